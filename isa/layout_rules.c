@@ -1,0 +1,187 @@
+/* Register layouts: the rules by which instructions relate the layouts of their operands. Each rule is decided on
+ * digits: thread and local parts of an index are independent, so what holds for thread 0's locals and for every
+ * thread's first element holds for all pairs. */
+#include <string.h>
+
+#include "layout_digits.h"
+
+enum { NO_DIM = TVM_MAX_RANK };
+
+/* Does each thread's part of the index agree, where dimension d of `result` is dimension to_dim[d] of `operand`
+ * (NO_DIM: not a dimension of the operand)? Extents of matched dimensions must be equal. */
+static bool spatial_agrees(const tvm_layout *operand, const tvm_layout *result, const unsigned *to_dim) {
+    tvm_digits have, all;
+    tvm_digits_of(operand, &have);
+    tvm_digits_of(result, &all);
+    tvm_digit_list want = {.count = 0};
+    for (unsigned i = 0; i < all.spatial.count; i++) {
+        tvm_digit digit = all.spatial.items[i];
+        if (digit.stride != 0) {
+            unsigned dim = to_dim[digit.dim];
+            digit = (tvm_digit){digit.size, dim == NO_DIM ? 0 : digit.stride, dim};
+        }
+        tvm_digit_push(&want, digit);
+    }
+    return tvm_digit_lists_equal(&have.spatial, &want);
+}
+
+/* Does thread 0 hold the element? Then *local is where. */
+static bool first_thread_holds(const tvm_layout *layout, const uint32_t *index, uint32_t *local) {
+    uint32_t thread;
+    tvm_layout_locate(layout, index, &thread, local);
+    return thread == 0;
+}
+
+static bool same_threads(const tvm_layout *a, const tvm_layout *b, tvm_why *why) {
+    uint32_t threads_a = tvm_layout_threads(a), threads_b = tvm_layout_threads(b);
+    if (threads_a == threads_b) return true;
+    tvm_layout_refuse(why, "one layout has %u threads, the other %u", threads_a, threads_b);
+    return false;
+}
+
+/* ---- broadcasts ---- */
+
+static bool match_dims(const tvm_layout *operand, const tvm_layout *result, unsigned *to_dim, tvm_why *why) {
+    if (operand->rank > result->rank) {
+        tvm_layout_refuse(why, "rank %u does not broadcast to rank %u", operand->rank, result->rank);
+        return false;
+    }
+    unsigned missing = (unsigned)result->rank - operand->rank;
+    for (unsigned d = 0; d < result->rank; d++) {
+        uint32_t extent = d < missing ? 1 : operand->shape[d - missing];
+        if (extent != 1 && extent != result->shape[d]) {
+            tvm_layout_refuse(why, "extent %u does not broadcast to %u in dimension %u", extent, result->shape[d],
+                              d);
+            return false;
+        }
+        to_dim[d] = extent == 1 ? NO_DIM : d - missing;
+    }
+    return true;
+}
+
+bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, uint32_t *local_map, tvm_why *why) {
+    unsigned to_dim[TVM_MAX_RANK];
+    if (!match_dims(operand, result, to_dim, why) || !same_threads(operand, result, why)) return false;
+    bool same = operand->rank == result->rank && tvm_layout_equal(operand, result);
+    if (!same && !spatial_agrees(operand, result, to_dim)) {
+        tvm_layout_refuse(why, "the elements are spread over the threads differently");
+        return false;
+    }
+    uint32_t locals = tvm_layout_locals(result);
+    for (uint32_t l = 0; l < locals && !(same && !local_map); l++) {
+        uint32_t index[TVM_MAX_RANK], part[TVM_MAX_RANK] = {0}, local = l;
+        if (!same) {
+            tvm_layout_map(result, 0, l, index);
+            for (unsigned d = 0; d < result->rank; d++)
+                if (to_dim[d] != NO_DIM) part[to_dim[d]] = index[d];
+            if (!first_thread_holds(operand, part, &local)) {
+                tvm_layout_refuse(why, "a thread does not hold the element for its local element %u", l);
+                return false;
+            }
+        }
+        if (local_map) local_map[l] = local;
+    }
+    return true;
+}
+
+/* ---- view ---- */
+
+bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_layout *to, unsigned to_bits,
+                         tvm_why *why) {
+    if (!same_threads(from, to, why)) return false;
+    uint32_t from_locals = tvm_layout_locals(from), to_locals = tvm_layout_locals(to);
+    uint64_t have = (uint64_t)from_bits * from_locals, want = (uint64_t)to_bits * to_locals;
+    if (have != want) {
+        tvm_layout_refuse(why, "a thread holds %llu bits (%u elements of %u bits), not %llu (%u of %u)",
+                          (unsigned long long)have, from_locals, from_bits, (unsigned long long)want, to_locals,
+                          to_bits);
+        return false;
+    }
+    if (tvm_layout_replication(to) == 1) return true;
+    uint32_t threads = tvm_layout_threads(to);
+    for (uint32_t t = 1; t < threads; t++) {
+        uint32_t index[TVM_MAX_RANK], holder, local;
+        tvm_layout_map(to, t, 0, index);
+        tvm_layout_locate(to, index, &holder, &local);
+        if (holder != t && tvm_layout_element(from, t, 0) != tvm_layout_element(from, holder, 0)) {
+            tvm_layout_refuse(why, "threads %u and %u would hold the same elements but hold different bits", holder, t);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- mma ---- */
+
+static bool mma_quotient(const tvm_layout *layout, const char *atom_name, tvm_layout *outer, tvm_why *why) {
+    tvm_layout atom;
+    if (layout->rank != 2) {
+        tvm_layout_refuse(why, "an operand of mma has rank 2, not %u", layout->rank);
+        return false;
+    }
+    if (tvm_layout_atom(atom_name, strlen(atom_name), &atom, why) != TVM_OK) return false;
+    if (tvm_layout_divide_right(layout, &atom, outer, why) == TVM_OK) return true;
+    tvm_layout_refuse(why, "the layout is not a product X.%s", atom_name);
+    return false;
+}
+
+/* One operand against c: a has c's rows and k as columns, b has c's columns and k as rows. */
+static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c, unsigned shared_dim, char name,
+                             tvm_why *why) {
+    unsigned to_dim[2] = {NO_DIM, NO_DIM};
+    to_dim[shared_dim] = shared_dim;
+    if (!spatial_agrees(outer, outer_c, to_dim)) {
+        tvm_layout_refuse(why, "the tiles of %c are spread over the warps otherwise than those of c", name);
+        return false;
+    }
+    uint32_t local;
+    for (uint32_t k = 0; k < outer->shape[1 - shared_dim]; k++) {
+        uint32_t index[2] = {0, 0};
+        index[1 - shared_dim] = k;
+        if (!first_thread_holds(outer, index, &local)) {
+            tvm_layout_refuse(why, "a warp does not hold tile %u along k of %c", k, name);
+            return false;
+        }
+    }
+    uint32_t tiles = tvm_layout_locals(outer_c);
+    for (uint32_t t = 0; t < tiles; t++) {
+        uint32_t index[2];
+        tvm_layout_map(outer_c, 0, t, index);
+        index[1 - shared_dim] = 0;
+        if (!first_thread_holds(outer, index, &local)) {
+            tvm_layout_refuse(why, "a warp does not hold the tile of %c for its tile %u of c", name, t);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool tvm_mma_plan_make(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_mma_plan *plan,
+                       tvm_why *why) {
+    tvm_mma_plan made;
+    if (!mma_quotient(a, "mma.m16n8k16.A", &made.outer_a, why) ||
+        !mma_quotient(b, "mma.m16n8k16.B", &made.outer_b, why) ||
+        !mma_quotient(c, "mma.m16n8k16.C", &made.outer_c, why))
+        return false;
+    if (a->shape[0] != c->shape[0] || b->shape[1] != c->shape[1] || a->shape[1] != b->shape[0]) {
+        tvm_layout_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[0], a->shape[1],
+                          b->shape[0], b->shape[1], c->shape[0], c->shape[1]);
+        return false;
+    }
+    if (!same_threads(a, c, why) || !same_threads(b, c, why) ||
+        !mma_operand_fits(&made.outer_a, &made.outer_c, 0, 'a', why) ||
+        !mma_operand_fits(&made.outer_b, &made.outer_c, 1, 'b', why))
+        return false;
+    made.tiles_c = tvm_layout_locals(&made.outer_c);
+    made.tiles_k = made.outer_a.shape[1];
+    *plan = made;
+    return true;
+}
+
+void tvm_mma_tile(const tvm_mma_plan *plan, uint32_t tile_c, uint32_t k, uint32_t *tile_a, uint32_t *tile_b) {
+    uint32_t at[2];
+    uint32_t thread;
+    tvm_layout_map(&plan->outer_c, 0, tile_c, at);
+    tvm_layout_locate(&plan->outer_a, (uint32_t[2]){at[0], k}, &thread, tile_a);
+    tvm_layout_locate(&plan->outer_b, (uint32_t[2]){k, at[1]}, &thread, tile_b);
+}

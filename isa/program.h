@@ -1,0 +1,229 @@
+/* A program in memory: what the assembler makes, the container stores, the verifier checks, the interpreter runs
+ * and the code generator translates. All indices are into the arrays of the same program or kernel. A program from
+ * tvm_vbc_read or the assembler has been verified: its readers need no checks of their own. */
+#ifndef TVM_ISA_PROGRAM_H
+#define TVM_ISA_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "diag.h"
+#include "layout.h"
+#include "types.h"
+
+#define TVM_NONE UINT32_MAX
+
+enum {
+    TVM_MAX_PARAMS = 64,
+    TVM_MAX_SLOTS = 4096,      /* of a kernel */
+    TVM_MAX_INSNS = 1 << 16,   /* of a kernel */
+    TVM_MAX_EXPRS = 1 << 16,   /* of a kernel */
+    TVM_MAX_EXPR_SIZE = 1024,  /* nodes of one expression written out as a tree */
+    TVM_MAX_DEPTH = 64,        /* of nested control */
+    TVM_MAX_KERNELS = 256,
+    TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
+};
+
+/* ---- instructions ---- */
+
+typedef enum tvm_opcode {
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) TVM_OP_##id,
+#include "opcodes.def"
+#undef TVM_OP
+    TVM_OP_COUNT
+} tvm_opcode;
+
+enum {
+    TVM_EFFECT_READ_GLOBAL = 1,
+    TVM_EFFECT_WRITE_GLOBAL = 2,
+    TVM_EFFECT_READ_SHARED = 4,
+    TVM_EFFECT_WRITE_SHARED = 8,
+    TVM_EFFECT_ASYNC = 16,
+    TVM_EFFECT_BARRIER = 32,
+    TVM_EFFECT_CONTROL = 64,
+    TVM_EFFECT_OUTPUT = 128,
+    TVM_EFFECT_SHARED_ALLOC = 256
+};
+
+typedef enum tvm_slot_kind {
+    TVM_SLOT_NONE = 0,
+    TVM_SLOT_SCALAR,
+    TVM_SLOT_REGISTER,
+    TVM_SLOT_SHARED,
+    TVM_SLOT_GLOBAL
+} tvm_slot_kind;
+
+typedef struct tvm_op_info {
+    const char *mnemonic;
+    const char *family;
+    tvm_slot_kind result;
+    const char *operands;
+    unsigned effects;
+    const char *semantics;
+} tvm_op_info;
+
+/* The row of an opcode; NULL when op >= TVM_OP_COUNT. */
+const tvm_op_info *tvm_op(unsigned op);
+/* TVM_OP_COUNT when no instruction is so named. */
+tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
+
+/* One entry of a row's operand list. */
+typedef struct tvm_operand_desc {
+    const char *name; /* not terminated: name_length bytes */
+    size_t name_length;
+    char kind;     /* x r b s g N A C R; for kinds that are not stored: t T L S */
+    bool indexed;  /* s[] and g[] */
+    bool stored;   /* false for =t =T =L =S */
+    bool optional; /* ? */
+} tvm_operand_desc;
+/* Walks the list: start with *cursor = info->operands; false at the end. */
+bool tvm_operand_next(const char **cursor, tvm_operand_desc *desc);
+
+typedef enum tvm_operand_kind {
+    TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
+    TVM_OPERAND_SLOT,     /* value: slot */
+    TVM_OPERAND_EXPR,     /* value: expression */
+    TVM_OPERAND_CONST     /* value: the number; of A: the count, followed by that many CONST; of C and R: below */
+} tvm_operand_kind;
+
+typedef enum tvm_compare { TVM_EQ, TVM_NE, TVM_LT, TVM_LE, TVM_GT, TVM_GE, TVM_COMPARE_COUNT } tvm_compare;
+typedef enum tvm_reduction { TVM_SUM, TVM_REDUCE_MAX, TVM_REDUCTION_COUNT } tvm_reduction;
+extern const char *const tvm_compare_names[TVM_COMPARE_COUNT];
+extern const char *const tvm_reduction_names[TVM_REDUCTION_COUNT];
+
+typedef struct tvm_operand {
+    uint32_t kind; /* tvm_operand_kind */
+    uint32_t value;
+} tvm_operand;
+
+/* Operands are stored flat: operands[first .. first+count) of the kernel, in the row's order; an indexed tensor is
+ * its SLOT followed by one EXPR per dimension. */
+typedef struct tvm_insn {
+    uint16_t op;
+    uint32_t result; /* slot or TVM_NONE */
+    uint32_t first;
+    uint32_t count;
+    uint32_t match; /* FOR WHILE: its END; IF: its ELSE or END; ELSE: END; END: the opener (IF, also past an ELSE);
+                       BREAK CONTINUE: the loop; others TVM_NONE. Derived, not stored in the container. */
+    uint32_t file;  /* string, or TVM_NONE */
+    uint32_t line;  /* 0 when unknown */
+} tvm_insn;
+
+/* ---- scalar expressions: a pool of nodes, each after its operands; equal nodes are shared ---- */
+
+typedef enum tvm_expr_op {
+#define TVM_EXPR(id, text, arity, precedence) TVM_EXPR_##id,
+#include "expr.def"
+#undef TVM_EXPR
+    TVM_EXPR_COUNT
+} tvm_expr_op;
+
+typedef struct tvm_expr {
+    uint8_t op; /* tvm_expr_op */
+    tvm_dtype type;
+    uint32_t a, b, c; /* operands: earlier expressions; or what expr.def says; unused ones 0 */
+    union {
+        int64_t i;
+        double f;
+    } value; /* of INTEGER and FLOAT, else i = 0 */
+} tvm_expr;
+
+typedef struct tvm_expr_info {
+    const char *text;
+    unsigned arity;
+    unsigned precedence;
+} tvm_expr_info;
+const tvm_expr_info *tvm_expr_op_info(unsigned op);
+
+/* ---- slots: the variables of a kernel; the first param_count are its parameters ---- */
+
+typedef struct tvm_slot {
+    uint32_t name; /* string; unique in the kernel */
+    uint8_t kind;  /* tvm_slot_kind */
+    uint8_t rank;  /* of GLOBAL; of others see the layout */
+    tvm_dtype dtype;
+    uint32_t layout;              /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
+    uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: expressions over scalar parameters; row-major, contiguous */
+} tvm_slot;
+
+typedef struct tvm_kernel {
+    uint32_t name; /* string; unique in the program; an identifier */
+    uint32_t warps; /* 1..32; threads = 32 * warps */
+    uint32_t grid[3]; /* expressions over scalar parameters; x, y, z; TVM_NONE is 1 */
+    uint32_t param_count;
+    tvm_slot *slots;
+    uint32_t slot_count, slot_capacity;
+    uint32_t *assumes; /* bool expressions over scalar parameters */
+    uint32_t assume_count, assume_capacity;
+    tvm_expr *exprs;
+    uint32_t expr_count, expr_capacity;
+    tvm_operand *operands;
+    uint32_t operand_count, operand_capacity;
+    tvm_insn *insns;
+    uint32_t insn_count, insn_capacity;
+} tvm_kernel;
+
+typedef struct tvm_program {
+    char **strings; /* each NUL-terminated UTF-8, no control characters */
+    uint32_t string_count, string_capacity;
+    tvm_layout *layouts;
+    uint32_t layout_count, layout_capacity;
+    tvm_shared_layout *shared_layouts;
+    uint32_t shared_layout_count, shared_layout_capacity;
+    tvm_kernel *kernels;
+    uint32_t kernel_count, kernel_capacity;
+} tvm_program;
+
+/* ---- building ----
+ * Each returns the index of the (possibly shared) entry, or TVM_NONE when memory or a limit above is exhausted. */
+tvm_program *tvm_program_new(void);
+void tvm_program_free(tvm_program *program); /* NULL is fine */
+uint32_t tvm_program_string(tvm_program *program, const char *text, size_t length);
+uint32_t tvm_program_layout(tvm_program *program, const tvm_layout *layout);
+uint32_t tvm_program_shared_layout(tvm_program *program, const tvm_shared_layout *layout);
+uint32_t tvm_program_add_kernel(tvm_program *program, uint32_t name);
+uint32_t tvm_kernel_add_slot(tvm_kernel *kernel, const tvm_slot *slot);
+uint32_t tvm_kernel_add_assume(tvm_kernel *kernel, uint32_t expr);
+/* Shares equal nodes; folds nothing. */
+uint32_t tvm_kernel_expr(tvm_kernel *kernel, const tvm_expr *expr);
+/* Appends an instruction with its operands copied; match is set by tvm_kernel_match. */
+uint32_t tvm_kernel_add_insn(tvm_kernel *kernel, const tvm_insn *insn, const tvm_operand *operands,
+                             uint32_t count);
+
+/* ---- reading ---- */
+const char *tvm_string(const tvm_program *program, uint32_t string); /* "" for TVM_NONE */
+const tvm_kernel *tvm_find_kernel(const tvm_program *program, const char *name);
+static inline const tvm_operand *tvm_operands(const tvm_kernel *kernel, const tvm_insn *insn) {
+    return kernel->operands + insn->first;
+}
+/* Rank and constant extent of REGISTER and SHARED slots. */
+unsigned tvm_slot_rank(const tvm_program *program, const tvm_slot *slot);
+const uint32_t *tvm_slot_shape(const tvm_program *program, const tvm_slot *slot);
+
+/* Values of run-time scalars: integers and bool sign- or zero-extended in i, floats in f. */
+typedef union tvm_scalar {
+    int64_t i;
+    uint64_t u;
+    double f;
+} tvm_scalar;
+
+/* Where scalar expressions are evaluated. slots[s] is the value of scalar slot s. */
+typedef struct tvm_eval_env {
+    const tvm_scalar *slots;
+    int32_t block[3];
+    int32_t grid[3];
+} tvm_eval_env;
+
+/* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their type. */
+tvm_status tvm_expr_eval(const tvm_kernel *kernel, uint32_t expr, const tvm_eval_env *env, tvm_scalar *value,
+                         tvm_why *why);
+/* One operator on values already known (used by the assembler to fold constants with the same meaning). */
+tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tvm_scalar operands[3],
+                          tvm_scalar *value, tvm_why *why);
+/* A scalar converted between scalar types, as `cast` defines it. */
+tvm_scalar tvm_scalar_cast(tvm_dtype to, tvm_dtype from, tvm_scalar value);
+/* Does the expression read only scalar parameters and constants? (shape, grid, assume) */
+bool tvm_expr_is_launch_time(const tvm_kernel *kernel, uint32_t expr);
+
+#endif

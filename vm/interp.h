@@ -1,0 +1,29 @@
+/* The interpreter: the definition of every instruction. */
+#ifndef TVM_VM_INTERP_H
+#define TVM_VM_INTERP_H
+
+#include "program.h"
+
+/* One argument of a kernel: the value of a scalar, or the host address of a tensor. */
+typedef struct tvm_interp_arg {
+    tvm_scalar scalar;
+    void *data;
+} tvm_interp_arg;
+
+/* A kernel made ready once (tables of layouts, views, reductions), run many times, by several threads at once. */
+typedef struct tvm_interp_kernel tvm_interp_kernel;
+tvm_status tvm_interp_prepare(const tvm_program *program, const tvm_kernel *kernel, tvm_interp_kernel **out,
+                              tvm_diags *diags);
+void tvm_interp_free(tvm_interp_kernel *kernel);
+
+typedef struct tvm_interp_options {
+    unsigned threads;  /* blocks run on this many host threads; 0: one a core */
+    FILE *output;      /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
+} tvm_interp_options;
+
+/* Runs all blocks of the grid. The launch has been checked (tvm_launch_check). A run-time error (division by zero, an
+ * index outside a shared tensor, a deadlock, ...) stops the launch and is reported with kernel, block, file and line. */
+tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg *args, const uint32_t grid[3],
+                          const tvm_interp_options *options, tvm_diags *diags);
+
+#endif
