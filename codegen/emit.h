@@ -45,6 +45,9 @@ typedef struct emitter {
     bool uses_vprintf;
     uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;
+    text *globals;         /* module scope: strings, external functions */
+    uint32_t position;     /* the instruction to emit next; an unrolled loop moves it past its end */
+    uint32_t insn_budget;  /* instructions that may still be emitted: bounds unrolling */
 } emitter;
 
 /* Appends a line of PTX (indented, newline added) to the body or prologue. */
@@ -113,6 +116,12 @@ tvm_dtype slot_dtype(const emitter *e, uint32_t slot);
  * coordinate returns false and leaves *out alone. */
 bool thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out);
 reg thread_id(emitter *e); /* tid.x */
+
+/* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an equal
+ * one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
+reg pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The address of the block's dynamic shared memory in the shared window, as %r. */
+reg shared_base(emitter *e);
 
 /* One function a family, declared from the opcode table: tvm_status emit_FAMILY(emitter *, const tvm_insn *). */
 #define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \

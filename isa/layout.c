@@ -34,7 +34,8 @@ void tvm_digit_push(tvm_digit_list *list, tvm_digit digit) {
     if (list->count > 0) {
         tvm_digit *last = &list->items[list->count - 1];
         bool both_replicate = last->stride == 0 && digit.stride == 0;
-        bool continues = digit.stride != 0 && last->dim == digit.dim && last->stride == digit.stride * digit.size;
+        bool continues =
+            digit.stride != 0 && last->dim == digit.dim && last->stride == digit.stride * digit.size;
         if (both_replicate || continues) {
             last->size *= digit.size;
             last->stride = digit.stride;
@@ -59,7 +60,8 @@ bool tvm_digit_lists_equal(const tvm_digit_list *a, const tvm_digit_list *b) {
 }
 
 /* Strides of modes within their dimension: the product of the less significant ones. */
-static void mode_strides(unsigned modes, const uint32_t *mode_size, const uint8_t *mode_dim, uint64_t *strides) {
+static void mode_strides(unsigned modes, const uint32_t *mode_size, const uint8_t *mode_dim,
+                         uint64_t *strides) {
     for (unsigned m = modes; m-- > 0;) {
         bool innermost = m + 1 == modes || mode_dim[m + 1] != mode_dim[m];
         strides[m] = innermost ? 1 : strides[m + 1] * mode_size[m + 1];
@@ -111,12 +113,14 @@ tvm_status tvm_modes_assign(unsigned rank, const uint32_t *shape, unsigned modes
         if (dim == rank) return tvm_layout_refuse(why, "mode %u exceeds the shape", m);
         product *= mode_size[m];
         if (product > shape[dim])
-            return tvm_layout_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim, shape[dim]);
+            return tvm_layout_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim,
+                                     shape[dim]);
         mode_dim[m] = (uint8_t)dim;
     }
     for (; dim < rank; dim++, product = 1) {
         if (product != shape[dim])
-            return tvm_layout_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim, shape[dim]);
+            return tvm_layout_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim,
+                                     shape[dim]);
     }
     return TVM_OK;
 }
@@ -126,7 +130,8 @@ static tvm_status check_product(const tvm_digit_list *list, uint64_t limit, cons
     for (unsigned i = 0; i < list->count; i++) {
         product *= list->items[i].size;
         if (product > limit)
-            return tvm_layout_refuse(why, "the layout has more than %llu %s", (unsigned long long)limit, what);
+            return tvm_layout_refuse(why, "the layout has more than %llu %s", (unsigned long long)limit,
+                                     what);
     }
     return TVM_OK;
 }
@@ -213,7 +218,8 @@ static tvm_status check_uses(unsigned modes, unsigned spatials, const int32_t *s
     for (unsigned i = 0; i < spatials; i++) {
         int32_t m = spatial[i];
         if (m < 0) {
-            if (m < -TVM_MAX_THREADS) return tvm_layout_refuse(why, "a replication exceeds %d", TVM_MAX_THREADS);
+            if (m < -TVM_MAX_THREADS)
+                return tvm_layout_refuse(why, "a replication exceeds %d", TVM_MAX_THREADS);
             continue;
         }
         if ((unsigned)m >= modes) return tvm_layout_refuse(why, "spatial names mode %d of %u", m, modes);
@@ -276,7 +282,9 @@ bool tvm_layout_valid(const tvm_layout *layout, tvm_why *why) {
     return true;
 }
 
-bool tvm_layout_equal(const tvm_layout *a, const tvm_layout *b) { return memcmp(a, b, sizeof *a) == 0; }
+bool tvm_layout_equal(const tvm_layout *a, const tvm_layout *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
 
 /* ---- queries ---- */
 
@@ -358,9 +366,8 @@ void tvm_layout_locate(const tvm_layout *layout, const uint32_t *index, uint32_t
     }
 }
 
-/* The flat element of each number that the digits spell, least significant digit first: appending a digit copies
- * the block so far once per value. */
-static void spell(const tvm_digit_list *list, const uint64_t *dim_stride, uint32_t *flat) {
+/* Least significant digit first: appending a digit repeats the block so far once per value. */
+void tvm_digits_spell(const tvm_digit_list *list, const uint64_t *dim_stride, uint32_t *flat) {
     uint32_t count = 1;
     flat[0] = 0;
     for (unsigned i = list->count; i-- > 0;) {
@@ -380,8 +387,8 @@ void tvm_layout_table(const tvm_layout *layout, uint32_t *table) {
     tvm_digits_of(layout, &digits);
     uint32_t base[TVM_MAX_THREADS];
     uint32_t threads = tvm_layout_threads(layout), locals = tvm_layout_locals(layout);
-    spell(&digits.spatial, dim_stride, base);
-    spell(&digits.local, dim_stride, table);
+    tvm_digits_spell(&digits.spatial, dim_stride, base);
+    tvm_digits_spell(&digits.local, dim_stride, table);
     for (uint32_t t = 1; t < threads; t++)
         for (uint32_t l = 0; l < locals; l++) table[(size_t)t * locals + l] = base[t] + table[l];
 }

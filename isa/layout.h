@@ -125,8 +125,8 @@ void tvm_layout_table(const tvm_layout *layout, uint32_t *table);
 
 /* Does each thread that holds element e of `result` also hold element e of `operand`, broadcast (dimensions of
  * the operand of extent 1, or missing leading ones, are stretched), at a local index that depends on the result's
- * local index alone? If so fills local_map[locals(result)] (may be NULL). This is the layout rule of every
- * element-wise instruction. */
+ * local index alone? Both must have the same number of threads. If so fills local_map[locals(result)] (may be
+ * NULL). This is the layout rule of every element-wise instruction. */
 bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, uint32_t *local_map,
                            tvm_why *why);
 
@@ -170,8 +170,9 @@ typedef struct tvm_shared_layout {
     uint8_t swizzle_shift;
 } tvm_shared_layout;
 
-/* Canonical (adjacent modes with compatible strides merged, size-1 modes dropped); refuses overlapping elements,
- * more than TVM_MAX_TILE_ELEMENTS, a swizzle that leaves the allocation. */
+/* Canonical (adjacent modes with compatible strides merged, size-1 modes dropped); refuses overlapping elements
+ * (each stride must reach past all that the smaller strides span), a span of more than TVM_MAX_TILE_ELEMENTS, a
+ * swizzle that leaves the allocation. */
 tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
                                   const uint32_t *mode_size, const uint32_t *mode_stride, unsigned base,
                                   unsigned bits, unsigned shift, tvm_shared_layout *out, tvm_why *why);
@@ -187,7 +188,7 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
 bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout *b);
 /* Element offset of an index vector, swizzle applied. */
 uint32_t tvm_shared_layout_offset(const tvm_shared_layout *layout, const uint32_t *index);
-/* Elements spanned: one more than the largest offset. */
+/* Elements spanned: one more than the largest offset before the swizzle, which stays within the span. */
 uint32_t tvm_shared_layout_span(const tvm_shared_layout *layout);
 /* Canonical text, `shared([4, 16, 64], [4, 16, 64], [1024, 64, 1], swizzle(3, 3, 3))` (swizzle omitted if none). */
 const char *tvm_shared_layout_text(const tvm_shared_layout *layout, char text[TVM_LAYOUT_TEXT_MAX]);

@@ -6,8 +6,8 @@
 /* ---- primitives ---- */
 
 /* One digit a dimension, all in one list. */
-static tvm_status primitive(unsigned rank, const uint32_t *shape, bool is_spatial, bool is_column, tvm_layout *out,
-                            tvm_why *why) {
+static tvm_status primitive(unsigned rank, const uint32_t *shape, bool is_spatial, bool is_column,
+                            tvm_layout *out, tvm_why *why) {
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status != TVM_OK) return status;
     tvm_digits digits;
@@ -110,7 +110,8 @@ static unsigned larger_rank(const tvm_layout *a, const tvm_layout *b) {
     return a->rank > b->rank ? a->rank : b->rank;
 }
 
-tvm_status tvm_layout_compose(const tvm_layout *outer, const tvm_layout *inner, tvm_layout *out, tvm_why *why) {
+tvm_status tvm_layout_compose(const tvm_layout *outer, const tvm_layout *inner, tvm_layout *out,
+                              tvm_why *why) {
     tvm_digits high, low, product;
     unsigned rank = larger_rank(outer, inner);
     digits_padded(outer, rank, &high);
@@ -163,11 +164,13 @@ static bool unscale(tvm_digit_list *list, const uint64_t *shape) {
 }
 
 /* The digits of the quotient; composing it with the divisor then tells whether it is one. */
-static bool quotient_digits(const tvm_layout *layout, const tvm_layout *divisor, bool is_right, tvm_digits *quotient) {
+static bool quotient_digits(const tvm_layout *layout, const tvm_layout *divisor, bool is_right,
+                            tvm_digits *quotient) {
     tvm_digits whole, part;
     uint32_t threads = tvm_layout_threads(layout), part_threads = tvm_layout_threads(divisor);
     uint32_t locals = tvm_layout_locals(layout), part_locals = tvm_layout_locals(divisor);
-    if (divisor->rank > layout->rank || threads % part_threads != 0 || locals % part_locals != 0) return false;
+    if (divisor->rank > layout->rank || threads % part_threads != 0 || locals % part_locals != 0)
+        return false;
     tvm_digits_of(layout, &whole);
     digits_padded(divisor, layout->rank, &part);
     quotient->rank = layout->rank;
@@ -235,8 +238,8 @@ tvm_status tvm_layout_reduce(const tvm_layout *layout, unsigned dim, tvm_layout 
 }
 
 /* Renames dimension d to new_dim[d]; extents of the result are given. */
-static tvm_status rename_dims(const tvm_layout *layout, const unsigned *new_dim, unsigned rank, const uint32_t *shape,
-                              tvm_layout *out, tvm_why *why) {
+static tvm_status rename_dims(const tvm_layout *layout, const unsigned *new_dim, unsigned rank,
+                              const uint32_t *shape, tvm_layout *out, tvm_why *why) {
     tvm_digits from, to;
     tvm_digits_of(layout, &from);
     tvm_digits_start(&to, rank, shape);
@@ -280,7 +283,8 @@ tvm_status tvm_layout_unsqueeze(const tvm_layout *layout, unsigned dim, tvm_layo
     return rename_dims(layout, new_dim, layout->rank + 1U, shape, out, why);
 }
 
-tvm_status tvm_layout_permute(const tvm_layout *layout, const uint32_t *order, tvm_layout *out, tvm_why *why) {
+tvm_status tvm_layout_permute(const tvm_layout *layout, const uint32_t *order, tvm_layout *out,
+                              tvm_why *why) {
     unsigned new_dim[TVM_MAX_RANK];
     uint32_t shape[TVM_MAX_RANK];
     unsigned seen = 0;
@@ -296,7 +300,8 @@ tvm_status tvm_layout_permute(const tvm_layout *layout, const uint32_t *order, t
 
 /* ---- reshape ---- */
 
-/* Splits a digit of row-major flat `digit.stride` over the dimensions of `to`, most significant part first. */
+/* Splits a digit of row-major flat `digit.stride` over the dimensions of `to`, most significant part first.
+ */
 static bool deal(tvm_digit digit, const tvm_digits *to, tvm_digit_list *list) {
     tvm_digit parts[TVM_MAX_RANK];
     unsigned count = 0;
@@ -315,16 +320,19 @@ static bool deal(tvm_digit digit, const tvm_digits *to, tvm_digit_list *list) {
     return true;
 }
 
+/* Row-major flat digits first: there, digits of different dimensions can continue each other. */
 static bool reshape_list(const tvm_digit_list *from, const uint64_t *dim_stride, const tvm_digits *to,
                          tvm_digit_list *list) {
+    tvm_digit_list flat = {.count = 0};
     for (unsigned i = 0; i < from->count; i++) {
         tvm_digit digit = from->items[i];
-        if (digit.stride == 0) {
-            tvm_digit_push(list, digit);
-        } else {
-            digit.stride *= dim_stride[digit.dim];
-            if (!deal(digit, to, list)) return false;
-        }
+        tvm_digit_push(&flat, (tvm_digit){digit.size, digit.stride * dim_stride[digit.dim], 0});
+    }
+    for (unsigned i = 0; i < flat.count; i++) {
+        if (flat.items[i].stride == 0)
+            tvm_digit_push(list, flat.items[i]);
+        else if (!deal(flat.items[i], to, list))
+            return false;
     }
     return true;
 }
@@ -355,7 +363,8 @@ tvm_status tvm_layout_flatten(const tvm_layout *layout, tvm_layout *out, tvm_why
 
 tvm_status tvm_layout_concat(const tvm_layout *a, const tvm_layout *b, tvm_layout *out, tvm_why *why) {
     unsigned rank = (unsigned)a->rank + b->rank;
-    if (rank > TVM_MAX_RANK) return tvm_layout_refuse(why, "the rank would be %u, above %d", rank, TVM_MAX_RANK);
+    if (rank > TVM_MAX_RANK)
+        return tvm_layout_refuse(why, "the rank would be %u, above %d", rank, TVM_MAX_RANK);
     tvm_digits first, second;
     tvm_digits_of(a, &first);
     digits_padded(b, rank, &second);
@@ -377,8 +386,8 @@ static uint32_t greatest_common_divisor(uint32_t a, uint32_t b) {
     return a;
 }
 
-/* Elements of the run that one thread holds: a divisor of `extent` of at most 128 bits. Best are runs that one
- * access of 16, 8, 4, 2 or 1 bytes moves, then whole bytes, then the longest. */
+/* Elements of the run that one thread holds: a divisor of `extent` of at most 128 bits. Best are runs that
+ * one access of 16, 8, 4, 2 or 1 bytes moves, then whole bytes, then the longest. */
 static uint32_t run_length(uint32_t extent, unsigned bits) {
     uint32_t best = 1;
     unsigned best_rank = 0;
@@ -394,8 +403,8 @@ static uint32_t run_length(uint32_t extent, unsigned bits) {
     return best;
 }
 
-tvm_status tvm_layout_auto(unsigned rank, const uint32_t *shape, uint32_t threads, unsigned bits, tvm_layout *out,
-                           tvm_why *why) {
+tvm_status tvm_layout_auto(unsigned rank, const uint32_t *shape, uint32_t threads, unsigned bits,
+                           tvm_layout *out, tvm_why *why) {
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status != TVM_OK) return status;
     if (threads < 1 || threads > TVM_MAX_THREADS)
@@ -413,7 +422,8 @@ tvm_status tvm_layout_auto(unsigned rank, const uint32_t *shape, uint32_t thread
     for (unsigned d = 0; d < rank; d++) {
         uint32_t inner = d + 1 == rank ? run : 1;
         tvm_digit_push(&digits.spatial, (tvm_digit){taken[d], inner, d});
-        tvm_digit_push(&digits.local, (tvm_digit){shape[d] / inner / taken[d], (uint64_t)inner * taken[d], d});
+        tvm_digit_push(&digits.local,
+                       (tvm_digit){shape[d] / inner / taken[d], (uint64_t)inner * taken[d], d});
     }
     tvm_digit_push(&digits.local, (tvm_digit){run, 1, rank - 1});
     return tvm_digits_finish(&digits, out, why);

@@ -41,6 +41,8 @@ void tvm_digits_of(const tvm_layout *layout, tvm_digits *digits);
 void tvm_digit_push(tvm_digit_list *list, tvm_digit digit);
 void tvm_digit_push_all(tvm_digit_list *list, const tvm_digit_list *more);
 bool tvm_digit_lists_equal(const tvm_digit_list *a, const tvm_digit_list *b);
+/* For each number that the digits spell, the sum over its digits of value * stride * dim_stride[dim]. */
+void tvm_digits_spell(const tvm_digit_list *list, const uint64_t *dim_stride, uint32_t *flat);
 /* The layout of the digits, if they cover every dimension exactly once and keep the limits. */
 tvm_status tvm_digits_finish(const tvm_digits *digits, tvm_layout *out, tvm_why *why);
 

@@ -1,14 +1,14 @@
-/* Register layouts: the rules by which instructions relate the layouts of their operands. Each rule is decided on
- * digits: thread and local parts of an index are independent, so what holds for thread 0's locals and for every
- * thread's first element holds for all pairs. */
+/* Register layouts: the rules by which instructions relate the layouts of their operands. Each rule is
+ * decided on digits: thread and local parts of an index are independent, so what holds for thread 0's locals
+ * and for every thread's first element holds for all pairs. */
 #include <string.h>
 
 #include "layout_digits.h"
 
 enum { NO_DIM = TVM_MAX_RANK };
 
-/* Does each thread's part of the index agree, where dimension d of `result` is dimension to_dim[d] of `operand`
- * (NO_DIM: not a dimension of the operand)? Extents of matched dimensions must be equal. */
+/* Does each thread's part of the index agree, where dimension d of `result` is dimension to_dim[d] of
+ * `operand` (NO_DIM: not a dimension of the operand)? Extents of matched dimensions must be equal. */
 static bool spatial_agrees(const tvm_layout *operand, const tvm_layout *result, const unsigned *to_dim) {
     tvm_digits have, all;
     tvm_digits_of(operand, &have);
@@ -50,8 +50,8 @@ static bool match_dims(const tvm_layout *operand, const tvm_layout *result, unsi
     for (unsigned d = 0; d < result->rank; d++) {
         uint32_t extent = d < missing ? 1 : operand->shape[d - missing];
         if (extent != 1 && extent != result->shape[d]) {
-            tvm_layout_refuse(why, "extent %u does not broadcast to %u in dimension %u", extent, result->shape[d],
-                              d);
+            tvm_layout_refuse(why, "extent %u does not broadcast to %u in dimension %u", extent,
+                              result->shape[d], d);
             return false;
         }
         to_dim[d] = extent == 1 ? NO_DIM : d - missing;
@@ -59,7 +59,8 @@ static bool match_dims(const tvm_layout *operand, const tvm_layout *result, unsi
     return true;
 }
 
-bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, uint32_t *local_map, tvm_why *why) {
+bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, uint32_t *local_map,
+                           tvm_why *why) {
     unsigned to_dim[TVM_MAX_RANK];
     if (!match_dims(operand, result, to_dim, why) || !same_threads(operand, result, why)) return false;
     bool same = operand->rank == result->rank && tvm_layout_equal(operand, result);
@@ -86,6 +87,30 @@ bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, 
 
 /* ---- view ---- */
 
+/* Along every replication digit of `to`, does `from` repeat, too? */
+static bool copies_agree(const tvm_layout *from, const tvm_layout *to, tvm_why *why) {
+    uint32_t threads = tvm_layout_threads(to), below = threads, held[TVM_MAX_THREADS];
+    uint64_t dim_stride[TVM_MAX_RANK], product = 1;
+    tvm_digits digits;
+    tvm_digits_of(from, &digits);
+    for (unsigned d = from->rank; d-- > 0; product *= from->shape[d]) dim_stride[d] = product;
+    tvm_digits_spell(&digits.spatial, dim_stride, held);
+    for (unsigned i = 0; i < to->spatials; i++) {
+        int32_t m = to->spatial[i];
+        uint32_t size = m < 0 ? (uint32_t)-m : to->mode_size[m];
+        below /= size;
+        if (m >= 0) continue;
+        for (uint32_t t = 0; t < threads; t++) {
+            uint32_t holder = t - t / below % size * below;
+            if (held[t] == held[holder]) continue;
+            tvm_layout_refuse(why, "threads %u and %u would hold the same elements but hold different bits",
+                              holder, t);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_layout *to, unsigned to_bits,
                          tvm_why *why) {
     if (!same_threads(from, to, why)) return false;
@@ -93,22 +118,11 @@ bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_l
     uint64_t have = (uint64_t)from_bits * from_locals, want = (uint64_t)to_bits * to_locals;
     if (have != want) {
         tvm_layout_refuse(why, "a thread holds %llu bits (%u elements of %u bits), not %llu (%u of %u)",
-                          (unsigned long long)have, from_locals, from_bits, (unsigned long long)want, to_locals,
-                          to_bits);
+                          (unsigned long long)have, from_locals, from_bits, (unsigned long long)want,
+                          to_locals, to_bits);
         return false;
     }
-    if (tvm_layout_replication(to) == 1) return true;
-    uint32_t threads = tvm_layout_threads(to);
-    for (uint32_t t = 1; t < threads; t++) {
-        uint32_t index[TVM_MAX_RANK], holder, local;
-        tvm_layout_map(to, t, 0, index);
-        tvm_layout_locate(to, index, &holder, &local);
-        if (holder != t && tvm_layout_element(from, t, 0) != tvm_layout_element(from, holder, 0)) {
-            tvm_layout_refuse(why, "threads %u and %u would hold the same elements but hold different bits", holder, t);
-            return false;
-        }
-    }
-    return true;
+    return copies_agree(from, to, why);
 }
 
 /* ---- mma ---- */
@@ -126,8 +140,8 @@ static bool mma_quotient(const tvm_layout *layout, const char *atom_name, tvm_la
 }
 
 /* One operand against c: a has c's rows and k as columns, b has c's columns and k as rows. */
-static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c, unsigned shared_dim, char name,
-                             tvm_why *why) {
+static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c, unsigned shared_dim,
+                             char name, tvm_why *why) {
     unsigned to_dim[2] = {NO_DIM, NO_DIM};
     to_dim[shared_dim] = shared_dim;
     if (!spatial_agrees(outer, outer_c, to_dim)) {
@@ -164,8 +178,8 @@ bool tvm_mma_plan_make(const tvm_layout *a, const tvm_layout *b, const tvm_layou
         !mma_quotient(c, "mma.m16n8k16.C", &made.outer_c, why))
         return false;
     if (a->shape[0] != c->shape[0] || b->shape[1] != c->shape[1] || a->shape[1] != b->shape[0]) {
-        tvm_layout_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[0], a->shape[1],
-                          b->shape[0], b->shape[1], c->shape[0], c->shape[1]);
+        tvm_layout_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[0],
+                          a->shape[1], b->shape[0], b->shape[1], c->shape[0], c->shape[1]);
         return false;
     }
     if (!same_threads(a, c, why) || !same_threads(b, c, why) ||

@@ -65,10 +65,10 @@ const char *tvm_shared_layout_text(const tvm_shared_layout *layout, char text[TV
 /* ---- picture ---- */
 
 enum {
-    HOLDERS_SHOWN = 4,  /* more are abbreviated to the first two and the last: 0,1,..,31 */
-    LINE_WIDTH = 100,   /* at which a vector wraps */
+    HOLDERS_SHOWN = 4, /* more are abbreviated to the first two and the last: 0,1,..,31 */
+    LINE_WIDTH = 100,  /* at which a vector wraps */
     HOLDERS_TEXT = 32,
-    GAP = 2             /* spaces before each cell */
+    GAP = 2 /* spaces before each cell */
 };
 
 typedef struct picture {
@@ -76,11 +76,12 @@ typedef struct picture {
     uint32_t offsets[TVM_MAX_THREADS]; /* from the lowest holder of an element to each of them, ascending */
     uint32_t holders;
     uint32_t blocks, rows, columns; /* blocks: one per leading index */
-    uint32_t extent;                /* of what a row runs through: the last row of a wrapped vector may be short */
+    uint32_t extent; /* of what a row runs through: the last row of a wrapped vector may be short */
     int margin, thread_width, local_width;
 } picture;
 
-/* A replication digit of size n whose less significant digits make up `below` threads adds multiples of `below`. */
+/* A replication digit of size n whose less significant digits make up `below` threads adds multiples of
+ * `below`. */
 static void find_holders(picture *p) {
     const tvm_layout *layout = p->layout;
     uint32_t below = tvm_layout_threads(layout);
@@ -100,14 +101,19 @@ static void find_holders(picture *p) {
 static int holders_text(const picture *p, uint32_t thread, char text[HOLDERS_TEXT]) {
     writer to = {text, HOLDERS_TEXT, 0};
     bool cut = p->holders > HOLDERS_SHOWN;
-    for (uint32_t h = 0; h < (cut ? 2 : p->holders); h++) put(&to, "%s%" PRIu32, h ? "," : "", thread + p->offsets[h]);
+    for (uint32_t h = 0; h < (cut ? 2 : p->holders); h++)
+        put(&to, "%s%" PRIu32, h ? "," : "", thread + p->offsets[h]);
     if (cut) put(&to, ",..,%" PRIu32, thread + p->offsets[p->holders - 1]);
     return (int)to.length;
 }
 
-static int digits_of(uint32_t number) { return snprintf(NULL, 0, "%" PRIu32, number); }
+static int decimal_width(uint32_t number) {
+    return snprintf(NULL, 0, "%" PRIu32, number);
+}
 
-static int cell_width(const picture *p) { return GAP + p->thread_width + 2 + p->local_width; }
+static int cell_width(const picture *p) {
+    return GAP + p->thread_width + 2 + p->local_width;
+}
 
 /* Shape of the grid; a vector is wrapped into rows of a power of two. */
 static void plan_picture(picture *p) {
@@ -115,7 +121,7 @@ static void plan_picture(picture *p) {
     char text[HOLDERS_TEXT];
     p->extent = layout->shape[layout->rank - 1];
     uint32_t threads = tvm_layout_threads(layout);
-    p->local_width = digits_of(tvm_layout_locals(layout) - 1);
+    p->local_width = decimal_width(tvm_layout_locals(layout) - 1);
     p->thread_width = 1;
     for (uint32_t t = 0; t < threads; t++) {
         uint32_t index[TVM_MAX_RANK], lowest, local;
@@ -127,16 +133,17 @@ static void plan_picture(picture *p) {
     if (layout->rank > 1) {
         p->columns = p->extent;
         p->rows = layout->shape[layout->rank - 2];
-        p->margin = digits_of(p->rows - 1);
+        p->margin = decimal_width(p->rows - 1);
     } else {
-        p->margin = digits_of(p->extent - 1);
+        p->margin = decimal_width(p->extent - 1);
         p->columns = 1;
-        while (p->columns < p->extent && p->margin + 2 * (int)p->columns * cell_width(p) <= LINE_WIDTH) p->columns *= 2;
+        while (p->columns < p->extent && p->margin + 2 * (int)p->columns * cell_width(p) <= LINE_WIDTH)
+            p->columns *= 2;
         if (p->columns > p->extent) p->columns = p->extent;
         p->rows = (p->extent + p->columns - 1) / p->columns;
     }
     p->blocks = tvm_layout_elements(layout) / (layout->rank > 1 ? p->rows * p->columns : p->extent);
-    int header = digits_of(p->columns - 1) - p->local_width - 2;
+    int header = decimal_width(p->columns - 1) - p->local_width - 2;
     if (header > p->thread_width) p->thread_width = header;
 }
 

@@ -21,7 +21,11 @@ enum {
     TVM_MAX_EXPRS = 1 << 16,   /* of a kernel */
     TVM_MAX_EXPR_SIZE = 1024,  /* nodes of one expression written out as a tree */
     TVM_MAX_DEPTH = 64,        /* of nested control */
+    TVM_MAX_UNROLL = 1024,     /* of one for */
+    TVM_MAX_PENDING = 64,      /* groups of one wait-group */
+    TVM_MAX_NAME = 255,        /* bytes of a name */
     TVM_MAX_KERNELS = 256,
+    TVM_MAX_LAYOUTS = 1 << 16, /* of a program; as many shared layouts */
     TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
 };
 
@@ -122,6 +126,7 @@ typedef enum tvm_expr_op {
 typedef struct tvm_expr {
     uint8_t op; /* tvm_expr_op */
     tvm_dtype type;
+    uint16_t size;    /* nodes when written out as a tree; set by tvm_kernel_expr and tvm_verify */
     uint32_t a, b, c; /* operands: earlier expressions; or what expr.def says; unused ones 0 */
     union {
         int64_t i;
@@ -147,6 +152,13 @@ typedef struct tvm_slot {
     uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: expressions over scalar parameters; row-major, contiguous */
 } tvm_slot;
 
+/* Finds equal entries of a pool, so that they are shared; private to program.c. */
+typedef struct tvm_index {
+    uint32_t *buckets; /* entry + 1, or 0 */
+    uint32_t capacity; /* a power of two, or 0 */
+    uint32_t count;    /* entries [0, count) of the pool are in */
+} tvm_index;
+
 typedef struct tvm_kernel {
     uint32_t name; /* string; unique in the program; an identifier */
     uint32_t warps; /* 1..32; threads = 32 * warps */
@@ -158,6 +170,7 @@ typedef struct tvm_kernel {
     uint32_t assume_count, assume_capacity;
     tvm_expr *exprs;
     uint32_t expr_count, expr_capacity;
+    tvm_index expr_index;
     tvm_operand *operands;
     uint32_t operand_count, operand_capacity;
     tvm_insn *insns;
@@ -173,6 +186,7 @@ typedef struct tvm_program {
     uint32_t shared_layout_count, shared_layout_capacity;
     tvm_kernel *kernels;
     uint32_t kernel_count, kernel_capacity;
+    tvm_index string_index, layout_index, shared_layout_index;
 } tvm_program;
 
 /* ---- building ----

@@ -11,24 +11,28 @@ static unsigned log2_floor(uint32_t value) {
     return result;
 }
 
-static bool is_power_of_two(uint64_t value) { return value != 0 && (value & (value - 1)) == 0; }
+static bool is_power_of_two(uint64_t value) {
+    return value != 0 && (value & (value - 1)) == 0;
+}
 
 /* ---- canonical form and checks ---- */
 
-/* Sorted by stride, each stride must reach past everything that the smaller ones span: then offsets are a mixed
- * radix with gaps, and no two elements share one. */
+/* Sorted by stride, each stride must reach past everything that the smaller ones span: then offsets are a
+ * mixed radix with gaps, and no two elements share one. */
 static tvm_status check_strides(const tvm_shared_layout *layout, tvm_why *why) {
     uint8_t sorted[TVM_MAX_MODES];
     for (unsigned m = 0; m < layout->modes; m++) {
         unsigned at = m;
-        for (; at > 0 && layout->mode_stride[m] < layout->mode_stride[sorted[at - 1]]; at--) sorted[at] = sorted[at - 1];
+        for (; at > 0 && layout->mode_stride[m] < layout->mode_stride[sorted[at - 1]]; at--)
+            sorted[at] = sorted[at - 1];
         sorted[at] = (uint8_t)m;
     }
     uint64_t span = 1;
     for (unsigned i = 0; i < layout->modes; i++) {
         uint64_t stride = layout->mode_stride[sorted[i]];
         if (stride < span)
-            return tvm_layout_refuse(why, "stride %llu is less than the %llu elements that smaller strides span",
+            return tvm_layout_refuse(why,
+                                     "stride %llu is less than the %llu elements that smaller strides span",
                                      (unsigned long long)stride, (unsigned long long)span);
         span += stride * (layout->mode_size[sorted[i]] - 1);
         if (span > TVM_MAX_TILE_ELEMENTS)
@@ -37,28 +41,31 @@ static tvm_status check_strides(const tvm_shared_layout *layout, tvm_why *why) {
     return TVM_OK;
 }
 
-/* The swizzle permutes each aligned block of 2^(base+bits) offsets, with one XOR for the whole block. Only a last,
- * partial block can be left: not if its XOR is 0, or if it is whole blocks of twice the XOR's top bit. */
+/* The swizzle permutes each aligned block of 2^(base+bits) offsets, with one XOR for the whole block. Only a
+ * last, partial block can be left: not if its XOR is 0, or if it is whole blocks of twice the XOR's top bit.
+ */
 static tvm_status check_swizzle(const tvm_shared_layout *layout, unsigned base, unsigned bits, unsigned shift,
                                 tvm_why *why) {
     if (bits == 0) return TVM_OK;
-    if (bits > shift) return tvm_layout_refuse(why, "a swizzle of %u bits with a shift of only %u", bits, shift);
+    if (bits > shift)
+        return tvm_layout_refuse(why, "a swizzle of %u bits with a shift of only %u", bits, shift);
     if (base > 31 || shift > 31 || base + shift + bits > 31)
         return tvm_layout_refuse(why, "swizzle(%u, %u, %u) reaches beyond bit 31", base, bits, shift);
     uint32_t span = tvm_shared_layout_span(layout);
     uint32_t rest = span % (UINT32_C(1) << (base + bits));
     uint32_t flip = ((span - 1) >> (base + shift)) & ((UINT32_C(1) << bits) - 1);
     if (rest != 0 && flip != 0 && rest % (UINT32_C(2) << (base + log2_floor(flip))) != 0)
-        return tvm_layout_refuse(why, "swizzle(%u, %u, %u) leaves the %u elements of the layout", base, bits, shift,
-                                 span);
+        return tvm_layout_refuse(why, "swizzle(%u, %u, %u) leaves the %u elements of the layout", base, bits,
+                                 shift, span);
     return TVM_OK;
 }
 
-tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned modes, const uint32_t *mode_size,
-                                  const uint32_t *mode_stride, unsigned base, unsigned bits, unsigned shift,
-                                  tvm_shared_layout *out, tvm_why *why) {
+tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
+                                  const uint32_t *mode_size, const uint32_t *mode_stride, unsigned base,
+                                  unsigned bits, unsigned shift, tvm_shared_layout *out, tvm_why *why) {
     uint8_t dims[TVM_MAX_MODES];
-    if (modes > TVM_MAX_MODES) return tvm_layout_refuse(why, "the layout has more than %d modes", TVM_MAX_MODES);
+    if (modes > TVM_MAX_MODES)
+        return tvm_layout_refuse(why, "the layout has more than %d modes", TVM_MAX_MODES);
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status == TVM_OK) status = tvm_modes_assign(rank, shape, modes, mode_size, dims, why);
     if (status != TVM_OK) return status;
@@ -92,9 +99,9 @@ tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned
 
 bool tvm_shared_layout_valid(const tvm_shared_layout *layout, tvm_why *why) {
     tvm_shared_layout canonical;
-    if (tvm_shared_layout_make(layout->rank, layout->shape, layout->modes, layout->mode_size, layout->mode_stride,
-                               layout->swizzle_base, layout->swizzle_bits, layout->swizzle_shift, &canonical,
-                               why) != TVM_OK)
+    if (tvm_shared_layout_make(layout->rank, layout->shape, layout->modes, layout->mode_size,
+                               layout->mode_stride, layout->swizzle_base, layout->swizzle_bits,
+                               layout->swizzle_shift, &canonical, why) != TVM_OK)
         return false;
     if (!tvm_shared_layout_equal(layout, &canonical)) {
         tvm_layout_refuse(why, "the shared layout is not in canonical form");
@@ -107,15 +114,15 @@ bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout
     return memcmp(a->shape, b->shape, sizeof a->shape) == 0 &&
            memcmp(a->mode_size, b->mode_size, sizeof a->mode_size) == 0 &&
            memcmp(a->mode_stride, b->mode_stride, sizeof a->mode_stride) == 0 &&
-           memcmp(a->mode_dim, b->mode_dim, sizeof a->mode_dim) == 0 && a->rank == b->rank && a->modes == b->modes &&
-           a->swizzle_base == b->swizzle_base && a->swizzle_bits == b->swizzle_bits &&
+           memcmp(a->mode_dim, b->mode_dim, sizeof a->mode_dim) == 0 && a->rank == b->rank &&
+           a->modes == b->modes && a->swizzle_base == b->swizzle_base && a->swizzle_bits == b->swizzle_bits &&
            a->swizzle_shift == b->swizzle_shift;
 }
 
 /* ---- constructors ---- */
 
-static tvm_status row_major(unsigned rank, const uint32_t *shape, unsigned base, unsigned bits, unsigned shift,
-                            tvm_shared_layout *out, tvm_why *why) {
+static tvm_status row_major(unsigned rank, const uint32_t *shape, unsigned base, unsigned bits,
+                            unsigned shift, tvm_shared_layout *out, tvm_why *why) {
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status != TVM_OK) return status;
     uint32_t strides[TVM_MAX_RANK];
@@ -124,7 +131,8 @@ static tvm_status row_major(unsigned rank, const uint32_t *shape, unsigned base,
     return tvm_shared_layout_make(rank, shape, rank, shape, strides, base, bits, shift, out, why);
 }
 
-tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm_shared_layout *out, tvm_why *why) {
+tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm_shared_layout *out,
+                                       tvm_why *why) {
     return row_major(rank, shape, 0, 0, 0, out, why);
 }
 
@@ -134,8 +142,8 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
     if (status != TVM_OK) return status;
     unsigned bytes = bits / 8;
     uint64_t row_bytes = (uint64_t)shape[rank - 1] * bytes;
-    bool whole_chunks = bits % 8 == 0 && bytes != 0 && CHUNK_BYTES % bytes == 0 && is_power_of_two(row_bytes) &&
-                        row_bytes >= 2 * CHUNK_BYTES;
+    bool whole_chunks = bits % 8 == 0 && bytes != 0 && CHUNK_BYTES % bytes == 0 &&
+                        is_power_of_two(row_bytes) && row_bytes >= 2 * CHUNK_BYTES;
     if (rank >= 2 && whole_chunks) {
         unsigned base = log2_floor(CHUNK_BYTES / bytes);
         unsigned row_chunks = log2_floor((uint32_t)(row_bytes / CHUNK_BYTES));
@@ -158,7 +166,8 @@ uint32_t tvm_shared_layout_offset(const tvm_shared_layout *layout, const uint32_
         rest /= layout->mode_size[m];
     }
     uint32_t mask = (UINT32_C(1) << layout->swizzle_bits) - 1;
-    return offset ^ ((offset >> (layout->swizzle_base + layout->swizzle_shift) & mask) << layout->swizzle_base);
+    return offset ^
+           ((offset >> (layout->swizzle_base + layout->swizzle_shift) & mask) << layout->swizzle_base);
 }
 
 uint32_t tvm_shared_layout_span(const tvm_shared_layout *layout) {

@@ -7,13 +7,17 @@
  * Microscaling formats (MX) specification 1.0; all others have neither infinity nor NaN, have subnormals, and
  * bias 2^(X-1)-1.
  *
- * A *code* is an element's bits in the low `bits` of a uint64_t, the rest zero. */
+ * A *code* is an element's bits in the low `bits` of a uint64_t, the rest zero. tf32 is held as the upper 19 bits
+ * of an f32; its 13 lower bits are written as zero (ones in the canonical NaN) and ignored when read, as mma
+ * does. */
 #ifndef TVM_ISA_TYPES_H
 #define TVM_ISA_TYPES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "convert.h"
 
 typedef enum tvm_kind { TVM_KIND_NONE = 0, TVM_KIND_BOOL, TVM_KIND_UINT, TVM_KIND_INT, TVM_KIND_FLOAT } tvm_kind;
 
@@ -87,14 +91,8 @@ uint64_t tvm_encode(tvm_dtype type, double value);
  * i8/u8 as target of cast-lowbit instead of cast round to nearest even and saturate: pass lowbit = true. */
 uint64_t tvm_cast(tvm_dtype to, tvm_dtype from, uint64_t code, bool lowbit);
 
-/* Fast single conversions used by the interpreter; agree with tvm_encode/tvm_decode for every input. */
-float tvm_f16_to_f32(uint16_t code);
-uint16_t tvm_f32_to_f16(float value);
-float tvm_bf16_to_f32(uint16_t code);
-uint16_t tvm_f32_to_bf16(float value);
-/* One rounding from double, for results computed in double. */
-uint16_t tvm_f64_to_f16(double value);
-uint16_t tvm_f64_to_bf16(double value);
+/* Fast single conversions between f16, bf16 and f32, f64 are inline in convert.h:
+ * tvm_f16_to_f32 tvm_f32_to_f16 tvm_f64_to_f16 tvm_bf16_to_f32 tvm_f32_to_bf16 tvm_f64_to_bf16. */
 
 /* Compact bit strings: element i is bits [i*bits, (i+1)*bits) of little-endian bytes. get/set of any width. */
 uint64_t tvm_bits_get(const uint8_t *string, uint64_t bit, unsigned bits);

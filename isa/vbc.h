@@ -6,7 +6,8 @@
 
 enum { TVM_VBC_VERSION = 1 };
 
-/* Serialises a program. *bytes is malloc'ed, the caller frees it. The same program gives the same bytes.
+/* Serialises a verified program. Strings, layouts, variables and expressions are numbered in the order of their first
+ * use, and those that nothing uses are left out, so that how a program was built does not show. *bytes is malloc'ed, the caller frees it. The same program gives the same bytes.
  * lines: write the line table. */
 tvm_status tvm_vbc_write(const tvm_program *program, bool lines, uint8_t **bytes, size_t *size,
                          tvm_diags *diags);

@@ -2,7 +2,7 @@
 AC_DEFUN([TVM_CHECK_CFLAGS], [
   $1=
   tvm_saved_CFLAGS=$CFLAGS
-  for tvm_flag in $2; do
+  for tvm_flag in m4_normalize([$2]); do
     AC_MSG_CHECKING([whether $CC takes $tvm_flag])
     CFLAGS="$tvm_saved_CFLAGS -Werror $tvm_flag"
     AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])],

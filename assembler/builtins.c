@@ -1,0 +1,230 @@
+/* Functions of expressions over numbers and types. */
+#include "parser.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef bool builtin_function(tvm_asm *as, const tvm_call *call, tvm_value *value);
+
+typedef struct builtin {
+    const char *name;
+    builtin_function *function;
+    uint8_t least, most; /* arguments */
+} builtin;
+
+bool tvm_asm_arguments(tvm_asm *as, const tvm_call *call, uint32_t least, uint32_t most) {
+    if (call->count >= least && call->count <= most) return true;
+    const char *quantity = call->count < least ? (least == most ? "" : "at least ") : (least == most ? "" : "at most ");
+    uint32_t expected = call->count < least ? least : most;
+    return tvm_asm_error(as, call->token, NULL, "%.*s takes %s%u argument%s, not %u", (int)call->length, call->name,
+                         quantity, expected, expected == 1 ? "" : "s", call->count);
+}
+
+bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most,
+                              int64_t *value) {
+    const tvm_value *argument = &call->args[index];
+    if (argument->kind != TVM_VALUE_INTEGER)
+        return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a static integer, not %s", index + 1,
+                             (int)call->length, call->name, tvm_value_what(argument));
+    *value = argument->as.i;
+    if (*value >= least && *value <= most) return true;
+    return tvm_asm_invalid(as, call->token, NULL,
+                           "argument %u of %.*s is from %" PRId64 " to %" PRId64 ", not %" PRId64, index + 1,
+                           (int)call->length, call->name, least, most, *value);
+}
+
+static bool argument_dtype(tvm_asm *as, const tvm_call *call, tvm_dtype *type) {
+    if (call->args[0].kind != TVM_VALUE_DTYPE)
+        return tvm_asm_error(as, call->token, NULL, "%.*s takes a type, not %s", (int)call->length, call->name,
+                             tvm_value_what(&call->args[0]));
+    *type = call->args[0].type;
+    return true;
+}
+
+/* ---- numbers ---- */
+
+static bool fold_left(tvm_asm *as, tvm_expr_op op, const tvm_call *call, tvm_value *value) {
+    tvm_value result = call->args[0];
+    for (uint32_t i = 1; i < call->count; i++) {
+        tvm_value left = result;
+        if (!tvm_asm_binary(as, op, call->token, &left, &call->args[i], &result)) return false;
+    }
+    *value = result;
+    return true;
+}
+
+static bool call_min(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    return fold_left(as, TVM_EXPR_MIN, call, value);
+}
+
+static bool call_max(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    return fold_left(as, TVM_EXPR_MAX, call, value);
+}
+
+static bool call_cdiv(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    return fold_left(as, TVM_EXPR_CDIV, call, value);
+}
+
+static bool call_gcd(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    int64_t a, b;
+    if (!tvm_asm_argument_integer(as, call, 0, -INT64_MAX, INT64_MAX, &a) ||
+        !tvm_asm_argument_integer(as, call, 1, -INT64_MAX, INT64_MAX, &b))
+        return false;
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    *value = tvm_value_integer(a < 0 ? -a : a);
+    return true;
+}
+
+static bool call_abs(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    int64_t a;
+    if (call->args[0].kind == TVM_VALUE_FLOAT) {
+        *value = call->args[0];
+        if (value->as.f < 0) value->as.f = -value->as.f;
+        return true;
+    }
+    if (!tvm_asm_argument_integer(as, call, 0, -INT64_MAX, INT64_MAX, &a)) return false;
+    *value = tvm_value_integer(a < 0 ? -a : a);
+    return true;
+}
+
+static bool call_log2(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    int64_t a, log = 0;
+    if (!tvm_asm_argument_integer(as, call, 0, 1, INT64_MAX, &a)) return false;
+    while (a >>= 1) log++;
+    *value = tvm_value_integer(log);
+    return true;
+}
+
+static bool call_len(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    if (call->args[0].kind != TVM_VALUE_LIST)
+        return tvm_asm_error(as, call->token, NULL, "len takes a list, not %s", tvm_value_what(&call->args[0]));
+    *value = tvm_value_integer(call->args[0].as.list.count);
+    return true;
+}
+
+/* ---- types ---- */
+
+static bool call_bits(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_integer(type.bits);
+    return true;
+}
+
+static bool call_is_float(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_bool(type.kind == TVM_KIND_FLOAT);
+    return true;
+}
+
+static bool call_is_signed(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_bool(type.kind == TVM_KIND_INT);
+    return true;
+}
+
+static bool call_is_unsigned(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_bool(type.kind == TVM_KIND_UINT);
+    return true;
+}
+
+static bool call_is_lowbit(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_bool(tvm_dtype_is_lowbit(type));
+    return true;
+}
+
+static bool call_exponent_bits(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_integer(type.exponent);
+    return true;
+}
+
+static bool call_mantissa_bits(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_integer(type.mantissa);
+    return true;
+}
+
+static bool call_bias(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    if (type.kind != TVM_KIND_FLOAT)
+        return tvm_asm_invalid(as, call->token, NULL, "only a float type has an exponent's bias");
+    *value = tvm_value_integer(tvm_float_bias(type));
+    return true;
+}
+
+static const builtin builtins[] = {
+    {"min", call_min, 2, 64},
+    {"max", call_max, 2, 64},
+    {"cdiv", call_cdiv, 2, 2},
+    {"gcd", call_gcd, 2, 2},
+    {"abs", call_abs, 1, 1},
+    {"log2", call_log2, 1, 1},
+    {"len", call_len, 1, 1},
+    {"bits", call_bits, 1, 1},
+    {"is_float", call_is_float, 1, 1},
+    {"is_signed", call_is_signed, 1, 1},
+    {"is_unsigned", call_is_unsigned, 1, 1},
+    {"is_lowbit", call_is_lowbit, 1, 1},
+    {"exponent_bits", call_exponent_bits, 1, 1},
+    {"mantissa_bits", call_mantissa_bits, 1, 1},
+    {"bias", call_bias, 1, 1},
+};
+
+enum { BUILTIN_COUNT = sizeof builtins / sizeof *builtins };
+
+void tvm_asm_offer_functions(tvm_suggest *suggest) {
+    for (size_t i = 0; i < BUILTIN_COUNT; i++)
+        tvm_suggest_offer(suggest, builtins[i].name, strlen(builtins[i].name));
+}
+
+void tvm_asm_offer_types(tvm_suggest *suggest) {
+    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
+    char name[TVM_DTYPE_NAME_MAX];
+    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
+    if (count > TVM_DTYPE_COUNT_MAX) count = TVM_DTYPE_COUNT_MAX;
+    for (size_t i = 0; i < count; i++) {
+        tvm_dtype_name(types[i], name);
+        tvm_suggest_offer(suggest, name, strlen(name));
+    }
+}
+
+/* i64(x), or T(x) of a static name T that is a type. */
+static bool conversion(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known) {
+    tvm_dtype type;
+    const tvm_symbol *symbol = tvm_symbols_find(&as->names, call->name, call->length);
+    if (symbol && symbol->value.kind == TVM_VALUE_DTYPE) {
+        type = symbol->value.type;
+    } else if (!tvm_dtype_parse(call->name, call->length, &type)) {
+        return true;
+    }
+    *known = true;
+    if (!tvm_dtype_is_scalar(type))
+        return tvm_asm_invalid(as, call->token, "scalars are of type bool, i32, u32, i64, u64, f32 or f64",
+                               "'%.*s' is not a type of scalars", (int)call->length, call->name);
+    return tvm_asm_arguments(as, call, 1, 1) && tvm_asm_convert(as, call->token, type, &call->args[0], value);
+}
+
+bool tvm_asm_call(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known) {
+    for (size_t i = 0; i < BUILTIN_COUNT; i++) {
+        const builtin *b = &builtins[i];
+        if (strlen(b->name) != call->length || memcmp(b->name, call->name, call->length) != 0) continue;
+        *known = true;
+        return tvm_asm_arguments(as, call, b->least, b->most) && b->function(as, call, value);
+    }
+    return conversion(as, call, value, known);
+}

@@ -1,0 +1,392 @@
+/* The grammar of expressions: precedence climbing over the operators of expr.def. Values are computed as they are read;
+ * what depends on run-time scalars becomes nodes of the kernel. */
+#include "parser.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool same(const char *text, size_t length, const char *other) {
+    return strlen(other) == length && memcmp(text, other, length) == 0;
+}
+
+static bool climb(tvm_asm *as, unsigned least, tvm_value *value);
+
+static bool enter(tvm_asm *as) {
+    if (++as->nesting <= TVM_ASM_NESTING) return true;
+    return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expression nested deeper than %d", TVM_ASM_NESTING);
+}
+
+/* ---- primaries ---- */
+
+static bool parenthesis(tvm_asm *as, tvm_value *value) {
+    tvm_asm_next(as);
+    return climb(as, 0, value) && tvm_asm_expect(as, ")", "after the expression");
+}
+
+bool tvm_asm_list(tvm_asm *as, const char *close, tvm_value *list) {
+    tvm_value *items = NULL;
+    uint32_t count = 0, capacity = 0;
+    if (!tvm_asm_accept(as, close)) {
+        do {
+            if (count && tvm_asm_at(as, close)) break; /* trailing comma */
+            if (count == capacity) {
+                if (count >= TVM_ASM_LIST)
+                    return tvm_asm_error(as, tvm_asm_peek(as), NULL, "more than %d items", TVM_ASM_LIST);
+                capacity = capacity ? capacity * 2 : 4;
+                tvm_value *more = tvm_arena_alloc(&as->scratch, capacity * sizeof *more);
+                if (!more) return tvm_asm_no_memory(as);
+                if (count) memcpy(more, items, count * sizeof *items);
+                items = more;
+            }
+            if (!climb(as, 0, &items[count])) return false;
+            count++;
+        } while (tvm_asm_accept(as, ","));
+        char where[32];
+        snprintf(where, sizeof where, "or ',' after item %u", count);
+        if (!tvm_asm_expect(as, close, where)) return false;
+    }
+    *list = (tvm_value){.kind = TVM_VALUE_LIST, .as.list = {items, count}};
+    return true;
+}
+
+static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, tvm_value *value) {
+    tvm_value list;
+    bool known = false;
+    tvm_asm_next(as); /* the parenthesis */
+    if (!tvm_asm_list(as, ")", &list)) return false;
+    tvm_call made = {token, name, length, list.as.list.items, list.as.list.count};
+    for (uint32_t i = 0; i < made.count; i++) {
+        if (made.args[i].kind != TVM_VALUE_POISON) continue;
+        *value = tvm_value_poison();
+        return true;
+    }
+    if (!tvm_asm_call(as, &made, value, &known)) return false;
+    if (!known && !tvm_asm_call_layout(as, &made, value, &known)) return false;
+    if (known) return true;
+    tvm_suggest suggest;
+    char hint[96];
+    tvm_suggest_start(&suggest, name, length);
+    tvm_asm_offer_functions(&suggest);
+    tvm_asm_offer_layout_functions(&suggest);
+    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "unknown function '%.*s'", (int)length,
+                         name);
+}
+
+/* block.x and its kin, at the word. */
+static bool block_or_grid(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_expr_op op = tvm_asm_is(as, token, "block") ? TVM_EXPR_BLOCK : TVM_EXPR_GRID;
+    tvm_asm_next(as); /* the dot */
+    const tvm_token *axis = tvm_asm_next(as);
+    const char *text = tvm_token_text(as->source, axis);
+    if (axis->kind != TVM_TOKEN_NAME || axis->length != 1 || text[0] < 'x' || text[0] > 'z')
+        return tvm_asm_error(as, axis, NULL, "expected x, y or z after '%s.'",
+                             op == TVM_EXPR_BLOCK ? "block" : "grid");
+    if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "the block index has a value only in a kernel");
+    tvm_expr node = {.op = (uint8_t)op, .type = TVM_I(32), .a = (uint32_t)(text[0] - 'x')};
+    return tvm_asm_node(as, token, &node, value);
+}
+
+/* The longest `name.name.name` at the cursor that is an atom; false when there is none. */
+static bool atom(tvm_asm *as, tvm_value *value) {
+    char text[64];
+    size_t length = 0;
+    uint32_t best = 0;
+    tvm_layout layout;
+    tvm_why why;
+    for (uint32_t i = 0;; i += 2) {
+        const tvm_token *token = tvm_asm_ahead(as, i);
+        if (token->kind != TVM_TOKEN_NAME || token->pasted || length + token->length + 2 > sizeof text) break;
+        memcpy(text + length, tvm_token_text(as->source, token), token->length);
+        length += token->length;
+        tvm_layout found;
+        if (tvm_layout_atom(text, length, &found, &why) == TVM_OK) {
+            best = i + 1;
+            layout = found;
+        }
+        if (!tvm_asm_is(as, tvm_asm_ahead(as, i + 1), ".")) break;
+        text[length++] = '.';
+    }
+    if (!best) return false;
+    for (uint32_t i = 0; i < best; i++) tvm_asm_next(as);
+    *value = tvm_value_layout(&as->scratch, &layout);
+    return true;
+}
+
+static bool word_value(const char *name, size_t length, tvm_value *value) {
+    if (same(name, length, "true") || same(name, length, "false")) {
+        *value = tvm_value_bool(length == 4);
+    } else if (same(name, length, "inf")) {
+        *value = tvm_value_float(INFINITY);
+    } else if (same(name, length, "nan")) {
+        *value = tvm_value_float(NAN);
+    } else if (same(name, length, "row_major")) {
+        *value = (tvm_value){.kind = TVM_VALUE_ROW_MAJOR};
+    } else {
+        return false;
+    }
+    return true;
+}
+
+bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    tvm_suggest suggest;
+    char hint[96];
+    if (as->in_kernel && tvm_asm_find_slot(as, name, length)) {
+        snprintf(hint, sizeof hint, "local variables are written '%%%.*s'", length > 40 ? 40 : (int)length, name);
+        return tvm_asm_error(as, token, hint, "'%.*s' is not defined", (int)length, name);
+    }
+    tvm_suggest_start(&suggest, name, length);
+    for (uint32_t i = 0; i < as->names.count; i++)
+        tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
+    for (uint32_t i = 0; as->in_kernel && i < as->slots.count; i++) {
+        const tvm_symbol *symbol = &as->slots.items[i];
+        if (symbol->slot < tvm_asm_kernel(as)->param_count)
+            tvm_suggest_offer(&suggest, symbol->name, symbol->length);
+    }
+    tvm_asm_offer_types(&suggest);
+    const char *atom_name;
+    for (size_t i = 0; (atom_name = tvm_layout_atom_name(i)); i++)
+        tvm_suggest_offer(&suggest, atom_name, strlen(atom_name));
+    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "'%.*s' is not defined",
+                         length > 80 ? 80 : (int)length, name);
+}
+
+/* A dotted word that looks like an atom, for the message: the cursor is at its first name. */
+static bool unknown_dotted(tvm_asm *as) {
+    const tvm_token *first = tvm_asm_peek(as);
+    const tvm_token *last = first;
+    for (uint32_t i = 1; tvm_asm_is(as, tvm_asm_ahead(as, i), ".") &&
+                         tvm_asm_ahead(as, i + 1)->kind == TVM_TOKEN_NAME && i < 8;
+         i += 2)
+        last = tvm_asm_ahead(as, i + 1);
+    uint32_t length = last->offset + last->length - first->offset;
+    return tvm_asm_unknown_name(as, first, tvm_token_text(as->source, first), length);
+}
+
+/* A name that no parenthesis follows. */
+static bool named_value(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                        tvm_value *value) {
+    const tvm_symbol *symbol = tvm_symbols_find(&as->names, name, length);
+    if (symbol) {
+        tvm_asm_next(as);
+        *value = symbol->value;
+        return true;
+    }
+    const tvm_symbol *slot = as->in_kernel ? tvm_asm_find_slot(as, name, length) : NULL;
+    if (slot && (slot->slot == TVM_NONE || slot->slot < tvm_asm_kernel(as)->param_count)) {
+        tvm_asm_next(as);
+        return tvm_asm_slot_value(as, token, slot->slot, name, length, value);
+    }
+    tvm_dtype type;
+    if (tvm_dtype_parse(name, length, &type)) {
+        tvm_asm_next(as);
+        *value = tvm_value_dtype(type);
+        return true;
+    }
+    if (word_value(name, length, value)) {
+        tvm_asm_next(as);
+        return true;
+    }
+    if (atom(as, value)) return true;
+    return token->pasted ? tvm_asm_unknown_name(as, token, name, length) : unknown_dotted(as);
+}
+
+static bool name_primary(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
+    if (tvm_asm_is(as, after, ".") && (tvm_asm_is(as, token, "block") || tvm_asm_is(as, token, "grid")))
+        return block_or_grid(as, value);
+    const char *name;
+    uint32_t length;
+    if (!tvm_asm_name(as, token, &name, &length)) return false;
+    if (tvm_asm_is(as, token, "column") && tvm_asm_is(as, after, "-") && after->adjacent &&
+        tvm_asm_is(as, tvm_asm_ahead(as, 3), "(")) {
+        const tvm_token *kind = tvm_asm_ahead(as, 2);
+        if (tvm_asm_is(as, kind, "local") || tvm_asm_is(as, kind, "spatial")) {
+            name = tvm_asm_is(as, kind, "local") ? "column_local" : "column_spatial";
+            for (unsigned i = 0; i < 3; i++) tvm_asm_next(as);
+            return call(as, token, name, (uint32_t)strlen(name), value);
+        }
+    }
+    if (tvm_asm_is(as, after, "(")) {
+        tvm_asm_next(as);
+        return call(as, token, name, length, value);
+    }
+    return named_value(as, token, name, length, value);
+}
+
+static bool local_slot(tvm_asm *as, tvm_value *value) {
+    const char *name;
+    uint32_t length;
+    tvm_asm_next(as);
+    const tvm_token *token = tvm_asm_peek(as);
+    if (!tvm_asm_expect_name(as, "a name after '%'", &name, &length)) return false;
+    if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
+    const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
+    return tvm_asm_slot_value(as, token, symbol ? symbol->slot : TVM_MAX_SLOTS, name, length, value);
+}
+
+static bool integer_literal(const tvm_token *token, tvm_value *value) {
+    *value = tvm_value_integer((int64_t)token->value.u);
+    if (token->value.u > INT64_MAX) value->type = TVM_U(64);
+    return true;
+}
+
+static bool simple_primary(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_peek(as);
+    char found[80];
+    switch (token->kind) {
+    case TVM_TOKEN_INTEGER:
+        return integer_literal(tvm_asm_next(as), value);
+    case TVM_TOKEN_FLOAT:
+        *value = tvm_value_float(tvm_asm_next(as)->value.f);
+        return true;
+    case TVM_TOKEN_STRING:
+        return tvm_asm_string(as, tvm_asm_next(as), value);
+    case TVM_TOKEN_NAME:
+        return name_primary(as, value);
+    default:
+        break;
+    }
+    if (tvm_asm_at(as, "(")) return parenthesis(as, value);
+    if (tvm_asm_accept(as, "[")) return tvm_asm_list(as, "]", value);
+    if (tvm_asm_at_local(as)) return local_slot(as, value);
+    return tvm_asm_error(as, token, NULL, "expected an expression, found %s", tvm_asm_found(as, token, found));
+}
+
+bool tvm_asm_primary(tvm_asm *as, tvm_value *value) {
+    if (!enter(as)) return false;
+    bool good = simple_primary(as, value);
+    while (good && tvm_asm_at(as, ".")) {
+        const tvm_token *dot = tvm_asm_next(as);
+        tvm_value inner;
+        good = simple_primary(as, &inner) && tvm_asm_compose(as, dot, value, &inner, value);
+    }
+    as->nesting--;
+    return good;
+}
+
+/* ---- operators ---- */
+
+/* `list[i]` */
+static bool subscript(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_value index;
+    if (!climb(as, 0, &index) || !tvm_asm_expect(as, "]", "after the index")) return false;
+    if (value->kind == TVM_VALUE_POISON || index.kind == TVM_VALUE_POISON) {
+        *value = tvm_value_poison();
+        return true;
+    }
+    if (value->kind != TVM_VALUE_LIST)
+        return tvm_asm_error(as, token, NULL, "only a list is indexed in an expression, not %s",
+                             tvm_value_what(value));
+    if (index.kind != TVM_VALUE_INTEGER)
+        return tvm_asm_error(as, token, NULL, "the index of a list is a static integer, not %s",
+                             tvm_value_what(&index));
+    if (index.as.i < 0 || index.as.i >= value->as.list.count)
+        return tvm_asm_invalid(as, token, NULL, "index %lld is outside of a list of %u items",
+                               (long long)index.as.i, value->as.list.count);
+    *value = value->as.list.items[index.as.i];
+    return true;
+}
+
+static bool unary(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_peek(as);
+    for (unsigned op = 0; token->kind == TVM_TOKEN_SIGN && op < TVM_EXPR_COUNT; op++) {
+        const tvm_expr_info *info = tvm_expr_op_info(op);
+        if (info->arity != 1 || !info->text[0] || !tvm_asm_is(as, token, info->text)) continue;
+        tvm_value operand;
+        tvm_asm_next(as);
+        if (!enter(as) || !unary(as, &operand)) return false;
+        as->nesting--;
+        return tvm_asm_unary(as, (tvm_expr_op)op, token, &operand, value);
+    }
+    if (!tvm_asm_primary(as, value)) return false;
+    while (tvm_asm_at(as, "["))
+        if (!subscript(as, value)) return false;
+    return true;
+}
+
+/* The operator of two or three operands that the token is, or TVM_EXPR_COUNT. */
+static unsigned infix(const tvm_asm *as, const tvm_token *token) {
+    if (token->kind != TVM_TOKEN_SIGN) return TVM_EXPR_COUNT;
+    for (unsigned op = 0; op < TVM_EXPR_COUNT; op++) {
+        const tvm_expr_info *info = tvm_expr_op_info(op);
+        if (info->arity >= 2 && tvm_asm_is(as, token, info->text)) return op;
+    }
+    return TVM_EXPR_COUNT;
+}
+
+static bool conditional(tvm_asm *as, const tvm_token *token, tvm_value *value) {
+    tvm_value condition = *value, yes, no;
+    unsigned precedence = tvm_expr_op_info(TVM_EXPR_SELECT)->precedence;
+    if (!climb(as, 0, &yes) || !tvm_asm_expect(as, ":", "of the conditional '?'")) return false;
+    if (!climb(as, precedence, &no)) return false;
+    return tvm_asm_select(as, token, &condition, &yes, &no, value);
+}
+
+static bool climb(tvm_asm *as, unsigned least, tvm_value *value) {
+    if (!enter(as) || !unary(as, value)) return false;
+    for (;;) {
+        const tvm_token *token = tvm_asm_peek(as);
+        unsigned op = infix(as, token);
+        if (op == TVM_EXPR_COUNT || tvm_expr_op_info(op)->precedence < least) break;
+        tvm_asm_next(as);
+        if (op == TVM_EXPR_SELECT) {
+            if (!conditional(as, token, value)) return false;
+            continue;
+        }
+        tvm_value left = *value, right;
+        if (!climb(as, tvm_expr_op_info(op)->precedence + 1, &right)) return false;
+        if (!tvm_asm_binary(as, (tvm_expr_op)op, token, &left, &right, value)) return false;
+    }
+    as->nesting--;
+    return true;
+}
+
+bool tvm_asm_expression(tvm_asm *as, tvm_value *value) {
+    as->nesting = 0; /* after an error it is left where it was */
+    return climb(as, 0, value);
+}
+
+bool tvm_asm_static(tvm_asm *as, const char *what, tvm_value *value) {
+    const tvm_token *token = tvm_asm_peek(as);
+    if (!tvm_asm_expression(as, value)) return false;
+    if (tvm_value_is_static(value)) return true;
+    return tvm_asm_error(as, token, NULL, "%s must be known when the program is assembled", what);
+}
+
+bool tvm_asm_static_integer(tvm_asm *as, int64_t least, int64_t most, const char *what, int64_t *result) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value;
+    if (!tvm_asm_static(as, what, &value)) return false;
+    if (value.kind == TVM_VALUE_POISON) return false;
+    if (value.kind != TVM_VALUE_INTEGER)
+        return tvm_asm_error(as, token, NULL, "%s is an integer, not %s", what, tvm_value_what(&value));
+    if (value.as.i < least || value.as.i > most)
+        return tvm_asm_invalid(as, token, NULL, "%s is from %lld to %lld, not %lld", what, (long long)least,
+                               (long long)most, (long long)value.as.i);
+    *result = value.as.i;
+    return true;
+}
+
+bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length,
+                                tvm_value *value) {
+    unsigned errors = 0;
+    tvm_source *source =
+        tvm_source_new(name, text, length, as->muted ? 0 : TVM_ASM_ERRORS, &errors, as->muted ? NULL : as->diags);
+    if (!source) return tvm_asm_no_memory(as);
+    const tvm_source *outer = as->source;
+    uint32_t at = as->at;
+    unsigned nesting = as->nesting;
+    as->source = source;
+    as->at = 0;
+    bool good = !errors && climb(as, 0, value) && tvm_asm_expect_end(as);
+    if (errors && as->status == TVM_OK) as->status = TVM_SYNTAX;
+    as->errors += errors;
+    as->source = outer;
+    as->at = at;
+    as->nesting = nesting;
+    tvm_source_free(source);
+    return good;
+}

@@ -1,0 +1,123 @@
+/* What names mean: slots of the kernel and static names. */
+#include "parser.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool tvm_asm_is_reserved(const char *name, size_t length) {
+    static const char *const words[] = {"true", "false", "inf", "nan", "block", "grid", "row_major"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
+    return false;
+}
+
+const char *tvm_asm_slot_what(tvm_slot_kind kind) {
+    switch (kind) {
+    case TVM_SLOT_SCALAR:
+        return "a scalar";
+    case TVM_SLOT_REGISTER:
+        return "a register tensor";
+    case TVM_SLOT_SHARED:
+        return "a shared tensor";
+    case TVM_SLOT_GLOBAL:
+        return "a global tensor";
+    case TVM_SLOT_NONE:
+        break;
+    }
+    return "nothing";
+}
+
+bool tvm_asm_at_local(const tvm_asm *as) {
+    const tvm_token *name = tvm_asm_ahead(as, 1);
+    return tvm_asm_at(as, "%") && name->kind == TVM_TOKEN_NAME && name->adjacent;
+}
+
+const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length) {
+    return tvm_symbols_find(&as->slots, name, length);
+}
+
+static bool add_symbol(tvm_asm *as, const char *name, uint32_t length, uint32_t slot) {
+    const char *copy = tvm_arena_text(&as->keep, name, length);
+    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->slots, copy, length) : NULL;
+    if (!symbol) return tvm_asm_no_memory(as);
+    symbol->slot = slot;
+    return true;
+}
+
+void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
+    if (!tvm_asm_find_slot(as, name, length)) add_symbol(as, name, length, TVM_NONE);
+}
+
+bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, const tvm_slot *slot,
+                      uint32_t *index) {
+    tvm_slot made = *slot;
+    made.name = tvm_program_string(as->program, name, length);
+    if (made.name == TVM_NONE) return tvm_asm_no_memory(as);
+    tvm_kernel *kernel = tvm_asm_kernel(as);
+    if (kernel->slot_count >= TVM_MAX_SLOTS) {
+        tvm_asm_poison_slot(as, name, length);
+        return tvm_asm_invalid(as, token, NULL, "a kernel has at most %d variables", TVM_MAX_SLOTS);
+    }
+    *index = tvm_kernel_add_slot(kernel, &made);
+    if (*index == TVM_NONE) return tvm_asm_no_memory(as);
+    return add_symbol(as, name, length, *index);
+}
+
+bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    tvm_dtype type;
+    const char *what = NULL;
+    if (tvm_asm_is_reserved(name, length)) what = "a word of the language";
+    if (tvm_dtype_parse(name, length, &type)) what = "a type";
+    if (tvm_op_by_name(name, length) != TVM_OP_COUNT) what = "an instruction";
+    if (!what) return true;
+    return tvm_asm_error(as, token, NULL, "'%.*s' is %s and cannot be defined", (int)length, name, what);
+}
+
+bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                    const tvm_value *value) {
+    if (!tvm_asm_check_name(as, token, name, length)) return false;
+    const tvm_symbol *old = tvm_symbols_find(&as->names, name, length);
+    if (old && old->scope == as->names.scope)
+        return tvm_asm_error(as, token, NULL, "'%.*s' is already defined at %s:%u", (int)length, name, old->file,
+                             old->line);
+    const char *copy = tvm_arena_text(&as->keep, name, length);
+    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->names, copy, length) : NULL;
+    if (!symbol) return tvm_asm_no_memory(as);
+    symbol->value = tvm_value_copy(&as->keep, value);
+    symbol->file = as->source->name;
+    symbol->line = token->line;
+    if (symbol->value.kind == TVM_VALUE_POISON && value->kind != TVM_VALUE_POISON) return tvm_asm_no_memory(as);
+    return true;
+}
+
+static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    tvm_suggest suggest;
+    char hint[96];
+    const char *shown;
+    if (tvm_symbols_find(&as->names, name, length)) {
+        snprintf(hint, sizeof hint, "constants are written without '%%': '%.*s'", length > 40 ? 40 : (int)length, name);
+        shown = hint;
+    } else {
+        tvm_suggest_start(&suggest, name, length);
+        for (uint32_t i = 0; i < as->slots.count; i++)
+            tvm_suggest_offer(&suggest, as->slots.items[i].name, as->slots.items[i].length);
+        shown = tvm_suggest_hint(&suggest, "%", hint);
+    }
+    tvm_asm_error(as, token, shown, "'%%%.*s' is not defined", length > 80 ? 80 : (int)length, name);
+    tvm_asm_poison_slot(as, name, length); /* one error a name is enough */
+    return false;
+}
+
+bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, const char *name, uint32_t length,
+                        tvm_value *value) {
+    *value = tvm_value_poison();
+    if (slot == TVM_NONE) return true;
+    tvm_kernel *kernel = tvm_asm_kernel(as);
+    if (slot >= kernel->slot_count) return unknown_slot(as, token, name, length);
+    const tvm_slot *found = &kernel->slots[slot];
+    if (found->kind != TVM_SLOT_SCALAR)
+        return tvm_asm_error(as, token, NULL, "expected a scalar, found %s '%.*s'",
+                             tvm_asm_slot_what((tvm_slot_kind)found->kind), (int)length, name);
+    tvm_expr node = {.op = TVM_EXPR_SLOT, .type = found->dtype, .a = slot};
+    return tvm_asm_node(as, token, &node, value);
+}

@@ -1,0 +1,438 @@
+/* Operators on values: static ones are folded, run-time scalars become nodes, with conversions between their types made
+ * explicit. */
+#include "parser.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- types ---- */
+
+static bool untyped(const tvm_value *value) {
+    return (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) && value->type.kind == TVM_KIND_NONE;
+}
+
+static bool is_float_type(tvm_dtype type) {
+    return type.kind == TVM_KIND_FLOAT;
+}
+
+tvm_dtype tvm_asm_type_of(const tvm_asm *as, const tvm_value *value) {
+    (void)as;
+    if (!untyped(value)) return value->type;
+    if (value->kind == TVM_VALUE_FLOAT) return TVM_F32;
+    return value->as.i >= INT32_MIN && value->as.i <= INT32_MAX ? TVM_I(32) : TVM_I(64);
+}
+
+static bool literal_fits(const tvm_value *value, tvm_dtype type) {
+    if (is_float_type(type)) return true;
+    if (value->kind == TVM_VALUE_FLOAT) return false;
+    if (type.kind == TVM_KIND_UINT) return value->as.i >= 0 && (type.bits == 64 || value->as.i <= UINT32_MAX);
+    if (type.kind == TVM_KIND_INT) return type.bits == 64 || (value->as.i >= INT32_MIN && value->as.i <= INT32_MAX);
+    return false;
+}
+
+static tvm_dtype common_of(tvm_dtype a, tvm_dtype b) {
+    if (tvm_dtype_same(a, b)) return a;
+    if (is_float_type(a) || is_float_type(b)) {
+        bool wide = (is_float_type(a) && a.bits == 64) || (is_float_type(b) && b.bits == 64);
+        return wide ? TVM_F64 : TVM_F32;
+    }
+    if (a.kind == TVM_KIND_BOOL) return b;
+    if (b.kind == TVM_KIND_BOOL) return a;
+    return TVM_I(64); /* i32 and u32, or one of 64 bits with another */
+}
+
+tvm_dtype tvm_asm_common(const tvm_asm *as, const tvm_value *x, const tvm_value *y) {
+    tvm_dtype a = tvm_asm_type_of(as, x), b = tvm_asm_type_of(as, y);
+    if (untyped(x) && !untyped(y) && literal_fits(x, b)) return b;
+    if (untyped(y) && !untyped(x) && literal_fits(y, a)) return a;
+    return common_of(a, b);
+}
+
+bool tvm_asm_widens(tvm_dtype from, tvm_dtype to) {
+    if (tvm_dtype_same(from, to)) return true;
+    if (from.kind == TVM_KIND_BOOL) return to.kind != TVM_KIND_FLOAT;
+    if (from.kind == TVM_KIND_FLOAT || to.kind == TVM_KIND_FLOAT)
+        return from.kind == to.kind && from.bits < to.bits;
+    return from.bits < to.bits && (from.kind == to.kind || to.kind == TVM_KIND_INT);
+}
+
+/* ---- constants and nodes ---- */
+
+static tvm_scalar scalar_of(const tvm_value *value) {
+    return value->kind == TVM_VALUE_FLOAT ? (tvm_scalar){.f = value->as.f} : (tvm_scalar){.i = value->as.i};
+}
+
+static tvm_value value_of(tvm_dtype type, tvm_scalar scalar) {
+    tvm_value value = {.kind = TVM_VALUE_INTEGER, .type = type};
+    if (type.kind == TVM_KIND_FLOAT) {
+        value.kind = TVM_VALUE_FLOAT;
+        value.as.f = scalar.f;
+    } else {
+        if (type.kind == TVM_KIND_BOOL) value.kind = TVM_VALUE_BOOL;
+        value.as.i = scalar.i;
+    }
+    return value;
+}
+
+/* A static scalar as one of a type; literals are exact numbers of 64 bits before. */
+static tvm_value fixed(const tvm_value *value, tvm_dtype type) {
+    tvm_dtype from = value->type;
+    if (untyped(value)) from = value->kind == TVM_VALUE_FLOAT ? TVM_F64 : TVM_I(64);
+    return value_of(type, tvm_scalar_cast(type, from, scalar_of(value)));
+}
+
+bool tvm_asm_node(tvm_asm *as, const tvm_token *token, const tvm_expr *node, tvm_value *value) {
+    tvm_why why;
+    tvm_kernel *kernel = tvm_asm_kernel(as);
+    if (tvm_expr_check(kernel, node, &why) != TVM_OK) return tvm_asm_invalid(as, token, NULL, "%s", why.text);
+    uint32_t expr = tvm_kernel_expr(kernel, node);
+    if (expr == TVM_NONE)
+        return tvm_asm_invalid(as, token, NULL,
+                               "too large: an expression has at most %d nodes, all those of a kernel %d",
+                               TVM_MAX_EXPR_SIZE, TVM_MAX_EXPRS);
+    *value = (tvm_value){.kind = TVM_VALUE_EXPR, .type = node->type, .as.expr = expr};
+    return true;
+}
+
+bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type, uint32_t *expr) {
+    tvm_value result = *value;
+    if (value->kind == TVM_VALUE_EXPR) {
+        if (!tvm_dtype_same(value->type, type)) {
+            tvm_expr node = {.op = TVM_EXPR_CAST, .type = type, .a = value->as.expr};
+            if (!tvm_asm_node(as, token, &node, &result)) return false;
+        }
+    } else if (tvm_value_is_number(value)) {
+        tvm_value constant = fixed(value, type);
+        tvm_expr node = {.op = TVM_EXPR_INTEGER, .type = type, .value.i = 0};
+        if (constant.kind == TVM_VALUE_FLOAT) {
+            node.op = TVM_EXPR_FLOAT;
+            node.value.f = constant.as.f;
+        } else {
+            node.value.i = constant.as.i;
+        }
+        if (!tvm_asm_node(as, token, &node, &result)) return false;
+    } else {
+        return value->kind == TVM_VALUE_POISON
+                   ? false
+                   : tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(value));
+    }
+    *expr = result.as.expr;
+    return true;
+}
+
+bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *value, uint32_t *expr) {
+    return tvm_asm_lower(as, token, value, tvm_asm_type_of(as, value), expr);
+}
+
+bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x, tvm_value *value) {
+    *value = *x;
+    if (x->kind == TVM_VALUE_POISON) return true;
+    if (!tvm_value_is_scalar(x))
+        return tvm_asm_error(as, token, NULL, "a conversion takes a scalar, not %s", tvm_value_what(x));
+    if (tvm_value_is_static(x)) {
+        *value = fixed(x, type);
+        return true;
+    }
+    uint32_t expr;
+    if (!tvm_asm_lower(as, token, x, type, &expr)) return false;
+    *value = (tvm_value){.kind = TVM_VALUE_EXPR, .type = type, .as.expr = expr};
+    return true;
+}
+
+bool tvm_asm_to_bool(tvm_asm *as, const tvm_token *token, const tvm_value *x, tvm_value *value) {
+    *value = *x;
+    if (x->kind == TVM_VALUE_POISON) return true;
+    if (!tvm_value_is_scalar(x))
+        return tvm_asm_error(as, token, NULL, "expected a condition, found %s", tvm_value_what(x));
+    if (x->kind == TVM_VALUE_BOOL || (x->kind == TVM_VALUE_EXPR && x->type.kind == TVM_KIND_BOOL)) return true;
+    if (x->kind == TVM_VALUE_FLOAT || x->type.kind == TVM_KIND_FLOAT)
+        return tvm_asm_error(as, token, "write the comparison, as `x != 0.0`", "a float is not a condition");
+    tvm_value zero = tvm_value_integer(0);
+    return tvm_asm_binary(as, TVM_EXPR_NE, token, x, &zero, value);
+}
+
+/* ---- static folding of literals: 64-bit integers without wrapping, doubles ---- */
+
+static bool overflow(tvm_asm *as, const tvm_token *token) {
+    return tvm_asm_invalid(as, token, NULL, "the static integer does not fit 64 bits");
+}
+
+static bool fold_division(tvm_asm *as, tvm_expr_op op, const tvm_token *token, int64_t x, int64_t y,
+                          tvm_value *value) {
+    if (y == 0) return tvm_asm_invalid(as, token, NULL, "division by zero");
+    if (x == INT64_MIN && y == -1) return overflow(as, token);
+    if (op == TVM_EXPR_CDIV) {
+        int64_t sum;
+        if (__builtin_add_overflow(x, y - 1, &sum)) return overflow(as, token);
+        *value = tvm_value_integer(sum / y);
+    } else {
+        *value = tvm_value_integer(op == TVM_EXPR_DIV ? x / y : x % y);
+    }
+    return true;
+}
+
+static bool fold_integers(tvm_asm *as, tvm_expr_op op, const tvm_token *token, int64_t x, int64_t y,
+                          tvm_value *value) {
+    int64_t r = 0;
+    switch (op) {
+    case TVM_EXPR_ADD:
+        if (__builtin_add_overflow(x, y, &r)) return overflow(as, token);
+        break;
+    case TVM_EXPR_SUB:
+        if (__builtin_sub_overflow(x, y, &r)) return overflow(as, token);
+        break;
+    case TVM_EXPR_MUL:
+        if (__builtin_mul_overflow(x, y, &r)) return overflow(as, token);
+        break;
+    case TVM_EXPR_DIV:
+    case TVM_EXPR_MOD:
+    case TVM_EXPR_CDIV:
+        return fold_division(as, op, token, x, y, value);
+    case TVM_EXPR_SHL:
+        if (y < 0 || y > 62 || x > (INT64_MAX >> y) || x < (INT64_MIN >> y)) return overflow(as, token);
+        r = (int64_t)((uint64_t)x << y);
+        break;
+    case TVM_EXPR_SHR:
+        if (y < 0 || y > 63) return tvm_asm_invalid(as, token, NULL, "the count of a shift is from 0 to 63");
+        r = x >> y;
+        break;
+    case TVM_EXPR_AND:
+        r = x & y;
+        break;
+    case TVM_EXPR_OR:
+        r = x | y;
+        break;
+    case TVM_EXPR_XOR:
+        r = x ^ y;
+        break;
+    case TVM_EXPR_MIN:
+        r = x < y ? x : y;
+        break;
+    default: /* MAX */
+        r = x > y ? x : y;
+        break;
+    }
+    *value = tvm_value_integer(r);
+    return true;
+}
+
+static bool fold_floats(tvm_asm *as, tvm_expr_op op, const tvm_token *token, double x, double y, tvm_value *value) {
+    double r;
+    switch (op) {
+    case TVM_EXPR_ADD:
+        r = x + y;
+        break;
+    case TVM_EXPR_SUB:
+        r = x - y;
+        break;
+    case TVM_EXPR_MUL:
+        r = x * y;
+        break;
+    case TVM_EXPR_DIV:
+        r = x / y;
+        break;
+    case TVM_EXPR_MIN:
+        r = fmin(x, y);
+        break;
+    case TVM_EXPR_MAX:
+        r = fmax(x, y);
+        break;
+    default:
+        return tvm_asm_error(as, token, NULL, "'%s' does not take floats", tvm_expr_op_info(op)->text);
+    }
+    *value = tvm_value_float(r);
+    return true;
+}
+
+static bool compare_numbers(tvm_expr_op op, const tvm_value *x, const tvm_value *y) {
+    bool less, equal, greater;
+    if (x->kind == TVM_VALUE_FLOAT || y->kind == TVM_VALUE_FLOAT) {
+        double a = x->kind == TVM_VALUE_FLOAT ? x->as.f : (double)x->as.i;
+        double b = y->kind == TVM_VALUE_FLOAT ? y->as.f : (double)y->as.i;
+        less = a < b, equal = a == b, greater = a > b;
+    } else {
+        less = x->as.i < y->as.i, equal = x->as.i == y->as.i, greater = x->as.i > y->as.i;
+    }
+    switch (op) {
+    case TVM_EXPR_LT:
+        return less;
+    case TVM_EXPR_LE:
+        return less || equal;
+    case TVM_EXPR_GT:
+        return greater;
+    case TVM_EXPR_GE:
+        return greater || equal;
+    case TVM_EXPR_EQ:
+        return equal;
+    default:
+        return !equal;
+    }
+}
+
+static bool is_comparison(tvm_expr_op op) {
+    return op >= TVM_EXPR_LT && op <= TVM_EXPR_NE;
+}
+
+static bool is_logical(tvm_expr_op op) {
+    return op == TVM_EXPR_LAND || op == TVM_EXPR_LOR;
+}
+
+static bool fold_literals(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                          const tvm_value *y, tvm_value *value) {
+    if (is_comparison(op)) {
+        *value = tvm_value_bool(compare_numbers(op, x, y));
+        return true;
+    }
+    if (x->kind == TVM_VALUE_FLOAT || y->kind == TVM_VALUE_FLOAT) {
+        double a = x->kind == TVM_VALUE_FLOAT ? x->as.f : (double)x->as.i;
+        double b = y->kind == TVM_VALUE_FLOAT ? y->as.f : (double)y->as.i;
+        return fold_floats(as, op, token, a, b, value);
+    }
+    return fold_integers(as, op, token, x->as.i, y->as.i, value);
+}
+
+/* ---- static folding in a type that was asked for: as the program would at run time ---- */
+
+static bool fold_typed(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
+                       tvm_dtype type, tvm_value *value) {
+    tvm_value a = fixed(x, type), b = fixed(y, type);
+    tvm_scalar operands[3] = {scalar_of(&a), scalar_of(&b), {0}}, result;
+    if (op == TVM_EXPR_SHL || op == TVM_EXPR_SHR) operands[1] = scalar_of(y);
+    tvm_expr node = {.op = (uint8_t)op, .type = is_comparison(op) ? TVM_BOOL : type};
+    tvm_why why;
+    if (tvm_expr_apply(&node, type, operands, &result, &why) != TVM_OK)
+        return tvm_asm_invalid(as, token, NULL, "%s", why.text);
+    *value = value_of(node.type, result);
+    return true;
+}
+
+/* ---- binary ---- */
+
+static bool equality(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
+                     tvm_value *value) {
+    bool shared = (x->kind == TVM_VALUE_SHARED || x->kind == TVM_VALUE_SWIZZLE || x->kind == TVM_VALUE_ROW_MAJOR) &&
+                  (y->kind == TVM_VALUE_SHARED || y->kind == TVM_VALUE_SWIZZLE || y->kind == TVM_VALUE_ROW_MAJOR);
+    if (x->kind != y->kind && !shared)
+        return tvm_asm_error(as, token, NULL, "cannot compare %s with %s", tvm_value_what(x), tvm_value_what(y));
+    *value = tvm_value_bool(tvm_value_equal(x, y) == (op == TVM_EXPR_EQ));
+    return true;
+}
+
+static bool logical(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
+                    tvm_value *value) {
+    tvm_value a, b;
+    if (!tvm_asm_to_bool(as, token, x, &a) || !tvm_asm_to_bool(as, token, y, &b)) return false;
+    if (tvm_value_is_static(&a) && tvm_value_is_static(&b)) {
+        *value = tvm_value_bool(op == TVM_EXPR_LAND ? a.as.i && b.as.i : a.as.i || b.as.i);
+        return true;
+    }
+    tvm_expr node = {.op = (uint8_t)op, .type = TVM_BOOL};
+    return tvm_asm_lower(as, token, &a, TVM_BOOL, &node.a) && tvm_asm_lower(as, token, &b, TVM_BOOL, &node.b) &&
+           tvm_asm_node(as, token, &node, value);
+}
+
+/* Which type the operands get; bool only for == and !=. */
+static tvm_dtype operand_type(const tvm_asm *as, tvm_expr_op op, const tvm_value *x, const tvm_value *y) {
+    tvm_dtype type = tvm_asm_common(as, x, y);
+    if (op == TVM_EXPR_SHL || op == TVM_EXPR_SHR) type = tvm_asm_type_of(as, x);
+    if (type.kind == TVM_KIND_BOOL && op != TVM_EXPR_EQ && op != TVM_EXPR_NE) type = TVM_I(32);
+    return type;
+}
+
+static bool shift_count(tvm_asm *as, const tvm_token *token, const tvm_value *count, uint32_t *expr) {
+    tvm_dtype type = tvm_asm_type_of(as, count);
+    if (type.kind == TVM_KIND_FLOAT) return tvm_asm_error(as, token, NULL, "the count of a shift is an integer");
+    return tvm_asm_lower(as, token, count, type.kind == TVM_KIND_BOOL ? TVM_I(32) : type, expr);
+}
+
+bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
+                    tvm_value *value) {
+    if (x->kind == TVM_VALUE_POISON || y->kind == TVM_VALUE_POISON) {
+        *value = tvm_value_poison();
+        return true;
+    }
+    bool scalars = tvm_value_is_scalar(x) && tvm_value_is_scalar(y);
+    if (!scalars && (op == TVM_EXPR_EQ || op == TVM_EXPR_NE)) return equality(as, op, token, x, y, value);
+    if (!scalars)
+        return tvm_asm_error(as, token, NULL, "'%s' takes scalars, not %s", tvm_expr_op_info(op)->text,
+                             tvm_value_what(tvm_value_is_scalar(x) ? y : x));
+    if (is_logical(op)) return logical(as, op, token, x, y, value);
+    bool literals = (untyped(x) || x->kind == TVM_VALUE_BOOL) && (untyped(y) || y->kind == TVM_VALUE_BOOL);
+    if (literals) return fold_literals(as, op, token, x, y, value);
+    tvm_dtype type = operand_type(as, op, x, y);
+    if (tvm_value_is_static(x) && tvm_value_is_static(y)) return fold_typed(as, op, token, x, y, type, value);
+    tvm_expr node = {.op = (uint8_t)op, .type = is_comparison(op) ? TVM_BOOL : type};
+    bool shift = op == TVM_EXPR_SHL || op == TVM_EXPR_SHR;
+    if (!tvm_asm_lower(as, token, x, type, &node.a)) return false;
+    if (!(shift ? shift_count(as, token, y, &node.b) : tvm_asm_lower(as, token, y, type, &node.b))) return false;
+    return tvm_asm_node(as, token, &node, value);
+}
+
+/* ---- unary and conditional ---- */
+
+static bool fold_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, tvm_value *value) {
+    if (x->kind == TVM_VALUE_FLOAT) {
+        if (op == TVM_EXPR_NOT) return tvm_asm_error(as, token, NULL, "'~' does not take floats");
+        *value = *x;
+        value->as.f = -x->as.f;
+        return true;
+    }
+    if (x->type.kind == TVM_KIND_NONE || x->kind == TVM_VALUE_BOOL) {
+        if (op == TVM_EXPR_NEG && x->as.i == INT64_MIN) return overflow(as, token);
+        *value = tvm_value_integer(op == TVM_EXPR_NEG ? -x->as.i : ~x->as.i);
+        return true;
+    }
+    tvm_scalar operands[3] = {scalar_of(x), {0}, {0}}, result;
+    tvm_expr node = {.op = (uint8_t)op, .type = x->type};
+    tvm_why why;
+    if (tvm_expr_apply(&node, x->type, operands, &result, &why) != TVM_OK)
+        return tvm_asm_invalid(as, token, NULL, "%s", why.text);
+    *value = value_of(x->type, result);
+    return true;
+}
+
+bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, tvm_value *value) {
+    if (x->kind == TVM_VALUE_POISON) {
+        *value = tvm_value_poison();
+        return true;
+    }
+    if (!tvm_value_is_scalar(x))
+        return tvm_asm_error(as, token, NULL, "'%s' takes a scalar, not %s", tvm_expr_op_info(op)->text,
+                             tvm_value_what(x));
+    tvm_value operand = *x;
+    if (op == TVM_EXPR_LNOT) {
+        if (!tvm_asm_to_bool(as, token, x, &operand)) return false;
+        if (tvm_value_is_static(&operand)) {
+            *value = tvm_value_bool(!operand.as.i);
+            return true;
+        }
+    } else if (tvm_value_is_static(x)) {
+        return fold_unary(as, op, token, x, value);
+    }
+    tvm_dtype type = operand.type;
+    if (type.kind == TVM_KIND_BOOL && op != TVM_EXPR_LNOT) type = TVM_I(32);
+    tvm_expr node = {.op = (uint8_t)op, .type = type};
+    return tvm_asm_lower(as, token, &operand, type, &node.a) && tvm_asm_node(as, token, &node, value);
+}
+
+bool tvm_asm_select(tvm_asm *as, const tvm_token *token, const tvm_value *c, const tvm_value *x, const tvm_value *y,
+                    tvm_value *value) {
+    tvm_value condition;
+    *value = tvm_value_poison();
+    if (c->kind == TVM_VALUE_POISON) return true;
+    if (!tvm_asm_to_bool(as, token, c, &condition)) return false;
+    if (tvm_value_is_static(&condition)) {
+        *value = condition.as.i ? *x : *y;
+        return true;
+    }
+    if (x->kind == TVM_VALUE_POISON || y->kind == TVM_VALUE_POISON) return true;
+    if (!tvm_value_is_scalar(x) || !tvm_value_is_scalar(y))
+        return tvm_asm_error(as, token, NULL, "a run-time condition chooses between scalars, not %s",
+                             tvm_value_what(tvm_value_is_scalar(x) ? y : x));
+    tvm_dtype type = tvm_asm_common(as, x, y);
+    tvm_expr node = {.op = TVM_EXPR_SELECT, .type = type, .a = condition.as.expr};
+    return tvm_asm_lower(as, token, x, type, &node.b) && tvm_asm_lower(as, token, y, type, &node.c) &&
+           tvm_asm_node(as, token, &node, value);
+}

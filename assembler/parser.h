@@ -1,0 +1,254 @@
+/* The assembler's state, and what its files offer each other. Private to assembler/.
+ *
+ * Conventions: a function that returns bool returns false exactly if it has reported an error (or met poison, whose
+ * error has been reported before); its caller then gives the statement up. Tokens are read in place: .for goes back to
+ * its body's first token. Values are scratch memory until tvm_asm_keep. */
+#ifndef TVM_ASSEMBLER_PARSER_H
+#define TVM_ASSEMBLER_PARSER_H
+
+#include "assembler.h"
+#include "lexer.h"
+#include "suggest.h"
+#include "symbols.h"
+#include "verify.h"
+
+enum {
+    TVM_ASM_ERRORS = 20,           /* reported in one run */
+    TVM_ASM_INCLUDES = 32,         /* depth */
+    TVM_ASM_FRAMES = 256,          /* open .include, .if and .for together */
+    TVM_ASM_NESTING = 128,         /* of expressions */
+    TVM_ASM_STATEMENTS = 1000000,  /* executed */
+    TVM_ASM_TOKENS = 50000000,     /* read or skipped */
+    TVM_ASM_LIST = 65536,          /* items of a list */
+    TVM_ASM_OPERANDS = 64,         /* of an instruction, as stored */
+    TVM_ASM_CONTROLS = 4096        /* open for, while, if, with elif counted */
+};
+
+/* A -D option. */
+typedef struct tvm_define {
+    const char *name;
+    uint32_t length;
+    tvm_value value;
+    bool used;
+} tvm_define;
+
+typedef enum tvm_frame_kind { TVM_FRAME_FILE, TVM_FRAME_IF, TVM_FRAME_FOR } tvm_frame_kind;
+
+/* What is open while statements are executed. */
+typedef struct tvm_frame {
+    tvm_frame_kind kind;
+    const tvm_source *source;
+    uint32_t opener; /* token of the directive; FILE: of the .include, in the frame below's source */
+    uint32_t resume; /* FILE: where the including file goes on; FOR: first token of the body */
+    bool taken;      /* IF: a branch has been executed */
+    bool has_else;   /* IF */
+    /* FOR */
+    const char *name;
+    uint32_t name_length;
+    bool is_list;
+    tvm_value list;
+    uint32_t index;
+    int64_t next, end, step;
+    tvm_value current;
+} tvm_frame;
+
+/* An open run-time for, while or if. */
+typedef struct tvm_control {
+    uint16_t op;
+    bool has_else;
+    uint32_t elifs; /* ends that `end` owes on top of its own */
+    const tvm_source *source;
+    uint32_t token;
+} tvm_control;
+
+typedef struct tvm_asm {
+    const tvm_assembler_options *options;
+    tvm_program *program;
+    tvm_diags *diags;
+    unsigned errors;
+    tvm_status status; /* of the first error */
+    bool stopped;      /* no use to go on */
+    unsigned muted;    /* errors are not reported: the caller says it better */
+    bool version_seen;
+
+    tvm_arena keep;    /* until the end */
+    tvm_arena scratch; /* until the statement's end */
+    tvm_source *sources;
+    tvm_symbols names;
+    tvm_define *defines;
+    size_t define_count;
+
+    const tvm_source *source;
+    uint32_t at; /* token */
+    unsigned nesting;
+    uint64_t statements;
+    uint64_t tokens;
+    tvm_frame frames[TVM_ASM_FRAMES];
+    unsigned frame_count;
+    unsigned includes;
+
+    bool in_kernel;
+    uint32_t kernel_index;
+    const tvm_source *kernel_source;
+    uint32_t kernel_token;
+    bool warps_seen;
+    bool grid_seen;
+    bool warps_missed; /* reported */
+    tvm_symbols slots;
+    tvm_control controls[TVM_ASM_CONTROLS];
+    unsigned control_count;
+} tvm_asm;
+
+static inline tvm_kernel *tvm_asm_kernel(const tvm_asm *as) {
+    return &as->program->kernels[as->kernel_index];
+}
+
+/* ---- tokens (cursor.c) ---- */
+const tvm_token *tvm_asm_peek(const tvm_asm *as);
+const tvm_token *tvm_asm_ahead(const tvm_asm *as, uint32_t distance);
+const tvm_token *tvm_asm_next(tvm_asm *as); /* never moves past the end */
+bool tvm_asm_is(const tvm_asm *as, const tvm_token *token, const char *text); /* a sign or an unpasted name */
+bool tvm_asm_at(const tvm_asm *as, const char *text);
+bool tvm_asm_accept(tvm_asm *as, const char *text);
+bool tvm_asm_expect(tvm_asm *as, const char *text, const char *where); /* error: expected 'text' where */
+bool tvm_asm_at_end(const tvm_asm *as);                                /* of the statement */
+bool tvm_asm_expect_end(tvm_asm *as);
+void tvm_asm_skip_statement(tvm_asm *as);
+/* The text of a name token with ${...} pasted in; false on error. Lives in scratch memory or the source. */
+bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32_t *length);
+bool tvm_asm_expect_name(tvm_asm *as, const char *what, const char **text, uint32_t *length);
+/* "'for'", "end of line": what stands at the token, for messages. */
+const char *tvm_asm_found(const tvm_asm *as, const tvm_token *token, char text[80]);
+/* The contents of a string token, escapes resolved, in scratch memory. */
+bool tvm_asm_string(tvm_asm *as, const tvm_token *token, tvm_value *value);
+
+/* ---- errors (cursor.c) ---- */
+/* All return false. The place is that of the token (of the current source; NULL: no place). */
+bool tvm_asm_error(tvm_asm *as, const tvm_token *token, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 4, 5))); /* TVM_SYNTAX */
+bool tvm_asm_invalid(tvm_asm *as, const tvm_token *token, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 4, 5))); /* TVM_INVALID */
+bool tvm_asm_error_in(tvm_asm *as, const tvm_source *source, const tvm_token *token, const char *hint,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+bool tvm_asm_no_memory(tvm_asm *as);
+
+/* ---- expressions (expression.c) ---- */
+bool tvm_asm_expression(tvm_asm *as, tvm_value *value);
+/* A name, literal, call or parenthesis, with its `.` compositions, but without operators and `[`. */
+bool tvm_asm_primary(tvm_asm *as, tvm_value *value);
+/* `[e, e, ...]` after the opening bracket was consumed: up to and with the closing one. */
+bool tvm_asm_list(tvm_asm *as, const char *close, tvm_value *list);
+/* A static expression, checked. what: "the number of warps". */
+bool tvm_asm_static_integer(tvm_asm *as, int64_t least, int64_t most, const char *what, int64_t *value);
+bool tvm_asm_static(tvm_asm *as, const char *what, tvm_value *value);
+/* Parses a text of its own, completely (-D values, ${...}). */
+bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length, tvm_value *value);
+/* What a name that is not defined may have meant. */
+bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length);
+
+/* ---- operators (operators.c) ---- */
+/* Adds a node to the kernel after its type has been checked; an error at token when it does not fit or limits are met. */
+bool tvm_asm_node(tvm_asm *as, const tvm_token *token, const tvm_expr *node, tvm_value *value);
+bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, tvm_value *value);
+bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
+                    tvm_value *value);
+bool tvm_asm_select(tvm_asm *as, const tvm_token *token, const tvm_value *c, const tvm_value *x, const tvm_value *y,
+                    tvm_value *value);
+bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x, tvm_value *value);
+/* The type a scalar has at run time: its own, or of a literal i32 (i64 where it does not fit) or f32. */
+tvm_dtype tvm_asm_type_of(const tvm_asm *as, const tvm_value *value);
+/* A scalar as an expression node of a type: constants are made of it, others cast where they differ. */
+bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type, uint32_t *expr);
+/* A scalar as an expression of its own type. */
+bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *value, uint32_t *expr);
+bool tvm_asm_to_bool(tvm_asm *as, const tvm_token *token, const tvm_value *x, tvm_value *value);
+/* The common type of operands. */
+tvm_dtype tvm_asm_common(const tvm_asm *as, const tvm_value *x, const tvm_value *y);
+/* May a value of one scalar type become the other without loss of any value? */
+bool tvm_asm_widens(tvm_dtype from, tvm_dtype to);
+
+/* ---- functions (builtins.c, layout_builtins.c) ---- */
+typedef struct tvm_call {
+    const tvm_token *token; /* the name */
+    const char *name;
+    uint32_t length;
+    const tvm_value *args;
+    uint32_t count;
+} tvm_call;
+/* *known tells whether there is such a function; false is returned for errors alone. */
+bool tvm_asm_call(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known);
+bool tvm_asm_call_layout(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known);
+bool tvm_asm_arguments(tvm_asm *as, const tvm_call *call, uint32_t least, uint32_t most);
+bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most,
+                              int64_t *value);
+bool tvm_asm_is_function(const char *name, uint32_t length);
+void tvm_asm_offer_functions(tvm_suggest *suggest);
+void tvm_asm_offer_layout_functions(tvm_suggest *suggest);
+void tvm_asm_offer_types(tvm_suggest *suggest);
+bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, const tvm_value *y, tvm_value *value);
+/* A list of positive extents (or one nested level of it), as for local(...), [..] of a type, a tile. */
+bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count, const char *what,
+                     unsigned most, uint32_t *extents, uint32_t *extent_count);
+bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape, unsigned bits,
+                         tvm_layout *layout);
+
+/* ---- names of a program (names.c) ---- */
+/* The slot of a name: NULL when there is none. slot is TVM_NONE when its definition failed. */
+const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length);
+/* Creates (or, if slot is NULL, poisons) the slot of a new name. */
+bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, const tvm_slot *slot,
+                      uint32_t *index);
+void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length);
+/* Defines a static name in the current scope. */
+bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, const tvm_value *value);
+/* May this name be given to something? Reports why not. */
+bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length);
+/* true false inf nan block grid: words that an expression understands before any parameter. */
+bool tvm_asm_is_reserved(const char *name, size_t length);
+/* "%acc is a register tensor f32[16, 128]" parts: kind of slot in words. */
+const char *tvm_asm_slot_what(tvm_slot_kind kind);
+bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, const char *name, uint32_t length,
+                        tvm_value *value);
+/* Is `%name` at the cursor? (a sign % and a name that follows without a blank) */
+bool tvm_asm_at_local(const tvm_asm *as);
+
+/* ---- statements (directives.c, kernel.c, statement.c, instruction.c) ---- */
+void tvm_asm_statement(tvm_asm *as);                           /* in a kernel, not a directive */
+bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
+                         const char *result_name, uint32_t result_length);
+/* Longest mnemonic at the cursor: its opcode and how many tokens; TVM_OP_COUNT if there is none. */
+unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens);
+/* The hyphenated word at the cursor, whatever it means. */
+uint32_t tvm_asm_word(const tvm_asm *as, const char **text, uint32_t *length);
+bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result, const tvm_operand *operands,
+                  uint32_t count);
+/* Infers, makes or checks the slot of the result, and appends the instruction. */
+bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
+                    const char *result_name, uint32_t result_length, const tvm_operand *operands, uint32_t count,
+                    tvm_result_type *type);
+bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token);
+
+void tvm_asm_directive(tvm_asm *as);
+bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_warps(tvm_asm *as);
+bool tvm_asm_grid(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_assume(tvm_asm *as);
+void tvm_asm_offer_directives(tvm_suggest *suggest);
+
+/* ---- running (frames.c) ---- */
+void tvm_asm_run(tvm_asm *as);
+bool tvm_asm_push_source(tvm_asm *as, const tvm_source *source, uint32_t opener);
+bool tvm_asm_include(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_if(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_elif(tvm_asm *as, const tvm_token *token, bool is_else);
+bool tvm_asm_endif(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_for(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_endfor(tvm_asm *as, const tvm_token *token);
+
+/* ---- finishing (canonical.c) ---- */
+/* The same program with every pool in the order of a walk over the text that tvm_disassemble writes, and nothing in it
+ * that is not used. NULL when out of memory. */
+tvm_program *tvm_asm_canonical(const tvm_program *program, tvm_diags *diags);
+
+#endif

@@ -1,0 +1,377 @@
+/* Statements of a kernel: which instruction it is, assignments of scalars, and control. */
+#include "parser.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const own_words[] = {"for", "while", "if", "elif", "else"};
+
+/* ---- which instruction ---- */
+
+/* A token of a hyphenated word after its first. */
+static bool joins(const tvm_asm *as, uint32_t distance) {
+    const tvm_token *hyphen = tvm_asm_ahead(as, distance), *name = tvm_asm_ahead(as, distance + 1);
+    return tvm_asm_is(as, hyphen, "-") && hyphen->adjacent && name->kind == TVM_TOKEN_NAME && name->adjacent;
+}
+
+uint32_t tvm_asm_word(const tvm_asm *as, const char **text, uint32_t *length) {
+    const tvm_token *first = tvm_asm_peek(as), *last = first;
+    uint32_t count = 1;
+    while (count < 16 && joins(as, count)) {
+        last = tvm_asm_ahead(as, count + 1);
+        count += 2;
+    }
+    *text = tvm_token_text(as->source, first);
+    *length = last->offset + last->length - first->offset;
+    return count;
+}
+
+unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens) {
+    const char *text;
+    uint32_t length;
+    if (tvm_asm_peek(as)->kind != TVM_TOKEN_NAME) return TVM_OP_COUNT;
+    for (uint32_t count = tvm_asm_word(as, &text, &length); count; count = count > 2 ? count - 2 : 0) {
+        const tvm_token *last = tvm_asm_ahead(as, count - 1);
+        length = last->offset + last->length - tvm_asm_peek(as)->offset;
+        unsigned op = tvm_op_by_name(text, length);
+        *tokens = count;
+        if (op != TVM_OP_COUNT) return op;
+    }
+    return TVM_OP_COUNT;
+}
+
+/* min(...) and max(...) are functions as well as mnemonics: a mnemonic has a comma outside of the parentheses. */
+static bool is_function_call(const tvm_asm *as) {
+    if (!tvm_asm_is(as, tvm_asm_ahead(as, 1), "(")) return false;
+    if (!tvm_asm_at(as, "min") && !tvm_asm_at(as, "max")) return false;
+    unsigned depth = 0;
+    for (uint32_t i = 1;; i++) {
+        const tvm_token *token = tvm_asm_ahead(as, i);
+        if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END) return true;
+        if (tvm_asm_is(as, token, "(") || tvm_asm_is(as, token, "[")) depth++;
+        if (depth && (tvm_asm_is(as, token, ")") || tvm_asm_is(as, token, "]"))) depth--;
+        if (!depth && tvm_asm_is(as, token, ",")) return false;
+    }
+}
+
+static void offer_mnemonics(tvm_suggest *suggest, bool with_result) {
+    for (unsigned op = 0; op < TVM_OP_COUNT; op++) {
+        const tvm_op_info *info = tvm_op(op);
+        if (op == TVM_OP_LET || op == TVM_OP_FOR) continue;
+        if ((info->result != TVM_SLOT_NONE) == with_result)
+            tvm_suggest_offer(suggest, info->mnemonic, strlen(info->mnemonic));
+    }
+}
+
+static bool unknown_statement(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_peek(as);
+    const char *text;
+    uint32_t length;
+    char hint[96], found[80];
+    if (token->kind != TVM_TOKEN_NAME)
+        return tvm_asm_error(as, token, NULL, "expected an instruction, found %s", tvm_asm_found(as, token, found));
+    tvm_asm_word(as, &text, &length);
+    tvm_suggest instructions, directives;
+    tvm_suggest_start(&instructions, text, length);
+    tvm_suggest_start(&directives, text, length);
+    offer_mnemonics(&instructions, false);
+    offer_mnemonics(&instructions, true);
+    for (size_t i = 0; i < sizeof own_words / sizeof *own_words; i++)
+        tvm_suggest_offer(&instructions, own_words[i], strlen(own_words[i]));
+    tvm_asm_offer_directives(&directives);
+    bool directive = directives.distance < instructions.distance;
+    const char *shown = tvm_suggest_hint(directive ? &directives : &instructions, directive ? "." : "", hint);
+    tvm_token whole = *token;
+    whole.length = length;
+    return tvm_asm_error(as, &whole, shown, "unknown instruction '%.*s'", length > 80 ? 80 : (int)length, text);
+}
+
+/* ---- scalars ---- */
+
+static bool is_type(tvm_dtype type, tvm_kind kind) {
+    return type.kind == kind;
+}
+
+/* Brings the value to the type of a variable that exists: literals adapt, others may only widen. */
+static bool assign_existing(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                            const tvm_slot *slot, const tvm_value *value, uint32_t *expr) {
+    tvm_dtype from = tvm_asm_type_of(as, value), to = slot->dtype;
+    bool literal = (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) && value->type.kind == TVM_KIND_NONE;
+    bool adapts = tvm_asm_widens(from, to);
+    if (literal && value->kind == TVM_VALUE_FLOAT) adapts = is_type(to, TVM_KIND_FLOAT);
+    if (literal && value->kind == TVM_VALUE_INTEGER) {
+        bool positive = value->as.i >= 0;
+        adapts = is_type(to, TVM_KIND_FLOAT) || to.bits == 64 ||
+                 (is_type(to, TVM_KIND_INT) && from.bits == 32) || (is_type(to, TVM_KIND_UINT) && value->as.i <= UINT32_MAX);
+        if (is_type(to, TVM_KIND_BOOL) || (is_type(to, TVM_KIND_UINT) && !positive)) adapts = false;
+    }
+    if (adapts) return tvm_asm_lower(as, token, value, to, expr);
+    char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX], hint[64];
+    tvm_dtype_name(to, old);
+    snprintf(hint, sizeof hint, "write %s(...)", old);
+    return tvm_asm_invalid(as, token, hint, "'%%%.*s' has type %s, this value %s", (int)length, name, old,
+                           tvm_dtype_name(from, now));
+}
+
+static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value;
+    uint32_t expr;
+    if (!tvm_asm_expression(as, &value) || !tvm_asm_expect_end(as)) return false;
+    if (value.kind == TVM_VALUE_POISON) return false;
+    if (!tvm_value_is_scalar(&value))
+        return tvm_asm_error(as, token, "use .const or .layout for what is known when the program is assembled",
+                             "a variable holds a scalar or a tensor, not %s", tvm_value_what(&value));
+    const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
+    if (symbol && symbol->slot == TVM_NONE) return false;
+    const tvm_slot *slot = symbol ? &tvm_asm_kernel(as)->slots[symbol->slot] : NULL;
+    bool existing = slot && slot->kind == TVM_SLOT_SCALAR && symbol->slot >= tvm_asm_kernel(as)->param_count;
+    bool good = existing ? assign_existing(as, token, name, length, slot, &value, &expr)
+                         : tvm_asm_lower_own(as, token, &value, &expr);
+    if (!good) return false;
+    tvm_operand operand = {TVM_OPERAND_EXPR, expr};
+    tvm_result_type type = {.kind = TVM_SLOT_SCALAR};
+    return tvm_asm_finish(as, result, TVM_OP_LET, result, name, length, &operand, 1, &type);
+}
+
+/* A misspelt mnemonic after `=` looks like an expression of unknown names. */
+static bool looks_like_mnemonic(const tvm_asm *as) {
+    const char *text;
+    uint32_t length;
+    const tvm_token *token = tvm_asm_peek(as);
+    if (token->kind != TVM_TOKEN_NAME || token->pasted) return false;
+    uint32_t count = tvm_asm_word(as, &text, &length);
+    if (tvm_symbols_find(&as->names, text, token->length) || tvm_asm_find_slot(as, text, token->length)) return false;
+    const tvm_token *after = tvm_asm_ahead(as, count);
+    tvm_suggest suggest;
+    tvm_suggest_start(&suggest, text, length);
+    offer_mnemonics(&suggest, true);
+    bool operand = after->kind == TVM_TOKEN_NAME || (tvm_asm_is(as, after, "%") && tvm_asm_ahead(as, count + 1)->adjacent);
+    return operand && (count > 1 || tvm_suggest_best(&suggest));
+}
+
+static bool assigned_name(tvm_asm *as, const char **name, uint32_t *length) {
+    const tvm_token *token = tvm_asm_peek(as);
+    if (!tvm_asm_expect_name(as, "a name after '%'", name, length)) return false;
+    const char *copy = tvm_arena_text(&as->scratch, *name, *length);
+    if (!copy) return tvm_asm_no_memory(as);
+    *name = copy;
+    (void)token;
+    return true;
+}
+
+static bool with_result(tvm_asm *as) {
+    const char *name;
+    uint32_t length, tokens;
+    tvm_asm_next(as); /* % */
+    const tvm_token *result = tvm_asm_peek(as);
+    if (!assigned_name(as, &name, &length)) return false;
+    bool good = tvm_asm_expect(as, "=", "after the variable");
+    const tvm_token *token = tvm_asm_peek(as);
+    unsigned op = good && !is_function_call(as) ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
+    if (good && op == TVM_OP_COUNT) {
+        good = looks_like_mnemonic(as) ? unknown_statement(as)
+                                       : tvm_asm_check_warps(as, token) && assignment(as, result, name, length);
+    } else if (good && (tvm_op(op)->result == TVM_SLOT_NONE || op == TVM_OP_LET || op == TVM_OP_FOR)) {
+        good = tvm_asm_error(as, token, NULL, "%s gives no result to assign", tvm_op(op)->mnemonic);
+    } else if (good) {
+        for (uint32_t i = 0; i < tokens; i++) tvm_asm_next(as);
+        good = tvm_asm_instruction(as, token, op, result, name, length);
+    }
+    if (!good) tvm_asm_poison_slot(as, name, length);
+    return good;
+}
+
+/* ---- control ---- */
+
+static bool open_control(tvm_asm *as, const tvm_token *token, unsigned op) {
+    if (as->control_count == TVM_ASM_CONTROLS) {
+        tvm_asm_error(as, token, NULL, "control nested deeper than %d", TVM_ASM_CONTROLS);
+        as->stopped = true;
+        return false;
+    }
+    as->controls[as->control_count++] =
+        (tvm_control){.op = (uint16_t)op, .source = as->source, .token = (uint32_t)(token - as->source->tokens)};
+    return true;
+}
+
+static bool condition(tvm_asm *as, const tvm_token *token, unsigned op) {
+    const tvm_token *at = tvm_asm_peek(as);
+    tvm_value value, truth;
+    tvm_operand operand = {TVM_OPERAND_EXPR, 0};
+    tvm_result_type type = {.kind = TVM_SLOT_NONE};
+    if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, at, &value, &truth) || !tvm_asm_expect_end(as))
+        return false;
+    return tvm_asm_lower(as, at, &truth, TVM_BOOL, &operand.value) &&
+           tvm_asm_finish(as, token, op, NULL, NULL, 0, &operand, 1, &type);
+}
+
+static bool while_or_if(tvm_asm *as, unsigned op) {
+    const tvm_token *token = tvm_asm_next(as);
+    return open_control(as, token, op) && tvm_asm_check_warps(as, token) && condition(as, token, op);
+}
+
+/* The type of the loop variable: that of its slot, or what start, end and step have in common. */
+static tvm_dtype loop_type(const tvm_asm *as, const tvm_symbol *symbol, const tvm_value bounds[3]) {
+    if (symbol && symbol->slot != TVM_NONE) {
+        const tvm_slot *slot = &tvm_asm_kernel(as)->slots[symbol->slot];
+        if (slot->kind == TVM_SLOT_SCALAR) return slot->dtype;
+    }
+    tvm_dtype type = tvm_asm_common(as, &bounds[0], &bounds[1]);
+    tvm_value so_far = {.kind = TVM_VALUE_EXPR, .type = type};
+    bool literals = tvm_value_is_static(&bounds[0]) && tvm_value_is_static(&bounds[1]);
+    if (literals && !tvm_value_is_static(&bounds[2])) type = bounds[2].type;
+    else if (!tvm_value_is_static(&bounds[2]) || bounds[2].type.kind != TVM_KIND_NONE)
+        type = tvm_asm_common(as, &so_far, &bounds[2]);
+    return type.kind == TVM_KIND_BOOL ? TVM_I(32) : type;
+}
+
+/* start `to` end [`step` step] [`unroll` n] */
+static bool loop_bounds(tvm_asm *as, tvm_value bounds[3], const tvm_token *tokens[3], int64_t *unroll) {
+    bounds[2] = tvm_value_integer(1);
+    *unroll = 1;
+    tokens[0] = tvm_asm_peek(as);
+    if (!tvm_asm_expression(as, &bounds[0]) || !tvm_asm_expect(as, "to", "after the start of the loop")) return false;
+    tokens[1] = tokens[2] = tvm_asm_peek(as);
+    if (!tvm_asm_expression(as, &bounds[1])) return false;
+    if (tvm_asm_accept(as, "step")) {
+        tokens[2] = tvm_asm_peek(as);
+        if (!tvm_asm_expression(as, &bounds[2])) return false;
+    }
+    if (tvm_asm_accept(as, "unroll") && !tvm_asm_static_integer(as, 1, UINT32_MAX, "the unrolling", unroll))
+        return false;
+    if (!tvm_asm_expect_end(as)) return false;
+    for (unsigned i = 0; i < 3; i++) {
+        if (bounds[i].kind == TVM_VALUE_POISON) return false;
+        if (!tvm_value_is_scalar(&bounds[i]))
+            return tvm_asm_error(as, tokens[i], NULL, "a loop counts with scalars, not with %s",
+                                 tvm_value_what(&bounds[i]));
+        if (tvm_asm_type_of(as, &bounds[i]).kind == TVM_KIND_FLOAT)
+            return tvm_asm_error(as, tokens[i], NULL, "a loop counts with integers, not with floats");
+    }
+    return true;
+}
+
+static bool loop(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_next(as);
+    if (!open_control(as, token, TVM_OP_FOR)) return false;
+    char found[80];
+    if (!tvm_asm_at_local(as))
+        return tvm_asm_error(as, tvm_asm_peek(as), "as in `for %i = 0 to n`", "expected the loop variable, found %s",
+                             tvm_asm_found(as, tvm_asm_peek(as), found));
+    const char *name;
+    uint32_t length;
+    tvm_asm_next(as);
+    const tvm_token *result = tvm_asm_peek(as), *tokens[3];
+    if (!assigned_name(as, &name, &length)) return false;
+    tvm_value bounds[3];
+    int64_t unroll;
+    tvm_operand operands[4];
+    bool good = tvm_asm_check_warps(as, token) && tvm_asm_expect(as, "=", "after the loop variable") &&
+                loop_bounds(as, bounds, tokens, &unroll);
+    const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
+    tvm_dtype counter = good ? loop_type(as, symbol, bounds) : TVM_I(32);
+    for (unsigned i = 0; good && i < 3; i++) {
+        tvm_dtype from = tvm_asm_type_of(as, &bounds[i]);
+        char have[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
+        operands[i].kind = TVM_OPERAND_EXPR;
+        if (!tvm_value_is_static(&bounds[i]) && !tvm_asm_widens(from, counter)) {
+            good = tvm_asm_invalid(as, tokens[i], NULL, "'%%%.*s' counts in %s, this is %s", (int)length, name,
+                                   tvm_dtype_name(counter, want), tvm_dtype_name(from, have));
+        } else {
+            good = tvm_asm_lower(as, tokens[i], &bounds[i], counter, &operands[i].value);
+        }
+    }
+    if (good) {
+        operands[3] = (tvm_operand){TVM_OPERAND_CONST, (uint32_t)unroll};
+        tvm_result_type type = {.kind = TVM_SLOT_SCALAR};
+        good = tvm_asm_finish(as, token, TVM_OP_FOR, result, name, length, operands, 4, &type);
+    }
+    if (!good) tvm_asm_poison_slot(as, name, length);
+    return good;
+}
+
+static bool otherwise(tvm_asm *as, bool is_elif) {
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_control *control = as->control_count ? &as->controls[as->control_count - 1] : NULL;
+    if (!control || control->op != TVM_OP_IF)
+        return tvm_asm_error(as, token, NULL, "'%s' without 'if'", is_elif ? "elif" : "else");
+    if (control->has_else)
+        return tvm_asm_error(as, token, NULL, "'%s' after 'else'", is_elif ? "elif" : "else");
+    if (!tvm_asm_emit(as, token, TVM_OP_ELSE, TVM_NONE, NULL, 0)) return false;
+    if (!is_elif) {
+        control->has_else = true;
+        return tvm_asm_expect_end(as);
+    }
+    control->elifs++;
+    return condition(as, token, TVM_OP_IF);
+}
+
+static bool end(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_next(as);
+    if (!tvm_asm_expect_end(as)) return false;
+    if (!as->control_count)
+        return tvm_asm_error(as, token, "the kernel itself ends with .end", "'end' without 'for', 'while' or 'if'");
+    const tvm_control *control = &as->controls[--as->control_count];
+    for (uint32_t i = 0; i <= control->elifs; i++)
+        if (!tvm_asm_emit(as, token, TVM_OP_END, TVM_NONE, NULL, 0)) return false;
+    return true;
+}
+
+static bool in_loop(tvm_asm *as, const tvm_token *token) {
+    for (unsigned i = as->control_count; i-- > 0;)
+        if (as->controls[i].op != TVM_OP_IF) return true;
+    return tvm_asm_error(as, token, NULL, "'%.*s' outside of a loop", (int)token->length,
+                         tvm_token_text(as->source, token));
+}
+
+/* ---- the statement ---- */
+
+static bool without_result(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_peek(as);
+    uint32_t tokens;
+    unsigned op = tvm_asm_mnemonic(as, &tokens);
+    if (op == TVM_OP_COUNT || op == TVM_OP_LET) return unknown_statement(as);
+    if (tvm_op(op)->result != TVM_SLOT_NONE) {
+        char hint[80];
+        snprintf(hint, sizeof hint, "write '%%name = %s ...'", tvm_op(op)->mnemonic);
+        return tvm_asm_error(as, token, hint, "%s gives a result that must be assigned", tvm_op(op)->mnemonic);
+    }
+    if ((op == TVM_OP_BREAK || op == TVM_OP_CONTINUE) && !in_loop(as, token)) return false;
+    for (uint32_t i = 0; i < tokens; i++) tvm_asm_next(as);
+    return tvm_asm_instruction(as, token, op, NULL, NULL, 0);
+}
+
+static bool bare_assignment(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_peek(as);
+    char hint[80];
+    snprintf(hint, sizeof hint, "variables are written with '%%': '%%%.*s = ...'",
+             token->length > 32 ? 32 : (int)token->length, tvm_token_text(as->source, token));
+    return tvm_asm_error(as, token, hint, "'%.*s' cannot be assigned", (int)token->length,
+                         tvm_token_text(as->source, token));
+}
+
+void tvm_asm_statement(tvm_asm *as) {
+    uint32_t from = as->at;
+    bool good;
+    if (tvm_asm_at_local(as)) {
+        good = with_result(as);
+    } else if (tvm_asm_at(as, "for")) {
+        good = loop(as);
+    } else if (tvm_asm_at(as, "while")) {
+        good = while_or_if(as, TVM_OP_WHILE);
+    } else if (tvm_asm_at(as, "if")) {
+        good = while_or_if(as, TVM_OP_IF);
+    } else if (tvm_asm_at(as, "elif") || tvm_asm_at(as, "else")) {
+        good = otherwise(as, tvm_asm_at(as, "elif"));
+    } else if (tvm_asm_at(as, "end")) {
+        good = end(as);
+    } else if (tvm_asm_peek(as)->kind == TVM_TOKEN_NAME && tvm_asm_is(as, tvm_asm_ahead(as, 1), "=")) {
+        good = bare_assignment(as);
+    } else {
+        good = without_result(as);
+    }
+    /* The end of the statement has been consumed unless an error came before it. */
+    bool consumed = as->at > from && as->source->tokens[as->at - 1].kind == TVM_TOKEN_NEWLINE;
+    if (!good && !consumed) tvm_asm_skip_statement(as);
+}

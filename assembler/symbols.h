@@ -1,0 +1,39 @@
+/* Names: a table with nested scopes, newest first. Used for static names, and for the slots of a kernel. */
+#ifndef TVM_ASSEMBLER_SYMBOLS_H
+#define TVM_ASSEMBLER_SYMBOLS_H
+
+#include "value.h"
+
+typedef struct tvm_symbol {
+    const char *name;
+    uint32_t length;
+    uint32_t next;  /* of the same bucket, one more than its index; 0 ends */
+    uint32_t scope; /* depth it was defined at */
+    uint32_t slot;  /* of a slot table: index, or TVM_NONE when its definition was an error */
+    tvm_value value;
+    const char *file; /* where it was defined; line 0: nowhere */
+    uint32_t line;
+} tvm_symbol;
+
+enum { TVM_SYMBOL_BUCKETS = 1024 };
+
+typedef struct tvm_symbols {
+    tvm_symbol *items;
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t scope;
+    uint32_t buckets[TVM_SYMBOL_BUCKETS];
+} tvm_symbols;
+
+/* Adds a symbol at the current scope; the name is not copied. Returns NULL when out of memory. Pointers into the table
+ * hold until the next addition. */
+tvm_symbol *tvm_symbols_add(tvm_symbols *symbols, const char *name, uint32_t length);
+/* The innermost symbol of that name, or NULL. */
+tvm_symbol *tvm_symbols_find(const tvm_symbols *symbols, const char *name, uint32_t length);
+void tvm_symbols_enter(tvm_symbols *symbols);
+void tvm_symbols_leave(tvm_symbols *symbols);
+/* Drops all symbols and scopes, keeps the memory. */
+void tvm_symbols_clear(tvm_symbols *symbols);
+void tvm_symbols_free(tvm_symbols *symbols);
+
+#endif

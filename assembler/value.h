@@ -1,0 +1,79 @@
+/* Values of expressions while a program is assembled: static ones, and run-time scalars as nodes of the kernel. */
+#ifndef TVM_ASSEMBLER_VALUE_H
+#define TVM_ASSEMBLER_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arena.h"
+#include "layout.h"
+#include "types.h"
+
+typedef enum tvm_value_kind {
+    TVM_VALUE_POISON, /* the result of an error already reported: whatever is made of it is silent poison */
+    TVM_VALUE_INTEGER,
+    TVM_VALUE_FLOAT,
+    TVM_VALUE_BOOL,
+    TVM_VALUE_DTYPE,
+    TVM_VALUE_LAYOUT,
+    TVM_VALUE_SHARED,
+    TVM_VALUE_SWIZZLE,   /* of a shared layout whose shape is not known yet */
+    TVM_VALUE_ROW_MAJOR, /* likewise */
+    TVM_VALUE_LIST,
+    TVM_VALUE_STRING,
+    TVM_VALUE_EXPR /* run-time scalar */
+} tvm_value_kind;
+
+/* Small, copied freely; what it points to lives in an arena. */
+typedef struct tvm_value {
+    tvm_value_kind kind;
+    tvm_dtype type; /* INTEGER, FLOAT: kind NONE adapts to its surroundings, else fixed by i64(...) and its kin; of EXPR
+                       and BOOL always set; of DTYPE the value */
+    union {
+        int64_t i; /* INTEGER (bits of u64 if that is the type), BOOL */
+        double f;
+        const tvm_layout *layout;
+        const tvm_shared_layout *shared;
+        struct {
+            const struct tvm_value *items;
+            uint32_t count;
+        } list;
+        struct {
+            const char *text;
+            uint32_t length;
+        } string;
+        struct {
+            uint8_t base, bits, shift;
+        } swizzle;
+        uint32_t expr;
+    } as;
+} tvm_value;
+
+static inline tvm_value tvm_value_poison(void) {
+    return (tvm_value){.kind = TVM_VALUE_POISON};
+}
+tvm_value tvm_value_integer(int64_t i);
+tvm_value tvm_value_float(double f);
+tvm_value tvm_value_bool(bool b);
+tvm_value tvm_value_dtype(tvm_dtype type);
+tvm_value tvm_value_string(const char *text, uint32_t length);
+/* The layouts are copied into the arena; poison when it is exhausted. */
+tvm_value tvm_value_layout(tvm_arena *arena, const tvm_layout *layout);
+tvm_value tvm_value_shared(tvm_arena *arena, const tvm_shared_layout *layout);
+
+bool tvm_value_is_number(const tvm_value *value);  /* static integer, float or bool */
+bool tvm_value_is_scalar(const tvm_value *value);  /* number or run-time scalar */
+bool tvm_value_is_static(const tvm_value *value);  /* anything but a run-time scalar */
+
+/* Deep copy into another arena; poison when it is exhausted. */
+tvm_value tvm_value_copy(tvm_arena *arena, const tvm_value *value);
+
+/* Equality of static values of one kind; numbers by value. */
+bool tvm_value_equal(const tvm_value *a, const tvm_value *b);
+
+/* "a register layout", for messages. */
+const char *tvm_value_what(const tvm_value *value);
+/* Short text of the value itself, for messages and ${...}: numbers, types and strings in full. */
+const char *tvm_value_text(const tvm_value *value, char text[64]);
+
+#endif

@@ -1,0 +1,96 @@
+/* What is known of scalar expressions: constants, divisors, ranges, and proofs that an index lies inside. Everything
+ * said here holds for every launch that passes the launch-time checks, wrapping of integers included. */
+#ifndef TVM_CODEGEN_ANALYSIS_H
+#define TVM_CODEGEN_ANALYSIS_H
+
+#include "emit.h"
+
+/* A sum of multiples of expressions that are looked into no further (atoms), and a constant. */
+enum { LINEAR_TERMS = 12 };
+typedef struct linear {
+    struct {
+        uint32_t atom; /* expression */
+        int64_t coefficient;
+    } terms[LINEAR_TERMS];
+    unsigned count;
+    int64_t constant;
+    bool failed; /* too long, or a coefficient overflowed */
+} linear;
+
+/* What is known of the slot of a scalar. */
+typedef struct slot_fact {
+    uint32_t assigned;   /* how many instructions assign it; parameters: 0 */
+    uint32_t definition; /* the only LET's expression, when its leaves do not change until the slot's last use; or TVM_NONE */
+    uint32_t loop;       /* the FOR whose variable it is, when nothing else assigns it; or TVM_NONE */
+    bool stable;         /* one value during the whole kernel */
+    bool constant;       /* its value is known here */
+    bool extent;         /* an extent of a tensor or of the grid: launch has checked that it is not negative */
+    int64_t value;
+    uint64_t divisor;    /* of every value it has; 0: it is 0 */
+    int64_t low, high;
+} slot_fact;
+
+typedef struct expr_fact {
+    bool stable;
+    bool varies; /* a leaf is a parameter, a block index or a grid extent: never a constant of this path */
+    bool exact;  /* integers: as a sum of multiples of leaves it does not wrap */
+    uint64_t divisor;
+    int64_t low, high;
+} expr_fact;
+
+/* A condition that holds where code is being emitted. */
+typedef struct known_condition {
+    uint32_t expr;
+    bool holds; /* or: does not hold */
+} known_condition;
+
+typedef struct facts {
+    slot_fact *slots;
+    expr_fact *exprs;
+    uint64_t *assumed_divisor; /* by expression: from .assume and checked launches; 1 when nothing is known */
+    int64_t *assumed_low, *assumed_high;
+    known_condition conditions[2 * TVM_MAX_DEPTH];
+    unsigned condition_count;
+} facts;
+
+tvm_status facts_make(emitter *e);
+void facts_free(emitter *e);
+
+/* Is the integer's value known where code is being emitted? */
+bool fact_constant(const emitter *e, uint32_t expr, int64_t *value);
+/* Has the expression one value during the whole kernel? */
+bool fact_stable(const emitter *e, uint32_t expr);
+/* The largest known divisor of the expression's value; 0 when the value is 0. */
+uint64_t fact_divisor(const emitter *e, uint32_t expr);
+uint64_t fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */
+
+/* Proof of index >= 0. */
+bool fact_not_negative(const emitter *e, uint32_t index);
+/* Proof of 0 <= index and index + extent <= bound, as integers; bound is not negative. */
+bool fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound);
+
+/* index = constant + rest modulo the index's width, where rest is a multiple of *divisor (0: rest is 0). */
+void fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor);
+
+/* Adds factor * expr to a sum; equal to it modulo the width of the expression's type, and exactly if the expression is exact.
+ * *budget bounds the work. */
+void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
+/* The same, exactly: an expression that may wrap is an atom. */
+void linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
+void linear_add_term(linear *sum, uint32_t atom, int64_t factor);
+void linear_add_scaled(linear *sum, const linear *more, int64_t factor);
+/* Proof of sum >= 0 for every launch. */
+bool linear_not_negative(const emitter *e, const linear *sum);
+
+/* Entering the first (or else the second) part of IF or the body of WHILE: conditions that hold there are pushed. The
+ * return value is for fact_leave. */
+unsigned fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last);
+void fact_leave(emitter *e, unsigned mark);
+
+/* Constants of slots that are known on this path. */
+void fact_set_constant(emitter *e, uint32_t slot, int64_t value);
+void fact_forget(emitter *e, uint32_t slot);
+/* Forgets every slot that the instructions [first, last) assign. */
+void fact_forget_assigned(emitter *e, uint32_t first, uint32_t last);
+
+#endif

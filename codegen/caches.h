@@ -1,0 +1,68 @@
+/* Private to the core of the code generator: what one kernel's translation remembers. */
+#ifndef TVM_CODEGEN_CACHES_H
+#define TVM_CODEGEN_CACHES_H
+
+#include "emit.h"
+
+/* A string that belongs to a module: tvm_module.owner is the head of the list. */
+struct kept {
+    struct kept *next;
+    char bytes[];
+};
+
+/* An instruction of the prologue and the register that holds its value. */
+typedef struct pure_entry {
+    char *text; /* with `$` for the destination; NULL: free */
+    reg value;
+} pure_entry;
+
+/* A loop that is being emitted. */
+typedef struct loop_frame {
+    uint32_t insn;           /* its FOR or WHILE */
+    uint32_t continue_label; /* of the copy of the body being emitted */
+    uint32_t break_label;
+} loop_frame;
+
+typedef struct caches {
+    /* expressions: values for the whole kernel, and values for the instruction numbered `stamp` */
+    reg *stable_value; /* by expression; name[0] == 0: not computed */
+    reg *local_value;
+    uint64_t *local_stamp;
+    uint64_t stamp;
+    bool in_prologue; /* body and prologue are exchanged */
+
+    pure_entry *pure;
+    uint32_t pure_count, pure_capacity;
+
+    loop_frame loops[TVM_MAX_DEPTH + 1];
+    unsigned loop_count;
+    uint32_t *unroll; /* by the insn of FOR: copies of the body that the size of the code allows */
+    uint32_t *weight; /* by the insn of FOR: instructions of its body, inner loops unrolled */
+
+    bool *explained; /* by instruction */
+    size_t selection_capacity;
+} caches;
+
+tvm_status caches_make(emitter *e);
+void caches_free(emitter *e);
+
+/* The coordinate map(thread, 0)[dim] of a thread number in a register, computed at kernel entry; false when it is
+ * always zero. */
+bool coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out);
+
+/* Unsigned arithmetic by constants at kernel entry. */
+reg pure_divide(emitter *e, reg value, uint32_t by);
+reg pure_modulo(emitter *e, reg value, uint32_t by);
+reg pure_scale(emitter *e, reg value, uint32_t by);
+
+/* Fills unroll and weight. */
+void control_plan(emitter *e);
+
+/* Emits the instructions [first, last) of the kernel. */
+tvm_status emit_range(emitter *e, uint32_t first, uint32_t last);
+
+/* An error of translation, with the place of the instruction being emitted. */
+tvm_status emit_error(emitter *e, tvm_status status, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,384 @@
+/* What every emitter uses: text, virtual registers, the words of register tensors, the selection record. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "caches.h"
+#include "emit.h"
+
+/* ---- text ---- */
+
+enum { TEXT_MAX = 256 << 20 };
+
+static bool text_reserve(text *t, size_t more) {
+    if (t->failed) return false;
+    if (more > TEXT_MAX || t->size + more + 1 > TEXT_MAX) {
+        t->failed = true;
+        return false;
+    }
+    size_t need = t->size + more + 1;
+    if (need <= t->capacity) return true;
+    size_t capacity = t->capacity ? t->capacity : 4096;
+    while (capacity < need) capacity *= 2;
+    char *data = realloc(t->data, capacity);
+    if (!data) {
+        t->failed = true;
+        return false;
+    }
+    t->data = data;
+    t->capacity = capacity;
+    return true;
+}
+
+static void text_addv(text *t, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
+static void text_addv(text *t, const char *format, va_list arguments) {
+    va_list again;
+    va_copy(again, arguments);
+    if (text_reserve(t, 256)) {
+        size_t room = t->capacity - t->size;
+        int length = vsnprintf(t->data + t->size, room, format, arguments);
+        if (length < 0) {
+            t->failed = true;
+        } else if ((size_t)length < room) {
+            t->size += (size_t)length;
+        } else if (text_reserve(t, (size_t)length)) {
+            vsnprintf(t->data + t->size, (size_t)length + 1, format, again);
+            t->size += (size_t)length;
+        }
+    }
+    va_end(again);
+}
+
+void text_add(text *t, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    text_addv(t, format, arguments);
+    va_end(arguments);
+}
+
+void text_append(text *t, const text *more) {
+    if (more->failed) t->failed = true;
+    if (more->size == 0 || !text_reserve(t, more->size)) return;
+    memcpy(t->data + t->size, more->data, more->size);
+    t->size += more->size;
+    t->data[t->size] = '\0';
+}
+
+void text_free(text *t) {
+    free(t->data);
+    *t = (text){0};
+}
+
+void emit(emitter *e, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    text_add(&e->body, "\t");
+    text_addv(&e->body, format, arguments);
+    text_add(&e->body, "\n");
+    va_end(arguments);
+}
+
+void emit_prologue(emitter *e, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    text_add(&e->prologue, "\t");
+    text_addv(&e->prologue, format, arguments);
+    text_add(&e->prologue, "\n");
+    va_end(arguments);
+}
+
+/* ---- registers ---- */
+
+/* Eight digits are more than a kernel within the limits of a program can use. */
+static reg numbered(const char *prefix, uint32_t number) {
+    reg r;
+    snprintf(r.name, sizeof r.name, "%s%u", prefix, number % 10000000U);
+    return r;
+}
+
+reg new_pred(emitter *e) { return numbered("%p", e->next_pred++); }
+reg new_r(emitter *e) { return numbered("%r", e->next_r++); }
+reg new_rd(emitter *e) { return numbered("%rd", e->next_rd++); }
+reg new_f(emitter *e) { return numbered("%f", e->next_f++); }
+reg new_fd(emitter *e) { return numbered("%fd", e->next_fd++); }
+reg new_h(emitter *e) { return numbered("%h", e->next_h++); }
+uint32_t new_label(emitter *e) { return e->next_label++; }
+
+reg slot_word(const emitter *e, uint32_t slot, uint32_t i) {
+    return numbered("%w", e->slots[slot].first_word + i);
+}
+
+uint32_t tensor_words(uint32_t locals, unsigned bits) {
+    return (uint32_t)(((uint64_t)locals * bits + 31) / 32);
+}
+
+const tvm_layout *slot_layout(const emitter *e, uint32_t slot) {
+    return &e->program->layouts[e->kernel->slots[slot].layout];
+}
+
+const tvm_shared_layout *slot_shared_layout(const emitter *e, uint32_t slot) {
+    return &e->program->shared_layouts[e->kernel->slots[slot].layout];
+}
+
+tvm_dtype slot_dtype(const emitter *e, uint32_t slot) { return e->kernel->slots[slot].dtype; }
+
+/* ---- elements out of words ---- */
+
+static reg read_narrow(emitter *e, uint32_t slot, uint64_t bit, unsigned bits, bool sign) {
+    reg low = slot_word(e, slot, (uint32_t)(bit / 32)), out = new_r(e);
+    unsigned at = (unsigned)(bit % 32);
+    if (bits == 8 && at % 8 == 0) {
+        unsigned byte = at / 8, fill = sign ? 8 + byte : 4;
+        emit(e, "prmt.b32 %s, %s, 0, 0x%x%x%x%x;", out.name, low.name, fill, fill, fill, byte);
+    } else if (bits == 16 && at % 16 == 0) {
+        unsigned byte = at / 8, fill = sign ? 9 + byte : 4;
+        emit(e, "prmt.b32 %s, %s, 0, 0x%x%x%x%x;", out.name, low.name, fill, fill, byte + 1, byte);
+    } else {
+        if (at + bits > 32) {
+            reg high = slot_word(e, slot, (uint32_t)(bit / 32) + 1), joined = new_r(e);
+            emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", joined.name, low.name, high.name, at);
+            low = joined;
+            at = 0;
+        }
+        emit(e, "bfe.%s %s, %s, %u, %u;", sign ? "s32" : "u32", out.name, low.name, at, bits);
+    }
+    return out;
+}
+
+reg read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
+    tvm_dtype type = slot_dtype(e, slot);
+    uint64_t bit = (uint64_t)local * type.bits;
+    uint32_t word = (uint32_t)(bit / 32);
+    reg low = slot_word(e, slot, word);
+    if (type.bits == 64) {
+        reg out = type.kind == TVM_KIND_FLOAT ? new_fd(e) : new_rd(e);
+        emit(e, "mov.b64 %s, {%s, %s};", out.name, low.name, slot_word(e, slot, word + 1).name);
+        return out;
+    }
+    if (type.bits == 32) {
+        reg out = type.kind == TVM_KIND_FLOAT ? new_f(e) : new_r(e);
+        emit(e, "mov.b32 %s, %s;", out.name, low.name);
+        return out;
+    }
+    if (type.bits == 16 && type.kind == TVM_KIND_FLOAT) {
+        reg half = new_h(e), other = new_h(e);
+        const reg *first = local % 2 ? &other : &half, *second = local % 2 ? &half : &other;
+        emit(e, "mov.b32 {%s, %s}, %s;", first->name, second->name, low.name);
+        return half;
+    }
+    return read_narrow(e, slot, bit, type.bits, extend && type.kind == TVM_KIND_INT);
+}
+
+/* ---- elements into words ---- */
+
+bool write_begin(emitter *e, element_writer *w, uint32_t slot) {
+    *w = (element_writer){.slot = slot, .bits = slot_dtype(e, slot).bits};
+    w->built = calloc(e->slots[slot].words ? e->slots[slot].words : 1, sizeof *w->built);
+    if (w->built) return true;
+    w->failed = true;
+    tvm_diag_no_memory(e->diags);
+    return false;
+}
+
+static void push_word(emitter *e, element_writer *w, reg word) {
+    if (w->failed || w->built_count >= e->slots[w->slot].words) return;
+    w->built[w->built_count++] = word;
+    w->word = w->built_count;
+    w->filled = 0;
+}
+
+/* Two 16-bit elements make a word. */
+static void write_half(emitter *e, element_writer *w, reg value, bool is_float) {
+    if (w->filled == 0) {
+        w->half = value;
+        w->filled = 16;
+        return;
+    }
+    reg word = new_r(e);
+    if (is_float)
+        emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, value.name);
+    else
+        emit(e, "prmt.b32 %s, %s, %s, 0x5410;", word.name, w->half.name, value.name);
+    push_word(e, w, word);
+}
+
+/* An element of any width below 16, or 8: goes on top of the bits collected. */
+static void write_bits(emitter *e, element_writer *w, reg value) {
+    unsigned room = 32 - w->filled;
+    if (w->filled == 0) {
+        w->pending = value;
+    } else {
+        unsigned length = w->bits < room ? w->bits : room;
+        reg joined = new_r(e);
+        if (length == 8 && w->filled % 8 == 0) {
+            static const unsigned selectors[4] = {0x3214, 0x3240, 0x3410, 0x4210};
+            emit(e, "prmt.b32 %s, %s, %s, 0x%04x;", joined.name, w->pending.name, value.name,
+                 selectors[w->filled / 8]);
+        } else {
+            emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, value.name, w->pending.name, w->filled, length);
+        }
+        w->pending = joined;
+    }
+    w->filled += w->bits;
+    if (w->filled < 32) return;
+    unsigned over = w->filled - 32;
+    push_word(e, w, w->pending);
+    if (over == 0) return;
+    reg rest = new_r(e);
+    emit(e, "shr.u32 %s, %s, %u;", rest.name, value.name, w->bits - over);
+    w->pending = rest;
+    w->filled = over;
+}
+
+void write_element(emitter *e, element_writer *w, reg value) {
+    bool is_float = slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT;
+    w->local++;
+    if (w->bits == 64) {
+        reg low = new_r(e), high = new_r(e);
+        emit(e, "mov.b64 {%s, %s}, %s;", low.name, high.name, value.name);
+        push_word(e, w, low);
+        push_word(e, w, high);
+    } else if (w->bits == 32) {
+        reg word = new_r(e);
+        emit(e, "mov.b32 %s, %s;", word.name, value.name);
+        push_word(e, w, word);
+    } else if (w->bits == 16) {
+        write_half(e, w, value, is_float);
+    } else {
+        write_bits(e, w, value);
+    }
+}
+
+void write_word(emitter *e, element_writer *w, reg word) {
+    reg copy = new_r(e);
+    emit(e, "mov.b32 %s, %s;", copy.name, word.name);
+    if (w->bits) w->local += 32 / w->bits;
+    push_word(e, w, copy);
+}
+
+void write_end(emitter *e, element_writer *w) {
+    if (w->filled > 0 && w->bits == 16 && slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT) {
+        reg word = new_r(e);
+        emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, w->half.name);
+        push_word(e, w, word);
+    } else if (w->filled > 0) {
+        push_word(e, w, w->bits == 16 ? w->half : w->pending);
+    }
+    for (uint32_t i = 0; i < w->built_count; i++)
+        emit(e, "mov.b32 %s, %s;", slot_word(e, w->slot, i).name, w->built[i].name);
+    free(w->built);
+    w->built = NULL;
+}
+
+/* ---- values of the thread, computed at kernel entry ---- */
+
+reg thread_id(emitter *e) { return pure(e, 'r', "mov.u32 $, %%tid.x;"); }
+
+reg shared_base(emitter *e) { return pure(e, 'r', "mov.u32 $, tvm_smem;"); }
+
+bool thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out) {
+    return coordinate_of(e, layout, dim, thread_id(e), out);
+}
+
+static bool is_power_of_two(uint32_t value) { return value != 0 && (value & (value - 1)) == 0; }
+
+static unsigned log2_of(uint32_t value) {
+    unsigned n = 0;
+    while (value >>= 1) n++;
+    return n;
+}
+
+reg pure_divide(emitter *e, reg value, uint32_t by) {
+    if (by == 1) return value;
+    if (is_power_of_two(by)) return pure(e, 'r', "shr.u32 $, %s, %u;", value.name, log2_of(by));
+    return pure(e, 'r', "div.u32 $, %s, %u;", value.name, by);
+}
+
+reg pure_modulo(emitter *e, reg value, uint32_t by) {
+    if (is_power_of_two(by)) return pure(e, 'r', "and.b32 $, %s, %u;", value.name, by - 1);
+    return pure(e, 'r', "rem.u32 $, %s, %u;", value.name, by);
+}
+
+reg pure_scale(emitter *e, reg value, uint32_t by) {
+    if (by == 1) return value;
+    if (is_power_of_two(by)) return pure(e, 'r', "shl.b32 $, %s, %u;", value.name, log2_of(by));
+    return pure(e, 'r', "mul.lo.u32 $, %s, %u;", value.name, by);
+}
+
+bool coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out) {
+    bool any = false;
+    uint32_t below = 1, total = tvm_layout_threads(layout);
+    for (unsigned i = layout->spatials; i-- > 0;) {
+        int32_t m = layout->spatial[i];
+        uint32_t size = m < 0 ? (uint32_t)-m : layout->mode_size[m];
+        if (m >= 0 && layout->mode_dim[m] == dim) {
+            uint32_t stride = 1;
+            for (unsigned n = (unsigned)m + 1; n < layout->modes && layout->mode_dim[n] == dim; n++)
+                stride *= layout->mode_size[n];
+            reg digit = pure_divide(e, thread, below);
+            if (below * size < total) digit = pure_modulo(e, digit, size);
+            digit = pure_scale(e, digit, stride);
+            *out = any ? pure(e, 'r', "add.u32 $, %s, %s;", out->name, digit.name) : digit;
+            any = true;
+        }
+        below *= size;
+    }
+    return any;
+}
+
+/* ---- the selection record ---- */
+
+static const char *keep_string(emitter *e, const char *string) {
+    size_t size = strlen(string) + 1;
+    struct kept *node = malloc(sizeof *node + size);
+    if (!node) {
+        e->body.failed = true;
+        return "";
+    }
+    node->next = e->module->owner;
+    e->module->owner = node;
+    memcpy(node->bytes, string, size);
+    return node->bytes;
+}
+
+static tvm_selection *add_selection(emitter *e) {
+    tvm_kernel_code *code = e->code;
+    size_t capacity = e->caches->selection_capacity;
+    if (code->selection_count == capacity) {
+        capacity = capacity ? capacity * 2 : 32;
+        tvm_selection *items = realloc(code->selections, capacity * sizeof *items);
+        if (!items) {
+            e->body.failed = true;
+            return NULL;
+        }
+        code->selections = items;
+        e->caches->selection_capacity = capacity;
+    }
+    return &code->selections[code->selection_count++];
+}
+
+void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts, const char *refused) {
+    uint32_t number = (uint32_t)(e->insn - e->kernel->insns);
+    /* Copies of an unrolled loop's body are explained once. */
+    if (e->caches->explained[number]) return;
+    tvm_selection *selection = add_selection(e);
+    if (!selection) return;
+    e->caches->explained[number] = true;
+    const char *mnemonic = tvm_op(e->insn->op)->mnemonic;
+    char name[160];
+    if (e->insn->result != TVM_NONE) {
+        const char *slot = tvm_string(e->program, e->kernel->slots[e->insn->result].name);
+        snprintf(name, sizeof name, "%s%.100s = %s", slot[0] == '%' ? "" : "%", slot, mnemonic);
+    } else {
+        snprintf(name, sizeof name, "%s", mnemonic);
+    }
+    *selection = (tvm_selection){.insn = number,
+                                 .line = e->insn->line,
+                                 .instruction = keep_string(e, name),
+                                 .candidate = keep_string(e, candidate),
+                                 .bits = bits,
+                                 .count = count,
+                                 .conflicts = conflicts,
+                                 .refused = keep_string(e, refused ? refused : "")};
+}

@@ -1,0 +1,231 @@
+/* cast and cast-lowbit of whole tensors: conversions of two neighbours at a time where the target is f16 or bf16, else
+ * one element after the other. */
+#include "compute.h"
+
+typedef struct cast_work {
+    uint32_t source, result, locals;
+    tvm_dtype from, to;
+    bool lowbit;
+} cast_work;
+
+/* ---- no conversion at all ---- */
+
+static const char *refuse_move(const emitter *e, const void *work) {
+    (void)e;
+    const cast_work *w = work;
+    bool integers = tvm_dtype_is_integer(w->from) && tvm_dtype_is_integer(w->to);
+    bool saturates = w->to.bits < 8 || (w->to.bits == 8 && w->lowbit);
+    if (integers && w->from.bits == w->to.bits && (!saturates || w->from.kind == w->to.kind)) return NULL;
+    return "the bits change";
+}
+
+static bool emit_move(emitter *e, void *work) {
+    const cast_work *w = work;
+    for (uint32_t i = 0; i < tensor_words(w->locals, w->from.bits); i++)
+        emit(e, "mov.b32 %s, %s;", slot_word(e, w->result, i).name, slot_word(e, w->source, i).name);
+    return true;
+}
+
+/* ---- f32 to pairs ---- */
+
+static const char *refuse_f32_pairs(const emitter *e, const void *work) {
+    (void)e;
+    const cast_work *w = work;
+    if (!tvm_dtype_same(w->from, TVM_F32) || !is_half(w->to)) return "not f32 to f16 or bf16";
+    return w->locals % 2 ? "an odd number of elements" : NULL;
+}
+
+static bool emit_f32_pairs(emitter *e, void *work) {
+    const cast_work *w = work;
+    const char *type = w->to.exponent == 5 ? "f16x2" : "bf16x2";
+    element_writer writer;
+    if (!write_begin(e, &writer, w->result)) return false;
+    for (uint32_t l = 0; l < w->locals; l += 2) {
+        reg pair = new_r(e), low = read_element(e, w->source, l, false),
+            high = read_element(e, w->source, l + 1, false);
+        emit(e, "cvt.rn.%s.f32 %s, %s, %s;", type, pair.name, high.name, low.name);
+        write_word(e, &writer, pair);
+    }
+    write_end(e, &writer);
+    return true;
+}
+
+/* ---- low-bit codes to pairs ---- */
+
+/* d = a op b for a .b32 register and an immediate. */
+static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
+    reg d = new_r(e);
+    emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
+    return d;
+}
+
+/* Two neighbouring codes of `bits` bits, from bit `bit` of the slot on, at the low end of a register whose upper bits
+ * are anything. A second code past the tensor's end is anything, too. */
+static reg neighbours(emitter *e, const cast_work *w, uint32_t bit) {
+    uint32_t word = bit / 32, shift = bit % 32, words = tensor_words(w->locals, w->from.bits);
+    reg low = slot_word(e, w->source, word);
+    if (shift == 0) return low;
+    reg d = new_r(e);
+    if (shift + 2 * w->from.bits > 32 && word + 1 < words)
+        emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", d.name, low.name, slot_word(e, w->source, word + 1).name,
+             (unsigned)shift);
+    else
+        emit(e, "shr.u32 %s, %s, %u;", d.name, low.name, (unsigned)shift);
+    return d;
+}
+
+/* Elements l and l + 1 at the low ends of the two halves of a word, xor `pattern`. */
+static reg spread_pair(emitter *e, const cast_work *w, uint32_t l, uint32_t pattern) {
+    unsigned bits = w->from.bits;
+    reg d = new_r(e);
+    if (bits == 8) {
+        unsigned at = l % 4; /* byte 4 of the pair (word, upper) is the pattern's upper byte */
+        emit(e, "prmt.b32 %s, %s, 0x%x, 0x4%u4%u;", d.name, slot_word(e, w->source, l / 4).name,
+             (unsigned)(pattern >> 8 & 0xff), at + 1, at);
+        return pattern & 0xff ? word_op(e, "xor.b32", d, pattern & 0x00ff00ff) : d;
+    }
+    reg two = neighbours(e, w, l * bits), first = new_r(e), moved = new_r(e);
+    uint32_t mask = (1u << bits) - 1;
+    emit(e, "lop3.b32 %s, %s, 0x%x, 0x%08x, 0x6a;", first.name, two.name, (unsigned)mask, (unsigned)pattern);
+    emit(e, "shl.b32 %s, %s, %u;", moved.name, two.name, 16 - bits);
+    emit(e, "lop3.b32 %s, %s, 0x%08x, %s, 0x6a;", d.name, moved.name, (unsigned)(mask << 16), first.name);
+    return d;
+}
+
+static const char *refuse_integer_pairs(const emitter *e, const void *work) {
+    (void)e;
+    const cast_work *w = work;
+    if (!tvm_dtype_is_integer(w->from) || w->from.bits > 8 || !is_half(w->to))
+        return "not an integer of up to 8 bits to f16 or bf16";
+    return w->to.exponent == 8 && w->from.bits == 8 ? "8 bits do not fit bf16's mantissa" : NULL;
+}
+
+/* The code spliced into the mantissa of 2^10 (bf16: 2^7), which is then subtracted; a signed code with its sign
+ * bit flipped is 2^(bits-1) too large, which is subtracted as well. Both are exact. */
+static bool emit_integer_pairs(emitter *e, void *work) {
+    const cast_work *w = work;
+    bool bf16 = w->to.exponent == 8;
+    uint32_t offset = w->from.kind == TVM_KIND_INT ? 1u << (w->from.bits - 1) : 0;
+    uint32_t base = (bf16 ? 0x4300u : 0x6400u) + offset;
+    reg one = bf16 ? constant_word(e, 0x3f803f80) : (reg){""};
+    reg minus = constant_word(e, (base | 0x8000u) * 0x10001u);
+    element_writer writer;
+    if (!write_begin(e, &writer, w->result)) return false;
+    for (uint32_t l = 0; l < w->locals; l += 2) {
+        reg spliced = spread_pair(e, w, l, base * 0x10001u), pair = new_r(e);
+        if (bf16)
+            emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, spliced.name, one.name, minus.name);
+        else
+            emit(e, "add.rn.f16x2 %s, %s, %s;", pair.name, spliced.name, minus.name);
+        write_word(e, &writer, pair);
+    }
+    write_end(e, &writer);
+    return true;
+}
+
+static const char *refuse_float_pairs(const emitter *e, const void *work) {
+    (void)e;
+    const cast_work *w = work;
+    if (w->from.kind != TVM_KIND_FLOAT || w->from.bits > 8 || !is_half(w->to))
+        return "not a low-bit float to f16 or bf16";
+    return w->from.exponent > w->to.exponent ? "f16 has fewer exponent bits" : NULL;
+}
+
+/* Per half: bit 7 of (magnitude + addend), which tells magnitudes of at least 128 - addend. */
+static reg at_least(emitter *e, reg magnitude, uint32_t addend) {
+    return word_op(e, "and.b32", word_op(e, "add.u32", magnitude, addend * 0x10001u), 0x00800080);
+}
+
+/* Puts right what the multiplication made of infinities and NaN: pairs are f16 or bf16, codes the spread codes. */
+static reg mend_specials(emitter *e, const cast_work *w, reg codes, reg pair) {
+    bool infinity = tvm_float_has_infinity(w->from), bf16 = w->to.exponent == 8;
+    if (tvm_dtype_same(w->from, TVM_FLOAT(7, 5, 1)) && !bf16) {
+        /* 2^16 * 1.5 overflows to infinity, not to the NaN that its mantissa bit makes */
+        reg carry = word_op(e, "add.u32", word_op(e, "and.b32", codes, 0x003f003f), 0x00010001);
+        reg bit = word_op(e, "and.b32", word_op(e, "shl.b32", carry, 3), 0x02000200), d = new_r(e);
+        emit(e, "lop3.b32 %s, %s, %s, 0, 0x30;", d.name, pair.name, bit.name);
+        return d;
+    }
+    if (!tvm_float_has_nan(w->from)) return pair;
+    reg magnitude = word_op(e, "and.b32", codes, 0x007f007f);
+    if (infinity && bf16) {
+        reg special = at_least(e, magnitude, 4), field = new_r(e), d = new_r(e);
+        emit(e, "sub.u32 %s, %s, %s;", field.name, word_op(e, "shl.b32", special, 8).name, special.name);
+        emit(e, "or.b32 %s, %s, %s;", d.name, pair.name, field.name);
+        pair = d;
+    }
+    reg nan = at_least(e, magnitude, infinity ? 3 : 1), sign = word_op(e, "shl.b32", nan, 8);
+    reg unit = word_op(e, "shr.u32", nan, 7), field = new_r(e), d = new_r(e);
+    emit(e, "sub.u32 %s, %s, %s;", field.name, sign.name, unit.name);
+    emit(e, "lop3.b32 %s, %s, %s, %s, 0x54;", d.name, pair.name, field.name, sign.name);
+    return d;
+}
+
+/* Sign, and exponent with mantissa, moved to their places in each half. */
+static reg place_fields(emitter *e, const cast_work *w, reg codes) {
+    unsigned fields = w->from.bits - 1u, left = w->to.mantissa - (unsigned)w->from.mantissa;
+    unsigned sign_left = 16u - w->from.bits;
+    if (left == sign_left) return word_op(e, "shl.b32", codes, left);
+    reg placed = word_op(e, "shl.b32", codes, left), sign = word_op(e, "shl.b32", codes, sign_left);
+    reg masked = word_op(e, "and.b32", placed, (((1u << fields) - 1) << left) * 0x10001u), d = new_r(e);
+    emit(e, "lop3.b32 %s, %s, 0x80008000, %s, 0xea;", d.name, sign.name, masked.name);
+    return d;
+}
+
+/* The fields in place are the value but for the bias: one exact multiplication, subnormals included. */
+static bool emit_float_pairs(emitter *e, void *work) {
+    const cast_work *w = work;
+    bool bf16 = w->to.exponent == 8;
+    int power = tvm_float_bias(w->to) - tvm_float_bias(w->from);
+    uint32_t factor = (uint32_t)(tvm_float_bias(w->to) + power) << w->to.mantissa;
+    reg scale = constant_word(e, factor * 0x10001u);
+    reg zero = bf16 ? constant_word(e, 0x80008000) : (reg){""};
+    element_writer writer;
+    if (!write_begin(e, &writer, w->result)) return false;
+    for (uint32_t l = 0; l < w->locals; l += 2) {
+        reg codes = spread_pair(e, w, l, 0), placed = place_fields(e, w, codes), pair = placed;
+        if (power != 0) {
+            pair = new_r(e);
+            if (bf16)
+                emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, placed.name, scale.name, zero.name);
+            else
+                emit(e, "mul.rn.f16x2 %s, %s, %s;", pair.name, placed.name, scale.name);
+        }
+        write_word(e, &writer, mend_specials(e, w, codes, pair));
+    }
+    write_end(e, &writer);
+    return true;
+}
+
+/* ---- one after the other ---- */
+
+static bool emit_elements(emitter *e, void *work) {
+    const cast_work *w = work;
+    element_writer writer;
+    if (!write_begin(e, &writer, w->result)) return false;
+    for (uint32_t l = 0; l < w->locals; l++) {
+        reg value = read_element(e, w->source, l, false);
+        write_element(e, &writer, convert_loose(e, w->to, w->from, value, w->lowbit));
+    }
+    write_end(e, &writer);
+    return !writer.failed;
+}
+
+static const candidate candidates[] = {
+    {"move", refuse_move, emit_move},
+    {"cvt of f32 pairs", refuse_f32_pairs, emit_f32_pairs},
+    {"spliced pairs", refuse_integer_pairs, emit_integer_pairs},
+    {"scaled pairs", refuse_float_pairs, emit_float_pairs},
+    {"single elements", NULL, emit_elements},
+};
+
+tvm_status emit_CAST(emitter *e, const tvm_insn *insn) {
+    char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 8];
+    cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result};
+    work.from = slot_dtype(e, work.source);
+    work.to = slot_dtype(e, work.result);
+    work.locals = tvm_layout_locals(slot_layout(e, work.source));
+    work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
+    snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
+    return select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
+}

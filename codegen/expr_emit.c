@@ -1,0 +1,259 @@
+/* Scalar expressions to PTX. What has one value during the whole kernel is computed once, at its entry. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "caches.h"
+#include "emit.h"
+
+static const tvm_expr *node_of(const emitter *e, uint32_t expr) { return &e->kernel->exprs[expr]; }
+
+static reg new_of(emitter *e, tvm_dtype type) {
+    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? new_fd(e) : new_f(e);
+    return type.bits == 64 ? new_rd(e) : new_r(e);
+}
+
+/* ".s32", ".u64", ".f32", ... as the operand of arithmetic; bool counts as .u32. */
+static const char *arithmetic_type(tvm_dtype type) {
+    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? "f64" : "f32";
+    if (type.kind == TVM_KIND_INT) return type.bits == 64 ? "s64" : "s32";
+    return type.bits == 64 ? "u64" : "u32";
+}
+
+static const char *bits_type(tvm_dtype type) { return type.kind != TVM_KIND_BOOL && type.bits == 64 ? "b64" : "b32"; }
+
+/* A constant in the class of read_element. */
+static reg emit_code(emitter *e, tvm_dtype type, uint64_t code) {
+    reg out;
+    if (type.kind == TVM_KIND_FLOAT && type.bits == 64) {
+        out = new_fd(e);
+        emit(e, "mov.f64 %s, 0d%016" PRIX64 ";", out.name, code);
+    } else if (type.bits == 64) {
+        out = new_rd(e);
+        emit(e, "mov.b64 %s, 0x%" PRIx64 ";", out.name, code);
+    } else if (type.kind == TVM_KIND_FLOAT && type.bits == 32) {
+        out = new_f(e);
+        emit(e, "mov.f32 %s, 0f%08" PRIX64 ";", out.name, code);
+    } else if (type.kind == TVM_KIND_FLOAT && type.bits == 16) {
+        out = new_h(e);
+        emit(e, "mov.b16 %s, 0x%04" PRIx64 ";", out.name, code);
+    } else {
+        out = new_r(e);
+        emit(e, "mov.b32 %s, 0x%" PRIx64 ";", out.name, code & UINT32_MAX);
+    }
+    return out;
+}
+
+static uint64_t integer_code(tvm_dtype type, int64_t value) {
+    return type.bits >= 64 ? (uint64_t)value : (uint64_t)value & ((UINT64_C(1) << type.bits) - 1);
+}
+
+/* The bits of a constant expression in its own type. */
+static bool constant_code(const emitter *e, uint32_t expr, uint64_t *code) {
+    const tvm_expr *node = node_of(e, expr);
+    int64_t value;
+    if (node->op == TVM_EXPR_FLOAT) {
+        *code = tvm_encode(node->type, node->value.f);
+        return true;
+    }
+    if (node->type.kind == TVM_KIND_FLOAT || !fact_constant(e, expr, &value)) return false;
+    *code = integer_code(node->type, value);
+    return true;
+}
+
+static void emit_comparison(emitter *e, const tvm_expr *node, const char *destination) {
+    static const char *const integer[] = {"lt", "le", "gt", "ge", "eq", "ne"};
+    static const char *const floating[] = {"lt", "le", "gt", "ge", "eq", "neu"};
+    tvm_dtype type = node_of(e, node->a)->type;
+    reg a = emit_expr(e, node->a), b = emit_expr(e, node->b);
+    unsigned which = node->op - TVM_EXPR_LT;
+    emit(e, "setp.%s.%s %s, %s, %s;",
+         type.kind == TVM_KIND_FLOAT ? floating[which] : integer[which], arithmetic_type(type), destination, a.name,
+         b.name);
+}
+
+static bool is_comparison(unsigned op) {
+    return op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_GT || op == TVM_EXPR_GE || op == TVM_EXPR_EQ ||
+           op == TVM_EXPR_NE;
+}
+
+reg emit_condition(emitter *e, uint32_t expr) {
+    const tvm_expr *node = node_of(e, expr);
+    reg p = new_pred(e);
+    if (is_comparison(node->op) && !fact_stable(e, expr)) {
+        emit_comparison(e, node, p.name);
+        return p;
+    }
+    if (node->op == TVM_EXPR_LAND || node->op == TVM_EXPR_LOR) {
+        reg a = emit_condition(e, node->a), b = emit_condition(e, node->b);
+        emit(e, "%s.pred %s, %s, %s;", node->op == TVM_EXPR_LAND ? "and" : "or", p.name, a.name, b.name);
+        return p;
+    }
+    if (node->op == TVM_EXPR_LNOT) {
+        reg a = emit_condition(e, node->a);
+        emit(e, "not.pred %s, %s;", p.name, a.name);
+        return p;
+    }
+    reg value = emit_expr(e, expr);
+    tvm_dtype type = node->type;
+    if (type.kind == TVM_KIND_FLOAT)
+        emit(e, "setp.neu.%s %s, %s, %s;", arithmetic_type(type), p.name, value.name,
+             type.bits == 64 ? "0d0000000000000000" : "0f00000000");
+    else
+        emit(e, "setp.ne.%s %s, %s, 0;", arithmetic_type(type), p.name, value.name);
+    return p;
+}
+
+/* A power of two as the right operand: shifts and masks instead of a division, where the left is not negative. */
+static bool divide_by_power(emitter *e, const tvm_expr *node, reg a, reg out) {
+    int64_t by;
+    if (!fact_constant(e, node->b, &by) || by <= 0 || (by & (by - 1)) != 0) return false;
+    if (node->type.kind == TVM_KIND_FLOAT || !fact_not_negative(e, node->a)) return false;
+    unsigned shift = 0;
+    while ((INT64_C(1) << shift) < by) shift++;
+    if (node->op == TVM_EXPR_DIV)
+        emit(e, "shr.%s %s, %s, %u;", node->type.bits == 64 ? "u64" : "u32", out.name, a.name, shift);
+    else
+        emit(e, "and.%s %s, %s, %" PRId64 ";", bits_type(node->type), out.name, a.name, by - 1);
+    return true;
+}
+
+static void emit_shift(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
+    tvm_dtype count_type = node_of(e, node->b)->type;
+    reg count = new_r(e);
+    if (count_type.bits == 64 && count_type.kind != TVM_KIND_BOOL) {
+        reg narrow = new_r(e);
+        emit(e, "cvt.u32.u64 %s, %s;", narrow.name, b.name);
+        b = narrow;
+    }
+    emit(e, "and.b32 %s, %s, %u;", count.name, b.name, node->type.bits == 64 ? 63 : 31);
+    if (node->op == TVM_EXPR_SHL)
+        emit(e, "shl.%s %s, %s, %s;", bits_type(node->type), out.name, a.name, count.name);
+    else
+        emit(e, "shr.%s %s, %s, %s;", arithmetic_type(node->type), out.name, a.name, count.name);
+}
+
+static void emit_cdiv(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
+    const char *type = arithmetic_type(node->type);
+    reg sum = new_of(e, node->type), less = new_of(e, node->type);
+    emit(e, "add.%s %s, %s, %s;", type, sum.name, a.name, b.name);
+    emit(e, "add.%s %s, %s, -1;", node->type.bits == 64 ? "s64" : "s32", less.name, sum.name);
+    emit(e, "div.%s %s, %s, %s;", type, out.name, less.name, b.name);
+}
+
+static void emit_arithmetic(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
+    const char *type = arithmetic_type(node->type);
+    bool is_float = node->type.kind == TVM_KIND_FLOAT;
+    const char *operation = "add";
+    switch (node->op) {
+    case TVM_EXPR_ADD: operation = is_float ? "add.rn" : "add"; break;
+    case TVM_EXPR_SUB: operation = is_float ? "sub.rn" : "sub"; break;
+    case TVM_EXPR_MUL: operation = is_float ? "mul.rn" : "mul.lo"; break;
+    case TVM_EXPR_DIV: operation = is_float ? "div.rn" : "div"; break;
+    case TVM_EXPR_MOD: operation = "rem"; break;
+    case TVM_EXPR_MIN: operation = "min"; break;
+    case TVM_EXPR_MAX: operation = "max"; break;
+    case TVM_EXPR_AND: operation = "and"; type = bits_type(node->type); break;
+    case TVM_EXPR_OR: operation = "or"; type = bits_type(node->type); break;
+    case TVM_EXPR_LAND: operation = "and"; type = "b32"; break;
+    case TVM_EXPR_LOR: operation = "or"; type = "b32"; break;
+    case TVM_EXPR_XOR: operation = "xor"; type = bits_type(node->type); break;
+    default: break;
+    }
+    emit(e, "%s.%s %s, %s, %s;", operation, type, out.name, a.name, b.name);
+}
+
+static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
+    reg a = emit_expr(e, node->a), b = emit_expr(e, node->b);
+    if (node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_SHR)
+        emit_shift(e, node, a, b, out);
+    else if (node->op == TVM_EXPR_CDIV)
+        emit_cdiv(e, node, a, b, out);
+    else if ((node->op != TVM_EXPR_DIV && node->op != TVM_EXPR_MOD) || !divide_by_power(e, node, a, out))
+        emit_arithmetic(e, node, a, b, out);
+}
+
+static void emit_unary(emitter *e, const tvm_expr *node, reg out) {
+    reg a = emit_expr(e, node->a);
+    const char *type = arithmetic_type(node->type);
+    if (node->op == TVM_EXPR_NOT)
+        emit(e, "not.%s %s, %s;", bits_type(node->type), out.name, a.name);
+    else if (node->op == TVM_EXPR_LNOT)
+        emit(e, "xor.b32 %s, %s, 1;", out.name, a.name);
+    else if (node->type.kind == TVM_KIND_FLOAT)
+        emit(e, "neg.%s %s, %s;", type, out.name, a.name);
+    else
+        emit(e, "neg.%s %s, %s;", node->type.bits == 64 ? "s64" : "s32", out.name, a.name);
+}
+
+static void emit_select(emitter *e, const tvm_expr *node, reg out) {
+    reg p = emit_condition(e, node->a);
+    reg a = emit_expr(e, node->b), b = emit_expr(e, node->c);
+    const char *type = node->type.kind == TVM_KIND_FLOAT ? arithmetic_type(node->type) : bits_type(node->type);
+    emit(e, "selp.%s %s, %s, %s, %s;", type, out.name, a.name, b.name, p.name);
+}
+
+static reg emit_node(emitter *e, const tvm_expr *node) {
+    static const char axes[] = "xyz";
+    if (node->op == TVM_EXPR_SLOT) {
+        const slot_fact *fact = &e->facts->slots[node->a];
+        if (fact->stable && fact->definition != TVM_NONE) return emit_expr(e, fact->definition);
+        reg value = {""};
+        memcpy(value.name, e->slots[node->a].reg, sizeof value.name);
+        return value;
+    }
+    if (node->op == TVM_EXPR_CAST)
+        return emit_convert(e, node->type, node_of(e, node->a)->type, emit_expr(e, node->a), false);
+    reg out = new_of(e, node->type);
+    if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) {
+        emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
+             axes[node->a < 3 ? node->a : 0]);
+    } else if (is_comparison(node->op)) {
+        reg p = new_pred(e);
+        emit_comparison(e, node, p.name);
+        emit(e, "selp.b32 %s, 1, 0, %s;", out.name, p.name);
+    } else if (node->op == TVM_EXPR_SELECT) {
+        emit_select(e, node, out);
+    } else if (node->op == TVM_EXPR_NEG || node->op == TVM_EXPR_NOT || node->op == TVM_EXPR_LNOT) {
+        emit_unary(e, node, out);
+    } else {
+        emit_binary(e, node, out);
+    }
+    return out;
+}
+
+static void exchange(emitter *e) {
+    text body = e->body;
+    e->body = e->prologue;
+    e->prologue = body;
+    e->caches->in_prologue = !e->caches->in_prologue;
+}
+
+reg emit_expr(emitter *e, uint32_t expr) {
+    caches *c = e->caches;
+    uint64_t code;
+    if (c->stable_value[expr].name[0]) return c->stable_value[expr];
+    /* Literals are not kept in registers: ptxas makes them immediates where they are used. */
+    if (constant_code(e, expr, &code)) return emit_code(e, node_of(e, expr)->type, code);
+    if (fact_stable(e, expr)) {
+        bool enter = !c->in_prologue;
+        if (enter) exchange(e);
+        reg value = emit_node(e, node_of(e, expr));
+        if (enter) exchange(e);
+        c->stable_value[expr] = value;
+        return value;
+    }
+    if (c->local_stamp[expr] == c->stamp) return c->local_value[expr];
+    reg value = emit_node(e, node_of(e, expr));
+    c->local_value[expr] = value;
+    c->local_stamp[expr] = c->stamp;
+    return value;
+}
+
+reg emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit) {
+    tvm_dtype from = node_of(e, expr)->type;
+    uint64_t code;
+    if (constant_code(e, expr, &code)) return emit_code(e, type, tvm_cast(type, from, code, lowbit));
+    return emit_convert(e, type, from, emit_expr(e, expr), lowbit);
+}

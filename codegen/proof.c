@@ -1,0 +1,463 @@
+/* Proofs that an index lies inside a tensor: a sum is shown not to be negative by replacing its atoms, one after the other,
+ * by bounds that loops, the grid, divisions and conditions give them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis.h"
+
+enum { SUM_BUDGET = 256, PROOF_BUDGET = 400, PROOF_DEPTH = 10 };
+
+static const tvm_expr *node_of(const emitter *e, uint32_t expr) { return &e->kernel->exprs[expr]; }
+
+/* ---- sums ---- */
+
+void linear_add_term(linear *sum, uint32_t atom, int64_t factor) {
+    unsigned i = 0;
+    while (i < sum->count && sum->terms[i].atom != atom) i++;
+    if (i == sum->count) {
+        if (factor == 0) return;
+        if (sum->count == LINEAR_TERMS) {
+            sum->failed = true;
+            return;
+        }
+        sum->terms[sum->count].atom = atom;
+        sum->terms[sum->count++].coefficient = factor;
+        return;
+    }
+    if (__builtin_add_overflow(sum->terms[i].coefficient, factor, &sum->terms[i].coefficient)) sum->failed = true;
+    if (sum->terms[i].coefficient == 0) sum->terms[i] = sum->terms[--sum->count];
+}
+
+static void add_constant(linear *sum, int64_t value, int64_t factor) {
+    int64_t product;
+    if (__builtin_mul_overflow(value, factor, &product) ||
+        __builtin_add_overflow(sum->constant, product, &sum->constant))
+        sum->failed = true;
+}
+
+void linear_add_scaled(linear *sum, const linear *more, int64_t factor) {
+    sum->failed = sum->failed || more->failed;
+    add_constant(sum, more->constant, factor);
+    for (unsigned i = 0; i < more->count; i++) {
+        int64_t product;
+        if (__builtin_mul_overflow(more->terms[i].coefficient, factor, &product))
+            sum->failed = true;
+        else
+            linear_add_term(sum, more->terms[i].atom, product);
+    }
+}
+
+static void add_multiple(const emitter *e, linear *sum, uint32_t expr, int64_t factor, int64_t by,
+                         unsigned *budget) {
+    int64_t product;
+    if (__builtin_mul_overflow(factor, by, &product))
+        sum->failed = true;
+    else
+        linear_add(e, sum, expr, product, budget);
+}
+
+/* A conversion is looked through when the value before it is known exactly and fits. */
+static bool cast_is_plain(const emitter *e, const tvm_expr *node) {
+    const expr_fact *from = &e->facts->exprs[node->a];
+    bool is_narrow = node->type.bits == 32;
+    bool fits = node->type.kind == TVM_KIND_INT
+                    ? !is_narrow || (from->low >= INT32_MIN && from->high <= INT32_MAX)
+                    : is_narrow && node->type.kind == TVM_KIND_UINT && from->low >= 0 && from->high <= UINT32_MAX;
+    return from->exact && fits;
+}
+
+void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
+    const tvm_expr *node = node_of(e, expr);
+    int64_t value;
+    if (sum->failed) return;
+    if (*budget == 0) {
+        sum->failed = true;
+        return;
+    }
+    --*budget;
+    if (fact_constant(e, expr, &value)) {
+        add_constant(sum, value, factor);
+        return;
+    }
+    switch (node->op) {
+    case TVM_EXPR_SLOT:
+        if (e->facts->slots[node->a].definition == TVM_NONE) break;
+        linear_add(e, sum, e->facts->slots[node->a].definition, factor, budget);
+        return;
+    case TVM_EXPR_ADD:
+        linear_add(e, sum, node->a, factor, budget);
+        linear_add(e, sum, node->b, factor, budget);
+        return;
+    case TVM_EXPR_SUB:
+        linear_add(e, sum, node->a, factor, budget);
+        add_multiple(e, sum, node->b, factor, -1, budget);
+        return;
+    case TVM_EXPR_NEG: add_multiple(e, sum, node->a, factor, -1, budget); return;
+    case TVM_EXPR_MUL:
+        if (fact_constant(e, node->b, &value))
+            add_multiple(e, sum, node->a, factor, value, budget);
+        else if (fact_constant(e, node->a, &value))
+            add_multiple(e, sum, node->b, factor, value, budget);
+        else
+            break;
+        return;
+    case TVM_EXPR_SHL:
+        if (!fact_constant(e, node->b, &value) || value < 0 || value > 30) break;
+        add_multiple(e, sum, node->a, factor, INT64_C(1) << value, budget);
+        return;
+    case TVM_EXPR_CAST:
+        if (!cast_is_plain(e, node)) break;
+        linear_add(e, sum, node->a, factor, budget);
+        return;
+    default: break;
+    }
+    linear_add_term(sum, expr, factor);
+}
+
+void linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
+    int64_t value;
+    if (fact_constant(e, expr, &value) || e->facts->exprs[expr].exact)
+        linear_add(e, sum, expr, factor, budget);
+    else
+        linear_add_term(sum, expr, factor);
+}
+
+/* ---- bounds of atoms ---- */
+
+/* scale * atom <= sum (or >= sum). */
+typedef struct bound {
+    int64_t scale;
+    linear sum;
+} bound;
+
+enum { MAX_BOUNDS = 4 };
+
+typedef struct bounds {
+    bound items[MAX_BOUNDS];
+    unsigned count;
+    bool all; /* every one is needed: the atom is one of them */
+} bounds;
+
+static linear *add_bound(bounds *list, int64_t scale) {
+    if (list->count == MAX_BOUNDS) return NULL;
+    bound *b = &list->items[list->count++];
+    *b = (bound){.scale = scale};
+    return &b->sum;
+}
+
+static void bound_by(const emitter *e, bounds *list, int64_t scale, uint32_t expr, int64_t plus) {
+    unsigned budget = SUM_BUDGET;
+    linear *sum = add_bound(list, scale);
+    if (!sum) return;
+    linear_add_value(e, sum, expr, 1, &budget);
+    add_constant(sum, plus, 1);
+}
+
+/* A division by a positive constant of something that is known exactly. */
+static bool plain_division(const emitter *e, const tvm_expr *node, int64_t *by) {
+    if (node->op != TVM_EXPR_DIV && node->op != TVM_EXPR_CDIV) return false;
+    if (!fact_constant(e, node->b, by) || *by <= 0) return false;
+    const expr_fact *dividend = &e->facts->exprs[node->a];
+    if (node->op == TVM_EXPR_DIV) return true;
+    int64_t limit = node->type.bits == 64 ? INT64_MAX : node->type.kind == TVM_KIND_INT ? INT32_MAX : UINT32_MAX;
+    return dividend->low >= 0 && dividend->high <= limit - (*by - 1);
+}
+
+static bool divides_evenly(const emitter *e, const tvm_expr *node, int64_t by) {
+    return fact_divisor(e, node->a) % (uint64_t)by == 0;
+}
+
+static void bound_division(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
+    int64_t by;
+    if (!plain_division(e, node, &by)) return;
+    if (divides_evenly(e, node, by))
+        bound_by(e, list, by, node->a, 0);
+    else if (node->op == TVM_EXPR_CDIV)
+        bound_by(e, list, by, node->a, upper ? by - 1 : 0);
+    else if (e->facts->exprs[node->a].low >= 0)
+        bound_by(e, list, by, node->a, upper ? 0 : 1 - by);
+}
+
+static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
+    const slot_fact *slot = &e->facts->slots[node->a];
+    if (slot->loop == TVM_NONE) return;
+    const tvm_operand *operands = tvm_operands(e->kernel, &e->kernel->insns[slot->loop]);
+    const tvm_insn *loop = &e->kernel->insns[slot->loop];
+    uint32_t limit = operands[upper ? 1 : 0].value;
+    if (!e->facts->exprs[limit].stable) {
+        /* The value at the loop's start must still be that of the expression here: nothing in the body may assign. */
+        for (uint32_t i = slot->loop + 1; i < loop->match; i++)
+            if (e->kernel->insns[i].op == TVM_OP_LET || e->kernel->insns[i].op == TVM_OP_FOR) return;
+    }
+    if (!upper) {
+        bound_by(e, list, 1, limit, 0);
+        return;
+    }
+    uint64_t gap = fact_gcd(slot->divisor, fact_divisor(e, limit));
+    bound_by(e, list, 1, limit, gap > 0 && gap <= INT32_MAX ? -(int64_t)gap : -1);
+}
+
+static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
+    uint32_t grid = node->a < 3 ? e->kernel->grid[node->a] : TVM_NONE;
+    if (!upper || grid == TVM_NONE) return;
+    const tvm_expr *extent = node_of(e, grid);
+    int64_t by;
+    bound_by(e, list, 1, grid, -1);
+    if ((extent->op != TVM_EXPR_CDIV && extent->op != TVM_EXPR_DIV) || !fact_constant(e, extent->b, &by) || by <= 0)
+        return;
+    /* A cdiv that wrapped makes a negative grid, which is not launched. */
+    bool rounds_up = extent->op == TVM_EXPR_CDIV && !divides_evenly(e, extent, by);
+    bound_by(e, list, by, extent->a, rounds_up ? -1 : -by);
+}
+
+/* x % y < y; x / y < z where x < y * z and x is a block index. */
+static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
+    const tvm_expr *block = node_of(e, node->a);
+    if (!upper || e->facts->exprs[node->a].low < 0 || e->facts->exprs[node->b].low < 0) return;
+    if (node->op == TVM_EXPR_MOD) {
+        bound_by(e, list, 1, node->b, -1);
+        return;
+    }
+    if (block->op != TVM_EXPR_BLOCK || block->a > 2 || e->kernel->grid[block->a] == TVM_NONE) return;
+    const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
+    if (grid->op != TVM_EXPR_MUL || e->facts->exprs[grid->a].low < 0 || e->facts->exprs[grid->b].low < 0) return;
+    if (grid->a == node->b) bound_by(e, list, 1, grid->b, -1);
+    if (grid->b == node->b) bound_by(e, list, 1, grid->a, -1);
+}
+
+static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *list) {
+    const tvm_expr *node = node_of(e, atom);
+    *list = (bounds){0};
+    switch (node->op) {
+    case TVM_EXPR_SLOT: bound_loop_variable(e, list, node, upper); break;
+    case TVM_EXPR_BLOCK: bound_block(e, list, node, upper); break;
+    case TVM_EXPR_DIV:
+        bound_division(e, list, node, upper);
+        bound_decoded(e, list, node, upper);
+        break;
+    case TVM_EXPR_CDIV: bound_division(e, list, node, upper); break;
+    case TVM_EXPR_MOD: bound_decoded(e, list, node, upper); break;
+    case TVM_EXPR_MIN:
+    case TVM_EXPR_MAX:
+        bound_by(e, list, 1, node->a, 0);
+        bound_by(e, list, 1, node->b, 0);
+        list->all = (node->op == TVM_EXPR_MIN) != upper;
+        break;
+    default: break;
+    }
+}
+
+/* ---- search ---- */
+
+typedef struct search {
+    const emitter *e;
+    linear conditions[2 * TVM_MAX_DEPTH];
+    unsigned condition_count;
+    unsigned budget;
+} search;
+
+/* Divisions without remainder are multiplied out. */
+static void multiply_out(const emitter *e, linear *sum) {
+    for (unsigned round = 0; round < 4; round++) {
+        unsigned i = 0;
+        int64_t by = 0;
+        for (; i < sum->count; i++) {
+            const tvm_expr *node = node_of(e, sum->terms[i].atom);
+            if (plain_division(e, node, &by) && divides_evenly(e, node, by)) break;
+        }
+        if (i == sum->count) return;
+        uint32_t atom = sum->terms[i].atom;
+        int64_t coefficient = sum->terms[i].coefficient;
+        linear out = {0};
+        unsigned budget = SUM_BUDGET;
+        int64_t scale = coefficient % by == 0 ? 1 : by;
+        linear_add_scaled(&out, sum, scale);
+        if (out.failed) return;
+        linear_add_term(&out, atom, -coefficient * scale);
+        linear_add_value(e, &out, node_of(e, atom)->a, coefficient * scale / by, &budget);
+        if (out.failed) return;
+        *sum = out;
+    }
+}
+
+/* Smallest value that the ranges of the atoms allow. */
+static bool holds_by_ranges(const emitter *e, const linear *sum) {
+    int64_t least = sum->constant;
+    for (unsigned i = 0; i < sum->count; i++) {
+        const expr_fact *fact = &e->facts->exprs[sum->terms[i].atom];
+        int64_t coefficient = sum->terms[i].coefficient, product;
+        if (__builtin_mul_overflow(coefficient, coefficient > 0 ? fact->low : fact->high, &product) ||
+            __builtin_add_overflow(least, product, &least))
+            return false;
+    }
+    return least >= 0;
+}
+
+static bool prove(search *s, const linear *goal, unsigned depth);
+
+/* The goal with a term replaced by a bound of its atom. */
+static bool prove_with(search *s, const linear *goal, unsigned term, const bound *b, unsigned depth) {
+    linear next = {0};
+    linear_add_scaled(&next, goal, b->scale);
+    if (next.failed) return false;
+    int64_t coefficient = goal->terms[term].coefficient, whole;
+    if (__builtin_mul_overflow(coefficient, b->scale, &whole)) return false;
+    linear_add_term(&next, goal->terms[term].atom, -whole);
+    linear_add_scaled(&next, &b->sum, coefficient);
+    return prove(s, &next, depth + 1);
+}
+
+static bool prove_by_bounds(search *s, const linear *goal, unsigned term, unsigned depth) {
+    bounds list;
+    find_bounds(s->e, goal->terms[term].atom, goal->terms[term].coefficient < 0, &list);
+    for (unsigned i = 0; i < list.count; i++) {
+        bool proven = prove_with(s, goal, term, &list.items[i], depth);
+        if (proven && !list.all) return true;
+        if (!proven && list.all) return false;
+    }
+    return list.all && list.count > 0;
+}
+
+/* goal - factor * condition, where that removes an atom. */
+static bool prove_by_conditions(search *s, const linear *goal, unsigned term, unsigned depth) {
+    for (unsigned c = 0; c < s->condition_count; c++) {
+        const linear *given = &s->conditions[c];
+        for (unsigned i = 0; i < given->count; i++) {
+            int64_t have = given->terms[i].coefficient, need = goal->terms[term].coefficient;
+            if (given->terms[i].atom != goal->terms[term].atom || (have > 0) != (need > 0) || need % have != 0) continue;
+            linear next = *goal;
+            linear_add_scaled(&next, given, -(need / have));
+            if (prove(s, &next, depth + 1)) return true;
+        }
+    }
+    return false;
+}
+
+static bool prove(search *s, const linear *goal, unsigned depth) {
+    if (goal->failed || s->budget == 0 || depth > PROOF_DEPTH) return false;
+    s->budget--;
+    linear sum = *goal;
+    multiply_out(s->e, &sum);
+    if (holds_by_ranges(s->e, &sum)) return true;
+    for (unsigned i = 0; i < sum.count; i++)
+        if (prove_by_conditions(s, &sum, i, depth)) return true;
+    for (unsigned i = 0; i < sum.count; i++)
+        if (prove_by_bounds(s, &sum, i, depth)) return true;
+    return false;
+}
+
+/* ---- conditions of the path ---- */
+
+static void add_condition(search *s, uint32_t greater, uint32_t less, int64_t gap) {
+    if (s->condition_count == sizeof s->conditions / sizeof *s->conditions) return;
+    linear sum = {.constant = -gap};
+    unsigned budget = SUM_BUDGET;
+    linear_add_value(s->e, &sum, greater, 1, &budget);
+    linear_add_value(s->e, &sum, less, -1, &budget);
+    multiply_out(s->e, &sum);
+    if (!sum.failed) s->conditions[s->condition_count++] = sum;
+}
+
+static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth) {
+    const tvm_expr *node = node_of(s->e, expr);
+    if (depth > 8) return;
+    if (node->op == TVM_EXPR_LNOT) {
+        add_conditions(s, node->a, !holds, depth + 1);
+        return;
+    }
+    if (node->op == (holds ? TVM_EXPR_LAND : TVM_EXPR_LOR)) {
+        add_conditions(s, node->a, holds, depth + 1);
+        add_conditions(s, node->b, holds, depth + 1);
+        return;
+    }
+    if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_NE) return;
+    tvm_dtype type = node_of(s->e, node->a)->type;
+    if (type.kind == TVM_KIND_FLOAT || (type.kind == TVM_KIND_UINT && type.bits == 64)) return;
+    static const uint8_t opposite[] = {TVM_EXPR_GE, TVM_EXPR_GT, TVM_EXPR_LE, TVM_EXPR_LT, TVM_EXPR_NE, TVM_EXPR_EQ};
+    unsigned op = holds ? node->op : opposite[node->op - TVM_EXPR_LT];
+    if (op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_EQ)
+        add_condition(s, node->b, node->a, op == TVM_EXPR_LT);
+    if (op == TVM_EXPR_GT || op == TVM_EXPR_GE || op == TVM_EXPR_EQ)
+        add_condition(s, node->a, node->b, op == TVM_EXPR_GT);
+}
+
+bool linear_not_negative(const emitter *e, const linear *sum) {
+    search s = {.e = e, .budget = PROOF_BUDGET};
+    const facts *f = e->facts;
+    for (unsigned i = 0; i < f->condition_count; i++) add_conditions(&s, f->conditions[i].expr, f->conditions[i].holds, 0);
+    for (uint32_t i = 0; i < e->kernel->assume_count; i++) add_conditions(&s, e->kernel->assumes[i], true, 0);
+    return prove(&s, sum, 0);
+}
+
+static bool reads_assigned(const emitter *e, uint32_t expr, uint32_t first, uint32_t last, unsigned *budget) {
+    const tvm_expr *node = node_of(e, expr);
+    if (e->facts->exprs[expr].stable) return false;
+    if (*budget == 0) return true;
+    --*budget;
+    if (node->op == TVM_EXPR_SLOT) {
+        for (uint32_t i = first; i < last; i++)
+            if (e->kernel->insns[i].result == node->a) return true;
+        uint32_t definition = e->facts->slots[node->a].definition;
+        return definition != TVM_NONE && reads_assigned(e, definition, first, last, budget);
+    }
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    return (arity > 0 && reads_assigned(e, node->a, first, last, budget)) ||
+           (arity > 1 && reads_assigned(e, node->b, first, last, budget)) ||
+           (arity > 2 && reads_assigned(e, node->c, first, last, budget));
+}
+
+unsigned fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last) {
+    facts *f = e->facts;
+    unsigned mark = f->condition_count, budget = SUM_BUDGET;
+    if (mark < sizeof f->conditions / sizeof *f->conditions && !reads_assigned(e, expr, first, last, &budget))
+        f->conditions[f->condition_count++] = (known_condition){expr, holds};
+    return mark;
+}
+
+void fact_leave(emitter *e, unsigned mark) { e->facts->condition_count = mark; }
+
+/* ---- questions ---- */
+
+bool fact_not_negative(const emitter *e, uint32_t index) {
+    if (e->facts->exprs[index].low >= 0) return true;
+    if (!e->facts->exprs[index].exact) return false;
+    linear sum = {0};
+    unsigned budget = SUM_BUDGET;
+    linear_add_value(e, &sum, index, 1, &budget);
+    return !sum.failed && linear_not_negative(e, &sum);
+}
+
+bool fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
+    const expr_fact *limit = &e->facts->exprs[bound_expr];
+    bool is_narrow = node_of(e, index)->type.bits == 32;
+    /* An index that wraps equals the sum modulo 2^32 only; inside a bound below 2^31 both are the same number. */
+    if (is_narrow && !e->facts->exprs[index].exact && limit->high > INT32_MAX) return false;
+    if (!is_narrow && !e->facts->exprs[index].exact) return false;
+    linear low = {0}, high = {.constant = -extent};
+    unsigned budget = SUM_BUDGET;
+    linear_add(e, &low, index, 1, &budget);
+    linear_add_value(e, &high, bound_expr, 1, &budget);
+    linear_add_scaled(&high, &low, -1);
+    return !low.failed && !high.failed && linear_not_negative(e, &low) && linear_not_negative(e, &high);
+}
+
+void fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
+    linear sum = {0};
+    unsigned budget = SUM_BUDGET;
+    linear_add(e, &sum, index, 1, &budget);
+    *constant = 0;
+    *divisor = fact_divisor(e, index);
+    if (sum.failed || sum.constant < 0 || sum.constant > INT32_MAX) return;
+    uint64_t rest = 0;
+    for (unsigned i = 0; i < sum.count; i++) {
+        int64_t c = sum.terms[i].coefficient;
+        uint64_t factor = c < 0 ? -(uint64_t)c : (uint64_t)c, product;
+        /* Modulo a power of two, only that part of a divisor counts. */
+        uint64_t atom = fact_divisor(e, sum.terms[i].atom);
+        if (__builtin_mul_overflow(factor, atom, &product)) product = factor & (~factor + 1);
+        rest = fact_gcd(rest, product);
+    }
+    if (sum.constant == 0 && *divisor % (rest ? rest : 1) == 0) return;
+    *constant = sum.constant;
+    *divisor = rest & (~rest + 1);
+}

@@ -1,0 +1,261 @@
+/* Finds and runs ptxas. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "ptxas.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fileio.h"
+#include "subprocess.h"
+
+#ifndef TVM_CUDA_PREFIX
+#define TVM_CUDA_PREFIX ""
+#endif
+
+enum { VERSION_LIMIT_MS = 20 * 1000, CUBIN_MAX = 1 << 30, LOOKED_MAX = 1024 };
+
+/* ---- finding ---- */
+
+typedef struct search {
+    char *found;
+    char looked[LOOKED_MAX];
+    size_t used;
+    bool no_memory;
+} search;
+
+static void note(search *s, const char *text) {
+    int n = snprintf(s->looked + s->used, sizeof s->looked - s->used, "%s%s", s->used ? ", " : "", text);
+    if (n > 0) s->used += (size_t)n;
+    if (s->used >= sizeof s->looked) s->used = sizeof s->looked - 1;
+}
+
+static bool is_program(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+/* Looks for <directory, `length` bytes>/<below>ptxas. */
+static void look_in(search *s, const char *directory, size_t length, const char *below) {
+    char *path;
+    if (s->found || s->no_memory || length == 0) return;
+    if (asprintf(&path, "%.*s/%sptxas", (int)length, directory, below) < 0) {
+        s->no_memory = true;
+        return;
+    }
+    if (is_program(path)) {
+        s->found = path;
+        return;
+    }
+    note(s, path);
+    free(path);
+}
+
+static void look_in_path(search *s, const char *list) {
+    while (list && *list && !s->found) {
+        size_t length = strcspn(list, ":");
+        look_in(s, list, length, "");
+        list += length + (list[length] == ':');
+    }
+}
+
+static tvm_status not_found(const char *looked, tvm_diags *diags) {
+    return tvm_diag_add(diags, TVM_NO_PTXAS, NULL,
+                        "install the CUDA toolkit, or set TVM_PTXAS to the path of ptxas", "no ptxas; looked for %s",
+                        looked);
+}
+
+tvm_status tvm_ptxas_find(char **path, tvm_diags *diags) {
+    const char *chosen = getenv("TVM_PTXAS"), *home = getenv("CUDA_HOME");
+    *path = NULL;
+    if (chosen && *chosen) {
+        if (!is_program(chosen)) {
+            char looked[LOOKED_MAX];
+            snprintf(looked, sizeof looked, "%s (TVM_PTXAS)", chosen);
+            return not_found(looked, diags);
+        }
+        *path = strdup(chosen);
+        return *path ? TVM_OK : tvm_diag_no_memory(diags);
+    }
+    search s = {.found = NULL};
+    look_in(&s, TVM_CUDA_PREFIX, strlen(TVM_CUDA_PREFIX), "bin/");
+    if (home) look_in(&s, home, strlen(home), "bin/");
+    look_in_path(&s, getenv("PATH"));
+    look_in(&s, "/usr/local/cuda", strlen("/usr/local/cuda"), "bin/");
+    *path = s.found;
+    if (s.no_memory) return tvm_diag_no_memory(diags);
+    return s.found ? TVM_OK : not_found(s.looked, diags);
+}
+
+/* ---- running ---- */
+
+static void trim_end(char *text) {
+    size_t length = strlen(text);
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) text[--length] = '\0';
+}
+
+/* Runs argv and turns every failure into a diagnostic. */
+static tvm_status run(const char *const argv[], unsigned limit_ms, tvm_process_result *result, tvm_diags *diags) {
+    tvm_status status = tvm_process_run(argv, limit_ms, result, diags);
+    if (status != TVM_OK) return status;
+    trim_end(result->output);
+    const char *separator = result->output[0] ? ":\n" : "";
+    if (result->error == ENOENT || result->error == EACCES)
+        return tvm_diag_add(diags, TVM_NO_PTXAS, NULL,
+                            "install the CUDA toolkit, or set TVM_PTXAS to the path of ptxas",
+                            "no ptxas; looked for %s: %s", argv[0], strerror(result->error));
+    if (result->error)
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "cannot run %s: %s", argv[0], strerror(result->error));
+    if (result->timed_out)
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s did not finish within %g s and was stopped%s%s", argv[0],
+                            limit_ms / 1000.0, separator, result->output);
+    if (result->signal)
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s was ended by signal %d%s%s", argv[0], result->signal,
+                            separator, result->output);
+    if (result->exit_code)
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s failed with exit status %d%s%s", argv[0],
+                            result->exit_code, separator, result->output);
+    return TVM_OK;
+}
+
+tvm_status tvm_ptxas_version(const char *path, char **version, tvm_diags *diags) {
+    const char *const argv[] = {path, "--version", NULL};
+    tvm_process_result result;
+    *version = NULL;
+    tvm_status status = run(argv, VERSION_LIMIT_MS, &result, diags);
+    if (status == TVM_OK) {
+        char *line = strstr(result.output, "release ");
+        while (line && line > result.output && line[-1] != '\n') line--;
+        if (!line) line = result.output;
+        *version = strndup(line, strcspn(line, "\n"));
+        if (!*version) status = tvm_diag_no_memory(diags);
+    }
+    free(result.output);
+    return status;
+}
+
+/* ---- the resource usage that -v prints ---- */
+
+static tvm_kernel_code *kernel_named(tvm_module *module, const char *name, size_t length) {
+    for (size_t k = 0; k < module->kernel_count; k++)
+        if (strlen(module->kernels[k].name) == length && memcmp(module->kernels[k].name, name, length) == 0)
+            return &module->kernels[k];
+    return NULL;
+}
+
+/* One line; *kernel is the one that the lines are about. */
+static void read_usage_line(tvm_module *module, const char *line, tvm_kernel_code **kernel) {
+    static const char entry[] = "Compiling entry function '", properties[] = "Function properties for ";
+    const char *at = strstr(line, entry);
+    int stack, stores, loads, registers;
+    if (at) {
+        at += sizeof entry - 1;
+        *kernel = kernel_named(module, at, strcspn(at, "'"));
+    } else if ((at = strstr(line, properties))) {
+        at += sizeof properties - 1;
+        *kernel = kernel_named(module, at, strcspn(at, " \n"));
+    } else if (*kernel && sscanf(line, " %d bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stack,
+                                 &stores, &loads) == 3) {
+        (*kernel)->stack_bytes = stack;
+        (*kernel)->spill_stores = stores;
+        (*kernel)->spill_loads = loads;
+    } else if (*kernel && (at = strstr(line, "Used ")) && sscanf(at, "Used %d registers", &registers) == 1) {
+        (*kernel)->registers = registers;
+    }
+}
+
+void tvm_ptxas_read_usage(tvm_module *module, const char *output) {
+    tvm_kernel_code *kernel = NULL;
+    while (*output) {
+        char line[512];
+        size_t length = strcspn(output, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)(length < sizeof line ? length : sizeof line - 1), output);
+        read_usage_line(module, line, &kernel);
+        output += length + (output[length] == '\n');
+    }
+}
+
+/* ---- translating ---- */
+
+/* A temporary directory with the two files of a run. */
+typedef struct workspace {
+    char *directory, *ptx, *cubin;
+} workspace;
+
+static void workspace_remove(workspace *w) {
+    if (w->ptx) unlink(w->ptx);
+    if (w->cubin) unlink(w->cubin);
+    if (w->directory) rmdir(w->directory);
+    free(w->ptx);
+    free(w->cubin);
+    free(w->directory);
+}
+
+static tvm_status workspace_make(workspace *w, tvm_diags *diags) {
+    const char *base = getenv("TMPDIR");
+    *w = (workspace){0};
+    if (!base || base[0] != '/') base = "/tmp";
+    char *directory;
+    if (asprintf(&directory, "%s/tilusvm-XXXXXX", base) < 0) return tvm_diag_no_memory(diags);
+    if (!mkdtemp(directory)) {
+        tvm_status status = tvm_diag_add(diags, TVM_IO, NULL, "TMPDIR names another place for temporary files",
+                                         "cannot make a temporary directory under %s: %s", base, strerror(errno));
+        free(directory);
+        return status;
+    }
+    w->directory = directory;
+    if (asprintf(&w->ptx, "%s/module.ptx", directory) < 0) w->ptx = NULL;
+    if (asprintf(&w->cubin, "%s/module.cubin", directory) < 0) w->cubin = NULL;
+    if (w->ptx && w->cubin) return TVM_OK;
+    workspace_remove(w);
+    return tvm_diag_no_memory(diags);
+}
+
+static tvm_status translate_in(const workspace *w, tvm_module *module, const char *path, unsigned limit_ms,
+                               tvm_diags *diags) {
+    char name[16], arch[32];
+    snprintf(arch, sizeof arch, "-arch=%s", tvm_target_name(module->target, name));
+    tvm_status status = tvm_file_write(w->ptx, module->ptx, module->ptx_size, diags);
+    if (status != TVM_OK) return status;
+    const char *const argv[] = {path, "-v", arch, "-o", w->cubin, w->ptx, NULL};
+    tvm_process_result result;
+    status = run(argv, limit_ms, &result, diags);
+    uint8_t *cubin = NULL;
+    size_t size = 0;
+    if (status == TVM_OK) status = tvm_file_read(w->cubin, CUBIN_MAX, &cubin, &size, diags);
+    if (status == TVM_OK && size == 0)
+        status = tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s wrote an empty file", path);
+    if (status == TVM_OK) {
+        tvm_ptxas_read_usage(module, result.output);
+        free(module->cubin);
+        module->cubin = cubin;
+        module->cubin_size = size;
+        cubin = NULL;
+    }
+    free(cubin);
+    free(result.output);
+    return status;
+}
+
+tvm_status tvm_ptxas_within(tvm_module *module, const char *path, unsigned limit_ms, tvm_diags *diags) {
+    char *found = NULL;
+    tvm_status status = path ? TVM_OK : tvm_ptxas_find(&found, diags);
+    workspace w;
+    if (status == TVM_OK) status = workspace_make(&w, diags);
+    if (status == TVM_OK) {
+        status = translate_in(&w, module, path ? path : found, limit_ms, diags);
+        workspace_remove(&w);
+    }
+    free(found);
+    return status;
+}
+
+tvm_status tvm_ptxas(tvm_module *module, const char *path, tvm_diags *diags) {
+    return tvm_ptxas_within(module, path, TVM_PTXAS_LIMIT_MS, diags);
+}

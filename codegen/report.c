@@ -1,0 +1,86 @@
+/* The report of --explain: one aligned table a kernel. */
+#include <stdio.h>
+#include <string.h>
+
+#include "emit.h"
+
+enum { COLUMNS = 7, CELL_MAX = 512 };
+
+static const char *const titles[COLUMNS] = {"line", "instruction", "candidate", "bits", "count", "conflicts", "refused"};
+static const bool right_aligned[COLUMNS] = {true, false, false, true, true, true, false};
+
+static void number_cell(char cell[CELL_MAX], long value, bool known) {
+    if (known)
+        snprintf(cell, CELL_MAX, "%ld", value);
+    else
+        snprintf(cell, CELL_MAX, "-");
+}
+
+static void selection_cells(const tvm_selection *s, char cells[COLUMNS][CELL_MAX]) {
+    number_cell(cells[0], (long)s->line, s->line != 0);
+    snprintf(cells[1], CELL_MAX, "%s", s->instruction);
+    snprintf(cells[2], CELL_MAX, "%s", s->candidate);
+    number_cell(cells[3], (long)s->bits, s->bits != 0);
+    number_cell(cells[4], (long)s->count, true);
+    number_cell(cells[5], (long)s->conflicts, s->conflicts >= 0);
+    snprintf(cells[6], CELL_MAX, "%s", s->refused);
+}
+
+static void write_row(text *t, const char cells[COLUMNS][CELL_MAX], const int widths[COLUMNS]) {
+    char row[COLUMNS * (CELL_MAX + 2) + 4];
+    size_t used = 0, end = 0;
+    for (unsigned c = 0; c < COLUMNS; c++) {
+        int width = right_aligned[c] ? widths[c] : -widths[c];
+        int n = snprintf(row + used, sizeof row - used, "  %*s", width, cells[c]);
+        if (n > 0) used += (size_t)n;
+        if (used >= sizeof row) used = sizeof row - 1;
+    }
+    for (size_t i = 0; i < used; i++)
+        if (row[i] != ' ') end = i + 1;
+    text_add(t, "%.*s\n", (int)end, row);
+}
+
+static void write_table(text *t, const tvm_kernel_code *kernel) {
+    char cells[COLUMNS][CELL_MAX];
+    int widths[COLUMNS];
+    for (unsigned c = 0; c < COLUMNS; c++) widths[c] = (int)strlen(titles[c]);
+    for (size_t i = 0; i < kernel->selection_count; i++) {
+        selection_cells(&kernel->selections[i], cells);
+        for (unsigned c = 0; c < COLUMNS; c++) {
+            int width = (int)strlen(cells[c]);
+            if (width > widths[c]) widths[c] = width;
+        }
+    }
+    for (unsigned c = 0; c < COLUMNS; c++) snprintf(cells[c], CELL_MAX, "%s", titles[c]);
+    write_row(t, (const char(*)[CELL_MAX])cells, widths);
+    for (size_t i = 0; i < kernel->selection_count; i++) {
+        selection_cells(&kernel->selections[i], cells);
+        write_row(t, (const char(*)[CELL_MAX])cells, widths);
+    }
+}
+
+static void write_usage(text *t, const tvm_kernel_code *kernel) {
+    if (kernel->registers < 0)
+        text_add(t, "  registers and spills are not known: ptxas has not run\n");
+    else
+        text_add(t, "  %d registers, %d bytes of stack, %d bytes of spill stores, %d bytes of spill loads\n",
+                 kernel->registers, kernel->stack_bytes, kernel->spill_stores, kernel->spill_loads);
+}
+
+tvm_status tvm_report(const tvm_program *program, const tvm_module *module, char **report, tvm_diags *diags) {
+    char target[16];
+    text t = {0};
+    (void)program;
+    for (size_t k = 0; k < module->kernel_count; k++) {
+        const tvm_kernel_code *kernel = &module->kernels[k];
+        text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "", kernel->name,
+                 tvm_target_name(module->target, target), kernel->threads, kernel->shared_bytes);
+        write_table(&t, kernel);
+        write_usage(&t, kernel);
+    }
+    if (module->kernel_count == 0) text_add(&t, "no kernels\n");
+    *report = t.failed ? NULL : t.data;
+    if (!t.failed) return TVM_OK;
+    text_free(&t);
+    return tvm_diag_no_memory(diags);
+}

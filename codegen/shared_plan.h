@@ -1,0 +1,13 @@
+/* Where each shared tensor lies in the block's shared memory. */
+#ifndef TVM_CODEGEN_SHARED_PLAN_H
+#define TVM_CODEGEN_SHARED_PLAN_H
+
+#include "emit.h"
+
+enum { SHARED_ALIGNMENT = 128 };
+
+/* Sets the offset of every SHARED slot, tensors that do not live at the same time sharing memory, and scratch_offset
+ * to the end of them all. */
+tvm_status shared_plan_make(emitter *e);
+
+#endif

@@ -1,0 +1,153 @@
+#include "subprocess.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OUTPUT_MAX = 64 << 10, POLL_MS = 20 };
+
+typedef struct process {
+    pid_t pid;
+    int pipe; /* its output; -1 once it is at its end */
+    int64_t deadline;
+    bool ended;
+    int wait_status;
+    size_t size;
+    char *output; /* OUTPUT_MAX + 1 bytes */
+} process;
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Reads what has come; what is beyond the limit is dropped, so that the program does not block. */
+static void read_output(process *p) {
+    char chunk[4096];
+    ssize_t got = read(p->pipe, chunk, sizeof chunk);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (got <= 0) {
+        close(p->pipe);
+        p->pipe = -1;
+        return;
+    }
+    size_t room = OUTPUT_MAX - p->size, keep = (size_t)got < room ? (size_t)got : room;
+    memcpy(p->output + p->size, chunk, keep);
+    p->size += keep;
+}
+
+/* Waits for output or a short while. */
+static void wait_output(process *p) {
+    if (p->pipe < 0) {
+        nanosleep(&(struct timespec){0, 2000000}, NULL);
+        return;
+    }
+    struct pollfd poller = {p->pipe, POLLIN, 0};
+    if (poll(&poller, 1, POLL_MS) > 0) read_output(p);
+}
+
+/* Has it ended? When the caller's process ignores SIGCHLD the exit status is lost: it then counts as 0. */
+static void check_ended(process *p) {
+    int status;
+    pid_t got = waitpid(p->pid, &status, WNOHANG);
+    if (got == 0 || (got < 0 && errno == EINTR)) return;
+    p->ended = true;
+    p->wait_status = got < 0 ? 0 : status;
+}
+
+/* What is still in the pipe of a program that has ended; a descendant that holds the pipe open is not waited for. */
+static void drain(process *p) {
+    while (p->pipe >= 0) {
+        struct pollfd poller = {p->pipe, POLLIN, 0};
+        if (poll(&poller, 1, 0) <= 0) {
+            close(p->pipe);
+            p->pipe = -1;
+        } else {
+            read_output(p);
+        }
+    }
+}
+
+static void watch(process *p, tvm_process_result *result) {
+    while (!p->ended) {
+        wait_output(p);
+        check_ended(p);
+        if (!p->ended && now_ms() >= p->deadline) {
+            result->timed_out = true;
+            kill(-p->pid, SIGKILL);
+            while (!p->ended) {
+                check_ended(p);
+                if (!p->ended) nanosleep(&(struct timespec){0, 1000000}, NULL);
+            }
+        }
+    }
+    drain(p);
+    p->output[p->size] = '\0';
+    if (WIFSIGNALED(p->wait_status)) result->signal = WTERMSIG(p->wait_status);
+    if (WIFEXITED(p->wait_status)) result->exit_code = WEXITSTATUS(p->wait_status);
+}
+
+/* A process group of its own, no signals blocked or ignored, no input, output into the pipe. */
+static int spawn(process *p, const char *const argv[], int output) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, defaults;
+    sigemptyset(&none);
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error) return error;
+    error = posix_spawnattr_init(&attributes);
+    if (!error) {
+        posix_spawnattr_setflags(&attributes,
+                                 POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setpgroup(&attributes, 0);
+        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setsigdefault(&attributes, &defaults);
+        error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+        if (!error) error = posix_spawn_file_actions_adddup2(&actions, output, 1);
+        if (!error) error = posix_spawn_file_actions_adddup2(&actions, output, 2);
+        /* posix_spawn takes char *const[] but does not write to the strings */
+        union {
+            const char *const *in;
+            char *const *out;
+        } arguments = {argv};
+        if (!error) error = posix_spawn(&p->pid, argv[0], &actions, &attributes, arguments.out, environ);
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+tvm_status tvm_process_run(const char *const argv[], unsigned limit_ms, tvm_process_result *result,
+                           tvm_diags *diags) {
+    *result = (tvm_process_result){0};
+    process p = {.output = malloc(OUTPUT_MAX + 1), .deadline = now_ms() + limit_ms};
+    if (!p.output) return tvm_diag_no_memory(diags);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        int error = errno;
+        free(p.output);
+        return tvm_diag_add(diags, TVM_IO, NULL, NULL, "cannot make a pipe: %s", strerror(error));
+    }
+    result->error = spawn(&p, argv, ends[1]);
+    close(ends[1]);
+    if (result->error) {
+        close(ends[0]);
+        p.output[0] = '\0';
+    } else {
+        p.pipe = ends[0];
+        fcntl(p.pipe, F_SETFL, O_NONBLOCK);
+        watch(&p, result);
+    }
+    result->output = p.output;
+    return TVM_OK;
+}

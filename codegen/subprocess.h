@@ -1,0 +1,21 @@
+/* Runs a program to its end with a time limit and captures what it prints. */
+#ifndef TVM_CODEGEN_SUBPROCESS_H
+#define TVM_CODEGEN_SUBPROCESS_H
+
+#include "diag.h"
+
+typedef struct tvm_process_result {
+    char *output; /* standard output and error as they came, NUL-terminated, at most 64 KiB; malloc'ed */
+    int error;    /* errno of starting it, or 0: then the others hold */
+    bool timed_out;
+    int signal;    /* that ended it, or 0 */
+    int exit_code; /* when no signal did */
+} tvm_process_result;
+
+/* argv[0] is the path of the program. Standard input is empty. On timeout the program and its descendants that stayed
+ * in its process group are killed. TVM_OK also when the program could not be started (result->error) or failed;
+ * TVM_NO_MEMORY, TVM_IO when it could not be attempted. The caller frees result->output. */
+tvm_status tvm_process_run(const char *const argv[], unsigned limit_ms, tvm_process_result *result,
+                           tvm_diags *diags);
+
+#endif

@@ -1,0 +1,83 @@
+/* The targets: names, what a device takes, shared memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen.h"
+
+/* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the shared memory one block may
+ * have, opted in. feature is the best one that the architecture has. */
+static const struct target_row {
+    unsigned arch;
+    char feature;
+    unsigned shared_kib;
+} rows[] = {
+    {80, '\0', 163}, {86, '\0', 99}, {87, '\0', 163}, {89, '\0', 99},
+    {90, 'a', 227},  {100, 'a', 227}, {103, 'a', 227}, {120, 'a', 99},
+};
+
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static const struct target_row *find_row(unsigned arch) {
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].arch == arch) return &rows[i];
+    return NULL;
+}
+
+const char *tvm_target_name(tvm_target target, char name[16]) {
+    if (target.feature)
+        snprintf(name, 16, "sm_%u%c", target.arch % 10000, target.feature);
+    else
+        snprintf(name, 16, "sm_%u", target.arch % 10000);
+    return name;
+}
+
+/* "sm_80, sm_86, ..., sm_90a, ..." */
+static void list_targets(char *out, size_t size) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < ROWS && used < size; i++) {
+        char name[16];
+        tvm_target_name((tvm_target){rows[i].arch, rows[i].feature}, name);
+        int n = snprintf(out + used, size - used, "%s%s", i ? ", " : "", name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *diags) {
+    for (size_t i = 0; i < ROWS; i++) {
+        tvm_target plain = {rows[i].arch, '\0'}, best = {rows[i].arch, rows[i].feature};
+        char name[16];
+        if (strcmp(text, tvm_target_name(best, name)) == 0) {
+            *target = best;
+            return TVM_OK;
+        }
+        if (strcmp(text, tvm_target_name(plain, name)) == 0) {
+            *target = plain;
+            return TVM_OK;
+        }
+    }
+    char known[160];
+    list_targets(known, sizeof known);
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "unknown target '%.40s'; known are %s", text, known);
+}
+
+tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags) {
+    const struct target_row *best = NULL;
+    for (size_t i = 0; i < ROWS; i++) {
+        int row_major = (int)rows[i].arch / 10, row_minor = (int)rows[i].arch % 10;
+        if (row_major == major && row_minor <= minor) best = &rows[i];
+    }
+    if (!best)
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                            "a device of compute capability %d.%d is not supported", major, minor);
+    bool exact = (int)best->arch == major * 10 + minor;
+    /* Architecture-specific code runs on exactly that architecture. */
+    *target = (tvm_target){best->arch, exact ? best->feature : '\0'};
+    return TVM_OK;
+}
+
+unsigned tvm_target_shared_bytes(tvm_target target) {
+    const struct target_row *row = find_row(target.arch);
+    return (row ? row->shared_kib : 48) * 1024;
+}

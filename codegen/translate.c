@@ -1,0 +1,346 @@
+/* Program to PTX: the frame of module and kernel, and the walk over the instructions. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "caches.h"
+#include "emit.h"
+#include "shared_plan.h"
+
+typedef tvm_status (*emit_function)(emitter *, const tvm_insn *);
+
+static const emit_function emitters[] = {
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) emit_##family,
+#include "opcodes.def"
+#undef TVM_OP
+};
+
+/* Instructions of one kernel after unrolling. */
+enum { MAX_EMITTED_INSNS = 4 * TVM_MAX_INSNS };
+
+tvm_status emit_error(emitter *e, tvm_status status, const char *hint, const char *format, ...) {
+    tvm_place place = {0};
+    if (e->insn) {
+        place.file = e->insn->file == TVM_NONE ? NULL : tvm_string(e->program, e->insn->file);
+        place.line = e->insn->line;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    tvm_diag_addv(e->diags, status, &place, hint, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+/* ---- what a kernel's translation remembers ---- */
+
+tvm_status caches_make(emitter *e) {
+    const tvm_kernel *kernel = e->kernel;
+    caches *c = calloc(1, sizeof *c);
+    e->caches = c;
+    if (!c) return tvm_diag_no_memory(e->diags);
+    size_t exprs = kernel->expr_count + (size_t)1, insns = kernel->insn_count + (size_t)1;
+    c->stable_value = calloc(exprs, sizeof *c->stable_value);
+    c->local_value = calloc(exprs, sizeof *c->local_value);
+    c->local_stamp = calloc(exprs, sizeof *c->local_stamp);
+    c->unroll = calloc(insns, sizeof *c->unroll);
+    c->weight = calloc(insns, sizeof *c->weight);
+    c->explained = calloc(insns, sizeof *c->explained);
+    if (!c->stable_value || !c->local_value || !c->local_stamp || !c->unroll || !c->weight || !c->explained)
+        return tvm_diag_no_memory(e->diags);
+    c->stamp = 1;
+    return TVM_OK;
+}
+
+void caches_free(emitter *e) {
+    caches *c = e->caches;
+    if (!c) return;
+    for (uint32_t i = 0; i < c->pure_capacity; i++) free(c->pure[i].text);
+    free(c->pure);
+    free(c->stable_value);
+    free(c->local_value);
+    free(c->local_stamp);
+    free(c->unroll);
+    free(c->weight);
+    free(c->explained);
+    free(c);
+    e->caches = NULL;
+}
+
+static uint64_t hash_text(const char *string) {
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (; *string; string++) hash = (hash ^ (unsigned char)*string) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static pure_entry *pure_find(pure_entry *table, uint32_t capacity, const char *string) {
+    uint32_t at = (uint32_t)(hash_text(string) & (capacity - 1));
+    while (table[at].text && strcmp(table[at].text, string) != 0) at = (at + 1) & (capacity - 1);
+    return &table[at];
+}
+
+static bool pure_grow(caches *c) {
+    uint32_t capacity = c->pure_capacity ? c->pure_capacity * 2 : 256;
+    pure_entry *table = calloc(capacity, sizeof *table);
+    if (!table) return false;
+    for (uint32_t i = 0; i < c->pure_capacity; i++)
+        if (c->pure[i].text) *pure_find(table, capacity, c->pure[i].text) = c->pure[i];
+    free(c->pure);
+    c->pure = table;
+    c->pure_capacity = capacity;
+    return true;
+}
+
+reg pure(emitter *e, char reg_class, const char *format, ...) {
+    char string[192];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(string, sizeof string, format, arguments);
+    va_end(arguments);
+    caches *c = e->caches;
+    text *out = c->in_prologue ? &e->body : &e->prologue;
+    reg none = {"%r0"};
+    if (c->pure_count * 2 >= c->pure_capacity && !pure_grow(c)) {
+        out->failed = true;
+        return none;
+    }
+    pure_entry *entry = pure_find(c->pure, c->pure_capacity, string);
+    if (entry->text) return entry->value;
+    entry->text = strdup(string);
+    if (!entry->text) {
+        out->failed = true;
+        return none;
+    }
+    c->pure_count++;
+    entry->value = reg_class == 'd' ? new_rd(e) : reg_class == 'p' ? new_pred(e) : new_r(e);
+    const char *dollar = strchr(string, '$');
+    int before = dollar ? (int)(dollar - string) : 0;
+    text_add(out, "\t%.*s%s%s\n", before, string, entry->value.name, dollar ? dollar + 1 : string);
+    return entry->value;
+}
+
+/* ---- slots ---- */
+
+static void declare_scalar(emitter *e, uint32_t s) {
+    tvm_dtype type = e->kernel->slots[s].dtype;
+    reg r;
+    if (type.kind == TVM_KIND_FLOAT)
+        r = type.bits == 64 ? new_fd(e) : new_f(e);
+    else
+        r = type.kind != TVM_KIND_BOOL && type.bits == 64 ? new_rd(e) : new_r(e);
+    memcpy(e->slots[s].reg, r.name, sizeof r.name);
+}
+
+static void declare_slots(emitter *e) {
+    const tvm_kernel *kernel = e->kernel;
+    for (uint32_t s = 0; s < kernel->slot_count; s++) {
+        const tvm_slot *slot = &kernel->slots[s];
+        if (slot->kind == TVM_SLOT_SCALAR) {
+            declare_scalar(e, s);
+        } else if (slot->kind == TVM_SLOT_GLOBAL) {
+            reg r = new_rd(e);
+            memcpy(e->slots[s].reg, r.name, sizeof r.name);
+        } else if (slot->kind == TVM_SLOT_REGISTER) {
+            e->slots[s].first_word = e->next_word;
+            e->slots[s].words = tensor_words(tvm_layout_locals(slot_layout(e, s)), slot->dtype.bits);
+            e->next_word += e->slots[s].words;
+        }
+    }
+}
+
+static bool param_is_wide(const tvm_slot *slot) {
+    return slot->kind == TVM_SLOT_GLOBAL || (slot->kind == TVM_SLOT_SCALAR && slot->dtype.bits == 64);
+}
+
+static void load_params(emitter *e) {
+    for (uint32_t p = 0; p < e->kernel->param_count; p++) {
+        const tvm_slot *slot = &e->kernel->slots[p];
+        bool is_float = slot->kind == TVM_SLOT_SCALAR && slot->dtype.kind == TVM_KIND_FLOAT;
+        emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b', param_is_wide(slot) ? 64U : 32U,
+                      e->slots[p].reg, p);
+    }
+}
+
+/* ---- instructions ---- */
+
+tvm_status emit_range(emitter *e, uint32_t first, uint32_t last) {
+    uint32_t outer = e->position;
+    for (e->position = first; e->position < last;) {
+        const tvm_insn *insn = &e->kernel->insns[e->position++];
+        if (e->insn_budget == 0)
+            return emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers", "the kernel is too long once unrolled");
+        e->insn_budget--;
+        e->insn = insn;
+        e->caches->stamp++;
+        if (e->body.failed || e->prologue.failed) return tvm_diag_no_memory(e->diags);
+        tvm_status status = emitters[insn->op](e, insn);
+        if (status != TVM_OK) return status;
+        if (insn->result != TVM_NONE) e->slots[insn->result].version++;
+    }
+    e->position = outer;
+    return TVM_OK;
+}
+
+static void declare_registers(const emitter *e, text *out) {
+    const struct {
+        const char *type, *prefix;
+        uint32_t count;
+    } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},  {".b64", "%rd", e->next_rd},
+                   {".f32", "%f", e->next_f},     {".f64", "%fd", e->next_fd}, {".b16", "%h", e->next_h},
+                   {".b32", "%w", e->next_word}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (classes[i].count > 0)
+            text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, classes[i].count);
+}
+
+static void write_entry(const emitter *e, text *out) {
+    const char *name = tvm_string(e->program, e->kernel->name);
+    text_add(out, "\n.visible .entry %s(", name);
+    for (uint32_t p = 0; p < e->kernel->param_count; p++)
+        text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
+                 param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
+    text_add(out, "\n)\n.maxntid %u, 1, 1\n{\n", e->code->threads);
+    declare_registers(e, out);
+    text_append(out, &e->prologue);
+    text_append(out, &e->body);
+    text_add(out, "\tret;\n}\n");
+}
+
+static tvm_status check_shared(emitter *e) {
+    uint64_t bytes = (uint64_t)e->scratch_offset + e->scratch_bytes;
+    unsigned limit = tvm_target_shared_bytes(e->target);
+    char name[16];
+    e->insn = NULL;
+    if (bytes > limit)
+        return emit_error(e, TVM_UNSUPPORTED, NULL,
+                          "kernel %s needs %llu bytes of shared memory; a block on %s has at most %u",
+                          e->code->name, (unsigned long long)bytes, tvm_target_name(e->target, name), limit);
+    e->code->shared_bytes = (unsigned)bytes;
+    return TVM_OK;
+}
+
+static tvm_status translate_kernel(emitter *e) {
+    e->slots = calloc(e->kernel->slot_count + (size_t)1, sizeof *e->slots);
+    if (!e->slots) return tvm_diag_no_memory(e->diags);
+    tvm_status status = caches_make(e);
+    if (status == TVM_OK) status = facts_make(e);
+    if (status != TVM_OK) return status;
+    control_plan(e);
+    declare_slots(e);
+    load_params(e);
+    status = shared_plan_make(e);
+    e->insn_budget = MAX_EMITTED_INSNS;
+    if (status == TVM_OK) status = emit_range(e, 0, e->kernel->insn_count);
+    if (status == TVM_OK) status = check_shared(e);
+    if (status == TVM_OK && (e->body.failed || e->prologue.failed)) status = tvm_diag_no_memory(e->diags);
+    return status;
+}
+
+static tvm_status emit_kernel(const tvm_program *program, const tvm_kernel *kernel, tvm_module *module,
+                              tvm_kernel_code *code, text *globals, text *out, bool *uses_vprintf,
+                              tvm_diags *diags) {
+    emitter e = {.program = program,
+                 .kernel = kernel,
+                 .target = module->target,
+                 .diags = diags,
+                 .module = module,
+                 .code = code,
+                 .globals = globals};
+    tvm_status status = translate_kernel(&e);
+    if (status == TVM_OK) {
+        write_entry(&e, out);
+        *uses_vprintf = *uses_vprintf || e.uses_vprintf;
+    }
+    text_free(&e.body);
+    text_free(&e.prologue);
+    free(e.slots);
+    facts_free(&e);
+    caches_free(&e);
+    return status;
+}
+
+/* ---- the module ---- */
+
+/* The lowest PTX ISA version that has the target (PTX ISA, "Release Notes"). */
+static const char *ptx_version(tvm_target target) {
+    if (target.arch >= 120) return "8.7";
+    if (target.arch >= 103) return "8.8";
+    if (target.arch >= 100) return "8.6";
+    return "8.0";
+}
+
+static bool start_module(tvm_module *module, const tvm_program *program) {
+    module->kernels = calloc(program->kernel_count + (size_t)1, sizeof *module->kernels);
+    if (!module->kernels) return false;
+    module->kernel_count = program->kernel_count;
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const char *name = tvm_string(program, program->kernels[k].name);
+        size_t size = strlen(name) + 1;
+        struct kept *node = malloc(sizeof *node + size);
+        if (!node) return false;
+        node->next = module->owner;
+        module->owner = node;
+        memcpy(node->bytes, name, size);
+        module->kernels[k] = (tvm_kernel_code){.name = node->bytes,
+                                               .threads = 32 * program->kernels[k].warps,
+                                               .registers = -1,
+                                               .spill_stores = -1,
+                                               .spill_loads = -1,
+                                               .stack_bytes = -1};
+    }
+    return true;
+}
+
+static void write_module(tvm_module *module, const text *globals, const text *kernels, bool uses_vprintf,
+                         text *out) {
+    char name[16];
+    text_add(out, ".version %s\n.target %s\n.address_size 64\n\n", ptx_version(module->target),
+             tvm_target_name(module->target, name));
+    text_add(out, ".extern .shared .align 128 .b8 tvm_smem[];\n");
+    if (uses_vprintf)
+        text_add(out, ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
+    text_append(out, globals);
+    text_append(out, kernels);
+}
+
+tvm_status tvm_translate(const tvm_program *program, tvm_target target, tvm_module **module_out, tvm_diags *diags) {
+    *module_out = NULL;
+    tvm_module *module = calloc(1, sizeof *module);
+    if (!module) return tvm_diag_no_memory(diags);
+    module->target = target;
+    text globals = {0}, kernels = {0}, all = {0};
+    bool uses_vprintf = false;
+    tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
+    for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
+        status = emit_kernel(program, &program->kernels[k], module, &module->kernels[k], &globals, &kernels,
+                             &uses_vprintf, diags);
+    if (status == TVM_OK) {
+        write_module(module, &globals, &kernels, uses_vprintf, &all);
+        if (all.failed) status = tvm_diag_no_memory(diags);
+    }
+    text_free(&globals);
+    text_free(&kernels);
+    if (status != TVM_OK) {
+        text_free(&all);
+        tvm_module_free(module);
+        return status;
+    }
+    module->ptx = all.data;
+    module->ptx_size = all.size;
+    *module_out = module;
+    return TVM_OK;
+}
+
+void tvm_module_free(tvm_module *module) {
+    if (!module) return;
+    for (size_t k = 0; module->kernels && k < module->kernel_count; k++) free(module->kernels[k].selections);
+    free(module->kernels);
+    for (struct kept *node = module->owner, *next; node; node = next) {
+        next = node->next;
+        free(node);
+    }
+    free(module->ptx);
+    free(module->cubin);
+    free(module);
+}

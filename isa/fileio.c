@@ -1,0 +1,145 @@
+#include "fileio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static tvm_status io_error(tvm_diags *diags, const char *path, const char *doing, int error) {
+    const tvm_place place = {.file = strcmp(path, "-") == 0 ? NULL : path};
+    return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot %s: %s", doing, strerror(error));
+}
+
+/* ---- reading ---- */
+
+typedef struct buffer {
+    uint8_t *bytes;
+    size_t size;
+    size_t capacity; /* one is kept for the NUL */
+} buffer;
+
+static bool buffer_reserve(buffer *into, size_t capacity) {
+    uint8_t *moved = realloc(into->bytes, capacity);
+    if (moved == NULL) return false;
+    into->bytes = moved;
+    into->capacity = capacity;
+    return true;
+}
+
+static size_t first_capacity(int descriptor, size_t limit) {
+    struct stat info;
+    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < 0) return 1 << 16;
+    return (uintmax_t)info.st_size < limit ? (size_t)info.st_size + 2 : 1 << 16;
+}
+
+static tvm_status read_descriptor(int descriptor, const char *path, size_t limit, buffer *into,
+                                  tvm_diags *diags) {
+    const tvm_place place = {.file = strcmp(path, "-") == 0 ? NULL : path};
+    if (!buffer_reserve(into, first_capacity(descriptor, limit))) return tvm_diag_no_memory(diags);
+    for (;;) {
+        if (into->size + 1 == into->capacity && !buffer_reserve(into, into->capacity * 2))
+            return tvm_diag_no_memory(diags);
+        ssize_t got = read(descriptor, into->bytes + into->size, into->capacity - into->size - 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return io_error(diags, path, "read", errno);
+        if (got == 0) break;
+        into->size += (size_t)got;
+        if (into->size > limit)
+            return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "the file is longer than %zu bytes", limit);
+    }
+    into->bytes[into->size] = '\0';
+    return TVM_OK;
+}
+
+tvm_status tvm_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, tvm_diags *diags) {
+    bool standard = strcmp(path, "-") == 0;
+    int descriptor = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return io_error(diags, path, "open for reading", errno);
+    buffer into = {0};
+    tvm_status status = read_descriptor(descriptor, path, limit, &into, diags);
+    if (!standard) close(descriptor);
+    if (status != TVM_OK) {
+        free(into.bytes);
+        return status;
+    }
+    *bytes = into.bytes;
+    *size = into.size;
+    return TVM_OK;
+}
+
+/* ---- writing ---- */
+
+/* 0 or the error's number. */
+static int write_all(int descriptor, const void *bytes, size_t size) {
+    const uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t put = write(descriptor, at, size);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return errno;
+        at += put;
+        size -= (size_t)put;
+    }
+    return 0;
+}
+
+static tvm_status write_standard_output(const void *bytes, size_t size, tvm_diags *diags) {
+    if (fwrite(bytes, 1, size, stdout) != size || fflush(stdout) != 0)
+        return io_error(diags, "-", "write to standard output", errno);
+    return TVM_OK;
+}
+
+static tvm_status write_in_place(const char *path, const void *bytes, size_t size, tvm_diags *diags) {
+    int descriptor = open(path, O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) return io_error(diags, path, "open for writing", errno);
+    int error = write_all(descriptor, bytes, size);
+    if (close(descriptor) != 0 && error == 0) error = errno;
+    return error == 0 ? TVM_OK : io_error(diags, path, "write", error);
+}
+
+/* A new file beside path, its name in `name`. The mode is left to the process's umask. */
+static int open_temporary(const char *path, char *name, size_t capacity) {
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        snprintf(name, capacity, "%s.tmp%ld.%u", path, (long)getpid(), attempt);
+        int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (descriptor >= 0 || errno != EEXIST) return descriptor;
+    }
+    return -1;
+}
+
+/* `existing` is what stands at path, or NULL: its permissions are kept. */
+static tvm_status write_and_rename(const char *path, const struct stat *existing, const void *bytes,
+                                   size_t size, tvm_diags *diags) {
+    size_t capacity = strlen(path) + 64;
+    char *name = malloc(capacity);
+    if (name == NULL) return tvm_diag_no_memory(diags);
+    int descriptor = open_temporary(path, name, capacity);
+    if (descriptor < 0) {
+        int error = errno;
+        free(name);
+        return io_error(diags, path, "open for writing", error);
+    }
+    int error = write_all(descriptor, bytes, size);
+    if (error == 0 && existing != NULL && fchmod(descriptor, existing->st_mode & 0777) != 0) error = errno;
+    if (close(descriptor) != 0 && error == 0) error = errno;
+    if (error == 0 && rename(name, path) != 0) error = errno;
+    if (error != 0) unlink(name);
+    free(name);
+    return error == 0 ? TVM_OK : io_error(diags, path, "write", error);
+}
+
+tvm_status tvm_file_write(const char *path, const void *bytes, size_t size, tvm_diags *diags) {
+    if (strcmp(path, "-") == 0) return write_standard_output(bytes, size, diags);
+    struct stat existing;
+    if (stat(path, &existing) != 0) return write_and_rename(path, NULL, bytes, size, diags);
+    if (!S_ISREG(existing.st_mode)) return write_in_place(path, bytes, size, diags);
+    if (access(path, W_OK) != 0) return io_error(diags, path, "open for writing", errno);
+    /* Through a symbolic link the file it names is replaced, not the link. */
+    char *resolved = realpath(path, NULL);
+    if (resolved == NULL) return io_error(diags, path, "open for writing", errno);
+    tvm_status status = write_and_rename(resolved, &existing, bytes, size, diags);
+    free(resolved);
+    return status;
+}

@@ -1,0 +1,254 @@
+#include "rules.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+tvm_status tvm_refuse(tvm_why *why, const char *format, ...) {
+    if (why == NULL) return TVM_INVALID;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why->text, sizeof why->text, format, arguments);
+    va_end(arguments);
+    return TVM_INVALID;
+}
+
+const char *tvm_shape_text(unsigned rank, const uint32_t *shape, char text[TVM_SHAPE_TEXT_MAX]) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (unsigned d = 0; d < rank && used < TVM_SHAPE_TEXT_MAX; d++)
+        used += (size_t)snprintf(text + used, TVM_SHAPE_TEXT_MAX - used, d == 0 ? "%u" : "x%u", shape[d]);
+    return text;
+}
+
+/* ---- operands of a row ---- */
+
+const tvm_slot *tvm_rule_slot(const tvm_rule *rule, unsigned entry) {
+    return &rule->kernel->slots[rule->operands[rule->at[entry]].value];
+}
+
+tvm_dtype tvm_rule_expr_type(const tvm_rule *rule, unsigned entry) {
+    return rule->kernel->exprs[rule->operands[rule->at[entry]].value].type;
+}
+
+uint32_t tvm_rule_const(const tvm_rule *rule, unsigned entry) {
+    return rule->operands[rule->at[entry]].value;
+}
+
+bool tvm_rule_is_tensor(const tvm_rule *rule, unsigned entry) {
+    return rule->operands[rule->at[entry]].kind == TVM_OPERAND_SLOT;
+}
+
+const tvm_layout *tvm_rule_layout(const tvm_rule *rule, unsigned entry) {
+    return &rule->program->layouts[tvm_rule_slot(rule, entry)->layout];
+}
+
+bool tvm_rule_integer(const tvm_rule *rule, uint32_t expr, int64_t *value) {
+    const tvm_expr *node = &rule->kernel->exprs[expr];
+    if (node->op != TVM_EXPR_INTEGER) return false;
+    *value = node->value.i;
+    return true;
+}
+
+/* ---- results ---- */
+
+static tvm_status result_dtype(const tvm_rule *rule, tvm_dtype dtype) {
+    char found[TVM_DTYPE_NAME_MAX], declared[TVM_DTYPE_NAME_MAX];
+    tvm_result_type *type = rule->type;
+    if (type->dtype.kind != TVM_KIND_NONE && !tvm_dtype_same(type->dtype, dtype))
+        return tvm_refuse(rule->why, "the result has type %s, expected %s as declared",
+                          tvm_dtype_name(dtype, found), tvm_dtype_name(type->dtype, declared));
+    type->dtype = dtype;
+    return TVM_OK;
+}
+
+tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_layout *layout) {
+    char found[TVM_SHAPE_TEXT_MAX], declared[TVM_SHAPE_TEXT_MAX], text[TVM_LAYOUT_TEXT_MAX];
+    tvm_result_type *type = rule->type;
+    if (layout == NULL && !type->has_layout) return tvm_refuse(rule->why, "expected a layout for the result");
+    if (layout == NULL) layout = &type->layout;
+    tvm_status status = result_dtype(rule, dtype);
+    if (status != TVM_OK) return status;
+    if (type->has_layout && !tvm_layout_equal(&type->layout, layout)) {
+        tvm_shape_text(layout->rank, layout->shape, found);
+        tvm_shape_text(type->layout.rank, type->layout.shape, declared);
+        if (strcmp(found, declared) != 0)
+            return tvm_refuse(rule->why, "the result has shape %s, expected %s as declared", found, declared);
+        return tvm_refuse(rule->why, "the result has a layout other than declared: %s",
+                          tvm_layout_text(layout, text));
+    }
+    uint32_t threads = tvm_layout_threads(layout);
+    if (threads != 32 * rule->kernel->warps)
+        return tvm_refuse(rule->why, "the layout is for %u threads, the kernel has %u (%u warps)", threads,
+                          32 * rule->kernel->warps, rule->kernel->warps);
+    type->kind = TVM_SLOT_REGISTER;
+    if (!type->has_layout) type->layout = *layout;
+    type->has_layout = true;
+    return TVM_OK;
+}
+
+tvm_status tvm_rule_scalar(const tvm_rule *rule, tvm_dtype dtype) {
+    tvm_status status = result_dtype(rule, dtype);
+    if (status == TVM_OK) rule->type->kind = TVM_SLOT_SCALAR;
+    return status;
+}
+
+tvm_status tvm_rule_nothing(const tvm_rule *rule) {
+    rule->type->kind = TVM_SLOT_NONE;
+    return TVM_OK;
+}
+
+/* ---- operands against the row ---- */
+
+static const char *const slot_kinds[] = {"nothing", "a scalar", "a register tensor", "a shared tensor",
+                                         "a global tensor"};
+
+static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
+                             tvm_slot_kind kind) {
+    int length = (int)desc->name_length;
+    if (operand->value >= rule->kernel->slot_count)
+        return tvm_refuse(rule->why, "%.*s: slot %u does not exist", length, desc->name, operand->value);
+    unsigned found = rule->kernel->slots[operand->value].kind;
+    if (found != kind)
+        return tvm_refuse(rule->why, "%.*s is %s, expected %s", length, desc->name,
+                          found <= TVM_SLOT_GLOBAL ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
+    return TVM_OK;
+}
+
+static tvm_status check_expr(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand) {
+    if (operand->kind != TVM_OPERAND_EXPR)
+        return tvm_refuse(rule->why, "%.*s: expected a scalar expression", (int)desc->name_length,
+                          desc->name);
+    if (operand->value >= rule->kernel->expr_count)
+        return tvm_refuse(rule->why, "%.*s: expression %u does not exist", (int)desc->name_length, desc->name,
+                          operand->value);
+    return TVM_OK;
+}
+
+/* The index expressions after a tensor: operands[1..rank]. */
+static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *desc,
+                                const tvm_operand *operand, uint32_t left, uint32_t *taken) {
+    char name[TVM_DTYPE_NAME_MAX];
+    unsigned rank = tvm_slot_rank(rule->program, &rule->kernel->slots[operand->value]);
+    if (left < 1 + rank)
+        return tvm_refuse(rule->why, "%.*s has %u dimensions, but %u indices", (int)desc->name_length,
+                          desc->name, rank, left - 1);
+    for (unsigned d = 1; d <= rank; d++) {
+        tvm_status status = check_expr(rule, desc, &operand[d]);
+        if (status != TVM_OK) return status;
+        tvm_dtype type = rule->kernel->exprs[operand[d].value].type;
+        if (!tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
+            return tvm_refuse(rule->why, "index %u of %.*s has type %s, expected i32 or i64", d - 1,
+                              (int)desc->name_length, desc->name, tvm_dtype_name(type, name));
+    }
+    *taken = 1 + rank;
+    return TVM_OK;
+}
+
+static tvm_status check_extents(const tvm_rule *rule, const tvm_operand_desc *desc,
+                                const tvm_operand *operand, uint32_t left, uint32_t *taken) {
+    uint32_t count = operand->value;
+    if (operand->kind != TVM_OPERAND_CONST || count < 1 || count > TVM_MAX_RANK || left < 1 + count)
+        return tvm_refuse(rule->why, "%.*s: expected a list of 1 to %d extents", (int)desc->name_length,
+                          desc->name, TVM_MAX_RANK);
+    for (uint32_t i = 1; i <= count; i++)
+        if (operand[i].kind != TVM_OPERAND_CONST || operand[i].value < 1 ||
+            operand[i].value > TVM_MAX_TILE_ELEMENTS)
+            return tvm_refuse(rule->why, "%.*s: an extent is a constant from 1 to %d", (int)desc->name_length,
+                              desc->name, TVM_MAX_TILE_ELEMENTS);
+    *taken = 1 + count;
+    return TVM_OK;
+}
+
+static tvm_status check_const(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
+                              uint32_t end, const char *expected) {
+    if (operand->kind == TVM_OPERAND_CONST && operand->value < end) return TVM_OK;
+    return tvm_refuse(rule->why, "%.*s: expected %s", (int)desc->name_length, desc->name, expected);
+}
+
+static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
+                               uint32_t left, uint32_t *taken) {
+    tvm_slot_kind kind = desc->kind == 's'   ? TVM_SLOT_SHARED
+                         : desc->kind == 'g' ? TVM_SLOT_GLOBAL
+                                             : TVM_SLOT_REGISTER;
+    if (operand->kind != TVM_OPERAND_SLOT)
+        return tvm_refuse(rule->why, "%.*s: expected %s", (int)desc->name_length, desc->name,
+                          slot_kinds[kind]);
+    tvm_status status = check_slot(rule, desc, operand, kind);
+    if (status != TVM_OK || !desc->indexed) return status;
+    return check_indices(rule, desc, operand, left, taken);
+}
+
+/* `left` operands begin at `operand`; *taken of them belong to the entry. */
+static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *desc,
+                                const tvm_operand *operand, uint32_t left, uint32_t *taken) {
+    *taken = 1;
+    if (left == 0) return tvm_refuse(rule->why, "%.*s is missing", (int)desc->name_length, desc->name);
+    if (desc->optional && operand->kind == TVM_OPERAND_NONE) return TVM_OK;
+    switch (desc->kind) {
+    case 'x':
+        return check_expr(rule, desc, operand);
+    case 'b':
+        if (operand->kind == TVM_OPERAND_EXPR) return check_expr(rule, desc, operand);
+        return check_tensor(rule, desc, operand, left, taken);
+    case 'A':
+        return check_extents(rule, desc, operand, left, taken);
+    case 'N':
+        return check_const(rule, desc, operand, UINT32_MAX, "a constant");
+    case 'C':
+        return check_const(rule, desc, operand, TVM_COMPARE_COUNT, "a comparison");
+    case 'R':
+        return check_const(rule, desc, operand, TVM_REDUCTION_COUNT, "a reduction");
+    default:
+        return check_tensor(rule, desc, operand, left, taken);
+    }
+}
+
+static tvm_status check_row(tvm_rule *rule, uint32_t count) {
+    const char *cursor = rule->info->operands;
+    tvm_operand_desc desc;
+    unsigned entry = 0;
+    uint32_t at = 0;
+    while (tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        uint32_t taken;
+        tvm_status status = check_operand(rule, &desc, rule->operands + at, count - at, &taken);
+        if (status != TVM_OK) return status;
+        rule->desc[entry] = desc;
+        rule->at[entry++] = at;
+        at += taken;
+    }
+    if (at != count) return tvm_refuse(rule->why, "%u operands, expected %u", count, at);
+    return TVM_OK;
+}
+
+/* ---- dispatch ---- */
+
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) tvm_rule_##family,
+static tvm_status (*const rules[TVM_OP_COUNT])(const tvm_rule *rule) = {
+#include "opcodes.def"
+};
+#undef TVM_OP
+
+static tvm_status check_result_kind(const tvm_rule *rule, const tvm_insn *insn) {
+    tvm_slot_kind declared = rule->type->kind;
+    if (rule->info->result == TVM_SLOT_NONE && insn->result != TVM_NONE)
+        return tvm_refuse(rule->why, "the instruction has no result");
+    if (declared > TVM_SLOT_GLOBAL || (declared != TVM_SLOT_NONE && declared != rule->info->result))
+        return tvm_refuse(rule->why, "the result is %s, but the variable %s", slot_kinds[rule->info->result],
+                          declared > TVM_SLOT_GLOBAL ? "of no kind" : slot_kinds[declared]);
+    if (rule->type->dtype.kind != TVM_KIND_NONE && !tvm_dtype_valid(rule->type->dtype))
+        return tvm_refuse(rule->why, "the result's type does not exist");
+    return TVM_OK;
+}
+
+tvm_status tvm_infer(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn,
+                     const tvm_operand *operands, tvm_result_type *type, tvm_why *why) {
+    tvm_rule rule = {
+        .program = program, .kernel = kernel, .op = insn->op, .operands = operands, .type = type, .why = why};
+    rule.info = tvm_op(insn->op);
+    if (rule.info == NULL) return tvm_refuse(why, "opcode %u does not exist", insn->op);
+    tvm_status status = check_result_kind(&rule, insn);
+    if (status == TVM_OK) status = check_row(&rule, insn->count);
+    return status == TVM_OK ? rules[insn->op](&rule) : status;
+}

@@ -1,0 +1,52 @@
+/* What the files of the type rules share. Private to isa/. */
+#ifndef TVM_ISA_RULES_H
+#define TVM_ISA_RULES_H
+
+#include "verify.h"
+
+enum {
+    TVM_RULE_OPERANDS = 4, /* the most entries of a row's operand list that are stored */
+    TVM_SHAPE_TEXT_MAX = 96
+};
+
+/* One instruction, its operands sorted by the entries of its row: entry e of those that are stored begins at
+ * operands[at[e]]. Kinds and ranges have been checked against the row. */
+typedef struct tvm_rule {
+    const tvm_program *program;
+    const tvm_kernel *kernel;
+    const tvm_op_info *info;
+    unsigned op;
+    const tvm_operand *operands;
+    tvm_operand_desc desc[TVM_RULE_OPERANDS];
+    uint32_t at[TVM_RULE_OPERANDS];
+    tvm_result_type *type;
+    tvm_why *why;
+} tvm_rule;
+
+/* One for each family of opcodes.def; a family without one does not compile. */
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
+    tvm_status tvm_rule_##family(const tvm_rule *rule);
+#include "opcodes.def"
+#undef TVM_OP
+
+/* Writes the reason (why may be NULL) and returns TVM_INVALID. */
+tvm_status tvm_refuse(tvm_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+const char *tvm_shape_text(unsigned rank, const uint32_t *shape, char text[TVM_SHAPE_TEXT_MAX]);
+
+/* Operand of entry e: its slot (of kind SLOT), its expression's type, its constant. */
+const tvm_slot *tvm_rule_slot(const tvm_rule *rule, unsigned entry);
+tvm_dtype tvm_rule_expr_type(const tvm_rule *rule, unsigned entry);
+uint32_t tvm_rule_const(const tvm_rule *rule, unsigned entry);
+bool tvm_rule_is_tensor(const tvm_rule *rule, unsigned entry);
+const tvm_layout *tvm_rule_layout(const tvm_rule *rule, unsigned entry);
+/* Is the expression one integer constant, and which? */
+bool tvm_rule_integer(const tvm_rule *rule, uint32_t expr, int64_t *value);
+
+/* The result is a register tensor of this type and layout, or a scalar of this type: completes *rule->type,
+ * or says how what was declared differs. layout NULL: the declared one, which must be there. */
+tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_layout *layout);
+tvm_status tvm_rule_scalar(const tvm_rule *rule, tvm_dtype dtype);
+tvm_status tvm_rule_nothing(const tvm_rule *rule);
+
+#endif

@@ -1,0 +1,77 @@
+/* Rules of scalars, control and the instructions that only order others. */
+#include "rules.h"
+
+tvm_status tvm_rule_LET(const tvm_rule *rule) {
+    return tvm_rule_scalar(rule, tvm_rule_expr_type(rule, 0));
+}
+
+tvm_status tvm_rule_FOR(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
+    tvm_dtype type =
+        rule->type->dtype.kind != TVM_KIND_NONE ? rule->type->dtype : tvm_rule_expr_type(rule, 0);
+    if (!tvm_dtype_is_integer(type) || !tvm_dtype_is_scalar(type))
+        return tvm_refuse(rule->why, "the loop variable has type %s, expected i32, u32, i64 or u64",
+                          tvm_dtype_name(type, name));
+    for (unsigned entry = 0; entry < 3; entry++) {
+        tvm_dtype found = tvm_rule_expr_type(rule, entry);
+        if (!tvm_dtype_same(found, type))
+            return tvm_refuse(rule->why, "%.*s has type %s, expected %s as the loop variable",
+                              (int)rule->desc[entry].name_length, rule->desc[entry].name,
+                              tvm_dtype_name(found, name), tvm_dtype_name(type, want));
+    }
+    int64_t step;
+    if (tvm_rule_integer(rule, tvm_rule_const(rule, 2), &step) &&
+        (step == 0 || (type.kind == TVM_KIND_INT && step < 0)))
+        return tvm_refuse(rule->why, "step is %lld, expected a positive number", (long long)step);
+    uint32_t unroll = tvm_rule_const(rule, 3);
+    if (unroll < 1 || unroll > TVM_MAX_UNROLL)
+        return tvm_refuse(rule->why, "unroll is %u, expected 1 to %d", unroll, TVM_MAX_UNROLL);
+    return tvm_rule_scalar(rule, type);
+}
+
+static tvm_status condition(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype type = tvm_rule_expr_type(rule, 0);
+    if (type.kind != TVM_KIND_BOOL)
+        return tvm_refuse(rule->why, "the condition has type %s, expected bool", tvm_dtype_name(type, name));
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_WHILE(const tvm_rule *rule) {
+    return condition(rule);
+}
+tvm_status tvm_rule_IF(const tvm_rule *rule) {
+    return condition(rule);
+}
+tvm_status tvm_rule_ELSE(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+tvm_status tvm_rule_END(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+tvm_status tvm_rule_BREAK(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+tvm_status tvm_rule_CONTINUE(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+tvm_status tvm_rule_EXIT(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+tvm_status tvm_rule_COMMIT_GROUP(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+tvm_status tvm_rule_SYNC(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_WAIT_GROUP(const tvm_rule *rule) {
+    uint32_t pending = tvm_rule_const(rule, 0);
+    if (pending > TVM_MAX_PENDING)
+        return tvm_refuse(rule->why, "pending is %u, expected 0 to %d", pending, TVM_MAX_PENDING);
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_PRINT_TENSOR(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}

@@ -1,0 +1,269 @@
+/* Rules of the instructions that compute on register tensors. */
+#include "rules.h"
+
+#include <string.h>
+
+/* ---- broadcasting ---- */
+
+typedef struct shape {
+    unsigned rank;
+    uint32_t extent[TVM_MAX_RANK];
+} shape;
+
+/* Widens *into by the shape of a layout, as NumPy does: ranks padded with leading ones, ones stretched. */
+static bool broadcast_shape(shape *into, const tvm_layout *layout) {
+    shape wide = {.rank = into->rank > layout->rank ? into->rank : layout->rank};
+    for (unsigned back = 1; back <= wide.rank; back++) {
+        uint32_t a = back <= into->rank ? into->extent[into->rank - back] : 1;
+        uint32_t b = back <= layout->rank ? layout->shape[layout->rank - back] : 1;
+        if (a != b && a != 1 && b != 1) return false;
+        wide.extent[wide.rank - back] = a == 1 ? b : a;
+    }
+    *into = wide;
+    return true;
+}
+
+static bool has_shape(const tvm_layout *layout, const shape *of) {
+    return layout->rank == of->rank &&
+           memcmp(layout->shape, of->extent, of->rank * sizeof of->extent[0]) == 0;
+}
+
+static tvm_status result_shape(const tvm_rule *rule, unsigned first, unsigned end, shape *out) {
+    char before[TVM_SHAPE_TEXT_MAX], found[TVM_SHAPE_TEXT_MAX];
+    *out = (shape){0};
+    for (unsigned entry = first; entry < end; entry++) {
+        if (!tvm_rule_is_tensor(rule, entry)) continue;
+        const tvm_layout *layout = tvm_rule_layout(rule, entry);
+        tvm_shape_text(out->rank, out->extent, before);
+        if (!broadcast_shape(out, layout))
+            return tvm_refuse(rule->why, "%.*s has shape %s, which does not broadcast with %s",
+                              (int)rule->desc[entry].name_length, rule->desc[entry].name,
+                              tvm_shape_text(layout->rank, layout->shape, found), before);
+    }
+    return TVM_OK;
+}
+
+/* The layout of the result of entries [first, end): that of the first operand that has the broadcast shape;
+ * to it every other is broadcast within each thread. */
+static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned end, const tvm_layout **out) {
+    char text[TVM_SHAPE_TEXT_MAX];
+    shape wide;
+    tvm_status status = result_shape(rule, first, end, &wide);
+    if (status != TVM_OK) return status;
+    const tvm_layout *result = NULL;
+    for (unsigned entry = first; entry < end && result == NULL; entry++)
+        if (tvm_rule_is_tensor(rule, entry) && has_shape(tvm_rule_layout(rule, entry), &wide))
+            result = tvm_rule_layout(rule, entry);
+    if (result == NULL)
+        return tvm_refuse(rule->why, "no operand has the shape of the result, %s",
+                          tvm_shape_text(wide.rank, wide.extent, text));
+    for (unsigned entry = first; entry < end; entry++) {
+        if (!tvm_rule_is_tensor(rule, entry)) continue;
+        const tvm_layout *layout = tvm_rule_layout(rule, entry);
+        tvm_why why = {""};
+        if (!tvm_layout_equal(layout, result) && !tvm_layout_broadcasts(layout, result, NULL, &why))
+            return tvm_refuse(rule->why, "layout of %.*s: %.150s", (int)rule->desc[entry].name_length,
+                              rule->desc[entry].name, why.text);
+    }
+    *out = result;
+    return TVM_OK;
+}
+
+/* The one element type of the tensors among entries [first, end); kind NONE when there is no tensor. */
+static tvm_status tensor_dtype(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *out) {
+    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
+    *out = (tvm_dtype){0};
+    for (unsigned entry = first; entry < end; entry++) {
+        if (!tvm_rule_is_tensor(rule, entry)) continue;
+        tvm_dtype dtype = tvm_rule_slot(rule, entry)->dtype;
+        if (out->kind != TVM_KIND_NONE && !tvm_dtype_same(*out, dtype))
+            return tvm_refuse(rule->why, "%.*s has type %s, expected %s as the other operand",
+                              (int)rule->desc[entry].name_length, rule->desc[entry].name,
+                              tvm_dtype_name(dtype, name), tvm_dtype_name(*out, want));
+        *out = dtype;
+    }
+    return TVM_OK;
+}
+
+static tvm_status arithmetic(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *dtype,
+                             const tvm_layout **layout) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_status status = tensor_dtype(rule, first, end, dtype);
+    if (status != TVM_OK) return status;
+    if (dtype->kind == TVM_KIND_NONE)
+        return tvm_refuse(rule->why, "expected a register tensor among the operands, all are scalars");
+    if (!tvm_dtype_is_arithmetic(*dtype))
+        return tvm_refuse(rule->why,
+                          "type %s has no arithmetic: expected i8..i64, u8..u64, f16, bf16, f32 or f64",
+                          tvm_dtype_name(*dtype, name));
+    return result_layout(rule, first, end, layout);
+}
+
+/* ---- element-wise ---- */
+
+tvm_status tvm_rule_BINARY(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype dtype;
+    const tvm_layout *layout;
+    tvm_status status = arithmetic(rule, 0, 2, &dtype, &layout);
+    if (status != TVM_OK) return status;
+    if (rule->op == TVM_OP_MOD && !tvm_dtype_is_integer(dtype))
+        return tvm_refuse(rule->why, "type %s has no remainder: expected an integer type",
+                          tvm_dtype_name(dtype, name));
+    return tvm_rule_register(rule, dtype, layout);
+}
+
+tvm_status tvm_rule_FMA(const tvm_rule *rule) {
+    tvm_dtype dtype;
+    const tvm_layout *layout;
+    tvm_status status = arithmetic(rule, 0, 3, &dtype, &layout);
+    return status == TVM_OK ? tvm_rule_register(rule, dtype, layout) : status;
+}
+
+tvm_status tvm_rule_COMPARE(const tvm_rule *rule) {
+    tvm_dtype dtype;
+    const tvm_layout *layout;
+    tvm_status status = arithmetic(rule, 1, 3, &dtype, &layout);
+    return status == TVM_OK ? tvm_rule_register(rule, TVM_BOOL, layout) : status;
+}
+
+tvm_status tvm_rule_UNARY(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype dtype = tvm_rule_slot(rule, 0)->dtype;
+    bool fits = tvm_dtype_is_arithmetic(dtype) && dtype.kind != TVM_KIND_UINT;
+    if (rule->op == TVM_OP_EXP) fits = fits && dtype.kind == TVM_KIND_FLOAT && dtype.bits <= 32;
+    if (!fits)
+        return tvm_refuse(rule->why, "x has type %s, expected %s", tvm_dtype_name(dtype, name),
+                          rule->op == TVM_OP_EXP ? "f16, bf16 or f32" : "i8..i64, f16, bf16, f32 or f64");
+    return tvm_rule_register(rule, dtype, tvm_rule_layout(rule, 0));
+}
+
+tvm_status tvm_rule_WHERE(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX], other[TVM_DTYPE_NAME_MAX];
+    tvm_dtype condition = tvm_rule_slot(rule, 0)->dtype, dtype;
+    if (condition.kind != TVM_KIND_BOOL)
+        return tvm_refuse(rule->why, "condition has type %s, expected bool", tvm_dtype_name(condition, name));
+    tvm_status status = tensor_dtype(rule, 1, 3, &dtype);
+    if (status != TVM_OK) return status;
+    if (dtype.kind == TVM_KIND_NONE) {
+        dtype = tvm_rule_expr_type(rule, 1);
+        if (!tvm_dtype_same(dtype, tvm_rule_expr_type(rule, 2)))
+            return tvm_refuse(rule->why, "y has type %s, expected %s as x",
+                              tvm_dtype_name(tvm_rule_expr_type(rule, 2), name),
+                              tvm_dtype_name(dtype, other));
+    }
+    const tvm_layout *layout;
+    status = result_layout(rule, 0, 3, &layout);
+    return status == TVM_OK ? tvm_rule_register(rule, dtype, layout) : status;
+}
+
+tvm_status tvm_rule_REDUCE(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype dtype = tvm_rule_slot(rule, 1)->dtype;
+    const tvm_layout *source = tvm_rule_layout(rule, 1);
+    uint32_t axis = tvm_rule_const(rule, 2);
+    if (!tvm_dtype_is_arithmetic(dtype))
+        return tvm_refuse(rule->why, "source has type %s, expected i8..i64, u8..u64, f16, bf16, f32 or f64",
+                          tvm_dtype_name(dtype, name));
+    if (axis >= source->rank)
+        return tvm_refuse(rule->why, "axis is %u, expected 0 to %u", axis, source->rank - 1u);
+    tvm_layout layout;
+    tvm_why why = {""};
+    if (tvm_layout_reduce(source, axis, &layout, &why) != TVM_OK)
+        return tvm_refuse(rule->why, "%s", why.text);
+    return tvm_rule_register(rule, dtype, &layout);
+}
+
+/* ---- conversions ---- */
+
+static bool cast_takes(tvm_dtype dtype) {
+    return !tvm_dtype_is_lowbit(dtype) || (tvm_dtype_is_integer(dtype) && dtype.bits == 8);
+}
+
+/* A low-bit type, or one that a low-bit type converts from and to. */
+static bool cast_lowbit_takes(tvm_dtype dtype) {
+    if (tvm_dtype_is_lowbit(dtype)) return true;
+    if (tvm_dtype_is_integer(dtype)) return dtype.bits <= 32;
+    return tvm_dtype_same(dtype, TVM_F16) || tvm_dtype_same(dtype, TVM_BF16) ||
+           tvm_dtype_same(dtype, TVM_F32);
+}
+
+tvm_status tvm_rule_CAST(const tvm_rule *rule) {
+    char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX];
+    tvm_dtype source = tvm_rule_slot(rule, 0)->dtype, result = rule->type->dtype;
+    if (result.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
+    tvm_dtype_name(source, from);
+    tvm_dtype_name(result, to);
+    if (rule->op == TVM_OP_CAST && !(cast_takes(source) && cast_takes(result)))
+        return tvm_refuse(rule->why, "%s to %s is a conversion for cast-lowbit", from, to);
+    if (rule->op == TVM_OP_CAST_LOWBIT) {
+        if (!tvm_dtype_is_lowbit(source) && !tvm_dtype_is_lowbit(result))
+            return tvm_refuse(rule->why, "neither %s nor %s is a low-precision type: expected cast", from,
+                              to);
+        if (!cast_lowbit_takes(source) || !cast_lowbit_takes(result))
+            return tvm_refuse(
+                rule->why,
+                "no conversion from %s to %s: expected f16, bf16, f32, or an integer of at most 32 "
+                "bits, on the side that is not low-precision",
+                from, to);
+    }
+    return tvm_rule_register(rule, result, tvm_rule_layout(rule, 0));
+}
+
+tvm_status tvm_rule_VIEW(const tvm_rule *rule) {
+    tvm_dtype from = tvm_rule_slot(rule, 0)->dtype, to = rule->type->dtype;
+    if (to.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
+    if (from.kind == TVM_KIND_BOOL || to.kind == TVM_KIND_BOOL)
+        return tvm_refuse(rule->why, "bool has no bits to view: expected another type (cast makes one)");
+    tvm_status status = tvm_rule_register(rule, to, NULL);
+    if (status != TVM_OK) return status;
+    tvm_why why = {""};
+    if (!tvm_layout_viewable(tvm_rule_layout(rule, 0), from.bits, &rule->type->layout, to.bits, &why))
+        return tvm_refuse(rule->why, "%s", why.text);
+    return TVM_OK;
+}
+
+/* ---- mma ---- */
+
+static tvm_status mma_shape(const tvm_rule *rule, unsigned entry, uint32_t rows, uint32_t columns) {
+    char found[TVM_SHAPE_TEXT_MAX];
+    const tvm_layout *layout = tvm_rule_layout(rule, entry);
+    if (layout->rank == 2 && layout->shape[0] == rows && layout->shape[1] == columns) return TVM_OK;
+    return tvm_refuse(rule->why, "%.*s has shape %s, expected %ux%u", (int)rule->desc[entry].name_length,
+                      rule->desc[entry].name, tvm_shape_text(layout->rank, layout->shape, found), rows,
+                      columns);
+}
+
+static tvm_status mma_types(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
+    tvm_dtype a = tvm_rule_slot(rule, 0)->dtype, b = tvm_rule_slot(rule, 1)->dtype,
+              c = tvm_rule_slot(rule, 2)->dtype;
+    if (!tvm_dtype_same(a, TVM_F16) && !tvm_dtype_same(a, TVM_BF16))
+        return tvm_refuse(rule->why, "a has type %s, expected f16 or bf16", tvm_dtype_name(a, name));
+    if (!tvm_dtype_same(a, b))
+        return tvm_refuse(rule->why, "b has type %s, expected %s as a", tvm_dtype_name(b, name),
+                          tvm_dtype_name(a, want));
+    if (!tvm_dtype_same(c, TVM_F32))
+        return tvm_refuse(rule->why, "c has type %s, expected f32", tvm_dtype_name(c, name));
+    return TVM_OK;
+}
+
+tvm_status tvm_rule_MMA(const tvm_rule *rule) {
+    char found[TVM_SHAPE_TEXT_MAX];
+    const tvm_layout *a = tvm_rule_layout(rule, 0), *b = tvm_rule_layout(rule, 1),
+                     *c = tvm_rule_layout(rule, 2);
+    tvm_status status = mma_types(rule);
+    if (status != TVM_OK) return status;
+    if (c->rank != 2)
+        return tvm_refuse(rule->why, "c has shape %s, expected a matrix",
+                          tvm_shape_text(c->rank, c->shape, found));
+    if (b->rank != 2 || b->shape[1] != c->shape[1])
+        return tvm_refuse(rule->why, "b has shape %s, expected k x %u as c has %u columns",
+                          tvm_shape_text(b->rank, b->shape, found), c->shape[1], c->shape[1]);
+    status = mma_shape(rule, 0, c->shape[0], b->shape[0]);
+    if (status != TVM_OK) return status;
+    tvm_mma_plan plan;
+    tvm_why why = {""};
+    if (!tvm_mma_plan_make(a, b, c, &plan, &why)) return tvm_refuse(rule->why, "%s", why.text);
+    return tvm_rule_register(rule, TVM_F32, c);
+}

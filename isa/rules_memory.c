@@ -1,0 +1,130 @@
+/* Rules of the instructions that make tensors and move them between memories. */
+#include "rules.h"
+
+tvm_status tvm_rule_ALLOC_REGISTER(const tvm_rule *rule) {
+    if (rule->type->dtype.kind == TVM_KIND_NONE)
+        return tvm_refuse(rule->why, "expected a type for the result");
+    return tvm_rule_register(rule, rule->type->dtype, NULL);
+}
+
+/* Shared memory is addressed in bytes: no element may share one. */
+static tvm_status whole_bytes(const tvm_rule *rule, tvm_dtype dtype) {
+    char name[TVM_DTYPE_NAME_MAX];
+    if (dtype.bits % 8 == 0) return TVM_OK;
+    return tvm_refuse(rule->why, "type %s is not whole bytes: store it as u8 and use view",
+                      tvm_dtype_name(dtype, name));
+}
+
+tvm_status tvm_rule_ALLOC_SHARED(const tvm_rule *rule) {
+    tvm_result_type *type = rule->type;
+    if (type->dtype.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
+    if (!type->has_layout) return tvm_refuse(rule->why, "expected a layout for the result");
+    type->kind = TVM_SLOT_SHARED;
+    return whole_bytes(rule, type->dtype);
+}
+
+tvm_status tvm_rule_FREE_SHARED(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+
+/* ---- tiles: they span the trailing dimensions of the tensor ---- */
+
+static tvm_status tile_rank(const tvm_rule *rule, unsigned entry, unsigned tile, const char *what) {
+    unsigned rank = tvm_slot_rank(rule->program, tvm_rule_slot(rule, entry));
+    if (tile >= 1 && tile <= rank) return TVM_OK;
+    return tvm_refuse(rule->why, "%s has rank %u, expected 1 to %u, the rank of %.*s", what, tile, rank,
+                      (int)rule->desc[entry].name_length, rule->desc[entry].name);
+}
+
+/* What is known before the program runs: extents that do not fit, constant indices outside. */
+static tvm_status tile_inside(const tvm_rule *rule, unsigned entry, unsigned tile_dims,
+                              const uint32_t *tile) {
+    const tvm_slot *slot = tvm_rule_slot(rule, entry);
+    const tvm_operand *indices = rule->operands + rule->at[entry] + 1;
+    unsigned rank = tvm_slot_rank(rule->program, slot);
+    const uint32_t *shape = tvm_slot_shape(rule->program, slot);
+    for (unsigned d = 0; d < rank; d++) {
+        uint32_t extent = d < rank - tile_dims ? 1 : tile[d - (rank - tile_dims)];
+        if (extent > shape[d])
+            return tvm_refuse(rule->why, "the tile has extent %u in dimension %u, %.*s only %u", extent, d,
+                              (int)rule->desc[entry].name_length, rule->desc[entry].name, shape[d]);
+        int64_t index;
+        if (!tvm_rule_integer(rule, indices[d].value, &index)) continue;
+        if (index < 0 || index > (int64_t)shape[d] - extent)
+            return tvm_refuse(rule->why, "index %lld in dimension %u is outside of %.*s: expected 0 to %u",
+                              (long long)index, d, (int)rule->desc[entry].name_length, rule->desc[entry].name,
+                              shape[d] - extent);
+    }
+    return TVM_OK;
+}
+
+static tvm_status same_dtype(const tvm_rule *rule, unsigned a, unsigned b) {
+    char left[TVM_DTYPE_NAME_MAX], right[TVM_DTYPE_NAME_MAX];
+    tvm_dtype x = tvm_rule_slot(rule, a)->dtype, y = tvm_rule_slot(rule, b)->dtype;
+    if (tvm_dtype_same(x, y)) return TVM_OK;
+    return tvm_refuse(rule->why, "%.*s has type %s, expected %s as %.*s", (int)rule->desc[b].name_length,
+                      rule->desc[b].name, tvm_dtype_name(y, right), tvm_dtype_name(x, left),
+                      (int)rule->desc[a].name_length, rule->desc[a].name);
+}
+
+/* ---- loads and stores ---- */
+
+tvm_status tvm_rule_LOAD_GLOBAL(const tvm_rule *rule) {
+    tvm_status status = tvm_rule_register(rule, tvm_rule_slot(rule, 0)->dtype, NULL);
+    return status != TVM_OK ? status : tile_rank(rule, 0, rule->type->layout.rank, "the result");
+}
+
+tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
+    tvm_status status = tvm_rule_LOAD_GLOBAL(rule);
+    const tvm_layout *tile = &rule->type->layout;
+    return status != TVM_OK ? status : tile_inside(rule, 0, tile->rank, tile->shape);
+}
+
+static tvm_status store(const tvm_rule *rule) {
+    tvm_status status = same_dtype(rule, 0, 1);
+    return status != TVM_OK ? status : tile_rank(rule, 0, tvm_rule_layout(rule, 1)->rank, "source");
+}
+
+/* Neighbours in the last dimension that are neighbours in a thread: the last mode of that dimension, when it
+ * is the fastest local digit. */
+static uint32_t innermost_run(const tvm_layout *layout) {
+    if (layout->locals == 0) return 1;
+    unsigned fastest = layout->local[layout->locals - 1];
+    return fastest == layout->modes - 1u && layout->mode_dim[fastest] == layout->rank - 1
+               ? layout->mode_size[fastest]
+               : 1;
+}
+
+/* Threads write elements narrower than a byte without asking each other: each byte has one owner. */
+tvm_status tvm_rule_STORE_GLOBAL(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_status status = store(rule);
+    if (status != TVM_OK) return status;
+    tvm_dtype dtype = tvm_rule_slot(rule, 1)->dtype;
+    uint32_t run = innermost_run(tvm_rule_layout(rule, 1));
+    if ((uint64_t)run * dtype.bits % 8 != 0)
+        return tvm_refuse(
+            rule->why,
+            "a thread holds runs of %u elements of %s in the last dimension, which are not whole "
+            "bytes: its fastest local digit must cover a multiple of 8 bits",
+            run, tvm_dtype_name(dtype, name));
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
+    tvm_status status = store(rule);
+    if (status != TVM_OK) return status;
+    const tvm_layout *tile = tvm_rule_layout(rule, 1);
+    status = tile_inside(rule, 0, tile->rank, tile->shape);
+    return status != TVM_OK ? status : tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
+    uint32_t tile[TVM_MAX_RANK], rank = tvm_rule_const(rule, 2);
+    for (uint32_t d = 0; d < rank; d++) tile[d] = rule->operands[rule->at[2] + 1 + d].value;
+    tvm_status status = same_dtype(rule, 0, 1);
+    if (status == TVM_OK) status = tile_rank(rule, 0, rank, "tile");
+    if (status == TVM_OK) status = tile_rank(rule, 1, rank, "tile");
+    if (status == TVM_OK) status = tile_inside(rule, 0, rank, tile);
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
+}

@@ -1,0 +1,49 @@
+/* The container's constants. All numbers are little-endian; sections follow the table in its order, with no
+ * bytes between or after them.
+ *
+ *   header    magic[8]  u32 version  u32 section count  u64 total size
+ *   table     for each section: tag[4]  u32 0  u64 offset  u64 size  u64 checksum (XXH3, 64 bits, seed 0)
+ *   string    u32 length  bytes (UTF-8, no NUL)
+ *   STRS      u32 count  strings
+ *   LAYT      u32 count, of each: u8 rank  u8 modes  u8 spatials  u8 locals  u32 shape[rank]
+ *             u32 mode_size[modes]  u8 mode_dim[modes]  i32 spatial[spatials]  u8 local[locals]
+ *   SHRD      u32 count, of each: u8 rank  u8 modes  u8 base  u8 bits  u8 shift  u32 shape[rank]
+ *             u32 mode_size[modes]  u32 mode_stride[modes]  u8 mode_dim[modes]
+ *   KRNL      u32 count, of each:
+ *             u32 name  u32 warps  u32 grid[3]  u32 parameters  u32 slots  u32 expressions  u32 assumes  u32
+ * insns slot    u32 name  u8 kind  u8 rank (of GLOBAL, else 0)  dtype  GLOBAL: u32 shape[rank] REGISTER,
+ * SHARED: u32 layout dtype   u8 kind  u8 bits  u8 exponent  u8 mantissa expr    u8 op  dtype  u32
+ * operand[arity]; SLOT, BLOCK, GRID: u32; INTEGER, FLOAT: u64 assume  u32 expression insn    u16 op  u16
+ * operand count  u32 result; of each operand: u8 kind  u32 value LINE      (may be missing) u32 count
+ * strings, the files; for each kernel and insn: u32 file  u32 line */
+#ifndef TVM_ISA_VBC_FORMAT_H
+#define TVM_ISA_VBC_FORMAT_H
+
+enum {
+    VBC_MAGIC_SIZE = 8,
+    VBC_HEADER_SIZE = 24,
+    VBC_ENTRY_SIZE = 32,
+    VBC_TAG_SIZE = 4,
+    VBC_MAX_SECTIONS = 16
+};
+
+/* As PNG's: a byte that is not ASCII, then ends of line of both kinds, which transfers as text would change.
+ */
+#define VBC_MAGIC "\x89VBC\r\n\x1a\n"
+
+/* X(identifier, tag, required), in the order in which they are written. */
+#define VBC_SECTIONS(X)                                                                                      \
+    X(STRINGS, "STRS", true)                                                                                 \
+    X(LAYOUTS, "LAYT", true)                                                                                 \
+    X(SHARED, "SHRD", true)                                                                                  \
+    X(KERNELS, "KRNL", true)                                                                                 \
+    X(LINES, "LINE", false)
+
+enum {
+#define VBC_SECTION_ENUM(id, tag, required) VBC_##id,
+    VBC_SECTIONS(VBC_SECTION_ENUM)
+#undef VBC_SECTION_ENUM
+        VBC_SECTION_COUNT
+};
+
+#endif

@@ -1,0 +1,424 @@
+#include "vbc.h"
+#include "fileio.h"
+#include "program_append.h"
+#include "vbc_format.h"
+#include "verify.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { VBC_MAX_FILE = 1 << 30 };
+
+typedef struct section_info {
+    const char *tag;
+    bool required;
+} section_info;
+
+#define VBC_SECTION_ROW(id, tag, required) {tag, required},
+static const section_info section_table[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_SECTION_ROW)};
+#undef VBC_SECTION_ROW
+
+typedef struct section {
+    size_t offset, size;
+    bool present;
+} section;
+
+typedef struct reader {
+    const uint8_t *bytes;
+    size_t size;
+    const char *name;
+    tvm_diags *diags;
+    section sections[VBC_SECTION_COUNT];
+    tvm_program *program;
+    tvm_status status;
+    /* where in which section it reads */
+    unsigned current;
+    size_t at, end;
+} reader;
+
+static tvm_status refuse(reader *r, tvm_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Reports the first error alone: what follows would be its consequence. */
+static tvm_status refuse(reader *r, tvm_status status, const char *format, ...) {
+    if (r->status != TVM_OK) return r->status;
+    const tvm_place place = {.file = r->name};
+    va_list arguments;
+    va_start(arguments, format);
+    r->status = tvm_diag_addv(r->diags, status, &place, NULL, format, arguments);
+    va_end(arguments);
+    return r->status;
+}
+
+/* ---- numbers ---- */
+
+static uint64_t load_le(const uint8_t *from, unsigned size) {
+    uint64_t value = 0;
+    for (unsigned i = 0; i < size; i++) value |= (uint64_t)from[i] << (8 * i);
+    return value;
+}
+
+/* `size` bytes of the section, or NULL: from the first failure on nothing more is read. */
+static const uint8_t *take(reader *r, size_t size) {
+    if (r->status != TVM_OK) return NULL;
+    if (r->end - r->at < size) {
+        refuse(r, TVM_FORMAT, "section %s ends at offset %zu inside of an entry that begins at %zu",
+               section_table[r->current].tag, r->end, r->at);
+        return NULL;
+    }
+    const uint8_t *bytes = r->bytes + r->at;
+    r->at += size;
+    return bytes;
+}
+
+static uint64_t take_number(reader *r, unsigned size) {
+    const uint8_t *bytes = take(r, size);
+    return bytes != NULL ? load_le(bytes, size) : 0;
+}
+
+static uint8_t take_u8(reader *r) {
+    return (uint8_t)take_number(r, 1);
+}
+static uint32_t take_u32(reader *r) {
+    return (uint32_t)take_number(r, 4);
+}
+
+static void take_u32s(reader *r, uint32_t *values, unsigned count) {
+    for (unsigned i = 0; i < count; i++) values[i] = take_u32(r);
+}
+
+static void take_u8s(reader *r, uint8_t *values, unsigned count) {
+    for (unsigned i = 0; i < count; i++) values[i] = take_u8(r);
+}
+
+static tvm_dtype take_dtype(reader *r) {
+    tvm_dtype type;
+    type.kind = take_u8(r);
+    type.bits = take_u8(r);
+    type.exponent = take_u8(r);
+    type.mantissa = take_u8(r);
+    return type;
+}
+
+/* A count of entries, each of which takes at least `least` bytes of the section. */
+static uint32_t take_count(reader *r, size_t least, uint32_t limit, const char *what) {
+    size_t offset = r->at;
+    uint32_t count = take_u32(r);
+    const char *tag = section_table[r->current].tag;
+    if (count > limit)
+        refuse(r, TVM_FORMAT, "section %s, offset %zu: %" PRIu32 " %s, expected at most %" PRIu32, tag,
+               offset, count, what, limit);
+    else if (count > (r->end - r->at) / least)
+        refuse(r, TVM_FORMAT, "section %s, offset %zu: %" PRIu32 " %s do not fit the section", tag, offset,
+               count, what);
+    return r->status == TVM_OK ? count : 0;
+}
+
+/* A small number at most `limit`. */
+static uint8_t take_small(reader *r, unsigned limit, const char *what) {
+    size_t offset = r->at;
+    uint8_t value = take_u8(r);
+    if (value > limit)
+        refuse(r, TVM_FORMAT, "section %s, offset %zu: %s is %u, expected at most %u",
+               section_table[r->current].tag, offset, what, value, limit);
+    return r->status == TVM_OK ? value : 0;
+}
+
+static bool keep(reader *r, uint32_t index) {
+    if (index == TVM_NONE && r->status == TVM_OK) r->status = tvm_diag_no_memory(r->diags);
+    return r->status == TVM_OK;
+}
+
+/* ---- sections ---- */
+
+static bool read_string(reader *r) {
+    size_t offset = r->at;
+    uint32_t length = take_u32(r);
+    const uint8_t *text = take(r, length);
+    if (text == NULL) return false;
+    if (length > 0 && memchr(text, 0, length) != NULL) {
+        refuse(r, TVM_FORMAT, "section %s, offset %zu: a string contains a NUL",
+               section_table[r->current].tag, offset);
+        return false;
+    }
+    return keep(r, tvm_append_string(r->program, (const char *)text, length));
+}
+
+static void read_strings(reader *r) {
+    uint32_t count = take_count(r, 4, TVM_NONE / 4, "strings");
+    for (uint32_t i = 0; i < count && read_string(r); i++) continue;
+}
+
+static void read_layouts(reader *r) {
+    uint32_t count = take_count(r, 8, TVM_MAX_LAYOUTS, "layouts");
+    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) {
+        tvm_layout layout = {0};
+        layout.rank = take_small(r, TVM_MAX_RANK, "the rank");
+        layout.modes = take_small(r, TVM_MAX_MODES, "the number of modes");
+        layout.spatials = take_small(r, TVM_MAX_MODES, "the number of spatial digits");
+        layout.locals = take_small(r, TVM_MAX_MODES, "the number of local digits");
+        take_u32s(r, layout.shape, layout.rank);
+        take_u32s(r, layout.mode_size, layout.modes);
+        take_u8s(r, layout.mode_dim, layout.modes);
+        for (unsigned s = 0; s < layout.spatials; s++) layout.spatial[s] = (int32_t)take_u32(r);
+        take_u8s(r, layout.local, layout.locals);
+        if (r->status == TVM_OK) keep(r, tvm_append_layout(r->program, &layout));
+    }
+}
+
+static void read_shared_layouts(reader *r) {
+    uint32_t count = take_count(r, 9, TVM_MAX_LAYOUTS, "shared layouts");
+    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) {
+        tvm_shared_layout layout;
+        memset(&layout, 0, sizeof layout);
+        layout.rank = take_small(r, TVM_MAX_RANK, "the rank");
+        layout.modes = take_small(r, TVM_MAX_MODES, "the number of modes");
+        layout.swizzle_base = take_u8(r);
+        layout.swizzle_bits = take_u8(r);
+        layout.swizzle_shift = take_u8(r);
+        take_u32s(r, layout.shape, layout.rank);
+        take_u32s(r, layout.mode_size, layout.modes);
+        take_u32s(r, layout.mode_stride, layout.modes);
+        take_u8s(r, layout.mode_dim, layout.modes);
+        if (r->status == TVM_OK) keep(r, tvm_append_shared_layout(r->program, &layout));
+    }
+}
+
+static void read_slot(reader *r, tvm_kernel *kernel) {
+    tvm_slot slot = {.layout = TVM_NONE};
+    slot.name = take_u32(r);
+    slot.kind = take_small(r, TVM_SLOT_GLOBAL, "the kind of a variable");
+    slot.rank = take_small(r, slot.kind == TVM_SLOT_GLOBAL ? TVM_MAX_RANK : 0, "the rank of a variable");
+    slot.dtype = take_dtype(r);
+    if (slot.kind == TVM_SLOT_REGISTER || slot.kind == TVM_SLOT_SHARED) slot.layout = take_u32(r);
+    take_u32s(r, slot.shape, slot.rank);
+    if (r->status == TVM_OK) keep(r, tvm_kernel_add_slot(kernel, &slot));
+}
+
+static void read_expr(reader *r, tvm_kernel *kernel) {
+    tvm_expr node = {0};
+    node.op = take_small(r, TVM_EXPR_COUNT - 1, "the operator of an expression");
+    node.type = take_dtype(r);
+    uint32_t operands[3] = {0, 0, 0};
+    if (node.op == TVM_EXPR_INTEGER || node.op == TVM_EXPR_FLOAT) {
+        uint64_t bits = take_number(r, 8);
+        memcpy(&node.value, &bits, sizeof bits);
+    } else if (node.op == TVM_EXPR_SLOT || node.op == TVM_EXPR_BLOCK || node.op == TVM_EXPR_GRID) {
+        take_u32s(r, operands, 1);
+    } else {
+        take_u32s(r, operands, tvm_expr_op_info(node.op)->arity);
+    }
+    node.a = operands[0];
+    node.b = operands[1];
+    node.c = operands[2];
+    if (r->status == TVM_OK) keep(r, tvm_append_expr(kernel, &node));
+}
+
+/* The most operands of a row: two tensors with an index a dimension, and a tile. */
+enum { MAX_OPERANDS = 3 * (1 + TVM_MAX_RANK) };
+
+static void read_insn(reader *r, tvm_kernel *kernel) {
+    size_t offset = r->at;
+    tvm_operand operands[MAX_OPERANDS];
+    tvm_insn insn = {.match = TVM_NONE, .file = TVM_NONE};
+    insn.op = (uint16_t)take_number(r, 2);
+    uint32_t count = (uint32_t)take_number(r, 2);
+    insn.result = take_u32(r);
+    if (count > MAX_OPERANDS) {
+        refuse(r, TVM_FORMAT, "section %s, offset %zu: %" PRIu32 " operands, expected at most %d",
+               section_table[r->current].tag, offset, count, MAX_OPERANDS);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        operands[i].kind = take_small(r, TVM_OPERAND_CONST, "the kind of an operand");
+        operands[i].value = take_u32(r);
+    }
+    if (r->status == TVM_OK) keep(r, tvm_kernel_add_insn(kernel, &insn, operands, count));
+}
+
+static void read_kernel(reader *r) {
+    uint32_t name = take_u32(r);
+    if (r->status != TVM_OK || !keep(r, tvm_program_add_kernel(r->program, name))) return;
+    tvm_kernel *kernel = &r->program->kernels[r->program->kernel_count - 1];
+    kernel->warps = take_u32(r);
+    take_u32s(r, kernel->grid, 3);
+    kernel->param_count = take_count(r, 1, TVM_MAX_PARAMS, "parameters");
+    uint32_t slots = take_count(r, 10, TVM_MAX_SLOTS, "variables");
+    uint32_t exprs = take_count(r, 9, TVM_MAX_EXPRS, "expressions");
+    uint32_t assumes = take_count(r, 4, TVM_MAX_EXPRS, "assumptions");
+    uint32_t insns = take_count(r, 8, TVM_MAX_INSNS, "instructions");
+    for (uint32_t i = 0; i < slots && r->status == TVM_OK; i++) read_slot(r, kernel);
+    for (uint32_t i = 0; i < exprs && r->status == TVM_OK; i++) read_expr(r, kernel);
+    for (uint32_t i = 0; i < assumes && r->status == TVM_OK; i++) {
+        uint32_t expr = take_u32(r);
+        if (r->status == TVM_OK) keep(r, tvm_kernel_add_assume(kernel, expr));
+    }
+    for (uint32_t i = 0; i < insns && r->status == TVM_OK; i++) read_insn(r, kernel);
+}
+
+static void read_kernels(reader *r) {
+    uint32_t count = take_count(r, 40, TVM_MAX_KERNELS, "kernels");
+    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_kernel(r);
+}
+
+static void read_lines(reader *r) {
+    uint32_t first = r->program->string_count;
+    read_strings(r);
+    uint32_t files = r->program->string_count - first;
+    for (uint32_t k = 0; k < r->program->kernel_count; k++) {
+        tvm_kernel *kernel = &r->program->kernels[k];
+        for (uint32_t i = 0; i < kernel->insn_count && r->status == TVM_OK; i++) {
+            size_t offset = r->at;
+            uint32_t file = take_u32(r);
+            uint32_t line = take_u32(r);
+            if (file != TVM_NONE && file >= files)
+                refuse(r, TVM_FORMAT, "section LINE, offset %zu: file %" PRIu32 ", expected below %" PRIu32,
+                       offset, file, files);
+            kernel->insns[i].file = file == TVM_NONE ? TVM_NONE : first + file;
+            kernel->insns[i].line = line;
+        }
+    }
+}
+
+static void (*const section_readers[VBC_SECTION_COUNT])(reader *r) = {
+    [VBC_STRINGS] = read_strings, [VBC_LAYOUTS] = read_layouts, [VBC_SHARED] = read_shared_layouts,
+    [VBC_KERNELS] = read_kernels, [VBC_LINES] = read_lines,
+};
+
+static tvm_status read_section(reader *r, unsigned index) {
+    const section *s = &r->sections[index];
+    if (!s->present) return TVM_OK;
+    r->current = index;
+    r->at = s->offset;
+    r->end = s->offset + s->size;
+    section_readers[index](r);
+    if (r->status == TVM_OK && r->at != r->end)
+        refuse(r, TVM_FORMAT, "section %s: %zu bytes too many at offset %zu", section_table[index].tag,
+               r->end - r->at, r->at);
+    return r->status;
+}
+
+/* ---- header and table ---- */
+
+static tvm_status read_header(reader *r, uint32_t *sections) {
+    if (r->size < VBC_MAGIC_SIZE || memcmp(r->bytes, VBC_MAGIC, VBC_MAGIC_SIZE) != 0)
+        return refuse(r, TVM_FORMAT, "not a bytecode file: it does not begin with the magic number of .vbc");
+    if (r->size < VBC_HEADER_SIZE)
+        return refuse(r, TVM_FORMAT, "the file is truncated: %zu bytes, the header has %d", r->size,
+                      VBC_HEADER_SIZE);
+    uint32_t version = (uint32_t)load_le(r->bytes + 8, 4);
+    if (version != TVM_VBC_VERSION)
+        return refuse(r, TVM_VERSION, "bytecode version %" PRIu32 ": this program reads version %d", version,
+                      TVM_VBC_VERSION);
+    *sections = (uint32_t)load_le(r->bytes + 12, 4);
+    uint64_t total = load_le(r->bytes + 16, 8);
+    if (total > r->size)
+        return refuse(r, TVM_FORMAT, "the file is truncated: %zu bytes of %" PRIu64, r->size, total);
+    if (total < r->size)
+        return refuse(r, TVM_FORMAT, "%" PRIu64 " bytes follow the end of the program at offset %" PRIu64,
+                      (uint64_t)r->size - total, total);
+    if (*sections > VBC_MAX_SECTIONS || VBC_HEADER_SIZE + (size_t)*sections * VBC_ENTRY_SIZE > r->size)
+        return refuse(r, TVM_FORMAT, "offset 12: a table of %" PRIu32 " sections does not fit the file",
+                      *sections);
+    return TVM_OK;
+}
+
+static int find_section(const uint8_t *tag) {
+    for (int i = 0; i < VBC_SECTION_COUNT; i++)
+        if (memcmp(tag, section_table[i].tag, VBC_TAG_SIZE) == 0) return i;
+    return -1;
+}
+
+/* A tag as text: what is not printable becomes '?'. */
+static void tag_text(const uint8_t *tag, char text[VBC_TAG_SIZE + 1]) {
+    for (int i = 0; i < VBC_TAG_SIZE; i++) text[i] = (char)(tag[i] > 0x20 && tag[i] < 0x7f ? tag[i] : '?');
+    text[VBC_TAG_SIZE] = '\0';
+}
+
+/* `next`: where the section has to begin, then where it ends. */
+static tvm_status read_entry(reader *r, size_t at, uint64_t *next) {
+    const uint8_t *entry = r->bytes + at;
+    char tag[VBC_TAG_SIZE + 1];
+    tag_text(entry, tag);
+    uint64_t offset = load_le(entry + 8, 8), size = load_le(entry + 16, 8);
+    int index = find_section(entry);
+    if (index < 0) return refuse(r, TVM_FORMAT, "offset %zu: unknown section '%s'", at, tag);
+    if (load_le(entry + 4, 4) != 0)
+        return refuse(r, TVM_FORMAT, "offset %zu: section %s: the reserved field is not 0", at, tag);
+    if (r->sections[index].present) return refuse(r, TVM_FORMAT, "offset %zu: a second section %s", at, tag);
+    if (offset > r->size || size > r->size - offset)
+        return refuse(r, TVM_FORMAT,
+                      "offset %zu: section %s, %" PRIu64 " bytes at %" PRIu64 ", lies outside of the file",
+                      at, tag, size, offset);
+    if (offset != *next)
+        return refuse(r, TVM_FORMAT, "offset %zu: section %s begins at %" PRIu64 ", %s %" PRIu64, at, tag,
+                      offset, offset < *next ? "overlapping what ends at" : "leaving a gap after", *next);
+    uint64_t checksum = XXH3_64bits(r->bytes + offset, size);
+    if (checksum != load_le(entry + 24, 8))
+        return refuse(r, TVM_FORMAT, "section %s at offset %" PRIu64 " is corrupted: its checksum is wrong",
+                      tag, offset);
+    r->sections[index] = (section){(size_t)offset, (size_t)size, true};
+    *next = offset + size;
+    return TVM_OK;
+}
+
+static tvm_status read_table(reader *r) {
+    uint32_t count = 0;
+    if (read_header(r, &count) != TVM_OK) return r->status;
+    uint64_t next = VBC_HEADER_SIZE + (uint64_t)count * VBC_ENTRY_SIZE;
+    for (uint32_t i = 0; i < count; i++)
+        if (read_entry(r, VBC_HEADER_SIZE + (size_t)i * VBC_ENTRY_SIZE, &next) != TVM_OK) return r->status;
+    if (next != r->size)
+        return refuse(r, TVM_FORMAT, "%" PRIu64 " bytes at offset %" PRIu64 " belong to no section",
+                      (uint64_t)r->size - next, next);
+    for (int i = 0; i < VBC_SECTION_COUNT; i++)
+        if (section_table[i].required && !r->sections[i].present)
+            return refuse(r, TVM_FORMAT, "section %s is missing", section_table[i].tag);
+    return TVM_OK;
+}
+
+/* ---- the whole ---- */
+
+/* Diagnostics of the verifier that know no source file are about this one. */
+static void name_diagnostics(tvm_diags *diags, size_t first, const char *name) {
+    for (size_t i = first; name != NULL && i < diags->count; i++)
+        if (diags->items[i].file == NULL) diags->items[i].file = strdup(name);
+}
+
+static tvm_status read_program(reader *r) {
+    if (read_table(r) != TVM_OK) return r->status;
+    r->program = tvm_program_new();
+    if (r->program == NULL) return tvm_diag_no_memory(r->diags);
+    for (unsigned i = 0; i < VBC_SECTION_COUNT; i++)
+        if (read_section(r, i) != TVM_OK) return r->status;
+    size_t before = r->diags != NULL ? r->diags->count : 0;
+    tvm_status status = tvm_verify(r->program, r->diags);
+    if (status != TVM_OK && r->diags != NULL) name_diagnostics(r->diags, before, r->name);
+    return status;
+}
+
+tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm_program **program,
+                        tvm_diags *diags) {
+    reader r = {.bytes = bytes, .size = size, .name = name, .diags = diags};
+    tvm_status status = read_program(&r);
+    if (status != TVM_OK) {
+        tvm_program_free(r.program);
+        return status;
+    }
+    *program = r.program;
+    return TVM_OK;
+}
+
+tvm_status tvm_vbc_read_file(const char *path, tvm_program **program, tvm_diags *diags) {
+    uint8_t *bytes;
+    size_t size;
+    tvm_status status = tvm_file_read(path, VBC_MAX_FILE, &bytes, &size, diags);
+    if (status != TVM_OK) return status;
+    status = tvm_vbc_read(bytes, size, strcmp(path, "-") == 0 ? "<stdin>" : path, program, diags);
+    free(bytes);
+    return status;
+}

@@ -1,0 +1,575 @@
+#include "verify.h"
+#include "program_append.h"
+#include "rules.h"
+#include "verify_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* ---- reporting ---- */
+
+/* `kernel: mnemonic: `, and the number of an instruction whose line is unknown. */
+static void context(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn, char *text,
+                    size_t size) {
+    text[0] = '\0';
+    if (kernel == NULL) return;
+    const char *name = tvm_string(program, kernel->name);
+    if (insn == NULL) {
+        snprintf(text, size, "%.60s: ", name);
+        return;
+    }
+    const tvm_op_info *info = tvm_op(insn->op);
+    const char *mnemonic = info != NULL ? info->mnemonic : "?";
+    if (insn->line != 0)
+        snprintf(text, size, "%.60s: %s: ", name, mnemonic);
+    else
+        snprintf(text, size, "%.60s: instruction %td: %s: ", name, insn - kernel->insns, mnemonic);
+}
+
+static tvm_status report(tvm_diags *diags, const tvm_program *program, const tvm_kernel *kernel,
+                         const tvm_insn *insn, const char *message) {
+    char prefix[128];
+    context(program, kernel, insn, prefix, sizeof prefix);
+    tvm_place place = {0};
+    if (insn != NULL && insn->file < program->string_count) place.file = program->strings[insn->file];
+    if (insn != NULL) place.line = insn->line;
+    return tvm_diag_add(diags, TVM_INVALID, &place, NULL, "%s%s", prefix, message);
+}
+
+void tvm_verify_error(tvm_verify_state *state, const tvm_insn *insn, const char *format, ...) {
+    if (tvm_verify_done(state)) return;
+    char message[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    state->status = report(state->diags, state->program, state->kernel, insn, message);
+    state->errors++;
+}
+
+bool tvm_verify_charge(tvm_verify_state *state, uint64_t work) {
+    if (state->stopped) return false;
+    state->work += work;
+    if (state->work <= TVM_VERIFY_WORK) return true;
+    state->status = tvm_diag_add(state->diags, TVM_INVALID, NULL, NULL, "the program is too large to verify");
+    state->errors++;
+    state->stopped = true;
+    return false;
+}
+
+/* ---- strings and names ---- */
+
+/* Length of the UTF-8 sequence at `text` (Unicode 15, table 3-7), or 0 when it is none. */
+static unsigned utf8_length(const unsigned char *text) {
+    unsigned char lead = text[0];
+    if (lead < 0x80) return 1;
+    unsigned length = lead >= 0xc2 && lead < 0xe0   ? 2
+                      : (lead & 0xf0) == 0xe0       ? 3
+                      : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                    : 0;
+    unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (length == 0 || text[1] < low || text[1] > high) return 0;
+    for (unsigned i = 2; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80) return 0;
+    return length;
+}
+
+static bool string_is_clean(const char *string) {
+    const unsigned char *at = (const unsigned char *)string;
+    while (*at != '\0') {
+        unsigned length = utf8_length(at);
+        if (length == 0 || *at < 0x20 || *at == 0x7f) return false;
+        at += length;
+    }
+    return true;
+}
+
+static void check_strings(tvm_verify_state *state) {
+    for (uint32_t i = 0; i < state->program->string_count && !tvm_verify_done(state); i++)
+        if (!string_is_clean(state->program->strings[i]))
+            tvm_verify_error(state, NULL, "string %u is not UTF-8 text without control characters", i);
+}
+
+static bool is_identifier(const char *name) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+    static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    return name[0] != '\0' && strchr(letters, name[0]) != NULL && name[strspn(name, more)] == '\0' &&
+           strlen(name) <= TVM_MAX_NAME;
+}
+
+/* Parameters are written without a mark: words of the language cannot name them. */
+static bool is_word(const char *name) {
+    static const char *const words[] = {"true", "false", "block", "grid"};
+    tvm_dtype type;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(name, words[i]) == 0) return true;
+    return tvm_dtype_parse(name, strlen(name), &type);
+}
+
+/* "" when the index is bad, which is no identifier. */
+static bool check_name(tvm_verify_state *state, uint32_t string, const char *what) {
+    const char *name = tvm_string(state->program, string);
+    if (is_identifier(name)) return true;
+    tvm_verify_error(state, NULL, "the name of %s, '%.60s', is not an identifier of at most %d letters", what,
+                     name, TVM_MAX_NAME);
+    return false;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Reports a name that stands twice among `count` of them; sorts the array. */
+static void check_unique(tvm_verify_state *state, const char **names, uint32_t count, const char *what) {
+    qsort(names, count, sizeof *names, compare_names);
+    for (uint32_t i = 1; i < count; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            tvm_verify_error(state, NULL, "two %s are named '%s'", what, names[i]);
+            return;
+        }
+}
+
+static const char **name_array(tvm_verify_state *state, uint32_t count) {
+    const char **names = malloc((count + 1) * sizeof *names);
+    if (names == NULL) {
+        state->status = tvm_diag_no_memory(state->diags);
+        state->errors++;
+        state->stopped = true;
+    }
+    return names;
+}
+
+/* ---- layouts ---- */
+
+static uint64_t tile_work(unsigned rank, const uint32_t *shape) {
+    uint64_t elements = 1;
+    for (unsigned d = 0; d < rank && d < TVM_MAX_RANK && elements < TVM_MAX_TILE_ELEMENTS; d++)
+        elements *= shape[d];
+    return elements < TVM_MAX_TILE_ELEMENTS ? elements : TVM_MAX_TILE_ELEMENTS;
+}
+
+static void check_layouts(tvm_verify_state *state) {
+    const tvm_program *program = state->program;
+    for (uint32_t i = 0; i < program->layout_count && !tvm_verify_done(state); i++) {
+        tvm_why why = {""};
+        if (tvm_verify_charge(state, 256) && !tvm_layout_valid(&program->layouts[i], &why))
+            tvm_verify_error(state, NULL, "layout %u: %s", i, why.text);
+    }
+    for (uint32_t i = 0; i < program->shared_layout_count && !tvm_verify_done(state); i++) {
+        const tvm_shared_layout *layout = &program->shared_layouts[i];
+        tvm_why why = {""};
+        if (tvm_verify_charge(state, 256 + tile_work(layout->rank, layout->shape)) &&
+            !tvm_shared_layout_valid(layout, &why))
+            tvm_verify_error(state, NULL, "shared layout %u: %s", i, why.text);
+    }
+}
+
+/* ---- slots ---- */
+
+static const char *slot_name(const tvm_verify_state *state, const tvm_slot *slot) {
+    return tvm_string(state->program, slot->name);
+}
+
+static void check_tensor_slot(tvm_verify_state *state, const tvm_slot *slot) {
+    const tvm_program *program = state->program;
+    bool in_registers = slot->kind == TVM_SLOT_REGISTER;
+    if (slot->layout >= (in_registers ? program->layout_count : program->shared_layout_count)) {
+        tvm_verify_error(state, NULL, "'%s' has layout %u, which does not exist", slot_name(state, slot),
+                         slot->layout);
+    } else if (in_registers) {
+        uint32_t threads = tvm_layout_threads(&program->layouts[slot->layout]);
+        if (threads != 32 * state->kernel->warps)
+            tvm_verify_error(state, NULL, "the layout of '%s' is for %u threads, the kernel has %u",
+                             slot_name(state, slot), threads, 32 * state->kernel->warps);
+    } else if (slot->dtype.bits % 8 != 0) {
+        tvm_verify_error(state, NULL, "shared tensor '%s': elements are not whole bytes",
+                         slot_name(state, slot));
+    }
+}
+
+static void check_slot(tvm_verify_state *state, uint32_t index) {
+    const tvm_slot *slot = &state->kernel->slots[index];
+    bool param = index < state->kernel->param_count;
+    if (!check_name(state, slot->name, param ? "a parameter" : "a variable")) return;
+    const char *name = slot_name(state, slot);
+    if (param && is_word(name)) {
+        tvm_verify_error(state, NULL, "a parameter cannot be named '%s', a word of the language", name);
+    } else if (!tvm_dtype_valid(slot->dtype)) {
+        tvm_verify_error(state, NULL, "'%s' has a type that does not exist", name);
+    } else if (slot->kind == TVM_SLOT_SCALAR) {
+        char type[TVM_DTYPE_NAME_MAX];
+        if (!tvm_dtype_is_scalar(slot->dtype))
+            tvm_verify_error(state, NULL,
+                             "scalar '%s' has type %s, expected bool, i32, u32, i64, u64, f32 or f64", name,
+                             tvm_dtype_name(slot->dtype, type));
+    } else if (param != (slot->kind == TVM_SLOT_GLOBAL) || slot->kind > TVM_SLOT_GLOBAL ||
+               slot->kind == TVM_SLOT_NONE) {
+        tvm_verify_error(state, NULL, "'%s': %s", name,
+                         param ? "a parameter is a scalar or a global tensor"
+                               : "a variable is a scalar, a register tensor or a shared tensor");
+    } else if (slot->kind == TVM_SLOT_GLOBAL) {
+        if (slot->rank < 1 || slot->rank > TVM_MAX_RANK)
+            tvm_verify_error(state, NULL, "global tensor '%s' has rank %u, expected 1 to %d", name,
+                             slot->rank, TVM_MAX_RANK);
+    } else {
+        check_tensor_slot(state, slot);
+    }
+}
+
+static void check_slots(tvm_verify_state *state) {
+    const tvm_kernel *kernel = state->kernel;
+    for (uint32_t i = 0; i < kernel->slot_count && !tvm_verify_done(state); i++) check_slot(state, i);
+    if (state->errors > 0 || !tvm_verify_charge(state, (uint64_t)kernel->slot_count * 16)) return;
+    const char **names = name_array(state, kernel->slot_count);
+    if (names == NULL) return;
+    for (uint32_t i = 0; i < kernel->slot_count; i++) names[i] = slot_name(state, &kernel->slots[i]);
+    check_unique(state, names, kernel->slot_count, "variables");
+    free(names);
+}
+
+/* ---- expressions ---- */
+
+static bool operands_come_first(const tvm_expr *node, uint32_t index) {
+    const tvm_expr_info *info = tvm_expr_op_info(node->op);
+    const uint32_t operands[3] = {node->a, node->b, node->c};
+    for (unsigned i = 0; info != NULL && i < info->arity; i++)
+        if (operands[i] >= index) return false;
+    return true;
+}
+
+static void check_expr(tvm_verify_state *state, uint32_t index) {
+    tvm_expr *node = &state->kernel->exprs[index];
+    tvm_why why = {""};
+    if (!operands_come_first(node, index)) {
+        tvm_verify_error(state, NULL, "expression %u does not come after its operands", index);
+    } else if (tvm_expr_check(state->kernel, node, &why) != TVM_OK) {
+        tvm_verify_error(state, NULL, "expression %u: %s", index, why.text);
+    } else {
+        node->size = tvm_expr_tree_size(state->kernel->exprs, index, node);
+        if (node->size == 0 || node->size > TVM_MAX_EXPR_SIZE)
+            tvm_verify_error(state, NULL, "expression %u has more than %d operators and operands", index,
+                             TVM_MAX_EXPR_SIZE);
+    }
+}
+
+static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condition, const char *what) {
+    const tvm_kernel *kernel = state->kernel;
+    char name[TVM_DTYPE_NAME_MAX];
+    if (expr >= kernel->expr_count) {
+        tvm_verify_error(state, NULL, "%s: expression %u does not exist", what, expr);
+        return;
+    }
+    tvm_dtype type = kernel->exprs[expr].type;
+    if (!tvm_verify_charge(state, kernel->exprs[expr].size)) return;
+    if (!tvm_expr_is_launch_time(kernel, expr))
+        tvm_verify_error(state, NULL, "%s: expected an expression of scalar parameters alone", what);
+    else if (condition ? type.kind != TVM_KIND_BOOL : !tvm_dtype_is_integer(type))
+        tvm_verify_error(state, NULL, "%s has type %s, expected %s", what, tvm_dtype_name(type, name),
+                         condition ? "bool" : "an integer type");
+}
+
+static void check_exprs(tvm_verify_state *state) {
+    const tvm_kernel *kernel = state->kernel;
+    for (uint32_t i = 0; i < kernel->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
+    if (state->errors > 0) return;
+    for (uint32_t p = 0; p < kernel->param_count && !tvm_verify_done(state); p++)
+        for (unsigned d = 0; kernel->slots[p].kind == TVM_SLOT_GLOBAL && d < kernel->slots[p].rank; d++) {
+            char what[128];
+            snprintf(what, sizeof what, "dimension %u of '%.60s'", d, slot_name(state, &kernel->slots[p]));
+            check_launch_time(state, kernel->slots[p].shape[d], false, what);
+        }
+    for (unsigned d = 0; d < 3; d++)
+        if (kernel->grid[d] != TVM_NONE) check_launch_time(state, kernel->grid[d], false, "grid");
+    for (uint32_t i = 0; i < kernel->assume_count && !tvm_verify_done(state); i++)
+        check_launch_time(state, kernel->assumes[i], true, "assume");
+}
+
+/* ---- control ---- */
+
+typedef struct matcher {
+    const tvm_program *program;
+    tvm_kernel *kernel;
+    tvm_diags *diags;
+    uint32_t stack[TVM_MAX_DEPTH]; /* the openers, and ELSE in the place of its IF */
+    uint32_t opener[TVM_MAX_DEPTH];
+    unsigned depth;
+} matcher;
+
+static bool is_loop(unsigned op) {
+    return op == TVM_OP_FOR || op == TVM_OP_WHILE;
+}
+
+static tvm_status match_error(matcher *m, uint32_t insn, const char *message) {
+    return report(m->diags, m->program, m->kernel, &m->kernel->insns[insn], message);
+}
+
+static tvm_status match_open(matcher *m, uint32_t insn) {
+    if (m->depth == TVM_MAX_DEPTH) return match_error(m, insn, "control is nested too deeply");
+    m->stack[m->depth] = m->opener[m->depth] = insn;
+    m->depth++;
+    return TVM_OK;
+}
+
+static tvm_status match_else(matcher *m, uint32_t insn) {
+    if (m->depth == 0 || m->kernel->insns[m->stack[m->depth - 1]].op != TVM_OP_IF)
+        return match_error(m, insn, "there is no if to which it belongs");
+    m->kernel->insns[m->stack[m->depth - 1]].match = insn;
+    m->stack[m->depth - 1] = insn;
+    return TVM_OK;
+}
+
+static tvm_status match_end(matcher *m, uint32_t insn) {
+    if (m->depth == 0) return match_error(m, insn, "there is no for, while or if to close");
+    m->depth--;
+    m->kernel->insns[m->stack[m->depth]].match = insn;
+    m->kernel->insns[insn].match = m->opener[m->depth];
+    return TVM_OK;
+}
+
+static tvm_status match_jump(matcher *m, uint32_t insn) {
+    for (unsigned d = m->depth; d-- > 0;)
+        if (is_loop(m->kernel->insns[m->opener[d]].op)) {
+            m->kernel->insns[insn].match = m->opener[d];
+            return TVM_OK;
+        }
+    return match_error(m, insn, "it is outside of every loop");
+}
+
+static tvm_status match_insn(matcher *m, uint32_t insn) {
+    switch (m->kernel->insns[insn].op) {
+    case TVM_OP_FOR:
+    case TVM_OP_WHILE:
+    case TVM_OP_IF:
+        return match_open(m, insn);
+    case TVM_OP_ELSE:
+        return match_else(m, insn);
+    case TVM_OP_END:
+        return match_end(m, insn);
+    case TVM_OP_BREAK:
+    case TVM_OP_CONTINUE:
+        return match_jump(m, insn);
+    default:
+        return TVM_OK;
+    }
+}
+
+tvm_status tvm_kernel_match(const tvm_program *program, tvm_kernel *kernel, tvm_diags *diags) {
+    matcher m = {.program = program, .kernel = kernel, .diags = diags};
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        kernel->insns[i].match = TVM_NONE;
+        tvm_status status = match_insn(&m, i);
+        if (status != TVM_OK) return status;
+    }
+    if (m.depth > 0) return match_error(&m, m.opener[m.depth - 1], "it is not closed by end");
+    return TVM_OK;
+}
+
+/* ---- instructions ---- */
+
+static uint32_t dtype_word(tvm_dtype type) {
+    return (uint32_t)type.kind | (uint32_t)type.bits << 8 | (uint32_t)type.exponent << 16 |
+           (uint32_t)type.mantissa << 24;
+}
+
+/* Instructions whose rule looks at nothing but types and layouts, and at length. */
+static bool is_memoized(unsigned op) {
+    switch (op) {
+    case TVM_OP_VIEW:
+    case TVM_OP_MMA:
+    case TVM_OP_ADD:
+    case TVM_OP_SUB:
+    case TVM_OP_MUL:
+    case TVM_OP_DIV:
+    case TVM_OP_MOD:
+    case TVM_OP_MIN:
+    case TVM_OP_MAX:
+    case TVM_OP_FMA:
+    case TVM_OP_COMPARE:
+    case TVM_OP_WHERE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* False when an operand does not exist: then the rule says so. */
+static bool insn_key(const tvm_kernel *kernel, const tvm_insn *insn, tvm_verify_key *key) {
+    if (insn->count > 3 || insn->result >= kernel->slot_count) return false;
+    *key = (tvm_verify_key){{insn->op + 1u, insn->count}};
+    const tvm_slot *result = &kernel->slots[insn->result];
+    uint32_t *word = key->words + 2;
+    *word++ = result->kind;
+    *word++ = dtype_word(result->dtype);
+    *word++ = result->layout;
+    for (uint32_t i = 0; i < insn->count; i++) {
+        tvm_operand operand = tvm_operands(kernel, insn)[i];
+        *word++ = operand.kind;
+        if (operand.kind == TVM_OPERAND_SLOT) {
+            if (operand.value >= kernel->slot_count) return false;
+            const tvm_slot *slot = &kernel->slots[operand.value];
+            if (slot->kind != TVM_SLOT_REGISTER) return false;
+            *word++ = dtype_word(slot->dtype);
+            *word++ = slot->layout;
+        } else if (operand.kind == TVM_OPERAND_EXPR) {
+            if (operand.value >= kernel->expr_count) return false;
+            *word++ = dtype_word(kernel->exprs[operand.value].type);
+            word++;
+        } else {
+            *word++ = operand.value;
+            word++;
+        }
+    }
+    return true;
+}
+
+/* An upper bound of the steps of a layout rule: it walks the threads, and the locals, of each tensor; mma's
+ * walks the tiles of c times those of k. */
+static uint64_t rule_work(const tvm_verify_state *state, const tvm_insn *insn) {
+    const tvm_kernel *kernel = state->kernel;
+    uint64_t work = 64, product = 1;
+    for (uint32_t i = 0; i < insn->count; i++) {
+        tvm_operand operand = tvm_operands(kernel, insn)[i];
+        if (operand.kind != TVM_OPERAND_SLOT || operand.value >= kernel->slot_count) continue;
+        const tvm_slot *slot = &kernel->slots[operand.value];
+        if (slot->kind != TVM_SLOT_REGISTER) continue;
+        const tvm_layout *layout = &state->program->layouts[slot->layout];
+        work += 8 * ((uint64_t)tvm_layout_threads(layout) + tvm_layout_locals(layout));
+        if (i != 1) product *= tvm_layout_locals(layout);
+    }
+    return insn->op == TVM_OP_MMA ? work + product : work;
+}
+
+static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_insn *insn) {
+    tvm_result_type type = {0};
+    if (insn->result == TVM_NONE) return type;
+    const tvm_slot *slot = &state->kernel->slots[insn->result];
+    type.kind = (tvm_slot_kind)slot->kind;
+    type.dtype = slot->dtype;
+    type.has_layout = slot->kind == TVM_SLOT_REGISTER || slot->kind == TVM_SLOT_SHARED;
+    if (slot->kind == TVM_SLOT_REGISTER) type.layout = state->program->layouts[slot->layout];
+    if (slot->kind == TVM_SLOT_SHARED) type.shared_layout = state->program->shared_layouts[slot->layout];
+    return type;
+}
+
+static void check_rule(tvm_verify_state *state, const tvm_insn *insn) {
+    tvm_verify_key key;
+    tvm_verify_key *known = NULL;
+    if (is_memoized(insn->op)) {
+        if (insn_key(state->kernel, insn, &key)) {
+            known = &state->memo[XXH3_64bits(&key, sizeof key) % TVM_VERIFY_MEMO];
+            if (memcmp(known, &key, sizeof key) == 0) return;
+        }
+        if (!tvm_verify_charge(state, rule_work(state, insn))) return;
+    }
+    tvm_result_type type = declared_type(state, insn);
+    tvm_why why = {""};
+    if (tvm_infer(state->program, state->kernel, insn, tvm_operands(state->kernel, insn), &type, &why) !=
+        TVM_OK)
+        tvm_verify_error(state, insn, "%s", why.text);
+    else if (known != NULL)
+        *known = key;
+}
+
+static void check_insn(tvm_verify_state *state, const tvm_insn *insn) {
+    const tvm_kernel *kernel = state->kernel;
+    const tvm_op_info *info = tvm_op(insn->op);
+    if (!tvm_verify_charge(state, 64)) return;
+    if (info == NULL) {
+        tvm_verify_error(state, insn, "opcode %u does not exist", insn->op);
+    } else if ((uint64_t)insn->first + insn->count > kernel->operand_count) {
+        tvm_verify_error(state, insn, "its operands do not exist");
+    } else if (insn->result != TVM_NONE && insn->result >= kernel->slot_count) {
+        tvm_verify_error(state, insn, "slot %u, the result, does not exist", insn->result);
+    } else if ((info->result == TVM_SLOT_NONE) != (insn->result == TVM_NONE)) {
+        tvm_verify_error(state, insn,
+                         info->result == TVM_SLOT_NONE ? "the instruction has no result"
+                                                       : "the result is missing");
+    } else if (insn->result != TVM_NONE && insn->result < kernel->param_count) {
+        tvm_verify_error(state, insn, "'%s' is a parameter, which cannot be assigned",
+                         slot_name(state, &kernel->slots[insn->result]));
+    } else if (insn->file != TVM_NONE && insn->file >= state->program->string_count) {
+        tvm_verify_error(state, insn, "string %u, its file, does not exist", insn->file);
+    } else {
+        check_rule(state, insn);
+    }
+}
+
+/* ---- kernels ---- */
+
+static bool check_limits(tvm_verify_state *state) {
+    const tvm_kernel *kernel = state->kernel;
+    if (!check_name(state, kernel->name, "a kernel")) return false;
+    if (kernel->warps < 1 || kernel->warps > TVM_MAX_THREADS / 32)
+        tvm_verify_error(state, NULL, "%u warps, expected 1 to %d", kernel->warps, TVM_MAX_THREADS / 32);
+    else if (kernel->param_count > TVM_MAX_PARAMS || kernel->param_count > kernel->slot_count)
+        tvm_verify_error(state, NULL, "%u parameters, expected at most %d", kernel->param_count,
+                         TVM_MAX_PARAMS);
+    else if (kernel->slot_count > TVM_MAX_SLOTS)
+        tvm_verify_error(state, NULL, "%u variables, expected at most %d", kernel->slot_count, TVM_MAX_SLOTS);
+    else if (kernel->expr_count > TVM_MAX_EXPRS || kernel->assume_count > TVM_MAX_EXPRS)
+        tvm_verify_error(state, NULL, "%u expressions, expected at most %d", kernel->expr_count,
+                         TVM_MAX_EXPRS);
+    else if (kernel->insn_count > TVM_MAX_INSNS)
+        tvm_verify_error(state, NULL, "%u instructions, expected at most %d", kernel->insn_count,
+                         TVM_MAX_INSNS);
+    else
+        return true;
+    return false;
+}
+
+static void check_kernel(tvm_verify_state *state) {
+    tvm_kernel *kernel = state->kernel;
+    unsigned before = state->errors;
+    if (!check_limits(state)) return;
+    check_slots(state);
+    if (state->errors > before || !tvm_verify_charge(state, (uint64_t)kernel->expr_count * 8)) return;
+    check_exprs(state);
+    if (state->errors > before) return;
+    for (uint32_t i = 0; i < kernel->insn_count && !tvm_verify_done(state); i++)
+        check_insn(state, &kernel->insns[i]);
+    if (tvm_verify_done(state)) return;
+    tvm_status status = tvm_kernel_match(state->program, kernel, state->diags);
+    if (status != TVM_OK) {
+        state->status = status;
+        state->errors++;
+    }
+    if (state->errors == before) tvm_verify_flow(state);
+}
+
+static void check_kernels(tvm_verify_state *state) {
+    tvm_program *program = state->program;
+    if (program->kernel_count > TVM_MAX_KERNELS) {
+        tvm_verify_error(state, NULL, "%u kernels, expected at most %d", program->kernel_count,
+                         TVM_MAX_KERNELS);
+        return;
+    }
+    for (uint32_t i = 0; i < program->kernel_count && !tvm_verify_done(state); i++) {
+        state->kernel = &program->kernels[i];
+        check_kernel(state);
+        state->kernel = NULL;
+    }
+    if (tvm_verify_done(state)) return;
+    const char **names = name_array(state, program->kernel_count);
+    if (names == NULL) return;
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        names[i] = tvm_string(program, program->kernels[i].name);
+    check_unique(state, names, program->kernel_count, "kernels");
+    free(names);
+}
+
+tvm_status tvm_verify(tvm_program *program, tvm_diags *diags) {
+    tvm_verify_state *state = calloc(1, sizeof *state);
+    if (state == NULL) return tvm_diag_no_memory(diags);
+    state->program = program;
+    state->diags = diags;
+    check_strings(state);
+    if (state->errors == 0) check_layouts(state);
+    if (state->errors == 0) check_kernels(state);
+    tvm_status status = state->errors == 0 ? TVM_OK : state->status;
+    free(state);
+    return status;
+}

@@ -1,0 +1,235 @@
+/* What a path through a kernel sees. Control is structured, so one pass over the instructions is enough: a
+ * set of variables that are assigned on every path to here, saved where control opens and met where it
+ * closes. */
+#include "verify_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SET_WORDS = TVM_MAX_SLOTS / 64 };
+
+typedef struct slot_set {
+    uint64_t words[SET_WORDS];
+} slot_set;
+
+typedef struct frame {
+    uint32_t opener;
+    slot_set entry; /* IF: before it. Loops: at the head, whence every path out comes */
+    slot_set then;  /* IF with ELSE: after the first body */
+    bool has_else;
+} frame;
+
+typedef enum shared_life { NOT_YET, LIVE, FREED } shared_life;
+
+typedef struct flow {
+    tvm_verify_state *state;
+    const tvm_kernel *kernel;
+    unsigned words; /* of the sets that are used */
+    unsigned depth;
+    slot_set assigned;
+    uint64_t shared_bytes;
+    uint8_t life[TVM_MAX_SLOTS]; /* shared_life of SHARED slots */
+    frame frames[TVM_MAX_DEPTH];
+} flow;
+
+/* ---- sets ---- */
+
+static bool set_has(const slot_set *set, uint32_t slot) {
+    return set->words[slot / 64] >> (slot % 64) & 1;
+}
+static void set_add(slot_set *set, uint32_t slot) {
+    set->words[slot / 64] |= UINT64_C(1) << (slot % 64);
+}
+static void set_remove(slot_set *set, uint32_t slot) {
+    set->words[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+}
+
+static void set_copy(const flow *f, slot_set *to, const slot_set *from) {
+    memcpy(to->words, from->words, f->words * sizeof from->words[0]);
+}
+
+static void set_meet(const flow *f, slot_set *into, const slot_set *with) {
+    for (unsigned i = 0; i < f->words; i++) into->words[i] &= with->words[i];
+}
+
+/* No path leads here: whatever is asked holds. */
+static void set_unreachable(const flow *f, slot_set *set) {
+    for (unsigned i = 0; i < f->words; i++) set->words[i] = UINT64_MAX;
+}
+
+/* ---- reads ---- */
+
+static const char *name_of(const flow *f, uint32_t slot) {
+    return tvm_string(f->state->program, f->kernel->slots[slot].name);
+}
+
+static void read_slot(flow *f, const tvm_insn *insn, uint32_t slot) {
+    if (f->kernel->slots[slot].kind == TVM_SLOT_SHARED) {
+        if (f->life[slot] != LIVE)
+            tvm_verify_error(f->state, insn, "shared tensor '%s' is used %s", name_of(f, slot),
+                             f->life[slot] == FREED ? "after free-shared" : "before alloc-shared");
+    } else if (!set_has(&f->assigned, slot)) {
+        tvm_verify_error(f->state, insn, "'%s' may be used before it is assigned", name_of(f, slot));
+        set_add(&f->assigned, slot); /* one report is enough */
+    }
+}
+
+/* The limit on the size of a tree bounds the recursion. */
+static void read_expr(flow *f, const tvm_insn *insn, uint32_t expr) {
+    const tvm_expr *node = &f->kernel->exprs[expr];
+    const uint32_t operands[3] = {node->a, node->b, node->c};
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    if (node->op == TVM_EXPR_SLOT) read_slot(f, insn, node->a);
+    for (unsigned i = 0; i < arity; i++) read_expr(f, insn, operands[i]);
+}
+
+static void read_operands(flow *f, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(f->kernel, insn);
+    for (uint32_t i = 0; i < insn->count; i++) {
+        if (operands[i].kind == TVM_OPERAND_SLOT) read_slot(f, insn, operands[i].value);
+        if (operands[i].kind != TVM_OPERAND_EXPR) continue;
+        if (!tvm_verify_charge(f->state, f->kernel->exprs[operands[i].value].size)) return;
+        read_expr(f, insn, operands[i].value);
+    }
+}
+
+/* ---- control ---- */
+
+static bool is_loop_variable(const flow *f, uint32_t slot) {
+    for (unsigned d = 0; d < f->depth; d++) {
+        const tvm_insn *opener = &f->kernel->insns[f->frames[d].opener];
+        if (opener->op == TVM_OP_FOR && opener->result == slot) return true;
+    }
+    return false;
+}
+
+static void open_if(flow *f, uint32_t at) {
+    frame *top = &f->frames[f->depth++];
+    top->opener = at;
+    top->has_else = false;
+    set_copy(f, &top->entry, &f->assigned);
+}
+
+static void open_else(flow *f) {
+    frame *top = &f->frames[f->depth - 1];
+    top->has_else = true;
+    set_copy(f, &top->then, &f->assigned);
+    set_copy(f, &f->assigned, &top->entry);
+}
+
+/* A loop variable has no value after its loop, nor, when that loop stands in another's body, at the other's
+ * head from the second turn on. All else that is assigned before a loop is so in every turn. */
+static void open_loop(flow *f, uint32_t at) {
+    const tvm_insn *insn = &f->kernel->insns[at];
+    if (!tvm_verify_charge(f->state, insn->match - at)) return;
+    for (uint32_t i = at; i < insn->match; i++)
+        if (f->kernel->insns[i].op == TVM_OP_FOR) set_remove(&f->assigned, f->kernel->insns[i].result);
+    if (insn->op == TVM_OP_WHILE) read_operands(f, insn);
+    frame *top = &f->frames[f->depth++];
+    top->opener = at;
+    set_copy(f, &top->entry, &f->assigned);
+    if (insn->op == TVM_OP_FOR) set_add(&f->assigned, insn->result);
+}
+
+static void close(flow *f) {
+    frame *top = &f->frames[--f->depth];
+    if (f->kernel->insns[top->opener].op != TVM_OP_IF)
+        set_copy(f, &f->assigned, &top->entry);
+    else
+        set_meet(f, &f->assigned, top->has_else ? &top->then : &top->entry);
+}
+
+/* ---- shared memory ---- */
+
+static uint64_t shared_size(const flow *f, uint32_t slot) {
+    const tvm_slot *of = &f->kernel->slots[slot];
+    return (uint64_t)tvm_shared_layout_span(&f->state->program->shared_layouts[of->layout]) *
+           (of->dtype.bits / 8);
+}
+
+static void alloc_shared(flow *f, const tvm_insn *insn) {
+    uint32_t slot = insn->result;
+    if (f->depth > 0) {
+        tvm_verify_error(f->state, insn, "shared memory cannot be allocated inside for, while or if");
+        f->life[slot] = LIVE; /* one report is enough */
+    } else if (f->life[slot] != NOT_YET) {
+        tvm_verify_error(f->state, insn, "shared tensor '%s' is allocated twice", name_of(f, slot));
+    } else {
+        f->life[slot] = LIVE;
+        uint64_t before = f->shared_bytes;
+        f->shared_bytes += shared_size(f, slot);
+        if (before <= TVM_MAX_SHARED_BYTES && f->shared_bytes > TVM_MAX_SHARED_BYTES)
+            tvm_verify_error(f->state, insn, "%llu bytes of shared memory, expected at most %d",
+                             (unsigned long long)f->shared_bytes, TVM_MAX_SHARED_BYTES);
+    }
+}
+
+static void free_shared(flow *f, const tvm_insn *insn) {
+    uint32_t slot = tvm_operands(f->kernel, insn)[0].value;
+    if (f->depth > 0) {
+        tvm_verify_error(f->state, insn, "shared memory cannot be freed inside for, while or if");
+    } else if (f->life[slot] == LIVE) {
+        f->life[slot] = FREED;
+        f->shared_bytes -= shared_size(f, slot);
+    }
+}
+
+/* ---- one pass ---- */
+
+static void assign(flow *f, const tvm_insn *insn) {
+    if (insn->result == TVM_NONE) return;
+    if (is_loop_variable(f, insn->result))
+        tvm_verify_error(f->state, insn, "'%s' is the variable of a loop around it, which cannot be assigned",
+                         name_of(f, insn->result));
+    if (insn->op != TVM_OP_FOR) set_add(&f->assigned, insn->result);
+}
+
+static void flow_insn(flow *f, uint32_t at) {
+    const tvm_insn *insn = &f->kernel->insns[at];
+    if (insn->op != TVM_OP_WHILE) read_operands(f, insn);
+    assign(f, insn);
+    switch (insn->op) {
+    case TVM_OP_IF:
+        open_if(f, at);
+        break;
+    case TVM_OP_ELSE:
+        open_else(f);
+        break;
+    case TVM_OP_FOR:
+    case TVM_OP_WHILE:
+        open_loop(f, at);
+        break;
+    case TVM_OP_END:
+        close(f);
+        break;
+    case TVM_OP_BREAK:
+    case TVM_OP_CONTINUE:
+    case TVM_OP_EXIT:
+        set_unreachable(f, &f->assigned);
+        break;
+    case TVM_OP_ALLOC_SHARED:
+        alloc_shared(f, insn);
+        break;
+    case TVM_OP_FREE_SHARED:
+        free_shared(f, insn);
+        break;
+    default:
+        break;
+    }
+}
+
+void tvm_verify_flow(tvm_verify_state *state) {
+    flow *f = calloc(1, sizeof *f);
+    if (f == NULL) {
+        state->status = tvm_diag_no_memory(state->diags);
+        state->errors++;
+        state->stopped = true;
+        return;
+    }
+    f->state = state;
+    f->kernel = state->kernel;
+    f->words = (f->kernel->slot_count + 63) / 64;
+    for (uint32_t p = 0; p < f->kernel->param_count; p++) set_add(&f->assigned, p);
+    for (uint32_t i = 0; i < f->kernel->insn_count && !tvm_verify_done(state); i++) flow_insn(f, i);
+    free(f);
+}

@@ -1,0 +1,49 @@
+/* What the files of the verifier share. Private to isa/. */
+#ifndef TVM_ISA_VERIFY_STATE_H
+#define TVM_ISA_VERIFY_STATE_H
+
+#include "verify.h"
+
+enum {
+    TVM_VERIFY_ERRORS = 20, /* the most that are reported */
+    TVM_VERIFY_MEMO = 256,  /* entries of the memory of instructions found right */
+    TVM_VERIFY_KEY = 15
+};
+
+/* Steps, about 10 ns each, that a program may cost to verify. */
+#define TVM_VERIFY_WORK (UINT64_C(1) << 28)
+
+/* What the rule of an instruction depends on: opcode, then kind, type and layout (or value) of the result and
+ * each operand. */
+typedef struct tvm_verify_key {
+    uint32_t words[TVM_VERIFY_KEY];
+} tvm_verify_key;
+
+typedef struct tvm_verify_state {
+    tvm_program *program;
+    tvm_kernel *kernel;
+    tvm_diags *diags;
+    unsigned errors;
+    bool stopped; /* out of memory or work: nothing more is checked */
+    tvm_status status;
+    uint64_t work;
+    tvm_verify_key memo[TVM_VERIFY_MEMO];
+} tvm_verify_state;
+
+/* No more is worth finding. */
+static inline bool tvm_verify_done(const tvm_verify_state *state) {
+    return state->stopped || state->errors >= TVM_VERIFY_ERRORS;
+}
+
+/* Reports `kernel: mnemonic: message`; the kernel and insn may be NULL. */
+void tvm_verify_error(tvm_verify_state *state, const tvm_insn *insn, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Accounts for work; false when there is too much. */
+bool tvm_verify_charge(tvm_verify_state *state, uint64_t work);
+
+/* Values defined before use on every path; shared tensors; loop variables. The instructions have been checked
+ * one by one and matched. */
+void tvm_verify_flow(tvm_verify_state *state);
+
+#endif

@@ -1,0 +1,152 @@
+/* Whole files in and out: contents, limits, and that a failed write leaves nothing behind. */
+#include <check.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fileio.h"
+
+static char folder[64];
+static char path[96];
+
+static void make_folder(void) {
+    strcpy(folder, "/tmp/test_fileio.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/file", folder);
+}
+
+static void remove_folder(void) {
+    unlink(path);
+    ck_assert_int_eq(rmdir(folder), 0); /* fails if a temporary was left */
+}
+
+static void check_contents(const char *of, const void *bytes, size_t size) {
+    tvm_diags diags = {0};
+    uint8_t *read_bytes = NULL;
+    size_t read_size = 0;
+    ck_assert_int_eq(tvm_file_read(of, 1 << 24, &read_bytes, &read_size, &diags), TVM_OK);
+    ck_assert_uint_eq(read_size, size);
+    ck_assert_mem_eq(read_bytes, bytes, size);
+    ck_assert_int_eq(read_bytes[size], 0);
+    ck_assert_uint_eq(diags.count, 0);
+    free(read_bytes);
+}
+
+START_TEST(test_round_trip) {
+    tvm_diags diags = {0};
+    static uint8_t bytes[300000];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * i >> 7);
+    static const size_t sizes[] = {sizeof bytes, 0, 1, 65535, 65536, 65537};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        ck_assert_int_eq(tvm_file_write(path, bytes, sizes[i], &diags), TVM_OK);
+        check_contents(path, bytes, sizes[i]);
+    }
+}
+END_TEST
+
+START_TEST(test_limit) {
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size;
+    ck_assert_int_eq(tvm_file_write(path, "123456", 6, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_file_read(path, 6, &bytes, &size, &diags), TVM_OK);
+    free(bytes);
+    ck_assert_int_eq(tvm_file_read(path, 5, &bytes, &size, &diags), TVM_FORMAT);
+    ck_assert_uint_eq(diags.count, 1);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "longer than 5 bytes"));
+    ck_assert_str_eq(diags.items[0].file, path);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+START_TEST(test_missing_file_and_folder) {
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size;
+    ck_assert_int_eq(tvm_file_read(path, 100, &bytes, &size, &diags), TVM_IO);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "No such file"));
+    ck_assert_int_eq(tvm_file_read(folder, 100, &bytes, &size, &diags), TVM_IO);
+    ck_assert_ptr_nonnull(strstr(diags.items[1].message, "directory"));
+    char below[128];
+    snprintf(below, sizeof below, "%s/none/file", folder);
+    ck_assert_int_eq(tvm_file_write(below, "x", 1, &diags), TVM_IO);
+    ck_assert_ptr_nonnull(strstr(diags.items[2].message, "No such file"));
+    ck_assert_int_eq(tvm_file_write(folder, "x", 1, &diags), TVM_IO);
+    ck_assert_uint_eq(diags.count, 4);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+START_TEST(test_device_is_written_in_place) {
+    tvm_diags diags = {0};
+    struct stat info;
+    ck_assert_int_eq(tvm_file_write("/dev/null", "abc", 3, &diags), TVM_OK);
+    ck_assert_int_eq(stat("/dev/null", &info), 0);
+    ck_assert(S_ISCHR(info.st_mode));
+    ck_assert_int_eq(tvm_file_write("/dev/full", "abc", 3, &diags), TVM_IO);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "space"));
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+START_TEST(test_links_and_permissions_are_kept) {
+    tvm_diags diags = {0};
+    char name[128];
+    struct stat info;
+    snprintf(name, sizeof name, "%s/link", folder);
+    ck_assert_int_eq(tvm_file_write(path, "old", 3, &diags), TVM_OK);
+    ck_assert_int_eq(chmod(path, 0640), 0);
+    ck_assert_int_eq(symlink("file", name), 0);
+    ck_assert_int_eq(tvm_file_write(name, "new!", 4, &diags), TVM_OK);
+    check_contents(path, "new!", 4);
+    ck_assert_int_eq(lstat(name, &info), 0);
+    ck_assert(S_ISLNK(info.st_mode));
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_uint_eq(info.st_mode & 0777, 0640);
+    unlink(name);
+}
+END_TEST
+
+START_TEST(test_new_file_has_the_usual_permissions) {
+    tvm_diags diags = {0};
+    struct stat info;
+    mode_t mask = umask(027);
+    ck_assert_int_eq(tvm_file_write(path, "x", 1, &diags), TVM_OK);
+    umask(mask);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_uint_eq(info.st_mode & 0777, 0640);
+}
+END_TEST
+
+START_TEST(test_pipe_as_standard_input) {
+    tvm_diags diags = {0};
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_eq(write(ends[1], "from a pipe", 11), 11);
+    close(ends[1]);
+    ck_assert_int_ge(dup2(ends[0], STDIN_FILENO), 0);
+    check_contents("-", "from a pipe", 11);
+    ck_assert_uint_eq(diags.count, 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("fileio");
+    TCase *files = tcase_create("files");
+    tcase_add_checked_fixture(files, make_folder, remove_folder);
+    tcase_add_test(files, test_round_trip);
+    tcase_add_test(files, test_limit);
+    tcase_add_test(files, test_missing_file_and_folder);
+    tcase_add_test(files, test_device_is_written_in_place);
+    tcase_add_test(files, test_links_and_permissions_are_kept);
+    tcase_add_test(files, test_new_file_has_the_usual_permissions);
+    tcase_add_test(files, test_pipe_as_standard_input);
+    suite_add_tcase(suite, files);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

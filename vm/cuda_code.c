@@ -1,0 +1,174 @@
+/* Programs on a GPU: loading them and launching their kernels. */
+#include "cuda_code.h"
+#include "image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+tvm_status tvm_cuda_code_open(void *device, const tvm_program *program, void **code, tvm_diags *diags) {
+    cuda_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
+    if (!opened) return tvm_diag_no_memory(diags);
+    if (pthread_mutex_init(&opened->lock, NULL)) {
+        free(opened);
+        return tvm_diag_no_memory(diags);
+    }
+    opened->device = device;
+    opened->program = program;
+    *code = opened;
+    return TVM_OK;
+}
+
+static void unload(cuda_code *code) {
+    bool pushed;
+    if (!code->module || tvm_cuda_enter(code->device, &pushed, NULL)) return;
+    code->device->driver.module_unload(code->module);
+    code->module = NULL;
+    tvm_cuda_leave(code->device, pushed);
+}
+
+void tvm_cuda_code_close(void *code) {
+    unload(code);
+    pthread_mutex_destroy(&((cuda_code *)code)->lock);
+    free(code);
+}
+
+/* ---- loading; the CUDA context is current, the lock is held ---- */
+
+enum { LOG_BYTES = 4096 };
+
+static CUresult load_module(cuda_code *code, const tvm_image *image, char log[LOG_BYTES]) {
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)(uintptr_t)LOG_BYTES};
+    log[0] = '\0';
+    CUresult result = code->device->driver.module_load(&code->module, image->code, 2, options, values);
+    log[LOG_BYTES - 1] = '\0';
+    if (result) code->module = NULL;
+    return result;
+}
+
+static tvm_status load_image(cuda_code *code, const tvm_image *image, tvm_diags *diags) {
+    char log[LOG_BYTES];
+    CUresult result = load_module(code, image, log);
+    if (!result || !log[0]) return tvm_cuda_result(code->device, result, "cuModuleLoadDataEx", diags);
+    return tvm_diag_add(diags, image->ptx ? TVM_PTXAS : TVM_DRIVER, NULL,
+                        image->ptx ? "no ptxas was found, so that the driver's compiler was used" : NULL,
+                        "the driver refuses the program's code (error %d): %s", (int)result, log);
+}
+
+/* A cached image that the driver refuses is made anew, once: what it was made for may have changed. */
+static tvm_status make_and_load(cuda_code *code, tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
+    cuda_device *device = code->device;
+    tvm_status status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    if (status) return status;
+    if (!image->cached) return load_image(code, image, diags);
+    if (load_image(code, image, NULL) == TVM_OK) return TVM_OK;
+    tvm_cache_drop(device->cache, image->key);
+    tvm_image_free(image);
+    status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    return status ? status : load_image(code, image, diags);
+}
+
+/* Above 48 KiB a kernel has to ask for its shared memory: CUDA C Programming Guide, "Shared Memory" of 7.x and later. */
+enum { SHARED_UNASKED = 48 * 1024 };
+
+static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *image, tvm_diags *diags) {
+    cuda_device *device = code->device;
+    cuda_kernel *kernel = &code->kernels[index];
+    const char *name = tvm_string(code->program, code->program->kernels[index].name);
+    kernel->threads = image->kernels[index].threads;
+    kernel->shared_bytes = image->kernels[index].shared_bytes;
+    kernel->name = tvm_cuda_intern(device, name);
+    if (!kernel->name) return tvm_diag_no_memory(diags);
+    tvm_status status =
+        tvm_cuda_result(device, device->driver.module_function(&kernel->function, code->module, name),
+                        "cuModuleGetFunction", diags);
+    if (status || kernel->shared_bytes <= SHARED_UNASKED) return status;
+    return tvm_cuda_result(device,
+                           device->driver.function_set(kernel->function,
+                                                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                       (int)kernel->shared_bytes),
+                           "cuFuncSetAttribute", diags);
+}
+
+static tvm_status load(cuda_code *code, tvm_diags *diags) {
+    tvm_image image = {0};
+    tvm_diags warnings = {0};
+    tvm_status status = make_and_load(code, &image, &warnings, diags);
+    for (uint32_t i = 0; !status && i < image.kernel_count; i++) status = find_kernel(code, i, &image, diags);
+    if (status) unload(code);
+    tvm_cuda_warn(code->device, &warnings);
+    tvm_diags_free(&warnings);
+    tvm_image_free(&image);
+    return status;
+}
+
+/* The code in the current CUDA context, by the first caller for all. */
+static tvm_status ensure_loaded(cuda_code *code, tvm_diags *diags) {
+    if (atomic_load_explicit(&code->loaded, memory_order_acquire)) return TVM_OK;
+    tvm_status status = TVM_OK;
+    pthread_mutex_lock(&code->lock);
+    if (!atomic_load_explicit(&code->loaded, memory_order_relaxed)) {
+        status = load(code, diags);
+        if (!status) atomic_store_explicit(&code->loaded, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&code->lock);
+    return status;
+}
+
+tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
+    (void)kernel; /* a program is translated as a whole */
+    cuda_device *device = ((cuda_code *)code)->device;
+    bool pushed;
+    tvm_status status = tvm_cuda_enter(device, &pushed, diags);
+    if (status) return status;
+    status = ensure_loaded(code, diags);
+    tvm_cuda_leave(device, pushed);
+    return status;
+}
+
+/* ---- launching ---- */
+
+typedef union cuda_param {
+    int32_t i32;
+    int64_t i64;
+    float f32;
+    double f64;
+    void *address;
+} cuda_param;
+
+/* One argument as the entry point takes it: see tvm_translate. */
+static cuda_param param_of(const tvm_slot *slot, tvm_scalar scalar, void *data) {
+    if (slot->kind == TVM_SLOT_GLOBAL) return (cuda_param){.address = data};
+    if (slot->dtype.kind == TVM_KIND_FLOAT)
+        return slot->dtype.bits == 32 ? (cuda_param){.f32 = (float)scalar.f} : (cuda_param){.f64 = scalar.f};
+    return slot->dtype.bits == 64 ? (cuda_param){.i64 = scalar.i} : (cuda_param){.i32 = (int32_t)scalar.u};
+}
+
+tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream, tvm_diags *diags) {
+    const tvm_kernel *declared = &code->program->kernels[launch->kernel];
+    const cuda_kernel *kernel = &code->kernels[launch->kernel];
+    cuda_device *device = code->device;
+    cuda_param params[TVM_MAX_PARAMS];
+    void *addresses[TVM_MAX_PARAMS];
+    for (uint32_t i = 0; i < declared->param_count; i++) {
+        params[i] = param_of(&declared->slots[i], launch->scalars[i], launch->data[i]);
+        addresses[i] = &params[i];
+    }
+    CUresult result =
+        device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
+                              kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
+    if (result) return tvm_cuda_result(device, result, "cuLaunchKernel", diags);
+    atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
+    return TVM_OK;
+}
+
+tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags) {
+    cuda_device *device = ((cuda_code *)code)->device;
+    bool pushed;
+    tvm_status status = tvm_cuda_enter(device, &pushed, diags);
+    if (status) return status;
+    status = ensure_loaded(code, diags);
+    if (!status) status = tvm_cuda_enqueue(code, launch, launch->stream, diags);
+    tvm_cuda_leave(device, pushed);
+    return status;
+}

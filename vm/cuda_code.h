@@ -1,0 +1,26 @@
+/* Inside the CUDA device: a program's code. */
+#ifndef TVM_VM_CUDA_CODE_H
+#define TVM_VM_CUDA_CODE_H
+
+#include "cuda_device.h"
+
+typedef struct cuda_kernel {
+    CUfunction function;
+    const char *name; /* the device's copy */
+    uint32_t threads;
+    uint32_t shared_bytes;
+} cuda_kernel;
+
+typedef struct cuda_code {
+    cuda_device *device;
+    const tvm_program *program;
+    pthread_mutex_t lock; /* of loading */
+    atomic_bool loaded;
+    CUmodule module;
+    cuda_kernel kernels[];
+} cuda_code;
+
+/* Puts a checked launch of loaded code on a stream of the current CUDA context. */
+tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream, tvm_diags *diags);
+
+#endif

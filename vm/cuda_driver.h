@@ -1,0 +1,66 @@
+/* The CUDA driver, opened at run time: one binary works with and without it. */
+#ifndef TVM_VM_CUDA_DRIVER_H
+#define TVM_VM_CUDA_DRIVER_H
+
+#include <cuda.h>
+
+#include "diag.h"
+
+/* A row a function: member, the declaration in cuda.h that has its type, the symbol. Symbols are spelled out, since the
+ * versions that cuda.h maps names to may be newer than the driver. All exist since CUDA 11.4. */
+#define TVM_CUDA_FUNCTIONS(X)                                                                                \
+    X(init, cuInit, "cuInit")                                                                                \
+    X(error_name, cuGetErrorName, "cuGetErrorName")                                                          \
+    X(error_string, cuGetErrorString, "cuGetErrorString")                                                    \
+    X(device_count, cuDeviceGetCount, "cuDeviceGetCount")                                                    \
+    X(device_get, cuDeviceGet, "cuDeviceGet")                                                                \
+    X(device_name, cuDeviceGetName, "cuDeviceGetName")                                                       \
+    X(device_attribute, cuDeviceGetAttribute, "cuDeviceGetAttribute")                                        \
+    X(primary_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                                  \
+    X(primary_release, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2")                            \
+    X(context_get, cuCtxGetCurrent, "cuCtxGetCurrent")                                                       \
+    X(context_push, cuCtxPushCurrent, "cuCtxPushCurrent_v2")                                                 \
+    X(context_pop, cuCtxPopCurrent, "cuCtxPopCurrent_v2")                                                    \
+    X(context_device, cuCtxGetDevice, "cuCtxGetDevice")                                                      \
+    X(context_synchronize, cuCtxSynchronize, "cuCtxSynchronize")                                             \
+    X(module_load, cuModuleLoadDataEx, "cuModuleLoadDataEx")                                                 \
+    X(module_unload, cuModuleUnload, "cuModuleUnload")                                                       \
+    X(module_function, cuModuleGetFunction, "cuModuleGetFunction")                                           \
+    X(function_set, cuFuncSetAttribute, "cuFuncSetAttribute")                                                \
+    X(launch, cuLaunchKernel, "cuLaunchKernel")                                                              \
+    X(memory_alloc, cuMemAlloc, "cuMemAlloc_v2")                                                             \
+    X(memory_free, cuMemFree, "cuMemFree_v2")                                                                \
+    X(memory_write, cuMemcpyHtoD, "cuMemcpyHtoD_v2")                                                         \
+    X(memory_read, cuMemcpyDtoH, "cuMemcpyDtoH_v2")                                                          \
+    X(stream_create, cuStreamCreate, "cuStreamCreate")                                                       \
+    X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2")                                                 \
+    X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize")                                        \
+    X(capture_begin, cuStreamBeginCapture, "cuStreamBeginCapture_v2")                                        \
+    X(capture_end, cuStreamEndCapture, "cuStreamEndCapture")                                                 \
+    X(graph_instantiate, cuGraphInstantiate, "cuGraphInstantiateWithFlags")                                  \
+    X(graph_launch, cuGraphLaunch, "cuGraphLaunch")                                                          \
+    X(graph_destroy, cuGraphDestroy, "cuGraphDestroy")                                                       \
+    X(graph_exec_destroy, cuGraphExecDestroy, "cuGraphExecDestroy")                                          \
+    X(event_create, cuEventCreate, "cuEventCreate")                                                          \
+    X(event_destroy, cuEventDestroy, "cuEventDestroy_v2")                                                    \
+    X(event_record, cuEventRecord, "cuEventRecord")                                                          \
+    X(event_synchronize, cuEventSynchronize, "cuEventSynchronize")                                           \
+    X(event_elapsed, cuEventElapsedTime, "cuEventElapsedTime")
+
+typedef struct tvm_cuda_driver {
+    void *library;
+#define TVM_CUDA_MEMBER(member, function, symbol) __typeof__(function) *member;
+    TVM_CUDA_FUNCTIONS(TVM_CUDA_MEMBER)
+#undef TVM_CUDA_MEMBER
+} tvm_cuda_driver;
+
+/* Opens libcuda.so.1 and initialises it. TVM_NO_DEVICE when there is none, it is too old, or it finds no GPU. */
+tvm_status tvm_cuda_driver_open(tvm_cuda_driver *driver, tvm_diags *diags);
+void tvm_cuda_driver_close(tvm_cuda_driver *driver);
+
+/* The status and diagnostic of a driver call: TVM_OK for CUDA_SUCCESS; TVM_DEVICE_MEMORY; TVM_FAULT when a kernel that ran
+ * before went wrong, then with the name of `kernel` (the one launched last; may be NULL); else TVM_DRIVER. */
+tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call, const char *kernel,
+                          tvm_diags *diags);
+
+#endif

@@ -1,0 +1,51 @@
+/* A device: what a context needs of the machine that runs kernels. Two implementations, the interpreter and CUDA; nothing
+ * outside of them knows which one it talks to. Every function but open and close may be called by several threads at once. */
+#ifndef TVM_VM_DEVICE_H
+#define TVM_VM_DEVICE_H
+
+#include "program.h"
+#include "tvm.h"
+
+/* One launch. The arguments have been checked against the kernel and the grid holds at least one block. scalars[i] or
+ * data[i] is the value of parameter i. */
+typedef struct tvm_device_launch {
+    uint32_t kernel; /* index in the program */
+    const tvm_scalar *scalars;
+    void *const *data;
+    uint32_t grid[3];
+    void *stream;
+} tvm_device_launch;
+
+typedef struct tvm_device_ops {
+    tvm_device_kind kind;
+    /* TVM_NO_DEVICE when there is no such device or no driver, TVM_UNSUPPORTED when this build or the code generator
+     * does not know it: TVM_DEVICE_AUTO then goes on to the next device. */
+    tvm_status (*open)(const tvm_context_options *options, void **device, tvm_diags *diags);
+    void (*close)(void *device);
+    const char *(*name)(const void *device);
+    /* What went wrong without keeping anything from working (a cache that cannot be used); NULL: nothing. */
+    const char *(*warning)(const void *device);
+
+    /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the first caller for all;
+     * launch prepares if need be. The program outlives its code. */
+    tvm_status (*code_open)(void *device, const tvm_program *program, void **code, tvm_diags *diags);
+    void (*code_close)(void *code);
+    tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
+    tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
+    tvm_status (*time)(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
+                       tvm_diags *diags);
+    tvm_status (*synchronize)(void *device, void *stream, tvm_diags *diags);
+
+    tvm_status (*memory_alloc)(void *device, size_t bytes, void **data, tvm_diags *diags);
+    tvm_status (*memory_free)(void *device, void *data, tvm_diags *diags);
+    tvm_status (*memory_write)(void *device, void *to, const void *from, size_t bytes, tvm_diags *diags);
+    tvm_status (*memory_read)(void *device, void *to, const void *from, size_t bytes, tvm_diags *diags);
+} tvm_device_ops;
+
+extern const tvm_device_ops tvm_device_cpu;
+extern const tvm_device_ops tvm_device_cuda; /* without cuda.h: one whose open says so */
+
+/* The median of `count` samples, which it sorts. */
+double tvm_median(double *samples, size_t count);
+
+#endif

@@ -1,0 +1,169 @@
+/* The interpreter as a device: host memory, launches that are done when they return. */
+#include "device.h"
+#include "interp.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ALIGNMENT = 256, DEFAULT_REPEATS = 5 };
+
+typedef struct cpu_device {
+    unsigned threads;
+    char name[64];
+} cpu_device;
+
+typedef struct cpu_code {
+    const cpu_device *device;
+    const tvm_program *program;
+    pthread_mutex_t lock; /* of preparing */
+    _Atomic(tvm_interp_kernel *) kernels[];
+} cpu_code;
+
+static tvm_status cpu_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
+    cpu_device *cpu = calloc(1, sizeof *cpu);
+    if (!cpu) return tvm_diag_no_memory(diags);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu->threads = options->threads ? options->threads : cores > 0 ? (unsigned)cores : 1;
+    snprintf(cpu->name, sizeof cpu->name, "interpreter, %u thread%s", cpu->threads, cpu->threads == 1 ? "" : "s");
+    *device = cpu;
+    return TVM_OK;
+}
+
+static void cpu_close(void *device) { free(device); }
+
+static const char *cpu_name(const void *device) { return ((const cpu_device *)device)->name; }
+
+static const char *cpu_warning(const void *device) {
+    (void)device;
+    return NULL;
+}
+
+static tvm_status cpu_code_open(void *device, const tvm_program *program, void **code, tvm_diags *diags) {
+    cpu_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
+    if (!opened) return tvm_diag_no_memory(diags);
+    if (pthread_mutex_init(&opened->lock, NULL)) {
+        free(opened);
+        return tvm_diag_no_memory(diags);
+    }
+    opened->device = device;
+    opened->program = program;
+    *code = opened;
+    return TVM_OK;
+}
+
+static void cpu_code_close(void *code) {
+    cpu_code *opened = code;
+    for (uint32_t i = 0; i < opened->program->kernel_count; i++) {
+        tvm_interp_kernel *kernel = atomic_load(&opened->kernels[i]);
+        if (kernel) tvm_interp_free(kernel);
+    }
+    pthread_mutex_destroy(&opened->lock);
+    free(opened);
+}
+
+static tvm_status cpu_prepare(void *code, uint32_t index, tvm_diags *diags) {
+    cpu_code *opened = code;
+    if (atomic_load_explicit(&opened->kernels[index], memory_order_acquire)) return TVM_OK;
+    tvm_status status = TVM_OK;
+    pthread_mutex_lock(&opened->lock);
+    if (!atomic_load_explicit(&opened->kernels[index], memory_order_relaxed)) {
+        tvm_interp_kernel *kernel = NULL;
+        status = tvm_interp_prepare(opened->program, &opened->program->kernels[index], &kernel, diags);
+        if (!status) atomic_store_explicit(&opened->kernels[index], kernel, memory_order_release);
+    }
+    pthread_mutex_unlock(&opened->lock);
+    return status;
+}
+
+static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags) {
+    cpu_code *opened = code;
+    tvm_status status = cpu_prepare(code, launch->kernel, diags);
+    if (status) return status;
+    const tvm_kernel *kernel = &opened->program->kernels[launch->kernel];
+    tvm_interp_arg args[TVM_MAX_PARAMS];
+    for (uint32_t i = 0; i < kernel->param_count; i++) {
+        args[i].scalar = launch->scalars[i];
+        args[i].data = launch->data[i];
+    }
+    tvm_interp_options options = {.threads = opened->device->threads};
+    return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
+                          launch->grid, &options, diags);
+}
+
+static double now_microseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static tvm_status cpu_time(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
+                           tvm_diags *diags) {
+    if (!repeats) repeats = DEFAULT_REPEATS;
+    double *samples = calloc(repeats, sizeof *samples);
+    if (!samples) return tvm_diag_no_memory(diags);
+    tvm_status status = cpu_prepare(code, launch->kernel, diags);
+    for (unsigned i = 0; !status && i < repeats; i++) {
+        double start = now_microseconds();
+        status = cpu_launch(code, launch, diags);
+        samples[i] = now_microseconds() - start;
+    }
+    if (!status) *microseconds = tvm_median(samples, repeats);
+    free(samples);
+    return status;
+}
+
+static tvm_status cpu_synchronize(void *device, void *stream, tvm_diags *diags) {
+    (void)device, (void)stream, (void)diags;
+    return TVM_OK;
+}
+
+static tvm_status cpu_memory_alloc(void *device, size_t bytes, void **data, tvm_diags *diags) {
+    (void)device;
+    size_t size = bytes ? (bytes + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
+    *data = size >= bytes ? aligned_alloc(ALIGNMENT, size) : NULL;
+    if (*data) return TVM_OK;
+    return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "out of memory: %zu bytes cannot be had", bytes);
+}
+
+static tvm_status cpu_memory_free(void *device, void *data, tvm_diags *diags) {
+    (void)device, (void)diags;
+    free(data);
+    return TVM_OK;
+}
+
+static tvm_status cpu_memory_copy(void *device, void *to, const void *from, size_t bytes, tvm_diags *diags) {
+    (void)device, (void)diags;
+    memcpy(to, from, bytes);
+    return TVM_OK;
+}
+
+const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
+                                       .open = cpu_open,
+                                       .close = cpu_close,
+                                       .name = cpu_name,
+                                       .warning = cpu_warning,
+                                       .code_open = cpu_code_open,
+                                       .code_close = cpu_code_close,
+                                       .prepare = cpu_prepare,
+                                       .launch = cpu_launch,
+                                       .time = cpu_time,
+                                       .synchronize = cpu_synchronize,
+                                       .memory_alloc = cpu_memory_alloc,
+                                       .memory_free = cpu_memory_free,
+                                       .memory_write = cpu_memory_copy,
+                                       .memory_read = cpu_memory_copy};
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double tvm_median(double *samples, size_t count) {
+    if (!count) return 0;
+    qsort(samples, count, sizeof *samples, by_value);
+    return count % 2 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
+}

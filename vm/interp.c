@@ -1,0 +1,85 @@
+#include "interp_impl.h"
+
+#include <stdlib.h>
+
+/* A family without functions of these names does not link. */
+static const struct {
+    interp_function execute;
+    interp_plan_function plan;
+} families[TVM_OP_COUNT] = {
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) {interp_##family, plan_##family},
+#include "opcodes.def"
+#undef TVM_OP
+};
+
+void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes) {
+    if (bytes > kernel->scratch_bytes) kernel->scratch_bytes = bytes;
+}
+
+static uint32_t slot_extent(const tvm_program *program, const tvm_slot *slot) {
+    uint32_t extent = 1;
+    const uint32_t *shape = tvm_slot_shape(program, slot);
+    for (unsigned d = 0; d < tvm_slot_rank(program, slot); d++) extent *= shape[d];
+    return extent;
+}
+
+/* Gives every register and shared tensor its place in the memory of a block. */
+static void place_tensors(tvm_interp_kernel *k) {
+    size_t offset = 0;
+    for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
+        const tvm_slot *slot = interp_slot(k, s);
+        if (slot->kind != TVM_SLOT_REGISTER && slot->kind != TVM_SLOT_SHARED) continue;
+        k->extents[s] = slot_extent(k->program, slot);
+        k->offsets[s] = offset;
+        size_t bytes = (size_t)k->extents[s] * tvm_dtype_container(slot->dtype) + INTERP_SLACK;
+        offset += (bytes + 63) / 64 * 64;
+    }
+    k->memory_bytes = offset;
+}
+
+static tvm_status plan_insns(tvm_interp_kernel *k, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (uint32_t i = 0; i < k->kernel->insn_count && status == TVM_OK; i++) {
+        interp_insn *insn = &k->insns[i];
+        insn->source = &k->kernel->insns[i];
+        insn->operands = tvm_operands(k->kernel, insn->source);
+        insn->execute = families[insn->source->op].execute;
+        status = families[insn->source->op].plan(k, insn, diags);
+    }
+    return status;
+}
+
+tvm_status tvm_interp_prepare(const tvm_program *program, const tvm_kernel *kernel, tvm_interp_kernel **out,
+                              tvm_diags *diags) {
+    *out = NULL;
+    tvm_interp_kernel *k = calloc(1, sizeof *k);
+    if (!k) return tvm_diag_no_memory(diags);
+    k->program = program;
+    k->kernel = kernel;
+    k->insns = calloc((size_t)kernel->insn_count + 1, sizeof *k->insns);
+    k->offsets = calloc((size_t)kernel->slot_count + 1, sizeof *k->offsets);
+    k->extents = calloc((size_t)kernel->slot_count + 1, sizeof *k->extents);
+    tvm_status status = TVM_OK;
+    if (!k->insns || !k->offsets || !k->extents) {
+        status = tvm_diag_no_memory(diags);
+    } else {
+        place_tensors(k);
+        status = plan_insns(k, diags);
+    }
+    if (status != TVM_OK) {
+        tvm_interp_free(k);
+        return status;
+    }
+    *out = k;
+    return TVM_OK;
+}
+
+void tvm_interp_free(tvm_interp_kernel *kernel) {
+    if (!kernel) return;
+    if (kernel->insns)
+        for (uint32_t i = 0; i < kernel->kernel->insn_count; i++) free(kernel->insns[i].plan);
+    free(kernel->insns);
+    free(kernel->offsets);
+    free(kernel->extents);
+    free(kernel);
+}

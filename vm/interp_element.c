@@ -1,0 +1,242 @@
+/* The element-wise instructions: walks over tiles that broadcast, around the loops of interp_loops.c. */
+#include "interp_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "interp_loops.h"
+
+enum { OPERANDS = 3 };
+
+uint64_t interp_scalar_code(tvm_dtype type, tvm_scalar value) {
+    if (type.kind == TVM_KIND_FLOAT) {
+        uint64_t bits = 0;
+        float single = (float)value.f;
+        if (type.bits == 32)
+            memcpy(&bits, &single, sizeof single);
+        else
+            memcpy(&bits, &value.f, sizeof value.f);
+        return bits;
+    }
+    return type.bits < 64 ? value.u & ((UINT64_C(1) << type.bits) - 1) : value.u;
+}
+
+void interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code) {
+    unsigned bytes = tvm_dtype_container(type);
+    if (count == 0) return;
+    if (code == 0) {
+        memset(containers, 0, count * bytes);
+        return;
+    }
+    tvm_container_set(type, containers, 0, code);
+    uint8_t *to = containers;
+    for (size_t done = 1; done < count;) {
+        size_t more = done < count - done ? done : count - done;
+        memcpy(to + done * bytes, to, more * bytes);
+        done += more;
+    }
+}
+
+/* ---- plans ---- */
+
+typedef struct element_operand {
+    bool scalar;
+    uint32_t value; /* slot or expression */
+    tvm_dtype type; /* of the scalar expression, else of the tensor */
+    uint32_t bytes; /* of a container */
+    uint32_t step[TVM_MAX_RANK]; /* in elements, 0 where it is broadcast */
+} element_operand;
+
+typedef struct element_plan {
+    interp_loop_function loop;
+    tvm_dtype type; /* to which scalars are converted */
+    uint32_t result_bytes;
+    unsigned arity, rank; /* dimensions that are left once they are merged */
+    uint32_t extent[TVM_MAX_RANK];
+    element_operand operands[OPERANDS];
+} element_plan;
+
+/* Steps of an operand along the dimensions of the result. */
+static void operand_steps(const tvm_interp_kernel *k, element_operand *operand, unsigned rank) {
+    const tvm_slot *slot = interp_slot(k, operand->value);
+    unsigned own = tvm_slot_rank(k->program, slot);
+    const uint32_t *shape = tvm_slot_shape(k->program, slot);
+    uint32_t step = 1;
+    for (unsigned d = 0; d < own; d++) {
+        uint32_t extent = shape[own - 1 - d];
+        operand->step[rank - 1 - d] = extent == 1 ? 0 : step;
+        step *= extent;
+    }
+}
+
+/* Can dimension d be joined with the one before it: does every operand go on where it would? */
+static bool joins(const element_plan *plan, unsigned outer, unsigned d) {
+    for (unsigned o = 0; o < plan->arity; o++)
+        if (plan->operands[o].step[outer] != plan->extent[d] * plan->operands[o].step[d]) return false;
+    return true;
+}
+
+/* Drops dimensions of extent 1 and joins neighbours, so that the inner loop is as long as can be. */
+static void merge_dimensions(element_plan *plan) {
+    unsigned kept = 0;
+    for (unsigned d = 0; d < plan->rank; d++) {
+        if (plan->extent[d] == 1) continue;
+        bool join = kept > 0 && joins(plan, kept - 1, d);
+        unsigned at = join ? kept - 1 : kept;
+        plan->extent[at] = join ? plan->extent[at] * plan->extent[d] : plan->extent[d];
+        for (unsigned o = 0; o < plan->arity; o++) plan->operands[o].step[at] = plan->operands[o].step[d];
+        kept = at + 1;
+    }
+    if (kept == 0) plan->extent[kept++] = 1;
+    plan->rank = kept;
+}
+
+/* Operands first .. first+arity of the instruction, each a tensor or a scalar; kinds x, r or b. */
+static tvm_status plan_elements(tvm_interp_kernel *k, interp_insn *insn, unsigned first, unsigned arity,
+                                element_plan **out, tvm_diags *diags) {
+    element_plan *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    const tvm_slot *result = interp_slot(k, insn->source->result);
+    plan->arity = arity;
+    plan->rank = tvm_slot_rank(k->program, result);
+    plan->result_bytes = tvm_dtype_container(result->dtype);
+    plan->type = result->dtype;
+    memcpy(plan->extent, tvm_slot_shape(k->program, result), plan->rank * sizeof plan->extent[0]);
+    for (unsigned o = 0; o < arity; o++) {
+        element_operand *operand = &plan->operands[o];
+        operand->value = insn->operands[first + o].value;
+        operand->scalar = insn->operands[first + o].kind == TVM_OPERAND_EXPR;
+        if (operand->scalar) {
+            operand->type = k->kernel->exprs[operand->value].type;
+        } else {
+            operand->type = interp_slot(k, operand->value)->dtype;
+            operand->bytes = tvm_dtype_container(operand->type);
+            operand_steps(k, operand, plan->rank);
+        }
+    }
+    merge_dimensions(plan);
+    *out = plan;
+    return TVM_OK;
+}
+
+/* The element type of the tensors among the operands. */
+static tvm_dtype tensor_type(const element_plan *plan) {
+    for (unsigned o = 0; o < plan->arity; o++)
+        if (!plan->operands[o].scalar) return plan->operands[o].type;
+    return plan->type;
+}
+
+tvm_status plan_BINARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    element_plan *plan;
+    tvm_status status = plan_elements(kernel, insn, 0, 2, &plan, diags);
+    if (status == TVM_OK) plan->loop = interp_binary_loop(insn->source->op, plan->type);
+    return status;
+}
+
+tvm_status plan_FMA(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    element_plan *plan;
+    tvm_status status = plan_elements(kernel, insn, 0, 3, &plan, diags);
+    if (status == TVM_OK) plan->loop = interp_fma_loop(plan->type);
+    return status;
+}
+
+tvm_status plan_UNARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    element_plan *plan;
+    tvm_status status = plan_elements(kernel, insn, 0, 1, &plan, diags);
+    if (status == TVM_OK) plan->loop = interp_unary_loop(insn->source->op, plan->type);
+    return status;
+}
+
+tvm_status plan_WHERE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    element_plan *plan;
+    tvm_status status = plan_elements(kernel, insn, 0, 3, &plan, diags);
+    if (status == TVM_OK) plan->loop = interp_where_loop(plan->result_bytes);
+    return status;
+}
+
+tvm_status plan_COMPARE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    element_plan *plan;
+    tvm_status status = plan_elements(kernel, insn, 1, 2, &plan, diags);
+    if (status != TVM_OK) return status;
+    tvm_compare compare = (tvm_compare)insn->operands[0].value;
+    plan->type = tensor_type(plan);
+    if (compare == TVM_GT || compare == TVM_GE) {
+        element_operand x = plan->operands[0];
+        plan->operands[0] = plan->operands[1];
+        plan->operands[1] = x;
+        compare = compare == TVM_GT ? TVM_LT : TVM_LE;
+    }
+    plan->loop = interp_compare_loop(compare, plan->type);
+    return TVM_OK;
+}
+
+/* ---- execution ---- */
+
+/* Where the operands start: a tensor's first element, or the scalar converted into `scalars`. */
+static tvm_status locate_operands(interp_context *context, const interp_insn *insn,
+                                  uint64_t scalars[OPERANDS], const uint8_t *start[OPERANDS]) {
+    const element_plan *plan = insn->plan;
+    for (unsigned o = 0; o < plan->arity; o++) {
+        const element_operand *operand = &plan->operands[o];
+        start[o] = (const uint8_t *)&scalars[o];
+        if (!operand->scalar) {
+            start[o] = interp_tensor(context->block, operand->value);
+            continue;
+        }
+        tvm_scalar value;
+        tvm_status status = interp_evaluate(context, insn, operand->value, &value);
+        if (status != TVM_OK) return status;
+        tvm_container_set(plan->type, &scalars[o], 0,
+                          tvm_cast(plan->type, operand->type, interp_scalar_code(operand->type, value), false));
+    }
+    return TVM_OK;
+}
+
+static tvm_status interp_elements(interp_context *context, const interp_insn *insn) {
+    const element_plan *plan = insn->plan;
+    uint64_t scalars[OPERANDS];
+    const uint8_t *at[OPERANDS] = {0};
+    tvm_status status = locate_operands(context, insn, scalars, at);
+    if (status != TVM_OK) return status;
+    uint8_t *to = interp_tensor(context->block, insn->source->result);
+    unsigned last = plan->rank - 1;
+    size_t steps[OPERANDS] = {0};
+    uint32_t index[TVM_MAX_RANK] = {0};
+    for (unsigned o = 0; o < plan->arity; o++) steps[o] = plan->operands[o].step[last];
+    for (;;) {
+        const void *const row[OPERANDS] = {at[0], at[1], at[2]};
+        plan->loop(plan->extent[last], to, row, steps);
+        to += (size_t)plan->extent[last] * plan->result_bytes;
+        unsigned d = last;
+        for (; d > 0; d--) {
+            bool wraps = ++index[d - 1] == plan->extent[d - 1];
+            for (unsigned o = 0; o < plan->arity; o++) {
+                size_t step = (size_t)plan->operands[o].step[d - 1] * plan->operands[o].bytes;
+                at[o] = wraps ? at[o] - step * (plan->extent[d - 1] - 1) : at[o] + step;
+            }
+            if (!wraps) break;
+            index[d - 1] = 0;
+        }
+        if (d == 0) return TVM_OK;
+    }
+}
+
+tvm_status interp_BINARY(interp_context *context, const interp_insn *insn) {
+    return interp_elements(context, insn);
+}
+
+tvm_status interp_FMA(interp_context *context, const interp_insn *insn) {
+    return interp_elements(context, insn);
+}
+
+tvm_status interp_UNARY(interp_context *context, const interp_insn *insn) {
+    return interp_elements(context, insn);
+}
+
+tvm_status interp_COMPARE(interp_context *context, const interp_insn *insn) {
+    return interp_elements(context, insn);
+}
+
+tvm_status interp_WHERE(interp_context *context, const interp_insn *insn) {
+    return interp_elements(context, insn);
+}

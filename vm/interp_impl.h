@@ -1,0 +1,151 @@
+/* Inside of the interpreter: what its files share. Nothing here is public.
+ *
+ * A register tensor is held dense: its elements in row-major order, each in a container of 1, 2, 4 or 8 bytes.
+ * Threads that replicate an element hold the same value, so the dense tile is the whole state, and layouts matter
+ * only to `view` and to the order in which `reduce` combines. A shared tensor is held dense in the order of its
+ * indices: the physical layout and the swizzle have no part in the meaning.
+ *
+ * interp.c prepares and frees; interp_run.c spreads blocks over host threads and schedules contexts; the other
+ * files execute families of instructions. What depends on the instruction alone is computed once, by the family's
+ * plan_FAMILY, and read by interp_FAMILY. */
+#ifndef TVM_VM_INTERP_IMPL_H
+#define TVM_VM_INTERP_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "interp.h"
+
+enum {
+    INTERP_MAX_COPIES = 1 << 16,       /* copy-async of a block that may be outstanding */
+    INTERP_PRINT_BUFFER = 1 << 20,     /* bytes of print-tensor kept before they are written */
+    INTERP_SLACK = 64                  /* readable bytes past every tensor: wide loads may run over its end */
+};
+
+typedef struct interp_context interp_context;
+typedef struct interp_insn interp_insn;
+typedef tvm_status (*interp_function)(interp_context *context, const interp_insn *insn);
+
+struct interp_insn {
+    interp_function execute;
+    const tvm_insn *source;
+    const tvm_operand *operands;
+    void *plan; /* of the family; one block for free(); NULL when the family has none */
+};
+
+struct tvm_interp_kernel {
+    const tvm_program *program;
+    const tvm_kernel *kernel;
+    interp_insn *insns;
+    size_t *offsets;     /* of each slot's tensor in a block's memory */
+    uint32_t *extents;   /* elements of each REGISTER and SHARED slot */
+    size_t memory_bytes; /* of all tensors of a block */
+    size_t scratch_bytes;
+};
+
+/* One launch. Workers share it; what they write is under the mutex or atomic. */
+typedef struct interp_run {
+    const tvm_interp_kernel *kernel;
+    const tvm_interp_arg *args;
+    int64_t (*shapes)[TVM_MAX_RANK]; /* of each parameter that is a tensor */
+    uint32_t grid[3];
+    uint64_t blocks;
+    atomic_uint_fast64_t next;
+    atomic_bool stop;
+    pthread_mutex_t mutex;
+    tvm_status status;
+    tvm_diags *diags;
+    FILE *output;
+} interp_run;
+
+/* A copy that copy-async has started and wait-group has not retired. */
+typedef struct interp_copy {
+    uint64_t group;
+    const interp_insn *insn;
+    int64_t target[TVM_MAX_RANK];
+    int64_t source[TVM_MAX_RANK];
+} interp_copy;
+
+/* The end and step of a `for`, evaluated when it was entered. */
+typedef struct interp_loop {
+    tvm_scalar end, step;
+} interp_loop;
+
+/* A worker's block: all memory is allocated once and used again for the next block. */
+typedef struct interp_block {
+    interp_run *run;
+    const tvm_interp_kernel *kernel;
+    int32_t index[3];
+    uint8_t *memory;
+    uint8_t *scratch;
+    interp_copy *copies;
+    size_t copy_count, copy_capacity;
+    uint64_t groups; /* committed so far: the number of the group that is being filled */
+    char *print;
+    size_t print_size;
+    interp_context *contexts; /* thread groups: each has its own program counter */
+    uint32_t context_count;
+    uint32_t arrived; /* contexts that wait at the barrier */
+} interp_block;
+
+typedef enum interp_state { INTERP_READY, INTERP_AT_BARRIER, INTERP_DONE } interp_state;
+
+struct interp_context {
+    interp_block *block;
+    uint32_t pc;
+    interp_state state;
+    tvm_scalar *slots;
+    interp_loop *loops; /* by instruction: a loop has at most one activation */
+    tvm_eval_env env;
+};
+
+/* ---- planning ---- */
+
+typedef tvm_status (*interp_plan_function)(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);
+
+/* What an instruction needs of the scratch memory of a block. */
+void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
+
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
+    tvm_status interp_##family(interp_context *context, const interp_insn *insn);                            \
+    tvm_status plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);
+#include "opcodes.def"
+#undef TVM_OP
+
+/* ---- executing ---- */
+
+/* Records the first error of the launch, with kernel, block and place, and stops the others. Returns TVM_FAULT. */
+tvm_status interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
+tvm_status interp_no_memory(interp_run *run);
+
+tvm_status interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
+                           tvm_scalar *value);
+
+/* Value of a scalar of a scalar type as an element's code of that type. */
+uint64_t interp_scalar_code(tvm_dtype type, tvm_scalar value);
+
+/* Fills `count` containers with one code. */
+void interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code);
+
+/* Writes what print-tensor has gathered. */
+void interp_print_flush(interp_block *block);
+
+tvm_status interp_block_run(interp_block *block);
+
+static inline const tvm_slot *interp_slot(const tvm_interp_kernel *kernel, uint32_t slot) {
+    return &kernel->kernel->slots[slot];
+}
+static inline uint8_t *interp_tensor(const interp_block *block, uint32_t slot) {
+    return block->memory + block->kernel->offsets[slot];
+}
+static inline const char *interp_slot_name(const tvm_interp_kernel *kernel, uint32_t slot) {
+    return tvm_string(kernel->program, interp_slot(kernel, slot)->name);
+}
+/* "%" before what is not a parameter, as in the text. */
+static inline const char *interp_sigil(const tvm_interp_kernel *kernel, uint32_t slot) {
+    return slot < kernel->kernel->param_count ? "" : "%";
+}
+
+#endif

@@ -1,0 +1,405 @@
+/* Tensors in memory: allocation, loads, stores and asynchronous copies of tiles. */
+#include "interp_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- boxes: a tile of a container (a global or shared tensor), and its dense counterpart ---- */
+
+/* Dimension by dimension, the part [low, high) of the tile that lies inside the container, and the steps, in
+ * elements, of the container and of the dense side. */
+typedef struct box {
+    unsigned rank;
+    bool inside; /* is any of it inside? */
+    int64_t base; /* the container's element at tile index 0; may itself be outside */
+    int64_t extent[TVM_MAX_RANK], low[TVM_MAX_RANK], high[TVM_MAX_RANK];
+    int64_t step[TVM_MAX_RANK], dense[TVM_MAX_RANK];
+} box;
+
+/* The operands of a tile: where it starts in a container of `rank` dimensions, of which it spans the last
+ * `tile_rank`; dense_shape are the extents of the tensor on the dense side in those dimensions. */
+static box box_make(unsigned rank, const int64_t *shape, const int64_t *start, unsigned tile_rank,
+                    const int64_t *tile, const int64_t *dense_shape) {
+    box b = {.rank = tile_rank, .inside = true};
+    uint64_t base = 0, step = 1, dense = 1;
+    for (unsigned d = rank; d-- > 0;) {
+        base += (uint64_t)start[d] * step; /* wraps when far outside: not used then */
+        if (d < rank - tile_rank) {
+            if (start[d] < 0 || start[d] >= shape[d]) b.inside = false;
+        } else {
+            unsigned t = d - (rank - tile_rank);
+            bool before = start[d] <= -tile[t], after = start[d] >= shape[d];
+            b.extent[t] = tile[t];
+            b.low[t] = start[d] < 0 && !before ? -start[d] : 0;
+            b.high[t] = before || after ? 0 : tile[t] < shape[d] - start[d] ? tile[t] : shape[d] - start[d];
+            b.step[t] = (int64_t)step;
+            b.dense[t] = (int64_t)dense;
+            dense *= (uint64_t)dense_shape[t];
+            if (b.low[t] >= b.high[t]) b.inside = false;
+        }
+        step *= (uint64_t)shape[d];
+    }
+    b.base = (int64_t)base;
+    return b;
+}
+
+/* Merges dimensions that are contiguous on both sides, for longer rows. */
+static void box_merge(box *b) {
+    for (unsigned d = b->rank - 1; d > 0 && b->rank > 1; d--) {
+        bool whole = b->low[d] == 0 && b->high[d] == b->extent[d];
+        if (!whole || b->step[d - 1] != b->extent[d] * b->step[d] ||
+            b->dense[d - 1] != b->extent[d] * b->dense[d])
+            return;
+        int64_t extent = b->extent[d];
+        b->extent[d - 1] *= extent;
+        b->low[d - 1] *= extent;
+        b->high[d - 1] *= extent;
+        b->step[d - 1] = b->step[d];
+        b->dense[d - 1] = b->dense[d];
+        b->rank = d;
+    }
+}
+
+/* Bits of an element in the container and bytes of one on the dense side. */
+typedef struct width {
+    tvm_dtype type;
+    unsigned bits, bytes;
+} width;
+
+static width width_of(tvm_dtype type) { return (width){type, type.bits, tvm_dtype_container(type)}; }
+
+static void zero(uint8_t *dense, int64_t count, unsigned bytes) {
+    if (count > 0) memset(dense, 0, (size_t)count * bytes);
+}
+
+/* A row of a tile that is being loaded: zeros, what is inside, zeros. */
+static void load_row(width w, const uint8_t *container, int64_t element, uint8_t *dense, int64_t extent,
+                     int64_t low, int64_t high) {
+    zero(dense, low, w.bytes);
+    if (w.bits == 8 * w.bytes)
+        memcpy(dense + (size_t)low * w.bytes, container + (element + low) * w.bytes,
+               (size_t)(high - low) * w.bytes);
+    else
+        tvm_bits_unpack(w.type, container, (uint64_t)(element + low) * w.bits, (size_t)(high - low),
+                        dense + (size_t)low * w.bytes);
+    zero(dense + (size_t)high * w.bytes, extent - high, w.bytes);
+}
+
+static void store_row(width w, uint8_t *container, int64_t element, const uint8_t *dense, int64_t low,
+                      int64_t high) {
+    if (w.bits == 8 * w.bytes)
+        memcpy(container + (element + low) * w.bytes, dense + (size_t)low * w.bytes,
+               (size_t)(high - low) * w.bytes);
+    else
+        tvm_bits_pack(w.type, container, (uint64_t)(element + low) * w.bits, (size_t)(high - low),
+                      dense + (size_t)low * w.bytes);
+}
+
+typedef enum direction { LOAD, STORE } direction;
+
+/* Moves a tile between a container and the dense side, one row of the last dimension after the other. On a load
+ * what is outside becomes zero bits, on a store it is dropped. */
+static void box_move(box b, direction way, width w, uint8_t *container, uint8_t *dense) {
+    box_merge(&b);
+    unsigned last = b.rank - 1;
+    int64_t index[TVM_MAX_RANK] = {0};
+    for (;;) {
+        int64_t element = b.base, place = 0;
+        bool inside = b.inside;
+        for (unsigned d = 0; d < last; d++) {
+            inside = inside && index[d] >= b.low[d] && index[d] < b.high[d];
+            element = (int64_t)((uint64_t)element + (uint64_t)index[d] * (uint64_t)b.step[d]);
+            place += index[d] * b.dense[d];
+        }
+        uint8_t *row = dense + (size_t)place * w.bytes;
+        if (inside && way == LOAD)
+            load_row(w, container, element, row, b.extent[last], b.low[last], b.high[last]);
+        else if (inside)
+            store_row(w, container, element, row, b.low[last], b.high[last]);
+        else if (way == LOAD)
+            zero(row, b.extent[last], w.bytes);
+        unsigned d = last;
+        while (d > 0 && ++index[d - 1] == b.extent[d - 1]) index[--d] = 0;
+        if (d == 0) return;
+    }
+}
+
+/* ---- operands ---- */
+
+/* Evaluates the index expressions of an indexed tensor whose slot is operand `first`. */
+static tvm_status read_index(interp_context *context, const interp_insn *insn, uint32_t first, unsigned rank,
+                             int64_t *index) {
+    for (unsigned d = 0; d < rank; d++) {
+        tvm_scalar value;
+        tvm_status status = interp_evaluate(context, insn, insn->operands[first + 1 + d].value, &value);
+        if (status != TVM_OK) return status;
+        index[d] = value.i;
+    }
+    return TVM_OK;
+}
+
+static unsigned slot_shape(const tvm_interp_kernel *k, uint32_t slot, int64_t shape[TVM_MAX_RANK]) {
+    const tvm_slot *s = interp_slot(k, slot);
+    unsigned rank = tvm_slot_rank(k->program, s);
+    const uint32_t *extents = tvm_slot_shape(k->program, s);
+    for (unsigned d = 0; d < rank; d++) shape[d] = extents[d];
+    return rank;
+}
+
+/* A tile must lie inside a shared tensor. */
+static tvm_status check_inside(const interp_context *context, const interp_insn *insn, uint32_t slot,
+                               unsigned rank, const int64_t *shape, const int64_t *start, unsigned tile_rank,
+                               const int64_t *tile) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    for (unsigned d = 0; d < rank; d++) {
+        int64_t extent = d < rank - tile_rank ? 1 : tile[d - (rank - tile_rank)];
+        if (start[d] >= 0 && start[d] <= shape[d] - extent) continue;
+        const char *name = interp_slot_name(k, slot);
+        if (extent == 1)
+            return interp_fail(context, insn, "%%%s: index %lld is outside dimension %u of extent %lld", name,
+                               (long long)start[d], d, (long long)shape[d]);
+        return interp_fail(context, insn, "%%%s: %lld elements at index %lld are outside dimension %u of extent %lld",
+                           name, (long long)extent, (long long)start[d], d, (long long)shape[d]);
+    }
+    return TVM_OK;
+}
+
+/* ---- allocation ---- */
+
+tvm_status plan_ALLOC_REGISTER(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    (void)kernel, (void)insn, (void)diags;
+    return TVM_OK;
+}
+
+tvm_status interp_ALLOC_REGISTER(interp_context *context, const interp_insn *insn) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    uint32_t result = insn->source->result;
+    tvm_dtype type = interp_slot(k, result)->dtype;
+    uint64_t code = 0;
+    if (insn->source->count > 0 && insn->operands[0].kind == TVM_OPERAND_EXPR) {
+        tvm_scalar value;
+        tvm_status status = interp_evaluate(context, insn, insn->operands[0].value, &value);
+        if (status != TVM_OK) return status;
+        tvm_dtype from = k->kernel->exprs[insn->operands[0].value].type;
+        code = tvm_cast(type, from, interp_scalar_code(from, value), tvm_dtype_is_lowbit(type));
+    }
+    interp_fill(type, interp_tensor(context->block, result), k->extents[result], code);
+    return TVM_OK;
+}
+
+tvm_status plan_ALLOC_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    (void)kernel, (void)insn, (void)diags;
+    return TVM_OK;
+}
+
+/* The contents are undefined: all ones, which is NaN in floats, so that a program that reads them is seen to. */
+tvm_status interp_ALLOC_SHARED(interp_context *context, const interp_insn *insn) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    uint32_t result = insn->source->result;
+    memset(interp_tensor(context->block, result), 0xff,
+           (size_t)k->extents[result] * tvm_dtype_container(interp_slot(k, result)->dtype));
+    return TVM_OK;
+}
+
+tvm_status plan_FREE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    (void)kernel, (void)insn, (void)diags;
+    return TVM_OK;
+}
+
+tvm_status interp_FREE_SHARED(interp_context *context, const interp_insn *insn) {
+    (void)context, (void)insn;
+    return TVM_OK;
+}
+
+/* ---- loads and stores ---- */
+
+/* What the four instructions share: `container` is the slot of the memory, `tensor` that of the registers. */
+typedef struct tile_plan {
+    uint32_t container, tensor;
+    uint8_t rank, tile_rank;
+    width width;
+    int64_t shape[TVM_MAX_RANK]; /* of a shared container */
+    int64_t tile[TVM_MAX_RANK];
+} tile_plan;
+
+static tvm_status plan_tile(tvm_interp_kernel *k, interp_insn *insn, uint32_t tensor, tvm_diags *diags) {
+    tile_plan *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    plan->container = insn->operands[0].value;
+    plan->tensor = tensor;
+    const tvm_slot *container = interp_slot(k, plan->container);
+    if (container->kind == TVM_SLOT_GLOBAL)
+        plan->rank = container->rank;
+    else
+        plan->rank = (uint8_t)slot_shape(k, plan->container, plan->shape);
+    plan->tile_rank = (uint8_t)slot_shape(k, tensor, plan->tile);
+    plan->width = width_of(container->dtype);
+    return TVM_OK;
+}
+
+tvm_status plan_LOAD_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    return plan_tile(kernel, insn, insn->source->result, diags);
+}
+
+tvm_status plan_LOAD_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    return plan_tile(kernel, insn, insn->source->result, diags);
+}
+
+/* The source comes after the target's indices. */
+tvm_status plan_STORE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    return plan_tile(kernel, insn, insn->operands[insn->source->count - 1].value, diags);
+}
+
+tvm_status plan_STORE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    return plan_tile(kernel, insn, insn->operands[insn->source->count - 1].value, diags);
+}
+
+tvm_status interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
+    const tile_plan *plan = insn->plan;
+    const interp_block *block = context->block;
+    int64_t start[TVM_MAX_RANK];
+    tvm_status status = read_index(context, insn, 0, plan->rank, start);
+    if (status != TVM_OK) return status;
+    box_move(box_make(plan->rank, block->run->shapes[plan->container], start, plan->tile_rank, plan->tile,
+                      plan->tile),
+             LOAD, plan->width, block->run->args[plan->container].data, interp_tensor(block, plan->tensor));
+    return TVM_OK;
+}
+
+/* Threads write whole bytes, so that two of them never write into one: the verifier has seen to it that a thread's
+ * runs are whole bytes relative to the tile, and rows of the tensor are; what is left is where the tile starts. */
+tvm_status interp_STORE_GLOBAL(interp_context *context, const interp_insn *insn) {
+    const tile_plan *plan = insn->plan;
+    const interp_block *block = context->block;
+    int64_t start[TVM_MAX_RANK];
+    tvm_status status = read_index(context, insn, 0, plan->rank, start);
+    if (status != TVM_OK) return status;
+    int64_t column = start[plan->rank - 1];
+    if (column % 8 * plan->width.bits % 8)
+        return interp_fail(context, insn, "%s%s: index %lld of elements of %u bits is inside a byte",
+                           interp_sigil(block->kernel, plan->container),
+                           interp_slot_name(block->kernel, plan->container), (long long)column,
+                           plan->width.bits);
+    box_move(box_make(plan->rank, block->run->shapes[plan->container], start, plan->tile_rank, plan->tile,
+                      plan->tile),
+             STORE, plan->width, block->run->args[plan->container].data, interp_tensor(block, plan->tensor));
+    return TVM_OK;
+}
+
+static tvm_status move_shared(interp_context *context, const interp_insn *insn, direction way) {
+    const tile_plan *plan = insn->plan;
+    const interp_block *block = context->block;
+    int64_t start[TVM_MAX_RANK];
+    tvm_status status = read_index(context, insn, 0, plan->rank, start);
+    if (status == TVM_OK)
+        status = check_inside(context, insn, plan->container, plan->rank, plan->shape, start, plan->tile_rank,
+                              plan->tile);
+    if (status != TVM_OK) return status;
+    box_move(box_make(plan->rank, plan->shape, start, plan->tile_rank, plan->tile, plan->tile), way,
+             plan->width, interp_tensor(block, plan->container), interp_tensor(block, plan->tensor));
+    return TVM_OK;
+}
+
+tvm_status interp_LOAD_SHARED(interp_context *context, const interp_insn *insn) {
+    return move_shared(context, insn, LOAD);
+}
+
+tvm_status interp_STORE_SHARED(interp_context *context, const interp_insn *insn) {
+    return move_shared(context, insn, STORE);
+}
+
+/* ---- asynchronous copies ---- */
+
+typedef struct copy_plan {
+    uint32_t target, source;
+    uint8_t target_rank, source_rank, tile_rank;
+    width width;
+    int64_t target_shape[TVM_MAX_RANK];
+    int64_t tile[TVM_MAX_RANK];
+} copy_plan;
+
+tvm_status plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    copy_plan *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    const tvm_operand *operands = insn->operands;
+    plan->target = operands[0].value;
+    plan->target_rank = (uint8_t)slot_shape(k, plan->target, plan->target_shape);
+    plan->source = operands[1u + plan->target_rank].value;
+    plan->source_rank = interp_slot(k, plan->source)->rank;
+    const tvm_operand *tile = operands + 2u + plan->target_rank + plan->source_rank;
+    plan->tile_rank = (uint8_t)tile[0].value;
+    for (unsigned d = 0; d < plan->tile_rank; d++) plan->tile[d] = tile[1 + d].value;
+    plan->width = width_of(interp_slot(k, plan->source)->dtype);
+    return TVM_OK;
+}
+
+static bool grow_copies(interp_block *block) {
+    if (block->copy_count < block->copy_capacity) return true;
+    size_t capacity = block->copy_capacity ? 2 * block->copy_capacity : 16;
+    interp_copy *copies = realloc(block->copies, capacity * sizeof *copies);
+    if (!copies) return false;
+    block->copies = copies;
+    block->copy_capacity = capacity;
+    return true;
+}
+
+tvm_status interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
+    const copy_plan *plan = insn->plan;
+    interp_block *block = context->block;
+    interp_copy copy = {.group = block->groups, .insn = insn};
+    tvm_status status = read_index(context, insn, 0, plan->target_rank, copy.target);
+    if (status == TVM_OK)
+        status = read_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
+    if (status == TVM_OK)
+        status = check_inside(context, insn, plan->target, plan->target_rank, plan->target_shape, copy.target,
+                              plan->tile_rank, plan->tile);
+    if (status != TVM_OK) return status;
+    if (block->copy_count >= INTERP_MAX_COPIES)
+        return interp_fail(context, insn, "more than %d copies that no wait-group has waited for",
+                           INTERP_MAX_COPIES);
+    if (!grow_copies(block)) return interp_no_memory(block->run);
+    block->copies[block->copy_count++] = copy;
+    return TVM_OK;
+}
+
+static void perform_copy(const interp_block *block, const interp_copy *copy) {
+    const copy_plan *plan = copy->insn->plan;
+    const int64_t *shape = plan->target_shape;
+    unsigned points = plan->target_rank - plan->tile_rank;
+    int64_t place = 0;
+    for (unsigned d = 0; d < plan->target_rank; d++) place = place * shape[d] + copy->target[d];
+    box_move(box_make(plan->source_rank, block->run->shapes[plan->source], copy->source, plan->tile_rank,
+                      plan->tile, shape + points),
+             LOAD, plan->width, block->run->args[plan->source].data,
+             interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
+}
+
+tvm_status plan_COMMIT_GROUP(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    (void)kernel, (void)insn, (void)diags;
+    return TVM_OK;
+}
+
+tvm_status interp_COMMIT_GROUP(interp_context *context, const interp_insn *insn) {
+    (void)insn;
+    context->block->groups++;
+    return TVM_OK;
+}
+
+tvm_status plan_WAIT_GROUP(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    (void)kernel, (void)insn, (void)diags;
+    return TVM_OK;
+}
+
+/* Performs the copies of all committed groups but the `pending` latest, in the order in which they were started. */
+tvm_status interp_WAIT_GROUP(interp_context *context, const interp_insn *insn) {
+    interp_block *block = context->block;
+    uint64_t pending = insn->operands[0].value;
+    uint64_t retired = block->groups > pending ? block->groups - pending : 0;
+    size_t done = 0;
+    while (done < block->copy_count && block->copies[done].group < retired)
+        perform_copy(block, &block->copies[done++]);
+    block->copy_count -= done;
+    if (done && block->copy_count)
+        memmove(block->copies, block->copies + done, block->copy_count * sizeof *block->copies);
+    return TVM_OK;
+}

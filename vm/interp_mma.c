@@ -1,0 +1,205 @@
+/* mma and reduce. */
+#include "interp_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "interp_loops.h"
+#include "interp_vector.h"
+
+/* ---- mma ---- */
+
+typedef struct mma_plan {
+    uint32_t a, b, c;
+    uint32_t m, n, k;
+    bool bf16;
+} mma_plan;
+
+tvm_status plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    mma_plan *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    plan->a = insn->operands[0].value;
+    plan->b = insn->operands[1].value;
+    plan->c = insn->operands[2].value;
+    const uint32_t *a = tvm_slot_shape(k->program, interp_slot(k, plan->a));
+    const uint32_t *b = tvm_slot_shape(k->program, interp_slot(k, plan->b));
+    plan->m = a[0];
+    plan->k = a[1];
+    plan->n = b[1];
+    plan->bf16 = tvm_dtype_same(interp_slot(k, plan->a)->dtype, TVM_BF16);
+    interp_need_scratch(k, interp_mma_scratch(plan->m, plan->k));
+    return TVM_OK;
+}
+
+tvm_status interp_MMA(interp_context *context, const interp_insn *insn) {
+    const mma_plan *plan = insn->plan;
+    const interp_block *block = context->block;
+    const void *a = interp_tensor(block, plan->a), *b = interp_tensor(block, plan->b);
+    const void *c = interp_tensor(block, plan->c);
+    void *result = interp_tensor(block, insn->source->result);
+    if (result != c) memcpy(result, c, (size_t)plan->m * plan->n * sizeof(float));
+    interp_mma(plan->m, plan->n, plan->k, a, b, plan->bf16, result, block->scratch);
+    return TVM_OK;
+}
+
+/* ---- reduce ----
+ * The source is outer x extent x inner. A place on the axis is what the thread's digits add plus what the local
+ * digits add: offsets[p * locals + l] is that of local l of the p-th part, parts and locals in the order in which
+ * they are combined. */
+
+typedef enum reduce_class { REDUCE_FLOAT, REDUCE_DOUBLE, REDUCE_SIGNED, REDUCE_UNSIGNED } reduce_class;
+
+typedef union reduce_value {
+    float f;
+    double d;
+    int64_t i;
+    uint64_t u;
+} reduce_value;
+
+typedef struct reduce_plan {
+    uint32_t source;
+    tvm_dtype type;
+    tvm_reduction operation;
+    reduce_class class;
+    uint32_t outer, extent, inner;
+    uint32_t parts, locals;
+    uint32_t offsets[]; /* parts * locals == extent */
+} reduce_plan;
+
+/* Appends the places that a digit of `size` values, `stride` apart, adds to each of `count` places so far. */
+static uint32_t extend(uint32_t *places, uint32_t count, uint32_t size, uint32_t stride) {
+    for (uint32_t i = count; i-- > 0;)
+        for (uint32_t v = size; v-- > 0;) places[i * size + v] = places[i] + v * stride;
+    return count * size;
+}
+
+/* Stride along its dimension of a mode. */
+static uint32_t mode_stride(const tvm_layout *layout, unsigned mode) {
+    uint32_t stride = 1;
+    for (unsigned m = mode + 1; m < layout->modes && layout->mode_dim[m] == layout->mode_dim[mode]; m++)
+        stride *= layout->mode_size[m];
+    return stride;
+}
+
+static bool is_spatial(const tvm_layout *layout, unsigned mode) {
+    for (unsigned s = 0; s < layout->spatials; s++)
+        if (layout->spatial[s] == (int32_t)mode) return true;
+    return false;
+}
+
+/* Parts ascend along the axis: its modes that threads hold, in the order of their significance in the dimension.
+ * Locals ascend by local index: its other modes, in the order of the local digits. */
+static void order_axis(reduce_plan *plan, const tvm_layout *layout, unsigned axis, uint32_t *parts) {
+    plan->parts = 1;
+    for (unsigned m = 0; m < layout->modes; m++)
+        if (layout->mode_dim[m] == axis && is_spatial(layout, m))
+            plan->parts = extend(parts, plan->parts, layout->mode_size[m], mode_stride(layout, m));
+    plan->locals = 1;
+    for (unsigned l = 0; l < layout->locals; l++)
+        if (layout->mode_dim[layout->local[l]] == axis)
+            plan->locals = extend(plan->offsets, plan->locals, layout->mode_size[layout->local[l]],
+                                  mode_stride(layout, layout->local[l]));
+    for (uint32_t p = plan->parts; p-- > 0;)
+        for (uint32_t l = plan->locals; l-- > 0;)
+            plan->offsets[p * plan->locals + l] = parts[p] + plan->offsets[l];
+}
+
+static reduce_class classify(tvm_dtype type) {
+    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? REDUCE_DOUBLE : REDUCE_FLOAT;
+    return type.kind == TVM_KIND_INT ? REDUCE_SIGNED : REDUCE_UNSIGNED;
+}
+
+tvm_status plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    uint32_t source = insn->operands[1].value;
+    unsigned axis = insn->operands[2].value;
+    const tvm_slot *slot = interp_slot(k, source);
+    const tvm_layout *layout = &k->program->layouts[slot->layout];
+    uint32_t extent = layout->shape[axis];
+    reduce_plan *plan = calloc(1, sizeof *plan + extent * sizeof(uint32_t));
+    uint32_t *parts = calloc(extent, sizeof *parts);
+    if (!plan || !parts) {
+        free(plan);
+        free(parts);
+        return tvm_diag_no_memory(diags);
+    }
+    insn->plan = plan;
+    plan->source = source;
+    plan->type = slot->dtype;
+    plan->operation = (tvm_reduction)insn->operands[0].value;
+    plan->class = classify(slot->dtype);
+    plan->extent = extent;
+    plan->outer = plan->inner = 1;
+    for (unsigned d = 0; d < layout->rank; d++) {
+        if (d < axis) plan->outer *= layout->shape[d];
+        if (d > axis) plan->inner *= layout->shape[d];
+    }
+    order_axis(plan, layout, axis, parts);
+    free(parts);
+    interp_need_scratch(k, (size_t)extent * sizeof(reduce_value));
+    return TVM_OK;
+}
+
+static reduce_value read_value(const reduce_plan *plan, const void *containers, size_t at) {
+    uint64_t code = tvm_container_get(plan->type, containers, at);
+    unsigned unused = 64u - plan->type.bits;
+    switch (plan->class) {
+    case REDUCE_FLOAT: return (reduce_value){.f = (float)tvm_decode(plan->type, code)};
+    case REDUCE_DOUBLE: return (reduce_value){.d = tvm_decode(plan->type, code)};
+    case REDUCE_SIGNED: return (reduce_value){.i = (int64_t)(code << unused) >> unused};
+    default: return (reduce_value){.u = code};
+    }
+}
+
+static void write_value(const reduce_plan *plan, void *containers, size_t at, reduce_value value) {
+    uint64_t code = value.u & (UINT64_MAX >> (64u - plan->type.bits));
+    if (plan->class == REDUCE_FLOAT) code = tvm_encode(plan->type, value.f);
+    if (plan->class == REDUCE_DOUBLE) code = tvm_encode(plan->type, value.d);
+    tvm_container_set(plan->type, containers, at, code);
+}
+
+static reduce_value combine(const reduce_plan *plan, reduce_value a, reduce_value b) {
+    if (plan->operation == TVM_SUM) switch (plan->class) {
+        case REDUCE_FLOAT: return (reduce_value){.f = a.f + b.f};
+        case REDUCE_DOUBLE: return (reduce_value){.d = a.d + b.d};
+        default: return (reduce_value){.u = a.u + b.u};
+        }
+    switch (plan->class) {
+    case REDUCE_FLOAT: return (reduce_value){.f = interp_max_f32(a.f, b.f)};
+    case REDUCE_DOUBLE: return (reduce_value){.d = interp_max_f64(a.d, b.d)};
+    case REDUCE_SIGNED: return (reduce_value){.i = a.i > b.i ? a.i : b.i};
+    default: return (reduce_value){.u = a.u > b.u ? a.u : b.u};
+    }
+}
+
+/* Combines the parts: neighbours first, in a binary tree, when there is a power of two of them. */
+static reduce_value combine_parts(const reduce_plan *plan, reduce_value *parts) {
+    if ((plan->parts & (plan->parts - 1)) == 0) {
+        for (uint32_t distance = 1; distance < plan->parts; distance *= 2)
+            for (uint32_t p = 0; p < plan->parts; p += 2 * distance)
+                parts[p] = combine(plan, parts[p], parts[p + distance]);
+    } else {
+        for (uint32_t p = 1; p < plan->parts; p++) parts[0] = combine(plan, parts[0], parts[p]);
+    }
+    return parts[0];
+}
+
+/* A wide sum wraps to the narrower one, so that integers may be summed in 64 bits. */
+tvm_status interp_REDUCE(interp_context *context, const interp_insn *insn) {
+    const reduce_plan *plan = insn->plan;
+    const void *source = interp_tensor(context->block, plan->source);
+    void *result = interp_tensor(context->block, insn->source->result);
+    reduce_value *parts = (reduce_value *)(void *)context->block->scratch;
+    for (uint32_t o = 0; o < plan->outer; o++)
+        for (uint32_t i = 0; i < plan->inner; i++) {
+            size_t base = (size_t)o * plan->extent * plan->inner + i;
+            const uint32_t *offset = plan->offsets;
+            for (uint32_t p = 0; p < plan->parts; p++) {
+                parts[p] = read_value(plan, source, base + (size_t)*offset++ * plan->inner);
+                for (uint32_t l = 1; l < plan->locals; l++)
+                    parts[p] = combine(plan, parts[p],
+                                       read_value(plan, source, base + (size_t)*offset++ * plan->inner));
+            }
+            write_value(plan, result, (size_t)o * plan->inner + i, combine_parts(plan, parts));
+        }
+    return TVM_OK;
+}

@@ -1,0 +1,84 @@
+/* print-tensor. */
+#include "interp_impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+tvm_status plan_PRINT_TENSOR(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    (void)kernel, (void)insn, (void)diags;
+    return TVM_OK;
+}
+
+void interp_print_flush(interp_block *block) {
+    if (block->print_size == 0) return;
+    interp_run *run = block->run;
+    pthread_mutex_lock(&run->mutex);
+    fwrite(block->print, 1, block->print_size, run->output);
+    fflush(run->output);
+    pthread_mutex_unlock(&run->mutex);
+    block->print_size = 0;
+}
+
+/* Keeps text until the block is done, so that lines of blocks are not mixed; long output is written earlier. */
+static bool print(interp_block *block, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool print(interp_block *block, const char *format, ...) {
+    enum { LONGEST = 256 };
+    if (!block->print) block->print = malloc(INTERP_PRINT_BUFFER);
+    if (!block->print) return false;
+    if (INTERP_PRINT_BUFFER - block->print_size < LONGEST) interp_print_flush(block);
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(block->print + block->print_size, LONGEST, format, arguments);
+    va_end(arguments);
+    block->print_size += length < LONGEST ? (size_t)length : (size_t)LONGEST - 1;
+    return true;
+}
+
+static bool print_element(interp_block *block, tvm_dtype type, const void *tensor, size_t at) {
+    uint64_t code = tvm_container_get(type, tensor, at);
+    unsigned unused = 64u - type.bits;
+    if (type.kind == TVM_KIND_INT) return print(block, "%" PRId64, (int64_t)(code << unused) >> unused);
+    if (type.kind != TVM_KIND_FLOAT) return print(block, "%" PRIu64, code);
+    return print(block, "%g", tvm_decode(type, code));
+}
+
+/* `%x: f16[16, 64] in block (0, 0, 0)` */
+static bool print_header(interp_block *block, const char *name, const tvm_layout *layout, tvm_dtype type) {
+    char type_name[TVM_DTYPE_NAME_MAX];
+    const int32_t *at = block->index;
+    bool ok = print(block, "%%%.100s: %s[", name, tvm_dtype_name(type, type_name));
+    for (unsigned d = 0; d < layout->rank && ok; d++)
+        ok = print(block, "%s%u", d ? ", " : "", layout->shape[d]);
+    return ok && print(block, "] in block (%d, %d, %d)\n", at[0], at[1], at[2]);
+}
+
+/* `[1, 0, :, :]` before the matrix at leading index (1, 0). */
+static bool print_leading(interp_block *block, const tvm_layout *layout, size_t matrix) {
+    size_t after = 1;
+    for (unsigned d = 1; d + 2 < layout->rank; d++) after *= layout->shape[d];
+    bool ok = print(block, "[");
+    for (unsigned d = 0; d + 2 < layout->rank && ok; d++) {
+        ok = print(block, "%zu, ", matrix / after % layout->shape[d]);
+        if (d + 3 < layout->rank) after /= layout->shape[d + 1];
+    }
+    return ok && print(block, ":, :]\n");
+}
+
+tvm_status interp_PRINT_TENSOR(interp_context *context, const interp_insn *insn) {
+    interp_block *block = context->block;
+    const tvm_interp_kernel *k = block->kernel;
+    uint32_t source = insn->operands[0].value;
+    const tvm_slot *slot = interp_slot(k, source);
+    const tvm_layout *layout = &k->program->layouts[slot->layout];
+    const void *tensor = interp_tensor(block, source);
+    size_t columns = layout->shape[layout->rank - 1];
+    size_t rows = layout->rank > 1 ? layout->shape[layout->rank - 2] : 1;
+    bool ok = print_header(block, interp_slot_name(k, source), layout, slot->dtype);
+    for (size_t i = 0; i < k->extents[source] && ok; i++) {
+        if (layout->rank > 2 && i % (rows * columns) == 0)
+            ok = print_leading(block, layout, i / (rows * columns));
+        ok = ok && print_element(block, slot->dtype, tensor, i) &&
+             print(block, i % columns == columns - 1 ? "\n" : " ");
+    }
+    return ok ? TVM_OK : interp_no_memory(block->run);
+}

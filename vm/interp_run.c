@@ -1,0 +1,244 @@
+/* Blocks over host threads, contexts over a block. */
+#include "interp_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "launch.h"
+
+/* ---- errors ---- */
+
+static void stop_run(interp_run *run, tvm_status status) {
+    if (run->status == TVM_OK) run->status = status;
+    atomic_store(&run->stop, true);
+}
+
+tvm_status interp_no_memory(interp_run *run) {
+    pthread_mutex_lock(&run->mutex);
+    if (run->status == TVM_OK) tvm_diag_no_memory(run->diags);
+    stop_run(run, TVM_NO_MEMORY);
+    pthread_mutex_unlock(&run->mutex);
+    return TVM_NO_MEMORY;
+}
+
+tvm_status interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...) {
+    const interp_block *block = context->block;
+    const tvm_interp_kernel *k = block->kernel;
+    interp_run *run = block->run;
+    char message[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    tvm_place place = {0};
+    const char *mnemonic = "";
+    if (insn) {
+        if (insn->source->file != TVM_NONE) place.file = tvm_string(k->program, insn->source->file);
+        place.line = insn->source->line;
+        mnemonic = tvm_op(insn->source->op)->mnemonic;
+    }
+    pthread_mutex_lock(&run->mutex);
+    if (run->status == TVM_OK)
+        tvm_diag_add(run->diags, TVM_FAULT, &place, NULL, "%s: block (%d,%d,%d): %s%s%s",
+                     tvm_string(k->program, k->kernel->name), block->index[0], block->index[1],
+                     block->index[2], mnemonic, insn ? ": " : "", message);
+    stop_run(run, TVM_FAULT);
+    pthread_mutex_unlock(&run->mutex);
+    return TVM_FAULT;
+}
+
+tvm_status interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
+                           tvm_scalar *value) {
+    tvm_why why = {{0}};
+    if (tvm_expr_eval(context->block->kernel->kernel, expr, &context->env, value, &why) != TVM_OK)
+        return interp_fail(context, insn, "%s", why.text);
+    return TVM_OK;
+}
+
+/* ---- a block ---- */
+
+/* Runs a context until it is done or blocked. */
+static tvm_status context_run(interp_context *context) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    while (context->state == INTERP_READY) {
+        if (context->pc >= k->kernel->insn_count) {
+            context->state = INTERP_DONE;
+            break;
+        }
+        const interp_insn *insn = &k->insns[context->pc++];
+        tvm_status status = insn->execute(context, insn);
+        if (status != TVM_OK) return status;
+    }
+    return TVM_OK;
+}
+
+/* Lets the contexts through the barrier once all have arrived. */
+static void release_barrier(interp_block *block) {
+    if (block->arrived < block->context_count) return;
+    block->arrived = 0;
+    for (uint32_t c = 0; c < block->context_count; c++) block->contexts[c].state = INTERP_READY;
+}
+
+static tvm_status report_deadlock(const interp_block *block) {
+    for (uint32_t c = 0; c < block->context_count; c++) {
+        const interp_context *context = &block->contexts[c];
+        if (context->state == INTERP_DONE) continue;
+        return interp_fail(context, &block->kernel->insns[context->pc - 1],
+                           "deadlock: %u of %u thread groups wait here for others that have ended",
+                           block->arrived, block->context_count);
+    }
+    return TVM_OK;
+}
+
+/* Runs the contexts in turn, each until it blocks, until all are done or none can go on. */
+static tvm_status schedule(interp_block *block) {
+    for (;;) {
+        uint32_t ran = 0, done = 0;
+        for (uint32_t c = 0; c < block->context_count; c++) {
+            interp_context *context = &block->contexts[c];
+            if (context->state == INTERP_READY) {
+                tvm_status status = context_run(context);
+                if (status != TVM_OK) return status;
+                ran++;
+            }
+            done += context->state == INTERP_DONE;
+        }
+        if (done == block->context_count) return TVM_OK;
+        release_barrier(block);
+        if (!ran) return report_deadlock(block);
+    }
+}
+
+static void reset_context(interp_context *context) {
+    const interp_block *block = context->block;
+    const tvm_kernel *kernel = block->kernel->kernel;
+    context->pc = 0;
+    context->state = INTERP_READY;
+    memset(context->slots, 0, kernel->slot_count * sizeof *context->slots);
+    for (uint32_t p = 0; p < kernel->param_count; p++)
+        if (kernel->slots[p].kind == TVM_SLOT_SCALAR) context->slots[p] = block->run->args[p].scalar;
+    context->env.slots = context->slots;
+    for (unsigned d = 0; d < 3; d++) {
+        context->env.block[d] = block->index[d];
+        context->env.grid[d] = (int32_t)block->run->grid[d];
+    }
+}
+
+tvm_status interp_block_run(interp_block *block) {
+    block->copy_count = 0;
+    block->groups = 0;
+    block->arrived = 0;
+    for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
+    tvm_status status = schedule(block);
+    interp_print_flush(block);
+    return status;
+}
+
+static void block_free(interp_block *block) {
+    for (uint32_t c = 0; c < block->context_count; c++) {
+        free(block->contexts[c].slots);
+        free(block->contexts[c].loops);
+    }
+    free(block->contexts);
+    free(block->memory);
+    free(block->scratch);
+    free(block->copies);
+    free(block->print);
+}
+
+static void *aligned_memory(size_t bytes) { return aligned_alloc(64, (bytes + INTERP_SLACK + 63) / 64 * 64); }
+
+static bool block_make(interp_block *block, interp_run *run) {
+    const tvm_interp_kernel *k = run->kernel;
+    *block = (interp_block){.run = run, .kernel = k};
+    block->memory = aligned_memory(k->memory_bytes);
+    block->scratch = aligned_memory(k->scratch_bytes);
+    block->contexts = calloc(1, sizeof *block->contexts);
+    if (!block->memory || !block->scratch || !block->contexts) return false;
+    block->context_count = 1;
+    for (uint32_t c = 0; c < block->context_count; c++) {
+        interp_context *context = &block->contexts[c];
+        context->block = block;
+        context->slots = calloc((size_t)k->kernel->slot_count + 1, sizeof *context->slots);
+        context->loops = calloc((size_t)k->kernel->insn_count + 1, sizeof *context->loops);
+        if (!context->slots || !context->loops) return false;
+    }
+    return true;
+}
+
+/* ---- a launch ---- */
+
+static void *worker(void *argument) {
+    interp_run *run = argument;
+    interp_block block;
+    if (!block_make(&block, run)) {
+        interp_no_memory(run);
+        block_free(&block);
+        return NULL;
+    }
+    while (!atomic_load_explicit(&run->stop, memory_order_relaxed)) {
+        uint64_t number = atomic_fetch_add_explicit(&run->next, 1, memory_order_relaxed);
+        if (number >= run->blocks) break;
+        block.index[0] = (int32_t)(number % run->grid[0]);
+        block.index[1] = (int32_t)(number / run->grid[0] % run->grid[1]);
+        block.index[2] = (int32_t)(number / run->grid[0] / run->grid[1]);
+        if (interp_block_run(&block) != TVM_OK) break;
+    }
+    block_free(&block);
+    return NULL;
+}
+
+/* The calling thread works, too: the launch goes on with fewer when threads cannot be had. */
+static void work(interp_run *run, unsigned threads) {
+    enum { MOST = 256 };
+    pthread_t others[MOST];
+    unsigned started = 0;
+    if (threads > MOST) threads = MOST;
+    if (threads > run->blocks) threads = (unsigned)run->blocks;
+    while (started + 1 < threads && pthread_create(&others[started], NULL, worker, run) == 0) started++;
+    worker(run);
+    for (unsigned t = 0; t < started; t++) pthread_join(others[t], NULL);
+}
+
+static tvm_status global_shapes(interp_run *run, tvm_diags *diags) {
+    const tvm_interp_kernel *k = run->kernel;
+    tvm_scalar *scalars = calloc((size_t)k->kernel->param_count + 1, sizeof *scalars);
+    if (!scalars) return tvm_diag_no_memory(diags);
+    for (uint32_t p = 0; p < k->kernel->param_count; p++) scalars[p] = run->args[p].scalar;
+    tvm_status status = TVM_OK;
+    for (uint32_t p = 0; p < k->kernel->param_count && status == TVM_OK; p++) {
+        uint64_t bytes;
+        if (interp_slot(k, p)->kind == TVM_SLOT_GLOBAL)
+            status = tvm_launch_shape(k->program, k->kernel, p, scalars, run->shapes[p], &bytes, diags);
+    }
+    free(scalars);
+    return status;
+}
+
+tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg *args, const uint32_t grid[3],
+                          const tvm_interp_options *options, tvm_diags *diags) {
+    interp_run run = {.kernel = kernel, .args = args, .diags = diags, .output = stdout};
+    unsigned threads = options ? options->threads : 0;
+    if (options && options->output) run.output = options->output;
+    if (threads == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        threads = cores > 0 ? (unsigned)cores : 1;
+    }
+    memcpy(run.grid, grid, sizeof run.grid);
+    run.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
+    if (run.blocks == 0) return TVM_OK;
+    run.shapes = calloc((size_t)kernel->kernel->param_count + 1, sizeof *run.shapes);
+    if (!run.shapes) return tvm_diag_no_memory(diags);
+    tvm_status status = global_shapes(&run, diags);
+    if (status == TVM_OK) {
+        atomic_init(&run.next, 0);
+        atomic_init(&run.stop, false);
+        pthread_mutex_init(&run.mutex, NULL);
+        work(&run, threads);
+        pthread_mutex_destroy(&run.mutex);
+        status = run.status;
+    }
+    free(run.shapes);
+    return status;
+}

@@ -1,0 +1,241 @@
+#include "interp_vector.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Vector code at any level of -O; and a product must not be contracted into the sum after it: results would depend on the compiler. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
+#endif
+
+/* After the pragma: gcc inlines only between functions of the same options. */
+#include "convert.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Rows of c, and vectors of a row of c, that the inner loop of mma holds in registers. */
+enum { MMA_ROWS = 4, MMA_COLUMNS = 2 };
+
+/* ---- conversions ---- */
+
+#define CONVERT_BODY(name, to_type, from_type)                                                               \
+    INLINE void name##_body(to_type *restrict to, const from_type *restrict from, size_t count) {            \
+        for (size_t i = 0; i < count; i++) to[i] = tvm_##name(from[i]);                                            \
+    }
+CONVERT_BODY(f16_to_f32, float, uint16_t)
+CONVERT_BODY(bf16_to_f32, float, uint16_t)
+CONVERT_BODY(f32_to_f16, uint16_t, float)
+CONVERT_BODY(f32_to_bf16, uint16_t, float)
+
+/* ---- gathers and look-ups ---- */
+
+INLINE void gather_bits_body(uint8_t *restrict to, const uint8_t *restrict from,
+                             const uint32_t *restrict positions, uint8_t mask, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t position = positions[i];
+        unsigned pair = from[position >> 3] | (unsigned)from[(position >> 3) + 1] << 8;
+        to[i] = (uint8_t)(pair >> (position & 7)) & mask;
+    }
+}
+
+INLINE void lookup_16_body(uint16_t *restrict to, const uint8_t *restrict from,
+                           const uint16_t *restrict table, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = table[from[i]];
+}
+
+INLINE void lookup_32_body(uint32_t *restrict to, const uint8_t *restrict from,
+                           const uint32_t *restrict table, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = table[from[i]];
+}
+
+/* ---- fma ---- */
+
+INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *steps, size_t count) {
+    const float *x = operands[0], *y = operands[1], *z = operands[2];
+    if (steps[0] && steps[1] && steps[2]) {
+        for (size_t i = 0; i < count; i++) to[i] = fmaf(x[i], y[i], z[i]);
+    } else if (steps[0] && steps[2]) {
+        float factor = *y;
+        for (size_t i = 0; i < count; i++) to[i] = fmaf(x[i], factor, z[i]);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            to[i] = fmaf(x[i * steps[0]], y[i * steps[1]], z[i * steps[2]]);
+    }
+}
+
+/* ---- mma ----
+ * b is converted in panels of MMA_COLUMNS vectors, k rows each, so that the inner loop reads one stream. */
+
+#define MMA_BODY(name, bytes)                                                                                \
+    typedef float name##_vector __attribute__((vector_size(bytes), aligned(4), may_alias));                  \
+    enum { name##_LANES = (bytes) / 4, name##_WIDTH = MMA_COLUMNS * name##_LANES };                          \
+    INLINE void name##_tile(size_t k, const float *a, const float *panel, float *tile) {                     \
+        name##_vector c[MMA_ROWS][MMA_COLUMNS];                                                              \
+        memcpy(c, tile, sizeof c);                                                                           \
+        for (size_t p = 0; p < k; p++) {                                                                     \
+            const name##_vector *b = (const name##_vector *)(const void *)(panel + p * name##_WIDTH);        \
+            for (unsigned i = 0; i < MMA_ROWS; i++)                                                          \
+                for (unsigned j = 0; j < MMA_COLUMNS; j++) {                                                 \
+                    name##_vector product = b[j] * a[i * k + p];                                             \
+                    c[i][j] += product;                                                                      \
+                }                                                                                            \
+        }                                                                                                    \
+        memcpy(tile, c, sizeof c);                                                                           \
+    }                                                                                                        \
+    INLINE void name##_panel(size_t k, size_t n, size_t width, const uint16_t *b, bool bf16, float *panel) { \
+        if (width < name##_WIDTH) memset(panel, 0, k * name##_WIDTH * sizeof *panel);                        \
+        for (size_t p = 0; p < k; p++) {                                                                     \
+            if (bf16)                                                                                        \
+                bf16_to_f32_body(panel + p * name##_WIDTH, b + p * n, width);                                \
+            else                                                                                             \
+                f16_to_f32_body(panel + p * name##_WIDTH, b + p * n, width);                                 \
+        }                                                                                                    \
+    }                                                                                                        \
+    INLINE void name##_rows(size_t rows, size_t width, size_t k, size_t n, const float *a,                   \
+                            const float *panel, float *c) {                                                  \
+        float tile[MMA_ROWS * name##_WIDTH] __attribute__((aligned(64))) = {0};                              \
+        for (size_t i = 0; i < rows; i++) memcpy(tile + i * name##_WIDTH, c + i * n, width * sizeof *c);     \
+        name##_tile(k, a, panel, tile);                                                                      \
+        for (size_t i = 0; i < rows; i++) memcpy(c + i * n, tile + i * name##_WIDTH, width * sizeof *c);     \
+    }                                                                                                        \
+    INLINE void name##_body(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16,   \
+                            float *c, float *scratch) {                                                      \
+        float *panel = scratch + mma_rows(m) * k;                                                            \
+        if (bf16)                                                                                            \
+            bf16_to_f32_body(scratch, a, m * k);                                                             \
+        else                                                                                                 \
+            f16_to_f32_body(scratch, a, m * k);                                                              \
+        memset(scratch + m * k, 0, (mma_rows(m) - m) * k * sizeof *scratch);                                 \
+        for (size_t j = 0; j < n; j += name##_WIDTH) {                                                       \
+            size_t width = n - j < name##_WIDTH ? n - j : (size_t)name##_WIDTH;                              \
+            if (width == name##_WIDTH)                                                                       \
+                name##_panel(k, n, name##_WIDTH, b + j, bf16, panel);                                        \
+            else                                                                                             \
+                name##_panel(k, n, width, b + j, bf16, panel);                                               \
+            for (size_t i = 0; i < m; i += MMA_ROWS)                                                         \
+                name##_rows(m - i < MMA_ROWS ? m - i : MMA_ROWS, width, k, n, scratch + i * k, panel,        \
+                            c + i * n + j);                                                                  \
+        }                                                                                                    \
+    }
+
+INLINE size_t mma_rows(size_t m) { return (m + MMA_ROWS - 1) / MMA_ROWS * MMA_ROWS; }
+
+size_t interp_mma_scratch(size_t m, size_t k) {
+    enum { WIDEST = MMA_COLUMNS * 16 };
+    return (mma_rows(m) * k + k * WIDEST) * sizeof(float);
+}
+
+MMA_BODY(mma_16, 16)
+
+/* ---- one instance of every loop for each set of vector instructions ---- */
+
+#define INSTANCES(suffix, attribute, mma)                                                                    \
+    attribute static void f16_to_f32_##suffix(float *to, const uint16_t *from, size_t count) {               \
+        f16_to_f32_body(to, from, count);                                                                    \
+    }                                                                                                        \
+    attribute static void bf16_to_f32_##suffix(float *to, const uint16_t *from, size_t count) {              \
+        bf16_to_f32_body(to, from, count);                                                                   \
+    }                                                                                                        \
+    attribute static void f32_to_f16_##suffix(uint16_t *to, const float *from, size_t count) {               \
+        f32_to_f16_body(to, from, count);                                                                    \
+    }                                                                                                        \
+    attribute static void f32_to_bf16_##suffix(uint16_t *to, const float *from, size_t count) {              \
+        f32_to_bf16_body(to, from, count);                                                                   \
+    }                                                                                                        \
+    attribute static void gather_bits_##suffix(uint8_t *to, const uint8_t *from, const uint32_t *positions,  \
+                                               uint8_t mask, size_t count) {                                 \
+        gather_bits_body(to, from, positions, mask, count);                                                  \
+    }                                                                                                        \
+    attribute static void lookup_16_##suffix(uint16_t *to, const uint8_t *from, const uint16_t *table,       \
+                                             size_t count) {                                                 \
+        lookup_16_body(to, from, table, count);                                                              \
+    }                                                                                                        \
+    attribute static void lookup_32_##suffix(uint32_t *to, const uint8_t *from, const uint32_t *table,       \
+                                             size_t count) {                                                 \
+        lookup_32_body(to, from, table, count);                                                              \
+    }                                                                                                        \
+    attribute static void fma_f32_##suffix(float *to, const float *const *operands, const size_t *steps,     \
+                                           size_t count) {                                                   \
+        fma_f32_body(to, operands, steps, count);                                                            \
+    }                                                                                                        \
+    attribute static void mma_##suffix(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b,   \
+                                       bool bf16, float *c, float *scratch) {                                \
+        mma##_body(m, n, k, a, b, bf16, c, scratch);                                                         \
+    }
+
+INSTANCES(baseline, , mma_16)
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define VECTOR_X86 1
+MMA_BODY(mma_32, 32)
+MMA_BODY(mma_64, 64)
+#if defined(__clang__)
+#define TARGET_512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), min_vector_width(512)))
+#else
+#define TARGET_512                                                                                           \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")))
+#endif
+#define TARGET_256 __attribute__((target("avx2,fma")))
+INSTANCES(avx2, TARGET_256, mma_32)
+INSTANCES(avx512, TARGET_512, mma_64)
+
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("fma");
+}
+
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+#define DISPATCH(name, arguments)                                                                            \
+    do {                                                                                                     \
+        if (has_avx512())                                                                                    \
+            name##_avx512 arguments;                                                                         \
+        else if (has_avx2())                                                                                 \
+            name##_avx2 arguments;                                                                           \
+        else                                                                                                 \
+            name##_baseline arguments;                                                                       \
+    } while (0)
+#else
+#define DISPATCH(name, arguments) name##_baseline arguments
+#endif
+
+void interp_f16_to_f32(float *to, const uint16_t *from, size_t count) {
+    DISPATCH(f16_to_f32, (to, from, count));
+}
+
+void interp_bf16_to_f32(float *to, const uint16_t *from, size_t count) {
+    DISPATCH(bf16_to_f32, (to, from, count));
+}
+
+void interp_f32_to_f16(uint16_t *to, const float *from, size_t count) {
+    DISPATCH(f32_to_f16, (to, from, count));
+}
+
+void interp_f32_to_bf16(uint16_t *to, const float *from, size_t count) {
+    DISPATCH(f32_to_bf16, (to, from, count));
+}
+
+void interp_fma_f32(float *to, const float *const operands[3], const size_t steps[3], size_t count) {
+    DISPATCH(fma_f32, (to, operands, steps, count));
+}
+
+void interp_gather_bits(uint8_t *to, const uint8_t *from, const uint32_t *positions, uint8_t mask,
+                        size_t count) {
+    DISPATCH(gather_bits, (to, from, positions, mask, count));
+}
+
+void interp_lookup_16(uint16_t *to, const uint8_t *from, const uint16_t table[256], size_t count) {
+    DISPATCH(lookup_16, (to, from, table, count));
+}
+
+void interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t table[256], size_t count) {
+    DISPATCH(lookup_32, (to, from, table, count));
+}
+
+void interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
+                void *scratch) {
+    DISPATCH(mma, (m, n, k, a, b, bf16, c, scratch));
+}

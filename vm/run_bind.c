@@ -1,0 +1,276 @@
+#include "run_bind.h"
+#include "fileio.h"
+#include "launch.h"
+#include "runtime.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The reason of a call of tvm.h that failed, as a diagnostic. */
+static tvm_status failed(const tvm_run_binding *binding, tvm_status status, tvm_diags *diags) {
+    return status ? tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_message(binding->context)) : TVM_OK;
+}
+
+char *tvm_run_signature(const tvm_function *function) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream) return NULL;
+    fprintf(stream, "%s(", tvm_function_name(function));
+    for (size_t i = 0; i < tvm_param_count(function); i++) {
+        tvm_param_info info;
+        if (tvm_param(function, i, &info)) continue;
+        fprintf(stream, "%s%s: %s%s", i ? ", " : "", info.name, info.is_tensor ? "global " : "", info.type);
+        if (info.is_tensor) fprintf(stream, "[%.*s]", (int)info.rank - 1, ",,,,,,,");
+    }
+    fputc(')', stream);
+    if (!fclose(stream)) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- which argument is which parameter ---- */
+
+static tvm_status unknown_argument(const tvm_run_binding *binding, const tvm_run_arg *arg, tvm_diags *diags) {
+    char *signature = tvm_run_signature(binding->function);
+    tvm_status status =
+        tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "the kernel has no parameter '%s': it is %s", arg->name,
+                     signature ? signature : tvm_function_name(binding->function));
+    free(signature);
+    return status;
+}
+
+static tvm_status match_names(tvm_run_binding *binding, const tvm_run_args *args, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (size_t a = 0; a < args->count; a++) {
+        size_t p = 0;
+        while (p < binding->count && strcmp(binding->params[p].info.name, args->items[a].name)) p++;
+        if (p < binding->count)
+            binding->params[p].arg = &args->items[a];
+        else
+            status = unknown_argument(binding, &args->items[a], diags);
+    }
+    return status;
+}
+
+static tvm_status read_file(tvm_run_param *param, tvm_diags *diags) {
+    size_t size;
+    const char *path = param->arg->text;
+    tvm_status status = tvm_file_read(path, SIZE_MAX / 4, &param->file, &size, diags);
+    return status ? status : tvm_npy_parse(param->file, size, path, &param->given, diags);
+}
+
+/* What is given: numbers of scalars, headers of files. */
+static tvm_status read_given(tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (size_t i = 0; i < binding->count; i++) {
+        tvm_run_param *param = &binding->params[i];
+        tvm_status one = TVM_OK;
+        if (!param->arg) continue;
+        if (!param->info.is_tensor) {
+            one = tvm_run_number(param->arg, param->type, &binding->values[i], diags);
+            param->known = one == TVM_OK;
+        } else if (param->arg->source == TVM_RUN_FILE) {
+            one = read_file(param, diags);
+        } else if (param->arg->source == TVM_RUN_TEXT) {
+            one = tvm_diag_add(diags, TVM_ARGUMENT, NULL,
+                               "a tensor is @FILE.npy, rand, rand:SEED, zeros, iota or out:FILE.npy",
+                               "argument '%s' is a tensor of %s, and '%s' is none", param->info.name,
+                               param->info.type, param->arg->text);
+        }
+        if (one) status = one;
+    }
+    return status;
+}
+
+/* ---- scalars that follow from the shape of a file ---- */
+
+/* The extent that dimension `dim` of the file gives the tensor; false when it is no whole number of elements. */
+static bool file_extent(const tvm_run_param *param, unsigned dim, int64_t *extent) {
+    uint64_t value = param->given.shape[dim];
+    if (value > INT64_MAX / 8) return false;
+    if (param->type.bits < 8 && dim + 1 == param->given.rank) {
+        if (value * 8 % param->type.bits) return false;
+        value = value * 8 / param->type.bits;
+    }
+    *extent = (int64_t)value;
+    return true;
+}
+
+static tvm_status infer_scalar(tvm_run_binding *binding, uint32_t scalar, const tvm_run_param *tensor,
+                               int64_t extent, tvm_diags *diags) {
+    tvm_run_param *param = &binding->params[scalar];
+    if (!param->known) {
+        param->known = true;
+        param->from = tensor->info.name;
+        binding->values[scalar].i = extent;
+        return TVM_OK;
+    }
+    if (!param->from || binding->values[scalar].i == extent) return TVM_OK; /* given ones are checked with the shapes */
+    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                        "parameter '%s' is not given, and the files disagree: '%s' makes it %" PRId64
+                        ", '%s' makes it %" PRId64,
+                        param->info.name, param->from, binding->values[scalar].i, tensor->info.name, extent);
+}
+
+/* Takes the extents of a file for the scalar parameters that stand alone as a dimension of the tensor. */
+static tvm_status infer_from(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
+    const tvm_run_param *tensor = &binding->params[index];
+    const tvm_kernel *kernel = binding->function->kernel;
+    const tvm_slot *slot = &kernel->slots[index];
+    tvm_status status = TVM_OK;
+    for (unsigned d = 0; !status && d < slot->rank && tensor->given.rank == slot->rank; d++) {
+        const tvm_expr *expr = &kernel->exprs[slot->shape[d]];
+        while (expr->op == TVM_EXPR_CAST && tvm_dtype_is_integer(expr->type)) expr = &kernel->exprs[expr->a];
+        int64_t extent;
+        if (expr->op == TVM_EXPR_SLOT && tvm_dtype_is_integer(expr->type) && expr->a < binding->count &&
+            file_extent(tensor, d, &extent))
+            status = infer_scalar(binding, expr->a, tensor, extent, diags);
+    }
+    return status;
+}
+
+static tvm_status infer_scalars(tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (size_t i = 0; !status && i < binding->count; i++)
+        if (binding->params[i].file) status = infer_from(binding, i, diags);
+    if (status) return status;
+    for (size_t i = 0; i < binding->count; i++) {
+        const tvm_run_param *param = &binding->params[i];
+        if (param->arg || param->known) continue;
+        status = tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "parameter '%s' of kernel '%s', a %s%s, is not given",
+                              param->info.name, tvm_function_name(binding->function),
+                              param->info.is_tensor ? "tensor of " : "number of type ", param->info.type);
+    }
+    return status;
+}
+
+/* ---- shapes ---- */
+
+/* "[16, 64]" */
+static const char *shape_text(unsigned rank, const int64_t *shape, char text[TVM_NPY_TEXT_MAX]) {
+    int at = snprintf(text, TVM_NPY_TEXT_MAX, "[");
+    for (unsigned i = 0; i < rank; i++)
+        at += snprintf(text + at, (size_t)(TVM_NPY_TEXT_MAX - at), "%s%" PRId64, i ? ", " : "", shape[i]);
+    snprintf(text + at, (size_t)(TVM_NPY_TEXT_MAX - at), "]");
+    return text;
+}
+
+/* NumPy's bools are 0 and 1; a file can hold anything. */
+static tvm_status check_bools(const tvm_run_param *param, tvm_diags *diags) {
+    tvm_place place = {.file = param->arg->text};
+    for (size_t i = 0; i < param->given.bytes; i++)
+        if (param->file[param->given.offset + i] > 1)
+            return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "element %zu is %u, which is no bool", i,
+                                param->file[param->given.offset + i]);
+    return TVM_OK;
+}
+
+static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
+    tvm_run_param *param = &binding->params[index];
+    int64_t shape[TVM_MAX_RANK];
+    size_t bytes;
+    char declared[TVM_NPY_TEXT_MAX], expected[TVM_NPY_TEXT_MAX], given[TVM_NPY_TEXT_MAX];
+    tvm_status status =
+        failed(binding, tvm_param_shape(binding->function, index, binding->values, binding->count, shape, &bytes),
+               diags);
+    if (status) return status;
+    if (!tvm_npy_of(param->type, param->info.rank, shape, &param->expected))
+        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "tensor '%s' of %s%s cannot stand in memory",
+                            param->info.name, param->info.type, shape_text(param->info.rank, shape, declared));
+    param->elements = param->expected.bytes ? 1 : 0;
+    for (unsigned d = 0; d < param->info.rank; d++) param->elements *= (uint64_t)shape[d];
+    if (!param->file) return TVM_OK;
+    if (tvm_npy_fits(&param->given, &param->expected, param->type))
+        return param->type.kind == TVM_KIND_BOOL ? check_bools(param, diags) : TVM_OK;
+    tvm_place place = {.file = param->arg->text};
+    return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
+                        "the file holds %s, but argument '%s' of kernel '%s' is %s%s, which stands in a file as %s",
+                        tvm_npy_text(&param->given, given), param->info.name, tvm_function_name(binding->function),
+                        param->info.type, shape_text(param->info.rank, shape, declared),
+                        tvm_npy_text(&param->expected, expected));
+}
+
+/* Assumes and grid before any memory is taken. */
+static tvm_status check_scalars(const tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_scalar scalars[TVM_MAX_PARAMS] = {0};
+    uint32_t grid[3];
+    for (size_t i = 0; i < binding->count; i++) {
+        if (binding->params[i].type.kind == TVM_KIND_FLOAT)
+            scalars[i].f = binding->values[i].f;
+        else
+            scalars[i].i = binding->values[i].i;
+    }
+    return tvm_launch_check(binding->function->code->program, binding->function->kernel, scalars, grid, diags);
+}
+
+tvm_status tvm_run_bind(tvm_context *context, tvm_function *function, const tvm_run_args *args,
+                        tvm_run_binding *binding, tvm_diags *diags) {
+    *binding = (tvm_run_binding){.context = context, .function = function, .count = tvm_param_count(function)};
+    tvm_status status = TVM_OK;
+    for (size_t i = 0; !status && i < binding->count; i++) {
+        status = failed(binding, tvm_param(function, i, &binding->params[i].info), diags);
+        binding->params[i].type = function->kernel->slots[i].dtype;
+    }
+    if (!status) status = match_names(binding, args, diags);
+    if (!status) status = read_given(binding, diags);
+    if (!status) status = infer_scalars(binding, diags);
+    for (size_t i = 0; !status && i < binding->count; i++)
+        if (binding->params[i].info.is_tensor) status = check_tensor(binding, i, diags);
+    return status ? status : check_scalars(binding, diags);
+}
+
+/* ---- tensors ---- */
+
+static tvm_status upload(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
+    tvm_run_param *param = &binding->params[index];
+    tvm_value *value = &binding->values[index];
+    size_t bytes = param->expected.bytes;
+    tvm_status status = failed(binding, tvm_memory_alloc(binding->context, bytes, &value->data), diags);
+    if (status) return status;
+    value->bytes = bytes;
+    uint8_t *made = NULL;
+    const uint8_t *from = param->file ? param->file + param->given.offset : NULL;
+    if (!from) {
+        from = made = malloc(bytes ? bytes : 1);
+        if (!made) return tvm_diag_no_memory(diags);
+        tvm_run_fill(param->arg, param->type, param->elements, index, made);
+    }
+    status = failed(binding, tvm_memory_write(binding->context, value->data, from, bytes), diags);
+    free(made);
+    free(param->file);
+    param->file = NULL;
+    return status;
+}
+
+tvm_status tvm_run_upload(tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (size_t i = 0; !status && i < binding->count; i++)
+        if (binding->params[i].info.is_tensor) status = upload(binding, i, diags);
+    return status;
+}
+
+tvm_status tvm_run_download(const tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (size_t i = 0; !status && i < binding->count; i++) {
+        const tvm_run_param *param = &binding->params[i];
+        if (!param->arg || !param->arg->out) continue;
+        void *data = malloc(param->expected.bytes ? param->expected.bytes : 1);
+        if (!data) return tvm_diag_no_memory(diags);
+        status = failed(binding,
+                        tvm_memory_read(binding->context, data, binding->values[i].data, param->expected.bytes),
+                        diags);
+        if (!status) status = tvm_npy_write(param->arg->out, &param->expected, data, diags);
+        free(data);
+    }
+    return status;
+}
+
+void tvm_run_unbind(tvm_run_binding *binding) {
+    for (size_t i = 0; i < binding->count; i++) {
+        free(binding->params[i].file);
+        if (binding->values[i].data) tvm_memory_free(binding->context, binding->values[i].data);
+    }
+    *binding = (tvm_run_binding){0};
+}

@@ -1,0 +1,43 @@
+/* tvm-run's arguments bound to the parameters of a kernel: sizes inferred, files checked, tensors on the device. */
+#ifndef TVM_VM_RUN_BIND_H
+#define TVM_VM_RUN_BIND_H
+
+#include "npy.h"
+#include "program.h"
+#include "run_args.h"
+#include "tvm.h"
+
+typedef struct tvm_run_param {
+    const tvm_run_arg *arg; /* NULL: not given */
+    tvm_param_info info;
+    tvm_dtype type;
+    bool known;       /* scalar: its value is */
+    const char *from; /* scalar: the tensor whose file gave it; NULL: given */
+    uint8_t *file;    /* tensor: its .npy file; NULL: none, or on the device already */
+    tvm_npy given;    /* the file's header */
+    tvm_npy expected; /* the tensor as it stands in a file */
+    uint64_t elements;
+} tvm_run_param;
+
+typedef struct tvm_run_binding {
+    tvm_context *context;
+    tvm_function *function;
+    size_t count;
+    tvm_run_param params[TVM_MAX_PARAMS];
+    tvm_value values[TVM_MAX_PARAMS]; /* for tvm_launchv; the tensors' memory belongs to the binding */
+} tvm_run_binding;
+
+/* Binds, reads the files and checks types and shapes: afterwards everything fits, and nothing is on the device. args must
+ * outlive the binding. Release with tvm_run_unbind in any case. */
+tvm_status tvm_run_bind(tvm_context *context, tvm_function *function, const tvm_run_args *args,
+                        tvm_run_binding *binding, tvm_diags *diags);
+/* Allocates the tensors on the device and fills them. */
+tvm_status tvm_run_upload(tvm_run_binding *binding, tvm_diags *diags);
+/* Writes every tensor that has an `out:` to its file. */
+tvm_status tvm_run_download(const tvm_run_binding *binding, tvm_diags *diags);
+void tvm_run_unbind(tvm_run_binding *binding);
+
+/* "matmul(m: i32, a: global f16[,])", malloc'ed; NULL when out of memory. */
+char *tvm_run_signature(const tvm_function *function);
+
+#endif

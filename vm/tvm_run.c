@@ -1,0 +1,236 @@
+/* tvm-run: runs a kernel of a .vbc file on arrays. See tvm-run(1). */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run_args.h"
+#include "run_bind.h"
+#include "runtime.h"
+
+#ifdef PACKAGE_VERSION
+const char *argp_program_version = "tvm-run (Tilus VM) " PACKAGE_VERSION;
+#endif
+
+enum { EXIT_USAGE = 2, KEY_DEVICE = 256, KEY_KERNEL, KEY_TIME, KEY_QUIET, KEY_THREADS, KEY_ARGS };
+
+static const struct argp_option options[] = {
+    {"device", KEY_DEVICE, "DEVICE", 0, "auto (the default: a GPU when there is one, else the interpreter), cpu, cuda or cuda:N", 0},
+    {"kernel", KEY_KERNEL, "NAME", 0, "the kernel to run; may be left out when the program has one", 0},
+    {"time", KEY_TIME, "REPEATS", OPTION_ARG_OPTIONAL, "print the median of the device time over repeated launches", 0},
+    {"quiet", KEY_QUIET, NULL, 0, "do not say which device is used; of --time print the microseconds alone", 0},
+    {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
+    {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
+    {0}};
+
+static const char description[] =
+    "Runs a kernel of a bytecode file on a GPU or in the interpreter.\v"
+    "VALUE is a number; for a tensor:\n"
+    "  @FILE.npy      the contents of a file\n"
+    "  rand[:SEED]    random: floats in [-1, 1), other types any code\n"
+    "  zeros, iota    zeros; 0, 1, 2, ...\n"
+    "  out:FILE.npy   zeros, and written to the file after the run\n"
+    "  VALUE,out:FILE.npy  any of the first three, and written after the run\n"
+    "A number that is left out is taken from the shape of a file, where the kernel declares a tensor with that number as an extent.\n"
+    "\n"
+    "  tvm-run matmul.vbc --args m=16 a=@a.npy p=@p.npy s=@s.npy c=out:c.npy\n"
+    "\n"
+    "Exit status: 0 success, 1 an error, 2 wrong usage.";
+
+typedef struct run_settings {
+    const char *file;
+    const char *kernel;
+    tvm_context_options context;
+    bool time, quiet;
+    unsigned repeats; /* 0: the device's default */
+    tvm_run_args args;
+    tvm_diags diags;
+} run_settings;
+
+/* ---- the command line ---- */
+
+static bool parse_count(const char *text, unsigned smallest, unsigned largest, unsigned *count) {
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    *count = (unsigned)value;
+    return !*end && !errno && value >= smallest && value <= largest;
+}
+
+static bool parse_device(const char *text, tvm_context_options *context) {
+    unsigned ordinal = 0;
+    if (!strcmp(text, "auto"))
+        context->device = TVM_DEVICE_AUTO;
+    else if (!strcmp(text, "cpu"))
+        context->device = TVM_DEVICE_CPU;
+    else if (!strcmp(text, "cuda") || (!strncmp(text, "cuda:", 5) && parse_count(text + 5, 0, 1023, &ordinal)))
+        context->device = TVM_DEVICE_CUDA;
+    else
+        return false;
+    context->ordinal = (int)ordinal;
+    return true;
+}
+
+static void add_word(run_settings *settings, const char *word, struct argp_state *state) {
+    if (tvm_run_is_arg(word)) {
+        if (tvm_run_args_add(&settings->args, word, &settings->diags))
+            argp_error(state, "%s", settings->diags.count ? settings->diags.items[0].message : "out of memory");
+    } else if (settings->file) {
+        argp_error(state, "'%s' is not NAME=VALUE, and the file is '%s'", word, settings->file);
+    } else {
+        settings->file = word;
+    }
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+    run_settings *settings = state->input;
+    switch (key) {
+    case KEY_DEVICE:
+        if (!parse_device(arg, &settings->context)) argp_error(state, "'%s' is not auto, cpu, cuda or cuda:N", arg);
+        break;
+    case KEY_KERNEL: settings->kernel = arg; break;
+    case KEY_TIME:
+        settings->time = true;
+        if (arg && !parse_count(arg, 1, 1000000, &settings->repeats))
+            argp_error(state, "--time=%s: a number from 1 to 1000000 is expected", arg);
+        break;
+    case KEY_QUIET: settings->quiet = true; break;
+    case KEY_THREADS:
+        if (!parse_count(arg, 1, 4096, &settings->context.threads))
+            argp_error(state, "--threads %s: a number from 1 to 4096 is expected", arg);
+        break;
+    case KEY_ARGS:
+        if (arg) add_word(settings, arg, state);
+        break;
+    case ARGP_KEY_ARG: add_word(settings, arg, state); break;
+    case ARGP_KEY_END:
+        if (!settings->file) argp_error(state, "a bytecode file is expected");
+        break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+/* ---- the run ---- */
+
+/* The reason of a call of tvm.h that failed, as a diagnostic. */
+static tvm_status failed(tvm_context *context, tvm_status status, tvm_diags *diags) {
+    return status ? tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_message(context)) : TVM_OK;
+}
+
+static tvm_status name_a_kernel(tvm_code *code, tvm_diags *diags) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream) return tvm_diag_no_memory(diags);
+    for (size_t i = 0; i < tvm_function_count(code); i++) {
+        char *signature = tvm_run_signature(tvm_function_at(code, i));
+        fprintf(stream, "\n  %s", signature ? signature : tvm_function_name(tvm_function_at(code, i)));
+        free(signature);
+    }
+    if (fclose(stream)) {
+        free(text);
+        return tvm_diag_no_memory(diags);
+    }
+    tvm_status status = tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
+                                     "the program has %zu kernels, and --kernel names none:%s",
+                                     tvm_function_count(code), text);
+    free(text);
+    return status;
+}
+
+static tvm_status choose_kernel(tvm_context *context, tvm_code *code, const char *name, tvm_function **function,
+                                tvm_diags *diags) {
+    if (name) return failed(context, tvm_get_function(code, name, function), diags);
+    if (tvm_function_count(code) != 1) return name_a_kernel(code, diags);
+    *function = tvm_function_at(code, 0);
+    return TVM_OK;
+}
+
+/* The median time, after the results have been written: repeated launches may change tensors again. */
+static tvm_status print_time(const run_settings *settings, const tvm_run_binding *binding, tvm_diags *diags) {
+    double microseconds;
+    tvm_status status = failed(
+        binding->context,
+        tvm_time(binding->function, binding->values, binding->count, settings->repeats, &microseconds), diags);
+    if (status) return status;
+    if (settings->quiet)
+        printf("%.3f\n", microseconds);
+    else
+        printf("%s: %.3f us (median, %s)\n", tvm_function_name(binding->function), microseconds,
+               tvm_device_name(binding->context));
+    return TVM_OK;
+}
+
+static void print_warning(const tvm_context *context) {
+    const char *warning = tvm_context_warning(context);
+    if (warning) fprintf(stderr, "tvm-run: warning: %s\n", warning);
+}
+
+static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_context *context = binding->context;
+    tvm_status status = failed(context, tvm_prepare(binding->function), diags);
+    print_warning(context);
+    if (!status) status = tvm_run_upload(binding, diags);
+    if (!status)
+        status = failed(context, tvm_launchv(binding->function, NULL, binding->values, binding->count), diags);
+    if (!status) status = failed(context, tvm_synchronize(context, NULL), diags);
+    if (!status) status = tvm_run_download(binding, diags);
+    if (!status && settings->time) status = print_time(settings, binding, diags);
+    return status;
+}
+
+static tvm_status run_code(const run_settings *settings, tvm_context *context, tvm_code *code, tvm_diags *diags) {
+    tvm_function *function = NULL;
+    tvm_status status = choose_kernel(context, code, settings->kernel, &function, diags);
+    if (status) return status;
+    tvm_run_binding *binding = calloc(1, sizeof *binding);
+    if (!binding) return tvm_diag_no_memory(diags);
+    status = tvm_run_bind(context, function, &settings->args, binding, diags);
+    if (!status) status = launch(settings, binding, diags);
+    tvm_run_unbind(binding);
+    free(binding);
+    return status;
+}
+
+static void print_device(const tvm_context *context) {
+    const char *note = tvm_context_note(context);
+    fprintf(stderr, "tvm-run: running on %s%s%s%s\n", tvm_device_name(context), note ? " (no GPU: " : "",
+            note ? note : "", note ? ")" : "");
+}
+
+static tvm_status run(const run_settings *settings, tvm_diags *diags) {
+    tvm_context *context = NULL;
+    tvm_code *code = NULL;
+    tvm_status status = tvm_context_create(&settings->context, &context);
+    if (status)
+        failed(context, status, diags);
+    else
+        status = failed(context, tvm_load_file(context, settings->file, &code), diags);
+    if (!status && !settings->quiet) print_device(context);
+    if (!status) status = run_code(settings, context, code, diags);
+    tvm_code_free(code);
+    tvm_context_free(context);
+    if (!status && (fflush(stdout) || ferror(stdout)))
+        status = tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const struct argp parser = {options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description,
+                                       NULL,    NULL,         NULL};
+    run_settings settings = {0};
+    argp_err_exit_status = EXIT_USAGE;
+    argp_parse(&parser, argc, argv, 0, NULL, &settings);
+    tvm_status status = run(&settings, &settings.diags);
+    if (status) tvm_diags_print(&settings.diags, stderr, "tvm-run", isatty(STDERR_FILENO));
+    tvm_diags_free(&settings.diags);
+    tvm_run_args_free(&settings.args);
+    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+}
