@@ -74,7 +74,8 @@ void tvm_arena_free(tvm_arena *arena) {
 
 static bool reserve(tvm_buffer *buffer, size_t more) {
     if (buffer->failed) return false;
-    if (more >= SIZE_MAX / 4 - buffer->length) {
+    if (buffer->limit && more > buffer->limit - buffer->length) buffer->too_long = true;
+    if (buffer->too_long || more >= SIZE_MAX / 4 - buffer->length) {
         buffer->failed = true;
         return false;
     }

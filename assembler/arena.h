@@ -22,13 +22,15 @@ char *tvm_arena_text(tvm_arena *arena, const char *text, size_t length);
 void tvm_arena_reset(tvm_arena *arena);
 void tvm_arena_free(tvm_arena *arena);
 
-/* Text under construction, always NUL-terminated once something was added. After a failed allocation `failed` stays
- * set and additions do nothing. */
+/* Text under construction, always NUL-terminated once something was added. When memory or `limit` (bytes; 0: unbounded)
+ * is exhausted, `failed` (and `too_long`) is set and additions do nothing. */
 typedef struct tvm_buffer {
     char *text;
     size_t length;
     size_t capacity;
+    size_t limit;
     bool failed;
+    bool too_long;
 } tvm_buffer;
 
 void tvm_buffer_add(tvm_buffer *buffer, const char *text, size_t length);

@@ -370,6 +370,24 @@ bool tvm_asm_static_integer(tvm_asm *as, int64_t least, int64_t most, const char
     return true;
 }
 
+bool tvm_asm_type(tvm_asm *as, tvm_dtype *type) {
+    const tvm_token *token = tvm_asm_peek(as);
+    const char *text = tvm_token_text(as->source, token);
+    tvm_value value;
+    /* The name of a type means the type here, even where a parameter is called so. */
+    if (token->kind == TVM_TOKEN_NAME && !token->pasted && !tvm_symbols_find(&as->names, text, token->length) &&
+        tvm_dtype_parse(text, token->length, type)) {
+        tvm_asm_next(as);
+        return true;
+    }
+    as->nesting = 0;
+    if (!tvm_asm_primary(as, &value) || value.kind == TVM_VALUE_POISON) return false;
+    if (value.kind != TVM_VALUE_DTYPE)
+        return tvm_asm_error(as, token, NULL, "expected a type, found %s", tvm_value_what(&value));
+    *type = value.type;
+    return true;
+}
+
 bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length,
                                 tvm_value *value) {
     unsigned errors = 0;

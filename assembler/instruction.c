@@ -190,22 +190,10 @@ static bool read_word(tvm_asm *as, reading *r, const char *const *words, unsigne
 
 /* ---- what the result's slot says ---- */
 
-static bool read_dtype(tvm_asm *as, tvm_dtype *type) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value value;
-    as->nesting = 0;
-    if (!tvm_asm_primary(as, &value)) return false;
-    if (value.kind == TVM_VALUE_POISON) return false;
-    if (value.kind != TVM_VALUE_DTYPE)
-        return tvm_asm_error(as, token, NULL, "expected a type, found %s", tvm_value_what(&value));
-    *type = value.type;
-    return true;
-}
-
 /* `f32[16, 128]` */
 static bool read_typed_shape(tvm_asm *as, reading *r) {
     tvm_value list;
-    if (!read_dtype(as, &r->type.dtype)) return false;
+    if (!tvm_asm_type(as, &r->type.dtype)) return false;
     const tvm_token *token = tvm_asm_peek(as);
     if (!tvm_asm_expect(as, "[", "and the shape after the type") || !tvm_asm_list(as, "]", &list) ||
         !tvm_asm_extents(as, token, list.as.list.items, list.as.list.count, "the shape", TVM_MAX_RANK, r->shape,
@@ -320,7 +308,7 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
     case 't':
         return read_typed_shape(as, r);
     case 'T':
-        return read_dtype(as, &r->type.dtype);
+        return tvm_asm_type(as, &r->type.dtype);
     case 'L':
         return read_layout(as, r);
     default: /* 'S' */
@@ -431,7 +419,8 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
     const tvm_slot *slot = &kernel->slots[index];
     char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX];
     if (index < kernel->param_count)
-        return tvm_asm_invalid(as, token, NULL, "'%.*s' is a parameter and cannot be assigned", (int)length, name);
+        return tvm_asm_invalid(as, token, "variables and parameters share one namespace: choose another name",
+                               "'%.*s' is a parameter and cannot be assigned", (int)length, name);
     if (slot->kind != wanted->kind)
         return tvm_asm_invalid(as, token, "one name is one variable of one type: choose another name",
                                "'%%%.*s' is %s, this gives %s", (int)length, name,

@@ -80,6 +80,9 @@ bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint3
     if (old && old->scope == as->names.scope)
         return tvm_asm_error(as, token, NULL, "'%.*s' is already defined at %s:%u", (int)length, name, old->file,
                              old->line);
+    const tvm_symbol *slot = as->in_kernel ? tvm_asm_find_slot(as, name, length) : NULL;
+    if (slot && slot->slot < tvm_asm_kernel(as)->param_count)
+        return tvm_asm_error(as, token, NULL, "'%.*s' is a parameter of the kernel", (int)length, name);
     const char *copy = tvm_arena_text(&as->keep, name, length);
     tvm_symbol *symbol = copy ? tvm_symbols_add(&as->names, copy, length) : NULL;
     if (!symbol) return tvm_asm_no_memory(as);

@@ -43,6 +43,7 @@ typedef struct tvm_frame {
     bool taken;      /* IF: a branch has been executed */
     bool has_else;   /* IF */
     /* FOR */
+    bool entered; /* an iteration's scope is open */
     const char *name;
     uint32_t name_length;
     bool is_list;
@@ -80,7 +81,7 @@ typedef struct tvm_asm {
 
     const tvm_source *source;
     uint32_t at; /* token */
-    unsigned nesting;
+    unsigned nesting; /* of the expression being read */
     uint64_t statements;
     uint64_t tokens;
     tvm_frame frames[TVM_ASM_FRAMES];
@@ -91,6 +92,7 @@ typedef struct tvm_asm {
     uint32_t kernel_index;
     const tvm_source *kernel_source;
     uint32_t kernel_token;
+    unsigned kernel_frames; /* open when it began */
     bool warps_seen;
     bool grid_seen;
     bool warps_missed; /* reported */
@@ -141,6 +143,8 @@ bool tvm_asm_list(tvm_asm *as, const char *close, tvm_value *list);
 /* A static expression, checked. what: "the number of warps". */
 bool tvm_asm_static_integer(tvm_asm *as, int64_t least, int64_t most, const char *what, int64_t *value);
 bool tvm_asm_static(tvm_asm *as, const char *what, tvm_value *value);
+/* A type: the name of one, or a static name or expression in parentheses that is one. */
+bool tvm_asm_type(tvm_asm *as, tvm_dtype *type);
 /* Parses a text of its own, completely (-D values, ${...}). */
 bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length, tvm_value *value);
 /* What a name that is not defined may have meant. */
@@ -181,7 +185,6 @@ bool tvm_asm_call_layout(tvm_asm *as, const tvm_call *call, tvm_value *value, bo
 bool tvm_asm_arguments(tvm_asm *as, const tvm_call *call, uint32_t least, uint32_t most);
 bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most,
                               int64_t *value);
-bool tvm_asm_is_function(const char *name, uint32_t length);
 void tvm_asm_offer_functions(tvm_suggest *suggest);
 void tvm_asm_offer_layout_functions(tvm_suggest *suggest);
 void tvm_asm_offer_types(tvm_suggest *suggest);
@@ -231,6 +234,7 @@ bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token);
 void tvm_asm_directive(tvm_asm *as);
 bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token);
+void tvm_asm_kernel_close(tvm_asm *as); /* without a check */
 bool tvm_asm_warps(tvm_asm *as);
 bool tvm_asm_grid(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_assume(tvm_asm *as);
@@ -245,6 +249,8 @@ bool tvm_asm_elif(tvm_asm *as, const tvm_token *token, bool is_else);
 bool tvm_asm_endif(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_for(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_endfor(tvm_asm *as, const tvm_token *token);
+/* Closes the frames above the first `count`, with an error for each: they should have been closed before. */
+bool tvm_asm_close_frames(tvm_asm *as, unsigned count);
 
 /* ---- finishing (canonical.c) ---- */
 /* The same program with every pool in the order of a walk over the text that tvm_disassemble writes, and nothing in it

@@ -39,6 +39,7 @@ typedef struct caches {
     uint32_t *unroll; /* by the insn of FOR: copies of the body that the size of the code allows */
     uint32_t *weight; /* by the insn of FOR: instructions of its body, inner loops unrolled */
 
+    bool *reuses;    /* by slot: its shared memory was another tensor's before */
     bool *explained; /* by instruction */
     size_t selection_capacity;
 } caches;

@@ -71,20 +71,14 @@ static reg decode_lowbit_float(emitter *e, tvm_dtype type, reg code) {
     reg value = new_f(e);
     emit(e, "mul.rn.f32 %s, %s, 0f%08X;", value.name, all.name, f32_power(127 - tvm_float_bias(type)));
     if (!tvm_float_has_nan(type)) return value;
-    if (tvm_float_has_infinity(type)) { /* the greatest exponent, 2^16 and more */
-        reg special = new_pred(e), bits = bits_of(e, value);
-        emit(e, "setp.ge.u32 %s, %s, 0x7c;", special.name, magnitude.name);
-        value = float_of(e, select_word(e, word_op(e, "or.b32", bits, 0x7f800000), bits, special));
-    }
-    reg nan = new_pred(e), result = new_f(e);
-    emit(e, "setp.gt.u32 %s, %s, 0x%x;", nan.name, magnitude.name,
-         tvm_float_has_infinity(type) ? 0x7cu : 0x7eu);
-    emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", result.name, value.name, nan.name);
-    return result;
+    reg special = new_pred(e), bits = bits_of(e, value); /* infinity and NaN, or the NaN */
+    bool infinity = tvm_float_has_infinity(type);
+    emit(e, "setp.ge.u32 %s, %s, 0x%x;", special.name, magnitude.name, infinity ? 0x7cu : 0x7fu);
+    return float_of(e, select_word(e, word_op(e, "or.b32", bits, 0x7f800000), bits, special));
 }
 
 static wide widen_float(emitter *e, tvm_dtype from, reg value) {
-    if (is_lowbit_float(from)) return (wide){FORM_F32, decode_lowbit_float(e, from, value), false};
+    if (is_lowbit_float(from)) return (wide){FORM_F32, decode_lowbit_float(e, from, value), tvm_float_has_nan(from)};
     if (from.bits == 64) return (wide){FORM_F64, value, true};
     if (is_half(from)) return (wide){FORM_F32, half_to_f32(e, from, value), true};
     if (from.mantissa == 23) return (wide){FORM_F32, value, true};
@@ -172,14 +166,17 @@ static reg to_tf32(emitter *e, wide source) {
     return d;
 }
 
-/* The normal case: the exponent is rebased in place and the mantissa rounded by an integer addition, as in to_tf32. */
+/* The normal case: the exponent is rebased in place and the mantissa rounded by an integer addition, as in to_tf32.
+ * Without mantissa bits the last place is the leading one, which is odd: ties go to the larger magnitude. */
 static reg encode_normal(emitter *e, tvm_dtype to, reg magnitude) {
     unsigned shift = 23u - to.mantissa;
+    uint32_t half = 1u << (shift - 1), rebase = (uint32_t)(127 - tvm_float_bias(to)) << 23;
+    if (to.mantissa == 0)
+        return word_op(e, "shr.u32", word_op(e, "add.u32", magnitude, half - rebase), shift);
     reg odd = new_r(e), sum = new_r(e);
     emit(e, "bfe.u32 %s, %s, %u, 1;", odd.name, magnitude.name, shift);
     emit(e, "add.u32 %s, %s, %s;", sum.name, magnitude.name, odd.name);
-    uint32_t half = (1u << (shift - 1)) - 1, rebase = (uint32_t)(127 - tvm_float_bias(to)) << 23;
-    return word_op(e, "shr.u32", word_op(e, "add.u32", sum, half - rebase), shift);
+    return word_op(e, "shr.u32", word_op(e, "add.u32", sum, half - 1 - rebase), shift);
 }
 
 /* The subnormal case: a sum with 2^(23 + q) has q as the unit of its last place, the target's smallest magnitude. */

@@ -46,8 +46,10 @@ tvm_status caches_make(emitter *e) {
     c->local_stamp = calloc(exprs, sizeof *c->local_stamp);
     c->unroll = calloc(insns, sizeof *c->unroll);
     c->weight = calloc(insns, sizeof *c->weight);
+    c->reuses = calloc(kernel->slot_count + (size_t)1, sizeof *c->reuses);
     c->explained = calloc(insns, sizeof *c->explained);
-    if (!c->stable_value || !c->local_value || !c->local_stamp || !c->unroll || !c->weight || !c->explained)
+    if (!c->stable_value || !c->local_value || !c->local_stamp || !c->unroll || !c->weight || !c->reuses ||
+        !c->explained)
         return tvm_diag_no_memory(e->diags);
     c->stamp = 1;
     return TVM_OK;
@@ -63,6 +65,7 @@ void caches_free(emitter *e) {
     free(c->local_stamp);
     free(c->unroll);
     free(c->weight);
+    free(c->reuses);
     free(c->explained);
     free(c);
     e->caches = NULL;

@@ -31,7 +31,7 @@ tvm_dtype tvm_rule_expr_type(const tvm_rule *rule, unsigned entry) {
     return rule->kernel->exprs[rule->operands[rule->at[entry]].value].type;
 }
 
-uint32_t tvm_rule_const(const tvm_rule *rule, unsigned entry) {
+uint32_t tvm_rule_value(const tvm_rule *rule, unsigned entry) {
     return rule->operands[rule->at[entry]].value;
 }
 

@@ -34,10 +34,10 @@ tvm_status tvm_refuse(tvm_why *why, const char *format, ...) __attribute__((form
 
 const char *tvm_shape_text(unsigned rank, const uint32_t *shape, char text[TVM_SHAPE_TEXT_MAX]);
 
-/* Operand of entry e: its slot (of kind SLOT), its expression's type, its constant. */
+/* Operand of entry e: its slot (of kind SLOT), its expression's type, its number (a constant, or an expression). */
 const tvm_slot *tvm_rule_slot(const tvm_rule *rule, unsigned entry);
 tvm_dtype tvm_rule_expr_type(const tvm_rule *rule, unsigned entry);
-uint32_t tvm_rule_const(const tvm_rule *rule, unsigned entry);
+uint32_t tvm_rule_value(const tvm_rule *rule, unsigned entry);
 bool tvm_rule_is_tensor(const tvm_rule *rule, unsigned entry);
 const tvm_layout *tvm_rule_layout(const tvm_rule *rule, unsigned entry);
 /* Is the expression one integer constant, and which? */

@@ -20,10 +20,10 @@ tvm_status tvm_rule_FOR(const tvm_rule *rule) {
                               tvm_dtype_name(found, name), tvm_dtype_name(type, want));
     }
     int64_t step;
-    if (tvm_rule_integer(rule, tvm_rule_const(rule, 2), &step) &&
+    if (tvm_rule_integer(rule, tvm_rule_value(rule, 2), &step) &&
         (step == 0 || (type.kind == TVM_KIND_INT && step < 0)))
         return tvm_refuse(rule->why, "step is %lld, expected a positive number", (long long)step);
-    uint32_t unroll = tvm_rule_const(rule, 3);
+    uint32_t unroll = tvm_rule_value(rule, 3);
     if (unroll < 1 || unroll > TVM_MAX_UNROLL)
         return tvm_refuse(rule->why, "unroll is %u, expected 1 to %d", unroll, TVM_MAX_UNROLL);
     return tvm_rule_scalar(rule, type);
@@ -66,7 +66,7 @@ tvm_status tvm_rule_SYNC(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_WAIT_GROUP(const tvm_rule *rule) {
-    uint32_t pending = tvm_rule_const(rule, 0);
+    uint32_t pending = tvm_rule_value(rule, 0);
     if (pending > TVM_MAX_PENDING)
         return tvm_refuse(rule->why, "pending is %u, expected 0 to %d", pending, TVM_MAX_PENDING);
     return tvm_rule_nothing(rule);

@@ -161,7 +161,7 @@ tvm_status tvm_rule_REDUCE(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype dtype = tvm_rule_slot(rule, 1)->dtype;
     const tvm_layout *source = tvm_rule_layout(rule, 1);
-    uint32_t axis = tvm_rule_const(rule, 2);
+    uint32_t axis = tvm_rule_value(rule, 2);
     if (!tvm_dtype_is_arithmetic(dtype))
         return tvm_refuse(rule->why, "source has type %s, expected i8..i64, u8..u64, f16, bf16, f32 or f64",
                           tvm_dtype_name(dtype, name));

@@ -120,7 +120,7 @@ tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
-    uint32_t tile[TVM_MAX_RANK], rank = tvm_rule_const(rule, 2);
+    uint32_t tile[TVM_MAX_RANK], rank = tvm_rule_value(rule, 2);
     for (uint32_t d = 0; d < rank; d++) tile[d] = rule->operands[rule->at[2] + 1 + d].value;
     tvm_status status = same_dtype(rule, 0, 1);
     if (status == TVM_OK) status = tile_rank(rule, 0, rank, "tile");

@@ -1,15 +1,15 @@
 /* Data types of tensor elements and scalars, and exact conversions between their bit codes and host numbers.
  *
  * Standard types: bool, i8..i64, u8..u64, f16, bf16, tf32, f32, f64.
- * Low-precision types ("low-bit"): u1..u8, i2..i8, and fN_eXmY for N = 3..8 and every split 1 + X + Y = N with
- * X >= 1, Y >= 0. u8 and i8 are both. f8_e4m3 and f8_e5m2 are those of the OCP 8-bit floating point
- * specification (OFP8) revision 1.0 with their NaN and infinity; f6_e3m2, f6_e2m3 and f4_e2m1 those of the OCP
- * Microscaling formats (MX) specification 1.0; all others have neither infinity nor NaN, have subnormals, and
- * bias 2^(X-1)-1.
+ * Low-precision types ("low-bit"): u1..u8, i2..i8, and fN_eXmY for N = 3..8 and every split 1 + X + Y = N
+ * with X >= 1, Y >= 0. u8 and i8 are both. f8_e4m3 and f8_e5m2 are those of the OCP 8-bit floating point
+ * specification (OFP8) revision 1.0 with their NaN and infinity; f6_e3m2, f6_e2m3 and f4_e2m1 those of the
+ * OCP Microscaling formats (MX) specification 1.0; all others have neither infinity nor NaN, have subnormals,
+ * and bias 2^(X-1)-1.
  *
- * A *code* is an element's bits in the low `bits` of a uint64_t, the rest zero. tf32 is held as the upper 19 bits
- * of an f32; its 13 lower bits are written as zero (ones in the canonical NaN) and ignored when read, as mma
- * does. */
+ * A *code* is an element's bits in the low `bits` of a uint64_t, the rest zero. tf32 is held as the upper 19
+ * bits of an f32; its 13 lower bits are written as zero (ones in the canonical NaN) and ignored when read, as
+ * mma does. */
 #ifndef TVM_ISA_TYPES_H
 #define TVM_ISA_TYPES_H
 
@@ -19,7 +19,13 @@
 
 #include "convert.h"
 
-typedef enum tvm_kind { TVM_KIND_NONE = 0, TVM_KIND_BOOL, TVM_KIND_UINT, TVM_KIND_INT, TVM_KIND_FLOAT } tvm_kind;
+typedef enum tvm_kind {
+    TVM_KIND_NONE = 0,
+    TVM_KIND_BOOL,
+    TVM_KIND_UINT,
+    TVM_KIND_INT,
+    TVM_KIND_FLOAT
+} tvm_kind;
 
 /* Passed by value. bits: width in memory (tf32: 32, bool: 8 with codes 0 and 1). exponent, mantissa: field
  * widths of a float, else 0. Two dtypes are the same type exactly if all four members are equal. */
@@ -30,15 +36,15 @@ typedef struct tvm_dtype {
     uint8_t mantissa;
 } tvm_dtype;
 
-#define TVM_BOOL ((tvm_dtype){TVM_KIND_BOOL, 8, 0, 0})
-#define TVM_I(n) ((tvm_dtype){TVM_KIND_INT, (n), 0, 0})
-#define TVM_U(n) ((tvm_dtype){TVM_KIND_UINT, (n), 0, 0})
+#define TVM_BOOL           ((tvm_dtype){TVM_KIND_BOOL, 8, 0, 0})
+#define TVM_I(n)           ((tvm_dtype){TVM_KIND_INT, (n), 0, 0})
+#define TVM_U(n)           ((tvm_dtype){TVM_KIND_UINT, (n), 0, 0})
 #define TVM_FLOAT(n, e, m) ((tvm_dtype){TVM_KIND_FLOAT, (n), (e), (m)})
-#define TVM_F16 TVM_FLOAT(16, 5, 10)
-#define TVM_BF16 TVM_FLOAT(16, 8, 7)
-#define TVM_TF32 TVM_FLOAT(32, 8, 10)
-#define TVM_F32 TVM_FLOAT(32, 8, 23)
-#define TVM_F64 TVM_FLOAT(64, 11, 52)
+#define TVM_F16            TVM_FLOAT(16, 5, 10)
+#define TVM_BF16           TVM_FLOAT(16, 8, 7)
+#define TVM_TF32           TVM_FLOAT(32, 8, 10)
+#define TVM_F32            TVM_FLOAT(32, 8, 23)
+#define TVM_F64            TVM_FLOAT(64, 11, 52)
 
 enum { TVM_DTYPE_NAME_MAX = 16, TVM_DTYPE_COUNT_MAX = 64 };
 
@@ -55,7 +61,8 @@ const char *tvm_dtype_name(tvm_dtype type, char name[TVM_DTYPE_NAME_MAX]);
 /* Parses exactly `length` bytes of text; false when they name no type. */
 bool tvm_dtype_parse(const char *text, size_t length, tvm_dtype *type);
 
-/* Every valid type, in a fixed order: standard ones first. Writes at most `capacity`, returns how many exist. */
+/* Every valid type, in a fixed order: standard ones first. Writes at most `capacity`, returns how many exist.
+ */
 size_t tvm_dtype_list(tvm_dtype *types, size_t capacity);
 
 bool tvm_dtype_is_lowbit(tvm_dtype type);     /* u1..u8, i2..i8, f3..f8 */
@@ -75,9 +82,11 @@ bool tvm_float_has_nan(tvm_dtype type);
 double tvm_decode(tvm_dtype type, uint64_t code);
 
 /* The code nearest to a value.
- * Floats: round to nearest, ties to even. Overflow and infinity: infinity in f16 bf16 tf32 f32 f64; in low-bit
- * floats the largest finite magnitude (saturation, also f8_e5m2 and f8_e4m3). NaN: canonical NaN (sign 0, all
- * other bits one) where the type has NaN, else the largest positive finite value.
+ * Floats: round to nearest, ties to even. Where a type has no mantissa bits (fN_eXm0) a tie takes the larger
+ * magnitude (IEEE 754-2019, 4.3.1), except that half of the least one is a tie with zero, which is even.
+ * Overflow and infinity: infinity in f16 bf16 tf32 f32 f64; in low-bit floats the largest finite magnitude
+ * (saturation, also f8_e5m2 and f8_e4m3). NaN: canonical NaN (sign 0, all other bits one) where the type has
+ * NaN, else the largest positive finite value.
  * Integers: round to nearest even, saturating; NaN gives 0. bool: value != 0. */
 uint64_t tvm_encode(tvm_dtype type, double value);
 
@@ -94,11 +103,13 @@ uint64_t tvm_cast(tvm_dtype to, tvm_dtype from, uint64_t code, bool lowbit);
 /* Fast single conversions between f16, bf16 and f32, f64 are inline in convert.h:
  * tvm_f16_to_f32 tvm_f32_to_f16 tvm_f64_to_f16 tvm_bf16_to_f32 tvm_f32_to_bf16 tvm_f64_to_bf16. */
 
-/* Compact bit strings: element i is bits [i*bits, (i+1)*bits) of little-endian bytes. get/set of any width. */
+/* Compact bit strings: element i is bits [i*bits, (i+1)*bits) of little-endian bytes. get/set of any width.
+ */
 uint64_t tvm_bits_get(const uint8_t *string, uint64_t bit, unsigned bits);
 void tvm_bits_set(uint8_t *string, uint64_t bit, unsigned bits, uint64_t code);
 
-/* Unpacks `count` elements from bit offset `bit` into containers (tvm_dtype_container bytes each), and back. */
+/* Unpacks `count` elements from bit offset `bit` into containers (tvm_dtype_container bytes each), and back.
+ */
 void tvm_bits_unpack(tvm_dtype type, const uint8_t *string, uint64_t bit, size_t count, void *containers);
 void tvm_bits_pack(tvm_dtype type, uint8_t *string, uint64_t bit, size_t count, const void *containers);
 

@@ -97,8 +97,9 @@ static void check_strings(tvm_verify_state *state) {
 static bool is_identifier(const char *name) {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
     static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-    return name[0] != '\0' && strchr(letters, name[0]) != NULL && name[strspn(name, more)] == '\0' &&
-           strlen(name) <= TVM_MAX_NAME;
+    size_t length = strnlen(name, TVM_MAX_NAME + 1);
+    return length > 0 && length <= TVM_MAX_NAME && strchr(letters, name[0]) != NULL &&
+           strspn(name, more) == length;
 }
 
 /* Parameters are written without a mark: words of the language cannot name them. */

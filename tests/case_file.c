@@ -3,6 +3,7 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fileio.h"
 
@@ -43,7 +44,8 @@ typedef enum section {
     SECTION_ERROR,
     SECTION_LAUNCH,
     SECTION_OUT,
-    SECTION_REFUSE
+    SECTION_REFUSE,
+    SECTION_PRINTS
 } section;
 
 /* Handles a line that begins with `-- `; returns false when it is not understood. */
@@ -56,6 +58,10 @@ static bool open_section(case_file *c, char *words, section *now) {
         *now = SECTION_PROGRAM;
     else if (strcmp(name, "error") == 0)
         *now = SECTION_ERROR, c->errors = duplicate("", 0);
+    else if (strcmp(name, "prints") == 0)
+        *now = SECTION_PRINTS, c->prints = duplicate("", 0);
+    else if (strcmp(name, "trap") == 0)
+        *now = SECTION_REFUSE, c->refusal = duplicate("", 0), c->traps = true;
     else if (strcmp(name, "refuse") == 0)
         *now = SECTION_REFUSE, c->refusal = duplicate("", 0);
     else if (strcmp(name, "define") == 0 && word != NULL && c->define_count < CASE_MAX_ITEMS)
@@ -88,6 +94,9 @@ static bool add_line(case_file *c, section now, const char *line, size_t length)
         return true;
     case SECTION_REFUSE:
         append_line(&c->refusal, line, length);
+        return true;
+    case SECTION_PRINTS:
+        append_line(&c->prints, line, length);
         return true;
     case SECTION_LAUNCH:
         return blank || add_item(c->args, &c->arg_count, line, length);
@@ -137,7 +146,8 @@ void case_free(case_file *c) {
     for (size_t i = 0; i < c->define_count; i++) free(c->defines[i]);
     for (size_t i = 0; i < c->arg_count; i++) free(c->args[i].name), free(c->args[i].text);
     for (size_t i = 0; i < c->out_count; i++) free(c->outs[i].name), free(c->outs[i].text);
-    free(c->name), free(c->program), free(c->kernel), free(c->errors), free(c->refusal), free(c);
+    free(c->name), free(c->program), free(c->kernel), free(c->errors), free(c->refusal);
+    free(c->prints), free(c);
 }
 
 char **case_list(const char *folder) {
@@ -313,17 +323,44 @@ static bool check_outputs(launch *l, case_output *output) {
     return good;
 }
 
+/* Launches, with what it prints (the driver writes to the descriptor) kept in a file instead of standard output. */
+static tvm_status launch_now(launch *l, FILE *printed) {
+    fflush(stdout);
+    int out = dup(STDOUT_FILENO);
+    if (out < 0 || dup2(fileno(printed), STDOUT_FILENO) < 0) abort();
+    tvm_status status = tvm_launchv(l->function, NULL, l->values, l->count);
+    if (status == TVM_OK) status = tvm_synchronize(l->context, NULL);
+    fflush(stdout);
+    dup2(out, STDOUT_FILENO);
+    close(out);
+    return status;
+}
+
+static bool check_printed(const case_file *c, FILE *printed) {
+    static const size_t limit = 1 << 20;
+    if (c->prints == NULL) return true;
+    char *text = calloc(limit, 1);
+    if (text == NULL) abort();
+    rewind(printed);
+    size_t size = fread(text, 1, limit - 1, printed);
+    text[size] = '\0';
+    bool good = case_lines_found(c->prints, text, c->name);
+    free(text);
+    return good;
+}
+
 bool case_launch(const case_file *c, tvm_context *context, const uint8_t *bytecode, size_t size,
                  case_output *output) {
     launch l = {.c = c, .context = context};
+    FILE *printed = tmpfile();
+    if (printed == NULL) abort();
     tvm_code *code = NULL;
     tvm_status status = tvm_load(context, bytecode, size, &code);
     if (status == TVM_OK) status = tvm_get_function(code, c->kernel, &l.function);
     bool good = status == TVM_OK && read_params(&l);
     if (good) {
         status = make_tensors(&l);
-        if (status == TVM_OK) status = tvm_launchv(l.function, NULL, l.values, l.count);
-        if (status == TVM_OK) status = tvm_synchronize(context, NULL);
+        if (status == TVM_OK) status = launch_now(&l, printed);
     }
     if (good && c->refusal != NULL) {
         good = status != TVM_OK && case_lines_found(c->refusal, tvm_message(context), c->name);
@@ -332,7 +369,8 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
         fprintf(stderr, "%s: %s\n", c->name, tvm_message(context));
         good = false;
     } else
-        good = good && check_outputs(&l, output);
+        good = good && check_outputs(&l, output) && check_printed(c, printed);
+    fclose(printed);
     for (size_t i = 0; i < l.count; i++)
         if (l.tensor[i] && l.values[i].data != NULL) tvm_memory_free(context, l.values[i].data);
     tvm_code_free(code);

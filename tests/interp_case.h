@@ -12,17 +12,17 @@
 #include "interp.h"
 #include "launch.h"
 
-typedef struct value {
+typedef struct binding {
     const char *name;
     int64_t i;
     double f;
     void *data;
-} value;
+} binding;
 
-#define INT(n, x)    ((value){.name = (n), .i = (x)})
-#define REAL(n, x)   ((value){.name = (n), .f = (x)})
-#define TENSOR(n, x) ((value){.name = (n), .data = (x)})
-#define VALUES(...)  (const value[]){__VA_ARGS__}, sizeof((const value[]){__VA_ARGS__}) / sizeof(value)
+#define INT(n, x)    ((binding){.name = (n), .i = (x)})
+#define REAL(n, x)   ((binding){.name = (n), .f = (x)})
+#define TENSOR(n, x) ((binding){.name = (n), .data = (x)})
+#define VALUES(...)  (const binding[]){__VA_ARGS__}, sizeof((const binding[]){__VA_ARGS__}) / sizeof(binding)
 
 /* What a launch did. */
 typedef struct outcome {
@@ -44,7 +44,7 @@ static inline tvm_program *assemble(const char *text) {
     return program;
 }
 
-static inline void bind(const tvm_program *program, const tvm_kernel *kernel, const value *values, size_t count,
+static inline void bind(const tvm_program *program, const tvm_kernel *kernel, const binding *values, size_t count,
                         tvm_interp_arg *args, tvm_scalar *scalars) {
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         const char *name = tvm_string(program, kernel->slots[p].name);
@@ -61,7 +61,7 @@ static inline void bind(const tvm_program *program, const tvm_kernel *kernel, co
 }
 
 /* Launches kernel `name` (NULL: the first) on `threads` host threads. */
-static inline outcome launch(const tvm_program *program, const char *name, unsigned threads, const value *values,
+static inline outcome launch(const tvm_program *program, const char *name, unsigned threads, const binding *values,
                              size_t count) {
     const tvm_kernel *kernel = name ? tvm_find_kernel(program, name) : &program->kernels[0];
     tvm_interp_arg args[TVM_MAX_PARAMS];
@@ -92,7 +92,7 @@ static inline outcome launch(const tvm_program *program, const char *name, unsig
 }
 
 /* Assembles and launches the first kernel on one host thread. */
-static inline outcome attempt(const char *text, const value *values, size_t count) {
+static inline outcome attempt(const char *text, const binding *values, size_t count) {
     tvm_program *program = assemble(text);
     outcome out = launch(program, NULL, 1, values, count);
     tvm_program_free(program);
@@ -100,14 +100,14 @@ static inline outcome attempt(const char *text, const value *values, size_t coun
 }
 
 /* The same, and it must succeed; output is dropped. */
-static inline void run(const char *text, const value *values, size_t count) {
+static inline void run(const char *text, const binding *values, size_t count) {
     outcome out = attempt(text, values, count);
     ck_assert_msg(out.status == TVM_OK, "%s", out.message);
     free(out.output);
 }
 
 /* The same, and it must fail while it runs, with this message. */
-static inline void run_fails(const char *text, const char *message, const value *values, size_t count) {
+static inline void run_fails(const char *text, const char *message, const binding *values, size_t count) {
     outcome out = attempt(text, values, count);
     ck_assert_int_eq(out.status, TVM_FAULT);
     ck_assert_uint_eq(out.diagnostics, 1);
@@ -142,6 +142,7 @@ static inline uint16_t half_code(unsigned exponent, unsigned mantissa, long doub
     long double magnitude = fabsl(x);
     uint16_t infinity = (uint16_t)(((1u << exponent) - 1) << mantissa);
     if (isinf(magnitude)) return sign | infinity;
+    if (magnitude == 0) return sign;
     frexpl(magnitude, &e);
     int unit = (e - 1 < 1 - bias ? 1 - bias : e - 1) - (int)mantissa;
     long double steps = rintl(ldexpl(magnitude, -unit));

@@ -81,11 +81,25 @@ START_TEST(far_offsets) {
 }
 END_TEST
 
+/* What a program that holds the elements in an array of uint8_t, uint16_t, uint32_t or uint64_t sees. */
 static uint64_t host_element(const void *containers, unsigned bytes, size_t index) {
-    if (bytes == 1) return ((const uint8_t *)containers)[index];
-    if (bytes == 2) return ((const uint16_t *)containers)[index];
-    if (bytes == 4) return ((const uint32_t *)containers)[index];
-    return ((const uint64_t *)containers)[index];
+    const uint8_t *at = (const uint8_t *)containers + bytes * index;
+    uint16_t half;
+    uint32_t word;
+    uint64_t code;
+    switch (bytes) {
+    case 1:
+        return *at;
+    case 2:
+        memcpy(&half, at, sizeof half);
+        return half;
+    case 4:
+        memcpy(&word, at, sizeof word);
+        return word;
+    default:
+        memcpy(&code, at, sizeof code);
+        return code;
+    }
 }
 
 static void check_unpack(tvm_dtype type, unsigned offset, size_t count) {
@@ -164,16 +178,16 @@ START_TEST(container_elements) {
     uint64_t storage[4];
     memset(storage, 0xee, sizeof storage);
     tvm_container_set(TVM_I(3), storage, 5, 0xfd);
-    ck_assert_uint_eq(((const uint8_t *)storage)[5], 0x05); /* a code: zero-extended */
-    ck_assert_uint_eq(((const uint8_t *)storage)[4], 0xee);
-    ck_assert_uint_eq(((const uint8_t *)storage)[6], 0xee);
+    ck_assert_uint_eq(host_element(storage, 1, 5), 0x05); /* a code: zero-extended */
+    ck_assert_uint_eq(host_element(storage, 1, 4), 0xee);
+    ck_assert_uint_eq(host_element(storage, 1, 6), 0xee);
     ck_assert_uint_eq(tvm_container_get(TVM_I(3), storage, 6), 0x06); /* bits beyond the width do not count */
     tvm_container_set(TVM_BF16, storage, 0, 0x3f80);
-    ck_assert_uint_eq(((const uint16_t *)storage)[0], 0x3f80);
+    ck_assert_uint_eq(host_element(storage, 2, 0), 0x3f80);
     tvm_container_set(TVM_F32, storage, 3, 0x3f800000);
-    ck_assert_uint_eq(((const uint32_t *)storage)[3], 0x3f800000);
+    ck_assert_uint_eq(host_element(storage, 4, 3), 0x3f800000);
     tvm_container_set(TVM_F64, storage, 3, UINT64_C(0x3ff0000000000000));
-    ck_assert_uint_eq(storage[3], UINT64_C(0x3ff0000000000000));
+    ck_assert_uint_eq(host_element(storage, 8, 3), UINT64_C(0x3ff0000000000000));
     ck_assert_uint_eq(tvm_container_get(TVM_F64, storage, 3), UINT64_C(0x3ff0000000000000));
 }
 END_TEST

@@ -660,6 +660,8 @@ START_TEST(cast_examples) {
         {{TVM_KIND_UINT, 64, 0, 0}, {TVM_KIND_INT, 8, 0, 0}, 0xff, false, UINT64_MAX},
         {{TVM_KIND_UINT, 3, 0, 0}, {TVM_KIND_INT, 8, 0, 0}, 0xff, false, 0}, /* low-bit: saturates */
         {{TVM_KIND_INT, 2, 0, 0}, {TVM_KIND_BOOL, 8, 0, 0}, 1, false, 1},
+        {{TVM_KIND_INT, 32, 0, 0}, {TVM_KIND_BOOL, 8, 0, 0}, 0xff, false, 1}, /* any bits but zero are true */
+        {{TVM_KIND_FLOAT, 16, 5, 10}, {TVM_KIND_BOOL, 8, 0, 0}, 2, false, 0x3c00},
         {{TVM_KIND_INT, 32, 0, 0},
          {TVM_KIND_FLOAT, 32, 8, 23},
          0xc0200000,

@@ -409,9 +409,9 @@ static const char grid_text[] = ".vasm 1\n"
                                 ".kernel k(x: i32, y: i32, z: i32, c: global i32[z, y, x])\n"
                                 ".warps 1\n"
                                 ".grid x, y, z\n"
-                                "    %x = alloc-register i32[1], replicated(32), "
+                                "    %r = alloc-register i32[1], replicated(32), "
                                 "init block.x + grid.x * (block.y + grid.y * block.z) + 1\n"
-                                "    store-global c[block.z, block.y, block.x], %x\n"
+                                "    store-global c[block.z, block.y, block.x], %r\n"
                                 ".end\n";
 
 START_TEST(every_block_runs_once_on_any_number_of_threads) {
@@ -533,7 +533,7 @@ END_TEST
 
 /* ---- what a launch checks ---- */
 
-static void check_fails(const char *text, const char *message, const value *values, size_t count) {
+static void check_fails(const char *text, const char *message, const binding *values, size_t count) {
     outcome out = attempt(text, values, count);
     ck_assert_int_eq(out.status, TVM_ARGUMENT);
     ck_assert_str_eq(out.message, message);

@@ -39,8 +39,9 @@ tvm_status tvm_cuda_driver_open(tvm_cuda_driver *driver, tvm_diags *diags) {
     driver->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!driver->library) {
         const char *reason = dlerror();
+        bool absent = !reason || strstr(reason, "No such file");
         return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, NULL, "there is no CUDA driver: %s",
-                            reason ? reason : "libcuda.so.1 cannot be opened");
+                            absent ? "libcuda.so.1 is not installed" : reason);
     }
     tvm_status status = find_functions(driver, diags);
     if (!status) status = initialise(driver, diags);

@@ -124,7 +124,7 @@ static tvm_status cpu_synchronize(void *device, void *stream, tvm_diags *diags) 
 static tvm_status cpu_memory_alloc(void *device, size_t bytes, void **data, tvm_diags *diags) {
     (void)device;
     size_t size = bytes ? (bytes + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
-    *data = size >= bytes ? aligned_alloc(ALIGNMENT, size) : NULL;
+    *data = bytes <= PTRDIFF_MAX - ALIGNMENT ? aligned_alloc(ALIGNMENT, size) : NULL;
     if (*data) return TVM_OK;
     return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "out of memory: %zu bytes cannot be had", bytes);
 }

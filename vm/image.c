@@ -124,18 +124,24 @@ static tvm_status find_or_build(const tvm_program *program, tvm_target target, c
     return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "the code generator left out kernels of the program");
 }
 
+/* *ptxas is NULL when there is none: the driver's compiler does. One that was asked for and is missing is worth a word. */
+static tvm_status find_ptxas(char **ptxas, tvm_diags *warnings, tvm_diags *diags) {
+    const char *chosen = getenv("TVM_PTXAS");
+    tvm_status status = tvm_ptxas_find(ptxas, chosen && *chosen ? warnings : NULL);
+    if (!status) return TVM_OK;
+    *ptxas = NULL;
+    return status == TVM_NO_PTXAS ? TVM_OK : tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_status_text(status));
+}
+
 tvm_status tvm_image_make(const tvm_program *program, tvm_target target, const tvm_cache *cache, tvm_image *image,
                           tvm_diags *warnings, tvm_diags *diags) {
     *image = (tvm_image){0};
     char *ptxas = NULL, *version = NULL;
-    tvm_status status = tvm_ptxas_find(&ptxas, NULL);
-    if (status && status != TVM_NO_PTXAS) return tvm_ptxas_find(&ptxas, diags);
-    if (!status) {
+    tvm_status status = find_ptxas(&ptxas, warnings, diags);
+    if (!status && ptxas) {
         version = ptxas_version(ptxas, cache, warnings, diags);
         if (!version)
             status = tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "the version of '%s' cannot be told", ptxas);
-    } else {
-        status = TVM_OK;
     }
     if (!status) status = image_key(program, target, version, &image->key, diags);
     if (!status) status = find_or_build(program, target, ptxas, cache, image, warnings, diags);

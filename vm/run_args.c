@@ -131,7 +131,7 @@ tvm_status tvm_run_number(const tvm_run_arg *arg, tvm_dtype type, tvm_value *val
     else
         fits = fits && parse_integer(arg->text, type, &value->i);
     if (fits) return TVM_OK;
-    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "argument '%s' is a number of type %s, and '%s' is none",
+    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "argument '%s' takes a number of type %s, not '%s'",
                         arg->name, tvm_dtype_name(type, name), arg->text ? arg->text : "out:");
 }
 

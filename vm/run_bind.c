@@ -22,7 +22,8 @@ char *tvm_run_signature(const tvm_function *function) {
         tvm_param_info info;
         if (tvm_param(function, i, &info)) continue;
         fprintf(stream, "%s%s: %s%s", i ? ", " : "", info.name, info.is_tensor ? "global " : "", info.type);
-        if (info.is_tensor) fprintf(stream, "[%.*s]", (int)info.rank - 1, ",,,,,,,");
+        for (unsigned d = 0; d < info.rank; d++) fputs(d ? ", :" : "[:", stream);
+        if (info.is_tensor) fputc(']', stream);
     }
     fputc(')', stream);
     if (!fclose(stream)) return text;
@@ -76,7 +77,7 @@ static tvm_status read_given(tvm_run_binding *binding, tvm_diags *diags) {
         } else if (param->arg->source == TVM_RUN_TEXT) {
             one = tvm_diag_add(diags, TVM_ARGUMENT, NULL,
                                "a tensor is @FILE.npy, rand, rand:SEED, zeros, iota or out:FILE.npy",
-                               "argument '%s' is a tensor of %s, and '%s' is none", param->info.name,
+                               "argument '%s' takes a tensor of %s, not '%s'", param->info.name,
                                param->info.type, param->arg->text);
         }
         if (one) status = one;

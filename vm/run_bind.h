@@ -37,7 +37,7 @@ tvm_status tvm_run_upload(tvm_run_binding *binding, tvm_diags *diags);
 tvm_status tvm_run_download(const tvm_run_binding *binding, tvm_diags *diags);
 void tvm_run_unbind(tvm_run_binding *binding);
 
-/* "matmul(m: i32, a: global f16[,])", malloc'ed; NULL when out of memory. */
+/* "matmul(m: i32, a: global f16[:, :])", malloc'ed; NULL when out of memory. */
 char *tvm_run_signature(const tvm_function *function);
 
 #endif

@@ -1,0 +1,183 @@
+/* The interface: a text to a program, an expression to a picture. */
+#include "assembler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "parser.h"
+
+enum { ARENA_LIMIT = 256 << 20 };
+
+static tvm_asm *start(const tvm_assembler_options *options, tvm_diags *diags) {
+    tvm_asm *as = calloc(1, sizeof *as);
+    tvm_program *program = as ? tvm_program_new() : NULL;
+    if (!program) {
+        free(as);
+        tvm_diag_no_memory(diags);
+        return NULL;
+    }
+    as->options = options;
+    as->program = program;
+    as->diags = diags;
+    as->keep.limit = as->scratch.limit = ARENA_LIMIT;
+    return as;
+}
+
+static void finish(tvm_asm *as) {
+    for (tvm_source *source = as->sources, *next; source; source = next) {
+        next = source->next;
+        tvm_source_free(source);
+    }
+    tvm_arena_free(&as->keep);
+    tvm_arena_free(&as->scratch);
+    tvm_symbols_free(&as->names);
+    tvm_symbols_free(&as->slots);
+    tvm_program_free(as->program);
+    free(as->defines);
+    free(as);
+}
+
+/* ---- -D ---- */
+
+static bool is_identifier(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && (i == 0 || c < '0' || c > '9')) return false;
+    }
+    return length > 0;
+}
+
+static bool add_define(tvm_asm *as, const char *text) {
+    const char *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : strlen(text);
+    tvm_value value;
+    if (!equals || !is_identifier(text, length))
+        return tvm_asm_error_in(as, NULL, NULL, NULL, "-D takes NAME=VALUE, not '%.80s'", text);
+    char *name = tvm_arena_text(&as->keep, text, length);
+    size_t title_size = length + 4;
+    char *title = name ? tvm_arena_alloc(&as->keep, title_size) : NULL;
+    if (!title) return tvm_asm_no_memory(as);
+    memcpy(title, "-D ", 3);
+    memcpy(title + 3, text, length);
+    title[length + 3] = '\0';
+    as->source = NULL;
+    if (!tvm_asm_expression_of_text(as, title, equals + 1, strlen(equals + 1), &value)) return false;
+    tvm_define define = {.name = name, .length = (uint32_t)length, .value = tvm_value_copy(&as->keep, &value)};
+    if (define.value.kind == TVM_VALUE_POISON && value.kind != TVM_VALUE_POISON) return tvm_asm_no_memory(as);
+    as->defines[as->define_count++] = define;
+    return true;
+}
+
+static void read_defines(tvm_asm *as) {
+    size_t count = as->options ? as->options->define_count : 0;
+    if (!count) return;
+    as->defines = calloc(count, sizeof *as->defines);
+    if (!as->defines) {
+        tvm_asm_no_memory(as);
+        return;
+    }
+    for (size_t i = 0; i < count && !as->stopped; i++) add_define(as, as->options->defines[i]);
+}
+
+/* A later -D of a name replaces an earlier one; each must have found its .const. */
+static void check_defines(tvm_asm *as) {
+    for (size_t i = 0; i < as->define_count; i++) {
+        const tvm_define *define = &as->defines[i];
+        if (define->used) continue;
+        tvm_suggest suggest;
+        char hint[96];
+        tvm_suggest_start(&suggest, define->name, define->length);
+        for (uint32_t j = 0; j < as->names.count; j++)
+            tvm_suggest_offer(&suggest, as->names.items[j].name, as->names.items[j].length);
+        tvm_asm_error_in(as, NULL, NULL, tvm_suggest_hint(&suggest, "", hint),
+                         "-D %s: there is no .const of that name at top level", define->name);
+    }
+}
+
+static void drop_replaced_defines(tvm_asm *as) {
+    for (size_t i = 0; i < as->define_count; i++)
+        for (size_t j = i + 1; j < as->define_count; j++)
+            if (strcmp(as->defines[i].name, as->defines[j].name) == 0) as->defines[i].used = true;
+}
+
+/* ---- assembling ---- */
+
+static bool read_text(tvm_asm *as, const char *text, size_t length, const char *name) {
+    as->sources = tvm_source_new(name ? name : "-", text, length, TVM_ASM_ERRORS, &as->errors, as->diags);
+    if (as->errors && as->status == TVM_OK) as->status = TVM_SYNTAX;
+    if (!as->sources) {
+        if (as->status == TVM_OK) as->status = TVM_SYNTAX;
+        return false;
+    }
+    if (as->errors >= TVM_ASM_ERRORS) return false;
+    return tvm_asm_push_source(as, as->sources, 0);
+}
+
+/* The verifier knows lines but not their text. */
+static void add_source_lines(const tvm_asm *as, tvm_diags *diags, size_t from) {
+    for (size_t i = from; i < diags->count; i++) {
+        tvm_diag *diag = &diags->items[i];
+        char line[TVM_SOURCE_LINE_MAX + 1] = "";
+        if (!diag->file || !diag->line || diag->source) continue;
+        for (const tvm_source *source = as->sources; source; source = source->next) {
+            if (strcmp(source->name, diag->file) != 0) continue;
+            for (uint32_t t = 0; t < source->count && !line[0]; t++)
+                if (source->tokens[t].line == diag->line) tvm_source_line(source, source->tokens[t].offset, line);
+        }
+        if (line[0]) diag->source = strdup(line);
+    }
+}
+
+static tvm_status verified(tvm_asm *as, tvm_program **program) {
+    tvm_program *result = tvm_asm_canonical(as->program, as->diags);
+    if (!result) return TVM_NO_MEMORY;
+    size_t before = as->diags ? as->diags->count : 0;
+    tvm_status status = tvm_verify(result, as->diags);
+    if (status == TVM_OK) {
+        *program = result;
+        return TVM_OK;
+    }
+    if (as->diags) add_source_lines(as, as->diags, before);
+    tvm_program_free(result);
+    return status;
+}
+
+tvm_status tvm_assemble(const char *text, size_t length, const char *name, const tvm_assembler_options *options,
+                        tvm_program **program, tvm_diags *diags) {
+    *program = NULL;
+    tvm_asm *as = start(options, diags);
+    if (!as) return TVM_NO_MEMORY;
+    read_defines(as);
+    drop_replaced_defines(as);
+    if (!as->stopped && read_text(as, text, length, name)) {
+        tvm_asm_run(as);
+        if (!as->version_seen && !as->errors)
+            tvm_asm_error_in(as, as->sources, NULL, NULL, "expected '.vasm 1' as the first statement");
+        if (!as->stopped) check_defines(as);
+    }
+    tvm_status status = as->status;
+    if (status == TVM_OK) status = verified(as, program);
+    finish(as);
+    return status;
+}
+
+/* ---- pictures ---- */
+
+tvm_status tvm_print_layout(const char *expression, char **picture, tvm_diags *diags) {
+    *picture = NULL;
+    tvm_asm *as = start(NULL, diags);
+    if (!as) return TVM_NO_MEMORY;
+    tvm_value value;
+    if (tvm_asm_expression_of_text(as, "layout", expression, strlen(expression), &value)) {
+        if (value.kind != TVM_VALUE_LAYOUT) {
+            tvm_asm_error_in(as, NULL, NULL, NULL, "expected a register layout, found %s", tvm_value_what(&value));
+        } else {
+            *picture = tvm_layout_picture(value.as.layout);
+            if (!*picture) tvm_asm_no_memory(as);
+        }
+    }
+    tvm_status status = as->status;
+    finish(as);
+    return status;
+}

@@ -1,0 +1,180 @@
+/* Statements that begin with a dot. */
+#include "parser.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef bool directive_function(tvm_asm *as, const tvm_token *token);
+
+typedef enum where { ANYWHERE, TOP_LEVEL, IN_KERNEL } where;
+
+typedef struct directive {
+    const char *name;
+    directive_function *function;
+    where where;
+} directive;
+
+static bool version(tvm_asm *as, const tvm_token *token) {
+    int64_t number;
+    bool first = !as->version_seen;
+    as->version_seen = true;
+    /* An included file may say it, too, in its first statement: the token is its first or follows a line break. */
+    for (const tvm_token *before = token; !first && before-- > as->source->tokens;)
+        if (before->kind != TVM_TOKEN_NEWLINE)
+            return tvm_asm_error(as, token, NULL, "'.vasm' stands in the first statement of a file");
+    const tvm_token *at = tvm_asm_peek(as);
+    if (!tvm_asm_static_integer(as, INT64_MIN, INT64_MAX, "the version", &number)) return false;
+    if (number != 1)
+        return tvm_asm_error(as, at, NULL, "version %lld of the language is not known, only 1", (long long)number);
+    return tvm_asm_expect_end(as);
+}
+
+/* ---- .const and .layout ---- */
+
+static tvm_define *find_define(const tvm_asm *as, const char *name, uint32_t length) {
+    for (size_t i = 0; i < as->define_count; i++) {
+        tvm_define *define = &as->defines[i];
+        if (!define->used && define->length == length && memcmp(define->name, name, length) == 0) return define;
+    }
+    return NULL;
+}
+
+/* -D wins over the first .const of that name at top level. */
+static bool overridden(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, tvm_value *value) {
+    tvm_define *define = as->names.scope == 0 && !as->in_kernel ? find_define(as, name, length) : NULL;
+    if (!define) return true;
+    define->used = true;
+    bool numbers = tvm_value_is_number(&define->value) && tvm_value_is_number(value);
+    if (!numbers && define->value.kind != value->kind && value->kind != TVM_VALUE_POISON)
+        return tvm_asm_invalid(as, token, NULL, "-D %.*s gives %s where %s is needed", (int)length, name,
+                               tvm_value_what(&define->value), tvm_value_what(value));
+    *value = define->value;
+    return true;
+}
+
+static bool one_const(tvm_asm *as) {
+    const char *name;
+    uint32_t length;
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value = tvm_value_poison();
+    if (!tvm_asm_expect_name(as, "the name of a constant", &name, &length)) return false;
+    if (!tvm_asm_expect(as, "=", "after the name of the constant")) return false;
+    bool good = tvm_asm_static(as, "a constant", &value);
+    if (!good) value = tvm_value_poison();
+    good = overridden(as, token, name, length, &value) && good;
+    return tvm_asm_define(as, token, name, length, &value) && good;
+}
+
+static bool constants(tvm_asm *as, const tvm_token *token) {
+    (void)token;
+    do {
+        if (!one_const(as)) return false;
+    } while (tvm_asm_accept(as, ","));
+    return tvm_asm_expect_end(as);
+}
+
+static bool layout(tvm_asm *as, const tvm_token *token) {
+    const char *name;
+    uint32_t length;
+    tvm_value value = tvm_value_poison();
+    token = tvm_asm_peek(as);
+    if (!tvm_asm_expect_name(as, "the name of a layout", &name, &length) ||
+        !tvm_asm_expect(as, "=", "after the name of the layout"))
+        return false;
+    const tvm_token *at = tvm_asm_peek(as);
+    bool good = tvm_asm_static(as, "a layout", &value);
+    if (!good) value = tvm_value_poison();
+    if (value.kind != TVM_VALUE_POISON && value.kind != TVM_VALUE_LAYOUT && value.kind != TVM_VALUE_SHARED &&
+        value.kind != TVM_VALUE_SWIZZLE && value.kind != TVM_VALUE_ROW_MAJOR) {
+        good = tvm_asm_error(as, at, "other values are defined with .const", "expected a layout, found %s",
+                             tvm_value_what(&value));
+        value = tvm_value_poison();
+    }
+    return tvm_asm_define(as, token, name, length, &value) && good && tvm_asm_expect_end(as);
+}
+
+/* ---- the rest ---- */
+
+static bool error(tvm_asm *as, const tvm_token *token) {
+    tvm_value text;
+    const tvm_token *at = tvm_asm_peek(as);
+    if (!tvm_asm_static(as, "the text of .error", &text) || text.kind == TVM_VALUE_POISON) return false;
+    if (text.kind != TVM_VALUE_STRING)
+        return tvm_asm_error(as, at, NULL, "expected a text in quotes, found %s", tvm_value_what(&text));
+    tvm_asm_invalid(as, token, NULL, "%.*s", (int)text.as.string.length, text.as.string.text);
+    return tvm_asm_expect_end(as);
+}
+
+static bool elif_branch(tvm_asm *as, const tvm_token *token) {
+    return tvm_asm_elif(as, token, false);
+}
+
+static bool else_branch(tvm_asm *as, const tvm_token *token) {
+    return tvm_asm_elif(as, token, true);
+}
+
+static bool warps(tvm_asm *as, const tvm_token *token) {
+    if (as->warps_seen) return tvm_asm_error(as, token, NULL, "'.warps' is already given");
+    return tvm_asm_warps(as);
+}
+
+static bool assume(tvm_asm *as, const tvm_token *token) {
+    (void)token;
+    return tvm_asm_assume(as);
+}
+
+static const directive directives[] = {
+    {"vasm", version, ANYWHERE},          {"const", constants, ANYWHERE},
+    {"include", tvm_asm_include, ANYWHERE}, {"if", tvm_asm_if, ANYWHERE},
+    {"elif", elif_branch, ANYWHERE},      {"else", else_branch, ANYWHERE},
+    {"endif", tvm_asm_endif, ANYWHERE},   {"for", tvm_asm_for, ANYWHERE},
+    {"endfor", tvm_asm_endfor, ANYWHERE}, {"layout", layout, ANYWHERE},
+    {"error", error, ANYWHERE},           {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
+    {"warps", warps, IN_KERNEL},          {"grid", tvm_asm_grid, IN_KERNEL},
+    {"assume", assume, IN_KERNEL},        {"end", tvm_asm_kernel_end, IN_KERNEL},
+};
+
+enum { DIRECTIVE_COUNT = sizeof directives / sizeof *directives };
+
+void tvm_asm_offer_directives(tvm_suggest *suggest) {
+    for (size_t i = 0; i < DIRECTIVE_COUNT; i++)
+        tvm_suggest_offer(suggest, directives[i].name, strlen(directives[i].name));
+}
+
+static bool run(tvm_asm *as, const directive *d, const tvm_token *token) {
+    if (d->where == IN_KERNEL && !as->in_kernel)
+        return tvm_asm_error(as, token, NULL, "'.%s' outside of a kernel", d->name);
+    if (d->where == TOP_LEVEL && as->in_kernel) {
+        tvm_asm_error(as, token, "the kernel before it ends with .end", "'.%s' inside of a kernel", d->name);
+        tvm_asm_kernel_close(as);
+    }
+    return d->function(as, token);
+}
+
+void tvm_asm_directive(tvm_asm *as) {
+    tvm_asm_next(as); /* the dot */
+    const tvm_token *token = tvm_asm_peek(as);
+    const tvm_source *source = as->source;
+    uint32_t from = as->at;
+    char hint[96], found[80];
+    if (token->kind != TVM_TOKEN_NAME) {
+        tvm_asm_error(as, token, NULL, "expected a directive after '.', found %s", tvm_asm_found(as, token, found));
+        tvm_asm_skip_statement(as);
+        return;
+    }
+    tvm_asm_next(as);
+    for (size_t i = 0; i < DIRECTIVE_COUNT; i++) {
+        if (!tvm_asm_is(as, token, directives[i].name)) continue;
+        bool good = run(as, &directives[i], token);
+        /* Nothing to recover from where the directive has gone elsewhere, or consumed the line's end. */
+        bool moved = as->source != source || as->at <= from;
+        if (!good && !moved && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
+        return;
+    }
+    tvm_suggest suggest;
+    tvm_suggest_start(&suggest, tvm_token_text(as->source, token), token->length);
+    tvm_asm_offer_directives(&suggest);
+    tvm_asm_error(as, token, tvm_suggest_hint(&suggest, ".", hint), "unknown directive '.%.*s'",
+                  token->length > 60 ? 60 : (int)token->length, tvm_token_text(as->source, token));
+    tvm_asm_skip_statement(as);
+}

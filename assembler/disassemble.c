@@ -1,0 +1,307 @@
+/* A program as text that assembles to it again. */
+#include "assembler.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lexer.h"
+#include "printer.h"
+
+enum { LINE_MAX_WIDTH = 110, MARGIN = 4 };
+
+typedef struct listing {
+    tvm_buffer out;
+    const tvm_program *program;
+    const tvm_kernel *kernel;
+    char prefix[32]; /* of the names of register layouts */
+} listing;
+
+/* ---- layouts: each that is written anywhere gets a name ---- */
+
+static bool is_parameter_name(const tvm_program *program, const char *prefix) {
+    size_t length = strlen(prefix);
+    for (uint32_t k = 0; k < program->kernel_count; k++)
+        for (uint32_t i = 0; i < program->kernels[k].param_count; i++)
+            if (strncmp(tvm_string(program, program->kernels[k].slots[i].name), prefix, length) == 0) return true;
+    return false;
+}
+
+/* "L", or with as many underscores before it as keep it from beginning a parameter's name. */
+static bool choose_prefix(listing *l) {
+    size_t length = 0;
+    do {
+        if (length + 2 >= sizeof l->prefix) return false;
+        memset(l->prefix, '_', length);
+        memcpy(l->prefix + length, "L", 2);
+        length++;
+    } while (is_parameter_name(l->program, l->prefix));
+    return true;
+}
+
+/* Does the row of an instruction write its result's register layout? */
+static bool writes_layout(const tvm_insn *insn) {
+    const char *cursor = tvm_op(insn->op)->operands;
+    tvm_operand_desc desc;
+    while (tvm_operand_next(&cursor, &desc))
+        if (desc.kind == 'L') return true;
+    return false;
+}
+
+static bool print_layouts(listing *l) {
+    const tvm_program *program = l->program;
+    bool *used = calloc(program->layout_count + 1, sizeof *used);
+    char text[TVM_LAYOUT_TEXT_MAX];
+    if (!used) return false;
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const tvm_kernel *kernel = &program->kernels[k];
+        for (uint32_t i = 0; i < kernel->insn_count; i++)
+            if (writes_layout(&kernel->insns[i])) used[kernel->slots[kernel->insns[i].result].layout] = true;
+    }
+    for (uint32_t i = 0; i < program->layout_count; i++)
+        if (used[i])
+            tvm_buffer_printf(&l->out, ".layout %s%u = %s\n", l->prefix, i, tvm_layout_text(&program->layouts[i], text));
+    free(used);
+    return true;
+}
+
+/* ---- operands ---- */
+
+static void print_slot(listing *l, uint32_t slot) {
+    tvm_print_slot(&l->out, l->program, l->kernel, slot);
+}
+
+static void print_expr(listing *l, uint32_t expr, bool wide) {
+    tvm_print_expr(&l->out, l->program, l->kernel, expr, wide);
+}
+
+static void print_shape(listing *l, const tvm_slot *slot) {
+    char name[TVM_DTYPE_NAME_MAX];
+    const uint32_t *shape = tvm_slot_shape(l->program, slot);
+    tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+    for (unsigned d = 0; d < tvm_slot_rank(l->program, slot); d++)
+        tvm_buffer_printf(&l->out, "%s%" PRIu32, d ? ", " : "[", shape[d]);
+    tvm_buffer_puts(&l->out, "]");
+}
+
+/* What the result's slot says: no operand of the instruction holds it. */
+static void print_declared(listing *l, const tvm_insn *insn, char kind) {
+    const tvm_slot *slot = &l->kernel->slots[insn->result];
+    char text[TVM_LAYOUT_TEXT_MAX], name[TVM_DTYPE_NAME_MAX];
+    switch (kind) {
+    case 't':
+        print_shape(l, slot);
+        break;
+    case 'T':
+        tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+        break;
+    case 'L':
+        tvm_buffer_printf(&l->out, "%s%u", l->prefix, slot->layout);
+        break;
+    default: /* 'S' */
+        tvm_buffer_puts(&l->out, tvm_shared_layout_text(&l->program->shared_layouts[slot->layout], text));
+        break;
+    }
+}
+
+/* Prints a stored operand; returns how many entries it takes. */
+static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_operand_desc *desc, bool wide) {
+    uint32_t value = operands[0].value;
+    if (desc->kind == 'A') {
+        for (uint32_t i = 0; i < value; i++)
+            tvm_buffer_printf(&l->out, "%s%" PRIu32, i ? ", " : "[", operands[1 + i].value);
+        tvm_buffer_puts(&l->out, "]");
+        return 1 + value;
+    }
+    if (desc->kind == 'C' || desc->kind == 'R') {
+        tvm_buffer_puts(&l->out, desc->kind == 'C' ? tvm_compare_names[value] : tvm_reduction_names[value]);
+        return 1;
+    }
+    if (operands[0].kind == TVM_OPERAND_CONST) {
+        tvm_buffer_printf(&l->out, "%" PRIu32, value);
+        return 1;
+    }
+    if (operands[0].kind == TVM_OPERAND_EXPR) {
+        print_expr(l, value, wide);
+        return 1;
+    }
+    print_slot(l, value);
+    if (!desc->indexed) return 1;
+    unsigned rank = tvm_slot_rank(l->program, &l->kernel->slots[value]);
+    for (unsigned d = 0; d < rank; d++) {
+        tvm_buffer_puts(&l->out, d ? ", " : "[");
+        print_expr(l, operands[1 + d].value, false);
+    }
+    tvm_buffer_puts(&l->out, "]");
+    return 1 + rank;
+}
+
+/* ---- instructions ---- */
+
+static bool is_f64(tvm_dtype type) {
+    return tvm_dtype_same(type, TVM_F64);
+}
+
+/* Where a tensor of f64 takes part, the assembler reads float literals as f64. */
+static bool is_wide(const listing *l, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(l->kernel, insn);
+    const char *cursor = tvm_op(insn->op)->operands;
+    tvm_operand_desc desc;
+    while (tvm_operand_next(&cursor, &desc))
+        if (desc.kind == 't' && is_f64(l->kernel->slots[insn->result].dtype)) return true;
+    for (uint32_t i = 0; i < insn->count; i++)
+        if (operands[i].kind == TVM_OPERAND_SLOT && is_f64(l->kernel->slots[operands[i].value].dtype)) return true;
+    return false;
+}
+
+static void print_operands(listing *l, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(l->kernel, insn);
+    const char *cursor = tvm_op(insn->op)->operands, *before = " ";
+    bool wide = is_wide(l, insn);
+    tvm_operand_desc desc;
+    while (tvm_operand_next(&cursor, &desc)) {
+        if (desc.stored && operands->kind == TVM_OPERAND_NONE) {
+            operands++;
+            continue;
+        }
+        tvm_buffer_puts(&l->out, before);
+        if (desc.optional) tvm_buffer_printf(&l->out, "%.*s ", (int)desc.name_length, desc.name);
+        if (desc.stored) {
+            operands += print_stored(l, operands, &desc, wide);
+        } else {
+            print_declared(l, insn, desc.kind);
+        }
+        before = ", ";
+    }
+}
+
+static void print_for(listing *l, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(l->kernel, insn);
+    const tvm_expr *step = &l->kernel->exprs[operands[2].value];
+    tvm_buffer_puts(&l->out, "for ");
+    print_slot(l, insn->result);
+    tvm_buffer_puts(&l->out, " = ");
+    print_expr(l, operands[0].value, false);
+    tvm_buffer_puts(&l->out, " to ");
+    print_expr(l, operands[1].value, false);
+    if (step->op != TVM_EXPR_INTEGER || step->value.i != 1) {
+        tvm_buffer_puts(&l->out, " step ");
+        print_expr(l, operands[2].value, false);
+    }
+    if (operands[3].value != 1) tvm_buffer_printf(&l->out, " unroll %" PRIu32, operands[3].value);
+}
+
+static void print_instruction(listing *l, const tvm_insn *insn) {
+    if (insn->op == TVM_OP_FOR) {
+        print_for(l, insn);
+        return;
+    }
+    if (insn->result != TVM_NONE) {
+        print_slot(l, insn->result);
+        tvm_buffer_puts(&l->out, " = ");
+    }
+    if (insn->op == TVM_OP_LET) {
+        print_expr(l, tvm_operands(l->kernel, insn)->value, false);
+        return;
+    }
+    tvm_buffer_puts(&l->out, tvm_op(insn->op)->mnemonic);
+    print_operands(l, insn);
+}
+
+static void print_code(listing *l) {
+    unsigned depth = 1;
+    for (uint32_t i = 0; i < l->kernel->insn_count; i++) {
+        const tvm_insn *insn = &l->kernel->insns[i];
+        bool closes = insn->op == TVM_OP_ELSE || insn->op == TVM_OP_END;
+        bool opens = insn->op == TVM_OP_ELSE || insn->op == TVM_OP_FOR || insn->op == TVM_OP_WHILE ||
+                     insn->op == TVM_OP_IF;
+        if (closes && depth > 1) depth--;
+        tvm_buffer_printf(&l->out, "%*s", (int)(depth * MARGIN), "");
+        print_instruction(l, insn);
+        tvm_buffer_puts(&l->out, "\n");
+        if (opens) depth++;
+    }
+}
+
+/* ---- kernels ---- */
+
+static void print_parameter(listing *l, uint32_t index) {
+    const tvm_slot *slot = &l->kernel->slots[index];
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_buffer_printf(&l->out, "%s: %s%s", tvm_string(l->program, slot->name),
+                      slot->kind == TVM_SLOT_GLOBAL ? "global " : "", tvm_dtype_name(slot->dtype, name));
+    if (slot->kind != TVM_SLOT_GLOBAL) return;
+    for (unsigned d = 0; d < slot->rank; d++) {
+        tvm_buffer_puts(&l->out, d ? ", " : "[");
+        print_expr(l, slot->shape[d], false);
+    }
+    tvm_buffer_puts(&l->out, "]");
+}
+
+/* On one line, or a line a parameter. */
+static void print_parameters(listing *l, bool lines) {
+    const char *name = tvm_string(l->program, l->kernel->name);
+    tvm_buffer_printf(&l->out, ".kernel %s(", name);
+    for (uint32_t i = 0; i < l->kernel->param_count; i++) {
+        if (i && lines) tvm_buffer_printf(&l->out, ",\n%*s", (int)(sizeof ".kernel (" - 1 + strlen(name)), "");
+        else if (i) tvm_buffer_puts(&l->out, ", ");
+        print_parameter(l, i);
+    }
+    tvm_buffer_puts(&l->out, ")\n");
+}
+
+static void print_grid(listing *l) {
+    unsigned axes = 3;
+    while (axes && l->kernel->grid[axes - 1] == TVM_NONE) axes--;
+    for (unsigned axis = 0; axis < axes; axis++) {
+        tvm_buffer_puts(&l->out, axis ? ", " : ".grid ");
+        if (l->kernel->grid[axis] == TVM_NONE) tvm_buffer_puts(&l->out, "1");
+        else print_expr(l, l->kernel->grid[axis], false);
+    }
+    if (axes) tvm_buffer_puts(&l->out, "\n");
+}
+
+static void print_kernel(listing *l, const tvm_kernel *kernel) {
+    l->kernel = kernel;
+    tvm_buffer_puts(&l->out, "\n");
+    size_t start = l->out.length;
+    print_parameters(l, false);
+    if (l->out.length - start > LINE_MAX_WIDTH && !l->out.failed) {
+        l->out.length = start;
+        print_parameters(l, true);
+    }
+    tvm_buffer_printf(&l->out, ".warps %" PRIu32 "\n", kernel->warps);
+    print_grid(l);
+    for (uint32_t i = 0; i < kernel->assume_count; i++) {
+        tvm_buffer_puts(&l->out, ".assume ");
+        print_expr(l, kernel->assumes[i], false);
+        tvm_buffer_puts(&l->out, "\n");
+    }
+    print_code(l);
+    tvm_buffer_puts(&l->out, ".end\n");
+}
+
+tvm_status tvm_disassemble(const tvm_program *program, char **text, tvm_diags *diags) {
+    *text = NULL;
+    listing l = {.program = program};
+    if (!choose_prefix(&l))
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "the parameters' names leave none for layouts");
+    l.out.limit = TVM_SOURCE_MAX;
+    tvm_buffer_puts(&l.out, ".vasm 1\n");
+    if (program->layout_count) tvm_buffer_puts(&l.out, "\n");
+    bool good = print_layouts(&l);
+    for (uint32_t k = 0; good && k < program->kernel_count; k++) {
+        print_kernel(&l, &program->kernels[k]);
+        good = !l.out.failed;
+    }
+    if (good) {
+        *text = l.out.text;
+        return TVM_OK;
+    }
+    bool too_long = l.out.too_long;
+    tvm_buffer_free(&l.out);
+    if (!too_long) return tvm_diag_no_memory(diags);
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "the program's text is longer than the %d bytes of a source",
+                        TVM_SOURCE_MAX);
+}

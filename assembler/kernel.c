@@ -1,0 +1,247 @@
+/* The head of a kernel: its name, parameters, block, grid and assumptions; and its end. */
+#include "parser.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- expressions that a launch evaluates ---- */
+
+static bool launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, const char *what) {
+    if (tvm_expr_is_launch_time(tvm_asm_kernel(as), expr)) return true;
+    return tvm_asm_invalid(as, token, NULL, "%s is made of constants and scalar parameters only", what);
+}
+
+/* An extent: an integer of type i32 or i64. */
+static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, const char *what, uint32_t *expr) {
+    if (value->kind == TVM_VALUE_POISON) return false;
+    if (!tvm_value_is_scalar(value))
+        return tvm_asm_error(as, token, NULL, "%s is an integer, not %s", what, tvm_value_what(value));
+    tvm_dtype type = tvm_asm_type_of(as, value);
+    if (type.kind == TVM_KIND_FLOAT) return tvm_asm_error(as, token, NULL, "%s is an integer, not a float", what);
+    if (!tvm_dtype_same(type, TVM_I(32))) type = TVM_I(64);
+    return tvm_asm_lower(as, token, value, type, expr) && launch_time(as, token, *expr, what);
+}
+
+/* ---- parameters ---- */
+
+/* Past the bracket that matches the open one before the cursor. */
+static bool skip_brackets(tvm_asm *as) {
+    const tvm_token *open = tvm_asm_peek(as);
+    unsigned depth = 1;
+    while (depth && !tvm_asm_at_end(as)) {
+        if (tvm_asm_at(as, "[") || tvm_asm_at(as, "(")) depth++;
+        if (tvm_asm_at(as, "]") || tvm_asm_at(as, ")")) depth--;
+        tvm_asm_next(as);
+    }
+    return !depth || tvm_asm_error(as, open, NULL, "the shape is not closed with ']'");
+}
+
+static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
+    bool global = tvm_asm_accept(as, "global");
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_dtype type;
+    char name[TVM_DTYPE_NAME_MAX];
+    if (!tvm_asm_type(as, &type)) return false;
+    *slot = (tvm_slot){.kind = global ? TVM_SLOT_GLOBAL : TVM_SLOT_SCALAR, .dtype = type, .layout = TVM_NONE};
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
+    if (!global) {
+        if (tvm_asm_at(as, "["))
+            return tvm_asm_error(as, tvm_asm_peek(as), "a tensor is written 'global f16[m, n]'",
+                                 "a scalar parameter has no shape");
+        if (!tvm_dtype_is_scalar(type))
+            return tvm_asm_invalid(as, token, "scalars are of type bool, i32, u32, i64, u64, f32 or f64",
+                                   "'%s' is not a type of scalars", tvm_dtype_name(type, name));
+        return true;
+    }
+    if (!tvm_asm_expect(as, "[", "and the shape after the type of a global tensor")) return false;
+    *shape_at = as->at;
+    return skip_brackets(as);
+}
+
+/* Reads a shape at a token that parameter_type has passed, now that all parameters are known. */
+static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
+    uint32_t after = as->at;
+    as->at = shape_at;
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value list;
+    as->nesting = 0;
+    bool good = tvm_asm_list(as, "]", &list);
+    as->at = after;
+    if (!good) return false;
+    uint32_t rank = list.as.list.count, shape[TVM_MAX_RANK];
+    if (rank < 1 || rank > TVM_MAX_RANK)
+        return tvm_asm_invalid(as, token, NULL, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK, rank);
+    for (uint32_t d = 0; d < rank; d++)
+        if (!extent(as, token, &list.as.list.items[d], "an extent", &shape[d])) return false;
+    tvm_slot *slot = &tvm_asm_kernel(as)->slots[index];
+    memcpy(slot->shape, shape, rank * sizeof *shape);
+    slot->rank = (uint8_t)rank;
+    return true;
+}
+
+static bool new_parameter_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    if (tvm_asm_find_slot(as, name, length))
+        return tvm_asm_error(as, token, NULL, "there are two parameters '%.*s'", (int)length, name);
+    const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
+    if (constant)
+        return tvm_asm_error(as, token, NULL, "'%.*s' is a constant, defined at %s:%u", (int)length, name,
+                             constant->file, constant->line);
+    if (tvm_asm_kernel(as)->param_count >= TVM_MAX_PARAMS)
+        return tvm_asm_invalid(as, token, NULL, "a kernel has at most %d parameters", TVM_MAX_PARAMS);
+    return true;
+}
+
+static bool parameter(tvm_asm *as, uint32_t *shape_at) {
+    const tvm_token *token = tvm_asm_peek(as);
+    const char *name;
+    uint32_t length, index;
+    tvm_slot slot;
+    *shape_at = 0;
+    if (!tvm_asm_expect_name(as, "the name of a parameter", &name, &length)) return false;
+    bool good = tvm_asm_expect(as, ":", "and a type after the parameter's name") &&
+                parameter_type(as, &slot, shape_at) && new_parameter_name(as, token, name, length);
+    if (!good) {
+        tvm_asm_poison_slot(as, name, length);
+        return false;
+    }
+    if (!tvm_asm_add_slot(as, token, name, length, &slot, &index)) return false;
+    tvm_asm_kernel(as)->param_count++;
+    return true;
+}
+
+static bool parameters(tvm_asm *as) {
+    uint32_t shapes[TVM_MAX_PARAMS] = {0};
+    uint32_t shape_at = 0;
+    if (!tvm_asm_expect(as, "(", "and the parameters after the kernel's name")) return false;
+    if (!tvm_asm_accept(as, ")")) {
+        do {
+            if (!parameter(as, &shape_at)) return false;
+            shapes[tvm_asm_kernel(as)->param_count - 1] = shape_at;
+        } while (tvm_asm_accept(as, ","));
+        if (!tvm_asm_expect(as, ")", "or ',' after a parameter")) return false;
+    }
+    for (uint32_t i = 0; i < tvm_asm_kernel(as)->param_count; i++)
+        if (shapes[i] && !parameter_shape(as, i, shapes[i])) return false;
+    return tvm_asm_expect_end(as);
+}
+
+/* ---- .kernel ---- */
+
+/* A parameter list that was not understood: its names must not cause more errors. */
+static void poison_rest(tvm_asm *as, uint32_t from) {
+    for (uint32_t i = from; i + 1 < as->source->count; i++) {
+        const tvm_token *token = &as->source->tokens[i];
+        if (token->kind == TVM_TOKEN_NEWLINE) return;
+        if (token->kind == TVM_TOKEN_NAME && !token->pasted && tvm_asm_is(as, token + 1, ":"))
+            tvm_asm_poison_slot(as, tvm_token_text(as->source, token), token->length);
+    }
+}
+
+static bool kernel_name(tvm_asm *as, const char **name, uint32_t *length) {
+    const tvm_token *token = tvm_asm_peek(as);
+    if (!tvm_asm_expect_name(as, "the name of the kernel", name, length)) return false;
+    for (uint32_t i = 0; i < as->program->kernel_count; i++) {
+        const char *other = tvm_string(as->program, as->program->kernels[i].name);
+        if (strlen(other) == *length && memcmp(other, *name, *length) == 0)
+            tvm_asm_error(as, token, NULL, "there are two kernels '%.*s'", (int)*length, *name);
+    }
+    return true;
+}
+
+bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
+    const char *name = "?";
+    uint32_t length = 1, from = as->at;
+    bool good = kernel_name(as, &name, &length);
+    if (as->program->kernel_count >= TVM_MAX_KERNELS) {
+        tvm_asm_invalid(as, token, NULL, "a program has at most %d kernels", TVM_MAX_KERNELS);
+        as->stopped = true;
+        return false;
+    }
+    uint32_t string = tvm_program_string(as->program, name, length);
+    uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_program_add_kernel(as->program, string);
+    if (index == TVM_NONE) return tvm_asm_no_memory(as);
+    as->kernel_index = index;
+    as->in_kernel = true;
+    as->kernel_source = as->source;
+    as->kernel_token = (uint32_t)(token - as->source->tokens);
+    as->kernel_frames = as->frame_count;
+    as->warps_seen = as->grid_seen = as->warps_missed = false;
+    as->control_count = 0;
+    tvm_symbols_enter(&as->names);
+    good = good && parameters(as);
+    if (!good) poison_rest(as, from);
+    return good;
+}
+
+void tvm_asm_kernel_close(tvm_asm *as) {
+    as->in_kernel = false;
+    as->control_count = 0;
+    tvm_symbols_clear(&as->slots);
+    tvm_symbols_leave(&as->names);
+}
+
+bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
+    tvm_asm_close_frames(as, as->kernel_frames);
+    if (as->frame_count > as->kernel_frames)
+        tvm_asm_error(as, token, NULL, "this kernel began in the including file and must end there");
+    for (unsigned i = as->control_count; i-- > 0;) {
+        const tvm_control *control = &as->controls[i];
+        tvm_asm_error_in(as, control->source, &control->source->tokens[control->token], NULL,
+                         "'%s' without 'end'", tvm_op(control->op)->mnemonic);
+    }
+    tvm_asm_check_warps(as, token);
+    tvm_asm_kernel_close(as);
+    return tvm_asm_expect_end(as);
+}
+
+/* ---- .warps .grid .assume ---- */
+
+bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token) {
+    if (as->warps_seen || as->warps_missed) return true;
+    as->warps_missed = true;
+    tvm_asm_error(as, token, NULL, "expected '.warps' before the first instruction of the kernel");
+    return true;
+}
+
+bool tvm_asm_warps(tvm_asm *as) {
+    int64_t warps;
+    as->warps_seen = true;
+    if (!tvm_asm_static_integer(as, 1, TVM_MAX_THREADS / 32, "the number of warps", &warps)) return false;
+    tvm_asm_kernel(as)->warps = (uint32_t)warps;
+    return tvm_asm_expect_end(as);
+}
+
+bool tvm_asm_grid(tvm_asm *as, const tvm_token *token) {
+    if (as->grid_seen) return tvm_asm_error(as, token, NULL, "'.grid' is already given");
+    as->grid_seen = true;
+    unsigned axis = 0;
+    do {
+        const tvm_token *at = tvm_asm_peek(as);
+        tvm_value value;
+        uint32_t expr;
+        if (axis == 3) return tvm_asm_error(as, at, NULL, "a grid has at most three extents");
+        if (!tvm_asm_expression(as, &value) || !extent(as, at, &value, "a grid extent", &expr)) return false;
+        tvm_asm_kernel(as)->grid[axis++] = expr;
+    } while (tvm_asm_accept(as, ","));
+    return tvm_asm_expect_end(as);
+}
+
+static bool one_assumption(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value, truth;
+    uint32_t expr;
+    if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, token, &value, &truth)) return false;
+    if (truth.kind == TVM_VALUE_POISON) return false;
+    if (tvm_value_is_static(&truth))
+        return truth.as.i || tvm_asm_invalid(as, token, NULL, "the assumption is false whatever the arguments");
+    if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) || !launch_time(as, token, expr, "an assumption"))
+        return false;
+    return tvm_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);
+}
+
+bool tvm_asm_assume(tvm_asm *as) {
+    do {
+        if (!one_assumption(as)) return false;
+    } while (tvm_asm_accept(as, ","));
+    return tvm_asm_expect_end(as);
+}

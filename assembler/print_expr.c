@@ -1,0 +1,165 @@
+#include "printer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parser.h"
+
+typedef struct printer {
+    tvm_buffer *out;
+    const tvm_program *program;
+    const tvm_kernel *kernel;
+} printer;
+
+/* What a literal's surroundings make of it when it does not say its type. */
+typedef enum context { BY_DEFAULT, AS_F64, ADAPTS } context;
+
+static void print(const printer *p, uint32_t expr, unsigned least, context how);
+
+void tvm_print_slot(tvm_buffer *out, const tvm_program *program, const tvm_kernel *kernel, uint32_t slot) {
+    const char *name = tvm_string(program, kernel->slots[slot].name);
+    size_t length = strlen(name);
+    tvm_dtype type;
+    bool bare = slot < kernel->param_count && !tvm_asm_is_reserved(name, length) &&
+                !tvm_dtype_parse(name, length, &type) && tvm_op_by_name(name, length) == TVM_OP_COUNT;
+    tvm_buffer_printf(out, "%s%s", bare ? "" : "%", name);
+}
+
+static bool is_literal(const tvm_expr *node) {
+    return node->op == TVM_EXPR_INTEGER || node->op == TVM_EXPR_FLOAT;
+}
+
+/* ---- literals ---- */
+
+/* The shortest decimal that reads back as the value. */
+static void float_text(char text[64], tvm_dtype type, double value) {
+    if (isnan(value) || isinf(value)) {
+        snprintf(text, 64, "%s%s", signbit(value) ? "-" : "", isnan(value) ? "nan" : "inf");
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, 64, "%.*g", digits, value);
+        double back = strtod(text, NULL);
+        if (type.bits == 32) back = (double)(float)back;
+        if (back == value) break;
+    }
+    if (!strpbrk(text, ".e")) snprintf(text + strlen(text), 64 - strlen(text), ".0");
+}
+
+static void integer_text(char text[64], tvm_dtype type, int64_t value) {
+    if (type.kind == TVM_KIND_BOOL) {
+        snprintf(text, 64, "%s", value ? "true" : "false");
+    } else if (type.kind == TVM_KIND_UINT) {
+        snprintf(text, 64, "%" PRIu64, (uint64_t)value);
+    } else if (value == INT64_MIN) {
+        snprintf(text, 64, "0x8000000000000000"); /* negating its magnitude would not fit */
+    } else {
+        snprintf(text, 64, "%" PRId64, value);
+    }
+}
+
+static bool needs_type(const tvm_expr *node, context how) {
+    if (node->type.kind == TVM_KIND_BOOL) return false;
+    if (node->type.kind == TVM_KIND_INT && node->value.i == INT64_MIN) return true;
+    if (how == ADAPTS) return false;
+    if (node->op == TVM_EXPR_FLOAT) return node->type.bits != 32 || how == AS_F64;
+    return !tvm_dtype_same(node->type, TVM_I(32));
+}
+
+static void print_literal(const printer *p, const tvm_expr *node, context how) {
+    char text[64], name[TVM_DTYPE_NAME_MAX];
+    if (node->op == TVM_EXPR_FLOAT) {
+        float_text(text, node->type, node->value.f);
+    } else {
+        integer_text(text, node->type, node->value.i);
+    }
+    if (needs_type(node, how)) {
+        tvm_buffer_printf(p->out, "%s(%s)", tvm_dtype_name(node->type, name), text);
+    } else {
+        tvm_buffer_puts(p->out, text);
+    }
+}
+
+/* ---- operators ---- */
+
+/* A literal takes the type of its neighbour if that has one of its own. */
+static context beside(const printer *p, uint32_t neighbour) {
+    return is_literal(&p->kernel->exprs[neighbour]) ? BY_DEFAULT : ADAPTS;
+}
+
+static void print_infix(const printer *p, const tvm_expr *node, const tvm_expr_info *info) {
+    bool shift = node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_SHR;
+    print(p, node->a, info->precedence, shift ? BY_DEFAULT : beside(p, node->b));
+    tvm_buffer_printf(p->out, " %s ", info->text);
+    print(p, node->b, info->precedence + 1, shift ? BY_DEFAULT : beside(p, node->a));
+}
+
+static void print_select(const printer *p, const tvm_expr *node, const tvm_expr_info *info) {
+    print(p, node->a, info->precedence + 1, BY_DEFAULT);
+    tvm_buffer_puts(p->out, " ? ");
+    print(p, node->b, 0, beside(p, node->c));
+    tvm_buffer_puts(p->out, " : ");
+    print(p, node->c, info->precedence, beside(p, node->b));
+}
+
+static void print_call(const printer *p, const tvm_expr *node, const tvm_expr_info *info) {
+    char name[TVM_DTYPE_NAME_MAX];
+    if (node->op == TVM_EXPR_CAST) {
+        tvm_buffer_printf(p->out, "%s(", tvm_dtype_name(node->type, name));
+        print(p, node->a, 0, BY_DEFAULT);
+    } else {
+        tvm_buffer_printf(p->out, "%s(", info->text);
+        print(p, node->a, 0, beside(p, node->b));
+        tvm_buffer_puts(p->out, ", ");
+        print(p, node->b, 0, beside(p, node->a));
+    }
+    tvm_buffer_puts(p->out, ")");
+}
+
+static void print_operator(const printer *p, const tvm_expr *node) {
+    const tvm_expr_info *info = tvm_expr_op_info(node->op);
+    bool function = node->op == TVM_EXPR_CAST || node->op == TVM_EXPR_MIN || node->op == TVM_EXPR_MAX ||
+                    node->op == TVM_EXPR_CDIV;
+    if (function) {
+        print_call(p, node, info);
+    } else if (info->arity == 1) {
+        tvm_buffer_puts(p->out, info->text);
+        print(p, node->a, info->precedence, BY_DEFAULT);
+    } else if (info->arity == 2) {
+        print_infix(p, node, info);
+    } else {
+        print_select(p, node, info);
+    }
+}
+
+/* In parentheses if it binds less than `least`. The size limit of an expression bounds the recursion. */
+static void print(const printer *p, uint32_t expr, unsigned least, context how) {
+    const tvm_expr *node = &p->kernel->exprs[expr];
+    switch (node->op) {
+    case TVM_EXPR_INTEGER:
+    case TVM_EXPR_FLOAT:
+        print_literal(p, node, how);
+        return;
+    case TVM_EXPR_SLOT:
+        tvm_print_slot(p->out, p->program, p->kernel, node->a);
+        return;
+    case TVM_EXPR_BLOCK:
+    case TVM_EXPR_GRID:
+        tvm_buffer_printf(p->out, "%s.%c", node->op == TVM_EXPR_BLOCK ? "block" : "grid", (char)('x' + node->a));
+        return;
+    default:
+        break;
+    }
+    bool parentheses = tvm_expr_op_info(node->op)->precedence < least;
+    if (parentheses) tvm_buffer_puts(p->out, "(");
+    print_operator(p, node);
+    if (parentheses) tvm_buffer_puts(p->out, ")");
+}
+
+void tvm_print_expr(tvm_buffer *out, const tvm_program *program, const tvm_kernel *kernel, uint32_t expr, bool wide) {
+    printer p = {out, program, kernel};
+    print(&p, expr, 0, wide ? AS_F64 : BY_DEFAULT);
+}

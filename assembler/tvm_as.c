@@ -1,0 +1,147 @@
+/* tvm-as: assembles a program. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "assembler.h"
+#include "fileio.h"
+#include "vbc.h"
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef PACKAGE_STRING
+#define PACKAGE_STRING "Tilus VM"
+#endif
+#ifndef PACKAGE_BUGREPORT
+#define PACKAGE_BUGREPORT ""
+#endif
+
+enum { SOURCE_LIMIT = 64 << 20, EXIT_USAGE = 2 };
+
+enum { OPTION_PRINT_LAYOUT = 256, OPTION_NO_LINES, OPTION_CHECK };
+
+typedef struct arguments {
+    const char *input;
+    const char *output;
+    const char *print_layout;
+    bool no_lines;
+    bool check;
+    const char **defines;
+    size_t define_count;
+    const char **include_dirs;
+    size_t include_dir_count;
+} arguments;
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0, "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc",
+     0},
+    {"define", 'D', "NAME=VALUE", 0, "VALUE replaces that of the first .const NAME", 0},
+    {"include", 'I', "DIR", 0, "search DIR for included files", 0},
+    {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
+    {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
+    {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0, "print a layout as a grid of thread: local cells, and exit", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static error_t append(const char ***list, size_t *count, const char *item) {
+    const char **more = realloc(*list, (*count + 1) * sizeof *more);
+    if (!more) return ENOMEM;
+    *list = more;
+    more[(*count)++] = item;
+    return 0;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case 'o':
+        args->output = argument;
+        return 0;
+    case 'D':
+        if (!strchr(argument, '=')) argp_error(state, "-D takes NAME=VALUE, not '%s'", argument);
+        return append(&args->defines, &args->define_count, argument);
+    case 'I':
+        return append(&args->include_dirs, &args->include_dir_count, argument);
+    case OPTION_PRINT_LAYOUT:
+        args->print_layout = argument;
+        return 0;
+    case OPTION_NO_LINES:
+        args->no_lines = true;
+        return 0;
+    case OPTION_CHECK:
+        args->check = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->input) argp_error(state, "more than one input file");
+        args->input = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (!args->input && !args->print_layout) argp_error(state, "no input file");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* F.vasm -> F.vbc beside it; malloc'ed. Standard input goes to standard output. */
+static char *default_output(const char *input) {
+    size_t length = strlen(input);
+    if (strcmp(input, "-") == 0) return strdup("-");
+    if (length > 5 && strcmp(input + length - 5, ".vasm") == 0) length -= 5;
+    char *output = malloc(length + 5);
+    if (output) {
+        memcpy(output, input, length);
+        memcpy(output + length, ".vbc", 5);
+    }
+    return output;
+}
+
+static tvm_status print_layout(const char *expression, tvm_diags *diags) {
+    char *picture;
+    tvm_status status = tvm_print_layout(expression, &picture, diags);
+    if (status == TVM_OK) status = tvm_file_write("-", picture, strlen(picture), diags);
+    free(picture);
+    return status;
+}
+
+static tvm_status assemble(const arguments *args, tvm_diags *diags) {
+    uint8_t *text;
+    size_t size;
+    tvm_program *program = NULL;
+    tvm_assembler_options how = {args->defines, args->define_count, args->include_dirs, args->include_dir_count};
+    tvm_status status = tvm_file_read(args->input, SOURCE_LIMIT, &text, &size, diags);
+    if (status != TVM_OK) return status;
+    status = tvm_assemble((const char *)text, size, args->input, &how, &program, diags);
+    free(text);
+    if (status == TVM_OK && !args->check) {
+        char *output = args->output ? strdup(args->output) : default_output(args->input);
+        status = output ? tvm_vbc_write_file(program, output, !args->no_lines, diags) : tvm_diag_no_memory(diags);
+        free(output);
+    }
+    tvm_program_free(program);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const struct argp parser = {options, parse, "FILE.vasm", "Assembles a Tilus VM program to bytecode.", NULL,
+                                       NULL, NULL};
+    arguments args = {0};
+    argp_program_version = "tvm-as (" PACKAGE_STRING ")";
+    if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
+    argp_err_exit_status = EXIT_USAGE;
+    tvm_diags diags = {0};
+    error_t error = argp_parse(&parser, argc, argv, 0, NULL, &args);
+    tvm_status status = error                 ? tvm_diag_no_memory(&diags)
+                        : args.print_layout ? print_layout(args.print_layout, &diags)
+                                            : assemble(&args, &diags);
+    const char *no_color = getenv("NO_COLOR");
+    tvm_diags_print(&diags, stderr, "tvm-as", isatty(STDERR_FILENO) && !(no_color && no_color[0]));
+    tvm_diags_free(&diags);
+    free(args.defines);
+    free(args.include_dirs);
+    return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

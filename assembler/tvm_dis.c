@@ -1,0 +1,79 @@
+/* tvm-dis: prints bytecode as text. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "assembler.h"
+#include "fileio.h"
+#include "vbc.h"
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef PACKAGE_STRING
+#define PACKAGE_STRING "Tilus VM"
+#endif
+#ifndef PACKAGE_BUGREPORT
+#define PACKAGE_BUGREPORT ""
+#endif
+
+enum { EXIT_USAGE = 2 };
+
+typedef struct arguments {
+    const char *input;
+    const char *output;
+} arguments;
+
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0, "write the text to FILE instead of standard output", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case 'o':
+        args->output = argument;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->input) argp_error(state, "more than one input file");
+        args->input = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (!args->input) argp_error(state, "no input file");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static tvm_status disassemble(const arguments *args, tvm_diags *diags) {
+    tvm_program *program;
+    char *text = NULL;
+    tvm_status status = tvm_vbc_read_file(args->input, &program, diags);
+    if (status != TVM_OK) return status;
+    status = tvm_disassemble(program, &text, diags);
+    if (status == TVM_OK) status = tvm_file_write(args->output ? args->output : "-", text, strlen(text), diags);
+    free(text);
+    tvm_program_free(program);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const struct argp parser = {
+        options, parse, "FILE.vbc", "Prints Tilus VM bytecode as text that tvm-as assembles to it again.", NULL, NULL,
+        NULL};
+    arguments args = {0};
+    argp_program_version = "tvm-dis (" PACKAGE_STRING ")";
+    if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
+    argp_err_exit_status = EXIT_USAGE;
+    tvm_diags diags = {0};
+    error_t error = argp_parse(&parser, argc, argv, 0, NULL, &args);
+    tvm_status status = error ? tvm_diag_no_memory(&diags) : disassemble(&args, &diags);
+    const char *no_color = getenv("NO_COLOR");
+    tvm_diags_print(&diags, stderr, "tvm-dis", isatty(STDERR_FILENO) && !(no_color && no_color[0]));
+    tvm_diags_free(&diags);
+    return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

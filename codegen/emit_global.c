@@ -1,0 +1,332 @@
+/* load-global and store-global. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "access.h"
+#include "analysis.h"
+#include "caches.h"
+#include "emit.h"
+#include "global_access.h"
+
+/* The elements of a register tensor in a global tile: classes, and where in them each local lies. */
+typedef struct element_map {
+    uint32_t locals, classes;
+    int64_t *offset;      /* by local: elements from the class's base */
+    uint32_t *class_id;   /* by local */
+    uint32_t *class_first; /* by class: a local of it */
+} element_map;
+
+static void map_free(element_map *map) {
+    free(map->offset);
+    free(map->class_id);
+    free(map->class_first);
+}
+
+static void coordinates_of(const tvm_layout *layout, uint32_t local, uint32_t coordinate[TVM_MAX_RANK]) {
+    memset(coordinate, 0, TVM_MAX_RANK * sizeof *coordinate);
+    tvm_layout_map(layout, 0, local, coordinate);
+}
+
+typedef struct keyed {
+    uint32_t key[2 * TVM_MAX_RANK];
+    uint32_t local;
+} keyed;
+
+static int compare_keyed(const void *a, const void *b) {
+    const keyed *x = a, *y = b;
+    for (unsigned i = 0; i < 2 * TVM_MAX_RANK; i++)
+        if (x->key[i] != y->key[i]) return x->key[i] < y->key[i] ? -1 : 1;
+    return x->local < y->local ? -1 : x->local > y->local;
+}
+
+static bool map_make(const global_access *g, const tvm_layout *layout, element_map *map) {
+    uint32_t locals = tvm_layout_locals(layout);
+    *map = (element_map){.locals = locals};
+    map->offset = calloc(locals, sizeof *map->offset);
+    map->class_id = calloc(locals, sizeof *map->class_id);
+    map->class_first = calloc(locals, sizeof *map->class_first);
+    keyed *keys = calloc(locals, sizeof *keys);
+    if (!map->offset || !map->class_id || !map->class_first || !keys) {
+        free(keys);
+        map_free(map);
+        return false;
+    }
+    for (uint32_t i = 0; i < locals; i++) {
+        uint32_t coordinate[TVM_MAX_RANK];
+        coordinates_of(layout, i, coordinate);
+        map->offset[i] = global_offset(g, coordinate);
+        global_key(g, coordinate, keys[i].key);
+        keys[i].local = i;
+    }
+    qsort(keys, locals, sizeof *keys, compare_keyed);
+    for (uint32_t i = 0; i < locals; i++) {
+        if (i == 0 || memcmp(keys[i].key, keys[i - 1].key, sizeof keys[i].key) != 0)
+            map->class_first[map->classes++] = keys[i].local;
+        map->class_id[keys[i].local] = map->classes - 1;
+    }
+    free(keys);
+    return true;
+}
+
+/* The thread parts of a layout's coordinates. */
+static void layout_parts(emitter *e, global_access *g, const tvm_layout *layout) {
+    uint32_t threads = tvm_layout_threads(layout), index[TVM_MAX_RANK];
+    for (unsigned d = 0; d < layout->rank; d++) {
+        g->extent[d] = layout->shape[d];
+        g->part[d].varies = thread_coordinate(e, layout, d, &g->part[d].value);
+    }
+    for (uint32_t t = 0; t < threads; t++) {
+        tvm_layout_map(layout, t, 0, index);
+        for (unsigned d = 0; d < layout->rank; d++) g->part[d].divisor = fact_gcd(g->part[d].divisor, index[d]);
+    }
+}
+
+/* Divisors of the constant coordinates. */
+static void row_divisors(const tvm_layout *layout, uint64_t rows[TVM_MAX_RANK]) {
+    memset(rows, 0, TVM_MAX_RANK * sizeof *rows);
+    for (uint32_t i = 0, n = tvm_layout_locals(layout); i < n; i++) {
+        uint32_t coordinate[TVM_MAX_RANK];
+        coordinates_of(layout, i, coordinate);
+        for (unsigned d = 0; d < layout->rank; d++) rows[d] = fact_gcd(rows[d], coordinate[d]);
+    }
+}
+
+/* Why the widest access was not taken. */
+static void refusal(const global_access *g, const element_map *map, const access_plan *plan, unsigned align,
+                    const char *what, char out[200]) {
+    out[0] = '\0';
+    if (plan->widest >= 128) return;
+    if (plan->widest == align)
+        snprintf(out, 200, "%s.v4.b32: addresses are known to be multiples of %u bits only", what, align);
+    else if (map->classes > 1 && global_is_guarded(g))
+        snprintf(out, 200, "%s.v4.b32: longer runs may cross the tensor's edge or a row", what);
+    else
+        snprintf(out, 200, "%s.v4.b32: a thread's elements are contiguous for %u bits only", what, plan->widest);
+}
+
+typedef struct transfer {
+    global_access g;
+    element_map map;
+    const tvm_layout *layout;
+    uint32_t slot; /* the register tensor */
+    reg *pointer, *predicate; /* by class; name[0] == 0: none */
+} transfer;
+
+static tvm_status transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot, bool is_store) {
+    t->slot = slot;
+    t->layout = slot_layout(e, slot);
+    t->g.whole_bytes = is_store;
+    layout_parts(e, &t->g, t->layout);
+    global_open(e, &t->g, tensor->value, tensor + 1, t->layout->rank);
+    if (!map_make(&t->g, t->layout, &t->map)) return tvm_diag_no_memory(e->diags);
+    t->pointer = calloc(t->map.classes, sizeof *t->pointer);
+    t->predicate = calloc(t->map.classes, sizeof *t->predicate);
+    if (t->pointer && t->predicate) return TVM_OK;
+    return tvm_diag_no_memory(e->diags);
+}
+
+static void transfer_close(transfer *t) {
+    map_free(&t->map);
+    free(t->pointer);
+    free(t->predicate);
+}
+
+/* Pointer and predicate of a class, made when first needed; false: no predicate. */
+static bool class_values(transfer *t, uint32_t class_id, reg *pointer, reg *predicate) {
+    uint32_t coordinate[TVM_MAX_RANK];
+    if (!t->pointer[class_id].name[0]) {
+        coordinates_of(t->layout, t->map.class_first[class_id], coordinate);
+        t->pointer[class_id] = global_pointer(&t->g, coordinate);
+        if (!global_predicate(&t->g, coordinate, &t->predicate[class_id])) t->predicate[class_id].name[0] = '\0';
+    }
+    *pointer = t->pointer[class_id];
+    *predicate = t->predicate[class_id];
+    return predicate->name[0] != '\0';
+}
+
+static void load_access(emitter *e, transfer *t, const access_plan *plan, const access *a, reg units[4]) {
+    char operands[64];
+    reg pointer, predicate;
+    bool guarded = class_values(t, a->class_id, &pointer, &predicate);
+    access_load_registers(e, plan, a, t->slot, units);
+    for (uint32_t u = 0; guarded && u < a->units; u++) emit(e, "mov.b32 %s, 0;", units[u].name);
+    emit(e, "%s%s%sld.global.%s %s, [%s+%lld];", guarded ? "@" : "", guarded ? predicate.name : "",
+         guarded ? " " : "", access_type(a->width), access_operands(units, a->units, operands), pointer.name,
+         (long long)(a->offset / 8));
+}
+
+static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
+    access_plan plan;
+    tvm_status status = access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, &plan);
+    if (status != TVM_OK) return status;
+    bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
+    reg(*units)[4] = calloc(plan.count + (size_t)1, sizeof *units);
+    if (started && units) {
+        /* All loads first: they are in flight together. */
+        for (uint32_t i = 0; i < plan.count; i++) load_access(e, t, &plan, &plan.accesses[i], units[i]);
+        for (uint32_t i = 0; i < plan.count; i++) access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
+        char name[40], refused[200];
+        snprintf(name, sizeof name, "ld.global.%s%s", access_type(plan.widest), global_is_guarded(&t->g) ? " guarded" : "");
+        refusal(&t->g, &t->map, &plan, align, "ld.global", refused);
+        explain(e, name, plan.widest, plan.count, -1, refused);
+    } else {
+        status = tvm_diag_no_memory(e->diags);
+    }
+    free(started);
+    free(units);
+    access_plan_free(&plan);
+    return status;
+}
+
+/* ---- sub-byte elements that may begin anywhere in a byte ---- */
+
+/* For the elements whose constant part is `rest` bits beyond a byte: the byte that the thread's part leads to, and the shift. */
+typedef struct bit_base {
+    bool made;
+    reg byte;  /* %rd, from the row's start */
+    reg shift; /* %r */
+    reg crosses; /* %p: the element lies in two bytes */
+} bit_base;
+
+static void make_bit_base(transfer *t, unsigned rest, bit_base *out) {
+    global_access *g = &t->g;
+    emitter *e = g->e;
+    reg position = global_position(g, g->rank - 1), bit = new_rd(e), low = new_rd(e), narrow = new_r(e);
+    out->byte = new_rd(e);
+    out->shift = new_r(e);
+    out->crosses = new_pred(e);
+    emit(e, "mad.lo.s64 %s, %s, %u, %u;", bit.name, position.name, g->bits, rest);
+    emit(e, "shr.s64 %s, %s, 3;", out->byte.name, bit.name);
+    emit(e, "and.b64 %s, %s, 7;", low.name, bit.name);
+    emit(e, "cvt.u32.u64 %s, %s;", narrow.name, low.name);
+    emit(e, "mov.b32 %s, %s;", out->shift.name, narrow.name);
+    emit(e, "setp.gt.u32 %s, %s, %u;", out->crosses.name, narrow.name, 8 - g->bits);
+    out->made = true;
+}
+
+/* The address of the row: everything but the last dimension. */
+static reg row_pointer(transfer *t, const uint32_t coordinate[TVM_MAX_RANK]) {
+    global_access *g = &t->g;
+    emitter *e = g->e;
+    reg address = {""};
+    memcpy(address.name, e->slots[g->slot].reg, sizeof address.name);
+    for (unsigned d = 0; d + 1 < g->rank; d++) {
+        reg position = global_position(g, d), stride = global_stride(g, d);
+        reg at = new_rd(e), bits = new_rd(e), bytes = new_rd(e), next = new_rd(e);
+        emit(e, "add.s64 %s, %s, %u;", at.name, position.name, d >= g->lead ? coordinate[d - g->lead] : 0U);
+        emit(e, "mul.lo.s64 %s, %s, %s;", bits.name, at.name, stride.name);
+        emit(e, "mul.lo.s64 %s, %s, %u;", bits.name, bits.name, g->bits);
+        emit(e, "shr.s64 %s, %s, 3;", bytes.name, bits.name);
+        emit(e, "add.s64 %s, %s, %s;", next.name, address.name, bytes.name);
+        address = next;
+    }
+    return address;
+}
+
+static bool same_row(const global_access *g, const uint32_t a[TVM_MAX_RANK], const uint32_t b[TVM_MAX_RANK]) {
+    return memcmp(a, b, (g->tile_rank - 1) * sizeof *a) == 0;
+}
+
+static reg load_bits(transfer *t, const bit_base *base, reg row, uint32_t whole, const char *guard) {
+    emitter *e = t->g.e;
+    unsigned bits = t->g.bits;
+    reg address = new_rd(e), first = new_r(e), value = new_r(e);
+    emit(e, "add.s64 %s, %s, %s;", address.name, row.name, base->byte.name);
+    emit(e, "mov.b32 %s, 0;", first.name);
+    emit(e, "%sld.global.u8 %s, [%s+%u];", guard, first.name, address.name, whole);
+    if ((bits & (bits - 1)) != 0) {
+        reg second = new_r(e), both = new_r(e), p = base->crosses;
+        if (guard[0]) {
+            char guard_name[16];
+            sscanf(guard, "@%15s", guard_name);
+            p = new_pred(e);
+            emit(e, "and.pred %s, %s, %s;", p.name, base->crosses.name, guard_name);
+        }
+        emit(e, "mov.b32 %s, 0;", second.name);
+        emit(e, "@%s ld.global.u8 %s, [%s+%u];", p.name, second.name, address.name, whole + 1);
+        emit(e, "prmt.b32 %s, %s, %s, 0x3240;", both.name, first.name, second.name);
+        first = both;
+    }
+    emit(e, "shr.u32 %s, %s, %s;", value.name, first.name, base->shift.name);
+    reg code = new_r(e);
+    emit(e, "and.b32 %s, %s, %u;", code.name, value.name, (1U << bits) - 1);
+    return code;
+}
+
+static tvm_status load_by_element(emitter *e, transfer *t) {
+    global_access *g = &t->g;
+    bit_base bases[8] = {{0}};
+    element_writer writer;
+    reg row = {""};
+    uint32_t row_at[TVM_MAX_RANK] = {0};
+    if (!write_begin(e, &writer, t->slot)) return TVM_NO_MEMORY;
+    for (uint32_t i = 0; i < t->map.locals; i++) {
+        uint32_t coordinate[TVM_MAX_RANK];
+        coordinates_of(t->layout, i, coordinate);
+        uint32_t bit = coordinate[g->tile_rank - 1] * g->bits;
+        bit_base *base = &bases[bit % 8];
+        if (!base->made) make_bit_base(t, bit % 8, base);
+        if (!row.name[0] || !same_row(g, coordinate, row_at)) row = row_pointer(t, coordinate);
+        memcpy(row_at, coordinate, sizeof row_at);
+        reg predicate;
+        char guard[20] = "";
+        if (global_predicate(g, coordinate, &predicate)) snprintf(guard, sizeof guard, "@%s ", predicate.name);
+        write_element(e, &writer, load_bits(t, base, row, bit / 8, guard));
+    }
+    write_end(e, &writer);
+    explain(e, "ld.global.u8 by element", 8, t->map.locals, -1,
+            "ld.global.v4.b32: a thread's elements begin inside bytes");
+    return TVM_OK;
+}
+
+tvm_status emit_LOAD_GLOBAL(emitter *e, const tvm_insn *insn) {
+    transfer t = {0};
+    tvm_status status = transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false);
+    if (status == TVM_OK) {
+        uint64_t rows[TVM_MAX_RANK];
+        row_divisors(t.layout, rows);
+        unsigned align = global_alignment(&t.g, rows);
+        status = align >= 8 ? load_planned(e, &t, align) : load_by_element(e, &t);
+    }
+    transfer_close(&t);
+    return status;
+}
+
+/* ---- store ---- */
+
+static void store_access(emitter *e, transfer *t, const access_plan *plan, const access *a) {
+    char operands[64];
+    reg pointer, predicate, units[4];
+    bool guarded = class_values(t, a->class_id, &pointer, &predicate);
+    access_gather(e, plan, a, t->slot, units);
+    emit(e, "%s%s%sst.global.%s [%s+%lld], %s;", guarded ? "@" : "", guarded ? predicate.name : "",
+         guarded ? " " : "", access_type(a->width), pointer.name, (long long)(a->offset / 8),
+         access_operands(units, a->units, operands));
+}
+
+tvm_status emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
+    transfer t = {0};
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    tvm_status status = transfer_open(e, &t, operands, operands[insn->count - 1].value, true);
+    access_plan plan = {0};
+    if (status == TVM_OK) {
+        uint64_t rows[TVM_MAX_RANK];
+        row_divisors(t.layout, rows);
+        unsigned align = global_alignment(&t.g, rows);
+        /* The verifier has seen to it that runs are whole bytes. */
+        if (align < 8) align = 8;
+        status = access_plan_make(e, t.map.locals, t.g.bits, t.map.offset, t.map.class_id, align, 128, &plan);
+        if (status == TVM_OK) {
+            for (uint32_t i = 0; i < plan.count; i++) store_access(e, &t, &plan, &plan.accesses[i]);
+            char name[40], refused[200];
+            snprintf(name, sizeof name, "st.global.%s%s", access_type(plan.widest),
+                     global_is_guarded(&t.g) ? " guarded" : "");
+            refusal(&t.g, &t.map, &plan, align, "st.global", refused);
+            explain(e, name, plan.widest, plan.count, -1, refused);
+        }
+    }
+    access_plan_free(&plan);
+    transfer_close(&t);
+    return status;
+}

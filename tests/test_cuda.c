@@ -1,0 +1,388 @@
+/* The CUDA device against a driver that has no GPU (fake_cuda.c) and a ptxas that writes a stub: what is loaded and launched, what is
+ * cached, and what is said when the driver fails. */
+#include <check.h>
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "assembler.h"
+#include "tvm.h"
+#include "vbc.h"
+
+static const char source[] =
+    ".vasm 1\n"
+    ".kernel scale(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
+    ".warps 2\n"
+    ".grid cdiv(n, 256), 2\n"
+    "    %vx = load-global x[block.x * 256], spatial(64).local(4)\n"
+    "    %vy = mul %vx, f\n"
+    "    store-global y[block.x * 256], %vy\n"
+    ".end\n"
+    ".kernel scalars(b: bool, i: i32, u: u32, l: i64, w: u64, f: f32, d: f64, out: global f64[1, 32])\n"
+    ".warps 1\n"
+    ".grid 1\n"
+    "    %vd = alloc-register f64[1, 32], spatial(1, 32), init d\n"
+    "    store-global out[0, 0], %vd\n"
+    ".end\n"
+    ".kernel shared(n: i32, x: global f32[n])\n"
+    ".warps 1\n"
+    ".grid 1\n"
+    "    %vs = alloc-shared f32[128, 128]\n"
+    "    %vx = load-global x[0], spatial(32).local(4)\n"
+    "    store-shared %vs[5, 0], %vx\n"
+    "    sync\n"
+    "    %vy = load-shared %vs[5, 0], spatial(32).local(4)\n"
+    "    store-global x[0], %vy\n"
+    ".end\n";
+
+static char folder[64];
+static char cache[80], driver_log[80], ptxas_log[80];
+static uint8_t *bytecode;
+static size_t bytecode_size;
+static tvm_context *context;
+static tvm_code *code;
+
+static void write_ptxas(const char *version) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/ptxas", folder);
+    FILE *script = fopen(path, "w");
+    ck_assert_ptr_nonnull(script);
+    fprintf(script,
+            "#!/bin/sh\necho \"$1 $2\" >>%s\n"
+            "case $1 in --version) echo 'Cuda compilation tools, release %s';;\n"
+            "*) printf '\\177ELF stub' >\"$4\";; esac\n",
+            ptxas_log, version);
+    ck_assert_int_eq(fclose(script), 0);
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    setenv("TVM_PTXAS", path, 1);
+}
+
+static void assemble(void) {
+    tvm_program *program = NULL;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_assemble(source, sizeof source - 1, "cuda.vasm", NULL, &program, &diags);
+    if (status) tvm_diags_print(&diags, stderr, "test_cuda", false);
+    ck_assert_int_eq(status, TVM_OK);
+    ck_assert_int_eq(tvm_vbc_write(program, false, &bytecode, &bytecode_size, &diags), TVM_OK);
+    tvm_program_free(program);
+}
+
+static void setup(void) {
+    const char *library = getenv("FAKE_CUDA_LIBRARY");
+    /* Opened by its path once, it is the libcuda.so.1 of this process. */
+    if (!dlopen(library ? library : "tests/fake/libcuda.so.1", RTLD_NOW)) ck_abort_msg("%s", dlerror());
+    strcpy(folder, "/tmp/tvm-test-cuda-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    snprintf(driver_log, sizeof driver_log, "%s/driver.log", folder);
+    snprintf(ptxas_log, sizeof ptxas_log, "%s/ptxas.log", folder);
+    setenv("FAKE_CUDA_LOG", driver_log, 1);
+    write_ptxas("99.0, V99.0.1");
+    assemble();
+}
+
+static void close_all(void) {
+    tvm_code_free(code);
+    tvm_context_free(context);
+    code = NULL;
+    context = NULL;
+}
+
+static void teardown(void) {
+    char command[128];
+    close_all();
+    free(bytecode);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static tvm_status open_context(void) {
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = cache};
+    return tvm_context_create(&options, &context);
+}
+
+static void open_all(void) {
+    ck_assert_msg(open_context() == TVM_OK, "%s", tvm_message(context));
+    ck_assert_int_eq(tvm_load(context, bytecode, bytecode_size, &code), TVM_OK);
+}
+
+static tvm_function *function_of(const char *name) {
+    tvm_function *function = NULL;
+    ck_assert_int_eq(tvm_get_function(code, name, &function), TVM_OK);
+    return function;
+}
+
+/* The file's contents since the last call, which empties it. */
+static const char *log_of(const char *path) {
+    static char text[4096];
+    FILE *log = fopen(path, "r");
+    size_t size = log ? fread(text, 1, sizeof text - 1, log) : 0;
+    text[size] = '\0';
+    if (log) fclose(log);
+    unlink(path);
+    return text;
+}
+
+static void assert_log(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void assert_log(const char *path, const char *format, ...) {
+    char expected[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(expected, sizeof expected, format, arguments);
+    va_end(arguments);
+    ck_assert_str_eq(log_of(path), expected);
+}
+
+static void assert_says(const char *word) {
+    ck_assert_msg(strstr(tvm_message(context), word) != NULL, "'%s' does not say '%s'", tvm_message(context), word);
+}
+
+START_TEST(names_the_device) {
+    open_all();
+    ck_assert_int_eq(tvm_device(context), TVM_DEVICE_CUDA);
+    ck_assert_str_eq(tvm_device_name(context), "Fake GPU (cuda:0, sm_90a)");
+    close_all();
+    assert_log(driver_log, "retain\nrelease\n");
+}
+END_TEST
+
+START_TEST(launches_with_the_grid_and_arguments) {
+    open_all();
+    void *x, *y;
+    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
+    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &y), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "ifpp", 1);
+    ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 1000, 0.1, x, y), TVM_OK);
+    assert_log(driver_log, "launch scale 4,2,1 64,1,1 0 default 1000 %.9g %p %p\n", (double)0.1f, x, y);
+    setenv("FAKE_CUDA_PARAMS", "iiillfdp", 1);
+    ck_assert_int_eq(tvm_launch(function_of("scalars"), y, 7, -5, 4000000000u, INT64_MIN, (uint64_t)3, 1.5, 0.1, x),
+                     TVM_OK);
+    assert_log(driver_log, "launch scalars 1,1,1 32,1,1 0 stream 1 -5 -294967296 %lld 3 1.5 %.17g %p\n",
+               (long long)INT64_MIN, 0.1, x);
+    ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 0, 1.0, NULL, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 8, 1.0, NULL, y), TVM_ARGUMENT);
+    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
+    assert_log(driver_log, "%s", "");
+    tvm_memory_free(context, x);
+    tvm_memory_free(context, y);
+}
+END_TEST
+
+START_TEST(asks_for_large_shared_memory) {
+    open_all();
+    void *x;
+    ck_assert_int_eq(tvm_memory_alloc(context, 512, &x), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
+    unsetenv("FAKE_CUDA_PARAMS");
+    ck_assert_int_eq(tvm_launch(function_of("shared"), NULL, 128, x), TVM_OK);
+    /* 8 is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    assert_log(driver_log, "retain\nload cubin\nattribute shared 8 65536\nlaunch shared 1,1,1 32,1,1 65536 default\n");
+    tvm_memory_free(context, x);
+}
+END_TEST
+
+START_TEST(second_run_needs_no_ptxas) {
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("scalars")), TVM_OK);
+    close_all();
+    assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
+    assert_log(driver_log, "retain\nload cubin\nattribute shared 8 65536\nunload\nrelease\n");
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    assert_log(ptxas_log, "%s", ""); /* not even for its version */
+    assert_log(driver_log, "retain\nload cubin\nattribute shared 8 65536\nunload\nrelease\n");
+}
+END_TEST
+
+START_TEST(another_ptxas_or_target_is_another_entry) {
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    log_of(ptxas_log);
+    write_ptxas("100.0, V100.0.1 and longer");
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
+    setenv("FAKE_CUDA_CC", "80", 1);
+    open_all();
+    ck_assert_str_eq(tvm_device_name(context), "Fake GPU (cuda:0, sm_80)");
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    assert_log(ptxas_log, "-v -arch=sm_80\n");
+}
+END_TEST
+
+START_TEST(corrupted_cache_is_made_anew) {
+    char command[256];
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    log_of(ptxas_log);
+    snprintf(command, sizeof command, "for f in %s/*; do echo junk >$f; done", cache);
+    ck_assert_int_eq(system(command), 0);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
+    close_all();
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    assert_log(ptxas_log, "%s", "");
+}
+END_TEST
+
+START_TEST(works_without_a_cache) {
+    snprintf(cache, sizeof cache, "/proc/no/cache");
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
+}
+END_TEST
+
+START_TEST(without_ptxas_the_driver_compiles) {
+    setenv("TVM_PTXAS", "/nowhere/ptxas", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    assert_log(driver_log, "retain\nload ptx\nattribute shared 8 65536\n");
+    close_all();
+    log_of(driver_log);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    assert_log(driver_log, "retain\nload ptx\nattribute shared 8 65536\n");
+}
+END_TEST
+
+START_TEST(driver_that_refuses_code_is_quoted) {
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    log_of(ptxas_log);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_REFUSE", "1", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_DRIVER);
+    assert_says("line 7: fake log");
+    /* The cached cubin was not trusted either: it was made once more. */
+    assert_log(ptxas_log, "-v -arch=sm_90a\n");
+    assert_log(driver_log, "retain\nload cubin\nload cubin\n");
+    unsetenv("FAKE_CUDA_REFUSE");
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK); /* a failure is not kept */
+}
+END_TEST
+
+START_TEST(ptxas_that_fails_is_quoted) {
+    setenv("TVM_PTXAS", "/bin/false", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_PTXAS);
+    assert_says("/bin/false");
+}
+END_TEST
+
+START_TEST(fault_names_the_kernel) {
+    open_all();
+    void *x;
+    ck_assert_int_eq(tvm_memory_alloc(context, 1024, &x), TVM_OK);
+    setenv("FAKE_CUDA_FAULT", "700", 1);
+    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
+    unsetenv("FAKE_CUDA_PARAMS");
+    ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 16, 1.0, x, x), TVM_OK);
+    tvm_code_free(code);
+    code = NULL;
+    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_FAULT);
+    assert_says("'scale'");
+    assert_says("CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_says("an illegal memory access was encountered");
+    ck_assert_int_eq(tvm_memory_free(context, x), TVM_FAULT);
+}
+END_TEST
+
+START_TEST(out_of_device_memory) {
+    open_all();
+    void *x;
+    ck_assert_int_eq(tvm_memory_alloc(context, (size_t)1 << 50, &x), TVM_DEVICE_MEMORY);
+    assert_says("1125899906842624");
+    ck_assert_ptr_null(x);
+}
+END_TEST
+
+START_TEST(times_graph_replays) {
+    open_all();
+    double microseconds = 0;
+    void *x;
+    ck_assert_int_eq(tvm_memory_alloc(context, 1024, &x), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    log_of(driver_log);
+    tvm_value values[] = {{.i = 16}, {.f = 1}, {.data = x}, {.data = x}};
+    ck_assert_int_eq(tvm_time(function_of("scale"), values, 4, 50, &microseconds), TVM_OK);
+    assert_log(driver_log, "captured 20\nreplay\nreplay\nreplay\nreplay\n");
+    /* The driver says 2 ms for the warm-up, then 4, 6, 8 for 20 launches each. */
+    ck_assert_double_eq_tol(microseconds, 300, 1e-3);
+    tvm_memory_free(context, x);
+}
+END_TEST
+
+START_TEST(runs_in_the_callers_context) {
+    char other;
+    tvm_context_options options = {.cuda_context = &other, .cache_dir = cache};
+    ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
+    ck_assert_int_eq(tvm_device(context), TVM_DEVICE_CUDA);
+    ck_assert_int_eq(tvm_load(context, bytecode, bytecode_size, &code), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    assert_log(driver_log, "load cubin\nattribute shared 8 65536\nunload\n"); /* the primary one is not touched */
+}
+END_TEST
+
+START_TEST(unusable_drivers) {
+    setenv("FAKE_CUDA_INIT", "803", 1);
+    ck_assert_int_eq(open_context(), TVM_NO_DEVICE);
+    assert_says("803");
+    close_all();
+    tvm_context_options any = {0};
+    ck_assert_int_eq(tvm_context_create(&any, &context), TVM_OK);
+    ck_assert_int_eq(tvm_device(context), TVM_DEVICE_CPU);
+    close_all();
+    unsetenv("FAKE_CUDA_INIT");
+    setenv("FAKE_CUDA_CC", "35", 1);
+    ck_assert_int_eq(open_context(), TVM_UNSUPPORTED);
+    close_all();
+    unsetenv("FAKE_CUDA_CC");
+    any = (tvm_context_options){.device = TVM_DEVICE_CUDA, .ordinal = 1};
+    ck_assert_int_eq(tvm_context_create(&any, &context), TVM_NO_DEVICE);
+    assert_says("cuda:1");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cuda");
+    TCase *cases = tcase_create("cuda");
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_test(cases, names_the_device);
+    tcase_add_test(cases, launches_with_the_grid_and_arguments);
+    tcase_add_test(cases, asks_for_large_shared_memory);
+    tcase_add_test(cases, second_run_needs_no_ptxas);
+    tcase_add_test(cases, another_ptxas_or_target_is_another_entry);
+    tcase_add_test(cases, corrupted_cache_is_made_anew);
+    tcase_add_test(cases, works_without_a_cache);
+    tcase_add_test(cases, without_ptxas_the_driver_compiles);
+    tcase_add_test(cases, driver_that_refuses_code_is_quoted);
+    tcase_add_test(cases, ptxas_that_fails_is_quoted);
+    tcase_add_test(cases, fault_names_the_kernel);
+    tcase_add_test(cases, out_of_device_memory);
+    tcase_add_test(cases, times_graph_replays);
+    tcase_add_test(cases, runs_in_the_callers_context);
+    tcase_add_test(cases, unusable_drivers);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

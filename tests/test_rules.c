@@ -1,0 +1,583 @@
+/* The rules of single instructions and of control: for each, programs that keep it and programs that break
+ * it. */
+#include "verify_case.h"
+
+/* ---- scalars and control ---- */
+
+BUILD(nothing) {
+    (void)t;
+}
+BUILD(let_wrong_type) {
+    INSN(&t->k, LET, t->wide, X(t->zero));
+}
+BUILD(let_parameter) {
+    INSN(&t->k, LET, t->m, X(t->zero));
+}
+BUILD(let_without_result) {
+    INSN(&t->k, LET, TVM_NONE, X(t->zero));
+}
+BUILD(let_into_tensor) {
+    INSN(&t->k, LET, t->rc, X(t->zero));
+}
+BUILD(let_without_operand) {
+    INSN0(&t->k, LET, t->i);
+}
+BUILD(let_two_operands) {
+    INSN(&t->k, LET, t->i, X(t->zero), X(t->one));
+}
+BUILD(let_of_missing_expr) {
+    INSN(&t->k, LET, t->i, X(12345));
+}
+BUILD(let_of_constant) {
+    INSN(&t->k, LET, t->i, K(1));
+}
+
+BUILD(for_right) {
+    loop(t, t->one, 4);
+    INSN(&t->k, LET, t->i, X(kit_slot_expr(&t->k, t->j)));
+    INSN(&t->k, IF, TVM_NONE, X(t->yes));
+    INSN0(&t->k, BREAK, TVM_NONE);
+    INSN0(&t->k, ELSE, TVM_NONE);
+    INSN0(&t->k, CONTINUE, TVM_NONE);
+    INSN0(&t->k, END, TVM_NONE);
+    INSN0(&t->k, END, TVM_NONE);
+    loop(t, t->one, 1);
+    INSN0(&t->k, END, TVM_NONE);
+    INSN0(&t->k, EXIT, TVM_NONE);
+}
+BUILD(for_step_zero) {
+    loop(t, t->zero, 1);
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(for_unroll_zero) {
+    loop(t, t->one, 0);
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(for_float_variable) {
+    uint32_t x = kit_float(&t->k, 1);
+    INSN(&t->k, FOR, t->real, X(x), X(x), X(x), K(1));
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(for_mixed_types) {
+    INSN(&t->k, FOR, t->j, X(t->zero), X(kit_cast(&t->k, TVM_I(64), t->one)), X(t->one), K(1));
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(for_not_closed) {
+    loop(t, t->one, 1);
+}
+BUILD(while_integer) {
+    INSN(&t->k, WHILE, TVM_NONE, X(t->one));
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(if_integer) {
+    INSN(&t->k, IF, TVM_NONE, X(t->one));
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(stray_end) {
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(stray_else) {
+    INSN0(&t->k, ELSE, TVM_NONE);
+}
+BUILD(second_else) {
+    INSN(&t->k, IF, TVM_NONE, X(t->yes));
+    INSN0(&t->k, ELSE, TVM_NONE);
+    INSN0(&t->k, ELSE, TVM_NONE);
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(stray_break) {
+    INSN(&t->k, IF, TVM_NONE, X(t->yes));
+    INSN0(&t->k, BREAK, TVM_NONE);
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(stray_continue) {
+    INSN0(&t->k, CONTINUE, TVM_NONE);
+}
+static void nest(fixture *t, unsigned depth) {
+    for (unsigned i = 0; i < depth; i++) INSN(&t->k, IF, TVM_NONE, X(t->yes));
+    for (unsigned i = 0; i < depth; i++) INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(deepest) {
+    nest(t, TVM_MAX_DEPTH);
+}
+BUILD(too_deep) {
+    nest(t, TVM_MAX_DEPTH + 1);
+}
+BUILD(wait_too_many) {
+    INSN(&t->k, WAIT_GROUP, TVM_NONE, K(TVM_MAX_PENDING + 1));
+}
+BUILD(sync_with_result) {
+    INSN0(&t->k, SYNC, t->i);
+}
+BUILD(print_scalar) {
+    INSN(&t->k, PRINT_TENSOR, TVM_NONE, S(t->i));
+}
+BUILD(bad_opcode) {
+    kit_insn(&t->k, (tvm_opcode)TVM_OP_COUNT, TVM_NONE, NULL, 0);
+}
+BUILD(bad_result) {
+    INSN(&t->k, LET, 4000, X(t->zero));
+}
+BUILD(bad_operands) {
+    uint32_t insn = INSN(&t->k, LET, t->i, X(t->zero));
+    t->k.kernel->insns[insn].first = UINT32_MAX;
+}
+
+/* ---- memory ---- */
+
+BUILD(alloc_init_tensor) {
+    INSN(&t->k, ALLOC_REGISTER, t->rc, S(t->rc));
+}
+BUILD(alloc_init) {
+    INSN(&t->k, ALLOC_REGISTER, t->codes, X(kit_float(&t->k, 2)));
+}
+BUILD(shared_sub_byte) {
+    kit_shared(&t->k, "bits", TVM_U(4), 1, (const uint32_t[]){64});
+}
+BUILD(shared_in_if) {
+    uint32_t slot = kit_shared(&t->k, "late", TVM_U(8), 1, (const uint32_t[]){64});
+    INSN(&t->k, IF, TVM_NONE, X(t->yes));
+    INSN0(&t->k, ALLOC_SHARED, slot);
+    INSN0(&t->k, END, TVM_NONE);
+}
+BUILD(shared_twice) {
+    INSN0(&t->k, ALLOC_SHARED, t->sa);
+}
+BUILD(shared_freed_in_loop) {
+    loop(t, t->one, 1);
+    INSN(&t->k, FREE_SHARED, TVM_NONE, S(t->sa));
+    INSN0(&t->k, END, TVM_NONE);
+}
+static void load_sa(fixture *t, uint32_t first, uint32_t second) {
+    INSN(&t->k, LOAD_SHARED, t->ra, S(t->sa), X(first), X(second), X(t->zero));
+}
+BUILD(shared_after_free) {
+    INSN(&t->k, FREE_SHARED, TVM_NONE, S(t->sa));
+    load_sa(t, t->zero, t->zero);
+}
+BUILD(shared_freed_twice) {
+    INSN(&t->k, FREE_SHARED, TVM_NONE, S(t->sa));
+    INSN(&t->k, FREE_SHARED, TVM_NONE, S(t->sa));
+}
+BUILD(shared_before_alloc) {
+    load_sa(t, t->zero, t->zero);
+}
+BUILD(shared_too_large) {
+    INSN0(&t->k, ALLOC_SHARED, kit_shared(&t->k, "large", TVM_F64, 1, (const uint32_t[]){29056}));
+}
+/* Two halves that are not alive together fit. */
+BUILD(shared_reused) {
+    uint32_t x = kit_shared(&t->k, "x", TVM_U(8), 1, (const uint32_t[]){120 * 1024});
+    uint32_t y = kit_shared(&t->k, "y", TVM_U(8), 1, (const uint32_t[]){120 * 1024});
+    INSN0(&t->k, ALLOC_SHARED, x);
+    INSN(&t->k, FREE_SHARED, TVM_NONE, S(x));
+    INSN0(&t->k, ALLOC_SHARED, y);
+}
+BUILD(load_global) {
+    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero), X(kit_cast(&t->k, TVM_I(64), t->one)));
+}
+BUILD(load_global_type) {
+    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->f), X(t->zero), X(t->zero));
+}
+BUILD(load_global_few_indices) {
+    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero));
+}
+BUILD(load_global_float_index) {
+    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero), X(kit_float(&t->k, 1)));
+}
+BUILD(load_global_from_shared) {
+    INSN(&t->k, LOAD_GLOBAL, t->rc, S(t->sb), X(t->zero), X(t->zero));
+}
+BUILD(load_global_rank) {
+    tvm_layout layout;
+    ck_assert_int_eq(tvm_layout_spatial(3, (const uint32_t[]){2, 4, 4}, &layout, NULL), TVM_OK);
+    INSN(&t->k, LOAD_GLOBAL, kit_register(&t->k, "cube", TVM_F16, &layout), S(t->a), X(t->zero), X(t->zero));
+}
+BUILD(store_global) {
+    INSN(&t->k, STORE_GLOBAL, TVM_NONE, S(t->f), X(t->zero), X(t->zero), S(t->rc));
+}
+BUILD(store_global_type) {
+    INSN(&t->k, STORE_GLOBAL, TVM_NONE, S(t->f), X(t->zero), X(t->zero), S(t->ra));
+}
+/* Pairs of u3 are 6 bits; runs of 8 are 3 bytes. */
+BUILD(store_global_pairs) {
+    INSN(&t->k, STORE_GLOBAL, TVM_NONE, S(t->q), X(t->zero), X(t->zero), S(t->codes));
+}
+BUILD(store_global_bytes) {
+    tvm_layout threads, run, layout;
+    ck_assert_int_eq(tvm_layout_spatial(2, (const uint32_t[]){16, 2}, &threads, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_local(2, (const uint32_t[]){1, 8}, &run, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_compose(&threads, &run, &layout, NULL), TVM_OK);
+    uint32_t packed = reg(t, "packed", TVM_U(3), &layout);
+    INSN(&t->k, STORE_GLOBAL, TVM_NONE, S(t->q), X(t->zero), X(t->zero), S(packed));
+}
+/* The same elements a thread, but the fastest digit runs down a column. */
+BUILD(store_global_columns) {
+    tvm_layout threads, run, layout;
+    ck_assert_int_eq(tvm_layout_spatial(2, (const uint32_t[]){2, 16}, &threads, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_column_local(2, (const uint32_t[]){8, 8}, &run, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_compose(&threads, &run, &layout, NULL), TVM_OK);
+    uint32_t packed = reg(t, "packed", TVM_U(3), &layout);
+    INSN(&t->k, STORE_GLOBAL, TVM_NONE, S(t->q), X(t->zero), X(t->zero), S(packed));
+}
+BUILD(load_shared) {
+    load_sa(t, kit_int(&t->k, 3), kit_slot_expr(&t->k, t->i));
+}
+BUILD(load_shared_outside) {
+    load_sa(t, kit_int(&t->k, 4), t->zero);
+}
+BUILD(load_shared_crosses) {
+    load_sa(t, t->zero, t->one);
+}
+BUILD(load_shared_large) {
+    uint32_t small = kit_shared(&t->k, "small", TVM_F16, 2, (const uint32_t[]){8, 16});
+    INSN0(&t->k, ALLOC_SHARED, small);
+    INSN(&t->k, LOAD_SHARED, t->ra, S(small), X(t->zero), X(t->zero));
+}
+BUILD(store_shared) {
+    INSN(&t->k, STORE_SHARED, TVM_NONE, S(t->sb), X(t->zero), X(t->zero), S(t->rc));
+}
+BUILD(store_shared_outside) {
+    INSN(&t->k, STORE_SHARED, TVM_NONE, S(t->sb), X(kit_int(&t->k, -1)), X(t->zero), S(t->rc));
+}
+BUILD(store_shared_type) {
+    INSN(&t->k, STORE_SHARED, TVM_NONE, S(t->sb), X(t->zero), X(t->zero), S(t->rb));
+}
+static void copy(fixture *t, uint32_t source, uint32_t rows, uint32_t columns) {
+    INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(source), X(t->zero),
+         X(t->zero), K(2), K(rows), K(columns));
+}
+BUILD(copy_async) {
+    copy(t, t->a, 16, 16);
+    INSN0(&t->k, COMMIT_GROUP, TVM_NONE);
+    INSN(&t->k, WAIT_GROUP, TVM_NONE, K(0));
+    INSN0(&t->k, SYNC, TVM_NONE);
+}
+BUILD(copy_async_type) {
+    copy(t, t->f, 16, 16);
+}
+BUILD(copy_async_large) {
+    copy(t, t->a, 16, 17);
+}
+BUILD(copy_async_zero) {
+    copy(t, t->a, 0, 16);
+}
+BUILD(copy_async_rank) {
+    INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(t->a), X(t->zero),
+         X(t->zero), K(3), K(1), K(16), K(16));
+}
+BUILD(copy_async_short_list) {
+    INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(t->a), X(t->zero),
+         X(t->zero), K(2), K(16));
+}
+
+/* ---- conversions ---- */
+
+BUILD(view) {
+    INSN(&t->k, VIEW, kit_register(&t->k, "v", TVM_U(16), &t->k.a), S(t->ra));
+}
+BUILD(view_bool) {
+    INSN(&t->k, VIEW, kit_register(&t->k, "v", TVM_U(8), &t->k.c), S(t->mask));
+}
+BUILD(view_bits) {
+    INSN(&t->k, VIEW, kit_register(&t->k, "v", TVM_U(8), &t->k.a), S(t->ra));
+}
+static void cast(fixture *t, tvm_opcode op, tvm_dtype to, uint32_t from) {
+    const tvm_slot *slot = &t->k.kernel->slots[from];
+    tvm_layout layout = t->k.program->layouts[slot->layout];
+    const tvm_operand operand = S(from);
+    kit_insn(&t->k, op, kit_register(&t->k, "converted", to, &layout), &operand, 1);
+}
+BUILD(cast_right) {
+    cast(t, TVM_OP_CAST, TVM_U(8), t->rc);
+}
+BUILD(cast_bool) {
+    cast(t, TVM_OP_CAST, TVM_BOOL, t->rc);
+}
+BUILD(cast_of_lowbit) {
+    cast(t, TVM_OP_CAST, TVM_F16, t->codes);
+}
+BUILD(lowbit_right) {
+    cast(t, TVM_OP_CAST_LOWBIT, TVM_F16, t->codes);
+}
+BUILD(lowbit_both) {
+    cast(t, TVM_OP_CAST_LOWBIT, TVM_FLOAT(6, 3, 2), t->codes);
+}
+BUILD(lowbit_neither) {
+    cast(t, TVM_OP_CAST_LOWBIT, TVM_BF16, t->ra);
+}
+BUILD(lowbit_double) {
+    cast(t, TVM_OP_CAST_LOWBIT, TVM_F64, t->codes);
+}
+BUILD(cast_layout) {
+    INSN(&t->k, CAST, kit_register(&t->k, "v", TVM_F32, &t->k.a), S(t->rb));
+}
+
+/* ---- compute ---- */
+
+static void mma(fixture *t, uint32_t a, uint32_t b, uint32_t c) {
+    INSN(&t->k, MMA, t->rd, S(a), S(b), S(c));
+}
+BUILD(mma_right) {
+    mma(t, t->ra, t->rb, t->rc);
+}
+BUILD(mma_type_a) {
+    mma(t, t->rc, t->rb, t->rc);
+}
+BUILD(mma_type_b) {
+    mma(t, t->ra, reg(t, "v", TVM_BF16, &t->k.b), t->rc);
+}
+BUILD(mma_type_c) {
+    mma(t, t->ra, t->rb, reg(t, "v", TVM_F16, &t->k.c));
+}
+static tvm_layout spread(unsigned rows, unsigned columns) {
+    tvm_layout layout;
+    ck_assert_int_eq(tvm_layout_auto(2, (const uint32_t[]){rows, columns}, 32, 16, &layout, NULL), TVM_OK);
+    return layout;
+}
+BUILD(mma_shape_a) {
+    tvm_layout layout = spread(16, 64);
+    mma(t, reg(t, "v", TVM_F16, &layout), t->rb, t->rc);
+}
+BUILD(mma_shape_b) {
+    tvm_layout layout = spread(16, 16);
+    mma(t, t->ra, reg(t, "v", TVM_F16, &layout), t->rc);
+}
+BUILD(mma_layout) {
+    tvm_layout layout = spread(16, 16);
+    mma(t, reg(t, "v", TVM_F16, &layout), t->rb, t->rc);
+}
+BUILD(add) {
+    INSN(&t->k, ADD, t->rd, S(t->rc), S(t->rc));
+}
+BUILD(add_scalar) {
+    INSN(&t->k, SUB, t->rd, X(t->one), S(t->rc));
+}
+BUILD(add_broadcast) {
+    INSN(&t->k, MUL, t->rd, S(t->row_sum), S(t->rc));
+}
+BUILD(add_scalars) {
+    INSN(&t->k, ADD, t->rd, X(t->one), X(t->one));
+}
+BUILD(add_types) {
+    INSN(&t->k, ADD, t->rd, S(t->rc), S(reg(t, "v", TVM_F16, &t->k.c)));
+}
+BUILD(add_shapes) {
+    INSN(&t->k, ADD, t->ra, S(t->ra), S(t->rb));
+}
+BUILD(add_bool) {
+    INSN(&t->k, ADD, t->mask, S(t->mask), S(t->mask));
+}
+BUILD(add_layouts) {
+    tvm_layout layout = spread(16, 8);
+    INSN(&t->k, ADD, t->rd, S(t->rc), S(reg(t, "v", TVM_F32, &layout)));
+}
+BUILD(add_result_layout) {
+    tvm_layout layout = spread(16, 8);
+    INSN(&t->k, ADD, kit_register(&t->k, "v", TVM_F32, &layout), S(t->rc), S(t->rc));
+}
+BUILD(add_result_shape) {
+    INSN(&t->k, ADD, t->row_sum, S(t->rc), S(t->rc));
+}
+BUILD(add_result_type) {
+    INSN(&t->k, ADD, t->mask, S(t->rc), S(t->rc));
+}
+BUILD(add_outer) {
+    tvm_layout column;
+    ck_assert_int_eq(tvm_layout_reduce(&t->k.c, 1, &column, NULL), TVM_OK);
+    INSN(&t->k, ADD, t->rd, S(reg(t, "v", TVM_F32, &column)), S(t->row_sum));
+}
+BUILD(mod_floats) {
+    INSN(&t->k, MOD, t->rd, S(t->rc), S(t->rc));
+}
+BUILD(fma_right) {
+    INSN(&t->k, FMA, t->rd, S(t->rc), X(t->one), S(t->row_sum));
+}
+BUILD(fma_scalars) {
+    INSN(&t->k, FMA, t->rd, X(t->one), X(t->one), X(t->one));
+}
+BUILD(neg_unsigned) {
+    uint32_t v = reg(t, "v", TVM_U(32), &t->k.c);
+    INSN(&t->k, NEG, v, S(v));
+}
+BUILD(exp_double) {
+    uint32_t v = reg(t, "v", TVM_F64, &t->k.c);
+    INSN(&t->k, EXP, v, S(v));
+}
+BUILD(exp_right) {
+    INSN(&t->k, EXP, t->rd, S(t->rc));
+}
+BUILD(compare_right) {
+    INSN(&t->k, COMPARE, t->mask, K(TVM_LE), S(t->rc), S(t->row_sum));
+}
+BUILD(compare_operation) {
+    INSN(&t->k, COMPARE, t->mask, K(TVM_COMPARE_COUNT), S(t->rc), S(t->rc));
+}
+BUILD(compare_result) {
+    INSN(&t->k, COMPARE, t->rd, K(TVM_LE), S(t->rc), S(t->rc));
+}
+BUILD(where_right) {
+    INSN(&t->k, WHERE, t->rd, S(t->mask), S(t->row_sum), X(t->zero));
+}
+BUILD(where_scalars) {
+    INSN(&t->k, WHERE, kit_register(&t->k, "v", TVM_I(32), &t->k.c), S(t->mask), X(t->one), X(t->zero));
+}
+BUILD(where_mixed_scalars) {
+    INSN(&t->k, WHERE, t->rd, S(t->mask), X(kit_float(&t->k, 1)), X(t->zero));
+}
+BUILD(where_condition) {
+    INSN(&t->k, WHERE, t->rd, S(t->rc), S(t->rc), S(t->rc));
+}
+BUILD(reduce_right) {
+    INSN(&t->k, REDUCE, t->row_sum, K(TVM_SUM), S(t->rc), K(0));
+}
+BUILD(reduce_axis) {
+    INSN(&t->k, REDUCE, t->row_sum, K(TVM_SUM), S(t->rc), K(2));
+}
+BUILD(reduce_operation) {
+    INSN(&t->k, REDUCE, t->row_sum, K(TVM_REDUCTION_COUNT), S(t->rc), K(0));
+}
+BUILD(reduce_type) {
+    tvm_layout layout;
+    ck_assert_int_eq(tvm_layout_reduce(&t->k.a, 0, &layout, NULL), TVM_OK);
+    INSN(&t->k, REDUCE, kit_register(&t->k, "v", TVM_U(3), &layout), K(TVM_SUM), S(t->codes), K(0));
+}
+
+static const verify_case control_cases[] = {
+    RIGHT(nothing),
+    WRONG(let_wrong_type, "matmul: ", "let: ", "i32", "expected i64"),
+    WRONG(let_parameter, "'m' is a parameter"),
+    WRONG(let_without_result, "result is missing"),
+    WRONG(let_into_tensor, "a scalar", "a register tensor"),
+    WRONG(let_without_operand, "value is missing"),
+    WRONG(let_two_operands, "2 operands, expected 1"),
+    WRONG(let_of_missing_expr, "expression 12345 does not exist"),
+    WRONG(let_of_constant, "value: expected a scalar expression"),
+    RIGHT(for_right),
+    WRONG(for_step_zero, "step is 0"),
+    WRONG(for_unroll_zero, "unroll is 0, expected 1 to"),
+    WRONG(for_float_variable, "loop variable", "f32"),
+    WRONG(for_mixed_types, "end has type i64", "expected i32"),
+    WRONG(for_not_closed, "for: ", "not closed by end"),
+    WRONG(while_integer, "while: ", "i32", "expected bool"),
+    WRONG(if_integer, "if: ", "i32", "expected bool"),
+    WRONG(stray_end, "end: ", "no for, while or if"),
+    WRONG(stray_else, "else: ", "no if"),
+    WRONG(second_else, "else: ", "no if"),
+    WRONG(stray_break, "break: ", "outside of every loop"),
+    WRONG(stray_continue, "continue: ", "outside of every loop"),
+    RIGHT(deepest),
+    WRONG(too_deep, "nested too deeply"),
+    WRONG(wait_too_many, "pending is 65"),
+    WRONG(sync_with_result, "no result"),
+    WRONG(print_scalar, "source is a scalar, expected a register tensor"),
+    WRONG(bad_opcode, "opcode", "does not exist"),
+    WRONG(bad_result, "slot 4000", "does not exist"),
+    WRONG(bad_operands, "operands do not exist"),
+};
+
+static const verify_case memory_cases[] = {
+    RIGHT(alloc_init),
+    WRONG(alloc_init_tensor, "init: expected a scalar expression"),
+    WRONG(shared_sub_byte, "'bits'", "whole bytes"),
+    WRONG(shared_in_if, "alloc-shared: ", "inside for, while or if"),
+    WRONG(shared_twice, "'sa' is allocated twice"),
+    WRONG(shared_freed_in_loop, "free-shared: ", "inside for, while or if"),
+    WRONG(shared_after_free, "'sa' is used after free-shared"),
+    WRONG(shared_freed_twice, "'sa' is used after free-shared"),
+    WRONG_RAW(shared_before_alloc, "'sa' is used before alloc-shared"),
+    WRONG(shared_too_large, "bytes of shared memory", "232448"),
+    RIGHT(shared_reused),
+    RIGHT(load_global),
+    WRONG(load_global_type, "type f32", "expected f16"),
+    WRONG(load_global_few_indices, "source has 2 dimensions, but 1 ind"),
+    WRONG(load_global_float_index, "index 1", "f32", "expected i32 or i64"),
+    WRONG(load_global_from_shared, "a shared tensor, expected a global tensor"),
+    WRONG(load_global_rank, "rank 3", "expected 1 to 2"),
+    RIGHT(store_global),
+    WRONG(store_global_type, "source has type f16", "expected f32"),
+    WRONG(store_global_pairs, "runs of 2 elements of u3", "whole bytes"),
+    RIGHT(store_global_bytes),
+    WRONG(store_global_columns, "runs of 1 elements of u3"),
+    RIGHT(load_shared),
+    WRONG(load_shared_outside, "index 4 in dimension 0", "expected 0 to 3"),
+    WRONG(load_shared_crosses, "index 1 in dimension 1", "expected 0 to 0"),
+    WRONG(load_shared_large, "extent 16 in dimension 0", "only 8"),
+    RIGHT(store_shared),
+    WRONG(store_shared_outside, "index -1", "outside of target"),
+    WRONG(store_shared_type, "source has type f16", "expected f32 as target"),
+    RIGHT(copy_async),
+    WRONG(copy_async_type, "source has type f32", "expected f16"),
+    WRONG(copy_async_large, "extent 17 in dimension 2", "only 16"),
+    WRONG(copy_async_zero, "extent is a constant from 1"),
+    WRONG(copy_async_rank, "tile has rank 3", "expected 1 to 2"),
+    WRONG(copy_async_short_list, "list of 1 to 8 extents"),
+};
+
+static const verify_case compute_cases[] = {
+    RIGHT(view),
+    WRONG(view_bool, "bool"),
+    WRONG(view_bits, "view: ", "bits"),
+    RIGHT(cast_right),
+    RIGHT(cast_bool),
+    WRONG(cast_of_lowbit, "u3 to f16", "cast-lowbit"),
+    RIGHT(lowbit_right),
+    RIGHT(lowbit_both),
+    WRONG(lowbit_neither, "neither f16 nor bf16"),
+    WRONG(lowbit_double, "u3 to f64"),
+    WRONG(cast_layout, "shape 16x8, expected 16x16"),
+    RIGHT(mma_right),
+    WRONG(mma_type_a, "a has type f32, expected f16 or bf16"),
+    WRONG(mma_type_b, "b has type bf16, expected f16"),
+    WRONG(mma_type_c, "c has type f16, expected f32"),
+    WRONG(mma_shape_a, "matmul: ", "mma: ", "a has shape 16x64, expected 16x16"),
+    WRONG(mma_shape_b, "b has shape 16x16, expected k x 8"),
+    WRONG(mma_layout, "mma: ", "mma.m16n8k16.A"),
+    RIGHT(add),
+    RIGHT(add_scalar),
+    RIGHT(add_broadcast),
+    WRONG(add_scalars, "expected a register tensor", "all are scalars"),
+    WRONG(add_types, "y has type f16, expected f32"),
+    WRONG(add_shapes, "y has shape 16x8", "16x16"),
+    WRONG(add_bool, "type bool has no arithmetic"),
+    WRONG(add_layouts, "layout of y"),
+    WRONG(add_result_layout, "layout other than declared"),
+    WRONG(add_result_shape, "shape 16x8, expected 1x8"),
+    WRONG(add_result_type, "type f32, expected bool"),
+    WRONG(add_outer, "no operand has the shape of the result, 16x8"),
+    WRONG(mod_floats, "f32 has no remainder"),
+    RIGHT(fma_right),
+    WRONG(fma_scalars, "all are scalars"),
+    WRONG(neg_unsigned, "x has type u32"),
+    WRONG(exp_double, "x has type f64, expected f16, bf16 or f32"),
+    RIGHT(exp_right),
+    RIGHT(compare_right),
+    WRONG(compare_operation, "operation: expected a comparison"),
+    WRONG(compare_result, "type bool, expected f32"),
+    RIGHT(where_right),
+    RIGHT(where_scalars),
+    WRONG(where_mixed_scalars, "y has type i32, expected f32 as x"),
+    WRONG(where_condition, "condition has type f32, expected bool"),
+    RIGHT(reduce_right),
+    WRONG(reduce_axis, "axis is 2, expected 0 to 1"),
+    WRONG(reduce_operation, "operation: expected a reduction"),
+    WRONG(reduce_type, "source has type u3"),
+};
+
+CASE_TEST(control)
+CASE_TEST(memory)
+CASE_TEST(compute)
+
+int main(void) {
+    Suite *suite = suite_create("rules");
+    TCase *rules = tcase_create("rules");
+    ADD_CASES(rules, control);
+    ADD_CASES(rules, memory);
+    ADD_CASES(rules, compute);
+    suite_add_tcase(suite, rules);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,426 @@
+/* The public interface on the interpreter: load, look, launch, and every way to get an argument wrong. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "assembler.h"
+#include "tvm.h"
+#include "vbc.h"
+
+static const char source[] =
+    ".vasm 1\n"
+    ".kernel scale(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
+    ".warps 1\n"
+    ".grid cdiv(n, 128)\n"
+    ".assume n % 4 == 0\n"
+    "    %vx = load-global x[block.x * 128], spatial(32).local(4)\n"
+    "    %vy = mul %vx, f\n"
+    "    store-global y[block.x * 128], %vy\n"
+    ".end\n"
+    ".kernel scalars(b: bool, i: i32, u: u32, l: i64, w: u64, f: f32, d: f64, out: global f64[7, 32])\n"
+    ".warps 1\n"
+    ".grid 1\n"
+    "    %vb = alloc-register f64[1, 32], spatial(1, 32), init b\n"
+    "    store-global out[0, 0], %vb\n"
+    "    %vi = alloc-register f64[1, 32], spatial(1, 32), init i\n"
+    "    store-global out[1, 0], %vi\n"
+    "    %vu = alloc-register f64[1, 32], spatial(1, 32), init u\n"
+    "    store-global out[2, 0], %vu\n"
+    "    %vl = alloc-register f64[1, 32], spatial(1, 32), init l\n"
+    "    store-global out[3, 0], %vl\n"
+    "    %vw = alloc-register f64[1, 32], spatial(1, 32), init w\n"
+    "    store-global out[4, 0], %vw\n"
+    "    %vf = alloc-register f64[1, 32], spatial(1, 32), init f\n"
+    "    store-global out[5, 0], %vf\n"
+    "    %vd = alloc-register f64[1, 32], spatial(1, 32), init d\n"
+    "    store-global out[6, 0], %vd\n"
+    ".end\n"
+    ".kernel packed(r: i32, c: i64, w: global u3[r, c * 8], v: global u3[r, c])\n"
+    ".warps 1\n"
+    ".grid r\n"
+    "    sync\n"
+    ".end\n"
+    ".kernel divide(n: i32, x: global f32[32])\n"
+    ".warps 1\n"
+    ".grid 1\n"
+    "    %vq = 7 / n\n"
+    "    %vx = alloc-register f32[32], spatial(32), init %vq\n"
+    "    store-global x[0], %vx\n"
+    ".end\n";
+
+static uint8_t *bytecode;
+static size_t bytecode_size;
+static tvm_context *context;
+static tvm_code *code;
+
+static void assemble(void) {
+    tvm_program *program = NULL;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_assemble(source, sizeof source - 1, "runtime.vasm", NULL, &program, &diags);
+    if (status) tvm_diags_print(&diags, stderr, "test_runtime", false);
+    ck_assert_int_eq(status, TVM_OK);
+    ck_assert_int_eq(tvm_vbc_write(program, true, &bytecode, &bytecode_size, &diags), TVM_OK);
+    tvm_program_free(program);
+    tvm_diags_free(&diags);
+}
+
+static void setup(void) {
+    tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 2};
+    assemble();
+    ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
+    ck_assert_int_eq(tvm_load(context, bytecode, bytecode_size, &code), TVM_OK);
+}
+
+static void teardown(void) {
+    tvm_code_free(code);
+    tvm_context_free(context);
+    free(bytecode);
+}
+
+static tvm_function *function_of(const char *name) {
+    tvm_function *function = NULL;
+    ck_assert_int_eq(tvm_get_function(code, name, &function), TVM_OK);
+    ck_assert_str_eq(tvm_function_name(function), name);
+    return function;
+}
+
+/* The call failed as it should, and the message names all of these (up to the first NULL). */
+static void assert_refused(tvm_status status, tvm_status expected, const char *a, const char *b, const char *c) {
+    const char *const words[] = {a, b, c};
+    const char *message = tvm_message(context);
+    ck_assert_msg(status == expected, "status %d, message '%s'", status, message);
+    for (int i = 0; i < 3 && words[i]; i++)
+        ck_assert_msg(strstr(message, words[i]) != NULL, "'%s' does not say '%s'", message, words[i]);
+}
+
+static float *floats(size_t count) {
+    void *data = NULL;
+    ck_assert_int_eq(tvm_memory_alloc(context, count * sizeof(float), &data), TVM_OK);
+    ck_assert_uint_eq((uintptr_t)data % 256, 0);
+    return data;
+}
+
+/* ---- contexts, loading, introspection ---- */
+
+START_TEST(names_the_device) {
+    ck_assert_int_eq(tvm_device(context), TVM_DEVICE_CPU);
+    ck_assert_str_eq(tvm_device_name(context), "interpreter, 2 threads");
+    ck_assert_str_eq(tvm_message(context), "");
+    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
+}
+END_TEST
+
+START_TEST(auto_finds_a_device) {
+    tvm_context *any = NULL;
+    ck_assert_int_eq(tvm_context_create(NULL, &any), TVM_OK);
+    ck_assert_int_ne(tvm_device(any), TVM_DEVICE_AUTO);
+    tvm_context_free(any);
+}
+END_TEST
+
+START_TEST(failed_creation_tells_why) {
+    tvm_context_options options = {.device = (tvm_device_kind)77};
+    tvm_context *none = NULL;
+    tvm_code *loaded = NULL;
+    ck_assert_int_eq(tvm_context_create(&options, &none), TVM_USAGE);
+    ck_assert(strstr(tvm_message(none), "77") != NULL);
+    ck_assert_int_eq(tvm_load(none, bytecode, bytecode_size, &loaded), TVM_USAGE);
+    ck_assert_int_eq(tvm_synchronize(none, NULL), TVM_USAGE);
+    ck_assert(strstr(tvm_message(none), "tvm_context_create") != NULL);
+    tvm_context_free(none);
+    ck_assert_str_ne(tvm_message(NULL), "");
+    tvm_context_free(NULL);
+    tvm_code_free(NULL);
+}
+END_TEST
+
+START_TEST(missing_gpu_is_an_error) {
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .ordinal = 1000};
+    tvm_context *none = NULL;
+    tvm_status status = tvm_context_create(&options, &none);
+    ck_assert(status == TVM_NO_DEVICE || status == TVM_UNSUPPORTED);
+    ck_assert_str_ne(tvm_message(none), "");
+    tvm_context_free(none);
+}
+END_TEST
+
+START_TEST(looks_inside) {
+    tvm_param_info info;
+    ck_assert_uint_eq(tvm_function_count(code), 4);
+    ck_assert_str_eq(tvm_function_name(tvm_function_at(code, 1)), "scalars");
+    ck_assert_ptr_null(tvm_function_at(code, 4));
+    tvm_function *scale = function_of("scale");
+    ck_assert_uint_eq(tvm_param_count(scale), 4);
+    ck_assert_int_eq(tvm_param(scale, 1, &info), TVM_OK);
+    ck_assert_str_eq(info.name, "f");
+    ck_assert_str_eq(info.type, "f32");
+    ck_assert_uint_eq(info.bits, 32);
+    ck_assert(!info.is_tensor);
+    ck_assert_uint_eq(info.rank, 0);
+    ck_assert_int_eq(tvm_param(function_of("packed"), 2, &info), TVM_OK);
+    ck_assert_str_eq(info.name, "w");
+    ck_assert_str_eq(info.type, "u3");
+    ck_assert_uint_eq(info.bits, 3);
+    ck_assert(info.is_tensor);
+    ck_assert_uint_eq(info.rank, 2);
+    assert_refused(tvm_param(scale, 4, &info), TVM_USAGE, "scale", "4", NULL);
+}
+END_TEST
+
+START_TEST(unknown_kernel_names_those_there_are) {
+    tvm_function *function;
+    assert_refused(tvm_get_function(code, "scalar", &function), TVM_NOT_FOUND, "'scalar'",
+                   "scale, scalars, packed, divide", NULL);
+    ck_assert_ptr_null(function);
+    function_of("scale");
+    ck_assert_str_eq(tvm_message(context), ""); /* after success */
+}
+END_TEST
+
+START_TEST(broken_bytecode_is_refused) {
+    tvm_code *loaded;
+    assert_refused(tvm_load(context, "not bytecode", 12, &loaded), TVM_FORMAT, NULL, NULL, NULL);
+    ck_assert_ptr_null(loaded);
+    ck_assert_str_ne(tvm_message(context), "");
+    ck_assert_int_ne(tvm_load(context, bytecode, bytecode_size - 1, &loaded), TVM_OK);
+    ck_assert_int_ne(tvm_load(context, NULL, 0, &loaded), TVM_OK);
+    assert_refused(tvm_load_file(context, "/nowhere/x.vbc", &loaded), TVM_IO, "/nowhere/x.vbc", NULL, NULL);
+}
+END_TEST
+
+START_TEST(loads_a_file) {
+    char path[] = "/tmp/tvm-test-runtime-XXXXXX";
+    int file = mkstemp(path);
+    ck_assert_int_eq(write(file, bytecode, bytecode_size), (ssize_t)bytecode_size);
+    close(file);
+    tvm_code *loaded;
+    ck_assert_int_eq(tvm_load_file(context, path, &loaded), TVM_OK);
+    unlink(path);
+    ck_assert_uint_eq(tvm_function_count(loaded), 4);
+    tvm_code_free(loaded);
+}
+END_TEST
+
+/* ---- launches ---- */
+
+START_TEST(launches) {
+    enum { N = 300 };
+    float *x = floats(N), *y = floats(N), in[N], out[N];
+    for (int i = 0; i < N; i++) in[i] = (float)i;
+    ck_assert_int_eq(tvm_memory_write(context, x, in, sizeof in), TVM_OK);
+    tvm_function *scale = function_of("scale");
+    ck_assert_int_eq(tvm_prepare(scale), TVM_OK);
+    ck_assert_int_eq(tvm_launch(scale, NULL, N, 2.5, x, y), TVM_OK);
+    ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_memory_read(context, out, y, sizeof out), TVM_OK);
+    for (int i = 0; i < N; i++) ck_assert_float_eq(out[i], 2.5f * (float)i);
+    tvm_value values[] = {{.i = N}, {.f = -1.0}, {.data = x, .bytes = sizeof in}, {.data = y, .bytes = sizeof out}};
+    ck_assert_int_eq(tvm_launchv(scale, NULL, values, 4), TVM_OK);
+    ck_assert_int_eq(tvm_memory_read(context, out, y, sizeof out), TVM_OK);
+    for (int i = 0; i < N; i++) ck_assert_float_eq(out[i], -(float)i);
+    ck_assert_int_eq(tvm_memory_free(context, x), TVM_OK);
+    ck_assert_int_eq(tvm_memory_free(context, y), TVM_OK);
+}
+END_TEST
+
+static void assert_scalars(const double *out, const double expected[7]) {
+    for (int row = 0; row < 7; row++)
+        for (int column = 0; column < 32; column++) ck_assert_double_eq(out[row * 32 + column], expected[row]);
+}
+
+START_TEST(passes_every_scalar_type) {
+    const double expected[7] = {1, -2147483647 - 1, 4294967295.0, -1099511627776.0, 9223372036854775808.0, (float)0.1, 0.1};
+    const double opposite[7] = {0, 2147483647, 0, 1099511627776.0, 1, -1.5, 1e300};
+    void *out;
+    ck_assert_int_eq(tvm_memory_alloc(context, 7 * 32 * sizeof(double), &out), TVM_OK);
+    tvm_function *scalars = function_of("scalars");
+    ck_assert_int_eq(tvm_launch(scalars, NULL, 5, INT32_MIN, 4294967295u, (int64_t)-1099511627776,
+                                (uint64_t)1 << 63, 0.1, 0.1, out),
+                     TVM_OK);
+    assert_scalars(out, expected);
+    tvm_value values[] = {{.i = 0},    {.i = INT32_MAX}, {.i = 0},      {.i = 1099511627776},
+                          {.i = 1},    {.f = -1.5},      {.f = 1e300},  {.data = out}};
+    ck_assert_int_eq(tvm_launchv(scalars, NULL, values, 8), TVM_OK);
+    assert_scalars(out, opposite);
+    tvm_memory_free(context, out);
+}
+END_TEST
+
+START_TEST(refuses_wrong_arguments) {
+    tvm_function *scale = function_of("scale");
+    float *x = floats(16), *y = floats(16);
+    assert_refused(tvm_launch(scale, NULL, 6, 1.0, x, y), TVM_ARGUMENT, "scale", "n % 4 == 0", "n = 6");
+    assert_refused(tvm_launch(scale, NULL, -4, 1.0, x, y), TVM_ARGUMENT, "scale", "-4", NULL);
+    assert_refused(tvm_launch(scale, NULL, 16, 1.0, NULL, y), TVM_ARGUMENT, "scale", "'x'", "NULL");
+    assert_refused(tvm_launch(scale, NULL, 8, 1.0, x, y + 1), TVM_ARGUMENT, "scale", "'y'", "aligned");
+    tvm_value values[] = {{.i = 16}, {.f = 1}, {.data = x, .bytes = 64}, {.data = y, .bytes = 63}};
+    assert_refused(tvm_launchv(scale, NULL, values, 4), TVM_ARGUMENT, "'y'", "64", "63");
+    assert_refused(tvm_launchv(scale, NULL, values, 3), TVM_ARGUMENT, "scale", "4", "3");
+    assert_refused(tvm_launchv(scale, NULL, NULL, 4), TVM_ARGUMENT, "scale", NULL, NULL);
+    values[0].i = (int64_t)1 << 32;
+    assert_refused(tvm_launchv(scale, NULL, values, 4), TVM_ARGUMENT, "'n'", "4294967296", "i32");
+    values[0].i = 16;
+    values[3].bytes = 64;
+    ck_assert_int_eq(tvm_launchv(scale, NULL, values, 4), TVM_OK);
+    ck_assert_str_eq(tvm_message(context), "");
+    tvm_memory_free(context, x);
+    tvm_memory_free(context, y);
+}
+END_TEST
+
+START_TEST(empty_grid_does_nothing) {
+    ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 0, 1.0, NULL, NULL), TVM_OK);
+    double microseconds = 1;
+    tvm_value values[4] = {{.i = 0}};
+    ck_assert_int_eq(tvm_time(function_of("scale"), values, 4, 1, &microseconds), TVM_OK);
+    ck_assert_double_eq(microseconds, 0);
+}
+END_TEST
+
+START_TEST(run_time_error_is_reported) {
+    float *x = floats(32);
+    tvm_function *divide = function_of("divide");
+    assert_refused(tvm_launch(divide, NULL, 0, x), TVM_FAULT, "divide", "division by zero", "runtime.vasm:36");
+    ck_assert_int_eq(tvm_launch(divide, NULL, 2, x), TVM_OK);
+    ck_assert_float_eq(x[0], 3);
+    tvm_memory_free(context, x);
+}
+END_TEST
+
+START_TEST(tells_shapes) {
+    int64_t shape[8];
+    size_t bytes;
+    tvm_function *packed = function_of("packed");
+    tvm_value values[4] = {{.i = 5}, {.i = 16}};
+    ck_assert_int_eq(tvm_param_shape(packed, 2, values, 4, shape, &bytes), TVM_OK);
+    ck_assert_int_eq(shape[0], 5);
+    ck_assert_int_eq(shape[1], 128);
+    ck_assert_uint_eq(bytes, 5 * 128 * 3 / 8);
+    values[1].i = 3;
+    assert_refused(tvm_param_shape(packed, 3, values, 4, shape, &bytes), TVM_ARGUMENT, "v", "u3", "whole bytes");
+    values[0].i = -1;
+    assert_refused(tvm_param_shape(packed, 2, values, 4, shape, &bytes), TVM_ARGUMENT, "w", "-1", "negative");
+    assert_refused(tvm_param_shape(packed, 0, values, 4, shape, &bytes), TVM_USAGE, "packed", "no tensor", NULL);
+    assert_refused(tvm_param_shape(packed, 9, values, 4, shape, &bytes), TVM_USAGE, "packed", NULL, NULL);
+}
+END_TEST
+
+START_TEST(times) {
+    enum { N = 256 };
+    float *x = floats(N), *y = floats(N);
+    double microseconds = 0;
+    memset(x, 0, N * sizeof *x);
+    tvm_value values[] = {{.i = N}, {.f = 1}, {.data = x}, {.data = y}};
+    ck_assert_int_eq(tvm_time(function_of("scale"), values, 4, 3, &microseconds), TVM_OK);
+    ck_assert_double_gt(microseconds, 0);
+    values[0].i = 6;
+    assert_refused(tvm_time(function_of("scale"), values, 4, 3, &microseconds), TVM_ARGUMENT, "n % 4", NULL, NULL);
+    tvm_memory_free(context, x);
+    tvm_memory_free(context, y);
+}
+END_TEST
+
+START_TEST(too_much_memory_is_refused) {
+    void *data;
+    assert_refused(tvm_memory_alloc(context, SIZE_MAX, &data), TVM_DEVICE_MEMORY, "memory", NULL, NULL);
+    assert_refused(tvm_memory_alloc(context, (size_t)1 << 63, &data), TVM_DEVICE_MEMORY, "memory", NULL, NULL);
+    ck_assert_ptr_null(data);
+    ck_assert_int_eq(tvm_memory_alloc(context, 0, &data), TVM_OK);
+    ck_assert_ptr_nonnull(data);
+    ck_assert_int_eq(tvm_memory_free(context, data), TVM_OK);
+    ck_assert_int_eq(tvm_memory_free(context, NULL), TVM_OK);
+}
+END_TEST
+
+/* ---- threads: one context, one function, messages of their own ---- */
+
+enum { THREADS = 6, LAUNCHES = 20, LENGTH = 512 };
+
+typedef struct worker {
+    pthread_t thread;
+    int number;
+    bool right;
+} worker;
+
+static void *work(void *pointer) {
+    worker *self = pointer;
+    void *x = NULL, *y = NULL;
+    tvm_function *scale = NULL;
+    bool right = tvm_get_function(code, "scale", &scale) == TVM_OK;
+    right = right && !tvm_memory_alloc(context, LENGTH * sizeof(float), &x);
+    right = right && !tvm_memory_alloc(context, LENGTH * sizeof(float), &y);
+    for (int i = 0; right && i < LENGTH; i++) ((float *)x)[i] = (float)i;
+    for (int round = 0; right && round < LAUNCHES; round++) {
+        right = tvm_launch(scale, NULL, LENGTH, (double)(self->number + round), x, y) == TVM_OK;
+        right = right && !*tvm_message(context);
+        for (int i = 0; right && i < LENGTH; i++) right = ((float *)y)[i] == (float)(i * (self->number + round));
+        char expected[32];
+        snprintf(expected, sizeof expected, "n = %d", 4 * self->number + 1);
+        right = right && tvm_launch(scale, NULL, 4 * self->number + 1, 1.0, x, y) == TVM_ARGUMENT;
+        right = right && strstr(tvm_message(context), expected);
+    }
+    tvm_memory_free(context, x);
+    tvm_memory_free(context, y);
+    self->right = right;
+    return NULL;
+}
+
+START_TEST(many_threads_at_once) {
+    worker workers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i].number = i;
+        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
+        ck_assert_msg(workers[i].right, "thread %d", i);
+    }
+    ck_assert_str_eq(tvm_message(context), ""); /* none of theirs */
+}
+END_TEST
+
+START_TEST(misuse_is_no_crash) {
+    ck_assert_int_eq(tvm_context_create(NULL, NULL), TVM_USAGE);
+    ck_assert_int_eq(tvm_launch(NULL, NULL), TVM_USAGE);
+    ck_assert_int_eq(tvm_launchv(NULL, NULL, NULL, 0), TVM_USAGE);
+    ck_assert_int_eq(tvm_prepare(NULL), TVM_USAGE);
+    ck_assert_int_eq(tvm_get_function(code, NULL, NULL), TVM_USAGE);
+    ck_assert_int_eq(tvm_memory_alloc(context, 1, NULL), TVM_USAGE);
+    ck_assert_uint_eq(tvm_function_count(NULL), 0);
+    ck_assert_ptr_null(tvm_function_at(NULL, 0));
+    ck_assert_uint_eq(tvm_param_count(NULL), 0);
+    ck_assert_str_eq(tvm_device_name(NULL), "no device");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("runtime");
+    TCase *cases = tcase_create("runtime");
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_test(cases, names_the_device);
+    tcase_add_test(cases, auto_finds_a_device);
+    tcase_add_test(cases, failed_creation_tells_why);
+    tcase_add_test(cases, missing_gpu_is_an_error);
+    tcase_add_test(cases, looks_inside);
+    tcase_add_test(cases, unknown_kernel_names_those_there_are);
+    tcase_add_test(cases, broken_bytecode_is_refused);
+    tcase_add_test(cases, loads_a_file);
+    tcase_add_test(cases, launches);
+    tcase_add_test(cases, passes_every_scalar_type);
+    tcase_add_test(cases, refuses_wrong_arguments);
+    tcase_add_test(cases, empty_grid_does_nothing);
+    tcase_add_test(cases, run_time_error_is_reported);
+    tcase_add_test(cases, tells_shapes);
+    tcase_add_test(cases, times);
+    tcase_add_test(cases, too_much_memory_is_refused);
+    tcase_add_test(cases, many_threads_at_once);
+    tcase_add_test(cases, misuse_is_no_crash);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
