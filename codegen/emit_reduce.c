@@ -237,6 +237,8 @@ tvm_status emit_REDUCE(emitter *e, const tvm_insn *insn) {
     reduction r;
     plan_reduction(&r, e->program, e->kernel, insn);
     size_t before = e->body.size;
+    uint32_t scratch = reduce_scratch_bytes(e->program, e->kernel, insn);
+    if (scratch > e->scratch_bytes) e->scratch_bytes = scratch;
     uint32_t *map = calloc(r.locals, sizeof *map);
     reg *outputs = calloc(r.outputs, sizeof *outputs);
     bool done = map && outputs;

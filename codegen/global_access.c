@@ -60,8 +60,6 @@ static void find_bounds(global_access *g) {
         uint64_t granule = fact_gcd(index_divisor(g, d), fact_divisor(g->e, shape_expr(g, d)));
         if (part && part->varies) granule = fact_gcd(granule, part->divisor);
         g->granule[d] = granule == 0 || granule > TVM_MAX_TILE_ELEMENTS ? TVM_MAX_TILE_ELEMENTS : granule;
-        if (granule > TVM_MAX_TILE_ELEMENTS && TVM_MAX_TILE_ELEMENTS % granule != 0)
-            g->granule[d] = fact_gcd(granule, TVM_MAX_TILE_ELEMENTS);
     }
 }
 

@@ -1,5 +1,5 @@
-/* What the tests of the interpreter share: programs from text, launches with named arguments, and numbers that are
- * computed by other means than the library's. */
+/* What the tests of the interpreter share: programs from text, launches with named arguments, and numbers
+ * that are computed by other means than the library's. */
 #ifndef INTERP_CASE_H
 #define INTERP_CASE_H
 
@@ -44,8 +44,8 @@ static inline tvm_program *assemble(const char *text) {
     return program;
 }
 
-static inline void bind(const tvm_program *program, const tvm_kernel *kernel, const binding *values, size_t count,
-                        tvm_interp_arg *args, tvm_scalar *scalars) {
+static inline void bind(const tvm_program *program, const tvm_kernel *kernel, const binding *values,
+                        size_t count, tvm_interp_arg *args, tvm_scalar *scalars) {
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         const char *name = tvm_string(program, kernel->slots[p].name);
         size_t v = 0;
@@ -61,8 +61,8 @@ static inline void bind(const tvm_program *program, const tvm_kernel *kernel, co
 }
 
 /* Launches kernel `name` (NULL: the first) on `threads` host threads. */
-static inline outcome launch(const tvm_program *program, const char *name, unsigned threads, const binding *values,
-                             size_t count) {
+static inline outcome launch(const tvm_program *program, const char *name, unsigned threads,
+                             const binding *values, size_t count) {
     const tvm_kernel *kernel = name ? tvm_find_kernel(program, name) : &program->kernels[0];
     tvm_interp_arg args[TVM_MAX_PARAMS];
     tvm_scalar scalars[TVM_MAX_PARAMS];
@@ -120,7 +120,8 @@ static inline uint32_t next_random(uint32_t *state) {
     return *state >> 8 ^ *state << 11;
 }
 
-/* A float of any format with `exponent` and `mantissa` bits, with infinity and NaN as in IEEE 754 when `special`. */
+/* A float of any format with `exponent` and `mantissa` bits, with infinity and NaN as in IEEE 754 when
+ * `special`. */
 static inline double float_value(unsigned exponent, unsigned mantissa, bool special, uint64_t code) {
     unsigned e = (unsigned)(code >> mantissa) & ((1u << exponent) - 1);
     uint64_t m = code & ((UINT64_C(1) << mantissa) - 1);
@@ -131,8 +132,12 @@ static inline double float_value(unsigned exponent, unsigned mantissa, bool spec
     return sign * ldexp((double)(m + (UINT64_C(1) << mantissa)), (int)e - bias - (int)mantissa);
 }
 
-static inline double f16_value(uint16_t code) { return float_value(5, 10, true, code); }
-static inline double bf16_value(uint16_t code) { return float_value(8, 7, true, code); }
+static inline double f16_value(uint16_t code) {
+    return float_value(5, 10, true, code);
+}
+static inline double bf16_value(uint16_t code) {
+    return float_value(8, 7, true, code);
+}
 
 /* Nearest code of a 16-bit format, ties to even, by frexp and rint. */
 static inline uint16_t half_code(unsigned exponent, unsigned mantissa, long double x) {
@@ -151,8 +156,12 @@ static inline uint16_t half_code(unsigned exponent, unsigned mantissa, long doub
     return sign | (code >= infinity ? infinity : (uint16_t)code);
 }
 
-static inline uint16_t f16_code(long double x) { return half_code(5, 10, x); }
-static inline uint16_t bf16_code(long double x) { return half_code(8, 7, x); }
+static inline uint16_t f16_code(long double x) {
+    return half_code(5, 10, x);
+}
+static inline uint16_t bf16_code(long double x) {
+    return half_code(8, 7, x);
+}
 
 static inline uint64_t bit_string_get(const uint8_t *string, size_t element, unsigned bits) {
     uint64_t code = 0;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "assembler.h"
-#include "tvm.h"
+#include "runtime.h"
 #include "vbc.h"
 
 static const char source[] =
@@ -235,6 +235,7 @@ START_TEST(corrupted_cache_is_made_anew) {
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     assert_log(ptxas_log, "%s", "");
+    ck_assert_ptr_null(tvm_context_warning(context));
 }
 END_TEST
 
@@ -243,6 +244,8 @@ START_TEST(works_without_a_cache) {
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
+    ck_assert_ptr_nonnull(tvm_context_warning(context));
+    ck_assert(strstr(tvm_context_warning(context), "/proc/no/cache") != NULL);
 }
 END_TEST
 

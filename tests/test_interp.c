@@ -5,16 +5,18 @@
 
 /* A tile that crosses every edge: outside is zero, and nothing outside is touched. */
 START_TEST(load_and_store_clip_to_the_tensor) {
-    static const char text[] = ".vasm 1\n"
-                               ".kernel k(m: i32, n: i32, i: i32, j: i32, a: global f32[m, n], b: global f32[16, 16],\n"
-                               "          c: global f32[m, n])\n"
-                               ".warps 1\n"
-                               "    %x = load-global a[i, j], auto(16, 16)\n"
-                               "    store-global b[0, 0], %x\n"
-                               "    store-global c[i, j], %x\n"
-                               ".end\n";
+    static const char text[] =
+        ".vasm 1\n"
+        ".kernel k(m: i32, n: i32, i: i32, j: i32, a: global f32[m, n], b: global f32[16, 16],\n"
+        "          c: global f32[m, n])\n"
+        ".warps 1\n"
+        "    %x = load-global a[i, j], auto(16, 16)\n"
+        "    store-global b[0, 0], %x\n"
+        "    store-global c[i, j], %x\n"
+        ".end\n";
     enum { M = 21, N = 19 };
-    static const int starts[][2] = {{0, 0}, {-3, -5}, {10, 12}, {-16, 0}, {0, 19}, {-15, -15}, {20, 18}, {21, 3}};
+    static const int starts[][2] = {{0, 0},  {-3, -5},   {10, 12}, {-16, 0},
+                                    {0, 19}, {-15, -15}, {20, 18}, {21, 3}};
     float a[M * N], b[256], c[M * N];
     for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
         int i0 = starts[s][0], j0 = starts[s][1];
@@ -46,7 +48,8 @@ START_TEST(indices_far_outside_are_harmless) {
                                "    store-global a[i, 0], %x\n"
                                "    store-global a[0, i], %x\n"
                                ".end\n";
-    static const int64_t far[] = {INT64_MAX, INT64_MIN, INT64_MAX - 3, INT64_MIN + 3, (int64_t)1 << 62, -4, 4};
+    static const int64_t far[] = {INT64_MAX, INT64_MIN, INT64_MAX - 3, INT64_MIN + 3, (int64_t)1 << 62,
+                                  -4,        4};
     for (size_t s = 0; s < sizeof far / sizeof *far; s++) {
         float a[16], b[16];
         for (int i = 0; i < 16; i++) a[i] = b[i] = 1;
@@ -111,7 +114,8 @@ START_TEST(compact_types_are_copied_bit_by_bit) {
                  name, name);
         for (int i = 0; i < M * N; i++) a[i] = (uint8_t)(i * 37 + 11);
         memset(c, 0xa5, sizeof c);
-        run(text, VALUES(INT("m", M), INT("n", N), INT("i", 3), INT("j", 16), TENSOR("a", a), TENSOR("c", c)));
+        run(text,
+            VALUES(INT("m", M), INT("n", N), INT("i", 3), INT("j", 16), TENSOR("a", a), TENSOR("c", c)));
         for (size_t i = 0; i < M * N; i++) {
             bool covered = i / N >= 3 && i % N >= 16;
             uint8_t untouched[M * N];
@@ -127,12 +131,13 @@ START_TEST(compact_types_are_copied_bit_by_bit) {
 END_TEST
 
 START_TEST(a_store_may_not_start_inside_a_byte) {
-    static const char text[] = ".vasm 1\n"
-                               ".kernel k(j: i32, a: global u3[2, 16])\n"
-                               ".warps 1\n"
-                               "    %x = alloc-register u3[1, 8], spatial(1, 1).replicated(32, 2).local(1, 8)\n"
-                               "    store-global a[0, j], %x\n"
-                               ".end\n";
+    static const char text[] =
+        ".vasm 1\n"
+        ".kernel k(j: i32, a: global u3[2, 16])\n"
+        ".warps 1\n"
+        "    %x = alloc-register u3[1, 8], spatial(1, 1).replicated(32, 2).local(1, 8)\n"
+        "    store-global a[0, j], %x\n"
+        ".end\n";
     uint8_t a[12] = {0};
     run(text, VALUES(INT("j", 8), TENSOR("a", a)));
     run(text, VALUES(INT("j", -8), TENSOR("a", a)));
@@ -184,8 +189,10 @@ START_TEST(an_index_outside_a_shared_tensor_is_an_error) {
               VALUES(INT("i", 4), INT("j", 0)));
     run_fails(text, "mat: block (0,0,0): load-shared: %s: index -1 is outside dimension 0 of extent 4",
               VALUES(INT("i", -1), INT("j", 0)));
-    run_fails(text, "mat: block (0,0,0): load-shared: %s: 4 elements at index 5 are outside dimension 1 of extent 8",
-              VALUES(INT("i", 0), INT("j", 5)));
+    run_fails(
+        text,
+        "mat: block (0,0,0): load-shared: %s: 4 elements at index 5 are outside dimension 1 of extent 8",
+        VALUES(INT("i", 0), INT("j", 5)));
     outcome out = attempt(text, VALUES(INT("i", 9), INT("j", 0)));
     ck_assert_uint_eq(out.line, 6);
     free(out.output);
@@ -256,7 +263,8 @@ START_TEST(copies_clip_and_fill_with_zero) {
     for (int i = 0; i < M * N; i++) a[i] = (uint16_t)(i + 1);
     for (int i0 = -5; i0 <= 6; i0++)
         for (int j0 = -9; j0 <= 12; j0 += 3) {
-            run(text, VALUES(INT("m", M), INT("n", N), INT("i", i0), INT("j", j0), TENSOR("a", a), TENSOR("c", c)));
+            run(text,
+                VALUES(INT("m", M), INT("n", N), INT("i", i0), INT("j", j0), TENSOR("a", a), TENSOR("c", c)));
             for (int e = 0; e < 256; e++) {
                 int i = e / 16 % 8 - 2, j = e % 16 - 4;
                 bool tile = e >= 128 && i >= 0 && i < 4 && j >= 0 && j < 8;
@@ -311,7 +319,8 @@ START_TEST(loops_run_as_often_as_they_say) {
     ck_assert_int_eq(scalar_result(stepped, 12), 30711);
     ck_assert_int_eq(scalar_result(stepped, 11), 307);
     /* The bounds are read once. */
-    static const char fixed[] = "    %e = n\n    for %i = 0 to %e\n        %e = i64(1)\n        %r = %r + 1\n    end\n";
+    static const char fixed[] =
+        "    %e = n\n    for %i = 0 to %e\n        %e = i64(1)\n        %r = %r + 1\n    end\n";
     ck_assert_int_eq(scalar_result(fixed, 6), 6);
     static const char nested[] = "    for %i = 0 to n\n        for %j = %i to n\n            %r = %r + 1\n"
                                  "        end\n    end\n";
@@ -321,9 +330,10 @@ END_TEST
 
 /* The sum of variable and step may not fit in the type: then it is not below the end. */
 START_TEST(loops_end_at_the_largest_integer) {
-    static const char text[] = "    for %i = 9223372036854775000 to 9223372036854775807 step 500\n"
-                               "        %r = %r + 1\n    end\n"
-                               "    for %j = 2147483000 to 2147483647 step 500\n        %r = %r + 100\n    end\n";
+    static const char text[] =
+        "    for %i = 9223372036854775000 to 9223372036854775807 step 500\n"
+        "        %r = %r + 1\n    end\n"
+        "    for %j = 2147483000 to 2147483647 step 500\n        %r = %r + 100\n    end\n";
     ck_assert_int_eq(scalar_result(text, 0), 202);
 }
 END_TEST
@@ -384,20 +394,22 @@ START_TEST(exit_ends_the_block_alone) {
 END_TEST
 
 START_TEST(errors_of_scalars_name_the_block) {
-    static const char text[] = ".vasm 1\n"
-                               ".kernel div(n: i32, c: global i32[4, 3, 2])\n"
-                               ".warps 1\n"
-                               ".grid 4, 3, 2\n"
-                               "    %x = alloc-register i32[1], replicated(32), init 12 / (block.x + block.y * n)\n"
-                               "    store-global c[block.x, block.y, block.z], %x\n"
-                               ".end\n";
+    static const char text[] =
+        ".vasm 1\n"
+        ".kernel div(n: i32, c: global i32[4, 3, 2])\n"
+        ".warps 1\n"
+        ".grid 4, 3, 2\n"
+        "    %x = alloc-register i32[1], replicated(32), init 12 / (block.x + block.y * n)\n"
+        "    store-global c[block.x, block.y, block.z], %x\n"
+        ".end\n";
     int32_t c[24] = {0};
     outcome out = attempt(text, VALUES(INT("n", -2), TENSOR("c", c)));
     ck_assert_int_eq(out.status, TVM_FAULT);
     ck_assert_ptr_eq(strstr(out.message, "div: block (0,0,0): alloc-register: "), out.message);
     ck_assert_uint_eq(out.line, 5);
     free(out.output);
-    static const char step[] = ".vasm 1\n.kernel k(n: i32)\n.warps 1\n    for %i = 0 to 4 step n\n    end\n.end\n";
+    static const char step[] =
+        ".vasm 1\n.kernel k(n: i32)\n.warps 1\n    for %i = 0 to 4 step n\n    end\n.end\n";
     run_fails(step, "k: block (0,0,0): for: the step is 0: it must be positive", VALUES(INT("n", 0)));
     run_fails(step, "k: block (0,0,0): for: the step is -2: it must be positive", VALUES(INT("n", -2)));
 }
@@ -419,8 +431,8 @@ START_TEST(every_block_runs_once_on_any_number_of_threads) {
     static const unsigned threads[] = {0, 1, 2, 3, 7, 300};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         int32_t c[13 * 5 * 3] = {0};
-        outcome out = launch(program, NULL, threads[t],
-                             VALUES(INT("x", 13), INT("y", 5), INT("z", 3), TENSOR("c", c)));
+        outcome out =
+            launch(program, NULL, threads[t], VALUES(INT("x", 13), INT("y", 5), INT("z", 3), TENSOR("c", c)));
         ck_assert_int_eq(out.status, TVM_OK);
         for (int i = 0; i < 13 * 5 * 3; i++) ck_assert_int_eq(c[i], i + 1);
         free(out.output);
@@ -516,7 +528,8 @@ START_TEST(prints_of_a_block_stay_together) {
         int first = -1;
         for (int i = 0; i < 20; i++) {
             int block, shown, length = 0;
-            ck_assert_int_eq(sscanf(at, "%%x: i32[1] in block (%d, 0, 0)\n%d\n%n", &block, &shown, &length), 2);
+            ck_assert_int_eq(sscanf(at, "%%x: i32[1] in block (%d, 0, 0)\n%d\n%n", &block, &shown, &length),
+                             2);
             if (i == 0) first = block;
             ck_assert_int_eq(block, first);
             ck_assert_int_eq(shown, i);
@@ -550,9 +563,11 @@ START_TEST(launches_that_break_an_assumption_are_refused) {
     run(text, VALUES(INT("n", 16), INT("k", 2), REAL("x", 1)));
     outcome out = attempt(text, VALUES(INT("n", 12), INT("k", 2), REAL("x", 1)));
     ck_assert_int_eq(out.status, TVM_ARGUMENT);
-    ck_assert_ptr_eq(strstr(out.message, "kernel 'mm' assumes n % 8 == 0 && (n + 1) * 2 > 0 (n = 12)"), out.message);
+    ck_assert_ptr_eq(strstr(out.message, "kernel 'mm' assumes n % 8 == 0 && (n + 1) * 2 > 0 (n = 12)"),
+                     out.message);
     free(out.output);
-    check_fails(text, "kernel 'mm' assumes x > 0.5 (x = 0.25)", VALUES(INT("n", 8), INT("k", 2), REAL("x", 0.25)));
+    check_fails(text, "kernel 'mm' assumes x > 0.5 (x = 0.25)",
+                VALUES(INT("n", 8), INT("k", 2), REAL("x", 0.25)));
     check_fails(text, "kernel 'mm': grid.y is 70000, expected 0 to 65535: 70000 / k (k = 1)",
                 VALUES(INT("n", 8), INT("k", 1), REAL("x", 1)));
     check_fails(text, "kernel 'mm': grid.y is -1, expected 0 to 65535: 70000 / k (k = -70000)",
@@ -581,11 +596,13 @@ START_TEST(shapes_are_computed_and_checked) {
     tvm_scalar scalars[4] = {{.i = 5}, {.i = 16}};
     int64_t shape[TVM_MAX_RANK];
     uint64_t bytes;
-    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 2, scalars, shape, &bytes, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 2, scalars, shape, &bytes, NULL),
+                     TVM_OK);
     ck_assert_int_eq(shape[0], 5);
     ck_assert_int_eq(shape[1], 16);
     ck_assert_uint_eq(bytes, 30);
-    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 3, scalars, shape, &bytes, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 3, scalars, shape, &bytes, NULL),
+                     TVM_OK);
     ck_assert_uint_eq(bytes, 64);
     tvm_program_free(program);
 }

@@ -46,9 +46,8 @@ tvm_status interp_FOR(interp_context *context, const interp_insn *insn) {
 /* Adds the step to the variable; false when the sum, as a mathematical integer, is not below the end. */
 static bool loop_next(tvm_dtype type, const interp_loop *loop, tvm_scalar *variable) {
     tvm_scalar next;
-    bool overflow = type.kind == TVM_KIND_UINT
-                        ? __builtin_add_overflow(variable->u, loop->step.u, &next.u)
-                        : __builtin_add_overflow(variable->i, loop->step.i, &next.i);
+    bool overflow = type.kind == TVM_KIND_UINT ? __builtin_add_overflow(variable->u, loop->step.u, &next.u)
+                                               : __builtin_add_overflow(variable->i, loop->step.i, &next.i);
     if (overflow || !below(type, next, loop->end)) return false;
     *variable = next;
     return true;

@@ -61,8 +61,12 @@ static void cast_table(const cast_plan *plan, void *to, const uint8_t *from) {
         for (uint32_t i = 0; i < plan->count; i++) bytes[i] = table[from[i]];
         break;
     }
-    case 2: interp_lookup_16(to, from, (const uint16_t *)(const void *)plan->table, plan->count); break;
-    case 4: interp_lookup_32(to, from, (const uint32_t *)(const void *)plan->table, plan->count); break;
+    case 2:
+        interp_lookup_16(to, from, (const uint16_t *)(const void *)plan->table, plan->count);
+        break;
+    case 4:
+        interp_lookup_32(to, from, (const uint32_t *)(const void *)plan->table, plan->count);
+        break;
     default: {
         uint64_t *words = to;
         for (uint32_t i = 0; i < plan->count; i++) words[i] = plan->table[from[i]];
@@ -96,9 +100,15 @@ tvm_status interp_CAST(interp_context *context, const interp_insn *insn) {
     case CAST_COPY:
         if (to != from) memcpy(to, from, (size_t)plan->count * tvm_dtype_container(plan->to));
         break;
-    case CAST_TABLE: cast_table(plan, to, from); break;
-    case CAST_WIDEN: cast_widen(plan, to, from); break;
-    case CAST_NARROW: cast_narrow(plan, to, from); break;
+    case CAST_TABLE:
+        cast_table(plan, to, from);
+        break;
+    case CAST_WIDEN:
+        cast_widen(plan, to, from);
+        break;
+    case CAST_NARROW:
+        cast_narrow(plan, to, from);
+        break;
     case CAST_ELEMENTS:
         for (uint32_t i = 0; i < plan->count; i++)
             tvm_container_set(
@@ -110,18 +120,18 @@ tvm_status interp_CAST(interp_context *context, const interp_insn *insn) {
 }
 
 /* ---- view ----
- * A thread's bits are those of its elements, one after the other in the order of its local indices, each of the
- * type's width. All threads' bits one after the other are the string of which every element of the result is
- * `bits` bits, at a position that the plan has found. When the source's elements are whole bytes and those that
- * an element of the result needs are neighbours, the dense source is read in place. */
+ * A thread's bits are those of its elements, one after the other in the order of its local indices, each of
+ * the type's width. All threads' bits one after the other are the string of which every element of the result
+ * is `bits` bits, at a position that the plan has found. When the source's elements are whole bytes and those
+ * that an element of the result needs are neighbours, the dense source is read in place. */
 
 typedef struct view_plan {
     uint32_t source;
     tvm_dtype from, to;
     bool in_place;
-    uint32_t count;     /* elements of the result */
-    uint32_t entries;   /* elements of the string: threads * locals of the source */
-    uint32_t *order;    /* the source's element of each entry */
+    uint32_t count;       /* elements of the result */
+    uint32_t entries;     /* elements of the string: threads * locals of the source */
+    uint32_t *order;      /* the source's element of each entry */
     uint32_t positions[]; /* bit of each element of the result */
 } view_plan;
 
@@ -185,10 +195,18 @@ tvm_status plan_VIEW(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) 
 /* The source's containers in the order of the string. */
 static void gather_entries(const view_plan *plan, const uint8_t *from, uint8_t *to) {
     switch (tvm_dtype_container(plan->from)) {
-    case 1: ORDER_LOOP(1); break;
-    case 2: ORDER_LOOP(2); break;
-    case 4: ORDER_LOOP(4); break;
-    default: ORDER_LOOP(8); break;
+    case 1:
+        ORDER_LOOP(1);
+        break;
+    case 2:
+        ORDER_LOOP(2);
+        break;
+    case 4:
+        ORDER_LOOP(4);
+        break;
+    default:
+        ORDER_LOOP(8);
+        break;
     }
 }
 
@@ -217,9 +235,15 @@ tvm_status interp_VIEW(interp_context *context, const interp_insn *insn) {
     case 1:
         interp_gather_bits(to, string, plan->positions, (uint8_t)((1u << plan->to.bits) - 1), plan->count);
         break;
-    case 2: POSITION_LOOP(2); break;
-    case 4: POSITION_LOOP(4); break;
-    default: POSITION_LOOP(8); break;
+    case 2:
+        POSITION_LOOP(2);
+        break;
+    case 4:
+        POSITION_LOOP(4);
+        break;
+    default:
+        POSITION_LOOP(8);
+        break;
     }
     return TVM_OK;
 }

@@ -41,9 +41,9 @@ void interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code) 
 
 typedef struct element_operand {
     bool scalar;
-    uint32_t value; /* slot or expression */
-    tvm_dtype type; /* of the scalar expression, else of the tensor */
-    uint32_t bytes; /* of a container */
+    uint32_t value;              /* slot or expression */
+    tvm_dtype type;              /* of the scalar expression, else of the tensor */
+    uint32_t bytes;              /* of a container */
     uint32_t step[TVM_MAX_RANK]; /* in elements, 0 where it is broadcast */
 } element_operand;
 
@@ -186,8 +186,9 @@ static tvm_status locate_operands(interp_context *context, const interp_insn *in
         tvm_scalar value;
         tvm_status status = interp_evaluate(context, insn, operand->value, &value);
         if (status != TVM_OK) return status;
-        tvm_container_set(plan->type, &scalars[o], 0,
-                          tvm_cast(plan->type, operand->type, interp_scalar_code(operand->type, value), false));
+        tvm_container_set(
+            plan->type, &scalars[o], 0,
+            tvm_cast(plan->type, operand->type, interp_scalar_code(operand->type, value), false));
     }
     return TVM_OK;
 }

@@ -1,13 +1,13 @@
 /* Inside of the interpreter: what its files share. Nothing here is public.
  *
- * A register tensor is held dense: its elements in row-major order, each in a container of 1, 2, 4 or 8 bytes.
- * Threads that replicate an element hold the same value, so the dense tile is the whole state, and layouts matter
- * only to `view` and to the order in which `reduce` combines. A shared tensor is held dense in the order of its
- * indices: the physical layout and the swizzle have no part in the meaning.
+ * A register tensor is held dense: its elements in row-major order, each in a container of 1, 2, 4 or 8
+ * bytes. Threads that replicate an element hold the same value, so the dense tile is the whole state, and
+ * layouts matter only to `view` and to the order in which `reduce` combines. A shared tensor is held dense in
+ * the order of its indices: the physical layout and the swizzle have no part in the meaning.
  *
- * interp.c prepares and frees; interp_run.c spreads blocks over host threads and schedules contexts; the other
- * files execute families of instructions. What depends on the instruction alone is computed once, by the family's
- * plan_FAMILY, and read by interp_FAMILY. */
+ * interp.c prepares and frees; interp_run.c spreads blocks over host threads and schedules contexts; the
+ * other files execute families of instructions. What depends on the instruction alone is computed once, by
+ * the family's plan_FAMILY, and read by interp_FAMILY. */
 #ifndef TVM_VM_INTERP_IMPL_H
 #define TVM_VM_INTERP_IMPL_H
 
@@ -17,9 +17,9 @@
 #include "interp.h"
 
 enum {
-    INTERP_MAX_COPIES = 1 << 16,       /* copy-async of a block that may be outstanding */
-    INTERP_PRINT_BUFFER = 1 << 20,     /* bytes of print-tensor kept before they are written */
-    INTERP_SLACK = 64                  /* readable bytes past every tensor: wide loads may run over its end */
+    INTERP_MAX_COPIES = 1 << 16,   /* copy-async of a block that may be outstanding */
+    INTERP_PRINT_BUFFER = 1 << 20, /* bytes of print-tensor kept before they are written */
+    INTERP_SLACK = 64              /* readable bytes past every tensor: wide loads may run over its end */
 };
 
 typedef struct interp_context interp_context;
@@ -114,7 +114,8 @@ void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
 
 /* ---- executing ---- */
 
-/* Records the first error of the launch, with kernel, block and place, and stops the others. Returns TVM_FAULT. */
+/* Records the first error of the launch, with kernel, block and place, and stops the others. Returns
+ * TVM_FAULT. */
 tvm_status interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */

@@ -23,13 +23,13 @@ enum { CHUNK = 256 };
 #define INT_MUL(T, a, b) (T)((uint64_t)(a) * (uint64_t)(b))
 #define INT_MIN(T, a, b) ((b) < (a) ? (b) : (a))
 #define INT_MAX(T, a, b) ((a) < (b) ? (b) : (a))
-/* Dividing by zero gives all ones and leaves the dividend as remainder: an element outside of a tensor is zero, so
- * that this must not stop a program. The least integer divided by -1 wraps. */
+/* Dividing by zero gives all ones and leaves the dividend as remainder: an element outside of a tensor is
+ * zero, so that this must not stop a program. The least integer divided by -1 wraps. */
 #define UINT_DIV(T, a, b) ((b) == 0 ? (T)-1 : (T)((a) / (b)))
 #define UINT_MOD(T, a, b) ((b) == 0 ? (a) : (T)((a) % (b)))
 #define SINT_DIV(T, a, b) ((b) == 0 ? (T)-1 : (b) == -1 ? INT_SUB(T, 0, a) : (T)((a) / (b)))
 #define SINT_MOD(T, a, b) ((b) == 0 ? (a) : (b) == -1 ? (T)0 : (T)((a) % (b)))
-#define INT_NEG(T, a)    INT_SUB(T, 0, a)
+#define INT_NEG(T, a)     INT_SUB(T, 0, a)
 
 #define FLOAT_ADD(T, a, b) ((a) + (b))
 #define FLOAT_SUB(T, a, b) ((a) - (b))
@@ -49,8 +49,12 @@ enum { CHUNK = 256 };
 FLOAT_ORDER(float, isnan)
 FLOAT_ORDER(double, isnan)
 
-float interp_max_f32(float a, float b) { return max_float(a, b); }
-double interp_max_f64(double a, double b) { return max_double(a, b); }
+float interp_max_f32(float a, float b) {
+    return max_float(a, b);
+}
+double interp_max_f64(double a, double b) {
+    return max_double(a, b);
+}
 
 /* ---- loops over containers ---- */
 
@@ -134,9 +138,9 @@ static void fma_f64(size_t count, void *result, const void *const operands[3], c
 }
 
 /* ---- f16 and bf16 ----
- * Sums, products and quotients of numbers of p digits that are rounded to q >= 2p + 2 digits and then to p are those
- * rounded once (Figueroa, "When is double rounding innocuous?", SIGNUM 1995); f32 has 24, f16 11, bf16 8. The
- * exponents of bf16 are those of f32, but of its subnormals f32 has 16 digits more. */
+ * Sums, products and quotients of numbers of p digits that are rounded to q >= 2p + 2 digits and then to p
+ * are those rounded once (Figueroa, "When is double rounding innocuous?", SIGNUM 1995); f32 has 24, f16 11,
+ * bf16 8. The exponents of bf16 are those of f32, but of its subnormals f32 has 16 digits more. */
 
 typedef void (*to_floats)(float *to, const uint16_t *from, size_t count);
 typedef void (*from_floats)(uint16_t *to, const float *from, size_t count);
@@ -171,10 +175,10 @@ static void half_compare(interp_loop_function loop, to_floats widen, size_t coun
     }
 }
 
-/* x * y + z rounded to odd: the double next to the exact value, towards zero, with its last bit set when there is
- * anything left. Rounding that to p + 2 or fewer digits is rounding the exact value (Boldo and Melquiond,
- * "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). The product of two
- * f16 or bf16 is exact in double. */
+/* x * y + z rounded to odd: the double next to the exact value, towards zero, with its last bit set when
+ * there is anything left. Rounding that to p + 2 or fewer digits is rounding the exact value (Boldo and
+ * Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+ * The product of two f16 or bf16 is exact in double. */
 static double fma_odd(float x, float y, float z) {
     double product = (double)x * (double)y, addend = z;
     double sum = product + addend;
@@ -195,8 +199,8 @@ static void half_fma(to_floats widen, uint16_t (*narrow)(double), size_t count, 
         size_t part = count - at < CHUNK ? count - at : CHUNK;
         for (unsigned o = 0; o < 3; o++) read_chunk(widen, chunks[o], operands[o], steps[o], at, part);
         for (size_t i = 0; i < part; i++)
-            result[at + i] = narrow(
-                fma_odd(chunks[0][i * steps[0]], chunks[1][i * steps[1]], chunks[2][i * steps[2]]));
+            result[at + i] =
+                narrow(fma_odd(chunks[0][i * steps[0]], chunks[1][i * steps[1]], chunks[2][i * steps[2]]));
     }
 }
 
@@ -266,8 +270,10 @@ typedef struct loop_row {
     .max = max_##suffix, .neg = neg_##suffix, .fma = fma_##suffix, .eq = eq_##suffix, .ne = ne_##suffix,     \
     .lt = lt_##suffix, .le = le_##suffix
 
-#define INTEGER(kind, size, suffix) {.type = {kind, size, 0, 0}, COMMON_ROW(suffix), .mod = mod_##suffix}
-#define FLOATING(size, e, m, suffix) {.type = {TVM_KIND_FLOAT, size, e, m}, COMMON_ROW(suffix)}
+#define INTEGER(kind, size, suffix)                                                                          \
+    { .type = {kind, size, 0, 0}, COMMON_ROW(suffix), .mod = mod_##suffix }
+#define FLOATING(size, e, m, suffix)                                                                         \
+    { .type = {TVM_KIND_FLOAT, size, e, m}, COMMON_ROW(suffix) }
 
 static const loop_row rows[] = {
     INTEGER(TVM_KIND_INT, 8, i8),
@@ -294,14 +300,22 @@ static const loop_row *find_row(tvm_dtype type) {
 interp_loop_function interp_binary_loop(unsigned op, tvm_dtype type) {
     const loop_row *row = find_row(type);
     switch (op) {
-    case TVM_OP_ADD: return row->add;
-    case TVM_OP_SUB: return row->sub;
-    case TVM_OP_MUL: return row->mul;
-    case TVM_OP_DIV: return row->div;
-    case TVM_OP_MOD: return row->mod;
-    case TVM_OP_MIN: return row->min;
-    case TVM_OP_MAX: return row->max;
-    default: return NULL;
+    case TVM_OP_ADD:
+        return row->add;
+    case TVM_OP_SUB:
+        return row->sub;
+    case TVM_OP_MUL:
+        return row->mul;
+    case TVM_OP_DIV:
+        return row->div;
+    case TVM_OP_MOD:
+        return row->mod;
+    case TVM_OP_MIN:
+        return row->min;
+    case TVM_OP_MAX:
+        return row->max;
+    default:
+        return NULL;
     }
 }
 
@@ -310,16 +324,23 @@ interp_loop_function interp_unary_loop(unsigned op, tvm_dtype type) {
     return op == TVM_OP_NEG ? row->neg : op == TVM_OP_EXP ? row->exp : NULL;
 }
 
-interp_loop_function interp_fma_loop(tvm_dtype type) { return find_row(type)->fma; }
+interp_loop_function interp_fma_loop(tvm_dtype type) {
+    return find_row(type)->fma;
+}
 
 interp_loop_function interp_compare_loop(tvm_compare compare, tvm_dtype type) {
     const loop_row *row = find_row(type);
     switch (compare) {
-    case TVM_EQ: return row->eq;
-    case TVM_NE: return row->ne;
-    case TVM_LT: return row->lt;
-    case TVM_LE: return row->le;
-    default: return NULL;
+    case TVM_EQ:
+        return row->eq;
+    case TVM_NE:
+        return row->ne;
+    case TVM_LT:
+        return row->lt;
+    case TVM_LE:
+        return row->le;
+    default:
+        return NULL;
     }
 }
 

@@ -4,13 +4,13 @@
 
 #include "program.h"
 
-/* result[i] = operation(operands[0][i * steps[0]], ...) for i below count, over containers. A step is 1, or 0 for an
- * operand that stays the same. result may be an operand whose step is 1. */
+/* result[i] = operation(operands[0][i * steps[0]], ...) for i below count, over containers. A step is 1, or 0
+ * for an operand that stays the same. result may be an operand whose step is 1. */
 typedef void (*interp_loop_function)(size_t count, void *result, const void *const operands[3],
                                      const size_t steps[3]);
 
-/* The operations beyond those that are opcodes: comparisons by tvm_compare, of which TVM_GT and TVM_GE are the
- * others with their operands exchanged. NULL when the type has no such operation. */
+/* The operations beyond those that are opcodes: comparisons by tvm_compare, of which TVM_GT and TVM_GE are
+ * the others with their operands exchanged. NULL when the type has no such operation. */
 interp_loop_function interp_binary_loop(unsigned op, tvm_dtype type); /* ADD ... MAX */
 interp_loop_function interp_unary_loop(unsigned op, tvm_dtype type);  /* NEG EXP */
 interp_loop_function interp_fma_loop(tvm_dtype type);

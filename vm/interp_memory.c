@@ -10,7 +10,7 @@
  * elements, of the container and of the dense side. */
 typedef struct box {
     unsigned rank;
-    bool inside; /* is any of it inside? */
+    bool inside;  /* is any of it inside? */
     int64_t base; /* the container's element at tile index 0; may itself be outside */
     int64_t extent[TVM_MAX_RANK], low[TVM_MAX_RANK], high[TVM_MAX_RANK];
     int64_t step[TVM_MAX_RANK], dense[TVM_MAX_RANK];
@@ -66,7 +66,9 @@ typedef struct width {
     unsigned bits, bytes;
 } width;
 
-static width width_of(tvm_dtype type) { return (width){type, type.bits, tvm_dtype_container(type)}; }
+static width width_of(tvm_dtype type) {
+    return (width){type, type.bits, tvm_dtype_container(type)};
+}
 
 static void zero(uint8_t *dense, int64_t count, unsigned bytes) {
     if (count > 0) memset(dense, 0, (size_t)count * bytes);
@@ -97,8 +99,8 @@ static void store_row(width w, uint8_t *container, int64_t element, const uint8_
 
 typedef enum direction { LOAD, STORE } direction;
 
-/* Moves a tile between a container and the dense side, one row of the last dimension after the other. On a load
- * what is outside becomes zero bits, on a store it is dropped. */
+/* Moves a tile between a container and the dense side, one row of the last dimension after the other. On a
+ * load what is outside becomes zero bits, on a store it is dropped. */
 static void box_move(box b, direction way, width w, uint8_t *container, uint8_t *dense) {
     box_merge(&b);
     unsigned last = b.rank - 1;
@@ -158,8 +160,9 @@ static tvm_status check_inside(const interp_context *context, const interp_insn 
         if (extent == 1)
             return interp_fail(context, insn, "%%%s: index %lld is outside dimension %u of extent %lld", name,
                                (long long)start[d], d, (long long)shape[d]);
-        return interp_fail(context, insn, "%%%s: %lld elements at index %lld are outside dimension %u of extent %lld",
-                           name, (long long)extent, (long long)start[d], d, (long long)shape[d]);
+        return interp_fail(context, insn,
+                           "%%%s: %lld elements at index %lld are outside dimension %u of extent %lld", name,
+                           (long long)extent, (long long)start[d], d, (long long)shape[d]);
     }
     return TVM_OK;
 }
@@ -192,7 +195,8 @@ tvm_status plan_ALLOC_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_d
     return TVM_OK;
 }
 
-/* The contents are undefined: all ones, which is NaN in floats, so that a program that reads them is seen to. */
+/* The contents are undefined: all ones, which is NaN in floats, so that a program that reads them is seen to.
+ */
 tvm_status interp_ALLOC_SHARED(interp_context *context, const interp_insn *insn) {
     const tvm_interp_kernel *k = context->block->kernel;
     uint32_t result = insn->source->result;
@@ -266,8 +270,9 @@ tvm_status interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) 
     return TVM_OK;
 }
 
-/* Threads write whole bytes, so that two of them never write into one: the verifier has seen to it that a thread's
- * runs are whole bytes relative to the tile, and rows of the tensor are; what is left is where the tile starts. */
+/* Threads write whole bytes, so that two of them never write into one: the verifier has seen to it that a
+ * thread's runs are whole bytes relative to the tile, and rows of the tensor are; what is left is where the
+ * tile starts. */
 tvm_status interp_STORE_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
@@ -390,7 +395,8 @@ tvm_status plan_WAIT_GROUP(tvm_interp_kernel *kernel, interp_insn *insn, tvm_dia
     return TVM_OK;
 }
 
-/* Performs the copies of all committed groups but the `pending` latest, in the order in which they were started. */
+/* Performs the copies of all committed groups but the `pending` latest, in the order in which they were
+ * started. */
 tvm_status interp_WAIT_GROUP(interp_context *context, const interp_insn *insn) {
     interp_block *block = context->block;
     uint64_t pending = insn->operands[0].value;

@@ -43,9 +43,9 @@ tvm_status interp_MMA(interp_context *context, const interp_insn *insn) {
 }
 
 /* ---- reduce ----
- * The source is outer x extent x inner. A place on the axis is what the thread's digits add plus what the local
- * digits add: offsets[p * locals + l] is that of local l of the p-th part, parts and locals in the order in which
- * they are combined. */
+ * The source is outer x extent x inner. A place on the axis is what the thread's digits add plus what the
+ * local digits add: offsets[p * locals + l] is that of local l of the p-th part, parts and locals in the
+ * order in which they are combined. */
 
 typedef enum reduce_class { REDUCE_FLOAT, REDUCE_DOUBLE, REDUCE_SIGNED, REDUCE_UNSIGNED } reduce_class;
 
@@ -87,8 +87,8 @@ static bool is_spatial(const tvm_layout *layout, unsigned mode) {
     return false;
 }
 
-/* Parts ascend along the axis: its modes that threads hold, in the order of their significance in the dimension.
- * Locals ascend by local index: its other modes, in the order of the local digits. */
+/* Parts ascend along the axis: its modes that threads hold, in the order of their significance in the
+ * dimension. Locals ascend by local index: its other modes, in the order of the local digits. */
 static void order_axis(reduce_plan *plan, const tvm_layout *layout, unsigned axis, uint32_t *parts) {
     plan->parts = 1;
     for (unsigned m = 0; m < layout->modes; m++)
@@ -143,10 +143,14 @@ static reduce_value read_value(const reduce_plan *plan, const void *containers, 
     uint64_t code = tvm_container_get(plan->type, containers, at);
     unsigned unused = 64u - plan->type.bits;
     switch (plan->class) {
-    case REDUCE_FLOAT: return (reduce_value){.f = (float)tvm_decode(plan->type, code)};
-    case REDUCE_DOUBLE: return (reduce_value){.d = tvm_decode(plan->type, code)};
-    case REDUCE_SIGNED: return (reduce_value){.i = (int64_t)(code << unused) >> unused};
-    default: return (reduce_value){.u = code};
+    case REDUCE_FLOAT:
+        return (reduce_value){.f = (float)tvm_decode(plan->type, code)};
+    case REDUCE_DOUBLE:
+        return (reduce_value){.d = tvm_decode(plan->type, code)};
+    case REDUCE_SIGNED:
+        return (reduce_value){.i = (int64_t)(code << unused) >> unused};
+    default:
+        return (reduce_value){.u = code};
     }
 }
 
@@ -159,15 +163,22 @@ static void write_value(const reduce_plan *plan, void *containers, size_t at, re
 
 static reduce_value combine(const reduce_plan *plan, reduce_value a, reduce_value b) {
     if (plan->operation == TVM_SUM) switch (plan->class) {
-        case REDUCE_FLOAT: return (reduce_value){.f = a.f + b.f};
-        case REDUCE_DOUBLE: return (reduce_value){.d = a.d + b.d};
-        default: return (reduce_value){.u = a.u + b.u};
+        case REDUCE_FLOAT:
+            return (reduce_value){.f = a.f + b.f};
+        case REDUCE_DOUBLE:
+            return (reduce_value){.d = a.d + b.d};
+        default:
+            return (reduce_value){.u = a.u + b.u};
         }
     switch (plan->class) {
-    case REDUCE_FLOAT: return (reduce_value){.f = interp_max_f32(a.f, b.f)};
-    case REDUCE_DOUBLE: return (reduce_value){.d = interp_max_f64(a.d, b.d)};
-    case REDUCE_SIGNED: return (reduce_value){.i = a.i > b.i ? a.i : b.i};
-    default: return (reduce_value){.u = a.u > b.u ? a.u : b.u};
+    case REDUCE_FLOAT:
+        return (reduce_value){.f = interp_max_f32(a.f, b.f)};
+    case REDUCE_DOUBLE:
+        return (reduce_value){.d = interp_max_f64(a.d, b.d)};
+    case REDUCE_SIGNED:
+        return (reduce_value){.i = a.i > b.i ? a.i : b.i};
+    default:
+        return (reduce_value){.u = a.u > b.u ? a.u : b.u};
     }
 }
 

@@ -19,7 +19,8 @@ void interp_print_flush(interp_block *block) {
     block->print_size = 0;
 }
 
-/* Keeps text until the block is done, so that lines of blocks are not mixed; long output is written earlier. */
+/* Keeps text until the block is done, so that lines of blocks are not mixed; long output is written earlier.
+ */
 static bool print(interp_block *block, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static bool print(interp_block *block, const char *format, ...) {
     enum { LONGEST = 256 };

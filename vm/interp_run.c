@@ -147,7 +147,9 @@ static void block_free(interp_block *block) {
     free(block->print);
 }
 
-static void *aligned_memory(size_t bytes) { return aligned_alloc(64, (bytes + INTERP_SLACK + 63) / 64 * 64); }
+static void *aligned_memory(size_t bytes) {
+    return aligned_alloc(64, (bytes + INTERP_SLACK + 63) / 64 * 64);
+}
 
 static bool block_make(interp_block *block, interp_run *run) {
     const tvm_interp_kernel *k = run->kernel;

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Vector code at any level of -O; and a product must not be contracted into the sum after it: results would depend on the compiler. */
+/* Vector code at any level of -O; and a product must not be contracted into the sum after it: results would
+ * depend on the compiler. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -22,7 +23,7 @@ enum { MMA_ROWS = 4, MMA_COLUMNS = 2 };
 
 #define CONVERT_BODY(name, to_type, from_type)                                                               \
     INLINE void name##_body(to_type *restrict to, const from_type *restrict from, size_t count) {            \
-        for (size_t i = 0; i < count; i++) to[i] = tvm_##name(from[i]);                                            \
+        for (size_t i = 0; i < count; i++) to[i] = tvm_##name(from[i]);                                      \
     }
 CONVERT_BODY(f16_to_f32, float, uint16_t)
 CONVERT_BODY(bf16_to_f32, float, uint16_t)
@@ -60,8 +61,7 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
         float factor = *y;
         for (size_t i = 0; i < count; i++) to[i] = fmaf(x[i], factor, z[i]);
     } else {
-        for (size_t i = 0; i < count; i++)
-            to[i] = fmaf(x[i * steps[0]], y[i * steps[1]], z[i * steps[2]]);
+        for (size_t i = 0; i < count; i++) to[i] = fmaf(x[i * steps[0]], y[i * steps[1]], z[i * steps[2]]);
     }
 }
 
@@ -85,7 +85,7 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
         memcpy(tile, c, sizeof c);                                                                           \
     }                                                                                                        \
     INLINE void name##_panel(size_t k, size_t n, size_t width, const uint16_t *b, bool bf16, float *panel) { \
-        if (width < name##_WIDTH) memset(panel, 0, k * name##_WIDTH * sizeof *panel);                        \
+        if (width < name##_WIDTH) memset(panel, 0, k *name##_WIDTH * sizeof *panel);                         \
         for (size_t p = 0; p < k; p++) {                                                                     \
             if (bf16)                                                                                        \
                 bf16_to_f32_body(panel + p * name##_WIDTH, b + p * n, width);                                \
@@ -104,9 +104,9 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
                             float *c, float *scratch) {                                                      \
         float *panel = scratch + mma_rows(m) * k;                                                            \
         if (bf16)                                                                                            \
-            bf16_to_f32_body(scratch, a, m * k);                                                             \
+            bf16_to_f32_body(scratch, a, m *k);                                                              \
         else                                                                                                 \
-            f16_to_f32_body(scratch, a, m * k);                                                              \
+            f16_to_f32_body(scratch, a, m *k);                                                               \
         memset(scratch + m * k, 0, (mma_rows(m) - m) * k * sizeof *scratch);                                 \
         for (size_t j = 0; j < n; j += name##_WIDTH) {                                                       \
             size_t width = n - j < name##_WIDTH ? n - j : (size_t)name##_WIDTH;                              \
@@ -120,7 +120,9 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
         }                                                                                                    \
     }
 
-INLINE size_t mma_rows(size_t m) { return (m + MMA_ROWS - 1) / MMA_ROWS * MMA_ROWS; }
+INLINE size_t mma_rows(size_t m) {
+    return (m + MMA_ROWS - 1) / MMA_ROWS * MMA_ROWS;
+}
 
 size_t interp_mma_scratch(size_t m, size_t k) {
     enum { WIDEST = MMA_COLUMNS * 16 };
@@ -172,7 +174,8 @@ INSTANCES(baseline, , mma_16)
 MMA_BODY(mma_32, 32)
 MMA_BODY(mma_64, 64)
 #if defined(__clang__)
-#define TARGET_512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), min_vector_width(512)))
+#define TARGET_512                                                                                           \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), min_vector_width(512)))
 #else
 #define TARGET_512                                                                                           \
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")))
@@ -187,7 +190,9 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("fma");
 }
 
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 
 #define DISPATCH(name, arguments)                                                                            \
     do {                                                                                                     \

@@ -22,7 +22,9 @@ static void append(text *to, const char *format, ...) {
     if (length > 0) to->length += (size_t)length < room ? (size_t)length : room - 1;
 }
 
-static bool full(const text *t) { return t->length + 1 >= sizeof t->bytes; }
+static bool full(const text *t) {
+    return t->length + 1 >= sizeof t->bytes;
+}
 
 typedef struct scope {
     const tvm_program *program;
@@ -65,8 +67,8 @@ static void write_operator(const scope *s, const tvm_expr *node, unsigned above,
     append(to, "%s", parentheses ? ")" : "");
 }
 
-/* As it would be written in a program; parentheses where the operator above, of precedence `above`, needs them.
- * Bounded: the verifier limits the size of an expression, and writing stops when the text is full. */
+/* As it would be written in a program; parentheses where the operator above, of precedence `above`, needs
+ * them. Bounded: the verifier limits the size of an expression, and writing stops when the text is full. */
 static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) {
     const tvm_expr *node = &s->kernel->exprs[expr];
     char name[TVM_DTYPE_NAME_MAX];
@@ -78,15 +80,29 @@ static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) 
         else
             append(to, "%" PRId64, node->value.i);
         break;
-    case TVM_EXPR_FLOAT: append(to, "%g", node->value.f); break;
-    case TVM_EXPR_SLOT: append(to, "%s", slot_name(s, node->a)); break;
-    case TVM_EXPR_BLOCK: append(to, "block.%c", (char)('x' + node->a)); break;
-    case TVM_EXPR_GRID: append(to, "grid.%c", (char)('x' + node->a)); break;
-    case TVM_EXPR_CAST: write_call(s, tvm_dtype_name(node->type, name), node, 1, to); break;
+    case TVM_EXPR_FLOAT:
+        append(to, "%g", node->value.f);
+        break;
+    case TVM_EXPR_SLOT:
+        append(to, "%s", slot_name(s, node->a));
+        break;
+    case TVM_EXPR_BLOCK:
+        append(to, "block.%c", (char)('x' + node->a));
+        break;
+    case TVM_EXPR_GRID:
+        append(to, "grid.%c", (char)('x' + node->a));
+        break;
+    case TVM_EXPR_CAST:
+        write_call(s, tvm_dtype_name(node->type, name), node, 1, to);
+        break;
     case TVM_EXPR_MIN:
     case TVM_EXPR_MAX:
-    case TVM_EXPR_CDIV: write_call(s, tvm_expr_op_info(node->op)->text, node, 2, to); break;
-    default: write_operator(s, node, above, to); break;
+    case TVM_EXPR_CDIV:
+        write_call(s, tvm_expr_op_info(node->op)->text, node, 2, to);
+        break;
+    default:
+        write_operator(s, node, above, to);
+        break;
     }
 }
 
@@ -129,7 +145,9 @@ static text describe(const scope *s, uint32_t expr) {
 
 /* ---- evaluation ---- */
 
-static const char *kernel_name(const scope *s) { return tvm_string(s->program, s->kernel->name); }
+static const char *kernel_name(const scope *s) {
+    return tvm_string(s->program, s->kernel->name);
+}
 
 /* what: "grid.x", "the assume", ... for the message of a division by zero. */
 static tvm_status evaluate(const scope *s, uint32_t expr, const char *what, tvm_scalar *value,
@@ -138,8 +156,8 @@ static tvm_status evaluate(const scope *s, uint32_t expr, const char *what, tvm_
     tvm_why why = {{0}};
     if (tvm_expr_eval(s->kernel, expr, &env, value, &why) == TVM_OK) return TVM_OK;
     text t = describe(s, expr);
-    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s, %s: %s", kernel_name(s), what, t.bytes,
-                        why.text);
+    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s, %s: %s", kernel_name(s), what,
+                        t.bytes, why.text);
 }
 
 static bool too_big(tvm_dtype type, tvm_scalar value, int64_t most) {
@@ -159,8 +177,8 @@ static tvm_status check_grid(const scope *s, uint32_t grid[3], tvm_diags *diags)
         if (too_big(type, value, most[d]) || value.i < 0) {
             text t = describe(s, s->kernel->grid[d]);
             return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                                "kernel '%s': %s is %" PRId64 ", expected 0 to %" PRId64 ": %s", kernel_name(s), names[d],
-                                value.i, most[d], t.bytes);
+                                "kernel '%s': %s is %" PRId64 ", expected 0 to %" PRId64 ": %s",
+                                kernel_name(s), names[d], value.i, most[d], t.bytes);
         }
         grid[d] = (uint32_t)value.i;
     }

@@ -1,6 +1,6 @@
 /* tvm-run: runs a kernel of a .vbc file on arrays. See tvm-run(1). */
 #ifdef HAVE_CONFIG_H
-#include <config.h>
+#include "config.h"
 #endif
 
 #include <argp.h>

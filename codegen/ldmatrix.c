@@ -1,0 +1,168 @@
+/* ldmatrix: 8x8 matrices of 16-bit elements, whose rows are 16 contiguous bytes (PTX ISA, "ldmatrix"). Word w of every thread,
+ * locals 2w and 2w+1, is one matrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row i/4, or, transposed, the
+ * elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Whether that is so is asked of the linear offsets of all threads. */
+#include "ldmatrix.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "caches.h"
+
+enum { ROW = 8 }; /* elements of a matrix's row */
+
+typedef struct matrices {
+    emitter *e;
+    shared_tile *tile;
+    const shared_lanes *lanes;
+    uint32_t slot, words;
+    const uint32_t *constant; /* by local: linear offset */
+    bool transposed;
+    uint32_t odd; /* transposed: the offset of the second element of each word from its first */
+} matrices;
+
+/* Do the threads' parts have the shape of rows? */
+static bool lanes_match(const matrices *m) {
+    const uint32_t *offset = m->lanes->offset;
+    for (uint32_t t = 0; t < m->tile->threads; t++) {
+        uint32_t lane = t % 32, warp = t - lane;
+        uint32_t row = m->transposed ? warp + lane % 4 : warp + lane / 4 * 4;
+        uint32_t at = m->transposed ? lane / 4 : 2 * (lane % 4);
+        if (offset[t] != offset[row] + at) return false;
+    }
+    return true;
+}
+
+/* Does every row begin at a multiple of 16 bytes, and hold together? */
+static bool words_match(matrices *m) {
+    uint32_t align = ROW;
+    for (uint32_t t = 0; t < m->tile->threads; t++) {
+        uint32_t lane = t % 32;
+        bool starts_row = m->transposed ? lane / 4 == 0 : lane % 4 == 0;
+        if (starts_row) align = (uint32_t)fact_gcd(align, m->lanes->offset[t]);
+    }
+    align = (uint32_t)fact_gcd(align, m->tile->constant);
+    align = (uint32_t)fact_gcd(align, m->tile->dynamic_divisor);
+    if (align != ROW || shared_run(m->tile) < ROW) return false;
+    m->odd = m->constant[1] - m->constant[0];
+    for (uint32_t w = 0; w < m->words; w++) {
+        uint32_t first = m->constant[2 * w], second = m->constant[2 * w + 1];
+        if (first % ROW != 0 || second - first != m->odd) return false;
+    }
+    return m->transposed ? m->odd % ROW == 0 : m->odd == 1;
+}
+
+/* Offsets of the lanes' rows: lane i gives the address of row i%8 of matrix i/8; matrices lie at differences `step` from the
+ * first. */
+static void row_lanes(const matrices *m, const uint32_t step[4], shared_lanes *rows) {
+    for (uint32_t t = 0; t < m->tile->threads; t++) {
+        uint32_t lane = t % 32, warp = t - lane, row = lane % 8;
+        uint32_t from = m->transposed ? warp + row / 2 : warp + 4 * row;
+        rows->offset[t] = m->lanes->offset[from] + (m->transposed ? row % 2 * m->odd : 0) + step[lane / 8];
+    }
+}
+
+/* The same as PTX: the thread's part at another thread number, and the steps. */
+static void row_value(matrices *m, const tvm_layout *layout, const uint32_t step[4], shared_lanes *rows) {
+    emitter *e = m->e;
+    reg tid = thread_id(e), low = pure(e, 'r', "and.b32 $, %s, 7;", tid.name);
+    reg warp = pure(e, 'r', "and.b32 $, %s, 992;", tid.name);
+    reg row = m->transposed ? pure(e, 'r', "shr.u32 $, %s, 1;", low.name) : pure(e, 'r', "shl.b32 $, %s, 2;", low.name);
+    reg thread = pure(e, 'r', "add.u32 $, %s, %s;", warp.name, row.name), sum = pure(e, 'r', "mov.b32 $, 0;");
+    for (unsigned d = 0; d < m->tile->tile_rank; d++) {
+        reg at;
+        uint32_t stride = m->tile->stride[m->tile->lead + d];
+        if (stride == 0 || !coordinate_of(e, layout, d, thread, &at)) continue;
+        sum = pure(e, 'r', "add.u32 $, %s, %s;", sum.name, pure_scale(e, at, stride).name);
+    }
+    if (m->transposed && m->odd != 0) {
+        reg odd = pure(e, 'r', "and.b32 $, %s, 1;", tid.name);
+        sum = pure(e, 'r', "mad.lo.u32 $, %s, %u, %s;", odd.name, m->odd, sum.name);
+    }
+    reg matrix = pure(e, 'r', "bfe.u32 $, %s, 3, 2;", tid.name);
+    for (uint32_t j = 1; j < 4; j++) {
+        if (step[j] == 0) continue;
+        reg p = pure(e, 'p', "setp.eq.u32 $, %s, %u;", matrix.name, j);
+        reg extra = pure(e, 'r', "selp.b32 $, %u, 0, %s;", step[j], p.name);
+        sum = pure(e, 'r', "add.u32 $, %s, %s;", sum.name, extra.name);
+    }
+    rows->value = sum;
+    rows->varies = true;
+}
+
+static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uint32_t constant, unsigned count) {
+    uint32_t address[32];
+    for (unsigned lane = 0; lane < 32; lane++)
+        address[lane] = shared_swizzle(m->tile->layout, rows->offset[lane] + constant + m->tile->constant) * 2;
+    return shared_conflicts(address, 8 * count, 128);
+}
+
+static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char *refused) {
+    emitter *e = m->e;
+    unsigned count = m->words % 4 == 0 ? 4 : m->words % 2 == 0 ? 2 : 1, worst = 0;
+    uint32_t last[4] = {UINT32_MAX, 0, 0, 0};
+    shared_lanes *rows = calloc(1, sizeof *rows);
+    if (!rows) return tvm_diag_no_memory(e->diags);
+    for (uint32_t w = 0; w < m->words; w += count) {
+        uint32_t step[4] = {0}, plus;
+        char list[64];
+        for (unsigned j = 1; j < count; j++) step[j] = m->constant[2 * (w + j)] - m->constant[2 * w];
+        if (memcmp(step, last, sizeof step) != 0) {
+            /* Another arrangement of the matrices: other row addresses. */
+            rows->group_count = 0;
+            row_lanes(m, step, rows);
+            row_value(m, layout, step, rows);
+            memcpy(last, step, sizeof last);
+        }
+        reg address = shared_address(m->tile, rows, m->constant[2 * w], &plus);
+        unsigned conflicts = group_conflicts(m, rows, m->constant[2 * w], count);
+        if (conflicts > worst) worst = conflicts;
+        int n = 0;
+        for (unsigned j = 0; j < count; j++)
+            n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", j ? ", " : "", slot_word(e, m->slot, w + j).name);
+        emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count, m->transposed ? ".trans" : "", list,
+             address.name, plus);
+    }
+    char name[24];
+    snprintf(name, sizeof name, "ldmatrix.x%u%s", count, m->transposed ? ".trans" : "");
+    explain(e, name, 128, m->words / count, (int)worst, refused);
+    free(rows);
+    return TVM_OK;
+}
+
+bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout, uint32_t slot,
+                   char refused[200], tvm_status *status) {
+    uint32_t locals = tvm_layout_locals(layout);
+    refused[0] = '\0';
+    if (tile->bytes != 2) return false;
+    if (locals % 2 != 0 || tile->threads % 32 != 0) {
+        snprintf(refused, 200, "ldmatrix: an odd number of elements a thread");
+        return false;
+    }
+    uint32_t *constant = calloc(locals, sizeof *constant);
+    if (!constant) {
+        *status = tvm_diag_no_memory(e->diags);
+        return true;
+    }
+    for (uint32_t i = 0; i < locals; i++) {
+        uint32_t coordinate[TVM_MAX_RANK];
+        tvm_layout_map(layout, 0, i, coordinate);
+        constant[i] = shared_linear(tile, coordinate);
+    }
+    bool shaped = false, taken = false;
+    for (int transposed = 0; transposed < 2 && !taken; transposed++) {
+        matrices m = {e, tile, lanes, slot, locals / 2, constant, transposed == 1, 0};
+        if (!lanes_match(&m)) continue;
+        shaped = true;
+        if (!words_match(&m)) continue;
+        taken = true;
+        *status = emit_groups(&m, layout, m.words % 4 == 0 ? "" : "ldmatrix.x4: the matrices of a thread are no multiple of 4");
+    }
+    if (!taken)
+        snprintf(refused, 200, "ldmatrix: %s",
+                 shaped ? "rows of 8 elements are not 16 contiguous, aligned bytes of the shared tensor"
+                        : "the register layout is no multiple of the 8x8 fragment, transposed or not");
+    free(constant);
+    return taken;
+}

@@ -1,0 +1,252 @@
+/* Addresses in shared tensors, and bank conflicts. */
+#include "shared_access.h"
+
+#include <string.h>
+
+#include "analysis.h"
+#include "caches.h"
+
+static void find_modes(const tvm_shared_layout *layout, unsigned modes[TVM_MAX_RANK],
+                       uint32_t stride[TVM_MAX_RANK]) {
+    memset(modes, 0, TVM_MAX_RANK * sizeof *modes);
+    memset(stride, 0, TVM_MAX_RANK * sizeof *stride);
+    for (unsigned m = 0; m < layout->modes; m++) {
+        modes[layout->mode_dim[m]]++;
+        stride[layout->mode_dim[m]] = layout->mode_stride[m];
+    }
+}
+
+uint32_t shared_swizzle(const tvm_shared_layout *layout, uint32_t offset) {
+    uint32_t mask = (UINT32_C(1) << layout->swizzle_bits) - 1;
+    if (layout->swizzle_bits == 0) return offset;
+    return offset ^ ((offset >> (layout->swizzle_base + layout->swizzle_shift) & mask) << layout->swizzle_base);
+}
+
+static uint64_t swizzle_period(const tvm_shared_layout *layout) {
+    if (layout->swizzle_bits == 0) return 1;
+    return UINT64_C(1) << (layout->swizzle_base + layout->swizzle_shift + layout->swizzle_bits);
+}
+
+uint32_t shared_run(const shared_tile *s) {
+    return s->layout->swizzle_bits == 0 ? 16 : s->layout->swizzle_base >= 4 ? 16 : UINT32_C(1) << s->layout->swizzle_base;
+}
+
+bool shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
+                 uint32_t threads) {
+    unsigned modes[TVM_MAX_RANK];
+    *s = (shared_tile){.e = e, .slot = slot, .layout = slot_shared_layout(e, slot), .index = index};
+    s->rank = s->layout->rank;
+    s->tile_rank = tile_rank;
+    s->lead = s->rank - tile_rank;
+    s->bytes = slot_dtype(e, slot).bits / 8;
+    s->threads = threads;
+    s->linear = true;
+    find_modes(s->layout, modes, s->stride);
+    for (unsigned d = 0; d < s->rank; d++) {
+        int64_t constant;
+        uint64_t rest;
+        if (modes[d] > 1) s->linear = false;
+        fact_split(e, index[d].value, &constant, &rest);
+        s->constant_index[d] = constant;
+        s->constant += (uint32_t)constant * s->stride[d];
+        if (rest != 0) s->has_dynamic = true;
+        uint64_t power = (rest & (~rest + 1)) % (UINT64_C(1) << 32);
+        s->dynamic_divisor = fact_gcd(s->dynamic_divisor, power * s->stride[d]);
+    }
+    s->fixed = s->dynamic_divisor % swizzle_period(s->layout) == 0;
+    return s->linear;
+}
+
+uint32_t shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]) {
+    uint32_t offset = 0;
+    for (unsigned d = 0; d < s->tile_rank; d++) offset += coordinate[d] * s->stride[s->lead + d];
+    return offset;
+}
+
+uint32_t shared_alignment(const shared_tile *s, const shared_lanes *lanes) {
+    uint64_t align = fact_gcd(16, s->dynamic_divisor);
+    align = fact_gcd(align, s->constant);
+    for (uint32_t t = 0; t < s->threads; t++) align = fact_gcd(align, lanes->offset[t]);
+    return (uint32_t)align;
+}
+
+/* ---- emission ---- */
+
+/* The run-time part of the indices as a linear offset. */
+static reg dynamic_offset(shared_tile *s) {
+    emitter *e = s->e;
+    if (s->dynamic.name[0]) return s->dynamic;
+    for (unsigned d = 0; d < s->rank; d++) {
+        int64_t value;
+        if (s->stride[d] == 0 || fact_constant(e, s->index[d].value, &value)) continue;
+        reg at = emit_expr(e, s->index[d].value), next = new_r(e);
+        if (e->kernel->exprs[s->index[d].value].type.bits == 64) {
+            reg narrow = new_r(e);
+            emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
+            at = narrow;
+        }
+        if (s->constant_index[d] != 0) {
+            reg less = new_r(e);
+            emit(e, "add.s32 %s, %s, %lld;", less.name, at.name, -(long long)s->constant_index[d]);
+            at = less;
+        }
+        if (s->dynamic.name[0])
+            emit(e, "mad.lo.s32 %s, %s, %u, %s;", next.name, at.name, s->stride[d], s->dynamic.name);
+        else
+            emit(e, "mul.lo.s32 %s, %s, %u;", next.name, at.name, s->stride[d]);
+        s->dynamic = next;
+    }
+    return s->dynamic;
+}
+
+/* swizzle(offset) * bytes + start of the tensor, for an offset known at kernel entry. */
+static reg fixed_address(shared_tile *s, reg offset) {
+    emitter *e = s->e;
+    const tvm_shared_layout *layout = s->layout;
+    if (layout->swizzle_bits > 0) {
+        uint32_t mask = ((UINT32_C(1) << layout->swizzle_bits) - 1) << layout->swizzle_base;
+        reg high = pure(e, 'r', "shr.u32 $, %s, %u;", offset.name, layout->swizzle_shift);
+        reg bits = pure(e, 'r', "and.b32 $, %s, %u;", high.name, mask);
+        offset = pure(e, 'r', "xor.b32 $, %s, %s;", offset.name, bits.name);
+    }
+    reg bytes = pure_scale(e, offset, s->bytes);
+    return pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, shared_base(e).name);
+}
+
+static reg moving_address(shared_tile *s, reg offset) {
+    emitter *e = s->e;
+    const tvm_shared_layout *layout = s->layout;
+    reg out = new_r(e);
+    if (layout->swizzle_bits > 0) {
+        uint32_t mask = ((UINT32_C(1) << layout->swizzle_bits) - 1) << layout->swizzle_base;
+        reg high = new_r(e), bits = new_r(e), mixed = new_r(e);
+        emit(e, "shr.u32 %s, %s, %u;", high.name, offset.name, layout->swizzle_shift);
+        emit(e, "and.b32 %s, %s, %u;", bits.name, high.name, mask);
+        emit(e, "xor.b32 %s, %s, %s;", mixed.name, offset.name, bits.name);
+        offset = mixed;
+    }
+    emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, offset.name, s->bytes, shared_base(e).name);
+    return out;
+}
+
+/* Address register of lane offset + constant, the run-time part included. */
+static reg make_address(shared_tile *s, const shared_lanes *lanes, uint32_t constant) {
+    emitter *e = s->e;
+    if (s->fixed) {
+        reg offset = lanes->varies ? lanes->value : pure(e, 'r', "mov.b32 $, 0;");
+        if (constant != 0) offset = pure(e, 'r', "add.s32 $, %s, %u;", offset.name, constant);
+        reg address = fixed_address(s, offset);
+        if (!s->has_dynamic) return address;
+        reg dynamic = dynamic_offset(s), out = new_r(e);
+        if (!dynamic.name[0]) return address;
+        emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, dynamic.name, s->bytes, address.name);
+        return out;
+    }
+    reg offset = dynamic_offset(s), sum = new_r(e);
+    if (lanes->varies) {
+        emit(e, "add.s32 %s, %s, %s;", sum.name, offset.name, lanes->value.name);
+        offset = sum;
+    }
+    if (constant != 0) {
+        reg more = new_r(e);
+        emit(e, "add.s32 %s, %s, %u;", more.name, offset.name, constant);
+        offset = more;
+    }
+    return moving_address(s, offset);
+}
+
+/* Is swizzle(lane + a) - swizzle(lane + b) the same number in every thread, whatever the run-time part? */
+static bool same_group(const shared_tile *s, const shared_lanes *lanes, uint32_t a, uint32_t b, uint32_t *difference) {
+    if (s->layout->swizzle_bits == 0) {
+        *difference = a - b;
+        return a >= b;
+    }
+    if (!s->fixed) {
+        *difference = a - b;
+        return a >= b && (a - b) % swizzle_period(s->layout) == 0;
+    }
+    for (uint32_t t = 0; t < s->threads; t++) {
+        uint32_t here = shared_swizzle(s->layout, lanes->offset[t] + a) - shared_swizzle(s->layout, lanes->offset[t] + b);
+        if (t == 0)
+            *difference = here;
+        else if (here != *difference)
+            return false;
+    }
+    return *difference <= INT32_MAX;
+}
+
+reg shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint32_t *plus) {
+    uint32_t difference = 0, start = s->e->slots[s->slot].shared_offset;
+    constant += s->constant;
+    for (unsigned i = 0; i < lanes->group_count; i++) {
+        if (!same_group(s, lanes, constant, lanes->groups[i].constant, &difference)) continue;
+        *plus = start + difference * s->bytes;
+        return lanes->groups[i].address;
+    }
+    reg address = make_address(s, lanes, constant);
+    if (lanes->group_count < SHARED_GROUPS) {
+        lanes->groups[lanes->group_count].constant = constant;
+        lanes->groups[lanes->group_count++].address = address;
+    }
+    *plus = start;
+    return address;
+}
+
+/* ---- any layout ---- */
+
+reg shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
+                                  const uint32_t constant[TVM_MAX_RANK]) {
+    emitter *e = s->e;
+    reg offset = new_r(e);
+    emit(e, "mov.b32 %s, 0;", offset.name);
+    for (unsigned d = 0; d < s->rank; d++) {
+        reg at = emit_expr(e, s->index[d].value), sum = new_r(e);
+        if (e->kernel->exprs[s->index[d].value].type.bits == 64)
+            emit(e, "cvt.u32.u64 %s, %s;", sum.name, at.name);
+        else
+            emit(e, "mov.b32 %s, %s;", sum.name, at.name);
+        if (d >= s->lead) {
+            emit(e, "add.s32 %s, %s, %u;", sum.name, sum.name, constant[d - s->lead]);
+            if (coordinate[d - s->lead].name[0])
+                emit(e, "add.s32 %s, %s, %s;", sum.name, sum.name, coordinate[d - s->lead].name);
+        }
+        for (unsigned m = s->layout->modes; m-- > 0;) {
+            if (s->layout->mode_dim[m] != d) continue;
+            reg digit = new_r(e), more = new_r(e), rest = new_r(e);
+            emit(e, "rem.u32 %s, %s, %u;", digit.name, sum.name, s->layout->mode_size[m]);
+            emit(e, "div.u32 %s, %s, %u;", rest.name, sum.name, s->layout->mode_size[m]);
+            emit(e, "mad.lo.s32 %s, %s, %u, %s;", more.name, digit.name, s->layout->mode_stride[m], offset.name);
+            offset = more;
+            sum = rest;
+        }
+    }
+    return moving_address(s, offset);
+}
+
+/* ---- bank conflicts ---- */
+
+/* The wavefronts of lanes that are served together: the most different words that one of the 32 banks has. */
+static unsigned phase_wavefronts(const uint32_t *address, unsigned lanes, unsigned words) {
+    uint32_t seen[128], count = 0;
+    unsigned load[32] = {0}, most = 0;
+    for (unsigned i = 0; i < lanes; i++)
+        for (unsigned w = 0; w < words; w++) {
+            uint32_t word = address[i] / 4 + w, n = 0;
+            while (n < count && seen[n] != word) n++;
+            if (n < count) continue;
+            seen[count++] = word;
+            if (++load[word % 32] > most) most = load[word % 32];
+        }
+    return most;
+}
+
+unsigned shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width) {
+    /* 16-byte accesses are served by quarter warps, 8-byte ones by half warps, others at once. */
+    unsigned together = width == 128 ? 8 : width == 64 ? 16 : 32, words = width > 32 ? width / 32 : 1;
+    unsigned extra = 0;
+    for (unsigned first = 0; first < lanes; first += together) {
+        unsigned n = lanes - first < together ? lanes - first : together;
+        extra += phase_wavefronts(address + first, n, words) - 1;
+    }
+    return extra;
+}

@@ -1,0 +1,63 @@
+/* Addresses in a shared tensor: an element's linear offset (modes and strides) is the sum of a thread's part, a constant part and
+ * what run-time indices add; the swizzle is applied to the sum. Where the run-time part is a multiple of the swizzle's
+ * period, it can be added after the swizzle, and the rest is computed once, at kernel entry. */
+#ifndef TVM_CODEGEN_SHARED_ACCESS_H
+#define TVM_CODEGEN_SHARED_ACCESS_H
+
+#include "emit.h"
+
+enum { SHARED_GROUPS = 128 };
+
+typedef struct shared_tile {
+    emitter *e;
+    uint32_t slot;
+    const tvm_shared_layout *layout;
+    const tvm_operand *index;
+    unsigned rank, tile_rank, lead;
+    unsigned bytes;        /* of an element */
+    bool linear;           /* every dimension with a run-time index, or that threads share, is a single mode */
+    bool fixed;            /* the run-time part does not touch the swizzle */
+    uint32_t stride[TVM_MAX_RANK]; /* linear: of each dimension */
+    uint32_t constant;     /* linear offset of the constant parts of the indices */
+    int64_t constant_index[TVM_MAX_RANK];
+    uint64_t dynamic_divisor; /* elements, of the run-time part; 0: there is none */
+    bool has_dynamic;
+    reg dynamic;           /* %r: linear offset of the run-time part, in elements */
+    uint32_t threads;
+} shared_tile;
+
+/* linear offset by thread, and how it is computed. */
+typedef struct shared_lanes {
+    uint32_t offset[TVM_MAX_THREADS];
+    bool varies;
+    reg value; /* %r, elements */
+    struct {
+        uint32_t constant;
+        reg address; /* %r, bytes, of the instruction */
+    } groups[SHARED_GROUPS];
+    unsigned group_count;
+} shared_lanes;
+
+/* False: not linear; then shared_address_of_coordinates is the way. */
+bool shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
+                 uint32_t threads);
+
+uint32_t shared_swizzle(const tvm_shared_layout *layout, uint32_t offset);
+/* Largest power of two of elements such that aligned runs stay contiguous: 2^base under a swizzle. */
+uint32_t shared_run(const shared_tile *s);
+/* Alignment in elements (a power of two up to 16) of lane offsets plus the run-time part. */
+uint32_t shared_alignment(const shared_tile *s, const shared_lanes *lanes);
+
+/* Linear offset of coordinates of the tile, without the indices. */
+uint32_t shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]);
+/* The address of lane offset + constant + run-time part: a register and a number of bytes to add. */
+reg shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint32_t *plus);
+
+/* The address of coordinates in registers (%r; name[0] == 0: none) plus constants, whatever the layout. */
+reg shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
+                                  const uint32_t constant[TVM_MAX_RANK]);
+
+/* Wavefronts of one warp's access beyond the least: lanes' first bytes, each `width` bits wide; active lanes only. */
+unsigned shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width);
+
+#endif
