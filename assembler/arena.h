@@ -7,7 +7,8 @@
 
 typedef struct tvm_arena_chunk tvm_arena_chunk;
 
-/* Zero-initialise to start. `total` is what has been taken from the system, bounded by `limit` (0: unbounded). */
+/* Zero-initialise to start. `total` is what has been taken from the system, bounded by `limit` (0:
+ * unbounded). */
 typedef struct tvm_arena {
     tvm_arena_chunk *chunks;
     size_t total;
@@ -22,8 +23,8 @@ char *tvm_arena_text(tvm_arena *arena, const char *text, size_t length);
 void tvm_arena_reset(tvm_arena *arena);
 void tvm_arena_free(tvm_arena *arena);
 
-/* Text under construction, always NUL-terminated once something was added. When memory or `limit` (bytes; 0: unbounded)
- * is exhausted, `failed` (and `too_long`) is set and additions do nothing. */
+/* Text under construction, always NUL-terminated once something was added. When memory or `limit` (bytes; 0:
+ * unbounded) is exhausted, `failed` (and `too_long`) is set and additions do nothing. */
 typedef struct tvm_buffer {
     char *text;
     size_t length;

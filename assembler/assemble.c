@@ -63,7 +63,8 @@ static bool add_define(tvm_asm *as, const char *text) {
     title[length + 3] = '\0';
     as->source = NULL;
     if (!tvm_asm_expression_of_text(as, title, equals + 1, strlen(equals + 1), &value)) return false;
-    tvm_define define = {.name = name, .length = (uint32_t)length, .value = tvm_value_copy(&as->keep, &value)};
+    tvm_define define = {
+        .name = name, .length = (uint32_t)length, .value = tvm_value_copy(&as->keep, &value)};
     if (define.value.kind == TVM_VALUE_POISON && value.kind != TVM_VALUE_POISON) return tvm_asm_no_memory(as);
     as->defines[as->define_count++] = define;
     return true;
@@ -123,7 +124,8 @@ static void add_source_lines(const tvm_asm *as, tvm_diags *diags, size_t from) {
         for (const tvm_source *source = as->sources; source; source = source->next) {
             if (strcmp(source->name, diag->file) != 0) continue;
             for (uint32_t t = 0; t < source->count && !line[0]; t++)
-                if (source->tokens[t].line == diag->line) tvm_source_line(source, source->tokens[t].offset, line);
+                if (source->tokens[t].line == diag->line)
+                    tvm_source_line(source, source->tokens[t].offset, line);
         }
         if (line[0]) diag->source = strdup(line);
     }
@@ -143,8 +145,8 @@ static tvm_status verified(tvm_asm *as, tvm_program **program) {
     return status;
 }
 
-tvm_status tvm_assemble(const char *text, size_t length, const char *name, const tvm_assembler_options *options,
-                        tvm_program **program, tvm_diags *diags) {
+tvm_status tvm_assemble(const char *text, size_t length, const char *name,
+                        const tvm_assembler_options *options, tvm_program **program, tvm_diags *diags) {
     *program = NULL;
     tvm_asm *as = start(options, diags);
     if (!as) return TVM_NO_MEMORY;
@@ -171,7 +173,8 @@ tvm_status tvm_print_layout(const char *expression, char **picture, tvm_diags *d
     tvm_value value;
     if (tvm_asm_expression_of_text(as, "layout", expression, strlen(expression), &value)) {
         if (value.kind != TVM_VALUE_LAYOUT) {
-            tvm_asm_error_in(as, NULL, NULL, NULL, "expected a register layout, found %s", tvm_value_what(&value));
+            tvm_asm_error_in(as, NULL, NULL, NULL, "expected a register layout, found %s",
+                             tvm_value_what(&value));
         } else {
             *picture = tvm_layout_picture(value.as.layout);
             if (!*picture) tvm_asm_no_memory(as);

@@ -11,9 +11,9 @@ typedef struct tvm_assembler_options {
     size_t include_dir_count;
 } tvm_assembler_options;
 
-/* Assembles and verifies. `name` is the file named in diagnostics and against whose folder .include is resolved ("-"
- * or NULL: the current folder). options may be NULL. Several errors are reported in one run. On success *program is
- * the caller's (tvm_program_free). */
+/* Assembles and verifies. `name` is the file named in diagnostics and against whose folder .include is
+ * resolved ("-" or NULL: the current folder). options may be NULL. Several errors are reported in one run. On
+ * success *program is the caller's (tvm_program_free). */
 tvm_status tvm_assemble(const char *text, size_t length, const char *name,
                         const tvm_assembler_options *options, tvm_program **program, tvm_diags *diags);
 

@@ -15,18 +15,19 @@ typedef struct builtin {
 
 bool tvm_asm_arguments(tvm_asm *as, const tvm_call *call, uint32_t least, uint32_t most) {
     if (call->count >= least && call->count <= most) return true;
-    const char *quantity = call->count < least ? (least == most ? "" : "at least ") : (least == most ? "" : "at most ");
+    const char *quantity =
+        call->count < least ? (least == most ? "" : "at least ") : (least == most ? "" : "at most ");
     uint32_t expected = call->count < least ? least : most;
-    return tvm_asm_error(as, call->token, NULL, "%.*s takes %s%u argument%s, not %u", (int)call->length, call->name,
-                         quantity, expected, expected == 1 ? "" : "s", call->count);
+    return tvm_asm_error(as, call->token, NULL, "%.*s takes %s%u argument%s, not %u", (int)call->length,
+                         call->name, quantity, expected, expected == 1 ? "" : "s", call->count);
 }
 
 bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most,
                               int64_t *value) {
     const tvm_value *argument = &call->args[index];
     if (argument->kind != TVM_VALUE_INTEGER)
-        return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a static integer, not %s", index + 1,
-                             (int)call->length, call->name, tvm_value_what(argument));
+        return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a static integer, not %s",
+                             index + 1, (int)call->length, call->name, tvm_value_what(argument));
     *value = argument->as.i;
     if (*value >= least && *value <= most) return true;
     return tvm_asm_invalid(as, call->token, NULL,
@@ -35,9 +36,10 @@ bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index,
 }
 
 static bool argument_dtype(tvm_asm *as, const tvm_call *call, tvm_dtype *type) {
+    *type = (tvm_dtype){0};
     if (call->args[0].kind != TVM_VALUE_DTYPE)
-        return tvm_asm_error(as, call->token, NULL, "%.*s takes a type, not %s", (int)call->length, call->name,
-                             tvm_value_what(&call->args[0]));
+        return tvm_asm_error(as, call->token, NULL, "%.*s takes a type, not %s", (int)call->length,
+                             call->name, tvm_value_what(&call->args[0]));
     *type = call->args[0].type;
     return true;
 }
@@ -102,7 +104,8 @@ static bool call_log2(tvm_asm *as, const tvm_call *call, tvm_value *value) {
 
 static bool call_len(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     if (call->args[0].kind != TVM_VALUE_LIST)
-        return tvm_asm_error(as, call->token, NULL, "len takes a list, not %s", tvm_value_what(&call->args[0]));
+        return tvm_asm_error(as, call->token, NULL, "len takes a list, not %s",
+                             tvm_value_what(&call->args[0]));
     *value = tvm_value_integer(call->args[0].as.list.count);
     return true;
 }

@@ -1,5 +1,5 @@
-/* The canonical order of a program's pools: that of a walk over its kernels. What the assembler made on the way but did
- * not use is left behind. */
+/* The canonical order of a program's pools: that of a walk over its kernels. What the assembler made on the
+ * way but did not use is left behind. */
 #include "parser.h"
 
 #include <stdlib.h>
@@ -36,7 +36,8 @@ static bool slot(walk *w, uint32_t old, uint32_t *out) {
     }
     tvm_slot made = w->kernel->slots[old];
     made.name = string(w, made.name);
-    if (made.kind == TVM_SLOT_REGISTER) made.layout = tvm_program_layout(w->to, &w->from->layouts[made.layout]);
+    if (made.kind == TVM_SLOT_REGISTER)
+        made.layout = tvm_program_layout(w->to, &w->from->layouts[made.layout]);
     if (made.kind == TVM_SLOT_SHARED)
         made.layout = tvm_program_shared_layout(w->to, &w->from->shared_layouts[made.layout]);
     bool tensor = made.kind == TVM_SLOT_REGISTER || made.kind == TVM_SLOT_SHARED;
@@ -68,8 +69,10 @@ static bool instruction(walk *w, const tvm_insn *old) {
     if (!slot(w, old->result, &made.result)) return false;
     for (uint32_t i = 0; i < old->count; i++) {
         operands[i] = tvm_operands(w->kernel, old)[i];
-        if (operands[i].kind == TVM_OPERAND_SLOT && !slot(w, operands[i].value, &operands[i].value)) return false;
-        if (operands[i].kind == TVM_OPERAND_EXPR && !expr(w, operands[i].value, &operands[i].value)) return false;
+        if (operands[i].kind == TVM_OPERAND_SLOT && !slot(w, operands[i].value, &operands[i].value))
+            return false;
+        if (operands[i].kind == TVM_OPERAND_EXPR && !expr(w, operands[i].value, &operands[i].value))
+            return false;
     }
     made.file = TVM_NONE;
     return tvm_kernel_add_insn(kernel_of(w), &made, operands, old->count) != TVM_NONE;
@@ -92,7 +95,8 @@ static bool header(walk *w) {
         kernel_of(w)->grid[axis] = index;
     }
     for (uint32_t i = 0; i < old->assume_count; i++)
-        if (!expr(w, old->assumes[i], &index) || tvm_kernel_add_assume(kernel_of(w), index) == TVM_NONE) return false;
+        if (!expr(w, old->assumes[i], &index) || tvm_kernel_add_assume(kernel_of(w), index) == TVM_NONE)
+            return false;
     return true;
 }
 

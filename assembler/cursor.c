@@ -25,7 +25,8 @@ const tvm_token *tvm_asm_next(tvm_asm *as) {
 
 bool tvm_asm_is(const tvm_asm *as, const tvm_token *token, const char *text) {
     if ((token->kind != TVM_TOKEN_SIGN && token->kind != TVM_TOKEN_NAME) || token->pasted) return false;
-    return strlen(text) == token->length && memcmp(tvm_token_text(as->source, token), text, token->length) == 0;
+    return strlen(text) == token->length &&
+           memcmp(tvm_token_text(as->source, token), text, token->length) == 0;
 }
 
 bool tvm_asm_at(const tvm_asm *as, const char *text) {
@@ -80,8 +81,10 @@ void tvm_asm_skip_statement(tvm_asm *as) {
     tvm_asm_next(as);
 }
 
-/* One `${...}`: text at the dollar sign; appends the value and returns the length up to and with the brace, or 0. */
-static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_t length, tvm_buffer *buffer) {
+/* One `${...}`: text at the dollar sign; appends the value and returns the length up to and with the brace,
+ * or 0. */
+static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_t length,
+                    tvm_buffer *buffer) {
     size_t depth = 0, end = 1;
     do {
         if (text[end] == '{') depth++;
@@ -133,12 +136,16 @@ bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32
             i++;
         }
     }
-    char *copy = good && !buffer.failed && buffer.text ? tvm_arena_text(&as->scratch, buffer.text, buffer.length) : NULL;
+    char *copy = good && !buffer.failed && buffer.text
+                     ? tvm_arena_text(&as->scratch, buffer.text, buffer.length)
+                     : NULL;
     size_t size = buffer.length;
     tvm_buffer_free(&buffer);
     if (!good) return false;
     if (!copy) return tvm_asm_no_memory(as);
-    if (!is_identifier(copy, size)) return tvm_asm_error(as, token, NULL, "'%.60s' is not a name", copy);
+    if (!is_identifier(copy, size))
+        return tvm_asm_error(as, token, "${} pastes into a name; elsewhere write the constant itself",
+                             "'%.60s' is not a name", copy);
     *text = copy;
     *length = (uint32_t)size;
     return true;
@@ -182,7 +189,8 @@ static void add_context(const tvm_asm *as, tvm_buffer *hint) {
             between = ", ";
         } else if (frame->kind == TVM_FRAME_FILE && i > 0) {
             const tvm_source *by = as->frames[i - 1].source;
-            tvm_buffer_printf(hint, "%sincluded from %s:%u", between, by->name, by->tokens[frame->opener].line);
+            tvm_buffer_printf(hint, "%sincluded from %s:%u", between, by->name,
+                              by->tokens[frame->opener].line);
             between = ", ";
         }
     }

@@ -18,14 +18,17 @@ static bool version(tvm_asm *as, const tvm_token *token) {
     int64_t number;
     bool first = !as->version_seen;
     as->version_seen = true;
-    /* An included file may say it, too, in its first statement: the token is its first or follows a line break. */
-    for (const tvm_token *before = token; !first && before-- > as->source->tokens;)
+    /* An included file may say it, too, before anything else: the dot is its first token, line breaks aside.
+     */
+    const tvm_token *before = token - 1;
+    while (!first && before-- > as->source->tokens)
         if (before->kind != TVM_TOKEN_NEWLINE)
             return tvm_asm_error(as, token, NULL, "'.vasm' stands in the first statement of a file");
     const tvm_token *at = tvm_asm_peek(as);
     if (!tvm_asm_static_integer(as, INT64_MIN, INT64_MAX, "the version", &number)) return false;
     if (number != 1)
-        return tvm_asm_error(as, at, NULL, "version %lld of the language is not known, only 1", (long long)number);
+        return tvm_asm_error(as, at, NULL, "version %lld of the language is not known, only 1",
+                             (long long)number);
     return tvm_asm_expect_end(as);
 }
 
@@ -34,13 +37,15 @@ static bool version(tvm_asm *as, const tvm_token *token) {
 static tvm_define *find_define(const tvm_asm *as, const char *name, uint32_t length) {
     for (size_t i = 0; i < as->define_count; i++) {
         tvm_define *define = &as->defines[i];
-        if (!define->used && define->length == length && memcmp(define->name, name, length) == 0) return define;
+        if (!define->used && define->length == length && memcmp(define->name, name, length) == 0)
+            return define;
     }
     return NULL;
 }
 
 /* -D wins over the first .const of that name at top level. */
-static bool overridden(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, tvm_value *value) {
+static bool overridden(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                       tvm_value *value) {
     tvm_define *define = as->names.scope == 0 && !as->in_kernel ? find_define(as, name, length) : NULL;
     if (!define) return true;
     define->used = true;
@@ -52,6 +57,13 @@ static bool overridden(tvm_asm *as, const tvm_token *token, const char *name, ui
     return true;
 }
 
+/* A file's constants are defaults where it is included: what was set before, by another file, stays. */
+static bool set_by_another_file(const tvm_asm *as, const char *name, uint32_t length) {
+    if (as->names.scope != 0 || as->in_kernel) return false;
+    const tvm_symbol *old = tvm_symbols_find(&as->names, name, length);
+    return old && old->line && strcmp(old->file, as->source->name) != 0;
+}
+
 static bool one_const(tvm_asm *as) {
     const char *name;
     uint32_t length;
@@ -61,6 +73,7 @@ static bool one_const(tvm_asm *as) {
     if (!tvm_asm_expect(as, "=", "after the name of the constant")) return false;
     bool good = tvm_asm_static(as, "a constant", &value);
     if (!good) value = tvm_value_poison();
+    if (set_by_another_file(as, name, length)) return good;
     good = overridden(as, token, name, length, &value) && good;
     return tvm_asm_define(as, token, name, length, &value) && good;
 }
@@ -102,7 +115,8 @@ static bool error(tvm_asm *as, const tvm_token *token) {
     if (text.kind != TVM_VALUE_STRING)
         return tvm_asm_error(as, at, NULL, "expected a text in quotes, found %s", tvm_value_what(&text));
     tvm_asm_invalid(as, token, NULL, "%.*s", (int)text.as.string.length, text.as.string.text);
-    return tvm_asm_expect_end(as);
+    as->stopped = true; /* what follows was refused with it */
+    return false;
 }
 
 static bool elif_branch(tvm_asm *as, const tvm_token *token) {
@@ -124,14 +138,22 @@ static bool assume(tvm_asm *as, const tvm_token *token) {
 }
 
 static const directive directives[] = {
-    {"vasm", version, ANYWHERE},          {"const", constants, ANYWHERE},
-    {"include", tvm_asm_include, ANYWHERE}, {"if", tvm_asm_if, ANYWHERE},
-    {"elif", elif_branch, ANYWHERE},      {"else", else_branch, ANYWHERE},
-    {"endif", tvm_asm_endif, ANYWHERE},   {"for", tvm_asm_for, ANYWHERE},
-    {"endfor", tvm_asm_endfor, ANYWHERE}, {"layout", layout, ANYWHERE},
-    {"error", error, ANYWHERE},           {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
-    {"warps", warps, IN_KERNEL},          {"grid", tvm_asm_grid, IN_KERNEL},
-    {"assume", assume, IN_KERNEL},        {"end", tvm_asm_kernel_end, IN_KERNEL},
+    {"vasm", version, ANYWHERE},
+    {"const", constants, ANYWHERE},
+    {"include", tvm_asm_include, ANYWHERE},
+    {"if", tvm_asm_if, ANYWHERE},
+    {"elif", elif_branch, ANYWHERE},
+    {"else", else_branch, ANYWHERE},
+    {"endif", tvm_asm_endif, ANYWHERE},
+    {"for", tvm_asm_for, ANYWHERE},
+    {"endfor", tvm_asm_endfor, ANYWHERE},
+    {"layout", layout, ANYWHERE},
+    {"error", error, ANYWHERE},
+    {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
+    {"warps", warps, IN_KERNEL},
+    {"grid", tvm_asm_grid, IN_KERNEL},
+    {"assume", assume, IN_KERNEL},
+    {"end", tvm_asm_kernel_end, IN_KERNEL},
 };
 
 enum { DIRECTIVE_COUNT = sizeof directives / sizeof *directives };
@@ -158,7 +180,8 @@ void tvm_asm_directive(tvm_asm *as) {
     uint32_t from = as->at;
     char hint[96], found[80];
     if (token->kind != TVM_TOKEN_NAME) {
-        tvm_asm_error(as, token, NULL, "expected a directive after '.', found %s", tvm_asm_found(as, token, found));
+        tvm_asm_error(as, token, NULL, "expected a directive after '.', found %s",
+                      tvm_asm_found(as, token, found));
         tvm_asm_skip_statement(as);
         return;
     }
@@ -168,7 +191,8 @@ void tvm_asm_directive(tvm_asm *as) {
         bool good = run(as, &directives[i], token);
         /* Nothing to recover from where the directive has gone elsewhere, or consumed the line's end. */
         bool moved = as->source != source || as->at <= from;
-        if (!good && !moved && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
+        if (!good && !moved && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE)
+            tvm_asm_skip_statement(as);
         return;
     }
     tvm_suggest suggest;

@@ -24,7 +24,8 @@ static bool is_parameter_name(const tvm_program *program, const char *prefix) {
     size_t length = strlen(prefix);
     for (uint32_t k = 0; k < program->kernel_count; k++)
         for (uint32_t i = 0; i < program->kernels[k].param_count; i++)
-            if (strncmp(tvm_string(program, program->kernels[k].slots[i].name), prefix, length) == 0) return true;
+            if (strncmp(tvm_string(program, program->kernels[k].slots[i].name), prefix, length) == 0)
+                return true;
     return false;
 }
 
@@ -61,7 +62,8 @@ static bool print_layouts(listing *l) {
     }
     for (uint32_t i = 0; i < program->layout_count; i++)
         if (used[i])
-            tvm_buffer_printf(&l->out, ".layout %s%u = %s\n", l->prefix, i, tvm_layout_text(&program->layouts[i], text));
+            tvm_buffer_printf(&l->out, ".layout %s%u = %s\n", l->prefix, i,
+                              tvm_layout_text(&program->layouts[i], text));
     free(used);
     return true;
 }
@@ -106,7 +108,8 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
 }
 
 /* Prints a stored operand; returns how many entries it takes. */
-static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_operand_desc *desc, bool wide) {
+static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_operand_desc *desc,
+                             bool wide) {
     uint32_t value = operands[0].value;
     if (desc->kind == 'A') {
         for (uint32_t i = 0; i < value; i++)
@@ -151,7 +154,8 @@ static bool is_wide(const listing *l, const tvm_insn *insn) {
     while (tvm_operand_next(&cursor, &desc))
         if (desc.kind == 't' && is_f64(l->kernel->slots[insn->result].dtype)) return true;
     for (uint32_t i = 0; i < insn->count; i++)
-        if (operands[i].kind == TVM_OPERAND_SLOT && is_f64(l->kernel->slots[operands[i].value].dtype)) return true;
+        if (operands[i].kind == TVM_OPERAND_SLOT && is_f64(l->kernel->slots[operands[i].value].dtype))
+            return true;
     return false;
 }
 
@@ -244,8 +248,10 @@ static void print_parameters(listing *l, bool lines) {
     const char *name = tvm_string(l->program, l->kernel->name);
     tvm_buffer_printf(&l->out, ".kernel %s(", name);
     for (uint32_t i = 0; i < l->kernel->param_count; i++) {
-        if (i && lines) tvm_buffer_printf(&l->out, ",\n%*s", (int)(sizeof ".kernel (" - 1 + strlen(name)), "");
-        else if (i) tvm_buffer_puts(&l->out, ", ");
+        if (i && lines)
+            tvm_buffer_printf(&l->out, ",\n%*s", (int)(sizeof ".kernel (" - 1 + strlen(name)), "");
+        else if (i)
+            tvm_buffer_puts(&l->out, ", ");
         print_parameter(l, i);
     }
     tvm_buffer_puts(&l->out, ")\n");
@@ -256,8 +262,10 @@ static void print_grid(listing *l) {
     while (axes && l->kernel->grid[axes - 1] == TVM_NONE) axes--;
     for (unsigned axis = 0; axis < axes; axis++) {
         tvm_buffer_puts(&l->out, axis ? ", " : ".grid ");
-        if (l->kernel->grid[axis] == TVM_NONE) tvm_buffer_puts(&l->out, "1");
-        else print_expr(l, l->kernel->grid[axis], false);
+        if (l->kernel->grid[axis] == TVM_NONE)
+            tvm_buffer_puts(&l->out, "1");
+        else
+            print_expr(l, l->kernel->grid[axis], false);
     }
     if (axes) tvm_buffer_puts(&l->out, "\n");
 }
@@ -286,7 +294,8 @@ tvm_status tvm_disassemble(const tvm_program *program, char **text, tvm_diags *d
     *text = NULL;
     listing l = {.program = program};
     if (!choose_prefix(&l))
-        return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "the parameters' names leave none for layouts");
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                            "the parameters' names leave none for layouts");
     l.out.limit = TVM_SOURCE_MAX;
     tvm_buffer_puts(&l.out, ".vasm 1\n");
     if (program->layout_count) tvm_buffer_puts(&l.out, "\n");
@@ -302,6 +311,6 @@ tvm_status tvm_disassemble(const tvm_program *program, char **text, tvm_diags *d
     bool too_long = l.out.too_long;
     tvm_buffer_free(&l.out);
     if (!too_long) return tvm_diag_no_memory(diags);
-    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "the program's text is longer than the %d bytes of a source",
-                        TVM_SOURCE_MAX);
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                        "the program's text is longer than the %d bytes of a source", TVM_SOURCE_MAX);
 }

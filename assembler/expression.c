@@ -1,5 +1,5 @@
-/* The grammar of expressions: precedence climbing over the operators of expr.def. Values are computed as they are read;
- * what depends on run-time scalars becomes nodes of the kernel. */
+/* The grammar of expressions: precedence climbing over the operators of expr.def. Values are computed as they
+ * are read; what depends on run-time scalars becomes nodes of the kernel. */
 #include "parser.h"
 
 #include <math.h>
@@ -69,8 +69,8 @@ static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t
     tvm_suggest_start(&suggest, name, length);
     tvm_asm_offer_functions(&suggest);
     tvm_asm_offer_layout_functions(&suggest);
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "unknown function '%.*s'", (int)length,
-                         name);
+    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "unknown function '%.*s'",
+                         (int)length, name);
 }
 
 /* block.x and its kin, at the word. */
@@ -133,12 +133,14 @@ bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name,
     tvm_suggest suggest;
     char hint[96];
     if (as->in_kernel && tvm_asm_find_slot(as, name, length)) {
-        snprintf(hint, sizeof hint, "local variables are written '%%%.*s'", length > 40 ? 40 : (int)length, name);
+        snprintf(hint, sizeof hint, "local variables are written '%%%.*s'", length > 40 ? 40 : (int)length,
+                 name);
         return tvm_asm_error(as, token, hint, "'%.*s' is not defined", (int)length, name);
     }
     tvm_suggest_start(&suggest, name, length);
     for (uint32_t i = 0; i < as->names.count; i++)
-        tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
+        if (as->names.items[i].line)
+            tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
     for (uint32_t i = 0; as->in_kernel && i < as->slots.count; i++) {
         const tvm_symbol *symbol = &as->slots.items[i];
         if (symbol->slot < tvm_asm_kernel(as)->param_count)
@@ -148,8 +150,10 @@ bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name,
     const char *atom_name;
     for (size_t i = 0; (atom_name = tvm_layout_atom_name(i)); i++)
         tvm_suggest_offer(&suggest, atom_name, strlen(atom_name));
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "'%.*s' is not defined",
-                         length > 80 ? 80 : (int)length, name);
+    tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "'%.*s' is not defined",
+                  length > 80 ? 80 : (int)length, name);
+    tvm_asm_poison_name(as, name, length); /* one error a name is enough */
+    return false;
 }
 
 /* A dotted word that looks like an atom, for the message: the cursor is at its first name. */
@@ -251,7 +255,8 @@ static bool simple_primary(tvm_asm *as, tvm_value *value) {
     if (tvm_asm_at(as, "(")) return parenthesis(as, value);
     if (tvm_asm_accept(as, "[")) return tvm_asm_list(as, "]", value);
     if (tvm_asm_at_local(as)) return local_slot(as, value);
-    return tvm_asm_error(as, token, NULL, "expected an expression, found %s", tvm_asm_found(as, token, found));
+    return tvm_asm_error(as, token, NULL, "expected an expression, found %s",
+                         tvm_asm_found(as, token, found));
 }
 
 bool tvm_asm_primary(tvm_asm *as, tvm_value *value) {
@@ -375,8 +380,8 @@ bool tvm_asm_type(tvm_asm *as, tvm_dtype *type) {
     const char *text = tvm_token_text(as->source, token);
     tvm_value value;
     /* The name of a type means the type here, even where a parameter is called so. */
-    if (token->kind == TVM_TOKEN_NAME && !token->pasted && !tvm_symbols_find(&as->names, text, token->length) &&
-        tvm_dtype_parse(text, token->length, type)) {
+    if (token->kind == TVM_TOKEN_NAME && !token->pasted &&
+        !tvm_symbols_find(&as->names, text, token->length) && tvm_dtype_parse(text, token->length, type)) {
         tvm_asm_next(as);
         return true;
     }
@@ -391,8 +396,8 @@ bool tvm_asm_type(tvm_asm *as, tvm_dtype *type) {
 bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length,
                                 tvm_value *value) {
     unsigned errors = 0;
-    tvm_source *source =
-        tvm_source_new(name, text, length, as->muted ? 0 : TVM_ASM_ERRORS, &errors, as->muted ? NULL : as->diags);
+    tvm_source *source = tvm_source_new(name, text, length, as->muted ? 0 : TVM_ASM_ERRORS, &errors,
+                                        as->muted ? NULL : as->diags);
     if (!source) return tvm_asm_no_memory(as);
     const tvm_source *outer = as->source;
     uint32_t at = as->at;

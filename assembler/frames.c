@@ -19,7 +19,8 @@ static tvm_frame *push(tvm_asm *as, tvm_frame_kind kind, const tvm_token *token)
         return NULL;
     }
     tvm_frame *frame = &as->frames[as->frame_count++];
-    *frame = (tvm_frame){.kind = kind, .source = as->source, .opener = (uint32_t)(token - as->source->tokens)};
+    *frame =
+        (tvm_frame){.kind = kind, .source = as->source, .opener = (uint32_t)(token - as->source->tokens)};
     return frame;
 }
 
@@ -55,9 +56,11 @@ bool tvm_asm_close_frames(tvm_asm *as, unsigned count) {
         if (!leave_kernel(as)) good = false;
         if (frame->kind == TVM_FRAME_FILE) return false;
         bool is_if = frame->kind == TVM_FRAME_IF;
-        tvm_asm_error_in(as, frame->source, &frame->source->tokens[frame->opener], NULL, "'%s' without '%s'",
-                         is_if ? ".if" : ".for", is_if ? ".endif" : ".endfor");
-        pop(as);
+        const tvm_source *source = frame->source;
+        const tvm_token *opener = &source->tokens[frame->opener];
+        pop(as); /* first: its own iteration is no context of the error */
+        tvm_asm_error_in(as, source, opener, NULL, "'%s' without '%s'", is_if ? ".if" : ".for",
+                         is_if ? ".endif" : ".endfor");
         good = false;
     }
     return good;
@@ -71,7 +74,8 @@ static const tvm_token *directive_at(const tvm_asm *as) {
     return tvm_asm_at(as, ".") && name->kind == TVM_TOKEN_NAME ? name : NULL;
 }
 
-/* To the closer that matches, or (of .if) the next branch; the cursor stays before it, or at the end of the file. */
+/* To the closer that matches, or (of .if) the next branch; the cursor stays before it, or at the end of the
+ * file. */
 static void skip_to(tvm_asm *as, const char *opener, const char *closer, bool branches) {
     unsigned depth = 0;
     while (tvm_asm_peek(as)->kind != TVM_TOKEN_END && as->tokens <= TVM_ASM_TOKENS) {
@@ -81,7 +85,8 @@ static void skip_to(tvm_asm *as, const char *opener, const char *closer, bool br
         } else if (name && tvm_asm_is(as, name, closer)) {
             if (!depth) return;
             depth--;
-        } else if (name && branches && !depth && (tvm_asm_is(as, name, "elif") || tvm_asm_is(as, name, "else"))) {
+        } else if (name && branches && !depth &&
+                   (tvm_asm_is(as, name, "elif") || tvm_asm_is(as, name, "else"))) {
             return;
         }
         tvm_asm_skip_statement(as);
@@ -94,10 +99,12 @@ static void skip_to(tvm_asm *as, const char *opener, const char *closer, bool br
 static bool static_condition(tvm_asm *as, bool *error) {
     tvm_value value, truth;
     const tvm_token *token = tvm_asm_peek(as);
-    bool good = tvm_asm_static(as, "the condition of .if", &value) && tvm_asm_to_bool(as, token, &value, &truth) &&
-                truth.kind != TVM_VALUE_POISON;
-    if (good) good = tvm_asm_expect_end(as);
-    else tvm_asm_skip_statement(as);
+    bool good = tvm_asm_static(as, "the condition of .if", &value) &&
+                tvm_asm_to_bool(as, token, &value, &truth) && truth.kind != TVM_VALUE_POISON;
+    if (good)
+        good = tvm_asm_expect_end(as);
+    else
+        tvm_asm_skip_statement(as);
     *error = !good;
     return good && truth.as.i;
 }
@@ -213,7 +220,8 @@ static bool for_header(tvm_asm *as, tvm_frame *frame) {
 static bool leave_for(tvm_asm *as, bool at_end) {
     if (!at_end) {
         skip_to(as, "for", "endfor", false);
-        if (tvm_asm_peek(as)->kind == TVM_TOKEN_END) return true; /* reported there: the frame is still open */
+        if (tvm_asm_peek(as)->kind == TVM_TOKEN_END)
+            return true; /* reported there: the frame is still open */
         tvm_asm_next(as);
         tvm_asm_next(as);
     }
@@ -272,7 +280,8 @@ static const tvm_source *read_source(tvm_asm *as, const tvm_token *token, const 
     size_t size;
     tvm_diags diags = {0};
     if (tvm_file_read(path, TVM_SOURCE_MAX, &bytes, &size, &diags) != TVM_OK) {
-        tvm_asm_error(as, token, NULL, "%s", diags.count ? diags.items[0].message : "the file cannot be read");
+        tvm_asm_error(as, token, NULL, "%s",
+                      diags.count ? diags.items[0].message : "the file cannot be read");
         tvm_diags_free(&diags);
         return NULL;
     }
@@ -299,8 +308,8 @@ static const tvm_source *find_source(tvm_asm *as, const tvm_token *token, const 
     size_t folder = file[0] == '/' || !slash ? 0 : (size_t)(slash - includer) + 1;
     size_t folders = as->options && file[0] != '/' ? as->options->include_dir_count : 0;
     for (size_t i = 0; i <= folders; i++) {
-        const char *path = i ? joined(as, as->options->include_dirs[i - 1], strlen(as->options->include_dirs[i - 1]),
-                                      true, file)
+        const char *path = i ? joined(as, as->options->include_dirs[i - 1],
+                                      strlen(as->options->include_dirs[i - 1]), true, file)
                              : joined(as, includer, folder, false, file);
         if (!path) {
             tvm_asm_no_memory(as);
@@ -310,7 +319,8 @@ static const tvm_source *find_source(tvm_asm *as, const tvm_token *token, const 
         if (source) return source;
         if (access(path, F_OK) == 0) return read_source(as, token, path);
     }
-    tvm_asm_error(as, token, folders ? NULL : "folders to search are given with -I", "cannot find '%.200s'", file);
+    tvm_asm_error(as, token, folders ? NULL : "folders to search are given with -I", "cannot find '%.200s'",
+                  file);
     return NULL;
 }
 
@@ -358,8 +368,9 @@ static void end_of_source(tvm_asm *as) {
 
 static bool within_limits(tvm_asm *as) {
     if (++as->statements <= TVM_ASM_STATEMENTS && as->tokens <= TVM_ASM_TOKENS) return true;
-    tvm_asm_error(as, tvm_asm_peek(as), NULL, "more than %d statements, with those that .for repeats",
-                  TVM_ASM_STATEMENTS);
+    tvm_asm_error(as, tvm_asm_peek(as), NULL,
+                  "too long: more than %d statements or %d tokens, with those that .for repeats",
+                  TVM_ASM_STATEMENTS, TVM_ASM_TOKENS);
     as->stopped = true;
     return false;
 }
@@ -379,8 +390,8 @@ static void one_statement(tvm_asm *as) {
     } else if (as->in_kernel) {
         tvm_asm_statement(as);
     } else {
-        tvm_asm_error(as, token, "instructions stand between .kernel and .end", "expected a directive, found %s",
-                      tvm_asm_found(as, token, found));
+        tvm_asm_error(as, token, "instructions stand between .kernel and .end",
+                      "expected a directive, found %s", tvm_asm_found(as, token, found));
         tvm_asm_skip_statement(as);
     }
 }

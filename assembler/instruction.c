@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A scalar operand whose node is made once all operands are known: a literal takes part in f64 arithmetic as f64. */
+/* A scalar operand whose node is made once all operands are known: a literal takes part in f64 arithmetic as
+ * f64. */
 typedef struct deferred {
     uint32_t at; /* operand */
     const tvm_token *token;
@@ -57,8 +58,8 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
         token = tvm_asm_peek(as);
     }
     if (token->kind != TVM_TOKEN_NAME)
-        return tvm_asm_error(as, token, NULL, "expected %s for '%.*s', found %s", what, (int)desc->name_length,
-                             desc->name, tvm_asm_found(as, token, found));
+        return tvm_asm_error(as, token, NULL, "expected %s for '%.*s', found %s", what,
+                             (int)desc->name_length, desc->name, tvm_asm_found(as, token, found));
     tvm_asm_next(as);
     if (!tvm_asm_name(as, token, &name, &length)) return false;
     const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
@@ -73,13 +74,15 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
     return true;
 }
 
-static bool read_tensor(tvm_asm *as, reading *r, const tvm_operand_desc *desc, tvm_slot_kind kind, uint32_t *slot) {
+static bool read_tensor(tvm_asm *as, reading *r, const tvm_operand_desc *desc, tvm_slot_kind kind,
+                        uint32_t *slot) {
     const tvm_token *token = tvm_asm_peek(as);
     if (!read_slot(as, desc, tvm_asm_slot_what(kind), slot) || *slot == TVM_NONE) return false;
     const tvm_slot *found = &tvm_asm_kernel(as)->slots[*slot];
     if (found->kind != kind)
-        return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'", tvm_asm_slot_what(kind),
-                               (int)desc->name_length, desc->name, tvm_asm_slot_what((tvm_slot_kind)found->kind),
+        return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'",
+                               tvm_asm_slot_what(kind), (int)desc->name_length, desc->name,
+                               tvm_asm_slot_what((tvm_slot_kind)found->kind),
                                tvm_string(as->program, found->name));
     if (found->dtype.kind == TVM_KIND_FLOAT && found->dtype.bits == 64) r->wide = true;
     return push(as, r, TVM_OPERAND_SLOT, *slot);
@@ -91,7 +94,8 @@ static bool push_index(tvm_asm *as, reading *r, const tvm_token *token, const tv
     if (!tvm_value_is_scalar(value))
         return tvm_asm_error(as, token, NULL, "an index is a scalar, not %s", tvm_value_what(value));
     tvm_dtype type = tvm_asm_type_of(as, value);
-    if (type.kind == TVM_KIND_FLOAT) return tvm_asm_error(as, token, NULL, "an index is an integer, not a float");
+    if (type.kind == TVM_KIND_FLOAT)
+        return tvm_asm_error(as, token, NULL, "an index is an integer, not a float");
     if (!tvm_dtype_same(type, TVM_I(32))) type = type.kind == TVM_KIND_BOOL ? TVM_I(32) : TVM_I(64);
     return tvm_asm_lower(as, token, value, type, &expr) && push(as, r, TVM_OPERAND_EXPR, expr);
 }
@@ -156,10 +160,11 @@ static bool read_tile(tvm_asm *as, reading *r) {
     uint32_t extents[TVM_MAX_RANK], count;
     if (!tvm_asm_static(as, "the tile", &value)) return false;
     if (value.kind != TVM_VALUE_LIST && value.kind != TVM_VALUE_POISON)
-        return tvm_asm_error(as, token, NULL, "expected the tile, as [16, 64], found %s", tvm_value_what(&value));
+        return tvm_asm_error(as, token, NULL, "expected the tile, as [16, 64], found %s",
+                             tvm_value_what(&value));
     return value.kind == TVM_VALUE_LIST &&
-           tvm_asm_extents(as, token, value.as.list.items, value.as.list.count, "the tile", TVM_MAX_RANK, extents,
-                           &count) &&
+           tvm_asm_extents(as, token, value.as.list.items, value.as.list.count, "the tile", TVM_MAX_RANK,
+                           extents, &count) &&
            push_tile(as, r, extents, count);
 }
 
@@ -184,8 +189,8 @@ static bool read_word(tvm_asm *as, reading *r, const char *const *words, unsigne
         tvm_suggest_offer(&suggest, words[i], strlen(words[i]));
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? " " : "", words[i]);
     }
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "expected %s (%s), found %s", what, all,
-                         tvm_asm_found(as, token, found));
+    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "expected %s (%s), found %s", what,
+                         all, tvm_asm_found(as, token, found));
 }
 
 /* ---- what the result's slot says ---- */
@@ -196,15 +201,16 @@ static bool read_typed_shape(tvm_asm *as, reading *r) {
     if (!tvm_asm_type(as, &r->type.dtype)) return false;
     const tvm_token *token = tvm_asm_peek(as);
     if (!tvm_asm_expect(as, "[", "and the shape after the type") || !tvm_asm_list(as, "]", &list) ||
-        !tvm_asm_extents(as, token, list.as.list.items, list.as.list.count, "the shape", TVM_MAX_RANK, r->shape,
-                         &r->rank))
+        !tvm_asm_extents(as, token, list.as.list.items, list.as.list.count, "the shape", TVM_MAX_RANK,
+                         r->shape, &r->rank))
         return false;
     r->has_shape = true;
     if (r->type.dtype.kind == TVM_KIND_FLOAT && r->type.dtype.bits == 64) r->wide = true;
     return true;
 }
 
-static bool same_shape(tvm_asm *as, const tvm_token *token, const reading *r, unsigned rank, const uint32_t *shape) {
+static bool same_shape(tvm_asm *as, const tvm_token *token, const reading *r, unsigned rank,
+                       const uint32_t *shape) {
     if (!r->has_shape) return true;
     if (rank == r->rank && memcmp(shape, r->shape, rank * sizeof *shape) == 0) return true;
     char text[2][96] = {"", ""};
@@ -220,7 +226,8 @@ static bool read_layout(tvm_asm *as, reading *r) {
     tvm_value value;
     if (!tvm_asm_static(as, "a layout", &value) || value.kind == TVM_VALUE_POISON) return false;
     if (value.kind != TVM_VALUE_LAYOUT) {
-        const char *hint = tvm_value_is_number(&value) ? "a named operand is written with its name, as 'init 0.0'" : NULL;
+        const char *hint =
+            tvm_value_is_number(&value) ? "a named operand is written with its name, as 'init 0.0'" : NULL;
         return tvm_asm_error(as, token, hint, "expected a register layout, found %s", tvm_value_what(&value));
     }
     r->type.layout = *value.as.layout;
@@ -229,7 +236,8 @@ static bool read_layout(tvm_asm *as, reading *r) {
 }
 
 /* The shape of =t with a swizzle of its row-major order. */
-static bool swizzled(tvm_asm *as, const tvm_token *token, reading *r, unsigned base, unsigned bits, unsigned shift) {
+static bool swizzled(tvm_asm *as, const tvm_token *token, reading *r, unsigned base, unsigned bits,
+                     unsigned shift) {
     uint32_t strides[TVM_MAX_RANK];
     uint64_t stride = 1;
     tvm_why why;
@@ -237,7 +245,8 @@ static bool swizzled(tvm_asm *as, const tvm_token *token, reading *r, unsigned b
         strides[d] = (uint32_t)stride;
         stride *= r->shape[d];
         if (stride > TVM_MAX_TILE_ELEMENTS)
-            return tvm_asm_invalid(as, token, NULL, "a tensor has at most %d elements", TVM_MAX_TILE_ELEMENTS);
+            return tvm_asm_invalid(as, token, NULL, "a tensor has at most %d elements",
+                                   TVM_MAX_TILE_ELEMENTS);
     }
     if (tvm_shared_layout_make(r->rank, r->shape, r->rank, r->shape, strides, base, bits, shift,
                                &r->type.shared_layout, &why) != TVM_OK)
@@ -292,9 +301,11 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
     case 'r':
         return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
     case 's':
-        return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) && (!desc->indexed || read_indices(as, r, slot));
+        return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) &&
+               (!desc->indexed || read_indices(as, r, slot));
     case 'g':
-        return read_tensor(as, r, desc, TVM_SLOT_GLOBAL, &slot) && (!desc->indexed || read_indices(as, r, slot));
+        return read_tensor(as, r, desc, TVM_SLOT_GLOBAL, &slot) &&
+               (!desc->indexed || read_indices(as, r, slot));
     case 'b':
         return read_broadcast(as, r, desc);
     case 'N':
@@ -362,7 +373,8 @@ static bool lower_scalars(tvm_asm *as, reading *r) {
         tvm_dtype type = tvm_asm_type_of(as, &scalar->value);
         if (r->wide && scalar->value.kind == TVM_VALUE_FLOAT && scalar->value.type.kind == TVM_KIND_NONE)
             type = TVM_F64;
-        if (!tvm_asm_lower(as, scalar->token, &scalar->value, type, &r->operands[scalar->at].value)) return false;
+        if (!tvm_asm_lower(as, scalar->token, &scalar->value, type, &r->operands[scalar->at].value))
+            return false;
     }
     return true;
 }
@@ -371,8 +383,9 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
                          const char *result_name, uint32_t result_length) {
     reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE};
     r.type.kind = r.info->result;
-    bool good = tvm_asm_check_warps(as, token) && read_operands(as, &r) && lower_scalars(as, &r) &&
-                tvm_asm_finish(as, token, op, result, result_name, result_length, r.operands, r.count, &r.type);
+    bool good =
+        tvm_asm_check_warps(as, token) && read_operands(as, &r) && lower_scalars(as, &r) &&
+        tvm_asm_finish(as, token, op, result, result_name, result_length, r.operands, r.count, &r.type);
     if (!good && result_name) tvm_asm_poison_slot(as, result_name, result_length);
     return good;
 }
@@ -389,8 +402,8 @@ static uint32_t file_string(tvm_asm *as) {
     return tvm_program_string(as->program, clean, strlen(clean));
 }
 
-bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result, const tvm_operand *operands,
-                  uint32_t count) {
+bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result,
+                  const tvm_operand *operands, uint32_t count) {
     tvm_insn insn = {.op = (uint16_t)op, .result = result, .file = file_string(as), .line = token->line};
     tvm_kernel *kernel = tvm_asm_kernel(as);
     if (kernel->insn_count >= TVM_MAX_INSNS) {
@@ -408,8 +421,9 @@ static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) 
     *slot = (tvm_slot){.kind = (uint8_t)type->kind, .dtype = type->dtype, .layout = TVM_NONE};
     for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
     if (type->kind == TVM_SLOT_SCALAR) return true;
-    slot->layout = type->kind == TVM_SLOT_REGISTER ? tvm_program_layout(as->program, &type->layout)
-                                                   : tvm_program_shared_layout(as->program, &type->shared_layout);
+    slot->layout = type->kind == TVM_SLOT_REGISTER
+                       ? tvm_program_layout(as->program, &type->layout)
+                       : tvm_program_shared_layout(as->program, &type->shared_layout);
     return slot->layout != TVM_NONE || tvm_asm_no_memory(as);
 }
 
@@ -427,7 +441,8 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
                                tvm_asm_slot_what((tvm_slot_kind)slot->kind),
                                tvm_asm_slot_what((tvm_slot_kind)wanted->kind));
     if (!tvm_dtype_same(slot->dtype, wanted->dtype))
-        return tvm_asm_invalid(as, token, "one name is one variable of one type: convert, or choose another name",
+        return tvm_asm_invalid(as, token,
+                               "one name is one variable of one type: convert, or choose another name",
                                "'%%%.*s' has type %s, this gives %s", (int)length, name,
                                tvm_dtype_name(slot->dtype, old), tvm_dtype_name(wanted->dtype, now));
     if (slot->layout != wanted->layout)
@@ -437,9 +452,10 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
 }
 
 bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
-                    const char *result_name, uint32_t result_length, const tvm_operand *operands, uint32_t count,
-                    tvm_result_type *type) {
-    tvm_insn insn = {.op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
+                    const char *result_name, uint32_t result_length, const tvm_operand *operands,
+                    uint32_t count, tvm_result_type *type) {
+    tvm_insn insn = {
+        .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
     tvm_why why;
     if (tvm_infer(as->program, tvm_asm_kernel(as), &insn, operands, type, &why) != TVM_OK)
         return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);

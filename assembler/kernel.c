@@ -12,12 +12,14 @@ static bool launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, cons
 }
 
 /* An extent: an integer of type i32 or i64. */
-static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, const char *what, uint32_t *expr) {
+static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, const char *what,
+                   uint32_t *expr) {
     if (value->kind == TVM_VALUE_POISON) return false;
     if (!tvm_value_is_scalar(value))
         return tvm_asm_error(as, token, NULL, "%s is an integer, not %s", what, tvm_value_what(value));
     tvm_dtype type = tvm_asm_type_of(as, value);
-    if (type.kind == TVM_KIND_FLOAT) return tvm_asm_error(as, token, NULL, "%s is an integer, not a float", what);
+    if (type.kind == TVM_KIND_FLOAT)
+        return tvm_asm_error(as, token, NULL, "%s is an integer, not a float", what);
     if (!tvm_dtype_same(type, TVM_I(32))) type = TVM_I(64);
     return tvm_asm_lower(as, token, value, type, expr) && launch_time(as, token, *expr, what);
 }
@@ -70,7 +72,8 @@ static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
     if (!good) return false;
     uint32_t rank = list.as.list.count, shape[TVM_MAX_RANK];
     if (rank < 1 || rank > TVM_MAX_RANK)
-        return tvm_asm_invalid(as, token, NULL, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK, rank);
+        return tvm_asm_invalid(as, token, NULL, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK,
+                               rank);
     for (uint32_t d = 0; d < rank; d++)
         if (!extent(as, token, &list.as.list.items[d], "an extent", &shape[d])) return false;
     tvm_slot *slot = &tvm_asm_kernel(as)->slots[index];
@@ -79,7 +82,20 @@ static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
     return true;
 }
 
+/* The names that the verifier refuses; others that mean something are reached as `%name`. */
+static bool is_refused_name(const char *name, uint32_t length) {
+    static const char *const words[] = {"true", "false", "block", "grid"};
+    tvm_dtype type;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
+    return tvm_dtype_parse(name, length, &type);
+}
+
 static bool new_parameter_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    if (is_refused_name(name, length))
+        return tvm_asm_error(as, token, NULL,
+                             "'%.*s' is a word of the language: a parameter cannot be named so", (int)length,
+                             name);
     if (tvm_asm_find_slot(as, name, length))
         return tvm_asm_error(as, token, NULL, "there are two parameters '%.*s'", (int)length, name);
     const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
@@ -233,7 +249,8 @@ static bool one_assumption(tvm_asm *as) {
     if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, token, &value, &truth)) return false;
     if (truth.kind == TVM_VALUE_POISON) return false;
     if (tvm_value_is_static(&truth))
-        return truth.as.i || tvm_asm_invalid(as, token, NULL, "the assumption is false whatever the arguments");
+        return truth.as.i ||
+               tvm_asm_invalid(as, token, NULL, "the assumption is false whatever the arguments");
     if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) || !launch_time(as, token, expr, "an assumption"))
         return false;
     return tvm_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);

@@ -19,8 +19,8 @@ static bool refused(tvm_asm *as, const tvm_call *call, const tvm_why *why) {
 }
 
 /* The result of an operation of the algebra. */
-static bool made(tvm_asm *as, const tvm_call *call, tvm_status status, const tvm_why *why, const tvm_layout *layout,
-                 tvm_value *value) {
+static bool made(tvm_asm *as, const tvm_call *call, tvm_status status, const tvm_why *why,
+                 const tvm_layout *layout, tvm_value *value) {
     if (status != TVM_OK) return refused(as, call, why);
     *value = tvm_value_layout(&as->scratch, layout);
     return value->kind != TVM_VALUE_POISON || tvm_asm_no_memory(as);
@@ -28,15 +28,16 @@ static bool made(tvm_asm *as, const tvm_call *call, tvm_status status, const tvm
 
 static bool argument_layout(tvm_asm *as, const tvm_call *call, uint32_t index, const tvm_layout **layout) {
     const tvm_value *argument = &call->args[index];
+    *layout = NULL;
     if (argument->kind != TVM_VALUE_LAYOUT)
-        return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a register layout, not %s", index + 1,
-                             (int)call->length, call->name, tvm_value_what(argument));
+        return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a register layout, not %s",
+                             index + 1, (int)call->length, call->name, tvm_value_what(argument));
     *layout = argument->as.layout;
     return true;
 }
 
-static bool add_extent(tvm_asm *as, const tvm_token *token, const tvm_value *item, const char *what, unsigned most,
-                       uint32_t *extents, uint32_t *count) {
+static bool add_extent(tvm_asm *as, const tvm_token *token, const tvm_value *item, const char *what,
+                       unsigned most, uint32_t *extents, uint32_t *count) {
     if (item->kind == TVM_VALUE_POISON) return false;
     if (item->kind != TVM_VALUE_INTEGER)
         return tvm_asm_error(as, token, NULL, "%s is made of static integers, not of %s", what,
@@ -49,8 +50,8 @@ static bool add_extent(tvm_asm *as, const tvm_token *token, const tvm_value *ite
     return true;
 }
 
-bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count, const char *what,
-                     unsigned most, uint32_t *extents, uint32_t *extent_count) {
+bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count,
+                     const char *what, unsigned most, uint32_t *extents, uint32_t *extent_count) {
     *extent_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         const tvm_value *inner = &items[i];
@@ -110,13 +111,15 @@ static bool call_replicated(tvm_asm *as, const tvm_call *call, tvm_value *value)
     return made(as, call, status, &why, &layout, value);
 }
 
-bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape, unsigned bits,
-                         tvm_layout *layout) {
+bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape,
+                         unsigned bits, tvm_layout *layout) {
     tvm_why why;
     if (!as->in_kernel)
-        return tvm_asm_error(as, token, NULL, "auto depends on the number of threads: it stands only in a kernel");
+        return tvm_asm_error(as, token, NULL,
+                             "auto depends on the number of threads: it stands only in a kernel");
     if (!tvm_asm_check_warps(as, token)) return false;
-    if (tvm_layout_auto(rank, shape, 32 * tvm_asm_kernel(as)->warps, bits, layout, &why) == TVM_OK) return true;
+    if (tvm_layout_auto(rank, shape, 32 * tvm_asm_kernel(as)->warps, bits, layout, &why) == TVM_OK)
+        return true;
     return tvm_asm_invalid(as, token, NULL, "auto: %s", why.text);
 }
 
@@ -134,8 +137,8 @@ static bool call_auto(tvm_asm *as, const tvm_call *call, tvm_value *value) {
 /* ---- the four lists ---- */
 
 /* A list of integers as numbers of 32 bits within bounds. */
-static bool integers(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most, int64_t *out,
-                     uint32_t capacity, uint32_t *count) {
+static bool integers(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most,
+                     int64_t *out, uint32_t capacity, uint32_t *count) {
     const tvm_value *list = &call->args[index];
     if (list->kind != TVM_VALUE_LIST)
         return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a list, not %s", index + 1,
@@ -148,9 +151,9 @@ static bool integers(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t 
         const tvm_value *item = &list->as.list.items[i];
         if (item->kind == TVM_VALUE_POISON) return false;
         if (item->kind != TVM_VALUE_INTEGER || item->as.i < least || item->as.i > most)
-            return tvm_asm_invalid(as, call->token, NULL,
-                                   "item %u of argument %u of %.*s must be an integer from %lld to %lld", i + 1,
-                                   index + 1, (int)call->length, call->name, (long long)least, (long long)most);
+            return tvm_asm_invalid(
+                as, call->token, NULL, "item %u of argument %u of %.*s must be an integer from %lld to %lld",
+                i + 1, index + 1, (int)call->length, call->name, (long long)least, (long long)most);
         out[i] = item->as.i;
     }
     return true;
@@ -177,24 +180,27 @@ static bool call_layout(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     for (uint32_t i = 0; i < local_count; i++) local8[i] = (uint8_t)local[i];
     tvm_layout layout;
     tvm_why why;
-    tvm_status status = tvm_layout_make(rank, shape32, mode_count, modes32, spatial_count, spatial32, local_count,
-                                        local8, &layout, &why);
+    tvm_status status = tvm_layout_make(rank, shape32, mode_count, modes32, spatial_count, spatial32,
+                                        local_count, local8, &layout, &why);
     return made(as, call, status, &why, &layout, value);
 }
 
 static bool call_shared(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     int64_t shape[TVM_MAX_RANK], modes[ARGUMENTS_MAX], strides[ARGUMENTS_MAX];
-    uint32_t rank, mode_count, stride_count, shape32[TVM_MAX_RANK], modes32[ARGUMENTS_MAX], strides32[ARGUMENTS_MAX];
+    uint32_t rank, mode_count, stride_count, shape32[TVM_MAX_RANK], modes32[ARGUMENTS_MAX],
+        strides32[ARGUMENTS_MAX];
     if (!integers(as, call, 0, 1, TVM_MAX_TILE_ELEMENTS, shape, TVM_MAX_RANK, &rank) ||
         !integers(as, call, 1, 1, TVM_MAX_TILE_ELEMENTS, modes, ARGUMENTS_MAX, &mode_count) ||
         !integers(as, call, 2, 0, TVM_MAX_TILE_ELEMENTS, strides, ARGUMENTS_MAX, &stride_count))
         return false;
     if (stride_count != mode_count)
-        return tvm_asm_invalid(as, call->token, NULL, "shared: %u modes but %u strides", mode_count, stride_count);
+        return tvm_asm_invalid(as, call->token, NULL, "shared: %u modes but %u strides", mode_count,
+                               stride_count);
     tvm_value none = {.kind = TVM_VALUE_SWIZZLE};
     const tvm_value *swizzle = call->count == 4 ? &call->args[3] : &none;
     if (swizzle->kind != TVM_VALUE_SWIZZLE)
-        return tvm_asm_error(as, call->token, NULL, "argument 4 of shared is swizzle(base, bits, shift), not %s",
+        return tvm_asm_error(as, call->token, NULL,
+                             "argument 4 of shared is swizzle(base, bits, shift), not %s",
                              tvm_value_what(swizzle));
     narrow(shape, rank, shape32);
     narrow(modes, mode_count, modes32);
@@ -211,10 +217,11 @@ static bool call_shared(tvm_asm *as, const tvm_call *call, tvm_value *value) {
 static bool call_swizzle(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     int64_t base, bits, shift;
     if (!tvm_asm_argument_integer(as, call, 0, 0, 31, &base) ||
-        !tvm_asm_argument_integer(as, call, 1, 0, 31, &bits) || !tvm_asm_argument_integer(as, call, 2, 0, 31, &shift))
+        !tvm_asm_argument_integer(as, call, 1, 0, 31, &bits) ||
+        !tvm_asm_argument_integer(as, call, 2, 0, 31, &shift))
         return false;
-    *value = (tvm_value){.kind = TVM_VALUE_SWIZZLE,
-                         .as.swizzle = {(uint8_t)base, (uint8_t)bits, (uint8_t)shift}};
+    *value =
+        (tvm_value){.kind = TVM_VALUE_SWIZZLE, .as.swizzle = {(uint8_t)base, (uint8_t)bits, (uint8_t)shift}};
     return true;
 }
 
@@ -222,7 +229,8 @@ static bool call_swizzle(tvm_asm *as, const tvm_call *call, tvm_value *value) {
 
 typedef tvm_status dimension_operation(const tvm_layout *layout, unsigned dim, tvm_layout *out, tvm_why *why);
 
-static bool call_dimension(tvm_asm *as, const tvm_call *call, dimension_operation *operation, tvm_value *value) {
+static bool call_dimension(tvm_asm *as, const tvm_call *call, dimension_operation *operation,
+                           tvm_value *value) {
     const tvm_layout *layout;
     int64_t dim;
     tvm_layout result;
@@ -255,8 +263,8 @@ static bool call_permute(tvm_asm *as, const tvm_call *call, tvm_value *value) {
         !integers(as, call, 1, 0, TVM_MAX_RANK - 1, order, TVM_MAX_RANK, &count))
         return false;
     if (count != layout->rank)
-        return tvm_asm_invalid(as, call->token, NULL, "permute: %u dimensions named of a layout of rank %u", count,
-                               layout->rank);
+        return tvm_asm_invalid(as, call->token, NULL, "permute: %u dimensions named of a layout of rank %u",
+                               count, layout->rank);
     narrow(order, count, order32);
     return made(as, call, tvm_layout_permute(layout, order32, &result, &why), &why, &result, value);
 }
@@ -267,7 +275,8 @@ static bool call_reshape(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     tvm_layout result;
     tvm_why why;
     if (!argument_layout(as, call, 0, &layout) ||
-        !tvm_asm_extents(as, call->token, call->args + 1, call->count - 1, "the shape", TVM_MAX_RANK, shape, &rank))
+        !tvm_asm_extents(as, call->token, call->args + 1, call->count - 1, "the shape", TVM_MAX_RANK, shape,
+                         &rank))
         return false;
     return made(as, call, tvm_layout_reshape(layout, rank, shape, &result, &why), &why, &result, value);
 }
@@ -314,7 +323,8 @@ bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, co
         return tvm_asm_error(as, token, NULL, "'.' composes register layouts, not %s",
                              tvm_value_what(x->kind != TVM_VALUE_LAYOUT ? x : y));
     tvm_call call = {token, "'.'", 3, NULL, 0};
-    return made(as, &call, tvm_layout_compose(x->as.layout, y->as.layout, &result, &why), &why, &result, value);
+    return made(as, &call, tvm_layout_compose(x->as.layout, y->as.layout, &result, &why), &why, &result,
+                value);
 }
 
 /* ---- questions ---- */

@@ -8,8 +8,9 @@
 #include <string.h>
 
 /* Directives after which an open bracket was surely forgotten. */
-static const char *const line_starters[] = {"vasm", "const", "include", "if",     "elif",   "else",  "endif", "for",
-                                            "endfor", "layout", "error", "kernel", "warps", "grid", "assume", "end"};
+static const char *const line_starters[] = {"vasm",  "const", "include", "if",     "elif",  "else",
+                                            "endif", "for",   "endfor",  "layout", "error", "kernel",
+                                            "warps", "grid",  "assume",  "end"};
 
 typedef struct lexer {
     tvm_source *source;
@@ -44,7 +45,8 @@ __attribute__((format(printf, 4, 5))) static void lexical_error(lexer *lex, size
     (*lex->errors)++;
     char line[TVM_SOURCE_LINE_MAX + 1];
     tvm_source_line(lex->source, (uint32_t)at, line);
-    tvm_place place = {lex->source->name, lex->line, (uint32_t)(at - lex->line_start + 1), (uint32_t)length, line};
+    tvm_place place = {lex->source->name, lex->line, (uint32_t)(at - lex->line_start + 1), (uint32_t)length,
+                       line};
     va_list arguments;
     va_start(arguments, format);
     tvm_diag_addv(lex->diags, TVM_SYNTAX, &place, NULL, format, arguments);
@@ -56,8 +58,9 @@ static tvm_token *push(lexer *lex, tvm_token_kind kind, size_t from) {
     if (source->count == source->capacity) {
         uint32_t capacity = source->capacity ? source->capacity * 2 : 256;
         if (capacity > 2u * TVM_TOKENS_MAX) {
-            lex->status = tvm_diag_add(lex->diags, TVM_SYNTAX, &(tvm_place){.file = source->name, .line = lex->line},
-                                       NULL, "more than %d tokens in one file", TVM_TOKENS_MAX);
+            lex->status =
+                tvm_diag_add(lex->diags, TVM_SYNTAX, &(tvm_place){.file = source->name, .line = lex->line},
+                             NULL, "more than %d tokens in one file", TVM_TOKENS_MAX);
             return NULL;
         }
         tvm_token *tokens = realloc(source->tokens, capacity * sizeof *tokens);
@@ -79,8 +82,8 @@ static tvm_token *push(lexer *lex, tvm_token_kind kind, size_t from) {
     return token;
 }
 
-/* Is the line that begins at the lexer's position a directive? Then brackets left open are a mistake of the line
- * before, not a statement over several lines. */
+/* Is the line that begins at the lexer's position a directive? Then brackets left open are a mistake of the
+ * line before, not a statement over several lines. */
 static bool directive_follows(const lexer *lex) {
     const char *text = lex->source->text;
     size_t at = lex->at;
@@ -156,7 +159,8 @@ static bool digits(const char *text, size_t length, unsigned radix, uint64_t *va
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
         if (c == '_') continue;
-        unsigned digit = isdigit((unsigned char)c) ? (unsigned)(c - '0') : (unsigned)(tolower((unsigned char)c) - 'a') + 10;
+        unsigned digit = isdigit((unsigned char)c) ? (unsigned)(c - '0')
+                                                   : (unsigned)(tolower((unsigned char)c) - 'a') + 10;
         if (digit >= radix) return false;
         if (__builtin_mul_overflow(v, radix, &v) || __builtin_add_overflow(v, digit, &v)) return false;
         count++;
@@ -204,13 +208,14 @@ static void number(lexer *lex) {
     if (is_real) {
         good = real(text + from, length, &f);
     } else if (radix_given) {
-        good = digits(text + from + 2, length - 2, tolower((unsigned char)text[from + 1]) == 'x' ? 16 : 2, &u);
+        good =
+            digits(text + from + 2, length - 2, tolower((unsigned char)text[from + 1]) == 'x' ? 16 : 2, &u);
     } else {
         good = digits(text + from, length, 10, &u);
     }
     if (!good)
-        lexical_error(lex, from, length, "malformed or too large number '%.*s'", length > 80 ? 80 : (int)length,
-                      text + from);
+        lexical_error(lex, from, length, "malformed or too large number '%.*s'",
+                      length > 80 ? 80 : (int)length, text + from);
     tvm_token *token = push(lex, is_real ? TVM_TOKEN_FLOAT : TVM_TOKEN_INTEGER, from);
     if (!token) return;
     if (is_real) {
@@ -291,10 +296,11 @@ static void next_token(lexer *lex) {
     }
 }
 
-tvm_source *tvm_source_new(const char *name, const char *text, size_t length, unsigned limit, unsigned *errors,
-                           tvm_diags *diags) {
+tvm_source *tvm_source_new(const char *name, const char *text, size_t length, unsigned limit,
+                           unsigned *errors, tvm_diags *diags) {
     if (length > TVM_SOURCE_MAX) {
-        tvm_diag_add(diags, TVM_SYNTAX, &(tvm_place){.file = name}, NULL, "longer than %d bytes", TVM_SOURCE_MAX);
+        tvm_diag_add(diags, TVM_SYNTAX, &(tvm_place){.file = name}, NULL, "longer than %d bytes",
+                     TVM_SOURCE_MAX);
         return NULL;
     }
     tvm_source *source = calloc(1, sizeof *source);
@@ -311,7 +317,8 @@ tvm_source *tvm_source_new(const char *name, const char *text, size_t length, un
     source->name = name_copy;
     source->text = copy;
     source->length = length;
-    lexer lex = {.source = source, .line = 1, .limit = limit, .errors = errors, .diags = diags, .blank = true};
+    lexer lex = {
+        .source = source, .line = 1, .limit = limit, .errors = errors, .diags = diags, .blank = true};
     while (lex.at < length && lex.status == TVM_OK) next_token(&lex);
     lex.brackets = 0;
     if (lex.status == TVM_OK && source->count && source->tokens[source->count - 1].kind != TVM_TOKEN_NEWLINE)

@@ -8,7 +8,7 @@
 #include "diag.h"
 
 enum {
-    TVM_SOURCE_MAX = 64 << 20,  /* bytes of one file */
+    TVM_SOURCE_MAX = 64 << 20, /* bytes of one file */
     TVM_TOKENS_MAX = 16 << 20, /* tokens of one file */
     TVM_SOURCE_LINE_MAX = 400  /* a longer line is not shown in diagnostics */
 };
@@ -24,10 +24,10 @@ typedef enum tvm_token_kind {
 } tvm_token_kind;
 
 typedef struct tvm_token {
-    uint8_t kind;     /* tvm_token_kind */
-    bool pasted;      /* of a name */
-    bool adjacent;    /* no blank between this and the token before */
-    uint32_t offset;  /* of the text in the source */
+    uint8_t kind;    /* tvm_token_kind */
+    bool pasted;     /* of a name */
+    bool adjacent;   /* no blank between this and the token before */
+    uint32_t offset; /* of the text in the source */
     uint32_t length;
     uint32_t line;
     uint32_t column;
@@ -47,8 +47,9 @@ typedef struct tvm_source {
     uint32_t capacity;
 } tvm_source;
 
-/* Takes a copy of name and text. Lexical errors (at most `limit` of them) are reported, counted in *errors, and the
- * offending characters left out. NULL when there is no source to work with: out of memory, or a limit above. */
+/* Takes a copy of name and text. Lexical errors (at most `limit` of them) are reported, counted in *errors,
+ * and the offending characters left out. NULL when there is no source to work with: out of memory, or a limit
+ * above. */
 tvm_source *tvm_source_new(const char *name, const char *text, size_t length, unsigned limit,
                            unsigned *errors, tvm_diags *diags);
 void tvm_source_free(tvm_source *source);

@@ -48,8 +48,8 @@ void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
     if (!tvm_asm_find_slot(as, name, length)) add_symbol(as, name, length, TVM_NONE);
 }
 
-bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, const tvm_slot *slot,
-                      uint32_t *index) {
+bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                      const tvm_slot *slot, uint32_t *index) {
     tvm_slot made = *slot;
     made.name = tvm_program_string(as->program, name, length);
     if (made.name == TVM_NONE) return tvm_asm_no_memory(as);
@@ -73,13 +73,23 @@ bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, u
     return tvm_asm_error(as, token, NULL, "'%.*s' is %s and cannot be defined", (int)length, name, what);
 }
 
+void tvm_asm_poison_name(tvm_asm *as, const char *name, uint32_t length) {
+    if (as->muted) return;
+    const char *copy = tvm_arena_text(&as->keep, name, length);
+    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->names, copy, length) : NULL;
+    if (symbol)
+        symbol->value = tvm_value_poison();
+    else
+        tvm_asm_no_memory(as);
+}
+
 bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                     const tvm_value *value) {
     if (!tvm_asm_check_name(as, token, name, length)) return false;
     const tvm_symbol *old = tvm_symbols_find(&as->names, name, length);
-    if (old && old->scope == as->names.scope)
-        return tvm_asm_error(as, token, NULL, "'%.*s' is already defined at %s:%u", (int)length, name, old->file,
-                             old->line);
+    if (old && old->line && old->scope == as->names.scope)
+        return tvm_asm_error(as, token, NULL, "'%.*s' is already defined at %s:%u", (int)length, name,
+                             old->file, old->line);
     const tvm_symbol *slot = as->in_kernel ? tvm_asm_find_slot(as, name, length) : NULL;
     if (slot && slot->slot < tvm_asm_kernel(as)->param_count)
         return tvm_asm_error(as, token, NULL, "'%.*s' is a parameter of the kernel", (int)length, name);
@@ -89,7 +99,8 @@ bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint3
     symbol->value = tvm_value_copy(&as->keep, value);
     symbol->file = as->source->name;
     symbol->line = token->line;
-    if (symbol->value.kind == TVM_VALUE_POISON && value->kind != TVM_VALUE_POISON) return tvm_asm_no_memory(as);
+    if (symbol->value.kind == TVM_VALUE_POISON && value->kind != TVM_VALUE_POISON)
+        return tvm_asm_no_memory(as);
     return true;
 }
 
@@ -98,7 +109,8 @@ static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, 
     char hint[96];
     const char *shown;
     if (tvm_symbols_find(&as->names, name, length)) {
-        snprintf(hint, sizeof hint, "constants are written without '%%': '%.*s'", length > 40 ? 40 : (int)length, name);
+        snprintf(hint, sizeof hint, "constants are written without '%%': '%.*s'",
+                 length > 40 ? 40 : (int)length, name);
         shown = hint;
     } else {
         tvm_suggest_start(&suggest, name, length);

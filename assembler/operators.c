@@ -1,5 +1,5 @@
-/* Operators on values: static ones are folded, run-time scalars become nodes, with conversions between their types made
- * explicit. */
+/* Operators on values: static ones are folded, run-time scalars become nodes, with conversions between their
+ * types made explicit. */
 #include "parser.h"
 
 #include <limits.h>
@@ -10,7 +10,8 @@
 /* ---- types ---- */
 
 static bool untyped(const tvm_value *value) {
-    return (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) && value->type.kind == TVM_KIND_NONE;
+    return (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
+           value->type.kind == TVM_KIND_NONE;
 }
 
 static bool is_float_type(tvm_dtype type) {
@@ -28,7 +29,8 @@ static bool literal_fits(const tvm_value *value, tvm_dtype type) {
     if (is_float_type(type)) return true;
     if (value->kind == TVM_VALUE_FLOAT) return false;
     if (type.kind == TVM_KIND_UINT) return value->as.i >= 0 && (type.bits == 64 || value->as.i <= UINT32_MAX);
-    if (type.kind == TVM_KIND_INT) return type.bits == 64 || (value->as.i >= INT32_MIN && value->as.i <= INT32_MAX);
+    if (type.kind == TVM_KIND_INT)
+        return type.bits == 64 || (value->as.i >= INT32_MIN && value->as.i <= INT32_MAX);
     return false;
 }
 
@@ -96,7 +98,8 @@ bool tvm_asm_node(tvm_asm *as, const tvm_token *token, const tvm_expr *node, tvm
     return true;
 }
 
-bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type, uint32_t *expr) {
+bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type,
+                   uint32_t *expr) {
     tvm_value result = *value;
     if (value->kind == TVM_VALUE_EXPR) {
         if (!tvm_dtype_same(value->type, type)) {
@@ -126,7 +129,8 @@ bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *val
     return tvm_asm_lower(as, token, value, tvm_asm_type_of(as, value), expr);
 }
 
-bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x, tvm_value *value) {
+bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x,
+                     tvm_value *value) {
     *value = *x;
     if (x->kind == TVM_VALUE_POISON) return true;
     if (!tvm_value_is_scalar(x))
@@ -146,7 +150,8 @@ bool tvm_asm_to_bool(tvm_asm *as, const tvm_token *token, const tvm_value *x, tv
     if (x->kind == TVM_VALUE_POISON) return true;
     if (!tvm_value_is_scalar(x))
         return tvm_asm_error(as, token, NULL, "expected a condition, found %s", tvm_value_what(x));
-    if (x->kind == TVM_VALUE_BOOL || (x->kind == TVM_VALUE_EXPR && x->type.kind == TVM_KIND_BOOL)) return true;
+    if (x->kind == TVM_VALUE_BOOL || (x->kind == TVM_VALUE_EXPR && x->type.kind == TVM_KIND_BOOL))
+        return true;
     if (x->kind == TVM_VALUE_FLOAT || x->type.kind == TVM_KIND_FLOAT)
         return tvm_asm_error(as, token, "write the comparison, as `x != 0.0`", "a float is not a condition");
     tvm_value zero = tvm_value_integer(0);
@@ -218,7 +223,8 @@ static bool fold_integers(tvm_asm *as, tvm_expr_op op, const tvm_token *token, i
     return true;
 }
 
-static bool fold_floats(tvm_asm *as, tvm_expr_op op, const tvm_token *token, double x, double y, tvm_value *value) {
+static bool fold_floats(tvm_asm *as, tvm_expr_op op, const tvm_token *token, double x, double y,
+                        tvm_value *value) {
     double r;
     switch (op) {
     case TVM_EXPR_ADD:
@@ -251,9 +257,9 @@ static bool compare_numbers(tvm_expr_op op, const tvm_value *x, const tvm_value 
     if (x->kind == TVM_VALUE_FLOAT || y->kind == TVM_VALUE_FLOAT) {
         double a = x->kind == TVM_VALUE_FLOAT ? x->as.f : (double)x->as.i;
         double b = y->kind == TVM_VALUE_FLOAT ? y->as.f : (double)y->as.i;
-        less = a < b, equal = a == b, greater = a > b;
+        less = a<b, equal = a == b, greater = a> b;
     } else {
-        less = x->as.i < y->as.i, equal = x->as.i == y->as.i, greater = x->as.i > y->as.i;
+        less = x->as.i<y->as.i, equal = x->as.i == y->as.i, greater = x->as.i> y->as.i;
     }
     switch (op) {
     case TVM_EXPR_LT:
@@ -295,8 +301,8 @@ static bool fold_literals(tvm_asm *as, tvm_expr_op op, const tvm_token *token, c
 
 /* ---- static folding in a type that was asked for: as the program would at run time ---- */
 
-static bool fold_typed(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
-                       tvm_dtype type, tvm_value *value) {
+static bool fold_typed(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                       const tvm_value *y, tvm_dtype type, tvm_value *value) {
     tvm_value a = fixed(x, type), b = fixed(y, type);
     tvm_scalar operands[3] = {scalar_of(&a), scalar_of(&b), {0}}, result;
     if (op == TVM_EXPR_SHL || op == TVM_EXPR_SHR) operands[1] = scalar_of(y);
@@ -310,18 +316,20 @@ static bool fold_typed(tvm_asm *as, tvm_expr_op op, const tvm_token *token, cons
 
 /* ---- binary ---- */
 
-static bool equality(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
-                     tvm_value *value) {
-    bool shared = (x->kind == TVM_VALUE_SHARED || x->kind == TVM_VALUE_SWIZZLE || x->kind == TVM_VALUE_ROW_MAJOR) &&
-                  (y->kind == TVM_VALUE_SHARED || y->kind == TVM_VALUE_SWIZZLE || y->kind == TVM_VALUE_ROW_MAJOR);
+static bool equality(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                     const tvm_value *y, tvm_value *value) {
+    bool shared =
+        (x->kind == TVM_VALUE_SHARED || x->kind == TVM_VALUE_SWIZZLE || x->kind == TVM_VALUE_ROW_MAJOR) &&
+        (y->kind == TVM_VALUE_SHARED || y->kind == TVM_VALUE_SWIZZLE || y->kind == TVM_VALUE_ROW_MAJOR);
     if (x->kind != y->kind && !shared)
-        return tvm_asm_error(as, token, NULL, "cannot compare %s with %s", tvm_value_what(x), tvm_value_what(y));
+        return tvm_asm_error(as, token, NULL, "cannot compare %s with %s", tvm_value_what(x),
+                             tvm_value_what(y));
     *value = tvm_value_bool(tvm_value_equal(x, y) == (op == TVM_EXPR_EQ));
     return true;
 }
 
-static bool logical(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
-                    tvm_value *value) {
+static bool logical(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                    const tvm_value *y, tvm_value *value) {
     tvm_value a, b;
     if (!tvm_asm_to_bool(as, token, x, &a) || !tvm_asm_to_bool(as, token, y, &b)) return false;
     if (tvm_value_is_static(&a) && tvm_value_is_static(&b)) {
@@ -329,8 +337,8 @@ static bool logical(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const t
         return true;
     }
     tvm_expr node = {.op = (uint8_t)op, .type = TVM_BOOL};
-    return tvm_asm_lower(as, token, &a, TVM_BOOL, &node.a) && tvm_asm_lower(as, token, &b, TVM_BOOL, &node.b) &&
-           tvm_asm_node(as, token, &node, value);
+    return tvm_asm_lower(as, token, &a, TVM_BOOL, &node.a) &&
+           tvm_asm_lower(as, token, &b, TVM_BOOL, &node.b) && tvm_asm_node(as, token, &node, value);
 }
 
 /* Which type the operands get; bool only for == and !=. */
@@ -343,12 +351,13 @@ static tvm_dtype operand_type(const tvm_asm *as, tvm_expr_op op, const tvm_value
 
 static bool shift_count(tvm_asm *as, const tvm_token *token, const tvm_value *count, uint32_t *expr) {
     tvm_dtype type = tvm_asm_type_of(as, count);
-    if (type.kind == TVM_KIND_FLOAT) return tvm_asm_error(as, token, NULL, "the count of a shift is an integer");
+    if (type.kind == TVM_KIND_FLOAT)
+        return tvm_asm_error(as, token, NULL, "the count of a shift is an integer");
     return tvm_asm_lower(as, token, count, type.kind == TVM_KIND_BOOL ? TVM_I(32) : type, expr);
 }
 
-bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
-                    tvm_value *value) {
+bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                    const tvm_value *y, tvm_value *value) {
     if (x->kind == TVM_VALUE_POISON || y->kind == TVM_VALUE_POISON) {
         *value = tvm_value_poison();
         return true;
@@ -366,13 +375,15 @@ bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const t
     tvm_expr node = {.op = (uint8_t)op, .type = is_comparison(op) ? TVM_BOOL : type};
     bool shift = op == TVM_EXPR_SHL || op == TVM_EXPR_SHR;
     if (!tvm_asm_lower(as, token, x, type, &node.a)) return false;
-    if (!(shift ? shift_count(as, token, y, &node.b) : tvm_asm_lower(as, token, y, type, &node.b))) return false;
+    if (!(shift ? shift_count(as, token, y, &node.b) : tvm_asm_lower(as, token, y, type, &node.b)))
+        return false;
     return tvm_asm_node(as, token, &node, value);
 }
 
 /* ---- unary and conditional ---- */
 
-static bool fold_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, tvm_value *value) {
+static bool fold_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                       tvm_value *value) {
     if (x->kind == TVM_VALUE_FLOAT) {
         if (op == TVM_EXPR_NOT) return tvm_asm_error(as, token, NULL, "'~' does not take floats");
         *value = *x;
@@ -393,7 +404,8 @@ static bool fold_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, cons
     return true;
 }
 
-bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, tvm_value *value) {
+bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                   tvm_value *value) {
     if (x->kind == TVM_VALUE_POISON) {
         *value = tvm_value_poison();
         return true;
@@ -417,8 +429,8 @@ bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tv
     return tvm_asm_lower(as, token, &operand, type, &node.a) && tvm_asm_node(as, token, &node, value);
 }
 
-bool tvm_asm_select(tvm_asm *as, const tvm_token *token, const tvm_value *c, const tvm_value *x, const tvm_value *y,
-                    tvm_value *value) {
+bool tvm_asm_select(tvm_asm *as, const tvm_token *token, const tvm_value *c, const tvm_value *x,
+                    const tvm_value *y, tvm_value *value) {
     tvm_value condition;
     *value = tvm_value_poison();
     if (c->kind == TVM_VALUE_POISON) return true;

@@ -1,8 +1,8 @@
 /* The assembler's state, and what its files offer each other. Private to assembler/.
  *
- * Conventions: a function that returns bool returns false exactly if it has reported an error (or met poison, whose
- * error has been reported before); its caller then gives the statement up. Tokens are read in place: .for goes back to
- * its body's first token. Values are scratch memory until tvm_asm_keep. */
+ * Conventions: a function that returns bool returns false exactly if it has reported an error (or met poison,
+ * whose error has been reported before); its caller then gives the statement up. Tokens are read in place:
+ * .for goes back to its body's first token. Values are scratch memory until tvm_asm_keep. */
 #ifndef TVM_ASSEMBLER_PARSER_H
 #define TVM_ASSEMBLER_PARSER_H
 
@@ -13,15 +13,15 @@
 #include "verify.h"
 
 enum {
-    TVM_ASM_ERRORS = 20,           /* reported in one run */
-    TVM_ASM_INCLUDES = 32,         /* depth */
-    TVM_ASM_FRAMES = 256,          /* open .include, .if and .for together */
-    TVM_ASM_NESTING = 128,         /* of expressions */
-    TVM_ASM_STATEMENTS = 1000000,  /* executed */
-    TVM_ASM_TOKENS = 50000000,     /* read or skipped */
-    TVM_ASM_LIST = 65536,          /* items of a list */
-    TVM_ASM_OPERANDS = 64,         /* of an instruction, as stored */
-    TVM_ASM_CONTROLS = 4096        /* open for, while, if, with elif counted */
+    TVM_ASM_ERRORS = 20,          /* reported in one run */
+    TVM_ASM_INCLUDES = 32,        /* depth */
+    TVM_ASM_FRAMES = 256,         /* open .include, .if and .for together */
+    TVM_ASM_NESTING = 128,        /* of expressions */
+    TVM_ASM_STATEMENTS = 1000000, /* executed */
+    TVM_ASM_TOKENS = 50000000,    /* read or skipped */
+    TVM_ASM_LIST = 65536,         /* items of a list */
+    TVM_ASM_OPERANDS = 64,        /* of an instruction, as stored */
+    TVM_ASM_CONTROLS = 4096       /* open for, while, if, with elif counted */
 };
 
 /* A -D option. */
@@ -80,7 +80,7 @@ typedef struct tvm_asm {
     size_t define_count;
 
     const tvm_source *source;
-    uint32_t at; /* token */
+    uint32_t at;      /* token */
     unsigned nesting; /* of the expression being read */
     uint64_t statements;
     uint64_t tokens;
@@ -108,7 +108,7 @@ static inline tvm_kernel *tvm_asm_kernel(const tvm_asm *as) {
 /* ---- tokens (cursor.c) ---- */
 const tvm_token *tvm_asm_peek(const tvm_asm *as);
 const tvm_token *tvm_asm_ahead(const tvm_asm *as, uint32_t distance);
-const tvm_token *tvm_asm_next(tvm_asm *as); /* never moves past the end */
+const tvm_token *tvm_asm_next(tvm_asm *as);                                   /* never moves past the end */
 bool tvm_asm_is(const tvm_asm *as, const tvm_token *token, const char *text); /* a sign or an unpasted name */
 bool tvm_asm_at(const tvm_asm *as, const char *text);
 bool tvm_asm_accept(tvm_asm *as, const char *text);
@@ -146,23 +146,27 @@ bool tvm_asm_static(tvm_asm *as, const char *what, tvm_value *value);
 /* A type: the name of one, or a static name or expression in parentheses that is one. */
 bool tvm_asm_type(tvm_asm *as, tvm_dtype *type);
 /* Parses a text of its own, completely (-D values, ${...}). */
-bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length, tvm_value *value);
+bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length,
+                                tvm_value *value);
 /* What a name that is not defined may have meant. */
 bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length);
 
 /* ---- operators (operators.c) ---- */
-/* Adds a node to the kernel after its type has been checked; an error at token when it does not fit or limits are met. */
+/* Adds a node to the kernel after its type has been checked; an error at token when it does not fit or limits
+ * are met. */
 bool tvm_asm_node(tvm_asm *as, const tvm_token *token, const tvm_expr *node, tvm_value *value);
 bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, tvm_value *value);
-bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x, const tvm_value *y,
-                    tvm_value *value);
-bool tvm_asm_select(tvm_asm *as, const tvm_token *token, const tvm_value *c, const tvm_value *x, const tvm_value *y,
-                    tvm_value *value);
-bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x, tvm_value *value);
+bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                    const tvm_value *y, tvm_value *value);
+bool tvm_asm_select(tvm_asm *as, const tvm_token *token, const tvm_value *c, const tvm_value *x,
+                    const tvm_value *y, tvm_value *value);
+bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x,
+                     tvm_value *value);
 /* The type a scalar has at run time: its own, or of a literal i32 (i64 where it does not fit) or f32. */
 tvm_dtype tvm_asm_type_of(const tvm_asm *as, const tvm_value *value);
 /* A scalar as an expression node of a type: constants are made of it, others cast where they differ. */
-bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type, uint32_t *expr);
+bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type,
+                   uint32_t *expr);
 /* A scalar as an expression of its own type. */
 bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *value, uint32_t *expr);
 bool tvm_asm_to_bool(tvm_asm *as, const tvm_token *token, const tvm_value *x, tvm_value *value);
@@ -188,22 +192,26 @@ bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index,
 void tvm_asm_offer_functions(tvm_suggest *suggest);
 void tvm_asm_offer_layout_functions(tvm_suggest *suggest);
 void tvm_asm_offer_types(tvm_suggest *suggest);
-bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, const tvm_value *y, tvm_value *value);
+bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, const tvm_value *y,
+                     tvm_value *value);
 /* A list of positive extents (or one nested level of it), as for local(...), [..] of a type, a tile. */
-bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count, const char *what,
-                     unsigned most, uint32_t *extents, uint32_t *extent_count);
-bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape, unsigned bits,
-                         tvm_layout *layout);
+bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count,
+                     const char *what, unsigned most, uint32_t *extents, uint32_t *extent_count);
+bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape,
+                         unsigned bits, tvm_layout *layout);
 
 /* ---- names of a program (names.c) ---- */
 /* The slot of a name: NULL when there is none. slot is TVM_NONE when its definition failed. */
 const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length);
 /* Creates (or, if slot is NULL, poisons) the slot of a new name. */
-bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, const tvm_slot *slot,
-                      uint32_t *index);
+bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                      const tvm_slot *slot, uint32_t *index);
 void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length);
+/* Makes an unknown static name silent in the current scope; it may still be defined there. */
+void tvm_asm_poison_name(tvm_asm *as, const char *name, uint32_t length);
 /* Defines a static name in the current scope. */
-bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, const tvm_value *value);
+bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                    const tvm_value *value);
 /* May this name be given to something? Reports why not. */
 bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length);
 /* true false inf nan block grid: words that an expression understands before any parameter. */
@@ -216,19 +224,19 @@ bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, cons
 bool tvm_asm_at_local(const tvm_asm *as);
 
 /* ---- statements (directives.c, kernel.c, statement.c, instruction.c) ---- */
-void tvm_asm_statement(tvm_asm *as);                           /* in a kernel, not a directive */
+void tvm_asm_statement(tvm_asm *as); /* in a kernel, not a directive */
 bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
                          const char *result_name, uint32_t result_length);
 /* Longest mnemonic at the cursor: its opcode and how many tokens; TVM_OP_COUNT if there is none. */
 unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens);
 /* The hyphenated word at the cursor, whatever it means. */
 uint32_t tvm_asm_word(const tvm_asm *as, const char **text, uint32_t *length);
-bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result, const tvm_operand *operands,
-                  uint32_t count);
+bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result,
+                  const tvm_operand *operands, uint32_t count);
 /* Infers, makes or checks the slot of the result, and appends the instruction. */
 bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
-                    const char *result_name, uint32_t result_length, const tvm_operand *operands, uint32_t count,
-                    tvm_result_type *type);
+                    const char *result_name, uint32_t result_length, const tvm_operand *operands,
+                    uint32_t count, tvm_result_type *type);
 bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token);
 
 void tvm_asm_directive(tvm_asm *as);
@@ -253,8 +261,8 @@ bool tvm_asm_endfor(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_close_frames(tvm_asm *as, unsigned count);
 
 /* ---- finishing (canonical.c) ---- */
-/* The same program with every pool in the order of a walk over the text that tvm_disassemble writes, and nothing in it
- * that is not used. NULL when out of memory. */
+/* The same program with every pool in the order of a walk over the text that tvm_disassemble writes, and
+ * nothing in it that is not used. NULL when out of memory. */
 tvm_program *tvm_asm_canonical(const tvm_program *program, tvm_diags *diags);
 
 #endif

@@ -148,7 +148,8 @@ static void print(const printer *p, uint32_t expr, unsigned least, context how) 
         return;
     case TVM_EXPR_BLOCK:
     case TVM_EXPR_GRID:
-        tvm_buffer_printf(p->out, "%s.%c", node->op == TVM_EXPR_BLOCK ? "block" : "grid", (char)('x' + node->a));
+        tvm_buffer_printf(p->out, "%s.%c", node->op == TVM_EXPR_BLOCK ? "block" : "grid",
+                          (char)('x' + node->a));
         return;
     default:
         break;
@@ -159,7 +160,8 @@ static void print(const printer *p, uint32_t expr, unsigned least, context how) 
     if (parentheses) tvm_buffer_puts(p->out, ")");
 }
 
-void tvm_print_expr(tvm_buffer *out, const tvm_program *program, const tvm_kernel *kernel, uint32_t expr, bool wide) {
+void tvm_print_expr(tvm_buffer *out, const tvm_program *program, const tvm_kernel *kernel, uint32_t expr,
+                    bool wide) {
     printer p = {out, program, kernel};
     print(&p, expr, 0, wide ? AS_F64 : BY_DEFAULT);
 }

@@ -40,7 +40,8 @@ unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens) {
     return TVM_OP_COUNT;
 }
 
-/* min(...) and max(...) are functions as well as mnemonics: a mnemonic has a comma outside of the parentheses. */
+/* min(...) and max(...) are functions as well as mnemonics: a mnemonic has a comma outside of the
+ * parentheses. */
 static bool is_function_call(const tvm_asm *as) {
     if (!tvm_asm_is(as, tvm_asm_ahead(as, 1), "(")) return false;
     if (!tvm_asm_at(as, "min") && !tvm_asm_at(as, "max")) return false;
@@ -69,7 +70,8 @@ static bool unknown_statement(tvm_asm *as) {
     uint32_t length;
     char hint[96], found[80];
     if (token->kind != TVM_TOKEN_NAME)
-        return tvm_asm_error(as, token, NULL, "expected an instruction, found %s", tvm_asm_found(as, token, found));
+        return tvm_asm_error(as, token, NULL, "expected an instruction, found %s",
+                             tvm_asm_found(as, token, found));
     tvm_asm_word(as, &text, &length);
     tvm_suggest instructions, directives;
     tvm_suggest_start(&instructions, text, length);
@@ -83,7 +85,8 @@ static bool unknown_statement(tvm_asm *as) {
     const char *shown = tvm_suggest_hint(directive ? &directives : &instructions, directive ? "." : "", hint);
     tvm_token whole = *token;
     whole.length = length;
-    return tvm_asm_error(as, &whole, shown, "unknown instruction '%.*s'", length > 80 ? 80 : (int)length, text);
+    return tvm_asm_error(as, &whole, shown, "unknown instruction '%.*s'", length > 80 ? 80 : (int)length,
+                         text);
 }
 
 /* ---- scalars ---- */
@@ -96,13 +99,15 @@ static bool is_type(tvm_dtype type, tvm_kind kind) {
 static bool assign_existing(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                             const tvm_slot *slot, const tvm_value *value, uint32_t *expr) {
     tvm_dtype from = tvm_asm_type_of(as, value), to = slot->dtype;
-    bool literal = (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) && value->type.kind == TVM_KIND_NONE;
+    bool literal = (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
+                   value->type.kind == TVM_KIND_NONE;
     bool adapts = tvm_asm_widens(from, to);
     if (literal && value->kind == TVM_VALUE_FLOAT) adapts = is_type(to, TVM_KIND_FLOAT);
     if (literal && value->kind == TVM_VALUE_INTEGER) {
         bool positive = value->as.i >= 0;
         adapts = is_type(to, TVM_KIND_FLOAT) || to.bits == 64 ||
-                 (is_type(to, TVM_KIND_INT) && from.bits == 32) || (is_type(to, TVM_KIND_UINT) && value->as.i <= UINT32_MAX);
+                 (is_type(to, TVM_KIND_INT) && from.bits == 32) ||
+                 (is_type(to, TVM_KIND_UINT) && value->as.i <= UINT32_MAX);
         if (is_type(to, TVM_KIND_BOOL) || (is_type(to, TVM_KIND_UINT) && !positive)) adapts = false;
     }
     if (adapts) return tvm_asm_lower(as, token, value, to, expr);
@@ -120,7 +125,8 @@ static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, u
     if (!tvm_asm_expression(as, &value) || !tvm_asm_expect_end(as)) return false;
     if (value.kind == TVM_VALUE_POISON) return false;
     if (!tvm_value_is_scalar(&value))
-        return tvm_asm_error(as, token, "use .const or .layout for what is known when the program is assembled",
+        return tvm_asm_error(as, token,
+                             "use .const or .layout for what is known when the program is assembled",
                              "a variable holds a scalar or a tensor, not %s", tvm_value_what(&value));
     const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
     if (symbol && symbol->slot == TVM_NONE) return false;
@@ -141,12 +147,14 @@ static bool looks_like_mnemonic(const tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     if (token->kind != TVM_TOKEN_NAME || token->pasted) return false;
     uint32_t count = tvm_asm_word(as, &text, &length);
-    if (tvm_symbols_find(&as->names, text, token->length) || tvm_asm_find_slot(as, text, token->length)) return false;
+    if (tvm_symbols_find(&as->names, text, token->length) || tvm_asm_find_slot(as, text, token->length))
+        return false;
     const tvm_token *after = tvm_asm_ahead(as, count);
     tvm_suggest suggest;
     tvm_suggest_start(&suggest, text, length);
     offer_mnemonics(&suggest, true);
-    bool operand = after->kind == TVM_TOKEN_NAME || (tvm_asm_is(as, after, "%") && tvm_asm_ahead(as, count + 1)->adjacent);
+    bool operand = after->kind == TVM_TOKEN_NAME ||
+                   (tvm_asm_is(as, after, "%") && tvm_asm_ahead(as, count + 1)->adjacent);
     return operand && (count > 1 || tvm_suggest_best(&suggest));
 }
 
@@ -170,8 +178,9 @@ static bool with_result(tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     unsigned op = good && !is_function_call(as) ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
     if (good && op == TVM_OP_COUNT) {
-        good = looks_like_mnemonic(as) ? unknown_statement(as)
-                                       : tvm_asm_check_warps(as, token) && assignment(as, result, name, length);
+        good = looks_like_mnemonic(as)
+                   ? unknown_statement(as)
+                   : tvm_asm_check_warps(as, token) && assignment(as, result, name, length);
     } else if (good && (tvm_op(op)->result == TVM_SLOT_NONE || op == TVM_OP_LET || op == TVM_OP_FOR)) {
         good = tvm_asm_error(as, token, NULL, "%s gives no result to assign", tvm_op(op)->mnemonic);
     } else if (good) {
@@ -190,8 +199,8 @@ static bool open_control(tvm_asm *as, const tvm_token *token, unsigned op) {
         as->stopped = true;
         return false;
     }
-    as->controls[as->control_count++] =
-        (tvm_control){.op = (uint16_t)op, .source = as->source, .token = (uint32_t)(token - as->source->tokens)};
+    as->controls[as->control_count++] = (tvm_control){
+        .op = (uint16_t)op, .source = as->source, .token = (uint32_t)(token - as->source->tokens)};
     return true;
 }
 
@@ -200,7 +209,8 @@ static bool condition(tvm_asm *as, const tvm_token *token, unsigned op) {
     tvm_value value, truth;
     tvm_operand operand = {TVM_OPERAND_EXPR, 0};
     tvm_result_type type = {.kind = TVM_SLOT_NONE};
-    if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, at, &value, &truth) || !tvm_asm_expect_end(as))
+    if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, at, &value, &truth) ||
+        !tvm_asm_expect_end(as))
         return false;
     return tvm_asm_lower(as, at, &truth, TVM_BOOL, &operand.value) &&
            tvm_asm_finish(as, token, op, NULL, NULL, 0, &operand, 1, &type);
@@ -220,7 +230,8 @@ static tvm_dtype loop_type(const tvm_asm *as, const tvm_symbol *symbol, const tv
     tvm_dtype type = tvm_asm_common(as, &bounds[0], &bounds[1]);
     tvm_value so_far = {.kind = TVM_VALUE_EXPR, .type = type};
     bool literals = tvm_value_is_static(&bounds[0]) && tvm_value_is_static(&bounds[1]);
-    if (literals && !tvm_value_is_static(&bounds[2])) type = bounds[2].type;
+    if (literals && !tvm_value_is_static(&bounds[2]))
+        type = bounds[2].type;
     else if (!tvm_value_is_static(&bounds[2]) || bounds[2].type.kind != TVM_KIND_NONE)
         type = tvm_asm_common(as, &so_far, &bounds[2]);
     return type.kind == TVM_KIND_BOOL ? TVM_I(32) : type;
@@ -231,7 +242,8 @@ static bool loop_bounds(tvm_asm *as, tvm_value bounds[3], const tvm_token *token
     bounds[2] = tvm_value_integer(1);
     *unroll = 1;
     tokens[0] = tvm_asm_peek(as);
-    if (!tvm_asm_expression(as, &bounds[0]) || !tvm_asm_expect(as, "to", "after the start of the loop")) return false;
+    if (!tvm_asm_expression(as, &bounds[0]) || !tvm_asm_expect(as, "to", "after the start of the loop"))
+        return false;
     tokens[1] = tokens[2] = tvm_asm_peek(as);
     if (!tvm_asm_expression(as, &bounds[1])) return false;
     if (tvm_asm_accept(as, "step")) {
@@ -257,7 +269,8 @@ static bool loop(tvm_asm *as) {
     if (!open_control(as, token, TVM_OP_FOR)) return false;
     char found[80];
     if (!tvm_asm_at_local(as))
-        return tvm_asm_error(as, tvm_asm_peek(as), "as in `for %i = 0 to n`", "expected the loop variable, found %s",
+        return tvm_asm_error(as, tvm_asm_peek(as), "as in `for %i = 0 to n`",
+                             "expected the loop variable, found %s",
                              tvm_asm_found(as, tvm_asm_peek(as), found));
     const char *name;
     uint32_t length;
@@ -276,8 +289,8 @@ static bool loop(tvm_asm *as) {
         char have[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
         operands[i].kind = TVM_OPERAND_EXPR;
         if (!tvm_value_is_static(&bounds[i]) && !tvm_asm_widens(from, counter)) {
-            good = tvm_asm_invalid(as, tokens[i], NULL, "'%%%.*s' counts in %s, this is %s", (int)length, name,
-                                   tvm_dtype_name(counter, want), tvm_dtype_name(from, have));
+            good = tvm_asm_invalid(as, tokens[i], NULL, "'%%%.*s' counts in %s, this is %s", (int)length,
+                                   name, tvm_dtype_name(counter, want), tvm_dtype_name(from, have));
         } else {
             good = tvm_asm_lower(as, tokens[i], &bounds[i], counter, &operands[i].value);
         }
@@ -311,7 +324,8 @@ static bool end(tvm_asm *as) {
     const tvm_token *token = tvm_asm_next(as);
     if (!tvm_asm_expect_end(as)) return false;
     if (!as->control_count)
-        return tvm_asm_error(as, token, "the kernel itself ends with .end", "'end' without 'for', 'while' or 'if'");
+        return tvm_asm_error(as, token, "the kernel itself ends with .end",
+                             "'end' without 'for', 'while' or 'if'");
     const tvm_control *control = &as->controls[--as->control_count];
     for (uint32_t i = 0; i <= control->elifs; i++)
         if (!tvm_asm_emit(as, token, TVM_OP_END, TVM_NONE, NULL, 0)) return false;
@@ -335,7 +349,8 @@ static bool without_result(tvm_asm *as) {
     if (tvm_op(op)->result != TVM_SLOT_NONE) {
         char hint[80];
         snprintf(hint, sizeof hint, "write '%%name = %s ...'", tvm_op(op)->mnemonic);
-        return tvm_asm_error(as, token, hint, "%s gives a result that must be assigned", tvm_op(op)->mnemonic);
+        return tvm_asm_error(as, token, hint, "%s gives a result that must be assigned",
+                             tvm_op(op)->mnemonic);
     }
     if ((op == TVM_OP_BREAK || op == TVM_OP_CONTINUE) && !in_loop(as, token)) return false;
     for (uint32_t i = 0; i < tokens; i++) tvm_asm_next(as);

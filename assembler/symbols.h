@@ -25,8 +25,8 @@ typedef struct tvm_symbols {
     uint32_t buckets[TVM_SYMBOL_BUCKETS];
 } tvm_symbols;
 
-/* Adds a symbol at the current scope; the name is not copied. Returns NULL when out of memory. Pointers into the table
- * hold until the next addition. */
+/* Adds a symbol at the current scope; the name is not copied. Returns NULL when out of memory. Pointers into
+ * the table hold until the next addition. */
 tvm_symbol *tvm_symbols_add(tvm_symbols *symbols, const char *name, uint32_t length);
 /* The innermost symbol of that name, or NULL. */
 tvm_symbol *tvm_symbols_find(const tvm_symbols *symbols, const char *name, uint32_t length);

@@ -37,13 +37,14 @@ typedef struct arguments {
 } arguments;
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc",
-     0},
+    {"output", 'o', "FILE", 0,
+     "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc", 0},
     {"define", 'D', "NAME=VALUE", 0, "VALUE replaces that of the first .const NAME", 0},
     {"include", 'I', "DIR", 0, "search DIR for included files", 0},
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
-    {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0, "print a layout as a grid of thread: local cells, and exit", 0},
+    {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0,
+     "print a layout as a grid of thread: local cells, and exit", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -112,14 +113,16 @@ static tvm_status assemble(const arguments *args, tvm_diags *diags) {
     uint8_t *text;
     size_t size;
     tvm_program *program = NULL;
-    tvm_assembler_options how = {args->defines, args->define_count, args->include_dirs, args->include_dir_count};
+    tvm_assembler_options how = {args->defines, args->define_count, args->include_dirs,
+                                 args->include_dir_count};
     tvm_status status = tvm_file_read(args->input, SOURCE_LIMIT, &text, &size, diags);
     if (status != TVM_OK) return status;
     status = tvm_assemble((const char *)text, size, args->input, &how, &program, diags);
     free(text);
     if (status == TVM_OK && !args->check) {
         char *output = args->output ? strdup(args->output) : default_output(args->input);
-        status = output ? tvm_vbc_write_file(program, output, !args->no_lines, diags) : tvm_diag_no_memory(diags);
+        status =
+            output ? tvm_vbc_write_file(program, output, !args->no_lines, diags) : tvm_diag_no_memory(diags);
         free(output);
     }
     tvm_program_free(program);
@@ -127,15 +130,15 @@ static tvm_status assemble(const arguments *args, tvm_diags *diags) {
 }
 
 int main(int argc, char **argv) {
-    static const struct argp parser = {options, parse, "FILE.vasm", "Assembles a Tilus VM program to bytecode.", NULL,
-                                       NULL, NULL};
+    static const struct argp parser = {
+        options, parse, "FILE.vasm", "Assembles a Tilus VM program to bytecode.", NULL, NULL, NULL};
     arguments args = {0};
     argp_program_version = "tvm-as (" PACKAGE_STRING ")";
     if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
     argp_err_exit_status = EXIT_USAGE;
     tvm_diags diags = {0};
     error_t error = argp_parse(&parser, argc, argv, 0, NULL, &args);
-    tvm_status status = error                 ? tvm_diag_no_memory(&diags)
+    tvm_status status = error               ? tvm_diag_no_memory(&diags)
                         : args.print_layout ? print_layout(args.print_layout, &diags)
                                             : assemble(&args, &diags);
     const char *no_color = getenv("NO_COLOR");

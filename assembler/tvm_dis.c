@@ -55,7 +55,8 @@ static tvm_status disassemble(const arguments *args, tvm_diags *diags) {
     tvm_status status = tvm_vbc_read_file(args->input, &program, diags);
     if (status != TVM_OK) return status;
     status = tvm_disassemble(program, &text, diags);
-    if (status == TVM_OK) status = tvm_file_write(args->output ? args->output : "-", text, strlen(text), diags);
+    if (status == TVM_OK)
+        status = tvm_file_write(args->output ? args->output : "-", text, strlen(text), diags);
     free(text);
     tvm_program_free(program);
     return status;
@@ -63,8 +64,8 @@ static tvm_status disassemble(const arguments *args, tvm_diags *diags) {
 
 int main(int argc, char **argv) {
     static const struct argp parser = {
-        options, parse, "FILE.vbc", "Prints Tilus VM bytecode as text that tvm-as assembles to it again.", NULL, NULL,
-        NULL};
+        options, parse, "FILE.vbc", "Prints Tilus VM bytecode as text that tvm-as assembles to it again.",
+        NULL,    NULL,  NULL};
     arguments args = {0};
     argp_program_version = "tvm-dis (" PACKAGE_STRING ")";
     if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;

@@ -39,7 +39,8 @@ tvm_value tvm_value_shared(tvm_arena *arena, const tvm_shared_layout *layout) {
 }
 
 bool tvm_value_is_number(const tvm_value *value) {
-    return value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT || value->kind == TVM_VALUE_BOOL;
+    return value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT ||
+           value->kind == TVM_VALUE_BOOL;
 }
 
 bool tvm_value_is_scalar(const tvm_value *value) {

@@ -1,4 +1,5 @@
-/* Values of expressions while a program is assembled: static ones, and run-time scalars as nodes of the kernel. */
+/* Values of expressions while a program is assembled: static ones, and run-time scalars as nodes of the
+ * kernel. */
 #ifndef TVM_ASSEMBLER_VALUE_H
 #define TVM_ASSEMBLER_VALUE_H
 
@@ -27,8 +28,8 @@ typedef enum tvm_value_kind {
 /* Small, copied freely; what it points to lives in an arena. */
 typedef struct tvm_value {
     tvm_value_kind kind;
-    tvm_dtype type; /* INTEGER, FLOAT: kind NONE adapts to its surroundings, else fixed by i64(...) and its kin; of EXPR
-                       and BOOL always set; of DTYPE the value */
+    tvm_dtype type; /* INTEGER, FLOAT: kind NONE adapts to its surroundings, else fixed by i64(...) and its
+                       kin; of EXPR and BOOL always set; of DTYPE the value */
     union {
         int64_t i; /* INTEGER (bits of u64 if that is the type), BOOL */
         double f;
@@ -61,9 +62,9 @@ tvm_value tvm_value_string(const char *text, uint32_t length);
 tvm_value tvm_value_layout(tvm_arena *arena, const tvm_layout *layout);
 tvm_value tvm_value_shared(tvm_arena *arena, const tvm_shared_layout *layout);
 
-bool tvm_value_is_number(const tvm_value *value);  /* static integer, float or bool */
-bool tvm_value_is_scalar(const tvm_value *value);  /* number or run-time scalar */
-bool tvm_value_is_static(const tvm_value *value);  /* anything but a run-time scalar */
+bool tvm_value_is_number(const tvm_value *value); /* static integer, float or bool */
+bool tvm_value_is_scalar(const tvm_value *value); /* number or run-time scalar */
+bool tvm_value_is_static(const tvm_value *value); /* anything but a run-time scalar */
 
 /* Deep copy into another arena; poison when it is exhausted. */
 tvm_value tvm_value_copy(tvm_arena *arena, const tvm_value *value);

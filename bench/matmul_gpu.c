@@ -19,7 +19,7 @@ enum { LAUNCHES = 40, REPLAYS = 15, GROUP = 128, SAMPLES = 400 };
 
 /* Reads bytes in 16-byte pieces, four in flight a thread. */
 static const char floor_ptx[] =
-    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".version 7.4\n.target sm_80\n.address_size 64\n"
     ".visible .entry read(.param .u64 data, .param .u64 count, .param .u64 out) {\n"
     ".reg .b64 %p, %e, %o, %i, %s, %n, %a;\n.reg .b32 %r<24>;\n.reg .pred %q;\n"
     "ld.param.u64 %p, [data]; ld.param.u64 %n, [count]; ld.param.u64 %o, [out];\n"

@@ -17,6 +17,7 @@ tvm_status select_candidate(emitter *e, const candidate *candidates, size_t coun
     for (; chosen + 1 < count; chosen++) {
         const char *why = candidates[chosen].refuse(e, work);
         if (!why) break;
+        if (!*why) continue;
         int n = snprintf(refused + used, sizeof refused - used, "%s%s: %s", used ? "; " : "",
                          candidates[chosen].name, why);
         used = n < 0 || (size_t)n >= sizeof refused - used ? sizeof refused - 1 : used + (size_t)n;

@@ -5,7 +5,7 @@
 #include "emit.h"
 
 /* An instruction can be carried out in several ways, best first: the first that is not refused is taken. `refuse`
- * returns why not, or NULL; `emit` returns false when memory ran out. `work` is the family's own description. */
+ * returns why not, "" where the candidate is for other types altogether, or NULL; `emit` returns false when memory ran out. `work` is the family's own description. */
 typedef struct candidate {
     const char *name;
     const char *(*refuse)(const emitter *e, const void *work);

@@ -102,7 +102,7 @@ static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate
 static const char *refuse_packed(const emitter *e, const void *work) {
     (void)e;
     const elementwise *w = work;
-    if (!is_half(w->type)) return "not f16 or bf16";
+    if (!is_half(w->type)) return "";
     if (w->op == TVM_OP_DIV) return "no packed division";
     return w->op == TVM_OP_EXP ? "no packed exponential of full precision" : NULL;
 }

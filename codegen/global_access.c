@@ -252,8 +252,11 @@ static reg bound_test(global_access *g, unsigned d, uint32_t first) {
     const thread_part *part = d >= g->lead && g->part[d - g->lead].varies ? &g->part[d - g->lead] : NULL;
     /* Unsigned, a negative position is above every extent. */
     if (narrow) {
-        reg at = emit_expr(e, index), limit = emit_expr(e, shape);
-        if (part && fact_stable(e, index)) {
+        int64_t value;
+        bool constant = fact_constant(e, index, &value);
+        reg at = constant ? pure(e, 'r', "mov.b32 $, %" PRId64 ";", value) : emit_expr(e, index);
+        reg limit = emit_expr(e, shape);
+        if (part && (constant || fact_stable(e, index))) {
             at = pure(e, 'r', "add.s32 $, %s, %s;", at.name, part->value.name);
         } else if (part) {
             reg sum = new_r(e);

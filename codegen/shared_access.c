@@ -96,6 +96,7 @@ static reg dynamic_offset(shared_tile *s) {
             emit(e, "mul.lo.s32 %s, %s, %u;", next.name, at.name, s->stride[d]);
         s->dynamic = next;
     }
+    if (!s->dynamic.name[0]) s->dynamic = pure(e, 'r', "mov.b32 $, 0;");
     return s->dynamic;
 }
 
@@ -138,7 +139,6 @@ static reg make_address(shared_tile *s, const shared_lanes *lanes, uint32_t cons
         reg address = fixed_address(s, offset);
         if (!s->has_dynamic) return address;
         reg dynamic = dynamic_offset(s), out = new_r(e);
-        if (!dynamic.name[0]) return address;
         emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, dynamic.name, s->bytes, address.name);
         return out;
     }
@@ -177,7 +177,12 @@ static bool same_group(const shared_tile *s, const shared_lanes *lanes, uint32_t
 
 reg shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint32_t *plus) {
     uint32_t difference = 0, start = s->e->slots[s->slot].shared_offset;
+    /* Whole periods of the swizzle are added after it. */
+    uint32_t period = (uint32_t)swizzle_period(s->layout), whole;
     constant += s->constant;
+    whole = constant - constant % period;
+    constant -= whole;
+    start += whole * s->bytes;
     for (unsigned i = 0; i < lanes->group_count; i++) {
         if (!same_group(s, lanes, constant, lanes->groups[i].constant, &difference)) continue;
         *plus = start + difference * s->bytes;

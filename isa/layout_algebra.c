@@ -65,6 +65,7 @@ static const atom atoms[] = {
     {"mma.m16n8k16.A", {{false, true, {2, 2}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
     {"mma.m16n8k16.B", {{false, false, {2, 1}}, {true, true, {4, 8}}, {false, false, {2, 1}}}},
     {"mma.m16n8k16.C", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
+    {"mma.m16n8k16.D", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
     {"ldmatrix", {{true, false, {8, 4}}, {false, false, {1, 2}}, {false, false, {1, 1}}}},
 };
 

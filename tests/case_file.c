@@ -269,7 +269,8 @@ static bool read_params(launch *l) {
             fprintf(stderr, "%s: no argument %s\n", l->c->name, info.name);
             return false;
         }
-        if (!info.is_tensor) l->values[i].i = strtoll(text, NULL, 0), l->values[i].f = strtod(text, NULL);
+        l->values[i].i = text[0] == '-' ? strtoll(text, NULL, 0) : (int64_t)strtoull(text, NULL, 0);
+        l->values[i].f = strtod(text, NULL);
     }
     return true;
 }

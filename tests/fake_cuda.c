@@ -1,11 +1,9 @@
-/* A libcuda.so.1 without a GPU, for tests of the CUDA device: memory is the host's, launches are written to a log and do
- * nothing. Environment, read at each call:
- *   FAKE_CUDA_LOG     file that a line is appended to for what the driver was asked to do
- *   FAKE_CUDA_PARAMS  how to print a launch's parameters: a letter each, i l f d p (int, 64-bit, float, double, address)
- *   FAKE_CUDA_INIT    the result of cuInit
- *   FAKE_CUDA_FAULT   the error that the next waiting after a launch finds, and every call from then on
- *   FAKE_CUDA_REFUSE  set: modules are refused, with a log
- *   FAKE_CUDA_CC      compute capability, "90" by default */
+/* A libcuda.so.1 without a GPU, for tests of the CUDA device: memory is the host's, launches are written to a
+ * log and do nothing. Environment, read at each call: FAKE_CUDA_LOG     file that a line is appended to for
+ * what the driver was asked to do FAKE_CUDA_PARAMS  how to print a launch's parameters: a letter each, i l f
+ * d p (int, 64-bit, float, double, address) FAKE_CUDA_INIT    the result of cuInit FAKE_CUDA_FAULT   the
+ * error that the next waiting after a launch finds, and every call from then on FAKE_CUDA_REFUSE  set:
+ * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default */
 #include <cuda.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -54,7 +52,9 @@ static int setting(const char *name, int otherwise) {
 }
 
 /* What every call returns: the fault, once it has been met. */
-static CUresult state(void) { return (CUresult)atomic_load(&fault); }
+static CUresult state(void) {
+    return (CUresult)atomic_load(&fault);
+}
 
 CUresult cuInit(unsigned flags) {
     (void)flags;
@@ -67,7 +67,8 @@ CUresult cuGetErrorName(CUresult error, const char **text) {
 }
 
 CUresult cuGetErrorString(CUresult error, const char **text) {
-    *text = error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "another error";
+    *text =
+        error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "another error";
     return CUDA_SUCCESS;
 }
 
@@ -129,7 +130,9 @@ CUresult cuCtxPopCurrent(CUcontext *context) {
 }
 
 /* Of what needs a current context. */
-static CUresult in_context(void) { return depth ? state() : CUDA_ERROR_INVALID_CONTEXT; }
+static CUresult in_context(void) {
+    return depth ? state() : CUDA_ERROR_INVALID_CONTEXT;
+}
 
 CUresult cuCtxGetDevice(CUdevice *device) {
     *device = 0;
@@ -141,7 +144,9 @@ static CUresult meet_fault(void) {
     return in_context();
 }
 
-CUresult cuCtxSynchronize(void) { return meet_fault(); }
+CUresult cuCtxSynchronize(void) {
+    return meet_fault();
+}
 
 /* ---- modules ---- */
 
@@ -214,8 +219,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
         captured++;
         return CUDA_SUCCESS;
     }
-    say("launch %s %u,%u,%u %u,%u,%u %u %s", ((fake_function *)(void *)function)->name, gx, gy, gz, bx, by, bz,
-        shared, stream ? "stream" : "default");
+    say("launch %s %u,%u,%u %u,%u,%u %u %s", ((fake_function *)(void *)function)->name, gx, gy, gz, bx, by,
+        bz, shared, stream ? "stream" : "default");
     say_params(params);
     say("\n");
     atomic_store(&launched, true);

@@ -41,12 +41,16 @@ static double pow2(int exponent) {
     return ldexp(1.0, exponent);
 }
 
-/* OCP: f8_e5m2 has infinity and NaN, f8_e4m3 NaN only; the demonstration's weights avoid both. */
-static int is_special(weight_type type, unsigned code) {
-    if (type.kind != 'f' || type.bits != 8) return 0;
-    if (type.exponent == 5 && type.mantissa == 2) return (code & 0x7c) == 0x7c;
-    if (type.exponent == 4 && type.mantissa == 3) return (code & 0x7f) == 0x7f;
-    return 0;
+/* Codes that the demonstration's weights avoid. OCP: f8_e5m2 has infinity and NaN, f8_e4m3 NaN only. Types
+ * with more than five bits of exponent reach beyond f16, in which products are formed: their weights stay
+ * within [2^-8, 2^8). */
+static int is_avoided(weight_type type, unsigned code) {
+    if (type.kind != 'f') return 0;
+    if (type.bits == 8 && type.exponent == 5 && type.mantissa == 2) return (code & 0x7c) == 0x7c;
+    if (type.bits == 8 && type.exponent == 4 && type.mantissa == 3) return (code & 0x7f) == 0x7f;
+    int exponent = (int)(code >> type.mantissa) & ((1 << type.exponent) - 1);
+    int bias = (1 << (type.exponent - 1)) - 1;
+    return type.exponent > 5 && (exponent < bias - 8 || exponent >= bias + 8);
 }
 
 static double weight_value(weight_type type, unsigned code) {
@@ -127,7 +131,7 @@ static void make(const char *dir, long m, long n, long k, weight_type type) {
     for (size_t i = 0; i < (size_t)(k * n); i++) {
         unsigned code;
         do code = (unsigned)(next_random() >> 32) & ((1u << type.bits) - 1);
-        while (is_special(type, code));
+        while (is_avoided(type, code));
         for (int b = 0; b < type.bits; b++) {
             size_t bit = i * (size_t)type.bits + (size_t)b;
             w[bit / 8] = (uint8_t)(w[bit / 8] | (code >> b & 1) << bit % 8);
@@ -135,7 +139,8 @@ static void make(const char *dir, long m, long n, long k, weight_type type) {
     }
     write_npy(dir, "a.npy", "<f2", m, k, a, (size_t)(m * k) * 2);
     write_npy(dir, "s.npy", "<f2", k / GROUP, n, s, (size_t)(k / GROUP * n) * 2);
-    write_npy(dir, "w.npy", "|u1", k, (long)row, w, (size_t)k * row);
+    write_npy(dir, "w.npy", type.kind == 'i' && type.bits == 8 ? "|i1" : "|u1", k, (long)row, w,
+              (size_t)k * row);
     free(a), free(s), free(w);
 }
 

@@ -1,4 +1,5 @@
-/* The cache folder: what was put is got, by any process; anything wrong with a file or the folder costs an entry, no more. */
+/* The cache folder: what was put is got, by any process; anything wrong with a file or the folder costs an
+ * entry, no more. */
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -367,6 +368,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("cache");
     TCase *cases = tcase_create("cache");
+    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_checked_fixture(cases, make_folder, remove_folder);
     tcase_add_test(cases, keeps_what_is_put);
     tcase_add_test(cases, keys_differ);

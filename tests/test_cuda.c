@@ -1,5 +1,9 @@
-/* The CUDA device against a driver that has no GPU (fake_cuda.c) and a ptxas that writes a stub: what is loaded and launched, what is
- * cached, and what is said when the driver fails. */
+/* The CUDA device against a driver that has no GPU (fake_cuda.c) and a ptxas that writes a stub: what is
+ * loaded and launched, what is cached, and what is said when the driver fails. Without cuda.h: that the build
+ * says so. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
 #include <check.h>
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -11,6 +15,8 @@
 #include "assembler.h"
 #include "runtime.h"
 #include "vbc.h"
+
+#ifdef HAVE_CUDA_H
 
 static const char source[] =
     ".vasm 1\n"
@@ -137,7 +143,8 @@ static void assert_log(const char *path, const char *format, ...) {
 }
 
 static void assert_says(const char *word) {
-    ck_assert_msg(strstr(tvm_message(context), word) != NULL, "'%s' does not say '%s'", tvm_message(context), word);
+    ck_assert_msg(strstr(tvm_message(context), word) != NULL, "'%s' does not say '%s'", tvm_message(context),
+                  word);
 }
 
 START_TEST(names_the_device) {
@@ -160,8 +167,9 @@ START_TEST(launches_with_the_grid_and_arguments) {
     ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 1000, 0.1, x, y), TVM_OK);
     assert_log(driver_log, "launch scale 4,2,1 64,1,1 0 default 1000 %.9g %p %p\n", (double)0.1f, x, y);
     setenv("FAKE_CUDA_PARAMS", "iiillfdp", 1);
-    ck_assert_int_eq(tvm_launch(function_of("scalars"), y, 7, -5, 4000000000u, INT64_MIN, (uint64_t)3, 1.5, 0.1, x),
-                     TVM_OK);
+    ck_assert_int_eq(
+        tvm_launch(function_of("scalars"), y, 7, -5, 4000000000u, INT64_MIN, (uint64_t)3, 1.5, 0.1, x),
+        TVM_OK);
     assert_log(driver_log, "launch scalars 1,1,1 32,1,1 0 stream 1 -5 -294967296 %lld 3 1.5 %.17g %p\n",
                (long long)INT64_MIN, 0.1, x);
     ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 0, 1.0, NULL, NULL), TVM_OK);
@@ -181,7 +189,8 @@ START_TEST(asks_for_large_shared_memory) {
     unsetenv("FAKE_CUDA_PARAMS");
     ck_assert_int_eq(tvm_launch(function_of("shared"), NULL, 128, x), TVM_OK);
     /* 8 is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-    assert_log(driver_log, "retain\nload cubin\nattribute shared 8 65536\nlaunch shared 1,1,1 32,1,1 65536 default\n");
+    assert_log(driver_log,
+               "retain\nload cubin\nattribute shared 8 65536\nlaunch shared 1,1,1 32,1,1 65536 default\n");
     tvm_memory_free(context, x);
 }
 END_TEST
@@ -339,7 +348,8 @@ START_TEST(runs_in_the_callers_context) {
     ck_assert_int_eq(tvm_load(context, bytecode, bytecode_size, &code), TVM_OK);
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
-    assert_log(driver_log, "load cubin\nattribute shared 8 65536\nunload\n"); /* the primary one is not touched */
+    assert_log(driver_log,
+               "load cubin\nattribute shared 8 65536\nunload\n"); /* the primary one is not touched */
 }
 END_TEST
 
@@ -363,9 +373,27 @@ START_TEST(unusable_drivers) {
 }
 END_TEST
 
+#else
+
+START_TEST(build_without_cuda_says_so) {
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA};
+    tvm_context *context = NULL;
+    ck_assert_int_eq(tvm_context_create(&options, &context), TVM_UNSUPPORTED);
+    ck_assert(strstr(tvm_message(context), "built without cuda.h") != NULL);
+    tvm_context_free(context);
+    ck_assert_int_eq(tvm_context_create(NULL, &context), TVM_OK);
+    ck_assert_int_eq(tvm_device(context), TVM_DEVICE_CPU);
+    tvm_context_free(context);
+}
+END_TEST
+
+#endif /* HAVE_CUDA_H */
+
 int main(void) {
     Suite *suite = suite_create("cuda");
     TCase *cases = tcase_create("cuda");
+    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
+#ifdef HAVE_CUDA_H
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
@@ -382,6 +410,9 @@ int main(void) {
     tcase_add_test(cases, times_graph_replays);
     tcase_add_test(cases, runs_in_the_callers_context);
     tcase_add_test(cases, unusable_drivers);
+#else
+    tcase_add_test(cases, build_without_cuda_says_so);
+#endif
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -369,6 +369,27 @@ START_TEST(lower_ranks_broadcast_in_front) {
 }
 END_TEST
 
+START_TEST(where_takes_two_scalars) {
+    static const char text[] = ".vasm 1\n"
+                               ".kernel k(x: i64, a: global i32[32], c: global i64[32], d: global bool[32])\n"
+                               ".warps 1\n"
+                               "    %v = load-global a[0], spatial(32)\n"
+                               "    %m = compare ge %v, 16\n"
+                               "    %p = where %m, x, x + 1\n"
+                               "    %q = where %m, false, true\n"
+                               "    store-global c[0], %p\n"
+                               "    store-global d[0], %q\n"
+                               ".end\n";
+    int32_t a[32];
+    int64_t c[32], x = INT64_C(1) << 40;
+    uint8_t d[32];
+    for (int i = 0; i < 32; i++) a[i] = i * 3;
+    run(text, VALUES(INT("x", x), TENSOR("a", a), TENSOR("c", c), TENSOR("d", d)));
+    for (int i = 0; i < 32; i++) ck_assert_int_eq(c[i], a[i] >= 16 ? x : x + 1);
+    for (int i = 0; i < 32; i++) ck_assert_uint_eq(d[i], a[i] < 16);
+}
+END_TEST
+
 /* ---- alloc-register ---- */
 
 START_TEST(init_values_are_converted) {
@@ -646,8 +667,7 @@ static void check_mma(unsigned m, unsigned n, unsigned k, bool bf16) {
                 for (unsigned p = 0; p < k; p++) {
                     double x = bf16 ? bf16_value(a[i * k + p]) : f16_value(a[i * k + p]);
                     double y = bf16 ? bf16_value(b[p * n + j]) : f16_value(b[p * n + j]);
-                    sum = (float)(sum + x * y); /* the sum of two floats' exact product and a float, in
-                                                   double, twice rounded: */
+                    sum = (float)(sum + x * y);
                 }
                 if (pass == 0) ck_assert_float_eq_tol(d[i * n + j], sum, 1e-4f);
             }
@@ -858,6 +878,7 @@ int main(void) {
     tcase_add_test(tests, fma_of_other_types);
     tcase_add_test(tests, operands_broadcast);
     tcase_add_test(tests, lower_ranks_broadcast_in_front);
+    tcase_add_test(tests, where_takes_two_scalars);
     tcase_add_test(tests, init_values_are_converted);
     tcase_add_test(tests, every_lowbit_code_widens);
     tcase_add_test(tests, floats_narrow_to_the_nearest_lowbit_code);

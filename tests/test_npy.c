@@ -1,4 +1,5 @@
-/* .npy files: what NumPy writes is read, what is written NumPy would have written, anything else is refused with a reason. */
+/* .npy files: what NumPy writes is read, what is written NumPy would have written, anything else is refused
+ * with a reason. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,9 @@ static const struct refused {
     {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,)}", 12, TVM_UNSUPPORTED, "structured"},
     {"{'descr': '<M8[us]', 'fortran_order': False, 'shape': (3,)}", 24, TVM_UNSUPPORTED, "dtype"},
     {"{'descr': '|O', 'fortran_order': False, 'shape': (3,)}", 24, TVM_FORMAT, "descr"},
-    {"{'descr': '<\x01" "4', 'fortran_order': False, 'shape': (3,)}", 12, TVM_FORMAT, "descr"},
+    {"{'descr': '<\x01"
+     "4', 'fortran_order': False, 'shape': (3,)}",
+     12, TVM_FORMAT, "descr"},
     {"{'descr': 'f4', 'fortran_order': False, 'shape': (3,)}", 12, TVM_FORMAT, "descr"},
     {"{'descr': '<f0', 'fortran_order': False, 'shape': (3,)}", 12, TVM_UNSUPPORTED, "dtype"},
     {"{'descr': 4, 'fortran_order': False, 'shape': (3,)}", 12, TVM_FORMAT, "descr"},
@@ -220,16 +223,16 @@ static const struct stands {
     const char *text; /* NULL: is no array */
     size_t bytes;
 } stands[] = {
-    {"f16", 2, {2, 3}, "'<f2' (2, 3)", 12},  {"bf16", 1, {3}, "'<u2' (3,)", 6},
-    {"tf32", 1, {3}, "'<f4' (3,)", 12},      {"f32", 1, {3}, "'<f4' (3,)", 12},
-    {"f64", 0, {0}, "'<f8' ()", 8},          {"bool", 1, {3}, "'|b1' (3,)", 3},
-    {"i8", 1, {3}, "'|i1' (3,)", 3},         {"u8", 1, {3}, "'|u1' (3,)", 3},
-    {"i16", 1, {3}, "'<i2' (3,)", 6},        {"u64", 1, {3}, "'<u8' (3,)", 24},
-    {"u3", 2, {5, 16}, "'|u1' (5, 6)", 30},  {"i4", 3, {2, 2, 2}, "'|u1' (2, 2, 1)", 4},
-    {"u1", 1, {8}, "'|u1' (1,)", 1},         {"f6_e3m2", 1, {4}, "'|u1' (3,)", 3},
-    {"f8_e4m3", 1, {4}, "'|u1' (4,)", 4},    {"u3", 2, {5, 4}, NULL, 0},
-    {"f32", 2, {-1, 4}, NULL, 0},            {"u3", 2, {0, 16}, "'|u1' (0, 6)", 0},
-    {"f32", 2, {INT64_MAX, 4}, NULL, 0},     {"f64", 2, {INT64_MAX, 0}, "'<f8' (9223372036854775807, 0)", 0},
+    {"f16", 2, {2, 3}, "'<f2' (2, 3)", 12}, {"bf16", 1, {3}, "'<u2' (3,)", 6},
+    {"tf32", 1, {3}, "'<f4' (3,)", 12},     {"f32", 1, {3}, "'<f4' (3,)", 12},
+    {"f64", 0, {0}, "'<f8' ()", 8},         {"bool", 1, {3}, "'|b1' (3,)", 3},
+    {"i8", 1, {3}, "'|i1' (3,)", 3},        {"u8", 1, {3}, "'|u1' (3,)", 3},
+    {"i16", 1, {3}, "'<i2' (3,)", 6},       {"u64", 1, {3}, "'<u8' (3,)", 24},
+    {"u3", 2, {5, 16}, "'|u1' (5, 6)", 30}, {"i4", 3, {2, 2, 2}, "'|u1' (2, 2, 1)", 4},
+    {"u1", 1, {8}, "'|u1' (1,)", 1},        {"f6_e3m2", 1, {4}, "'|u1' (3,)", 3},
+    {"f8_e4m3", 1, {4}, "'|u1' (4,)", 4},   {"u3", 2, {5, 4}, NULL, 0},
+    {"f32", 2, {-1, 4}, NULL, 0},           {"u3", 2, {0, 16}, "'|u1' (0, 6)", 0},
+    {"f32", 2, {INT64_MAX, 4}, NULL, 0},    {"f64", 2, {INT64_MAX, 0}, "'<f8' (9223372036854775807, 0)", 0},
     {"u7", 1, {INT64_MAX - 7}, NULL, 0},
 };
 
@@ -270,6 +273,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("npy");
     TCase *cases = tcase_create("npy");
+    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_test(cases, reads_what_numpy_writes);
     tcase_add_test(cases, writes_what_numpy_writes);
     tcase_add_test(cases, writing_fails_whole);

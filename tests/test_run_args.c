@@ -55,9 +55,10 @@ START_TEST(reads_words) {
 END_TEST
 
 START_TEST(refuses_malformed_words) {
-    static const char *const malformed[] = {"",       "=3",      "m",        "3m=1",     "a b=1",         "./a=1",
-                                            "m=",     "a=@",     "a=out:",   "a=rand:",  "a=rand:x",      "a=rand:-1",
-                                            "a=rand:1x", "a=zeros,out:", "a=rand:99999999999999999999"};
+    static const char *const malformed[] = {
+        "",         "=3",        "m",         "3m=1",         "a b=1",
+        "./a=1",    "m=",        "a=@",       "a=out:",       "a=rand:",
+        "a=rand:x", "a=rand:-1", "a=rand:1x", "a=zeros,out:", "a=rand:99999999999999999999"};
     for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
         tvm_run_args args = {0};
         tvm_diags diags = {0};
@@ -117,12 +118,24 @@ START_TEST(reads_floats) {
 END_TEST
 
 START_TEST(refuses_what_does_not_fit) {
-    static const char *const rows[][2] = {
-        {"2147483648", "i32"},          {"-2147483649", "i32"}, {"4294967296", "u32"}, {"-1", "u32"},
-        {"9223372036854775808", "i64"}, {"-1", "u64"},          {"2", "bool"},         {"yes", "bool"},
-        {"1.5", "i32"},                 {"x", "i32"},           {" 1", "i32"},         {"1 ", "i32"},
-        {"-", "i32"},                   {"--1", "i32"},         {"1.5x", "f32"},       {"x", "f32"},
-        {" 1", "f32"},                  {"18446744073709551616", "u64"}};
+    static const char *const rows[][2] = {{"2147483648", "i32"},
+                                          {"-2147483649", "i32"},
+                                          {"4294967296", "u32"},
+                                          {"-1", "u32"},
+                                          {"9223372036854775808", "i64"},
+                                          {"-1", "u64"},
+                                          {"2", "bool"},
+                                          {"yes", "bool"},
+                                          {"1.5", "i32"},
+                                          {"x", "i32"},
+                                          {" 1", "i32"},
+                                          {"1 ", "i32"},
+                                          {"-", "i32"},
+                                          {"--1", "i32"},
+                                          {"1.5x", "f32"},
+                                          {"x", "f32"},
+                                          {" 1", "f32"},
+                                          {"18446744073709551616", "u64"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tvm_value value;
         tvm_diags diags = {0};
@@ -138,7 +151,8 @@ END_TEST
 
 enum { COUNT = 5000 };
 
-/* One random tensor of a type: within range, spread over it, the same for the same seed and not for another. */
+/* One random tensor of a type: within range, spread over it, the same for the same seed and not for another.
+ */
 static void check_random(tvm_dtype type) {
     size_t bytes = ((size_t)COUNT * type.bits + 7) / 8;
     uint8_t *data = malloc(bytes), *again = malloc(bytes);
@@ -185,7 +199,8 @@ START_TEST(iota_tensors) {
     uint8_t u3[9], bools[5];
     float floats[9];
     int16_t shorts[9];
-    static const uint8_t expected[9] = {0x88, 0xc6, 0xfa, 0x88, 0xc6, 0xfa, 0x88, 0xc6, 0xfa}; /* 0..7 three times */
+    static const uint8_t expected[9] = {0x88, 0xc6, 0xfa, 0x88, 0xc6,
+                                        0xfa, 0x88, 0xc6, 0xfa}; /* 0..7 three times */
     tvm_run_fill(&arg, type_of("u3"), 24, 0, u3);
     ck_assert_mem_eq(u3, expected, sizeof u3);
     tvm_run_fill(&arg, TVM_F32, 9, 0, (uint8_t *)floats);
@@ -211,6 +226,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("run_args");
     TCase *cases = tcase_create("run_args");
+    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_loop_test(cases, reads_words, 0, sizeof words / sizeof *words);
     tcase_add_test(cases, refuses_malformed_words);
     tcase_add_test(cases, refuses_a_name_twice);

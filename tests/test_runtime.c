@@ -87,7 +87,8 @@ static tvm_function *function_of(const char *name) {
 }
 
 /* The call failed as it should, and the message names all of these (up to the first NULL). */
-static void assert_refused(tvm_status status, tvm_status expected, const char *a, const char *b, const char *c) {
+static void assert_refused(tvm_status status, tvm_status expected, const char *a, const char *b,
+                           const char *c) {
     const char *const words[] = {a, b, c};
     const char *message = tvm_message(context);
     ck_assert_msg(status == expected, "status %d, message '%s'", status, message);
@@ -216,7 +217,8 @@ START_TEST(launches) {
     ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
     ck_assert_int_eq(tvm_memory_read(context, out, y, sizeof out), TVM_OK);
     for (int i = 0; i < N; i++) ck_assert_float_eq(out[i], 2.5f * (float)i);
-    tvm_value values[] = {{.i = N}, {.f = -1.0}, {.data = x, .bytes = sizeof in}, {.data = y, .bytes = sizeof out}};
+    tvm_value values[] = {
+        {.i = N}, {.f = -1.0}, {.data = x, .bytes = sizeof in}, {.data = y, .bytes = sizeof out}};
     ck_assert_int_eq(tvm_launchv(scale, NULL, values, 4), TVM_OK);
     ck_assert_int_eq(tvm_memory_read(context, out, y, sizeof out), TVM_OK);
     for (int i = 0; i < N; i++) ck_assert_float_eq(out[i], -(float)i);
@@ -227,11 +229,13 @@ END_TEST
 
 static void assert_scalars(const double *out, const double expected[7]) {
     for (int row = 0; row < 7; row++)
-        for (int column = 0; column < 32; column++) ck_assert_double_eq(out[row * 32 + column], expected[row]);
+        for (int column = 0; column < 32; column++)
+            ck_assert_double_eq(out[row * 32 + column], expected[row]);
 }
 
 START_TEST(passes_every_scalar_type) {
-    const double expected[7] = {1, -2147483647 - 1, 4294967295.0, -1099511627776.0, 9223372036854775808.0, (float)0.1, 0.1};
+    const double expected[7] = {
+        1, -2147483647 - 1, 4294967295.0, -1099511627776.0, 9223372036854775808.0, (float)0.1, 0.1};
     const double opposite[7] = {0, 2147483647, 0, 1099511627776.0, 1, -1.5, 1e300};
     void *out;
     ck_assert_int_eq(tvm_memory_alloc(context, 7 * 32 * sizeof(double), &out), TVM_OK);
@@ -240,8 +244,8 @@ START_TEST(passes_every_scalar_type) {
                                 (uint64_t)1 << 63, 0.1, 0.1, out),
                      TVM_OK);
     assert_scalars(out, expected);
-    tvm_value values[] = {{.i = 0},    {.i = INT32_MAX}, {.i = 0},      {.i = 1099511627776},
-                          {.i = 1},    {.f = -1.5},      {.f = 1e300},  {.data = out}};
+    tvm_value values[] = {{.i = 0}, {.i = INT32_MAX}, {.i = 0},     {.i = 1099511627776},
+                          {.i = 1}, {.f = -1.5},      {.f = 1e300}, {.data = out}};
     ck_assert_int_eq(tvm_launchv(scalars, NULL, values, 8), TVM_OK);
     assert_scalars(out, opposite);
     tvm_memory_free(context, out);
@@ -282,7 +286,8 @@ END_TEST
 START_TEST(run_time_error_is_reported) {
     float *x = floats(32);
     tvm_function *divide = function_of("divide");
-    assert_refused(tvm_launch(divide, NULL, 0, x), TVM_FAULT, "divide", "division by zero", "runtime.vasm:36");
+    assert_refused(tvm_launch(divide, NULL, 0, x), TVM_FAULT, "divide", "division by zero",
+                   "runtime.vasm:36");
     ck_assert_int_eq(tvm_launch(divide, NULL, 2, x), TVM_OK);
     ck_assert_float_eq(x[0], 3);
     tvm_memory_free(context, x);
@@ -299,10 +304,12 @@ START_TEST(tells_shapes) {
     ck_assert_int_eq(shape[1], 128);
     ck_assert_uint_eq(bytes, 5 * 128 * 3 / 8);
     values[1].i = 3;
-    assert_refused(tvm_param_shape(packed, 3, values, 4, shape, &bytes), TVM_ARGUMENT, "v", "u3", "whole bytes");
+    assert_refused(tvm_param_shape(packed, 3, values, 4, shape, &bytes), TVM_ARGUMENT, "v", "u3",
+                   "whole bytes");
     values[0].i = -1;
     assert_refused(tvm_param_shape(packed, 2, values, 4, shape, &bytes), TVM_ARGUMENT, "w", "-1", "negative");
-    assert_refused(tvm_param_shape(packed, 0, values, 4, shape, &bytes), TVM_USAGE, "packed", "no tensor", NULL);
+    assert_refused(tvm_param_shape(packed, 0, values, 4, shape, &bytes), TVM_USAGE, "packed", "no tensor",
+                   NULL);
     assert_refused(tvm_param_shape(packed, 9, values, 4, shape, &bytes), TVM_USAGE, "packed", NULL, NULL);
 }
 END_TEST
@@ -316,7 +323,8 @@ START_TEST(times) {
     ck_assert_int_eq(tvm_time(function_of("scale"), values, 4, 3, &microseconds), TVM_OK);
     ck_assert_double_gt(microseconds, 0);
     values[0].i = 6;
-    assert_refused(tvm_time(function_of("scale"), values, 4, 3, &microseconds), TVM_ARGUMENT, "n % 4", NULL, NULL);
+    assert_refused(tvm_time(function_of("scale"), values, 4, 3, &microseconds), TVM_ARGUMENT, "n % 4", NULL,
+                   NULL);
     tvm_memory_free(context, x);
     tvm_memory_free(context, y);
 }
@@ -325,7 +333,8 @@ END_TEST
 START_TEST(too_much_memory_is_refused) {
     void *data;
     assert_refused(tvm_memory_alloc(context, SIZE_MAX, &data), TVM_DEVICE_MEMORY, "memory", NULL, NULL);
-    assert_refused(tvm_memory_alloc(context, (size_t)1 << 63, &data), TVM_DEVICE_MEMORY, "memory", NULL, NULL);
+    assert_refused(tvm_memory_alloc(context, (size_t)1 << 63, &data), TVM_DEVICE_MEMORY, "memory", NULL,
+                   NULL);
     ck_assert_ptr_null(data);
     ck_assert_int_eq(tvm_memory_alloc(context, 0, &data), TVM_OK);
     ck_assert_ptr_nonnull(data);
@@ -355,7 +364,8 @@ static void *work(void *pointer) {
     for (int round = 0; right && round < LAUNCHES; round++) {
         right = tvm_launch(scale, NULL, LENGTH, (double)(self->number + round), x, y) == TVM_OK;
         right = right && !*tvm_message(context);
-        for (int i = 0; right && i < LENGTH; i++) right = ((float *)y)[i] == (float)(i * (self->number + round));
+        for (int i = 0; right && i < LENGTH; i++)
+            right = ((float *)y)[i] == (float)(i * (self->number + round));
         char expected[32];
         snprintf(expected, sizeof expected, "n = %d", 4 * self->number + 1);
         right = right && tvm_launch(scale, NULL, 4 * self->number + 1, 1.0, x, y) == TVM_ARGUMENT;
@@ -398,6 +408,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("runtime");
     TCase *cases = tcase_create("runtime");
+    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, auto_finds_a_device);

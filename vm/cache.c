@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 /* A file is this header and the bytes. The cache never leaves its machine: host byte order. */
@@ -17,7 +19,7 @@ typedef struct entry_header {
     uint64_t version;
     uint64_t size;
     uint64_t key[2];
-    uint64_t checksum[2]; /* XXH3, 128 bits, of the bytes */
+    uint64_t checksum[2];     /* XXH3, 128 bits, of the bytes */
     uint64_t header_checksum; /* XXH3, 64 bits, of the members above */
 } entry_header;
 
@@ -41,7 +43,8 @@ static void unusable(tvm_diags *warnings, const char *dir, const char *reason) {
     tvm_diag_add(warnings, TVM_IO, NULL, NULL, "the cache folder '%s' cannot be used: %s", dir, reason);
 }
 
-/* dir, or the default of the XDG base directory specification (which has relative paths ignored); malloc'ed. */
+/* dir, or the default of the XDG base directory specification (which has relative paths ignored); malloc'ed.
+ */
 static char *folder_path(const char *dir, tvm_diags *warnings) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char *path = NULL;
@@ -108,7 +111,9 @@ tvm_cache *tvm_cache_open(const char *dir, uint64_t limit, tvm_diags *warnings) 
     return cache;
 }
 
-void tvm_cache_close(tvm_cache *cache) { free(cache); }
+void tvm_cache_close(tvm_cache *cache) {
+    free(cache);
+}
 
 /* ---- entries ---- */
 
@@ -121,8 +126,7 @@ static char *entry_path(const tvm_cache *cache, tvm_cache_key key) {
 }
 
 static entry_header make_header(tvm_cache_key key, const void *bytes, size_t size) {
-    entry_header header = {
-        .version = ENTRY_VERSION, .size = size, .key = {key.hash[0], key.hash[1]}};
+    entry_header header = {.version = ENTRY_VERSION, .size = size, .key = {key.hash[0], key.hash[1]}};
     memcpy(header.magic, entry_magic, sizeof header.magic);
     XXH128_hash_t hash = XXH3_128bits(bytes, size);
     header.checksum[0] = hash.high64;
@@ -185,7 +189,8 @@ static bool is_entry_name(const char *name) {
 /* A temporary of tvm_file_write, whose process may have died. */
 static bool is_temporary_name(const char *name) {
     size_t length = sizeof entry_suffix - 1;
-    return strspn(name, "0123456789abcdef") == NAME_HEX && strncmp(name + NAME_HEX, entry_suffix, length) == 0 &&
+    return strspn(name, "0123456789abcdef") == NAME_HEX &&
+           strncmp(name + NAME_HEX, entry_suffix, length) == 0 &&
            strncmp(name + NAME_HEX + length, ".tmp", 4) == 0;
 }
 
@@ -212,7 +217,8 @@ static void scan(DIR *folder, found_entries *found) {
         bool temporary = is_temporary_name(item->d_name);
         struct stat info;
         if (!temporary && !is_entry_name(item->d_name)) continue;
-        if (fstatat(dirfd(folder), item->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode)) continue;
+        if (fstatat(dirfd(folder), item->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode))
+            continue;
         if (!temporary) {
             if (!add_entry(found, item->d_name, &info)) return;
         } else if (now - info.st_mtime > STALE_SECONDS) {
@@ -227,8 +233,8 @@ static int by_use(const void *a, const void *b) {
     return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
 }
 
-/* Removes the least recently used entries while the folder is over its limit. Another process may do the same: what
- * is gone already is gone. */
+/* Removes the least recently used entries while the folder is over its limit. Another process may do the
+ * same: what is gone already is gone. */
 static void evict(const tvm_cache *cache) {
     DIR *folder = opendir(cache->dir);
     if (!folder) return;

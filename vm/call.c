@@ -15,8 +15,10 @@ static const char *param_name(const tvm_function *function, uint32_t param) {
     return tvm_string(function->code->program, function->kernel->slots[param].name);
 }
 
-static tvm_status out_of_range(const tvm_function *function, uint32_t param, int64_t value, tvm_diags *diags) {
-    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %lld does not fit parameter '%s' of type %s",
+static tvm_status out_of_range(const tvm_function *function, uint32_t param, int64_t value,
+                               tvm_diags *diags) {
+    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                        "kernel '%s': %lld does not fit parameter '%s' of type %s",
                         tvm_function_name(function), (long long)value, param_name(function, param),
                         function->type_names[param]);
 }
@@ -28,8 +30,12 @@ static tvm_status scalar_from_value(const tvm_function *function, uint32_t param
     bool fits = true;
     scalar->u = 0;
     switch (type.kind) {
-    case TVM_KIND_FLOAT: scalar->f = type.bits == 32 ? (double)(float)value->f : value->f; break;
-    case TVM_KIND_BOOL: scalar->i = value->i != 0; break;
+    case TVM_KIND_FLOAT:
+        scalar->f = type.bits == 32 ? (double)(float)value->f : value->f;
+        break;
+    case TVM_KIND_BOOL:
+        scalar->i = value->i != 0;
+        break;
     case TVM_KIND_INT:
         scalar->i = value->i;
         fits = type.bits == 64 || (value->i >= INT32_MIN && value->i <= INT32_MAX);
@@ -98,13 +104,15 @@ static tvm_status check_tensor(const tvm_function *function, uint32_t param, con
                                          shape, &needed, diags);
     if (status) return status;
     if (!data && needed)
-        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': the address of tensor '%s' is NULL",
-                            tvm_function_name(function), param_name(function, param));
-    if (args->bytes[param] && args->bytes[param] < needed)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                            "kernel '%s': tensor '%s' has %llu bytes by its declared shape, but only %zu are there",
-                            tvm_function_name(function), param_name(function, param), (unsigned long long)needed,
-                            args->bytes[param]);
+                            "kernel '%s': the address of tensor '%s' is NULL", tvm_function_name(function),
+                            param_name(function, param));
+    if (args->bytes[param] && args->bytes[param] < needed)
+        return tvm_diag_add(
+            diags, TVM_ARGUMENT, NULL, NULL,
+            "kernel '%s': tensor '%s' has %llu bytes by its declared shape, but only %zu are there",
+            tvm_function_name(function), param_name(function, param), (unsigned long long)needed,
+            args->bytes[param]);
     return TVM_OK;
 }
 
@@ -165,8 +173,8 @@ static tvm_status shape_of(const tvm_function *function, size_t index, const tvm
     uint64_t size;
     tvm_status status = arguments_from_values(function, values, count, &args, diags);
     if (!status)
-        status = tvm_launch_shape(function->code->program, kernel, (uint32_t)index, args.scalars, shape, &size,
-                                  diags);
+        status = tvm_launch_shape(function->code->program, kernel, (uint32_t)index, args.scalars, shape,
+                                  &size, diags);
     if (status) return status;
     if (bytes) *bytes = size;
     return TVM_OK;
@@ -186,12 +194,11 @@ tvm_status tvm_time(tvm_function *function, const tvm_value *values, size_t coun
     *microseconds = 0;
     call_args args;
     tvm_diags diags = {0};
-    tvm_device_launch launch = {
-        .kernel = function->index, .scalars = args.scalars, .data = args.data};
+    tvm_device_launch launch = {.kernel = function->index, .scalars = args.scalars, .data = args.data};
     tvm_status status = arguments_from_values(function, values, count, &args, &diags);
     if (!status) status = check_arguments(function, &args, launch.grid, &diags);
     if (!status && launch.grid[0] && launch.grid[1] && launch.grid[2])
-        status = function->code->context->ops->time(function->code->device_code, &launch, repeats, microseconds,
-                                                    &diags);
+        status = function->code->context->ops->time(function->code->device_code, &launch, repeats,
+                                                    microseconds, &diags);
     return tvm_context_finish(function->code->context, status, &diags);
 }

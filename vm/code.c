@@ -35,7 +35,8 @@ void tvm_code_free(tvm_code *code) {
 }
 
 /* Takes the program, also when it fails. */
-static tvm_status load_program(tvm_context *context, tvm_program *program, tvm_code **code, tvm_diags *diags) {
+static tvm_status load_program(tvm_context *context, tvm_program *program, tvm_code **code,
+                               tvm_diags *diags) {
     tvm_code *loaded = calloc(1, sizeof *loaded);
     if (!loaded) {
         tvm_program_free(program);
@@ -79,7 +80,9 @@ tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_co
 
 /* ---- introspection ---- */
 
-size_t tvm_function_count(const tvm_code *code) { return code ? code->program->kernel_count : 0; }
+size_t tvm_function_count(const tvm_code *code) {
+    return code ? code->program->kernel_count : 0;
+}
 
 tvm_function *tvm_function_at(tvm_code *code, size_t index) {
     return code && index < code->program->kernel_count ? &code->functions[index] : NULL;
@@ -109,8 +112,8 @@ tvm_status tvm_get_function(tvm_code *code, const char *name, tvm_function **fun
         return tvm_context_finish(code->context, TVM_OK, &diags);
     }
     char *names = kernel_names(code->program);
-    tvm_status status = tvm_diag_add(&diags, TVM_NOT_FOUND, NULL, NULL, "the program has no kernel '%s'; it has: %s",
-                                     name, names ? names : "?");
+    tvm_status status = tvm_diag_add(&diags, TVM_NOT_FOUND, NULL, NULL,
+                                     "the program has no kernel '%s'; it has: %s", name, names ? names : "?");
     free(names);
     return tvm_context_finish(code->context, status, &diags);
 }
@@ -119,16 +122,18 @@ const char *tvm_function_name(const tvm_function *function) {
     return function ? tvm_string(function->code->program, function->kernel->name) : "";
 }
 
-size_t tvm_param_count(const tvm_function *function) { return function ? function->kernel->param_count : 0; }
+size_t tvm_param_count(const tvm_function *function) {
+    return function ? function->kernel->param_count : 0;
+}
 
 tvm_status tvm_param(const tvm_function *function, size_t index, tvm_param_info *info) {
     if (!function || !info) return TVM_USAGE;
     tvm_diags diags = {0};
     const tvm_kernel *kernel = function->kernel;
     if (index >= kernel->param_count) {
-        tvm_status status =
-            tvm_diag_add(&diags, TVM_USAGE, NULL, NULL, "kernel '%s' has %u parameters: there is no parameter %zu",
-                         tvm_function_name(function), kernel->param_count, index);
+        tvm_status status = tvm_diag_add(&diags, TVM_USAGE, NULL, NULL,
+                                         "kernel '%s' has %u parameters: there is no parameter %zu",
+                                         tvm_function_name(function), kernel->param_count, index);
         return tvm_context_finish(function->code->context, status, &diags);
     }
     const tvm_slot *slot = &kernel->slots[index];

@@ -121,8 +121,8 @@ static tvm_context *context_new(void) {
     return context;
 }
 
-static tvm_status open_with(tvm_context *context, const tvm_device_ops *ops, const tvm_context_options *options,
-                            tvm_diags *diags) {
+static tvm_status open_with(tvm_context *context, const tvm_device_ops *ops,
+                            const tvm_context_options *options, tvm_diags *diags) {
     tvm_status status = ops->open(options, &context->device, diags);
     if (!status) context->ops = ops;
     return status;
@@ -133,21 +133,25 @@ static tvm_status open_auto(tvm_context *context, const tvm_context_options *opt
     tvm_diags reasons = {0};
     tvm_status status = open_with(context, &tvm_device_cuda, options, &reasons);
     if ((status == TVM_NO_DEVICE || status == TVM_UNSUPPORTED) && !options->cuda_context) {
-        context->note = tvm_message_text(status, &reasons);
+        context->note = strdup(reasons.count ? reasons.items[0].message : tvm_status_text(status));
         tvm_diags_free(&reasons);
         return open_with(context, &tvm_device_cpu, options, diags);
     }
     for (size_t i = 0; i < reasons.count; i++)
-        tvm_diag_add(diags, reasons.items[i].status, NULL, reasons.items[i].hint, "%s", reasons.items[i].message);
+        tvm_diag_add(diags, reasons.items[i].status, NULL, reasons.items[i].hint, "%s",
+                     reasons.items[i].message);
     tvm_diags_free(&reasons);
     return status;
 }
 
 static tvm_status open_device(tvm_context *context, const tvm_context_options *options, tvm_diags *diags) {
     switch (options->device) {
-    case TVM_DEVICE_AUTO: return open_auto(context, options, diags);
-    case TVM_DEVICE_CPU: return open_with(context, &tvm_device_cpu, options, diags);
-    case TVM_DEVICE_CUDA: return open_with(context, &tvm_device_cuda, options, diags);
+    case TVM_DEVICE_AUTO:
+        return open_auto(context, options, diags);
+    case TVM_DEVICE_CPU:
+        return open_with(context, &tvm_device_cpu, options, diags);
+    case TVM_DEVICE_CUDA:
+        return open_with(context, &tvm_device_cuda, options, diags);
     }
     return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "%d is no kind of device", (int)options->device);
 }
@@ -184,7 +188,9 @@ tvm_device_kind tvm_device(const tvm_context *context) {
     return context && context->ops ? context->ops->kind : TVM_DEVICE_AUTO;
 }
 
-const char *tvm_context_note(const tvm_context *context) { return context->note; }
+const char *tvm_context_note(const tvm_context *context) {
+    return context->note;
+}
 
 const char *tvm_context_warning(const tvm_context *context) {
     return context->ops ? context->ops->warning(context->device) : NULL;

@@ -1,4 +1,9 @@
 /* Programs on a GPU: loading them and launching their kernels. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifdef HAVE_CUDA_H
+
 #include "cuda_code.h"
 #include "image.h"
 
@@ -68,7 +73,8 @@ static tvm_status make_and_load(cuda_code *code, tvm_image *image, tvm_diags *wa
     return status ? status : load_image(code, image, diags);
 }
 
-/* Above 48 KiB a kernel has to ask for its shared memory: CUDA C Programming Guide, "Shared Memory" of 7.x and later. */
+/* Above 48 KiB a kernel has to ask for its shared memory: CUDA C Programming Guide, "Shared Memory" of 7.x
+ * and later. */
 enum { SHARED_UNASKED = 48 * 1024 };
 
 static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *image, tvm_diags *diags) {
@@ -144,7 +150,8 @@ static cuda_param param_of(const tvm_slot *slot, tvm_scalar scalar, void *data) 
     return slot->dtype.bits == 64 ? (cuda_param){.i64 = scalar.i} : (cuda_param){.i32 = (int32_t)scalar.u};
 }
 
-tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream, tvm_diags *diags) {
+tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                            tvm_diags *diags) {
     const tvm_kernel *declared = &code->program->kernels[launch->kernel];
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
@@ -172,3 +179,5 @@ tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diag
     tvm_cuda_leave(device, pushed);
     return status;
 }
+
+#endif /* HAVE_CUDA_H */

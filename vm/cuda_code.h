@@ -21,6 +21,7 @@ typedef struct cuda_code {
 } cuda_code;
 
 /* Puts a checked launch of loaded code on a stream of the current CUDA context. */
-tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream, tvm_diags *diags);
+tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                            tvm_diags *diags);
 
 #endif

@@ -23,14 +23,15 @@ typedef struct cuda_device {
     bool primary; /* the context is the device's primary one, retained */
     tvm_target target;
     tvm_cache *cache;
-    pthread_mutex_t lock;          /* of names and of warning being set */
-    cuda_name *names;              /* of kernels */
+    pthread_mutex_t lock;           /* of names and of warning being set */
+    cuda_name *names;               /* of kernels */
     _Atomic(const char *) launched; /* the name of the kernel launched last */
     _Atomic(char *) warning;
     char name[320];
 } cuda_device;
 
-/* Makes the device's context current for this thread if it is not; *pushed is what cuda_leave is to be given. */
+/* Makes the device's context current for this thread if it is not; *pushed is what cuda_leave is to be given.
+ */
 tvm_status tvm_cuda_enter(cuda_device *device, bool *pushed, tvm_diags *diags);
 void tvm_cuda_leave(cuda_device *device, bool pushed);
 

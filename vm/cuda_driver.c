@@ -1,3 +1,8 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifdef HAVE_CUDA_H
+
 #include "cuda_driver.h"
 
 #include <dlfcn.h>
@@ -66,13 +71,15 @@ static bool is_fault(CUresult result) {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_ECC_UNCORRECTABLE: return true;
-    default: return false;
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+        return true;
+    default:
+        return false;
     }
 }
 
-tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call, const char *kernel,
-                          tvm_diags *diags) {
+tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call,
+                          const char *kernel, tvm_diags *diags) {
     if (result == CUDA_SUCCESS) return TVM_OK;
     const char *name = NULL, *text = NULL;
     driver->error_name(result, &name);
@@ -83,6 +90,9 @@ tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const 
         return tvm_diag_add(diags, TVM_FAULT, NULL, NULL, "kernel '%s' faulted on the GPU: %s: %s",
                             kernel ? kernel : "?", name, text);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "%s: out of memory on the GPU (%s)", call, name);
+        return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "%s: out of memory on the GPU (%s)", call,
+                            name);
     return tvm_diag_add(diags, TVM_DRIVER, NULL, NULL, "%s failed: %s: %s", call, name, text);
 }
+
+#endif /* HAVE_CUDA_H */

@@ -6,8 +6,8 @@
 
 #include "diag.h"
 
-/* A row a function: member, the declaration in cuda.h that has its type, the symbol. Symbols are spelled out, since the
- * versions that cuda.h maps names to may be newer than the driver. All exist since CUDA 11.4. */
+/* A row a function: member, the declaration in cuda.h that has its type, the symbol. Symbols are spelled out,
+ * since the versions that cuda.h maps names to may be newer than the driver. All exist since CUDA 11.4. */
 #define TVM_CUDA_FUNCTIONS(X)                                                                                \
     X(init, cuInit, "cuInit")                                                                                \
     X(error_name, cuGetErrorName, "cuGetErrorName")                                                          \
@@ -54,13 +54,15 @@ typedef struct tvm_cuda_driver {
 #undef TVM_CUDA_MEMBER
 } tvm_cuda_driver;
 
-/* Opens libcuda.so.1 and initialises it. TVM_NO_DEVICE when there is none, it is too old, or it finds no GPU. */
+/* Opens libcuda.so.1 and initialises it. TVM_NO_DEVICE when there is none, it is too old, or it finds no GPU.
+ */
 tvm_status tvm_cuda_driver_open(tvm_cuda_driver *driver, tvm_diags *diags);
 void tvm_cuda_driver_close(tvm_cuda_driver *driver);
 
-/* The status and diagnostic of a driver call: TVM_OK for CUDA_SUCCESS; TVM_DEVICE_MEMORY; TVM_FAULT when a kernel that ran
- * before went wrong, then with the name of `kernel` (the one launched last; may be NULL); else TVM_DRIVER. */
-tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call, const char *kernel,
-                          tvm_diags *diags);
+/* The status and diagnostic of a driver call: TVM_OK for CUDA_SUCCESS; TVM_DEVICE_MEMORY; TVM_FAULT when a
+ * kernel that ran before went wrong, then with the name of `kernel` (the one launched last; may be NULL);
+ * else TVM_DRIVER. */
+tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call,
+                          const char *kernel, tvm_diags *diags);
 
 #endif

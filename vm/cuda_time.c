@@ -1,5 +1,10 @@
-/* Device time of a launch: replays of a CUDA graph of several launches between two events. In a graph the launches follow
- * each other without the host, whose own time would else hide that of a short kernel. */
+/* Device time of a launch: replays of a CUDA graph of several launches between two events. In a graph the
+ * launches follow each other without the host, whose own time would else hide that of a short kernel. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifdef HAVE_CUDA_H
+
 #include "cuda_code.h"
 
 #include <stdlib.h>
@@ -22,7 +27,8 @@ static void timing_free(const tvm_cuda_driver *driver, cuda_timer *timer) {
 }
 
 /* Launches into a capture, which is ended in any case. */
-static tvm_status capture(cuda_code *code, const tvm_device_launch *launch, cuda_timer *timer, tvm_diags *diags) {
+static tvm_status capture(cuda_code *code, const tvm_device_launch *launch, cuda_timer *timer,
+                          tvm_diags *diags) {
     cuda_device *device = code->device;
     const tvm_cuda_driver *driver = &device->driver;
     tvm_status status =
@@ -35,7 +41,8 @@ static tvm_status capture(cuda_code *code, const tvm_device_launch *launch, cuda
     return status ? status : tvm_cuda_result(device, result, "cuStreamEndCapture", diags);
 }
 
-static tvm_status timing_make(cuda_code *code, const tvm_device_launch *launch, cuda_timer *timer, tvm_diags *diags) {
+static tvm_status timing_make(cuda_code *code, const tvm_device_launch *launch, cuda_timer *timer,
+                              tvm_diags *diags) {
     cuda_device *device = code->device;
     const tvm_cuda_driver *driver = &device->driver;
     CUresult result = driver->stream_create(&timer->stream, CU_STREAM_NON_BLOCKING);
@@ -50,7 +57,8 @@ static tvm_status timing_make(cuda_code *code, const tvm_device_launch *launch, 
 }
 
 /* One replay, in microseconds a launch. */
-static tvm_status replay(cuda_device *device, const cuda_timer *timer, double *microseconds, tvm_diags *diags) {
+static tvm_status replay(cuda_device *device, const cuda_timer *timer, double *microseconds,
+                         tvm_diags *diags) {
     const tvm_cuda_driver *driver = &device->driver;
     float milliseconds = 0;
     CUresult result = driver->event_record(timer->start, timer->stream);
@@ -94,3 +102,5 @@ tvm_status tvm_cuda_time(void *code, const tvm_device_launch *launch, unsigned r
     free(samples);
     return status;
 }
+
+#endif /* HAVE_CUDA_H */

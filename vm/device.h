@@ -1,13 +1,14 @@
-/* A device: what a context needs of the machine that runs kernels. Two implementations, the interpreter and CUDA; nothing
- * outside of them knows which one it talks to. Every function but open and close may be called by several threads at once. */
+/* A device: what a context needs of the machine that runs kernels. Two implementations, the interpreter and
+ * CUDA; nothing outside of them knows which one it talks to. Every function but open and close may be called
+ * by several threads at once. */
 #ifndef TVM_VM_DEVICE_H
 #define TVM_VM_DEVICE_H
 
 #include "program.h"
 #include "tvm.h"
 
-/* One launch. The arguments have been checked against the kernel and the grid holds at least one block. scalars[i] or
- * data[i] is the value of parameter i. */
+/* One launch. The arguments have been checked against the kernel and the grid holds at least one block.
+ * scalars[i] or data[i] is the value of parameter i. */
 typedef struct tvm_device_launch {
     uint32_t kernel; /* index in the program */
     const tvm_scalar *scalars;
@@ -18,16 +19,16 @@ typedef struct tvm_device_launch {
 
 typedef struct tvm_device_ops {
     tvm_device_kind kind;
-    /* TVM_NO_DEVICE when there is no such device or no driver, TVM_UNSUPPORTED when this build or the code generator
-     * does not know it: TVM_DEVICE_AUTO then goes on to the next device. */
+    /* TVM_NO_DEVICE when there is no such device or no driver, TVM_UNSUPPORTED when this build or the code
+     * generator does not know it: TVM_DEVICE_AUTO then goes on to the next device. */
     tvm_status (*open)(const tvm_context_options *options, void **device, tvm_diags *diags);
     void (*close)(void *device);
     const char *(*name)(const void *device);
     /* What went wrong without keeping anything from working (a cache that cannot be used); NULL: nothing. */
     const char *(*warning)(const void *device);
 
-    /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the first caller for all;
-     * launch prepares if need be. The program outlives its code. */
+    /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the
+     * first caller for all; launch prepares if need be. The program outlives its code. */
     tvm_status (*code_open)(void *device, const tvm_program *program, void **code, tvm_diags *diags);
     void (*code_close)(void *code);
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);

@@ -28,14 +28,19 @@ static tvm_status cpu_open(const tvm_context_options *options, void **device, tv
     if (!cpu) return tvm_diag_no_memory(diags);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     cpu->threads = options->threads ? options->threads : cores > 0 ? (unsigned)cores : 1;
-    snprintf(cpu->name, sizeof cpu->name, "interpreter, %u thread%s", cpu->threads, cpu->threads == 1 ? "" : "s");
+    snprintf(cpu->name, sizeof cpu->name, "interpreter, %u thread%s", cpu->threads,
+             cpu->threads == 1 ? "" : "s");
     *device = cpu;
     return TVM_OK;
 }
 
-static void cpu_close(void *device) { free(device); }
+static void cpu_close(void *device) {
+    free(device);
+}
 
-static const char *cpu_name(const void *device) { return ((const cpu_device *)device)->name; }
+static const char *cpu_name(const void *device) {
+    return ((const cpu_device *)device)->name;
+}
 
 static const char *cpu_warning(const void *device) {
     (void)device;
@@ -100,8 +105,8 @@ static double now_microseconds(void) {
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-static tvm_status cpu_time(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
-                           tvm_diags *diags) {
+static tvm_status cpu_time(void *code, const tvm_device_launch *launch, unsigned repeats,
+                           double *microseconds, tvm_diags *diags) {
     if (!repeats) repeats = DEFAULT_REPEATS;
     double *samples = calloc(repeats, sizeof *samples);
     if (!samples) return tvm_diag_no_memory(diags);
@@ -126,7 +131,8 @@ static tvm_status cpu_memory_alloc(void *device, size_t bytes, void **data, tvm_
     size_t size = bytes ? (bytes + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
     *data = bytes <= PTRDIFF_MAX - ALIGNMENT ? aligned_alloc(ALIGNMENT, size) : NULL;
     if (*data) return TVM_OK;
-    return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "out of memory: %zu bytes cannot be had", bytes);
+    return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "out of memory: %zu bytes cannot be had",
+                        bytes);
 }
 
 static tvm_status cpu_memory_free(void *device, void *data, tvm_diags *diags) {

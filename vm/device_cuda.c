@@ -1,4 +1,9 @@
 /* An NVIDIA GPU as a device: opening, memory, waiting. Programs and launches: cuda_code.c and cuda_time.c. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifdef HAVE_CUDA_H
+
 #include "cuda_device.h"
 #include "runtime.h"
 
@@ -58,8 +63,8 @@ static tvm_status choose_ordinal(cuda_device *cuda, int ordinal, tvm_diags *diag
     tvm_status status = tvm_cuda_result(cuda, cuda->driver.device_count(&count), "cuDeviceGetCount", diags);
     if (status) return status;
     if (ordinal < 0 || ordinal >= count)
-        return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, NULL, "there is no GPU cuda:%d: the driver sees %d", ordinal,
-                            count);
+        return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, NULL, "there is no GPU cuda:%d: the driver sees %d",
+                            ordinal, count);
     return tvm_cuda_result(cuda, cuda->driver.device_get(&cuda->device, ordinal), "cuDeviceGet", diags);
 }
 
@@ -68,7 +73,8 @@ static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     const tvm_cuda_driver *driver = &cuda->driver;
     int major = 0, minor = 0;
     char gpu[256] = "", target[16];
-    CUresult result = driver->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
+    CUresult result =
+        driver->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
     if (!result)
         result = driver->device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, cuda->device);
     if (!result) result = driver->device_name(gpu, sizeof gpu, cuda->device);
@@ -141,7 +147,9 @@ static tvm_status cuda_open(const tvm_context_options *options, void **device, t
     return TVM_OK;
 }
 
-static const char *cuda_device_name(const void *device) { return ((const cuda_device *)device)->name; }
+static const char *cuda_device_name(const void *device) {
+    return ((const cuda_device *)device)->name;
+}
 
 static const char *cuda_warning(const void *device) {
     return atomic_load(&((const cuda_device *)device)->warning);
@@ -167,8 +175,8 @@ static tvm_status cuda_memory_alloc(void *device, size_t bytes, void **data, tvm
     CUdeviceptr address = 0;
     CUresult result = driver->memory_alloc(&address, bytes ? bytes : 1);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        status = tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "out of memory on the GPU: %zu bytes cannot be had",
-                              bytes);
+        status = tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL,
+                              "out of memory on the GPU: %zu bytes cannot be had", bytes);
     else
         status = tvm_cuda_result(device, result, "cuMemAlloc", diags);
     tvm_cuda_leave(device, pushed);
@@ -186,13 +194,14 @@ static tvm_status cuda_memory_free(void *device, void *data, tvm_diags *diags) {
     return status;
 }
 
-static tvm_status cuda_memory_write(void *device, void *to, const void *from, size_t bytes, tvm_diags *diags) {
+static tvm_status cuda_memory_write(void *device, void *to, const void *from, size_t bytes,
+                                    tvm_diags *diags) {
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
     const tvm_cuda_driver *driver = &((cuda_device *)device)->driver;
-    status = tvm_cuda_result(device, driver->memory_write((CUdeviceptr)(uintptr_t)to, from, bytes), "cuMemcpyHtoD",
-                             diags);
+    status = tvm_cuda_result(device, driver->memory_write((CUdeviceptr)(uintptr_t)to, from, bytes),
+                             "cuMemcpyHtoD", diags);
     tvm_cuda_leave(device, pushed);
     return status;
 }
@@ -202,8 +211,8 @@ static tvm_status cuda_memory_read(void *device, void *to, const void *from, siz
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
     const tvm_cuda_driver *driver = &((cuda_device *)device)->driver;
-    status = tvm_cuda_result(device, driver->memory_read(to, (CUdeviceptr)(uintptr_t)from, bytes), "cuMemcpyDtoH",
-                             diags);
+    status = tvm_cuda_result(device, driver->memory_read(to, (CUdeviceptr)(uintptr_t)from, bytes),
+                             "cuMemcpyDtoH", diags);
     tvm_cuda_leave(device, pushed);
     return status;
 }
@@ -223,3 +232,5 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .memory_free = cuda_memory_free,
                                         .memory_write = cuda_memory_write,
                                         .memory_read = cuda_memory_read};
+
+#endif /* HAVE_CUDA_H */

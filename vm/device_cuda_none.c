@@ -1,4 +1,9 @@
 /* Stands for device_cuda.c in a build without cuda.h. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef HAVE_CUDA_H
+
 #include "device.h"
 
 static tvm_status none_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
@@ -9,3 +14,5 @@ static tvm_status none_open(const tvm_context_options *options, void **device, t
 
 /* No device is ever opened, so that nothing else is called. */
 const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA, .open = none_open};
+
+#endif

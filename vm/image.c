@@ -56,8 +56,9 @@ static bool decode(uint8_t *bytes, size_t size, uint32_t kernel_count, tvm_image
 
 /* ---- the key ---- */
 
-/* The version line of ptxas, malloc'ed. Running it would cost more than all the rest of a cache hit, so that what it said
- * is kept in the cache too, under the program's path, size and time of change. NULL when it cannot be told. */
+/* The version line of ptxas, malloc'ed. Running it would cost more than all the rest of a cache hit, so that
+ * what it said is kept in the cache too, under the program's path, size and time of change. NULL when it
+ * cannot be told. */
 static char *ptxas_version(const char *path, const tvm_cache *cache, tvm_diags *warnings, tvm_diags *diags) {
     struct stat info;
     char *description;
@@ -84,9 +85,9 @@ static tvm_status image_key(const tvm_program *program, tvm_target target, const
     char name[16], *description;
     tvm_status status = tvm_vbc_hash(program, hash, diags);
     if (status) return status;
-    if (asprintf(&description, "program %016llx%016llx for %s, code generator %d, %s", (unsigned long long)hash[0],
-                 (unsigned long long)hash[1], tvm_target_name(target, name), TVM_CODEGEN_VERSION,
-                 version ? version : "PTX") < 0)
+    if (asprintf(&description, "program %016llx%016llx for %s, code generator %d, %s",
+                 (unsigned long long)hash[0], (unsigned long long)hash[1], tvm_target_name(target, name),
+                 TVM_CODEGEN_VERSION, version ? version : "PTX") < 0)
         return tvm_diag_no_memory(diags);
     *key = tvm_cache_key_of(description);
     free(description);
@@ -121,20 +122,23 @@ static tvm_status find_or_build(const tvm_program *program, tvm_target target, c
     tvm_cache_put(cache, image->key, bytes, size, warnings);
     if (decode(bytes, size, program->kernel_count, image)) return TVM_OK;
     free(bytes);
-    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "the code generator left out kernels of the program");
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                        "the code generator left out kernels of the program");
 }
 
-/* *ptxas is NULL when there is none: the driver's compiler does. One that was asked for and is missing is worth a word. */
+/* *ptxas is NULL when there is none: the driver's compiler does. One that was asked for and is missing is
+ * worth a word. */
 static tvm_status find_ptxas(char **ptxas, tvm_diags *warnings, tvm_diags *diags) {
     const char *chosen = getenv("TVM_PTXAS");
     tvm_status status = tvm_ptxas_find(ptxas, chosen && *chosen ? warnings : NULL);
     if (!status) return TVM_OK;
     *ptxas = NULL;
-    return status == TVM_NO_PTXAS ? TVM_OK : tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_status_text(status));
+    return status == TVM_NO_PTXAS ? TVM_OK
+                                  : tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_status_text(status));
 }
 
-tvm_status tvm_image_make(const tvm_program *program, tvm_target target, const tvm_cache *cache, tvm_image *image,
-                          tvm_diags *warnings, tvm_diags *diags) {
+tvm_status tvm_image_make(const tvm_program *program, tvm_target target, const tvm_cache *cache,
+                          tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     *image = (tvm_image){0};
     char *ptxas = NULL, *version = NULL;
     tvm_status status = find_ptxas(&ptxas, warnings, diags);

@@ -1,5 +1,5 @@
-/* A program made ready for a GPU target: what a launch needs to know of each kernel, and the code for the driver. Comes from
- * the cache, else from the code generator and ptxas. */
+/* A program made ready for a GPU target: what a launch needs to know of each kernel, and the code for the
+ * driver. Comes from the cache, else from the code generator and ptxas. */
 #ifndef TVM_VM_IMAGE_H
 #define TVM_VM_IMAGE_H
 
@@ -23,8 +23,8 @@ typedef struct tvm_image {
 } tvm_image;
 
 /* cache may be NULL. Trouble with the cache goes to *warnings and stops nothing. */
-tvm_status tvm_image_make(const tvm_program *program, tvm_target target, const tvm_cache *cache, tvm_image *image,
-                          tvm_diags *warnings, tvm_diags *diags);
+tvm_status tvm_image_make(const tvm_program *program, tvm_target target, const tvm_cache *cache,
+                          tvm_image *image, tvm_diags *warnings, tvm_diags *diags);
 void tvm_image_free(tvm_image *image);
 
 #endif

@@ -1,22 +1,16 @@
 /* Scalars, control flow and the barrier. */
 #include "interp_impl.h"
 
-#define NO_PLAN(family)                                                                                      \
-    tvm_status plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {               \
-        (void)kernel, (void)insn, (void)diags;                                                               \
-        return TVM_OK;                                                                                       \
-    }
-
-NO_PLAN(LET)
-NO_PLAN(FOR)
-NO_PLAN(WHILE)
-NO_PLAN(IF)
-NO_PLAN(ELSE)
-NO_PLAN(END)
-NO_PLAN(BREAK)
-NO_PLAN(CONTINUE)
-NO_PLAN(EXIT)
-NO_PLAN(SYNC)
+INTERP_NO_PLAN(LET)
+INTERP_NO_PLAN(FOR)
+INTERP_NO_PLAN(WHILE)
+INTERP_NO_PLAN(IF)
+INTERP_NO_PLAN(ELSE)
+INTERP_NO_PLAN(END)
+INTERP_NO_PLAN(BREAK)
+INTERP_NO_PLAN(CONTINUE)
+INTERP_NO_PLAN(EXIT)
+INTERP_NO_PLAN(SYNC)
 
 tvm_status interp_LET(interp_context *context, const interp_insn *insn) {
     return interp_evaluate(context, insn, insn->operands[0].value, &context->slots[insn->source->result]);

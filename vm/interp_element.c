@@ -91,11 +91,15 @@ static void merge_dimensions(element_plan *plan) {
     plan->rank = kept;
 }
 
-/* Operands first .. first+arity of the instruction, each a tensor or a scalar; kinds x, r or b. */
-static tvm_status plan_elements(tvm_interp_kernel *k, interp_insn *insn, unsigned first, unsigned arity,
-                                element_plan **out, tvm_diags *diags) {
+/* Operands first .. first+arity of the instruction, each a tensor or a scalar. NULL, reported, without
+ * memory. */
+static element_plan *plan_elements(tvm_interp_kernel *k, interp_insn *insn, unsigned first, unsigned arity,
+                                   tvm_diags *diags) {
     element_plan *plan = insn->plan = calloc(1, sizeof *plan);
-    if (!plan) return tvm_diag_no_memory(diags);
+    if (!plan) {
+        tvm_diag_no_memory(diags);
+        return NULL;
+    }
     const tvm_slot *result = interp_slot(k, insn->source->result);
     plan->arity = arity;
     plan->rank = tvm_slot_rank(k->program, result);
@@ -115,8 +119,7 @@ static tvm_status plan_elements(tvm_interp_kernel *k, interp_insn *insn, unsigne
         }
     }
     merge_dimensions(plan);
-    *out = plan;
-    return TVM_OK;
+    return plan;
 }
 
 /* The element type of the tensors among the operands. */
@@ -127,37 +130,36 @@ static tvm_dtype tensor_type(const element_plan *plan) {
 }
 
 tvm_status plan_BINARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan;
-    tvm_status status = plan_elements(kernel, insn, 0, 2, &plan, diags);
-    if (status == TVM_OK) plan->loop = interp_binary_loop(insn->source->op, plan->type);
-    return status;
+    element_plan *plan = plan_elements(kernel, insn, 0, 2, diags);
+    if (!plan) return TVM_NO_MEMORY;
+    plan->loop = interp_binary_loop(insn->source->op, plan->type);
+    return TVM_OK;
 }
 
 tvm_status plan_FMA(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan;
-    tvm_status status = plan_elements(kernel, insn, 0, 3, &plan, diags);
-    if (status == TVM_OK) plan->loop = interp_fma_loop(plan->type);
-    return status;
+    element_plan *plan = plan_elements(kernel, insn, 0, 3, diags);
+    if (!plan) return TVM_NO_MEMORY;
+    plan->loop = interp_fma_loop(plan->type);
+    return TVM_OK;
 }
 
 tvm_status plan_UNARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan;
-    tvm_status status = plan_elements(kernel, insn, 0, 1, &plan, diags);
-    if (status == TVM_OK) plan->loop = interp_unary_loop(insn->source->op, plan->type);
-    return status;
+    element_plan *plan = plan_elements(kernel, insn, 0, 1, diags);
+    if (!plan) return TVM_NO_MEMORY;
+    plan->loop = interp_unary_loop(insn->source->op, plan->type);
+    return TVM_OK;
 }
 
 tvm_status plan_WHERE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan;
-    tvm_status status = plan_elements(kernel, insn, 0, 3, &plan, diags);
-    if (status == TVM_OK) plan->loop = interp_where_loop(plan->result_bytes);
-    return status;
+    element_plan *plan = plan_elements(kernel, insn, 0, 3, diags);
+    if (!plan) return TVM_NO_MEMORY;
+    plan->loop = interp_where_loop(plan->result_bytes);
+    return TVM_OK;
 }
 
 tvm_status plan_COMPARE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan;
-    tvm_status status = plan_elements(kernel, insn, 1, 2, &plan, diags);
-    if (status != TVM_OK) return status;
+    element_plan *plan = plan_elements(kernel, insn, 1, 2, diags);
+    if (!plan) return TVM_NO_MEMORY;
     tvm_compare compare = (tvm_compare)insn->operands[0].value;
     plan->type = tensor_type(plan);
     if (compare == TVM_GT || compare == TVM_GE) {

@@ -112,6 +112,13 @@ void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
 #include "opcodes.def"
 #undef TVM_OP
 
+/* Of a family that computes nothing beforehand. */
+#define INTERP_NO_PLAN(family)                                                                               \
+    tvm_status plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {               \
+        (void)kernel, (void)insn, (void)diags;                                                               \
+        return TVM_OK;                                                                                       \
+    }
+
 /* ---- executing ---- */
 
 /* Records the first error of the launch, with kernel, block and place, and stops the others. Returns

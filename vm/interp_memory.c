@@ -169,10 +169,7 @@ static tvm_status check_inside(const interp_context *context, const interp_insn 
 
 /* ---- allocation ---- */
 
-tvm_status plan_ALLOC_REGISTER(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    (void)kernel, (void)insn, (void)diags;
-    return TVM_OK;
-}
+INTERP_NO_PLAN(ALLOC_REGISTER)
 
 tvm_status interp_ALLOC_REGISTER(interp_context *context, const interp_insn *insn) {
     const tvm_interp_kernel *k = context->block->kernel;
@@ -190,10 +187,7 @@ tvm_status interp_ALLOC_REGISTER(interp_context *context, const interp_insn *ins
     return TVM_OK;
 }
 
-tvm_status plan_ALLOC_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    (void)kernel, (void)insn, (void)diags;
-    return TVM_OK;
-}
+INTERP_NO_PLAN(ALLOC_SHARED)
 
 /* The contents are undefined: all ones, which is NaN in floats, so that a program that reads them is seen to.
  */
@@ -205,10 +199,7 @@ tvm_status interp_ALLOC_SHARED(interp_context *context, const interp_insn *insn)
     return TVM_OK;
 }
 
-tvm_status plan_FREE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    (void)kernel, (void)insn, (void)diags;
-    return TVM_OK;
-}
+INTERP_NO_PLAN(FREE_SHARED)
 
 tvm_status interp_FREE_SHARED(interp_context *context, const interp_insn *insn) {
     (void)context, (void)insn;
@@ -379,10 +370,7 @@ static void perform_copy(const interp_block *block, const interp_copy *copy) {
              interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
 }
 
-tvm_status plan_COMMIT_GROUP(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    (void)kernel, (void)insn, (void)diags;
-    return TVM_OK;
-}
+INTERP_NO_PLAN(COMMIT_GROUP)
 
 tvm_status interp_COMMIT_GROUP(interp_context *context, const interp_insn *insn) {
     (void)insn;
@@ -390,10 +378,7 @@ tvm_status interp_COMMIT_GROUP(interp_context *context, const interp_insn *insn)
     return TVM_OK;
 }
 
-tvm_status plan_WAIT_GROUP(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    (void)kernel, (void)insn, (void)diags;
-    return TVM_OK;
-}
+INTERP_NO_PLAN(WAIT_GROUP)
 
 /* Performs the copies of all committed groups but the `pending` latest, in the order in which they were
  * started. */

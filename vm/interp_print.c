@@ -4,10 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-tvm_status plan_PRINT_TENSOR(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    (void)kernel, (void)insn, (void)diags;
-    return TVM_OK;
-}
+INTERP_NO_PLAN(PRINT_TENSOR)
 
 void interp_print_flush(interp_block *block) {
     if (block->print_size == 0) return;

@@ -205,12 +205,13 @@ static tvm_status evaluate_extent(const scope *s, uint32_t param, unsigned d, in
     uint32_t expr = s->kernel->slots[param].shape[d];
     char what[160];
     tvm_scalar value;
-    snprintf(what, sizeof what, "extent %u of %.100s", d, slot_name(s, param));
-    tvm_status status = evaluate(s, expr, what, &value, diags);
-    if (status != TVM_OK) return status;
-    *extent = value.i;
-    bool big = too_big(s->kernel->exprs[expr].type, value, ELEMENTS_MAX);
-    if (!big && value.i >= 0) return TVM_OK;
+    tvm_status status = evaluate(s, expr, "", &value, NULL);
+    bool big = status == TVM_OK && too_big(s->kernel->exprs[expr].type, value, ELEMENTS_MAX);
+    *extent = status == TVM_OK ? value.i : 0;
+    if (status == TVM_OK && !big && value.i >= 0) return TVM_OK;
+    snprintf(what, sizeof what, "extent %u of %.100s", d,
+             slot_name(s, param)); /* no launch that succeeds pays for it */
+    if (status != TVM_OK) return evaluate(s, expr, what, &value, diags);
     text t = describe(s, expr);
     return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s is %s: %s", kernel_name(s), what,
                         big ? "above 2^40" : "negative", t.bytes);

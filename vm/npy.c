@@ -8,7 +8,8 @@
 
 static const char magic[6] = "\x93NUMPY";
 
-/* ---- the header: a dict literal of Python with the keys descr, fortran_order and shape, in any order ---- */
+/* ---- the header: a dict literal of Python with the keys descr, fortran_order and shape, in any order ----
+ */
 
 typedef struct header_reader {
     const char *at, *end;
@@ -109,8 +110,10 @@ static tvm_status read_shape(header_reader *reader) {
     bool comma = true;
     while (!take(reader, ')')) {
         uint64_t extent;
-        if (!comma || !take_number(reader, &extent)) return malformed(reader, "'shape' is not a tuple of numbers");
-        if (npy->rank == TVM_MAX_RANK) return unsupported(reader, NULL, "the array has more than 8 dimensions");
+        if (!comma || !take_number(reader, &extent))
+            return malformed(reader, "'shape' is not a tuple of numbers");
+        if (npy->rank == TVM_MAX_RANK)
+            return unsupported(reader, NULL, "the array has more than 8 dimensions");
         npy->shape[npy->rank++] = extent;
         comma = take(reader, ',');
     }
@@ -134,7 +137,7 @@ static tvm_status read_entry(header_reader *reader) {
     if (!seen) return malformed(reader, "a key other than 'descr', 'fortran_order' and 'shape'");
     if (*seen) return malformed(reader, "a key stands there twice");
     *seen = true;
-    return seen == &reader->has_descr ? read_descr(reader)
+    return seen == &reader->has_descr   ? read_descr(reader)
            : seen == &reader->has_order ? read_order(reader)
                                         : read_shape(reader);
 }
@@ -155,7 +158,8 @@ static tvm_status read_header(header_reader *reader) {
     return TVM_OK;
 }
 
-/* Bytes of all elements; false when they do not fit a size_t. An extent of 0 makes an empty array, whatever the others. */
+/* Bytes of all elements; false when they do not fit a size_t. An extent of 0 makes an empty array, whatever
+ * the others. */
 static bool data_bytes(const tvm_npy *npy, size_t *bytes) {
     uint64_t product = npy->item;
     for (unsigned i = 0; i < npy->rank; i++)
@@ -175,8 +179,8 @@ static tvm_status check_size(const header_reader *reader, size_t size) {
     if (there == npy->bytes) return TVM_OK;
     return tvm_diag_add(reader->diags, TVM_FORMAT, &place, NULL,
                         "the file is %s: %s takes %zu bytes of data, and %zu are there",
-                        there < npy->bytes ? "truncated" : "longer than its header says", tvm_npy_text(npy, text),
-                        npy->bytes, there);
+                        there < npy->bytes ? "truncated" : "longer than its header says",
+                        tvm_npy_text(npy, text), npy->bytes, there);
 }
 
 tvm_status tvm_npy_parse(const uint8_t *file, size_t size, const char *path, tvm_npy *npy, tvm_diags *diags) {
@@ -187,8 +191,8 @@ tvm_status tvm_npy_parse(const uint8_t *file, size_t size, const char *path, tvm
         return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "this is not a .npy file");
     unsigned version = file[6];
     if (version < 1 || version > 3 || file[7])
-        return tvm_diag_add(diags, TVM_VERSION, &place, NULL, ".npy version %u.%u is not known (1.0 to 3.0 are)",
-                            version, file[7]);
+        return tvm_diag_add(diags, TVM_VERSION, &place, NULL,
+                            ".npy version %u.%u is not known (1.0 to 3.0 are)", version, file[7]);
     size_t start = version == 1 ? 10 : 12;
     if (size < start) return malformed(&reader, "the file is truncated");
     size_t length = (size_t)file[8] | (size_t)file[9] << 8;
@@ -218,7 +222,8 @@ bool tvm_npy_of(tvm_dtype type, unsigned rank, const int64_t *shape, tvm_npy *np
     }
     if (rank && type.bits < 8) {
         uint64_t bits;
-        if (__builtin_mul_overflow(npy->shape[rank - 1], (uint64_t)type.bits, &bits) || bits % 8) return false;
+        if (__builtin_mul_overflow(npy->shape[rank - 1], (uint64_t)type.bits, &bits) || bits % 8)
+            return false;
         npy->shape[rank - 1] = bits / 8;
     }
     return data_bytes(npy, &npy->bytes);
@@ -236,7 +241,8 @@ bool tvm_npy_fits(const tvm_npy *given, const tvm_npy *expected, tvm_dtype type)
 const char *tvm_npy_text(const tvm_npy *npy, char text[TVM_NPY_TEXT_MAX]) {
     int at = snprintf(text, TVM_NPY_TEXT_MAX, "'%c%c%u' (", npy->item > 1 ? '<' : '|', npy->kind, npy->item);
     for (unsigned i = 0; i < npy->rank; i++)
-        at += snprintf(text + at, (size_t)(TVM_NPY_TEXT_MAX - at), "%s%" PRIu64, i ? ", " : "", npy->shape[i]);
+        at +=
+            snprintf(text + at, (size_t)(TVM_NPY_TEXT_MAX - at), "%s%" PRIu64, i ? ", " : "", npy->shape[i]);
     snprintf(text + at, (size_t)(TVM_NPY_TEXT_MAX - at), "%s)", npy->rank == 1 ? "," : "");
     return text;
 }
@@ -250,9 +256,10 @@ tvm_status tvm_npy_write(const char *path, const tvm_npy *npy, const void *data,
     tvm_npy_text(npy, text);
     char *shape = strchr(text, '(');
     shape[-1] = '\0';
-    int length = snprintf(description, sizeof description, "{'descr': %s, 'fortran_order': False, 'shape': %s, }",
-                          text, shape);
-    size_t used = 10 + (size_t)length + 1; /* the description is filled up with blanks and ends with a newline */
+    int length = snprintf(description, sizeof description,
+                          "{'descr': %s, 'fortran_order': False, 'shape': %s, }", text, shape);
+    size_t used =
+        10 + (size_t)length + 1; /* the description is filled up with blanks and ends with a newline */
     size_t offset = (used + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
     uint8_t *file = malloc(offset + npy->bytes);
     if (!file) return tvm_diag_no_memory(diags);

@@ -1,4 +1,5 @@
-/* Arrays in .npy files: NEP 1, "A Simple File Format for NumPy Arrays", versions 1.0, 2.0 and 3.0; little-endian, C order. */
+/* Arrays in .npy files: NEP 1, "A Simple File Format for NumPy Arrays", versions 1.0, 2.0 and 3.0;
+ * little-endian, C order. */
 #ifndef TVM_VM_NPY_H
 #define TVM_VM_NPY_H
 
@@ -18,17 +19,19 @@ typedef struct tvm_npy {
     size_t bytes;  /* of the data */
 } tvm_npy;
 
-/* Reads the header and checks that the data is all there. `path` is named in diagnostics. TVM_FORMAT for anything malformed,
- * truncated or too long; TVM_UNSUPPORTED for big-endian, Fortran order, structured types and ranks above TVM_MAX_RANK; TVM_VERSION. */
+/* Reads the header and checks that the data is all there. `path` is named in diagnostics. TVM_FORMAT for
+ * anything malformed, truncated or too long; TVM_UNSUPPORTED for big-endian, Fortran order, structured types
+ * and ranks above TVM_MAX_RANK; TVM_VERSION. */
 tvm_status tvm_npy_parse(const uint8_t *file, size_t size, const char *path, tvm_npy *npy, tvm_diags *diags);
 
-/* How a tensor of this type and shape stands in a file: f16 f32 f64 and integers as themselves, bool as bool, bf16 as '<u2',
- * tf32 as '<f4', low-bit types (i8 and u8 apart) as '|u1' with the last extent counting bytes of the bit string. false
- * when the shape is no array: a negative extent, a row that is not whole bytes, a size beyond 64 bits. */
+/* How a tensor of this type and shape stands in a file: f16 f32 f64 and integers as themselves, bool as bool,
+ * bf16 as '<u2', tf32 as '<f4', low-bit types (i8 and u8 apart) as '|u1' with the last extent counting bytes
+ * of the bit string. false when the shape is no array: a negative extent, a row that is not whole bytes, a
+ * size beyond 64 bits. */
 bool tvm_npy_of(tvm_dtype type, unsigned rank, const int64_t *shape, tvm_npy *npy);
 
-/* May a file with this header be given for a tensor that stands as `expected`? (An opaque '|V2' or '|V1', as ml_dtypes
- * writes, may be given for bf16 and low-bit types.) */
+/* May a file with this header be given for a tensor that stands as `expected`? (An opaque '|V2' or '|V1', as
+ * ml_dtypes writes, may be given for bf16 and low-bit types.) */
 bool tvm_npy_fits(const tvm_npy *given, const tvm_npy *expected, tvm_dtype type);
 
 /* "'<f2' (16, 64)" */

@@ -100,8 +100,8 @@ static bool parse_integer(const char *text, tvm_dtype type, int64_t *value) {
     uint64_t magnitude;
     if (!parse_u64(text + negative, &magnitude)) return false;
     bool is_signed = type.kind == TVM_KIND_INT;
-    uint64_t largest = type.bits == 64 ? (is_signed ? INT64_MAX : UINT64_MAX)
-                                       : ((uint64_t)1 << (type.bits - is_signed)) - 1;
+    uint64_t largest =
+        type.bits == 64 ? (is_signed ? INT64_MAX : UINT64_MAX) : ((uint64_t)1 << (type.bits - is_signed)) - 1;
     if (negative && !is_signed && magnitude) return false;
     if (magnitude > largest + (negative && is_signed)) return false;
     *value = (int64_t)(negative ? 0 - magnitude : magnitude);

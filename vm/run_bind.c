@@ -87,7 +87,8 @@ static tvm_status read_given(tvm_run_binding *binding, tvm_diags *diags) {
 
 /* ---- scalars that follow from the shape of a file ---- */
 
-/* The extent that dimension `dim` of the file gives the tensor; false when it is no whole number of elements. */
+/* The extent that dimension `dim` of the file gives the tensor; false when it is no whole number of elements.
+ */
 static bool file_extent(const tvm_run_param *param, unsigned dim, int64_t *extent) {
     uint64_t value = param->given.shape[dim];
     if (value > INT64_MAX / 8) return false;
@@ -108,7 +109,8 @@ static tvm_status infer_scalar(tvm_run_binding *binding, uint32_t scalar, const 
         binding->values[scalar].i = extent;
         return TVM_OK;
     }
-    if (!param->from || binding->values[scalar].i == extent) return TVM_OK; /* given ones are checked with the shapes */
+    if (!param->from || binding->values[scalar].i == extent)
+        return TVM_OK; /* given ones are checked with the shapes */
     return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                         "parameter '%s' is not given, and the files disagree: '%s' makes it %" PRId64
                         ", '%s' makes it %" PRId64,
@@ -140,8 +142,9 @@ static tvm_status infer_scalars(tvm_run_binding *binding, tvm_diags *diags) {
     for (size_t i = 0; i < binding->count; i++) {
         const tvm_run_param *param = &binding->params[i];
         if (param->arg || param->known) continue;
-        status = tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "parameter '%s' of kernel '%s', a %s%s, is not given",
-                              param->info.name, tvm_function_name(binding->function),
+        status = tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                              "parameter '%s' of kernel '%s', a %s%s, is not given", param->info.name,
+                              tvm_function_name(binding->function),
                               param->info.is_tensor ? "tensor of " : "number of type ", param->info.type);
     }
     return status;
@@ -173,24 +176,26 @@ static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags
     int64_t shape[TVM_MAX_RANK];
     size_t bytes;
     char declared[TVM_NPY_TEXT_MAX], expected[TVM_NPY_TEXT_MAX], given[TVM_NPY_TEXT_MAX];
-    tvm_status status =
-        failed(binding, tvm_param_shape(binding->function, index, binding->values, binding->count, shape, &bytes),
-               diags);
+    tvm_status status = failed(
+        binding, tvm_param_shape(binding->function, index, binding->values, binding->count, shape, &bytes),
+        diags);
     if (status) return status;
     if (!tvm_npy_of(param->type, param->info.rank, shape, &param->expected))
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "tensor '%s' of %s%s cannot stand in memory",
-                            param->info.name, param->info.type, shape_text(param->info.rank, shape, declared));
+                            param->info.name, param->info.type,
+                            shape_text(param->info.rank, shape, declared));
     param->elements = param->expected.bytes ? 1 : 0;
     for (unsigned d = 0; d < param->info.rank; d++) param->elements *= (uint64_t)shape[d];
     if (!param->file) return TVM_OK;
     if (tvm_npy_fits(&param->given, &param->expected, param->type))
         return param->type.kind == TVM_KIND_BOOL ? check_bools(param, diags) : TVM_OK;
     tvm_place place = {.file = param->arg->text};
-    return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
-                        "the file holds %s, but argument '%s' of kernel '%s' is %s%s, which stands in a file as %s",
-                        tvm_npy_text(&param->given, given), param->info.name, tvm_function_name(binding->function),
-                        param->info.type, shape_text(param->info.rank, shape, declared),
-                        tvm_npy_text(&param->expected, expected));
+    return tvm_diag_add(
+        diags, TVM_ARGUMENT, &place, NULL,
+        "the file holds %s, but argument '%s' of kernel '%s' is %s%s, which stands in a file as %s",
+        tvm_npy_text(&param->given, given), param->info.name, tvm_function_name(binding->function),
+        param->info.type, shape_text(param->info.rank, shape, declared),
+        tvm_npy_text(&param->expected, expected));
 }
 
 /* Assumes and grid before any memory is taken. */
@@ -203,12 +208,14 @@ static tvm_status check_scalars(const tvm_run_binding *binding, tvm_diags *diags
         else
             scalars[i].i = binding->values[i].i;
     }
-    return tvm_launch_check(binding->function->code->program, binding->function->kernel, scalars, grid, diags);
+    return tvm_launch_check(binding->function->code->program, binding->function->kernel, scalars, grid,
+                            diags);
 }
 
 tvm_status tvm_run_bind(tvm_context *context, tvm_function *function, const tvm_run_args *args,
                         tvm_run_binding *binding, tvm_diags *diags) {
-    *binding = (tvm_run_binding){.context = context, .function = function, .count = tvm_param_count(function)};
+    *binding =
+        (tvm_run_binding){.context = context, .function = function, .count = tvm_param_count(function)};
     tvm_status status = TVM_OK;
     for (size_t i = 0; !status && i < binding->count; i++) {
         status = failed(binding, tvm_param(function, i, &binding->params[i].info), diags);
@@ -259,9 +266,9 @@ tvm_status tvm_run_download(const tvm_run_binding *binding, tvm_diags *diags) {
         if (!param->arg || !param->arg->out) continue;
         void *data = malloc(param->expected.bytes ? param->expected.bytes : 1);
         if (!data) return tvm_diag_no_memory(diags);
-        status = failed(binding,
-                        tvm_memory_read(binding->context, data, binding->values[i].data, param->expected.bytes),
-                        diags);
+        status = failed(
+            binding, tvm_memory_read(binding->context, data, binding->values[i].data, param->expected.bytes),
+            diags);
         if (!status) status = tvm_npy_write(param->arg->out, &param->expected, data, diags);
         free(data);
     }

@@ -1,4 +1,5 @@
-/* tvm-run's arguments bound to the parameters of a kernel: sizes inferred, files checked, tensors on the device. */
+/* tvm-run's arguments bound to the parameters of a kernel: sizes inferred, files checked, tensors on the
+ * device. */
 #ifndef TVM_VM_RUN_BIND_H
 #define TVM_VM_RUN_BIND_H
 
@@ -27,8 +28,8 @@ typedef struct tvm_run_binding {
     tvm_value values[TVM_MAX_PARAMS]; /* for tvm_launchv; the tensors' memory belongs to the binding */
 } tvm_run_binding;
 
-/* Binds, reads the files and checks types and shapes: afterwards everything fits, and nothing is on the device. args must
- * outlive the binding. Release with tvm_run_unbind in any case. */
+/* Binds, reads the files and checks types and shapes: afterwards everything fits, and nothing is on the
+ * device. args must outlive the binding. Release with tvm_run_unbind in any case. */
 tvm_status tvm_run_bind(tvm_context *context, tvm_function *function, const tvm_run_args *args,
                         tvm_run_binding *binding, tvm_diags *diags);
 /* Allocates the tensors on the device and fills them. */

@@ -37,7 +37,8 @@ struct tvm_code {
     void *device_code;
 };
 
-/* Ends a public call: records the message for tvm_message (none for TVM_OK), frees the diagnostics, returns status. */
+/* Ends a public call: records the message for tvm_message (none for TVM_OK), frees the diagnostics, returns
+ * status. */
 tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags *diags);
 
 /* NULL when there is nothing to say. */

@@ -20,10 +20,13 @@ const char *argp_program_version = "tvm-run (Tilus VM) " PACKAGE_VERSION;
 enum { EXIT_USAGE = 2, KEY_DEVICE = 256, KEY_KERNEL, KEY_TIME, KEY_QUIET, KEY_THREADS, KEY_ARGS };
 
 static const struct argp_option options[] = {
-    {"device", KEY_DEVICE, "DEVICE", 0, "auto (the default: a GPU when there is one, else the interpreter), cpu, cuda or cuda:N", 0},
+    {"device", KEY_DEVICE, "DEVICE", 0,
+     "auto (the default: a GPU when there is one, else the interpreter), cpu, cuda or cuda:N", 0},
     {"kernel", KEY_KERNEL, "NAME", 0, "the kernel to run; may be left out when the program has one", 0},
-    {"time", KEY_TIME, "REPEATS", OPTION_ARG_OPTIONAL, "print the median of the device time over repeated launches", 0},
-    {"quiet", KEY_QUIET, NULL, 0, "do not say which device is used; of --time print the microseconds alone", 0},
+    {"time", KEY_TIME, "REPEATS", OPTION_ARG_OPTIONAL,
+     "print the median of the device time over repeated launches", 0},
+    {"quiet", KEY_QUIET, NULL, 0,
+     "do not say which device is used, nor warn; of --time print the microseconds alone", 0},
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
     {0}};
@@ -69,7 +72,8 @@ static bool parse_device(const char *text, tvm_context_options *context) {
         context->device = TVM_DEVICE_AUTO;
     else if (!strcmp(text, "cpu"))
         context->device = TVM_DEVICE_CPU;
-    else if (!strcmp(text, "cuda") || (!strncmp(text, "cuda:", 5) && parse_count(text + 5, 0, 1023, &ordinal)))
+    else if (!strcmp(text, "cuda") ||
+             (!strncmp(text, "cuda:", 5) && parse_count(text + 5, 0, 1023, &ordinal)))
         context->device = TVM_DEVICE_CUDA;
     else
         return false;
@@ -80,7 +84,8 @@ static bool parse_device(const char *text, tvm_context_options *context) {
 static void add_word(run_settings *settings, const char *word, struct argp_state *state) {
     if (tvm_run_is_arg(word)) {
         if (tvm_run_args_add(&settings->args, word, &settings->diags))
-            argp_error(state, "%s", settings->diags.count ? settings->diags.items[0].message : "out of memory");
+            argp_error(state, "%s",
+                       settings->diags.count ? settings->diags.items[0].message : "out of memory");
     } else if (settings->file) {
         argp_error(state, "'%s' is not NAME=VALUE, and the file is '%s'", word, settings->file);
     } else {
@@ -92,15 +97,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     run_settings *settings = state->input;
     switch (key) {
     case KEY_DEVICE:
-        if (!parse_device(arg, &settings->context)) argp_error(state, "'%s' is not auto, cpu, cuda or cuda:N", arg);
+        if (!parse_device(arg, &settings->context))
+            argp_error(state, "'%s' is not auto, cpu, cuda or cuda:N", arg);
         break;
-    case KEY_KERNEL: settings->kernel = arg; break;
+    case KEY_KERNEL:
+        settings->kernel = arg;
+        break;
     case KEY_TIME:
         settings->time = true;
         if (arg && !parse_count(arg, 1, 1000000, &settings->repeats))
             argp_error(state, "--time=%s: a number from 1 to 1000000 is expected", arg);
         break;
-    case KEY_QUIET: settings->quiet = true; break;
+    case KEY_QUIET:
+        settings->quiet = true;
+        break;
     case KEY_THREADS:
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
             argp_error(state, "--threads %s: a number from 1 to 4096 is expected", arg);
@@ -108,11 +118,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_ARGS:
         if (arg) add_word(settings, arg, state);
         break;
-    case ARGP_KEY_ARG: add_word(settings, arg, state); break;
+    case ARGP_KEY_ARG:
+        add_word(settings, arg, state);
+        break;
     case ARGP_KEY_END:
         if (!settings->file) argp_error(state, "a bytecode file is expected");
         break;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
     return 0;
 }
@@ -145,8 +158,8 @@ static tvm_status name_a_kernel(tvm_code *code, tvm_diags *diags) {
     return status;
 }
 
-static tvm_status choose_kernel(tvm_context *context, tvm_code *code, const char *name, tvm_function **function,
-                                tvm_diags *diags) {
+static tvm_status choose_kernel(tvm_context *context, tvm_code *code, const char *name,
+                                tvm_function **function, tvm_diags *diags) {
     if (name) return failed(context, tvm_get_function(code, name, function), diags);
     if (tvm_function_count(code) != 1) return name_a_kernel(code, diags);
     *function = tvm_function_at(code, 0);
@@ -156,9 +169,10 @@ static tvm_status choose_kernel(tvm_context *context, tvm_code *code, const char
 /* The median time, after the results have been written: repeated launches may change tensors again. */
 static tvm_status print_time(const run_settings *settings, const tvm_run_binding *binding, tvm_diags *diags) {
     double microseconds;
-    tvm_status status = failed(
-        binding->context,
-        tvm_time(binding->function, binding->values, binding->count, settings->repeats, &microseconds), diags);
+    tvm_status status =
+        failed(binding->context,
+               tvm_time(binding->function, binding->values, binding->count, settings->repeats, &microseconds),
+               diags);
     if (status) return status;
     if (settings->quiet)
         printf("%.3f\n", microseconds);
@@ -168,25 +182,27 @@ static tvm_status print_time(const run_settings *settings, const tvm_run_binding
     return TVM_OK;
 }
 
-static void print_warning(const tvm_context *context) {
+static void print_warning(const run_settings *settings, const tvm_context *context) {
     const char *warning = tvm_context_warning(context);
-    if (warning) fprintf(stderr, "tvm-run: warning: %s\n", warning);
+    if (warning && !settings->quiet) fprintf(stderr, "tvm-run: warning: %s\n", warning);
 }
 
 static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
     tvm_context *context = binding->context;
     tvm_status status = failed(context, tvm_prepare(binding->function), diags);
-    print_warning(context);
+    print_warning(settings, context);
     if (!status) status = tvm_run_upload(binding, diags);
     if (!status)
-        status = failed(context, tvm_launchv(binding->function, NULL, binding->values, binding->count), diags);
+        status =
+            failed(context, tvm_launchv(binding->function, NULL, binding->values, binding->count), diags);
     if (!status) status = failed(context, tvm_synchronize(context, NULL), diags);
     if (!status) status = tvm_run_download(binding, diags);
     if (!status && settings->time) status = print_time(settings, binding, diags);
     return status;
 }
 
-static tvm_status run_code(const run_settings *settings, tvm_context *context, tvm_code *code, tvm_diags *diags) {
+static tvm_status run_code(const run_settings *settings, tvm_context *context, tvm_code *code,
+                           tvm_diags *diags) {
     tvm_function *function = NULL;
     tvm_status status = choose_kernel(context, code, settings->kernel, &function, diags);
     if (status) return status;
@@ -218,13 +234,14 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     tvm_code_free(code);
     tvm_context_free(context);
     if (!status && (fflush(stdout) || ferror(stdout)))
-        status = tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
+        status =
+            tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
     return status;
 }
 
 int main(int argc, char **argv) {
-    static const struct argp parser = {options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description,
-                                       NULL,    NULL,         NULL};
+    static const struct argp parser = {
+        options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description, NULL, NULL, NULL};
     run_settings settings = {0};
     argp_err_exit_status = EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, &settings);

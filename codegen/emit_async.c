@@ -1,0 +1,324 @@
+/* copy-async by cp.async, or element by element where nothing is aligned; commit-group and wait-group. The tile is cut, in
+ * row-major order, into chunks of 16, 8 or 4 bytes of its last dimension; thread t takes chunks t, t + threads, ... */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "access.h"
+#include "caches.h"
+#include "emit.h"
+#include "global_access.h"
+#include "shared_access.h"
+
+typedef struct copy {
+    emitter *e;
+    const tvm_operand *target, *source; /* slot, then indices */
+    unsigned tile_rank;
+    uint32_t tile[TVM_MAX_RANK];
+    unsigned bytes;          /* of an element */
+    uint32_t threads;
+    uint32_t run;            /* elements of a chunk */
+    uint64_t chunks;
+    uint32_t extent[TVM_MAX_RANK]; /* of the tile in chunks */
+} copy;
+
+/* Coordinates, in elements, of a chunk. */
+static void chunk_coordinates(const copy *c, uint64_t chunk, uint32_t coordinate[TVM_MAX_RANK]) {
+    memset(coordinate, 0, TVM_MAX_RANK * sizeof *coordinate);
+    for (unsigned d = c->tile_rank; d-- > 0;) {
+        coordinate[d] = (uint32_t)(chunk % c->extent[d]);
+        chunk /= c->extent[d];
+    }
+    coordinate[c->tile_rank - 1] *= c->run;
+}
+
+static void cut(copy *c, unsigned chunk_bytes) {
+    c->run = chunk_bytes / c->bytes;
+    c->chunks = 1;
+    for (unsigned d = 0; d < c->tile_rank; d++) {
+        c->extent[d] = d + 1 == c->tile_rank ? c->tile[d] / c->run : c->tile[d];
+        c->chunks *= c->extent[d];
+    }
+}
+
+/* One turn of the threads over the tile: chunk tid + turn * threads. */
+typedef struct turn {
+    uint64_t first;   /* its first chunk */
+    uint32_t delta[TVM_MAX_RANK]; /* of its coordinates from those of the turn whose thread parts it shares */
+    uint32_t active;  /* threads that have a chunk */
+} turn;
+
+/* Is every thread's coordinate of this turn that of `base` plus constants? */
+static bool shares_parts(const copy *c, const turn *base, turn *t) {
+    if (t->active > base->active) return false;
+    for (uint32_t thread = 0; thread < t->active; thread++) {
+        uint32_t here[TVM_MAX_RANK], there[TVM_MAX_RANK];
+        chunk_coordinates(c, t->first + thread, here);
+        chunk_coordinates(c, base->first + thread, there);
+        for (unsigned d = 0; d < c->tile_rank; d++) {
+            if (here[d] < there[d]) return false;
+            if (thread == 0)
+                t->delta[d] = here[d] - there[d];
+            else if (here[d] - there[d] != t->delta[d])
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The thread's coordinates of the chunks that begin at `first`, as registers of the prologue. */
+static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RANK]) {
+    emitter *e = c->e;
+    reg chunk = thread_id(e);
+    if (t->first > 0) chunk = pure(e, 'r', "add.u32 $, %s, %u;", chunk.name, (unsigned)t->first);
+    uint64_t below = 1;
+    for (unsigned d = c->tile_rank; d-- > 0; below *= c->extent[d]) {
+        part[d] = (thread_part){0};
+        for (uint32_t thread = 0; thread < t->active; thread++) {
+            uint32_t coordinate[TVM_MAX_RANK];
+            chunk_coordinates(c, t->first + thread, coordinate);
+            part[d].divisor = fact_gcd(part[d].divisor, coordinate[d]);
+            if (coordinate[d] != 0) part[d].varies = true;
+        }
+        if (!part[d].varies) continue;
+        reg digit = pure_divide(e, chunk, (uint32_t)below);
+        if (below * c->extent[d] < t->first + t->active) digit = pure_modulo(e, digit, c->extent[d]);
+        part[d].value = d + 1 == c->tile_rank ? pure_scale(e, digit, c->run) : digit;
+    }
+}
+
+static void turn_lanes(const copy *c, const shared_tile *s, const turn *t, const thread_part part[TVM_MAX_RANK],
+                       shared_lanes *lanes) {
+    emitter *e = c->e;
+    memset(lanes, 0, sizeof *lanes);
+    for (uint32_t thread = 0; thread < c->threads; thread++) {
+        uint32_t coordinate[TVM_MAX_RANK];
+        /* Idle threads count as the first one, so that they never stand in the way. */
+        chunk_coordinates(c, t->first + (thread < t->active ? thread : 0), coordinate);
+        lanes->offset[thread] = shared_linear(s, coordinate);
+    }
+    for (unsigned d = 0; d < c->tile_rank; d++) {
+        uint32_t stride = s->stride[s->lead + d];
+        if (!part[d].varies || stride == 0) continue;
+        reg at = pure_scale(e, part[d].value, stride);
+        lanes->value = lanes->varies ? pure(e, 'r', "add.u32 $, %s, %s;", lanes->value.name, at.name) : at;
+        lanes->varies = true;
+    }
+}
+
+/* A base turn and what its threads' parts make of global and shared addresses. */
+typedef struct turn_base {
+    thread_part part[TVM_MAX_RANK];
+    global_access g;
+    shared_lanes lanes;
+} turn_base;
+
+static void open_base(copy *c, const shared_tile *s, const turn *t, turn_base *base) {
+    memset(&base->g, 0, sizeof base->g);
+    turn_parts(c, t, base->part);
+    turn_lanes(c, s, t, base->part, &base->lanes);
+    memcpy(base->g.part, base->part, sizeof base->part);
+    memcpy(base->g.extent, c->tile, sizeof c->tile);
+    global_open(c->e, &base->g, c->source->value, c->source + 1, c->tile_rank);
+}
+
+/* Can chunks of this many bytes be copied by cp.async? */
+static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base *base, char why[160]) {
+    unsigned last = c->tile_rank - 1;
+    why[0] = '\0';
+    if (chunk_bytes % c->bytes != 0 || (uint64_t)c->tile[last] * c->bytes % chunk_bytes != 0) {
+        snprintf(why, 160, "the tile's rows are no multiple of %u bytes", chunk_bytes);
+        return false;
+    }
+    if (!s->linear) {
+        snprintf(why, 160, "a dimension of the shared layout has several modes");
+        return false;
+    }
+    cut(c, chunk_bytes);
+    if (c->run > shared_run(s) || s->stride[s->rank - 1] > 1) {
+        snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", chunk_bytes);
+        return false;
+    }
+    turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
+    open_base(c, s, &t, base);
+    uint64_t shared_align = fact_gcd(c->run, s->constant), rows[TVM_MAX_RANK];
+    shared_align = fact_gcd(shared_align, s->dynamic_divisor);
+    for (unsigned d = 0; d < c->tile_rank; d++) {
+        rows[d] = c->tile[d] > 1;
+        if (d < last && c->tile[d] > 1) shared_align = fact_gcd(shared_align, s->stride[s->lead + d]);
+    }
+    if (shared_align % c->run != 0) {
+        snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
+        return false;
+    }
+    /* The constant parts of the last coordinate are multiples of the chunk; those of the others are any number. */
+    rows[last] = c->run;
+    for (unsigned d = 0; d < c->tile_rank; d++)
+        if (base->g.part[d].divisor > 1 && d < last) base->g.part[d].divisor = 1;
+    base->g.part[last].divisor = c->run;
+    unsigned align = global_alignment(&base->g, rows);
+    if (c->tile_rank > 1)
+        for (unsigned d = 0; d < last; d++)
+            if (c->tile[d] > 1) {
+                uint64_t stride = base->g.constant_stride[base->g.lead + d] ? (uint64_t)base->g.stride[base->g.lead + d]
+                                                                             : base->g.stride_divisor[base->g.lead + d];
+                if (stride % c->run != 0) align = align < 8 * c->bytes ? align : 8 * c->bytes;
+            }
+    if (align < 8 * chunk_bytes) {
+        snprintf(why, 160, "global addresses are known to be multiples of %u bytes only", align / 8);
+        return false;
+    }
+    unsigned end = base->g.rank - 1;
+    if (!base->g.proven[end] && fact_gcd(base->g.granule[end], c->run) != c->run) {
+        snprintf(why, 160, "a chunk may cross the tensor's edge");
+        return false;
+    }
+    return true;
+}
+
+static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, unsigned chunk_bytes) {
+    emitter *e = c->e;
+    uint32_t plus;
+    char guard[20] = "";
+    if (t->active < c->threads) {
+        reg p = pure(e, 'p', "setp.lt.u32 $, %s, %u;", thread_id(e).name, t->active);
+        snprintf(guard, sizeof guard, "@%s ", p.name);
+    }
+    reg to = shared_address(s, &base->lanes, shared_linear(s, t->delta), &plus);
+    reg from = global_pointer(&base->g, t->delta), inside;
+    long long ahead = (long long)global_offset(&base->g, t->delta) * c->bytes;
+    const char *cache = chunk_bytes == 16 ? "cg" : "ca";
+    if (global_predicate(&base->g, t->delta, &inside)) {
+        reg size = new_r(e);
+        emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
+        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus, from.name, ahead,
+             chunk_bytes, size.name);
+    } else {
+        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u;", guard, cache, to.name, plus, from.name, ahead,
+             chunk_bytes);
+    }
+}
+
+static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_base *base, unsigned chunk_bytes) {
+    uint32_t address[32];
+    for (unsigned lane = 0; lane < 32; lane++)
+        address[lane] = shared_swizzle(s->layout, base->lanes.offset[lane] + s->constant) * s->bytes;
+    unsigned lanes = c->chunks < 32 ? (unsigned)c->chunks : 32;
+    return shared_conflicts(address, lanes, 8 * chunk_bytes);
+}
+
+static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned chunk_bytes, const char *refused) {
+    emitter *e = c->e;
+    uint64_t turns = (c->chunks + c->threads - 1) / c->threads;
+    turn first = {0};
+    for (uint64_t i = 0; i < turns; i++) {
+        turn t = {.first = i * c->threads};
+        uint64_t left = c->chunks - t.first;
+        t.active = left < c->threads ? (uint32_t)left : c->threads;
+        if (i == 0 || !shares_parts(c, &first, &t)) {
+            memset(t.delta, 0, sizeof t.delta);
+            open_base(c, s, &t, base);
+            first = t;
+        }
+        emit_chunk(c, s, &t, base, chunk_bytes);
+    }
+    char name[32];
+    snprintf(name, sizeof name, "cp.async.%s %u%s", chunk_bytes == 16 ? "cg" : "ca", chunk_bytes,
+             global_is_guarded(&base->g) ? " guarded" : "");
+    turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
+    open_base(c, s, &t, base);
+    explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes), refused);
+    return TVM_OK;
+}
+
+/* ---- element by element ---- */
+
+static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base) {
+    emitter *e = c->e;
+    static const uint32_t none[TVM_MAX_RANK] = {0};
+    reg units[4] = {new_r(e), new_r(e)}, inside, at[TVM_MAX_RANK];
+    char operands[64], skip[24] = "";
+    uint32_t count = c->bytes == 8 ? 2 : 1, plus = e->slots[s->slot].shared_offset, label = 0;
+    bool partial = t->active < c->threads;
+    if (partial) {
+        reg p = pure(e, 'p', "setp.ge.u32 $, %s, %u;", thread_id(e).name, t->active);
+        label = new_label(e);
+        snprintf(skip, sizeof skip, "@%s ", p.name);
+        emit(e, "%sbra $L%u;", skip, label);
+    }
+    for (unsigned d = 0; d < c->tile_rank; d++) {
+        at[d] = base->part[d].value;
+        if (!base->part[d].varies) at[d].name[0] = '\0';
+    }
+    reg from = global_pointer(&base->g, none);
+    bool guarded = global_predicate(&base->g, none, &inside);
+    for (uint32_t i = 0; i < count; i++) emit(e, "mov.b32 %s, 0;", units[i].name);
+    access_operands(units, count, operands);
+    emit(e, "%s%s%sld.global.%s %s, [%s];", guarded ? "@" : "", guarded ? inside.name : "", guarded ? " " : "",
+         access_type(8 * c->bytes), operands, from.name);
+    reg to = shared_address_of_coordinates(s, at, none);
+    emit(e, "st.shared.%s [%s+%u], %s;", access_type(8 * c->bytes), to.name, plus, operands);
+    if (partial) text_add(&e->body, "$L%u:\n", label);
+}
+
+static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const char *refused) {
+    cut(c, c->bytes);
+    uint64_t turns = (c->chunks + c->threads - 1) / c->threads;
+    for (uint64_t i = 0; i < turns; i++) {
+        turn t = {.first = i * c->threads};
+        uint64_t left = c->chunks - t.first;
+        t.active = left < c->threads ? (uint32_t)left : c->threads;
+        open_base(c, s, &t, base);
+        copy_element(c, s, &t, base);
+    }
+    explain(c->e, "ld.global and st.shared by element", 8 * c->bytes, 2 * (unsigned)turns, -1, refused);
+    return TVM_OK;
+}
+
+static void read_operands(emitter *e, const tvm_insn *insn, copy *c) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    c->e = e;
+    c->target = operands;
+    c->source = operands + 1 + slot_shared_layout(e, operands->value)->rank;
+    const tvm_operand *tile = c->source + 1 + e->kernel->slots[c->source->value].rank;
+    c->tile_rank = tile->value;
+    for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = tile[1 + d].value;
+    c->bytes = slot_dtype(e, c->target->value).bits / 8;
+    c->threads = e->code->threads;
+}
+
+tvm_status emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
+    copy c = {0};
+    shared_tile s;
+    char refused[400] = "", why[160];
+    size_t used = 0;
+    read_operands(e, insn, &c);
+    turn_base *base = calloc(1, sizeof *base);
+    if (!base) return tvm_diag_no_memory(e->diags);
+    shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.threads);
+    tvm_status status = TVM_OK;
+    unsigned chunk_bytes = 16;
+    for (; chunk_bytes >= 4; chunk_bytes /= 2) {
+        if (chunk_fits(&c, &s, chunk_bytes, base, why)) break;
+        int n = snprintf(refused + used, sizeof refused - used, "%scp.async %u: %s", used ? "; " : "", chunk_bytes, why);
+        if (n > 0) used = used + (size_t)n < sizeof refused ? used + (size_t)n : sizeof refused - 1;
+    }
+    if (chunk_bytes >= 4)
+        status = copy_chunks(&c, &s, base, chunk_bytes, refused);
+    else
+        status = copy_elements(&c, &s, base, refused);
+    free(base);
+    return status;
+}
+
+tvm_status emit_COMMIT_GROUP(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    emit(e, "cp.async.commit_group;");
+    return TVM_OK;
+}
+
+tvm_status emit_WAIT_GROUP(emitter *e, const tvm_insn *insn) {
+    emit(e, "cp.async.wait_group %u;", tvm_operands(e->kernel, insn)[0].value);
+    return TVM_OK;
+}

@@ -1,0 +1,642 @@
+/* Executes the PTX that the code generator writes, for tests where there is no GPU: one block, all threads in step, as the
+ * PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches must be taken by all threads
+ * alike; asynchronous copies are done at once; ex2.approx is exact; the products of an mma are added in the order of k.
+ * Whatever it does not know ends the test. */
+#ifndef TVM_TESTS_PTX_MACHINE_H
+#define TVM_TESTS_PTX_MACHINE_H
+
+#include <check.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+
+enum { PTX_PARTS = 12, PTX_OPERANDS = 6, PTX_VECTOR = 4, PTX_CLASSES = 7, PTX_SHARED = 228 << 10, PTX_SHARED_BASE = 1 << 10 };
+enum { PTX_STEPS_MAX = 20 * 1000 * 1000 };
+
+typedef enum ptx_kind { PTX_REG, PTX_IMMEDIATE, PTX_GROUP, PTX_MEMORY, PTX_LABEL, PTX_TID, PTX_CTAID, PTX_NCTAID } ptx_kind;
+
+typedef struct ptx_operand {
+    ptx_kind kind;
+    uint64_t value;           /* immediate; offset of memory; axis; number of a label */
+    uint32_t reg[PTX_VECTOR]; /* registers; reg[0] == UINT32_MAX: memory without one */
+    unsigned count;
+} ptx_operand;
+
+typedef struct ptx_insn {
+    char text[160];
+    char part[PTX_PARTS][24]; /* of the opcode, at the dots */
+    unsigned parts;
+    ptx_operand operand[PTX_OPERANDS];
+    unsigned operands;
+    uint32_t guard; /* UINT32_MAX: none */
+    bool guard_not;
+    uint32_t label; /* of a line that is one; else UINT32_MAX */
+} ptx_insn;
+
+typedef struct ptx_machine {
+    unsigned threads;
+    uint32_t block[3], grid[3];
+    uint64_t params[16];
+    uint32_t first[PTX_CLASSES], count[PTX_CLASSES]; /* registers of each class */
+    uint64_t *regs;                                  /* [register][thread] */
+    uint8_t *shared;
+    ptx_insn *insns;
+    size_t insn_count, insn_capacity;
+} ptx_machine;
+
+static const char *const ptx_prefixes[PTX_CLASSES] = {"rd", "fd", "r", "f", "p", "h", "w"};
+static const unsigned ptx_widths[PTX_CLASSES] = {64, 64, 32, 32, 1, 16, 32};
+
+static inline uint64_t ptx_mask(uint64_t value, unsigned width) {
+    return width >= 64 ? value : value & ((UINT64_C(1) << width) - 1);
+}
+
+static inline int64_t ptx_signed(uint64_t value, unsigned width) {
+    return (int64_t)(value << (64 - width)) >> (64 - width);
+}
+
+/* ---- reading the text ---- */
+
+static inline unsigned ptx_class(const char *name, const char **number) {
+    for (unsigned c = 0; c < PTX_CLASSES; c++) {
+        size_t length = strlen(ptx_prefixes[c]);
+        if (strncmp(name, ptx_prefixes[c], length) == 0 && (isdigit((unsigned char)name[length]) || name[length] == '<')) {
+            *number = name + length;
+            return c;
+        }
+    }
+    ck_abort_msg("ptx: unknown register %s", name);
+    return 0;
+}
+
+static inline uint32_t ptx_register(const ptx_machine *m, const char *name) {
+    const char *number = NULL;
+    ck_assert_msg(name[0] == '%', "ptx: expected a register: %s", name);
+    unsigned c = ptx_class(name + 1, &number);
+    unsigned long n = strtoul(number, NULL, 10);
+    ck_assert_msg(n < m->count[c], "ptx: undeclared register %s", name);
+    return m->first[c] + (uint32_t)n;
+}
+
+static inline void ptx_read_group(const ptx_machine *m, ptx_operand *o, const char *text) {
+    char copy[160], *save = NULL;
+    snprintf(copy, sizeof copy, "%.*s", (int)(strlen(text) - 2), text + 1);
+    o->kind = PTX_GROUP;
+    for (char *name = strtok_r(copy, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+        ck_assert_uint_lt(o->count, PTX_VECTOR);
+        o->reg[o->count++] = ptx_register(m, name);
+    }
+}
+
+static inline void ptx_read_memory(const ptx_machine *m, ptx_operand *o, const char *text) {
+    char name[32] = "", offset[32] = "0";
+    o->kind = PTX_MEMORY;
+    if (sscanf(text, "[param_%31[0-9]]", offset) == 1) {
+        o->reg[0] = UINT32_MAX;
+    } else {
+        ck_assert_int_ge(sscanf(text, "[%31[^]+]+%31[^]]", name, offset), 1);
+        o->reg[0] = ptx_register(m, name);
+    }
+    o->value = strtoull(offset, NULL, 0);
+}
+
+static inline ptx_operand ptx_read_operand(const ptx_machine *m, const char *text) {
+    ptx_operand o = {.kind = PTX_IMMEDIATE};
+    if (text[0] == '{')
+        ptx_read_group(m, &o, text);
+    else if (text[0] == '[')
+        ptx_read_memory(m, &o, text);
+    else if (text[0] == '$')
+        o = (ptx_operand){.kind = PTX_LABEL, .value = strtoull(text + 2, NULL, 10)};
+    else if (strncmp(text, "%tid.", 5) == 0)
+        o = (ptx_operand){.kind = PTX_TID, .value = (uint64_t)(text[5] - 'x')};
+    else if (strncmp(text, "%ctaid.", 7) == 0)
+        o = (ptx_operand){.kind = PTX_CTAID, .value = (uint64_t)(text[7] - 'x')};
+    else if (strncmp(text, "%nctaid.", 8) == 0)
+        o = (ptx_operand){.kind = PTX_NCTAID, .value = (uint64_t)(text[8] - 'x')};
+    else if (text[0] == '%')
+        o = (ptx_operand){.kind = PTX_REG, .reg = {ptx_register(m, text)}, .count = 1};
+    else if (text[0] == '0' && (text[1] == 'f' || text[1] == 'd'))
+        o.value = strtoull(text + 2, NULL, 16);
+    else if (strcmp(text, "tvm_smem") == 0)
+        o.value = PTX_SHARED_BASE;
+    else
+        o.value = strtoull(text, NULL, 0);
+    return o;
+}
+
+static inline void ptx_read_operands(const ptx_machine *m, ptx_insn *insn, char *at) {
+    while (*at) {
+        at += strspn(at, " ,");
+        if (!*at) break;
+        size_t length = *at == '{' ? strcspn(at, "}") + 1 : strcspn(at, ",");
+        char text[160];
+        snprintf(text, sizeof text, "%.*s", (int)length, at);
+        ck_assert_uint_lt(insn->operands, PTX_OPERANDS);
+        insn->operand[insn->operands++] = ptx_read_operand(m, text);
+        at += length;
+    }
+}
+
+static inline void ptx_read_insn(ptx_machine *m, char *line) {
+    if (m->insn_count == m->insn_capacity) {
+        m->insn_capacity = m->insn_capacity ? 2 * m->insn_capacity : 1024;
+        m->insns = realloc(m->insns, m->insn_capacity * sizeof *m->insns);
+        ck_assert_ptr_nonnull(m->insns);
+    }
+    ptx_insn *insn = &m->insns[m->insn_count++];
+    *insn = (ptx_insn){.guard = UINT32_MAX, .label = UINT32_MAX};
+    snprintf(insn->text, sizeof insn->text, "%s", line);
+    if (line[0] == '$') {
+        insn->label = (uint32_t)strtoul(line + 2, NULL, 10);
+        return;
+    }
+    char *end = strrchr(line, ';'), *save = NULL;
+    ck_assert_msg(end != NULL, "ptx: %s", line);
+    *end = '\0';
+    if (line[0] == '@') {
+        char *blank = strchr(line, ' ');
+        *blank = '\0';
+        insn->guard_not = line[1] == '!';
+        insn->guard = ptx_register(m, line + 1 + insn->guard_not);
+        line = blank + 1;
+    }
+    size_t length = strcspn(line, " ");
+    char opcode[96];
+    snprintf(opcode, sizeof opcode, "%.*s", (int)length, line);
+    for (char *part = strtok_r(opcode, ".", &save); part; part = strtok_r(NULL, ".", &save))
+        snprintf(insn->part[insn->parts++], sizeof insn->part[0], "%s", part);
+    ptx_read_operands(m, insn, line + length);
+}
+
+static inline void ptx_read_registers(ptx_machine *m, const char *line) {
+    const char *number = NULL;
+    unsigned c = ptx_class(strchr(line, '%') + 1, &number);
+    m->count[c] = (uint32_t)strtoul(number + 1, NULL, 10);
+}
+
+/* Reads the body of an entry and gives its registers memory, which they keep until ptx_free. */
+static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned threads) {
+    ptx_machine m = {.threads = threads, .grid = {1, 1, 1}};
+    char entry[128];
+    snprintf(entry, sizeof entry, ".entry %s(", kernel);
+    const char *at = strstr(ptx, entry);
+    ck_assert_msg(at != NULL, "ptx: no %s", entry);
+    at = strstr(at, "\n{\n") + 3;
+    bool placed = false;
+    while (strncmp(at, "}\n", 2) != 0) {
+        char line[512];
+        size_t length = strcspn(at, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)length, at);
+        at += length + 1;
+        char *text = line + strspn(line, " \t");
+        if (strncmp(text, ".reg", 4) == 0) {
+            ptx_read_registers(&m, text);
+            continue;
+        }
+        for (unsigned c = 1; c < PTX_CLASSES && !placed; c++) m.first[c] = m.first[c - 1] + m.count[c - 1];
+        placed = true;
+        if (*text) ptx_read_insn(&m, text);
+    }
+    size_t all = m.first[PTX_CLASSES - 1] + (size_t)m.count[PTX_CLASSES - 1];
+    m.regs = malloc((all + 1) * threads * sizeof *m.regs);
+    m.shared = malloc(PTX_SHARED);
+    ck_assert(m.regs && m.shared);
+    memset(m.regs, 0xa5, (all + 1) * threads * sizeof *m.regs);
+    memset(m.shared, 0xa5, PTX_SHARED);
+    return m;
+}
+
+static inline void ptx_free(ptx_machine *m) {
+    free(m->regs);
+    free(m->shared);
+    free(m->insns);
+}
+
+/* ---- registers and memory ---- */
+
+static inline unsigned ptx_width(const ptx_machine *m, uint32_t reg) {
+    unsigned c = PTX_CLASSES - 1;
+    while (c > 0 && (reg < m->first[c] || m->count[c] == 0)) c--;
+    return ptx_widths[c];
+}
+
+static inline uint64_t ptx_get(const ptx_machine *m, uint32_t reg, unsigned t) {
+    return ptx_mask(m->regs[(size_t)reg * m->threads + t], ptx_width(m, reg));
+}
+
+static inline void ptx_set(ptx_machine *m, uint32_t reg, unsigned t, uint64_t value) {
+    m->regs[(size_t)reg * m->threads + t] = ptx_mask(value, ptx_width(m, reg));
+}
+
+static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand *o, unsigned t) {
+    switch (o->kind) {
+    case PTX_REG: return ptx_get(m, o->reg[0], t);
+    case PTX_TID: return o->value == 0 ? t : 0;
+    case PTX_CTAID: return m->block[o->value];
+    case PTX_NCTAID: return m->grid[o->value];
+    case PTX_GROUP: {
+        unsigned width = ptx_width(m, o->reg[0]);
+        return ptx_get(m, o->reg[0], t) | ptx_get(m, o->reg[1], t) << width;
+    }
+    default: return o->value;
+    }
+}
+
+static inline bool ptx_active(const ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    return insn->guard == UINT32_MAX || (ptx_get(m, insn->guard, t) != 0) != insn->guard_not;
+}
+
+static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o, bool shared, unsigned t,
+                                   size_t bytes) {
+    uint64_t address = ptx_get(m, o->reg[0], t) + o->value;
+    ck_assert_msg(address % bytes == 0, "ptx: misaligned address in thread %u: %s", t, insn->text);
+    if (!shared) return (uint8_t *)(uintptr_t)address;
+    ck_assert_msg(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED, "ptx: outside of shared memory: %s",
+                  insn->text);
+    return m->shared + address;
+}
+
+static inline unsigned ptx_bits(const ptx_insn *insn) {
+    return (unsigned)strtoul(insn->part[insn->parts - 1] + 1, NULL, 10);
+}
+
+static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    bool load = insn->part[0][0] == 'l', shared = strcmp(insn->part[1], "shared") == 0;
+    const ptx_operand *memory = &insn->operand[load ? 1 : 0], *data = &insn->operand[load ? 0 : 1];
+    unsigned bytes = ptx_bits(insn) / 8;
+    if (strcmp(insn->part[1], "param") == 0) {
+        ptx_set(m, data->reg[0], t, m->params[memory->value]);
+        return;
+    }
+    unsigned count = data->kind == PTX_GROUP ? data->count : 1;
+    uint8_t *at = ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t value = data->kind == PTX_IMMEDIATE ? data->value : 0;
+        if (load) memcpy(&value, at + i * bytes, bytes);
+        if (load && insn->part[insn->parts - 1][0] == 's') value = (uint64_t)ptx_signed(value, 8 * bytes);
+        if (load)
+            ptx_set(m, data->reg[i], t, value);
+        else {
+            if (data->kind != PTX_IMMEDIATE) value = ptx_get(m, data->reg[i], t);
+            memcpy(at + i * bytes, &value, bytes);
+        }
+    }
+}
+
+static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    size_t bytes = insn->operand[2].value, given = bytes;
+    if (insn->operands > 3) given = ptx_operand_value(m, &insn->operand[3], t);
+    ck_assert_uint_le(given, bytes);
+    uint8_t *to = ptx_address(m, insn, &insn->operand[0], true, t, bytes);
+    memset(to, 0, bytes);
+    if (given) memcpy(to, ptx_address(m, insn, &insn->operand[1], false, t, bytes), given);
+}
+
+/* ---- arithmetic ---- */
+
+static inline bool ptx_is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
+static inline uint64_t ptx_from_float(float value) { return isnan(value) ? 0x7fffffff : tvm_f32_bits(value); }
+/* Payloads of NaN in f64, and of NaN that cvt makes in f32, are not defined: something unlikely stands for them. */
+static inline uint64_t ptx_from_double(double value) {
+    return isnan(value) ? UINT64_C(0x7ff8dead0000beef) : tvm_f64_bits(value);
+}
+
+static inline double ptx_least(double a, double b) {
+    if (isnan(a) || isnan(b)) return isnan(a) ? b : a;
+    return a < b || (a == b && signbit(a)) ? a : b;
+}
+
+static inline double ptx_greatest(double a, double b) { return -ptx_least(-a, -b); }
+
+/* a * b + c for f16 and bf16, rounded to odd in double: one rounding more gives the correctly rounded result. */
+static inline double ptx_fma_odd(double a, double b, double c) {
+    double product = a * b, sum = product + c, part = sum - product;
+    double error = (product - (sum - part)) + (c - part);
+    uint64_t bits = tvm_f64_bits(sum);
+    if (!isfinite(sum) || error == 0 || bits & 1) return sum;
+    return tvm_f64_from_bits((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
+
+static inline double ptx_float_op(const ptx_insn *insn, double a, double b, double c, bool half) {
+    const char *op = insn->part[0];
+    if (ptx_is(op, "add")) return half ? ptx_fma_odd(a, 1, b) : a + b;
+    if (ptx_is(op, "sub")) return half ? ptx_fma_odd(b, -1, a) : a - b;
+    if (ptx_is(op, "mul")) return a * b;
+    if (ptx_is(op, "div")) return a / b;
+    if (ptx_is(op, "min")) return ptx_least(a, b);
+    if (ptx_is(op, "max")) return ptx_greatest(a, b);
+    if (ptx_is(op, "neg")) return -a;
+    if (ptx_is(op, "fma")) return half ? ptx_fma_odd(a, b, c) : fma(a, b, c);
+    ck_abort_msg("ptx: unknown %s", insn->text);
+    return 0;
+}
+
+static inline uint64_t ptx_f32_op(const ptx_insn *insn, const uint64_t v[3]) {
+    float a = tvm_f32_from_bits((uint32_t)v[0]), b = tvm_f32_from_bits((uint32_t)v[1]),
+          c = tvm_f32_from_bits((uint32_t)v[2]);
+    if (ptx_is(insn->part[0], "fma")) return ptx_from_float(fmaf(a, b, c));
+    /* one operation in double and one rounding to f32 is the operation in f32 (53 >= 2 * 24 + 2) */
+    return ptx_from_float((float)ptx_float_op(insn, a, b, c, false));
+}
+
+static inline uint64_t ptx_half_op(const ptx_insn *insn, bool bf16, const uint64_t v[3], unsigned shift) {
+    double x[3];
+    for (unsigned i = 0; i < 3; i++) {
+        uint16_t code = (uint16_t)(v[i] >> shift);
+        x[i] = (double)(bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code));
+    }
+    double result = ptx_float_op(insn, x[0], x[1], x[2], true);
+    return (uint64_t)(bf16 ? tvm_f64_to_bf16(result) : tvm_f64_to_f16(result)) << shift;
+}
+
+static inline uint64_t ptx_integer_op(const ptx_insn *insn, const char *type, const uint64_t v[3]) {
+    const char *op = insn->part[0];
+    unsigned width = (unsigned)strtoul(type + 1, NULL, 10);
+    bool is_signed = type[0] == 's';
+    uint64_t a = ptx_mask(v[0], width), b = ptx_mask(v[1], width);
+    int64_t x = ptx_signed(a, width), y = ptx_signed(b, width);
+    bool wide = ptx_is(insn->part[1], "wide");
+    if (ptx_is(op, "add")) return a + b;
+    if (ptx_is(op, "sub")) return a - b;
+    if (ptx_is(op, "neg")) return 0 - a;
+    if (ptx_is(op, "mul") || ptx_is(op, "mad")) {
+        uint64_t product = wide && is_signed ? (uint64_t)(x * y) : a * b;
+        return ptx_is(op, "mad") ? product + v[2] : product;
+    }
+    if (ptx_is(op, "min")) return (is_signed ? x < y : a < b) ? a : b;
+    if (ptx_is(op, "max")) return (is_signed ? x > y : a > b) ? a : b;
+    if (ptx_is(op, "div")) {
+        if (b == 0) return 0xdeadbeef;
+        return !is_signed ? a / b : y == -1 ? 0 - a : (uint64_t)(x / y);
+    }
+    if (ptx_is(op, "rem")) {
+        if (b == 0) return 0xdeadbeef;
+        return !is_signed ? a % b : y == -1 ? 0 : (uint64_t)(x % y);
+    }
+    ck_abort_msg("ptx: unknown %s", insn->text);
+    return 0;
+}
+
+static inline uint64_t ptx_arithmetic(const ptx_insn *insn, const uint64_t v[3]) {
+    const char *type = insn->part[insn->parts - 1];
+    if (ptx_is(type, "f16x2") || ptx_is(type, "bf16x2")) {
+        bool bf16 = type[0] == 'b';
+        return ptx_half_op(insn, bf16, v, 0) | ptx_half_op(insn, bf16, v, 16);
+    }
+    if (ptx_is(type, "f32")) return ptx_f32_op(insn, v);
+    if (ptx_is(type, "f64"))
+        return ptx_from_double(ptx_float_op(insn, tvm_f64_from_bits(v[0]), tvm_f64_from_bits(v[1]),
+                                            tvm_f64_from_bits(v[2]), false));
+    return ptx_integer_op(insn, type, v);
+}
+
+/* ---- conversion ---- */
+
+static inline uint64_t ptx_to_integer(const char *mode, const char *to, bool narrow_source, double x) {
+    unsigned width = (unsigned)strtoul(to + 1, NULL, 10);
+    bool is_signed = to[0] == 's';
+    if (isnan(x)) return narrow_source && width <= 32 ? 0 : UINT64_C(1) << (width - 1);
+    x = ptx_is(mode, "rzi") ? trunc(x) : rint(x);
+    double high = ldexp(1, is_signed ? (int)width - 1 : (int)width), low = is_signed ? -high : 0;
+    if (x >= high) return is_signed ? (UINT64_C(1) << (width - 1)) - 1 : ptx_mask(UINT64_MAX, width);
+    if (x <= low) return is_signed ? UINT64_C(1) << (width - 1) : 0;
+    return is_signed ? ptx_mask((uint64_t)(int64_t)x, width) : (uint64_t)x;
+}
+
+static inline uint64_t ptx_to_f32(const char *mode, long double x) {
+    float nearest = (float)x;
+    if (isnan(x)) return 0x7fc12345;
+    if (ptx_is(mode, "rni")) return tvm_f32_bits(rintf(nearest));
+    if (ptx_is(mode, "rz") && fabsl((long double)nearest) > fabsl(x)) nearest = nextafterf(nearest, 0);
+    return tvm_f32_bits(nearest);
+}
+
+static inline uint64_t ptx_convert(const ptx_insn *insn, const uint64_t v[3]) {
+    const char *from = insn->part[insn->parts - 1], *to = insn->part[insn->parts - 2],
+               *mode = insn->parts > 3 ? insn->part[1] : "";
+    if (ptx_is(to, "f16x2") || ptx_is(to, "bf16x2")) {
+        float high = tvm_f32_from_bits((uint32_t)v[0]), low = tvm_f32_from_bits((uint32_t)v[1]);
+        bool bf16 = to[0] == 'b';
+        uint32_t upper = bf16 ? tvm_f32_to_bf16(high) : tvm_f32_to_f16(high);
+        return upper << 16 | (bf16 ? tvm_f32_to_bf16(low) : tvm_f32_to_f16(low));
+    }
+    long double x;
+    if (from[0] == 'f') {
+        x = ptx_is(from, "f64")   ? tvm_f64_from_bits(v[0])
+            : ptx_is(from, "f32") ? (double)tvm_f32_from_bits((uint32_t)v[0])
+                                  : (double)tvm_f16_to_f32((uint16_t)v[0]);
+        if (to[0] == 'u' || to[0] == 's') return ptx_to_integer(mode, to, !ptx_is(from, "f64"), (double)x);
+    } else {
+        unsigned width = (unsigned)strtoul(from + 1, NULL, 10);
+        uint64_t value = ptx_mask(v[0], width);
+        int64_t number = ptx_signed(value, width);
+        if (to[0] == 'u' || to[0] == 's') return from[0] == 's' ? (uint64_t)number : value;
+        x = from[0] == 's' ? (long double)number : (long double)value;
+    }
+    if (ptx_is(to, "f16")) return tvm_f64_to_f16((double)x);
+    if (ptx_is(to, "bf16")) return tvm_f64_to_bf16((double)x);
+    return ptx_is(to, "f32") ? ptx_to_f32(mode, x) : ptx_from_double((double)x);
+}
+
+static inline bool ptx_float_test(const char *test, double a, double b) {
+    if (ptx_is(test, "nan")) return isnan(a) || isnan(b);
+    if (ptx_is(test, "neu")) return !(a == b);
+    if (ptx_is(test, "eq")) return a == b;
+    if (ptx_is(test, "lt")) return a < b;
+    if (ptx_is(test, "le")) return a <= b;
+    if (ptx_is(test, "gt")) return a > b;
+    ck_assert_str_eq(test, "ge");
+    return a >= b;
+}
+
+static inline bool ptx_test(const ptx_insn *insn, const uint64_t v[3]) {
+    const char *test = insn->part[1], *type = insn->part[insn->parts - 1];
+    if (ptx_is(type, "f64")) return ptx_float_test(test, tvm_f64_from_bits(v[0]), tvm_f64_from_bits(v[1]));
+    if (ptx_is(type, "f32"))
+        return ptx_float_test(test, (double)tvm_f32_from_bits((uint32_t)v[0]), (double)tvm_f32_from_bits((uint32_t)v[1]));
+    unsigned width = (unsigned)strtoul(type + 1, NULL, 10);
+    uint64_t a = ptx_mask(v[0], width), b = ptx_mask(v[1], width);
+    int64_t x = ptx_signed(a, width), y = ptx_signed(b, width);
+    bool less = type[0] == 's' ? x < y : a < b;
+    if (ptx_is(test, "eq")) return a == b;
+    if (ptx_is(test, "ne")) return a != b;
+    if (ptx_is(test, "lt") || ptx_is(test, "lo")) return less;
+    if (ptx_is(test, "le") || ptx_is(test, "ls")) return less || a == b;
+    if (ptx_is(test, "gt") || ptx_is(test, "hi")) return !less && a != b;
+    return !less;
+}
+
+/* ---- bits ---- */
+
+static inline uint64_t ptx_permute(uint64_t low, uint64_t high, uint64_t selector) {
+    uint64_t bytes = (low & UINT32_MAX) | high << 32, result = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned digit = (unsigned)(selector >> (4 * i)) & 15;
+        uint64_t byte = bytes >> (8 * (digit & 7)) & 0xff;
+        if (digit & 8) byte = byte & 0x80 ? 0xff : 0;
+        result |= byte << (8 * i);
+    }
+    return result;
+}
+
+static inline uint64_t ptx_lop3(uint32_t a, uint32_t b, uint32_t c, uint64_t table) {
+    uint32_t result = 0;
+    for (unsigned i = 0; i < 8; i++)
+        if (table >> i & 1) result |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+    return result;
+}
+
+static inline uint64_t ptx_shift(const ptx_insn *insn, uint64_t a, uint64_t by) {
+    unsigned width = ptx_bits(insn);
+    if (insn->part[0][2] == 'l') return by >= width ? 0 : a << by;
+    if (insn->part[1][0] == 's') return (uint64_t)(ptx_signed(a, width) >> (by >= width ? width - 1 : by));
+    return by >= width ? 0 : a >> by;
+}
+
+static inline uint64_t ptx_bit_field(const ptx_insn *insn, const uint64_t v[5]) {
+    if (ptx_is(insn->part[0], "bfi")) {
+        uint64_t mask = ptx_mask(UINT64_MAX, (unsigned)v[3]) << v[2];
+        return (v[1] & ~mask) | (v[0] << v[2] & mask);
+    }
+    uint64_t field = ptx_mask(v[0] >> v[1], (unsigned)v[2]);
+    return insn->part[1][0] == 's' && v[2] ? (uint64_t)ptx_signed(field, (unsigned)v[2]) : field;
+}
+
+/* The value that an instruction with one destination gives a thread. */
+static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
+    const char *op = insn->part[0];
+    if (ptx_is(op, "mov")) return v[0];
+    if (ptx_is(op, "and")) return v[0] & v[1];
+    if (ptx_is(op, "or")) return v[0] | v[1];
+    if (ptx_is(op, "xor")) return v[0] ^ v[1];
+    if (ptx_is(op, "not")) return insn->part[1][0] == 'p' ? !v[0] : ~v[0];
+    if (ptx_is(op, "shl") || ptx_is(op, "shr")) return ptx_shift(insn, v[0], v[1]);
+    if (ptx_is(op, "shf")) return ((v[1] & UINT32_MAX) << 32 | (v[0] & UINT32_MAX)) >> (v[2] & 31);
+    if (ptx_is(op, "lop3")) return ptx_lop3((uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], v[3]);
+    if (ptx_is(op, "prmt")) return ptx_permute(v[0], v[1], v[2]);
+    if (ptx_is(op, "bfe") || ptx_is(op, "bfi")) return ptx_bit_field(insn, v);
+    if (ptx_is(op, "selp")) return v[2] ? v[0] : v[1];
+    if (ptx_is(op, "setp")) return ptx_test(insn, v);
+    if (ptx_is(op, "cvt")) return ptx_convert(insn, v);
+    if (ptx_is(op, "ex2")) return ptx_from_float((float)exp2((double)tvm_f32_from_bits((uint32_t)v[0])));
+    return ptx_arithmetic(insn, v);
+}
+
+/* ---- instructions of a warp ---- */
+
+static inline void ptx_shuffle(ptx_machine *m, const ptx_insn *insn) {
+    uint64_t values[1024];
+    ck_assert_str_eq(insn->part[2], "bfly");
+    for (unsigned t = 0; t < m->threads; t++)
+        values[t] = ptx_operand_value(m, &insn->operand[1], t ^ (unsigned)insn->operand[2].value);
+    for (unsigned t = 0; t < m->threads; t++) ptx_set(m, insn->operand[0].reg[0], t, values[t]);
+}
+
+/* Matrix i of ldmatrix: its rows are at the addresses of lanes 8i..8i+7. */
+static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
+    bool transposed = strstr(insn->text, ".trans") != NULL;
+    for (unsigned warp = 0; warp < m->threads; warp += 32)
+        for (unsigned i = 0; i < insn->operand[0].count; i++) {
+            uint16_t matrix[8][8];
+            for (unsigned row = 0; row < 8; row++)
+                memcpy(matrix[row], ptx_address(m, insn, &insn->operand[1], true, warp + 8 * i + row, 16), 16);
+            for (unsigned lane = 0; lane < 32; lane++) {
+                unsigned r = lane / 4, c = lane % 4 * 2;
+                uint32_t low = transposed ? matrix[c][r] : matrix[r][c],
+                         high = transposed ? matrix[c + 1][r] : matrix[r][c + 1];
+                ptx_set(m, insn->operand[0].reg[i], warp + lane, low | high << 16);
+            }
+        }
+}
+
+static inline float ptx_half(const ptx_machine *m, const ptx_operand *o, unsigned lane, unsigned at, bool bf16) {
+    uint16_t code = (uint16_t)(ptx_get(m, o->reg[at / 2], lane) >> (at % 2 * 16));
+    return bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
+}
+
+/* Fragments of m16n8k16: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". */
+static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
+    bool bf16 = ptx_is(insn->part[7], "bf16");
+    const ptx_operand *o = insn->operand;
+    for (unsigned warp = 0; warp < m->threads; warp += 32) {
+        float a[16][16], b[16][8];
+        for (unsigned lane = 0; lane < 32; lane++) {
+            unsigned group = lane / 4, in = lane % 4 * 2;
+            for (unsigned i = 0; i < 8; i++)
+                a[group + (i / 2 % 2) * 8][in + i % 2 + i / 4 * 8] = ptx_half(m, &o[1], warp + lane, i, bf16);
+            for (unsigned i = 0; i < 4; i++) b[in + i % 2 + i / 2 * 8][group] = ptx_half(m, &o[2], warp + lane, i, bf16);
+        }
+        for (unsigned lane = 0; lane < 32; lane++)
+            for (unsigned i = 0; i < 4; i++) {
+                unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+                float sum = tvm_f32_from_bits((uint32_t)ptx_get(m, o[3].reg[i], warp + lane));
+                for (unsigned k = 0; k < 16; k++) sum += a[row][k] * b[k][column];
+                ptx_set(m, o[0].reg[i], warp + lane, ptx_from_float(sum));
+            }
+    }
+}
+
+/* ---- execution ---- */
+
+static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
+    bool memory = ptx_is(insn->part[0], "ld") || ptx_is(insn->part[0], "st"), copy = ptx_is(insn->part[0], "cp");
+    for (unsigned t = 0; t < m->threads; t++) {
+        uint64_t v[5] = {0};
+        if (!ptx_active(m, insn, t)) continue;
+        if (memory) {
+            ptx_load_store(m, insn, t);
+        } else if (copy) {
+            ptx_cp_async(m, insn, t);
+        } else {
+            for (unsigned i = 1; i < insn->operands; i++) v[i - 1] = ptx_operand_value(m, &insn->operand[i], t);
+            uint64_t value = ptx_value(insn, v);
+            const ptx_operand *to = &insn->operand[0];
+            unsigned width = ptx_width(m, to->reg[0]);
+            for (unsigned i = 0; i < to->count; i++) ptx_set(m, to->reg[i], t, i ? value >> (i * width) : value);
+        }
+    }
+}
+
+static inline size_t ptx_jump(const ptx_machine *m, const ptx_insn *insn, size_t next) {
+    bool taken = ptx_active(m, insn, 0);
+    for (unsigned t = 1; t < m->threads; t++)
+        ck_assert_msg(ptx_active(m, insn, t) == taken, "ptx: threads part at %s", insn->text);
+    if (!taken) return next;
+    for (size_t i = 0; i < m->insn_count; i++)
+        if (m->insns[i].label == insn->operand[0].value) return i;
+    ck_abort_msg("ptx: no label: %s", insn->text);
+    return 0;
+}
+
+/* Runs the loaded entry with params set, until it returns. */
+static inline void ptx_run(ptx_machine *m) {
+    size_t at = 0;
+    for (unsigned steps = 0; at < m->insn_count; steps++) {
+        const ptx_insn *insn = &m->insns[at++];
+        ck_assert_uint_lt(steps, PTX_STEPS_MAX);
+        const char *op = insn->part[0];
+        if (insn->label != UINT32_MAX || ptx_is(op, "bar")) continue;
+        if (ptx_is(op, "cp") && !ptx_is(insn->part[insn->parts - 1], "global")) continue; /* groups */
+        if (ptx_is(op, "ret") || ptx_is(op, "exit")) return;
+        if (ptx_is(op, "bra"))
+            at = ptx_jump(m, insn, at);
+        else if (ptx_is(op, "shfl"))
+            ptx_shuffle(m, insn);
+        else if (ptx_is(op, "ldmatrix"))
+            ptx_ldmatrix(m, insn);
+        else if (ptx_is(op, "mma"))
+            ptx_mma(m, insn);
+        else
+            ptx_step_threads(m, insn);
+    }
+}
+
+#endif

@@ -1,0 +1,843 @@
+/* The assembler: what each part of the language becomes, and what is said of mistakes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "assembler_kit.h"
+#include "verify.h"
+
+/* ---- static expressions: seen as the constant that a variable is set to ---- */
+
+static int64_t static_value_with(const char *expression, const tvm_assembler_options *options,
+                                 const char *definitions) {
+    char text[2048];
+    snprintf(text, sizeof text, ".vasm 1\n%s\n.kernel f()\n.warps 1\n%%v = i64(%s)\n.end\n", definitions,
+             expression);
+    tvm_program *program = assemble_with(text, options);
+    const tvm_kernel *kernel = &program->kernels[0];
+    ck_assert_uint_eq(kernel->expr_count, 1);
+    ck_assert_uint_eq(kernel->exprs[0].op, TVM_EXPR_INTEGER);
+    int64_t value = kernel->exprs[0].value.i;
+    tvm_program_free(program);
+    return value;
+}
+
+static int64_t static_value(const char *expression) {
+    return static_value_with(expression, NULL, "");
+}
+
+static const struct {
+    const char *text;
+    int64_t value;
+} static_cases[] = {
+    {"1 + 2 * 3", 7},
+    {"(1 + 2) * 3", 9},
+    {"10 - 4 - 3", 3},
+    {"2 * 3 % 4", 2},
+    {"7 / 2", 3},
+    {"-7 / 2", -3},
+    {"-7 % 4", -3},
+    {"9223372036854775807", INT64_MAX},
+    {"-9223372036854775807 - 1", INT64_MIN},
+    {"0xFFFFFFFFFFFFFFFF", -1},
+    {"1 << 4 | 3", 19},
+    {"6 & 3 ^ 1", 3},
+    {"~0 & 0xFF", 255},
+    {"0b1010_0001", 161},
+    {"1_000", 1000},
+    {"3 > 2 ? 5 : 6", 5},
+    {"3 < 2 ? 5 : 1 ? 8 : 9", 8},
+    {"(3 == 3) + (2 != 2) + (1 <= 1)", 2},
+    {"!0 + !5", 1},
+    {"(1 && 2) + (0 || 0)", 1},
+    {"cdiv(9, 4)", 3},
+    {"min(4, 3, 9) + max(1, 2)", 5},
+    {"gcd(12, 18)", 6},
+    {"abs(-5)", 5},
+    {"log2(64)", 6},
+    {"len([1, 2, 3])", 3},
+    {"[4, 5, 6][1]", 5},
+    {"bits(u3) + bits(f16)", 19},
+    {"bits(bool)", 8},
+    {"exponent_bits(f6_e3m2) * 10 + mantissa_bits(f6_e3m2)", 32},
+    {"bias(f16)", 15},
+    {"is_float(f4_e2m1) + is_signed(i4) + is_unsigned(u4) + is_lowbit(u8) + is_lowbit(f16)", 4},
+    {"(u3 == u3) * 2 + (u3 == i3)", 2},
+    {"local(2, 3) == local([2, 3]) ? 1 : 0", 1},
+    {"threads(spatial(4, 8)) + locals(local(2, 3))", 38},
+    {"extent(local(5, 7), 1) + rank(local(1, 1, 1))", 10},
+    {"i32(7.9)", 7},
+    {"u32(4294967295) / 2", 2147483647},
+    {"i64(5) + i32(1)", 6},
+};
+
+START_TEST(test_static_expressions) {
+    ck_assert_int_eq(static_value(static_cases[_i].text), static_cases[_i].value);
+}
+END_TEST
+
+START_TEST(test_constants_and_defines) {
+    const char *definitions = ".const A = 3, B = A * 2\n.const T = u3";
+    const char *given[] = {"A=5", "T=f6_e3m2"};
+    tvm_assembler_options options = {.defines = given, .define_count = 2};
+    ck_assert_int_eq(static_value_with("A * 100 + B * 10 + bits(T)", NULL, definitions), 363);
+    ck_assert_int_eq(static_value_with("A * 100 + B * 10 + bits(T)", &options, definitions), 606);
+}
+END_TEST
+
+START_TEST(test_last_define_wins) {
+    const char *given[] = {"A=5", "A=6 + 1"};
+    tvm_assembler_options options = {.defines = given, .define_count = 2};
+    ck_assert_int_eq(static_value_with("A", &options, ".const A = 1"), 7);
+}
+END_TEST
+
+/* ---- run-time expressions: evaluated for given parameters ---- */
+
+enum { M = 100, N = 7 };
+
+static tvm_scalar run_value(const char *expression, tvm_dtype *type) {
+    char body[1024];
+    snprintf(body, sizeof body, "%%r = %s", expression);
+    tvm_program *program = assemble_body(body);
+    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_scalar slots[16] = {{.i = M},          {.i = N}, {.i = INT64_C(1) << 40},
+                            {.i = 4000000000}, {.i = 1}, {.f = 1.5}};
+    tvm_eval_env env = {slots, {2, 3, 4}, {5, 6, 7}};
+    tvm_scalar value;
+    tvm_why why;
+    ck_assert_int_eq(
+        tvm_expr_eval(kernel, tvm_operands(kernel, insn_at(program, 0))->value, &env, &value, &why), TVM_OK);
+    *type = slot_named(program, "r")->dtype;
+    tvm_program_free(program);
+    return value;
+}
+
+static const struct {
+    const char *text;
+    const char *type;
+    int64_t value;
+} run_cases[] = {
+    {"m + n * 2", "i32", 114},
+    {"(m + n) * 2", "i32", 214},
+    {"m - n - 1", "i32", 92},
+    {"m - (n - 1)", "i32", 94},
+    {"m %n", "i32", 2},
+    {"m / n", "i32", 14},
+    {"cdiv(m, 8)", "i32", 13},
+    {"min(m, n) + max(m, n)", "i32", 107},
+    {"m > n", "bool", 1},
+    {"m > n && n == 8 || b", "bool", 1},
+    {"!b", "bool", 0},
+    {"m > n ? m : n", "i32", 100},
+    {"b ? n : 3", "i32", 7},
+    {"-m", "i32", -100},
+    {"~n", "i32", -8},
+    {"n << 2", "i32", 28},
+    {"l >> 38", "i64", 4},
+    {"l + m", "i64", (INT64_C(1) << 40) + 100},
+    {"u + m", "i64", 4000000100},
+    {"u / 2", "u32", 2000000000},
+    {"m + 5000000000", "i64", 5000000100},
+    {"i64(m) * 100000000", "i64", 10000000000},
+    {"i32(x)", "i32", 1},
+    {"x > 1", "bool", 1},
+    {"b + 1", "i32", 2},
+    {"block.x + block.y * 10 + block.z * 100", "i32", 432},
+    {"grid.x + grid.y * 10 + grid.z * 100", "i32", 765},
+    {"m & 0xF | 16", "i32", 20},
+    {"m ^ n", "i32", 99},
+    {"7", "i32", 7},
+    {"5000000000", "i64", 5000000000},
+    {"true", "bool", 1},
+};
+
+START_TEST(test_run_time_expressions) {
+    tvm_dtype type;
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_scalar value = run_value(run_cases[_i].text, &type);
+    ck_assert_str_eq(tvm_dtype_name(type, name), run_cases[_i].type);
+    ck_assert_int_eq(value.i, run_cases[_i].value);
+}
+END_TEST
+
+START_TEST(test_run_time_floats) {
+    tvm_dtype type;
+    ck_assert_double_eq(run_value("x * 2 + 0.25", &type).f, 3.25);
+    ck_assert(tvm_dtype_same(type, TVM_F32));
+    ck_assert_double_eq(run_value("f64(0.1)", &type).f, 0.1);
+    ck_assert(tvm_dtype_same(type, TVM_F64));
+    ck_assert_double_eq(run_value("f64(x) + 0.1", &type).f, 1.6);
+    ck_assert_double_eq(run_value("0.1", &type).f, (double)0.1f);
+}
+END_TEST
+
+/* ---- layouts ---- */
+
+static void check_layout(const char *expression, const tvm_layout *expected) {
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        ".vasm 1\n.layout T = %s\n.kernel f(a: global f32[64, 64, 64])\n.warps threads(T) / 32\n%%r = load-global "
+        "a, T\n.end\n",
+        expression);
+    tvm_program *program = assemble(text);
+    ck_assert_msg(tvm_layout_equal(&program->layouts[slot_named(program, "r")->layout], expected), "%s",
+                  expression);
+    tvm_program_free(program);
+}
+
+/* The composition's definition, element by element. */
+START_TEST(test_layout_composition) {
+    tvm_program *program =
+        assemble(".vasm 1\n.kernel f(a: global f32[64, 64])\n.warps 1\n"
+                 "%r = load-global a[1, 2], local(2, 1).spatial(8, 4).local(1, 2)\n.end\n");
+    const tvm_layout *layout = &program->layouts[slot_named(program, "r")->layout];
+    ck_assert_uint_eq(layout->shape[0], 16);
+    ck_assert_uint_eq(layout->shape[1], 8);
+    for (uint32_t t = 0; t < 32; t++)
+        for (uint32_t l = 0; l < 4; l++) {
+            uint32_t index[TVM_MAX_RANK];
+            tvm_layout_map(layout, t, l, index);
+            ck_assert_uint_eq(index[0], l / 2 * 8 + t / 4);
+            ck_assert_uint_eq(index[1], t % 4 * 2 + l % 2);
+        }
+    tvm_program_free(program);
+}
+END_TEST
+
+START_TEST(test_layout_functions) {
+    tvm_layout a, b, expected;
+    tvm_why why;
+    ck_assert_int_eq(tvm_layout_spatial(2, (uint32_t[]){8, 4}, &a, &why), TVM_OK);
+    check_layout("spatial(8, 4)", &a);
+    ck_assert_int_eq(tvm_layout_column_spatial(2, (uint32_t[]){8, 4}, &b, &why), TVM_OK);
+    check_layout("column_spatial(8, 4)", &b);
+    check_layout("column-spatial(8, 4)", &b);
+    ck_assert_int_eq(tvm_layout_permute(&a, (uint32_t[]){1, 0}, &expected, &why), TVM_OK);
+    check_layout("permute(spatial(8, 4), [1, 0])", &expected);
+    ck_assert_int_eq(tvm_layout_flatten(&a, &expected, &why), TVM_OK);
+    check_layout("flatten(spatial(8, 4))", &expected);
+    check_layout("reshape(spatial(8, 4), 32)", &expected);
+    ck_assert_int_eq(tvm_layout_reduce(&a, 1, &expected, &why), TVM_OK);
+    check_layout("reduce(spatial(8, 4), 1)", &expected);
+    ck_assert_int_eq(tvm_layout_squeeze(&expected, 1, &b, &why), TVM_OK);
+    check_layout("squeeze(reduce(spatial(8, 4), 1), 1)", &b);
+    check_layout("reduce(unsqueeze(spatial(8, 4), 2), 2)", &(tvm_layout){.shape = {8, 4, 1},
+                                                                         .mode_size = {8, 4},
+                                                                         .spatial = {0, 1},
+                                                                         .mode_dim = {0, 1},
+                                                                         .rank = 3,
+                                                                         .modes = 2,
+                                                                         .spatials = 2});
+    check_layout("divide(spatial(8, 4).local(2, 2), local(2, 2))", &a);
+    check_layout("left_divide(local(2, 2).spatial(8, 4), local(2, 2))", &a);
+    check_layout("concat(spatial(8), spatial(4))", &a);
+    check_layout("layout([8, 4], [8, 4], [0, 1], [])", &a);
+    ck_assert_int_eq(tvm_layout_replicated(2, 32, &expected, &why), TVM_OK);
+    check_layout("replicated(32, 2)", &expected);
+    ck_assert_int_eq(tvm_layout_atom("mma.m16n8k16.A", 14, &expected, &why), TVM_OK);
+    check_layout("mma.m16n8k16.A", &expected);
+    ck_assert_int_eq(tvm_layout_compose(&a, &expected, &b, &why), TVM_OK);
+    check_layout("spatial(1, 1).mma.m16n8k16.A", &expected);
+}
+END_TEST
+
+START_TEST(test_auto_layouts) {
+    tvm_program *program =
+        assemble_body("%p = alloc-register f32[16, 32]\n"
+                      "%q = alloc-register f16[16, 32], auto(16, 32, f16), init 1\n"
+                      "%s = alloc-shared f16[16, 64]\n"
+                      "%t = alloc-shared f16[16, 64], row_major\n"
+                      "%u2 = alloc-shared f16[16, 64], swizzle(3, 3, 3)\n"
+                      "%v = alloc-shared f16[16, 64], shared([16, 64], [16, 64], [72, 1])");
+    tvm_layout layout;
+    tvm_shared_layout shared;
+    tvm_why why;
+    const uint32_t shape[] = {16, 32}, shared_shape[] = {16, 64};
+    ck_assert_int_eq(tvm_layout_auto(2, shape, 32, 32, &layout, &why), TVM_OK);
+    ck_assert(tvm_layout_equal(&program->layouts[slot_named(program, "p")->layout], &layout));
+    ck_assert_int_eq(tvm_layout_auto(2, shape, 32, 16, &layout, &why), TVM_OK);
+    ck_assert(tvm_layout_equal(&program->layouts[slot_named(program, "q")->layout], &layout));
+    ck_assert_int_eq(tvm_shared_layout_auto(2, shared_shape, 16, &shared, &why), TVM_OK);
+    ck_assert(tvm_shared_layout_equal(&program->shared_layouts[slot_named(program, "s")->layout], &shared));
+    const tvm_shared_layout *t = &program->shared_layouts[slot_named(program, "t")->layout];
+    const tvm_shared_layout *u = &program->shared_layouts[slot_named(program, "u2")->layout];
+    const tvm_shared_layout *v = &program->shared_layouts[slot_named(program, "v")->layout];
+    for (uint32_t i = 0; i < 16; i++)
+        for (uint32_t j = 0; j < 64; j++) {
+            uint32_t at = i * 64 + j;
+            ck_assert_uint_eq(tvm_shared_layout_offset(t, (uint32_t[]){i, j}), at);
+            ck_assert_uint_eq(tvm_shared_layout_offset(u, (uint32_t[]){i, j}), at ^ (i % 8 << 3));
+            ck_assert_uint_eq(tvm_shared_layout_offset(v, (uint32_t[]){i, j}), i * 72 + j);
+        }
+    tvm_program_free(program);
+}
+END_TEST
+
+/* ---- instructions ---- */
+
+START_TEST(test_kernel_header) {
+    tvm_program *program =
+        assemble(".vasm 1\n.kernel first()\n.warps 2\n.end\n"
+                 ".kernel second(w: global u3[k, cdiv(n, 4), 8], k: i32,\n    n: i64)\n"
+                 ".warps 32\n.grid cdiv(k, 4), n * 2\n.assume n % 8 == 0, k > 0\n.assume k\n.end\n");
+    ck_assert_uint_eq(program->kernel_count, 2);
+    const tvm_kernel *kernel = tvm_find_kernel(program, "second");
+    ck_assert_uint_eq(kernel->warps, 32);
+    ck_assert_uint_eq(kernel->param_count, 3);
+    ck_assert_uint_eq(kernel->slots[0].kind, TVM_SLOT_GLOBAL);
+    ck_assert(tvm_dtype_same(kernel->slots[0].dtype, TVM_U(3)));
+    ck_assert_uint_eq(kernel->slots[0].rank, 3);
+    ck_assert_uint_eq(kernel->assume_count, 3);
+    ck_assert_uint_eq(kernel->grid[2], TVM_NONE);
+    tvm_scalar slots[3] = {{.i = 0}, {.i = 10}, {.i = 9}}, value;
+    tvm_eval_env env = {.slots = slots};
+    tvm_why why;
+    const uint32_t exprs[] = {kernel->slots[0].shape[0], kernel->slots[0].shape[1], kernel->slots[0].shape[2],
+                              kernel->grid[0],           kernel->grid[1],           kernel->assumes[0],
+                              kernel->assumes[1],        kernel->assumes[2]};
+    const int64_t values[] = {10, 3, 8, 3, 18, 0, 1, 1};
+    for (unsigned i = 0; i < 8; i++) {
+        ck_assert_int_eq(tvm_expr_eval(kernel, exprs[i], &env, &value, &why), TVM_OK);
+        ck_assert_int_eq(value.i, values[i]);
+    }
+    tvm_program_free(program);
+}
+END_TEST
+
+static int64_t constant_operand(const tvm_program *program, const tvm_insn *insn, uint32_t index) {
+    const tvm_operand *operand = &tvm_operands(&program->kernels[0], insn)[index];
+    ck_assert_uint_eq(operand->kind, TVM_OPERAND_EXPR);
+    const tvm_expr *node = &program->kernels[0].exprs[operand->value];
+    ck_assert_uint_eq(node->op, TVM_EXPR_INTEGER);
+    return node->value.i;
+}
+
+START_TEST(test_indices_and_tiles) {
+    tvm_program *program =
+        assemble(".vasm 1\n.kernel f(a: global f16[64, 64, 64])\n.warps 1\n%s = alloc-shared f16[4, 16, 32]\n"
+                 "copy-async %s[3], a[5, 6]\n"
+                 "copy-async %s[1, 2], a, tile [8, 32]\n"
+                 "copy-async %s, a[1], [2, 4, 8]\n.end\n");
+    const tvm_insn *first = insn_at(program, 1), *second = insn_at(program, 2), *third = insn_at(program, 3);
+    const uint32_t starts[] = {3, 0, 0, 5, 6, 0};
+    const tvm_operand *operands = tvm_operands(&program->kernels[0], first);
+    ck_assert_uint_eq(first->count, 1 + 3 + 1 + 3 + 3);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(constant_operand(program, first, 1 + i), starts[i]);
+        ck_assert_int_eq(constant_operand(program, first, 5 + i), starts[3 + i]);
+    }
+    ck_assert_uint_eq(operands[8].value, 2);
+    ck_assert_uint_eq(operands[9].value, 16);
+    ck_assert_uint_eq(operands[10].value, 32);
+    operands = tvm_operands(&program->kernels[0], second);
+    ck_assert_int_eq(constant_operand(program, second, 2), 2);
+    ck_assert_uint_eq(operands[8].value, 2);
+    ck_assert_uint_eq(operands[9].value, 8);
+    operands = tvm_operands(&program->kernels[0], third);
+    ck_assert_uint_eq(operands[8].value, 3);
+    ck_assert_uint_eq(operands[11].value, 8);
+    tvm_program_free(program);
+}
+END_TEST
+
+START_TEST(test_scalar_operands) {
+    tvm_program *program = assemble_body("%r = alloc-register f64[8, 4], spatial(8, 4), init 0.1\n"
+                                         "%s = add 0.1, %r\n"
+                                         "%t = alloc-register f32[8, 4], layout spatial(8, 4)\n"
+                                         "%v = max (m + 1) * 2, %t\n"
+                                         "%w = min(m, n)\n"
+                                         "%y = compare lt, %t, 2\n"
+                                         "%z = where %y, %t, 1.0\n"
+                                         "%o = reduce max, %t, 1");
+    const tvm_kernel *kernel = &program->kernels[0];
+    const tvm_operand *init = tvm_operands(kernel, insn_at(program, 0));
+    ck_assert(tvm_dtype_same(kernel->exprs[init->value].type, TVM_F64));
+    ck_assert_double_eq(kernel->exprs[init->value].value.f, 0.1);
+    ck_assert_double_eq(kernel->exprs[tvm_operands(kernel, insn_at(program, 1))->value].value.f, 0.1);
+    ck_assert_uint_eq(tvm_operands(kernel, insn_at(program, 2))->kind, TVM_OPERAND_NONE);
+    ck_assert_uint_eq(insn_at(program, 3)->op, TVM_OP_MAX);
+    ck_assert_uint_eq(insn_at(program, 4)->op, TVM_OP_LET);
+    ck_assert_uint_eq(tvm_operands(kernel, insn_at(program, 5))->value, TVM_LT);
+    ck_assert(tvm_dtype_same(slot_named(program, "y")->dtype, TVM_BOOL));
+    ck_assert_uint_eq(tvm_operands(kernel, insn_at(program, 7))->value, TVM_REDUCE_MAX);
+    ck_assert_uint_eq(tvm_slot_shape(program, slot_named(program, "o"))[1], 1);
+    tvm_program_free(program);
+}
+END_TEST
+
+static void check_ops(const tvm_program *program, const uint16_t *ops, uint32_t count) {
+    ck_assert_uint_eq(program->kernels[0].insn_count, count);
+    for (uint32_t i = 0; i < count; i++) ck_assert_uint_eq(insn_at(program, i)->op, ops[i]);
+}
+
+START_TEST(test_control) {
+    tvm_program *program =
+        assemble_body("for %i = 0 to n step 2 unroll 4\n"
+                      "  while %i < 3\n break\n end\n"
+                      "  if m\n continue\n elif n == 1\n exit\n elif n == 2\n sync\n else\n sync\n end\n"
+                      "end");
+    const uint16_t ops[] = {TVM_OP_FOR,  TVM_OP_WHILE, TVM_OP_BREAK, TVM_OP_END,  TVM_OP_IF,  TVM_OP_CONTINUE,
+                            TVM_OP_ELSE, TVM_OP_IF,    TVM_OP_EXIT,  TVM_OP_ELSE, TVM_OP_IF,  TVM_OP_SYNC,
+                            TVM_OP_ELSE, TVM_OP_SYNC,  TVM_OP_END,   TVM_OP_END,  TVM_OP_END, TVM_OP_END};
+    check_ops(program, ops, sizeof ops / sizeof *ops);
+    const tvm_operand *operands = tvm_operands(&program->kernels[0], insn_at(program, 0));
+    ck_assert_int_eq(constant_operand(program, insn_at(program, 0), 2), 2);
+    ck_assert_uint_eq(operands[3].value, 4);
+    ck_assert_uint_eq(insn_at(program, 0)->match, 17);
+    ck_assert_uint_eq(insn_at(program, 4)->match, 6);
+    tvm_program_free(program);
+}
+END_TEST
+
+START_TEST(test_loop_types) {
+    tvm_program *program = assemble_body(
+        "for %i = 0 to l\nend\nfor %j = 0 to m step 4\nend\n%k = u32(0)\nfor %h = %k to 9\nend");
+    ck_assert(tvm_dtype_same(slot_named(program, "i")->dtype, TVM_I(64)));
+    ck_assert(tvm_dtype_same(slot_named(program, "j")->dtype, TVM_I(32)));
+    ck_assert(tvm_dtype_same(slot_named(program, "h")->dtype, TVM_U(32)));
+    tvm_program_free(program);
+}
+END_TEST
+
+START_TEST(test_assignment_types) {
+    tvm_program *program = assemble_body("%i = l\n%i = 3\n%i = m\n%i = u\n%f = 1.0\n%f = 2\n%c = b");
+    const tvm_kernel *kernel = &program->kernels[0];
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert(
+            tvm_dtype_same(kernel->exprs[tvm_operands(kernel, insn_at(program, i))->value].type, TVM_I(64)));
+    ck_assert_double_eq(kernel->exprs[tvm_operands(kernel, insn_at(program, 5))->value].value.f, 2.0);
+    ck_assert(tvm_dtype_same(slot_named(program, "c")->dtype, TVM_BOOL));
+    tvm_program_free(program);
+}
+END_TEST
+
+/* ---- directives ---- */
+
+START_TEST(test_static_if) {
+    static const char *const branches =
+        ".if A == 1\nwait-group 10\n.elif A == 2\nwait-group 20\n"
+        ".if A == 2\nwait-group 21\n.else\nwait-group 22\n.endif\n"
+        ".elif A == 2\nwait-group 23\n.else\nwait-group 30\nthis is not read\n.endif\n";
+    for (int a = 1; a <= 2; a++) {
+        char text[1024];
+        snprintf(text, sizeof text, ".vasm 1\n.const A = %d\n.kernel f()\n.warps 1\n%s.end\n", a, branches);
+        tvm_program *program = assemble(text);
+        ck_assert_uint_eq(program->kernels[0].insn_count, a == 1 ? 1u : 2u);
+        ck_assert_uint_eq(tvm_operands(&program->kernels[0], insn_at(program, 0))->value, a == 1 ? 10u : 20u);
+        if (a == 2) ck_assert_uint_eq(tvm_operands(&program->kernels[0], insn_at(program, 1))->value, 21);
+        tvm_program_free(program);
+    }
+}
+END_TEST
+
+START_TEST(test_static_for) {
+    tvm_program *program =
+        assemble(".vasm 1\n.for T = [u3, f16]\n.kernel copy_${T}(a: global T[64, 64])\n.warps 1\n"
+                 ".for i = 0 to 2\n.for j = 5 to 0 step -2\n.const S = i * 10 + j\n"
+                 "wait-group S\n%v${i}_${j + 1} = S\n.endfor\n.endfor\n"
+                 ".for never = 3 to 3\nnonsense\n.endfor\n.end\n.endfor\n");
+    ck_assert_uint_eq(program->kernel_count, 2);
+    ck_assert_ptr_nonnull(tvm_find_kernel(program, "copy_u3"));
+    const tvm_kernel *kernel = tvm_find_kernel(program, "copy_f16");
+    ck_assert(tvm_dtype_same(kernel->slots[0].dtype, TVM_F16));
+    ck_assert_uint_eq(kernel->insn_count, 12);
+    const uint32_t expected[] = {5, 3, 1, 15, 13, 11};
+    for (uint32_t i = 0; i < 6; i++)
+        ck_assert_uint_eq(tvm_operands(kernel, &kernel->insns[2 * i])->value, expected[i]);
+    ck_assert_str_eq(tvm_string(program, kernel->slots[1].name), "v0_6");
+    ck_assert_str_eq(tvm_string(program, kernel->slots[6].name), "v1_2");
+    tvm_program_free(program);
+}
+END_TEST
+
+START_TEST(test_statement_ends) {
+    tvm_program *program = assemble(".vasm 1 ; comment\n\n.const A = 1, // more\n  B = 2 # and more\n"
+                                    ".kernel f(m: i32,\r\n  n: i32 ; between\n)\n.warps \\\n 4\n"
+                                    "%x = (m +\n  n)\nwait-group A +\\\nB\n.end");
+    ck_assert_uint_eq(program->kernels[0].warps, 4);
+    ck_assert_uint_eq(tvm_operands(&program->kernels[0], insn_at(program, 1))->value, 3);
+    ck_assert_uint_eq(insn_at(program, 1)->line, 12);
+    tvm_program_free(program);
+}
+END_TEST
+
+static void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+START_TEST(test_include) {
+    char folder[] = "/tmp/tvm-include-XXXXXX", beside[64], elsewhere[64], main_name[64], missing[64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(beside, sizeof beside, "%s/beside.inc", folder);
+    snprintf(elsewhere, sizeof elsewhere, "%s/d.inc", folder);
+    snprintf(main_name, sizeof main_name, "%s/main.vasm", folder);
+    write_file(beside, ".vasm 1\n.const A = 4\n");
+    write_file(elsewhere, ".kernel g()\n.warps A\nsync\n.end\n.include \"x\"");
+    const char *text = ".vasm 1\n.include \"beside.inc\"\n.kernel f()\n.warps A\n.end\n";
+    tvm_program *program = NULL;
+    tvm_diags diags = {0};
+    ck_assert_int_eq(tvm_assemble(text, strlen(text), main_name, NULL, &program, &diags), TVM_OK);
+    ck_assert_uint_eq(program->kernels[0].warps, 4);
+    tvm_program_free(program);
+    const char *folders[] = {"/nonexistent", folder};
+    tvm_assembler_options options = {.include_dirs = folders, .include_dir_count = 2};
+    text = ".vasm 1\n.const A = 2\n.include \"d.inc\"\n";
+    ck_assert_int_ne(tvm_assemble(text, strlen(text), "/elsewhere/main.vasm", &options, &program, &diags),
+                     TVM_OK);
+    ck_assert_ptr_null(program);
+    ck_assert_uint_eq(diags.count, 1);
+    snprintf(missing, sizeof missing, "%s/d.inc", folder);
+    ck_assert_str_eq(diags.items[0].file, missing);
+    ck_assert_uint_eq(diags.items[0].line, 5);
+    ck_assert_uint_eq(diags.items[0].column, 10);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "cannot find 'x'"));
+    ck_assert_ptr_nonnull(strstr(diags.items[0].hint, "included from /elsewhere/main.vasm:3"));
+    tvm_diags_free(&diags);
+    unlink(beside);
+    unlink(elsewhere);
+    rmdir(folder);
+}
+END_TEST
+
+START_TEST(test_include_of_itself_ends) {
+    char name[] = "/tmp/tvm-self-XXXXXX";
+    char text[128];
+    int descriptor = mkstemp(name);
+    ck_assert_int_ge(descriptor, 0);
+    close(descriptor);
+    snprintf(text, sizeof text, ".vasm 1\n.include \"%s\"\n", name);
+    write_file(name, text);
+    tvm_program *program;
+    tvm_diags diags = {0};
+    ck_assert_int_ne(tvm_assemble(text, strlen(text), name, NULL, &program, &diags), TVM_OK);
+    ck_assert_uint_eq(diags.count, 1);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "nested deeper than 32"));
+    tvm_diags_free(&diags);
+    unlink(name);
+}
+END_TEST
+
+/* ---- mistakes: the first message ---- */
+
+static const struct {
+    const char *text;
+    uint32_t line, column;
+    const char *message; /* contained */
+    const char *hint;    /* contained; NULL: there is none */
+} mistakes[] = {
+    {".kernel f()\n.warps 1\n.end\n", 1, 1, "expected '.vasm 1'", NULL},
+    {".vasm 2\n", 1, 7, "version 2", NULL},
+    {".vasm 1\n.cosnt A = 1\n", 2, 2, "unknown directive '.cosnt'", "did you mean '.const'?"},
+    {".vasm 1\n.const A = 1\n.const A = 2\n", 3, 8, "already defined at test.vasm:2", NULL},
+    {".vasm 1\n.const u3 = 1\n", 2, 8, "'u3' is a type", NULL},
+    {".vasm 1\n.const load = 1, add = 2\n", 2, 18, "'add' is an instruction", NULL},
+    {".vasm 1\n.const A = 1 +\n", 2, 15, "expected an expression, found end of line", NULL},
+    {".vasm 1\n.const A = (1 + 2\n.const B = 1\n", 2, 18, "expected ')'", NULL},
+    {".vasm 1\n.const A = 1 / 0\n", 2, 14, "division by zero", NULL},
+    {".vasm 1\n.const A = 9223372036854775807 + 1\n", 2, 32, "does not fit 64 bits", NULL},
+    {".vasm 1\n.const A = 99999999999999999999\n", 2, 12, "too large number", NULL},
+    {".vasm 1\n.const A = 12abc\n", 2, 12, "malformed", NULL},
+    {".vasm 1\n.const A = \"abc\n", 2, 12, "without closing quote", NULL},
+    {".vasm 1\n.const A = 1 @ 2\n", 2, 14, "unexpected character '@'", NULL},
+    {".vasm 1\n.const ALPHA = 1\n.const B = ALHPA\n", 3, 12, "'ALHPA' is not defined",
+     "did you mean 'ALPHA'?"},
+    {".vasm 1\n.const A = spatail(2)\n", 2, 12, "unknown function 'spatail'", "did you mean 'spatial'?"},
+    {".vasm 1\n.const A = f6_e2m2\n", 2, 12, "'f6_e2m2' is not defined", "did you mean 'f"},
+    {".vasm 1\n.const A = mma.m16n8k16.E\n", 2, 12, "'mma.m16n8k16.E'", "did you mean 'mma.m16n8k16."},
+    {".vasm 1\n.const A = cdiv(3)\n", 2, 12, "cdiv takes 2 arguments, not 1", NULL},
+    {".vasm 1\n.const A = bits(3)\n", 2, 12, "takes a type, not an integer", NULL},
+    {".vasm 1\n.layout A = 3\n", 2, 13, "expected a layout, found an integer", ".const"},
+    {".vasm 1\n.layout A = local(2).3\n", 2, 21, "'.' composes register layouts, not an integer", NULL},
+    {".vasm 1\n.layout A = local(0)\n", 2, 13, "from 1 to", NULL},
+    {".vasm 1\n.if 1\n", 2, 2, "'.if' without '.endif'", NULL},
+    {".vasm 1\n.endif\n", 2, 2, "'.endif' without '.if'", NULL},
+    {".vasm 1\n.for i = 0 to 3\n", 2, 2, "'.for' without '.endfor'", NULL},
+    {".vasm 1\n.for i = 0 to 3 step 0\n.endfor\n", 2, 22, "step of .for is 0", NULL},
+    {".vasm 1\n.for i = 0 to 3\n.const A = B\n.endfor\n", 3, 12, "'B' is not defined", "in .for with i = 0"},
+    {".vasm 1\n.else\n", 2, 2, "'.else' without '.if'", NULL},
+    {".vasm 1\n.error \"not this\"\n", 2, 2, "not this", NULL},
+    {".vasm 1\nsync\n", 2, 1, "expected a directive, found 'sync'", ".kernel"},
+    {".vasm 1\n.warps 4\n", 2, 2, "'.warps' outside of a kernel", NULL},
+    {".vasm 1\n.include 3\n", 2, 10, "file name in quotes", NULL},
+    {".vasm 1\n.kernel f(\n.warps 1\n.end\n", 2, 11, "the name of a parameter, found end of line", NULL},
+    {".vasm 1\n.kernel f(m: i16)\n.warps 1\n.end\n", 2, 14, "'i16' is not a type of scalars", "bool, i32"},
+    {".vasm 1\n.kernel f(m: i32, m: i32)\n.warps 1\n.end\n", 2, 19, "two parameters 'm'", NULL},
+    {".vasm 1\n.kernel f(u3: i32)\n.warps 1\n.end\n", 2, 11, "'u3' is a word of the language", NULL},
+    {".vasm 1\n.kernel f(a: global f16[q])\n.warps 1\n.end\n", 2, 25, "'q' is not defined", NULL},
+    {".vasm 1\n.kernel f()\n.warps 33\n.end\n", 3, 8, "number of warps is from 1 to 32", NULL},
+    {".vasm 1\n.kernel f()\nsync\n.end\n", 3, 1, "expected '.warps'", NULL},
+    {".vasm 1\n.kernel f()\n.warps 1\n", 2, 2, "'.kernel' without '.end'", NULL},
+    {".vasm 1\n.kernel f()\n.warps 1\n.end\n.kernel f()\n.warps 1\n.end\n", 5, 9, "two kernels 'f'", NULL},
+    {".vasm 1\n.kernel f()\n.warps 1\n.grid block.x\n.end\n", 4, 7, "constants and scalar parameters", NULL},
+    {".vasm 1\n.kernel f()\n.warps 1\n.assume 1 == 2\n.end\n", 4, 9, "assumption is false", NULL},
+    {HEAD "frobnicate %x\n" TAIL, 4, 1, "unknown instruction 'frobnicate'", NULL},
+    {HEAD "%r = laod-global a[0, 0], local(1)\n" TAIL, 4, 6, "unknown instruction 'laod-global'",
+     "did you mean 'load-global'?"},
+    {HEAD "stroe-global a, %r\n" TAIL, 4, 1, "unknown instruction 'stroe-global'",
+     "did you mean 'store-global'?"},
+    {HEAD "endif\n" TAIL, 4, 1, "unknown instruction 'endif'", "did you mean '.endif'?"},
+    {HEAD "%r = sync\n" TAIL, 4, 6, "sync gives no result", NULL},
+    {HEAD "mma %r, %r, %r\n" TAIL, 4, 1, "mma gives a result that must be assigned", "%name = mma"},
+    {HEAD "k = 3\n" TAIL, 4, 1, "'k' cannot be assigned", "'%k = ...'"},
+    {HEAD "%m = 3\n" TAIL, 4, 2, "'m' is a parameter", "namespace"},
+    {HEAD "%i = %j\n" TAIL, 4, 7, "'%j' is not defined", NULL},
+    {HEAD "%count = 1\n%i = %cuont\n" TAIL, 5, 7, "'%cuont' is not defined", "did you mean '%count'?"},
+    {HEAD "%count = 1\n%i = count\n" TAIL, 5, 6, "'count' is not defined", "'%count'"},
+    {HEAD "%i = 1\n%i = 1.5\n" TAIL, 5, 6, "'%i' has type i32, this value f32", "i32(...)"},
+    {HEAD "%i = 1\n%i = alloc-register f32[32]\n" TAIL, 5, 2,
+     "'%i' is a scalar, this gives a register tensor", "another name"},
+    {HEAD "%i = u3\n" TAIL, 4, 6, "holds a scalar or a tensor, not a type", ".const"},
+    {HEAD "%i = m +\n" TAIL, 4, 9, "expected an expression, found end of line", NULL},
+    {HEAD "%i = a\n" TAIL, 4, 6, "expected a scalar, found a global tensor 'a'", NULL},
+    {HEAD "%r = load-global m, local(1)\n" TAIL, 4, 18,
+     "expected a global tensor for 'source', found a scalar 'm'", NULL},
+    {HEAD "%r = load-global a[0, 0, 0], spatial(8, 4)\n" TAIL, 4, 19, "3 indices for a tensor of rank 2",
+     NULL},
+    {HEAD "%r = load-global a[0]\n" TAIL, 4, 22, "expected ',' and 'layout' of load-global", NULL},
+    {HEAD "%r = load-global a, spatial(8, 8)\n" TAIL, 4, 6, "load-global: ", NULL},
+    {HEAD "%r = alloc-register f32[32], 0.0\n" TAIL, 4, 30, "expected a register layout, found a float",
+     "init 0.0"},
+    {HEAD "%r = alloc-register f32[16], spatial(32)\n" TAIL, 4, 30,
+     "the layout has shape [32], the tensor [16]", NULL},
+    {HEAD "%r = alloc-register f32[0]\n" TAIL, 4, 24, "from 1 to", NULL},
+    {HEAD "%r = alloc-register f23[32]\n" TAIL, 4, 21, "'f23' is not defined", "did you mean 'f32'?"},
+    {HEAD "%r = alloc-register f32[32]\n%s = reduce sun, %r, 0\n" TAIL, 5, 13,
+     "expected a reduction (sum max)", "did you mean 'sum'?"},
+    {HEAD "%s = alloc-shared f32[4, 4]\ncopy-async %s[0, 0], a\n" TAIL, 5, 23, "expected ', tile [...]'",
+     "has an index"},
+    {HEAD "sync 3\n" TAIL, 4, 6, "expected the end of the statement, found '3'", NULL},
+    {HEAD "wait-group m\n" TAIL, 4, 12, "must be known when the program is assembled", NULL},
+    {HEAD "wait-group -1\n" TAIL, 4, 12, "'pending' is from 0", NULL},
+    {HEAD "for i = 0 to 3\nend\n" TAIL, 4, 5, "expected the loop variable", "for %i"},
+    {HEAD "for %i = 0, 3\nend\n" TAIL, 4, 11, "expected 'to'", NULL},
+    {HEAD "for %i = 0 to 2.5\nend\n" TAIL, 4, 15, "counts with integers", NULL},
+    {HEAD "if m\n" TAIL, 4, 1, "'if' without 'end'", NULL},
+    {HEAD "end\n" TAIL, 4, 1, "'end' without 'for', 'while' or 'if'", ".end"},
+    {HEAD "else\n" TAIL, 4, 1, "'else' without 'if'", NULL},
+    {HEAD "if m\nelse\nelse\nend\n" TAIL, 6, 1, "'else' after 'else'", NULL},
+    {HEAD "break\n" TAIL, 4, 1, "'break' outside of a loop", NULL},
+    {HEAD "if x\nend\n" TAIL, 4, 4, "a float is not a condition", "x != 0.0"},
+    {HEAD "%r = alloc-register f16[32]\n%i = %r + 1\n" TAIL, 5, 7,
+     "expected a scalar, found a register tensor 'r'", NULL},
+};
+
+START_TEST(test_mistakes) {
+    tvm_program *program;
+    tvm_diags diags = {0};
+    const char *text = mistakes[_i].text;
+    ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_ptr_null(program);
+    ck_assert_uint_ge(diags.count, 1);
+    const tvm_diag *diag = &diags.items[0];
+    ck_assert_msg(strstr(diag->message, mistakes[_i].message) != NULL, "'%s' not in '%s' of\n%s",
+                  mistakes[_i].message, diag->message, text);
+    ck_assert_str_eq(diag->file, "test.vasm");
+    ck_assert_msg(diag->line == mistakes[_i].line && diag->column == mistakes[_i].column,
+                  "at %" PRIu32 ":%" PRIu32 ": %s", diag->line, diag->column, text);
+    if (mistakes[_i].hint) {
+        ck_assert_msg(diag->hint && strstr(diag->hint, mistakes[_i].hint), "hint '%s' of\n%s",
+                      diag->hint ? diag->hint : "", text);
+    } else {
+        ck_assert_msg(!diag->hint, "hint '%s' of\n%s", diag->hint, text);
+    }
+    ck_assert_ptr_nonnull(diag->source);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+START_TEST(test_several_errors_without_cascades) {
+    const char *text = HEAD "%p = frob %q\n" /* one error; %p is not complained about below */
+                            "%s = %p + 1\n"
+                            "%t = add %p, %s\n"
+                            "%c = alloc-register f32[32]\n"
+                            "%d = add %c, %missing\n"
+                            "%e = mul %d, %missing\n"
+                            ".const Z = nothing\n"
+                            ".const Y = Z + 1\n"
+                            "wait-group Y\n"
+                            "%f = neg %c,\n"
+                            ".const V = nothing + nothing\n"
+                            ".const nothing = 3\n"
+                            ".end\n";
+    tvm_program *program;
+    tvm_diags diags = {0};
+    ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    const uint32_t lines[] = {4, 8, 10, 13};
+    ck_assert_uint_eq(diags.count, 4);
+    for (unsigned i = 0; i < 4; i++) ck_assert_uint_eq(diags.items[i].line, lines[i]);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+START_TEST(test_errors_are_limited) {
+    char text[4096] = HEAD;
+    for (int i = 0; i < 40; i++) strcat(text, "bad-one\n");
+    strcat(text, TAIL);
+    tvm_program *program;
+    tvm_diags diags = {0};
+    ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_uint_eq(diags.count, 20);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+START_TEST(test_wrong_defines) {
+    static const char *const given[] = {"B=1", "A", "A=1 +", "A=u3", "3=4"};
+    static const char *const messages[] = {"no .const of that name", "NAME=VALUE", "expected an expression",
+                                           "gives a type where an integer is needed", "NAME=VALUE"};
+    const char *text = ".vasm 1\n.const A = 1\n";
+    for (unsigned i = 0; i < 5; i++) {
+        tvm_assembler_options options = {.defines = &given[i], .define_count = 1};
+        tvm_program *program;
+        tvm_diags diags = {0};
+        ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", &options, &program, &diags), TVM_OK);
+        ck_assert_uint_ge(diags.count, 1);
+        ck_assert_msg(strstr(diags.items[0].message, messages[i]) != NULL, "%s", diags.items[0].message);
+        tvm_diags_free(&diags);
+    }
+}
+END_TEST
+
+/* Rules that only the verifier knows come back with the line's text. */
+START_TEST(test_verifier_errors_show_the_line) {
+    const char *text = HEAD "if m\n  %late = 1\nend\n%i = %late\n" TAIL;
+    tvm_program *program;
+    tvm_diags diags = {0};
+    ck_assert_int_eq(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_INVALID);
+    ck_assert_uint_eq(diags.items[0].line, 7);
+    ck_assert_str_eq(diags.items[0].source, "%i = %late");
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+/* ---- text that means harm ---- */
+
+static void must_fail(const char *text, size_t length, const char *message) {
+    tvm_program *program;
+    tvm_diags diags = {0};
+    ck_assert_int_ne(tvm_assemble(text, length, "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_uint_ge(diags.count, 1);
+    ck_assert_msg(strstr(diags.items[0].message, message) != NULL, "%s", diags.items[0].message);
+    tvm_diags_free(&diags);
+}
+
+static void must_fail_repeated(const char *before, const char *piece, size_t count, const char *message) {
+    size_t head = strlen(before), size = strlen(piece);
+    char *text = malloc(head + size * count + 1);
+    ck_assert_ptr_nonnull(text);
+    memcpy(text, before, head);
+    for (size_t i = 0; i < count; i++) memcpy(text + head + i * size, piece, size);
+    must_fail(text, head + size * count, message);
+    free(text);
+}
+
+START_TEST(test_limits) {
+    must_fail_repeated(".vasm 1\n.const A = ", "(", 100000, "nested deeper than");
+    must_fail_repeated(".vasm 1\n.const A = ", "-", 100000, "nested deeper than");
+    must_fail_repeated(".vasm 1\n.const A = ", "[", 100000, "nested deeper than");
+    must_fail_repeated(".vasm 1\n.const A = ", "1?", 100000, "nested deeper than");
+    must_fail_repeated(".vasm 1\n", ".if 1\n", 1000, "nested deeper than");
+    must_fail_repeated(HEAD, "if m\n", 10000, "nested deeper than");
+    must_fail_repeated(HEAD "%i = m", " + m", 100000, "too large");
+    must_fail_repeated(".vasm 1\n.const A = [", "1,", 100000, "more than 65536 items");
+    must_fail_repeated(".vasm 1\n.kernel f(", "a,", 1000, "expected ':'");
+    const char *forever = ".vasm 1\n.for i = 0 to 1 << 60\n.endfor\n";
+    must_fail(forever, strlen(forever), "more than 1000000 statements");
+    const char *nested = ".vasm 1\n.for i = 0 to 9999\n.for j = 0 to 9999\n.const A = i\n.endfor\n.endfor\n";
+    must_fail(nested, strlen(nested), "more than 1000000 statements");
+}
+END_TEST
+
+START_TEST(test_any_bytes) {
+    static const char pieces[] = "%.,:()[]=+-*/<>&|^~!?\n\"\\ ${}am3\t\x01\x80\xff;#";
+    uint64_t state = 88172645463325252u;
+    for (int round = 0; round < 3000; round++) {
+        char text[256] = HEAD;
+        size_t length = strlen(text);
+        while (length < 160 + (size_t)(round % 90)) {
+            state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+            text[length++] = pieces[state % (sizeof pieces)];
+        }
+        tvm_program *program;
+        tvm_diags diags = {0};
+        tvm_status status = tvm_assemble(text, length, "test.vasm", NULL, &program, &diags);
+        ck_assert((status == TVM_OK) == (program != NULL));
+        ck_assert((status == TVM_OK) == (diags.count == 0));
+        tvm_program_free(program);
+        tvm_diags_free(&diags);
+    }
+}
+END_TEST
+
+/* ---- pictures ---- */
+
+START_TEST(test_print_layout) {
+    char *picture;
+    tvm_diags diags = {0};
+    ck_assert_int_eq(tvm_print_layout("spatial(2, 2).local(1, 2)", &picture, &diags), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(picture, "3: 1"));
+    free(picture);
+    ck_assert_int_ne(tvm_print_layout("spatial(2", &picture, &diags), TVM_OK);
+    ck_assert_ptr_null(picture);
+    ck_assert_int_ne(tvm_print_layout("u3", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_print_layout("%x", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_print_layout("block.x", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_print_layout("auto(2, 2)", &picture, &diags), TVM_OK);
+    ck_assert_uint_eq(diags.count, 5);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static Suite *make_suite(void) {
+    Suite *suite = suite_create("assembler");
+    TCase *expressions = tcase_create("expressions");
+    tcase_add_loop_test(expressions, test_static_expressions, 0, COUNT(static_cases));
+    tcase_add_test(expressions, test_constants_and_defines);
+    tcase_add_test(expressions, test_last_define_wins);
+    tcase_add_loop_test(expressions, test_run_time_expressions, 0, COUNT(run_cases));
+    tcase_add_test(expressions, test_run_time_floats);
+    tcase_add_test(expressions, test_layout_composition);
+    tcase_add_test(expressions, test_layout_functions);
+    tcase_add_test(expressions, test_auto_layouts);
+    suite_add_tcase(suite, expressions);
+    TCase *statements = tcase_create("statements");
+    tcase_add_test(statements, test_kernel_header);
+    tcase_add_test(statements, test_indices_and_tiles);
+    tcase_add_test(statements, test_scalar_operands);
+    tcase_add_test(statements, test_control);
+    tcase_add_test(statements, test_loop_types);
+    tcase_add_test(statements, test_assignment_types);
+    tcase_add_test(statements, test_static_if);
+    tcase_add_test(statements, test_static_for);
+    tcase_add_test(statements, test_statement_ends);
+    tcase_add_test(statements, test_include);
+    tcase_add_test(statements, test_include_of_itself_ends);
+    tcase_add_test(statements, test_print_layout);
+    suite_add_tcase(suite, statements);
+    TCase *errors = tcase_create("errors");
+    tcase_set_timeout(errors, 60);
+    tcase_add_loop_test(errors, test_mistakes, 0, COUNT(mistakes));
+    tcase_add_test(errors, test_several_errors_without_cascades);
+    tcase_add_test(errors, test_errors_are_limited);
+    tcase_add_test(errors, test_wrong_defines);
+    tcase_add_test(errors, test_verifier_errors_show_the_line);
+    tcase_add_test(errors, test_limits);
+    tcase_add_test(errors, test_any_bytes);
+    suite_add_tcase(suite, errors);
+    return suite;
+}
+
+int main(void) {
+    SRunner *runner = srunner_create(make_suite());
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
