@@ -83,7 +83,9 @@ START_TEST(atoms_are_listed_by_name) {
         tvm_layout layout = atom(tvm_layout_atom_name(count));
         ck_assert(tvm_layout_valid(&layout, NULL));
     }
-    ck_assert_uint_eq(count, 4);
+    ck_assert_uint_eq(count, 5);
+    tvm_layout c = atom("mma.m16n8k16.C"), d = atom("mma.m16n8k16.D");
+    ck_assert(tvm_layout_equal(&c, &d));
     ck_assert_int_eq(tvm_layout_atom("mma.m16n8k16.Axx", 14, &out, &why), TVM_OK);
     ck_assert_int_eq(tvm_layout_atom("mma.m16n8k16", 12, &out, &why), TVM_INVALID);
     ck_assert_ptr_nonnull(strstr(why.text, "mma.m16n8k16"));
