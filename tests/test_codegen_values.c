@@ -1,5 +1,5 @@
-/* What the generated code computes, without a GPU: the PTX is executed by ptx_machine.h and compared with tvm_cast and
- * with the interpreter. */
+/* What the generated code computes, without a GPU: the PTX is executed by ptx_machine.h and compared with
+ * tvm_cast and with the interpreter. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 
 #include "assembler.h"
 #include "codegen.h"
+#include "fileio.h"
 #include "interp.h"
 #include "ptx_machine.h"
 
@@ -68,7 +69,8 @@ static void run_interpreter(const tvm_program *program, const char *kernel, cons
     tvm_diags diags = {0};
     tvm_interp_kernel *prepared = NULL;
     tvm_interp_options options = {.threads = 1};
-    ck_assert_int_eq(tvm_interp_prepare(program, tvm_find_kernel(program, kernel), &prepared, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_interp_prepare(program, tvm_find_kernel(program, kernel), &prepared, &diags),
+                     TVM_OK);
     ck_assert_int_eq(tvm_interp_run(prepared, args, grid, &options, &diags), TVM_OK);
     tvm_interp_free(prepared);
     tvm_diags_free(&diags);
@@ -78,19 +80,29 @@ static const uint32_t one_block[3] = {1, 1, 1};
 
 /* A code for tests of a type: anything, or a value near those where rounding and saturation happen. */
 static uint64_t sample(tvm_dtype type) {
-    static const double special[] = {0,     1,     0.5,       1.5,       2.5,         127.5,        128.5, 255.5, 448,
-                                     464,   57344, 61440,     65504,     65519.99,    65520,        240,   480,   INFINITY,
-                                     NAN,   1e300, 0x1p-149,  0x1p-133,  2147483648., 4294967295.,  1e19,  9.3e18};
+    static const double special[] = {0,        1,           0.5,         1.5,      2.5,   127.5, 128.5,
+                                     255.5,    448,         464,         57344,    61440, 65504, 65519.99,
+                                     65520,    240,         480,         INFINITY, NAN,   1e300, 0x1p-149,
+                                     0x1p-133, 2147483648., 4294967295., 1e19,     9.3e18};
     uint64_t any = random_bits() & (type.bits == 64 ? UINT64_MAX : (UINT64_C(1) << type.bits) - 1);
     if (type.kind == TVM_KIND_BOOL) return any & 1;
     if (type.bits <= 8) return any;
     double sign = random_bits() & 1 ? -1 : 1, value = 0;
     switch (random_bits() % 5) {
-    case 0: return any;
-    case 1: value = special[random_bits() % (sizeof special / sizeof *special)]; break;
-    case 2: value = ldexp((double)(random_bits() % 4096), (int)(random_bits() % 60) - 36); break;
-    case 3: value = ldexp((double)(random_bits() % 4096), (int)(random_bits() % 280) - 150); break;
-    default: value = (double)(random_bits() % 4000) / 4; break;
+    case 0:
+        return any;
+    case 1:
+        value = special[random_bits() % (sizeof special / sizeof *special)];
+        break;
+    case 2:
+        value = ldexp((double)(random_bits() % 4096), (int)(random_bits() % 60) - 36);
+        break;
+    case 3:
+        value = ldexp((double)(random_bits() % 4096), (int)(random_bits() % 280) - 150);
+        break;
+    default:
+        value = (double)(random_bits() % 4000) / 4;
+        break;
     }
     uint64_t code = tvm_encode(type, sign * value);
     /* next to the value, where a tie becomes none */
@@ -114,7 +126,8 @@ static bool takes_part_in_lowbit(tvm_dtype type) {
 
 static bool has_cast(tvm_dtype to, tvm_dtype from, bool lowbit) {
     if (!lowbit) return is_standard(from) && is_standard(to);
-    return (tvm_dtype_is_lowbit(from) || tvm_dtype_is_lowbit(to)) && takes_part_in_lowbit(from) && takes_part_in_lowbit(to);
+    return (tvm_dtype_is_lowbit(from) || tvm_dtype_is_lowbit(to)) && takes_part_in_lowbit(from) &&
+           takes_part_in_lowbit(to);
 }
 
 static void write_cast(FILE *out, tvm_dtype to, tvm_dtype from, bool lowbit) {
@@ -124,25 +137,30 @@ static void write_cast(FILE *out, tvm_dtype to, tvm_dtype from, bool lowbit) {
     fprintf(out,
             ".kernel %s_%s(a: global %s[%d], y: global %s[%d])\n.warps 1\n.grid 1\n"
             "%%x = load-global a[0], spatial(32).local(16)\n%%r = %s %%x, %s\nstore-global y[0], %%r\n.end\n",
-            lowbit ? "low" : "std", name, source, ELEMENTS, name, ELEMENTS, lowbit ? "cast-lowbit" : "cast", name);
+            lowbit ? "low" : "std", name, source, ELEMENTS, name, ELEMENTS, lowbit ? "cast-lowbit" : "cast",
+            name);
 }
 
 static void check_cast(const tvm_module *module, tvm_dtype to, tvm_dtype from, bool lowbit, unsigned round) {
-    static uint8_t input[ELEMENTS * 8] __attribute__((aligned(16))), output[ELEMENTS * 8] __attribute__((aligned(16)));
+    static uint8_t input[ELEMENTS * 8] __attribute__((aligned(16))),
+        output[ELEMENTS * 8] __attribute__((aligned(16)));
     char kernel[32], name[TVM_DTYPE_NAME_MAX], source[TVM_DTYPE_NAME_MAX];
     tvm_dtype_name(to, name);
     tvm_dtype_name(from, source);
     snprintf(kernel, sizeof kernel, "%s_%s", lowbit ? "low" : "std", name);
     for (unsigned i = 0; i < ELEMENTS; i++) {
         /* all codes of up to 8 bits, in two orders */
-        uint64_t code = from.bits <= 8 && round == 0 && from.kind != TVM_KIND_BOOL ? (i * 5 + i / 256) % (1u << from.bits) : sample(from);
+        uint64_t code = from.bits <= 8 && round == 0 && from.kind != TVM_KIND_BOOL
+                            ? (i * 5 + i / 256) % (1u << from.bits)
+                            : sample(from);
         tvm_bits_set(input, (uint64_t)i * from.bits, from.bits, code);
     }
     tvm_interp_arg args[2] = {{.data = input}, {.data = output}};
     run_ptx(module, kernel, args, 2, one_block);
     for (unsigned i = 0; i < ELEMENTS; i++) {
         uint64_t code = tvm_bits_get(input, (uint64_t)i * from.bits, from.bits);
-        uint64_t found = tvm_bits_get(output, (uint64_t)i * to.bits, to.bits), want = tvm_cast(to, from, code, lowbit);
+        uint64_t found = tvm_bits_get(output, (uint64_t)i * to.bits, to.bits),
+                 want = tvm_cast(to, from, code, lowbit);
         ck_assert_msg(found == want, "%s %s to %s: code %llx gives %llx, expected %llx", kernel, source, name,
                       (unsigned long long)code, (unsigned long long)found, (unsigned long long)want);
     }
@@ -162,7 +180,8 @@ static void check_casts_from(tvm_dtype from, const tvm_dtype *types, size_t tota
     tvm_module *module = translate(program, 80);
     for (size_t i = 0; i < total; i++)
         for (int lowbit = 0; lowbit < 2; lowbit++)
-            for (unsigned round = 0; has_cast(types[i], from, lowbit) && round < (from.bits <= 8 ? 1 : ROUNDS); round++)
+            for (unsigned round = 0;
+                 has_cast(types[i], from, lowbit) && round < (from.bits <= 8 ? 1 : ROUNDS); round++)
                 check_cast(module, types[i], from, lowbit, round);
     tvm_module_free(module);
     tvm_program_free(program);
@@ -187,23 +206,29 @@ static void write_operations(FILE *out, tvm_dtype type) {
     unsigned stored = 0;
     bool is_float = type.kind == TVM_KIND_FLOAT;
     tvm_dtype_name(type, name);
-    fprintf(out,
-            ".kernel ops_%s(a: global %s[%d, %d], y: global %s[%d, %d], z: global bool[%d, %d], s: f32, i: i32)\n.warps 1\n.grid 1\n"
-            "%%x = load-global a[0, 0], spatial(32, 1).local(1, 3)\n"
-            "%%v = load-global a[1, 0], replicated(32, 2).local(1, 3)\n"
-            "%%u = load-global a[0, 1], spatial(32, 1)\n"
-            "%%w = load-global a[0, 0], spatial(32, 1).local(1, 3)\n%%w = sub %%w, %%v\n",
-            name, name, ROWS, COLUMNS, name, ROWS * RESULTS, COLUMNS, ROWS * TVM_COMPARE_COUNT, COLUMNS);
+    fprintf(
+        out,
+        ".kernel ops_%s(a: global %s[%d, %d], y: global %s[%d, %d], z: global bool[%d, %d], s: f32, i: i32)\n.warps 1\n.grid 1\n"
+        "%%x = load-global a[0, 0], spatial(32, 1).local(1, 3)\n"
+        "%%v = load-global a[1, 0], replicated(32, 2).local(1, 3)\n"
+        "%%u = load-global a[0, 1], spatial(32, 1)\n"
+        "%%w = load-global a[0, 0], spatial(32, 1).local(1, 3)\n%%w = sub %%w, %%v\n",
+        name, name, ROWS, COLUMNS, name, ROWS * RESULTS, COLUMNS, ROWS * TVM_COMPARE_COUNT, COLUMNS);
     for (unsigned i = 0; i < 6; i++)
-        fprintf(out, "%%r = %s %%x, %%v\nstore-global y[%u, 0], %%r\n%%r = %s %s, %%w\nstore-global y[%u, 0], %%r\n", binary[i],
-                ROWS * stored, binary[i], i % 2 ? "s" : "i", ROWS * (stored + 1)),
+        fprintf(
+            out,
+            "%%r = %s %%x, %%v\nstore-global y[%u, 0], %%r\n%%r = %s %s, %%w\nstore-global y[%u, 0], %%r\n",
+            binary[i], ROWS * stored, binary[i], i % 2 ? "s" : "i", ROWS * (stored + 1)),
             stored += 2;
-    fprintf(out, "%%r = %s\nstore-global y[%u, 0], %%r\n", type.kind == TVM_KIND_UINT ? "mod %x, %v" : "neg %x", ROWS * stored++);
-    fprintf(out, "%%r = %s\nstore-global y[%u, 0], %%r\n", is_float ? "fma %u, %x, s" : "mod %x, %u", ROWS * stored++);
+    fprintf(out, "%%r = %s\nstore-global y[%u, 0], %%r\n",
+            type.kind == TVM_KIND_UINT ? "mod %x, %v" : "neg %x", ROWS * stored++);
+    fprintf(out, "%%r = %s\nstore-global y[%u, 0], %%r\n", is_float ? "fma %u, %x, s" : "mod %x, %u",
+            ROWS * stored++);
     fprintf(out, "%%r = fma %%x, %%v, %%u\nstore-global y[%u, 0], %%r\n", ROWS * stored++);
     fprintf(out, "%%r = add %%u, %%x\nstore-global y[%u, 0], %%r\n", ROWS * stored++);
     for (unsigned c = 0; c < TVM_COMPARE_COUNT; c++)
-        fprintf(out, "%%c = compare %s, %%x, %%v\nstore-global z[%u, 0], %%c\n", tvm_compare_names[c], ROWS * c);
+        fprintf(out, "%%c = compare %s, %%x, %%v\nstore-global z[%u, 0], %%c\n", tvm_compare_names[c],
+                ROWS * c);
     fprintf(out, "%%r = where %%c, %%x, %%u\nstore-global y[%u, 0], %%r\n", ROWS * stored++);
     fprintf(out, "%%r = where %%c, s, %%v\nstore-global y[%u, 0], %%r\n.end\n", ROWS * stored++);
     ck_assert_uint_eq(stored, RESULTS);
@@ -215,11 +240,13 @@ static bool same_value(tvm_dtype type, uint64_t a, uint64_t b) {
     return type.kind == TVM_KIND_FLOAT && isnan(tvm_decode(type, a)) && isnan(tvm_decode(type, b));
 }
 
-static void compare_tensors(const char *what, tvm_dtype type, const uint8_t *found, const uint8_t *want, size_t count) {
+static void compare_tensors(const char *what, tvm_dtype type, const uint8_t *found, const uint8_t *want,
+                            size_t count) {
     for (size_t i = 0; i < count; i++) {
-        uint64_t a = tvm_bits_get(found, i * type.bits, type.bits), b = tvm_bits_get(want, i * type.bits, type.bits);
-        ck_assert_msg(same_value(type, a, b), "%s: element %zu is %llx, expected %llx", what, i, (unsigned long long)a,
-                      (unsigned long long)b);
+        uint64_t a = tvm_bits_get(found, i * type.bits, type.bits),
+                 b = tvm_bits_get(want, i * type.bits, type.bits);
+        ck_assert_msg(same_value(type, a, b), "%s: element %zu is %llx, expected %llx", what, i,
+                      (unsigned long long)a, (unsigned long long)b);
     }
 }
 
@@ -231,7 +258,8 @@ static void check_operations(const tvm_program *program, const tvm_module *modul
     snprintf(kernel, sizeof kernel, "ops_%s", tvm_dtype_name(type, name));
     for (unsigned i = 0; i < TILE; i++) tvm_bits_set(a, (uint64_t)i * type.bits, type.bits, sample(type));
     for (unsigned side = 0; side < 2; side++) {
-        tvm_interp_arg args[5] = {{.data = a}, {.data = y[side]}, {.data = z[side]}, {.scalar.f = 2.5}, {.scalar.i = -77}};
+        tvm_interp_arg args[5] = {
+            {.data = a}, {.data = y[side]}, {.data = z[side]}, {.scalar.f = 2.5}, {.scalar.i = -77}};
         if (side == 0)
             run_interpreter(program, kernel, args, one_block);
         else {
@@ -266,3 +294,232 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
     free(text);
 }
 END_TEST
+
+/* ---- exp, within two units in the last place of f32 ---- */
+
+START_TEST(exp_is_accurate) {
+    enum { COUNT = 2048 };
+    static float x[COUNT] __attribute__((aligned(16))), y[COUNT] __attribute__((aligned(16)));
+    static const char text[] =
+        ".vasm 1\n.kernel k(a: global f32[2048], y: global f32[2048])\n.warps 1\n.grid 1\n"
+        "%x = load-global a[0], spatial(32).local(64)\n%r = exp %x\nstore-global y[0], %r\n.end\n";
+    static const float ends[] = {0,          -0.0f,       INFINITY, -INFINITY, NAN,   88.72283f, 88.72284f,
+                                 -87.33655f, -103.27893f, -104.0f,  1000,      -1000, 1e-30f};
+    for (unsigned i = 0; i < COUNT; i++)
+        x[i] = i < sizeof ends / sizeof *ends ? ends[i] : (float)((double)random_bits() / 0x1p64 * 200 - 106);
+    tvm_program *program = assemble(text, sizeof text - 1);
+    tvm_module *module = translate(program, 80);
+    tvm_interp_arg args[2] = {{.data = x}, {.data = y}};
+    run_ptx(module, "k", args, 2, one_block);
+    for (unsigned i = 0; i < COUNT; i++) {
+        double want = exp((double)x[i]), unit = fmax(ldexp(fabs(want), -23), 0x1p-149);
+        if (isnan(want) || isinf((float)want))
+            ck_assert_msg(isnan(want) ? isnan(y[i]) : isinf(y[i]), "exp(%a) = %a", (double)x[i],
+                          (double)y[i]);
+        else
+            ck_assert_msg(fabs((double)y[i] - want) <= 2 * unit, "exp(%a) = %a, expected %a", (double)x[i],
+                          (double)y[i], want);
+    }
+    tvm_module_free(module);
+    tvm_program_free(program);
+}
+END_TEST
+
+/* ---- reduce, in the interpreter's order, to the last bit ---- */
+
+typedef struct reduce_case {
+    unsigned warps;
+    const char *layout;
+    unsigned rows, columns;
+} reduce_case;
+
+static const reduce_case reduce_cases[] = {
+    {1, "spatial(8, 4).local(2, 4)", 16, 16},
+    {1, "local(2, 1).column_spatial(8, 4).local(1, 3)", 16, 12},
+    {4, "spatial(4, 1).column_spatial(4, 8).local(2, 2)", 32, 16},
+    {2, "column_spatial(2, 1).local(2, 3).spatial(8, 4)", 32, 12},
+    {3, "spatial(3, 1).spatial(4, 8).local(1, 3)", 12, 24},
+    {3, "spatial(1, 6).spatial(16, 1)", 16, 6},
+    {2, "replicated(2, 2).spatial(4, 8).column_local(3, 2)", 12, 16},
+    {2, "spatial(1, 64)", 1, 64},
+    {8, "spatial(256, 1).local(1, 5)", 256, 5},
+    {2, "column_spatial(2, 16).local(2, 5).spatial(2, 1)", 8, 80},
+    {1, "mma.m16n8k16.C", 16, 8},
+};
+
+static void check_reduce(const reduce_case *row, tvm_dtype type, const char *operation, unsigned axis) {
+    static uint8_t a[1280 * 8 + 16] __attribute__((aligned(16))), y[2][1280 * 8] __attribute__((aligned(16)));
+    char text[1024], name[TVM_DTYPE_NAME_MAX], what[200];
+    tvm_dtype_name(type, name);
+    unsigned rows = axis == 0 ? 1 : row->rows, columns = axis == 1 ? 1 : row->columns;
+    int size = snprintf(
+        text, sizeof text,
+        ".vasm 1\n.kernel k(a: global %s[%u, %u], y: global %s[%u, %u])\n.warps %u\n.grid 1\n"
+        "%%x = load-global a[0, 0], %s\n%%r = reduce %s, %%x, %u\nstore-global y[0, 0], %%r\n.end\n",
+        name, row->rows, row->columns, name, rows, columns, row->warps, row->layout, operation, axis);
+    for (unsigned i = 0; i < row->rows * row->columns; i++) {
+        uint64_t code = random_bits() & (type.bits == 64 ? UINT64_MAX : (UINT64_C(1) << type.bits) - 1);
+        if (type.kind == TVM_KIND_FLOAT) code = tvm_encode(type, (double)(random_bits() % 20001) / 37 - 270);
+        tvm_bits_set(a, (uint64_t)i * type.bits, type.bits, code);
+    }
+    tvm_program *program = assemble(text, (size_t)size);
+    tvm_module *module = translate(program, 80);
+    for (unsigned side = 0; side < 2; side++) {
+        tvm_interp_arg args[2] = {{.data = a}, {.data = y[side]}};
+        if (side == 0)
+            run_interpreter(program, "k", args, one_block);
+        else
+            run_ptx(module, "k", args, 2, one_block);
+    }
+    snprintf(what, sizeof what, "%s %s of %s along %u", operation, name, row->layout, axis);
+    compare_tensors(what, type, y[1], y[0], (size_t)rows * columns);
+    tvm_module_free(module);
+    tvm_program_free(program);
+}
+
+START_TEST(reduce_combines_in_the_order_stated) {
+    const reduce_case *row = &reduce_cases[_i];
+    const tvm_dtype types[] = {TVM_F16,  TVM_BF16,  TVM_F32,   TVM_F64,
+                               TVM_I(8), TVM_U(16), TVM_I(32), TVM_U(64)};
+    for (unsigned t = 0; t < sizeof types / sizeof *types; t++)
+        for (unsigned axis = 0; axis < 2; axis++) {
+            check_reduce(row, types[t], "sum", axis);
+            check_reduce(row, types[t], "max", axis);
+        }
+}
+END_TEST
+
+/* ---- mma, with numbers whose sums are exact ---- */
+
+START_TEST(mma_multiplies_matrices) {
+    enum { M = 32, N = 24, DEPTH = 48 };
+    static uint16_t a[M * DEPTH] __attribute__((aligned(16))), b[DEPTH * N] __attribute__((aligned(16)));
+    static float y[M * N] __attribute__((aligned(16)));
+    for (unsigned half = 0; half < 2; half++) {
+        const char *name = half ? "bf16" : "f16";
+        tvm_dtype type = half ? TVM_BF16 : TVM_F16;
+        char text[1024];
+        int size = snprintf(
+            text, sizeof text,
+            ".vasm 1\n.kernel k(a: global %s[32, 48], b: global %s[48, 24], y: global f32[32, 24])\n"
+            ".warps 2\n.grid 1\n"
+            "%%ta = load-global a[0, 0], spatial(2, 1).local(1, 3).mma.m16n8k16.A\n"
+            "%%tb = load-global b[0, 0], replicated(2, 2).local(3, 3).mma.m16n8k16.B\n"
+            "%%tc = alloc-register f32[32, 24], layout spatial(2, 1).local(1, 3).mma.m16n8k16.C, init 1.0\n"
+            "%%td = mma %%ta, %%tb, %%tc\nstore-global y[0, 0], %%td\n.end\n",
+            name, name);
+        for (unsigned i = 0; i < M * DEPTH; i++)
+            a[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
+        for (unsigned i = 0; i < DEPTH * N; i++)
+            b[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
+        tvm_program *program = assemble(text, (size_t)size);
+        tvm_module *module = translate(program, 80);
+        tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = y}};
+        run_ptx(module, "k", args, 3, one_block);
+        for (unsigned i = 0; i < M; i++)
+            for (unsigned j = 0; j < N; j++) {
+                double sum = 1;
+                for (unsigned k = 0; k < DEPTH; k++)
+                    sum += tvm_decode(type, a[i * DEPTH + k]) * tvm_decode(type, b[k * N + j]);
+                ck_assert_msg((double)y[i * N + j] == sum, "%s: c[%u, %u] is %g, expected %g", name, i, j,
+                              (double)y[i * N + j], sum);
+            }
+        tvm_module_free(module);
+        tvm_program_free(program);
+    }
+}
+END_TEST
+
+/* ---- the matmul that ships: copies, ldmatrix, conversions, mma, edges; bit by bit as interpreted ---- */
+
+enum { MM = 19, NN = 136, KK = 384, TILE_K = 128, TILE_N = 128 };
+
+static const char *const weight_types[] = {"u3", "u1", "i5", "u8", "f6_e3m2", "f8_e4m3"};
+
+static tvm_program *assemble_matmul(const char *weight_type) {
+    char define[64], path[1024];
+    const char *srcdir = getenv("srcdir");
+    tvm_diags diags = {0};
+    tvm_program *program = NULL;
+    uint8_t *text = NULL;
+    size_t size = 0;
+    snprintf(define, sizeof define, "WTYPE=%s", weight_type);
+    snprintf(path, sizeof path, "%s/programs/matmul_u3.vasm", srcdir ? srcdir : ".");
+    const char *const defines[] = {define};
+    tvm_assembler_options options = {.defines = defines, .define_count = 1};
+    ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
+    tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_diags_free(&diags);
+    free(text);
+    return program;
+}
+
+/* pack, then matmul, on the interpreter (side 0) or by the translation (side 1). */
+static void run_matmul(const tvm_program *program, const tvm_module *module, unsigned side, uint8_t *w,
+                       uint8_t *p, uint16_t *a, uint16_t *s, uint16_t *c) {
+    const uint32_t blocks_n = (NN + TILE_N - 1) / TILE_N;
+    const uint32_t pack_grid[3] = {blocks_n, KK / TILE_K, 1}, grid[3] = {blocks_n, (MM + 15) / 16, 1};
+    tvm_interp_arg pack[] = {{.scalar.i = KK}, {.scalar.i = NN}, {.data = w}, {.data = p}};
+    tvm_interp_arg matmul[] = {{.scalar.i = MM}, {.scalar.i = NN}, {.scalar.i = KK}, {.data = a},
+                               {.data = p},      {.data = s},      {.data = c}};
+    if (side == 0) {
+        run_interpreter(program, "pack", pack, pack_grid);
+        run_interpreter(program, "matmul", matmul, grid);
+    } else {
+        run_ptx(module, "pack", pack, 4, pack_grid);
+        run_ptx(module, "matmul", matmul, 7, grid);
+    }
+}
+
+START_TEST(the_matmul_is_that_of_the_interpreter) {
+    enum { GUARD = 64 };
+    const size_t packed = (size_t)(KK / TILE_K) * ((NN + TILE_N - 1) / TILE_N) * TILE_K * TILE_N;
+    static uint8_t w[KK * NN] __attribute__((aligned(16)));
+    static uint16_t a[MM * KK] __attribute__((aligned(16))),
+        scales[KK / TILE_K * NN] __attribute__((aligned(16)));
+    static uint16_t c[2][MM * NN + GUARD] __attribute__((aligned(16)));
+    uint8_t *p[2] = {aligned_alloc(16, packed), aligned_alloc(16, packed)};
+    ck_assert(p[0] && p[1]);
+    for (size_t i = 0; i < sizeof w; i++) w[i] = (uint8_t)random_bits();
+    for (unsigned i = 0; i < MM * KK; i++)
+        a[i] = tvm_f32_to_f16((float)(int)(random_bits() % 2001 - 1000) / 512);
+    for (unsigned i = 0; i < KK / TILE_K * NN; i++)
+        scales[i] = tvm_f32_to_f16((float)(random_bits() % 1000) / 4096);
+    memset(c, 0x5a, sizeof c);
+    tvm_program *program = assemble_matmul(weight_types[_i]);
+    tvm_module *module = translate(program, 80);
+    for (unsigned side = 0; side < 2; side++) {
+        memset(p[side], 0, packed);
+        run_matmul(program, module, side, w, p[side], a, scales, c[side]);
+    }
+    ck_assert_mem_eq(p[0], p[1], packed);
+    compare_tensors(weight_types[_i], TVM_F16, (const uint8_t *)c[1], (const uint8_t *)c[0], MM * NN + GUARD);
+    ck_assert_uint_eq(c[1][MM * NN], 0x5a5a);
+    tvm_module_free(module);
+    tvm_program_free(program);
+    free(p[0]);
+    free(p[1]);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("codegen_values");
+    TCase *tests = tcase_create("values");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_test(tests, every_conversion_is_exact);
+    tcase_add_test(tests, every_operation_is_that_of_the_interpreter);
+    tcase_add_test(tests, exp_is_accurate);
+    tcase_add_loop_test(tests, reduce_combines_in_the_order_stated, 0,
+                        sizeof reduce_cases / sizeof *reduce_cases);
+    tcase_add_test(tests, mma_multiplies_matrices);
+    tcase_add_loop_test(tests, the_matmul_is_that_of_the_interpreter, 0,
+                        sizeof weight_types / sizeof *weight_types);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
