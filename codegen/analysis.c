@@ -129,9 +129,13 @@ static range range_node(const emitter *e, const tvm_expr *node) {
     case TVM_EXPR_MUL:
         if (block_product_fits(e, node)) return (range){0, INT32_MAX - 1, true};
         return range_mul(a, b);
-    case TVM_EXPR_DIV: return has_literal && by > 0 ? range_div(a, by, false) : none;
+    case TVM_EXPR_DIV:
+        if (!has_literal && a.low >= 0 && b.low >= 1) return (range){0, a.high, true};
+        return has_literal && by > 0 ? range_div(a, by, false) : none;
     case TVM_EXPR_CDIV: return has_literal && by > 0 ? range_div(a, by, true) : none;
-    case TVM_EXPR_MOD: return has_literal && by > 0 ? range_mod(a, by) : none;
+    case TVM_EXPR_MOD:
+        if (!has_literal && a.low >= 0 && b.low >= 1) return (range){0, a.high < b.high ? a.high : b.high - 1, true};
+        return has_literal && by > 0 ? range_mod(a, by) : none;
     case TVM_EXPR_SHL:
     case TVM_EXPR_SHR: return has_literal ? range_shift(a, node, by) : none;
     case TVM_EXPR_AND: return a.low >= 0 ? (range){0, a.high, true} : b.low >= 0 ? (range){0, b.high, true} : none;
@@ -189,6 +193,19 @@ static void range_expr(const emitter *e, uint32_t expr) {
     if (low > high) low = high; /* contradicting assumptions: the kernel is never launched */
     fact->low = low;
     fact->high = high;
+}
+
+/* A grid extent that is a product of factors that are not negative: none of them is 0. */
+static void range_grid_factors(const emitter *e) {
+    facts *f = e->facts;
+    for (unsigned axis = 0; axis < 3; axis++) {
+        uint32_t grid = e->kernel->grid[axis];
+        if (grid == TVM_NONE || node_of(e, grid)->op != TVM_EXPR_MUL) continue;
+        uint32_t a = node_of(e, grid)->a, b = node_of(e, grid)->b;
+        if (f->exprs[a].low < 0 || f->exprs[b].low < 0) continue;
+        if (f->assumed_low[a] < 1) f->assumed_low[a] = 1;
+        if (f->assumed_low[b] < 1) f->assumed_low[b] = 1;
+    }
 }
 
 static void range_slots(const emitter *e) {
@@ -452,6 +469,7 @@ tvm_status facts_make(emitter *e) {
     for (int pass = 0; pass < RANGE_PASSES; pass++) {
         for (uint32_t x = 0; x < kernel->expr_count; x++) range_expr(e, x);
         range_slots(e);
+        range_grid_factors(e);
     }
     find_divisors(e);
     return TVM_OK;

@@ -152,19 +152,15 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
         return false;
     }
-    /* The constant parts of the last coordinate are multiples of the chunk; those of the others are any number. */
+    /* The last coordinate is a multiple of the chunk; the others, constants of later turns included, are any number. */
     rows[last] = c->run;
-    for (unsigned d = 0; d < c->tile_rank; d++)
-        if (base->g.part[d].divisor > 1 && d < last) base->g.part[d].divisor = 1;
+    for (unsigned d = 0; d < last; d++)
+        if (c->tile[d] > 1) {
+            base->g.part[d].varies = true;
+            base->g.part[d].divisor = 1;
+        }
     base->g.part[last].divisor = c->run;
     unsigned align = global_alignment(&base->g, rows);
-    if (c->tile_rank > 1)
-        for (unsigned d = 0; d < last; d++)
-            if (c->tile[d] > 1) {
-                uint64_t stride = base->g.constant_stride[base->g.lead + d] ? (uint64_t)base->g.stride[base->g.lead + d]
-                                                                             : base->g.stride_divisor[base->g.lead + d];
-                if (stride % c->run != 0) align = align < 8 * c->bytes ? align : 8 * c->bytes;
-            }
     if (align < 8 * chunk_bytes) {
         snprintf(why, 160, "global addresses are known to be multiples of %u bytes only", align / 8);
         return false;

@@ -210,10 +210,20 @@ static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bo
     bound_by(e, list, by, extent->a, rounds_up ? -1 : -by);
 }
 
+/* What a slot with one definition stands for. */
+static uint32_t resolve(const emitter *e, uint32_t expr) {
+    for (unsigned i = 0; i < SUM_BUDGET && node_of(e, expr)->op == TVM_EXPR_SLOT; i++) {
+        uint32_t definition = e->facts->slots[node_of(e, expr)->a].definition;
+        if (definition == TVM_NONE) break;
+        expr = definition;
+    }
+    return expr;
+}
+
 /* x % y < y; x / y < z where x < y * z and x is a block index. */
 static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
-    const tvm_expr *block = node_of(e, node->a);
-    if (!upper || e->facts->exprs[node->a].low < 0 || e->facts->exprs[node->b].low < 0) return;
+    const tvm_expr *block = node_of(e, resolve(e, node->a));
+    if (!upper || e->facts->exprs[node->a].low < 0 || e->facts->exprs[node->b].low < 1) return;
     if (node->op == TVM_EXPR_MOD) {
         bound_by(e, list, 1, node->b, -1);
         return;
@@ -221,8 +231,9 @@ static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, 
     if (block->op != TVM_EXPR_BLOCK || block->a > 2 || e->kernel->grid[block->a] == TVM_NONE) return;
     const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
     if (grid->op != TVM_EXPR_MUL || e->facts->exprs[grid->a].low < 0 || e->facts->exprs[grid->b].low < 0) return;
-    if (grid->a == node->b) bound_by(e, list, 1, grid->b, -1);
-    if (grid->b == node->b) bound_by(e, list, 1, grid->a, -1);
+    uint32_t by = resolve(e, node->b);
+    if (grid->a == by) bound_by(e, list, 1, grid->b, -1);
+    if (grid->b == by) bound_by(e, list, 1, grid->a, -1);
 }
 
 static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *list) {

@@ -203,7 +203,8 @@ static void write_entry(const emitter *e, text *out) {
     for (uint32_t p = 0; p < e->kernel->param_count; p++)
         text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
                  param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
-    text_add(out, "\n)\n.maxntid %u, 1, 1\n{\n", e->code->threads);
+    /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
+    text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm 1\n{\n", e->code->threads);
     declare_registers(e, out);
     text_append(out, &e->prologue);
     text_append(out, &e->body);

@@ -112,7 +112,7 @@ static uint64_t sample(tvm_dtype type) {
 
 /* ---- conversions ---- */
 
-enum { ELEMENTS = 512, ROUNDS = 3 };
+enum { ELEMENTS = 512, ROUNDS = 2 };
 
 static bool is_standard(tvm_dtype type) {
     return !tvm_dtype_is_lowbit(type) || (tvm_dtype_is_integer(type) && type.bits == 8);
@@ -285,7 +285,7 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
     tvm_program *program = assemble(text, size);
     for (unsigned arch = 80; arch <= 90; arch += 10) {
         tvm_module *module = translate(program, arch);
-        for (unsigned round = 0; round < 20; round++)
+        for (unsigned round = 0; round < 8; round++)
             for (size_t i = 0; i < total; i++)
                 if (tvm_dtype_is_arithmetic(types[i])) check_operations(program, module, types[i]);
         tvm_module_free(module);

@@ -110,7 +110,7 @@ END_TEST
 
 /* Tiles other than the default: BM, BN and the number of warps and stages. */
 START_TEST(tiles_are_parameters) {
-    static const char *const defines[] = {"BM=32", "BM=64", "BN=256", "WARPS=8", "WARPS=2", "STAGES=2", "STAGES=6"};
+    static const char *const defines[] = {"BM=32", "BM=64", "BN=256", "WARPS=2", "STAGES=2", "STAGES=6"};
     char path[5000];
     snprintf(path, sizeof path, "%s/matmul_u3.vasm", programs_folder());
     for (size_t i = 0; i < sizeof defines / sizeof *defines; i++) {
