@@ -268,9 +268,10 @@ static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condi
     if (!tvm_verify_charge(state, kernel->exprs[expr].size)) return;
     if (!tvm_expr_is_launch_time(kernel, expr))
         tvm_verify_error(state, NULL, "%s: expected an expression of scalar parameters alone", what);
-    else if (condition ? type.kind != TVM_KIND_BOOL : !tvm_dtype_is_integer(type))
+    else if (condition ? type.kind != TVM_KIND_BOOL
+                       : !tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
         tvm_verify_error(state, NULL, "%s has type %s, expected %s", what, tvm_dtype_name(type, name),
-                         condition ? "bool" : "an integer type");
+                         condition ? "bool" : "i32 or i64");
 }
 
 static void check_exprs(tvm_verify_state *state) {
