@@ -23,4 +23,7 @@ tvm_status tvm_disassemble(const tvm_program *program, char **text, tvm_diags *d
 /* Evaluates a layout expression on its own and returns its picture (malloc'ed): tvm-as --print-layout. */
 tvm_status tvm_print_layout(const char *expression, char **picture, tvm_diags *diags);
 
+/* A picture (malloc'ed) of the words of a block of a low-precision type in each packing: tvm-as --print-packing. */
+tvm_status tvm_print_packing(const char *type, char **picture, tvm_diags *diags);
+
 #endif

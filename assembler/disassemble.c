@@ -101,6 +101,9 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
     case 'L':
         tvm_buffer_printf(&l->out, "%s%u", l->prefix, slot->layout);
         break;
+    case 'P':
+        tvm_buffer_puts(&l->out, tvm_packing_names[slot->packing]);
+        break;
     default: /* 'S' */
         tvm_buffer_puts(&l->out, tvm_shared_layout_text(&l->program->shared_layouts[slot->layout], text));
         break;
@@ -169,6 +172,7 @@ static void print_operands(listing *l, const tvm_insn *insn) {
             operands++;
             continue;
         }
+        if (desc.kind == 'P' && l->kernel->slots[insn->result].packing == TVM_PACKING_LINEAR) continue;
         tvm_buffer_puts(&l->out, before);
         if (desc.optional) tvm_buffer_printf(&l->out, "%.*s ", (int)desc.name_length, desc.name);
         if (desc.stored) {

@@ -178,19 +178,26 @@ static bool default_tile(tvm_asm *as, reading *r) {
     return push_tile(as, r, tvm_slot_shape(as->program, slot) + r->tile_given, rank - r->tile_given);
 }
 
-static bool read_word(tvm_asm *as, reading *r, const char *const *words, unsigned count, const char *what) {
+static bool find_word(tvm_asm *as, const char *const *words, unsigned count, const char *what,
+                      unsigned *word) {
     const tvm_token *token = tvm_asm_peek(as);
     const char *text = tvm_token_text(as->source, token);
     tvm_suggest suggest;
     char found[80], hint[96], all[80] = "";
     tvm_suggest_start(&suggest, text, token->length);
     for (unsigned i = 0; i < count; i++) {
-        if (tvm_asm_accept(as, words[i])) return push(as, r, TVM_OPERAND_CONST, i);
+        *word = i;
+        if (tvm_asm_accept(as, words[i])) return true;
         tvm_suggest_offer(&suggest, words[i], strlen(words[i]));
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? " " : "", words[i]);
     }
     return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "expected %s (%s), found %s", what,
                          all, tvm_asm_found(as, token, found));
+}
+
+static bool read_word(tvm_asm *as, reading *r, const char *const *words, unsigned count, const char *what) {
+    unsigned word;
+    return find_word(as, words, count, what, &word) && push(as, r, TVM_OPERAND_CONST, word);
 }
 
 /* ---- what the result's slot says ---- */
@@ -269,6 +276,13 @@ static bool read_shared_layout(tvm_asm *as, reading *r) {
     return same_shape(as, token, r, r->type.shared_layout.rank, r->type.shared_layout.shape);
 }
 
+static bool read_packing(tvm_asm *as, reading *r) {
+    unsigned packing;
+    if (!find_word(as, tvm_packing_names, TVM_PACKING_COUNT, "a packing", &packing)) return false;
+    r->type.packing = (tvm_packing)packing;
+    return true;
+}
+
 static bool default_layout(tvm_asm *as, reading *r, char kind) {
     tvm_why why;
     r->type.has_layout = true;
@@ -322,6 +336,8 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
         return tvm_asm_type(as, &r->type.dtype);
     case 'L':
         return read_layout(as, r);
+    case 'P':
+        return read_packing(as, r);
     default: /* 'S' */
         return read_shared_layout(as, r);
     }
@@ -329,6 +345,7 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
 
 static bool leave_out(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
     if (desc->kind == 'A') return default_tile(as, r);
+    if (desc->kind == 'P') return true; /* linear */
     if (!desc->stored) return default_layout(as, r, desc->kind);
     return push(as, r, TVM_OPERAND_NONE, 0);
 }
@@ -418,7 +435,10 @@ bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t res
 
 /* The slot that an inferred type asks for. */
 static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) {
-    *slot = (tvm_slot){.kind = (uint8_t)type->kind, .dtype = type->dtype, .layout = TVM_NONE};
+    *slot = (tvm_slot){.kind = (uint8_t)type->kind,
+                       .dtype = type->dtype,
+                       .packing = (uint8_t)type->packing,
+                       .layout = TVM_NONE};
     for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
     if (type->kind == TVM_SLOT_SCALAR) return true;
     slot->layout = type->kind == TVM_SLOT_REGISTER
@@ -445,6 +465,10 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
                                "one name is one variable of one type: convert, or choose another name",
                                "'%%%.*s' has type %s, this gives %s", (int)length, name,
                                tvm_dtype_name(slot->dtype, old), tvm_dtype_name(wanted->dtype, now));
+    if (slot->packing != wanted->packing)
+        return tvm_asm_invalid(as, token, "one name is one variable of one packing: choose another name",
+                               "'%%%.*s' has packing %s, this gives %s", (int)length, name,
+                               tvm_packing_names[slot->packing], tvm_packing_names[wanted->packing]);
     if (slot->layout != wanted->layout)
         return tvm_asm_invalid(as, token, "one name is one variable of one layout: choose another name",
                                "'%%%.*s' has another layout than this gives", (int)length, name);

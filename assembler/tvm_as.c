@@ -22,12 +22,13 @@
 
 enum { SOURCE_LIMIT = 64 << 20, EXIT_USAGE = 2 };
 
-enum { OPTION_PRINT_LAYOUT = 256, OPTION_NO_LINES, OPTION_CHECK };
+enum { OPTION_PRINT_LAYOUT = 256, OPTION_PRINT_PACKING, OPTION_NO_LINES, OPTION_CHECK };
 
 typedef struct arguments {
     const char *input;
     const char *output;
     const char *print_layout;
+    const char *print_packing;
     bool no_lines;
     bool check;
     const char **defines;
@@ -45,6 +46,8 @@ static const struct argp_option options[] = {
     {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
     {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0,
      "print a layout as a grid of thread: local cells, and exit", 0},
+    {"print-packing", OPTION_PRINT_PACKING, "TYPE", 0,
+     "print where the bits of a low-precision type's elements lie in each packing, and exit", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -70,6 +73,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     case OPTION_PRINT_LAYOUT:
         args->print_layout = argument;
         return 0;
+    case OPTION_PRINT_PACKING:
+        args->print_packing = argument;
+        return 0;
     case OPTION_NO_LINES:
         args->no_lines = true;
         return 0;
@@ -81,7 +87,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         args->input = argument;
         return 0;
     case ARGP_KEY_END:
-        if (!args->input && !args->print_layout) argp_error(state, "no input file");
+        if (!args->input && !args->print_layout && !args->print_packing) argp_error(state, "no input file");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -101,9 +107,10 @@ static char *default_output(const char *input) {
     return output;
 }
 
-static tvm_status print_layout(const char *expression, tvm_diags *diags) {
+static tvm_status print_picture(const arguments *args, tvm_diags *diags) {
     char *picture;
-    tvm_status status = tvm_print_layout(expression, &picture, diags);
+    tvm_status status = args->print_layout ? tvm_print_layout(args->print_layout, &picture, diags)
+                                           : tvm_print_packing(args->print_packing, &picture, diags);
     if (status == TVM_OK) status = tvm_file_write("-", picture, strlen(picture), diags);
     free(picture);
     return status;
@@ -138,9 +145,9 @@ int main(int argc, char **argv) {
     argp_err_exit_status = EXIT_USAGE;
     tvm_diags diags = {0};
     error_t error = argp_parse(&parser, argc, argv, 0, NULL, &args);
-    tvm_status status = error               ? tvm_diag_no_memory(&diags)
-                        : args.print_layout ? print_layout(args.print_layout, &diags)
-                                            : assemble(&args, &diags);
+    tvm_status status = error                                     ? tvm_diag_no_memory(&diags)
+                        : args.print_layout || args.print_packing ? print_picture(&args, &diags)
+                                                                  : assemble(&args, &diags);
     const char *no_color = getenv("NO_COLOR");
     tvm_diags_print(&diags, stderr, "tvm-as", isatty(STDERR_FILENO) && !(no_color && no_color[0]));
     tvm_diags_free(&diags);

@@ -123,6 +123,10 @@ const tvm_shared_layout *slot_shared_layout(const emitter *e, uint32_t slot) {
 
 tvm_dtype slot_dtype(const emitter *e, uint32_t slot) { return e->kernel->slots[slot].dtype; }
 
+tvm_packing slot_packing(const emitter *e, uint32_t slot) {
+    return (tvm_packing)e->kernel->slots[slot].packing;
+}
+
 /* ---- elements out of words ---- */
 
 static reg read_narrow(emitter *e, uint32_t slot, uint64_t bit, unsigned bits, bool sign) {
@@ -146,8 +150,31 @@ static reg read_narrow(emitter *e, uint32_t slot, uint64_t bit, unsigned bits, b
     return out;
 }
 
+/* The runs of bits of an element, put together; sign-extended from the last, which has the sign bit. */
+static reg read_packed(emitter *e, uint32_t slot, uint32_t local, bool sign) {
+    tvm_packing_run runs[TVM_PACKING_RUNS];
+    unsigned count = tvm_packing_runs(slot_packing(e, slot), slot_dtype(e, slot), local, runs);
+    reg code = {""};
+    for (unsigned i = count; i-- > 0;) {
+        bool first = i == count - 1;
+        reg part = new_r(e);
+        emit(e, "bfe.%s %s, %s, %u, %u;", sign && first ? "s32" : "u32", part.name,
+             slot_word(e, slot, runs[i].bit / 32).name, (unsigned)(runs[i].bit % 32), (unsigned)runs[i].count);
+        if (first) {
+            code = part;
+        } else {
+            reg joined = new_r(e);
+            emit(e, "mad.lo.u32 %s, %s, %u, %s;", joined.name, code.name, 1u << runs[i].count, part.name);
+            code = joined;
+        }
+    }
+    return code;
+}
+
 reg read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
     tvm_dtype type = slot_dtype(e, slot);
+    if (slot_packing(e, slot) != TVM_PACKING_LINEAR)
+        return read_packed(e, slot, local, extend && type.kind == TVM_KIND_INT);
     uint64_t bit = (uint64_t)local * type.bits;
     uint32_t word = (uint32_t)(bit / 32);
     reg low = slot_word(e, slot, word);
@@ -175,6 +202,8 @@ reg read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
 bool write_begin(emitter *e, element_writer *w, uint32_t slot) {
     *w = (element_writer){.slot = slot, .bits = slot_dtype(e, slot).bits};
     w->built = calloc(e->slots[slot].words ? e->slots[slot].words : 1, sizeof *w->built);
+    w->packed = slot_packing(e, slot) != TVM_PACKING_LINEAR;
+    if (w->packed) w->built_count = e->slots[slot].words;
     if (w->built) return true;
     w->failed = true;
     tvm_diag_no_memory(e->diags);
@@ -231,8 +260,29 @@ static void write_bits(emitter *e, element_writer *w, reg value) {
     w->filled = over;
 }
 
+/* Each run of bits into its word, which begins as zero. */
+static void write_packed(emitter *e, element_writer *w, reg value) {
+    tvm_packing_run runs[TVM_PACKING_RUNS];
+    unsigned count = tvm_packing_runs(slot_packing(e, w->slot), slot_dtype(e, w->slot), w->local, runs);
+    for (unsigned i = 0; i < count; i++) {
+        reg part = value, *word = &w->built[runs[i].bit / 32], joined = new_r(e);
+        if (runs[i].at > 0) {
+            part = new_r(e);
+            emit(e, "shr.u32 %s, %s, %u;", part.name, value.name, (unsigned)runs[i].at);
+        }
+        emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, part.name, word->name[0] ? word->name : "0",
+             (unsigned)(runs[i].bit % 32), (unsigned)runs[i].count);
+        *word = joined;
+    }
+    w->local++;
+}
+
 void write_element(emitter *e, element_writer *w, reg value) {
     bool is_float = slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT;
+    if (w->packed) {
+        write_packed(e, w, value);
+        return;
+    }
     w->local++;
     if (w->bits == 64) {
         reg low = new_r(e), high = new_r(e);

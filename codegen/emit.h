@@ -87,6 +87,7 @@ typedef struct element_writer {
     /* words are built in fresh registers and moved to the slot at end: operands may be the same slot */
     reg *built;
     uint32_t built_count;
+    bool packed; /* the slot's packing is not linear: runs of bits go where it puts them */
     bool failed;
 } element_writer;
 bool write_begin(emitter *e, element_writer *w, uint32_t slot);
@@ -111,6 +112,7 @@ void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, i
 const tvm_layout *slot_layout(const emitter *e, uint32_t slot);
 const tvm_shared_layout *slot_shared_layout(const emitter *e, uint32_t slot);
 tvm_dtype slot_dtype(const emitter *e, uint32_t slot);
+tvm_packing slot_packing(const emitter *e, uint32_t slot);
 
 /* The thread's coordinate in dimension `dim` of a layout, map(tid, 0)[dim], as a %r computed once in the prologue (cached by layout and dim); a constant-zero
  * coordinate returns false and leaves *out alone. */

@@ -5,6 +5,7 @@
 typedef struct cast_work {
     uint32_t source, result, locals;
     tvm_dtype from, to;
+    tvm_packing from_packing, to_packing;
     bool lowbit;
 } cast_work;
 
@@ -15,6 +16,7 @@ static const char *refuse_move(const emitter *e, const void *work) {
     const cast_work *w = work;
     bool integers = tvm_dtype_is_integer(w->from) && tvm_dtype_is_integer(w->to);
     bool saturates = w->to.bits < 8 || (w->to.bits == 8 && w->lowbit);
+    if (w->from_packing != w->to_packing) return integers ? "another packing" : "";
     if (integers && w->from.bits == w->to.bits && (!saturates || w->from.kind == w->to.kind)) return NULL;
     return "";
 }
@@ -96,6 +98,7 @@ static const char *refuse_integer_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
     if (!tvm_dtype_is_integer(w->from) || w->from.bits > 8 || !is_half(w->to)) return "";
+    if (w->from_packing != TVM_PACKING_LINEAR) return "";
     return w->to.exponent == 8 && w->from.bits == 8 ? "8 bits do not fit bf16's mantissa" : NULL;
 }
 
@@ -126,6 +129,7 @@ static const char *refuse_float_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
     if (w->from.kind != TVM_KIND_FLOAT || w->from.bits > 8 || !is_half(w->to)) return "";
+    if (w->from_packing != TVM_PACKING_LINEAR) return "";
     return w->from.exponent > w->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
 
@@ -202,9 +206,10 @@ static bool emit_elements(emitter *e, void *work) {
     const cast_work *w = work;
     element_writer writer;
     if (!write_begin(e, &writer, w->result)) return false;
+    bool same = tvm_dtype_same(w->from, w->to) && !tvm_float_has_nan(w->from); /* only another packing */
     for (uint32_t l = 0; l < w->locals; l++) {
         reg value = read_element(e, w->source, l, false);
-        write_element(e, &writer, convert_loose(e, w->to, w->from, value, w->lowbit));
+        write_element(e, &writer, same ? value : convert_loose(e, w->to, w->from, value, w->lowbit));
     }
     write_end(e, &writer);
     return !writer.failed;
@@ -223,6 +228,8 @@ tvm_status emit_CAST(emitter *e, const tvm_insn *insn) {
     cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result};
     work.from = slot_dtype(e, work.source);
     work.to = slot_dtype(e, work.result);
+    work.from_packing = slot_packing(e, work.source);
+    work.to_packing = slot_packing(e, work.result);
     work.locals = tvm_layout_locals(slot_layout(e, work.source));
     work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));

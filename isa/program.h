@@ -10,6 +10,7 @@
 
 #include "diag.h"
 #include "layout.h"
+#include "packing.h"
 #include "types.h"
 
 #define TVM_NONE UINT32_MAX
@@ -76,9 +77,9 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;     /* x r b s g N A C R; for kinds that are not stored: t T L S */
+    char kind;     /* x r b s g N A C R; for kinds that are not stored: t T L S P */
     bool indexed;  /* s[] and g[] */
-    bool stored;   /* false for =t =T =L =S */
+    bool stored;   /* false for =t =T =L =S =P */
     bool optional; /* ? */
 } tvm_operand_desc;
 /* Walks the list: start with *cursor = info->operands; false at the end. */
@@ -148,6 +149,7 @@ typedef struct tvm_slot {
     uint8_t kind;  /* tvm_slot_kind */
     uint8_t rank;  /* of GLOBAL; of others see the layout */
     tvm_dtype dtype;
+    uint8_t packing; /* tvm_packing, of REGISTER; else 0 */
     uint32_t layout;              /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
     uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: expressions over scalar parameters; row-major, contiguous */
 } tvm_slot;

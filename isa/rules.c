@@ -103,6 +103,10 @@ tvm_status tvm_rule_nothing(const tvm_rule *rule) {
 static const char *const slot_kinds[] = {"nothing", "a scalar", "a register tensor", "a shared tensor",
                                          "a global tensor"};
 
+static bool takes_packed(unsigned op) {
+    return op == TVM_OP_VIEW || op == TVM_OP_CAST_LOWBIT || op == TVM_OP_PRINT_TENSOR;
+}
+
 static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
                              tvm_slot_kind kind) {
     int length = (int)desc->name_length;
@@ -112,6 +116,14 @@ static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc,
     if (found != kind)
         return tvm_refuse(rule->why, "%.*s is %s, expected %s", length, desc->name,
                           found <= TVM_SLOT_GLOBAL ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
+    unsigned packing = rule->kernel->slots[operand->value].packing;
+    if (packing != TVM_PACKING_LINEAR && !takes_packed(rule->op))
+        return tvm_refuse(
+            rule->why,
+            "%.*s has packing %s, which only view, cast-lowbit and print-tensor take: cast it, or view it "
+            "as u8",
+            length, desc->name,
+            packing < TVM_PACKING_COUNT ? tvm_packing_names[packing] : "that does not exist");
     return TVM_OK;
 }
 
@@ -242,6 +254,27 @@ static tvm_status check_result_kind(const tvm_rule *rule, const tvm_insn *insn) 
     return TVM_OK;
 }
 
+/* The packing is never inferred: it is what the text or the slot says, where the row lets it say so. */
+static tvm_status check_packing(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    const tvm_result_type *type = rule->type;
+    if (type->packing == TVM_PACKING_LINEAR) return TVM_OK;
+    if (type->packing >= TVM_PACKING_COUNT)
+        return tvm_refuse(rule->why, "the result's packing does not exist");
+    const char *packing = tvm_packing_names[type->packing];
+    if (rule->op != TVM_OP_VIEW && rule->op != TVM_OP_CAST_LOWBIT)
+        return tvm_refuse(rule->why, "the result is linear, the variable has packing %s", packing);
+    if (!tvm_packing_takes(type->packing, type->dtype))
+        return tvm_refuse(rule->why, "type %s has no packing %s: expected a low-precision type",
+                          tvm_dtype_name(type->dtype, name), packing);
+    uint32_t locals = tvm_layout_locals(&type->layout), block = tvm_packing_block(type->packing, type->dtype);
+    if (locals % block != 0)
+        return tvm_refuse(rule->why,
+                          "a thread holds %u elements, expected a multiple of %u as packing %s of %s has it",
+                          locals, block, packing, tvm_dtype_name(type->dtype, name));
+    return TVM_OK;
+}
+
 tvm_status tvm_infer(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn,
                      const tvm_operand *operands, tvm_result_type *type, tvm_why *why) {
     tvm_rule rule = {
@@ -250,5 +283,6 @@ tvm_status tvm_infer(const tvm_program *program, const tvm_kernel *kernel, const
     if (rule.info == NULL) return tvm_refuse(why, "opcode %u does not exist", insn->op);
     tvm_status status = check_result_kind(&rule, insn);
     if (status == TVM_OK) status = check_row(&rule, insn->count);
-    return status == TVM_OK ? rules[insn->op](&rule) : status;
+    if (status == TVM_OK) status = rules[insn->op](&rule);
+    return status == TVM_OK ? check_packing(&rule) : status;
 }

@@ -194,6 +194,8 @@ static void read_slot(reader *r, tvm_kernel *kernel) {
     slot.kind = take_small(r, TVM_SLOT_GLOBAL, "the kind of a variable");
     slot.rank = take_small(r, slot.kind == TVM_SLOT_GLOBAL ? TVM_MAX_RANK : 0, "the rank of a variable");
     slot.dtype = take_dtype(r);
+    if (slot.kind == TVM_SLOT_REGISTER)
+        slot.packing = take_small(r, TVM_PACKING_COUNT - 1, "the packing of a variable");
     if (slot.kind == TVM_SLOT_REGISTER || slot.kind == TVM_SLOT_SHARED) slot.layout = take_u32(r);
     take_u32s(r, slot.shape, slot.rank);
     if (r->status == TVM_OK) keep(r, tvm_kernel_add_slot(kernel, &slot));

@@ -220,6 +220,7 @@ static void write_slot(const writer *w, const kernel_order *o, const tvm_slot *s
     put_u8(out, slot->kind);
     put_u8(out, slot->kind == TVM_SLOT_GLOBAL ? slot->rank : 0);
     put_dtype(out, slot->dtype);
+    if (slot->kind == TVM_SLOT_REGISTER) put_u8(out, slot->packing);
     if (slot->kind == TVM_SLOT_REGISTER) put_u32(out, w->layouts.number[slot->layout]);
     if (slot->kind == TVM_SLOT_SHARED) put_u32(out, w->shared_layouts.number[slot->layout]);
     if (slot->kind == TVM_SLOT_GLOBAL)

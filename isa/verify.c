@@ -178,7 +178,12 @@ static const char *slot_name(const tvm_verify_state *state, const tvm_slot *slot
 static void check_tensor_slot(tvm_verify_state *state, const tvm_slot *slot) {
     const tvm_program *program = state->program;
     bool in_registers = slot->kind == TVM_SLOT_REGISTER;
-    if (slot->layout >= (in_registers ? program->layout_count : program->shared_layout_count)) {
+    if (slot->packing != TVM_PACKING_LINEAR &&
+        (!in_registers || slot->packing >= TVM_PACKING_COUNT ||
+         !tvm_packing_takes((tvm_packing)slot->packing, slot->dtype))) {
+        tvm_verify_error(state, NULL, "'%s' has packing %u, which its type does not have",
+                         slot_name(state, slot), slot->packing);
+    } else if (slot->layout >= (in_registers ? program->layout_count : program->shared_layout_count)) {
         tvm_verify_error(state, NULL, "'%s' has layout %u, which does not exist", slot_name(state, slot),
                          slot->layout);
     } else if (in_registers) {
@@ -197,7 +202,9 @@ static void check_slot(tvm_verify_state *state, uint32_t index) {
     bool param = index < state->kernel->param_count;
     if (!check_name(state, slot->name, param ? "a parameter" : "a variable")) return;
     const char *name = slot_name(state, slot);
-    if (param && is_word(name)) {
+    if (slot->kind != TVM_SLOT_REGISTER && slot->kind != TVM_SLOT_SHARED && slot->packing != 0) {
+        tvm_verify_error(state, NULL, "'%s' has a packing, but is no register tensor", name);
+    } else if (param && is_word(name)) {
         tvm_verify_error(state, NULL, "a parameter cannot be named '%s', a word of the language", name);
     } else if (!tvm_dtype_valid(slot->dtype)) {
         tvm_verify_error(state, NULL, "'%s' has a type that does not exist", name);
@@ -406,7 +413,7 @@ static bool insn_key(const tvm_kernel *kernel, const tvm_insn *insn, tvm_verify_
     uint32_t *word = key->words + 2;
     *word++ = result->kind;
     *word++ = dtype_word(result->dtype);
-    *word++ = result->layout;
+    *word++ = result->layout | (uint32_t)result->packing << 24;
     for (uint32_t i = 0; i < insn->count; i++) {
         tvm_operand operand = tvm_operands(kernel, insn)[i];
         *word++ = operand.kind;
@@ -415,7 +422,7 @@ static bool insn_key(const tvm_kernel *kernel, const tvm_insn *insn, tvm_verify_
             const tvm_slot *slot = &kernel->slots[operand.value];
             if (slot->kind != TVM_SLOT_REGISTER) return false;
             *word++ = dtype_word(slot->dtype);
-            *word++ = slot->layout;
+            *word++ = slot->layout | (uint32_t)slot->packing << 24;
         } else if (operand.kind == TVM_OPERAND_EXPR) {
             if (operand.value >= kernel->expr_count) return false;
             *word++ = dtype_word(kernel->exprs[operand.value].type);
@@ -451,6 +458,7 @@ static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_in
     const tvm_slot *slot = &state->kernel->slots[insn->result];
     type.kind = (tvm_slot_kind)slot->kind;
     type.dtype = slot->dtype;
+    type.packing = (tvm_packing)slot->packing;
     type.has_layout = slot->kind == TVM_SLOT_REGISTER || slot->kind == TVM_SLOT_SHARED;
     if (slot->kind == TVM_SLOT_REGISTER) type.layout = state->program->layouts[slot->layout];
     if (slot->kind == TVM_SLOT_SHARED) type.shared_layout = state->program->shared_layouts[slot->layout];

@@ -9,7 +9,7 @@
 /* ---- cast ---- */
 
 typedef enum cast_way {
-    CAST_COPY,    /* the same type */
+    CAST_COPY,    /* the same type, but those of one byte that have NaN: it becomes the canonical one */
     CAST_TABLE,   /* from containers of one byte: a table of all codes */
     CAST_WIDEN,   /* f16 or bf16 to f32 */
     CAST_NARROW,  /* f32 to f16 or bf16 */
@@ -29,7 +29,8 @@ static bool is_half(tvm_dtype type) {
 }
 
 static cast_way choose_cast(tvm_dtype from, tvm_dtype to) {
-    if (tvm_dtype_same(from, to)) return CAST_COPY;
+    bool same = tvm_dtype_same(from, to);
+    if (same && !(from.bits == 8 && tvm_float_has_nan(from))) return CAST_COPY;
     if (tvm_dtype_container(from) == 1) return CAST_TABLE;
     if (is_half(from) && tvm_dtype_same(to, TVM_F32)) return CAST_WIDEN;
     if (is_half(to) && tvm_dtype_same(from, TVM_F32)) return CAST_NARROW;
@@ -121,29 +122,80 @@ tvm_status interp_CAST(interp_context *context, const interp_insn *insn) {
 
 /* ---- view ----
  * A thread's bits are those of its elements, one after the other in the order of its local indices, each of
- * the type's width. All threads' bits one after the other are the string of which every element of the result
- * is `bits` bits, at a position that the plan has found. When the source's elements are whole bytes and those
- * that an element of the result needs are neighbours, the dense source is read in place. */
+ * the type's width, or where its packing puts them. All threads' bits one after the other are the string of
+ * which every element of the result is `bits` bits, at a position that the plan has found. When the source's
+ * elements are whole bytes and those that an element of the result needs are neighbours, the dense source is
+ * read in place. */
+
+/* The runs of the elements of a block of a packing; no thread's elements begin or end inside a block. */
+typedef struct packed_block {
+    uint32_t elements; /* 0: linear */
+    uint32_t bits;
+    unsigned count[2 * TVM_PAIR_FIELDS];
+    tvm_packing_run runs[2 * TVM_PAIR_FIELDS][TVM_PACKING_RUNS];
+} packed_block;
 
 typedef struct view_plan {
     uint32_t source;
     tvm_dtype from, to;
+    packed_block from_block, to_block;
     bool in_place;
     uint32_t count;       /* elements of the result */
     uint32_t entries;     /* elements of the string: threads * locals of the source */
     uint32_t *order;      /* the source's element of each entry */
-    uint32_t positions[]; /* bit of each element of the result */
+    uint32_t positions[]; /* bit of each element of the result; its entry when the result is packed */
 } view_plan;
+
+static void find_runs(packed_block *block, const tvm_slot *slot) {
+    tvm_packing packing = (tvm_packing)slot->packing;
+    if (packing == TVM_PACKING_LINEAR) return;
+    block->elements = tvm_packing_block(packing, slot->dtype);
+    block->bits = slot->dtype.bits;
+    for (uint32_t i = 0; i < block->elements; i++)
+        block->count[i] = tvm_packing_runs(packing, slot->dtype, i, block->runs[i]);
+}
+
+/* The byte of the string at which the word begins that holds a run of an entry; a run lies in one word. */
+static size_t run_word(const packed_block *block, uint32_t entry, const tvm_packing_run *run) {
+    return ((size_t)(entry / block->elements) * (block->elements * block->bits) + run->bit) / 32 * 4;
+}
+
+static uint32_t load_word(const uint8_t *bytes) {
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+static uint8_t get_packed(const packed_block *block, const uint8_t *string, uint32_t entry) {
+    uint32_t code = 0, in = entry % block->elements;
+    for (unsigned r = 0; r < block->count[in]; r++) {
+        const tvm_packing_run *run = &block->runs[in][r];
+        uint32_t word = load_word(string + run_word(block, entry, run)) >> run->bit % 32;
+        code |= (word & ((1u << run->count) - 1)) << run->at;
+    }
+    return (uint8_t)code;
+}
+
+/* The string has been zeroed. */
+static void put_packed(const packed_block *block, uint8_t *string, uint32_t entry, uint8_t code) {
+    uint32_t in = entry % block->elements;
+    for (unsigned r = 0; r < block->count[in]; r++) {
+        const tvm_packing_run *run = &block->runs[in][r];
+        uint8_t *bytes = string + run_word(block, entry, run);
+        uint32_t word = ((uint32_t)code >> run->at & ((1u << run->count) - 1)) << run->bit % 32;
+        for (unsigned i = 0; i < 4; i++) bytes[i] |= (uint8_t)(word >> (8 * i));
+    }
+}
 
 /* Positions in the string of the elements of the result, from its (thread, local) -> element table. */
 static void string_positions(view_plan *plan, const uint32_t *elements, uint32_t entries) {
-    for (uint32_t e = 0; e < entries; e++) plan->positions[elements[e]] = e * plan->to.bits;
+    uint32_t unit = plan->to_block.elements ? 1 : plan->to.bits;
+    for (uint32_t e = 0; e < entries; e++) plan->positions[elements[e]] = e * unit;
 }
 
 /* Can every element of the result be read from the dense source? */
 static bool in_place(const view_plan *plan) {
     unsigned from = plan->from.bits;
-    if (from != 8 * tvm_dtype_container(plan->from)) return false;
+    if (from != 8 * tvm_dtype_container(plan->from) || plan->from_block.elements || plan->to_block.elements)
+        return false;
     for (uint32_t i = 0; i < plan->count; i++) {
         uint32_t first = plan->positions[i] / from, last = (plan->positions[i] + plan->to.bits - 1) / from;
         for (uint32_t e = first; e < last; e++)
@@ -170,6 +222,8 @@ tvm_status plan_VIEW(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) 
     plan->source = insn->operands[0].value;
     plan->from = source->dtype;
     plan->to = result->dtype;
+    find_runs(&plan->from_block, source);
+    find_runs(&plan->to_block, result);
     plan->count = count;
     plan->entries = entries;
     plan->order = plan->positions + count;
@@ -214,8 +268,14 @@ static void gather_entries(const view_plan *plan, const uint8_t *from, uint8_t *
 static const uint8_t *make_string(const view_plan *plan, const uint8_t *from, uint8_t *scratch) {
     unsigned bytes = tvm_dtype_container(plan->from);
     gather_entries(plan, from, scratch);
-    if (plan->from.bits == 8 * bytes) return scratch;
+    const packed_block *block = &plan->from_block;
+    if (plan->from.bits == 8 * bytes && !block->elements) return scratch;
     uint8_t *string = scratch + ((size_t)plan->entries * bytes + INTERP_SLACK + 63) / 64 * 64;
+    if (block->elements) {
+        memset(string, 0, (size_t)plan->entries * block->bits / 8);
+        for (uint32_t e = 0; e < plan->entries; e++) put_packed(block, string, e, scratch[e]);
+        return string;
+    }
     tvm_bits_pack(plan->from, string, 0, plan->entries, scratch);
     return string;
 }
@@ -231,6 +291,11 @@ tvm_status interp_VIEW(interp_context *context, const interp_insn *insn) {
     uint8_t *to = interp_tensor(context->block, insn->source->result);
     if (to == string) return TVM_OK; /* one slot has one type and layout: the same bits */
     if (!plan->in_place) string = make_string(plan, string, context->block->scratch);
+    if (plan->to_block.elements) {
+        for (uint32_t i = 0; i < plan->count; i++)
+            to[i] = get_packed(&plan->to_block, string, plan->positions[i]);
+        return TVM_OK;
+    }
     switch (tvm_dtype_container(plan->to)) {
     case 1:
         interp_gather_bits(to, string, plan->positions, (uint8_t)((1u << plan->to.bits) - 1), plan->count);

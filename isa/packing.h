@@ -1,0 +1,66 @@
+/* Packings: in which bits of a thread's storage the elements of a register tensor lie.
+ *
+ * `linear` is the compact bit string: element i is bits [i*w, (i+1)*w). `pair` is for low-precision types of
+ * w bits: elements 2i and 2i+1, a pair, lie at the same places of the low and the high half of 32-bit words,
+ * so that one instruction on a word takes both out. Pairs come in blocks that fill whole words; a recipe says
+ * where the pairs of a block lie, by saying how to reach them: it lists views, which are words made from
+ * those of the block, and for each pair a view and an offset at which its bits lie side by side in both
+ * halves, below bit 10 so that they fit the mantissa of f16. A recipe has as few views beyond the block's own
+ * words as its width allows: each is one instruction. */
+#ifndef TVM_ISA_PACKING_H
+#define TVM_ISA_PACKING_H
+
+#include "types.h"
+
+typedef enum tvm_packing { TVM_PACKING_LINEAR, TVM_PACKING_PAIR, TVM_PACKING_COUNT } tvm_packing;
+extern const char *const tvm_packing_names[TVM_PACKING_COUNT];
+
+/* Has the type this packing? pair: low-precision types alone. */
+bool tvm_packing_takes(tvm_packing packing, tvm_dtype type);
+/* A thread's elements must be a multiple of this many: 1 for linear. */
+uint32_t tvm_packing_block(tvm_packing packing, tvm_dtype type);
+/* The definition: the bit of a thread's bit string that holds bit `bit` of the thread's element `element`
+ * (its local index). The type must take the packing. */
+uint32_t tvm_packing_bit(tvm_packing packing, tvm_dtype type, uint32_t element, unsigned bit);
+
+/* Neighbouring bits of a code that are neighbours in the string, too: `count` bits from bit `at` of the code
+ * on lie from bit `bit` of the string on. */
+typedef struct tvm_packing_run {
+    uint32_t bit;
+    uint8_t at, count;
+} tvm_packing_run;
+enum { TVM_PACKING_RUNS = 8 };
+/* The runs of an element, from the code's lowest bit up; returns how many. */
+unsigned tvm_packing_runs(tvm_packing packing, tvm_dtype type, uint32_t element,
+                          tvm_packing_run runs[TVM_PACKING_RUNS]);
+
+/* ---- recipes ---- */
+
+typedef enum tvm_view_op {
+    TVM_VIEW_SHIFT, /* a >> amount */
+    TVM_VIEW_BYTES, /* low byte of each half: byte amount % 2 of that half of a; high byte: byte amount / 2 of
+                       b's */
+    TVM_VIEW_SELECT /* each half: a where amount has ones, else b */
+} tvm_view_op;
+
+typedef struct tvm_pair_view {
+    uint8_t op, a, b; /* views: those below `words` are the block's words */
+    uint16_t amount;
+} tvm_pair_view;
+
+typedef struct tvm_pair_field {
+    uint8_t view, offset;
+} tvm_pair_field;
+
+enum { TVM_PAIR_VIEWS = 24, TVM_PAIR_FIELDS = 16 };
+
+typedef struct tvm_pair_recipe {
+    uint8_t words, views, pairs; /* of a block; views besides its words */
+    tvm_pair_view view[TVM_PAIR_VIEWS];
+    tvm_pair_field field[TVM_PAIR_FIELDS];
+} tvm_pair_recipe;
+
+/* The recipe of `pair` for a type that takes it, else NULL. */
+const tvm_pair_recipe *tvm_pair_recipe_of(tvm_dtype type);
+
+#endif

@@ -1,0 +1,428 @@
+/* Packings: the definition against the text of vasm(5), written out here; packed tensors through the
+ * assembler, the container, the interpreter and the generated code, for every type, every code and both
+ * directions. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assembler.h"
+#include "codegen.h"
+#include "interp.h"
+#include "ptx_machine.h"
+#include "vbc.h"
+#include "verify.h"
+
+enum { TIMEOUT = 600, LOCALS = 32, COUNT = 32 * LOCALS, BYTES = COUNT * 8 };
+
+static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
+static int lowbit_count;
+
+/* ---- the definition ---- */
+
+/* Where pairs lie in a half, as vasm(5) writes it: for each pair `word[first-last]`, from the code's lowest
+ * bit. */
+static const char *const places[9] = {
+    [3] = "0[0-2];0[3-5];0[6-8];0[9-11];0[12-14];0[15-15] 1[0-1];1[2-4];1[5-7];1[10-12];1[13-15];"
+          "2[0-2];2[3-5];2[6-8];2[9-11];2[12-14];2[15-15] 1[8-9];",
+    [5] =
+        "0[0-4];0[5-9];0[10-14];0[15-15] 1[12-15];1[0-4];1[5-9];2[10-12] 1[10-11];2[0-4];2[5-9];3[10-11] 2[13-15];"
+        "3[0-4];3[5-9];3[12-15] 4[0-0];4[1-5];4[6-10];4[11-15];",
+    [6] = "0[0-5];0[6-11];0[12-15] 1[0-1];1[2-7];1[10-15];2[0-5];2[6-11];2[12-15] 1[8-9];",
+    [7] =
+        "0[2-8];0[9-15];1[11-15] 0[0-1];1[0-6];2[0-2] 1[7-10];2[3-9];2[10-15] 3[0-0];3[1-7];3[9-15];4[10-15] 3[8-8];"
+        "4[3-9];4[0-2] 5[7-10];5[0-6];5[11-15] 6[0-1];6[2-8];6[9-15];",
+};
+
+/* Reads the places of pair `pair` into the bits of a half, word * 16 + bit; false when the block has no such
+ * pair. */
+static bool read_places(unsigned w, unsigned pair, unsigned bits[8]) {
+    if (!places[w]) {
+        for (unsigned b = 0; b < w; b++) bits[b] = pair * w + b;
+        return pair < 16 / w;
+    }
+    const char *at = places[w];
+    for (unsigned i = 0; i < pair && *at; i++) at = strchr(at, ';') + 1;
+    if (!*at) return false;
+    for (unsigned found = 0; *at != ';';) {
+        unsigned word, first, last;
+        int length;
+        ck_assert_int_eq(sscanf(at, " %u[%u-%u]%n", &word, &first, &last, &length), 3);
+        for (unsigned b = first; b <= last; b++) {
+            ck_assert_uint_lt(found, w);
+            bits[found++] = word * 16 + b;
+        }
+        at += length;
+    }
+    return true;
+}
+
+START_TEST(packing_is_that_of_the_manual) {
+    tvm_dtype type = lowbit[_i];
+    unsigned bits[8], pairs = 0, words = places[type.bits] ? (type.bits == 6 ? 3 : type.bits) : 1;
+    while (read_places(type.bits, pairs, bits)) pairs++;
+    ck_assert_uint_eq(tvm_packing_block(TVM_PACKING_PAIR, type), 2 * pairs);
+    ck_assert_uint_eq(words * 32, 2 * pairs * type.bits);
+    for (unsigned pair = 0; pair < 3 * pairs; pair++) {
+        ck_assert(read_places(type.bits, pair % pairs, bits));
+        for (unsigned half = 0; half < 2; half++)
+            for (unsigned b = 0; b < type.bits; b++) {
+                uint32_t want = (pair / pairs * words + bits[b] / 16) * 32 + half * 16 + bits[b] % 16;
+                ck_assert_uint_eq(tvm_packing_bit(TVM_PACKING_PAIR, type, 2 * pair + half, b), want);
+            }
+    }
+}
+END_TEST
+
+START_TEST(packing_uses_every_bit_once) {
+    tvm_dtype type = lowbit[_i];
+    for (unsigned packing = 0; packing < TVM_PACKING_COUNT; packing++) {
+        uint8_t used[LOCALS * 8] = {0};
+        for (uint32_t e = 0; e < LOCALS; e++)
+            for (unsigned b = 0; b < type.bits; b++) {
+                uint32_t bit = tvm_packing_bit((tvm_packing)packing, type, e, b);
+                ck_assert_uint_lt(bit, LOCALS * (uint32_t)type.bits);
+                ck_assert_uint_eq(used[bit]++, 0);
+            }
+    }
+}
+END_TEST
+
+START_TEST(runs_are_the_bits) {
+    tvm_dtype type = lowbit[_i];
+    for (unsigned packing = 0; packing < TVM_PACKING_COUNT; packing++)
+        for (uint32_t e = 0; e < 2 * LOCALS; e++) {
+            tvm_packing_run runs[TVM_PACKING_RUNS];
+            unsigned count = tvm_packing_runs((tvm_packing)packing, type, e, runs), b = 0;
+            for (unsigned r = 0; r < count; r++) {
+                ck_assert_uint_eq(runs[r].at, b);
+                ck_assert_uint_eq(runs[r].bit / 32, (runs[r].bit + runs[r].count - 1) / 32);
+                for (unsigned i = 0; i < runs[r].count; i++, b++)
+                    ck_assert_uint_eq(runs[r].bit + i, tvm_packing_bit((tvm_packing)packing, type, e, b));
+            }
+            ck_assert_uint_eq(b, type.bits);
+        }
+}
+END_TEST
+
+START_TEST(pictures_show_the_words) {
+    tvm_diags diags = {0};
+    char *picture = NULL;
+    ck_assert_int_eq(tvm_print_packing("u3", &picture, &diags), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(picture, "u3, packing linear: elements 0 to 31 of a thread"));
+    ck_assert_ptr_nonnull(
+        strstr(picture, "word 0  31-16  10.1 10.0  9.2  9.1  9.0  8.2  8.1  8.0  7.2  7.1  7.0  6.2  "
+                        "6.1  6.0  5.2  5.1\n        15-0    5.0  4.2  4.1"));
+    ck_assert_ptr_nonnull(strstr(picture, "u3, packing pair"));
+    ck_assert_ptr_nonnull(
+        strstr(picture, "word 0  31-16  11.0  9.2  9.1  9.0  7.2  7.1  7.0  5.2  5.1  5.0  3.2  3.1  "
+                        "3.0  1.2  1.1  1.0\n        15-0   10.0  8.2  8.1"));
+    ck_assert_ptr_nonnull(strstr(picture, "word 2"));
+    ck_assert_ptr_null(strstr(picture, "word 3"));
+    for (char *line = strtok(picture, "\n"); line; line = strtok(NULL, "\n"))
+        ck_assert_uint_le(strlen(line), 100);
+    free(picture);
+    ck_assert_int_eq(tvm_print_packing("f16", &picture, &diags), TVM_INVALID);
+    ck_assert_ptr_null(picture);
+    ck_assert_int_eq(tvm_print_packing("nonsense", &picture, &diags), TVM_INVALID);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+/* ---- programs ---- */
+
+static tvm_status try_assemble(const char *text, tvm_program **program, tvm_diags *diags) {
+    *program = NULL;
+    return tvm_assemble(text, strlen(text), "test", NULL, program, diags);
+}
+
+static tvm_program *assemble(const char *text) {
+    tvm_diags diags = {0};
+    tvm_program *program = NULL;
+    tvm_status status = try_assemble(text, &program, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_msg(status == TVM_OK, "%s", text);
+    tvm_diags_free(&diags);
+    return program;
+}
+
+static const uint32_t one_block[3] = {1, 1, 1};
+
+static void interpret(const tvm_program *program, const char *kernel, void *x, void *y) {
+    tvm_diags diags = {0};
+    tvm_interp_kernel *prepared = NULL;
+    tvm_interp_options options = {.threads = 1};
+    tvm_interp_arg args[2] = {{.data = x}, {.data = y}};
+    ck_assert_int_eq(tvm_interp_prepare(program, tvm_find_kernel(program, kernel), &prepared, &diags),
+                     TVM_OK);
+    ck_assert_int_eq(tvm_interp_run(prepared, args, one_block, &options, &diags), TVM_OK);
+    tvm_interp_free(prepared);
+    tvm_diags_free(&diags);
+}
+
+static void execute(const tvm_module *module, const char *kernel, void *x, void *y) {
+    ptx_machine m = ptx_load(module->ptx, kernel, 32);
+    m.params[0] = (uint64_t)(uintptr_t)x;
+    m.params[1] = (uint64_t)(uintptr_t)y;
+    ptx_run(&m);
+    ptx_free(&m);
+}
+
+static tvm_module *translate(const tvm_program *program) {
+    tvm_diags diags = {0};
+    tvm_module *module = NULL;
+    ck_assert_int_eq(tvm_translate(program, (tvm_target){90, 'a'}, &module, &diags), TVM_OK);
+    tvm_diags_free(&diags);
+    return module;
+}
+
+/* One kernel from packed T in bytes to each type U, and one from each U to packed T. `zero`: what is
+ * subtracted of the converted value, or NULL. */
+static const char *const others[] = {"f16", "bf16", "f32",     "i32",     "u16",
+                                     "i8",  "u8",   "f8_e4m3", "f6_e3m2", "u3"};
+enum { OTHERS = sizeof others / sizeof *others };
+
+static char *conversions(const char *type, unsigned bits) {
+    size_t size = 0;
+    char *text = NULL;
+    FILE *out = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(out);
+    fprintf(out, ".vasm 1\n.layout L = spatial(32).local(%d)\n.layout B = spatial(32).local(%u)\n", LOCALS,
+            LOCALS * bits / 8);
+    for (unsigned i = 0; i <= OTHERS; i++) {
+        const char *other = i < OTHERS ? others[i] : type;
+        const char *name = i < OTHERS ? other : "same";
+        fprintf(
+            out,
+            ".kernel to_%s(x: global u8[%u], y: global %s[%d])\n.warps 1\n.grid 1\n%%b = load-global x, B\n"
+            "%%q = view %%b, %s, L, packing pair\n%%v = cast-lowbit %%q, %s\nstore-global y, %%v\n.end\n",
+            name, COUNT * bits / 8, other, COUNT, type, other);
+        fprintf(
+            out,
+            ".kernel from_%s(x: global %s[%d], y: global u8[%u])\n.warps 1\n.grid 1\n%%v = load-global x, L\n"
+            "%%q = cast-lowbit %%v, %s, packing pair\n%%b = view %%q, u8, B\nstore-global y, %%b\n.end\n",
+            name, other, COUNT, COUNT * bits / 8, type);
+    }
+    fclose(out);
+    return text;
+}
+
+static void pack(tvm_dtype type, const uint8_t *codes, uint8_t *string) {
+    memset(string, 0, BYTES);
+    for (uint32_t i = 0; i < COUNT; i++)
+        for (unsigned b = 0; b < type.bits; b++) {
+            uint32_t bit =
+                i / LOCALS * LOCALS * type.bits + tvm_packing_bit(TVM_PACKING_PAIR, type, i % LOCALS, b);
+            if (codes[i] >> b & 1) string[bit / 8] |= (uint8_t)(1u << bit % 8);
+        }
+}
+
+/* Every code comes to lie at every place of a block. */
+static uint8_t code_of(tvm_dtype type, uint32_t i) {
+    return (uint8_t)((i + i / LOCALS * 8 + i / 256 * 3) & ((1u << type.bits) - 1));
+}
+
+static void check_to(const tvm_program *program, const tvm_module *module, const char *kernel, tvm_dtype from,
+                     tvm_dtype to) {
+    static uint8_t codes[COUNT], x[BYTES] __attribute__((aligned(16))), y[BYTES] __attribute__((aligned(16)));
+    for (uint32_t i = 0; i < COUNT; i++) codes[i] = code_of(from, i);
+    pack(from, codes, x);
+    for (unsigned side = 0; side < 2; side++) {
+        memset(y, 0x5a, sizeof y);
+        if (side == 0)
+            interpret(program, kernel, x, y);
+        else
+            execute(module, kernel, x, y);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            uint64_t found = tvm_bits_get(y, (uint64_t)i * to.bits, to.bits),
+                     want = tvm_cast(to, from, codes[i], true);
+            ck_assert_msg(found == want, "%s %s: code %x at %u gives %llx, expected %llx",
+                          side ? "PTX" : "interpreter", kernel, codes[i], i % LOCALS,
+                          (unsigned long long)found, (unsigned long long)want);
+        }
+    }
+}
+
+static void check_from(const tvm_program *program, const tvm_module *module, const char *kernel,
+                       tvm_dtype from, tvm_dtype to) {
+    static uint8_t x[BYTES] __attribute__((aligned(16))), y[BYTES] __attribute__((aligned(16))), codes[COUNT],
+        want[BYTES];
+    memset(x, 0, sizeof x);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint64_t code = from.bits <= 8
+                            ? code_of(from, i)
+                            : tvm_encode(from, tvm_decode(to, code_of(to, i)) * (i % 3 ? 1 : 1.25));
+        tvm_bits_set(x, (uint64_t)i * from.bits, from.bits, code);
+        codes[i] = (uint8_t)tvm_cast(to, from, code, true);
+    }
+    pack(to, codes, want);
+    for (unsigned side = 0; side < 2; side++) {
+        memset(y, 0x5a, sizeof y);
+        if (side == 0)
+            interpret(program, kernel, x, y);
+        else
+            execute(module, kernel, x, y);
+        ck_assert_msg(memcmp(y, want, COUNT * to.bits / 8) == 0, "%s %s", side ? "PTX" : "interpreter",
+                      kernel);
+    }
+}
+
+START_TEST(conversions_of_packed_tensors_are_exact) {
+    tvm_dtype type = lowbit[_i];
+    char name[TVM_DTYPE_NAME_MAX], kernel[32];
+    char *text = conversions(tvm_dtype_name(type, name), type.bits);
+    tvm_program *program = assemble(text);
+    tvm_module *module = translate(program);
+    for (unsigned i = 0; i <= OTHERS; i++) {
+        tvm_dtype other = type;
+        if (i < OTHERS) ck_assert(tvm_dtype_parse(others[i], strlen(others[i]), &other));
+        snprintf(kernel, sizeof kernel, "to_%s", i < OTHERS ? others[i] : "same");
+        check_to(program, module, kernel, type, other);
+        snprintf(kernel, sizeof kernel, "from_%s", i < OTHERS ? others[i] : "same");
+        check_from(program, module, kernel, other, type);
+    }
+    tvm_module_free(module);
+    tvm_program_free(program);
+    free(text);
+}
+END_TEST
+
+/* Between two packed types of one width, and from a packed one to a packed one of another. */
+START_TEST(views_keep_the_bits) {
+    static const char text[] =
+        ".vasm 1\n.layout L = spatial(32).local(32)\n.layout B = spatial(32).local(24)\n"
+        ".kernel k(x: global u8[768], y: global u8[768])\n.warps 1\n.grid 1\n"
+        "%b = load-global x, B\n%p = view %b, u6, L, packing pair\n%q = view %p, f6_e3m2, L, packing pair\n"
+        "%r = view %q, i3, spatial(32).local(64), packing pair\n%s = view %r, f6_e2m3, L\n%c = view %s, u8, B\n"
+        "store-global y, %c\n.end\n";
+    static uint8_t x[768] __attribute__((aligned(16))), y[2][768] __attribute__((aligned(16)));
+    for (unsigned i = 0; i < sizeof x; i++) x[i] = (uint8_t)(i * 167 + i / 7);
+    tvm_program *program = assemble(text);
+    tvm_module *module = translate(program);
+    interpret(program, "k", x, y[0]);
+    execute(module, "k", x, y[1]);
+    ck_assert_mem_eq(y[0], x, sizeof x);
+    ck_assert_mem_eq(y[1], x, sizeof x);
+    tvm_module_free(module);
+    tvm_program_free(program);
+}
+END_TEST
+
+START_TEST(text_and_container_keep_the_packing) {
+    char name[TVM_DTYPE_NAME_MAX], *again = NULL;
+    char *text = conversions(tvm_dtype_name(lowbit[_i], name), lowbit[_i].bits);
+    tvm_program *program = assemble(text), *read = NULL;
+    uint8_t *bytes[2];
+    size_t size[2];
+    ck_assert_int_eq(tvm_vbc_write(program, false, &bytes[0], &size[0], NULL), TVM_OK);
+    ck_assert_int_eq(tvm_vbc_read(bytes[0], size[0], "test", &read, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_disassemble(read, &again, NULL), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(again, ", packing pair\n"));
+    ck_assert_ptr_null(strstr(again, "linear"));
+    tvm_program_free(read);
+    read = assemble(again);
+    ck_assert_int_eq(tvm_vbc_write(read, false, &bytes[1], &size[1], NULL), TVM_OK);
+    ck_assert_uint_eq(size[0], size[1]);
+    ck_assert_mem_eq(bytes[0], bytes[1], size[0]);
+    tvm_program_free(read);
+    tvm_program_free(program);
+    free(bytes[0]);
+    free(bytes[1]);
+    free(again);
+    free(text);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static const struct {
+    const char *code, *message;
+} refused[] = {
+    {"%b = load-global x, spatial(32).local(4)\n%q = view %b, u2, spatial(32).local(16), packing pear",
+     "expected a packing (linear pair), found 'pear'"},
+    {"%b = load-global x, spatial(32).local(4)\n%q = view %b, u16, spatial(32).local(2), packing pair",
+     "type u16 has no packing pair"},
+    {"%b = load-global x, spatial(32).local(3)\n%q = view %b, u3, spatial(32).local(8), packing pair",
+     "a thread holds 8 elements, expected a multiple of 32"},
+    {"%b = load-global x, spatial(32).local(2)\n%q = view %b, u4, spatial(32).local(4), packing pair",
+     "a thread holds 4 elements, expected a multiple of 8"},
+    {"%b = load-global x, spatial(32).local(4)\n%q = view %b, u8, spatial(32).local(4), packing pair\nstore-global x, %q",
+     "source has packing pair, which only view, cast-lowbit and print-tensor take"},
+    {"%b = load-global x, spatial(32).local(4)\n%q = view %b, u8, spatial(32).local(4), packing pair\n%s = add %q, 1",
+     "x has packing pair"},
+    {"%b = load-global x, spatial(32).local(4)\n%q = view %b, u8, spatial(32).local(4), packing pair\n%s = cast %q, i32",
+     "source has packing pair"},
+    {"%b = load-global x, spatial(32).local(4)\n%b = cast-lowbit %b, u8, packing pair",
+     "'%b' has packing linear, this gives pair"},
+    {"%b = load-global x, spatial(32).local(4), packing pair", "expected"},
+};
+enum { REFUSED = sizeof refused / sizeof *refused };
+
+START_TEST(bad_packings_are_refused) {
+    char text[1024];
+    tvm_diags diags = {0};
+    tvm_program *program = NULL;
+    size_t size = 0;
+    char *printed = NULL;
+    snprintf(text, sizeof text, ".vasm 1\n.kernel k(x: global u8[4096])\n.warps 1\n.grid 1\n%s\n.end\n",
+             refused[_i].code);
+    ck_assert_int_ne(try_assemble(text, &program, &diags), TVM_OK);
+    FILE *out = open_memstream(&printed, &size);
+    tvm_diags_print(&diags, out, "test", false);
+    fclose(out);
+    ck_assert_msg(strstr(printed, refused[_i].message) != NULL, "%s\ngives\n%s", text, printed);
+    free(printed);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+/* Packings in a program that no assembler made. */
+START_TEST(the_verifier_checks_packings) {
+    static const char text[] =
+        ".vasm 1\n.kernel k(x: global u8[4096], i: i32)\n.warps 1\n.grid 1\n"
+        "%b = load-global x, spatial(32).local(4)\n%q = view %b, u8, spatial(32).local(4), packing pair\n"
+        "%s = alloc-shared u8[64]\n.end\n";
+    for (unsigned slot = 0; slot < 5; slot++)
+        for (unsigned packing = 0; packing < 3; packing++) {
+            tvm_program *program = assemble(text);
+            tvm_kernel *kernel = &program->kernels[0];
+            const char *name = tvm_string(program, kernel->slots[slot].name);
+            bool register_q = strstr(name, "q") != NULL;
+            kernel->slots[slot].packing = (uint8_t)packing;
+            bool good = packing == 0 || (packing == 1 && register_q);
+            ck_assert_msg((tvm_verify(program, NULL) == TVM_OK) == good, "slot %s, packing %u", name,
+                          packing);
+            tvm_program_free(program);
+        }
+}
+END_TEST
+
+static Suite *packing_suite(void) {
+    Suite *suite = suite_create("packing");
+    TCase *definition = tcase_create("definition"), *programs = tcase_create("programs");
+    tcase_add_loop_test(definition, packing_is_that_of_the_manual, 0, lowbit_count);
+    tcase_add_loop_test(definition, packing_uses_every_bit_once, 0, lowbit_count);
+    tcase_add_loop_test(definition, runs_are_the_bits, 0, lowbit_count);
+    tcase_add_test(definition, pictures_show_the_words);
+    suite_add_tcase(suite, definition);
+    tcase_set_timeout(programs, TIMEOUT);
+    tcase_add_loop_test(programs, conversions_of_packed_tensors_are_exact, 0, lowbit_count);
+    tcase_add_loop_test(programs, text_and_container_keep_the_packing, 0, lowbit_count);
+    tcase_add_test(programs, views_keep_the_bits);
+    tcase_add_loop_test(programs, bad_packings_are_refused, 0, REFUSED);
+    tcase_add_test(programs, the_verifier_checks_packings);
+    suite_add_tcase(suite, programs);
+    return suite;
+}
+
+int main(void) {
+    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
+    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (tvm_dtype_is_lowbit(types[i])) lowbit[lowbit_count++] = types[i];
+    SRunner *all = srunner_create(packing_suite());
+    srunner_run_all(all, CK_ENV);
+    int failed = srunner_ntests_failed(all);
+    srunner_free(all);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
