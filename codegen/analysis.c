@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16 };
+enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16, PROOF_WORK = 1 << 24 };
 
 static const tvm_expr *node_of(const emitter *e, uint32_t expr) { return &e->kernel->exprs[expr]; }
 
@@ -442,7 +442,10 @@ static bool allocate(emitter *e) {
     f->assumed_divisor = calloc(exprs, sizeof *f->assumed_divisor);
     f->assumed_low = calloc(exprs, sizeof *f->assumed_low);
     f->assumed_high = calloc(exprs, sizeof *f->assumed_high);
-    return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high;
+    f->scalars_set = calloc(e->kernel->insn_count + (size_t)1, sizeof *f->scalars_set);
+    f->version = 1;
+    f->work = PROOF_WORK;
+    return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high && f->scalars_set;
 }
 
 tvm_status facts_make(emitter *e) {
@@ -461,8 +464,11 @@ tvm_status facts_make(emitter *e) {
         slot->divisor = s < kernel->param_count ? 1 : 0;
         type_range(kernel->slots[s].dtype, &slot->low, &slot->high);
     }
-    for (uint32_t i = 0; i < kernel->insn_count; i++)
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        unsigned op = kernel->insns[i].op;
         if (kernel->insns[i].result != TVM_NONE) f->slots[kernel->insns[i].result].assigned++;
+        f->scalars_set[i + 1] = f->scalars_set[i] + (op == TVM_OP_LET || op == TVM_OP_FOR);
+    }
     find_assumptions(e);
     find_definitions(e);
     find_stable(e);
@@ -483,25 +489,15 @@ void facts_free(emitter *e) {
     free(f->assumed_divisor);
     free(f->assumed_low);
     free(f->assumed_high);
+    free(f->scalars_set);
     free(f);
     e->facts = NULL;
 }
 
 /* ---- constants of the path ---- */
 
-bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+static bool find_constant(const emitter *e, uint32_t expr, int64_t *value) {
     const tvm_expr *node = node_of(e, expr);
-    const expr_fact *fact = &e->facts->exprs[expr];
-    if (!is_integer(node->type)) return false;
-    if (fact->low == fact->high) {
-        *value = fact->low;
-        return true;
-    }
-    if (node->op == TVM_EXPR_INTEGER) {
-        *value = node->value.i;
-        return true;
-    }
-    if (fact->varies) return false;
     if (node->op == TVM_EXPR_SLOT) {
         *value = e->facts->slots[node->a].value;
         return e->facts->slots[node->a].constant;
@@ -512,11 +508,31 @@ bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
     tvm_scalar operands[3] = {{0}, {0}, {0}}, out;
     for (unsigned i = 0; i < arity; i++)
         if (!fact_constant(e, children[i], &operands[i].i)) return false;
-    if (tvm_expr_apply(node, node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type, operands, &out,
-                       NULL) != TVM_OK)
-        return false;
+    tvm_dtype type = node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type;
+    if (tvm_expr_apply(node, type, operands, &out, NULL) != TVM_OK) return false;
     *value = out.i;
     return true;
+}
+
+bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+    const tvm_expr *node = node_of(e, expr);
+    expr_fact *fact = &e->facts->exprs[expr];
+    if (!is_integer(node->type)) return false;
+    if (fact->low == fact->high) {
+        *value = fact->low;
+        return true;
+    }
+    if (node->op == TVM_EXPR_INTEGER) {
+        *value = node->value.i;
+        return true;
+    }
+    if (fact->varies) return false;
+    if (fact->seen != e->facts->version) {
+        fact->seen = e->facts->version;
+        fact->seen_known = find_constant(e, expr, &fact->seen_value);
+    }
+    *value = fact->seen_value;
+    return fact->seen_known;
 }
 
 bool fact_stable(const emitter *e, uint32_t expr) { return e->facts->exprs[expr].stable; }
@@ -530,9 +546,14 @@ uint64_t fact_divisor(const emitter *e, uint32_t expr) {
 void fact_set_constant(emitter *e, uint32_t slot, int64_t value) {
     e->facts->slots[slot].constant = true;
     e->facts->slots[slot].value = value;
+    e->facts->version++;
 }
 
-void fact_forget(emitter *e, uint32_t slot) { e->facts->slots[slot].constant = false; }
+void fact_forget(emitter *e, uint32_t slot) {
+    if (!e->facts->slots[slot].constant) return;
+    e->facts->slots[slot].constant = false;
+    e->facts->version++;
+}
 
 void fact_forget_assigned(emitter *e, uint32_t first, uint32_t last) {
     for (uint32_t i = first; i < last; i++) {

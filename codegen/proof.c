@@ -184,11 +184,9 @@ static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *
     const tvm_operand *operands = tvm_operands(e->kernel, &e->kernel->insns[slot->loop]);
     const tvm_insn *loop = &e->kernel->insns[slot->loop];
     uint32_t limit = operands[upper ? 1 : 0].value;
-    if (!e->facts->exprs[limit].stable) {
-        /* The value at the loop's start must still be that of the expression here: nothing in the body may assign. */
-        for (uint32_t i = slot->loop + 1; i < loop->match; i++)
-            if (e->kernel->insns[i].op == TVM_OP_LET || e->kernel->insns[i].op == TVM_OP_FOR) return;
-    }
+    /* The value at the loop's start must still be that of the expression here: nothing in the body may assign. */
+    if (!e->facts->exprs[limit].stable && e->facts->scalars_set[loop->match] != e->facts->scalars_set[slot->loop + 1])
+        return;
     if (!upper) {
         bound_by(e, list, 1, limit, 0);
         return;
@@ -345,8 +343,10 @@ static bool prove_by_conditions(search *s, const linear *goal, unsigned term, un
 }
 
 static bool prove(search *s, const linear *goal, unsigned depth) {
-    if (goal->failed || s->budget == 0 || depth > PROOF_DEPTH) return false;
+    uint64_t cost = 1 + s->condition_count;
+    if (goal->failed || s->budget == 0 || depth > PROOF_DEPTH || s->e->facts->work < cost) return false;
     s->budget--;
+    s->e->facts->work -= cost;
     linear sum = *goal;
     multiply_out(s->e, &sum);
     if (holds_by_ranges(s->e, &sum)) return true;
@@ -393,10 +393,11 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
 }
 
 bool linear_not_negative(const emitter *e, const linear *sum) {
-    search s = {.e = e, .budget = PROOF_BUDGET};
     const facts *f = e->facts;
+    if (f->work == 0) return false;
+    search s = {.e = e, .budget = PROOF_BUDGET};
     for (unsigned i = 0; i < f->condition_count; i++) add_conditions(&s, f->conditions[i].expr, f->conditions[i].holds, 0);
-    for (uint32_t i = 0; i < e->kernel->assume_count; i++) add_conditions(&s, e->kernel->assumes[i], true, 0);
+    for (uint32_t i = 0; i < e->kernel->assume_count && i < 2 * TVM_MAX_DEPTH; i++) add_conditions(&s, e->kernel->assumes[i], true, 0);
     return prove(&s, sum, 0);
 }
 

@@ -31,13 +31,14 @@ static const char *programs_folder(void) {
     return folder;
 }
 
-/* define may be NULL. */
-static tvm_program *assemble_file(const char *path, const char *define) {
+/* Each definition may be NULL. */
+static tvm_program *assemble_file(const char *path, const char *define, const char *define2) {
     tvm_diags diags = {0};
     tvm_program *program = NULL;
     uint8_t *text = NULL;
     size_t size = 0;
-    tvm_assembler_options options = {.defines = &define, .define_count = define != NULL};
+    const char *defines[] = {define, define2};
+    tvm_assembler_options options = {.defines = defines, .define_count = (define != NULL) + (define2 != NULL)};
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
     tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);
     tvm_diags_print(&diags, stderr, "test_programs", false);
@@ -51,7 +52,7 @@ static tvm_program *assemble_matmul(const char *type) {
     char path[5000], define[64];
     snprintf(path, sizeof path, "%s/matmul_u3.vasm", programs_folder());
     snprintf(define, sizeof define, "WTYPE=%s", type);
-    return assemble_file(path, define);
+    return assemble_file(path, define, NULL);
 }
 
 /* ---- ptxas */
@@ -100,7 +101,7 @@ START_TEST(every_program_compiles_as_it_is) {
     snprintf(pattern, sizeof pattern, "%s/*.vasm", programs_folder());
     ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        tvm_program *program = assemble_file(found.gl_pathv[i], NULL);
+        tvm_program *program = assemble_file(found.gl_pathv[i], NULL, NULL);
         compiles_without_spills(program, found.gl_pathv[i], every_target[_i]);
         tvm_program_free(program);
     }
@@ -110,12 +111,13 @@ END_TEST
 
 /* Tiles other than the default: BM, BN and the number of warps and stages. */
 START_TEST(tiles_are_parameters) {
-    static const char *const defines[] = {"BM=32", "BM=64", "BN=256", "WARPS=2", "STAGES=2", "STAGES=6"};
+    static const char *const defines[][2] = {{"BM=32", NULL},        {"BM=64", NULL},    {"BN=256", "WARPS=8"},
+                                             {"BN=64", "WARPS=2"}, {"STAGES=2", NULL}, {"STAGES=6", NULL}};
     char path[5000];
     snprintf(path, sizeof path, "%s/matmul_u3.vasm", programs_folder());
     for (size_t i = 0; i < sizeof defines / sizeof *defines; i++) {
-        tvm_program *program = assemble_file(path, defines[i]);
-        compiles_without_spills(program, defines[i], "sm_90a");
+        tvm_program *program = assemble_file(path, defines[i][0], defines[i][1]);
+        compiles_without_spills(program, defines[i][0], "sm_90a");
         tvm_program_free(program);
     }
 }
