@@ -160,8 +160,8 @@ static void load_params(emitter *e) {
     for (uint32_t p = 0; p < e->kernel->param_count; p++) {
         const tvm_slot *slot = &e->kernel->slots[p];
         bool is_float = slot->kind == TVM_SLOT_SCALAR && slot->dtype.kind == TVM_KIND_FLOAT;
-        emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b', param_is_wide(slot) ? 64U : 32U,
-                      e->slots[p].reg, p);
+        emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b',
+                      param_is_wide(slot) ? 64U : 32U, e->slots[p].reg, p);
     }
 }
 
@@ -172,7 +172,8 @@ tvm_status emit_range(emitter *e, uint32_t first, uint32_t last) {
     for (e->position = first; e->position < last;) {
         const tvm_insn *insn = &e->kernel->insns[e->position++];
         if (e->insn_budget == 0)
-            return emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers", "the kernel is too long once unrolled");
+            return emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers",
+                              "the kernel is too long once unrolled");
         e->insn_budget--;
         e->insn = insn;
         e->caches->stamp++;
@@ -189,7 +190,7 @@ static void declare_registers(const emitter *e, text *out) {
     const struct {
         const char *type, *prefix;
         uint32_t count;
-    } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},  {".b64", "%rd", e->next_rd},
+    } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},   {".b64", "%rd", e->next_rd},
                    {".f32", "%f", e->next_f},     {".f64", "%fd", e->next_fd}, {".b16", "%h", e->next_h},
                    {".b32", "%w", e->next_word}};
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
@@ -303,12 +304,14 @@ static void write_module(tvm_module *module, const text *globals, const text *ke
              tvm_target_name(module->target, name));
     text_add(out, ".extern .shared .align 128 .b8 tvm_smem[];\n");
     if (uses_vprintf)
-        text_add(out, ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
+        text_add(out,
+                 ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
     text_append(out, globals);
     text_append(out, kernels);
 }
 
-tvm_status tvm_translate(const tvm_program *program, tvm_target target, tvm_module **module_out, tvm_diags *diags) {
+tvm_status tvm_translate(const tvm_program *program, tvm_target target, tvm_module **module_out,
+                         tvm_diags *diags) {
     *module_out = NULL;
     tvm_module *module = calloc(1, sizeof *module);
     if (!module) return tvm_diag_no_memory(diags);

@@ -324,7 +324,8 @@ static bool check_outputs(launch *l, case_output *output) {
     return good;
 }
 
-/* Launches, with what it prints (the driver writes to the descriptor) kept in a file instead of standard output. */
+/* Launches, with what it prints (the driver writes to the descriptor) kept in a file instead of standard
+ * output. */
 static tvm_status launch_now(launch *l, FILE *printed) {
     fflush(stdout);
     int out = dup(STDOUT_FILENO);

@@ -1,6 +1,6 @@
-/* Runs the data-driven cases (tests/cases.txt): each is assembled, taken apart to text and put together again, written
- * to a container and read back, run by the interpreter, translated for every target and, where there is a ptxas, put
- * through it.
+/* Runs the data-driven cases (tests/cases.txt): each is assembled, taken apart to text and put together
+ * again, written to a container and read back, run by the interpreter, translated for every target and, where
+ * there is a ptxas, put through it.
  *
  *   run_cases [CASE...]      without arguments: all of $srcdir/tests/cases */
 #include <stdlib.h>
@@ -77,8 +77,8 @@ static bool check_round_trip(const case_file *c, const tvm_program *program) {
     char *text = NULL, *text2 = NULL;
     tvm_program *again = NULL;
     bytes first = {0}, second = {0};
-    bool good = tvm_disassemble(program, &text, &diags) == TVM_OK ||
-                failed(c, "it is not disassembled", &diags);
+    bool good =
+        tvm_disassemble(program, &text, &diags) == TVM_OK || failed(c, "it is not disassembled", &diags);
     if (good && tvm_assemble(text, strlen(text), "disassembled", NULL, &again, &diags) != TVM_OK) {
         good = failed(c, "the disassembled text is refused", &diags);
         fprintf(stderr, "---- text:\n%s----\n", text);
