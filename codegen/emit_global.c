@@ -21,6 +21,7 @@ static void map_free(element_map *map) {
     free(map->offset);
     free(map->class_id);
     free(map->class_first);
+    *map = (element_map){0};
 }
 
 static void coordinates_of(const tvm_layout *layout, uint32_t local, uint32_t coordinate[TVM_MAX_RANK]) {

@@ -1,4 +1,5 @@
-/* Fuzzing target: any text is assembled or refused with a message; what is assembled goes through every later stage. */
+/* Fuzzing target: any text is assembled or refused with a message; what is assembled goes through every later
+ * stage. */
 #include "fuzz_kit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

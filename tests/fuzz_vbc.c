@@ -1,5 +1,6 @@
-/* Fuzzing target: containers. The mutator changes the contents of sections and then sets right the sizes, offsets and
- * checksums, so that the reader's later stages and the verifier are reached; now and then it leaves them wrong. */
+/* Fuzzing target: containers. The mutator changes the contents of sections and then sets right the sizes,
+ * offsets and checksums, so that the reader's later stages and the verifier are reached; now and then it
+ * leaves them wrong. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
