@@ -391,7 +391,7 @@ static void find_leaves(const emitter *e, uint32_t expr, leaves *out) {
  * there. */
 static void find_definitions(const emitter *e) {
     facts *f = e->facts;
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         if (insn->result == TVM_NONE || (insn->op != TVM_OP_LET && insn->op != TVM_OP_FOR)) continue;
@@ -458,7 +458,7 @@ static void assume(const emitter *e, uint32_t expr) {
 
 /* What a checked launch says: .assume, extents that are not negative, a grid that is not empty. */
 static void find_assumptions(const emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->assume_count; i++) assume(e, kernel->assumes[i]);
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         const tvm_slot *slot = &kernel->slots[p];
@@ -498,7 +498,7 @@ static bool allocate(emitter *e) {
 tvm_status facts_make(emitter *e) {
     if (!allocate(e)) return tvm_diag_no_memory(e->diags);
     facts *f = e->facts;
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t x = 0; x < kernel->expr_count; x++) {
         f->assumed_divisor[x] = 1;
         f->assumed_low[x] = INT64_MIN;

@@ -12,7 +12,7 @@
 enum { UNROLLED_MAX = 1 << 14 };
 
 void control_plan(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     uint32_t openers[TVM_MAX_DEPTH + 1];
     uint64_t weights[TVM_MAX_DEPTH + 2] = {0};
     unsigned depth = 0;

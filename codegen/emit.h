@@ -30,8 +30,8 @@ typedef struct slot_state {
 } slot_state;
 
 typedef struct emitter {
-    const tvm_program *program;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     tvm_target target;
     tvm_diags *diags;
     tvm_module *module;

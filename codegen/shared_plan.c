@@ -47,7 +47,7 @@ static void release(plan *p, uint32_t slot) {
 }
 
 tvm_status shared_plan_make(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     size_t slots = kernel->slot_count + (size_t)1;
     plan p = {.live = calloc(slots, sizeof *p.live), .freed = calloc(slots, sizeof *p.freed)};
     tvm_status status = p.live && p.freed ? TVM_OK : tvm_diag_no_memory(e->diags);

@@ -36,7 +36,7 @@ tvm_status emit_error(emitter *e, tvm_status status, const char *hint, const cha
 /* ---- what a kernel's translation remembers ---- */
 
 tvm_status caches_make(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     caches *c = calloc(1, sizeof *c);
     e->caches = c;
     if (!c) return tvm_diag_no_memory(e->diags);
@@ -136,7 +136,7 @@ static void declare_scalar(emitter *e, uint32_t s) {
 }
 
 static void declare_slots(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t s = 0; s < kernel->slot_count; s++) {
         const tvm_slot *slot = &kernel->slots[s];
         if (slot->kind == TVM_SLOT_SCALAR) {
@@ -250,7 +250,7 @@ static tvm_status translate_kernel(emitter *e) {
     return status;
 }
 
-static tvm_status emit_kernel(const tvm_program *program, const tvm_kernel *kernel, tvm_module *module,
+static tvm_status emit_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_module *module,
                               tvm_kernel_code *code, text *globals, text *out, bool *uses_vprintf,
                               tvm_diags *diags) {
     emitter e = {.program = program,
@@ -283,7 +283,7 @@ static const char *ptx_version(tvm_target target) {
     return "8.0";
 }
 
-static bool start_module(tvm_module *module, const tvm_program *program) {
+static bool start_module(tvm_module *module, const tvm_ir_program *program) {
     module->kernels = calloc(program->kernel_count + (size_t)1, sizeof *module->kernels);
     if (!module->kernels) return false;
     module->kernel_count = program->kernel_count;
@@ -318,7 +318,7 @@ static void write_module(tvm_module *module, const text *globals, const text *ke
     text_append(out, kernels);
 }
 
-tvm_status tvm_translate(const tvm_program *program, tvm_target target, tvm_module **module_out,
+tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module_out,
                          tvm_diags *diags) {
     *module_out = NULL;
     tvm_module *module = calloc(1, sizeof *module);

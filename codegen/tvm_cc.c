@@ -90,7 +90,7 @@ static tvm_status assemble(tvm_module *module, const arguments *a, tvm_diags *di
     return status;
 }
 
-static tvm_status write_output(const tvm_program *program, const tvm_module *module, const arguments *a,
+static tvm_status write_output(const tvm_ir_program *program, const tvm_module *module, const arguments *a,
                                tvm_diags *diags) {
     char *report = NULL;
     tvm_status status = TVM_OK;
@@ -109,7 +109,7 @@ static tvm_status write_output(const tvm_program *program, const tvm_module *mod
 
 static tvm_status compile(const arguments *a, tvm_diags *diags) {
     tvm_target target;
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_module *module = NULL;
     tvm_status status = tvm_target_parse(a->target, &target, diags);
     if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
@@ -117,7 +117,7 @@ static tvm_status compile(const arguments *a, tvm_diags *diags) {
     if (status == TVM_OK) status = assemble(module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return status;
 }
 

@@ -35,7 +35,7 @@ static inline void fuzz_status(tvm_status status, const tvm_diags *diags) {
     for (size_t i = 0; i < diags->count; i++) FUZZ_REQUIRE(diags->items[i].message[0] != '\0', diags);
 }
 
-static inline void fuzz_same_bytes(const tvm_program *a, const tvm_program *b, const char *text) {
+static inline void fuzz_same_bytes(const tvm_ir_program *a, const tvm_ir_program *b, const char *text) {
     tvm_diags diags = {0};
     uint8_t *bytes[2] = {NULL, NULL};
     size_t size[2] = {0, 0};
@@ -50,22 +50,22 @@ static inline void fuzz_same_bytes(const tvm_program *a, const tvm_program *b, c
 }
 
 /* program -> container -> program: the same container. */
-static inline void fuzz_container_again(const tvm_program *program) {
+static inline void fuzz_container_again(const tvm_ir_program *program) {
     tvm_diags diags = {0};
     uint8_t *bytes = NULL;
     size_t size = 0;
-    tvm_program *again = NULL;
+    tvm_ir_program *again = NULL;
     FUZZ_REQUIRE(tvm_vbc_write(program, true, &bytes, &size, &diags) == TVM_OK, &diags);
     FUZZ_REQUIRE(tvm_vbc_read(bytes, size, "again.vbc", &again, &diags) == TVM_OK, &diags);
     fuzz_same_bytes(program, again, "(container)");
-    tvm_program_free(again);
+    tvm_ir_program_free(again);
     free(bytes);
 }
 
 /* The assembler leaves a cast to the type that a value has out; a container from elsewhere may have it. */
-static inline bool fuzz_has_idle_cast(const tvm_program *program) {
+static inline bool fuzz_has_idle_cast(const tvm_ir_program *program) {
     for (uint32_t k = 0; k < program->kernel_count; k++) {
-        const tvm_kernel *kernel = &program->kernels[k];
+        const tvm_ir_kernel *kernel = &program->kernels[k];
         for (uint32_t e = 0; e < kernel->expr_count; e++)
             if (kernel->exprs[e].op == TVM_EXPR_CAST &&
                 tvm_dtype_same(kernel->exprs[e].type, kernel->exprs[kernel->exprs[e].a].type))
@@ -76,10 +76,10 @@ static inline bool fuzz_has_idle_cast(const tvm_program *program) {
 
 /* program -> text -> program -> text: the same text; returns the second program. (The containers may differ:
  * one from elsewhere need not share its strings and layouts.) */
-static inline tvm_program *fuzz_text_again(const tvm_program *program) {
+static inline tvm_ir_program *fuzz_text_again(const tvm_ir_program *program) {
     tvm_diags diags = {0};
     char *text = NULL, *text_again = NULL;
-    tvm_program *again = NULL;
+    tvm_ir_program *again = NULL;
     FUZZ_REQUIRE(tvm_disassemble(program, &text, &diags) == TVM_OK, &diags);
     tvm_status status = tvm_assemble(text, strlen(text), "again.vasm", NULL, &again, &diags);
     if (status != TVM_OK) fprintf(stderr, "%s\n", text);
@@ -94,15 +94,15 @@ static inline tvm_program *fuzz_text_again(const tvm_program *program) {
 }
 
 /* What the assembler made comes back as the same container, too. */
-static inline void fuzz_round_trips(const tvm_program *program) {
+static inline void fuzz_round_trips(const tvm_ir_program *program) {
     fuzz_container_again(program);
-    tvm_program *first = fuzz_text_again(program), *second = fuzz_text_again(first);
+    tvm_ir_program *first = fuzz_text_again(program), *second = fuzz_text_again(first);
     fuzz_same_bytes(first, second, "(text)");
-    tvm_program_free(first);
-    tvm_program_free(second);
+    tvm_ir_program_free(first);
+    tvm_ir_program_free(second);
 }
 
-static inline void fuzz_translate(const tvm_program *program) {
+static inline void fuzz_translate(const tvm_ir_program *program) {
     static const char *const targets[] = {"sm_80", "sm_90a"};
     for (uint32_t k = 0; k < program->kernel_count; k++)
         if (program->kernels[k].insn_count > FUZZ_INSNS) return;
@@ -124,7 +124,7 @@ static inline void fuzz_translate(const tvm_program *program) {
 }
 
 /* Is the kernel small and without repetition? (`while` may never end, which is no fault.) */
-static inline bool fuzz_runs_briefly(const tvm_kernel *kernel) {
+static inline bool fuzz_runs_briefly(const tvm_ir_kernel *kernel) {
     if (kernel->insn_count > FUZZ_INSNS) return false;
     for (uint32_t i = 0; i < kernel->insn_count; i++)
         if (kernel->insns[i].op == TVM_OP_FOR || kernel->insns[i].op == TVM_OP_WHILE) return false;
@@ -132,7 +132,7 @@ static inline bool fuzz_runs_briefly(const tvm_kernel *kernel) {
 }
 
 /* Gives every tensor its memory, of exactly its size; false when that is too much. */
-static inline bool fuzz_tensors(const tvm_program *program, const tvm_kernel *kernel,
+static inline bool fuzz_tensors(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                 const tvm_scalar *scalars, tvm_interp_arg *args) {
     uint64_t total = 0;
     for (uint32_t p = 0; p < kernel->param_count; p++) {
@@ -151,7 +151,7 @@ static inline bool fuzz_tensors(const tvm_program *program, const tvm_kernel *ke
     return true;
 }
 
-static inline void fuzz_run(const tvm_program *program, const tvm_kernel *kernel, FILE *output) {
+static inline void fuzz_run(const tvm_ir_program *program, const tvm_ir_kernel *kernel, FILE *output) {
     tvm_diags diags = {0};
     tvm_scalar scalars[TVM_MAX_PARAMS];
     tvm_interp_arg args[TVM_MAX_PARAMS];
@@ -181,7 +181,7 @@ static inline void fuzz_run(const tvm_program *program, const tvm_kernel *kernel
     tvm_diags_free(&diags);
 }
 
-static inline void fuzz_program(const tvm_program *program) {
+static inline void fuzz_program(const tvm_ir_program *program) {
     fuzz_round_trips(program);
     fuzz_translate(program);
     FILE *output = fopen("/dev/null", "w");

@@ -16,9 +16,9 @@ enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600, MARGIN = 64,
 
 /* ---- helpers ---- */
 
-static tvm_program *assemble(const char *text) {
+static tvm_ir_program *assemble(const char *text) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = tvm_assemble(text, strlen(text), "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_msg(status == TVM_OK, "not assembled:\n%s", text);
@@ -26,14 +26,14 @@ static tvm_program *assemble(const char *text) {
     return program;
 }
 
-static tvm_status try_translate(const tvm_program *program, const char *target_name, tvm_module **module,
+static tvm_status try_translate(const tvm_ir_program *program, const char *target_name, tvm_module **module,
                                 tvm_diags *diags) {
     tvm_target target;
     ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
     return tvm_translate(program, target, module, diags);
 }
 
-static tvm_module *translate(const tvm_program *program, const char *target_name) {
+static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
     tvm_diags diags = {0};
     tvm_module *module = NULL;
     tvm_status status = try_translate(program, target_name, &module, &diags);
@@ -44,9 +44,9 @@ static tvm_module *translate(const tvm_program *program, const char *target_name
 }
 
 static tvm_module *translate_text(const char *text) {
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, "sm_90a");
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return module;
 }
 
@@ -233,7 +233,7 @@ START_TEST(freed_shared_memory_is_used_again_after_a_barrier) {
 END_TEST
 
 START_TEST(shared_memory_beyond_the_target_is_refused) {
-    tvm_program *program =
+    tvm_ir_program *program =
         assemble(".vasm 1\n.kernel f()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n.end\n");
     tvm_module *module = NULL;
     tvm_diags diags = {0};
@@ -244,7 +244,7 @@ START_TEST(shared_memory_beyond_the_target_is_refused) {
     ck_assert_uint_eq(diags.count, 1);
     ck_assert_ptr_nonnull(strstr(diags.items[0].message, "160000 bytes of shared memory"));
     tvm_diags_free(&diags);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -391,7 +391,8 @@ static void run_ptx(const tvm_module *module, const tvm_interp_arg *args, unsign
     ptx_free(&m);
 }
 
-static void run_interpreter(const tvm_program *program, const tvm_interp_arg *args, const uint32_t grid[3]) {
+static void run_interpreter(const tvm_ir_program *program, const tvm_interp_arg *args,
+                            const uint32_t grid[3]) {
     tvm_diags diags = {0};
     tvm_interp_kernel *prepared = NULL;
     tvm_interp_options options = {.threads = 1};
@@ -403,7 +404,7 @@ static void run_interpreter(const tvm_program *program, const tvm_interp_arg *ar
     tvm_diags_free(&diags);
 }
 
-static tvm_program *assemble_row(const run_row *row) {
+static tvm_ir_program *assemble_row(const run_row *row) {
     char text[2048], x[8], z[8];
     ck_assert_int_eq(sscanf(row->types, "%7s %7s", x, z), 2);
     snprintf(text, sizeof text,
@@ -423,8 +424,8 @@ static void fill(uint8_t *data, tvm_dtype type, uint64_t elements) {
 
 START_TEST(the_generated_code_does_what_the_interpreter_does) {
     const run_row *row = &run_rows[_i];
-    tvm_program *program = assemble_row(row);
-    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_ir_program *program = assemble_row(row);
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     tvm_scalar scalars[4] = {{.i = row->m}, {.i = row->n}, {0}, {0}};
     uint32_t grid[3];
     ck_assert_int_eq(tvm_launch_check(program, kernel, scalars, grid, NULL), TVM_OK);
@@ -450,7 +451,7 @@ START_TEST(the_generated_code_does_what_the_interpreter_does) {
     }
     free(x);
     free(want);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -459,7 +460,7 @@ END_TEST
 START_TEST(ptxas_accepts_every_candidate) {
     char *path = NULL;
     if (tvm_ptxas_find(&path, NULL) != TVM_OK) return;
-    tvm_program *program = assemble_row(&run_rows[_i]);
+    tvm_ir_program *program = assemble_row(&run_rows[_i]);
     for (unsigned t = 0; t < TARGETS; t++) {
         tvm_diags diags = {0};
         tvm_module *module = translate(program, targets[t]);
@@ -470,7 +471,7 @@ START_TEST(ptxas_accepts_every_candidate) {
         tvm_diags_free(&diags);
         tvm_module_free(module);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(path);
 }
 END_TEST

@@ -25,7 +25,7 @@ enum { EXIT_SKIP = 77, MAX_COMPILERS = 32 };
 static bool assemble_into(gpu_test *test, const char *text, const char *file, const char *const *defines,
                           size_t define_count) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     uint8_t *bytes = NULL;
     size_t length = text != NULL ? strlen(text) : 0;
     tvm_status status = TVM_OK;
@@ -39,7 +39,7 @@ static bool assemble_into(gpu_test *test, const char *text, const char *file, co
     if (status == TVM_OK) status = tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags);
     tvm_diags_print(&diags, stdout, test->name, false);
     tvm_diags_free(&diags);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(bytes);
     return status == TVM_OK;
 }
@@ -69,10 +69,10 @@ typedef struct warm_up {
 } warm_up;
 
 static void prepare(tvm_context *gpu, const gpu_test *test) {
-    tvm_code *code = NULL;
+    tvm_program *code = NULL;
     if (test->bytecode == NULL || tvm_load(gpu, test->bytecode, test->size, &code) != TVM_OK) return;
-    for (size_t i = 0; i < tvm_function_count(code); i++) tvm_prepare(tvm_function_at(code, i));
-    tvm_code_free(code); /* what failed is reported by the test itself; the rest is in the cache */
+    for (size_t i = 0; i < tvm_kernel_count(code); i++) tvm_prepare(tvm_kernel_at(code, i));
+    tvm_program_free(code); /* what failed is reported by the test itself; the rest is in the cache */
 }
 
 static void *warm(void *data) {
@@ -99,8 +99,8 @@ static void warm_all(suite *s, gpu_group *groups, size_t group_count) {
 
 typedef struct loaded {
     tvm_context *context;
-    tvm_code *code;
-    tvm_function *function;
+    tvm_program *code;
+    tvm_kernel *function;
     tvm_value values[GPU_MAX_ARGS];
 } loaded;
 
@@ -141,13 +141,13 @@ bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, co
                 size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
     loaded l = {.context = context};
     bool good = tvm_load(context, test->bytecode, test->size, &l.code) == TVM_OK &&
-                tvm_get_function(l.code, name, &l.function) == TVM_OK && set_up(&l, args, count) &&
+                tvm_get_kernel(l.code, name, &l.function) == TVM_OK && set_up(&l, args, count) &&
                 tvm_launchv(l.function, NULL, l.values, count) == TVM_OK &&
                 tvm_synchronize(context, NULL) == TVM_OK && read_back(&l, args, count, outputs);
     if (!good) failed(&l, test, name);
     for (size_t i = 0; i < count; i++)
         if (l.values[i].data != NULL) tvm_memory_free(context, l.values[i].data);
-    tvm_code_free(l.code);
+    tvm_program_free(l.code);
     return good;
 }
 

@@ -66,16 +66,16 @@ static bool multiply(suite *s, const gpu_test *test, const problem *p, weight_ty
 
 /* The size of `p`, which depends on the program's tiles; 0 when it cannot be told. */
 static size_t packed_bytes(suite *s, const gpu_test *test, const problem *p) {
-    tvm_code *code = NULL;
-    tvm_function *pack = NULL;
+    tvm_program *code = NULL;
+    tvm_kernel *pack = NULL;
     tvm_value values[4] = {{.i = p->k}, {.i = p->n}};
     int64_t shape[8];
     size_t bytes = 0;
     if (tvm_load(s->cpu, test->bytecode, test->size, &code) != TVM_OK ||
-        tvm_get_function(code, "pack", &pack) != TVM_OK ||
+        tvm_get_kernel(code, "pack", &pack) != TVM_OK ||
         tvm_param_shape(pack, 3, values, 4, shape, &bytes) != TVM_OK)
         printf("%s: %s\n", test->name, tvm_message(s->cpu));
-    tvm_code_free(code);
+    tvm_program_free(code);
     return bytes;
 }
 
