@@ -1,15 +1,19 @@
-/* What is known of scalar expressions before any code is emitted: which are fixed, their ranges and divisors; and the
- * constants and conditions of the path that is being emitted. */
+/* What is known of scalar expressions before any code is emitted: which are fixed, their ranges and divisors;
+ * and the constants and conditions of the path that is being emitted. */
 #include "analysis.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16 };
+enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16, PROOF_WORK = 1 << 24 };
 
-static const tvm_expr *node_of(const emitter *e, uint32_t expr) { return &e->kernel->exprs[expr]; }
+static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
+    return &e->kernel->exprs[expr];
+}
 
-static bool is_integer(tvm_dtype type) { return type.kind != TVM_KIND_FLOAT; }
+static bool is_integer(tvm_dtype type) {
+    return type.kind != TVM_KIND_FLOAT;
+}
 
 uint64_t fact_gcd(uint64_t a, uint64_t b) {
     while (b != 0) {
@@ -20,7 +24,9 @@ uint64_t fact_gcd(uint64_t a, uint64_t b) {
     return a;
 }
 
-static uint64_t magnitude(int64_t value) { return value < 0 ? -(uint64_t)value : (uint64_t)value; }
+static uint64_t magnitude(int64_t value) {
+    return value < 0 ? -(uint64_t)value : (uint64_t)value;
+}
 
 /* ---- ranges ---- */
 
@@ -45,7 +51,9 @@ typedef struct range {
     bool fits; /* the bounds did not overflow */
 } range;
 
-static range range_of(const facts *f, uint32_t expr) { return (range){f->exprs[expr].low, f->exprs[expr].high, true}; }
+static range range_of(const facts *f, uint32_t expr) {
+    return (range){f->exprs[expr].low, f->exprs[expr].high, true};
+}
 
 static range range_add(range a, range b) {
     range out;
@@ -95,8 +103,8 @@ static bool block_product_fits(const emitter *e, const tvm_expr *node) {
     if (block->op != TVM_EXPR_BLOCK || block->a > 2 || e->kernel->grid[block->a] == TVM_NONE) return false;
     const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
     if (grid->op != TVM_EXPR_CDIV && grid->op != TVM_EXPR_DIV) return false;
-    return literal(e->facts, node->b, &factor) && literal(e->facts, grid->b, &by) && factor >= 0 && factor <= by &&
-           e->facts->exprs[grid->a].high <= INT32_MAX;
+    return literal(e->facts, node->b, &factor) && literal(e->facts, grid->b, &by) && factor >= 0 &&
+           factor <= by && e->facts->exprs[grid->a].high <= INT32_MAX;
 }
 
 static range range_mod(range a, int64_t by) {
@@ -118,34 +126,49 @@ static range range_node(const emitter *e, const tvm_expr *node) {
     int64_t by;
     bool has_literal = literal(f, node->b, &by);
     switch (node->op) {
-    case TVM_EXPR_INTEGER: return (range){node->value.i, node->value.i, true};
-    case TVM_EXPR_SLOT: return (range){f->slots[node->a].low, f->slots[node->a].high, true};
-    case TVM_EXPR_BLOCK: return (range){0, node->a == 0 ? INT32_MAX - 1 : 65534, true};
-    case TVM_EXPR_GRID: return (range){1, node->a == 0 ? INT32_MAX : 65535, true};
-    case TVM_EXPR_CAST: return a;
-    case TVM_EXPR_NEG: return range_sub((range){0, 0, true}, a);
-    case TVM_EXPR_ADD: return range_add(a, b);
-    case TVM_EXPR_SUB: return range_sub(a, b);
+    case TVM_EXPR_INTEGER:
+        return (range){node->value.i, node->value.i, true};
+    case TVM_EXPR_SLOT:
+        return (range){f->slots[node->a].low, f->slots[node->a].high, true};
+    case TVM_EXPR_BLOCK:
+        return (range){0, node->a == 0 ? INT32_MAX - 1 : 65534, true};
+    case TVM_EXPR_GRID:
+        return (range){1, node->a == 0 ? INT32_MAX : 65535, true};
+    case TVM_EXPR_CAST:
+        return a;
+    case TVM_EXPR_NEG:
+        return range_sub((range){0, 0, true}, a);
+    case TVM_EXPR_ADD:
+        return range_add(a, b);
+    case TVM_EXPR_SUB:
+        return range_sub(a, b);
     case TVM_EXPR_MUL:
         if (block_product_fits(e, node)) return (range){0, INT32_MAX - 1, true};
         return range_mul(a, b);
     case TVM_EXPR_DIV:
         if (!has_literal && a.low >= 0 && b.low >= 1) return (range){0, a.high, true};
         return has_literal && by > 0 ? range_div(a, by, false) : none;
-    case TVM_EXPR_CDIV: return has_literal && by > 0 ? range_div(a, by, true) : none;
+    case TVM_EXPR_CDIV:
+        return has_literal && by > 0 ? range_div(a, by, true) : none;
     case TVM_EXPR_MOD:
-        if (!has_literal && a.low >= 0 && b.low >= 1) return (range){0, a.high < b.high ? a.high : b.high - 1, true};
+        if (!has_literal && a.low >= 0 && b.low >= 1)
+            return (range){0, a.high < b.high ? a.high : b.high - 1, true};
         return has_literal && by > 0 ? range_mod(a, by) : none;
     case TVM_EXPR_SHL:
-    case TVM_EXPR_SHR: return has_literal ? range_shift(a, node, by) : none;
-    case TVM_EXPR_AND: return a.low >= 0 ? (range){0, a.high, true} : b.low >= 0 ? (range){0, b.high, true} : none;
-    case TVM_EXPR_MIN: return (range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high, true};
-    case TVM_EXPR_MAX: return (range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high, true};
+    case TVM_EXPR_SHR:
+        return has_literal ? range_shift(a, node, by) : none;
+    case TVM_EXPR_AND:
+        return a.low >= 0 ? (range){0, a.high, true} : b.low >= 0 ? (range){0, b.high, true} : none;
+    case TVM_EXPR_MIN:
+        return (range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high, true};
+    case TVM_EXPR_MAX:
+        return (range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high, true};
     case TVM_EXPR_SELECT: {
         range c = range_of(f, node->c);
         return (range){b.low < c.low ? b.low : c.low, b.high > c.high ? b.high : c.high, true};
     }
-    default: return none;
+    default:
+        return none;
     }
 }
 
@@ -155,15 +178,18 @@ static bool operands_exact(const emitter *e, const tvm_expr *node) {
     switch (node->op) {
     case TVM_EXPR_ADD:
     case TVM_EXPR_SUB:
-    case TVM_EXPR_MUL: return f->exprs[node->a].exact && f->exprs[node->b].exact;
+    case TVM_EXPR_MUL:
+        return f->exprs[node->a].exact && f->exprs[node->b].exact;
     case TVM_EXPR_NEG:
     case TVM_EXPR_SHL:
-    case TVM_EXPR_CAST: return f->exprs[node->a].exact;
+    case TVM_EXPR_CAST:
+        return f->exprs[node->a].exact;
     case TVM_EXPR_SLOT: {
         uint32_t definition = f->slots[node->a].definition;
         return definition == TVM_NONE || f->exprs[definition].exact;
     }
-    default: return true;
+    default:
+        return true;
     }
 }
 
@@ -225,7 +251,9 @@ static void range_slots(const emitter *e) {
 
 /* ---- divisors ---- */
 
-static uint64_t power_part(uint64_t value) { return value & (~value + 1); }
+static uint64_t power_part(uint64_t value) {
+    return value & (~value + 1);
+}
 
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t product;
@@ -246,27 +274,40 @@ static uint64_t divisor_node(const emitter *e, const tvm_expr *node) {
     int64_t by;
     bool has_literal = literal(f, node->b, &by);
     switch (node->op) {
-    case TVM_EXPR_INTEGER: return magnitude(node->value.i);
-    case TVM_EXPR_SLOT: return f->slots[node->a].divisor;
-    case TVM_EXPR_CAST: return is_integer(node_of(e, node->a)->type) ? a : 1;
-    case TVM_EXPR_NEG: return a;
+    case TVM_EXPR_INTEGER:
+        return magnitude(node->value.i);
+    case TVM_EXPR_SLOT:
+        return f->slots[node->a].divisor;
+    case TVM_EXPR_CAST:
+        return is_integer(node_of(e, node->a)->type) ? a : 1;
+    case TVM_EXPR_NEG:
+        return a;
     case TVM_EXPR_ADD:
     case TVM_EXPR_SUB:
     case TVM_EXPR_MIN:
-    case TVM_EXPR_MAX: return fact_gcd(a, b);
-    case TVM_EXPR_MUL: return a == 0 || b == 0 ? 0 : times(a, b);
+    case TVM_EXPR_MAX:
+        return fact_gcd(a, b);
+    case TVM_EXPR_MUL:
+        return a == 0 || b == 0 ? 0 : times(a, b);
     case TVM_EXPR_DIV:
-    case TVM_EXPR_CDIV: return a == 0 ? 0 : has_literal && by > 0 && a % (uint64_t)by == 0 ? a / (uint64_t)by : 1;
-    case TVM_EXPR_MOD: return fact_gcd(a, b);
-    case TVM_EXPR_SHL: return a == 0 ? 0 : has_literal && by >= 0 && by < 32 ? times(a, UINT64_C(1) << by) : power_part(a);
-    case TVM_EXPR_SHR: return a == 0 ? 0 : has_literal && by >= 0 && by < 32 && (a >> by) << by == a ? a >> by : 1;
+    case TVM_EXPR_CDIV:
+        return a == 0 ? 0 : has_literal && by > 0 && a % (uint64_t)by == 0 ? a / (uint64_t)by : 1;
+    case TVM_EXPR_MOD:
+        return fact_gcd(a, b);
+    case TVM_EXPR_SHL:
+        return a == 0 ? 0 : has_literal && by >= 0 && by < 32 ? times(a, UINT64_C(1) << by) : power_part(a);
+    case TVM_EXPR_SHR:
+        return a == 0 ? 0 : has_literal && by >= 0 && by < 32 && (a >> by) << by == a ? a >> by : 1;
     case TVM_EXPR_AND:
         if (a == 0 || b == 0) return 0;
         return power_part(a) > power_part(b) ? power_part(a) : power_part(b);
     case TVM_EXPR_OR:
-    case TVM_EXPR_XOR: return power_part(fact_gcd(a, b));
-    case TVM_EXPR_SELECT: return fact_gcd(b, f->exprs[node->c].divisor);
-    default: return 1;
+    case TVM_EXPR_XOR:
+        return power_part(fact_gcd(a, b));
+    case TVM_EXPR_SELECT:
+        return fact_gcd(b, f->exprs[node->c].divisor);
+    default:
+        return 1;
     }
 }
 
@@ -289,7 +330,8 @@ static void divisor_expr(const emitter *e, uint32_t expr) {
                     node->op == TVM_EXPR_NEG || node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_CAST ||
                     node->op == TVM_EXPR_CDIV;
     /* Wrapping keeps divisibility by powers of two alone. */
-    if (can_wrap && divisor != 0 && !keeps_value(e, node)) divisor = node->op == TVM_EXPR_CDIV ? 1 : power_part(divisor);
+    if (can_wrap && divisor != 0 && !keeps_value(e, node))
+        divisor = node->op == TVM_EXPR_CDIV ? 1 : power_part(divisor);
     fact->divisor = least_common_multiple(divisor, e->facts->assumed_divisor[expr]);
 }
 
@@ -309,12 +351,14 @@ static bool divisor_slots(const emitter *e) {
     return changed;
 }
 
-/* From "every slot is always 0" upward until nothing changes: the largest divisors that all assignments keep. */
+/* From "every slot is always 0" upward until nothing changes: the largest divisors that all assignments keep.
+ */
 static void find_divisors(const emitter *e) {
     bool changed = true;
     for (int pass = 0; changed && pass <= DIVISOR_PASSES; pass++) {
         if (pass == DIVISOR_PASSES)
-            for (uint32_t s = e->kernel->param_count; s < e->kernel->slot_count; s++) e->facts->slots[s].divisor = 1;
+            for (uint32_t s = e->kernel->param_count; s < e->kernel->slot_count; s++)
+                e->facts->slots[s].divisor = 1;
         for (uint32_t x = 0; x < e->kernel->expr_count; x++) divisor_expr(e, x);
         changed = divisor_slots(e);
     }
@@ -342,11 +386,12 @@ static void find_leaves(const emitter *e, uint32_t expr, leaves *out) {
     if (arity > 2) find_leaves(e, node->c, out);
 }
 
-/* A slot with one LET stands for its expression: a use follows the LET without passing it again, so leaves that are
- * parameters, other such slots and variables of enclosing loops still have the values that they had there. */
+/* A slot with one LET stands for its expression: a use follows the LET without passing it again, so leaves
+ * that are parameters, other such slots and variables of enclosing loops still have the values that they had
+ * there. */
 static void find_definitions(const emitter *e) {
     facts *f = e->facts;
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         if (insn->result == TVM_NONE || (insn->op != TVM_OP_LET && insn->op != TVM_OP_FOR)) continue;
@@ -404,7 +449,8 @@ static void assume(const emitter *e, uint32_t expr) {
     const tvm_expr *a = node_of(e, node->a), *b = node_of(e, node->b);
     if (b->op == TVM_EXPR_INTEGER) assume_bound(f, node->a, node->op, b->value.i);
     if (a->op == TVM_EXPR_INTEGER) assume_bound(f, node->b, mirrored[node->op - TVM_EXPR_LT], a->value.i);
-    if (node->op != TVM_EXPR_EQ || a->op != TVM_EXPR_MOD || b->op != TVM_EXPR_INTEGER || b->value.i != 0) return;
+    if (node->op != TVM_EXPR_EQ || a->op != TVM_EXPR_MOD || b->op != TVM_EXPR_INTEGER || b->value.i != 0)
+        return;
     const tvm_expr *by = node_of(e, a->b);
     if (by->op == TVM_EXPR_INTEGER && by->value.i != 0)
         f->assumed_divisor[a->a] = least_common_multiple(f->assumed_divisor[a->a], magnitude(by->value.i));
@@ -412,7 +458,7 @@ static void assume(const emitter *e, uint32_t expr) {
 
 /* What a checked launch says: .assume, extents that are not negative, a grid that is not empty. */
 static void find_assumptions(const emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->assume_count; i++) assume(e, kernel->assumes[i]);
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         const tvm_slot *slot = &kernel->slots[p];
@@ -421,7 +467,8 @@ static void find_assumptions(const emitter *e) {
         uint32_t row = slot->shape[slot->rank - 1];
         unsigned bits = slot->dtype.bits;
         uint64_t whole = 8 / fact_gcd(bits, 8); /* elements in the shortest run of whole bytes */
-        if (whole > 1) e->facts->assumed_divisor[row] = least_common_multiple(e->facts->assumed_divisor[row], whole);
+        if (whole > 1)
+            e->facts->assumed_divisor[row] = least_common_multiple(e->facts->assumed_divisor[row], whole);
     }
     for (unsigned axis = 0; axis < 3; axis++)
         if (kernel->grid[axis] != TVM_NONE) {
@@ -442,13 +489,16 @@ static bool allocate(emitter *e) {
     f->assumed_divisor = calloc(exprs, sizeof *f->assumed_divisor);
     f->assumed_low = calloc(exprs, sizeof *f->assumed_low);
     f->assumed_high = calloc(exprs, sizeof *f->assumed_high);
-    return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high;
+    f->scalars_set = calloc(e->kernel->insn_count + (size_t)1, sizeof *f->scalars_set);
+    f->version = 1;
+    f->work = PROOF_WORK;
+    return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high && f->scalars_set;
 }
 
 tvm_status facts_make(emitter *e) {
     if (!allocate(e)) return tvm_diag_no_memory(e->diags);
     facts *f = e->facts;
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t x = 0; x < kernel->expr_count; x++) {
         f->assumed_divisor[x] = 1;
         f->assumed_low[x] = INT64_MIN;
@@ -461,8 +511,11 @@ tvm_status facts_make(emitter *e) {
         slot->divisor = s < kernel->param_count ? 1 : 0;
         type_range(kernel->slots[s].dtype, &slot->low, &slot->high);
     }
-    for (uint32_t i = 0; i < kernel->insn_count; i++)
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        unsigned op = kernel->insns[i].op;
         if (kernel->insns[i].result != TVM_NONE) f->slots[kernel->insns[i].result].assigned++;
+        f->scalars_set[i + 1] = f->scalars_set[i] + (op == TVM_OP_LET || op == TVM_OP_FOR);
+    }
     find_assumptions(e);
     find_definitions(e);
     find_stable(e);
@@ -483,25 +536,15 @@ void facts_free(emitter *e) {
     free(f->assumed_divisor);
     free(f->assumed_low);
     free(f->assumed_high);
+    free(f->scalars_set);
     free(f);
     e->facts = NULL;
 }
 
 /* ---- constants of the path ---- */
 
-bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+static bool find_constant(const emitter *e, uint32_t expr, int64_t *value) {
     const tvm_expr *node = node_of(e, expr);
-    const expr_fact *fact = &e->facts->exprs[expr];
-    if (!is_integer(node->type)) return false;
-    if (fact->low == fact->high) {
-        *value = fact->low;
-        return true;
-    }
-    if (node->op == TVM_EXPR_INTEGER) {
-        *value = node->value.i;
-        return true;
-    }
-    if (fact->varies) return false;
     if (node->op == TVM_EXPR_SLOT) {
         *value = e->facts->slots[node->a].value;
         return e->facts->slots[node->a].constant;
@@ -512,14 +555,36 @@ bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
     tvm_scalar operands[3] = {{0}, {0}, {0}}, out;
     for (unsigned i = 0; i < arity; i++)
         if (!fact_constant(e, children[i], &operands[i].i)) return false;
-    if (tvm_expr_apply(node, node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type, operands, &out,
-                       NULL) != TVM_OK)
-        return false;
+    tvm_dtype type = node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type;
+    if (tvm_expr_apply(node, type, operands, &out, NULL) != TVM_OK) return false;
     *value = out.i;
     return true;
 }
 
-bool fact_stable(const emitter *e, uint32_t expr) { return e->facts->exprs[expr].stable; }
+bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+    const tvm_expr *node = node_of(e, expr);
+    expr_fact *fact = &e->facts->exprs[expr];
+    if (!is_integer(node->type)) return false;
+    if (fact->low == fact->high) {
+        *value = fact->low;
+        return true;
+    }
+    if (node->op == TVM_EXPR_INTEGER) {
+        *value = node->value.i;
+        return true;
+    }
+    if (fact->varies) return false;
+    if (fact->seen != e->facts->version) {
+        fact->seen = e->facts->version;
+        fact->seen_known = find_constant(e, expr, &fact->seen_value);
+    }
+    *value = fact->seen_value;
+    return fact->seen_known;
+}
+
+bool fact_stable(const emitter *e, uint32_t expr) {
+    return e->facts->exprs[expr].stable;
+}
 
 uint64_t fact_divisor(const emitter *e, uint32_t expr) {
     int64_t value;
@@ -530,9 +595,14 @@ uint64_t fact_divisor(const emitter *e, uint32_t expr) {
 void fact_set_constant(emitter *e, uint32_t slot, int64_t value) {
     e->facts->slots[slot].constant = true;
     e->facts->slots[slot].value = value;
+    e->facts->version++;
 }
 
-void fact_forget(emitter *e, uint32_t slot) { e->facts->slots[slot].constant = false; }
+void fact_forget(emitter *e, uint32_t slot) {
+    if (!e->facts->slots[slot].constant) return;
+    e->facts->slots[slot].constant = false;
+    e->facts->version++;
+}
 
 void fact_forget_assigned(emitter *e, uint32_t first, uint32_t last) {
     for (uint32_t i = first; i < last; i++) {

@@ -45,6 +45,7 @@ reg extend_code(emitter *e, tvm_dtype type, reg value);
 reg convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
 
 /* Bytes of shared memory that a reduce instruction needs as scratch, 0 for none. */
-uint32_t reduce_scratch_bytes(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn);
+uint32_t reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_insn *insn);
 
 #endif

@@ -73,7 +73,7 @@ static void find_shuffles(reduction *r) {
     }
 }
 
-static void plan_reduction(reduction *r, const tvm_program *program, const tvm_kernel *kernel,
+static void plan_reduction(reduction *r, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                            const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(kernel, insn);
     const tvm_slot *source = &kernel->slots[operands[1].value];
@@ -94,7 +94,8 @@ static uint32_t element_bytes(const reduction *r) {
     return r->compute.bits == 64 ? 8 : 4;
 }
 
-uint32_t reduce_scratch_bytes(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn) {
+uint32_t reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_insn *insn) {
     reduction r;
     if (insn->op != TVM_OP_REDUCE) return 0;
     plan_reduction(&r, program, kernel, insn);

@@ -68,7 +68,8 @@ static void write_usage(text *t, const tvm_kernel_code *kernel) {
                  kernel->registers, kernel->stack_bytes, kernel->spill_stores, kernel->spill_loads);
 }
 
-tvm_status tvm_report(const tvm_program *program, const tvm_module *module, char **report, tvm_diags *diags) {
+tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **report,
+                      tvm_diags *diags) {
     char target[16];
     text t = {0};
     (void)program;

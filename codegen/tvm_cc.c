@@ -90,7 +90,7 @@ static tvm_status assemble(tvm_module *module, const arguments *a, tvm_diags *di
     return status;
 }
 
-static tvm_status write_output(const tvm_program *program, const tvm_module *module, const arguments *a,
+static tvm_status write_output(const tvm_ir_program *program, const tvm_module *module, const arguments *a,
                                tvm_diags *diags) {
     char *report = NULL;
     tvm_status status = TVM_OK;
@@ -109,7 +109,7 @@ static tvm_status write_output(const tvm_program *program, const tvm_module *mod
 
 static tvm_status compile(const arguments *a, tvm_diags *diags) {
     tvm_target target;
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_module *module = NULL;
     tvm_status status = tvm_target_parse(a->target, &target, diags);
     if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
@@ -117,7 +117,7 @@ static tvm_status compile(const arguments *a, tvm_diags *diags) {
     if (status == TVM_OK) status = assemble(module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return status;
 }
 
@@ -129,9 +129,9 @@ int main(int argc, char **argv) {
     arguments a = {.output = "-", .target = "sm_80"};
     argp_program_version = "tvm-cc (" PACKAGE_STRING ")";
     argp_err_exit_status = EXIT_USAGE;
-    argp_parse(&parser, argc, argv, 0, NULL, &a);
     tvm_diags diags = {0};
-    tvm_status status = compile(&a, &diags);
+    bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &a) == 0;
+    tvm_status status = parsed ? compile(&a, &diags) : tvm_diag_no_memory(&diags);
     tvm_diags_print(&diags, stderr, "tvm-cc", isatty(STDERR_FILENO));
     tvm_diags_free(&diags);
     return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -19,14 +19,14 @@ typedef struct tvm_result_type {
  * text or the slot declares (=t =T =L =S =P), on success everything. Does not look at control structure or
  * initialisation. TVM_INVALID with *why otherwise; the text says what was expected and what was found.
  * `insn->result` may be TVM_NONE while the assembler has no slot yet. */
-tvm_status tvm_infer(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn,
+tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                      const tvm_operand *operands, tvm_result_type *type, tvm_why *why);
 
 /* Type of an expression node from its operands; TVM_INVALID with *why when operands do not fit. */
-tvm_status tvm_expr_check(const tvm_kernel *kernel, const tvm_expr *node, tvm_why *why);
+tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why);
 
 /* Fills insn.match of every instruction; reports control that does not nest. */
-tvm_status tvm_kernel_match(const tvm_program *program, tvm_kernel *kernel, tvm_diags *diags);
+tvm_status tvm_ir_kernel_match(const tvm_ir_program *program, tvm_ir_kernel *kernel, tvm_diags *diags);
 
 /* Everything: indices, limits, names, layouts, expressions, control, types, scalars and tensors defined
  * before use on every path, shared tensors allocated once, outside of control, and not used after free,
@@ -34,6 +34,6 @@ tvm_status tvm_kernel_match(const tvm_program *program, tvm_kernel *kernel, tvm_
  * covering whole bytes. Accepts any bytes in the structs without a crash, and within a bounded amount of
  * work. Fills insn.match. All errors found are reported (at most 20), with the instruction's file and line.
  */
-tvm_status tvm_verify(tvm_program *program, tvm_diags *diags);
+tvm_status tvm_verify(tvm_ir_program *program, tvm_diags *diags);
 
 #endif

@@ -1,5 +1,6 @@
-/* Fuzzing target: containers. The mutator changes the contents of sections and then sets right the sizes, offsets and
- * checksums, so that the reader's later stages and the verifier are reached; now and then it leaves them wrong. */
+/* Fuzzing target: containers. The mutator changes the contents of sections and then sets right the sizes,
+ * offsets and checksums, so that the reader's later stages and the verifier are reached; now and then it
+ * leaves them wrong. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -61,7 +62,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     uint8_t *bytes = malloc(size ? size : 1);
     if (!bytes) return 0;
     if (size) memcpy(bytes, data, size);
@@ -69,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_status(status, &diags);
     tvm_diags_free(&diags);
     if (status == TVM_OK) fuzz_program(program);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(bytes);
     return 0;
 }

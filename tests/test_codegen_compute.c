@@ -13,9 +13,9 @@ enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600 };
 
 /* ---- helpers ---- */
 
-static tvm_program *assemble(const char *text) {
+static tvm_ir_program *assemble(const char *text) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = tvm_assemble(text, strlen(text), "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_int_eq(status, TVM_OK);
@@ -23,7 +23,7 @@ static tvm_program *assemble(const char *text) {
     return program;
 }
 
-static tvm_module *translate(const tvm_program *program, const char *target_name) {
+static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
     tvm_diags diags = {0};
     tvm_target target;
     tvm_module *module = NULL;
@@ -36,9 +36,9 @@ static tvm_module *translate(const tvm_program *program, const char *target_name
 }
 
 static tvm_module *translate_text(const char *text, const char *target_name) {
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, target_name);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return module;
 }
 
@@ -67,13 +67,13 @@ static void check_ptxas(tvm_module *module, bool spills) {
 
 /* Translates and assembles a text for every target. */
 static void check_text(const char *text) {
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     for (unsigned t = 0; t < TARGETS; t++) {
         tvm_module *module = translate(program, targets[t]);
         check_ptxas(module, false);
         tvm_module_free(module);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 
 static unsigned count(const char *text, const char *part) {
@@ -353,7 +353,7 @@ START_TEST(tensors_are_printed_by_vprintf) {
 END_TEST
 
 START_TEST(the_report_lists_every_instruction) {
-    tvm_program *program = assemble(HALVES("f16", "%r = div %x, %x\n"));
+    tvm_ir_program *program = assemble(HALVES("f16", "%r = div %x, %x\n"));
     tvm_module *module = translate(program, "sm_90a");
     tvm_diags diags = {0};
     char *report = NULL;
@@ -371,7 +371,7 @@ START_TEST(the_report_lists_every_instruction) {
         free(report);
     }
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* Translation of what moves data, and of control: the candidates selected, bounds that are proven away, the plan of shared
- * memory; and the generated code run on a machine of its own against the interpreter. */
+/* Translation of what moves data, and of control: the candidates selected, bounds that are proven away, the
+ * plan of shared memory; and the generated code run on a machine of its own against the interpreter. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@ enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600, MARGIN = 64,
 
 /* ---- helpers ---- */
 
-static tvm_program *assemble(const char *text) {
+static tvm_ir_program *assemble(const char *text) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = tvm_assemble(text, strlen(text), "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_msg(status == TVM_OK, "not assembled:\n%s", text);
@@ -26,14 +26,14 @@ static tvm_program *assemble(const char *text) {
     return program;
 }
 
-static tvm_status try_translate(const tvm_program *program, const char *target_name, tvm_module **module,
+static tvm_status try_translate(const tvm_ir_program *program, const char *target_name, tvm_module **module,
                                 tvm_diags *diags) {
     tvm_target target;
     ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
     return tvm_translate(program, target, module, diags);
 }
 
-static tvm_module *translate(const tvm_program *program, const char *target_name) {
+static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
     tvm_diags diags = {0};
     tvm_module *module = NULL;
     tvm_status status = try_translate(program, target_name, &module, &diags);
@@ -44,9 +44,9 @@ static tvm_module *translate(const tvm_program *program, const char *target_name
 }
 
 static tvm_module *translate_text(const char *text) {
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, "sm_90a");
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return module;
 }
 
@@ -68,9 +68,9 @@ static unsigned occurrences(const char *text, const char *part) {
 /* ---- selection ---- */
 
 typedef struct selection_row {
-    const char *body;        /* of a kernel of 4 warps: x f16[m, n], y f32[m, n], q u3[m, n] (makes n a multiple of 8),
-                                z f32[m, n], c u8[m, 48] */
-    const char *assume;      /* "" or ".assume ..." */
+    const char *body;   /* of a kernel of 4 warps: x f16[m, n], y f32[m, n], q u3[m, n] (makes n a multiple of
+                           8),   z f32[m, n], c u8[m, 48] */
+    const char *assume; /* "" or ".assume ..." */
     const char *instruction; /* whose selection is looked at */
     const char *candidate;
     unsigned bits;
@@ -79,14 +79,16 @@ typedef struct selection_row {
     const char *refused; /* part of the reason, "" for none at all */
 } selection_row;
 
-#define ALL ".assume m % 64 == 0, n % 64 == 0"
+#define ALL        ".assume m % 64 == 0, n % 64 == 0"
 #define FRAGMENT_A "replicated(4, 2).local(1, 4).mma.m16n8k16.A"
 #define FRAGMENT_B "spatial(1, 4).local(4, 2).mma.m16n8k16.B"
 
 static const selection_row selection_rows[] = {
     /* Whole tiles: 128 bits, nothing guarded. */
-    {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", ALL, "load-global", "ld.global.v4.b32", 128, 8, -1, ""},
-    {"%v = load-global x[block.y * 64, block.x * 64], auto(64, 64, f16)", ALL, "load-global", "ld.global.v4.b32", 128, 4, -1, ""},
+    {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", ALL, "load-global", "ld.global.v4.b32",
+     128, 8, -1, ""},
+    {"%v = load-global x[block.y * 64, block.x * 64], auto(64, 64, f16)", ALL, "load-global",
+     "ld.global.v4.b32", 128, 4, -1, ""},
     /* Rows may be cut off anywhere: guarded by rows, still wide. */
     {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", ".assume n % 64 == 0", "load-global",
      "ld.global.v4.b32 guarded", 128, 8, -1, ""},
@@ -96,68 +98,75 @@ static const selection_row selection_rows[] = {
     /* An even row: no more than two f32 are aligned. */
     {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", ".assume n % 2 == 0", "load-global",
      "ld.global.v2.b32 guarded", 64, 16, -1, "multiples of 64 bits"},
-    {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", "", "load-global", "ld.global.b32 guarded", 32, 32, -1,
-     "multiples of 32 bits"},
+    {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", "", "load-global",
+     "ld.global.b32 guarded", 32, 32, -1, "multiples of 32 bits"},
     /* Eight u3 are three bytes. */
-    {"%v = load-global q[block.y * 64, block.x * 64], spatial(16, 8).local(4, 8)", ALL, "load-global", "ld.global.u8", 8, 12, -1,
-     "multiples of 8 bits"},
+    {"%v = load-global q[block.y * 64, block.x * 64], spatial(16, 8).local(4, 8)", ALL, "load-global",
+     "ld.global.u8", 8, 12, -1, "multiples of 8 bits"},
     /* 64 of them are 24 bytes: three pieces of 8 where a block's start is known to be a multiple of that. */
-    {"%v = load-global q[block.y * 128, block.x * 64], spatial(128, 1).local(1, 64)", ".assume m % 128 == 0, n % 64 == 0",
-     "load-global", "ld.global.v2.b32 guarded", 64, 3, -1, "multiples of 64 bits"},
+    {"%v = load-global q[block.y * 128, block.x * 64], spatial(128, 1).local(1, 64)",
+     ".assume m % 128 == 0, n % 64 == 0", "load-global", "ld.global.v2.b32 guarded", 64, 3, -1,
+     "multiples of 64 bits"},
     {"%v = load-global q[block.y * 64, block.x * 64], spatial(2, 64).local(32, 1)", ALL, "load-global",
      "ld.global.u8 by element", 8, 64, -1, "begin inside bytes"},
     /* Constant rows run on: 48 bytes of a row, two rows to each thread are one run. */
-    {"%v = load-global c[block.x * 256, 0], spatial(128, 1).local(2, 48)", ".assume m % 256 == 0", "load-global",
-     "ld.global.v4.b32 guarded", 128, 6, -1, ""},
-    {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)\nstore-global z[block.y * 64, block.x * 64], %v", ALL,
-     "store-global", "st.global.v4.b32", 128, 8, -1, ""},
+    {"%v = load-global c[block.x * 256, 0], spatial(128, 1).local(2, 48)", ".assume m % 256 == 0",
+     "load-global", "ld.global.v4.b32 guarded", 128, 6, -1, ""},
+    {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)\nstore-global z[block.y * 64, block.x * 64], %v",
+     ALL, "store-global", "st.global.v4.b32", 128, 8, -1, ""},
     /* ldmatrix, and why not. */
-    {"%s = alloc-shared f16[16, 64]\n%v = load-shared %s[0, 0], " FRAGMENT_A, "", "load-shared", "ldmatrix.x4", 128, 4, 0, ""},
-    {"%s = alloc-shared f16[16, 64], row_major\n%v = load-shared %s[0, 0], " FRAGMENT_A, "", "load-shared", "ldmatrix.x4", 128,
-     4, 28, ""},
-    {"%s = alloc-shared f16[64, 64]\n%v = load-shared %s[0, 0], " FRAGMENT_B, "", "load-shared", "ldmatrix.x4.trans", 128, 4, 0,
-     ""},
-    {"%s = alloc-shared f16[16, 68], row_major\n%v = load-shared %s[0, 0], " FRAGMENT_A, "", "load-shared", "ld.shared.b32", 32,
-     16, 1, "16 contiguous, aligned bytes"},
-    {"%s = alloc-shared f16[64, 32]\n%v = load-shared %s[0, 0], auto(64, 32, f16)", "", "load-shared", "ld.shared.v4.b32", 128, 2,
-     0, "no multiple of the 8x8 fragment"},
-    {"%s = alloc-shared f32[32, 128], row_major\n%v = load-shared %s[0, 0], column_spatial(32, 4).local(1, 32)", "", "load-shared",
-     "ld.shared.v4.b32", 128, 8, 28, ""},
-    {"%s = alloc-shared u8[1, 1024]\n%v = load-shared %s[0, 0], local(1, 8).spatial(1, 128)", "", "load-shared", "ld.shared.u8",
-     8, 8, 0, "have 8 bits"},
+    {"%s = alloc-shared f16[16, 64]\n%v = load-shared %s[0, 0], " FRAGMENT_A, "", "load-shared",
+     "ldmatrix.x4", 128, 4, 0, ""},
+    {"%s = alloc-shared f16[16, 64], row_major\n%v = load-shared %s[0, 0], " FRAGMENT_A, "", "load-shared",
+     "ldmatrix.x4", 128, 4, 28, ""},
+    {"%s = alloc-shared f16[64, 64]\n%v = load-shared %s[0, 0], " FRAGMENT_B, "", "load-shared",
+     "ldmatrix.x4.trans", 128, 4, 0, ""},
+    {"%s = alloc-shared f16[16, 68], row_major\n%v = load-shared %s[0, 0], " FRAGMENT_A, "", "load-shared",
+     "ld.shared.b32", 32, 16, 1, "16 contiguous, aligned bytes"},
+    {"%s = alloc-shared f16[64, 32]\n%v = load-shared %s[0, 0], auto(64, 32, f16)", "", "load-shared",
+     "ld.shared.v4.b32", 128, 2, 0, "no multiple of the 8x8 fragment"},
+    {"%s = alloc-shared f32[32, 128], row_major\n%v = load-shared %s[0, 0], column_spatial(32, 4).local(1, 32)",
+     "", "load-shared", "ld.shared.v4.b32", 128, 8, 28, ""},
+    {"%s = alloc-shared u8[1, 1024]\n%v = load-shared %s[0, 0], local(1, 8).spatial(1, 128)", "",
+     "load-shared", "ld.shared.u8", 8, 8, 0, "have 8 bits"},
     /* copy-async: 16 bytes, less where a row is aligned less, and by element where nothing is. */
-    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", ALL, "copy-async",
-     "cp.async.cg 16", 128, 4, 0, ""},
-    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", ".assume n % 8 == 0",
-     "copy-async", "cp.async.cg 16 guarded", 128, 4, 0, ""},
-    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", ".assume n % 4 == 0",
-     "copy-async", "cp.async.ca 8 guarded", 64, 8, 0, "cp.async 16: global addresses are known to be multiples of 8 bytes"},
-    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", ".assume n % 2 == 0",
-     "copy-async", "cp.async.ca 4 guarded", 32, 16, 0, "multiples of 4 bytes"},
-    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", "", "copy-async",
-     "ld.global and st.shared by element", 16, 64, -1, "cp.async 4: global addresses are known to be multiples of 2 bytes"},
-    {"%s = alloc-shared f16[64, 64], swizzle(2, 2, 3)\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", ALL,
-     "copy-async", "cp.async.ca 8", 64, 8, 0, "16 bytes of a row are not contiguous in shared memory"},
+    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", ALL,
+     "copy-async", "cp.async.cg 16", 128, 4, 0, ""},
+    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]",
+     ".assume n % 8 == 0", "copy-async", "cp.async.cg 16 guarded", 128, 4, 0, ""},
+    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]",
+     ".assume n % 4 == 0", "copy-async", "cp.async.ca 8 guarded", 64, 8, 0,
+     "cp.async 16: global addresses are known to be multiples of 8 bytes"},
+    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]",
+     ".assume n % 2 == 0", "copy-async", "cp.async.ca 4 guarded", 32, 16, 0, "multiples of 4 bytes"},
+    {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", "",
+     "copy-async", "ld.global and st.shared by element", 16, 64, -1,
+     "cp.async 4: global addresses are known to be multiples of 2 bytes"},
+    {"%s = alloc-shared f16[64, 64], swizzle(2, 2, 3)\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]",
+     ALL, "copy-async", "cp.async.ca 8", 64, 8, 0, "16 bytes of a row are not contiguous in shared memory"},
 };
 
 static void check_selection(const selection_row *row) {
     char text[1024];
-    snprintf(text, sizeof text,
-             ".vasm 1\n.kernel f(m: i32, n: i32, x: global f16[m, n], y: global f32[m, n], q: global %s[m, n],\n"
-             "z: global f32[m, n], c: global u8[m, 48])\n.warps 4\n.grid cdiv(n, 64), cdiv(m, 64)\n%s\n%s\n.end\n",
-             strstr(row->body, "q[") ? "u3" : "u8", row->assume, row->body);
+    snprintf(
+        text, sizeof text,
+        ".vasm 1\n.kernel f(m: i32, n: i32, x: global f16[m, n], y: global f32[m, n], q: global %s[m, n],\n"
+        "z: global f32[m, n], c: global u8[m, 48])\n.warps 4\n.grid cdiv(n, 64), cdiv(m, 64)\n%s\n%s\n.end\n",
+        strstr(row->body, "q[") ? "u3" : "u8", row->assume, row->body);
     tvm_module *module = translate_text(text);
     const tvm_selection *s = selection(module, row->instruction);
-    ck_assert_msg(strcmp(s->candidate, row->candidate) == 0, "%s: %s instead of %s (%s)", row->body, s->candidate,
-                  row->candidate, s->refused);
+    ck_assert_msg(strcmp(s->candidate, row->candidate) == 0, "%s: %s instead of %s (%s)", row->body,
+                  s->candidate, row->candidate, s->refused);
     ck_assert_msg(s->bits == row->bits && s->count == row->count && s->conflicts == row->conflicts,
                   "%s: %u bits, %u, %d conflicts", row->body, s->bits, s->count, s->conflicts);
-    ck_assert_msg(row->refused[0] ? strstr(s->refused, row->refused) != NULL : !s->refused[0], "%s: refused '%s'",
-                  row->body, s->refused);
+    ck_assert_msg(row->refused[0] ? strstr(s->refused, row->refused) != NULL : !s->refused[0],
+                  "%s: refused '%s'", row->body, s->refused);
     tvm_module_free(module);
 }
 
-START_TEST(the_widest_candidate_that_fits_is_taken) { check_selection(&selection_rows[_i]); }
+START_TEST(the_widest_candidate_that_fits_is_taken) {
+    check_selection(&selection_rows[_i]);
+}
 END_TEST
 
 /* ---- bounds ---- */
@@ -173,32 +182,39 @@ static const bounds_row bounds_rows[] = {
     {".grid n / 32, m / 4", "%v = load-global y[block.y * 4, block.x * 32], auto(4, 32)", false},
     {".grid cdiv(n, 32), cdiv(m, 4)", "%v = load-global y[block.y * 4, block.x * 32], auto(4, 32)", true},
     {".grid 1\n.assume m % 4 == 0, n % 32 == 0",
-     "for %i = 0 to m step 4\nfor %j = 0 to n step 32\n%v = load-global y[%i, %j], auto(4, 32)\nend\nend", false},
+     "for %i = 0 to m step 4\nfor %j = 0 to n step 32\n%v = load-global y[%i, %j], auto(4, 32)\nend\nend",
+     false},
     {".grid 1\n.assume m % 4 == 0, n % 32 == 0",
-     "for %i = 0 to m step 4\nfor %j = 0 to n step 16\n%v = load-global y[%i, %j], auto(4, 32)\nend\nend", true},
+     "for %i = 0 to m step 4\nfor %j = 0 to n step 16\n%v = load-global y[%i, %j], auto(4, 32)\nend\nend",
+     true},
     {".grid 1\n.assume m % 4 == 0, n % 32 == 0",
-     "%t = n / 32\nfor %j = 0 to %t\n%a = %j + 1\nif %a < %t\n%v = load-global y[0, %a * 32], auto(1, 32)\nend\nend", true},
+     "%t = n / 32\nfor %j = 0 to %t\n%a = %j + 1\nif %a < %t\n%v = load-global y[0, %a * 32], auto(1, 32)\nend\nend",
+     true},
     {".grid 1\n.assume m >= 4, n % 32 == 0",
-     "%t = n / 32\nfor %j = 0 to %t\n%a = %j + 1\nif %a < %t\n%v = load-global y[3, %a * 32], auto(1, 32)\nend\nend", false},
+     "%t = n / 32\nfor %j = 0 to %t\n%a = %j + 1\nif %a < %t\n%v = load-global y[3, %a * 32], auto(1, 32)\nend\nend",
+     false},
     {".grid m / 4, cdiv(n, 64)\n.assume n % 32 == 0",
      "%e = min(n, (block.y + 1) * 64)\nfor %j = block.y * 64 to %e step 32\n%v = load-global y[block.x * 4, %j], auto(4, 32)\n"
      "end",
      false},
-    {".grid (m / 4) * (n / 32)", "%p = m / 4\n%v = load-global y[block.x % %p * 4, block.x / %p * 32], auto(4, 32)", false},
+    {".grid (m / 4) * (n / 32)",
+     "%p = m / 4\n%v = load-global y[block.x % %p * 4, block.x / %p * 32], auto(4, 32)", false},
     {".grid m / 4\n.assume n >= 33", "%v = load-global y[block.x * 4, 1], auto(4, 32)", false},
     {".grid m / 4\n.assume n >= 32", "%v = load-global y[block.x * 4, 1], auto(4, 32)", true},
-    {".grid m / 4\n.assume n % 32 == 0", "%i = 0\nwhile %i < n\n%v = load-global y[block.x * 4, %i], auto(4, 32)\n%i = %i + 32\nend",
-     true},
+    {".grid m / 4\n.assume n % 32 == 0",
+     "%i = 0\nwhile %i < n\n%v = load-global y[block.x * 4, %i], auto(4, 32)\n%i = %i + 32\nend", true},
 };
 
 START_TEST(a_tile_is_guarded_only_where_it_may_cross_an_edge) {
     const bounds_row *row = &bounds_rows[_i];
     char text[1024];
-    snprintf(text, sizeof text, ".vasm 1\n.kernel f(m: i32, n: i32, y: global f32[m, n])\n.warps 1\n%s\n%s\n.end\n", row->head,
+    snprintf(text, sizeof text,
+             ".vasm 1\n.kernel f(m: i32, n: i32, y: global f32[m, n])\n.warps 1\n%s\n%s\n.end\n", row->head,
              row->body);
     tvm_module *module = translate_text(text);
     const char *candidate = selection(module, "load-global")->candidate;
-    ck_assert_msg((strstr(candidate, "guarded") != NULL) == row->guarded, "%s\n%s: %s", row->head, row->body, candidate);
+    ck_assert_msg((strstr(candidate, "guarded") != NULL) == row->guarded, "%s\n%s: %s", row->head, row->body,
+                  candidate);
     tvm_module_free(module);
 }
 END_TEST
@@ -206,9 +222,10 @@ END_TEST
 /* ---- shared memory, unrolling, targets ---- */
 
 START_TEST(freed_shared_memory_is_used_again_after_a_barrier) {
-    tvm_module *module = translate_text(".vasm 1\n.kernel f()\n.warps 1\n.grid 1\n%a = alloc-shared f32[256]\n"
-                                        "%b = alloc-shared f32[64]\nfree-shared %a\n%c = alloc-shared f32[128]\n"
-                                        "%d = alloc-shared f32[128]\n.end\n");
+    tvm_module *module =
+        translate_text(".vasm 1\n.kernel f()\n.warps 1\n.grid 1\n%a = alloc-shared f32[256]\n"
+                       "%b = alloc-shared f32[64]\nfree-shared %a\n%c = alloc-shared f32[128]\n"
+                       "%d = alloc-shared f32[128]\n.end\n");
     ck_assert_uint_eq(module->kernels[0].shared_bytes, 1024 + 256);
     ck_assert_uint_eq(occurrences(module->ptx, "bar.sync"), 2);
     tvm_module_free(module);
@@ -216,7 +233,8 @@ START_TEST(freed_shared_memory_is_used_again_after_a_barrier) {
 END_TEST
 
 START_TEST(shared_memory_beyond_the_target_is_refused) {
-    tvm_program *program = assemble(".vasm 1\n.kernel f()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n.end\n");
+    tvm_ir_program *program =
+        assemble(".vasm 1\n.kernel f()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n.end\n");
     tvm_module *module = NULL;
     tvm_diags diags = {0};
     ck_assert_int_eq(try_translate(program, "sm_80", &module, &diags), TVM_OK);
@@ -226,13 +244,15 @@ START_TEST(shared_memory_beyond_the_target_is_refused) {
     ck_assert_uint_eq(diags.count, 1);
     ck_assert_ptr_nonnull(strstr(diags.items[0].message, "160000 bytes of shared memory"));
     tvm_diags_free(&diags);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 static unsigned bodies(const char *loop) {
     char text[512];
-    snprintf(text, sizeof text, ".vasm 1\n.kernel f(n: i32)\n.warps 1\n.grid 1\n.assume n %% 8 == 0\n%s\nsync\nend\n.end\n", loop);
+    snprintf(text, sizeof text,
+             ".vasm 1\n.kernel f(n: i32)\n.warps 1\n.grid 1\n.assume n %% 8 == 0\n%s\nsync\nend\n.end\n",
+             loop);
     tvm_module *module = translate_text(text);
     unsigned count = occurrences(module->ptx, "bar.sync");
     tvm_module_free(module);
@@ -275,8 +295,8 @@ END_TEST
 /* ---- against the interpreter ---- */
 
 typedef struct run_row {
-    const char *types;  /* element types of x and z */
-    const char *head;   /* .warps, .grid, .assume */
+    const char *types; /* element types of x and z */
+    const char *head;  /* .warps, .grid, .assume */
     const char *body;
     int m, n;
 } run_row;
@@ -295,8 +315,8 @@ static const run_row run_rows[] = {
      "store-global z[block.y * 4, block.x * 32], %w",
      7, 40},
     {"u5 u5", ".warps 1\n.grid cdiv(n, 64), m / 4",
-     "%v = load-global x[block.y * 4, block.x * 64], spatial(4, 8).local(1, 8)\nstore-global z[block.y * 4, block.x * 64], %v", 8,
-     72},
+     "%v = load-global x[block.y * 4, block.x * 64], spatial(4, 8).local(1, 8)\nstore-global z[block.y * 4, block.x * 64], %v",
+     8, 72},
     {"u1 f16", ".warps 1\n.grid cdiv(n, 32), m",
      "%v = load-global x[block.y, block.x * 32], spatial(1, 32)\n%w = cast-lowbit %v, f16\n"
      "store-global z[block.y, block.x * 32], %w",
@@ -356,7 +376,8 @@ static void check_margins(const uint8_t *block, uint64_t bytes) {
     }
 }
 
-static void run_ptx(const tvm_module *module, const tvm_interp_arg *args, unsigned count, const uint32_t grid[3]) {
+static void run_ptx(const tvm_module *module, const tvm_interp_arg *args, unsigned count,
+                    const uint32_t grid[3]) {
     ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].threads);
     memcpy(m.grid, grid, sizeof m.grid);
     for (unsigned i = 0; i < count; i++)
@@ -370,7 +391,8 @@ static void run_ptx(const tvm_module *module, const tvm_interp_arg *args, unsign
     ptx_free(&m);
 }
 
-static void run_interpreter(const tvm_program *program, const tvm_interp_arg *args, const uint32_t grid[3]) {
+static void run_interpreter(const tvm_ir_program *program, const tvm_interp_arg *args,
+                            const uint32_t grid[3]) {
     tvm_diags diags = {0};
     tvm_interp_kernel *prepared = NULL;
     tvm_interp_options options = {.threads = 1};
@@ -382,34 +404,38 @@ static void run_interpreter(const tvm_program *program, const tvm_interp_arg *ar
     tvm_diags_free(&diags);
 }
 
-static tvm_program *assemble_row(const run_row *row) {
+static tvm_ir_program *assemble_row(const run_row *row) {
     char text[2048], x[8], z[8];
     ck_assert_int_eq(sscanf(row->types, "%7s %7s", x, z), 2);
-    snprintf(text, sizeof text, ".vasm 1\n.kernel f(m: i32, n: i32, x: global %s[m, n], z: global %s[m, n])\n%s\n%s\n.end\n", x, z,
-             row->head, row->body);
+    snprintf(text, sizeof text,
+             ".vasm 1\n.kernel f(m: i32, n: i32, x: global %s[m, n], z: global %s[m, n])\n%s\n%s\n.end\n", x,
+             z, row->head, row->body);
     return assemble(text);
 }
 
 /* Elements that every type holds, all different from their neighbours. */
 static void fill(uint8_t *data, tvm_dtype type, uint64_t elements) {
     for (uint64_t i = 0; i < elements; i++) {
-        uint64_t code = type.bits < 16 ? (i * 7 + i / 5) & ((1U << type.bits) - 1) : tvm_encode(type, (double)(i % 997));
+        uint64_t code =
+            type.bits < 16 ? (i * 7 + i / 5) & ((1U << type.bits) - 1) : tvm_encode(type, (double)(i % 997));
         tvm_bits_set(data, i * type.bits, type.bits, code);
     }
 }
 
 START_TEST(the_generated_code_does_what_the_interpreter_does) {
     const run_row *row = &run_rows[_i];
-    tvm_program *program = assemble_row(row);
-    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_ir_program *program = assemble_row(row);
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     tvm_scalar scalars[4] = {{.i = row->m}, {.i = row->n}, {0}, {0}};
     uint32_t grid[3];
     ck_assert_int_eq(tvm_launch_check(program, kernel, scalars, grid, NULL), TVM_OK);
     uint64_t elements = (uint64_t)row->m * (uint64_t)row->n;
-    uint64_t x_bytes = elements * kernel->slots[2].dtype.bits / 8, z_bytes = elements * kernel->slots[3].dtype.bits / 8;
+    uint64_t x_bytes = elements * kernel->slots[2].dtype.bits / 8,
+             z_bytes = elements * kernel->slots[3].dtype.bits / 8;
     uint8_t *x = with_margins(NULL, x_bytes), *want = with_margins(NULL, z_bytes);
     fill(x + MARGIN, kernel->slots[2].dtype, elements);
-    tvm_interp_arg args[4] = {{.scalar = scalars[0]}, {.scalar = scalars[1]}, {.data = x + MARGIN}, {.data = want + MARGIN}};
+    tvm_interp_arg args[4] = {
+        {.scalar = scalars[0]}, {.scalar = scalars[1]}, {.data = x + MARGIN}, {.data = want + MARGIN}};
     run_interpreter(program, args, grid);
     for (unsigned t = 0; t < TARGETS; t++) {
         tvm_module *module = translate(program, targets[t]);
@@ -417,23 +443,24 @@ START_TEST(the_generated_code_does_what_the_interpreter_does) {
         args[3].data = found + MARGIN;
         run_ptx(module, args, 4, grid);
         for (uint64_t i = 0; i < z_bytes; i++)
-            ck_assert_msg(found[MARGIN + i] == want[MARGIN + i], "%s:\n%s\nbyte %llu is %02x, not %02x", targets[t], row->body,
-                          (unsigned long long)i, found[MARGIN + i], want[MARGIN + i]);
+            ck_assert_msg(found[MARGIN + i] == want[MARGIN + i], "%s:\n%s\nbyte %llu is %02x, not %02x",
+                          targets[t], row->body, (unsigned long long)i, found[MARGIN + i], want[MARGIN + i]);
         check_margins(found, z_bytes);
         free(found);
         tvm_module_free(module);
     }
     free(x);
     free(want);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
-/* ptxas takes all of it, for every target. It comes with the CUDA toolkit, which a build of the interpreter alone lacks. */
+/* ptxas takes all of it, for every target. It comes with the CUDA toolkit, which a build of the interpreter
+ * alone lacks. */
 START_TEST(ptxas_accepts_every_candidate) {
     char *path = NULL;
     if (tvm_ptxas_find(&path, NULL) != TVM_OK) return;
-    tvm_program *program = assemble_row(&run_rows[_i]);
+    tvm_ir_program *program = assemble_row(&run_rows[_i]);
     for (unsigned t = 0; t < TARGETS; t++) {
         tvm_diags diags = {0};
         tvm_module *module = translate(program, targets[t]);
@@ -444,7 +471,7 @@ START_TEST(ptxas_accepts_every_candidate) {
         tvm_diags_free(&diags);
         tvm_module_free(module);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(path);
 }
 END_TEST
@@ -454,8 +481,10 @@ int main(void) {
     TCase *tests = tcase_create("all");
     const int runs = sizeof run_rows / sizeof run_rows[0];
     tcase_set_timeout(tests, TIMEOUT);
-    tcase_add_loop_test(tests, the_widest_candidate_that_fits_is_taken, 0, sizeof selection_rows / sizeof selection_rows[0]);
-    tcase_add_loop_test(tests, a_tile_is_guarded_only_where_it_may_cross_an_edge, 0, sizeof bounds_rows / sizeof bounds_rows[0]);
+    tcase_add_loop_test(tests, the_widest_candidate_that_fits_is_taken, 0,
+                        sizeof selection_rows / sizeof selection_rows[0]);
+    tcase_add_loop_test(tests, a_tile_is_guarded_only_where_it_may_cross_an_edge, 0,
+                        sizeof bounds_rows / sizeof bounds_rows[0]);
     tcase_add_test(tests, freed_shared_memory_is_used_again_after_a_barrier);
     tcase_add_test(tests, shared_memory_beyond_the_target_is_refused);
     tcase_add_test(tests, loops_are_unrolled_as_asked);

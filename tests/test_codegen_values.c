@@ -25,9 +25,9 @@ static uint64_t random_bits(void) {
     return random_state;
 }
 
-static tvm_program *assemble(const char *text, size_t size) {
+static tvm_ir_program *assemble(const char *text, size_t size) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = tvm_assemble(text, size, "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_int_eq(status, TVM_OK);
@@ -35,7 +35,7 @@ static tvm_program *assemble(const char *text, size_t size) {
     return program;
 }
 
-static tvm_module *translate(const tvm_program *program, unsigned arch) {
+static tvm_module *translate(const tvm_ir_program *program, unsigned arch) {
     tvm_diags diags = {0};
     tvm_module *module = NULL;
     tvm_status status = tvm_translate(program, (tvm_target){arch, arch >= 90 ? 'a' : '\0'}, &module, &diags);
@@ -64,7 +64,7 @@ static void run_ptx(const tvm_module *module, const char *kernel, const tvm_inte
     ptx_free(&m);
 }
 
-static void run_interpreter(const tvm_program *program, const char *kernel, const tvm_interp_arg *args,
+static void run_interpreter(const tvm_ir_program *program, const char *kernel, const tvm_interp_arg *args,
                             const uint32_t grid[3]) {
     tvm_diags diags = {0};
     tvm_interp_kernel *prepared = NULL;
@@ -176,7 +176,7 @@ static void check_casts_from(tvm_dtype from, const tvm_dtype *types, size_t tota
         for (int lowbit = 0; lowbit < 2; lowbit++)
             if (has_cast(types[i], from, lowbit)) write_cast(out, types[i], from, lowbit);
     fclose(out);
-    tvm_program *program = assemble(text, size);
+    tvm_ir_program *program = assemble(text, size);
     tvm_module *module = translate(program, 80);
     for (size_t i = 0; i < total; i++)
         for (int lowbit = 0; lowbit < 2; lowbit++)
@@ -184,7 +184,7 @@ static void check_casts_from(tvm_dtype from, const tvm_dtype *types, size_t tota
                  has_cast(types[i], from, lowbit) && round < (from.bits <= 8 ? 1 : ROUNDS); round++)
                 check_cast(module, types[i], from, lowbit, round);
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(text);
 }
 
@@ -250,7 +250,7 @@ static void compare_tensors(const char *what, tvm_dtype type, const uint8_t *fou
     }
 }
 
-static void check_operations(const tvm_program *program, const tvm_module *module, tvm_dtype type) {
+static void check_operations(const tvm_ir_program *program, const tvm_module *module, tvm_dtype type) {
     static uint8_t a[TILE * 8 + 64] __attribute__((aligned(16)));
     static uint8_t y[2][TILE * RESULTS * 8] __attribute__((aligned(16)));
     static uint8_t z[2][TILE * TVM_COMPARE_COUNT] __attribute__((aligned(16)));
@@ -282,7 +282,7 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
     for (size_t i = 0; i < total; i++)
         if (tvm_dtype_is_arithmetic(types[i])) write_operations(out, types[i]);
     fclose(out);
-    tvm_program *program = assemble(text, size);
+    tvm_ir_program *program = assemble(text, size);
     for (unsigned arch = 80; arch <= 90; arch += 10) {
         tvm_module *module = translate(program, arch);
         for (unsigned round = 0; round < 8; round++)
@@ -290,7 +290,7 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
                 if (tvm_dtype_is_arithmetic(types[i])) check_operations(program, module, types[i]);
         tvm_module_free(module);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(text);
 }
 END_TEST
@@ -307,7 +307,7 @@ START_TEST(exp_is_accurate) {
                                  -87.33655f, -103.27893f, -104.0f,  1000,      -1000, 1e-30f};
     for (unsigned i = 0; i < COUNT; i++)
         x[i] = i < sizeof ends / sizeof *ends ? ends[i] : (float)((double)random_bits() / 0x1p64 * 200 - 106);
-    tvm_program *program = assemble(text, sizeof text - 1);
+    tvm_ir_program *program = assemble(text, sizeof text - 1);
     tvm_module *module = translate(program, 80);
     tvm_interp_arg args[2] = {{.data = x}, {.data = y}};
     run_ptx(module, "k", args, 2, one_block);
@@ -321,7 +321,7 @@ START_TEST(exp_is_accurate) {
                           (double)y[i], want);
     }
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -362,7 +362,7 @@ static void check_reduce(const reduce_case *row, tvm_dtype type, const char *ope
         if (type.kind == TVM_KIND_FLOAT) code = tvm_encode(type, (double)(random_bits() % 20001) / 37 - 270);
         tvm_bits_set(a, (uint64_t)i * type.bits, type.bits, code);
     }
-    tvm_program *program = assemble(text, (size_t)size);
+    tvm_ir_program *program = assemble(text, (size_t)size);
     tvm_module *module = translate(program, 80);
     for (unsigned side = 0; side < 2; side++) {
         tvm_interp_arg args[2] = {{.data = a}, {.data = y[side]}};
@@ -374,7 +374,7 @@ static void check_reduce(const reduce_case *row, tvm_dtype type, const char *ope
     snprintf(what, sizeof what, "%s %s of %s along %u", operation, name, row->layout, axis);
     compare_tensors(what, type, y[1], y[0], (size_t)rows * columns);
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 
 START_TEST(reduce_combines_in_the_order_stated) {
@@ -412,7 +412,7 @@ START_TEST(mma_multiplies_matrices) {
             a[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
         for (unsigned i = 0; i < DEPTH * N; i++)
             b[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
-        tvm_program *program = assemble(text, (size_t)size);
+        tvm_ir_program *program = assemble(text, (size_t)size);
         tvm_module *module = translate(program, 80);
         tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = y}};
         run_ptx(module, "k", args, 3, one_block);
@@ -425,7 +425,7 @@ START_TEST(mma_multiplies_matrices) {
                               (double)y[i * N + j], sum);
             }
         tvm_module_free(module);
-        tvm_program_free(program);
+        tvm_ir_program_free(program);
     }
 }
 END_TEST
@@ -436,11 +436,11 @@ enum { MM = 19, NN = 136, KK = 384, TILE_K = 128, TILE_N = 128 };
 
 static const char *const weight_types[] = {"u3", "u1", "i5", "u8", "f6_e3m2", "f8_e4m3"};
 
-static tvm_program *assemble_matmul(const char *weight_type) {
+static tvm_ir_program *assemble_matmul(const char *weight_type) {
     char define[64], path[1024];
     const char *srcdir = getenv("srcdir");
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     uint8_t *text = NULL;
     size_t size = 0;
     snprintf(define, sizeof define, "WTYPE=%s", weight_type);
@@ -457,7 +457,7 @@ static tvm_program *assemble_matmul(const char *weight_type) {
 }
 
 /* pack, then matmul, on the interpreter (side 0) or by the translation (side 1). */
-static void run_matmul(const tvm_program *program, const tvm_module *module, unsigned side, uint8_t *w,
+static void run_matmul(const tvm_ir_program *program, const tvm_module *module, unsigned side, uint8_t *w,
                        uint8_t *p, uint16_t *a, uint16_t *s, uint16_t *c) {
     const uint32_t blocks_n = (NN + TILE_N - 1) / TILE_N;
     const uint32_t pack_grid[3] = {blocks_n, KK / TILE_K, 1}, grid[3] = {blocks_n, (MM + 15) / 16, 1};
@@ -488,7 +488,7 @@ START_TEST(the_matmul_is_that_of_the_interpreter) {
     for (unsigned i = 0; i < KK / TILE_K * NN; i++)
         scales[i] = tvm_f32_to_f16((float)(random_bits() % 1000) / 4096);
     memset(c, 0x5a, sizeof c);
-    tvm_program *program = assemble_matmul(weight_types[_i]);
+    tvm_ir_program *program = assemble_matmul(weight_types[_i]);
     tvm_module *module = translate(program, 80);
     for (unsigned side = 0; side < 2; side++) {
         memset(p[side], 0, packed);
@@ -498,7 +498,7 @@ START_TEST(the_matmul_is_that_of_the_interpreter) {
     compare_tensors(weight_types[_i], TVM_F16, (const uint8_t *)c[1], (const uint8_t *)c[0], MM * NN + GUARD);
     ck_assert_uint_eq(c[1][MM * NN], 0x5a5a);
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(p[0]);
     free(p[1]);
 }

@@ -131,14 +131,14 @@ END_TEST
 
 /* ---- programs ---- */
 
-static tvm_status try_assemble(const char *text, tvm_program **program, tvm_diags *diags) {
+static tvm_status try_assemble(const char *text, tvm_ir_program **program, tvm_diags *diags) {
     *program = NULL;
     return tvm_assemble(text, strlen(text), "test", NULL, program, diags);
 }
 
-static tvm_program *assemble(const char *text) {
+static tvm_ir_program *assemble(const char *text) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = try_assemble(text, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_msg(status == TVM_OK, "%s", text);
@@ -148,7 +148,7 @@ static tvm_program *assemble(const char *text) {
 
 static const uint32_t one_block[3] = {1, 1, 1};
 
-static void interpret(const tvm_program *program, const char *kernel, void *x, void *y) {
+static void interpret(const tvm_ir_program *program, const char *kernel, void *x, void *y) {
     tvm_diags diags = {0};
     tvm_interp_kernel *prepared = NULL;
     tvm_interp_options options = {.threads = 1};
@@ -168,7 +168,7 @@ static void execute(const tvm_module *module, const char *kernel, void *x, void 
     ptx_free(&m);
 }
 
-static tvm_module *translate(const tvm_program *program) {
+static tvm_module *translate(const tvm_ir_program *program) {
     tvm_diags diags = {0};
     tvm_module *module = NULL;
     ck_assert_int_eq(tvm_translate(program, (tvm_target){90, 'a'}, &module, &diags), TVM_OK);
@@ -222,7 +222,7 @@ static uint8_t code_of(tvm_dtype type, uint32_t i) {
     return (uint8_t)((i + i / LOCALS * 8 + i / 256 * 3) & ((1u << type.bits) - 1));
 }
 
-static void check_to(const tvm_program *program, const tvm_module *module, const char *kernel, tvm_dtype from,
+static void check_to(const tvm_ir_program *program, const tvm_module *module, const char *kernel, tvm_dtype from,
                      tvm_dtype to) {
     static uint8_t codes[COUNT], x[BYTES] __attribute__((aligned(16))), y[BYTES] __attribute__((aligned(16)));
     for (uint32_t i = 0; i < COUNT; i++) codes[i] = code_of(from, i);
@@ -243,7 +243,7 @@ static void check_to(const tvm_program *program, const tvm_module *module, const
     }
 }
 
-static void check_from(const tvm_program *program, const tvm_module *module, const char *kernel,
+static void check_from(const tvm_ir_program *program, const tvm_module *module, const char *kernel,
                        tvm_dtype from, tvm_dtype to) {
     static uint8_t x[BYTES] __attribute__((aligned(16))), y[BYTES] __attribute__((aligned(16))), codes[COUNT],
         want[BYTES];
@@ -271,7 +271,7 @@ START_TEST(conversions_of_packed_tensors_are_exact) {
     tvm_dtype type = lowbit[_i];
     char name[TVM_DTYPE_NAME_MAX], kernel[32];
     char *text = conversions(tvm_dtype_name(type, name), type.bits);
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program);
     for (unsigned i = 0; i <= OTHERS; i++) {
         tvm_dtype other = type;
@@ -282,7 +282,7 @@ START_TEST(conversions_of_packed_tensors_are_exact) {
         check_from(program, module, kernel, other, type);
     }
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(text);
 }
 END_TEST
@@ -297,21 +297,21 @@ START_TEST(views_keep_the_bits) {
         "store-global y, %c\n.end\n";
     static uint8_t x[768] __attribute__((aligned(16))), y[2][768] __attribute__((aligned(16)));
     for (unsigned i = 0; i < sizeof x; i++) x[i] = (uint8_t)(i * 167 + i / 7);
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program);
     interpret(program, "k", x, y[0]);
     execute(module, "k", x, y[1]);
     ck_assert_mem_eq(y[0], x, sizeof x);
     ck_assert_mem_eq(y[1], x, sizeof x);
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(text_and_container_keep_the_packing) {
     char name[TVM_DTYPE_NAME_MAX], *again = NULL;
     char *text = conversions(tvm_dtype_name(lowbit[_i], name), lowbit[_i].bits);
-    tvm_program *program = assemble(text), *read = NULL;
+    tvm_ir_program *program = assemble(text), *read = NULL;
     uint8_t *bytes[2];
     size_t size[2];
     ck_assert_int_eq(tvm_vbc_write(program, false, &bytes[0], &size[0], NULL), TVM_OK);
@@ -319,13 +319,13 @@ START_TEST(text_and_container_keep_the_packing) {
     ck_assert_int_eq(tvm_disassemble(read, &again, NULL), TVM_OK);
     ck_assert_ptr_nonnull(strstr(again, ", packing pair\n"));
     ck_assert_ptr_null(strstr(again, "linear"));
-    tvm_program_free(read);
+    tvm_ir_program_free(read);
     read = assemble(again);
     ck_assert_int_eq(tvm_vbc_write(read, false, &bytes[1], &size[1], NULL), TVM_OK);
     ck_assert_uint_eq(size[0], size[1]);
     ck_assert_mem_eq(bytes[0], bytes[1], size[0]);
-    tvm_program_free(read);
-    tvm_program_free(program);
+    tvm_ir_program_free(read);
+    tvm_ir_program_free(program);
     free(bytes[0]);
     free(bytes[1]);
     free(again);
@@ -361,7 +361,7 @@ enum { REFUSED = sizeof refused / sizeof *refused };
 START_TEST(bad_packings_are_refused) {
     char text[1024];
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     size_t size = 0;
     char *printed = NULL;
     snprintf(text, sizeof text, ".vasm 1\n.kernel k(x: global u8[4096])\n.warps 1\n.grid 1\n%s\n.end\n",
@@ -384,15 +384,15 @@ START_TEST(the_verifier_checks_packings) {
         "%s = alloc-shared u8[64]\n.end\n";
     for (unsigned slot = 0; slot < 5; slot++)
         for (unsigned packing = 0; packing < 3; packing++) {
-            tvm_program *program = assemble(text);
-            tvm_kernel *kernel = &program->kernels[0];
+            tvm_ir_program *program = assemble(text);
+            tvm_ir_kernel *kernel = &program->kernels[0];
             const char *name = tvm_string(program, kernel->slots[slot].name);
             bool register_q = strstr(name, "q") != NULL;
             kernel->slots[slot].packing = (uint8_t)packing;
             bool good = packing == 0 || (packing == 1 && register_q);
             ck_assert_msg((tvm_verify(program, NULL) == TVM_OK) == good, "slot %s, packing %u", name,
                           packing);
-            tvm_program_free(program);
+            tvm_ir_program_free(program);
         }
 }
 END_TEST

@@ -1,5 +1,5 @@
-/* Every program that ships: assembled for its variants, verified, translated and put through ptxas without a spill;
- * the matmul for every weight type on the interpreter against float64. */
+/* Every program that ships: assembled for its variants, verified, translated and put through ptxas without a
+ * spill; the matmul for every weight type on the interpreter against float64. */
 #include <check.h>
 #include <glob.h>
 #include <stdio.h>
@@ -31,13 +31,15 @@ static const char *programs_folder(void) {
     return folder;
 }
 
-/* define may be NULL. */
-static tvm_program *assemble_file(const char *path, const char *define) {
+/* Each definition may be NULL. */
+static tvm_ir_program *assemble_file(const char *path, const char *define, const char *define2) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     uint8_t *text = NULL;
     size_t size = 0;
-    tvm_assembler_options options = {.defines = &define, .define_count = define != NULL};
+    const char *defines[] = {define, define2};
+    tvm_assembler_options options = {.defines = defines,
+                                     .define_count = (define != NULL) + (define2 != NULL)};
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
     tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);
     tvm_diags_print(&diags, stderr, "test_programs", false);
@@ -47,16 +49,17 @@ static tvm_program *assemble_file(const char *path, const char *define) {
     return program;
 }
 
-static tvm_program *assemble_matmul(const char *type) {
+static tvm_ir_program *assemble_matmul(const char *type) {
     char path[5000], define[64];
     snprintf(path, sizeof path, "%s/matmul_u3.vasm", programs_folder());
     snprintf(define, sizeof define, "WTYPE=%s", type);
-    return assemble_file(path, define);
+    return assemble_file(path, define, NULL);
 }
 
 /* ---- ptxas */
 
-static void compiles_without_spills(const tvm_program *program, const char *what, const char *target_name) {
+static void compiles_without_spills(const tvm_ir_program *program, const char *what,
+                                    const char *target_name) {
     tvm_diags diags = {0};
     tvm_target target;
     tvm_module *module = NULL;
@@ -80,17 +83,17 @@ static void compiles_without_spills(const tvm_program *program, const char *what
 
 START_TEST(every_weight_type_compiles_for_sm_90a) {
     char name[TVM_DTYPE_NAME_MAX];
-    tvm_program *program = assemble_matmul(tvm_dtype_name(lowbit[_i], name));
+    tvm_ir_program *program = assemble_matmul(tvm_dtype_name(lowbit[_i], name));
     compiles_without_spills(program, name, "sm_90a");
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(matmul_compiles_for_every_target) {
     const char *type = few_types[_i / TARGETS], *target = every_target[_i % TARGETS];
-    tvm_program *program = assemble_matmul(type);
+    tvm_ir_program *program = assemble_matmul(type);
     compiles_without_spills(program, type, target);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -100,9 +103,9 @@ START_TEST(every_program_compiles_as_it_is) {
     snprintf(pattern, sizeof pattern, "%s/*.vasm", programs_folder());
     ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        tvm_program *program = assemble_file(found.gl_pathv[i], NULL);
+        tvm_ir_program *program = assemble_file(found.gl_pathv[i], NULL, NULL);
         compiles_without_spills(program, found.gl_pathv[i], every_target[_i]);
-        tvm_program_free(program);
+        tvm_ir_program_free(program);
     }
     globfree(&found);
 }
@@ -110,13 +113,15 @@ END_TEST
 
 /* Tiles other than the default: BM, BN and the number of warps and stages. */
 START_TEST(tiles_are_parameters) {
-    static const char *const defines[] = {"BM=32", "BM=64", "BN=256", "WARPS=2", "STAGES=2", "STAGES=6"};
+    static const char *const defines[][2] = {{"BM=32", NULL},        {"BM=64", "STAGES=4"},
+                                             {"BN=128", "STAGES=4"}, {"BN=32", "WARPS=2"},
+                                             {"STAGES=2", NULL},     {"WARPS=8", NULL}};
     char path[5000];
     snprintf(path, sizeof path, "%s/matmul_u3.vasm", programs_folder());
     for (size_t i = 0; i < sizeof defines / sizeof *defines; i++) {
-        tvm_program *program = assemble_file(path, defines[i]);
-        compiles_without_spills(program, defines[i], "sm_90a");
-        tvm_program_free(program);
+        tvm_ir_program *program = assemble_file(path, defines[i][0], defines[i][1]);
+        compiles_without_spills(program, defines[i][0], "sm_90a");
+        tvm_ir_program_free(program);
     }
 }
 END_TEST
@@ -125,23 +130,23 @@ END_TEST
 
 typedef struct runner {
     tvm_context *context;
-    tvm_code *code;
+    tvm_program *code;
 } runner;
 
 static void open_runner(runner *r, const char *type) {
     tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 2, .cache_dir = ""};
-    tvm_program *program = assemble_matmul(type);
+    tvm_ir_program *program = assemble_matmul(type);
     uint8_t *bytes = NULL;
     size_t size = 0;
     ck_assert_int_eq(tvm_vbc_write(program, true, &bytes, &size, NULL), TVM_OK);
     ck_assert_int_eq(tvm_context_create(&options, &r->context), TVM_OK);
     ck_assert_int_eq(tvm_load(r->context, bytes, size, &r->code), TVM_OK);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(bytes);
 }
 
 static void close_runner(runner *r) {
-    tvm_code_free(r->code);
+    tvm_program_free(r->code);
     tvm_context_free(r->context);
 }
 
@@ -156,19 +161,24 @@ static void *device_memory(runner *r, size_t bytes, const void *contents) {
 static double matmul_error_of(runner *r, const char *type, long m, long n, long k) {
     weight_type weight;
     ck_assert(weight_type_parse(type, &weight));
-    size_t a_bytes = (size_t)(m * k) * 2, s_bytes = (size_t)(k / GROUP * n) * 2, c_bytes = (size_t)(m * n) * 2;
+    size_t a_bytes = (size_t)(m * k) * 2, s_bytes = (size_t)(k / GROUP * n) * 2,
+           c_bytes = (size_t)(m * n) * 2;
     size_t w_bytes = (size_t)(k * n) * (size_t)weight.bits / 8;
-    size_t p_bytes = (size_t)(k / 128) * (size_t)((n + 127) / 128) * 2048 * (size_t)weight.bits;
     uint16_t *a = malloc(a_bytes), *s = malloc(s_bytes), *c = malloc(c_bytes);
     uint8_t *w = calloc(w_bytes, 1);
     double *expected = calloc((size_t)(m * n), sizeof *expected), largest;
     ck_assert(a != NULL && s != NULL && c != NULL && w != NULL && expected != NULL);
     matmul_inputs(m, n, k, weight, (uint64_t)(m + n + k), a, w, s);
-    void *da = device_memory(r, a_bytes, a), *ds = device_memory(r, s_bytes, s), *dw = device_memory(r, w_bytes, w),
-         *dp = device_memory(r, p_bytes, NULL), *dc = device_memory(r, c_bytes, NULL);
-    tvm_function *pack, *matmul;
-    ck_assert_int_eq(tvm_get_function(r->code, "pack", &pack), TVM_OK);
-    ck_assert_int_eq(tvm_get_function(r->code, "matmul", &matmul), TVM_OK);
+    tvm_kernel *pack, *matmul;
+    tvm_value sizes[4] = {{.i = k}, {.i = n}};
+    int64_t shape[8];
+    size_t p_bytes;
+    ck_assert_int_eq(tvm_get_kernel(r->code, "pack", &pack), TVM_OK);
+    ck_assert_int_eq(tvm_get_kernel(r->code, "matmul", &matmul), TVM_OK);
+    ck_assert_int_eq(tvm_param_shape(pack, 3, sizes, 4, shape, &p_bytes), TVM_OK);
+    void *da = device_memory(r, a_bytes, a), *ds = device_memory(r, s_bytes, s),
+         *dw = device_memory(r, w_bytes, w), *dp = device_memory(r, p_bytes, NULL),
+         *dc = device_memory(r, c_bytes, NULL);
     ck_assert_msg(tvm_launch(pack, NULL, (int)k, (int)n, dw, dp) == TVM_OK, "%s", tvm_message(r->context));
     ck_assert_msg(tvm_launch(matmul, NULL, (int)m, (int)n, (int)k, da, dp, ds, dc) == TVM_OK, "%s",
                   tvm_message(r->context));
@@ -194,13 +204,14 @@ START_TEST(every_weight_type_multiplies) {
 END_TEST
 
 START_TEST(sizes_and_edges) {
-    static const long sizes[][3] = {{1, 128, 128}, {16, 256, 512}, {17, 8, 128}, {33, 392, 384}, {128, 64, 1024}, {1, 8, 128}};
+    static const long sizes[][3] = {{1, 128, 128},  {16, 256, 512},  {17, 8, 128},
+                                    {33, 392, 384}, {128, 64, 1024}, {1, 8, 128}};
     runner r;
     open_runner(&r, "u3");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         double error = matmul_error_of(&r, "u3", sizes[i][0], sizes[i][1], sizes[i][2]);
-        ck_assert_msg(error <= 1e-3, "m %ld n %ld k %ld: relative Frobenius error %g", sizes[i][0], sizes[i][1],
-                      sizes[i][2], error);
+        ck_assert_msg(error <= 1e-3, "m %ld n %ld k %ld: relative Frobenius error %g", sizes[i][0],
+                      sizes[i][1], sizes[i][2], error);
     }
     close_runner(&r);
 }
@@ -208,10 +219,10 @@ END_TEST
 
 START_TEST(impossible_sizes_are_refused) {
     runner r;
-    tvm_function *matmul;
+    tvm_kernel *matmul;
     uint16_t memory[64] __attribute__((aligned(16))) = {0};
     open_runner(&r, "u3");
-    ck_assert_int_eq(tvm_get_function(r.code, "matmul", &matmul), TVM_OK);
+    ck_assert_int_eq(tvm_get_kernel(r.code, "matmul", &matmul), TVM_OK);
     ck_assert_int_eq(tvm_launch(matmul, NULL, 1, 128, 100, memory, memory, memory, memory), TVM_ARGUMENT);
     ck_assert_ptr_nonnull(strstr(tvm_message(r.context), "k = 100"));
     ck_assert_int_eq(tvm_launch(matmul, NULL, 1, 13, 128, memory, memory, memory, memory), TVM_ARGUMENT);

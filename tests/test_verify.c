@@ -83,7 +83,7 @@ BUILD(kernel_name_missing) {
     t->k.kernel->name = TVM_NONE;
 }
 BUILD(kernel_names) {
-    tvm_program_add_kernel(t->k.program, kit_string(&t->k, "matmul"));
+    tvm_ir_program_add_kernel(t->k.program, kit_string(&t->k, "matmul"));
 }
 BUILD(slot_name) {
     kit_scalar(&t->k, "9lives", TVM_I(32));
@@ -146,6 +146,13 @@ BUILD(global_shape) {
 BUILD(global_shape_type) {
     t->k.kernel->slots[t->a].shape[1] = kit_float(&t->k, 1);
 }
+BUILD(global_shape_unsigned) {
+    const tvm_expr five = {.op = TVM_EXPR_INTEGER, .type = TVM_U(32), .value.i = 5};
+    t->k.kernel->slots[t->a].shape[1] = tvm_ir_kernel_expr(t->k.kernel, &five);
+}
+BUILD(operator_of_constants) {
+    t->k.kernel->grid[1] = kit_binary(&t->k, TVM_EXPR_ADD, TVM_I(32), kit_int(&t->k, 2147483647), t->one);
+}
 BUILD(grid_of_local) {
     t->k.kernel->grid[1] = kit_slot_expr(&t->k, t->i);
 }
@@ -153,10 +160,10 @@ BUILD(grid_of_block) {
     t->k.kernel->grid[1] = kit_block(&t->k, 0);
 }
 BUILD(assume_integer) {
-    tvm_kernel_add_assume(t->k.kernel, t->one);
+    tvm_ir_kernel_add_assume(t->k.kernel, t->one);
 }
 BUILD(assume_right) {
-    tvm_kernel_add_assume(t->k.kernel, t->yes);
+    tvm_ir_kernel_add_assume(t->k.kernel, t->yes);
 }
 BUILD(layout_invalid) {
     t->k.program->layouts[0].rank = 200;
@@ -226,6 +233,8 @@ static const verify_case structure_cases[] = {
     WRONG(global_rank, "'a' has rank 9"),
     WRONG(global_shape, "dimension 1 of 'a'", "does not exist"),
     WRONG(global_shape_type, "dimension 1 of 'a' has type f32"),
+    WRONG(global_shape_unsigned, "dimension 1 of 'a' has type u32, expected i32 or i64"),
+    WRONG(operator_of_constants, "an operator of constants alone"),
     WRONG(grid_of_local, "grid", "scalar parameters"),
     WRONG(grid_of_block, "grid", "scalar parameters"),
     WRONG(assume_integer, "assume has type i32, expected bool"),
@@ -341,7 +350,7 @@ START_TEST(test_work_is_bounded) {
         memset(&layout, 0, sizeof layout);
         ck_assert_int_eq(tvm_shared_layout_row_major(2, (const uint32_t[]){256, 3000 + i}, &layout, NULL),
                          TVM_OK);
-        tvm_program_shared_layout(t.program, &layout);
+        tvm_ir_program_shared_layout(t.program, &layout);
     }
     ck_assert_int_eq(tvm_verify(t.program, &diags), TVM_INVALID);
     ck_assert_uint_eq(diags.count, 1);

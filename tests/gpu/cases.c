@@ -1,4 +1,5 @@
-/* The data-driven cases on both devices: each checks its expected outputs itself; here the two are compared, too. */
+/* The data-driven cases on both devices: each checks its expected outputs itself; here the two are compared,
+ * too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,10 @@ static double tolerance_of(const case_file *c, const char *name) {
 
 static bool compare_outputs(const case_file *c, suite *s, const gpu_test *test, const case_output *cpu,
                             const case_output *gpu) {
-    tvm_code *code = NULL;
-    tvm_function *function = NULL;
+    tvm_program *code = NULL;
+    tvm_kernel *function = NULL;
     bool good = tvm_load(s->cpu, test->bytecode, test->size, &code) == TVM_OK &&
-                tvm_get_function(code, c->kernel, &function) == TVM_OK;
+                tvm_get_kernel(code, c->kernel, &function) == TVM_OK;
     for (size_t i = 0; good && i < tvm_param_count(function); i++) {
         tvm_param_info info;
         gpu_arg arg = {.tensor = true};
@@ -30,7 +31,7 @@ static bool compare_outputs(const case_file *c, suite *s, const gpu_test *test, 
         arg.tolerance = tolerance_of(c, info.name);
         good = good && gpu_same(c->name, info.name, &arg, cpu->bytes[i], gpu->bytes[i]);
     }
-    tvm_code_free(code);
+    tvm_program_free(code);
     return good;
 }
 
@@ -54,18 +55,19 @@ static void add_case(suite *s, gpu_group *group, const char *path) {
     if (c == NULL || (c->errors == NULL && c->kernel != NULL)) {
         gpu_test *test = gpu_add(group, c != NULL ? c->name : path, NULL, NULL, NULL, 0);
         tvm_diags diags = {0};
-        tvm_program *program = NULL;
+        tvm_ir_program *program = NULL;
         const char *defines[CASE_MAX_ITEMS];
         for (size_t i = 0; c != NULL && i < c->define_count; i++) defines[i] = c->defines[i];
         tvm_assembler_options options = {defines, c != NULL ? c->define_count : 0, &s->cases, 1};
-        bool good = c != NULL &&
-                    tvm_assemble(c->program, strlen(c->program), "case.vasm", &options, &program, &diags) == TVM_OK &&
-                    tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags) == TVM_OK;
+        bool good =
+            c != NULL &&
+            tvm_assemble(c->program, strlen(c->program), "case.vasm", &options, &program, &diags) == TVM_OK &&
+            tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags) == TVM_OK;
         if (!good) tvm_diags_print(&diags, stdout, test->name, false);
         /* What only the interpreter finds would be undefined on a GPU. */
         test->run = c != NULL && c->traps ? NULL : run_case;
         tvm_diags_free(&diags);
-        tvm_program_free(program);
+        tvm_ir_program_free(program);
     }
     case_free(c);
 }

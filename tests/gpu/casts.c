@@ -1,5 +1,5 @@
-/* Conversions: each low-precision type's codes to every type that cast-lowbit allows; every f16 and bf16 and many f32
- * and i32 the other way; and casts between all pairs of standard types. */
+/* Conversions: each low-precision type's codes to every type that cast-lowbit allows; every f16 and bf16 and
+ * many f32 and i32 the other way; and casts between all pairs of standard types. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ enum { TILE = 1024, HALVES = 1 << 16, WORDS = 1 << 18 };
 
 static const char *const wide_names[] = {"f16", "bf16", "f32", "i32", "u8"};
 enum { WIDE = sizeof wide_names / sizeof *wide_names };
-static const char *const standard_names[] = {"bool", "i8", "i16", "i32", "i64", "u8",  "u16",
+static const char *const standard_names[] = {"bool", "i8",  "i16", "i32",  "i64",  "u8",  "u16",
                                              "u32",  "u64", "f16", "bf16", "tf32", "f32", "f64"};
 enum { STANDARD = sizeof standard_names / sizeof *standard_names };
 
@@ -47,8 +47,8 @@ static uint8_t *all_codes(tvm_dtype type, size_t count) {
     return bytes;
 }
 
-static bool cast_once(suite *s, const gpu_test *test, const char *kernel, tvm_dtype from, tvm_dtype to, size_t count,
-                      const uint8_t *codes) {
+static bool cast_once(suite *s, const gpu_test *test, const char *kernel, tvm_dtype from, tvm_dtype to,
+                      size_t count, const uint8_t *codes) {
     gpu_arg args[] = {ARG_SCALAR((int64_t)count), ARG_IN(from, count, codes), ARG_OUT(to, count)};
     return gpu_run_both(s, test, kernel, args, 3);
 }
@@ -100,8 +100,10 @@ static void add_lowbit(gpu_group *group, tvm_dtype type) {
     size_t at = strlen(text);
     tvm_dtype_name(type, name);
     for (size_t i = 0; i < WIDE; i++) {
-        at += kernel_text(text + at, sizeof text - at, "to", wide_names[i], name, wide_names[i], "cast-lowbit");
-        at += kernel_text(text + at, sizeof text - at, "from", wide_names[i], wide_names[i], name, "cast-lowbit");
+        at +=
+            kernel_text(text + at, sizeof text - at, "to", wide_names[i], name, wide_names[i], "cast-lowbit");
+        at += kernel_text(text + at, sizeof text - at, "from", wide_names[i], wide_names[i], name,
+                          "cast-lowbit");
     }
     snprintf(title, sizeof title, "cast-lowbit %s", name);
     gpu_test *test = gpu_add(group, title, text, NULL, NULL, 0);
@@ -113,7 +115,8 @@ static void add_standard(gpu_group *group, const char *from) {
     char title[64], text[16384] = ".vasm 1\n";
     size_t at = strlen(text);
     for (size_t i = 0; i < STANDARD; i++)
-        at += kernel_text(text + at, sizeof text - at, "to", standard_names[i], from, standard_names[i], "cast");
+        at += kernel_text(text + at, sizeof text - at, "to", standard_names[i], from, standard_names[i],
+                          "cast");
     snprintf(title, sizeof title, "cast %s", from);
     gpu_test *test = gpu_add(group, title, text, NULL, NULL, 0);
     test->run = run_standard;

@@ -1,10 +1,10 @@
-/* Compares the GPU with the interpreter: the data-driven cases, every conversion of low-precision types, element-wise
- * instructions over random data, and the matmul programs (these with float64, too).
+/* Compares the GPU with the interpreter: the data-driven cases, every conversion of low-precision types,
+ * element-wise instructions over random data, and the matmul programs (these with float64, too).
  *
  *   check_gpu CASES PROGRAMS     the folders tests/cases and programs
  *
- * Prints a line for each failure and each group, and at the end `N passed, N failed, N skipped`. Exit status 77 and
- * the reason where there is no GPU. */
+ * Prints a line for each failure and each group, and at the end `N passed, N failed, N skipped`. Exit status
+ * 77 and the reason where there is no GPU. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ enum { EXIT_SKIP = 77, MAX_COMPILERS = 32 };
 static bool assemble_into(gpu_test *test, const char *text, const char *file, const char *const *defines,
                           size_t define_count) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     uint8_t *bytes = NULL;
     size_t length = text != NULL ? strlen(text) : 0;
     tvm_status status = TVM_OK;
@@ -39,13 +39,13 @@ static bool assemble_into(gpu_test *test, const char *text, const char *file, co
     if (status == TVM_OK) status = tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags);
     tvm_diags_print(&diags, stdout, test->name, false);
     tvm_diags_free(&diags);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(bytes);
     return status == TVM_OK;
 }
 
-gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file, const char *const *defines,
-                  size_t define_count) {
+gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file,
+                  const char *const *defines, size_t define_count) {
     if (group->count == group->capacity) {
         group->capacity = group->capacity * 2 + 16;
         group->tests = realloc(group->tests, group->capacity * sizeof *group->tests);
@@ -69,10 +69,10 @@ typedef struct warm_up {
 } warm_up;
 
 static void prepare(tvm_context *gpu, const gpu_test *test) {
-    tvm_code *code = NULL;
+    tvm_program *code = NULL;
     if (test->bytecode == NULL || tvm_load(gpu, test->bytecode, test->size, &code) != TVM_OK) return;
-    for (size_t i = 0; i < tvm_function_count(code); i++) tvm_prepare(tvm_function_at(code, i));
-    tvm_code_free(code); /* what failed is reported by the test itself; the rest is in the cache */
+    for (size_t i = 0; i < tvm_kernel_count(code); i++) tvm_prepare(tvm_kernel_at(code, i));
+    tvm_program_free(code); /* what failed is reported by the test itself; the rest is in the cache */
 }
 
 static void *warm(void *data) {
@@ -99,8 +99,8 @@ static void warm_all(suite *s, gpu_group *groups, size_t group_count) {
 
 typedef struct loaded {
     tvm_context *context;
-    tvm_code *code;
-    tvm_function *function;
+    tvm_program *code;
+    tvm_kernel *function;
     tvm_value values[GPU_MAX_ARGS];
 } loaded;
 
@@ -116,8 +116,9 @@ static bool set_up(loaded *l, const gpu_arg *args, size_t count) {
         if (!args[i].tensor) continue;
         size_t bytes = gpu_arg_bytes(&args[i]);
         void *zeros = args[i].bytes == NULL ? calloc(bytes + 1, 1) : NULL;
-        bool good = tvm_memory_alloc(l->context, bytes, &l->values[i].data) == TVM_OK &&
-                    tvm_memory_write(l->context, l->values[i].data, zeros ? zeros : args[i].bytes, bytes) == TVM_OK;
+        bool good =
+            tvm_memory_alloc(l->context, bytes, &l->values[i].data) == TVM_OK &&
+            tvm_memory_write(l->context, l->values[i].data, zeros ? zeros : args[i].bytes, bytes) == TVM_OK;
         free(zeros);
         l->values[i].bytes = bytes;
         if (!good) return false;
@@ -130,22 +131,23 @@ static bool read_back(const loaded *l, const gpu_arg *args, size_t count, uint8_
         if (!args[i].tensor) continue;
         outputs[i] = calloc(gpu_arg_bytes(&args[i]) + 1, 1);
         if (outputs[i] == NULL) abort();
-        if (tvm_memory_read(l->context, outputs[i], l->values[i].data, gpu_arg_bytes(&args[i])) != TVM_OK) return false;
+        if (tvm_memory_read(l->context, outputs[i], l->values[i].data, gpu_arg_bytes(&args[i])) != TVM_OK)
+            return false;
     }
     return true;
 }
 
-bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args, size_t count,
-                uint8_t *outputs[GPU_MAX_ARGS]) {
+bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args,
+                size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
     loaded l = {.context = context};
     bool good = tvm_load(context, test->bytecode, test->size, &l.code) == TVM_OK &&
-                tvm_get_function(l.code, name, &l.function) == TVM_OK && set_up(&l, args, count) &&
+                tvm_get_kernel(l.code, name, &l.function) == TVM_OK && set_up(&l, args, count) &&
                 tvm_launchv(l.function, NULL, l.values, count) == TVM_OK &&
                 tvm_synchronize(context, NULL) == TVM_OK && read_back(&l, args, count, outputs);
     if (!good) failed(&l, test, name);
     for (size_t i = 0; i < count; i++)
         if (l.values[i].data != NULL) tvm_memory_free(context, l.values[i].data);
-    tvm_code_free(l.code);
+    tvm_program_free(l.code);
     return good;
 }
 
@@ -159,7 +161,8 @@ static bool near_enough(const gpu_arg *arg, uint64_t a, uint64_t b) {
     return arg->tolerance > 0 && distance <= arg->tolerance * (scale > 1 ? scale : 1);
 }
 
-bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const uint8_t *cpu, const uint8_t *gpu) {
+bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const uint8_t *cpu,
+              const uint8_t *gpu) {
     size_t wrong = 0;
     unsigned bits = arg->type.bits;
     if (memcmp(cpu, gpu, gpu_arg_bytes(arg)) == 0) return true;
@@ -167,8 +170,8 @@ bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const ui
         uint64_t a = tvm_bits_get(cpu, i * bits, bits), b = tvm_bits_get(gpu, i * bits, bits);
         if (near_enough(arg, a, b)) continue;
         if (wrong++ < 4)
-            printf("%s: %s: element %zu is %.9g (0x%llx) on the GPU, %.9g (0x%llx) on the interpreter\n", name,
-                   tensor, i, tvm_decode(arg->type, b), (unsigned long long)b, tvm_decode(arg->type, a),
+            printf("%s: %s: element %zu is %.9g (0x%llx) on the GPU, %.9g (0x%llx) on the interpreter\n",
+                   name, tensor, i, tvm_decode(arg->type, b), (unsigned long long)b, tvm_decode(arg->type, a),
                    (unsigned long long)a);
     }
     if (wrong > 4) printf("%s: %s: %zu of %zu elements differ\n", name, tensor, wrong, arg->count);
@@ -177,7 +180,8 @@ bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const ui
 
 bool gpu_run_both(suite *s, const gpu_test *test, const char *name, const gpu_arg *args, size_t count) {
     uint8_t *cpu[GPU_MAX_ARGS] = {0}, *gpu[GPU_MAX_ARGS] = {0};
-    bool good = gpu_launch(s->cpu, test, name, args, count, cpu) && gpu_launch(s->gpu, test, name, args, count, gpu);
+    bool good =
+        gpu_launch(s->cpu, test, name, args, count, cpu) && gpu_launch(s->gpu, test, name, args, count, gpu);
     for (size_t i = 0; good && i < count; i++) {
         char tensor[64];
         snprintf(tensor, sizeof tensor, "%.16s argument %zu", name, i);

@@ -7,7 +7,8 @@
 
 enum { COUNT = 1 << 16, TILE = 512, ROWS = 64, COLUMNS = 48 };
 
-static const char *const names[] = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64"};
+static const char *const names[] = {"i8",  "i16", "i32", "i64",  "u8",  "u16",
+                                    "u32", "u64", "f16", "bf16", "f32", "f64"};
 
 /* Random bit patterns; with `ordinary`, numbers of moderate size of which none is zero. */
 static uint8_t *random_data(tvm_dtype type, size_t count, uint64_t state, bool ordinary) {
@@ -19,13 +20,15 @@ static uint8_t *random_data(tvm_dtype type, size_t count, uint64_t state, bool o
         uint64_t code = (state >> 32 ^ state << 31) & mask;
         bool whole = tvm_dtype_is_integer(type);
         if (ordinary || i % 2 == 1)
-            code = tvm_encode(type, whole ? (double)(state >> 58) + 1 : ((double)(state >> 40) - 8388607.5) / 1e6);
+            code = tvm_encode(type,
+                              whole ? (double)(state >> 58) + 1 : ((double)(state >> 40) - 8388607.5) / 1e6);
         tvm_bits_set(bytes, i * type.bits, type.bits, code);
     }
     return bytes;
 }
 
-static bool run_binary(suite *s, const gpu_test *test, const char *kernel, bool ordinary_y, bool result_bool) {
+static bool run_binary(suite *s, const gpu_test *test, const char *kernel, bool ordinary_y,
+                       bool result_bool) {
     tvm_dtype result = result_bool ? TVM_BOOL : test->type;
     uint8_t *x = random_data(test->type, COUNT, 1, false), *y = random_data(test->type, COUNT, 2, ordinary_y),
             *z = random_data(test->type, COUNT, 3, false);
@@ -66,20 +69,22 @@ static bool run(suite *s, const gpu_test *test) {
 }
 
 static size_t head(char *to, size_t room, const char *kernel, const char *type, const char *result) {
-    return (size_t)snprintf(to, room,
-                            ".kernel %s(n: i32, x: global %s[n], y: global %s[n], z: global %s[n],"
-                            " r: global %s[8, n])\n.warps 4\n.grid cdiv(n, %d)\n"
-                            "    %%i = block.x * %d\n    %%a = load-global x[%%i], auto(%d, %s)\n"
-                            "    %%b = load-global y[%%i], auto(%d, %s)\n    %%c = load-global z[%%i], auto(%d, %s)\n",
-                            kernel, type, type, type, result, TILE, TILE, TILE, type, TILE, type, TILE, type);
+    return (size_t)snprintf(
+        to, room,
+        ".kernel %s(n: i32, x: global %s[n], y: global %s[n], z: global %s[n],"
+        " r: global %s[8, n])\n.warps 4\n.grid cdiv(n, %d)\n"
+        "    %%i = block.x * %d\n    %%a = load-global x[%%i], auto(%d, %s)\n"
+        "    %%b = load-global y[%%i], auto(%d, %s)\n    %%c = load-global z[%%i], auto(%d, %s)\n",
+        kernel, type, type, type, result, TILE, TILE, TILE, type, TILE, type, TILE, type);
 }
 
 static size_t operation(char *to, size_t room, unsigned row, const char *text) {
-    return (size_t)snprintf(to, room, "    %%r%u = %s\n    store-global r[%u, %%i], %%r%u\n", row, text, row, row);
+    return (size_t)snprintf(to, room, "    %%r%u = %s\n    store-global r[%u, %%i], %%r%u\n", row, text, row,
+                            row);
 }
 
 static size_t arithmetic(char *to, size_t room, const char *type, bool whole, bool has_neg) {
-    static const char *const operations[] = {"add %a, %b", "sub %a, %b", "mul %a, %b", "div %a, %b",
+    static const char *const operations[] = {"add %a, %b", "sub %a, %b", "mul %a, %b",    "div %a, %b",
                                              "min %a, %b", "max %a, %b", "fma %a, %b, %c"};
     size_t at = head(to, room, "arithmetic", type, type);
     for (unsigned i = 0; i < 7; i++) at += operation(to + at, room - at, i, operations[i]);
@@ -88,8 +93,8 @@ static size_t arithmetic(char *to, size_t room, const char *type, bool whole, bo
 }
 
 static size_t comparisons(char *to, size_t room, const char *type) {
-    static const char *const operations[] = {"compare eq %a, %b", "compare ne %a, %b", "compare lt %a, %b",
-                                             "compare le %a, %b", "compare gt %a, %b", "compare ge %a, %b",
+    static const char *const operations[] = {"compare eq %a, %b", "compare ne %a, %b",  "compare lt %a, %b",
+                                             "compare le %a, %b", "compare gt %a, %b",  "compare ge %a, %b",
                                              "compare lt %a, 3",  "where %r2, %r3, %r4"};
     size_t at = head(to, room, "comparisons", type, "bool");
     for (unsigned i = 0; i < 8; i++) at += operation(to + at, room - at, i, operations[i]);
@@ -97,11 +102,12 @@ static size_t comparisons(char *to, size_t room, const char *type) {
 }
 
 static size_t exponential(char *to, size_t room, const char *type) {
-    return (size_t)snprintf(to, room,
-                            ".kernel exponential(n: i32, x: global %s[n], y: global %s[n])\n.warps 4\n"
-                            ".grid cdiv(n, %d)\n    %%i = block.x * %d\n    %%a = load-global x[%%i], auto(%d)\n"
-                            "    %%r = exp %%a\n    store-global y[%%i], %%r\n.end\n",
-                            type, type, TILE, TILE, TILE);
+    return (size_t)snprintf(
+        to, room,
+        ".kernel exponential(n: i32, x: global %s[n], y: global %s[n])\n.warps 4\n"
+        ".grid cdiv(n, %d)\n    %%i = block.x * %d\n    %%a = load-global x[%%i], auto(%d)\n"
+        "    %%r = exp %%a\n    store-global y[%%i], %%r\n.end\n",
+        type, type, TILE, TILE, TILE);
 }
 
 static size_t reduction(char *to, size_t room, const char *name, const char *type, const char *layout) {
@@ -128,8 +134,8 @@ void gpu_add_elementwise(suite *s, gpu_group *group) {
         if (!whole && type.bits < 64) at += exponential(text + at, room - at, names[i]);
         at += reduction(text + at, room - at, "reduce_a", names[i], "spatial(8, 16).local(8, 3)");
         at += reduction(text + at, room - at, "reduce_b", names[i], "local(4, 1).spatial(16, 8).local(1, 6)");
-        at += reduction(text + at, room - at, "reduce_c", names[i],
-                        "spatial(4, 1).local(1, 6).mma.m16n8k16.C");
+        at +=
+            reduction(text + at, room - at, "reduce_c", names[i], "spatial(4, 1).local(1, 6).mma.m16n8k16.C");
         snprintf(title, sizeof title, "element-wise %s", names[i]);
         gpu_test *test = gpu_add(group, title, text, NULL, NULL, 0);
         test->run = run;

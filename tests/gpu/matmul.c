@@ -1,5 +1,5 @@
-/* programs/matmul_u3.vasm for every weight type and several sizes: packing bit for bit, the product against the
- * interpreter and against float64. */
+/* programs/matmul_u3.vasm for every weight type and several sizes: packing bit for bit, the product against
+ * the interpreter and against float64. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,9 @@
 #include "matmul_reference.h"
 #include "suite.h"
 
-static const struct { long m, n, k; } sizes[] = {
+static const struct {
+    long m, n, k;
+} sizes[] = {
     {1, 128, 128}, {5, 256, 384}, {17, 136, 256}, {33, 392, 512}, {16, 512, 1024}, {64, 72, 128},
 };
 
@@ -27,7 +29,6 @@ static void *zeroed(size_t bytes) {
 static void make(problem *p, long m, long n, long k, weight_type weight, uint64_t seed) {
     *p = (problem){.m = m, .n = n, .k = k};
     p->a = (size_t)(m * k), p->w = (size_t)(k * n), p->s = (size_t)(k / GROUP * n), p->c = (size_t)(m * n);
-    p->p = (size_t)(k / 128) * (size_t)((n + 127) / 128) * 128 * 128 * (size_t)weight.bits / 8;
     p->activations = zeroed(p->a * 2), p->scales = zeroed(p->s * 2);
     p->weights = zeroed(p->w * (size_t)weight.bits / 8);
     matmul_inputs(m, n, k, weight, seed, p->activations, p->weights, p->scales);
@@ -40,28 +41,53 @@ static bool exact_enough(const gpu_test *test, const char *where, const problem 
     double error = matmul_error(p->c, c, expected, &largest);
     free(expected);
     if (error <= 1e-3) return true;
-    printf("%s: m %ld n %ld k %ld: relative Frobenius error %.3g on %s\n", test->name, p->m, p->n, p->k, error, where);
+    printf("%s: m %ld n %ld k %ld: relative Frobenius error %.3g on %s\n", test->name, p->m, p->n, p->k,
+           error, where);
     return false;
 }
 
-static bool multiply(suite *s, const gpu_test *test, const problem *p, weight_type weight, const uint8_t *packed) {
-    gpu_arg args[] = {ARG_SCALAR(p->m), ARG_SCALAR(p->n), ARG_SCALAR(p->k), ARG_IN(TVM_F16, p->a, p->activations),
-                      ARG_IN(TVM_U(8), p->p, packed), ARG_IN(TVM_F16, p->s, p->scales), ARG_OUT(TVM_F16, p->c)};
+static bool multiply(suite *s, const gpu_test *test, const problem *p, weight_type weight,
+                     const uint8_t *packed) {
+    gpu_arg args[] = {ARG_SCALAR(p->m),
+                      ARG_SCALAR(p->n),
+                      ARG_SCALAR(p->k),
+                      ARG_IN(TVM_F16, p->a, p->activations),
+                      ARG_IN(TVM_U(8), p->p, packed),
+                      ARG_IN(TVM_F16, p->s, p->scales),
+                      ARG_OUT(TVM_F16, p->c)};
     uint8_t *cpu[GPU_MAX_ARGS] = {0}, *gpu[GPU_MAX_ARGS] = {0};
-    bool good = gpu_launch(s->cpu, test, "matmul", args, 7, cpu) && gpu_launch(s->gpu, test, "matmul", args, 7, gpu);
+    bool good =
+        gpu_launch(s->cpu, test, "matmul", args, 7, cpu) && gpu_launch(s->gpu, test, "matmul", args, 7, gpu);
     good = good && exact_enough(test, "the interpreter", p, weight, (const uint16_t *)(const void *)cpu[6]);
     good = good && exact_enough(test, "the GPU", p, weight, (const uint16_t *)(const void *)gpu[6]);
     for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(cpu[i]), free(gpu[i]);
     return good;
 }
 
+/* The size of `p`, which depends on the program's tiles; 0 when it cannot be told. */
+static size_t packed_bytes(suite *s, const gpu_test *test, const problem *p) {
+    tvm_program *code = NULL;
+    tvm_kernel *pack = NULL;
+    tvm_value values[4] = {{.i = p->k}, {.i = p->n}};
+    int64_t shape[8];
+    size_t bytes = 0;
+    if (tvm_load(s->cpu, test->bytecode, test->size, &code) != TVM_OK ||
+        tvm_get_kernel(code, "pack", &pack) != TVM_OK ||
+        tvm_param_shape(pack, 3, values, 4, shape, &bytes) != TVM_OK)
+        printf("%s: %s\n", test->name, tvm_message(s->cpu));
+    tvm_program_free(code);
+    return bytes;
+}
+
 static bool run_size(suite *s, const gpu_test *test, weight_type weight, size_t index) {
     problem p;
     make(&p, sizes[index].m, sizes[index].n, sizes[index].k, weight, index + 1);
-    gpu_arg args[] = {ARG_SCALAR(p.k), ARG_SCALAR(p.n), ARG_IN(test->type, p.w, p.weights), ARG_OUT(TVM_U(8), p.p)};
+    p.p = packed_bytes(s, test, &p);
+    gpu_arg args[] = {ARG_SCALAR(p.k), ARG_SCALAR(p.n), ARG_IN(test->type, p.w, p.weights),
+                      ARG_OUT(TVM_U(8), p.p)};
     uint8_t *packed[GPU_MAX_ARGS] = {0};
-    bool good = gpu_run_both(s, test, "pack", args, 4) && gpu_launch(s->gpu, test, "pack", args, 4, packed) &&
-                multiply(s, test, &p, weight, packed[3]);
+    bool good = p.p != 0 && gpu_run_both(s, test, "pack", args, 4) &&
+                gpu_launch(s->gpu, test, "pack", args, 4, packed) && multiply(s, test, &p, weight, packed[3]);
     for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(packed[i]);
     free(p.activations), free(p.scales), free(p.weights);
     return good;

@@ -1,4 +1,5 @@
-/* The GPU suite: every test runs a kernel on the interpreter and on the GPU from the same bytes and compares. */
+/* The GPU suite: every test runs a kernel on the interpreter and on the GPU from the same bytes and compares.
+ */
 #ifndef TVM_TESTS_GPU_SUITE_H
 #define TVM_TESTS_GPU_SUITE_H
 
@@ -42,26 +43,28 @@ typedef struct gpu_arg {
     const void *bytes;
     double tolerance; /* 0: bit for bit (any NaN for a NaN); else relative to max(1, |value|) */
 } gpu_arg;
-#define ARG_SCALAR(value) ((gpu_arg){.scalar = (value)})
+#define ARG_SCALAR(value)  ((gpu_arg){.scalar = (value)})
 #define ARG_IN(t, n, data) ((gpu_arg){.tensor = true, .type = (t), .count = (n), .bytes = (data)})
-#define ARG_OUT(t, n) ARG_IN(t, n, NULL)
+#define ARG_OUT(t, n)      ARG_IN(t, n, NULL)
 enum { GPU_MAX_ARGS = 16 };
 
 static inline size_t gpu_arg_bytes(const gpu_arg *arg) {
     return (arg->count * arg->type.bits + 7) / 8;
 }
 
-/* Room for one more test of a group; assembles its program (text, or the file of that name when text is NULL). */
-gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file, const char *const *defines,
-                  size_t define_count);
+/* Room for one more test of a group; assembles its program (text, or the file of that name when text is
+ * NULL). */
+gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file,
+                  const char *const *defines, size_t define_count);
 
-/* Launches kernel `name` of the test's program there and gives back the tensors' contents (malloc'ed, zeroed array of
- * GPU_MAX_ARGS pointers). False with the reason printed. */
-bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args, size_t count,
-                uint8_t *outputs[GPU_MAX_ARGS]);
+/* Launches kernel `name` of the test's program there and gives back the tensors' contents (malloc'ed, zeroed
+ * array of GPU_MAX_ARGS pointers). False with the reason printed. */
+bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args,
+                size_t count, uint8_t *outputs[GPU_MAX_ARGS]);
 /* On both, and compares every tensor. */
 bool gpu_run_both(suite *s, const gpu_test *test, const char *name, const gpu_arg *args, size_t count);
-bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const uint8_t *cpu, const uint8_t *gpu);
+bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const uint8_t *cpu,
+              const uint8_t *gpu);
 
 /* The groups. */
 void gpu_add_cases(suite *s, gpu_group *group);
