@@ -27,6 +27,7 @@ typedef struct slot_state {
     char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global) */
     uint32_t shared_offset; /* SHARED: bytes from the start of the block's dynamic shared memory */
     uint32_t version;       /* counts assignments, for caches of expressions */
+    uint32_t reads;         /* how many operands of instructions it is */
 } slot_state;
 
 typedef struct emitter {

@@ -1,12 +1,14 @@
 /* cast and cast-lowbit of whole tensors: conversions of two neighbours at a time where the target is f16 or
  * bf16, else one element after the other. */
-#include "compute.h"
+#include "analysis.h"
+#include "packed.h"
 
 typedef struct cast_work {
     uint32_t source, result, locals;
     tvm_dtype from, to;
     tvm_packing from_packing, to_packing;
     bool lowbit;
+    double zero; /* what the next instruction subtracts, done along with a conversion of packed integers */
 } cast_work;
 
 /* ---- no conversion at all ---- */
@@ -138,18 +140,20 @@ static reg at_least(emitter *e, reg magnitude, uint32_t addend) {
     return word_op(e, "and.b32", word_op(e, "add.u32", magnitude, addend * 0x10001u), 0x00800080);
 }
 
-/* Puts right what the multiplication made of infinities and NaN: pairs are f16 or bf16, codes the spread
- * codes. */
-static reg mend_specials(emitter *e, const cast_work *w, reg codes, reg pair) {
-    bool infinity = tvm_float_has_infinity(w->from), bf16 = w->to.exponent == 8;
-    if (tvm_dtype_same(w->from, TVM_FLOAT(7, 5, 1)) && !bf16) {
+bool float_pair_needs_mending(tvm_dtype from, tvm_dtype to) {
+    return tvm_float_has_nan(from) || (tvm_dtype_same(from, TVM_FLOAT(7, 5, 1)) && to.exponent == 5);
+}
+
+reg mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair) {
+    bool infinity = tvm_float_has_infinity(from), bf16 = to.exponent == 8;
+    if (!float_pair_needs_mending(from, to)) return pair;
+    if (!tvm_float_has_nan(from)) {
         /* 2^16 * 1.5 overflows to infinity, not to the NaN that its mantissa bit makes */
         reg carry = word_op(e, "add.u32", word_op(e, "and.b32", codes, 0x003f003f), 0x00010001);
         reg bit = word_op(e, "and.b32", word_op(e, "shl.b32", carry, 3), 0x02000200), d = new_r(e);
         emit(e, "lop3.b32 %s, %s, %s, 0, 0x30;", d.name, pair.name, bit.name);
         return d;
     }
-    if (!tvm_float_has_nan(w->from)) return pair;
     reg magnitude = word_op(e, "and.b32", codes, 0x007f007f);
     if (infinity && bf16) {
         reg special = at_least(e, magnitude, 4), field = new_r(e), d = new_r(e);
@@ -194,10 +198,28 @@ static bool emit_float_pairs(emitter *e, void *work) {
             else
                 emit(e, "mul.rn.f16x2 %s, %s, %s;", pair.name, placed.name, scale.name);
         }
-        write_word(e, &writer, mend_specials(e, w, codes, pair));
+        write_word(e, &writer, mend_float_pair(e, w->from, w->to, codes, pair));
     }
     write_end(e, &writer);
     return true;
+}
+
+/* ---- packing pair ---- */
+
+static packed_cast packed_work(const cast_work *w) {
+    return (packed_cast){w->source, w->result, w->locals, w->from, w->to, w->zero};
+}
+
+static const char *refuse_packed(const emitter *e, const void *work) {
+    (void)e;
+    const cast_work *w = work;
+    packed_cast c = packed_work(w);
+    return w->from_packing == TVM_PACKING_PAIR ? refuse_packed_pairs(&c) : "";
+}
+
+static bool emit_packed(emitter *e, void *work) {
+    packed_cast c = packed_work(work);
+    return emit_packed_pairs(e, &c);
 }
 
 /* ---- one after the other ---- */
@@ -218,10 +240,51 @@ static bool emit_elements(emitter *e, void *work) {
 static const candidate candidates[] = {
     {"move", refuse_move, emit_move},
     {"cvt of f32 pairs", refuse_f32_pairs, emit_f32_pairs},
+    {"packed pairs", refuse_packed, emit_packed},
     {"spliced pairs", refuse_integer_pairs, emit_integer_pairs},
     {"scaled pairs", refuse_float_pairs, emit_float_pairs},
     {"single elements", NULL, emit_elements},
 };
+
+/* ---- the subtraction of a zero point ---- */
+
+static bool constant_number(const emitter *e, uint32_t expr, double *value) {
+    const tvm_expr *node = &e->kernel->exprs[expr];
+    int64_t integer;
+    if (node->op == TVM_EXPR_FLOAT)
+        *value = node->value.f;
+    else if (node->type.kind != TVM_KIND_FLOAT && fact_constant(e, expr, &integer))
+        *value = (double)integer;
+    else
+        return false;
+    return true;
+}
+
+/* Is the next instruction an add or sub of the conversion's result, which nothing else reads, and a constant?
+ * *zero is what it subtracts. */
+static bool zero_follows(const emitter *e, const cast_work *w, double *zero) {
+    if (e->position >= e->kernel->insn_count || e->slots[w->result].reads != 1) return false;
+    const tvm_insn *next = &e->kernel->insns[e->position];
+    const tvm_operand *x = tvm_operands(e->kernel, next), *y = x + 1;
+    if (next->op != TVM_OP_SUB && next->op != TVM_OP_ADD) return false;
+    if (next->op == TVM_OP_ADD && x->kind == TVM_OPERAND_EXPR) {
+        y = x;
+        x = x + 1;
+    }
+    if (x->kind != TVM_OPERAND_SLOT || x->value != w->result || y->kind != TVM_OPERAND_EXPR) return false;
+    if (!constant_number(e, y->value, zero)) return false;
+    if (next->op == TVM_OP_ADD) *zero = -*zero;
+    return packed_zero_is_exact(w->from, w->to, *zero);
+}
+
+/* The next instruction has been done by this one. */
+static void skip_next(emitter *e) {
+    const tvm_insn *insn = e->insn;
+    e->insn = &e->kernel->insns[e->position++];
+    explain(e, "in the conversion before", 0, 0, -1, "");
+    e->slots[e->insn->result].version++;
+    e->insn = insn;
+}
 
 tvm_status emit_CAST(emitter *e, const tvm_insn *insn) {
     char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 8];
@@ -233,5 +296,14 @@ tvm_status emit_CAST(emitter *e, const tvm_insn *insn) {
     work.locals = tvm_layout_locals(slot_layout(e, work.source));
     work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
-    return select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
+    double zero = 0;
+    bool folded = work.from_packing == TVM_PACKING_PAIR && zero_follows(e, &work, &zero);
+    if (folded) {
+        work.zero = zero;
+        work.result = e->kernel->insns[e->position].result;
+    }
+    tvm_status status =
+        select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
+    if (folded && status == TVM_OK) skip_next(e);
+    return status;
 }

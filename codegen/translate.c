@@ -137,6 +137,8 @@ static void declare_scalar(emitter *e, uint32_t s) {
 
 static void declare_slots(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
+    for (uint32_t i = 0; i < kernel->operand_count; i++)
+        if (kernel->operands[i].kind == TVM_OPERAND_SLOT) e->slots[kernel->operands[i].value].reads++;
     for (uint32_t s = 0; s < kernel->slot_count; s++) {
         const tvm_slot *slot = &kernel->slots[s];
         if (slot->kind == TVM_SLOT_SCALAR) {

@@ -222,8 +222,8 @@ static uint8_t code_of(tvm_dtype type, uint32_t i) {
     return (uint8_t)((i + i / LOCALS * 8 + i / 256 * 3) & ((1u << type.bits) - 1));
 }
 
-static void check_to(const tvm_ir_program *program, const tvm_module *module, const char *kernel, tvm_dtype from,
-                     tvm_dtype to) {
+static void check_to(const tvm_ir_program *program, const tvm_module *module, const char *kernel,
+                     tvm_dtype from, tvm_dtype to) {
     static uint8_t codes[COUNT], x[BYTES] __attribute__((aligned(16))), y[BYTES] __attribute__((aligned(16)));
     for (uint32_t i = 0; i < COUNT; i++) codes[i] = code_of(from, i);
     pack(from, codes, x);
@@ -284,6 +284,60 @@ START_TEST(conversions_of_packed_tensors_are_exact) {
     tvm_module_free(module);
     tvm_ir_program_free(program);
     free(text);
+}
+END_TEST
+
+/* A constant added or subtracted right after is part of the conversion, where it is exact; not where the
+ * codes are used again. */
+START_TEST(zero_points_are_folded_exactly) {
+    static const struct {
+        const char *type, *half, *operation;
+        bool folded;
+    } cases[] = {
+        {"u4", "f16", "sub %c, 8", true},      {"u4", "bf16", "sub %c, 8.0", true},
+        {"u1", "f16", "sub %c, 1", true},      {"u2", "bf16", "add %c, -2", true},
+        {"u3", "f16", "add -4, %c", true},     {"i5", "f16", "sub %c, -3", true},
+        {"u6", "bf16", "sub %c, 32", true},    {"u7", "bf16", "sub %c, 64", true},
+        {"u8", "f16", "sub %c, 128", true},    {"u8", "bf16", "sub %c, 128", true},
+        {"i8", "bf16", "sub %c, 128", false},  {"i7", "f16", "sub %c, 512", true},
+        {"u8", "bf16", "sub %c, 100", false},  {"u8", "f16", "sub %c, 600", false},
+        {"u4", "f16", "sub %c, 0.5", false},   {"u4", "f16", "sub 8, %c", false},
+        {"u4", "bf16", "sub %c, 4000", false}, {"u5", "f16", "mul %c, 8", false},
+        {"i8", "f16", "sub %c, 0", true},      {"u4", "f16", "sub %c, %c", false},
+    };
+    static uint8_t codes[COUNT], x[BYTES] __attribute__((aligned(16))),
+        y[2][BYTES] __attribute__((aligned(16)));
+    for (unsigned i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        bool used_again = i % 2;
+        const char *half = cases[i / 2].half;
+        tvm_dtype type;
+        char text[1024];
+        ck_assert(tvm_dtype_parse(cases[i / 2].type, strlen(cases[i / 2].type), &type));
+        snprintf(
+            text, sizeof text,
+            ".vasm 1\n.layout L = spatial(32).local(%d)\n.kernel k(x: global u8[%u], y: global %s[%d])\n.warps 1\n"
+            ".grid 1\n%%b = load-global x, spatial(32).local(%u)\n%%q = view %%b, %s, L, packing pair\n"
+            "%%c = cast-lowbit %%q, %s\n%%r = %s\n%sstore-global y, %%r\n.end\n",
+            LOCALS, COUNT * type.bits / 8, half, COUNT, LOCALS * type.bits / 8u, cases[i / 2].type, half,
+            cases[i / 2].operation, used_again ? "%r = add %r, %c\n" : "");
+        for (uint32_t e = 0; e < COUNT; e++) codes[e] = code_of(type, e);
+        pack(type, codes, x);
+        tvm_ir_program *program = assemble(text);
+        tvm_module *module = translate(program);
+        bool folded = false;
+        for (size_t s = 0; s < module->kernels[0].selection_count; s++)
+            folded =
+                folded || strcmp(module->kernels[0].selections[s].candidate, "in the conversion before") == 0;
+        ck_assert_msg(folded == (cases[i / 2].folded && !used_again), "%s", text);
+        interpret(program, "k", x, y[0]);
+        execute(module, "k", x, y[1]);
+        for (uint32_t e = 0; e < COUNT; e++)
+            ck_assert_msg(memcmp(y[0] + 2 * e, y[1] + 2 * e, 2) == 0,
+                          "%selement %u, code %x: %02x%02x, expected %02x%02x", text, e, codes[e],
+                          y[1][2 * e + 1], y[1][2 * e], y[0][2 * e + 1], y[0][2 * e]);
+        tvm_module_free(module);
+        tvm_ir_program_free(program);
+    }
 }
 END_TEST
 
@@ -409,6 +463,7 @@ static Suite *packing_suite(void) {
     tcase_add_loop_test(programs, conversions_of_packed_tensors_are_exact, 0, lowbit_count);
     tcase_add_loop_test(programs, text_and_container_keep_the_packing, 0, lowbit_count);
     tcase_add_test(programs, views_keep_the_bits);
+    tcase_add_test(programs, zero_points_are_folded_exactly);
     tcase_add_loop_test(programs, bad_packings_are_refused, 0, REFUSED);
     tcase_add_test(programs, the_verifier_checks_packings);
     suite_add_tcase(suite, programs);

@@ -1,0 +1,26 @@
+/* Inside the code generator: conversions of tensors of packing `pair`. */
+#ifndef TVM_CODEGEN_PACKED_H
+#define TVM_CODEGEN_PACKED_H
+
+#include "compute.h"
+
+typedef struct packed_cast {
+    uint32_t source, result, locals;
+    tvm_dtype from, to;
+    double zero; /* subtracted of each value: packed_zero_is_exact, or 0 */
+} packed_cast;
+
+/* Why not, as of a candidate (compute.h). */
+const char *refuse_packed_pairs(const packed_cast *c);
+/* Converts the whole tensor; false when memory ran out. */
+bool emit_packed_pairs(emitter *e, const packed_cast *c);
+/* May the subtraction of a constant be made part of the conversion, with the same result to the last bit? */
+bool packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero);
+
+/* Does multiplying the fields of a low-precision float, in their places in f16 or bf16, leave infinities or
+ * NaN wrong? Then mend_float_pair puts them right: `codes` are the codes at the low ends of the two halves,
+ * other bits zero. */
+bool float_pair_needs_mending(tvm_dtype from, tvm_dtype to);
+reg mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair);
+
+#endif
