@@ -20,6 +20,7 @@ typedef struct block_views {
     reg view[TVM_PAIR_VIEWS + 8];
     reg moved[2][TVM_PAIR_VIEWS + 8]; /* the latest shift of a view, by purpose */
     int distance[2][TVM_PAIR_VIEWS + 8];
+    reg half[2]; /* OFP8: the two bytes of each pair */
 } block_views;
 
 static void block_begin(block_views *v, emitter *e, uint32_t slot, uint32_t block) {
@@ -128,6 +129,13 @@ static reg bytes_to_bf16(block_views *v, const packed_cast *c, unsigned pair) {
     return add_pairs(e, c, add_pairs(e, c, low, minus_pair(e, c, 256)), high);
 }
 
+/* A constant that ptxas does not see as one (a thread number has 10 bits). PRMT takes one immediate operand:
+ * if this is it, the selector is copied to a register before every PRMT. */
+static reg hidden_constant(emitter *e, uint32_t value) {
+    reg zero = pure(e, 'r', "shr.u32 $, %s, 16;", thread_id(e).name);
+    return pure(e, 'r', "or.b32 $, %s, 0x%x;", zero.name, (unsigned)value);
+}
+
 static reg integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
     const tvm_pair_recipe *recipe = v->recipe;
@@ -143,8 +151,8 @@ static reg integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
         reg word = view_of(v, recipe->view[view - recipe->words].a);
         if (sign) word = word_op(e, "xor.b32", word, 0x80808080);
         spliced = new_r(e);
-        emit(e, "prmt.b32 %s, %s, 0x%x, 0x4341;", spliced.name, word.name,
-             (unsigned)(magic >> 8) * 0x01010101u);
+        emit(e, "prmt.b32 %s, %s, %s, 0x4341;", spliced.name, word.name,
+             hidden_constant(e, (magic >> 8) * 0x01010101u).name);
     } else {
         reg source = moved_view(v, 0, view, -(int)shift);
         spliced = take_bits(e, source, (((1u << bits) - 1) << offset) * 0x10001u,
@@ -189,9 +197,32 @@ static reg float_pair(block_views *v, const packed_cast *c, unsigned pair) {
     return mend_float_pair(e, c->from, c->to, codes, result);
 }
 
+/* The bytes of OFP8 in a word, the four of two pairs, by the converter that sm_89 and later have. */
+enum { ARCH_OFP8 = 89 };
+
+static bool has_converter(const emitter *e, const packed_cast *c) {
+    return e->target.arch >= ARCH_OFP8 && c->to.exponent == 5 && tvm_float_has_nan(c->from);
+}
+
+static reg converted_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    emitter *e = v->e;
+    if (pair == 0) {
+        reg word = view_of(v, 0);
+        reg bytes = new_r(e);
+        emit(e, "prmt.b32 %s, %s, 0, 0x3120;", bytes.name, word.name);
+        for (unsigned i = 0; i < 2; i++) v->half[i] = new_h(e);
+        emit(e, "mov.b32 {%s, %s}, %s;", v->half[0].name, v->half[1].name, bytes.name);
+    }
+    reg d = new_r(e);
+    emit(e, "cvt.rn.f16x2.e%um%ux2 %s, %s;", (unsigned)c->from.exponent, (unsigned)c->from.mantissa, d.name,
+         v->half[pair].name);
+    return d;
+}
+
 /* ---- tensors ---- */
 
 static reg convert_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    if (has_converter(v->e, c)) return converted_pair(v, c, pair);
     return c->from.kind == TVM_KIND_FLOAT ? float_pair(v, c, pair) : integer_pair(v, c, pair);
 }
 

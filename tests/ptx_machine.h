@@ -449,9 +449,27 @@ static inline uint64_t ptx_to_f32(const char *mode, long double x) {
     return tvm_f32_bits(nearest);
 }
 
+/* An OFP8 byte as f16; a NaN is canonical, as the PTX ISA has it for conversions to f16. */
+static inline uint16_t ptx_ofp8_to_f16(uint8_t code, bool e5m2) {
+    unsigned mantissa = e5m2 ? 2 : 3, magnitude = code & 0x7f, field = magnitude >> mantissa;
+    int bias = e5m2 ? 15 : 7;
+    double value = magnitude & ((1u << mantissa) - 1);
+    if (e5m2 ? magnitude > 0x7c : magnitude == 0x7f) return 0x7fff;
+    if (e5m2 && magnitude == 0x7c) return code & 0x80 ? 0xfc00 : 0x7c00;
+    if (field) value += 1u << mantissa;
+    value = ldexp(value, (field ? (int)field : 1) - bias - (int)mantissa);
+    return tvm_f64_to_f16(code & 0x80 ? -value : value);
+}
+
 static inline uint64_t ptx_convert(const ptx_insn *insn, const uint64_t v[3]) {
     const char *from = insn->part[insn->parts - 1], *to = insn->part[insn->parts - 2],
                *mode = insn->parts > 3 ? insn->part[1] : "";
+    if (ptx_is(from, "e4m3x2") || ptx_is(from, "e5m2x2")) {
+        bool e5m2 = from[1] == '5';
+        ck_assert_str_eq(to, "f16x2");
+        return (uint64_t)ptx_ofp8_to_f16((uint8_t)(v[0] >> 8), e5m2) << 16 |
+               ptx_ofp8_to_f16((uint8_t)v[0], e5m2);
+    }
     if (ptx_is(to, "f16x2") || ptx_is(to, "bf16x2")) {
         float high = tvm_f32_from_bits((uint32_t)v[0]), low = tvm_f32_from_bits((uint32_t)v[1]);
         bool bf16 = to[0] == 'b';

@@ -1,5 +1,5 @@
 /* Conversions: each low-precision type's codes to every type that cast-lowbit allows; every f16 and bf16 and
- * many f32 and i32 the other way; and casts between all pairs of standard types. */
+ * many f32 and i32 the other way, also of packed tensors; and casts between all pairs of standard types. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +95,65 @@ static size_t kernel_text(char *to, size_t room, const char *prefix, const char 
                             prefix, suffix, from, into, TILE, TILE, op, into);
 }
 
+/* ---- packing pair: through views of bytes ---- */
+
+static bool cast_packed(suite *s, const gpu_test *test, const char *wide_name) {
+    char kernel[40];
+    tvm_dtype wide = dtype(wide_name);
+    size_t bytes = (size_t)HALVES * test->type.bits / 8;
+    uint8_t *codes = all_codes(TVM_U(8), bytes);
+    for (size_t i = 0; i < bytes; i++) codes[i] = (uint8_t)((codes[i] * 2654435761u + i * 40503u) >> 7);
+    snprintf(kernel, sizeof kernel, "to_%s", wide_name);
+    gpu_arg to[] = {ARG_SCALAR(HALVES), ARG_IN(TVM_U(8), bytes, codes), ARG_OUT(wide, HALVES)};
+    bool good = gpu_run_both(s, test, kernel, to, 3);
+    free(codes);
+    codes = wide.bits <= 16 ? all_codes(wide, HALVES) : random_codes(wide, HALVES, 5);
+    snprintf(kernel, sizeof kernel, "from_%s", wide_name);
+    gpu_arg from[] = {ARG_SCALAR(HALVES), ARG_IN(wide, HALVES, codes), ARG_OUT(TVM_U(8), bytes)};
+    good = gpu_run_both(s, test, kernel, from, 3) && good;
+    free(codes);
+    return good;
+}
+
+static bool run_packed(suite *s, const gpu_test *test) {
+    bool good = true;
+    for (size_t i = 0; i < WIDE; i++) good = cast_packed(s, test, wide_names[i]) && good;
+    char name[TVM_DTYPE_NAME_MAX];
+    return cast_packed(s, test, tvm_dtype_name(test->type, name)) && good;
+}
+
+static size_t packed_text(char *to, size_t room, const char *narrow, unsigned bits, const char *wide) {
+    unsigned bytes = TILE * bits / 8;
+    return (size_t)snprintf(
+        to, room,
+        ".kernel to_%s(n: i32, x: global u8[n * %u / 8], z: global %s[n])\n.warps 1\n.grid cdiv(n, %d)\n"
+        ".assume n %% %d == 0\n    %%b = load-global x[block.x * %u], spatial(32).local(%u)\n"
+        "    %%q = view %%b, %s, spatial(32).local(32), packing pair\n    %%r = cast-lowbit %%q, %s\n"
+        "    store-global z[block.x * %d], %%r\n.end\n"
+        ".kernel from_%s(n: i32, x: global %s[n], z: global u8[n * %u / 8])\n.warps 1\n.grid cdiv(n, %d)\n"
+        ".assume n %% %d == 0\n    %%v = load-global x[block.x * %d], spatial(32).local(32)\n"
+        "    %%q = cast-lowbit %%v, %s, packing pair\n    %%b = view %%q, u8, spatial(32).local(%u)\n"
+        "    store-global z[block.x * %u], %%b\n.end\n",
+        wide, bits, wide, TILE, TILE, bytes, bytes / 32, narrow, wide, TILE, wide, wide, bits, TILE, TILE,
+        TILE, narrow, bytes / 32, bytes);
+}
+
+static void add_packed(gpu_group *group, tvm_dtype type) {
+    char name[TVM_DTYPE_NAME_MAX], title[64], text[16384] = ".vasm 1\n";
+    size_t at = strlen(text);
+    bool same = false;
+    tvm_dtype_name(type, name);
+    for (size_t i = 0; i < WIDE; i++) {
+        at += packed_text(text + at, sizeof text - at, name, type.bits, wide_names[i]);
+        same = same || strcmp(name, wide_names[i]) == 0;
+    }
+    if (!same) packed_text(text + at, sizeof text - at, name, type.bits, name);
+    snprintf(title, sizeof title, "cast-lowbit %s, packing pair", name);
+    gpu_test *test = gpu_add(group, title, text, NULL, NULL, 0);
+    test->run = run_packed;
+    test->type = type;
+}
+
 static void add_lowbit(gpu_group *group, tvm_dtype type) {
     char name[TVM_DTYPE_NAME_MAX], title[64], text[16384] = ".vasm 1\n";
     size_t at = strlen(text);
@@ -128,6 +187,9 @@ void gpu_add_casts(suite *s, gpu_group *group) {
     tvm_dtype types[TVM_DTYPE_COUNT_MAX];
     size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
     for (size_t i = 0; i < count; i++)
-        if (tvm_dtype_is_lowbit(types[i])) add_lowbit(group, types[i]);
+        if (tvm_dtype_is_lowbit(types[i])) {
+            add_lowbit(group, types[i]);
+            add_packed(group, types[i]);
+        }
     for (size_t i = 0; i < STANDARD; i++) add_standard(group, standard_names[i]);
 }
