@@ -222,6 +222,18 @@ static bool emit_packed(emitter *e, void *work) {
     return emit_packed_pairs(e, &c);
 }
 
+static const char *refuse_lookup(const emitter *e, const void *work) {
+    (void)e;
+    const cast_work *w = work;
+    packed_cast c = packed_work(w);
+    return w->from_packing == TVM_PACKING_PAIR ? refuse_packed_lookup(&c) : "";
+}
+
+static bool emit_lookup(emitter *e, void *work) {
+    packed_cast c = packed_work(work);
+    return emit_packed_lookup(e, &c);
+}
+
 /* ---- one after the other ---- */
 
 static bool emit_elements(emitter *e, void *work) {
@@ -240,6 +252,7 @@ static bool emit_elements(emitter *e, void *work) {
 static const candidate candidates[] = {
     {"move", refuse_move, emit_move},
     {"cvt of f32 pairs", refuse_f32_pairs, emit_f32_pairs},
+    {"packed lookup", refuse_lookup, emit_lookup},
     {"packed pairs", refuse_packed, emit_packed},
     {"spliced pairs", refuse_integer_pairs, emit_integer_pairs},
     {"scaled pairs", refuse_float_pairs, emit_float_pairs},

@@ -11,6 +11,11 @@
 #include <math.h>
 #include <string.h>
 
+reg hidden_constant(emitter *e, uint32_t value) {
+    reg zero = pure(e, 'r', "shr.u32 $, %s, 16;", thread_id(e).name);
+    return pure(e, 'r', "or.b32 $, %s, 0x%x;", zero.name, (unsigned)value);
+}
+
 /* ---- views ---- */
 
 typedef struct block_views {
@@ -129,13 +134,6 @@ static reg bytes_to_bf16(block_views *v, const packed_cast *c, unsigned pair) {
     return add_pairs(e, c, add_pairs(e, c, low, minus_pair(e, c, 256)), high);
 }
 
-/* A constant that ptxas does not see as one (a thread number has 10 bits). PRMT takes one immediate operand:
- * if this is it, the selector is copied to a register before every PRMT. */
-static reg hidden_constant(emitter *e, uint32_t value) {
-    reg zero = pure(e, 'r', "shr.u32 $, %s, 16;", thread_id(e).name);
-    return pure(e, 'r', "or.b32 $, %s, 0x%x;", zero.name, (unsigned)value);
-}
-
 static reg integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
     const tvm_pair_recipe *recipe = v->recipe;
@@ -197,8 +195,9 @@ static reg float_pair(block_views *v, const packed_cast *c, unsigned pair) {
     return mend_float_pair(e, c->from, c->to, codes, result);
 }
 
-/* The bytes of OFP8 in a word, the four of two pairs, by the converter that sm_89 and later have. */
-enum { ARCH_OFP8 = 89 };
+/* The bytes of OFP8 in a word, the four of two pairs, by the converter of sm_90 (sm_89 has it, too, but in a
+ * later version of PTX). */
+enum { ARCH_OFP8 = 90 };
 
 static bool has_converter(const emitter *e, const packed_cast *c) {
     return e->target.arch >= ARCH_OFP8 && c->to.exponent == 5 && tvm_float_has_nan(c->from);
@@ -226,7 +225,7 @@ static reg convert_pair(block_views *v, const packed_cast *c, unsigned pair) {
     return c->from.kind == TVM_KIND_FLOAT ? float_pair(v, c, pair) : integer_pair(v, c, pair);
 }
 
-static void write_pair(emitter *e, element_writer *writer, bool wide, reg pair) {
+void write_pair(emitter *e, element_writer *writer, bool wide, reg pair) {
     if (!wide) {
         write_word(e, writer, pair);
         return;
@@ -258,6 +257,7 @@ const char *refuse_packed_pairs(const packed_cast *c) {
     bool half = c->to.kind == TVM_KIND_FLOAT && c->to.bits == 16, wide = tvm_dtype_same(c->to, TVM_F32);
     if (!half && !wide) return "";
     if (integer) return NULL;
+    if (tvm_pair_recipe_of(c->from) == NULL) return "";
     if (wide) return "f32 of a float goes element by element";
     return c->from.exponent > c->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }

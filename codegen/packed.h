@@ -14,6 +14,14 @@ typedef struct packed_cast {
 const char *refuse_packed_pairs(const packed_cast *c);
 /* Converts the whole tensor; false when memory ran out. */
 bool emit_packed_pairs(emitter *e, const packed_cast *c);
+/* The same for floats of 3 and 4 bits, whose packing has no pairs in halves of words. */
+const char *refuse_packed_lookup(const packed_cast *c);
+bool emit_packed_lookup(emitter *e, const packed_cast *c);
+/* Writes a pair as it is, or (wide) a pair of f16 as two f32. */
+void write_pair(emitter *e, element_writer *writer, bool wide, reg pair);
+/* A constant that ptxas does not see as one (a thread number has 10 bits). PRMT takes one immediate operand:
+ * where ptxas finds two, it copies the other to a register before every PRMT. */
+reg hidden_constant(emitter *e, uint32_t value);
 /* May the subtraction of a constant be made part of the conversion, with the same result to the last bit? */
 bool packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero);
 

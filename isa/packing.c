@@ -107,8 +107,25 @@ static const tvm_pair_recipe recipes[9] = {
     [8] = {1, 1, 2, {SHIFT(0, 8)}, {{0, 0}, {1, 0}}},
 };
 
+static bool is_nibble_float(tvm_dtype type) {
+    return type.kind == TVM_KIND_FLOAT && type.bits <= 4;
+}
+
 const tvm_pair_recipe *tvm_pair_recipe_of(tvm_dtype type) {
-    return tvm_dtype_is_lowbit(type) ? &recipes[type.bits] : NULL;
+    return tvm_dtype_is_lowbit(type) && !is_nibble_float(type) ? &recipes[type.bits] : NULL;
+}
+
+/* Floats of 3 and 4 bits lie so that the lower three bits of nibbles are indices of a table. f4, of which a
+ * word holds eight: the magnitudes there; in the nibbles' upper bits the signs, of each four elements at the
+ * tops of the bytes or 4 bits below. f3, 32 elements in three words: 24 codes there, the last eight a bit in
+ * each word's nibbles. */
+static uint32_t nibble_bit(tvm_dtype type, uint32_t element, unsigned bit) {
+    if (type.bits == 4) {
+        uint32_t in = element % 8;
+        return element / 8 * 32 + (bit < 3 ? in * 4 + bit : in % 4 * 8 + (in < 4 ? 7 : 3));
+    }
+    uint32_t in = element % 32, block = element / 32 * 96;
+    return block + (in < 24 ? in * 4 + bit : bit * 32 + (in - 24) * 4 + 3);
 }
 
 bool tvm_packing_takes(tvm_packing packing, tvm_dtype type) {
@@ -116,8 +133,8 @@ bool tvm_packing_takes(tvm_packing packing, tvm_dtype type) {
 }
 
 uint32_t tvm_packing_block(tvm_packing packing, tvm_dtype type) {
-    const tvm_pair_recipe *recipe = packing == TVM_PACKING_PAIR ? tvm_pair_recipe_of(type) : NULL;
-    return recipe ? 2u * recipe->pairs : 1;
+    if (packing != TVM_PACKING_PAIR || !tvm_dtype_is_lowbit(type)) return 1;
+    return 2u * recipes[type.bits].pairs;
 }
 
 /* Where bit `bit` of the halves of a view comes from: the bit of the block's words' lower halves, word * 32 +
@@ -142,6 +159,7 @@ static uint32_t trace(const tvm_pair_recipe *recipe, unsigned view, unsigned bit
 }
 
 uint32_t tvm_packing_bit(tvm_packing packing, tvm_dtype type, uint32_t element, unsigned bit) {
+    if (packing == TVM_PACKING_PAIR && is_nibble_float(type)) return nibble_bit(type, element, bit);
     const tvm_pair_recipe *recipe = packing == TVM_PACKING_PAIR ? tvm_pair_recipe_of(type) : NULL;
     if (!recipe) return element * type.bits + bit;
     uint32_t pair = element / 2, block = pair / recipe->pairs;

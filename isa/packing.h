@@ -5,8 +5,9 @@
  * so that one instruction on a word takes both out. Pairs come in blocks that fill whole words; a recipe says
  * where the pairs of a block lie, by saying how to reach them: it lists views, which are words made from
  * those of the block, and for each pair a view and an offset at which its bits lie side by side in both
- * halves, below bit 10 so that they fit the mantissa of f16. A recipe has as few views beyond the block's own
- * words as its width allows: each is one instruction. */
+ * halves, below bit 10 so that they fit the mantissa of f16 (floats of 3 and 4 bits lie otherwise: see
+ * vasm(5)). A recipe has as few views beyond the block's own words as its width allows: each is one
+ * instruction. */
 #ifndef TVM_ISA_PACKING_H
 #define TVM_ISA_PACKING_H
 
@@ -60,7 +61,7 @@ typedef struct tvm_pair_recipe {
     tvm_pair_field field[TVM_PAIR_FIELDS];
 } tvm_pair_recipe;
 
-/* The recipe of `pair` for a type that takes it, else NULL. */
+/* The recipe of `pair` for a type that has one: low-precision types but floats of 3 and 4 bits; else NULL. */
 const tvm_pair_recipe *tvm_pair_recipe_of(tvm_dtype type);
 
 #endif
