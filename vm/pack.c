@@ -19,6 +19,7 @@ enum {
     NARROW_COLUMNS = 512,   /* below which reading them piece by piece costs more than idle threads */
     TURNED_ROWS = 4096,     /* of a piece, where columns do */
     PIECES_A_THREAD = 4,
+    GROUP_BYTES = 24, /* of buffers, for a group and column */
     ALL_BUFFERS = 512 << 20 /* of all threads: memory stays below 1 GiB */
 };
 
@@ -55,8 +56,9 @@ static bool make_buffers(pack_buffers *buffers, const buffer_sizes *sizes) {
     buffers->out = buffer(sizes->out, &good);
     buffers->greatest = buffer(sizes->groups * sizeof *buffers->greatest, &good);
     buffers->least = buffer(sizes->groups * sizeof *buffers->least, &good);
-    buffers->divisors = buffer(sizes->groups * sizeof *buffers->divisors, &good);
-    buffers->offsets = buffer(sizes->groups * sizeof *buffers->offsets, &good);
+    buffers->by.divisors = buffer(sizes->groups * sizeof(float), &good);
+    buffers->by.reciprocals = buffer(sizes->groups * sizeof(float), &good);
+    buffers->by.offsets = buffer(sizes->groups * sizeof(float), &good);
     buffers->scales = buffer(sizes->groups * sizeof *buffers->scales, &good);
     buffers->zeros = buffer(sizes->groups * sizeof *buffers->zeros, &good);
     return good;
@@ -70,8 +72,9 @@ static void free_buffers(pack_buffers *buffers) {
     free(buffers->out);
     free(buffers->greatest);
     free(buffers->least);
-    free(buffers->divisors);
-    free(buffers->offsets);
+    free(buffers->by.divisors);
+    free(buffers->by.reciprocals);
+    free(buffers->by.offsets);
     free(buffers->scales);
     free(buffers->zeros);
 }
@@ -79,7 +82,7 @@ static void free_buffers(pack_buffers *buffers) {
 /* As many threads as have work and memory. */
 static tvm_status make_all_buffers(pack_job *job, tvm_diags *diags) {
     buffer_sizes sizes = sizes_of(job);
-    uint64_t each = sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.groups * 20;
+    uint64_t each = sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.groups * GROUP_BYTES;
     uint64_t threads = pack_threads(job->options->threads);
     if (threads > job->pieces) threads = job->pieces ? job->pieces : 1;
     if (threads > ALL_BUFFERS / (each + 1)) threads = ALL_BUFFERS / (each + 1);
@@ -107,7 +110,7 @@ static uint64_t common_multiple(uint64_t a, uint64_t b) {
 /* Whole tiles of columns, about as many as make a piece of PIECE_BYTES. */
 static uint64_t columns_of_piece(const pack_job *job, uint64_t most) {
     uint64_t groups = (job->piece_rows + job->group - 1) / job->group;
-    uint64_t column = job->piece_rows * job->item + groups * 20;
+    uint64_t column = job->piece_rows * job->item + groups * GROUP_BYTES;
     uint64_t columns = PIECE_BYTES / column;
     if (columns < NARROW_COLUMNS && !job->options->transpose) columns = NARROW_COLUMNS;
     if (columns > most) columns = most;

@@ -14,7 +14,7 @@ typedef struct pack_buffers {
     void *scratch;  /* of pack_layout_tile */
     uint8_t *out;   /* packed */
     int32_t *greatest, *least; /* [groups of a piece, columns of a piece] */
-    float *divisors, *offsets;
+    pack_divisors by;          /* of the same */
     uint16_t *scales, *zeros;
 } pack_buffers;
 

@@ -172,7 +172,7 @@ static tvm_status find_scales(const piece *p) {
     }
     if (!all_finite(p, count)) return name_nonfinite(p);
     if (!pack_scales(&job->scaler, job->source, count, buffers->greatest, buffers->least, buffers->scales,
-                     buffers->divisors, buffers->offsets, buffers->zeros))
+                     buffers->zeros, &buffers->by))
         return name_overflow(p, count);
     tvm_status status = write_matrix(p, buffers->scales, job->scales_at);
     if (!status && job->has_zeros) status = write_matrix(p, buffers->zeros, job->zeros_at);
@@ -213,8 +213,11 @@ static tvm_status encode(const piece *p, uint64_t slab, uint64_t row, uint64_t r
         uint64_t run = rows_of_group(job, row, end);
         pack_rows part = slab_rows(p, slab, row, run, column, columns);
         size_t at = group_at(p, row) + column;
-        pack_codes(&job->coder, job->source, &part, p->buffers->divisors + at, p->buffers->offsets + at, codes,
-                   code_stride);
+        pack_divisors by = {.divisors = p->buffers->by.divisors + at,
+                            .reciprocals = p->buffers->by.reciprocals + at,
+                            .offsets = p->buffers->by.offsets + at,
+                            .moderate = p->buffers->by.moderate};
+        pack_codes(&job->coder, job->source, &part, &by, codes, code_stride);
         codes += run * code_stride;
         row += run;
     }

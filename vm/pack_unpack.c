@@ -49,7 +49,7 @@ static void put_values(const piece *p, uint64_t row, uint64_t rows, uint64_t col
     const unpacker *u = p->unpacker;
     for (uint64_t i = row; i < row + rows; i++) {
         size_t at = (size_t)((i / u->job.group - p->row / u->job.group) * p->columns + column);
-        const float *scales = p->buffers->divisors + at, *zeros = p->buffers->offsets + at;
+        const float *scales = p->buffers->by.divisors + at, *zeros = p->buffers->by.offsets + at;
         const uint8_t *from = codes + (i - row) * width;
         size_t place = (size_t)((i - p->row) * p->columns + column);
         for (size_t j = 0; j < columns; j++) {
@@ -106,8 +106,8 @@ static tvm_status unpack_piece(void *closure, unsigned thread, uint64_t number, 
                .diags = diags};
     p.rows = job->k - p.row < job->piece_rows ? job->k - p.row : job->piece_rows;
     p.columns = job->n - p.column < job->piece_columns ? job->n - p.column : job->piece_columns;
-    tvm_status status = read_floats(&p, job->has_scales, job->scales_at, u->scale_type, 1, p.buffers->divisors);
-    if (!status) status = read_floats(&p, job->has_zeros, job->zeros_at, u->zero_type, u->mid, p.buffers->offsets);
+    tvm_status status = read_floats(&p, job->has_scales, job->scales_at, u->scale_type, 1, p.buffers->by.divisors);
+    if (!status) status = read_floats(&p, job->has_zeros, job->zeros_at, u->zero_type, u->mid, p.buffers->by.offsets);
     if (!status) status = job->laid_out ? unpack_tiles(&p) : unpack_plain(&p);
     for (uint64_t i = 0; !status && i < p.rows; i++)
         status = pack_output_write(&job->output, (uint8_t *)p.buffers->slab + i * p.columns * job->item,

@@ -44,10 +44,21 @@ typedef struct pack_scaler {
 } pack_scaler;
 pack_scaler pack_scaler_make(tvm_dtype type, bool own_zeros, bool bf16);
 
-/* Of `count` columns of a group. greatest and least are keys as pack_extremes leaves them, of finite weights. A scale
- * of zero gets an infinite divisor. false when a scale is beyond the type of scales. */
+/* What weights are divided by, for each column. Scales are moderate when all are zero or between 2^-24 and 2^40 (every f16
+ * is); that of a zero scale is 2^100, which is beyond any weight that gets one. */
+typedef struct pack_divisors {
+    float *divisors, *reciprocals;
+    float *offsets; /* added to the quotient of an integer type: whole numbers */
+    bool moderate;
+} pack_divisors;
+#define PACK_MODERATE_LEAST    0x33800000u
+#define PACK_MODERATE_GREATEST 0x53800000u
+#define PACK_ZERO_DIVISOR      0x71800000u
+
+/* Of `count` columns of groups. greatest and least are keys as pack_extremes leaves them, of finite weights. false when
+ * a scale is beyond the type of scales. */
 bool pack_scales(const pack_scaler *scaler, pack_float type, size_t count, const int32_t *greatest,
-                 const int32_t *least, uint16_t *scales, float *divisors, float *offsets, uint16_t *zeros);
+                 const int32_t *least, uint16_t *scales, uint16_t *zeros, pack_divisors *to);
 
 /* How a type's codes are made of quotients. */
 typedef struct pack_coder {
@@ -60,15 +71,19 @@ typedef struct pack_coder {
 pack_coder pack_coder_make(tvm_dtype type);
 
 /* codes[i * code_stride + j] = the code nearest to weight[i][j] / divisors[j]: for floats tvm_encode's; for integers
- * the quotient to nearest even, plus offsets[j] (whole numbers), saturating. The weights are finite, the divisors not
- * zero nor NaN; an infinite divisor makes the quotient zero.
+ * the quotient to nearest even, plus offsets[j], saturating. The weights are finite.
  *
- * The quotient is a correctly rounded f32. That it rounds to the code to which the exact quotient does: let h be a
- * number half-way between two codes, and s the divisor. h has at most 9 significant bits and s at most 11, so that h*s
- * is an f32, and a weight w that is not h*s differs from it by a unit in the last place or more: w/s then differs from
- * h by more than half a unit in its last place and does not round to h. A reciprocal would not do. */
-void pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const float *divisors,
-                const float *offsets, uint8_t *codes, size_t code_stride);
+ * The quotient q is a correctly rounded f32. That it rounds to the code to which the exact quotient w/s does: let h be a
+ * number half-way between two codes. h has at most 9 significant bits and s at most 11, so that h*s is an f32, and a
+ * weight w that is not h*s differs from it by a unit in the last place or more (half of one below a power of two). With
+ * significands m_h and m_s in [1, 2) the distance of w/s from h is then at least 2/m_s > 1 + 2^-11 times half a unit in
+ * the last place of h (m_h > 1 + 2^-9 times below a power of two), so that q is not h and lies on the same side of it.
+ *
+ * Of moderate scales and 16-bit weights the quotient is made of the reciprocal r instead, where there is a fused
+ * multiply-add: q0 = w*r, e = w - q0*s (exact: q0 is within two units of w/s), q = q0 + e*r, which is w/s with a
+ * relative error of 2^-24 in its last two units, rounded: far less than the margin above, and h itself when w = h*s. */
+void pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const pack_divisors *by,
+                uint8_t *codes, size_t code_stride);
 
 /* Copies codes that were given, one to a byte; false when one is none of the type. Codes of signed types may be their values, sign-extended. */
 bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes, size_t code_stride);
