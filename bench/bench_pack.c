@@ -1,5 +1,6 @@
-/* tvm-pack: bytes of f16 input a second and core, for every type of weights, in plain rows and in the layout of
- * programs/matmul.vasminc. One thread, processor time; the input lies in the page cache; the best of three runs.
+/* tvm-pack: bytes of f16 input a second and core, for every type of weights, in plain rows and in the layout
+ * of programs/matmul.vasminc. One thread, processor time; the input lies in the page cache; the best of three
+ * runs.
  *
  *   bench_pack PROGRAM.vasm [K N [GROUP [TYPE...]]] */
 #include <stdio.h>
@@ -67,8 +68,8 @@ static tvm_status measure(const pack_options *options, double *best, tvm_diags *
     return status;
 }
 
-static tvm_status bench(const char *source, const char *folder, tvm_dtype type, pack_options options, double bytes,
-                        tvm_diags *diags) {
+static tvm_status bench(const char *source, const char *folder, tvm_dtype type, pack_options options,
+                        double bytes, tvm_diags *diags) {
     char name[TVM_DTYPE_NAME_MAX], program[256];
     double plain, laid;
     tvm_dtype_name(type, name);
@@ -78,7 +79,9 @@ static tvm_status bench(const char *source, const char *folder, tvm_dtype type, 
     if (!status) status = measure(&options, &plain, diags);
     options.layout = program;
     if (!status) status = measure(&options, &laid, diags);
-    if (!status) printf("%-8s plain %5.2f GB/s   layout %5.2f GB/s\n", name, bytes / plain * 1e-9, bytes / laid * 1e-9);
+    if (!status)
+        printf("%-8s plain %5.2f GB/s   layout %5.2f GB/s\n", name, bytes / plain * 1e-9,
+               bytes / laid * 1e-9);
     fflush(stdout);
     unlink(program);
     return status;
@@ -97,7 +100,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_pack PROGRAM.vasm [K N [GROUP [TYPE...]]]\n");
         return 2;
     }
-    uint64_t k = argc > 3 ? strtoull(argv[2], NULL, 10) : 8192, n = argc > 3 ? strtoull(argv[3], NULL, 10) : 8192;
+    uint64_t k = argc > 3 ? strtoull(argv[2], NULL, 10) : 8192,
+             n = argc > 3 ? strtoull(argv[3], NULL, 10) : 8192;
     char folder[] = "/tmp/tvm-bench-pack-XXXXXX", input[64], output[64];
     if (!mkdtemp(folder)) return 1;
     snprintf(input, sizeof input, "%s/w.npy", folder);

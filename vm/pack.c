@@ -13,13 +13,13 @@
 #endif
 
 enum {
-    PIECE_BYTES = 1 << 20,  /* of input: within a core's second-level cache */
+    PIECE_BYTES = 1 << 20, /* of input: within a core's second-level cache */
     SLAB_BYTES = 4 << 20,
-    PIECE_COLUMNS = 4096,   /* at the most, where rows lie side by side in the file */
-    NARROW_COLUMNS = 512,   /* below which reading them piece by piece costs more than idle threads */
-    TURNED_ROWS = 4096,     /* of a piece, where columns do */
+    PIECE_COLUMNS = 4096, /* at the most, where rows lie side by side in the file */
+    NARROW_COLUMNS = 512, /* below which reading them piece by piece costs more than idle threads */
+    TURNED_ROWS = 4096,   /* of a piece, where columns do */
     PIECES_A_THREAD = 4,
-    GROUP_BYTES = 24, /* of buffers, for a group and column */
+    GROUP_BYTES = 24,       /* of buffers, for a group and column */
     ALL_BUFFERS = 512 << 20 /* of all threads: memory stays below 1 GiB */
 };
 
@@ -36,13 +36,15 @@ typedef struct buffer_sizes {
 } buffer_sizes;
 
 static buffer_sizes sizes_of(const pack_job *job) {
-    uint64_t slab = job->slab_rows * job->piece_columns, rows = job->laid_out ? job->tile_rows : PACK_PLAIN_ROWS;
+    uint64_t slab = job->slab_rows * job->piece_columns,
+             rows = job->laid_out ? job->tile_rows : PACK_PLAIN_ROWS;
     uint64_t across = (job->piece_columns + job->tile_columns - 1) / job->tile_columns;
     buffer_sizes sizes = {.slab = slab * job->item};
     if (job->options->transpose || job->options->given == PACK_BIT_STRINGS) sizes.raw = slab * job->item;
     sizes.codes = job->laid_out ? (uint64_t)job->tile_rows * job->tile_columns : rows * job->piece_columns;
     sizes.scratch = job->laid_out ? pack_layout_scratch(&job->layout) : 0;
-    sizes.out = job->laid_out ? across * job->layout.bytes : rows * job->piece_columns * job->type.bits / 8 + 8;
+    sizes.out =
+        job->laid_out ? across * job->layout.bytes : rows * job->piece_columns * job->type.bits / 8 + 8;
     sizes.groups = ((job->piece_rows + job->group - 1) / job->group + 1) * job->piece_columns;
     return sizes;
 }
@@ -82,7 +84,8 @@ static void free_buffers(pack_buffers *buffers) {
 /* As many threads as have work and memory. */
 static tvm_status make_all_buffers(pack_job *job, tvm_diags *diags) {
     buffer_sizes sizes = sizes_of(job);
-    uint64_t each = sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.groups * GROUP_BYTES;
+    uint64_t each =
+        sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.groups * GROUP_BYTES;
     uint64_t threads = pack_threads(job->options->threads);
     if (threads > job->pieces) threads = job->pieces ? job->pieces : 1;
     if (threads > ALL_BUFFERS / (each + 1)) threads = ALL_BUFFERS / (each + 1);
@@ -159,7 +162,8 @@ void pack_job_free(pack_job *job) {
 
 /* ---- what is asked for ---- */
 
-static tvm_status argument_error(tvm_diags *diags, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static tvm_status argument_error(tvm_diags *diags, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static tvm_status argument_error(tvm_diags *diags, const char *format, ...) {
     char text[512];
     va_list arguments;
@@ -173,13 +177,15 @@ tvm_status pack_job_layout(pack_job *job, tvm_diags *diags) {
     const pack_options *options = job->options;
     char name[TVM_DTYPE_NAME_MAX], other[TVM_DTYPE_NAME_MAX];
     if (!options->layout) return TVM_OK;
-    tvm_status status = pack_layout_open(options->layout, options->kernel, options->threads, &job->layout, diags);
+    tvm_status status =
+        pack_layout_open(options->layout, options->kernel, options->threads, &job->layout, diags);
     if (status) return status;
     job->laid_out = true;
     if (job->type.kind == TVM_KIND_NONE) job->type = job->layout.type;
     if (tvm_dtype_same(job->type, job->layout.type)) return TVM_OK;
-    return argument_error(diags, "the type is %s, but the layout of %s is one of %s", tvm_dtype_name(job->type, name),
-                          options->layout, tvm_dtype_name(job->layout.type, other));
+    return argument_error(diags, "the type is %s, but the layout of %s is one of %s",
+                          tvm_dtype_name(job->type, name), options->layout,
+                          tvm_dtype_name(job->layout.type, other));
 }
 
 static tvm_status check_type(pack_job *job, tvm_diags *diags) {
@@ -190,7 +196,8 @@ static tvm_status check_type(pack_job *job, tvm_diags *diags) {
     if (job->type.kind == TVM_KIND_NONE)
         return argument_error(diags, "neither a type nor a layout is given: --type u4, for instance");
     if (job->type.bits > 8 || job->type.kind == TVM_KIND_BOOL)
-        return argument_error(diags, "%s is no type of weights: u1 to u8, i2 to i8 and floats of 3 to 8 bits are",
+        return argument_error(diags,
+                              "%s is no type of weights: u1 to u8, i2 to i8 and floats of 3 to 8 bits are",
                               tvm_dtype_name(job->type, name));
     if (job->options->own_zeros && job->type.kind != TVM_KIND_UINT)
         return argument_error(diags, "a zero point for each group goes with unsigned types, not with %s",
@@ -249,18 +256,21 @@ static tvm_status open_beside(const char *where, const char *what, pack_array *a
     char text[TVM_SAFETENSORS_TEXT_MAX];
     if (array->rank == 2 && (tvm_dtype_same(array->type, TVM_F16) || tvm_dtype_same(array->type, TVM_BF16)))
         return TVM_OK;
-    return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL, "the %s are %s; a matrix of F16 or BF16 is expected", what,
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL,
+                        "the %s are %s; a matrix of F16 or BF16 is expected", what,
                         pack_array_text(array, text));
 }
 
-static tvm_status check_beside(const pack_job *job, const char *what, const pack_array *array, tvm_diags *diags) {
+static tvm_status check_beside(const pack_job *job, const char *what, const pack_array *array,
+                               tvm_diags *diags) {
     char text[TVM_SAFETENSORS_TEXT_MAX];
     tvm_place place = {.file = array->path};
     if (array->shape[0] == job->k / job->group && array->shape[1] == job->n) return TVM_OK;
     return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
                         "the %s are %s, but %" PRIu64 " by %" PRIu64 " weights in groups of %" PRIu64
                         " have %" PRIu64 " by %" PRIu64,
-                        what, pack_array_text(array, text), job->k, job->n, job->group, job->k / job->group, job->n);
+                        what, pack_array_text(array, text), job->k, job->n, job->group, job->k / job->group,
+                        job->n);
 }
 
 static tvm_status open_scales(pack_job *job, tvm_diags *diags) {
@@ -285,8 +295,8 @@ static tvm_status check_group(pack_job *job, tvm_diags *diags) {
         job->group = job->k / job->given_scales.shape[0];
     if (!job->group) job->group = 1;
     if (job->k % job->group)
-        return argument_error(diags, "a group of %" PRIu64 " rows does not divide k, which is %" PRIu64, job->group,
-                              job->k);
+        return argument_error(diags, "a group of %" PRIu64 " rows does not divide k, which is %" PRIu64,
+                              job->group, job->k);
     tvm_status status = TVM_OK;
     if (job->given_scales.path) status = check_beside(job, "scales", &job->given_scales, diags);
     if (!status && job->given_zeros.path) status = check_beside(job, "zeros", &job->given_zeros, diags);
@@ -377,7 +387,8 @@ static void add_tensor(description *d, char *name, tvm_dtype type, unsigned rank
 }
 
 /* The shape of `packed`. */
-static tvm_status packed_shape(const pack_job *job, uint64_t shape[TVM_MAX_RANK], unsigned *rank, tvm_diags *diags) {
+static tvm_status packed_shape(const pack_job *job, uint64_t shape[TVM_MAX_RANK], unsigned *rank,
+                               tvm_diags *diags) {
     int64_t extents[TVM_MAX_RANK];
     uint64_t bytes;
     char name[TVM_DTYPE_NAME_MAX];
@@ -391,12 +402,14 @@ static tvm_status packed_shape(const pack_job *job, uint64_t shape[TVM_MAX_RANK]
         return TVM_OK;
     }
     if (job->k > INT64_MAX || job->n > INT64_MAX) return argument_error(diags, "the matrix is too large");
-    tvm_status status = pack_layout_shape(&job->layout, (int64_t)job->k, (int64_t)job->n, extents, rank, &bytes, diags);
+    tvm_status status =
+        pack_layout_shape(&job->layout, (int64_t)job->k, (int64_t)job->n, extents, rank, &bytes, diags);
     for (unsigned d = 0; !status && d < *rank; d++) shape[d] = (uint64_t)extents[d];
     return status;
 }
 
-static tvm_status make_header(pack_job *job, description *d, uint8_t **header, size_t *size, tvm_diags *diags) {
+static tvm_status make_header(pack_job *job, description *d, uint8_t **header, size_t *size,
+                              tvm_diags *diags) {
     uint64_t packed[TVM_MAX_RANK], scales[2] = {job->k / job->group, job->n};
     unsigned rank;
     tvm_status status = packed_shape(job, packed, &rank, diags);
@@ -457,7 +470,8 @@ static tvm_status run(pack_job *job, tvm_diags *diags) {
         if (!status)
             status = pack_work(job->pieces, job->threads, pack_quantize, job, &options->progress, diags);
     }
-    if (!status && job->given_scales.path) status = copy_array(job, &job->given_scales, job->scales_at, diags);
+    if (!status && job->given_scales.path)
+        status = copy_array(job, &job->given_scales, job->scales_at, diags);
     if (!status && job->given_zeros.path) status = copy_array(job, &job->given_zeros, job->zeros_at, diags);
     return status ? status : pack_output_commit(&job->output, diags);
 }

@@ -30,13 +30,15 @@ static bool npy_type(const tvm_npy *npy, tvm_dtype *type) {
     return false;
 }
 
-static tvm_status open_npy(pack_array *array, uint64_t size, const uint8_t start[NPY_START], tvm_diags *diags) {
+static tvm_status open_npy(pack_array *array, uint64_t size, const uint8_t start[NPY_START],
+                           tvm_diags *diags) {
     uint64_t length = start[6] == 1 ? 10u + (start[8] | (uint64_t)start[9] << 8)
                                     : 12u + (start[8] | (uint64_t)start[9] << 8 | (uint64_t)start[10] << 16 |
                                              (uint64_t)start[11] << 24);
     tvm_place place = {.file = array->path};
     if (length > size || length > NPY_HEADER_MAX)
-        return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "malformed .npy header: it has %llu bytes, the file %llu",
+        return tvm_diag_add(diags, TVM_FORMAT, &place, NULL,
+                            "malformed .npy header: it has %llu bytes, the file %llu",
                             (unsigned long long)length, (unsigned long long)size);
     uint8_t *header = malloc(length < NPY_START ? NPY_START : length);
     if (!header) return tvm_diag_no_memory(diags);
@@ -64,12 +66,13 @@ static tvm_status open_safetensors(pack_array *array, const char *name, tvm_diag
     if (!name && array->tensors.count != 1)
         return tvm_diag_add(diags, TVM_ARGUMENT, &place, "--tensor NAME chooses one",
                             "the file has %zu tensors", array->tensors.count);
-    status = tvm_safetensors_need(&array->tensors, array->path, name ? name : array->tensors.items[0].name, &tensor,
-                                  diags);
+    status = tvm_safetensors_need(&array->tensors, array->path, name ? name : array->tensors.items[0].name,
+                                  &tensor, diags);
     if (status) return status;
     if (tensor->type.kind == TVM_KIND_NONE)
-        return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL, "tensor '%.80s' is of type %.40s, which is not known",
-                            tensor->name, tensor->dtype);
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL,
+                            "tensor '%.80s' is of type %.40s, which is not known", tensor->name,
+                            tensor->dtype);
     array->name = tensor->name;
     array->type = tensor->type;
     array->rank = tensor->rank;
@@ -85,12 +88,13 @@ tvm_status pack_array_open(const char *path, const char *tensor, pack_array *arr
     if (array->descriptor < 0) return io_error(path, "open for reading", errno, diags);
     if (fstat(array->descriptor, &info)) return io_error(path, "read", errno, diags);
     tvm_place place = {.file = path};
-    if (!S_ISREG(info.st_mode)) return tvm_diag_add(diags, TVM_IO, &place, NULL, "this is not a regular file");
+    if (!S_ISREG(info.st_mode))
+        return tvm_diag_add(diags, TVM_IO, &place, NULL, "this is not a regular file");
     if (pread(array->descriptor, start, sizeof start, 0) < 0) return io_error(path, "read", errno, diags);
     if (memcmp(start, "\x93NUMPY", 6)) return open_safetensors(array, tensor, diags);
     if (tensor)
-        return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL, "a .npy file has no tensors to name, such as '%s'",
-                            tensor);
+        return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
+                            "a .npy file has no tensors to name, such as '%s'", tensor);
     return open_npy(array, (uint64_t)info.st_size, start, diags);
 }
 
@@ -117,7 +121,8 @@ static char *name_beside(const char *path, unsigned attempt) {
     return asprintf(&name, "%s.tmp%ld.%u", path, (long)getpid(), attempt) < 0 ? NULL : name;
 }
 
-/* A file without a name goes away with its last descriptor, however the process ends. Not every file system has them. */
+/* A file without a name goes away with its last descriptor, however the process ends. Not every file system
+ * has them. */
 static int open_nameless(const char *path) {
     char *folder = strdup(path);
     if (!folder) return -1;

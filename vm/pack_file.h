@@ -1,4 +1,5 @@
-/* tvm-pack's files: an array in a .npy or .safetensors file to read parts of, and an output that is whole or absent. */
+/* tvm-pack's files: an array in a .npy or .safetensors file to read parts of, and an output that is whole or
+ * absent. */
 #ifndef TVM_VM_PACK_FILE_H
 #define TVM_VM_PACK_FILE_H
 
@@ -12,12 +13,13 @@ typedef struct pack_array {
     tvm_dtype type;
     unsigned rank;
     uint64_t shape[TVM_MAX_RANK];
-    uint64_t offset; /* of the first element in the file */
+    uint64_t offset;         /* of the first element in the file */
     tvm_safetensors tensors; /* all that are in the file; none of a .npy file */
 } pack_array;
 
-/* tensor NULL: the only one of a .safetensors file. Types that tvm_safetensors_type does not name are refused; '|V2' of a .npy
- * file is bf16, as ml_dtypes writes it. Release with pack_array_close in any case. */
+/* tensor NULL: the only one of a .safetensors file. Types that tvm_safetensors_type does not name are
+ * refused; '|V2' of a .npy file is bf16, as ml_dtypes writes it. Release with pack_array_close in any case.
+ */
 tvm_status pack_array_open(const char *path, const char *tensor, pack_array *array, tvm_diags *diags);
 void pack_array_close(pack_array *array);
 /* "F16 [16, 64]" */

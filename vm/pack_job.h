@@ -8,18 +8,18 @@
 
 /* Memory of one thread. */
 typedef struct pack_buffers {
-    void *slab;     /* rows of the input, or of the output of unpacking */
-    void *raw;      /* as they stand in the file, when that is otherwise */
-    uint8_t *codes; /* of a tile, or of some rows */
-    void *scratch;  /* of pack_layout_tile */
-    uint8_t *out;   /* packed */
+    void *slab;                /* rows of the input, or of the output of unpacking */
+    void *raw;                 /* as they stand in the file, when that is otherwise */
+    uint8_t *codes;            /* of a tile, or of some rows */
+    void *scratch;             /* of pack_layout_tile */
+    uint8_t *out;              /* packed */
     int32_t *greatest, *least; /* [groups of a piece, columns of a piece] */
     pack_divisors by;          /* of the same */
     uint16_t *scales, *zeros;
 } pack_buffers;
 
-/* The matrix W, k by n, is cut into pieces of piece_rows (whole groups and whole tiles) by piece_columns (whole tiles);
- * a piece is gone through in slabs of slab_rows (whole tiles). */
+/* The matrix W, k by n, is cut into pieces of piece_rows (whole groups and whole tiles) by piece_columns
+ * (whole tiles); a piece is gone through in slabs of slab_rows (whole tiles). */
 typedef struct pack_job {
     const pack_options *options;
     pack_array input;

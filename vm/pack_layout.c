@@ -41,23 +41,35 @@ static bool is_size(const pack_layout *layout, uint32_t param) {
     return slot->kind == TVM_SLOT_SCALAR && tvm_dtype_is_integer(slot->dtype);
 }
 
+/* Is this extent of w the parameter, nothing else? */
+static bool is_extent(const pack_layout *layout, unsigned dim, uint32_t param) {
+    const tvm_expr *exprs = layout->kernel->exprs,
+                   *expr = &exprs[layout->kernel->slots[layout->w].shape[dim]];
+    while (expr->op == TVM_EXPR_CAST) expr = &exprs[expr->a];
+    return expr->op == TVM_EXPR_SLOT && expr->a == param;
+}
+
 static tvm_status check_signature(pack_layout *layout, tvm_diags *diags) {
     layout->k = find_param(layout, "k");
     layout->n = find_param(layout, "n");
     layout->w = find_param(layout, "w");
     layout->p = find_param(layout, "p");
     static const char signature[] = "it must be NAME(k, n: integers, w: global T[k, n], p: global u8[...])";
-    if (layout->kernel->param_count != 4 || layout->k == TVM_NONE || layout->n == TVM_NONE || layout->w == TVM_NONE ||
-        layout->p == TVM_NONE || !is_size(layout, layout->k) || !is_size(layout, layout->n))
+    if (layout->kernel->param_count != 4 || layout->k == TVM_NONE || layout->n == TVM_NONE ||
+        layout->w == TVM_NONE || layout->p == TVM_NONE || !is_size(layout, layout->k) ||
+        !is_size(layout, layout->n))
         return refuse(layout, diags, "%s", signature);
     const tvm_slot *w = &layout->kernel->slots[layout->w], *p = &layout->kernel->slots[layout->p];
-    if (w->kind != TVM_SLOT_GLOBAL || w->rank != 2 || p->kind != TVM_SLOT_GLOBAL || !tvm_dtype_same(p->dtype, TVM_U(8)))
+    if (w->kind != TVM_SLOT_GLOBAL || w->rank != 2 || !is_extent(layout, 0, layout->k) ||
+        !is_extent(layout, 1, layout->n) || p->kind != TVM_SLOT_GLOBAL || !tvm_dtype_same(p->dtype, TVM_U(8)))
         return refuse(layout, diags, "%s", signature);
     layout->type = w->dtype;
-    if (tvm_dtype_is_lowbit(w->dtype) || tvm_dtype_same(w->dtype, TVM_U(8)) || tvm_dtype_same(w->dtype, TVM_I(8)))
+    if (tvm_dtype_is_lowbit(w->dtype) || tvm_dtype_same(w->dtype, TVM_U(8)) ||
+        tvm_dtype_same(w->dtype, TVM_I(8)))
         return TVM_OK;
     char name[TVM_DTYPE_NAME_MAX];
-    return refuse(layout, diags, "its weights are %s, no type of 8 bits or less", tvm_dtype_name(w->dtype, name));
+    return refuse(layout, diags, "its weights are %s, no type of 8 bits or less",
+                  tvm_dtype_name(w->dtype, name));
 }
 
 /* Everything a launch of k by n checks; bytes of p. */
@@ -66,13 +78,9 @@ static tvm_status check_launch(const pack_layout *layout, int64_t k, int64_t n, 
     tvm_scalar scalars[TVM_MAX_PARAMS] = {0};
     scalars[layout->k].i = k;
     scalars[layout->n].i = n;
-    int64_t weights[TVM_MAX_RANK];
-    uint64_t weight_bytes;
     tvm_status status = tvm_launch_check(layout->program, layout->kernel, scalars, grid, diags);
     if (!status)
-        status = tvm_launch_shape(layout->program, layout->kernel, layout->w, scalars, weights, &weight_bytes, diags);
-    if (!status) status = tvm_launch_shape(layout->program, layout->kernel, layout->p, scalars, shape, bytes, diags);
-    if (!status && (weights[0] != k || weights[1] != n)) status = refuse(layout, diags, "w is not [k, n]");
+        status = tvm_launch_shape(layout->program, layout->kernel, layout->p, scalars, shape, bytes, diags);
     return status;
 }
 
@@ -80,15 +88,17 @@ tvm_status pack_layout_shape(const pack_layout *layout, int64_t k, int64_t n, in
                              unsigned *rank, uint64_t *bytes, tvm_diags *diags) {
     uint32_t grid[3];
     if (k > INT32_MAX || n > INT32_MAX)
-        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "%" PRId64 " by %" PRId64 " weights are too many for kernel '%s'",
-                            k, n, tvm_string(layout->program, layout->kernel->name));
+        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                            "%" PRId64 " by %" PRId64 " weights are too many for kernel '%s'", k, n,
+                            tvm_string(layout->program, layout->kernel->name));
     tvm_status status = check_launch(layout, k, n, grid, shape, bytes, diags);
     if (status) return status;
     *rank = layout->kernel->slots[layout->p].rank;
     uint64_t down = ((uint64_t)k + layout->rows - 1) / layout->rows,
              across = ((uint64_t)n + layout->columns - 1) / layout->columns;
     if (*bytes != down * across * layout->bytes)
-        return refuse(layout, diags, "p is not a grid of tiles of %u by %u weights for %" PRId64 " by %" PRId64,
+        return refuse(layout, diags,
+                      "p is not a grid of tiles of %u by %u weights for %" PRId64 " by %" PRId64,
                       layout->rows, layout->columns, k, n);
     return TVM_OK;
 }
@@ -131,7 +141,8 @@ static uint32_t tile_extent(const pack_layout *layout, int64_t other, bool of_ro
 
 static tvm_status find_tile(pack_layout *layout, uint32_t smallest[2], tvm_diags *diags) {
     int64_t k, n;
-    if (!any_legal(layout, &k, &n)) return refuse(layout, diags, "it takes none of the sizes tried, 4096 by 4096 first");
+    if (!any_legal(layout, &k, &n))
+        return refuse(layout, diags, "it takes none of the sizes tried, 4096 by 4096 first");
     layout->rows = tile_extent(layout, n, true, &smallest[0]);
     layout->columns = tile_extent(layout, k, false, &smallest[1]);
     if (!layout->rows || !layout->columns || layout->rows > MAX_EXTENT || layout->columns > MAX_EXTENT)
@@ -139,11 +150,13 @@ static tvm_status find_tile(pack_layout *layout, uint32_t smallest[2], tvm_diags
     layout->bytes = bytes_of(layout, layout->rows, layout->columns);
     uint64_t bits = (uint64_t)layout->rows * layout->columns * layout->type.bits;
     if (bits > MAX_TILE_BITS || layout->bytes > MAX_TILE_BITS / 8)
-        return refuse(layout, diags, "its tiles of %u by %u weights are too large", layout->rows, layout->columns);
+        return refuse(layout, diags, "its tiles of %u by %u weights are too large", layout->rows,
+                      layout->columns);
     if (!layout->bytes || layout->bytes * 8 < bits ||
         bytes_of(layout, (int64_t)layout->rows * TILES_DOWN, (int64_t)layout->columns * TILES_ACROSS) !=
             layout->bytes * TILES)
-        return refuse(layout, diags, "p is not a grid of tiles of %u by %u weights", layout->rows, layout->columns);
+        return refuse(layout, diags, "p is not a grid of tiles of %u by %u weights", layout->rows,
+                      layout->columns);
     return TVM_OK;
 }
 
@@ -158,7 +171,8 @@ typedef struct pack_probe {
     size_t w_bytes, p_bytes;
 } pack_probe;
 
-static tvm_status probe_start(pack_probe *probe, const pack_layout *layout, int64_t k, int64_t n, tvm_diags *diags) {
+static tvm_status probe_start(pack_probe *probe, const pack_layout *layout, int64_t k, int64_t n,
+                              tvm_diags *diags) {
     probe->k = k;
     probe->n = n;
     probe->w_bytes = (size_t)((uint64_t)k * (uint64_t)n * layout->type.bits / 8);
@@ -194,8 +208,8 @@ static tvm_status probe_run(pack_probe *probe, tvm_diags *diags) {
     return tvm_interp_run(probe->interp, args, grid, &options, diags);
 }
 
-/* Weight bit number i of the probe is bit t of i + 1 in run t: an output bit's values over all runs spell where it
- * comes from, or 0 when it is always zero. */
+/* Weight bit number i of the probe is bit t of i + 1 in run t: an output bit's values over all runs spell
+ * where it comes from, or 0 when it is always zero. */
 static tvm_status find_sources(pack_probe *probe, uint32_t *sources, tvm_diags *diags) {
     size_t in = probe->w_bytes * 8, out = probe->p_bytes * 8;
     tvm_status status = TVM_OK;
@@ -207,12 +221,14 @@ static tvm_status find_sources(pack_probe *probe, uint32_t *sources, tvm_diags *
             probe->w[i] = (uint8_t)byte;
         }
         status = probe_run(probe, diags);
-        for (size_t i = 0; !status && i < out; i++) sources[i] |= (uint32_t)(probe->p[i / 8] >> i % 8 & 1) << t;
+        for (size_t i = 0; !status && i < out; i++)
+            sources[i] |= (uint32_t)(probe->p[i / 8] >> i % 8 & 1) << t;
     }
     return status;
 }
 
-/* A source within its tile: row-major bit number + 1; 0 for none. *tile is the number of the tile, row-major. */
+/* A source within its tile: row-major bit number + 1; 0 for none. *tile is the number of the tile, row-major.
+ */
 static uint32_t within_tile(const pack_layout *layout, uint32_t source, unsigned *tile) {
     if (!source) return 0;
     uint32_t bits = layout->type.bits, element = (source - 1) / bits, bit = (source - 1) % bits;
@@ -225,7 +241,8 @@ static unsigned tile_at(bool down, unsigned place) {
     return down ? place % TILES_DOWN * TILES_ACROSS + place / TILES_DOWN : place;
 }
 
-/* Brings the sources of the first tile to bit numbers within the tile, and checks that all others have the same. */
+/* Brings the sources of the first tile to bit numbers within the tile, and checks that all others have the
+ * same. */
 static tvm_status check_tiles(pack_layout *layout, uint32_t *sources, size_t in, tvm_diags *diags) {
     size_t bits = layout->bytes * 8;
     unsigned second = 0;
@@ -238,8 +255,10 @@ static tvm_status check_tiles(pack_layout *layout, uint32_t *sources, size_t in,
             uint32_t source = sources[place * bits + i];
             if (source > in) return refuse(layout, diags, "it writes bits that are no weight's");
             uint32_t here = within_tile(layout, source, &tile);
-            if (here != within_tile(layout, sources[i], &first) || first || tile != tile_at(layout->down, place))
-                return refuse(layout, diags, "not every tile of %u by %u weights stands by itself in p, in the same order",
+            if (here != within_tile(layout, sources[i], &first) || first ||
+                tile != tile_at(layout->down, place))
+                return refuse(layout, diags,
+                              "not every tile of %u by %u weights stands by itself in p, in the same order",
                               layout->rows, layout->columns);
             if (!place) sources[i] = here;
         }
@@ -326,7 +345,8 @@ void pack_layout_untile(const pack_layout *layout, const uint8_t *tile, uint8_t 
             size_t at = s * moves->words + w;
             uint32_t word = 0;
             memcpy(&word, tile + 4 * w, layout->bytes - 4 * w < 4 ? layout->bytes - 4 * w : 4);
-            codes[moves->source[at]] |= (uint8_t)(word << moves->right[at] >> moves->left[at]) & moves->mask[at];
+            codes[moves->source[at]] |=
+                (uint8_t)(word << moves->right[at] >> moves->left[at]) & moves->mask[at];
         }
 }
 
@@ -361,8 +381,9 @@ static tvm_status compare(const pack_probe *probe, tvm_diags *diags) {
             same = same && !memcmp(tile, probe->p + place, layout->bytes);
         }
     free(codes);
-    return same ? TVM_OK : refuse(layout, diags, "it does more than move bits within tiles of %u by %u weights",
-                                  layout->rows, layout->columns);
+    return same ? TVM_OK
+                : refuse(layout, diags, "it does more than move bits within tiles of %u by %u weights",
+                         layout->rows, layout->columns);
 }
 
 /* Random weights, not whole tiles where the kernel takes that. */

@@ -1,7 +1,8 @@
-/* How a program's kernel pack(k, n, w: global T[k, n], p: global u8[...]) lays weights out: found by running it.
+/* How a program's kernel pack(k, n, w: global T[k, n], p: global u8[...]) lays weights out: found by running
+ * it.
  *
- * p must be a grid of tiles, each the bits of a tile of w, moved: the same way in every tile. Rows and columns of w
- * past its edge are zero codes. */
+ * p must be a grid of tiles, each the bits of a tile of w, moved: the same way in every tile. Rows and
+ * columns of w past its edge are zero codes. */
 #ifndef TVM_VM_PACK_LAYOUT_H
 #define TVM_VM_PACK_LAYOUT_H
 
@@ -17,12 +18,12 @@ typedef struct pack_layout {
     size_t bytes;           /* of p, a tile */
     bool down;              /* tiles are numbered down the columns; else along the rows */
     pack_moves moves;
-    void *tables; /* what moves points to */
+    void *tables;  /* what moves points to */
     char hash[33]; /* of the program, hexadecimal */
 } pack_layout;
 
-/* kernel NULL: "pack". The interpreter runs on `threads` threads (0: one a core). TVM_UNSUPPORTED when the kernel is
- * no such permutation, with the reason. Release with pack_layout_free in any case. */
+/* kernel NULL: "pack". The interpreter runs on `threads` threads (0: one a core). TVM_UNSUPPORTED when the
+ * kernel is no such permutation, with the reason. Release with pack_layout_free in any case. */
 tvm_status pack_layout_open(const char *path, const char *kernel, unsigned threads, pack_layout *layout,
                             tvm_diags *diags);
 void pack_layout_free(pack_layout *layout);
@@ -34,7 +35,8 @@ tvm_status pack_layout_shape(const pack_layout *layout, int64_t k, int64_t n, in
 /* Where a tile begins in p, which is k by n. */
 static inline uint64_t pack_layout_place(const pack_layout *layout, uint64_t k, uint64_t n, uint64_t row,
                                          uint64_t column) {
-    uint64_t down = (k + layout->rows - 1) / layout->rows, across = (n + layout->columns - 1) / layout->columns;
+    uint64_t down = (k + layout->rows - 1) / layout->rows,
+             across = (n + layout->columns - 1) / layout->columns;
     return (layout->down ? column * down + row : row * across + column) * layout->bytes;
 }
 

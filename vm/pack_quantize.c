@@ -47,8 +47,7 @@ static tvm_status load(const piece *p, uint64_t row, uint64_t rows) {
     if (!job->options->transpose)
         return read_block(p, row, rows, p->column, p->columns, job->item, job->n, buffers->slab);
     tvm_status status = read_block(p, p->column, p->columns, row, rows, job->item, job->k, buffers->raw);
-    if (!status)
-        pack_transpose(job->item, buffers->raw, rows, p->columns, rows, buffers->slab, p->columns);
+    if (!status) pack_transpose(job->item, buffers->raw, rows, p->columns, rows, buffers->slab, p->columns);
     return status;
 }
 
@@ -118,7 +117,8 @@ static tvm_status name_nonfinite(const piece *p) {
         }
     }
     tvm_place place = {.file = p->job->input.path};
-    return status ? status : tvm_diag_add(p->diags, TVM_FORMAT, &place, NULL, "the file changes while it is read");
+    return status ? status
+                  : tvm_diag_add(p->diags, TVM_FORMAT, &place, NULL, "the file changes while it is read");
 }
 
 static bool all_finite(const piece *p, size_t count) {
@@ -136,7 +136,8 @@ static tvm_status name_overflow(const piece *p, size_t count) {
     size_t i = 0;
     while (i + 1 < count && (p->buffers->scales[i] & 0x7fff) != infinity) i++;
     tvm_place place = {.file = p->job->input.path};
-    return tvm_diag_add(p->diags, TVM_FORMAT, &place, p->job->scaler.bf16 ? NULL : "--scale bf16 has a wider range",
+    return tvm_diag_add(p->diags, TVM_FORMAT, &place,
+                        p->job->scaler.bf16 ? NULL : "--scale bf16 has a wider range",
                         "the scale of group %" PRIu64 ", column %" PRIu64 " is beyond the range of %s",
                         p->row / p->job->group + i / p->columns, p->column + i % p->columns,
                         p->job->scaler.bf16 ? "bf16" : "f16");
@@ -191,8 +192,8 @@ static tvm_status name_strange_code(const piece *p, uint64_t slab, const pack_ro
             pack_rows one = {.data = code, .stride = 1, .rows = 1, .columns = 1};
             uint8_t copy;
             if (pack_copy_codes(p->job->type, sign_extended, &one, &copy, 1)) continue;
-            snprintf(what, sizeof what, "is %d, which is no code of %s", sign_extended ? (int)(int8_t)*code : *code,
-                     tvm_dtype_name(p->job->type, name));
+            snprintf(what, sizeof what, "is %d, which is no code of %s",
+                     sign_extended ? (int)(int8_t)*code : *code, tvm_dtype_name(p->job->type, name));
             size_t at = (size_t)(code - start);
             return name_place(p, slab + at / p->columns, p->column + at % p->columns, what);
         }
@@ -231,9 +232,9 @@ static tvm_status write_tiles(const piece *p, uint64_t row, uint64_t tiles) {
     uint64_t together = layout->down ? 1 : tiles;
     tvm_status status = TVM_OK;
     for (uint64_t t = 0; !status && t < tiles; t += together)
-        status = pack_output_write(&job->output, p->buffers->out + t * layout->bytes, together * layout->bytes,
-                                   job->packed_at + pack_layout_place(layout, job->k, job->n, tile_row, tile_column + t),
-                                   p->diags);
+        status = pack_output_write(
+            &job->output, p->buffers->out + t * layout->bytes, together * layout->bytes,
+            job->packed_at + pack_layout_place(layout, job->k, job->n, tile_row, tile_column + t), p->diags);
     return status;
 }
 
@@ -249,7 +250,8 @@ static tvm_status pack_tiles(const piece *p, uint64_t slab, uint64_t row, uint64
             memset(p->buffers->codes, 0, (size_t)layout->rows * layout->columns);
         status = encode(p, slab, row, rows, column, columns, p->buffers->codes, layout->columns);
         if (!status)
-            pack_layout_tile(layout, p->buffers->codes, p->buffers->scratch, p->buffers->out + tiles * layout->bytes);
+            pack_layout_tile(layout, p->buffers->codes, p->buffers->scratch,
+                             p->buffers->out + tiles * layout->bytes);
     }
     return status ? status : write_tiles(p, row, tiles);
 }

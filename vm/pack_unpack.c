@@ -29,16 +29,17 @@ static float float_of(tvm_dtype type, uint16_t code) {
 }
 
 /* The piece's rows of scales or zeros as floats; `filler` where the file has none. */
-static tvm_status read_floats(const piece *p, bool there, uint64_t at, tvm_dtype type, float filler, float *to) {
+static tvm_status read_floats(const piece *p, bool there, uint64_t at, tvm_dtype type, float filler,
+                              float *to) {
     const pack_job *job = &p->unpacker->job;
     uint64_t first = p->row / job->group, last = (p->row + p->rows - 1) / job->group;
     for (uint64_t g = first; g <= last; g++, to += p->columns) {
-        tvm_status status =
-            there ? tvm_read_at(job->input.descriptor, job->input.path, p->buffers->scales, p->columns * 2,
-                                at + (g * job->n + p->column) * 2, p->diags)
-                  : TVM_OK;
+        tvm_status status = there ? tvm_read_at(job->input.descriptor, job->input.path, p->buffers->scales,
+                                                p->columns * 2, at + (g * job->n + p->column) * 2, p->diags)
+                                  : TVM_OK;
         if (status) return status;
-        for (uint64_t j = 0; j < p->columns; j++) to[j] = there ? float_of(type, p->buffers->scales[j]) : filler;
+        for (uint64_t j = 0; j < p->columns; j++)
+            to[j] = there ? float_of(type, p->buffers->scales[j]) : filler;
     }
     return TVM_OK;
 }
@@ -86,12 +87,13 @@ static tvm_status unpack_tiles(const piece *p) {
             uint64_t down = p->row + p->rows - row, across = p->columns - column;
             uint64_t place = pack_layout_place(layout, job->k, job->n, row / layout->rows,
                                                (p->column + column) / layout->columns);
-            tvm_status status = tvm_read_at(job->input.descriptor, job->input.path, p->buffers->out, layout->bytes,
-                                            job->packed_at + place, p->diags);
+            tvm_status status = tvm_read_at(job->input.descriptor, job->input.path, p->buffers->out,
+                                            layout->bytes, job->packed_at + place, p->diags);
             if (status) return status;
             pack_layout_untile(layout, p->buffers->out, p->buffers->codes);
             put_values(p, row, down < layout->rows ? down : layout->rows, column,
-                       across < layout->columns ? across : layout->columns, p->buffers->codes, layout->columns);
+                       across < layout->columns ? across : layout->columns, p->buffers->codes,
+                       layout->columns);
         }
     return TVM_OK;
 }
@@ -106,8 +108,10 @@ static tvm_status unpack_piece(void *closure, unsigned thread, uint64_t number, 
                .diags = diags};
     p.rows = job->k - p.row < job->piece_rows ? job->k - p.row : job->piece_rows;
     p.columns = job->n - p.column < job->piece_columns ? job->n - p.column : job->piece_columns;
-    tvm_status status = read_floats(&p, job->has_scales, job->scales_at, u->scale_type, 1, p.buffers->by.divisors);
-    if (!status) status = read_floats(&p, job->has_zeros, job->zeros_at, u->zero_type, u->mid, p.buffers->by.offsets);
+    tvm_status status =
+        read_floats(&p, job->has_scales, job->scales_at, u->scale_type, 1, p.buffers->by.divisors);
+    if (!status)
+        status = read_floats(&p, job->has_zeros, job->zeros_at, u->zero_type, u->mid, p.buffers->by.offsets);
     if (!status) status = job->laid_out ? unpack_tiles(&p) : unpack_plain(&p);
     for (uint64_t i = 0; !status && i < p.rows; i++)
         status = pack_output_write(&job->output, (uint8_t *)p.buffers->slab + i * p.columns * job->item,
@@ -164,13 +168,15 @@ static tvm_status read_description(const reader *r) {
         return bad(r, "these are no packed weights: the metadata do not say format tilusvm-weights");
     if (strcmp(metadata(r, "version"), "1")) {
         tvm_place place = {.file = job->input.path};
-        return tvm_diag_add(r->diags, TVM_VERSION, &place, NULL, "version '%.40s' of packed weights is not known (1 is)",
-                            metadata(r, "version"));
+        return tvm_diag_add(r->diags, TVM_VERSION, &place, NULL,
+                            "version '%.40s' of packed weights is not known (1 is)", metadata(r, "version"));
     }
-    if (!tvm_dtype_parse(type, strlen(type), &job->type) || job->type.bits > 8 || job->type.kind == TVM_KIND_BOOL)
+    if (!tvm_dtype_parse(type, strlen(type), &job->type) || job->type.bits > 8 ||
+        job->type.kind == TVM_KIND_BOOL)
         return bad(r, "the metadata's type '%.40s' is no type of weights", type);
     const char *rest = number(shape, ',', &job->k);
-    if (!rest || !number(rest, '\0', &job->n)) return bad(r, "the metadata's shape '%.40s' is not 'k,n'", shape);
+    if (!rest || !number(rest, '\0', &job->n))
+        return bad(r, "the metadata's shape '%.40s' is not 'k,n'", shape);
     job->has_scales = tvm_safetensors_find(r->tensors, "scales") != NULL;
     job->has_zeros = tvm_safetensors_find(r->tensors, "zeros") != NULL;
     if (job->has_zeros != !strcmp(metadata(r, "zero"), "per-group"))
@@ -206,15 +212,17 @@ static tvm_status find_packed(const reader *r) {
     if (status) return status;
     int64_t shape[TVM_MAX_RANK];
     unsigned rank;
-    if (__builtin_mul_overflow(job->k, job->n, &weights) || weights > INT64_MAX / 8 || job->n * job->type.bits % 8)
+    if (__builtin_mul_overflow(job->k, job->n, &weights) || weights > INT64_MAX / 8 ||
+        job->n * job->type.bits % 8)
         return bad(r, "%" PRIu64 " by %" PRIu64 " weights are not rows of whole bytes", job->k, job->n);
     bytes = weights * job->type.bits / 8;
     if (job->laid_out)
-        status = pack_layout_shape(&job->layout, (int64_t)job->k, (int64_t)job->n, shape, &rank, &bytes, r->diags);
+        status =
+            pack_layout_shape(&job->layout, (int64_t)job->k, (int64_t)job->n, shape, &rank, &bytes, r->diags);
     if (status) return status;
     if (!tvm_dtype_same(tensor->type, TVM_U(8)) || tensor->bytes != bytes)
-        return bad(r, "tensor 'packed' is %s; U8 of %" PRIu64 " bytes is expected", tvm_safetensor_text(tensor, text),
-                   bytes);
+        return bad(r, "tensor 'packed' is %s; U8 of %" PRIu64 " bytes is expected",
+                   tvm_safetensor_text(tensor, text), bytes);
     job->packed_at = tensor->offset;
     return TVM_OK;
 }
@@ -226,17 +234,19 @@ static tvm_status check_layout(const reader *r) {
     tvm_place place = {.file = job->input.path};
     bool plain = !strcmp(layout, "plain");
     if (plain && job->options->layout)
-        return tvm_diag_add(r->diags, TVM_ARGUMENT, &place, NULL, "the weights are in plain rows: no layout goes with them");
+        return tvm_diag_add(r->diags, TVM_ARGUMENT, &place, NULL,
+                            "the weights are in plain rows: no layout goes with them");
     if (plain) return TVM_OK;
     if (!job->options->layout)
-        return tvm_diag_add(r->diags, TVM_ARGUMENT, &place, "--layout FILE.vbc",
-                            "the weights are laid out by kernel '%.80s' of a program %.80s (%.40s), which is needed",
-                            metadata(r, "kernel"), program, layout);
+        return tvm_diag_add(
+            r->diags, TVM_ARGUMENT, &place, "--layout FILE.vbc",
+            "the weights are laid out by kernel '%.80s' of a program %.80s (%.40s), which is needed",
+            metadata(r, "kernel"), program, layout);
     tvm_status status = pack_job_layout(job, r->diags);
     if (status || !strcmp(layout, job->layout.hash)) return status;
     return tvm_diag_add(r->diags, TVM_ARGUMENT, &place, NULL,
-                        "the weights are laid out by another program than %s: %.40s, not %s", job->options->layout,
-                        layout, job->layout.hash);
+                        "the weights are laid out by another program than %s: %.40s, not %s",
+                        job->options->layout, layout, job->layout.hash);
 }
 
 static tvm_status read_input(unpacker *u, tvm_diags *diags) {
@@ -291,7 +301,8 @@ static tvm_status run(unpacker *u, tvm_diags *diags) {
     u->to = job->options->type.kind == TVM_KIND_NONE ? TVM_F32 : job->options->type;
     job->item = u->to.bits / 8u;
     u->mid = job->type.kind == TVM_KIND_UINT ? (float)(1u << (job->type.bits - 1)) : 0;
-    for (unsigned code = 0; code < 1u << job->type.bits; code++) u->values[code] = (float)tvm_decode(job->type, code);
+    for (unsigned code = 0; code < 1u << job->type.bits; code++)
+        u->values[code] = (float)tvm_decode(job->type, code);
     status = start_output(u, diags);
     if (!status && job->k && job->n) {
         cut(job);

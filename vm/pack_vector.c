@@ -25,7 +25,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A number within 2^22 is rounded to nearest even by adding 1.5 * 2^23, which leaves it in the sum's low bits. */
+/* A number within 2^22 is rounded to nearest even by adding 1.5 * 2^23, which leaves it in the sum's low
+ * bits. */
 #define ROUNDER 12582912.0f
 
 /* ---- extremes ---- */
@@ -85,8 +86,8 @@ INLINE double scale_of(const pack_scaler *scaler, pack_scaling scaling, double g
 }
 
 /* Bit 0: a scale is infinite; bit 1: one is not moderate. */
-INLINE uint32_t scales_body(const pack_scaler *scaler, pack_scaling scaling, pack_float type, bool bf16, size_t count,
-                            const int32_t *restrict greatest, const int32_t *restrict least,
+INLINE uint32_t scales_body(const pack_scaler *scaler, pack_scaling scaling, pack_float type, bool bf16,
+                            size_t count, const int32_t *restrict greatest, const int32_t *restrict least,
                             uint16_t *restrict scales, uint16_t *restrict zeros, float *restrict divisors,
                             float *restrict reciprocals, float *restrict offsets) {
     uint32_t odd = 0;
@@ -122,8 +123,8 @@ INLINE uint32_t scales_of_type_body(const pack_scaler *scaler, pack_float type, 
                                     uint16_t *zeros, const pack_divisors *to) {
     float *divisors = to->divisors, *reciprocals = to->reciprocals, *offsets = to->offsets;
     if (scaler->scaling == PACK_SYMMETRIC)
-        return scales_body(scaler, PACK_SYMMETRIC, type, bf16, count, greatest, least, scales, zeros, divisors,
-                           reciprocals, offsets);
+        return scales_body(scaler, PACK_SYMMETRIC, type, bf16, count, greatest, least, scales, zeros,
+                           divisors, reciprocals, offsets);
     if (scaler->scaling == PACK_OWN_ZERO)
         return scales_body(scaler, PACK_OWN_ZERO, type, bf16, count, greatest, least, scales, zeros, divisors,
                            reciprocals, offsets);
@@ -134,7 +135,8 @@ INLINE uint32_t scales_of_type_body(const pack_scaler *scaler, pack_float type, 
 INLINE uint32_t scales_of_any_body(const pack_scaler *scaler, pack_float type, size_t count,
                                    const int32_t *greatest, const int32_t *least, uint16_t *scales,
                                    uint16_t *zeros, const pack_divisors *to) {
-    if (scaler->bf16) return scales_of_type_body(scaler, type, true, count, greatest, least, scales, zeros, to);
+    if (scaler->bf16)
+        return scales_of_type_body(scaler, type, true, count, greatest, least, scales, zeros, to);
     return scales_of_type_body(scaler, type, false, count, greatest, least, scales, zeros, to);
 }
 
@@ -160,7 +162,8 @@ TARGET_256 static inline void load_f16_avx2(const uint16_t *restrict row, float 
 TARGET_512 static inline void load_f16_avx512(const uint16_t *restrict row, float *restrict x, size_t count) {
     size_t j = 0;
     for (; j + 16 <= count; j += 16)
-        _mm512_storeu_ps(x + j, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(row + j))));
+        _mm512_storeu_ps(x + j,
+                         _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(row + j))));
     load_f16_baseline(row + j, x + j, count - j);
 }
 #endif
@@ -179,7 +182,9 @@ INLINE void divide_fused(float *restrict x, const float *restrict divisors, cons
     for (size_t j = 0; j < count; j++) {
         float near = x[j] * reciprocals[j];
         float rest = __builtin_fmaf(-near, divisors[j], x[j]);
-        x[j] = __builtin_fmaf(rest, reciprocals[j], near);
+        float quotient = __builtin_fmaf(rest, reciprocals[j], near);
+        x[j] = tvm_f32_from_bits(tvm_f32_bits(quotient) |
+                                 (tvm_f32_bits(near) & 0x80000000)); /* a zero keeps its sign */
     }
 }
 
@@ -196,11 +201,11 @@ INLINE void codes_integer_body(const pack_coder *coder, const float *restrict qu
     }
 }
 
-/* Rounds the magnitude to the type's mantissa by adding half a unit (less one when the unit's bit is even and ties
- * go there) and cutting, then moves the exponent to its bias. Below the least normal number the adder rounds to a
- * multiple of the least subnormal. */
-INLINE void codes_float_body(const pack_coder *coder, const float *restrict quotients, uint32_t *restrict codes,
-                             size_t count) {
+/* Rounds the magnitude to the type's mantissa by adding half a unit (less one when the unit's bit is even and
+ * ties go there) and cutting, then moves the exponent to its bias. Below the least normal number the adder
+ * rounds to a multiple of the least subnormal. */
+INLINE void codes_float_body(const pack_coder *coder, const float *restrict quotients,
+                             uint32_t *restrict codes, size_t count) {
     pack_coder c = *coder;
     float unit = tvm_f32_from_bits(c.unit_bits);
     for (size_t j = 0; j < count; j++) {
@@ -221,8 +226,8 @@ INLINE void narrow_body(const uint32_t *restrict wide, uint8_t *restrict codes, 
 
 typedef void load_f16(const uint16_t *restrict row, float *restrict x, size_t count);
 
-INLINE void codes_body(const pack_coder *coder, load_f16 *load, bool fused, pack_float type, const pack_rows *rows,
-                       const pack_divisors *by, uint8_t *codes, size_t code_stride) {
+INLINE void codes_body(const pack_coder *coder, load_f16 *load, bool fused, pack_float type,
+                       const pack_rows *rows, const pack_divisors *by, uint8_t *codes, size_t code_stride) {
     float quotients[CHUNK] __attribute__((aligned(64)));
     uint32_t wide[CHUNK] __attribute__((aligned(64)));
     for (size_t i = 0; i < rows->rows; i++)
@@ -246,8 +251,9 @@ INLINE void codes_body(const pack_coder *coder, load_f16 *load, bool fused, pack
         }
 }
 
-INLINE void codes_of_any_body(const pack_coder *coder, load_f16 *load, bool fused, pack_float type, const pack_rows *rows,
-                              const pack_divisors *by, uint8_t *codes, size_t code_stride) {
+INLINE void codes_of_any_body(const pack_coder *coder, load_f16 *load, bool fused, pack_float type,
+                              const pack_rows *rows, const pack_divisors *by, uint8_t *codes,
+                              size_t code_stride) {
     fused = fused && by->moderate;
     if (type == PACK_F16 && fused)
         codes_body(coder, load, true, PACK_F16, rows, by, codes, code_stride);
@@ -261,8 +267,8 @@ INLINE void codes_of_any_body(const pack_coder *coder, load_f16 *load, bool fuse
         codes_body(coder, load, false, PACK_F32, rows, by, codes, code_stride);
 }
 
-INLINE unsigned copy_codes_body(unsigned half, unsigned mask, const uint8_t *restrict row, uint8_t *restrict codes,
-                                size_t count) {
+INLINE unsigned copy_codes_body(unsigned half, unsigned mask, const uint8_t *restrict row,
+                                uint8_t *restrict codes, size_t count) {
     uint8_t strange = 0;
     for (size_t j = 0; j < count; j++) {
         strange |= (uint8_t)(row[j] + half) & (uint8_t)~mask;
@@ -300,14 +306,13 @@ INLINE void move_body(const pack_moves *moves, const uint8_t *restrict codes, ui
         for (; w + 8 <= count; w += 8)
             for (unsigned u = 0; u < 8; u++) scratch[w + u] = codes[source[w + u]];
         for (; w < count; w++) scratch[w] = codes[source[w]];
-        for (w = 0; w < count; w++)
-            words[w] |= (uint32_t)(scratch[w] & mask[w]) << left[w] >> right[w];
+        for (w = 0; w < count; w++) words[w] |= (uint32_t)(scratch[w] & mask[w]) << left[w] >> right[w];
     }
 }
 
 /* ---- one instance of every loop for each set of vector instructions ---- */
 
-#define INSTANCES(suffix, attribute, fused)                                                                      \
+#define INSTANCES(suffix, attribute, fused)                                                                  \
     attribute static void extremes_16_##suffix(const pack_rows *rows, int32_t *greatest, int32_t *least) {   \
         extremes_16_body(rows, greatest, least);                                                             \
     }                                                                                                        \
@@ -316,7 +321,7 @@ INLINE void move_body(const pack_moves *moves, const uint8_t *restrict codes, ui
     }                                                                                                        \
     attribute static void codes_##suffix(const pack_coder *coder, pack_float type, const pack_rows *rows,    \
                                          const pack_divisors *by, uint8_t *codes, size_t code_stride) {      \
-        codes_of_any_body(coder, load_f16_##suffix, fused, type, rows, by, codes, code_stride);                                 \
+        codes_of_any_body(coder, load_f16_##suffix, fused, type, rows, by, codes, code_stride);              \
     }                                                                                                        \
     attribute static uint32_t scales_##suffix(const pack_scaler *scaler, pack_float type, size_t count,      \
                                               const int32_t *greatest, const int32_t *least,                 \
@@ -341,8 +346,7 @@ static bool has_avx2(void) {
 
 static bool has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           has_avx2();
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2();
 }
 
 #define DISPATCH(name, arguments)                                                                            \
@@ -358,7 +362,8 @@ static bool has_avx512(void) {
 #define DISPATCH(name, arguments) name##_baseline arguments
 #endif
 
-bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes, size_t code_stride) {
+bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
+                     size_t code_stride) {
     unsigned mask = (1u << type.bits) - 1, strange = 0;
     unsigned half = sign_extended && type.kind == TVM_KIND_INT ? 1u << (type.bits - 1) : 0;
     for (size_t i = 0; i < rows->rows; i++)
@@ -435,16 +440,16 @@ void pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *strin
     else
         for (unsigned b = 1; b < 8; b++)
             if (b == bits) bits_body(b, codes, groups, string);
-    for (size_t i = groups * 8; i < count && bits < 8; i++)
-        tvm_bits_set(string, i * bits, bits, codes[i]);
+    for (size_t i = groups * 8; i < count && bits < 8; i++) tvm_bits_set(string, i * bits, bits, codes[i]);
 }
 
-void pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns, void *to,
-                    size_t to_stride) {
+void pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns,
+                    void *to, size_t to_stride) {
     enum { BLOCK = 32 };
     for (size_t i0 = 0; i0 < rows; i0 += BLOCK)
         for (size_t j0 = 0; j0 < columns; j0 += BLOCK) {
-            size_t i1 = rows - i0 < BLOCK ? rows : i0 + BLOCK, j1 = columns - j0 < BLOCK ? columns : j0 + BLOCK;
+            size_t i1 = rows - i0 < BLOCK ? rows : i0 + BLOCK,
+                   j1 = columns - j0 < BLOCK ? columns : j0 + BLOCK;
             for (size_t j = j0; j < j1; j++)
                 for (size_t i = i0; i < i1; i++) {
                     if (item == 1)

@@ -110,11 +110,11 @@ tvm_status pack_work(uint64_t pieces, unsigned threads,
                      tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
                      void *closure, const pack_progress *progress, tvm_diags *diags) {
     work w = {.run = run,
-                  .closure = closure,
-                  .lock = PTHREAD_MUTEX_INITIALIZER,
-                  .ended = PTHREAD_COND_INITIALIZER,
-                  .pieces = pieces,
-                  .failed = UINT64_MAX};
+              .closure = closure,
+              .lock = PTHREAD_MUTEX_INITIALIZER,
+              .ended = PTHREAD_COND_INITIALIZER,
+              .pieces = pieces,
+              .failed = UINT64_MAX};
     if (!pieces) return TVM_OK;
     pthread_t *handles = calloc(threads, sizeof *handles);
     if (!handles) return tvm_diag_no_memory(diags);

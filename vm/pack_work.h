@@ -10,9 +10,9 @@ typedef struct pack_progress {
     void *closure;
 } pack_progress;
 
-/* Calls run(closure, thread, piece) for every piece below `pieces`, begun in order; `thread` is below `threads` and no
- * two calls at a time have the same. When pieces fail, the diagnostics are those of the first one, whichever thread
- * came upon it. */
+/* Calls run(closure, thread, piece) for every piece below `pieces`, begun in order; `thread` is below
+ * `threads` and no two calls at a time have the same. When pieces fail, the diagnostics are those of the
+ * first one, whichever thread came upon it. */
 tvm_status pack_work(uint64_t pieces, unsigned threads,
                      tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
                      void *closure, const pack_progress *progress, tvm_diags *diags);

@@ -62,8 +62,8 @@ static tvm_status match_names(tvm_run_binding *binding, const tvm_run_args *args
 /* ---- files ---- */
 
 /* What a tensor of an open .safetensors file holds, as if it stood in a .npy file. */
-static tvm_status take_tensor(tvm_run_param *param, int descriptor, const char *path, const tvm_safetensor *tensor,
-                              tvm_diags *diags) {
+static tvm_status take_tensor(tvm_run_param *param, int descriptor, const char *path,
+                              const tvm_safetensor *tensor, tvm_diags *diags) {
     char text[TVM_SAFETENSORS_TEXT_MAX];
     int64_t shape[TVM_MAX_RANK];
     bool fits = tensor->type.kind != TVM_KIND_NONE;
@@ -73,8 +73,9 @@ static tvm_status take_tensor(tvm_run_param *param, int descriptor, const char *
     }
     tvm_place place = {.file = path};
     if (!fits || !tvm_npy_of(tensor->type, tensor->rank, shape, &param->given))
-        return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL, "tensor '%.80s' is %s, which cannot be taken",
-                            tensor->name, tvm_safetensor_text(tensor, text));
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL,
+                            "tensor '%.80s' is %s, which cannot be taken", tensor->name,
+                            tvm_safetensor_text(tensor, text));
     param->stored_type = tensor->type;
     if (asprintf(&param->stored, "tensor '%.80s', %s", tensor->name, tvm_safetensor_text(tensor, text)) < 0) {
         param->stored = NULL;
@@ -127,10 +128,11 @@ static tvm_status read_given(tvm_run_binding *binding, tvm_diags *diags) {
         } else if (param->arg->source == TVM_RUN_FILE) {
             one = read_file(param, diags);
         } else if (param->arg->source == TVM_RUN_TEXT) {
-            one = tvm_diag_add(diags, TVM_ARGUMENT, NULL,
-                               "a tensor is @FILE.npy, @FILE:TENSOR, rand, rand:SEED, zeros, iota or out:FILE.npy",
-                               "argument '%s' takes a tensor of %s, not '%s'", param->info.name,
-                               param->info.type, param->arg->text);
+            one = tvm_diag_add(
+                diags, TVM_ARGUMENT, NULL,
+                "a tensor is @FILE.npy, @FILE:TENSOR, rand, rand:SEED, zeros, iota or out:FILE.npy",
+                "argument '%s' takes a tensor of %s, not '%s'", param->info.name, param->info.type,
+                param->arg->text);
         }
         if (one) status = one;
     }
@@ -213,10 +215,10 @@ static const char *shape_text(unsigned rank, const int64_t *shape, char text[TVM
     return text;
 }
 
-/* Types of .safetensors files say more than those of .npy files: bytes are a bit string, any other type is itself. */
+/* Types of .safetensors files say more than those of .npy files: bytes are a bit string, any other type is
+ * itself. */
 static bool tensor_fits(const tvm_run_param *param) {
-    if (!tvm_npy_fits(&param->given, &param->expected, param->type))
-        return false;
+    if (!tvm_npy_fits(&param->given, &param->expected, param->type)) return false;
     bool bytes = tvm_dtype_same(param->stored_type, TVM_U(8)) && tvm_dtype_is_lowbit(param->type);
     return bytes || tvm_dtype_same(param->stored_type, param->type);
 }
@@ -252,9 +254,9 @@ static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags
     tvm_place place = {.file = param->arg->text};
     if (param->stored)
         return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
-                            "the file's %s, does not fit argument '%s' of kernel '%s', which is %s%s", param->stored,
-                            param->info.name, tvm_function_name(binding->function), param->info.type,
-                            shape_text(param->info.rank, shape, declared));
+                            "the file's %s, does not fit argument '%s' of kernel '%s', which is %s%s",
+                            param->stored, param->info.name, tvm_function_name(binding->function),
+                            param->info.type, shape_text(param->info.rank, shape, declared));
     return tvm_diag_add(
         diags, TVM_ARGUMENT, &place, NULL,
         "the file holds %s, but argument '%s' of kernel '%s' is %s%s, which stands in a file as %s",

@@ -16,10 +16,12 @@ static const struct named_type {
     const char *name;
     tvm_dtype type;
 } named_types[] = {
-    {"BOOL", {TVM_KIND_BOOL, 8, 0, 0}},     {"U8", {TVM_KIND_UINT, 8, 0, 0}},    {"I8", {TVM_KIND_INT, 8, 0, 0}},
-    {"U16", {TVM_KIND_UINT, 16, 0, 0}},     {"I16", {TVM_KIND_INT, 16, 0, 0}},   {"U32", {TVM_KIND_UINT, 32, 0, 0}},
-    {"I32", {TVM_KIND_INT, 32, 0, 0}},      {"U64", {TVM_KIND_UINT, 64, 0, 0}},  {"I64", {TVM_KIND_INT, 64, 0, 0}},
-    {"F16", {TVM_KIND_FLOAT, 16, 5, 10}},   {"BF16", {TVM_KIND_FLOAT, 16, 8, 7}}, {"F32", {TVM_KIND_FLOAT, 32, 8, 23}},
+    {"BOOL", {TVM_KIND_BOOL, 8, 0, 0}},     {"U8", {TVM_KIND_UINT, 8, 0, 0}},
+    {"I8", {TVM_KIND_INT, 8, 0, 0}},        {"U16", {TVM_KIND_UINT, 16, 0, 0}},
+    {"I16", {TVM_KIND_INT, 16, 0, 0}},      {"U32", {TVM_KIND_UINT, 32, 0, 0}},
+    {"I32", {TVM_KIND_INT, 32, 0, 0}},      {"U64", {TVM_KIND_UINT, 64, 0, 0}},
+    {"I64", {TVM_KIND_INT, 64, 0, 0}},      {"F16", {TVM_KIND_FLOAT, 16, 5, 10}},
+    {"BF16", {TVM_KIND_FLOAT, 16, 8, 7}},   {"F32", {TVM_KIND_FLOAT, 32, 8, 23}},
     {"F64", {TVM_KIND_FLOAT, 64, 11, 52}},  {"F8_E4M3", {TVM_KIND_FLOAT, 8, 4, 3}},
     {"F8_E5M2", {TVM_KIND_FLOAT, 8, 5, 2}},
 };
@@ -69,8 +71,8 @@ static tvm_status read_shape(const header_reader *reader, const json_t *shape, t
     tvm_place place = {.file = reader->path};
     if (json_array_size(shape) > TVM_MAX_RANK)
         return tvm_diag_add(reader->diags, TVM_UNSUPPORTED, &place, NULL,
-                            "tensor '%.80s' has %zu dimensions; %d are the most", tensor->name, json_array_size(shape),
-                            TVM_MAX_RANK);
+                            "tensor '%.80s' has %zu dimensions; %d are the most", tensor->name,
+                            json_array_size(shape), TVM_MAX_RANK);
     tensor->rank = (unsigned)json_array_size(shape);
     for (unsigned d = 0; d < tensor->rank; d++)
         if (!read_u64(json_array_get(shape, d), &tensor->shape[d]))
@@ -81,13 +83,13 @@ static tvm_status read_shape(const header_reader *reader, const json_t *shape, t
 /* Offsets within the data; they become offsets in the file when all is known to fit. */
 static tvm_status read_offsets(const header_reader *reader, const json_t *offsets, tvm_safetensor *tensor) {
     uint64_t begin, end;
-    if (!json_is_array(offsets) || json_array_size(offsets) != 2 || !read_u64(json_array_get(offsets, 0), &begin) ||
-        !read_u64(json_array_get(offsets, 1), &end))
+    if (!json_is_array(offsets) || json_array_size(offsets) != 2 ||
+        !read_u64(json_array_get(offsets, 0), &begin) || !read_u64(json_array_get(offsets, 1), &end))
         return malformed(reader, "tensor '%.80s' has no pair of numbers 'data_offsets'", tensor->name);
     if (begin > end || end > reader->data_bytes)
-        return malformed(reader,
-                         "tensor '%.80s' lies at bytes %" PRIu64 " to %" PRIu64 " of the data, which has %" PRIu64,
-                         tensor->name, begin, end, reader->data_bytes);
+        return malformed(
+            reader, "tensor '%.80s' lies at bytes %" PRIu64 " to %" PRIu64 " of the data, which has %" PRIu64,
+            tensor->name, begin, end, reader->data_bytes);
     tensor->offset = begin;
     tensor->bytes = end - begin;
     return TVM_OK;
@@ -105,7 +107,8 @@ static bool shape_bytes(const tvm_safetensor *tensor, uint64_t *bytes) {
 
 static tvm_status read_tensor(const header_reader *reader, const char *name, const json_t *value,
                               tvm_safetensor *tensor) {
-    if (!json_is_object(value)) return malformed(reader, "the entry of tensor '%.80s' is not an object", name);
+    if (!json_is_object(value))
+        return malformed(reader, "the entry of tensor '%.80s' is not an object", name);
     tensor->name = strdup(name);
     if (!tensor->name) return tvm_diag_no_memory(reader->diags);
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
@@ -215,12 +218,14 @@ tvm_status tvm_safetensors_read(int descriptor, const char *path, tvm_safetensor
     header_reader reader = {.path = path, .out = out, .diags = diags};
     struct stat info;
     tvm_place place = {.file = path};
-    if (fstat(descriptor, &info)) return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot read: %s", strerror(errno));
+    if (fstat(descriptor, &info))
+        return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot read: %s", strerror(errno));
     if (!S_ISREG(info.st_mode))
         return tvm_diag_add(diags, TVM_IO, &place, NULL, "this is not a regular file");
     uint64_t size = (uint64_t)info.st_size;
     uint8_t bytes[LENGTH_BYTES];
-    if (size < LENGTH_BYTES) return malformed(&reader, "this is not a .safetensors file: it has %" PRIu64 " bytes", size);
+    if (size < LENGTH_BYTES)
+        return malformed(&reader, "this is not a .safetensors file: it has %" PRIu64 " bytes", size);
     tvm_status status = tvm_read_at(descriptor, path, bytes, sizeof bytes, 0, diags);
     if (status) return status;
     uint64_t length = 0;
@@ -237,7 +242,8 @@ tvm_status tvm_safetensors_read(int descriptor, const char *path, tvm_safetensor
     if (!text) return tvm_diag_no_memory(diags);
     reader.data_bytes = size - LENGTH_BYTES - length;
     status = tvm_read_at(descriptor, path, text, length, LENGTH_BYTES, diags);
-    if (!status && (!length || text[0] != '{')) status = malformed(&reader, "the header does not begin with '{'");
+    if (!status && (!length || text[0] != '{'))
+        status = malformed(&reader, "the header does not begin with '{'");
     if (!status) status = parse_header(&reader, text, length);
     free(text);
     return status;
@@ -293,7 +299,8 @@ const char *tvm_safetensor_text(const tvm_safetensor *tensor, char text[TVM_SAFE
 
 static json_t *tensor_entry(const tvm_safetensor *tensor, uint64_t begin) {
     json_t *shape = json_array();
-    for (unsigned d = 0; d < tensor->rank; d++) json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
+    for (unsigned d = 0; d < tensor->rank; d++)
+        json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", tvm_safetensors_type(tensor->type), "shape", shape,
                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
 }
@@ -303,7 +310,8 @@ static char *header_text(tvm_safetensors *tensors) {
     json_t *root = json_object(), *metadata = json_object();
     bool good = root && metadata;
     for (size_t i = 0; good && i < tensors->metadata_count; i++)
-        good = !json_object_set_new(metadata, tensors->metadata[2 * i], json_string(tensors->metadata[2 * i + 1]));
+        good = !json_object_set_new(metadata, tensors->metadata[2 * i],
+                                    json_string(tensors->metadata[2 * i + 1]));
     if (good && tensors->metadata_count) good = !json_object_set(root, "__metadata__", metadata);
     uint64_t begin = 0;
     for (size_t i = 0; good && i < tensors->count; i++) {
@@ -319,7 +327,8 @@ static char *header_text(tvm_safetensors *tensors) {
     return text;
 }
 
-tvm_status tvm_safetensors_header(tvm_safetensors *tensors, uint8_t **header, size_t *size, tvm_diags *diags) {
+tvm_status tvm_safetensors_header(tvm_safetensors *tensors, uint8_t **header, size_t *size,
+                                  tvm_diags *diags) {
     char *text = header_text(tensors);
     if (!text) return tvm_diag_no_memory(diags);
     size_t length = strlen(text);

@@ -1,5 +1,6 @@
-/* Tensors in .safetensors files: https://github.com/huggingface/safetensors, "Format". Eight bytes of the header's
- * length, little-endian; the header, a JSON object of names; the data, every byte of it some tensor's. */
+/* Tensors in .safetensors files: https://github.com/huggingface/safetensors, "Format". Eight bytes of the
+ * header's length, little-endian; the header, a JSON object of names; the data, every byte of it some
+ * tensor's. */
 #ifndef TVM_VM_SAFETENSORS_H
 #define TVM_VM_SAFETENSORS_H
 
@@ -22,13 +23,14 @@ typedef struct tvm_safetensor {
 typedef struct tvm_safetensors {
     tvm_safetensor *items; /* in the order of their data */
     size_t count;
-    char **metadata; /* key, value, key, value ... */
+    char **metadata;       /* key, value, key, value ... */
     size_t metadata_count; /* of pairs */
 } tvm_safetensors;
 
-/* Reads the header of the open file and checks that the tensors are all there: lengths, offsets without overlap or
- * gap, sizes that follow from type and shape. `path` is named in diagnostics. TVM_FORMAT for anything malformed,
- * TVM_UNSUPPORTED for ranks above TVM_MAX_RANK, TVM_IO. Release with tvm_safetensors_free in any case. */
+/* Reads the header of the open file and checks that the tensors are all there: lengths, offsets without
+ * overlap or gap, sizes that follow from type and shape. `path` is named in diagnostics. TVM_FORMAT for
+ * anything malformed, TVM_UNSUPPORTED for ranks above TVM_MAX_RANK, TVM_IO. Release with tvm_safetensors_free
+ * in any case. */
 tvm_status tvm_safetensors_read(int descriptor, const char *path, tvm_safetensors *out, tvm_diags *diags);
 void tvm_safetensors_free(tvm_safetensors *tensors);
 
@@ -44,8 +46,8 @@ const char *tvm_safetensor_text(const tvm_safetensor *tensor, char text[TVM_SAFE
 /* The name of a type in the format; NULL when it has none. */
 const char *tvm_safetensors_type(tvm_dtype type);
 
-/* The bytes of a file before its data, malloc'ed. Sets the tensors' offsets and bytes, in the order of the items; of
- * each the name, type, rank and shape are taken. */
+/* The bytes of a file before its data, malloc'ed. Sets the tensors' offsets and bytes, in the order of the
+ * items; of each the name, type, rank and shape are taken. */
 tvm_status tvm_safetensors_header(tvm_safetensors *tensors, uint8_t **header, size_t *size, tvm_diags *diags);
 
 /* pread of all bytes. TVM_IO with the system's reason, TVM_FORMAT when the file ends before. */

@@ -38,10 +38,12 @@ enum {
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "the output", 0},
     {"type", KEY_TYPE, "TYPE", 0,
-     "u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0 (default: the layout's); of --unpack f32 (default), f16, bf16", 0},
+     "u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0 (default: the layout's); of --unpack f32 (default), f16, bf16",
+     0},
     {"group", KEY_GROUP, "G", 0, "rows of a column that share a scale, or k for all (default: 128)", 0},
     {"zero", KEY_ZERO, "WHERE", 0,
-     "mid (the default): unsigned codes are centred on half their range; per-group: on a zero point for each group", 0},
+     "mid (the default): unsigned codes are centred on half their range; per-group: on a zero point for each group",
+     0},
     {"scale", KEY_SCALE, "TYPE", 0, "type of the scales, f16 (default) or bf16", 0},
     {"layout", KEY_LAYOUT, "FILE.vbc", 0, "lay the codes out as kernel pack of this program does", 0},
     {"kernel", KEY_KERNEL, "NAME", 0, "the kernel of --layout, if not pack", 0},
@@ -97,10 +99,12 @@ static void parse_type(const char *text, pack_settings *settings, struct argp_st
 static void parse_words(int key, const char *arg, pack_options *pack, struct argp_state *state) {
     if (key == KEY_ZERO) {
         pack->own_zeros = !strcmp(arg, "per-group");
-        if (!pack->own_zeros && strcmp(arg, "mid")) argp_error(state, "--zero is mid or per-group, not '%s'", arg);
+        if (!pack->own_zeros && strcmp(arg, "mid"))
+            argp_error(state, "--zero is mid or per-group, not '%s'", arg);
     } else if (key == KEY_SCALE) {
         pack->scale_type = strcmp(arg, "bf16") ? TVM_F16 : TVM_BF16;
-        if (strcmp(arg, "bf16") && strcmp(arg, "f16")) argp_error(state, "--scale is f16 or bf16, not '%s'", arg);
+        if (strcmp(arg, "bf16") && strcmp(arg, "f16"))
+            argp_error(state, "--scale is f16 or bf16, not '%s'", arg);
     } else {
         pack->given = arg && !strcmp(arg, "bits") ? PACK_BIT_STRINGS : PACK_CODES;
         if (arg && strcmp(arg, "bits") && strcmp(arg, "codes"))
@@ -117,8 +121,10 @@ static void check_usage(pack_settings *settings, struct argp_state *state) {
     if (pack->kernel && !pack->layout) argp_error(state, "--kernel goes with --layout");
     if (!settings->grouped && pack->given == PACK_WEIGHTS) pack->group = DEFAULT_GROUP;
     if (!settings->unpack) return;
-    if (settings->grouped || pack->own_zeros || pack->given != PACK_WEIGHTS || pack->transpose || pack->tensor)
-        argp_error(state, "with --unpack only --layout, --kernel, --type, --threads and --quiet have a meaning");
+    if (settings->grouped || pack->own_zeros || pack->given != PACK_WEIGHTS || pack->transpose ||
+        pack->tensor)
+        argp_error(state,
+                   "with --unpack only --layout, --kernel, --type, --threads and --quiet have a meaning");
     if (pack->type.kind != TVM_KIND_NONE && !tvm_dtype_same(pack->type, TVM_F32) &&
         !tvm_dtype_same(pack->type, TVM_F16) && !tvm_dtype_same(pack->type, TVM_BF16))
         argp_error(state, "--unpack makes f32, f16 or bf16");
@@ -129,33 +135,59 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     pack_options *pack = &settings->options;
     uint64_t count;
     switch (key) {
-    case 'o': pack->output = arg; break;
-    case KEY_TYPE: parse_type(arg, settings, state); break;
+    case 'o':
+        pack->output = arg;
+        break;
+    case KEY_TYPE:
+        parse_type(arg, settings, state);
+        break;
     case KEY_GROUP:
         settings->grouped = true;
         if (!parse_group(arg, &pack->group)) argp_error(state, "--group %s: a number or k is expected", arg);
         break;
     case KEY_ZERO:
     case KEY_SCALE:
-    case KEY_QUANTIZED: parse_words(key, arg, pack, state); break;
-    case KEY_LAYOUT: pack->layout = arg; break;
-    case KEY_KERNEL: pack->kernel = arg; break;
-    case KEY_TENSOR: pack->tensor = arg; break;
-    case KEY_TRANSPOSE: pack->transpose = true; break;
-    case KEY_SCALES: pack->scales = arg; break;
-    case KEY_ZEROS: pack->zeros = arg; break;
-    case KEY_UNPACK: settings->unpack = true; break;
+    case KEY_QUANTIZED:
+        parse_words(key, arg, pack, state);
+        break;
+    case KEY_LAYOUT:
+        pack->layout = arg;
+        break;
+    case KEY_KERNEL:
+        pack->kernel = arg;
+        break;
+    case KEY_TENSOR:
+        pack->tensor = arg;
+        break;
+    case KEY_TRANSPOSE:
+        pack->transpose = true;
+        break;
+    case KEY_SCALES:
+        pack->scales = arg;
+        break;
+    case KEY_ZEROS:
+        pack->zeros = arg;
+        break;
+    case KEY_UNPACK:
+        settings->unpack = true;
+        break;
     case KEY_THREADS:
-        if (!parse_count(arg, 4096, &count)) argp_error(state, "--threads %s: a number from 1 to 4096 is expected", arg);
+        if (!parse_count(arg, 4096, &count))
+            argp_error(state, "--threads %s: a number from 1 to 4096 is expected", arg);
         pack->threads = (unsigned)count;
         break;
-    case KEY_QUIET: settings->quiet = true; break;
+    case KEY_QUIET:
+        settings->quiet = true;
+        break;
     case ARGP_KEY_ARG:
         if (pack->input) argp_error(state, "one input at a time: '%s' and '%s'", pack->input, arg);
         pack->input = arg;
         break;
-    case ARGP_KEY_END: check_usage(settings, state); break;
-    default: return ARGP_ERR_UNKNOWN;
+    case ARGP_KEY_END:
+        check_usage(settings, state);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
     return 0;
 }
@@ -188,7 +220,8 @@ int main(int argc, char **argv) {
     clock_gettime(CLOCK_MONOTONIC, &settings.start);
     if (!settings.quiet && isatty(STDERR_FILENO))
         settings.options.progress = (pack_progress){.show = show_progress, .closure = &settings};
-    tvm_status status = settings.unpack ? tvm_unpack(&settings.options, &diags) : tvm_pack(&settings.options, &diags);
+    tvm_status status =
+        settings.unpack ? tvm_unpack(&settings.options, &diags) : tvm_pack(&settings.options, &diags);
     if (settings.shown) fprintf(stderr, "\r%70s\r", "");
     if (status) tvm_diags_print(&diags, stderr, "tvm-pack", isatty(STDERR_FILENO));
     tvm_diags_free(&diags);
