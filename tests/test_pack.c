@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "assembler.h"
@@ -567,7 +566,7 @@ static const struct bad_layout {
     {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n]",
      "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n%o = alloc-register u8[1, 32], spatial(1, 32), init 1\n"
      "%s = add %v, %o\nstore-global p[block.y, block.x * 32], %s\n",
-     "by itself"},
+     "no weight's"},
     {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n + n / 32]",
      "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n%o = alloc-register u8[1, 1], replicated(32, 2), init 1\n"
      "store-global p[block.y, block.x * 33], %v\nstore-global p[block.y, block.x * 33 + 32], %o\n",
@@ -797,7 +796,7 @@ END_TEST
 
 /* ---- size ---- */
 
-/* Sparse files of 768 MiB: far less of them may be in memory at any time, whatever the group and the order of
+/* Sparse files of 768 MiB: a small part of them is in memory at any time, whatever the group and the order of
  * the file. */
 START_TEST(takes_little_memory) {
     static const struct {
@@ -810,23 +809,19 @@ START_TEST(takes_little_memory) {
     write_text(in_folder("w.npy"), (const char *)header, size);
     ck_assert_int_eq(truncate(in_folder("w.npy"), (off_t)(size + inputs[_i].rows * inputs[_i].columns * 2)),
                      0);
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0) {
-        pack_options options = {.input = in_folder("w.npy"),
-                                .output = in_folder("out"),
-                                .type = TVM_U(2),
-                                .group = inputs[_i].group,
-                                .scale_type = TVM_F16,
-                                .transpose = inputs[_i].transpose,
-                                .threads = 2};
-        _exit(tvm_pack(&options, NULL) ? 1 : 0);
-    }
-    int status;
-    struct rusage usage;
-    ck_assert_int_eq(wait4(child, &status, 0, &usage), child);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    ck_assert_int_lt(usage.ru_maxrss, 256 << 10); /* KiB */
+    struct rusage before,
+        after; /* of this process, which Check forks; a sanitizer takes its own share before */
+    pack_options options = {.input = in_folder("w.npy"),
+                            .output = in_folder("out"),
+                            .type = TVM_U(2),
+                            .group = inputs[_i].group,
+                            .scale_type = TVM_F16,
+                            .transpose = inputs[_i].transpose,
+                            .threads = 2};
+    getrusage(RUSAGE_SELF, &before);
+    pack_well(&options);
+    getrusage(RUSAGE_SELF, &after);
+    ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 128 << 10); /* KiB */
     ck_assert(folder_has("out"));
 }
 END_TEST

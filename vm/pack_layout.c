@@ -10,8 +10,10 @@
 enum {
     MAX_EXTENT = 1 << 16,    /* of a tile */
     MAX_TILE_BITS = 1 << 22, /* so that the tables stay below some 100 MB */
-    TILES_DOWN = 2,          /* of the probe: unequal, so that it shows in which order tiles stand */
-    TILES_ACROSS = 3,
+    TILES_DOWN = 2,          /* of the probe that finds the layout */
+    TILES_ACROSS = 2,
+    CHECKED_DOWN = 2, /* of the one that checks it: unequal */
+    CHECKED_ACROSS = 3,
     TILES = TILES_DOWN * TILES_ACROSS,
     WORD = 32
 };
@@ -221,8 +223,8 @@ static tvm_status find_sources(pack_probe *probe, uint32_t *sources, tvm_diags *
             probe->w[i] = (uint8_t)byte;
         }
         status = probe_run(probe, diags);
-        for (size_t i = 0; !status && i < out; i++)
-            sources[i] |= (uint32_t)(probe->p[i / 8] >> i % 8 & 1) << t;
+        for (size_t i = 0; !status && i < probe->p_bytes; i++)
+            for (unsigned b = 0; b < 8; b++) sources[8 * i + b] |= (uint32_t)(probe->p[i] >> b & 1) << t;
     }
     return status;
 }
@@ -249,18 +251,17 @@ static tvm_status check_tiles(pack_layout *layout, uint32_t *sources, size_t in,
     for (size_t i = 0; i < bits; i++)
         if (sources[bits + i]) within_tile(layout, sources[bits + i], &second);
     layout->down = second != 1;
-    for (unsigned place = TILES; place-- > 0;)
+    for (unsigned place = 0; place < TILES; place++)
         for (size_t i = 0; i < bits; i++) {
-            unsigned tile = tile_at(layout->down, place), first = 0;
+            unsigned expected = tile_at(layout->down, place), tile = expected;
             uint32_t source = sources[place * bits + i];
             if (source > in) return refuse(layout, diags, "it writes bits that are no weight's");
             uint32_t here = within_tile(layout, source, &tile);
-            if (here != within_tile(layout, sources[i], &first) || first ||
-                tile != tile_at(layout->down, place))
+            if (!place) sources[i] = here;
+            if (here != sources[i] || tile != expected)
                 return refuse(layout, diags,
                               "not every tile of %u by %u weights stands by itself in p, in the same order",
                               layout->rows, layout->columns);
-            if (!place) sources[i] = here;
         }
     return TVM_OK;
 }
@@ -337,17 +338,17 @@ void pack_layout_tile(const pack_layout *layout, const uint8_t *codes, void *scr
     memcpy(tile, words, layout->bytes);
 }
 
-void pack_layout_untile(const pack_layout *layout, const uint8_t *tile, uint8_t *codes) {
+void pack_layout_untile(const pack_layout *layout, const void *tile, uint8_t *codes) {
     const pack_moves *moves = &layout->moves;
+    const uint32_t *words = tile;
     memset(codes, 0, (size_t)layout->rows * layout->columns);
-    for (unsigned s = 0; s < moves->slots; s++)
-        for (size_t w = 0; w < moves->words; w++) {
-            size_t at = s * moves->words + w;
-            uint32_t word = 0;
-            memcpy(&word, tile + 4 * w, layout->bytes - 4 * w < 4 ? layout->bytes - 4 * w : 4);
-            codes[moves->source[at]] |=
-                (uint8_t)(word << moves->right[at] >> moves->left[at]) & moves->mask[at];
-        }
+    for (unsigned s = 0; s < moves->slots; s++) {
+        const uint32_t *source = moves->source + s * moves->words;
+        const uint8_t *mask = moves->mask + s * moves->words, *left = moves->left + s * moves->words,
+                      *right = moves->right + s * moves->words;
+        for (size_t w = 0; w < moves->words; w++)
+            codes[source[w]] |= (uint8_t)(words[w] << right[w] >> left[w]) & mask[w];
+    }
 }
 
 /* ---- all of it ---- */
@@ -389,7 +390,7 @@ static tvm_status compare(const pack_probe *probe, tvm_diags *diags) {
 /* Random weights, not whole tiles where the kernel takes that. */
 static tvm_status check_random(pack_probe *probe, const uint32_t smallest[2], tvm_diags *diags) {
     const pack_layout *layout = probe->layout;
-    int64_t k = layout->rows, n = layout->columns;
+    int64_t k = (int64_t)layout->rows * CHECKED_DOWN, n = (int64_t)layout->columns * CHECKED_ACROSS;
     if (bytes_of(layout, k + smallest[0], n)) k += smallest[0];
     if (bytes_of(layout, k, n + smallest[1])) n += smallest[1];
     uint64_t state = UINT64_C(0x9e3779b97f4a7c15);

@@ -44,8 +44,9 @@ static inline uint64_t pack_layout_place(const pack_layout *layout, uint64_t k, 
 static inline size_t pack_layout_scratch(const pack_layout *layout) {
     return layout->moves.words * 5;
 }
-/* codes: rows*columns codes, row after row; tile: bytes. And back. scratch is 4-byte aligned. */
+/* codes: rows*columns codes, row after row; tile: bytes. scratch is 4-byte aligned. */
 void pack_layout_tile(const pack_layout *layout, const uint8_t *codes, void *scratch, uint8_t *tile);
-void pack_layout_untile(const pack_layout *layout, const uint8_t *tile, uint8_t *codes);
+/* The way back; tile is 4-byte aligned and holds a whole number of words. */
+void pack_layout_untile(const pack_layout *layout, const void *tile, uint8_t *codes);
 
 #endif

@@ -53,14 +53,16 @@ static void put_values(const piece *p, uint64_t row, uint64_t rows, uint64_t col
         const float *scales = p->buffers->by.divisors + at, *zeros = p->buffers->by.offsets + at;
         const uint8_t *from = codes + (i - row) * width;
         size_t place = (size_t)((i - p->row) * p->columns + column);
-        for (size_t j = 0; j < columns; j++) {
-            float value = (u->values[from[j]] - zeros[j]) * scales[j];
-            if (u->job.item == 4)
-                ((float *)p->buffers->slab)[place + j] = value;
-            else if (tvm_dtype_same(u->to, TVM_F16))
-                ((uint16_t *)p->buffers->slab)[place + j] = tvm_f32_to_f16(value);
-            else
-                ((uint16_t *)p->buffers->slab)[place + j] = tvm_f32_to_bf16(value);
+        if (u->job.item == 4) {
+            pack_values(u->values, from, zeros, scales, columns, (float *)p->buffers->slab + place);
+            continue;
+        }
+        float values[COLUMNS];
+        pack_float half = tvm_dtype_same(u->to, TVM_F16) ? PACK_F16 : PACK_BF16;
+        for (size_t j = 0; j < columns; j += COLUMNS) {
+            size_t count = columns - j < COLUMNS ? columns - j : COLUMNS;
+            pack_values(u->values, from + j, zeros + j, scales + j, count, values);
+            pack_to_half(half, values, count, (uint16_t *)p->buffers->slab + place + j);
         }
     }
 }

@@ -267,6 +267,20 @@ INLINE void codes_of_any_body(const pack_coder *coder, load_f16 *load, bool fuse
         codes_body(coder, load, false, PACK_F32, rows, by, codes, code_stride);
 }
 
+INLINE void values_body(const float *restrict values, const uint8_t *restrict codes,
+                        const float *restrict offsets, const float *restrict scales, size_t count,
+                        float *restrict to) {
+    for (size_t j = 0; j < count; j++) to[j] = values[codes[j]];
+    for (size_t j = 0; j < count; j++) to[j] = (to[j] - offsets[j]) * scales[j];
+}
+
+INLINE void to_half_body(pack_float type, const float *restrict from, size_t count, uint16_t *restrict to) {
+    if (type == PACK_F16)
+        for (size_t j = 0; j < count; j++) to[j] = tvm_f32_to_f16(from[j]);
+    else
+        for (size_t j = 0; j < count; j++) to[j] = tvm_f32_to_bf16(from[j]);
+}
+
 INLINE unsigned copy_codes_body(unsigned half, unsigned mask, const uint8_t *restrict row,
                                 uint8_t *restrict codes, size_t count) {
     uint8_t strange = 0;
@@ -327,6 +341,13 @@ INLINE void move_body(const pack_moves *moves, const uint8_t *restrict codes, ui
                                               const int32_t *greatest, const int32_t *least,                 \
                                               uint16_t *scales, uint16_t *zeros, const pack_divisors *to) {  \
         return scales_of_any_body(scaler, type, count, greatest, least, scales, zeros, to);                  \
+    }                                                                                                        \
+    attribute static void values_##suffix(const float *values, const uint8_t *codes, const float *offsets,   \
+                                          const float *scales, size_t count, float *to) {                    \
+        values_body(values, codes, offsets, scales, count, to);                                              \
+    }                                                                                                        \
+    attribute static void to_half_##suffix(pack_float type, const float *from, size_t count, uint16_t *to) { \
+        to_half_body(type, from, count, to);                                                                 \
     }                                                                                                        \
     attribute static void move_##suffix(const pack_moves *moves, const uint8_t *codes, uint8_t *scratch,     \
                                         uint32_t *words) {                                                   \
@@ -406,6 +427,15 @@ void pack_extremes(pack_float type, const pack_rows *rows, int32_t *greatest, in
 void pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const pack_divisors *by,
                 uint8_t *codes, size_t code_stride) {
     DISPATCH(codes, (coder, type, rows, by, codes, code_stride));
+}
+
+void pack_values(const float values[256], const uint8_t *codes, const float *offsets, const float *scales,
+                 size_t count, float *to) {
+    DISPATCH(values, (values, codes, offsets, scales, count, to));
+}
+
+void pack_to_half(pack_float type, const float *from, size_t count, uint16_t *to) {
+    DISPATCH(to_half, (type, from, count, to));
 }
 
 void pack_move(const pack_moves *moves, const uint8_t *codes, uint8_t *scratch, uint32_t *words) {

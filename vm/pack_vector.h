@@ -88,6 +88,11 @@ pack_coder pack_coder_make(tvm_dtype type);
 void pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const pack_divisors *by,
                 uint8_t *codes, size_t code_stride);
 
+/* to[j] = (values[codes[j]] - offsets[j]) * scales[j], one rounding; and those as f16 or bf16. */
+void pack_values(const float values[256], const uint8_t *codes, const float *offsets, const float *scales,
+                 size_t count, float *to);
+void pack_to_half(pack_float type, const float *from, size_t count, uint16_t *to);
+
 /* Copies codes that were given, one to a byte; false when one is none of the type. Codes of signed types may
  * be their values, sign-extended. */
 bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
