@@ -10,7 +10,7 @@ enum { ARENA_LIMIT = 256 << 20 };
 
 static tvm_asm *start(const tvm_assembler_options *options, tvm_diags *diags) {
     tvm_asm *as = calloc(1, sizeof *as);
-    tvm_program *program = as ? tvm_program_new() : NULL;
+    tvm_ir_program *program = as ? tvm_ir_program_new() : NULL;
     if (!program) {
         free(as);
         tvm_diag_no_memory(diags);
@@ -32,7 +32,7 @@ static void finish(tvm_asm *as) {
     tvm_arena_free(&as->scratch);
     tvm_symbols_free(&as->names);
     tvm_symbols_free(&as->slots);
-    tvm_program_free(as->program);
+    tvm_ir_program_free(as->program);
     free(as->defines);
     free(as);
 }
@@ -131,8 +131,8 @@ static void add_source_lines(const tvm_asm *as, tvm_diags *diags, size_t from) {
     }
 }
 
-static tvm_status verified(tvm_asm *as, tvm_program **program) {
-    tvm_program *result = tvm_asm_canonical(as->program, as->diags);
+static tvm_status verified(tvm_asm *as, tvm_ir_program **program) {
+    tvm_ir_program *result = tvm_asm_canonical(as->program, as->diags);
     if (!result) return TVM_NO_MEMORY;
     size_t before = as->diags ? as->diags->count : 0;
     tvm_status status = tvm_verify(result, as->diags);
@@ -141,12 +141,12 @@ static tvm_status verified(tvm_asm *as, tvm_program **program) {
         return TVM_OK;
     }
     if (as->diags) add_source_lines(as, as->diags, before);
-    tvm_program_free(result);
+    tvm_ir_program_free(result);
     return status;
 }
 
 tvm_status tvm_assemble(const char *text, size_t length, const char *name,
-                        const tvm_assembler_options *options, tvm_program **program, tvm_diags *diags) {
+                        const tvm_assembler_options *options, tvm_ir_program **program, tvm_diags *diags) {
     *program = NULL;
     tvm_asm *as = start(options, diags);
     if (!as) return TVM_NO_MEMORY;

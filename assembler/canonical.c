@@ -6,9 +6,9 @@
 #include <string.h>
 
 typedef struct walk {
-    const tvm_program *from;
-    tvm_program *to;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *from;
+    tvm_ir_program *to;
+    const tvm_ir_kernel *kernel;
     uint32_t index;  /* of the new kernel */
     uint32_t *exprs; /* old -> new, TVM_NONE: not yet */
     uint32_t *slots;
@@ -16,10 +16,10 @@ typedef struct walk {
 
 static uint32_t string(walk *w, uint32_t old) {
     const char *text = tvm_string(w->from, old);
-    return tvm_program_string(w->to, text, strlen(text));
+    return tvm_ir_program_string(w->to, text, strlen(text));
 }
 
-static tvm_kernel *kernel_of(const walk *w) {
+static tvm_ir_kernel *kernel_of(const walk *w) {
     return &w->to->kernels[w->index];
 }
 
@@ -37,12 +37,12 @@ static bool slot(walk *w, uint32_t old, uint32_t *out) {
     tvm_slot made = w->kernel->slots[old];
     made.name = string(w, made.name);
     if (made.kind == TVM_SLOT_REGISTER)
-        made.layout = tvm_program_layout(w->to, &w->from->layouts[made.layout]);
+        made.layout = tvm_ir_program_layout(w->to, &w->from->layouts[made.layout]);
     if (made.kind == TVM_SLOT_SHARED)
-        made.layout = tvm_program_shared_layout(w->to, &w->from->shared_layouts[made.layout]);
+        made.layout = tvm_ir_program_shared_layout(w->to, &w->from->shared_layouts[made.layout]);
     bool tensor = made.kind == TVM_SLOT_REGISTER || made.kind == TVM_SLOT_SHARED;
     if (made.name == TVM_NONE || (tensor && made.layout == TVM_NONE)) return false;
-    *out = w->slots[old] = tvm_kernel_add_slot(kernel_of(w), &made);
+    *out = w->slots[old] = tvm_ir_kernel_add_slot(kernel_of(w), &made);
     return *out != TVM_NONE;
 }
 
@@ -58,7 +58,7 @@ static bool expr(walk *w, uint32_t old, uint32_t *out) {
     if (arity > 1 && !expr(w, node.b, &node.b)) return false;
     if (arity > 2 && !expr(w, node.c, &node.c)) return false;
     if (node.op == TVM_EXPR_SLOT && !slot(w, node.a, &node.a)) return false;
-    *out = w->exprs[old] = tvm_kernel_expr(kernel_of(w), &node);
+    *out = w->exprs[old] = tvm_ir_kernel_expr(kernel_of(w), &node);
     return *out != TVM_NONE;
 }
 
@@ -75,11 +75,11 @@ static bool instruction(walk *w, const tvm_insn *old) {
             return false;
     }
     made.file = TVM_NONE;
-    return tvm_kernel_add_insn(kernel_of(w), &made, operands, old->count) != TVM_NONE;
+    return tvm_ir_kernel_add_insn(kernel_of(w), &made, operands, old->count) != TVM_NONE;
 }
 
 static bool header(walk *w) {
-    const tvm_kernel *old = w->kernel;
+    const tvm_ir_kernel *old = w->kernel;
     uint32_t index;
     kernel_of(w)->warps = old->warps;
     for (uint32_t i = 0; i < old->param_count; i++)
@@ -95,14 +95,14 @@ static bool header(walk *w) {
         kernel_of(w)->grid[axis] = index;
     }
     for (uint32_t i = 0; i < old->assume_count; i++)
-        if (!expr(w, old->assumes[i], &index) || tvm_kernel_add_assume(kernel_of(w), index) == TVM_NONE)
+        if (!expr(w, old->assumes[i], &index) || tvm_ir_kernel_add_assume(kernel_of(w), index) == TVM_NONE)
             return false;
     return true;
 }
 
 static bool kernel(walk *w) {
     uint32_t name = string(w, w->kernel->name);
-    w->index = name == TVM_NONE ? TVM_NONE : tvm_program_add_kernel(w->to, name);
+    w->index = name == TVM_NONE ? TVM_NONE : tvm_ir_program_add_kernel(w->to, name);
     if (w->index == TVM_NONE || !header(w)) return false;
     for (uint32_t i = 0; i < w->kernel->insn_count; i++)
         if (!instruction(w, &w->kernel->insns[i])) return false;
@@ -122,8 +122,8 @@ static bool files(walk *w) {
     return true;
 }
 
-tvm_program *tvm_asm_canonical(const tvm_program *program, tvm_diags *diags) {
-    walk w = {.from = program, .to = tvm_program_new()};
+tvm_ir_program *tvm_asm_canonical(const tvm_ir_program *program, tvm_diags *diags) {
+    walk w = {.from = program, .to = tvm_ir_program_new()};
     bool good = w.to != NULL;
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {
         w.kernel = &program->kernels[k];
@@ -134,7 +134,7 @@ tvm_program *tvm_asm_canonical(const tvm_program *program, tvm_diags *diags) {
         free(w.slots);
     }
     if (good && files(&w)) return w.to;
-    tvm_program_free(w.to);
+    tvm_ir_program_free(w.to);
     tvm_diag_no_memory(diags);
     return NULL;
 }

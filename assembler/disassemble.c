@@ -13,14 +13,14 @@ enum { LINE_MAX_WIDTH = 110, MARGIN = 4 };
 
 typedef struct listing {
     tvm_buffer out;
-    const tvm_program *program;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     char prefix[32]; /* of the names of register layouts */
 } listing;
 
 /* ---- layouts: each that is written anywhere gets a name ---- */
 
-static bool is_parameter_name(const tvm_program *program, const char *prefix) {
+static bool is_parameter_name(const tvm_ir_program *program, const char *prefix) {
     size_t length = strlen(prefix);
     for (uint32_t k = 0; k < program->kernel_count; k++)
         for (uint32_t i = 0; i < program->kernels[k].param_count; i++)
@@ -51,12 +51,12 @@ static bool writes_layout(const tvm_insn *insn) {
 }
 
 static bool print_layouts(listing *l) {
-    const tvm_program *program = l->program;
+    const tvm_ir_program *program = l->program;
     bool *used = calloc(program->layout_count + 1, sizeof *used);
     char text[TVM_LAYOUT_TEXT_MAX];
     if (!used) return false;
     for (uint32_t k = 0; k < program->kernel_count; k++) {
-        const tvm_kernel *kernel = &program->kernels[k];
+        const tvm_ir_kernel *kernel = &program->kernels[k];
         for (uint32_t i = 0; i < kernel->insn_count; i++)
             if (writes_layout(&kernel->insns[i])) used[kernel->slots[kernel->insns[i].result].layout] = true;
     }
@@ -270,7 +270,7 @@ static void print_grid(listing *l) {
     if (axes) tvm_buffer_puts(&l->out, "\n");
 }
 
-static void print_kernel(listing *l, const tvm_kernel *kernel) {
+static void print_kernel(listing *l, const tvm_ir_kernel *kernel) {
     l->kernel = kernel;
     tvm_buffer_puts(&l->out, "\n");
     size_t start = l->out.length;
@@ -290,7 +290,7 @@ static void print_kernel(listing *l, const tvm_kernel *kernel) {
     tvm_buffer_puts(&l->out, ".end\n");
 }
 
-tvm_status tvm_disassemble(const tvm_program *program, char **text, tvm_diags *diags) {
+tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags *diags) {
     *text = NULL;
     listing l = {.program = program};
     if (!choose_prefix(&l))

@@ -399,19 +399,19 @@ static uint32_t file_string(tvm_asm *as) {
     if (!clean) return TVM_NONE;
     for (char *c = clean; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-    return tvm_program_string(as->program, clean, strlen(clean));
+    return tvm_ir_program_string(as->program, clean, strlen(clean));
 }
 
 bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result,
                   const tvm_operand *operands, uint32_t count) {
     tvm_insn insn = {.op = (uint16_t)op, .result = result, .file = file_string(as), .line = token->line};
-    tvm_kernel *kernel = tvm_asm_kernel(as);
+    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     if (kernel->insn_count >= TVM_MAX_INSNS) {
         tvm_asm_invalid(as, token, NULL, "a kernel has at most %d instructions", TVM_MAX_INSNS);
         as->stopped = true;
         return false;
     }
-    if (insn.file == TVM_NONE || tvm_kernel_add_insn(kernel, &insn, operands, count) == TVM_NONE)
+    if (insn.file == TVM_NONE || tvm_ir_kernel_add_insn(kernel, &insn, operands, count) == TVM_NONE)
         return tvm_asm_no_memory(as);
     return true;
 }
@@ -422,14 +422,14 @@ static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) 
     for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
     if (type->kind == TVM_SLOT_SCALAR) return true;
     slot->layout = type->kind == TVM_SLOT_REGISTER
-                       ? tvm_program_layout(as->program, &type->layout)
-                       : tvm_program_shared_layout(as->program, &type->shared_layout);
+                       ? tvm_ir_program_layout(as->program, &type->layout)
+                       : tvm_ir_program_shared_layout(as->program, &type->shared_layout);
     return slot->layout != TVM_NONE || tvm_asm_no_memory(as);
 }
 
 static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, uint32_t index,
                        const tvm_slot *wanted) {
-    const tvm_kernel *kernel = tvm_asm_kernel(as);
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     const tvm_slot *slot = &kernel->slots[index];
     char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX];
     if (index < kernel->param_count)

@@ -173,8 +173,8 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
         as->stopped = true;
         return false;
     }
-    uint32_t string = tvm_program_string(as->program, name, length);
-    uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_program_add_kernel(as->program, string);
+    uint32_t string = tvm_ir_program_string(as->program, name, length);
+    uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_ir_program_add_kernel(as->program, string);
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
     as->kernel_index = index;
     as->in_kernel = true;
@@ -253,7 +253,7 @@ static bool one_assumption(tvm_asm *as) {
                tvm_asm_invalid(as, token, NULL, "the assumption is false whatever the arguments");
     if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) || !launch_time(as, token, expr, "an assumption"))
         return false;
-    return tvm_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);
+    return tvm_ir_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);
 }
 
 bool tvm_asm_assume(tvm_asm *as) {

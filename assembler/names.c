@@ -51,14 +51,14 @@ void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
 bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                       const tvm_slot *slot, uint32_t *index) {
     tvm_slot made = *slot;
-    made.name = tvm_program_string(as->program, name, length);
+    made.name = tvm_ir_program_string(as->program, name, length);
     if (made.name == TVM_NONE) return tvm_asm_no_memory(as);
-    tvm_kernel *kernel = tvm_asm_kernel(as);
+    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     if (kernel->slot_count >= TVM_MAX_SLOTS) {
         tvm_asm_poison_slot(as, name, length);
         return tvm_asm_invalid(as, token, NULL, "a kernel has at most %d variables", TVM_MAX_SLOTS);
     }
-    *index = tvm_kernel_add_slot(kernel, &made);
+    *index = tvm_ir_kernel_add_slot(kernel, &made);
     if (*index == TVM_NONE) return tvm_asm_no_memory(as);
     return add_symbol(as, name, length, *index);
 }
@@ -127,7 +127,7 @@ bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, cons
                         tvm_value *value) {
     *value = tvm_value_poison();
     if (slot == TVM_NONE) return true;
-    tvm_kernel *kernel = tvm_asm_kernel(as);
+    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     if (slot >= kernel->slot_count) return unknown_slot(as, token, name, length);
     const tvm_slot *found = &kernel->slots[slot];
     if (found->kind != TVM_SLOT_SCALAR)

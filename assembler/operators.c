@@ -87,9 +87,9 @@ static tvm_value fixed(const tvm_value *value, tvm_dtype type) {
 
 bool tvm_asm_node(tvm_asm *as, const tvm_token *token, const tvm_expr *node, tvm_value *value) {
     tvm_why why;
-    tvm_kernel *kernel = tvm_asm_kernel(as);
+    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     if (tvm_expr_check(kernel, node, &why) != TVM_OK) return tvm_asm_invalid(as, token, NULL, "%s", why.text);
-    uint32_t expr = tvm_kernel_expr(kernel, node);
+    uint32_t expr = tvm_ir_kernel_expr(kernel, node);
     if (expr == TVM_NONE)
         return tvm_asm_invalid(as, token, NULL,
                                "too large: an expression has at most %d nodes, all those of a kernel %d",

@@ -64,7 +64,7 @@ typedef struct tvm_control {
 
 typedef struct tvm_asm {
     const tvm_assembler_options *options;
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags *diags;
     unsigned errors;
     tvm_status status; /* of the first error */
@@ -101,7 +101,7 @@ typedef struct tvm_asm {
     unsigned control_count;
 } tvm_asm;
 
-static inline tvm_kernel *tvm_asm_kernel(const tvm_asm *as) {
+static inline tvm_ir_kernel *tvm_asm_kernel(const tvm_asm *as) {
     return &as->program->kernels[as->kernel_index];
 }
 
@@ -263,6 +263,6 @@ bool tvm_asm_close_frames(tvm_asm *as, unsigned count);
 /* ---- finishing (canonical.c) ---- */
 /* The same program with every pool in the order of a walk over the text that tvm_disassemble writes, and
  * nothing in it that is not used. NULL when out of memory. */
-tvm_program *tvm_asm_canonical(const tvm_program *program, tvm_diags *diags);
+tvm_ir_program *tvm_asm_canonical(const tvm_ir_program *program, tvm_diags *diags);
 
 #endif

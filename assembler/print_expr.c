@@ -10,8 +10,8 @@
 
 typedef struct printer {
     tvm_buffer *out;
-    const tvm_program *program;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
 } printer;
 
 /* What a literal's surroundings make of it when it does not say its type. */
@@ -19,7 +19,8 @@ typedef enum context { BY_DEFAULT, AS_F64, ADAPTS } context;
 
 static void print(const printer *p, uint32_t expr, unsigned least, context how);
 
-void tvm_print_slot(tvm_buffer *out, const tvm_program *program, const tvm_kernel *kernel, uint32_t slot) {
+void tvm_print_slot(tvm_buffer *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                    uint32_t slot) {
     const char *name = tvm_string(program, kernel->slots[slot].name);
     size_t length = strlen(name);
     tvm_dtype type;
@@ -160,8 +161,8 @@ static void print(const printer *p, uint32_t expr, unsigned least, context how) 
     if (parentheses) tvm_buffer_puts(p->out, ")");
 }
 
-void tvm_print_expr(tvm_buffer *out, const tvm_program *program, const tvm_kernel *kernel, uint32_t expr,
-                    bool wide) {
+void tvm_print_expr(tvm_buffer *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                    uint32_t expr, bool wide) {
     printer p = {out, program, kernel};
     print(&p, expr, 0, wide ? AS_F64 : BY_DEFAULT);
 }

@@ -112,7 +112,7 @@ static tvm_status print_layout(const char *expression, tvm_diags *diags) {
 static tvm_status assemble(const arguments *args, tvm_diags *diags) {
     uint8_t *text;
     size_t size;
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_assembler_options how = {args->defines, args->define_count, args->include_dirs,
                                  args->include_dir_count};
     tvm_status status = tvm_file_read(args->input, SOURCE_LIMIT, &text, &size, diags);
@@ -125,7 +125,7 @@ static tvm_status assemble(const arguments *args, tvm_diags *diags) {
             output ? tvm_vbc_write_file(program, output, !args->no_lines, diags) : tvm_diag_no_memory(diags);
         free(output);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return status;
 }
 

@@ -50,7 +50,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
 }
 
 static tvm_status disassemble(const arguments *args, tvm_diags *diags) {
-    tvm_program *program;
+    tvm_ir_program *program;
     char *text = NULL;
     tvm_status status = tvm_vbc_read_file(args->input, &program, diags);
     if (status != TVM_OK) return status;
@@ -58,7 +58,7 @@ static tvm_status disassemble(const arguments *args, tvm_diags *diags) {
     if (status == TVM_OK)
         status = tvm_file_write(args->output ? args->output : "-", text, strlen(text), diags);
     free(text);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return status;
 }
 

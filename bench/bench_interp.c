@@ -114,8 +114,8 @@ static tvm_interp_arg argument(const problem *q, const char *name) {
 }
 
 /* Prepares and runs a kernel, and returns the seconds of the run alone. */
-static double run_kernel(const tvm_program *program, const char *name, const problem *q) {
-    const tvm_kernel *kernel = need((void *)(uintptr_t)tvm_find_kernel(program, name));
+static double run_kernel(const tvm_ir_program *program, const char *name, const problem *q) {
+    const tvm_ir_kernel *kernel = need((void *)(uintptr_t)tvm_find_kernel(program, name));
     tvm_diags diags = {0};
     tvm_interp_kernel *ready = NULL;
     tvm_interp_arg args[TVM_MAX_PARAMS];
@@ -163,7 +163,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     tvm_diags diags = {0};
-    tvm_program *program;
+    tvm_ir_program *program;
     uint8_t *text;
     size_t size;
     if (tvm_file_read(path, 1 << 20, &text, &size, &diags) != TVM_OK ||
@@ -182,6 +182,6 @@ int main(int argc, char **argv) {
         q.m, q.n, q.k, loop * 1e3, interp * 1e3, loop / interp, pack * 1e3, error_of(&q));
     free_problem(&q);
     free(text);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return EXIT_SUCCESS;
 }

@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     tvm_status status = tvm_target_parse(argc > 2 ? argv[2] : "sm_90a", &target, &diags);
     if (status == TVM_OK) status = tvm_file_read(argv[1], 1 << 20, &text, &size, &diags);
     for (int i = 0; status == TVM_OK && i < REPEATS; i++) {
-        tvm_program *program = NULL;
+        tvm_ir_program *program = NULL;
         tvm_module *module = NULL;
         double start = now();
         status = tvm_assemble((const char *)text, size, argv[1], NULL, &program, &diags);
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
         assemble[i] = middle - start;
         if (status == TVM_OK) ptx_size = module->ptx_size;
         tvm_module_free(module);
-        tvm_program_free(program);
+        tvm_ir_program_free(program);
     }
     if (status != TVM_OK) {
         tvm_diags_print(&diags, stderr, "build_time", false);

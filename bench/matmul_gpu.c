@@ -137,7 +137,7 @@ static double measure_floor(buffers *b) {
 }
 
 typedef struct matmul_launch {
-    tvm_function *function;
+    tvm_kernel *function;
     buffers *b;
     tvm_value values[7];
 } matmul_launch;
@@ -183,7 +183,7 @@ static void *upload(const void *host, size_t bytes) {
     return data;
 }
 
-static void make_inputs(problem *q, int64_t max_m, buffers *b, tvm_code *code) {
+static void make_inputs(problem *q, int64_t max_m, buffers *b, tvm_program *code) {
     size_t w_bytes = (size_t)(q->k * q->n) * (size_t)q->bits / 8, groups = (size_t)(q->k / GROUP * q->n);
     q->w = malloc(w_bytes), q->a = malloc((size_t)(max_m * q->k) * 2), q->s = malloc(groups * 2);
     if (!q->w || !q->a || !q->s) fail("inputs", "out of memory");
@@ -192,8 +192,8 @@ static void make_inputs(problem *q, int64_t max_m, buffers *b, tvm_code *code) {
         q->a[i] = tvm_f32_to_f16((float)((double)next_random() * 0x1p-31 - 1.0));
     for (size_t i = 0; i < groups; i++)
         q->s[i] = tvm_f32_to_f16((float)(0.005 + 0.01 * next_random() * 0x1p-32));
-    tvm_function *pack;
-    need(tvm_get_function(code, "pack", &pack), "pack");
+    tvm_kernel *pack;
+    need(tvm_get_kernel(code, "pack", &pack), "pack");
     void *w = upload(q->w, w_bytes);
     tvm_value values[4] = {{.i = q->k}, {.i = q->n}, {.data = w}, {0}};
     need(tvm_param_shape(pack, 3, values, 4, (int64_t[8]){0}, &b->bytes), "pack");
@@ -231,10 +231,10 @@ int main(int argc, char **argv) {
     cuda(driver.primary_retain(&primary, device), "context");
     cuda(driver.context_push(primary), "context");
     cuda(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING), "stream");
-    tvm_code *code;
+    tvm_program *code;
     matmul_launch l = {0};
     need(tvm_load_file(context, argv[1], &code), argv[1]);
-    need(tvm_get_function(code, "matmul", &l.function), "matmul");
+    need(tvm_get_kernel(code, "matmul", &l.function), "matmul");
     int64_t max_m = 1;
     for (int i = 6; i < argc; i++) max_m = atol(argv[i]) > max_m ? atol(argv[i]) : max_m;
     buffers b = {0};

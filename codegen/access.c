@@ -51,7 +51,8 @@ static void add_element(const builder *b, uint32_t unit, int64_t first, int64_t 
     while (from < to) {
         unsigned word_bit = (unsigned)(in_register % 32);
         int64_t length = to - from < 32 - (int64_t)word_bit ? to - from : 32 - (int64_t)word_bit;
-        add_field(b->plan, unit, (uint32_t)(in_register / 32), (unsigned)(from - first), word_bit, (unsigned)length);
+        add_field(b->plan, unit, (uint32_t)(in_register / 32), (unsigned)(from - first), word_bit,
+                  (unsigned)length);
         from += length;
         in_register += (uint64_t)length;
     }
@@ -70,7 +71,8 @@ static void add_access(const builder *b, int64_t first, unsigned width, uint32_t
         plan->unit_field[plan->unit_count] = plan->field_count;
         int64_t skip = (low - b->items[begin].bit) / (int64_t)b->bits;
         uint32_t i = begin + (skip > 0 ? (uint32_t)skip : 0);
-        for (; i < end && b->items[i].bit < high; i++) add_element(b, plan->unit_count, low, high, &b->items[i]);
+        for (; i < end && b->items[i].bit < high; i++)
+            add_element(b, plan->unit_count, low, high, &b->items[i]);
         plan->unit_count++;
     }
 }
@@ -97,7 +99,8 @@ static bool plan_allocate(access_plan *plan, uint32_t locals, unsigned bits) {
 }
 
 tvm_status access_plan_make(emitter *e, uint32_t locals, unsigned bits, const int64_t *offset,
-                            const uint32_t *class_id, unsigned align_bits, unsigned max_bits, access_plan *plan) {
+                            const uint32_t *class_id, unsigned align_bits, unsigned max_bits,
+                            access_plan *plan) {
     *plan = (access_plan){0};
     item *items = calloc(locals ? locals : 1, sizeof *items);
     if (!items || !plan_allocate(plan, locals, bits)) {
@@ -130,17 +133,23 @@ void access_plan_free(access_plan *plan) {
 
 const char *access_type(unsigned width) {
     switch (width) {
-    case 128: return "v4.b32";
-    case 64: return "v2.b32";
-    case 32: return "b32";
-    case 16: return "u16";
-    default: return "u8";
+    case 128:
+        return "v4.b32";
+    case 64:
+        return "v2.b32";
+    case 32:
+        return "b32";
+    case 16:
+        return "u16";
+    default:
+        return "u8";
     }
 }
 
 const char *access_operands(const reg units[4], uint32_t count, char text_out[64]) {
     if (count == 4)
-        snprintf(text_out, 64, "{%s, %s, %s, %s}", units[0].name, units[1].name, units[2].name, units[3].name);
+        snprintf(text_out, 64, "{%s, %s, %s, %s}", units[0].name, units[1].name, units[2].name,
+                 units[3].name);
     else if (count == 2)
         snprintf(text_out, 64, "{%s, %s}", units[0].name, units[1].name);
     else
@@ -154,7 +163,8 @@ static const field *whole_word(const access_plan *plan, uint32_t unit) {
     return whole ? f : NULL;
 }
 
-void access_load_registers(emitter *e, const access_plan *plan, const access *a, uint32_t slot, reg units[4]) {
+void access_load_registers(emitter *e, const access_plan *plan, const access *a, uint32_t slot,
+                           reg units[4]) {
     for (uint32_t u = 0; u < a->units; u++) {
         const field *f = whole_word(plan, a->first_unit + u);
         units[u] = f ? slot_word(e, slot, f->word) : new_r(e);
@@ -214,8 +224,8 @@ void access_gather(emitter *e, const access_plan *plan, const access *a, uint32_
         units[u] = new_r(e);
         for (uint32_t i = first; i < plan->unit_field[unit + 1]; i++) {
             f = &plan->fields[i];
-            emit_insert(e, units[u].name, i > first, f->unit_bit, slot_word(e, slot, f->word).name, f->word_bit,
-                        f->length);
+            emit_insert(e, units[u].name, i > first, f->unit_bit, slot_word(e, slot, f->word).name,
+                        f->word_bit, f->length);
         }
     }
 }

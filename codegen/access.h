@@ -1,12 +1,12 @@
-/* How the elements of a register tensor travel to and from memory: as few and as wide accesses as contiguity and alignment
- * allow, and the fields in which each access's bits and the tensor's words correspond. */
+/* How the elements of a register tensor travel to and from memory: as few and as wide accesses as contiguity
+ * and alignment allow, and the fields in which each access's bits and the tensor's words correspond. */
 #ifndef TVM_CODEGEN_ACCESS_H
 #define TVM_CODEGEN_ACCESS_H
 
 #include "emit.h"
 
-/* One access of `width` bits (8 ... 128) at bit `offset` of its class. Accesses of one class share a base address and a
- * predicate. Its units are registers of 32 bits (one of 8 or 16 for the narrow ones). */
+/* One access of `width` bits (8 ... 128) at bit `offset` of its class. Accesses of one class share a base
+ * address and a predicate. Its units are registers of 32 bits (one of 8 or 16 for the narrow ones). */
 typedef struct access {
     uint32_t class_id;
     int64_t offset;
@@ -29,10 +29,11 @@ typedef struct access_plan {
     unsigned widest; /* bits of the widest access */
 } access_plan;
 
-/* Element `local` lies at element offset[local] of class class_id[local]; every class base is aligned to align_bits (a power of
- * two, at least 8); accesses are at most max_bits wide. */
+/* Element `local` lies at element offset[local] of class class_id[local]; every class base is aligned to
+ * align_bits (a power of two, at least 8); accesses are at most max_bits wide. */
 tvm_status access_plan_make(emitter *e, uint32_t locals, unsigned bits, const int64_t *offset,
-                            const uint32_t *class_id, unsigned align_bits, unsigned max_bits, access_plan *plan);
+                            const uint32_t *class_id, unsigned align_bits, unsigned max_bits,
+                            access_plan *plan);
 void access_plan_free(access_plan *plan);
 
 /* The registers that a load of access `a` fills: the tensor's own words where a unit is a whole word. */
@@ -47,7 +48,8 @@ void access_gather(emitter *e, const access_plan *plan, const access *a, uint32_
 const char *access_type(unsigned width);
 const char *access_operands(const reg units[4], uint32_t count, char text_out[64]);
 
-/* Bits [at, at + length) of `into` become bits [from, ...) of `value`; `started` false: the rest of `into` is nothing. */
+/* Bits [at, at + length) of `into` become bits [from, ...) of `value`; `started` false: the rest of `into` is
+ * nothing. */
 void emit_insert(emitter *e, const char *into, bool started, unsigned at, const char *value, unsigned from,
                  unsigned length);
 

@@ -1,5 +1,5 @@
-/* What is known of scalar expressions before any code is emitted: which are fixed, their ranges and divisors; and the
- * constants and conditions of the path that is being emitted. */
+/* What is known of scalar expressions before any code is emitted: which are fixed, their ranges and divisors;
+ * and the constants and conditions of the path that is being emitted. */
 #include "analysis.h"
 
 #include <stdlib.h>
@@ -7,9 +7,13 @@
 
 enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16 };
 
-static const tvm_expr *node_of(const emitter *e, uint32_t expr) { return &e->kernel->exprs[expr]; }
+static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
+    return &e->kernel->exprs[expr];
+}
 
-static bool is_integer(tvm_dtype type) { return type.kind != TVM_KIND_FLOAT; }
+static bool is_integer(tvm_dtype type) {
+    return type.kind != TVM_KIND_FLOAT;
+}
 
 uint64_t fact_gcd(uint64_t a, uint64_t b) {
     while (b != 0) {
@@ -20,7 +24,9 @@ uint64_t fact_gcd(uint64_t a, uint64_t b) {
     return a;
 }
 
-static uint64_t magnitude(int64_t value) { return value < 0 ? -(uint64_t)value : (uint64_t)value; }
+static uint64_t magnitude(int64_t value) {
+    return value < 0 ? -(uint64_t)value : (uint64_t)value;
+}
 
 /* ---- ranges ---- */
 
@@ -45,7 +51,9 @@ typedef struct range {
     bool fits; /* the bounds did not overflow */
 } range;
 
-static range range_of(const facts *f, uint32_t expr) { return (range){f->exprs[expr].low, f->exprs[expr].high, true}; }
+static range range_of(const facts *f, uint32_t expr) {
+    return (range){f->exprs[expr].low, f->exprs[expr].high, true};
+}
 
 static range range_add(range a, range b) {
     range out;
@@ -95,8 +103,8 @@ static bool block_product_fits(const emitter *e, const tvm_expr *node) {
     if (block->op != TVM_EXPR_BLOCK || block->a > 2 || e->kernel->grid[block->a] == TVM_NONE) return false;
     const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
     if (grid->op != TVM_EXPR_CDIV && grid->op != TVM_EXPR_DIV) return false;
-    return literal(e->facts, node->b, &factor) && literal(e->facts, grid->b, &by) && factor >= 0 && factor <= by &&
-           e->facts->exprs[grid->a].high <= INT32_MAX;
+    return literal(e->facts, node->b, &factor) && literal(e->facts, grid->b, &by) && factor >= 0 &&
+           factor <= by && e->facts->exprs[grid->a].high <= INT32_MAX;
 }
 
 static range range_mod(range a, int64_t by) {
@@ -118,30 +126,46 @@ static range range_node(const emitter *e, const tvm_expr *node) {
     int64_t by;
     bool has_literal = literal(f, node->b, &by);
     switch (node->op) {
-    case TVM_EXPR_INTEGER: return (range){node->value.i, node->value.i, true};
-    case TVM_EXPR_SLOT: return (range){f->slots[node->a].low, f->slots[node->a].high, true};
-    case TVM_EXPR_BLOCK: return (range){0, node->a == 0 ? INT32_MAX - 1 : 65534, true};
-    case TVM_EXPR_GRID: return (range){1, node->a == 0 ? INT32_MAX : 65535, true};
-    case TVM_EXPR_CAST: return a;
-    case TVM_EXPR_NEG: return range_sub((range){0, 0, true}, a);
-    case TVM_EXPR_ADD: return range_add(a, b);
-    case TVM_EXPR_SUB: return range_sub(a, b);
+    case TVM_EXPR_INTEGER:
+        return (range){node->value.i, node->value.i, true};
+    case TVM_EXPR_SLOT:
+        return (range){f->slots[node->a].low, f->slots[node->a].high, true};
+    case TVM_EXPR_BLOCK:
+        return (range){0, node->a == 0 ? INT32_MAX - 1 : 65534, true};
+    case TVM_EXPR_GRID:
+        return (range){1, node->a == 0 ? INT32_MAX : 65535, true};
+    case TVM_EXPR_CAST:
+        return a;
+    case TVM_EXPR_NEG:
+        return range_sub((range){0, 0, true}, a);
+    case TVM_EXPR_ADD:
+        return range_add(a, b);
+    case TVM_EXPR_SUB:
+        return range_sub(a, b);
     case TVM_EXPR_MUL:
         if (block_product_fits(e, node)) return (range){0, INT32_MAX - 1, true};
         return range_mul(a, b);
-    case TVM_EXPR_DIV: return has_literal && by > 0 ? range_div(a, by, false) : none;
-    case TVM_EXPR_CDIV: return has_literal && by > 0 ? range_div(a, by, true) : none;
-    case TVM_EXPR_MOD: return has_literal && by > 0 ? range_mod(a, by) : none;
+    case TVM_EXPR_DIV:
+        return has_literal && by > 0 ? range_div(a, by, false) : none;
+    case TVM_EXPR_CDIV:
+        return has_literal && by > 0 ? range_div(a, by, true) : none;
+    case TVM_EXPR_MOD:
+        return has_literal && by > 0 ? range_mod(a, by) : none;
     case TVM_EXPR_SHL:
-    case TVM_EXPR_SHR: return has_literal ? range_shift(a, node, by) : none;
-    case TVM_EXPR_AND: return a.low >= 0 ? (range){0, a.high, true} : b.low >= 0 ? (range){0, b.high, true} : none;
-    case TVM_EXPR_MIN: return (range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high, true};
-    case TVM_EXPR_MAX: return (range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high, true};
+    case TVM_EXPR_SHR:
+        return has_literal ? range_shift(a, node, by) : none;
+    case TVM_EXPR_AND:
+        return a.low >= 0 ? (range){0, a.high, true} : b.low >= 0 ? (range){0, b.high, true} : none;
+    case TVM_EXPR_MIN:
+        return (range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high, true};
+    case TVM_EXPR_MAX:
+        return (range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high, true};
     case TVM_EXPR_SELECT: {
         range c = range_of(f, node->c);
         return (range){b.low < c.low ? b.low : c.low, b.high > c.high ? b.high : c.high, true};
     }
-    default: return none;
+    default:
+        return none;
     }
 }
 
@@ -151,15 +175,18 @@ static bool operands_exact(const emitter *e, const tvm_expr *node) {
     switch (node->op) {
     case TVM_EXPR_ADD:
     case TVM_EXPR_SUB:
-    case TVM_EXPR_MUL: return f->exprs[node->a].exact && f->exprs[node->b].exact;
+    case TVM_EXPR_MUL:
+        return f->exprs[node->a].exact && f->exprs[node->b].exact;
     case TVM_EXPR_NEG:
     case TVM_EXPR_SHL:
-    case TVM_EXPR_CAST: return f->exprs[node->a].exact;
+    case TVM_EXPR_CAST:
+        return f->exprs[node->a].exact;
     case TVM_EXPR_SLOT: {
         uint32_t definition = f->slots[node->a].definition;
         return definition == TVM_NONE || f->exprs[definition].exact;
     }
-    default: return true;
+    default:
+        return true;
     }
 }
 
@@ -208,7 +235,9 @@ static void range_slots(const emitter *e) {
 
 /* ---- divisors ---- */
 
-static uint64_t power_part(uint64_t value) { return value & (~value + 1); }
+static uint64_t power_part(uint64_t value) {
+    return value & (~value + 1);
+}
 
 static uint64_t times(uint64_t a, uint64_t b) {
     uint64_t product;
@@ -229,27 +258,40 @@ static uint64_t divisor_node(const emitter *e, const tvm_expr *node) {
     int64_t by;
     bool has_literal = literal(f, node->b, &by);
     switch (node->op) {
-    case TVM_EXPR_INTEGER: return magnitude(node->value.i);
-    case TVM_EXPR_SLOT: return f->slots[node->a].divisor;
-    case TVM_EXPR_CAST: return is_integer(node_of(e, node->a)->type) ? a : 1;
-    case TVM_EXPR_NEG: return a;
+    case TVM_EXPR_INTEGER:
+        return magnitude(node->value.i);
+    case TVM_EXPR_SLOT:
+        return f->slots[node->a].divisor;
+    case TVM_EXPR_CAST:
+        return is_integer(node_of(e, node->a)->type) ? a : 1;
+    case TVM_EXPR_NEG:
+        return a;
     case TVM_EXPR_ADD:
     case TVM_EXPR_SUB:
     case TVM_EXPR_MIN:
-    case TVM_EXPR_MAX: return fact_gcd(a, b);
-    case TVM_EXPR_MUL: return a == 0 || b == 0 ? 0 : times(a, b);
+    case TVM_EXPR_MAX:
+        return fact_gcd(a, b);
+    case TVM_EXPR_MUL:
+        return a == 0 || b == 0 ? 0 : times(a, b);
     case TVM_EXPR_DIV:
-    case TVM_EXPR_CDIV: return a == 0 ? 0 : has_literal && by > 0 && a % (uint64_t)by == 0 ? a / (uint64_t)by : 1;
-    case TVM_EXPR_MOD: return fact_gcd(a, b);
-    case TVM_EXPR_SHL: return a == 0 ? 0 : has_literal && by >= 0 && by < 32 ? times(a, UINT64_C(1) << by) : power_part(a);
-    case TVM_EXPR_SHR: return a == 0 ? 0 : has_literal && by >= 0 && by < 32 && (a >> by) << by == a ? a >> by : 1;
+    case TVM_EXPR_CDIV:
+        return a == 0 ? 0 : has_literal && by > 0 && a % (uint64_t)by == 0 ? a / (uint64_t)by : 1;
+    case TVM_EXPR_MOD:
+        return fact_gcd(a, b);
+    case TVM_EXPR_SHL:
+        return a == 0 ? 0 : has_literal && by >= 0 && by < 32 ? times(a, UINT64_C(1) << by) : power_part(a);
+    case TVM_EXPR_SHR:
+        return a == 0 ? 0 : has_literal && by >= 0 && by < 32 && (a >> by) << by == a ? a >> by : 1;
     case TVM_EXPR_AND:
         if (a == 0 || b == 0) return 0;
         return power_part(a) > power_part(b) ? power_part(a) : power_part(b);
     case TVM_EXPR_OR:
-    case TVM_EXPR_XOR: return power_part(fact_gcd(a, b));
-    case TVM_EXPR_SELECT: return fact_gcd(b, f->exprs[node->c].divisor);
-    default: return 1;
+    case TVM_EXPR_XOR:
+        return power_part(fact_gcd(a, b));
+    case TVM_EXPR_SELECT:
+        return fact_gcd(b, f->exprs[node->c].divisor);
+    default:
+        return 1;
     }
 }
 
@@ -272,7 +314,8 @@ static void divisor_expr(const emitter *e, uint32_t expr) {
                     node->op == TVM_EXPR_NEG || node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_CAST ||
                     node->op == TVM_EXPR_CDIV;
     /* Wrapping keeps divisibility by powers of two alone. */
-    if (can_wrap && divisor != 0 && !keeps_value(e, node)) divisor = node->op == TVM_EXPR_CDIV ? 1 : power_part(divisor);
+    if (can_wrap && divisor != 0 && !keeps_value(e, node))
+        divisor = node->op == TVM_EXPR_CDIV ? 1 : power_part(divisor);
     fact->divisor = least_common_multiple(divisor, e->facts->assumed_divisor[expr]);
 }
 
@@ -292,12 +335,14 @@ static bool divisor_slots(const emitter *e) {
     return changed;
 }
 
-/* From "every slot is always 0" upward until nothing changes: the largest divisors that all assignments keep. */
+/* From "every slot is always 0" upward until nothing changes: the largest divisors that all assignments keep.
+ */
 static void find_divisors(const emitter *e) {
     bool changed = true;
     for (int pass = 0; changed && pass <= DIVISOR_PASSES; pass++) {
         if (pass == DIVISOR_PASSES)
-            for (uint32_t s = e->kernel->param_count; s < e->kernel->slot_count; s++) e->facts->slots[s].divisor = 1;
+            for (uint32_t s = e->kernel->param_count; s < e->kernel->slot_count; s++)
+                e->facts->slots[s].divisor = 1;
         for (uint32_t x = 0; x < e->kernel->expr_count; x++) divisor_expr(e, x);
         changed = divisor_slots(e);
     }
@@ -325,11 +370,12 @@ static void find_leaves(const emitter *e, uint32_t expr, leaves *out) {
     if (arity > 2) find_leaves(e, node->c, out);
 }
 
-/* A slot with one LET stands for its expression: a use follows the LET without passing it again, so leaves that are
- * parameters, other such slots and variables of enclosing loops still have the values that they had there. */
+/* A slot with one LET stands for its expression: a use follows the LET without passing it again, so leaves
+ * that are parameters, other such slots and variables of enclosing loops still have the values that they had
+ * there. */
 static void find_definitions(const emitter *e) {
     facts *f = e->facts;
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         if (insn->result == TVM_NONE || (insn->op != TVM_OP_LET && insn->op != TVM_OP_FOR)) continue;
@@ -387,7 +433,8 @@ static void assume(const emitter *e, uint32_t expr) {
     const tvm_expr *a = node_of(e, node->a), *b = node_of(e, node->b);
     if (b->op == TVM_EXPR_INTEGER) assume_bound(f, node->a, node->op, b->value.i);
     if (a->op == TVM_EXPR_INTEGER) assume_bound(f, node->b, mirrored[node->op - TVM_EXPR_LT], a->value.i);
-    if (node->op != TVM_EXPR_EQ || a->op != TVM_EXPR_MOD || b->op != TVM_EXPR_INTEGER || b->value.i != 0) return;
+    if (node->op != TVM_EXPR_EQ || a->op != TVM_EXPR_MOD || b->op != TVM_EXPR_INTEGER || b->value.i != 0)
+        return;
     const tvm_expr *by = node_of(e, a->b);
     if (by->op == TVM_EXPR_INTEGER && by->value.i != 0)
         f->assumed_divisor[a->a] = least_common_multiple(f->assumed_divisor[a->a], magnitude(by->value.i));
@@ -395,7 +442,7 @@ static void assume(const emitter *e, uint32_t expr) {
 
 /* What a checked launch says: .assume, extents that are not negative, a grid that is not empty. */
 static void find_assumptions(const emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->assume_count; i++) assume(e, kernel->assumes[i]);
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         const tvm_slot *slot = &kernel->slots[p];
@@ -404,7 +451,8 @@ static void find_assumptions(const emitter *e) {
         uint32_t row = slot->shape[slot->rank - 1];
         unsigned bits = slot->dtype.bits;
         uint64_t whole = 8 / fact_gcd(bits, 8); /* elements in the shortest run of whole bytes */
-        if (whole > 1) e->facts->assumed_divisor[row] = least_common_multiple(e->facts->assumed_divisor[row], whole);
+        if (whole > 1)
+            e->facts->assumed_divisor[row] = least_common_multiple(e->facts->assumed_divisor[row], whole);
     }
     for (unsigned axis = 0; axis < 3; axis++)
         if (kernel->grid[axis] != TVM_NONE) {
@@ -431,7 +479,7 @@ static bool allocate(emitter *e) {
 tvm_status facts_make(emitter *e) {
     if (!allocate(e)) return tvm_diag_no_memory(e->diags);
     facts *f = e->facts;
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t x = 0; x < kernel->expr_count; x++) {
         f->assumed_divisor[x] = 1;
         f->assumed_low[x] = INT64_MIN;
@@ -494,14 +542,16 @@ bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
     tvm_scalar operands[3] = {{0}, {0}, {0}}, out;
     for (unsigned i = 0; i < arity; i++)
         if (!fact_constant(e, children[i], &operands[i].i)) return false;
-    if (tvm_expr_apply(node, node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type, operands, &out,
-                       NULL) != TVM_OK)
+    if (tvm_expr_apply(node, node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type, operands,
+                       &out, NULL) != TVM_OK)
         return false;
     *value = out.i;
     return true;
 }
 
-bool fact_stable(const emitter *e, uint32_t expr) { return e->facts->exprs[expr].stable; }
+bool fact_stable(const emitter *e, uint32_t expr) {
+    return e->facts->exprs[expr].stable;
+}
 
 uint64_t fact_divisor(const emitter *e, uint32_t expr) {
     int64_t value;
@@ -514,7 +564,9 @@ void fact_set_constant(emitter *e, uint32_t slot, int64_t value) {
     e->facts->slots[slot].value = value;
 }
 
-void fact_forget(emitter *e, uint32_t slot) { e->facts->slots[slot].constant = false; }
+void fact_forget(emitter *e, uint32_t slot) {
+    e->facts->slots[slot].constant = false;
+}
 
 void fact_forget_assigned(emitter *e, uint32_t first, uint32_t last) {
     for (uint32_t i = first; i < last; i++) {

@@ -1,5 +1,6 @@
-/* What is known of scalar expressions: constants, divisors, ranges, and proofs that an index lies inside. Everything
- * said here holds for every launch that passes the launch-time checks, wrapping of integers included. */
+/* What is known of scalar expressions: constants, divisors, ranges, and proofs that an index lies inside.
+ * Everything said here holds for every launch that passes the launch-time checks, wrapping of integers
+ * included. */
 #ifndef TVM_CODEGEN_ANALYSIS_H
 #define TVM_CODEGEN_ANALYSIS_H
 
@@ -20,13 +21,14 @@ typedef struct linear {
 /* What is known of the slot of a scalar. */
 typedef struct slot_fact {
     uint32_t assigned;   /* how many instructions assign it; parameters: 0 */
-    uint32_t definition; /* the only LET's expression, when its leaves do not change until the slot's last use; or TVM_NONE */
+    uint32_t definition; /* the only LET's expression, when its leaves do not change until the slot's last
+                            use; or TVM_NONE */
     uint32_t loop;       /* the FOR whose variable it is, when nothing else assigns it; or TVM_NONE */
     bool stable;         /* one value during the whole kernel */
     bool constant;       /* its value is known here */
-    bool extent;         /* an extent of a tensor or of the grid: launch has checked that it is not negative */
+    bool extent; /* an extent of a tensor or of the grid: launch has checked that it is not negative */
     int64_t value;
-    uint64_t divisor;    /* of every value it has; 0: it is 0 */
+    uint64_t divisor; /* of every value it has; 0: it is 0 */
     int64_t low, high;
 } slot_fact;
 
@@ -72,8 +74,8 @@ bool fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t boun
 /* index = constant + rest modulo the index's width, where rest is a multiple of *divisor (0: rest is 0). */
 void fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor);
 
-/* Adds factor * expr to a sum; equal to it modulo the width of the expression's type, and exactly if the expression is exact.
- * *budget bounds the work. */
+/* Adds factor * expr to a sum; equal to it modulo the width of the expression's type, and exactly if the
+ * expression is exact. *budget bounds the work. */
 void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
 /* The same, exactly: an expression that may wrap is an atom. */
 void linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
@@ -82,8 +84,8 @@ void linear_add_scaled(linear *sum, const linear *more, int64_t factor);
 /* Proof of sum >= 0 for every launch. */
 bool linear_not_negative(const emitter *e, const linear *sum);
 
-/* Entering the first (or else the second) part of IF or the body of WHILE: conditions that hold there are pushed. The
- * return value is for fact_leave. */
+/* Entering the first (or else the second) part of IF or the body of WHILE: conditions that hold there are
+ * pushed. The return value is for fact_leave. */
 unsigned fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last);
 void fact_leave(emitter *e, unsigned mark);
 

@@ -47,8 +47,8 @@ typedef struct caches {
 tvm_status caches_make(emitter *e);
 void caches_free(emitter *e);
 
-/* The coordinate map(thread, 0)[dim] of a thread number in a register, computed at kernel entry; false when it is
- * always zero. */
+/* The coordinate map(thread, 0)[dim] of a thread number in a register, computed at kernel entry; false when
+ * it is always zero. */
 bool coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out);
 
 /* Unsigned arithmetic by constants at kernel entry. */

@@ -21,13 +21,14 @@ unsigned tvm_target_shared_bytes(tvm_target target);
 /* What was selected for one instruction (--explain). Strings belong to the module. */
 typedef struct tvm_selection {
     uint32_t insn;
-    uint32_t line;           /* of the program's source, 0 unknown */
-    const char *instruction; /* mnemonic and result, as the disassembler would name them: "%a = load-shared" */
-    const char *candidate;   /* the candidate taken: "ldmatrix.x4", "ld.global.v4.b32" */
-    unsigned bits;           /* width of one access in bits; 0 for what does not access memory */
-    unsigned count;          /* instructions emitted per thread */
-    int conflicts;           /* extra shared-memory wavefronts per warp access over the minimum; -1: not shared */
-    const char *refused;     /* "ldmatrix.x4: layout is not ...; ..." or "" */
+    uint32_t line; /* of the program's source, 0 unknown */
+    const char
+        *instruction;      /* mnemonic and result, as the disassembler would name them: "%a = load-shared" */
+    const char *candidate; /* the candidate taken: "ldmatrix.x4", "ld.global.v4.b32" */
+    unsigned bits;         /* width of one access in bits; 0 for what does not access memory */
+    unsigned count;        /* instructions emitted per thread */
+    int conflicts;       /* extra shared-memory wavefronts per warp access over the minimum; -1: not shared */
+    const char *refused; /* "ldmatrix.x4: layout is not ...; ..." or "" */
 } tvm_selection;
 
 typedef struct tvm_kernel_code {
@@ -54,22 +55,23 @@ typedef struct tvm_module {
 /* Bumped with every change of the generated code: part of the cubin cache's key. */
 #define TVM_CODEGEN_VERSION 1
 
-/* Translates every kernel of a verified program. Entry points have the kernels' names; parameters are, in order, each
- * scalar as .b32/.b64 (bool as .b32 0/1) and each global tensor as a .u64 address. */
-tvm_status tvm_translate(const tvm_program *program, tvm_target target, tvm_module **module,
+/* Translates every kernel of a verified program. Entry points have the kernels' names; parameters are, in
+ * order, each scalar as .b32/.b64 (bool as .b32 0/1) and each global tensor as a .u64 address. */
+tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
 void tvm_module_free(tvm_module *module);
 
-/* Finds ptxas: $TVM_PTXAS, then <configured prefix>/bin, $CUDA_HOME/bin, PATH, /usr/local/cuda/bin. *path is malloc'ed.
- * TVM_NO_PTXAS with a message that names where it looked. */
+/* Finds ptxas: $TVM_PTXAS, then <configured prefix>/bin, $CUDA_HOME/bin, PATH, /usr/local/cuda/bin. *path is
+ * malloc'ed. TVM_NO_PTXAS with a message that names where it looked. */
 tvm_status tvm_ptxas_find(char **path, tvm_diags *diags);
 /* The version line of a ptxas program, malloc'ed: part of the cache's key. */
 tvm_status tvm_ptxas_version(const char *path, char **version, tvm_diags *diags);
-/* Runs ptxas (path may be NULL: found) on module->ptx with a time limit of 120 s, fills cubin and the resource usage.
- * A failure's diagnostic carries what ptxas printed. Temporary files are removed whatever happens. */
+/* Runs ptxas (path may be NULL: found) on module->ptx with a time limit of 120 s, fills cubin and the
+ * resource usage. A failure's diagnostic carries what ptxas printed. Temporary files are removed whatever
+ * happens. */
 tvm_status tvm_ptxas(tvm_module *module, const char *path, tvm_diags *diags);
 
 /* The report of --explain / --emit report: malloc'ed text. */
-tvm_status tvm_report(const tvm_program *program, const tvm_module *module, char **text, tvm_diags *diags);
+tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **text, tvm_diags *diags);
 
 #endif

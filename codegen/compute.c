@@ -30,7 +30,9 @@ tvm_status select_candidate(emitter *e, const candidate *candidates, size_t coun
     return TVM_OK;
 }
 
-bool is_half(tvm_dtype type) { return type.kind == TVM_KIND_FLOAT && type.bits == 16; }
+bool is_half(tvm_dtype type) {
+    return type.kind == TVM_KIND_FLOAT && type.bits == 16;
+}
 
 reg new_element(emitter *e, tvm_dtype type) {
     if (type.kind == TVM_KIND_FLOAT && type.bits == 64) return new_fd(e);

@@ -4,16 +4,17 @@
 
 #include "emit.h"
 
-/* An instruction can be carried out in several ways, best first: the first that is not refused is taken. `refuse`
- * returns why not, "" where the candidate is for other types altogether, or NULL; `emit` returns false when memory ran out. `work` is the family's own description. */
+/* An instruction can be carried out in several ways, best first: the first that is not refused is taken.
+ * `refuse` returns why not, "" where the candidate is for other types altogether, or NULL; `emit` returns
+ * false when memory ran out. `work` is the family's own description. */
 typedef struct candidate {
     const char *name;
     const char *(*refuse)(const emitter *e, const void *work);
     bool (*emit)(emitter *e, void *work);
 } candidate;
 
-/* Emits the first candidate that fits and explains it; the last one must always fit. `detail` (may be NULL) is added
- * to the name in the explanation. */
+/* Emits the first candidate that fits and explains it; the last one must always fit. `detail` (may be NULL)
+ * is added to the name in the explanation. */
 tvm_status select_candidate(emitter *e, const candidate *candidates, size_t count, void *work,
                             const char *detail);
 
@@ -24,8 +25,8 @@ unsigned body_lines(const emitter *e, size_t from);
 reg new_element(emitter *e, tvm_dtype type);
 /* "b16", "b32", "b64", "f32" or "f64": the type of a move or select between registers of that class. */
 const char *element_suffix(tvm_dtype type);
-/* "s32", "u32", "s64", "u64", "f32" or "f64": the arithmetic type elements are computed in; f16 and bf16 are not
- * computed in a register of their own here, but give "f32". */
+/* "s32", "u32", "s64", "u64", "f32" or "f64": the arithmetic type elements are computed in; f16 and bf16 are
+ * not computed in a register of their own here, but give "f32". */
 const char *arithmetic_suffix(tvm_dtype type);
 
 bool is_half(tvm_dtype type); /* f16 or bf16 */
@@ -39,10 +40,12 @@ reg f32_to_half(emitter *e, tvm_dtype type, reg value);
 reg constant_word(emitter *e, uint32_t value);
 /* Sign-extends a code of a signed integer type under 32 bits; other types are returned as they are. */
 reg extend_code(emitter *e, tvm_dtype type, reg value);
-/* The code of a converted element as emit_convert gives it, except that bits above the type's width are anything. */
+/* The code of a converted element as emit_convert gives it, except that bits above the type's width are
+ * anything. */
 reg convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
 
 /* Bytes of shared memory that a reduce instruction needs as scratch, 0 for none. */
-uint32_t reduce_scratch_bytes(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn);
+uint32_t reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_insn *insn);
 
 #endif

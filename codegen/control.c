@@ -1,5 +1,5 @@
-/* Scalars and control: let, for, while, if, else, end, break, continue, exit, sync. A loop or an if emits its whole body,
- * so that the body can be emitted more than once. */
+/* Scalars and control: let, for, while, if, else, end, break, continue, exit, sync. A loop or an if emits its
+ * whole body, so that the body can be emitted more than once. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +12,15 @@
 enum { UNROLLED_MAX = 1 << 14 };
 
 void control_plan(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     uint32_t openers[TVM_MAX_DEPTH + 1];
     uint64_t weights[TVM_MAX_DEPTH + 2] = {0};
     unsigned depth = 0;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         weights[depth]++;
-        if ((insn->op == TVM_OP_FOR || insn->op == TVM_OP_WHILE || insn->op == TVM_OP_IF) && depth < TVM_MAX_DEPTH) {
+        if ((insn->op == TVM_OP_FOR || insn->op == TVM_OP_WHILE || insn->op == TVM_OP_IF) &&
+            depth < TVM_MAX_DEPTH) {
             openers[depth++] = i;
             weights[depth] = 0;
         } else if (insn->op == TVM_OP_END && depth > 0) {
@@ -75,7 +76,7 @@ typedef struct for_loop {
     uint32_t insn, end_insn, var;
     uint32_t start, end, step; /* expressions */
     tvm_dtype type;
-    const char *signed_type;   /* of comparisons */
+    const char *signed_type; /* of comparisons */
     const char *unsigned_type;
     reg end_reg, step_reg;
     uint32_t copies;
@@ -84,7 +85,8 @@ typedef struct for_loop {
 } for_loop;
 
 /* Turns of a loop between constants; false when they are not known. */
-static bool known_turns(const emitter *e, const for_loop *loop, int64_t *start, int64_t *step, uint64_t *turns) {
+static bool known_turns(const emitter *e, const for_loop *loop, int64_t *start, int64_t *step,
+                        uint64_t *turns) {
     int64_t end;
     if (!fact_constant(e, loop->start, start) || !fact_constant(e, loop->end, &end) ||
         !fact_constant(e, loop->step, step) || *step <= 0 || loop->type.kind != TVM_KIND_INT)
@@ -98,7 +100,8 @@ static bool known_turns(const emitter *e, const for_loop *loop, int64_t *start, 
     return true;
 }
 
-static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start, int64_t step, uint64_t turns) {
+static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start, int64_t step,
+                                uint64_t turns) {
     bool jumps = body_jumps(e, loop->insn, loop->end_insn);
     loop_frame *frame = enter_loop(e, loop->insn);
     for (uint64_t i = 0; i < turns; i++) {
@@ -261,7 +264,7 @@ tvm_status emit_IF(emitter *e, const tvm_insn *insn) {
     int64_t value;
     tvm_status status;
     if (fact_constant(e, test, &value)) {
-        status = value          ? emit_range(e, number + 1, insn->match)
+        status = value      ? emit_range(e, number + 1, insn->match)
                  : has_else ? emit_range(e, insn->match + 1, end)
                             : TVM_OK;
         e->position = end + 1;

@@ -1,9 +1,9 @@
 /* One element converted between types, exactly as tvm_cast (isa/types.h) defines it.
  *
- * A source is first widened to one of a few forms without loss; a form is then rounded once into its target. Where
- * a form is wider than f32 and the target narrower, the form goes through f32 rounded to odd: toward zero with the
- * last bit set if anything was lost, after which rounding to at least two bits fewer is as good as rounding once
- * (Boldo and Melquiond, "When double rounding is odd", 2005). */
+ * A source is first widened to one of a few forms without loss; a form is then rounded once into its target.
+ * Where a form is wider than f32 and the target narrower, the form goes through f32 rounded to odd: toward
+ * zero with the last bit set if anything was lost, after which rounding to at least two bits fewer is as good
+ * as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005). */
 #include "compute.h"
 
 typedef enum wide_form { FORM_S32, FORM_U32, FORM_S64, FORM_U64, FORM_F32, FORM_F64 } wide_form;
@@ -16,9 +16,13 @@ typedef struct wide {
 
 static const char *const form_names[] = {"s32", "u32", "s64", "u64", "f32", "f64"};
 
-static unsigned f32_power(int exponent) { return (unsigned)(127 + exponent) << 23; }
+static unsigned f32_power(int exponent) {
+    return (unsigned)(127 + exponent) << 23;
+}
 
-static bool is_lowbit_float(tvm_dtype type) { return type.kind == TVM_KIND_FLOAT && type.bits <= 8; }
+static bool is_lowbit_float(tvm_dtype type) {
+    return type.kind == TVM_KIND_FLOAT && type.bits <= 8;
+}
 
 static reg bits_of(emitter *e, reg value) {
     reg bits = new_r(e);
@@ -60,8 +64,8 @@ static reg canonical_f32(emitter *e, reg value) {
 
 /* ---- widening ---- */
 
-/* Exponent and mantissa moved to the places of an f32's are the value times 2^(bias - 127), subnormals included:
- * multiplying by a power of two is exact. */
+/* Exponent and mantissa moved to the places of an f32's are the value times 2^(bias - 127), subnormals
+ * included: multiplying by a power of two is exact. */
 static reg decode_lowbit_float(emitter *e, tvm_dtype type, reg code) {
     unsigned n = type.bits, fields = (1u << (n - 1)) - 1;
     reg magnitude = word_op(e, "and.b32", code, fields);
@@ -78,7 +82,8 @@ static reg decode_lowbit_float(emitter *e, tvm_dtype type, reg code) {
 }
 
 static wide widen_float(emitter *e, tvm_dtype from, reg value) {
-    if (is_lowbit_float(from)) return (wide){FORM_F32, decode_lowbit_float(e, from, value), tvm_float_has_nan(from)};
+    if (is_lowbit_float(from))
+        return (wide){FORM_F32, decode_lowbit_float(e, from, value), tvm_float_has_nan(from)};
     if (from.bits == 64) return (wide){FORM_F64, value, true};
     if (is_half(from)) return (wide){FORM_F32, half_to_f32(e, from, value), true};
     if (from.mantissa == 23) return (wide){FORM_F32, value, true};
@@ -86,8 +91,9 @@ static wide widen_float(emitter *e, tvm_dtype from, reg value) {
     return (wide){FORM_F32, float_of(e, fields), true};
 }
 
-/* Integers of up to 16 bits become the low mantissa bits of 2^23, which is then taken off: two instructions at full
- * rate, where cvt runs at a quarter of it. The sign bit flipped is an offset that is taken off as well. */
+/* Integers of up to 16 bits become the low mantissa bits of 2^23, which is then taken off: two instructions
+ * at full rate, where cvt runs at a quarter of it. The sign bit flipped is an offset that is taken off as
+ * well. */
 static reg small_integer_to_f32(emitter *e, tvm_dtype from, reg code) {
     uint32_t offset = from.kind == TVM_KIND_INT ? 1u << (from.bits - 1) : 0;
     reg bits = new_r(e), value = new_f(e);
@@ -152,8 +158,8 @@ static reg to_f64(emitter *e, wide source) {
     return d;
 }
 
-/* Half a unit of the last place kept, less one, plus one if the last place is odd: rounds to nearest even, and
- * carries into the exponent and on to infinity. */
+/* Half a unit of the last place kept, less one, plus one if the last place is odd: rounds to nearest even,
+ * and carries into the exponent and on to infinity. */
 static reg to_tf32(emitter *e, wide source) {
     reg value = round_to_odd(e, source), bits = bits_of(e, value), odd = new_r(e), sum = new_r(e);
     emit(e, "bfe.u32 %s, %s, 13, 1;", odd.name, bits.name);
@@ -166,8 +172,9 @@ static reg to_tf32(emitter *e, wide source) {
     return d;
 }
 
-/* The normal case: the exponent is rebased in place and the mantissa rounded by an integer addition, as in to_tf32.
- * Without mantissa bits the last place is the leading one, which is odd: ties go to the larger magnitude. */
+/* The normal case: the exponent is rebased in place and the mantissa rounded by an integer addition, as in
+ * to_tf32. Without mantissa bits the last place is the leading one, which is odd: ties go to the larger
+ * magnitude. */
 static reg encode_normal(emitter *e, tvm_dtype to, reg magnitude) {
     unsigned shift = 23u - to.mantissa;
     uint32_t half = 1u << (shift - 1), rebase = (uint32_t)(127 - tvm_float_bias(to)) << 23;
@@ -179,7 +186,8 @@ static reg encode_normal(emitter *e, tvm_dtype to, reg magnitude) {
     return word_op(e, "shr.u32", word_op(e, "add.u32", sum, half - 1 - rebase), shift);
 }
 
-/* The subnormal case: a sum with 2^(23 + q) has q as the unit of its last place, the target's smallest magnitude. */
+/* The subnormal case: a sum with 2^(23 + q) has q as the unit of its last place, the target's smallest
+ * magnitude. */
 static reg encode_subnormal(emitter *e, tvm_dtype to, reg magnitude) {
     unsigned base = f32_power(23 + 1 - tvm_float_bias(to) - to.mantissa);
     reg sum = new_f(e);

@@ -97,13 +97,27 @@ static reg numbered(const char *prefix, uint32_t number) {
     return r;
 }
 
-reg new_pred(emitter *e) { return numbered("%p", e->next_pred++); }
-reg new_r(emitter *e) { return numbered("%r", e->next_r++); }
-reg new_rd(emitter *e) { return numbered("%rd", e->next_rd++); }
-reg new_f(emitter *e) { return numbered("%f", e->next_f++); }
-reg new_fd(emitter *e) { return numbered("%fd", e->next_fd++); }
-reg new_h(emitter *e) { return numbered("%h", e->next_h++); }
-uint32_t new_label(emitter *e) { return e->next_label++; }
+reg new_pred(emitter *e) {
+    return numbered("%p", e->next_pred++);
+}
+reg new_r(emitter *e) {
+    return numbered("%r", e->next_r++);
+}
+reg new_rd(emitter *e) {
+    return numbered("%rd", e->next_rd++);
+}
+reg new_f(emitter *e) {
+    return numbered("%f", e->next_f++);
+}
+reg new_fd(emitter *e) {
+    return numbered("%fd", e->next_fd++);
+}
+reg new_h(emitter *e) {
+    return numbered("%h", e->next_h++);
+}
+uint32_t new_label(emitter *e) {
+    return e->next_label++;
+}
 
 reg slot_word(const emitter *e, uint32_t slot, uint32_t i) {
     return numbered("%w", e->slots[slot].first_word + i);
@@ -121,7 +135,9 @@ const tvm_shared_layout *slot_shared_layout(const emitter *e, uint32_t slot) {
     return &e->program->shared_layouts[e->kernel->slots[slot].layout];
 }
 
-tvm_dtype slot_dtype(const emitter *e, uint32_t slot) { return e->kernel->slots[slot].dtype; }
+tvm_dtype slot_dtype(const emitter *e, uint32_t slot) {
+    return e->kernel->slots[slot].dtype;
+}
 
 /* ---- elements out of words ---- */
 
@@ -216,7 +232,8 @@ static void write_bits(emitter *e, element_writer *w, reg value) {
             emit(e, "prmt.b32 %s, %s, %s, 0x%04x;", joined.name, w->pending.name, value.name,
                  selectors[w->filled / 8]);
         } else {
-            emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, value.name, w->pending.name, w->filled, length);
+            emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, value.name, w->pending.name, w->filled,
+                 length);
         }
         w->pending = joined;
     }
@@ -273,15 +290,21 @@ void write_end(emitter *e, element_writer *w) {
 
 /* ---- values of the thread, computed at kernel entry ---- */
 
-reg thread_id(emitter *e) { return pure(e, 'r', "mov.u32 $, %%tid.x;"); }
+reg thread_id(emitter *e) {
+    return pure(e, 'r', "mov.u32 $, %%tid.x;");
+}
 
-reg shared_base(emitter *e) { return pure(e, 'r', "mov.u32 $, tvm_smem;"); }
+reg shared_base(emitter *e) {
+    return pure(e, 'r', "mov.u32 $, tvm_smem;");
+}
 
 bool thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out) {
     return coordinate_of(e, layout, dim, thread_id(e), out);
 }
 
-static bool is_power_of_two(uint32_t value) { return value != 0 && (value & (value - 1)) == 0; }
+static bool is_power_of_two(uint32_t value) {
+    return value != 0 && (value & (value - 1)) == 0;
+}
 
 static unsigned log2_of(uint32_t value) {
     unsigned n = 0;
@@ -358,7 +381,8 @@ static tvm_selection *add_selection(emitter *e) {
     return &code->selections[code->selection_count++];
 }
 
-void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts, const char *refused) {
+void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
+             const char *refused) {
     uint32_t number = (uint32_t)(e->insn - e->kernel->insns);
     /* Copies of an unrolled loop's body are explained once. */
     if (e->caches->explained[number]) return;

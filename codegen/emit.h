@@ -1,10 +1,11 @@
 /* Inside the code generator: the state of translating one kernel, and what the emitters share.
  *
  * How a register tensor lives in PTX: every thread's elements, in local order, are one compact bit string of
- * locals * bits bits, held in ceil(locals*bits / 32) virtual .b32 registers (words): four u8, two f16, one f32, half an f64
- * each; u3 elements lie across word borders. bool is 8 bits, 0 or 1. So view is a change of name, and vector loads fill
- * words directly. A slot's words are fixed registers, assigned by every instruction that has the slot as result
- * (operands are read before the result is written, also when they are the same slot). */
+ * locals * bits bits, held in ceil(locals*bits / 32) virtual .b32 registers (words): four u8, two f16, one
+ * f32, half an f64 each; u3 elements lie across word borders. bool is 8 bits, 0 or 1. So view is a change of
+ * name, and vector loads fill words directly. A slot's words are fixed registers, assigned by every
+ * instruction that has the slot as result (operands are read before the result is written, also when they are
+ * the same slot). */
 #ifndef TVM_CODEGEN_EMIT_H
 #define TVM_CODEGEN_EMIT_H
 
@@ -23,14 +24,14 @@ void text_free(text *t);
 
 typedef struct slot_state {
     uint32_t first_word, words; /* REGISTER: %w<first_word + i> */
-    char reg[24];               /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global) */
-    uint32_t shared_offset;     /* SHARED: bytes from the start of the block's dynamic shared memory */
-    uint32_t version;           /* counts assignments, for caches of expressions */
+    char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global) */
+    uint32_t shared_offset; /* SHARED: bytes from the start of the block's dynamic shared memory */
+    uint32_t version;       /* counts assignments, for caches of expressions */
 } slot_state;
 
 typedef struct emitter {
-    const tvm_program *program;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     tvm_target target;
     tvm_diags *diags;
     tvm_module *module;
@@ -39,23 +40,23 @@ typedef struct emitter {
     text body;
     uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
     slot_state *slots;
-    const tvm_insn *insn; /* being emitted */
-    struct facts *facts;  /* analysis.h: what is known here */
+    const tvm_insn *insn;  /* being emitted */
+    struct facts *facts;   /* analysis.h: what is known here */
     struct caches *caches; /* thread parts, expressions */
     bool uses_vprintf;
     uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;
-    text *globals;         /* module scope: strings, external functions */
-    uint32_t position;     /* the instruction to emit next; an unrolled loop moves it past its end */
-    uint32_t insn_budget;  /* instructions that may still be emitted: bounds unrolling */
+    text *globals;        /* module scope: strings, external functions */
+    uint32_t position;    /* the instruction to emit next; an unrolled loop moves it past its end */
+    uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */
 } emitter;
 
 /* Appends a line of PTX (indented, newline added) to the body or prologue. */
 void emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void emit_prologue(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A fresh virtual register, by class: .pred %p, .b32 %r, .b64 %rd, .f32 %f, .f64 %fd, .b16 %h. Declared at the kernel's top by
- * count. Returned by value so that names need no ownership. */
+/* A fresh virtual register, by class: .pred %p, .b32 %r, .b64 %rd, .f32 %f, .f64 %fd, .b16 %h. Declared at
+ * the kernel's top by count. Returned by value so that names need no ownership. */
 typedef struct reg {
     char name[12];
 } reg;
@@ -72,11 +73,12 @@ reg slot_word(const emitter *e, uint32_t slot, uint32_t i);
 /* Words of a tensor: ceil(locals * bits / 32). */
 uint32_t tensor_words(uint32_t locals, unsigned bits);
 
-/* Element `local` of a tensor read out of its words, as a register of the type's class: f32 -> %f (mov.b32), f64 -> %fd, i64/u64 -> %rd,
- * f16/bf16 -> %h, integers and low-bit types of up to 32 bits -> %r (the code, zero-extended; integers sign-extended when `extend`). tf32 -> %f. */
+/* Element `local` of a tensor read out of its words, as a register of the type's class: f32 -> %f (mov.b32),
+ * f64 -> %fd, i64/u64 -> %rd, f16/bf16 -> %h, integers and low-bit types of up to 32 bits -> %r (the code,
+ * zero-extended; integers sign-extended when `extend`). tf32 -> %f. */
 reg read_element(emitter *e, uint32_t slot, uint32_t local, bool extend);
-/* Result elements are collected and written as whole words: begin, write_element for each local in ascending order, end (flushes). The value register
- * is of the class above; bits above the type's width are ignored. */
+/* Result elements are collected and written as whole words: begin, write_element for each local in ascending
+ * order, end (flushes). The value register is of the class above; bits above the type's width are ignored. */
 typedef struct element_writer {
     uint32_t slot, local;
     unsigned bits;
@@ -94,36 +96,40 @@ void write_element(emitter *e, element_writer *w, reg value);
 void write_word(emitter *e, element_writer *w, reg word); /* a whole word at once, at a word boundary */
 void write_end(emitter *e, element_writer *w);
 
-/* A scalar expression's value in a register of its type's class (%r for bool i32 u32, %rd, %f, %fd); cached where still valid. */
+/* A scalar expression's value in a register of its type's class (%r for bool i32 u32, %rd, %f, %fd); cached
+ * where still valid. */
 reg emit_expr(emitter *e, uint32_t expr);
 /* The same as predicate. */
 reg emit_condition(emitter *e, uint32_t expr);
 /* A scalar expression converted to an element of `type`, in the class of read_element. */
 reg emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit);
 
-/* One element converted between types, registers in the classes of read_element (used by cast, cast-lowbit, init, broadcast). */
+/* One element converted between types, registers in the classes of read_element (used by cast, cast-lowbit,
+ * init, broadcast). */
 reg emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
 
 /* Records what was selected for e->insn; strings are copied. */
-void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts, const char *refused);
+void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
+             const char *refused);
 
 /* Layouts of slots. */
 const tvm_layout *slot_layout(const emitter *e, uint32_t slot);
 const tvm_shared_layout *slot_shared_layout(const emitter *e, uint32_t slot);
 tvm_dtype slot_dtype(const emitter *e, uint32_t slot);
 
-/* The thread's coordinate in dimension `dim` of a layout, map(tid, 0)[dim], as a %r computed once in the prologue (cached by layout and dim); a constant-zero
- * coordinate returns false and leaves *out alone. */
+/* The thread's coordinate in dimension `dim` of a layout, map(tid, 0)[dim], as a %r computed once in the
+ * prologue (cached by layout and dim); a constant-zero coordinate returns false and leaves *out alone. */
 bool thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out);
 reg thread_id(emitter *e); /* tid.x */
 
-/* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an equal
- * one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
+/* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
+ * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
 reg pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The address of the block's dynamic shared memory in the shared window, as %r. */
 reg shared_base(emitter *e);
 
-/* One function a family, declared from the opcode table: tvm_status emit_FAMILY(emitter *, const tvm_insn *). */
+/* One function a family, declared from the opcode table: tvm_status emit_FAMILY(emitter *, const tvm_insn *).
+ */
 #define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
     tvm_status emit_##family(emitter *e, const tvm_insn *insn);
 #include "opcodes.def"

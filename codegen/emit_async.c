@@ -1,5 +1,6 @@
-/* copy-async by cp.async, or element by element where nothing is aligned; commit-group and wait-group. The tile is cut, in
- * row-major order, into chunks of 16, 8 or 4 bytes of its last dimension; thread t takes chunks t, t + threads, ... */
+/* copy-async by cp.async, or element by element where nothing is aligned; commit-group and wait-group. The
+ * tile is cut, in row-major order, into chunks of 16, 8 or 4 bytes of its last dimension; thread t takes
+ * chunks t, t + threads, ... */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,9 @@ typedef struct copy {
     const tvm_operand *target, *source; /* slot, then indices */
     unsigned tile_rank;
     uint32_t tile[TVM_MAX_RANK];
-    unsigned bytes;          /* of an element */
+    unsigned bytes; /* of an element */
     uint32_t threads;
-    uint32_t run;            /* elements of a chunk */
+    uint32_t run; /* elements of a chunk */
     uint64_t chunks;
     uint32_t extent[TVM_MAX_RANK]; /* of the tile in chunks */
 } copy;
@@ -44,9 +45,9 @@ static void cut(copy *c, unsigned chunk_bytes) {
 
 /* One turn of the threads over the tile: chunk tid + turn * threads. */
 typedef struct turn {
-    uint64_t first;   /* its first chunk */
+    uint64_t first;               /* its first chunk */
     uint32_t delta[TVM_MAX_RANK]; /* of its coordinates from those of the turn whose thread parts it shares */
-    uint32_t active;  /* threads that have a chunk */
+    uint32_t active;              /* threads that have a chunk */
 } turn;
 
 /* Is every thread's coordinate of this turn that of `base` plus constants? */
@@ -88,8 +89,8 @@ static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RA
     }
 }
 
-static void turn_lanes(const copy *c, const shared_tile *s, const turn *t, const thread_part part[TVM_MAX_RANK],
-                       shared_lanes *lanes) {
+static void turn_lanes(const copy *c, const shared_tile *s, const turn *t,
+                       const thread_part part[TVM_MAX_RANK], shared_lanes *lanes) {
     emitter *e = c->e;
     memset(lanes, 0, sizeof *lanes);
     for (uint32_t thread = 0; thread < c->threads; thread++) {
@@ -152,7 +153,8 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
         return false;
     }
-    /* The constant parts of the last coordinate are multiples of the chunk; those of the others are any number. */
+    /* The constant parts of the last coordinate are multiples of the chunk; those of the others are any
+     * number. */
     rows[last] = c->run;
     for (unsigned d = 0; d < c->tile_rank; d++)
         if (base->g.part[d].divisor > 1 && d < last) base->g.part[d].divisor = 1;
@@ -161,8 +163,9 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
     if (c->tile_rank > 1)
         for (unsigned d = 0; d < last; d++)
             if (c->tile[d] > 1) {
-                uint64_t stride = base->g.constant_stride[base->g.lead + d] ? (uint64_t)base->g.stride[base->g.lead + d]
-                                                                             : base->g.stride_divisor[base->g.lead + d];
+                uint64_t stride = base->g.constant_stride[base->g.lead + d]
+                                      ? (uint64_t)base->g.stride[base->g.lead + d]
+                                      : base->g.stride_divisor[base->g.lead + d];
                 if (stride % c->run != 0) align = align < 8 * c->bytes ? align : 8 * c->bytes;
             }
     if (align < 8 * chunk_bytes) {
@@ -192,15 +195,16 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
     if (global_predicate(&base->g, t->delta, &inside)) {
         reg size = new_r(e);
         emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
-        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus, from.name, ahead,
-             chunk_bytes, size.name);
+        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus,
+             from.name, ahead, chunk_bytes, size.name);
     } else {
-        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u;", guard, cache, to.name, plus, from.name, ahead,
-             chunk_bytes);
+        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u;", guard, cache, to.name, plus, from.name,
+             ahead, chunk_bytes);
     }
 }
 
-static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_base *base, unsigned chunk_bytes) {
+static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_base *base,
+                                unsigned chunk_bytes) {
     uint32_t address[32];
     for (unsigned lane = 0; lane < 32; lane++)
         address[lane] = shared_swizzle(s->layout, base->lanes.offset[lane] + s->constant) * s->bytes;
@@ -208,7 +212,8 @@ static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_
     return shared_conflicts(address, lanes, 8 * chunk_bytes);
 }
 
-static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned chunk_bytes, const char *refused) {
+static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned chunk_bytes,
+                              const char *refused) {
     emitter *e = c->e;
     uint64_t turns = (c->chunks + c->threads - 1) / c->threads;
     turn first = {0};
@@ -228,7 +233,8 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
              global_is_guarded(&base->g) ? " guarded" : "");
     turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
     open_base(c, s, &t, base);
-    explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes), refused);
+    explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
+            refused);
     return TVM_OK;
 }
 
@@ -255,8 +261,8 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
     bool guarded = global_predicate(&base->g, none, &inside);
     for (uint32_t i = 0; i < count; i++) emit(e, "mov.b32 %s, 0;", units[i].name);
     access_operands(units, count, operands);
-    emit(e, "%s%s%sld.global.%s %s, [%s];", guarded ? "@" : "", guarded ? inside.name : "", guarded ? " " : "",
-         access_type(8 * c->bytes), operands, from.name);
+    emit(e, "%s%s%sld.global.%s %s, [%s];", guarded ? "@" : "", guarded ? inside.name : "",
+         guarded ? " " : "", access_type(8 * c->bytes), operands, from.name);
     reg to = shared_address_of_coordinates(s, at, none);
     emit(e, "st.shared.%s [%s+%u], %s;", access_type(8 * c->bytes), to.name, plus, operands);
     if (partial) text_add(&e->body, "$L%u:\n", label);
@@ -301,7 +307,8 @@ tvm_status emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     unsigned chunk_bytes = 16;
     for (; chunk_bytes >= 4; chunk_bytes /= 2) {
         if (chunk_fits(&c, &s, chunk_bytes, base, why)) break;
-        int n = snprintf(refused + used, sizeof refused - used, "%scp.async %u: %s", used ? "; " : "", chunk_bytes, why);
+        int n = snprintf(refused + used, sizeof refused - used, "%scp.async %u: %s", used ? "; " : "",
+                         chunk_bytes, why);
         if (n > 0) used = used + (size_t)n < sizeof refused ? used + (size_t)n : sizeof refused - 1;
     }
     if (chunk_bytes >= 4)

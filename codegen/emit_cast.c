@@ -1,5 +1,5 @@
-/* cast and cast-lowbit of whole tensors: conversions of two neighbours at a time where the target is f16 or bf16, else
- * one element after the other. */
+/* cast and cast-lowbit of whole tensors: conversions of two neighbours at a time where the target is f16 or
+ * bf16, else one element after the other. */
 #include "compute.h"
 
 typedef struct cast_work {
@@ -59,8 +59,8 @@ static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
     return d;
 }
 
-/* Two neighbouring codes of `bits` bits, from bit `bit` of the slot on, at the low end of a register whose upper bits
- * are anything. A second code past the tensor's end is anything, too. */
+/* Two neighbouring codes of `bits` bits, from bit `bit` of the slot on, at the low end of a register whose
+ * upper bits are anything. A second code past the tensor's end is anything, too. */
 static reg neighbours(emitter *e, const cast_work *w, uint32_t bit) {
     uint32_t word = bit / 32, shift = bit % 32, words = tensor_words(w->locals, w->from.bits);
     reg low = slot_word(e, w->source, word);
@@ -95,13 +95,12 @@ static reg spread_pair(emitter *e, const cast_work *w, uint32_t l, uint32_t patt
 static const char *refuse_integer_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
-    if (!tvm_dtype_is_integer(w->from) || w->from.bits > 8 || !is_half(w->to))
-        return "";
+    if (!tvm_dtype_is_integer(w->from) || w->from.bits > 8 || !is_half(w->to)) return "";
     return w->to.exponent == 8 && w->from.bits == 8 ? "8 bits do not fit bf16's mantissa" : NULL;
 }
 
-/* The code spliced into the mantissa of 2^10 (bf16: 2^7), which is then subtracted; a signed code with its sign
- * bit flipped is 2^(bits-1) too large, which is subtracted as well. Both are exact. */
+/* The code spliced into the mantissa of 2^10 (bf16: 2^7), which is then subtracted; a signed code with its
+ * sign bit flipped is 2^(bits-1) too large, which is subtracted as well. Both are exact. */
 static bool emit_integer_pairs(emitter *e, void *work) {
     const cast_work *w = work;
     bool bf16 = w->to.exponent == 8;
@@ -126,8 +125,7 @@ static bool emit_integer_pairs(emitter *e, void *work) {
 static const char *refuse_float_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
-    if (w->from.kind != TVM_KIND_FLOAT || w->from.bits > 8 || !is_half(w->to))
-        return "";
+    if (w->from.kind != TVM_KIND_FLOAT || w->from.bits > 8 || !is_half(w->to)) return "";
     return w->from.exponent > w->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
 
@@ -136,7 +134,8 @@ static reg at_least(emitter *e, reg magnitude, uint32_t addend) {
     return word_op(e, "and.b32", word_op(e, "add.u32", magnitude, addend * 0x10001u), 0x00800080);
 }
 
-/* Puts right what the multiplication made of infinities and NaN: pairs are f16 or bf16, codes the spread codes. */
+/* Puts right what the multiplication made of infinities and NaN: pairs are f16 or bf16, codes the spread
+ * codes. */
 static reg mend_specials(emitter *e, const cast_work *w, reg codes, reg pair) {
     bool infinity = tvm_float_has_infinity(w->from), bf16 = w->to.exponent == 8;
     if (tvm_dtype_same(w->from, TVM_FLOAT(7, 5, 1)) && !bf16) {

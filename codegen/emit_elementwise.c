@@ -1,5 +1,6 @@
-/* Element-wise instructions. f16 and bf16 are computed two neighbours at a time, in the words they lie in, where PTX
- * has the operation; everything else one element after the other, integers under 32 bits in 32-bit registers. */
+/* Element-wise instructions. f16 and bf16 are computed two neighbours at a time, in the words they lie in,
+ * where PTX has the operation; everything else one element after the other, integers under 32 bits in 32-bit
+ * registers. */
 #include "compute.h"
 
 #include <stdlib.h>
@@ -41,8 +42,8 @@ static void take_scalar(emitter *e, elementwise *w, source *s, uint32_t expr) {
     if (is_half(w->type)) s->pair = pack_pair(e, s->value, s->value);
 }
 
-/* Takes operands [first, first + count) of the instruction; the type is that of the first tensor at or after `typed`,
- * or the result's when all of those are scalars. */
+/* Takes operands [first, first + count) of the instruction; the type is that of the first tensor at or after
+ * `typed`, or the result's when all of those are scalars. */
 static bool take_sources(emitter *e, elementwise *w, const tvm_insn *insn, unsigned first, unsigned count,
                          unsigned typed) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
@@ -75,7 +76,8 @@ static reg source_number(emitter *e, const elementwise *w, const source *s, uint
     return is_half(w->type) ? half_to_f32(e, w->type, value) : value;
 }
 
-/* Elements `local` and `local` + 1 of an f16 or bf16 source in the halves of a word; past the end, anything. */
+/* Elements `local` and `local` + 1 of an f16 or bf16 source in the halves of a word; past the end, anything.
+ */
 static reg source_pair(emitter *e, const elementwise *w, const source *s, uint32_t local) {
     if (s->scalar) return s->pair;
     uint32_t a = s->map[local], b = local + 1 < w->locals ? s->map[local + 1] : a + 1;
@@ -84,15 +86,15 @@ static reg source_pair(emitter *e, const elementwise *w, const source *s, uint32
     reg pair = new_r(e);
     unsigned low = a % 2 ? 0x32 : 0x10, high = b % 2 ? 0x76 : 0x54;
     if (local + 1 >= w->locals) b = a;
-    emit(e, "prmt.b32 %s, %s, %s, 0x%02x%02x;", pair.name, first.name, slot_word(e, s->slot, b / 2).name, high,
-         low);
+    emit(e, "prmt.b32 %s, %s, %s, 0x%02x%02x;", pair.name, first.name, slot_word(e, s->slot, b / 2).name,
+         high, low);
     return pair;
 }
 
 static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate *candidates, size_t count) {
     char name[TVM_DTYPE_NAME_MAX];
-    tvm_status status =
-        taken ? select_candidate(e, candidates, count, w, tvm_dtype_name(w->type, name)) : tvm_diag_no_memory(e->diags);
+    tvm_status status = taken ? select_candidate(e, candidates, count, w, tvm_dtype_name(w->type, name))
+                              : tvm_diag_no_memory(e->diags);
     free_sources(w);
     return status;
 }
@@ -109,19 +111,28 @@ static const char *refuse_packed(const emitter *e, const void *work) {
 
 static const char *packed_name(unsigned op) {
     switch (op) {
-    case TVM_OP_ADD: return "add.rn";
-    case TVM_OP_SUB: return "sub.rn";
-    case TVM_OP_MUL: return "mul.rn";
-    case TVM_OP_MIN: return "min";
-    case TVM_OP_MAX: return "max";
-    case TVM_OP_FMA: return "fma.rn";
-    default: return "neg";
+    case TVM_OP_ADD:
+        return "add.rn";
+    case TVM_OP_SUB:
+        return "sub.rn";
+    case TVM_OP_MUL:
+        return "mul.rn";
+    case TVM_OP_MIN:
+        return "min";
+    case TVM_OP_MAX:
+        return "max";
+    case TVM_OP_FMA:
+        return "fma.rn";
+    default:
+        return "neg";
     }
 }
 
 /* bf16 add, sub and mul before sm_90, exactly: x * 1 + y, y * -1 + x and x * y + -0. */
 static void emit_bf16_by_fma(emitter *e, unsigned op, reg d, const reg operands[3]) {
-    reg constant = constant_word(e, op == TVM_OP_ADD ? 0x3f803f80 : op == TVM_OP_SUB ? 0xbf80bf80 : 0x80008000);
+    reg constant = constant_word(e, op == TVM_OP_ADD   ? 0x3f803f80
+                                    : op == TVM_OP_SUB ? 0xbf80bf80
+                                                       : 0x80008000);
     const char *x = operands[0].name, *y = operands[1].name, *c = constant.name;
     if (op == TVM_OP_ADD)
         emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, x, c, y);
@@ -164,24 +175,34 @@ static bool emit_packed(emitter *e, void *work) {
 static const char *element_name(unsigned op, tvm_dtype type) {
     bool is_float = type.kind == TVM_KIND_FLOAT;
     switch (op) {
-    case TVM_OP_ADD: return is_float ? "add.rn" : "add";
-    case TVM_OP_SUB: return is_float ? "sub.rn" : "sub";
-    case TVM_OP_MUL: return is_float ? "mul.rn" : "mul.lo";
-    case TVM_OP_DIV: return is_float ? "div.rn" : "div";
-    case TVM_OP_MOD: return "rem";
-    case TVM_OP_MIN: return "min";
-    case TVM_OP_MAX: return "max";
-    case TVM_OP_FMA: return is_float ? "fma.rn" : "mad.lo";
-    default: return "neg";
+    case TVM_OP_ADD:
+        return is_float ? "add.rn" : "add";
+    case TVM_OP_SUB:
+        return is_float ? "sub.rn" : "sub";
+    case TVM_OP_MUL:
+        return is_float ? "mul.rn" : "mul.lo";
+    case TVM_OP_DIV:
+        return is_float ? "div.rn" : "div";
+    case TVM_OP_MOD:
+        return "rem";
+    case TVM_OP_MIN:
+        return "min";
+    case TVM_OP_MAX:
+        return "max";
+    case TVM_OP_FMA:
+        return is_float ? "fma.rn" : "mad.lo";
+    default:
+        return "neg";
     }
 }
 
-/* e to the x in f32: x = j ln 2 + f with |f| <= ln 2 / 2 (ln 2 in two parts, so that f is nearly exact), 2^(f log2 e) from the
- * hardware, and 2^j applied as two powers of two, which also reaches the subnormals. Two units in the last place. Outside [-105, 89] the
- * result is zero or infinity as at the ends. */
+/* e to the x in f32: x = j ln 2 + f with |f| <= ln 2 / 2 (ln 2 in two parts, so that f is nearly exact), 2^(f
+ * log2 e) from the hardware, and 2^j applied as two powers of two, which also reaches the subnormals. Two
+ * units in the last place. Outside [-105, 89] the result is zero or infinity as at the ends. */
 static reg emit_exp(emitter *e, reg x) {
     reg low = new_f(e), clamped = new_f(e), scaled = new_f(e), j = new_f(e), minus = new_f(e), f = new_f(e),
-        fine = new_f(e), exponent = new_f(e), power = new_f(e), n = new_r(e), half = new_r(e), rest = new_r(e);
+        fine = new_f(e), exponent = new_f(e), power = new_f(e), n = new_r(e), half = new_r(e),
+        rest = new_r(e);
     emit(e, "max.f32 %s, %s, 0f%s;", low.name, x.name, "C2D20000");
     emit(e, "min.f32 %s, %s, 0f%s;", clamped.name, low.name, "42B20000");
     emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", scaled.name, clamped.name);
@@ -260,9 +281,15 @@ static tvm_status emit_arithmetic(emitter *e, const tvm_insn *insn, unsigned cou
     return finish(e, &w, taken, arithmetic, 2);
 }
 
-tvm_status emit_BINARY(emitter *e, const tvm_insn *insn) { return emit_arithmetic(e, insn, 2); }
-tvm_status emit_FMA(emitter *e, const tvm_insn *insn) { return emit_arithmetic(e, insn, 3); }
-tvm_status emit_UNARY(emitter *e, const tvm_insn *insn) { return emit_arithmetic(e, insn, 1); }
+tvm_status emit_BINARY(emitter *e, const tvm_insn *insn) {
+    return emit_arithmetic(e, insn, 2);
+}
+tvm_status emit_FMA(emitter *e, const tvm_insn *insn) {
+    return emit_arithmetic(e, insn, 3);
+}
+tvm_status emit_UNARY(emitter *e, const tvm_insn *insn) {
+    return emit_arithmetic(e, insn, 1);
+}
 
 /* ---- compare ---- */
 
@@ -275,8 +302,8 @@ static bool emit_compare(emitter *e, void *work) {
     for (uint32_t l = 0; l < w->locals; l++) {
         reg x = source_number(e, w, &w->sources[0], l), y = source_number(e, w, &w->sources[1], l);
         reg predicate = new_pred(e), d = new_r(e);
-        emit(e, "setp.%s%s.%s %s, %s, %s;", tests[w->compare], unordered ? "u" : "", arithmetic_suffix(w->type),
-             predicate.name, x.name, y.name);
+        emit(e, "setp.%s%s.%s %s, %s, %s;", tests[w->compare], unordered ? "u" : "",
+             arithmetic_suffix(w->type), predicate.name, x.name, y.name);
         emit(e, "selp.b32 %s, 1, 0, %s;", d.name, predicate.name);
         write_element(e, &writer, d);
     }
@@ -325,7 +352,8 @@ static bool constant_code(const emitter *e, uint32_t expr, tvm_dtype type, bool 
     const tvm_expr *node = &e->kernel->exprs[expr];
     uint64_t value;
     if (node->op == TVM_EXPR_INTEGER)
-        value = (uint64_t)node->value.i & (node->type.bits == 64 ? UINT64_MAX : (UINT64_C(1) << node->type.bits) - 1);
+        value = (uint64_t)node->value.i &
+                (node->type.bits == 64 ? UINT64_MAX : (UINT64_C(1) << node->type.bits) - 1);
     else if (node->op == TVM_EXPR_FLOAT)
         value = node->type.bits == 32 ? tvm_f32_bits((float)node->value.f) : tvm_f64_bits(node->value.f);
     else
@@ -340,7 +368,8 @@ static bool fill_constant(emitter *e, uint32_t slot, uint32_t locals, unsigned b
     if (!string) return false;
     for (uint32_t l = 0; l < locals; l++) tvm_bits_set(string, (uint64_t)l * bits, bits, code);
     for (uint32_t i = 0; i < words; i++)
-        emit(e, "mov.b32 %s, 0x%08x;", slot_word(e, slot, i).name, (unsigned)tvm_bits_get(string, (uint64_t)i * 32, 32));
+        emit(e, "mov.b32 %s, 0x%08x;", slot_word(e, slot, i).name,
+             (unsigned)tvm_bits_get(string, (uint64_t)i * 32, 32));
     free(string);
     return true;
 }

@@ -12,8 +12,8 @@
 /* The elements of a register tensor in a global tile: classes, and where in them each local lies. */
 typedef struct element_map {
     uint32_t locals, classes;
-    int64_t *offset;      /* by local: elements from the class's base */
-    uint32_t *class_id;   /* by local */
+    int64_t *offset;       /* by local: elements from the class's base */
+    uint32_t *class_id;    /* by local */
     uint32_t *class_first; /* by class: a local of it */
 } element_map;
 
@@ -78,7 +78,8 @@ static void layout_parts(emitter *e, global_access *g, const tvm_layout *layout)
     }
     for (uint32_t t = 0; t < threads; t++) {
         tvm_layout_map(layout, t, 0, index);
-        for (unsigned d = 0; d < layout->rank; d++) g->part[d].divisor = fact_gcd(g->part[d].divisor, index[d]);
+        for (unsigned d = 0; d < layout->rank; d++)
+            g->part[d].divisor = fact_gcd(g->part[d].divisor, index[d]);
     }
 }
 
@@ -102,18 +103,20 @@ static void refusal(const global_access *g, const element_map *map, const access
     else if (map->classes > 1 && global_is_guarded(g))
         snprintf(out, 200, "%s.v4.b32: longer runs may cross the tensor's edge or a row", what);
     else
-        snprintf(out, 200, "%s.v4.b32: a thread's elements are contiguous for %u bits only", what, plan->widest);
+        snprintf(out, 200, "%s.v4.b32: a thread's elements are contiguous for %u bits only", what,
+                 plan->widest);
 }
 
 typedef struct transfer {
     global_access g;
     element_map map;
     const tvm_layout *layout;
-    uint32_t slot; /* the register tensor */
+    uint32_t slot;            /* the register tensor */
     reg *pointer, *predicate; /* by class; name[0] == 0: none */
 } transfer;
 
-static tvm_status transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot, bool is_store) {
+static tvm_status transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot,
+                                bool is_store) {
     t->slot = slot;
     t->layout = slot_layout(e, slot);
     t->g.whole_bytes = is_store;
@@ -138,7 +141,8 @@ static bool class_values(transfer *t, uint32_t class_id, reg *pointer, reg *pred
     if (!t->pointer[class_id].name[0]) {
         coordinates_of(t->layout, t->map.class_first[class_id], coordinate);
         t->pointer[class_id] = global_pointer(&t->g, coordinate);
-        if (!global_predicate(&t->g, coordinate, &t->predicate[class_id])) t->predicate[class_id].name[0] = '\0';
+        if (!global_predicate(&t->g, coordinate, &t->predicate[class_id]))
+            t->predicate[class_id].name[0] = '\0';
     }
     *pointer = t->pointer[class_id];
     *predicate = t->predicate[class_id];
@@ -158,16 +162,19 @@ static void load_access(emitter *e, transfer *t, const access_plan *plan, const 
 
 static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
     access_plan plan;
-    tvm_status status = access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, &plan);
+    tvm_status status =
+        access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, &plan);
     if (status != TVM_OK) return status;
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     reg(*units)[4] = calloc(plan.count + (size_t)1, sizeof *units);
     if (started && units) {
         /* All loads first: they are in flight together. */
         for (uint32_t i = 0; i < plan.count; i++) load_access(e, t, &plan, &plan.accesses[i], units[i]);
-        for (uint32_t i = 0; i < plan.count; i++) access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
+        for (uint32_t i = 0; i < plan.count; i++)
+            access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
         char name[40], refused[200];
-        snprintf(name, sizeof name, "ld.global.%s%s", access_type(plan.widest), global_is_guarded(&t->g) ? " guarded" : "");
+        snprintf(name, sizeof name, "ld.global.%s%s", access_type(plan.widest),
+                 global_is_guarded(&t->g) ? " guarded" : "");
         refusal(&t->g, &t->map, &plan, align, "ld.global", refused);
         explain(e, name, plan.widest, plan.count, -1, refused);
     } else {
@@ -181,11 +188,12 @@ static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
 
 /* ---- sub-byte elements that may begin anywhere in a byte ---- */
 
-/* For the elements whose constant part is `rest` bits beyond a byte: the byte that the thread's part leads to, and the shift. */
+/* For the elements whose constant part is `rest` bits beyond a byte: the byte that the thread's part leads
+ * to, and the shift. */
 typedef struct bit_base {
     bool made;
-    reg byte;  /* %rd, from the row's start */
-    reg shift; /* %r */
+    reg byte;    /* %rd, from the row's start */
+    reg shift;   /* %r */
     reg crosses; /* %p: the element lies in two bytes */
 } bit_base;
 
@@ -271,7 +279,8 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
         memcpy(row_at, coordinate, sizeof row_at);
         reg predicate;
         char guard[20] = "";
-        if (global_predicate(g, coordinate, &predicate)) snprintf(guard, sizeof guard, "@%s ", predicate.name);
+        if (global_predicate(g, coordinate, &predicate))
+            snprintf(guard, sizeof guard, "@%s ", predicate.name);
         write_element(e, &writer, load_bits(t, base, row, bit / 8, guard));
     }
     write_end(e, &writer);

@@ -1,5 +1,5 @@
-/* mma: one mma.sync.m16n8k16 a tile of c and step of k, k ascending, so that every output is accumulated in that
- * order; all tiles of c before the next k, so that neighbouring instructions do not wait for each other.
+/* mma: one mma.sync.m16n8k16 a tile of c and step of k, k ascending, so that every output is accumulated in
+ * that order; all tiles of c before the next k, so that neighbouring instructions do not wait for each other.
  * Fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". */
 #include "compute.h"
 

@@ -1,6 +1,6 @@
-/* print-tensor through the device's vprintf: one line an element, `%x[1, 2] = 3.5 in block (0, 0, 0)`, by the lowest
- * thread that holds it. Its arguments are a struct in local memory: CUDA C++ Programming Guide, "Formatted Output";
- * PTX interface, "System Calls". */
+/* print-tensor through the device's vprintf: one line an element, `%x[1, 2] = 3.5 in block (0, 0, 0)`, by the
+ * lowest thread that holds it. Its arguments are a struct in local memory: CUDA C++ Programming Guide,
+ * "Formatted Output"; PTX interface, "System Calls". */
 #include "compute.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ enum { BLOCK_AXES = 3 };
 typedef struct printer {
     uint32_t slot;
     const tvm_layout *layout;
-    tvm_dtype type, shown; /* elements, and what they are converted to: f64, i64 or u64 */
+    tvm_dtype type, shown;               /* elements, and what they are converted to: f64, i64 or u64 */
     unsigned value_offset, block_offset; /* in the arguments: index, value of 64 bits, block's index */
     reg coordinates[TVM_MAX_RANK];
     bool has_coordinate[TVM_MAX_RANK];
@@ -22,7 +22,9 @@ static void plan_printer(emitter *e, printer *p, const tvm_insn *insn) {
     *p = (printer){.slot = tvm_operands(e->kernel, insn)[0].value};
     p->layout = slot_layout(e, p->slot);
     p->type = slot_dtype(e, p->slot);
-    p->shown = p->type.kind == TVM_KIND_FLOAT ? TVM_F64 : p->type.kind == TVM_KIND_INT ? TVM_I(64) : TVM_U(64);
+    p->shown = p->type.kind == TVM_KIND_FLOAT ? TVM_F64
+               : p->type.kind == TVM_KIND_INT ? TVM_I(64)
+                                              : TVM_U(64);
     p->value_offset = (4u * p->layout->rank + 7u) & ~7u;
     p->block_offset = p->value_offset + 8;
     for (unsigned d = 0; d < p->layout->rank; d++)
@@ -32,7 +34,9 @@ static void plan_printer(emitter *e, printer *p, const tvm_insn *insn) {
 /* The format as initialiser of a byte array; a percent sign in the name is doubled. */
 static void declare_format(emitter *e, const printer *p) {
     const char *name = tvm_string(e->program, e->kernel->slots[p->slot].name);
-    const char *value = p->type.kind == TVM_KIND_FLOAT ? "%g" : p->type.kind == TVM_KIND_INT ? "%lld" : "%llu";
+    const char *value = p->type.kind == TVM_KIND_FLOAT ? "%g"
+                        : p->type.kind == TVM_KIND_INT ? "%lld"
+                                                       : "%llu";
     text format = {0};
     text_add(&format, "%%%%");
     for (; *name; name++) text_add(&format, "%s%c", *name == '%' ? "%" : "", *name);
@@ -42,7 +46,8 @@ static void declare_format(emitter *e, const printer *p) {
         e->body.failed = true;
     } else {
         text_add(&e->body, "\t.global .align 1 .b8 format[%zu] = {", format.size + 1);
-        for (size_t i = 0; i < format.size; i++) text_add(&e->body, "%u, ", (unsigned)(uint8_t)format.data[i]);
+        for (size_t i = 0; i < format.size; i++)
+            text_add(&e->body, "%u, ", (unsigned)(uint8_t)format.data[i]);
         text_add(&e->body, "0};\n");
     }
     text_free(&format);

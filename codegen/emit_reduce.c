@@ -1,8 +1,8 @@
-/* reduce: the elements of a dimension combined in the order the language fixes. Each thread combines its own in
- * ascending local order. The partial results p = 0..P-1, numbered by coordinate, are then combined as a binary tree
- * with neighbours first if P is a power of two, else one after the other. The first levels of the tree are butterfly
- * shuffles while the partner is a lane of the warp; the rest goes through shared memory, where every thread reads
- * the partial results it needs and combines them itself. */
+/* reduce: the elements of a dimension combined in the order the language fixes. Each thread combines its own
+ * in ascending local order. The partial results p = 0..P-1, numbered by coordinate, are then combined as a
+ * binary tree with neighbours first if P is a power of two, else one after the other. The first levels of the
+ * tree are butterfly shuffles while the partner is a lane of the warp; the rest goes through shared memory,
+ * where every thread reads the partial results it needs and combines them itself. */
 #include "compute.h"
 
 #include <stdlib.h>
@@ -12,8 +12,8 @@ enum {
     CHUNK = 4 /* outputs of a thread that are exchanged at a time: bounds the scratch memory */
 };
 
-/* A digit of the thread number that counts along the reduced dimension, and how many of its low bits the shuffles
- * have dealt with. */
+/* A digit of the thread number that counts along the reduced dimension, and how many of its low bits the
+ * shuffles have dealt with. */
 typedef struct axis_digit {
     uint32_t size, stride;
     uint32_t shuffled;
@@ -36,9 +36,12 @@ typedef struct reduction {
 
 /* ---- planning ---- */
 
-static bool is_power_of_two(uint32_t n) { return (n & (n - 1)) == 0; }
+static bool is_power_of_two(uint32_t n) {
+    return (n & (n - 1)) == 0;
+}
 
-/* The modes of the dimension that are spatial, most significant first, with their weights in the thread number. */
+/* The modes of the dimension that are spatial, most significant first, with their weights in the thread
+ * number. */
 static void find_digits(reduction *r, const tvm_layout *layout, unsigned axis) {
     for (unsigned m = 0; m < layout->modes; m++) {
         if (layout->mode_dim[m] != axis) continue;
@@ -70,7 +73,7 @@ static void find_shuffles(reduction *r) {
     }
 }
 
-static void plan_reduction(reduction *r, const tvm_program *program, const tvm_kernel *kernel,
+static void plan_reduction(reduction *r, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                            const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(kernel, insn);
     const tvm_slot *source = &kernel->slots[operands[1].value];
@@ -80,16 +83,19 @@ static void plan_reduction(reduction *r, const tvm_program *program, const tvm_k
     r->locals = tvm_layout_locals(layout);
     r->outputs = tvm_layout_locals(&program->layouts[kernel->slots[insn->result].layout]);
     r->threads = WARP * kernel->warps;
-    r->name = operands[0].value == TVM_REDUCE_MAX            ? "max"
+    r->name = operands[0].value == TVM_REDUCE_MAX ? "max"
               : r->compute.kind == TVM_KIND_FLOAT ? "add.rn"
                                                   : "add";
     find_digits(r, layout, operands[2].value);
     find_shuffles(r);
 }
 
-static uint32_t element_bytes(const reduction *r) { return r->compute.bits == 64 ? 8 : 4; }
+static uint32_t element_bytes(const reduction *r) {
+    return r->compute.bits == 64 ? 8 : 4;
+}
 
-uint32_t reduce_scratch_bytes(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn) {
+uint32_t reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_insn *insn) {
     reduction r;
     if (insn->op != TVM_OP_REDUCE) return 0;
     plan_reduction(&r, program, kernel, insn);
@@ -133,7 +139,8 @@ static reg shuffle(emitter *e, const reduction *r, reg value, uint32_t lane_mask
 
 /* ---- through shared memory ---- */
 
-/* Where the scratch memory holds the partial result of a thread: base + thread * size + output * threads * size. */
+/* Where the scratch memory holds the partial result of a thread: base + thread * size + output * threads *
+ * size. */
 typedef struct exchange {
     const reduction *r;
     reg own;   /* address of this thread's */
@@ -148,7 +155,9 @@ static reg scratch_address(emitter *e, const reduction *r, reg thread) {
     return pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
 }
 
-static uint32_t bits_below(const axis_digit *digit) { return 1u << digit->shuffled; }
+static uint32_t bits_below(const axis_digit *digit) {
+    return 1u << digit->shuffled;
+}
 
 /* The thread with the same other digits, and zero in the axis' digits above their shuffled bits. */
 static reg first_thread(emitter *e, const reduction *r) {
@@ -250,8 +259,8 @@ tvm_status emit_REDUCE(emitter *e, const tvm_insn *insn) {
     free(outputs);
     if (!done) return tvm_diag_no_memory(e->diags);
     char name[96], refused[64] = "";
-    snprintf(name, sizeof name, "%u own, %u shuffles, %u through shared memory", (unsigned)(r.locals / r.outputs),
-             r.shuffles, (unsigned)(r.exchanged > 1 ? r.exchanged : 0));
+    snprintf(name, sizeof name, "%u own, %u shuffles, %u through shared memory",
+             (unsigned)(r.locals / r.outputs), r.shuffles, (unsigned)(r.exchanged > 1 ? r.exchanged : 0));
     if (r.exchanged > 1)
         snprintf(refused, sizeof refused, "shuffles: %s",
                  r.tree ? "partners in other warps" : "not a power of two of partial results");

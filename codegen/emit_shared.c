@@ -42,14 +42,15 @@ static unsigned access_conflicts(const transfer *t, const access *a) {
     return shared_conflicts(address, 32, a->width);
 }
 
-static void emit_access(emitter *e, transfer *t, const access_plan *plan, const access *a, bool is_load, reg units[4]) {
+static void emit_access(emitter *e, transfer *t, const access_plan *plan, const access *a, bool is_load,
+                        reg units[4]) {
     char operands[64];
     uint32_t plus;
     reg address = shared_address(&t->tile, &t->lanes, (uint32_t)(a->offset / 8) / t->tile.bytes, &plus);
     if (is_load) {
         access_load_registers(e, plan, a, t->slot, units);
-        emit(e, "ld.shared.%s %s, [%s+%u];", access_type(a->width), access_operands(units, a->units, operands),
-             address.name, plus);
+        emit(e, "ld.shared.%s %s, [%s+%u];", access_type(a->width),
+             access_operands(units, a->units, operands), address.name, plus);
     } else {
         access_gather(e, plan, a, t->slot, units);
         emit(e, "st.shared.%s [%s+%u], %s;", access_type(a->width), address.name, plus,
@@ -77,7 +78,8 @@ static tvm_status plan_of(emitter *e, transfer *t, access_plan *plan) {
     return status;
 }
 
-static void explain_plain(emitter *e, const transfer *t, const access_plan *plan, bool is_load, const char *refused) {
+static void explain_plain(emitter *e, const transfer *t, const access_plan *plan, bool is_load,
+                          const char *refused) {
     char name[40], reason[400];
     unsigned worst = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
@@ -88,8 +90,9 @@ static void explain_plain(emitter *e, const transfer *t, const access_plan *plan
     snprintf(name, sizeof name, "%s.%s", what, access_type(plan->widest));
     int n = snprintf(reason, sizeof reason, "%s", refused);
     if (plan->widest < 128 && n >= 0 && (size_t)n < sizeof reason)
-        snprintf(reason + n, sizeof reason - (size_t)n, "%s%s.v4.b32: runs that stay contiguous and aligned have %u bits",
-                 n ? "; " : "", what, plan->widest);
+        snprintf(reason + n, sizeof reason - (size_t)n,
+                 "%s%s.v4.b32: runs that stay contiguous and aligned have %u bits", n ? "; " : "", what,
+                 plan->widest);
     explain(e, name, plan->widest, plan->count, (int)worst, reason);
 }
 
@@ -142,13 +145,15 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
         }
         if (is_load) {
             access_load_registers(e, &plan, plan.accesses, t->slot, units);
-            emit(e, "ld.shared.%s %s, [%s+%u];", access_type(bits), access_operands(units, plan.accesses->units, operands),
-                 address.name, e->slots[t->tile.slot].shared_offset);
+            emit(e, "ld.shared.%s %s, [%s+%u];", access_type(bits),
+                 access_operands(units, plan.accesses->units, operands), address.name,
+                 e->slots[t->tile.slot].shared_offset);
             access_spread(e, &plan, plan.accesses, t->slot, units, started);
         } else {
             access_gather(e, &plan, plan.accesses, t->slot, units);
             emit(e, "st.shared.%s [%s+%u], %s;", access_type(bits), address.name,
-                 e->slots[t->tile.slot].shared_offset, access_operands(units, plan.accesses->units, operands));
+                 e->slots[t->tile.slot].shared_offset,
+                 access_operands(units, plan.accesses->units, operands));
         }
         memcpy(plan.fields, moved, count * sizeof *moved);
     }

@@ -7,7 +7,9 @@
 #include "caches.h"
 #include "emit.h"
 
-static const tvm_expr *node_of(const emitter *e, uint32_t expr) { return &e->kernel->exprs[expr]; }
+static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
+    return &e->kernel->exprs[expr];
+}
 
 static reg new_of(emitter *e, tvm_dtype type) {
     if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? new_fd(e) : new_f(e);
@@ -21,7 +23,9 @@ static const char *arithmetic_type(tvm_dtype type) {
     return type.bits == 64 ? "u64" : "u32";
 }
 
-static const char *bits_type(tvm_dtype type) { return type.kind != TVM_KIND_BOOL && type.bits == 64 ? "b64" : "b32"; }
+static const char *bits_type(tvm_dtype type) {
+    return type.kind != TVM_KIND_BOOL && type.bits == 64 ? "b64" : "b32";
+}
 
 /* A constant in the class of read_element. */
 static reg emit_code(emitter *e, tvm_dtype type, uint64_t code) {
@@ -68,14 +72,13 @@ static void emit_comparison(emitter *e, const tvm_expr *node, const char *destin
     tvm_dtype type = node_of(e, node->a)->type;
     reg a = emit_expr(e, node->a), b = emit_expr(e, node->b);
     unsigned which = node->op - TVM_EXPR_LT;
-    emit(e, "setp.%s.%s %s, %s, %s;",
-         type.kind == TVM_KIND_FLOAT ? floating[which] : integer[which], arithmetic_type(type), destination, a.name,
-         b.name);
+    emit(e, "setp.%s.%s %s, %s, %s;", type.kind == TVM_KIND_FLOAT ? floating[which] : integer[which],
+         arithmetic_type(type), destination, a.name, b.name);
 }
 
 static bool is_comparison(unsigned op) {
-    return op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_GT || op == TVM_EXPR_GE || op == TVM_EXPR_EQ ||
-           op == TVM_EXPR_NE;
+    return op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_GT || op == TVM_EXPR_GE ||
+           op == TVM_EXPR_EQ || op == TVM_EXPR_NE;
 }
 
 reg emit_condition(emitter *e, uint32_t expr) {
@@ -105,7 +108,8 @@ reg emit_condition(emitter *e, uint32_t expr) {
     return p;
 }
 
-/* A power of two as the right operand: shifts and masks instead of a division, where the left is not negative. */
+/* A power of two as the right operand: shifts and masks instead of a division, where the left is not
+ * negative. */
 static bool divide_by_power(emitter *e, const tvm_expr *node, reg a, reg out) {
     int64_t by;
     if (!fact_constant(e, node->b, &by) || by <= 0 || (by & (by - 1)) != 0) return false;
@@ -147,19 +151,49 @@ static void emit_arithmetic(emitter *e, const tvm_expr *node, reg a, reg b, reg 
     bool is_float = node->type.kind == TVM_KIND_FLOAT;
     const char *operation = "add";
     switch (node->op) {
-    case TVM_EXPR_ADD: operation = is_float ? "add.rn" : "add"; break;
-    case TVM_EXPR_SUB: operation = is_float ? "sub.rn" : "sub"; break;
-    case TVM_EXPR_MUL: operation = is_float ? "mul.rn" : "mul.lo"; break;
-    case TVM_EXPR_DIV: operation = is_float ? "div.rn" : "div"; break;
-    case TVM_EXPR_MOD: operation = "rem"; break;
-    case TVM_EXPR_MIN: operation = "min"; break;
-    case TVM_EXPR_MAX: operation = "max"; break;
-    case TVM_EXPR_AND: operation = "and"; type = bits_type(node->type); break;
-    case TVM_EXPR_OR: operation = "or"; type = bits_type(node->type); break;
-    case TVM_EXPR_LAND: operation = "and"; type = "b32"; break;
-    case TVM_EXPR_LOR: operation = "or"; type = "b32"; break;
-    case TVM_EXPR_XOR: operation = "xor"; type = bits_type(node->type); break;
-    default: break;
+    case TVM_EXPR_ADD:
+        operation = is_float ? "add.rn" : "add";
+        break;
+    case TVM_EXPR_SUB:
+        operation = is_float ? "sub.rn" : "sub";
+        break;
+    case TVM_EXPR_MUL:
+        operation = is_float ? "mul.rn" : "mul.lo";
+        break;
+    case TVM_EXPR_DIV:
+        operation = is_float ? "div.rn" : "div";
+        break;
+    case TVM_EXPR_MOD:
+        operation = "rem";
+        break;
+    case TVM_EXPR_MIN:
+        operation = "min";
+        break;
+    case TVM_EXPR_MAX:
+        operation = "max";
+        break;
+    case TVM_EXPR_AND:
+        operation = "and";
+        type = bits_type(node->type);
+        break;
+    case TVM_EXPR_OR:
+        operation = "or";
+        type = bits_type(node->type);
+        break;
+    case TVM_EXPR_LAND:
+        operation = "and";
+        type = "b32";
+        break;
+    case TVM_EXPR_LOR:
+        operation = "or";
+        type = "b32";
+        break;
+    case TVM_EXPR_XOR:
+        operation = "xor";
+        type = bits_type(node->type);
+        break;
+    default:
+        break;
     }
     emit(e, "%s.%s %s, %s, %s;", operation, type, out.name, a.name, b.name);
 }
@@ -190,7 +224,8 @@ static void emit_unary(emitter *e, const tvm_expr *node, reg out) {
 static void emit_select(emitter *e, const tvm_expr *node, reg out) {
     reg p = emit_condition(e, node->a);
     reg a = emit_expr(e, node->b), b = emit_expr(e, node->c);
-    const char *type = node->type.kind == TVM_KIND_FLOAT ? arithmetic_type(node->type) : bits_type(node->type);
+    const char *type =
+        node->type.kind == TVM_KIND_FLOAT ? arithmetic_type(node->type) : bits_type(node->type);
     emit(e, "selp.%s %s, %s, %s, %s;", type, out.name, a.name, b.name, p.name);
 }
 

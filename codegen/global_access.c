@@ -20,7 +20,9 @@ static bool is_narrow(const emitter *e, uint32_t expr) {
     return type.kind == TVM_KIND_INT && type.bits == 32;
 }
 
-static unsigned bytes_scale(const global_access *g) { return g->bits >= 8 ? g->bits / 8 : 1; }
+static unsigned bytes_scale(const global_access *g) {
+    return g->bits >= 8 ? g->bits / 8 : 1;
+}
 
 static void find_strides(global_access *g) {
     int64_t stride = 1;
@@ -29,7 +31,8 @@ static void find_strides(global_access *g) {
     for (unsigned d = g->rank; d-- > 0;) {
         uint32_t extent = d >= g->lead ? g->extent[d - g->lead] : 1;
         g->stride_divisor[d] = divisor;
-        g->constant_stride[d] = constant && d >= g->lead && stride * extent * bytes_scale(g) <= CONSTANT_REACH;
+        g->constant_stride[d] =
+            constant && d >= g->lead && stride * extent * bytes_scale(g) <= CONSTANT_REACH;
         g->stride[d] = stride;
         int64_t shape;
         uint64_t shape_divisor = fact_divisor(g->e, shape_expr(g, d));
@@ -145,10 +148,12 @@ reg global_stride(global_access *g, unsigned tensor_dim) {
             continue;
         }
         reg factor = widen(g, shape_expr(g, d), &fixed);
-        product = product.name[0] ? pure(g->e, 'd', "mul.lo.s64 $, %s, %s;", product.name, factor.name) : factor;
+        product =
+            product.name[0] ? pure(g->e, 'd', "mul.lo.s64 $, %s, %s;", product.name, factor.name) : factor;
     }
     if (!product.name[0]) return pure(g->e, 'd', "mov.b64 $, %" PRId64 ";", constant);
-    return constant == 1 ? product : pure(g->e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", product.name, constant);
+    return constant == 1 ? product
+                         : pure(g->e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", product.name, constant);
 }
 
 /* Bytes of one step along a dimension other than the last: rows are whole bytes. */
@@ -289,7 +294,8 @@ bool global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
         if (g->proven[d]) continue;
         uint32_t granule = granule_of(g, d, coordinate);
         unsigned i = 0;
-        while (i < g->predicate_count && (g->predicates[i].dim != d || g->predicates[i].granule != granule)) i++;
+        while (i < g->predicate_count && (g->predicates[i].dim != d || g->predicates[i].granule != granule))
+            i++;
         reg p;
         if (i < g->predicate_count) {
             p = g->predicates[i].value;
@@ -313,7 +319,8 @@ bool global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
     return any;
 }
 
-void global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK], uint32_t key[2 * TVM_MAX_RANK]) {
+void global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
+                uint32_t key[2 * TVM_MAX_RANK]) {
     memset(key, 0, 2 * TVM_MAX_RANK * sizeof *key);
     for (unsigned d = 0; d < g->tile_rank; d++) {
         if (!g->constant_stride[g->lead + d]) key[d] = coordinate[d];

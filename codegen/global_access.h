@@ -1,5 +1,6 @@
-/* Addresses, alignment and bounds of a tile of a global tensor, for load-global, store-global and copy-async. A coordinate of
- * the tile is a part that depends on the thread plus a constant; the tile's r dimensions are the tensor's last. */
+/* Addresses, alignment and bounds of a tile of a global tensor, for load-global, store-global and copy-async.
+ * A coordinate of the tile is a part that depends on the thread plus a constant; the tile's r dimensions are
+ * the tensor's last. */
 #ifndef TVM_CODEGEN_GLOBAL_ACCESS_H
 #define TVM_CODEGEN_GLOBAL_ACCESS_H
 
@@ -7,8 +8,8 @@
 
 /* The thread's part of a coordinate in one dimension of the tile. */
 typedef struct thread_part {
-    bool varies; /* false: always 0 */
-    reg value;   /* %r, of the prologue */
+    bool varies;      /* false: always 0 */
+    reg value;        /* %r, of the prologue */
     uint64_t divisor; /* of its value in every thread */
 } thread_part;
 
@@ -21,15 +22,16 @@ typedef struct global_access {
     unsigned bits;
     const tvm_operand *index; /* one expression a dimension */
     thread_part part[TVM_MAX_RANK];
-    uint32_t extent[TVM_MAX_RANK];   /* of the tile */
+    uint32_t extent[TVM_MAX_RANK];      /* of the tile */
     bool constant_stride[TVM_MAX_RANK]; /* by dimension of the tensor */
-    int64_t stride[TVM_MAX_RANK];    /* elements; of constant strides */
+    int64_t stride[TVM_MAX_RANK];       /* elements; of constant strides */
     uint64_t stride_divisor[TVM_MAX_RANK];
-    bool proven[TVM_MAX_RANK];       /* by dimension of the tensor: never outside */
-    uint64_t granule[TVM_MAX_RANK];  /* unproven: elements that are inside or outside together, counted from coordinate 0 */
-    reg base;                        /* %rd: the address of the tile's constant parts 0 */
+    bool proven[TVM_MAX_RANK];      /* by dimension of the tensor: never outside */
+    uint64_t granule[TVM_MAX_RANK]; /* unproven: elements that are inside or outside together, counted from
+                                       coordinate 0 */
+    reg base;                       /* %rd: the address of the tile's constant parts 0 */
     bool has_base;
-    bool base_is_fixed;              /* computed at kernel entry */
+    bool base_is_fixed; /* computed at kernel entry */
     /* predicates by dimension and granule, pointers by row, of this instruction */
     struct {
         unsigned dim;
@@ -49,8 +51,9 @@ typedef struct global_access {
 void global_open(emitter *e, global_access *g, uint32_t slot, const tvm_operand *index, unsigned tile_rank);
 /* Is anything unproven? */
 bool global_is_guarded(const global_access *g);
-/* Alignment, in bits, of every address whose constant coordinates lead to a multiple of it; `rows` are divisors of the
- * constant coordinates in the dimensions whose stride is not constant. Below 8: sub-byte elements may begin inside a byte. */
+/* Alignment, in bits, of every address whose constant coordinates lead to a multiple of it; `rows` are
+ * divisors of the constant coordinates in the dimensions whose stride is not constant. Below 8: sub-byte
+ * elements may begin inside a byte. */
 unsigned global_alignment(const global_access *g, const uint64_t rows[TVM_MAX_RANK]);
 /* Elements from the base that constant coordinates add through constant strides. */
 int64_t global_offset(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
@@ -59,9 +62,11 @@ reg global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
 /* The predicate of the granule that the constant coordinates lie in; false: always inside. */
 bool global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out);
 /* Numbers that are equal for coordinates that share pointer and predicate. */
-void global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK], uint32_t key[2 * TVM_MAX_RANK]);
+void global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
+                uint32_t key[2 * TVM_MAX_RANK]);
 
-/* index + thread part of a dimension of the tile, as %rd, and the stride of a dimension of the tensor in elements, as %rd. */
+/* index + thread part of a dimension of the tile, as %rd, and the stride of a dimension of the tensor in
+ * elements, as %rd. */
 reg global_position(global_access *g, unsigned tensor_dim);
 reg global_stride(global_access *g, unsigned tensor_dim);
 

@@ -1,6 +1,7 @@
-/* ldmatrix: 8x8 matrices of 16-bit elements, whose rows are 16 contiguous bytes (PTX ISA, "ldmatrix"). Word w of every thread,
- * locals 2w and 2w+1, is one matrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row i/4, or, transposed, the
- * elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Whether that is so is asked of the linear offsets of all threads. */
+/* ldmatrix: 8x8 matrices of 16-bit elements, whose rows are 16 contiguous bytes (PTX ISA, "ldmatrix"). Word w
+ * of every thread, locals 2w and 2w+1, is one matrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row i/4,
+ * or, transposed, the elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Whether that is so is asked of
+ * the linear offsets of all threads. */
 #include "ldmatrix.h"
 
 #include <stdio.h>
@@ -53,8 +54,8 @@ static bool words_match(matrices *m) {
     return m->transposed ? m->odd % ROW == 0 : m->odd == 1;
 }
 
-/* Offsets of the lanes' rows: lane i gives the address of row i%8 of matrix i/8; matrices lie at differences `step` from the
- * first. */
+/* Offsets of the lanes' rows: lane i gives the address of row i%8 of matrix i/8; matrices lie at differences
+ * `step` from the first. */
 static void row_lanes(const matrices *m, const uint32_t step[4], shared_lanes *rows) {
     for (uint32_t t = 0; t < m->tile->threads; t++) {
         uint32_t lane = t % 32, warp = t - lane, row = lane % 8;
@@ -68,7 +69,8 @@ static void row_value(matrices *m, const tvm_layout *layout, const uint32_t step
     emitter *e = m->e;
     reg tid = thread_id(e), low = pure(e, 'r', "and.b32 $, %s, 7;", tid.name);
     reg warp = pure(e, 'r', "and.b32 $, %s, 992;", tid.name);
-    reg row = m->transposed ? pure(e, 'r', "shr.u32 $, %s, 1;", low.name) : pure(e, 'r', "shl.b32 $, %s, 2;", low.name);
+    reg row = m->transposed ? pure(e, 'r', "shr.u32 $, %s, 1;", low.name)
+                            : pure(e, 'r', "shl.b32 $, %s, 2;", low.name);
     reg thread = pure(e, 'r', "add.u32 $, %s, %s;", warp.name, row.name), sum = pure(e, 'r', "mov.b32 $, 0;");
     for (unsigned d = 0; d < m->tile->tile_rank; d++) {
         reg at;
@@ -91,10 +93,12 @@ static void row_value(matrices *m, const tvm_layout *layout, const uint32_t step
     rows->varies = true;
 }
 
-static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uint32_t constant, unsigned count) {
+static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uint32_t constant,
+                                unsigned count) {
     uint32_t address[32];
     for (unsigned lane = 0; lane < 32; lane++)
-        address[lane] = shared_swizzle(m->tile->layout, rows->offset[lane] + constant + m->tile->constant) * 2;
+        address[lane] =
+            shared_swizzle(m->tile->layout, rows->offset[lane] + constant + m->tile->constant) * 2;
     return shared_conflicts(address, 8 * count, 128);
 }
 
@@ -120,9 +124,10 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
         if (conflicts > worst) worst = conflicts;
         int n = 0;
         for (unsigned j = 0; j < count; j++)
-            n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", j ? ", " : "", slot_word(e, m->slot, w + j).name);
-        emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count, m->transposed ? ".trans" : "", list,
-             address.name, plus);
+            n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", j ? ", " : "",
+                          slot_word(e, m->slot, w + j).name);
+        emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count,
+             m->transposed ? ".trans" : "", list, address.name, plus);
     }
     char name[24];
     snprintf(name, sizeof name, "ldmatrix.x%u%s", count, m->transposed ? ".trans" : "");
@@ -131,8 +136,8 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
     return TVM_OK;
 }
 
-bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout, uint32_t slot,
-                   char refused[200], tvm_status *status) {
+bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
+                   uint32_t slot, char refused[200], tvm_status *status) {
     uint32_t locals = tvm_layout_locals(layout);
     refused[0] = '\0';
     if (tile->bytes != 2) return false;
@@ -157,7 +162,8 @@ bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, con
         shaped = true;
         if (!words_match(&m)) continue;
         taken = true;
-        *status = emit_groups(&m, layout, m.words % 4 == 0 ? "" : "ldmatrix.x4: the matrices of a thread are no multiple of 4");
+        *status = emit_groups(
+            &m, layout, m.words % 4 == 0 ? "" : "ldmatrix.x4: the matrices of a thread are no multiple of 4");
     }
     if (!taken)
         snprintf(refused, 200, "ldmatrix: %s",

@@ -4,9 +4,9 @@
 
 #include "shared_access.h"
 
-/* Emits the load by ldmatrix and returns true (*status is its result), or returns false with the reason in `refused` ("" when
- * ldmatrix is not to be expected: elements that are not 16 bits). */
-bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout, uint32_t slot,
-                   char refused[200], tvm_status *status);
+/* Emits the load by ldmatrix and returns true (*status is its result), or returns false with the reason in
+ * `refused` ("" when ldmatrix is not to be expected: elements that are not 16 bits). */
+bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
+                   uint32_t slot, char refused[200], tvm_status *status);
 
 #endif

@@ -1,5 +1,5 @@
-/* Proofs that an index lies inside a tensor: a sum is shown not to be negative by replacing its atoms, one after the other,
- * by bounds that loops, the grid, divisions and conditions give them. */
+/* Proofs that an index lies inside a tensor: a sum is shown not to be negative by replacing its atoms, one
+ * after the other, by bounds that loops, the grid, divisions and conditions give them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,9 @@
 
 enum { SUM_BUDGET = 256, PROOF_BUDGET = 400, PROOF_DEPTH = 10 };
 
-static const tvm_expr *node_of(const emitter *e, uint32_t expr) { return &e->kernel->exprs[expr]; }
+static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
+    return &e->kernel->exprs[expr];
+}
 
 /* ---- sums ---- */
 
@@ -24,7 +26,8 @@ void linear_add_term(linear *sum, uint32_t atom, int64_t factor) {
         sum->terms[sum->count++].coefficient = factor;
         return;
     }
-    if (__builtin_add_overflow(sum->terms[i].coefficient, factor, &sum->terms[i].coefficient)) sum->failed = true;
+    if (__builtin_add_overflow(sum->terms[i].coefficient, factor, &sum->terms[i].coefficient))
+        sum->failed = true;
     if (sum->terms[i].coefficient == 0) sum->terms[i] = sum->terms[--sum->count];
 }
 
@@ -60,9 +63,10 @@ static void add_multiple(const emitter *e, linear *sum, uint32_t expr, int64_t f
 static bool cast_is_plain(const emitter *e, const tvm_expr *node) {
     const expr_fact *from = &e->facts->exprs[node->a];
     bool is_narrow = node->type.bits == 32;
-    bool fits = node->type.kind == TVM_KIND_INT
-                    ? !is_narrow || (from->low >= INT32_MIN && from->high <= INT32_MAX)
-                    : is_narrow && node->type.kind == TVM_KIND_UINT && from->low >= 0 && from->high <= UINT32_MAX;
+    bool fits =
+        node->type.kind == TVM_KIND_INT
+            ? !is_narrow || (from->low >= INT32_MIN && from->high <= INT32_MAX)
+            : is_narrow && node->type.kind == TVM_KIND_UINT && from->low >= 0 && from->high <= UINT32_MAX;
     return from->exact && fits;
 }
 
@@ -92,7 +96,9 @@ void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, un
         linear_add(e, sum, node->a, factor, budget);
         add_multiple(e, sum, node->b, factor, -1, budget);
         return;
-    case TVM_EXPR_NEG: add_multiple(e, sum, node->a, factor, -1, budget); return;
+    case TVM_EXPR_NEG:
+        add_multiple(e, sum, node->a, factor, -1, budget);
+        return;
     case TVM_EXPR_MUL:
         if (fact_constant(e, node->b, &value))
             add_multiple(e, sum, node->a, factor, value, budget);
@@ -109,7 +115,8 @@ void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, un
         if (!cast_is_plain(e, node)) break;
         linear_add(e, sum, node->a, factor, budget);
         return;
-    default: break;
+    default:
+        break;
     }
     linear_add_term(sum, expr, factor);
 }
@@ -159,7 +166,9 @@ static bool plain_division(const emitter *e, const tvm_expr *node, int64_t *by) 
     if (!fact_constant(e, node->b, by) || *by <= 0) return false;
     const expr_fact *dividend = &e->facts->exprs[node->a];
     if (node->op == TVM_EXPR_DIV) return true;
-    int64_t limit = node->type.bits == 64 ? INT64_MAX : node->type.kind == TVM_KIND_INT ? INT32_MAX : UINT32_MAX;
+    int64_t limit = node->type.bits == 64             ? INT64_MAX
+                    : node->type.kind == TVM_KIND_INT ? INT32_MAX
+                                                      : UINT32_MAX;
     return dividend->low >= 0 && dividend->high <= limit - (*by - 1);
 }
 
@@ -185,7 +194,8 @@ static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *
     const tvm_insn *loop = &e->kernel->insns[slot->loop];
     uint32_t limit = operands[upper ? 1 : 0].value;
     if (!e->facts->exprs[limit].stable) {
-        /* The value at the loop's start must still be that of the expression here: nothing in the body may assign. */
+        /* The value at the loop's start must still be that of the expression here: nothing in the body may
+         * assign. */
         for (uint32_t i = slot->loop + 1; i < loop->match; i++)
             if (e->kernel->insns[i].op == TVM_OP_LET || e->kernel->insns[i].op == TVM_OP_FOR) return;
     }
@@ -203,7 +213,8 @@ static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bo
     const tvm_expr *extent = node_of(e, grid);
     int64_t by;
     bound_by(e, list, 1, grid, -1);
-    if ((extent->op != TVM_EXPR_CDIV && extent->op != TVM_EXPR_DIV) || !fact_constant(e, extent->b, &by) || by <= 0)
+    if ((extent->op != TVM_EXPR_CDIV && extent->op != TVM_EXPR_DIV) || !fact_constant(e, extent->b, &by) ||
+        by <= 0)
         return;
     /* A cdiv that wrapped makes a negative grid, which is not launched. */
     bool rounds_up = extent->op == TVM_EXPR_CDIV && !divides_evenly(e, extent, by);
@@ -220,7 +231,8 @@ static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, 
     }
     if (block->op != TVM_EXPR_BLOCK || block->a > 2 || e->kernel->grid[block->a] == TVM_NONE) return;
     const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
-    if (grid->op != TVM_EXPR_MUL || e->facts->exprs[grid->a].low < 0 || e->facts->exprs[grid->b].low < 0) return;
+    if (grid->op != TVM_EXPR_MUL || e->facts->exprs[grid->a].low < 0 || e->facts->exprs[grid->b].low < 0)
+        return;
     if (grid->a == node->b) bound_by(e, list, 1, grid->b, -1);
     if (grid->b == node->b) bound_by(e, list, 1, grid->a, -1);
 }
@@ -229,21 +241,30 @@ static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *lis
     const tvm_expr *node = node_of(e, atom);
     *list = (bounds){0};
     switch (node->op) {
-    case TVM_EXPR_SLOT: bound_loop_variable(e, list, node, upper); break;
-    case TVM_EXPR_BLOCK: bound_block(e, list, node, upper); break;
+    case TVM_EXPR_SLOT:
+        bound_loop_variable(e, list, node, upper);
+        break;
+    case TVM_EXPR_BLOCK:
+        bound_block(e, list, node, upper);
+        break;
     case TVM_EXPR_DIV:
         bound_division(e, list, node, upper);
         bound_decoded(e, list, node, upper);
         break;
-    case TVM_EXPR_CDIV: bound_division(e, list, node, upper); break;
-    case TVM_EXPR_MOD: bound_decoded(e, list, node, upper); break;
+    case TVM_EXPR_CDIV:
+        bound_division(e, list, node, upper);
+        break;
+    case TVM_EXPR_MOD:
+        bound_decoded(e, list, node, upper);
+        break;
     case TVM_EXPR_MIN:
     case TVM_EXPR_MAX:
         bound_by(e, list, 1, node->a, 0);
         bound_by(e, list, 1, node->b, 0);
         list->all = (node->op == TVM_EXPR_MIN) != upper;
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -324,7 +345,9 @@ static bool prove_by_conditions(search *s, const linear *goal, unsigned term, un
         const linear *given = &s->conditions[c];
         for (unsigned i = 0; i < given->count; i++) {
             int64_t have = given->terms[i].coefficient, need = goal->terms[term].coefficient;
-            if (given->terms[i].atom != goal->terms[term].atom || (have > 0) != (need > 0) || need % have != 0) continue;
+            if (given->terms[i].atom != goal->terms[term].atom || (have > 0) != (need > 0) ||
+                need % have != 0)
+                continue;
             linear next = *goal;
             linear_add_scaled(&next, given, -(need / have));
             if (prove(s, &next, depth + 1)) return true;
@@ -373,7 +396,8 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
     if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_NE) return;
     tvm_dtype type = node_of(s->e, node->a)->type;
     if (type.kind == TVM_KIND_FLOAT || (type.kind == TVM_KIND_UINT && type.bits == 64)) return;
-    static const uint8_t opposite[] = {TVM_EXPR_GE, TVM_EXPR_GT, TVM_EXPR_LE, TVM_EXPR_LT, TVM_EXPR_NE, TVM_EXPR_EQ};
+    static const uint8_t opposite[] = {TVM_EXPR_GE, TVM_EXPR_GT, TVM_EXPR_LE,
+                                       TVM_EXPR_LT, TVM_EXPR_NE, TVM_EXPR_EQ};
     unsigned op = holds ? node->op : opposite[node->op - TVM_EXPR_LT];
     if (op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_EQ)
         add_condition(s, node->b, node->a, op == TVM_EXPR_LT);
@@ -384,7 +408,8 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
 bool linear_not_negative(const emitter *e, const linear *sum) {
     search s = {.e = e, .budget = PROOF_BUDGET};
     const facts *f = e->facts;
-    for (unsigned i = 0; i < f->condition_count; i++) add_conditions(&s, f->conditions[i].expr, f->conditions[i].holds, 0);
+    for (unsigned i = 0; i < f->condition_count; i++)
+        add_conditions(&s, f->conditions[i].expr, f->conditions[i].holds, 0);
     for (uint32_t i = 0; i < e->kernel->assume_count; i++) add_conditions(&s, e->kernel->assumes[i], true, 0);
     return prove(&s, sum, 0);
 }
@@ -414,7 +439,9 @@ unsigned fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint3
     return mark;
 }
 
-void fact_leave(emitter *e, unsigned mark) { e->facts->condition_count = mark; }
+void fact_leave(emitter *e, unsigned mark) {
+    e->facts->condition_count = mark;
+}
 
 /* ---- questions ---- */
 
@@ -430,7 +457,8 @@ bool fact_not_negative(const emitter *e, uint32_t index) {
 bool fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
     const expr_fact *limit = &e->facts->exprs[bound_expr];
     bool is_narrow = node_of(e, index)->type.bits == 32;
-    /* An index that wraps equals the sum modulo 2^32 only; inside a bound below 2^31 both are the same number. */
+    /* An index that wraps equals the sum modulo 2^32 only; inside a bound below 2^31 both are the same
+     * number. */
     if (is_narrow && !e->facts->exprs[index].exact && limit->high > INT32_MAX) return false;
     if (!is_narrow && !e->facts->exprs[index].exact) return false;
     linear low = {0}, high = {.constant = -extent};

@@ -67,8 +67,8 @@ static void look_in_path(search *s, const char *list) {
 
 static tvm_status not_found(const char *looked, tvm_diags *diags) {
     return tvm_diag_add(diags, TVM_NO_PTXAS, NULL,
-                        "install the CUDA toolkit, or set TVM_PTXAS to the path of ptxas", "no ptxas; looked for %s",
-                        looked);
+                        "install the CUDA toolkit, or set TVM_PTXAS to the path of ptxas",
+                        "no ptxas; looked for %s", looked);
 }
 
 tvm_status tvm_ptxas_find(char **path, tvm_diags *diags) {
@@ -101,7 +101,8 @@ static void trim_end(char *text) {
 }
 
 /* Runs argv and turns every failure into a diagnostic. */
-static tvm_status run(const char *const argv[], unsigned limit_ms, tvm_process_result *result, tvm_diags *diags) {
+static tvm_status run(const char *const argv[], unsigned limit_ms, tvm_process_result *result,
+                      tvm_diags *diags) {
     tvm_status status = tvm_process_run(argv, limit_ms, result, diags);
     if (status != TVM_OK) return status;
     trim_end(result->output);
@@ -111,13 +112,14 @@ static tvm_status run(const char *const argv[], unsigned limit_ms, tvm_process_r
                             "install the CUDA toolkit, or set TVM_PTXAS to the path of ptxas",
                             "no ptxas; looked for %s: %s", argv[0], strerror(result->error));
     if (result->error)
-        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "cannot run %s: %s", argv[0], strerror(result->error));
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "cannot run %s: %s", argv[0],
+                            strerror(result->error));
     if (result->timed_out)
-        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s did not finish within %g s and was stopped%s%s", argv[0],
-                            limit_ms / 1000.0, separator, result->output);
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s did not finish within %g s and was stopped%s%s",
+                            argv[0], limit_ms / 1000.0, separator, result->output);
     if (result->signal)
-        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s was ended by signal %d%s%s", argv[0], result->signal,
-                            separator, result->output);
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s was ended by signal %d%s%s", argv[0],
+                            result->signal, separator, result->output);
     if (result->exit_code)
         return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s failed with exit status %d%s%s", argv[0],
                             result->exit_code, separator, result->output);
@@ -160,8 +162,8 @@ static void read_usage_line(tvm_module *module, const char *line, tvm_kernel_cod
     } else if ((at = strstr(line, properties))) {
         at += sizeof properties - 1;
         *kernel = kernel_named(module, at, strcspn(at, " \n"));
-    } else if (*kernel && sscanf(line, " %d bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stack,
-                                 &stores, &loads) == 3) {
+    } else if (*kernel && sscanf(line, " %d bytes stack frame, %d bytes spill stores, %d bytes spill loads",
+                                 &stack, &stores, &loads) == 3) {
         (*kernel)->stack_bytes = stack;
         (*kernel)->spill_stores = stores;
         (*kernel)->spill_loads = loads;
@@ -204,8 +206,9 @@ static tvm_status workspace_make(workspace *w, tvm_diags *diags) {
     char *directory;
     if (asprintf(&directory, "%s/tilusvm-XXXXXX", base) < 0) return tvm_diag_no_memory(diags);
     if (!mkdtemp(directory)) {
-        tvm_status status = tvm_diag_add(diags, TVM_IO, NULL, "TMPDIR names another place for temporary files",
-                                         "cannot make a temporary directory under %s: %s", base, strerror(errno));
+        tvm_status status =
+            tvm_diag_add(diags, TVM_IO, NULL, "TMPDIR names another place for temporary files",
+                         "cannot make a temporary directory under %s: %s", base, strerror(errno));
         free(directory);
         return status;
     }

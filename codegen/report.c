@@ -6,7 +6,8 @@
 
 enum { COLUMNS = 7, CELL_MAX = 512 };
 
-static const char *const titles[COLUMNS] = {"line", "instruction", "candidate", "bits", "count", "conflicts", "refused"};
+static const char *const titles[COLUMNS] = {"line",  "instruction", "candidate", "bits",
+                                            "count", "conflicts",   "refused"};
 static const bool right_aligned[COLUMNS] = {true, false, false, true, true, true, false};
 
 static void number_cell(char cell[CELL_MAX], long value, bool known) {
@@ -67,14 +68,16 @@ static void write_usage(text *t, const tvm_kernel_code *kernel) {
                  kernel->registers, kernel->stack_bytes, kernel->spill_stores, kernel->spill_loads);
 }
 
-tvm_status tvm_report(const tvm_program *program, const tvm_module *module, char **report, tvm_diags *diags) {
+tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **report,
+                      tvm_diags *diags) {
     char target[16];
     text t = {0};
     (void)program;
     for (size_t k = 0; k < module->kernel_count; k++) {
         const tvm_kernel_code *kernel = &module->kernels[k];
-        text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "", kernel->name,
-                 tvm_target_name(module->target, target), kernel->threads, kernel->shared_bytes);
+        text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "",
+                 kernel->name, tvm_target_name(module->target, target), kernel->threads,
+                 kernel->shared_bytes);
         write_table(&t, kernel);
         write_usage(&t, kernel);
     }

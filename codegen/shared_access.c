@@ -19,7 +19,8 @@ static void find_modes(const tvm_shared_layout *layout, unsigned modes[TVM_MAX_R
 uint32_t shared_swizzle(const tvm_shared_layout *layout, uint32_t offset) {
     uint32_t mask = (UINT32_C(1) << layout->swizzle_bits) - 1;
     if (layout->swizzle_bits == 0) return offset;
-    return offset ^ ((offset >> (layout->swizzle_base + layout->swizzle_shift) & mask) << layout->swizzle_base);
+    return offset ^
+           ((offset >> (layout->swizzle_base + layout->swizzle_shift) & mask) << layout->swizzle_base);
 }
 
 static uint64_t swizzle_period(const tvm_shared_layout *layout) {
@@ -28,7 +29,9 @@ static uint64_t swizzle_period(const tvm_shared_layout *layout) {
 }
 
 uint32_t shared_run(const shared_tile *s) {
-    return s->layout->swizzle_bits == 0 ? 16 : s->layout->swizzle_base >= 4 ? 16 : UINT32_C(1) << s->layout->swizzle_base;
+    return s->layout->swizzle_bits == 0   ? 16
+           : s->layout->swizzle_base >= 4 ? 16
+                                          : UINT32_C(1) << s->layout->swizzle_base;
 }
 
 bool shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
@@ -156,7 +159,8 @@ static reg make_address(shared_tile *s, const shared_lanes *lanes, uint32_t cons
 }
 
 /* Is swizzle(lane + a) - swizzle(lane + b) the same number in every thread, whatever the run-time part? */
-static bool same_group(const shared_tile *s, const shared_lanes *lanes, uint32_t a, uint32_t b, uint32_t *difference) {
+static bool same_group(const shared_tile *s, const shared_lanes *lanes, uint32_t a, uint32_t b,
+                       uint32_t *difference) {
     if (s->layout->swizzle_bits == 0) {
         *difference = a - b;
         return a >= b;
@@ -166,7 +170,8 @@ static bool same_group(const shared_tile *s, const shared_lanes *lanes, uint32_t
         return a >= b && (a - b) % swizzle_period(s->layout) == 0;
     }
     for (uint32_t t = 0; t < s->threads; t++) {
-        uint32_t here = shared_swizzle(s->layout, lanes->offset[t] + a) - shared_swizzle(s->layout, lanes->offset[t] + b);
+        uint32_t here =
+            shared_swizzle(s->layout, lanes->offset[t] + a) - shared_swizzle(s->layout, lanes->offset[t] + b);
         if (t == 0)
             *difference = here;
         else if (here != *difference)
@@ -220,7 +225,8 @@ reg shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_R
             reg digit = new_r(e), more = new_r(e), rest = new_r(e);
             emit(e, "rem.u32 %s, %s, %u;", digit.name, sum.name, s->layout->mode_size[m]);
             emit(e, "div.u32 %s, %s, %u;", rest.name, sum.name, s->layout->mode_size[m]);
-            emit(e, "mad.lo.s32 %s, %s, %u, %s;", more.name, digit.name, s->layout->mode_stride[m], offset.name);
+            emit(e, "mad.lo.s32 %s, %s, %u, %s;", more.name, digit.name, s->layout->mode_stride[m],
+                 offset.name);
             offset = more;
             sum = rest;
         }

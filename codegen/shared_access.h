@@ -1,6 +1,7 @@
-/* Addresses in a shared tensor: an element's linear offset (modes and strides) is the sum of a thread's part, a constant part and
- * what run-time indices add; the swizzle is applied to the sum. Where the run-time part is a multiple of the swizzle's
- * period, it can be added after the swizzle, and the rest is computed once, at kernel entry. */
+/* Addresses in a shared tensor: an element's linear offset (modes and strides) is the sum of a thread's part,
+ * a constant part and what run-time indices add; the swizzle is applied to the sum. Where the run-time part
+ * is a multiple of the swizzle's period, it can be added after the swizzle, and the rest is computed once, at
+ * kernel entry. */
 #ifndef TVM_CODEGEN_SHARED_ACCESS_H
 #define TVM_CODEGEN_SHARED_ACCESS_H
 
@@ -14,15 +15,15 @@ typedef struct shared_tile {
     const tvm_shared_layout *layout;
     const tvm_operand *index;
     unsigned rank, tile_rank, lead;
-    unsigned bytes;        /* of an element */
-    bool linear;           /* every dimension with a run-time index, or that threads share, is a single mode */
-    bool fixed;            /* the run-time part does not touch the swizzle */
+    unsigned bytes; /* of an element */
+    bool linear;    /* every dimension with a run-time index, or that threads share, is a single mode */
+    bool fixed;     /* the run-time part does not touch the swizzle */
     uint32_t stride[TVM_MAX_RANK]; /* linear: of each dimension */
-    uint32_t constant;     /* linear offset of the constant parts of the indices */
+    uint32_t constant;             /* linear offset of the constant parts of the indices */
     int64_t constant_index[TVM_MAX_RANK];
     uint64_t dynamic_divisor; /* elements, of the run-time part; 0: there is none */
     bool has_dynamic;
-    reg dynamic;           /* %r: linear offset of the run-time part, in elements */
+    reg dynamic; /* %r: linear offset of the run-time part, in elements */
     uint32_t threads;
 } shared_tile;
 
@@ -57,7 +58,8 @@ reg shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint3
 reg shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
                                   const uint32_t constant[TVM_MAX_RANK]);
 
-/* Wavefronts of one warp's access beyond the least: lanes' first bytes, each `width` bits wide; active lanes only. */
+/* Wavefronts of one warp's access beyond the least: lanes' first bytes, each `width` bits wide; active lanes
+ * only. */
 unsigned shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width);
 
 #endif

@@ -23,7 +23,8 @@ static uint64_t align_up(uint64_t value) {
 }
 
 static void allocate(emitter *e, plan *p, uint32_t slot) {
-    uint64_t size = (uint64_t)tvm_shared_layout_span(slot_shared_layout(e, slot)) * slot_dtype(e, slot).bits / 8;
+    uint64_t size =
+        (uint64_t)tvm_shared_layout_span(slot_shared_layout(e, slot)) * slot_dtype(e, slot).bits / 8;
     uint64_t first = 0;
     size_t at = 0;
     while (at < p->live_count && p->live[at].first < first + size) first = align_up(p->live[at++].last);
@@ -46,7 +47,7 @@ static void release(plan *p, uint32_t slot) {
 }
 
 tvm_status shared_plan_make(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     size_t slots = kernel->slot_count + (size_t)1;
     plan p = {.live = calloc(slots, sizeof *p.live), .freed = calloc(slots, sizeof *p.freed)};
     tvm_status status = p.live && p.freed ? TVM_OK : tvm_diag_no_memory(e->diags);
@@ -56,7 +57,8 @@ tvm_status shared_plan_make(emitter *e) {
             allocate(e, &p, insn->result);
         else if (insn->op == TVM_OP_FREE_SHARED && p.freed_count + 1 < slots + 1)
             release(&p, tvm_operands(kernel, insn)[0].value);
-        if (p.end > UINT32_MAX / 2) status = emit_error(e, TVM_UNSUPPORTED, NULL, "shared memory is exhausted");
+        if (p.end > UINT32_MAX / 2)
+            status = emit_error(e, TVM_UNSUPPORTED, NULL, "shared memory is exhausted");
     }
     e->scratch_offset = (uint32_t)align_up(p.end);
     free(p.live);

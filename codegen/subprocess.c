@@ -63,7 +63,8 @@ static void check_ended(process *p) {
     p->wait_status = got < 0 ? 0 : status;
 }
 
-/* What is still in the pipe of a program that has ended; a descendant that holds the pipe open is not waited for. */
+/* What is still in the pipe of a program that has ended; a descendant that holds the pipe open is not waited
+ * for. */
 static void drain(process *p) {
     while (p->pipe >= 0) {
         struct pollfd poller = {p->pipe, POLLIN, 0};

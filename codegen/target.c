@@ -5,14 +5,14 @@
 
 #include "codegen.h"
 
-/* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the shared memory one block may
- * have, opted in. feature is the best one that the architecture has. */
+/* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the shared memory one block
+ * may have, opted in. feature is the best one that the architecture has. */
 static const struct target_row {
     unsigned arch;
     char feature;
     unsigned shared_kib;
 } rows[] = {
-    {80, '\0', 163}, {86, '\0', 99}, {87, '\0', 163}, {89, '\0', 99},
+    {80, '\0', 163}, {86, '\0', 99},  {87, '\0', 163}, {89, '\0', 99},
     {90, 'a', 227},  {100, 'a', 227}, {103, 'a', 227}, {120, 'a', 99},
 };
 
@@ -59,7 +59,8 @@ tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *dia
     }
     char known[160];
     list_targets(known, sizeof known);
-    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "unknown target '%.40s'; known are %s", text, known);
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL, "unknown target '%.40s'; known are %s", text,
+                        known);
 }
 
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags) {

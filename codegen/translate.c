@@ -36,7 +36,7 @@ tvm_status emit_error(emitter *e, tvm_status status, const char *hint, const cha
 /* ---- what a kernel's translation remembers ---- */
 
 tvm_status caches_make(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     caches *c = calloc(1, sizeof *c);
     e->caches = c;
     if (!c) return tvm_diag_no_memory(e->diags);
@@ -136,7 +136,7 @@ static void declare_scalar(emitter *e, uint32_t s) {
 }
 
 static void declare_slots(emitter *e) {
-    const tvm_kernel *kernel = e->kernel;
+    const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t s = 0; s < kernel->slot_count; s++) {
         const tvm_slot *slot = &kernel->slots[s];
         if (slot->kind == TVM_SLOT_SCALAR) {
@@ -160,8 +160,8 @@ static void load_params(emitter *e) {
     for (uint32_t p = 0; p < e->kernel->param_count; p++) {
         const tvm_slot *slot = &e->kernel->slots[p];
         bool is_float = slot->kind == TVM_SLOT_SCALAR && slot->dtype.kind == TVM_KIND_FLOAT;
-        emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b', param_is_wide(slot) ? 64U : 32U,
-                      e->slots[p].reg, p);
+        emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b',
+                      param_is_wide(slot) ? 64U : 32U, e->slots[p].reg, p);
     }
 }
 
@@ -172,7 +172,8 @@ tvm_status emit_range(emitter *e, uint32_t first, uint32_t last) {
     for (e->position = first; e->position < last;) {
         const tvm_insn *insn = &e->kernel->insns[e->position++];
         if (e->insn_budget == 0)
-            return emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers", "the kernel is too long once unrolled");
+            return emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers",
+                              "the kernel is too long once unrolled");
         e->insn_budget--;
         e->insn = insn;
         e->caches->stamp++;
@@ -189,7 +190,7 @@ static void declare_registers(const emitter *e, text *out) {
     const struct {
         const char *type, *prefix;
         uint32_t count;
-    } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},  {".b64", "%rd", e->next_rd},
+    } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},   {".b64", "%rd", e->next_rd},
                    {".f32", "%f", e->next_f},     {".f64", "%fd", e->next_fd}, {".b16", "%h", e->next_h},
                    {".b32", "%w", e->next_word}};
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
@@ -240,7 +241,7 @@ static tvm_status translate_kernel(emitter *e) {
     return status;
 }
 
-static tvm_status emit_kernel(const tvm_program *program, const tvm_kernel *kernel, tvm_module *module,
+static tvm_status emit_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_module *module,
                               tvm_kernel_code *code, text *globals, text *out, bool *uses_vprintf,
                               tvm_diags *diags) {
     emitter e = {.program = program,
@@ -273,7 +274,7 @@ static const char *ptx_version(tvm_target target) {
     return "8.0";
 }
 
-static bool start_module(tvm_module *module, const tvm_program *program) {
+static bool start_module(tvm_module *module, const tvm_ir_program *program) {
     module->kernels = calloc(program->kernel_count + (size_t)1, sizeof *module->kernels);
     if (!module->kernels) return false;
     module->kernel_count = program->kernel_count;
@@ -302,12 +303,14 @@ static void write_module(tvm_module *module, const text *globals, const text *ke
              tvm_target_name(module->target, name));
     text_add(out, ".extern .shared .align 128 .b8 tvm_smem[];\n");
     if (uses_vprintf)
-        text_add(out, ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
+        text_add(out,
+                 ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
     text_append(out, globals);
     text_append(out, kernels);
 }
 
-tvm_status tvm_translate(const tvm_program *program, tvm_target target, tvm_module **module_out, tvm_diags *diags) {
+tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module_out,
+                         tvm_diags *diags) {
     *module_out = NULL;
     tvm_module *module = calloc(1, sizeof *module);
     if (!module) return tvm_diag_no_memory(diags);

@@ -37,11 +37,21 @@ static output_kind parse_kind(const char *text, struct argp_state *state) {
 static error_t parse_option(int key, char *text, struct argp_state *state) {
     arguments *a = state->input;
     switch (key) {
-    case 't': a->target = text; return 0;
-    case 'o': a->output = text; return 0;
-    case KEY_EMIT: a->kind = parse_kind(text, state); return 0;
-    case KEY_EXPLAIN: a->explain = true; return 0;
-    case KEY_PTXAS: a->ptxas = text; return 0;
+    case 't':
+        a->target = text;
+        return 0;
+    case 'o':
+        a->output = text;
+        return 0;
+    case KEY_EMIT:
+        a->kind = parse_kind(text, state);
+        return 0;
+    case KEY_EXPLAIN:
+        a->explain = true;
+        return 0;
+    case KEY_PTXAS:
+        a->ptxas = text;
+        return 0;
     case ARGP_KEY_ARG:
         if (a->input) argp_error(state, "one bytecode file at a time: '%s' is the second", text);
         a->input = text;
@@ -51,21 +61,24 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
         if (a->kind == EMIT_CUBIN && strcmp(a->output, "-") == 0 && isatty(STDOUT_FILENO))
             argp_error(state, "a cubin is not written to a terminal: use -o FILE");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
 static const struct argp_option options[] = {
-    {"target", 't', "TARGET", 0, "translate for TARGET, such as sm_80, sm_89, sm_90a, sm_100a (default: sm_80)", 0},
+    {"target", 't', "TARGET", 0,
+     "translate for TARGET, such as sm_80, sm_89, sm_90a, sm_100a (default: sm_80)", 0},
     {"emit", KEY_EMIT, "KIND", 0, "write ptx (the default), cubin or report", 0},
     {"output", 'o', "FILE", 0, "write to FILE; - is standard output, the default", 0},
-    {"explain", KEY_EXPLAIN, NULL, 0, "also report what was selected for each instruction, to standard error", 0},
+    {"explain", KEY_EXPLAIN, NULL, 0, "also report what was selected for each instruction, to standard error",
+     0},
     {"ptxas", KEY_PTXAS, "PATH", 0, "run this ptxas", 0},
     {0},
 };
 
-/* Runs ptxas where it is needed: for a cubin, and for the registers and spills of a report, which does without them
- * when there is no ptxas and none was asked for. */
+/* Runs ptxas where it is needed: for a cubin, and for the registers and spills of a report, which does
+ * without them when there is no ptxas and none was asked for. */
 static tvm_status assemble(tvm_module *module, const arguments *a, tvm_diags *diags) {
     if (a->kind == EMIT_PTX && !a->explain) return TVM_OK;
     if (a->kind == EMIT_CUBIN || a->ptxas) return tvm_ptxas(module, a->ptxas, diags);
@@ -77,7 +90,7 @@ static tvm_status assemble(tvm_module *module, const arguments *a, tvm_diags *di
     return status;
 }
 
-static tvm_status write_output(const tvm_program *program, const tvm_module *module, const arguments *a,
+static tvm_status write_output(const tvm_ir_program *program, const tvm_module *module, const arguments *a,
                                tvm_diags *diags) {
     char *report = NULL;
     tvm_status status = TVM_OK;
@@ -96,7 +109,7 @@ static tvm_status write_output(const tvm_program *program, const tvm_module *mod
 
 static tvm_status compile(const arguments *a, tvm_diags *diags) {
     tvm_target target;
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_module *module = NULL;
     tvm_status status = tvm_target_parse(a->target, &target, diags);
     if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
@@ -104,7 +117,7 @@ static tvm_status compile(const arguments *a, tvm_diags *diags) {
     if (status == TVM_OK) status = assemble(module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return status;
 }
 

@@ -229,7 +229,7 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
 /* ---- whole expressions; the size limit of a tree bounds the recursion ---- */
 
 /* && || and ?: evaluate only the operands that they need, so that a guard can keep a division from zero. */
-static tvm_status eval_lazily(const tvm_kernel *kernel, const tvm_expr *node, const tvm_eval_env *env,
+static tvm_status eval_lazily(const tvm_ir_kernel *kernel, const tvm_expr *node, const tvm_eval_env *env,
                               tvm_scalar *value, tvm_why *why) {
     tvm_scalar first;
     tvm_status status = tvm_expr_eval(kernel, node->a, env, &first, why);
@@ -243,8 +243,8 @@ static tvm_status eval_lazily(const tvm_kernel *kernel, const tvm_expr *node, co
     return tvm_expr_eval(kernel, node->b, env, value, why);
 }
 
-tvm_status tvm_expr_eval(const tvm_kernel *kernel, uint32_t expr, const tvm_eval_env *env, tvm_scalar *value,
-                         tvm_why *why) {
+tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env,
+                         tvm_scalar *value, tvm_why *why) {
     const tvm_expr *node = &kernel->exprs[expr];
     switch (node->op) {
     case TVM_EXPR_SLOT:
@@ -274,7 +274,7 @@ tvm_status tvm_expr_eval(const tvm_kernel *kernel, uint32_t expr, const tvm_eval
     return tvm_expr_apply(node, type, operands, value, why);
 }
 
-bool tvm_expr_is_launch_time(const tvm_kernel *kernel, uint32_t expr) {
+bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr) {
     const tvm_expr *node = &kernel->exprs[expr];
     if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) return false;
     if (node->op == TVM_EXPR_SLOT)
@@ -311,7 +311,7 @@ static tvm_status check_float(const tvm_expr *node, tvm_why *why) {
     return TVM_OK;
 }
 
-static tvm_status check_leaf(const tvm_kernel *kernel, const tvm_expr *node, tvm_why *why) {
+static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {
     char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
     switch (node->op) {
     case TVM_EXPR_INTEGER:
@@ -380,7 +380,7 @@ static tvm_status check_operands_agree(const tvm_expr *node, tvm_dtype a, tvm_dt
                       tvm_dtype_name(a, left), tvm_dtype_name(b, right));
 }
 
-static tvm_status check_select(const tvm_kernel *kernel, const tvm_expr *node, tvm_why *why) {
+static tvm_status check_select(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {
     char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype condition = kernel->exprs[node->a].type;
     if (condition.kind != TVM_KIND_BOOL)
@@ -390,7 +390,7 @@ static tvm_status check_select(const tvm_kernel *kernel, const tvm_expr *node, t
     return status != TVM_OK ? status : check_type(node, kernel->exprs[node->b].type, "?:", why);
 }
 
-tvm_status tvm_expr_check(const tvm_kernel *kernel, const tvm_expr *node, tvm_why *why) {
+tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {
     char name[TVM_DTYPE_NAME_MAX];
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
     if (info == NULL) return tvm_refuse(why, "%u is not an operator of expressions", node->op);

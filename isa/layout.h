@@ -1,7 +1,7 @@
 /* Layouts: where the elements of a tensor live.
  *
- * A register layout maps (thread, local index) to an element index vector. It is held in one canonical form, so
- * that two layouts are the same function exactly if their structs compare equal (tvm_layout_equal):
+ * A register layout maps (thread, local index) to an element index vector. It is held in one canonical form,
+ * so that two layouts are the same function exactly if their structs compare equal (tvm_layout_equal):
  *
  *   shape    extent of each dimension
  *   modes    each dimension is split into modes, most significant first; mode_size, dimension by dimension
@@ -9,9 +9,9 @@
  *            is a replication digit of size n (those threads hold the same element)
  *   local    how a local index is built, most significant digit first: modes
  *
- * Every mode stands exactly once in spatial or in local. Canonical: no mode or replication of size 1; two modes
- * of one dimension that are neighbours in the dimension and, in the same order, neighbours in spatial (or both
- * in local) are merged; neighbouring replication digits are merged. Nothing needs a power of two.
+ * Every mode stands exactly once in spatial or in local. Canonical: no mode or replication of size 1; two
+ * modes of one dimension that are neighbours in the dimension and, in the same order, neighbours in spatial
+ * (or both in local) are merged; neighbouring replication digits are merged. Nothing needs a power of two.
  *
  * Layouts are plain values: no allocation, copied by assignment, unused array entries are zero.
  * Source of the algebra: Ding et al., "Tilus: A Tile-Level GPGPU Programming Language for Low-Precision
@@ -29,8 +29,8 @@
 enum {
     TVM_MAX_RANK = 8,
     TVM_MAX_MODES = 32,
-    TVM_MAX_THREADS = 1024,        /* of a block */
-    TVM_MAX_LOCALS = 4096,         /* elements a thread holds of one register tensor */
+    TVM_MAX_THREADS = 1024,          /* of a block */
+    TVM_MAX_LOCALS = 4096,           /* elements a thread holds of one register tensor */
     TVM_MAX_TILE_ELEMENTS = 1 << 20, /* elements of one register or shared tensor */
     TVM_LAYOUT_TEXT_MAX = 1024
 };
@@ -75,11 +75,13 @@ tvm_status tvm_layout_replicated(unsigned rank, uint32_t threads, tvm_layout *ou
 tvm_status tvm_layout_atom(const char *name, size_t length, tvm_layout *out, tvm_why *why);
 const char *tvm_layout_atom_name(size_t index);
 
-/* compose: the Kronecker product outer.inner: thread = t_outer * threads(inner) + t_inner, local likewise, index
- * = i_outer * shape(inner) + i_inner in each dimension. Ranks must agree, or one is padded with leading ones. */
+/* compose: the Kronecker product outer.inner: thread = t_outer * threads(inner) + t_inner, local likewise,
+ * index = i_outer * shape(inner) + i_inner in each dimension. Ranks must agree, or one is padded with leading
+ * ones. */
 tvm_status tvm_layout_compose(const tvm_layout *outer, const tvm_layout *inner, tvm_layout *out,
                               tvm_why *why);
-/* divide: the X with X.divisor == layout (right), or divisor.X == layout (left); TVM_INVALID when there is none. */
+/* divide: the X with X.divisor == layout (right), or divisor.X == layout (left); TVM_INVALID when there is
+ * none. */
 tvm_status tvm_layout_divide_right(const tvm_layout *layout, const tvm_layout *divisor, tvm_layout *out,
                                    tvm_why *why);
 tvm_status tvm_layout_divide_left(const tvm_layout *layout, const tvm_layout *divisor, tvm_layout *out,
@@ -97,10 +99,10 @@ tvm_status tvm_layout_reshape(const tvm_layout *layout, unsigned rank, const uin
 tvm_status tvm_layout_flatten(const tvm_layout *layout, tvm_layout *out, tvm_why *why);
 /* concat: the dimensions of a followed by those of b; thread = t_a * threads(b) + t_b, local likewise. */
 tvm_status tvm_layout_concat(const tvm_layout *a, const tvm_layout *b, tvm_layout *out, tvm_why *why);
-/* A layout over `threads` threads for memory traffic: row-major, each thread holding runs of the last dimension
- * of up to 16 bytes where the shape allows, then threads, then the rest local; leftover threads replicate. Fails
- * only when the shape cannot be spread evenly (threads and elements share no usable factor still succeeds by
- * replication). */
+/* A layout over `threads` threads for memory traffic: row-major, each thread holding runs of the last
+ * dimension of up to 16 bytes where the shape allows, then threads, then the rest local; leftover threads
+ * replicate. Fails only when the shape cannot be spread evenly (threads and elements share no usable factor
+ * still succeeds by replication). */
 tvm_status tvm_layout_auto(unsigned rank, const uint32_t *shape, uint32_t threads, unsigned bits,
                            tvm_layout *out, tvm_why *why);
 
@@ -119,27 +121,28 @@ void tvm_layout_locate(const tvm_layout *layout, const uint32_t *index, uint32_t
 /* Fills table[thread * locals + local] = flat element, threads*locals entries; the fast way to enumerate. */
 void tvm_layout_table(const tvm_layout *layout, uint32_t *table);
 
-/* The index is a sum of independent digits: index[d] = sum over spatial digits of thread + sum over local digits.
- * So thread part and local part separate: index(t, l) = map(t, 0) + map(0, l), per dimension. Guaranteed, and
- * relied upon by the code generator. */
+/* The index is a sum of independent digits: index[d] = sum over spatial digits of thread + sum over local
+ * digits. So thread part and local part separate: index(t, l) = map(t, 0) + map(0, l), per dimension.
+ * Guaranteed, and relied upon by the code generator. */
 
-/* Does each thread that holds element e of `result` also hold element e of `operand`, broadcast (dimensions of
- * the operand of extent 1, or missing leading ones, are stretched), at a local index that depends on the result's
- * local index alone? Both must have the same number of threads. If so fills local_map[locals(result)] (may be
- * NULL). This is the layout rule of every element-wise instruction. */
+/* Does each thread that holds element e of `result` also hold element e of `operand`, broadcast (dimensions
+ * of the operand of extent 1, or missing leading ones, are stretched), at a local index that depends on the
+ * result's local index alone? Both must have the same number of threads. If so fills
+ * local_map[locals(result)] (may be NULL). This is the layout rule of every element-wise instruction. */
 bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, uint32_t *local_map,
                            tvm_why *why);
 
-/* The rule of `view`: same threads; and wherever two threads hold the same element of `to`, they hold the same
- * bits of `from` (from_bits*locals(from) == to_bits*locals(to) is checked too). */
+/* The rule of `view`: same threads; and wherever two threads hold the same element of `to`, they hold the
+ * same bits of `from` (from_bits*locals(from) == to_bits*locals(to) is checked too). */
 bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_layout *to, unsigned to_bits,
                          tvm_why *why);
 
-/* The rule of mma: a, b and c are X.atom of the m16n8k16 fragments, and each warp that accumulates the tile (i,j)
- * of c holds tiles (i,k) of a and (k,j) of b for every k. On success fills the tile counts; then the tile lists
- * can be enumerated with tvm_mma_tile: for warp-independent tile number t of c (0..tiles_c), and k, the local
- * tile numbers in a and b. The local numbers are required to be the same in all warps. A tile number is the
- * local index of the quotient layout X; its elements are locals [t*8, t*8+8) of a, [t*4, ..+4) of b and c. */
+/* The rule of mma: a, b and c are X.atom of the m16n8k16 fragments, and each warp that accumulates the tile
+ * (i,j) of c holds tiles (i,k) of a and (k,j) of b for every k. On success fills the tile counts; then the
+ * tile lists can be enumerated with tvm_mma_tile: for warp-independent tile number t of c (0..tiles_c), and
+ * k, the local tile numbers in a and b. The local numbers are required to be the same in all warps. A tile
+ * number is the local index of the quotient layout X; its elements are locals [t*8, t*8+8) of a, [t*4, ..+4)
+ * of b and c. */
 typedef struct tvm_mma_plan {
     tvm_layout outer_a, outer_b, outer_c; /* quotients by the atoms; threads() = warps */
     uint32_t tiles_c, tiles_k;
@@ -151,8 +154,8 @@ void tvm_mma_tile(const tvm_mma_plan *plan, uint32_t tile_c, uint32_t k, uint32_
 /* Canonical text, `layout([16, 8], [2, 8, 4, 2], [1, 2], [0, 3])`, which the assembler reads back. */
 const char *tvm_layout_text(const tvm_layout *layout, char text[TVM_LAYOUT_TEXT_MAX]);
 
-/* A picture for a terminal: the grid of `thread: local` cells (every holder of an element), one block of lines
- * per leading index for ranks above 2. malloc'ed, or NULL when out of memory. */
+/* A picture for a terminal: the grid of `thread: local` cells (every holder of an element), one block of
+ * lines per leading index for ranks above 2. malloc'ed, or NULL when out of memory. */
 char *tvm_layout_picture(const tvm_layout *layout);
 
 /* ---- shared layouts ---------------------------------------------------------------------------------------
@@ -170,9 +173,9 @@ typedef struct tvm_shared_layout {
     uint8_t swizzle_shift;
 } tvm_shared_layout;
 
-/* Canonical (adjacent modes with compatible strides merged, size-1 modes dropped); refuses overlapping elements
- * (each stride must reach past all that the smaller strides span), a span of more than TVM_MAX_TILE_ELEMENTS, a
- * swizzle that leaves the allocation. */
+/* Canonical (adjacent modes with compatible strides merged, size-1 modes dropped); refuses overlapping
+ * elements (each stride must reach past all that the smaller strides span), a span of more than
+ * TVM_MAX_TILE_ELEMENTS, a swizzle that leaves the allocation. */
 tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
                                   const uint32_t *mode_size, const uint32_t *mode_stride, unsigned base,
                                   unsigned bits, unsigned shift, tvm_shared_layout *out, tvm_why *why);
@@ -181,8 +184,8 @@ bool tvm_shared_layout_valid(const tvm_shared_layout *layout, tvm_why *why);
 tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm_shared_layout *out,
                                        tvm_why *why);
 /* What alloc-shared takes when none is written: row-major with the swizzle of 16-byte chunks that makes eight
- * consecutive rows of a 2-D tile hit different banks (ldmatrix), where the row is a power of two of at least 32
- * bytes; else no swizzle. */
+ * consecutive rows of a 2-D tile hit different banks (ldmatrix), where the row is a power of two of at least
+ * 32 bytes; else no swizzle. */
 tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned bits, tvm_shared_layout *out,
                                   tvm_why *why);
 bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout *b);
@@ -190,7 +193,8 @@ bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout
 uint32_t tvm_shared_layout_offset(const tvm_shared_layout *layout, const uint32_t *index);
 /* Elements spanned: one more than the largest offset before the swizzle, which stays within the span. */
 uint32_t tvm_shared_layout_span(const tvm_shared_layout *layout);
-/* Canonical text, `shared([4, 16, 64], [4, 16, 64], [1024, 64, 1], swizzle(3, 3, 3))` (swizzle omitted if none). */
+/* Canonical text, `shared([4, 16, 64], [4, 16, 64], [1024, 64, 1], swizzle(3, 3, 3))` (swizzle omitted if
+ * none). */
 const char *tvm_shared_layout_text(const tvm_shared_layout *layout, char text[TVM_LAYOUT_TEXT_MAX]);
 
 #endif

@@ -62,16 +62,16 @@ static uint32_t index_find(const tvm_index *index, const pool *entries, uint64_t
 /* ---- strings ---- */
 
 static uint64_t hash_string(const void *owner, uint32_t entry) {
-    const char *text = ((const tvm_program *)owner)->strings[entry];
+    const char *text = ((const tvm_ir_program *)owner)->strings[entry];
     return XXH3_64bits(text, strlen(text));
 }
 
 static bool same_string(const void *owner, uint32_t entry, const void *key, size_t length) {
-    const char *text = ((const tvm_program *)owner)->strings[entry];
+    const char *text = ((const tvm_ir_program *)owner)->strings[entry];
     return strlen(text) == length && memcmp(text, key, length) == 0;
 }
 
-uint32_t tvm_append_string(tvm_program *program, const char *text, size_t length) {
+uint32_t tvm_append_string(tvm_ir_program *program, const char *text, size_t length) {
     char **items = grown(program->strings, &program->string_capacity, program->string_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
     program->strings = items;
@@ -83,7 +83,7 @@ uint32_t tvm_append_string(tvm_program *program, const char *text, size_t length
     return program->string_count++;
 }
 
-uint32_t tvm_program_string(tvm_program *program, const char *text, size_t length) {
+uint32_t tvm_ir_program_string(tvm_ir_program *program, const char *text, size_t length) {
     pool entries = {program, program->string_count, hash_string, same_string};
     if (!index_update(&program->string_index, &entries)) return TVM_NONE;
     uint32_t found = index_find(&program->string_index, &entries, XXH3_64bits(text, length), text, length);
@@ -93,14 +93,14 @@ uint32_t tvm_program_string(tvm_program *program, const char *text, size_t lengt
 /* ---- layouts: plain values whose unused entries are zero, so bytes are compared ---- */
 
 static uint64_t hash_layout(const void *owner, uint32_t entry) {
-    return XXH3_64bits(&((const tvm_program *)owner)->layouts[entry], sizeof(tvm_layout));
+    return XXH3_64bits(&((const tvm_ir_program *)owner)->layouts[entry], sizeof(tvm_layout));
 }
 
 static bool same_layout(const void *owner, uint32_t entry, const void *key, size_t length) {
-    return memcmp(&((const tvm_program *)owner)->layouts[entry], key, length) == 0;
+    return memcmp(&((const tvm_ir_program *)owner)->layouts[entry], key, length) == 0;
 }
 
-uint32_t tvm_append_layout(tvm_program *program, const tvm_layout *layout) {
+uint32_t tvm_append_layout(tvm_ir_program *program, const tvm_layout *layout) {
     if (program->layout_count >= TVM_MAX_LAYOUTS) return TVM_NONE;
     tvm_layout *items =
         grown(program->layouts, &program->layout_capacity, program->layout_count, sizeof *items);
@@ -110,7 +110,7 @@ uint32_t tvm_append_layout(tvm_program *program, const tvm_layout *layout) {
     return program->layout_count++;
 }
 
-uint32_t tvm_program_layout(tvm_program *program, const tvm_layout *layout) {
+uint32_t tvm_ir_program_layout(tvm_ir_program *program, const tvm_layout *layout) {
     pool entries = {program, program->layout_count, hash_layout, same_layout};
     if (!index_update(&program->layout_index, &entries)) return TVM_NONE;
     uint32_t found = index_find(&program->layout_index, &entries, XXH3_64bits(layout, sizeof *layout), layout,
@@ -122,14 +122,14 @@ uint32_t tvm_program_layout(tvm_program *program, const tvm_layout *layout) {
 enum { SHARED_LAYOUT_BYTES = offsetof(tvm_shared_layout, swizzle_shift) + 1 };
 
 static uint64_t hash_shared_layout(const void *owner, uint32_t entry) {
-    return XXH3_64bits(&((const tvm_program *)owner)->shared_layouts[entry], SHARED_LAYOUT_BYTES);
+    return XXH3_64bits(&((const tvm_ir_program *)owner)->shared_layouts[entry], SHARED_LAYOUT_BYTES);
 }
 
 static bool same_shared_layout(const void *owner, uint32_t entry, const void *key, size_t length) {
-    return memcmp(&((const tvm_program *)owner)->shared_layouts[entry], key, length) == 0;
+    return memcmp(&((const tvm_ir_program *)owner)->shared_layouts[entry], key, length) == 0;
 }
 
-uint32_t tvm_append_shared_layout(tvm_program *program, const tvm_shared_layout *layout) {
+uint32_t tvm_append_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout) {
     if (program->shared_layout_count >= TVM_MAX_LAYOUTS) return TVM_NONE;
     tvm_shared_layout *items = grown(program->shared_layouts, &program->shared_layout_capacity,
                                      program->shared_layout_count, sizeof *items);
@@ -139,7 +139,7 @@ uint32_t tvm_append_shared_layout(tvm_program *program, const tvm_shared_layout 
     return program->shared_layout_count++;
 }
 
-uint32_t tvm_program_shared_layout(tvm_program *program, const tvm_shared_layout *layout) {
+uint32_t tvm_ir_program_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout) {
     pool entries = {program, program->shared_layout_count, hash_shared_layout, same_shared_layout};
     if (!index_update(&program->shared_layout_index, &entries)) return TVM_NONE;
     uint32_t found = index_find(&program->shared_layout_index, &entries,
@@ -169,13 +169,13 @@ static uint64_t hash_one_expr(const tvm_expr *expr) {
 }
 
 static uint64_t hash_expr(const void *owner, uint32_t entry) {
-    return hash_one_expr(&((const tvm_kernel *)owner)->exprs[entry]);
+    return hash_one_expr(&((const tvm_ir_kernel *)owner)->exprs[entry]);
 }
 
 static bool same_expr(const void *owner, uint32_t entry, const void *key, size_t length) {
     uint32_t a[EXPR_WORDS], b[EXPR_WORDS];
     (void)length;
-    expr_words(&((const tvm_kernel *)owner)->exprs[entry], a);
+    expr_words(&((const tvm_ir_kernel *)owner)->exprs[entry], a);
     expr_words(key, b);
     return memcmp(a, b, sizeof a) == 0;
 }
@@ -191,7 +191,7 @@ uint16_t tvm_expr_tree_size(const tvm_expr *exprs, uint32_t count, const tvm_exp
     return size > UINT16_MAX ? UINT16_MAX : (uint16_t)size;
 }
 
-uint32_t tvm_append_expr(tvm_kernel *kernel, const tvm_expr *expr) {
+uint32_t tvm_append_expr(tvm_ir_kernel *kernel, const tvm_expr *expr) {
     if (kernel->expr_count >= TVM_MAX_EXPRS) return TVM_NONE;
     tvm_expr *items = grown(kernel->exprs, &kernel->expr_capacity, kernel->expr_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
@@ -200,7 +200,7 @@ uint32_t tvm_append_expr(tvm_kernel *kernel, const tvm_expr *expr) {
     return kernel->expr_count++;
 }
 
-uint32_t tvm_kernel_expr(tvm_kernel *kernel, const tvm_expr *expr) {
+uint32_t tvm_ir_kernel_expr(tvm_ir_kernel *kernel, const tvm_expr *expr) {
     tvm_expr node = *expr;
     node.size = tvm_expr_tree_size(kernel->exprs, kernel->expr_count, &node);
     if (node.size == 0 || node.size > TVM_MAX_EXPR_SIZE) return TVM_NONE;
@@ -212,15 +212,15 @@ uint32_t tvm_kernel_expr(tvm_kernel *kernel, const tvm_expr *expr) {
 
 /* ---- programs and kernels ---- */
 
-tvm_program *tvm_program_new(void) {
-    return calloc(1, sizeof(tvm_program));
+tvm_ir_program *tvm_ir_program_new(void) {
+    return calloc(1, sizeof(tvm_ir_program));
 }
 
-void tvm_program_free(tvm_program *program) {
+void tvm_ir_program_free(tvm_ir_program *program) {
     if (program == NULL) return;
     for (uint32_t i = 0; i < program->string_count; i++) free(program->strings[i]);
     for (uint32_t i = 0; i < program->kernel_count; i++) {
-        tvm_kernel *kernel = &program->kernels[i];
+        tvm_ir_kernel *kernel = &program->kernels[i];
         free(kernel->slots);
         free(kernel->assumes);
         free(kernel->exprs);
@@ -238,18 +238,18 @@ void tvm_program_free(tvm_program *program) {
     free(program);
 }
 
-uint32_t tvm_program_add_kernel(tvm_program *program, uint32_t name) {
+uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name) {
     if (program->kernel_count >= TVM_MAX_KERNELS) return TVM_NONE;
-    tvm_kernel *items =
+    tvm_ir_kernel *items =
         grown(program->kernels, &program->kernel_capacity, program->kernel_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
     program->kernels = items;
     items[program->kernel_count] =
-        (tvm_kernel){.name = name, .warps = 1, .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
+        (tvm_ir_kernel){.name = name, .warps = 1, .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
     return program->kernel_count++;
 }
 
-uint32_t tvm_kernel_add_slot(tvm_kernel *kernel, const tvm_slot *slot) {
+uint32_t tvm_ir_kernel_add_slot(tvm_ir_kernel *kernel, const tvm_slot *slot) {
     if (kernel->slot_count >= TVM_MAX_SLOTS) return TVM_NONE;
     tvm_slot *items = grown(kernel->slots, &kernel->slot_capacity, kernel->slot_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
@@ -258,7 +258,7 @@ uint32_t tvm_kernel_add_slot(tvm_kernel *kernel, const tvm_slot *slot) {
     return kernel->slot_count++;
 }
 
-uint32_t tvm_kernel_add_assume(tvm_kernel *kernel, uint32_t expr) {
+uint32_t tvm_ir_kernel_add_assume(tvm_ir_kernel *kernel, uint32_t expr) {
     if (kernel->assume_count >= TVM_MAX_EXPRS) return TVM_NONE;
     uint32_t *items = grown(kernel->assumes, &kernel->assume_capacity, kernel->assume_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
@@ -267,7 +267,7 @@ uint32_t tvm_kernel_add_assume(tvm_kernel *kernel, uint32_t expr) {
     return kernel->assume_count++;
 }
 
-static bool append_operands(tvm_kernel *kernel, const tvm_operand *operands, uint32_t count) {
+static bool append_operands(tvm_ir_kernel *kernel, const tvm_operand *operands, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         tvm_operand *items =
             grown(kernel->operands, &kernel->operand_capacity, kernel->operand_count, sizeof *items);
@@ -278,8 +278,8 @@ static bool append_operands(tvm_kernel *kernel, const tvm_operand *operands, uin
     return true;
 }
 
-uint32_t tvm_kernel_add_insn(tvm_kernel *kernel, const tvm_insn *insn, const tvm_operand *operands,
-                             uint32_t count) {
+uint32_t tvm_ir_kernel_add_insn(tvm_ir_kernel *kernel, const tvm_insn *insn, const tvm_operand *operands,
+                                uint32_t count) {
     if (kernel->insn_count >= TVM_MAX_INSNS) return TVM_NONE;
     tvm_insn *items = grown(kernel->insns, &kernel->insn_capacity, kernel->insn_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
@@ -299,17 +299,17 @@ uint32_t tvm_kernel_add_insn(tvm_kernel *kernel, const tvm_insn *insn, const tvm
 
 /* ---- reading ---- */
 
-const char *tvm_string(const tvm_program *program, uint32_t string) {
+const char *tvm_string(const tvm_ir_program *program, uint32_t string) {
     return string < program->string_count ? program->strings[string] : "";
 }
 
-const tvm_kernel *tvm_find_kernel(const tvm_program *program, const char *name) {
+const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *name) {
     for (uint32_t i = 0; i < program->kernel_count; i++)
         if (strcmp(tvm_string(program, program->kernels[i].name), name) == 0) return &program->kernels[i];
     return NULL;
 }
 
-unsigned tvm_slot_rank(const tvm_program *program, const tvm_slot *slot) {
+unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot) {
     switch (slot->kind) {
     case TVM_SLOT_REGISTER:
         return program->layouts[slot->layout].rank;
@@ -322,7 +322,7 @@ unsigned tvm_slot_rank(const tvm_program *program, const tvm_slot *slot) {
     }
 }
 
-const uint32_t *tvm_slot_shape(const tvm_program *program, const tvm_slot *slot) {
+const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot) {
     switch (slot->kind) {
     case TVM_SLOT_REGISTER:
         return program->layouts[slot->layout].shape;

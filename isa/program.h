@@ -1,6 +1,6 @@
-/* A program in memory: what the assembler makes, the container stores, the verifier checks, the interpreter runs
- * and the code generator translates. All indices are into the arrays of the same program or kernel. A program from
- * tvm_vbc_read or the assembler has been verified: its readers need no checks of their own. */
+/* A program in memory: what the assembler makes, the container stores, the verifier checks, the interpreter
+ * runs and the code generator translates. All indices are into the arrays of the same program or kernel. A
+ * program from tvm_vbc_read or the assembler has been verified: its readers need no checks of their own. */
 #ifndef TVM_ISA_PROGRAM_H
 #define TVM_ISA_PROGRAM_H
 
@@ -16,16 +16,16 @@
 
 enum {
     TVM_MAX_PARAMS = 64,
-    TVM_MAX_SLOTS = 4096,      /* of a kernel */
-    TVM_MAX_INSNS = 1 << 16,   /* of a kernel */
-    TVM_MAX_EXPRS = 1 << 16,   /* of a kernel */
-    TVM_MAX_EXPR_SIZE = 1024,  /* nodes of one expression written out as a tree */
-    TVM_MAX_DEPTH = 64,        /* of nested control */
-    TVM_MAX_UNROLL = 1024,     /* of one for */
-    TVM_MAX_PENDING = 64,      /* groups of one wait-group */
-    TVM_MAX_NAME = 255,        /* bytes of a name */
+    TVM_MAX_SLOTS = 4096,     /* of a kernel */
+    TVM_MAX_INSNS = 1 << 16,  /* of a kernel */
+    TVM_MAX_EXPRS = 1 << 16,  /* of a kernel */
+    TVM_MAX_EXPR_SIZE = 1024, /* nodes of one expression written out as a tree */
+    TVM_MAX_DEPTH = 64,       /* of nested control */
+    TVM_MAX_UNROLL = 1024,    /* of one for */
+    TVM_MAX_PENDING = 64,     /* groups of one wait-group */
+    TVM_MAX_NAME = 255,       /* bytes of a name */
     TVM_MAX_KERNELS = 256,
-    TVM_MAX_LAYOUTS = 1 << 16, /* of a program; as many shared layouts */
+    TVM_MAX_LAYOUTS = 1 << 16,        /* of a program; as many shared layouts */
     TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
 };
 
@@ -88,7 +88,7 @@ typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
     TVM_OPERAND_EXPR,     /* value: expression */
-    TVM_OPERAND_CONST     /* value: the number; of A: the count, followed by that many CONST; of C and R: below */
+    TVM_OPERAND_CONST /* value: the number; of A: the count, followed by that many CONST; of C and R: below */
 } tvm_operand_kind;
 
 typedef enum tvm_compare { TVM_EQ, TVM_NE, TVM_LT, TVM_LE, TVM_GT, TVM_GE, TVM_COMPARE_COUNT } tvm_compare;
@@ -101,17 +101,18 @@ typedef struct tvm_operand {
     uint32_t value;
 } tvm_operand;
 
-/* Operands are stored flat: operands[first .. first+count) of the kernel, in the row's order; an indexed tensor is
- * its SLOT followed by one EXPR per dimension. */
+/* Operands are stored flat: operands[first .. first+count) of the kernel, in the row's order; an indexed
+ * tensor is its SLOT followed by one EXPR per dimension. */
 typedef struct tvm_insn {
     uint16_t op;
     uint32_t result; /* slot or TVM_NONE */
     uint32_t first;
     uint32_t count;
-    uint32_t match; /* FOR WHILE: its END; IF: its ELSE or END; ELSE: END; END: the opener (IF, also past an ELSE);
-                       BREAK CONTINUE: the loop; others TVM_NONE. Derived, not stored in the container. */
-    uint32_t file;  /* string, or TVM_NONE */
-    uint32_t line;  /* 0 when unknown */
+    uint32_t
+        match; /* FOR WHILE: its END; IF: its ELSE or END; ELSE: END; END: the opener (IF, also past an ELSE);
+                  BREAK CONTINUE: the loop; others TVM_NONE. Derived, not stored in the container. */
+    uint32_t file; /* string, or TVM_NONE */
+    uint32_t line; /* 0 when unknown */
 } tvm_insn;
 
 /* ---- scalar expressions: a pool of nodes, each after its operands; equal nodes are shared ---- */
@@ -126,7 +127,7 @@ typedef enum tvm_expr_op {
 typedef struct tvm_expr {
     uint8_t op; /* tvm_expr_op */
     tvm_dtype type;
-    uint16_t size;    /* nodes when written out as a tree; set by tvm_kernel_expr and tvm_verify */
+    uint16_t size;    /* nodes when written out as a tree; set by tvm_ir_kernel_expr and tvm_verify */
     uint32_t a, b, c; /* operands: earlier expressions; or what expr.def says; unused ones 0 */
     union {
         int64_t i;
@@ -148,7 +149,7 @@ typedef struct tvm_slot {
     uint8_t kind;  /* tvm_slot_kind */
     uint8_t rank;  /* of GLOBAL; of others see the layout */
     tvm_dtype dtype;
-    uint32_t layout;              /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
+    uint32_t layout; /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
     uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: expressions over scalar parameters; row-major, contiguous */
 } tvm_slot;
 
@@ -159,9 +160,9 @@ typedef struct tvm_index {
     uint32_t count;    /* entries [0, count) of the pool are in */
 } tvm_index;
 
-typedef struct tvm_kernel {
-    uint32_t name; /* string; unique in the program; an identifier */
-    uint32_t warps; /* 1..32; threads = 32 * warps */
+typedef struct tvm_ir_kernel {
+    uint32_t name;    /* string; unique in the program; an identifier */
+    uint32_t warps;   /* 1..32; threads = 32 * warps */
     uint32_t grid[3]; /* expressions over scalar parameters; x, y, z; TVM_NONE is 1 */
     uint32_t param_count;
     tvm_slot *slots;
@@ -175,45 +176,46 @@ typedef struct tvm_kernel {
     uint32_t operand_count, operand_capacity;
     tvm_insn *insns;
     uint32_t insn_count, insn_capacity;
-} tvm_kernel;
+} tvm_ir_kernel;
 
-typedef struct tvm_program {
+typedef struct tvm_ir_program {
     char **strings; /* each NUL-terminated UTF-8, no control characters */
     uint32_t string_count, string_capacity;
     tvm_layout *layouts;
     uint32_t layout_count, layout_capacity;
     tvm_shared_layout *shared_layouts;
     uint32_t shared_layout_count, shared_layout_capacity;
-    tvm_kernel *kernels;
+    tvm_ir_kernel *kernels;
     uint32_t kernel_count, kernel_capacity;
     tvm_index string_index, layout_index, shared_layout_index;
-} tvm_program;
+} tvm_ir_program;
 
 /* ---- building ----
- * Each returns the index of the (possibly shared) entry, or TVM_NONE when memory or a limit above is exhausted. */
-tvm_program *tvm_program_new(void);
-void tvm_program_free(tvm_program *program); /* NULL is fine */
-uint32_t tvm_program_string(tvm_program *program, const char *text, size_t length);
-uint32_t tvm_program_layout(tvm_program *program, const tvm_layout *layout);
-uint32_t tvm_program_shared_layout(tvm_program *program, const tvm_shared_layout *layout);
-uint32_t tvm_program_add_kernel(tvm_program *program, uint32_t name);
-uint32_t tvm_kernel_add_slot(tvm_kernel *kernel, const tvm_slot *slot);
-uint32_t tvm_kernel_add_assume(tvm_kernel *kernel, uint32_t expr);
+ * Each returns the index of the (possibly shared) entry, or TVM_NONE when memory or a limit above is
+ * exhausted. */
+tvm_ir_program *tvm_ir_program_new(void);
+void tvm_ir_program_free(tvm_ir_program *program); /* NULL is fine */
+uint32_t tvm_ir_program_string(tvm_ir_program *program, const char *text, size_t length);
+uint32_t tvm_ir_program_layout(tvm_ir_program *program, const tvm_layout *layout);
+uint32_t tvm_ir_program_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout);
+uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name);
+uint32_t tvm_ir_kernel_add_slot(tvm_ir_kernel *kernel, const tvm_slot *slot);
+uint32_t tvm_ir_kernel_add_assume(tvm_ir_kernel *kernel, uint32_t expr);
 /* Shares equal nodes; folds nothing. */
-uint32_t tvm_kernel_expr(tvm_kernel *kernel, const tvm_expr *expr);
-/* Appends an instruction with its operands copied; match is set by tvm_kernel_match. */
-uint32_t tvm_kernel_add_insn(tvm_kernel *kernel, const tvm_insn *insn, const tvm_operand *operands,
-                             uint32_t count);
+uint32_t tvm_ir_kernel_expr(tvm_ir_kernel *kernel, const tvm_expr *expr);
+/* Appends an instruction with its operands copied; match is set by tvm_ir_kernel_match. */
+uint32_t tvm_ir_kernel_add_insn(tvm_ir_kernel *kernel, const tvm_insn *insn, const tvm_operand *operands,
+                                uint32_t count);
 
 /* ---- reading ---- */
-const char *tvm_string(const tvm_program *program, uint32_t string); /* "" for TVM_NONE */
-const tvm_kernel *tvm_find_kernel(const tvm_program *program, const char *name);
-static inline const tvm_operand *tvm_operands(const tvm_kernel *kernel, const tvm_insn *insn) {
+const char *tvm_string(const tvm_ir_program *program, uint32_t string); /* "" for TVM_NONE */
+const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *name);
+static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     return kernel->operands + insn->first;
 }
 /* Rank and constant extent of REGISTER and SHARED slots. */
-unsigned tvm_slot_rank(const tvm_program *program, const tvm_slot *slot);
-const uint32_t *tvm_slot_shape(const tvm_program *program, const tvm_slot *slot);
+unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
+const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
 
 /* Values of run-time scalars: integers and bool sign- or zero-extended in i, floats in f. */
 typedef union tvm_scalar {
@@ -229,15 +231,16 @@ typedef struct tvm_eval_env {
     int32_t grid[3];
 } tvm_eval_env;
 
-/* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their type. */
-tvm_status tvm_expr_eval(const tvm_kernel *kernel, uint32_t expr, const tvm_eval_env *env, tvm_scalar *value,
-                         tvm_why *why);
+/* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their
+ * type. */
+tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env,
+                         tvm_scalar *value, tvm_why *why);
 /* One operator on values already known (used by the assembler to fold constants with the same meaning). */
 tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tvm_scalar operands[3],
                           tvm_scalar *value, tvm_why *why);
 /* A scalar converted between scalar types, as `cast` defines it. */
 tvm_scalar tvm_scalar_cast(tvm_dtype to, tvm_dtype from, tvm_scalar value);
 /* Does the expression read only scalar parameters and constants? (shape, grid, assume) */
-bool tvm_expr_is_launch_time(const tvm_kernel *kernel, uint32_t expr);
+bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr);
 
 #endif

@@ -242,7 +242,7 @@ static tvm_status check_result_kind(const tvm_rule *rule, const tvm_insn *insn) 
     return TVM_OK;
 }
 
-tvm_status tvm_infer(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn,
+tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                      const tvm_operand *operands, tvm_result_type *type, tvm_why *why) {
     tvm_rule rule = {
         .program = program, .kernel = kernel, .op = insn->op, .operands = operands, .type = type, .why = why};

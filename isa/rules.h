@@ -12,8 +12,8 @@ enum {
 /* One instruction, its operands sorted by the entries of its row: entry e of those that are stored begins at
  * operands[at[e]]. Kinds and ranges have been checked against the row. */
 typedef struct tvm_rule {
-    const tvm_program *program;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     const tvm_op_info *info;
     unsigned op;
     const tvm_operand *operands;
@@ -34,7 +34,8 @@ tvm_status tvm_refuse(tvm_why *why, const char *format, ...) __attribute__((form
 
 const char *tvm_shape_text(unsigned rank, const uint32_t *shape, char text[TVM_SHAPE_TEXT_MAX]);
 
-/* Operand of entry e: its slot (of kind SLOT), its expression's type, its number (a constant, or an expression). */
+/* Operand of entry e: its slot (of kind SLOT), its expression's type, its number (a constant, or an
+ * expression). */
 const tvm_slot *tvm_rule_slot(const tvm_rule *rule, unsigned entry);
 tvm_dtype tvm_rule_expr_type(const tvm_rule *rule, unsigned entry);
 uint32_t tvm_rule_value(const tvm_rule *rule, unsigned entry);

@@ -33,7 +33,7 @@ typedef struct reader {
     const char *name;
     tvm_diags *diags;
     section sections[VBC_SECTION_COUNT];
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_status status;
     /* where in which section it reads */
     unsigned current;
@@ -188,7 +188,7 @@ static void read_shared_layouts(reader *r) {
     }
 }
 
-static void read_slot(reader *r, tvm_kernel *kernel) {
+static void read_slot(reader *r, tvm_ir_kernel *kernel) {
     tvm_slot slot = {.layout = TVM_NONE};
     slot.name = take_u32(r);
     slot.kind = take_small(r, TVM_SLOT_GLOBAL, "the kind of a variable");
@@ -196,10 +196,10 @@ static void read_slot(reader *r, tvm_kernel *kernel) {
     slot.dtype = take_dtype(r);
     if (slot.kind == TVM_SLOT_REGISTER || slot.kind == TVM_SLOT_SHARED) slot.layout = take_u32(r);
     take_u32s(r, slot.shape, slot.rank);
-    if (r->status == TVM_OK) keep(r, tvm_kernel_add_slot(kernel, &slot));
+    if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_slot(kernel, &slot));
 }
 
-static void read_expr(reader *r, tvm_kernel *kernel) {
+static void read_expr(reader *r, tvm_ir_kernel *kernel) {
     tvm_expr node = {0};
     node.op = take_small(r, TVM_EXPR_COUNT - 1, "the operator of an expression");
     node.type = take_dtype(r);
@@ -221,7 +221,7 @@ static void read_expr(reader *r, tvm_kernel *kernel) {
 /* The most operands of a row: two tensors with an index a dimension, and a tile. */
 enum { MAX_OPERANDS = 3 * (1 + TVM_MAX_RANK) };
 
-static void read_insn(reader *r, tvm_kernel *kernel) {
+static void read_insn(reader *r, tvm_ir_kernel *kernel) {
     size_t offset = r->at;
     tvm_operand operands[MAX_OPERANDS];
     tvm_insn insn = {.match = TVM_NONE, .file = TVM_NONE};
@@ -237,13 +237,13 @@ static void read_insn(reader *r, tvm_kernel *kernel) {
         operands[i].kind = take_small(r, TVM_OPERAND_CONST, "the kind of an operand");
         operands[i].value = take_u32(r);
     }
-    if (r->status == TVM_OK) keep(r, tvm_kernel_add_insn(kernel, &insn, operands, count));
+    if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_insn(kernel, &insn, operands, count));
 }
 
 static void read_kernel(reader *r) {
     uint32_t name = take_u32(r);
-    if (r->status != TVM_OK || !keep(r, tvm_program_add_kernel(r->program, name))) return;
-    tvm_kernel *kernel = &r->program->kernels[r->program->kernel_count - 1];
+    if (r->status != TVM_OK || !keep(r, tvm_ir_program_add_kernel(r->program, name))) return;
+    tvm_ir_kernel *kernel = &r->program->kernels[r->program->kernel_count - 1];
     kernel->warps = take_u32(r);
     take_u32s(r, kernel->grid, 3);
     kernel->param_count = take_count(r, 1, TVM_MAX_PARAMS, "parameters");
@@ -255,7 +255,7 @@ static void read_kernel(reader *r) {
     for (uint32_t i = 0; i < exprs && r->status == TVM_OK; i++) read_expr(r, kernel);
     for (uint32_t i = 0; i < assumes && r->status == TVM_OK; i++) {
         uint32_t expr = take_u32(r);
-        if (r->status == TVM_OK) keep(r, tvm_kernel_add_assume(kernel, expr));
+        if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_assume(kernel, expr));
     }
     for (uint32_t i = 0; i < insns && r->status == TVM_OK; i++) read_insn(r, kernel);
 }
@@ -270,7 +270,7 @@ static void read_lines(reader *r) {
     read_strings(r);
     uint32_t files = r->program->string_count - first;
     for (uint32_t k = 0; k < r->program->kernel_count; k++) {
-        tvm_kernel *kernel = &r->program->kernels[k];
+        tvm_ir_kernel *kernel = &r->program->kernels[k];
         for (uint32_t i = 0; i < kernel->insn_count && r->status == TVM_OK; i++) {
             size_t offset = r->at;
             uint32_t file = take_u32(r);
@@ -391,7 +391,7 @@ static void name_diagnostics(tvm_diags *diags, size_t first, const char *name) {
 
 static tvm_status read_program(reader *r) {
     if (read_table(r) != TVM_OK) return r->status;
-    r->program = tvm_program_new();
+    r->program = tvm_ir_program_new();
     if (r->program == NULL) return tvm_diag_no_memory(r->diags);
     for (unsigned i = 0; i < VBC_SECTION_COUNT; i++)
         if (read_section(r, i) != TVM_OK) return r->status;
@@ -401,19 +401,19 @@ static tvm_status read_program(reader *r) {
     return status;
 }
 
-tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm_program **program,
+tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm_ir_program **program,
                         tvm_diags *diags) {
     reader r = {.bytes = bytes, .size = size, .name = name, .diags = diags};
     tvm_status status = read_program(&r);
     if (status != TVM_OK) {
-        tvm_program_free(r.program);
+        tvm_ir_program_free(r.program);
         return status;
     }
     *program = r.program;
     return TVM_OK;
 }
 
-tvm_status tvm_vbc_read_file(const char *path, tvm_program **program, tvm_diags *diags) {
+tvm_status tvm_vbc_read_file(const char *path, tvm_ir_program **program, tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
     tvm_status status = tvm_file_read(path, VBC_MAX_FILE, &bytes, &size, diags);

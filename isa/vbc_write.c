@@ -103,12 +103,12 @@ typedef struct kernel_order {
 } kernel_order;
 
 typedef struct writer {
-    const tvm_program *program;
+    const tvm_ir_program *program;
     order strings, files, layouts, shared_layouts;
     kernel_order *kernels;
 } writer;
 
-static void use_slot(writer *w, const tvm_kernel *kernel, kernel_order *o, uint32_t index) {
+static void use_slot(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t index) {
     const tvm_slot *slot = &kernel->slots[index];
     if (!order_use(&o->slots, index)) return;
     order_use(&w->strings, slot->name);
@@ -118,7 +118,7 @@ static void use_slot(writer *w, const tvm_kernel *kernel, kernel_order *o, uint3
 
 /* Operands before the operator, from the left. The limit on the size of an expression bounds the recursion.
  */
-static void use_expr(writer *w, const tvm_kernel *kernel, kernel_order *o, uint32_t expr) {
+static void use_expr(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t expr) {
     const tvm_expr *node = &kernel->exprs[expr];
     const uint32_t operands[3] = {node->a, node->b, node->c};
     if (o->exprs.number[expr] != TVM_NONE) return;
@@ -127,7 +127,7 @@ static void use_expr(writer *w, const tvm_kernel *kernel, kernel_order *o, uint3
     order_use(&o->exprs, expr);
 }
 
-static void use_insn(writer *w, const tvm_kernel *kernel, kernel_order *o, const tvm_insn *insn) {
+static void use_insn(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(kernel, insn);
     for (uint32_t i = 0; i < insn->count; i++) {
         if (operands[i].kind == TVM_OPERAND_SLOT) use_slot(w, kernel, o, operands[i].value);
@@ -137,7 +137,7 @@ static void use_insn(writer *w, const tvm_kernel *kernel, kernel_order *o, const
     if (insn->file != TVM_NONE) order_use(&w->files, insn->file);
 }
 
-static bool use_kernel(writer *w, const tvm_kernel *kernel, kernel_order *o) {
+static bool use_kernel(writer *w, const tvm_ir_kernel *kernel, kernel_order *o) {
     if (!order_start(&o->slots, kernel->slot_count) || !order_start(&o->exprs, kernel->expr_count))
         return false;
     order_use(&w->strings, kernel->name);
@@ -152,7 +152,7 @@ static bool use_kernel(writer *w, const tvm_kernel *kernel, kernel_order *o) {
     return true;
 }
 
-static bool writer_start(writer *w, const tvm_program *program) {
+static bool writer_start(writer *w, const tvm_ir_program *program) {
     *w = (writer){.program = program};
     w->kernels = calloc(program->kernel_count + (size_t)1, sizeof *w->kernels);
     if (w->kernels == NULL || !order_start(&w->strings, program->string_count) ||
@@ -251,7 +251,7 @@ static void write_expr(const kernel_order *o, const tvm_expr *node, sink *out) {
     }
 }
 
-static void write_insn(const kernel_order *o, const tvm_kernel *kernel, const tvm_insn *insn, sink *out) {
+static void write_insn(const kernel_order *o, const tvm_ir_kernel *kernel, const tvm_insn *insn, sink *out) {
     put_number(out, insn->op, 2);
     put_number(out, insn->count, 2);
     put_u32(out, insn->result == TVM_NONE ? TVM_NONE : o->slots.number[insn->result]);
@@ -264,7 +264,7 @@ static void write_insn(const kernel_order *o, const tvm_kernel *kernel, const tv
     }
 }
 
-static void write_kernel(const writer *w, const tvm_kernel *kernel, const kernel_order *o, sink *out) {
+static void write_kernel(const writer *w, const tvm_ir_kernel *kernel, const kernel_order *o, sink *out) {
     put_u32(out, w->strings.number[kernel->name]);
     put_u32(out, kernel->warps);
     for (unsigned d = 0; d < 3; d++)
@@ -287,7 +287,7 @@ static void write_kernels(const writer *w, sink *out) {
 static void write_lines(const writer *w, sink *out) {
     write_strings(w, &w->files, out);
     for (uint32_t k = 0; k < w->program->kernel_count; k++) {
-        const tvm_kernel *kernel = &w->program->kernels[k];
+        const tvm_ir_kernel *kernel = &w->program->kernels[k];
         for (uint32_t i = 0; i < kernel->insn_count; i++) {
             uint32_t file = kernel->insns[i].file;
             put_u32(out, file == TVM_NONE ? TVM_NONE : w->files.number[file]);
@@ -342,7 +342,7 @@ static void write_container(const writer *w, unsigned sections, sink *out) {
     store_le(out->bytes + 16, out->size, 8);
 }
 
-tvm_status tvm_vbc_write(const tvm_program *program, bool lines, uint8_t **bytes, size_t *size,
+tvm_status tvm_vbc_write(const tvm_ir_program *program, bool lines, uint8_t **bytes, size_t *size,
                          tvm_diags *diags) {
     writer w;
     sink out = {0};
@@ -358,7 +358,7 @@ tvm_status tvm_vbc_write(const tvm_program *program, bool lines, uint8_t **bytes
     return TVM_OK;
 }
 
-tvm_status tvm_vbc_write_file(const tvm_program *program, const char *path, bool lines, tvm_diags *diags) {
+tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, bool lines, tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
     tvm_status status = tvm_vbc_write(program, lines, &bytes, &size, diags);
@@ -368,7 +368,7 @@ tvm_status tvm_vbc_write_file(const tvm_program *program, const char *path, bool
     return status;
 }
 
-tvm_status tvm_vbc_hash(const tvm_program *program, uint64_t hash[2], tvm_diags *diags) {
+tvm_status tvm_vbc_hash(const tvm_ir_program *program, uint64_t hash[2], tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
     tvm_status status = tvm_vbc_write(program, false, &bytes, &size, diags);

@@ -12,8 +12,8 @@
 /* ---- reporting ---- */
 
 /* `kernel: mnemonic: `, and the number of an instruction whose line is unknown. */
-static void context(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn, char *text,
-                    size_t size) {
+static void context(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                    char *text, size_t size) {
     text[0] = '\0';
     if (kernel == NULL) return;
     const char *name = tvm_string(program, kernel->name);
@@ -29,7 +29,7 @@ static void context(const tvm_program *program, const tvm_kernel *kernel, const 
         snprintf(text, size, "%.60s: instruction %td: %s: ", name, insn - kernel->insns, mnemonic);
 }
 
-static tvm_status report(tvm_diags *diags, const tvm_program *program, const tvm_kernel *kernel,
+static tvm_status report(tvm_diags *diags, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                          const tvm_insn *insn, const char *message) {
     char prefix[128];
     context(program, kernel, insn, prefix, sizeof prefix);
@@ -154,7 +154,7 @@ static uint64_t tile_work(unsigned rank, const uint32_t *shape) {
 }
 
 static void check_layouts(tvm_verify_state *state) {
-    const tvm_program *program = state->program;
+    const tvm_ir_program *program = state->program;
     for (uint32_t i = 0; i < program->layout_count && !tvm_verify_done(state); i++) {
         tvm_why why = {""};
         if (tvm_verify_charge(state, 256) && !tvm_layout_valid(&program->layouts[i], &why))
@@ -176,7 +176,7 @@ static const char *slot_name(const tvm_verify_state *state, const tvm_slot *slot
 }
 
 static void check_tensor_slot(tvm_verify_state *state, const tvm_slot *slot) {
-    const tvm_program *program = state->program;
+    const tvm_ir_program *program = state->program;
     bool in_registers = slot->kind == TVM_SLOT_REGISTER;
     if (slot->layout >= (in_registers ? program->layout_count : program->shared_layout_count)) {
         tvm_verify_error(state, NULL, "'%s' has layout %u, which does not exist", slot_name(state, slot),
@@ -222,7 +222,7 @@ static void check_slot(tvm_verify_state *state, uint32_t index) {
 }
 
 static void check_slots(tvm_verify_state *state) {
-    const tvm_kernel *kernel = state->kernel;
+    const tvm_ir_kernel *kernel = state->kernel;
     for (uint32_t i = 0; i < kernel->slot_count && !tvm_verify_done(state); i++) check_slot(state, i);
     if (state->errors > 0 || !tvm_verify_charge(state, (uint64_t)kernel->slot_count * 16)) return;
     const char **names = name_array(state, kernel->slot_count);
@@ -258,7 +258,7 @@ static void check_expr(tvm_verify_state *state, uint32_t index) {
 }
 
 static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condition, const char *what) {
-    const tvm_kernel *kernel = state->kernel;
+    const tvm_ir_kernel *kernel = state->kernel;
     char name[TVM_DTYPE_NAME_MAX];
     if (expr >= kernel->expr_count) {
         tvm_verify_error(state, NULL, "%s: expression %u does not exist", what, expr);
@@ -274,7 +274,7 @@ static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condi
 }
 
 static void check_exprs(tvm_verify_state *state) {
-    const tvm_kernel *kernel = state->kernel;
+    const tvm_ir_kernel *kernel = state->kernel;
     for (uint32_t i = 0; i < kernel->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
     if (state->errors > 0) return;
     for (uint32_t p = 0; p < kernel->param_count && !tvm_verify_done(state); p++)
@@ -292,8 +292,8 @@ static void check_exprs(tvm_verify_state *state) {
 /* ---- control ---- */
 
 typedef struct matcher {
-    const tvm_program *program;
-    tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    tvm_ir_kernel *kernel;
     tvm_diags *diags;
     uint32_t stack[TVM_MAX_DEPTH]; /* the openers, and ELSE in the place of its IF */
     uint32_t opener[TVM_MAX_DEPTH];
@@ -358,7 +358,7 @@ static tvm_status match_insn(matcher *m, uint32_t insn) {
     }
 }
 
-tvm_status tvm_kernel_match(const tvm_program *program, tvm_kernel *kernel, tvm_diags *diags) {
+tvm_status tvm_ir_kernel_match(const tvm_ir_program *program, tvm_ir_kernel *kernel, tvm_diags *diags) {
     matcher m = {.program = program, .kernel = kernel, .diags = diags};
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         kernel->insns[i].match = TVM_NONE;
@@ -398,7 +398,7 @@ static bool is_memoized(unsigned op) {
 }
 
 /* False when an operand does not exist: then the rule says so. */
-static bool insn_key(const tvm_kernel *kernel, const tvm_insn *insn, tvm_verify_key *key) {
+static bool insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_verify_key *key) {
     if (insn->count > 3 || insn->result >= kernel->slot_count) return false;
     *key = (tvm_verify_key){{insn->op + 1u, insn->count}};
     const tvm_slot *result = &kernel->slots[insn->result];
@@ -430,7 +430,7 @@ static bool insn_key(const tvm_kernel *kernel, const tvm_insn *insn, tvm_verify_
 /* An upper bound of the steps of a layout rule: it walks the threads, and the locals, of each tensor; mma's
  * walks the tiles of c times those of k. */
 static uint64_t rule_work(const tvm_verify_state *state, const tvm_insn *insn) {
-    const tvm_kernel *kernel = state->kernel;
+    const tvm_ir_kernel *kernel = state->kernel;
     uint64_t work = 64, product = 1;
     for (uint32_t i = 0; i < insn->count; i++) {
         tvm_operand operand = tvm_operands(kernel, insn)[i];
@@ -476,7 +476,7 @@ static void check_rule(tvm_verify_state *state, const tvm_insn *insn) {
 }
 
 static void check_insn(tvm_verify_state *state, const tvm_insn *insn) {
-    const tvm_kernel *kernel = state->kernel;
+    const tvm_ir_kernel *kernel = state->kernel;
     const tvm_op_info *info = tvm_op(insn->op);
     if (!tvm_verify_charge(state, 64)) return;
     if (info == NULL) {
@@ -502,7 +502,7 @@ static void check_insn(tvm_verify_state *state, const tvm_insn *insn) {
 /* ---- kernels ---- */
 
 static bool check_limits(tvm_verify_state *state) {
-    const tvm_kernel *kernel = state->kernel;
+    const tvm_ir_kernel *kernel = state->kernel;
     if (!check_name(state, kernel->name, "a kernel")) return false;
     if (kernel->warps < 1 || kernel->warps > TVM_MAX_THREADS / 32)
         tvm_verify_error(state, NULL, "%u warps, expected 1 to %d", kernel->warps, TVM_MAX_THREADS / 32);
@@ -523,7 +523,7 @@ static bool check_limits(tvm_verify_state *state) {
 }
 
 static void check_kernel(tvm_verify_state *state) {
-    tvm_kernel *kernel = state->kernel;
+    tvm_ir_kernel *kernel = state->kernel;
     unsigned before = state->errors;
     if (!check_limits(state)) return;
     check_slots(state);
@@ -533,7 +533,7 @@ static void check_kernel(tvm_verify_state *state) {
     for (uint32_t i = 0; i < kernel->insn_count && !tvm_verify_done(state); i++)
         check_insn(state, &kernel->insns[i]);
     if (tvm_verify_done(state)) return;
-    tvm_status status = tvm_kernel_match(state->program, kernel, state->diags);
+    tvm_status status = tvm_ir_kernel_match(state->program, kernel, state->diags);
     if (status != TVM_OK) {
         state->status = status;
         state->errors++;
@@ -542,7 +542,7 @@ static void check_kernel(tvm_verify_state *state) {
 }
 
 static void check_kernels(tvm_verify_state *state) {
-    tvm_program *program = state->program;
+    tvm_ir_program *program = state->program;
     if (program->kernel_count > TVM_MAX_KERNELS) {
         tvm_verify_error(state, NULL, "%u kernels, expected at most %d", program->kernel_count,
                          TVM_MAX_KERNELS);
@@ -562,7 +562,7 @@ static void check_kernels(tvm_verify_state *state) {
     free(names);
 }
 
-tvm_status tvm_verify(tvm_program *program, tvm_diags *diags) {
+tvm_status tvm_verify(tvm_ir_program *program, tvm_diags *diags) {
     tvm_verify_state *state = calloc(1, sizeof *state);
     if (state == NULL) return tvm_diag_no_memory(diags);
     state->program = program;

@@ -1,5 +1,5 @@
-/* The rules of the language, in two uses: the assembler asks for the type of a result, the verifier checks a whole
- * program from anywhere. */
+/* The rules of the language, in two uses: the assembler asks for the type of a result, the verifier checks a
+ * whole program from anywhere. */
 #ifndef TVM_ISA_VERIFY_H
 #define TVM_ISA_VERIFY_H
 
@@ -8,30 +8,31 @@
 /* The type of a result: kind, element type, and the layout by value. */
 typedef struct tvm_result_type {
     tvm_slot_kind kind;
-    tvm_dtype dtype;         /* kind TVM_KIND_NONE: not known yet */
+    tvm_dtype dtype; /* kind TVM_KIND_NONE: not known yet */
     bool has_layout;
     tvm_layout layout;               /* of REGISTER */
     tvm_shared_layout shared_layout; /* of SHARED */
 } tvm_result_type;
 
-/* Checks one instruction's operands against its row's rule and completes *type: on entry it holds what the text or
- * the slot declares (=t =T =L =S), on success everything. Does not look at control structure or initialisation.
- * TVM_INVALID with *why otherwise; the text says what was expected and what was found. `insn->result` may be
- * TVM_NONE while the assembler has no slot yet. */
-tvm_status tvm_infer(const tvm_program *program, const tvm_kernel *kernel, const tvm_insn *insn,
+/* Checks one instruction's operands against its row's rule and completes *type: on entry it holds what the
+ * text or the slot declares (=t =T =L =S), on success everything. Does not look at control structure or
+ * initialisation. TVM_INVALID with *why otherwise; the text says what was expected and what was found.
+ * `insn->result` may be TVM_NONE while the assembler has no slot yet. */
+tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                      const tvm_operand *operands, tvm_result_type *type, tvm_why *why);
 
 /* Type of an expression node from its operands; TVM_INVALID with *why when operands do not fit. */
-tvm_status tvm_expr_check(const tvm_kernel *kernel, const tvm_expr *node, tvm_why *why);
+tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why);
 
 /* Fills insn.match of every instruction; reports control that does not nest. */
-tvm_status tvm_kernel_match(const tvm_program *program, tvm_kernel *kernel, tvm_diags *diags);
+tvm_status tvm_ir_kernel_match(const tvm_ir_program *program, tvm_ir_kernel *kernel, tvm_diags *diags);
 
-/* Everything: indices, limits, names, layouts, expressions, control, types, scalars and tensors defined before use
- * on every path, shared tensors allocated once, outside of control, and not used after free, shared memory within
- * TVM_MAX_SHARED_BYTES, loop variables not assigned, store-global of sub-byte types covering whole bytes. Accepts any
- * bytes in the structs without a crash, and within a bounded amount of work. Fills insn.match. All errors found are
- * reported (at most 20), with the instruction's file and line. */
-tvm_status tvm_verify(tvm_program *program, tvm_diags *diags);
+/* Everything: indices, limits, names, layouts, expressions, control, types, scalars and tensors defined
+ * before use on every path, shared tensors allocated once, outside of control, and not used after free,
+ * shared memory within TVM_MAX_SHARED_BYTES, loop variables not assigned, store-global of sub-byte types
+ * covering whole bytes. Accepts any bytes in the structs without a crash, and within a bounded amount of
+ * work. Fills insn.match. All errors found are reported (at most 20), with the instruction's file and line.
+ */
+tvm_status tvm_verify(tvm_ir_program *program, tvm_diags *diags);
 
 #endif

@@ -23,7 +23,7 @@ typedef enum shared_life { NOT_YET, LIVE, FREED } shared_life;
 
 typedef struct flow {
     tvm_verify_state *state;
-    const tvm_kernel *kernel;
+    const tvm_ir_kernel *kernel;
     unsigned words; /* of the sets that are used */
     unsigned depth;
     slot_set assigned;

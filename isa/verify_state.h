@@ -20,8 +20,8 @@ typedef struct tvm_verify_key {
 } tvm_verify_key;
 
 typedef struct tvm_verify_state {
-    tvm_program *program;
-    tvm_kernel *kernel;
+    tvm_ir_program *program;
+    tvm_ir_kernel *kernel;
     tvm_diags *diags;
     unsigned errors;
     bool stopped; /* out of memory or work: nothing more is checked */

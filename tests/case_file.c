@@ -240,7 +240,7 @@ static bool compare(const case_file *c, const case_item *out, tvm_dtype type, co
 typedef struct launch {
     const case_file *c;
     tvm_context *context;
-    tvm_function *function;
+    tvm_kernel *function;
     size_t count;
     tvm_value values[CASE_MAX_ITEMS];
     tvm_dtype types[CASE_MAX_ITEMS];
@@ -324,7 +324,8 @@ static bool check_outputs(launch *l, case_output *output) {
     return good;
 }
 
-/* Launches, with what it prints (the driver writes to the descriptor) kept in a file instead of standard output. */
+/* Launches, with what it prints (the driver writes to the descriptor) kept in a file instead of standard
+ * output. */
 static tvm_status launch_now(launch *l, FILE *printed) {
     fflush(stdout);
     int out = dup(STDOUT_FILENO);
@@ -355,9 +356,9 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
     launch l = {.c = c, .context = context};
     FILE *printed = tmpfile();
     if (printed == NULL) abort();
-    tvm_code *code = NULL;
+    tvm_program *code = NULL;
     tvm_status status = tvm_load(context, bytecode, size, &code);
-    if (status == TVM_OK) status = tvm_get_function(code, c->kernel, &l.function);
+    if (status == TVM_OK) status = tvm_get_kernel(code, c->kernel, &l.function);
     bool good = status == TVM_OK && read_params(&l);
     if (good) {
         status = make_tensors(&l);
@@ -374,7 +375,7 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
     fclose(printed);
     for (size_t i = 0; i < l.count; i++)
         if (l.tensor[i] && l.values[i].data != NULL) tvm_memory_free(context, l.values[i].data);
-    tvm_code_free(code);
+    tvm_program_free(code);
     return good;
 }
 

@@ -34,8 +34,8 @@ typedef struct outcome {
     size_t output_size;
 } outcome;
 
-static inline tvm_program *assemble(const char *text) {
-    tvm_program *program = NULL;
+static inline tvm_ir_program *assemble(const char *text) {
+    tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_assemble(text, strlen(text), "case.vasm", NULL, &program, &diags);
     if (status != TVM_OK) tvm_diags_print(&diags, stderr, "case", false);
@@ -44,7 +44,7 @@ static inline tvm_program *assemble(const char *text) {
     return program;
 }
 
-static inline void bind(const tvm_program *program, const tvm_kernel *kernel, const binding *values,
+static inline void bind(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const binding *values,
                         size_t count, tvm_interp_arg *args, tvm_scalar *scalars) {
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         const char *name = tvm_string(program, kernel->slots[p].name);
@@ -61,9 +61,9 @@ static inline void bind(const tvm_program *program, const tvm_kernel *kernel, co
 }
 
 /* Launches kernel `name` (NULL: the first) on `threads` host threads. */
-static inline outcome launch(const tvm_program *program, const char *name, unsigned threads,
+static inline outcome launch(const tvm_ir_program *program, const char *name, unsigned threads,
                              const binding *values, size_t count) {
-    const tvm_kernel *kernel = name ? tvm_find_kernel(program, name) : &program->kernels[0];
+    const tvm_ir_kernel *kernel = name ? tvm_find_kernel(program, name) : &program->kernels[0];
     tvm_interp_arg args[TVM_MAX_PARAMS];
     tvm_scalar scalars[TVM_MAX_PARAMS];
     uint32_t grid[3];
@@ -93,9 +93,9 @@ static inline outcome launch(const tvm_program *program, const char *name, unsig
 
 /* Assembles and launches the first kernel on one host thread. */
 static inline outcome attempt(const char *text, const binding *values, size_t count) {
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     outcome out = launch(program, NULL, 1, values, count);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return out;
 }
 

@@ -1,5 +1,5 @@
-/* An independent computation of what programs/matmul.vasminc computes: its own decoding of weight types and f16,
- * float64 sums. Nothing here comes from the library that it checks. */
+/* An independent computation of what programs/matmul.vasminc computes: its own decoding of weight types and
+ * f16, float64 sums. Nothing here comes from the library that it checks. */
 #ifndef TVM_TESTS_MATMUL_REFERENCE_H
 #define TVM_TESTS_MATMUL_REFERENCE_H
 
@@ -52,13 +52,14 @@ static inline int is_special(weight_type type, unsigned code) {
 
 static inline double weight_value(weight_type type, unsigned code) {
     if (type.kind == 'u') return (double)code - matmul_pow2(type.bits - 1);
-    if (type.kind == 'i') return code >> (type.bits - 1) ? (double)code - matmul_pow2(type.bits) : (double)code;
+    if (type.kind == 'i')
+        return code >> (type.bits - 1) ? (double)code - matmul_pow2(type.bits) : (double)code;
     unsigned fraction = code & ((1u << type.mantissa) - 1);
     int exponent = (int)(code >> type.mantissa) & ((1 << type.exponent) - 1);
     int bias = (1 << (type.exponent - 1)) - 1;
-    double magnitude = exponent == 0
-                           ? fraction * matmul_pow2(1 - bias - type.mantissa)
-                           : (fraction + matmul_pow2(type.mantissa)) * matmul_pow2(exponent - bias - type.mantissa);
+    double magnitude = exponent == 0 ? fraction * matmul_pow2(1 - bias - type.mantissa)
+                                     : (fraction + matmul_pow2(type.mantissa)) *
+                                           matmul_pow2(exponent - bias - type.mantissa);
     return code >> (type.bits - 1) ? -magnitude : magnitude;
 }
 
@@ -85,10 +86,11 @@ static inline unsigned get_bits(const uint8_t *bytes, size_t bit, int width) {
     return code;
 }
 
-/* Random inputs: activations of magnitude [2^-5, 2) and either sign, scales in [2^-8, 2^-6), weights of any code that is
- * a number. a is [m, k], w the compact bit string of [k, n] (zero on entry), s is [k / GROUP, n]. */
-static inline void matmul_inputs(long m, long n, long k, weight_type type, uint64_t seed, uint16_t *a, uint8_t *w,
-                                 uint16_t *s) {
+/* Random inputs: activations of magnitude [2^-5, 2) and either sign, scales in [2^-8, 2^-6), weights of any
+ * code that is a number. a is [m, k], w the compact bit string of [k, n] (zero on entry), s is [k / GROUP,
+ * n]. */
+static inline void matmul_inputs(long m, long n, long k, weight_type type, uint64_t seed, uint16_t *a,
+                                 uint8_t *w, uint16_t *s) {
     uint64_t state = 0x9e3779b97f4a7c15u + seed;
     for (long i = 0; i < m * k; i++) {
         uint64_t r = next_random(&state);
@@ -110,15 +112,16 @@ static inline void matmul_inputs(long m, long n, long k, weight_type type, uint6
 }
 
 /* expected (m * n, zero on entry) += A . W */
-static inline void matmul_expect(long m, long n, long k, weight_type type, const uint16_t *a, const uint8_t *w,
-                                 const uint16_t *s, double *expected) {
+static inline void matmul_expect(long m, long n, long k, weight_type type, const uint16_t *a,
+                                 const uint8_t *w, const uint16_t *s, double *expected) {
     double *activation = malloc((size_t)(m * k) * sizeof *activation);
     if (activation == NULL) abort();
     for (long i = 0; i < m * k; i++) activation[i] = half_value(a[i]);
     for (long l = 0; l < k; l++)
         for (long j = 0; j < n; j++) {
-            double weight = weight_value(type, get_bits(w, (size_t)(l * n + j) * (size_t)type.bits, type.bits)) *
-                            half_value(s[l / GROUP * n + j]);
+            double weight =
+                weight_value(type, get_bits(w, (size_t)(l * n + j) * (size_t)type.bits, type.bits)) *
+                half_value(s[l / GROUP * n + j]);
             for (long i = 0; i < m; i++) expected[i * n + j] += activation[i * k + l] * weight;
         }
     free(activation);

@@ -9,8 +9,8 @@
 #include "program.h"
 
 typedef struct kit {
-    tvm_program *program;
-    tvm_kernel *kernel;
+    tvm_ir_program *program;
+    tvm_ir_kernel *kernel;
     tvm_layout a, b, c; /* 16x16, 16x8, 16x8 */
 } kit;
 
@@ -25,16 +25,16 @@ static inline tvm_operand K(uint32_t constant) {
 }
 
 static inline uint32_t kit_string(kit *t, const char *text) {
-    uint32_t string = tvm_program_string(t->program, text, strlen(text));
+    uint32_t string = tvm_ir_program_string(t->program, text, strlen(text));
     ck_assert_uint_ne(string, TVM_NONE);
     return string;
 }
 
 static inline void kit_start(kit *t, const char *kernel_name) {
     tvm_why why = {""};
-    t->program = tvm_program_new();
+    t->program = tvm_ir_program_new();
     ck_assert_ptr_nonnull(t->program);
-    uint32_t kernel = tvm_program_add_kernel(t->program, kit_string(t, kernel_name));
+    uint32_t kernel = tvm_ir_program_add_kernel(t->program, kit_string(t, kernel_name));
     ck_assert_uint_eq(kernel, 0);
     t->kernel = &t->program->kernels[kernel];
     ck_assert_int_eq(tvm_layout_atom("mma.m16n8k16.A", 14, &t->a, &why), TVM_OK);
@@ -43,13 +43,13 @@ static inline void kit_start(kit *t, const char *kernel_name) {
 }
 
 static inline void kit_end(kit *t) {
-    tvm_program_free(t->program);
+    tvm_ir_program_free(t->program);
 }
 
 /* ---- expressions ---- */
 
 static inline uint32_t kit_expr(kit *t, tvm_expr node) {
-    uint32_t expr = tvm_kernel_expr(t->kernel, &node);
+    uint32_t expr = tvm_ir_kernel_expr(t->kernel, &node);
     ck_assert_uint_ne(expr, TVM_NONE);
     return expr;
 }
@@ -81,7 +81,7 @@ static inline uint32_t kit_cast(kit *t, tvm_dtype type, uint32_t a) {
 /* ---- slots ---- */
 
 static inline uint32_t kit_slot(kit *t, const tvm_slot *slot) {
-    uint32_t index = tvm_kernel_add_slot(t->kernel, slot);
+    uint32_t index = tvm_ir_kernel_add_slot(t->kernel, slot);
     ck_assert_uint_ne(index, TVM_NONE);
     return index;
 }
@@ -93,7 +93,7 @@ static inline uint32_t kit_scalar(kit *t, const char *name, tvm_dtype type) {
 
 static inline uint32_t kit_register(kit *t, const char *name, tvm_dtype type, const tvm_layout *layout) {
     tvm_slot slot = {.name = kit_string(t, name), .kind = TVM_SLOT_REGISTER, .dtype = type};
-    slot.layout = tvm_program_layout(t->program, layout);
+    slot.layout = tvm_ir_program_layout(t->program, layout);
     ck_assert_uint_ne(slot.layout, TVM_NONE);
     return kit_slot(t, &slot);
 }
@@ -105,7 +105,7 @@ static inline uint32_t kit_shared(kit *t, const char *name, tvm_dtype type, unsi
     memset(&layout, 0, sizeof layout);
     ck_assert_int_eq(tvm_shared_layout_row_major(rank, shape, &layout, &why), TVM_OK);
     tvm_slot slot = {.name = kit_string(t, name), .kind = TVM_SLOT_SHARED, .dtype = type};
-    slot.layout = tvm_program_shared_layout(t->program, &layout);
+    slot.layout = tvm_ir_program_shared_layout(t->program, &layout);
     ck_assert_uint_ne(slot.layout, TVM_NONE);
     return kit_slot(t, &slot);
 }
@@ -126,7 +126,7 @@ static inline uint32_t kit_global(kit *t, const char *name, tvm_dtype type, uint
 static inline uint32_t kit_insn(kit *t, tvm_opcode op, uint32_t result, const tvm_operand *operands,
                                 size_t count) {
     tvm_insn insn = {.op = (uint16_t)op, .result = result, .match = TVM_NONE, .file = TVM_NONE};
-    uint32_t index = tvm_kernel_add_insn(t->kernel, &insn, operands, (uint32_t)count);
+    uint32_t index = tvm_ir_kernel_add_insn(t->kernel, &insn, operands, (uint32_t)count);
     ck_assert_uint_ne(index, TVM_NONE);
     return index;
 }

@@ -1,7 +1,7 @@
-/* Executes the PTX that the code generator writes, for tests where there is no GPU: one block, all threads in step, as the
- * PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches must be taken by all threads
- * alike; asynchronous copies are done at once; ex2.approx is exact; the products of an mma are added in the order of k.
- * Whatever it does not know ends the test. */
+/* Executes the PTX that the code generator writes, for tests where there is no GPU: one block, all threads in
+ * step, as the PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches
+ * must be taken by all threads alike; asynchronous copies are done at once; ex2.approx is exact; the products
+ * of an mma are added in the order of k. Whatever it does not know ends the test. */
 #ifndef TVM_TESTS_PTX_MACHINE_H
 #define TVM_TESTS_PTX_MACHINE_H
 
@@ -16,10 +16,26 @@
 
 #include "convert.h"
 
-enum { PTX_PARTS = 12, PTX_OPERANDS = 6, PTX_VECTOR = 4, PTX_CLASSES = 7, PTX_SHARED = 228 << 10, PTX_SHARED_BASE = 1 << 10 };
+enum {
+    PTX_PARTS = 12,
+    PTX_OPERANDS = 6,
+    PTX_VECTOR = 4,
+    PTX_CLASSES = 7,
+    PTX_SHARED = 228 << 10,
+    PTX_SHARED_BASE = 1 << 10
+};
 enum { PTX_STEPS_MAX = 20 * 1000 * 1000 };
 
-typedef enum ptx_kind { PTX_REG, PTX_IMMEDIATE, PTX_GROUP, PTX_MEMORY, PTX_LABEL, PTX_TID, PTX_CTAID, PTX_NCTAID } ptx_kind;
+typedef enum ptx_kind {
+    PTX_REG,
+    PTX_IMMEDIATE,
+    PTX_GROUP,
+    PTX_MEMORY,
+    PTX_LABEL,
+    PTX_TID,
+    PTX_CTAID,
+    PTX_NCTAID
+} ptx_kind;
 
 typedef struct ptx_operand {
     ptx_kind kind;
@@ -66,7 +82,8 @@ static inline int64_t ptx_signed(uint64_t value, unsigned width) {
 static inline unsigned ptx_class(const char *name, const char **number) {
     for (unsigned c = 0; c < PTX_CLASSES; c++) {
         size_t length = strlen(ptx_prefixes[c]);
-        if (strncmp(name, ptx_prefixes[c], length) == 0 && (isdigit((unsigned char)name[length]) || name[length] == '<')) {
+        if (strncmp(name, ptx_prefixes[c], length) == 0 &&
+            (isdigit((unsigned char)name[length]) || name[length] == '<')) {
             *number = name + length;
             return c;
         }
@@ -237,15 +254,20 @@ static inline void ptx_set(ptx_machine *m, uint32_t reg, unsigned t, uint64_t va
 
 static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand *o, unsigned t) {
     switch (o->kind) {
-    case PTX_REG: return ptx_get(m, o->reg[0], t);
-    case PTX_TID: return o->value == 0 ? t : 0;
-    case PTX_CTAID: return m->block[o->value];
-    case PTX_NCTAID: return m->grid[o->value];
+    case PTX_REG:
+        return ptx_get(m, o->reg[0], t);
+    case PTX_TID:
+        return o->value == 0 ? t : 0;
+    case PTX_CTAID:
+        return m->block[o->value];
+    case PTX_NCTAID:
+        return m->grid[o->value];
     case PTX_GROUP: {
         unsigned width = ptx_width(m, o->reg[0]);
         return ptx_get(m, o->reg[0], t) | ptx_get(m, o->reg[1], t) << width;
     }
-    default: return o->value;
+    default:
+        return o->value;
     }
 }
 
@@ -253,13 +275,13 @@ static inline bool ptx_active(const ptx_machine *m, const ptx_insn *insn, unsign
     return insn->guard == UINT32_MAX || (ptx_get(m, insn->guard, t) != 0) != insn->guard_not;
 }
 
-static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o, bool shared, unsigned t,
-                                   size_t bytes) {
+static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o, bool shared,
+                                   unsigned t, size_t bytes) {
     uint64_t address = ptx_get(m, o->reg[0], t) + o->value;
     ck_assert_msg(address % bytes == 0, "ptx: misaligned address in thread %u: %s", t, insn->text);
     if (!shared) return (uint8_t *)(uintptr_t)address;
-    ck_assert_msg(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED, "ptx: outside of shared memory: %s",
-                  insn->text);
+    ck_assert_msg(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
+                  "ptx: outside of shared memory: %s", insn->text);
     return m->shared + address;
 }
 
@@ -301,10 +323,15 @@ static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t
 
 /* ---- arithmetic ---- */
 
-static inline bool ptx_is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+static inline bool ptx_is(const char *a, const char *b) {
+    return strcmp(a, b) == 0;
+}
 
-static inline uint64_t ptx_from_float(float value) { return isnan(value) ? 0x7fffffff : tvm_f32_bits(value); }
-/* Payloads of NaN in f64, and of NaN that cvt makes in f32, are not defined: something unlikely stands for them. */
+static inline uint64_t ptx_from_float(float value) {
+    return isnan(value) ? 0x7fffffff : tvm_f32_bits(value);
+}
+/* Payloads of NaN in f64, and of NaN that cvt makes in f32, are not defined: something unlikely stands for
+ * them. */
 static inline uint64_t ptx_from_double(double value) {
     return isnan(value) ? UINT64_C(0x7ff8dead0000beef) : tvm_f64_bits(value);
 }
@@ -314,9 +341,12 @@ static inline double ptx_least(double a, double b) {
     return a < b || (a == b && signbit(a)) ? a : b;
 }
 
-static inline double ptx_greatest(double a, double b) { return -ptx_least(-a, -b); }
+static inline double ptx_greatest(double a, double b) {
+    return -ptx_least(-a, -b);
+}
 
-/* a * b + c for f16 and bf16, rounded to odd in double: one rounding more gives the correctly rounded result. */
+/* a * b + c for f16 and bf16, rounded to odd in double: one rounding more gives the correctly rounded result.
+ */
 static inline double ptx_fma_odd(double a, double b, double c) {
     double product = a * b, sum = product + c, part = sum - product;
     double error = (product - (sum - part)) + (c - part);
@@ -461,7 +491,8 @@ static inline bool ptx_test(const ptx_insn *insn, const uint64_t v[3]) {
     const char *test = insn->part[1], *type = insn->part[insn->parts - 1];
     if (ptx_is(type, "f64")) return ptx_float_test(test, tvm_f64_from_bits(v[0]), tvm_f64_from_bits(v[1]));
     if (ptx_is(type, "f32"))
-        return ptx_float_test(test, (double)tvm_f32_from_bits((uint32_t)v[0]), (double)tvm_f32_from_bits((uint32_t)v[1]));
+        return ptx_float_test(test, (double)tvm_f32_from_bits((uint32_t)v[0]),
+                              (double)tvm_f32_from_bits((uint32_t)v[1]));
     unsigned width = (unsigned)strtoul(type + 1, NULL, 10);
     uint64_t a = ptx_mask(v[0], width), b = ptx_mask(v[1], width);
     int64_t x = ptx_signed(a, width), y = ptx_signed(b, width);
@@ -547,7 +578,8 @@ static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
         for (unsigned i = 0; i < insn->operand[0].count; i++) {
             uint16_t matrix[8][8];
             for (unsigned row = 0; row < 8; row++)
-                memcpy(matrix[row], ptx_address(m, insn, &insn->operand[1], true, warp + 8 * i + row, 16), 16);
+                memcpy(matrix[row], ptx_address(m, insn, &insn->operand[1], true, warp + 8 * i + row, 16),
+                       16);
             for (unsigned lane = 0; lane < 32; lane++) {
                 unsigned r = lane / 4, c = lane % 4 * 2;
                 uint32_t low = transposed ? matrix[c][r] : matrix[r][c],
@@ -557,7 +589,8 @@ static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
         }
 }
 
-static inline float ptx_half(const ptx_machine *m, const ptx_operand *o, unsigned lane, unsigned at, bool bf16) {
+static inline float ptx_half(const ptx_machine *m, const ptx_operand *o, unsigned lane, unsigned at,
+                             bool bf16) {
     uint16_t code = (uint16_t)(ptx_get(m, o->reg[at / 2], lane) >> (at % 2 * 16));
     return bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
 }
@@ -572,7 +605,8 @@ static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
             unsigned group = lane / 4, in = lane % 4 * 2;
             for (unsigned i = 0; i < 8; i++)
                 a[group + (i / 2 % 2) * 8][in + i % 2 + i / 4 * 8] = ptx_half(m, &o[1], warp + lane, i, bf16);
-            for (unsigned i = 0; i < 4; i++) b[in + i % 2 + i / 2 * 8][group] = ptx_half(m, &o[2], warp + lane, i, bf16);
+            for (unsigned i = 0; i < 4; i++)
+                b[in + i % 2 + i / 2 * 8][group] = ptx_half(m, &o[2], warp + lane, i, bf16);
         }
         for (unsigned lane = 0; lane < 32; lane++)
             for (unsigned i = 0; i < 4; i++) {
@@ -587,7 +621,8 @@ static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
 /* ---- execution ---- */
 
 static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
-    bool memory = ptx_is(insn->part[0], "ld") || ptx_is(insn->part[0], "st"), copy = ptx_is(insn->part[0], "cp");
+    bool memory = ptx_is(insn->part[0], "ld") || ptx_is(insn->part[0], "st"),
+         copy = ptx_is(insn->part[0], "cp");
     for (unsigned t = 0; t < m->threads; t++) {
         uint64_t v[5] = {0};
         if (!ptx_active(m, insn, t)) continue;
@@ -596,11 +631,13 @@ static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
         } else if (copy) {
             ptx_cp_async(m, insn, t);
         } else {
-            for (unsigned i = 1; i < insn->operands; i++) v[i - 1] = ptx_operand_value(m, &insn->operand[i], t);
+            for (unsigned i = 1; i < insn->operands; i++)
+                v[i - 1] = ptx_operand_value(m, &insn->operand[i], t);
             uint64_t value = ptx_value(insn, v);
             const ptx_operand *to = &insn->operand[0];
             unsigned width = ptx_width(m, to->reg[0]);
-            for (unsigned i = 0; i < to->count; i++) ptx_set(m, to->reg[i], t, i ? value >> (i * width) : value);
+            for (unsigned i = 0; i < to->count; i++)
+                ptx_set(m, to->reg[i], t, i ? value >> (i * width) : value);
         }
     }
 }

@@ -1,6 +1,6 @@
-/* Runs the data-driven cases (tests/cases.txt): each is assembled, taken apart to text and put together again, written
- * to a container and read back, run by the interpreter, translated for every target and, where there is a ptxas, put
- * through it.
+/* Runs the data-driven cases (tests/cases.txt): each is assembled, taken apart to text and put together
+ * again, written to a container and read back, run by the interpreter, translated for every target and, where
+ * there is a ptxas, put through it.
  *
  *   run_cases [CASE...]      without arguments: all of $srcdir/tests/cases */
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static bool failed(const case_file *c, const char *what, tvm_diags *diags) {
 }
 
 static tvm_status assemble(const case_file *c, const char *text, const char *name, const char *folder,
-                           tvm_program **program, tvm_diags *diags) {
+                           tvm_ir_program **program, tvm_diags *diags) {
     const char *defines[CASE_MAX_ITEMS];
     for (size_t i = 0; i < c->define_count; i++) defines[i] = c->defines[i];
     tvm_assembler_options options = {defines, c->define_count, &folder, 1};
@@ -60,7 +60,7 @@ static bool check_refused(const case_file *c, tvm_status status, tvm_diags *diag
     return good;
 }
 
-static bool write_container(const case_file *c, const tvm_program *program, bool lines, bytes *out) {
+static bool write_container(const case_file *c, const tvm_ir_program *program, bool lines, bytes *out) {
     tvm_diags diags = {0};
     if (tvm_vbc_write(program, lines, &out->data, &out->size, &diags) != TVM_OK)
         return failed(c, "the container is not written", &diags);
@@ -72,13 +72,13 @@ static bool same(const bytes *a, const bytes *b) {
 }
 
 /* Text from the program assembles to the same bytes, and that program gives the same text. */
-static bool check_round_trip(const case_file *c, const tvm_program *program) {
+static bool check_round_trip(const case_file *c, const tvm_ir_program *program) {
     tvm_diags diags = {0};
     char *text = NULL, *text2 = NULL;
-    tvm_program *again = NULL;
+    tvm_ir_program *again = NULL;
     bytes first = {0}, second = {0};
-    bool good = tvm_disassemble(program, &text, &diags) == TVM_OK ||
-                failed(c, "it is not disassembled", &diags);
+    bool good =
+        tvm_disassemble(program, &text, &diags) == TVM_OK || failed(c, "it is not disassembled", &diags);
     if (good && tvm_assemble(text, strlen(text), "disassembled", NULL, &again, &diags) != TVM_OK) {
         good = failed(c, "the disassembled text is refused", &diags);
         fprintf(stderr, "---- text:\n%s----\n", text);
@@ -90,7 +90,7 @@ static bool check_round_trip(const case_file *c, const tvm_program *program) {
     }
     if (good && (tvm_disassemble(again, &text2, &diags) != TVM_OK || strcmp(text, text2) != 0))
         good = failed(c, "a second disassembly differs", &diags);
-    tvm_program_free(again);
+    tvm_ir_program_free(again);
     free(text), free(text2), free(first.data), free(second.data);
     return good;
 }
@@ -98,7 +98,7 @@ static bool check_round_trip(const case_file *c, const tvm_program *program) {
 /* What is read (and so verified) is written as the same bytes. */
 static bool check_container(const case_file *c, const bytes *container) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     bytes again = {0};
     if (tvm_vbc_read(container->data, container->size, c->name, &program, &diags) != TVM_OK)
         return failed(c, "its own container is refused", &diags);
@@ -107,7 +107,7 @@ static bool check_container(const case_file *c, const bytes *container) {
         fprintf(stderr, "%s: reading and writing changes the container\n", c->name);
         good = false;
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(again.data);
     return good;
 }
@@ -124,7 +124,7 @@ static bool check_interpreter(const case_file *c, const bytes *container) {
     return good;
 }
 
-static bool check_translation(const case_file *c, const tvm_program *program, const char *name,
+static bool check_translation(const case_file *c, const tvm_ir_program *program, const char *name,
                               const char *ptxas) {
     tvm_diags diags = {0};
     tvm_target target;
@@ -143,7 +143,7 @@ static bool check_translation(const case_file *c, const tvm_program *program, co
     return good;
 }
 
-static bool check_program(const case_file *c, const tvm_program *program, const char *ptxas) {
+static bool check_program(const case_file *c, const tvm_ir_program *program, const char *ptxas) {
     bytes container = {0};
     bool good = write_container(c, program, true, &container) && check_container(c, &container);
     good = check_round_trip(c, program) && good;
@@ -158,7 +158,7 @@ static bool run_case(const char *path, const char *folder, const char *ptxas) {
     case_file *c = case_read(path);
     if (c == NULL) return false;
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = assemble(c, c->program, "case.vasm", folder, &program, &diags);
     bool good;
     if (c->errors != NULL)
@@ -169,7 +169,7 @@ static bool run_case(const char *path, const char *folder, const char *ptxas) {
         tvm_diags_free(&diags);
         good = check_program(c, program, ptxas);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     case_free(c);
     return good;
 }

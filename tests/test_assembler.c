@@ -13,12 +13,12 @@ static int64_t static_value_with(const char *expression, const tvm_assembler_opt
     char text[2048];
     snprintf(text, sizeof text, ".vasm 1\n%s\n.kernel f()\n.warps 1\n%%v = i64(%s)\n.end\n", definitions,
              expression);
-    tvm_program *program = assemble_with(text, options);
-    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_ir_program *program = assemble_with(text, options);
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     ck_assert_uint_eq(kernel->expr_count, 1);
     ck_assert_uint_eq(kernel->exprs[0].op, TVM_EXPR_INTEGER);
     int64_t value = kernel->exprs[0].value.i;
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return value;
 }
 
@@ -99,8 +99,8 @@ enum { M = 100, N = 7 };
 static tvm_scalar run_value(const char *expression, tvm_dtype *type) {
     char body[1024];
     snprintf(body, sizeof body, "%%r = %s", expression);
-    tvm_program *program = assemble_body(body);
-    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_ir_program *program = assemble_body(body);
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     tvm_scalar slots[16] = {{.i = M},          {.i = N}, {.i = INT64_C(1) << 40},
                             {.i = 4000000000}, {.i = 1}, {.f = 1.5}};
     tvm_eval_env env = {slots, {2, 3, 4}, {5, 6, 7}};
@@ -109,7 +109,7 @@ static tvm_scalar run_value(const char *expression, tvm_dtype *type) {
     ck_assert_int_eq(
         tvm_expr_eval(kernel, tvm_operands(kernel, insn_at(program, 0))->value, &env, &value, &why), TVM_OK);
     *type = slot_named(program, "r")->dtype;
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return value;
 }
 
@@ -181,15 +181,15 @@ static void check_layout(const char *expression, const tvm_layout *expected) {
         ".vasm 1\n.layout T = %s\n.kernel f(a: global f32[64, 64, 64])\n.warps threads(T) / 32\n%%r = load-global "
         "a, T\n.end\n",
         expression);
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     ck_assert_msg(tvm_layout_equal(&program->layouts[slot_named(program, "r")->layout], expected), "%s",
                   expression);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 
 /* The composition's definition, element by element. */
 START_TEST(test_layout_composition) {
-    tvm_program *program =
+    tvm_ir_program *program =
         assemble(".vasm 1\n.kernel f(a: global f32[64, 64])\n.warps 1\n"
                  "%r = load-global a[1, 2], local(2, 1).spatial(8, 4).local(1, 2)\n.end\n");
     const tvm_layout *layout = &program->layouts[slot_named(program, "r")->layout];
@@ -202,7 +202,7 @@ START_TEST(test_layout_composition) {
             ck_assert_uint_eq(index[0], l / 2 * 8 + t / 4);
             ck_assert_uint_eq(index[1], t % 4 * 2 + l % 2);
         }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -244,7 +244,7 @@ START_TEST(test_layout_functions) {
 END_TEST
 
 START_TEST(test_auto_layouts) {
-    tvm_program *program =
+    tvm_ir_program *program =
         assemble_body("%p = alloc-register f32[16, 32]\n"
                       "%q = alloc-register f16[16, 32], auto(16, 32, f16), init 1\n"
                       "%s = alloc-shared f16[16, 64]\n"
@@ -271,19 +271,19 @@ START_TEST(test_auto_layouts) {
             ck_assert_uint_eq(tvm_shared_layout_offset(u, (uint32_t[]){i, j}), at ^ (i % 8 << 3));
             ck_assert_uint_eq(tvm_shared_layout_offset(v, (uint32_t[]){i, j}), i * 72 + j);
         }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 /* ---- instructions ---- */
 
 START_TEST(test_kernel_header) {
-    tvm_program *program =
+    tvm_ir_program *program =
         assemble(".vasm 1\n.kernel first()\n.warps 2\n.end\n"
                  ".kernel second(w: global u3[k, cdiv(n, 4), 8], k: i32,\n    n: i64)\n"
                  ".warps 32\n.grid cdiv(k, 4), n * 2\n.assume n % 8 == 0, k > 0\n.assume k\n.end\n");
     ck_assert_uint_eq(program->kernel_count, 2);
-    const tvm_kernel *kernel = tvm_find_kernel(program, "second");
+    const tvm_ir_kernel *kernel = tvm_find_kernel(program, "second");
     ck_assert_uint_eq(kernel->warps, 32);
     ck_assert_uint_eq(kernel->param_count, 3);
     ck_assert_uint_eq(kernel->slots[0].kind, TVM_SLOT_GLOBAL);
@@ -302,11 +302,11 @@ START_TEST(test_kernel_header) {
         ck_assert_int_eq(tvm_expr_eval(kernel, exprs[i], &env, &value, &why), TVM_OK);
         ck_assert_int_eq(value.i, values[i]);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
-static int64_t constant_operand(const tvm_program *program, const tvm_insn *insn, uint32_t index) {
+static int64_t constant_operand(const tvm_ir_program *program, const tvm_insn *insn, uint32_t index) {
     const tvm_operand *operand = &tvm_operands(&program->kernels[0], insn)[index];
     ck_assert_uint_eq(operand->kind, TVM_OPERAND_EXPR);
     const tvm_expr *node = &program->kernels[0].exprs[operand->value];
@@ -315,7 +315,7 @@ static int64_t constant_operand(const tvm_program *program, const tvm_insn *insn
 }
 
 START_TEST(test_indices_and_tiles) {
-    tvm_program *program =
+    tvm_ir_program *program =
         assemble(".vasm 1\n.kernel f(a: global f16[64, 64, 64])\n.warps 1\n%s = alloc-shared f16[4, 16, 32]\n"
                  "copy-async %s[3], a[5, 6]\n"
                  "copy-async %s[1, 2], a, tile [8, 32]\n"
@@ -338,20 +338,20 @@ START_TEST(test_indices_and_tiles) {
     operands = tvm_operands(&program->kernels[0], third);
     ck_assert_uint_eq(operands[8].value, 3);
     ck_assert_uint_eq(operands[11].value, 8);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(test_scalar_operands) {
-    tvm_program *program = assemble_body("%r = alloc-register f64[8, 4], spatial(8, 4), init 0.1\n"
-                                         "%s = add 0.1, %r\n"
-                                         "%t = alloc-register f32[8, 4], layout spatial(8, 4)\n"
-                                         "%v = max (m + 1) * 2, %t\n"
-                                         "%w = min(m, n)\n"
-                                         "%y = compare lt, %t, 2\n"
-                                         "%z = where %y, %t, 1.0\n"
-                                         "%o = reduce max, %t, 1");
-    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_ir_program *program = assemble_body("%r = alloc-register f64[8, 4], spatial(8, 4), init 0.1\n"
+                                            "%s = add 0.1, %r\n"
+                                            "%t = alloc-register f32[8, 4], layout spatial(8, 4)\n"
+                                            "%v = max (m + 1) * 2, %t\n"
+                                            "%w = min(m, n)\n"
+                                            "%y = compare lt, %t, 2\n"
+                                            "%z = where %y, %t, 1.0\n"
+                                            "%o = reduce max, %t, 1");
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     const tvm_operand *init = tvm_operands(kernel, insn_at(program, 0));
     ck_assert(tvm_dtype_same(kernel->exprs[init->value].type, TVM_F64));
     ck_assert_double_eq(kernel->exprs[init->value].value.f, 0.1);
@@ -363,17 +363,17 @@ START_TEST(test_scalar_operands) {
     ck_assert(tvm_dtype_same(slot_named(program, "y")->dtype, TVM_BOOL));
     ck_assert_uint_eq(tvm_operands(kernel, insn_at(program, 7))->value, TVM_REDUCE_MAX);
     ck_assert_uint_eq(tvm_slot_shape(program, slot_named(program, "o"))[1], 1);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
-static void check_ops(const tvm_program *program, const uint16_t *ops, uint32_t count) {
+static void check_ops(const tvm_ir_program *program, const uint16_t *ops, uint32_t count) {
     ck_assert_uint_eq(program->kernels[0].insn_count, count);
     for (uint32_t i = 0; i < count; i++) ck_assert_uint_eq(insn_at(program, i)->op, ops[i]);
 }
 
 START_TEST(test_control) {
-    tvm_program *program =
+    tvm_ir_program *program =
         assemble_body("for %i = 0 to n step 2 unroll 4\n"
                       "  while %i < 3\n break\n end\n"
                       "  if m\n continue\n elif n == 1\n exit\n elif n == 2\n sync\n else\n sync\n end\n"
@@ -387,29 +387,29 @@ START_TEST(test_control) {
     ck_assert_uint_eq(operands[3].value, 4);
     ck_assert_uint_eq(insn_at(program, 0)->match, 17);
     ck_assert_uint_eq(insn_at(program, 4)->match, 6);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(test_loop_types) {
-    tvm_program *program = assemble_body(
+    tvm_ir_program *program = assemble_body(
         "for %i = 0 to l\nend\nfor %j = 0 to m step 4\nend\n%k = u32(0)\nfor %h = %k to 9\nend");
     ck_assert(tvm_dtype_same(slot_named(program, "i")->dtype, TVM_I(64)));
     ck_assert(tvm_dtype_same(slot_named(program, "j")->dtype, TVM_I(32)));
     ck_assert(tvm_dtype_same(slot_named(program, "h")->dtype, TVM_U(32)));
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(test_assignment_types) {
-    tvm_program *program = assemble_body("%i = l\n%i = 3\n%i = m\n%i = u\n%f = 1.0\n%f = 2\n%c = b");
-    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_ir_program *program = assemble_body("%i = l\n%i = 3\n%i = m\n%i = u\n%f = 1.0\n%f = 2\n%c = b");
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     for (uint32_t i = 0; i < 4; i++)
         ck_assert(
             tvm_dtype_same(kernel->exprs[tvm_operands(kernel, insn_at(program, i))->value].type, TVM_I(64)));
     ck_assert_double_eq(kernel->exprs[tvm_operands(kernel, insn_at(program, 5))->value].value.f, 2.0);
     ck_assert(tvm_dtype_same(slot_named(program, "c")->dtype, TVM_BOOL));
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -423,24 +423,24 @@ START_TEST(test_static_if) {
     for (int a = 1; a <= 2; a++) {
         char text[1024];
         snprintf(text, sizeof text, ".vasm 1\n.const A = %d\n.kernel f()\n.warps 1\n%s.end\n", a, branches);
-        tvm_program *program = assemble(text);
+        tvm_ir_program *program = assemble(text);
         ck_assert_uint_eq(program->kernels[0].insn_count, a == 1 ? 1u : 2u);
         ck_assert_uint_eq(tvm_operands(&program->kernels[0], insn_at(program, 0))->value, a == 1 ? 10u : 20u);
         if (a == 2) ck_assert_uint_eq(tvm_operands(&program->kernels[0], insn_at(program, 1))->value, 21);
-        tvm_program_free(program);
+        tvm_ir_program_free(program);
     }
 }
 END_TEST
 
 START_TEST(test_static_for) {
-    tvm_program *program =
+    tvm_ir_program *program =
         assemble(".vasm 1\n.for T = [u3, f16]\n.kernel copy_${T}(a: global T[64, 64])\n.warps 1\n"
                  ".for i = 0 to 2\n.for j = 5 to 0 step -2\n.const S = i * 10 + j\n"
                  "wait-group S\n%v${i}_${j + 1} = S\n.endfor\n.endfor\n"
                  ".for never = 3 to 3\nnonsense\n.endfor\n.end\n.endfor\n");
     ck_assert_uint_eq(program->kernel_count, 2);
     ck_assert_ptr_nonnull(tvm_find_kernel(program, "copy_u3"));
-    const tvm_kernel *kernel = tvm_find_kernel(program, "copy_f16");
+    const tvm_ir_kernel *kernel = tvm_find_kernel(program, "copy_f16");
     ck_assert(tvm_dtype_same(kernel->slots[0].dtype, TVM_F16));
     ck_assert_uint_eq(kernel->insn_count, 12);
     const uint32_t expected[] = {5, 3, 1, 15, 13, 11};
@@ -448,18 +448,18 @@ START_TEST(test_static_for) {
         ck_assert_uint_eq(tvm_operands(kernel, &kernel->insns[2 * i])->value, expected[i]);
     ck_assert_str_eq(tvm_string(program, kernel->slots[1].name), "v0_6");
     ck_assert_str_eq(tvm_string(program, kernel->slots[6].name), "v1_2");
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(test_statement_ends) {
-    tvm_program *program = assemble(".vasm 1 ; comment\n\n.const A = 1, // more\n  B = 2 # and more\n"
-                                    ".kernel f(m: i32,\r\n  n: i32 ; between\n)\n.warps \\\n 4\n"
-                                    "%x = (m +\n  n)\nwait-group A +\\\nB\n.end");
+    tvm_ir_program *program = assemble(".vasm 1 ; comment\n\n.const A = 1, // more\n  B = 2 # and more\n"
+                                       ".kernel f(m: i32,\r\n  n: i32 ; between\n)\n.warps \\\n 4\n"
+                                       "%x = (m +\n  n)\nwait-group A +\\\nB\n.end");
     ck_assert_uint_eq(program->kernels[0].warps, 4);
     ck_assert_uint_eq(tvm_operands(&program->kernels[0], insn_at(program, 1))->value, 3);
     ck_assert_uint_eq(insn_at(program, 1)->line, 12);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -479,11 +479,11 @@ START_TEST(test_include) {
     write_file(beside, ".vasm 1\n.const A = 4\n");
     write_file(elsewhere, ".kernel g()\n.warps A\nsync\n.end\n.include \"x\"");
     const char *text = ".vasm 1\n.include \"beside.inc\"\n.kernel f()\n.warps A\n.end\n";
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_assemble(text, strlen(text), main_name, NULL, &program, &diags), TVM_OK);
     ck_assert_uint_eq(program->kernels[0].warps, 4);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     const char *folders[] = {"/nonexistent", folder};
     tvm_assembler_options options = {.include_dirs = folders, .include_dir_count = 2};
     text = ".vasm 1\n.const A = 2\n.include \"d.inc\"\n";
@@ -512,7 +512,7 @@ START_TEST(test_include_of_itself_ends) {
     close(descriptor);
     snprintf(text, sizeof text, ".vasm 1\n.include \"%s\"\n", name);
     write_file(name, text);
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags diags = {0};
     ck_assert_int_ne(tvm_assemble(text, strlen(text), name, NULL, &program, &diags), TVM_OK);
     ck_assert_uint_eq(diags.count, 1);
@@ -627,7 +627,7 @@ static const struct {
 };
 
 START_TEST(test_mistakes) {
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags diags = {0};
     const char *text = mistakes[_i].text;
     ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
@@ -664,7 +664,7 @@ START_TEST(test_several_errors_without_cascades) {
                             ".const V = nothing + nothing\n"
                             ".const nothing = 3\n"
                             ".end\n";
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags diags = {0};
     ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
     const uint32_t lines[] = {4, 8, 10, 13};
@@ -678,7 +678,7 @@ START_TEST(test_errors_are_limited) {
     char text[4096] = HEAD;
     for (int i = 0; i < 40; i++) strcat(text, "bad-one\n");
     strcat(text, TAIL);
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags diags = {0};
     ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
     ck_assert_uint_eq(diags.count, 20);
@@ -693,7 +693,7 @@ START_TEST(test_wrong_defines) {
     const char *text = ".vasm 1\n.const A = 1\n";
     for (unsigned i = 0; i < 5; i++) {
         tvm_assembler_options options = {.defines = &given[i], .define_count = 1};
-        tvm_program *program;
+        tvm_ir_program *program;
         tvm_diags diags = {0};
         ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", &options, &program, &diags), TVM_OK);
         ck_assert_uint_ge(diags.count, 1);
@@ -706,7 +706,7 @@ END_TEST
 /* Rules that only the verifier knows come back with the line's text. */
 START_TEST(test_verifier_errors_show_the_line) {
     const char *text = HEAD "if m\n  %late = 1\nend\n%i = %late\n" TAIL;
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_INVALID);
     ck_assert_uint_eq(diags.items[0].line, 7);
@@ -718,7 +718,7 @@ END_TEST
 /* ---- text that means harm ---- */
 
 static void must_fail(const char *text, size_t length, const char *message) {
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags diags = {0};
     ck_assert_int_ne(tvm_assemble(text, length, "test.vasm", NULL, &program, &diags), TVM_OK);
     ck_assert_uint_ge(diags.count, 1);
@@ -763,12 +763,12 @@ START_TEST(test_any_bytes) {
             state ^= state << 13, state ^= state >> 7, state ^= state << 17;
             text[length++] = pieces[state % (sizeof pieces)];
         }
-        tvm_program *program;
+        tvm_ir_program *program;
         tvm_diags diags = {0};
         tvm_status status = tvm_assemble(text, length, "test.vasm", NULL, &program, &diags);
         ck_assert((status == TVM_OK) == (program != NULL));
         ck_assert((status == TVM_OK) == (diags.count == 0));
-        tvm_program_free(program);
+        tvm_ir_program_free(program);
         tvm_diags_free(&diags);
     }
 }

@@ -1,5 +1,5 @@
-/* Translation of the instructions that compute: what is selected, the order of accumulation, and that ptxas takes
- * every operation of every type, and every conversion, for every target. */
+/* Translation of the instructions that compute: what is selected, the order of accumulation, and that ptxas
+ * takes every operation of every type, and every conversion, for every target. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@ enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600 };
 
 /* ---- helpers ---- */
 
-static tvm_program *assemble(const char *text) {
+static tvm_ir_program *assemble(const char *text) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = tvm_assemble(text, strlen(text), "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_int_eq(status, TVM_OK);
@@ -23,7 +23,7 @@ static tvm_program *assemble(const char *text) {
     return program;
 }
 
-static tvm_module *translate(const tvm_program *program, const char *target_name) {
+static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
     tvm_diags diags = {0};
     tvm_target target;
     tvm_module *module = NULL;
@@ -36,13 +36,14 @@ static tvm_module *translate(const tvm_program *program, const char *target_name
 }
 
 static tvm_module *translate_text(const char *text, const char *target_name) {
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, target_name);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     return module;
 }
 
-/* Is there a ptxas? It is a component of the CUDA toolkit, which a build of the interpreter alone does without. */
+/* Is there a ptxas? It is a component of the CUDA toolkit, which a build of the interpreter alone does
+ * without. */
 static bool have_ptxas(void) {
     char *path = NULL;
     bool found = tvm_ptxas_find(&path, NULL) == TVM_OK;
@@ -66,13 +67,13 @@ static void check_ptxas(tvm_module *module, bool spills) {
 
 /* Translates and assembles a text for every target. */
 static void check_text(const char *text) {
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     for (unsigned t = 0; t < TARGETS; t++) {
         tvm_module *module = translate(program, targets[t]);
         check_ptxas(module, false);
         tvm_module_free(module);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 
 static unsigned count(const char *text, const char *part) {
@@ -100,20 +101,22 @@ static void write_operations(FILE *out, tvm_dtype type) {
     char name[TVM_DTYPE_NAME_MAX];
     bool is_float = type.kind == TVM_KIND_FLOAT;
     tvm_dtype_name(type, name);
+    fprintf(
+        out,
+        ".kernel ops_%s(a: global %s[64, 8], b: global %s[64, 8], y: global %s[64, 8], z: global bool[64, 8], s: f32, i: i32)\n"
+        ".warps 2\n.grid 1\n"
+        "%%x = load-global a[0, 0], spatial(64, 1).local(1, 8)\n"
+        "%%v = load-global b[0, 0], spatial(64, 1).local(1, 8)\n",
+        name, name, name, name);
     fprintf(out,
-            ".kernel ops_%s(a: global %s[64, 8], b: global %s[64, 8], y: global %s[64, 8], z: global bool[64, 8], s: f32, i: i32)\n"
-            ".warps 2\n.grid 1\n"
-            "%%x = load-global a[0, 0], spatial(64, 1).local(1, 8)\n"
-            "%%v = load-global b[0, 0], spatial(64, 1).local(1, 8)\n",
-            name, name, name, name);
-    fprintf(out, "%%add = add %%x, %%v\n%%sub = sub %%add, s\n%%mul = mul i, %%sub\n%%div = div %%mul, %%v\n");
+            "%%add = add %%x, %%v\n%%sub = sub %%add, s\n%%mul = mul i, %%sub\n%%div = div %%mul, %%v\n");
     fprintf(out, "%%min = min %%div, %%x\n%%max = max %%min, 3\n%%fma = fma %%max, %%v, %%x\n");
     fprintf(out, "%%last = %s\n", is_float ? "neg %fma" : "mod %fma, %v");
     if (type.kind == TVM_KIND_INT) fprintf(out, "%%last = neg %%last\n");
     if (is_float && type.bits <= 32) fprintf(out, "%%last = exp %%last\n");
     for (unsigned c = 0; c < TVM_COMPARE_COUNT; c++)
-        fprintf(out, "%%c%u = compare %s, %%last, %%x\n%%last = where %%c%u, %%last, %s\n", c, tvm_compare_names[c], c,
-                c % 2 ? "%v" : "s");
+        fprintf(out, "%%c%u = compare %s, %%last, %%x\n%%last = where %%c%u, %%last, %s\n", c,
+                tvm_compare_names[c], c, c % 2 ? "%v" : "s");
     fprintf(out, "%%rows = reduce sum, %%last, 0\n%%columns = reduce max, %%last, 1\n");
     fprintf(out, "%%all = add %%last, %%rows\n%%all = sub %%all, %%columns\n");
     fprintf(out, "store-global y[0, 0], %%all\nstore-global z[0, 0], %%c0\n.end\n");
@@ -146,8 +149,8 @@ static bool takes_part_in_lowbit(tvm_dtype type) {
            tvm_dtype_same(type, TVM_BF16) || tvm_dtype_same(type, TVM_F32);
 }
 
-/* A kernel for a source type with the conversions to every other; the results are not used, so that ptxas checks them
- * but has little to do. */
+/* A kernel for a source type with the conversions to every other; the results are not used, so that ptxas
+ * checks them but has little to do. */
 static void write_conversions(FILE *out, tvm_dtype from, const tvm_dtype *types, size_t total) {
     char source[TVM_DTYPE_NAME_MAX], name[TVM_DTYPE_NAME_MAX];
     tvm_dtype_name(from, source);
@@ -244,7 +247,8 @@ static unsigned read_mmas(const char *ptx, int d[], int a[], unsigned capacity) 
     unsigned n = 0;
     for (const char *at = ptx; (at = strstr(at, "mma.sync")) && n < capacity; at++, n++) {
         int c;
-        ck_assert_int_eq(sscanf(at, "%*s {%%w%d, %*[^}]}, {%%w%d, %*[^}]}, {%*[^}]}, {%%w%d", &d[n], &a[n], &c), 3);
+        ck_assert_int_eq(
+            sscanf(at, "%*s {%%w%d, %*[^}]}, {%%w%d, %*[^}]}, {%*[^}]}, {%%w%d", &d[n], &a[n], &c), 3);
         ck_assert_int_eq(c, d[n]);
     }
     return n;
@@ -323,11 +327,12 @@ END_TEST
 /* ---- the rest ---- */
 
 START_TEST(constants_fill_words) {
-    tvm_module *module = translate_text(".vasm 1\n.kernel k(y: global u8[32, 3])\n.warps 1\n.grid 1\n"
-                                        "%x = alloc-register u3[32, 8], layout spatial(32, 1).local(1, 8), init 5\n"
-                                        "%r = view %x, u8, spatial(32, 1).local(1, 3)\n"
-                                        "store-global y[0, 0], %r\n.end\n",
-                                        "sm_80");
+    tvm_module *module =
+        translate_text(".vasm 1\n.kernel k(y: global u8[32, 3])\n.warps 1\n.grid 1\n"
+                       "%x = alloc-register u3[32, 8], layout spatial(32, 1).local(1, 8), init 5\n"
+                       "%r = view %x, u8, spatial(32, 1).local(1, 3)\n"
+                       "store-global y[0, 0], %r\n.end\n",
+                       "sm_80");
     /* eight times 101: 1011 0110 1101 1011 0110 1101 */
     ck_assert_uint_ge(count(module->ptx, "0x00b6db6d"), 1);
     check_ptxas(module, false);
@@ -336,18 +341,19 @@ START_TEST(constants_fill_words) {
 END_TEST
 
 START_TEST(tensors_are_printed_by_vprintf) {
-    check_text(".vasm 1\n.kernel k(a: global f16[32, 2], b: global i3[256], c: global u64[32])\n.warps 2\n.grid 1\n"
-               "%x = load-global a[0, 0], replicated(2, 2).spatial(32, 1).local(1, 2)\n"
-               "%y = load-global b[0], replicated(2).spatial(32).local(8)\n"
-               "%z = load-global c[0], replicated(2).spatial(32)\n"
-               "for %i = 0 to 4 unroll 2\nprint-tensor %x\nend\nprint-tensor %y\nprint-tensor %z\n.end\n"
-               ".kernel other(a: global f32[32])\n.warps 1\n.grid 1\n"
-               "%x = load-global a[0], spatial(32)\nprint-tensor %x\n.end\n");
+    check_text(
+        ".vasm 1\n.kernel k(a: global f16[32, 2], b: global i3[256], c: global u64[32])\n.warps 2\n.grid 1\n"
+        "%x = load-global a[0, 0], replicated(2, 2).spatial(32, 1).local(1, 2)\n"
+        "%y = load-global b[0], replicated(2).spatial(32).local(8)\n"
+        "%z = load-global c[0], replicated(2).spatial(32)\n"
+        "for %i = 0 to 4 unroll 2\nprint-tensor %x\nend\nprint-tensor %y\nprint-tensor %z\n.end\n"
+        ".kernel other(a: global f32[32])\n.warps 1\n.grid 1\n"
+        "%x = load-global a[0], spatial(32)\nprint-tensor %x\n.end\n");
 }
 END_TEST
 
 START_TEST(the_report_lists_every_instruction) {
-    tvm_program *program = assemble(HALVES("f16", "%r = div %x, %x\n"));
+    tvm_ir_program *program = assemble(HALVES("f16", "%r = div %x, %x\n"));
     tvm_module *module = translate(program, "sm_90a");
     tvm_diags diags = {0};
     char *report = NULL;
@@ -365,7 +371,7 @@ START_TEST(the_report_lists_every_instruction) {
         free(report);
     }
     tvm_module_free(module);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 

@@ -49,7 +49,7 @@ static char cache[80], driver_log[80], ptxas_log[80];
 static uint8_t *bytecode;
 static size_t bytecode_size;
 static tvm_context *context;
-static tvm_code *code;
+static tvm_program *code;
 
 static void write_ptxas(const char *version) {
     char path[80];
@@ -67,13 +67,13 @@ static void write_ptxas(const char *version) {
 }
 
 static void assemble(void) {
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_assemble(source, sizeof source - 1, "cuda.vasm", NULL, &program, &diags);
     if (status) tvm_diags_print(&diags, stderr, "test_cuda", false);
     ck_assert_int_eq(status, TVM_OK);
     ck_assert_int_eq(tvm_vbc_write(program, false, &bytecode, &bytecode_size, &diags), TVM_OK);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 
 static void setup(void) {
@@ -91,7 +91,7 @@ static void setup(void) {
 }
 
 static void close_all(void) {
-    tvm_code_free(code);
+    tvm_program_free(code);
     tvm_context_free(context);
     code = NULL;
     context = NULL;
@@ -115,9 +115,9 @@ static void open_all(void) {
     ck_assert_int_eq(tvm_load(context, bytecode, bytecode_size, &code), TVM_OK);
 }
 
-static tvm_function *function_of(const char *name) {
-    tvm_function *function = NULL;
-    ck_assert_int_eq(tvm_get_function(code, name, &function), TVM_OK);
+static tvm_kernel *function_of(const char *name) {
+    tvm_kernel *function = NULL;
+    ck_assert_int_eq(tvm_get_kernel(code, name, &function), TVM_OK);
     return function;
 }
 
@@ -305,7 +305,7 @@ START_TEST(fault_names_the_kernel) {
     ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
     unsetenv("FAKE_CUDA_PARAMS");
     ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 16, 1.0, x, x), TVM_OK);
-    tvm_code_free(code);
+    tvm_program_free(code);
     code = NULL;
     ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_FAULT);
     assert_says("'scale'");

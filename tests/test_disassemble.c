@@ -10,7 +10,7 @@ typedef struct bytes {
     size_t size;
 } bytes;
 
-static bytes container(const tvm_program *program) {
+static bytes container(const tvm_ir_program *program) {
     bytes result;
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_vbc_write(program, false, &result.data, &result.size, &diags), TVM_OK);
@@ -18,7 +18,7 @@ static bytes container(const tvm_program *program) {
     return result;
 }
 
-static char *disassemble(const tvm_program *program) {
+static char *disassemble(const tvm_ir_program *program) {
     char *text;
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_disassemble(program, &text, &diags), TVM_OK);
@@ -27,10 +27,10 @@ static char *disassemble(const tvm_program *program) {
 }
 
 /* Consumes the program; returns its text. */
-static char *round_trip(tvm_program *program) {
+static char *round_trip(tvm_ir_program *program) {
     bytes before = container(program);
     char *text = disassemble(program);
-    tvm_program *again = assemble(text);
+    tvm_ir_program *again = assemble(text);
     bytes after = container(again);
     ck_assert_msg(before.size == after.size && memcmp(before.data, after.data, before.size) == 0,
                   "other bytes from:\n%s", text);
@@ -39,8 +39,8 @@ static char *round_trip(tvm_program *program) {
     free(text_again);
     free(before.data);
     free(after.data);
-    tvm_program_free(program);
-    tvm_program_free(again);
+    tvm_ir_program_free(program);
+    tvm_ir_program_free(again);
     return text;
 }
 
@@ -215,10 +215,10 @@ END_TEST
 
 /* Nothing of what was only used on the way is kept. */
 START_TEST(test_no_orphans) {
-    tvm_program *program = assemble(".vasm 1\n.layout UNUSED = local(3, 3)\n.kernel f(m: i32)\n.warps 1\n"
-                                    "%x = m > 1 ? 2 : 3\n%y = (m + 5) * 0 == 0 ? 1 : 1\n.assume 1 == 1\n"
-                                    "%z = true ? m : m + 17\n.end\n");
-    const tvm_kernel *kernel = &program->kernels[0];
+    tvm_ir_program *program = assemble(".vasm 1\n.layout UNUSED = local(3, 3)\n.kernel f(m: i32)\n.warps 1\n"
+                                       "%x = m > 1 ? 2 : 3\n%y = (m + 5) * 0 == 0 ? 1 : 1\n.assume 1 == 1\n"
+                                       "%z = true ? m : m + 17\n.end\n");
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     bool *used = calloc(kernel->expr_count, sizeof *used);
     for (uint32_t i = 0; i < kernel->operand_count; i++)
         if (kernel->operands[i].kind == TVM_OPERAND_EXPR) used[kernel->operands[i].value] = true;
@@ -250,7 +250,7 @@ START_TEST(test_matmul) {
     tvm_assembler_options options = {.defines = defines, .define_count = 1};
     uint8_t *text;
     size_t size;
-    tvm_program *program;
+    tvm_ir_program *program;
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
     tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);

@@ -427,7 +427,7 @@ static const char grid_text[] = ".vasm 1\n"
                                 ".end\n";
 
 START_TEST(every_block_runs_once_on_any_number_of_threads) {
-    tvm_program *program = assemble(grid_text);
+    tvm_ir_program *program = assemble(grid_text);
     static const unsigned threads[] = {0, 1, 2, 3, 7, 300};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         int32_t c[13 * 5 * 3] = {0};
@@ -437,16 +437,16 @@ START_TEST(every_block_runs_once_on_any_number_of_threads) {
         for (int i = 0; i < 13 * 5 * 3; i++) ck_assert_int_eq(c[i], i + 1);
         free(out.output);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(an_empty_grid_runs_nothing) {
-    tvm_program *program = assemble(grid_text);
+    tvm_ir_program *program = assemble(grid_text);
     outcome out = launch(program, NULL, 2, VALUES(INT("x", 13), INT("y", 0), INT("z", 3), TENSOR("c", NULL)));
     ck_assert_int_eq(out.status, TVM_OK);
     free(out.output);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -461,13 +461,13 @@ START_TEST(an_error_stops_the_other_threads) {
                                "    end\n"
                                "    %y = 1 / n\n"
                                ".end\n";
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     outcome out = launch(program, NULL, 4, VALUES(INT("n", 0)));
     ck_assert_int_eq(out.status, TVM_FAULT);
     ck_assert_uint_eq(out.diagnostics, 1);
     ck_assert_ptr_eq(strstr(out.message, "k: block (3,0,0): let: "), out.message);
     free(out.output);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -519,7 +519,7 @@ START_TEST(prints_of_a_block_stay_together) {
                                "    end\n"
                                ".end\n";
     enum { BLOCKS = 40 };
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     outcome out = launch(program, NULL, 4, VALUES(INT("n", BLOCKS)));
     ck_assert_int_eq(out.status, TVM_OK);
     bool seen[BLOCKS] = {false};
@@ -540,7 +540,7 @@ START_TEST(prints_of_a_block_stay_together) {
     }
     ck_assert_str_eq(at, "");
     free(out.output);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -592,7 +592,7 @@ START_TEST(shapes_are_computed_and_checked) {
                 VALUES(INT("m", INT64_C(1) << 38), INT("n", 8), TENSOR("a", NULL), TENSOR("b", NULL)));
     check_fails(text, "kernel 'mm': extent 0 of a is above 2^40: m (m = 4611686018427387904)",
                 VALUES(INT("m", INT64_C(1) << 62), INT("n", 8), TENSOR("a", NULL), TENSOR("b", NULL)));
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     tvm_scalar scalars[4] = {{.i = 5}, {.i = 16}};
     int64_t shape[TVM_MAX_RANK];
     uint64_t bytes;
@@ -604,7 +604,7 @@ START_TEST(shapes_are_computed_and_checked) {
     ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 3, scalars, shape, &bytes, NULL),
                      TVM_OK);
     ck_assert_uint_eq(bytes, 64);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 

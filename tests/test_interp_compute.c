@@ -593,11 +593,11 @@ static void check_view(const char *from, const char *from_layout, const char *to
     static uint8_t a[1 << 14], c[1 << 14];
     uint32_t state = 9;
     for (size_t i = 0; i < sizeof a; i++) a[i] = (uint8_t)next_random(&state);
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     outcome out = launch(program, NULL, 1, VALUES(TENSOR("a", a), TENSOR("c", c)));
     ck_assert_msg(out.status == TVM_OK, "%s", out.message);
     free(out.output);
-    const tvm_kernel *kernel = &program->kernels[0];
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     const tvm_slot *source = &kernel->slots[kernel->insns[0].result],
                    *result = &kernel->slots[kernel->insns[1].result];
     const tvm_layout *A = &program->layouts[source->layout], *B = &program->layouts[result->layout];
@@ -613,7 +613,7 @@ static void check_view(const char *from, const char *from_layout, const char *to
                 ck_assert_msg(got == want, "%s %s to %s %s: thread %u local %u bit %u", from, from_layout, to,
                               to_layout, t, l, bit);
             }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 
 START_TEST(views_read_the_bits_of_each_thread) {
@@ -782,11 +782,11 @@ static void check_reduce(const char *layout_text, unsigned warps, unsigned rank,
     uint32_t state = warps + axis;
     for (size_t i = 0; i < 8192; i++)
         a[i] = (float)(int32_t)next_random(&state) * ldexpf(1, (int)(next_random(&state) % 30) - 40);
-    tvm_program *program = assemble(text);
+    tvm_ir_program *program = assemble(text);
     outcome out = launch(program, NULL, 1, VALUES(TENSOR("a", a), TENSOR("c", c), TENSOR("d", d)));
     ck_assert_msg(out.status == TVM_OK, "%s", out.message);
     free(out.output);
-    const tvm_kernel *kernel = &program->kernels[0];
+    const tvm_ir_kernel *kernel = &program->kernels[0];
     const tvm_layout *layout = &program->layouts[kernel->slots[kernel->insns[0].result].layout];
     tvm_layout_table(layout, table);
     uint32_t inner = 1, elements = tvm_layout_elements(layout);
@@ -799,7 +799,7 @@ static void check_reduce(const char *layout_text, unsigned warps, unsigned rank,
             if (e / inner / layout->shape[axis] * inner + e % inner == o && a[e] > most) most = a[e];
         ck_assert_float_eq(d[o], most);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 
 START_TEST(reduce_combines_in_its_order) {

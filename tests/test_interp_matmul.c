@@ -9,13 +9,13 @@ enum { M = 21, N = 136, K = 256, GROUP = 128, TILES = 2 };
 static uint16_t a[M * K], scales[K / GROUP * N], c[M * N];
 static uint8_t weights[K * N], packed[K / GROUP * TILES * GROUP * 128];
 
-static tvm_program *assemble_matmul(const char *define) {
+static tvm_ir_program *assemble_matmul(const char *define) {
     char path[1024];
     const char *top = getenv("srcdir");
     uint8_t *text = NULL;
     size_t size;
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     const tvm_assembler_options options = {.defines = &define, .define_count = 1};
     snprintf(path, sizeof path, "%s/programs/matmul_u3.vasm", top ? top : ".");
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
@@ -44,7 +44,7 @@ static void check_matmul(const char *name) {
     for (int i = 0; i < M * K; i++) a[i] = f16_code((int32_t)next_random(&state) * 0x1p-31L);
     for (int i = 0; i < K / GROUP * N; i++) scales[i] = f16_code((1 + next_random(&state) % 7) * 0x1p-6L);
     for (int i = 0; i < M * N; i++) c[i] = 0x7fff;
-    tvm_program *program = assemble_matmul(define);
+    tvm_ir_program *program = assemble_matmul(define);
     const char *const kernels[] = {"pack", "matmul"};
     for (int i = 0; i < 2; i++) {
         outcome out =
@@ -54,7 +54,7 @@ static void check_matmul(const char *name) {
         ck_assert_msg(out.status == TVM_OK, "%s", out.message);
         free(out.output);
     }
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     for (size_t i = 0; i < M; i++)
         for (size_t j = 0; j < N; j++) {
             double sum = 0, size = 0;

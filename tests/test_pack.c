@@ -436,12 +436,12 @@ END_TEST
 
 static void assemble(const char *path, const char *text, size_t size, const char *name, const char *define) {
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_assembler_options options = {.defines = &define, .define_count = define != NULL};
     tvm_status status = tvm_assemble(text, size, name, &options, &program, &diags);
     ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
     ck_assert_int_eq(tvm_vbc_write_file(program, path, false, NULL), TVM_OK);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     tvm_diags_free(&diags);
 }
 
@@ -461,14 +461,14 @@ static void assemble_matmul(const char *path, tvm_dtype type) {
 static uint8_t *pack_by_kernel(const char *program, int64_t k, int64_t n, const uint8_t *rows, size_t bytes) {
     tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 2};
     tvm_context *context;
-    tvm_code *code;
-    tvm_function *pack;
+    tvm_program *code;
+    tvm_kernel *pack;
     tvm_value values[4] = {{.i = 0}};
     uint8_t *result = calloc(bytes, 1);
     ck_assert_ptr_nonnull(result);
     ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
     ck_assert_int_eq(tvm_load_file(context, program, &code), TVM_OK);
-    ck_assert_int_eq(tvm_get_function(code, "pack", &pack), TVM_OK);
+    ck_assert_int_eq(tvm_get_kernel(code, "pack", &pack), TVM_OK);
     for (size_t p = 0; p < 4; p++) {
         tvm_param_info info;
         ck_assert_int_eq(tvm_param(pack, p, &info), TVM_OK);
@@ -486,7 +486,7 @@ static uint8_t *pack_by_kernel(const char *program, int64_t k, int64_t n, const 
         if (*info.name == 'p') tvm_memory_read(context, result, values[p].data, bytes);
         if (info.is_tensor) tvm_memory_free(context, values[p].data);
     }
-    tvm_code_free(code);
+    tvm_program_free(code);
     tvm_context_free(context);
     return result;
 }

@@ -81,11 +81,11 @@ START_TEST(test_equal_entries_are_shared) {
     kit_start(&t, "k");
     ck_assert_uint_eq(kit_string(&t, "abc"), kit_string(&t, "abc"));
     ck_assert_uint_ne(kit_string(&t, "abc"), kit_string(&t, "abd"));
-    ck_assert_uint_eq(tvm_program_string(t.program, "abcx", 3), kit_string(&t, "abc"));
+    ck_assert_uint_eq(tvm_ir_program_string(t.program, "abcx", 3), kit_string(&t, "abc"));
     ck_assert_str_eq(tvm_string(t.program, kit_string(&t, "abd")), "abd");
     ck_assert_str_eq(tvm_string(t.program, TVM_NONE), "");
-    ck_assert_uint_eq(tvm_program_layout(t.program, &t.a), tvm_program_layout(t.program, &t.a));
-    ck_assert_uint_ne(tvm_program_layout(t.program, &t.a), tvm_program_layout(t.program, &t.c));
+    ck_assert_uint_eq(tvm_ir_program_layout(t.program, &t.a), tvm_ir_program_layout(t.program, &t.a));
+    ck_assert_uint_ne(tvm_ir_program_layout(t.program, &t.a), tvm_ir_program_layout(t.program, &t.c));
     ck_assert_uint_eq(kit_int(&t, 7), kit_int(&t, 7));
     ck_assert_uint_ne(kit_int(&t, 7), kit_int(&t, 8));
     uint32_t one = kit_int(&t, 1), sum = kit_binary(&t, TVM_EXPR_ADD, TVM_I(32), one, one);
@@ -98,15 +98,15 @@ END_TEST
 
 START_TEST(test_many_strings_keep_their_index) {
     enum { COUNT = 5000 };
-    tvm_program *program = tvm_program_new();
+    tvm_ir_program *program = tvm_ir_program_new();
     char text[32];
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned i = 0; i < COUNT; i++) {
             int length = snprintf(text, sizeof text, "name%u", i);
-            ck_assert_uint_eq(tvm_program_string(program, text, (size_t)length), i);
+            ck_assert_uint_eq(tvm_ir_program_string(program, text, (size_t)length), i);
         }
     ck_assert_uint_eq(program->string_count, COUNT);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
@@ -120,9 +120,9 @@ START_TEST(test_expression_size_is_limited) {
         ck_assert_uint_eq(t.kernel->exprs[expr].size, (1u << (level + 1)) - 1);
     }
     tvm_expr more = {.op = TVM_EXPR_ADD, .type = TVM_I(32), .a = expr, .b = expr};
-    ck_assert_uint_eq(tvm_kernel_expr(t.kernel, &more), TVM_NONE);
+    ck_assert_uint_eq(tvm_ir_kernel_expr(t.kernel, &more), TVM_NONE);
     tvm_expr dangling = {.op = TVM_EXPR_NEG, .type = TVM_I(32), .a = t.kernel->expr_count};
-    ck_assert_uint_eq(tvm_kernel_expr(t.kernel, &dangling), TVM_NONE);
+    ck_assert_uint_eq(tvm_ir_kernel_expr(t.kernel, &dangling), TVM_NONE);
     kit_end(&t);
 }
 END_TEST
@@ -130,7 +130,7 @@ END_TEST
 START_TEST(test_find_kernel) {
     kit t;
     kit_start(&t, "first");
-    uint32_t second = tvm_program_add_kernel(t.program, kit_string(&t, "second"));
+    uint32_t second = tvm_ir_program_add_kernel(t.program, kit_string(&t, "second"));
     ck_assert_ptr_eq(tvm_find_kernel(t.program, "second"), &t.program->kernels[second]);
     ck_assert_ptr_null(tvm_find_kernel(t.program, "third"));
     kit_end(&t);

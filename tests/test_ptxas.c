@@ -25,10 +25,12 @@ static void set_up(void) {
     setenv("TMPDIR", folder, 1);
     unsetenv("TVM_PTXAS");
     diags = (tvm_diags){0};
-    kernels[0] = (tvm_kernel_code){.name = "first", .registers = -1, .spill_stores = -1, .spill_loads = -1, .stack_bytes = -1};
+    kernels[0] = (tvm_kernel_code){
+        .name = "first", .registers = -1, .spill_stores = -1, .spill_loads = -1, .stack_bytes = -1};
     kernels[1] = kernels[0];
     kernels[1].name = "second";
-    module = (tvm_module){.target = {90, 'a'}, .ptx = ptx, .ptx_size = sizeof ptx - 1, .kernels = kernels, .kernel_count = 2};
+    module = (tvm_module){
+        .target = {90, 'a'}, .ptx = ptx, .ptx_size = sizeof ptx - 1, .kernels = kernels, .kernel_count = 2};
 }
 
 static void tear_down(void) {
@@ -64,7 +66,8 @@ static int left_behind(void) {
 
 static void expect_message(const char *part) {
     ck_assert_uint_ge(diags.count, 1);
-    ck_assert_msg(strstr(diags.items[0].message, part) != NULL, "'%s' is not in: %s", part, diags.items[0].message);
+    ck_assert_msg(strstr(diags.items[0].message, part) != NULL, "'%s' is not in: %s", part,
+                  diags.items[0].message);
 }
 
 START_TEST(a_missing_ptxas_is_named) {
@@ -166,7 +169,8 @@ START_TEST(one_that_hangs_is_killed_with_its_children) {
 END_TEST
 
 START_TEST(much_output_does_not_block) {
-    const char *path = script("i=0\nwhile [ $i -lt 6000 ]; do echo 'a line of forty characters or thereabouts'; i=$((i+1)); done\nexit 1\n");
+    const char *path = script(
+        "i=0\nwhile [ $i -lt 6000 ]; do echo 'a line of forty characters or thereabouts'; i=$((i+1)); done\nexit 1\n");
     ck_assert_int_eq(tvm_ptxas_within(&module, path, LIMIT_MS, &diags), TVM_PTXAS);
     expect_message("exit status 1");
     ck_assert_int_eq(left_behind(), 0);
@@ -175,19 +179,20 @@ END_TEST
 
 START_TEST(the_cubin_and_the_usage_are_read) {
     /* the arguments: -v -arch=sm_90a -o CUBIN PTX */
-    const char *path = script("[ \"$1\" = -v ] && [ \"$2\" = -arch=sm_90a ] && [ \"$3\" = -o ] || exit 9\n"
-                              "cat \"$5\" >\"$4\"; printf done >>\"$4\"\n"
-                              "cat <<'X'\n"
-                              "ptxas info    : 8 bytes gmem, 24 bytes cmem[4]\n"
-                              "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n"
-                              "ptxas info    : Function properties for second\n"
-                              "    16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n"
-                              "ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size\n"
-                              "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
-                              "ptxas info    : Function properties for first\n"
-                              "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-                              "ptxas info    : Used 24 registers, 360 bytes cmem[0]\n"
-                              "X\n");
+    const char *path =
+        script("[ \"$1\" = -v ] && [ \"$2\" = -arch=sm_90a ] && [ \"$3\" = -o ] || exit 9\n"
+               "cat \"$5\" >\"$4\"; printf done >>\"$4\"\n"
+               "cat <<'X'\n"
+               "ptxas info    : 8 bytes gmem, 24 bytes cmem[4]\n"
+               "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n"
+               "ptxas info    : Function properties for second\n"
+               "    16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n"
+               "ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size\n"
+               "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
+               "ptxas info    : Function properties for first\n"
+               "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+               "ptxas info    : Used 24 registers, 360 bytes cmem[0]\n"
+               "X\n");
     ck_assert_int_eq(tvm_ptxas_within(&module, path, LIMIT_MS, &diags), TVM_OK);
     ck_assert_uint_eq(module.cubin_size, sizeof ptx - 1 + 4);
     ck_assert_mem_eq(module.cubin, ".version 8.0\ndone", module.cubin_size);

@@ -53,16 +53,16 @@ static const char source[] =
 static uint8_t *bytecode;
 static size_t bytecode_size;
 static tvm_context *context;
-static tvm_code *code;
+static tvm_program *code;
 
 static void assemble(void) {
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_assemble(source, sizeof source - 1, "runtime.vasm", NULL, &program, &diags);
     if (status) tvm_diags_print(&diags, stderr, "test_runtime", false);
     ck_assert_int_eq(status, TVM_OK);
     ck_assert_int_eq(tvm_vbc_write(program, true, &bytecode, &bytecode_size, &diags), TVM_OK);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     tvm_diags_free(&diags);
 }
 
@@ -74,15 +74,15 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-    tvm_code_free(code);
+    tvm_program_free(code);
     tvm_context_free(context);
     free(bytecode);
 }
 
-static tvm_function *function_of(const char *name) {
-    tvm_function *function = NULL;
-    ck_assert_int_eq(tvm_get_function(code, name, &function), TVM_OK);
-    ck_assert_str_eq(tvm_function_name(function), name);
+static tvm_kernel *function_of(const char *name) {
+    tvm_kernel *function = NULL;
+    ck_assert_int_eq(tvm_get_kernel(code, name, &function), TVM_OK);
+    ck_assert_str_eq(tvm_kernel_name(function), name);
     return function;
 }
 
@@ -124,7 +124,7 @@ END_TEST
 START_TEST(failed_creation_tells_why) {
     tvm_context_options options = {.device = (tvm_device_kind)77};
     tvm_context *none = NULL;
-    tvm_code *loaded = NULL;
+    tvm_program *loaded = NULL;
     ck_assert_int_eq(tvm_context_create(&options, &none), TVM_USAGE);
     ck_assert(strstr(tvm_message(none), "77") != NULL);
     ck_assert_int_eq(tvm_load(none, bytecode, bytecode_size, &loaded), TVM_USAGE);
@@ -133,7 +133,7 @@ START_TEST(failed_creation_tells_why) {
     tvm_context_free(none);
     ck_assert_str_ne(tvm_message(NULL), "");
     tvm_context_free(NULL);
-    tvm_code_free(NULL);
+    tvm_program_free(NULL);
 }
 END_TEST
 
@@ -149,10 +149,10 @@ END_TEST
 
 START_TEST(looks_inside) {
     tvm_param_info info;
-    ck_assert_uint_eq(tvm_function_count(code), 4);
-    ck_assert_str_eq(tvm_function_name(tvm_function_at(code, 1)), "scalars");
-    ck_assert_ptr_null(tvm_function_at(code, 4));
-    tvm_function *scale = function_of("scale");
+    ck_assert_uint_eq(tvm_kernel_count(code), 4);
+    ck_assert_str_eq(tvm_kernel_name(tvm_kernel_at(code, 1)), "scalars");
+    ck_assert_ptr_null(tvm_kernel_at(code, 4));
+    tvm_kernel *scale = function_of("scale");
     ck_assert_uint_eq(tvm_param_count(scale), 4);
     ck_assert_int_eq(tvm_param(scale, 1, &info), TVM_OK);
     ck_assert_str_eq(info.name, "f");
@@ -171,8 +171,8 @@ START_TEST(looks_inside) {
 END_TEST
 
 START_TEST(unknown_kernel_names_those_there_are) {
-    tvm_function *function;
-    assert_refused(tvm_get_function(code, "scalar", &function), TVM_NOT_FOUND, "'scalar'",
+    tvm_kernel *function;
+    assert_refused(tvm_get_kernel(code, "scalar", &function), TVM_NOT_FOUND, "'scalar'",
                    "scale, scalars, packed, divide", NULL);
     ck_assert_ptr_null(function);
     function_of("scale");
@@ -181,7 +181,7 @@ START_TEST(unknown_kernel_names_those_there_are) {
 END_TEST
 
 START_TEST(broken_bytecode_is_refused) {
-    tvm_code *loaded;
+    tvm_program *loaded;
     assert_refused(tvm_load(context, "not bytecode", 12, &loaded), TVM_FORMAT, NULL, NULL, NULL);
     ck_assert_ptr_null(loaded);
     ck_assert_str_ne(tvm_message(context), "");
@@ -196,11 +196,11 @@ START_TEST(loads_a_file) {
     int file = mkstemp(path);
     ck_assert_int_eq(write(file, bytecode, bytecode_size), (ssize_t)bytecode_size);
     close(file);
-    tvm_code *loaded;
+    tvm_program *loaded;
     ck_assert_int_eq(tvm_load_file(context, path, &loaded), TVM_OK);
     unlink(path);
-    ck_assert_uint_eq(tvm_function_count(loaded), 4);
-    tvm_code_free(loaded);
+    ck_assert_uint_eq(tvm_kernel_count(loaded), 4);
+    tvm_program_free(loaded);
 }
 END_TEST
 
@@ -211,7 +211,7 @@ START_TEST(launches) {
     float *x = floats(N), *y = floats(N), in[N], out[N];
     for (int i = 0; i < N; i++) in[i] = (float)i;
     ck_assert_int_eq(tvm_memory_write(context, x, in, sizeof in), TVM_OK);
-    tvm_function *scale = function_of("scale");
+    tvm_kernel *scale = function_of("scale");
     ck_assert_int_eq(tvm_prepare(scale), TVM_OK);
     ck_assert_int_eq(tvm_launch(scale, NULL, N, 2.5, x, y), TVM_OK);
     ck_assert_int_eq(tvm_synchronize(context, NULL), TVM_OK);
@@ -239,7 +239,7 @@ START_TEST(passes_every_scalar_type) {
     const double opposite[7] = {0, 2147483647, 0, 1099511627776.0, 1, -1.5, 1e300};
     void *out;
     ck_assert_int_eq(tvm_memory_alloc(context, 7 * 32 * sizeof(double), &out), TVM_OK);
-    tvm_function *scalars = function_of("scalars");
+    tvm_kernel *scalars = function_of("scalars");
     ck_assert_int_eq(tvm_launch(scalars, NULL, 5, INT32_MIN, 4294967295u, (int64_t)-1099511627776,
                                 (uint64_t)1 << 63, 0.1, 0.1, out),
                      TVM_OK);
@@ -253,7 +253,7 @@ START_TEST(passes_every_scalar_type) {
 END_TEST
 
 START_TEST(refuses_wrong_arguments) {
-    tvm_function *scale = function_of("scale");
+    tvm_kernel *scale = function_of("scale");
     float *x = floats(16), *y = floats(16);
     assert_refused(tvm_launch(scale, NULL, 6, 1.0, x, y), TVM_ARGUMENT, "scale", "n % 4 == 0", "n = 6");
     assert_refused(tvm_launch(scale, NULL, -4, 1.0, x, y), TVM_ARGUMENT, "scale", "-4", NULL);
@@ -285,7 +285,7 @@ END_TEST
 
 START_TEST(run_time_error_is_reported) {
     float *x = floats(32);
-    tvm_function *divide = function_of("divide");
+    tvm_kernel *divide = function_of("divide");
     assert_refused(tvm_launch(divide, NULL, 0, x), TVM_FAULT, "divide", "division by zero",
                    "runtime.vasm:36");
     ck_assert_int_eq(tvm_launch(divide, NULL, 2, x), TVM_OK);
@@ -297,7 +297,7 @@ END_TEST
 START_TEST(tells_shapes) {
     int64_t shape[8];
     size_t bytes;
-    tvm_function *packed = function_of("packed");
+    tvm_kernel *packed = function_of("packed");
     tvm_value values[4] = {{.i = 5}, {.i = 16}};
     ck_assert_int_eq(tvm_param_shape(packed, 2, values, 4, shape, &bytes), TVM_OK);
     ck_assert_int_eq(shape[0], 5);
@@ -356,8 +356,8 @@ typedef struct worker {
 static void *work(void *pointer) {
     worker *self = pointer;
     void *x = NULL, *y = NULL;
-    tvm_function *scale = NULL;
-    bool right = tvm_get_function(code, "scale", &scale) == TVM_OK;
+    tvm_kernel *scale = NULL;
+    bool right = tvm_get_kernel(code, "scale", &scale) == TVM_OK;
     right = right && !tvm_memory_alloc(context, LENGTH * sizeof(float), &x);
     right = right && !tvm_memory_alloc(context, LENGTH * sizeof(float), &y);
     for (int i = 0; right && i < LENGTH; i++) ((float *)x)[i] = (float)i;
@@ -396,10 +396,10 @@ START_TEST(misuse_is_no_crash) {
     ck_assert_int_eq(tvm_launch(NULL, NULL), TVM_USAGE);
     ck_assert_int_eq(tvm_launchv(NULL, NULL, NULL, 0), TVM_USAGE);
     ck_assert_int_eq(tvm_prepare(NULL), TVM_USAGE);
-    ck_assert_int_eq(tvm_get_function(code, NULL, NULL), TVM_USAGE);
+    ck_assert_int_eq(tvm_get_kernel(code, NULL, NULL), TVM_USAGE);
     ck_assert_int_eq(tvm_memory_alloc(context, 1, NULL), TVM_USAGE);
-    ck_assert_uint_eq(tvm_function_count(NULL), 0);
-    ck_assert_ptr_null(tvm_function_at(NULL, 0));
+    ck_assert_uint_eq(tvm_kernel_count(NULL), 0);
+    ck_assert_ptr_null(tvm_kernel_at(NULL, 0));
     ck_assert_uint_eq(tvm_param_count(NULL), 0);
     ck_assert_str_eq(tvm_device_name(NULL), "no device");
 }

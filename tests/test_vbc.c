@@ -24,7 +24,7 @@ static void build_matmul(kit *t, bool noise, int64_t step) {
         tvm_layout layout;
         ck_assert_int_eq(tvm_layout_spatial(1, (const uint32_t[]){32}, &layout, NULL), TVM_OK);
         kit_string(t, "unused");
-        tvm_program_layout(t->program, &layout);
+        tvm_ir_program_layout(t->program, &layout);
         kit_float(t, 99);
     }
     uint32_t m = kit_scalar(t, "m", TVM_I(32)), n = kit_scalar(t, "n", TVM_I(32)),
@@ -37,8 +37,8 @@ static void build_matmul(kit *t, bool noise, int64_t step) {
     uint32_t sixteen = kit_int(t, 16), zero = kit_int(t, 0);
     t->kernel->grid[0] = kit_binary(t, TVM_EXPR_CDIV, TVM_I(32), en, kit_int(t, 8));
     t->kernel->grid[1] = kit_binary(t, TVM_EXPR_CDIV, TVM_I(32), em, sixteen);
-    tvm_kernel_add_assume(t->kernel, kit_binary(t, TVM_EXPR_EQ, TVM_BOOL, zero,
-                                                kit_binary(t, TVM_EXPR_MOD, TVM_I(32), ek, sixteen)));
+    tvm_ir_kernel_add_assume(t->kernel, kit_binary(t, TVM_EXPR_EQ, TVM_BOOL, zero,
+                                                   kit_binary(t, TVM_EXPR_MOD, TVM_I(32), ek, sixteen)));
     uint32_t acc = kit_register(t, "acc", TVM_F32, &t->c), ra = kit_register(t, "ra", TVM_F16, &t->a);
     uint32_t rb = kit_register(t, "rb", TVM_F16, &t->b), at = kit_scalar(t, "at", TVM_I(32));
     uint32_t row = kit_scalar(t, "row", TVM_I(32)), column = kit_scalar(t, "column", TVM_I(32));
@@ -74,7 +74,7 @@ typedef struct image {
     size_t size;
 } image;
 
-static image write_program(const tvm_program *program, bool lines) {
+static image write_program(const tvm_ir_program *program, bool lines) {
     tvm_diags diags = {0};
     image file = {0};
     ck_assert_int_eq(tvm_vbc_write(program, lines, &file.bytes, &file.size, &diags), TVM_OK);
@@ -99,13 +99,13 @@ static void check_same_image(image a, image b) {
 
 START_TEST(test_round_trip) {
     image file = matmul_image(_i == 1);
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_vbc_read(file.bytes, file.size, "matmul.vbc", &program, &diags), TVM_OK);
     ck_assert_uint_eq(diags.count, 0);
     image again = write_program(program, _i == 1);
     check_same_image(file, again);
-    const tvm_kernel *kernel = tvm_find_kernel(program, "matmul");
+    const tvm_ir_kernel *kernel = tvm_find_kernel(program, "matmul");
     ck_assert_ptr_nonnull(kernel);
     ck_assert_uint_eq(kernel->warps, 1);
     ck_assert_uint_eq(kernel->param_count, 6);
@@ -127,20 +127,20 @@ START_TEST(test_round_trip) {
     tvm_eval_env env = {.slots = slots};
     ck_assert_int_eq(tvm_expr_eval(kernel, kernel->grid[0], &env, &value, NULL), TVM_OK);
     ck_assert_int_eq(value.i, (1001 + 7) / 8);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     free(file.bytes);
     free(again.bytes);
 }
 END_TEST
 
 START_TEST(test_empty_program) {
-    tvm_program *empty = tvm_program_new(), *program = NULL;
+    tvm_ir_program *empty = tvm_ir_program_new(), *program = NULL;
     tvm_diags diags = {0};
     image file = write_program(empty, true);
     ck_assert_int_eq(tvm_vbc_read(file.bytes, file.size, NULL, &program, &diags), TVM_OK);
     ck_assert_uint_eq(program->kernel_count, 0);
-    tvm_program_free(program);
-    tvm_program_free(empty);
+    tvm_ir_program_free(program);
+    tvm_ir_program_free(empty);
     free(file.bytes);
 }
 END_TEST
@@ -177,11 +177,11 @@ START_TEST(test_files) {
     kit t;
     build_matmul(&t, false, 16);
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     ck_assert_int_eq(tvm_vbc_write_file(t.program, path, true, &diags), TVM_OK);
     ck_assert_int_eq(tvm_vbc_read_file(path, &program, &diags), TVM_OK);
     ck_assert_uint_eq(program->kernel_count, 1);
-    tvm_program_free(program);
+    tvm_ir_program_free(program);
     ck_assert_int_eq(truncate(path, 100), 0);
     ck_assert_int_eq(tvm_vbc_read_file(path, &program, &diags), TVM_FORMAT);
     ck_assert_str_eq(diags.items[0].file, path);
@@ -226,7 +226,7 @@ static void mend_checksums(image file) {
 
 /* Expects a refusal with these words, naming the file. */
 static void check_refused(image file, tvm_status expected, const char *words) {
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_vbc_read(file.bytes, file.size, "bad.vbc", &program, &diags);
     ck_assert_msg(status != TVM_OK, "accepted; expected '%s'", words);
@@ -382,7 +382,7 @@ END_TEST
 START_TEST(test_every_truncation_is_refused) {
     image file = matmul_image(true);
     for (size_t size = 0; size < file.size; size++) {
-        tvm_program *program = NULL;
+        tvm_ir_program *program = NULL;
         tvm_diags diags = {0};
         uint8_t *copy = malloc(size + (size == 0));
         memcpy(copy, file.bytes, size);
@@ -442,7 +442,7 @@ static void corrupt(image file, size_t from, uint64_t *seed) {
 
 /* Reads it: an error with a diagnostic, or a program that survives a round trip. True when it was one. */
 static bool read_corrupted(image file) {
-    tvm_program *program = NULL, *copy = NULL;
+    tvm_ir_program *program = NULL, *copy = NULL;
     tvm_diags diags = {0};
     tvm_status status = tvm_vbc_read(file.bytes, file.size, "fuzzed.vbc", &program, &diags);
     if (status != TVM_OK) {
@@ -458,8 +458,8 @@ static bool read_corrupted(image file) {
     check_same_image(again, third);
     free(again.bytes);
     free(third.bytes);
-    tvm_program_free(copy);
-    tvm_program_free(program);
+    tvm_ir_program_free(copy);
+    tvm_ir_program_free(program);
     return true;
 }
 

@@ -83,7 +83,7 @@ BUILD(kernel_name_missing) {
     t->k.kernel->name = TVM_NONE;
 }
 BUILD(kernel_names) {
-    tvm_program_add_kernel(t->k.program, kit_string(&t->k, "matmul"));
+    tvm_ir_program_add_kernel(t->k.program, kit_string(&t->k, "matmul"));
 }
 BUILD(slot_name) {
     kit_scalar(&t->k, "9lives", TVM_I(32));
@@ -153,10 +153,10 @@ BUILD(grid_of_block) {
     t->k.kernel->grid[1] = kit_block(&t->k, 0);
 }
 BUILD(assume_integer) {
-    tvm_kernel_add_assume(t->k.kernel, t->one);
+    tvm_ir_kernel_add_assume(t->k.kernel, t->one);
 }
 BUILD(assume_right) {
-    tvm_kernel_add_assume(t->k.kernel, t->yes);
+    tvm_ir_kernel_add_assume(t->k.kernel, t->yes);
 }
 BUILD(layout_invalid) {
     t->k.program->layouts[0].rank = 200;
@@ -341,7 +341,7 @@ START_TEST(test_work_is_bounded) {
         memset(&layout, 0, sizeof layout);
         ck_assert_int_eq(tvm_shared_layout_row_major(2, (const uint32_t[]){256, 3000 + i}, &layout, NULL),
                          TVM_OK);
-        tvm_program_shared_layout(t.program, &layout);
+        tvm_ir_program_shared_layout(t.program, &layout);
     }
     ck_assert_int_eq(tvm_verify(t.program, &diags), TVM_INVALID);
     ck_assert_uint_eq(diags.count, 1);

@@ -11,20 +11,18 @@ typedef struct call_args {
     size_t bytes[TVM_MAX_PARAMS]; /* of tensors, as the caller says; 0: not said */
 } call_args;
 
-static const char *param_name(const tvm_function *function, uint32_t param) {
+static const char *param_name(const tvm_kernel *function, uint32_t param) {
     return tvm_string(function->code->program, function->kernel->slots[param].name);
 }
 
-static tvm_status out_of_range(const tvm_function *function, uint32_t param, int64_t value,
-                               tvm_diags *diags) {
+static tvm_status out_of_range(const tvm_kernel *function, uint32_t param, int64_t value, tvm_diags *diags) {
     return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                        "kernel '%s': %lld does not fit parameter '%s' of type %s",
-                        tvm_function_name(function), (long long)value, param_name(function, param),
-                        function->type_names[param]);
+                        "kernel '%s': %lld does not fit parameter '%s' of type %s", tvm_kernel_name(function),
+                        (long long)value, param_name(function, param), function->type_names[param]);
 }
 
 /* A scalar from its tvm_value, exactly or not at all. */
-static tvm_status scalar_from_value(const tvm_function *function, uint32_t param, const tvm_value *value,
+static tvm_status scalar_from_value(const tvm_kernel *function, uint32_t param, const tvm_value *value,
                                     tvm_scalar *scalar, tvm_diags *diags) {
     tvm_dtype type = function->kernel->slots[param].dtype;
     bool fits = true;
@@ -47,14 +45,14 @@ static tvm_status scalar_from_value(const tvm_function *function, uint32_t param
     return fits ? TVM_OK : out_of_range(function, param, value->i, diags);
 }
 
-static tvm_status count_mismatch(const tvm_function *function, size_t count, tvm_diags *diags) {
+static tvm_status count_mismatch(const tvm_kernel *function, size_t count, tvm_diags *diags) {
     return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s' takes %u arguments, %zu were given",
-                        tvm_function_name(function), function->kernel->param_count, count);
+                        tvm_kernel_name(function), function->kernel->param_count, count);
 }
 
-static tvm_status arguments_from_values(const tvm_function *function, const tvm_value *values, size_t count,
+static tvm_status arguments_from_values(const tvm_kernel *function, const tvm_value *values, size_t count,
                                         call_args *out, tvm_diags *diags) {
-    const tvm_kernel *kernel = function->kernel;
+    const tvm_ir_kernel *kernel = function->kernel;
     if (count != kernel->param_count || (count && !values)) return count_mismatch(function, count, diags);
     for (uint32_t i = 0; i < kernel->param_count; i++) {
         out->data[i] = values[i].data;
@@ -66,7 +64,7 @@ static tvm_status arguments_from_values(const tvm_function *function, const tvm_
     return TVM_OK;
 }
 
-static void arguments_from_list(const tvm_kernel *kernel, va_list list, call_args *out) {
+static void arguments_from_list(const tvm_ir_kernel *kernel, va_list list, call_args *out) {
     for (uint32_t i = 0; i < kernel->param_count; i++) {
         tvm_dtype type = kernel->slots[i].dtype;
         tvm_scalar *scalar = &out->scalars[i];
@@ -90,13 +88,13 @@ static void arguments_from_list(const tvm_kernel *kernel, va_list list, call_arg
 }
 
 /* What only a caller who passes addresses can get wrong. */
-static tvm_status check_tensor(const tvm_function *function, uint32_t param, const call_args *args,
+static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
                                tvm_diags *diags) {
     const void *data = args->data[param];
     if ((uintptr_t)data % 16)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                             "kernel '%s': the address %p of tensor '%s' is not 16-byte aligned",
-                            tvm_function_name(function), data, param_name(function, param));
+                            tvm_kernel_name(function), data, param_name(function, param));
     if (data && !args->bytes[param]) return TVM_OK;
     int64_t shape[TVM_MAX_RANK];
     uint64_t needed;
@@ -105,28 +103,28 @@ static tvm_status check_tensor(const tvm_function *function, uint32_t param, con
     if (status) return status;
     if (!data && needed)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                            "kernel '%s': the address of tensor '%s' is NULL", tvm_function_name(function),
+                            "kernel '%s': the address of tensor '%s' is NULL", tvm_kernel_name(function),
                             param_name(function, param));
     if (args->bytes[param] && args->bytes[param] < needed)
         return tvm_diag_add(
             diags, TVM_ARGUMENT, NULL, NULL,
             "kernel '%s': tensor '%s' has %llu bytes by its declared shape, but only %zu are there",
-            tvm_function_name(function), param_name(function, param), (unsigned long long)needed,
+            tvm_kernel_name(function), param_name(function, param), (unsigned long long)needed,
             args->bytes[param]);
     return TVM_OK;
 }
 
 /* Everything that is checked before a launch; grid as tvm_launch_check gives it. */
-static tvm_status check_arguments(const tvm_function *function, const call_args *args, uint32_t grid[3],
+static tvm_status check_arguments(const tvm_kernel *function, const call_args *args, uint32_t grid[3],
                                   tvm_diags *diags) {
-    const tvm_kernel *kernel = function->kernel;
+    const tvm_ir_kernel *kernel = function->kernel;
     tvm_status status = tvm_launch_check(function->code->program, kernel, args->scalars, grid, diags);
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
         if (kernel->slots[i].kind == TVM_SLOT_GLOBAL) status = check_tensor(function, i, args, diags);
     return status;
 }
 
-static tvm_status submit(tvm_function *function, void *stream, const call_args *args, tvm_diags *diags) {
+static tvm_status submit(tvm_kernel *function, void *stream, const call_args *args, tvm_diags *diags) {
     tvm_device_launch launch = {
         .kernel = function->index, .scalars = args->scalars, .data = args->data, .stream = stream};
     tvm_status status = check_arguments(function, args, launch.grid, diags);
@@ -134,7 +132,7 @@ static tvm_status submit(tvm_function *function, void *stream, const call_args *
     return function->code->context->ops->launch(function->code->device_code, &launch, diags);
 }
 
-tvm_status tvm_launch(tvm_function *function, void *stream, ...) {
+tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
     if (!function) return TVM_USAGE;
     call_args args;
     va_list list;
@@ -146,7 +144,7 @@ tvm_status tvm_launch(tvm_function *function, void *stream, ...) {
     return tvm_context_finish(function->code->context, status, &diags);
 }
 
-tvm_status tvm_launchv(tvm_function *function, void *stream, const tvm_value *values, size_t count) {
+tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
     call_args args;
     tvm_diags diags = {0};
@@ -155,7 +153,7 @@ tvm_status tvm_launchv(tvm_function *function, void *stream, const tvm_value *va
     return tvm_context_finish(function->code->context, status, &diags);
 }
 
-tvm_status tvm_prepare(tvm_function *function) {
+tvm_status tvm_prepare(tvm_kernel *function) {
     if (!function) return TVM_USAGE;
     tvm_diags diags = {0};
     tvm_status status =
@@ -163,12 +161,12 @@ tvm_status tvm_prepare(tvm_function *function) {
     return tvm_context_finish(function->code->context, status, &diags);
 }
 
-static tvm_status shape_of(const tvm_function *function, size_t index, const tvm_value *values, size_t count,
+static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes, tvm_diags *diags) {
-    const tvm_kernel *kernel = function->kernel;
+    const tvm_ir_kernel *kernel = function->kernel;
     if (index >= kernel->param_count || kernel->slots[index].kind != TVM_SLOT_GLOBAL)
         return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "parameter %zu of kernel '%s' is no tensor", index,
-                            tvm_function_name(function));
+                            tvm_kernel_name(function));
     call_args args;
     uint64_t size;
     tvm_status status = arguments_from_values(function, values, count, &args, diags);
@@ -180,7 +178,7 @@ static tvm_status shape_of(const tvm_function *function, size_t index, const tvm
     return TVM_OK;
 }
 
-tvm_status tvm_param_shape(const tvm_function *function, size_t index, const tvm_value *values, size_t count,
+tvm_status tvm_param_shape(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes) {
     if (!function || !shape) return TVM_USAGE;
     tvm_diags diags = {0};
@@ -188,7 +186,7 @@ tvm_status tvm_param_shape(const tvm_function *function, size_t index, const tvm
     return tvm_context_finish(function->code->context, status, &diags);
 }
 
-tvm_status tvm_time(tvm_function *function, const tvm_value *values, size_t count, unsigned repeats,
+tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count, unsigned repeats,
                     double *microseconds) {
     if (!function || !microseconds) return TVM_USAGE;
     *microseconds = 0;

@@ -5,13 +5,13 @@
 #include <string.h>
 
 /* Fills code->functions from its program. */
-static tvm_status make_functions(tvm_code *code, tvm_diags *diags) {
-    const tvm_program *program = code->program;
+static tvm_status make_functions(tvm_program *code, tvm_diags *diags) {
+    const tvm_ir_program *program = code->program;
     code->functions = calloc(program->kernel_count ? program->kernel_count : 1, sizeof *code->functions);
     if (!code->functions) return tvm_diag_no_memory(diags);
     for (uint32_t i = 0; i < program->kernel_count; i++) {
-        tvm_function *function = &code->functions[i];
-        const tvm_kernel *kernel = &program->kernels[i];
+        tvm_kernel *function = &code->functions[i];
+        const tvm_ir_kernel *kernel = &program->kernels[i];
         function->code = code;
         function->kernel = kernel;
         function->index = i;
@@ -24,22 +24,22 @@ static tvm_status make_functions(tvm_code *code, tvm_diags *diags) {
     return TVM_OK;
 }
 
-void tvm_code_free(tvm_code *code) {
+void tvm_program_free(tvm_program *code) {
     if (!code) return;
     if (code->device_code) code->context->ops->code_close(code->device_code);
     for (uint32_t i = 0; code->functions && i < code->program->kernel_count; i++)
         free(code->functions[i].type_names);
     free(code->functions);
-    tvm_program_free(code->program);
+    tvm_ir_program_free(code->program);
     free(code);
 }
 
 /* Takes the program, also when it fails. */
-static tvm_status load_program(tvm_context *context, tvm_program *program, tvm_code **code,
+static tvm_status load_program(tvm_context *context, tvm_ir_program *program, tvm_program **code,
                                tvm_diags *diags) {
-    tvm_code *loaded = calloc(1, sizeof *loaded);
+    tvm_program *loaded = calloc(1, sizeof *loaded);
     if (!loaded) {
-        tvm_program_free(program);
+        tvm_ir_program_free(program);
         return tvm_diag_no_memory(diags);
     }
     loaded->context = context;
@@ -47,7 +47,7 @@ static tvm_status load_program(tvm_context *context, tvm_program *program, tvm_c
     tvm_status status = make_functions(loaded, diags);
     if (!status) status = context->ops->code_open(context->device, program, &loaded->device_code, diags);
     if (status) {
-        tvm_code_free(loaded);
+        tvm_program_free(loaded);
         return status;
     }
     *code = loaded;
@@ -58,21 +58,21 @@ static tvm_status no_device(tvm_diags *diags) {
     return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "the context has no device: tvm_context_create failed");
 }
 
-tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_code **code) {
+tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **code) {
     if (!context || !path || !code) return TVM_USAGE;
     *code = NULL;
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = context->ops ? tvm_vbc_read_file(path, &program, &diags) : no_device(&diags);
     if (!status) status = load_program(context, program, code, &diags);
     return tvm_context_finish(context, status, &diags);
 }
 
-tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_code **code) {
+tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_program **code) {
     if (!context || (!bytes && size) || !code) return TVM_USAGE;
     *code = NULL;
     tvm_diags diags = {0};
-    tvm_program *program = NULL;
+    tvm_ir_program *program = NULL;
     tvm_status status = context->ops ? tvm_vbc_read(bytes, size, NULL, &program, &diags) : no_device(&diags);
     if (!status) status = load_program(context, program, code, &diags);
     return tvm_context_finish(context, status, &diags);
@@ -80,16 +80,16 @@ tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_co
 
 /* ---- introspection ---- */
 
-size_t tvm_function_count(const tvm_code *code) {
+size_t tvm_kernel_count(const tvm_program *code) {
     return code ? code->program->kernel_count : 0;
 }
 
-tvm_function *tvm_function_at(tvm_code *code, size_t index) {
+tvm_kernel *tvm_kernel_at(tvm_program *code, size_t index) {
     return code && index < code->program->kernel_count ? &code->functions[index] : NULL;
 }
 
 /* "matmul, pack": the names of a program's kernels, malloc'ed; NULL when out of memory. */
-static char *kernel_names(const tvm_program *program) {
+static char *kernel_names(const tvm_ir_program *program) {
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
@@ -102,11 +102,11 @@ static char *kernel_names(const tvm_program *program) {
     return NULL;
 }
 
-tvm_status tvm_get_function(tvm_code *code, const char *name, tvm_function **function) {
+tvm_status tvm_get_kernel(tvm_program *code, const char *name, tvm_kernel **function) {
     if (!code || !name || !function) return TVM_USAGE;
     *function = NULL;
     tvm_diags diags = {0};
-    const tvm_kernel *kernel = tvm_find_kernel(code->program, name);
+    const tvm_ir_kernel *kernel = tvm_find_kernel(code->program, name);
     if (kernel) {
         *function = &code->functions[kernel - code->program->kernels];
         return tvm_context_finish(code->context, TVM_OK, &diags);
@@ -118,22 +118,22 @@ tvm_status tvm_get_function(tvm_code *code, const char *name, tvm_function **fun
     return tvm_context_finish(code->context, status, &diags);
 }
 
-const char *tvm_function_name(const tvm_function *function) {
+const char *tvm_kernel_name(const tvm_kernel *function) {
     return function ? tvm_string(function->code->program, function->kernel->name) : "";
 }
 
-size_t tvm_param_count(const tvm_function *function) {
+size_t tvm_param_count(const tvm_kernel *function) {
     return function ? function->kernel->param_count : 0;
 }
 
-tvm_status tvm_param(const tvm_function *function, size_t index, tvm_param_info *info) {
+tvm_status tvm_param(const tvm_kernel *function, size_t index, tvm_param_info *info) {
     if (!function || !info) return TVM_USAGE;
     tvm_diags diags = {0};
-    const tvm_kernel *kernel = function->kernel;
+    const tvm_ir_kernel *kernel = function->kernel;
     if (index >= kernel->param_count) {
         tvm_status status = tvm_diag_add(&diags, TVM_USAGE, NULL, NULL,
                                          "kernel '%s' has %u parameters: there is no parameter %zu",
-                                         tvm_function_name(function), kernel->param_count, index);
+                                         tvm_kernel_name(function), kernel->param_count, index);
         return tvm_context_finish(function->code->context, status, &diags);
     }
     const tvm_slot *slot = &kernel->slots[index];

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-tvm_status tvm_cuda_code_open(void *device, const tvm_program *program, void **code, tvm_diags *diags) {
+tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
     cuda_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
     if (!opened) return tvm_diag_no_memory(diags);
     if (pthread_mutex_init(&opened->lock, NULL)) {
@@ -152,7 +152,7 @@ static cuda_param param_of(const tvm_slot *slot, tvm_scalar scalar, void *data) 
 
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                             tvm_diags *diags) {
-    const tvm_kernel *declared = &code->program->kernels[launch->kernel];
+    const tvm_ir_kernel *declared = &code->program->kernels[launch->kernel];
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
     cuda_param params[TVM_MAX_PARAMS];

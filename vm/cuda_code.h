@@ -13,7 +13,7 @@ typedef struct cuda_kernel {
 
 typedef struct cuda_code {
     cuda_device *device;
-    const tvm_program *program;
+    const tvm_ir_program *program;
     pthread_mutex_t lock; /* of loading */
     atomic_bool loaded;
     CUmodule module;

@@ -44,7 +44,7 @@ const char *tvm_cuda_intern(cuda_device *device, const char *name);
 void tvm_cuda_warn(cuda_device *device, const tvm_diags *warnings);
 
 /* cuda_code.c: programs on the device; the members of tvm_device_ops. */
-tvm_status tvm_cuda_code_open(void *device, const tvm_program *program, void **code, tvm_diags *diags);
+tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
 void tvm_cuda_code_close(void *code);
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags);
 tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags);

@@ -29,7 +29,7 @@ typedef struct tvm_device_ops {
 
     /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the
      * first caller for all; launch prepares if need be. The program outlives its code. */
-    tvm_status (*code_open)(void *device, const tvm_program *program, void **code, tvm_diags *diags);
+    tvm_status (*code_open)(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
     void (*code_close)(void *code);
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
     tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);

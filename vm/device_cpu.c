@@ -18,7 +18,7 @@ typedef struct cpu_device {
 
 typedef struct cpu_code {
     const cpu_device *device;
-    const tvm_program *program;
+    const tvm_ir_program *program;
     pthread_mutex_t lock; /* of preparing */
     _Atomic(tvm_interp_kernel *) kernels[];
 } cpu_code;
@@ -47,7 +47,7 @@ static const char *cpu_warning(const void *device) {
     return NULL;
 }
 
-static tvm_status cpu_code_open(void *device, const tvm_program *program, void **code, tvm_diags *diags) {
+static tvm_status cpu_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
     cpu_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
     if (!opened) return tvm_diag_no_memory(diags);
     if (pthread_mutex_init(&opened->lock, NULL)) {
@@ -88,7 +88,7 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
     cpu_code *opened = code;
     tvm_status status = cpu_prepare(code, launch->kernel, diags);
     if (status) return status;
-    const tvm_kernel *kernel = &opened->program->kernels[launch->kernel];
+    const tvm_ir_kernel *kernel = &opened->program->kernels[launch->kernel];
     tvm_interp_arg args[TVM_MAX_PARAMS];
     for (uint32_t i = 0; i < kernel->param_count; i++) {
         args[i].scalar = launch->scalars[i];

@@ -79,7 +79,7 @@ static char *ptxas_version(const char *path, const tvm_cache *cache, tvm_diags *
 }
 
 /* `version` is ptxas', NULL for the driver's compiler. */
-static tvm_status image_key(const tvm_program *program, tvm_target target, const char *version,
+static tvm_status image_key(const tvm_ir_program *program, tvm_target target, const char *version,
                             tvm_cache_key *key, tvm_diags *diags) {
     uint64_t hash[2];
     char name[16], *description;
@@ -97,7 +97,7 @@ static tvm_status image_key(const tvm_program *program, tvm_target target, const
 /* ---- making ---- */
 
 /* Translates, and assembles with ptxas if its path is given. */
-static tvm_status build(const tvm_program *program, tvm_target target, const char *ptxas, uint8_t **bytes,
+static tvm_status build(const tvm_ir_program *program, tvm_target target, const char *ptxas, uint8_t **bytes,
                         size_t *size, tvm_diags *diags) {
     tvm_module *module = NULL;
     tvm_status status = tvm_translate(program, target, &module, diags);
@@ -107,7 +107,7 @@ static tvm_status build(const tvm_program *program, tvm_target target, const cha
     return status;
 }
 
-static tvm_status find_or_build(const tvm_program *program, tvm_target target, const char *ptxas,
+static tvm_status find_or_build(const tvm_ir_program *program, tvm_target target, const char *ptxas,
                                 const tvm_cache *cache, tvm_image *image, tvm_diags *warnings,
                                 tvm_diags *diags) {
     uint8_t *bytes = NULL;
@@ -137,7 +137,7 @@ static tvm_status find_ptxas(char **ptxas, tvm_diags *warnings, tvm_diags *diags
                                   : tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_status_text(status));
 }
 
-tvm_status tvm_image_make(const tvm_program *program, tvm_target target, const tvm_cache *cache,
+tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, const tvm_cache *cache,
                           tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     *image = (tvm_image){0};
     char *ptxas = NULL, *version = NULL;

@@ -16,7 +16,7 @@ void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes) {
     if (bytes > kernel->scratch_bytes) kernel->scratch_bytes = bytes;
 }
 
-static uint32_t slot_extent(const tvm_program *program, const tvm_slot *slot) {
+static uint32_t slot_extent(const tvm_ir_program *program, const tvm_slot *slot) {
     uint32_t extent = 1;
     const uint32_t *shape = tvm_slot_shape(program, slot);
     for (unsigned d = 0; d < tvm_slot_rank(program, slot); d++) extent *= shape[d];
@@ -49,8 +49,8 @@ static tvm_status plan_insns(tvm_interp_kernel *k, tvm_diags *diags) {
     return status;
 }
 
-tvm_status tvm_interp_prepare(const tvm_program *program, const tvm_kernel *kernel, tvm_interp_kernel **out,
-                              tvm_diags *diags) {
+tvm_status tvm_interp_prepare(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              tvm_interp_kernel **out, tvm_diags *diags) {
     *out = NULL;
     tvm_interp_kernel *k = calloc(1, sizeof *k);
     if (!k) return tvm_diag_no_memory(diags);

@@ -10,19 +10,21 @@ typedef struct tvm_interp_arg {
     void *data;
 } tvm_interp_arg;
 
-/* A kernel made ready once (tables of layouts, views, reductions), run many times, by several threads at once. */
+/* A kernel made ready once (tables of layouts, views, reductions), run many times, by several threads at
+ * once. */
 typedef struct tvm_interp_kernel tvm_interp_kernel;
-tvm_status tvm_interp_prepare(const tvm_program *program, const tvm_kernel *kernel, tvm_interp_kernel **out,
-                              tvm_diags *diags);
+tvm_status tvm_interp_prepare(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              tvm_interp_kernel **out, tvm_diags *diags);
 void tvm_interp_free(tvm_interp_kernel *kernel);
 
 typedef struct tvm_interp_options {
-    unsigned threads;  /* blocks run on this many host threads; 0: one a core */
-    FILE *output;      /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
+    unsigned threads; /* blocks run on this many host threads; 0: one a core */
+    FILE *output; /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
 } tvm_interp_options;
 
-/* Runs all blocks of the grid. The launch has been checked (tvm_launch_check). A run-time error (division by zero, an
- * index outside a shared tensor, a deadlock, ...) stops the launch and is reported with kernel, block, file and line. */
+/* Runs all blocks of the grid. The launch has been checked (tvm_launch_check). A run-time error (division by
+ * zero, an index outside a shared tensor, a deadlock, ...) stops the launch and is reported with kernel,
+ * block, file and line. */
 tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg *args, const uint32_t grid[3],
                           const tvm_interp_options *options, tvm_diags *diags);
 

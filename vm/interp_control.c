@@ -85,20 +85,20 @@ static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t e
 }
 
 tvm_status interp_END(interp_context *context, const interp_insn *insn) {
-    const tvm_kernel *kernel = context->block->kernel->kernel;
+    const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     uint32_t opener = insn->source->match;
     if (kernel->insns[opener].op == TVM_OP_IF) return TVM_OK;
     return next_turn(context, opener, context->pc - 1);
 }
 
 tvm_status interp_BREAK(interp_context *context, const interp_insn *insn) {
-    const tvm_kernel *kernel = context->block->kernel->kernel;
+    const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     context->pc = kernel->insns[insn->source->match].match + 1;
     return TVM_OK;
 }
 
 tvm_status interp_CONTINUE(interp_context *context, const interp_insn *insn) {
-    const tvm_kernel *kernel = context->block->kernel->kernel;
+    const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     uint32_t opener = insn->source->match;
     return next_turn(context, opener, kernel->insns[opener].match);
 }

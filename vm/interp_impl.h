@@ -34,8 +34,8 @@ struct interp_insn {
 };
 
 struct tvm_interp_kernel {
-    const tvm_program *program;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     interp_insn *insns;
     size_t *offsets;     /* of each slot's tensor in a block's memory */
     uint32_t *extents;   /* elements of each REGISTER and SHARED slot */

@@ -112,7 +112,7 @@ static tvm_status schedule(interp_block *block) {
 
 static void reset_context(interp_context *context) {
     const interp_block *block = context->block;
-    const tvm_kernel *kernel = block->kernel->kernel;
+    const tvm_ir_kernel *kernel = block->kernel->kernel;
     context->pc = 0;
     context->state = INTERP_READY;
     memset(context->slots, 0, kernel->slot_count * sizeof *context->slots);

@@ -27,8 +27,8 @@ static bool full(const text *t) {
 }
 
 typedef struct scope {
-    const tvm_program *program;
-    const tvm_kernel *kernel;
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     const tvm_scalar *scalars;
 } scope;
 
@@ -217,7 +217,7 @@ static tvm_status evaluate_extent(const scope *s, uint32_t param, unsigned d, in
                         big ? "above 2^40" : "negative", t.bytes);
 }
 
-tvm_status tvm_launch_shape(const tvm_program *program, const tvm_kernel *kernel, uint32_t param,
+tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param,
                             const tvm_scalar *scalars, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags) {
     const scope s = {program, kernel, scalars};
@@ -249,8 +249,8 @@ tvm_status tvm_launch_shape(const tvm_program *program, const tvm_kernel *kernel
     return TVM_OK;
 }
 
-tvm_status tvm_launch_check(const tvm_program *program, const tvm_kernel *kernel, const tvm_scalar *scalars,
-                            uint32_t grid[3], tvm_diags *diags) {
+tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                            const tvm_scalar *scalars, uint32_t grid[3], tvm_diags *diags) {
     const scope s = {program, kernel, scalars};
     tvm_status status = check_assumes(&s, diags);
     if (status == TVM_OK) status = check_grid(&s, grid, diags);

@@ -442,7 +442,7 @@ tvm_status pack_layout_open(const char *path, const char *kernel, unsigned threa
 }
 
 void pack_layout_free(pack_layout *layout) {
-    tvm_program_free(layout->program);
+    tvm_ir_program_free(layout->program);
     free(layout->tables);
     *layout = (pack_layout){0};
 }

@@ -10,8 +10,8 @@
 #include "program.h"
 
 typedef struct pack_layout {
-    tvm_program *program;
-    const tvm_kernel *kernel;
+    tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     uint32_t k, n, w, p; /* parameters */
     tvm_dtype type;
     uint32_t rows, columns; /* of w, a tile */

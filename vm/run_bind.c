@@ -16,12 +16,12 @@ static tvm_status failed(const tvm_run_binding *binding, tvm_status status, tvm_
     return status ? tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_message(binding->context)) : TVM_OK;
 }
 
-char *tvm_run_signature(const tvm_function *function) {
+char *tvm_run_signature(const tvm_kernel *function) {
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     if (!stream) return NULL;
-    fprintf(stream, "%s(", tvm_function_name(function));
+    fprintf(stream, "%s(", tvm_kernel_name(function));
     for (size_t i = 0; i < tvm_param_count(function); i++) {
         tvm_param_info info;
         if (tvm_param(function, i, &info)) continue;
@@ -41,7 +41,7 @@ static tvm_status unknown_argument(const tvm_run_binding *binding, const tvm_run
     char *signature = tvm_run_signature(binding->function);
     tvm_status status =
         tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "the kernel has no parameter '%s': it is %s", arg->name,
-                     signature ? signature : tvm_function_name(binding->function));
+                     signature ? signature : tvm_kernel_name(binding->function));
     free(signature);
     return status;
 }
@@ -174,7 +174,7 @@ static tvm_status infer_scalar(tvm_run_binding *binding, uint32_t scalar, const 
 /* Takes the extents of a file for the scalar parameters that stand alone as a dimension of the tensor. */
 static tvm_status infer_from(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
     const tvm_run_param *tensor = &binding->params[index];
-    const tvm_kernel *kernel = binding->function->kernel;
+    const tvm_ir_kernel *kernel = binding->function->kernel;
     const tvm_slot *slot = &kernel->slots[index];
     tvm_status status = TVM_OK;
     for (unsigned d = 0; !status && d < slot->rank && tensor->given.rank == slot->rank; d++) {
@@ -198,7 +198,7 @@ static tvm_status infer_scalars(tvm_run_binding *binding, tvm_diags *diags) {
         if (param->arg || param->known) continue;
         status = tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                               "parameter '%s' of kernel '%s', a %s%s, is not given", param->info.name,
-                              tvm_function_name(binding->function),
+                              tvm_kernel_name(binding->function),
                               param->info.is_tensor ? "tensor of " : "number of type ", param->info.type);
     }
     return status;
@@ -255,12 +255,12 @@ static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags
     if (param->stored)
         return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
                             "the file's %s, does not fit argument '%s' of kernel '%s', which is %s%s",
-                            param->stored, param->info.name, tvm_function_name(binding->function),
+                            param->stored, param->info.name, tvm_kernel_name(binding->function),
                             param->info.type, shape_text(param->info.rank, shape, declared));
     return tvm_diag_add(
         diags, TVM_ARGUMENT, &place, NULL,
         "the file holds %s, but argument '%s' of kernel '%s' is %s%s, which stands in a file as %s",
-        tvm_npy_text(&param->given, given), param->info.name, tvm_function_name(binding->function),
+        tvm_npy_text(&param->given, given), param->info.name, tvm_kernel_name(binding->function),
         param->info.type, shape_text(param->info.rank, shape, declared),
         tvm_npy_text(&param->expected, expected));
 }
@@ -279,7 +279,7 @@ static tvm_status check_scalars(const tvm_run_binding *binding, tvm_diags *diags
                             diags);
 }
 
-tvm_status tvm_run_bind(tvm_context *context, tvm_function *function, const tvm_run_args *args,
+tvm_status tvm_run_bind(tvm_context *context, tvm_kernel *function, const tvm_run_args *args,
                         tvm_run_binding *binding, tvm_diags *diags) {
     *binding =
         (tvm_run_binding){.context = context, .function = function, .count = tvm_param_count(function)};

@@ -25,7 +25,7 @@ typedef struct tvm_run_param {
 
 typedef struct tvm_run_binding {
     tvm_context *context;
-    tvm_function *function;
+    tvm_kernel *function;
     size_t count;
     tvm_run_param params[TVM_MAX_PARAMS];
     tvm_value values[TVM_MAX_PARAMS]; /* for tvm_launchv; the tensors' memory belongs to the binding */
@@ -33,7 +33,7 @@ typedef struct tvm_run_binding {
 
 /* Binds, reads the files and checks types and shapes: afterwards everything fits, and nothing is on the
  * device. args must outlive the binding. Release with tvm_run_unbind in any case. */
-tvm_status tvm_run_bind(tvm_context *context, tvm_function *function, const tvm_run_args *args,
+tvm_status tvm_run_bind(tvm_context *context, tvm_kernel *function, const tvm_run_args *args,
                         tvm_run_binding *binding, tvm_diags *diags);
 /* Allocates the tensors on the device and fills them. */
 tvm_status tvm_run_upload(tvm_run_binding *binding, tvm_diags *diags);
@@ -42,6 +42,6 @@ tvm_status tvm_run_download(const tvm_run_binding *binding, tvm_diags *diags);
 void tvm_run_unbind(tvm_run_binding *binding);
 
 /* "matmul(m: i32, a: global f16[:, :])", malloc'ed; NULL when out of memory. */
-char *tvm_run_signature(const tvm_function *function);
+char *tvm_run_signature(const tvm_kernel *function);
 
 #endif

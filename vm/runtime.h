@@ -23,17 +23,17 @@ struct tvm_context {
     tvm_message_record *messages;
 };
 
-struct tvm_function {
-    struct tvm_code *code;
-    const struct tvm_kernel *kernel;
+struct tvm_kernel {
+    struct tvm_program *code;
+    const struct tvm_ir_kernel *kernel;
     uint32_t index;
     char (*type_names)[TVM_DTYPE_NAME_MAX]; /* of the parameters */
 };
 
-struct tvm_code {
+struct tvm_program {
     tvm_context *context;
-    tvm_program *program;
-    tvm_function *functions; /* in the program's order */
+    tvm_ir_program *program;
+    tvm_kernel *functions; /* in the program's order */
     void *device_code;
 };
 

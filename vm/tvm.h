@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 typedef struct tvm_context tvm_context;
-typedef struct tvm_code tvm_code;       /* a loaded program */
+typedef struct tvm_code tvm_code;         /* a loaded program */
 typedef struct tvm_function tvm_function; /* one of its kernels */
 
 typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA } tvm_device_kind;
@@ -28,9 +28,9 @@ typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA 
 /* Zero-initialised means: auto, device 0, all cores, the primary CUDA context, the default cache. */
 typedef struct tvm_context_options {
     tvm_device_kind device;
-    int ordinal;          /* CUDA device */
-    unsigned threads;     /* of the interpreter; 0: one a core */
-    void *cuda_context;   /* a CUcontext to run in; NULL: the device's primary context */
+    int ordinal;           /* CUDA device */
+    unsigned threads;      /* of the interpreter; 0: one a core */
+    void *cuda_context;    /* a CUcontext to run in; NULL: the device's primary context */
     const char *cache_dir; /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
 } tvm_context_options;
 
@@ -38,8 +38,8 @@ typedef struct tvm_context_options {
  * tvm_message can tell why; free it in any case. options may be NULL. */
 tvm_status tvm_context_create(const tvm_context_options *options, tvm_context **context);
 void tvm_context_free(tvm_context *context);
-/* Why the last call on this context by this thread failed: one or more lines, "" after success. Valid until the next
- * failing call. NULL context: a fixed text. */
+/* Why the last call on this context by this thread failed: one or more lines, "" after success. Valid until
+ * the next failing call. NULL context: a fixed text. */
 const char *tvm_message(const tvm_context *context);
 /* "interpreter, 2 threads" or "NVIDIA H200 (cuda:0, sm_90a)". */
 const char *tvm_device_name(const tvm_context *context);
@@ -62,12 +62,13 @@ typedef struct tvm_param_info {
     const char *type; /* "i32", "f16", "u3" */
     unsigned bits;    /* of an element or scalar */
     int is_tensor;
-    unsigned rank;    /* of a tensor */
+    unsigned rank; /* of a tensor */
 } tvm_param_info;
 tvm_status tvm_param(const tvm_function *function, size_t index, tvm_param_info *info);
 
-/* One argument. Scalars: i for integers and bool, f for floats. Tensors: data is an address on the context's device,
- * 16-byte aligned; bytes, when not 0, is what the caller holds there and is checked against the declared shape. */
+/* One argument. Scalars: i for integers and bool, f for floats. Tensors: data is an address on the context's
+ * device, 16-byte aligned; bytes, when not 0, is what the caller holds there and is checked against the
+ * declared shape. */
 typedef struct tvm_value {
     int64_t i;
     double f;
@@ -75,17 +76,19 @@ typedef struct tvm_value {
     size_t bytes;
 } tvm_value;
 
-/* Extents of tensor parameter `index` for these arguments (tensors' data is not looked at), and its size in bytes. */
+/* Extents of tensor parameter `index` for these arguments (tensors' data is not looked at), and its size in
+ * bytes. */
 tvm_status tvm_param_shape(const tvm_function *function, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes);
 
 /* Translates and loads now, so that the first launch does not. */
 tvm_status tvm_prepare(tvm_function *function);
 
-/* Launches on a stream (a CUstream; NULL the default one; ignored by the interpreter, which is done when it returns).
- * Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as unsigned, i64 as
- * int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes them from an array.
- * TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned or a tensor too small. */
+/* Launches on a stream (a CUstream; NULL the default one; ignored by the interpreter, which is done when it
+ * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as
+ * unsigned, i64 as int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes
+ * them from an array. TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned
+ * or a tensor too small. */
 tvm_status tvm_launch(tvm_function *function, void *stream, ...);
 tvm_status tvm_launchv(tvm_function *function, void *stream, const tvm_value *values, size_t count);
 
@@ -98,8 +101,8 @@ tvm_status tvm_memory_free(tvm_context *context, void *data);
 tvm_status tvm_memory_write(tvm_context *context, void *to, const void *from, size_t bytes);
 tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, size_t bytes);
 
-/* Device time of one launch: the median of `repeats` launches, in microseconds (CUDA events around CUDA-graph replays
- * on a GPU; the wall clock for the interpreter). */
+/* Device time of one launch: the median of `repeats` launches, in microseconds (CUDA events around CUDA-graph
+ * replays on a GPU; the wall clock for the interpreter). */
 tvm_status tvm_time(tvm_function *function, const tvm_value *values, size_t count, unsigned repeats,
                     double *microseconds);
 

@@ -138,32 +138,32 @@ static tvm_status failed(tvm_context *context, tvm_status status, tvm_diags *dia
     return status ? tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_message(context)) : TVM_OK;
 }
 
-static tvm_status name_a_kernel(tvm_code *code, tvm_diags *diags) {
+static tvm_status name_a_kernel(tvm_program *code, tvm_diags *diags) {
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     if (!stream) return tvm_diag_no_memory(diags);
-    for (size_t i = 0; i < tvm_function_count(code); i++) {
-        char *signature = tvm_run_signature(tvm_function_at(code, i));
-        fprintf(stream, "\n  %s", signature ? signature : tvm_function_name(tvm_function_at(code, i)));
+    for (size_t i = 0; i < tvm_kernel_count(code); i++) {
+        char *signature = tvm_run_signature(tvm_kernel_at(code, i));
+        fprintf(stream, "\n  %s", signature ? signature : tvm_kernel_name(tvm_kernel_at(code, i)));
         free(signature);
     }
     if (fclose(stream)) {
         free(text);
         return tvm_diag_no_memory(diags);
     }
-    tvm_status status = tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
-                                     "the program has %zu kernels, and --kernel names none:%s",
-                                     tvm_function_count(code), text);
+    tvm_status status =
+        tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
+                     "the program has %zu kernels, and --kernel names none:%s", tvm_kernel_count(code), text);
     free(text);
     return status;
 }
 
-static tvm_status choose_kernel(tvm_context *context, tvm_code *code, const char *name,
-                                tvm_function **function, tvm_diags *diags) {
-    if (name) return failed(context, tvm_get_function(code, name, function), diags);
-    if (tvm_function_count(code) != 1) return name_a_kernel(code, diags);
-    *function = tvm_function_at(code, 0);
+static tvm_status choose_kernel(tvm_context *context, tvm_program *code, const char *name,
+                                tvm_kernel **function, tvm_diags *diags) {
+    if (name) return failed(context, tvm_get_kernel(code, name, function), diags);
+    if (tvm_kernel_count(code) != 1) return name_a_kernel(code, diags);
+    *function = tvm_kernel_at(code, 0);
     return TVM_OK;
 }
 
@@ -178,7 +178,7 @@ static tvm_status print_time(const run_settings *settings, const tvm_run_binding
     if (settings->quiet)
         printf("%.3f\n", microseconds);
     else
-        printf("%s: %.3f us (median, %s)\n", tvm_function_name(binding->function), microseconds,
+        printf("%s: %.3f us (median, %s)\n", tvm_kernel_name(binding->function), microseconds,
                tvm_device_name(binding->context));
     return TVM_OK;
 }
@@ -202,9 +202,9 @@ static tvm_status launch(const run_settings *settings, tvm_run_binding *binding,
     return status;
 }
 
-static tvm_status run_code(const run_settings *settings, tvm_context *context, tvm_code *code,
+static tvm_status run_code(const run_settings *settings, tvm_context *context, tvm_program *code,
                            tvm_diags *diags) {
-    tvm_function *function = NULL;
+    tvm_kernel *function = NULL;
     tvm_status status = choose_kernel(context, code, settings->kernel, &function, diags);
     if (status) return status;
     tvm_run_binding *binding = calloc(1, sizeof *binding);
@@ -224,7 +224,7 @@ static void print_device(const tvm_context *context) {
 
 static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     tvm_context *context = NULL;
-    tvm_code *code = NULL;
+    tvm_program *code = NULL;
     tvm_status status = tvm_context_create(&settings->context, &context);
     if (status)
         failed(context, status, diags);
@@ -232,7 +232,7 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
         status = failed(context, tvm_load_file(context, settings->file, &code), diags);
     if (!status && !settings->quiet) print_device(context);
     if (!status) status = run_code(settings, context, code, diags);
-    tvm_code_free(code);
+    tvm_program_free(code);
     tvm_context_free(context);
     if (!status && (fflush(stdout) || ferror(stdout)))
         status =
