@@ -114,7 +114,10 @@ static bool error(tvm_asm *as, const tvm_token *token) {
     if (!tvm_asm_static(as, "the text of .error", &text) || text.kind == TVM_VALUE_POISON) return false;
     if (text.kind != TVM_VALUE_STRING)
         return tvm_asm_error(as, at, NULL, "expected a text in quotes, found %s", tvm_value_what(&text));
-    tvm_asm_invalid(as, token, NULL, "%.*s", (int)text.as.string.length, text.as.string.text);
+    if (text.as.string.length)
+        tvm_asm_invalid(as, token, NULL, "%.*s", (int)text.as.string.length, text.as.string.text);
+    else
+        tvm_asm_invalid(as, token, NULL, "'.error' without a text");
     as->stopped = true; /* what follows was refused with it */
     return false;
 }

@@ -46,7 +46,7 @@ __attribute__((format(printf, 4, 5))) static void lexical_error(lexer *lex, size
     char line[TVM_SOURCE_LINE_MAX + 1];
     tvm_source_line(lex->source, (uint32_t)at, line);
     tvm_place place = {lex->source->name, lex->line, (uint32_t)(at - lex->line_start + 1), (uint32_t)length,
-                       line};
+                       line[0] ? line : NULL};
     va_list arguments;
     va_start(arguments, format);
     tvm_diag_addv(lex->diags, TVM_SYNTAX, &place, NULL, format, arguments);

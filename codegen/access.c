@@ -19,7 +19,6 @@ static int compare_items(const void *a, const void *b) {
 }
 
 typedef struct builder {
-    emitter *e;
     access_plan *plan;
     const item *items;
     unsigned bits, align, max;
@@ -110,7 +109,7 @@ tvm_status access_plan_make(emitter *e, uint32_t locals, unsigned bits, const in
     }
     for (uint32_t i = 0; i < locals; i++) items[i] = (item){class_id[i], i, offset[i] * (int64_t)bits};
     qsort(items, locals, sizeof *items, compare_items);
-    builder b = {e, plan, items, bits, align_bits, max_bits};
+    builder b = {plan, items, bits, align_bits, max_bits};
     for (uint32_t begin = 0, end; begin < locals; begin = end) {
         for (end = begin + 1; end < locals && items[end].class_id == items[begin].class_id &&
                               items[end].bit == items[end - 1].bit + bits;)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16 };
+enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16, PROOF_WORK = 1 << 24 };
 
 static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
     return &e->kernel->exprs[expr];
@@ -146,10 +146,13 @@ static range range_node(const emitter *e, const tvm_expr *node) {
         if (block_product_fits(e, node)) return (range){0, INT32_MAX - 1, true};
         return range_mul(a, b);
     case TVM_EXPR_DIV:
+        if (!has_literal && a.low >= 0 && b.low >= 1) return (range){0, a.high, true};
         return has_literal && by > 0 ? range_div(a, by, false) : none;
     case TVM_EXPR_CDIV:
         return has_literal && by > 0 ? range_div(a, by, true) : none;
     case TVM_EXPR_MOD:
+        if (!has_literal && a.low >= 0 && b.low >= 1)
+            return (range){0, a.high < b.high ? a.high : b.high - 1, true};
         return has_literal && by > 0 ? range_mod(a, by) : none;
     case TVM_EXPR_SHL:
     case TVM_EXPR_SHR:
@@ -216,6 +219,19 @@ static void range_expr(const emitter *e, uint32_t expr) {
     if (low > high) low = high; /* contradicting assumptions: the kernel is never launched */
     fact->low = low;
     fact->high = high;
+}
+
+/* A grid extent that is a product of factors that are not negative: none of them is 0. */
+static void range_grid_factors(const emitter *e) {
+    facts *f = e->facts;
+    for (unsigned axis = 0; axis < 3; axis++) {
+        uint32_t grid = e->kernel->grid[axis];
+        if (grid == TVM_NONE || node_of(e, grid)->op != TVM_EXPR_MUL) continue;
+        uint32_t a = node_of(e, grid)->a, b = node_of(e, grid)->b;
+        if (f->exprs[a].low < 0 || f->exprs[b].low < 0) continue;
+        if (f->assumed_low[a] < 1) f->assumed_low[a] = 1;
+        if (f->assumed_low[b] < 1) f->assumed_low[b] = 1;
+    }
 }
 
 static void range_slots(const emitter *e) {
@@ -473,7 +489,10 @@ static bool allocate(emitter *e) {
     f->assumed_divisor = calloc(exprs, sizeof *f->assumed_divisor);
     f->assumed_low = calloc(exprs, sizeof *f->assumed_low);
     f->assumed_high = calloc(exprs, sizeof *f->assumed_high);
-    return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high;
+    f->scalars_set = calloc(e->kernel->insn_count + (size_t)1, sizeof *f->scalars_set);
+    f->version = 1;
+    f->work = PROOF_WORK;
+    return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high && f->scalars_set;
 }
 
 tvm_status facts_make(emitter *e) {
@@ -492,14 +511,18 @@ tvm_status facts_make(emitter *e) {
         slot->divisor = s < kernel->param_count ? 1 : 0;
         type_range(kernel->slots[s].dtype, &slot->low, &slot->high);
     }
-    for (uint32_t i = 0; i < kernel->insn_count; i++)
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        unsigned op = kernel->insns[i].op;
         if (kernel->insns[i].result != TVM_NONE) f->slots[kernel->insns[i].result].assigned++;
+        f->scalars_set[i + 1] = f->scalars_set[i] + (op == TVM_OP_LET || op == TVM_OP_FOR);
+    }
     find_assumptions(e);
     find_definitions(e);
     find_stable(e);
     for (int pass = 0; pass < RANGE_PASSES; pass++) {
         for (uint32_t x = 0; x < kernel->expr_count; x++) range_expr(e, x);
         range_slots(e);
+        range_grid_factors(e);
     }
     find_divisors(e);
     return TVM_OK;
@@ -513,25 +536,15 @@ void facts_free(emitter *e) {
     free(f->assumed_divisor);
     free(f->assumed_low);
     free(f->assumed_high);
+    free(f->scalars_set);
     free(f);
     e->facts = NULL;
 }
 
 /* ---- constants of the path ---- */
 
-bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+static bool find_constant(const emitter *e, uint32_t expr, int64_t *value) {
     const tvm_expr *node = node_of(e, expr);
-    const expr_fact *fact = &e->facts->exprs[expr];
-    if (!is_integer(node->type)) return false;
-    if (fact->low == fact->high) {
-        *value = fact->low;
-        return true;
-    }
-    if (node->op == TVM_EXPR_INTEGER) {
-        *value = node->value.i;
-        return true;
-    }
-    if (fact->varies) return false;
     if (node->op == TVM_EXPR_SLOT) {
         *value = e->facts->slots[node->a].value;
         return e->facts->slots[node->a].constant;
@@ -542,11 +555,31 @@ bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
     tvm_scalar operands[3] = {{0}, {0}, {0}}, out;
     for (unsigned i = 0; i < arity; i++)
         if (!fact_constant(e, children[i], &operands[i].i)) return false;
-    if (tvm_expr_apply(node, node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type, operands,
-                       &out, NULL) != TVM_OK)
-        return false;
+    tvm_dtype type = node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type;
+    if (tvm_expr_apply(node, type, operands, &out, NULL) != TVM_OK) return false;
     *value = out.i;
     return true;
+}
+
+bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+    const tvm_expr *node = node_of(e, expr);
+    expr_fact *fact = &e->facts->exprs[expr];
+    if (!is_integer(node->type)) return false;
+    if (fact->low == fact->high) {
+        *value = fact->low;
+        return true;
+    }
+    if (node->op == TVM_EXPR_INTEGER) {
+        *value = node->value.i;
+        return true;
+    }
+    if (fact->varies) return false;
+    if (fact->seen != e->facts->version) {
+        fact->seen = e->facts->version;
+        fact->seen_known = find_constant(e, expr, &fact->seen_value);
+    }
+    *value = fact->seen_value;
+    return fact->seen_known;
 }
 
 bool fact_stable(const emitter *e, uint32_t expr) {
@@ -562,10 +595,13 @@ uint64_t fact_divisor(const emitter *e, uint32_t expr) {
 void fact_set_constant(emitter *e, uint32_t slot, int64_t value) {
     e->facts->slots[slot].constant = true;
     e->facts->slots[slot].value = value;
+    e->facts->version++;
 }
 
 void fact_forget(emitter *e, uint32_t slot) {
+    if (!e->facts->slots[slot].constant) return;
     e->facts->slots[slot].constant = false;
+    e->facts->version++;
 }
 
 void fact_forget_assigned(emitter *e, uint32_t first, uint32_t last) {

@@ -38,6 +38,10 @@ typedef struct expr_fact {
     bool exact;  /* integers: as a sum of multiples of leaves it does not wrap */
     uint64_t divisor;
     int64_t low, high;
+    /* what fact_constant found when facts.version was `seen` */
+    uint64_t seen;
+    bool seen_known;
+    int64_t seen_value;
 } expr_fact;
 
 /* A condition that holds where code is being emitted. */
@@ -53,6 +57,9 @@ typedef struct facts {
     int64_t *assumed_low, *assumed_high;
     known_condition conditions[2 * TVM_MAX_DEPTH];
     unsigned condition_count;
+    uint64_t version;      /* counts changes of the slots' constants */
+    uint64_t work;         /* what is left for proofs in this kernel; without any, nothing is proven */
+    uint32_t *scalars_set; /* by instruction: LET and FOR before it */
 } facts;
 
 tvm_status facts_make(emitter *e);

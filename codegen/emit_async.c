@@ -153,21 +153,16 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
         return false;
     }
-    /* The constant parts of the last coordinate are multiples of the chunk; those of the others are any
+    /* The last coordinate is a multiple of the chunk; the others, constants of later turns included, are any
      * number. */
     rows[last] = c->run;
-    for (unsigned d = 0; d < c->tile_rank; d++)
-        if (base->g.part[d].divisor > 1 && d < last) base->g.part[d].divisor = 1;
+    for (unsigned d = 0; d < last; d++)
+        if (c->tile[d] > 1) {
+            base->g.part[d].varies = true;
+            base->g.part[d].divisor = 1;
+        }
     base->g.part[last].divisor = c->run;
     unsigned align = global_alignment(&base->g, rows);
-    if (c->tile_rank > 1)
-        for (unsigned d = 0; d < last; d++)
-            if (c->tile[d] > 1) {
-                uint64_t stride = base->g.constant_stride[base->g.lead + d]
-                                      ? (uint64_t)base->g.stride[base->g.lead + d]
-                                      : base->g.stride_divisor[base->g.lead + d];
-                if (stride % c->run != 0) align = align < 8 * c->bytes ? align : 8 * c->bytes;
-            }
     if (align < 8 * chunk_bytes) {
         snprintf(why, 160, "global addresses are known to be multiples of %u bytes only", align / 8);
         return false;
@@ -243,29 +238,33 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
 static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base) {
     emitter *e = c->e;
     static const uint32_t none[TVM_MAX_RANK] = {0};
-    reg units[4] = {new_r(e), new_r(e)}, inside, at[TVM_MAX_RANK];
-    char operands[64], skip[24] = "";
-    uint32_t count = c->bytes == 8 ? 2 : 1, plus = e->slots[s->slot].shared_offset, label = 0;
-    bool partial = t->active < c->threads;
-    if (partial) {
-        reg p = pure(e, 'p', "setp.ge.u32 $, %s, %u;", thread_id(e).name, t->active);
-        label = new_label(e);
-        snprintf(skip, sizeof skip, "@%s ", p.name);
-        emit(e, "%sbra $L%u;", skip, label);
+    reg units[4] = {new_r(e), new_r(e)}, inside = {""}, active = {""}, at[TVM_MAX_RANK];
+    char operands[64], load_guard[20] = "", store_guard[20] = "";
+    uint32_t count = c->bytes == 8 ? 2 : 1;
+    if (t->active < c->threads) {
+        active = pure(e, 'p', "setp.lt.u32 $, %s, %u;", thread_id(e).name, t->active);
+        snprintf(store_guard, sizeof store_guard, "@%s ", active.name);
+        snprintf(load_guard, sizeof load_guard, "@%s ", active.name);
     }
     for (unsigned d = 0; d < c->tile_rank; d++) {
         at[d] = base->part[d].value;
         if (!base->part[d].varies) at[d].name[0] = '\0';
     }
     reg from = global_pointer(&base->g, none);
-    bool guarded = global_predicate(&base->g, none, &inside);
+    if (global_predicate(&base->g, none, &inside)) {
+        if (active.name[0]) {
+            reg both = new_pred(e);
+            emit(e, "and.pred %s, %s, %s;", both.name, inside.name, active.name);
+            inside = both;
+        }
+        snprintf(load_guard, sizeof load_guard, "@%s ", inside.name);
+    }
     for (uint32_t i = 0; i < count; i++) emit(e, "mov.b32 %s, 0;", units[i].name);
     access_operands(units, count, operands);
-    emit(e, "%s%s%sld.global.%s %s, [%s];", guarded ? "@" : "", guarded ? inside.name : "",
-         guarded ? " " : "", access_type(8 * c->bytes), operands, from.name);
+    emit(e, "%sld.global.%s %s, [%s];", load_guard, access_type(8 * c->bytes), operands, from.name);
     reg to = shared_address_of_coordinates(s, at, none);
-    emit(e, "st.shared.%s [%s+%u], %s;", access_type(8 * c->bytes), to.name, plus, operands);
-    if (partial) text_add(&e->body, "$L%u:\n", label);
+    emit(e, "%sst.shared.%s [%s+%u], %s;", store_guard, access_type(8 * c->bytes), to.name,
+         e->slots[s->slot].shared_offset, operands);
 }
 
 static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const char *refused) {

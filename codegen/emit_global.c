@@ -21,6 +21,7 @@ static void map_free(element_map *map) {
     free(map->offset);
     free(map->class_id);
     free(map->class_first);
+    *map = (element_map){0};
 }
 
 static void coordinates_of(const tvm_layout *layout, uint32_t local, uint32_t coordinate[TVM_MAX_RANK]) {
@@ -284,7 +285,8 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
         write_element(e, &writer, load_bits(t, base, row, bit / 8, guard));
     }
     write_end(e, &writer);
-    explain(e, "ld.global.u8 by element", 8, t->map.locals, -1,
+    bool crosses = (g->bits & (g->bits - 1)) != 0;
+    explain(e, "ld.global.u8 by element", 8, t->map.locals << crosses, -1,
             "ld.global.v4.b32: a thread's elements begin inside bytes");
     return TVM_OK;
 }

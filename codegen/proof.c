@@ -193,12 +193,11 @@ static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *
     const tvm_operand *operands = tvm_operands(e->kernel, &e->kernel->insns[slot->loop]);
     const tvm_insn *loop = &e->kernel->insns[slot->loop];
     uint32_t limit = operands[upper ? 1 : 0].value;
-    if (!e->facts->exprs[limit].stable) {
-        /* The value at the loop's start must still be that of the expression here: nothing in the body may
-         * assign. */
-        for (uint32_t i = slot->loop + 1; i < loop->match; i++)
-            if (e->kernel->insns[i].op == TVM_OP_LET || e->kernel->insns[i].op == TVM_OP_FOR) return;
-    }
+    /* The value at the loop's start must still be that of the expression here: nothing in the body may
+     * assign. */
+    if (!e->facts->exprs[limit].stable &&
+        e->facts->scalars_set[loop->match] != e->facts->scalars_set[slot->loop + 1])
+        return;
     if (!upper) {
         bound_by(e, list, 1, limit, 0);
         return;
@@ -221,10 +220,20 @@ static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bo
     bound_by(e, list, by, extent->a, rounds_up ? -1 : -by);
 }
 
+/* What a slot with one definition stands for. */
+static uint32_t resolve(const emitter *e, uint32_t expr) {
+    for (unsigned i = 0; i < SUM_BUDGET && node_of(e, expr)->op == TVM_EXPR_SLOT; i++) {
+        uint32_t definition = e->facts->slots[node_of(e, expr)->a].definition;
+        if (definition == TVM_NONE) break;
+        expr = definition;
+    }
+    return expr;
+}
+
 /* x % y < y; x / y < z where x < y * z and x is a block index. */
 static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
-    const tvm_expr *block = node_of(e, node->a);
-    if (!upper || e->facts->exprs[node->a].low < 0 || e->facts->exprs[node->b].low < 0) return;
+    const tvm_expr *block = node_of(e, resolve(e, node->a));
+    if (!upper || e->facts->exprs[node->a].low < 0 || e->facts->exprs[node->b].low < 1) return;
     if (node->op == TVM_EXPR_MOD) {
         bound_by(e, list, 1, node->b, -1);
         return;
@@ -233,8 +242,9 @@ static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, 
     const tvm_expr *grid = node_of(e, e->kernel->grid[block->a]);
     if (grid->op != TVM_EXPR_MUL || e->facts->exprs[grid->a].low < 0 || e->facts->exprs[grid->b].low < 0)
         return;
-    if (grid->a == node->b) bound_by(e, list, 1, grid->b, -1);
-    if (grid->b == node->b) bound_by(e, list, 1, grid->a, -1);
+    uint32_t by = resolve(e, node->b);
+    if (grid->a == by) bound_by(e, list, 1, grid->b, -1);
+    if (grid->b == by) bound_by(e, list, 1, grid->a, -1);
 }
 
 static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *list) {
@@ -357,8 +367,10 @@ static bool prove_by_conditions(search *s, const linear *goal, unsigned term, un
 }
 
 static bool prove(search *s, const linear *goal, unsigned depth) {
-    if (goal->failed || s->budget == 0 || depth > PROOF_DEPTH) return false;
+    uint64_t cost = 1 + s->condition_count;
+    if (goal->failed || s->budget == 0 || depth > PROOF_DEPTH || s->e->facts->work < cost) return false;
     s->budget--;
+    s->e->facts->work -= cost;
     linear sum = *goal;
     multiply_out(s->e, &sum);
     if (holds_by_ranges(s->e, &sum)) return true;
@@ -406,11 +418,13 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
 }
 
 bool linear_not_negative(const emitter *e, const linear *sum) {
-    search s = {.e = e, .budget = PROOF_BUDGET};
     const facts *f = e->facts;
+    if (f->work == 0) return false;
+    search s = {.e = e, .budget = PROOF_BUDGET};
     for (unsigned i = 0; i < f->condition_count; i++)
         add_conditions(&s, f->conditions[i].expr, f->conditions[i].holds, 0);
-    for (uint32_t i = 0; i < e->kernel->assume_count; i++) add_conditions(&s, e->kernel->assumes[i], true, 0);
+    for (uint32_t i = 0; i < e->kernel->assume_count && i < 2 * TVM_MAX_DEPTH; i++)
+        add_conditions(&s, e->kernel->assumes[i], true, 0);
     return prove(&s, sum, 0);
 }
 

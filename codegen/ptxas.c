@@ -231,6 +231,9 @@ static tvm_status translate_in(const workspace *w, tvm_module *module, const cha
     status = run(argv, limit_ms, &result, diags);
     uint8_t *cubin = NULL;
     size_t size = 0;
+    if (status == TVM_OK && access(w->cubin, F_OK) != 0)
+        status =
+            tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s ended without an error and wrote nothing", path);
     if (status == TVM_OK) status = tvm_file_read(w->cubin, CUBIN_MAX, &cubin, &size, diags);
     if (status == TVM_OK && size == 0)
         status = tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s wrote an empty file", path);

@@ -204,7 +204,8 @@ static void write_entry(const emitter *e, text *out) {
     for (uint32_t p = 0; p < e->kernel->param_count; p++)
         text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
                  param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
-    text_add(out, "\n)\n.maxntid %u, 1, 1\n{\n", e->code->threads);
+    /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
+    text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm 1\n{\n", e->code->threads);
     declare_registers(e, out);
     text_append(out, &e->prologue);
     text_append(out, &e->body);
@@ -224,10 +225,18 @@ static tvm_status check_shared(emitter *e) {
     return TVM_OK;
 }
 
+/* PTX ISA, "Identifiers": "_" alone is none, and WARP_SZ is a predefined constant. */
+static tvm_status check_name(emitter *e) {
+    const char *name = e->code->name;
+    if (strcmp(name, "_") != 0 && strcmp(name, "WARP_SZ") != 0) return TVM_OK;
+    return emit_error(e, TVM_UNSUPPORTED, "rename the kernel", "kernel '%s': PTX has no such name", name);
+}
+
 static tvm_status translate_kernel(emitter *e) {
     e->slots = calloc(e->kernel->slot_count + (size_t)1, sizeof *e->slots);
     if (!e->slots) return tvm_diag_no_memory(e->diags);
-    tvm_status status = caches_make(e);
+    tvm_status status = check_name(e);
+    if (status == TVM_OK) status = caches_make(e);
     if (status == TVM_OK) status = facts_make(e);
     if (status != TVM_OK) return status;
     control_plan(e);

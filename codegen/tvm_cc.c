@@ -129,9 +129,9 @@ int main(int argc, char **argv) {
     arguments a = {.output = "-", .target = "sm_80"};
     argp_program_version = "tvm-cc (" PACKAGE_STRING ")";
     argp_err_exit_status = EXIT_USAGE;
-    argp_parse(&parser, argc, argv, 0, NULL, &a);
     tvm_diags diags = {0};
-    tvm_status status = compile(&a, &diags);
+    bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &a) == 0;
+    tvm_status status = parsed ? compile(&a, &diags) : tvm_diag_no_memory(&diags);
     tvm_diags_print(&diags, stderr, "tvm-cc", isatty(STDERR_FILENO));
     tvm_diags_free(&diags);
     return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;

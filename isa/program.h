@@ -211,7 +211,7 @@ uint32_t tvm_ir_kernel_add_insn(tvm_ir_kernel *kernel, const tvm_insn *insn, con
 const char *tvm_string(const tvm_ir_program *program, uint32_t string); /* "" for TVM_NONE */
 const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *name);
 static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
-    return kernel->operands + insn->first;
+    return kernel->operands ? kernel->operands + insn->first : NULL; /* no operand: no array */
 }
 /* Rank and constant extent of REGISTER and SHARED slots. */
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);

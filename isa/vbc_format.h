@@ -1,3 +1,4 @@
+/* clang-format off */
 /* The container's constants. All numbers are little-endian; sections follow the table in its order, with no
  * bytes between or after them.
  *
@@ -10,12 +11,15 @@
  *   SHRD      u32 count, of each: u8 rank  u8 modes  u8 base  u8 bits  u8 shift  u32 shape[rank]
  *             u32 mode_size[modes]  u32 mode_stride[modes]  u8 mode_dim[modes]
  *   KRNL      u32 count, of each:
- *             u32 name  u32 warps  u32 grid[3]  u32 parameters  u32 slots  u32 expressions  u32 assumes  u32
- * insns slot    u32 name  u8 kind  u8 rank (of GLOBAL, else 0)  dtype  GLOBAL: u32 shape[rank] REGISTER,
- * SHARED: u32 layout dtype   u8 kind  u8 bits  u8 exponent  u8 mantissa expr    u8 op  dtype  u32
- * operand[arity]; SLOT, BLOCK, GRID: u32; INTEGER, FLOAT: u64 assume  u32 expression insn    u16 op  u16
- * operand count  u32 result; of each operand: u8 kind  u32 value LINE      (may be missing) u32 count
- * strings, the files; for each kernel and insn: u32 file  u32 line */
+ *             u32 name  u32 warps  u32 grid[3]  u32 parameters  u32 slots  u32 expressions  u32 assumes  u32 insns
+ *     slot    u32 name  u8 kind  u8 rank (of GLOBAL, else 0)  dtype
+ *             GLOBAL: u32 shape[rank]   REGISTER, SHARED: u32 layout
+ *     dtype   u8 kind  u8 bits  u8 exponent  u8 mantissa
+ *     expr    u8 op  dtype  u32 operand[arity]; SLOT, BLOCK, GRID: u32; INTEGER, FLOAT: u64
+ *     assume  u32 expression
+ *     insn    u16 op  u16 operand count  u32 result; of each operand: u8 kind  u32 value
+ *   LINE      (may be missing) u32 count  strings, the files; for each kernel and insn: u32 file  u32 line */
+/* clang-format on */
 #ifndef TVM_ISA_VBC_FORMAT_H
 #define TVM_ISA_VBC_FORMAT_H
 

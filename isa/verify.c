@@ -242,6 +242,18 @@ static bool operands_come_first(const tvm_expr *node, uint32_t index) {
     return true;
 }
 
+/* Such an operator is folded by who builds the program, as the text of a program cannot say it: there,
+ * arithmetic of constants is exact. */
+static bool is_of_constants(const tvm_ir_kernel *kernel, const tvm_expr *node) {
+    const tvm_expr_info *info = tvm_expr_op_info(node->op);
+    const uint32_t operands[3] = {node->a, node->b, node->c};
+    for (unsigned i = 0; i < info->arity; i++) {
+        unsigned op = kernel->exprs[operands[i]].op;
+        if (op != TVM_EXPR_INTEGER && op != TVM_EXPR_FLOAT) return false;
+    }
+    return info->arity > 0;
+}
+
 static void check_expr(tvm_verify_state *state, uint32_t index) {
     tvm_expr *node = &state->kernel->exprs[index];
     tvm_why why = {""};
@@ -249,6 +261,9 @@ static void check_expr(tvm_verify_state *state, uint32_t index) {
         tvm_verify_error(state, NULL, "expression %u does not come after its operands", index);
     } else if (tvm_expr_check(state->kernel, node, &why) != TVM_OK) {
         tvm_verify_error(state, NULL, "expression %u: %s", index, why.text);
+    } else if (is_of_constants(state->kernel, node)) {
+        tvm_verify_error(state, NULL, "expression %u: an operator of constants alone, expected its result",
+                         index);
     } else {
         node->size = tvm_expr_tree_size(state->kernel->exprs, index, node);
         if (node->size == 0 || node->size > TVM_MAX_EXPR_SIZE)
@@ -268,9 +283,10 @@ static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condi
     if (!tvm_verify_charge(state, kernel->exprs[expr].size)) return;
     if (!tvm_expr_is_launch_time(kernel, expr))
         tvm_verify_error(state, NULL, "%s: expected an expression of scalar parameters alone", what);
-    else if (condition ? type.kind != TVM_KIND_BOOL : !tvm_dtype_is_integer(type))
+    else if (condition ? type.kind != TVM_KIND_BOOL
+                       : !tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
         tvm_verify_error(state, NULL, "%s has type %s, expected %s", what, tvm_dtype_name(type, name),
-                         condition ? "bool" : "an integer type");
+                         condition ? "bool" : "i32 or i64");
 }
 
 static void check_exprs(tvm_verify_state *state) {

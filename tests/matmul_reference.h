@@ -30,7 +30,7 @@ static inline double matmul_pow2(int exponent) {
     return ldexp(1.0, exponent);
 }
 
-/* Codes that the demonstration's weights avoid. OCP: f8_e5m2 has infinity and NaN, f8_e4m3 NaN only. Types
+/* Codes that random weights avoid. OCP: f8_e5m2 has infinity and NaN, f8_e4m3 NaN only. Types
  * with more than five bits of exponent reach beyond f16, in which products are formed: their weights stay
  * within [2^-8, 2^8). */
 static inline int is_avoided(weight_type type, unsigned code) {
@@ -40,14 +40,6 @@ static inline int is_avoided(weight_type type, unsigned code) {
     int exponent = (int)(code >> type.mantissa) & ((1 << type.exponent) - 1);
     int bias = (1 << (type.exponent - 1)) - 1;
     return type.exponent > 5 && (exponent < bias - 8 || exponent >= bias + 8);
-}
-
-/* OCP: f8_e5m2 has infinity and NaN, f8_e4m3 NaN only; weights avoid both. */
-static inline int is_special(weight_type type, unsigned code) {
-    if (type.kind != 'f' || type.bits != 8) return 0;
-    if (type.exponent == 5 && type.mantissa == 2) return (code & 0x7c) == 0x7c;
-    if (type.exponent == 4 && type.mantissa == 3) return (code & 0x7f) == 0x7f;
-    return 0;
 }
 
 static inline double weight_value(weight_type type, unsigned code) {
@@ -103,7 +95,7 @@ static inline void matmul_inputs(long m, long n, long k, weight_type type, uint6
     for (size_t i = 0; i < (size_t)(k * n); i++) {
         unsigned code;
         do code = (unsigned)(next_random(&state) >> 32) & ((1u << type.bits) - 1);
-        while (is_special(type, code));
+        while (is_avoided(type, code));
         for (int b = 0; b < type.bits; b++) {
             size_t bit = i * (size_t)type.bits + (size_t)b;
             w[bit / 8] = (uint8_t)(w[bit / 8] | (code >> b & 1) << bit % 8);

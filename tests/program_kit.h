@@ -58,6 +58,10 @@ static inline uint32_t kit_int(kit *t, int64_t value) {
     return kit_expr(t, (tvm_expr){.op = TVM_EXPR_INTEGER, .type = TVM_I(32), .value.i = value});
 }
 
+static inline uint32_t kit_long(kit *t, int64_t value) {
+    return kit_expr(t, (tvm_expr){.op = TVM_EXPR_INTEGER, .type = TVM_I(64), .value.i = value});
+}
+
 static inline uint32_t kit_float(kit *t, double value) {
     return kit_expr(t, (tvm_expr){.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.f = value});
 }

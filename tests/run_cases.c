@@ -189,6 +189,32 @@ static bool run_apart(const char *path, const char *folder, const char *ptxas) {
     return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS;
 }
 
+/* Notes which instructions the case has, if its program is a good one. */
+static void note_instructions(const char *path, const char *folder, bool seen[TVM_OP_COUNT]) {
+    case_file *c = case_read(path);
+    tvm_ir_program *program = NULL;
+    if (c != NULL && c->errors == NULL && c->kernel != NULL &&
+        assemble(c, c->program, "case.vasm", folder, &program, NULL) == TVM_OK)
+        for (uint32_t k = 0; k < program->kernel_count; k++)
+            for (uint32_t i = 0; i < program->kernels[k].insn_count; i++)
+                seen[program->kernels[k].insns[i].op] = true;
+    tvm_ir_program_free(program);
+    case_free(c);
+}
+
+/* Every instruction of the opcode table stands in a case that is run; returns how many do not. */
+static unsigned count_missing(char **paths, const char *folder) {
+    bool seen[TVM_OP_COUNT] = {false};
+    unsigned missing = 0;
+    for (char **path = paths; *path != NULL; path++) note_instructions(*path, folder, seen);
+    for (unsigned op = 0; op < TVM_OP_COUNT; op++) {
+        if (seen[op]) continue;
+        printf("FAIL: no case runs %s\n", tvm_op(op)->mnemonic);
+        missing++;
+    }
+    return missing;
+}
+
 int main(int argc, char **argv) {
     const char *top = getenv("srcdir") ? getenv("srcdir") : ".";
     char folder[4096];
@@ -213,6 +239,7 @@ int main(int argc, char **argv) {
             bad++;
         }
     }
+    if (listed != NULL) bad += count_missing(listed, folder);
     printf("%u passed, %u failed\n", passed, bad);
     for (char **path = listed; path != NULL && *path != NULL; path++) free(*path);
     free(listed);

@@ -8,6 +8,7 @@
 
 #include "assembler.h"
 #include "codegen.h"
+#include "fileio.h"
 #include "interp.h"
 #include "ptx_machine.h"
 
@@ -111,7 +112,7 @@ static uint64_t sample(tvm_dtype type) {
 
 /* ---- conversions ---- */
 
-enum { ELEMENTS = 512, ROUNDS = 3 };
+enum { ELEMENTS = 512, ROUNDS = 2 };
 
 static bool is_standard(tvm_dtype type) {
     return !tvm_dtype_is_lowbit(type) || (tvm_dtype_is_integer(type) && type.bits == 8);
@@ -284,7 +285,7 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
     tvm_ir_program *program = assemble(text, size);
     for (unsigned arch = 80; arch <= 90; arch += 10) {
         tvm_module *module = translate(program, arch);
-        for (unsigned round = 0; round < 20; round++)
+        for (unsigned round = 0; round < 8; round++)
             for (size_t i = 0; i < total; i++)
                 if (tvm_dtype_is_arithmetic(types[i])) check_operations(program, module, types[i]);
         tvm_module_free(module);
@@ -293,3 +294,232 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
     free(text);
 }
 END_TEST
+
+/* ---- exp, within two units in the last place of f32 ---- */
+
+START_TEST(exp_is_accurate) {
+    enum { COUNT = 2048 };
+    static float x[COUNT] __attribute__((aligned(16))), y[COUNT] __attribute__((aligned(16)));
+    static const char text[] =
+        ".vasm 1\n.kernel k(a: global f32[2048], y: global f32[2048])\n.warps 1\n.grid 1\n"
+        "%x = load-global a[0], spatial(32).local(64)\n%r = exp %x\nstore-global y[0], %r\n.end\n";
+    static const float ends[] = {0,          -0.0f,       INFINITY, -INFINITY, NAN,   88.72283f, 88.72284f,
+                                 -87.33655f, -103.27893f, -104.0f,  1000,      -1000, 1e-30f};
+    for (unsigned i = 0; i < COUNT; i++)
+        x[i] = i < sizeof ends / sizeof *ends ? ends[i] : (float)((double)random_bits() / 0x1p64 * 200 - 106);
+    tvm_ir_program *program = assemble(text, sizeof text - 1);
+    tvm_module *module = translate(program, 80);
+    tvm_interp_arg args[2] = {{.data = x}, {.data = y}};
+    run_ptx(module, "k", args, 2, one_block);
+    for (unsigned i = 0; i < COUNT; i++) {
+        double want = exp((double)x[i]), unit = fmax(ldexp(fabs(want), -23), 0x1p-149);
+        if (isnan(want) || isinf((float)want))
+            ck_assert_msg(isnan(want) ? isnan(y[i]) : isinf(y[i]), "exp(%a) = %a", (double)x[i],
+                          (double)y[i]);
+        else
+            ck_assert_msg(fabs((double)y[i] - want) <= 2 * unit, "exp(%a) = %a, expected %a", (double)x[i],
+                          (double)y[i], want);
+    }
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- reduce, in the interpreter's order, to the last bit ---- */
+
+typedef struct reduce_case {
+    unsigned warps;
+    const char *layout;
+    unsigned rows, columns;
+} reduce_case;
+
+static const reduce_case reduce_cases[] = {
+    {1, "spatial(8, 4).local(2, 4)", 16, 16},
+    {1, "local(2, 1).column_spatial(8, 4).local(1, 3)", 16, 12},
+    {4, "spatial(4, 1).column_spatial(4, 8).local(2, 2)", 32, 16},
+    {2, "column_spatial(2, 1).local(2, 3).spatial(8, 4)", 32, 12},
+    {3, "spatial(3, 1).spatial(4, 8).local(1, 3)", 12, 24},
+    {3, "spatial(1, 6).spatial(16, 1)", 16, 6},
+    {2, "replicated(2, 2).spatial(4, 8).column_local(3, 2)", 12, 16},
+    {2, "spatial(1, 64)", 1, 64},
+    {8, "spatial(256, 1).local(1, 5)", 256, 5},
+    {2, "column_spatial(2, 16).local(2, 5).spatial(2, 1)", 8, 80},
+    {1, "mma.m16n8k16.C", 16, 8},
+};
+
+static void check_reduce(const reduce_case *row, tvm_dtype type, const char *operation, unsigned axis) {
+    static uint8_t a[1280 * 8 + 16] __attribute__((aligned(16))), y[2][1280 * 8] __attribute__((aligned(16)));
+    char text[1024], name[TVM_DTYPE_NAME_MAX], what[200];
+    tvm_dtype_name(type, name);
+    unsigned rows = axis == 0 ? 1 : row->rows, columns = axis == 1 ? 1 : row->columns;
+    int size = snprintf(
+        text, sizeof text,
+        ".vasm 1\n.kernel k(a: global %s[%u, %u], y: global %s[%u, %u])\n.warps %u\n.grid 1\n"
+        "%%x = load-global a[0, 0], %s\n%%r = reduce %s, %%x, %u\nstore-global y[0, 0], %%r\n.end\n",
+        name, row->rows, row->columns, name, rows, columns, row->warps, row->layout, operation, axis);
+    for (unsigned i = 0; i < row->rows * row->columns; i++) {
+        uint64_t code = random_bits() & (type.bits == 64 ? UINT64_MAX : (UINT64_C(1) << type.bits) - 1);
+        if (type.kind == TVM_KIND_FLOAT) code = tvm_encode(type, (double)(random_bits() % 20001) / 37 - 270);
+        tvm_bits_set(a, (uint64_t)i * type.bits, type.bits, code);
+    }
+    tvm_ir_program *program = assemble(text, (size_t)size);
+    tvm_module *module = translate(program, 80);
+    for (unsigned side = 0; side < 2; side++) {
+        tvm_interp_arg args[2] = {{.data = a}, {.data = y[side]}};
+        if (side == 0)
+            run_interpreter(program, "k", args, one_block);
+        else
+            run_ptx(module, "k", args, 2, one_block);
+    }
+    snprintf(what, sizeof what, "%s %s of %s along %u", operation, name, row->layout, axis);
+    compare_tensors(what, type, y[1], y[0], (size_t)rows * columns);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+
+START_TEST(reduce_combines_in_the_order_stated) {
+    const reduce_case *row = &reduce_cases[_i];
+    const tvm_dtype types[] = {TVM_F16,  TVM_BF16,  TVM_F32,   TVM_F64,
+                               TVM_I(8), TVM_U(16), TVM_I(32), TVM_U(64)};
+    for (unsigned t = 0; t < sizeof types / sizeof *types; t++)
+        for (unsigned axis = 0; axis < 2; axis++) {
+            check_reduce(row, types[t], "sum", axis);
+            check_reduce(row, types[t], "max", axis);
+        }
+}
+END_TEST
+
+/* ---- mma, with numbers whose sums are exact ---- */
+
+START_TEST(mma_multiplies_matrices) {
+    enum { M = 32, N = 24, DEPTH = 48 };
+    static uint16_t a[M * DEPTH] __attribute__((aligned(16))), b[DEPTH * N] __attribute__((aligned(16)));
+    static float y[M * N] __attribute__((aligned(16)));
+    for (unsigned half = 0; half < 2; half++) {
+        const char *name = half ? "bf16" : "f16";
+        tvm_dtype type = half ? TVM_BF16 : TVM_F16;
+        char text[1024];
+        int size = snprintf(
+            text, sizeof text,
+            ".vasm 1\n.kernel k(a: global %s[32, 48], b: global %s[48, 24], y: global f32[32, 24])\n"
+            ".warps 2\n.grid 1\n"
+            "%%ta = load-global a[0, 0], spatial(2, 1).local(1, 3).mma.m16n8k16.A\n"
+            "%%tb = load-global b[0, 0], replicated(2, 2).local(3, 3).mma.m16n8k16.B\n"
+            "%%tc = alloc-register f32[32, 24], layout spatial(2, 1).local(1, 3).mma.m16n8k16.C, init 1.0\n"
+            "%%td = mma %%ta, %%tb, %%tc\nstore-global y[0, 0], %%td\n.end\n",
+            name, name);
+        for (unsigned i = 0; i < M * DEPTH; i++)
+            a[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
+        for (unsigned i = 0; i < DEPTH * N; i++)
+            b[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
+        tvm_ir_program *program = assemble(text, (size_t)size);
+        tvm_module *module = translate(program, 80);
+        tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = y}};
+        run_ptx(module, "k", args, 3, one_block);
+        for (unsigned i = 0; i < M; i++)
+            for (unsigned j = 0; j < N; j++) {
+                double sum = 1;
+                for (unsigned k = 0; k < DEPTH; k++)
+                    sum += tvm_decode(type, a[i * DEPTH + k]) * tvm_decode(type, b[k * N + j]);
+                ck_assert_msg((double)y[i * N + j] == sum, "%s: c[%u, %u] is %g, expected %g", name, i, j,
+                              (double)y[i * N + j], sum);
+            }
+        tvm_module_free(module);
+        tvm_ir_program_free(program);
+    }
+}
+END_TEST
+
+/* ---- the matmul that ships: copies, ldmatrix, conversions, mma, edges; bit by bit as interpreted ---- */
+
+enum { MM = 19, NN = 136, KK = 384, TILE_K = 128, TILE_N = 128 };
+
+static const char *const weight_types[] = {"u3", "u1", "i5", "u8", "f6_e3m2", "f8_e4m3"};
+
+static tvm_ir_program *assemble_matmul(const char *weight_type) {
+    char define[64], path[1024];
+    const char *srcdir = getenv("srcdir");
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    uint8_t *text = NULL;
+    size_t size = 0;
+    snprintf(define, sizeof define, "WTYPE=%s", weight_type);
+    snprintf(path, sizeof path, "%s/programs/matmul_u3.vasm", srcdir ? srcdir : ".");
+    const char *const defines[] = {define};
+    tvm_assembler_options options = {.defines = defines, .define_count = 1};
+    ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
+    tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_diags_free(&diags);
+    free(text);
+    return program;
+}
+
+/* pack, then matmul, on the interpreter (side 0) or by the translation (side 1). */
+static void run_matmul(const tvm_ir_program *program, const tvm_module *module, unsigned side, uint8_t *w,
+                       uint8_t *p, uint16_t *a, uint16_t *s, uint16_t *c) {
+    const uint32_t blocks_n = (NN + TILE_N - 1) / TILE_N;
+    const uint32_t pack_grid[3] = {blocks_n, KK / TILE_K, 1}, grid[3] = {blocks_n, (MM + 15) / 16, 1};
+    tvm_interp_arg pack[] = {{.scalar.i = KK}, {.scalar.i = NN}, {.data = w}, {.data = p}};
+    tvm_interp_arg matmul[] = {{.scalar.i = MM}, {.scalar.i = NN}, {.scalar.i = KK}, {.data = a},
+                               {.data = p},      {.data = s},      {.data = c}};
+    if (side == 0) {
+        run_interpreter(program, "pack", pack, pack_grid);
+        run_interpreter(program, "matmul", matmul, grid);
+    } else {
+        run_ptx(module, "pack", pack, 4, pack_grid);
+        run_ptx(module, "matmul", matmul, 7, grid);
+    }
+}
+
+START_TEST(the_matmul_is_that_of_the_interpreter) {
+    enum { GUARD = 64 };
+    const size_t packed = (size_t)(KK / TILE_K) * ((NN + TILE_N - 1) / TILE_N) * TILE_K * TILE_N;
+    static uint8_t w[KK * NN] __attribute__((aligned(16)));
+    static uint16_t a[MM * KK] __attribute__((aligned(16))),
+        scales[KK / TILE_K * NN] __attribute__((aligned(16)));
+    static uint16_t c[2][MM * NN + GUARD] __attribute__((aligned(16)));
+    uint8_t *p[2] = {aligned_alloc(16, packed), aligned_alloc(16, packed)};
+    ck_assert(p[0] && p[1]);
+    for (size_t i = 0; i < sizeof w; i++) w[i] = (uint8_t)random_bits();
+    for (unsigned i = 0; i < MM * KK; i++)
+        a[i] = tvm_f32_to_f16((float)(int)(random_bits() % 2001 - 1000) / 512);
+    for (unsigned i = 0; i < KK / TILE_K * NN; i++)
+        scales[i] = tvm_f32_to_f16((float)(random_bits() % 1000) / 4096);
+    memset(c, 0x5a, sizeof c);
+    tvm_ir_program *program = assemble_matmul(weight_types[_i]);
+    tvm_module *module = translate(program, 80);
+    for (unsigned side = 0; side < 2; side++) {
+        memset(p[side], 0, packed);
+        run_matmul(program, module, side, w, p[side], a, scales, c[side]);
+    }
+    ck_assert_mem_eq(p[0], p[1], packed);
+    compare_tensors(weight_types[_i], TVM_F16, (const uint8_t *)c[1], (const uint8_t *)c[0], MM * NN + GUARD);
+    ck_assert_uint_eq(c[1][MM * NN], 0x5a5a);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+    free(p[0]);
+    free(p[1]);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("codegen_values");
+    TCase *tests = tcase_create("values");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_test(tests, every_conversion_is_exact);
+    tcase_add_test(tests, every_operation_is_that_of_the_interpreter);
+    tcase_add_test(tests, exp_is_accurate);
+    tcase_add_loop_test(tests, reduce_combines_in_the_order_stated, 0,
+                        sizeof reduce_cases / sizeof *reduce_cases);
+    tcase_add_test(tests, mma_multiplies_matrices);
+    tcase_add_loop_test(tests, the_matmul_is_that_of_the_interpreter, 0,
+                        sizeof weight_types / sizeof *weight_types);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

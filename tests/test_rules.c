@@ -59,7 +59,7 @@ BUILD(for_float_variable) {
     INSN0(&t->k, END, TVM_NONE);
 }
 BUILD(for_mixed_types) {
-    INSN(&t->k, FOR, t->j, X(t->zero), X(kit_cast(&t->k, TVM_I(64), t->one)), X(t->one), K(1));
+    INSN(&t->k, FOR, t->j, X(t->zero), X(kit_long(&t->k, 1)), X(t->one), K(1));
     INSN0(&t->k, END, TVM_NONE);
 }
 BUILD(for_not_closed) {
@@ -174,7 +174,7 @@ BUILD(shared_reused) {
     INSN0(&t->k, ALLOC_SHARED, y);
 }
 BUILD(load_global) {
-    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero), X(kit_cast(&t->k, TVM_I(64), t->one)));
+    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero), X(kit_long(&t->k, 1)));
 }
 BUILD(load_global_type) {
     INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->f), X(t->zero), X(t->zero));

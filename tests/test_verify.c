@@ -146,6 +146,13 @@ BUILD(global_shape) {
 BUILD(global_shape_type) {
     t->k.kernel->slots[t->a].shape[1] = kit_float(&t->k, 1);
 }
+BUILD(global_shape_unsigned) {
+    const tvm_expr five = {.op = TVM_EXPR_INTEGER, .type = TVM_U(32), .value.i = 5};
+    t->k.kernel->slots[t->a].shape[1] = tvm_ir_kernel_expr(t->k.kernel, &five);
+}
+BUILD(operator_of_constants) {
+    t->k.kernel->grid[1] = kit_binary(&t->k, TVM_EXPR_ADD, TVM_I(32), kit_int(&t->k, 2147483647), t->one);
+}
 BUILD(grid_of_local) {
     t->k.kernel->grid[1] = kit_slot_expr(&t->k, t->i);
 }
@@ -226,6 +233,8 @@ static const verify_case structure_cases[] = {
     WRONG(global_rank, "'a' has rank 9"),
     WRONG(global_shape, "dimension 1 of 'a'", "does not exist"),
     WRONG(global_shape_type, "dimension 1 of 'a' has type f32"),
+    WRONG(global_shape_unsigned, "dimension 1 of 'a' has type u32, expected i32 or i64"),
+    WRONG(operator_of_constants, "an operator of constants alone"),
     WRONG(grid_of_local, "grid", "scalar parameters"),
     WRONG(grid_of_block, "grid", "scalar parameters"),
     WRONG(assume_integer, "assume has type i32, expected bool"),

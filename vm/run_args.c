@@ -84,7 +84,12 @@ tvm_status tvm_run_args_add(tvm_run_args *args, const char *word, tvm_diags *dia
     arg->name = arg->word;
     for (size_t i = 0; i + 1 < args->count; i++)
         if (!strcmp(items[i].name, arg->name)) return usage(arg, "it is given twice", diags);
-    return parse_value(arg, equals + 1, diags);
+    tvm_status status = parse_value(arg, equals + 1, diags);
+    if (status || !arg->out || !strcmp(arg->out, "-")) return status;
+    for (size_t i = 0; i + 1 < args->count; i++)
+        if (items[i].out && !strcmp(items[i].out, arg->out))
+            return usage(arg, "another result is written to the same file", diags);
+    return TVM_OK;
 }
 
 void tvm_run_args_free(tvm_run_args *args) {

@@ -1,10 +1,10 @@
 /* Tilus VM: the public interface. See tvm_launch(3) and tilusvm(7).
  *
  *     tvm_context *context;
- *     tvm_code *code;
- *     tvm_function *function;
- *     if (tvm_context_create(NULL, &context) || tvm_load_file(context, "matmul_u3.vbc", &code) ||
- *         tvm_get_function(code, "matmul", &function) || tvm_launch(function, stream, m, n, k, a, p, s, c))
+ *     tvm_program *program;
+ *     tvm_kernel *kernel;
+ *     if (tvm_context_create(NULL, &context) || tvm_load_file(context, "matmul_u3.vbc", &program) ||
+ *         tvm_get_kernel(program, "matmul", &kernel) || tvm_launch(kernel, stream, m, n, k, a, p, s, c))
  *         fprintf(stderr, "%s\n", tvm_message(context));
  */
 #ifndef TVM_H
@@ -20,8 +20,8 @@ extern "C" {
 #endif
 
 typedef struct tvm_context tvm_context;
-typedef struct tvm_code tvm_code;         /* a loaded program */
-typedef struct tvm_function tvm_function; /* one of its kernels */
+typedef struct tvm_program tvm_program; /* a loaded program */
+typedef struct tvm_kernel tvm_kernel;   /* one of its kernels */
 
 typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA } tvm_device_kind;
 
@@ -46,17 +46,17 @@ const char *tvm_device_name(const tvm_context *context);
 tvm_device_kind tvm_device(const tvm_context *context); /* CPU or CUDA, never AUTO */
 
 /* Bytecode from a file or from memory (copied). Free after its last launch has finished. */
-tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_code **code);
-tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_code **code);
-void tvm_code_free(tvm_code *code);
+tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **program);
+tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_program **program);
+void tvm_program_free(tvm_program *program);
 
-size_t tvm_function_count(const tvm_code *code);
-tvm_status tvm_get_function(tvm_code *code, const char *name, tvm_function **function);
-tvm_function *tvm_function_at(tvm_code *code, size_t index);
+size_t tvm_kernel_count(const tvm_program *program);
+tvm_status tvm_get_kernel(tvm_program *program, const char *name, tvm_kernel **kernel);
+tvm_kernel *tvm_kernel_at(tvm_program *program, size_t index);
 
-/* Introspection. Strings live as long as the code. */
-const char *tvm_function_name(const tvm_function *function);
-size_t tvm_param_count(const tvm_function *function);
+/* Introspection. Strings live as long as the program. */
+const char *tvm_kernel_name(const tvm_kernel *kernel);
+size_t tvm_param_count(const tvm_kernel *kernel);
 typedef struct tvm_param_info {
     const char *name;
     const char *type; /* "i32", "f16", "u3" */
@@ -64,7 +64,7 @@ typedef struct tvm_param_info {
     int is_tensor;
     unsigned rank; /* of a tensor */
 } tvm_param_info;
-tvm_status tvm_param(const tvm_function *function, size_t index, tvm_param_info *info);
+tvm_status tvm_param(const tvm_kernel *kernel, size_t index, tvm_param_info *info);
 
 /* One argument. Scalars: i for integers and bool, f for floats. Tensors: data is an address on the context's
  * device, 16-byte aligned; bytes, when not 0, is what the caller holds there and is checked against the
@@ -78,19 +78,19 @@ typedef struct tvm_value {
 
 /* Extents of tensor parameter `index` for these arguments (tensors' data is not looked at), and its size in
  * bytes. */
-tvm_status tvm_param_shape(const tvm_function *function, size_t index, const tvm_value *values, size_t count,
+tvm_status tvm_param_shape(const tvm_kernel *kernel, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes);
 
 /* Translates and loads now, so that the first launch does not. */
-tvm_status tvm_prepare(tvm_function *function);
+tvm_status tvm_prepare(tvm_kernel *kernel);
 
 /* Launches on a stream (a CUstream; NULL the default one; ignored by the interpreter, which is done when it
  * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as
  * unsigned, i64 as int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes
  * them from an array. TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned
  * or a tensor too small. */
-tvm_status tvm_launch(tvm_function *function, void *stream, ...);
-tvm_status tvm_launchv(tvm_function *function, void *stream, const tvm_value *values, size_t count);
+tvm_status tvm_launch(tvm_kernel *kernel, void *stream, ...);
+tvm_status tvm_launchv(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
 
 /* Waits for the stream; reports a fault with the name of the kernel launched last. */
 tvm_status tvm_synchronize(tvm_context *context, void *stream);
@@ -103,7 +103,7 @@ tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, siz
 
 /* Device time of one launch: the median of `repeats` launches, in microseconds (CUDA events around CUDA-graph
  * replays on a GPU; the wall clock for the interpreter). */
-tvm_status tvm_time(tvm_function *function, const tvm_value *values, size_t count, unsigned repeats,
+tvm_status tvm_time(tvm_kernel *kernel, const tvm_value *values, size_t count, unsigned repeats,
                     double *microseconds);
 
 #ifdef __cplusplus

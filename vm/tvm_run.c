@@ -245,8 +245,8 @@ int main(int argc, char **argv) {
         options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description, NULL, NULL, NULL};
     run_settings settings = {0};
     argp_err_exit_status = EXIT_USAGE;
-    argp_parse(&parser, argc, argv, 0, NULL, &settings);
-    tvm_status status = run(&settings, &settings.diags);
+    bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
+    tvm_status status = parsed ? run(&settings, &settings.diags) : tvm_diag_no_memory(&settings.diags);
     if (status) tvm_diags_print(&settings.diags, stderr, "tvm-run", isatty(STDERR_FILENO));
     tvm_diags_free(&settings.diags);
     tvm_run_args_free(&settings.args);

@@ -1,0 +1,276 @@
+/* Compares the GPU with the interpreter: the data-driven cases, every conversion of low-precision types,
+ * element-wise instructions over random data, and the matmul programs (these with float64, too).
+ *
+ *   check_gpu CASES PROGRAMS     the folders tests/cases and programs
+ *
+ * Prints a line for each failure and each group, and at the end `N passed, N failed, N skipped`. Exit status
+ * 77 and the reason where there is no GPU. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "assembler.h"
+#include "fileio.h"
+#include "suite.h"
+#include "vbc.h"
+
+enum { EXIT_SKIP = 77, MAX_COMPILERS = 32 };
+
+/* ---- programs */
+
+static bool assemble_into(gpu_test *test, const char *text, const char *file, const char *const *defines,
+                          size_t define_count) {
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    uint8_t *bytes = NULL;
+    size_t length = text != NULL ? strlen(text) : 0;
+    tvm_status status = TVM_OK;
+    if (text == NULL) {
+        status = tvm_file_read(file, 1 << 20, &bytes, &length, &diags);
+        text = (const char *)bytes;
+    }
+    tvm_assembler_options options = {.defines = defines, .define_count = define_count};
+    if (status == TVM_OK)
+        status = tvm_assemble(text, length, file != NULL ? file : test->name, &options, &program, &diags);
+    if (status == TVM_OK) status = tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags);
+    tvm_diags_print(&diags, stdout, test->name, false);
+    tvm_diags_free(&diags);
+    tvm_ir_program_free(program);
+    free(bytes);
+    return status == TVM_OK;
+}
+
+gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file,
+                  const char *const *defines, size_t define_count) {
+    if (group->count == group->capacity) {
+        group->capacity = group->capacity * 2 + 16;
+        group->tests = realloc(group->tests, group->capacity * sizeof *group->tests);
+        if (group->tests == NULL) abort();
+    }
+    gpu_test *test = &group->tests[group->count++];
+    memset(test, 0, sizeof *test);
+    snprintf(test->name, sizeof test->name, "%s", name);
+    if ((text != NULL || file != NULL) && !assemble_into(test, text, file, defines, define_count))
+        test->bytecode = NULL;
+    return test;
+}
+
+/* ---- translation of all programs ahead, on every core: ptxas takes most of the time */
+
+typedef struct warm_up {
+    gpu_group *groups;
+    size_t group_count;
+    tvm_context *gpu;
+    atomic_size_t next;
+} warm_up;
+
+static void prepare(tvm_context *gpu, const gpu_test *test) {
+    tvm_program *code = NULL;
+    if (test->bytecode == NULL || tvm_load(gpu, test->bytecode, test->size, &code) != TVM_OK) return;
+    for (size_t i = 0; i < tvm_kernel_count(code); i++) tvm_prepare(tvm_kernel_at(code, i));
+    tvm_program_free(code); /* what failed is reported by the test itself; the rest is in the cache */
+}
+
+static void *warm(void *data) {
+    warm_up *w = data;
+    for (;;) {
+        size_t index = atomic_fetch_add(&w->next, 1), g = 0;
+        while (g < w->group_count && index >= w->groups[g].count) index -= w->groups[g++].count;
+        if (g == w->group_count) return NULL;
+        prepare(w->gpu, &w->groups[g].tests[index]);
+    }
+}
+
+static void warm_all(suite *s, gpu_group *groups, size_t group_count) {
+    warm_up w = {.groups = groups, .group_count = group_count, .gpu = s->gpu};
+    pthread_t threads[MAX_COMPILERS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = cores < 1 ? 1 : cores > MAX_COMPILERS ? MAX_COMPILERS : (size_t)cores, started = 0;
+    while (started < wanted && pthread_create(&threads[started], NULL, warm, &w) == 0) started++;
+    if (started == 0) warm(&w);
+    for (size_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
+/* ---- launches */
+
+typedef struct loaded {
+    tvm_context *context;
+    tvm_program *code;
+    tvm_kernel *function;
+    tvm_value values[GPU_MAX_ARGS];
+} loaded;
+
+static bool failed(const loaded *l, const gpu_test *test, const char *kernel) {
+    printf("%s: %s on %s: %s\n", test->name, kernel, tvm_device_name(l->context), tvm_message(l->context));
+    return false;
+}
+
+static bool set_up(loaded *l, const gpu_arg *args, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        l->values[i].i = args[i].scalar;
+        l->values[i].f = (double)args[i].scalar;
+        if (!args[i].tensor) continue;
+        size_t bytes = gpu_arg_bytes(&args[i]);
+        void *zeros = args[i].bytes == NULL ? calloc(bytes + 1, 1) : NULL;
+        bool good =
+            tvm_memory_alloc(l->context, bytes, &l->values[i].data) == TVM_OK &&
+            tvm_memory_write(l->context, l->values[i].data, zeros ? zeros : args[i].bytes, bytes) == TVM_OK;
+        free(zeros);
+        l->values[i].bytes = bytes;
+        if (!good) return false;
+    }
+    return true;
+}
+
+static bool read_back(const loaded *l, const gpu_arg *args, size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
+    for (size_t i = 0; i < count; i++) {
+        if (!args[i].tensor) continue;
+        outputs[i] = calloc(gpu_arg_bytes(&args[i]) + 1, 1);
+        if (outputs[i] == NULL) abort();
+        if (tvm_memory_read(l->context, outputs[i], l->values[i].data, gpu_arg_bytes(&args[i])) != TVM_OK)
+            return false;
+    }
+    return true;
+}
+
+bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args,
+                size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
+    loaded l = {.context = context};
+    bool good = tvm_load(context, test->bytecode, test->size, &l.code) == TVM_OK &&
+                tvm_get_kernel(l.code, name, &l.function) == TVM_OK && set_up(&l, args, count) &&
+                tvm_launchv(l.function, NULL, l.values, count) == TVM_OK &&
+                tvm_synchronize(context, NULL) == TVM_OK && read_back(&l, args, count, outputs);
+    if (!good) failed(&l, test, name);
+    for (size_t i = 0; i < count; i++)
+        if (l.values[i].data != NULL) tvm_memory_free(context, l.values[i].data);
+    tvm_program_free(l.code);
+    return good;
+}
+
+/* ---- comparison */
+
+static bool near_enough(const gpu_arg *arg, uint64_t a, uint64_t b) {
+    if (a == b) return true;
+    double x = tvm_decode(arg->type, a), y = tvm_decode(arg->type, b);
+    if (x != x && y != y) return true;
+    double scale = x < 0 ? -x : x, distance = x > y ? x - y : y - x;
+    return arg->tolerance > 0 && distance <= arg->tolerance * (scale > 1 ? scale : 1);
+}
+
+bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const uint8_t *cpu,
+              const uint8_t *gpu) {
+    size_t wrong = 0;
+    unsigned bits = arg->type.bits;
+    if (memcmp(cpu, gpu, gpu_arg_bytes(arg)) == 0) return true;
+    for (size_t i = 0; i < arg->count; i++) {
+        uint64_t a = tvm_bits_get(cpu, i * bits, bits), b = tvm_bits_get(gpu, i * bits, bits);
+        if (near_enough(arg, a, b)) continue;
+        if (wrong++ < 4)
+            printf("%s: %s: element %zu is %.9g (0x%llx) on the GPU, %.9g (0x%llx) on the interpreter\n",
+                   name, tensor, i, tvm_decode(arg->type, b), (unsigned long long)b, tvm_decode(arg->type, a),
+                   (unsigned long long)a);
+    }
+    if (wrong > 4) printf("%s: %s: %zu of %zu elements differ\n", name, tensor, wrong, arg->count);
+    return wrong == 0;
+}
+
+bool gpu_run_both(suite *s, const gpu_test *test, const char *name, const gpu_arg *args, size_t count) {
+    uint8_t *cpu[GPU_MAX_ARGS] = {0}, *gpu[GPU_MAX_ARGS] = {0};
+    bool good =
+        gpu_launch(s->cpu, test, name, args, count, cpu) && gpu_launch(s->gpu, test, name, args, count, gpu);
+    for (size_t i = 0; good && i < count; i++) {
+        char tensor[64];
+        snprintf(tensor, sizeof tensor, "%.16s argument %zu", name, i);
+        if (args[i].tensor && !gpu_same(test->name, tensor, &args[i], cpu[i], gpu[i])) good = false;
+    }
+    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(cpu[i]), free(gpu[i]);
+    return good;
+}
+
+/* ---- the whole */
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void run_group(suite *s, const gpu_group *group) {
+    unsigned passed = s->passed, bad = s->failed;
+    double start = seconds();
+    for (size_t i = 0; i < group->count; i++) {
+        const gpu_test *test = &group->tests[i];
+        if (test->run == NULL) {
+            s->skipped++;
+        } else if (test->bytecode != NULL && test->run(s, test)) {
+            s->passed++;
+        } else {
+            s->failed++;
+            printf("FAIL: %s\n", test->name);
+        }
+        fflush(stdout);
+    }
+    printf("%s: %u passed, %u failed (%.1f s)\n", group->name, s->passed - passed, s->failed - bad,
+           seconds() - start);
+}
+
+/* 0, or the status to exit with. */
+static int open_contexts(suite *s, const char *cache) {
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = cache};
+    tvm_status status = tvm_context_create(&options, &s->gpu);
+    if (status == TVM_NO_DEVICE || status == TVM_UNSUPPORTED) {
+        printf("check_gpu: skipped: %s\n", tvm_message(s->gpu));
+        return EXIT_SKIP;
+    }
+    options = (tvm_context_options){.device = TVM_DEVICE_CPU};
+    if (status == TVM_OK && tvm_context_create(&options, &s->cpu) == TVM_OK) return 0;
+    printf("check_gpu: %s\n", tvm_message(status == TVM_OK ? s->cpu : s->gpu));
+    return EXIT_FAILURE;
+}
+
+static void run_all(suite *s) {
+    gpu_group groups[] = {{.name = "cases"}, {.name = "casts"}, {.name = "element-wise"}, {.name = "matmul"}};
+    enum { GROUPS = sizeof groups / sizeof *groups };
+    double start = seconds();
+    printf("check_gpu: %s against %s\n", tvm_device_name(s->gpu), tvm_device_name(s->cpu));
+    gpu_add_cases(s, &groups[0]);
+    gpu_add_casts(s, &groups[1]);
+    gpu_add_elementwise(s, &groups[2]);
+    gpu_add_matmuls(s, &groups[3]);
+    warm_all(s, groups, GROUPS);
+    printf("programs translated (%.1f s)\n", seconds() - start);
+    fflush(stdout);
+    for (size_t g = 0; g < GROUPS; g++) {
+        run_group(s, &groups[g]);
+        for (size_t i = 0; i < groups[g].count; i++) free(groups[g].tests[i].bytecode);
+        free(groups[g].tests);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: check_gpu CASES PROGRAMS\n");
+        return 2;
+    }
+    suite s = {.cases = argv[1], .programs = argv[2]};
+    char cache[] = "/tmp/check_gpu.XXXXXX", command[64];
+    if (mkdtemp(cache) == NULL) {
+        perror("check_gpu");
+        return EXIT_FAILURE;
+    }
+    int status = open_contexts(&s, cache);
+    if (status == 0) {
+        run_all(&s);
+        printf("%u passed, %u failed, %u skipped\n", s.passed, s.failed, s.skipped);
+        if (s.failed != 0 || s.passed == 0) status = EXIT_FAILURE;
+    }
+    tvm_context_free(s.gpu);
+    tvm_context_free(s.cpu);
+    snprintf(command, sizeof command, "rm -rf %s", cache);
+    if (system(command) != 0) status = EXIT_FAILURE;
+    return status;
+}

@@ -1,0 +1,75 @@
+/* The GPU suite: every test runs a kernel on the interpreter and on the GPU from the same bytes and compares.
+ */
+#ifndef TVM_TESTS_GPU_SUITE_H
+#define TVM_TESTS_GPU_SUITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tvm.h"
+#include "types.h"
+
+typedef struct suite suite;
+typedef struct gpu_test gpu_test;
+
+struct gpu_test {
+    char name[128];
+    uint8_t *bytecode; /* malloc'ed; NULL: the program was refused */
+    size_t size;
+    bool (*run)(suite *s, const gpu_test *test);
+    tvm_dtype type;
+    const void *data; /* of `run`'s own */
+};
+
+typedef struct gpu_group {
+    const char *name;
+    gpu_test *tests;
+    size_t count, capacity;
+} gpu_group;
+
+struct suite {
+    tvm_context *cpu, *gpu;
+    const char *cases, *programs;
+    unsigned passed, failed, skipped;
+};
+
+/* One argument: a scalar, or a tensor with its contents (zeros when bytes is NULL). */
+typedef struct gpu_arg {
+    bool tensor;
+    int64_t scalar;
+    tvm_dtype type;
+    size_t count; /* elements */
+    const void *bytes;
+    double tolerance; /* 0: bit for bit (any NaN for a NaN); else relative to max(1, |value|) */
+} gpu_arg;
+#define ARG_SCALAR(value)  ((gpu_arg){.scalar = (value)})
+#define ARG_IN(t, n, data) ((gpu_arg){.tensor = true, .type = (t), .count = (n), .bytes = (data)})
+#define ARG_OUT(t, n)      ARG_IN(t, n, NULL)
+enum { GPU_MAX_ARGS = 16 };
+
+static inline size_t gpu_arg_bytes(const gpu_arg *arg) {
+    return (arg->count * arg->type.bits + 7) / 8;
+}
+
+/* Room for one more test of a group; assembles its program (text, or the file of that name when text is
+ * NULL). */
+gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file,
+                  const char *const *defines, size_t define_count);
+
+/* Launches kernel `name` of the test's program there and gives back the tensors' contents (malloc'ed, zeroed
+ * array of GPU_MAX_ARGS pointers). False with the reason printed. */
+bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args,
+                size_t count, uint8_t *outputs[GPU_MAX_ARGS]);
+/* On both, and compares every tensor. */
+bool gpu_run_both(suite *s, const gpu_test *test, const char *name, const gpu_arg *args, size_t count);
+bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const uint8_t *cpu,
+              const uint8_t *gpu);
+
+/* The groups. */
+void gpu_add_cases(suite *s, gpu_group *group);
+void gpu_add_casts(suite *s, gpu_group *group);
+void gpu_add_elementwise(suite *s, gpu_group *group);
+void gpu_add_matmuls(suite *s, gpu_group *group);
+
+#endif
