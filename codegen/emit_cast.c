@@ -240,7 +240,7 @@ static bool emit_elements(emitter *e, void *work) {
     const cast_work *w = work;
     element_writer writer;
     if (!write_begin(e, &writer, w->result)) return false;
-    bool same = tvm_dtype_same(w->from, w->to) && !tvm_float_has_nan(w->from); /* only another packing */
+    bool same = tvm_dtype_same(w->from, w->to) && tvm_dtype_is_lowbit(w->to); /* only another packing */
     for (uint32_t l = 0; l < w->locals; l++) {
         reg value = read_element(e, w->source, l, false);
         write_element(e, &writer, same ? value : convert_loose(e, w->to, w->from, value, w->lowbit));

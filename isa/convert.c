@@ -165,6 +165,7 @@ uint64_t tvm_encode(tvm_dtype type, double value) {
 
 uint64_t tvm_cast(tvm_dtype to, tvm_dtype from, uint64_t code, bool lowbit) {
     bool saturating = to.bits < 8 || (to.bits == 8 && lowbit);
+    if (tvm_dtype_same(to, from) && tvm_dtype_is_lowbit(to)) return code & low_bits(to.bits);
     if (tvm_dtype_is_integer(to) && from.kind != TVM_KIND_FLOAT && !saturating) {
         code &= low_bits(from.bits);
         if (from.kind == TVM_KIND_BOOL) return code != 0;

@@ -96,6 +96,7 @@ uint64_t tvm_encode(tvm_dtype type, double value);
  *   float -> standard integer (i8..i64, u8..u64)  toward zero, saturating, NaN -> 0  (PTX cvt.rzi)
  *   float -> low-bit integer under 8 bits         to nearest even, saturating, NaN -> 0
  *   anything -> float              as tvm_encode, one rounding only (i64/u64 to floats included)
+ *   a low-precision type -> itself         the code, also of a NaN
  *   anything -> bool               value != 0 (NaN is true)
  * i8/u8 as target of cast-lowbit instead of cast round to nearest even and saturate: pass lowbit = true. */
 uint64_t tvm_cast(tvm_dtype to, tvm_dtype from, uint64_t code, bool lowbit);

@@ -45,7 +45,8 @@ typedef enum section {
     SECTION_LAUNCH,
     SECTION_OUT,
     SECTION_REFUSE,
-    SECTION_PRINTS
+    SECTION_PRINTS,
+    SECTION_PRINTS_GPU
 } section;
 
 /* Handles a line that begins with `-- `; returns false when it is not understood. */
@@ -60,6 +61,8 @@ static bool open_section(case_file *c, char *words, section *now) {
         *now = SECTION_ERROR, c->errors = duplicate("", 0);
     else if (strcmp(name, "prints") == 0)
         *now = SECTION_PRINTS, c->prints = duplicate("", 0);
+    else if (strcmp(name, "prints-gpu") == 0)
+        *now = SECTION_PRINTS_GPU, c->prints_gpu = duplicate("", 0);
     else if (strcmp(name, "trap") == 0)
         *now = SECTION_REFUSE, c->refusal = duplicate("", 0), c->traps = true;
     else if (strcmp(name, "refuse") == 0)
@@ -97,6 +100,9 @@ static bool add_line(case_file *c, section now, const char *line, size_t length)
         return true;
     case SECTION_PRINTS:
         append_line(&c->prints, line, length);
+        return true;
+    case SECTION_PRINTS_GPU:
+        append_line(&c->prints_gpu, line, length);
         return true;
     case SECTION_LAUNCH:
         return blank || add_item(c->args, &c->arg_count, line, length);
@@ -147,7 +153,7 @@ void case_free(case_file *c) {
     for (size_t i = 0; i < c->arg_count; i++) free(c->args[i].name), free(c->args[i].text);
     for (size_t i = 0; i < c->out_count; i++) free(c->outs[i].name), free(c->outs[i].text);
     free(c->name), free(c->program), free(c->kernel), free(c->errors), free(c->refusal);
-    free(c->prints), free(c);
+    free(c->prints), free(c->prints_gpu), free(c);
 }
 
 char **case_list(const char *folder) {
@@ -338,15 +344,16 @@ static tvm_status launch_now(launch *l, FILE *printed) {
     return status;
 }
 
-static bool check_printed(const case_file *c, FILE *printed) {
+static bool check_printed(const case_file *c, tvm_device_kind device, FILE *printed) {
     static const size_t limit = 1 << 20;
-    if (c->prints == NULL) return true;
+    const char *expected = device == TVM_DEVICE_CUDA ? c->prints_gpu : c->prints;
+    if (expected == NULL) return true;
     char *text = calloc(limit, 1);
     if (text == NULL) abort();
     rewind(printed);
     size_t size = fread(text, 1, limit - 1, printed);
     text[size] = '\0';
-    bool good = case_lines_found(c->prints, text, c->name);
+    bool good = case_lines_found(expected, text, c->name);
     free(text);
     return good;
 }
@@ -371,7 +378,7 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
         fprintf(stderr, "%s: %s\n", c->name, tvm_message(context));
         good = false;
     } else
-        good = good && check_outputs(&l, output) && check_printed(c, printed);
+        good = good && check_outputs(&l, output) && check_printed(c, tvm_device(context), printed);
     fclose(printed);
     for (size_t i = 0; i < l.count; i++)
         if (l.tensor[i] && l.values[i].data != NULL) tvm_memory_free(context, l.values[i].data);

@@ -25,7 +25,9 @@ typedef struct case_file {
     char *errors;  /* lines that the refusal of the program must contain, or NULL */
     char *refusal; /* lines that the refusal of the launch must contain, or NULL */
     bool traps;    /* the refusal comes while the kernel runs, and of the interpreter alone */
-    char *prints;  /* lines that the kernel must print, or NULL */
+    char
+        *prints; /* lines that the kernel must print, or NULL; prints_gpu: on a GPU, where the form differs */
+    char *prints_gpu;
     char *defines[CASE_MAX_ITEMS];
     size_t define_count;
     case_item args[CASE_MAX_ITEMS], outs[CASE_MAX_ITEMS];

@@ -557,6 +557,11 @@ static size_t wrong_casts(const table *of, tvm_dtype to, tvm_dtype from) {
     size_t wrong = 0;
     for (uint64_t code = 0; code < codes; code += step) {
         double value = source_value(from, code);
+        if (tvm_dtype_same(to, from) &&
+            tvm_dtype_is_lowbit(to)) { /* repacking keeps a NaN's sign and payload */
+            wrong += tvm_cast(to, from, code, false) != code || tvm_cast(to, from, code, true) != code;
+            continue;
+        }
         wrong += tvm_cast(to, from, code, false) != reference_cast(of, to, from, value, false);
         wrong += tvm_cast(to, from, code, true) != reference_cast(of, to, from, value, true);
     }

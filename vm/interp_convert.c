@@ -9,7 +9,7 @@
 /* ---- cast ---- */
 
 typedef enum cast_way {
-    CAST_COPY,    /* the same type, but those of one byte that have NaN: it becomes the canonical one */
+    CAST_COPY,    /* the same type */
     CAST_TABLE,   /* from containers of one byte: a table of all codes */
     CAST_WIDEN,   /* f16 or bf16 to f32 */
     CAST_NARROW,  /* f32 to f16 or bf16 */
@@ -29,8 +29,7 @@ static bool is_half(tvm_dtype type) {
 }
 
 static cast_way choose_cast(tvm_dtype from, tvm_dtype to) {
-    bool same = tvm_dtype_same(from, to);
-    if (same && !(from.bits == 8 && tvm_float_has_nan(from))) return CAST_COPY;
+    if (tvm_dtype_same(from, to)) return CAST_COPY;
     if (tvm_dtype_container(from) == 1) return CAST_TABLE;
     if (is_half(from) && tvm_dtype_same(to, TVM_F32)) return CAST_WIDEN;
     if (is_half(to) && tvm_dtype_same(from, TVM_F32)) return CAST_NARROW;

@@ -253,7 +253,7 @@ const char *tvm_npy_text(const tvm_npy *npy, char text[TVM_NPY_TEXT_MAX]) {
 
 enum { HEADER_ALIGNMENT = 64 };
 
-tvm_status tvm_npy_write(const char *path, const tvm_npy *npy, const void *data, tvm_diags *diags) {
+size_t tvm_npy_header(const tvm_npy *npy, uint8_t header[TVM_NPY_HEADER_MAX]) {
     char description[TVM_NPY_TEXT_MAX + 64], text[TVM_NPY_TEXT_MAX];
     tvm_npy_text(npy, text);
     char *shape = strchr(text, '(');
@@ -263,16 +263,23 @@ tvm_status tvm_npy_write(const char *path, const tvm_npy *npy, const void *data,
     size_t used =
         10 + (size_t)length + 1; /* the description is filled up with blanks and ends with a newline */
     size_t offset = (used + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
+    memset(header, ' ', offset);
+    memcpy(header, magic, sizeof magic);
+    header[6] = 1;
+    header[7] = 0;
+    header[8] = (uint8_t)(offset - 10);
+    header[9] = (uint8_t)((offset - 10) >> 8);
+    memcpy(header + 10, description, (size_t)length);
+    header[offset - 1] = '\n';
+    return offset;
+}
+
+tvm_status tvm_npy_write(const char *path, const tvm_npy *npy, const void *data, tvm_diags *diags) {
+    uint8_t header[TVM_NPY_HEADER_MAX];
+    size_t offset = tvm_npy_header(npy, header);
     uint8_t *file = malloc(offset + npy->bytes);
     if (!file) return tvm_diag_no_memory(diags);
-    memset(file, ' ', offset);
-    memcpy(file, magic, sizeof magic);
-    file[6] = 1;
-    file[7] = 0;
-    file[8] = (uint8_t)(offset - 10);
-    file[9] = (uint8_t)((offset - 10) >> 8);
-    memcpy(file + 10, description, (size_t)length);
-    file[offset - 1] = '\n';
+    memcpy(file, header, offset);
     if (npy->bytes) memcpy(file + offset, data, npy->bytes);
     tvm_status status = tvm_file_write(path, file, offset + npy->bytes, diags);
     free(file);

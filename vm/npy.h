@@ -7,7 +7,7 @@
 #include "layout.h"
 #include "types.h"
 
-enum { TVM_NPY_TEXT_MAX = 256 };
+enum { TVM_NPY_TEXT_MAX = 256, TVM_NPY_HEADER_MAX = 512 };
 
 /* The header's contents. kind is NumPy's: 'b' bool, 'i', 'u', 'f', 'c', 'V' (bytes without meaning) ... */
 typedef struct tvm_npy {
@@ -36,6 +36,9 @@ bool tvm_npy_fits(const tvm_npy *given, const tvm_npy *expected, tvm_dtype type)
 
 /* "'<f2' (16, 64)" */
 const char *tvm_npy_text(const tvm_npy *npy, char text[TVM_NPY_TEXT_MAX]);
+
+/* The bytes of a version 1.0 file before its data; returns how many. npy->offset is not looked at. */
+size_t tvm_npy_header(const tvm_npy *npy, uint8_t header[TVM_NPY_HEADER_MAX]);
 
 /* Writes a version 1.0 file, whole or not at all. npy->offset is not looked at. */
 tvm_status tvm_npy_write(const char *path, const tvm_npy *npy, const void *data, tvm_diags *diags);

@@ -2,10 +2,14 @@
 #include "fileio.h"
 #include "launch.h"
 #include "runtime.h"
+#include "safetensors.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The reason of a call of tvm.h that failed, as a diagnostic. */
 static tvm_status failed(const tvm_run_binding *binding, tvm_status status, tvm_diags *diags) {
@@ -55,9 +59,58 @@ static tvm_status match_names(tvm_run_binding *binding, const tvm_run_args *args
     return status;
 }
 
+/* ---- files ---- */
+
+/* What a tensor of an open .safetensors file holds, as if it stood in a .npy file. */
+static tvm_status take_tensor(tvm_run_param *param, int descriptor, const char *path,
+                              const tvm_safetensor *tensor, tvm_diags *diags) {
+    char text[TVM_SAFETENSORS_TEXT_MAX];
+    int64_t shape[TVM_MAX_RANK];
+    bool fits = tensor->type.kind != TVM_KIND_NONE;
+    for (unsigned d = 0; d < tensor->rank; d++) {
+        fits = fits && tensor->shape[d] <= INT64_MAX;
+        shape[d] = (int64_t)tensor->shape[d];
+    }
+    tvm_place place = {.file = path};
+    if (!fits || !tvm_npy_of(tensor->type, tensor->rank, shape, &param->given))
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL,
+                            "tensor '%.80s' is %s, which cannot be taken", tensor->name,
+                            tvm_safetensor_text(tensor, text));
+    param->stored_type = tensor->type;
+    if (asprintf(&param->stored, "tensor '%.80s', %s", tensor->name, tvm_safetensor_text(tensor, text)) < 0) {
+        param->stored = NULL;
+        return tvm_diag_no_memory(diags);
+    }
+    param->file = malloc(tensor->bytes ? tensor->bytes : 1);
+    if (!param->file) return tvm_diag_no_memory(diags);
+    return tvm_read_at(descriptor, path, param->file, tensor->bytes, tensor->offset, diags);
+}
+
+static tvm_status read_tensor(tvm_run_param *param, const char *path, const char *name, tvm_diags *diags) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    tvm_place place = {.file = path};
+    if (descriptor < 0)
+        return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot open for reading: %s", strerror(errno));
+    tvm_safetensors tensors;
+    const tvm_safetensor *tensor;
+    tvm_status status = tvm_safetensors_read(descriptor, path, &tensors, diags);
+    if (!status) status = tvm_safetensors_need(&tensors, path, name, &tensor, diags);
+    if (!status) status = take_tensor(param, descriptor, path, tensor, diags);
+    tvm_safetensors_free(&tensors);
+    close(descriptor);
+    return status;
+}
+
+/* FILE.npy, or FILE:TENSOR where no file has the whole for its name. */
 static tvm_status read_file(tvm_run_param *param, tvm_diags *diags) {
     size_t size;
-    const char *path = param->arg->text;
+    const char *path = param->arg->text, *colon = strchr(path, ':');
+    if (colon && colon > path && colon[1] && access(path, F_OK)) {
+        char *file = strndup(path, (size_t)(colon - path));
+        tvm_status status = file ? read_tensor(param, file, colon + 1, diags) : tvm_diag_no_memory(diags);
+        free(file);
+        return status;
+    }
     tvm_status status = tvm_file_read(path, SIZE_MAX / 4, &param->file, &size, diags);
     return status ? status : tvm_npy_parse(param->file, size, path, &param->given, diags);
 }
@@ -75,10 +128,11 @@ static tvm_status read_given(tvm_run_binding *binding, tvm_diags *diags) {
         } else if (param->arg->source == TVM_RUN_FILE) {
             one = read_file(param, diags);
         } else if (param->arg->source == TVM_RUN_TEXT) {
-            one = tvm_diag_add(diags, TVM_ARGUMENT, NULL,
-                               "a tensor is @FILE.npy, rand, rand:SEED, zeros, iota or out:FILE.npy",
-                               "argument '%s' takes a tensor of %s, not '%s'", param->info.name,
-                               param->info.type, param->arg->text);
+            one = tvm_diag_add(
+                diags, TVM_ARGUMENT, NULL,
+                "a tensor is @FILE.npy, @FILE:TENSOR, rand, rand:SEED, zeros, iota or out:FILE.npy",
+                "argument '%s' takes a tensor of %s, not '%s'", param->info.name, param->info.type,
+                param->arg->text);
         }
         if (one) status = one;
     }
@@ -161,6 +215,14 @@ static const char *shape_text(unsigned rank, const int64_t *shape, char text[TVM
     return text;
 }
 
+/* Types of .safetensors files say more than those of .npy files: bytes are a bit string, any other type is
+ * itself. */
+static bool tensor_fits(const tvm_run_param *param) {
+    if (!tvm_npy_fits(&param->given, &param->expected, param->type)) return false;
+    bool bytes = tvm_dtype_same(param->stored_type, TVM_U(8)) && tvm_dtype_is_lowbit(param->type);
+    return bytes || tvm_dtype_same(param->stored_type, param->type);
+}
+
 /* NumPy's bools are 0 and 1; a file can hold anything. */
 static tvm_status check_bools(const tvm_run_param *param, tvm_diags *diags) {
     tvm_place place = {.file = param->arg->text};
@@ -187,9 +249,14 @@ static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags
     param->elements = param->expected.bytes ? 1 : 0;
     for (unsigned d = 0; d < param->info.rank; d++) param->elements *= (uint64_t)shape[d];
     if (!param->file) return TVM_OK;
-    if (tvm_npy_fits(&param->given, &param->expected, param->type))
+    if (param->stored ? tensor_fits(param) : tvm_npy_fits(&param->given, &param->expected, param->type))
         return param->type.kind == TVM_KIND_BOOL ? check_bools(param, diags) : TVM_OK;
     tvm_place place = {.file = param->arg->text};
+    if (param->stored)
+        return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
+                            "the file's %s, does not fit argument '%s' of kernel '%s', which is %s%s",
+                            param->stored, param->info.name, tvm_kernel_name(binding->function),
+                            param->info.type, shape_text(param->info.rank, shape, declared));
     return tvm_diag_add(
         diags, TVM_ARGUMENT, &place, NULL,
         "the file holds %s, but argument '%s' of kernel '%s' is %s%s, which stands in a file as %s",
@@ -278,6 +345,7 @@ tvm_status tvm_run_download(const tvm_run_binding *binding, tvm_diags *diags) {
 void tvm_run_unbind(tvm_run_binding *binding) {
     for (size_t i = 0; i < binding->count; i++) {
         free(binding->params[i].file);
+        free(binding->params[i].stored);
         if (binding->values[i].data) tvm_memory_free(binding->context, binding->values[i].data);
     }
     *binding = (tvm_run_binding){0};

@@ -14,9 +14,12 @@ typedef struct tvm_run_param {
     tvm_dtype type;
     bool known;       /* scalar: its value is */
     const char *from; /* scalar: the tensor whose file gave it; NULL: given */
-    uint8_t *file;    /* tensor: its .npy file; NULL: none, or on the device already */
-    tvm_npy given;    /* the file's header */
-    tvm_npy expected; /* the tensor as it stands in a file */
+    uint8_t *file; /* tensor: its .npy file, or its data of a .safetensors file; NULL: none, or on the device
+                      already */
+    tvm_npy given; /* the file's header, or how the tensor would stand in a .npy file */
+    char *stored;  /* tensor of a .safetensors file: "tensor 'packed', U8 [16, 64]" */
+    tvm_dtype stored_type; /* of it */
+    tvm_npy expected;      /* the tensor as it stands in a file */
     uint64_t elements;
 } tvm_run_param;
 

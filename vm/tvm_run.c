@@ -35,6 +35,7 @@ static const char description[] =
     "Runs a kernel of a bytecode file on a GPU or in the interpreter.\v"
     "VALUE is a number; for a tensor:\n"
     "  @FILE.npy      the contents of a file\n"
+    "  @FILE:TENSOR   a tensor of a .safetensors file\n"
     "  rand[:SEED]    random: floats in [-1, 1), other types any code\n"
     "  zeros, iota    zeros; 0, 1, 2, ...\n"
     "  out:FILE.npy   zeros, and written to the file after the run\n"
