@@ -10,11 +10,12 @@
 static const struct {
     long m, n, k;
 } sizes[] = {
-    {1, 128, 128}, {5, 256, 384}, {17, 136, 256}, {33, 392, 512}, {16, 512, 1024}, {64, 72, 128},
+    {1, 128, 128}, {5, 256, 384},   {17, 136, 256}, {33, 392, 512},
+    {5, 72, 1664}, {16, 512, 1024}, {64, 72, 128},
 };
 
 /* The sizes for programs with options. */
-enum { SIZES = sizeof sizes / sizeof *sizes, FIRST_OF_VARIANTS = 1, SIZES_OF_VARIANTS = 3 };
+enum { SIZES = sizeof sizes / sizeof *sizes, FIRST_OF_VARIANTS = 1, SIZES_OF_VARIANTS = 4 };
 
 /* Types of each way to convert. */
 static const char *const variant_types[] = {"u1", "u3", "u4", "u8", "i5", "f6_e3m2", "f8_e4m3", "f8_e6m1"};
