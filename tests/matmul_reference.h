@@ -1,5 +1,5 @@
-/* An independent computation of what programs/matmul.vasminc computes: its own decoding of weight types and
- * f16, float64 sums. Nothing here comes from the library that it checks. */
+/* An independent computation of what programs/matmul.vasminc computes: its own decoding of weight types, f16
+ * and bf16, float64 sums. Nothing here comes from the library that it checks. */
 #ifndef TVM_TESTS_MATMUL_REFERENCE_H
 #define TVM_TESTS_MATMUL_REFERENCE_H
 
@@ -9,7 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { GROUP = 128 };
+/* The options of the program, apart from the weight type. */
+typedef struct matmul_variant {
+    int bf16;   /* a, s, z and c; else f16 */
+    long group; /* rows of k that share a scale; 0: all of them */
+    int zeros;  /* z[i / group, j] is subtracted instead of 2^(bits-1); unsigned weights only */
+} matmul_variant;
+
+static const matmul_variant matmul_default = {.group = 128};
+
+static inline long matmul_groups(matmul_variant variant, long k) {
+    return variant.group == 0 ? 1 : k / variant.group;
+}
 
 typedef struct weight_type {
     char kind; /* u, i or f */
@@ -42,8 +53,10 @@ static inline int is_avoided(weight_type type, unsigned code) {
     return type.exponent > 5 && (exponent < bias - 8 || exponent >= bias + 8);
 }
 
+/* The code's number; of unsigned types the code itself, from which the zero point is still to be subtracted.
+ */
 static inline double weight_value(weight_type type, unsigned code) {
-    if (type.kind == 'u') return (double)code - matmul_pow2(type.bits - 1);
+    if (type.kind == 'u') return code;
     if (type.kind == 'i')
         return code >> (type.bits - 1) ? (double)code - matmul_pow2(type.bits) : (double)code;
     unsigned fraction = code & ((1u << type.mantissa) - 1);
@@ -55,13 +68,28 @@ static inline double weight_value(weight_type type, unsigned code) {
     return code >> (type.bits - 1) ? -magnitude : magnitude;
 }
 
-static inline double half_value(uint16_t code) {
-    int exponent = code >> 10 & 31;
-    double fraction = code & 1023;
-    double magnitude = exponent == 31 ? (fraction != 0 ? NAN : INFINITY)
-                       : exponent     ? (fraction + 1024) * matmul_pow2(exponent - 25)
-                                      : fraction * matmul_pow2(-24);
+/* The value of a bf16 or f16. */
+static inline double half_value(int bf16, uint16_t code) {
+    int width = bf16 ? 7 : 10, bias = bf16 ? 127 : 15, largest = 2 * bias + 1;
+    int exponent = code >> width & largest;
+    double fraction = code & ((1 << width) - 1), one = matmul_pow2(width);
+    double magnitude = exponent == largest ? (fraction != 0 ? NAN : INFINITY)
+                       : exponent          ? (fraction + one) * matmul_pow2(exponent - bias - width)
+                                           : fraction * matmul_pow2(1 - bias - width);
     return code >> 15 ? -magnitude : magnitude;
+}
+
+/* (-1)^sign 2^exponent (1 + fraction / 1024), the fraction cut to what the type holds. */
+static inline uint16_t half_code(int bf16, unsigned sign, int exponent, unsigned fraction) {
+    return (uint16_t)(sign << 15 | (bf16 ? (unsigned)(exponent + 127) << 7 | fraction >> 3
+                                         : (unsigned)(exponent + 15) << 10 | fraction));
+}
+
+/* A number >= 0 that both types hold exactly. */
+static inline uint16_t half_exact(int bf16, double value) {
+    int exponent;
+    double fraction = frexp(value, &exponent);
+    return value > 0 ? half_code(bf16, 0, exponent - 1, (unsigned)((fraction * 2 - 1) * 1024)) : 0;
 }
 
 static inline uint64_t next_random(uint64_t *state) { /* xorshift64* (Vigna 2016) */
@@ -78,19 +106,26 @@ static inline unsigned get_bits(const uint8_t *bytes, size_t bit, int width) {
     return code;
 }
 
-/* Random inputs: activations of magnitude [2^-5, 2) and either sign, scales in [2^-8, 2^-6), weights of any
- * code that is a number. a is [m, k], w the compact bit string of [k, n] (zero on entry), s is [k / GROUP,
- * n]. */
-static inline void matmul_inputs(long m, long n, long k, weight_type type, uint64_t seed, uint16_t *a,
-                                 uint8_t *w, uint16_t *s) {
+/* Random inputs: activations of magnitude [2^-5, 2) and either sign, scales in [2^-8, 2^-6), zero points
+ * within the codes' range (halves between them, too, where the difference to a code is exact in bf16),
+ * weights of any code that is a number. a is [m, k], w the compact bit string of [k, n] (zero on entry), s
+ * and z are [groups, n]; z may be NULL without zero points. */
+static inline void matmul_inputs(long m, long n, long k, weight_type type, matmul_variant variant,
+                                 uint64_t seed, uint16_t *a, uint8_t *w, uint16_t *s, uint16_t *z) {
     uint64_t state = 0x9e3779b97f4a7c15u + seed;
+    long group_count = matmul_groups(variant, k);
     for (long i = 0; i < m * k; i++) {
         uint64_t r = next_random(&state);
-        a[i] = (uint16_t)((r >> 63) << 15 | (10 + (r >> 40) % 6) << 10 | (r >> 20 & 1023));
+        a[i] = half_code(variant.bf16, (unsigned)(r >> 63), (int)((r >> 40) % 6) - 5, r >> 20 & 1023);
     }
-    for (long i = 0; i < k / GROUP * n; i++) {
+    for (long i = 0; i < group_count * n; i++) {
         uint64_t r = next_random(&state);
-        s[i] = (uint16_t)((7 + (r >> 40) % 2) << 10 | (r >> 20 & 1023));
+        s[i] = half_code(variant.bf16, 0, (int)((r >> 40) % 2) - 8, r >> 20 & 1023);
+    }
+    for (long i = 0; variant.zeros && i < group_count * n; i++) {
+        uint64_t r = next_random(&state);
+        double zero = (double)(r >> 32 & ((1u << type.bits) - 1));
+        z[i] = half_exact(variant.bf16, type.bits <= 4 && r >> 63 ? zero + 0.5 : zero);
     }
     for (size_t i = 0; i < (size_t)(k * n); i++) {
         unsigned code;
@@ -104,31 +139,41 @@ static inline void matmul_inputs(long m, long n, long k, weight_type type, uint6
 }
 
 /* expected (m * n, zero on entry) += A . W */
-static inline void matmul_expect(long m, long n, long k, weight_type type, const uint16_t *a,
-                                 const uint8_t *w, const uint16_t *s, double *expected) {
+static inline void matmul_expect(long m, long n, long k, weight_type type, matmul_variant variant,
+                                 const uint16_t *a, const uint8_t *w, const uint16_t *s, const uint16_t *z,
+                                 double *expected) {
     double *activation = malloc((size_t)(m * k) * sizeof *activation);
     if (activation == NULL) abort();
-    for (long i = 0; i < m * k; i++) activation[i] = half_value(a[i]);
+    double zero = type.kind == 'u' ? matmul_pow2(type.bits - 1) : 0;
+    long group = variant.group == 0 ? k : variant.group;
+    for (long i = 0; i < m * k; i++) activation[i] = half_value(variant.bf16, a[i]);
     for (long l = 0; l < k; l++)
         for (long j = 0; j < n; j++) {
+            unsigned code = get_bits(w, (size_t)(l * n + j) * (size_t)type.bits, type.bits);
+            if (variant.zeros) zero = half_value(variant.bf16, z[l / group * n + j]);
             double weight =
-                weight_value(type, get_bits(w, (size_t)(l * n + j) * (size_t)type.bits, type.bits)) *
-                half_value(s[l / GROUP * n + j]);
+                (weight_value(type, code) - zero) * half_value(variant.bf16, s[l / group * n + j]);
             for (long i = 0; i < m; i++) expected[i * n + j] += activation[i * k + l] * weight;
         }
     free(activation);
 }
 
 /* ||c - expected|| / ||expected||, Frobenius; the largest |difference| in *largest. */
-static inline double matmul_error(size_t count, const uint16_t *c, const double *expected, double *largest) {
+static inline double matmul_error(size_t count, matmul_variant variant, const uint16_t *c,
+                                  const double *expected, double *largest) {
     double difference = 0, norm = 0;
     *largest = 0;
     for (size_t i = 0; i < count; i++) {
-        double d = half_value(c[i]) - expected[i];
+        double d = half_value(variant.bf16, c[i]) - expected[i];
         difference += d * d, norm += expected[i] * expected[i];
         if (!(fabs(d) <= *largest)) *largest = fabs(d);
     }
     return sqrt(difference / norm);
+}
+
+/* What the error may be: that of rounding the output alone is about 2e-4 for f16, 1.7e-3 for bf16. */
+static inline double matmul_error_bound(matmul_variant variant) {
+    return variant.bf16 ? 4e-3 : 1e-3;
 }
 
 #endif
