@@ -12,8 +12,8 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#ifndef PACKAGE_STRING
-#define PACKAGE_STRING "Tilus VM"
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION ""
 #endif
 #ifndef PACKAGE_BUGREPORT
 #define PACKAGE_BUGREPORT ""
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
         options, parse, "FILE.vbc", "Prints Tilus VM bytecode as text that tvm-as assembles to it again.",
         NULL,    NULL,  NULL};
     arguments args = {0};
-    argp_program_version = "tvm-dis (" PACKAGE_STRING ")";
+    argp_program_version = "tvm-dis (Tilus VM) " PACKAGE_VERSION;
     if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
     argp_err_exit_status = EXIT_USAGE;
     tvm_diags diags = {0};

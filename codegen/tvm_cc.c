@@ -12,8 +12,8 @@
 #include "fileio.h"
 #include "vbc.h"
 
-#ifndef PACKAGE_STRING
-#define PACKAGE_STRING "tilusvm"
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION ""
 #endif
 
 enum { EXIT_USAGE = 2, KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS };
@@ -127,7 +127,7 @@ int main(int argc, char **argv) {
                                        .args_doc = "FILE.vbc",
                                        .doc = "Translate Tilus VM bytecode to PTX or, by ptxas, to a cubin."};
     arguments a = {.output = "-", .target = "sm_80"};
-    argp_program_version = "tvm-cc (" PACKAGE_STRING ")";
+    argp_program_version = "tvm-cc (Tilus VM) " PACKAGE_VERSION;
     argp_err_exit_status = EXIT_USAGE;
     tvm_diags diags = {0};
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &a) == 0;
