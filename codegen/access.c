@@ -97,14 +97,14 @@ static bool plan_allocate(access_plan *plan, uint32_t locals, unsigned bits) {
     return plan->accesses && plan->unit_field && plan->fields;
 }
 
-tvm_status access_plan_make(emitter *e, uint32_t locals, unsigned bits, const int64_t *offset,
-                            const uint32_t *class_id, unsigned align_bits, unsigned max_bits,
-                            access_plan *plan) {
+tvm_status tvm_access_plan_make(emitter *e, uint32_t locals, unsigned bits, const int64_t *offset,
+                                const uint32_t *class_id, unsigned align_bits, unsigned max_bits,
+                                access_plan *plan) {
     *plan = (access_plan){0};
     item *items = calloc(locals ? locals : 1, sizeof *items);
     if (!items || !plan_allocate(plan, locals, bits)) {
         free(items);
-        access_plan_free(plan);
+        tvm_access_plan_free(plan);
         return tvm_diag_no_memory(e->diags);
     }
     for (uint32_t i = 0; i < locals; i++) items[i] = (item){class_id[i], i, offset[i] * (int64_t)bits};
@@ -121,7 +121,7 @@ tvm_status access_plan_make(emitter *e, uint32_t locals, unsigned bits, const in
     return TVM_OK;
 }
 
-void access_plan_free(access_plan *plan) {
+void tvm_access_plan_free(access_plan *plan) {
     free(plan->accesses);
     free(plan->fields);
     free(plan->unit_field);
@@ -130,7 +130,7 @@ void access_plan_free(access_plan *plan) {
 
 /* ---- emission ---- */
 
-const char *access_type(unsigned width) {
+const char *tvm_access_type(unsigned width) {
     switch (width) {
     case 128:
         return "v4.b32";
@@ -145,7 +145,7 @@ const char *access_type(unsigned width) {
     }
 }
 
-const char *access_operands(const reg units[4], uint32_t count, char text_out[64]) {
+const char *tvm_access_operands(const reg units[4], uint32_t count, char text_out[64]) {
     if (count == 4)
         snprintf(text_out, 64, "{%s, %s, %s, %s}", units[0].name, units[1].name, units[2].name,
                  units[3].name);
@@ -162,23 +162,23 @@ static const field *whole_word(const access_plan *plan, uint32_t unit) {
     return whole ? f : NULL;
 }
 
-void access_load_registers(emitter *e, const access_plan *plan, const access *a, uint32_t slot,
-                           reg units[4]) {
+void tvm_access_load_registers(emitter *e, const access_plan *plan, const access *a, uint32_t slot,
+                               reg units[4]) {
     for (uint32_t u = 0; u < a->units; u++) {
         const field *f = whole_word(plan, a->first_unit + u);
-        units[u] = f ? slot_word(e, slot, f->word) : new_r(e);
+        units[u] = f ? tvm_slot_word(e, slot, f->word) : tvm_new_r(e);
     }
 }
 
-void emit_insert(emitter *e, const char *into, bool started, unsigned at, const char *value, unsigned from,
-                 unsigned length) {
+void tvm_emit_insert(emitter *e, const char *into, bool started, unsigned at, const char *value,
+                     unsigned from, unsigned length) {
     if (!started) {
         if (from > at)
-            emit(e, "shr.u32 %s, %s, %u;", into, value, from - at);
+            tvm_emit(e, "shr.u32 %s, %s, %u;", into, value, from - at);
         else if (from < at)
-            emit(e, "shl.b32 %s, %s, %u;", into, value, at - from);
+            tvm_emit(e, "shl.b32 %s, %s, %u;", into, value, at - from);
         else
-            emit(e, "mov.b32 %s, %s;", into, value);
+            tvm_emit(e, "mov.b32 %s, %s;", into, value);
         return;
     }
     if (at % 8 == 0 && from % 8 == 0 && length % 8 == 0) {
@@ -187,44 +187,44 @@ void emit_insert(emitter *e, const char *into, bool started, unsigned at, const 
             bool inside = byte >= at / 8 && byte < (at + length) / 8;
             selector |= (inside ? 4 + byte - at / 8 + from / 8 : byte) << (4 * byte);
         }
-        emit(e, "prmt.b32 %s, %s, %s, 0x%04x;", into, into, value, selector);
+        tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%04x;", into, into, value, selector);
         return;
     }
-    reg moved = new_r(e);
+    reg moved = tvm_new_r(e);
     if (from > 0)
-        emit(e, "shr.u32 %s, %s, %u;", moved.name, value, from);
+        tvm_emit(e, "shr.u32 %s, %s, %u;", moved.name, value, from);
     else
-        emit(e, "mov.b32 %s, %s;", moved.name, value);
-    emit(e, "bfi.b32 %s, %s, %s, %u, %u;", into, moved.name, into, at, length);
+        tvm_emit(e, "mov.b32 %s, %s;", moved.name, value);
+    tvm_emit(e, "bfi.b32 %s, %s, %s, %u, %u;", into, moved.name, into, at, length);
 }
 
-void access_spread(emitter *e, const access_plan *plan, const access *a, uint32_t slot, const reg units[4],
-                   bool *started) {
+void tvm_access_spread(emitter *e, const access_plan *plan, const access *a, uint32_t slot,
+                       const reg units[4], bool *started) {
     for (uint32_t u = 0; u < a->units; u++) {
         uint32_t unit = a->first_unit + u;
         if (whole_word(plan, unit)) continue;
         for (uint32_t i = plan->unit_field[unit]; i < plan->unit_field[unit + 1]; i++) {
             const field *f = &plan->fields[i];
-            emit_insert(e, slot_word(e, slot, f->word).name, started[f->word], f->word_bit, units[u].name,
-                        f->unit_bit, f->length);
+            tvm_emit_insert(e, tvm_slot_word(e, slot, f->word).name, started[f->word], f->word_bit,
+                            units[u].name, f->unit_bit, f->length);
             started[f->word] = true;
         }
     }
 }
 
-void access_gather(emitter *e, const access_plan *plan, const access *a, uint32_t slot, reg units[4]) {
+void tvm_access_gather(emitter *e, const access_plan *plan, const access *a, uint32_t slot, reg units[4]) {
     for (uint32_t u = 0; u < a->units; u++) {
         uint32_t unit = a->first_unit + u, first = plan->unit_field[unit];
         const field *f = whole_word(plan, unit);
         if (f) {
-            units[u] = slot_word(e, slot, f->word);
+            units[u] = tvm_slot_word(e, slot, f->word);
             continue;
         }
-        units[u] = new_r(e);
+        units[u] = tvm_new_r(e);
         for (uint32_t i = first; i < plan->unit_field[unit + 1]; i++) {
             f = &plan->fields[i];
-            emit_insert(e, units[u].name, i > first, f->unit_bit, slot_word(e, slot, f->word).name,
-                        f->word_bit, f->length);
+            tvm_emit_insert(e, units[u].name, i > first, f->unit_bit, tvm_slot_word(e, slot, f->word).name,
+                            f->word_bit, f->length);
         }
     }
 }

@@ -31,26 +31,27 @@ typedef struct access_plan {
 
 /* Element `local` lies at element offset[local] of class class_id[local]; every class base is aligned to
  * align_bits (a power of two, at least 8); accesses are at most max_bits wide. */
-tvm_status access_plan_make(emitter *e, uint32_t locals, unsigned bits, const int64_t *offset,
-                            const uint32_t *class_id, unsigned align_bits, unsigned max_bits,
-                            access_plan *plan);
-void access_plan_free(access_plan *plan);
+tvm_status tvm_access_plan_make(emitter *e, uint32_t locals, unsigned bits, const int64_t *offset,
+                                const uint32_t *class_id, unsigned align_bits, unsigned max_bits,
+                                access_plan *plan);
+void tvm_access_plan_free(access_plan *plan);
 
 /* The registers that a load of access `a` fills: the tensor's own words where a unit is a whole word. */
-void access_load_registers(emitter *e, const access_plan *plan, const access *a, uint32_t slot, reg units[4]);
+void tvm_access_load_registers(emitter *e, const access_plan *plan, const access *a, uint32_t slot,
+                               reg units[4]);
 /* Spreads loaded units over the words. started[word] is set for words that have bits already. */
-void access_spread(emitter *e, const access_plan *plan, const access *a, uint32_t slot, const reg units[4],
-                   bool *started);
+void tvm_access_spread(emitter *e, const access_plan *plan, const access *a, uint32_t slot,
+                       const reg units[4], bool *started);
 /* The registers to store for access `a`, put together from words. */
-void access_gather(emitter *e, const access_plan *plan, const access *a, uint32_t slot, reg units[4]);
+void tvm_access_gather(emitter *e, const access_plan *plan, const access *a, uint32_t slot, reg units[4]);
 
 /* "v4.b32", "b32", "u16", "u8" for a width, and the operand list "{%w0, %w1}" or "%w0". */
-const char *access_type(unsigned width);
-const char *access_operands(const reg units[4], uint32_t count, char text_out[64]);
+const char *tvm_access_type(unsigned width);
+const char *tvm_access_operands(const reg units[4], uint32_t count, char text_out[64]);
 
 /* Bits [at, at + length) of `into` become bits [from, ...) of `value`; `started` false: the rest of `into` is
  * nothing. */
-void emit_insert(emitter *e, const char *into, bool started, unsigned at, const char *value, unsigned from,
-                 unsigned length);
+void tvm_emit_insert(emitter *e, const char *into, bool started, unsigned at, const char *value,
+                     unsigned from, unsigned length);
 
 #endif

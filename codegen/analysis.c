@@ -15,7 +15,7 @@ static bool is_integer(tvm_dtype type) {
     return type.kind != TVM_KIND_FLOAT;
 }
 
-uint64_t fact_gcd(uint64_t a, uint64_t b) {
+uint64_t tvm_fact_gcd(uint64_t a, uint64_t b) {
     while (b != 0) {
         uint64_t rest = a % b;
         a = b;
@@ -264,7 +264,8 @@ static uint64_t times(uint64_t a, uint64_t b) {
 static uint64_t least_common_multiple(uint64_t a, uint64_t b) {
     if (a == 0 || b == 0) return 0;
     uint64_t product;
-    if (__builtin_mul_overflow(a / fact_gcd(a, b), b, &product) || product > INT64_MAX) return a > b ? a : b;
+    if (__builtin_mul_overflow(a / tvm_fact_gcd(a, b), b, &product) || product > INT64_MAX)
+        return a > b ? a : b;
     return product;
 }
 
@@ -286,14 +287,14 @@ static uint64_t divisor_node(const emitter *e, const tvm_expr *node) {
     case TVM_EXPR_SUB:
     case TVM_EXPR_MIN:
     case TVM_EXPR_MAX:
-        return fact_gcd(a, b);
+        return tvm_fact_gcd(a, b);
     case TVM_EXPR_MUL:
         return a == 0 || b == 0 ? 0 : times(a, b);
     case TVM_EXPR_DIV:
     case TVM_EXPR_CDIV:
         return a == 0 ? 0 : has_literal && by > 0 && a % (uint64_t)by == 0 ? a / (uint64_t)by : 1;
     case TVM_EXPR_MOD:
-        return fact_gcd(a, b);
+        return tvm_fact_gcd(a, b);
     case TVM_EXPR_SHL:
         return a == 0 ? 0 : has_literal && by >= 0 && by < 32 ? times(a, UINT64_C(1) << by) : power_part(a);
     case TVM_EXPR_SHR:
@@ -303,9 +304,9 @@ static uint64_t divisor_node(const emitter *e, const tvm_expr *node) {
         return power_part(a) > power_part(b) ? power_part(a) : power_part(b);
     case TVM_EXPR_OR:
     case TVM_EXPR_XOR:
-        return power_part(fact_gcd(a, b));
+        return power_part(tvm_fact_gcd(a, b));
     case TVM_EXPR_SELECT:
-        return fact_gcd(b, f->exprs[node->c].divisor);
+        return tvm_fact_gcd(b, f->exprs[node->c].divisor);
     default:
         return 1;
     }
@@ -343,8 +344,8 @@ static bool divisor_slots(const emitter *e) {
         if (insn->op != TVM_OP_LET && insn->op != TVM_OP_FOR) continue;
         const tvm_operand *operands = tvm_operands(e->kernel, insn);
         slot_fact *slot = &f->slots[insn->result];
-        uint64_t divisor = fact_gcd(slot->divisor, f->exprs[operands[0].value].divisor);
-        if (insn->op == TVM_OP_FOR) divisor = fact_gcd(divisor, f->exprs[operands[2].value].divisor);
+        uint64_t divisor = tvm_fact_gcd(slot->divisor, f->exprs[operands[0].value].divisor);
+        if (insn->op == TVM_OP_FOR) divisor = tvm_fact_gcd(divisor, f->exprs[operands[2].value].divisor);
         changed = changed || divisor != slot->divisor;
         slot->divisor = divisor;
     }
@@ -466,7 +467,7 @@ static void find_assumptions(const emitter *e) {
         for (unsigned d = 0; d < slot->rank; d++) assume_bound(e->facts, slot->shape[d], TVM_EXPR_GE, 0);
         uint32_t row = slot->shape[slot->rank - 1];
         unsigned bits = slot->dtype.bits;
-        uint64_t whole = 8 / fact_gcd(bits, 8); /* elements in the shortest run of whole bytes */
+        uint64_t whole = 8 / tvm_fact_gcd(bits, 8); /* elements in the shortest run of whole bytes */
         if (whole > 1)
             e->facts->assumed_divisor[row] = least_common_multiple(e->facts->assumed_divisor[row], whole);
     }
@@ -495,7 +496,7 @@ static bool allocate(emitter *e) {
     return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high && f->scalars_set;
 }
 
-tvm_status facts_make(emitter *e) {
+tvm_status tvm_facts_make(emitter *e) {
     if (!allocate(e)) return tvm_diag_no_memory(e->diags);
     facts *f = e->facts;
     const tvm_ir_kernel *kernel = e->kernel;
@@ -528,7 +529,7 @@ tvm_status facts_make(emitter *e) {
     return TVM_OK;
 }
 
-void facts_free(emitter *e) {
+void tvm_facts_free(emitter *e) {
     facts *f = e->facts;
     if (!f) return;
     free(f->slots);
@@ -554,14 +555,14 @@ static bool find_constant(const emitter *e, uint32_t expr, int64_t *value) {
     const uint32_t children[3] = {node->a, node->b, node->c};
     tvm_scalar operands[3] = {{0}, {0}, {0}}, out;
     for (unsigned i = 0; i < arity; i++)
-        if (!fact_constant(e, children[i], &operands[i].i)) return false;
+        if (!tvm_fact_constant(e, children[i], &operands[i].i)) return false;
     tvm_dtype type = node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type;
     if (tvm_expr_apply(node, type, operands, &out, NULL) != TVM_OK) return false;
     *value = out.i;
     return true;
 }
 
-bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
     const tvm_expr *node = node_of(e, expr);
     expr_fact *fact = &e->facts->exprs[expr];
     if (!is_integer(node->type)) return false;
@@ -582,31 +583,31 @@ bool fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
     return fact->seen_known;
 }
 
-bool fact_stable(const emitter *e, uint32_t expr) {
+bool tvm_fact_stable(const emitter *e, uint32_t expr) {
     return e->facts->exprs[expr].stable;
 }
 
-uint64_t fact_divisor(const emitter *e, uint32_t expr) {
+uint64_t tvm_fact_divisor(const emitter *e, uint32_t expr) {
     int64_t value;
-    if (fact_constant(e, expr, &value)) return magnitude(value);
+    if (tvm_fact_constant(e, expr, &value)) return magnitude(value);
     return e->facts->exprs[expr].divisor;
 }
 
-void fact_set_constant(emitter *e, uint32_t slot, int64_t value) {
+void tvm_fact_set_constant(emitter *e, uint32_t slot, int64_t value) {
     e->facts->slots[slot].constant = true;
     e->facts->slots[slot].value = value;
     e->facts->version++;
 }
 
-void fact_forget(emitter *e, uint32_t slot) {
+void tvm_fact_forget(emitter *e, uint32_t slot) {
     if (!e->facts->slots[slot].constant) return;
     e->facts->slots[slot].constant = false;
     e->facts->version++;
 }
 
-void fact_forget_assigned(emitter *e, uint32_t first, uint32_t last) {
+void tvm_fact_forget_assigned(emitter *e, uint32_t first, uint32_t last) {
     for (uint32_t i = first; i < last; i++) {
         uint32_t slot = e->kernel->insns[i].result;
-        if (slot != TVM_NONE) fact_forget(e, slot);
+        if (slot != TVM_NONE) tvm_fact_forget(e, slot);
     }
 }

@@ -38,7 +38,7 @@ typedef struct expr_fact {
     bool exact;  /* integers: as a sum of multiples of leaves it does not wrap */
     uint64_t divisor;
     int64_t low, high;
-    /* what fact_constant found when facts.version was `seen` */
+    /* what tvm_fact_constant found when facts.version was `seen` */
     uint64_t seen;
     bool seen_known;
     int64_t seen_value;
@@ -62,44 +62,44 @@ typedef struct facts {
     uint32_t *scalars_set; /* by instruction: LET and FOR before it */
 } facts;
 
-tvm_status facts_make(emitter *e);
-void facts_free(emitter *e);
+tvm_status tvm_facts_make(emitter *e);
+void tvm_facts_free(emitter *e);
 
 /* Is the integer's value known where code is being emitted? */
-bool fact_constant(const emitter *e, uint32_t expr, int64_t *value);
+bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value);
 /* Has the expression one value during the whole kernel? */
-bool fact_stable(const emitter *e, uint32_t expr);
+bool tvm_fact_stable(const emitter *e, uint32_t expr);
 /* The largest known divisor of the expression's value; 0 when the value is 0. */
-uint64_t fact_divisor(const emitter *e, uint32_t expr);
-uint64_t fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */
+uint64_t tvm_fact_divisor(const emitter *e, uint32_t expr);
+uint64_t tvm_fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */
 
 /* Proof of index >= 0. */
-bool fact_not_negative(const emitter *e, uint32_t index);
+bool tvm_fact_not_negative(const emitter *e, uint32_t index);
 /* Proof of 0 <= index and index + extent <= bound, as integers; bound is not negative. */
-bool fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound);
+bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound);
 
 /* index = constant + rest modulo the index's width, where rest is a multiple of *divisor (0: rest is 0). */
-void fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor);
+void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor);
 
 /* Adds factor * expr to a sum; equal to it modulo the width of the expression's type, and exactly if the
  * expression is exact. *budget bounds the work. */
-void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
+void tvm_linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
 /* The same, exactly: an expression that may wrap is an atom. */
-void linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
-void linear_add_term(linear *sum, uint32_t atom, int64_t factor);
-void linear_add_scaled(linear *sum, const linear *more, int64_t factor);
+void tvm_linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget);
+void tvm_linear_add_term(linear *sum, uint32_t atom, int64_t factor);
+void tvm_linear_add_scaled(linear *sum, const linear *more, int64_t factor);
 /* Proof of sum >= 0 for every launch. */
-bool linear_not_negative(const emitter *e, const linear *sum);
+bool tvm_linear_not_negative(const emitter *e, const linear *sum);
 
 /* Entering the first (or else the second) part of IF or the body of WHILE: conditions that hold there are
- * pushed. The return value is for fact_leave. */
-unsigned fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last);
-void fact_leave(emitter *e, unsigned mark);
+ * pushed. The return value is for tvm_fact_leave. */
+unsigned tvm_fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last);
+void tvm_fact_leave(emitter *e, unsigned mark);
 
 /* Constants of slots that are known on this path. */
-void fact_set_constant(emitter *e, uint32_t slot, int64_t value);
-void fact_forget(emitter *e, uint32_t slot);
+void tvm_fact_set_constant(emitter *e, uint32_t slot, int64_t value);
+void tvm_fact_forget(emitter *e, uint32_t slot);
 /* Forgets every slot that the instructions [first, last) assign. */
-void fact_forget_assigned(emitter *e, uint32_t first, uint32_t last);
+void tvm_fact_forget_assigned(emitter *e, uint32_t first, uint32_t last);
 
 #endif

@@ -44,26 +44,26 @@ typedef struct caches {
     size_t selection_capacity;
 } caches;
 
-tvm_status caches_make(emitter *e);
-void caches_free(emitter *e);
+tvm_status tvm_caches_make(emitter *e);
+void tvm_caches_free(emitter *e);
 
 /* The coordinate map(thread, 0)[dim] of a thread number in a register, computed at kernel entry; false when
  * it is always zero. */
-bool coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out);
+bool tvm_coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out);
 
 /* Unsigned arithmetic by constants at kernel entry. */
-reg pure_divide(emitter *e, reg value, uint32_t by);
-reg pure_modulo(emitter *e, reg value, uint32_t by);
-reg pure_scale(emitter *e, reg value, uint32_t by);
+reg tvm_pure_divide(emitter *e, reg value, uint32_t by);
+reg tvm_pure_modulo(emitter *e, reg value, uint32_t by);
+reg tvm_pure_scale(emitter *e, reg value, uint32_t by);
 
 /* Fills unroll and weight. */
-void control_plan(emitter *e);
+void tvm_control_plan(emitter *e);
 
 /* Emits the instructions [first, last) of the kernel. */
-tvm_status emit_range(emitter *e, uint32_t first, uint32_t last);
+tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last);
 
 /* An error of translation, with the place of the instruction being emitted. */
-tvm_status emit_error(emitter *e, tvm_status status, const char *hint, const char *format, ...)
+tvm_status tvm_emit_error(emitter *e, tvm_status status, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 #endif

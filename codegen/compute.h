@@ -15,37 +15,37 @@ typedef struct candidate {
 
 /* Emits the first candidate that fits and explains it; the last one must always fit. `detail` (may be NULL)
  * is added to the name in the explanation. */
-tvm_status select_candidate(emitter *e, const candidate *candidates, size_t count, void *work,
-                            const char *detail);
+tvm_status tvm_select_candidate(emitter *e, const candidate *candidates, size_t count, void *work,
+                                const char *detail);
 
 /* Lines emitted into the body since it had `from` bytes: instructions, near enough. */
-unsigned body_lines(const emitter *e, size_t from);
+unsigned tvm_body_lines(const emitter *e, size_t from);
 
-/* A fresh register of the class that read_element gives elements of this type. */
-reg new_element(emitter *e, tvm_dtype type);
+/* A fresh register of the class that tvm_read_element gives elements of this type. */
+reg tvm_new_element(emitter *e, tvm_dtype type);
 /* "b16", "b32", "b64", "f32" or "f64": the type of a move or select between registers of that class. */
-const char *element_suffix(tvm_dtype type);
+const char *tvm_element_suffix(tvm_dtype type);
 /* "s32", "u32", "s64", "u64", "f32" or "f64": the arithmetic type elements are computed in; f16 and bf16 are
  * not computed in a register of their own here, but give "f32". */
-const char *arithmetic_suffix(tvm_dtype type);
+const char *tvm_arithmetic_suffix(tvm_dtype type);
 
-bool is_half(tvm_dtype type); /* f16 or bf16 */
+bool tvm_is_half(tvm_dtype type); /* f16 or bf16 */
 
 /* Two 16-bit registers as the halves of a word. */
-reg pack_pair(emitter *e, reg low, reg high);
+reg tvm_pack_pair(emitter *e, reg low, reg high);
 /* An f16 or bf16 register as f32, exact but for the payload of a NaN; and back, rounded to nearest even. */
-reg half_to_f32(emitter *e, tvm_dtype type, reg half);
-reg f32_to_half(emitter *e, tvm_dtype type, reg value);
+reg tvm_half_to_f32(emitter *e, tvm_dtype type, reg half);
+reg tvm_f32_to_half(emitter *e, tvm_dtype type, reg value);
 /* A .b32 register holding a constant. */
-reg constant_word(emitter *e, uint32_t value);
+reg tvm_constant_word(emitter *e, uint32_t value);
 /* Sign-extends a code of a signed integer type under 32 bits; other types are returned as they are. */
-reg extend_code(emitter *e, tvm_dtype type, reg value);
-/* The code of a converted element as emit_convert gives it, except that bits above the type's width are
+reg tvm_extend_code(emitter *e, tvm_dtype type, reg value);
+/* The code of a converted element as tvm_emit_convert gives it, except that bits above the type's width are
  * anything. */
-reg convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
+reg tvm_convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
 
 /* Bytes of shared memory that a reduce instruction needs as scratch, 0 for none. */
-uint32_t reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                              const tvm_insn *insn);
+uint32_t tvm_reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                  const tvm_insn *insn);
 
 #endif

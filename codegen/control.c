@@ -11,7 +11,7 @@
 /* Instructions that the copies of one loop's body may make. */
 enum { UNROLLED_MAX = 1 << 14 };
 
-void control_plan(emitter *e) {
+void tvm_control_plan(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
     uint32_t openers[TVM_MAX_DEPTH + 1];
     uint64_t weights[TVM_MAX_DEPTH + 2] = {0};
@@ -43,16 +43,17 @@ static const char *move_type(tvm_dtype type) {
     return type.kind != TVM_KIND_BOOL && type.bits == 64 ? "b64" : "b32";
 }
 
-tvm_status emit_LET(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_LET(emitter *e, const tvm_insn *insn) {
     uint32_t expr = tvm_operands(e->kernel, insn)[0].value;
     int64_t value;
-    bool known = fact_constant(e, expr, &value);
-    reg r = emit_expr(e, expr);
-    emit(e, "mov.%s %s, %s;", move_type(slot_dtype(e, insn->result)), e->slots[insn->result].reg, r.name);
+    bool known = tvm_fact_constant(e, expr, &value);
+    reg r = tvm_emit_expr(e, expr);
+    tvm_emit(e, "mov.%s %s, %s;", move_type(tvm_slot_dtype(e, insn->result)), e->slots[insn->result].reg,
+             r.name);
     if (known)
-        fact_set_constant(e, insn->result, value);
+        tvm_fact_set_constant(e, insn->result, value);
     else
-        fact_forget(e, insn->result);
+        tvm_fact_forget(e, insn->result);
     return TVM_OK;
 }
 
@@ -60,7 +61,7 @@ tvm_status emit_LET(emitter *e, const tvm_insn *insn) {
 
 static loop_frame *enter_loop(emitter *e, uint32_t insn) {
     loop_frame *frame = &e->caches->loops[e->caches->loop_count++];
-    *frame = (loop_frame){.insn = insn, .break_label = new_label(e)};
+    *frame = (loop_frame){.insn = insn, .break_label = tvm_new_label(e)};
     return frame;
 }
 
@@ -88,8 +89,8 @@ typedef struct for_loop {
 static bool known_turns(const emitter *e, const for_loop *loop, int64_t *start, int64_t *step,
                         uint64_t *turns) {
     int64_t end;
-    if (!fact_constant(e, loop->start, start) || !fact_constant(e, loop->end, &end) ||
-        !fact_constant(e, loop->step, step) || *step <= 0 || loop->type.kind != TVM_KIND_INT)
+    if (!tvm_fact_constant(e, loop->start, start) || !tvm_fact_constant(e, loop->end, &end) ||
+        !tvm_fact_constant(e, loop->step, step) || *step <= 0 || loop->type.kind != TVM_KIND_INT)
         return false;
     if (end <= *start) {
         *turns = 0;
@@ -106,17 +107,17 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
     loop_frame *frame = enter_loop(e, loop->insn);
     for (uint64_t i = 0; i < turns; i++) {
         int64_t value = start + (int64_t)i * step;
-        emit(e, "mov.%s %s, %" PRId64 ";", move_type(loop->type), e->slots[loop->var].reg, value);
-        fact_set_constant(e, loop->var, value);
-        frame->continue_label = new_label(e);
-        tvm_status status = emit_range(e, loop->insn + 1, loop->end_insn);
+        tvm_emit(e, "mov.%s %s, %" PRId64 ";", move_type(loop->type), e->slots[loop->var].reg, value);
+        tvm_fact_set_constant(e, loop->var, value);
+        frame->continue_label = tvm_new_label(e);
+        tvm_status status = tvm_emit_range(e, loop->insn + 1, loop->end_insn);
         if (status != TVM_OK) return status;
         if (!jumps) continue;
-        text_add(&e->body, "$L%u:\n", frame->continue_label);
-        fact_forget_assigned(e, loop->insn + 1, loop->end_insn);
+        tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
+        tvm_fact_forget_assigned(e, loop->insn + 1, loop->end_insn);
     }
-    if (jumps) text_add(&e->body, "$L%u:\n", frame->break_label);
-    fact_forget(e, loop->var);
+    if (jumps) tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
+    tvm_fact_forget(e, loop->var);
     e->caches->loop_count--;
     return TVM_OK;
 }
@@ -124,56 +125,56 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
 /* Goes on to `next` (a label, or UINT32_MAX: what follows) with the next value, or leaves the loop. */
 static void emit_advance(emitter *e, const for_loop *loop, uint32_t next, uint32_t leave) {
     const char *var = e->slots[loop->var].reg;
-    reg p = new_pred(e);
+    reg p = tvm_new_pred(e);
     if (loop->reaches_end) {
-        emit(e, "add.%s %s, %s, %s;", loop->signed_type, var, var, loop->step_reg.name);
-        emit(e, "setp.%s.%s %s, %s, %s;", next != UINT32_MAX ? "lt" : "ge", loop->signed_type, p.name, var,
-             loop->end_reg.name);
-        emit(e, "@%s bra.uni $L%u;", p.name, next != UINT32_MAX ? next : leave);
+        tvm_emit(e, "add.%s %s, %s, %s;", loop->signed_type, var, var, loop->step_reg.name);
+        tvm_emit(e, "setp.%s.%s %s, %s, %s;", next != UINT32_MAX ? "lt" : "ge", loop->signed_type, p.name,
+                 var, loop->end_reg.name);
+        tvm_emit(e, "@%s bra.uni $L%u;", p.name, next != UINT32_MAX ? next : leave);
         return;
     }
     /* start + step may be beyond the type: compare what is left instead. */
-    reg left = loop->type.bits == 64 ? new_rd(e) : new_r(e);
-    emit(e, "sub.%s %s, %s, %s;", loop->signed_type, left.name, loop->end_reg.name, var);
-    emit(e, "setp.le.%s %s, %s, %s;", loop->unsigned_type, p.name, left.name, loop->step_reg.name);
-    emit(e, "@%s bra.uni $L%u;", p.name, leave);
-    emit(e, "add.%s %s, %s, %s;", loop->signed_type, var, var, loop->step_reg.name);
-    if (next != UINT32_MAX) emit(e, "bra.uni $L%u;", next);
+    reg left = loop->type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
+    tvm_emit(e, "sub.%s %s, %s, %s;", loop->signed_type, left.name, loop->end_reg.name, var);
+    tvm_emit(e, "setp.le.%s %s, %s, %s;", loop->unsigned_type, p.name, left.name, loop->step_reg.name);
+    tvm_emit(e, "@%s bra.uni $L%u;", p.name, leave);
+    tvm_emit(e, "add.%s %s, %s, %s;", loop->signed_type, var, var, loop->step_reg.name);
+    if (next != UINT32_MAX) tvm_emit(e, "bra.uni $L%u;", next);
 }
 
 static tvm_status emit_counted(emitter *e, const for_loop *loop) {
     const char *var = e->slots[loop->var].reg;
     loop_frame *frame = enter_loop(e, loop->insn);
-    uint32_t head = new_label(e), leave = frame->break_label;
-    reg p = new_pred(e);
-    emit(e, "setp.ge.%s %s, %s, %s;", loop->signed_type, p.name, var, loop->end_reg.name);
-    emit(e, "@%s bra.uni $L%u;", p.name, leave);
-    text_add(&e->body, "$L%u:\n", head);
-    fact_forget_assigned(e, loop->insn, loop->end_insn);
+    uint32_t head = tvm_new_label(e), leave = frame->break_label;
+    reg p = tvm_new_pred(e);
+    tvm_emit(e, "setp.ge.%s %s, %s, %s;", loop->signed_type, p.name, var, loop->end_reg.name);
+    tvm_emit(e, "@%s bra.uni $L%u;", p.name, leave);
+    tvm_text_add(&e->body, "$L%u:\n", head);
+    tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
     for (uint32_t i = 0; i < loop->copies; i++) {
-        frame->continue_label = new_label(e);
-        tvm_status status = emit_range(e, loop->insn + 1, loop->end_insn);
+        frame->continue_label = tvm_new_label(e);
+        tvm_status status = tvm_emit_range(e, loop->insn + 1, loop->end_insn);
         if (status != TVM_OK) return status;
-        text_add(&e->body, "$L%u:\n", frame->continue_label);
-        fact_forget_assigned(e, loop->insn, loop->end_insn);
+        tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
+        tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
         if (i + 1 == loop->copies)
             emit_advance(e, loop, head, leave);
         else if (loop->is_multiple)
-            emit(e, "add.%s %s, %s, %s;", loop->signed_type, var, var, loop->step_reg.name);
+            tvm_emit(e, "add.%s %s, %s, %s;", loop->signed_type, var, var, loop->step_reg.name);
         else
             emit_advance(e, loop, UINT32_MAX, leave);
     }
-    text_add(&e->body, "$L%u:\n", leave);
+    tvm_text_add(&e->body, "$L%u:\n", leave);
     e->caches->loop_count--;
     return TVM_OK;
 }
 
 /* A register that later assignments leave alone. */
 static reg keep_value(emitter *e, uint32_t expr, tvm_dtype type) {
-    reg value = emit_expr(e, expr);
-    if (fact_stable(e, expr)) return value;
-    reg copy = type.bits == 64 ? new_rd(e) : new_r(e);
-    emit(e, "mov.%s %s, %s;", move_type(type), copy.name, value.name);
+    reg value = tvm_emit_expr(e, expr);
+    if (tvm_fact_stable(e, expr)) return value;
+    reg copy = type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
+    tvm_emit(e, "mov.%s %s, %s;", move_type(type), copy.name, value.name);
     return copy;
 }
 
@@ -185,13 +186,13 @@ static void plan_loop(emitter *e, for_loop *loop) {
     uint64_t weight = (uint64_t)e->caches->weight[loop->insn] * loop->copies;
     if (loop->copies < 1 || weight + e->kernel->insn_count > e->insn_budget) loop->copies = 1;
     int64_t step, high = is_wide ? INT64_MAX : is_signed ? INT32_MAX : UINT32_MAX;
-    if (!fact_constant(e, loop->step, &step) || step <= 0) return;
-    uint64_t divisor = fact_gcd(fact_divisor(e, loop->start), fact_divisor(e, loop->end));
+    if (!tvm_fact_constant(e, loop->step, &step) || step <= 0) return;
+    uint64_t divisor = tvm_fact_gcd(tvm_fact_divisor(e, loop->start), tvm_fact_divisor(e, loop->end));
     loop->reaches_end = divisor % (uint64_t)step == 0 || e->facts->exprs[loop->end].high <= high - step;
     loop->is_multiple = step <= UINT32_MAX && divisor % ((uint64_t)step * loop->copies) == 0;
 }
 
-tvm_status emit_FOR(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_FOR(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     for_loop loop = {.insn = (uint32_t)(insn - e->kernel->insns),
                      .end_insn = insn->match,
@@ -199,7 +200,7 @@ tvm_status emit_FOR(emitter *e, const tvm_insn *insn) {
                      .start = operands[0].value,
                      .end = operands[1].value,
                      .step = operands[2].value,
-                     .type = slot_dtype(e, insn->result)};
+                     .type = tvm_slot_dtype(e, insn->result)};
     plan_loop(e, &loop);
     int64_t start, step;
     uint64_t turns;
@@ -207,106 +208,106 @@ tvm_status emit_FOR(emitter *e, const tvm_insn *insn) {
     if (known_turns(e, &loop, &start, &step, &turns) && turns <= loop.copies) {
         status = emit_unrolled(e, &loop, start, step, turns);
     } else {
-        reg first = emit_expr(e, loop.start);
+        reg first = tvm_emit_expr(e, loop.start);
         loop.end_reg = keep_value(e, loop.end, loop.type);
         loop.step_reg = keep_value(e, loop.step, loop.type);
-        emit(e, "mov.%s %s, %s;", move_type(loop.type), e->slots[loop.var].reg, first.name);
+        tvm_emit(e, "mov.%s %s, %s;", move_type(loop.type), e->slots[loop.var].reg, first.name);
         status = emit_counted(e, &loop);
     }
     e->position = loop.end_insn + 1;
     return status;
 }
 
-tvm_status emit_WHILE(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
     uint32_t number = (uint32_t)(insn - e->kernel->insns), test = tvm_operands(e->kernel, insn)[0].value;
     loop_frame *frame = enter_loop(e, number);
-    frame->continue_label = new_label(e);
-    fact_forget_assigned(e, number + 1, insn->match);
-    text_add(&e->body, "$L%u:\n", frame->continue_label);
-    reg p = emit_condition(e, test);
-    emit(e, "@!%s bra.uni $L%u;", p.name, frame->break_label);
-    unsigned mark = fact_enter(e, test, true, number + 1, insn->match);
-    tvm_status status = emit_range(e, number + 1, insn->match);
-    fact_leave(e, mark);
-    emit(e, "bra.uni $L%u;", frame->continue_label);
-    text_add(&e->body, "$L%u:\n", frame->break_label);
-    fact_forget_assigned(e, number + 1, insn->match);
+    frame->continue_label = tvm_new_label(e);
+    tvm_fact_forget_assigned(e, number + 1, insn->match);
+    tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
+    reg p = tvm_emit_condition(e, test);
+    tvm_emit(e, "@!%s bra.uni $L%u;", p.name, frame->break_label);
+    unsigned mark = tvm_fact_enter(e, test, true, number + 1, insn->match);
+    tvm_status status = tvm_emit_range(e, number + 1, insn->match);
+    tvm_fact_leave(e, mark);
+    tvm_emit(e, "bra.uni $L%u;", frame->continue_label);
+    tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
+    tvm_fact_forget_assigned(e, number + 1, insn->match);
     e->caches->loop_count--;
     e->position = insn->match + 1;
     return status;
 }
 
-tvm_status emit_BREAK(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_BREAK(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    emit(e, "bra.uni $L%u;", e->caches->loops[e->caches->loop_count - 1].break_label);
+    tvm_emit(e, "bra.uni $L%u;", e->caches->loops[e->caches->loop_count - 1].break_label);
     return TVM_OK;
 }
 
-tvm_status emit_CONTINUE(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_CONTINUE(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    emit(e, "bra.uni $L%u;", e->caches->loops[e->caches->loop_count - 1].continue_label);
+    tvm_emit(e, "bra.uni $L%u;", e->caches->loops[e->caches->loop_count - 1].continue_label);
     return TVM_OK;
 }
 
 /* ---- if ---- */
 
 static tvm_status emit_part(emitter *e, uint32_t test, bool holds, uint32_t first, uint32_t last) {
-    unsigned mark = fact_enter(e, test, holds, first, last);
-    tvm_status status = emit_range(e, first, last);
-    fact_leave(e, mark);
+    unsigned mark = tvm_fact_enter(e, test, holds, first, last);
+    tvm_status status = tvm_emit_range(e, first, last);
+    tvm_fact_leave(e, mark);
     return status;
 }
 
-tvm_status emit_IF(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
     uint32_t number = (uint32_t)(insn - e->kernel->insns), test = tvm_operands(e->kernel, insn)[0].value;
     bool has_else = e->kernel->insns[insn->match].op == TVM_OP_ELSE;
     uint32_t end = has_else ? e->kernel->insns[insn->match].match : insn->match;
     int64_t value;
     tvm_status status;
-    if (fact_constant(e, test, &value)) {
-        status = value      ? emit_range(e, number + 1, insn->match)
-                 : has_else ? emit_range(e, insn->match + 1, end)
+    if (tvm_fact_constant(e, test, &value)) {
+        status = value      ? tvm_emit_range(e, number + 1, insn->match)
+                 : has_else ? tvm_emit_range(e, insn->match + 1, end)
                             : TVM_OK;
         e->position = end + 1;
         return status;
     }
-    uint32_t else_label = new_label(e), end_label = has_else ? new_label(e) : else_label;
-    reg p = emit_condition(e, test);
-    emit(e, "@!%s bra.uni $L%u;", p.name, else_label);
+    uint32_t else_label = tvm_new_label(e), end_label = has_else ? tvm_new_label(e) : else_label;
+    reg p = tvm_emit_condition(e, test);
+    tvm_emit(e, "@!%s bra.uni $L%u;", p.name, else_label);
     status = emit_part(e, test, true, number + 1, insn->match);
-    fact_forget_assigned(e, number + 1, insn->match);
+    tvm_fact_forget_assigned(e, number + 1, insn->match);
     if (has_else && status == TVM_OK) {
-        emit(e, "bra.uni $L%u;", end_label);
-        text_add(&e->body, "$L%u:\n", else_label);
+        tvm_emit(e, "bra.uni $L%u;", end_label);
+        tvm_text_add(&e->body, "$L%u:\n", else_label);
         status = emit_part(e, test, false, insn->match + 1, end);
-        fact_forget_assigned(e, insn->match + 1, end);
+        tvm_fact_forget_assigned(e, insn->match + 1, end);
     }
-    text_add(&e->body, "$L%u:\n", end_label);
+    tvm_text_add(&e->body, "$L%u:\n", end_label);
     e->position = end + 1;
     return status;
 }
 
 /* Emitted with what they close or divide. */
-tvm_status emit_ELSE(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_ELSE(emitter *e, const tvm_insn *insn) {
     (void)e;
     (void)insn;
     return TVM_OK;
 }
 
-tvm_status emit_END(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_END(emitter *e, const tvm_insn *insn) {
     (void)e;
     (void)insn;
     return TVM_OK;
 }
 
-tvm_status emit_EXIT(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_EXIT(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    emit(e, "exit;");
+    tvm_emit(e, "exit;");
     return TVM_OK;
 }
 
-tvm_status emit_SYNC(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    emit(e, "bar.sync 0;");
+    tvm_emit(e, "bar.sync 0;");
     return TVM_OK;
 }

@@ -25,40 +25,40 @@ static bool is_lowbit_float(tvm_dtype type) {
 }
 
 static reg bits_of(emitter *e, reg value) {
-    reg bits = new_r(e);
-    emit(e, "mov.b32 %s, %s;", bits.name, value.name);
+    reg bits = tvm_new_r(e);
+    tvm_emit(e, "mov.b32 %s, %s;", bits.name, value.name);
     return bits;
 }
 
 static reg float_of(emitter *e, reg bits) {
-    reg value = new_f(e);
-    emit(e, "mov.b32 %s, %s;", value.name, bits.name);
+    reg value = tvm_new_f(e);
+    tvm_emit(e, "mov.b32 %s, %s;", value.name, bits.name);
     return value;
 }
 
 /* d = a op b for .b32 registers; b may be an immediate. */
 static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = new_r(e);
-    emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
     return d;
 }
 
 static reg select_word(emitter *e, reg if_true, reg if_false, reg predicate) {
-    reg d = new_r(e);
-    emit(e, "selp.b32 %s, %s, %s, %s;", d.name, if_true.name, if_false.name, predicate.name);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "selp.b32 %s, %s, %s, %s;", d.name, if_true.name, if_false.name, predicate.name);
     return d;
 }
 
 static reg is_nan(emitter *e, const char *type, reg value) {
-    reg predicate = new_pred(e);
-    emit(e, "setp.nan.%s %s, %s, %s;", type, predicate.name, value.name, value.name);
+    reg predicate = tvm_new_pred(e);
+    tvm_emit(e, "setp.nan.%s %s, %s, %s;", type, predicate.name, value.name, value.name);
     return predicate;
 }
 
 /* Replaces an f32's NaN by the canonical one. */
 static reg canonical_f32(emitter *e, reg value) {
-    reg nan = is_nan(e, "f32", value), d = new_f(e);
-    emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", d.name, value.name, nan.name);
+    reg nan = is_nan(e, "f32", value), d = tvm_new_f(e);
+    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", d.name, value.name, nan.name);
     return d;
 }
 
@@ -70,14 +70,14 @@ static reg decode_lowbit_float(emitter *e, tvm_dtype type, reg code) {
     unsigned n = type.bits, fields = (1u << (n - 1)) - 1;
     reg magnitude = word_op(e, "and.b32", code, fields);
     reg sign = word_op(e, "shl.b32", code, 32 - n);
-    reg placed = word_op(e, "shl.b32", magnitude, 23u - type.mantissa), all = new_r(e);
-    emit(e, "lop3.b32 %s, %s, 0x80000000, %s, 0xea;", all.name, sign.name, placed.name);
-    reg value = new_f(e);
-    emit(e, "mul.rn.f32 %s, %s, 0f%08X;", value.name, all.name, f32_power(127 - tvm_float_bias(type)));
+    reg placed = word_op(e, "shl.b32", magnitude, 23u - type.mantissa), all = tvm_new_r(e);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x80000000, %s, 0xea;", all.name, sign.name, placed.name);
+    reg value = tvm_new_f(e);
+    tvm_emit(e, "mul.rn.f32 %s, %s, 0f%08X;", value.name, all.name, f32_power(127 - tvm_float_bias(type)));
     if (!tvm_float_has_nan(type)) return value;
-    reg special = new_pred(e), bits = bits_of(e, value); /* infinity and NaN, or the NaN */
+    reg special = tvm_new_pred(e), bits = bits_of(e, value); /* infinity and NaN, or the NaN */
     bool infinity = tvm_float_has_infinity(type);
-    emit(e, "setp.ge.u32 %s, %s, 0x%x;", special.name, magnitude.name, infinity ? 0x7cu : 0x7fu);
+    tvm_emit(e, "setp.ge.u32 %s, %s, 0x%x;", special.name, magnitude.name, infinity ? 0x7cu : 0x7fu);
     return float_of(e, select_word(e, word_op(e, "or.b32", bits, 0x7f800000), bits, special));
 }
 
@@ -85,7 +85,7 @@ static wide widen_float(emitter *e, tvm_dtype from, reg value) {
     if (is_lowbit_float(from))
         return (wide){FORM_F32, decode_lowbit_float(e, from, value), tvm_float_has_nan(from)};
     if (from.bits == 64) return (wide){FORM_F64, value, true};
-    if (is_half(from)) return (wide){FORM_F32, half_to_f32(e, from, value), true};
+    if (tvm_is_half(from)) return (wide){FORM_F32, tvm_half_to_f32(e, from, value), true};
     if (from.mantissa == 23) return (wide){FORM_F32, value, true};
     reg fields = word_op(e, "and.b32", bits_of(e, value), 0xffffe000);
     return (wide){FORM_F32, float_of(e, fields), true};
@@ -96,17 +96,17 @@ static wide widen_float(emitter *e, tvm_dtype from, reg value) {
  * well. */
 static reg small_integer_to_f32(emitter *e, tvm_dtype from, reg code) {
     uint32_t offset = from.kind == TVM_KIND_INT ? 1u << (from.bits - 1) : 0;
-    reg bits = new_r(e), value = new_f(e);
-    emit(e, "lop3.b32 %s, %s, 0x%x, 0x%08x, 0x6a;", bits.name, code.name, (1u << from.bits) - 1,
-         (unsigned)(0x4b000000 | offset));
-    emit(e, "add.rn.f32 %s, %s, 0f%08X;", value.name, bits.name, (unsigned)(0xcb000000 | offset));
+    reg bits = tvm_new_r(e), value = tvm_new_f(e);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, 0x%08x, 0x6a;", bits.name, code.name, (1u << from.bits) - 1,
+             (unsigned)(0x4b000000 | offset));
+    tvm_emit(e, "add.rn.f32 %s, %s, 0f%08X;", value.name, bits.name, (unsigned)(0xcb000000 | offset));
     return value;
 }
 
 static wide widen(emitter *e, tvm_dtype from, reg value) {
     if (from.kind == TVM_KIND_FLOAT) return widen_float(e, from, value);
     if (from.kind == TVM_KIND_INT)
-        return (wide){from.bits == 64 ? FORM_S64 : FORM_S32, extend_code(e, from, value), false};
+        return (wide){from.bits == 64 ? FORM_S64 : FORM_S32, tvm_extend_code(e, from, value), false};
     return (wide){from.bits == 64 ? FORM_U64 : FORM_U32, value, false};
 }
 
@@ -117,21 +117,21 @@ static const char *form_suffix(wide_form form) {
 }
 
 static reg new_of_form(emitter *e, wide_form form) {
-    if (form == FORM_F64) return new_fd(e);
-    if (form == FORM_F32) return new_f(e);
-    return form == FORM_S64 || form == FORM_U64 ? new_rd(e) : new_r(e);
+    if (form == FORM_F64) return tvm_new_fd(e);
+    if (form == FORM_F32) return tvm_new_f(e);
+    return form == FORM_S64 || form == FORM_U64 ? tvm_new_rd(e) : tvm_new_r(e);
 }
 
 /* The form as f32 rounded to odd; an f32 is returned as it is. */
 static reg round_to_odd(emitter *e, wide source) {
     if (source.form == FORM_F32) return source.value;
     const char *name = form_names[source.form];
-    reg zero = new_f(e), back = new_of_form(e, source.form), inexact = new_pred(e);
-    emit(e, "cvt.rz.f32.%s %s, %s;", name, zero.name, source.value.name);
-    emit(e, "cvt.%s%s.f32 %s, %s;", source.form == FORM_F64 ? "" : "rzi.", name, back.name, zero.name);
-    emit(e, "setp.%s.%s %s, %s, %s;", source.form == FORM_F64 ? "neu" : "ne",
-         source.form == FORM_F64 ? "f64" : form_suffix(source.form), inexact.name, back.name,
-         source.value.name);
+    reg zero = tvm_new_f(e), back = new_of_form(e, source.form), inexact = tvm_new_pred(e);
+    tvm_emit(e, "cvt.rz.f32.%s %s, %s;", name, zero.name, source.value.name);
+    tvm_emit(e, "cvt.%s%s.f32 %s, %s;", source.form == FORM_F64 ? "" : "rzi.", name, back.name, zero.name);
+    tvm_emit(e, "setp.%s.%s %s, %s, %s;", source.form == FORM_F64 ? "neu" : "ne",
+             source.form == FORM_F64 ? "f64" : form_suffix(source.form), inexact.name, back.name,
+             source.value.name);
     reg bits = bits_of(e, zero);
     return float_of(e, select_word(e, word_op(e, "or.b32", bits, 1), bits, inexact));
 }
@@ -139,36 +139,36 @@ static reg round_to_odd(emitter *e, wide source) {
 static reg to_f32(emitter *e, wide source) {
     reg value = source.value;
     if (source.form != FORM_F32) {
-        value = new_f(e);
-        emit(e, "cvt.rn.f32.%s %s, %s;", form_names[source.form], value.name, source.value.name);
+        value = tvm_new_f(e);
+        tvm_emit(e, "cvt.rn.f32.%s %s, %s;", form_names[source.form], value.name, source.value.name);
     }
     return source.may_be_nan ? canonical_f32(e, value) : value;
 }
 
 static reg to_f64(emitter *e, wide source) {
-    reg value = source.value, d = new_fd(e);
+    reg value = source.value, d = tvm_new_fd(e);
     if (source.form != FORM_F64) {
-        value = new_fd(e);
-        emit(e, "cvt.%sf64.%s %s, %s;", source.form == FORM_F32 ? "" : "rn.", form_names[source.form],
-             value.name, source.value.name);
+        value = tvm_new_fd(e);
+        tvm_emit(e, "cvt.%sf64.%s %s, %s;", source.form == FORM_F32 ? "" : "rn.", form_names[source.form],
+                 value.name, source.value.name);
     }
     if (!source.may_be_nan) return value;
     reg nan = is_nan(e, "f64", value);
-    emit(e, "selp.f64 %s, 0d7FFFFFFFFFFFFFFF, %s, %s;", d.name, value.name, nan.name);
+    tvm_emit(e, "selp.f64 %s, 0d7FFFFFFFFFFFFFFF, %s, %s;", d.name, value.name, nan.name);
     return d;
 }
 
 /* Half a unit of the last place kept, less one, plus one if the last place is odd: rounds to nearest even,
  * and carries into the exponent and on to infinity. */
 static reg to_tf32(emitter *e, wide source) {
-    reg value = round_to_odd(e, source), bits = bits_of(e, value), odd = new_r(e), sum = new_r(e);
-    emit(e, "bfe.u32 %s, %s, 13, 1;", odd.name, bits.name);
-    emit(e, "add.u32 %s, %s, %s;", sum.name, bits.name, odd.name);
+    reg value = round_to_odd(e, source), bits = bits_of(e, value), odd = tvm_new_r(e), sum = tvm_new_r(e);
+    tvm_emit(e, "bfe.u32 %s, %s, 13, 1;", odd.name, bits.name);
+    tvm_emit(e, "add.u32 %s, %s, %s;", sum.name, bits.name, odd.name);
     reg rounded = word_op(e, "and.b32", word_op(e, "add.u32", sum, 0xfff), 0xffffe000);
     reg result = float_of(e, rounded);
     if (!source.may_be_nan) return result;
-    reg nan = is_nan(e, "f32", value), d = new_f(e);
-    emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", d.name, result.name, nan.name);
+    reg nan = is_nan(e, "f32", value), d = tvm_new_f(e);
+    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", d.name, result.name, nan.name);
     return d;
 }
 
@@ -180,9 +180,9 @@ static reg encode_normal(emitter *e, tvm_dtype to, reg magnitude) {
     uint32_t half = 1u << (shift - 1), rebase = (uint32_t)(127 - tvm_float_bias(to)) << 23;
     if (to.mantissa == 0)
         return word_op(e, "shr.u32", word_op(e, "add.u32", magnitude, half - rebase), shift);
-    reg odd = new_r(e), sum = new_r(e);
-    emit(e, "bfe.u32 %s, %s, %u, 1;", odd.name, magnitude.name, shift);
-    emit(e, "add.u32 %s, %s, %s;", sum.name, magnitude.name, odd.name);
+    reg odd = tvm_new_r(e), sum = tvm_new_r(e);
+    tvm_emit(e, "bfe.u32 %s, %s, %u, 1;", odd.name, magnitude.name, shift);
+    tvm_emit(e, "add.u32 %s, %s, %s;", sum.name, magnitude.name, odd.name);
     return word_op(e, "shr.u32", word_op(e, "add.u32", sum, half - 1 - rebase), shift);
 }
 
@@ -190,31 +190,32 @@ static reg encode_normal(emitter *e, tvm_dtype to, reg magnitude) {
  * magnitude. */
 static reg encode_subnormal(emitter *e, tvm_dtype to, reg magnitude) {
     unsigned base = f32_power(23 + 1 - tvm_float_bias(to) - to.mantissa);
-    reg sum = new_f(e);
-    emit(e, "add.rn.f32 %s, %s, 0f%08X;", sum.name, magnitude.name, base);
+    reg sum = tvm_new_f(e);
+    tvm_emit(e, "add.rn.f32 %s, %s, 0f%08X;", sum.name, magnitude.name, base);
     return word_op(e, "sub.u32", bits_of(e, sum), base);
 }
 
 static reg to_lowbit_float(emitter *e, tvm_dtype to, wide source) {
     unsigned n = to.bits, all = (1u << (n - 1)) - 1;
     unsigned greatest = tvm_float_has_infinity(to) ? all - 4 : tvm_float_has_nan(to) ? all - 1 : all;
-    reg value = round_to_odd(e, source), bits = bits_of(e, value), small = new_pred(e), code = new_r(e);
+    reg value = round_to_odd(e, source), bits = bits_of(e, value), small = tvm_new_pred(e),
+        code = tvm_new_r(e);
     reg magnitude = word_op(e, "and.b32", bits, 0x7fffffff);
     reg normal = encode_normal(e, to, magnitude), subnormal = encode_subnormal(e, to, magnitude);
-    emit(e, "setp.lt.u32 %s, %s, 0x%x;", small.name, magnitude.name, f32_power(1 - tvm_float_bias(to)));
+    tvm_emit(e, "setp.lt.u32 %s, %s, 0x%x;", small.name, magnitude.name, f32_power(1 - tvm_float_bias(to)));
     reg clamped = word_op(e, "min.u32", select_word(e, subnormal, normal, small), greatest);
     reg sign = word_op(e, "shr.u32", bits, 32 - n);
-    emit(e, "lop3.b32 %s, %s, 0x%x, %s, 0xea;", code.name, sign.name, 1u << (n - 1), clamped.name);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, %s, 0xea;", code.name, sign.name, 1u << (n - 1), clamped.name);
     if (!source.may_be_nan) return code;
-    reg nan = is_nan(e, "f32", value), d = new_r(e);
-    emit(e, "selp.b32 %s, 0x%x, %s, %s;", d.name, all, code.name, nan.name);
+    reg nan = is_nan(e, "f32", value), d = tvm_new_r(e);
+    tvm_emit(e, "selp.b32 %s, 0x%x, %s, %s;", d.name, all, code.name, nan.name);
     return d;
 }
 
 static reg to_float(emitter *e, tvm_dtype to, wide source) {
     if (is_lowbit_float(to)) return to_lowbit_float(e, to, source);
     if (to.bits == 64) return to_f64(e, source);
-    if (is_half(to)) return f32_to_half(e, to, round_to_odd(e, source));
+    if (tvm_is_half(to)) return tvm_f32_to_half(e, to, round_to_odd(e, source));
     return to.mantissa == 23 ? to_f32(e, source) : to_tf32(e, source);
 }
 
@@ -226,16 +227,16 @@ static reg clamp_integer(emitter *e, tvm_dtype to, wide_form form, reg value) {
     const char *name = form_names[form];
     int64_t high = (INT64_C(1) << (is_signed ? to.bits - 1 : to.bits)) - 1, low = is_signed ? -high - 1 : 0;
     reg d = new_of_form(e, form);
-    emit(e, "min.%s %s, %s, %lld;", name, d.name, value.name, (long long)high);
+    tvm_emit(e, "min.%s %s, %s, %lld;", name, d.name, value.name, (long long)high);
     if (form == FORM_U32 || form == FORM_U64) return d;
     reg both = new_of_form(e, form);
-    emit(e, "max.%s %s, %s, %lld;", name, both.name, d.name, (long long)low);
+    tvm_emit(e, "max.%s %s, %s, %lld;", name, both.name, d.name, (long long)low);
     return both;
 }
 
 static reg low_word(emitter *e, reg value) {
-    reg d = new_r(e);
-    emit(e, "cvt.u32.u64 %s, %s;", d.name, value.name);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "cvt.u32.u64 %s, %s;", d.name, value.name);
     return d;
 }
 
@@ -244,9 +245,9 @@ static reg integer_to_integer(emitter *e, tvm_dtype to, wide source, bool satura
     reg value = saturating ? clamp_integer(e, to, source.form, source.value) : source.value;
     if (source_long == (to.bits == 64)) return value;
     if (source_long) return low_word(e, value);
-    reg d = new_rd(e);
-    emit(e, "cvt.%s.%s %s, %s;", source.form == FORM_S32 ? "s64" : "u64", form_names[source.form], d.name,
-         value.name);
+    reg d = tvm_new_rd(e);
+    tvm_emit(e, "cvt.%s.%s %s, %s;", source.form == FORM_S32 ? "s64" : "u64", form_names[source.form], d.name,
+             value.name);
     return d;
 }
 
@@ -255,11 +256,11 @@ static reg float_to_integer(emitter *e, tvm_dtype to, wide source, bool nearest)
     bool is_signed = to.kind == TVM_KIND_INT, wide_result = to.bits == 64;
     wide_form form = wide_result ? (is_signed ? FORM_S64 : FORM_U64) : (is_signed ? FORM_S32 : FORM_U32);
     reg value = new_of_form(e, form);
-    emit(e, "cvt.%s.%s.%s %s, %s;", nearest ? "rni" : "rzi", form_names[form], form_names[source.form],
-         value.name, source.value.name);
+    tvm_emit(e, "cvt.%s.%s.%s %s, %s;", nearest ? "rni" : "rzi", form_names[form], form_names[source.form],
+             value.name, source.value.name);
     if (source.may_be_nan && (wide_result || source.form == FORM_F64)) {
         reg nan = is_nan(e, form_names[source.form], source.value), d = new_of_form(e, form);
-        emit(e, "selp.%s %s, 0, %s, %s;", form_suffix(form), d.name, value.name, nan.name);
+        tvm_emit(e, "selp.%s %s, 0, %s, %s;", form_suffix(form), d.name, value.name, nan.name);
         value = d;
     }
     return to.bits < 32 ? clamp_integer(e, to, form, value) : value;
@@ -267,18 +268,18 @@ static reg float_to_integer(emitter *e, tvm_dtype to, wide source, bool nearest)
 
 static reg to_bool(emitter *e, wide source) {
     static const char *const tests[] = {"ne.s32", "ne.u32", "ne.s64", "ne.u64", "neu.f32", "neu.f64"};
-    reg predicate = new_pred(e), d = new_r(e);
+    reg predicate = tvm_new_pred(e), d = tvm_new_r(e);
     const char *zero = source.form == FORM_F32   ? "0f00000000"
                        : source.form == FORM_F64 ? "0d0000000000000000"
                                                  : "0";
-    emit(e, "setp.%s %s, %s, %s;", tests[source.form], predicate.name, source.value.name, zero);
-    emit(e, "selp.b32 %s, 1, 0, %s;", d.name, predicate.name);
+    tvm_emit(e, "setp.%s %s, %s, %s;", tests[source.form], predicate.name, source.value.name, zero);
+    tvm_emit(e, "selp.b32 %s, 1, 0, %s;", d.name, predicate.name);
     return d;
 }
 
 /* ---- any type ---- */
 
-reg convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit) {
+reg tvm_convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit) {
     bool small_integer = tvm_dtype_is_integer(from) && from.bits <= 16;
     wide source;
     if (small_integer && to.kind == TVM_KIND_FLOAT && to.bits <= 32)
@@ -293,8 +294,8 @@ reg convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowb
     return integer_to_integer(e, to, source, saturating);
 }
 
-reg emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit) {
-    reg code = convert_loose(e, to, from, value, lowbit);
+reg tvm_emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit) {
+    reg code = tvm_convert_loose(e, to, from, value, lowbit);
     if (!tvm_dtype_is_integer(to) || to.bits >= 32) return code;
     return word_op(e, "and.b32", code, (1u << to.bits) - 1);
 }

@@ -50,14 +50,14 @@ static void text_addv(text *t, const char *format, va_list arguments) {
     va_end(again);
 }
 
-void text_add(text *t, const char *format, ...) {
+void tvm_text_add(text *t, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     text_addv(t, format, arguments);
     va_end(arguments);
 }
 
-void text_append(text *t, const text *more) {
+void tvm_text_append(text *t, const text *more) {
     if (more->failed) t->failed = true;
     if (more->size == 0 || !text_reserve(t, more->size)) return;
     memcpy(t->data + t->size, more->data, more->size);
@@ -65,26 +65,26 @@ void text_append(text *t, const text *more) {
     t->data[t->size] = '\0';
 }
 
-void text_free(text *t) {
+void tvm_text_free(text *t) {
     free(t->data);
     *t = (text){0};
 }
 
-void emit(emitter *e, const char *format, ...) {
+void tvm_emit(emitter *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    text_add(&e->body, "\t");
+    tvm_text_add(&e->body, "\t");
     text_addv(&e->body, format, arguments);
-    text_add(&e->body, "\n");
+    tvm_text_add(&e->body, "\n");
     va_end(arguments);
 }
 
-void emit_prologue(emitter *e, const char *format, ...) {
+void tvm_emit_prologue(emitter *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    text_add(&e->prologue, "\t");
+    tvm_text_add(&e->prologue, "\t");
     text_addv(&e->prologue, format, arguments);
-    text_add(&e->prologue, "\n");
+    tvm_text_add(&e->prologue, "\n");
     va_end(arguments);
 }
 
@@ -97,71 +97,71 @@ static reg numbered(const char *prefix, uint32_t number) {
     return r;
 }
 
-reg new_pred(emitter *e) {
+reg tvm_new_pred(emitter *e) {
     return numbered("%p", e->next_pred++);
 }
-reg new_r(emitter *e) {
+reg tvm_new_r(emitter *e) {
     return numbered("%r", e->next_r++);
 }
-reg new_rd(emitter *e) {
+reg tvm_new_rd(emitter *e) {
     return numbered("%rd", e->next_rd++);
 }
-reg new_f(emitter *e) {
+reg tvm_new_f(emitter *e) {
     return numbered("%f", e->next_f++);
 }
-reg new_fd(emitter *e) {
+reg tvm_new_fd(emitter *e) {
     return numbered("%fd", e->next_fd++);
 }
-reg new_h(emitter *e) {
+reg tvm_new_h(emitter *e) {
     return numbered("%h", e->next_h++);
 }
-uint32_t new_label(emitter *e) {
+uint32_t tvm_new_label(emitter *e) {
     return e->next_label++;
 }
 
-reg slot_word(const emitter *e, uint32_t slot, uint32_t i) {
+reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i) {
     return numbered("%w", e->slots[slot].first_word + i);
 }
 
-uint32_t tensor_words(uint32_t locals, unsigned bits) {
+uint32_t tvm_tensor_words(uint32_t locals, unsigned bits) {
     return (uint32_t)(((uint64_t)locals * bits + 31) / 32);
 }
 
-const tvm_layout *slot_layout(const emitter *e, uint32_t slot) {
+const tvm_layout *tvm_slot_layout(const emitter *e, uint32_t slot) {
     return &e->program->layouts[e->kernel->slots[slot].layout];
 }
 
-const tvm_shared_layout *slot_shared_layout(const emitter *e, uint32_t slot) {
+const tvm_shared_layout *tvm_slot_shared_layout(const emitter *e, uint32_t slot) {
     return &e->program->shared_layouts[e->kernel->slots[slot].layout];
 }
 
-tvm_dtype slot_dtype(const emitter *e, uint32_t slot) {
+tvm_dtype tvm_slot_dtype(const emitter *e, uint32_t slot) {
     return e->kernel->slots[slot].dtype;
 }
 
-tvm_packing slot_packing(const emitter *e, uint32_t slot) {
+tvm_packing tvm_slot_packing(const emitter *e, uint32_t slot) {
     return (tvm_packing)e->kernel->slots[slot].packing;
 }
 
 /* ---- elements out of words ---- */
 
 static reg read_narrow(emitter *e, uint32_t slot, uint64_t bit, unsigned bits, bool sign) {
-    reg low = slot_word(e, slot, (uint32_t)(bit / 32)), out = new_r(e);
+    reg low = tvm_slot_word(e, slot, (uint32_t)(bit / 32)), out = tvm_new_r(e);
     unsigned at = (unsigned)(bit % 32);
     if (bits == 8 && at % 8 == 0) {
         unsigned byte = at / 8, fill = sign ? 8 + byte : 4;
-        emit(e, "prmt.b32 %s, %s, 0, 0x%x%x%x%x;", out.name, low.name, fill, fill, fill, byte);
+        tvm_emit(e, "prmt.b32 %s, %s, 0, 0x%x%x%x%x;", out.name, low.name, fill, fill, fill, byte);
     } else if (bits == 16 && at % 16 == 0) {
         unsigned byte = at / 8, fill = sign ? 9 + byte : 4;
-        emit(e, "prmt.b32 %s, %s, 0, 0x%x%x%x%x;", out.name, low.name, fill, fill, byte + 1, byte);
+        tvm_emit(e, "prmt.b32 %s, %s, 0, 0x%x%x%x%x;", out.name, low.name, fill, fill, byte + 1, byte);
     } else {
         if (at + bits > 32) {
-            reg high = slot_word(e, slot, (uint32_t)(bit / 32) + 1), joined = new_r(e);
-            emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", joined.name, low.name, high.name, at);
+            reg high = tvm_slot_word(e, slot, (uint32_t)(bit / 32) + 1), joined = tvm_new_r(e);
+            tvm_emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", joined.name, low.name, high.name, at);
             low = joined;
             at = 0;
         }
-        emit(e, "bfe.%s %s, %s, %u, %u;", sign ? "s32" : "u32", out.name, low.name, at, bits);
+        tvm_emit(e, "bfe.%s %s, %s, %u, %u;", sign ? "s32" : "u32", out.name, low.name, at, bits);
     }
     return out;
 }
@@ -169,45 +169,46 @@ static reg read_narrow(emitter *e, uint32_t slot, uint64_t bit, unsigned bits, b
 /* The runs of bits of an element, put together; sign-extended from the last, which has the sign bit. */
 static reg read_packed(emitter *e, uint32_t slot, uint32_t local, bool sign) {
     tvm_packing_run runs[TVM_PACKING_RUNS];
-    unsigned count = tvm_packing_runs(slot_packing(e, slot), slot_dtype(e, slot), local, runs);
+    unsigned count = tvm_packing_runs(tvm_slot_packing(e, slot), tvm_slot_dtype(e, slot), local, runs);
     reg code = {""};
     for (unsigned i = count; i-- > 0;) {
         bool first = i == count - 1;
-        reg part = new_r(e);
-        emit(e, "bfe.%s %s, %s, %u, %u;", sign && first ? "s32" : "u32", part.name,
-             slot_word(e, slot, runs[i].bit / 32).name, (unsigned)(runs[i].bit % 32), (unsigned)runs[i].count);
+        reg part = tvm_new_r(e);
+        tvm_emit(e, "bfe.%s %s, %s, %u, %u;", sign && first ? "s32" : "u32", part.name,
+                 tvm_slot_word(e, slot, runs[i].bit / 32).name, (unsigned)(runs[i].bit % 32),
+                 (unsigned)runs[i].count);
         if (first) {
             code = part;
         } else {
-            reg joined = new_r(e);
-            emit(e, "mad.lo.u32 %s, %s, %u, %s;", joined.name, code.name, 1u << runs[i].count, part.name);
+            reg joined = tvm_new_r(e);
+            tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", joined.name, code.name, 1u << runs[i].count, part.name);
             code = joined;
         }
     }
     return code;
 }
 
-reg read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
-    tvm_dtype type = slot_dtype(e, slot);
-    if (slot_packing(e, slot) != TVM_PACKING_LINEAR)
+reg tvm_read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
+    tvm_dtype type = tvm_slot_dtype(e, slot);
+    if (tvm_slot_packing(e, slot) != TVM_PACKING_LINEAR)
         return read_packed(e, slot, local, extend && type.kind == TVM_KIND_INT);
     uint64_t bit = (uint64_t)local * type.bits;
     uint32_t word = (uint32_t)(bit / 32);
-    reg low = slot_word(e, slot, word);
+    reg low = tvm_slot_word(e, slot, word);
     if (type.bits == 64) {
-        reg out = type.kind == TVM_KIND_FLOAT ? new_fd(e) : new_rd(e);
-        emit(e, "mov.b64 %s, {%s, %s};", out.name, low.name, slot_word(e, slot, word + 1).name);
+        reg out = type.kind == TVM_KIND_FLOAT ? tvm_new_fd(e) : tvm_new_rd(e);
+        tvm_emit(e, "mov.b64 %s, {%s, %s};", out.name, low.name, tvm_slot_word(e, slot, word + 1).name);
         return out;
     }
     if (type.bits == 32) {
-        reg out = type.kind == TVM_KIND_FLOAT ? new_f(e) : new_r(e);
-        emit(e, "mov.b32 %s, %s;", out.name, low.name);
+        reg out = type.kind == TVM_KIND_FLOAT ? tvm_new_f(e) : tvm_new_r(e);
+        tvm_emit(e, "mov.b32 %s, %s;", out.name, low.name);
         return out;
     }
     if (type.bits == 16 && type.kind == TVM_KIND_FLOAT) {
-        reg half = new_h(e), other = new_h(e);
+        reg half = tvm_new_h(e), other = tvm_new_h(e);
         const reg *first = local % 2 ? &other : &half, *second = local % 2 ? &half : &other;
-        emit(e, "mov.b32 {%s, %s}, %s;", first->name, second->name, low.name);
+        tvm_emit(e, "mov.b32 {%s, %s}, %s;", first->name, second->name, low.name);
         return half;
     }
     return read_narrow(e, slot, bit, type.bits, extend && type.kind == TVM_KIND_INT);
@@ -215,10 +216,10 @@ reg read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
 
 /* ---- elements into words ---- */
 
-bool write_begin(emitter *e, element_writer *w, uint32_t slot) {
-    *w = (element_writer){.slot = slot, .bits = slot_dtype(e, slot).bits};
+bool tvm_write_begin(emitter *e, element_writer *w, uint32_t slot) {
+    *w = (element_writer){.slot = slot, .bits = tvm_slot_dtype(e, slot).bits};
     w->built = calloc(e->slots[slot].words ? e->slots[slot].words : 1, sizeof *w->built);
-    w->packed = slot_packing(e, slot) != TVM_PACKING_LINEAR;
+    w->packed = tvm_slot_packing(e, slot) != TVM_PACKING_LINEAR;
     if (w->packed) w->built_count = e->slots[slot].words;
     if (w->built) return true;
     w->failed = true;
@@ -240,11 +241,11 @@ static void write_half(emitter *e, element_writer *w, reg value, bool is_float) 
         w->filled = 16;
         return;
     }
-    reg word = new_r(e);
+    reg word = tvm_new_r(e);
     if (is_float)
-        emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, value.name);
+        tvm_emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, value.name);
     else
-        emit(e, "prmt.b32 %s, %s, %s, 0x5410;", word.name, w->half.name, value.name);
+        tvm_emit(e, "prmt.b32 %s, %s, %s, 0x5410;", word.name, w->half.name, value.name);
     push_word(e, w, word);
 }
 
@@ -255,14 +256,14 @@ static void write_bits(emitter *e, element_writer *w, reg value) {
         w->pending = value;
     } else {
         unsigned length = w->bits < room ? w->bits : room;
-        reg joined = new_r(e);
+        reg joined = tvm_new_r(e);
         if (length == 8 && w->filled % 8 == 0) {
             static const unsigned selectors[4] = {0x3214, 0x3240, 0x3410, 0x4210};
-            emit(e, "prmt.b32 %s, %s, %s, 0x%04x;", joined.name, w->pending.name, value.name,
-                 selectors[w->filled / 8]);
+            tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%04x;", joined.name, w->pending.name, value.name,
+                     selectors[w->filled / 8]);
         } else {
-            emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, value.name, w->pending.name, w->filled,
-                 length);
+            tvm_emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, value.name, w->pending.name, w->filled,
+                     length);
         }
         w->pending = joined;
     }
@@ -271,8 +272,8 @@ static void write_bits(emitter *e, element_writer *w, reg value) {
     unsigned over = w->filled - 32;
     push_word(e, w, w->pending);
     if (over == 0) return;
-    reg rest = new_r(e);
-    emit(e, "shr.u32 %s, %s, %u;", rest.name, value.name, w->bits - over);
+    reg rest = tvm_new_r(e);
+    tvm_emit(e, "shr.u32 %s, %s, %u;", rest.name, value.name, w->bits - over);
     w->pending = rest;
     w->filled = over;
 }
@@ -280,35 +281,36 @@ static void write_bits(emitter *e, element_writer *w, reg value) {
 /* Each run of bits into its word, which begins as zero. */
 static void write_packed(emitter *e, element_writer *w, reg value) {
     tvm_packing_run runs[TVM_PACKING_RUNS];
-    unsigned count = tvm_packing_runs(slot_packing(e, w->slot), slot_dtype(e, w->slot), w->local, runs);
+    unsigned count =
+        tvm_packing_runs(tvm_slot_packing(e, w->slot), tvm_slot_dtype(e, w->slot), w->local, runs);
     for (unsigned i = 0; i < count; i++) {
-        reg part = value, *word = &w->built[runs[i].bit / 32], joined = new_r(e);
+        reg part = value, *word = &w->built[runs[i].bit / 32], joined = tvm_new_r(e);
         if (runs[i].at > 0) {
-            part = new_r(e);
-            emit(e, "shr.u32 %s, %s, %u;", part.name, value.name, (unsigned)runs[i].at);
+            part = tvm_new_r(e);
+            tvm_emit(e, "shr.u32 %s, %s, %u;", part.name, value.name, (unsigned)runs[i].at);
         }
-        emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, part.name, word->name[0] ? word->name : "0",
-             (unsigned)(runs[i].bit % 32), (unsigned)runs[i].count);
+        tvm_emit(e, "bfi.b32 %s, %s, %s, %u, %u;", joined.name, part.name, word->name[0] ? word->name : "0",
+                 (unsigned)(runs[i].bit % 32), (unsigned)runs[i].count);
         *word = joined;
     }
     w->local++;
 }
 
-void write_element(emitter *e, element_writer *w, reg value) {
-    bool is_float = slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT;
+void tvm_write_element(emitter *e, element_writer *w, reg value) {
+    bool is_float = tvm_slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT;
     if (w->packed) {
         write_packed(e, w, value);
         return;
     }
     w->local++;
     if (w->bits == 64) {
-        reg low = new_r(e), high = new_r(e);
-        emit(e, "mov.b64 {%s, %s}, %s;", low.name, high.name, value.name);
+        reg low = tvm_new_r(e), high = tvm_new_r(e);
+        tvm_emit(e, "mov.b64 {%s, %s}, %s;", low.name, high.name, value.name);
         push_word(e, w, low);
         push_word(e, w, high);
     } else if (w->bits == 32) {
-        reg word = new_r(e);
-        emit(e, "mov.b32 %s, %s;", word.name, value.name);
+        reg word = tvm_new_r(e);
+        tvm_emit(e, "mov.b32 %s, %s;", word.name, value.name);
         push_word(e, w, word);
     } else if (w->bits == 16) {
         write_half(e, w, value, is_float);
@@ -317,39 +319,39 @@ void write_element(emitter *e, element_writer *w, reg value) {
     }
 }
 
-void write_word(emitter *e, element_writer *w, reg word) {
-    reg copy = new_r(e);
-    emit(e, "mov.b32 %s, %s;", copy.name, word.name);
+void tvm_write_word(emitter *e, element_writer *w, reg word) {
+    reg copy = tvm_new_r(e);
+    tvm_emit(e, "mov.b32 %s, %s;", copy.name, word.name);
     if (w->bits) w->local += 32 / w->bits;
     push_word(e, w, copy);
 }
 
-void write_end(emitter *e, element_writer *w) {
-    if (w->filled > 0 && w->bits == 16 && slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT) {
-        reg word = new_r(e);
-        emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, w->half.name);
+void tvm_write_end(emitter *e, element_writer *w) {
+    if (w->filled > 0 && w->bits == 16 && tvm_slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT) {
+        reg word = tvm_new_r(e);
+        tvm_emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, w->half.name);
         push_word(e, w, word);
     } else if (w->filled > 0) {
         push_word(e, w, w->bits == 16 ? w->half : w->pending);
     }
     for (uint32_t i = 0; i < w->built_count; i++)
-        emit(e, "mov.b32 %s, %s;", slot_word(e, w->slot, i).name, w->built[i].name);
+        tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, w->slot, i).name, w->built[i].name);
     free(w->built);
     w->built = NULL;
 }
 
 /* ---- values of the thread, computed at kernel entry ---- */
 
-reg thread_id(emitter *e) {
-    return pure(e, 'r', "mov.u32 $, %%tid.x;");
+reg tvm_thread_id(emitter *e) {
+    return tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
 }
 
-reg shared_base(emitter *e) {
-    return pure(e, 'r', "mov.u32 $, tvm_smem;");
+reg tvm_shared_base(emitter *e) {
+    return tvm_pure(e, 'r', "mov.u32 $, tvm_smem;");
 }
 
-bool thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out) {
-    return coordinate_of(e, layout, dim, thread_id(e), out);
+bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out) {
+    return tvm_coordinate_of(e, layout, dim, tvm_thread_id(e), out);
 }
 
 static bool is_power_of_two(uint32_t value) {
@@ -362,24 +364,24 @@ static unsigned log2_of(uint32_t value) {
     return n;
 }
 
-reg pure_divide(emitter *e, reg value, uint32_t by) {
+reg tvm_pure_divide(emitter *e, reg value, uint32_t by) {
     if (by == 1) return value;
-    if (is_power_of_two(by)) return pure(e, 'r', "shr.u32 $, %s, %u;", value.name, log2_of(by));
-    return pure(e, 'r', "div.u32 $, %s, %u;", value.name, by);
+    if (is_power_of_two(by)) return tvm_pure(e, 'r', "shr.u32 $, %s, %u;", value.name, log2_of(by));
+    return tvm_pure(e, 'r', "div.u32 $, %s, %u;", value.name, by);
 }
 
-reg pure_modulo(emitter *e, reg value, uint32_t by) {
-    if (is_power_of_two(by)) return pure(e, 'r', "and.b32 $, %s, %u;", value.name, by - 1);
-    return pure(e, 'r', "rem.u32 $, %s, %u;", value.name, by);
+reg tvm_pure_modulo(emitter *e, reg value, uint32_t by) {
+    if (is_power_of_two(by)) return tvm_pure(e, 'r', "and.b32 $, %s, %u;", value.name, by - 1);
+    return tvm_pure(e, 'r', "rem.u32 $, %s, %u;", value.name, by);
 }
 
-reg pure_scale(emitter *e, reg value, uint32_t by) {
+reg tvm_pure_scale(emitter *e, reg value, uint32_t by) {
     if (by == 1) return value;
-    if (is_power_of_two(by)) return pure(e, 'r', "shl.b32 $, %s, %u;", value.name, log2_of(by));
-    return pure(e, 'r', "mul.lo.u32 $, %s, %u;", value.name, by);
+    if (is_power_of_two(by)) return tvm_pure(e, 'r', "shl.b32 $, %s, %u;", value.name, log2_of(by));
+    return tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", value.name, by);
 }
 
-bool coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out) {
+bool tvm_coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg thread, reg *out) {
     bool any = false;
     uint32_t below = 1, total = tvm_layout_threads(layout);
     for (unsigned i = layout->spatials; i-- > 0;) {
@@ -389,10 +391,10 @@ bool coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg threa
             uint32_t stride = 1;
             for (unsigned n = (unsigned)m + 1; n < layout->modes && layout->mode_dim[n] == dim; n++)
                 stride *= layout->mode_size[n];
-            reg digit = pure_divide(e, thread, below);
-            if (below * size < total) digit = pure_modulo(e, digit, size);
-            digit = pure_scale(e, digit, stride);
-            *out = any ? pure(e, 'r', "add.u32 $, %s, %s;", out->name, digit.name) : digit;
+            reg digit = tvm_pure_divide(e, thread, below);
+            if (below * size < total) digit = tvm_pure_modulo(e, digit, size);
+            digit = tvm_pure_scale(e, digit, stride);
+            *out = any ? tvm_pure(e, 'r', "add.u32 $, %s, %s;", out->name, digit.name) : digit;
             any = true;
         }
         below *= size;
@@ -431,8 +433,8 @@ static tvm_selection *add_selection(emitter *e) {
     return &code->selections[code->selection_count++];
 }
 
-void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
-             const char *refused) {
+void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
+                 const char *refused) {
     uint32_t number = (uint32_t)(e->insn - e->kernel->insns);
     /* Copies of an unrolled loop's body are explained once. */
     if (e->caches->explained[number]) return;

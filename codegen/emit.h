@@ -18,9 +18,9 @@ typedef struct text {
     size_t size, capacity;
     bool failed;
 } text;
-void text_add(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void text_append(text *t, const text *more);
-void text_free(text *t);
+void tvm_text_add(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tvm_text_append(text *t, const text *more);
+void tvm_text_free(text *t);
 
 typedef struct slot_state {
     uint32_t first_word, words; /* REGISTER: %w<first_word + i> */
@@ -53,33 +53,34 @@ typedef struct emitter {
 } emitter;
 
 /* Appends a line of PTX (indented, newline added) to the body or prologue. */
-void emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void emit_prologue(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tvm_emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tvm_emit_prologue(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A fresh virtual register, by class: .pred %p, .b32 %r, .b64 %rd, .f32 %f, .f64 %fd, .b16 %h. Declared at
  * the kernel's top by count. Returned by value so that names need no ownership. */
 typedef struct reg {
     char name[12];
 } reg;
-reg new_pred(emitter *e);
-reg new_r(emitter *e);
-reg new_rd(emitter *e);
-reg new_f(emitter *e);
-reg new_fd(emitter *e);
-reg new_h(emitter *e);
-uint32_t new_label(emitter *e); /* written $L<n> */
+reg tvm_new_pred(emitter *e);
+reg tvm_new_r(emitter *e);
+reg tvm_new_rd(emitter *e);
+reg tvm_new_f(emitter *e);
+reg tvm_new_fd(emitter *e);
+reg tvm_new_h(emitter *e);
+uint32_t tvm_new_label(emitter *e); /* written $L<n> */
 
 /* Word i of a register tensor's slot. */
-reg slot_word(const emitter *e, uint32_t slot, uint32_t i);
+reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i);
 /* Words of a tensor: ceil(locals * bits / 32). */
-uint32_t tensor_words(uint32_t locals, unsigned bits);
+uint32_t tvm_tensor_words(uint32_t locals, unsigned bits);
 
 /* Element `local` of a tensor read out of its words, as a register of the type's class: f32 -> %f (mov.b32),
  * f64 -> %fd, i64/u64 -> %rd, f16/bf16 -> %h, integers and low-bit types of up to 32 bits -> %r (the code,
  * zero-extended; integers sign-extended when `extend`). tf32 -> %f. */
-reg read_element(emitter *e, uint32_t slot, uint32_t local, bool extend);
-/* Result elements are collected and written as whole words: begin, write_element for each local in ascending
- * order, end (flushes). The value register is of the class above; bits above the type's width are ignored. */
+reg tvm_read_element(emitter *e, uint32_t slot, uint32_t local, bool extend);
+/* Result elements are collected and written as whole words: begin, tvm_write_element for each local in
+ * ascending order, end (flushes). The value register is of the class above; bits above the type's width are
+ * ignored. */
 typedef struct element_writer {
     uint32_t slot, local;
     unsigned bits;
@@ -93,48 +94,48 @@ typedef struct element_writer {
     bool packed; /* the slot's packing is not linear: runs of bits go where it puts them */
     bool failed;
 } element_writer;
-bool write_begin(emitter *e, element_writer *w, uint32_t slot);
-void write_element(emitter *e, element_writer *w, reg value);
-void write_word(emitter *e, element_writer *w, reg word); /* a whole word at once, at a word boundary */
-void write_end(emitter *e, element_writer *w);
+bool tvm_write_begin(emitter *e, element_writer *w, uint32_t slot);
+void tvm_write_element(emitter *e, element_writer *w, reg value);
+void tvm_write_word(emitter *e, element_writer *w, reg word); /* a whole word at once, at a word boundary */
+void tvm_write_end(emitter *e, element_writer *w);
 
 /* A scalar expression's value in a register of its type's class (%r for bool i32 u32, %rd, %f, %fd); cached
  * where still valid. */
-reg emit_expr(emitter *e, uint32_t expr);
+reg tvm_emit_expr(emitter *e, uint32_t expr);
 /* The same as predicate. */
-reg emit_condition(emitter *e, uint32_t expr);
-/* A scalar expression converted to an element of `type`, in the class of read_element. */
-reg emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit);
+reg tvm_emit_condition(emitter *e, uint32_t expr);
+/* A scalar expression converted to an element of `type`, in the class of tvm_read_element. */
+reg tvm_emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit);
 
-/* One element converted between types, registers in the classes of read_element (used by cast, cast-lowbit,
- * init, broadcast). */
-reg emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
+/* One element converted between types, registers in the classes of tvm_read_element (used by cast,
+ * cast-lowbit, init, broadcast). */
+reg tvm_emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
 
 /* Records what was selected for e->insn; strings are copied. */
-void explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
-             const char *refused);
+void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
+                 const char *refused);
 
 /* Layouts of slots. */
-const tvm_layout *slot_layout(const emitter *e, uint32_t slot);
-const tvm_shared_layout *slot_shared_layout(const emitter *e, uint32_t slot);
-tvm_dtype slot_dtype(const emitter *e, uint32_t slot);
-tvm_packing slot_packing(const emitter *e, uint32_t slot);
+const tvm_layout *tvm_slot_layout(const emitter *e, uint32_t slot);
+const tvm_shared_layout *tvm_slot_shared_layout(const emitter *e, uint32_t slot);
+tvm_dtype tvm_slot_dtype(const emitter *e, uint32_t slot);
+tvm_packing tvm_slot_packing(const emitter *e, uint32_t slot);
 
 /* The thread's coordinate in dimension `dim` of a layout, map(tid, 0)[dim], as a %r computed once in the
  * prologue (cached by layout and dim); a constant-zero coordinate returns false and leaves *out alone. */
-bool thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out);
-reg thread_id(emitter *e); /* tid.x */
+bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out);
+reg tvm_thread_id(emitter *e); /* tid.x */
 
 /* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
  * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
-reg pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
+reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The address of the block's dynamic shared memory in the shared window, as %r. */
-reg shared_base(emitter *e);
+reg tvm_shared_base(emitter *e);
 
-/* One function a family, declared from the opcode table: tvm_status emit_FAMILY(emitter *, const tvm_insn *).
+/* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn *).
  */
 #define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
-    tvm_status emit_##family(emitter *e, const tvm_insn *insn);
+    tvm_status tvm_emit_##family(emitter *e, const tvm_insn *insn);
 #include "opcodes.def"
 #undef TVM_OP
 

@@ -71,21 +71,21 @@ static bool shares_parts(const copy *c, const turn *base, turn *t) {
 /* The thread's coordinates of the chunks that begin at `first`, as registers of the prologue. */
 static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RANK]) {
     emitter *e = c->e;
-    reg chunk = thread_id(e);
-    if (t->first > 0) chunk = pure(e, 'r', "add.u32 $, %s, %u;", chunk.name, (unsigned)t->first);
+    reg chunk = tvm_thread_id(e);
+    if (t->first > 0) chunk = tvm_pure(e, 'r', "add.u32 $, %s, %u;", chunk.name, (unsigned)t->first);
     uint64_t below = 1;
     for (unsigned d = c->tile_rank; d-- > 0; below *= c->extent[d]) {
         part[d] = (thread_part){0};
         for (uint32_t thread = 0; thread < t->active; thread++) {
             uint32_t coordinate[TVM_MAX_RANK];
             chunk_coordinates(c, t->first + thread, coordinate);
-            part[d].divisor = fact_gcd(part[d].divisor, coordinate[d]);
+            part[d].divisor = tvm_fact_gcd(part[d].divisor, coordinate[d]);
             if (coordinate[d] != 0) part[d].varies = true;
         }
         if (!part[d].varies) continue;
-        reg digit = pure_divide(e, chunk, (uint32_t)below);
-        if (below * c->extent[d] < t->first + t->active) digit = pure_modulo(e, digit, c->extent[d]);
-        part[d].value = d + 1 == c->tile_rank ? pure_scale(e, digit, c->run) : digit;
+        reg digit = tvm_pure_divide(e, chunk, (uint32_t)below);
+        if (below * c->extent[d] < t->first + t->active) digit = tvm_pure_modulo(e, digit, c->extent[d]);
+        part[d].value = d + 1 == c->tile_rank ? tvm_pure_scale(e, digit, c->run) : digit;
     }
 }
 
@@ -97,13 +97,14 @@ static void turn_lanes(const copy *c, const shared_tile *s, const turn *t,
         uint32_t coordinate[TVM_MAX_RANK];
         /* Idle threads count as the first one, so that they never stand in the way. */
         chunk_coordinates(c, t->first + (thread < t->active ? thread : 0), coordinate);
-        lanes->offset[thread] = shared_linear(s, coordinate);
+        lanes->offset[thread] = tvm_shared_linear(s, coordinate);
     }
     for (unsigned d = 0; d < c->tile_rank; d++) {
         uint32_t stride = s->stride[s->lead + d];
         if (!part[d].varies || stride == 0) continue;
-        reg at = pure_scale(e, part[d].value, stride);
-        lanes->value = lanes->varies ? pure(e, 'r', "add.u32 $, %s, %s;", lanes->value.name, at.name) : at;
+        reg at = tvm_pure_scale(e, part[d].value, stride);
+        lanes->value =
+            lanes->varies ? tvm_pure(e, 'r', "add.u32 $, %s, %s;", lanes->value.name, at.name) : at;
         lanes->varies = true;
     }
 }
@@ -121,7 +122,7 @@ static void open_base(copy *c, const shared_tile *s, const turn *t, turn_base *b
     turn_lanes(c, s, t, base->part, &base->lanes);
     memcpy(base->g.part, base->part, sizeof base->part);
     memcpy(base->g.extent, c->tile, sizeof c->tile);
-    global_open(c->e, &base->g, c->source->value, c->source + 1, c->tile_rank);
+    tvm_global_open(c->e, &base->g, c->source->value, c->source + 1, c->tile_rank);
 }
 
 /* Can chunks of this many bytes be copied by cp.async? */
@@ -137,17 +138,17 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         return false;
     }
     cut(c, chunk_bytes);
-    if (c->run > shared_run(s) || s->stride[s->rank - 1] > 1) {
+    if (c->run > tvm_shared_run(s) || s->stride[s->rank - 1] > 1) {
         snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", chunk_bytes);
         return false;
     }
     turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
     open_base(c, s, &t, base);
-    uint64_t shared_align = fact_gcd(c->run, s->constant), rows[TVM_MAX_RANK];
-    shared_align = fact_gcd(shared_align, s->dynamic_divisor);
+    uint64_t shared_align = tvm_fact_gcd(c->run, s->constant), rows[TVM_MAX_RANK];
+    shared_align = tvm_fact_gcd(shared_align, s->dynamic_divisor);
     for (unsigned d = 0; d < c->tile_rank; d++) {
         rows[d] = c->tile[d] > 1;
-        if (d < last && c->tile[d] > 1) shared_align = fact_gcd(shared_align, s->stride[s->lead + d]);
+        if (d < last && c->tile[d] > 1) shared_align = tvm_fact_gcd(shared_align, s->stride[s->lead + d]);
     }
     if (shared_align % c->run != 0) {
         snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
@@ -162,13 +163,13 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
             base->g.part[d].divisor = 1;
         }
     base->g.part[last].divisor = c->run;
-    unsigned align = global_alignment(&base->g, rows);
+    unsigned align = tvm_global_alignment(&base->g, rows);
     if (align < 8 * chunk_bytes) {
         snprintf(why, 160, "global addresses are known to be multiples of %u bytes only", align / 8);
         return false;
     }
     unsigned end = base->g.rank - 1;
-    if (!base->g.proven[end] && fact_gcd(base->g.granule[end], c->run) != c->run) {
+    if (!base->g.proven[end] && tvm_fact_gcd(base->g.granule[end], c->run) != c->run) {
         snprintf(why, 160, "a chunk may cross the tensor's edge");
         return false;
     }
@@ -180,21 +181,21 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
     uint32_t plus;
     char guard[20] = "";
     if (t->active < c->threads) {
-        reg p = pure(e, 'p', "setp.lt.u32 $, %s, %u;", thread_id(e).name, t->active);
+        reg p = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", tvm_thread_id(e).name, t->active);
         snprintf(guard, sizeof guard, "@%s ", p.name);
     }
-    reg to = shared_address(s, &base->lanes, shared_linear(s, t->delta), &plus);
-    reg from = global_pointer(&base->g, t->delta), inside;
-    long long ahead = (long long)global_offset(&base->g, t->delta) * c->bytes;
+    reg to = tvm_shared_address(s, &base->lanes, tvm_shared_linear(s, t->delta), &plus);
+    reg from = tvm_global_pointer(&base->g, t->delta), inside;
+    long long ahead = (long long)tvm_global_offset(&base->g, t->delta) * c->bytes;
     const char *cache = chunk_bytes == 16 ? "cg" : "ca";
-    if (global_predicate(&base->g, t->delta, &inside)) {
-        reg size = new_r(e);
-        emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
-        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus,
-             from.name, ahead, chunk_bytes, size.name);
+    if (tvm_global_predicate(&base->g, t->delta, &inside)) {
+        reg size = tvm_new_r(e);
+        tvm_emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
+        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus,
+                 from.name, ahead, chunk_bytes, size.name);
     } else {
-        emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u;", guard, cache, to.name, plus, from.name,
-             ahead, chunk_bytes);
+        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u;", guard, cache, to.name, plus,
+                 from.name, ahead, chunk_bytes);
     }
 }
 
@@ -202,9 +203,9 @@ static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_
                                 unsigned chunk_bytes) {
     uint32_t address[32];
     for (unsigned lane = 0; lane < 32; lane++)
-        address[lane] = shared_swizzle(s->layout, base->lanes.offset[lane] + s->constant) * s->bytes;
+        address[lane] = tvm_shared_swizzle(s->layout, base->lanes.offset[lane] + s->constant) * s->bytes;
     unsigned lanes = c->chunks < 32 ? (unsigned)c->chunks : 32;
-    return shared_conflicts(address, lanes, 8 * chunk_bytes);
+    return tvm_shared_conflicts(address, lanes, 8 * chunk_bytes);
 }
 
 static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned chunk_bytes,
@@ -225,11 +226,11 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
     }
     char name[32];
     snprintf(name, sizeof name, "cp.async.%s %u%s", chunk_bytes == 16 ? "cg" : "ca", chunk_bytes,
-             global_is_guarded(&base->g) ? " guarded" : "");
+             tvm_global_is_guarded(&base->g) ? " guarded" : "");
     turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
     open_base(c, s, &t, base);
-    explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
-            refused);
+    tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
+                refused);
     return TVM_OK;
 }
 
@@ -238,11 +239,11 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
 static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base) {
     emitter *e = c->e;
     static const uint32_t none[TVM_MAX_RANK] = {0};
-    reg units[4] = {new_r(e), new_r(e)}, inside = {""}, active = {""}, at[TVM_MAX_RANK];
+    reg units[4] = {tvm_new_r(e), tvm_new_r(e)}, inside = {""}, active = {""}, at[TVM_MAX_RANK];
     char operands[64], load_guard[20] = "", store_guard[20] = "";
     uint32_t count = c->bytes == 8 ? 2 : 1;
     if (t->active < c->threads) {
-        active = pure(e, 'p', "setp.lt.u32 $, %s, %u;", thread_id(e).name, t->active);
+        active = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", tvm_thread_id(e).name, t->active);
         snprintf(store_guard, sizeof store_guard, "@%s ", active.name);
         snprintf(load_guard, sizeof load_guard, "@%s ", active.name);
     }
@@ -250,21 +251,21 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
         at[d] = base->part[d].value;
         if (!base->part[d].varies) at[d].name[0] = '\0';
     }
-    reg from = global_pointer(&base->g, none);
-    if (global_predicate(&base->g, none, &inside)) {
+    reg from = tvm_global_pointer(&base->g, none);
+    if (tvm_global_predicate(&base->g, none, &inside)) {
         if (active.name[0]) {
-            reg both = new_pred(e);
-            emit(e, "and.pred %s, %s, %s;", both.name, inside.name, active.name);
+            reg both = tvm_new_pred(e);
+            tvm_emit(e, "and.pred %s, %s, %s;", both.name, inside.name, active.name);
             inside = both;
         }
         snprintf(load_guard, sizeof load_guard, "@%s ", inside.name);
     }
-    for (uint32_t i = 0; i < count; i++) emit(e, "mov.b32 %s, 0;", units[i].name);
-    access_operands(units, count, operands);
-    emit(e, "%sld.global.%s %s, [%s];", load_guard, access_type(8 * c->bytes), operands, from.name);
-    reg to = shared_address_of_coordinates(s, at, none);
-    emit(e, "%sst.shared.%s [%s+%u], %s;", store_guard, access_type(8 * c->bytes), to.name,
-         e->slots[s->slot].shared_offset, operands);
+    for (uint32_t i = 0; i < count; i++) tvm_emit(e, "mov.b32 %s, 0;", units[i].name);
+    tvm_access_operands(units, count, operands);
+    tvm_emit(e, "%sld.global.%s %s, [%s];", load_guard, tvm_access_type(8 * c->bytes), operands, from.name);
+    reg to = tvm_shared_address_of_coordinates(s, at, none);
+    tvm_emit(e, "%sst.shared.%s [%s+%u], %s;", store_guard, tvm_access_type(8 * c->bytes), to.name,
+             e->slots[s->slot].shared_offset, operands);
 }
 
 static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const char *refused) {
@@ -277,7 +278,7 @@ static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const 
         open_base(c, s, &t, base);
         copy_element(c, s, &t, base);
     }
-    explain(c->e, "ld.global and st.shared by element", 8 * c->bytes, 2 * (unsigned)turns, -1, refused);
+    tvm_explain(c->e, "ld.global and st.shared by element", 8 * c->bytes, 2 * (unsigned)turns, -1, refused);
     return TVM_OK;
 }
 
@@ -285,15 +286,15 @@ static void read_operands(emitter *e, const tvm_insn *insn, copy *c) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     c->e = e;
     c->target = operands;
-    c->source = operands + 1 + slot_shared_layout(e, operands->value)->rank;
+    c->source = operands + 1 + tvm_slot_shared_layout(e, operands->value)->rank;
     const tvm_operand *tile = c->source + 1 + e->kernel->slots[c->source->value].rank;
     c->tile_rank = tile->value;
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = tile[1 + d].value;
-    c->bytes = slot_dtype(e, c->target->value).bits / 8;
+    c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
     c->threads = e->code->threads;
 }
 
-tvm_status emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     copy c = {0};
     shared_tile s;
     char refused[400] = "", why[160];
@@ -301,7 +302,7 @@ tvm_status emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     read_operands(e, insn, &c);
     turn_base *base = calloc(1, sizeof *base);
     if (!base) return tvm_diag_no_memory(e->diags);
-    shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.threads);
+    tvm_shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.threads);
     tvm_status status = TVM_OK;
     unsigned chunk_bytes = 16;
     for (; chunk_bytes >= 4; chunk_bytes /= 2) {
@@ -318,13 +319,13 @@ tvm_status emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     return status;
 }
 
-tvm_status emit_COMMIT_GROUP(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_COMMIT_GROUP(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    emit(e, "cp.async.commit_group;");
+    tvm_emit(e, "cp.async.commit_group;");
     return TVM_OK;
 }
 
-tvm_status emit_WAIT_GROUP(emitter *e, const tvm_insn *insn) {
-    emit(e, "cp.async.wait_group %u;", tvm_operands(e->kernel, insn)[0].value);
+tvm_status tvm_emit_WAIT_GROUP(emitter *e, const tvm_insn *insn) {
+    tvm_emit(e, "cp.async.wait_group %u;", tvm_operands(e->kernel, insn)[0].value);
     return TVM_OK;
 }

@@ -25,8 +25,9 @@ static const char *refuse_move(const emitter *e, const void *work) {
 
 static bool emit_move(emitter *e, void *work) {
     const cast_work *w = work;
-    for (uint32_t i = 0; i < tensor_words(w->locals, w->from.bits); i++)
-        emit(e, "mov.b32 %s, %s;", slot_word(e, w->result, i).name, slot_word(e, w->source, i).name);
+    for (uint32_t i = 0; i < tvm_tensor_words(w->locals, w->from.bits); i++)
+        tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, w->result, i).name,
+                 tvm_slot_word(e, w->source, i).name);
     return true;
 }
 
@@ -35,7 +36,7 @@ static bool emit_move(emitter *e, void *work) {
 static const char *refuse_f32_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
-    if (!tvm_dtype_same(w->from, TVM_F32) || !is_half(w->to)) return "";
+    if (!tvm_dtype_same(w->from, TVM_F32) || !tvm_is_half(w->to)) return "";
     return w->locals % 2 ? "an odd number of elements" : NULL;
 }
 
@@ -43,14 +44,14 @@ static bool emit_f32_pairs(emitter *e, void *work) {
     const cast_work *w = work;
     const char *type = w->to.exponent == 5 ? "f16x2" : "bf16x2";
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg pair = new_r(e), low = read_element(e, w->source, l, false),
-            high = read_element(e, w->source, l + 1, false);
-        emit(e, "cvt.rn.%s.f32 %s, %s, %s;", type, pair.name, high.name, low.name);
-        write_word(e, &writer, pair);
+        reg pair = tvm_new_r(e), low = tvm_read_element(e, w->source, l, false),
+            high = tvm_read_element(e, w->source, l + 1, false);
+        tvm_emit(e, "cvt.rn.%s.f32 %s, %s, %s;", type, pair.name, high.name, low.name);
+        tvm_write_word(e, &writer, pair);
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
@@ -58,48 +59,49 @@ static bool emit_f32_pairs(emitter *e, void *work) {
 
 /* d = a op b for a .b32 register and an immediate. */
 static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = new_r(e);
-    emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
     return d;
 }
 
 /* Two neighbouring codes of `bits` bits, from bit `bit` of the slot on, at the low end of a register whose
  * upper bits are anything. A second code past the tensor's end is anything, too. */
 static reg neighbours(emitter *e, const cast_work *w, uint32_t bit) {
-    uint32_t word = bit / 32, shift = bit % 32, words = tensor_words(w->locals, w->from.bits);
-    reg low = slot_word(e, w->source, word);
+    uint32_t word = bit / 32, shift = bit % 32, words = tvm_tensor_words(w->locals, w->from.bits);
+    reg low = tvm_slot_word(e, w->source, word);
     if (shift == 0) return low;
-    reg d = new_r(e);
+    reg d = tvm_new_r(e);
     if (shift + 2 * w->from.bits > 32 && word + 1 < words)
-        emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", d.name, low.name, slot_word(e, w->source, word + 1).name,
-             (unsigned)shift);
+        tvm_emit(e, "shf.r.wrap.b32 %s, %s, %s, %u;", d.name, low.name,
+                 tvm_slot_word(e, w->source, word + 1).name, (unsigned)shift);
     else
-        emit(e, "shr.u32 %s, %s, %u;", d.name, low.name, (unsigned)shift);
+        tvm_emit(e, "shr.u32 %s, %s, %u;", d.name, low.name, (unsigned)shift);
     return d;
 }
 
 /* Elements l and l + 1 at the low ends of the two halves of a word, xor `pattern`. */
 static reg spread_pair(emitter *e, const cast_work *w, uint32_t l, uint32_t pattern) {
     unsigned bits = w->from.bits;
-    reg d = new_r(e);
+    reg d = tvm_new_r(e);
     if (bits == 8) {
         unsigned at = l % 4; /* byte 4 of the pair (word, upper) is the pattern's upper byte */
-        emit(e, "prmt.b32 %s, %s, 0x%x, 0x4%u4%u;", d.name, slot_word(e, w->source, l / 4).name,
-             (unsigned)(pattern >> 8 & 0xff), at + 1, at);
+        tvm_emit(e, "prmt.b32 %s, %s, 0x%x, 0x4%u4%u;", d.name, tvm_slot_word(e, w->source, l / 4).name,
+                 (unsigned)(pattern >> 8 & 0xff), at + 1, at);
         return pattern & 0xff ? word_op(e, "xor.b32", d, pattern & 0x00ff00ff) : d;
     }
-    reg two = neighbours(e, w, l * bits), first = new_r(e), moved = new_r(e);
+    reg two = neighbours(e, w, l * bits), first = tvm_new_r(e), moved = tvm_new_r(e);
     uint32_t mask = (1u << bits) - 1;
-    emit(e, "lop3.b32 %s, %s, 0x%x, 0x%08x, 0x6a;", first.name, two.name, (unsigned)mask, (unsigned)pattern);
-    emit(e, "shl.b32 %s, %s, %u;", moved.name, two.name, 16 - bits);
-    emit(e, "lop3.b32 %s, %s, 0x%08x, %s, 0x6a;", d.name, moved.name, (unsigned)(mask << 16), first.name);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, 0x%08x, 0x6a;", first.name, two.name, (unsigned)mask,
+             (unsigned)pattern);
+    tvm_emit(e, "shl.b32 %s, %s, %u;", moved.name, two.name, 16 - bits);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%08x, %s, 0x6a;", d.name, moved.name, (unsigned)(mask << 16), first.name);
     return d;
 }
 
 static const char *refuse_integer_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
-    if (!tvm_dtype_is_integer(w->from) || w->from.bits > 8 || !is_half(w->to)) return "";
+    if (!tvm_dtype_is_integer(w->from) || w->from.bits > 8 || !tvm_is_half(w->to)) return "";
     if (w->from_packing != TVM_PACKING_LINEAR) return "";
     return w->to.exponent == 8 && w->from.bits == 8 ? "8 bits do not fit bf16's mantissa" : NULL;
 }
@@ -111,26 +113,26 @@ static bool emit_integer_pairs(emitter *e, void *work) {
     bool bf16 = w->to.exponent == 8;
     uint32_t offset = w->from.kind == TVM_KIND_INT ? 1u << (w->from.bits - 1) : 0;
     uint32_t base = (bf16 ? 0x4300u : 0x6400u) + offset;
-    reg one = bf16 ? constant_word(e, 0x3f803f80) : (reg){""};
-    reg minus = constant_word(e, (base | 0x8000u) * 0x10001u);
+    reg one = bf16 ? tvm_constant_word(e, 0x3f803f80) : (reg){""};
+    reg minus = tvm_constant_word(e, (base | 0x8000u) * 0x10001u);
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg spliced = spread_pair(e, w, l, base * 0x10001u), pair = new_r(e);
+        reg spliced = spread_pair(e, w, l, base * 0x10001u), pair = tvm_new_r(e);
         if (bf16)
-            emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, spliced.name, one.name, minus.name);
+            tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, spliced.name, one.name, minus.name);
         else
-            emit(e, "add.rn.f16x2 %s, %s, %s;", pair.name, spliced.name, minus.name);
-        write_word(e, &writer, pair);
+            tvm_emit(e, "add.rn.f16x2 %s, %s, %s;", pair.name, spliced.name, minus.name);
+        tvm_write_word(e, &writer, pair);
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
 static const char *refuse_float_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
-    if (w->from.kind != TVM_KIND_FLOAT || w->from.bits > 8 || !is_half(w->to)) return "";
+    if (w->from.kind != TVM_KIND_FLOAT || w->from.bits > 8 || !tvm_is_half(w->to)) return "";
     if (w->from_packing != TVM_PACKING_LINEAR) return "";
     return w->from.exponent > w->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
@@ -140,31 +142,31 @@ static reg at_least(emitter *e, reg magnitude, uint32_t addend) {
     return word_op(e, "and.b32", word_op(e, "add.u32", magnitude, addend * 0x10001u), 0x00800080);
 }
 
-bool float_pair_needs_mending(tvm_dtype from, tvm_dtype to) {
+bool tvm_float_pair_needs_mending(tvm_dtype from, tvm_dtype to) {
     return tvm_float_has_nan(from) || (tvm_dtype_same(from, TVM_FLOAT(7, 5, 1)) && to.exponent == 5);
 }
 
-reg mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair) {
+reg tvm_mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair) {
     bool infinity = tvm_float_has_infinity(from), bf16 = to.exponent == 8;
-    if (!float_pair_needs_mending(from, to)) return pair;
+    if (!tvm_float_pair_needs_mending(from, to)) return pair;
     if (!tvm_float_has_nan(from)) {
         /* 2^16 * 1.5 overflows to infinity, not to the NaN that its mantissa bit makes */
         reg carry = word_op(e, "add.u32", word_op(e, "and.b32", codes, 0x003f003f), 0x00010001);
-        reg bit = word_op(e, "and.b32", word_op(e, "shl.b32", carry, 3), 0x02000200), d = new_r(e);
-        emit(e, "lop3.b32 %s, %s, %s, 0, 0x30;", d.name, pair.name, bit.name);
+        reg bit = word_op(e, "and.b32", word_op(e, "shl.b32", carry, 3), 0x02000200), d = tvm_new_r(e);
+        tvm_emit(e, "lop3.b32 %s, %s, %s, 0, 0x30;", d.name, pair.name, bit.name);
         return d;
     }
     reg magnitude = word_op(e, "and.b32", codes, 0x007f007f);
     if (infinity && bf16) {
-        reg special = at_least(e, magnitude, 4), field = new_r(e), d = new_r(e);
-        emit(e, "sub.u32 %s, %s, %s;", field.name, word_op(e, "shl.b32", special, 8).name, special.name);
-        emit(e, "or.b32 %s, %s, %s;", d.name, pair.name, field.name);
+        reg special = at_least(e, magnitude, 4), field = tvm_new_r(e), d = tvm_new_r(e);
+        tvm_emit(e, "sub.u32 %s, %s, %s;", field.name, word_op(e, "shl.b32", special, 8).name, special.name);
+        tvm_emit(e, "or.b32 %s, %s, %s;", d.name, pair.name, field.name);
         pair = d;
     }
     reg nan = at_least(e, magnitude, infinity ? 3 : 1), sign = word_op(e, "shl.b32", nan, 8);
-    reg unit = word_op(e, "shr.u32", nan, 7), field = new_r(e), d = new_r(e);
-    emit(e, "sub.u32 %s, %s, %s;", field.name, sign.name, unit.name);
-    emit(e, "lop3.b32 %s, %s, %s, %s, 0x54;", d.name, pair.name, field.name, sign.name);
+    reg unit = word_op(e, "shr.u32", nan, 7), field = tvm_new_r(e), d = tvm_new_r(e);
+    tvm_emit(e, "sub.u32 %s, %s, %s;", field.name, sign.name, unit.name);
+    tvm_emit(e, "lop3.b32 %s, %s, %s, %s, 0x54;", d.name, pair.name, field.name, sign.name);
     return d;
 }
 
@@ -174,8 +176,8 @@ static reg place_fields(emitter *e, const cast_work *w, reg codes) {
     unsigned sign_left = 16u - w->from.bits;
     if (left == sign_left) return word_op(e, "shl.b32", codes, left);
     reg placed = word_op(e, "shl.b32", codes, left), sign = word_op(e, "shl.b32", codes, sign_left);
-    reg masked = word_op(e, "and.b32", placed, (((1u << fields) - 1) << left) * 0x10001u), d = new_r(e);
-    emit(e, "lop3.b32 %s, %s, 0x80008000, %s, 0xea;", d.name, sign.name, masked.name);
+    reg masked = word_op(e, "and.b32", placed, (((1u << fields) - 1) << left) * 0x10001u), d = tvm_new_r(e);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x80008000, %s, 0xea;", d.name, sign.name, masked.name);
     return d;
 }
 
@@ -185,22 +187,22 @@ static bool emit_float_pairs(emitter *e, void *work) {
     bool bf16 = w->to.exponent == 8;
     int power = tvm_float_bias(w->to) - tvm_float_bias(w->from);
     uint32_t factor = (uint32_t)(tvm_float_bias(w->to) + power) << w->to.mantissa;
-    reg scale = constant_word(e, factor * 0x10001u);
-    reg zero = bf16 ? constant_word(e, 0x80008000) : (reg){""};
+    reg scale = tvm_constant_word(e, factor * 0x10001u);
+    reg zero = bf16 ? tvm_constant_word(e, 0x80008000) : (reg){""};
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
         reg codes = spread_pair(e, w, l, 0), placed = place_fields(e, w, codes), pair = placed;
         if (power != 0) {
-            pair = new_r(e);
+            pair = tvm_new_r(e);
             if (bf16)
-                emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, placed.name, scale.name, zero.name);
+                tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", pair.name, placed.name, scale.name, zero.name);
             else
-                emit(e, "mul.rn.f16x2 %s, %s, %s;", pair.name, placed.name, scale.name);
+                tvm_emit(e, "mul.rn.f16x2 %s, %s, %s;", pair.name, placed.name, scale.name);
         }
-        write_word(e, &writer, mend_float_pair(e, w->from, w->to, codes, pair));
+        tvm_write_word(e, &writer, tvm_mend_float_pair(e, w->from, w->to, codes, pair));
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
@@ -214,24 +216,24 @@ static const char *refuse_packed(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
     packed_cast c = packed_work(w);
-    return w->from_packing == TVM_PACKING_PAIR ? refuse_packed_pairs(&c) : "";
+    return w->from_packing == TVM_PACKING_PAIR ? tvm_refuse_packed_pairs(&c) : "";
 }
 
 static bool emit_packed(emitter *e, void *work) {
     packed_cast c = packed_work(work);
-    return emit_packed_pairs(e, &c);
+    return tvm_emit_packed_pairs(e, &c);
 }
 
 static const char *refuse_lookup(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
     packed_cast c = packed_work(w);
-    return w->from_packing == TVM_PACKING_PAIR ? refuse_packed_lookup(&c) : "";
+    return w->from_packing == TVM_PACKING_PAIR ? tvm_refuse_packed_lookup(&c) : "";
 }
 
 static bool emit_lookup(emitter *e, void *work) {
     packed_cast c = packed_work(work);
-    return emit_packed_lookup(e, &c);
+    return tvm_emit_packed_lookup(e, &c);
 }
 
 /* ---- one after the other ---- */
@@ -239,13 +241,13 @@ static bool emit_lookup(emitter *e, void *work) {
 static bool emit_elements(emitter *e, void *work) {
     const cast_work *w = work;
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     bool same = tvm_dtype_same(w->from, w->to) && tvm_dtype_is_lowbit(w->to); /* only another packing */
     for (uint32_t l = 0; l < w->locals; l++) {
-        reg value = read_element(e, w->source, l, false);
-        write_element(e, &writer, same ? value : convert_loose(e, w->to, w->from, value, w->lowbit));
+        reg value = tvm_read_element(e, w->source, l, false);
+        tvm_write_element(e, &writer, same ? value : tvm_convert_loose(e, w->to, w->from, value, w->lowbit));
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return !writer.failed;
 }
 
@@ -266,7 +268,7 @@ static bool constant_number(const emitter *e, uint32_t expr, double *value) {
     int64_t integer;
     if (node->op == TVM_EXPR_FLOAT)
         *value = node->value.f;
-    else if (node->type.kind != TVM_KIND_FLOAT && fact_constant(e, expr, &integer))
+    else if (node->type.kind != TVM_KIND_FLOAT && tvm_fact_constant(e, expr, &integer))
         *value = (double)integer;
     else
         return false;
@@ -287,26 +289,26 @@ static bool zero_follows(const emitter *e, const cast_work *w, double *zero) {
     if (x->kind != TVM_OPERAND_SLOT || x->value != w->result || y->kind != TVM_OPERAND_EXPR) return false;
     if (!constant_number(e, y->value, zero)) return false;
     if (next->op == TVM_OP_ADD) *zero = -*zero;
-    return packed_zero_is_exact(w->from, w->to, *zero);
+    return tvm_packed_zero_is_exact(w->from, w->to, *zero);
 }
 
 /* The next instruction has been done by this one. */
 static void skip_next(emitter *e) {
     const tvm_insn *insn = e->insn;
     e->insn = &e->kernel->insns[e->position++];
-    explain(e, "in the conversion before", 0, 0, -1, "");
+    tvm_explain(e, "in the conversion before", 0, 0, -1, "");
     e->slots[e->insn->result].version++;
     e->insn = insn;
 }
 
-tvm_status emit_CAST(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 8];
     cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result};
-    work.from = slot_dtype(e, work.source);
-    work.to = slot_dtype(e, work.result);
-    work.from_packing = slot_packing(e, work.source);
-    work.to_packing = slot_packing(e, work.result);
-    work.locals = tvm_layout_locals(slot_layout(e, work.source));
+    work.from = tvm_slot_dtype(e, work.source);
+    work.to = tvm_slot_dtype(e, work.result);
+    work.from_packing = tvm_slot_packing(e, work.source);
+    work.to_packing = tvm_slot_packing(e, work.result);
+    work.locals = tvm_layout_locals(tvm_slot_layout(e, work.source));
     work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
     double zero = 0;
@@ -316,7 +318,7 @@ tvm_status emit_CAST(emitter *e, const tvm_insn *insn) {
         work.result = e->kernel->insns[e->position].result;
     }
     tvm_status status =
-        select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
+        tvm_select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
     if (folded && status == TVM_OK) skip_next(e);
     return status;
 }

@@ -32,14 +32,14 @@ static bool take_tensor(emitter *e, elementwise *w, source *s, uint32_t slot) {
     s->slot = slot;
     s->map = calloc(w->locals, sizeof *s->map);
     if (!s->map) return false;
-    tvm_layout_broadcasts(slot_layout(e, slot), slot_layout(e, w->result), s->map, NULL);
+    tvm_layout_broadcasts(tvm_slot_layout(e, slot), tvm_slot_layout(e, w->result), s->map, NULL);
     return true;
 }
 
 static void take_scalar(emitter *e, elementwise *w, source *s, uint32_t expr) {
     s->scalar = true;
-    s->value = extend_code(e, w->type, emit_expr_as(e, expr, w->type, false));
-    if (is_half(w->type)) s->pair = pack_pair(e, s->value, s->value);
+    s->value = tvm_extend_code(e, w->type, tvm_emit_expr_as(e, expr, w->type, false));
+    if (tvm_is_half(w->type)) s->pair = tvm_pack_pair(e, s->value, s->value);
 }
 
 /* Takes operands [first, first + count) of the instruction; the type is that of the first tensor at or after
@@ -48,10 +48,10 @@ static bool take_sources(emitter *e, elementwise *w, const tvm_insn *insn, unsig
                          unsigned typed) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     *w = (elementwise){.op = insn->op, .result = insn->result, .count = count};
-    w->locals = tvm_layout_locals(slot_layout(e, insn->result));
-    w->type = slot_dtype(e, insn->result);
+    w->locals = tvm_layout_locals(tvm_slot_layout(e, insn->result));
+    w->type = tvm_slot_dtype(e, insn->result);
     for (unsigned i = first + count; i-- > first + typed;)
-        if (operands[i].kind == TVM_OPERAND_SLOT) w->type = slot_dtype(e, operands[i].value);
+        if (operands[i].kind == TVM_OPERAND_SLOT) w->type = tvm_slot_dtype(e, operands[i].value);
     for (unsigned i = 0; i < count; i++) {
         const tvm_operand *operand = &operands[first + i];
         if (operand->kind != TVM_OPERAND_SLOT)
@@ -67,13 +67,13 @@ static void free_sources(elementwise *w) {
 }
 
 static reg source_element(emitter *e, const source *s, uint32_t local) {
-    return s->scalar ? s->value : read_element(e, s->slot, s->map[local], true);
+    return s->scalar ? s->value : tvm_read_element(e, s->slot, s->map[local], true);
 }
 
 /* An element of a float source as f32 (f64 as f64). */
 static reg source_number(emitter *e, const elementwise *w, const source *s, uint32_t local) {
     reg value = source_element(e, s, local);
-    return is_half(w->type) ? half_to_f32(e, w->type, value) : value;
+    return tvm_is_half(w->type) ? tvm_half_to_f32(e, w->type, value) : value;
 }
 
 /* Elements `local` and `local` + 1 of an f16 or bf16 source in the halves of a word; past the end, anything.
@@ -81,19 +81,19 @@ static reg source_number(emitter *e, const elementwise *w, const source *s, uint
 static reg source_pair(emitter *e, const elementwise *w, const source *s, uint32_t local) {
     if (s->scalar) return s->pair;
     uint32_t a = s->map[local], b = local + 1 < w->locals ? s->map[local + 1] : a + 1;
-    reg first = slot_word(e, s->slot, a / 2);
+    reg first = tvm_slot_word(e, s->slot, a / 2);
     if (a % 2 == 0 && b == a + 1) return first;
-    reg pair = new_r(e);
+    reg pair = tvm_new_r(e);
     unsigned low = a % 2 ? 0x32 : 0x10, high = b % 2 ? 0x76 : 0x54;
     if (local + 1 >= w->locals) b = a;
-    emit(e, "prmt.b32 %s, %s, %s, 0x%02x%02x;", pair.name, first.name, slot_word(e, s->slot, b / 2).name,
-         high, low);
+    tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%02x%02x;", pair.name, first.name,
+             tvm_slot_word(e, s->slot, b / 2).name, high, low);
     return pair;
 }
 
 static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate *candidates, size_t count) {
     char name[TVM_DTYPE_NAME_MAX];
-    tvm_status status = taken ? select_candidate(e, candidates, count, w, tvm_dtype_name(w->type, name))
+    tvm_status status = taken ? tvm_select_candidate(e, candidates, count, w, tvm_dtype_name(w->type, name))
                               : tvm_diag_no_memory(e->diags);
     free_sources(w);
     return status;
@@ -104,7 +104,7 @@ static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate
 static const char *refuse_packed(const emitter *e, const void *work) {
     (void)e;
     const elementwise *w = work;
-    if (!is_half(w->type)) return "";
+    if (!tvm_is_half(w->type)) return "";
     if (w->op == TVM_OP_DIV) return "no packed division";
     return w->op == TVM_OP_EXP ? "no packed exponential of full precision" : NULL;
 }
@@ -130,16 +130,16 @@ static const char *packed_name(unsigned op) {
 
 /* bf16 add, sub and mul before sm_90, exactly: x * 1 + y, y * -1 + x and x * y + -0. */
 static void emit_bf16_by_fma(emitter *e, unsigned op, reg d, const reg operands[3]) {
-    reg constant = constant_word(e, op == TVM_OP_ADD   ? 0x3f803f80
-                                    : op == TVM_OP_SUB ? 0xbf80bf80
-                                                       : 0x80008000);
+    reg constant = tvm_constant_word(e, op == TVM_OP_ADD   ? 0x3f803f80
+                                        : op == TVM_OP_SUB ? 0xbf80bf80
+                                                           : 0x80008000);
     const char *x = operands[0].name, *y = operands[1].name, *c = constant.name;
     if (op == TVM_OP_ADD)
-        emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, x, c, y);
+        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, x, c, y);
     else if (op == TVM_OP_SUB)
-        emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, y, c, x);
+        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, y, c, x);
     else
-        emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, x, y, c);
+        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, x, y, c);
 }
 
 static void emit_packed_op(emitter *e, const elementwise *w, reg d, const reg operands[3]) {
@@ -148,25 +148,25 @@ static void emit_packed_op(emitter *e, const elementwise *w, reg d, const reg op
     if (by_fma && w->type.exponent == 8 && e->target.arch < ARCH_BF16_ADD)
         emit_bf16_by_fma(e, w->op, d, operands);
     else if (w->count == 3)
-        emit(e, "%s.%s %s, %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name,
-             operands[2].name);
+        tvm_emit(e, "%s.%s %s, %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name,
+                 operands[2].name);
     else if (w->count == 2)
-        emit(e, "%s.%s %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name);
+        tvm_emit(e, "%s.%s %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name);
     else
-        emit(e, "%s.%s %s, %s;", name, type, d.name, operands[0].name);
+        tvm_emit(e, "%s.%s %s, %s;", name, type, d.name, operands[0].name);
 }
 
 static bool emit_packed(emitter *e, void *work) {
     const elementwise *w = work;
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg operands[3], d = new_r(e);
+        reg operands[3], d = tvm_new_r(e);
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_pair(e, w, &w->sources[i], l);
         emit_packed_op(e, w, d, operands);
-        write_word(e, &writer, d);
+        tvm_write_word(e, &writer, d);
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
@@ -200,58 +200,58 @@ static const char *element_name(unsigned op, tvm_dtype type) {
  * log2 e) from the hardware, and 2^j applied as two powers of two, which also reaches the subnormals. Two
  * units in the last place. Outside [-105, 89] the result is zero or infinity as at the ends. */
 static reg emit_exp(emitter *e, reg x) {
-    reg low = new_f(e), clamped = new_f(e), scaled = new_f(e), j = new_f(e), minus = new_f(e), f = new_f(e),
-        fine = new_f(e), exponent = new_f(e), power = new_f(e), n = new_r(e), half = new_r(e),
-        rest = new_r(e);
-    emit(e, "max.f32 %s, %s, 0f%s;", low.name, x.name, "C2D20000");
-    emit(e, "min.f32 %s, %s, 0f%s;", clamped.name, low.name, "42B20000");
-    emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", scaled.name, clamped.name);
-    emit(e, "cvt.rni.f32.f32 %s, %s;", j.name, scaled.name);
-    emit(e, "neg.f32 %s, %s;", minus.name, j.name);
-    emit(e, "fma.rn.f32 %s, %s, 0f3F317200, %s;", f.name, minus.name, clamped.name);
-    emit(e, "fma.rn.f32 %s, %s, 0f35BFBE8E, %s;", fine.name, minus.name, f.name);
-    emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", exponent.name, fine.name);
-    emit(e, "ex2.approx.f32 %s, %s;", power.name, exponent.name);
-    emit(e, "cvt.rni.s32.f32 %s, %s;", n.name, j.name);
-    emit(e, "shr.s32 %s, %s, 1;", half.name, n.name);
-    emit(e, "sub.s32 %s, %s, %s;", rest.name, n.name, half.name);
+    reg low = tvm_new_f(e), clamped = tvm_new_f(e), scaled = tvm_new_f(e), j = tvm_new_f(e),
+        minus = tvm_new_f(e), f = tvm_new_f(e), fine = tvm_new_f(e), exponent = tvm_new_f(e),
+        power = tvm_new_f(e), n = tvm_new_r(e), half = tvm_new_r(e), rest = tvm_new_r(e);
+    tvm_emit(e, "max.f32 %s, %s, 0f%s;", low.name, x.name, "C2D20000");
+    tvm_emit(e, "min.f32 %s, %s, 0f%s;", clamped.name, low.name, "42B20000");
+    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", scaled.name, clamped.name);
+    tvm_emit(e, "cvt.rni.f32.f32 %s, %s;", j.name, scaled.name);
+    tvm_emit(e, "neg.f32 %s, %s;", minus.name, j.name);
+    tvm_emit(e, "fma.rn.f32 %s, %s, 0f3F317200, %s;", f.name, minus.name, clamped.name);
+    tvm_emit(e, "fma.rn.f32 %s, %s, 0f35BFBE8E, %s;", fine.name, minus.name, f.name);
+    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", exponent.name, fine.name);
+    tvm_emit(e, "ex2.approx.f32 %s, %s;", power.name, exponent.name);
+    tvm_emit(e, "cvt.rni.s32.f32 %s, %s;", n.name, j.name);
+    tvm_emit(e, "shr.s32 %s, %s, 1;", half.name, n.name);
+    tvm_emit(e, "sub.s32 %s, %s, %s;", rest.name, n.name, half.name);
     reg value = power;
     const reg parts[2] = {half, rest};
     for (unsigned i = 0; i < 2; i++) {
-        reg bits = new_r(e), shifted = new_r(e), product = new_f(e);
-        emit(e, "shl.b32 %s, %s, 23;", shifted.name, parts[i].name);
-        emit(e, "add.s32 %s, %s, 0x3f800000;", bits.name, shifted.name);
-        emit(e, "mul.rn.f32 %s, %s, %s;", product.name, value.name, bits.name);
+        reg bits = tvm_new_r(e), shifted = tvm_new_r(e), product = tvm_new_f(e);
+        tvm_emit(e, "shl.b32 %s, %s, 23;", shifted.name, parts[i].name);
+        tvm_emit(e, "add.s32 %s, %s, 0x3f800000;", bits.name, shifted.name);
+        tvm_emit(e, "mul.rn.f32 %s, %s, %s;", product.name, value.name, bits.name);
         value = product;
     }
-    reg nan = new_pred(e), result = new_f(e);
-    emit(e, "setp.nan.f32 %s, %s, %s;", nan.name, x.name, x.name);
-    emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", result.name, value.name, nan.name);
+    reg nan = tvm_new_pred(e), result = tvm_new_f(e);
+    tvm_emit(e, "setp.nan.f32 %s, %s, %s;", nan.name, x.name, x.name);
+    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", result.name, value.name, nan.name);
     return result;
 }
 
 /* Integer division by zero gives all ones, and leaves the dividend as remainder. */
 static reg mend_division(emitter *e, const elementwise *w, reg quotient, const reg operands[3]) {
-    reg zero = new_pred(e), d = new_element(e, w->type);
+    reg zero = tvm_new_pred(e), d = tvm_new_element(e, w->type);
     unsigned bits = w->type.bits == 64 ? 64 : 32;
-    emit(e, "setp.eq.b%u %s, %s, 0;", bits, zero.name, operands[1].name);
-    emit(e, "selp.b%u %s, %s, %s, %s;", bits, d.name, w->op == TVM_OP_MOD ? operands[0].name : "-1",
-         quotient.name, zero.name);
+    tvm_emit(e, "setp.eq.b%u %s, %s, 0;", bits, zero.name, operands[1].name);
+    tvm_emit(e, "selp.b%u %s, %s, %s, %s;", bits, d.name, w->op == TVM_OP_MOD ? operands[0].name : "-1",
+             quotient.name, zero.name);
     return d;
 }
 
 /* The result in the arithmetic's own class: f16 and bf16 as f32. */
 static reg emit_element_op(emitter *e, const elementwise *w, const reg operands[3]) {
     if (w->op == TVM_OP_EXP) return emit_exp(e, operands[0]);
-    reg d = is_half(w->type) ? new_f(e) : new_element(e, w->type);
-    const char *name = element_name(w->op, w->type), *suffix = arithmetic_suffix(w->type);
+    reg d = tvm_is_half(w->type) ? tvm_new_f(e) : tvm_new_element(e, w->type);
+    const char *name = element_name(w->op, w->type), *suffix = tvm_arithmetic_suffix(w->type);
     if (w->count == 3)
-        emit(e, "%s.%s %s, %s, %s, %s;", name, suffix, d.name, operands[0].name, operands[1].name,
-             operands[2].name);
+        tvm_emit(e, "%s.%s %s, %s, %s, %s;", name, suffix, d.name, operands[0].name, operands[1].name,
+                 operands[2].name);
     else if (w->count == 2)
-        emit(e, "%s.%s %s, %s, %s;", name, suffix, d.name, operands[0].name, operands[1].name);
+        tvm_emit(e, "%s.%s %s, %s, %s;", name, suffix, d.name, operands[0].name, operands[1].name);
     else
-        emit(e, "%s.%s %s, %s;", name, suffix, d.name, operands[0].name);
+        tvm_emit(e, "%s.%s %s, %s;", name, suffix, d.name, operands[0].name);
     bool divides = w->op == TVM_OP_DIV || w->op == TVM_OP_MOD;
     return divides && w->type.kind != TVM_KIND_FLOAT ? mend_division(e, w, d, operands) : d;
 }
@@ -259,14 +259,14 @@ static reg emit_element_op(emitter *e, const elementwise *w, const reg operands[
 static bool emit_single(emitter *e, void *work) {
     const elementwise *w = work;
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
         reg operands[3];
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_number(e, w, &w->sources[i], l);
         reg d = emit_element_op(e, w, operands);
-        write_element(e, &writer, is_half(w->type) ? f32_to_half(e, w->type, d) : d);
+        tvm_write_element(e, &writer, tvm_is_half(w->type) ? tvm_f32_to_half(e, w->type, d) : d);
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
@@ -281,13 +281,13 @@ static tvm_status emit_arithmetic(emitter *e, const tvm_insn *insn, unsigned cou
     return finish(e, &w, taken, arithmetic, 2);
 }
 
-tvm_status emit_BINARY(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_BINARY(emitter *e, const tvm_insn *insn) {
     return emit_arithmetic(e, insn, 2);
 }
-tvm_status emit_FMA(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_FMA(emitter *e, const tvm_insn *insn) {
     return emit_arithmetic(e, insn, 3);
 }
-tvm_status emit_UNARY(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_UNARY(emitter *e, const tvm_insn *insn) {
     return emit_arithmetic(e, insn, 1);
 }
 
@@ -298,20 +298,20 @@ static bool emit_compare(emitter *e, void *work) {
     const elementwise *w = work;
     bool unordered = w->compare == TVM_NE && w->type.kind == TVM_KIND_FLOAT; /* true of NaN */
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
         reg x = source_number(e, w, &w->sources[0], l), y = source_number(e, w, &w->sources[1], l);
-        reg predicate = new_pred(e), d = new_r(e);
-        emit(e, "setp.%s%s.%s %s, %s, %s;", tests[w->compare], unordered ? "u" : "",
-             arithmetic_suffix(w->type), predicate.name, x.name, y.name);
-        emit(e, "selp.b32 %s, 1, 0, %s;", d.name, predicate.name);
-        write_element(e, &writer, d);
+        reg predicate = tvm_new_pred(e), d = tvm_new_r(e);
+        tvm_emit(e, "setp.%s%s.%s %s, %s, %s;", tests[w->compare], unordered ? "u" : "",
+                 tvm_arithmetic_suffix(w->type), predicate.name, x.name, y.name);
+        tvm_emit(e, "selp.b32 %s, 1, 0, %s;", d.name, predicate.name);
+        tvm_write_element(e, &writer, d);
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
-tvm_status emit_COMPARE(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_COMPARE(emitter *e, const tvm_insn *insn) {
     static const candidate candidates[] = {{"single elements", NULL, emit_compare}};
     elementwise w;
     bool taken = take_sources(e, &w, insn, 1, 2, 0);
@@ -323,22 +323,22 @@ tvm_status emit_COMPARE(emitter *e, const tvm_insn *insn) {
 
 static bool emit_where(emitter *e, void *work) {
     const elementwise *w = work;
-    const char *suffix = element_suffix(w->type);
+    const char *suffix = tvm_element_suffix(w->type);
     element_writer writer;
-    if (!write_begin(e, &writer, w->result)) return false;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
-        reg condition = source_element(e, &w->sources[0], l), predicate = new_pred(e);
-        emit(e, "setp.ne.b32 %s, %s, 0;", predicate.name, condition.name);
+        reg condition = source_element(e, &w->sources[0], l), predicate = tvm_new_pred(e);
+        tvm_emit(e, "setp.ne.b32 %s, %s, 0;", predicate.name, condition.name);
         reg x = source_element(e, &w->sources[1], l), y = source_element(e, &w->sources[2], l);
-        reg d = new_element(e, w->type);
-        emit(e, "selp.%s %s, %s, %s, %s;", suffix, d.name, x.name, y.name, predicate.name);
-        write_element(e, &writer, d);
+        reg d = tvm_new_element(e, w->type);
+        tvm_emit(e, "selp.%s %s, %s, %s, %s;", suffix, d.name, x.name, y.name, predicate.name);
+        tvm_write_element(e, &writer, d);
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
-tvm_status emit_WHERE(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_WHERE(emitter *e, const tvm_insn *insn) {
     static const candidate candidates[] = {{"single elements", NULL, emit_where}};
     elementwise w;
     bool taken = take_sources(e, &w, insn, 0, 3, 1);
@@ -363,29 +363,29 @@ static bool constant_code(const emitter *e, uint32_t expr, tvm_dtype type, bool 
 }
 
 static bool fill_constant(emitter *e, uint32_t slot, uint32_t locals, unsigned bits, uint64_t code) {
-    uint32_t words = tensor_words(locals, bits);
+    uint32_t words = tvm_tensor_words(locals, bits);
     uint8_t *string = calloc(words + 1, 4);
     if (!string) return false;
     for (uint32_t l = 0; l < locals; l++) tvm_bits_set(string, (uint64_t)l * bits, bits, code);
     for (uint32_t i = 0; i < words; i++)
-        emit(e, "mov.b32 %s, 0x%08x;", slot_word(e, slot, i).name,
-             (unsigned)tvm_bits_get(string, (uint64_t)i * 32, 32));
+        tvm_emit(e, "mov.b32 %s, 0x%08x;", tvm_slot_word(e, slot, i).name,
+                 (unsigned)tvm_bits_get(string, (uint64_t)i * 32, 32));
     free(string);
     return true;
 }
 
 static bool fill_value(emitter *e, uint32_t slot, uint32_t locals, reg value) {
     element_writer writer;
-    if (!write_begin(e, &writer, slot)) return false;
-    for (uint32_t l = 0; l < locals; l++) write_element(e, &writer, value);
-    write_end(e, &writer);
+    if (!tvm_write_begin(e, &writer, slot)) return false;
+    for (uint32_t l = 0; l < locals; l++) tvm_write_element(e, &writer, value);
+    tvm_write_end(e, &writer);
     return true;
 }
 
-tvm_status emit_ALLOC_REGISTER(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_ALLOC_REGISTER(emitter *e, const tvm_insn *insn) {
     const tvm_operand *init = insn->count ? tvm_operands(e->kernel, insn) : NULL;
-    tvm_dtype type = slot_dtype(e, insn->result);
-    uint32_t locals = tvm_layout_locals(slot_layout(e, insn->result));
+    tvm_dtype type = tvm_slot_dtype(e, insn->result);
+    uint32_t locals = tvm_layout_locals(tvm_slot_layout(e, insn->result));
     bool lowbit = tvm_dtype_is_lowbit(type), done;
     size_t before = e->body.size;
     uint64_t code = 0;
@@ -393,17 +393,19 @@ tvm_status emit_ALLOC_REGISTER(emitter *e, const tvm_insn *insn) {
     if (!given || constant_code(e, init->value, type, lowbit, &code))
         done = fill_constant(e, insn->result, locals, type.bits, code);
     else
-        done = fill_value(e, insn->result, locals, emit_expr_as(e, init->value, type, lowbit));
+        done = fill_value(e, insn->result, locals, tvm_emit_expr_as(e, init->value, type, lowbit));
     if (!done) return tvm_diag_no_memory(e->diags);
-    explain(e, given ? "move of the value" : "move of zero", 0, body_lines(e, before), -1, "");
+    tvm_explain(e, given ? "move of the value" : "move of zero", 0, tvm_body_lines(e, before), -1, "");
     return TVM_OK;
 }
 
-tvm_status emit_VIEW(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_VIEW(emitter *e, const tvm_insn *insn) {
     uint32_t from = tvm_operands(e->kernel, insn)[0].value;
-    uint32_t words = tensor_words(tvm_layout_locals(slot_layout(e, from)), slot_dtype(e, from).bits);
+    uint32_t words =
+        tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, from)), tvm_slot_dtype(e, from).bits);
     for (uint32_t i = 0; i < words && from != insn->result; i++)
-        emit(e, "mov.b32 %s, %s;", slot_word(e, insn->result, i).name, slot_word(e, from, i).name);
-    explain(e, "another name", 0, 0, -1, "");
+        tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, insn->result, i).name,
+                 tvm_slot_word(e, from, i).name);
+    tvm_explain(e, "another name", 0, 0, -1, "");
     return TVM_OK;
 }

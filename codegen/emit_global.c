@@ -56,8 +56,8 @@ static bool map_make(const global_access *g, const tvm_layout *layout, element_m
     for (uint32_t i = 0; i < locals; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         coordinates_of(layout, i, coordinate);
-        map->offset[i] = global_offset(g, coordinate);
-        global_key(g, coordinate, keys[i].key);
+        map->offset[i] = tvm_global_offset(g, coordinate);
+        tvm_global_key(g, coordinate, keys[i].key);
         keys[i].local = i;
     }
     qsort(keys, locals, sizeof *keys, compare_keyed);
@@ -75,12 +75,12 @@ static void layout_parts(emitter *e, global_access *g, const tvm_layout *layout)
     uint32_t threads = tvm_layout_threads(layout), index[TVM_MAX_RANK];
     for (unsigned d = 0; d < layout->rank; d++) {
         g->extent[d] = layout->shape[d];
-        g->part[d].varies = thread_coordinate(e, layout, d, &g->part[d].value);
+        g->part[d].varies = tvm_thread_coordinate(e, layout, d, &g->part[d].value);
     }
     for (uint32_t t = 0; t < threads; t++) {
         tvm_layout_map(layout, t, 0, index);
         for (unsigned d = 0; d < layout->rank; d++)
-            g->part[d].divisor = fact_gcd(g->part[d].divisor, index[d]);
+            g->part[d].divisor = tvm_fact_gcd(g->part[d].divisor, index[d]);
     }
 }
 
@@ -90,7 +90,7 @@ static void row_divisors(const tvm_layout *layout, uint64_t rows[TVM_MAX_RANK]) 
     for (uint32_t i = 0, n = tvm_layout_locals(layout); i < n; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         coordinates_of(layout, i, coordinate);
-        for (unsigned d = 0; d < layout->rank; d++) rows[d] = fact_gcd(rows[d], coordinate[d]);
+        for (unsigned d = 0; d < layout->rank; d++) rows[d] = tvm_fact_gcd(rows[d], coordinate[d]);
     }
 }
 
@@ -101,7 +101,7 @@ static void refusal(const global_access *g, const element_map *map, const access
     if (plan->widest >= 128) return;
     if (plan->widest == align)
         snprintf(out, 200, "%s.v4.b32: addresses are known to be multiples of %u bits only", what, align);
-    else if (map->classes > 1 && global_is_guarded(g))
+    else if (map->classes > 1 && tvm_global_is_guarded(g))
         snprintf(out, 200, "%s.v4.b32: longer runs may cross the tensor's edge or a row", what);
     else
         snprintf(out, 200, "%s.v4.b32: a thread's elements are contiguous for %u bits only", what,
@@ -119,10 +119,10 @@ typedef struct transfer {
 static tvm_status transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot,
                                 bool is_store) {
     t->slot = slot;
-    t->layout = slot_layout(e, slot);
+    t->layout = tvm_slot_layout(e, slot);
     t->g.whole_bytes = is_store;
     layout_parts(e, &t->g, t->layout);
-    global_open(e, &t->g, tensor->value, tensor + 1, t->layout->rank);
+    tvm_global_open(e, &t->g, tensor->value, tensor + 1, t->layout->rank);
     if (!map_make(&t->g, t->layout, &t->map)) return tvm_diag_no_memory(e->diags);
     t->pointer = calloc(t->map.classes, sizeof *t->pointer);
     t->predicate = calloc(t->map.classes, sizeof *t->predicate);
@@ -141,8 +141,8 @@ static bool class_values(transfer *t, uint32_t class_id, reg *pointer, reg *pred
     uint32_t coordinate[TVM_MAX_RANK];
     if (!t->pointer[class_id].name[0]) {
         coordinates_of(t->layout, t->map.class_first[class_id], coordinate);
-        t->pointer[class_id] = global_pointer(&t->g, coordinate);
-        if (!global_predicate(&t->g, coordinate, &t->predicate[class_id]))
+        t->pointer[class_id] = tvm_global_pointer(&t->g, coordinate);
+        if (!tvm_global_predicate(&t->g, coordinate, &t->predicate[class_id]))
             t->predicate[class_id].name[0] = '\0';
     }
     *pointer = t->pointer[class_id];
@@ -154,17 +154,17 @@ static void load_access(emitter *e, transfer *t, const access_plan *plan, const 
     char operands[64];
     reg pointer, predicate;
     bool guarded = class_values(t, a->class_id, &pointer, &predicate);
-    access_load_registers(e, plan, a, t->slot, units);
-    for (uint32_t u = 0; guarded && u < a->units; u++) emit(e, "mov.b32 %s, 0;", units[u].name);
-    emit(e, "%s%s%sld.global.%s %s, [%s+%lld];", guarded ? "@" : "", guarded ? predicate.name : "",
-         guarded ? " " : "", access_type(a->width), access_operands(units, a->units, operands), pointer.name,
-         (long long)(a->offset / 8));
+    tvm_access_load_registers(e, plan, a, t->slot, units);
+    for (uint32_t u = 0; guarded && u < a->units; u++) tvm_emit(e, "mov.b32 %s, 0;", units[u].name);
+    tvm_emit(e, "%s%s%sld.global.%s %s, [%s+%lld];", guarded ? "@" : "", guarded ? predicate.name : "",
+             guarded ? " " : "", tvm_access_type(a->width), tvm_access_operands(units, a->units, operands),
+             pointer.name, (long long)(a->offset / 8));
 }
 
 static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
     access_plan plan;
     tvm_status status =
-        access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, &plan);
+        tvm_access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, &plan);
     if (status != TVM_OK) return status;
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     reg(*units)[4] = calloc(plan.count + (size_t)1, sizeof *units);
@@ -172,18 +172,18 @@ static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
         /* All loads first: they are in flight together. */
         for (uint32_t i = 0; i < plan.count; i++) load_access(e, t, &plan, &plan.accesses[i], units[i]);
         for (uint32_t i = 0; i < plan.count; i++)
-            access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
+            tvm_access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
         char name[40], refused[200];
-        snprintf(name, sizeof name, "ld.global.%s%s", access_type(plan.widest),
-                 global_is_guarded(&t->g) ? " guarded" : "");
+        snprintf(name, sizeof name, "ld.global.%s%s", tvm_access_type(plan.widest),
+                 tvm_global_is_guarded(&t->g) ? " guarded" : "");
         refusal(&t->g, &t->map, &plan, align, "ld.global", refused);
-        explain(e, name, plan.widest, plan.count, -1, refused);
+        tvm_explain(e, name, plan.widest, plan.count, -1, refused);
     } else {
         status = tvm_diag_no_memory(e->diags);
     }
     free(started);
     free(units);
-    access_plan_free(&plan);
+    tvm_access_plan_free(&plan);
     return status;
 }
 
@@ -201,16 +201,17 @@ typedef struct bit_base {
 static void make_bit_base(transfer *t, unsigned rest, bit_base *out) {
     global_access *g = &t->g;
     emitter *e = g->e;
-    reg position = global_position(g, g->rank - 1), bit = new_rd(e), low = new_rd(e), narrow = new_r(e);
-    out->byte = new_rd(e);
-    out->shift = new_r(e);
-    out->crosses = new_pred(e);
-    emit(e, "mad.lo.s64 %s, %s, %u, %u;", bit.name, position.name, g->bits, rest);
-    emit(e, "shr.s64 %s, %s, 3;", out->byte.name, bit.name);
-    emit(e, "and.b64 %s, %s, 7;", low.name, bit.name);
-    emit(e, "cvt.u32.u64 %s, %s;", narrow.name, low.name);
-    emit(e, "mov.b32 %s, %s;", out->shift.name, narrow.name);
-    emit(e, "setp.gt.u32 %s, %s, %u;", out->crosses.name, narrow.name, 8 - g->bits);
+    reg position = tvm_global_position(g, g->rank - 1), bit = tvm_new_rd(e), low = tvm_new_rd(e),
+        narrow = tvm_new_r(e);
+    out->byte = tvm_new_rd(e);
+    out->shift = tvm_new_r(e);
+    out->crosses = tvm_new_pred(e);
+    tvm_emit(e, "mad.lo.s64 %s, %s, %u, %u;", bit.name, position.name, g->bits, rest);
+    tvm_emit(e, "shr.s64 %s, %s, 3;", out->byte.name, bit.name);
+    tvm_emit(e, "and.b64 %s, %s, 7;", low.name, bit.name);
+    tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, low.name);
+    tvm_emit(e, "mov.b32 %s, %s;", out->shift.name, narrow.name);
+    tvm_emit(e, "setp.gt.u32 %s, %s, %u;", out->crosses.name, narrow.name, 8 - g->bits);
     out->made = true;
 }
 
@@ -221,13 +222,14 @@ static reg row_pointer(transfer *t, const uint32_t coordinate[TVM_MAX_RANK]) {
     reg address = {""};
     memcpy(address.name, e->slots[g->slot].reg, sizeof address.name);
     for (unsigned d = 0; d + 1 < g->rank; d++) {
-        reg position = global_position(g, d), stride = global_stride(g, d);
-        reg at = new_rd(e), bits = new_rd(e), bytes = new_rd(e), next = new_rd(e);
-        emit(e, "add.s64 %s, %s, %u;", at.name, position.name, d >= g->lead ? coordinate[d - g->lead] : 0U);
-        emit(e, "mul.lo.s64 %s, %s, %s;", bits.name, at.name, stride.name);
-        emit(e, "mul.lo.s64 %s, %s, %u;", bits.name, bits.name, g->bits);
-        emit(e, "shr.s64 %s, %s, 3;", bytes.name, bits.name);
-        emit(e, "add.s64 %s, %s, %s;", next.name, address.name, bytes.name);
+        reg position = tvm_global_position(g, d), stride = tvm_global_stride(g, d);
+        reg at = tvm_new_rd(e), bits = tvm_new_rd(e), bytes = tvm_new_rd(e), next = tvm_new_rd(e);
+        tvm_emit(e, "add.s64 %s, %s, %u;", at.name, position.name,
+                 d >= g->lead ? coordinate[d - g->lead] : 0U);
+        tvm_emit(e, "mul.lo.s64 %s, %s, %s;", bits.name, at.name, stride.name);
+        tvm_emit(e, "mul.lo.s64 %s, %s, %u;", bits.name, bits.name, g->bits);
+        tvm_emit(e, "shr.s64 %s, %s, 3;", bytes.name, bits.name);
+        tvm_emit(e, "add.s64 %s, %s, %s;", next.name, address.name, bytes.name);
         address = next;
     }
     return address;
@@ -240,26 +242,26 @@ static bool same_row(const global_access *g, const uint32_t a[TVM_MAX_RANK], con
 static reg load_bits(transfer *t, const bit_base *base, reg row, uint32_t whole, const char *guard) {
     emitter *e = t->g.e;
     unsigned bits = t->g.bits;
-    reg address = new_rd(e), first = new_r(e), value = new_r(e);
-    emit(e, "add.s64 %s, %s, %s;", address.name, row.name, base->byte.name);
-    emit(e, "mov.b32 %s, 0;", first.name);
-    emit(e, "%sld.global.u8 %s, [%s+%u];", guard, first.name, address.name, whole);
+    reg address = tvm_new_rd(e), first = tvm_new_r(e), value = tvm_new_r(e);
+    tvm_emit(e, "add.s64 %s, %s, %s;", address.name, row.name, base->byte.name);
+    tvm_emit(e, "mov.b32 %s, 0;", first.name);
+    tvm_emit(e, "%sld.global.u8 %s, [%s+%u];", guard, first.name, address.name, whole);
     if ((bits & (bits - 1)) != 0) {
-        reg second = new_r(e), both = new_r(e), p = base->crosses;
+        reg second = tvm_new_r(e), both = tvm_new_r(e), p = base->crosses;
         if (guard[0]) {
             char guard_name[16];
             sscanf(guard, "@%15s", guard_name);
-            p = new_pred(e);
-            emit(e, "and.pred %s, %s, %s;", p.name, base->crosses.name, guard_name);
+            p = tvm_new_pred(e);
+            tvm_emit(e, "and.pred %s, %s, %s;", p.name, base->crosses.name, guard_name);
         }
-        emit(e, "mov.b32 %s, 0;", second.name);
-        emit(e, "@%s ld.global.u8 %s, [%s+%u];", p.name, second.name, address.name, whole + 1);
-        emit(e, "prmt.b32 %s, %s, %s, 0x3240;", both.name, first.name, second.name);
+        tvm_emit(e, "mov.b32 %s, 0;", second.name);
+        tvm_emit(e, "@%s ld.global.u8 %s, [%s+%u];", p.name, second.name, address.name, whole + 1);
+        tvm_emit(e, "prmt.b32 %s, %s, %s, 0x3240;", both.name, first.name, second.name);
         first = both;
     }
-    emit(e, "shr.u32 %s, %s, %s;", value.name, first.name, base->shift.name);
-    reg code = new_r(e);
-    emit(e, "and.b32 %s, %s, %u;", code.name, value.name, (1U << bits) - 1);
+    tvm_emit(e, "shr.u32 %s, %s, %s;", value.name, first.name, base->shift.name);
+    reg code = tvm_new_r(e);
+    tvm_emit(e, "and.b32 %s, %s, %u;", code.name, value.name, (1U << bits) - 1);
     return code;
 }
 
@@ -269,7 +271,7 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
     element_writer writer;
     reg row = {""};
     uint32_t row_at[TVM_MAX_RANK] = {0};
-    if (!write_begin(e, &writer, t->slot)) return TVM_NO_MEMORY;
+    if (!tvm_write_begin(e, &writer, t->slot)) return TVM_NO_MEMORY;
     for (uint32_t i = 0; i < t->map.locals; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         coordinates_of(t->layout, i, coordinate);
@@ -280,24 +282,24 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
         memcpy(row_at, coordinate, sizeof row_at);
         reg predicate;
         char guard[20] = "";
-        if (global_predicate(g, coordinate, &predicate))
+        if (tvm_global_predicate(g, coordinate, &predicate))
             snprintf(guard, sizeof guard, "@%s ", predicate.name);
-        write_element(e, &writer, load_bits(t, base, row, bit / 8, guard));
+        tvm_write_element(e, &writer, load_bits(t, base, row, bit / 8, guard));
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     bool crosses = (g->bits & (g->bits - 1)) != 0;
-    explain(e, "ld.global.u8 by element", 8, t->map.locals << crosses, -1,
-            "ld.global.v4.b32: a thread's elements begin inside bytes");
+    tvm_explain(e, "ld.global.u8 by element", 8, t->map.locals << crosses, -1,
+                "ld.global.v4.b32: a thread's elements begin inside bytes");
     return TVM_OK;
 }
 
-tvm_status emit_LOAD_GLOBAL(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_LOAD_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     tvm_status status = transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false);
     if (status == TVM_OK) {
         uint64_t rows[TVM_MAX_RANK];
         row_divisors(t.layout, rows);
-        unsigned align = global_alignment(&t.g, rows);
+        unsigned align = tvm_global_alignment(&t.g, rows);
         status = align >= 8 ? load_planned(e, &t, align) : load_by_element(e, &t);
     }
     transfer_close(&t);
@@ -310,13 +312,13 @@ static void store_access(emitter *e, transfer *t, const access_plan *plan, const
     char operands[64];
     reg pointer, predicate, units[4];
     bool guarded = class_values(t, a->class_id, &pointer, &predicate);
-    access_gather(e, plan, a, t->slot, units);
-    emit(e, "%s%s%sst.global.%s [%s+%lld], %s;", guarded ? "@" : "", guarded ? predicate.name : "",
-         guarded ? " " : "", access_type(a->width), pointer.name, (long long)(a->offset / 8),
-         access_operands(units, a->units, operands));
+    tvm_access_gather(e, plan, a, t->slot, units);
+    tvm_emit(e, "%s%s%sst.global.%s [%s+%lld], %s;", guarded ? "@" : "", guarded ? predicate.name : "",
+             guarded ? " " : "", tvm_access_type(a->width), pointer.name, (long long)(a->offset / 8),
+             tvm_access_operands(units, a->units, operands));
 }
 
-tvm_status emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     tvm_status status = transfer_open(e, &t, operands, operands[insn->count - 1].value, true);
@@ -324,20 +326,21 @@ tvm_status emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
     if (status == TVM_OK) {
         uint64_t rows[TVM_MAX_RANK];
         row_divisors(t.layout, rows);
-        unsigned align = global_alignment(&t.g, rows);
+        unsigned align = tvm_global_alignment(&t.g, rows);
         /* The verifier has seen to it that runs are whole bytes. */
         if (align < 8) align = 8;
-        status = access_plan_make(e, t.map.locals, t.g.bits, t.map.offset, t.map.class_id, align, 128, &plan);
+        status =
+            tvm_access_plan_make(e, t.map.locals, t.g.bits, t.map.offset, t.map.class_id, align, 128, &plan);
         if (status == TVM_OK) {
             for (uint32_t i = 0; i < plan.count; i++) store_access(e, &t, &plan, &plan.accesses[i]);
             char name[40], refused[200];
-            snprintf(name, sizeof name, "st.global.%s%s", access_type(plan.widest),
-                     global_is_guarded(&t.g) ? " guarded" : "");
+            snprintf(name, sizeof name, "st.global.%s%s", tvm_access_type(plan.widest),
+                     tvm_global_is_guarded(&t.g) ? " guarded" : "");
             refusal(&t.g, &t.map, &plan, align, "st.global", refused);
-            explain(e, name, plan.widest, plan.count, -1, refused);
+            tvm_explain(e, name, plan.widest, plan.count, -1, refused);
         }
     }
-    access_plan_free(&plan);
+    tvm_access_plan_free(&plan);
     transfer_close(&t);
     return status;
 }

@@ -15,15 +15,15 @@ typedef struct lookup {
 } lookup;
 
 static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = new_r(e);
-    emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
     return d;
 }
 
 /* (a & mask) | b */
 static reg insert_bits(emitter *e, reg a, uint32_t mask, reg b) {
-    reg d = new_r(e);
-    emit(e, "lop3.b32 %s, %s, 0x%08x, %s, 0xea;", d.name, a.name, (unsigned)mask, b.name);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%08x, %s, 0xea;", d.name, a.name, (unsigned)mask, b.name);
     return d;
 }
 
@@ -35,15 +35,15 @@ static void make_tables(lookup *l) {
         lower |= (half & 0xff) << (8 * code);
     }
     for (unsigned i = 0; i < 2; i++) {
-        l->upper[i] = hidden_constant(l->e, (uint32_t)(upper >> (32 * i)));
-        if (lower) l->lower[i] = hidden_constant(l->e, (uint32_t)(lower >> (32 * i)));
+        l->upper[i] = tvm_hidden_constant(l->e, (uint32_t)(upper >> (32 * i)));
+        if (lower) l->lower[i] = tvm_hidden_constant(l->e, (uint32_t)(lower >> (32 * i)));
     }
     l->has_lower = lower != 0;
 }
 
 static reg look_up(emitter *e, const reg table[2], reg nibbles) {
-    reg d = new_r(e);
-    emit(e, "prmt.b32 %s, %s, %s, %s;", d.name, table[0].name, table[1].name, nibbles.name);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "prmt.b32 %s, %s, %s, %s;", d.name, table[0].name, table[1].name, nibbles.name);
     return d;
 }
 
@@ -58,38 +58,39 @@ static void convert_eight(lookup *l, element_writer *writer, reg index, reg word
         if (l->c->from.bits == 4)
             upper = insert_bits(e, four ? word_op(e, "shl.b32", word, 4) : word, 0x80808080, upper);
         for (unsigned pair = 0; pair < 2; pair++) {
-            reg d = new_r(e);
-            emit(e, "prmt.b32 %s, %s, %s, 0x%x;", d.name, upper.name, lower.name, pair ? 0x3726u : 0x1504u);
-            write_pair(e, writer, l->c->to.bits == 32, d);
+            reg d = tvm_new_r(e);
+            tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%x;", d.name, upper.name, lower.name,
+                     pair ? 0x3726u : 0x1504u);
+            tvm_write_pair(e, writer, l->c->to.bits == 32, d);
         }
     }
 }
 
 /* The last eight of the 32 elements of f3 in three words: one bit in each word's nibbles. */
 static reg spare_bits(emitter *e, uint32_t slot, uint32_t word) {
-    reg low = word_op(e, "and.b32", word_op(e, "shr.u32", slot_word(e, slot, word), 3), 0x11111111);
-    reg middle = insert_bits(e, word_op(e, "shr.u32", slot_word(e, slot, word + 1), 2), 0x22222222, low);
-    return insert_bits(e, word_op(e, "shr.u32", slot_word(e, slot, word + 2), 1), 0x44444444, middle);
+    reg low = word_op(e, "and.b32", word_op(e, "shr.u32", tvm_slot_word(e, slot, word), 3), 0x11111111);
+    reg middle = insert_bits(e, word_op(e, "shr.u32", tvm_slot_word(e, slot, word + 1), 2), 0x22222222, low);
+    return insert_bits(e, word_op(e, "shr.u32", tvm_slot_word(e, slot, word + 2), 1), 0x44444444, middle);
 }
 
-const char *refuse_packed_lookup(const packed_cast *c) {
+const char *tvm_refuse_packed_lookup(const packed_cast *c) {
     bool half = c->to.kind == TVM_KIND_FLOAT && c->to.bits == 16;
     bool small = c->from.kind == TVM_KIND_FLOAT && c->from.bits <= 4;
     return small && (half || tvm_dtype_same(c->to, TVM_F32)) ? NULL : "";
 }
 
-bool emit_packed_lookup(emitter *e, const packed_cast *c) {
+bool tvm_emit_packed_lookup(emitter *e, const packed_cast *c) {
     lookup l = {.e = e, .c = c, .half = c->to.bits == 16 ? c->to : TVM_F16};
     element_writer writer;
-    if (!write_begin(e, &writer, c->result)) return false;
+    if (!tvm_write_begin(e, &writer, c->result)) return false;
     make_tables(&l);
-    uint32_t words = tensor_words(c->locals, c->from.bits);
+    uint32_t words = tvm_tensor_words(c->locals, c->from.bits);
     for (uint32_t i = 0; i < words; i++) {
-        reg word = slot_word(e, c->source, i);
+        reg word = tvm_slot_word(e, c->source, i);
         convert_eight(&l, &writer, word_op(e, "and.b32", word, NIBBLES), word);
         if (c->from.bits == 3 && i % 3 == 2)
             convert_eight(&l, &writer, spare_bits(e, c->source, i - 2), word);
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }

@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-reg hidden_constant(emitter *e, uint32_t value) {
-    reg zero = pure(e, 'r', "shr.u32 $, %s, 16;", thread_id(e).name);
-    return pure(e, 'r', "or.b32 $, %s, 0x%x;", zero.name, (unsigned)value);
+reg tvm_hidden_constant(emitter *e, uint32_t value) {
+    reg zero = tvm_pure(e, 'r', "shr.u32 $, %s, 16;", tvm_thread_id(e).name);
+    return tvm_pure(e, 'r', "or.b32 $, %s, 0x%x;", zero.name, (unsigned)value);
 }
 
 /* ---- views ---- */
@@ -31,41 +31,41 @@ typedef struct block_views {
 static void block_begin(block_views *v, emitter *e, uint32_t slot, uint32_t block) {
     memset(v, 0, sizeof *v);
     v->e = e;
-    v->recipe = tvm_pair_recipe_of(slot_dtype(e, slot));
+    v->recipe = tvm_pair_recipe_of(tvm_slot_dtype(e, slot));
     v->slot = slot;
     v->block = block;
 }
 
 static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = new_r(e);
-    emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
     return d;
 }
 
 /* (a & mask) ^ pattern */
 static reg take_bits(emitter *e, reg a, uint32_t mask, uint32_t pattern) {
-    reg d = new_r(e);
+    reg d = tvm_new_r(e);
     if (pattern == 0) return word_op(e, "and.b32", a, mask);
-    emit(e, "lop3.b32 %s, %s, 0x%08x, 0x%08x, 0x6a;", d.name, a.name, (unsigned)mask, (unsigned)pattern);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%08x, 0x%08x, 0x6a;", d.name, a.name, (unsigned)mask, (unsigned)pattern);
     return d;
 }
 
 static reg view_of(block_views *v, unsigned view) {
     emitter *e = v->e;
     const tvm_pair_recipe *recipe = v->recipe;
-    if (view < recipe->words) return slot_word(e, v->slot, v->block * recipe->words + view);
+    if (view < recipe->words) return tvm_slot_word(e, v->slot, v->block * recipe->words + view);
     if (v->view[view].name[0]) return v->view[view];
     const tvm_pair_view *how = &recipe->view[view - recipe->words];
-    reg a = view_of(v, how->a), d = new_r(e);
+    reg a = view_of(v, how->a), d = tvm_new_r(e);
     if (how->op == TVM_VIEW_SHIFT) {
-        emit(e, "shr.u32 %s, %s, %u;", d.name, a.name, (unsigned)how->amount);
+        tvm_emit(e, "shr.u32 %s, %s, %u;", d.name, a.name, (unsigned)how->amount);
     } else if (how->op == TVM_VIEW_BYTES) {
         unsigned low = how->amount % 2u, high = 4 + how->amount / 2u;
-        emit(e, "prmt.b32 %s, %s, %s, 0x%x;", d.name, a.name, view_of(v, how->b).name,
-             low | high << 4 | (low + 2) << 8 | (high + 2) << 12);
+        tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%x;", d.name, a.name, view_of(v, how->b).name,
+                 low | high << 4 | (low + 2) << 8 | (high + 2) << 12);
     } else {
-        emit(e, "lop3.b32 %s, %s, %s, 0x%08x, 0xe4;", d.name, a.name, view_of(v, how->b).name,
-             how->amount * 0x10001u);
+        tvm_emit(e, "lop3.b32 %s, %s, %s, 0x%08x, 0xe4;", d.name, a.name, view_of(v, how->b).name,
+                 how->amount * 0x10001u);
     }
     v->view[view] = d;
     return d;
@@ -107,15 +107,16 @@ static unsigned window_shift(const tvm_pair_recipe *recipe, unsigned pair, unsig
 
 /* The constant pair -value; value is exact in the type. */
 static reg minus_pair(emitter *e, const packed_cast *c, double value) {
-    return constant_word(e, (uint32_t)tvm_encode(c->to, -value) * 0x10001u);
+    return tvm_constant_word(e, (uint32_t)tvm_encode(c->to, -value) * 0x10001u);
 }
 
 static reg add_pairs(emitter *e, const packed_cast *c, reg a, reg b) {
-    reg d = new_r(e);
+    reg d = tvm_new_r(e);
     if (c->to.exponent == 8)
-        emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, a.name, constant_word(e, 0x3f803f80).name, b.name);
+        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, a.name, tvm_constant_word(e, 0x3f803f80).name,
+                 b.name);
     else
-        emit(e, "add.rn.f16x2 %s, %s, %s;", d.name, a.name, b.name);
+        tvm_emit(e, "add.rn.f16x2 %s, %s, %s;", d.name, a.name, b.name);
     return d;
 }
 
@@ -148,9 +149,9 @@ static reg integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
     if (bits == 8 && view >= recipe->words) { /* the upper bytes: one PRMT brings the exponent along */
         reg word = view_of(v, recipe->view[view - recipe->words].a);
         if (sign) word = word_op(e, "xor.b32", word, 0x80808080);
-        spliced = new_r(e);
-        emit(e, "prmt.b32 %s, %s, %s, 0x4341;", spliced.name, word.name,
-             hidden_constant(e, (magic >> 8) * 0x01010101u).name);
+        spliced = tvm_new_r(e);
+        tvm_emit(e, "prmt.b32 %s, %s, %s, 0x4341;", spliced.name, word.name,
+                 tvm_hidden_constant(e, (magic >> 8) * 0x01010101u).name);
     } else {
         reg source = moved_view(v, 0, view, -(int)shift);
         spliced = take_bits(e, source, (((1u << bits) - 1) << offset) * 0x10001u,
@@ -175,24 +176,24 @@ static reg float_pair(block_views *v, const packed_cast *c, unsigned pair) {
         all = word_op(e, "and.b32", placed, fields | 0x80008000);
     } else {
         reg sign = moved_view(v, 1, field->view, sign_place), masked = word_op(e, "and.b32", placed, fields);
-        all = new_r(e);
-        emit(e, "lop3.b32 %s, %s, 0x80008000, %s, 0xea;", all.name, sign.name, masked.name);
+        all = tvm_new_r(e);
+        tvm_emit(e, "lop3.b32 %s, %s, 0x80008000, %s, 0xea;", all.name, sign.name, masked.name);
     }
     reg result = all;
     if (power != 0) {
         uint32_t factor = (uint32_t)(tvm_float_bias(c->to) + power) << c->to.mantissa;
-        reg scale = constant_word(e, factor * 0x10001u);
-        result = new_r(e);
+        reg scale = tvm_constant_word(e, factor * 0x10001u);
+        result = tvm_new_r(e);
         if (c->to.exponent == 8)
-            emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", result.name, all.name, scale.name,
-                 constant_word(e, 0x80008000).name);
+            tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", result.name, all.name, scale.name,
+                     tvm_constant_word(e, 0x80008000).name);
         else
-            emit(e, "mul.rn.f16x2 %s, %s, %s;", result.name, all.name, scale.name);
+            tvm_emit(e, "mul.rn.f16x2 %s, %s, %s;", result.name, all.name, scale.name);
     }
-    if (!float_pair_needs_mending(c->from, c->to)) return result;
+    if (!tvm_float_pair_needs_mending(c->from, c->to)) return result;
     reg codes = word_op(e, "and.b32", moved_view(v, 1, field->view, -(int)field->offset),
                         ((1u << bits) - 1) * 0x10001u);
-    return mend_float_pair(e, c->from, c->to, codes, result);
+    return tvm_mend_float_pair(e, c->from, c->to, codes, result);
 }
 
 /* The bytes of OFP8 in a word, the four of two pairs, by the converter of sm_90 (sm_89 has it, too, but in a
@@ -207,14 +208,14 @@ static reg converted_pair(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
     if (pair == 0) {
         reg word = view_of(v, 0);
-        reg bytes = new_r(e);
-        emit(e, "prmt.b32 %s, %s, 0, 0x3120;", bytes.name, word.name);
-        for (unsigned i = 0; i < 2; i++) v->half[i] = new_h(e);
-        emit(e, "mov.b32 {%s, %s}, %s;", v->half[0].name, v->half[1].name, bytes.name);
+        reg bytes = tvm_new_r(e);
+        tvm_emit(e, "prmt.b32 %s, %s, 0, 0x3120;", bytes.name, word.name);
+        for (unsigned i = 0; i < 2; i++) v->half[i] = tvm_new_h(e);
+        tvm_emit(e, "mov.b32 {%s, %s}, %s;", v->half[0].name, v->half[1].name, bytes.name);
     }
-    reg d = new_r(e);
-    emit(e, "cvt.rn.f16x2.e%um%ux2 %s, %s;", (unsigned)c->from.exponent, (unsigned)c->from.mantissa, d.name,
-         v->half[pair].name);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "cvt.rn.f16x2.e%um%ux2 %s, %s;", (unsigned)c->from.exponent, (unsigned)c->from.mantissa,
+             d.name, v->half[pair].name);
     return d;
 }
 
@@ -225,34 +226,34 @@ static reg convert_pair(block_views *v, const packed_cast *c, unsigned pair) {
     return c->from.kind == TVM_KIND_FLOAT ? float_pair(v, c, pair) : integer_pair(v, c, pair);
 }
 
-void write_pair(emitter *e, element_writer *writer, bool wide, reg pair) {
+void tvm_write_pair(emitter *e, element_writer *writer, bool wide, reg pair) {
     if (!wide) {
-        write_word(e, writer, pair);
+        tvm_write_word(e, writer, pair);
         return;
     }
-    reg half[2] = {new_h(e), new_h(e)};
-    emit(e, "mov.b32 {%s, %s}, %s;", half[0].name, half[1].name, pair.name);
-    for (unsigned i = 0; i < 2; i++) write_element(e, writer, half_to_f32(e, TVM_F16, half[i]));
+    reg half[2] = {tvm_new_h(e), tvm_new_h(e)};
+    tvm_emit(e, "mov.b32 {%s, %s}, %s;", half[0].name, half[1].name, pair.name);
+    for (unsigned i = 0; i < 2; i++) tvm_write_element(e, writer, tvm_half_to_f32(e, TVM_F16, half[i]));
 }
 
-bool emit_packed_pairs(emitter *e, const packed_cast *c) {
+bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c) {
     packed_cast halves = *c;
     bool wide = c->to.bits == 32;
     if (wide) halves.to = TVM_F16;
     element_writer writer;
-    if (!write_begin(e, &writer, c->result)) return false;
+    if (!tvm_write_begin(e, &writer, c->result)) return false;
     const tvm_pair_recipe *recipe = tvm_pair_recipe_of(c->from);
     for (uint32_t block = 0; block < c->locals / (2u * recipe->pairs); block++) {
         block_views views;
         block_begin(&views, e, c->source, block);
         for (unsigned pair = 0; pair < recipe->pairs; pair++)
-            write_pair(e, &writer, wide, convert_pair(&views, &halves, pair));
+            tvm_write_pair(e, &writer, wide, convert_pair(&views, &halves, pair));
     }
-    write_end(e, &writer);
+    tvm_write_end(e, &writer);
     return true;
 }
 
-const char *refuse_packed_pairs(const packed_cast *c) {
+const char *tvm_refuse_packed_pairs(const packed_cast *c) {
     bool integer = tvm_dtype_is_integer(c->from);
     bool half = c->to.kind == TVM_KIND_FLOAT && c->to.bits == 16, wide = tvm_dtype_same(c->to, TVM_F32);
     if (!half && !wide) return "";
@@ -262,7 +263,7 @@ const char *refuse_packed_pairs(const packed_cast *c) {
     return c->from.exponent > c->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
 
-bool packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero) {
+bool tvm_packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero) {
     bool half = to.kind == TVM_KIND_FLOAT && to.bits == 16;
     if (!tvm_dtype_is_integer(from) || !half || from.bits > 8 || zero != trunc(zero)) return false;
     if (from.bits > to.mantissa) return zero == 0 || (zero == 128 && from.kind == TVM_KIND_UINT);

@@ -79,7 +79,7 @@ static void plan_reduction(reduction *r, const tvm_ir_program *program, const tv
     const tvm_slot *source = &kernel->slots[operands[1].value];
     const tvm_layout *layout = &program->layouts[source->layout];
     *r = (reduction){.type = source->dtype, .source = operands[1].value, .result = insn->result};
-    r->compute = is_half(r->type) ? TVM_F32 : r->type;
+    r->compute = tvm_is_half(r->type) ? TVM_F32 : r->type;
     r->locals = tvm_layout_locals(layout);
     r->outputs = tvm_layout_locals(&program->layouts[kernel->slots[insn->result].layout]);
     r->threads = WARP * kernel->warps;
@@ -94,8 +94,8 @@ static uint32_t element_bytes(const reduction *r) {
     return r->compute.bits == 64 ? 8 : 4;
 }
 
-uint32_t reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                              const tvm_insn *insn) {
+uint32_t tvm_reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                  const tvm_insn *insn) {
     reduction r;
     if (insn->op != TVM_OP_REDUCE) return 0;
     plan_reduction(&r, program, kernel, insn);
@@ -106,34 +106,34 @@ uint32_t reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel
 /* ---- within a thread and a warp ---- */
 
 static reg combine(emitter *e, const reduction *r, reg x, reg y) {
-    reg d = new_element(e, r->compute);
-    emit(e, "%s.%s %s, %s, %s;", r->name, arithmetic_suffix(r->compute), d.name, x.name, y.name);
+    reg d = tvm_new_element(e, r->compute);
+    tvm_emit(e, "%s.%s %s, %s, %s;", r->name, tvm_arithmetic_suffix(r->compute), d.name, x.name, y.name);
     return d;
 }
 
 static void combine_own(emitter *e, const reduction *r, const uint32_t *map, reg *outputs) {
     for (uint32_t l = 0; l < r->locals; l++) {
-        reg value = read_element(e, r->source, l, true), *output = &outputs[map[l]];
-        if (is_half(r->type)) value = half_to_f32(e, r->type, value);
+        reg value = tvm_read_element(e, r->source, l, true), *output = &outputs[map[l]];
+        if (tvm_is_half(r->type)) value = tvm_half_to_f32(e, r->type, value);
         *output = output->name[0] ? combine(e, r, *output, value) : value;
     }
 }
 
 static void shuffle_word(emitter *e, const char *to, const char *from, uint32_t lane_mask) {
-    emit(e, "shfl.sync.bfly.b32 %s, %s, %u, 31, 0xffffffff;", to, from, (unsigned)lane_mask);
+    tvm_emit(e, "shfl.sync.bfly.b32 %s, %s, %u, 31, 0xffffffff;", to, from, (unsigned)lane_mask);
 }
 
 static reg shuffle(emitter *e, const reduction *r, reg value, uint32_t lane_mask) {
-    reg d = new_element(e, r->compute);
+    reg d = tvm_new_element(e, r->compute);
     if (r->compute.bits < 64) {
         shuffle_word(e, d.name, value.name, lane_mask);
         return d;
     }
-    reg low = new_r(e), high = new_r(e), other_low = new_r(e), other_high = new_r(e);
-    emit(e, "mov.b64 {%s, %s}, %s;", low.name, high.name, value.name);
+    reg low = tvm_new_r(e), high = tvm_new_r(e), other_low = tvm_new_r(e), other_high = tvm_new_r(e);
+    tvm_emit(e, "mov.b64 {%s, %s}, %s;", low.name, high.name, value.name);
     shuffle_word(e, other_low.name, low.name, lane_mask);
     shuffle_word(e, other_high.name, high.name, lane_mask);
-    emit(e, "mov.b64 %s, {%s, %s};", d.name, other_low.name, other_high.name);
+    tvm_emit(e, "mov.b64 %s, {%s, %s};", d.name, other_low.name, other_high.name);
     return d;
 }
 
@@ -149,10 +149,10 @@ typedef struct exchange {
 } exchange;
 
 static reg scratch_address(emitter *e, const reduction *r, reg thread) {
-    reg base = shared_base(e);
-    reg scaled = pure(e, 'r', "mul.lo.u32 $, %s, %u;", thread.name, (unsigned)element_bytes(r));
-    reg offset = pure(e, 'r', "add.u32 $, %s, %u;", scaled.name, (unsigned)e->scratch_offset);
-    return pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
+    reg base = tvm_shared_base(e);
+    reg scaled = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", thread.name, (unsigned)element_bytes(r));
+    reg offset = tvm_pure(e, 'r', "add.u32 $, %s, %u;", scaled.name, (unsigned)e->scratch_offset);
+    return tvm_pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
 }
 
 static uint32_t bits_below(const axis_digit *digit) {
@@ -161,15 +161,15 @@ static uint32_t bits_below(const axis_digit *digit) {
 
 /* The thread with the same other digits, and zero in the axis' digits above their shuffled bits. */
 static reg first_thread(emitter *e, const reduction *r) {
-    reg thread = thread_id(e), first = thread;
+    reg thread = tvm_thread_id(e), first = thread;
     for (unsigned i = 0; i < r->digit_count; i++) {
         const axis_digit *digit = &r->digits[i];
         uint32_t unit = digit->stride * bits_below(digit), count = digit->size / bits_below(digit);
         if (count == 1) continue;
-        reg quotient = pure(e, 'r', "div.u32 $, %s, %u;", thread.name, (unsigned)unit);
-        reg value = pure(e, 'r', "rem.u32 $, %s, %u;", quotient.name, (unsigned)count);
-        reg weight = pure(e, 'r', "mul.lo.u32 $, %s, %u;", value.name, (unsigned)unit);
-        first = pure(e, 'r', "sub.u32 $, %s, %s;", first.name, weight.name);
+        reg quotient = tvm_pure(e, 'r', "div.u32 $, %s, %u;", thread.name, (unsigned)unit);
+        reg value = tvm_pure(e, 'r', "rem.u32 $, %s, %u;", quotient.name, (unsigned)count);
+        reg weight = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", value.name, (unsigned)unit);
+        first = tvm_pure(e, 'r', "sub.u32 $, %s, %s;", first.name, weight.name);
     }
     return first;
 }
@@ -189,8 +189,9 @@ static uint32_t partial_thread(const reduction *r, uint32_t q) {
 static reg load_partial(emitter *e, const exchange *x, uint32_t q) {
     const reduction *r = x->r;
     uint32_t offset = (partial_thread(r, q) + x->output * r->threads) * element_bytes(r);
-    reg d = new_element(e, r->compute);
-    emit(e, "ld.shared.%s %s, [%s+%u];", element_suffix(r->compute), d.name, x->first.name, (unsigned)offset);
+    reg d = tvm_new_element(e, r->compute);
+    tvm_emit(e, "ld.shared.%s %s, [%s+%u];", tvm_element_suffix(r->compute), d.name, x->first.name,
+             (unsigned)offset);
     return d;
 }
 
@@ -210,19 +211,19 @@ static reg combine_partials(emitter *e, const exchange *x) {
 
 static void exchange_partials(emitter *e, const reduction *r, reg *outputs) {
     exchange x = {.r = r};
-    x.own = scratch_address(e, r, thread_id(e));
+    x.own = scratch_address(e, r, tvm_thread_id(e));
     x.first = scratch_address(e, r, first_thread(e, r));
     for (uint32_t at = 0; at < r->outputs; at += CHUNK) {
         uint32_t end = r->outputs - at < CHUNK ? r->outputs : at + CHUNK;
         for (uint32_t o = at; o < end; o++)
-            emit(e, "st.shared.%s [%s+%u], %s;", element_suffix(r->compute), x.own.name,
-                 (unsigned)((o - at) * r->threads * element_bytes(r)), outputs[o].name);
-        emit(e, "bar.sync 0;");
+            tvm_emit(e, "st.shared.%s [%s+%u], %s;", tvm_element_suffix(r->compute), x.own.name,
+                     (unsigned)((o - at) * r->threads * element_bytes(r)), outputs[o].name);
+        tvm_emit(e, "bar.sync 0;");
         for (uint32_t o = at; o < end; o++) {
             x.output = o - at;
             outputs[o] = combine_partials(e, &x);
         }
-        emit(e, "bar.sync 0;");
+        tvm_emit(e, "bar.sync 0;");
     }
 }
 
@@ -235,24 +236,25 @@ static bool reduce_into(emitter *e, const reduction *r, const uint32_t *map, reg
             outputs[o] = combine(e, r, outputs[o], shuffle(e, r, outputs[o], r->lane_masks[i]));
     if (r->exchanged > 1) exchange_partials(e, r, outputs);
     element_writer writer;
-    if (!write_begin(e, &writer, r->result)) return false;
+    if (!tvm_write_begin(e, &writer, r->result)) return false;
     for (uint32_t o = 0; o < r->outputs; o++)
-        write_element(e, &writer, is_half(r->type) ? f32_to_half(e, r->type, outputs[o]) : outputs[o]);
-    write_end(e, &writer);
+        tvm_write_element(e, &writer,
+                          tvm_is_half(r->type) ? tvm_f32_to_half(e, r->type, outputs[o]) : outputs[o]);
+    tvm_write_end(e, &writer);
     return true;
 }
 
-tvm_status emit_REDUCE(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_REDUCE(emitter *e, const tvm_insn *insn) {
     reduction r;
     plan_reduction(&r, e->program, e->kernel, insn);
     size_t before = e->body.size;
-    uint32_t scratch = reduce_scratch_bytes(e->program, e->kernel, insn);
+    uint32_t scratch = tvm_reduce_scratch_bytes(e->program, e->kernel, insn);
     if (scratch > e->scratch_bytes) e->scratch_bytes = scratch;
     uint32_t *map = calloc(r.locals, sizeof *map);
     reg *outputs = calloc(r.outputs, sizeof *outputs);
     bool done = map && outputs;
     if (done) {
-        tvm_layout_broadcasts(slot_layout(e, r.result), slot_layout(e, r.source), map, NULL);
+        tvm_layout_broadcasts(tvm_slot_layout(e, r.result), tvm_slot_layout(e, r.source), map, NULL);
         done = reduce_into(e, &r, map, outputs);
     }
     free(map);
@@ -264,6 +266,6 @@ tvm_status emit_REDUCE(emitter *e, const tvm_insn *insn) {
     if (r.exchanged > 1)
         snprintf(refused, sizeof refused, "shuffles: %s",
                  r.tree ? "partners in other warps" : "not a power of two of partial results");
-    explain(e, name, 0, body_lines(e, before), -1, refused);
+    tvm_explain(e, name, 0, tvm_body_lines(e, before), -1, refused);
     return TVM_OK;
 }

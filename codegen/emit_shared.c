@@ -22,14 +22,15 @@ static void open_lanes(emitter *e, transfer *t) {
     shared_lanes *lanes = &t->lanes;
     for (uint32_t thread = 0; thread < t->tile.threads; thread++) {
         tvm_layout_map(t->layout, thread, 0, coordinate);
-        lanes->offset[thread] = shared_linear(&t->tile, coordinate);
+        lanes->offset[thread] = tvm_shared_linear(&t->tile, coordinate);
     }
     for (unsigned d = 0; d < t->tile.tile_rank; d++) {
         reg at;
         uint32_t stride = t->tile.stride[t->tile.lead + d];
-        if (stride == 0 || !thread_coordinate(e, t->layout, d, &at)) continue;
-        at = pure_scale(e, at, stride);
-        lanes->value = lanes->varies ? pure(e, 'r', "add.s32 $, %s, %s;", lanes->value.name, at.name) : at;
+        if (stride == 0 || !tvm_thread_coordinate(e, t->layout, d, &at)) continue;
+        at = tvm_pure_scale(e, at, stride);
+        lanes->value =
+            lanes->varies ? tvm_pure(e, 'r', "add.s32 $, %s, %s;", lanes->value.name, at.name) : at;
         lanes->varies = true;
     }
 }
@@ -38,23 +39,23 @@ static unsigned access_conflicts(const transfer *t, const access *a) {
     uint32_t address[32];
     uint32_t constant = (uint32_t)(a->offset / 8) / t->tile.bytes + t->tile.constant;
     for (unsigned lane = 0; lane < 32; lane++)
-        address[lane] = shared_swizzle(t->tile.layout, t->lanes.offset[lane] + constant) * t->tile.bytes;
-    return shared_conflicts(address, 32, a->width);
+        address[lane] = tvm_shared_swizzle(t->tile.layout, t->lanes.offset[lane] + constant) * t->tile.bytes;
+    return tvm_shared_conflicts(address, 32, a->width);
 }
 
 static void emit_access(emitter *e, transfer *t, const access_plan *plan, const access *a, bool is_load,
                         reg units[4]) {
     char operands[64];
     uint32_t plus;
-    reg address = shared_address(&t->tile, &t->lanes, (uint32_t)(a->offset / 8) / t->tile.bytes, &plus);
+    reg address = tvm_shared_address(&t->tile, &t->lanes, (uint32_t)(a->offset / 8) / t->tile.bytes, &plus);
     if (is_load) {
-        access_load_registers(e, plan, a, t->slot, units);
-        emit(e, "ld.shared.%s %s, [%s+%u];", access_type(a->width),
-             access_operands(units, a->units, operands), address.name, plus);
+        tvm_access_load_registers(e, plan, a, t->slot, units);
+        tvm_emit(e, "ld.shared.%s %s, [%s+%u];", tvm_access_type(a->width),
+                 tvm_access_operands(units, a->units, operands), address.name, plus);
     } else {
-        access_gather(e, plan, a, t->slot, units);
-        emit(e, "st.shared.%s [%s+%u], %s;", access_type(a->width), address.name, plus,
-             access_operands(units, a->units, operands));
+        tvm_access_gather(e, plan, a, t->slot, units);
+        tvm_emit(e, "st.shared.%s [%s+%u], %s;", tvm_access_type(a->width), address.name, plus,
+                 tvm_access_operands(units, a->units, operands));
     }
 }
 
@@ -66,13 +67,13 @@ static tvm_status plan_of(emitter *e, transfer *t, access_plan *plan) {
     for (uint32_t i = 0; i < locals && status == TVM_OK; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         tvm_layout_map(t->layout, 0, i, coordinate);
-        offset[i] = shared_linear(&t->tile, coordinate);
+        offset[i] = tvm_shared_linear(&t->tile, coordinate);
     }
     unsigned bits = 8 * t->tile.bytes;
-    unsigned align = shared_alignment(&t->tile, &t->lanes) * bits, run = shared_run(&t->tile) * bits;
+    unsigned align = tvm_shared_alignment(&t->tile, &t->lanes) * bits, run = tvm_shared_run(&t->tile) * bits;
     if (align > 128) align = 128;
     if (status == TVM_OK)
-        status = access_plan_make(e, locals, bits, offset, class_id, align, run < 128 ? run : 128, plan);
+        status = tvm_access_plan_make(e, locals, bits, offset, class_id, align, run < 128 ? run : 128, plan);
     free(offset);
     free(class_id);
     return status;
@@ -87,13 +88,13 @@ static void explain_plain(emitter *e, const transfer *t, const access_plan *plan
         if (n > worst) worst = n;
     }
     const char *what = is_load ? "ld.shared" : "st.shared";
-    snprintf(name, sizeof name, "%s.%s", what, access_type(plan->widest));
+    snprintf(name, sizeof name, "%s.%s", what, tvm_access_type(plan->widest));
     int n = snprintf(reason, sizeof reason, "%s", refused);
     if (plan->widest < 128 && n >= 0 && (size_t)n < sizeof reason)
         snprintf(reason + n, sizeof reason - (size_t)n,
                  "%s%s.v4.b32: runs that stay contiguous and aligned have %u bits", n ? "; " : "", what,
                  plan->widest);
-    explain(e, name, plan->widest, plan->count, (int)worst, reason);
+    tvm_explain(e, name, plan->widest, plan->count, (int)worst, reason);
 }
 
 static tvm_status transfer_planned(emitter *e, transfer *t, bool is_load, const char *refused) {
@@ -106,11 +107,11 @@ static tvm_status transfer_planned(emitter *e, transfer *t, bool is_load, const 
     for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++)
         emit_access(e, t, &plan, &plan.accesses[i], is_load, units[i]);
     for (uint32_t i = 0; i < plan.count && status == TVM_OK && is_load; i++)
-        access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
+        tvm_access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
     if (status == TVM_OK) explain_plain(e, t, &plan, is_load, refused);
     free(started);
     free(units);
-    access_plan_free(&plan);
+    tvm_access_plan_free(&plan);
     return status;
 }
 
@@ -124,16 +125,17 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
     uint32_t class_zero = 0;
     access_plan plan;
     for (unsigned d = 0; d < t->tile.tile_rank; d++)
-        if (!thread_coordinate(e, t->layout, d, &part[d])) part[d].name[0] = '\0';
+        if (!tvm_thread_coordinate(e, t->layout, d, &part[d])) part[d].name[0] = '\0';
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     if (!started) return tvm_diag_no_memory(e->diags);
-    tvm_status status = access_plan_make(e, 1, bits, &zero, &class_zero, bits < 128 ? bits : 128, 128, &plan);
+    tvm_status status =
+        tvm_access_plan_make(e, 1, bits, &zero, &class_zero, bits < 128 ? bits : 128, 128, &plan);
     for (uint32_t i = 0; i < locals && status == TVM_OK; i++) {
         uint32_t constant[TVM_MAX_RANK];
         char operands[64];
         reg units[4];
         tvm_layout_map(t->layout, 0, i, constant);
-        reg address = shared_address_of_coordinates(&t->tile, part, constant);
+        reg address = tvm_shared_address_of_coordinates(&t->tile, part, constant);
         /* The plan of one element, moved to element i's place. */
         field moved[4];
         uint32_t count = plan.field_count < 4 ? plan.field_count : 4;
@@ -144,25 +146,26 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
             plan.fields[k].word_bit = (uint8_t)(bit % 32);
         }
         if (is_load) {
-            access_load_registers(e, &plan, plan.accesses, t->slot, units);
-            emit(e, "ld.shared.%s %s, [%s+%u];", access_type(bits),
-                 access_operands(units, plan.accesses->units, operands), address.name,
-                 e->slots[t->tile.slot].shared_offset);
-            access_spread(e, &plan, plan.accesses, t->slot, units, started);
+            tvm_access_load_registers(e, &plan, plan.accesses, t->slot, units);
+            tvm_emit(e, "ld.shared.%s %s, [%s+%u];", tvm_access_type(bits),
+                     tvm_access_operands(units, plan.accesses->units, operands), address.name,
+                     e->slots[t->tile.slot].shared_offset);
+            tvm_access_spread(e, &plan, plan.accesses, t->slot, units, started);
         } else {
-            access_gather(e, &plan, plan.accesses, t->slot, units);
-            emit(e, "st.shared.%s [%s+%u], %s;", access_type(bits), address.name,
-                 e->slots[t->tile.slot].shared_offset,
-                 access_operands(units, plan.accesses->units, operands));
+            tvm_access_gather(e, &plan, plan.accesses, t->slot, units);
+            tvm_emit(e, "st.shared.%s [%s+%u], %s;", tvm_access_type(bits), address.name,
+                     e->slots[t->tile.slot].shared_offset,
+                     tvm_access_operands(units, plan.accesses->units, operands));
         }
         memcpy(plan.fields, moved, count * sizeof *moved);
     }
     char name[40];
-    snprintf(name, sizeof name, "%s.%s by element", is_load ? "ld.shared" : "st.shared", access_type(bits));
+    snprintf(name, sizeof name, "%s.%s by element", is_load ? "ld.shared" : "st.shared",
+             tvm_access_type(bits));
     if (status == TVM_OK)
-        explain(e, name, bits, locals, -1, "wider: a dimension of the shared layout has several modes");
+        tvm_explain(e, name, bits, locals, -1, "wider: a dimension of the shared layout has several modes");
     free(started);
-    access_plan_free(&plan);
+    tvm_access_plan_free(&plan);
     return status;
 }
 
@@ -173,20 +176,21 @@ static transfer *transfer_open(emitter *e, const tvm_operand *tensor, uint32_t s
         return NULL;
     }
     t->slot = slot;
-    t->layout = slot_layout(e, slot);
-    if (shared_open(e, &t->tile, tensor->value, tensor + 1, t->layout->rank, tvm_layout_threads(t->layout)))
+    t->layout = tvm_slot_layout(e, slot);
+    if (tvm_shared_open(e, &t->tile, tensor->value, tensor + 1, t->layout->rank,
+                        tvm_layout_threads(t->layout)))
         open_lanes(e, t);
     return t;
 }
 
-tvm_status emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
     transfer *t = transfer_open(e, tvm_operands(e->kernel, insn), insn->result);
     if (!t) return TVM_NO_MEMORY;
     char refused[200];
     tvm_status status;
     if (!t->tile.linear)
         status = transfer_elements(e, t, true);
-    else if (emit_ldmatrix(e, &t->tile, &t->lanes, t->layout, t->slot, refused, &status))
+    else if (tvm_emit_ldmatrix(e, &t->tile, &t->lanes, t->layout, t->slot, refused, &status))
         ;
     else
         status = transfer_planned(e, t, true, refused);
@@ -194,7 +198,7 @@ tvm_status emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
     return status;
 }
 
-tvm_status emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     transfer *t = transfer_open(e, operands, operands[insn->count - 1].value);
     if (!t) return TVM_NO_MEMORY;

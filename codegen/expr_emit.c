@@ -12,8 +12,8 @@ static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
 }
 
 static reg new_of(emitter *e, tvm_dtype type) {
-    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? new_fd(e) : new_f(e);
-    return type.bits == 64 ? new_rd(e) : new_r(e);
+    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? tvm_new_fd(e) : tvm_new_f(e);
+    return type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
 }
 
 /* ".s32", ".u64", ".f32", ... as the operand of arithmetic; bool counts as .u32. */
@@ -27,24 +27,24 @@ static const char *bits_type(tvm_dtype type) {
     return type.kind != TVM_KIND_BOOL && type.bits == 64 ? "b64" : "b32";
 }
 
-/* A constant in the class of read_element. */
+/* A constant in the class of tvm_read_element. */
 static reg emit_code(emitter *e, tvm_dtype type, uint64_t code) {
     reg out;
     if (type.kind == TVM_KIND_FLOAT && type.bits == 64) {
-        out = new_fd(e);
-        emit(e, "mov.f64 %s, 0d%016" PRIX64 ";", out.name, code);
+        out = tvm_new_fd(e);
+        tvm_emit(e, "mov.f64 %s, 0d%016" PRIX64 ";", out.name, code);
     } else if (type.bits == 64) {
-        out = new_rd(e);
-        emit(e, "mov.b64 %s, 0x%" PRIx64 ";", out.name, code);
+        out = tvm_new_rd(e);
+        tvm_emit(e, "mov.b64 %s, 0x%" PRIx64 ";", out.name, code);
     } else if (type.kind == TVM_KIND_FLOAT && type.bits == 32) {
-        out = new_f(e);
-        emit(e, "mov.f32 %s, 0f%08" PRIX64 ";", out.name, code);
+        out = tvm_new_f(e);
+        tvm_emit(e, "mov.f32 %s, 0f%08" PRIX64 ";", out.name, code);
     } else if (type.kind == TVM_KIND_FLOAT && type.bits == 16) {
-        out = new_h(e);
-        emit(e, "mov.b16 %s, 0x%04" PRIx64 ";", out.name, code);
+        out = tvm_new_h(e);
+        tvm_emit(e, "mov.b16 %s, 0x%04" PRIx64 ";", out.name, code);
     } else {
-        out = new_r(e);
-        emit(e, "mov.b32 %s, 0x%" PRIx64 ";", out.name, code & UINT32_MAX);
+        out = tvm_new_r(e);
+        tvm_emit(e, "mov.b32 %s, 0x%" PRIx64 ";", out.name, code & UINT32_MAX);
     }
     return out;
 }
@@ -61,7 +61,7 @@ static bool constant_code(const emitter *e, uint32_t expr, uint64_t *code) {
         *code = tvm_encode(node->type, node->value.f);
         return true;
     }
-    if (node->type.kind == TVM_KIND_FLOAT || !fact_constant(e, expr, &value)) return false;
+    if (node->type.kind == TVM_KIND_FLOAT || !tvm_fact_constant(e, expr, &value)) return false;
     *code = integer_code(node->type, value);
     return true;
 }
@@ -70,10 +70,10 @@ static void emit_comparison(emitter *e, const tvm_expr *node, const char *destin
     static const char *const integer[] = {"lt", "le", "gt", "ge", "eq", "ne"};
     static const char *const floating[] = {"lt", "le", "gt", "ge", "eq", "neu"};
     tvm_dtype type = node_of(e, node->a)->type;
-    reg a = emit_expr(e, node->a), b = emit_expr(e, node->b);
+    reg a = tvm_emit_expr(e, node->a), b = tvm_emit_expr(e, node->b);
     unsigned which = node->op - TVM_EXPR_LT;
-    emit(e, "setp.%s.%s %s, %s, %s;", type.kind == TVM_KIND_FLOAT ? floating[which] : integer[which],
-         arithmetic_type(type), destination, a.name, b.name);
+    tvm_emit(e, "setp.%s.%s %s, %s, %s;", type.kind == TVM_KIND_FLOAT ? floating[which] : integer[which],
+             arithmetic_type(type), destination, a.name, b.name);
 }
 
 static bool is_comparison(unsigned op) {
@@ -81,30 +81,30 @@ static bool is_comparison(unsigned op) {
            op == TVM_EXPR_EQ || op == TVM_EXPR_NE;
 }
 
-reg emit_condition(emitter *e, uint32_t expr) {
+reg tvm_emit_condition(emitter *e, uint32_t expr) {
     const tvm_expr *node = node_of(e, expr);
-    reg p = new_pred(e);
-    if (is_comparison(node->op) && !fact_stable(e, expr)) {
+    reg p = tvm_new_pred(e);
+    if (is_comparison(node->op) && !tvm_fact_stable(e, expr)) {
         emit_comparison(e, node, p.name);
         return p;
     }
     if (node->op == TVM_EXPR_LAND || node->op == TVM_EXPR_LOR) {
-        reg a = emit_condition(e, node->a), b = emit_condition(e, node->b);
-        emit(e, "%s.pred %s, %s, %s;", node->op == TVM_EXPR_LAND ? "and" : "or", p.name, a.name, b.name);
+        reg a = tvm_emit_condition(e, node->a), b = tvm_emit_condition(e, node->b);
+        tvm_emit(e, "%s.pred %s, %s, %s;", node->op == TVM_EXPR_LAND ? "and" : "or", p.name, a.name, b.name);
         return p;
     }
     if (node->op == TVM_EXPR_LNOT) {
-        reg a = emit_condition(e, node->a);
-        emit(e, "not.pred %s, %s;", p.name, a.name);
+        reg a = tvm_emit_condition(e, node->a);
+        tvm_emit(e, "not.pred %s, %s;", p.name, a.name);
         return p;
     }
-    reg value = emit_expr(e, expr);
+    reg value = tvm_emit_expr(e, expr);
     tvm_dtype type = node->type;
     if (type.kind == TVM_KIND_FLOAT)
-        emit(e, "setp.neu.%s %s, %s, %s;", arithmetic_type(type), p.name, value.name,
-             type.bits == 64 ? "0d0000000000000000" : "0f00000000");
+        tvm_emit(e, "setp.neu.%s %s, %s, %s;", arithmetic_type(type), p.name, value.name,
+                 type.bits == 64 ? "0d0000000000000000" : "0f00000000");
     else
-        emit(e, "setp.ne.%s %s, %s, 0;", arithmetic_type(type), p.name, value.name);
+        tvm_emit(e, "setp.ne.%s %s, %s, 0;", arithmetic_type(type), p.name, value.name);
     return p;
 }
 
@@ -112,38 +112,38 @@ reg emit_condition(emitter *e, uint32_t expr) {
  * negative. */
 static bool divide_by_power(emitter *e, const tvm_expr *node, reg a, reg out) {
     int64_t by;
-    if (!fact_constant(e, node->b, &by) || by <= 0 || (by & (by - 1)) != 0) return false;
-    if (node->type.kind == TVM_KIND_FLOAT || !fact_not_negative(e, node->a)) return false;
+    if (!tvm_fact_constant(e, node->b, &by) || by <= 0 || (by & (by - 1)) != 0) return false;
+    if (node->type.kind == TVM_KIND_FLOAT || !tvm_fact_not_negative(e, node->a)) return false;
     unsigned shift = 0;
     while ((INT64_C(1) << shift) < by) shift++;
     if (node->op == TVM_EXPR_DIV)
-        emit(e, "shr.%s %s, %s, %u;", node->type.bits == 64 ? "u64" : "u32", out.name, a.name, shift);
+        tvm_emit(e, "shr.%s %s, %s, %u;", node->type.bits == 64 ? "u64" : "u32", out.name, a.name, shift);
     else
-        emit(e, "and.%s %s, %s, %" PRId64 ";", bits_type(node->type), out.name, a.name, by - 1);
+        tvm_emit(e, "and.%s %s, %s, %" PRId64 ";", bits_type(node->type), out.name, a.name, by - 1);
     return true;
 }
 
 static void emit_shift(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
     tvm_dtype count_type = node_of(e, node->b)->type;
-    reg count = new_r(e);
+    reg count = tvm_new_r(e);
     if (count_type.bits == 64 && count_type.kind != TVM_KIND_BOOL) {
-        reg narrow = new_r(e);
-        emit(e, "cvt.u32.u64 %s, %s;", narrow.name, b.name);
+        reg narrow = tvm_new_r(e);
+        tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, b.name);
         b = narrow;
     }
-    emit(e, "and.b32 %s, %s, %u;", count.name, b.name, node->type.bits == 64 ? 63 : 31);
+    tvm_emit(e, "and.b32 %s, %s, %u;", count.name, b.name, node->type.bits == 64 ? 63 : 31);
     if (node->op == TVM_EXPR_SHL)
-        emit(e, "shl.%s %s, %s, %s;", bits_type(node->type), out.name, a.name, count.name);
+        tvm_emit(e, "shl.%s %s, %s, %s;", bits_type(node->type), out.name, a.name, count.name);
     else
-        emit(e, "shr.%s %s, %s, %s;", arithmetic_type(node->type), out.name, a.name, count.name);
+        tvm_emit(e, "shr.%s %s, %s, %s;", arithmetic_type(node->type), out.name, a.name, count.name);
 }
 
 static void emit_cdiv(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
     const char *type = arithmetic_type(node->type);
     reg sum = new_of(e, node->type), less = new_of(e, node->type);
-    emit(e, "add.%s %s, %s, %s;", type, sum.name, a.name, b.name);
-    emit(e, "add.%s %s, %s, -1;", node->type.bits == 64 ? "s64" : "s32", less.name, sum.name);
-    emit(e, "div.%s %s, %s, %s;", type, out.name, less.name, b.name);
+    tvm_emit(e, "add.%s %s, %s, %s;", type, sum.name, a.name, b.name);
+    tvm_emit(e, "add.%s %s, %s, -1;", node->type.bits == 64 ? "s64" : "s32", less.name, sum.name);
+    tvm_emit(e, "div.%s %s, %s, %s;", type, out.name, less.name, b.name);
 }
 
 static void emit_arithmetic(emitter *e, const tvm_expr *node, reg a, reg b, reg out) {
@@ -195,11 +195,11 @@ static void emit_arithmetic(emitter *e, const tvm_expr *node, reg a, reg b, reg 
     default:
         break;
     }
-    emit(e, "%s.%s %s, %s, %s;", operation, type, out.name, a.name, b.name);
+    tvm_emit(e, "%s.%s %s, %s, %s;", operation, type, out.name, a.name, b.name);
 }
 
 static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
-    reg a = emit_expr(e, node->a), b = emit_expr(e, node->b);
+    reg a = tvm_emit_expr(e, node->a), b = tvm_emit_expr(e, node->b);
     if (node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_SHR)
         emit_shift(e, node, a, b, out);
     else if (node->op == TVM_EXPR_CDIV)
@@ -209,45 +209,45 @@ static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
 }
 
 static void emit_unary(emitter *e, const tvm_expr *node, reg out) {
-    reg a = emit_expr(e, node->a);
+    reg a = tvm_emit_expr(e, node->a);
     const char *type = arithmetic_type(node->type);
     if (node->op == TVM_EXPR_NOT)
-        emit(e, "not.%s %s, %s;", bits_type(node->type), out.name, a.name);
+        tvm_emit(e, "not.%s %s, %s;", bits_type(node->type), out.name, a.name);
     else if (node->op == TVM_EXPR_LNOT)
-        emit(e, "xor.b32 %s, %s, 1;", out.name, a.name);
+        tvm_emit(e, "xor.b32 %s, %s, 1;", out.name, a.name);
     else if (node->type.kind == TVM_KIND_FLOAT)
-        emit(e, "neg.%s %s, %s;", type, out.name, a.name);
+        tvm_emit(e, "neg.%s %s, %s;", type, out.name, a.name);
     else
-        emit(e, "neg.%s %s, %s;", node->type.bits == 64 ? "s64" : "s32", out.name, a.name);
+        tvm_emit(e, "neg.%s %s, %s;", node->type.bits == 64 ? "s64" : "s32", out.name, a.name);
 }
 
 static void emit_select(emitter *e, const tvm_expr *node, reg out) {
-    reg p = emit_condition(e, node->a);
-    reg a = emit_expr(e, node->b), b = emit_expr(e, node->c);
+    reg p = tvm_emit_condition(e, node->a);
+    reg a = tvm_emit_expr(e, node->b), b = tvm_emit_expr(e, node->c);
     const char *type =
         node->type.kind == TVM_KIND_FLOAT ? arithmetic_type(node->type) : bits_type(node->type);
-    emit(e, "selp.%s %s, %s, %s, %s;", type, out.name, a.name, b.name, p.name);
+    tvm_emit(e, "selp.%s %s, %s, %s, %s;", type, out.name, a.name, b.name, p.name);
 }
 
 static reg emit_node(emitter *e, const tvm_expr *node) {
     static const char axes[] = "xyz";
     if (node->op == TVM_EXPR_SLOT) {
         const slot_fact *fact = &e->facts->slots[node->a];
-        if (fact->stable && fact->definition != TVM_NONE) return emit_expr(e, fact->definition);
+        if (fact->stable && fact->definition != TVM_NONE) return tvm_emit_expr(e, fact->definition);
         reg value = {""};
         memcpy(value.name, e->slots[node->a].reg, sizeof value.name);
         return value;
     }
     if (node->op == TVM_EXPR_CAST)
-        return emit_convert(e, node->type, node_of(e, node->a)->type, emit_expr(e, node->a), false);
+        return tvm_emit_convert(e, node->type, node_of(e, node->a)->type, tvm_emit_expr(e, node->a), false);
     reg out = new_of(e, node->type);
     if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) {
-        emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
-             axes[node->a < 3 ? node->a : 0]);
+        tvm_emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
+                 axes[node->a < 3 ? node->a : 0]);
     } else if (is_comparison(node->op)) {
-        reg p = new_pred(e);
+        reg p = tvm_new_pred(e);
         emit_comparison(e, node, p.name);
-        emit(e, "selp.b32 %s, 1, 0, %s;", out.name, p.name);
+        tvm_emit(e, "selp.b32 %s, 1, 0, %s;", out.name, p.name);
     } else if (node->op == TVM_EXPR_SELECT) {
         emit_select(e, node, out);
     } else if (node->op == TVM_EXPR_NEG || node->op == TVM_EXPR_NOT || node->op == TVM_EXPR_LNOT) {
@@ -265,13 +265,13 @@ static void exchange(emitter *e) {
     e->caches->in_prologue = !e->caches->in_prologue;
 }
 
-reg emit_expr(emitter *e, uint32_t expr) {
+reg tvm_emit_expr(emitter *e, uint32_t expr) {
     caches *c = e->caches;
     uint64_t code;
     if (c->stable_value[expr].name[0]) return c->stable_value[expr];
     /* Literals are not kept in registers: ptxas makes them immediates where they are used. */
     if (constant_code(e, expr, &code)) return emit_code(e, node_of(e, expr)->type, code);
-    if (fact_stable(e, expr)) {
+    if (tvm_fact_stable(e, expr)) {
         bool enter = !c->in_prologue;
         if (enter) exchange(e);
         reg value = emit_node(e, node_of(e, expr));
@@ -286,9 +286,9 @@ reg emit_expr(emitter *e, uint32_t expr) {
     return value;
 }
 
-reg emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit) {
+reg tvm_emit_expr_as(emitter *e, uint32_t expr, tvm_dtype type, bool lowbit) {
     tvm_dtype from = node_of(e, expr)->type;
     uint64_t code;
     if (constant_code(e, expr, &code)) return emit_code(e, type, tvm_cast(type, from, code, lowbit));
-    return emit_convert(e, type, from, emit_expr(e, expr), lowbit);
+    return tvm_emit_convert(e, type, from, tvm_emit_expr(e, expr), lowbit);
 }

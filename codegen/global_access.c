@@ -35,21 +35,21 @@ static void find_strides(global_access *g) {
             constant && d >= g->lead && stride * extent * bytes_scale(g) <= CONSTANT_REACH;
         g->stride[d] = stride;
         int64_t shape;
-        uint64_t shape_divisor = fact_divisor(g->e, shape_expr(g, d));
+        uint64_t shape_divisor = tvm_fact_divisor(g->e, shape_expr(g, d));
         if (__builtin_mul_overflow(divisor, shape_divisor, &divisor)) divisor = divisor & (~divisor + 1);
         if (divisor > INT32_MAX) divisor = divisor & (~divisor + 1);
-        constant = constant && fact_constant(g->e, shape_expr(g, d), &shape) && shape >= 0 &&
+        constant = constant && tvm_fact_constant(g->e, shape_expr(g, d), &shape) && shape >= 0 &&
                    shape <= CONSTANT_REACH && stride <= CONSTANT_REACH;
         if (constant) stride *= shape;
     }
 }
 
 static uint64_t index_divisor(const global_access *g, unsigned d) {
-    uint64_t divisor = fact_divisor(g->e, g->index[d].value);
+    uint64_t divisor = tvm_fact_divisor(g->e, g->index[d].value);
     unsigned rest = g->bits % 8;
     if (g->whole_bytes && rest != 0 && d + 1 == g->rank && divisor != 0) {
-        uint64_t whole = 8 / fact_gcd(g->bits, 8);
-        divisor = divisor / fact_gcd(divisor, whole) * whole;
+        uint64_t whole = 8 / tvm_fact_gcd(g->bits, 8);
+        divisor = divisor / tvm_fact_gcd(divisor, whole) * whole;
     }
     return divisor;
 }
@@ -59,14 +59,15 @@ static void find_bounds(global_access *g) {
         bool in_tile = d >= g->lead;
         const thread_part *part = in_tile ? &g->part[d - g->lead] : NULL;
         int64_t extent = in_tile ? g->extent[d - g->lead] : 1;
-        g->proven[d] = fact_inside(g->e, g->index[d].value, extent, shape_expr(g, d));
-        uint64_t granule = fact_gcd(index_divisor(g, d), fact_divisor(g->e, shape_expr(g, d)));
-        if (part && part->varies) granule = fact_gcd(granule, part->divisor);
+        g->proven[d] = tvm_fact_inside(g->e, g->index[d].value, extent, shape_expr(g, d));
+        uint64_t granule = tvm_fact_gcd(index_divisor(g, d), tvm_fact_divisor(g->e, shape_expr(g, d)));
+        if (part && part->varies) granule = tvm_fact_gcd(granule, part->divisor);
         g->granule[d] = granule == 0 || granule > TVM_MAX_TILE_ELEMENTS ? TVM_MAX_TILE_ELEMENTS : granule;
     }
 }
 
-void global_open(emitter *e, global_access *g, uint32_t slot, const tvm_operand *index, unsigned tile_rank) {
+void tvm_global_open(emitter *e, global_access *g, uint32_t slot, const tvm_operand *index,
+                     unsigned tile_rank) {
     const tvm_slot *tensor = &e->kernel->slots[slot];
     g->e = e;
     g->slot = slot;
@@ -79,31 +80,31 @@ void global_open(emitter *e, global_access *g, uint32_t slot, const tvm_operand 
     find_bounds(g);
 }
 
-bool global_is_guarded(const global_access *g) {
+bool tvm_global_is_guarded(const global_access *g) {
     for (unsigned d = 0; d < g->rank; d++)
         if (!g->proven[d]) return true;
     return false;
 }
 
-unsigned global_alignment(const global_access *g, const uint64_t rows[TVM_MAX_RANK]) {
+unsigned tvm_global_alignment(const global_access *g, const uint64_t rows[TVM_MAX_RANK]) {
     uint64_t align = ALIGN_MAX_BITS;
     for (unsigned d = 0; d < g->rank; d++) {
         uint64_t step = index_divisor(g, d);
         if (d >= g->lead) {
             const thread_part *part = &g->part[d - g->lead];
-            if (part->varies) step = fact_gcd(step, part->divisor);
-            if (!g->constant_stride[d]) step = fact_gcd(step, rows[d - g->lead]);
+            if (part->varies) step = tvm_fact_gcd(step, part->divisor);
+            if (!g->constant_stride[d]) step = tvm_fact_gcd(step, rows[d - g->lead]);
         }
         /* Only the power of two matters; each factor contributes its own. */
         uint64_t stride = g->constant_stride[d] ? (uint64_t)g->stride[d] : g->stride_divisor[d];
         step = (step & (~step + 1)) % (2 * ALIGN_MAX_BITS);
         stride = (stride & (~stride + 1)) % (2 * ALIGN_MAX_BITS);
-        align = fact_gcd(align, step * stride * g->bits);
+        align = tvm_fact_gcd(align, step * stride * g->bits);
     }
     return (unsigned)(align & (~align + 1));
 }
 
-int64_t global_offset(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
+int64_t tvm_global_offset(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
     int64_t offset = 0;
     for (unsigned d = 0; d < g->tile_rank; d++)
         if (g->constant_stride[g->lead + d]) offset += coordinate[d] * g->stride[g->lead + d];
@@ -116,63 +117,63 @@ static reg widen(global_access *g, uint32_t expr, bool *fixed) {
     emitter *e = g->e;
     tvm_dtype type = e->kernel->exprs[expr].type;
     int64_t value;
-    if (fact_constant(e, expr, &value)) {
+    if (tvm_fact_constant(e, expr, &value)) {
         *fixed = true;
-        return pure(e, 'd', "mov.b64 $, %" PRId64 ";", value);
+        return tvm_pure(e, 'd', "mov.b64 $, %" PRId64 ";", value);
     }
-    reg r = emit_expr(e, expr);
-    *fixed = fact_stable(e, expr);
+    reg r = tvm_emit_expr(e, expr);
+    *fixed = tvm_fact_stable(e, expr);
     if (type.bits == 64) return r;
     const char *conversion = type.kind == TVM_KIND_INT ? "cvt.s64.s32" : "cvt.u64.u32";
-    if (*fixed) return pure(e, 'd', "%s $, %s;", conversion, r.name);
-    reg wide = new_rd(e);
-    emit(e, "%s %s, %s;", conversion, wide.name, r.name);
+    if (*fixed) return tvm_pure(e, 'd', "%s $, %s;", conversion, r.name);
+    reg wide = tvm_new_rd(e);
+    tvm_emit(e, "%s %s, %s;", conversion, wide.name, r.name);
     return wide;
 }
 
 static reg add64(emitter *e, reg a, reg b, bool fixed) {
-    if (fixed) return pure(e, 'd', "add.s64 $, %s, %s;", a.name, b.name);
-    reg out = new_rd(e);
-    emit(e, "add.s64 %s, %s, %s;", out.name, a.name, b.name);
+    if (fixed) return tvm_pure(e, 'd', "add.s64 $, %s, %s;", a.name, b.name);
+    reg out = tvm_new_rd(e);
+    tvm_emit(e, "add.s64 %s, %s, %s;", out.name, a.name, b.name);
     return out;
 }
 
-reg global_stride(global_access *g, unsigned tensor_dim) {
+reg tvm_global_stride(global_access *g, unsigned tensor_dim) {
     reg product = {""};
     int64_t constant = 1;
     for (unsigned d = tensor_dim + 1; d < g->rank; d++) {
         int64_t value;
         bool fixed;
-        if (fact_constant(g->e, shape_expr(g, d), &value)) {
+        if (tvm_fact_constant(g->e, shape_expr(g, d), &value)) {
             constant = (int64_t)((uint64_t)constant * (uint64_t)value);
             continue;
         }
         reg factor = widen(g, shape_expr(g, d), &fixed);
-        product =
-            product.name[0] ? pure(g->e, 'd', "mul.lo.s64 $, %s, %s;", product.name, factor.name) : factor;
+        product = product.name[0] ? tvm_pure(g->e, 'd', "mul.lo.s64 $, %s, %s;", product.name, factor.name)
+                                  : factor;
     }
-    if (!product.name[0]) return pure(g->e, 'd', "mov.b64 $, %" PRId64 ";", constant);
+    if (!product.name[0]) return tvm_pure(g->e, 'd', "mov.b64 $, %" PRId64 ";", constant);
     return constant == 1 ? product
-                         : pure(g->e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", product.name, constant);
+                         : tvm_pure(g->e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", product.name, constant);
 }
 
 /* Bytes of one step along a dimension other than the last: rows are whole bytes. */
 static reg stride_bytes(global_access *g, unsigned tensor_dim) {
-    reg elements = global_stride(g, tensor_dim);
+    reg elements = tvm_global_stride(g, tensor_dim);
     if (g->bits >= 8) {
         if (g->bits == 8) return elements;
-        return pure(g->e, 'd', "mul.lo.s64 $, %s, %u;", elements.name, g->bits / 8);
+        return tvm_pure(g->e, 'd', "mul.lo.s64 $, %s, %u;", elements.name, g->bits / 8);
     }
     reg total = elements;
-    if (g->bits != 1) total = pure(g->e, 'd', "mul.lo.s64 $, %s, %u;", elements.name, g->bits);
-    return tensor_dim + 1 == g->rank ? total : pure(g->e, 'd', "shr.s64 $, %s, 3;", total.name);
+    if (g->bits != 1) total = tvm_pure(g->e, 'd', "mul.lo.s64 $, %s, %u;", elements.name, g->bits);
+    return tensor_dim + 1 == g->rank ? total : tvm_pure(g->e, 'd', "shr.s64 $, %s, 3;", total.name);
 }
 
-reg global_position(global_access *g, unsigned tensor_dim) {
+reg tvm_global_position(global_access *g, unsigned tensor_dim) {
     bool fixed;
     reg position = widen(g, g->index[tensor_dim].value, &fixed);
     if (tensor_dim < g->lead || !g->part[tensor_dim - g->lead].varies) return position;
-    reg part = pure(g->e, 'd', "cvt.u64.u32 $, %s;", g->part[tensor_dim - g->lead].value.name);
+    reg part = tvm_pure(g->e, 'd', "cvt.u64.u32 $, %s;", g->part[tensor_dim - g->lead].value.name);
     return add64(g->e, position, part, fixed);
 }
 
@@ -188,15 +189,15 @@ static reg scaled(global_access *g, unsigned d, reg value, bool fixed) {
         snprintf(factor, sizeof factor, "%s", stride_bytes(g, d).name);
     reg out;
     if (fixed) {
-        out = pure(e, 'd', "mul.lo.s64 $, %s, %s;", value.name, factor);
+        out = tvm_pure(e, 'd', "mul.lo.s64 $, %s, %s;", value.name, factor);
     } else {
-        out = new_rd(e);
-        emit(e, "mul.lo.s64 %s, %s, %s;", out.name, value.name, factor);
+        out = tvm_new_rd(e);
+        tvm_emit(e, "mul.lo.s64 %s, %s, %s;", out.name, value.name, factor);
     }
     if (!is_last || g->bits > 8) return out;
-    if (fixed) return pure(e, 'd', "shr.s64 $, %s, 3;", out.name);
-    reg bytes = new_rd(e);
-    emit(e, "shr.s64 %s, %s, 3;", bytes.name, out.name);
+    if (fixed) return tvm_pure(e, 'd', "shr.s64 $, %s, 3;", out.name);
+    reg bytes = tvm_new_rd(e);
+    tvm_emit(e, "shr.s64 %s, %s, 3;", bytes.name, out.name);
     return bytes;
 }
 
@@ -207,7 +208,7 @@ static void make_base(global_access *g) {
     memcpy(address.name, e->slots[g->slot].reg, sizeof address.name);
     for (unsigned d = 0; d < g->tile_rank; d++) {
         if (!g->part[d].varies) continue;
-        reg part = pure(e, 'd', "cvt.u64.u32 $, %s;", g->part[d].value.name);
+        reg part = tvm_pure(e, 'd', "cvt.u64.u32 $, %s;", g->part[d].value.name);
         address = add64(e, address, scaled(g, g->lead + d, part, true), true);
     }
     g->base_is_fixed = true;
@@ -215,8 +216,8 @@ static void make_base(global_access *g) {
         for (unsigned d = 0; d < g->rank; d++) {
             int64_t value;
             uint32_t expr = g->index[d].value;
-            bool fixed = fact_stable(e, expr) || fact_constant(e, expr, &value);
-            if (fixed != (pass == 0) || (fact_constant(e, expr, &value) && value == 0)) continue;
+            bool fixed = tvm_fact_stable(e, expr) || tvm_fact_constant(e, expr, &value);
+            if (fixed != (pass == 0) || (tvm_fact_constant(e, expr, &value) && value == 0)) continue;
             reg index = widen(g, expr, &fixed);
             address = add64(e, address, scaled(g, d, index, fixed), fixed);
             if (!fixed) g->base_is_fixed = false;
@@ -225,7 +226,7 @@ static void make_base(global_access *g) {
     g->has_base = true;
 }
 
-reg global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
+reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
     emitter *e = g->e;
     int64_t rows[TVM_MAX_RANK] = {0};
     if (!g->has_base) make_base(g);
@@ -237,7 +238,7 @@ reg global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
     for (unsigned d = 0; d < g->tile_rank; d++) {
         if (rows[d] == 0) continue;
         reg step = stride_bytes(g, g->lead + d);
-        if (rows[d] != 1) step = pure(e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", step.name, rows[d]);
+        if (rows[d] != 1) step = tvm_pure(e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", step.name, rows[d]);
         pointer = add64(e, pointer, step, false);
     }
     if (g->pointer_count < GLOBAL_CACHE) {
@@ -252,34 +253,34 @@ reg global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
 static reg bound_test(global_access *g, unsigned d, uint32_t first) {
     emitter *e = g->e;
     uint32_t index = g->index[d].value, shape = shape_expr(g, d);
-    reg p = new_pred(e);
+    reg p = tvm_new_pred(e);
     bool narrow = is_narrow(e, index) && is_narrow(e, shape);
     const thread_part *part = d >= g->lead && g->part[d - g->lead].varies ? &g->part[d - g->lead] : NULL;
     /* Unsigned, a negative position is above every extent. */
     if (narrow) {
         int64_t value;
-        bool constant = fact_constant(e, index, &value);
-        reg at = constant ? pure(e, 'r', "mov.b32 $, %" PRId64 ";", value) : emit_expr(e, index);
-        reg limit = emit_expr(e, shape);
-        if (part && (constant || fact_stable(e, index))) {
-            at = pure(e, 'r', "add.s32 $, %s, %s;", at.name, part->value.name);
+        bool constant = tvm_fact_constant(e, index, &value);
+        reg at = constant ? tvm_pure(e, 'r', "mov.b32 $, %" PRId64 ";", value) : tvm_emit_expr(e, index);
+        reg limit = tvm_emit_expr(e, shape);
+        if (part && (constant || tvm_fact_stable(e, index))) {
+            at = tvm_pure(e, 'r', "add.s32 $, %s, %s;", at.name, part->value.name);
         } else if (part) {
-            reg sum = new_r(e);
-            emit(e, "add.s32 %s, %s, %s;", sum.name, at.name, part->value.name);
+            reg sum = tvm_new_r(e);
+            tvm_emit(e, "add.s32 %s, %s, %s;", sum.name, at.name, part->value.name);
             at = sum;
         }
         if (first > 0) {
-            reg sum = new_r(e);
-            emit(e, "add.s32 %s, %s, %u;", sum.name, at.name, first);
+            reg sum = tvm_new_r(e);
+            tvm_emit(e, "add.s32 %s, %s, %u;", sum.name, at.name, first);
             at = sum;
         }
-        emit(e, "setp.lt.u32 %s, %s, %s;", p.name, at.name, limit.name);
+        tvm_emit(e, "setp.lt.u32 %s, %s, %s;", p.name, at.name, limit.name);
         return p;
     }
     bool fixed;
-    reg at = global_position(g, d), limit = widen(g, shape, &fixed), sum = new_rd(e);
-    emit(e, "add.s64 %s, %s, %u;", sum.name, at.name, first);
-    emit(e, "setp.lt.u64 %s, %s, %s;", p.name, sum.name, limit.name);
+    reg at = tvm_global_position(g, d), limit = widen(g, shape, &fixed), sum = tvm_new_rd(e);
+    tvm_emit(e, "add.s64 %s, %s, %u;", sum.name, at.name, first);
+    tvm_emit(e, "setp.lt.u64 %s, %s, %s;", p.name, sum.name, limit.name);
     return p;
 }
 
@@ -287,7 +288,7 @@ static uint32_t granule_of(const global_access *g, unsigned d, const uint32_t co
     return d >= g->lead ? (uint32_t)(coordinate[d - g->lead] / g->granule[d]) : 0;
 }
 
-bool global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out) {
+bool tvm_global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out) {
     emitter *e = g->e;
     bool any = false;
     for (unsigned d = 0; d < g->rank; d++) {
@@ -309,8 +310,8 @@ bool global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
             }
         }
         if (any) {
-            reg both = new_pred(e);
-            emit(e, "and.pred %s, %s, %s;", both.name, out->name, p.name);
+            reg both = tvm_new_pred(e);
+            tvm_emit(e, "and.pred %s, %s, %s;", both.name, out->name, p.name);
             p = both;
         }
         *out = p;
@@ -319,8 +320,8 @@ bool global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
     return any;
 }
 
-void global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
-                uint32_t key[2 * TVM_MAX_RANK]) {
+void tvm_global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
+                    uint32_t key[2 * TVM_MAX_RANK]) {
     memset(key, 0, 2 * TVM_MAX_RANK * sizeof *key);
     for (unsigned d = 0; d < g->tile_rank; d++) {
         if (!g->constant_stride[g->lead + d]) key[d] = coordinate[d];

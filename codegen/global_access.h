@@ -48,26 +48,27 @@ typedef struct global_access {
 } global_access;
 
 /* part and extent (tile_rank entries) have been set; the rest is found out. */
-void global_open(emitter *e, global_access *g, uint32_t slot, const tvm_operand *index, unsigned tile_rank);
+void tvm_global_open(emitter *e, global_access *g, uint32_t slot, const tvm_operand *index,
+                     unsigned tile_rank);
 /* Is anything unproven? */
-bool global_is_guarded(const global_access *g);
+bool tvm_global_is_guarded(const global_access *g);
 /* Alignment, in bits, of every address whose constant coordinates lead to a multiple of it; `rows` are
  * divisors of the constant coordinates in the dimensions whose stride is not constant. Below 8: sub-byte
  * elements may begin inside a byte. */
-unsigned global_alignment(const global_access *g, const uint64_t rows[TVM_MAX_RANK]);
+unsigned tvm_global_alignment(const global_access *g, const uint64_t rows[TVM_MAX_RANK]);
 /* Elements from the base that constant coordinates add through constant strides. */
-int64_t global_offset(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
+int64_t tvm_global_offset(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
 /* The address of the constant coordinates in the dimensions without a constant stride. */
-reg global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
+reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
 /* The predicate of the granule that the constant coordinates lie in; false: always inside. */
-bool global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out);
+bool tvm_global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out);
 /* Numbers that are equal for coordinates that share pointer and predicate. */
-void global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
-                uint32_t key[2 * TVM_MAX_RANK]);
+void tvm_global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
+                    uint32_t key[2 * TVM_MAX_RANK]);
 
 /* index + thread part of a dimension of the tile, as %rd, and the stride of a dimension of the tensor in
  * elements, as %rd. */
-reg global_position(global_access *g, unsigned tensor_dim);
-reg global_stride(global_access *g, unsigned tensor_dim);
+reg tvm_global_position(global_access *g, unsigned tensor_dim);
+reg tvm_global_stride(global_access *g, unsigned tensor_dim);
 
 #endif

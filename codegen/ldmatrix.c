@@ -41,11 +41,11 @@ static bool words_match(matrices *m) {
     for (uint32_t t = 0; t < m->tile->threads; t++) {
         uint32_t lane = t % 32;
         bool starts_row = m->transposed ? lane / 4 == 0 : lane % 4 == 0;
-        if (starts_row) align = (uint32_t)fact_gcd(align, m->lanes->offset[t]);
+        if (starts_row) align = (uint32_t)tvm_fact_gcd(align, m->lanes->offset[t]);
     }
-    align = (uint32_t)fact_gcd(align, m->tile->constant);
-    align = (uint32_t)fact_gcd(align, m->tile->dynamic_divisor);
-    if (align != ROW || shared_run(m->tile) < ROW) return false;
+    align = (uint32_t)tvm_fact_gcd(align, m->tile->constant);
+    align = (uint32_t)tvm_fact_gcd(align, m->tile->dynamic_divisor);
+    if (align != ROW || tvm_shared_run(m->tile) < ROW) return false;
     m->odd = m->constant[1] - m->constant[0];
     for (uint32_t w = 0; w < m->words; w++) {
         uint32_t first = m->constant[2 * w], second = m->constant[2 * w + 1];
@@ -67,27 +67,28 @@ static void row_lanes(const matrices *m, const uint32_t step[4], shared_lanes *r
 /* The same as PTX: the thread's part at another thread number, and the steps. */
 static void row_value(matrices *m, const tvm_layout *layout, const uint32_t step[4], shared_lanes *rows) {
     emitter *e = m->e;
-    reg tid = thread_id(e), low = pure(e, 'r', "and.b32 $, %s, 7;", tid.name);
-    reg warp = pure(e, 'r', "and.b32 $, %s, 992;", tid.name);
-    reg row = m->transposed ? pure(e, 'r', "shr.u32 $, %s, 1;", low.name)
-                            : pure(e, 'r', "shl.b32 $, %s, 2;", low.name);
-    reg thread = pure(e, 'r', "add.u32 $, %s, %s;", warp.name, row.name), sum = pure(e, 'r', "mov.b32 $, 0;");
+    reg tid = tvm_thread_id(e), low = tvm_pure(e, 'r', "and.b32 $, %s, 7;", tid.name);
+    reg warp = tvm_pure(e, 'r', "and.b32 $, %s, 992;", tid.name);
+    reg row = m->transposed ? tvm_pure(e, 'r', "shr.u32 $, %s, 1;", low.name)
+                            : tvm_pure(e, 'r', "shl.b32 $, %s, 2;", low.name);
+    reg thread = tvm_pure(e, 'r', "add.u32 $, %s, %s;", warp.name, row.name),
+        sum = tvm_pure(e, 'r', "mov.b32 $, 0;");
     for (unsigned d = 0; d < m->tile->tile_rank; d++) {
         reg at;
         uint32_t stride = m->tile->stride[m->tile->lead + d];
-        if (stride == 0 || !coordinate_of(e, layout, d, thread, &at)) continue;
-        sum = pure(e, 'r', "add.u32 $, %s, %s;", sum.name, pure_scale(e, at, stride).name);
+        if (stride == 0 || !tvm_coordinate_of(e, layout, d, thread, &at)) continue;
+        sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, tvm_pure_scale(e, at, stride).name);
     }
     if (m->transposed && m->odd != 0) {
-        reg odd = pure(e, 'r', "and.b32 $, %s, 1;", tid.name);
-        sum = pure(e, 'r', "mad.lo.u32 $, %s, %u, %s;", odd.name, m->odd, sum.name);
+        reg odd = tvm_pure(e, 'r', "and.b32 $, %s, 1;", tid.name);
+        sum = tvm_pure(e, 'r', "mad.lo.u32 $, %s, %u, %s;", odd.name, m->odd, sum.name);
     }
-    reg matrix = pure(e, 'r', "bfe.u32 $, %s, 3, 2;", tid.name);
+    reg matrix = tvm_pure(e, 'r', "bfe.u32 $, %s, 3, 2;", tid.name);
     for (uint32_t j = 1; j < 4; j++) {
         if (step[j] == 0) continue;
-        reg p = pure(e, 'p', "setp.eq.u32 $, %s, %u;", matrix.name, j);
-        reg extra = pure(e, 'r', "selp.b32 $, %u, 0, %s;", step[j], p.name);
-        sum = pure(e, 'r', "add.u32 $, %s, %s;", sum.name, extra.name);
+        reg p = tvm_pure(e, 'p', "setp.eq.u32 $, %s, %u;", matrix.name, j);
+        reg extra = tvm_pure(e, 'r', "selp.b32 $, %u, 0, %s;", step[j], p.name);
+        sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, extra.name);
     }
     rows->value = sum;
     rows->varies = true;
@@ -98,8 +99,8 @@ static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uin
     uint32_t address[32];
     for (unsigned lane = 0; lane < 32; lane++)
         address[lane] =
-            shared_swizzle(m->tile->layout, rows->offset[lane] + constant + m->tile->constant) * 2;
-    return shared_conflicts(address, 8 * count, 128);
+            tvm_shared_swizzle(m->tile->layout, rows->offset[lane] + constant + m->tile->constant) * 2;
+    return tvm_shared_conflicts(address, 8 * count, 128);
 }
 
 static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char *refused) {
@@ -119,25 +120,25 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
             row_value(m, layout, step, rows);
             memcpy(last, step, sizeof last);
         }
-        reg address = shared_address(m->tile, rows, m->constant[2 * w], &plus);
+        reg address = tvm_shared_address(m->tile, rows, m->constant[2 * w], &plus);
         unsigned conflicts = group_conflicts(m, rows, m->constant[2 * w], count);
         if (conflicts > worst) worst = conflicts;
         int n = 0;
         for (unsigned j = 0; j < count; j++)
             n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", j ? ", " : "",
-                          slot_word(e, m->slot, w + j).name);
-        emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count,
-             m->transposed ? ".trans" : "", list, address.name, plus);
+                          tvm_slot_word(e, m->slot, w + j).name);
+        tvm_emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count,
+                 m->transposed ? ".trans" : "", list, address.name, plus);
     }
     char name[24];
     snprintf(name, sizeof name, "ldmatrix.x%u%s", count, m->transposed ? ".trans" : "");
-    explain(e, name, 128, m->words / count, (int)worst, refused);
+    tvm_explain(e, name, 128, m->words / count, (int)worst, refused);
     free(rows);
     return TVM_OK;
 }
 
-bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
-                   uint32_t slot, char refused[200], tvm_status *status) {
+bool tvm_emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
+                       uint32_t slot, char refused[200], tvm_status *status) {
     uint32_t locals = tvm_layout_locals(layout);
     refused[0] = '\0';
     if (tile->bytes != 2) return false;
@@ -153,7 +154,7 @@ bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, con
     for (uint32_t i = 0; i < locals; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
         tvm_layout_map(layout, 0, i, coordinate);
-        constant[i] = shared_linear(tile, coordinate);
+        constant[i] = tvm_shared_linear(tile, coordinate);
     }
     bool shaped = false, taken = false;
     for (int transposed = 0; transposed < 2 && !taken; transposed++) {

@@ -6,7 +6,7 @@
 
 /* Emits the load by ldmatrix and returns true (*status is its result), or returns false with the reason in
  * `refused` ("" when ldmatrix is not to be expected: elements that are not 16 bits). */
-bool emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
-                   uint32_t slot, char refused[200], tvm_status *status);
+bool tvm_emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
+                       uint32_t slot, char refused[200], tvm_status *status);
 
 #endif

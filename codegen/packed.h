@@ -7,28 +7,28 @@
 typedef struct packed_cast {
     uint32_t source, result, locals;
     tvm_dtype from, to;
-    double zero; /* subtracted of each value: packed_zero_is_exact, or 0 */
+    double zero; /* subtracted of each value: tvm_packed_zero_is_exact, or 0 */
 } packed_cast;
 
 /* Why not, as of a candidate (compute.h). */
-const char *refuse_packed_pairs(const packed_cast *c);
+const char *tvm_refuse_packed_pairs(const packed_cast *c);
 /* Converts the whole tensor; false when memory ran out. */
-bool emit_packed_pairs(emitter *e, const packed_cast *c);
+bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c);
 /* The same for floats of 3 and 4 bits, whose packing has no pairs in halves of words. */
-const char *refuse_packed_lookup(const packed_cast *c);
-bool emit_packed_lookup(emitter *e, const packed_cast *c);
+const char *tvm_refuse_packed_lookup(const packed_cast *c);
+bool tvm_emit_packed_lookup(emitter *e, const packed_cast *c);
 /* Writes a pair as it is, or (wide) a pair of f16 as two f32. */
-void write_pair(emitter *e, element_writer *writer, bool wide, reg pair);
+void tvm_write_pair(emitter *e, element_writer *writer, bool wide, reg pair);
 /* A constant that ptxas does not see as one (a thread number has 10 bits). PRMT takes one immediate operand:
  * where ptxas finds two, it copies the other to a register before every PRMT. */
-reg hidden_constant(emitter *e, uint32_t value);
+reg tvm_hidden_constant(emitter *e, uint32_t value);
 /* May the subtraction of a constant be made part of the conversion, with the same result to the last bit? */
-bool packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero);
+bool tvm_packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero);
 
 /* Does multiplying the fields of a low-precision float, in their places in f16 or bf16, leave infinities or
- * NaN wrong? Then mend_float_pair puts them right: `codes` are the codes at the low ends of the two halves,
- * other bits zero. */
-bool float_pair_needs_mending(tvm_dtype from, tvm_dtype to);
-reg mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair);
+ * NaN wrong? Then tvm_mend_float_pair puts them right: `codes` are the codes at the low ends of the two
+ * halves, other bits zero. */
+bool tvm_float_pair_needs_mending(tvm_dtype from, tvm_dtype to);
+reg tvm_mend_float_pair(emitter *e, tvm_dtype from, tvm_dtype to, reg codes, reg pair);
 
 #endif

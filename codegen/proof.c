@@ -13,7 +13,7 @@ static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
 
 /* ---- sums ---- */
 
-void linear_add_term(linear *sum, uint32_t atom, int64_t factor) {
+void tvm_linear_add_term(linear *sum, uint32_t atom, int64_t factor) {
     unsigned i = 0;
     while (i < sum->count && sum->terms[i].atom != atom) i++;
     if (i == sum->count) {
@@ -38,7 +38,7 @@ static void add_constant(linear *sum, int64_t value, int64_t factor) {
         sum->failed = true;
 }
 
-void linear_add_scaled(linear *sum, const linear *more, int64_t factor) {
+void tvm_linear_add_scaled(linear *sum, const linear *more, int64_t factor) {
     sum->failed = sum->failed || more->failed;
     add_constant(sum, more->constant, factor);
     for (unsigned i = 0; i < more->count; i++) {
@@ -46,7 +46,7 @@ void linear_add_scaled(linear *sum, const linear *more, int64_t factor) {
         if (__builtin_mul_overflow(more->terms[i].coefficient, factor, &product))
             sum->failed = true;
         else
-            linear_add_term(sum, more->terms[i].atom, product);
+            tvm_linear_add_term(sum, more->terms[i].atom, product);
     }
 }
 
@@ -56,7 +56,7 @@ static void add_multiple(const emitter *e, linear *sum, uint32_t expr, int64_t f
     if (__builtin_mul_overflow(factor, by, &product))
         sum->failed = true;
     else
-        linear_add(e, sum, expr, product, budget);
+        tvm_linear_add(e, sum, expr, product, budget);
 }
 
 /* A conversion is looked through when the value before it is known exactly and fits. */
@@ -70,7 +70,7 @@ static bool cast_is_plain(const emitter *e, const tvm_expr *node) {
     return from->exact && fits;
 }
 
-void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
+void tvm_linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
     const tvm_expr *node = node_of(e, expr);
     int64_t value;
     if (sum->failed) return;
@@ -79,54 +79,54 @@ void linear_add(const emitter *e, linear *sum, uint32_t expr, int64_t factor, un
         return;
     }
     --*budget;
-    if (fact_constant(e, expr, &value)) {
+    if (tvm_fact_constant(e, expr, &value)) {
         add_constant(sum, value, factor);
         return;
     }
     switch (node->op) {
     case TVM_EXPR_SLOT:
         if (e->facts->slots[node->a].definition == TVM_NONE) break;
-        linear_add(e, sum, e->facts->slots[node->a].definition, factor, budget);
+        tvm_linear_add(e, sum, e->facts->slots[node->a].definition, factor, budget);
         return;
     case TVM_EXPR_ADD:
-        linear_add(e, sum, node->a, factor, budget);
-        linear_add(e, sum, node->b, factor, budget);
+        tvm_linear_add(e, sum, node->a, factor, budget);
+        tvm_linear_add(e, sum, node->b, factor, budget);
         return;
     case TVM_EXPR_SUB:
-        linear_add(e, sum, node->a, factor, budget);
+        tvm_linear_add(e, sum, node->a, factor, budget);
         add_multiple(e, sum, node->b, factor, -1, budget);
         return;
     case TVM_EXPR_NEG:
         add_multiple(e, sum, node->a, factor, -1, budget);
         return;
     case TVM_EXPR_MUL:
-        if (fact_constant(e, node->b, &value))
+        if (tvm_fact_constant(e, node->b, &value))
             add_multiple(e, sum, node->a, factor, value, budget);
-        else if (fact_constant(e, node->a, &value))
+        else if (tvm_fact_constant(e, node->a, &value))
             add_multiple(e, sum, node->b, factor, value, budget);
         else
             break;
         return;
     case TVM_EXPR_SHL:
-        if (!fact_constant(e, node->b, &value) || value < 0 || value > 30) break;
+        if (!tvm_fact_constant(e, node->b, &value) || value < 0 || value > 30) break;
         add_multiple(e, sum, node->a, factor, INT64_C(1) << value, budget);
         return;
     case TVM_EXPR_CAST:
         if (!cast_is_plain(e, node)) break;
-        linear_add(e, sum, node->a, factor, budget);
+        tvm_linear_add(e, sum, node->a, factor, budget);
         return;
     default:
         break;
     }
-    linear_add_term(sum, expr, factor);
+    tvm_linear_add_term(sum, expr, factor);
 }
 
-void linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
+void tvm_linear_add_value(const emitter *e, linear *sum, uint32_t expr, int64_t factor, unsigned *budget) {
     int64_t value;
-    if (fact_constant(e, expr, &value) || e->facts->exprs[expr].exact)
-        linear_add(e, sum, expr, factor, budget);
+    if (tvm_fact_constant(e, expr, &value) || e->facts->exprs[expr].exact)
+        tvm_linear_add(e, sum, expr, factor, budget);
     else
-        linear_add_term(sum, expr, factor);
+        tvm_linear_add_term(sum, expr, factor);
 }
 
 /* ---- bounds of atoms ---- */
@@ -156,14 +156,14 @@ static void bound_by(const emitter *e, bounds *list, int64_t scale, uint32_t exp
     unsigned budget = SUM_BUDGET;
     linear *sum = add_bound(list, scale);
     if (!sum) return;
-    linear_add_value(e, sum, expr, 1, &budget);
+    tvm_linear_add_value(e, sum, expr, 1, &budget);
     add_constant(sum, plus, 1);
 }
 
 /* A division by a positive constant of something that is known exactly. */
 static bool plain_division(const emitter *e, const tvm_expr *node, int64_t *by) {
     if (node->op != TVM_EXPR_DIV && node->op != TVM_EXPR_CDIV) return false;
-    if (!fact_constant(e, node->b, by) || *by <= 0) return false;
+    if (!tvm_fact_constant(e, node->b, by) || *by <= 0) return false;
     const expr_fact *dividend = &e->facts->exprs[node->a];
     if (node->op == TVM_EXPR_DIV) return true;
     int64_t limit = node->type.bits == 64             ? INT64_MAX
@@ -173,7 +173,7 @@ static bool plain_division(const emitter *e, const tvm_expr *node, int64_t *by) 
 }
 
 static bool divides_evenly(const emitter *e, const tvm_expr *node, int64_t by) {
-    return fact_divisor(e, node->a) % (uint64_t)by == 0;
+    return tvm_fact_divisor(e, node->a) % (uint64_t)by == 0;
 }
 
 static void bound_division(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
@@ -202,7 +202,7 @@ static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *
         bound_by(e, list, 1, limit, 0);
         return;
     }
-    uint64_t gap = fact_gcd(slot->divisor, fact_divisor(e, limit));
+    uint64_t gap = tvm_fact_gcd(slot->divisor, tvm_fact_divisor(e, limit));
     bound_by(e, list, 1, limit, gap > 0 && gap <= INT32_MAX ? -(int64_t)gap : -1);
 }
 
@@ -212,8 +212,8 @@ static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bo
     const tvm_expr *extent = node_of(e, grid);
     int64_t by;
     bound_by(e, list, 1, grid, -1);
-    if ((extent->op != TVM_EXPR_CDIV && extent->op != TVM_EXPR_DIV) || !fact_constant(e, extent->b, &by) ||
-        by <= 0)
+    if ((extent->op != TVM_EXPR_CDIV && extent->op != TVM_EXPR_DIV) ||
+        !tvm_fact_constant(e, extent->b, &by) || by <= 0)
         return;
     /* A cdiv that wrapped makes a negative grid, which is not launched. */
     bool rounds_up = extent->op == TVM_EXPR_CDIV && !divides_evenly(e, extent, by);
@@ -302,10 +302,10 @@ static void multiply_out(const emitter *e, linear *sum) {
         linear out = {0};
         unsigned budget = SUM_BUDGET;
         int64_t scale = coefficient % by == 0 ? 1 : by;
-        linear_add_scaled(&out, sum, scale);
+        tvm_linear_add_scaled(&out, sum, scale);
         if (out.failed) return;
-        linear_add_term(&out, atom, -coefficient * scale);
-        linear_add_value(e, &out, node_of(e, atom)->a, coefficient * scale / by, &budget);
+        tvm_linear_add_term(&out, atom, -coefficient * scale);
+        tvm_linear_add_value(e, &out, node_of(e, atom)->a, coefficient * scale / by, &budget);
         if (out.failed) return;
         *sum = out;
     }
@@ -329,12 +329,12 @@ static bool prove(search *s, const linear *goal, unsigned depth);
 /* The goal with a term replaced by a bound of its atom. */
 static bool prove_with(search *s, const linear *goal, unsigned term, const bound *b, unsigned depth) {
     linear next = {0};
-    linear_add_scaled(&next, goal, b->scale);
+    tvm_linear_add_scaled(&next, goal, b->scale);
     if (next.failed) return false;
     int64_t coefficient = goal->terms[term].coefficient, whole;
     if (__builtin_mul_overflow(coefficient, b->scale, &whole)) return false;
-    linear_add_term(&next, goal->terms[term].atom, -whole);
-    linear_add_scaled(&next, &b->sum, coefficient);
+    tvm_linear_add_term(&next, goal->terms[term].atom, -whole);
+    tvm_linear_add_scaled(&next, &b->sum, coefficient);
     return prove(s, &next, depth + 1);
 }
 
@@ -359,7 +359,7 @@ static bool prove_by_conditions(search *s, const linear *goal, unsigned term, un
                 need % have != 0)
                 continue;
             linear next = *goal;
-            linear_add_scaled(&next, given, -(need / have));
+            tvm_linear_add_scaled(&next, given, -(need / have));
             if (prove(s, &next, depth + 1)) return true;
         }
     }
@@ -387,8 +387,8 @@ static void add_condition(search *s, uint32_t greater, uint32_t less, int64_t ga
     if (s->condition_count == sizeof s->conditions / sizeof *s->conditions) return;
     linear sum = {.constant = -gap};
     unsigned budget = SUM_BUDGET;
-    linear_add_value(s->e, &sum, greater, 1, &budget);
-    linear_add_value(s->e, &sum, less, -1, &budget);
+    tvm_linear_add_value(s->e, &sum, greater, 1, &budget);
+    tvm_linear_add_value(s->e, &sum, less, -1, &budget);
     multiply_out(s->e, &sum);
     if (!sum.failed) s->conditions[s->condition_count++] = sum;
 }
@@ -417,7 +417,7 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
         add_condition(s, node->a, node->b, op == TVM_EXPR_GT);
 }
 
-bool linear_not_negative(const emitter *e, const linear *sum) {
+bool tvm_linear_not_negative(const emitter *e, const linear *sum) {
     const facts *f = e->facts;
     if (f->work == 0) return false;
     search s = {.e = e, .budget = PROOF_BUDGET};
@@ -445,7 +445,7 @@ static bool reads_assigned(const emitter *e, uint32_t expr, uint32_t first, uint
            (arity > 2 && reads_assigned(e, node->c, first, last, budget));
 }
 
-unsigned fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last) {
+unsigned tvm_fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last) {
     facts *f = e->facts;
     unsigned mark = f->condition_count, budget = SUM_BUDGET;
     if (mark < sizeof f->conditions / sizeof *f->conditions && !reads_assigned(e, expr, first, last, &budget))
@@ -453,22 +453,22 @@ unsigned fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint3
     return mark;
 }
 
-void fact_leave(emitter *e, unsigned mark) {
+void tvm_fact_leave(emitter *e, unsigned mark) {
     e->facts->condition_count = mark;
 }
 
 /* ---- questions ---- */
 
-bool fact_not_negative(const emitter *e, uint32_t index) {
+bool tvm_fact_not_negative(const emitter *e, uint32_t index) {
     if (e->facts->exprs[index].low >= 0) return true;
     if (!e->facts->exprs[index].exact) return false;
     linear sum = {0};
     unsigned budget = SUM_BUDGET;
-    linear_add_value(e, &sum, index, 1, &budget);
-    return !sum.failed && linear_not_negative(e, &sum);
+    tvm_linear_add_value(e, &sum, index, 1, &budget);
+    return !sum.failed && tvm_linear_not_negative(e, &sum);
 }
 
-bool fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
+bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
     const expr_fact *limit = &e->facts->exprs[bound_expr];
     bool is_narrow = node_of(e, index)->type.bits == 32;
     /* An index that wraps equals the sum modulo 2^32 only; inside a bound below 2^31 both are the same
@@ -477,27 +477,28 @@ bool fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t boun
     if (!is_narrow && !e->facts->exprs[index].exact) return false;
     linear low = {0}, high = {.constant = -extent};
     unsigned budget = SUM_BUDGET;
-    linear_add(e, &low, index, 1, &budget);
-    linear_add_value(e, &high, bound_expr, 1, &budget);
-    linear_add_scaled(&high, &low, -1);
-    return !low.failed && !high.failed && linear_not_negative(e, &low) && linear_not_negative(e, &high);
+    tvm_linear_add(e, &low, index, 1, &budget);
+    tvm_linear_add_value(e, &high, bound_expr, 1, &budget);
+    tvm_linear_add_scaled(&high, &low, -1);
+    return !low.failed && !high.failed && tvm_linear_not_negative(e, &low) &&
+           tvm_linear_not_negative(e, &high);
 }
 
-void fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
+void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
     linear sum = {0};
     unsigned budget = SUM_BUDGET;
-    linear_add(e, &sum, index, 1, &budget);
+    tvm_linear_add(e, &sum, index, 1, &budget);
     *constant = 0;
-    *divisor = fact_divisor(e, index);
+    *divisor = tvm_fact_divisor(e, index);
     if (sum.failed || sum.constant < 0 || sum.constant > INT32_MAX) return;
     uint64_t rest = 0;
     for (unsigned i = 0; i < sum.count; i++) {
         int64_t c = sum.terms[i].coefficient;
         uint64_t factor = c < 0 ? -(uint64_t)c : (uint64_t)c, product;
         /* Modulo a power of two, only that part of a divisor counts. */
-        uint64_t atom = fact_divisor(e, sum.terms[i].atom);
+        uint64_t atom = tvm_fact_divisor(e, sum.terms[i].atom);
         if (__builtin_mul_overflow(factor, atom, &product)) product = factor & (~factor + 1);
-        rest = fact_gcd(rest, product);
+        rest = tvm_fact_gcd(rest, product);
     }
     if (sum.constant == 0 && *divisor % (rest ? rest : 1) == 0) return;
     *constant = sum.constant;

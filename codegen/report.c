@@ -38,7 +38,7 @@ static void write_row(text *t, const char cells[COLUMNS][CELL_MAX], const int wi
     }
     for (size_t i = 0; i < used; i++)
         if (row[i] != ' ') end = i + 1;
-    text_add(t, "%.*s\n", (int)end, row);
+    tvm_text_add(t, "%.*s\n", (int)end, row);
 }
 
 static void write_table(text *t, const tvm_kernel_code *kernel) {
@@ -62,10 +62,11 @@ static void write_table(text *t, const tvm_kernel_code *kernel) {
 
 static void write_usage(text *t, const tvm_kernel_code *kernel) {
     if (kernel->registers < 0)
-        text_add(t, "  registers and spills are not known: ptxas has not run\n");
+        tvm_text_add(t, "  registers and spills are not known: ptxas has not run\n");
     else
-        text_add(t, "  %d registers, %d bytes of stack, %d bytes of spill stores, %d bytes of spill loads\n",
-                 kernel->registers, kernel->stack_bytes, kernel->spill_stores, kernel->spill_loads);
+        tvm_text_add(t,
+                     "  %d registers, %d bytes of stack, %d bytes of spill stores, %d bytes of spill loads\n",
+                     kernel->registers, kernel->stack_bytes, kernel->spill_stores, kernel->spill_loads);
 }
 
 tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **report,
@@ -75,15 +76,15 @@ tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, c
     (void)program;
     for (size_t k = 0; k < module->kernel_count; k++) {
         const tvm_kernel_code *kernel = &module->kernels[k];
-        text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "",
-                 kernel->name, tvm_target_name(module->target, target), kernel->threads,
-                 kernel->shared_bytes);
+        tvm_text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "",
+                     kernel->name, tvm_target_name(module->target, target), kernel->threads,
+                     kernel->shared_bytes);
         write_table(&t, kernel);
         write_usage(&t, kernel);
     }
-    if (module->kernel_count == 0) text_add(&t, "no kernels\n");
+    if (module->kernel_count == 0) tvm_text_add(&t, "no kernels\n");
     *report = t.failed ? NULL : t.data;
     if (!t.failed) return TVM_OK;
-    text_free(&t);
+    tvm_text_free(&t);
     return tvm_diag_no_memory(diags);
 }

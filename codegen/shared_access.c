@@ -16,7 +16,7 @@ static void find_modes(const tvm_shared_layout *layout, unsigned modes[TVM_MAX_R
     }
 }
 
-uint32_t shared_swizzle(const tvm_shared_layout *layout, uint32_t offset) {
+uint32_t tvm_shared_swizzle(const tvm_shared_layout *layout, uint32_t offset) {
     uint32_t mask = (UINT32_C(1) << layout->swizzle_bits) - 1;
     if (layout->swizzle_bits == 0) return offset;
     return offset ^
@@ -28,20 +28,20 @@ static uint64_t swizzle_period(const tvm_shared_layout *layout) {
     return UINT64_C(1) << (layout->swizzle_base + layout->swizzle_shift + layout->swizzle_bits);
 }
 
-uint32_t shared_run(const shared_tile *s) {
+uint32_t tvm_shared_run(const shared_tile *s) {
     return s->layout->swizzle_bits == 0   ? 16
            : s->layout->swizzle_base >= 4 ? 16
                                           : UINT32_C(1) << s->layout->swizzle_base;
 }
 
-bool shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
-                 uint32_t threads) {
+bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
+                     uint32_t threads) {
     unsigned modes[TVM_MAX_RANK];
-    *s = (shared_tile){.e = e, .slot = slot, .layout = slot_shared_layout(e, slot), .index = index};
+    *s = (shared_tile){.e = e, .slot = slot, .layout = tvm_slot_shared_layout(e, slot), .index = index};
     s->rank = s->layout->rank;
     s->tile_rank = tile_rank;
     s->lead = s->rank - tile_rank;
-    s->bytes = slot_dtype(e, slot).bits / 8;
+    s->bytes = tvm_slot_dtype(e, slot).bits / 8;
     s->threads = threads;
     s->linear = true;
     find_modes(s->layout, modes, s->stride);
@@ -49,27 +49,27 @@ bool shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *i
         int64_t constant;
         uint64_t rest;
         if (modes[d] > 1) s->linear = false;
-        fact_split(e, index[d].value, &constant, &rest);
+        tvm_fact_split(e, index[d].value, &constant, &rest);
         s->constant_index[d] = constant;
         s->constant += (uint32_t)constant * s->stride[d];
         if (rest != 0) s->has_dynamic = true;
         uint64_t power = (rest & (~rest + 1)) % (UINT64_C(1) << 32);
-        s->dynamic_divisor = fact_gcd(s->dynamic_divisor, power * s->stride[d]);
+        s->dynamic_divisor = tvm_fact_gcd(s->dynamic_divisor, power * s->stride[d]);
     }
     s->fixed = s->dynamic_divisor % swizzle_period(s->layout) == 0;
     return s->linear;
 }
 
-uint32_t shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]) {
+uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]) {
     uint32_t offset = 0;
     for (unsigned d = 0; d < s->tile_rank; d++) offset += coordinate[d] * s->stride[s->lead + d];
     return offset;
 }
 
-uint32_t shared_alignment(const shared_tile *s, const shared_lanes *lanes) {
-    uint64_t align = fact_gcd(16, s->dynamic_divisor);
-    align = fact_gcd(align, s->constant);
-    for (uint32_t t = 0; t < s->threads; t++) align = fact_gcd(align, lanes->offset[t]);
+uint32_t tvm_shared_alignment(const shared_tile *s, const shared_lanes *lanes) {
+    uint64_t align = tvm_fact_gcd(16, s->dynamic_divisor);
+    align = tvm_fact_gcd(align, s->constant);
+    for (uint32_t t = 0; t < s->threads; t++) align = tvm_fact_gcd(align, lanes->offset[t]);
     return (uint32_t)align;
 }
 
@@ -81,25 +81,25 @@ static reg dynamic_offset(shared_tile *s) {
     if (s->dynamic.name[0]) return s->dynamic;
     for (unsigned d = 0; d < s->rank; d++) {
         int64_t value;
-        if (s->stride[d] == 0 || fact_constant(e, s->index[d].value, &value)) continue;
-        reg at = emit_expr(e, s->index[d].value), next = new_r(e);
+        if (s->stride[d] == 0 || tvm_fact_constant(e, s->index[d].value, &value)) continue;
+        reg at = tvm_emit_expr(e, s->index[d].value), next = tvm_new_r(e);
         if (e->kernel->exprs[s->index[d].value].type.bits == 64) {
-            reg narrow = new_r(e);
-            emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
+            reg narrow = tvm_new_r(e);
+            tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
             at = narrow;
         }
         if (s->constant_index[d] != 0) {
-            reg less = new_r(e);
-            emit(e, "add.s32 %s, %s, %lld;", less.name, at.name, -(long long)s->constant_index[d]);
+            reg less = tvm_new_r(e);
+            tvm_emit(e, "add.s32 %s, %s, %lld;", less.name, at.name, -(long long)s->constant_index[d]);
             at = less;
         }
         if (s->dynamic.name[0])
-            emit(e, "mad.lo.s32 %s, %s, %u, %s;", next.name, at.name, s->stride[d], s->dynamic.name);
+            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", next.name, at.name, s->stride[d], s->dynamic.name);
         else
-            emit(e, "mul.lo.s32 %s, %s, %u;", next.name, at.name, s->stride[d]);
+            tvm_emit(e, "mul.lo.s32 %s, %s, %u;", next.name, at.name, s->stride[d]);
         s->dynamic = next;
     }
-    if (!s->dynamic.name[0]) s->dynamic = pure(e, 'r', "mov.b32 $, 0;");
+    if (!s->dynamic.name[0]) s->dynamic = tvm_pure(e, 'r', "mov.b32 $, 0;");
     return s->dynamic;
 }
 
@@ -109,27 +109,27 @@ static reg fixed_address(shared_tile *s, reg offset) {
     const tvm_shared_layout *layout = s->layout;
     if (layout->swizzle_bits > 0) {
         uint32_t mask = ((UINT32_C(1) << layout->swizzle_bits) - 1) << layout->swizzle_base;
-        reg high = pure(e, 'r', "shr.u32 $, %s, %u;", offset.name, layout->swizzle_shift);
-        reg bits = pure(e, 'r', "and.b32 $, %s, %u;", high.name, mask);
-        offset = pure(e, 'r', "xor.b32 $, %s, %s;", offset.name, bits.name);
+        reg high = tvm_pure(e, 'r', "shr.u32 $, %s, %u;", offset.name, layout->swizzle_shift);
+        reg bits = tvm_pure(e, 'r', "and.b32 $, %s, %u;", high.name, mask);
+        offset = tvm_pure(e, 'r', "xor.b32 $, %s, %s;", offset.name, bits.name);
     }
-    reg bytes = pure_scale(e, offset, s->bytes);
-    return pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, shared_base(e).name);
+    reg bytes = tvm_pure_scale(e, offset, s->bytes);
+    return tvm_pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, tvm_shared_base(e).name);
 }
 
 static reg moving_address(shared_tile *s, reg offset) {
     emitter *e = s->e;
     const tvm_shared_layout *layout = s->layout;
-    reg out = new_r(e);
+    reg out = tvm_new_r(e);
     if (layout->swizzle_bits > 0) {
         uint32_t mask = ((UINT32_C(1) << layout->swizzle_bits) - 1) << layout->swizzle_base;
-        reg high = new_r(e), bits = new_r(e), mixed = new_r(e);
-        emit(e, "shr.u32 %s, %s, %u;", high.name, offset.name, layout->swizzle_shift);
-        emit(e, "and.b32 %s, %s, %u;", bits.name, high.name, mask);
-        emit(e, "xor.b32 %s, %s, %s;", mixed.name, offset.name, bits.name);
+        reg high = tvm_new_r(e), bits = tvm_new_r(e), mixed = tvm_new_r(e);
+        tvm_emit(e, "shr.u32 %s, %s, %u;", high.name, offset.name, layout->swizzle_shift);
+        tvm_emit(e, "and.b32 %s, %s, %u;", bits.name, high.name, mask);
+        tvm_emit(e, "xor.b32 %s, %s, %s;", mixed.name, offset.name, bits.name);
         offset = mixed;
     }
-    emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, offset.name, s->bytes, shared_base(e).name);
+    tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, offset.name, s->bytes, tvm_shared_base(e).name);
     return out;
 }
 
@@ -137,22 +137,22 @@ static reg moving_address(shared_tile *s, reg offset) {
 static reg make_address(shared_tile *s, const shared_lanes *lanes, uint32_t constant) {
     emitter *e = s->e;
     if (s->fixed) {
-        reg offset = lanes->varies ? lanes->value : pure(e, 'r', "mov.b32 $, 0;");
-        if (constant != 0) offset = pure(e, 'r', "add.s32 $, %s, %u;", offset.name, constant);
+        reg offset = lanes->varies ? lanes->value : tvm_pure(e, 'r', "mov.b32 $, 0;");
+        if (constant != 0) offset = tvm_pure(e, 'r', "add.s32 $, %s, %u;", offset.name, constant);
         reg address = fixed_address(s, offset);
         if (!s->has_dynamic) return address;
-        reg dynamic = dynamic_offset(s), out = new_r(e);
-        emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, dynamic.name, s->bytes, address.name);
+        reg dynamic = dynamic_offset(s), out = tvm_new_r(e);
+        tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, dynamic.name, s->bytes, address.name);
         return out;
     }
-    reg offset = dynamic_offset(s), sum = new_r(e);
+    reg offset = dynamic_offset(s), sum = tvm_new_r(e);
     if (lanes->varies) {
-        emit(e, "add.s32 %s, %s, %s;", sum.name, offset.name, lanes->value.name);
+        tvm_emit(e, "add.s32 %s, %s, %s;", sum.name, offset.name, lanes->value.name);
         offset = sum;
     }
     if (constant != 0) {
-        reg more = new_r(e);
-        emit(e, "add.s32 %s, %s, %u;", more.name, offset.name, constant);
+        reg more = tvm_new_r(e);
+        tvm_emit(e, "add.s32 %s, %s, %u;", more.name, offset.name, constant);
         offset = more;
     }
     return moving_address(s, offset);
@@ -170,8 +170,8 @@ static bool same_group(const shared_tile *s, const shared_lanes *lanes, uint32_t
         return a >= b && (a - b) % swizzle_period(s->layout) == 0;
     }
     for (uint32_t t = 0; t < s->threads; t++) {
-        uint32_t here =
-            shared_swizzle(s->layout, lanes->offset[t] + a) - shared_swizzle(s->layout, lanes->offset[t] + b);
+        uint32_t here = tvm_shared_swizzle(s->layout, lanes->offset[t] + a) -
+                        tvm_shared_swizzle(s->layout, lanes->offset[t] + b);
         if (t == 0)
             *difference = here;
         else if (here != *difference)
@@ -180,7 +180,7 @@ static bool same_group(const shared_tile *s, const shared_lanes *lanes, uint32_t
     return *difference <= INT32_MAX;
 }
 
-reg shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint32_t *plus) {
+reg tvm_shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint32_t *plus) {
     uint32_t difference = 0, start = s->e->slots[s->slot].shared_offset;
     /* Whole periods of the swizzle are added after it. */
     uint32_t period = (uint32_t)swizzle_period(s->layout), whole;
@@ -204,29 +204,29 @@ reg shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint3
 
 /* ---- any layout ---- */
 
-reg shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
-                                  const uint32_t constant[TVM_MAX_RANK]) {
+reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
+                                      const uint32_t constant[TVM_MAX_RANK]) {
     emitter *e = s->e;
-    reg offset = new_r(e);
-    emit(e, "mov.b32 %s, 0;", offset.name);
+    reg offset = tvm_new_r(e);
+    tvm_emit(e, "mov.b32 %s, 0;", offset.name);
     for (unsigned d = 0; d < s->rank; d++) {
-        reg at = emit_expr(e, s->index[d].value), sum = new_r(e);
+        reg at = tvm_emit_expr(e, s->index[d].value), sum = tvm_new_r(e);
         if (e->kernel->exprs[s->index[d].value].type.bits == 64)
-            emit(e, "cvt.u32.u64 %s, %s;", sum.name, at.name);
+            tvm_emit(e, "cvt.u32.u64 %s, %s;", sum.name, at.name);
         else
-            emit(e, "mov.b32 %s, %s;", sum.name, at.name);
+            tvm_emit(e, "mov.b32 %s, %s;", sum.name, at.name);
         if (d >= s->lead) {
-            emit(e, "add.s32 %s, %s, %u;", sum.name, sum.name, constant[d - s->lead]);
+            tvm_emit(e, "add.s32 %s, %s, %u;", sum.name, sum.name, constant[d - s->lead]);
             if (coordinate[d - s->lead].name[0])
-                emit(e, "add.s32 %s, %s, %s;", sum.name, sum.name, coordinate[d - s->lead].name);
+                tvm_emit(e, "add.s32 %s, %s, %s;", sum.name, sum.name, coordinate[d - s->lead].name);
         }
         for (unsigned m = s->layout->modes; m-- > 0;) {
             if (s->layout->mode_dim[m] != d) continue;
-            reg digit = new_r(e), more = new_r(e), rest = new_r(e);
-            emit(e, "rem.u32 %s, %s, %u;", digit.name, sum.name, s->layout->mode_size[m]);
-            emit(e, "div.u32 %s, %s, %u;", rest.name, sum.name, s->layout->mode_size[m]);
-            emit(e, "mad.lo.s32 %s, %s, %u, %s;", more.name, digit.name, s->layout->mode_stride[m],
-                 offset.name);
+            reg digit = tvm_new_r(e), more = tvm_new_r(e), rest = tvm_new_r(e);
+            tvm_emit(e, "rem.u32 %s, %s, %u;", digit.name, sum.name, s->layout->mode_size[m]);
+            tvm_emit(e, "div.u32 %s, %s, %u;", rest.name, sum.name, s->layout->mode_size[m]);
+            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", more.name, digit.name, s->layout->mode_stride[m],
+                     offset.name);
             offset = more;
             sum = rest;
         }
@@ -251,7 +251,7 @@ static unsigned phase_wavefronts(const uint32_t *address, unsigned lanes, unsign
     return most;
 }
 
-unsigned shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width) {
+unsigned tvm_shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width) {
     /* 16-byte accesses are served by quarter warps, 8-byte ones by half warps, others at once. */
     unsigned together = width == 128 ? 8 : width == 64 ? 16 : 32, words = width > 32 ? width / 32 : 1;
     unsigned extra = 0;

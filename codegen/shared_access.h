@@ -39,27 +39,27 @@ typedef struct shared_lanes {
     unsigned group_count;
 } shared_lanes;
 
-/* False: not linear; then shared_address_of_coordinates is the way. */
-bool shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
-                 uint32_t threads);
+/* False: not linear; then tvm_shared_address_of_coordinates is the way. */
+bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
+                     uint32_t threads);
 
-uint32_t shared_swizzle(const tvm_shared_layout *layout, uint32_t offset);
+uint32_t tvm_shared_swizzle(const tvm_shared_layout *layout, uint32_t offset);
 /* Largest power of two of elements such that aligned runs stay contiguous: 2^base under a swizzle. */
-uint32_t shared_run(const shared_tile *s);
+uint32_t tvm_shared_run(const shared_tile *s);
 /* Alignment in elements (a power of two up to 16) of lane offsets plus the run-time part. */
-uint32_t shared_alignment(const shared_tile *s, const shared_lanes *lanes);
+uint32_t tvm_shared_alignment(const shared_tile *s, const shared_lanes *lanes);
 
 /* Linear offset of coordinates of the tile, without the indices. */
-uint32_t shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]);
+uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]);
 /* The address of lane offset + constant + run-time part: a register and a number of bytes to add. */
-reg shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint32_t *plus);
+reg tvm_shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, uint32_t *plus);
 
 /* The address of coordinates in registers (%r; name[0] == 0: none) plus constants, whatever the layout. */
-reg shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
-                                  const uint32_t constant[TVM_MAX_RANK]);
+reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
+                                      const uint32_t constant[TVM_MAX_RANK]);
 
 /* Wavefronts of one warp's access beyond the least: lanes' first bytes, each `width` bits wide; active lanes
  * only. */
-unsigned shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width);
+unsigned tvm_shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width);
 
 #endif

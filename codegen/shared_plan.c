@@ -24,7 +24,7 @@ static uint64_t align_up(uint64_t value) {
 
 static void allocate(emitter *e, plan *p, uint32_t slot) {
     uint64_t size =
-        (uint64_t)tvm_shared_layout_span(slot_shared_layout(e, slot)) * slot_dtype(e, slot).bits / 8;
+        (uint64_t)tvm_shared_layout_span(tvm_slot_shared_layout(e, slot)) * tvm_slot_dtype(e, slot).bits / 8;
     uint64_t first = 0;
     size_t at = 0;
     while (at < p->live_count && p->live[at].first < first + size) first = align_up(p->live[at++].last);
@@ -46,7 +46,7 @@ static void release(plan *p, uint32_t slot) {
     for (p->live_count--; at < p->live_count; at++) p->live[at] = p->live[at + 1];
 }
 
-tvm_status shared_plan_make(emitter *e) {
+tvm_status tvm_shared_plan_make(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
     size_t slots = kernel->slot_count + (size_t)1;
     plan p = {.live = calloc(slots, sizeof *p.live), .freed = calloc(slots, sizeof *p.freed)};
@@ -58,7 +58,7 @@ tvm_status shared_plan_make(emitter *e) {
         else if (insn->op == TVM_OP_FREE_SHARED && p.freed_count + 1 < slots + 1)
             release(&p, tvm_operands(kernel, insn)[0].value);
         if (p.end > UINT32_MAX / 2)
-            status = emit_error(e, TVM_UNSUPPORTED, NULL, "shared memory is exhausted");
+            status = tvm_emit_error(e, TVM_UNSUPPORTED, NULL, "shared memory is exhausted");
     }
     e->scratch_offset = (uint32_t)align_up(p.end);
     free(p.live);
@@ -66,13 +66,13 @@ tvm_status shared_plan_make(emitter *e) {
     return status;
 }
 
-tvm_status emit_ALLOC_SHARED(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_ALLOC_SHARED(emitter *e, const tvm_insn *insn) {
     /* The tensor that had the memory before may still be read by other warps. */
-    if (e->caches->reuses[insn->result]) emit(e, "bar.sync 0;");
+    if (e->caches->reuses[insn->result]) tvm_emit(e, "bar.sync 0;");
     return TVM_OK;
 }
 
-tvm_status emit_FREE_SHARED(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_FREE_SHARED(emitter *e, const tvm_insn *insn) {
     (void)e;
     (void)insn;
     return TVM_OK;

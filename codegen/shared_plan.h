@@ -8,6 +8,6 @@ enum { SHARED_ALIGNMENT = 128 };
 
 /* Sets the offset of every SHARED slot, tensors that do not live at the same time sharing memory, and
  * scratch_offset to the end of them all. */
-tvm_status shared_plan_make(emitter *e);
+tvm_status tvm_shared_plan_make(emitter *e);
 
 #endif

@@ -12,7 +12,7 @@
 typedef tvm_status (*emit_function)(emitter *, const tvm_insn *);
 
 static const emit_function emitters[] = {
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) emit_##family,
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) tvm_emit_##family,
 #include "opcodes.def"
 #undef TVM_OP
 };
@@ -20,7 +20,7 @@ static const emit_function emitters[] = {
 /* Instructions of one kernel after unrolling. */
 enum { MAX_EMITTED_INSNS = 4 * TVM_MAX_INSNS };
 
-tvm_status emit_error(emitter *e, tvm_status status, const char *hint, const char *format, ...) {
+tvm_status tvm_emit_error(emitter *e, tvm_status status, const char *hint, const char *format, ...) {
     tvm_place place = {0};
     if (e->insn) {
         place.file = e->insn->file == TVM_NONE ? NULL : tvm_string(e->program, e->insn->file);
@@ -35,7 +35,7 @@ tvm_status emit_error(emitter *e, tvm_status status, const char *hint, const cha
 
 /* ---- what a kernel's translation remembers ---- */
 
-tvm_status caches_make(emitter *e) {
+tvm_status tvm_caches_make(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
     caches *c = calloc(1, sizeof *c);
     e->caches = c;
@@ -55,7 +55,7 @@ tvm_status caches_make(emitter *e) {
     return TVM_OK;
 }
 
-void caches_free(emitter *e) {
+void tvm_caches_free(emitter *e) {
     caches *c = e->caches;
     if (!c) return;
     for (uint32_t i = 0; i < c->pure_capacity; i++) free(c->pure[i].text);
@@ -95,7 +95,7 @@ static bool pure_grow(caches *c) {
     return true;
 }
 
-reg pure(emitter *e, char reg_class, const char *format, ...) {
+reg tvm_pure(emitter *e, char reg_class, const char *format, ...) {
     char string[192];
     va_list arguments;
     va_start(arguments, format);
@@ -116,10 +116,10 @@ reg pure(emitter *e, char reg_class, const char *format, ...) {
         return none;
     }
     c->pure_count++;
-    entry->value = reg_class == 'd' ? new_rd(e) : reg_class == 'p' ? new_pred(e) : new_r(e);
+    entry->value = reg_class == 'd' ? tvm_new_rd(e) : reg_class == 'p' ? tvm_new_pred(e) : tvm_new_r(e);
     const char *dollar = strchr(string, '$');
     int before = dollar ? (int)(dollar - string) : 0;
-    text_add(out, "\t%.*s%s%s\n", before, string, entry->value.name, dollar ? dollar + 1 : string);
+    tvm_text_add(out, "\t%.*s%s%s\n", before, string, entry->value.name, dollar ? dollar + 1 : string);
     return entry->value;
 }
 
@@ -129,9 +129,9 @@ static void declare_scalar(emitter *e, uint32_t s) {
     tvm_dtype type = e->kernel->slots[s].dtype;
     reg r;
     if (type.kind == TVM_KIND_FLOAT)
-        r = type.bits == 64 ? new_fd(e) : new_f(e);
+        r = type.bits == 64 ? tvm_new_fd(e) : tvm_new_f(e);
     else
-        r = type.kind != TVM_KIND_BOOL && type.bits == 64 ? new_rd(e) : new_r(e);
+        r = type.kind != TVM_KIND_BOOL && type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
     memcpy(e->slots[s].reg, r.name, sizeof r.name);
 }
 
@@ -144,11 +144,11 @@ static void declare_slots(emitter *e) {
         if (slot->kind == TVM_SLOT_SCALAR) {
             declare_scalar(e, s);
         } else if (slot->kind == TVM_SLOT_GLOBAL) {
-            reg r = new_rd(e);
+            reg r = tvm_new_rd(e);
             memcpy(e->slots[s].reg, r.name, sizeof r.name);
         } else if (slot->kind == TVM_SLOT_REGISTER) {
             e->slots[s].first_word = e->next_word;
-            e->slots[s].words = tensor_words(tvm_layout_locals(slot_layout(e, s)), slot->dtype.bits);
+            e->slots[s].words = tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, s)), slot->dtype.bits);
             e->next_word += e->slots[s].words;
         }
     }
@@ -162,20 +162,20 @@ static void load_params(emitter *e) {
     for (uint32_t p = 0; p < e->kernel->param_count; p++) {
         const tvm_slot *slot = &e->kernel->slots[p];
         bool is_float = slot->kind == TVM_SLOT_SCALAR && slot->dtype.kind == TVM_KIND_FLOAT;
-        emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b',
-                      param_is_wide(slot) ? 64U : 32U, e->slots[p].reg, p);
+        tvm_emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b',
+                          param_is_wide(slot) ? 64U : 32U, e->slots[p].reg, p);
     }
 }
 
 /* ---- instructions ---- */
 
-tvm_status emit_range(emitter *e, uint32_t first, uint32_t last) {
+tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
     uint32_t outer = e->position;
     for (e->position = first; e->position < last;) {
         const tvm_insn *insn = &e->kernel->insns[e->position++];
         if (e->insn_budget == 0)
-            return emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers",
-                              "the kernel is too long once unrolled");
+            return tvm_emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers",
+                                  "the kernel is too long once unrolled");
         e->insn_budget--;
         e->insn = insn;
         e->caches->stamp++;
@@ -197,21 +197,21 @@ static void declare_registers(const emitter *e, text *out) {
                    {".b32", "%w", e->next_word}};
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (classes[i].count > 0)
-            text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, classes[i].count);
+            tvm_text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, classes[i].count);
 }
 
 static void write_entry(const emitter *e, text *out) {
     const char *name = tvm_string(e->program, e->kernel->name);
-    text_add(out, "\n.visible .entry %s(", name);
+    tvm_text_add(out, "\n.visible .entry %s(", name);
     for (uint32_t p = 0; p < e->kernel->param_count; p++)
-        text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
-                 param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
+        tvm_text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
+                     param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
     /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
-    text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm 1\n{\n", e->code->threads);
+    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm 1\n{\n", e->code->threads);
     declare_registers(e, out);
-    text_append(out, &e->prologue);
-    text_append(out, &e->body);
-    text_add(out, "\tret;\n}\n");
+    tvm_text_append(out, &e->prologue);
+    tvm_text_append(out, &e->body);
+    tvm_text_add(out, "\tret;\n}\n");
 }
 
 static tvm_status check_shared(emitter *e) {
@@ -220,9 +220,10 @@ static tvm_status check_shared(emitter *e) {
     char name[16];
     e->insn = NULL;
     if (bytes > limit)
-        return emit_error(e, TVM_UNSUPPORTED, NULL,
-                          "kernel %s needs %llu bytes of shared memory; a block on %s has at most %u",
-                          e->code->name, (unsigned long long)bytes, tvm_target_name(e->target, name), limit);
+        return tvm_emit_error(e, TVM_UNSUPPORTED, NULL,
+                              "kernel %s needs %llu bytes of shared memory; a block on %s has at most %u",
+                              e->code->name, (unsigned long long)bytes, tvm_target_name(e->target, name),
+                              limit);
     e->code->shared_bytes = (unsigned)bytes;
     return TVM_OK;
 }
@@ -231,22 +232,22 @@ static tvm_status check_shared(emitter *e) {
 static tvm_status check_name(emitter *e) {
     const char *name = e->code->name;
     if (strcmp(name, "_") != 0 && strcmp(name, "WARP_SZ") != 0) return TVM_OK;
-    return emit_error(e, TVM_UNSUPPORTED, "rename the kernel", "kernel '%s': PTX has no such name", name);
+    return tvm_emit_error(e, TVM_UNSUPPORTED, "rename the kernel", "kernel '%s': PTX has no such name", name);
 }
 
 static tvm_status translate_kernel(emitter *e) {
     e->slots = calloc(e->kernel->slot_count + (size_t)1, sizeof *e->slots);
     if (!e->slots) return tvm_diag_no_memory(e->diags);
     tvm_status status = check_name(e);
-    if (status == TVM_OK) status = caches_make(e);
-    if (status == TVM_OK) status = facts_make(e);
+    if (status == TVM_OK) status = tvm_caches_make(e);
+    if (status == TVM_OK) status = tvm_facts_make(e);
     if (status != TVM_OK) return status;
-    control_plan(e);
+    tvm_control_plan(e);
     declare_slots(e);
     load_params(e);
-    status = shared_plan_make(e);
+    status = tvm_shared_plan_make(e);
     e->insn_budget = MAX_EMITTED_INSNS;
-    if (status == TVM_OK) status = emit_range(e, 0, e->kernel->insn_count);
+    if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
     if (status == TVM_OK) status = check_shared(e);
     if (status == TVM_OK && (e->body.failed || e->prologue.failed)) status = tvm_diag_no_memory(e->diags);
     return status;
@@ -267,11 +268,11 @@ static tvm_status emit_kernel(const tvm_ir_program *program, const tvm_ir_kernel
         write_entry(&e, out);
         *uses_vprintf = *uses_vprintf || e.uses_vprintf;
     }
-    text_free(&e.body);
-    text_free(&e.prologue);
+    tvm_text_free(&e.body);
+    tvm_text_free(&e.prologue);
     free(e.slots);
-    facts_free(&e);
-    caches_free(&e);
+    tvm_facts_free(&e);
+    tvm_caches_free(&e);
     return status;
 }
 
@@ -310,14 +311,14 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
 static void write_module(tvm_module *module, const text *globals, const text *kernels, bool uses_vprintf,
                          text *out) {
     char name[16];
-    text_add(out, ".version %s\n.target %s\n.address_size 64\n\n", ptx_version(module->target),
-             tvm_target_name(module->target, name));
-    text_add(out, ".extern .shared .align 128 .b8 tvm_smem[];\n");
+    tvm_text_add(out, ".version %s\n.target %s\n.address_size 64\n\n", ptx_version(module->target),
+                 tvm_target_name(module->target, name));
+    tvm_text_add(out, ".extern .shared .align 128 .b8 tvm_smem[];\n");
     if (uses_vprintf)
-        text_add(out,
-                 ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
-    text_append(out, globals);
-    text_append(out, kernels);
+        tvm_text_add(
+            out, ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
+    tvm_text_append(out, globals);
+    tvm_text_append(out, kernels);
 }
 
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module_out,
@@ -336,10 +337,10 @@ tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_m
         write_module(module, &globals, &kernels, uses_vprintf, &all);
         if (all.failed) status = tvm_diag_no_memory(diags);
     }
-    text_free(&globals);
-    text_free(&kernels);
+    tvm_text_free(&globals);
+    tvm_text_free(&kernels);
     if (status != TVM_OK) {
-        text_free(&all);
+        tvm_text_free(&all);
         tvm_module_free(module);
         return status;
     }

@@ -7,12 +7,13 @@ static const struct {
     interp_function execute;
     interp_plan_function plan;
 } families[TVM_OP_COUNT] = {
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) {interp_##family, plan_##family},
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
+    {tvm_interp_##family, tvm_plan_##family},
 #include "opcodes.def"
 #undef TVM_OP
 };
 
-void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes) {
+void tvm_interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes) {
     if (bytes > kernel->scratch_bytes) kernel->scratch_bytes = bytes;
 }
 

@@ -12,24 +12,25 @@ INTERP_NO_PLAN(CONTINUE)
 INTERP_NO_PLAN(EXIT)
 INTERP_NO_PLAN(SYNC)
 
-tvm_status interp_LET(interp_context *context, const interp_insn *insn) {
-    return interp_evaluate(context, insn, insn->operands[0].value, &context->slots[insn->source->result]);
+tvm_status tvm_interp_LET(interp_context *context, const interp_insn *insn) {
+    return tvm_interp_evaluate(context, insn, insn->operands[0].value, &context->slots[insn->source->result]);
 }
 
 static bool below(tvm_dtype type, tvm_scalar a, tvm_scalar b) {
     return type.kind == TVM_KIND_UINT ? a.u < b.u : a.i < b.i;
 }
 
-tvm_status interp_FOR(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_FOR(interp_context *context, const interp_insn *insn) {
     tvm_dtype type = interp_slot(context->block->kernel, insn->source->result)->dtype;
     interp_loop *loop = &context->loops[context->pc - 1];
     tvm_scalar start;
-    tvm_status status = interp_evaluate(context, insn, insn->operands[0].value, &start);
-    if (status == TVM_OK) status = interp_evaluate(context, insn, insn->operands[1].value, &loop->end);
-    if (status == TVM_OK) status = interp_evaluate(context, insn, insn->operands[2].value, &loop->step);
+    tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[0].value, &start);
+    if (status == TVM_OK) status = tvm_interp_evaluate(context, insn, insn->operands[1].value, &loop->end);
+    if (status == TVM_OK) status = tvm_interp_evaluate(context, insn, insn->operands[2].value, &loop->step);
     if (status != TVM_OK) return status;
     if (!below(type, (tvm_scalar){0}, loop->step))
-        return interp_fail(context, insn, "the step is %lld: it must be positive", (long long)loop->step.i);
+        return tvm_interp_fail(context, insn, "the step is %lld: it must be positive",
+                               (long long)loop->step.i);
     if (below(type, start, loop->end))
         context->slots[insn->source->result] = start;
     else
@@ -49,21 +50,21 @@ static bool loop_next(tvm_dtype type, const interp_loop *loop, tvm_scalar *varia
 
 static tvm_status go_if(interp_context *context, const interp_insn *insn, uint32_t expr, uint32_t otherwise) {
     tvm_scalar condition;
-    tvm_status status = interp_evaluate(context, insn, expr, &condition);
+    tvm_status status = tvm_interp_evaluate(context, insn, expr, &condition);
     if (status == TVM_OK && !condition.i) context->pc = otherwise;
     return status;
 }
 
-tvm_status interp_WHILE(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_WHILE(interp_context *context, const interp_insn *insn) {
     return go_if(context, insn, insn->operands[0].value, insn->source->match + 1);
 }
 
-tvm_status interp_IF(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_IF(interp_context *context, const interp_insn *insn) {
     return go_if(context, insn, insn->operands[0].value, insn->source->match + 1);
 }
 
 /* Reached at the end of the body before it. */
-tvm_status interp_ELSE(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_ELSE(interp_context *context, const interp_insn *insn) {
     context->pc = insn->source->match + 1;
     return TVM_OK;
 }
@@ -84,33 +85,33 @@ static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t e
     return TVM_OK;
 }
 
-tvm_status interp_END(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_END(interp_context *context, const interp_insn *insn) {
     const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     uint32_t opener = insn->source->match;
     if (kernel->insns[opener].op == TVM_OP_IF) return TVM_OK;
     return next_turn(context, opener, context->pc - 1);
 }
 
-tvm_status interp_BREAK(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_BREAK(interp_context *context, const interp_insn *insn) {
     const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     context->pc = kernel->insns[insn->source->match].match + 1;
     return TVM_OK;
 }
 
-tvm_status interp_CONTINUE(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_CONTINUE(interp_context *context, const interp_insn *insn) {
     const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     uint32_t opener = insn->source->match;
     return next_turn(context, opener, kernel->insns[opener].match);
 }
 
-tvm_status interp_EXIT(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_EXIT(interp_context *context, const interp_insn *insn) {
     (void)insn;
     context->state = INTERP_DONE;
     return TVM_OK;
 }
 
 /* The scheduler lets all go on once the last has arrived. */
-tvm_status interp_SYNC(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_SYNC(interp_context *context, const interp_insn *insn) {
     (void)insn;
     context->state = INTERP_AT_BARRIER;
     context->block->arrived++;

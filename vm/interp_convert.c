@@ -24,19 +24,19 @@ typedef struct cast_plan {
     uint64_t table[256]; /* of containers of the result */
 } cast_plan;
 
-static bool is_half(tvm_dtype type) {
+static bool tvm_is_half(tvm_dtype type) {
     return tvm_dtype_same(type, TVM_F16) || tvm_dtype_same(type, TVM_BF16);
 }
 
 static cast_way choose_cast(tvm_dtype from, tvm_dtype to) {
     if (tvm_dtype_same(from, to)) return CAST_COPY;
     if (tvm_dtype_container(from) == 1) return CAST_TABLE;
-    if (is_half(from) && tvm_dtype_same(to, TVM_F32)) return CAST_WIDEN;
-    if (is_half(to) && tvm_dtype_same(from, TVM_F32)) return CAST_NARROW;
+    if (tvm_is_half(from) && tvm_dtype_same(to, TVM_F32)) return CAST_WIDEN;
+    if (tvm_is_half(to) && tvm_dtype_same(from, TVM_F32)) return CAST_NARROW;
     return CAST_ELEMENTS;
 }
 
-tvm_status plan_CAST(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_CAST(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     cast_plan *plan = insn->plan = calloc(1, sizeof *plan);
     if (!plan) return tvm_diag_no_memory(diags);
     plan->source = insn->operands[0].value;
@@ -62,10 +62,10 @@ static void cast_table(const cast_plan *plan, void *to, const uint8_t *from) {
         break;
     }
     case 2:
-        interp_lookup_16(to, from, (const uint16_t *)(const void *)plan->table, plan->count);
+        tvm_interp_lookup_16(to, from, (const uint16_t *)(const void *)plan->table, plan->count);
         break;
     case 4:
-        interp_lookup_32(to, from, (const uint32_t *)(const void *)plan->table, plan->count);
+        tvm_interp_lookup_32(to, from, (const uint32_t *)(const void *)plan->table, plan->count);
         break;
     default: {
         uint64_t *words = to;
@@ -78,21 +78,21 @@ static void cast_table(const cast_plan *plan, void *to, const uint8_t *from) {
 /* As tvm_encode has it, a NaN has one code. */
 static void cast_widen(const cast_plan *plan, float *to, const uint16_t *from) {
     if (tvm_dtype_same(plan->from, TVM_F16))
-        interp_f16_to_f32(to, from, plan->count);
+        tvm_interp_f16_to_f32(to, from, plan->count);
     else
-        interp_bf16_to_f32(to, from, plan->count);
+        tvm_interp_bf16_to_f32(to, from, plan->count);
     const float canonical = tvm_f32_from_bits(0x7fffffff);
     for (uint32_t i = 0; i < plan->count; i++) to[i] = to[i] == to[i] ? to[i] : canonical;
 }
 
 static void cast_narrow(const cast_plan *plan, uint16_t *to, const float *from) {
     if (tvm_dtype_same(plan->to, TVM_F16))
-        interp_f32_to_f16(to, from, plan->count);
+        tvm_interp_f32_to_f16(to, from, plan->count);
     else
-        interp_f32_to_bf16(to, from, plan->count);
+        tvm_interp_f32_to_bf16(to, from, plan->count);
 }
 
-tvm_status interp_CAST(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_CAST(interp_context *context, const interp_insn *insn) {
     const cast_plan *plan = insn->plan;
     const void *from = interp_tensor(context->block, plan->source);
     void *to = interp_tensor(context->block, insn->source->result);
@@ -203,7 +203,7 @@ static bool in_place(const view_plan *plan) {
     return true;
 }
 
-tvm_status plan_VIEW(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_VIEW(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     const tvm_slot *source = interp_slot(k, insn->operands[0].value);
     const tvm_slot *result = interp_slot(k, insn->source->result);
     const tvm_layout *from = &k->program->layouts[source->layout];
@@ -236,7 +236,7 @@ tvm_status plan_VIEW(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) 
                              plan->positions[i] % plan->from.bits;
     if (!plan->in_place) {
         size_t containers = (size_t)entries * tvm_dtype_container(plan->from) + INTERP_SLACK;
-        interp_need_scratch(k, 2 * ((containers + 63) / 64 * 64));
+        tvm_interp_need_scratch(k, 2 * ((containers + 63) / 64 * 64));
     }
     return TVM_OK;
 }
@@ -284,7 +284,7 @@ static const uint8_t *make_string(const view_plan *plan, const uint8_t *from, ui
     for (uint32_t i = 0; i < plan->count; i++)                                                               \
     memcpy(to + (size_t)i * (bytes), string + (plan->positions[i] >> 3), (bytes))
 
-tvm_status interp_VIEW(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_VIEW(interp_context *context, const interp_insn *insn) {
     const view_plan *plan = insn->plan;
     const uint8_t *string = interp_tensor(context->block, plan->source);
     uint8_t *to = interp_tensor(context->block, insn->source->result);
@@ -297,7 +297,8 @@ tvm_status interp_VIEW(interp_context *context, const interp_insn *insn) {
     }
     switch (tvm_dtype_container(plan->to)) {
     case 1:
-        interp_gather_bits(to, string, plan->positions, (uint8_t)((1u << plan->to.bits) - 1), plan->count);
+        tvm_interp_gather_bits(to, string, plan->positions, (uint8_t)((1u << plan->to.bits) - 1),
+                               plan->count);
         break;
     case 2:
         POSITION_LOOP(2);

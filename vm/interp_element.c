@@ -8,7 +8,7 @@
 
 enum { OPERANDS = 3 };
 
-uint64_t interp_scalar_code(tvm_dtype type, tvm_scalar value) {
+uint64_t tvm_interp_scalar_code(tvm_dtype type, tvm_scalar value) {
     if (type.kind == TVM_KIND_FLOAT) {
         uint64_t bits = 0;
         float single = (float)value.f;
@@ -21,7 +21,7 @@ uint64_t interp_scalar_code(tvm_dtype type, tvm_scalar value) {
     return type.bits < 64 ? value.u & ((UINT64_C(1) << type.bits) - 1) : value.u;
 }
 
-void interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code) {
+void tvm_interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code) {
     unsigned bytes = tvm_dtype_container(type);
     if (count == 0) return;
     if (code == 0) {
@@ -129,35 +129,35 @@ static tvm_dtype tensor_type(const element_plan *plan) {
     return plan->type;
 }
 
-tvm_status plan_BINARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_BINARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 0, 2, diags);
     if (!plan) return TVM_NO_MEMORY;
-    plan->loop = interp_binary_loop(insn->source->op, plan->type);
+    plan->loop = tvm_interp_binary_loop(insn->source->op, plan->type);
     return TVM_OK;
 }
 
-tvm_status plan_FMA(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_FMA(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 0, 3, diags);
     if (!plan) return TVM_NO_MEMORY;
-    plan->loop = interp_fma_loop(plan->type);
+    plan->loop = tvm_interp_fma_loop(plan->type);
     return TVM_OK;
 }
 
-tvm_status plan_UNARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_UNARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 0, 1, diags);
     if (!plan) return TVM_NO_MEMORY;
-    plan->loop = interp_unary_loop(insn->source->op, plan->type);
+    plan->loop = tvm_interp_unary_loop(insn->source->op, plan->type);
     return TVM_OK;
 }
 
-tvm_status plan_WHERE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_WHERE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 0, 3, diags);
     if (!plan) return TVM_NO_MEMORY;
-    plan->loop = interp_where_loop(plan->result_bytes);
+    plan->loop = tvm_interp_where_loop(plan->result_bytes);
     return TVM_OK;
 }
 
-tvm_status plan_COMPARE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_COMPARE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 1, 2, diags);
     if (!plan) return TVM_NO_MEMORY;
     tvm_compare compare = (tvm_compare)insn->operands[0].value;
@@ -168,7 +168,7 @@ tvm_status plan_COMPARE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags 
         plan->operands[1] = x;
         compare = compare == TVM_GT ? TVM_LT : TVM_LE;
     }
-    plan->loop = interp_compare_loop(compare, plan->type);
+    plan->loop = tvm_interp_compare_loop(compare, plan->type);
     return TVM_OK;
 }
 
@@ -186,11 +186,11 @@ static tvm_status locate_operands(interp_context *context, const interp_insn *in
             continue;
         }
         tvm_scalar value;
-        tvm_status status = interp_evaluate(context, insn, operand->value, &value);
+        tvm_status status = tvm_interp_evaluate(context, insn, operand->value, &value);
         if (status != TVM_OK) return status;
         tvm_container_set(
             plan->type, &scalars[o], 0,
-            tvm_cast(plan->type, operand->type, interp_scalar_code(operand->type, value), false));
+            tvm_cast(plan->type, operand->type, tvm_interp_scalar_code(operand->type, value), false));
     }
     return TVM_OK;
 }
@@ -224,22 +224,22 @@ static tvm_status interp_elements(interp_context *context, const interp_insn *in
     }
 }
 
-tvm_status interp_BINARY(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_BINARY(interp_context *context, const interp_insn *insn) {
     return interp_elements(context, insn);
 }
 
-tvm_status interp_FMA(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_FMA(interp_context *context, const interp_insn *insn) {
     return interp_elements(context, insn);
 }
 
-tvm_status interp_UNARY(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_UNARY(interp_context *context, const interp_insn *insn) {
     return interp_elements(context, insn);
 }
 
-tvm_status interp_COMPARE(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_COMPARE(interp_context *context, const interp_insn *insn) {
     return interp_elements(context, insn);
 }
 
-tvm_status interp_WHERE(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_WHERE(interp_context *context, const interp_insn *insn) {
     return interp_elements(context, insn);
 }

@@ -104,17 +104,17 @@ struct interp_context {
 typedef tvm_status (*interp_plan_function)(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);
 
 /* What an instruction needs of the scratch memory of a block. */
-void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
+void tvm_interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
 
 #define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
-    tvm_status interp_##family(interp_context *context, const interp_insn *insn);                            \
-    tvm_status plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);
+    tvm_status tvm_interp_##family(interp_context *context, const interp_insn *insn);                        \
+    tvm_status tvm_plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);
 #include "opcodes.def"
 #undef TVM_OP
 
 /* Of a family that computes nothing beforehand. */
 #define INTERP_NO_PLAN(family)                                                                               \
-    tvm_status plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {               \
+    tvm_status tvm_plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {           \
         (void)kernel, (void)insn, (void)diags;                                                               \
         return TVM_OK;                                                                                       \
     }
@@ -123,24 +123,24 @@ void interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
 
 /* Records the first error of the launch, with kernel, block and place, and stops the others. Returns
  * TVM_FAULT. */
-tvm_status interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...)
+tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
-tvm_status interp_no_memory(interp_run *run);
+tvm_status tvm_interp_no_memory(interp_run *run);
 
-tvm_status interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
-                           tvm_scalar *value);
+tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
+                               tvm_scalar *value);
 
 /* Value of a scalar of a scalar type as an element's code of that type. */
-uint64_t interp_scalar_code(tvm_dtype type, tvm_scalar value);
+uint64_t tvm_interp_scalar_code(tvm_dtype type, tvm_scalar value);
 
 /* Fills `count` containers with one code. */
-void interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code);
+void tvm_interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code);
 
 /* Writes what print-tensor has gathered. */
-void interp_print_flush(interp_block *block);
+void tvm_interp_print_flush(interp_block *block);
 
-tvm_status interp_block_run(interp_block *block);
+tvm_status tvm_interp_block_run(interp_block *block);
 
 static inline const tvm_slot *interp_slot(const tvm_interp_kernel *kernel, uint32_t slot) {
     return &kernel->kernel->slots[slot];

@@ -49,10 +49,10 @@ enum { CHUNK = 256 };
 FLOAT_ORDER(float, isnan)
 FLOAT_ORDER(double, isnan)
 
-float interp_max_f32(float a, float b) {
+float tvm_interp_max_f32(float a, float b) {
     return max_float(a, b);
 }
-double interp_max_f64(double a, double b) {
+double tvm_interp_max_f64(double a, double b) {
     return max_double(a, b);
 }
 
@@ -128,7 +128,7 @@ UNARY_LOOP(exp_f32, float, EXP_F32)
 
 static void fma_f32(size_t count, void *result, const void *const operands[3], const size_t steps[3]) {
     const float *const floats[3] = {operands[0], operands[1], operands[2]};
-    interp_fma_f32(result, floats, steps, count);
+    tvm_interp_fma_f32(result, floats, steps, count);
 }
 
 static void fma_f64(size_t count, void *result, const void *const operands[3], const size_t steps[3]) {
@@ -207,13 +207,13 @@ static void half_fma(to_floats widen, uint16_t (*narrow)(double), size_t count, 
 #define HALF_LOOP(operation, type, arity)                                                                    \
     static void operation##_##type(size_t count, void *result, const void *const operands[3],                \
                                    const size_t steps[3]) {                                                  \
-        half_loop(operation##_f32, arity, interp_##type##_to_f32, interp_f32_to_##type, count, result,       \
-                  operands, steps);                                                                          \
+        half_loop(operation##_f32, arity, tvm_interp_##type##_to_f32, tvm_interp_f32_to_##type, count,       \
+                  result, operands, steps);                                                                  \
     }
 #define HALF_COMPARE(operation, type)                                                                        \
     static void operation##_##type(size_t count, void *result, const void *const operands[3],                \
                                    const size_t steps[3]) {                                                  \
-        half_compare(operation##_f32, interp_##type##_to_f32, count, result, operands, steps);               \
+        half_compare(operation##_f32, tvm_interp_##type##_to_f32, count, result, operands, steps);           \
     }
 #define HALF_LOOPS(type)                                                                                     \
     HALF_LOOP(add, type, 2)                                                                                  \
@@ -236,7 +236,7 @@ static void half_fma(to_floats widen, uint16_t (*narrow)(double), size_t count, 
     }                                                                                                        \
     static void fma_##type(size_t count, void *result, const void *const operands[3],                        \
                            const size_t steps[3]) {                                                          \
-        half_fma(interp_##type##_to_f32, tvm_f64_to_##type, count, result, operands, steps);                 \
+        half_fma(tvm_interp_##type##_to_f32, tvm_f64_to_##type, count, result, operands, steps);             \
     }
 HALF_LOOPS(f16)
 HALF_LOOPS(bf16)
@@ -297,7 +297,7 @@ static const loop_row *find_row(tvm_dtype type) {
     return &none;
 }
 
-interp_loop_function interp_binary_loop(unsigned op, tvm_dtype type) {
+interp_loop_function tvm_interp_binary_loop(unsigned op, tvm_dtype type) {
     const loop_row *row = find_row(type);
     switch (op) {
     case TVM_OP_ADD:
@@ -319,16 +319,16 @@ interp_loop_function interp_binary_loop(unsigned op, tvm_dtype type) {
     }
 }
 
-interp_loop_function interp_unary_loop(unsigned op, tvm_dtype type) {
+interp_loop_function tvm_interp_unary_loop(unsigned op, tvm_dtype type) {
     const loop_row *row = find_row(type);
     return op == TVM_OP_NEG ? row->neg : op == TVM_OP_EXP ? row->exp : NULL;
 }
 
-interp_loop_function interp_fma_loop(tvm_dtype type) {
+interp_loop_function tvm_interp_fma_loop(tvm_dtype type) {
     return find_row(type)->fma;
 }
 
-interp_loop_function interp_compare_loop(tvm_compare compare, tvm_dtype type) {
+interp_loop_function tvm_interp_compare_loop(tvm_compare compare, tvm_dtype type) {
     const loop_row *row = find_row(type);
     switch (compare) {
     case TVM_EQ:
@@ -344,6 +344,6 @@ interp_loop_function interp_compare_loop(tvm_compare compare, tvm_dtype type) {
     }
 }
 
-interp_loop_function interp_where_loop(unsigned bytes) {
+interp_loop_function tvm_interp_where_loop(unsigned bytes) {
     return bytes == 1 ? where_1 : bytes == 2 ? where_2 : bytes == 4 ? where_4 : where_8;
 }

@@ -11,14 +11,14 @@ typedef void (*interp_loop_function)(size_t count, void *result, const void *con
 
 /* The operations beyond those that are opcodes: comparisons by tvm_compare, of which TVM_GT and TVM_GE are
  * the others with their operands exchanged. NULL when the type has no such operation. */
-interp_loop_function interp_binary_loop(unsigned op, tvm_dtype type); /* ADD ... MAX */
-interp_loop_function interp_unary_loop(unsigned op, tvm_dtype type);  /* NEG EXP */
-interp_loop_function interp_fma_loop(tvm_dtype type);
-interp_loop_function interp_compare_loop(tvm_compare compare, tvm_dtype type); /* EQ NE LT LE */
-interp_loop_function interp_where_loop(unsigned bytes); /* of a container; operands: condition, x, y */
+interp_loop_function tvm_interp_binary_loop(unsigned op, tvm_dtype type); /* ADD ... MAX */
+interp_loop_function tvm_interp_unary_loop(unsigned op, tvm_dtype type);  /* NEG EXP */
+interp_loop_function tvm_interp_fma_loop(tvm_dtype type);
+interp_loop_function tvm_interp_compare_loop(tvm_compare compare, tvm_dtype type); /* EQ NE LT LE */
+interp_loop_function tvm_interp_where_loop(unsigned bytes); /* of a container; operands: condition, x, y */
 
 /* min and max of floats: of a NaN and a number the number; -0 is below +0. */
-float interp_max_f32(float a, float b);
-double interp_max_f64(double a, double b);
+float tvm_interp_max_f32(float a, float b);
+double tvm_interp_max_f64(double a, double b);
 
 #endif

@@ -133,7 +133,7 @@ static tvm_status read_index(interp_context *context, const interp_insn *insn, u
                              int64_t *index) {
     for (unsigned d = 0; d < rank; d++) {
         tvm_scalar value;
-        tvm_status status = interp_evaluate(context, insn, insn->operands[first + 1 + d].value, &value);
+        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[first + 1 + d].value, &value);
         if (status != TVM_OK) return status;
         index[d] = value.i;
     }
@@ -158,11 +158,11 @@ static tvm_status check_inside(const interp_context *context, const interp_insn 
         if (start[d] >= 0 && start[d] <= shape[d] - extent) continue;
         const char *name = interp_slot_name(k, slot);
         if (extent == 1)
-            return interp_fail(context, insn, "%%%s: index %lld is outside dimension %u of extent %lld", name,
-                               (long long)start[d], d, (long long)shape[d]);
-        return interp_fail(context, insn,
-                           "%%%s: %lld elements at index %lld are outside dimension %u of extent %lld", name,
-                           (long long)extent, (long long)start[d], d, (long long)shape[d]);
+            return tvm_interp_fail(context, insn, "%%%s: index %lld is outside dimension %u of extent %lld",
+                                   name, (long long)start[d], d, (long long)shape[d]);
+        return tvm_interp_fail(context, insn,
+                               "%%%s: %lld elements at index %lld are outside dimension %u of extent %lld",
+                               name, (long long)extent, (long long)start[d], d, (long long)shape[d]);
     }
     return TVM_OK;
 }
@@ -171,19 +171,19 @@ static tvm_status check_inside(const interp_context *context, const interp_insn 
 
 INTERP_NO_PLAN(ALLOC_REGISTER)
 
-tvm_status interp_ALLOC_REGISTER(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_ALLOC_REGISTER(interp_context *context, const interp_insn *insn) {
     const tvm_interp_kernel *k = context->block->kernel;
     uint32_t result = insn->source->result;
     tvm_dtype type = interp_slot(k, result)->dtype;
     uint64_t code = 0;
     if (insn->source->count > 0 && insn->operands[0].kind == TVM_OPERAND_EXPR) {
         tvm_scalar value;
-        tvm_status status = interp_evaluate(context, insn, insn->operands[0].value, &value);
+        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[0].value, &value);
         if (status != TVM_OK) return status;
         tvm_dtype from = k->kernel->exprs[insn->operands[0].value].type;
-        code = tvm_cast(type, from, interp_scalar_code(from, value), tvm_dtype_is_lowbit(type));
+        code = tvm_cast(type, from, tvm_interp_scalar_code(from, value), tvm_dtype_is_lowbit(type));
     }
-    interp_fill(type, interp_tensor(context->block, result), k->extents[result], code);
+    tvm_interp_fill(type, interp_tensor(context->block, result), k->extents[result], code);
     return TVM_OK;
 }
 
@@ -191,7 +191,7 @@ INTERP_NO_PLAN(ALLOC_SHARED)
 
 /* The contents are undefined: all ones, which is NaN in floats, so that a program that reads them is seen to.
  */
-tvm_status interp_ALLOC_SHARED(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_ALLOC_SHARED(interp_context *context, const interp_insn *insn) {
     const tvm_interp_kernel *k = context->block->kernel;
     uint32_t result = insn->source->result;
     memset(interp_tensor(context->block, result), 0xff,
@@ -201,7 +201,7 @@ tvm_status interp_ALLOC_SHARED(interp_context *context, const interp_insn *insn)
 
 INTERP_NO_PLAN(FREE_SHARED)
 
-tvm_status interp_FREE_SHARED(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_FREE_SHARED(interp_context *context, const interp_insn *insn) {
     (void)context, (void)insn;
     return TVM_OK;
 }
@@ -232,24 +232,24 @@ static tvm_status plan_tile(tvm_interp_kernel *k, interp_insn *insn, uint32_t te
     return TVM_OK;
 }
 
-tvm_status plan_LOAD_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_LOAD_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     return plan_tile(kernel, insn, insn->source->result, diags);
 }
 
-tvm_status plan_LOAD_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_LOAD_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     return plan_tile(kernel, insn, insn->source->result, diags);
 }
 
 /* The source comes after the target's indices. */
-tvm_status plan_STORE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_STORE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     return plan_tile(kernel, insn, insn->operands[insn->source->count - 1].value, diags);
 }
 
-tvm_status plan_STORE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_STORE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     return plan_tile(kernel, insn, insn->operands[insn->source->count - 1].value, diags);
 }
 
-tvm_status interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
     int64_t start[TVM_MAX_RANK];
@@ -264,7 +264,7 @@ tvm_status interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) 
 /* Threads write whole bytes, so that two of them never write into one: the verifier has seen to it that a
  * thread's runs are whole bytes relative to the tile, and rows of the tensor are; what is left is where the
  * tile starts. */
-tvm_status interp_STORE_GLOBAL(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
     int64_t start[TVM_MAX_RANK];
@@ -272,10 +272,10 @@ tvm_status interp_STORE_GLOBAL(interp_context *context, const interp_insn *insn)
     if (status != TVM_OK) return status;
     int64_t column = start[plan->rank - 1];
     if (column % 8 * plan->width.bits % 8)
-        return interp_fail(context, insn, "%s%s: index %lld of elements of %u bits is inside a byte",
-                           interp_sigil(block->kernel, plan->container),
-                           interp_slot_name(block->kernel, plan->container), (long long)column,
-                           plan->width.bits);
+        return tvm_interp_fail(context, insn, "%s%s: index %lld of elements of %u bits is inside a byte",
+                               interp_sigil(block->kernel, plan->container),
+                               interp_slot_name(block->kernel, plan->container), (long long)column,
+                               plan->width.bits);
     box_move(box_make(plan->rank, block->run->shapes[plan->container], start, plan->tile_rank, plan->tile,
                       plan->tile),
              STORE, plan->width, block->run->args[plan->container].data, interp_tensor(block, plan->tensor));
@@ -296,11 +296,11 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
     return TVM_OK;
 }
 
-tvm_status interp_LOAD_SHARED(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_LOAD_SHARED(interp_context *context, const interp_insn *insn) {
     return move_shared(context, insn, LOAD);
 }
 
-tvm_status interp_STORE_SHARED(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_STORE_SHARED(interp_context *context, const interp_insn *insn) {
     return move_shared(context, insn, STORE);
 }
 
@@ -314,7 +314,7 @@ typedef struct copy_plan {
     int64_t tile[TVM_MAX_RANK];
 } copy_plan;
 
-tvm_status plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     copy_plan *plan = insn->plan = calloc(1, sizeof *plan);
     if (!plan) return tvm_diag_no_memory(diags);
     const tvm_operand *operands = insn->operands;
@@ -339,7 +339,7 @@ static bool grow_copies(interp_block *block) {
     return true;
 }
 
-tvm_status interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
     const copy_plan *plan = insn->plan;
     interp_block *block = context->block;
     interp_copy copy = {.group = block->groups, .insn = insn};
@@ -351,9 +351,9 @@ tvm_status interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
                               plan->tile_rank, plan->tile);
     if (status != TVM_OK) return status;
     if (block->copy_count >= INTERP_MAX_COPIES)
-        return interp_fail(context, insn, "more than %d copies that no wait-group has waited for",
-                           INTERP_MAX_COPIES);
-    if (!grow_copies(block)) return interp_no_memory(block->run);
+        return tvm_interp_fail(context, insn, "more than %d copies that no wait-group has waited for",
+                               INTERP_MAX_COPIES);
+    if (!grow_copies(block)) return tvm_interp_no_memory(block->run);
     block->copies[block->copy_count++] = copy;
     return TVM_OK;
 }
@@ -372,7 +372,7 @@ static void perform_copy(const interp_block *block, const interp_copy *copy) {
 
 INTERP_NO_PLAN(COMMIT_GROUP)
 
-tvm_status interp_COMMIT_GROUP(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_COMMIT_GROUP(interp_context *context, const interp_insn *insn) {
     (void)insn;
     context->block->groups++;
     return TVM_OK;
@@ -382,7 +382,7 @@ INTERP_NO_PLAN(WAIT_GROUP)
 
 /* Performs the copies of all committed groups but the `pending` latest, in the order in which they were
  * started. */
-tvm_status interp_WAIT_GROUP(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_WAIT_GROUP(interp_context *context, const interp_insn *insn) {
     interp_block *block = context->block;
     uint64_t pending = insn->operands[0].value;
     uint64_t retired = block->groups > pending ? block->groups - pending : 0;

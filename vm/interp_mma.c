@@ -15,7 +15,7 @@ typedef struct mma_plan {
     bool bf16;
 } mma_plan;
 
-tvm_status plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     mma_plan *plan = insn->plan = calloc(1, sizeof *plan);
     if (!plan) return tvm_diag_no_memory(diags);
     plan->a = insn->operands[0].value;
@@ -27,18 +27,18 @@ tvm_status plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     plan->k = a[1];
     plan->n = b[1];
     plan->bf16 = tvm_dtype_same(interp_slot(k, plan->a)->dtype, TVM_BF16);
-    interp_need_scratch(k, interp_mma_scratch(plan->m, plan->k));
+    tvm_interp_need_scratch(k, tvm_interp_mma_scratch(plan->m, plan->k));
     return TVM_OK;
 }
 
-tvm_status interp_MMA(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_MMA(interp_context *context, const interp_insn *insn) {
     const mma_plan *plan = insn->plan;
     const interp_block *block = context->block;
     const void *a = interp_tensor(block, plan->a), *b = interp_tensor(block, plan->b);
     const void *c = interp_tensor(block, plan->c);
     void *result = interp_tensor(block, insn->source->result);
     if (result != c) memcpy(result, c, (size_t)plan->m * plan->n * sizeof(float));
-    interp_mma(plan->m, plan->n, plan->k, a, b, plan->bf16, result, block->scratch);
+    tvm_interp_mma(plan->m, plan->n, plan->k, a, b, plan->bf16, result, block->scratch);
     return TVM_OK;
 }
 
@@ -109,7 +109,7 @@ static reduce_class classify(tvm_dtype type) {
     return type.kind == TVM_KIND_INT ? REDUCE_SIGNED : REDUCE_UNSIGNED;
 }
 
-tvm_status plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+tvm_status tvm_plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     uint32_t source = insn->operands[1].value;
     unsigned axis = insn->operands[2].value;
     const tvm_slot *slot = interp_slot(k, source);
@@ -135,7 +135,7 @@ tvm_status plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags
     }
     order_axis(plan, layout, axis, parts);
     free(parts);
-    interp_need_scratch(k, (size_t)extent * sizeof(reduce_value));
+    tvm_interp_need_scratch(k, (size_t)extent * sizeof(reduce_value));
     return TVM_OK;
 }
 
@@ -172,9 +172,9 @@ static reduce_value combine(const reduce_plan *plan, reduce_value a, reduce_valu
         }
     switch (plan->class) {
     case REDUCE_FLOAT:
-        return (reduce_value){.f = interp_max_f32(a.f, b.f)};
+        return (reduce_value){.f = tvm_interp_max_f32(a.f, b.f)};
     case REDUCE_DOUBLE:
-        return (reduce_value){.d = interp_max_f64(a.d, b.d)};
+        return (reduce_value){.d = tvm_interp_max_f64(a.d, b.d)};
     case REDUCE_SIGNED:
         return (reduce_value){.i = a.i > b.i ? a.i : b.i};
     default:
@@ -195,7 +195,7 @@ static reduce_value combine_parts(const reduce_plan *plan, reduce_value *parts) 
 }
 
 /* A wide sum wraps to the narrower one, so that integers may be summed in 64 bits. */
-tvm_status interp_REDUCE(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_REDUCE(interp_context *context, const interp_insn *insn) {
     const reduce_plan *plan = insn->plan;
     const void *source = interp_tensor(context->block, plan->source);
     void *result = interp_tensor(context->block, insn->source->result);

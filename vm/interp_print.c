@@ -6,7 +6,7 @@
 
 INTERP_NO_PLAN(PRINT_TENSOR)
 
-void interp_print_flush(interp_block *block) {
+void tvm_interp_print_flush(interp_block *block) {
     if (block->print_size == 0) return;
     interp_run *run = block->run;
     pthread_mutex_lock(&run->mutex);
@@ -23,7 +23,7 @@ static bool print(interp_block *block, const char *format, ...) {
     enum { LONGEST = 256 };
     if (!block->print) block->print = malloc(INTERP_PRINT_BUFFER);
     if (!block->print) return false;
-    if (INTERP_PRINT_BUFFER - block->print_size < LONGEST) interp_print_flush(block);
+    if (INTERP_PRINT_BUFFER - block->print_size < LONGEST) tvm_interp_print_flush(block);
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(block->print + block->print_size, LONGEST, format, arguments);
@@ -62,7 +62,7 @@ static bool print_leading(interp_block *block, const tvm_layout *layout, size_t 
     return ok && print(block, ":, :]\n");
 }
 
-tvm_status interp_PRINT_TENSOR(interp_context *context, const interp_insn *insn) {
+tvm_status tvm_interp_PRINT_TENSOR(interp_context *context, const interp_insn *insn) {
     interp_block *block = context->block;
     const tvm_interp_kernel *k = block->kernel;
     uint32_t source = insn->operands[0].value;
@@ -78,5 +78,5 @@ tvm_status interp_PRINT_TENSOR(interp_context *context, const interp_insn *insn)
         ok = ok && print_element(block, slot->dtype, tensor, i) &&
              print(block, i % columns == columns - 1 ? "\n" : " ");
     }
-    return ok ? TVM_OK : interp_no_memory(block->run);
+    return ok ? TVM_OK : tvm_interp_no_memory(block->run);
 }

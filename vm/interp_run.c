@@ -14,7 +14,7 @@ static void stop_run(interp_run *run, tvm_status status) {
     atomic_store(&run->stop, true);
 }
 
-tvm_status interp_no_memory(interp_run *run) {
+tvm_status tvm_interp_no_memory(interp_run *run) {
     pthread_mutex_lock(&run->mutex);
     if (run->status == TVM_OK) tvm_diag_no_memory(run->diags);
     stop_run(run, TVM_NO_MEMORY);
@@ -22,7 +22,7 @@ tvm_status interp_no_memory(interp_run *run) {
     return TVM_NO_MEMORY;
 }
 
-tvm_status interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...) {
+tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...) {
     const interp_block *block = context->block;
     const tvm_interp_kernel *k = block->kernel;
     interp_run *run = block->run;
@@ -48,11 +48,11 @@ tvm_status interp_fail(const interp_context *context, const interp_insn *insn, c
     return TVM_FAULT;
 }
 
-tvm_status interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
-                           tvm_scalar *value) {
+tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
+                               tvm_scalar *value) {
     tvm_why why = {{0}};
     if (tvm_expr_eval(context->block->kernel->kernel, expr, &context->env, value, &why) != TVM_OK)
-        return interp_fail(context, insn, "%s", why.text);
+        return tvm_interp_fail(context, insn, "%s", why.text);
     return TVM_OK;
 }
 
@@ -84,9 +84,9 @@ static tvm_status report_deadlock(const interp_block *block) {
     for (uint32_t c = 0; c < block->context_count; c++) {
         const interp_context *context = &block->contexts[c];
         if (context->state == INTERP_DONE) continue;
-        return interp_fail(context, &block->kernel->insns[context->pc - 1],
-                           "deadlock: %u of %u thread groups wait here for others that have ended",
-                           block->arrived, block->context_count);
+        return tvm_interp_fail(context, &block->kernel->insns[context->pc - 1],
+                               "deadlock: %u of %u thread groups wait here for others that have ended",
+                               block->arrived, block->context_count);
     }
     return TVM_OK;
 }
@@ -125,13 +125,13 @@ static void reset_context(interp_context *context) {
     }
 }
 
-tvm_status interp_block_run(interp_block *block) {
+tvm_status tvm_interp_block_run(interp_block *block) {
     block->copy_count = 0;
     block->groups = 0;
     block->arrived = 0;
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
     tvm_status status = schedule(block);
-    interp_print_flush(block);
+    tvm_interp_print_flush(block);
     return status;
 }
 
@@ -175,7 +175,7 @@ static void *worker(void *argument) {
     interp_run *run = argument;
     interp_block block;
     if (!block_make(&block, run)) {
-        interp_no_memory(run);
+        tvm_interp_no_memory(run);
         block_free(&block);
         return NULL;
     }
@@ -185,7 +185,7 @@ static void *worker(void *argument) {
         block.index[0] = (int32_t)(number % run->grid[0]);
         block.index[1] = (int32_t)(number / run->grid[0] % run->grid[1]);
         block.index[2] = (int32_t)(number / run->grid[0] / run->grid[1]);
-        if (interp_block_run(&block) != TVM_OK) break;
+        if (tvm_interp_block_run(&block) != TVM_OK) break;
     }
     block_free(&block);
     return NULL;

@@ -124,7 +124,7 @@ INLINE size_t mma_rows(size_t m) {
     return (m + MMA_ROWS - 1) / MMA_ROWS * MMA_ROWS;
 }
 
-size_t interp_mma_scratch(size_t m, size_t k) {
+size_t tvm_interp_mma_scratch(size_t m, size_t k) {
     enum { WIDEST = MMA_COLUMNS * 16 };
     return (mma_rows(m) * k + k * WIDEST) * sizeof(float);
 }
@@ -207,40 +207,40 @@ static bool has_avx2(void) {
 #define DISPATCH(name, arguments) name##_baseline arguments
 #endif
 
-void interp_f16_to_f32(float *to, const uint16_t *from, size_t count) {
+void tvm_interp_f16_to_f32(float *to, const uint16_t *from, size_t count) {
     DISPATCH(f16_to_f32, (to, from, count));
 }
 
-void interp_bf16_to_f32(float *to, const uint16_t *from, size_t count) {
+void tvm_interp_bf16_to_f32(float *to, const uint16_t *from, size_t count) {
     DISPATCH(bf16_to_f32, (to, from, count));
 }
 
-void interp_f32_to_f16(uint16_t *to, const float *from, size_t count) {
+void tvm_interp_f32_to_f16(uint16_t *to, const float *from, size_t count) {
     DISPATCH(f32_to_f16, (to, from, count));
 }
 
-void interp_f32_to_bf16(uint16_t *to, const float *from, size_t count) {
+void tvm_interp_f32_to_bf16(uint16_t *to, const float *from, size_t count) {
     DISPATCH(f32_to_bf16, (to, from, count));
 }
 
-void interp_fma_f32(float *to, const float *const operands[3], const size_t steps[3], size_t count) {
+void tvm_interp_fma_f32(float *to, const float *const operands[3], const size_t steps[3], size_t count) {
     DISPATCH(fma_f32, (to, operands, steps, count));
 }
 
-void interp_gather_bits(uint8_t *to, const uint8_t *from, const uint32_t *positions, uint8_t mask,
-                        size_t count) {
+void tvm_interp_gather_bits(uint8_t *to, const uint8_t *from, const uint32_t *positions, uint8_t mask,
+                            size_t count) {
     DISPATCH(gather_bits, (to, from, positions, mask, count));
 }
 
-void interp_lookup_16(uint16_t *to, const uint8_t *from, const uint16_t table[256], size_t count) {
+void tvm_interp_lookup_16(uint16_t *to, const uint8_t *from, const uint16_t table[256], size_t count) {
     DISPATCH(lookup_16, (to, from, table, count));
 }
 
-void interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t table[256], size_t count) {
+void tvm_interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t table[256], size_t count) {
     DISPATCH(lookup_32, (to, from, table, count));
 }
 
-void interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
-                void *scratch) {
+void tvm_interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
+                    void *scratch) {
     DISPATCH(mma, (m, n, k, a, b, bf16, c, scratch));
 }

@@ -8,31 +8,31 @@
 #include <stdint.h>
 
 /* Arrays of codes to floats and back; agree with tvm_decode and tvm_encode for every input. */
-void interp_f16_to_f32(float *to, const uint16_t *from, size_t count);
-void interp_bf16_to_f32(float *to, const uint16_t *from, size_t count);
-void interp_f32_to_f16(uint16_t *to, const float *from, size_t count);
-void interp_f32_to_bf16(uint16_t *to, const float *from, size_t count);
+void tvm_interp_f16_to_f32(float *to, const uint16_t *from, size_t count);
+void tvm_interp_bf16_to_f32(float *to, const uint16_t *from, size_t count);
+void tvm_interp_f32_to_f16(uint16_t *to, const float *from, size_t count);
+void tvm_interp_f32_to_bf16(uint16_t *to, const float *from, size_t count);
 
 /* to = x * y + z with one rounding; an operand of step 0 is a single element, else its step is 1. */
-void interp_fma_f32(float *to, const float *const operands[3], const size_t steps[3], size_t count);
+void tvm_interp_fma_f32(float *to, const float *const operands[3], const size_t steps[3], size_t count);
 
 /* to[i] = (the little-endian bits of `from` from bit positions[i] on) & mask, up to 8 bits each. Reads one
  * byte past the one with the last bit. */
-void interp_gather_bits(uint8_t *to, const uint8_t *from, const uint32_t *positions, uint8_t mask,
-                        size_t count);
+void tvm_interp_gather_bits(uint8_t *to, const uint8_t *from, const uint32_t *positions, uint8_t mask,
+                            size_t count);
 
 /* to[i] = table[from[i]]. */
-void interp_lookup_16(uint16_t *to, const uint8_t *from, const uint16_t table[256], size_t count);
-void interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t table[256], size_t count);
+void tvm_interp_lookup_16(uint16_t *to, const uint8_t *from, const uint16_t table[256], size_t count);
+void tvm_interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t table[256], size_t count);
 
-/* Bytes of scratch, 64-byte aligned, that interp_mma needs. */
-size_t interp_mma_scratch(size_t m, size_t k);
+/* Bytes of scratch, 64-byte aligned, that tvm_interp_mma needs. */
+size_t tvm_interp_mma_scratch(size_t m, size_t k);
 
 /* c[m,n] += a[m,k] * b[k,n], all row-major and dense; a and b are f16 codes, or bf16 codes. Each element of c
  * is accumulated in f32 one product after the other, k ascending; each product is rounded to f32 first, which
  * changes nothing for f16 (22 bits and exponents within f32's range) and only what underflows or overflows
  * for bf16. */
-void interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
-                void *scratch);
+void tvm_interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
+                    void *scratch);
 
 #endif
