@@ -44,8 +44,4 @@ reg tvm_extend_code(emitter *e, tvm_dtype type, reg value);
  * anything. */
 reg tvm_convert_loose(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool lowbit);
 
-/* Bytes of shared memory that a reduce instruction needs as scratch, 0 for none. */
-uint32_t tvm_reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                                  const tvm_insn *insn);
-
 #endif

@@ -2,14 +2,15 @@
  * in ascending local order. The partial results p = 0..P-1, numbered by coordinate, are then combined as a
  * binary tree with neighbours first if P is a power of two, else one after the other. The first levels of the
  * tree are butterfly shuffles while the partner is a lane of the warp; the rest goes through shared memory,
- * where every thread reads the partial results it needs and combines them itself. */
+ * where every thread reads the partial results it needs and combines them itself, 16 bytes at a time. */
 #include "compute.h"
 
 #include <stdlib.h>
 
 enum {
     WARP = 32,
-    CHUNK = 4 /* outputs of a thread that are exchanged at a time: bounds the scratch memory */
+    CHUNK = 16, /* outputs of a thread that are exchanged at a time, where there is memory for so many */
+    VECTOR = 4  /* registers of one access to it */
 };
 
 /* A digit of the thread number that counts along the reduced dimension, and how many of its low bits the
@@ -31,6 +32,7 @@ typedef struct reduction {
     uint32_t lane_masks[5];
     unsigned shuffles;
     uint32_t exchanged; /* partial results left after the shuffles */
+    uint32_t chunk;     /* outputs exchanged at a time */
     uint32_t threads;
 } reduction;
 
@@ -94,13 +96,15 @@ static uint32_t element_bytes(const reduction *r) {
     return r->compute.bits == 64 ? 8 : 4;
 }
 
-uint32_t tvm_reduce_scratch_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                                  const tvm_insn *insn) {
-    reduction r;
-    if (insn->op != TVM_OP_REDUCE) return 0;
-    plan_reduction(&r, program, kernel, insn);
-    uint32_t at_once = r.outputs < CHUNK ? r.outputs : CHUNK;
-    return r.exchanged > 1 ? at_once * r.threads * element_bytes(&r) : 0;
+/* How many outputs are exchanged at a time, and the scratch memory that takes: fewer than CHUNK where the
+ * block has too little shared memory left. */
+static uint32_t plan_scratch(emitter *e, const reduction *r) {
+    uint64_t left = tvm_target_shared_bytes(e->target), each = (uint64_t)r->threads * element_bytes(r);
+    uint32_t chunk = r->outputs < CHUNK ? r->outputs : CHUNK;
+    left -= e->scratch_offset < left ? e->scratch_offset : left;
+    while (chunk > 1 && chunk * each > left) chunk = (chunk + 1) / 2;
+    if (r->exchanged > 1 && chunk * each > e->scratch_bytes) e->scratch_bytes = (uint32_t)(chunk * each);
+    return chunk;
 }
 
 /* ---- within a thread and a warp ---- */
@@ -139,18 +143,22 @@ static reg shuffle(emitter *e, const reduction *r, reg value, uint32_t lane_mask
 
 /* ---- through shared memory ---- */
 
-/* Where the scratch memory holds the partial result of a thread: base + thread * size + output * threads *
- * size. */
-typedef struct exchange {
-    const reduction *r;
-    reg own;   /* address of this thread's */
-    reg first; /* address of partial result 0 of this thread's output */
-    uint32_t output;
-} exchange;
+/* Up to VECTOR outputs that are stored and loaded at once. The scratch memory holds a piece as
+ * [thread][output], which no access has bank conflicts in; the pieces of a chunk follow each other. */
+typedef struct piece {
+    uint32_t count;
+    uint32_t offset; /* bytes, of thread 0's */
+    reg own;         /* address of this thread's in a piece at offset 0 */
+    reg first;       /* the same of partial result 0 of this thread's outputs */
+} piece;
 
-static reg scratch_address(emitter *e, const reduction *r, reg thread) {
+typedef struct partial {
+    reg outputs[VECTOR];
+} partial;
+
+static reg scratch_address(emitter *e, reg thread, uint32_t bytes) {
     reg base = tvm_shared_base(e);
-    reg scaled = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", thread.name, (unsigned)element_bytes(r));
+    reg scaled = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", thread.name, (unsigned)bytes);
     reg offset = tvm_pure(e, 'r', "add.u32 $, %s, %u;", scaled.name, (unsigned)e->scratch_offset);
     return tvm_pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
 }
@@ -186,42 +194,75 @@ static uint32_t partial_thread(const reduction *r, uint32_t q) {
     return thread;
 }
 
-static reg load_partial(emitter *e, const exchange *x, uint32_t q) {
-    const reduction *r = x->r;
-    uint32_t offset = (partial_thread(r, q) + x->output * r->threads) * element_bytes(r);
-    reg d = tvm_new_element(e, r->compute);
-    tvm_emit(e, "ld.shared.%s %s, [%s+%u];", tvm_element_suffix(r->compute), d.name, x->first.name,
-             (unsigned)offset);
-    return d;
+/* Registers as the operand of an access: its type with the dot of a vector, and the list. */
+static void access_text(const reduction *r, uint32_t count, const reg *regs, char type[16], char list[64]) {
+    const char *suffix = tvm_element_suffix(r->compute);
+    if (count == 1) {
+        snprintf(type, 16, "%s", suffix);
+        snprintf(list, 64, "%s", regs[0].name);
+        return;
+    }
+    snprintf(type, 16, "v%u.%s", (unsigned)count, suffix);
+    int n = snprintf(list, 64, "{%s", regs[0].name);
+    for (uint32_t i = 1; i < count; i++) n += snprintf(list + n, 64 - (size_t)n, ", %s", regs[i].name);
+    snprintf(list + n, 64 - (size_t)n, "}");
+}
+
+static partial load_partial(emitter *e, const reduction *r, const piece *p, uint32_t q) {
+    partial loaded = {{{""}}};
+    char type[16], list[64];
+    for (uint32_t i = 0; i < p->count; i++) loaded.outputs[i] = tvm_new_element(e, r->compute);
+    access_text(r, p->count, loaded.outputs, type, list);
+    tvm_emit(e, "ld.shared.%s %s, [%s+%u];", type, list, p->first.name,
+             (unsigned)(p->offset + partial_thread(r, q) * p->count * element_bytes(r)));
+    return loaded;
+}
+
+static partial combine_partial(emitter *e, const reduction *r, const piece *p, partial x, partial y) {
+    for (uint32_t i = 0; i < p->count; i++) x.outputs[i] = combine(e, r, x.outputs[i], y.outputs[i]);
+    return x;
 }
 
 /* Partial results [q, q + count), count a power of two: at most 10 levels deep. */
-static reg combine_tree(emitter *e, const exchange *x, uint32_t q, uint32_t count) {
-    if (count == 1) return load_partial(e, x, q);
-    reg low = combine_tree(e, x, q, count / 2);
-    return combine(e, x->r, low, combine_tree(e, x, q + count / 2, count / 2));
+static partial combine_tree(emitter *e, const reduction *r, const piece *p, uint32_t q, uint32_t count) {
+    if (count == 1) return load_partial(e, r, p, q);
+    partial low = combine_tree(e, r, p, q, count / 2);
+    return combine_partial(e, r, p, low, combine_tree(e, r, p, q + count / 2, count / 2));
 }
 
-static reg combine_partials(emitter *e, const exchange *x) {
-    if (x->r->tree) return combine_tree(e, x, 0, x->r->exchanged);
-    reg sum = load_partial(e, x, 0);
-    for (uint32_t q = 1; q < x->r->exchanged; q++) sum = combine(e, x->r, sum, load_partial(e, x, q));
+static partial combine_partials(emitter *e, const reduction *r, const piece *p) {
+    if (r->tree) return combine_tree(e, r, p, 0, r->exchanged);
+    partial sum = load_partial(e, r, p, 0);
+    for (uint32_t q = 1; q < r->exchanged; q++) sum = combine_partial(e, r, p, sum, load_partial(e, r, p, q));
     return sum;
 }
 
+/* The widest piece that takes at most `left` outputs. */
+static piece piece_of(emitter *e, const reduction *r, uint32_t left, uint32_t offset) {
+    uint32_t count = 16 / element_bytes(r);
+    while (count > left) count /= 2;
+    uint32_t bytes = count * element_bytes(r);
+    return (piece){count, offset, scratch_address(e, tvm_thread_id(e), bytes),
+                   scratch_address(e, first_thread(e, r), bytes)};
+}
+
 static void exchange_partials(emitter *e, const reduction *r, reg *outputs) {
-    exchange x = {.r = r};
-    x.own = scratch_address(e, r, tvm_thread_id(e));
-    x.first = scratch_address(e, r, first_thread(e, r));
-    for (uint32_t at = 0; at < r->outputs; at += CHUNK) {
-        uint32_t end = r->outputs - at < CHUNK ? r->outputs : at + CHUNK;
-        for (uint32_t o = at; o < end; o++)
-            tvm_emit(e, "st.shared.%s [%s+%u], %s;", tvm_element_suffix(r->compute), x.own.name,
-                     (unsigned)((o - at) * r->threads * element_bytes(r)), outputs[o].name);
+    char type[16], list[64];
+    for (uint32_t at = 0, end; at < r->outputs; at = end) {
+        piece pieces[CHUNK];
+        unsigned count = 0;
+        end = r->outputs - at < r->chunk ? r->outputs : at + r->chunk;
+        for (uint32_t o = at; o < end; o += pieces[count++].count) {
+            piece *p = &pieces[count];
+            *p = piece_of(e, r, end - o, (o - at) * r->threads * element_bytes(r));
+            access_text(r, p->count, outputs + o, type, list);
+            tvm_emit(e, "st.shared.%s [%s+%u], %s;", type, p->own.name, (unsigned)p->offset, list);
+        }
         tvm_emit(e, "bar.sync 0;");
-        for (uint32_t o = at; o < end; o++) {
-            x.output = o - at;
-            outputs[o] = combine_partials(e, &x);
+        uint32_t o = at;
+        for (unsigned i = 0; i < count; o += pieces[i++].count) {
+            partial sum = combine_partials(e, r, &pieces[i]);
+            for (uint32_t j = 0; j < pieces[i].count; j++) outputs[o + j] = sum.outputs[j];
         }
         tvm_emit(e, "bar.sync 0;");
     }
@@ -248,8 +289,7 @@ tvm_status tvm_emit_REDUCE(emitter *e, const tvm_insn *insn) {
     reduction r;
     plan_reduction(&r, e->program, e->kernel, insn);
     size_t before = e->body.size;
-    uint32_t scratch = tvm_reduce_scratch_bytes(e->program, e->kernel, insn);
-    if (scratch > e->scratch_bytes) e->scratch_bytes = scratch;
+    r.chunk = plan_scratch(e, &r);
     uint32_t *map = calloc(r.locals, sizeof *map);
     reg *outputs = calloc(r.outputs, sizeof *outputs);
     bool done = map && outputs;

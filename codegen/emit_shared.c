@@ -35,12 +35,18 @@ static void open_lanes(emitter *e, transfer *t) {
     }
 }
 
+/* Of the warp that has most. */
 static unsigned access_conflicts(const transfer *t, const access *a) {
-    uint32_t address[32];
-    uint32_t constant = (uint32_t)(a->offset / 8) / t->tile.bytes + t->tile.constant;
-    for (unsigned lane = 0; lane < 32; lane++)
-        address[lane] = tvm_shared_swizzle(t->tile.layout, t->lanes.offset[lane] + constant) * t->tile.bytes;
-    return tvm_shared_conflicts(address, 32, a->width);
+    uint32_t address[32], constant = (uint32_t)(a->offset / 8) / t->tile.bytes + t->tile.constant;
+    unsigned worst = 0;
+    for (uint32_t warp = 0; warp + 32 <= t->tile.threads; warp += 32) {
+        for (unsigned lane = 0; lane < 32; lane++)
+            address[lane] =
+                tvm_shared_swizzle(t->tile.layout, t->lanes.offset[warp + lane] + constant) * t->tile.bytes;
+        unsigned conflicts = tvm_shared_conflicts(address, 32, a->width);
+        if (conflicts > worst) worst = conflicts;
+    }
+    return worst;
 }
 
 static void emit_access(emitter *e, transfer *t, const access_plan *plan, const access *a, bool is_load,

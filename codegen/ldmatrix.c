@@ -94,13 +94,20 @@ static void row_value(matrices *m, const tvm_layout *layout, const uint32_t step
     rows->varies = true;
 }
 
+/* Of the warp that has most. */
 static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uint32_t constant,
                                 unsigned count) {
     uint32_t address[32];
-    for (unsigned lane = 0; lane < 32; lane++)
-        address[lane] =
-            tvm_shared_swizzle(m->tile->layout, rows->offset[lane] + constant + m->tile->constant) * 2;
-    return tvm_shared_conflicts(address, 8 * count, 128);
+    unsigned worst = 0;
+    for (uint32_t warp = 0; warp < m->tile->threads; warp += 32) {
+        for (unsigned lane = 0; lane < 32; lane++)
+            address[lane] = tvm_shared_swizzle(m->tile->layout,
+                                               rows->offset[warp + lane] + constant + m->tile->constant) *
+                            2;
+        unsigned conflicts = tvm_shared_conflicts(address, 8 * count, 128);
+        if (conflicts > worst) worst = conflicts;
+    }
+    return worst;
 }
 
 static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char *refused) {

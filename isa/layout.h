@@ -137,8 +137,9 @@ bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, 
 bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_layout *to, unsigned to_bits,
                          tvm_why *why);
 
-/* The rule of mma: a, b and c are X.atom of the m16n8k16 fragments, and each warp that accumulates the tile
- * (i,j) of c holds tiles (i,k) of a and (k,j) of b for every k. On success fills the tile counts; then the
+/* The rule of mma: a, b and c are [.., m, k], [.., k, n] and [.., m, n] with equal leading (batch) extents; they
+ * are X.atom of the m16n8k16 fragments in the last two dimensions, and each warp that accumulates the tile
+ * (..,i,j) of c holds tiles (..,i,k) of a and (..,k,j) of b for every k. On success fills the tile counts; then the
  * tile lists can be enumerated with tvm_mma_tile: for warp-independent tile number t of c (0..tiles_c), and
  * k, the local tile numbers in a and b. The local numbers are required to be the same in all warps. A tile
  * number is the local index of the quotient layout X; its elements are locals [t*8, t*8+8) of a, [t*4, ..+4)

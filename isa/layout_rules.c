@@ -129,8 +129,8 @@ bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_l
 
 static bool mma_quotient(const tvm_layout *layout, const char *atom_name, tvm_layout *outer, tvm_why *why) {
     tvm_layout atom;
-    if (layout->rank != 2) {
-        tvm_layout_refuse(why, "an operand of mma has rank 2, not %u", layout->rank);
+    if (layout->rank < 2) {
+        tvm_layout_refuse(why, "an operand of mma has rank 2 or more, not %u", layout->rank);
         return false;
     }
     if (tvm_layout_atom(atom_name, strlen(atom_name), &atom, why) != TVM_OK) return false;
@@ -139,19 +139,20 @@ static bool mma_quotient(const tvm_layout *layout, const char *atom_name, tvm_la
     return false;
 }
 
-/* One operand against c: a has c's rows and k as columns, b has c's columns and k as rows. */
-static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c, unsigned shared_dim,
-                             char name, tvm_why *why) {
-    unsigned to_dim[2] = {NO_DIM, NO_DIM};
-    to_dim[shared_dim] = shared_dim;
+/* One operand against c: a has c's rows and k as columns, b has c's columns and k as rows. The k dimension is
+ * the only one in which the tile numbers of the two differ. */
+static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c, unsigned k_dim, char name,
+                             tvm_why *why) {
+    unsigned to_dim[TVM_MAX_RANK];
+    for (unsigned d = 0; d < outer_c->rank; d++) to_dim[d] = d == k_dim ? NO_DIM : d;
     if (!spatial_agrees(outer, outer_c, to_dim)) {
         tvm_layout_refuse(why, "the tiles of %c are spread over the warps otherwise than those of c", name);
         return false;
     }
     uint32_t local;
-    for (uint32_t k = 0; k < outer->shape[1 - shared_dim]; k++) {
-        uint32_t index[2] = {0, 0};
-        index[1 - shared_dim] = k;
+    for (uint32_t k = 0; k < outer->shape[k_dim]; k++) {
+        uint32_t index[TVM_MAX_RANK] = {0};
+        index[k_dim] = k;
         if (!first_thread_holds(outer, index, &local)) {
             tvm_layout_refuse(why, "a warp does not hold tile %u along k of %c", k, name);
             return false;
@@ -159,9 +160,9 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
     }
     uint32_t tiles = tvm_layout_locals(outer_c);
     for (uint32_t t = 0; t < tiles; t++) {
-        uint32_t index[2];
+        uint32_t index[TVM_MAX_RANK];
         tvm_layout_map(outer_c, 0, t, index);
-        index[1 - shared_dim] = 0;
+        index[k_dim] = 0;
         if (!first_thread_holds(outer, index, &local)) {
             tvm_layout_refuse(why, "a warp does not hold the tile of %c for its tile %u of c", name, t);
             return false;
@@ -170,32 +171,50 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
     return true;
 }
 
+/* Shapes [.., m, k], [.., k, n] and [.., m, n] with the same leading extents? */
+static bool mma_shapes_fit(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_why *why) {
+    if (a->rank != c->rank || b->rank != c->rank) {
+        tvm_layout_refuse(why, "a, b and c have ranks %u, %u and %u, expected the same rank", a->rank,
+                          b->rank, c->rank);
+        return false;
+    }
+    unsigned m = c->rank - 2U, n = c->rank - 1U;
+    for (unsigned d = 0; d < m; d++) {
+        if (a->shape[d] == c->shape[d] && b->shape[d] == c->shape[d]) continue;
+        tvm_layout_refuse(why, "a, b and c have extents %u, %u and %u in batch dimension %u", a->shape[d],
+                          b->shape[d], c->shape[d], d);
+        return false;
+    }
+    if (a->shape[m] == c->shape[m] && b->shape[n] == c->shape[n] && a->shape[n] == b->shape[m]) return true;
+    tvm_layout_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[m],
+                      a->shape[n], b->shape[m], b->shape[n], c->shape[m], c->shape[n]);
+    return false;
+}
+
 bool tvm_mma_plan_make(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_mma_plan *plan,
                        tvm_why *why) {
     tvm_mma_plan made;
     if (!mma_quotient(a, "mma.m16n8k16.A", &made.outer_a, why) ||
         !mma_quotient(b, "mma.m16n8k16.B", &made.outer_b, why) ||
-        !mma_quotient(c, "mma.m16n8k16.C", &made.outer_c, why))
+        !mma_quotient(c, "mma.m16n8k16.C", &made.outer_c, why) || !mma_shapes_fit(a, b, c, why))
         return false;
-    if (a->shape[0] != c->shape[0] || b->shape[1] != c->shape[1] || a->shape[1] != b->shape[0]) {
-        tvm_layout_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[0],
-                          a->shape[1], b->shape[0], b->shape[1], c->shape[0], c->shape[1]);
-        return false;
-    }
+    unsigned m = c->rank - 2U, n = c->rank - 1U;
     if (!same_threads(a, c, why) || !same_threads(b, c, why) ||
-        !mma_operand_fits(&made.outer_a, &made.outer_c, 0, 'a', why) ||
-        !mma_operand_fits(&made.outer_b, &made.outer_c, 1, 'b', why))
+        !mma_operand_fits(&made.outer_a, &made.outer_c, n, 'a', why) ||
+        !mma_operand_fits(&made.outer_b, &made.outer_c, m, 'b', why))
         return false;
     made.tiles_c = tvm_layout_locals(&made.outer_c);
-    made.tiles_k = made.outer_a.shape[1];
+    made.tiles_k = made.outer_a.shape[n];
     *plan = made;
     return true;
 }
 
 void tvm_mma_tile(const tvm_mma_plan *plan, uint32_t tile_c, uint32_t k, uint32_t *tile_a, uint32_t *tile_b) {
-    uint32_t at[2];
-    uint32_t thread;
-    tvm_layout_map(&plan->outer_c, 0, tile_c, at);
-    tvm_layout_locate(&plan->outer_a, (uint32_t[2]){at[0], k}, &thread, tile_a);
-    tvm_layout_locate(&plan->outer_b, (uint32_t[2]){k, at[1]}, &thread, tile_b);
+    uint32_t in_a[TVM_MAX_RANK], in_b[TVM_MAX_RANK], thread;
+    unsigned rank = plan->outer_c.rank;
+    tvm_layout_map(&plan->outer_c, 0, tile_c, in_a);
+    memcpy(in_b, in_a, sizeof in_b);
+    in_a[rank - 1] = in_b[rank - 2] = k;
+    tvm_layout_locate(&plan->outer_a, in_a, &thread, tile_a);
+    tvm_layout_locate(&plan->outer_b, in_b, &thread, tile_b);
 }

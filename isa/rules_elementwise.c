@@ -225,15 +225,6 @@ tvm_status tvm_rule_VIEW(const tvm_rule *rule) {
 
 /* ---- mma ---- */
 
-static tvm_status mma_shape(const tvm_rule *rule, unsigned entry, uint32_t rows, uint32_t columns) {
-    char found[TVM_SHAPE_TEXT_MAX];
-    const tvm_layout *layout = tvm_rule_layout(rule, entry);
-    if (layout->rank == 2 && layout->shape[0] == rows && layout->shape[1] == columns) return TVM_OK;
-    return tvm_refuse(rule->why, "%.*s has shape %s, expected %ux%u", (int)rule->desc[entry].name_length,
-                      rule->desc[entry].name, tvm_shape_text(layout->rank, layout->shape, found), rows,
-                      columns);
-}
-
 static tvm_status mma_types(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
     tvm_dtype a = tvm_rule_slot(rule, 0)->dtype, b = tvm_rule_slot(rule, 1)->dtype,
@@ -248,19 +239,38 @@ static tvm_status mma_types(const tvm_rule *rule) {
     return TVM_OK;
 }
 
+/* An operand has c's batch extents, then these rows and columns. */
+static tvm_status mma_shape(const tvm_rule *rule, unsigned entry, uint32_t rows, uint32_t columns) {
+    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX];
+    const tvm_layout *layout = tvm_rule_layout(rule, entry), *c = tvm_rule_layout(rule, 2);
+    uint32_t want[TVM_MAX_RANK];
+    memcpy(want, c->shape, sizeof want);
+    want[c->rank - 2] = rows;
+    want[c->rank - 1] = columns;
+    if (layout->rank == c->rank && memcmp(layout->shape, want, c->rank * sizeof *want) == 0) return TVM_OK;
+    return tvm_refuse(rule->why, "%.*s has shape %s, expected %s", (int)rule->desc[entry].name_length,
+                      rule->desc[entry].name, tvm_shape_text(layout->rank, layout->shape, found),
+                      tvm_shape_text(c->rank, want, expected));
+}
+
 tvm_status tvm_rule_MMA(const tvm_rule *rule) {
     char found[TVM_SHAPE_TEXT_MAX];
     const tvm_layout *a = tvm_rule_layout(rule, 0), *b = tvm_rule_layout(rule, 1),
                      *c = tvm_rule_layout(rule, 2);
+    unsigned rank = c->rank;
     tvm_status status = mma_types(rule);
     if (status != TVM_OK) return status;
-    if (c->rank != 2)
-        return tvm_refuse(rule->why, "c has shape %s, expected a matrix",
-                          tvm_shape_text(c->rank, c->shape, found));
-    if (b->rank != 2 || b->shape[1] != c->shape[1])
+    if (rank < 2)
+        return tvm_refuse(rule->why, "c has shape %s, expected a matrix, or a batch of matrices",
+                          tvm_shape_text(rank, c->shape, found));
+    if (b->rank != rank)
+        return tvm_refuse(rule->why, "b has shape %s, expected rank %u as c",
+                          tvm_shape_text(b->rank, b->shape, found), rank);
+    if (b->shape[rank - 1] != c->shape[rank - 1])
         return tvm_refuse(rule->why, "b has shape %s, expected k x %u as c has %u columns",
-                          tvm_shape_text(b->rank, b->shape, found), c->shape[1], c->shape[1]);
-    status = mma_shape(rule, 0, c->shape[0], b->shape[0]);
+                          tvm_shape_text(b->rank, b->shape, found), c->shape[rank - 1], c->shape[rank - 1]);
+    status = mma_shape(rule, 1, b->shape[rank - 2], c->shape[rank - 1]);
+    if (status == TVM_OK) status = mma_shape(rule, 0, c->shape[rank - 2], b->shape[rank - 2]);
     if (status != TVM_OK) return status;
     tvm_mma_plan plan;
     tvm_why why = {""};

@@ -242,16 +242,19 @@ END_TEST
 
 /* ---- mma ---- */
 
-/* The first registers of d and a of each mma in the text. */
-static unsigned read_mmas(const char *ptx, int d[], int a[], unsigned capacity) {
+/* The first registers of d, a and c of each mma in the text. */
+static unsigned read_mmas(const char *ptx, int d[], int a[], int c[], unsigned capacity) {
     unsigned n = 0;
-    for (const char *at = ptx; (at = strstr(at, "mma.sync")) && n < capacity; at++, n++) {
-        int c;
+    for (const char *at = ptx; (at = strstr(at, "mma.sync")) && n < capacity; at++, n++)
         ck_assert_int_eq(
-            sscanf(at, "%*s {%%w%d, %*[^}]}, {%%w%d, %*[^}]}, {%*[^}]}, {%%w%d", &d[n], &a[n], &c), 3);
-        ck_assert_int_eq(c, d[n]);
-    }
+            sscanf(at, "%*s {%%w%d, %*[^}]}, {%%w%d, %*[^}]}, {%*[^}]}, {%%w%d", &d[n], &a[n], &c[n]), 3);
     return n;
+}
+
+static void expect_zero(const char *ptx, int word) {
+    char text[64];
+    snprintf(text, sizeof text, "mov.b32 %%w%d, 0x00000000;", word);
+    ck_assert_uint_eq(count(ptx, text), 1);
 }
 
 START_TEST(mma_accumulates_in_the_order_of_k) {
@@ -263,14 +266,18 @@ START_TEST(mma_accumulates_in_the_order_of_k) {
         "%tc = alloc-register f32[16, 16], layout local(1, 2).mma.m16n8k16.C, init 0.0\n"
         "%td = mma %ta, %tb, %tc\nstore-global y[0, 0], %td\n.end\n",
         "sm_80");
-    int d[ALL + 1], a[ALL + 1], last[2] = {-1, -1}, steps[2] = {0, 0};
-    ck_assert_uint_eq(read_mmas(module->ptx, d, a, ALL + 1), ALL);
+    int d[ALL + 1], a[ALL + 1], c[ALL + 1], last[2] = {-1, -1}, steps[2] = {0, 0};
+    ck_assert_uint_eq(read_mmas(module->ptx, d, a, c, ALL + 1), ALL);
     ck_assert_uint_eq(count(module->ptx, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), ALL);
     for (unsigned i = 0; i < ALL; i++) {
         int tile = d[i] != d[0];
         ck_assert_int_gt(a[i], last[tile]); /* the fragment of a holds its steps of k in ascending words */
         last[tile] = a[i];
-        steps[tile]++;
+        /* the first step adds to the zeros where they are, others to what is there */
+        if (steps[tile]++ == 0)
+            expect_zero(module->ptx, c[i]);
+        else
+            ck_assert_int_eq(c[i], d[i]);
     }
     ck_assert_int_eq(steps[0], STEPS);
     ck_assert_int_eq(steps[1], STEPS);
@@ -319,6 +326,38 @@ START_TEST(reduce_across_warps_uses_shared_memory) {
     module = translate_reduce("3", "f32[3, 32], layout spatial(3, 32)", "%r = reduce sum, %x, 0");
     ck_assert_uint_eq(count(module->ptx, "ld.shared.f32"), 3);
     ck_assert_str_ne(selection_of(module, "%r = reduce")->refused, "");
+    check_ptxas(module, false);
+    tvm_module_free(module);
+}
+END_TEST
+
+/* 7 outputs a thread: as 4, 2 and 1; 18: in two turns, of 4 times 4 and of 2. */
+START_TEST(reduce_exchanges_sixteen_bytes_at_a_time) {
+    tvm_module *module =
+        translate_reduce("4", "f32[4, 224], layout spatial(4, 32).local(1, 7)", "%r = reduce sum, %x, 0");
+    ck_assert_uint_eq(count(module->ptx, "bar.sync"), 2);
+    for (unsigned width = 1; width <= 4; width *= 2) {
+        char store[32], load[32];
+        snprintf(store, sizeof store, width == 1 ? "st.shared.f32" : "st.shared.v%u.f32", width);
+        snprintf(load, sizeof load, width == 1 ? "ld.shared.f32" : "ld.shared.v%u.f32", width);
+        ck_assert_uint_eq(count(module->ptx, store), 1);
+        ck_assert_uint_eq(count(module->ptx, load), 4);
+    }
+    check_ptxas(module, false);
+    tvm_module_free(module);
+    module = translate_reduce("2", "f64[2, 576], layout spatial(2, 32).local(1, 18)",
+                              "%v = reduce sum, %x, 0\n%r = cast %v, f32");
+    ck_assert_uint_eq(count(module->ptx, "bar.sync"), 4);
+    ck_assert_uint_eq(count(module->ptx, "st.shared.v2.f64"), 9);
+    ck_assert_uint_eq(count(module->ptx, "ld.shared.v2.f64"), 18);
+    check_ptxas(module, false);
+    tvm_module_free(module);
+    /* 6 KB are left of the 163 KB of sm_80: 8 outputs of 128 threads would take 4 KB, 16 take 8 KB */
+    module = translate_reduce("4", "f32[4, 512], layout spatial(4, 32).local(1, 16)",
+                              "%tile = alloc-shared u8[160768]\n%v = load-shared %tile[0], auto(128, u8)\n"
+                              "store-shared %tile[0], %v\n%r = reduce sum, %x, 0");
+    ck_assert_uint_eq(count(module->ptx, "bar.sync"), 4);
+    ck_assert_uint_le(module->kernels[0].shared_bytes, 163 * 1024);
     check_ptxas(module, false);
     tvm_module_free(module);
 }
@@ -387,6 +426,7 @@ int main(void) {
     tcase_add_test(tests, mma_accumulates_in_the_order_of_k);
     tcase_add_test(tests, reduce_within_a_warp_uses_shuffles_alone);
     tcase_add_test(tests, reduce_across_warps_uses_shared_memory);
+    tcase_add_test(tests, reduce_exchanges_sixteen_bytes_at_a_time);
     tcase_add_test(tests, constants_fill_words);
     tcase_add_test(tests, tensors_are_printed_by_vprintf);
     tcase_add_test(tests, the_report_lists_every_instruction);

@@ -345,10 +345,13 @@ static const reduce_case reduce_cases[] = {
     {8, "spatial(256, 1).local(1, 5)", 256, 5},
     {2, "column_spatial(2, 16).local(2, 5).spatial(2, 1)", 8, 80},
     {1, "mma.m16n8k16.C", 16, 8},
+    {4, "spatial(4, 32).local(1, 7)", 4, 224},
+    {4, "spatial(2, 1).spatial(1, 2).local(1, 9).spatial(2, 16).local(2, 1)", 8, 288},
+    {6, "spatial(3, 1).replicated(2, 2).local(2, 5).spatial(2, 16).local(1, 2)", 12, 160},
 };
 
 static void check_reduce(const reduce_case *row, tvm_dtype type, const char *operation, unsigned axis) {
-    static uint8_t a[1280 * 8 + 16] __attribute__((aligned(16))), y[2][1280 * 8] __attribute__((aligned(16)));
+    static uint8_t a[2304 * 8 + 16] __attribute__((aligned(16))), y[2][2304 * 8] __attribute__((aligned(16)));
     char text[1024], name[TVM_DTYPE_NAME_MAX], what[200];
     tvm_dtype_name(type, name);
     unsigned rows = axis == 0 ? 1 : row->rows, columns = axis == 1 ? 1 : row->columns;
@@ -504,6 +507,154 @@ START_TEST(the_matmul_is_that_of_the_interpreter) {
 }
 END_TEST
 
+/* ---- mma of batches, with numbers whose sums are exact ---- */
+
+/* Two batch dimensions, one over the warps and one within each. */
+START_TEST(mma_multiplies_batches) {
+    enum { BATCH = 6, M = 32, N = 16, DEPTH = 32 };
+    static const char text[] =
+        ".vasm 1\n"
+        ".kernel k(a: global bf16[3, 2, 32, 32], b: global bf16[3, 2, 32, 16], y: global f32[3, 2, 32, 16])\n"
+        ".warps 4\n.grid 1\n"
+        "%ta = load-global a, local(3, 1, 1, 1).spatial(1, 2, 2, 1).local(1, 1, 1, 2).mma.m16n8k16.A\n"
+        "%tb = load-global b, spatial(1, 2, 1, 1).replicated(2, 4).local(3, 1, 2, 2).mma.m16n8k16.B\n"
+        "%tc = load-global y, spatial(1, 2, 2, 1).local(3, 1, 1, 2).mma.m16n8k16.C\n"
+        "%td = mma %ta, %tb, %tc\nstore-global y, %td\n.end\n";
+    static uint16_t a[BATCH * M * DEPTH] __attribute__((aligned(16)));
+    static uint16_t b[BATCH * DEPTH * N] __attribute__((aligned(16)));
+    static float y[2][BATCH * M * N] __attribute__((aligned(16)));
+    for (unsigned i = 0; i < BATCH * M * DEPTH; i++)
+        a[i] = tvm_f32_to_bf16((float)(int)(random_bits() % 17) - 8);
+    for (unsigned i = 0; i < BATCH * DEPTH * N; i++)
+        b[i] = tvm_f32_to_bf16((float)(int)(random_bits() % 17) - 8);
+    for (unsigned i = 0; i < BATCH * M * N; i++) y[0][i] = y[1][i] = (float)(i % 31);
+    tvm_ir_program *program = assemble(text, sizeof text - 1);
+    tvm_module *module = translate(program, 90);
+    for (unsigned side = 0; side < 2; side++) {
+        tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = y[side]}};
+        if (side == 0)
+            run_interpreter(program, "k", args, one_block);
+        else
+            run_ptx(module, "k", args, 3, one_block);
+    }
+    for (unsigned i = 0; i < BATCH * M * N; i++) {
+        unsigned entry = i / (M * N), row = i / N % M, column = i % N;
+        float sum = (float)(i % 31);
+        for (unsigned k = 0; k < DEPTH; k++)
+            sum += tvm_bf16_to_f32(a[(entry * M + row) * DEPTH + k]) *
+                   tvm_bf16_to_f32(b[(entry * DEPTH + k) * N + column]);
+        for (unsigned side = 0; side < 2; side++)
+            ck_assert_msg(y[side][i] == sum, "%s: c[%u, %u, %u] is %g, expected %g",
+                          side ? "ptx" : "interpreter", entry, row, column, (double)y[side][i], (double)sum);
+    }
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- weights as the A operand of mma, k split over the warps ---- */
+
+typedef struct swapped_case {
+    const char *weight_type, *defines;
+    unsigned wk, bm, nt, wn, kg;
+} swapped_case;
+
+static const swapped_case swapped_cases[] = {
+    {"u4", "", 2, 8, 2, 2, 32},
+    {"u4", "WK=4 BM=16 NT=4 KG=64", 4, 16, 4, 2, 64},
+    {"u6", "WK=4 WN=1 NT=4 KG=16", 4, 8, 4, 1, 16},
+    {"u3", "WK=8 WN=1 KG=128", 8, 8, 2, 1, 128},
+    {"u2", "BM=32 KG=64", 2, 32, 2, 2, 64},
+};
+
+static tvm_ir_program *assemble_swapped(const swapped_case *row) {
+    char text[512], directory[1024], list[128], *save = NULL;
+    const char *srcdir = getenv("srcdir"), *defines[8];
+    size_t count = 0;
+    snprintf(list, sizeof list, "%s", row->defines);
+    for (char *one = strtok_r(list, " ", &save); one; one = strtok_r(NULL, " ", &save))
+        defines[count++] = one;
+    int size =
+        snprintf(text, sizeof text, ".vasm 1\n.const WTYPE = %s\n.include \"swapped_matmul.vasminc\"\n",
+                 row->weight_type);
+    snprintf(directory, sizeof directory, "%s/tests/cases", srcdir ? srcdir : ".");
+    const char *const directories[] = {directory};
+    tvm_assembler_options options = {
+        .defines = defines, .define_count = count, .include_dirs = directories, .include_dir_count = 1};
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    tvm_status status = tvm_assemble(text, (size_t)size, "test", &options, &program, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_diags_free(&diags);
+    return program;
+}
+
+/* Activations by ldmatrix as they lie, and no bank conflict anywhere. */
+static void check_selections(const tvm_module *module) {
+    const tvm_kernel_code *matmul = &module->kernels[module->kernel_count - 1];
+    unsigned matrices = 0;
+    ck_assert_str_eq(matmul->name, "matmul");
+    for (size_t i = 0; i < matmul->selection_count; i++) {
+        const tvm_selection *selection = &matmul->selections[i];
+        ck_assert_msg(selection->conflicts <= 0, "%s: %d conflicts", selection->instruction,
+                      selection->conflicts);
+        matrices += strncmp(selection->candidate, "ldmatrix.x", 10) == 0;
+        ck_assert_ptr_null(strstr(selection->candidate, ".trans"));
+    }
+    ck_assert_uint_eq(matrices, 1);
+}
+
+enum { SWAPPED_M = 11, SWAPPED_BLOCKS = 2, SWAPPED_K_MAX = 2048, SWAPPED_N_MAX = 256 };
+
+START_TEST(weights_are_the_first_operand) {
+    const swapped_case *row = &swapped_cases[_i];
+    const unsigned n = SWAPPED_BLOCKS * row->wn * row->nt * 16, step = row->wk * row->kg, k = 2 * step;
+    static uint8_t w[SWAPPED_K_MAX * SWAPPED_N_MAX] __attribute__((aligned(16)));
+    static uint8_t p[2][SWAPPED_K_MAX * SWAPPED_N_MAX] __attribute__((aligned(16)));
+    static uint16_t a[SWAPPED_M * SWAPPED_K_MAX] __attribute__((aligned(16)));
+    static uint16_t s[SWAPPED_K_MAX / 16 * SWAPPED_N_MAX] __attribute__((aligned(16)));
+    static uint16_t c[2][SWAPPED_M * SWAPPED_N_MAX] __attribute__((aligned(16)));
+    unsigned bits = (unsigned)(row->weight_type[1] - '0');
+    ck_assert(k <= SWAPPED_K_MAX && n <= SWAPPED_N_MAX);
+    for (size_t i = 0; i < sizeof w; i++) w[i] = (uint8_t)random_bits();
+    for (unsigned i = 0; i < SWAPPED_M * k; i++) a[i] = tvm_f32_to_f16((float)(int)(random_bits() % 9) - 4);
+    for (unsigned i = 0; i < k / row->kg * n; i++)
+        s[i] = tvm_f32_to_f16(ldexpf(1, -(int)(random_bits() % 4)));
+    tvm_ir_program *program = assemble_swapped(row);
+    tvm_module *module = translate(program, 90);
+    check_selections(module);
+    const uint32_t pack_grid[3] = {SWAPPED_BLOCKS, k / step, 1};
+    const uint32_t grid[3] = {SWAPPED_BLOCKS, (SWAPPED_M + row->bm - 1) / row->bm, 1};
+    for (unsigned side = 0; side < 2; side++) {
+        tvm_interp_arg pack[] = {{.scalar.i = k}, {.scalar.i = n}, {.data = w}, {.data = p[side]}};
+        tvm_interp_arg matmul[] = {{.scalar.i = SWAPPED_M}, {.scalar.i = n}, {.scalar.i = k},  {.data = a},
+                                   {.data = p[side]},       {.data = s},     {.data = c[side]}};
+        if (side == 0) {
+            run_interpreter(program, "pack", pack, pack_grid);
+            run_interpreter(program, "matmul", matmul, grid);
+        } else {
+            run_ptx(module, "pack", pack, 4, pack_grid);
+            run_ptx(module, "matmul", matmul, 7, grid);
+        }
+    }
+    for (unsigned i = 0; i < SWAPPED_M * n; i++) {
+        double sum = 0; /* exact: of multiples of 1/8 */
+        for (unsigned j = 0; j < k; j++) {
+            uint64_t code = tvm_bits_get(w, ((uint64_t)j * n + i % n) * bits, bits);
+            sum += (double)tvm_f16_to_f32(a[i / n * k + j]) * ((double)code - ldexp(1, (int)bits - 1)) *
+                   (double)tvm_f16_to_f32(s[j / row->kg * n + i % n]);
+        }
+        for (unsigned side = 0; side < 2; side++)
+            ck_assert_msg(c[side][i] == tvm_f64_to_f16(sum), "%s: c[%u, %u] is %g, expected %g",
+                          side ? "ptx" : "interpreter", i / n, i % n, (double)tvm_f16_to_f32(c[side][i]),
+                          sum);
+    }
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("codegen_values");
     TCase *tests = tcase_create("values");
@@ -514,6 +665,9 @@ int main(void) {
     tcase_add_loop_test(tests, reduce_combines_in_the_order_stated, 0,
                         sizeof reduce_cases / sizeof *reduce_cases);
     tcase_add_test(tests, mma_multiplies_matrices);
+    tcase_add_test(tests, mma_multiplies_batches);
+    tcase_add_loop_test(tests, weights_are_the_first_operand, 0,
+                        sizeof swapped_cases / sizeof *swapped_cases);
     tcase_add_loop_test(tests, the_matmul_is_that_of_the_interpreter, 0,
                         sizeof weight_types / sizeof *weight_types);
     suite_add_tcase(suite, tests);

@@ -320,25 +320,37 @@ END_TEST
 
 /* ---- mma ---- */
 
-/* Local number of tile (row, column) in a warp, or -1. */
-static int64_t tile_of(const reference *r, uint32_t warp, uint32_t row, uint32_t column) {
+/* Local number of the tile in a warp, or -1. */
+static int64_t tile_of(const reference *r, uint32_t warp, const uint32_t *index) {
+    uint32_t flat = flatten(r->rank, r->shape, index);
     for (uint32_t l = 0; l < r->locals; l++)
-        if (r->table[warp * r->locals + l] == row * r->shape[1] + column) return l;
+        if (r->table[warp * r->locals + l] == flat) return l;
     return -1;
+}
+
+/* The tiles of a and b that a warp multiplies for its tile t of c in step k. */
+static void tiles_for(uint32_t warp, uint32_t t, uint32_t k, int64_t *tile_a, int64_t *tile_b) {
+    uint32_t in_a[TVM_MAX_RANK], in_b[TVM_MAX_RANK];
+    reference_index(&ref_c, warp, t, in_a);
+    reference_index(&ref_c, warp, t, in_b);
+    in_a[ref_c.rank - 1] = in_b[ref_c.rank - 2] = k;
+    *tile_a = tile_of(&ref_a, warp, in_a);
+    *tile_b = tile_of(&ref_b, warp, in_b);
 }
 
 /* The definition over the quotients a, b and c (ref_a, ref_b, ref_c). */
 static bool reference_mma(void) {
-    if (ref_a.shape[0] != ref_c.shape[0] || ref_b.shape[1] != ref_c.shape[1] ||
-        ref_a.shape[1] != ref_b.shape[0] || ref_a.threads != ref_c.threads || ref_b.threads != ref_c.threads)
+    unsigned m = ref_c.rank - 2, n = ref_c.rank - 1;
+    for (unsigned d = 0; d < m; d++)
+        if (ref_a.shape[d] != ref_c.shape[d] || ref_b.shape[d] != ref_c.shape[d]) return false;
+    if (ref_a.shape[m] != ref_c.shape[m] || ref_b.shape[n] != ref_c.shape[n] ||
+        ref_a.shape[n] != ref_b.shape[m] || ref_a.threads != ref_c.threads || ref_b.threads != ref_c.threads)
         return false;
     for (uint32_t t = 0; t < ref_c.locals; t++) {
-        for (uint32_t k = 0; k < ref_a.shape[1]; k++) {
-            int64_t first_a = -1, first_b = -1;
+        for (uint32_t k = 0; k < ref_a.shape[n]; k++) {
+            int64_t first_a = -1, first_b = -1, tile_a, tile_b;
             for (uint32_t warp = 0; warp < ref_c.threads; warp++) {
-                uint32_t at[TVM_MAX_RANK];
-                reference_index(&ref_c, warp, t, at);
-                int64_t tile_a = tile_of(&ref_a, warp, at[0], k), tile_b = tile_of(&ref_b, warp, k, at[1]);
+                tiles_for(warp, t, k, &tile_a, &tile_b);
                 if (warp == 0) first_a = tile_a, first_b = tile_b;
                 if (tile_a < 0 || tile_b < 0 || tile_a != first_a || tile_b != first_b) return false;
             }
@@ -349,15 +361,16 @@ static bool reference_mma(void) {
 
 static void check_tiles(const tvm_mma_plan *plan) {
     ck_assert_uint_eq(plan->tiles_c, ref_c.locals);
-    ck_assert_uint_eq(plan->tiles_k, ref_a.shape[1]);
+    ck_assert_uint_eq(plan->tiles_k, ref_a.shape[ref_a.rank - 1]);
     for (uint32_t t = 0; t < plan->tiles_c; t++)
         for (uint32_t k = 0; k < plan->tiles_k; k++)
             for (uint32_t warp = 0; warp < ref_c.threads; warp++) {
-                uint32_t at[TVM_MAX_RANK], tile_a, tile_b;
-                reference_index(&ref_c, warp, t, at);
+                uint32_t tile_a, tile_b;
+                int64_t want_a, want_b;
+                tiles_for(warp, t, k, &want_a, &want_b);
                 tvm_mma_tile(plan, t, k, &tile_a, &tile_b);
-                ck_assert_int_eq(tile_of(&ref_a, warp, at[0], k), tile_a);
-                ck_assert_int_eq(tile_of(&ref_b, warp, k, at[1]), tile_b);
+                ck_assert_int_eq(want_a, tile_a);
+                ck_assert_int_eq(want_b, tile_b);
             }
 }
 
@@ -377,28 +390,33 @@ static bool check_mma(const tvm_layout *outer_a, const tvm_layout *outer_b, cons
     return want;
 }
 
-/* a's quotient from c's: its rows, and all of k in every warp; sometimes bent out of shape. */
-static tvm_layout operand_for(uint32_t *state, const tvm_layout *outer_c, unsigned dim, uint32_t tiles_k) {
-    tvm_layout rows, ks = dim == 0 ? local2(1, tiles_k) : local2(tiles_k, 1), out;
-    ck_assert_int_eq(tvm_layout_reduce(outer_c, 1 - dim, &rows, NULL), TVM_OK);
+/* a's (side 0) or b's quotient from c's: its rows or columns, and all of k in every warp; sometimes bent out
+ * of shape. */
+static tvm_layout operand_for(uint32_t *state, const tvm_layout *outer_c, unsigned side, uint32_t tiles_k) {
+    tvm_layout rows, ks = side == 0 ? local2(1, tiles_k) : local2(tiles_k, 1), out;
+    unsigned k_dim = side == 0 ? outer_c->rank - 1U : outer_c->rank - 2U;
+    ck_assert_int_eq(tvm_layout_reduce(outer_c, k_dim, &rows, NULL), TVM_OK);
     out = random_below(state, 2) ? compose(rows, ks) : compose(ks, rows);
     if (random_below(state, 6) == 0) {
         lists from;
-        random_lists_over(state, 2, out.shape, true, &from);
+        random_lists_over(state, out.rank, out.shape, true, &from);
         ck_assert_int_eq(make_from(&from, &out, NULL), TVM_OK);
     }
     return out;
 }
 
+/* Of matrices, then with one and two batch dimensions. */
 START_TEST(mma_plan_agrees_with_its_definition) {
     static const uint32_t extents[] = {1, 2, 3, 4, 6};
-    uint32_t state = 6;
+    uint32_t state = 6 + (uint32_t)_i;
+    unsigned rank = 2 + (unsigned)_i;
     int yes = 0, no = 0;
     for (int i = 0; i < 2000; i++) {
         lists from;
         tvm_layout c;
-        const uint32_t shape[2] = {extents[random_below(&state, 5)], extents[random_below(&state, 5)]};
-        random_lists_over(&state, 2, shape, true, &from);
+        uint32_t shape[4];
+        for (unsigned d = 0; d < rank; d++) shape[d] = extents[random_below(&state, 5 - (uint32_t)_i)];
+        random_lists_over(&state, rank, shape, true, &from);
         ck_assert_int_eq(make_from(&from, &c, NULL), TVM_OK);
         uint32_t tiles_k = 1 + random_below(&state, 4);
         tvm_layout a = operand_for(&state, &c, 0, tiles_k), b = operand_for(&state, &c, 1, tiles_k);
@@ -410,6 +428,26 @@ START_TEST(mma_plan_agrees_with_its_definition) {
     }
     ck_assert_int_gt(yes, 200);
     ck_assert_int_gt(no, 200);
+}
+END_TEST
+
+START_TEST(mma_plan_splits_k_as_a_batch) {
+    tvm_layout a, b, c, two, along_k;
+    ck_assert_int_eq(tvm_layout_spatial(3, (const uint32_t[]){2, 2, 1}, &c, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_replicated(3, 2, &two, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_spatial(3, (const uint32_t[]){2, 1, 1}, &along_k, NULL), TVM_OK);
+    a = compose(c, local2(1, 4));
+    b = compose(compose(along_k, two), local2(4, 1));
+    ck_assert(check_mma(&a, &b, &c));
+    /* b of the other half of k in each warp */
+    tvm_layout wrong = compose(compose(two, along_k), local2(4, 1));
+    ck_assert(!check_mma(&a, &wrong, &c));
+    /* every warp holds both halves of b: too much is fine only where it is local */
+    tvm_layout both, four;
+    ck_assert_int_eq(tvm_layout_replicated(3, 4, &four, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_local(3, (const uint32_t[]){2, 4, 1}, &both, NULL), TVM_OK);
+    both = compose(four, both);
+    ck_assert(!check_mma(&a, &both, &c));
 }
 END_TEST
 
@@ -435,6 +473,12 @@ START_TEST(mma_plan_known_cases) {
     tvm_layout cube;
     ck_assert_int_eq(tvm_layout_unsqueeze(&good_a, 0, &cube, NULL), TVM_OK);
     ck_assert(!tvm_mma_plan_make(&cube, &good_b, &good_c, &plan, &why));
+    ck_assert_ptr_nonnull(strstr(why.text, "ranks 3, 2 and 2"));
+    const uint32_t sixteen = 16;
+    tvm_layout row;
+    ck_assert_int_eq(tvm_layout_local(1, &sixteen, &row, NULL), TVM_OK);
+    ck_assert(!tvm_mma_plan_make(&row, &good_b, &good_c, &plan, &why));
+    ck_assert_ptr_nonnull(strstr(why.text, "rank 2 or more"));
     ck_assert(!tvm_mma_plan_make(&good_c, &good_b, &good_c, &plan, NULL));
 }
 END_TEST
@@ -451,7 +495,8 @@ int main(void) {
     tcase_add_test(tests, broadcasts_known_cases);
     tcase_add_test(tests, viewable_agrees_with_its_definition);
     tcase_add_test(tests, viewable_known_cases);
-    tcase_add_test(tests, mma_plan_agrees_with_its_definition);
+    tcase_add_loop_test(tests, mma_plan_agrees_with_its_definition, 0, 3);
+    tcase_add_test(tests, mma_plan_splits_k_as_a_batch);
     tcase_add_test(tests, mma_plan_known_cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -11,7 +11,7 @@
 
 typedef struct mma_plan {
     uint32_t a, b, c;
-    uint32_t m, n, k;
+    uint32_t batch, m, n, k; /* batch: matrices of each operand */
     bool bf16;
 } mma_plan;
 
@@ -23,9 +23,12 @@ tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diag
     plan->c = insn->operands[2].value;
     const uint32_t *a = tvm_slot_shape(k->program, interp_slot(k, plan->a));
     const uint32_t *b = tvm_slot_shape(k->program, interp_slot(k, plan->b));
-    plan->m = a[0];
-    plan->k = a[1];
-    plan->n = b[1];
+    unsigned rank = tvm_slot_rank(k->program, interp_slot(k, plan->a));
+    plan->batch = 1;
+    for (unsigned d = 0; d + 2 < rank; d++) plan->batch *= a[d];
+    plan->m = a[rank - 2];
+    plan->k = a[rank - 1];
+    plan->n = b[rank - 1];
     plan->bf16 = tvm_dtype_same(interp_slot(k, plan->a)->dtype, TVM_BF16);
     tvm_interp_need_scratch(k, tvm_interp_mma_scratch(plan->m, plan->k));
     return TVM_OK;
@@ -34,11 +37,16 @@ tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diag
 tvm_status tvm_interp_MMA(interp_context *context, const interp_insn *insn) {
     const mma_plan *plan = insn->plan;
     const interp_block *block = context->block;
-    const void *a = interp_tensor(block, plan->a), *b = interp_tensor(block, plan->b);
-    const void *c = interp_tensor(block, plan->c);
-    void *result = interp_tensor(block, insn->source->result);
-    if (result != c) memcpy(result, c, (size_t)plan->m * plan->n * sizeof(float));
-    tvm_interp_mma(plan->m, plan->n, plan->k, a, b, plan->bf16, result, block->scratch);
+    const uint16_t *a = (const uint16_t *)(const void *)interp_tensor(block, plan->a);
+    const uint16_t *b = (const uint16_t *)(const void *)interp_tensor(block, plan->b);
+    const float *c = (const float *)(const void *)interp_tensor(block, plan->c);
+    float *result = (float *)(void *)interp_tensor(block, insn->source->result);
+    size_t size_a = (size_t)plan->m * plan->k, size_b = (size_t)plan->k * plan->n,
+           size_c = (size_t)plan->m * plan->n;
+    if (result != c) memcpy(result, c, plan->batch * size_c * sizeof *result);
+    for (uint32_t i = 0; i < plan->batch; i++)
+        tvm_interp_mma(plan->m, plan->n, plan->k, a + i * size_a, b + i * size_b, plan->bf16,
+                       result + i * size_c, block->scratch);
     return TVM_OK;
 }
 
