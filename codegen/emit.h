@@ -22,12 +22,19 @@ void tvm_text_add(text *t, const char *format, ...) __attribute__((format(printf
 void tvm_text_append(text *t, const text *more);
 void tvm_text_free(text *t);
 
+/* Weights, or sums of their products, whose registers are not their values yet: see scaled.h. */
+typedef struct scaled_weights {
+    bool is_scaled;
+    int8_t power[2]; /* the value is the register times 2^power: of even and of odd pairs of weights */
+    double zero;     /* and then less this; of weights alone */
+} scaled_weights;
+
 typedef struct slot_state {
     uint32_t first_word, words; /* REGISTER: %w<first_word + i> */
     char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global) */
     uint32_t shared_offset; /* SHARED: bytes from the start of the block's dynamic shared memory */
     uint32_t version;       /* counts assignments, for caches of expressions */
-    uint32_t reads;         /* how many operands of instructions it is */
+    scaled_weights scaled;  /* REGISTER */
 } slot_state;
 
 typedef struct emitter {
@@ -41,9 +48,10 @@ typedef struct emitter {
     text body;
     uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
     slot_state *slots;
-    const tvm_insn *insn;  /* being emitted */
-    struct facts *facts;   /* analysis.h: what is known here */
-    struct caches *caches; /* thread parts, expressions */
+    const tvm_insn *insn;   /* being emitted */
+    struct facts *facts;    /* analysis.h: what is known here */
+    struct caches *caches;  /* thread parts, expressions */
+    struct slot_uses *uses; /* uses.h */
     bool uses_vprintf;
     uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;
@@ -132,7 +140,8 @@ reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__(
 /* The address of the block's dynamic shared memory in the shared window, as %r. */
 reg tvm_shared_base(emitter *e);
 
-/* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn *).
+/* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn
+ * *).
  */
 #define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
     tvm_status tvm_emit_##family(emitter *e, const tvm_insn *insn);

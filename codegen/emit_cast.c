@@ -1,7 +1,12 @@
 /* cast and cast-lowbit of whole tensors: conversions of two neighbours at a time where the target is f16 or
  * bf16, else one element after the other. */
+#include <math.h>
+#include <string.h>
+
 #include "analysis.h"
 #include "packed.h"
+#include "scaled.h"
+#include "uses.h"
 
 typedef struct cast_work {
     uint32_t source, result, locals;
@@ -9,6 +14,7 @@ typedef struct cast_work {
     tvm_packing from_packing, to_packing;
     bool lowbit;
     double zero; /* what the next instruction subtracts, done along with a conversion of packed integers */
+    bool scaled; /* the last step is left to mma's sums */
 } cast_work;
 
 /* ---- no conversion at all ---- */
@@ -209,7 +215,7 @@ static bool emit_float_pairs(emitter *e, void *work) {
 /* ---- packing pair ---- */
 
 static packed_cast packed_work(const cast_work *w) {
-    return (packed_cast){w->source, w->result, w->locals, w->from, w->to, w->zero};
+    return (packed_cast){w->source, w->result, w->locals, w->from, w->to, w->zero, w->scaled};
 }
 
 static const char *refuse_packed(const emitter *e, const void *work) {
@@ -243,9 +249,15 @@ static bool emit_elements(emitter *e, void *work) {
     element_writer writer;
     if (!tvm_write_begin(e, &writer, w->result)) return false;
     bool same = tvm_dtype_same(w->from, w->to) && tvm_dtype_is_lowbit(w->to); /* only another packing */
+    bool any_nan = tvm_dtype_same(w->from, TVM_F16) && tvm_dtype_same(w->to, TVM_F32) &&
+                   tvm_feeds_arithmetic(e, w->result);
     for (uint32_t l = 0; l < w->locals; l++) {
         reg value = tvm_read_element(e, w->source, l, false);
-        tvm_write_element(e, &writer, same ? value : tvm_convert_loose(e, w->to, w->from, value, w->lowbit));
+        if (any_nan)
+            value = tvm_half_to_f32(e, TVM_F16, value);
+        else if (!same)
+            value = tvm_convert_loose(e, w->to, w->from, value, w->lowbit);
+        tvm_write_element(e, &writer, value);
     }
     tvm_write_end(e, &writer);
     return !writer.failed;
@@ -278,7 +290,7 @@ static bool constant_number(const emitter *e, uint32_t expr, double *value) {
 /* Is the next instruction an add or sub of the conversion's result, which nothing else reads, and a constant?
  * *zero is what it subtracts. */
 static bool zero_follows(const emitter *e, const cast_work *w, double *zero) {
-    if (e->position >= e->kernel->insn_count || e->slots[w->result].reads != 1) return false;
+    if (e->position >= e->kernel->insn_count || e->uses->slots[w->result].count != 1) return false;
     const tvm_insn *next = &e->kernel->insns[e->position];
     const tvm_operand *x = tvm_operands(e->kernel, next), *y = x + 1;
     if (next->op != TVM_OP_SUB && next->op != TVM_OP_ADD) return false;
@@ -302,7 +314,7 @@ static void skip_next(emitter *e) {
 }
 
 tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
-    char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 8];
+    char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 16];
     cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result};
     work.from = tvm_slot_dtype(e, work.source);
     work.to = tvm_slot_dtype(e, work.result);
@@ -312,11 +324,13 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
     double zero = 0;
-    bool folded = work.from_packing == TVM_PACKING_PAIR && zero_follows(e, &work, &zero);
-    if (folded) {
-        work.zero = zero;
-        work.result = e->kernel->insns[e->position].result;
-    }
+    bool packed = work.from_packing == TVM_PACKING_PAIR, folded = packed && zero_follows(e, &work, &zero);
+    const tvm_insn *last = folded ? &e->kernel->insns[e->position] : insn;
+    work.zero = zero;
+    work.result = last->result;
+    if (packed && work.from.kind == TVM_KIND_INT) zero += ldexp(1, work.from.bits - 1);
+    work.scaled = packed && tvm_scale_weights(e, last, work.from, zero);
+    if (work.scaled) snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");
     tvm_status status =
         tvm_select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
     if (folded && status == TVM_OK) skip_next(e);

@@ -3,18 +3,24 @@
  * registers. */
 #include "compute.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "scaled.h"
 
 enum { MAX_SOURCES = 4, ARCH_BF16_ADD = 90 };
 
 /* An operand of an element-wise instruction: a scalar, or a tensor broadcast to the result. */
 typedef struct source {
     bool scalar;
-    reg value;     /* of a scalar: in the class of its elements, integers extended */
-    reg pair;      /* of an f16 or bf16 scalar: in both halves */
-    uint32_t slot; /* of a tensor */
-    uint32_t *map; /* result's local index -> the tensor's */
+    reg value;             /* of a scalar: in the class of its elements, integers extended */
+    reg pair;              /* of an f16 or bf16 scalar: in both halves */
+    uint32_t slot;         /* of a tensor */
+    uint32_t *map;         /* result's local index -> the tensor's */
+    const uint32_t *times; /* a factor of scaled sums (scaled.h): the result's local index -> theirs */
+    uint32_t sums;         /* their slot */
+    reg *multiplied;       /* this times 2^power, by local index and class of power */
 } source;
 
 typedef struct elementwise {
@@ -63,10 +69,43 @@ static bool take_sources(emitter *e, elementwise *w, const tvm_insn *insn, unsig
 }
 
 static void free_sources(elementwise *w) {
-    for (unsigned i = 0; i < w->count; i++) free(w->sources[i].map);
+    for (unsigned i = 0; i < w->count; i++) {
+        free(w->sources[i].map);
+        free(w->sources[i].multiplied);
+    }
+}
+
+/* The other factor of scaled sums takes their power on. */
+static bool take_power(emitter *e, elementwise *w) {
+    for (unsigned i = 0; i < 2 && i < w->count; i++) {
+        const source *sums = &w->sources[i];
+        source *factor = &w->sources[1 - i];
+        if (sums->scalar || !e->slots[sums->slot].scaled.is_scaled) continue;
+        factor->times = sums->map;
+        factor->sums = sums->slot;
+        factor->multiplied =
+            calloc(2 * (size_t)tvm_layout_locals(tvm_slot_layout(e, factor->slot)), sizeof(reg));
+        if (!factor->multiplied) return false;
+    }
+    return true;
+}
+
+static reg multiplied_element(emitter *e, const source *s, uint32_t local) {
+    uint32_t of = s->times[local];
+    reg *known = &s->multiplied[2 * s->map[local] + of % 4 / 2];
+    if (known->name[0]) return *known;
+    union {
+        float f;
+        uint32_t u;
+    } factor = {.f = (float)ldexp(1, tvm_sum_power(e, s->sums, of))};
+    *known = tvm_new_f(e);
+    tvm_emit(e, "mul.rn.f32 %s, %s, 0f%08X;", known->name,
+             tvm_read_element(e, s->slot, s->map[local], true).name, (unsigned)factor.u);
+    return *known;
 }
 
 static reg source_element(emitter *e, const source *s, uint32_t local) {
+    if (s->multiplied) return multiplied_element(e, s, local);
     return s->scalar ? s->value : tvm_read_element(e, s->slot, s->map[local], true);
 }
 
@@ -277,7 +316,7 @@ static const candidate arithmetic[] = {
 
 static tvm_status emit_arithmetic(emitter *e, const tvm_insn *insn, unsigned count) {
     elementwise w;
-    bool taken = take_sources(e, &w, insn, 0, count, 0);
+    bool taken = take_sources(e, &w, insn, 0, count, 0) && take_power(e, &w);
     return finish(e, &w, taken, arithmetic, 2);
 }
 

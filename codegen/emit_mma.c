@@ -2,7 +2,11 @@
  * that order; all tiles of c before the next k, so that neighbouring instructions do not wait for each other.
  * The first step of k reads c where it is: where that is known to be zero, ptxas reads the zero register.
  * Fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". */
+#include <math.h>
+#include <stdlib.h>
+
 #include "compute.h"
+#include "scaled.h"
 
 enum { WORDS_A = 4, WORDS_B = 2, WORDS_C = 4 };
 
@@ -24,6 +28,99 @@ static void emit_tile(emitter *e, const char *type, const mma_tile *t) {
              a[3].name, b[0].name, b[1].name, c[0].name, c[1].name, c[2].name, c[3].name);
 }
 
+/* ---- what scaled weights have not had subtracted: scaled.h ---- */
+
+/* For a fragment of b at the first step of k, the columns' sums over k: a row of ones times b. */
+typedef struct column_sums {
+    uint32_t tile_b; /* at step 0 */
+    reg sums[WORDS_C];
+} column_sums;
+
+static void add_ones(emitter *e, const char *type, uint32_t slot_b, uint32_t tile_b, reg sums[WORDS_C],
+                     bool first) {
+    reg one = tvm_constant_word(e, 0x3c003c00), zero = tvm_pure(e, 'r', "mov.b32 $, 0;");
+    reg b[WORDS_B], c[WORDS_C];
+    for (unsigned i = 0; i < WORDS_B; i++) b[i] = tvm_slot_word(e, slot_b, tile_b * WORDS_B + i);
+    for (unsigned i = 0; i < WORDS_C; i++) {
+        c[i] = first ? zero : sums[i];
+        if (first) sums[i] = tvm_new_r(e);
+    }
+    tvm_emit(e,
+             "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 {%s, %s, %s, %s}, {%s, %s, %s, %s}, {%s, %s}, "
+             "{%s, %s, %s, %s};",
+             type, type, sums[0].name, sums[1].name, sums[2].name, sums[3].name, one.name, one.name, one.name,
+             one.name, b[0].name, b[1].name, c[0].name, c[1].name, c[2].name, c[3].name);
+}
+
+/* entry[tile_c] becomes the place in `all` of each tile of c. */
+static void plan_columns(const tvm_mma_plan *plan, column_sums *all, uint32_t *entry) {
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < plan->tiles_c; c++) {
+        uint32_t tile_a, tile_b, i = 0;
+        tvm_mma_tile(plan, c, 0, &tile_a, &tile_b);
+        while (i < count && all[i].tile_b != tile_b) i++;
+        entry[c] = i;
+        if (i == count) all[count++].tile_b = tile_b;
+    }
+}
+
+/* Before the products of step k, the column sums of that step. */
+static void step_columns(emitter *e, const char *type, const mma_tile *t, const tvm_mma_plan *plan,
+                         uint32_t k, column_sums *all, const uint32_t *entry) {
+    uint32_t done = 0;
+    for (uint32_t c = 0; c < plan->tiles_c; c++) {
+        uint32_t tile_a, tile_b;
+        if (entry[c] != done) continue; /* entries are numbered as they first appear */
+        tvm_mma_tile(plan, c, k, &tile_a, &tile_b);
+        add_ones(e, type, t->b, tile_b, all[done++].sums, k == 0);
+    }
+}
+
+/* d - zero * column sum, in the scale of d's row. */
+static void subtract_columns(emitter *e, const mma_tile *t, const tvm_mma_plan *plan, const column_sums *all,
+                             const uint32_t *entry) {
+    const scaled_weights *scaled = &e->slots[t->result].scaled;
+    for (uint32_t c = 0; c < plan->tiles_c; c++)
+        for (unsigned i = 0; i < WORDS_C; i++) {
+            union {
+                float f;
+                uint32_t u;
+            } factor = {.f = (float)ldexp(-scaled->zero, -tvm_sum_power(e, t->result, c * WORDS_C + i))};
+            const char *d = tvm_slot_word(e, t->result, c * WORDS_C + i).name;
+            tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, all[entry[c]].sums[i].name, (unsigned)factor.u,
+                     d);
+        }
+}
+
+/* ---- the instruction ---- */
+
+static void emit_products(emitter *e, const char *type, mma_tile *t, const tvm_mma_plan *plan, uint32_t c,
+                          uint32_t k) {
+    t->c = k == 0 ? c : t->result;
+    for (t->tile_c = 0; t->tile_c < plan->tiles_c; t->tile_c++) {
+        tvm_mma_tile(plan, t->tile_c, k, &t->tile_a, &t->tile_b);
+        emit_tile(e, type, t);
+    }
+}
+
+static bool emit_with_columns(emitter *e, const char *type, mma_tile *t, const tvm_mma_plan *plan,
+                              uint32_t c) {
+    column_sums *all = calloc(plan->tiles_c, sizeof *all);
+    uint32_t *entry = calloc(plan->tiles_c, sizeof *entry);
+    bool fits = all && entry;
+    if (fits) {
+        plan_columns(plan, all, entry);
+        for (uint32_t k = 0; k < plan->tiles_k; k++) {
+            step_columns(e, type, t, plan, k, all, entry);
+            emit_products(e, type, t, plan, c, k);
+        }
+        subtract_columns(e, t, plan, all, entry);
+    }
+    free(all);
+    free(entry);
+    return fits;
+}
+
 tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     mma_tile t = {.a = operands[0].value, .b = operands[1].value, .result = insn->result};
@@ -34,15 +131,14 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
                            &why))
         return tvm_diag_add(e->diags, TVM_INVALID, NULL, NULL, "mma: %s", why.text);
     const char *type = tvm_slot_dtype(e, t.a).exponent == 5 ? "f16" : "bf16";
-    for (uint32_t k = 0; k < plan.tiles_k; k++) {
-        t.c = k == 0 ? c : insn->result;
-        for (t.tile_c = 0; t.tile_c < plan.tiles_c; t.tile_c++) {
-            tvm_mma_tile(&plan, t.tile_c, k, &t.tile_a, &t.tile_b);
-            emit_tile(e, type, &t);
-        }
-    }
-    char name[48];
-    snprintf(name, sizeof name, "mma.sync.m16n8k16.f32.%s", type);
+    const scaled_weights *scaled = &e->slots[t.a].scaled;
+    bool columns = scaled->is_scaled && scaled->zero != 0;
+    if (!columns)
+        for (uint32_t k = 0; k < plan.tiles_k; k++) emit_products(e, type, &t, &plan, c, k);
+    else if (!emit_with_columns(e, type, &t, &plan, c))
+        return tvm_diag_no_memory(e->diags);
+    char name[64];
+    snprintf(name, sizeof name, "mma.sync.m16n8k16.f32.%s%s", type, columns ? " and a row of ones" : "");
     tvm_explain(e, name, 0, plan.tiles_c * plan.tiles_k, -1, "");
     return TVM_OK;
 }

@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "scaled.h"
+
 reg tvm_hidden_constant(emitter *e, uint32_t value) {
     reg zero = tvm_pure(e, 'r', "shr.u32 $, %s, 16;", tvm_thread_id(e).name);
     return tvm_pure(e, 'r', "or.b32 $, %s, 0x%x;", zero.name, (unsigned)value);
@@ -135,8 +137,18 @@ static reg bytes_to_bf16(block_views *v, const packed_cast *c, unsigned pair) {
     return add_pairs(e, c, add_pairs(e, c, low, minus_pair(e, c, 256)), high);
 }
 
+/* The code, its sign bit flipped, as a subnormal. */
+static reg scaled_integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    const tvm_pair_field *field = &v->recipe->field[pair];
+    unsigned bits = c->from.bits, offset = pair % 2 ? tvm_scaled_odd_offset(c->from) : 0;
+    uint32_t sign = c->from.kind == TVM_KIND_INT ? 1u << (bits - 1) : 0;
+    reg source = moved_view(v, 0, field->view, (int)offset - field->offset);
+    return take_bits(v->e, source, (((1u << bits) - 1) << offset) * 0x10001u, (sign << offset) * 0x10001u);
+}
+
 static reg integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
+    if (c->scaled) return scaled_integer_pair(v, c, pair);
     const tvm_pair_recipe *recipe = v->recipe;
     unsigned bits = c->from.bits, window = c->to.mantissa, bias = c->to.exponent == 8 ? 127 : 15;
     if (bits > window) return bytes_to_bf16(v, c, pair);
@@ -180,7 +192,7 @@ static reg float_pair(block_views *v, const packed_cast *c, unsigned pair) {
         tvm_emit(e, "lop3.b32 %s, %s, 0x80008000, %s, 0xea;", all.name, sign.name, masked.name);
     }
     reg result = all;
-    if (power != 0) {
+    if (power != 0 && !c->scaled) {
         uint32_t factor = (uint32_t)(tvm_float_bias(c->to) + power) << c->to.mantissa;
         reg scale = tvm_constant_word(e, factor * 0x10001u);
         result = tvm_new_r(e);

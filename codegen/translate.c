@@ -8,6 +8,7 @@
 #include "caches.h"
 #include "emit.h"
 #include "shared_plan.h"
+#include "uses.h"
 
 typedef tvm_status (*emit_function)(emitter *, const tvm_insn *);
 
@@ -137,8 +138,6 @@ static void declare_scalar(emitter *e, uint32_t s) {
 
 static void declare_slots(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
-    for (uint32_t i = 0; i < kernel->operand_count; i++)
-        if (kernel->operands[i].kind == TVM_OPERAND_SLOT) e->slots[kernel->operands[i].value].reads++;
     for (uint32_t s = 0; s < kernel->slot_count; s++) {
         const tvm_slot *slot = &kernel->slots[s];
         if (slot->kind == TVM_SLOT_SCALAR) {
@@ -241,6 +240,7 @@ static tvm_status translate_kernel(emitter *e) {
     tvm_status status = check_name(e);
     if (status == TVM_OK) status = tvm_caches_make(e);
     if (status == TVM_OK) status = tvm_facts_make(e);
+    if (status == TVM_OK) status = tvm_slot_uses_make(e);
     if (status != TVM_OK) return status;
     tvm_control_plan(e);
     declare_slots(e);
@@ -271,6 +271,7 @@ static tvm_status emit_kernel(const tvm_ir_program *program, const tvm_ir_kernel
     tvm_text_free(&e.body);
     tvm_text_free(&e.prologue);
     free(e.slots);
+    tvm_slot_uses_free(&e);
     tvm_facts_free(&e);
     tvm_caches_free(&e);
     return status;

@@ -1,0 +1,121 @@
+/* Finds the conversions whose last step can be left to mma's sums: see scaled.h. */
+#include "scaled.h"
+
+#include "packing.h"
+#include "uses.h"
+
+/* ---- the sums' readers ---- */
+
+/* What a product can be rid of the power with: a scalar constant would do as well, but is of no use. */
+static bool is_group_scale(const emitter *e, const tvm_operand *operand) {
+    if (operand->kind != TVM_OPERAND_SLOT) return false;
+    const tvm_insn *insn = tvm_slot_definition(e, operand->value);
+    return insn && insn->op == TVM_OP_CAST && tvm_dtype_same(tvm_slot_dtype(e, operand->value), TVM_F32) &&
+           tvm_dtype_same(tvm_slot_dtype(e, tvm_operands(e->kernel, insn)[0].value), TVM_F16);
+}
+
+static bool is_slot(const tvm_operand *operand, uint32_t slot) {
+    return operand->kind == TVM_OPERAND_SLOT && operand->value == slot;
+}
+
+static bool multiplies(const emitter *e, const tvm_insn *insn, uint32_t sums) {
+    if (insn->op != TVM_OP_FMA && insn->op != TVM_OP_MUL) return false;
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    unsigned at = is_slot(&operands[1], sums);
+    if (!is_slot(&operands[at], sums) || !is_group_scale(e, &operands[1 - at])) return false;
+    return insn->op == TVM_OP_MUL || !is_slot(&operands[2], sums);
+}
+
+enum { VIEWS = 4 }; /* of views */
+
+static bool sums_are_multiplied(const emitter *e, uint32_t sums, unsigned depth) {
+    const slot_use *use = &e->uses->slots[sums];
+    if (use->assigned != 1 || depth == VIEWS) return false;
+    for (uint32_t i = 0; i < use->count; i++) {
+        const tvm_insn *insn = tvm_slot_reader(e, sums, i);
+        if (insn->op == TVM_OP_VIEW && tvm_dtype_same(tvm_slot_dtype(e, insn->result), TVM_F32)) {
+            if (!sums_are_multiplied(e, insn->result, depth + 1)) return false;
+        } else if (!multiplies(e, insn, sums)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void mark_sums(emitter *e, uint32_t sums, const scaled_weights *scaled) {
+    const slot_use *use = &e->uses->slots[sums];
+    e->slots[sums].scaled = *scaled;
+    for (uint32_t i = 0; i < use->count; i++)
+        if (tvm_slot_reader(e, sums, i)->op == TVM_OP_VIEW)
+            mark_sums(e, tvm_slot_reader(e, sums, i)->result, scaled);
+}
+
+/* ---- the mma ---- */
+
+static bool is_zero_tensor(const emitter *e, uint32_t slot) {
+    const tvm_insn *insn = tvm_slot_definition(e, slot);
+    if (!insn || insn->op != TVM_OP_ALLOC_REGISTER || insn->count < 1) return false;
+    const tvm_operand *init = &tvm_operands(e->kernel, insn)[insn->count - 1];
+    if (init->kind == TVM_OPERAND_NONE) return true;
+    const tvm_expr *node = init->kind == TVM_OPERAND_EXPR ? &e->kernel->exprs[init->value] : NULL;
+    return node && ((node->op == TVM_EXPR_FLOAT && node->value.f == 0) ||
+                    (node->op == TVM_EXPR_INTEGER && node->value.i == 0));
+}
+
+/* The row of ones costs an mma for each fragment of b; it saves an addition for each word of a. Measured on
+ * an H200 the scheduler spends 4 clocks on mma.sync.m16n8k16 and 1.4 on an addition of f16x2, of which a
+ * fragment of a has four. */
+static bool ones_pay(const emitter *e, const tvm_insn *mma) {
+    const tvm_operand *operands = tvm_operands(e->kernel, mma);
+    tvm_mma_plan plan;
+    tvm_why why;
+    if (!tvm_mma_plan_make(tvm_slot_layout(e, operands[0].value), tvm_slot_layout(e, operands[1].value),
+                           tvm_slot_layout(e, operands[2].value), &plan, &why))
+        return false;
+    uint32_t fragments_a = tvm_layout_locals(tvm_slot_layout(e, operands[0].value)) / 8;
+    uint32_t fragments_b = tvm_layout_locals(tvm_slot_layout(e, operands[1].value)) / 4;
+    return 14 * fragments_a >= 10 * fragments_b;
+}
+
+static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, double zero) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    if (insn->op != TVM_OP_MMA || !is_slot(&operands[0], weights) || is_slot(&operands[1], weights))
+        return false;
+    if (!is_zero_tensor(e, operands[2].value) || operands[2].value == insn->result) return false;
+    if (zero != 0 && !ones_pay(e, insn)) return false;
+    return sums_are_multiplied(e, insn->result, 0);
+}
+
+unsigned tvm_scaled_odd_offset(tvm_dtype from) {
+    return 2u * from.bits <= (unsigned)TVM_F16.mantissa ? from.bits : 0;
+}
+
+static bool powers(tvm_dtype from, scaled_weights *scaled) {
+    if (tvm_dtype_is_integer(from)) { /* the last bit of a subnormal f16 is 2^-24 */
+        scaled->power[0] = 24;
+        scaled->power[1] = (int8_t)(24 - (int)tvm_scaled_odd_offset(from));
+        return true;
+    }
+    if (tvm_pair_recipe_of(from) == NULL || tvm_float_has_nan(from) || from.exponent > 4) return false;
+    scaled->power[0] = scaled->power[1] = (int8_t)(tvm_float_bias(TVM_F16) - tvm_float_bias(from));
+    return true;
+}
+
+bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero) {
+    uint32_t weights = insn->result;
+    const slot_use *use = &e->uses->slots[weights];
+    scaled_weights scaled = {.is_scaled = true, .zero = zero};
+    if (use->assigned != 1 || use->count == 0 || !tvm_dtype_same(tvm_slot_dtype(e, weights), TVM_F16))
+        return false;
+    if (!powers(from, &scaled)) return false;
+    for (uint32_t i = 0; i < use->count; i++)
+        if (!takes_scaled(e, tvm_slot_reader(e, weights, i), weights, zero)) return false;
+    e->slots[weights].scaled = scaled;
+    for (uint32_t i = 0; i < use->count; i++) mark_sums(e, tvm_slot_reader(e, weights, i)->result, &scaled);
+    return true;
+}
+
+/* Of the four elements of c that a thread holds, two are of each of its rows, whose words of a alternate. */
+int tvm_sum_power(const emitter *e, uint32_t slot, uint32_t local) {
+    return e->slots[slot].scaled.power[local % 4 / 2];
+}

@@ -1,0 +1,30 @@
+/* Inside the code generator: weights that mma takes before their conversion is finished.
+ *
+ * The last step of a conversion to f16 multiplies by a power of two (floats: between the biases), or takes a
+ * magic number off (integers). mma is linear in the weights, so both can be done to its f32 sums instead, of
+ * which there are far fewer than weights:
+ *
+ *     sum_k (2^-p w[k]) x[k] = 2^-p sum_k w[k] x[k]      a field of bits, read as a subnormal f16, is w 2^-p
+ *     sum_k (w[k] - z) x[k] = sum_k w[k] x[k] - z sum_k x[k]
+ *
+ * The first is exact: f32 has the range. The power is taken off the group scale that the sums are multiplied
+ * by next. The second rounds otherwise than the subtraction before the multiplication does; sum_k x[k] is one
+ * more row of weights, all ones, which is computed once for all of them. */
+#ifndef TVM_CODEGEN_SCALED_H
+#define TVM_CODEGEN_SCALED_H
+
+#include "emit.h"
+
+/* May the conversion of packed codes that `insn` ends (a cast-lowbit, or the sub folded into it) leave its
+ * result, f16, scaled, with `zero` not yet subtracted? Only if every reader is an mma that has it as a, and
+ * every reader of its sums multiplies them by what was cast from f16. Integers: `zero` includes what a
+ * flipped sign bit adds. On success the slots' `scaled` are set. */
+bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero);
+
+/* The offset at which a scaled integer's field stands in f16's mantissa: that of even pairs is 0. */
+unsigned tvm_scaled_odd_offset(tvm_dtype from);
+
+/* Element `local` of scaled sums is its register times 2^this. */
+int tvm_sum_power(const emitter *e, uint32_t slot, uint32_t local);
+
+#endif

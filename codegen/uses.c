@@ -1,0 +1,68 @@
+/* Definitions and readers of slots. */
+#include "uses.h"
+
+#include <stdlib.h>
+
+static void note_readers(const tvm_ir_kernel *kernel, slot_uses *uses) {
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < kernel->operand_count; i++)
+        if (kernel->operands[i].kind == TVM_OPERAND_SLOT) uses->slots[kernel->operands[i].value].count++;
+    for (uint32_t s = 0; s < kernel->slot_count; s++) {
+        uses->slots[s].first = at;
+        at += uses->slots[s].count;
+        uses->slots[s].count = 0;
+    }
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        const tvm_operand *operands = tvm_operands(kernel, insn);
+        for (uint32_t o = 0; o < insn->count; o++) {
+            if (operands[o].kind != TVM_OPERAND_SLOT) continue;
+            slot_use *use = &uses->slots[operands[o].value];
+            uses->readers[use->first + use->count++] = i;
+        }
+    }
+}
+
+tvm_status tvm_slot_uses_make(emitter *e) {
+    const tvm_ir_kernel *kernel = e->kernel;
+    slot_uses *uses = calloc(1, sizeof *uses);
+    e->uses = uses;
+    if (!uses) return tvm_diag_no_memory(e->diags);
+    uses->slots = calloc(kernel->slot_count + (size_t)1, sizeof *uses->slots);
+    uses->readers = calloc(kernel->operand_count + (size_t)1, sizeof *uses->readers);
+    if (!uses->slots || !uses->readers) return tvm_diag_no_memory(e->diags);
+    note_readers(kernel, uses);
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        uint32_t result = kernel->insns[i].result;
+        if (result == TVM_NONE) continue;
+        uses->slots[result].assigned++;
+        uses->slots[result].definition = i;
+    }
+    return TVM_OK;
+}
+
+void tvm_slot_uses_free(emitter *e) {
+    if (!e->uses) return;
+    free(e->uses->slots);
+    free(e->uses->readers);
+    free(e->uses);
+    e->uses = NULL;
+}
+
+const tvm_insn *tvm_slot_definition(const emitter *e, uint32_t slot) {
+    const slot_use *use = &e->uses->slots[slot];
+    return use->assigned == 1 ? &e->kernel->insns[use->definition] : NULL;
+}
+
+const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i) {
+    return &e->kernel->insns[e->uses->readers[e->uses->slots[slot].first + i]];
+}
+
+bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot) {
+    const slot_use *use = &e->uses->slots[slot];
+    for (uint32_t i = 0; i < use->count; i++) {
+        unsigned op = tvm_slot_reader(e, slot, i)->op;
+        if (op != TVM_OP_ADD && op != TVM_OP_SUB && op != TVM_OP_MUL && op != TVM_OP_FMA) return false;
+    }
+    return use->count > 0;
+}

@@ -1,0 +1,26 @@
+/* Inside the code generator: which instructions assign a slot and which read it. */
+#ifndef TVM_CODEGEN_USES_H
+#define TVM_CODEGEN_USES_H
+
+#include "emit.h"
+
+typedef struct slot_use {
+    uint32_t assigned;     /* instructions that have it as result */
+    uint32_t definition;   /* the last of them */
+    uint32_t first, count; /* readers: uses->readers[first .. first + count), an entry an operand */
+} slot_use;
+typedef struct slot_uses {
+    slot_use *slots;
+    uint32_t *readers; /* instructions */
+} slot_uses;
+tvm_status tvm_slot_uses_make(emitter *e);
+void tvm_slot_uses_free(emitter *e);
+
+/* The only instruction that assigns a slot, or NULL. */
+const tvm_insn *tvm_slot_definition(const emitter *e, uint32_t slot);
+/* Reader i < uses->slots[slot].count. */
+const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i);
+/* Do only float add, sub, mul and fma read the slot? They give a NaN of their own for any NaN. */
+bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot);
+
+#endif
