@@ -464,7 +464,7 @@ static void assume(const emitter *e, uint32_t expr) {
 static void find_assumptions(const emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->assume_count; i++) assume(e, kernel->assumes[i]);
-    for (uint32_t p = 0; p < kernel->param_count; p++) {
+    for (uint32_t p = 0; p < kernel->slot_count; p++) {
         const tvm_slot *slot = &kernel->slots[p];
         if (slot->kind != TVM_SLOT_GLOBAL) continue;
         for (unsigned d = 0; d < slot->rank; d++) assume_bound(e->facts, slot->shape[d], TVM_EXPR_GE, 0);
@@ -495,6 +495,7 @@ static bool allocate(emitter *e) {
     f->assumed_high = calloc(exprs, sizeof *f->assumed_high);
     f->scalars_set = calloc(e->kernel->insn_count + (size_t)1, sizeof *f->scalars_set);
     f->version = 1;
+    for (unsigned axis = 0; axis < 3; axis++) f->grid_leaf[axis] = TVM_NONE;
     f->work = PROOF_WORK;
     return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high && f->scalars_set;
 }
@@ -508,6 +509,7 @@ tvm_status tvm_facts_make(emitter *e) {
         f->assumed_low[x] = INT64_MIN;
         f->assumed_high[x] = INT64_MAX;
         type_range(kernel->exprs[x].type, &f->exprs[x].low, &f->exprs[x].high);
+        if (kernel->exprs[x].op == TVM_EXPR_GRID) f->grid_leaf[kernel->exprs[x].a] = x;
     }
     for (uint32_t s = 0; s < kernel->slot_count; s++) {
         slot_fact *slot = &f->slots[s];

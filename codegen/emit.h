@@ -45,6 +45,8 @@ typedef struct emitter {
     struct facts *facts;   /* analysis.h: what is known here */
     struct caches *caches; /* thread parts, expressions */
     bool uses_vprintf;
+    tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS]; /* hidden parameters, after the declared ones */
+    uint32_t launch_tensor_count;
     bool reads_multiprocessors; /* a hidden parameter, the last one */
     uint32_t scratch_bytes;     /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;

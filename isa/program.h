@@ -26,6 +26,7 @@ enum {
     TVM_MAX_PENDING = 64,     /* groups of one wait-group */
     TVM_MAX_NAME = 255,       /* bytes of a name */
     TVM_MAX_KERNELS = 256,
+    TVM_MAX_LAUNCH_TENSORS = 16,      /* alloc-global of a kernel */
     TVM_MAX_LAYOUTS = 1 << 16,        /* of a program; as many shared layouts */
     TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
 };
@@ -77,9 +78,9 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;     /* x r b s g N A C R; for kinds that are not stored: t T L S P */
+    char kind;     /* x r b s g N A C R F; for kinds that are not stored: t T L S G P */
     bool indexed;  /* s[] and g[] */
-    bool stored;   /* false for =t =T =L =S =P */
+    bool stored;   /* false for =t =T =L =S =G =P */
     bool optional; /* ? */
 } tvm_operand_desc;
 /* Walks the list: start with *cursor = info->operands; false at the end. */
@@ -89,7 +90,8 @@ typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
     TVM_OPERAND_EXPR,     /* value: expression */
-    TVM_OPERAND_CONST /* value: the number; of A: the count, followed by that many CONST; of C and R: below */
+    TVM_OPERAND_CONST /* value: the number; of A: the count, followed by that many CONST; of F: 1; of C and R:
+                         below */
 } tvm_operand_kind;
 
 typedef enum tvm_compare { TVM_EQ, TVM_NE, TVM_LT, TVM_LE, TVM_GT, TVM_GE, TVM_COMPARE_COUNT } tvm_compare;
@@ -152,7 +154,8 @@ typedef struct tvm_slot {
     tvm_dtype dtype;
     uint8_t packing; /* tvm_packing, of REGISTER; else 0 */
     uint32_t layout; /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
-    uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: launch-time expressions; row-major, contiguous */
+    /* GLOBAL: launch-time expressions, of alloc-global also of the grid; row-major, contiguous */
+    uint32_t shape[TVM_MAX_RANK];
 } tvm_slot;
 
 /* Finds equal entries of a pool, so that they are shared; private to program.c. */
@@ -218,6 +221,15 @@ static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const
 /* Rank and constant extent of REGISTER and SHARED slots. */
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
+
+/* A global tensor of the launch: what alloc-global makes. */
+typedef struct tvm_launch_tensor {
+    uint32_t slot;
+    uint32_t insn;
+    bool clean;
+} tvm_launch_tensor;
+/* Those of a kernel, in the order of its instructions; returns how many. Walks the whole kernel. */
+uint32_t tvm_launch_tensors(const tvm_ir_kernel *kernel, tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS]);
 
 /* Values of run-time scalars: integers and bool sign- or zero-extended in i, floats in f. */
 typedef union tvm_scalar {

@@ -207,6 +207,10 @@ static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *de
         return check_extents(rule, desc, operand, left, taken);
     case 'N':
         return check_const(rule, desc, operand, UINT32_MAX, "a constant");
+    case 'F':
+        if (operand->kind == TVM_OPERAND_CONST && operand->value == 1) return TVM_OK;
+        return tvm_refuse(rule->why, "%.*s: expected the flag, or nothing", (int)desc->name_length,
+                          desc->name);
     case 'C':
         return check_const(rule, desc, operand, TVM_COMPARE_COUNT, "a comparison");
     case 'R':

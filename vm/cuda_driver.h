@@ -32,9 +32,11 @@
     X(memory_free, cuMemFree, "cuMemFree_v2")                                                                \
     X(memory_write, cuMemcpyHtoD, "cuMemcpyHtoD_v2")                                                         \
     X(memory_read, cuMemcpyDtoH, "cuMemcpyDtoH_v2")                                                          \
+    X(memory_set, cuMemsetD8Async, "cuMemsetD8Async")                                                        \
     X(stream_create, cuStreamCreate, "cuStreamCreate")                                                       \
     X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2")                                                 \
     X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize")                                        \
+    X(stream_capturing, cuStreamIsCapturing, "cuStreamIsCapturing")                                          \
     X(capture_begin, cuStreamBeginCapture, "cuStreamBeginCapture_v2")                                        \
     X(capture_end, cuStreamEndCapture, "cuStreamEndCapture")                                                 \
     X(graph_instantiate, cuGraphInstantiate, "cuGraphInstantiateWithFlags")                                  \

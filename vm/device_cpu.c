@@ -106,6 +106,11 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
                           launch->grid, &options, diags);
 }
 
+/* Launches may allocate: nobody captures them. */
+static tvm_status cpu_reserve(void *code, const tvm_device_launch *launch, tvm_diags *diags) {
+    return cpu_prepare(code, launch->kernel, diags);
+}
+
 static double now_microseconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -164,6 +169,7 @@ const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
                                        .code_close = cpu_code_close,
                                        .prepare = cpu_prepare,
                                        .launch = cpu_launch,
+                                       .reserve = cpu_reserve,
                                        .time = cpu_time,
                                        .synchronize = cpu_synchronize,
                                        .memory_alloc = cpu_memory_alloc,

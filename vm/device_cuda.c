@@ -5,6 +5,7 @@
 #ifdef HAVE_CUDA_H
 
 #include "cuda_device.h"
+#include "cuda_scratch.h"
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -115,8 +116,16 @@ static tvm_status open_context(cuda_device *cuda, const tvm_context_options *opt
     return status;
 }
 
+static void free_scratch(cuda_device *cuda) {
+    bool pushed;
+    if (!atomic_load(&cuda->scratch) || tvm_cuda_enter(cuda, &pushed, NULL)) return;
+    tvm_cuda_scratch_free(cuda);
+    tvm_cuda_leave(cuda, pushed);
+}
+
 static void cuda_close(void *device) {
     cuda_device *cuda = device;
+    free_scratch(cuda);
     if (cuda->primary) cuda->driver.primary_release(cuda->device);
     tvm_cuda_driver_close(&cuda->driver);
     tvm_cache_close(cuda->cache);
@@ -126,14 +135,22 @@ static void cuda_close(void *device) {
         free(name);
     }
     free(atomic_load(&cuda->warning));
+    pthread_mutex_destroy(&cuda->scratch_lock);
     pthread_mutex_destroy(&cuda->lock);
     free(cuda);
+}
+
+static bool make_locks(cuda_device *cuda) {
+    if (pthread_mutex_init(&cuda->lock, NULL)) return false;
+    if (!pthread_mutex_init(&cuda->scratch_lock, NULL)) return true;
+    pthread_mutex_destroy(&cuda->lock);
+    return false;
 }
 
 static tvm_status cuda_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
     cuda_device *cuda = calloc(1, sizeof *cuda);
     if (!cuda) return tvm_diag_no_memory(diags);
-    if (pthread_mutex_init(&cuda->lock, NULL)) {
+    if (!make_locks(cuda)) {
         free(cuda);
         return tvm_diag_no_memory(diags);
     }
@@ -235,6 +252,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,
                                         .launch = tvm_cuda_launch,
+                                        .reserve = tvm_cuda_reserve,
                                         .time = tvm_cuda_time,
                                         .synchronize = cuda_synchronize,
                                         .memory_alloc = cuda_memory_alloc,

@@ -20,8 +20,9 @@ typedef struct tvm_launch_env {
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
                             tvm_diags *diags);
 
-/* Extents and bytes of tensor parameter `param`. */
-tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param,
+/* Extents and bytes of global tensor `slot`: a parameter, or one of the launch, whose extents may read the
+ * grid. */
+tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
                             const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags);
 
