@@ -44,6 +44,7 @@ struct tvm_interp_kernel {
     uint32_t launch_tensor_count;
     size_t memory_bytes; /* of all tensors of a block */
     size_t scratch_bytes;
+    bool waits; /* blocks wait for each other */
 };
 
 /* A global tensor: those that are parameters by their number, then those of the launch. */
@@ -63,6 +64,10 @@ typedef struct interp_run {
     atomic_uint_fast64_t next;
     atomic_bool stop;
     pthread_mutex_t mutex;
+    pthread_cond_t changed; /* a semaphore, or what else may let a block go on */
+    uint64_t changes;       /* how often, so far */
+    unsigned working;       /* workers that have not ended */
+    unsigned waiting;       /* of them, those that sleep and have seen the latest change */
     tvm_status status;
     tvm_diags *diags;
     FILE *output;
@@ -137,6 +142,9 @@ tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *ins
     __attribute__((format(printf, 3, 4)));
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
 tvm_status tvm_interp_no_memory(interp_run *run);
+
+/* Wakes the workers that wait for a semaphore; the mutex is held. */
+void tvm_interp_changed(interp_run *run);
 
 tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
                                tvm_scalar *value);

@@ -12,6 +12,7 @@
 static void stop_run(interp_run *run, tvm_status status) {
     if (run->status == TVM_OK) run->status = status;
     atomic_store(&run->stop, true);
+    tvm_interp_changed(run);
 }
 
 tvm_status tvm_interp_no_memory(interp_run *run) {
@@ -171,12 +172,22 @@ static bool block_make(interp_block *block, interp_run *run) {
 
 /* ---- a launch ---- */
 
+/* `ended` workers will change nothing any more; one that goes on to its next block may have stored what
+ * others wait for. */
+static void tell_waiting(interp_run *run, unsigned ended) {
+    pthread_mutex_lock(&run->mutex);
+    run->working -= ended;
+    tvm_interp_changed(run);
+    pthread_mutex_unlock(&run->mutex);
+}
+
 static void *worker(void *argument) {
     interp_run *run = argument;
     interp_block block;
     if (!block_make(&block, run)) {
         tvm_interp_no_memory(run);
         block_free(&block);
+        tell_waiting(run, 1);
         return NULL;
     }
     while (!atomic_load_explicit(&run->stop, memory_order_relaxed)) {
@@ -186,8 +197,10 @@ static void *worker(void *argument) {
         block.index[1] = (int32_t)(number / run->grid[0] % run->grid[1]);
         block.index[2] = (int32_t)(number / run->grid[0] / run->grid[1]);
         if (tvm_interp_block_run(&block) != TVM_OK) break;
+        if (run->kernel->waits) tell_waiting(run, 0);
     }
     block_free(&block);
+    tell_waiting(run, 1);
     return NULL;
 }
 
@@ -198,7 +211,9 @@ static void work(interp_run *run, unsigned threads) {
     unsigned started = 0;
     if (threads > MOST) threads = MOST;
     if (threads > run->blocks) threads = (unsigned)run->blocks;
+    run->working = threads;
     while (started + 1 < threads && pthread_create(&others[started], NULL, worker, run) == 0) started++;
+    if (started + 1 < threads) tell_waiting(run, threads - 1 - started);
     worker(run);
     for (unsigned t = 0; t < started; t++) pthread_join(others[t], NULL);
 }
@@ -280,7 +295,9 @@ static tvm_status run_blocks(interp_run *run, unsigned threads) {
     atomic_init(&run->next, 0);
     atomic_init(&run->stop, false);
     pthread_mutex_init(&run->mutex, NULL);
+    pthread_cond_init(&run->changed, NULL);
     work(run, threads);
+    pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->mutex);
     tvm_status status = run->status;
     for (uint32_t i = 0; i < k->launch_tensor_count && status == TVM_OK; i++)
