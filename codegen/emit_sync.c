@@ -1,4 +1,6 @@
-/* What orders blocks and launches: semaphores. */
+/* What orders blocks and launches: semaphores, programmatic dependent launch. */
+#include <stdio.h>
+
 #include "emit.h"
 #include "global_access.h"
 
@@ -43,4 +45,28 @@ tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "@%s st.release.gpu.global.b32 [%s], %s;", s.first.name, s.address.name, s.value.name);
     tvm_explain(e, "bar.sync, st.release.gpu", 32, 1, -1, "");
     return TVM_OK;
+}
+
+/* ---- programmatic dependent launch; where the target lacks it, launches never overlap ---- */
+
+static tvm_status dependency(emitter *e, const char *instruction) {
+    char name[16], refused[64];
+    if (e->target.arch >= 90) {
+        tvm_emit(e, "%s;", instruction);
+        tvm_explain(e, instruction, 0, 1, -1, "");
+    } else {
+        snprintf(refused, sizeof refused, "%s: %s lacks it", instruction, tvm_target_name(e->target, name));
+        tvm_explain(e, "nothing", 0, 0, -1, refused);
+    }
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_LAUNCH_DEPENDENTS(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    return dependency(e, "griddepcontrol.launch_dependents");
+}
+
+tvm_status tvm_emit_WAIT_DEPENDENCY(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    return dependency(e, "griddepcontrol.wait");
 }

@@ -1,4 +1,4 @@
-/* Rules of the instructions by which blocks wait for each other. */
+/* Rules of the instructions by which blocks and launches wait for each other. */
 #include "rules.h"
 
 static bool is_word(tvm_dtype type) {
@@ -23,4 +23,12 @@ tvm_status tvm_rule_LOCK_SEMAPHORE(const tvm_rule *rule) {
 
 tvm_status tvm_rule_RELEASE_SEMAPHORE(const tvm_rule *rule) {
     return semaphore(rule);
+}
+
+tvm_status tvm_rule_LAUNCH_DEPENDENTS(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_WAIT_DEPENDENCY(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
 }

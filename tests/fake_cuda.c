@@ -5,6 +5,7 @@
  * error that the next waiting after a launch finds, and every call from then on FAKE_CUDA_REFUSE  set:
  * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default
  * FAKE_CUDA_MULTIPROCESSORS  132 by default
+ * FAKE_CUDA_NO_EARLY  set: no launch may overlap another one
  * FAKE_CUDA_MEMORY  set: allocations and memsets are logged, too */
 #include <cuda.h>
 #include <stdarg.h>
@@ -230,6 +231,16 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     say("\n");
     atomic_store(&launched, true);
     return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
+    if (getenv("FAKE_CUDA_NO_EARLY")) return CUDA_ERROR_NOT_SUPPORTED;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        say("with %d %d ", (int)config->attrs[i].id,
+            config->attrs[i].value.programmaticStreamSerializationAllowed);
+    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream,
+                          params, extra);
 }
 
 /* ---- memory: what is above 1 TiB is too much ---- */

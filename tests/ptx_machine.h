@@ -678,7 +678,7 @@ static inline void ptx_run(ptx_machine *m) {
         const ptx_insn *insn = &m->insns[at++];
         ck_assert_uint_lt(steps, PTX_STEPS_MAX);
         const char *op = insn->part[0];
-        if (insn->label != UINT32_MAX || ptx_is(op, "bar")) continue;
+        if (insn->label != UINT32_MAX || ptx_is(op, "bar") || ptx_is(op, "griddepcontrol")) continue;
         if (ptx_is(op, "cp") && !ptx_is(insn->part[insn->parts - 1], "global")) continue; /* groups */
         if (ptx_is(op, "ret") || ptx_is(op, "exit")) return;
         if (ptx_is(op, "bra"))

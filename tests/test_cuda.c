@@ -50,6 +50,12 @@ static const char source[] =
     "    %vc = alloc-global u32[n], clean\n"
     "    %vb = alloc-global f64[multiprocessors, 4]\n"
     "    %vx = load-global %vb[block.x], spatial(4).replicated(8)\n"
+    ".end\n"
+    ".kernel early(n: i32)\n"
+    ".warps 1\n"
+    ".grid n, 2, 3\n"
+    "    launch-dependents\n"
+    "    wait-dependency\n"
     ".end\n";
 
 static char folder[64];
@@ -287,6 +293,29 @@ START_TEST(reserved_launches_can_be_captured) {
 }
 END_TEST
 
+START_TEST(a_kernel_that_waits_for_its_dependency_may_begin_early) {
+    char stream;
+    unsetenv("FAKE_CUDA_PARAMS");
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("early")), TVM_OK);
+    log_of(driver_log);
+    ck_assert_int_eq(tvm_launch(function_of("early"), &stream, 5), TVM_OK);
+    /* 6 is CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+    assert_log(driver_log, "with 6 1 launch early 5,2,3 32,1,1 0 stream\n");
+    setenv("FAKE_CUDA_NO_EARLY", "1", 1);
+    ck_assert_int_eq(tvm_launch(function_of("early"), &stream, 5), TVM_OK);
+    assert_log(driver_log, "launch early 5,2,3 32,1,1 0 stream\n");
+    unsetenv("FAKE_CUDA_NO_EARLY");
+    close_all();
+    setenv("FAKE_CUDA_CC", "89", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("early")), TVM_OK);
+    log_of(driver_log);
+    ck_assert_int_eq(tvm_launch(function_of("early"), &stream, 5), TVM_OK);
+    assert_log(driver_log, "launch early 5,2,3 32,1,1 0 stream\n");
+}
+END_TEST
+
 static void *launch_tensors(void *stream) {
     for (int n = 1; n <= 64; n++)
         if (tvm_launch(function_of("tensors"), stream, n * 1000)) return NULL;
@@ -514,6 +543,7 @@ int main(void) {
     tcase_add_test(cases, asks_for_large_shared_memory);
     tcase_add_test(cases, tensors_of_a_launch_belong_to_its_stream);
     tcase_add_test(cases, reserved_launches_can_be_captured);
+    tcase_add_test(cases, a_kernel_that_waits_for_its_dependency_may_begin_early);
     tcase_add_test(cases, threads_share_streams);
     tcase_add_test(cases, second_run_needs_no_ptxas);
     tcase_add_test(cases, another_ptxas_or_target_is_another_entry);

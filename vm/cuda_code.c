@@ -11,6 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void read_kernel(const tvm_ir_kernel *declared, cuda_kernel *kernel) {
+    kernel->tensor_count = tvm_launch_tensors(declared, kernel->tensors);
+    for (uint32_t i = 0; i < declared->insn_count; i++)
+        if (declared->insns[i].op == TVM_OP_WAIT_DEPENDENCY) kernel->waits_for_dependency = true;
+}
+
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
     cuda_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
     if (!opened) return tvm_diag_no_memory(diags);
@@ -21,8 +27,7 @@ tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void 
     opened->device = device;
     opened->program = program;
     for (uint32_t i = 0; i < program->kernel_count; i++)
-        opened->kernels[i].tensor_count =
-            tvm_launch_tensors(&program->kernels[i], opened->kernels[i].tensors);
+        read_kernel(&program->kernels[i], &opened->kernels[i]);
     *code = opened;
     return TVM_OK;
 }
@@ -188,6 +193,31 @@ tvm_status tvm_cuda_make_room(cuda_code *code, const tvm_device_launch *launch, 
     return tensor_params(code, launch, stream, params, diags);
 }
 
+/* A launch that need not wait for the one before it to end; CUDA_ERROR_NOT_SUPPORTED where there is no such
+ * thing. */
+static CUresult launch_early(const cuda_device *device, const cuda_kernel *kernel,
+                             const tvm_device_launch *launch, CUstream stream, void **addresses) {
+#if CUDA_VERSION >= 11080
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    const CUlaunchConfig config = {.gridDimX = launch->grid[0],
+                                   .gridDimY = launch->grid[1],
+                                   .gridDimZ = launch->grid[2],
+                                   .blockDimX = kernel->threads,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = kernel->shared_bytes,
+                                   .hStream = stream,
+                                   .attrs = &attribute,
+                                   .numAttrs = 1};
+    if (device->driver.launch_with && device->target.arch >= 90)
+        return device->driver.launch_with(&config, kernel->function, addresses, NULL);
+#else
+    (void)device, (void)kernel, (void)launch, (void)stream, (void)addresses;
+#endif
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                             tvm_diags *diags) {
     const tvm_ir_kernel *declared = &code->program->kernels[launch->kernel];
@@ -203,9 +233,11 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
     count += kernel->tensor_count;
     for (uint32_t i = 0; i < count; i++) addresses[i] = &params[i];
     addresses[count] = &device->multiprocessors; /* of kernels that read it */
-    CUresult result =
-        device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
-                              kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (kernel->waits_for_dependency) result = launch_early(device, kernel, launch, stream, addresses);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
+                                       kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
     if (result) return tvm_cuda_result(device, result, "cuLaunchKernel", diags);
     atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
     return TVM_OK;

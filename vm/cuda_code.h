@@ -11,6 +11,7 @@ typedef struct cuda_kernel {
     uint32_t shared_bytes;
     tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
     uint32_t tensor_count;
+    bool waits_for_dependency; /* may begin before the launch before it has ended */
 } cuda_kernel;
 
 typedef struct cuda_code {

@@ -49,10 +49,18 @@
     X(event_synchronize, cuEventSynchronize, "cuEventSynchronize")                                           \
     X(event_elapsed, cuEventElapsedTime, "cuEventElapsedTime")
 
+/* The same for what a driver may lack: NULL then. */
+#if CUDA_VERSION >= 11080
+#define TVM_CUDA_OPTIONAL_FUNCTIONS(X) X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")
+#else
+#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)
+#endif
+
 typedef struct tvm_cuda_driver {
     void *library;
 #define TVM_CUDA_MEMBER(member, function, symbol) __typeof__(function) *member;
     TVM_CUDA_FUNCTIONS(TVM_CUDA_MEMBER)
+    TVM_CUDA_OPTIONAL_FUNCTIONS(TVM_CUDA_MEMBER)
 #undef TVM_CUDA_MEMBER
 } tvm_cuda_driver;
 
