@@ -134,8 +134,9 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
         tvm_buffer_puts(&l->out, "]");
         return 1 + value;
     }
-    if (desc->kind == 'C' || desc->kind == 'R') {
-        tvm_buffer_puts(&l->out, desc->kind == 'C' ? tvm_compare_names[value] : tvm_reduction_names[value]);
+    const tvm_operand_words *words = tvm_words_of(desc->kind);
+    if (words) {
+        tvm_buffer_puts(&l->out, words->names[value]);
         return 1;
     }
     if (operands[0].kind == TVM_OPERAND_CONST) {

@@ -195,9 +195,10 @@ static bool find_word(tvm_asm *as, const char *const *words, unsigned count, con
                          all, tvm_asm_found(as, token, found));
 }
 
-static bool read_word(tvm_asm *as, reading *r, const char *const *words, unsigned count, const char *what) {
+static bool read_word(tvm_asm *as, reading *r, const tvm_operand_words *words) {
     unsigned word;
-    return find_word(as, words, count, what, &word) && push(as, r, TVM_OPERAND_CONST, word);
+    return find_word(as, words->names, words->count, words->what, &word) &&
+           push(as, r, TVM_OPERAND_CONST, word);
 }
 
 /* ---- what the result's slot says ---- */
@@ -345,10 +346,6 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
         return read_tile(as, r);
     case 'F':
         return read_flag(as, r, desc);
-    case 'C':
-        return read_word(as, r, tvm_compare_names, TVM_COMPARE_COUNT, "a comparison");
-    case 'R':
-        return read_word(as, r, tvm_reduction_names, TVM_REDUCTION_COUNT, "a reduction");
     case 't':
         return read_typed_shape(as, r);
     case 'T':
@@ -359,8 +356,10 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
         return read_global_type(as, r);
     case 'P':
         return read_packing(as, r);
-    default: /* 'S' */
+    case 'S':
         return read_shared_layout(as, r);
+    default:
+        return read_word(as, r, tvm_words_of(desc->kind));
     }
 }
 
@@ -388,7 +387,7 @@ static bool read_operands(tvm_asm *as, reading *r) {
     bool comma = true; /* nothing stands before the next operand but a comma or the mnemonic */
     char found[80];
     while (tvm_operand_next(&cursor, &desc)) {
-        if (!comma) comma = tvm_asm_accept(as, ",") || before == 'C' || before == 'R';
+        if (!comma) comma = tvm_asm_accept(as, ",") || tvm_words_of(before) != NULL;
         if (is_left_out(as, &desc, cursor)) {
             if (!leave_out(as, r, &desc)) return false;
             continue;

@@ -78,7 +78,7 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;     /* x r b s g N A C R F; for kinds that are not stored: t T L S G P */
+    char kind;     /* x r b s g N A C R E F; for kinds that are not stored: t T L S G P */
     bool indexed;  /* s[] and g[] */
     bool stored;   /* false for =t =T =L =S =G =P */
     bool optional; /* ? */
@@ -90,14 +90,26 @@ typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
     TVM_OPERAND_EXPR,     /* value: expression */
-    TVM_OPERAND_CONST /* value: the number; of A: the count, followed by that many CONST; of F: 1; of C and R:
-                         below */
+    TVM_OPERAND_CONST     /* value: the number; of A: the count, followed by that many CONST; of F: 1; of C, R
+                             and E: below */
 } tvm_operand_kind;
 
 typedef enum tvm_compare { TVM_EQ, TVM_NE, TVM_LT, TVM_LE, TVM_GT, TVM_GE, TVM_COMPARE_COUNT } tvm_compare;
 typedef enum tvm_reduction { TVM_SUM, TVM_REDUCE_MAX, TVM_REDUCTION_COUNT } tvm_reduction;
+typedef enum tvm_evict { TVM_EVICT_NORMAL, TVM_EVICT_FIRST, TVM_EVICT_LAST, TVM_EVICT_COUNT } tvm_evict;
 extern const char *const tvm_compare_names[TVM_COMPARE_COUNT];
 extern const char *const tvm_reduction_names[TVM_REDUCTION_COUNT];
+extern const char *const tvm_evict_names[TVM_EVICT_COUNT];
+
+/* The words of an operand kind that is one of several. */
+typedef struct tvm_operand_words {
+    char kind;
+    unsigned count;
+    const char *what; /* "a comparison" */
+    const char *const *names;
+} tvm_operand_words;
+/* NULL for other kinds. */
+const tvm_operand_words *tvm_words_of(char kind);
 
 typedef struct tvm_operand {
     uint32_t kind; /* tvm_operand_kind */

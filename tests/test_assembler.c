@@ -323,7 +323,7 @@ START_TEST(test_indices_and_tiles) {
     const tvm_insn *first = insn_at(program, 1), *second = insn_at(program, 2), *third = insn_at(program, 3);
     const uint32_t starts[] = {3, 0, 0, 5, 6, 0};
     const tvm_operand *operands = tvm_operands(&program->kernels[0], first);
-    ck_assert_uint_eq(first->count, 1 + 3 + 1 + 3 + 3);
+    ck_assert_uint_eq(first->count, 1 + 3 + 1 + 3 + 3 + 1);
     for (unsigned i = 0; i < 3; i++) {
         ck_assert_int_eq(constant_operand(program, first, 1 + i), starts[i]);
         ck_assert_int_eq(constant_operand(program, first, 5 + i), starts[3 + i]);
