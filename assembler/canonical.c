@@ -29,6 +29,9 @@ static uint32_t *fresh_map(uint32_t count) {
     return map;
 }
 
+static bool expr(walk *w, uint32_t old, uint32_t *out);
+
+/* The extents of a parameter follow once all parameters are there. */
 static bool slot(walk *w, uint32_t old, uint32_t *out) {
     if (old == TVM_NONE || w->slots[old] != TVM_NONE) {
         *out = old == TVM_NONE ? TVM_NONE : w->slots[old];
@@ -40,6 +43,9 @@ static bool slot(walk *w, uint32_t old, uint32_t *out) {
         made.layout = tvm_ir_program_layout(w->to, &w->from->layouts[made.layout]);
     if (made.kind == TVM_SLOT_SHARED)
         made.layout = tvm_ir_program_shared_layout(w->to, &w->from->shared_layouts[made.layout]);
+    if (made.kind == TVM_SLOT_GLOBAL && old >= w->kernel->param_count)
+        for (unsigned d = 0; d < made.rank; d++)
+            if (!expr(w, made.shape[d], &made.shape[d])) return false;
     bool tensor = made.kind == TVM_SLOT_REGISTER || made.kind == TVM_SLOT_SHARED;
     if (made.name == TVM_NONE || (tensor && made.layout == TVM_NONE)) return false;
     *out = w->slots[old] = tvm_ir_kernel_add_slot(kernel_of(w), &made);

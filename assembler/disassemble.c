@@ -87,6 +87,17 @@ static void print_shape(listing *l, const tvm_slot *slot) {
     tvm_buffer_puts(&l->out, "]");
 }
 
+/* "f32[m, n]" of a global tensor. */
+static void print_global_type(listing *l, const tvm_slot *slot) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+    for (unsigned d = 0; d < slot->rank; d++) {
+        tvm_buffer_puts(&l->out, d ? ", " : "[");
+        print_expr(l, slot->shape[d], false);
+    }
+    tvm_buffer_puts(&l->out, "]");
+}
+
 /* What the result's slot says: no operand of the instruction holds it. */
 static void print_declared(listing *l, const tvm_insn *insn, char kind) {
     const tvm_slot *slot = &l->kernel->slots[insn->result];
@@ -104,6 +115,9 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
     case 'P':
         tvm_buffer_puts(&l->out, tvm_packing_names[slot->packing]);
         break;
+    case 'G':
+        print_global_type(l, slot);
+        break;
     default: /* 'S' */
         tvm_buffer_puts(&l->out, tvm_shared_layout_text(&l->program->shared_layouts[slot->layout], text));
         break;
@@ -120,8 +134,9 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
         tvm_buffer_puts(&l->out, "]");
         return 1 + value;
     }
-    if (desc->kind == 'C' || desc->kind == 'R') {
-        tvm_buffer_puts(&l->out, desc->kind == 'C' ? tvm_compare_names[value] : tvm_reduction_names[value]);
+    const tvm_operand_words *words = tvm_words_of(desc->kind);
+    if (words) {
+        tvm_buffer_puts(&l->out, words->names[value]);
         return 1;
     }
     if (operands[0].kind == TVM_OPERAND_CONST) {
@@ -174,8 +189,12 @@ static void print_operands(listing *l, const tvm_insn *insn) {
         }
         if (desc.kind == 'P' && l->kernel->slots[insn->result].packing == TVM_PACKING_LINEAR) continue;
         tvm_buffer_puts(&l->out, before);
-        if (desc.optional) tvm_buffer_printf(&l->out, "%.*s ", (int)desc.name_length, desc.name);
-        if (desc.stored) {
+        if (desc.optional)
+            tvm_buffer_printf(&l->out, "%.*s%s", (int)desc.name_length, desc.name,
+                              desc.kind == 'F' ? "" : " ");
+        if (desc.kind == 'F') {
+            operands++;
+        } else if (desc.stored) {
             operands += print_stored(l, operands, &desc, wide);
         } else {
             print_declared(l, insn, desc.kind);
@@ -237,14 +256,13 @@ static void print_code(listing *l) {
 static void print_parameter(listing *l, uint32_t index) {
     const tvm_slot *slot = &l->kernel->slots[index];
     char name[TVM_DTYPE_NAME_MAX];
-    tvm_buffer_printf(&l->out, "%s: %s%s", tvm_string(l->program, slot->name),
-                      slot->kind == TVM_SLOT_GLOBAL ? "global " : "", tvm_dtype_name(slot->dtype, name));
-    if (slot->kind != TVM_SLOT_GLOBAL) return;
-    for (unsigned d = 0; d < slot->rank; d++) {
-        tvm_buffer_puts(&l->out, d ? ", " : "[");
-        print_expr(l, slot->shape[d], false);
+    tvm_buffer_printf(&l->out, "%s: ", tvm_string(l->program, slot->name));
+    if (slot->kind == TVM_SLOT_GLOBAL) {
+        tvm_buffer_puts(&l->out, "global ");
+        print_global_type(l, slot);
+    } else {
+        tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
     }
-    tvm_buffer_puts(&l->out, "]");
 }
 
 /* On one line, or a line a parameter. */

@@ -195,9 +195,10 @@ static bool find_word(tvm_asm *as, const char *const *words, unsigned count, con
                          all, tvm_asm_found(as, token, found));
 }
 
-static bool read_word(tvm_asm *as, reading *r, const char *const *words, unsigned count, const char *what) {
+static bool read_word(tvm_asm *as, reading *r, const tvm_operand_words *words) {
     unsigned word;
-    return find_word(as, words, count, what, &word) && push(as, r, TVM_OPERAND_CONST, word);
+    return find_word(as, words->names, words->count, words->what, &word) &&
+           push(as, r, TVM_OPERAND_CONST, word);
 }
 
 /* ---- what the result's slot says ---- */
@@ -292,6 +293,12 @@ static bool default_layout(tvm_asm *as, reading *r, char kind) {
     return tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
 }
 
+/* `f32[grid.x, n]` */
+static bool read_global_type(tvm_asm *as, reading *r) {
+    return tvm_asm_type(as, &r->type.dtype) && tvm_asm_expect(as, "[", "and the shape after the type") &&
+           tvm_asm_global_shape(as, TVM_LEAF_GRID, &r->type.rank, r->type.shape);
+}
+
 /* ---- the operand list ---- */
 
 /* Is the operand's name written before it? */
@@ -300,9 +307,20 @@ static bool is_named(const tvm_asm *as, const tvm_operand_desc *desc) {
     if (token->kind != TVM_TOKEN_NAME || token->pasted || token->length != desc->name_length ||
         memcmp(tvm_token_text(as->source, token), desc->name, desc->name_length) != 0)
         return false;
+    if (desc->kind == 'F') return true;
     if (strchr("ALS", desc->kind)) return after->kind == TVM_TOKEN_NAME || tvm_asm_is(as, after, "[");
     return desc->optional && after->kind != TVM_TOKEN_NEWLINE && after->kind != TVM_TOKEN_END &&
            !tvm_asm_is(as, after, ",");
+}
+
+static bool read_flag(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
+    const tvm_token *token = tvm_asm_peek(as);
+    char found[80];
+    if (!is_named(as, desc))
+        return tvm_asm_error(as, token, NULL, "expected '%.*s', found %s", (int)desc->name_length, desc->name,
+                             tvm_asm_found(as, token, found));
+    tvm_asm_next(as);
+    return push(as, r, TVM_OPERAND_CONST, 1);
 }
 
 static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
@@ -326,20 +344,22 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
         return read_integer(as, r, desc);
     case 'A':
         return read_tile(as, r);
-    case 'C':
-        return read_word(as, r, tvm_compare_names, TVM_COMPARE_COUNT, "a comparison");
-    case 'R':
-        return read_word(as, r, tvm_reduction_names, TVM_REDUCTION_COUNT, "a reduction");
+    case 'F':
+        return read_flag(as, r, desc);
     case 't':
         return read_typed_shape(as, r);
     case 'T':
         return tvm_asm_type(as, &r->type.dtype);
     case 'L':
         return read_layout(as, r);
+    case 'G':
+        return read_global_type(as, r);
     case 'P':
         return read_packing(as, r);
-    default: /* 'S' */
+    case 'S':
         return read_shared_layout(as, r);
+    default:
+        return read_word(as, r, tvm_words_of(desc->kind));
     }
 }
 
@@ -367,7 +387,7 @@ static bool read_operands(tvm_asm *as, reading *r) {
     bool comma = true; /* nothing stands before the next operand but a comma or the mnemonic */
     char found[80];
     while (tvm_operand_next(&cursor, &desc)) {
-        if (!comma) comma = tvm_asm_accept(as, ",") || before == 'C' || before == 'R';
+        if (!comma) comma = tvm_asm_accept(as, ",") || tvm_words_of(before) != NULL;
         if (is_left_out(as, &desc, cursor)) {
             if (!leave_out(as, r, &desc)) return false;
             continue;
@@ -376,7 +396,7 @@ static bool read_operands(tvm_asm *as, reading *r) {
             return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected ',' and '%.*s' of %s, found %s",
                                  (int)desc.name_length, desc.name, r->info->mnemonic,
                                  tvm_asm_found(as, tvm_asm_peek(as), found));
-        if (is_named(as, &desc)) tvm_asm_next(as);
+        if (desc.kind != 'F' && is_named(as, &desc)) tvm_asm_next(as);
         if (!read_operand(as, r, &desc)) return false;
         comma = false;
         before = desc.kind;
@@ -440,6 +460,11 @@ static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) 
                        .packing = (uint8_t)type->packing,
                        .layout = TVM_NONE};
     for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
+    if (type->kind == TVM_SLOT_GLOBAL) {
+        slot->rank = (uint8_t)type->rank;
+        memcpy(slot->shape, type->shape, type->rank * sizeof *slot->shape);
+        return true;
+    }
     if (type->kind == TVM_SLOT_SCALAR) return true;
     slot->layout = type->kind == TVM_SLOT_REGISTER
                        ? tvm_ir_program_layout(as->program, &type->layout)

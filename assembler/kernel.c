@@ -6,14 +6,22 @@
 
 /* ---- expressions that a launch evaluates ---- */
 
-static bool launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, const char *what) {
-    if (tvm_expr_is_launch_time(tvm_asm_kernel(as), expr)) return true;
-    return tvm_asm_invalid(as, token, NULL, "%s is made of constants and scalar parameters only", what);
+/* `leaves`: others than parameters and multiprocessors that it may have. */
+static bool launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, unsigned leaves,
+                        const char *what) {
+    leaves |= TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS;
+    if ((tvm_expr_leaves(tvm_asm_kernel(as), expr) & ~leaves) == 0) return true;
+    if (leaves & TVM_LEAF_GRID)
+        return tvm_asm_invalid(as, token, NULL,
+                               "%s is made of constants, scalar parameters, multiprocessors and grid only",
+                               what);
+    return tvm_asm_invalid(as, token, NULL,
+                           "%s is made of constants and scalar parameters, and multiprocessors, only", what);
 }
 
 /* An extent: an integer of type i32 or i64. */
-static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, const char *what,
-                   uint32_t *expr) {
+static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, unsigned leaves,
+                   const char *what, uint32_t *expr) {
     if (value->kind == TVM_VALUE_POISON) return false;
     if (!tvm_value_is_scalar(value))
         return tvm_asm_error(as, token, NULL, "%s is an integer, not %s", what, tvm_value_what(value));
@@ -21,7 +29,20 @@ static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, 
     if (type.kind == TVM_KIND_FLOAT)
         return tvm_asm_error(as, token, NULL, "%s is an integer, not a float", what);
     if (!tvm_dtype_same(type, TVM_I(32))) type = TVM_I(64);
-    return tvm_asm_lower(as, token, value, type, expr) && launch_time(as, token, *expr, what);
+    return tvm_asm_lower(as, token, value, type, expr) && launch_time(as, token, *expr, leaves, what);
+}
+
+bool tvm_asm_global_shape(tvm_asm *as, unsigned leaves, uint32_t *rank, uint32_t shape[TVM_MAX_RANK]) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value list;
+    if (!tvm_asm_list(as, "]", &list)) return false;
+    *rank = list.as.list.count;
+    if (*rank < 1 || *rank > TVM_MAX_RANK)
+        return tvm_asm_invalid(as, token, NULL, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK,
+                               *rank);
+    for (uint32_t d = 0; d < *rank; d++)
+        if (!extent(as, token, &list.as.list.items[d], leaves, "an extent", &shape[d])) return false;
+    return true;
 }
 
 /* ---- parameters ---- */
@@ -64,18 +85,11 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
 static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
     uint32_t after = as->at;
     as->at = shape_at;
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value list;
+    uint32_t rank, shape[TVM_MAX_RANK];
     as->nesting = 0;
-    bool good = tvm_asm_list(as, "]", &list);
+    bool good = tvm_asm_global_shape(as, 0, &rank, shape);
     as->at = after;
     if (!good) return false;
-    uint32_t rank = list.as.list.count, shape[TVM_MAX_RANK];
-    if (rank < 1 || rank > TVM_MAX_RANK)
-        return tvm_asm_invalid(as, token, NULL, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK,
-                               rank);
-    for (uint32_t d = 0; d < rank; d++)
-        if (!extent(as, token, &list.as.list.items[d], "an extent", &shape[d])) return false;
     tvm_slot *slot = &tvm_asm_kernel(as)->slots[index];
     memcpy(slot->shape, shape, rank * sizeof *shape);
     slot->rank = (uint8_t)rank;
@@ -84,7 +98,7 @@ static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
 
 /* The names that the verifier refuses; others that mean something are reached as `%name`. */
 static bool is_refused_name(const char *name, uint32_t length) {
-    static const char *const words[] = {"true", "false", "block", "grid"};
+    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors"};
     tvm_dtype type;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
@@ -236,7 +250,8 @@ bool tvm_asm_grid(tvm_asm *as, const tvm_token *token) {
         tvm_value value;
         uint32_t expr;
         if (axis == 3) return tvm_asm_error(as, at, NULL, "a grid has at most three extents");
-        if (!tvm_asm_expression(as, &value) || !extent(as, at, &value, "a grid extent", &expr)) return false;
+        if (!tvm_asm_expression(as, &value) || !extent(as, at, &value, 0, "a grid extent", &expr))
+            return false;
         tvm_asm_kernel(as)->grid[axis++] = expr;
     } while (tvm_asm_accept(as, ","));
     return tvm_asm_expect_end(as);
@@ -251,7 +266,8 @@ static bool one_assumption(tvm_asm *as) {
     if (tvm_value_is_static(&truth))
         return truth.as.i ||
                tvm_asm_invalid(as, token, NULL, "the assumption is false whatever the arguments");
-    if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) || !launch_time(as, token, expr, "an assumption"))
+    if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) ||
+        !launch_time(as, token, expr, 0, "an assumption"))
         return false;
     return tvm_ir_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);
 }

@@ -195,6 +195,9 @@ void tvm_asm_offer_types(tvm_suggest *suggest);
 bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, const tvm_value *y,
                      tvm_value *value);
 /* A list of positive extents (or one nested level of it), as for local(...), [..] of a type, a tile. */
+/* `n, grid.x]`: the shape of a global tensor, past its bracket; `leaves` as of tvm_expr_leaves, beside what
+ * every launch-time expression may have. */
+bool tvm_asm_global_shape(tvm_asm *as, unsigned leaves, uint32_t *rank, uint32_t shape[TVM_MAX_RANK]);
 bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count,
                      const char *what, unsigned most, uint32_t *extents, uint32_t *extent_count);
 bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape,

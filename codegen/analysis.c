@@ -134,6 +134,8 @@ static range range_node(const emitter *e, const tvm_expr *node) {
         return (range){0, node->a == 0 ? INT32_MAX - 1 : 65534, true};
     case TVM_EXPR_GRID:
         return (range){1, node->a == 0 ? INT32_MAX : 65535, true};
+    case TVM_EXPR_MULTIPROCESSORS:
+        return (range){1, INT32_MAX, true};
     case TVM_EXPR_CAST:
         return a;
     case TVM_EXPR_NEG:
@@ -418,7 +420,8 @@ static void find_stable(const emitter *e) {
         unsigned arity = tvm_expr_op_info(node->op)->arity;
         bool is_param = node->op == TVM_EXPR_SLOT && node->a < e->kernel->param_count;
         fact->stable = node->op != TVM_EXPR_SLOT || is_param || f->slots[node->a].stable;
-        fact->varies = node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID || is_param;
+        fact->varies = node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID ||
+                       node->op == TVM_EXPR_MULTIPROCESSORS || is_param;
         const uint32_t operands[3] = {node->a, node->b, node->c};
         for (unsigned i = 0; i < arity; i++) {
             fact->stable = fact->stable && f->exprs[operands[i]].stable;
@@ -461,7 +464,7 @@ static void assume(const emitter *e, uint32_t expr) {
 static void find_assumptions(const emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->assume_count; i++) assume(e, kernel->assumes[i]);
-    for (uint32_t p = 0; p < kernel->param_count; p++) {
+    for (uint32_t p = 0; p < kernel->slot_count; p++) {
         const tvm_slot *slot = &kernel->slots[p];
         if (slot->kind != TVM_SLOT_GLOBAL) continue;
         for (unsigned d = 0; d < slot->rank; d++) assume_bound(e->facts, slot->shape[d], TVM_EXPR_GE, 0);
@@ -492,6 +495,7 @@ static bool allocate(emitter *e) {
     f->assumed_high = calloc(exprs, sizeof *f->assumed_high);
     f->scalars_set = calloc(e->kernel->insn_count + (size_t)1, sizeof *f->scalars_set);
     f->version = 1;
+    for (unsigned axis = 0; axis < 3; axis++) f->grid_leaf[axis] = TVM_NONE;
     f->work = PROOF_WORK;
     return f->slots && f->exprs && f->assumed_divisor && f->assumed_low && f->assumed_high && f->scalars_set;
 }
@@ -505,6 +509,7 @@ tvm_status tvm_facts_make(emitter *e) {
         f->assumed_low[x] = INT64_MIN;
         f->assumed_high[x] = INT64_MAX;
         type_range(kernel->exprs[x].type, &f->exprs[x].low, &f->exprs[x].high);
+        if (kernel->exprs[x].op == TVM_EXPR_GRID) f->grid_leaf[kernel->exprs[x].a] = x;
     }
     for (uint32_t s = 0; s < kernel->slot_count; s++) {
         slot_fact *slot = &f->slots[s];

@@ -57,6 +57,7 @@ typedef struct facts {
     int64_t *assumed_low, *assumed_high;
     known_condition conditions[2 * TVM_MAX_DEPTH];
     unsigned condition_count;
+    uint32_t grid_leaf[3]; /* the expression that is the grid's extent, or TVM_NONE */
     uint64_t version;      /* counts changes of the slots' constants */
     uint64_t work;         /* what is left for proofs in this kernel; without any, nothing is proven */
     uint32_t *scalars_set; /* by instruction: LET and FOR before it */

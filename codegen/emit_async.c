@@ -15,6 +15,7 @@
 typedef struct copy {
     emitter *e;
     const tvm_operand *target, *source; /* slot, then indices */
+    cache_hint hint;
     unsigned tile_rank;
     uint32_t tile[TVM_MAX_RANK];
     unsigned bytes; /* of an element */
@@ -191,11 +192,11 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
     if (tvm_global_predicate(&base->g, t->delta, &inside)) {
         reg size = tvm_new_r(e);
         tvm_emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
-        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus,
-                 from.name, ahead, chunk_bytes, size.name);
+        tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%lld], %u, %s%s;", guard, cache,
+                 c->hint.level2, to.name, plus, from.name, ahead, chunk_bytes, size.name, c->hint.policy);
     } else {
-        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u;", guard, cache, to.name, plus,
-                 from.name, ahead, chunk_bytes);
+        tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%lld], %u%s;", guard, cache, c->hint.level2,
+                 to.name, plus, from.name, ahead, chunk_bytes, c->hint.policy);
     }
 }
 
@@ -224,9 +225,9 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
         }
         emit_chunk(c, s, &t, base, chunk_bytes);
     }
-    char name[32];
-    snprintf(name, sizeof name, "cp.async.%s %u%s", chunk_bytes == 16 ? "cg" : "ca", chunk_bytes,
-             tvm_global_is_guarded(&base->g) ? " guarded" : "");
+    char name[48];
+    snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca", c->hint.level2,
+             chunk_bytes, tvm_global_is_guarded(&base->g) ? " guarded" : "");
     turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
     open_base(c, s, &t, base);
     tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
@@ -292,6 +293,7 @@ static void read_operands(emitter *e, const tvm_insn *insn, copy *c) {
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = tile[1 + d].value;
     c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
     c->threads = e->code->threads;
+    c->hint = tvm_cache_hint(e, operands + insn->count - 1);
 }
 
 tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {

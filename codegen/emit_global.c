@@ -112,6 +112,7 @@ typedef struct transfer {
     global_access g;
     element_map map;
     const tvm_layout *layout;
+    cache_hint hint;
     uint32_t slot;            /* the register tensor */
     reg *pointer, *predicate; /* by class; name[0] == 0: none */
 } transfer;
@@ -156,9 +157,10 @@ static void load_access(emitter *e, transfer *t, const access_plan *plan, const 
     bool guarded = class_values(t, a->class_id, &pointer, &predicate);
     tvm_access_load_registers(e, plan, a, t->slot, units);
     for (uint32_t u = 0; guarded && u < a->units; u++) tvm_emit(e, "mov.b32 %s, 0;", units[u].name);
-    tvm_emit(e, "%s%s%sld.global.%s %s, [%s+%lld];", guarded ? "@" : "", guarded ? predicate.name : "",
-             guarded ? " " : "", tvm_access_type(a->width), tvm_access_operands(units, a->units, operands),
-             pointer.name, (long long)(a->offset / 8));
+    tvm_emit(e, "%s%s%sld.global%s%s.%s %s, [%s+%lld]%s;", guarded ? "@" : "", guarded ? predicate.name : "",
+             guarded ? " " : "", t->hint.level1, t->hint.level2, tvm_access_type(a->width),
+             tvm_access_operands(units, a->units, operands), pointer.name, (long long)(a->offset / 8),
+             t->hint.policy);
 }
 
 static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
@@ -173,9 +175,9 @@ static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
         for (uint32_t i = 0; i < plan.count; i++) load_access(e, t, &plan, &plan.accesses[i], units[i]);
         for (uint32_t i = 0; i < plan.count; i++)
             tvm_access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
-        char name[40], refused[200];
-        snprintf(name, sizeof name, "ld.global.%s%s", tvm_access_type(plan.widest),
-                 tvm_global_is_guarded(&t->g) ? " guarded" : "");
+        char name[80], refused[200];
+        snprintf(name, sizeof name, "ld.global%s%s.%s%s", t->hint.level1, t->hint.level2,
+                 tvm_access_type(plan.widest), tvm_global_is_guarded(&t->g) ? " guarded" : "");
         refusal(&t->g, &t->map, &plan, align, "ld.global", refused);
         tvm_explain(e, name, plan.widest, plan.count, -1, refused);
     } else {
@@ -300,10 +302,17 @@ tvm_status tvm_emit_LOAD_GLOBAL(emitter *e, const tvm_insn *insn) {
         uint64_t rows[TVM_MAX_RANK];
         row_divisors(t.layout, rows);
         unsigned align = tvm_global_alignment(&t.g, rows);
+        t.hint = tvm_cache_hint(e, tvm_operands(e->kernel, insn) + insn->count - 1);
         status = align >= 8 ? load_planned(e, &t, align) : load_by_element(e, &t);
     }
     transfer_close(&t);
     return status;
+}
+
+/* Its address is a parameter. */
+tvm_status tvm_emit_ALLOC_GLOBAL(emitter *e, const tvm_insn *insn) {
+    (void)e, (void)insn;
+    return TVM_OK;
 }
 
 /* ---- store ---- */

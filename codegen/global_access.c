@@ -80,6 +80,18 @@ void tvm_global_open(emitter *e, global_access *g, uint32_t slot, const tvm_oper
     find_bounds(g);
 }
 
+/* Every target has L2 hints (sm_80 and later). What is evicted first is read once: it stays out of L1. */
+cache_hint tvm_cache_hint(emitter *e, const tvm_operand *operand) {
+    cache_hint hint = {"", "", ""};
+    if (operand->kind != TVM_OPERAND_CONST || operand->value == TVM_EVICT_NORMAL) return hint;
+    reg policy =
+        tvm_pure(e, 'd', "createpolicy.fractional.L2::evict_%s.b64 $, 1.0;", tvm_evict_names[operand->value]);
+    if (operand->value == TVM_EVICT_FIRST) hint.level1 = ".L1::no_allocate";
+    hint.level2 = ".L2::cache_hint";
+    snprintf(hint.policy, sizeof hint.policy, ", %s", policy.name);
+    return hint;
+}
+
 bool tvm_global_is_guarded(const global_access *g) {
     for (unsigned d = 0; d < g->rank; d++)
         if (!g->proven[d]) return true;

@@ -66,6 +66,16 @@ bool tvm_global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RA
 void tvm_global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
                     uint32_t key[2 * TVM_MAX_RANK]);
 
+/* What a load with an eviction priority adds: to the opcode after `.global`, and after its operands; both may
+ * be "". */
+typedef struct cache_hint {
+    const char *level1; /* of loads to registers alone */
+    const char *level2;
+    char policy[16]; /* ", %rd5" */
+} cache_hint;
+/* operand: of kind E. */
+cache_hint tvm_cache_hint(emitter *e, const tvm_operand *operand);
+
 /* index + thread part of a dimension of the tile, as %rd, and the stride of a dimension of the tensor in
  * elements, as %rd. */
 reg tvm_global_position(global_access *g, unsigned tensor_dim);

@@ -207,6 +207,8 @@ static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *
 }
 
 static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
+    if (upper && node->a < 3 && e->facts->grid_leaf[node->a] != TVM_NONE)
+        bound_by(e, list, 1, e->facts->grid_leaf[node->a], -1);
     uint32_t grid = node->a < 3 ? e->kernel->grid[node->a] : TVM_NONE;
     if (!upper || grid == TVM_NONE) return;
     const tvm_expr *extent = node_of(e, grid);

@@ -164,6 +164,14 @@ static void load_params(emitter *e) {
         tvm_emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b',
                           param_is_wide(slot) ? 64U : 32U, e->slots[p].reg, p);
     }
+    e->launch_tensor_count = tvm_launch_tensors(e->kernel, e->launch_tensors);
+    for (uint32_t i = 0; i < e->launch_tensor_count; i++)
+        tvm_emit_prologue(e, "ld.param.b64 %s, [param_%u];", e->slots[e->launch_tensors[i].slot].reg,
+                          e->kernel->param_count + i);
+}
+
+uint32_t tvm_multiprocessors_param(const emitter *e) {
+    return e->kernel->param_count + e->launch_tensor_count;
 }
 
 /* ---- instructions ---- */
@@ -205,6 +213,13 @@ static void write_entry(const emitter *e, text *out) {
     for (uint32_t p = 0; p < e->kernel->param_count; p++)
         tvm_text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
                      param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
+    for (uint32_t i = 0; i < e->launch_tensor_count; i++)
+        tvm_text_add(out, "%s\n\t.param .b64 param_%u", e->kernel->param_count + i ? "," : "",
+                     e->kernel->param_count + i);
+    if (e->reads_multiprocessors) {
+        uint32_t last = tvm_multiprocessors_param(e);
+        tvm_text_add(out, "%s\n\t.param .b32 param_%u", last ? "," : "", last);
+    }
     /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
     tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm 1\n{\n", e->code->threads);
     declare_registers(e, out);

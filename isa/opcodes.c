@@ -17,6 +17,19 @@ static const tvm_expr_info expr_ops[TVM_EXPR_COUNT] = {
 
 const char *const tvm_compare_names[TVM_COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
 const char *const tvm_reduction_names[TVM_REDUCTION_COUNT] = {"sum", "max"};
+const char *const tvm_evict_names[TVM_EVICT_COUNT] = {"normal", "first", "last"};
+
+static const tvm_operand_words words[] = {
+    {'C', TVM_COMPARE_COUNT, "a comparison", tvm_compare_names},
+    {'R', TVM_REDUCTION_COUNT, "a reduction", tvm_reduction_names},
+    {'E', TVM_EVICT_COUNT, "an eviction priority", tvm_evict_names},
+};
+
+const tvm_operand_words *tvm_words_of(char kind) {
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].kind == kind) return &words[i];
+    return NULL;
+}
 
 const tvm_op_info *tvm_op(unsigned op) {
     return op < TVM_OP_COUNT ? &ops[op] : NULL;

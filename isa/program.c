@@ -332,3 +332,14 @@ const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *sl
         return NULL;
     }
 }
+
+uint32_t tvm_launch_tensors(const tvm_ir_kernel *kernel, tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS]) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < kernel->insn_count && count < TVM_MAX_LAUNCH_TENSORS; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        if (insn->op != TVM_OP_ALLOC_GLOBAL) continue;
+        bool clean = tvm_operands(kernel, insn)->kind == TVM_OPERAND_CONST;
+        tensors[count++] = (tvm_launch_tensor){insn->result, i, clean};
+    }
+    return count;
+}

@@ -26,6 +26,7 @@ enum {
     TVM_MAX_PENDING = 64,     /* groups of one wait-group */
     TVM_MAX_NAME = 255,       /* bytes of a name */
     TVM_MAX_KERNELS = 256,
+    TVM_MAX_LAUNCH_TENSORS = 16,      /* alloc-global of a kernel */
     TVM_MAX_LAYOUTS = 1 << 16,        /* of a program; as many shared layouts */
     TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
 };
@@ -77,9 +78,9 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;     /* x r b s g N A C R; for kinds that are not stored: t T L S P */
+    char kind;     /* x r b s g N A C R E F; for kinds that are not stored: t T L S G P */
     bool indexed;  /* s[] and g[] */
-    bool stored;   /* false for =t =T =L =S =P */
+    bool stored;   /* false for =t =T =L =S =G =P */
     bool optional; /* ? */
 } tvm_operand_desc;
 /* Walks the list: start with *cursor = info->operands; false at the end. */
@@ -89,13 +90,26 @@ typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
     TVM_OPERAND_EXPR,     /* value: expression */
-    TVM_OPERAND_CONST /* value: the number; of A: the count, followed by that many CONST; of C and R: below */
+    TVM_OPERAND_CONST     /* value: the number; of A: the count, followed by that many CONST; of F: 1; of C, R
+                             and E: below */
 } tvm_operand_kind;
 
 typedef enum tvm_compare { TVM_EQ, TVM_NE, TVM_LT, TVM_LE, TVM_GT, TVM_GE, TVM_COMPARE_COUNT } tvm_compare;
 typedef enum tvm_reduction { TVM_SUM, TVM_REDUCE_MAX, TVM_REDUCTION_COUNT } tvm_reduction;
+typedef enum tvm_evict { TVM_EVICT_NORMAL, TVM_EVICT_FIRST, TVM_EVICT_LAST, TVM_EVICT_COUNT } tvm_evict;
 extern const char *const tvm_compare_names[TVM_COMPARE_COUNT];
 extern const char *const tvm_reduction_names[TVM_REDUCTION_COUNT];
+extern const char *const tvm_evict_names[TVM_EVICT_COUNT];
+
+/* The words of an operand kind that is one of several. */
+typedef struct tvm_operand_words {
+    char kind;
+    unsigned count;
+    const char *what; /* "a comparison" */
+    const char *const *names;
+} tvm_operand_words;
+/* NULL for other kinds. */
+const tvm_operand_words *tvm_words_of(char kind);
 
 typedef struct tvm_operand {
     uint32_t kind; /* tvm_operand_kind */
@@ -152,7 +166,8 @@ typedef struct tvm_slot {
     tvm_dtype dtype;
     uint8_t packing; /* tvm_packing, of REGISTER; else 0 */
     uint32_t layout; /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
-    uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: expressions over scalar parameters; row-major, contiguous */
+    /* GLOBAL: launch-time expressions, of alloc-global also of the grid; row-major, contiguous */
+    uint32_t shape[TVM_MAX_RANK];
 } tvm_slot;
 
 /* Finds equal entries of a pool, so that they are shared; private to program.c. */
@@ -165,11 +180,11 @@ typedef struct tvm_index {
 typedef struct tvm_ir_kernel {
     uint32_t name;    /* string; unique in the program; an identifier */
     uint32_t warps;   /* 1..32; threads = 32 * warps */
-    uint32_t grid[3]; /* expressions over scalar parameters; x, y, z; TVM_NONE is 1 */
+    uint32_t grid[3]; /* launch-time expressions; x, y, z; TVM_NONE is 1 */
     uint32_t param_count;
     tvm_slot *slots;
     uint32_t slot_count, slot_capacity;
-    uint32_t *assumes; /* bool expressions over scalar parameters */
+    uint32_t *assumes; /* bool launch-time expressions */
     uint32_t assume_count, assume_capacity;
     tvm_expr *exprs;
     uint32_t expr_count, expr_capacity;
@@ -219,6 +234,15 @@ static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
 
+/* A global tensor of the launch: what alloc-global makes. */
+typedef struct tvm_launch_tensor {
+    uint32_t slot;
+    uint32_t insn;
+    bool clean;
+} tvm_launch_tensor;
+/* Those of a kernel, in the order of its instructions; returns how many. Walks the whole kernel. */
+uint32_t tvm_launch_tensors(const tvm_ir_kernel *kernel, tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS]);
+
 /* Values of run-time scalars: integers and bool sign- or zero-extended in i, floats in f. */
 typedef union tvm_scalar {
     int64_t i;
@@ -231,6 +255,7 @@ typedef struct tvm_eval_env {
     const tvm_scalar *slots;
     int32_t block[3];
     int32_t grid[3];
+    int32_t multiprocessors;
 } tvm_eval_env;
 
 /* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their
@@ -242,7 +267,17 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
                           tvm_scalar *value, tvm_why *why);
 /* A scalar converted between scalar types, as `cast` defines it. */
 tvm_scalar tvm_scalar_cast(tvm_dtype to, tvm_dtype from, tvm_scalar value);
-/* Does the expression read only scalar parameters and constants? (shape, grid, assume) */
+/* What the leaves of an expression are, constants left out. */
+enum {
+    TVM_LEAF_PARAM = 1,
+    TVM_LEAF_VARIABLE = 2,
+    TVM_LEAF_BLOCK = 4,
+    TVM_LEAF_GRID = 8,
+    TVM_LEAF_MULTIPROCESSORS = 16
+};
+unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr);
+/* Can a launch evaluate it before the grid is known: scalar parameters, constants and the number of
+ * multiprocessors alone? (shape of a parameter, grid, assume) */
 bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr);
 
 #endif

@@ -194,6 +194,7 @@ static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *des
 /* `left` operands begin at `operand`; *taken of them belong to the entry. */
 static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *desc,
                                 const tvm_operand *operand, uint32_t left, uint32_t *taken) {
+    const tvm_operand_words *words = tvm_words_of(desc->kind);
     *taken = 1;
     if (left == 0) return tvm_refuse(rule->why, "%.*s is missing", (int)desc->name_length, desc->name);
     if (desc->optional && operand->kind == TVM_OPERAND_NONE) return TVM_OK;
@@ -207,11 +208,12 @@ static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *de
         return check_extents(rule, desc, operand, left, taken);
     case 'N':
         return check_const(rule, desc, operand, UINT32_MAX, "a constant");
-    case 'C':
-        return check_const(rule, desc, operand, TVM_COMPARE_COUNT, "a comparison");
-    case 'R':
-        return check_const(rule, desc, operand, TVM_REDUCTION_COUNT, "a reduction");
+    case 'F':
+        if (operand->kind == TVM_OPERAND_CONST && operand->value == 1) return TVM_OK;
+        return tvm_refuse(rule->why, "%.*s: expected the flag, or nothing", (int)desc->name_length,
+                          desc->name);
     default:
+        if (words != NULL) return check_const(rule, desc, operand, words->count, words->what);
         return check_tensor(rule, desc, operand, left, taken);
     }
 }

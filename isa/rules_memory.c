@@ -27,6 +27,15 @@ tvm_status tvm_rule_FREE_SHARED(const tvm_rule *rule) {
     return tvm_rule_nothing(rule);
 }
 
+tvm_status tvm_rule_ALLOC_GLOBAL(const tvm_rule *rule) {
+    tvm_result_type *type = rule->type;
+    if (type->dtype.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
+    if (type->rank < 1 || type->rank > TVM_MAX_RANK)
+        return tvm_refuse(rule->why, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK, type->rank);
+    type->kind = TVM_SLOT_GLOBAL;
+    return TVM_OK;
+}
+
 /* ---- tiles: they span the trailing dimensions of the tensor ---- */
 
 static tvm_status tile_rank(const tvm_rule *rule, unsigned entry, unsigned tile, const char *what) {

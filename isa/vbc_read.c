@@ -220,8 +220,8 @@ static void read_expr(reader *r, tvm_ir_kernel *kernel) {
     if (r->status == TVM_OK) keep(r, tvm_append_expr(kernel, &node));
 }
 
-/* The most operands of a row: two tensors with an index a dimension, and a tile. */
-enum { MAX_OPERANDS = 3 * (1 + TVM_MAX_RANK) };
+/* The most operands of a row: two tensors with an index a dimension, a tile, and a word. */
+enum { MAX_OPERANDS = 3 * (1 + TVM_MAX_RANK) + 1 };
 
 static void read_insn(reader *r, tvm_ir_kernel *kernel) {
     size_t offset = r->at;

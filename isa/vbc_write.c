@@ -108,12 +108,17 @@ typedef struct writer {
     kernel_order *kernels;
 } writer;
 
+static void use_expr(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t expr);
+
+/* The extents of a parameter are used once all parameters are. */
 static void use_slot(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t index) {
     const tvm_slot *slot = &kernel->slots[index];
     if (!order_use(&o->slots, index)) return;
     order_use(&w->strings, slot->name);
     if (slot->kind == TVM_SLOT_REGISTER) order_use(&w->layouts, slot->layout);
     if (slot->kind == TVM_SLOT_SHARED) order_use(&w->shared_layouts, slot->layout);
+    if (slot->kind != TVM_SLOT_GLOBAL || index < kernel->param_count) return;
+    for (unsigned d = 0; d < slot->rank; d++) use_expr(w, kernel, o, slot->shape[d]);
 }
 
 /* Operands before the operator, from the left. The limit on the size of an expression bounds the recursion.

@@ -104,7 +104,7 @@ static bool is_identifier(const char *name) {
 
 /* Parameters are written without a mark: words of the language cannot name them. */
 static bool is_word(const char *name) {
-    static const char *const words[] = {"true", "false", "block", "grid"};
+    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors"};
     tvm_dtype type;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(name, words[i]) == 0) return true;
@@ -214,11 +214,12 @@ static void check_slot(tvm_verify_state *state, uint32_t index) {
             tvm_verify_error(state, NULL,
                              "scalar '%s' has type %s, expected bool, i32, u32, i64, u64, f32 or f64", name,
                              tvm_dtype_name(slot->dtype, type));
-    } else if (param != (slot->kind == TVM_SLOT_GLOBAL) || slot->kind > TVM_SLOT_GLOBAL ||
+    } else if ((param && slot->kind != TVM_SLOT_GLOBAL) || slot->kind > TVM_SLOT_GLOBAL ||
                slot->kind == TVM_SLOT_NONE) {
-        tvm_verify_error(state, NULL, "'%s': %s", name,
-                         param ? "a parameter is a scalar or a global tensor"
-                               : "a variable is a scalar, a register tensor or a shared tensor");
+        tvm_verify_error(
+            state, NULL, "'%s': %s", name,
+            param ? "a parameter is a scalar or a global tensor"
+                  : "a variable is a scalar, a register tensor, a shared tensor or a global tensor");
     } else if (slot->kind == TVM_SLOT_GLOBAL) {
         if (slot->rank < 1 || slot->rank > TVM_MAX_RANK)
             tvm_verify_error(state, NULL, "global tensor '%s' has rank %u, expected 1 to %d", name,
@@ -279,7 +280,9 @@ static void check_expr(tvm_verify_state *state, uint32_t index) {
     }
 }
 
-static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condition, const char *what) {
+/* `leaves`: which the expression may have. */
+static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condition, unsigned leaves,
+                              const char *what) {
     const tvm_ir_kernel *kernel = state->kernel;
     char name[TVM_DTYPE_NAME_MAX];
     if (expr >= kernel->expr_count) {
@@ -288,8 +291,10 @@ static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condi
     }
     tvm_dtype type = kernel->exprs[expr].type;
     if (!tvm_verify_charge(state, kernel->exprs[expr].size)) return;
-    if (!tvm_expr_is_launch_time(kernel, expr))
-        tvm_verify_error(state, NULL, "%s: expected an expression of scalar parameters alone", what);
+    if ((tvm_expr_leaves(kernel, expr) & ~leaves) != 0)
+        tvm_verify_error(state, NULL,
+                         "%s: expected an expression of scalar parameters and multiprocessors%s alone", what,
+                         leaves & TVM_LEAF_GRID ? ", and of the grid," : "");
     else if (condition ? type.kind != TVM_KIND_BOOL
                        : !tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
         tvm_verify_error(state, NULL, "%s has type %s, expected %s", what, tvm_dtype_name(type, name),
@@ -300,16 +305,18 @@ static void check_exprs(tvm_verify_state *state) {
     const tvm_ir_kernel *kernel = state->kernel;
     for (uint32_t i = 0; i < kernel->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
     if (state->errors > 0) return;
-    for (uint32_t p = 0; p < kernel->param_count && !tvm_verify_done(state); p++)
+    const unsigned launch = TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS;
+    for (uint32_t p = 0; p < kernel->slot_count && !tvm_verify_done(state); p++)
         for (unsigned d = 0; kernel->slots[p].kind == TVM_SLOT_GLOBAL && d < kernel->slots[p].rank; d++) {
             char what[128];
             snprintf(what, sizeof what, "dimension %u of '%.60s'", d, slot_name(state, &kernel->slots[p]));
-            check_launch_time(state, kernel->slots[p].shape[d], false, what);
+            check_launch_time(state, kernel->slots[p].shape[d], false,
+                              p < kernel->param_count ? launch : launch | TVM_LEAF_GRID, what);
         }
     for (unsigned d = 0; d < 3; d++)
-        if (kernel->grid[d] != TVM_NONE) check_launch_time(state, kernel->grid[d], false, "grid");
+        if (kernel->grid[d] != TVM_NONE) check_launch_time(state, kernel->grid[d], false, launch, "grid");
     for (uint32_t i = 0; i < kernel->assume_count && !tvm_verify_done(state); i++)
-        check_launch_time(state, kernel->assumes[i], true, "assume");
+        check_launch_time(state, kernel->assumes[i], true, launch, "assume");
 }
 
 /* ---- control ---- */
@@ -475,6 +482,8 @@ static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_in
     type.dtype = slot->dtype;
     type.packing = (tvm_packing)slot->packing;
     type.has_layout = slot->kind == TVM_SLOT_REGISTER || slot->kind == TVM_SLOT_SHARED;
+    if (slot->kind == TVM_SLOT_GLOBAL) type.rank = slot->rank;
+    memcpy(type.shape, slot->shape, sizeof type.shape);
     if (slot->kind == TVM_SLOT_REGISTER) type.layout = state->program->layouts[slot->layout];
     if (slot->kind == TVM_SLOT_SHARED) type.shared_layout = state->program->shared_layouts[slot->layout];
     return type;

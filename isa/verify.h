@@ -13,10 +13,12 @@ typedef struct tvm_result_type {
     bool has_layout;
     tvm_layout layout;               /* of REGISTER */
     tvm_shared_layout shared_layout; /* of SHARED */
+    uint32_t rank;                   /* of GLOBAL, and its extents: expressions */
+    uint32_t shape[TVM_MAX_RANK];
 } tvm_result_type;
 
 /* Checks one instruction's operands against its row's rule and completes *type: on entry it holds what the
- * text or the slot declares (=t =T =L =S =P), on success everything. Does not look at control structure or
+ * text or the slot declares (=t =T =L =S =G =P), on success everything. Does not look at control structure or
  * initialisation. TVM_INVALID with *why otherwise; the text says what was expected and what was found.
  * `insn->result` may be TVM_NONE while the assembler has no slot yet. */
 tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
@@ -29,10 +31,11 @@ tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm
 tvm_status tvm_ir_kernel_match(const tvm_ir_program *program, tvm_ir_kernel *kernel, tvm_diags *diags);
 
 /* Everything: indices, limits, names, layouts, expressions, control, types, scalars and tensors defined
- * before use on every path, shared tensors allocated once, outside of control, and not used after free,
- * shared memory within TVM_MAX_SHARED_BYTES, loop variables not assigned, store-global of sub-byte types
- * covering whole bytes. Accepts any bytes in the structs without a crash, and within a bounded amount of
- * work. Fills insn.match. All errors found are reported (at most 20), with the instruction's file and line.
+ * before use on every path, tensors of the launch and shared tensors allocated once, outside of control, and
+ * not used after free, shared memory within TVM_MAX_SHARED_BYTES, loop variables not assigned, store-global
+ * of sub-byte types covering whole bytes. Accepts any bytes in the structs without a crash, and within a
+ * bounded amount of work. Fills insn.match. All errors found are reported (at most 20), with the
+ * instruction's file and line.
  */
 tvm_status tvm_verify(tvm_ir_program *program, tvm_diags *diags);
 

@@ -19,7 +19,7 @@ typedef struct frame {
     bool has_else;
 } frame;
 
-typedef enum shared_life { NOT_YET, LIVE, FREED } shared_life;
+typedef enum tensor_life { NOT_YET, LIVE, FREED } tensor_life;
 
 typedef struct flow {
     tvm_verify_state *state;
@@ -28,7 +28,8 @@ typedef struct flow {
     unsigned depth;
     slot_set assigned;
     uint64_t shared_bytes;
-    uint8_t life[TVM_MAX_SLOTS]; /* shared_life of SHARED slots */
+    unsigned launch_tensors;
+    uint8_t life[TVM_MAX_SLOTS]; /* tensor_life of SHARED and GLOBAL slots that are no parameters */
     frame frames[TVM_MAX_DEPTH];
 } flow;
 
@@ -80,6 +81,8 @@ static void read_expr(flow *f, const tvm_insn *insn, uint32_t expr) {
     const uint32_t operands[3] = {node->a, node->b, node->c};
     unsigned arity = tvm_expr_op_info(node->op)->arity;
     if (node->op == TVM_EXPR_SLOT) read_slot(f, insn, node->a);
+    if (node->op == TVM_EXPR_MULTIPROCESSORS)
+        tvm_verify_error(f->state, insn, "multiprocessors is known to the launch alone: expected grid");
     for (unsigned i = 0; i < arity; i++) read_expr(f, insn, operands[i]);
 }
 
@@ -174,6 +177,26 @@ static void free_shared(flow *f, const tvm_insn *insn) {
     }
 }
 
+/* ---- tensors of the launch ---- */
+
+static void alloc_global(flow *f, const tvm_insn *insn) {
+    uint32_t slot = insn->result;
+    if (f->depth > 0)
+        tvm_verify_error(f->state, insn, "a global tensor cannot be allocated inside for, while or if");
+    else if (f->life[slot] != NOT_YET)
+        tvm_verify_error(f->state, insn, "global tensor '%s' is allocated twice", name_of(f, slot));
+    else if (f->launch_tensors++ == TVM_MAX_LAUNCH_TENSORS)
+        tvm_verify_error(f->state, insn, "a kernel allocates at most %d global tensors",
+                         TVM_MAX_LAUNCH_TENSORS);
+    f->life[slot] = LIVE;
+}
+
+static void check_allocated(flow *f) {
+    for (uint32_t s = f->kernel->param_count; s < f->kernel->slot_count; s++)
+        if (f->kernel->slots[s].kind == TVM_SLOT_GLOBAL && f->life[s] == NOT_YET)
+            tvm_verify_error(f->state, NULL, "global tensor '%s' is never allocated", name_of(f, s));
+}
+
 /* ---- one pass ---- */
 
 static void assign(flow *f, const tvm_insn *insn) {
@@ -213,6 +236,9 @@ static void flow_insn(flow *f, uint32_t at) {
     case TVM_OP_FREE_SHARED:
         free_shared(f, insn);
         break;
+    case TVM_OP_ALLOC_GLOBAL:
+        alloc_global(f, insn);
+        break;
     default:
         break;
     }
@@ -231,5 +257,6 @@ void tvm_verify_flow(tvm_verify_state *state) {
     f->words = (f->kernel->slot_count + 63) / 64;
     for (uint32_t p = 0; p < f->kernel->param_count; p++) set_add(&f->assigned, p);
     for (uint32_t i = 0; i < f->kernel->insn_count && !tvm_verify_done(state); i++) flow_insn(f, i);
+    check_allocated(f);
     free(f);
 }

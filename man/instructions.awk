@@ -11,7 +11,7 @@ NR > 1 {
     }
     if (n != 3) next
     split(row, field, /, */)
-    result = field[4] == "NONE" ? "" : field[4] == "SCALAR" ? "scalar = " : field[4] == "SHARED" ? "shared = " : "register = "
+    result = field[4] == "NONE" ? "" : field[4] == "SCALAR" ? "scalar = " : field[4] == "SHARED" ? "shared = " : field[4] == "GLOBAL" ? "global = " : "register = "
     operands = text[2]
     gsub(/-/, "\\-", operands)
     name = text[1]

@@ -3,7 +3,10 @@
  * what the driver was asked to do FAKE_CUDA_PARAMS  how to print a launch's parameters: a letter each, i l f
  * d p (int, 64-bit, float, double, address) FAKE_CUDA_INIT    the result of cuInit FAKE_CUDA_FAULT   the
  * error that the next waiting after a launch finds, and every call from then on FAKE_CUDA_REFUSE  set:
- * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default */
+ * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default
+ * FAKE_CUDA_MULTIPROCESSORS  132 by default
+ * FAKE_CUDA_NO_EARLY  set: no launch may overlap another one
+ * FAKE_CUDA_MEMORY  set: allocations and memsets are logged, too */
 #include <cuda.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -33,6 +36,7 @@ static atomic_bool launched;
 static atomic_int fault;
 static char primary;
 static _Thread_local int captured = -1; /* launches of the capture under way */
+static _Thread_local CUstream capturing;
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *format, ...) {
@@ -93,7 +97,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     (void)device;
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? cc / 10
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? cc % 10
-                                                                         : 0;
+             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+                 ? setting("FAKE_CUDA_MULTIPROCESSORS", 132)
+                 : 0;
     return state();
 }
 
@@ -227,10 +233,22 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     return CUDA_SUCCESS;
 }
 
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
+    if (getenv("FAKE_CUDA_NO_EARLY")) return CUDA_ERROR_NOT_SUPPORTED;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        say("with %d %d ", (int)config->attrs[i].id,
+            config->attrs[i].value.programmaticStreamSerializationAllowed);
+    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream,
+                          params, extra);
+}
+
 /* ---- memory: what is above 1 TiB is too much ---- */
 
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
     void *data = NULL;
+    if (captured >= 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (getenv("FAKE_CUDA_MEMORY")) say("alloc %zu\n", bytes);
     if (bytes <= (size_t)1 << 40) data = aligned_alloc(256, (bytes + 255) / 256 * 256);
     *address = (CUdeviceptr)(uintptr_t)data;
     return data ? in_context() : CUDA_ERROR_OUT_OF_MEMORY;
@@ -238,6 +256,13 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
 
 CUresult cuMemFree(CUdeviceptr address) {
     free((void *)(uintptr_t)address);
+    return in_context();
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t bytes, CUstream stream) {
+    (void)stream;
+    if (getenv("FAKE_CUDA_MEMORY")) say("set %d %zu\n", value, bytes);
+    memset((void *)(uintptr_t)address, value, bytes);
     return in_context();
 }
 
@@ -273,8 +298,15 @@ CUresult cuStreamSynchronize(CUstream stream) {
     return meet_fault();
 }
 
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    *status = captured >= 0 && stream == capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                   : CU_STREAM_CAPTURE_STATUS_NONE;
+    return in_context();
+}
+
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
-    (void)stream, (void)mode;
+    (void)mode;
+    capturing = stream;
     captured = 0;
     return in_context();
 }

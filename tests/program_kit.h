@@ -135,6 +135,9 @@ static inline uint32_t kit_insn(kit *t, tvm_opcode op, uint32_t result, const tv
     return index;
 }
 
+/* An optional operand. */
+#define LEFT_OUT ((tvm_operand){TVM_OPERAND_NONE, 0})
+
 /* INSN(kit, ADD, result, S(x), X(e)) and, without operands, INSN0(kit, SYNC, TVM_NONE). */
 #define INSN(t, op, result, ...)                                                                             \
     kit_insn((t), TVM_OP_##op, (result), (const tvm_operand[]){__VA_ARGS__},                                 \

@@ -314,7 +314,8 @@ static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned
 
 static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     size_t bytes = insn->operand[2].value, given = bytes;
-    if (insn->operands > 3) given = ptx_operand_value(m, &insn->operand[3], t);
+    unsigned sizes = insn->operands - (strstr(insn->text, ".L2::cache_hint") != NULL);
+    if (sizes > 3) given = ptx_operand_value(m, &insn->operand[3], t);
     ck_assert_uint_le(given, bytes);
     uint8_t *to = ptx_address(m, insn, &insn->operand[0], true, t, bytes);
     memset(to, 0, bytes);
@@ -563,6 +564,8 @@ static inline uint64_t ptx_bit_field(const ptx_insn *insn, const uint64_t v[5]) 
 static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
     const char *op = insn->part[0];
     if (ptx_is(op, "mov")) return v[0];
+    if (ptx_is(op, "createpolicy"))
+        return UINT64_C(0xcac4e00000000001); /* whatever: a hint changes nothing */
     if (ptx_is(op, "and")) return v[0] & v[1];
     if (ptx_is(op, "or")) return v[0] | v[1];
     if (ptx_is(op, "xor")) return v[0] ^ v[1];
@@ -678,8 +681,8 @@ static inline void ptx_run(ptx_machine *m) {
         const ptx_insn *insn = &m->insns[at++];
         ck_assert_uint_lt(steps, PTX_STEPS_MAX);
         const char *op = insn->part[0];
-        if (insn->label != UINT32_MAX || ptx_is(op, "bar")) continue;
-        if (ptx_is(op, "cp") && !ptx_is(insn->part[insn->parts - 1], "global")) continue; /* groups */
+        if (insn->label != UINT32_MAX || ptx_is(op, "bar") || ptx_is(op, "griddepcontrol")) continue;
+        if (ptx_is(op, "cp") && insn->parts < 5) continue; /* groups */
         if (ptx_is(op, "ret") || ptx_is(op, "exit")) return;
         if (ptx_is(op, "bra"))
             at = ptx_jump(m, insn, at);

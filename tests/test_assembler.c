@@ -103,7 +103,7 @@ static tvm_scalar run_value(const char *expression, tvm_dtype *type) {
     const tvm_ir_kernel *kernel = &program->kernels[0];
     tvm_scalar slots[16] = {{.i = M},          {.i = N}, {.i = INT64_C(1) << 40},
                             {.i = 4000000000}, {.i = 1}, {.f = 1.5}};
-    tvm_eval_env env = {slots, {2, 3, 4}, {5, 6, 7}};
+    tvm_eval_env env = {.slots = slots, .block = {2, 3, 4}, .grid = {5, 6, 7}};
     tvm_scalar value;
     tvm_why why;
     ck_assert_int_eq(
@@ -323,7 +323,7 @@ START_TEST(test_indices_and_tiles) {
     const tvm_insn *first = insn_at(program, 1), *second = insn_at(program, 2), *third = insn_at(program, 3);
     const uint32_t starts[] = {3, 0, 0, 5, 6, 0};
     const tvm_operand *operands = tvm_operands(&program->kernels[0], first);
-    ck_assert_uint_eq(first->count, 1 + 3 + 1 + 3 + 3);
+    ck_assert_uint_eq(first->count, 1 + 3 + 1 + 3 + 3 + 1);
     for (unsigned i = 0; i < 3; i++) {
         ck_assert_int_eq(constant_operand(program, first, 1 + i), starts[i]);
         ck_assert_int_eq(constant_operand(program, first, 5 + i), starts[3 + i]);

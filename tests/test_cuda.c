@@ -42,6 +42,20 @@ static const char source[] =
     "    sync\n"
     "    %vy = load-shared %vs[5, 0], spatial(32).local(4)\n"
     "    store-global x[0], %vy\n"
+    ".end\n"
+    ".kernel tensors(n: i32)\n"
+    ".warps 1\n"
+    ".grid multiprocessors\n"
+    "    %va = alloc-global f32[grid.x, n]\n"
+    "    %vc = alloc-global u32[n], clean\n"
+    "    %vb = alloc-global f64[multiprocessors, 4]\n"
+    "    %vx = load-global %vb[block.x], spatial(4).replicated(8)\n"
+    ".end\n"
+    ".kernel early(n: i32)\n"
+    ".warps 1\n"
+    ".grid n, 2, 3\n"
+    "    launch-dependents\n"
+    "    wait-dependency\n"
     ".end\n";
 
 static char folder[64];
@@ -192,6 +206,135 @@ START_TEST(asks_for_large_shared_memory) {
     assert_log(driver_log,
                "retain\nload cubin\nattribute shared 8 65536\nlaunch shared 1,1,1 32,1,1 65536 default\n");
     tvm_memory_free(context, x);
+}
+END_TEST
+
+/* The addresses that the last launch of `tensors` got; the log says nothing else but `before` it. */
+static void read_tensors(const char *before, void *address[3]) {
+    const char *text = log_of(driver_log);
+    ck_assert_msg(strncmp(text, before, strlen(before)) == 0, "'%s' does not begin '%s'", text, before);
+    int n, multiprocessors;
+    ck_assert_msg(sscanf(text + strlen(before), "launch tensors 7,1,1 32,1,1 0 %*s %d %p %p %p %d\n", &n,
+                         &address[0], &address[1], &address[2], &multiprocessors) == 5,
+                  "'%s'", text);
+    ck_assert_int_eq(multiprocessors, 7);
+    for (unsigned i = 0; i < 3; i++) ck_assert_uint_eq((uintptr_t)address[i] % 256, 0);
+}
+
+static void open_tensors(void) {
+    setenv("FAKE_CUDA_MULTIPROCESSORS", "7", 1);
+    setenv("FAKE_CUDA_MEMORY", "1", 1);
+    setenv("FAKE_CUDA_PARAMS", "ipppi", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("tensors")), TVM_OK);
+    log_of(driver_log);
+}
+
+/* Sizes of what is allocated: 7 * n * 4 bytes and 7 * 4 * 8, each rounded up to 256; n * 4 of zeros. All come
+ * in multiples of 64 KiB. */
+START_TEST(tensors_of_a_launch_belong_to_its_stream) {
+    char one, other;
+    void *a[3], *b[3], *c[3];
+    open_tensors();
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &one, 1000), TVM_OK);
+    read_tensors("alloc 65536\nalloc 65536\nset 0 65536\n", a);
+    ck_assert_uint_eq((uintptr_t)a[2] - (uintptr_t)a[0], (7 * 1000 * 4 + 255) / 256 * 256);
+    for (size_t i = 0; i < 1000; i++) ck_assert_uint_eq(((uint32_t *)a[1])[i], 0);
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &other, 1000), TVM_OK);
+    read_tensors("alloc 65536\nalloc 65536\nset 0 65536\n", b);
+    ck_assert(a[0] != b[0] && a[1] != b[1]);
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &one, 500), TVM_OK);
+    read_tensors("", c);
+    ck_assert(a[0] == c[0] && a[1] == c[1]);
+    /* 280000 bytes: more than twice what is there. */
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &one, 10000), TVM_OK);
+    read_tensors("alloc 327680\n", c);
+    ck_assert(a[0] != c[0] && a[1] == c[1]);
+    memset(a[0], 1, 65536); /* a launch that is still under way may write there */
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &other, 1000), TVM_OK);
+    read_tensors("", c);
+    ck_assert(b[0] == c[0] && b[1] == c[1]);
+}
+END_TEST
+
+START_TEST(reserved_launches_can_be_captured) {
+    char stream;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol[2], *a[3];
+    int (*begin)(void *, int), (*end)(void *, void **);
+    double microseconds;
+    tvm_value values[] = {{.i = 1000}};
+    open_tensors();
+    symbol[0] = dlsym(library, "cuStreamBeginCapture_v2");
+    symbol[1] = dlsym(library, "cuStreamEndCapture");
+    memcpy(&begin, &symbol[0], sizeof begin);
+    memcpy(&end, &symbol[1], sizeof end);
+    begin(&stream, 0);
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_USAGE);
+    assert_says("tvm_reserve");
+    ck_assert_int_eq(tvm_reserve(function_of("tensors"), &stream, values, 1), TVM_USAGE);
+    end(&stream, &symbol[0]);
+    free(symbol[0]);
+    assert_log(driver_log, "captured 0\n");
+    ck_assert_int_eq(tvm_reserve(function_of("tensors"), &stream, values, 1), TVM_OK);
+    begin(&stream, 0);
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_OK);
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 900), TVM_OK);
+    end(&stream, &symbol[0]);
+    free(symbol[0]);
+    assert_log(driver_log, "alloc 65536\nalloc 65536\nset 0 65536\ncaptured 2\n");
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_OK);
+    read_tensors("", a);
+    values[0].i = -1;
+    ck_assert_int_eq(tvm_reserve(function_of("tensors"), &stream, values, 1), TVM_ARGUMENT);
+    assert_says("extent 1 of va is negative");
+    values[0].i = 1000;
+    ck_assert_int_eq(tvm_time(function_of("tensors"), values, 1, 20, &microseconds), TVM_OK);
+    dlclose(library);
+}
+END_TEST
+
+START_TEST(a_kernel_that_waits_for_its_dependency_may_begin_early) {
+    char stream;
+    unsetenv("FAKE_CUDA_PARAMS");
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("early")), TVM_OK);
+    log_of(driver_log);
+    ck_assert_int_eq(tvm_launch(function_of("early"), &stream, 5), TVM_OK);
+    /* 6 is CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+    assert_log(driver_log, "with 6 1 launch early 5,2,3 32,1,1 0 stream\n");
+    setenv("FAKE_CUDA_NO_EARLY", "1", 1);
+    ck_assert_int_eq(tvm_launch(function_of("early"), &stream, 5), TVM_OK);
+    assert_log(driver_log, "launch early 5,2,3 32,1,1 0 stream\n");
+    unsetenv("FAKE_CUDA_NO_EARLY");
+    close_all();
+    setenv("FAKE_CUDA_CC", "89", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("early")), TVM_OK);
+    log_of(driver_log);
+    ck_assert_int_eq(tvm_launch(function_of("early"), &stream, 5), TVM_OK);
+    assert_log(driver_log, "launch early 5,2,3 32,1,1 0 stream\n");
+}
+END_TEST
+
+static void *launch_tensors(void *stream) {
+    for (int n = 1; n <= 64; n++)
+        if (tvm_launch(function_of("tensors"), stream, n * 1000)) return NULL;
+    return stream;
+}
+
+START_TEST(threads_share_streams) {
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    char streams[2];
+    void *result;
+    open_tensors();
+    unsetenv("FAKE_CUDA_LOG");
+    for (unsigned i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, launch_tensors, &streams[i % 2]), 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], &result), 0);
+        ck_assert_ptr_nonnull(result);
+    }
 }
 END_TEST
 
@@ -398,6 +541,10 @@ int main(void) {
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
     tcase_add_test(cases, asks_for_large_shared_memory);
+    tcase_add_test(cases, tensors_of_a_launch_belong_to_its_stream);
+    tcase_add_test(cases, reserved_launches_can_be_captured);
+    tcase_add_test(cases, a_kernel_that_waits_for_its_dependency_may_begin_early);
+    tcase_add_test(cases, threads_share_streams);
     tcase_add_test(cases, second_run_needs_no_ptxas);
     tcase_add_test(cases, another_ptxas_or_target_is_another_entry);
     tcase_add_test(cases, corrupted_cache_is_made_anew);

@@ -174,10 +174,10 @@ BUILD(shared_reused) {
     INSN0(&t->k, ALLOC_SHARED, y);
 }
 BUILD(load_global) {
-    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero), X(kit_long(&t->k, 1)));
+    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero), X(kit_long(&t->k, 1)), LEFT_OUT);
 }
 BUILD(load_global_type) {
-    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->f), X(t->zero), X(t->zero));
+    INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->f), X(t->zero), X(t->zero), LEFT_OUT);
 }
 BUILD(load_global_few_indices) {
     INSN(&t->k, LOAD_GLOBAL, t->ra, S(t->a), X(t->zero));
@@ -191,7 +191,8 @@ BUILD(load_global_from_shared) {
 BUILD(load_global_rank) {
     tvm_layout layout;
     ck_assert_int_eq(tvm_layout_spatial(3, (const uint32_t[]){2, 4, 4}, &layout, NULL), TVM_OK);
-    INSN(&t->k, LOAD_GLOBAL, kit_register(&t->k, "cube", TVM_F16, &layout), S(t->a), X(t->zero), X(t->zero));
+    INSN(&t->k, LOAD_GLOBAL, kit_register(&t->k, "cube", TVM_F16, &layout), S(t->a), X(t->zero), X(t->zero),
+         LEFT_OUT);
 }
 BUILD(store_global) {
     INSN(&t->k, STORE_GLOBAL, TVM_NONE, S(t->f), X(t->zero), X(t->zero), S(t->rc));
@@ -245,7 +246,7 @@ BUILD(store_shared_type) {
 }
 static void copy(fixture *t, uint32_t source, uint32_t rows, uint32_t columns) {
     INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(source), X(t->zero),
-         X(t->zero), K(2), K(rows), K(columns));
+         X(t->zero), K(2), K(rows), K(columns), LEFT_OUT);
 }
 BUILD(copy_async) {
     copy(t, t->a, 16, 16);
@@ -264,7 +265,54 @@ BUILD(copy_async_zero) {
 }
 BUILD(copy_async_rank) {
     INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(t->a), X(t->zero),
-         X(t->zero), K(3), K(1), K(16), K(16));
+         X(t->zero), K(3), K(1), K(16), K(16), LEFT_OUT);
+}
+BUILD(copy_async_evict) {
+    INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(t->a), X(t->zero),
+         X(t->zero), K(2), K(16), K(16), K(TVM_EVICT_COUNT));
+}
+static uint32_t made(fixture *t, uint32_t extent) {
+    return kit_global(&t->k, "made", TVM_U(32), extent, t->one);
+}
+BUILD(alloc_global) {
+    uint32_t grid = kit_expr(&t->k, (tvm_expr){.op = TVM_EXPR_GRID, .type = TVM_I(32), .a = 1});
+    uint32_t slot = made(t, grid);
+    INSN(&t->k, ALLOC_GLOBAL, slot, K(1));
+    INSN(&t->k, LOCK_SEMAPHORE, TVM_NONE, S(slot), X(t->zero), X(t->zero), X(t->one));
+    INSN(&t->k, RELEASE_SEMAPHORE, TVM_NONE, S(slot), X(t->zero), X(t->zero), X(t->zero));
+}
+BUILD(alloc_global_flag) {
+    INSN(&t->k, ALLOC_GLOBAL, made(t, t->one), K(2));
+}
+BUILD(alloc_global_of_block) {
+    INSN(&t->k, ALLOC_GLOBAL, made(t, kit_block(&t->k, 0)), LEFT_OUT);
+}
+BUILD(alloc_global_of_variable) {
+    uint32_t variable = kit_scalar(&t->k, "late", TVM_I(32));
+    INSN(&t->k, LET, variable, X(t->zero));
+    INSN(&t->k, ALLOC_GLOBAL, made(t, kit_slot_expr(&t->k, variable)), LEFT_OUT);
+}
+BUILD(alloc_global_late) {
+    uint32_t slot = made(t, t->one);
+    INSN(&t->k, LOCK_SEMAPHORE, TVM_NONE, S(slot), X(t->zero), X(t->zero), X(t->one));
+    INSN(&t->k, ALLOC_GLOBAL, slot, LEFT_OUT);
+}
+BUILD(alloc_global_parameter) {
+    INSN(&t->k, ALLOC_GLOBAL, t->a, LEFT_OUT);
+}
+BUILD(alloc_global_many) {
+    char name[8];
+    for (unsigned i = 0; i <= TVM_MAX_LAUNCH_TENSORS; i++) {
+        snprintf(name, sizeof name, "g%u", i);
+        INSN(&t->k, ALLOC_GLOBAL, kit_global(&t->k, name, TVM_F32, t->one, t->one), LEFT_OUT);
+    }
+}
+BUILD(multiprocessors_in_body) {
+    uint32_t count = kit_expr(&t->k, (tvm_expr){.op = TVM_EXPR_MULTIPROCESSORS, .type = TVM_I(32)});
+    INSN(&t->k, LET, kit_scalar(&t->k, "late", TVM_I(32)), X(count));
+}
+BUILD(semaphore_float) {
+    INSN(&t->k, RELEASE_SEMAPHORE, TVM_NONE, S(t->f), X(t->zero), X(t->zero), X(t->one));
 }
 BUILD(copy_async_short_list) {
     INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(t->a), X(t->zero),
@@ -512,6 +560,16 @@ static const verify_case memory_cases[] = {
     WRONG(copy_async_zero, "extent is a constant from 1"),
     WRONG(copy_async_rank, "tile has rank 3", "expected 1 to 2"),
     WRONG(copy_async_short_list, "list of 1 to 8 extents"),
+    WRONG(copy_async_evict, "evict: expected an eviction priority"),
+    RIGHT(alloc_global),
+    WRONG(alloc_global_flag, "clean: expected the flag"),
+    WRONG(alloc_global_of_block, "dimension 0 of 'made'", "of the grid, alone"),
+    WRONG(alloc_global_of_variable, "dimension 0 of 'made'", "of the grid, alone"),
+    WRONG(alloc_global_late, "'made' may be used before it is assigned"),
+    WRONG(alloc_global_parameter, "'a' is a parameter"),
+    WRONG(alloc_global_many, "at most 16 global tensors"),
+    WRONG(multiprocessors_in_body, "multiprocessors is known to the launch alone"),
+    WRONG(semaphore_float, "type f32, expected u32 or i32"),
 };
 
 static const verify_case compute_cases[] = {

@@ -228,7 +228,7 @@ static const verify_case structure_cases[] = {
     WRONG(slot_type, "'rc' has a type that does not exist"),
     WRONG(scalar_type, "scalar 'i' has type f16"),
     WRONG(slot_kind, "'rc'", "a variable is a scalar"),
-    WRONG(local_global, "'g'", "a variable is a scalar"),
+    WRONG(local_global, "global tensor 'g' is never allocated"),
     WRONG(slot_layout, "'rc' has layout 99"),
     WRONG(global_rank, "'a' has rank 9"),
     WRONG(global_shape, "dimension 1 of 'a'", "does not exist"),

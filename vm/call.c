@@ -9,6 +9,7 @@ typedef struct call_args {
     tvm_scalar scalars[TVM_MAX_PARAMS];
     void *data[TVM_MAX_PARAMS];
     size_t bytes[TVM_MAX_PARAMS]; /* of tensors, as the caller says; 0: not said */
+    uint64_t tensor_bytes[TVM_MAX_LAUNCH_TENSORS];
 } call_args;
 
 static const char *param_name(const tvm_kernel *function, uint32_t param) {
@@ -87,6 +88,12 @@ static void arguments_from_list(const tvm_ir_kernel *kernel, va_list list, call_
     }
 }
 
+static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) {
+    const tvm_context *context = function->code->context;
+    return (tvm_launch_env){.scalars = args->scalars,
+                            .multiprocessors = context->ops->multiprocessors(context->device)};
+}
+
 /* What only a caller who passes addresses can get wrong. */
 static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
                                tvm_diags *diags) {
@@ -98,8 +105,9 @@ static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const
     if (data && !args->bytes[param]) return TVM_OK;
     int64_t shape[TVM_MAX_RANK];
     uint64_t needed;
-    tvm_status status = tvm_launch_shape(function->code->program, function->kernel, param, args->scalars,
-                                         shape, &needed, diags);
+    const tvm_launch_env env = env_of(function, args);
+    tvm_status status =
+        tvm_launch_shape(function->code->program, function->kernel, param, &env, shape, &needed, diags);
     if (status) return status;
     if (!data && needed)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
@@ -114,19 +122,40 @@ static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const
     return TVM_OK;
 }
 
+/* What the scalars alone say: everything of the launch but where its tensors lie. */
+static tvm_status check_scalars(const tvm_kernel *function, call_args *args, uint32_t grid[3],
+                                tvm_diags *diags) {
+    const tvm_ir_program *program = function->code->program;
+    tvm_launch_env env = env_of(function, args);
+    tvm_status status = tvm_launch_check(program, function->kernel, &env, diags);
+    memcpy(grid, env.grid, sizeof env.grid);
+    int64_t shape[TVM_MAX_RANK];
+    for (uint32_t i = 0; !status && i < function->tensor_count; i++)
+        status = tvm_launch_shape(program, function->kernel, function->tensors[i].slot, &env, shape,
+                                  &args->tensor_bytes[i], diags);
+    return status;
+}
+
 /* Everything that is checked before a launch; grid as tvm_launch_check gives it. */
-static tvm_status check_arguments(const tvm_kernel *function, const call_args *args, uint32_t grid[3],
+static tvm_status check_arguments(const tvm_kernel *function, call_args *args, uint32_t grid[3],
                                   tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
-    tvm_status status = tvm_launch_check(function->code->program, kernel, args->scalars, grid, diags);
+    tvm_status status = check_scalars(function, args, grid, diags);
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
         if (kernel->slots[i].kind == TVM_SLOT_GLOBAL) status = check_tensor(function, i, args, diags);
     return status;
 }
 
-static tvm_status submit(tvm_kernel *function, void *stream, const call_args *args, tvm_diags *diags) {
-    tvm_device_launch launch = {
-        .kernel = function->index, .scalars = args->scalars, .data = args->data, .stream = stream};
+static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, const call_args *args) {
+    return (tvm_device_launch){.kernel = function->index,
+                               .scalars = args->scalars,
+                               .data = args->data,
+                               .tensor_bytes = args->tensor_bytes,
+                               .stream = stream};
+}
+
+static tvm_status submit(tvm_kernel *function, void *stream, call_args *args, tvm_diags *diags) {
+    tvm_device_launch launch = launch_of(function, stream, args);
     tvm_status status = check_arguments(function, args, launch.grid, diags);
     if (status || !launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return status;
     return function->code->context->ops->launch(function->code->device_code, &launch, diags);
@@ -153,6 +182,17 @@ tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *valu
     return tvm_context_finish(function->code->context, status, &diags);
 }
 
+tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
+    if (!function) return TVM_USAGE;
+    call_args args;
+    tvm_diags diags = {0};
+    tvm_device_launch launch = launch_of(function, stream, &args);
+    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
+    if (!status) status = check_scalars(function, &args, launch.grid, &diags);
+    if (!status) status = function->code->context->ops->reserve(function->code->device_code, &launch, &diags);
+    return tvm_context_finish(function->code->context, status, &diags);
+}
+
 tvm_status tvm_prepare(tvm_kernel *function) {
     if (!function) return TVM_USAGE;
     tvm_diags diags = {0};
@@ -170,9 +210,10 @@ static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_v
     call_args args;
     uint64_t size;
     tvm_status status = arguments_from_values(function, values, count, &args, diags);
+    const tvm_launch_env env = env_of(function, &args);
     if (!status)
-        status = tvm_launch_shape(function->code->program, kernel, (uint32_t)index, args.scalars, shape,
-                                  &size, diags);
+        status =
+            tvm_launch_shape(function->code->program, kernel, (uint32_t)index, &env, shape, &size, diags);
     if (status) return status;
     if (bytes) *bytes = size;
     return TVM_OK;
@@ -192,7 +233,7 @@ tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count,
     *microseconds = 0;
     call_args args;
     tvm_diags diags = {0};
-    tvm_device_launch launch = {.kernel = function->index, .scalars = args.scalars, .data = args.data};
+    tvm_device_launch launch = launch_of(function, NULL, &args);
     tvm_status status = arguments_from_values(function, values, count, &args, &diags);
     if (!status) status = check_arguments(function, &args, launch.grid, &diags);
     if (!status && launch.grid[0] && launch.grid[1] && launch.grid[2])

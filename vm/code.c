@@ -15,6 +15,7 @@ static tvm_status make_functions(tvm_program *code, tvm_diags *diags) {
         function->code = code;
         function->kernel = kernel;
         function->index = i;
+        function->tensor_count = tvm_launch_tensors(kernel, function->tensors);
         if (!kernel->param_count) continue;
         function->type_names = calloc(kernel->param_count, sizeof *function->type_names);
         if (!function->type_names) return tvm_diag_no_memory(diags);

@@ -5,10 +5,17 @@
 #ifdef HAVE_CUDA_H
 
 #include "cuda_code.h"
+#include "cuda_scratch.h"
 #include "image.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static void read_kernel(const tvm_ir_kernel *declared, cuda_kernel *kernel) {
+    kernel->tensor_count = tvm_launch_tensors(declared, kernel->tensors);
+    for (uint32_t i = 0; i < declared->insn_count; i++)
+        if (declared->insns[i].op == TVM_OP_WAIT_DEPENDENCY) kernel->waits_for_dependency = true;
+}
 
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
     cuda_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
@@ -19,6 +26,8 @@ tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void 
     }
     opened->device = device;
     opened->program = program;
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        read_kernel(&program->kernels[i], &opened->kernels[i]);
     *code = opened;
     return TVM_OK;
 }
@@ -150,20 +159,85 @@ static cuda_param param_of(const tvm_slot *slot, tvm_scalar scalar, void *data) 
     return slot->dtype.bits == 64 ? (cuda_param){.i64 = scalar.i} : (cuda_param){.i32 = (int32_t)scalar.u};
 }
 
+/* Where the tensors of a launch lie in the pools, and how much of each they take. */
+static void place_tensors(const cuda_kernel *kernel, const uint64_t *bytes, uint64_t *offsets,
+                          uint64_t total[CUDA_SCRATCH_POOLS]) {
+    enum { ALIGNMENT = 256 };
+    for (unsigned p = 0; p < CUDA_SCRATCH_POOLS; p++) total[p] = 0;
+    for (uint32_t i = 0; i < kernel->tensor_count; i++) {
+        uint64_t *used = &total[kernel->tensors[i].clean ? CUDA_SCRATCH_CLEAN : CUDA_SCRATCH_UNDEFINED];
+        offsets[i] = *used;
+        *used += (bytes[i] + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT;
+    }
+}
+
+/* The hidden parameters of the tensors of a launch. */
+static tvm_status tensor_params(const cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                                cuda_param *params, tvm_diags *diags) {
+    uint64_t offsets[TVM_MAX_LAUNCH_TENSORS], total[CUDA_SCRATCH_POOLS];
+    CUdeviceptr base[CUDA_SCRATCH_POOLS];
+    const cuda_kernel *kernel = &code->kernels[launch->kernel];
+    if (!kernel->tensor_count) return TVM_OK;
+    place_tensors(kernel, launch->tensor_bytes, offsets, total);
+    tvm_status status = tvm_cuda_scratch_get(code->device, stream, total, base, diags);
+    for (uint32_t i = 0; !status && i < kernel->tensor_count; i++)
+        params[i].i64 =
+            (int64_t)(base[kernel->tensors[i].clean ? CUDA_SCRATCH_CLEAN : CUDA_SCRATCH_UNDEFINED] +
+                      offsets[i]);
+    return status;
+}
+
+tvm_status tvm_cuda_make_room(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                              tvm_diags *diags) {
+    cuda_param params[TVM_MAX_LAUNCH_TENSORS];
+    return tensor_params(code, launch, stream, params, diags);
+}
+
+/* A launch that need not wait for the one before it to end; CUDA_ERROR_NOT_SUPPORTED where there is no such
+ * thing. */
+static CUresult launch_early(const cuda_device *device, const cuda_kernel *kernel,
+                             const tvm_device_launch *launch, CUstream stream, void **addresses) {
+#if CUDA_VERSION >= 11080
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    const CUlaunchConfig config = {.gridDimX = launch->grid[0],
+                                   .gridDimY = launch->grid[1],
+                                   .gridDimZ = launch->grid[2],
+                                   .blockDimX = kernel->threads,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = kernel->shared_bytes,
+                                   .hStream = stream,
+                                   .attrs = &attribute,
+                                   .numAttrs = 1};
+    if (device->driver.launch_with && device->target.arch >= 90)
+        return device->driver.launch_with(&config, kernel->function, addresses, NULL);
+#else
+    (void)device, (void)kernel, (void)launch, (void)stream, (void)addresses;
+#endif
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                             tvm_diags *diags) {
     const tvm_ir_kernel *declared = &code->program->kernels[launch->kernel];
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
-    cuda_param params[TVM_MAX_PARAMS];
-    void *addresses[TVM_MAX_PARAMS];
-    for (uint32_t i = 0; i < declared->param_count; i++) {
+    cuda_param params[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS];
+    void *addresses[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 1];
+    uint32_t count = declared->param_count;
+    for (uint32_t i = 0; i < count; i++)
         params[i] = param_of(&declared->slots[i], launch->scalars[i], launch->data[i]);
-        addresses[i] = &params[i];
-    }
-    CUresult result =
-        device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
-                              kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
+    tvm_status status = tensor_params(code, launch, stream, params + count, diags);
+    if (status) return status;
+    count += kernel->tensor_count;
+    for (uint32_t i = 0; i < count; i++) addresses[i] = &params[i];
+    addresses[count] = &device->multiprocessors; /* of kernels that read it */
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (kernel->waits_for_dependency) result = launch_early(device, kernel, launch, stream, addresses);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        result = device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
+                                       kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
     if (result) return tvm_cuda_result(device, result, "cuLaunchKernel", diags);
     atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
     return TVM_OK;
@@ -176,6 +250,17 @@ tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diag
     if (status) return status;
     status = ensure_loaded(code, diags);
     if (!status) status = tvm_cuda_enqueue(code, launch, launch->stream, diags);
+    tvm_cuda_leave(device, pushed);
+    return status;
+}
+
+tvm_status tvm_cuda_reserve(void *code, const tvm_device_launch *launch, tvm_diags *diags) {
+    cuda_device *device = ((cuda_code *)code)->device;
+    bool pushed;
+    tvm_status status = tvm_cuda_enter(device, &pushed, diags);
+    if (status) return status;
+    status = ensure_loaded(code, diags);
+    if (!status) status = tvm_cuda_make_room(code, launch, launch->stream, diags);
     tvm_cuda_leave(device, pushed);
     return status;
 }

@@ -9,6 +9,9 @@ typedef struct cuda_kernel {
     const char *name; /* the device's copy */
     uint32_t threads;
     uint32_t shared_bytes;
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t tensor_count;
+    bool waits_for_dependency; /* may begin before the launch before it has ended */
 } cuda_kernel;
 
 typedef struct cuda_code {
@@ -19,6 +22,10 @@ typedef struct cuda_code {
     CUmodule module;
     cuda_kernel kernels[];
 } cuda_code;
+
+/* Makes the memory that the launch takes on the stream. */
+tvm_status tvm_cuda_make_room(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                              tvm_diags *diags);
 
 /* Puts a checked launch of loaded code on a stream of the current CUDA context. */
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,

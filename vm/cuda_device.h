@@ -16,16 +16,21 @@ typedef struct cuda_name {
     char text[];
 } cuda_name;
 
+typedef struct cuda_scratch cuda_scratch;
+
 typedef struct cuda_device {
     tvm_cuda_driver driver;
     CUdevice device;
     CUcontext context;
     bool primary; /* the context is the device's primary one, retained */
     tvm_target target;
+    uint32_t multiprocessors;
     tvm_cache *cache;
-    pthread_mutex_t lock;           /* of names and of warning being set */
-    cuda_name *names;               /* of kernels */
-    _Atomic(const char *) launched; /* the name of the kernel launched last */
+    pthread_mutex_t lock;            /* of names and of warning being set */
+    cuda_name *names;                /* of kernels */
+    pthread_mutex_t scratch_lock;    /* of scratch memory being made */
+    _Atomic(cuda_scratch *) scratch; /* cuda_scratch.h: the first of a list */
+    _Atomic(const char *) launched;  /* the name of the kernel launched last */
     _Atomic(char *) warning;
     char name[320];
 } cuda_device;
@@ -48,6 +53,7 @@ tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void 
 void tvm_cuda_code_close(void *code);
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags);
 tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags);
+tvm_status tvm_cuda_reserve(void *code, const tvm_device_launch *launch, tvm_diags *diags);
 tvm_status tvm_cuda_time(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
                          tvm_diags *diags);
 

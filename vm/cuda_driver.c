@@ -12,16 +12,20 @@
 static const struct {
     const char *symbol;
     size_t offset;
+    bool optional;
 } functions[] = {
-#define ROW(member, function, symbol) {symbol, offsetof(tvm_cuda_driver, member)},
+#define ROW(member, function, symbol) {symbol, offsetof(tvm_cuda_driver, member), false},
     TVM_CUDA_FUNCTIONS(ROW)
+#undef ROW
+#define ROW(member, function, symbol) {symbol, offsetof(tvm_cuda_driver, member), true},
+        TVM_CUDA_OPTIONAL_FUNCTIONS(ROW)
 #undef ROW
 };
 
 static tvm_status find_functions(tvm_cuda_driver *driver, tvm_diags *diags) {
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *address = dlsym(driver->library, functions[i].symbol);
-        if (!address)
+        if (!address && !functions[i].optional)
             return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, "a driver for CUDA 11.4 or newer is needed",
                                 "the CUDA driver lacks %s", functions[i].symbol);
         memcpy((char *)driver + functions[i].offset, &address, sizeof address);

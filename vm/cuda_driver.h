@@ -32,9 +32,11 @@
     X(memory_free, cuMemFree, "cuMemFree_v2")                                                                \
     X(memory_write, cuMemcpyHtoD, "cuMemcpyHtoD_v2")                                                         \
     X(memory_read, cuMemcpyDtoH, "cuMemcpyDtoH_v2")                                                          \
+    X(memory_set, cuMemsetD8Async, "cuMemsetD8Async")                                                        \
     X(stream_create, cuStreamCreate, "cuStreamCreate")                                                       \
     X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2")                                                 \
     X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize")                                        \
+    X(stream_capturing, cuStreamIsCapturing, "cuStreamIsCapturing")                                          \
     X(capture_begin, cuStreamBeginCapture, "cuStreamBeginCapture_v2")                                        \
     X(capture_end, cuStreamEndCapture, "cuStreamEndCapture")                                                 \
     X(graph_instantiate, cuGraphInstantiate, "cuGraphInstantiateWithFlags")                                  \
@@ -47,10 +49,18 @@
     X(event_synchronize, cuEventSynchronize, "cuEventSynchronize")                                           \
     X(event_elapsed, cuEventElapsedTime, "cuEventElapsedTime")
 
+/* The same for what a driver may lack: NULL then. */
+#if CUDA_VERSION >= 11080
+#define TVM_CUDA_OPTIONAL_FUNCTIONS(X) X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")
+#else
+#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)
+#endif
+
 typedef struct tvm_cuda_driver {
     void *library;
 #define TVM_CUDA_MEMBER(member, function, symbol) __typeof__(function) *member;
     TVM_CUDA_FUNCTIONS(TVM_CUDA_MEMBER)
+    TVM_CUDA_OPTIONAL_FUNCTIONS(TVM_CUDA_MEMBER)
 #undef TVM_CUDA_MEMBER
 } tvm_cuda_driver;
 

@@ -6,6 +6,7 @@
 #ifdef HAVE_CUDA_H
 
 #include "cuda_code.h"
+#include "cuda_scratch.h"
 
 #include <stdlib.h>
 
@@ -18,12 +19,16 @@ typedef struct cuda_timer {
     CUevent start, stop;
 } cuda_timer;
 
-static void timing_free(const tvm_cuda_driver *driver, cuda_timer *timer) {
+static void timing_free(cuda_device *device, cuda_timer *timer) {
+    const tvm_cuda_driver *driver = &device->driver;
     if (timer->exec) driver->graph_exec_destroy(timer->exec);
     if (timer->graph) driver->graph_destroy(timer->graph);
     if (timer->start) driver->event_destroy(timer->start);
     if (timer->stop) driver->event_destroy(timer->stop);
-    if (timer->stream) driver->stream_destroy(timer->stream);
+    if (!timer->stream) return;
+    driver->stream_synchronize(timer->stream);
+    tvm_cuda_scratch_drop(device, timer->stream);
+    driver->stream_destroy(timer->stream);
 }
 
 /* Launches into a capture, which is ended in any case. */
@@ -49,6 +54,7 @@ static tvm_status timing_make(cuda_code *code, const tvm_device_launch *launch, 
     if (!result) result = driver->event_create(&timer->start, CU_EVENT_DEFAULT);
     if (!result) result = driver->event_create(&timer->stop, CU_EVENT_DEFAULT);
     tvm_status status = tvm_cuda_result(device, result, "cuEventCreate", diags);
+    if (!status) status = tvm_cuda_make_room(code, launch, timer->stream, diags);
     if (!status) status = capture(code, launch, timer, diags);
     if (!status)
         status = tvm_cuda_result(device, driver->graph_instantiate(&timer->exec, timer->graph, 0),
@@ -80,7 +86,7 @@ static tvm_status measure(cuda_code *code, const tvm_device_launch *launch, doub
     if (!status) status = timing_make(code, launch, &timer, diags);
     if (!status) status = replay(device, &timer, &warm_up, diags);
     for (unsigned i = 0; !status && i < count; i++) status = replay(device, &timer, &samples[i], diags);
-    timing_free(&device->driver, &timer);
+    timing_free(device, &timer);
     return status;
 }
 

@@ -8,11 +8,12 @@
 #include "tvm.h"
 
 /* One launch. The arguments have been checked against the kernel and the grid holds at least one block.
- * scalars[i] or data[i] is the value of parameter i. */
+ * scalars[i] or data[i] is the value of parameter i, tensor_bytes[i] the size of tensor i of the launch. */
 typedef struct tvm_device_launch {
     uint32_t kernel; /* index in the program */
     const tvm_scalar *scalars;
     void *const *data;
+    const uint64_t *tensor_bytes;
     uint32_t grid[3];
     void *stream;
 } tvm_device_launch;
@@ -26,6 +27,7 @@ typedef struct tvm_device_ops {
     const char *(*name)(const void *device);
     /* What went wrong without keeping anything from working (a cache that cannot be used); NULL: nothing. */
     const char *(*warning)(const void *device);
+    uint32_t (*multiprocessors)(const void *device);
 
     /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the
      * first caller for all; launch prepares if need be. The program outlives its code. */
@@ -33,6 +35,8 @@ typedef struct tvm_device_ops {
     void (*code_close)(void *code);
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
     tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
+    /* Prepares, and makes the memory that this launch takes; the tensors' data is not looked at. */
+    tvm_status (*reserve)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
     tvm_status (*time)(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
                        tvm_diags *diags);
     tvm_status (*synchronize)(void *device, void *stream, tvm_diags *diags);

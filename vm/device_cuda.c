@@ -5,6 +5,7 @@
 #ifdef HAVE_CUDA_H
 
 #include "cuda_device.h"
+#include "cuda_scratch.h"
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -71,17 +72,21 @@ static tvm_status choose_ordinal(cuda_device *cuda, int ordinal, tvm_diags *diag
 /* The GPU's name and what code to make for it. */
 static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     const tvm_cuda_driver *driver = &cuda->driver;
-    int major = 0, minor = 0;
+    int major = 0, minor = 0, multiprocessors = 0;
     char gpu[256] = "", target[16];
     CUresult result =
         driver->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
     if (!result)
         result = driver->device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, cuda->device);
+    if (!result)
+        result = driver->device_attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                          cuda->device);
     if (!result) result = driver->device_name(gpu, sizeof gpu, cuda->device);
     tvm_status status = tvm_cuda_result(cuda, result, "cuDeviceGetAttribute", diags);
     if (!status) status = tvm_target_for_device(major, minor, &cuda->target, diags);
     if (status) return status;
     gpu[sizeof gpu - 1] = '\0';
+    cuda->multiprocessors = multiprocessors > 0 ? (uint32_t)multiprocessors : 1;
     snprintf(cuda->name, sizeof cuda->name, "%s (cuda:%d, %s)", gpu, (int)cuda->device,
              tvm_target_name(cuda->target, target));
     return TVM_OK;
@@ -111,8 +116,16 @@ static tvm_status open_context(cuda_device *cuda, const tvm_context_options *opt
     return status;
 }
 
+static void free_scratch(cuda_device *cuda) {
+    bool pushed;
+    if (!atomic_load(&cuda->scratch) || tvm_cuda_enter(cuda, &pushed, NULL)) return;
+    tvm_cuda_scratch_free(cuda);
+    tvm_cuda_leave(cuda, pushed);
+}
+
 static void cuda_close(void *device) {
     cuda_device *cuda = device;
+    free_scratch(cuda);
     if (cuda->primary) cuda->driver.primary_release(cuda->device);
     tvm_cuda_driver_close(&cuda->driver);
     tvm_cache_close(cuda->cache);
@@ -122,14 +135,22 @@ static void cuda_close(void *device) {
         free(name);
     }
     free(atomic_load(&cuda->warning));
+    pthread_mutex_destroy(&cuda->scratch_lock);
     pthread_mutex_destroy(&cuda->lock);
     free(cuda);
+}
+
+static bool make_locks(cuda_device *cuda) {
+    if (pthread_mutex_init(&cuda->lock, NULL)) return false;
+    if (!pthread_mutex_init(&cuda->scratch_lock, NULL)) return true;
+    pthread_mutex_destroy(&cuda->lock);
+    return false;
 }
 
 static tvm_status cuda_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
     cuda_device *cuda = calloc(1, sizeof *cuda);
     if (!cuda) return tvm_diag_no_memory(diags);
-    if (pthread_mutex_init(&cuda->lock, NULL)) {
+    if (!make_locks(cuda)) {
         free(cuda);
         return tvm_diag_no_memory(diags);
     }
@@ -153,6 +174,10 @@ static const char *cuda_device_name(const void *device) {
 
 static const char *cuda_warning(const void *device) {
     return atomic_load(&((const cuda_device *)device)->warning);
+}
+
+static uint32_t cuda_multiprocessors(const void *device) {
+    return ((const cuda_device *)device)->multiprocessors;
 }
 
 /* ---- memory and waiting ---- */
@@ -222,10 +247,12 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .close = cuda_close,
                                         .name = cuda_device_name,
                                         .warning = cuda_warning,
+                                        .multiprocessors = cuda_multiprocessors,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,
                                         .launch = tvm_cuda_launch,
+                                        .reserve = tvm_cuda_reserve,
                                         .time = tvm_cuda_time,
                                         .synchronize = cuda_synchronize,
                                         .memory_alloc = cuda_memory_alloc,

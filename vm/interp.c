@@ -38,6 +38,13 @@ static void place_tensors(tvm_interp_kernel *k) {
     k->memory_bytes = offset;
 }
 
+static void number_globals(tvm_interp_kernel *k) {
+    k->launch_tensor_count = tvm_launch_tensors(k->kernel, k->launch_tensors);
+    for (uint32_t p = 0; p < k->kernel->param_count; p++) k->globals[p] = p;
+    for (uint32_t i = 0; i < k->launch_tensor_count; i++)
+        k->globals[k->launch_tensors[i].slot] = k->kernel->param_count + i;
+}
+
 static tvm_status plan_insns(tvm_interp_kernel *k, tvm_diags *diags) {
     tvm_status status = TVM_OK;
     for (uint32_t i = 0; i < k->kernel->insn_count && status == TVM_OK; i++) {
@@ -60,11 +67,13 @@ tvm_status tvm_interp_prepare(const tvm_ir_program *program, const tvm_ir_kernel
     k->insns = calloc((size_t)kernel->insn_count + 1, sizeof *k->insns);
     k->offsets = calloc((size_t)kernel->slot_count + 1, sizeof *k->offsets);
     k->extents = calloc((size_t)kernel->slot_count + 1, sizeof *k->extents);
+    k->globals = calloc((size_t)kernel->slot_count + 1, sizeof *k->globals);
     tvm_status status = TVM_OK;
-    if (!k->insns || !k->offsets || !k->extents) {
+    if (!k->insns || !k->offsets || !k->extents || !k->globals) {
         status = tvm_diag_no_memory(diags);
     } else {
         place_tensors(k);
+        number_globals(k);
         status = plan_insns(k, diags);
     }
     if (status != TVM_OK) {
@@ -82,5 +91,6 @@ void tvm_interp_free(tvm_interp_kernel *kernel) {
     free(kernel->insns);
     free(kernel->offsets);
     free(kernel->extents);
+    free(kernel->globals);
     free(kernel);
 }

@@ -37,22 +37,37 @@ struct tvm_interp_kernel {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
     interp_insn *insns;
-    size_t *offsets;     /* of each slot's tensor in a block's memory */
-    uint32_t *extents;   /* elements of each REGISTER and SHARED slot */
+    size_t *offsets;   /* of each slot's tensor in a block's memory */
+    uint32_t *extents; /* elements of each REGISTER and SHARED slot */
+    uint32_t *globals; /* of each GLOBAL slot: which of the launch's */
+    tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t launch_tensor_count;
     size_t memory_bytes; /* of all tensors of a block */
     size_t scratch_bytes;
+    bool waits; /* blocks wait for each other */
 };
+
+/* A global tensor: those that are parameters by their number, then those of the launch. */
+typedef struct interp_global {
+    void *data;
+    uint64_t bytes;
+    int64_t shape[TVM_MAX_RANK];
+} interp_global;
 
 /* One launch. Workers share it; what they write is under the mutex or atomic. */
 typedef struct interp_run {
     const tvm_interp_kernel *kernel;
     const tvm_interp_arg *args;
-    int64_t (*shapes)[TVM_MAX_RANK]; /* of each parameter that is a tensor */
+    interp_global *globals;
     uint32_t grid[3];
     uint64_t blocks;
     atomic_uint_fast64_t next;
     atomic_bool stop;
     pthread_mutex_t mutex;
+    pthread_cond_t changed; /* a semaphore, or what else may let a block go on */
+    uint64_t changes;       /* how often, so far */
+    unsigned working;       /* workers that have not ended */
+    unsigned waiting;       /* of them, those that sleep and have seen the latest change */
     tvm_status status;
     tvm_diags *diags;
     FILE *output;
@@ -128,6 +143,9 @@ tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *ins
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
 tvm_status tvm_interp_no_memory(interp_run *run);
 
+/* Wakes the workers that wait for a semaphore; the mutex is held. */
+void tvm_interp_changed(interp_run *run);
+
 tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
                                tvm_scalar *value);
 
@@ -147,6 +165,9 @@ static inline const tvm_slot *interp_slot(const tvm_interp_kernel *kernel, uint3
 }
 static inline uint8_t *interp_tensor(const interp_block *block, uint32_t slot) {
     return block->memory + block->kernel->offsets[slot];
+}
+static inline interp_global *interp_global_of(const interp_run *run, uint32_t slot) {
+    return &run->globals[run->kernel->globals[slot]];
 }
 static inline const char *interp_slot_name(const tvm_interp_kernel *kernel, uint32_t slot) {
     return tvm_string(kernel->program, interp_slot(kernel, slot)->name);

@@ -199,6 +199,14 @@ tvm_status tvm_interp_ALLOC_SHARED(interp_context *context, const interp_insn *i
     return TVM_OK;
 }
 
+INTERP_NO_PLAN(ALLOC_GLOBAL)
+
+/* The launch has allocated it. */
+tvm_status tvm_interp_ALLOC_GLOBAL(interp_context *context, const interp_insn *insn) {
+    (void)context, (void)insn;
+    return TVM_OK;
+}
+
 INTERP_NO_PLAN(FREE_SHARED)
 
 tvm_status tvm_interp_FREE_SHARED(interp_context *context, const interp_insn *insn) {
@@ -252,12 +260,12 @@ tvm_status tvm_plan_STORE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, t
 tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
+    const interp_global *global = interp_global_of(block->run, plan->container);
     int64_t start[TVM_MAX_RANK];
     tvm_status status = read_index(context, insn, 0, plan->rank, start);
     if (status != TVM_OK) return status;
-    box_move(box_make(plan->rank, block->run->shapes[plan->container], start, plan->tile_rank, plan->tile,
-                      plan->tile),
-             LOAD, plan->width, block->run->args[plan->container].data, interp_tensor(block, plan->tensor));
+    box_move(box_make(plan->rank, global->shape, start, plan->tile_rank, plan->tile, plan->tile), LOAD,
+             plan->width, global->data, interp_tensor(block, plan->tensor));
     return TVM_OK;
 }
 
@@ -267,6 +275,7 @@ tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *in
 tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
+    const interp_global *global = interp_global_of(block->run, plan->container);
     int64_t start[TVM_MAX_RANK];
     tvm_status status = read_index(context, insn, 0, plan->rank, start);
     if (status != TVM_OK) return status;
@@ -276,9 +285,8 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
                                interp_sigil(block->kernel, plan->container),
                                interp_slot_name(block->kernel, plan->container), (long long)column,
                                plan->width.bits);
-    box_move(box_make(plan->rank, block->run->shapes[plan->container], start, plan->tile_rank, plan->tile,
-                      plan->tile),
-             STORE, plan->width, block->run->args[plan->container].data, interp_tensor(block, plan->tensor));
+    box_move(box_make(plan->rank, global->shape, start, plan->tile_rank, plan->tile, plan->tile), STORE,
+             plan->width, global->data, interp_tensor(block, plan->tensor));
     return TVM_OK;
 }
 
@@ -361,13 +369,14 @@ tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *ins
 static void perform_copy(const interp_block *block, const interp_copy *copy) {
     const copy_plan *plan = copy->insn->plan;
     const int64_t *shape = plan->target_shape;
+    const interp_global *global = interp_global_of(block->run, plan->source);
     unsigned points = plan->target_rank - plan->tile_rank;
     int64_t place = 0;
     for (unsigned d = 0; d < plan->target_rank; d++) place = place * shape[d] + copy->target[d];
-    box_move(box_make(plan->source_rank, block->run->shapes[plan->source], copy->source, plan->tile_rank,
-                      plan->tile, shape + points),
-             LOAD, plan->width, block->run->args[plan->source].data,
-             interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
+    box_move(
+        box_make(plan->source_rank, global->shape, copy->source, plan->tile_rank, plan->tile, shape + points),
+        LOAD, plan->width, global->data,
+        interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
 }
 
 INTERP_NO_PLAN(COMMIT_GROUP)

@@ -12,6 +12,7 @@
 static void stop_run(interp_run *run, tvm_status status) {
     if (run->status == TVM_OK) run->status = status;
     atomic_store(&run->stop, true);
+    tvm_interp_changed(run);
 }
 
 tvm_status tvm_interp_no_memory(interp_run *run) {
@@ -171,12 +172,22 @@ static bool block_make(interp_block *block, interp_run *run) {
 
 /* ---- a launch ---- */
 
+/* `ended` workers will change nothing any more; one that goes on to its next block may have stored what
+ * others wait for. */
+static void tell_waiting(interp_run *run, unsigned ended) {
+    pthread_mutex_lock(&run->mutex);
+    run->working -= ended;
+    tvm_interp_changed(run);
+    pthread_mutex_unlock(&run->mutex);
+}
+
 static void *worker(void *argument) {
     interp_run *run = argument;
     interp_block block;
     if (!block_make(&block, run)) {
         tvm_interp_no_memory(run);
         block_free(&block);
+        tell_waiting(run, 1);
         return NULL;
     }
     while (!atomic_load_explicit(&run->stop, memory_order_relaxed)) {
@@ -186,8 +197,10 @@ static void *worker(void *argument) {
         block.index[1] = (int32_t)(number / run->grid[0] % run->grid[1]);
         block.index[2] = (int32_t)(number / run->grid[0] / run->grid[1]);
         if (tvm_interp_block_run(&block) != TVM_OK) break;
+        if (run->kernel->waits) tell_waiting(run, 0);
     }
     block_free(&block);
+    tell_waiting(run, 1);
     return NULL;
 }
 
@@ -198,23 +211,97 @@ static void work(interp_run *run, unsigned threads) {
     unsigned started = 0;
     if (threads > MOST) threads = MOST;
     if (threads > run->blocks) threads = (unsigned)run->blocks;
+    run->working = threads;
     while (started + 1 < threads && pthread_create(&others[started], NULL, worker, run) == 0) started++;
+    if (started + 1 < threads) tell_waiting(run, threads - 1 - started);
     worker(run);
     for (unsigned t = 0; t < started; t++) pthread_join(others[t], NULL);
 }
 
-static tvm_status global_shapes(interp_run *run, tvm_diags *diags) {
+/* ---- global tensors ---- */
+
+static tvm_status find_global(interp_run *run, uint32_t slot, const tvm_launch_env *env, tvm_diags *diags) {
     const tvm_interp_kernel *k = run->kernel;
-    tvm_scalar *scalars = calloc((size_t)k->kernel->param_count + 1, sizeof *scalars);
-    if (!scalars) return tvm_diag_no_memory(diags);
-    for (uint32_t p = 0; p < k->kernel->param_count; p++) scalars[p] = run->args[p].scalar;
+    interp_global *global = interp_global_of(run, slot);
+    return tvm_launch_shape(k->program, k->kernel, slot, env, global->shape, &global->bytes, diags);
+}
+
+/* Undefined contents are all ones, as those of alloc-shared. */
+static tvm_status make_global(interp_run *run, const tvm_launch_tensor *tensor, tvm_diags *diags) {
+    interp_global *global = interp_global_of(run, tensor->slot);
+    if (global->bytes <= PTRDIFF_MAX / 2) global->data = aligned_memory(global->bytes);
+    if (!global->data)
+        return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL,
+                            "kernel '%s': out of memory: %llu bytes for global tensor '%%%s' cannot be had",
+                            tvm_string(run->kernel->program, run->kernel->kernel->name),
+                            (unsigned long long)global->bytes, interp_slot_name(run->kernel, tensor->slot));
+    memset(global->data, tensor->clean ? 0 : 0xff, global->bytes);
+    return TVM_OK;
+}
+
+static tvm_status make_globals(interp_run *run, uint32_t multiprocessors, tvm_diags *diags) {
+    const tvm_interp_kernel *k = run->kernel;
+    uint32_t params = k->kernel->param_count;
+    tvm_scalar *scalars = calloc((size_t)params + 1, sizeof *scalars);
+    run->globals = calloc((size_t)params + k->launch_tensor_count + 1, sizeof *run->globals);
+    if (!scalars || !run->globals) {
+        free(scalars);
+        return tvm_diag_no_memory(diags);
+    }
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = multiprocessors};
+    memcpy(env.grid, run->grid, sizeof env.grid);
+    for (uint32_t p = 0; p < params; p++) {
+        scalars[p] = run->args[p].scalar;
+        run->globals[p].data = run->args[p].data;
+    }
     tvm_status status = TVM_OK;
-    for (uint32_t p = 0; p < k->kernel->param_count && status == TVM_OK; p++) {
-        uint64_t bytes;
-        if (interp_slot(k, p)->kind == TVM_SLOT_GLOBAL)
-            status = tvm_launch_shape(k->program, k->kernel, p, scalars, run->shapes[p], &bytes, diags);
+    for (uint32_t p = 0; p < params && status == TVM_OK; p++)
+        if (interp_slot(k, p)->kind == TVM_SLOT_GLOBAL) status = find_global(run, p, &env, diags);
+    for (uint32_t i = 0; i < k->launch_tensor_count && status == TVM_OK; i++) {
+        status = find_global(run, k->launch_tensors[i].slot, &env, diags);
+        if (status == TVM_OK) status = make_global(run, &k->launch_tensors[i], diags);
     }
     free(scalars);
+    return status;
+}
+
+static void free_globals(interp_run *run) {
+    const tvm_interp_kernel *k = run->kernel;
+    for (uint32_t i = 0; run->globals && i < k->launch_tensor_count; i++)
+        free(run->globals[k->kernel->param_count + i].data);
+    free(run->globals);
+}
+
+/* What clean asks of the program: nothing but zero bits when the last block has ended. */
+static tvm_status check_clean(const interp_run *run, const tvm_launch_tensor *tensor, tvm_diags *diags) {
+    const tvm_interp_kernel *k = run->kernel;
+    const interp_global *global = interp_global_of(run, tensor->slot);
+    const uint8_t *data = global->data;
+    uint64_t at = 0;
+    while (at < global->bytes && !data[at]) at++;
+    if (at == global->bytes) return TVM_OK;
+    const tvm_insn *insn = &k->kernel->insns[tensor->insn];
+    tvm_place place = {.line = insn->line};
+    if (insn->file != TVM_NONE) place.file = tvm_string(k->program, insn->file);
+    return tvm_diag_add(diags, TVM_FAULT, &place, NULL,
+                        "%s: clean tensor '%%%s' is not zero at the end of the launch: element %llu of %llu",
+                        tvm_string(k->program, k->kernel->name), interp_slot_name(k, tensor->slot),
+                        (unsigned long long)(at * 8 / interp_slot(k, tensor->slot)->dtype.bits),
+                        (unsigned long long)(global->bytes * 8 / interp_slot(k, tensor->slot)->dtype.bits));
+}
+
+static tvm_status run_blocks(interp_run *run, unsigned threads) {
+    const tvm_interp_kernel *k = run->kernel;
+    atomic_init(&run->next, 0);
+    atomic_init(&run->stop, false);
+    pthread_mutex_init(&run->mutex, NULL);
+    pthread_cond_init(&run->changed, NULL);
+    work(run, threads);
+    pthread_cond_destroy(&run->changed);
+    pthread_mutex_destroy(&run->mutex);
+    tvm_status status = run->status;
+    for (uint32_t i = 0; i < k->launch_tensor_count && status == TVM_OK; i++)
+        if (k->launch_tensors[i].clean) status = check_clean(run, &k->launch_tensors[i], run->diags);
     return status;
 }
 
@@ -230,17 +317,10 @@ tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg 
     memcpy(run.grid, grid, sizeof run.grid);
     run.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     if (run.blocks == 0) return TVM_OK;
-    run.shapes = calloc((size_t)kernel->kernel->param_count + 1, sizeof *run.shapes);
-    if (!run.shapes) return tvm_diag_no_memory(diags);
-    tvm_status status = global_shapes(&run, diags);
-    if (status == TVM_OK) {
-        atomic_init(&run.next, 0);
-        atomic_init(&run.stop, false);
-        pthread_mutex_init(&run.mutex, NULL);
-        work(&run, threads);
-        pthread_mutex_destroy(&run.mutex);
-        status = run.status;
-    }
-    free(run.shapes);
+    uint32_t multiprocessors =
+        options && options->multiprocessors ? options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
+    tvm_status status = make_globals(&run, multiprocessors, diags);
+    if (status == TVM_OK) status = run_blocks(&run, threads);
+    free_globals(&run);
     return status;
 }

@@ -28,6 +28,8 @@ struct tvm_kernel {
     const struct tvm_ir_kernel *kernel;
     uint32_t index;
     char (*type_names)[TVM_DTYPE_NAME_MAX]; /* of the parameters */
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t tensor_count;
 };
 
 struct tvm_program {

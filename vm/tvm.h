@@ -28,10 +28,11 @@ typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA 
 /* Zero-initialised means: auto, device 0, all cores, the primary CUDA context, the default cache. */
 typedef struct tvm_context_options {
     tvm_device_kind device;
-    int ordinal;           /* CUDA device */
-    unsigned threads;      /* of the interpreter; 0: one a core */
-    void *cuda_context;    /* a CUcontext to run in; NULL: the device's primary context */
-    const char *cache_dir; /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
+    int ordinal;              /* CUDA device */
+    unsigned threads;         /* of the interpreter; 0: one a core */
+    void *cuda_context;       /* a CUcontext to run in; NULL: the device's primary context */
+    const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
+    unsigned multiprocessors; /* that kernels see in the interpreter, to run a GPU's schedule there; 0: 4 */
 } tvm_context_options;
 
 /* AUTO takes the GPU when there is one, else the interpreter. On failure *context may still be set, so that
@@ -84,11 +85,19 @@ tvm_status tvm_param_shape(const tvm_kernel *kernel, size_t index, const tvm_val
 /* Translates and loads now, so that the first launch does not. */
 tvm_status tvm_prepare(tvm_kernel *kernel);
 
+/* Prepares, and makes the memory that launches of this kernel with these scalars need on this stream (tensors
+ * of alloc-global), so that they allocate nothing and can be captured into a CUDA graph; tensors' data is not
+ * looked at. Such memory belongs to the stream until the context is freed: streams never share it. A captured
+ * launch uses that of the stream it was captured on, so that its graph must not run while other launches that
+ * use it do. */
+tvm_status tvm_reserve(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
+
 /* Launches on a stream (a CUstream; NULL the default one; ignored by the interpreter, which is done when it
  * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as
  * unsigned, i64 as int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes
  * them from an array. TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned
- * or a tensor too small. */
+ * or a tensor too small; TVM_USAGE when memory is needed that only tvm_reserve may make, as the stream is
+ * being captured. */
 tvm_status tvm_launch(tvm_kernel *kernel, void *stream, ...);
 tvm_status tvm_launchv(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
 

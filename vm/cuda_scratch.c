@@ -1,0 +1,192 @@
+/* Scratch memory by stream. Owners are found without a lock: the list only grows, and an owner's memory is
+ * replaced as a whole by a larger block. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifdef HAVE_CUDA_H
+
+#include "cuda_scratch.h"
+
+#include <stdlib.h>
+
+/* Growing doubles, so that all blocks ever made for a stream take less than twice the last one. */
+enum { GRANULE = 1 << 16, GROWTH = 2 };
+
+typedef struct scratch_block {
+    struct scratch_block *older;
+    CUdeviceptr address;
+    uint64_t bytes;
+} scratch_block;
+
+struct cuda_scratch {
+    struct cuda_scratch *next;
+    _Atomic(uintptr_t) stream;
+    uintptr_t thread;                                   /* see key_of */
+    _Atomic(scratch_block *) pools[CUDA_SCRATCH_POOLS]; /* the newest block first */
+};
+
+/* No stream: the owner may be given to another one. */
+#define NO_STREAM UINTPTR_MAX
+
+typedef struct scratch_key {
+    uintptr_t stream, thread;
+} scratch_key;
+
+/* One handle stands for the default stream of every thread that uses it. */
+static scratch_key key_of(CUstream stream) {
+    bool per_thread = stream == CU_STREAM_PER_THREAD;
+    return (scratch_key){(uintptr_t)stream, per_thread ? (uintptr_t)pthread_self() : 0};
+}
+
+static cuda_scratch *find(cuda_device *device, scratch_key key) {
+    cuda_scratch *owner = atomic_load_explicit(&device->scratch, memory_order_acquire);
+    while (owner && (atomic_load_explicit(&owner->stream, memory_order_acquire) != key.stream ||
+                     owner->thread != key.thread))
+        owner = owner->next;
+    return owner;
+}
+
+static bool address_of(cuda_scratch *owner, unsigned pool, uint64_t bytes, CUdeviceptr *address) {
+    *address = 0;
+    if (!bytes) return true;
+    const scratch_block *block = atomic_load_explicit(&owner->pools[pool], memory_order_acquire);
+    if (!block || block->bytes < bytes) return false;
+    *address = block->address;
+    return true;
+}
+
+/* ---- making; the lock is held ---- */
+
+static cuda_scratch *add_owner(cuda_device *device, scratch_key key) {
+    cuda_scratch *owner = find(device, (scratch_key){NO_STREAM, 0});
+    if (owner && !key.thread) {
+        atomic_store_explicit(&owner->stream, key.stream, memory_order_release);
+        return owner;
+    }
+    owner = calloc(1, sizeof *owner);
+    if (!owner) return NULL;
+    owner->thread = key.thread;
+    atomic_init(&owner->stream, key.stream);
+    owner->next = atomic_load_explicit(&device->scratch, memory_order_relaxed);
+    atomic_store_explicit(&device->scratch, owner, memory_order_release);
+    return owner;
+}
+
+/* Zeros that every stream sees. */
+static tvm_status clear(cuda_device *device, CUstream stream, const scratch_block *block, tvm_diags *diags) {
+    CUresult result = device->driver.memory_set(block->address, 0, block->bytes, stream);
+    if (result) return tvm_cuda_result(device, result, "cuMemsetD8Async", diags);
+    return tvm_cuda_result(device, device->driver.stream_synchronize(stream), "cuStreamSynchronize", diags);
+}
+
+static tvm_status add_block(cuda_device *device, CUstream stream, cuda_scratch *owner, unsigned pool,
+                            uint64_t bytes, tvm_diags *diags) {
+    scratch_block *old = atomic_load_explicit(&owner->pools[pool], memory_order_relaxed);
+    if (old && old->bytes >= bytes) return TVM_OK; /* another thread was here first */
+    scratch_block *block = calloc(1, sizeof *block);
+    if (!block) return tvm_diag_no_memory(diags);
+    block->older = old;
+    block->bytes = old && GROWTH * old->bytes > bytes ? GROWTH * old->bytes : bytes;
+    block->bytes = (block->bytes + (GRANULE - 1)) / GRANULE * GRANULE;
+    CUresult result = device->driver.memory_alloc(&block->address, block->bytes);
+    tvm_status status = TVM_OK;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        status =
+            tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL,
+                         "out of memory on the GPU: %llu bytes for the tensors of a launch cannot be had",
+                         (unsigned long long)block->bytes);
+    else
+        status = tvm_cuda_result(device, result, "cuMemAlloc", diags);
+    if (status) {
+        free(block);
+        return status;
+    }
+    if (pool == CUDA_SCRATCH_CLEAN) status = clear(device, stream, block, diags);
+    if (status) {
+        device->driver.memory_free(block->address);
+        free(block);
+        return status;
+    }
+    atomic_store_explicit(&owner->pools[pool], block, memory_order_release);
+    return TVM_OK;
+}
+
+/* Memory cannot be made, nor a stream waited for, inside of a capture. */
+static tvm_status check_capture(cuda_device *device, CUstream stream, tvm_diags *diags) {
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = device->driver.stream_capturing(stream, &capturing);
+    if (result) return tvm_cuda_result(device, result, "cuStreamIsCapturing", diags);
+    if (capturing == CU_STREAM_CAPTURE_STATUS_NONE) return TVM_OK;
+    return tvm_diag_add(diags, TVM_USAGE, NULL,
+                        "call tvm_reserve with this kernel, stream and arguments first",
+                        "the launch needs memory for its global tensors, which cannot be allocated while the "
+                        "stream is being captured: call tvm_reserve before the capture begins");
+}
+
+static tvm_status make(cuda_device *device, CUstream stream, const uint64_t bytes[CUDA_SCRATCH_POOLS],
+                       tvm_diags *diags) {
+    tvm_status status = check_capture(device, stream, diags);
+    if (status) return status;
+    scratch_key key = key_of(stream);
+    pthread_mutex_lock(&device->scratch_lock);
+    cuda_scratch *owner = find(device, key);
+    if (!owner) owner = add_owner(device, key);
+    if (!owner) status = tvm_diag_no_memory(diags);
+    for (unsigned p = 0; !status && p < CUDA_SCRATCH_POOLS; p++)
+        if (bytes[p]) status = add_block(device, stream, owner, p, bytes[p], diags);
+    pthread_mutex_unlock(&device->scratch_lock);
+    return status;
+}
+
+tvm_status tvm_cuda_scratch_get(cuda_device *device, CUstream stream,
+                                const uint64_t bytes[CUDA_SCRATCH_POOLS],
+                                CUdeviceptr address[CUDA_SCRATCH_POOLS], tvm_diags *diags) {
+    for (bool made = false;; made = true) {
+        cuda_scratch *owner = find(device, key_of(stream));
+        bool there = owner != NULL;
+        for (unsigned p = 0; there && p < CUDA_SCRATCH_POOLS; p++)
+            there = address_of(owner, p, bytes[p], &address[p]);
+        if (there) return TVM_OK;
+        if (made)
+            return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "the stream was destroyed during a launch");
+        tvm_status status = make(device, stream, bytes, diags);
+        if (status) return status;
+    }
+}
+
+/* ---- freeing ---- */
+
+static void free_blocks(cuda_device *device, cuda_scratch *owner) {
+    for (unsigned p = 0; p < CUDA_SCRATCH_POOLS; p++) {
+        scratch_block *block = atomic_exchange(&owner->pools[p], NULL);
+        while (block) {
+            scratch_block *older = block->older;
+            device->driver.memory_free(block->address);
+            free(block);
+            block = older;
+        }
+    }
+}
+
+void tvm_cuda_scratch_drop(cuda_device *device, CUstream stream) {
+    pthread_mutex_lock(&device->scratch_lock);
+    cuda_scratch *owner = find(device, key_of(stream));
+    if (owner) {
+        free_blocks(device, owner);
+        atomic_store_explicit(&owner->stream, NO_STREAM, memory_order_release);
+    }
+    pthread_mutex_unlock(&device->scratch_lock);
+}
+
+void tvm_cuda_scratch_free(cuda_device *device) {
+    cuda_scratch *owner = atomic_load(&device->scratch);
+    while (owner) {
+        cuda_scratch *next = owner->next;
+        free_blocks(device, owner);
+        free(owner);
+        owner = next;
+    }
+    atomic_store(&device->scratch, NULL);
+}
+
+#endif /* HAVE_CUDA_H */

@@ -1,0 +1,26 @@
+/* Scratch memory on a GPU: what the tensors that kernels allocate for a launch lie in. It belongs to a
+ * stream, so that launches that may overlap never share it; launches on one stream follow each other. Blocks
+ * of memory are kept until the device is closed, since launches under way and captured graphs hold their
+ * addresses. */
+#ifndef TVM_VM_CUDA_SCRATCH_H
+#define TVM_VM_CUDA_SCRATCH_H
+
+#include "cuda_device.h"
+
+/* Clean memory is zero between launches; what else there is, is undefined. */
+enum { CUDA_SCRATCH_UNDEFINED, CUDA_SCRATCH_CLEAN, CUDA_SCRATCH_POOLS };
+
+/* Addresses, 256-byte aligned, of at least bytes[i] bytes of each pool for launches on the stream (0 for 0
+ * bytes). Where the memory is there already nothing is locked or allocated; else it is made, and the stream
+ * waited for; TVM_USAGE when the stream is being captured, TVM_DEVICE_MEMORY. The CUDA context is current. */
+tvm_status tvm_cuda_scratch_get(cuda_device *device, CUstream stream,
+                                const uint64_t bytes[CUDA_SCRATCH_POOLS],
+                                CUdeviceptr address[CUDA_SCRATCH_POOLS], tvm_diags *diags);
+
+/* Frees the memory of a stream that is about to be destroyed and on which nothing runs. */
+void tvm_cuda_scratch_drop(cuda_device *device, CUstream stream);
+
+/* Frees everything. The CUDA context is current. */
+void tvm_cuda_scratch_free(cuda_device *device);
+
+#endif

@@ -1,0 +1,100 @@
+/* What orders blocks and launches. A block that waits for a semaphore keeps its worker thread asleep. Blocks
+ * are begun in the order of their index, so that those of a lower index run or have ended. */
+#include "interp_impl.h"
+
+#include <inttypes.h>
+
+INTERP_NO_PLAN(RELEASE_SEMAPHORE)
+
+tvm_status tvm_plan_LOCK_SEMAPHORE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    (void)insn, (void)diags;
+    kernel->waits = true;
+    return TVM_OK;
+}
+
+typedef struct semaphore {
+    uint32_t *word;
+    uint32_t value; /* to wait for, or to set */
+} semaphore;
+
+static tvm_status find_semaphore(const interp_context *context, const interp_insn *insn, semaphore *out) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    uint32_t slot = insn->operands[0].value;
+    const interp_global *global = interp_global_of(context->block->run, slot);
+    unsigned rank = interp_slot(k, slot)->rank;
+    int64_t at = 0;
+    tvm_scalar value;
+    for (unsigned d = 0; d < rank; d++) {
+        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1 + d].value, &value);
+        if (status != TVM_OK) return status;
+        if (value.i < 0 || value.i >= global->shape[d])
+            return tvm_interp_fail(
+                context, insn, "%s%s: index %" PRId64 " in dimension %u: expected 0 to %" PRId64,
+                interp_sigil(k, slot), interp_slot_name(k, slot), value.i, d, global->shape[d] - 1);
+        at = at * global->shape[d] + value.i;
+    }
+    tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1 + rank].value, &value);
+    *out = (semaphore){(uint32_t *)global->data + at, (uint32_t)value.u};
+    return status;
+}
+
+void tvm_interp_changed(interp_run *run) {
+    run->changes++;
+    run->waiting = 0;
+    pthread_cond_broadcast(&run->changed);
+}
+
+/* Sleeps until the semaphore has the value, or the launch stops; false when all workers would sleep. */
+static bool wait_for(interp_run *run, const semaphore *s) {
+    bool hope = true;
+    pthread_mutex_lock(&run->mutex);
+    while (hope && !atomic_load(&run->stop) && __atomic_load_n(s->word, __ATOMIC_ACQUIRE) != s->value) {
+        uint64_t seen = run->changes;
+        hope = ++run->waiting < run->working;
+        while (hope && run->changes == seen) pthread_cond_wait(&run->changed, &run->mutex);
+    }
+    pthread_mutex_unlock(&run->mutex);
+    return hope;
+}
+
+tvm_status tvm_interp_LOCK_SEMAPHORE(interp_context *context, const interp_insn *insn) {
+    interp_run *run = context->block->run;
+    semaphore s;
+    tvm_status status = find_semaphore(context, insn, &s);
+    if (status != TVM_OK || __atomic_load_n(s.word, __ATOMIC_ACQUIRE) == s.value) return status;
+    if (!wait_for(run, &s))
+        return tvm_interp_fail(
+            context, insn,
+            "deadlock: all blocks that run wait for semaphores; this one, which is %" PRIu32
+            ", is never released as %" PRIu32,
+            __atomic_load_n(s.word, __ATOMIC_RELAXED), s.value);
+    if (atomic_load(&run->stop)) context->state = INTERP_DONE;
+    return TVM_OK;
+}
+
+tvm_status tvm_interp_RELEASE_SEMAPHORE(interp_context *context, const interp_insn *insn) {
+    interp_run *run = context->block->run;
+    semaphore s;
+    tvm_status status = find_semaphore(context, insn, &s);
+    if (status != TVM_OK) return status;
+    pthread_mutex_lock(&run->mutex);
+    __atomic_store_n(s.word, s.value, __ATOMIC_RELEASE);
+    tvm_interp_changed(run);
+    pthread_mutex_unlock(&run->mutex);
+    return TVM_OK;
+}
+
+/* ---- launches: here, one has ended before the next one begins ---- */
+
+INTERP_NO_PLAN(LAUNCH_DEPENDENTS)
+INTERP_NO_PLAN(WAIT_DEPENDENCY)
+
+tvm_status tvm_interp_LAUNCH_DEPENDENTS(interp_context *context, const interp_insn *insn) {
+    (void)context, (void)insn;
+    return TVM_OK;
+}
+
+tvm_status tvm_interp_WAIT_DEPENDENCY(interp_context *context, const interp_insn *insn) {
+    (void)context, (void)insn;
+    return TVM_OK;
+}
