@@ -148,6 +148,16 @@ static inline bool fuzz_tensors(const tvm_ir_program *program, const tvm_ir_kern
         if (posix_memalign(&args[p].data, FUZZ_GUARD, bytes ? bytes : 1)) return false;
         memset(args[p].data, 0x3c, bytes);
     }
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    for (uint32_t i = 0, count = tvm_launch_tensors(kernel, tensors); i < count; i++) {
+        tvm_diags diags = {0};
+        int64_t shape[TVM_MAX_RANK];
+        uint64_t bytes = 0;
+        tvm_status status = tvm_launch_shape(program, kernel, tensors[i].slot, env, shape, &bytes, &diags);
+        fuzz_status(status, &diags);
+        tvm_diags_free(&diags);
+        if (status != TVM_OK || bytes > FUZZ_BYTES || (total += bytes) > FUZZ_BYTES) return false;
+    }
     return true;
 }
 
