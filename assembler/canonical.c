@@ -88,6 +88,7 @@ static bool header(walk *w) {
     const tvm_ir_kernel *old = w->kernel;
     uint32_t index;
     kernel_of(w)->warps = old->warps;
+    kernel_of(w)->resident = old->resident;
     for (uint32_t i = 0; i < old->param_count; i++)
         if (!slot(w, i, &index)) return false;
     kernel_of(w)->param_count = old->param_count;

@@ -135,6 +135,11 @@ static bool warps(tvm_asm *as, const tvm_token *token) {
     return tvm_asm_warps(as);
 }
 
+static bool resident(tvm_asm *as, const tvm_token *token) {
+    if (as->resident_seen) return tvm_asm_error(as, token, NULL, "'.resident' is already given");
+    return tvm_asm_resident(as);
+}
+
 static bool assume(tvm_asm *as, const tvm_token *token) {
     (void)token;
     return tvm_asm_assume(as);
@@ -154,6 +159,7 @@ static const directive directives[] = {
     {"error", error, ANYWHERE},
     {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
     {"warps", warps, IN_KERNEL},
+    {"resident", resident, IN_KERNEL},
     {"grid", tvm_asm_grid, IN_KERNEL},
     {"assume", assume, IN_KERNEL},
     {"end", tvm_asm_kernel_end, IN_KERNEL},

@@ -302,6 +302,7 @@ static void print_kernel(listing *l, const tvm_ir_kernel *kernel) {
         print_parameters(l, true);
     }
     tvm_buffer_printf(&l->out, ".warps %" PRIu32 "\n", kernel->warps);
+    if (kernel->resident != 1) tvm_buffer_printf(&l->out, ".resident %" PRIu32 "\n", kernel->resident);
     print_grid(l);
     for (uint32_t i = 0; i < kernel->assume_count; i++) {
         tvm_buffer_puts(&l->out, ".assume ");

@@ -195,7 +195,7 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     as->kernel_source = as->source;
     as->kernel_token = (uint32_t)(token - as->source->tokens);
     as->kernel_frames = as->frame_count;
-    as->warps_seen = as->grid_seen = as->warps_missed = false;
+    as->warps_seen = as->resident_seen = as->grid_seen = as->warps_missed = false;
     as->control_count = 0;
     tvm_symbols_enter(&as->names);
     good = good && parameters(as);
@@ -224,7 +224,7 @@ bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
     return tvm_asm_expect_end(as);
 }
 
-/* ---- .warps .grid .assume ---- */
+/* ---- .warps .resident .grid .assume ---- */
 
 bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token) {
     if (as->warps_seen || as->warps_missed) return true;
@@ -238,6 +238,15 @@ bool tvm_asm_warps(tvm_asm *as) {
     as->warps_seen = true;
     if (!tvm_asm_static_integer(as, 1, TVM_MAX_THREADS / 32, "the number of warps", &warps)) return false;
     tvm_asm_kernel(as)->warps = (uint32_t)warps;
+    return tvm_asm_expect_end(as);
+}
+
+bool tvm_asm_resident(tvm_asm *as) {
+    int64_t blocks;
+    as->resident_seen = true;
+    if (!tvm_asm_static_integer(as, 1, TVM_MAX_RESIDENT, "the number of resident blocks", &blocks))
+        return false;
+    tvm_asm_kernel(as)->resident = (uint32_t)blocks;
     return tvm_asm_expect_end(as);
 }
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 /* Directives after which an open bracket was surely forgotten. */
-static const char *const line_starters[] = {"vasm",  "const", "include", "if",     "elif",  "else",
-                                            "endif", "for",   "endfor",  "layout", "error", "kernel",
-                                            "warps", "grid",  "assume",  "end"};
+static const char *const line_starters[] = {"vasm",  "const",    "include", "if",     "elif",  "else",
+                                            "endif", "for",      "endfor",  "layout", "error", "kernel",
+                                            "warps", "resident", "grid",    "assume", "end"};
 
 typedef struct lexer {
     tvm_source *source;

@@ -93,7 +93,7 @@ typedef struct tvm_asm {
     const tvm_source *kernel_source;
     uint32_t kernel_token;
     unsigned kernel_frames; /* open when it began */
-    bool warps_seen;
+    bool warps_seen, resident_seen;
     bool grid_seen;
     bool warps_missed; /* reported */
     tvm_symbols slots;
@@ -246,6 +246,7 @@ void tvm_asm_directive(tvm_asm *as);
 bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token);
 void tvm_asm_kernel_close(tvm_asm *as); /* without a check */
+bool tvm_asm_resident(tvm_asm *as);
 bool tvm_asm_warps(tvm_asm *as);
 bool tvm_asm_grid(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_assume(tvm_asm *as);

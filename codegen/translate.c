@@ -221,7 +221,8 @@ static void write_entry(const emitter *e, text *out) {
         tvm_text_add(out, "%s\n\t.param .b32 param_%u", last ? "," : "", last);
     }
     /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
-    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm 1\n{\n", e->code->threads);
+    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm %u\n{\n", e->code->threads,
+                 (unsigned)e->kernel->resident);
     declare_registers(e, out);
     tvm_text_append(out, &e->prologue);
     tvm_text_append(out, &e->body);

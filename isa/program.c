@@ -245,7 +245,7 @@ uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name) {
     if (items == NULL) return TVM_NONE;
     program->kernels = items;
     items[program->kernel_count] =
-        (tvm_ir_kernel){.name = name, .warps = 1, .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
+        (tvm_ir_kernel){.name = name, .warps = 1, .resident = 1, .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
     return program->kernel_count++;
 }
 

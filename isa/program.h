@@ -21,6 +21,7 @@ enum {
     TVM_MAX_INSNS = 1 << 16,  /* of a kernel */
     TVM_MAX_EXPRS = 1 << 16,  /* of a kernel */
     TVM_MAX_EXPR_SIZE = 1024, /* nodes of one expression written out as a tree */
+    TVM_MAX_RESIDENT = 32,    /* blocks of a multiprocessor */
     TVM_MAX_DEPTH = 64,       /* of nested control */
     TVM_MAX_UNROLL = 1024,    /* of one for */
     TVM_MAX_PENDING = 64,     /* groups of one wait-group */
@@ -178,9 +179,10 @@ typedef struct tvm_index {
 } tvm_index;
 
 typedef struct tvm_ir_kernel {
-    uint32_t name;    /* string; unique in the program; an identifier */
-    uint32_t warps;   /* 1..32; threads = 32 * warps */
-    uint32_t grid[3]; /* launch-time expressions; x, y, z; TVM_NONE is 1 */
+    uint32_t name;     /* string; unique in the program; an identifier */
+    uint32_t warps;    /* 1..32; threads = 32 * warps */
+    uint32_t resident; /* 1..32: blocks that a multiprocessor is to hold at once, which bounds registers */
+    uint32_t grid[3];  /* launch-time expressions; x, y, z; TVM_NONE is 1 */
     uint32_t param_count;
     tvm_slot *slots;
     uint32_t slot_count, slot_capacity;

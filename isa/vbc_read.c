@@ -247,6 +247,7 @@ static void read_kernel(reader *r) {
     if (r->status != TVM_OK || !keep(r, tvm_ir_program_add_kernel(r->program, name))) return;
     tvm_ir_kernel *kernel = &r->program->kernels[r->program->kernel_count - 1];
     kernel->warps = take_u32(r);
+    kernel->resident = take_u32(r);
     take_u32s(r, kernel->grid, 3);
     kernel->param_count = take_count(r, 1, TVM_MAX_PARAMS, "parameters");
     uint32_t slots = take_count(r, 10, TVM_MAX_SLOTS, "variables");

@@ -273,6 +273,7 @@ static void write_insn(const kernel_order *o, const tvm_ir_kernel *kernel, const
 static void write_kernel(const writer *w, const tvm_ir_kernel *kernel, const kernel_order *o, sink *out) {
     put_u32(out, w->strings.number[kernel->name]);
     put_u32(out, kernel->warps);
+    put_u32(out, kernel->resident);
     for (unsigned d = 0; d < 3; d++)
         put_u32(out, kernel->grid[d] == TVM_NONE ? TVM_NONE : o->exprs.number[kernel->grid[d]]);
     const uint32_t counts[] = {kernel->param_count, o->slots.count, o->exprs.count, kernel->assume_count,

@@ -539,6 +539,9 @@ static bool check_limits(tvm_verify_state *state) {
     if (!check_name(state, kernel->name, "a kernel")) return false;
     if (kernel->warps < 1 || kernel->warps > TVM_MAX_THREADS / 32)
         tvm_verify_error(state, NULL, "%u warps, expected 1 to %d", kernel->warps, TVM_MAX_THREADS / 32);
+    else if (kernel->resident < 1 || kernel->resident > TVM_MAX_RESIDENT)
+        tvm_verify_error(state, NULL, "%u resident blocks, expected 1 to %d", kernel->resident,
+                         TVM_MAX_RESIDENT);
     else if (kernel->param_count > TVM_MAX_PARAMS || kernel->param_count > kernel->slot_count)
         tvm_verify_error(state, NULL, "%u parameters, expected at most %d", kernel->param_count,
                          TVM_MAX_PARAMS);
