@@ -69,7 +69,7 @@ static void write_ptxas(const char *version) {
 static void assemble(void) {
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    tvm_status status = tvm_assemble(source, sizeof source - 1, "cuda.vasm", NULL, &program, &diags);
+    tvm_status status = tvm_assemble_text(source, sizeof source - 1, "cuda.vasm", NULL, &program, &diags);
     if (status) tvm_diags_print(&diags, stderr, "test_cuda", false);
     ck_assert_int_eq(status, TVM_OK);
     ck_assert_int_eq(tvm_vbc_write(program, false, &bytecode, &bytecode_size, &diags), TVM_OK);

@@ -58,7 +58,7 @@ static tvm_program *code;
 static void assemble(void) {
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    tvm_status status = tvm_assemble(source, sizeof source - 1, "runtime.vasm", NULL, &program, &diags);
+    tvm_status status = tvm_assemble_text(source, sizeof source - 1, "runtime.vasm", NULL, &program, &diags);
     if (status) tvm_diags_print(&diags, stderr, "test_runtime", false);
     ck_assert_int_eq(status, TVM_OK);
     ck_assert_int_eq(tvm_vbc_write(program, true, &bytecode, &bytecode_size, &diags), TVM_OK);

@@ -35,7 +35,8 @@ static bool assemble_into(gpu_test *test, const char *text, const char *file, co
     }
     tvm_assembler_options options = {.defines = defines, .define_count = define_count};
     if (status == TVM_OK)
-        status = tvm_assemble(text, length, file != NULL ? file : test->name, &options, &program, &diags);
+        status =
+            tvm_assemble_text(text, length, file != NULL ? file : test->name, &options, &program, &diags);
     if (status == TVM_OK) status = tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags);
     tvm_diags_print(&diags, stdout, test->name, false);
     tvm_diags_free(&diags);
