@@ -190,6 +190,15 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     return in_context();
 }
 
+/* As a kernel with 40 registers, 16 bytes of local and none of static shared memory. */
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
+    (void)function;
+    *value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 40
+             : attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES ? 16
+                                                               : 0;
+    return in_context();
+}
+
 static void say_params(void **params) {
     const char *letters = getenv("FAKE_CUDA_PARAMS");
     for (unsigned i = 0; letters && letters[i]; i++) {

@@ -72,7 +72,7 @@ static tvm_status choose_ordinal(cuda_device *cuda, int ordinal, tvm_diags *diag
 static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     const tvm_cuda_driver *driver = &cuda->driver;
     int major = 0, minor = 0;
-    char gpu[256] = "", target[16];
+    char gpu[256] = "";
     CUresult result =
         driver->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
     if (!result)
@@ -83,7 +83,7 @@ static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     if (status) return status;
     gpu[sizeof gpu - 1] = '\0';
     snprintf(cuda->name, sizeof cuda->name, "%s (cuda:%d, %s)", gpu, (int)cuda->device,
-             tvm_target_name(cuda->target, target));
+             tvm_target_name(cuda->target, cuda->target_name));
     return TVM_OK;
 }
 
@@ -149,6 +149,10 @@ static tvm_status cuda_open(const tvm_context_options *options, void **device, t
 
 static const char *cuda_device_name(const void *device) {
     return ((const cuda_device *)device)->name;
+}
+
+static int cuda_ordinal(const void *device) {
+    return (int)((const cuda_device *)device)->device;
 }
 
 static const char *cuda_warning(const void *device) {
@@ -221,10 +225,12 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .open = cuda_open,
                                         .close = cuda_close,
                                         .name = cuda_device_name,
+                                        .ordinal = cuda_ordinal,
                                         .warning = cuda_warning,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,
+                                        .describe = tvm_cuda_describe,
                                         .launch = tvm_cuda_launch,
                                         .time = tvm_cuda_time,
                                         .synchronize = cuda_synchronize,
