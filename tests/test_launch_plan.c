@@ -32,13 +32,29 @@ typedef struct tally {
     unsigned right, wrong, asked; /* asked: right, but not told by the plan */
 } tally;
 
+static void try_shapes(const tvm_scalar *scalars, const tvm_launch_values *values) {
+    const tvm_ir_kernel *kernel = &program->kernels[0];
+    for (uint32_t p = 0; p < kernel->param_count; p++) {
+        int64_t shape[TVM_MAX_RANK] = {0}, expected[TVM_MAX_RANK] = {0};
+        uint64_t bytes, right;
+        if (kernel->slots[p].kind != TVM_SLOT_GLOBAL) continue;
+        ck_assert_int_eq(tvm_launch_shape(program, kernel, p, scalars, expected, &right, NULL), TVM_OK);
+        tvm_launch_plan_shape(plan, values, p, shape, &bytes);
+        ck_assert_mem_eq(shape, expected, sizeof shape);
+        ck_assert_uint_eq(bytes, right);
+    }
+}
+
 static void try(const tvm_scalar *scalars, tally *t) {
     uint32_t grid[3] = {7, 7, 7}, expected[3];
-    bool passed = tvm_launch_plan_run(plan, scalars, grid);
+    tvm_launch_values values;
+    bool passed = tvm_launch_plan_run(plan, scalars, &values, grid);
+    ck_assert(passed == values.known);
     bool right = tvm_launch_check(program, &program->kernels[0], scalars, expected, NULL) == TVM_OK;
     if (passed) {
         ck_assert_msg(right, "passes %lld %lld", (long long)scalars[0].i, (long long)scalars[1].i);
         ck_assert_mem_eq(grid, expected, sizeof grid);
+        try_shapes(scalars, &values);
     }
     t->right += right;
     t->wrong += !right;
@@ -171,7 +187,8 @@ START_TEST(floats_have_no_plan) {
     tvm_scalar scalars[TVM_MAX_PARAMS] = {{.f = 2}};
     load(".vasm 1\n.kernel k(a: f32)\n.warps 1\n.grid 1\n.assume a > 1.5\n    sync\n.end\n");
     ck_assert_ptr_null(plan);
-    ck_assert(!tvm_launch_plan_run(plan, scalars, grid));
+    tvm_launch_values values;
+    ck_assert(!tvm_launch_plan_run(plan, scalars, &values, grid));
     unload();
 }
 END_TEST

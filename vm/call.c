@@ -130,13 +130,17 @@ static void arguments_from_addresses(const tvm_kernel *function, void *const *ad
 /* What only a caller who passes addresses can get wrong; without values, only a NULL is left to be looked at.
  */
 static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
-                               tvm_diags *diags) {
+                               const tvm_launch_values *planned, tvm_diags *diags) {
     const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
     int64_t shape[TVM_MAX_RANK];
     uint64_t needed;
-    tvm_status status = tvm_launch_shape(function->code->program, function->kernel, param, args->scalars,
-                                         shape, &needed, diags);
+    tvm_status status = TVM_OK;
+    if (planned->known)
+        tvm_launch_plan_shape(function->plan, planned, param, shape, &needed);
+    else
+        status = tvm_launch_shape(function->code->program, function->kernel, param, args->scalars, shape,
+                                  &needed, diags);
     if (!status && value && value->tensor)
         status = tvm_tensor_check(function, param, shape, value->tensor, diags);
     if (status) return status;
@@ -166,12 +170,13 @@ static inline bool is_plain(const call_args *args, uint32_t param) {
 static tvm_status check_arguments(const tvm_kernel *function, const call_args *args, uint32_t grid[3],
                                   tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
+    tvm_launch_values planned;
     tvm_status status = TVM_OK;
-    if (!tvm_launch_plan_run(function->plan, args->scalars, grid))
+    if (!tvm_launch_plan_run(function->plan, args->scalars, &planned, grid))
         status = tvm_launch_check(function->code->program, kernel, args->scalars, grid, diags);
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
         if (function->args[i] == TVM_ARG_TENSOR && !is_plain(args, i))
-            status = check_tensor(function, i, args, diags);
+            status = check_tensor(function, i, args, &planned, diags);
     return status;
 }
 

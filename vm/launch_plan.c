@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUES_MAX = 256, NO_VALUE = UINT16_MAX };
+enum { NO_VALUE = UINT16_MAX };
 
 /* A value from earlier ones. */
 typedef struct plan_step {
@@ -16,6 +16,7 @@ typedef struct plan_step {
 } plan_step;
 
 typedef struct plan_tensor {
+    uint8_t param;
     uint8_t rank;
     uint8_t bits; /* of an element */
     uint16_t shape[TVM_MAX_RANK];
@@ -26,8 +27,8 @@ struct tvm_launch_plan {
     uint32_t constant_count, param_count, step_count, assume_count, tensor_count;
     uint16_t grid[3]; /* NO_VALUE: 1 */
     uint8_t params[TVM_MAX_PARAMS];
-    int64_t constants[VALUES_MAX];
-    plan_step steps[VALUES_MAX];
+    int64_t constants[TVM_PLAN_VALUES];
+    plan_step steps[TVM_PLAN_VALUES];
     plan_tensor tensors[TVM_MAX_PARAMS];
     uint16_t assumes[];
 };
@@ -91,7 +92,7 @@ static bool place(plan_maker *m, plan_sort sort) {
     for (uint32_t e = 0; e < m->kernel->expr_count; e++) {
         const tvm_expr *node = &m->kernel->exprs[e];
         if (!m->needed[e] || sort_of(node) != sort) continue;
-        if (!takes(m->kernel, node) || m->count == VALUES_MAX) return false;
+        if (!takes(m->kernel, node) || m->count == TVM_PLAN_VALUES) return false;
         if (sort == SORT_CONSTANT) {
             plan->constants[plan->constant_count++] = node->value.i;
         } else if (sort == SORT_PARAM) {
@@ -116,7 +117,7 @@ static void place_uses(const plan_maker *m) {
         const tvm_slot *slot = &kernel->slots[p];
         if (slot->kind != TVM_SLOT_GLOBAL) continue;
         plan_tensor *tensor = &plan->tensors[plan->tensor_count++];
-        *tensor = (plan_tensor){.rank = slot->rank, .bits = slot->dtype.bits};
+        *tensor = (plan_tensor){.param = (uint8_t)p, .rank = slot->rank, .bits = slot->dtype.bits};
         for (unsigned d = 0; d < slot->rank; d++) tensor->shape[d] = m->values[slot->shape[d]];
     }
 }
@@ -265,9 +266,11 @@ static inline bool tensor_fits(const plan_tensor *tensor, const int64_t *values)
     return ((uint64_t)row * tensor->bits & 7) == 0;
 }
 
-bool tvm_launch_plan_run(const tvm_launch_plan *plan, const tvm_scalar *scalars, uint32_t grid[3]) {
+bool tvm_launch_plan_run(const tvm_launch_plan *plan, const tvm_scalar *scalars, tvm_launch_values *out,
+                         uint32_t grid[3]) {
     static const uint64_t most[3] = {TVM_GRID_MAX};
-    int64_t values[VALUES_MAX];
+    int64_t *values = out->values;
+    out->known = false;
     if (!plan) return false;
     uint32_t count = plan->constant_count;
     memcpy(values, plan->constants, count * sizeof values[0]);
@@ -283,5 +286,18 @@ bool tvm_launch_plan_run(const tvm_launch_plan *plan, const tvm_scalar *scalars,
     }
     for (uint32_t t = 0; t < plan->tensor_count; t++)
         if (!tensor_fits(&plan->tensors[t], values)) return false;
+    out->known = true;
     return true;
+}
+
+void tvm_launch_plan_shape(const tvm_launch_plan *plan, const tvm_launch_values *values, uint32_t param,
+                           int64_t shape[TVM_MAX_RANK], uint64_t *bytes) {
+    const plan_tensor *tensor = plan->tensors;
+    while (tensor->param != param) tensor++;
+    uint64_t elements = 1;
+    for (unsigned d = 0; d < tensor->rank; d++) {
+        shape[d] = values->values[tensor->shape[d]];
+        elements *= (uint64_t)shape[d];
+    }
+    *bytes = elements * tensor->bits / 8;
 }

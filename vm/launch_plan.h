@@ -6,14 +6,26 @@
 
 #include "program.h"
 
+enum { TVM_PLAN_VALUES = 256 };
+
 typedef struct tvm_launch_plan tvm_launch_plan;
 
 /* *plan stays NULL when the expressions need more than it takes: floats, or very many nodes. Release with
  * free. TVM_NO_MEMORY. */
 tvm_status tvm_launch_plan_make(const tvm_ir_kernel *kernel, tvm_launch_plan **plan, tvm_diags *diags);
 
-/* True: tvm_launch_check would find nothing wrong, and grid is what it would set. False: it has to be asked.
- * A NULL plan is false. */
-bool tvm_launch_plan_run(const tvm_launch_plan *plan, const tvm_scalar *scalars, uint32_t grid[3]);
+/* What a launch's expressions came to. */
+typedef struct tvm_launch_values {
+    bool known;
+    int64_t values[TVM_PLAN_VALUES];
+} tvm_launch_values;
+
+/* True, also as values->known: tvm_launch_check would find nothing wrong, and grid is what it would set.
+ * False: it has to be asked. A NULL plan is false. */
+bool tvm_launch_plan_run(const tvm_launch_plan *plan, const tvm_scalar *scalars, tvm_launch_values *values,
+                         uint32_t grid[3]);
+/* After a run that was true: what tvm_launch_shape would give for a tensor parameter. */
+void tvm_launch_plan_shape(const tvm_launch_plan *plan, const tvm_launch_values *values, uint32_t param,
+                           int64_t shape[TVM_MAX_RANK], uint64_t *bytes);
 
 #endif
