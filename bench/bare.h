@@ -9,10 +9,12 @@
 
 #include "codegen.h"
 #include "cuda_driver.h"
+#include "fileio.h"
 #include "vbc.h"
 
 typedef struct bare_code {
     uint8_t *cubin;
+    size_t cubin_size;
     unsigned threads, shared_bytes;
 } bare_code;
 
@@ -47,6 +49,7 @@ static inline tvm_status bare_translate(const char *path, const char *name, int 
         code->threads = module->kernels[i].threads;
         code->shared_bytes = module->kernels[i].shared_bytes;
         code->cubin = module->cubin;
+        code->cubin_size = module->cubin_size;
         module->cubin = NULL;
         break;
     }
