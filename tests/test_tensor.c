@@ -57,6 +57,7 @@ static void setup(void) {
 static void teardown(void) {
     tvm_program_free(program);
     tvm_context_free(context);
+    program = NULL;
 }
 
 static _Alignas(64) char memory[4096];
