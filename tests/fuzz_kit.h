@@ -81,7 +81,7 @@ static inline tvm_ir_program *fuzz_text_again(const tvm_ir_program *program) {
     char *text = NULL, *text_again = NULL;
     tvm_ir_program *again = NULL;
     FUZZ_REQUIRE(tvm_disassemble(program, &text, &diags) == TVM_OK, &diags);
-    tvm_status status = tvm_assemble(text, strlen(text), "again.vasm", NULL, &again, &diags);
+    tvm_status status = tvm_assemble_text(text, strlen(text), "again.vasm", NULL, &again, &diags);
     if (status != TVM_OK) fprintf(stderr, "%s\n", text);
     FUZZ_REQUIRE(status == TVM_OK, &diags);
     FUZZ_REQUIRE(tvm_disassemble(again, &text_again, &diags) == TVM_OK, &diags);

@@ -1,6 +1,8 @@
 /* Calling a kernel: arguments from C to what a device launches. Nothing here allocates unless it fails. */
 #include "launch.h"
 #include "runtime.h"
+#include "signature.h"
+#include "tensor.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -8,7 +10,7 @@
 typedef struct call_args {
     tvm_scalar scalars[TVM_MAX_PARAMS];
     void *data[TVM_MAX_PARAMS];
-    size_t bytes[TVM_MAX_PARAMS]; /* of tensors, as the caller says; 0: not said */
+    const tvm_value *values; /* when the caller says more of tensors than their addresses; else NULL */
     uint64_t tensor_bytes[TVM_MAX_LAUNCH_TENSORS];
 } call_args;
 
@@ -55,9 +57,9 @@ static tvm_status arguments_from_values(const tvm_kernel *function, const tvm_va
                                         call_args *out, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     if (count != kernel->param_count || (count && !values)) return count_mismatch(function, count, diags);
+    out->values = values;
     for (uint32_t i = 0; i < kernel->param_count; i++) {
-        out->data[i] = values[i].data;
-        out->bytes[i] = values[i].bytes;
+        out->data[i] = values[i].tensor ? tvm_tensor_data(values[i].tensor) : values[i].data;
         if (kernel->slots[i].kind == TVM_SLOT_GLOBAL) continue;
         tvm_status status = scalar_from_value(function, i, &values[i], &out->scalars[i], diags);
         if (status) return status;
@@ -65,26 +67,64 @@ static tvm_status arguments_from_values(const tvm_kernel *function, const tvm_va
     return TVM_OK;
 }
 
-static void arguments_from_list(const tvm_ir_kernel *kernel, va_list list, call_args *out) {
-    for (uint32_t i = 0; i < kernel->param_count; i++) {
-        tvm_dtype type = kernel->slots[i].dtype;
+static void arguments_from_list(const tvm_kernel *function, va_list list, call_args *out) {
+    out->values = NULL;
+    for (uint32_t i = 0; i < function->kernel->param_count; i++) {
         tvm_scalar *scalar = &out->scalars[i];
-        out->data[i] = NULL;
-        out->bytes[i] = 0;
-        if (kernel->slots[i].kind == TVM_SLOT_GLOBAL)
-            out->data[i] = va_arg(list, void *);
-        else if (type.kind == TVM_KIND_FLOAT && type.bits == 32)
-            scalar->f = (float)va_arg(list, double);
-        else if (type.kind == TVM_KIND_FLOAT)
-            scalar->f = va_arg(list, double);
-        else if (type.kind == TVM_KIND_BOOL)
+        switch ((tvm_arg_kind)function->args[i]) {
+        case TVM_ARG_BOOL:
             scalar->i = va_arg(list, int) != 0;
-        else if (type.bits == 32 && type.kind == TVM_KIND_INT)
+            break;
+        case TVM_ARG_I32:
             scalar->i = va_arg(list, int);
-        else if (type.bits == 32)
+            break;
+        case TVM_ARG_U32:
             scalar->i = va_arg(list, unsigned);
-        else
+            break;
+        case TVM_ARG_I64:
+        case TVM_ARG_U64:
             scalar->i = va_arg(list, int64_t);
+            break;
+        case TVM_ARG_F32:
+            scalar->f = (float)va_arg(list, double);
+            break;
+        case TVM_ARG_F64:
+            scalar->f = va_arg(list, double);
+            break;
+        default:
+            out->data[i] = va_arg(list, void *);
+        }
+    }
+}
+
+static void arguments_from_addresses(const tvm_kernel *function, void *const *addresses, call_args *out) {
+    out->values = NULL;
+    for (uint32_t i = 0; i < function->kernel->param_count; i++) {
+        tvm_scalar *scalar = &out->scalars[i];
+        const void *from = addresses[i];
+        switch ((tvm_arg_kind)function->args[i]) {
+        case TVM_ARG_BOOL:
+            scalar->i = *(const uint8_t *)from != 0;
+            break;
+        case TVM_ARG_I32:
+            scalar->i = *(const int32_t *)from;
+            break;
+        case TVM_ARG_U32:
+            scalar->i = *(const uint32_t *)from;
+            break;
+        case TVM_ARG_I64:
+        case TVM_ARG_U64:
+            scalar->i = *(const int64_t *)from;
+            break;
+        case TVM_ARG_F32:
+            scalar->f = *(const float *)from;
+            break;
+        case TVM_ARG_F64:
+            scalar->f = *(const double *)from;
+            break;
+        default:
+            out->data[i] = *(void *const *)from;
+        }
     }
 }
 
@@ -94,45 +134,61 @@ static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) 
                             .multiprocessors = context->ops->multiprocessors(context->device)};
 }
 
-/* What only a caller who passes addresses can get wrong. */
+/* tvm_launch_shape of a launch whose scalars have been checked. */
+static tvm_status shape_in(const tvm_kernel *function, uint32_t slot, const tvm_launch_env *env,
+                           const tvm_launch_values *planned, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
+                           tvm_diags *diags) {
+    if (!planned->known)
+        return tvm_launch_shape(function->code->program, function->kernel, slot, env, shape, bytes, diags);
+    tvm_launch_plan_shape(function->plan, planned, slot, shape, bytes);
+    return TVM_OK;
+}
+
+/* What only a caller who passes addresses can get wrong; without values, only a NULL is left to be looked at.
+ */
 static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
+                               const tvm_launch_env *env, const tvm_launch_values *planned,
                                tvm_diags *diags) {
+    const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
+    int64_t shape[TVM_MAX_RANK];
+    uint64_t needed;
+    tvm_status status = shape_in(function, param, env, planned, shape, &needed, diags);
+    if (!status && value && value->tensor)
+        status = tvm_tensor_check(function, param, shape, value->tensor, diags);
+    if (status) return status;
     if ((uintptr_t)data % 16)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                             "kernel '%s': the address %p of tensor '%s' is not 16-byte aligned",
                             tvm_kernel_name(function), data, param_name(function, param));
-    if (data && !args->bytes[param]) return TVM_OK;
-    int64_t shape[TVM_MAX_RANK];
-    uint64_t needed;
-    const tvm_launch_env env = env_of(function, args);
-    tvm_status status =
-        tvm_launch_shape(function->code->program, function->kernel, param, &env, shape, &needed, diags);
-    if (status) return status;
     if (!data && needed)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                             "kernel '%s': the address of tensor '%s' is NULL", tvm_kernel_name(function),
                             param_name(function, param));
-    if (args->bytes[param] && args->bytes[param] < needed)
+    if (value && !value->tensor && value->bytes && value->bytes < needed)
         return tvm_diag_add(
             diags, TVM_ARGUMENT, NULL, NULL,
             "kernel '%s': tensor '%s' has %llu bytes by its declared shape, but only %zu are there",
-            tvm_kernel_name(function), param_name(function, param), (unsigned long long)needed,
-            args->bytes[param]);
+            tvm_kernel_name(function), param_name(function, param), (unsigned long long)needed, value->bytes);
     return TVM_OK;
 }
 
-/* What the scalars alone say: everything of the launch but where its tensors lie. */
-static tvm_status check_scalars(const tvm_kernel *function, call_args *args, uint32_t grid[3],
-                                tvm_diags *diags) {
-    const tvm_ir_program *program = function->code->program;
-    tvm_launch_env env = env_of(function, args);
-    tvm_status status = tvm_launch_check(program, function->kernel, &env, diags);
-    memcpy(grid, env.grid, sizeof env.grid);
+static inline bool is_plain(const call_args *args, uint32_t param) {
+    const tvm_value *value = args->values ? &args->values[param] : NULL;
+    const void *data = args->data[param];
+    return data && (uintptr_t)data % 16 == 0 && (!value || (!value->tensor && !value->bytes));
+}
+
+/* What the scalars alone say: everything of the launch but where its tensors lie. Sets env->grid. */
+static tvm_status check_scalars(const tvm_kernel *function, call_args *args, tvm_launch_env *env,
+                                tvm_launch_values *planned, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    if (!tvm_launch_plan_run(function->plan, env, planned))
+        status = tvm_launch_check(function->code->program, function->kernel, env, diags);
     int64_t shape[TVM_MAX_RANK];
     for (uint32_t i = 0; !status && i < function->tensor_count; i++)
-        status = tvm_launch_shape(program, function->kernel, function->tensors[i].slot, &env, shape,
-                                  &args->tensor_bytes[i], diags);
+        status =
+            shape_in(function, function->tensors[i].slot, env, planned, shape, &args->tensor_bytes[i], diags);
     return status;
 }
 
@@ -140,9 +196,13 @@ static tvm_status check_scalars(const tvm_kernel *function, call_args *args, uin
 static tvm_status check_arguments(const tvm_kernel *function, call_args *args, uint32_t grid[3],
                                   tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
-    tvm_status status = check_scalars(function, args, grid, diags);
+    tvm_launch_env env = env_of(function, args);
+    tvm_launch_values planned;
+    tvm_status status = check_scalars(function, args, &env, &planned, diags);
+    memcpy(grid, env.grid, sizeof env.grid);
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
-        if (kernel->slots[i].kind == TVM_SLOT_GLOBAL) status = check_tensor(function, i, args, diags);
+        if (function->args[i] == TVM_ARG_TENSOR && !is_plain(args, i))
+            status = check_tensor(function, i, args, &env, &planned, diags);
     return status;
 }
 
@@ -166,8 +226,16 @@ tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
     call_args args;
     va_list list;
     va_start(list, stream);
-    arguments_from_list(function->kernel, list, &args);
+    arguments_from_list(function, list, &args);
     va_end(list);
+    tvm_diags diags = {0};
+    tvm_status status = submit(function, stream, &args, &diags);
+    return tvm_context_finish(function->code->context, status, &diags);
+}
+
+tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const *addresses) {
+    call_args args;
+    arguments_from_addresses(function, addresses, &args);
     tvm_diags diags = {0};
     tvm_status status = submit(function, stream, &args, &diags);
     return tvm_context_finish(function->code->context, status, &diags);
@@ -187,8 +255,11 @@ tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *valu
     call_args args;
     tvm_diags diags = {0};
     tvm_device_launch launch = launch_of(function, stream, &args);
+    tvm_launch_values planned;
     tvm_status status = arguments_from_values(function, values, count, &args, &diags);
-    if (!status) status = check_scalars(function, &args, launch.grid, &diags);
+    tvm_launch_env env = env_of(function, &args);
+    if (!status) status = check_scalars(function, &args, &env, &planned, &diags);
+    memcpy(launch.grid, env.grid, sizeof env.grid);
     if (!status) status = function->code->context->ops->reserve(function->code->device_code, &launch, &diags);
     return tvm_context_finish(function->code->context, status, &diags);
 }

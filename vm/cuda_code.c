@@ -141,6 +141,33 @@ tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
     return status;
 }
 
+static CUresult describe(const cuda_code *code, const cuda_kernel *kernel, tvm_kernel_info *info) {
+    const tvm_cuda_driver *driver = &code->device->driver;
+    int shared = 0, local = 0;
+    CUresult result = driver->function_get(&info->registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel->function);
+    if (!result)
+        result = driver->function_get(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->function);
+    if (!result) result = driver->function_get(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel->function);
+    info->target = code->device->target_name;
+    info->threads = kernel->threads;
+    info->shared_bytes = (size_t)shared + kernel->shared_bytes;
+    info->local_bytes = (size_t)local;
+    return result;
+}
+
+tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info, tvm_diags *diags) {
+    cuda_code *loaded = code;
+    bool pushed;
+    tvm_status status = tvm_cuda_enter(loaded->device, &pushed, diags);
+    if (status) return status;
+    status = ensure_loaded(loaded, diags);
+    if (!status)
+        status = tvm_cuda_result(loaded->device, describe(loaded, &loaded->kernels[kernel], info),
+                                 "cuFuncGetAttribute", diags);
+    tvm_cuda_leave(loaded->device, pushed);
+    return status;
+}
+
 /* ---- launching ---- */
 
 typedef union cuda_param {
@@ -239,7 +266,9 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
         result = device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
                                        kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
     if (result) return tvm_cuda_result(device, result, "cuLaunchKernel", diags);
-    atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
+    /* Written only when it changes: threads that launch the same kernel share the line. */
+    if (atomic_load_explicit(&device->launched, memory_order_relaxed) != kernel->name)
+        atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
     return TVM_OK;
 }
 

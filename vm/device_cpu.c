@@ -44,6 +44,11 @@ static const char *cpu_name(const void *device) {
     return ((const cpu_device *)device)->name;
 }
 
+static int cpu_ordinal(const void *device) {
+    (void)device;
+    return 0;
+}
+
 static const char *cpu_warning(const void *device) {
     (void)device;
     return NULL;
@@ -88,6 +93,13 @@ static tvm_status cpu_prepare(void *code, uint32_t index, tvm_diags *diags) {
     }
     pthread_mutex_unlock(&opened->lock);
     return status;
+}
+
+static tvm_status cpu_describe(void *code, uint32_t index, tvm_kernel_info *info, tvm_diags *diags) {
+    *info = (tvm_kernel_info){.target = "interpreter",
+                              .threads = ((cpu_code *)code)->program->kernels[index].warps * 32,
+                              .registers = -1};
+    return cpu_prepare(code, index, diags);
 }
 
 static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags) {
@@ -163,11 +175,13 @@ const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
                                        .open = cpu_open,
                                        .close = cpu_close,
                                        .name = cpu_name,
+                                       .ordinal = cpu_ordinal,
                                        .warning = cpu_warning,
                                        .multiprocessors = cpu_multiprocessors,
                                        .code_open = cpu_code_open,
                                        .code_close = cpu_code_close,
                                        .prepare = cpu_prepare,
+                                       .describe = cpu_describe,
                                        .launch = cpu_launch,
                                        .reserve = cpu_reserve,
                                        .time = cpu_time,

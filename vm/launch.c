@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ELEMENTS_MAX (INT64_C(1) << 40)
-
 /* ---- text of an expression and of the parameters that it reads ---- */
 
 typedef struct text {
@@ -151,6 +149,19 @@ static text describe(const scope *s, uint32_t expr) {
     return t;
 }
 
+char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param) {
+    const scope s = {.program = program, .kernel = kernel};
+    const tvm_slot *slot = &kernel->slots[param];
+    text t = {.length = 0};
+    for (unsigned d = 0; slot->kind == TVM_SLOT_GLOBAL && d < slot->rank; d++) {
+        append(&t, d ? ", " : "[");
+        write_expr(&s, slot->shape[d], 0, &t);
+    }
+    if (slot->kind == TVM_SLOT_GLOBAL) append(&t, slot->rank ? "]" : "[]");
+    if (full(&t)) memcpy(t.bytes + t.length - 3, "...", 3);
+    return strdup(t.bytes);
+}
+
 /* ---- evaluation ---- */
 
 static const char *kernel_name(const scope *s) {
@@ -174,7 +185,7 @@ static bool too_big(tvm_dtype type, tvm_scalar value, int64_t most) {
 }
 
 static tvm_status check_grid(const scope *s, uint32_t grid[3], tvm_diags *diags) {
-    static const int64_t most[3] = {INT32_MAX, 65535, 65535};
+    static const int64_t most[3] = {TVM_GRID_MAX};
     static const char *const names[3] = {"grid.x", "grid.y", "grid.z"};
     for (unsigned d = 0; d < 3; d++) {
         grid[d] = 1;
@@ -215,7 +226,7 @@ static tvm_status evaluate_extent(const scope *s, uint32_t param, unsigned d, in
     char what[160];
     tvm_scalar value;
     tvm_status status = evaluate(s, expr, "", &value, NULL);
-    bool big = status == TVM_OK && too_big(s->kernel->exprs[expr].type, value, ELEMENTS_MAX);
+    bool big = status == TVM_OK && too_big(s->kernel->exprs[expr].type, value, TVM_ELEMENTS_MAX);
     *extent = status == TVM_OK ? value.i : 0;
     if (status == TVM_OK && !big && value.i >= 0) return TVM_OK;
     snprintf(what, sizeof what, "extent %u of %.100s", d,
@@ -239,7 +250,7 @@ tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *
         empty = empty || shape[d] == 0;
         /* The limit is on the extents that are not zero: strides are products of them. */
         big = big || __builtin_mul_overflow(elements, shape[d] ? shape[d] : 1, &elements) ||
-              elements > ELEMENTS_MAX;
+              elements > TVM_ELEMENTS_MAX;
     }
     if (big)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s has more than 2^40 elements",

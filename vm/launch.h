@@ -4,6 +4,9 @@
 
 #include "program.h"
 
+#define TVM_ELEMENTS_MAX (INT64_C(1) << 40)      /* of a tensor, extents of 0 left out */
+#define TVM_GRID_MAX     INT32_MAX, 65535, 65535 /* the hardware's: x, y, z */
+
 /* What the expressions of a launch read: scalars[i] is the value of parameter i if it is a scalar. The grid
  * is what tvm_launch_check finds. */
 typedef struct tvm_launch_env {
@@ -25,5 +28,9 @@ tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
                             const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags);
+
+/* The extents of a tensor parameter as they are declared, "[m, k / 64]"; "" for a scalar. malloc'ed; NULL
+ * when out of memory. */
+char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param);
 
 #endif

@@ -5,12 +5,14 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "run_args.h"
 #include "run_bind.h"
+#include "run_check.h"
 #include "runtime.h"
 
 #ifdef PACKAGE_VERSION
@@ -25,6 +27,8 @@ enum {
     KEY_QUIET,
     KEY_THREADS,
     KEY_MULTIPROCESSORS,
+    KEY_CHECK,
+    KEY_TOLERANCE,
     KEY_ARGS
 };
 
@@ -39,6 +43,11 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"multiprocessors", KEY_MULTIPROCESSORS, "N", 0,
      "multiprocessors that kernels see in the interpreter (default: 4)", 0},
+    {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
+     "call a C function with the same arguments, and compare the tensors", 0},
+    {"tolerance", KEY_TOLERANCE, "T", 0,
+     "with --check: the error |x - r| may be T * max(1, |r|), where r is the function's (default: two units in the last place of 1 for floats, else 0)",
+     0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
     {0}};
 
@@ -63,6 +72,8 @@ typedef struct run_settings {
     tvm_context_options context;
     bool time, quiet;
     unsigned repeats; /* 0: the device's default */
+    const char *check;
+    double tolerance; /* negative: the types' */
     tvm_run_args args;
     tvm_diags diags;
 } run_settings;
@@ -76,6 +87,12 @@ static bool parse_count(const char *text, unsigned smallest, unsigned largest, u
     unsigned long value = strtoul(text, &end, 10);
     *count = (unsigned)value;
     return !*end && !errno && value >= smallest && value <= largest;
+}
+
+static bool parse_tolerance(const char *text, double *tolerance) {
+    char *end;
+    *tolerance = strtod(text, &end);
+    return end != text && !*end && isfinite(*tolerance) && *tolerance >= 0;
 }
 
 static bool parse_device(const char *text, tvm_context_options *context) {
@@ -130,6 +147,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_MULTIPROCESSORS:
         if (!parse_count(arg, 1, 65535, &settings->context.multiprocessors))
             argp_error(state, "--multiprocessors %s: a number from 1 to 65535 is expected", arg);
+        break;
+    case KEY_CHECK:
+        settings->check = arg;
+        break;
+    case KEY_TOLERANCE:
+        if (!parse_tolerance(arg, &settings->tolerance))
+            argp_error(state, "--tolerance %s: a number from 0 is expected", arg);
         break;
     case KEY_ARGS:
         if (arg) add_word(settings, arg, state);
@@ -203,16 +227,21 @@ static void print_warning(const run_settings *settings, const tvm_context *conte
     if (warning && !settings->quiet) fprintf(stderr, "tvm-run: warning: %s\n", warning);
 }
 
-static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
+static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_run_check *check,
+                         tvm_diags *diags) {
     tvm_context *context = binding->context;
     tvm_status status = failed(context, tvm_prepare(binding->function), diags);
     print_warning(settings, context);
     if (!status) status = tvm_run_upload(binding, diags);
+    if (!status && settings->check) status = tvm_run_check_copy(check, binding, diags);
     if (!status)
         status =
             failed(context, tvm_launchv(binding->function, NULL, binding->values, binding->count), diags);
     if (!status) status = failed(context, tvm_synchronize(context, NULL), diags);
     if (!status) status = tvm_run_download(binding, diags);
+    if (!status && settings->check)
+        status = tvm_run_check_compare(check, binding, settings->tolerance, settings->quiet ? NULL : stdout,
+                                       diags);
     if (!status && settings->time) status = print_time(settings, binding, diags);
     return status;
 }
@@ -224,8 +253,11 @@ static tvm_status run_code(const run_settings *settings, tvm_context *context, t
     if (status) return status;
     tvm_run_binding *binding = calloc(1, sizeof *binding);
     if (!binding) return tvm_diag_no_memory(diags);
+    tvm_run_check check = {0};
     status = tvm_run_bind(context, function, &settings->args, binding, diags);
-    if (!status) status = launch(settings, binding, diags);
+    if (!status && settings->check) status = tvm_run_check_open(settings->check, &check, diags);
+    if (!status) status = launch(settings, binding, &check, diags);
+    tvm_run_check_close(&check);
     tvm_run_unbind(binding);
     free(binding);
     return status;
@@ -258,7 +290,7 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
 int main(int argc, char **argv) {
     static const struct argp parser = {
         options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description, NULL, NULL, NULL};
-    run_settings settings = {0};
+    run_settings settings = {.tolerance = -1};
     argp_err_exit_status = EXIT_USAGE;
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
     tvm_status status = parsed ? run(&settings, &settings.diags) : tvm_diag_no_memory(&settings.diags);
