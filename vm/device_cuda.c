@@ -140,7 +140,7 @@ static tvm_status cuda_open(const tvm_context_options *options, void **device, t
         return status;
     }
     tvm_diags warnings = {0};
-    cuda->cache = tvm_cache_open(options->cache_dir, TVM_CACHE_LIMIT, &warnings);
+    cuda->cache = tvm_cache_open(options->cache_dir, 0, &warnings);
     tvm_cuda_warn(cuda, &warnings);
     tvm_diags_free(&warnings);
     *device = cuda;

@@ -59,7 +59,7 @@ static bool decode(uint8_t *bytes, size_t size, uint32_t kernel_count, tvm_image
 /* The version line of ptxas, malloc'ed. Running it would cost more than all the rest of a cache hit, so that
  * what it said is kept in the cache too, under the program's path, size and time of change. NULL when it
  * cannot be told. */
-static char *ptxas_version(const char *path, const tvm_cache *cache, tvm_diags *warnings, tvm_diags *diags) {
+static char *ptxas_version(const char *path, tvm_cache *cache, tvm_diags *warnings, tvm_diags *diags) {
     struct stat info;
     char *description;
     if (stat(path, &info)) return NULL;
@@ -108,18 +108,19 @@ static tvm_status build(const tvm_ir_program *program, tvm_target target, const 
 }
 
 static tvm_status find_or_build(const tvm_ir_program *program, tvm_target target, const char *ptxas,
-                                const tvm_cache *cache, tvm_image *image, tvm_diags *warnings,
-                                tvm_diags *diags) {
+                                tvm_cache *cache, tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     uint8_t *bytes = NULL;
     size_t size = 0;
-    if (tvm_cache_get(cache, image->key, &bytes, &size)) {
+    tvm_cache_claim claim;
+    if (tvm_cache_get_or_claim(cache, image->key, TVM_CACHE_WAIT_MS, &claim, &bytes, &size)) {
         image->cached = decode(bytes, size, program->kernel_count, image);
         if (image->cached) return TVM_OK;
         free(bytes);
     }
     tvm_status status = build(program, target, ptxas, &bytes, &size, diags);
+    if (!status) tvm_cache_put(cache, image->key, bytes, size, warnings);
+    tvm_cache_release(&claim);
     if (status) return status;
-    tvm_cache_put(cache, image->key, bytes, size, warnings);
     if (decode(bytes, size, program->kernel_count, image)) return TVM_OK;
     free(bytes);
     return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
@@ -137,7 +138,7 @@ static tvm_status find_ptxas(char **ptxas, tvm_diags *warnings, tvm_diags *diags
                                   : tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_status_text(status));
 }
 
-tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, const tvm_cache *cache,
+tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, tvm_cache *cache,
                           tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     *image = (tvm_image){0};
     char *ptxas = NULL, *version = NULL;

@@ -23,7 +23,7 @@ typedef struct tvm_image {
 } tvm_image;
 
 /* cache may be NULL. Trouble with the cache goes to *warnings and stops nothing. */
-tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, const tvm_cache *cache,
+tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, tvm_cache *cache,
                           tvm_image *image, tvm_diags *warnings, tvm_diags *diags);
 void tvm_image_free(tvm_image *image);
 

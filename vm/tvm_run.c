@@ -11,13 +11,24 @@
 
 #include "run_args.h"
 #include "run_bind.h"
+#include "run_cache.h"
 #include "runtime.h"
 
 #ifdef PACKAGE_VERSION
 const char *argp_program_version = "tvm-run (Tilus VM) " PACKAGE_VERSION;
 #endif
 
-enum { EXIT_USAGE = 2, KEY_DEVICE = 256, KEY_KERNEL, KEY_TIME, KEY_QUIET, KEY_THREADS, KEY_ARGS };
+enum {
+    EXIT_USAGE = 2,
+    KEY_DEVICE = 256,
+    KEY_KERNEL,
+    KEY_TIME,
+    KEY_QUIET,
+    KEY_THREADS,
+    KEY_ARGS,
+    KEY_CACHE_STATS,
+    KEY_CACHE_CLEAR
+};
 
 static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "DEVICE", 0,
@@ -29,6 +40,10 @@ static const struct argp_option options[] = {
      "do not say which device is used, nor warn; of --time print the microseconds alone", 0},
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
+    {"verbose", 'v', NULL, 0, "say where the program's code comes from", 0},
+    {"cache-stats", KEY_CACHE_STATS, NULL, 0, "print the cache's folder, entries, bytes and bound; no file",
+     0},
+    {"cache-clear", KEY_CACHE_CLEAR, NULL, 0, "remove all entries of the cache; no file", 0},
     {0}};
 
 static const char description[] =
@@ -50,7 +65,8 @@ typedef struct run_settings {
     const char *file;
     const char *kernel;
     tvm_context_options context;
-    bool time, quiet;
+    bool time, quiet, verbose;
+    tvm_run_cache cache;
     unsigned repeats; /* 0: the device's default */
     tvm_run_args args;
     tvm_diags diags;
@@ -116,6 +132,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
             argp_error(state, "--threads %s: a number from 1 to 4096 is expected", arg);
         break;
+    case 'v':
+        settings->verbose = true;
+        break;
+    case KEY_CACHE_STATS:
+        settings->cache = TVM_RUN_CACHE_STATS;
+        break;
+    case KEY_CACHE_CLEAR:
+        settings->cache = TVM_RUN_CACHE_CLEAR;
+        break;
     case KEY_ARGS:
         if (arg) add_word(settings, arg, state);
         break;
@@ -123,7 +148,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         add_word(settings, arg, state);
         break;
     case ARGP_KEY_END:
-        if (!settings->file) argp_error(state, "a bytecode file is expected");
+        if (!settings->file && !settings->cache) argp_error(state, "a bytecode file is expected");
+        if (settings->file && settings->cache)
+            argp_error(state, "--cache-stats and --cache-clear take no file");
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -222,6 +249,11 @@ static void print_device(const tvm_context *context) {
             note ? note : "", note ? ")" : "");
 }
 
+static tvm_status flush_output(tvm_diags *diags) {
+    if (!fflush(stdout) && !ferror(stdout)) return TVM_OK;
+    return tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
+}
+
 static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     tvm_context *context = NULL;
     tvm_program *code = NULL;
@@ -234,9 +266,6 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     if (!status) status = run_code(settings, context, code, diags);
     tvm_program_free(code);
     tvm_context_free(context);
-    if (!status && (fflush(stdout) || ferror(stdout)))
-        status =
-            tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
     return status;
 }
 
@@ -246,7 +275,14 @@ int main(int argc, char **argv) {
     run_settings settings = {0};
     argp_err_exit_status = EXIT_USAGE;
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
-    tvm_status status = parsed ? run(&settings, &settings.diags) : tvm_diag_no_memory(&settings.diags);
+    tvm_status status;
+    if (!parsed)
+        status = tvm_diag_no_memory(&settings.diags);
+    else if (settings.cache)
+        status = tvm_run_cache_do(settings.cache, stdout, &settings.diags);
+    else
+        status = run(&settings, &settings.diags);
+    if (!status) status = flush_output(&settings.diags);
     if (status) tvm_diags_print(&settings.diags, stderr, "tvm-run", isatty(STDERR_FILENO));
     tvm_diags_free(&settings.diags);
     tvm_run_args_free(&settings.args);
