@@ -41,6 +41,8 @@ typedef struct tvm_kernel_code {
     int registers, spill_stores, spill_loads, stack_bytes;
 } tvm_kernel_code;
 
+enum { TVM_MADE_BY_MAX = 64 };
+
 typedef struct tvm_module {
     tvm_target target;
     char *ptx; /* NUL-terminated */
@@ -49,7 +51,8 @@ typedef struct tvm_module {
     size_t kernel_count;
     uint8_t *cubin; /* NULL until tvm_ptxas */
     size_t cubin_size;
-    void *owner; /* of the strings */
+    char made_by[TVM_MADE_BY_MAX]; /* who made the cubin: "nvJitLink 13.0", "ptxas release 13.0, V13.0.88" */
+    void *owner;                   /* of the strings */
 } tvm_module;
 
 /* Bumped with every change of the generated code: part of the cubin cache's key. */
@@ -66,9 +69,9 @@ void tvm_module_free(tvm_module *module);
 tvm_status tvm_ptxas_find(char **path, tvm_diags *diags);
 /* The version line of a ptxas program, malloc'ed: part of the cache's key. */
 tvm_status tvm_ptxas_version(const char *path, char **version, tvm_diags *diags);
-/* Runs ptxas (path may be NULL: found) on module->ptx with a time limit of 120 s, fills cubin and the
- * resource usage. A failure's diagnostic carries what ptxas printed. Temporary files are removed whatever
- * happens. */
+/* Runs ptxas (path may be NULL: found) on module->ptx, fills cubin and the resource usage. A ptxas that runs
+ * longer than $TVM_PTXAS_TIMEOUT seconds (120 when not set) is killed. A failure's diagnostic carries what
+ * ptxas printed. There are no temporary files. */
 tvm_status tvm_ptxas(tvm_module *module, const char *path, tvm_diags *diags);
 
 /* The report of --explain / --emit report: malloc'ed text. */

@@ -10,6 +10,7 @@
 
 #include "codegen.h"
 #include "fileio.h"
+#include "ptx_compiler.h"
 #include "vbc.h"
 
 #ifndef PACKAGE_VERSION
@@ -77,16 +78,20 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* Runs ptxas where it is needed: for a cubin, and for the registers and spills of a report, which does
- * without them when there is no ptxas and none was asked for. */
-static tvm_status assemble(tvm_module *module, const arguments *a, tvm_diags *diags) {
+static tvm_status find_compiler(const arguments *a, tvm_ptx_compiler *compiler, tvm_diags *diags) {
+    return a->ptxas ? tvm_ptx_compiler_ptxas(a->ptxas, compiler, diags)
+                    : tvm_ptx_compiler_find(compiler, NULL, diags);
+}
+
+/* Compiles where it is needed: for a cubin, and for the registers and spills of a report, which does without
+ * them when there is no compiler and none was asked for. */
+static tvm_status compile_ptx(tvm_module *module, const arguments *a, tvm_diags *diags) {
+    tvm_ptx_compiler compiler;
     if (a->kind == EMIT_PTX && !a->explain) return TVM_OK;
-    if (a->kind == EMIT_CUBIN || a->ptxas) return tvm_ptxas(module, a->ptxas, diags);
-    char *path;
-    tvm_status status = tvm_ptxas_find(&path, NULL);
-    if (status == TVM_NO_PTXAS) return TVM_OK;
-    if (status == TVM_OK) status = tvm_ptxas(module, path, diags);
-    free(path);
+    tvm_status status = find_compiler(a, &compiler, diags);
+    if (status == TVM_OK && (a->kind == EMIT_CUBIN || compiler.kind != TVM_PTX_BY_DRIVER))
+        status = tvm_ptx_compile(&compiler, module, diags);
+    tvm_ptx_compiler_free(&compiler);
     return status;
 }
 
@@ -114,7 +119,7 @@ static tvm_status compile(const arguments *a, tvm_diags *diags) {
     tvm_status status = tvm_target_parse(a->target, &target, diags);
     if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
     if (status == TVM_OK) status = tvm_translate(program, target, &module, diags);
-    if (status == TVM_OK) status = assemble(module, a, diags);
+    if (status == TVM_OK) status = compile_ptx(module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);
     tvm_module_free(module);
     tvm_ir_program_free(program);
