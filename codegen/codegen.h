@@ -13,8 +13,15 @@ typedef struct tvm_target {
 /* "sm_90a" -> target; TVM_UNSUPPORTED with a diagnostic naming the known ones otherwise. */
 tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *diags);
 const char *tvm_target_name(tvm_target target, char name[16]);
-/* The best target for a device of this compute capability (9, 0 -> sm_90a). */
+/* The best target for a device of this compute capability (9, 0 -> sm_90a). For a device newer than all that
+ * are known it is one whose PTX runs there, but no cubin does. */
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags);
+/* Does what is made for the target run on a device of this capability (10 major + minor)? CUDA C++
+ * Programming Guide, "Binary Compatibility", "PTX Compatibility": a cubin on devices of the same major and no
+ * lower minor number, PTX on all that are no older; what is made for sm_90a and its like on exactly that one.
+ */
+bool tvm_target_cubin_runs(tvm_target target, unsigned capability);
+bool tvm_target_ptx_runs(tvm_target target, unsigned capability);
 /* Bytes of shared memory a block may have on the target. */
 unsigned tvm_target_shared_bytes(tvm_target target);
 
@@ -41,8 +48,6 @@ typedef struct tvm_kernel_code {
     int registers, spill_stores, spill_loads, stack_bytes;
 } tvm_kernel_code;
 
-enum { TVM_MADE_BY_MAX = 64 };
-
 typedef struct tvm_module {
     tvm_target target;
     char *ptx; /* NUL-terminated */
@@ -51,9 +56,18 @@ typedef struct tvm_module {
     size_t kernel_count;
     uint8_t *cubin; /* NULL until tvm_ptxas */
     size_t cubin_size;
-    char made_by[TVM_MADE_BY_MAX]; /* who made the cubin: "nvJitLink 13.0", "ptxas release 13.0, V13.0.88" */
-    void *owner;                   /* of the strings */
+    char made_by[TVM_IMAGE_MADE_BY_MAX]; /* who made the cubin: "nvJitLink 13.0", "ptxas release 13.0,
+                                            V13.0.88" */
+    void *owner;                         /* of the strings */
 } tvm_module;
+
+/* What a launch needs to know of a kernel's code: kept with a cubin, in the cache and in bytecode files, and
+ * so made of 32-bit numbers alone. */
+typedef struct tvm_image_kernel {
+    uint32_t threads;
+    uint32_t shared_bytes; /* dynamic shared memory of a launch */
+} tvm_image_kernel;
+tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel);
 
 /* Bumped with every change of the generated code: part of the cubin cache's key. */
 #define TVM_CODEGEN_VERSION 2

@@ -32,6 +32,8 @@ typedef struct tvm_device_ops {
     tvm_status (*code_open)(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
     void (*code_close)(void *code);
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
+    /* See tvm_code_origin. */
+    const char *(*code_origin)(const void *code);
     tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
     tvm_status (*time)(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
                        tvm_diags *diags);

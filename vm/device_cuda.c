@@ -82,6 +82,7 @@ static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     if (!status) status = tvm_target_for_device(major, minor, &cuda->target, diags);
     if (status) return status;
     gpu[sizeof gpu - 1] = '\0';
+    cuda->capability = 10 * (unsigned)major + (unsigned)minor;
     snprintf(cuda->name, sizeof cuda->name, "%s (cuda:%d, %s)", gpu, (int)cuda->device,
              tvm_target_name(cuda->target, target));
     return TVM_OK;
@@ -225,6 +226,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,
+                                        .code_origin = tvm_cuda_code_origin,
                                         .launch = tvm_cuda_launch,
                                         .time = tvm_cuda_time,
                                         .synchronize = cuda_synchronize,

@@ -83,6 +83,10 @@ tvm_status tvm_param_shape(const tvm_kernel *kernel, size_t index, const tvm_val
 
 /* Translates and loads now, so that the first launch does not. */
 tvm_status tvm_prepare(tvm_kernel *kernel);
+/* Where the program's code comes from, once one of its kernels has been prepared: "cubin for sm_90a, from the
+ * cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the driver"; "interpreted"; "" before. Lives as long
+ * as the program. */
+const char *tvm_code_origin(const tvm_program *program);
 
 /* Launches on a stream (a CUstream; NULL the default one; ignored by the interpreter, which is done when it
  * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as

@@ -215,10 +215,12 @@ static void print_warning(const run_settings *settings, const tvm_context *conte
     if (warning && !settings->quiet) fprintf(stderr, "tvm-run: warning: %s\n", warning);
 }
 
-static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
+static tvm_status launch(const run_settings *settings, const tvm_program *code, tvm_run_binding *binding,
+                         tvm_diags *diags) {
     tvm_context *context = binding->context;
     tvm_status status = failed(context, tvm_prepare(binding->function), diags);
     print_warning(settings, context);
+    if (!status && settings->verbose) fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(code));
     if (!status) status = tvm_run_upload(binding, diags);
     if (!status)
         status =
@@ -237,7 +239,7 @@ static tvm_status run_code(const run_settings *settings, tvm_context *context, t
     tvm_run_binding *binding = calloc(1, sizeof *binding);
     if (!binding) return tvm_diag_no_memory(diags);
     status = tvm_run_bind(context, function, &settings->args, binding, diags);
-    if (!status) status = launch(settings, binding, diags);
+    if (!status) status = launch(settings, code, binding, diags);
     tvm_run_unbind(binding);
     free(binding);
     return status;
