@@ -19,7 +19,7 @@ tvm_status tvm_run_cache_do(tvm_run_cache action, FILE *stream, tvm_diags *diags
         fprintf(stream, "folder   %s\nentries  %" PRIu64 "\nbytes    %" PRIu64 "\nbound    %" PRIu64 "\n",
                 stats.dir, stats.entries, stats.bytes, stats.limit);
     if (!status && action == TVM_RUN_CACHE_CLEAR)
-        fprintf(stream, "%s: removed %" PRIu64 " entries, %" PRIu64 " bytes\n", stats.dir, stats.entries,
+        fprintf(stream, "folder   %s\nremoved  %" PRIu64 "\nbytes    %" PRIu64 "\n", stats.dir, stats.entries,
                 stats.bytes);
     tvm_cache_close(cache);
     return status;
