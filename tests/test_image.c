@@ -178,8 +178,8 @@ START_TEST(targets_that_are_none_are_refused) {
         "sm_80;sm_90",
         "sm_81",
         "sm_80,none",
-        "sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,"
-        "sm_80,sm_80,sm_80,sm_80,sm_80"};
+        ("sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,"
+         "sm_80,sm_80,sm_80,sm_80,sm_80")};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         tvm_target targets[TVM_EMBED_MAX];
         size_t count;
