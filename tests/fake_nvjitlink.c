@@ -1,7 +1,8 @@
 /* An nvJitLink without a compiler, for tests: the cubin is "\177ELF", the options and the PTX. Built twice:
  * with the plain names of CUDA 12.3 and later, and, with FAKE_SUFFIX, with those of the first headers alone
  * and without nvJitLinkVersion. FAKE_NVJITLINK_FAIL, read at each call, names what fails: create, option (all
- * but -arch is unknown), add, complete, size or cubin. */
+ * but -arch is unknown), add, complete, size or cubin; or alone: create fails, and from then on there is no
+ * ptxas. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,8 @@ static int append(link *handle, const void *bytes, size_t size) {
 }
 
 int NAME(Create)(link **handle, uint32_t count, const char **options) {
-    if (fails("create")) return 16;
+    if (fails("alone")) setenv("TVM_PTXAS", "/nowhere/ptxas", 1);
+    if (fails("create") || fails("alone")) return 16;
     if (fails("option") && count > 1) return 1;
     link *made = calloc(1, sizeof *made);
     if (!made) return 6;
