@@ -62,7 +62,7 @@ static void write_table(text *t, const tvm_kernel_code *kernel) {
 
 static void write_usage(text *t, const tvm_kernel_code *kernel) {
     if (kernel->registers < 0)
-        tvm_text_add(t, "  registers and spills are not known: ptxas has not run\n");
+        tvm_text_add(t, "  registers and spills are not known: the PTX has not been compiled\n");
     else
         tvm_text_add(t,
                      "  %d registers, %d bytes of stack, %d bytes of spill stores, %d bytes of spill loads\n",
@@ -83,6 +83,7 @@ tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, c
         write_usage(&t, kernel);
     }
     if (module->kernel_count == 0) tvm_text_add(&t, "no kernels\n");
+    if (module->made_by[0]) tvm_text_add(&t, "\ncompiled by %s\n", module->made_by);
     *report = t.failed ? NULL : t.data;
     if (!t.failed) return TVM_OK;
     tvm_text_free(&t);

@@ -235,7 +235,40 @@ void tvm_ir_program_free(tvm_ir_program *program) {
     free(program->string_index.buckets);
     free(program->layout_index.buckets);
     free(program->shared_layout_index.buckets);
+    tvm_ir_program_drop_images(program);
     free(program);
+}
+
+void tvm_ir_program_drop_images(tvm_ir_program *program) {
+    for (uint32_t i = 0; i < program->image_count; i++) {
+        free(program->images[i].facts);
+        free(program->images[i].code);
+    }
+    free(program->images);
+    program->images = NULL;
+    program->image_count = program->image_capacity = 0;
+}
+
+uint32_t tvm_ir_program_add_image(tvm_ir_program *program, const tvm_ir_image *image) {
+    if (program->image_count >= TVM_MAX_IMAGES) return TVM_NONE;
+    tvm_ir_image *items =
+        grown(program->images, &program->image_capacity, program->image_count, sizeof *items);
+    if (items == NULL) return TVM_NONE;
+    program->images = items;
+    size_t count = (size_t)image->kernels * image->words;
+    tvm_ir_image copy = *image;
+    copy.facts = malloc(count * sizeof *copy.facts + 1);
+    copy.code = malloc(image->code_size + 1);
+    if (copy.facts == NULL || copy.code == NULL) {
+        free(copy.facts);
+        free(copy.code);
+        return TVM_NONE;
+    }
+    if (count > 0) memcpy(copy.facts, image->facts, count * sizeof *copy.facts);
+    if (image->code_size > 0) memcpy(copy.code, image->code, image->code_size);
+    copy.code[image->code_size] = '\0';
+    items[program->image_count] = copy;
+    return program->image_count++;
 }
 
 uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name) {

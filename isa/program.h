@@ -28,6 +28,10 @@ enum {
     TVM_MAX_NAME = 255,       /* bytes of a name */
     TVM_MAX_KERNELS = 256,
     TVM_MAX_LAUNCH_TENSORS = 16,      /* alloc-global of a kernel */
+    TVM_MAX_IMAGES = 64,              /* of a program */
+    TVM_MAX_IMAGE_WORDS = 64,         /* of an image, for a kernel */
+    TVM_IMAGE_TARGET_MAX = 16,        /* bytes with the NUL */
+    TVM_IMAGE_MADE_BY_MAX = 64,       /* bytes with the NUL */
     TVM_MAX_LAYOUTS = 1 << 16,        /* of a program; as many shared layouts */
     TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
 };
@@ -197,6 +201,20 @@ typedef struct tvm_ir_kernel {
     uint32_t insn_count, insn_capacity;
 } tvm_ir_kernel;
 
+/* Code made of the program ahead of time. Who reads it decides whether to trust and use it: none of it has
+ * been verified. */
+typedef struct tvm_ir_image {
+    uint32_t codegen;                    /* version of the code generator that made it */
+    uint64_t hash[2];                    /* tvm_vbc_hash of the program that it was made of */
+    bool ptx;                            /* PTX text, else a cubin */
+    char target[TVM_IMAGE_TARGET_MAX];   /* "sm_90a" */
+    char made_by[TVM_IMAGE_MADE_BY_MAX]; /* "nvJitLink 13.0"; "" of PTX */
+    uint32_t kernels, words; /* of the code generator's: `words` numbers for each of `kernels` kernels */
+    uint32_t *facts;
+    uint8_t *code; /* 16-byte aligned, a NUL after it */
+    size_t code_size;
+} tvm_ir_image;
+
 typedef struct tvm_ir_program {
     char **strings; /* each NUL-terminated UTF-8, no control characters */
     uint32_t string_count, string_capacity;
@@ -207,6 +225,8 @@ typedef struct tvm_ir_program {
     tvm_ir_kernel *kernels;
     uint32_t kernel_count, kernel_capacity;
     tvm_index string_index, layout_index, shared_layout_index;
+    tvm_ir_image *images;
+    uint32_t image_count, image_capacity;
 } tvm_ir_program;
 
 /* ---- building ----
@@ -218,6 +238,9 @@ uint32_t tvm_ir_program_string(tvm_ir_program *program, const char *text, size_t
 uint32_t tvm_ir_program_layout(tvm_ir_program *program, const tvm_layout *layout);
 uint32_t tvm_ir_program_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout);
 uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name);
+/* Copies facts and code. */
+uint32_t tvm_ir_program_add_image(tvm_ir_program *program, const tvm_ir_image *image);
+void tvm_ir_program_drop_images(tvm_ir_program *program);
 uint32_t tvm_ir_kernel_add_slot(tvm_ir_kernel *kernel, const tvm_slot *slot);
 uint32_t tvm_ir_kernel_add_assume(tvm_ir_kernel *kernel, uint32_t expr);
 /* Shares equal nodes; folds nothing. */

@@ -51,13 +51,17 @@ static inline void fuzz_same_bytes(const tvm_ir_program *a, const tvm_ir_program
 
 /* program -> container -> program: the same container. */
 static inline void fuzz_container_again(const tvm_ir_program *program) {
+    const unsigned parts = TVM_VBC_LINES | TVM_VBC_IMAGES;
     tvm_diags diags = {0};
-    uint8_t *bytes = NULL;
-    size_t size = 0;
+    uint8_t *bytes = NULL, *bytes_again = NULL;
+    size_t size = 0, size_again = 0;
     tvm_ir_program *again = NULL;
-    FUZZ_REQUIRE(tvm_vbc_write(program, true, &bytes, &size, &diags) == TVM_OK, &diags);
+    FUZZ_REQUIRE(tvm_vbc_write(program, parts, &bytes, &size, &diags) == TVM_OK, &diags);
     FUZZ_REQUIRE(tvm_vbc_read(bytes, size, "again.vbc", &again, &diags) == TVM_OK, &diags);
     fuzz_same_bytes(program, again, "(container)");
+    FUZZ_REQUIRE(tvm_vbc_write(again, parts, &bytes_again, &size_again, &diags) == TVM_OK, &diags);
+    FUZZ_REQUIRE(size == size_again && memcmp(bytes, bytes_again, size) == 0, &diags);
+    free(bytes_again);
     tvm_ir_program_free(again);
     free(bytes);
 }

@@ -303,13 +303,16 @@ static void break_fewer_strings(image *f) {
     put(section_of(*f, STRS), get(section_of(*f, STRS), 4) - 1, 4);
 }
 static void break_params(image *f) {
-    put(section_of(*f, KRNL) + 24, 65, 4);
+    put(section_of(*f, KRNL) + 28, 65, 4);
 }
 static void break_insns(image *f) {
-    put(section_of(*f, KRNL) + 40, 60000, 4);
+    put(section_of(*f, KRNL) + 44, 60000, 4);
 }
 static void break_warps(image *f) {
     put(section_of(*f, KRNL) + 8, 2, 4);
+}
+static void break_resident(image *f) {
+    put(section_of(*f, KRNL) + 12, 33, 4);
 }
 static void break_file_index(image *f) {
     uint8_t *lines = section_of(*f, LINE);
@@ -347,6 +350,7 @@ static const struct {
     {"params", break_params, true, TVM_FORMAT, "65 parameters"},
     {"insns", break_insns, true, TVM_FORMAT, "60000 instructions do not fit"},
     {"warps", break_warps, true, TVM_INVALID, "32 threads, the kernel has 64"},
+    {"resident", break_resident, true, TVM_INVALID, "33 resident blocks"},
     {"file index", break_file_index, true, TVM_FORMAT, "section LINE"},
 };
 

@@ -106,6 +106,10 @@ tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_pr
 
 /* ---- introspection ---- */
 
+const char *tvm_code_origin(const tvm_program *code) {
+    return code ? code->context->ops->code_origin(code->device_code) : "";
+}
+
 size_t tvm_kernel_count(const tvm_program *code) {
     return code ? code->program->kernel_count : 0;
 }

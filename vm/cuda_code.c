@@ -69,16 +69,27 @@ static tvm_status load_image(cuda_code *code, const tvm_image *image, tvm_diags 
                         "the driver refuses the program's code (error %d): %s", (int)result, log);
 }
 
-/* A cached image that the driver refuses is made anew, once: what it was made for may have changed. */
+/* An image that is not new and that the driver refuses is made anew, once: what it was made for may have
+ * changed. */
 static tvm_status make_and_load(cuda_code *code, tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     cuda_device *device = code->device;
-    tvm_status status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    tvm_image_request request = {.program = code->program,
+                                 .target = device->target,
+                                 .capability = device->capability,
+                                 .cache = device->cache};
+    tvm_status status = tvm_image_make(&request, image, warnings, diags);
     if (status) return status;
-    if (!image->cached) return load_image(code, image, diags);
+    if (image->source == TVM_IMAGE_MADE) return load_image(code, image, diags);
     if (load_image(code, image, NULL) == TVM_OK) return TVM_OK;
-    tvm_cache_drop(device->cache, image->key);
+    if (image->source == TVM_IMAGE_EMBEDDED) {
+        request.not_embedded = true;
+        tvm_diag_add(warnings, TVM_DRIVER, NULL, NULL,
+                     "the driver refuses the code embedded in the program, which is translated instead");
+    } else {
+        tvm_cache_drop(device->cache, image->key);
+    }
     tvm_image_free(image);
-    status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    status = tvm_image_make(&request, image, warnings, diags);
     return status ? status : load_image(code, image, diags);
 }
 
@@ -110,11 +121,19 @@ static tvm_status load(cuda_code *code, tvm_diags *diags) {
     tvm_diags warnings = {0};
     tvm_status status = make_and_load(code, &image, &warnings, diags);
     for (uint32_t i = 0; !status && i < image.kernel_count; i++) status = find_kernel(code, i, &image, diags);
-    if (status) unload(code);
+    if (status)
+        unload(code);
+    else
+        tvm_image_origin(&image, code->origin);
     tvm_cuda_warn(code->device, &warnings);
     tvm_diags_free(&warnings);
     tvm_image_free(&image);
     return status;
+}
+
+const char *tvm_cuda_code_origin(const void *code) {
+    const cuda_code *opened = code;
+    return atomic_load_explicit(&opened->loaded, memory_order_acquire) ? opened->origin : "";
 }
 
 /* The code in the current CUDA context, by the first caller for all. */

@@ -37,6 +37,8 @@ typedef struct tvm_device_ops {
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
     /* Of a kernel, prepared if need be; strings live as long as the device. */
     tvm_status (*describe)(void *code, uint32_t kernel, tvm_kernel_info *info, tvm_diags *diags);
+    /* See tvm_code_origin. */
+    const char *(*code_origin)(const void *code);
     tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
     /* Prepares, and makes the memory that this launch takes; the tensors' data is not looked at. */
     tvm_status (*reserve)(void *code, const tvm_device_launch *launch, tvm_diags *diags);

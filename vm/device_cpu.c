@@ -171,6 +171,11 @@ static tvm_status cpu_memory_copy(void *device, void *to, const void *from, size
     return TVM_OK;
 }
 
+static const char *cpu_code_origin(const void *code) {
+    (void)code;
+    return "interpreted";
+}
+
 const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
                                        .open = cpu_open,
                                        .close = cpu_close,
@@ -182,6 +187,7 @@ const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
                                        .code_close = cpu_code_close,
                                        .prepare = cpu_prepare,
                                        .describe = cpu_describe,
+                                       .code_origin = cpu_code_origin,
                                        .launch = cpu_launch,
                                        .reserve = cpu_reserve,
                                        .time = cpu_time,

@@ -87,6 +87,7 @@ static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     if (status) return status;
     gpu[sizeof gpu - 1] = '\0';
     cuda->multiprocessors = multiprocessors > 0 ? (uint32_t)multiprocessors : 1;
+    cuda->capability = 10 * (unsigned)major + (unsigned)minor;
     snprintf(cuda->name, sizeof cuda->name, "%s (cuda:%d, %s)", gpu, (int)cuda->device,
              tvm_target_name(cuda->target, cuda->target_name));
     return TVM_OK;
@@ -161,7 +162,7 @@ static tvm_status cuda_open(const tvm_context_options *options, void **device, t
         return status;
     }
     tvm_diags warnings = {0};
-    cuda->cache = tvm_cache_open(options->cache_dir, TVM_CACHE_LIMIT, &warnings);
+    cuda->cache = tvm_cache_open(options->cache_dir, 0, &warnings);
     tvm_cuda_warn(cuda, &warnings);
     tvm_diags_free(&warnings);
     *device = cuda;
@@ -257,6 +258,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,
                                         .describe = tvm_cuda_describe,
+                                        .code_origin = tvm_cuda_code_origin,
                                         .launch = tvm_cuda_launch,
                                         .reserve = tvm_cuda_reserve,
                                         .time = tvm_cuda_time,

@@ -156,6 +156,10 @@ tvm_status tvm_param_shape(const tvm_kernel *kernel, size_t index, const tvm_val
 
 /* Translates and loads now, so that the first launch does not. */
 tvm_status tvm_prepare(tvm_kernel *kernel);
+/* Where the program's code comes from, once one of its kernels has been prepared: "cubin for sm_90a, from the
+ * cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the driver"; "interpreted"; "" before. Lives as long
+ * as the program. */
+const char *tvm_code_origin(const tvm_program *program);
 
 /* Prepares, and makes the memory that launches of this kernel with these scalars need on this stream (tensors
  * of alloc-global), so that they allocate nothing and can be captured into a CUDA graph; tensors' data is not

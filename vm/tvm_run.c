@@ -12,6 +12,7 @@
 
 #include "run_args.h"
 #include "run_bind.h"
+#include "run_cache.h"
 #include "run_check.h"
 #include "runtime.h"
 
@@ -29,7 +30,9 @@ enum {
     KEY_MULTIPROCESSORS,
     KEY_CHECK,
     KEY_TOLERANCE,
-    KEY_ARGS
+    KEY_ARGS,
+    KEY_CACHE_STATS,
+    KEY_CACHE_CLEAR
 };
 
 static const struct argp_option options[] = {
@@ -49,6 +52,10 @@ static const struct argp_option options[] = {
      "with --check: the error |x - r| may be T * max(1, |r|), where r is the function's (default: two units in the last place of 1 for floats, else 0)",
      0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
+    {"verbose", 'v', NULL, 0, "say where the program's code comes from", 0},
+    {"cache-stats", KEY_CACHE_STATS, NULL, 0, "print the cache's folder, entries, bytes and bound; no file",
+     0},
+    {"cache-clear", KEY_CACHE_CLEAR, NULL, 0, "remove all entries of the cache; no file", 0},
     {0}};
 
 static const char description[] =
@@ -70,7 +77,8 @@ typedef struct run_settings {
     const char *file;
     const char *kernel;
     tvm_context_options context;
-    bool time, quiet;
+    bool time, quiet, verbose;
+    tvm_run_cache cache;
     unsigned repeats; /* 0: the device's default */
     const char *check;
     double tolerance; /* negative: the types' */
@@ -155,6 +163,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         if (!parse_tolerance(arg, &settings->tolerance))
             argp_error(state, "--tolerance %s: a number from 0 is expected", arg);
         break;
+    case 'v':
+        settings->verbose = true;
+        break;
+    case KEY_CACHE_STATS:
+        settings->cache = TVM_RUN_CACHE_STATS;
+        break;
+    case KEY_CACHE_CLEAR:
+        settings->cache = TVM_RUN_CACHE_CLEAR;
+        break;
     case KEY_ARGS:
         if (arg) add_word(settings, arg, state);
         break;
@@ -162,7 +179,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         add_word(settings, arg, state);
         break;
     case ARGP_KEY_END:
-        if (!settings->file) argp_error(state, "a bytecode file is expected");
+        if (!settings->file && !settings->cache) argp_error(state, "a bytecode file is expected");
+        if (settings->file && settings->cache)
+            argp_error(state, "--cache-stats and --cache-clear take no file");
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -232,6 +251,8 @@ static tvm_status launch(const run_settings *settings, tvm_run_binding *binding,
     tvm_context *context = binding->context;
     tvm_status status = failed(context, tvm_prepare(binding->function), diags);
     print_warning(settings, context);
+    if (!status && settings->verbose)
+        fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(binding->function->code));
     if (!status) status = tvm_run_upload(binding, diags);
     if (!status && settings->check) status = tvm_run_check_copy(check, binding, diags);
     if (!status)
@@ -269,6 +290,11 @@ static void print_device(const tvm_context *context) {
             note ? note : "", note ? ")" : "");
 }
 
+static tvm_status flush_output(tvm_diags *diags) {
+    if (!fflush(stdout) && !ferror(stdout)) return TVM_OK;
+    return tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
+}
+
 static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     tvm_context *context = NULL;
     tvm_program *code = NULL;
@@ -281,9 +307,6 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     if (!status) status = run_code(settings, context, code, diags);
     tvm_program_free(code);
     tvm_context_free(context);
-    if (!status && (fflush(stdout) || ferror(stdout)))
-        status =
-            tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
     return status;
 }
 
@@ -293,7 +316,14 @@ int main(int argc, char **argv) {
     run_settings settings = {.tolerance = -1};
     argp_err_exit_status = EXIT_USAGE;
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
-    tvm_status status = parsed ? run(&settings, &settings.diags) : tvm_diag_no_memory(&settings.diags);
+    tvm_status status;
+    if (!parsed)
+        status = tvm_diag_no_memory(&settings.diags);
+    else if (settings.cache)
+        status = tvm_run_cache_do(settings.cache, stdout, &settings.diags);
+    else
+        status = run(&settings, &settings.diags);
+    if (!status) status = flush_output(&settings.diags);
     if (status) tvm_diags_print(&settings.diags, stderr, "tvm-run", isatty(STDERR_FILENO));
     tvm_diags_free(&settings.diags);
     tvm_run_args_free(&settings.args);
