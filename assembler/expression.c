@@ -88,6 +88,14 @@ static bool block_or_grid(tvm_asm *as, tvm_value *value) {
     return tvm_asm_node(as, token, &node, value);
 }
 
+static bool multiprocessors(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_next(as);
+    if (!as->in_kernel)
+        return tvm_asm_error(as, token, NULL, "the number of multiprocessors has a value only in a kernel");
+    const tvm_expr node = {.op = TVM_EXPR_MULTIPROCESSORS, .type = TVM_I(32)};
+    return tvm_asm_node(as, token, &node, value);
+}
+
 /* The longest `name.name.name` at the cursor that is an atom; false when there is none. */
 static bool atom(tvm_asm *as, tvm_value *value) {
     char text[64];
@@ -200,6 +208,8 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
     if (tvm_asm_is(as, after, ".") && (tvm_asm_is(as, token, "block") || tvm_asm_is(as, token, "grid")))
         return block_or_grid(as, value);
+    if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_MULTIPROCESSORS)->text))
+        return multiprocessors(as, value);
     const char *name;
     uint32_t length;
     if (!tvm_asm_name(as, token, &name, &length)) return false;

@@ -152,6 +152,9 @@ static void print(const printer *p, uint32_t expr, unsigned least, context how) 
         tvm_buffer_printf(p->out, "%s.%c", node->op == TVM_EXPR_BLOCK ? "block" : "grid",
                           (char)('x' + node->a));
         return;
+    case TVM_EXPR_MULTIPROCESSORS:
+        tvm_buffer_puts(p->out, tvm_expr_op_info(node->op)->text);
+        return;
     default:
         break;
     }

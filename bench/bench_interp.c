@@ -120,17 +120,17 @@ static double run_kernel(const tvm_ir_program *program, const char *name, const 
     tvm_interp_kernel *ready = NULL;
     tvm_interp_arg args[TVM_MAX_PARAMS];
     tvm_scalar scalars[TVM_MAX_PARAMS];
-    uint32_t grid[3];
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS};
     const tvm_interp_options options = {.threads = q->threads};
     for (uint32_t i = 0; i < kernel->param_count; i++) {
         args[i] = argument(q, tvm_string(program, kernel->slots[i].name));
         scalars[i] = args[i].scalar;
     }
-    if (tvm_launch_check(program, kernel, scalars, grid, &diags) != TVM_OK ||
+    if (tvm_launch_check(program, kernel, &env, &diags) != TVM_OK ||
         tvm_interp_prepare(program, kernel, &ready, &diags) != TVM_OK)
         fail(&diags);
     double start = now();
-    if (tvm_interp_run(ready, args, grid, &options, &diags) != TVM_OK) fail(&diags);
+    if (tvm_interp_run(ready, args, env.grid, &options, &diags) != TVM_OK) fail(&diags);
     double seconds = now() - start;
     tvm_interp_free(ready);
     return seconds;

@@ -45,12 +45,16 @@ typedef struct emitter {
     struct facts *facts;   /* analysis.h: what is known here */
     struct caches *caches; /* thread parts, expressions */
     bool uses_vprintf;
-    uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
+    bool reads_multiprocessors; /* a hidden parameter, the last one */
+    uint32_t scratch_bytes;     /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;
     text *globals;        /* module scope: strings, external functions */
     uint32_t position;    /* the instruction to emit next; an unrolled loop moves it past its end */
     uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */
 } emitter;
+
+/* Its number among the parameters. */
+uint32_t tvm_multiprocessors_param(const emitter *e);
 
 /* Appends a line of PTX (indented, newline added) to the body or prologue. */
 void tvm_emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -132,7 +136,8 @@ reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__(
 /* The address of the block's dynamic shared memory in the shared window, as %r. */
 reg tvm_shared_base(emitter *e);
 
-/* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn *).
+/* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn
+ * *).
  */
 #define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
     tvm_status tvm_emit_##family(emitter *e, const tvm_insn *insn);

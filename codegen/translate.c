@@ -167,6 +167,10 @@ static void load_params(emitter *e) {
     }
 }
 
+uint32_t tvm_multiprocessors_param(const emitter *e) {
+    return e->kernel->param_count;
+}
+
 /* ---- instructions ---- */
 
 tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
@@ -206,6 +210,10 @@ static void write_entry(const emitter *e, text *out) {
     for (uint32_t p = 0; p < e->kernel->param_count; p++)
         tvm_text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
                      param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
+    if (e->reads_multiprocessors) {
+        uint32_t last = tvm_multiprocessors_param(e);
+        tvm_text_add(out, "%s\n\t.param .b32 param_%u", last ? "," : "", last);
+    }
     /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
     tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm 1\n{\n", e->code->threads);
     declare_registers(e, out);

@@ -198,6 +198,7 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
     case TVM_EXPR_SLOT:
     case TVM_EXPR_BLOCK:
     case TVM_EXPR_GRID:
+    case TVM_EXPR_MULTIPROCESSORS:
         return tvm_refuse(why, "the value is known only when the kernel runs");
     case TVM_EXPR_CAST:
         *value = tvm_scalar_cast(node->type, operand_type, operands[0]);
@@ -256,6 +257,9 @@ tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_e
     case TVM_EXPR_GRID:
         *value = of_i64(env->grid[node->a]);
         return TVM_OK;
+    case TVM_EXPR_MULTIPROCESSORS:
+        *value = of_i64(env->multiprocessors);
+        return TVM_OK;
     case TVM_EXPR_LAND:
     case TVM_EXPR_LOR:
     case TVM_EXPR_SELECT:
@@ -274,16 +278,27 @@ tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_e
     return tvm_expr_apply(node, type, operands, value, why);
 }
 
-bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr) {
+unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
     const tvm_expr *node = &kernel->exprs[expr];
-    if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) return false;
-    if (node->op == TVM_EXPR_SLOT)
-        return node->a < kernel->param_count && kernel->slots[node->a].kind == TVM_SLOT_SCALAR;
     const uint32_t children[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
-    for (unsigned i = 0; i < arity; i++)
-        if (!tvm_expr_is_launch_time(kernel, children[i])) return false;
-    return true;
+    unsigned arity = tvm_expr_op_info(node->op)->arity, leaves = 0;
+    switch (node->op) {
+    case TVM_EXPR_SLOT:
+        return node->a < kernel->param_count ? TVM_LEAF_PARAM : TVM_LEAF_VARIABLE;
+    case TVM_EXPR_BLOCK:
+        return TVM_LEAF_BLOCK;
+    case TVM_EXPR_GRID:
+        return TVM_LEAF_GRID;
+    case TVM_EXPR_MULTIPROCESSORS:
+        return TVM_LEAF_MULTIPROCESSORS;
+    default:
+        for (unsigned i = 0; i < arity; i++) leaves |= tvm_expr_leaves(kernel, children[i]);
+        return leaves;
+    }
+}
+
+bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr) {
+    return (tvm_expr_leaves(kernel, expr) & ~(unsigned)(TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS)) == 0;
 }
 
 /* ---- types ---- */
@@ -326,6 +341,10 @@ static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, 
             return tvm_refuse(why, "a variable of type %s is read as %s",
                               tvm_dtype_name(kernel->slots[node->a].dtype, want),
                               tvm_dtype_name(node->type, name));
+        return TVM_OK;
+    case TVM_EXPR_MULTIPROCESSORS:
+        if (!tvm_dtype_same(node->type, TVM_I(32)))
+            return tvm_refuse(why, "multiprocessors has type i32, not %s", tvm_dtype_name(node->type, name));
         return TVM_OK;
     default:
         if (node->a > 2) return tvm_refuse(why, "axis %u is not one of x, y, z", node->a);

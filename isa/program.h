@@ -152,7 +152,7 @@ typedef struct tvm_slot {
     tvm_dtype dtype;
     uint8_t packing; /* tvm_packing, of REGISTER; else 0 */
     uint32_t layout; /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
-    uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: expressions over scalar parameters; row-major, contiguous */
+    uint32_t shape[TVM_MAX_RANK]; /* GLOBAL: launch-time expressions; row-major, contiguous */
 } tvm_slot;
 
 /* Finds equal entries of a pool, so that they are shared; private to program.c. */
@@ -165,11 +165,11 @@ typedef struct tvm_index {
 typedef struct tvm_ir_kernel {
     uint32_t name;    /* string; unique in the program; an identifier */
     uint32_t warps;   /* 1..32; threads = 32 * warps */
-    uint32_t grid[3]; /* expressions over scalar parameters; x, y, z; TVM_NONE is 1 */
+    uint32_t grid[3]; /* launch-time expressions; x, y, z; TVM_NONE is 1 */
     uint32_t param_count;
     tvm_slot *slots;
     uint32_t slot_count, slot_capacity;
-    uint32_t *assumes; /* bool expressions over scalar parameters */
+    uint32_t *assumes; /* bool launch-time expressions */
     uint32_t assume_count, assume_capacity;
     tvm_expr *exprs;
     uint32_t expr_count, expr_capacity;
@@ -231,6 +231,7 @@ typedef struct tvm_eval_env {
     const tvm_scalar *slots;
     int32_t block[3];
     int32_t grid[3];
+    int32_t multiprocessors;
 } tvm_eval_env;
 
 /* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their
@@ -242,7 +243,17 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
                           tvm_scalar *value, tvm_why *why);
 /* A scalar converted between scalar types, as `cast` defines it. */
 tvm_scalar tvm_scalar_cast(tvm_dtype to, tvm_dtype from, tvm_scalar value);
-/* Does the expression read only scalar parameters and constants? (shape, grid, assume) */
+/* What the leaves of an expression are, constants left out. */
+enum {
+    TVM_LEAF_PARAM = 1,
+    TVM_LEAF_VARIABLE = 2,
+    TVM_LEAF_BLOCK = 4,
+    TVM_LEAF_GRID = 8,
+    TVM_LEAF_MULTIPROCESSORS = 16
+};
+unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr);
+/* Can a launch evaluate it before the grid is known: scalar parameters, constants and the number of
+ * multiprocessors alone? (shape of a parameter, grid, assume) */
 bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr);
 
 #endif

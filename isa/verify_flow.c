@@ -80,6 +80,8 @@ static void read_expr(flow *f, const tvm_insn *insn, uint32_t expr) {
     const uint32_t operands[3] = {node->a, node->b, node->c};
     unsigned arity = tvm_expr_op_info(node->op)->arity;
     if (node->op == TVM_EXPR_SLOT) read_slot(f, insn, node->a);
+    if (node->op == TVM_EXPR_MULTIPROCESSORS)
+        tvm_verify_error(f->state, insn, "multiprocessors is known to the launch alone: expected grid");
     for (unsigned i = 0; i < arity; i++) read_expr(f, insn, operands[i]);
 }
 

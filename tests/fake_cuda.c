@@ -3,7 +3,8 @@
  * what the driver was asked to do FAKE_CUDA_PARAMS  how to print a launch's parameters: a letter each, i l f
  * d p (int, 64-bit, float, double, address) FAKE_CUDA_INIT    the result of cuInit FAKE_CUDA_FAULT   the
  * error that the next waiting after a launch finds, and every call from then on FAKE_CUDA_REFUSE  set:
- * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default */
+ * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default
+ * FAKE_CUDA_MULTIPROCESSORS  132 by default */
 #include <cuda.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -93,7 +94,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     (void)device;
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? cc / 10
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? cc % 10
-                                                                         : 0;
+             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+                 ? setting("FAKE_CUDA_MULTIPROCESSORS", 132)
+                 : 0;
     return state();
 }
 

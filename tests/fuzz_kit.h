@@ -133,15 +133,15 @@ static inline bool fuzz_runs_briefly(const tvm_ir_kernel *kernel) {
 
 /* Gives every tensor its memory, of exactly its size; false when that is too much. */
 static inline bool fuzz_tensors(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                                const tvm_scalar *scalars, tvm_interp_arg *args) {
+                                const tvm_launch_env *env, tvm_interp_arg *args) {
     uint64_t total = 0;
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         tvm_diags diags = {0};
         int64_t shape[TVM_MAX_RANK];
         uint64_t bytes = 0;
-        args[p].scalar = scalars[p];
+        args[p].scalar = env->scalars[p];
         if (kernel->slots[p].kind != TVM_SLOT_GLOBAL) continue;
-        tvm_status status = tvm_launch_shape(program, kernel, p, scalars, shape, &bytes, &diags);
+        tvm_status status = tvm_launch_shape(program, kernel, p, env, shape, &bytes, &diags);
         fuzz_status(status, &diags);
         tvm_diags_free(&diags);
         if (status != TVM_OK || bytes > FUZZ_BYTES || (total += bytes) > FUZZ_BYTES) return false;
@@ -156,8 +156,9 @@ static inline void fuzz_run(const tvm_ir_program *program, const tvm_ir_kernel *
     tvm_scalar scalars[TVM_MAX_PARAMS];
     tvm_interp_arg args[TVM_MAX_PARAMS];
     tvm_interp_kernel *ready = NULL;
-    const tvm_interp_options options = {1, output};
-    uint32_t grid[3];
+    const tvm_interp_options options = {.threads = 1, .output = output};
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS};
+    const uint32_t *grid = env.grid;
     memset(scalars, 0, sizeof scalars);
     memset(args, 0, sizeof args);
     for (uint32_t p = 0; p < kernel->param_count; p++) {
@@ -167,11 +168,10 @@ static inline void fuzz_run(const tvm_ir_program *program, const tvm_ir_kernel *
         else
             scalars[p].i = type->kind == TVM_KIND_BOOL ? 1 : 16;
     }
-    tvm_status status = tvm_launch_check(program, kernel, scalars, grid, &diags);
+    tvm_status status = tvm_launch_check(program, kernel, &env, &diags);
     fuzz_status(status, &diags);
     if (status == TVM_OK && (uint64_t)grid[0] * grid[1] <= FUZZ_BLOCKS &&
-        (uint64_t)grid[0] * grid[1] * grid[2] <= FUZZ_BLOCKS &&
-        fuzz_tensors(program, kernel, scalars, args)) {
+        (uint64_t)grid[0] * grid[1] * grid[2] <= FUZZ_BLOCKS && fuzz_tensors(program, kernel, &env, args)) {
         status = tvm_interp_prepare(program, kernel, &ready, &diags);
         if (status == TVM_OK) status = tvm_interp_run(ready, args, grid, &options, &diags);
         fuzz_status(status, &diags);

@@ -66,7 +66,7 @@ static inline outcome launch(const tvm_ir_program *program, const char *name, un
     const tvm_ir_kernel *kernel = name ? tvm_find_kernel(program, name) : &program->kernels[0];
     tvm_interp_arg args[TVM_MAX_PARAMS];
     tvm_scalar scalars[TVM_MAX_PARAMS];
-    uint32_t grid[3];
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS};
     tvm_diags diags = {0};
     outcome out = {0};
     tvm_interp_kernel *ready = NULL;
@@ -74,11 +74,11 @@ static inline outcome launch(const tvm_ir_program *program, const char *name, un
     ck_assert_ptr_nonnull(stream);
     ck_assert_ptr_nonnull(kernel);
     bind(program, kernel, values, count, args, scalars);
-    out.status = tvm_launch_check(program, kernel, scalars, grid, &diags);
+    out.status = tvm_launch_check(program, kernel, &env, &diags);
     if (out.status == TVM_OK) {
         const tvm_interp_options options = {.threads = threads, .output = stream};
         ck_assert_int_eq(tvm_interp_prepare(program, kernel, &ready, &diags), TVM_OK);
-        out.status = tvm_interp_run(ready, args, grid, &options, &diags);
+        out.status = tvm_interp_run(ready, args, env.grid, &options, &diags);
         tvm_interp_free(ready);
     }
     fclose(stream);

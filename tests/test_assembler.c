@@ -103,7 +103,7 @@ static tvm_scalar run_value(const char *expression, tvm_dtype *type) {
     const tvm_ir_kernel *kernel = &program->kernels[0];
     tvm_scalar slots[16] = {{.i = M},          {.i = N}, {.i = INT64_C(1) << 40},
                             {.i = 4000000000}, {.i = 1}, {.f = 1.5}};
-    tvm_eval_env env = {slots, {2, 3, 4}, {5, 6, 7}};
+    tvm_eval_env env = {.slots = slots, .block = {2, 3, 4}, .grid = {5, 6, 7}};
     tvm_scalar value;
     tvm_why why;
     ck_assert_int_eq(

@@ -427,8 +427,9 @@ START_TEST(the_generated_code_does_what_the_interpreter_does) {
     tvm_ir_program *program = assemble_row(row);
     const tvm_ir_kernel *kernel = &program->kernels[0];
     tvm_scalar scalars[4] = {{.i = row->m}, {.i = row->n}, {0}, {0}};
-    uint32_t grid[3];
-    ck_assert_int_eq(tvm_launch_check(program, kernel, scalars, grid, NULL), TVM_OK);
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = 1};
+    ck_assert_int_eq(tvm_launch_check(program, kernel, &env, NULL), TVM_OK);
+    const uint32_t *grid = env.grid;
     uint64_t elements = (uint64_t)row->m * (uint64_t)row->n;
     uint64_t x_bytes = elements * kernel->slots[2].dtype.bits / 8,
              z_bytes = elements * kernel->slots[3].dtype.bits / 8;

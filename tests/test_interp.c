@@ -594,15 +594,14 @@ START_TEST(shapes_are_computed_and_checked) {
                 VALUES(INT("m", INT64_C(1) << 62), INT("n", 8), TENSOR("a", NULL), TENSOR("b", NULL)));
     tvm_ir_program *program = assemble(text);
     tvm_scalar scalars[4] = {{.i = 5}, {.i = 16}};
+    const tvm_launch_env env = {.scalars = scalars, .multiprocessors = 1};
     int64_t shape[TVM_MAX_RANK];
     uint64_t bytes;
-    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 2, scalars, shape, &bytes, NULL),
-                     TVM_OK);
+    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 2, &env, shape, &bytes, NULL), TVM_OK);
     ck_assert_int_eq(shape[0], 5);
     ck_assert_int_eq(shape[1], 16);
     ck_assert_uint_eq(bytes, 30);
-    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 3, scalars, shape, &bytes, NULL),
-                     TVM_OK);
+    ck_assert_int_eq(tvm_launch_shape(program, &program->kernels[0], 3, &env, shape, &bytes, NULL), TVM_OK);
     ck_assert_uint_eq(bytes, 64);
     tvm_ir_program_free(program);
 }

@@ -87,6 +87,12 @@ static void arguments_from_list(const tvm_ir_kernel *kernel, va_list list, call_
     }
 }
 
+static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) {
+    const tvm_context *context = function->code->context;
+    return (tvm_launch_env){.scalars = args->scalars,
+                            .multiprocessors = context->ops->multiprocessors(context->device)};
+}
+
 /* What only a caller who passes addresses can get wrong. */
 static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
                                tvm_diags *diags) {
@@ -98,8 +104,9 @@ static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const
     if (data && !args->bytes[param]) return TVM_OK;
     int64_t shape[TVM_MAX_RANK];
     uint64_t needed;
-    tvm_status status = tvm_launch_shape(function->code->program, function->kernel, param, args->scalars,
-                                         shape, &needed, diags);
+    const tvm_launch_env env = env_of(function, args);
+    tvm_status status =
+        tvm_launch_shape(function->code->program, function->kernel, param, &env, shape, &needed, diags);
     if (status) return status;
     if (!data && needed)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
@@ -118,7 +125,9 @@ static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const
 static tvm_status check_arguments(const tvm_kernel *function, const call_args *args, uint32_t grid[3],
                                   tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
-    tvm_status status = tvm_launch_check(function->code->program, kernel, args->scalars, grid, diags);
+    tvm_launch_env env = env_of(function, args);
+    tvm_status status = tvm_launch_check(function->code->program, kernel, &env, diags);
+    memcpy(grid, env.grid, sizeof env.grid);
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
         if (kernel->slots[i].kind == TVM_SLOT_GLOBAL) status = check_tensor(function, i, args, diags);
     return status;
@@ -170,9 +179,10 @@ static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_v
     call_args args;
     uint64_t size;
     tvm_status status = arguments_from_values(function, values, count, &args, diags);
+    const tvm_launch_env env = env_of(function, &args);
     if (!status)
-        status = tvm_launch_shape(function->code->program, kernel, (uint32_t)index, args.scalars, shape,
-                                  &size, diags);
+        status =
+            tvm_launch_shape(function->code->program, kernel, (uint32_t)index, &env, shape, &size, diags);
     if (status) return status;
     if (bytes) *bytes = size;
     return TVM_OK;

@@ -156,11 +156,13 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
     cuda_param params[TVM_MAX_PARAMS];
-    void *addresses[TVM_MAX_PARAMS];
-    for (uint32_t i = 0; i < declared->param_count; i++) {
+    void *addresses[TVM_MAX_PARAMS + 1];
+    uint32_t count = declared->param_count;
+    for (uint32_t i = 0; i < count; i++) {
         params[i] = param_of(&declared->slots[i], launch->scalars[i], launch->data[i]);
         addresses[i] = &params[i];
     }
+    addresses[count] = &device->multiprocessors; /* of kernels that read it */
     CUresult result =
         device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
                               kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);

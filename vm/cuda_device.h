@@ -22,6 +22,7 @@ typedef struct cuda_device {
     CUcontext context;
     bool primary; /* the context is the device's primary one, retained */
     tvm_target target;
+    uint32_t multiprocessors;
     tvm_cache *cache;
     pthread_mutex_t lock;           /* of names and of warning being set */
     cuda_name *names;               /* of kernels */

@@ -13,6 +13,7 @@ enum { ALIGNMENT = 256, DEFAULT_REPEATS = 5 };
 
 typedef struct cpu_device {
     unsigned threads;
+    uint32_t multiprocessors;
     char name[64];
 } cpu_device;
 
@@ -28,6 +29,7 @@ static tvm_status cpu_open(const tvm_context_options *options, void **device, tv
     if (!cpu) return tvm_diag_no_memory(diags);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     cpu->threads = options->threads ? options->threads : cores > 0 ? (unsigned)cores : 1;
+    cpu->multiprocessors = options->multiprocessors ? options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
     snprintf(cpu->name, sizeof cpu->name, "interpreter, %u thread%s", cpu->threads,
              cpu->threads == 1 ? "" : "s");
     *device = cpu;
@@ -45,6 +47,10 @@ static const char *cpu_name(const void *device) {
 static const char *cpu_warning(const void *device) {
     (void)device;
     return NULL;
+}
+
+static uint32_t cpu_multiprocessors(const void *device) {
+    return ((const cpu_device *)device)->multiprocessors;
 }
 
 static tvm_status cpu_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
@@ -94,7 +100,8 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
         args[i].scalar = launch->scalars[i];
         args[i].data = launch->data[i];
     }
-    tvm_interp_options options = {.threads = opened->device->threads};
+    tvm_interp_options options = {.threads = opened->device->threads,
+                                  .multiprocessors = opened->device->multiprocessors};
     return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
                           launch->grid, &options, diags);
 }
@@ -152,6 +159,7 @@ const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
                                        .close = cpu_close,
                                        .name = cpu_name,
                                        .warning = cpu_warning,
+                                       .multiprocessors = cpu_multiprocessors,
                                        .code_open = cpu_code_open,
                                        .code_close = cpu_code_close,
                                        .prepare = cpu_prepare,

@@ -71,17 +71,21 @@ static tvm_status choose_ordinal(cuda_device *cuda, int ordinal, tvm_diags *diag
 /* The GPU's name and what code to make for it. */
 static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     const tvm_cuda_driver *driver = &cuda->driver;
-    int major = 0, minor = 0;
+    int major = 0, minor = 0, multiprocessors = 0;
     char gpu[256] = "", target[16];
     CUresult result =
         driver->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
     if (!result)
         result = driver->device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, cuda->device);
+    if (!result)
+        result = driver->device_attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                          cuda->device);
     if (!result) result = driver->device_name(gpu, sizeof gpu, cuda->device);
     tvm_status status = tvm_cuda_result(cuda, result, "cuDeviceGetAttribute", diags);
     if (!status) status = tvm_target_for_device(major, minor, &cuda->target, diags);
     if (status) return status;
     gpu[sizeof gpu - 1] = '\0';
+    cuda->multiprocessors = multiprocessors > 0 ? (uint32_t)multiprocessors : 1;
     snprintf(cuda->name, sizeof cuda->name, "%s (cuda:%d, %s)", gpu, (int)cuda->device,
              tvm_target_name(cuda->target, target));
     return TVM_OK;
@@ -155,6 +159,10 @@ static const char *cuda_warning(const void *device) {
     return atomic_load(&((const cuda_device *)device)->warning);
 }
 
+static uint32_t cuda_multiprocessors(const void *device) {
+    return ((const cuda_device *)device)->multiprocessors;
+}
+
 /* ---- memory and waiting ---- */
 
 static tvm_status cuda_synchronize(void *device, void *stream, tvm_diags *diags) {
@@ -222,6 +230,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .close = cuda_close,
                                         .name = cuda_device_name,
                                         .warning = cuda_warning,
+                                        .multiprocessors = cuda_multiprocessors,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,

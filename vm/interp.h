@@ -17,8 +17,11 @@ tvm_status tvm_interp_prepare(const tvm_ir_program *program, const tvm_ir_kernel
                               tvm_interp_kernel **out, tvm_diags *diags);
 void tvm_interp_free(tvm_interp_kernel *kernel);
 
+enum { TVM_INTERP_MULTIPROCESSORS = 4 };
+
 typedef struct tvm_interp_options {
-    unsigned threads; /* blocks run on this many host threads; 0: one a core */
+    unsigned threads;         /* blocks run on this many host threads; 0: one a core */
+    uint32_t multiprocessors; /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
     FILE *output; /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
 } tvm_interp_options;
 

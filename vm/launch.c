@@ -29,7 +29,7 @@ static bool full(const text *t) {
 typedef struct scope {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
-    const tvm_scalar *scalars;
+    const tvm_launch_env *env;
 } scope;
 
 static const char *slot_name(const scope *s, uint32_t slot) {
@@ -92,6 +92,9 @@ static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) 
     case TVM_EXPR_GRID:
         append(to, "grid.%c", (char)('x' + node->a));
         break;
+    case TVM_EXPR_MULTIPROCESSORS:
+        append(to, "%s", tvm_expr_op_info(node->op)->text);
+        break;
     case TVM_EXPR_CAST:
         write_call(s, tvm_dtype_name(node->type, name), node, 1, to);
         break;
@@ -106,11 +109,12 @@ static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) 
     }
 }
 
-/* Marks the parameters that an expression reads. */
-static void find_params(const scope *s, uint32_t expr, bool *reads) {
+/* Marks the parameters that an expression reads, and after them the number of multiprocessors. */
+static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS + 1]) {
     const tvm_expr *node = &s->kernel->exprs[expr];
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
     if (node->op == TVM_EXPR_SLOT && node->a < TVM_MAX_PARAMS) reads[node->a] = true;
+    if (node->op == TVM_EXPR_MULTIPROCESSORS) reads[TVM_MAX_PARAMS] = true;
     if (info->arity > 0) find_params(s, node->a, reads);
     if (info->arity > 1) find_params(s, node->b, reads);
     if (info->arity > 2) find_params(s, node->c, reads);
@@ -118,12 +122,12 @@ static void find_params(const scope *s, uint32_t expr, bool *reads) {
 
 /* ` (n = 1000, k = 128)`, or nothing when none is read. */
 static void write_values(const scope *s, uint32_t expr, text *to) {
-    bool reads[TVM_MAX_PARAMS] = {false};
+    bool reads[TVM_MAX_PARAMS + 1] = {false};
     const char *before = " (";
     find_params(s, expr, reads);
     for (uint32_t p = 0; p < s->kernel->param_count; p++) {
         if (!reads[p]) continue;
-        tvm_scalar value = s->scalars[p];
+        tvm_scalar value = s->env->scalars[p];
         tvm_dtype type = s->kernel->slots[p].dtype;
         if (type.kind == TVM_KIND_FLOAT)
             append(to, "%s%s = %g", before, slot_name(s, p), value.f);
@@ -131,6 +135,10 @@ static void write_values(const scope *s, uint32_t expr, text *to) {
             append(to, "%s%s = %" PRIu64, before, slot_name(s, p), value.u);
         else
             append(to, "%s%s = %" PRId64, before, slot_name(s, p), value.i);
+        before = ", ";
+    }
+    if (reads[TVM_MAX_PARAMS]) {
+        append(to, "%smultiprocessors = %" PRIu32, before, s->env->multiprocessors);
         before = ", ";
     }
     if (before[0] == ',') append(to, ")");
@@ -152,7 +160,8 @@ static const char *kernel_name(const scope *s) {
 /* what: "grid.x", "the assume", ... for the message of a division by zero. */
 static tvm_status evaluate(const scope *s, uint32_t expr, const char *what, tvm_scalar *value,
                            tvm_diags *diags) {
-    tvm_eval_env env = {.slots = s->scalars};
+    tvm_eval_env env = {.slots = s->env->scalars, .multiprocessors = (int32_t)s->env->multiprocessors};
+    for (unsigned d = 0; d < 3; d++) env.grid[d] = (int32_t)s->env->grid[d];
     tvm_why why = {{0}};
     if (tvm_expr_eval(s->kernel, expr, &env, value, &why) == TVM_OK) return TVM_OK;
     text t = describe(s, expr);
@@ -218,9 +227,9 @@ static tvm_status evaluate_extent(const scope *s, uint32_t param, unsigned d, in
 }
 
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param,
-                            const tvm_scalar *scalars, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
+                            const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags) {
-    const scope s = {program, kernel, scalars};
+    const scope s = {program, kernel, env};
     const tvm_slot *slot = &kernel->slots[param];
     int64_t elements = 1;
     bool empty = false, big = false;
@@ -249,16 +258,16 @@ tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *
     return TVM_OK;
 }
 
-tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                            const tvm_scalar *scalars, uint32_t grid[3], tvm_diags *diags) {
-    const scope s = {program, kernel, scalars};
+tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
+                            tvm_diags *diags) {
+    const scope s = {program, kernel, env};
     tvm_status status = check_assumes(&s, diags);
-    if (status == TVM_OK) status = check_grid(&s, grid, diags);
+    if (status == TVM_OK) status = check_grid(&s, env->grid, diags);
     for (uint32_t p = 0; p < kernel->param_count && status == TVM_OK; p++) {
         int64_t shape[TVM_MAX_RANK];
         uint64_t bytes;
         if (kernel->slots[p].kind == TVM_SLOT_GLOBAL)
-            status = tvm_launch_shape(program, kernel, p, scalars, shape, &bytes, diags);
+            status = tvm_launch_shape(program, kernel, p, env, shape, &bytes, diags);
     }
     return status;
 }

@@ -4,17 +4,25 @@
 
 #include "program.h"
 
-/* scalars[i] is the value of parameter i if it is a scalar. Evaluates grid, assumes and tensor shapes.
+/* What the expressions of a launch read: scalars[i] is the value of parameter i if it is a scalar. The grid
+ * is what tvm_launch_check finds. */
+typedef struct tvm_launch_env {
+    const tvm_scalar *scalars;
+    uint32_t multiprocessors; /* of the device */
+    uint32_t grid[3];
+} tvm_launch_env;
+
+/* Sets env->grid. Evaluates grid, assumes and tensor shapes.
  * TVM_ARGUMENT with a message naming kernel, parameter or assume, and the values, when: an assume is false;
  * an extent is negative; a grid extent is below 0 or above the hardware's (2^31-1, 65535, 65535); a row of a
  * sub-byte tensor is not whole bytes; a tensor has more than 2^40 elements. A grid extent of 0 is allowed:
  * nothing runs (launch returns at once). */
-tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                            const tvm_scalar *scalars, uint32_t grid[3], tvm_diags *diags);
+tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
+                            tvm_diags *diags);
 
 /* Extents and bytes of tensor parameter `param`. */
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param,
-                            const tvm_scalar *scalars, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
+                            const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags);
 
 #endif

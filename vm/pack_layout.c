@@ -80,9 +80,11 @@ static tvm_status check_launch(const pack_layout *layout, int64_t k, int64_t n, 
     tvm_scalar scalars[TVM_MAX_PARAMS] = {0};
     scalars[layout->k].i = k;
     scalars[layout->n].i = n;
-    tvm_status status = tvm_launch_check(layout->program, layout->kernel, scalars, grid, diags);
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS};
+    tvm_status status = tvm_launch_check(layout->program, layout->kernel, &env, diags);
+    memcpy(grid, env.grid, sizeof env.grid);
     if (!status)
-        status = tvm_launch_shape(layout->program, layout->kernel, layout->p, scalars, shape, bytes, diags);
+        status = tvm_launch_shape(layout->program, layout->kernel, layout->p, &env, shape, bytes, diags);
     return status;
 }
 

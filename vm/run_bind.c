@@ -268,15 +268,16 @@ static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags
 /* Assumes and grid before any memory is taken. */
 static tvm_status check_scalars(const tvm_run_binding *binding, tvm_diags *diags) {
     tvm_scalar scalars[TVM_MAX_PARAMS] = {0};
-    uint32_t grid[3];
+    const tvm_context *context = binding->context;
+    tvm_launch_env env = {.scalars = scalars,
+                          .multiprocessors = context->ops->multiprocessors(context->device)};
     for (size_t i = 0; i < binding->count; i++) {
         if (binding->params[i].type.kind == TVM_KIND_FLOAT)
             scalars[i].f = binding->values[i].f;
         else
             scalars[i].i = binding->values[i].i;
     }
-    return tvm_launch_check(binding->function->code->program, binding->function->kernel, scalars, grid,
-                            diags);
+    return tvm_launch_check(binding->function->code->program, binding->function->kernel, &env, diags);
 }
 
 tvm_status tvm_run_bind(tvm_context *context, tvm_kernel *function, const tvm_run_args *args,

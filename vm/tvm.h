@@ -28,10 +28,11 @@ typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA 
 /* Zero-initialised means: auto, device 0, all cores, the primary CUDA context, the default cache. */
 typedef struct tvm_context_options {
     tvm_device_kind device;
-    int ordinal;           /* CUDA device */
-    unsigned threads;      /* of the interpreter; 0: one a core */
-    void *cuda_context;    /* a CUcontext to run in; NULL: the device's primary context */
-    const char *cache_dir; /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
+    int ordinal;              /* CUDA device */
+    unsigned threads;         /* of the interpreter; 0: one a core */
+    void *cuda_context;       /* a CUcontext to run in; NULL: the device's primary context */
+    const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
+    unsigned multiprocessors; /* that kernels see in the interpreter, to run a GPU's schedule there; 0: 4 */
 } tvm_context_options;
 
 /* AUTO takes the GPU when there is one, else the interpreter. On failure *context may still be set, so that

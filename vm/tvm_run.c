@@ -17,7 +17,16 @@
 const char *argp_program_version = "tvm-run (Tilus VM) " PACKAGE_VERSION;
 #endif
 
-enum { EXIT_USAGE = 2, KEY_DEVICE = 256, KEY_KERNEL, KEY_TIME, KEY_QUIET, KEY_THREADS, KEY_ARGS };
+enum {
+    EXIT_USAGE = 2,
+    KEY_DEVICE = 256,
+    KEY_KERNEL,
+    KEY_TIME,
+    KEY_QUIET,
+    KEY_THREADS,
+    KEY_MULTIPROCESSORS,
+    KEY_ARGS
+};
 
 static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "DEVICE", 0,
@@ -28,6 +37,8 @@ static const struct argp_option options[] = {
     {"quiet", KEY_QUIET, NULL, 0,
      "do not say which device is used, nor warn; of --time print the microseconds alone", 0},
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
+    {"multiprocessors", KEY_MULTIPROCESSORS, "N", 0,
+     "multiprocessors that kernels see in the interpreter (default: 4)", 0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
     {0}};
 
@@ -115,6 +126,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_THREADS:
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
             argp_error(state, "--threads %s: a number from 1 to 4096 is expected", arg);
+        break;
+    case KEY_MULTIPROCESSORS:
+        if (!parse_count(arg, 1, 65535, &settings->context.multiprocessors))
+            argp_error(state, "--multiprocessors %s: a number from 1 to 65535 is expected", arg);
         break;
     case KEY_ARGS:
         if (arg) add_word(settings, arg, state);
