@@ -9,7 +9,8 @@
 static bool launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, const char *what) {
     if (tvm_expr_is_launch_time(tvm_asm_kernel(as), expr)) return true;
     return tvm_asm_invalid(as, token, NULL,
-                           "%s is made of constants and scalar parameters, and multiprocessors, only", what);
+                           "%s is made of constants and scalar parameters, multiprocessors and target, only",
+                           what);
 }
 
 /* An extent: an integer of type i32 or i64. */
@@ -85,7 +86,7 @@ static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
 
 /* The names that the verifier refuses; others that mean something are reached as `%name`. */
 static bool is_refused_name(const char *name, uint32_t length) {
-    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors"};
+    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors", "target"};
     tvm_dtype type;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;

@@ -136,6 +136,8 @@ static range range_node(const emitter *e, const tvm_expr *node) {
         return (range){1, node->a == 0 ? INT32_MAX : 65535, true};
     case TVM_EXPR_MULTIPROCESSORS:
         return (range){1, INT32_MAX, true};
+    case TVM_EXPR_TARGET:
+        return (range){e->target.arch, e->target.arch, true};
     case TVM_EXPR_CAST:
         return a;
     case TVM_EXPR_NEG:

@@ -232,6 +232,7 @@ typedef struct tvm_eval_env {
     int32_t block[3];
     int32_t grid[3];
     int32_t multiprocessors;
+    int32_t target; /* 80, 89, 90, ...; 0: the interpreter */
 } tvm_eval_env;
 
 /* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their
@@ -249,11 +250,14 @@ enum {
     TVM_LEAF_VARIABLE = 2,
     TVM_LEAF_BLOCK = 4,
     TVM_LEAF_GRID = 8,
-    TVM_LEAF_MULTIPROCESSORS = 16
+    TVM_LEAF_MULTIPROCESSORS = 16,
+    TVM_LEAF_TARGET = 32,
+    /* what a launch knows */
+    TVM_LEAF_LAUNCH = TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS | TVM_LEAF_TARGET
 };
 unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr);
-/* Can a launch evaluate it before the grid is known: scalar parameters, constants and the number of
- * multiprocessors alone? (shape of a parameter, grid, assume) */
+/* Can a launch evaluate it before the grid is known: scalar parameters, constants, multiprocessors
+ * and target alone? (shape of a parameter, grid, assume) */
 bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr);
 
 #endif

@@ -104,7 +104,7 @@ static bool is_identifier(const char *name) {
 
 /* Parameters are written without a mark: words of the language cannot name them. */
 static bool is_word(const char *name) {
-    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors"};
+    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors", "target"};
     tvm_dtype type;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(name, words[i]) == 0) return true;
@@ -290,7 +290,8 @@ static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condi
     if (!tvm_verify_charge(state, kernel->exprs[expr].size)) return;
     if (!tvm_expr_is_launch_time(kernel, expr))
         tvm_verify_error(state, NULL,
-                         "%s: expected an expression of scalar parameters and multiprocessors alone", what);
+                         "%s: expected an expression of scalar parameters, multiprocessors and target alone",
+                         what);
     else if (condition ? type.kind != TVM_KIND_BOOL
                        : !tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
         tvm_verify_error(state, NULL, "%s has type %s, expected %s", what, tvm_dtype_name(type, name),

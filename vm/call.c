@@ -90,7 +90,8 @@ static void arguments_from_list(const tvm_ir_kernel *kernel, va_list list, call_
 static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) {
     const tvm_context *context = function->code->context;
     return (tvm_launch_env){.scalars = args->scalars,
-                            .multiprocessors = context->ops->multiprocessors(context->device)};
+                            .multiprocessors = context->ops->multiprocessors(context->device),
+                            .target = context->ops->target(context->device)};
 }
 
 /* What only a caller who passes addresses can get wrong. */

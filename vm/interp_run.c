@@ -203,12 +203,14 @@ static void work(interp_run *run, unsigned threads) {
     for (unsigned t = 0; t < started; t++) pthread_join(others[t], NULL);
 }
 
-static tvm_status global_shapes(interp_run *run, uint32_t multiprocessors, tvm_diags *diags) {
+static tvm_status global_shapes(interp_run *run, const tvm_interp_options *options, tvm_diags *diags) {
     const tvm_interp_kernel *k = run->kernel;
     tvm_scalar *scalars = calloc((size_t)k->kernel->param_count + 1, sizeof *scalars);
     if (!scalars) return tvm_diag_no_memory(diags);
     for (uint32_t p = 0; p < k->kernel->param_count; p++) scalars[p] = run->args[p].scalar;
-    tvm_launch_env env = {.scalars = scalars, .multiprocessors = multiprocessors};
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS};
+    if (options && options->multiprocessors) env.multiprocessors = options->multiprocessors;
+    if (options) env.target = options->target;
     memcpy(env.grid, run->grid, sizeof env.grid);
     tvm_status status = TVM_OK;
     for (uint32_t p = 0; p < k->kernel->param_count && status == TVM_OK; p++) {
@@ -234,9 +236,7 @@ tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg 
     if (run.blocks == 0) return TVM_OK;
     run.shapes = calloc((size_t)kernel->kernel->param_count + 1, sizeof *run.shapes);
     if (!run.shapes) return tvm_diag_no_memory(diags);
-    uint32_t multiprocessors =
-        options && options->multiprocessors ? options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
-    tvm_status status = global_shapes(&run, multiprocessors, diags);
+    tvm_status status = global_shapes(&run, options, diags);
     if (status == TVM_OK) {
         atomic_init(&run.next, 0);
         atomic_init(&run.stop, false);

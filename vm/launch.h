@@ -9,6 +9,7 @@
 typedef struct tvm_launch_env {
     const tvm_scalar *scalars;
     uint32_t multiprocessors; /* of the device */
+    uint32_t target;          /* of the device, as tvm_eval_env */
     uint32_t grid[3];
 } tvm_launch_env;
 

@@ -270,7 +270,8 @@ static tvm_status check_scalars(const tvm_run_binding *binding, tvm_diags *diags
     tvm_scalar scalars[TVM_MAX_PARAMS] = {0};
     const tvm_context *context = binding->context;
     tvm_launch_env env = {.scalars = scalars,
-                          .multiprocessors = context->ops->multiprocessors(context->device)};
+                          .multiprocessors = context->ops->multiprocessors(context->device),
+                          .target = context->ops->target(context->device)};
     for (size_t i = 0; i < binding->count; i++) {
         if (binding->params[i].type.kind == TVM_KIND_FLOAT)
             scalars[i].f = binding->values[i].f;

@@ -33,6 +33,7 @@ typedef struct tvm_context_options {
     void *cuda_context;       /* a CUcontext to run in; NULL: the device's primary context */
     const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
     unsigned multiprocessors; /* that kernels see in the interpreter, to run a GPU's schedule there; 0: 4 */
+    unsigned target;          /* that launches see in the interpreter: 80, 89, 90, ...; 0: none of them */
 } tvm_context_options;
 
 /* AUTO takes the GPU when there is one, else the interpreter. On failure *context may still be set, so that

@@ -25,6 +25,7 @@ enum {
     KEY_QUIET,
     KEY_THREADS,
     KEY_MULTIPROCESSORS,
+    KEY_TARGET,
     KEY_ARGS
 };
 
@@ -39,6 +40,8 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"multiprocessors", KEY_MULTIPROCESSORS, "N", 0,
      "multiprocessors that kernels see in the interpreter (default: 4)", 0},
+    {"target", KEY_TARGET, "N", 0,
+     "target that launches see in the interpreter, such as 80 or 90 (default: 0)", 0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
     {0}};
 
@@ -130,6 +133,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_MULTIPROCESSORS:
         if (!parse_count(arg, 1, 65535, &settings->context.multiprocessors))
             argp_error(state, "--multiprocessors %s: a number from 1 to 65535 is expected", arg);
+        break;
+    case KEY_TARGET:
+        if (!parse_count(arg, 0, 9999, &settings->context.target))
+            argp_error(state, "--target %s: a number from 0 to 9999 is expected", arg);
         break;
     case KEY_ARGS:
         if (arg) add_word(settings, arg, state);
