@@ -6,7 +6,7 @@
 
 /* ---- expressions that a launch evaluates ---- */
 
-static bool launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, const char *what) {
+bool tvm_asm_launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, const char *what) {
     if (tvm_expr_is_launch_time(tvm_asm_kernel(as), expr)) return true;
     return tvm_asm_invalid(as, token, NULL,
                            "%s is made of constants and scalar parameters, multiprocessors and target, only",
@@ -23,7 +23,7 @@ static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, 
     if (type.kind == TVM_KIND_FLOAT)
         return tvm_asm_error(as, token, NULL, "%s is an integer, not a float", what);
     if (!tvm_dtype_same(type, TVM_I(32))) type = TVM_I(64);
-    return tvm_asm_lower(as, token, value, type, expr) && launch_time(as, token, *expr, what);
+    return tvm_asm_lower(as, token, value, type, expr) && tvm_asm_launch_time(as, token, *expr, what);
 }
 
 /* ---- parameters ---- */
@@ -155,21 +155,37 @@ static void poison_rest(tvm_asm *as, uint32_t from) {
     }
 }
 
-static bool kernel_name(tvm_asm *as, const char **name, uint32_t *length) {
+static bool is_named(const tvm_asm *as, const tvm_ir_kernel *kernel, const char *name, uint32_t length) {
+    const char *other = tvm_string(as->program, kernel->name);
+    return strlen(other) == length && memcmp(other, name, length) == 0;
+}
+
+bool tvm_asm_launch_name(tvm_asm *as, const char *what, const char **name, uint32_t *length) {
     const tvm_token *token = tvm_asm_peek(as);
-    if (!tvm_asm_expect_name(as, "the name of the kernel", name, length)) return false;
-    for (uint32_t i = 0; i < as->program->kernel_count; i++) {
-        const char *other = tvm_string(as->program, as->program->kernels[i].name);
-        if (strlen(other) == *length && memcmp(other, *name, *length) == 0)
-            tvm_asm_error(as, token, NULL, "there are two kernels '%.*s'", (int)*length, *name);
-    }
+    const tvm_ir_program *program = as->program;
+    if (!tvm_asm_expect_name(as, what, name, length)) return false;
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        if (is_named(as, &program->kernels[i], *name, *length))
+            tvm_asm_error(as, token, NULL, "there is already a kernel '%.*s'", (int)*length, *name);
+    for (uint32_t i = 0; i < program->entry_count; i++)
+        if (is_named(as, &program->entries[i].head, *name, *length))
+            tvm_asm_error(as, token, NULL, "there is already an entry '%.*s'", (int)*length, *name);
     return true;
+}
+
+void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token) {
+    as->in_kernel = true;
+    as->kernel_source = as->source;
+    as->kernel_token = (uint32_t)(token - as->source->tokens);
+    as->kernel_frames = as->frame_count;
+    as->control_count = 0;
+    tvm_symbols_enter(&as->names);
 }
 
 bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     const char *name = "?";
     uint32_t length = 1, from = as->at;
-    bool good = kernel_name(as, &name, &length);
+    bool good = tvm_asm_launch_name(as, "the name of the kernel", &name, &length);
     if (as->program->kernel_count >= TVM_MAX_KERNELS) {
         tvm_asm_invalid(as, token, NULL, "a program has at most %d kernels", TVM_MAX_KERNELS);
         as->stopped = true;
@@ -179,20 +195,15 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_ir_program_add_kernel(as->program, string);
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
     as->kernel_index = index;
-    as->in_kernel = true;
-    as->kernel_source = as->source;
-    as->kernel_token = (uint32_t)(token - as->source->tokens);
-    as->kernel_frames = as->frame_count;
     as->warps_seen = as->grid_seen = as->warps_missed = false;
-    as->control_count = 0;
-    tvm_symbols_enter(&as->names);
+    tvm_asm_kernel_open(as, token);
     good = good && parameters(as);
     if (!good) poison_rest(as, from);
     return good;
 }
 
 void tvm_asm_kernel_close(tvm_asm *as) {
-    as->in_kernel = false;
+    as->in_kernel = as->in_entry = false;
     as->control_count = 0;
     tvm_symbols_clear(&as->slots);
     tvm_symbols_leave(&as->names);
@@ -201,13 +212,17 @@ void tvm_asm_kernel_close(tvm_asm *as) {
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
     tvm_asm_close_frames(as, as->kernel_frames);
     if (as->frame_count > as->kernel_frames)
-        tvm_asm_error(as, token, NULL, "this kernel began in the including file and must end there");
+        tvm_asm_error(as, token, NULL, "this %s began in the including file and must end there",
+                      as->in_entry ? "entry" : "kernel");
     for (unsigned i = as->control_count; i-- > 0;) {
         const tvm_control *control = &as->controls[i];
         tvm_asm_error_in(as, control->source, &control->source->tokens[control->token], NULL,
                          "'%s' without 'end'", tvm_op(control->op)->mnemonic);
     }
-    tvm_asm_check_warps(as, token);
+    if (as->in_entry)
+        tvm_asm_entry_check(as);
+    else
+        tvm_asm_check_warps(as, token);
     tvm_asm_kernel_close(as);
     return tvm_asm_expect_end(as);
 }
@@ -253,7 +268,8 @@ static bool one_assumption(tvm_asm *as) {
     if (tvm_value_is_static(&truth))
         return truth.as.i ||
                tvm_asm_invalid(as, token, NULL, "the assumption is false whatever the arguments");
-    if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) || !launch_time(as, token, expr, "an assumption"))
+    if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) ||
+        !tvm_asm_launch_time(as, token, expr, "an assumption"))
         return false;
     return tvm_ir_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);
 }

@@ -26,6 +26,8 @@ enum {
     TVM_MAX_PENDING = 64,     /* groups of one wait-group */
     TVM_MAX_NAME = 255,       /* bytes of a name */
     TVM_MAX_KERNELS = 256,
+    TVM_MAX_ENTRIES = 256,
+    TVM_MAX_CASES = 4096,             /* of an entry */
     TVM_MAX_LAYOUTS = 1 << 16,        /* of a program; as many shared layouts */
     TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
 };
@@ -180,6 +182,21 @@ typedef struct tvm_ir_kernel {
     uint32_t insn_count, insn_capacity;
 } tvm_ir_kernel;
 
+/* A line of an entry's table. */
+typedef struct tvm_ir_case {
+    uint32_t condition; /* bool launch-time expression of the head; TVM_NONE: always */
+    uint32_t kernel;    /* index in the program */
+} tvm_ir_case;
+
+/* A name under which several kernels of one signature, its variants, are launched: that of the first case
+ * whose condition holds. */
+typedef struct tvm_ir_entry {
+    tvm_ir_kernel head; /* a kernel without code: name (unique among kernels and entries), the parameters of
+                           the first variant with ranks but without shapes, and the conditions' expressions */
+    tvm_ir_case *cases;
+    uint32_t case_count, case_capacity;
+} tvm_ir_entry;
+
 typedef struct tvm_ir_program {
     char **strings; /* each NUL-terminated UTF-8, no control characters */
     uint32_t string_count, string_capacity;
@@ -189,6 +206,8 @@ typedef struct tvm_ir_program {
     uint32_t shared_layout_count, shared_layout_capacity;
     tvm_ir_kernel *kernels;
     uint32_t kernel_count, kernel_capacity;
+    tvm_ir_entry *entries;
+    uint32_t entry_count, entry_capacity;
     tvm_index string_index, layout_index, shared_layout_index;
 } tvm_ir_program;
 
@@ -208,10 +227,18 @@ uint32_t tvm_ir_kernel_expr(tvm_ir_kernel *kernel, const tvm_expr *expr);
 /* Appends an instruction with its operands copied; match is set by tvm_ir_kernel_match. */
 uint32_t tvm_ir_kernel_add_insn(tvm_ir_kernel *kernel, const tvm_insn *insn, const tvm_operand *operands,
                                 uint32_t count);
+uint32_t tvm_ir_program_add_entry(tvm_ir_program *program, uint32_t name);
+/* Appends a case. A head without parameters takes those of its kernel, where there is one. */
+uint32_t tvm_ir_entry_add_case(tvm_ir_program *program, tvm_ir_entry *entry, const tvm_ir_case *made);
 
 /* ---- reading ---- */
 const char *tvm_string(const tvm_ir_program *program, uint32_t string); /* "" for TVM_NONE */
 const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *name);
+const tvm_ir_entry *tvm_find_entry(const tvm_ir_program *program, const char *name);
+/* Do two kernels take the same arguments: names, kinds, types and ranks, in one order? TVM_INVALID with *why,
+ * which begins with what `kernel` has. */
+tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_ir_kernel *other, tvm_why *why);
 static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     return kernel->operands ? kernel->operands + insn->first : NULL; /* no operand: no array */
 }

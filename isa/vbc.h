@@ -22,7 +22,8 @@ tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm
 tvm_status tvm_vbc_read_file(const char *path, tvm_ir_program **program, tvm_diags *diags);
 tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, bool lines, tvm_diags *diags);
 
-/* A 64-bit hash of the program's meaning (its container without line table): key of the cubin cache. */
+/* A hash of what the program's kernels mean (its container without entries and line table): key of the cubin
+ * cache, so that another table of variants compiles nothing again. */
 tvm_status tvm_vbc_hash(const tvm_ir_program *program, uint64_t hash[2], tvm_diags *diags);
 
 #endif

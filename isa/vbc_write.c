@@ -106,6 +106,8 @@ typedef struct writer {
     const tvm_ir_program *program;
     order strings, files, layouts, shared_layouts;
     kernel_order *kernels;
+    kernel_order *entries;
+    uint32_t entry_count; /* that are written: all or none */
 } writer;
 
 static void use_slot(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t index) {
@@ -152,15 +154,29 @@ static bool use_kernel(writer *w, const tvm_ir_kernel *kernel, kernel_order *o) 
     return true;
 }
 
-static bool writer_start(writer *w, const tvm_ir_program *program) {
-    *w = (writer){.program = program};
+/* The parameters keep their places: they are the first variant's. */
+static bool use_entry(writer *w, const tvm_ir_entry *entry, kernel_order *o) {
+    const tvm_ir_kernel *head = &entry->head;
+    if (!order_start(&o->slots, head->slot_count) || !order_start(&o->exprs, head->expr_count)) return false;
+    order_use(&w->strings, head->name);
+    for (uint32_t p = 0; p < head->param_count; p++) use_slot(w, head, o, p);
+    for (uint32_t i = 0; i < entry->case_count; i++)
+        if (entry->cases[i].condition != TVM_NONE) use_expr(w, head, o, entry->cases[i].condition);
+    return true;
+}
+
+static bool writer_start(writer *w, const tvm_ir_program *program, bool entries) {
+    *w = (writer){.program = program, .entry_count = entries ? program->entry_count : 0};
+    w->entries = calloc(w->entry_count + (size_t)1, sizeof *w->entries);
     w->kernels = calloc(program->kernel_count + (size_t)1, sizeof *w->kernels);
-    if (w->kernels == NULL || !order_start(&w->strings, program->string_count) ||
+    if (w->kernels == NULL || w->entries == NULL || !order_start(&w->strings, program->string_count) ||
         !order_start(&w->files, program->string_count) || !order_start(&w->layouts, program->layout_count) ||
         !order_start(&w->shared_layouts, program->shared_layout_count))
         return false;
     for (uint32_t i = 0; i < program->kernel_count; i++)
         if (!use_kernel(w, &program->kernels[i], &w->kernels[i])) return false;
+    for (uint32_t i = 0; i < w->entry_count; i++)
+        if (!use_entry(w, &program->entries[i], &w->entries[i])) return false;
     return true;
 }
 
@@ -169,7 +185,12 @@ static void writer_end(writer *w) {
         order_end(&w->kernels[i].slots);
         order_end(&w->kernels[i].exprs);
     }
+    for (uint32_t i = 0; w->entries != NULL && i < w->entry_count; i++) {
+        order_end(&w->entries[i].slots);
+        order_end(&w->entries[i].exprs);
+    }
     free(w->kernels);
+    free(w->entries);
     order_end(&w->strings);
     order_end(&w->files);
     order_end(&w->layouts);
@@ -285,6 +306,24 @@ static void write_kernels(const writer *w, sink *out) {
         write_kernel(w, &w->program->kernels[i], &w->kernels[i], out);
 }
 
+static void write_entries(const writer *w, sink *out) {
+    put_u32(out, w->entry_count);
+    for (uint32_t e = 0; e < w->entry_count; e++) {
+        const tvm_ir_entry *entry = &w->program->entries[e];
+        const kernel_order *o = &w->entries[e];
+        put_u32(out, w->strings.number[entry->head.name]);
+        put_u32(out, o->exprs.count);
+        put_u32(out, entry->case_count);
+        for (uint32_t i = 0; i < o->exprs.count; i++)
+            write_expr(o, &entry->head.exprs[o->exprs.list[i]], out);
+        for (uint32_t i = 0; i < entry->case_count; i++) {
+            uint32_t condition = entry->cases[i].condition;
+            put_u32(out, condition == TVM_NONE ? TVM_NONE : o->exprs.number[condition]);
+            put_u32(out, entry->cases[i].kernel);
+        }
+    }
+}
+
 static void write_lines(const writer *w, sink *out) {
     write_strings(w, &w->files, out);
     for (uint32_t k = 0; k < w->program->kernel_count; k++) {
@@ -311,6 +350,9 @@ static void write_section(const writer *w, unsigned section, sink *out) {
     case VBC_KERNELS:
         write_kernels(w, out);
         break;
+    case VBC_ENTRIES:
+        write_entries(w, out);
+        break;
     default:
         write_lines(w, out);
         break;
@@ -323,7 +365,19 @@ static void write_section(const writer *w, unsigned section, sink *out) {
 static const char *const tags[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_TAG)};
 #undef VBC_TAG
 
-static void write_container(const writer *w, unsigned sections, sink *out) {
+/* Lists the sections that are written; returns how many. */
+static unsigned choose_sections(const writer *w, bool lines, unsigned chosen[VBC_SECTION_COUNT]) {
+    unsigned count = 0;
+    for (unsigned s = 0; s < VBC_SECTION_COUNT; s++) {
+        if (s == VBC_LINES && !lines) continue;
+        if (s == VBC_ENTRIES && w->entry_count == 0) continue;
+        chosen[count++] = s;
+    }
+    return count;
+}
+
+static void write_container(const writer *w, bool lines, sink *out) {
+    unsigned chosen[VBC_SECTION_COUNT], sections = choose_sections(w, lines, chosen);
     static const uint8_t blank[VBC_ENTRY_SIZE] = {0};
     put_bytes(out, VBC_MAGIC, VBC_MAGIC_SIZE);
     put_u32(out, TVM_VBC_VERSION);
@@ -332,10 +386,10 @@ static void write_container(const writer *w, unsigned sections, sink *out) {
     for (unsigned s = 0; s < sections; s++) put_bytes(out, blank, VBC_ENTRY_SIZE);
     for (unsigned s = 0; s < sections; s++) {
         size_t offset = out->size;
-        write_section(w, s, out);
+        write_section(w, chosen[s], out);
         if (out->failed) return;
         uint8_t *entry = out->bytes + VBC_HEADER_SIZE + (size_t)s * VBC_ENTRY_SIZE;
-        memcpy(entry, tags[s], VBC_TAG_SIZE);
+        memcpy(entry, tags[chosen[s]], VBC_TAG_SIZE);
         store_le(entry + 8, offset, 8);
         store_le(entry + 16, out->size - offset, 8);
         store_le(entry + 24, XXH3_64bits(out->bytes + offset, out->size - offset), 8);
@@ -343,12 +397,12 @@ static void write_container(const writer *w, unsigned sections, sink *out) {
     store_le(out->bytes + 16, out->size, 8);
 }
 
-tvm_status tvm_vbc_write(const tvm_ir_program *program, bool lines, uint8_t **bytes, size_t *size,
-                         tvm_diags *diags) {
+static tvm_status write_program(const tvm_ir_program *program, bool entries, bool lines, uint8_t **bytes,
+                                size_t *size, tvm_diags *diags) {
     writer w;
     sink out = {0};
-    bool ready = writer_start(&w, program);
-    if (ready) write_container(&w, lines ? VBC_SECTION_COUNT : VBC_LINES, &out);
+    bool ready = writer_start(&w, program, entries);
+    if (ready) write_container(&w, lines, &out);
     writer_end(&w);
     if (!ready || out.failed) {
         free(out.bytes);
@@ -357,6 +411,11 @@ tvm_status tvm_vbc_write(const tvm_ir_program *program, bool lines, uint8_t **by
     *bytes = out.bytes;
     *size = out.size;
     return TVM_OK;
+}
+
+tvm_status tvm_vbc_write(const tvm_ir_program *program, bool lines, uint8_t **bytes, size_t *size,
+                         tvm_diags *diags) {
+    return write_program(program, true, lines, bytes, size, diags);
 }
 
 tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, bool lines, tvm_diags *diags) {
@@ -372,7 +431,7 @@ tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, b
 tvm_status tvm_vbc_hash(const tvm_ir_program *program, uint64_t hash[2], tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
-    tvm_status status = tvm_vbc_write(program, false, &bytes, &size, diags);
+    tvm_status status = write_program(program, false, false, &bytes, &size, diags);
     if (status != TVM_OK) return status;
     XXH128_hash_t digest = XXH3_128bits(bytes, size);
     free(bytes);
