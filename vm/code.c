@@ -4,31 +4,46 @@
 #include <stdlib.h>
 #include <string.h>
 
+static tvm_status make_function(tvm_kernel *function, tvm_program *code, const tvm_ir_kernel *kernel,
+                                tvm_diags *diags) {
+    function->code = code;
+    function->kernel = kernel;
+    if (!kernel->param_count) return TVM_OK;
+    function->type_names = calloc(kernel->param_count, sizeof *function->type_names);
+    if (!function->type_names) return tvm_diag_no_memory(diags);
+    for (uint32_t p = 0; p < kernel->param_count; p++)
+        tvm_dtype_name(kernel->slots[p].dtype, function->type_names[p]);
+    return TVM_OK;
+}
+
 /* Fills code->functions from its program. */
 static tvm_status make_functions(tvm_program *code, tvm_diags *diags) {
     const tvm_ir_program *program = code->program;
-    code->functions = calloc(program->kernel_count ? program->kernel_count : 1, sizeof *code->functions);
+    const tvm_launch_env env = tvm_context_launch_env(code->context);
+    code->function_count = (size_t)program->kernel_count + program->entry_count;
+    code->functions = calloc(code->function_count + 1, sizeof *code->functions);
     if (!code->functions) return tvm_diag_no_memory(diags);
-    for (uint32_t i = 0; i < program->kernel_count; i++) {
-        tvm_kernel *function = &code->functions[i];
-        const tvm_ir_kernel *kernel = &program->kernels[i];
-        function->code = code;
-        function->kernel = kernel;
-        function->index = i;
-        if (!kernel->param_count) continue;
-        function->type_names = calloc(kernel->param_count, sizeof *function->type_names);
-        if (!function->type_names) return tvm_diag_no_memory(diags);
-        for (uint32_t p = 0; p < kernel->param_count; p++)
-            tvm_dtype_name(kernel->slots[p].dtype, function->type_names[p]);
+    tvm_status status = TVM_OK;
+    for (uint32_t i = 0; !status && i < program->kernel_count; i++) {
+        code->functions[i].index = i;
+        status = make_function(&code->functions[i], code, &program->kernels[i], diags);
     }
-    return TVM_OK;
+    for (uint32_t i = 0; !status && i < program->entry_count; i++) {
+        tvm_kernel *function = &code->functions[program->kernel_count + i];
+        function->entry = &program->entries[i];
+        status = make_function(function, code, &function->entry->head, diags);
+        if (!status) status = tvm_variants_make(program, function->entry, &env, &function->variants, diags);
+    }
+    return status;
 }
 
 void tvm_program_free(tvm_program *code) {
     if (!code) return;
     if (code->device_code) code->context->ops->code_close(code->device_code);
-    for (uint32_t i = 0; code->functions && i < code->program->kernel_count; i++)
+    for (size_t i = 0; code->functions && i < code->function_count; i++) {
         free(code->functions[i].type_names);
+        tvm_variants_free(code->functions[i].variants);
+    }
     free(code->functions);
     tvm_ir_program_free(code->program);
     free(code);
@@ -81,22 +96,22 @@ tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_pr
 /* ---- introspection ---- */
 
 size_t tvm_kernel_count(const tvm_program *code) {
-    return code ? code->program->kernel_count : 0;
+    return code ? code->function_count : 0;
 }
 
 tvm_kernel *tvm_kernel_at(tvm_program *code, size_t index) {
-    return code && index < code->program->kernel_count ? &code->functions[index] : NULL;
+    return code && index < code->function_count ? &code->functions[index] : NULL;
 }
 
-/* "matmul, pack": the names of a program's kernels, malloc'ed; NULL when out of memory. */
-static char *kernel_names(const tvm_ir_program *program) {
+/* "matmul, pack": the names of a program's kernels and entries, malloc'ed; NULL when out of memory. */
+static char *kernel_names(const tvm_program *code) {
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     if (!stream) return NULL;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        fprintf(stream, "%s%s", i ? ", " : "", tvm_string(program, program->kernels[i].name));
-    if (!program->kernel_count) fputs("none", stream);
+    for (size_t i = 0; i < code->function_count; i++)
+        fprintf(stream, "%s%s", i ? ", " : "", tvm_kernel_name(&code->functions[i]));
+    if (!code->function_count) fputs("none", stream);
     if (!fclose(stream)) return text;
     free(text);
     return NULL;
@@ -106,12 +121,12 @@ tvm_status tvm_get_kernel(tvm_program *code, const char *name, tvm_kernel **func
     if (!code || !name || !function) return TVM_USAGE;
     *function = NULL;
     tvm_diags diags = {0};
-    const tvm_ir_kernel *kernel = tvm_find_kernel(code->program, name);
-    if (kernel) {
-        *function = &code->functions[kernel - code->program->kernels];
+    for (size_t i = 0; i < code->function_count; i++) {
+        if (strcmp(tvm_kernel_name(&code->functions[i]), name)) continue;
+        *function = &code->functions[i];
         return tvm_context_finish(code->context, TVM_OK, &diags);
     }
-    char *names = kernel_names(code->program);
+    char *names = kernel_names(code);
     tvm_status status = tvm_diag_add(&diags, TVM_NOT_FOUND, NULL, NULL,
                                      "the program has no kernel '%s'; it has: %s", name, names ? names : "?");
     free(names);

@@ -158,6 +158,15 @@ static text describe(const scope *s, uint32_t expr) {
     return t;
 }
 
+void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                          const tvm_launch_env *env, char *out, size_t size) {
+    const scope s = {program, kernel, env};
+    text t = {.length = 0};
+    write_expr(&s, expr, 0, &t);
+    if (env) write_values(&s, expr, &t);
+    snprintf(out, size, "%s", t.bytes);
+}
+
 /* ---- evaluation ---- */
 
 static const char *kernel_name(const scope *s) {

@@ -21,6 +21,11 @@ typedef struct tvm_launch_env {
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
                             tvm_diags *diags);
 
+/* An expression as a program says it, cut to `size` bytes; unless env is NULL followed by the values that it
+ * reads: "n % 8 == 0 (n = 12)". */
+void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                          const tvm_launch_env *env, char *out, size_t size);
+
 /* Extents and bytes of tensor parameter `param`. */
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param,
                             const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,

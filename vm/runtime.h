@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "device.h"
+#include "variants.h"
 
 /* What a thread was last told by a context. */
 typedef struct tvm_message_record {
@@ -23,23 +24,35 @@ struct tvm_context {
     tvm_message_record *messages;
 };
 
+/* A kernel or an entry. */
 struct tvm_kernel {
     struct tvm_program *code;
-    const struct tvm_ir_kernel *kernel;
-    uint32_t index;
+    const struct tvm_ir_kernel *kernel;     /* of an entry its head */
+    const struct tvm_ir_entry *entry;       /* NULL: a kernel */
+    tvm_variants *variants;                 /* of an entry */
+    uint32_t index;                         /* of a kernel, in the program */
     char (*type_names)[TVM_DTYPE_NAME_MAX]; /* of the parameters */
 };
 
 struct tvm_program {
     tvm_context *context;
     tvm_ir_program *program;
-    tvm_kernel *functions; /* in the program's order */
+    tvm_kernel *functions; /* kernels, then entries, each in the program's order */
+    size_t function_count;
     void *device_code;
 };
 
 /* Ends a public call: records the message for tvm_message (none for TVM_OK), frees the diagnostics, returns
  * status. */
 tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags *diags);
+
+/* What launches on this context's device know of it; scalars are NULL. */
+tvm_launch_env tvm_context_launch_env(const tvm_context *context);
+
+/* Checks scalars, assumes, grid and shapes as a launch does, the tensors' data not; *variant is the kernel
+ * that it would run. */
+tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
+                            const tvm_kernel **variant);
 
 /* NULL when there is nothing to say. */
 const char *tvm_context_note(const tvm_context *context);

@@ -32,7 +32,8 @@ enum {
 static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "DEVICE", 0,
      "auto (the default: a GPU when there is one, else the interpreter), cpu, cuda or cuda:N", 0},
-    {"kernel", KEY_KERNEL, "NAME", 0, "the kernel to run; may be left out when the program has one", 0},
+    {"kernel", KEY_KERNEL, "NAME", 0, "the kernel or entry to run; may be left out when the program has one",
+     0},
     {"time", KEY_TIME, "REPEATS", OPTION_ARG_OPTIONAL,
      "print the median of the device time over repeated launches", 0},
     {"quiet", KEY_QUIET, NULL, 0,
@@ -174,9 +175,9 @@ static tvm_status name_a_kernel(tvm_program *code, tvm_diags *diags) {
         free(text);
         return tvm_diag_no_memory(diags);
     }
-    tvm_status status =
-        tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
-                     "the program has %zu kernels, and --kernel names none:%s", tvm_kernel_count(code), text);
+    tvm_status status = tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
+                                     "the program has %zu kernels and entries, and --kernel names none:%s",
+                                     tvm_kernel_count(code), text);
     free(text);
     return status;
 }
@@ -184,8 +185,9 @@ static tvm_status name_a_kernel(tvm_program *code, tvm_diags *diags) {
 static tvm_status choose_kernel(tvm_context *context, tvm_program *code, const char *name,
                                 tvm_kernel **function, tvm_diags *diags) {
     if (name) return failed(context, tvm_get_kernel(code, name, function), diags);
-    if (tvm_kernel_count(code) != 1) return name_a_kernel(code, diags);
-    *function = tvm_kernel_at(code, 0);
+    size_t count = tvm_kernel_count(code), entries = code->program->entry_count;
+    if (entries ? entries != 1 : count != 1) return name_a_kernel(code, diags);
+    *function = tvm_kernel_at(code, count - 1);
     return TVM_OK;
 }
 
@@ -200,7 +202,7 @@ static tvm_status print_time(const run_settings *settings, const tvm_run_binding
     if (settings->quiet)
         printf("%.3f\n", microseconds);
     else
-        printf("%s: %.3f us (median, %s)\n", tvm_kernel_name(binding->function), microseconds,
+        printf("%s: %.3f us (median, %s)\n", tvm_kernel_name(binding->variant), microseconds,
                tvm_device_name(binding->context));
     return TVM_OK;
 }
@@ -232,6 +234,9 @@ static tvm_status run_code(const run_settings *settings, tvm_context *context, t
     tvm_run_binding *binding = calloc(1, sizeof *binding);
     if (!binding) return tvm_diag_no_memory(diags);
     status = tvm_run_bind(context, function, &settings->args, binding, diags);
+    if (!status && !settings->quiet && binding->variant != function)
+        fprintf(stderr, "tvm-run: of entry '%s' kernel '%s' runs\n", tvm_kernel_name(function),
+                tvm_kernel_name(binding->variant));
     if (!status) status = launch(settings, binding, diags);
     tvm_run_unbind(binding);
     free(binding);
