@@ -374,8 +374,8 @@ tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel
                               const tvm_ir_kernel *other, tvm_why *why) {
     const char *name = tvm_string(program, kernel->name), *others = tvm_string(program, other->name);
     if (kernel->param_count != other->param_count)
-        return tvm_refuse(why, "'%.60s' has %u parameters, '%.60s' %u", name, kernel->param_count, others,
-                          other->param_count);
+        return tvm_refuse(why, "the number of parameters of '%.60s' is %u, of '%.60s' %u", name,
+                          kernel->param_count, others, other->param_count);
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         const tvm_slot *a = &kernel->slots[p], *b = &other->slots[p];
         char found[128], expected[128];
