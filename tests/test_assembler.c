@@ -572,7 +572,7 @@ static const struct {
     {".vasm 1\n.kernel f()\n.warps 33\n.end\n", 3, 8, "number of warps is from 1 to 32", NULL},
     {".vasm 1\n.kernel f()\nsync\n.end\n", 3, 1, "expected '.warps'", NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n", 2, 2, "'.kernel' without '.end'", NULL},
-    {".vasm 1\n.kernel f()\n.warps 1\n.end\n.kernel f()\n.warps 1\n.end\n", 5, 9, "two kernels 'f'", NULL},
+    {".vasm 1\n.kernel f()\n.warps 1\n.end\n.kernel f()\n.warps 1\n.end\n", 5, 9, "already a kernel 'f'", NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n.grid block.x\n.end\n", 4, 7, "constants and scalar parameters", NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n.assume 1 == 2\n.end\n", 4, 9, "assumption is false", NULL},
     {HEAD "frobnicate %x\n" TAIL, 4, 1, "unknown instruction 'frobnicate'", NULL},

@@ -42,6 +42,18 @@ static const char source[] =
     "    sync\n"
     "    %vy = load-shared %vs[5, 0], spatial(32).local(4)\n"
     "    store-global x[0], %vy\n"
+    ".end\n"
+    ".kernel scale_wide(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
+    ".warps 4\n"
+    ".grid cdiv(n, 512)\n"
+    ".assume n % 4 == 0\n"
+    "    %vx = load-global x[block.x * 512], spatial(128).local(4)\n"
+    "    %vy = mul %vx, f\n"
+    "    store-global y[block.x * 512], %vy\n"
+    ".end\n"
+    ".entry any_scale\n"
+    ".case scale if n < 100 && target >= 90 && multiprocessors < 140\n"
+    ".case scale_wide if n >= 100\n"
     ".end\n";
 
 static char folder[64];
@@ -178,6 +190,42 @@ START_TEST(launches_with_the_grid_and_arguments) {
     assert_log(driver_log, "%s", "");
     tvm_memory_free(context, x);
     tvm_memory_free(context, y);
+}
+END_TEST
+
+/* The device's target and multiprocessors decide with the arguments. */
+START_TEST(entry_launches_its_variant) {
+    open_all();
+    void *x;
+    double time;
+    tvm_kernel *entry = function_of("any_scale");
+    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(entry), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "ifpp", 1);
+    ck_assert_int_eq(tvm_launch(entry, NULL, 99, 0.5, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale 1,2,1 64,1,1 0 default 99 0.5 %p %p\n", x, x);
+    ck_assert_int_eq(tvm_launch(entry, NULL, 1000, 0.5, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale_wide 2,1,1 128,1,1 0 default 1000 0.5 %p %p\n", x, x);
+    ck_assert_int_eq(tvm_launch(entry, NULL, 101, 0.5, x, x), TVM_ARGUMENT);
+    assert_says("entry 'any_scale': kernel 'scale_wide' assumes n % 4 == 0 (n = 101)");
+    const tvm_value values[4] = {{.i = 1000}, {.f = 0.5}, {.data = x}, {.data = x}};
+    ck_assert_int_eq(tvm_time(entry, values, 4, 3, &time), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(log_of(driver_log), "scale_wide"));
+    tvm_memory_free(context, x);
+    close_all();
+    setenv("FAKE_CUDA_CC", "80", 1);
+    open_all();
+    ck_assert_int_eq(tvm_launch(function_of("any_scale"), NULL, 99, 0.5, NULL, NULL), TVM_ARGUMENT);
+    assert_says(
+        "serves n = 99, multiprocessors = 132, target = 80; the nearest is 'scale_wide', which needs n >= 100");
+    close_all();
+    unsetenv("FAKE_CUDA_CC");
+    setenv("FAKE_CUDA_MULTIPROCESSORS", "148", 1);
+    open_all();
+    ck_assert_int_eq(tvm_launch(function_of("any_scale"), NULL, 99, 0.5, NULL, NULL), TVM_ARGUMENT);
+    close_all();
+    unsetenv("FAKE_CUDA_MULTIPROCESSORS");
 }
 END_TEST
 
@@ -397,6 +445,7 @@ int main(void) {
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
+    tcase_add_test(cases, entry_launches_its_variant);
     tcase_add_test(cases, asks_for_large_shared_memory);
     tcase_add_test(cases, second_run_needs_no_ptxas);
     tcase_add_test(cases, another_ptxas_or_target_is_another_entry);
