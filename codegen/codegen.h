@@ -33,7 +33,7 @@ typedef struct tvm_selection {
 
 typedef struct tvm_kernel_code {
     const char *name;
-    unsigned threads;
+    unsigned threads;      /* 0: not translated, as it assumes another target */
     unsigned shared_bytes; /* dynamic shared memory of a launch */
     tvm_selection *selections;
     size_t selection_count;
@@ -55,8 +55,9 @@ typedef struct tvm_module {
 /* Bumped with every change of the generated code: part of the cubin cache's key. */
 #define TVM_CODEGEN_VERSION 2
 
-/* Translates every kernel of a verified program. Entry points have the kernels' names; parameters are, in
- * order, each scalar as .b32/.b64 (bool as .b32 0/1) and each global tensor as a .u64 address. */
+/* Translates every kernel of a verified program that its assumes allow on the target; the others have no
+ * threads. Entry points have the kernels' names; parameters are, in order, each scalar as .b32/.b64 (bool as
+ * .b32 0/1) and each global tensor as a .u64 address. */
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
 void tvm_module_free(tvm_module *module);

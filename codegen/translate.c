@@ -306,8 +306,10 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
         node->next = module->owner;
         module->owner = node;
         memcpy(node->bytes, name, size);
+        bool is_for = tvm_kernel_is_for(&program->kernels[k], module->target.arch);
+        uint32_t threads = is_for ? 32 * program->kernels[k].warps : 0;
         module->kernels[k] = (tvm_kernel_code){.name = node->bytes,
-                                               .threads = 32 * program->kernels[k].warps,
+                                               .threads = threads,
                                                .registers = -1,
                                                .spill_stores = -1,
                                                .spill_loads = -1,
@@ -339,8 +341,9 @@ tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_m
     bool uses_vprintf = false;
     tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
-        status = emit_kernel(program, &program->kernels[k], module, &module->kernels[k], &globals, &kernels,
-                             &uses_vprintf, diags);
+        if (module->kernels[k].threads)
+            status = emit_kernel(program, &program->kernels[k], module, &module->kernels[k], &globals,
+                                 &kernels, &uses_vprintf, diags);
     if (status == TVM_OK) {
         write_module(module, &globals, &kernels, uses_vprintf, &all);
         if (all.failed) status = tvm_diag_no_memory(diags);

@@ -307,6 +307,22 @@ bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr) {
     return (tvm_expr_leaves(kernel, expr) & ~(unsigned)TVM_LEAF_LAUNCH) == 0;
 }
 
+static bool refuses_target(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env) {
+    const tvm_expr *node = &kernel->exprs[expr];
+    tvm_scalar value;
+    if (node->op == TVM_EXPR_LAND)
+        return refuses_target(kernel, node->a, env) || refuses_target(kernel, node->b, env);
+    return tvm_expr_leaves(kernel, expr) == TVM_LEAF_TARGET &&
+           tvm_expr_eval(kernel, expr, env, &value, NULL) == TVM_OK && value.i == 0;
+}
+
+bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target) {
+    const tvm_eval_env env = {.target = (int32_t)target};
+    for (uint32_t i = 0; i < kernel->assume_count; i++)
+        if (refuses_target(kernel, kernel->assumes[i], &env)) return false;
+    return true;
+}
+
 /* ---- types ---- */
 
 static tvm_status check_integer(const tvm_expr *node, tvm_why *why) {

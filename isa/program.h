@@ -246,6 +246,9 @@ static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
 
+/* May the kernel be launched on this target: does no assume that reads the target alone refuse it? */
+bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target);
+
 /* Values of run-time scalars: integers and bool sign- or zero-extended in i, floats in f. */
 typedef union tvm_scalar {
     int64_t i;

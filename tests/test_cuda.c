@@ -51,6 +51,11 @@ static const char source[] =
     "    %vy = mul %vx, f\n"
     "    store-global y[block.x * 512], %vy\n"
     ".end\n"
+    ".kernel later(n: i32)\n"
+    ".warps 1\n"
+    ".assume target >= 100\n"
+    "    exit\n"
+    ".end\n"
     ".entry any_scale\n"
     ".case scale if n < 100 && target >= 90 && multiprocessors < 140\n"
     ".case scale_wide if n >= 100\n"
@@ -226,6 +231,27 @@ START_TEST(entry_launches_its_variant) {
     ck_assert_int_eq(tvm_launch(function_of("any_scale"), NULL, 99, 0.5, NULL, NULL), TVM_ARGUMENT);
     close_all();
     unsetenv("FAKE_CUDA_MULTIPROCESSORS");
+}
+END_TEST
+
+START_TEST(kernel_for_another_target_is_left_out) {
+    open_all();
+    tvm_kernel *later = function_of("later");
+    ck_assert_int_eq(tvm_prepare(later), TVM_UNSUPPORTED);
+    assert_says("kernel 'later' is not for sm_90a");
+    ck_assert_int_eq(tvm_launch(later, NULL, 1), TVM_ARGUMENT);
+    assert_says("kernel 'later' assumes target >= 100 (target = 90)");
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    setenv("FAKE_CUDA_CC", "100", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("later")), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "i", 1);
+    ck_assert_int_eq(tvm_launch(function_of("later"), NULL, 1), TVM_OK);
+    assert_log(driver_log, "launch later 1,1,1 32,1,1 0 default 1\n");
+    close_all();
+    unsetenv("FAKE_CUDA_CC");
 }
 END_TEST
 
@@ -446,6 +472,7 @@ int main(void) {
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
     tcase_add_test(cases, entry_launches_its_variant);
+    tcase_add_test(cases, kernel_for_another_target_is_left_out);
     tcase_add_test(cases, asks_for_large_shared_memory);
     tcase_add_test(cases, second_run_needs_no_ptxas);
     tcase_add_test(cases, another_ptxas_or_target_is_another_entry);

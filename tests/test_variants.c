@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "codegen.h"
 #include "tvm.h"
 #include "variants.h"
 #include "vbc.h"
@@ -223,6 +224,35 @@ START_TEST(test_condition_that_divides_by_zero) {
 }
 END_TEST
 
+/* ---- code for one target ---- */
+
+static bool has_code(const tvm_ir_program *program, const char *target_name, const char *entry_point) {
+    tvm_target target;
+    tvm_module *module = NULL;
+    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_translate(program, target, &module, NULL), TVM_OK);
+    ck_assert_uint_eq(module->kernel_count, program->kernel_count);
+    bool found = strstr(module->ptx, entry_point) != NULL;
+    tvm_module_free(module);
+    return found;
+}
+
+START_TEST(test_kernels_of_other_targets_have_no_code) {
+    tvm_ir_program *program =
+        assemble(".vasm 1\n"
+                 ".kernel hopper(m: i32)\n.warps 1\n.assume target >= 90 && m > 2, m < 9\n"
+                 "    exit\n.end\n"
+                 ".kernel others(m: i32)\n.warps 1\n.assume target < 90 || m > 2\n"
+                 ".assume target != 80 || multiprocessors > 1\n    exit\n.end\n");
+    ck_assert(has_code(program, "sm_90a", ".entry hopper"));
+    ck_assert(has_code(program, "sm_100a", ".entry hopper"));
+    ck_assert(!has_code(program, "sm_89", ".entry hopper"));
+    ck_assert(has_code(program, "sm_80", ".entry others"));
+    ck_assert(has_code(program, "sm_90a", ".entry others"));
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 /* ---- tvm.h ---- */
 
 static const char runtime_text[] =
@@ -419,6 +449,7 @@ int main(void) {
     tcase_add_test(tcase, test_what_a_device_can_run);
     tcase_add_loop_test(tcase, test_nearest, 0, sizeof nearest_cases / sizeof *nearest_cases);
     tcase_add_test(tcase, test_condition_that_divides_by_zero);
+    tcase_add_test(tcase, test_kernels_of_other_targets_have_no_code);
     tcase_add_test(tcase, test_introspection);
     tcase_add_test(tcase, test_variant_and_shape_follow_the_values);
     tcase_add_test(tcase, test_launches_run_the_variant);

@@ -83,6 +83,7 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *
     const char *name = tvm_string(code->program, code->program->kernels[index].name);
     kernel->threads = image->kernels[index].threads;
     kernel->shared_bytes = image->kernels[index].shared_bytes;
+    if (!kernel->threads) return TVM_OK;
     kernel->name = tvm_cuda_intern(device, name);
     if (!kernel->name) return tvm_diag_no_memory(diags);
     tvm_status status =
@@ -122,14 +123,19 @@ static tvm_status ensure_loaded(cuda_code *code, tvm_diags *diags) {
 }
 
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
-    (void)kernel; /* a program is translated as a whole */
-    cuda_device *device = ((cuda_code *)code)->device;
+    const cuda_code *opened = code;
+    cuda_device *device = opened->device;
+    char target[16];
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_loaded(code, diags);
+    status = ensure_loaded(code, diags); /* a program is translated as a whole */
     tvm_cuda_leave(device, pushed);
-    return status;
+    if (status || opened->kernels[kernel].threads) return status;
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                        "kernel '%s' is not for %s: it assumes another target",
+                        tvm_string(opened->program, opened->program->kernels[kernel].name),
+                        tvm_target_name(device->target, target));
 }
 
 /* ---- launching ---- */

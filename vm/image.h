@@ -7,7 +7,7 @@
 #include "codegen.h"
 
 typedef struct tvm_image_kernel {
-    uint32_t threads;
+    uint32_t threads; /* 0: the kernel is not for the target, and not in the code */
     uint32_t shared_bytes; /* dynamic shared memory of a launch */
 } tvm_image_kernel;
 
