@@ -40,7 +40,7 @@ typedef struct tvm_selection {
 
 typedef struct tvm_kernel_code {
     const char *name;
-    unsigned threads;
+    unsigned threads;      /* 0: not translated, as it assumes another target */
     unsigned shared_bytes; /* dynamic shared memory of a launch */
     tvm_selection *selections;
     size_t selection_count;
@@ -64,7 +64,7 @@ typedef struct tvm_module {
 /* What a launch needs to know of a kernel's code: kept with a cubin, in the cache and in bytecode files, and
  * so made of 32-bit numbers alone. */
 typedef struct tvm_image_kernel {
-    uint32_t threads;
+    uint32_t threads;      /* 0: the kernel assumes another target, and is not in the code */
     uint32_t shared_bytes; /* dynamic shared memory of a launch */
 } tvm_image_kernel;
 tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel);
@@ -72,8 +72,9 @@ tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel);
 /* Bumped with every change of the generated code: part of the cubin cache's key. */
 #define TVM_CODEGEN_VERSION 3
 
-/* Translates every kernel of a verified program. Entry points have the kernels' names; parameters are, in
- * order, each scalar as .b32/.b64 (bool as .b32 0/1) and each global tensor as a .u64 address. */
+/* Translates every kernel of a verified program that its assumes allow on the target; the others have no
+ * threads. Entry points have the kernels' names; parameters are, in order, each scalar as .b32/.b64 (bool as
+ * .b32 0/1) and each global tensor as a .u64 address. */
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
 void tvm_module_free(tvm_module *module);

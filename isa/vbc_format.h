@@ -18,6 +18,9 @@
  *     expr    u8 op  dtype  u32 operand[arity]; SLOT, BLOCK, GRID: u32; INTEGER, FLOAT: u64
  *     assume  u32 expression
  *     insn    u16 op  u16 operand count  u32 result; of each operand: u8 kind  u32 value
+ *   ENTR      (may be missing: no entries) u32 count, of each:
+ *             u32 name  u32 expressions  u32 cases; expressions as above, whose slots are the parameters of the
+ *             first case's kernel; of each case: u32 condition (an expression, or ffffffff: always)  u32 kernel
  *   LINE      (may be missing) u32 count  strings, the files; for each kernel and insn: u32 file  u32 line
  *   IMGS      (may be missing) u32 version  u32 count, of each: u32 code generator  u64 hash[2]  u8 kind (0 PTX, 1 cubin)
  *             string target  string maker  u32 kernels  u32 words  u32 fact[kernels][words]  u64 size  u8 code[size] */
@@ -46,6 +49,7 @@ enum {
     X(LAYOUTS, "LAYT", true)                                                                                 \
     X(SHARED, "SHRD", true)                                                                                  \
     X(KERNELS, "KRNL", true)                                                                                 \
+    X(ENTRIES, "ENTR", false)                                                                                \
     X(LINES, "LINE", false)                                                                                  \
     X(IMAGES, "IMGS", false)
 

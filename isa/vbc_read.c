@@ -268,6 +268,26 @@ static void read_kernels(reader *r) {
     for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_kernel(r);
 }
 
+static void read_entry_table(reader *r) {
+    uint32_t name = take_u32(r);
+    if (r->status != TVM_OK || !keep(r, tvm_ir_program_add_entry(r->program, name))) return;
+    tvm_ir_entry *entry = &r->program->entries[r->program->entry_count - 1];
+    uint32_t exprs = take_count(r, 5, TVM_MAX_EXPRS, "expressions");
+    uint32_t cases = take_count(r, 8, TVM_MAX_CASES, "cases");
+    for (uint32_t i = 0; i < exprs && r->status == TVM_OK; i++) read_expr(r, &entry->head);
+    for (uint32_t i = 0; i < cases && r->status == TVM_OK; i++) {
+        tvm_ir_case made;
+        made.condition = take_u32(r);
+        made.kernel = take_u32(r);
+        if (r->status == TVM_OK) keep(r, tvm_ir_entry_add_case(r->program, entry, &made));
+    }
+}
+
+static void read_entries(reader *r) {
+    uint32_t count = take_count(r, 12, TVM_MAX_ENTRIES, "entries");
+    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_entry_table(r);
+}
+
 static void read_lines(reader *r) {
     uint32_t first = r->program->string_count;
     read_strings(r);
@@ -339,7 +359,8 @@ static void read_images(reader *r) {
 
 static void (*const section_readers[VBC_SECTION_COUNT])(reader *r) = {
     [VBC_STRINGS] = read_strings, [VBC_LAYOUTS] = read_layouts, [VBC_SHARED] = read_shared_layouts,
-    [VBC_KERNELS] = read_kernels, [VBC_LINES] = read_lines,     [VBC_IMAGES] = read_images,
+    [VBC_KERNELS] = read_kernels, [VBC_ENTRIES] = read_entries, [VBC_LINES] = read_lines,
+    [VBC_IMAGES] = read_images,
 };
 
 static tvm_status read_section(reader *r, unsigned index) {

@@ -106,6 +106,7 @@ typedef struct writer {
     const tvm_ir_program *program;
     order strings, files, layouts, shared_layouts;
     kernel_order *kernels;
+    kernel_order *entries;
 } writer;
 
 static void use_expr(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t expr);
@@ -157,15 +158,29 @@ static bool use_kernel(writer *w, const tvm_ir_kernel *kernel, kernel_order *o) 
     return true;
 }
 
+/* The parameters keep their places: they are the first variant's. */
+static bool use_entry(writer *w, const tvm_ir_entry *entry, kernel_order *o) {
+    const tvm_ir_kernel *head = &entry->head;
+    if (!order_start(&o->slots, head->slot_count) || !order_start(&o->exprs, head->expr_count)) return false;
+    order_use(&w->strings, head->name);
+    for (uint32_t p = 0; p < head->param_count; p++) use_slot(w, head, o, p);
+    for (uint32_t i = 0; i < entry->case_count; i++)
+        if (entry->cases[i].condition != TVM_NONE) use_expr(w, head, o, entry->cases[i].condition);
+    return true;
+}
+
 static bool writer_start(writer *w, const tvm_ir_program *program) {
     *w = (writer){.program = program};
+    w->entries = calloc(program->entry_count + (size_t)1, sizeof *w->entries);
     w->kernels = calloc(program->kernel_count + (size_t)1, sizeof *w->kernels);
-    if (w->kernels == NULL || !order_start(&w->strings, program->string_count) ||
+    if (w->kernels == NULL || w->entries == NULL || !order_start(&w->strings, program->string_count) ||
         !order_start(&w->files, program->string_count) || !order_start(&w->layouts, program->layout_count) ||
         !order_start(&w->shared_layouts, program->shared_layout_count))
         return false;
     for (uint32_t i = 0; i < program->kernel_count; i++)
         if (!use_kernel(w, &program->kernels[i], &w->kernels[i])) return false;
+    for (uint32_t i = 0; i < program->entry_count; i++)
+        if (!use_entry(w, &program->entries[i], &w->entries[i])) return false;
     return true;
 }
 
@@ -174,7 +189,12 @@ static void writer_end(writer *w) {
         order_end(&w->kernels[i].slots);
         order_end(&w->kernels[i].exprs);
     }
+    for (uint32_t i = 0; w->entries != NULL && i < w->program->entry_count; i++) {
+        order_end(&w->entries[i].slots);
+        order_end(&w->entries[i].exprs);
+    }
     free(w->kernels);
+    free(w->entries);
     order_end(&w->strings);
     order_end(&w->files);
     order_end(&w->layouts);
@@ -291,6 +311,24 @@ static void write_kernels(const writer *w, sink *out) {
         write_kernel(w, &w->program->kernels[i], &w->kernels[i], out);
 }
 
+static void write_entries(const writer *w, sink *out) {
+    put_u32(out, w->program->entry_count);
+    for (uint32_t e = 0; e < w->program->entry_count; e++) {
+        const tvm_ir_entry *entry = &w->program->entries[e];
+        const kernel_order *o = &w->entries[e];
+        put_u32(out, w->strings.number[entry->head.name]);
+        put_u32(out, o->exprs.count);
+        put_u32(out, entry->case_count);
+        for (uint32_t i = 0; i < o->exprs.count; i++)
+            write_expr(o, &entry->head.exprs[o->exprs.list[i]], out);
+        for (uint32_t i = 0; i < entry->case_count; i++) {
+            uint32_t condition = entry->cases[i].condition;
+            put_u32(out, condition == TVM_NONE ? TVM_NONE : o->exprs.number[condition]);
+            put_u32(out, entry->cases[i].kernel);
+        }
+    }
+}
+
 static void write_lines(const writer *w, sink *out) {
     write_strings(w, &w->files, out);
     for (uint32_t k = 0; k < w->program->kernel_count; k++) {
@@ -337,6 +375,9 @@ static void write_section(const writer *w, unsigned section, sink *out) {
     case VBC_KERNELS:
         write_kernels(w, out);
         break;
+    case VBC_ENTRIES:
+        write_entries(w, out);
+        break;
     case VBC_LINES:
         write_lines(w, out);
         break;
@@ -353,6 +394,7 @@ static const char *const tags[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_TAG)};
 #undef VBC_TAG
 
 static bool has_section(const writer *w, unsigned section, unsigned parts) {
+    if (section == VBC_ENTRIES) return w->program->entry_count > 0;
     if (section == VBC_LINES) return (parts & TVM_VBC_LINES) != 0;
     if (section == VBC_IMAGES) return (parts & TVM_VBC_IMAGES) != 0 && w->program->image_count > 0;
     return true;

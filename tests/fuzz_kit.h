@@ -11,6 +11,7 @@
 #include "codegen.h"
 #include "interp.h"
 #include "launch.h"
+#include "variants.h"
 #include "vbc.h"
 
 enum {
@@ -195,9 +196,28 @@ static inline void fuzz_run(const tvm_ir_program *program, const tvm_ir_kernel *
     tvm_diags_free(&diags);
 }
 
+/* Every entry makes its choice, for a device or another. */
+static inline void fuzz_entry(const tvm_ir_program *program, const tvm_ir_entry *entry, uint32_t target) {
+    tvm_diags diags = {0};
+    tvm_scalar scalars[TVM_MAX_PARAMS];
+    tvm_variants *variants = NULL;
+    uint32_t index = TVM_NONE;
+    const tvm_launch_env env = {
+        .scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS, .target = target};
+    memset(scalars, 0, sizeof scalars);
+    tvm_status status = tvm_variants_make(program, entry, &env, &variants, &diags);
+    fuzz_status(status, &diags);
+    if (status == TVM_OK) status = tvm_variants_choose(variants, &env, &index, &diags);
+    fuzz_status(status, &diags);
+    if (status == TVM_OK && (index >= entry->case_count || !tvm_variants_possible(variants, index))) abort();
+    tvm_variants_free(variants);
+    tvm_diags_free(&diags);
+}
+
 static inline void fuzz_program(const tvm_ir_program *program) {
     fuzz_round_trips(program);
     fuzz_translate(program);
+    for (uint32_t i = 0; i < program->entry_count; i++) fuzz_entry(program, &program->entries[i], i % 2 * 90);
     FILE *output = fopen("/dev/null", "w");
     if (!output) return;
     for (uint32_t k = 0; k < program->kernel_count; k++)

@@ -23,12 +23,12 @@
 #include "vbc.h"
 #include "vbc_format.h"
 
-#define KERNEL(factor)                                                                                       \
+#define KERNEL(factor) KERNEL_FOR(factor, "")
+#define KERNEL_FOR(factor, assume)                                                                           \
     ".vasm 1\n"                                                                                              \
     ".kernel scale(n: i32, x: global f32[n])\n"                                                              \
     ".warps 4\n"                                                                                             \
-    ".grid cdiv(n, 512)\n"                                                                                   \
-    "    %vs = alloc-shared f32[4, 128]\n"                                                                   \
+    ".grid cdiv(n, 512)\n" assume "    %vs = alloc-shared f32[4, 128]\n"                                     \
     "    %vx = load-global x[block.x * 512], spatial(128).local(4)\n"                                        \
     "    %vy = mul %vx, " factor "\n"                                                                        \
     "    store-global x[block.x * 512], %vy\n"                                                               \
@@ -238,6 +238,25 @@ START_TEST(a_newer_gpu_takes_embedded_ptx) {
     embed("none");
     ck_assert_str_eq(origin_on(130), "PTX for sm_120, compiled by the driver");
     ck_assert_int_eq(logged(""), 0); /* no cubin that ptxas makes would run there */
+}
+END_TEST
+
+/* A kernel that assumes more than the embedded code's target is not in that code. */
+START_TEST(embedded_code_without_the_kernels_of_a_gpu_is_left) {
+    tvm_ir_program_free(program);
+    program = assemble(KERNEL_FOR("3.0", ".assume target >= 90\n"));
+    embed("sm_80,sm_90");
+    through_the_file();
+    ck_assert_uint_eq(program->image_count, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_uint_eq(program->images[i].facts[0], strcmp(program->images[i].target, "sm_80") ? 128 : 0);
+    no_compiler();
+    ck_assert_str_eq(origin_on(90), "cubin for sm_90, embedded in the program" BY);
+    ck_assert_str_eq(origin_on(130), "PTX for sm_90, embedded in the program, compiled by the driver");
+    setenv("TVM_PTXAS", script_path, 1);
+    embed("sm_80");
+    no_compiler();
+    ck_assert_str_eq(origin_on(90), "PTX for sm_90a, compiled by the driver");
 }
 END_TEST
 
@@ -572,6 +591,7 @@ int main(void) {
     tcase_add_test(cases, exactly_the_target_needs_nothing_more);
     tcase_add_test(cases, a_lower_target_stands_in_without_a_compiler);
     tcase_add_test(cases, a_newer_gpu_takes_embedded_ptx);
+    tcase_add_test(cases, embedded_code_without_the_kernels_of_a_gpu_is_left);
     tcase_add_test(cases, without_anything_it_is_translated);
     tcase_add_test(cases, code_of_another_generator_is_ignored);
     tcase_add_test(cases, code_of_another_program_is_ignored);

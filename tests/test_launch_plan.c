@@ -10,7 +10,7 @@
 #include "launch.h"
 #include "launch_plan.h"
 
-enum { MULTIPROCESSORS = 132 };
+enum { MULTIPROCESSORS = 132, TARGET = 90 };
 
 static tvm_ir_program *program;
 static tvm_launch_plan *plan;
@@ -60,8 +60,9 @@ static bool check(tvm_launch_env *env) {
 }
 
 static void try(const tvm_scalar *scalars, tally *t) {
-    tvm_launch_env env = {.scalars = scalars, .multiprocessors = MULTIPROCESSORS, .grid = {7, 7, 7}};
-    tvm_launch_env expected = {.scalars = scalars, .multiprocessors = MULTIPROCESSORS};
+    tvm_launch_env env = {
+        .scalars = scalars, .multiprocessors = MULTIPROCESSORS, .target = TARGET, .grid = {7, 7, 7}};
+    tvm_launch_env expected = {.scalars = scalars, .multiprocessors = MULTIPROCESSORS, .target = TARGET};
     tvm_launch_values values;
     bool passed = tvm_launch_plan_run(plan, &env, &values);
     ck_assert(passed == values.known);
@@ -202,8 +203,9 @@ START_TEST(agrees_on_what_the_device_gives) {
     tally t = {0};
     load(".vasm 1\n.kernel k(a: i32, b: i32, x: global f16[a])\n.warps 1\n"
          ".grid min(a, 2 * multiprocessors), b\n.assume a % multiprocessors < 100\n"
+         ".assume a != target, a + b < 7 * target\n"
          "    %s = alloc-global f32[grid.x * grid.y, b + multiprocessors]\n"
-         "    %t = alloc-global u3[grid.x - 2, 8]\n"
+         "    %t = alloc-global u3[grid.x - 2, target - 82]\n"
          "    sync\n.end\n");
     ck_assert_ptr_nonnull(plan);
     for (int64_t a = -2; a < 700; a++)

@@ -5,6 +5,7 @@
 #include "tensor.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct call_args {
@@ -129,10 +130,38 @@ static void arguments_from_addresses(const tvm_kernel *function, void *const *ad
 }
 
 static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) {
-    const tvm_context *context = function->code->context;
-    return (tvm_launch_env){.scalars = args->scalars,
-                            .multiprocessors = context->ops->multiprocessors(context->device)};
+    tvm_launch_env env = tvm_context_launch_env(function->code->context);
+    env.scalars = args->scalars;
+    return env;
 }
+
+/* ---- entries ---- */
+
+/* The kernel that a launch runs: the function itself, or of an entry the variant for these arguments. */
+static tvm_status find_variant(const tvm_kernel *function, const call_args *args, const tvm_kernel **variant,
+                               tvm_diags *diags) {
+    uint32_t index;
+    *variant = function;
+    if (!function->entry) return TVM_OK;
+    const tvm_launch_env env = env_of(function, args);
+    tvm_status status = tvm_variants_choose(function->variants, &env, &index, diags);
+    if (!status) *variant = &function->code->functions[function->entry->cases[index].kernel];
+    return status;
+}
+
+/* Ends a public call: what went wrong with a variant is told with the entry's name before it. */
+static tvm_status finish(const tvm_kernel *function, const tvm_kernel *variant, tvm_status status,
+                         tvm_diags *diags) {
+    for (size_t i = 0; status && variant != function && i < diags->count; i++) {
+        char *old = diags->items[i].message, *told;
+        if (!old || asprintf(&told, "entry '%s': %s", tvm_kernel_name(function), old) < 0) continue;
+        diags->items[i].message = told;
+        free(old);
+    }
+    return tvm_context_finish(function->code->context, status, diags);
+}
+
+/* ---- checks ---- */
 
 /* tvm_launch_shape of a launch whose scalars have been checked. */
 static tvm_status shape_in(const tvm_kernel *function, uint32_t slot, const tvm_launch_env *env,
@@ -214,7 +243,7 @@ static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, con
                                .stream = stream};
 }
 
-static tvm_status submit(tvm_kernel *function, void *stream, call_args *args, tvm_diags *diags) {
+static tvm_status submit(const tvm_kernel *function, void *stream, call_args *args, tvm_diags *diags) {
     tvm_device_launch launch = launch_of(function, stream, args);
     tvm_status status = check_arguments(function, args, launch.grid, diags);
     if (status || !launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return status;
@@ -228,63 +257,110 @@ tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
     va_start(list, stream);
     arguments_from_list(function, list, &args);
     va_end(list);
+    const tvm_kernel *variant;
     tvm_diags diags = {0};
-    tvm_status status = submit(function, stream, &args, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = find_variant(function, &args, &variant, &diags);
+    if (!status) status = submit(variant, stream, &args, &diags);
+    return finish(function, variant, status, &diags);
 }
 
 tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const *addresses) {
     call_args args;
     arguments_from_addresses(function, addresses, &args);
+    const tvm_kernel *variant;
     tvm_diags diags = {0};
-    tvm_status status = submit(function, stream, &args, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = find_variant(function, &args, &variant, &diags);
+    if (!status) status = submit(variant, stream, &args, &diags);
+    return finish(function, variant, status, &diags);
+}
+
+/* tvm_launchv's arguments and the kernel that they are for. */
+static tvm_status arguments_and_variant(const tvm_kernel *function, const tvm_value *values, size_t count,
+                                        call_args *args, const tvm_kernel **variant, tvm_diags *diags) {
+    *variant = function;
+    tvm_status status = arguments_from_values(function, values, count, args, diags);
+    return status ? status : find_variant(function, args, variant, diags);
 }
 
 tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
     call_args args;
+    const tvm_kernel *variant;
     tvm_diags diags = {0};
-    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
-    if (!status) status = submit(function, stream, &args, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    if (!status) status = submit(variant, stream, &args, &diags);
+    return finish(function, variant, status, &diags);
 }
 
 tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
     call_args args;
-    tvm_diags diags = {0};
-    tvm_device_launch launch = launch_of(function, stream, &args);
+    const tvm_kernel *variant;
     tvm_launch_values planned;
-    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
-    tvm_launch_env env = env_of(function, &args);
-    if (!status) status = check_scalars(function, &args, &env, &planned, &diags);
+    tvm_diags diags = {0};
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    tvm_device_launch launch = launch_of(variant, stream, &args);
+    tvm_launch_env env = env_of(variant, &args);
+    if (!status) status = check_scalars(variant, &args, &env, &planned, &diags);
     memcpy(launch.grid, env.grid, sizeof env.grid);
     if (!status) status = function->code->context->ops->reserve(function->code->device_code, &launch, &diags);
+    return finish(function, variant, status, &diags);
+}
+
+static tvm_status prepare(const tvm_kernel *kernel, tvm_diags *diags) {
+    return kernel->code->context->ops->prepare(kernel->code->device_code, kernel->index, diags);
+}
+
+/* Of an entry those kernels that launches on this device may run. */
+tvm_status tvm_prepare(tvm_kernel *function) {
+    if (!function) return TVM_USAGE;
+    const tvm_ir_entry *entry = function->entry;
+    const tvm_kernel *variant = function;
+    tvm_diags diags = {0};
+    tvm_status status = entry ? TVM_OK : prepare(function, &diags);
+    for (uint32_t i = 0; entry && !status && i < entry->case_count; i++) {
+        if (!tvm_variants_possible(function->variants, i)) continue;
+        variant = &function->code->functions[entry->cases[i].kernel];
+        status = prepare(variant, &diags);
+    }
+    return finish(function, variant, status, &diags);
+}
+
+tvm_status tvm_kernel_variant(const tvm_kernel *function, const tvm_value *values, size_t count,
+                              const char **name) {
+    if (!function || !name) return TVM_USAGE;
+    *name = NULL;
+    call_args args;
+    const tvm_kernel *variant;
+    tvm_diags diags = {0};
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    if (!status) *name = tvm_kernel_name(variant);
     return tvm_context_finish(function->code->context, status, &diags);
 }
 
-tvm_status tvm_prepare(tvm_kernel *function) {
-    if (!function) return TVM_USAGE;
+tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
+                            const tvm_kernel **variant) {
+    call_args args;
     tvm_diags diags = {0};
-    tvm_status status =
-        function->code->context->ops->prepare(function->code->device_code, function->index, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, variant, &diags);
+    tvm_launch_env env = env_of(function, &args);
+    if (!status) status = tvm_launch_check(function->code->program, (*variant)->kernel, &env, &diags);
+    return finish(function, *variant, status, &diags);
 }
 
 static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
-                           int64_t shape[8], size_t *bytes, tvm_diags *diags) {
+                           int64_t shape[8], size_t *bytes, const tvm_kernel **variant, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     if (index >= kernel->param_count || kernel->slots[index].kind != TVM_SLOT_GLOBAL)
         return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "parameter %zu of kernel '%s' is no tensor", index,
                             tvm_kernel_name(function));
     call_args args;
     uint64_t size;
-    tvm_status status = arguments_from_values(function, values, count, &args, diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, variant, diags);
     const tvm_launch_env env = env_of(function, &args);
     if (!status)
-        status =
-            tvm_launch_shape(function->code->program, kernel, (uint32_t)index, &env, shape, &size, diags);
+        status = tvm_launch_shape(function->code->program, (*variant)->kernel, (uint32_t)index, &env, shape,
+                                  &size, diags);
     if (status) return status;
     if (bytes) *bytes = size;
     return TVM_OK;
@@ -293,9 +369,10 @@ static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_v
 tvm_status tvm_param_shape(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes) {
     if (!function || !shape) return TVM_USAGE;
+    const tvm_kernel *variant = function;
     tvm_diags diags = {0};
-    tvm_status status = shape_of(function, index, values, count, shape, bytes, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = shape_of(function, index, values, count, shape, bytes, &variant, &diags);
+    return finish(function, variant, status, &diags);
 }
 
 tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count, unsigned repeats,
@@ -303,12 +380,13 @@ tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count,
     if (!function || !microseconds) return TVM_USAGE;
     *microseconds = 0;
     call_args args;
+    const tvm_kernel *variant;
     tvm_diags diags = {0};
-    tvm_device_launch launch = launch_of(function, NULL, &args);
-    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
-    if (!status) status = check_arguments(function, &args, launch.grid, &diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    tvm_device_launch launch = launch_of(variant, NULL, &args);
+    if (!status) status = check_arguments(variant, &args, launch.grid, &diags);
     if (!status && launch.grid[0] && launch.grid[1] && launch.grid[2])
         status = function->code->context->ops->time(function->code->device_code, &launch, repeats,
                                                     microseconds, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    return finish(function, variant, status, &diags);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is kept of a kernel's parameters. */
+/* What is kept of a kernel's parameters. The extents of an entry's may differ between its variants. */
 static tvm_status make_params(tvm_kernel *function, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     size_t count = kernel->param_count ? kernel->param_count : 1;
@@ -17,26 +17,42 @@ static tvm_status make_params(tvm_kernel *function, tvm_diags *diags) {
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         tvm_dtype_name(kernel->slots[p].dtype, function->type_names[p]);
         function->args[p] = (uint8_t)tvm_arg_kind_of(&kernel->slots[p]);
-        function->shapes[p] = tvm_launch_shape_text(function->code->program, kernel, p);
+        function->shapes[p] =
+            function->entry ? strdup("") : tvm_launch_shape_text(function->code->program, kernel, p);
         if (!function->shapes[p]) return tvm_diag_no_memory(diags);
     }
     return TVM_OK;
 }
 
+static tvm_status make_kernel(tvm_kernel *function, uint32_t index, tvm_diags *diags) {
+    function->kernel = &function->code->program->kernels[index];
+    function->index = index;
+    function->tensor_count = tvm_launch_tensors(function->kernel, function->tensors);
+    tvm_status status = make_params(function, diags);
+    return status ? status : tvm_launch_plan_make(function->kernel, &function->plan, diags);
+}
+
+static tvm_status make_entry(tvm_kernel *function, uint32_t index, tvm_diags *diags) {
+    const tvm_ir_program *program = function->code->program;
+    const tvm_launch_env env = tvm_context_launch_env(function->code->context);
+    function->entry = &program->entries[index];
+    function->kernel = &function->entry->head;
+    tvm_status status = make_params(function, diags);
+    return status ? status : tvm_variants_make(program, function->entry, &env, &function->variants, diags);
+}
+
 /* Fills code->functions from its program. */
 static tvm_status make_functions(tvm_program *code, tvm_diags *diags) {
     const tvm_ir_program *program = code->program;
+    uint32_t kernels = program->kernel_count;
     tvm_status status = TVM_OK;
-    code->functions = calloc(program->kernel_count ? program->kernel_count : 1, sizeof *code->functions);
+    code->functions = calloc((size_t)kernels + program->entry_count + 1, sizeof *code->functions);
     if (!code->functions) return tvm_diag_no_memory(diags);
-    for (uint32_t i = 0; !status && i < program->kernel_count; i++) {
-        tvm_kernel *function = &code->functions[i];
-        function->code = code;
-        function->kernel = &program->kernels[i];
-        function->index = i;
-        function->tensor_count = tvm_launch_tensors(function->kernel, function->tensors);
-        status = make_params(function, diags);
-        if (!status) status = tvm_launch_plan_make(function->kernel, &function->plan, diags);
+    while (!status && code->function_count < (size_t)kernels + program->entry_count) {
+        uint32_t i = (uint32_t)code->function_count++;
+        code->functions[i].code = code;
+        status = i < kernels ? make_kernel(&code->functions[i], i, diags)
+                             : make_entry(&code->functions[i], i - kernels, diags);
     }
     return status;
 }
@@ -48,14 +64,14 @@ static void free_function(tvm_kernel *function) {
     free(function->shapes);
     free(function->args);
     free(function->plan);
+    tvm_variants_free(function->variants);
 }
 
 void tvm_program_free(tvm_program *code) {
     if (!code) return;
     tvm_bindings_free(code->bindings);
     if (code->device_code) code->context->ops->code_close(code->device_code);
-    for (uint32_t i = 0; code->functions && i < code->program->kernel_count; i++)
-        free_function(&code->functions[i]);
+    for (size_t i = 0; i < code->function_count; i++) free_function(&code->functions[i]);
     free(code->functions);
     tvm_ir_program_free(code->program);
     pthread_mutex_destroy(&code->lock);
@@ -111,22 +127,22 @@ const char *tvm_code_origin(const tvm_program *code) {
 }
 
 size_t tvm_kernel_count(const tvm_program *code) {
-    return code ? code->program->kernel_count : 0;
+    return code ? code->function_count : 0;
 }
 
 tvm_kernel *tvm_kernel_at(tvm_program *code, size_t index) {
-    return code && index < code->program->kernel_count ? &code->functions[index] : NULL;
+    return code && index < code->function_count ? &code->functions[index] : NULL;
 }
 
-/* "matmul, pack": the names of a program's kernels, malloc'ed; NULL when out of memory. */
-static char *kernel_names(const tvm_ir_program *program) {
+/* "matmul, pack": the names of a program's kernels and entries, malloc'ed; NULL when out of memory. */
+static char *kernel_names(const tvm_program *code) {
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     if (!stream) return NULL;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        fprintf(stream, "%s%s", i ? ", " : "", tvm_string(program, program->kernels[i].name));
-    if (!program->kernel_count) fputs("none", stream);
+    for (size_t i = 0; i < code->function_count; i++)
+        fprintf(stream, "%s%s", i ? ", " : "", tvm_kernel_name(&code->functions[i]));
+    if (!code->function_count) fputs("none", stream);
     if (!fclose(stream)) return text;
     free(text);
     return NULL;
@@ -136,12 +152,12 @@ tvm_status tvm_get_kernel(tvm_program *code, const char *name, tvm_kernel **func
     if (!code || !name || !function) return TVM_USAGE;
     *function = NULL;
     tvm_diags diags = {0};
-    const tvm_ir_kernel *kernel = tvm_find_kernel(code->program, name);
-    if (kernel) {
-        *function = &code->functions[kernel - code->program->kernels];
+    for (size_t i = 0; i < code->function_count; i++) {
+        if (strcmp(tvm_kernel_name(&code->functions[i]), name)) continue;
+        *function = &code->functions[i];
         return tvm_context_finish(code->context, TVM_OK, &diags);
     }
-    char *names = kernel_names(code->program);
+    char *names = kernel_names(code);
     tvm_status status = tvm_diag_add(&diags, TVM_NOT_FOUND, NULL, NULL,
                                      "the program has no kernel '%s'; it has: %s", name, names ? names : "?");
     free(names);
@@ -182,7 +198,11 @@ tvm_status tvm_get_kernel_info(tvm_kernel *function, tvm_kernel_info *info) {
     tvm_diags diags = {0};
     tvm_kernel_info found = {0};
     tvm_context *context = function->code->context;
-    tvm_status status = context->ops->describe(function->code->device_code, function->index, &found, &diags);
+    tvm_status status =
+        function->entry
+            ? tvm_diag_add(&diags, TVM_USAGE, NULL, "tvm_kernel_variant names the kernel that a launch runs",
+                           "'%s' is an entry, which has no code of its own", tvm_kernel_name(function))
+            : context->ops->describe(function->code->device_code, function->index, &found, &diags);
     *info = status ? (tvm_kernel_info){0} : found;
     return tvm_context_finish(context, status, &diags);
 }

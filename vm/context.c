@@ -196,6 +196,11 @@ const char *tvm_context_warning(const tvm_context *context) {
     return context->ops ? context->ops->warning(context->device) : NULL;
 }
 
+tvm_launch_env tvm_context_launch_env(const tvm_context *context) {
+    return (tvm_launch_env){.multiprocessors = context->ops->multiprocessors(context->device),
+                            .target = context->ops->target(context->device)};
+}
+
 /* ---- what goes straight to the device ---- */
 
 tvm_status tvm_context_usable(const tvm_context *context, tvm_diags *diags) {

@@ -103,6 +103,7 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *
     const char *name = tvm_string(code->program, code->program->kernels[index].name);
     kernel->threads = image->kernels[index].threads;
     kernel->shared_bytes = image->kernels[index].shared_bytes;
+    if (!kernel->threads) return TVM_OK;
     kernel->name = tvm_cuda_intern(device, name);
     if (!kernel->name) return tvm_diag_no_memory(diags);
     tvm_status status =
@@ -149,13 +150,21 @@ static tvm_status ensure_loaded(cuda_code *code, tvm_diags *diags) {
     return status;
 }
 
+/* Of one kernel, though a program is translated as a whole. */
+static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *diags) {
+    tvm_status status = ensure_loaded(code, diags);
+    if (status || code->kernels[kernel].threads) return status;
+    return tvm_diag_add(
+        diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: it assumes another target",
+        tvm_string(code->program, code->program->kernels[kernel].name), code->device->target_name);
+}
+
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
-    (void)kernel; /* a program is translated as a whole */
     cuda_device *device = ((cuda_code *)code)->device;
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_loaded(code, diags);
+    status = ensure_kernel(code, kernel, diags);
     tvm_cuda_leave(device, pushed);
     return status;
 }
@@ -179,7 +188,7 @@ tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info,
     bool pushed;
     tvm_status status = tvm_cuda_enter(loaded->device, &pushed, diags);
     if (status) return status;
-    status = ensure_loaded(loaded, diags);
+    status = ensure_kernel(loaded, kernel, diags);
     if (!status)
         status = tvm_cuda_result(loaded->device, describe(loaded, &loaded->kernels[kernel], info),
                                  "cuFuncGetAttribute", diags);
@@ -270,7 +279,7 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
     cuda_param params[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS];
-    void *addresses[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 1];
+    void *addresses[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 2];
     uint32_t count = declared->param_count;
     for (uint32_t i = 0; i < count; i++)
         params[i] = param_of(&declared->slots[i], launch->scalars[i], launch->data[i]);
@@ -278,7 +287,8 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
     if (status) return status;
     count += kernel->tensor_count;
     for (uint32_t i = 0; i < count; i++) addresses[i] = &params[i];
-    addresses[count] = &device->multiprocessors; /* of kernels that read it */
+    addresses[count] = &device->multiprocessors; /* of kernels that read them */
+    addresses[count + 1] = &device->target.arch;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (kernel->waits_for_dependency) result = launch_early(device, kernel, launch, stream, addresses);
     if (result == CUDA_ERROR_NOT_SUPPORTED)

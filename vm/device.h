@@ -29,6 +29,7 @@ typedef struct tvm_device_ops {
     /* What went wrong without keeping anything from working (a cache that cannot be used); NULL: nothing. */
     const char *(*warning)(const void *device);
     uint32_t (*multiprocessors)(const void *device);
+    uint32_t (*target)(const void *device); /* 80, 89, 90, ...: the architecture that code is made for */
 
     /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the
      * first caller for all; launch prepares if need be. The program outlives its code. */

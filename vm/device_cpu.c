@@ -14,6 +14,7 @@ enum { ALIGNMENT = 256, DEFAULT_REPEATS = 5 };
 typedef struct cpu_device {
     unsigned threads;
     uint32_t multiprocessors;
+    uint32_t target;
     char name[64];
 } cpu_device;
 
@@ -30,6 +31,7 @@ static tvm_status cpu_open(const tvm_context_options *options, void **device, tv
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     cpu->threads = options->threads ? options->threads : cores > 0 ? (unsigned)cores : 1;
     cpu->multiprocessors = options->multiprocessors ? options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
+    cpu->target = options->target;
     snprintf(cpu->name, sizeof cpu->name, "interpreter, %u thread%s", cpu->threads,
              cpu->threads == 1 ? "" : "s");
     *device = cpu;
@@ -56,6 +58,10 @@ static const char *cpu_warning(const void *device) {
 
 static uint32_t cpu_multiprocessors(const void *device) {
     return ((const cpu_device *)device)->multiprocessors;
+}
+
+static uint32_t cpu_target(const void *device) {
+    return ((const cpu_device *)device)->target;
 }
 
 static tvm_status cpu_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
@@ -113,7 +119,8 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
         args[i].data = launch->data[i];
     }
     tvm_interp_options options = {.threads = opened->device->threads,
-                                  .multiprocessors = opened->device->multiprocessors};
+                                  .multiprocessors = opened->device->multiprocessors,
+                                  .target = opened->device->target};
     return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
                           launch->grid, &options, diags);
 }
@@ -183,6 +190,7 @@ const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
                                        .ordinal = cpu_ordinal,
                                        .warning = cpu_warning,
                                        .multiprocessors = cpu_multiprocessors,
+                                       .target = cpu_target,
                                        .code_open = cpu_code_open,
                                        .code_close = cpu_code_close,
                                        .prepare = cpu_prepare,

@@ -185,6 +185,10 @@ static uint32_t cuda_multiprocessors(const void *device) {
     return ((const cuda_device *)device)->multiprocessors;
 }
 
+static uint32_t cuda_target(const void *device) {
+    return ((const cuda_device *)device)->target.arch;
+}
+
 /* ---- memory and waiting ---- */
 
 static tvm_status cuda_synchronize(void *device, void *stream, tvm_diags *diags) {
@@ -254,6 +258,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .ordinal = cuda_ordinal,
                                         .warning = cuda_warning,
                                         .multiprocessors = cuda_multiprocessors,
+                                        .target = cuda_target,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,

@@ -5,13 +5,24 @@
 /* The numbers of a launch that no kernel of the program can have are not believed. */
 static bool facts_fit(const tvm_ir_program *program, const tvm_ir_image *embedded) {
     const tvm_image_kernel *kernels = (const tvm_image_kernel *)embedded->facts;
+    tvm_target target;
     if (embedded->kernels != program->kernel_count ||
-        embedded->words != sizeof(tvm_image_kernel) / sizeof(uint32_t))
+        embedded->words != sizeof(tvm_image_kernel) / sizeof(uint32_t) ||
+        tvm_target_parse(embedded->target, &target, NULL))
         return false;
+    for (uint32_t i = 0; i < embedded->kernels; i++) {
+        const tvm_ir_kernel *kernel = &program->kernels[i];
+        uint32_t threads = tvm_kernel_is_for(kernel, target.arch) ? 32 * kernel->warps : 0;
+        if (kernels[i].threads != threads || kernels[i].shared_bytes > TVM_MAX_SHARED_BYTES) return false;
+    }
+    return true;
+}
+
+/* Code for a lower target leaves out kernels that assume a higher one. */
+static bool has_kernels_for(const tvm_ir_program *program, const tvm_ir_image *embedded, unsigned arch) {
+    const tvm_image_kernel *kernels = (const tvm_image_kernel *)embedded->facts;
     for (uint32_t i = 0; i < embedded->kernels; i++)
-        if (kernels[i].threads != 32 * program->kernels[i].warps ||
-            kernels[i].shared_bytes > TVM_MAX_SHARED_BYTES)
-            return false;
+        if (!kernels[i].threads && tvm_kernel_is_for(&program->kernels[i], arch)) return false;
     return true;
 }
 
@@ -46,7 +57,9 @@ bool tvm_image_find_embedded(const tvm_image_request *request, const uint64_t ha
     for (uint32_t i = 0; i < program->image_count; i++) {
         const tvm_ir_image *embedded = &program->images[i];
         if (is_fresh(program, hash, embedded) && !tvm_target_parse(embedded->target, &target, NULL) &&
-            is_wanted(request, kind, embedded->ptx, target) && (!best || target.arch > best_target.arch)) {
+            is_wanted(request, kind, embedded->ptx, target) &&
+            has_kernels_for(program, embedded, request->target.arch) &&
+            (!best || target.arch > best_target.arch)) {
             best = embedded;
             best_target = target;
         }

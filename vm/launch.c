@@ -91,6 +91,7 @@ static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) 
         append(to, "grid.%c", (char)('x' + node->a));
         break;
     case TVM_EXPR_MULTIPROCESSORS:
+    case TVM_EXPR_TARGET:
         append(to, "%s", tvm_expr_op_info(node->op)->text);
         break;
     case TVM_EXPR_CAST:
@@ -107,12 +108,14 @@ static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) 
     }
 }
 
-/* Marks the parameters that an expression reads, and after them the number of multiprocessors. */
-static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS + 1]) {
+/* Marks the parameters that an expression reads, and after them the number of multiprocessors
+ * and the target. */
+static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS + 2]) {
     const tvm_expr *node = &s->kernel->exprs[expr];
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
     if (node->op == TVM_EXPR_SLOT && node->a < TVM_MAX_PARAMS) reads[node->a] = true;
     if (node->op == TVM_EXPR_MULTIPROCESSORS) reads[TVM_MAX_PARAMS] = true;
+    if (node->op == TVM_EXPR_TARGET) reads[TVM_MAX_PARAMS + 1] = true;
     if (info->arity > 0) find_params(s, node->a, reads);
     if (info->arity > 1) find_params(s, node->b, reads);
     if (info->arity > 2) find_params(s, node->c, reads);
@@ -120,7 +123,7 @@ static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS
 
 /* ` (n = 1000, k = 128)`, or nothing when none is read. */
 static void write_values(const scope *s, uint32_t expr, text *to) {
-    bool reads[TVM_MAX_PARAMS + 1] = {false};
+    bool reads[TVM_MAX_PARAMS + 2] = {false};
     const char *before = " (";
     find_params(s, expr, reads);
     for (uint32_t p = 0; p < s->kernel->param_count; p++) {
@@ -137,6 +140,10 @@ static void write_values(const scope *s, uint32_t expr, text *to) {
     }
     if (reads[TVM_MAX_PARAMS]) {
         append(to, "%smultiprocessors = %" PRIu32, before, s->env->multiprocessors);
+        before = ", ";
+    }
+    if (reads[TVM_MAX_PARAMS + 1]) {
+        append(to, "%starget = %" PRIu32, before, s->env->target);
         before = ", ";
     }
     if (before[0] == ',') append(to, ")");
@@ -162,6 +169,15 @@ char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *
     return strdup(t.bytes);
 }
 
+void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                          const tvm_launch_env *env, char *out, size_t size) {
+    const scope s = {program, kernel, env};
+    text t = {.length = 0};
+    write_expr(&s, expr, 0, &t);
+    if (env) write_values(&s, expr, &t);
+    snprintf(out, size, "%s", t.bytes);
+}
+
 /* ---- evaluation ---- */
 
 static const char *kernel_name(const scope *s) {
@@ -171,7 +187,9 @@ static const char *kernel_name(const scope *s) {
 /* what: "grid.x", "the assume", ... for the message of a division by zero. */
 static tvm_status evaluate(const scope *s, uint32_t expr, const char *what, tvm_scalar *value,
                            tvm_diags *diags) {
-    tvm_eval_env env = {.slots = s->env->scalars, .multiprocessors = (int32_t)s->env->multiprocessors};
+    tvm_eval_env env = {.slots = s->env->scalars,
+                        .multiprocessors = (int32_t)s->env->multiprocessors,
+                        .target = (int32_t)s->env->target};
     for (unsigned d = 0; d < 3; d++) env.grid[d] = (int32_t)s->env->grid[d];
     tvm_why why = {{0}};
     if (tvm_expr_eval(s->kernel, expr, &env, value, &why) == TVM_OK) return TVM_OK;

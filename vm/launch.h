@@ -12,6 +12,7 @@
 typedef struct tvm_launch_env {
     const tvm_scalar *scalars;
     uint32_t multiprocessors; /* of the device */
+    uint32_t target;          /* of the device, as tvm_eval_env */
     uint32_t grid[3];
 } tvm_launch_env;
 
@@ -22,6 +23,11 @@ typedef struct tvm_launch_env {
  * nothing runs (launch returns at once). */
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
                             tvm_diags *diags);
+
+/* An expression as a program says it, cut to `size` bytes; unless env is NULL followed by the values that it
+ * reads: "n % 8 == 0 (n = 12)". */
+void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                          const tvm_launch_env *env, char *out, size_t size);
 
 /* Extents and bytes of global tensor `slot`: a parameter, or one of the launch, whose extents may read the
  * grid. */

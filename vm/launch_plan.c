@@ -5,7 +5,7 @@
 
 enum {
     NO_VALUE = UINT16_MAX,
-    DEVICE_VALUES = 1 /* the leaves that the device gives */
+    DEVICE_VALUES = 2 /* the leaves that the device gives */
 };
 
 /* A value from earlier ones. */
@@ -101,6 +101,7 @@ static plan_sort sort_of(const plan_maker *m, uint32_t expr) {
     case TVM_EXPR_SLOT:
         return node->a < m->kernel->param_count ? SORT_PARAM : SORT_NONE;
     case TVM_EXPR_MULTIPROCESSORS:
+    case TVM_EXPR_TARGET:
         return SORT_DEVICE;
     case TVM_EXPR_GRID:
         return SORT_EXTENT;
@@ -329,6 +330,10 @@ static inline bool tensor_fits(const plan_tensor *tensor, const int64_t *values)
     return ((uint64_t)row * tensor->bits & 7) == 0;
 }
 
+static inline int64_t device_value(uint8_t op, const tvm_launch_env *env) {
+    return (int32_t)(op == TVM_EXPR_TARGET ? env->target : env->multiprocessors);
+}
+
 static inline bool run_steps(const plan_step *steps, uint32_t count, int64_t *values, uint32_t first) {
     for (uint32_t s = 0; s < count; s++)
         if (!run_step(&steps[s], values, &values[first + s])) return false;
@@ -352,7 +357,7 @@ bool tvm_launch_plan_run(const tvm_launch_plan *plan, tvm_launch_env *env, tvm_l
     uint32_t count = plan->constant_count;
     memcpy(values, plan->constants, count * sizeof values[0]);
     for (uint32_t p = 0; p < plan->param_count; p++) values[count++] = env->scalars[plan->params[p]].i;
-    for (uint32_t d = 0; d < plan->device_count; d++) values[count++] = (int32_t)env->multiprocessors;
+    for (uint32_t d = 0; d < plan->device_count; d++) values[count++] = device_value(plan->device[d], env);
     if (!run_steps(plan->steps, plan->step_count, values, count)) return false;
     count += plan->step_count;
     for (uint32_t a = 0; a < plan->assume_count; a++)

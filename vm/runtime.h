@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "launch_plan.h"
+#include "variants.h"
 
 /* What a thread was last told by a context. */
 typedef struct tvm_message_record {
@@ -24,10 +25,13 @@ struct tvm_context {
     tvm_message_record *messages;
 };
 
+/* A kernel or an entry. */
 struct tvm_kernel {
     struct tvm_program *code;
-    const struct tvm_ir_kernel *kernel;
-    uint32_t index;
+    const struct tvm_ir_kernel *kernel;     /* of an entry its head */
+    const struct tvm_ir_entry *entry;       /* NULL: a kernel */
+    tvm_variants *variants;                 /* of an entry */
+    uint32_t index;                         /* of a kernel, in the program */
     char (*type_names)[TVM_DTYPE_NAME_MAX]; /* of the parameters */
     char **shapes;                          /* of the parameters, as declared */
     uint8_t *args;                          /* tvm_arg_kind of the parameters */
@@ -39,7 +43,8 @@ struct tvm_kernel {
 struct tvm_program {
     tvm_context *context;
     tvm_ir_program *program;
-    tvm_kernel *functions; /* in the program's order */
+    tvm_kernel *functions; /* kernels, then entries, each in the program's order */
+    size_t function_count;
     void *device_code;
     pthread_mutex_t lock; /* of the bindings */
     struct tvm_binding *bindings;
@@ -59,6 +64,13 @@ tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_p
 tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const *addresses);
 /* Frees the functions bound to a program's kernels. */
 void tvm_bindings_free(struct tvm_binding *bindings);
+/* What launches on this context's device know of it; scalars are NULL. */
+tvm_launch_env tvm_context_launch_env(const tvm_context *context);
+
+/* Checks scalars, assumes, grid and shapes as a launch does, the tensors' data not; *variant is the kernel
+ * that it would run. */
+tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
+                            const tvm_kernel **variant);
 
 /* NULL when there is nothing to say. */
 const char *tvm_context_note(const tvm_context *context);

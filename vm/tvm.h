@@ -21,7 +21,7 @@ extern "C" {
 
 typedef struct tvm_context tvm_context;
 typedef struct tvm_program tvm_program; /* a loaded program */
-typedef struct tvm_kernel tvm_kernel;   /* one of its kernels */
+typedef struct tvm_kernel tvm_kernel;   /* one of its kernels or entries */
 
 typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA } tvm_device_kind;
 
@@ -33,6 +33,7 @@ typedef struct tvm_context_options {
     void *cuda_context;       /* a CUcontext to run in; NULL: the device's primary context */
     const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
     unsigned multiprocessors; /* that kernels see in the interpreter, to run a GPU's schedule there; 0: 4 */
+    unsigned target;          /* that launches see in the interpreter: 80, 89, 90, ...; 0: none of them */
 } tvm_context_options;
 
 /* AUTO takes the GPU when there is one, else the interpreter. On failure *context may still be set, so that
@@ -64,6 +65,8 @@ tvm_status tvm_assemble(tvm_context *context, const char *text, size_t length,
                         const tvm_assemble_options *options, tvm_program **program);
 void tvm_program_free(tvm_program *program);
 
+/* Kernels and entries: names under which several kernels of one signature, its variants, are launched. The
+ * kernels come first. */
 size_t tvm_kernel_count(const tvm_program *program);
 tvm_status tvm_get_kernel(tvm_program *program, const char *name, tvm_kernel **kernel);
 tvm_kernel *tvm_kernel_at(tvm_program *program, size_t index);
@@ -154,7 +157,14 @@ typedef struct tvm_value {
 tvm_status tvm_param_shape(const tvm_kernel *kernel, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes);
 
-/* Translates and loads now, so that the first launch does not. */
+/* The name of the kernel that a launch with these arguments runs: the kernel's own, or that of the variant
+ * that an entry chooses (tensors' data is not looked at). TVM_ARGUMENT when no variant serves them; the
+ * message names the nearest that does. */
+tvm_status tvm_kernel_variant(const tvm_kernel *kernel, const tvm_value *values, size_t count,
+                              const char **name);
+
+/* Translates and loads now, so that the first launch does not; of an entry every variant that this device may
+ * run. */
 tvm_status tvm_prepare(tvm_kernel *kernel);
 /* Where the program's code comes from, once one of its kernels has been prepared: "cubin for sm_90a, from the
  * cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the driver"; "interpreted"; "" before. Lives as long
@@ -172,8 +182,8 @@ tvm_status tvm_reserve(tvm_kernel *kernel, void *stream, const tvm_value *values
  * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as
  * unsigned, i64 as int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes
  * them from an array. TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned
- * or a tensor too small; TVM_USAGE when memory is needed that only tvm_reserve may make, as the stream is
- * being captured. */
+ * or a tensor too small, or no variant of an entry serves the arguments; TVM_USAGE when memory is needed that
+ * only tvm_reserve may make, as the stream is being captured. */
 tvm_status tvm_launch(tvm_kernel *kernel, void *stream, ...);
 tvm_status tvm_launchv(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
 

@@ -28,6 +28,7 @@ enum {
     KEY_QUIET,
     KEY_THREADS,
     KEY_MULTIPROCESSORS,
+    KEY_TARGET,
     KEY_CHECK,
     KEY_TOLERANCE,
     KEY_ARGS,
@@ -38,7 +39,8 @@ enum {
 static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "DEVICE", 0,
      "auto (the default: a GPU when there is one, else the interpreter), cpu, cuda or cuda:N", 0},
-    {"kernel", KEY_KERNEL, "NAME", 0, "the kernel to run; may be left out when the program has one", 0},
+    {"kernel", KEY_KERNEL, "NAME", 0, "the kernel or entry to run; may be left out when the program has one",
+     0},
     {"time", KEY_TIME, "REPEATS", OPTION_ARG_OPTIONAL,
      "print the median of the device time over repeated launches", 0},
     {"quiet", KEY_QUIET, NULL, 0,
@@ -46,6 +48,8 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"multiprocessors", KEY_MULTIPROCESSORS, "N", 0,
      "multiprocessors that kernels see in the interpreter (default: 4)", 0},
+    {"target", KEY_TARGET, "N", 0,
+     "target that launches see in the interpreter, such as 80 or 90 (default: 0)", 0},
     {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
      "call a C function with the same arguments, and compare the tensors", 0},
     {"tolerance", KEY_TOLERANCE, "T", 0,
@@ -156,6 +160,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         if (!parse_count(arg, 1, 65535, &settings->context.multiprocessors))
             argp_error(state, "--multiprocessors %s: a number from 1 to 65535 is expected", arg);
         break;
+    case KEY_TARGET:
+        if (!parse_count(arg, 0, 9999, &settings->context.target))
+            argp_error(state, "--target %s: a number from 0 to 9999 is expected", arg);
+        break;
     case KEY_CHECK:
         settings->check = arg;
         break;
@@ -210,9 +218,9 @@ static tvm_status name_a_kernel(tvm_program *code, tvm_diags *diags) {
         free(text);
         return tvm_diag_no_memory(diags);
     }
-    tvm_status status =
-        tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
-                     "the program has %zu kernels, and --kernel names none:%s", tvm_kernel_count(code), text);
+    tvm_status status = tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
+                                     "the program has %zu kernels and entries, and --kernel names none:%s",
+                                     tvm_kernel_count(code), text);
     free(text);
     return status;
 }
@@ -220,8 +228,9 @@ static tvm_status name_a_kernel(tvm_program *code, tvm_diags *diags) {
 static tvm_status choose_kernel(tvm_context *context, tvm_program *code, const char *name,
                                 tvm_kernel **function, tvm_diags *diags) {
     if (name) return failed(context, tvm_get_kernel(code, name, function), diags);
-    if (tvm_kernel_count(code) != 1) return name_a_kernel(code, diags);
-    *function = tvm_kernel_at(code, 0);
+    size_t count = tvm_kernel_count(code), entries = code->program->entry_count;
+    if (entries ? entries != 1 : count != 1) return name_a_kernel(code, diags);
+    *function = tvm_kernel_at(code, count - 1);
     return TVM_OK;
 }
 
@@ -236,7 +245,7 @@ static tvm_status print_time(const run_settings *settings, const tvm_run_binding
     if (settings->quiet)
         printf("%.3f\n", microseconds);
     else
-        printf("%s: %.3f us (median, %s)\n", tvm_kernel_name(binding->function), microseconds,
+        printf("%s: %.3f us (median, %s)\n", tvm_kernel_name(binding->variant), microseconds,
                tvm_device_name(binding->context));
     return TVM_OK;
 }
@@ -276,6 +285,9 @@ static tvm_status run_code(const run_settings *settings, tvm_context *context, t
     if (!binding) return tvm_diag_no_memory(diags);
     tvm_run_check check = {0};
     status = tvm_run_bind(context, function, &settings->args, binding, diags);
+    if (!status && !settings->quiet && binding->variant != function)
+        fprintf(stderr, "tvm-run: of entry '%s' kernel '%s' runs\n", tvm_kernel_name(function),
+                tvm_kernel_name(binding->variant));
     if (!status && settings->check) status = tvm_run_check_open(settings->check, &check, diags);
     if (!status) status = launch(settings, binding, &check, diags);
     tvm_run_check_close(&check);
