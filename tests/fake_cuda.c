@@ -1,10 +1,18 @@
 /* A libcuda.so.1 without a GPU, for tests of the CUDA device: memory is the host's, launches are written to a
- * log and do nothing. Environment, read at each call: FAKE_CUDA_LOG     file that a line is appended to for
- * what the driver was asked to do FAKE_CUDA_PARAMS  how to print a launch's parameters: a letter each, i l f
- * d p (int, 64-bit, float, double, address) FAKE_CUDA_INIT    the result of cuInit FAKE_CUDA_FAULT   the
- * error that the next waiting after a launch finds, and every call from then on FAKE_CUDA_REFUSE  set:
- * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default */
+ * log and do nothing; everything made is kept count of, and the nth call can be made to fail (fake_cuda.h).
+ * Environment, read at each call:
+ *   FAKE_CUDA_LOG      file that a line is appended to for what the driver was asked to do
+ *   FAKE_CUDA_PARAMS   how to print a launch's parameters: a letter each, i l f d p (int, 64-bit, float,
+ *                      double, address)
+ *   FAKE_CUDA_INIT     the result of cuInit
+ *   FAKE_CUDA_FAULT    the error that the next waiting after a launch finds, and every call in that context
+ *                      from then on
+ *   FAKE_CUDA_REFUSE   modules are refused with a log: with this error, CUDA_ERROR_INVALID_PTX if it is 1
+ *   FAKE_CUDA_SHARED   bytes of shared memory that a block may ask for; no bound by default
+ *   FAKE_CUDA_CC       compute capability, "90" by default
+ *   FAKE_CUDA_DEVICES  how many there are, 1 by default, at most 4 */
 #include <cuda.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,6 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "fake_cuda.h"
 
 /* The driver's table asks for the first version, which cuda.h of CUDA 13 no longer declares. */
 #undef cuEventElapsedTime
@@ -26,13 +36,187 @@ struct CUmod_st {
     fake_function *functions;
 };
 
-enum { STACK = 16 };
+/* The primary contexts of the devices; `foreign` stands for all others, of which a test makes the handles. */
+typedef struct fake_context {
+    int references;
+    atomic_bool destroyed;
+    atomic_bool launched;
+    atomic_int fault;
+} fake_context;
+
+/* What was made in a context and not released. */
+typedef struct fake_object {
+    struct fake_object *next;
+    fake_context *context;
+    void *handle;
+    void (*release)(void *handle);
+} fake_object;
+
+enum { STACK = 16, DEVICES = 4, NAMES = 128 };
 static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
-static atomic_bool launched;
-static atomic_int fault;
-static char primary;
 static _Thread_local int captured = -1; /* launches of the capture under way */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static fake_context primaries[DEVICES], foreign;
+static fake_object *objects;
+static long mistakes, fail_in, call_count;
+static int fail_result;
+static bool has_failed;
+static struct {
+    const char *name;
+    long calls;
+} names[NAMES];
+
+/* ---- counting and failing ---- */
+
+static CUresult enter(const char *name) {
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    call_count++;
+    int i = 0;
+    while (i < NAMES - 1 && names[i].name && strcmp(names[i].name, name)) i++;
+    names[i].name = name;
+    names[i].calls++;
+    if (fail_in && --fail_in == 0) {
+        has_failed = true;
+        result = (CUresult)fail_result;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* The start of a call that does nothing when it fails. */
+#define ENTER()                                                                                              \
+    do {                                                                                                     \
+        CUresult entered = enter(__func__);                                                                  \
+        if (entered) return entered;                                                                         \
+    } while (0)
+
+static void control_fail(long nth, int result) {
+    pthread_mutex_lock(&lock);
+    fail_in = nth;
+    fail_result = result;
+    has_failed = false;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool control_failed(void) {
+    pthread_mutex_lock(&lock);
+    bool failed = has_failed;
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
+static long control_calls(const char *name) {
+    pthread_mutex_lock(&lock);
+    long count = name ? 0 : call_count;
+    for (int i = 0; name && i < NAMES && names[i].name; i++)
+        if (!strcmp(names[i].name, name)) count = names[i].calls;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+static void control_reset(void) {
+    pthread_mutex_lock(&lock);
+    call_count = 0;
+    for (int i = 0; i < NAMES; i++) names[i].calls = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static long control_live(void) {
+    pthread_mutex_lock(&lock);
+    long count = 0;
+    for (int i = 0; i < DEVICES; i++) count += primaries[i].references;
+    for (fake_object *object = objects; object; object = object->next) count++;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+static long control_mistakes(void) {
+    pthread_mutex_lock(&lock);
+    long count = mistakes;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+/* ---- objects ---- */
+
+static fake_context *context_of(CUcontext context) {
+    for (int i = 0; i < DEVICES; i++)
+        if ((void *)context == (void *)&primaries[i]) return &primaries[i];
+    return &foreign;
+}
+
+static fake_context *current(void) {
+    return depth ? context_of(stack[depth - 1]) : NULL;
+}
+
+/* False, and handle released, when there is no memory. */
+static bool keep(void *handle, void (*release)(void *handle)) {
+    fake_object *object = malloc(sizeof *object);
+    if (!object) {
+        release(handle);
+        return false;
+    }
+    *object = (fake_object){.context = current(), .handle = handle, .release = release};
+    pthread_mutex_lock(&lock);
+    object->next = objects;
+    objects = object;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+static bool drop(void *handle) {
+    pthread_mutex_lock(&lock);
+    fake_object **link = &objects, *object;
+    while (*link && (*link)->handle != handle) link = &(*link)->next;
+    object = *link;
+    if (object)
+        *link = object->next;
+    else
+        mistakes++;
+    pthread_mutex_unlock(&lock);
+    if (!object) return false;
+    object->release(handle);
+    free(object);
+    return true;
+}
+
+/* With the lock held: the context and what is in it. */
+static void end_context(fake_context *context) {
+    for (fake_object **link = &objects; *link;) {
+        fake_object *object = *link;
+        if (object->context != context) {
+            link = &object->next;
+            continue;
+        }
+        *link = object->next;
+        if (!atomic_load(&context->fault) && !context->destroyed) mistakes++;
+        object->release(object->handle);
+        free(object);
+    }
+    atomic_store(&context->fault, 0);
+    atomic_store(&context->launched, false);
+}
+
+static void control_destroy(void *handle) {
+    fake_context *context = context_of(handle);
+    pthread_mutex_lock(&lock);
+    context->destroyed = true;
+    end_context(context);
+    pthread_mutex_unlock(&lock);
+}
+
+const fake_cuda_control fake_cuda = {.fail_nth = control_fail,
+                                     .failed = control_failed,
+                                     .calls = control_calls,
+                                     .reset = control_reset,
+                                     .live = control_live,
+                                     .mistakes = control_mistakes,
+                                     .destroy = control_destroy};
+
+/* ---- the environment ---- */
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *format, ...) {
@@ -51,143 +235,228 @@ static int setting(const char *name, int otherwise) {
     return text ? atoi(text) : otherwise;
 }
 
-/* What every call returns: the fault, once it has been met. */
-static CUresult state(void) {
-    return (CUresult)atomic_load(&fault);
-}
+/* ---- errors: name, text ---- */
 
-CUresult cuInit(unsigned flags) {
-    (void)flags;
-    return (CUresult)setting("FAKE_CUDA_INIT", 0);
-}
+#define ERRORS(X)                                                                                            \
+    X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                          \
+    X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                             \
+    X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                            \
+    X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                            \
+    X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                  \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")              \
+    X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                                   \
+    X(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                                \
+    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")    \
+    X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                  \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                                \
+    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")                         \
+    X(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")                                  \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                               \
+    X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                                \
+    X(CUDA_ERROR_UNKNOWN, "unknown error")
 
 CUresult cuGetErrorName(CUresult error, const char **text) {
-    *text = error == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+    ENTER();
+#define NAME(error_name, error_text)                                                                         \
+    if (error == error_name) *text = #error_name;
+    ERRORS(NAME)
     return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult error, const char **text) {
-    *text =
-        error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "another error";
+    ENTER();
+#define TEXT(error_name, error_text)                                                                         \
+    if (error == error_name) *text = error_text;
+    ERRORS(TEXT)
     return CUDA_SUCCESS;
 }
 
+/* ---- devices ---- */
+
+static int device_count(void) {
+    int count = setting("FAKE_CUDA_DEVICES", 1);
+    return count < DEVICES ? count : DEVICES;
+}
+
+CUresult cuInit(unsigned flags) {
+    (void)flags;
+    ENTER();
+    return (CUresult)setting("FAKE_CUDA_INIT", 0);
+}
+
 CUresult cuDeviceGetCount(int *count) {
-    *count = 1;
-    return state();
+    ENTER();
+    *count = device_count();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    ENTER();
+    if (ordinal < 0 || ordinal >= device_count()) return CUDA_ERROR_INVALID_DEVICE;
     *device = ordinal;
-    return state();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     (void)device;
+    ENTER();
     snprintf(name, (size_t)length, "Fake GPU");
-    return state();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     int cc = setting("FAKE_CUDA_CC", 90);
     (void)device;
+    ENTER();
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? cc / 10
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? cc % 10
                                                                          : 0;
-    return state();
+    return CUDA_SUCCESS;
 }
 
 /* ---- contexts ---- */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-    (void)device;
+    ENTER();
     say("retain\n");
-    *context = (CUcontext)(void *)&primary;
-    return state();
+    pthread_mutex_lock(&lock);
+    CUresult fault = (CUresult)atomic_load(&primaries[device].fault);
+    if (!fault) {
+        primaries[device].references++;
+        primaries[device].destroyed = false;
+        *context = (CUcontext)(void *)&primaries[device];
+    }
+    pthread_mutex_unlock(&lock);
+    return fault;
 }
 
+/* The last reference ends the context, and with it a fault. */
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-    (void)device;
+    CUresult entered = enter(__func__);
     say("release\n");
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    fake_context *context = &primaries[device];
+    if (!context->references)
+        mistakes++;
+    else if (--context->references == 0)
+        end_context(context);
+    pthread_mutex_unlock(&lock);
+    return entered;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context) {
+    ENTER();
     *context = depth ? stack[depth - 1] : NULL;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent(CUcontext context) {
+    ENTER();
     if (depth == STACK) return CUDA_ERROR_INVALID_VALUE;
+    if (context_of(context)->destroyed) return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = context;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent(CUcontext *context) {
+    CUresult entered = enter(__func__);
     if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
     *context = stack[--depth];
+    return entered;
+}
+
+/* Of what needs a current context: its fault, once it has been met. */
+static CUresult in_context(void) {
+    fake_context *context = current();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    return context->destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : (CUresult)atomic_load(&context->fault);
+}
+
+/* A call that makes, or does, something. */
+#define ENTER_CONTEXT()                                                                                      \
+    do {                                                                                                     \
+        ENTER();                                                                                             \
+        if (in_context()) return in_context();                                                               \
+    } while (0)
+
+CUresult cuCtxGetDevice(CUdevice *device) {
+    ENTER_CONTEXT();
+    fake_context *context = current();
+    *device = context == &foreign ? 0 : (int)(context - primaries);
     return CUDA_SUCCESS;
 }
 
-/* Of what needs a current context. */
-static CUresult in_context(void) {
-    return depth ? state() : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-CUresult cuCtxGetDevice(CUdevice *device) {
-    *device = 0;
-    return in_context();
-}
-
 static CUresult meet_fault(void) {
-    if (atomic_load(&launched)) atomic_store(&fault, setting("FAKE_CUDA_FAULT", 0));
+    fake_context *context = current();
+    if (context && atomic_load(&context->launched))
+        atomic_store(&context->fault, setting("FAKE_CUDA_FAULT", 0));
     return in_context();
 }
 
 CUresult cuCtxSynchronize(void) {
+    ENTER_CONTEXT();
     return meet_fault();
+}
+
+/* What a releasing call returns: it releases whatever it has to report, but not in a context that is gone. */
+static CUresult release(CUresult entered, void *handle) {
+    if (in_context()) return in_context();
+    if (!drop(handle)) return CUDA_ERROR_INVALID_HANDLE;
+    return entered;
 }
 
 /* ---- modules ---- */
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
-                            void **values) {
-    bool elf = !memcmp(image, "\177ELF", 4), ptx = strstr(image, ".version") != NULL;
-    say("load %s\n", elf ? "cubin" : ptx ? "ptx" : "nonsense");
-    if (getenv("FAKE_CUDA_REFUSE")) {
-        for (unsigned i = 0; i < count; i++)
-            if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "line 7: fake log");
-        return CUDA_ERROR_INVALID_PTX;
-    }
-    if (!elf && !ptx) return CUDA_ERROR_INVALID_IMAGE;
-    *module = calloc(1, sizeof **module);
-    return *module ? in_context() : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuModuleUnload(CUmodule module) {
+static void release_module(void *handle) {
+    CUmodule module = handle;
     while (module->functions) {
         fake_function *next = module->functions->next;
         free(module->functions);
         module->functions = next;
     }
     free(module);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
+                            void **values) {
+    ENTER_CONTEXT();
+    bool elf = !memcmp(image, "\177ELF", 4), ptx = strstr(image, ".version") != NULL;
+    say("load %s\n", elf ? "cubin" : ptx ? "ptx" : "nonsense");
+    int refuse = setting("FAKE_CUDA_REFUSE", 0);
+    if (refuse) {
+        for (unsigned i = 0; i < count; i++)
+            if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "line 7: fake log");
+        return refuse == 1 ? CUDA_ERROR_INVALID_PTX : (CUresult)refuse;
+    }
+    if (!elf && !ptx) return CUDA_ERROR_INVALID_IMAGE;
+    CUmodule made = calloc(1, sizeof *made);
+    if (!made || !keep(made, release_module)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *module = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+    CUresult entered = enter(__func__);
     say("unload\n");
-    return in_context();
+    return release(entered, module);
 }
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    ENTER_CONTEXT();
     fake_function *made = calloc(1, sizeof *made);
     if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
     snprintf(made->name, sizeof made->name, "%s", name);
     made->next = module->functions;
     module->functions = made;
     *function = (CUfunction)(void *)made;
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    ENTER_CONTEXT();
     say("attribute %s %d %d\n", ((fake_function *)(void *)function)->name, (int)attribute, value);
-    return in_context();
+    bool shared = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    return shared && value > setting("FAKE_CUDA_SHARED", INT32_MAX) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static void say_params(void **params) {
@@ -213,7 +482,7 @@ static void say_params(void **params) {
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                         unsigned bz, unsigned shared, CUstream stream, void **params, void **extra) {
     (void)extra;
-    if (in_context()) return in_context();
+    ENTER_CONTEXT();
     if (!gx || !gy || !gz || !bx) return CUDA_ERROR_INVALID_VALUE;
     if (captured >= 0) {
         captured++;
@@ -223,107 +492,131 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
         bz, shared, stream ? "stream" : "default");
     say_params(params);
     say("\n");
-    atomic_store(&launched, true);
+    atomic_store(&current()->launched, true);
     return CUDA_SUCCESS;
 }
 
 /* ---- memory: what is above 1 TiB is too much ---- */
 
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
+    ENTER_CONTEXT();
     void *data = NULL;
     if (bytes <= (size_t)1 << 40) data = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!data || !keep(data, free)) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = (CUdeviceptr)(uintptr_t)data;
-    return data ? in_context() : CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree(CUdeviceptr address) {
-    free((void *)(uintptr_t)address);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, (void *)(uintptr_t)address);
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+    ENTER_CONTEXT();
     memcpy((void *)(uintptr_t)to, from, bytes);
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
+    ENTER_CONTEXT();
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return meet_fault();
 }
 
-/* ---- streams, graphs, events: every handle is an allocation, so that a leak shows ---- */
+/* ---- streams, graphs, events ---- */
 
 static CUresult make(void **handle) {
-    *handle = malloc(1);
-    return *handle ? in_context() : CUDA_ERROR_OUT_OF_MEMORY;
+    void *made = malloc(1);
+    if (!made || !keep(made, free)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *handle = made;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     (void)flags;
+    ENTER_CONTEXT();
     return make((void **)stream);
 }
 
 CUresult cuStreamDestroy(CUstream stream) {
-    free(stream);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, stream);
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
     (void)stream;
+    ENTER_CONTEXT();
     return meet_fault();
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    (void)stream;
+    ENTER_CONTEXT();
+    *status = captured >= 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     (void)stream, (void)mode;
+    ENTER_CONTEXT();
     captured = 0;
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
+/* A failure ends the capture too. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     (void)stream;
+    CUresult entered = enter(__func__);
     say("captured %d\n", captured);
     captured = -1;
+    if (entered || in_context()) return entered ? entered : in_context();
     return make((void **)graph);
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     (void)graph, (void)flags;
+    ENTER_CONTEXT();
     return make((void **)exec);
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     (void)exec, (void)stream;
+    ENTER_CONTEXT();
     say("replay\n");
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {
-    free(graph);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, graph);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    free(exec);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, exec);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
     (void)flags;
+    ENTER_CONTEXT();
     return make((void **)event);
 }
 
 CUresult cuEventDestroy(CUevent event) {
-    free(event);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, event);
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     (void)event, (void)stream;
-    return in_context();
+    ENTER_CONTEXT();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
     (void)event;
+    ENTER_CONTEXT();
     return meet_fault();
 }
 
@@ -331,6 +624,7 @@ CUresult cuEventSynchronize(CUevent event) {
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop) {
     static atomic_int calls;
     (void)start, (void)stop;
+    ENTER_CONTEXT();
     *milliseconds = 2.0f * (float)(atomic_fetch_add(&calls, 1) + 1);
-    return in_context();
+    return CUDA_SUCCESS;
 }

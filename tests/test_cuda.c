@@ -279,7 +279,7 @@ START_TEST(driver_that_refuses_code_is_quoted) {
     log_of(driver_log);
     setenv("FAKE_CUDA_REFUSE", "1", 1);
     open_all();
-    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_DRIVER);
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_IMAGE);
     assert_says("line 7: fake log");
     /* The cached cubin was not trusted either: it was made once more. */
     assert_log(ptxas_log, "-v -arch=sm_90a\n");

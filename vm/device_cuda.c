@@ -175,8 +175,9 @@ static tvm_status cuda_memory_alloc(void *device, size_t bytes, void **data, tvm
     CUdeviceptr address = 0;
     CUresult result = driver->memory_alloc(&address, bytes ? bytes : 1);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        status = tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL,
-                              "out of memory on the GPU: %zu bytes cannot be had", bytes);
+        status = tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, tvm_status_advice(TVM_DEVICE_MEMORY),
+                              "%s: cuMemAlloc of %zu bytes failed: CUDA_ERROR_OUT_OF_MEMORY",
+                              tvm_status_text(TVM_DEVICE_MEMORY), bytes);
     else
         status = tvm_cuda_result(device, result, "cuMemAlloc", diags);
     tvm_cuda_leave(device, pushed);
