@@ -62,7 +62,7 @@ static fake_context primaries[DEVICES], foreign;
 static fake_object *objects;
 static long mistakes, fail_in, call_count;
 static int fail_result;
-static bool has_failed;
+static const char *failed_name;
 static struct {
     const char *name;
     long calls;
@@ -79,7 +79,7 @@ static CUresult enter(const char *name) {
     names[i].name = name;
     names[i].calls++;
     if (fail_in && --fail_in == 0) {
-        has_failed = true;
+        failed_name = name;
         result = (CUresult)fail_result;
     }
     pthread_mutex_unlock(&lock);
@@ -97,13 +97,13 @@ static void control_fail(long nth, int result) {
     pthread_mutex_lock(&lock);
     fail_in = nth;
     fail_result = result;
-    has_failed = false;
+    failed_name = NULL;
     pthread_mutex_unlock(&lock);
 }
 
-static bool control_failed(void) {
+static const char *control_failed(void) {
     pthread_mutex_lock(&lock);
-    bool failed = has_failed;
+    const char *failed = failed_name;
     pthread_mutex_unlock(&lock);
     return failed;
 }
@@ -208,13 +208,18 @@ static void control_destroy(void *handle) {
     pthread_mutex_unlock(&lock);
 }
 
+static void control_push(void *context) {
+    if (depth < STACK) stack[depth++] = context;
+}
+
 const fake_cuda_control fake_cuda = {.fail_nth = control_fail,
                                      .failed = control_failed,
                                      .calls = control_calls,
                                      .reset = control_reset,
                                      .live = control_live,
                                      .mistakes = control_mistakes,
-                                     .destroy = control_destroy};
+                                     .destroy = control_destroy,
+                                     .push = control_push};
 
 /* ---- the environment ---- */
 

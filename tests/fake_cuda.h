@@ -9,7 +9,7 @@ typedef struct fake_cuda_control {
     /* The nth driver call from now (1: the next one) fails once with this result; 0: none does. A call that
      * releases something does so all the same, as the real ones do when they report an earlier error. */
     void (*fail_nth)(long nth, int result);
-    bool (*failed)(void); /* did it? */
+    const char *(*failed)(void); /* the function that did; NULL: none yet */
 
     /* Calls of one function ("cuLaunchKernel"), or of all (NULL), since the last reset. */
     long (*calls)(const char *name);
@@ -21,7 +21,9 @@ typedef struct fake_cuda_control {
     /* What a context that had met no fault still held when it was destroyed, and releases of what was not
      * there: mistakes of the caller, counted since the library was loaded. */
     long (*mistakes)(void);
-    void (*destroy)(void *context); /* as another user of the context would */
+    /* As another user of the context would. */
+    void (*destroy)(void *context);
+    void (*push)(void *context); /* onto the calling thread's stack, uncounted */
 } fake_cuda_control;
 
 #endif

@@ -75,7 +75,7 @@ static tvm_message_record *record_of_thread(tvm_context *context) {
 static void record_failure(tvm_context *context, tvm_status status, const tvm_diags *diags) {
     tvm_message_record *record = record_of_thread(context);
     if (!record) {
-        pthread_setspecific(context->key, &no_memory);
+        if (pthread_setspecific(context->key, &no_memory)) atomic_store(&context->unheard, true);
         return;
     }
     free(record->text);
@@ -92,6 +92,8 @@ tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags
             pthread_setspecific(context->key, NULL);
         else if (record)
             record->failed = false;
+        if (atomic_load_explicit(&context->unheard, memory_order_relaxed))
+            atomic_store(&context->unheard, false);
     }
     tvm_diags_free(diags);
     return status;
@@ -100,6 +102,7 @@ tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags
 const char *tvm_message(const tvm_context *context) {
     if (!context) return "there is no context: out of memory, or tvm_context_create was not called";
     const tvm_message_record *record = pthread_getspecific(context->key);
+    if (!record && atomic_load(&context->unheard)) record = &no_memory;
     if (!record || !record->failed) return "";
     return record->text ? record->text : tvm_status_text(TVM_NO_MEMORY);
 }
