@@ -16,7 +16,7 @@
 enum { ELEMENTS = 16, SITES_MAX = 200000 };
 static cuda_kit kit;
 static long known_mistakes; /* of the driver's caller */
-static char vbc_path[96], npy_path[96], out_path[96];
+static char vbc_path[96], npy_path[96], out_path[96], trace_path[96];
 
 typedef struct outcome {
     tvm_status status;
@@ -66,6 +66,7 @@ static void use_memory(runtime *r, outcome *o) {
     STEP(r->context, tvm_launchv(r->kernel, NULL, values, 4));
     STEP(r->context, tvm_launch(r->kernel, NULL, ELEMENTS, 2.0, r->x, r->y));
     STEP(r->context, tvm_synchronize(r->context, NULL));
+    STEP(r->context, tvm_trace_stop(r->context));
     STEP(r->context, tvm_memory_read(r->context, to, r->y, sizeof to));
     STEP(r->context, tvm_time(r->kernel, values, 4, 3, &microseconds));
     float expected = tvm_device(r->context) == TVM_DEVICE_CPU ? 2 : 1; /* the fake driver computes nothing */
@@ -90,6 +91,7 @@ static outcome run_device(tvm_device_kind kind) {
     tvm_value values[4] = {{.i = ELEMENTS}};
     tvm_context_options options = {.device = kind, .threads = 2, .cache_dir = kit.cache};
     STEP(r.context, tvm_context_create(&options, &r.context));
+    STEP(r.context, tvm_trace_start(r.context, trace_path));
     STEP(r.context, tvm_load_file(r.context, vbc_path, &r.program));
     STEP(r.context, tvm_load(r.context, kit.bytecode, kit.bytecode_size, &r.copy));
     STEP(r.context, tvm_get_kernel(r.program, "scale", &r.kernel));
@@ -259,6 +261,10 @@ static void assert_clean(const scene *s, long n, const char *failed, const outco
 static void setup(void) {
     kit_setup(&kit);
     snprintf(vbc_path, sizeof vbc_path, "%s/kit.vbc", kit.folder);
+    snprintf(trace_path, sizeof trace_path, "%s/trace.json", kit.folder);
+    setenv("TILUSVM_LOG", "debug", 1);
+    snprintf(out_path, sizeof out_path, "%s/log", kit.folder);
+    setenv("TILUSVM_LOG_FILE", out_path, 1);
     snprintf(npy_path, sizeof npy_path, "%s/in.npy", kit.folder);
     snprintf(out_path, sizeof out_path, "%s/out.file", kit.folder);
     FILE *file = fopen(vbc_path, "wb");
@@ -341,6 +347,7 @@ START_TEST(launch_makes_one_call) {
     static _Alignas(16) float x[ELEMENTS];
     runtime r = {0};
     tvm_value values[] = {{.i = ELEMENTS}, {.f = 2}, {.data = x}, {.data = x, .bytes = sizeof x}};
+    unsetenv("TILUSVM_LOG");
     ck_assert_int_eq(tvm_context_create(&options, &r.context), TVM_OK);
     ck_assert_int_eq(tvm_load(r.context, kit.bytecode, kit.bytecode_size, &r.program), TVM_OK);
     ck_assert_int_eq(tvm_get_kernel(r.program, "scale", &r.kernel), TVM_OK);

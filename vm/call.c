@@ -129,7 +129,11 @@ static tvm_status submit(tvm_kernel *function, void *stream, const call_args *ar
         .kernel = function->index, .scalars = args->scalars, .data = args->data, .stream = stream};
     tvm_status status = check_arguments(function, args, launch.grid, diags);
     if (status || !launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return status;
-    return function->code->context->ops->launch(function->code->device_code, &launch, diags);
+    tvm_context *context = function->code->context;
+    tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_LAUNCH, tvm_kernel_name(function));
+    status = context->ops->launch(function->code->device_code, &launch, diags);
+    tvm_span_end(&context->observer, &span);
+    return status;
 }
 
 tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
@@ -156,9 +160,11 @@ tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *valu
 tvm_status tvm_prepare(tvm_kernel *function) {
     if (!function) return TVM_USAGE;
     tvm_diags diags = {0};
-    tvm_status status =
-        function->code->context->ops->prepare(function->code->device_code, function->index, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_context *context = function->code->context;
+    tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_PREPARE, tvm_kernel_name(function));
+    tvm_status status = context->ops->prepare(function->code->device_code, function->index, &diags);
+    tvm_span_end(&context->observer, &span);
+    return tvm_context_finish(context, status, &diags);
 }
 
 static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,

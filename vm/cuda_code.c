@@ -53,7 +53,10 @@ static CUresult load_module(cuda_code *code, const tvm_image *image, char log[LO
 
 static tvm_status load_image(cuda_code *code, const tvm_image *image, tvm_diags *diags) {
     char log[LOG_BYTES];
+    tvm_observer *observer = code->device->observer;
+    tvm_span span = tvm_span_begin(observer, TVM_SPAN_LOAD, image->ptx ? "PTX" : "cubin");
     CUresult result = load_module(code, image, log);
+    tvm_span_end(observer, &span);
     if (!result || !log[0]) return tvm_cuda_result(code->device, result, "cuModuleLoadDataEx", diags);
     tvm_status status = tvm_cuda_status(result);
     if (image->ptx && status == TVM_IMAGE) status = TVM_PTXAS;
@@ -66,13 +69,15 @@ static tvm_status load_image(cuda_code *code, const tvm_image *image, tvm_diags 
 /* A cached image that the driver refuses is made anew, once: what it was made for may have changed. */
 static tvm_status make_and_load(cuda_code *code, tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     cuda_device *device = code->device;
-    tvm_status status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    tvm_status status = tvm_image_make(code->program, device->target, device->cache, device->observer, image,
+                                       warnings, diags);
     if (status) return status;
     if (!image->cached) return load_image(code, image, diags);
     if (load_image(code, image, NULL) == TVM_OK) return TVM_OK;
     tvm_cache_drop(device->cache, image->key);
     tvm_image_free(image);
-    status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    status = tvm_image_make(code->program, device->target, device->cache, device->observer, image, warnings,
+                            diags);
     return status ? status : load_image(code, image, diags);
 }
 
@@ -180,7 +185,9 @@ tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diag
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
     status = ensure_loaded(code, diags);
+    cuda_traced *traced = status ? NULL : tvm_cuda_trace_launch(code, launch);
     if (!status) status = tvm_cuda_enqueue(code, launch, launch->stream, diags);
+    if (traced) tvm_cuda_trace_launched(device, traced);
     tvm_cuda_leave(device, pushed);
     return status;
 }

@@ -51,6 +51,8 @@ const char *tvm_cuda_intern(cuda_device *device, const char *name) {
 
 void tvm_cuda_warn(cuda_device *device, const tvm_diags *warnings) {
     if (!warnings->count) return;
+    for (size_t i = 0; i < warnings->count; i++)
+        tvm_log(device->observer, TVM_LOG_WARN, "%s", warnings->items[i].message);
     pthread_mutex_lock(&device->lock);
     if (!atomic_load(&device->warning)) atomic_store(&device->warning, tvm_message_text(TVM_IO, warnings));
     pthread_mutex_unlock(&device->lock);
@@ -126,9 +128,11 @@ static void cuda_close(void *device) {
     free(cuda);
 }
 
-static tvm_status cuda_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
+static tvm_status cuda_open(const tvm_context_options *options, tvm_observer *observer, void **device,
+                            tvm_diags *diags) {
     cuda_device *cuda = calloc(1, sizeof *cuda);
     if (!cuda) return tvm_diag_no_memory(diags);
+    cuda->observer = observer;
     if (pthread_mutex_init(&cuda->lock, NULL)) {
         free(cuda);
         return tvm_diag_no_memory(diags);
@@ -229,6 +233,8 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .launch = tvm_cuda_launch,
                                         .time = tvm_cuda_time,
                                         .synchronize = cuda_synchronize,
+                                        .trace_begin = tvm_cuda_trace_begin,
+                                        .trace_end = tvm_cuda_trace_end,
                                         .memory_alloc = cuda_memory_alloc,
                                         .memory_free = cuda_memory_free,
                                         .memory_write = cuda_memory_write,

@@ -97,19 +97,26 @@ static tvm_status image_key(const tvm_ir_program *program, tvm_target target, co
 /* ---- making ---- */
 
 /* Translates, and assembles with ptxas if its path is given. */
-static tvm_status build(const tvm_ir_program *program, tvm_target target, const char *ptxas, uint8_t **bytes,
-                        size_t *size, tvm_diags *diags) {
+static tvm_status build(const tvm_ir_program *program, tvm_target target, const char *ptxas,
+                        tvm_observer *observer, uint8_t **bytes, size_t *size, tvm_diags *diags) {
     tvm_module *module = NULL;
+    char name[16];
+    tvm_span span = tvm_span_begin(observer, TVM_SPAN_TRANSLATE, tvm_target_name(target, name));
     tvm_status status = tvm_translate(program, target, &module, diags);
-    if (!status && ptxas) status = tvm_ptxas(module, ptxas, diags);
+    tvm_span_end(observer, &span);
+    if (!status && ptxas) {
+        span = tvm_span_begin(observer, TVM_SPAN_PTXAS, ptxas);
+        status = tvm_ptxas(module, ptxas, diags);
+        tvm_span_end(observer, &span);
+    }
     if (!status) status = encode(module, bytes, size, diags);
     if (module) tvm_module_free(module);
     return status;
 }
 
 static tvm_status find_or_build(const tvm_ir_program *program, tvm_target target, const char *ptxas,
-                                const tvm_cache *cache, tvm_image *image, tvm_diags *warnings,
-                                tvm_diags *diags) {
+                                const tvm_cache *cache, tvm_observer *observer, tvm_image *image,
+                                tvm_diags *warnings, tvm_diags *diags) {
     uint8_t *bytes = NULL;
     size_t size = 0;
     if (tvm_cache_get(cache, image->key, &bytes, &size)) {
@@ -117,7 +124,7 @@ static tvm_status find_or_build(const tvm_ir_program *program, tvm_target target
         if (image->cached) return TVM_OK;
         free(bytes);
     }
-    tvm_status status = build(program, target, ptxas, &bytes, &size, diags);
+    tvm_status status = build(program, target, ptxas, observer, &bytes, &size, diags);
     if (status) return status;
     tvm_cache_put(cache, image->key, bytes, size, warnings);
     if (decode(bytes, size, program->kernel_count, image)) return TVM_OK;
@@ -138,7 +145,7 @@ static tvm_status find_ptxas(char **ptxas, tvm_diags *warnings, tvm_diags *diags
 }
 
 tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, const tvm_cache *cache,
-                          tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
+                          tvm_observer *observer, tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     *image = (tvm_image){0};
     char *ptxas = NULL, *version = NULL;
     tvm_status status = find_ptxas(&ptxas, warnings, diags);
@@ -148,7 +155,7 @@ tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, cons
             status = tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "the version of '%s' cannot be told", ptxas);
     }
     if (!status) status = image_key(program, target, version, &image->key, diags);
-    if (!status) status = find_or_build(program, target, ptxas, cache, image, warnings, diags);
+    if (!status) status = find_or_build(program, target, ptxas, cache, observer, image, warnings, diags);
     free(version);
     free(ptxas);
     return status;

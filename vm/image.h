@@ -5,6 +5,7 @@
 
 #include "cache.h"
 #include "codegen.h"
+#include "observe.h"
 
 typedef struct tvm_image_kernel {
     uint32_t threads;
@@ -22,9 +23,9 @@ typedef struct tvm_image {
     tvm_cache_key key;
 } tvm_image;
 
-/* cache may be NULL. Trouble with the cache goes to *warnings and stops nothing. */
+/* cache and observer may be NULL. Trouble with the cache goes to *warnings and stops nothing. */
 tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, const tvm_cache *cache,
-                          tvm_image *image, tvm_diags *warnings, tvm_diags *diags);
+                          tvm_observer *observer, tvm_image *image, tvm_diags *warnings, tvm_diags *diags);
 void tvm_image_free(tvm_image *image);
 
 #endif

@@ -23,6 +23,7 @@ struct tvm_context {
     pthread_key_t key;
     pthread_mutex_t lock; /* of the list */
     tvm_message_record *messages;
+    tvm_observer observer;
     atomic_bool unheard; /* a failure of a thread that not even `no memory` could be recorded for */
 };
 

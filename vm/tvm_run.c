@@ -17,7 +17,7 @@
 const char *argp_program_version = "tvm-run (Tilus VM) " PACKAGE_VERSION;
 #endif
 
-enum { EXIT_USAGE = 2, KEY_DEVICE = 256, KEY_KERNEL, KEY_TIME, KEY_QUIET, KEY_THREADS, KEY_ARGS };
+enum { EXIT_USAGE = 2, KEY_DEVICE = 256, KEY_KERNEL, KEY_TIME, KEY_QUIET, KEY_THREADS, KEY_ARGS, KEY_TRACE };
 
 static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "DEVICE", 0,
@@ -27,6 +27,8 @@ static const struct argp_option options[] = {
      "print the median of the device time over repeated launches", 0},
     {"quiet", KEY_QUIET, NULL, 0,
      "do not say which device is used, nor warn; of --time print the microseconds alone", 0},
+    {"trace", KEY_TRACE, "FILE.json", 0,
+     "write a timeline of translating, ptxas, loading and launching (Chrome's trace events)", 0},
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
     {0}};
@@ -50,6 +52,7 @@ typedef struct run_settings {
     const char *file;
     const char *kernel;
     tvm_context_options context;
+    const char *trace; /* NULL: no timeline */
     bool time, quiet;
     unsigned repeats; /* 0: the device's default */
     tvm_run_args args;
@@ -111,6 +114,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_QUIET:
         settings->quiet = true;
+        break;
+    case KEY_TRACE:
+        settings->trace = arg;
         break;
     case KEY_THREADS:
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
@@ -231,7 +237,14 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     else
         status = failed(context, tvm_load_file(context, settings->file, &code), diags);
     if (!status && !settings->quiet) print_device(context);
+    bool tracing = !status && settings->trace;
+    if (tracing) status = failed(context, tvm_trace_start(context, settings->trace), diags);
+    tracing = tracing && !status;
     if (!status) status = run_code(settings, context, code, diags);
+    if (tracing) {
+        tvm_status stopped = failed(context, tvm_trace_stop(context), diags);
+        if (!status) status = stopped;
+    }
     tvm_program_free(code);
     tvm_context_free(context);
     if (!status && (fflush(stdout) || ferror(stdout)))
