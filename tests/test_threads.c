@@ -82,6 +82,15 @@ static const char *use_own(const shared *all, float factor) {
     return wrong;
 }
 
+/* A program of this thread's own in a context that is shared. */
+static const char *use_copy(tvm_context *context, bool computes, float factor) {
+    tvm_program *program = NULL;
+    MUST(!tvm_load(context, kit.bytecode, kit.bytecode_size, &program));
+    const char *wrong = use(context, program, computes, factor);
+    tvm_program_free(program);
+    return wrong;
+}
+
 static void *work(void *closure) {
     worker *w = closure;
     shared *all = w->all;
@@ -94,6 +103,7 @@ static void *work(void *closure) {
         bool traces = all->traces && w->number == 0;
         if (traces && tvm_trace_start(all->contexts[1], path)) w->wrong = "tvm_trace_start";
         if (!w->wrong) w->wrong = use(all->contexts[i], all->programs[i], all->computes, factor);
+        if (!w->wrong && round % 4 == 0) w->wrong = use_copy(all->contexts[i], all->computes, factor);
         if (!w->wrong && round == ROUNDS / 2) w->wrong = use_own(all, factor);
         if (traces && !w->wrong && tvm_trace_stop(all->contexts[1])) w->wrong = "tvm_trace_stop";
     }
