@@ -27,6 +27,8 @@
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop);
 
+typedef void fake_release(void *handle);
+
 typedef struct fake_function {
     struct fake_function *next;
     char name[256];
@@ -44,43 +46,61 @@ typedef struct fake_context {
     atomic_int fault;
 } fake_context;
 
-/* What was made in a context and not released. */
+/* What was made in a context and not released: a free slot has no handle. */
 typedef struct fake_object {
-    struct fake_object *next;
-    fake_context *context;
-    void *handle;
-    void (*release)(void *handle);
+    _Atomic(void *) handle;
+    _Atomic(fake_context *) context;
+    _Atomic(fake_release *) release;
 } fake_object;
 
-enum { STACK = 16, DEVICES = 4, NAMES = 128 };
+enum { STACK = 16, DEVICES = 4, NAMES = 128, OBJECTS = 4096 };
 static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
 static _Thread_local int captured = -1; /* launches of the capture under way */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static fake_context primaries[DEVICES], foreign;
-static fake_object *objects;
-static long mistakes, fail_in, call_count;
-static int fail_result;
-static const char *failed_name;
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* of references to the primary ones, and of failing */
+
+/* What every call does is counted without a lock and in relaxed order: a lock here would order the threads of
+ * the program under test, and hide its races from ThreadSanitizer. */
+static fake_object objects[OBJECTS];
 static struct {
-    const char *name;
-    long calls;
+    _Atomic(const char *) name;
+    atomic_long calls;
 } names[NAMES];
+static atomic_long mistakes, call_count, fail_in;
+static atomic_int fail_result;
+static _Atomic(const char *) failed_name;
+
+#define GET(object)        atomic_load_explicit(&(object), memory_order_relaxed)
+#define SET(object, value) atomic_store_explicit(&(object), value, memory_order_relaxed)
+#define ADD(object, value) atomic_fetch_add_explicit(&(object), value, memory_order_relaxed)
 
 /* ---- counting and failing ---- */
 
+static void count_name(const char *name) {
+    for (int i = 0; i < NAMES; i++) {
+        const char *none = NULL;
+        bool taken = GET(names[i].name) ? false
+                                        : atomic_compare_exchange_strong_explicit(&names[i].name, &none, name,
+                                                                                  memory_order_relaxed,
+                                                                                  memory_order_relaxed);
+        if (!taken && strcmp(GET(names[i].name), name)) continue;
+        ADD(names[i].calls, 1);
+        return;
+    }
+}
+
 static CUresult enter(const char *name) {
     CUresult result = CUDA_SUCCESS;
+    ADD(call_count, 1);
+    count_name(name);
+    if (!GET(fail_in)) return result;
     pthread_mutex_lock(&lock);
-    call_count++;
-    int i = 0;
-    while (i < NAMES - 1 && names[i].name && strcmp(names[i].name, name)) i++;
-    names[i].name = name;
-    names[i].calls++;
-    if (fail_in && --fail_in == 0) {
-        failed_name = name;
-        result = (CUresult)fail_result;
+    if (GET(fail_in) && ADD(fail_in, -1) == 1) {
+        SET(failed_name, name);
+        result = (CUresult)GET(fail_result);
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -94,50 +114,38 @@ static CUresult enter(const char *name) {
     } while (0)
 
 static void control_fail(long nth, int result) {
-    pthread_mutex_lock(&lock);
-    fail_in = nth;
-    fail_result = result;
-    failed_name = NULL;
-    pthread_mutex_unlock(&lock);
+    SET(fail_result, result);
+    SET(failed_name, NULL);
+    SET(fail_in, nth);
 }
 
 static const char *control_failed(void) {
-    pthread_mutex_lock(&lock);
-    const char *failed = failed_name;
-    pthread_mutex_unlock(&lock);
-    return failed;
+    return GET(failed_name);
 }
 
 static long control_calls(const char *name) {
-    pthread_mutex_lock(&lock);
-    long count = name ? 0 : call_count;
-    for (int i = 0; name && i < NAMES && names[i].name; i++)
-        if (!strcmp(names[i].name, name)) count = names[i].calls;
-    pthread_mutex_unlock(&lock);
-    return count;
+    if (!name) return GET(call_count);
+    for (int i = 0; i < NAMES && GET(names[i].name); i++)
+        if (!strcmp(GET(names[i].name), name)) return GET(names[i].calls);
+    return 0;
 }
 
 static void control_reset(void) {
-    pthread_mutex_lock(&lock);
-    call_count = 0;
-    for (int i = 0; i < NAMES; i++) names[i].calls = 0;
-    pthread_mutex_unlock(&lock);
+    SET(call_count, 0);
+    for (int i = 0; i < NAMES; i++) SET(names[i].calls, 0);
 }
 
 static long control_live(void) {
-    pthread_mutex_lock(&lock);
     long count = 0;
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < DEVICES; i++) count += primaries[i].references;
-    for (fake_object *object = objects; object; object = object->next) count++;
     pthread_mutex_unlock(&lock);
+    for (int i = 0; i < OBJECTS; i++) count += GET(objects[i].handle) != NULL;
     return count;
 }
 
 static long control_mistakes(void) {
-    pthread_mutex_lock(&lock);
-    long count = mistakes;
-    pthread_mutex_unlock(&lock);
-    return count;
+    return GET(mistakes);
 }
 
 /* ---- objects ---- */
@@ -152,49 +160,41 @@ static fake_context *current(void) {
     return depth ? context_of(stack[depth - 1]) : NULL;
 }
 
-/* False, and handle released, when there is no memory. */
-static bool keep(void *handle, void (*release)(void *handle)) {
-    fake_object *object = malloc(sizeof *object);
-    if (!object) {
-        release(handle);
-        return false;
+/* False, and handle released, when there are too many. */
+static bool keep(void *handle, fake_release *release) {
+    for (int i = 0; i < OBJECTS; i++) {
+        void *none = NULL;
+        if (GET(objects[i].handle) ||
+            !atomic_compare_exchange_strong_explicit(&objects[i].handle, &none, handle, memory_order_relaxed,
+                                                     memory_order_relaxed))
+            continue;
+        SET(objects[i].context, current());
+        SET(objects[i].release, release);
+        return true;
     }
-    *object = (fake_object){.context = current(), .handle = handle, .release = release};
-    pthread_mutex_lock(&lock);
-    object->next = objects;
-    objects = object;
-    pthread_mutex_unlock(&lock);
-    return true;
+    release(handle);
+    return false;
 }
 
 static bool drop(void *handle) {
-    pthread_mutex_lock(&lock);
-    fake_object **link = &objects, *object;
-    while (*link && (*link)->handle != handle) link = &(*link)->next;
-    object = *link;
-    if (object)
-        *link = object->next;
-    else
-        mistakes++;
-    pthread_mutex_unlock(&lock);
-    if (!object) return false;
-    object->release(handle);
-    free(object);
-    return true;
+    for (int i = 0; handle && i < OBJECTS; i++) {
+        if (GET(objects[i].handle) != handle) continue;
+        fake_release *release = GET(objects[i].release);
+        SET(objects[i].handle, NULL); /* before the address may come back as another object's */
+        release(handle);
+        return true;
+    }
+    ADD(mistakes, 1);
+    return false;
 }
 
-/* With the lock held: the context and what is in it. */
+/* The context with what is in it. */
 static void end_context(fake_context *context) {
-    for (fake_object **link = &objects; *link;) {
-        fake_object *object = *link;
-        if (object->context != context) {
-            link = &object->next;
-            continue;
-        }
-        *link = object->next;
-        if (!atomic_load(&context->fault) && !context->destroyed) mistakes++;
-        object->release(object->handle);
-        free(object);
+    for (int i = 0; i < OBJECTS; i++) {
+        if (!GET(objects[i].handle) || GET(objects[i].context) != context) continue;
+        if (!atomic_load(&context->fault) && !context->destroyed) ADD(mistakes, 1);
+        GET(objects[i].release)(GET(objects[i].handle));
+        SET(objects[i].handle, NULL);
     }
     atomic_store(&context->fault, 0);
     atomic_store(&context->launched, false);
@@ -342,7 +342,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     pthread_mutex_lock(&lock);
     fake_context *context = &primaries[device];
     if (!context->references)
-        mistakes++;
+        ADD(mistakes, 1);
     else if (--context->references == 0)
         end_context(context);
     pthread_mutex_unlock(&lock);
@@ -358,7 +358,7 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
 CUresult cuCtxPushCurrent(CUcontext context) {
     ENTER();
     if (depth == STACK) return CUDA_ERROR_INVALID_VALUE;
-    if (context_of(context)->destroyed) return CUDA_ERROR_INVALID_CONTEXT;
+    if (GET(context_of(context)->destroyed)) return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = context;
     return CUDA_SUCCESS;
 }
@@ -374,7 +374,7 @@ CUresult cuCtxPopCurrent(CUcontext *context) {
 static CUresult in_context(void) {
     fake_context *context = current();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    return context->destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : (CUresult)atomic_load(&context->fault);
+    return GET(context->destroyed) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : (CUresult)GET(context->fault);
 }
 
 /* A call that makes, or does, something. */
@@ -393,8 +393,7 @@ CUresult cuCtxGetDevice(CUdevice *device) {
 
 static CUresult meet_fault(void) {
     fake_context *context = current();
-    if (context && atomic_load(&context->launched))
-        atomic_store(&context->fault, setting("FAKE_CUDA_FAULT", 0));
+    if (context && GET(context->launched)) SET(context->fault, setting("FAKE_CUDA_FAULT", 0));
     return in_context();
 }
 
@@ -497,7 +496,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
         bz, shared, stream ? "stream" : "default");
     say_params(params);
     say("\n");
-    atomic_store(&current()->launched, true);
+    SET(current()->launched, true);
     return CUDA_SUCCESS;
 }
 

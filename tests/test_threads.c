@@ -102,8 +102,8 @@ static void *work(void *closure) {
         float factor = (float)(w->number * ROUNDS + round + 1);
         bool traces = all->traces && w->number == 0;
         if (traces && tvm_trace_start(all->contexts[1], path)) w->wrong = "tvm_trace_start";
-        if (!w->wrong) w->wrong = use(all->contexts[i], all->programs[i], all->computes, factor);
         if (!w->wrong && round % 4 == 0) w->wrong = use_copy(all->contexts[i], all->computes, factor);
+        if (!w->wrong) w->wrong = use(all->contexts[i], all->programs[i], all->computes, factor);
         if (!w->wrong && round == ROUNDS / 2) w->wrong = use_own(all, factor);
         if (traces && !w->wrong && tvm_trace_stop(all->contexts[1])) w->wrong = "tvm_trace_stop";
     }
