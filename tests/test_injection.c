@@ -11,12 +11,13 @@
 #include "npy.h"
 #include "pack.h"
 #include "run_args.h"
+#include "run_bind.h"
 #include "shim.h"
 
 enum { ELEMENTS = 16, SITES_MAX = 200000 };
 static cuda_kit kit;
 static long known_mistakes; /* of the driver's caller */
-static char vbc_path[96], npy_path[96], out_path[96], trace_path[96];
+static char vbc_path[96], npy_path[96], out_path[96], trace_path[96], tensors_path[96];
 
 typedef struct outcome {
     tvm_status status;
@@ -155,6 +156,28 @@ static outcome run_assembler(void) {
     return result;
 }
 
+/* Included files, defines, and the pictures that tvm-as prints. */
+static outcome run_assembler_files(void) {
+    static const char text[] =
+        ".vasm 1\n.include \"part.vasminc\"\n.kernel k(x: global f32[WIDTH])\n"
+        ".warps 1\n.grid 1\n    %v = load-global x[0], wide\n    store-global x[0], %v\n"
+        ".end\n";
+    const char *defines[] = {"WIDTH=64"}, *folders[] = {kit.folder};
+    tvm_assembler_options options = {
+        .defines = defines, .define_count = 1, .include_dirs = folders, .include_dir_count = 1};
+    outcome result = {0}, *o = &result;
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    char *layout = NULL, *packing = NULL;
+    DIAGS(tvm_assemble(text, sizeof text - 1, "/nowhere/text.vasm", &options, &program, &diags));
+    DIAGS(tvm_print_layout("local(2,1).spatial(8,4).local(1,2)", &layout, &diags));
+    DIAGS(tvm_print_packing("u3", &packing, &diags));
+    tvm_ir_program_free(program);
+    free(layout);
+    free(packing);
+    return result;
+}
+
 /* Text whose errors have places, source lines and hints: failing is right, with the same status or that of
  * memory. */
 static outcome run_wrong_text(void) {
@@ -195,6 +218,35 @@ static outcome run_arrays(void) {
     return result;
 }
 
+/* What tvm-run does with its arguments: one tensor of a .npy file, one of a .safetensors file, one written.
+ */
+static outcome run_arguments(void) {
+    outcome result = {0}, *o = &result;
+    tvm_diags diags = {0};
+    tvm_run_args args = {0};
+    tvm_run_binding binding = {0};
+    runtime r = {0};
+    char from[128], to[128];
+    snprintf(from, sizeof from, "x=@%s:t", tensors_path);
+    snprintf(to, sizeof to, "y=zeros,out:%s/y.npy", kit.folder);
+    tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 1, .cache_dir = kit.cache};
+    STEP(r.context, tvm_context_create(&options, &r.context));
+    STEP(r.context, tvm_load_file(r.context, vbc_path, &r.program));
+    STEP(r.context, tvm_get_kernel(r.program, "scale", &r.kernel));
+    DIAGS(tvm_run_args_add(&args, from, &diags));
+    DIAGS(tvm_run_args_add(&args, to, &diags));
+    DIAGS(tvm_run_args_add(&args, "f=2", &diags));
+    DIAGS(tvm_run_bind(r.context, r.kernel, &args, &binding, &diags));
+    DIAGS(tvm_run_upload(&binding, &diags));
+    STEP(r.context, tvm_launchv(r.kernel, NULL, binding.values, binding.count));
+    DIAGS(tvm_run_download(&binding, &diags));
+    tvm_run_unbind(&binding);
+    tvm_run_args_free(&args);
+    tvm_program_free(r.program);
+    tvm_context_free(r.context);
+    return result;
+}
+
 /* ---- failing one call after the other ---- */
 
 typedef struct scene {
@@ -207,6 +259,8 @@ typedef struct scene {
 static const scene scenes[] = {{"interpreter", run_cpu, false, false, 40},
                                {"assembler", run_assembler, false, false, 20},
                                {"wrong text", run_wrong_text, false, false, 10},
+                               {"included files", run_assembler_files, false, false, 20},
+                               {"arguments", run_arguments, false, false, 40},
                                {"arrays", run_arrays, false, false, 20},
 #ifdef HAVE_CUDA_H
                                {"CUDA", run_cuda, false, true, 40},
@@ -258,8 +312,29 @@ static void assert_clean(const scene *s, long n, const char *failed, const outco
     known_mistakes = kit.driver->mistakes();
 }
 
+static void write_file(const char *path, const void *bytes, size_t size) {
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* A .safetensors file: the header's length, the header, the data. */
+static void write_tensors(void) {
+    static const char header[] = "{\"t\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}";
+    uint8_t file[8 + sizeof header - 1 + 16] = {sizeof header - 1};
+    memcpy(file + 8, header, sizeof header - 1);
+    snprintf(tensors_path, sizeof tensors_path, "%s/t.safetensors", kit.folder);
+    write_file(tensors_path, file, sizeof file);
+}
+
 static void setup(void) {
+    static const char part[] = ".const WIDTH = 32\n.layout wide = spatial(32).local(WIDTH / 32)\n";
+    char path[96];
     kit_setup(&kit);
+    write_tensors();
+    snprintf(path, sizeof path, "%s/part.vasminc", kit.folder);
+    write_file(path, part, sizeof part - 1);
     snprintf(vbc_path, sizeof vbc_path, "%s/kit.vbc", kit.folder);
     snprintf(trace_path, sizeof trace_path, "%s/trace.json", kit.folder);
     setenv("TILUSVM_LOG", "debug", 1);
@@ -267,10 +342,7 @@ static void setup(void) {
     setenv("TILUSVM_LOG_FILE", out_path, 1);
     snprintf(npy_path, sizeof npy_path, "%s/in.npy", kit.folder);
     snprintf(out_path, sizeof out_path, "%s/out.file", kit.folder);
-    FILE *file = fopen(vbc_path, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(kit.bytecode, 1, kit.bytecode_size, file), kit.bytecode_size);
-    ck_assert_int_eq(fclose(file), 0);
+    write_file(vbc_path, kit.bytecode, kit.bytecode_size);
 }
 
 static void teardown(void) {
