@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct block {
     long call;
 } block;
 
-enum { BLOCKS = 1 << 16, STREAMS = 64 };
+enum { BLOCKS = 1 << 16, STREAMS = 64, KEYS = 1024 };
 static char gone_mark;
 #define GONE ((void *)&gone_mark)
 
@@ -29,9 +30,13 @@ static struct {
     FILE *stream;
     char **text;
 } streams[STREAMS]; /* of open_memstream: their text is a block once they are closed */
-static bool started, on_and_on;
+static bool on_and_on;
+static atomic_bool
+    started; /* read without the lock first: a sanitizer's start comes here before anything works */
+static atomic_bool used; /* shim_start was called */
 static long fail_at, call;
 static long counts[SHIM_KINDS];
+static atomic_bool own_keys[KEYS]; /* made since shim_start */
 static const char *failed_name;
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
@@ -46,6 +51,7 @@ static void let_go(void) {
 
 void shim_start(long nth, bool on) {
     hold();
+    used = true;
     started = true;
     on_and_on = on;
     fail_at = nth;
@@ -94,6 +100,7 @@ long shim_oldest(void) {
 
 static bool fails(shim_kind kind, const char *name) {
     bool failing = false;
+    if (!atomic_load(&started)) return false;
     hold();
     if (started) {
         counts[kind]++;
@@ -112,8 +119,9 @@ static size_t slot_of(const void *pointer) {
 }
 
 static void *track(void *pointer) {
+    if (!atomic_load(&started)) return pointer;
     hold();
-    if (pointer && started && live < BLOCKS / 2) {
+    if (pointer && live < BLOCKS / 2) {
         size_t i = slot_of(pointer);
         while (blocks[i].pointer && blocks[i].pointer != GONE) i = (i + 1) % BLOCKS;
         blocks[i] = (block){pointer, call};
@@ -124,6 +132,7 @@ static void *track(void *pointer) {
 }
 
 static void untrack(const void *pointer) {
+    if (!atomic_load(&used)) return;
     hold();
     size_t i = slot_of(pointer);
     if (pointer && live)
@@ -218,6 +227,7 @@ int __wrap_asprintf(char **text, const char *format, ...) {
 WRAP(FILE *, open_memstream, (char **text, size_t *size)) {
     FAIL(SHIM_MEMORY, "open_memstream", ENOMEM, NULL)
     FILE *stream = __real_open_memstream(text, size);
+    if (!atomic_load(&started)) return stream;
     hold();
     for (size_t i = 0; stream && i < STREAMS; i++)
         if (!streams[i].stream) {
@@ -232,6 +242,7 @@ WRAP(FILE *, open_memstream, (char **text, size_t *size)) {
 /* The stream is closed whatever is returned. */
 WRAP(int, fclose, (FILE * stream)) {
     char **text = NULL;
+    if (!atomic_load(&used)) return __real_fclose(stream);
     hold();
     for (size_t i = 0; i < STREAMS; i++)
         if (streams[i].stream == stream) {
@@ -321,15 +332,27 @@ PLAIN(SHIM_THREAD, int, pthread_mutex_init, (pthread_mutex_t * mutex, const pthr
 PLAIN(SHIM_THREAD, int, pthread_cond_init, (pthread_cond_t * condition, const pthread_condattr_t *attributes),
       (condition, attributes), ENOMEM, ENOMEM)
 PLAIN(SHIM_THREAD, int, pthread_attr_init, (pthread_attr_t * attributes), (attributes), ENOMEM, ENOMEM)
-PLAIN(SHIM_THREAD, int, pthread_key_create, (pthread_key_t * key, void (*destroy)(void *)), (key, destroy),
-      EAGAIN, EAGAIN)
-PLAIN(SHIM_THREAD, int, pthread_setspecific, (pthread_key_t key, const void *value), (key, value), ENOMEM,
-      ENOMEM)
+WRAP(int, pthread_key_create, (pthread_key_t * key, void (*destroy)(void *))) {
+    FAIL(SHIM_THREAD, "pthread_key_create", EAGAIN, EAGAIN)
+    int error = __real_pthread_key_create(key, destroy);
+    if (!error && *key < KEYS) atomic_store(&own_keys[*key], atomic_load(&started));
+    return error;
+}
+
+/* A sanitizer has a key too, made at its start, that it cannot do without. */
+WRAP(int, pthread_setspecific, (pthread_key_t key, const void *value)) {
+    if (key < KEYS && atomic_load(&own_keys[key])) {
+        FAIL(SHIM_THREAD, "pthread_setspecific", ENOMEM, ENOMEM)
+    }
+    return __real_pthread_setspecific(key, value);
+}
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
-    hold();
-    if (started) counts[SHIM_LOCK]++;
-    let_go();
+    if (atomic_load(&started)) {
+        hold();
+        counts[SHIM_LOCK]++;
+        let_go();
+    }
     return __real_pthread_mutex_lock(mutex);
 }
