@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -270,6 +271,29 @@ int __wrap_open(const char *path, int flags, ...) {
     return __real_open(path, flags, mode);
 }
 
+int __real_openat(int folder, const char *path, int flags, ...);
+int __wrap_openat(int folder, const char *path, int flags, ...);
+int __wrap_openat(int folder, const char *path, int flags, ...) {
+    FAIL(SHIM_FILE, "openat", EMFILE, -1)
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return __real_openat(folder, path, flags, mode);
+}
+
+/* The argument, where there is one, is an int or a pointer: both are passed on as a long. */
+int __real_fcntl(int file, int command, ...);
+int __wrap_fcntl(int file, int command, ...);
+int __wrap_fcntl(int file, int command, ...) {
+    FAIL(SHIM_FILE, "fcntl", EINVAL, -1)
+    va_list arguments;
+    va_start(arguments, command);
+    long argument = va_arg(arguments, long);
+    va_end(arguments);
+    return __real_fcntl(file, command, argument);
+}
+
 /* Closed whatever is returned. */
 WRAP(int, close, (int descriptor)) {
     bool failing = fails(SHIM_FILE, "close");
@@ -295,6 +319,13 @@ PLAIN(SHIM_FILE, int, mkdir, (const char *path, mode_t mode), (path, mode), ENOS
 PLAIN(SHIM_FILE, int, rmdir, (const char *path), (path), EACCES, -1)
 PLAIN(SHIM_FILE, char *, mkdtemp, (char *path), (path), ENOSPC, NULL)
 PLAIN(SHIM_FILE, DIR *, opendir, (const char *path), (path), EMFILE, NULL)
+PLAIN(SHIM_FILE, DIR *, fdopendir, (int folder), (folder), ENOMEM, NULL)
+PLAIN(SHIM_FILE, int, memfd_create, (const char *name, unsigned flags), (name, flags), EMFILE, -1)
+PLAIN(SHIM_FILE, int, renameat, (int from, const char *a, int to, const char *b), (from, a, to, b), ENOSPC,
+      -1)
+PLAIN(SHIM_FILE, int, futimens, (int file, const struct timespec times[2]), (file, times), EPERM, -1)
+PLAIN(SHIM_FILE, void *, mmap, (void *at, size_t size, int protection, int flags, int file, off_t offset),
+      (at, size, protection, flags, file, offset), ENOMEM, MAP_FAILED)
 PLAIN(SHIM_FILE, struct dirent *, readdir, (DIR * folder), (folder), EIO, NULL)
 PLAIN(SHIM_FILE, int, ftruncate, (int file, off_t size), (file, size), ENOSPC, -1)
 PLAIN(SHIM_FILE, int, fchmod, (int file, mode_t mode), (file, mode), EPERM, -1)
