@@ -561,9 +561,15 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
     return CUDA_SUCCESS;
 }
 
+/* A stream has its context with it: none need be current. */
+static CUresult in_stream(void) {
+    return current() ? in_context() : CUDA_SUCCESS;
+}
+
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     (void)stream, (void)mode;
-    ENTER_CONTEXT();
+    ENTER();
+    if (in_stream()) return in_stream();
     captured = 0;
     return CUDA_SUCCESS;
 }
@@ -574,7 +580,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     CUresult entered = enter(__func__);
     say("captured %d\n", captured);
     captured = -1;
-    if (entered || in_context()) return entered ? entered : in_context();
+    if (entered || in_stream()) return entered ? entered : in_stream();
     return make((void **)graph);
 }
 
