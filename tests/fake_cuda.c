@@ -599,7 +599,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 
 CUresult cuGraphDestroy(CUgraph graph) {
     CUresult entered = enter(__func__);
-    return release(entered, graph);
+    if (in_stream()) return in_stream();
+    return drop(graph) ? entered : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
