@@ -112,6 +112,8 @@ static outcome run_cpu(void) {
     return run_device(TVM_DEVICE_CPU);
 }
 
+#ifdef HAVE_CUDA_H
+
 static outcome run_cuda(void) {
     return run_device(TVM_DEVICE_CUDA);
 }
@@ -119,6 +121,8 @@ static outcome run_cuda(void) {
 static outcome run_cuda_cold(void) {
     return run_device(TVM_DEVICE_CUDA);
 }
+
+#endif
 
 /* ---- what is run: text, files, tools ---- */
 

@@ -34,8 +34,9 @@ static tvm_status initialise(const tvm_cuda_driver *driver, tvm_diags *diags) {
     if (result == CUDA_SUCCESS) return TVM_OK;
     const char *text = NULL;
     driver->error_string(result, &text);
-    return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, NULL, "the CUDA driver cannot be used: %s (%d)",
-                        text ? text : "unknown error", (int)result);
+    return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, tvm_status_advice(TVM_NO_DEVICE),
+                        "the CUDA driver cannot be used: %s (%d)", text ? text : "unknown error",
+                        (int)result);
 }
 
 tvm_status tvm_cuda_driver_open(tvm_cuda_driver *driver, tvm_diags *diags) {
