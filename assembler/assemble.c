@@ -145,8 +145,9 @@ static tvm_status verified(tvm_asm *as, tvm_ir_program **program) {
     return status;
 }
 
-tvm_status tvm_assemble(const char *text, size_t length, const char *name,
-                        const tvm_assembler_options *options, tvm_ir_program **program, tvm_diags *diags) {
+tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
+                             const tvm_assembler_options *options, tvm_ir_program **program,
+                             tvm_diags *diags) {
     *program = NULL;
     tvm_asm *as = start(options, diags);
     if (!as) return TVM_NO_MEMORY;

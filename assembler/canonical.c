@@ -9,7 +9,8 @@ typedef struct walk {
     const tvm_ir_program *from;
     tvm_ir_program *to;
     const tvm_ir_kernel *kernel;
-    uint32_t index;  /* of the new kernel */
+    uint32_t index; /* of the new kernel, or entry */
+    bool in_entry;
     uint32_t *exprs; /* old -> new, TVM_NONE: not yet */
     uint32_t *slots;
 } walk;
@@ -20,7 +21,7 @@ static uint32_t string(walk *w, uint32_t old) {
 }
 
 static tvm_ir_kernel *kernel_of(const walk *w) {
-    return &w->to->kernels[w->index];
+    return w->in_entry ? &w->to->entries[w->index].head : &w->to->kernels[w->index];
 }
 
 static uint32_t *fresh_map(uint32_t count) {
@@ -116,6 +117,33 @@ static bool kernel(walk *w) {
     return true;
 }
 
+/* The kernels have been moved; the head's parameters come with the first case. */
+static bool entry(walk *w, const tvm_ir_entry *old) {
+    uint32_t name = string(w, w->kernel->name);
+    w->index = name == TVM_NONE ? TVM_NONE : tvm_ir_program_add_entry(w->to, name);
+    if (w->index == TVM_NONE) return false;
+    for (uint32_t i = 0; i < old->head.param_count; i++) w->slots[i] = i;
+    for (uint32_t i = 0; i < old->case_count; i++) {
+        tvm_ir_case made = old->cases[i];
+        if (!expr(w, made.condition, &made.condition) ||
+            tvm_ir_entry_add_case(w->to, &w->to->entries[w->index], &made) == TVM_NONE)
+            return false;
+    }
+    return true;
+}
+
+/* Walks one kernel, or the head of an entry (NULL: none). */
+static bool move(walk *w, const tvm_ir_kernel *from, const tvm_ir_entry *of) {
+    w->kernel = from;
+    w->in_entry = of != NULL;
+    w->exprs = fresh_map(from->expr_count);
+    w->slots = fresh_map(from->slot_count);
+    bool good = w->exprs && w->slots && (of ? entry(w, of) : kernel(w));
+    free(w->exprs);
+    free(w->slots);
+    return good;
+}
+
 /* Files of the line table come last: without it nothing else moves. */
 static bool files(walk *w) {
     for (uint32_t k = 0; k < w->from->kernel_count; k++)
@@ -132,14 +160,9 @@ static bool files(walk *w) {
 tvm_ir_program *tvm_asm_canonical(const tvm_ir_program *program, tvm_diags *diags) {
     walk w = {.from = program, .to = tvm_ir_program_new()};
     bool good = w.to != NULL;
-    for (uint32_t k = 0; good && k < program->kernel_count; k++) {
-        w.kernel = &program->kernels[k];
-        w.exprs = fresh_map(w.kernel->expr_count);
-        w.slots = fresh_map(w.kernel->slot_count);
-        good = w.exprs && w.slots && kernel(&w);
-        free(w.exprs);
-        free(w.slots);
-    }
+    for (uint32_t k = 0; good && k < program->kernel_count; k++) good = move(&w, &program->kernels[k], NULL);
+    for (uint32_t i = 0; good && i < program->entry_count; i++)
+        good = move(&w, &program->entries[i].head, &program->entries[i]);
     if (good && files(&w)) return w.to;
     tvm_ir_program_free(w.to);
     tvm_diag_no_memory(diags);

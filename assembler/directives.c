@@ -6,7 +6,7 @@
 
 typedef bool directive_function(tvm_asm *as, const tvm_token *token);
 
-typedef enum where { ANYWHERE, TOP_LEVEL, IN_KERNEL } where;
+typedef enum where { ANYWHERE, TOP_LEVEL, IN_KERNEL, IN_ENTRY, IN_EITHER } where;
 
 typedef struct directive {
     const char *name;
@@ -162,7 +162,9 @@ static const directive directives[] = {
     {"resident", resident, IN_KERNEL},
     {"grid", tvm_asm_grid, IN_KERNEL},
     {"assume", assume, IN_KERNEL},
-    {"end", tvm_asm_kernel_end, IN_KERNEL},
+    {"entry", tvm_asm_entry_header, TOP_LEVEL},
+    {"case", tvm_asm_case, IN_ENTRY},
+    {"end", tvm_asm_kernel_end, IN_EITHER},
 };
 
 enum { DIRECTIVE_COUNT = sizeof directives / sizeof *directives };
@@ -173,10 +175,17 @@ void tvm_asm_offer_directives(tvm_suggest *suggest) {
 }
 
 static bool run(tvm_asm *as, const directive *d, const tvm_token *token) {
-    if (d->where == IN_KERNEL && !as->in_kernel)
+    if ((d->where == IN_KERNEL && (!as->in_kernel || as->in_entry)) ||
+        (d->where == IN_EITHER && !as->in_kernel))
         return tvm_asm_error(as, token, NULL, "'.%s' outside of a kernel", d->name);
+    if (d->where == IN_ENTRY && !as->in_entry)
+        return tvm_asm_error(as, token, NULL, "'.%s' outside of an entry", d->name);
     if (d->where == TOP_LEVEL && as->in_kernel) {
-        tvm_asm_error(as, token, "the kernel before it ends with .end", "'.%s' inside of a kernel", d->name);
+        const char *what = as->in_entry ? "an entry" : "a kernel";
+        tvm_asm_error(as, token,
+                      as->in_entry ? "the entry before it ends with .end"
+                                   : "the kernel before it ends with .end",
+                      "'.%s' inside of %s", d->name, what);
         tvm_asm_kernel_close(as);
     }
     return d->function(as, token);

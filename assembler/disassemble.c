@@ -313,6 +313,22 @@ static void print_kernel(listing *l, const tvm_ir_kernel *kernel) {
     tvm_buffer_puts(&l->out, ".end\n");
 }
 
+static void print_entry(listing *l, const tvm_ir_entry *entry) {
+    l->kernel = &entry->head;
+    tvm_buffer_printf(&l->out, "\n.entry %s\n", tvm_string(l->program, entry->head.name));
+    for (uint32_t i = 0; i < entry->case_count; i++) {
+        const tvm_ir_case *made = &entry->cases[i];
+        tvm_buffer_printf(&l->out, ".case %s",
+                          tvm_string(l->program, l->program->kernels[made->kernel].name));
+        if (made->condition != TVM_NONE) {
+            tvm_buffer_puts(&l->out, " if ");
+            print_expr(l, made->condition, false);
+        }
+        tvm_buffer_puts(&l->out, "\n");
+    }
+    tvm_buffer_puts(&l->out, ".end\n");
+}
+
 tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags *diags) {
     *text = NULL;
     listing l = {.program = program};
@@ -325,6 +341,10 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
     bool good = print_layouts(&l);
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {
         print_kernel(&l, &program->kernels[k]);
+        good = !l.out.failed;
+    }
+    for (uint32_t i = 0; good && i < program->entry_count; i++) {
+        print_entry(&l, &program->entries[i]);
         good = !l.out.failed;
     }
     if (good) {

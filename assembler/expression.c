@@ -88,11 +88,14 @@ static bool block_or_grid(tvm_asm *as, tvm_value *value) {
     return tvm_asm_node(as, token, &node, value);
 }
 
-static bool multiprocessors(tvm_asm *as, tvm_value *value) {
+/* multiprocessors, target: what a launch knows of the device. */
+static bool of_device(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
     const tvm_token *token = tvm_asm_next(as);
     if (!as->in_kernel)
-        return tvm_asm_error(as, token, NULL, "the number of multiprocessors has a value only in a kernel");
-    const tvm_expr node = {.op = TVM_EXPR_MULTIPROCESSORS, .type = TVM_I(32)};
+        return tvm_asm_error(as, token, NULL, "%s%s has a value only in a kernel",
+                             op == TVM_EXPR_MULTIPROCESSORS ? "the number of " : "",
+                             tvm_expr_op_info(op)->text);
+    const tvm_expr node = {.op = (uint8_t)op, .type = TVM_I(32)};
     return tvm_asm_node(as, token, &node, value);
 }
 
@@ -209,7 +212,9 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
     if (tvm_asm_is(as, after, ".") && (tvm_asm_is(as, token, "block") || tvm_asm_is(as, token, "grid")))
         return block_or_grid(as, value);
     if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_MULTIPROCESSORS)->text))
-        return multiprocessors(as, value);
+        return of_device(as, TVM_EXPR_MULTIPROCESSORS, value);
+    if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_TARGET)->text))
+        return of_device(as, TVM_EXPR_TARGET, value);
     const char *name;
     uint32_t length;
     if (!tvm_asm_name(as, token, &name, &length)) return false;

@@ -44,7 +44,8 @@ static void pop(tvm_asm *as) {
 static bool leave_kernel(tvm_asm *as) {
     if (!as->in_kernel || as->kernel_frames < as->frame_count) return true;
     const tvm_token *token = &as->kernel_source->tokens[as->kernel_token];
-    tvm_asm_error_in(as, as->kernel_source, token, NULL, "'.kernel' without '.end'");
+    tvm_asm_error_in(as, as->kernel_source, token, NULL, "'.%s' without '.end'",
+                     as->in_entry ? "entry" : "kernel");
     tvm_asm_kernel_close(as);
     return false;
 }
@@ -387,6 +388,10 @@ static void one_statement(tvm_asm *as) {
     }
     if (tvm_asm_at(as, ".")) {
         tvm_asm_directive(as);
+    } else if (as->in_entry) {
+        tvm_asm_error(as, token, "'.case KERNEL if CONDITION'", "expected a directive, found %s",
+                      tvm_asm_found(as, token, found));
+        tvm_asm_skip_statement(as);
     } else if (as->in_kernel) {
         tvm_asm_statement(as);
     } else {

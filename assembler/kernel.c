@@ -6,17 +6,17 @@
 
 /* ---- expressions that a launch evaluates ---- */
 
-/* `leaves`: others than parameters and multiprocessors that it may have. */
-static bool launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, unsigned leaves,
-                        const char *what) {
-    leaves |= TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS;
+bool tvm_asm_launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, unsigned leaves,
+                         const char *what) {
+    leaves |= TVM_LEAF_LAUNCH;
     if ((tvm_expr_leaves(tvm_asm_kernel(as), expr) & ~leaves) == 0) return true;
     if (leaves & TVM_LEAF_GRID)
-        return tvm_asm_invalid(as, token, NULL,
-                               "%s is made of constants, scalar parameters, multiprocessors and grid only",
-                               what);
+        return tvm_asm_invalid(
+            as, token, NULL,
+            "%s is made of constants, scalar parameters, multiprocessors, target and grid only", what);
     return tvm_asm_invalid(as, token, NULL,
-                           "%s is made of constants and scalar parameters, and multiprocessors, only", what);
+                           "%s is made of constants and scalar parameters, multiprocessors and target, only",
+                           what);
 }
 
 /* An extent: an integer of type i32 or i64. */
@@ -29,7 +29,7 @@ static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, 
     if (type.kind == TVM_KIND_FLOAT)
         return tvm_asm_error(as, token, NULL, "%s is an integer, not a float", what);
     if (!tvm_dtype_same(type, TVM_I(32))) type = TVM_I(64);
-    return tvm_asm_lower(as, token, value, type, expr) && launch_time(as, token, *expr, leaves, what);
+    return tvm_asm_lower(as, token, value, type, expr) && tvm_asm_launch_time(as, token, *expr, leaves, what);
 }
 
 bool tvm_asm_global_shape(tvm_asm *as, unsigned leaves, uint32_t *rank, uint32_t shape[TVM_MAX_RANK]) {
@@ -98,7 +98,7 @@ static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
 
 /* The names that the verifier refuses; others that mean something are reached as `%name`. */
 static bool is_refused_name(const char *name, uint32_t length) {
-    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors"};
+    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors", "target"};
     tvm_dtype type;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
@@ -167,21 +167,37 @@ static void poison_rest(tvm_asm *as, uint32_t from) {
     }
 }
 
-static bool kernel_name(tvm_asm *as, const char **name, uint32_t *length) {
+static bool is_named(const tvm_asm *as, const tvm_ir_kernel *kernel, const char *name, uint32_t length) {
+    const char *other = tvm_string(as->program, kernel->name);
+    return strlen(other) == length && memcmp(other, name, length) == 0;
+}
+
+bool tvm_asm_launch_name(tvm_asm *as, const char *what, const char **name, uint32_t *length) {
     const tvm_token *token = tvm_asm_peek(as);
-    if (!tvm_asm_expect_name(as, "the name of the kernel", name, length)) return false;
-    for (uint32_t i = 0; i < as->program->kernel_count; i++) {
-        const char *other = tvm_string(as->program, as->program->kernels[i].name);
-        if (strlen(other) == *length && memcmp(other, *name, *length) == 0)
-            tvm_asm_error(as, token, NULL, "there are two kernels '%.*s'", (int)*length, *name);
-    }
+    const tvm_ir_program *program = as->program;
+    if (!tvm_asm_expect_name(as, what, name, length)) return false;
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        if (is_named(as, &program->kernels[i], *name, *length))
+            tvm_asm_error(as, token, NULL, "there is already a kernel '%.*s'", (int)*length, *name);
+    for (uint32_t i = 0; i < program->entry_count; i++)
+        if (is_named(as, &program->entries[i].head, *name, *length))
+            tvm_asm_error(as, token, NULL, "there is already an entry '%.*s'", (int)*length, *name);
     return true;
+}
+
+void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token) {
+    as->in_kernel = true;
+    as->kernel_source = as->source;
+    as->kernel_token = (uint32_t)(token - as->source->tokens);
+    as->kernel_frames = as->frame_count;
+    as->control_count = 0;
+    tvm_symbols_enter(&as->names);
 }
 
 bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     const char *name = "?";
     uint32_t length = 1, from = as->at;
-    bool good = kernel_name(as, &name, &length);
+    bool good = tvm_asm_launch_name(as, "the name of the kernel", &name, &length);
     if (as->program->kernel_count >= TVM_MAX_KERNELS) {
         tvm_asm_invalid(as, token, NULL, "a program has at most %d kernels", TVM_MAX_KERNELS);
         as->stopped = true;
@@ -191,20 +207,15 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_ir_program_add_kernel(as->program, string);
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
     as->kernel_index = index;
-    as->in_kernel = true;
-    as->kernel_source = as->source;
-    as->kernel_token = (uint32_t)(token - as->source->tokens);
-    as->kernel_frames = as->frame_count;
     as->warps_seen = as->resident_seen = as->grid_seen = as->warps_missed = false;
-    as->control_count = 0;
-    tvm_symbols_enter(&as->names);
+    tvm_asm_kernel_open(as, token);
     good = good && parameters(as);
     if (!good) poison_rest(as, from);
     return good;
 }
 
 void tvm_asm_kernel_close(tvm_asm *as) {
-    as->in_kernel = false;
+    as->in_kernel = as->in_entry = false;
     as->control_count = 0;
     tvm_symbols_clear(&as->slots);
     tvm_symbols_leave(&as->names);
@@ -213,13 +224,17 @@ void tvm_asm_kernel_close(tvm_asm *as) {
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
     tvm_asm_close_frames(as, as->kernel_frames);
     if (as->frame_count > as->kernel_frames)
-        tvm_asm_error(as, token, NULL, "this kernel began in the including file and must end there");
+        tvm_asm_error(as, token, NULL, "this %s began in the including file and must end there",
+                      as->in_entry ? "entry" : "kernel");
     for (unsigned i = as->control_count; i-- > 0;) {
         const tvm_control *control = &as->controls[i];
         tvm_asm_error_in(as, control->source, &control->source->tokens[control->token], NULL,
                          "'%s' without 'end'", tvm_op(control->op)->mnemonic);
     }
-    tvm_asm_check_warps(as, token);
+    if (as->in_entry)
+        tvm_asm_entry_check(as);
+    else
+        tvm_asm_check_warps(as, token);
     tvm_asm_kernel_close(as);
     return tvm_asm_expect_end(as);
 }
@@ -276,7 +291,7 @@ static bool one_assumption(tvm_asm *as) {
         return truth.as.i ||
                tvm_asm_invalid(as, token, NULL, "the assumption is false whatever the arguments");
     if (!tvm_asm_lower(as, token, &truth, TVM_BOOL, &expr) ||
-        !launch_time(as, token, expr, 0, "an assumption"))
+        !tvm_asm_launch_time(as, token, expr, 0, "an assumption"))
         return false;
     return tvm_ir_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 bool tvm_asm_is_reserved(const char *name, size_t length) {
-    static const char *const words[] = {"true",  "false", "inf",       "nan",
-                                        "block", "grid",  "row_major", "multiprocessors"};
+    static const char *const words[] = {"true",      "false",           "inf",   "nan", "block", "grid",
+                                        "row_major", "multiprocessors", "target"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
     return false;

@@ -88,8 +88,12 @@ typedef struct tvm_asm {
     unsigned frame_count;
     unsigned includes;
 
-    bool in_kernel;
+    bool in_kernel; /* or in an entry, whose head is like that of a kernel */
+    bool in_entry;
     uint32_t kernel_index;
+    uint32_t entry_index;
+    uint32_t entry_first; /* kernel that gave it its parameters, or TVM_NONE */
+    uint32_t cases_seen;  /* of the entry, right or wrong */
     const tvm_source *kernel_source;
     uint32_t kernel_token;
     unsigned kernel_frames; /* open when it began */
@@ -102,6 +106,7 @@ typedef struct tvm_asm {
 } tvm_asm;
 
 static inline tvm_ir_kernel *tvm_asm_kernel(const tvm_asm *as) {
+    if (as->in_entry) return &as->program->entries[as->entry_index].head;
     return &as->program->kernels[as->kernel_index];
 }
 
@@ -226,7 +231,7 @@ bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, cons
 /* Is `%name` at the cursor? (a sign % and a name that follows without a blank) */
 bool tvm_asm_at_local(const tvm_asm *as);
 
-/* ---- statements (directives.c, kernel.c, statement.c, instruction.c) ---- */
+/* ---- statements (directives.c, kernel.c, entry.c, statement.c, instruction.c) ---- */
 void tvm_asm_statement(tvm_asm *as); /* in a kernel, not a directive */
 bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
                          const char *result_name, uint32_t result_length);
@@ -245,11 +250,21 @@ bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token);
 void tvm_asm_directive(tvm_asm *as);
 bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token);
+void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token);
 void tvm_asm_kernel_close(tvm_asm *as); /* without a check */
+/* The name of a kernel or entry that begins here. */
+bool tvm_asm_launch_name(tvm_asm *as, const char *what, const char **name, uint32_t *length);
+/* Can a launch evaluate the expression? leaves: what it may read beside TVM_LEAF_LAUNCH; what: "a grid
+ * extent". */
+bool tvm_asm_launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, unsigned leaves,
+                         const char *what);
 bool tvm_asm_resident(tvm_asm *as);
 bool tvm_asm_warps(tvm_asm *as);
 bool tvm_asm_grid(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_assume(tvm_asm *as);
+bool tvm_asm_entry_header(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_case(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_entry_check(tvm_asm *as); /* at its end */
 void tvm_asm_offer_directives(tvm_suggest *suggest);
 
 /* ---- running (frames.c) ---- */

@@ -153,6 +153,7 @@ static void print(const printer *p, uint32_t expr, unsigned least, context how) 
                           (char)('x' + node->a));
         return;
     case TVM_EXPR_MULTIPROCESSORS:
+    case TVM_EXPR_TARGET:
         tvm_buffer_puts(p->out, tvm_expr_op_info(node->op)->text);
         return;
     default:

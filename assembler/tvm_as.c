@@ -124,7 +124,7 @@ static tvm_status assemble(const arguments *args, tvm_diags *diags) {
                                  args->include_dir_count};
     tvm_status status = tvm_file_read(args->input, SOURCE_LIMIT, &text, &size, diags);
     if (status != TVM_OK) return status;
-    status = tvm_assemble((const char *)text, size, args->input, &how, &program, diags);
+    status = tvm_assemble_text((const char *)text, size, args->input, &how, &program, diags);
     free(text);
     if (status == TVM_OK && !args->check) {
         char *output = args->output ? strdup(args->output) : default_output(args->input);

@@ -49,14 +49,34 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
+/* The text, after a comment for each image that is embedded; malloc'ed. NULL when out of memory. */
+static char *with_images(const tvm_ir_program *program, const char *text) {
+    char *listed = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&listed, &size);
+    if (!stream) return NULL;
+    for (uint32_t i = 0; i < program->image_count; i++) {
+        const tvm_ir_image *image = &program->images[i];
+        fprintf(stream, "; embedded %s for %s, %zu bytes, code generator %u%s%s\n",
+                image->ptx ? "PTX" : "cubin", image->target, image->code_size, (unsigned)image->codegen,
+                image->made_by[0] ? ", by " : "", image->made_by);
+    }
+    fputs(text, stream);
+    if (!fclose(stream)) return listed;
+    free(listed);
+    return NULL;
+}
+
 static tvm_status disassemble(const arguments *args, tvm_diags *diags) {
     tvm_ir_program *program;
-    char *text = NULL;
+    char *text = NULL, *listed = NULL;
     tvm_status status = tvm_vbc_read_file(args->input, &program, diags);
     if (status != TVM_OK) return status;
     status = tvm_disassemble(program, &text, diags);
+    if (status == TVM_OK && !(listed = with_images(program, text))) status = tvm_diag_no_memory(diags);
     if (status == TVM_OK)
-        status = tvm_file_write(args->output ? args->output : "-", text, strlen(text), diags);
+        status = tvm_file_write(args->output ? args->output : "-", listed, strlen(listed), diags);
+    free(listed);
     free(text);
     tvm_ir_program_free(program);
     return status;

@@ -167,7 +167,7 @@ int main(int argc, char **argv) {
     uint8_t *text;
     size_t size;
     if (tvm_file_read(path, 1 << 20, &text, &size, &diags) != TVM_OK ||
-        tvm_assemble((const char *)text, size, path, NULL, &program, &diags) != TVM_OK)
+        tvm_assemble_text((const char *)text, size, path, NULL, &program, &diags) != TVM_OK)
         fail(&diags);
     make_problem(&q);
     double pack = run_kernel(program, "pack", &q), loop = INFINITY, interp = INFINITY;

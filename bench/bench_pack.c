@@ -49,7 +49,7 @@ static tvm_status make_program(const char *source, const char *type, const char 
     tvm_ir_program *program = NULL;
     tvm_status status = tvm_file_read(source, 1 << 20, &text, &size, diags);
     if (status) return status;
-    status = tvm_assemble((const char *)text, size, source, &options, &program, diags);
+    status = tvm_assemble_text((const char *)text, size, source, &options, &program, diags);
     if (!status) status = tvm_vbc_write_file(program, path, false, diags);
     tvm_ir_program_free(program);
     free(text);

@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
         tvm_ir_program *program = NULL;
         tvm_module *module = NULL;
         double start = now();
-        status = tvm_assemble((const char *)text, size, argv[1], NULL, &program, &diags);
+        status = tvm_assemble_text((const char *)text, size, argv[1], NULL, &program, &diags);
         double middle = now();
         if (status == TVM_OK) status = tvm_translate(program, target, &module, &diags);
         translate[i] = now() - middle;

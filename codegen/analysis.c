@@ -136,6 +136,8 @@ static range range_node(const emitter *e, const tvm_expr *node) {
         return (range){1, node->a == 0 ? INT32_MAX : 65535, true};
     case TVM_EXPR_MULTIPROCESSORS:
         return (range){1, INT32_MAX, true};
+    case TVM_EXPR_TARGET: /* the device's, on which code for a lower one may run */
+        return (range){e->target.arch, INT32_MAX, true};
     case TVM_EXPR_CAST:
         return a;
     case TVM_EXPR_NEG:
@@ -421,7 +423,7 @@ static void find_stable(const emitter *e) {
         bool is_param = node->op == TVM_EXPR_SLOT && node->a < e->kernel->param_count;
         fact->stable = node->op != TVM_EXPR_SLOT || is_param || f->slots[node->a].stable;
         fact->varies = node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID ||
-                       node->op == TVM_EXPR_MULTIPROCESSORS || is_param;
+                       node->op == TVM_EXPR_MULTIPROCESSORS || node->op == TVM_EXPR_TARGET || is_param;
         const uint32_t operands[3] = {node->a, node->b, node->c};
         for (unsigned i = 0; i < arity; i++) {
             fact->stable = fact->stable && f->exprs[operands[i]].stable;

@@ -13,8 +13,15 @@ typedef struct tvm_target {
 /* "sm_90a" -> target; TVM_UNSUPPORTED with a diagnostic naming the known ones otherwise. */
 tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *diags);
 const char *tvm_target_name(tvm_target target, char name[16]);
-/* The best target for a device of this compute capability (9, 0 -> sm_90a). */
+/* The best target for a device of this compute capability (9, 0 -> sm_90a). For a device newer than all that
+ * are known it is one whose PTX runs there, but no cubin does. */
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags);
+/* Does what is made for the target run on a device of this capability (10 major + minor)? CUDA C++
+ * Programming Guide, "Binary Compatibility", "PTX Compatibility": a cubin on devices of the same major and no
+ * lower minor number, PTX on all that are no older; what is made for sm_90a and its like on exactly that one.
+ */
+bool tvm_target_cubin_runs(tvm_target target, unsigned capability);
+bool tvm_target_ptx_runs(tvm_target target, unsigned capability);
 /* Bytes of shared memory a block may have on the target. */
 unsigned tvm_target_shared_bytes(tvm_target target);
 
@@ -33,7 +40,7 @@ typedef struct tvm_selection {
 
 typedef struct tvm_kernel_code {
     const char *name;
-    unsigned threads;
+    unsigned threads;      /* 0: not translated, as it assumes another target */
     unsigned shared_bytes; /* dynamic shared memory of a launch */
     tvm_selection *selections;
     size_t selection_count;
@@ -49,14 +56,25 @@ typedef struct tvm_module {
     size_t kernel_count;
     uint8_t *cubin; /* NULL until tvm_ptxas */
     size_t cubin_size;
-    void *owner; /* of the strings */
+    char made_by[TVM_IMAGE_MADE_BY_MAX]; /* who made the cubin: "nvJitLink 13.0", "ptxas release 13.0,
+                                            V13.0.88" */
+    void *owner;                         /* of the strings */
 } tvm_module;
 
-/* Bumped with every change of the generated code: part of the cubin cache's key. */
-#define TVM_CODEGEN_VERSION 2
+/* What a launch needs to know of a kernel's code: kept with a cubin, in the cache and in bytecode files, and
+ * so made of 32-bit numbers alone. */
+typedef struct tvm_image_kernel {
+    uint32_t threads;      /* 0: the kernel assumes another target, and is not in the code */
+    uint32_t shared_bytes; /* dynamic shared memory of a launch */
+} tvm_image_kernel;
+tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel);
 
-/* Translates every kernel of a verified program. Entry points have the kernels' names; parameters are, in
- * order, each scalar as .b32/.b64 (bool as .b32 0/1) and each global tensor as a .u64 address. */
+/* Bumped with every change of the generated code: part of the cubin cache's key. */
+#define TVM_CODEGEN_VERSION 3
+
+/* Translates every kernel of a verified program that its assumes allow on the target; the others have no
+ * threads. Entry points have the kernels' names; parameters are, in order, each scalar as .b32/.b64 (bool as
+ * .b32 0/1) and each global tensor as a .u64 address. */
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
 void tvm_module_free(tvm_module *module);
@@ -66,9 +84,9 @@ void tvm_module_free(tvm_module *module);
 tvm_status tvm_ptxas_find(char **path, tvm_diags *diags);
 /* The version line of a ptxas program, malloc'ed: part of the cache's key. */
 tvm_status tvm_ptxas_version(const char *path, char **version, tvm_diags *diags);
-/* Runs ptxas (path may be NULL: found) on module->ptx with a time limit of 120 s, fills cubin and the
- * resource usage. A failure's diagnostic carries what ptxas printed. Temporary files are removed whatever
- * happens. */
+/* Runs ptxas (path may be NULL: found) on module->ptx, fills cubin and the resource usage. A ptxas that runs
+ * longer than $TVM_PTXAS_TIMEOUT seconds (120 when not set) is killed. A failure's diagnostic carries what
+ * ptxas printed. There are no temporary files. */
 tvm_status tvm_ptxas(tvm_module *module, const char *path, tvm_diags *diags);
 
 /* The report of --explain / --emit report: malloc'ed text. */

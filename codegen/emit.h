@@ -60,16 +60,16 @@ typedef struct emitter {
     bool uses_vprintf;
     tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS]; /* hidden parameters, after the declared ones */
     uint32_t launch_tensor_count;
-    bool reads_multiprocessors; /* a hidden parameter, the last one */
-    uint32_t scratch_bytes;     /* of shared memory that reduce uses, at scratch_offset */
+    bool reads_device;      /* two hidden parameters, the last ones: multiprocessors, target */
+    uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;
     text *globals;        /* module scope: strings, external functions */
     uint32_t position;    /* the instruction to emit next; an unrolled loop moves it past its end */
     uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */
 } emitter;
 
-/* Its number among the parameters. */
-uint32_t tvm_multiprocessors_param(const emitter *e);
+/* The number among the parameters of what the device gives, TVM_EXPR_MULTIPROCESSORS or _TARGET. */
+uint32_t tvm_device_param(const emitter *e, tvm_expr_op op);
 
 /* Appends a line of PTX (indented, newline added) to the body or prologue. */
 void tvm_emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -244,9 +244,9 @@ static reg emit_node(emitter *e, const tvm_expr *node) {
     if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) {
         tvm_emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
                  axes[node->a < 3 ? node->a : 0]);
-    } else if (node->op == TVM_EXPR_MULTIPROCESSORS) {
-        tvm_emit(e, "ld.param.b32 %s, [param_%u];", out.name, tvm_multiprocessors_param(e));
-        e->reads_multiprocessors = true;
+    } else if (node->op == TVM_EXPR_MULTIPROCESSORS || node->op == TVM_EXPR_TARGET) {
+        tvm_emit(e, "ld.param.b32 %s, [param_%u];", out.name, tvm_device_param(e, node->op));
+        e->reads_device = true;
     } else if (is_comparison(node->op)) {
         reg p = tvm_new_pred(e);
         emit_comparison(e, node, p.name);

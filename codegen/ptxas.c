@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fileio.h"
 #include "subprocess.h"
 
 #ifndef TVM_CUDA_PREFIX
@@ -101,9 +101,9 @@ static void trim_end(char *text) {
 }
 
 /* Runs argv and turns every failure into a diagnostic. */
-static tvm_status run(const char *const argv[], unsigned limit_ms, tvm_process_result *result,
-                      tvm_diags *diags) {
-    tvm_status status = tvm_process_run(argv, limit_ms, result, diags);
+static tvm_status run(const char *const argv[], const int *passed, size_t passed_count, unsigned limit_ms,
+                      tvm_process_result *result, tvm_diags *diags) {
+    tvm_status status = tvm_process_run(argv, passed, passed_count, limit_ms, result, diags);
     if (status != TVM_OK) return status;
     trim_end(result->output);
     const char *separator = result->output[0] ? ":\n" : "";
@@ -130,7 +130,7 @@ tvm_status tvm_ptxas_version(const char *path, char **version, tvm_diags *diags)
     const char *const argv[] = {path, "--version", NULL};
     tvm_process_result result;
     *version = NULL;
-    tvm_status status = run(argv, VERSION_LIMIT_MS, &result, diags);
+    tvm_status status = run(argv, NULL, 0, VERSION_LIMIT_MS, &result, diags);
     if (status == TVM_OK) {
         char *line = strstr(result.output, "release ");
         while (line && line > result.output && line[-1] != '\n') line--;
@@ -162,8 +162,9 @@ static void read_usage_line(tvm_module *module, const char *line, tvm_kernel_cod
     } else if ((at = strstr(line, properties))) {
         at += sizeof properties - 1;
         *kernel = kernel_named(module, at, strcspn(at, " \n"));
-    } else if (*kernel && sscanf(line, " %d bytes stack frame, %d bytes spill stores, %d bytes spill loads",
-                                 &stack, &stores, &loads) == 3) {
+    } else if (*kernel && sscanf(line + strcspn(line, "0123456789"),
+                                 "%d bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stack,
+                                 &stores, &loads) == 3) {
         (*kernel)->stack_bytes = stack;
         (*kernel)->spill_stores = stores;
         (*kernel)->spill_loads = loads;
@@ -185,83 +186,105 @@ void tvm_ptxas_read_usage(tvm_module *module, const char *output) {
 
 /* ---- translating ---- */
 
-/* A temporary directory with the two files of a run. */
-typedef struct workspace {
-    char *directory, *ptx, *cubin;
-} workspace;
+/* The two files of a run. They are in memory and have no names, so that nothing is left behind, however this
+ * process ends; ptxas has them by way of /proc/self/fd. */
+enum { PTX, CUBIN, FILES };
 
-static void workspace_remove(workspace *w) {
-    if (w->ptx) unlink(w->ptx);
-    if (w->cubin) unlink(w->cubin);
-    if (w->directory) rmdir(w->directory);
-    free(w->ptx);
-    free(w->cubin);
-    free(w->directory);
+typedef char file_name[32];
+
+static void files_close(const int files[FILES]) {
+    for (int i = 0; i < FILES; i++)
+        if (files[i] >= 0) close(files[i]);
 }
 
-static tvm_status workspace_make(workspace *w, tvm_diags *diags) {
-    const char *base = getenv("TMPDIR");
-    *w = (workspace){0};
-    if (!base || base[0] != '/') base = "/tmp";
-    char *directory;
-    if (asprintf(&directory, "%s/tilusvm-XXXXXX", base) < 0) return tvm_diag_no_memory(diags);
-    if (!mkdtemp(directory)) {
-        tvm_status status =
-            tvm_diag_add(diags, TVM_IO, NULL, "TMPDIR names another place for temporary files",
-                         "cannot make a temporary directory under %s: %s", base, strerror(errno));
-        free(directory);
-        return status;
+static tvm_status files_make(const tvm_module *module, int files[FILES], tvm_diags *diags) {
+    int error = 0;
+    files[CUBIN] = -1;
+    files[PTX] = memfd_create("module.ptx", MFD_CLOEXEC);
+    if (files[PTX] >= 0) files[CUBIN] = memfd_create("module.cubin", MFD_CLOEXEC);
+    if (files[CUBIN] < 0) error = errno;
+    for (size_t done = 0; done < module->ptx_size && !error;) {
+        ssize_t put = write(files[PTX], module->ptx + done, module->ptx_size - done);
+        if (put > 0)
+            done += (size_t)put;
+        else if (errno != EINTR)
+            error = errno;
     }
-    w->directory = directory;
-    if (asprintf(&w->ptx, "%s/module.ptx", directory) < 0) w->ptx = NULL;
-    if (asprintf(&w->cubin, "%s/module.cubin", directory) < 0) w->cubin = NULL;
-    if (w->ptx && w->cubin) return TVM_OK;
-    workspace_remove(w);
-    return tvm_diag_no_memory(diags);
+    if (!error) return TVM_OK;
+    files_close(files);
+    return tvm_diag_add(diags, TVM_IO, NULL, NULL, "cannot make the files for ptxas in memory: %s",
+                        strerror(error));
 }
 
-static tvm_status translate_in(const workspace *w, tvm_module *module, const char *path, unsigned limit_ms,
-                               tvm_diags *diags) {
+/* What ptxas wrote becomes the module's cubin. */
+static tvm_status take_cubin(int file, tvm_module *module, const char *path, tvm_diags *diags) {
+    struct stat info;
+    if (fstat(file, &info) || info.st_size <= 0)
+        return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s ended without an error and wrote nothing",
+                            path);
+    size_t size = (size_t)info.st_size, done = 0;
+    uint8_t *cubin = size <= CUBIN_MAX ? malloc(size) : NULL;
+    if (!cubin) return tvm_diag_no_memory(diags);
+    while (done < size) {
+        ssize_t got = pread(file, cubin + done, size - done, (off_t)done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            free(cubin);
+            return tvm_diag_add(diags, TVM_IO, NULL, NULL, "cannot read what %s wrote", path);
+        }
+        done += (size_t)got;
+    }
+    free(module->cubin);
+    module->cubin = cubin;
+    module->cubin_size = size;
+    return TVM_OK;
+}
+
+static tvm_status translate_in(const int files[FILES], tvm_module *module, const char *path,
+                               unsigned limit_ms, tvm_diags *diags) {
     char name[16], arch[32];
+    file_name names[FILES];
+    for (int i = 0; i < FILES; i++) snprintf(names[i], sizeof names[i], "/proc/self/fd/%d", files[i]);
     snprintf(arch, sizeof arch, "-arch=%s", tvm_target_name(module->target, name));
-    tvm_status status = tvm_file_write(w->ptx, module->ptx, module->ptx_size, diags);
-    if (status != TVM_OK) return status;
-    const char *const argv[] = {path, "-v", arch, "-o", w->cubin, w->ptx, NULL};
+    const char *const argv[] = {path, "-v", arch, "-o", names[CUBIN], names[PTX], NULL};
     tvm_process_result result;
-    status = run(argv, limit_ms, &result, diags);
-    uint8_t *cubin = NULL;
-    size_t size = 0;
-    if (status == TVM_OK && access(w->cubin, F_OK) != 0)
-        status =
-            tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s ended without an error and wrote nothing", path);
-    if (status == TVM_OK) status = tvm_file_read(w->cubin, CUBIN_MAX, &cubin, &size, diags);
-    if (status == TVM_OK && size == 0)
-        status = tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s wrote an empty file", path);
-    if (status == TVM_OK) {
-        tvm_ptxas_read_usage(module, result.output);
-        free(module->cubin);
-        module->cubin = cubin;
-        module->cubin_size = size;
-        cubin = NULL;
-    }
-    free(cubin);
+    tvm_status status = run(argv, files, FILES, limit_ms, &result, diags);
+    if (status == TVM_OK) status = take_cubin(files[CUBIN], module, path, diags);
+    if (status == TVM_OK) tvm_ptxas_read_usage(module, result.output);
     free(result.output);
     return status;
 }
 
 tvm_status tvm_ptxas_within(tvm_module *module, const char *path, unsigned limit_ms, tvm_diags *diags) {
     char *found = NULL;
+    int files[FILES];
     tvm_status status = path ? TVM_OK : tvm_ptxas_find(&found, diags);
-    workspace w;
-    if (status == TVM_OK) status = workspace_make(&w, diags);
+    if (status == TVM_OK) status = files_make(module, files, diags);
     if (status == TVM_OK) {
-        status = translate_in(&w, module, path ? path : found, limit_ms, diags);
-        workspace_remove(&w);
+        status = translate_in(files, module, path ? path : found, limit_ms, diags);
+        files_close(files);
     }
     free(found);
     return status;
 }
 
+/* $TVM_PTXAS_TIMEOUT in milliseconds. */
+static tvm_status chosen_limit(unsigned *limit_ms, tvm_diags *diags) {
+    enum { LONGEST_S = 24 * 3600 };
+    const char *text = getenv("TVM_PTXAS_TIMEOUT");
+    *limit_ms = TVM_PTXAS_LIMIT_MS;
+    if (!text || !*text) return TVM_OK;
+    char *end;
+    unsigned long seconds = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (seconds < 1 || seconds > LONGEST_S || *end)
+        return tvm_diag_add(diags, TVM_USAGE, NULL, NULL,
+                            "TVM_PTXAS_TIMEOUT is '%s': seconds from 1 to %d are expected", text, LONGEST_S);
+    *limit_ms = (unsigned)seconds * 1000;
+    return TVM_OK;
+}
+
 tvm_status tvm_ptxas(tvm_module *module, const char *path, tvm_diags *diags) {
-    return tvm_ptxas_within(module, path, TVM_PTXAS_LIMIT_MS, diags);
+    unsigned limit_ms;
+    tvm_status status = chosen_limit(&limit_ms, diags);
+    return status ? status : tvm_ptxas_within(module, path, limit_ms, diags);
 }

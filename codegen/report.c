@@ -62,27 +62,50 @@ static void write_table(text *t, const tvm_kernel_code *kernel) {
 
 static void write_usage(text *t, const tvm_kernel_code *kernel) {
     if (kernel->registers < 0)
-        tvm_text_add(t, "  registers and spills are not known: ptxas has not run\n");
+        tvm_text_add(t, "  registers and spills are not known: the PTX has not been compiled\n");
     else
         tvm_text_add(t,
                      "  %d registers, %d bytes of stack, %d bytes of spill stores, %d bytes of spill loads\n",
                      kernel->registers, kernel->stack_bytes, kernel->spill_stores, kernel->spill_loads);
 }
 
+static bool came_before(const tvm_ir_entry *entry, uint32_t index) {
+    for (uint32_t i = 0; i < index; i++)
+        if (entry->cases[i].kernel == entry->cases[index].kernel) return true;
+    return false;
+}
+
+/* An entry and its variants, each once. */
+static void write_entry(text *t, const tvm_ir_program *program, const tvm_ir_entry *entry) {
+    tvm_text_add(t, "\nentry %s: %u cases, of kernels", tvm_string(program, entry->head.name),
+                 entry->case_count);
+    for (uint32_t i = 0; i < entry->case_count; i++)
+        if (!came_before(entry, i))
+            tvm_text_add(t, "%s %s", i ? "," : "",
+                         tvm_string(program, program->kernels[entry->cases[i].kernel].name));
+    tvm_text_add(t, "\n");
+}
+
 tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **report,
                       tvm_diags *diags) {
     char target[16];
     text t = {0};
-    (void)program;
     for (size_t k = 0; k < module->kernel_count; k++) {
         const tvm_kernel_code *kernel = &module->kernels[k];
+        if (!kernel->threads) {
+            tvm_text_add(&t, "%skernel %s is not for %s: it assumes another target\n", k ? "\n" : "",
+                         kernel->name, tvm_target_name(module->target, target));
+            continue;
+        }
         tvm_text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "",
                      kernel->name, tvm_target_name(module->target, target), kernel->threads,
                      kernel->shared_bytes);
         write_table(&t, kernel);
         write_usage(&t, kernel);
     }
+    for (uint32_t i = 0; i < program->entry_count; i++) write_entry(&t, program, &program->entries[i]);
     if (module->kernel_count == 0) tvm_text_add(&t, "no kernels\n");
+    if (module->made_by[0]) tvm_text_add(&t, "\ncompiled by %s\n", module->made_by);
     *report = t.failed ? NULL : t.data;
     if (!t.failed) return TVM_OK;
     tvm_text_free(&t);

@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ static void watch(process *p, tvm_process_result *result) {
 }
 
 /* A process group of its own, no signals blocked or ignored, no input, output into the pipe. */
-static int spawn(process *p, const char *const argv[], int output) {
+static int spawn(process *p, const char *const argv[], const int *passed, size_t passed_count, int output) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, defaults;
@@ -116,6 +117,9 @@ static int spawn(process *p, const char *const argv[], int output) {
         error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
         if (!error) error = posix_spawn_file_actions_adddup2(&actions, output, 1);
         if (!error) error = posix_spawn_file_actions_adddup2(&actions, output, 2);
+        /* Onto itself: that keeps it open, in the program alone. */
+        for (size_t i = 0; i < passed_count && !error; i++)
+            error = posix_spawn_file_actions_adddup2(&actions, passed[i], passed[i]);
         /* posix_spawn takes char *const[] but does not write to the strings */
         union {
             const char *const *in;
@@ -128,8 +132,15 @@ static int spawn(process *p, const char *const argv[], int output) {
     return error;
 }
 
-tvm_status tvm_process_run(const char *const argv[], unsigned limit_ms, tvm_process_result *result,
-                           tvm_diags *diags) {
+/* So that one that loops ends even when this process dies before it. Generous: the program may have threads.
+ */
+static void limit_processor_time(pid_t pid, unsigned limit_ms) {
+    rlim_t seconds = ((rlim_t)limit_ms / 1000 + 1) * 16;
+    prlimit(pid, RLIMIT_CPU, &(struct rlimit){seconds, seconds}, NULL);
+}
+
+tvm_status tvm_process_run(const char *const argv[], const int *passed, size_t passed_count,
+                           unsigned limit_ms, tvm_process_result *result, tvm_diags *diags) {
     *result = (tvm_process_result){0};
     process p = {.output = malloc(OUTPUT_MAX + 1), .deadline = now_ms() + limit_ms};
     if (!p.output) return tvm_diag_no_memory(diags);
@@ -139,13 +150,14 @@ tvm_status tvm_process_run(const char *const argv[], unsigned limit_ms, tvm_proc
         free(p.output);
         return tvm_diag_add(diags, TVM_IO, NULL, NULL, "cannot make a pipe: %s", strerror(error));
     }
-    result->error = spawn(&p, argv, ends[1]);
+    result->error = spawn(&p, argv, passed, passed_count, ends[1]);
     close(ends[1]);
     if (result->error) {
         close(ends[0]);
         p.output[0] = '\0';
     } else {
         p.pipe = ends[0];
+        limit_processor_time(p.pid, limit_ms);
         fcntl(p.pipe, F_SETFL, O_NONBLOCK);
         watch(&p, result);
     }

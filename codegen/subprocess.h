@@ -12,11 +12,12 @@ typedef struct tvm_process_result {
     int exit_code; /* when no signal did */
 } tvm_process_result;
 
-/* argv[0] is the path of the program. Standard input is empty. On timeout the program and its descendants
+/* argv[0] is the path of the program. Standard input is empty. The program has the descriptors of `passed`,
+ * `passed_count` of them, under the numbers that they have here. On timeout the program and its descendants
  * that stayed in its process group are killed. TVM_OK also when the program could not be started
  * (result->error) or failed; TVM_NO_MEMORY, TVM_IO when it could not be attempted. The caller frees
  * result->output. */
-tvm_status tvm_process_run(const char *const argv[], unsigned limit_ms, tvm_process_result *result,
-                           tvm_diags *diags);
+tvm_status tvm_process_run(const char *const argv[], const int *passed, size_t passed_count,
+                           unsigned limit_ms, tvm_process_result *result, tvm_diags *diags);
 
 #endif

@@ -65,17 +65,24 @@ tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *dia
 
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags) {
     const struct target_row *best = NULL;
-    for (size_t i = 0; i < ROWS; i++) {
-        int row_major = (int)rows[i].arch / 10, row_minor = (int)rows[i].arch % 10;
-        if (row_major == major && row_minor <= minor) best = &rows[i];
-    }
-    if (!best)
+    int capability = major * 10 + minor;
+    for (size_t i = 0; i < ROWS; i++)
+        if ((int)rows[i].arch <= capability) best = &rows[i];
+    if (!best || minor < 0 || minor > 9)
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "a device of compute capability %d.%d is not supported", major, minor);
-    bool exact = (int)best->arch == major * 10 + minor;
     /* Architecture-specific code runs on exactly that architecture. */
-    *target = (tvm_target){best->arch, exact ? best->feature : '\0'};
+    *target = (tvm_target){best->arch, (int)best->arch == capability ? best->feature : '\0'};
     return TVM_OK;
+}
+
+bool tvm_target_cubin_runs(tvm_target target, unsigned capability) {
+    if (target.feature) return target.arch == capability;
+    return target.arch / 10 == capability / 10 && target.arch <= capability;
+}
+
+bool tvm_target_ptx_runs(tvm_target target, unsigned capability) {
+    return target.feature ? target.arch == capability : target.arch <= capability;
 }
 
 unsigned tvm_target_shared_bytes(tvm_target target) {

@@ -170,8 +170,8 @@ static void load_params(emitter *e) {
                           e->kernel->param_count + i);
 }
 
-uint32_t tvm_multiprocessors_param(const emitter *e) {
-    return e->kernel->param_count + e->launch_tensor_count;
+uint32_t tvm_device_param(const emitter *e, tvm_expr_op op) {
+    return e->kernel->param_count + e->launch_tensor_count + (op == TVM_EXPR_TARGET);
 }
 
 /* ---- instructions ---- */
@@ -216,9 +216,10 @@ static void write_entry(const emitter *e, text *out) {
     for (uint32_t i = 0; i < e->launch_tensor_count; i++)
         tvm_text_add(out, "%s\n\t.param .b64 param_%u", e->kernel->param_count + i ? "," : "",
                      e->kernel->param_count + i);
-    if (e->reads_multiprocessors) {
-        uint32_t last = tvm_multiprocessors_param(e);
-        tvm_text_add(out, "%s\n\t.param .b32 param_%u", last ? "," : "", last);
+    if (e->reads_device) {
+        uint32_t first = tvm_device_param(e, TVM_EXPR_MULTIPROCESSORS);
+        tvm_text_add(out, "%s\n\t.param .b32 param_%u,\n\t.param .b32 param_%u", first ? "," : "", first,
+                     tvm_device_param(e, TVM_EXPR_TARGET));
     }
     /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
     tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm %u\n{\n", e->code->threads,
@@ -315,8 +316,10 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
         node->next = module->owner;
         module->owner = node;
         memcpy(node->bytes, name, size);
+        bool is_for = tvm_kernel_is_for(&program->kernels[k], module->target.arch);
+        uint32_t threads = is_for ? 32 * program->kernels[k].warps : 0;
         module->kernels[k] = (tvm_kernel_code){.name = node->bytes,
-                                               .threads = 32 * program->kernels[k].warps,
+                                               .threads = threads,
                                                .registers = -1,
                                                .spill_stores = -1,
                                                .spill_loads = -1,
@@ -348,8 +351,9 @@ tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_m
     bool uses_vprintf = false;
     tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
-        status = emit_kernel(program, &program->kernels[k], module, &module->kernels[k], &globals, &kernels,
-                             &uses_vprintf, diags);
+        if (module->kernels[k].threads)
+            status = emit_kernel(program, &program->kernels[k], module, &module->kernels[k], &globals,
+                                 &kernels, &uses_vprintf, diags);
     if (status == TVM_OK) {
         write_module(module, &globals, &kernels, uses_vprintf, &all);
         if (all.failed) status = tvm_diag_no_memory(diags);

@@ -1,4 +1,4 @@
-/* tvm-cc: bytecode to PTX, cubin, or a report of what was selected. */
+/* tvm-cc: bytecode to PTX, cubin, a report of what was selected, or bytecode with cubins in it. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -9,22 +9,25 @@
 #include <unistd.h>
 
 #include "codegen.h"
+#include "embed.h"
 #include "fileio.h"
+#include "ptx_compiler.h"
 #include "vbc.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION ""
 #endif
 
-enum { EXIT_USAGE = 2, KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS };
+enum { EXIT_USAGE = 2, KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS };
 
 typedef enum output_kind { EMIT_PTX, EMIT_CUBIN, EMIT_REPORT, EMIT_KINDS } output_kind;
 static const char *const kind_names[EMIT_KINDS] = {"ptx", "cubin", "report"};
 
 typedef struct arguments {
-    const char *input, *output, *target, *ptxas;
+    const char *input, *output, *target, *ptxas, *embed;
     output_kind kind;
-    bool explain;
+    bool explain, emit;
+    unsigned jobs; /* 0: one a processor */
 } arguments;
 
 static output_kind parse_kind(const char *text, struct argp_state *state) {
@@ -32,6 +35,14 @@ static output_kind parse_kind(const char *text, struct argp_state *state) {
         if (strcmp(text, kind_names[k]) == 0) return (output_kind)k;
     argp_error(state, "--emit: unknown '%s', expected ptx, cubin or report", text);
     return EMIT_PTX;
+}
+
+static unsigned parse_jobs(const char *text, struct argp_state *state) {
+    char *end;
+    unsigned long jobs = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (jobs < 1 || jobs > 1024 || *end)
+        argp_error(state, "--jobs %s: a number from 1 to 1024 is expected", text);
+    return (unsigned)jobs;
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state) {
@@ -45,6 +56,13 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
         return 0;
     case KEY_EMIT:
         a->kind = parse_kind(text, state);
+        a->emit = true;
+        return 0;
+    case KEY_EMBED:
+        a->embed = text;
+        return 0;
+    case KEY_JOBS:
+        a->jobs = parse_jobs(text, state);
         return 0;
     case KEY_EXPLAIN:
         a->explain = true;
@@ -58,6 +76,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (!a->input) argp_error(state, "no bytecode file is given");
+        if (a->embed && (a->emit || a->explain || a->target))
+            argp_error(state, "--embed writes bytecode: it goes without --emit, --explain and --target");
+        if (!a->output) a->output = a->embed ? a->input : "-";
+        if (!a->target) a->target = "sm_80";
         if (a->kind == EMIT_CUBIN && strcmp(a->output, "-") == 0 && isatty(STDOUT_FILENO))
             argp_error(state, "a cubin is not written to a terminal: use -o FILE");
         return 0;
@@ -74,19 +96,28 @@ static const struct argp_option options[] = {
     {"explain", KEY_EXPLAIN, NULL, 0, "also report what was selected for each instruction, to standard error",
      0},
     {"ptxas", KEY_PTXAS, "PATH", 0, "run this ptxas", 0},
+    {"embed", KEY_EMBED, "TARGETS", 0,
+     "put cubins for TARGETS, such as sm_80,sm_90a, and PTX for other GPUs into the bytecode file, in place of "
+     "those that it has; none: take them out. Written to the file itself when there is no -o",
+     0},
+    {"jobs", KEY_JOBS, "N", 0, "of --embed: compile with N threads (default: one a processor)", 0},
     {0},
 };
 
-/* Runs ptxas where it is needed: for a cubin, and for the registers and spills of a report, which does
- * without them when there is no ptxas and none was asked for. */
-static tvm_status assemble(tvm_module *module, const arguments *a, tvm_diags *diags) {
+static tvm_status find_compiler(const arguments *a, tvm_ptx_compiler *compiler, tvm_diags *diags) {
+    return a->ptxas ? tvm_ptx_compiler_ptxas(a->ptxas, compiler, diags)
+                    : tvm_ptx_compiler_find(compiler, NULL, diags);
+}
+
+/* Compiles where it is needed: for a cubin, and for the registers and spills of a report, which does without
+ * them when there is no compiler and none was asked for. */
+static tvm_status compile_ptx(tvm_module *module, const arguments *a, tvm_diags *diags) {
+    tvm_ptx_compiler compiler;
     if (a->kind == EMIT_PTX && !a->explain) return TVM_OK;
-    if (a->kind == EMIT_CUBIN || a->ptxas) return tvm_ptxas(module, a->ptxas, diags);
-    char *path;
-    tvm_status status = tvm_ptxas_find(&path, NULL);
-    if (status == TVM_NO_PTXAS) return TVM_OK;
-    if (status == TVM_OK) status = tvm_ptxas(module, path, diags);
-    free(path);
+    tvm_status status = find_compiler(a, &compiler, diags);
+    if (status == TVM_OK && (a->kind == EMIT_CUBIN || compiler.kind != TVM_PTX_BY_DRIVER))
+        status = tvm_ptx_compile(&compiler, module, diags);
+    tvm_ptx_compiler_free(&compiler);
     return status;
 }
 
@@ -107,6 +138,41 @@ static tvm_status write_output(const tvm_ir_program *program, const tvm_module *
     return status;
 }
 
+/* ---- --embed ---- */
+
+static bool has_lines(const tvm_ir_program *program) {
+    for (uint32_t k = 0; k < program->kernel_count; k++)
+        for (uint32_t i = 0; i < program->kernels[k].insn_count; i++)
+            if (program->kernels[k].insns[i].line) return true;
+    return false;
+}
+
+static void print_images(const tvm_ir_program *program) {
+    for (uint32_t i = 0; i < program->image_count; i++) {
+        const tvm_ir_image *image = &program->images[i];
+        fprintf(stderr, "tvm-cc: %s for %s, %zu bytes%s%s\n", image->ptx ? "PTX" : "cubin", image->target,
+                image->code_size, image->made_by[0] ? ", by " : "", image->made_by);
+    }
+}
+
+static tvm_status embed(const arguments *a, tvm_diags *diags) {
+    tvm_target targets[TVM_EMBED_MAX];
+    size_t count;
+    tvm_ir_program *program = NULL;
+    tvm_ptx_compiler compiler = {0};
+    tvm_status status = tvm_embed_parse(a->embed, targets, &count, diags);
+    if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
+    if (status == TVM_OK && count > 0) status = find_compiler(a, &compiler, diags);
+    if (status == TVM_OK && count > 0) status = tvm_ptx_compiler_ask(&compiler, diags);
+    if (status == TVM_OK) status = tvm_embed(program, targets, count, &compiler, a->jobs, diags);
+    unsigned lines = program && has_lines(program) ? TVM_VBC_LINES : 0;
+    if (status == TVM_OK) status = tvm_vbc_write_file(program, a->output, lines | TVM_VBC_IMAGES, diags);
+    if (status == TVM_OK) print_images(program);
+    tvm_ptx_compiler_free(&compiler);
+    tvm_ir_program_free(program);
+    return status;
+}
+
 static tvm_status compile(const arguments *a, tvm_diags *diags) {
     tvm_target target;
     tvm_ir_program *program = NULL;
@@ -114,7 +180,7 @@ static tvm_status compile(const arguments *a, tvm_diags *diags) {
     tvm_status status = tvm_target_parse(a->target, &target, diags);
     if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
     if (status == TVM_OK) status = tvm_translate(program, target, &module, diags);
-    if (status == TVM_OK) status = assemble(module, a, diags);
+    if (status == TVM_OK) status = compile_ptx(module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);
     tvm_module_free(module);
     tvm_ir_program_free(program);
@@ -125,13 +191,15 @@ int main(int argc, char **argv) {
     static const struct argp parser = {.options = options,
                                        .parser = parse_option,
                                        .args_doc = "FILE.vbc",
-                                       .doc = "Translate Tilus VM bytecode to PTX or, by ptxas, to a cubin."};
-    arguments a = {.output = "-", .target = "sm_80"};
+                                       .doc = "Translate Tilus VM bytecode to PTX or to a cubin."};
+    arguments a = {.output = NULL};
     argp_program_version = "tvm-cc (Tilus VM) " PACKAGE_VERSION;
     argp_err_exit_status = EXIT_USAGE;
     tvm_diags diags = {0};
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &a) == 0;
-    tvm_status status = parsed ? compile(&a, &diags) : tvm_diag_no_memory(&diags);
+    tvm_status status = !parsed   ? tvm_diag_no_memory(&diags)
+                        : a.embed ? embed(&a, &diags)
+                                  : compile(&a, &diags);
     tvm_diags_print(&diags, stderr, "tvm-cc", isatty(STDERR_FILENO));
     tvm_diags_free(&diags);
     return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;

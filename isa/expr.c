@@ -199,6 +199,7 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
     case TVM_EXPR_BLOCK:
     case TVM_EXPR_GRID:
     case TVM_EXPR_MULTIPROCESSORS:
+    case TVM_EXPR_TARGET:
         return tvm_refuse(why, "the value is known only when the kernel runs");
     case TVM_EXPR_CAST:
         *value = tvm_scalar_cast(node->type, operand_type, operands[0]);
@@ -257,6 +258,9 @@ tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_e
     case TVM_EXPR_GRID:
         *value = of_i64(env->grid[node->a]);
         return TVM_OK;
+    case TVM_EXPR_TARGET:
+        *value = of_i64(env->target);
+        return TVM_OK;
     case TVM_EXPR_MULTIPROCESSORS:
         *value = of_i64(env->multiprocessors);
         return TVM_OK;
@@ -291,6 +295,8 @@ unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
         return TVM_LEAF_GRID;
     case TVM_EXPR_MULTIPROCESSORS:
         return TVM_LEAF_MULTIPROCESSORS;
+    case TVM_EXPR_TARGET:
+        return TVM_LEAF_TARGET;
     default:
         for (unsigned i = 0; i < arity; i++) leaves |= tvm_expr_leaves(kernel, children[i]);
         return leaves;
@@ -298,7 +304,23 @@ unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
 }
 
 bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr) {
-    return (tvm_expr_leaves(kernel, expr) & ~(unsigned)(TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS)) == 0;
+    return (tvm_expr_leaves(kernel, expr) & ~(unsigned)TVM_LEAF_LAUNCH) == 0;
+}
+
+static bool refuses_target(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env) {
+    const tvm_expr *node = &kernel->exprs[expr];
+    tvm_scalar value;
+    if (node->op == TVM_EXPR_LAND)
+        return refuses_target(kernel, node->a, env) || refuses_target(kernel, node->b, env);
+    return tvm_expr_leaves(kernel, expr) == TVM_LEAF_TARGET &&
+           tvm_expr_eval(kernel, expr, env, &value, NULL) == TVM_OK && value.i == 0;
+}
+
+bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target) {
+    const tvm_eval_env env = {.target = (int32_t)target};
+    for (uint32_t i = 0; i < kernel->assume_count; i++)
+        if (refuses_target(kernel, kernel->assumes[i], &env)) return false;
+    return true;
 }
 
 /* ---- types ---- */
@@ -343,8 +365,10 @@ static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, 
                               tvm_dtype_name(node->type, name));
         return TVM_OK;
     case TVM_EXPR_MULTIPROCESSORS:
+    case TVM_EXPR_TARGET:
         if (!tvm_dtype_same(node->type, TVM_I(32)))
-            return tvm_refuse(why, "multiprocessors has type i32, not %s", tvm_dtype_name(node->type, name));
+            return tvm_refuse(why, "%s has type i32, not %s", tvm_expr_op_info(node->op)->text,
+                              tvm_dtype_name(node->type, name));
         return TVM_OK;
     default:
         if (node->a > 2) return tvm_refuse(why, "axis %u is not one of x, y, z", node->a);

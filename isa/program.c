@@ -1,5 +1,6 @@
 #include "program.h"
 #include "program_append.h"
+#include "rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -216,26 +217,69 @@ tvm_ir_program *tvm_ir_program_new(void) {
     return calloc(1, sizeof(tvm_ir_program));
 }
 
+static void kernel_end(tvm_ir_kernel *kernel) {
+    free(kernel->slots);
+    free(kernel->assumes);
+    free(kernel->exprs);
+    free(kernel->expr_index.buckets);
+    free(kernel->operands);
+    free(kernel->insns);
+}
+
 void tvm_ir_program_free(tvm_ir_program *program) {
     if (program == NULL) return;
     for (uint32_t i = 0; i < program->string_count; i++) free(program->strings[i]);
-    for (uint32_t i = 0; i < program->kernel_count; i++) {
-        tvm_ir_kernel *kernel = &program->kernels[i];
-        free(kernel->slots);
-        free(kernel->assumes);
-        free(kernel->exprs);
-        free(kernel->expr_index.buckets);
-        free(kernel->operands);
-        free(kernel->insns);
+    for (uint32_t i = 0; i < program->kernel_count; i++) kernel_end(&program->kernels[i]);
+    for (uint32_t i = 0; i < program->entry_count; i++) {
+        kernel_end(&program->entries[i].head);
+        free(program->entries[i].cases);
     }
     free(program->strings);
     free(program->layouts);
     free(program->shared_layouts);
     free(program->kernels);
+    free(program->entries);
     free(program->string_index.buckets);
     free(program->layout_index.buckets);
     free(program->shared_layout_index.buckets);
+    tvm_ir_program_drop_images(program);
     free(program);
+}
+
+void tvm_ir_program_drop_images(tvm_ir_program *program) {
+    for (uint32_t i = 0; i < program->image_count; i++) {
+        free(program->images[i].facts);
+        free(program->images[i].code);
+    }
+    free(program->images);
+    program->images = NULL;
+    program->image_count = program->image_capacity = 0;
+}
+
+uint32_t tvm_ir_program_add_image(tvm_ir_program *program, const tvm_ir_image *image) {
+    if (program->image_count >= TVM_MAX_IMAGES) return TVM_NONE;
+    tvm_ir_image *items =
+        grown(program->images, &program->image_capacity, program->image_count, sizeof *items);
+    if (items == NULL) return TVM_NONE;
+    program->images = items;
+    size_t count = (size_t)image->kernels * image->words;
+    tvm_ir_image copy = *image;
+    copy.facts = malloc(count * sizeof *copy.facts + 1);
+    copy.code = malloc(image->code_size + 1);
+    if (copy.facts == NULL || copy.code == NULL) {
+        free(copy.facts);
+        free(copy.code);
+        return TVM_NONE;
+    }
+    if (count > 0) memcpy(copy.facts, image->facts, count * sizeof *copy.facts);
+    if (image->code_size > 0) memcpy(copy.code, image->code, image->code_size);
+    copy.code[image->code_size] = '\0';
+    items[program->image_count] = copy;
+    return program->image_count++;
+}
+
+static tvm_ir_kernel empty_kernel(uint32_t name) {
+    return (tvm_ir_kernel){.name = name, .warps = 1, .resident = 1, .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
 }
 
 uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name) {
@@ -244,9 +288,41 @@ uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name) {
         grown(program->kernels, &program->kernel_capacity, program->kernel_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
     program->kernels = items;
-    items[program->kernel_count] =
-        (tvm_ir_kernel){.name = name, .warps = 1, .resident = 1, .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
+    items[program->kernel_count] = empty_kernel(name);
     return program->kernel_count++;
+}
+
+uint32_t tvm_ir_program_add_entry(tvm_ir_program *program, uint32_t name) {
+    if (program->entry_count >= TVM_MAX_ENTRIES) return TVM_NONE;
+    tvm_ir_entry *items =
+        grown(program->entries, &program->entry_capacity, program->entry_count, sizeof *items);
+    if (items == NULL) return TVM_NONE;
+    program->entries = items;
+    items[program->entry_count] = (tvm_ir_entry){.head = empty_kernel(name)};
+    return program->entry_count++;
+}
+
+/* The head of an entry takes the parameters of its first variant. */
+static bool take_signature(tvm_ir_kernel *head, const tvm_ir_kernel *kernel) {
+    for (uint32_t p = 0; p < kernel->param_count && p < kernel->slot_count; p++) {
+        tvm_slot slot = kernel->slots[p];
+        for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = TVM_NONE;
+        if (tvm_ir_kernel_add_slot(head, &slot) == TVM_NONE) return false;
+        head->param_count++;
+    }
+    return true;
+}
+
+uint32_t tvm_ir_entry_add_case(tvm_ir_program *program, tvm_ir_entry *entry, const tvm_ir_case *made) {
+    if (entry->case_count >= TVM_MAX_CASES) return TVM_NONE;
+    tvm_ir_case *items = grown(entry->cases, &entry->case_capacity, entry->case_count, sizeof *items);
+    if (items == NULL) return TVM_NONE;
+    entry->cases = items;
+    if (entry->head.slot_count == 0 && made->kernel < program->kernel_count &&
+        !take_signature(&entry->head, &program->kernels[made->kernel]))
+        return TVM_NONE;
+    items[entry->case_count] = *made;
+    return entry->case_count++;
 }
 
 uint32_t tvm_ir_kernel_add_slot(tvm_ir_kernel *kernel, const tvm_slot *slot) {
@@ -307,6 +383,42 @@ const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *
     for (uint32_t i = 0; i < program->kernel_count; i++)
         if (strcmp(tvm_string(program, program->kernels[i].name), name) == 0) return &program->kernels[i];
     return NULL;
+}
+
+const tvm_ir_entry *tvm_find_entry(const tvm_ir_program *program, const char *name) {
+    for (uint32_t i = 0; i < program->entry_count; i++)
+        if (strcmp(tvm_string(program, program->entries[i].head.name), name) == 0)
+            return &program->entries[i];
+    return NULL;
+}
+
+/* "k: i32", "w: global u3 of rank 2" */
+static const char *param_text(const tvm_ir_program *program, const tvm_slot *slot, char text[128]) {
+    char type[TVM_DTYPE_NAME_MAX];
+    bool tensor = slot->kind == TVM_SLOT_GLOBAL;
+    int length = snprintf(text, 128, "%.60s: %s%s", tvm_string(program, slot->name), tensor ? "global " : "",
+                          tvm_dtype_name(slot->dtype, type));
+    if (tensor && length > 0 && length < 128)
+        snprintf(text + length, 128 - (size_t)length, " of rank %u", slot->rank);
+    return text;
+}
+
+tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_ir_kernel *other, tvm_why *why) {
+    const char *name = tvm_string(program, kernel->name), *others = tvm_string(program, other->name);
+    if (kernel->param_count != other->param_count)
+        return tvm_refuse(why, "the number of parameters of '%.60s' is %u, of '%.60s' %u", name,
+                          kernel->param_count, others, other->param_count);
+    for (uint32_t p = 0; p < kernel->param_count; p++) {
+        const tvm_slot *a = &kernel->slots[p], *b = &other->slots[p];
+        char found[128], expected[128];
+        if (strcmp(tvm_string(program, a->name), tvm_string(program, b->name)) == 0 && a->kind == b->kind &&
+            tvm_dtype_same(a->dtype, b->dtype) && a->rank == b->rank)
+            continue;
+        return tvm_refuse(why, "parameter %u of '%.60s' is %s, that of '%.60s' is %s", p + 1, name,
+                          param_text(program, a, found), others, param_text(program, b, expected));
+    }
+    return TVM_OK;
 }
 
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot) {

@@ -27,7 +27,13 @@ enum {
     TVM_MAX_PENDING = 64,     /* groups of one wait-group */
     TVM_MAX_NAME = 255,       /* bytes of a name */
     TVM_MAX_KERNELS = 256,
+    TVM_MAX_ENTRIES = 256,
+    TVM_MAX_CASES = 4096,             /* of an entry */
     TVM_MAX_LAUNCH_TENSORS = 16,      /* alloc-global of a kernel */
+    TVM_MAX_IMAGES = 64,              /* of a program */
+    TVM_MAX_IMAGE_WORDS = 64,         /* of an image, for a kernel */
+    TVM_IMAGE_TARGET_MAX = 16,        /* bytes with the NUL */
+    TVM_IMAGE_MADE_BY_MAX = 64,       /* bytes with the NUL */
     TVM_MAX_LAYOUTS = 1 << 16,        /* of a program; as many shared layouts */
     TVM_MAX_SHARED_BYTES = 227 * 1024 /* of a block: the largest of the targets */
 };
@@ -197,6 +203,35 @@ typedef struct tvm_ir_kernel {
     uint32_t insn_count, insn_capacity;
 } tvm_ir_kernel;
 
+/* A line of an entry's table. */
+typedef struct tvm_ir_case {
+    uint32_t condition; /* bool launch-time expression of the head; TVM_NONE: always */
+    uint32_t kernel;    /* index in the program */
+} tvm_ir_case;
+
+/* A name under which several kernels of one signature, its variants, are launched: that of the first case
+ * whose condition holds. */
+typedef struct tvm_ir_entry {
+    tvm_ir_kernel head; /* a kernel without code: name (unique among kernels and entries), the parameters of
+                           the first variant with ranks but without shapes, and the conditions' expressions */
+    tvm_ir_case *cases;
+    uint32_t case_count, case_capacity;
+} tvm_ir_entry;
+
+/* Code made of the program ahead of time. Who reads it decides whether to trust and use it: none of it has
+ * been verified. */
+typedef struct tvm_ir_image {
+    uint32_t codegen;                    /* version of the code generator that made it */
+    uint64_t hash[2];                    /* tvm_vbc_hash of the program that it was made of */
+    bool ptx;                            /* PTX text, else a cubin */
+    char target[TVM_IMAGE_TARGET_MAX];   /* "sm_90a" */
+    char made_by[TVM_IMAGE_MADE_BY_MAX]; /* "nvJitLink 13.0"; "" of PTX */
+    uint32_t kernels, words; /* of the code generator's: `words` numbers for each of `kernels` kernels */
+    uint32_t *facts;
+    uint8_t *code; /* 16-byte aligned, a NUL after it */
+    size_t code_size;
+} tvm_ir_image;
+
 typedef struct tvm_ir_program {
     char **strings; /* each NUL-terminated UTF-8, no control characters */
     uint32_t string_count, string_capacity;
@@ -206,7 +241,11 @@ typedef struct tvm_ir_program {
     uint32_t shared_layout_count, shared_layout_capacity;
     tvm_ir_kernel *kernels;
     uint32_t kernel_count, kernel_capacity;
+    tvm_ir_entry *entries;
+    uint32_t entry_count, entry_capacity;
     tvm_index string_index, layout_index, shared_layout_index;
+    tvm_ir_image *images;
+    uint32_t image_count, image_capacity;
 } tvm_ir_program;
 
 /* ---- building ----
@@ -218,6 +257,9 @@ uint32_t tvm_ir_program_string(tvm_ir_program *program, const char *text, size_t
 uint32_t tvm_ir_program_layout(tvm_ir_program *program, const tvm_layout *layout);
 uint32_t tvm_ir_program_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout);
 uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name);
+/* Copies facts and code. */
+uint32_t tvm_ir_program_add_image(tvm_ir_program *program, const tvm_ir_image *image);
+void tvm_ir_program_drop_images(tvm_ir_program *program);
 uint32_t tvm_ir_kernel_add_slot(tvm_ir_kernel *kernel, const tvm_slot *slot);
 uint32_t tvm_ir_kernel_add_assume(tvm_ir_kernel *kernel, uint32_t expr);
 /* Shares equal nodes; folds nothing. */
@@ -225,16 +267,27 @@ uint32_t tvm_ir_kernel_expr(tvm_ir_kernel *kernel, const tvm_expr *expr);
 /* Appends an instruction with its operands copied; match is set by tvm_ir_kernel_match. */
 uint32_t tvm_ir_kernel_add_insn(tvm_ir_kernel *kernel, const tvm_insn *insn, const tvm_operand *operands,
                                 uint32_t count);
+uint32_t tvm_ir_program_add_entry(tvm_ir_program *program, uint32_t name);
+/* Appends a case. A head without parameters takes those of its kernel, where there is one. */
+uint32_t tvm_ir_entry_add_case(tvm_ir_program *program, tvm_ir_entry *entry, const tvm_ir_case *made);
 
 /* ---- reading ---- */
 const char *tvm_string(const tvm_ir_program *program, uint32_t string); /* "" for TVM_NONE */
 const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *name);
+const tvm_ir_entry *tvm_find_entry(const tvm_ir_program *program, const char *name);
+/* Do two kernels take the same arguments: names, kinds, types and ranks, in one order? TVM_INVALID with *why,
+ * which begins with what `kernel` has. */
+tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_ir_kernel *other, tvm_why *why);
 static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     return kernel->operands ? kernel->operands + insn->first : NULL; /* no operand: no array */
 }
 /* Rank and constant extent of REGISTER and SHARED slots. */
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
+
+/* May the kernel be launched on this target: does no assume that reads the target alone refuse it? */
+bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target);
 
 /* A global tensor of the launch: what alloc-global makes. */
 typedef struct tvm_launch_tensor {
@@ -258,6 +311,7 @@ typedef struct tvm_eval_env {
     int32_t block[3];
     int32_t grid[3];
     int32_t multiprocessors;
+    int32_t target; /* 80, 89, 90, ...; 0: the interpreter */
 } tvm_eval_env;
 
 /* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their
@@ -275,11 +329,14 @@ enum {
     TVM_LEAF_VARIABLE = 2,
     TVM_LEAF_BLOCK = 4,
     TVM_LEAF_GRID = 8,
-    TVM_LEAF_MULTIPROCESSORS = 16
+    TVM_LEAF_MULTIPROCESSORS = 16,
+    TVM_LEAF_TARGET = 32,
+    /* what a launch knows */
+    TVM_LEAF_LAUNCH = TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS | TVM_LEAF_TARGET
 };
 unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr);
-/* Can a launch evaluate it before the grid is known: scalar parameters, constants and the number of
- * multiprocessors alone? (shape of a parameter, grid, assume) */
+/* Can a launch evaluate it before the grid is known: scalar parameters, constants, multiprocessors
+ * and target alone? (shape of a parameter, grid, assume) */
 bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr);
 
 #endif

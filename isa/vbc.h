@@ -5,12 +5,14 @@
 #include "program.h"
 
 enum { TVM_VBC_VERSION = 1 };
+/* The parts of a container that may be left out. */
+enum { TVM_VBC_LINES = 1, TVM_VBC_IMAGES = 2 };
 
 /* Serialises a verified program. Strings, layouts, variables and expressions are numbered in the order of
  * their first use, and those that nothing uses are left out, so that how a program was built does not show.
- * *bytes is malloc'ed, the caller frees it. The same program gives the same bytes. lines: write the line
- * table. */
-tvm_status tvm_vbc_write(const tvm_ir_program *program, bool lines, uint8_t **bytes, size_t *size,
+ * *bytes is malloc'ed, the caller frees it. The same program gives the same bytes. parts: which of the above
+ * to write; images are written when there are any. */
+tvm_status tvm_vbc_write(const tvm_ir_program *program, unsigned parts, uint8_t **bytes, size_t *size,
                          tvm_diags *diags);
 
 /* Reads and verifies a program from any bytes. `name` (may be NULL) is the file named in diagnostics. */
@@ -20,9 +22,11 @@ tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm
 /* The same from a file ("-" is standard input, at most 1 GiB), and to one: to a temporary beside it that is
  * renamed, so that there is never half a file ("-" is standard output). */
 tvm_status tvm_vbc_read_file(const char *path, tvm_ir_program **program, tvm_diags *diags);
-tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, bool lines, tvm_diags *diags);
+tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, unsigned parts,
+                              tvm_diags *diags);
 
-/* A 64-bit hash of the program's meaning (its container without line table): key of the cubin cache. */
+/* A 64-bit hash of the program's meaning (its container without line table and images): key of the cubin
+ * cache. */
 tvm_status tvm_vbc_hash(const tvm_ir_program *program, uint64_t hash[2], tvm_diags *diags);
 
 #endif

@@ -18,7 +18,12 @@
  *     expr    u8 op  dtype  u32 operand[arity]; SLOT, BLOCK, GRID: u32; INTEGER, FLOAT: u64
  *     assume  u32 expression
  *     insn    u16 op  u16 operand count  u32 result; of each operand: u8 kind  u32 value
- *   LINE      (may be missing) u32 count  strings, the files; for each kernel and insn: u32 file  u32 line */
+ *   ENTR      (may be missing: no entries) u32 count, of each:
+ *             u32 name  u32 expressions  u32 cases; expressions as above, whose slots are the parameters of the
+ *             first case's kernel; of each case: u32 condition (an expression, or ffffffff: always)  u32 kernel
+ *   LINE      (may be missing) u32 count  strings, the files; for each kernel and insn: u32 file  u32 line
+ *   IMGS      (may be missing) u32 version  u32 count, of each: u32 code generator  u64 hash[2]  u8 kind (0 PTX, 1 cubin)
+ *             string target  string maker  u32 kernels  u32 words  u32 fact[kernels][words]  u64 size  u8 code[size] */
 /* clang-format on */
 #ifndef TVM_ISA_VBC_FORMAT_H
 #define TVM_ISA_VBC_FORMAT_H
@@ -28,7 +33,10 @@ enum {
     VBC_HEADER_SIZE = 24,
     VBC_ENTRY_SIZE = 32,
     VBC_TAG_SIZE = 4,
-    VBC_MAX_SECTIONS = 16
+    VBC_MAX_SECTIONS = 16,
+    VBC_IMAGES_VERSION = 1,
+    VBC_IMAGE_PTX = 0,
+    VBC_IMAGE_CUBIN = 1
 };
 
 /* As PNG's: a byte that is not ASCII, then ends of line of both kinds, which transfers as text would change.
@@ -41,7 +49,9 @@ enum {
     X(LAYOUTS, "LAYT", true)                                                                                 \
     X(SHARED, "SHRD", true)                                                                                  \
     X(KERNELS, "KRNL", true)                                                                                 \
-    X(LINES, "LINE", false)
+    X(ENTRIES, "ENTR", false)                                                                                \
+    X(LINES, "LINE", false)                                                                                  \
+    X(IMAGES, "IMGS", false)
 
 enum {
 #define VBC_SECTION_ENUM(id, tag, required) VBC_##id,

@@ -268,6 +268,26 @@ static void read_kernels(reader *r) {
     for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_kernel(r);
 }
 
+static void read_entry_table(reader *r) {
+    uint32_t name = take_u32(r);
+    if (r->status != TVM_OK || !keep(r, tvm_ir_program_add_entry(r->program, name))) return;
+    tvm_ir_entry *entry = &r->program->entries[r->program->entry_count - 1];
+    uint32_t exprs = take_count(r, 5, TVM_MAX_EXPRS, "expressions");
+    uint32_t cases = take_count(r, 8, TVM_MAX_CASES, "cases");
+    for (uint32_t i = 0; i < exprs && r->status == TVM_OK; i++) read_expr(r, &entry->head);
+    for (uint32_t i = 0; i < cases && r->status == TVM_OK; i++) {
+        tvm_ir_case made;
+        made.condition = take_u32(r);
+        made.kernel = take_u32(r);
+        if (r->status == TVM_OK) keep(r, tvm_ir_entry_add_case(r->program, entry, &made));
+    }
+}
+
+static void read_entries(reader *r) {
+    uint32_t count = take_count(r, 12, TVM_MAX_ENTRIES, "entries");
+    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_entry_table(r);
+}
+
 static void read_lines(reader *r) {
     uint32_t first = r->program->string_count;
     read_strings(r);
@@ -287,9 +307,60 @@ static void read_lines(reader *r) {
     }
 }
 
+/* A short text of printable ASCII: it is shown to the user. */
+static void take_text(reader *r, char *text, size_t capacity, const char *what) {
+    size_t offset = r->at;
+    uint32_t length = take_u32(r);
+    const uint8_t *bytes = length < capacity ? take(r, length) : NULL;
+    bool good = length < capacity;
+    for (uint32_t i = 0; bytes != NULL && i < length; i++) good = good && bytes[i] >= 0x20 && bytes[i] < 0x7f;
+    if (!good)
+        refuse(r, TVM_FORMAT,
+               "section %s, offset %zu: %s is not a text of less than %zu printable characters",
+               section_table[r->current].tag, offset, what, capacity);
+    if (bytes == NULL || !good) return;
+    memcpy(text, bytes, length);
+    text[length] = '\0';
+}
+
+static void read_image(reader *r) {
+    tvm_ir_image image = {0};
+    image.codegen = take_u32(r);
+    image.hash[0] = take_number(r, 8);
+    image.hash[1] = take_number(r, 8);
+    image.ptx = take_small(r, VBC_IMAGE_CUBIN, "the kind of an image") == VBC_IMAGE_PTX;
+    take_text(r, image.target, sizeof image.target, "the target of an image");
+    take_text(r, image.made_by, sizeof image.made_by, "the maker of an image");
+    image.kernels = take_count(r, 1, TVM_MAX_KERNELS, "kernels of an image");
+    image.words = take_count(r, 1, TVM_MAX_IMAGE_WORDS, "numbers of a kernel");
+    image.facts = malloc((size_t)image.kernels * image.words * sizeof *image.facts + 1);
+    if (image.facts == NULL && r->status == TVM_OK) r->status = tvm_diag_no_memory(r->diags);
+    for (uint32_t k = 0; k < image.kernels && r->status == TVM_OK; k++)
+        take_u32s(r, image.facts + (size_t)k * image.words, image.words);
+    uint64_t size = take_number(r, 8);
+    const uint8_t *code = take(r, size);
+    if (code != NULL) {
+        tvm_ir_image borrowed = image;
+        borrowed.code_size = size;
+        borrowed.code = (uint8_t *)(uintptr_t)code; /* which is copied */
+        keep(r, tvm_ir_program_add_image(r->program, &borrowed));
+    }
+    free(image.facts);
+}
+
+static void read_images(reader *r) {
+    uint32_t version = take_u32(r);
+    if (r->status == TVM_OK && version != VBC_IMAGES_VERSION)
+        refuse(r, TVM_VERSION, "section %s: version %" PRIu32 ": this program reads version %d",
+               section_table[r->current].tag, version, VBC_IMAGES_VERSION);
+    uint32_t count = take_count(r, 45, TVM_MAX_IMAGES, "images");
+    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_image(r);
+}
+
 static void (*const section_readers[VBC_SECTION_COUNT])(reader *r) = {
     [VBC_STRINGS] = read_strings, [VBC_LAYOUTS] = read_layouts, [VBC_SHARED] = read_shared_layouts,
-    [VBC_KERNELS] = read_kernels, [VBC_LINES] = read_lines,
+    [VBC_KERNELS] = read_kernels, [VBC_ENTRIES] = read_entries, [VBC_LINES] = read_lines,
+    [VBC_IMAGES] = read_images,
 };
 
 static tvm_status read_section(reader *r, unsigned index) {

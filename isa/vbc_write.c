@@ -106,6 +106,7 @@ typedef struct writer {
     const tvm_ir_program *program;
     order strings, files, layouts, shared_layouts;
     kernel_order *kernels;
+    kernel_order *entries;
 } writer;
 
 static void use_expr(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t expr);
@@ -157,15 +158,29 @@ static bool use_kernel(writer *w, const tvm_ir_kernel *kernel, kernel_order *o) 
     return true;
 }
 
+/* The parameters keep their places: they are the first variant's. */
+static bool use_entry(writer *w, const tvm_ir_entry *entry, kernel_order *o) {
+    const tvm_ir_kernel *head = &entry->head;
+    if (!order_start(&o->slots, head->slot_count) || !order_start(&o->exprs, head->expr_count)) return false;
+    order_use(&w->strings, head->name);
+    for (uint32_t p = 0; p < head->param_count; p++) use_slot(w, head, o, p);
+    for (uint32_t i = 0; i < entry->case_count; i++)
+        if (entry->cases[i].condition != TVM_NONE) use_expr(w, head, o, entry->cases[i].condition);
+    return true;
+}
+
 static bool writer_start(writer *w, const tvm_ir_program *program) {
     *w = (writer){.program = program};
+    w->entries = calloc(program->entry_count + (size_t)1, sizeof *w->entries);
     w->kernels = calloc(program->kernel_count + (size_t)1, sizeof *w->kernels);
-    if (w->kernels == NULL || !order_start(&w->strings, program->string_count) ||
+    if (w->kernels == NULL || w->entries == NULL || !order_start(&w->strings, program->string_count) ||
         !order_start(&w->files, program->string_count) || !order_start(&w->layouts, program->layout_count) ||
         !order_start(&w->shared_layouts, program->shared_layout_count))
         return false;
     for (uint32_t i = 0; i < program->kernel_count; i++)
         if (!use_kernel(w, &program->kernels[i], &w->kernels[i])) return false;
+    for (uint32_t i = 0; i < program->entry_count; i++)
+        if (!use_entry(w, &program->entries[i], &w->entries[i])) return false;
     return true;
 }
 
@@ -174,7 +189,12 @@ static void writer_end(writer *w) {
         order_end(&w->kernels[i].slots);
         order_end(&w->kernels[i].exprs);
     }
+    for (uint32_t i = 0; w->entries != NULL && i < w->program->entry_count; i++) {
+        order_end(&w->entries[i].slots);
+        order_end(&w->entries[i].exprs);
+    }
     free(w->kernels);
+    free(w->entries);
     order_end(&w->strings);
     order_end(&w->files);
     order_end(&w->layouts);
@@ -291,6 +311,24 @@ static void write_kernels(const writer *w, sink *out) {
         write_kernel(w, &w->program->kernels[i], &w->kernels[i], out);
 }
 
+static void write_entries(const writer *w, sink *out) {
+    put_u32(out, w->program->entry_count);
+    for (uint32_t e = 0; e < w->program->entry_count; e++) {
+        const tvm_ir_entry *entry = &w->program->entries[e];
+        const kernel_order *o = &w->entries[e];
+        put_u32(out, w->strings.number[entry->head.name]);
+        put_u32(out, o->exprs.count);
+        put_u32(out, entry->case_count);
+        for (uint32_t i = 0; i < o->exprs.count; i++)
+            write_expr(o, &entry->head.exprs[o->exprs.list[i]], out);
+        for (uint32_t i = 0; i < entry->case_count; i++) {
+            uint32_t condition = entry->cases[i].condition;
+            put_u32(out, condition == TVM_NONE ? TVM_NONE : o->exprs.number[condition]);
+            put_u32(out, entry->cases[i].kernel);
+        }
+    }
+}
+
 static void write_lines(const writer *w, sink *out) {
     write_strings(w, &w->files, out);
     for (uint32_t k = 0; k < w->program->kernel_count; k++) {
@@ -301,6 +339,26 @@ static void write_lines(const writer *w, sink *out) {
             put_u32(out, kernel->insns[i].line);
         }
     }
+}
+
+static void write_image(const tvm_ir_image *image, sink *out) {
+    put_u32(out, image->codegen);
+    put_number(out, image->hash[0], 8);
+    put_number(out, image->hash[1], 8);
+    put_u8(out, image->ptx ? VBC_IMAGE_PTX : VBC_IMAGE_CUBIN);
+    put_string(out, image->target);
+    put_string(out, image->made_by);
+    put_u32(out, image->kernels);
+    put_u32(out, image->words);
+    for (size_t i = 0; i < (size_t)image->kernels * image->words; i++) put_u32(out, image->facts[i]);
+    put_number(out, image->code_size, 8);
+    put_bytes(out, image->code, image->code_size);
+}
+
+static void write_images(const writer *w, sink *out) {
+    put_u32(out, VBC_IMAGES_VERSION);
+    put_u32(out, w->program->image_count);
+    for (uint32_t i = 0; i < w->program->image_count; i++) write_image(&w->program->images[i], out);
 }
 
 static void write_section(const writer *w, unsigned section, sink *out) {
@@ -317,8 +375,14 @@ static void write_section(const writer *w, unsigned section, sink *out) {
     case VBC_KERNELS:
         write_kernels(w, out);
         break;
-    default:
+    case VBC_ENTRIES:
+        write_entries(w, out);
+        break;
+    case VBC_LINES:
         write_lines(w, out);
+        break;
+    default:
+        write_images(w, out);
         break;
     }
 }
@@ -329,18 +393,28 @@ static void write_section(const writer *w, unsigned section, sink *out) {
 static const char *const tags[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_TAG)};
 #undef VBC_TAG
 
-static void write_container(const writer *w, unsigned sections, sink *out) {
+static bool has_section(const writer *w, unsigned section, unsigned parts) {
+    if (section == VBC_ENTRIES) return w->program->entry_count > 0;
+    if (section == VBC_LINES) return (parts & TVM_VBC_LINES) != 0;
+    if (section == VBC_IMAGES) return (parts & TVM_VBC_IMAGES) != 0 && w->program->image_count > 0;
+    return true;
+}
+
+static void write_container(const writer *w, unsigned parts, sink *out) {
     static const uint8_t blank[VBC_ENTRY_SIZE] = {0};
+    unsigned count = 0;
+    for (unsigned s = 0; s < VBC_SECTION_COUNT; s++) count += has_section(w, s, parts);
     put_bytes(out, VBC_MAGIC, VBC_MAGIC_SIZE);
     put_u32(out, TVM_VBC_VERSION);
-    put_u32(out, sections);
+    put_u32(out, count);
     put_number(out, 0, 8);
-    for (unsigned s = 0; s < sections; s++) put_bytes(out, blank, VBC_ENTRY_SIZE);
-    for (unsigned s = 0; s < sections; s++) {
+    for (unsigned i = 0; i < count; i++) put_bytes(out, blank, VBC_ENTRY_SIZE);
+    for (unsigned s = 0, i = 0; s < VBC_SECTION_COUNT; s++) {
+        if (!has_section(w, s, parts)) continue;
         size_t offset = out->size;
         write_section(w, s, out);
         if (out->failed) return;
-        uint8_t *entry = out->bytes + VBC_HEADER_SIZE + (size_t)s * VBC_ENTRY_SIZE;
+        uint8_t *entry = out->bytes + VBC_HEADER_SIZE + (size_t)i++ * VBC_ENTRY_SIZE;
         memcpy(entry, tags[s], VBC_TAG_SIZE);
         store_le(entry + 8, offset, 8);
         store_le(entry + 16, out->size - offset, 8);
@@ -349,12 +423,12 @@ static void write_container(const writer *w, unsigned sections, sink *out) {
     store_le(out->bytes + 16, out->size, 8);
 }
 
-tvm_status tvm_vbc_write(const tvm_ir_program *program, bool lines, uint8_t **bytes, size_t *size,
+tvm_status tvm_vbc_write(const tvm_ir_program *program, unsigned parts, uint8_t **bytes, size_t *size,
                          tvm_diags *diags) {
     writer w;
     sink out = {0};
     bool ready = writer_start(&w, program);
-    if (ready) write_container(&w, lines ? VBC_SECTION_COUNT : VBC_LINES, &out);
+    if (ready) write_container(&w, parts, &out);
     writer_end(&w);
     if (!ready || out.failed) {
         free(out.bytes);
@@ -365,10 +439,11 @@ tvm_status tvm_vbc_write(const tvm_ir_program *program, bool lines, uint8_t **by
     return TVM_OK;
 }
 
-tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, bool lines, tvm_diags *diags) {
+tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, unsigned parts,
+                              tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
-    tvm_status status = tvm_vbc_write(program, lines, &bytes, &size, diags);
+    tvm_status status = tvm_vbc_write(program, parts, &bytes, &size, diags);
     if (status != TVM_OK) return status;
     status = tvm_file_write(path, bytes, size, diags);
     free(bytes);
@@ -378,7 +453,7 @@ tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, b
 tvm_status tvm_vbc_hash(const tvm_ir_program *program, uint64_t hash[2], tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
-    tvm_status status = tvm_vbc_write(program, false, &bytes, &size, diags);
+    tvm_status status = tvm_vbc_write(program, 0, &bytes, &size, diags);
     if (status != TVM_OK) return status;
     XXH128_hash_t digest = XXH3_128bits(bytes, size);
     free(bytes);

@@ -104,7 +104,7 @@ static bool is_identifier(const char *name) {
 
 /* Parameters are written without a mark: words of the language cannot name them. */
 static bool is_word(const char *name) {
-    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors"};
+    static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors", "target"};
     tvm_dtype type;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(name, words[i]) == 0) return true;
@@ -293,8 +293,8 @@ static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condi
     if (!tvm_verify_charge(state, kernel->exprs[expr].size)) return;
     if ((tvm_expr_leaves(kernel, expr) & ~leaves) != 0)
         tvm_verify_error(state, NULL,
-                         "%s: expected an expression of scalar parameters and multiprocessors%s alone", what,
-                         leaves & TVM_LEAF_GRID ? ", and of the grid," : "");
+                         "%s: expected an expression of scalar parameters, multiprocessors%s alone", what,
+                         leaves & TVM_LEAF_GRID ? ", target and the grid" : " and target");
     else if (condition ? type.kind != TVM_KIND_BOOL
                        : !tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
         tvm_verify_error(state, NULL, "%s has type %s, expected %s", what, tvm_dtype_name(type, name),
@@ -305,7 +305,7 @@ static void check_exprs(tvm_verify_state *state) {
     const tvm_ir_kernel *kernel = state->kernel;
     for (uint32_t i = 0; i < kernel->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
     if (state->errors > 0) return;
-    const unsigned launch = TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS;
+    const unsigned launch = TVM_LEAF_LAUNCH;
     for (uint32_t p = 0; p < kernel->slot_count && !tvm_verify_done(state); p++)
         for (unsigned d = 0; kernel->slots[p].kind == TVM_SLOT_GLOBAL && d < kernel->slots[p].rank; d++) {
             char what[128];
@@ -589,12 +589,76 @@ static void check_kernels(tvm_verify_state *state) {
         check_kernel(state);
         state->kernel = NULL;
     }
-    if (tvm_verify_done(state)) return;
-    const char **names = name_array(state, program->kernel_count);
+}
+
+/* ---- entries ---- */
+
+static void check_case(tvm_verify_state *state, const tvm_ir_entry *entry, uint32_t index) {
+    const tvm_ir_program *program = state->program;
+    const tvm_ir_case *made = &entry->cases[index];
+    const tvm_ir_kernel *head = &entry->head;
+    const tvm_ir_kernel *first = index > 0 ? &program->kernels[entry->cases[0].kernel] : head;
+    tvm_why why = {""};
+    char what[32];
+    snprintf(what, sizeof what, "case %u", index + 1);
+    if (!tvm_verify_charge(state, 64 + (uint64_t)head->param_count * 16)) return;
+    if (made->kernel >= program->kernel_count)
+        tvm_verify_error(state, NULL, "%s: kernel %u does not exist", what, made->kernel);
+    else if (tvm_same_signature(program, &program->kernels[made->kernel], first, &why) != TVM_OK)
+        tvm_verify_error(state, NULL, "%s: %s", what, why.text);
+    else if (made->condition != TVM_NONE)
+        check_launch_time(state, made->condition, true, TVM_LEAF_LAUNCH, what);
+    /* What chooses is made of them, node by node. */
+    if (made->condition < head->expr_count)
+        tvm_verify_charge(state, 64 * (uint64_t)head->exprs[made->condition].size);
+    if (made->condition < head->expr_count && head->exprs[made->condition].op == TVM_EXPR_INTEGER)
+        tvm_verify_error(state, NULL, "%s: its condition is a constant", what);
+}
+
+/* The head's parameters are copies of a kernel's that has been checked. */
+static void check_entry(tvm_verify_state *state, const tvm_ir_entry *entry) {
+    const tvm_ir_kernel *head = &entry->head;
+    unsigned before = state->errors;
+    if (!check_limits(state)) return;
+    if (entry->case_count == 0)
+        tvm_verify_error(state, NULL, "the entry has no case");
+    else if (entry->case_count > TVM_MAX_CASES)
+        tvm_verify_error(state, NULL, "%u cases, expected at most %d", entry->case_count, TVM_MAX_CASES);
+    else if (head->slot_count != head->param_count || head->insn_count > 0)
+        tvm_verify_error(state, NULL, "the entry has variables or instructions of its own");
+    if (state->errors > before || !tvm_verify_charge(state, (uint64_t)head->expr_count * 8)) return;
+    for (uint32_t i = 0; i < head->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
+    if (state->errors > before) return;
+    for (uint32_t i = 0; i < entry->case_count && state->errors == before && !tvm_verify_done(state); i++)
+        check_case(state, entry, i);
+}
+
+static void check_entries(tvm_verify_state *state) {
+    tvm_ir_program *program = state->program;
+    if (program->entry_count > TVM_MAX_ENTRIES) {
+        tvm_verify_error(state, NULL, "%u entries, expected at most %d", program->entry_count,
+                         TVM_MAX_ENTRIES);
+        return;
+    }
+    for (uint32_t i = 0; i < program->entry_count && !tvm_verify_done(state); i++) {
+        state->kernel = &program->entries[i].head;
+        check_entry(state, &program->entries[i]);
+        state->kernel = NULL;
+    }
+}
+
+/* One name space: a launch is of either. */
+static void check_kernel_names(tvm_verify_state *state) {
+    const tvm_ir_program *program = state->program;
+    uint32_t count = 0;
+    if (program->kernel_count > TVM_MAX_KERNELS || program->entry_count > TVM_MAX_ENTRIES) return;
+    const char **names = name_array(state, program->kernel_count + program->entry_count);
     if (names == NULL) return;
     for (uint32_t i = 0; i < program->kernel_count; i++)
-        names[i] = tvm_string(program, program->kernels[i].name);
-    check_unique(state, names, program->kernel_count, "kernels");
+        names[count++] = tvm_string(program, program->kernels[i].name);
+    for (uint32_t i = 0; i < program->entry_count; i++)
+        names[count++] = tvm_string(program, program->entries[i].head.name);
+    check_unique(state, names, count, program->entry_count ? "kernels or entries" : "kernels");
     free(names);
 }
 
@@ -606,6 +670,8 @@ tvm_status tvm_verify(tvm_ir_program *program, tvm_diags *diags) {
     check_strings(state);
     if (state->errors == 0) check_layouts(state);
     if (state->errors == 0) check_kernels(state);
+    if (state->errors == 0) check_entries(state);
+    if (!tvm_verify_done(state)) check_kernel_names(state);
     tvm_status status = state->errors == 0 ? TVM_OK : state->status;
     free(state);
     return status;

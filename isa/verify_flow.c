@@ -83,6 +83,7 @@ static void read_expr(flow *f, const tvm_insn *insn, uint32_t expr) {
     if (node->op == TVM_EXPR_SLOT) read_slot(f, insn, node->a);
     if (node->op == TVM_EXPR_MULTIPROCESSORS)
         tvm_verify_error(f->state, insn, "multiprocessors is known to the launch alone: expected grid");
+    if (node->op == TVM_EXPR_TARGET) tvm_verify_error(f->state, insn, "target is known to the launch alone");
     for (unsigned i = 0; i < arity; i++) read_expr(f, insn, operands[i]);
 }
 

@@ -16,7 +16,7 @@
 static inline tvm_ir_program *assemble_with(const char *text, const tvm_assembler_options *options) {
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    tvm_status status = tvm_assemble(text, strlen(text), "test.vasm", options, &program, &diags);
+    tvm_status status = tvm_assemble_text(text, strlen(text), "test.vasm", options, &program, &diags);
     if (status != TVM_OK) {
         tvm_diags_print(&diags, stderr, "test", false);
         ck_abort_msg("not assembled:\n%s", text);

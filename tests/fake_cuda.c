@@ -196,7 +196,16 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     return in_context();
 }
 
-static void say_params(void **params) {
+/* As a kernel with 40 registers, 16 bytes of local and none of static shared memory. */
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
+    (void)function;
+    *value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS           ? 40
+             : attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES ? 16
+                                                               : 0;
+    return in_context();
+}
+
+static void write_params(FILE *to, void **params) {
     const char *letters = getenv("FAKE_CUDA_PARAMS");
     for (unsigned i = 0; letters && letters[i]; i++) {
         int32_t i32;
@@ -205,15 +214,28 @@ static void say_params(void **params) {
         double f64;
         memcpy(&i32, params[i], sizeof i32);
         memcpy(&f32, params[i], sizeof f32);
-        if (letters[i] == 'i') say(" %d", i32);
-        if (letters[i] == 'f') say(" %.9g", (double)f32);
+        if (letters[i] == 'i') fprintf(to, " %d", i32);
+        if (letters[i] == 'f') fprintf(to, " %.9g", (double)f32);
         if (letters[i] == 'i' || letters[i] == 'f') continue;
         memcpy(&i64, params[i], sizeof i64);
         memcpy(&f64, params[i], sizeof f64);
-        if (letters[i] == 'd') say(" %.17g", f64);
-        if (letters[i] == 'l') say(" %lld", (long long)i64);
-        if (letters[i] == 'p') say(" %#llx", (unsigned long long)i64);
+        if (letters[i] == 'd') fprintf(to, " %.17g", f64);
+        if (letters[i] == 'l') fprintf(to, " %lld", (long long)i64);
+        if (letters[i] == 'p') fprintf(to, " %#llx", (unsigned long long)i64);
     }
+}
+
+/* A line is written at once: launches may come from several threads. */
+static void say_launch(const char *launch, void **params) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *line = getenv("FAKE_CUDA_LOG") ? open_memstream(&text, &size) : NULL;
+    if (!line) return;
+    fputs(launch, line);
+    write_params(line, params);
+    fclose(line);
+    say("%s\n", text);
+    free(text);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -225,10 +247,13 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
         captured++;
         return CUDA_SUCCESS;
     }
-    say("launch %s %u,%u,%u %u,%u,%u %u %s", ((fake_function *)(void *)function)->name, gx, gy, gz, bx, by,
-        bz, shared, stream ? "stream" : "default");
-    say_params(params);
-    say("\n");
+    if (getenv("FAKE_CUDA_LOG")) {
+        char launch[384];
+        snprintf(launch, sizeof launch, "launch %s %u,%u,%u %u,%u,%u %u %s",
+                 ((fake_function *)(void *)function)->name, gx, gy, gz, bx, by, bz, shared,
+                 stream ? "stream" : "default");
+        say_launch(launch, params);
+    }
     atomic_store(&launched, true);
     return CUDA_SUCCESS;
 }

@@ -11,6 +11,7 @@
 #include "codegen.h"
 #include "interp.h"
 #include "launch.h"
+#include "variants.h"
 #include "vbc.h"
 
 enum {
@@ -51,13 +52,17 @@ static inline void fuzz_same_bytes(const tvm_ir_program *a, const tvm_ir_program
 
 /* program -> container -> program: the same container. */
 static inline void fuzz_container_again(const tvm_ir_program *program) {
+    const unsigned parts = TVM_VBC_LINES | TVM_VBC_IMAGES;
     tvm_diags diags = {0};
-    uint8_t *bytes = NULL;
-    size_t size = 0;
+    uint8_t *bytes = NULL, *bytes_again = NULL;
+    size_t size = 0, size_again = 0;
     tvm_ir_program *again = NULL;
-    FUZZ_REQUIRE(tvm_vbc_write(program, true, &bytes, &size, &diags) == TVM_OK, &diags);
+    FUZZ_REQUIRE(tvm_vbc_write(program, parts, &bytes, &size, &diags) == TVM_OK, &diags);
     FUZZ_REQUIRE(tvm_vbc_read(bytes, size, "again.vbc", &again, &diags) == TVM_OK, &diags);
     fuzz_same_bytes(program, again, "(container)");
+    FUZZ_REQUIRE(tvm_vbc_write(again, parts, &bytes_again, &size_again, &diags) == TVM_OK, &diags);
+    FUZZ_REQUIRE(size == size_again && memcmp(bytes, bytes_again, size) == 0, &diags);
+    free(bytes_again);
     tvm_ir_program_free(again);
     free(bytes);
 }
@@ -81,7 +86,7 @@ static inline tvm_ir_program *fuzz_text_again(const tvm_ir_program *program) {
     char *text = NULL, *text_again = NULL;
     tvm_ir_program *again = NULL;
     FUZZ_REQUIRE(tvm_disassemble(program, &text, &diags) == TVM_OK, &diags);
-    tvm_status status = tvm_assemble(text, strlen(text), "again.vasm", NULL, &again, &diags);
+    tvm_status status = tvm_assemble_text(text, strlen(text), "again.vasm", NULL, &again, &diags);
     if (status != TVM_OK) fprintf(stderr, "%s\n", text);
     FUZZ_REQUIRE(status == TVM_OK, &diags);
     FUZZ_REQUIRE(tvm_disassemble(again, &text_again, &diags) == TVM_OK, &diags);
@@ -191,9 +196,28 @@ static inline void fuzz_run(const tvm_ir_program *program, const tvm_ir_kernel *
     tvm_diags_free(&diags);
 }
 
+/* Every entry makes its choice, for a device or another. */
+static inline void fuzz_entry(const tvm_ir_program *program, const tvm_ir_entry *entry, uint32_t target) {
+    tvm_diags diags = {0};
+    tvm_scalar scalars[TVM_MAX_PARAMS];
+    tvm_variants *variants = NULL;
+    uint32_t index = TVM_NONE;
+    const tvm_launch_env env = {
+        .scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS, .target = target};
+    memset(scalars, 0, sizeof scalars);
+    tvm_status status = tvm_variants_make(program, entry, &env, &variants, &diags);
+    fuzz_status(status, &diags);
+    if (status == TVM_OK) status = tvm_variants_choose(variants, &env, &index, &diags);
+    fuzz_status(status, &diags);
+    if (status == TVM_OK && (index >= entry->case_count || !tvm_variants_possible(variants, index))) abort();
+    tvm_variants_free(variants);
+    tvm_diags_free(&diags);
+}
+
 static inline void fuzz_program(const tvm_ir_program *program) {
     fuzz_round_trips(program);
     fuzz_translate(program);
+    for (uint32_t i = 0; i < program->entry_count; i++) fuzz_entry(program, &program->entries[i], i % 2 * 90);
     FILE *output = fopen("/dev/null", "w");
     if (!output) return;
     for (uint32_t k = 0; k < program->kernel_count; k++)

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "fuzz_kit.h"
+#include "image.h"
 #include "vbc_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -60,6 +61,28 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     return size;
 }
 
+/* Of the code that is embedded nothing is chosen but what fits the program. */
+static void fuzz_images(const tvm_ir_program *program) {
+    static const unsigned capabilities[] = {80, 89, 90, 120, 150};
+    uint64_t hash[2];
+    tvm_diags diags = {0};
+    FUZZ_REQUIRE(tvm_vbc_hash(program, hash, &diags) == TVM_OK, &diags);
+    tvm_image_note_stale(program, hash, &diags);
+    for (size_t i = 0; i < sizeof capabilities / sizeof *capabilities; i++) {
+        tvm_image_request request = {.program = program, .capability = capabilities[i]};
+        FUZZ_REQUIRE(tvm_target_for_device((int)capabilities[i] / 10, (int)capabilities[i] % 10,
+                                           &request.target, NULL) == TVM_OK,
+                     &diags);
+        for (int kind = TVM_EMBEDDED_EXACT; kind <= TVM_EMBEDDED_PTX_FOR; kind++) {
+            tvm_image image = {0};
+            if (!tvm_image_find_embedded(&request, hash, (tvm_embedded_kind)kind, &image)) continue;
+            FUZZ_REQUIRE(image.kernel_count == program->kernel_count, &diags);
+            FUZZ_REQUIRE(((const char *)image.code)[image.code_size] == '\0', &diags);
+        }
+    }
+    tvm_diags_free(&diags);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
@@ -69,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tvm_status status = tvm_vbc_read(bytes, size, "fuzz.vbc", &program, &diags);
     fuzz_status(status, &diags);
     tvm_diags_free(&diags);
+    if (status == TVM_OK) fuzz_images(program);
     if (status == TVM_OK) fuzz_program(program);
     tvm_ir_program_free(program);
     free(bytes);

@@ -37,7 +37,7 @@ typedef struct outcome {
 static inline tvm_ir_program *assemble(const char *text) {
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    tvm_status status = tvm_assemble(text, strlen(text), "case.vasm", NULL, &program, &diags);
+    tvm_status status = tvm_assemble_text(text, strlen(text), "case.vasm", NULL, &program, &diags);
     if (status != TVM_OK) tvm_diags_print(&diags, stderr, "case", false);
     ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
     tvm_diags_free(&diags);

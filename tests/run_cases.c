@@ -44,7 +44,7 @@ static tvm_status assemble(const case_file *c, const char *text, const char *nam
     const char *defines[CASE_MAX_ITEMS];
     for (size_t i = 0; i < c->define_count; i++) defines[i] = c->defines[i];
     tvm_assembler_options options = {defines, c->define_count, &folder, 1};
-    return tvm_assemble(text, strlen(text), name, &options, program, diags);
+    return tvm_assemble_text(text, strlen(text), name, &options, program, diags);
 }
 
 static bool check_refused(const case_file *c, tvm_status status, tvm_diags *diags) {
@@ -79,7 +79,7 @@ static bool check_round_trip(const case_file *c, const tvm_ir_program *program) 
     bytes first = {0}, second = {0};
     bool good =
         tvm_disassemble(program, &text, &diags) == TVM_OK || failed(c, "it is not disassembled", &diags);
-    if (good && tvm_assemble(text, strlen(text), "disassembled", NULL, &again, &diags) != TVM_OK) {
+    if (good && tvm_assemble_text(text, strlen(text), "disassembled", NULL, &again, &diags) != TVM_OK) {
         good = failed(c, "the disassembled text is refused", &diags);
         fprintf(stderr, "---- text:\n%s----\n", text);
     }

@@ -481,14 +481,14 @@ START_TEST(test_include) {
     const char *text = ".vasm 1\n.include \"beside.inc\"\n.kernel f()\n.warps A\n.end\n";
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    ck_assert_int_eq(tvm_assemble(text, strlen(text), main_name, NULL, &program, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_assemble_text(text, strlen(text), main_name, NULL, &program, &diags), TVM_OK);
     ck_assert_uint_eq(program->kernels[0].warps, 4);
     tvm_ir_program_free(program);
     const char *folders[] = {"/nonexistent", folder};
     tvm_assembler_options options = {.include_dirs = folders, .include_dir_count = 2};
     text = ".vasm 1\n.const A = 2\n.include \"d.inc\"\n";
-    ck_assert_int_ne(tvm_assemble(text, strlen(text), "/elsewhere/main.vasm", &options, &program, &diags),
-                     TVM_OK);
+    ck_assert_int_ne(
+        tvm_assemble_text(text, strlen(text), "/elsewhere/main.vasm", &options, &program, &diags), TVM_OK);
     ck_assert_ptr_null(program);
     ck_assert_uint_eq(diags.count, 1);
     snprintf(missing, sizeof missing, "%s/d.inc", folder);
@@ -514,7 +514,7 @@ START_TEST(test_include_of_itself_ends) {
     write_file(name, text);
     tvm_ir_program *program;
     tvm_diags diags = {0};
-    ck_assert_int_ne(tvm_assemble(text, strlen(text), name, NULL, &program, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_assemble_text(text, strlen(text), name, NULL, &program, &diags), TVM_OK);
     ck_assert_uint_eq(diags.count, 1);
     ck_assert_ptr_nonnull(strstr(diags.items[0].message, "nested deeper than 32"));
     tvm_diags_free(&diags);
@@ -572,7 +572,8 @@ static const struct {
     {".vasm 1\n.kernel f()\n.warps 33\n.end\n", 3, 8, "number of warps is from 1 to 32", NULL},
     {".vasm 1\n.kernel f()\nsync\n.end\n", 3, 1, "expected '.warps'", NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n", 2, 2, "'.kernel' without '.end'", NULL},
-    {".vasm 1\n.kernel f()\n.warps 1\n.end\n.kernel f()\n.warps 1\n.end\n", 5, 9, "two kernels 'f'", NULL},
+    {".vasm 1\n.kernel f()\n.warps 1\n.end\n.kernel f()\n.warps 1\n.end\n", 5, 9, "already a kernel 'f'",
+     NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n.grid block.x\n.end\n", 4, 7, "constants and scalar parameters", NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n.assume 1 == 2\n.end\n", 4, 9, "assumption is false", NULL},
     {HEAD "frobnicate %x\n" TAIL, 4, 1, "unknown instruction 'frobnicate'", NULL},
@@ -630,7 +631,7 @@ START_TEST(test_mistakes) {
     tvm_ir_program *program;
     tvm_diags diags = {0};
     const char *text = mistakes[_i].text;
-    ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_assemble_text(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
     ck_assert_ptr_null(program);
     ck_assert_uint_ge(diags.count, 1);
     const tvm_diag *diag = &diags.items[0];
@@ -666,7 +667,7 @@ START_TEST(test_several_errors_without_cascades) {
                             ".end\n";
     tvm_ir_program *program;
     tvm_diags diags = {0};
-    ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_assemble_text(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
     const uint32_t lines[] = {4, 8, 10, 13};
     ck_assert_uint_eq(diags.count, 4);
     for (unsigned i = 0; i < 4; i++) ck_assert_uint_eq(diags.items[i].line, lines[i]);
@@ -680,7 +681,7 @@ START_TEST(test_errors_are_limited) {
     strcat(text, TAIL);
     tvm_ir_program *program;
     tvm_diags diags = {0};
-    ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_assemble_text(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
     ck_assert_uint_eq(diags.count, 20);
     tvm_diags_free(&diags);
 }
@@ -695,7 +696,8 @@ START_TEST(test_wrong_defines) {
         tvm_assembler_options options = {.defines = &given[i], .define_count = 1};
         tvm_ir_program *program;
         tvm_diags diags = {0};
-        ck_assert_int_ne(tvm_assemble(text, strlen(text), "test.vasm", &options, &program, &diags), TVM_OK);
+        ck_assert_int_ne(tvm_assemble_text(text, strlen(text), "test.vasm", &options, &program, &diags),
+                         TVM_OK);
         ck_assert_uint_ge(diags.count, 1);
         ck_assert_msg(strstr(diags.items[0].message, messages[i]) != NULL, "%s", diags.items[0].message);
         tvm_diags_free(&diags);
@@ -708,7 +710,7 @@ START_TEST(test_verifier_errors_show_the_line) {
     const char *text = HEAD "if m\n  %late = 1\nend\n%i = %late\n" TAIL;
     tvm_ir_program *program;
     tvm_diags diags = {0};
-    ck_assert_int_eq(tvm_assemble(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_INVALID);
+    ck_assert_int_eq(tvm_assemble_text(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_INVALID);
     ck_assert_uint_eq(diags.items[0].line, 7);
     ck_assert_str_eq(diags.items[0].source, "%i = %late");
     tvm_diags_free(&diags);
@@ -720,7 +722,7 @@ END_TEST
 static void must_fail(const char *text, size_t length, const char *message) {
     tvm_ir_program *program;
     tvm_diags diags = {0};
-    ck_assert_int_ne(tvm_assemble(text, length, "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_int_ne(tvm_assemble_text(text, length, "test.vasm", NULL, &program, &diags), TVM_OK);
     ck_assert_uint_ge(diags.count, 1);
     ck_assert_msg(strstr(diags.items[0].message, message) != NULL, "%s", diags.items[0].message);
     tvm_diags_free(&diags);
@@ -765,7 +767,7 @@ START_TEST(test_any_bytes) {
         }
         tvm_ir_program *program;
         tvm_diags diags = {0};
-        tvm_status status = tvm_assemble(text, length, "test.vasm", NULL, &program, &diags);
+        tvm_status status = tvm_assemble_text(text, length, "test.vasm", NULL, &program, &diags);
         ck_assert((status == TVM_OK) == (program != NULL));
         ck_assert((status == TVM_OK) == (diags.count == 0));
         tvm_ir_program_free(program);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -57,7 +58,7 @@ static size_t list_folder(uint64_t *bytes, char path[512]) {
     return count;
 }
 
-static bool holds(const tvm_cache *cache, tvm_cache_key key, const void *bytes, size_t size) {
+static bool holds(tvm_cache *cache, tvm_cache_key key, const void *bytes, size_t size) {
     uint8_t *got = NULL;
     size_t got_size = 0;
     if (!tvm_cache_get(cache, key, &got, &got_size)) return false;
@@ -201,16 +202,23 @@ END_TEST
 
 START_TEST(abandoned_temporaries_are_removed) {
     char path[2][512];
-    struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    int writer = -1;
     for (int i = 0; i < 2; i++) {
         snprintf(path[i], sizeof path[i], "%s/0123456789abcdef0123456789abcdef.entry.tmp12.%d", folder, i);
-        close(open(path[i], O_CREAT | O_WRONLY, 0600));
+        int file = open(path[i], O_CREAT | O_WRONLY, 0600);
+        if (i)
+            writer = file;
+        else
+            close(file);
     }
-    ck_assert_int_eq(utimensat(AT_FDCWD, path[0], old, 0), 0);
+    ck_assert_int_eq(flock(writer, LOCK_EX), 0);
     tvm_cache *cache = open_cache(TVM_CACHE_LIMIT);
     tvm_cache_put(cache, key_of(1), "x", 1, NULL);
     ck_assert_int_ne(access(path[0], F_OK), 0);
-    ck_assert_int_eq(access(path[1], F_OK), 0); /* its writer may be at work */
+    ck_assert_int_eq(access(path[1], F_OK), 0); /* its writer is at work */
+    close(writer);
+    tvm_cache_put(cache, key_of(1), "x", 1, NULL);
+    ck_assert_int_ne(access(path[1], F_OK), 0);
     tvm_cache_close(cache);
 }
 END_TEST
@@ -268,6 +276,27 @@ START_TEST(folder_is_made_with_its_parents) {
 }
 END_TEST
 
+/* A cache in memory alone, and one warning that says why. */
+static void assert_unusable(const char *path, const char *why) {
+    tvm_diags warnings = {0};
+    tvm_cache *cache = tvm_cache_open(path, TVM_CACHE_LIMIT, &warnings);
+    ck_assert_ptr_nonnull(cache);
+    ck_assert_uint_eq(warnings.count, 1);
+    ck_assert_msg(strstr(warnings.items[0].message, why) != NULL, "'%s' does not say '%s'",
+                  warnings.items[0].message, why);
+    tvm_cache_put(cache, key_of(1), "x", 1, &warnings);
+    ck_assert_uint_eq(warnings.count, 1);
+    ck_assert(holds(cache, key_of(1), "x", 1));
+    ck_assert(!holds(cache, key_of(2), "", 0));
+    tvm_cache_drop(cache, key_of(1));
+    ck_assert(!holds(cache, key_of(1), "", 0));
+    tvm_cache_stats stats;
+    ck_assert_int_eq(tvm_cache_read_stats(cache, &stats, &warnings), TVM_OK);
+    ck_assert_ptr_null(stats.dir);
+    tvm_diags_free(&warnings);
+    tvm_cache_close(cache);
+}
+
 START_TEST(default_folder_follows_xdg) {
     char path[128];
     struct stat info;
@@ -281,27 +310,9 @@ START_TEST(default_folder_follows_xdg) {
     snprintf(path, sizeof path, "%s/.cache/tilusvm", folder);
     ck_assert_int_eq(stat(path, &info), 0);
     unsetenv("HOME");
-    tvm_diags warnings = {0};
-    ck_assert_ptr_null(tvm_cache_open(NULL, TVM_CACHE_LIMIT, &warnings));
-    ck_assert_uint_eq(warnings.count, 1);
-    tvm_diags_free(&warnings);
+    assert_unusable(NULL, "XDG_CACHE_HOME");
 }
 END_TEST
-
-/* No cache, one warning that says why; and the functions take it. */
-static void assert_unusable(const char *path, const char *why) {
-    tvm_diags warnings = {0};
-    tvm_cache *cache = tvm_cache_open(path, TVM_CACHE_LIMIT, &warnings);
-    ck_assert_ptr_null(cache);
-    ck_assert_uint_eq(warnings.count, 1);
-    ck_assert_msg(strstr(warnings.items[0].message, why) != NULL, "'%s' does not say '%s'",
-                  warnings.items[0].message, why);
-    tvm_diags_free(&warnings);
-    tvm_cache_put(cache, key_of(1), "x", 1, NULL);
-    ck_assert(!holds(cache, key_of(1), "x", 1));
-    tvm_cache_drop(cache, key_of(1));
-    tvm_cache_close(cache);
-}
 
 START_TEST(unusable_folders_are_refused) {
     char path[128];
@@ -325,8 +336,13 @@ END_TEST
 
 START_TEST(empty_name_is_no_cache) {
     tvm_diags warnings = {0};
-    ck_assert_ptr_null(tvm_cache_open("", TVM_CACHE_LIMIT, &warnings));
+    tvm_cache *cache = tvm_cache_open("", TVM_CACHE_LIMIT, &warnings);
+    ck_assert_ptr_null(cache);
     ck_assert_uint_eq(warnings.count, 0);
+    tvm_cache_put(cache, key_of(1), "x", 1, NULL);
+    ck_assert(!holds(cache, key_of(1), "x", 1));
+    tvm_cache_drop(cache, key_of(1));
+    tvm_cache_close(cache);
 }
 END_TEST
 
@@ -354,7 +370,9 @@ START_TEST(read_only_folder_is_read) {
         if (!cache || warnings.count) _exit(2);
         if (!tvm_cache_get(cache, key_of(1), &got, &size) || size != 3 || memcmp(got, "one", 3)) _exit(3);
         tvm_cache_put(cache, key_of(2), "two", 3, &warnings);
+        tvm_cache_put(cache, key_of(3), "three", 5, &warnings);
         if (warnings.count != 1 || !strstr(warnings.items[0].message, folder)) _exit(4);
+        if (!tvm_cache_get(cache, key_of(2), &got, &size) || size != 3 || memcmp(got, "two", 3)) _exit(5);
         _exit(0);
     }
     int status;

@@ -19,7 +19,7 @@ enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600, MARGIN = 64,
 static tvm_ir_program *assemble(const char *text) {
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
-    tvm_status status = tvm_assemble(text, strlen(text), "test", NULL, &program, &diags);
+    tvm_status status = tvm_assemble_text(text, strlen(text), "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_msg(status == TVM_OK, "not assembled:\n%s", text);
     tvm_diags_free(&diags);

@@ -28,7 +28,7 @@ static uint64_t random_bits(void) {
 static tvm_ir_program *assemble(const char *text, size_t size) {
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
-    tvm_status status = tvm_assemble(text, size, "test", NULL, &program, &diags);
+    tvm_status status = tvm_assemble_text(text, size, "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_int_eq(status, TVM_OK);
     tvm_diags_free(&diags);
@@ -451,7 +451,7 @@ static tvm_ir_program *assemble_matmul(const char *weight_type) {
     const char *const defines[] = {define};
     tvm_assembler_options options = {.defines = defines, .define_count = 1};
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
-    tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);
+    tvm_status status = tvm_assemble_text((const char *)text, size, path, &options, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_int_eq(status, TVM_OK);
     tvm_diags_free(&diags);
@@ -583,7 +583,7 @@ static tvm_ir_program *assemble_swapped(const swapped_case *row) {
         .defines = defines, .define_count = count, .include_dirs = directories, .include_dir_count = 1};
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
-    tvm_status status = tvm_assemble(text, (size_t)size, "test", &options, &program, &diags);
+    tvm_status status = tvm_assemble_text(text, (size_t)size, "test", &options, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_int_eq(status, TVM_OK);
     tvm_diags_free(&diags);

@@ -56,6 +56,31 @@ static const char source[] =
     ".grid n, 2, 3\n"
     "    launch-dependents\n"
     "    wait-dependency\n"
+    ".end\n"
+    ".kernel scale_wide(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
+    ".warps 4\n"
+    ".grid cdiv(n, 512)\n"
+    ".assume n % 4 == 0\n"
+    "    %vx = load-global x[block.x * 512], spatial(128).local(4)\n"
+    "    %vy = mul %vx, f\n"
+    "    store-global y[block.x * 512], %vy\n"
+    ".end\n"
+    ".kernel later(n: i32)\n"
+    ".warps 1\n"
+    ".assume target >= 100\n"
+    "    exit\n"
+    ".end\n"
+    ".kernel device(n: i32, x: global f32[n, multiprocessors, target])\n"
+    ".warps 1\n"
+    "    %vx = load-global x[0, n, 0], spatial(32, 1, 1)\n"
+    "    store-global x[1, 0, 0], %vx\n"
+    ".end\n"
+    ".entry any_tensors\n"
+    ".case tensors if n > 0\n"
+    ".end\n"
+    ".entry any_scale\n"
+    ".case scale if n < 100 && target >= 90 && multiprocessors < 140\n"
+    ".case scale_wide if n >= 100\n"
     ".end\n";
 
 static char folder[64];
@@ -83,7 +108,7 @@ static void write_ptxas(const char *version) {
 static void assemble(void) {
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    tvm_status status = tvm_assemble(source, sizeof source - 1, "cuda.vasm", NULL, &program, &diags);
+    tvm_status status = tvm_assemble_text(source, sizeof source - 1, "cuda.vasm", NULL, &program, &diags);
     if (status) tvm_diags_print(&diags, stderr, "test_cuda", false);
     ck_assert_int_eq(status, TVM_OK);
     ck_assert_int_eq(tvm_vbc_write(program, false, &bytecode, &bytecode_size, &diags), TVM_OK);
@@ -195,6 +220,251 @@ START_TEST(launches_with_the_grid_and_arguments) {
 }
 END_TEST
 
+START_TEST(describes_kernels) {
+    open_all();
+    tvm_kernel_info info;
+    ck_assert_int_eq(tvm_get_kernel_info(function_of("shared"), &info), TVM_OK);
+    ck_assert_str_eq(info.target, "sm_90a");
+    ck_assert_uint_eq(info.threads, 32);
+    ck_assert_uint_eq(info.shared_bytes, 65536);
+    ck_assert_int_eq(info.registers, 40);
+    ck_assert_uint_eq(info.local_bytes, 16);
+    ck_assert_int_eq(tvm_get_kernel_info(function_of("scale"), &info), TVM_OK);
+    ck_assert_uint_eq(info.threads, 64);
+    ck_assert_uint_eq(info.shared_bytes, 0);
+}
+END_TEST
+
+START_TEST(bound_functions_launch_on_their_stream) {
+    typedef int (*scale_function)(int32_t, float, void *, void *);
+    typedef int (*scale_on_stream)(void *, int32_t, float, void *, void *);
+    char stream;
+    tvm_bind_options fixed = {.stream = &stream}, first = {.stream_parameter = 1};
+    tvm_function plain = NULL, bound = NULL, given = NULL;
+    open_all();
+    void *x;
+    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
+    ck_assert_int_eq(tvm_bind(function_of("scale"), &plain), TVM_OK);
+    ck_assert_int_eq(tvm_bind_with(function_of("scale"), &fixed, &bound), TVM_OK);
+    ck_assert_int_eq(tvm_bind_with(function_of("scale"), &first, &given), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "ifpp", 1);
+    ck_assert_int_eq(((scale_function)plain)(1000, 0.1f, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale 4,2,1 64,1,1 0 default 1000 %.9g %p %p\n", (double)0.1f, x, x);
+    ck_assert_int_eq(((scale_function)bound)(1, 2.5f, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale 1,2,1 64,1,1 0 stream 1 2.5 %p %p\n", x, x);
+    ck_assert_int_eq(((scale_on_stream)given)(&stream, 1, 2.5f, x, x), TVM_OK);
+    ck_assert_int_eq(((scale_on_stream)given)(NULL, 1, 2.5f, x, x), TVM_OK);
+    assert_log(
+        driver_log,
+        "launch scale 1,2,1 64,1,1 0 stream 1 2.5 %p %p\nlaunch scale 1,2,1 64,1,1 0 default 1 2.5 %p %p\n",
+        x, x, x, x);
+    tvm_memory_free(context, x);
+}
+END_TEST
+
+START_TEST(tensors_must_be_on_the_gpu) {
+    open_all();
+    int64_t shape[] = {16};
+    void *data;
+    ck_assert_int_eq(tvm_memory_alloc(context, 64, &data), TVM_OK);
+    tvm_tensor x = {
+        .data = data, .device = {TVM_TENSOR_CUDA, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = shape};
+    tvm_value values[] = {{.i = 16}, {.f = 1}, {.tensor = &x}, {.tensor = &x}};
+    unsetenv("FAKE_CUDA_PARAMS");
+    ck_assert_int_eq(tvm_launchv(function_of("scale"), NULL, values, 4), TVM_OK);
+    x.device.device_type = TVM_TENSOR_CUDA_MANAGED;
+    ck_assert_int_eq(tvm_launchv(function_of("scale"), NULL, values, 4), TVM_OK);
+    x.device = (tvm_tensor_device){TVM_TENSOR_CUDA, 1};
+    ck_assert_int_eq(tvm_launchv(function_of("scale"), NULL, values, 4), TVM_ARGUMENT);
+    assert_says("'x' is to be on cuda:0, but is on cuda:1");
+    x.device = (tvm_tensor_device){TVM_TENSOR_CPU, 0};
+    ck_assert_int_eq(tvm_launchv(function_of("scale"), NULL, values, 4), TVM_ARGUMENT);
+    assert_says("is on the CPU");
+    x.device = (tvm_tensor_device){TVM_TENSOR_CUDA_HOST, 0};
+    ck_assert_int_eq(tvm_launchv(function_of("scale"), NULL, values, 4), TVM_ARGUMENT);
+    assert_says("pinned");
+    tvm_memory_free(context, data);
+}
+END_TEST
+
+/* Launches from many threads, each with arguments of its own: none is lost, none is mixed up. */
+enum { THREADS = 16, LAUNCHES = 50 };
+
+typedef struct worker {
+    pthread_t thread;
+    int (*scale)(void *, int32_t, float, void *, void *);
+    int number;
+    bool right;
+} worker;
+
+static void *work(void *pointer) {
+    worker *self = pointer;
+    char *address = (char *)(uintptr_t)((uintptr_t)(self->number + 1) << 20);
+    self->right = true;
+    for (int i = 0; i < LAUNCHES; i++)
+        self->right = self->right && !self->scale(NULL, 1000 * self->number + i, (float)i, address, address);
+    return NULL;
+}
+
+START_TEST(many_threads_launch) {
+    tvm_bind_options options = {.stream_parameter = 1};
+    tvm_function function;
+    static unsigned char seen[THREADS][LAUNCHES];
+    worker workers[THREADS];
+    open_all();
+    ck_assert_int_eq(tvm_bind_with(function_of("scale"), &options, &function), TVM_OK);
+    setenv("FAKE_CUDA_PARAMS", "ifpp", 1);
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] =
+            (worker){.number = i, .scale = (int (*)(void *, int32_t, float, void *, void *))function};
+        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        ck_assert(workers[i].right);
+    }
+    FILE *log = fopen(driver_log, "r");
+    ck_assert_ptr_nonnull(log);
+    char line[256];
+    while (fgets(line, sizeof line, log)) {
+        int blocks, n;
+        float f;
+        unsigned long long x, y;
+        if (sscanf(line, "launch scale %d,2,1 64,1,1 0 default %d %f %llx %llx", &blocks, &n, &f, &x, &y) !=
+            5)
+            continue;
+        int thread = n / 1000, round = n % 1000;
+        ck_assert(thread < THREADS && round < LAUNCHES);
+        ck_assert_int_eq(blocks, (n + 255) / 256);
+        ck_assert(f == (float)round && x == (unsigned long long)(thread + 1) << 20 && x == y);
+        seen[thread][round]++;
+    }
+    fclose(log);
+    for (int i = 0; i < THREADS; i++)
+        for (int j = 0; j < LAUNCHES; j++) ck_assert_int_eq(seen[i][j], i || j ? 1 : 0); /* n = 0: no block */
+}
+END_TEST
+
+/* The device's target and multiprocessors decide with the arguments. */
+START_TEST(entry_launches_its_variant) {
+    open_all();
+    void *x;
+    double time;
+    tvm_kernel *entry = function_of("any_scale");
+    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(entry), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "ifpp", 1);
+    ck_assert_int_eq(tvm_launch(entry, NULL, 99, 0.5, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale 1,2,1 64,1,1 0 default 99 0.5 %p %p\n", x, x);
+    ck_assert_int_eq(tvm_launch(entry, NULL, 1000, 0.5, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale_wide 2,1,1 128,1,1 0 default 1000 0.5 %p %p\n", x, x);
+    ck_assert_int_eq(tvm_launch(entry, NULL, 101, 0.5, x, x), TVM_ARGUMENT);
+    assert_says("entry 'any_scale': kernel 'scale_wide' assumes n % 4 == 0 (n = 101)");
+    const tvm_value values[4] = {{.i = 1000}, {.f = 0.5}, {.data = x}, {.data = x}};
+    ck_assert_int_eq(tvm_time(entry, values, 4, 3, &time), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(log_of(driver_log), "captured 20\n"));
+    tvm_memory_free(context, x);
+    close_all();
+    setenv("FAKE_CUDA_CC", "80", 1);
+    open_all();
+    ck_assert_int_eq(tvm_launch(function_of("any_scale"), NULL, 99, 0.5, NULL, NULL), TVM_ARGUMENT);
+    assert_says(
+        "serves n = 99, multiprocessors = 132, target = 80; the nearest is 'scale_wide', which needs n >= 100");
+    close_all();
+    unsetenv("FAKE_CUDA_CC");
+    setenv("FAKE_CUDA_MULTIPROCESSORS", "148", 1);
+    open_all();
+    ck_assert_int_eq(tvm_launch(function_of("any_scale"), NULL, 99, 0.5, NULL, NULL), TVM_ARGUMENT);
+    close_all();
+    unsetenv("FAKE_CUDA_MULTIPROCESSORS");
+}
+END_TEST
+
+START_TEST(bound_entry_launches_its_variant) {
+    typedef int (*scale_on_stream)(void *, int32_t, float, void *, void *);
+    char stream;
+    tvm_bind_options first = {.stream_parameter = 1};
+    tvm_function bound;
+    tvm_kernel_info info;
+    void *x;
+    open_all();
+    tvm_kernel *entry = function_of("any_scale");
+    ck_assert_int_eq(tvm_get_kernel_info(entry, &info), TVM_USAGE);
+    assert_says("'any_scale' is an entry, which has no code of its own");
+    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
+    ck_assert_int_eq(tvm_bind_with(entry, &first, &bound), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(entry), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "ifpp", 1);
+    ck_assert_int_eq(((scale_on_stream)bound)(&stream, 99, 0.5f, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale 1,2,1 64,1,1 0 stream 99 0.5 %p %p\n", x, x);
+    ck_assert_int_eq(((scale_on_stream)bound)(&stream, 1000, 0.5f, x, x), TVM_OK);
+    assert_log(driver_log, "launch scale_wide 2,1,1 128,1,1 0 stream 1000 0.5 %p %p\n", x, x);
+    tvm_memory_free(context, x);
+}
+END_TEST
+
+static void open_tensors(void) {
+    setenv("FAKE_CUDA_MULTIPROCESSORS", "7", 1);
+    setenv("FAKE_CUDA_MEMORY", "1", 1);
+    setenv("FAKE_CUDA_PARAMS", "ipppi", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("tensors")), TVM_OK);
+    log_of(driver_log);
+}
+
+/* Memory of alloc-global is made for the variant. */
+START_TEST(reserve_of_an_entry_is_of_its_variant) {
+    char stream;
+    tvm_value values[] = {{.i = 1000}};
+    open_tensors();
+    ck_assert_int_eq(tvm_reserve(function_of("any_tensors"), &stream, values, 1), TVM_OK);
+    assert_log(driver_log, "alloc 65536\nalloc 65536\nset 0 65536\n");
+    ck_assert_int_eq(tvm_launch(function_of("any_tensors"), &stream, 1000), TVM_OK);
+    ck_assert_ptr_null(strstr(log_of(driver_log), "alloc"));
+    values[0].i = 0;
+    ck_assert_int_eq(tvm_reserve(function_of("any_tensors"), &stream, values, 1), TVM_ARGUMENT);
+    assert_says("no variant of 'any_tensors' serves n = 0");
+}
+END_TEST
+
+START_TEST(kernels_get_what_their_shapes_read_of_the_device) {
+    open_all();
+    void *x;
+    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("device")), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "ipii", 1);
+    ck_assert_int_eq(tvm_launch(function_of("device"), NULL, 3, x), TVM_OK);
+    assert_log(driver_log, "launch device 1,1,1 32,1,1 0 default 3 %p 132 90\n", x);
+    tvm_memory_free(context, x);
+}
+END_TEST
+
+START_TEST(kernel_for_another_target_is_left_out) {
+    open_all();
+    tvm_kernel *later = function_of("later");
+    ck_assert_int_eq(tvm_prepare(later), TVM_UNSUPPORTED);
+    assert_says("kernel 'later' is not for sm_90a");
+    ck_assert_int_eq(tvm_launch(later, NULL, 1), TVM_ARGUMENT);
+    assert_says("kernel 'later' assumes target >= 100 (target = 90)");
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    close_all();
+    setenv("FAKE_CUDA_CC", "100", 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("later")), TVM_OK);
+    log_of(driver_log);
+    setenv("FAKE_CUDA_PARAMS", "i", 1);
+    ck_assert_int_eq(tvm_launch(function_of("later"), NULL, 1), TVM_OK);
+    assert_log(driver_log, "launch later 1,1,1 32,1,1 0 default 1\n");
+    close_all();
+    unsetenv("FAKE_CUDA_CC");
+}
+END_TEST
+
 START_TEST(asks_for_large_shared_memory) {
     open_all();
     void *x;
@@ -219,15 +489,6 @@ static void read_tensors(const char *before, void *address[3]) {
                   "'%s'", text);
     ck_assert_int_eq(multiprocessors, 7);
     for (unsigned i = 0; i < 3; i++) ck_assert_uint_eq((uintptr_t)address[i] % 256, 0);
-}
-
-static void open_tensors(void) {
-    setenv("FAKE_CUDA_MULTIPROCESSORS", "7", 1);
-    setenv("FAKE_CUDA_MEMORY", "1", 1);
-    setenv("FAKE_CUDA_PARAMS", "ipppi", 1);
-    open_all();
-    ck_assert_int_eq(tvm_prepare(function_of("tensors")), TVM_OK);
-    log_of(driver_log);
 }
 
 /* Sizes of what is allocated: 7 * n * 4 bytes and 7 * 4 * 8, each rounded up to 256; n * 4 of zeros. All come
@@ -323,15 +584,15 @@ static void *launch_tensors(void *stream) {
 }
 
 START_TEST(threads_share_streams) {
-    enum { THREADS = 8 };
-    pthread_t threads[THREADS];
+    enum { RESERVERS = 8 };
+    pthread_t threads[RESERVERS];
     char streams[2];
     void *result;
     open_tensors();
     unsetenv("FAKE_CUDA_LOG");
-    for (unsigned i = 0; i < THREADS; i++)
+    for (unsigned i = 0; i < RESERVERS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, launch_tensors, &streams[i % 2]), 0);
-    for (unsigned i = 0; i < THREADS; i++) {
+    for (unsigned i = 0; i < RESERVERS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], &result), 0);
         ck_assert_ptr_nonnull(result);
     }
@@ -540,6 +801,15 @@ int main(void) {
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, launches_with_the_grid_and_arguments);
+    tcase_add_test(cases, describes_kernels);
+    tcase_add_test(cases, bound_functions_launch_on_their_stream);
+    tcase_add_test(cases, tensors_must_be_on_the_gpu);
+    tcase_add_test(cases, many_threads_launch);
+    tcase_add_test(cases, entry_launches_its_variant);
+    tcase_add_test(cases, bound_entry_launches_its_variant);
+    tcase_add_test(cases, reserve_of_an_entry_is_of_its_variant);
+    tcase_add_test(cases, kernels_get_what_their_shapes_read_of_the_device);
+    tcase_add_test(cases, kernel_for_another_target_is_left_out);
     tcase_add_test(cases, asks_for_large_shared_memory);
     tcase_add_test(cases, tensors_of_a_launch_belong_to_its_stream);
     tcase_add_test(cases, reserved_launches_can_be_captured);

@@ -253,7 +253,7 @@ START_TEST(test_matmul) {
     tvm_ir_program *program;
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
-    tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);
+    tvm_status status = tvm_assemble_text((const char *)text, size, path, &options, &program, &diags);
     if (status != TVM_OK) tvm_diags_print(&diags, stderr, "test", false);
     ck_assert_int_eq(status, TVM_OK);
     free(text);

@@ -19,7 +19,7 @@ static tvm_ir_program *assemble_matmul(const char *define) {
     const tvm_assembler_options options = {.defines = &define, .define_count = 1};
     snprintf(path, sizeof path, "%s/programs/matmul_u3.vasm", top ? top : ".");
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, &diags), TVM_OK);
-    tvm_status status = tvm_assemble((const char *)text, size, path, &options, &program, &diags);
+    tvm_status status = tvm_assemble_text((const char *)text, size, path, &options, &program, &diags);
     ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "");
     tvm_diags_free(&diags);
     free(text);

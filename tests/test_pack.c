@@ -438,7 +438,7 @@ static void assemble(const char *path, const char *text, size_t size, const char
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
     tvm_assembler_options options = {.defines = &define, .define_count = define != NULL};
-    tvm_status status = tvm_assemble(text, size, name, &options, &program, &diags);
+    tvm_status status = tvm_assemble_text(text, size, name, &options, &program, &diags);
     ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
     ck_assert_int_eq(tvm_vbc_write_file(program, path, false, NULL), TVM_OK);
     tvm_ir_program_free(program);

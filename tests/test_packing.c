@@ -152,7 +152,7 @@ END_TEST
 
 static tvm_status try_assemble(const char *text, tvm_ir_program **program, tvm_diags *diags) {
     *program = NULL;
-    return tvm_assemble(text, strlen(text), "test", NULL, program, diags);
+    return tvm_assemble_text(text, strlen(text), "test", NULL, program, diags);
 }
 
 static tvm_ir_program *assemble(const char *text) {

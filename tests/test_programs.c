@@ -62,7 +62,7 @@ static tvm_status assemble_with(const char *path, const char *define, tvm_ir_pro
     tvm_assembler_options options = {
         .include_dirs = &folder, .include_dir_count = 1, .defines = defines, .define_count = count};
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, diags), TVM_OK);
-    tvm_status status = tvm_assemble((const char *)text, size, path, &options, program, diags);
+    tvm_status status = tvm_assemble_text((const char *)text, size, path, &options, program, diags);
     free(text);
     return status;
 }

@@ -1,10 +1,13 @@
 /* Finding and running ptxas, with shell scripts in its place. */
 #include <check.h>
 #include <dirent.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -214,15 +217,64 @@ START_TEST(success_without_a_file_is_a_failure) {
     tvm_diags_free(&diags);
     diags = (tvm_diags){0};
     ck_assert_int_eq(tvm_ptxas(&module, script(": >\"$4\"\n"), &diags), TVM_PTXAS);
-    expect_message("empty");
+    expect_message("wrote nothing");
     ck_assert_int_eq(left_behind(), 0);
 }
 END_TEST
 
-START_TEST(no_place_for_temporary_files) {
+START_TEST(needs_no_place_for_temporary_files) {
+    const char *path = script("cat \"$5\" >\"$4\"\n");
     setenv("TMPDIR", "/no/such/folder", 1);
-    ck_assert_int_eq(tvm_ptxas(&module, script("exit 0\n"), &diags), TVM_IO);
-    expect_message("/no/such/folder");
+    ck_assert_int_eq(tvm_ptxas(&module, path, &diags), TVM_OK);
+    ck_assert_uint_eq(module.cubin_size, sizeof ptx - 1);
+}
+END_TEST
+
+/* A process that is told to end while ptxas works leaves no file behind. */
+START_TEST(an_interrupted_process_leaves_nothing) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGKILL};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        char body[512], marker[128];
+        snprintf(marker, sizeof marker, "%s/pid", folder);
+        snprintf(body, sizeof body, "echo $$ >'%s.tmp'; mv '%s.tmp' '%s'\nsleep 1000\n", marker, marker,
+                 marker);
+        const char *path = script(body);
+        pid_t child = fork();
+        ck_assert_int_ge(child, 0);
+        if (!child) {
+            signal(signals[i], SIG_DFL); /* Check has handlers of its own */
+            _exit(tvm_ptxas(&module, path, NULL));
+        }
+        while (access(marker, F_OK) != 0) sched_yield();
+        int pid = 0;
+        FILE *file = fopen(marker, "r");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_int_eq(fscanf(file, "%d", &pid), 1);
+        fclose(file);
+        unlink(marker);
+        ck_assert_int_eq(kill(child, signals[i]), 0);
+        ck_assert_int_eq(waitpid(child, NULL, 0), child);
+        ck_assert_int_eq(left_behind(), 0);
+        ck_assert_int_eq(kill(-pid, SIGKILL), 0); /* its own group: the test's to end */
+    }
+}
+END_TEST
+
+START_TEST(the_time_limit_is_chosen) {
+    const char *path = script("echo started\nsleep 1000\n");
+    setenv("TVM_PTXAS_TIMEOUT", "1", 1);
+    ck_assert_int_eq(tvm_ptxas(&module, path, &diags), TVM_PTXAS);
+    expect_message("did not finish within 1 s");
+    expect_message("started");
+    static const char *const wrong[] = {"0", "-1", "x", "5s", "100000", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        tvm_diags_free(&diags);
+        diags = (tvm_diags){0};
+        setenv("TVM_PTXAS_TIMEOUT", wrong[i], 1);
+        ck_assert_int_eq(tvm_ptxas(&module, path, &diags), TVM_USAGE);
+        expect_message("TVM_PTXAS_TIMEOUT");
+    }
+    unsetenv("TVM_PTXAS_TIMEOUT");
 }
 END_TEST
 
@@ -265,7 +317,9 @@ int main(void) {
     tcase_add_test(tests, much_output_does_not_block);
     tcase_add_test(tests, the_cubin_and_the_usage_are_read);
     tcase_add_test(tests, success_without_a_file_is_a_failure);
-    tcase_add_test(tests, no_place_for_temporary_files);
+    tcase_add_test(tests, needs_no_place_for_temporary_files);
+    tcase_add_test(tests, an_interrupted_process_leaves_nothing);
+    tcase_add_test(tests, the_time_limit_is_chosen);
     tcase_add_test(tests, usage_of_unknown_kernels_and_odd_lines_is_ignored);
     tcase_add_test(tests, the_version_is_the_release_line);
     suite_add_tcase(suite, tests);

@@ -58,7 +58,7 @@ static tvm_program *code;
 static void assemble(void) {
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    tvm_status status = tvm_assemble(source, sizeof source - 1, "runtime.vasm", NULL, &program, &diags);
+    tvm_status status = tvm_assemble_text(source, sizeof source - 1, "runtime.vasm", NULL, &program, &diags);
     if (status) tvm_diags_print(&diags, stderr, "test_runtime", false);
     ck_assert_int_eq(status, TVM_OK);
     ck_assert_int_eq(tvm_vbc_write(program, true, &bytecode, &bytecode_size, &diags), TVM_OK);
@@ -166,7 +166,50 @@ START_TEST(looks_inside) {
     ck_assert_uint_eq(info.bits, 3);
     ck_assert(info.is_tensor);
     ck_assert_uint_eq(info.rank, 2);
+    ck_assert_str_eq(info.shape, "[r, c * 8]");
+    ck_assert_int_eq(tvm_param(scale, 0, &info), TVM_OK);
+    ck_assert_str_eq(info.shape, "");
     assert_refused(tvm_param(scale, 4, &info), TVM_USAGE, "scale", "4", NULL);
+}
+END_TEST
+
+START_TEST(describes_kernels) {
+    tvm_kernel_info info;
+    ck_assert_int_eq(tvm_get_kernel_info(function_of("scale"), &info), TVM_OK);
+    ck_assert_str_eq(info.target, "interpreter");
+    ck_assert_uint_eq(info.threads, 32);
+    ck_assert_int_eq(info.registers, -1);
+    ck_assert_int_eq(tvm_get_kernel_info(NULL, &info), TVM_USAGE);
+}
+END_TEST
+
+START_TEST(assembles_text) {
+    static const char text[] =
+        ".vasm 1\n.const N = 8, M = 3\n.kernel k(x: global f32[N, M])\n.warps 1\n.grid 1\n"
+        "    sync\n.end\n";
+    static const char *const defines[] = {"M=5"}, *const wrong[] = {"NN=1"};
+    tvm_assemble_options options = {.name = "text.vasm", .defines = defines, .define_count = 1};
+    int64_t shape[8];
+    tvm_value none = {0};
+    tvm_program *loaded = NULL;
+    ck_assert_int_eq(tvm_assemble(context, text, sizeof text - 1, NULL, &loaded), TVM_OK);
+    ck_assert_int_eq(tvm_param_shape(tvm_kernel_at(loaded, 0), 0, &none, 1, shape, NULL), TVM_OK);
+    ck_assert_int_eq(shape[0], 8);
+    ck_assert_int_eq(shape[1], 3);
+    tvm_program_free(loaded);
+    ck_assert_int_eq(tvm_assemble(context, text, sizeof text - 1, &options, &loaded), TVM_OK);
+    ck_assert_int_eq(tvm_param_shape(tvm_kernel_at(loaded, 0), 0, &none, 1, shape, NULL), TVM_OK);
+    ck_assert_int_eq(shape[1], 5);
+    tvm_program_free(loaded);
+    options.defines = wrong;
+    assert_refused(tvm_assemble(context, text, sizeof text - 1, &options, &loaded), TVM_SYNTAX, "NN", NULL,
+                   NULL);
+    ck_assert_ptr_null(loaded);
+    options.define_count = 0;
+    assert_refused(tvm_assemble(context, text, 40, &options, &loaded), TVM_SYNTAX, "text.vasm:", NULL, NULL);
+    ck_assert_int_ne(tvm_assemble(context, NULL, 0, NULL, &loaded), TVM_OK);
+    ck_assert_int_eq(tvm_assemble(context, NULL, 1, NULL, &loaded), TVM_USAGE);
+    ck_assert_int_eq(tvm_assemble(NULL, text, 1, NULL, &loaded), TVM_USAGE);
 }
 END_TEST
 
@@ -415,6 +458,8 @@ int main(void) {
     tcase_add_test(cases, failed_creation_tells_why);
     tcase_add_test(cases, missing_gpu_is_an_error);
     tcase_add_test(cases, looks_inside);
+    tcase_add_test(cases, describes_kernels);
+    tcase_add_test(cases, assembles_text);
     tcase_add_test(cases, unknown_kernel_names_those_there_are);
     tcase_add_test(cases, broken_bytecode_is_refused);
     tcase_add_test(cases, loads_a_file);

@@ -12,9 +12,31 @@
 #include "vbc.h"
 #include "verify.h"
 
-enum { HEADER = 24, ENTRY = 32, STRS = 0, LAYT = 1, SHRD = 2, KRNL = 3, LINE = 4 };
+enum { HEADER = 24, ENTRY = 32, STRS = 0, LAYT = 1, SHRD = 2, KRNL = 3, ENTR = 4, LINE = 5, SECTIONS = 6 };
 
 /* ---- programs ---- */
+
+static uint32_t head_expr(tvm_ir_entry *entry, tvm_expr node) {
+    uint32_t expr = tvm_ir_kernel_expr(&entry->head, &node);
+    ck_assert_uint_ne(expr, TVM_NONE);
+    return expr;
+}
+
+/* Two cases: n < 100, then always. */
+static void build_entry(tvm_ir_program *program, bool noise) {
+    uint32_t name = tvm_ir_program_string(program, "any", 3);
+    uint32_t index = tvm_ir_program_add_entry(program, name);
+    ck_assert_uint_eq(index, 0);
+    tvm_ir_entry *entry = &program->entries[index];
+    if (noise) head_expr(entry, (tvm_expr){.op = TVM_EXPR_TARGET, .type = TVM_I(32)});
+    uint32_t n = head_expr(entry, (tvm_expr){.op = TVM_EXPR_SLOT, .type = TVM_I(32), .a = 1});
+    uint32_t limit = head_expr(entry, (tvm_expr){.op = TVM_EXPR_INTEGER, .type = TVM_I(32), .value.i = 100});
+    tvm_ir_case first = {
+        head_expr(entry, (tvm_expr){.op = TVM_EXPR_LT, .type = TVM_BOOL, .a = n, .b = limit}), 0};
+    const tvm_ir_case second = {TVM_NONE, 0};
+    ck_assert_uint_eq(tvm_ir_entry_add_case(program, entry, &first), 0);
+    ck_assert_uint_eq(tvm_ir_entry_add_case(program, entry, &second), 1);
+}
 
 /* A matmul of one tile with every section in use. `noise` adds what nothing uses, in places that shift all
  * indices. */
@@ -64,6 +86,7 @@ static void build_matmul(kit *t, bool noise, int64_t step) {
         t->kernel->insns[i].file = file;
         t->kernel->insns[i].line = 10 + i;
     }
+    build_entry(t->program, noise);
     tvm_diags diags = {0};
     tvm_status status = tvm_verify(t->program, &diags);
     ck_assert_msg(status == TVM_OK, "%s", status == TVM_OK ? "" : diags.items[0].message);
@@ -127,6 +150,19 @@ START_TEST(test_round_trip) {
     tvm_eval_env env = {.slots = slots};
     ck_assert_int_eq(tvm_expr_eval(kernel, kernel->grid[0], &env, &value, NULL), TVM_OK);
     ck_assert_int_eq(value.i, (1001 + 7) / 8);
+    /* The entry has the kernel's parameters, and its conditions are evaluated with them. */
+    const tvm_ir_entry *entry = tvm_find_entry(program, "any");
+    ck_assert_ptr_nonnull(entry);
+    ck_assert_ptr_null(tvm_find_entry(program, "matmul"));
+    ck_assert_uint_eq(entry->head.param_count, 6);
+    ck_assert_str_eq(tvm_string(program, entry->head.slots[3].name), "a");
+    ck_assert_uint_eq(entry->case_count, 2);
+    ck_assert_uint_eq(entry->cases[1].condition, TVM_NONE);
+    ck_assert_int_eq(tvm_expr_eval(&entry->head, entry->cases[0].condition, &env, &value, NULL), TVM_OK);
+    ck_assert_int_eq(value.i, 0);
+    slots[1].i = 99;
+    ck_assert_int_eq(tvm_expr_eval(&entry->head, entry->cases[0].condition, &env, &value, NULL), TVM_OK);
+    ck_assert_int_eq(value.i, 1);
     tvm_ir_program_free(program);
     free(file.bytes);
     free(again.bytes);
@@ -160,6 +196,13 @@ START_TEST(test_bytes_and_hash_depend_on_meaning_alone) {
     ck_assert_int_eq(tvm_vbc_hash(plain.program, hash[1], &diags), TVM_OK);
     ck_assert_int_eq(tvm_vbc_hash(other.program, hash[2], &diags), TVM_OK);
     ck_assert_mem_eq(hash[0], hash[1], sizeof hash[0]);
+    ck_assert_mem_ne(hash[0], hash[2], sizeof hash[0]);
+    /* Another table is another program. */
+    plain.program->entries[0].case_count = 1;
+    image c = write_program(plain.program, true);
+    ck_assert_uint_lt(c.size, a.size);
+    free(c.bytes);
+    ck_assert_int_eq(tvm_vbc_hash(plain.program, hash[2], &diags), TVM_OK);
     ck_assert_mem_ne(hash[0], hash[2], sizeof hash[0]);
     kit_end(&plain);
     kit_end(&noisy);
@@ -303,17 +346,33 @@ static void break_fewer_strings(image *f) {
     put(section_of(*f, STRS), get(section_of(*f, STRS), 4) - 1, 4);
 }
 static void break_params(image *f) {
-    put(section_of(*f, KRNL) + 24, 65, 4);
+    put(section_of(*f, KRNL) + 28, 65, 4);
 }
 static void break_insns(image *f) {
-    put(section_of(*f, KRNL) + 40, 60000, 4);
+    put(section_of(*f, KRNL) + 44, 60000, 4);
 }
 static void break_warps(image *f) {
     put(section_of(*f, KRNL) + 8, 2, 4);
 }
+static void break_resident(image *f) {
+    put(section_of(*f, KRNL) + 12, 33, 4);
+}
 static void break_file_index(image *f) {
     uint8_t *lines = section_of(*f, LINE);
     put(lines + 8 + get(lines + 4, 4), 1, 4);
+}
+
+static void break_entries(image *f) {
+    put(section_of(*f, ENTR), 257, 4);
+}
+static void break_cases(image *f) {
+    put(section_of(*f, ENTR) + 12, 4096, 4);
+}
+static void break_condition(image *f) {
+    put(section_of(*f, LINE) - 16, 3, 4);
+}
+static void break_variant(image *f) {
+    put(section_of(*f, LINE) - 4, 1, 4);
 }
 
 static const struct {
@@ -347,7 +406,12 @@ static const struct {
     {"params", break_params, true, TVM_FORMAT, "65 parameters"},
     {"insns", break_insns, true, TVM_FORMAT, "60000 instructions do not fit"},
     {"warps", break_warps, true, TVM_INVALID, "32 threads, the kernel has 64"},
+    {"resident", break_resident, true, TVM_INVALID, "33 resident blocks"},
     {"file index", break_file_index, true, TVM_FORMAT, "section LINE"},
+    {"entries", break_entries, true, TVM_FORMAT, "257 entries, expected at most 256"},
+    {"cases", break_cases, true, TVM_FORMAT, "4096 cases do not fit"},
+    {"condition", break_condition, true, TVM_INVALID, "any: case 1: expression 3 does not exist"},
+    {"variant", break_variant, true, TVM_INVALID, "any: case 2: kernel 1 does not exist"},
 };
 
 START_TEST(test_broken_files) {
@@ -473,7 +537,7 @@ START_TEST(test_random_corruptions) {
     unsigned right = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
         memcpy(copy.bytes, file.bytes, file.size);
-        size_t from = _i == 1 ? HEADER + 5 * ENTRY : 0;
+        size_t from = _i == 1 ? HEADER + SECTIONS * ENTRY : 0;
         for (unsigned changes = 1 + (unsigned)(next_random(&seed) % 3); changes > 0; changes--)
             corrupt(copy, from, &seed);
         if (_i == 1) mend_checksums(copy);

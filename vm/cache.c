@@ -1,34 +1,24 @@
 #include "cache.h"
-#include "fileio.h"
+#include "cache_folder.h"
+#include "cache_memory.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* A file is this header and the bytes. The cache never leaves its machine: host byte order. */
-typedef struct entry_header {
-    char magic[8];
-    uint64_t version;
-    uint64_t size;
-    uint64_t key[2];
-    uint64_t checksum[2];     /* XXH3, 128 bits, of the bytes */
-    uint64_t header_checksum; /* XXH3, 64 bits, of the members above */
-} entry_header;
-
-static const char entry_magic[8] = "TVMCACHE";
-enum { ENTRY_VERSION = 1, NAME_HEX = 32, STALE_SECONDS = 3600 };
-static const char entry_suffix[] = ".entry";
+enum { MEMORY_LIMIT = 256 << 20 };
 
 struct tvm_cache {
     uint64_t limit;
+    tvm_cache_memory memory;
+    atomic_bool warned; /* of the folder, which is worth one word */
+    bool on_disk;
     char dir[];
 };
 
@@ -37,10 +27,13 @@ tvm_cache_key tvm_cache_key_of(const char *description) {
     return (tvm_cache_key){{hash.high64, hash.low64}};
 }
 
-/* ---- the folder ---- */
+/* ---- opening ---- */
 
-static void unusable(tvm_diags *warnings, const char *dir, const char *reason) {
-    tvm_diag_add(warnings, TVM_IO, NULL, NULL, "the cache folder '%s' cannot be used: %s", dir, reason);
+static void unusable(tvm_cache *cache, const char *reason, tvm_diags *warnings) {
+    if (atomic_exchange(&cache->warned, true)) return;
+    tvm_diag_add(warnings, TVM_IO, NULL, NULL,
+                 "the cache folder '%s' cannot be used, what is translated is kept in memory alone: %s",
+                 cache->dir, reason);
 }
 
 /* dir, or the default of the XDG base directory specification (which has relative paths ignored); malloc'ed.
@@ -57,8 +50,8 @@ static char *folder_path(const char *dir, tvm_diags *warnings) {
         length = asprintf(&path, "%s/.cache/tilusvm", home);
     else {
         tvm_diag_add(warnings, TVM_IO, NULL, NULL,
-                     "there is no cache: neither XDG_CACHE_HOME nor HOME is an absolute path");
-        return NULL;
+                     "there is no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path");
+        path = strdup("");
     }
     if (!path || length < 0) {
         tvm_diag_no_memory(warnings);
@@ -67,208 +60,185 @@ static char *folder_path(const char *dir, tvm_diags *warnings) {
     return path;
 }
 
-/* Creates dir and its missing parents; 0 or the error's number. */
-static int make_folders(char *dir) {
-    for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int error = mkdir(dir, 0700) ? errno : 0;
-        *slash = '/';
-        if (error && error != EEXIST && error != EISDIR && error != EACCES && error != EROFS) return error;
-    }
-    return mkdir(dir, 0700) && errno != EEXIST ? errno : 0;
+/* $TVM_CACHE_LIMIT, else the default. */
+static uint64_t chosen_limit(tvm_diags *warnings) {
+    static const char units[] = "KMG";
+    const char *text = getenv("TVM_CACHE_LIMIT");
+    if (!text || !*text) return TVM_CACHE_LIMIT;
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    const char *unit = end && *end ? strchr(units, *end) : NULL;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (end && !end[unit != NULL] && !errno && value <= UINT64_MAX >> shift) return (uint64_t)value << shift;
+    tvm_diag_add(warnings, TVM_USAGE, NULL, NULL,
+                 "TVM_CACHE_LIMIT is '%s': a number of bytes is expected, with K, M or G for their powers",
+                 text);
+    return TVM_CACHE_LIMIT;
 }
 
-/* NULL, or why entries of this folder are not to be trusted: code from it is run. */
-static const char *distrust(const char *dir) {
-    struct stat info;
-    if (stat(dir, &info)) return strerror(errno);
-    if (!S_ISDIR(info.st_mode)) return "it is not a folder";
-    if (info.st_uid != geteuid()) return "it belongs to another user";
-    if (info.st_mode & (S_IWGRP | S_IWOTH)) return "others may write to it (chmod 700 would end that)";
-    return NULL;
+static void check_folder(tvm_cache *cache, tvm_diags *warnings) {
+    const char *reason;
+    int error = tvm_cache_folder_make(cache->dir);
+    int folder = error ? -1 : tvm_cache_folder_open(cache->dir, &reason);
+    cache->on_disk = folder >= 0;
+    if (folder >= 0)
+        close(folder);
+    else
+        unusable(cache, error ? strerror(error) : reason, warnings);
 }
 
 tvm_cache *tvm_cache_open(const char *dir, uint64_t limit, tvm_diags *warnings) {
     if (dir && !dir[0]) return NULL;
     char *path = folder_path(dir, warnings);
     if (!path) return NULL;
-    int error = make_folders(path);
-    const char *reason = error ? strerror(error) : distrust(path);
-    tvm_cache *cache = NULL;
-    if (reason) {
-        unusable(warnings, path, reason);
-    } else {
-        size_t length = strlen(path) + 1;
-        cache = malloc(sizeof *cache + length);
-        if (cache) {
-            cache->limit = limit;
-            memcpy(cache->dir, path, length);
-        } else {
-            tvm_diag_no_memory(warnings);
+    size_t length = strlen(path) + 1;
+    tvm_cache *cache = calloc(1, sizeof *cache + length);
+    if (cache) {
+        cache->limit = limit ? limit : chosen_limit(warnings);
+        memcpy(cache->dir, path, length);
+        if (!tvm_cache_memory_start(&cache->memory,
+                                    cache->limit < MEMORY_LIMIT ? cache->limit : MEMORY_LIMIT)) {
+            free(cache);
+            cache = NULL;
         }
     }
     free(path);
+    if (!cache)
+        tvm_diag_no_memory(warnings);
+    else if (cache->dir[0])
+        check_folder(cache, warnings);
     return cache;
 }
 
 void tvm_cache_close(tvm_cache *cache) {
+    if (!cache) return;
+    tvm_cache_memory_end(&cache->memory);
     free(cache);
 }
 
 /* ---- entries ---- */
 
-static char *entry_path(const tvm_cache *cache, tvm_cache_key key) {
-    char *path;
-    if (asprintf(&path, "%s/%016llx%016llx%s", cache->dir, (unsigned long long)key.hash[0],
-                 (unsigned long long)key.hash[1], entry_suffix) < 0)
-        return NULL;
-    return path;
+/* A descriptor, or -1: the folder is looked at anew each time, since it may have been removed or replaced. */
+static int open_folder(const tvm_cache *cache, const char **reason) {
+    *reason = "";
+    return cache->on_disk ? tvm_cache_folder_open(cache->dir, reason) : -1;
 }
 
-static entry_header make_header(tvm_cache_key key, const void *bytes, size_t size) {
-    entry_header header = {.version = ENTRY_VERSION, .size = size, .key = {key.hash[0], key.hash[1]}};
-    memcpy(header.magic, entry_magic, sizeof header.magic);
-    XXH128_hash_t hash = XXH3_128bits(bytes, size);
-    header.checksum[0] = hash.high64;
-    header.checksum[1] = hash.low64;
-    header.header_checksum = XXH3_64bits(&header, offsetof(entry_header, header_checksum));
-    return header;
+bool tvm_cache_get(tvm_cache *cache, tvm_cache_key key, uint8_t **bytes, size_t *size) {
+    const char *reason;
+    if (!cache) return false;
+    int folder = open_folder(cache, &reason);
+    bool found = folder >= 0 && tvm_cache_file_read(folder, key, cache->limit, bytes, size);
+    if (folder >= 0) close(folder);
+    return found || tvm_cache_memory_get(&cache->memory, key, bytes, size);
 }
 
-/* Is this file exactly what tvm_cache_put would have written? */
-static bool entry_intact(const uint8_t *file, size_t size, tvm_cache_key key) {
-    if (size < sizeof(entry_header)) return false;
-    entry_header expected = make_header(key, file + sizeof expected, size - sizeof expected);
-    return memcmp(file, &expected, sizeof expected) == 0;
-}
-
-bool tvm_cache_get(const tvm_cache *cache, tvm_cache_key key, uint8_t **bytes, size_t *size) {
-    char *path = cache ? entry_path(cache, key) : NULL;
-    if (!path) return false;
-    uint8_t *file = NULL;
-    size_t file_size = 0;
-    bool found = tvm_file_read(path, cache->limit, &file, &file_size, NULL) == TVM_OK;
-    bool intact = found && entry_intact(file, file_size, key);
-    if (found && !intact) unlink(path);
-    if (intact) {
-        utimensat(AT_FDCWD, path, NULL, 0); /* the time of last use; it is no harm if it cannot be set */
-        *size = file_size - sizeof(entry_header);
-        memmove(file, file + sizeof(entry_header), *size);
-        *bytes = file;
-    } else {
-        free(file);
+/* NULL, or why it cannot be written. */
+static const char *put_in_folder(const tvm_cache *cache, tvm_cache_key key, const void *bytes, size_t size) {
+    const char *reason;
+    int folder = open_folder(cache, &reason);
+    if (folder < 0) {
+        int error = tvm_cache_folder_make(cache->dir);
+        if (error) return strerror(error);
+        folder = tvm_cache_folder_open(cache->dir, &reason);
     }
-    free(path);
-    return intact;
-}
-
-void tvm_cache_drop(const tvm_cache *cache, tvm_cache_key key) {
-    char *path = cache ? entry_path(cache, key) : NULL;
-    if (path) unlink(path);
-    free(path);
-}
-
-/* ---- the bound ---- */
-
-typedef struct found_entry {
-    char name[NAME_HEX + sizeof entry_suffix];
-    uint64_t size;
-    struct timespec used;
-} found_entry;
-
-typedef struct found_entries {
-    found_entry *items;
-    size_t count, capacity;
-    uint64_t total;
-} found_entries;
-
-static bool is_entry_name(const char *name) {
-    return strspn(name, "0123456789abcdef") == NAME_HEX && strcmp(name + NAME_HEX, entry_suffix) == 0;
-}
-
-/* A temporary of tvm_file_write, whose process may have died. */
-static bool is_temporary_name(const char *name) {
-    size_t length = sizeof entry_suffix - 1;
-    return strspn(name, "0123456789abcdef") == NAME_HEX &&
-           strncmp(name + NAME_HEX, entry_suffix, length) == 0 &&
-           strncmp(name + NAME_HEX + length, ".tmp", 4) == 0;
-}
-
-static bool add_entry(found_entries *found, const char *name, const struct stat *info) {
-    if (found->count == found->capacity) {
-        size_t capacity = found->capacity ? found->capacity * 2 : 64;
-        found_entry *items = reallocarray(found->items, capacity, sizeof *items);
-        if (!items) return false;
-        found->items = items;
-        found->capacity = capacity;
+    if (folder < 0) return reason;
+    int error = tvm_cache_file_write(folder, key, bytes, size);
+    if (error == ENOSPC || error == EDQUOT) {
+        tvm_cache_folder_trim(folder, cache->limit / 2, NULL,
+                              NULL); /* what dead processes left, old entries */
+        error = tvm_cache_file_write(folder, key, bytes, size);
     }
-    found_entry *entry = &found->items[found->count++];
-    memcpy(entry->name, name, sizeof entry->name); /* an entry name has exactly this length */
-    entry->size = (uint64_t)info->st_size;
-    entry->used = info->st_mtim;
-    found->total += entry->size;
+    if (!error) tvm_cache_folder_trim(folder, cache->limit, NULL, NULL);
+    close(folder);
+    return error ? strerror(error) : NULL;
+}
+
+void tvm_cache_put(tvm_cache *cache, tvm_cache_key key, const void *bytes, size_t size, tvm_diags *warnings) {
+    size_t overhead = tvm_cache_file_overhead();
+    if (!cache || size > cache->limit || overhead > cache->limit - size) return;
+    const char *reason = cache->on_disk ? put_in_folder(cache, key, bytes, size) : "";
+    if (!reason) return;
+    tvm_cache_memory_put(&cache->memory, key, bytes, size);
+    if (cache->on_disk) unusable(cache, reason, warnings);
+}
+
+void tvm_cache_drop(tvm_cache *cache, tvm_cache_key key) {
+    const char *reason;
+    if (!cache) return;
+    tvm_cache_memory_drop(&cache->memory, key);
+    int folder = open_folder(cache, &reason);
+    if (folder < 0) return;
+    tvm_cache_file_remove(folder, key);
+    close(folder);
+}
+
+/* ---- claims ---- */
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The lock of the key's making; false when another holds it. No folder and no locks are a claim without one.
+ */
+static bool try_claim(const tvm_cache *cache, tvm_cache_key key, tvm_cache_claim *claim) {
+    const char *reason;
+    int folder = open_folder(cache, &reason);
+    if (folder < 0) return true;
+    int lock = tvm_cache_folder_lock(folder, key);
+    bool busy = lock < 0 && errno == EAGAIN;
+    close(folder);
+    claim->lock = lock + 1;
+    return !busy;
+}
+
+bool tvm_cache_get_or_claim(tvm_cache *cache, tvm_cache_key key, unsigned wait_ms, tvm_cache_claim *claim,
+                            uint8_t **bytes, size_t *size) {
+    enum { FIRST_NS = 500000, LONGEST_NS = 20000000 };
+    *claim = (tvm_cache_claim){0};
+    if (!cache) return false;
+    int64_t deadline = now_ms() + wait_ms;
+    for (long nap = FIRST_NS;; nap = nap < LONGEST_NS / 2 ? nap * 2 : LONGEST_NS) {
+        if (tvm_cache_get(cache, key, bytes, size)) return true;
+        if (try_claim(cache, key, claim)) break;
+        if (now_ms() >= deadline) return false;
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+    }
+    /* Its last holder may have put it in between. */
+    if (!tvm_cache_get(cache, key, bytes, size)) return false;
+    tvm_cache_release(claim);
     return true;
 }
 
-/* Lists the entries and removes abandoned temporaries. */
-static void scan(DIR *folder, found_entries *found) {
-    time_t now = time(NULL);
-    for (struct dirent *item = readdir(folder); item; item = readdir(folder)) {
-        bool temporary = is_temporary_name(item->d_name);
-        struct stat info;
-        if (!temporary && !is_entry_name(item->d_name)) continue;
-        if (fstatat(dirfd(folder), item->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode))
-            continue;
-        if (!temporary) {
-            if (!add_entry(found, item->d_name, &info)) return;
-        } else if (now - info.st_mtime > STALE_SECONDS) {
-            unlinkat(dirfd(folder), item->d_name, 0);
-        }
-    }
+void tvm_cache_release(tvm_cache_claim *claim) {
+    if (claim->lock) close(claim->lock - 1);
+    claim->lock = 0;
 }
 
-static int by_use(const void *a, const void *b) {
-    const found_entry *x = a, *y = b;
-    if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
-    return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
+/* ---- the folder as a whole ---- */
+
+static tvm_status survey(tvm_cache *cache, uint64_t limit, tvm_cache_stats *left, tvm_cache_stats *removed,
+                         tvm_diags *diags) {
+    const char *reason;
+    tvm_cache_stats *stats = left ? left : removed;
+    *stats = (tvm_cache_stats){.limit = cache ? cache->limit : 0};
+    if (!cache || !cache->on_disk) return TVM_OK;
+    stats->dir = cache->dir;
+    int folder = open_folder(cache, &reason);
+    int error = folder < 0 ? 0 : tvm_cache_folder_trim(folder, limit, left, removed);
+    if (folder >= 0) close(folder);
+    if (folder >= 0 && !error) return TVM_OK;
+    return tvm_diag_add(diags, TVM_IO, NULL, NULL, "the cache folder '%s' cannot be read or changed: %s",
+                        cache->dir, error ? strerror(error) : reason);
 }
 
-/* Removes the least recently used entries while the folder is over its limit. Another process may do the
- * same: what is gone already is gone. */
-static void evict(const tvm_cache *cache) {
-    DIR *folder = opendir(cache->dir);
-    if (!folder) return;
-    found_entries found = {0};
-    scan(folder, &found);
-    if (found.total > cache->limit) {
-        qsort(found.items, found.count, sizeof *found.items, by_use);
-        for (size_t i = 0; i < found.count && found.total > cache->limit; i++) {
-            unlinkat(dirfd(folder), found.items[i].name, 0);
-            found.total -= found.items[i].size;
-        }
-    }
-    free(found.items);
-    closedir(folder);
+tvm_status tvm_cache_read_stats(tvm_cache *cache, tvm_cache_stats *stats, tvm_diags *diags) {
+    return survey(cache, UINT64_MAX, stats, NULL, diags);
 }
 
-void tvm_cache_put(const tvm_cache *cache, tvm_cache_key key, const void *bytes, size_t size,
-                   tvm_diags *warnings) {
-    if (!cache || size > cache->limit || sizeof(entry_header) > cache->limit - size) return;
-    char *path = entry_path(cache, key);
-    uint8_t *file = malloc(sizeof(entry_header) + size);
-    if (!path || !file) {
-        tvm_diag_no_memory(warnings);
-    } else {
-        entry_header header = make_header(key, bytes, size);
-        memcpy(file, &header, sizeof header);
-        if (size) memcpy(file + sizeof header, bytes, size);
-        tvm_diags why = {0};
-        if (tvm_file_write(path, file, sizeof header + size, &why))
-            unusable(warnings, cache->dir, why.count ? why.items[0].message : "out of memory");
-        else
-            evict(cache);
-        tvm_diags_free(&why);
-    }
-    free(file);
-    free(path);
+tvm_status tvm_cache_clear(tvm_cache *cache, tvm_cache_stats *stats, tvm_diags *diags) {
+    return survey(cache, 0, NULL, stats, diags);
 }

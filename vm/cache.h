@@ -1,6 +1,7 @@
 /* A folder of results that took long to compute, shared safely by any number of processes: whole files only
  * (written to a temporary and renamed), each with a checksum, the folder bounded in size. Whatever is wrong
- * with it costs time, never correctness: a call then reports a warning at most, and the caller computes. */
+ * with it costs time, never correctness: a call then reports one warning at most, and what cannot be kept on
+ * disk is kept in memory. */
 #ifndef TVM_VM_CACHE_H
 #define TVM_VM_CACHE_H
 
@@ -9,6 +10,8 @@
 typedef struct tvm_cache tvm_cache;
 
 #define TVM_CACHE_LIMIT ((uint64_t)1 << 30) /* default bound of the folder, in bytes */
+/* How long to wait for another process' result before computing it, too. */
+enum { TVM_CACHE_WAIT_MS = 30 * 1000 };
 
 typedef struct tvm_cache_key {
     uint64_t hash[2];
@@ -18,18 +21,41 @@ typedef struct tvm_cache_key {
 tvm_cache_key tvm_cache_key_of(const char *description);
 
 /* dir NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm. It is created with its parents (mode 0700) and
- * must belong to the user and be writable by no one else. NULL, with the reason in *warnings, when it cannot
- * be used; NULL without one when dir is "". Every function below takes a NULL cache, which holds nothing. */
+ * must belong to the user and be writable by no one else; a folder that cannot be used gives a warning and a
+ * cache in memory. limit 0: $TVM_CACHE_LIMIT (bytes, with K, M or G for the powers of 1024), else the
+ * default. NULL when dir is "" or, with a warning, out of memory; every function below takes a NULL cache,
+ * which holds nothing. All but close may be called by several threads at once. */
 tvm_cache *tvm_cache_open(const char *dir, uint64_t limit, tvm_diags *warnings);
 void tvm_cache_close(tvm_cache *cache);
 
 /* The bytes put under this key, malloc'ed, and a mark that they were used; false when there are none. A
- * corrupt entry is removed. */
-bool tvm_cache_get(const tvm_cache *cache, tvm_cache_key key, uint8_t **bytes, size_t *size);
+ * corrupt entry is removed, as is one that is not a regular file of the user that no one else may write. */
+bool tvm_cache_get(tvm_cache *cache, tvm_cache_key key, uint8_t **bytes, size_t *size);
 /* Stores a copy, then removes the least recently used entries while the folder is over its limit. An entry
  * above the limit is not stored. */
-void tvm_cache_put(const tvm_cache *cache, tvm_cache_key key, const void *bytes, size_t size,
-                   tvm_diags *warnings);
-void tvm_cache_drop(const tvm_cache *cache, tvm_cache_key key);
+void tvm_cache_put(tvm_cache *cache, tvm_cache_key key, const void *bytes, size_t size, tvm_diags *warnings);
+void tvm_cache_drop(tvm_cache *cache, tvm_cache_key key);
+
+/* Zero is no claim. */
+typedef struct tvm_cache_claim {
+    int lock; /* a descriptor + 1 */
+} tvm_cache_claim;
+
+/* As tvm_cache_get; when there is no entry, claims the making of it: false, with the claim, to the one that
+ * is to compute and put it. Others wait for that, at most `wait_ms`; then, and where there are no locks, they
+ * are told to compute it as well. The claim ends with tvm_cache_release or the process, however it dies. */
+bool tvm_cache_get_or_claim(tvm_cache *cache, tvm_cache_key key, unsigned wait_ms, tvm_cache_claim *claim,
+                            uint8_t **bytes, size_t *size);
+void tvm_cache_release(tvm_cache_claim *claim);
+
+/* What is in the folder. */
+typedef struct tvm_cache_stats {
+    const char *dir; /* NULL: in memory alone. Lives as long as the cache. */
+    uint64_t entries, bytes, limit;
+} tvm_cache_stats;
+/* TVM_IO when the folder cannot be read. Both also remove what processes that died left half written. */
+tvm_status tvm_cache_read_stats(tvm_cache *cache, tvm_cache_stats *stats, tvm_diags *diags);
+/* Removes all entries; *stats says what was removed. */
+tvm_status tvm_cache_clear(tvm_cache *cache, tvm_cache_stats *stats, tvm_diags *diags);
 
 #endif

@@ -1,14 +1,17 @@
 /* Calling a kernel: arguments from C to what a device launches. Nothing here allocates unless it fails. */
 #include "launch.h"
 #include "runtime.h"
+#include "signature.h"
+#include "tensor.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct call_args {
     tvm_scalar scalars[TVM_MAX_PARAMS];
     void *data[TVM_MAX_PARAMS];
-    size_t bytes[TVM_MAX_PARAMS]; /* of tensors, as the caller says; 0: not said */
+    const tvm_value *values; /* when the caller says more of tensors than their addresses; else NULL */
     uint64_t tensor_bytes[TVM_MAX_LAUNCH_TENSORS];
 } call_args;
 
@@ -55,9 +58,9 @@ static tvm_status arguments_from_values(const tvm_kernel *function, const tvm_va
                                         call_args *out, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     if (count != kernel->param_count || (count && !values)) return count_mismatch(function, count, diags);
+    out->values = values;
     for (uint32_t i = 0; i < kernel->param_count; i++) {
-        out->data[i] = values[i].data;
-        out->bytes[i] = values[i].bytes;
+        out->data[i] = values[i].tensor ? tvm_tensor_data(values[i].tensor) : values[i].data;
         if (kernel->slots[i].kind == TVM_SLOT_GLOBAL) continue;
         tvm_status status = scalar_from_value(function, i, &values[i], &out->scalars[i], diags);
         if (status) return status;
@@ -65,74 +68,156 @@ static tvm_status arguments_from_values(const tvm_kernel *function, const tvm_va
     return TVM_OK;
 }
 
-static void arguments_from_list(const tvm_ir_kernel *kernel, va_list list, call_args *out) {
-    for (uint32_t i = 0; i < kernel->param_count; i++) {
-        tvm_dtype type = kernel->slots[i].dtype;
+static void arguments_from_list(const tvm_kernel *function, va_list list, call_args *out) {
+    out->values = NULL;
+    for (uint32_t i = 0; i < function->kernel->param_count; i++) {
         tvm_scalar *scalar = &out->scalars[i];
-        out->data[i] = NULL;
-        out->bytes[i] = 0;
-        if (kernel->slots[i].kind == TVM_SLOT_GLOBAL)
-            out->data[i] = va_arg(list, void *);
-        else if (type.kind == TVM_KIND_FLOAT && type.bits == 32)
-            scalar->f = (float)va_arg(list, double);
-        else if (type.kind == TVM_KIND_FLOAT)
-            scalar->f = va_arg(list, double);
-        else if (type.kind == TVM_KIND_BOOL)
+        switch ((tvm_arg_kind)function->args[i]) {
+        case TVM_ARG_BOOL:
             scalar->i = va_arg(list, int) != 0;
-        else if (type.bits == 32 && type.kind == TVM_KIND_INT)
+            break;
+        case TVM_ARG_I32:
             scalar->i = va_arg(list, int);
-        else if (type.bits == 32)
+            break;
+        case TVM_ARG_U32:
             scalar->i = va_arg(list, unsigned);
-        else
+            break;
+        case TVM_ARG_I64:
+        case TVM_ARG_U64:
             scalar->i = va_arg(list, int64_t);
+            break;
+        case TVM_ARG_F32:
+            scalar->f = (float)va_arg(list, double);
+            break;
+        case TVM_ARG_F64:
+            scalar->f = va_arg(list, double);
+            break;
+        default:
+            out->data[i] = va_arg(list, void *);
+        }
+    }
+}
+
+static void arguments_from_addresses(const tvm_kernel *function, void *const *addresses, call_args *out) {
+    out->values = NULL;
+    for (uint32_t i = 0; i < function->kernel->param_count; i++) {
+        tvm_scalar *scalar = &out->scalars[i];
+        const void *from = addresses[i];
+        switch ((tvm_arg_kind)function->args[i]) {
+        case TVM_ARG_BOOL:
+            scalar->i = *(const uint8_t *)from != 0;
+            break;
+        case TVM_ARG_I32:
+            scalar->i = *(const int32_t *)from;
+            break;
+        case TVM_ARG_U32:
+            scalar->i = *(const uint32_t *)from;
+            break;
+        case TVM_ARG_I64:
+        case TVM_ARG_U64:
+            scalar->i = *(const int64_t *)from;
+            break;
+        case TVM_ARG_F32:
+            scalar->f = *(const float *)from;
+            break;
+        case TVM_ARG_F64:
+            scalar->f = *(const double *)from;
+            break;
+        default:
+            out->data[i] = *(void *const *)from;
+        }
     }
 }
 
 static tvm_launch_env env_of(const tvm_kernel *function, const call_args *args) {
-    const tvm_context *context = function->code->context;
-    return (tvm_launch_env){.scalars = args->scalars,
-                            .multiprocessors = context->ops->multiprocessors(context->device)};
+    tvm_launch_env env = tvm_context_launch_env(function->code->context);
+    env.scalars = args->scalars;
+    return env;
 }
 
-/* What only a caller who passes addresses can get wrong. */
-static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
+/* ---- entries ---- */
+
+/* The kernel that a launch runs: the function itself, or of an entry the variant for these arguments. */
+static tvm_status find_variant(const tvm_kernel *function, const call_args *args, const tvm_kernel **variant,
                                tvm_diags *diags) {
+    uint32_t index;
+    *variant = function;
+    if (!function->entry) return TVM_OK;
+    const tvm_launch_env env = env_of(function, args);
+    tvm_status status = tvm_variants_choose(function->variants, &env, &index, diags);
+    if (!status) *variant = &function->code->functions[function->entry->cases[index].kernel];
+    return status;
+}
+
+/* Ends a public call: what went wrong with a variant is told with the entry's name before it. */
+static tvm_status finish(const tvm_kernel *function, const tvm_kernel *variant, tvm_status status,
+                         tvm_diags *diags) {
+    for (size_t i = 0; status && variant != function && i < diags->count; i++) {
+        char *old = diags->items[i].message, *told;
+        if (!old || asprintf(&told, "entry '%s': %s", tvm_kernel_name(function), old) < 0) continue;
+        diags->items[i].message = told;
+        free(old);
+    }
+    return tvm_context_finish(function->code->context, status, diags);
+}
+
+/* ---- checks ---- */
+
+/* tvm_launch_shape of a launch whose scalars have been checked. */
+static tvm_status shape_in(const tvm_kernel *function, uint32_t slot, const tvm_launch_env *env,
+                           const tvm_launch_values *planned, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
+                           tvm_diags *diags) {
+    if (!planned->known)
+        return tvm_launch_shape(function->code->program, function->kernel, slot, env, shape, bytes, diags);
+    tvm_launch_plan_shape(function->plan, planned, slot, shape, bytes);
+    return TVM_OK;
+}
+
+/* What only a caller who passes addresses can get wrong; without values, only a NULL is left to be looked at.
+ */
+static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
+                               const tvm_launch_env *env, const tvm_launch_values *planned,
+                               tvm_diags *diags) {
+    const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
+    int64_t shape[TVM_MAX_RANK];
+    uint64_t needed;
+    tvm_status status = shape_in(function, param, env, planned, shape, &needed, diags);
+    if (!status && value && value->tensor)
+        status = tvm_tensor_check(function, param, shape, value->tensor, diags);
+    if (status) return status;
     if ((uintptr_t)data % 16)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                             "kernel '%s': the address %p of tensor '%s' is not 16-byte aligned",
                             tvm_kernel_name(function), data, param_name(function, param));
-    if (data && !args->bytes[param]) return TVM_OK;
-    int64_t shape[TVM_MAX_RANK];
-    uint64_t needed;
-    const tvm_launch_env env = env_of(function, args);
-    tvm_status status =
-        tvm_launch_shape(function->code->program, function->kernel, param, &env, shape, &needed, diags);
-    if (status) return status;
     if (!data && needed)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                             "kernel '%s': the address of tensor '%s' is NULL", tvm_kernel_name(function),
                             param_name(function, param));
-    if (args->bytes[param] && args->bytes[param] < needed)
+    if (value && !value->tensor && value->bytes && value->bytes < needed)
         return tvm_diag_add(
             diags, TVM_ARGUMENT, NULL, NULL,
             "kernel '%s': tensor '%s' has %llu bytes by its declared shape, but only %zu are there",
-            tvm_kernel_name(function), param_name(function, param), (unsigned long long)needed,
-            args->bytes[param]);
+            tvm_kernel_name(function), param_name(function, param), (unsigned long long)needed, value->bytes);
     return TVM_OK;
 }
 
-/* What the scalars alone say: everything of the launch but where its tensors lie. */
-static tvm_status check_scalars(const tvm_kernel *function, call_args *args, uint32_t grid[3],
-                                tvm_diags *diags) {
-    const tvm_ir_program *program = function->code->program;
-    tvm_launch_env env = env_of(function, args);
-    tvm_status status = tvm_launch_check(program, function->kernel, &env, diags);
-    memcpy(grid, env.grid, sizeof env.grid);
+static inline bool is_plain(const call_args *args, uint32_t param) {
+    const tvm_value *value = args->values ? &args->values[param] : NULL;
+    const void *data = args->data[param];
+    return data && (uintptr_t)data % 16 == 0 && (!value || (!value->tensor && !value->bytes));
+}
+
+/* What the scalars alone say: everything of the launch but where its tensors lie. Sets env->grid. */
+static tvm_status check_scalars(const tvm_kernel *function, call_args *args, tvm_launch_env *env,
+                                tvm_launch_values *planned, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    if (!tvm_launch_plan_run(function->plan, env, planned))
+        status = tvm_launch_check(function->code->program, function->kernel, env, diags);
     int64_t shape[TVM_MAX_RANK];
     for (uint32_t i = 0; !status && i < function->tensor_count; i++)
-        status = tvm_launch_shape(program, function->kernel, function->tensors[i].slot, &env, shape,
-                                  &args->tensor_bytes[i], diags);
+        status =
+            shape_in(function, function->tensors[i].slot, env, planned, shape, &args->tensor_bytes[i], diags);
     return status;
 }
 
@@ -140,9 +225,13 @@ static tvm_status check_scalars(const tvm_kernel *function, call_args *args, uin
 static tvm_status check_arguments(const tvm_kernel *function, call_args *args, uint32_t grid[3],
                                   tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
-    tvm_status status = check_scalars(function, args, grid, diags);
+    tvm_launch_env env = env_of(function, args);
+    tvm_launch_values planned;
+    tvm_status status = check_scalars(function, args, &env, &planned, diags);
+    memcpy(grid, env.grid, sizeof env.grid);
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
-        if (kernel->slots[i].kind == TVM_SLOT_GLOBAL) status = check_tensor(function, i, args, diags);
+        if (function->args[i] == TVM_ARG_TENSOR && !is_plain(args, i))
+            status = check_tensor(function, i, args, &env, &planned, diags);
     return status;
 }
 
@@ -154,7 +243,7 @@ static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, con
                                .stream = stream};
 }
 
-static tvm_status submit(tvm_kernel *function, void *stream, call_args *args, tvm_diags *diags) {
+static tvm_status submit(const tvm_kernel *function, void *stream, call_args *args, tvm_diags *diags) {
     tvm_device_launch launch = launch_of(function, stream, args);
     tvm_status status = check_arguments(function, args, launch.grid, diags);
     if (status || !launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return status;
@@ -166,54 +255,112 @@ tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
     call_args args;
     va_list list;
     va_start(list, stream);
-    arguments_from_list(function->kernel, list, &args);
+    arguments_from_list(function, list, &args);
     va_end(list);
+    const tvm_kernel *variant;
     tvm_diags diags = {0};
-    tvm_status status = submit(function, stream, &args, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = find_variant(function, &args, &variant, &diags);
+    if (!status) status = submit(variant, stream, &args, &diags);
+    return finish(function, variant, status, &diags);
+}
+
+tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const *addresses) {
+    call_args args;
+    arguments_from_addresses(function, addresses, &args);
+    const tvm_kernel *variant;
+    tvm_diags diags = {0};
+    tvm_status status = find_variant(function, &args, &variant, &diags);
+    if (!status) status = submit(variant, stream, &args, &diags);
+    return finish(function, variant, status, &diags);
+}
+
+/* tvm_launchv's arguments and the kernel that they are for. */
+static tvm_status arguments_and_variant(const tvm_kernel *function, const tvm_value *values, size_t count,
+                                        call_args *args, const tvm_kernel **variant, tvm_diags *diags) {
+    *variant = function;
+    tvm_status status = arguments_from_values(function, values, count, args, diags);
+    return status ? status : find_variant(function, args, variant, diags);
 }
 
 tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
     call_args args;
+    const tvm_kernel *variant;
     tvm_diags diags = {0};
-    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
-    if (!status) status = submit(function, stream, &args, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    if (!status) status = submit(variant, stream, &args, &diags);
+    return finish(function, variant, status, &diags);
 }
 
 tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
     call_args args;
+    const tvm_kernel *variant;
+    tvm_launch_values planned;
     tvm_diags diags = {0};
-    tvm_device_launch launch = launch_of(function, stream, &args);
-    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
-    if (!status) status = check_scalars(function, &args, launch.grid, &diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    tvm_device_launch launch = launch_of(variant, stream, &args);
+    tvm_launch_env env = env_of(variant, &args);
+    if (!status) status = check_scalars(variant, &args, &env, &planned, &diags);
+    memcpy(launch.grid, env.grid, sizeof env.grid);
     if (!status) status = function->code->context->ops->reserve(function->code->device_code, &launch, &diags);
+    return finish(function, variant, status, &diags);
+}
+
+static tvm_status prepare(const tvm_kernel *kernel, tvm_diags *diags) {
+    return kernel->code->context->ops->prepare(kernel->code->device_code, kernel->index, diags);
+}
+
+/* Of an entry those kernels that launches on this device may run. */
+tvm_status tvm_prepare(tvm_kernel *function) {
+    if (!function) return TVM_USAGE;
+    const tvm_ir_entry *entry = function->entry;
+    const tvm_kernel *variant = function;
+    tvm_diags diags = {0};
+    tvm_status status = entry ? TVM_OK : prepare(function, &diags);
+    for (uint32_t i = 0; entry && !status && i < entry->case_count; i++) {
+        if (!tvm_variants_possible(function->variants, i)) continue;
+        variant = &function->code->functions[entry->cases[i].kernel];
+        status = prepare(variant, &diags);
+    }
+    return finish(function, variant, status, &diags);
+}
+
+tvm_status tvm_kernel_variant(const tvm_kernel *function, const tvm_value *values, size_t count,
+                              const char **name) {
+    if (!function || !name) return TVM_USAGE;
+    *name = NULL;
+    call_args args;
+    const tvm_kernel *variant;
+    tvm_diags diags = {0};
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    if (!status) *name = tvm_kernel_name(variant);
     return tvm_context_finish(function->code->context, status, &diags);
 }
 
-tvm_status tvm_prepare(tvm_kernel *function) {
-    if (!function) return TVM_USAGE;
+tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
+                            const tvm_kernel **variant) {
+    call_args args;
     tvm_diags diags = {0};
-    tvm_status status =
-        function->code->context->ops->prepare(function->code->device_code, function->index, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, variant, &diags);
+    tvm_launch_env env = env_of(function, &args);
+    if (!status) status = tvm_launch_check(function->code->program, (*variant)->kernel, &env, &diags);
+    return finish(function, *variant, status, &diags);
 }
 
 static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
-                           int64_t shape[8], size_t *bytes, tvm_diags *diags) {
+                           int64_t shape[8], size_t *bytes, const tvm_kernel **variant, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     if (index >= kernel->param_count || kernel->slots[index].kind != TVM_SLOT_GLOBAL)
         return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "parameter %zu of kernel '%s' is no tensor", index,
                             tvm_kernel_name(function));
     call_args args;
     uint64_t size;
-    tvm_status status = arguments_from_values(function, values, count, &args, diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, variant, diags);
     const tvm_launch_env env = env_of(function, &args);
     if (!status)
-        status =
-            tvm_launch_shape(function->code->program, kernel, (uint32_t)index, &env, shape, &size, diags);
+        status = tvm_launch_shape(function->code->program, (*variant)->kernel, (uint32_t)index, &env, shape,
+                                  &size, diags);
     if (status) return status;
     if (bytes) *bytes = size;
     return TVM_OK;
@@ -222,9 +369,10 @@ static tvm_status shape_of(const tvm_kernel *function, size_t index, const tvm_v
 tvm_status tvm_param_shape(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes) {
     if (!function || !shape) return TVM_USAGE;
+    const tvm_kernel *variant = function;
     tvm_diags diags = {0};
-    tvm_status status = shape_of(function, index, values, count, shape, bytes, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    tvm_status status = shape_of(function, index, values, count, shape, bytes, &variant, &diags);
+    return finish(function, variant, status, &diags);
 }
 
 tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count, unsigned repeats,
@@ -232,12 +380,13 @@ tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count,
     if (!function || !microseconds) return TVM_USAGE;
     *microseconds = 0;
     call_args args;
+    const tvm_kernel *variant;
     tvm_diags diags = {0};
-    tvm_device_launch launch = launch_of(function, NULL, &args);
-    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
-    if (!status) status = check_arguments(function, &args, launch.grid, &diags);
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    tvm_device_launch launch = launch_of(variant, NULL, &args);
+    if (!status) status = check_arguments(variant, &args, launch.grid, &diags);
     if (!status && launch.grid[0] && launch.grid[1] && launch.grid[2])
         status = function->code->context->ops->time(function->code->device_code, &launch, repeats,
                                                     microseconds, &diags);
-    return tvm_context_finish(function->code->context, status, &diags);
+    return finish(function, variant, status, &diags);
 }

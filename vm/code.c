@@ -1,45 +1,88 @@
+#include "launch.h"
 #include "runtime.h"
+#include "signature.h"
 #include "vbc.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills code->functions from its program. */
-static tvm_status make_functions(tvm_program *code, tvm_diags *diags) {
-    const tvm_ir_program *program = code->program;
-    code->functions = calloc(program->kernel_count ? program->kernel_count : 1, sizeof *code->functions);
-    if (!code->functions) return tvm_diag_no_memory(diags);
-    for (uint32_t i = 0; i < program->kernel_count; i++) {
-        tvm_kernel *function = &code->functions[i];
-        const tvm_ir_kernel *kernel = &program->kernels[i];
-        function->code = code;
-        function->kernel = kernel;
-        function->index = i;
-        function->tensor_count = tvm_launch_tensors(kernel, function->tensors);
-        if (!kernel->param_count) continue;
-        function->type_names = calloc(kernel->param_count, sizeof *function->type_names);
-        if (!function->type_names) return tvm_diag_no_memory(diags);
-        for (uint32_t p = 0; p < kernel->param_count; p++)
-            tvm_dtype_name(kernel->slots[p].dtype, function->type_names[p]);
+/* What is kept of a kernel's parameters. The extents of an entry's may differ between its variants. */
+static tvm_status make_params(tvm_kernel *function, tvm_diags *diags) {
+    const tvm_ir_kernel *kernel = function->kernel;
+    size_t count = kernel->param_count ? kernel->param_count : 1;
+    function->type_names = calloc(count, sizeof *function->type_names);
+    function->shapes = calloc(count, sizeof *function->shapes);
+    function->args = calloc(count, sizeof *function->args);
+    if (!function->type_names || !function->shapes || !function->args) return tvm_diag_no_memory(diags);
+    for (uint32_t p = 0; p < kernel->param_count; p++) {
+        tvm_dtype_name(kernel->slots[p].dtype, function->type_names[p]);
+        function->args[p] = (uint8_t)tvm_arg_kind_of(&kernel->slots[p]);
+        function->shapes[p] =
+            function->entry ? strdup("") : tvm_launch_shape_text(function->code->program, kernel, p);
+        if (!function->shapes[p]) return tvm_diag_no_memory(diags);
     }
     return TVM_OK;
 }
 
+static tvm_status make_kernel(tvm_kernel *function, uint32_t index, tvm_diags *diags) {
+    function->kernel = &function->code->program->kernels[index];
+    function->index = index;
+    function->tensor_count = tvm_launch_tensors(function->kernel, function->tensors);
+    tvm_status status = make_params(function, diags);
+    return status ? status : tvm_launch_plan_make(function->kernel, &function->plan, diags);
+}
+
+static tvm_status make_entry(tvm_kernel *function, uint32_t index, tvm_diags *diags) {
+    const tvm_ir_program *program = function->code->program;
+    const tvm_launch_env env = tvm_context_launch_env(function->code->context);
+    function->entry = &program->entries[index];
+    function->kernel = &function->entry->head;
+    tvm_status status = make_params(function, diags);
+    return status ? status : tvm_variants_make(program, function->entry, &env, &function->variants, diags);
+}
+
+/* Fills code->functions from its program. */
+static tvm_status make_functions(tvm_program *code, tvm_diags *diags) {
+    const tvm_ir_program *program = code->program;
+    uint32_t kernels = program->kernel_count;
+    tvm_status status = TVM_OK;
+    code->functions = calloc((size_t)kernels + program->entry_count + 1, sizeof *code->functions);
+    if (!code->functions) return tvm_diag_no_memory(diags);
+    while (!status && code->function_count < (size_t)kernels + program->entry_count) {
+        uint32_t i = (uint32_t)code->function_count++;
+        code->functions[i].code = code;
+        status = i < kernels ? make_kernel(&code->functions[i], i, diags)
+                             : make_entry(&code->functions[i], i - kernels, diags);
+    }
+    return status;
+}
+
+static void free_function(tvm_kernel *function) {
+    for (uint32_t p = 0; function->shapes && p < function->kernel->param_count; p++)
+        free(function->shapes[p]);
+    free(function->type_names);
+    free(function->shapes);
+    free(function->args);
+    free(function->plan);
+    tvm_variants_free(function->variants);
+}
+
 void tvm_program_free(tvm_program *code) {
     if (!code) return;
+    tvm_bindings_free(code->bindings);
     if (code->device_code) code->context->ops->code_close(code->device_code);
-    for (uint32_t i = 0; code->functions && i < code->program->kernel_count; i++)
-        free(code->functions[i].type_names);
+    for (size_t i = 0; i < code->function_count; i++) free_function(&code->functions[i]);
     free(code->functions);
     tvm_ir_program_free(code->program);
+    pthread_mutex_destroy(&code->lock);
     free(code);
 }
 
-/* Takes the program, also when it fails. */
-static tvm_status load_program(tvm_context *context, tvm_ir_program *program, tvm_program **code,
-                               tvm_diags *diags) {
+tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_program **code,
+                            tvm_diags *diags) {
     tvm_program *loaded = calloc(1, sizeof *loaded);
-    if (!loaded) {
+    if (!loaded || pthread_mutex_init(&loaded->lock, NULL)) {
+        free(loaded);
         tvm_ir_program_free(program);
         return tvm_diag_no_memory(diags);
     }
@@ -55,17 +98,14 @@ static tvm_status load_program(tvm_context *context, tvm_ir_program *program, tv
     return TVM_OK;
 }
 
-static tvm_status no_device(tvm_diags *diags) {
-    return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "the context has no device: tvm_context_create failed");
-}
-
 tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **code) {
     if (!context || !path || !code) return TVM_USAGE;
     *code = NULL;
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
-    tvm_status status = context->ops ? tvm_vbc_read_file(path, &program, &diags) : no_device(&diags);
-    if (!status) status = load_program(context, program, code, &diags);
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status) status = tvm_vbc_read_file(path, &program, &diags);
+    if (!status) status = tvm_context_load(context, program, code, &diags);
     return tvm_context_finish(context, status, &diags);
 }
 
@@ -74,30 +114,35 @@ tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_pr
     *code = NULL;
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
-    tvm_status status = context->ops ? tvm_vbc_read(bytes, size, NULL, &program, &diags) : no_device(&diags);
-    if (!status) status = load_program(context, program, code, &diags);
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status) status = tvm_vbc_read(bytes, size, NULL, &program, &diags);
+    if (!status) status = tvm_context_load(context, program, code, &diags);
     return tvm_context_finish(context, status, &diags);
 }
 
 /* ---- introspection ---- */
 
+const char *tvm_code_origin(const tvm_program *code) {
+    return code ? code->context->ops->code_origin(code->device_code) : "";
+}
+
 size_t tvm_kernel_count(const tvm_program *code) {
-    return code ? code->program->kernel_count : 0;
+    return code ? code->function_count : 0;
 }
 
 tvm_kernel *tvm_kernel_at(tvm_program *code, size_t index) {
-    return code && index < code->program->kernel_count ? &code->functions[index] : NULL;
+    return code && index < code->function_count ? &code->functions[index] : NULL;
 }
 
-/* "matmul, pack": the names of a program's kernels, malloc'ed; NULL when out of memory. */
-static char *kernel_names(const tvm_ir_program *program) {
+/* "matmul, pack": the names of a program's kernels and entries, malloc'ed; NULL when out of memory. */
+static char *kernel_names(const tvm_program *code) {
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     if (!stream) return NULL;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        fprintf(stream, "%s%s", i ? ", " : "", tvm_string(program, program->kernels[i].name));
-    if (!program->kernel_count) fputs("none", stream);
+    for (size_t i = 0; i < code->function_count; i++)
+        fprintf(stream, "%s%s", i ? ", " : "", tvm_kernel_name(&code->functions[i]));
+    if (!code->function_count) fputs("none", stream);
     if (!fclose(stream)) return text;
     free(text);
     return NULL;
@@ -107,12 +152,12 @@ tvm_status tvm_get_kernel(tvm_program *code, const char *name, tvm_kernel **func
     if (!code || !name || !function) return TVM_USAGE;
     *function = NULL;
     tvm_diags diags = {0};
-    const tvm_ir_kernel *kernel = tvm_find_kernel(code->program, name);
-    if (kernel) {
-        *function = &code->functions[kernel - code->program->kernels];
+    for (size_t i = 0; i < code->function_count; i++) {
+        if (strcmp(tvm_kernel_name(&code->functions[i]), name)) continue;
+        *function = &code->functions[i];
         return tvm_context_finish(code->context, TVM_OK, &diags);
     }
-    char *names = kernel_names(code->program);
+    char *names = kernel_names(code);
     tvm_status status = tvm_diag_add(&diags, TVM_NOT_FOUND, NULL, NULL,
                                      "the program has no kernel '%s'; it has: %s", name, names ? names : "?");
     free(names);
@@ -143,6 +188,21 @@ tvm_status tvm_param(const tvm_kernel *function, size_t index, tvm_param_info *i
                              .type = function->type_names[index],
                              .bits = slot->dtype.bits,
                              .is_tensor = tensor,
-                             .rank = tensor ? slot->rank : 0};
+                             .rank = tensor ? slot->rank : 0,
+                             .shape = function->shapes[index]};
     return tvm_context_finish(function->code->context, TVM_OK, &diags);
+}
+
+tvm_status tvm_get_kernel_info(tvm_kernel *function, tvm_kernel_info *info) {
+    if (!function || !info) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_kernel_info found = {0};
+    tvm_context *context = function->code->context;
+    tvm_status status =
+        function->entry
+            ? tvm_diag_add(&diags, TVM_USAGE, NULL, "tvm_kernel_variant names the kernel that a launch runs",
+                           "'%s' is an entry, which has no code of its own", tvm_kernel_name(function))
+            : context->ops->describe(function->code->device_code, function->index, &found, &diags);
+    *info = status ? (tvm_kernel_info){0} : found;
+    return tvm_context_finish(context, status, &diags);
 }

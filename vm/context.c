@@ -196,10 +196,14 @@ const char *tvm_context_warning(const tvm_context *context) {
     return context->ops ? context->ops->warning(context->device) : NULL;
 }
 
+tvm_launch_env tvm_context_launch_env(const tvm_context *context) {
+    return (tvm_launch_env){.multiprocessors = context->ops->multiprocessors(context->device),
+                            .target = context->ops->target(context->device)};
+}
+
 /* ---- what goes straight to the device ---- */
 
-/* TVM_USAGE for calls on a context whose creation failed. */
-static tvm_status usable(const tvm_context *context, tvm_diags *diags) {
+tvm_status tvm_context_usable(const tvm_context *context, tvm_diags *diags) {
     if (context->ops) return TVM_OK;
     return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "the context has no device: tvm_context_create failed");
 }
@@ -207,7 +211,7 @@ static tvm_status usable(const tvm_context *context, tvm_diags *diags) {
 tvm_status tvm_synchronize(tvm_context *context, void *stream) {
     if (!context) return TVM_USAGE;
     tvm_diags diags = {0};
-    tvm_status status = usable(context, &diags);
+    tvm_status status = tvm_context_usable(context, &diags);
     if (!status) status = context->ops->synchronize(context->device, stream, &diags);
     return tvm_context_finish(context, status, &diags);
 }
@@ -216,7 +220,7 @@ tvm_status tvm_memory_alloc(tvm_context *context, size_t bytes, void **data) {
     if (!context || !data) return TVM_USAGE;
     *data = NULL;
     tvm_diags diags = {0};
-    tvm_status status = usable(context, &diags);
+    tvm_status status = tvm_context_usable(context, &diags);
     if (!status) status = context->ops->memory_alloc(context->device, bytes, data, &diags);
     return tvm_context_finish(context, status, &diags);
 }
@@ -224,7 +228,7 @@ tvm_status tvm_memory_alloc(tvm_context *context, size_t bytes, void **data) {
 tvm_status tvm_memory_free(tvm_context *context, void *data) {
     if (!context) return TVM_USAGE;
     tvm_diags diags = {0};
-    tvm_status status = usable(context, &diags);
+    tvm_status status = tvm_context_usable(context, &diags);
     if (!status && data) status = context->ops->memory_free(context->device, data, &diags);
     return tvm_context_finish(context, status, &diags);
 }
@@ -232,7 +236,7 @@ tvm_status tvm_memory_free(tvm_context *context, void *data) {
 tvm_status tvm_memory_write(tvm_context *context, void *to, const void *from, size_t bytes) {
     if (!context) return TVM_USAGE;
     tvm_diags diags = {0};
-    tvm_status status = usable(context, &diags);
+    tvm_status status = tvm_context_usable(context, &diags);
     if (!status && bytes) status = context->ops->memory_write(context->device, to, from, bytes, &diags);
     return tvm_context_finish(context, status, &diags);
 }
@@ -240,7 +244,7 @@ tvm_status tvm_memory_write(tvm_context *context, void *to, const void *from, si
 tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, size_t bytes) {
     if (!context) return TVM_USAGE;
     tvm_diags diags = {0};
-    tvm_status status = usable(context, &diags);
+    tvm_status status = tvm_context_usable(context, &diags);
     if (!status && bytes) status = context->ops->memory_read(context->device, to, from, bytes, &diags);
     return tvm_context_finish(context, status, &diags);
 }

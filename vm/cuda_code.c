@@ -69,16 +69,27 @@ static tvm_status load_image(cuda_code *code, const tvm_image *image, tvm_diags 
                         "the driver refuses the program's code (error %d): %s", (int)result, log);
 }
 
-/* A cached image that the driver refuses is made anew, once: what it was made for may have changed. */
+/* An image that is not new and that the driver refuses is made anew, once: what it was made for may have
+ * changed. */
 static tvm_status make_and_load(cuda_code *code, tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
     cuda_device *device = code->device;
-    tvm_status status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    tvm_image_request request = {.program = code->program,
+                                 .target = device->target,
+                                 .capability = device->capability,
+                                 .cache = device->cache};
+    tvm_status status = tvm_image_make(&request, image, warnings, diags);
     if (status) return status;
-    if (!image->cached) return load_image(code, image, diags);
+    if (image->source == TVM_IMAGE_MADE) return load_image(code, image, diags);
     if (load_image(code, image, NULL) == TVM_OK) return TVM_OK;
-    tvm_cache_drop(device->cache, image->key);
+    if (image->source == TVM_IMAGE_EMBEDDED) {
+        request.not_embedded = true;
+        tvm_diag_add(warnings, TVM_DRIVER, NULL, NULL,
+                     "the driver refuses the code embedded in the program, which is translated instead");
+    } else {
+        tvm_cache_drop(device->cache, image->key);
+    }
     tvm_image_free(image);
-    status = tvm_image_make(code->program, device->target, device->cache, image, warnings, diags);
+    status = tvm_image_make(&request, image, warnings, diags);
     return status ? status : load_image(code, image, diags);
 }
 
@@ -92,6 +103,7 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *
     const char *name = tvm_string(code->program, code->program->kernels[index].name);
     kernel->threads = image->kernels[index].threads;
     kernel->shared_bytes = image->kernels[index].shared_bytes;
+    if (!kernel->threads) return TVM_OK;
     kernel->name = tvm_cuda_intern(device, name);
     if (!kernel->name) return tvm_diag_no_memory(diags);
     tvm_status status =
@@ -110,11 +122,19 @@ static tvm_status load(cuda_code *code, tvm_diags *diags) {
     tvm_diags warnings = {0};
     tvm_status status = make_and_load(code, &image, &warnings, diags);
     for (uint32_t i = 0; !status && i < image.kernel_count; i++) status = find_kernel(code, i, &image, diags);
-    if (status) unload(code);
+    if (status)
+        unload(code);
+    else
+        tvm_image_origin(&image, code->origin);
     tvm_cuda_warn(code->device, &warnings);
     tvm_diags_free(&warnings);
     tvm_image_free(&image);
     return status;
+}
+
+const char *tvm_cuda_code_origin(const void *code) {
+    const cuda_code *opened = code;
+    return atomic_load_explicit(&opened->loaded, memory_order_acquire) ? opened->origin : "";
 }
 
 /* The code in the current CUDA context, by the first caller for all. */
@@ -130,14 +150,49 @@ static tvm_status ensure_loaded(cuda_code *code, tvm_diags *diags) {
     return status;
 }
 
+/* Of one kernel, though a program is translated as a whole. */
+static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *diags) {
+    tvm_status status = ensure_loaded(code, diags);
+    if (status || code->kernels[kernel].threads) return status;
+    return tvm_diag_add(
+        diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: it assumes another target",
+        tvm_string(code->program, code->program->kernels[kernel].name), code->device->target_name);
+}
+
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
-    (void)kernel; /* a program is translated as a whole */
     cuda_device *device = ((cuda_code *)code)->device;
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_loaded(code, diags);
+    status = ensure_kernel(code, kernel, diags);
     tvm_cuda_leave(device, pushed);
+    return status;
+}
+
+static CUresult describe(const cuda_code *code, const cuda_kernel *kernel, tvm_kernel_info *info) {
+    const tvm_cuda_driver *driver = &code->device->driver;
+    int shared = 0, local = 0;
+    CUresult result = driver->function_get(&info->registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel->function);
+    if (!result)
+        result = driver->function_get(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->function);
+    if (!result) result = driver->function_get(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel->function);
+    info->target = code->device->target_name;
+    info->threads = kernel->threads;
+    info->shared_bytes = (size_t)shared + kernel->shared_bytes;
+    info->local_bytes = (size_t)local;
+    return result;
+}
+
+tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info, tvm_diags *diags) {
+    cuda_code *loaded = code;
+    bool pushed;
+    tvm_status status = tvm_cuda_enter(loaded->device, &pushed, diags);
+    if (status) return status;
+    status = ensure_kernel(loaded, kernel, diags);
+    if (!status)
+        status = tvm_cuda_result(loaded->device, describe(loaded, &loaded->kernels[kernel], info),
+                                 "cuFuncGetAttribute", diags);
+    tvm_cuda_leave(loaded->device, pushed);
     return status;
 }
 
@@ -224,7 +279,7 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
     cuda_param params[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS];
-    void *addresses[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 1];
+    void *addresses[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 2];
     uint32_t count = declared->param_count;
     for (uint32_t i = 0; i < count; i++)
         params[i] = param_of(&declared->slots[i], launch->scalars[i], launch->data[i]);
@@ -232,14 +287,17 @@ tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CU
     if (status) return status;
     count += kernel->tensor_count;
     for (uint32_t i = 0; i < count; i++) addresses[i] = &params[i];
-    addresses[count] = &device->multiprocessors; /* of kernels that read it */
+    addresses[count] = &device->multiprocessors; /* of kernels that read them */
+    addresses[count + 1] = &device->target.arch;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (kernel->waits_for_dependency) result = launch_early(device, kernel, launch, stream, addresses);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
                                        kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
     if (result) return tvm_cuda_result(device, result, "cuLaunchKernel", diags);
-    atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
+    /* Written only when it changes: threads that launch the same kernel share the line. */
+    if (atomic_load_explicit(&device->launched, memory_order_relaxed) != kernel->name)
+        atomic_store_explicit(&device->launched, kernel->name, memory_order_relaxed);
     return TVM_OK;
 }
 

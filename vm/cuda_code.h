@@ -3,6 +3,7 @@
 #define TVM_VM_CUDA_CODE_H
 
 #include "cuda_device.h"
+#include "image.h"
 
 typedef struct cuda_kernel {
     CUfunction function;
@@ -20,6 +21,7 @@ typedef struct cuda_code {
     pthread_mutex_t lock; /* of loading */
     atomic_bool loaded;
     CUmodule module;
+    char origin[TVM_IMAGE_ORIGIN_MAX]; /* where the module comes from */
     cuda_kernel kernels[];
 } cuda_code;
 

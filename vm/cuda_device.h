@@ -24,7 +24,9 @@ typedef struct cuda_device {
     CUcontext context;
     bool primary; /* the context is the device's primary one, retained */
     tvm_target target;
+    unsigned capability; /* 10 major + minor */
     uint32_t multiprocessors;
+    char target_name[16];
     tvm_cache *cache;
     pthread_mutex_t lock;            /* of names and of warning being set */
     cuda_name *names;                /* of kernels */
@@ -52,6 +54,8 @@ void tvm_cuda_warn(cuda_device *device, const tvm_diags *warnings);
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
 void tvm_cuda_code_close(void *code);
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags);
+tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info, tvm_diags *diags);
+const char *tvm_cuda_code_origin(const void *code);
 tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags);
 tvm_status tvm_cuda_reserve(void *code, const tvm_device_launch *launch, tvm_diags *diags);
 tvm_status tvm_cuda_time(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,

@@ -26,6 +26,7 @@
     X(module_load, cuModuleLoadDataEx, "cuModuleLoadDataEx")                                                 \
     X(module_unload, cuModuleUnload, "cuModuleUnload")                                                       \
     X(module_function, cuModuleGetFunction, "cuModuleGetFunction")                                           \
+    X(function_get, cuFuncGetAttribute, "cuFuncGetAttribute")                                                \
     X(function_set, cuFuncSetAttribute, "cuFuncSetAttribute")                                                \
     X(launch, cuLaunchKernel, "cuLaunchKernel")                                                              \
     X(memory_alloc, cuMemAlloc, "cuMemAlloc_v2")                                                             \

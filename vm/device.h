@@ -25,15 +25,21 @@ typedef struct tvm_device_ops {
     tvm_status (*open)(const tvm_context_options *options, void **device, tvm_diags *diags);
     void (*close)(void *device);
     const char *(*name)(const void *device);
+    int (*ordinal)(const void *device); /* among the machine's devices of the kind */
     /* What went wrong without keeping anything from working (a cache that cannot be used); NULL: nothing. */
     const char *(*warning)(const void *device);
     uint32_t (*multiprocessors)(const void *device);
+    uint32_t (*target)(const void *device); /* 80, 89, 90, ...: the architecture that code is made for */
 
     /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the
      * first caller for all; launch prepares if need be. The program outlives its code. */
     tvm_status (*code_open)(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
     void (*code_close)(void *code);
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
+    /* Of a kernel, prepared if need be; strings live as long as the device. */
+    tvm_status (*describe)(void *code, uint32_t kernel, tvm_kernel_info *info, tvm_diags *diags);
+    /* See tvm_code_origin. */
+    const char *(*code_origin)(const void *code);
     tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
     /* Prepares, and makes the memory that this launch takes; the tensors' data is not looked at. */
     tvm_status (*reserve)(void *code, const tvm_device_launch *launch, tvm_diags *diags);

@@ -14,6 +14,7 @@ enum { ALIGNMENT = 256, DEFAULT_REPEATS = 5 };
 typedef struct cpu_device {
     unsigned threads;
     uint32_t multiprocessors;
+    uint32_t target;
     char name[64];
 } cpu_device;
 
@@ -30,6 +31,7 @@ static tvm_status cpu_open(const tvm_context_options *options, void **device, tv
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     cpu->threads = options->threads ? options->threads : cores > 0 ? (unsigned)cores : 1;
     cpu->multiprocessors = options->multiprocessors ? options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
+    cpu->target = options->target;
     snprintf(cpu->name, sizeof cpu->name, "interpreter, %u thread%s", cpu->threads,
              cpu->threads == 1 ? "" : "s");
     *device = cpu;
@@ -44,6 +46,11 @@ static const char *cpu_name(const void *device) {
     return ((const cpu_device *)device)->name;
 }
 
+static int cpu_ordinal(const void *device) {
+    (void)device;
+    return 0;
+}
+
 static const char *cpu_warning(const void *device) {
     (void)device;
     return NULL;
@@ -51,6 +58,10 @@ static const char *cpu_warning(const void *device) {
 
 static uint32_t cpu_multiprocessors(const void *device) {
     return ((const cpu_device *)device)->multiprocessors;
+}
+
+static uint32_t cpu_target(const void *device) {
+    return ((const cpu_device *)device)->target;
 }
 
 static tvm_status cpu_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
@@ -90,6 +101,13 @@ static tvm_status cpu_prepare(void *code, uint32_t index, tvm_diags *diags) {
     return status;
 }
 
+static tvm_status cpu_describe(void *code, uint32_t index, tvm_kernel_info *info, tvm_diags *diags) {
+    *info = (tvm_kernel_info){.target = "interpreter",
+                              .threads = ((cpu_code *)code)->program->kernels[index].warps * 32,
+                              .registers = -1};
+    return cpu_prepare(code, index, diags);
+}
+
 static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags) {
     cpu_code *opened = code;
     tvm_status status = cpu_prepare(code, launch->kernel, diags);
@@ -101,7 +119,8 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
         args[i].data = launch->data[i];
     }
     tvm_interp_options options = {.threads = opened->device->threads,
-                                  .multiprocessors = opened->device->multiprocessors};
+                                  .multiprocessors = opened->device->multiprocessors,
+                                  .target = opened->device->target};
     return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
                           launch->grid, &options, diags);
 }
@@ -159,15 +178,24 @@ static tvm_status cpu_memory_copy(void *device, void *to, const void *from, size
     return TVM_OK;
 }
 
+static const char *cpu_code_origin(const void *code) {
+    (void)code;
+    return "interpreted";
+}
+
 const tvm_device_ops tvm_device_cpu = {.kind = TVM_DEVICE_CPU,
                                        .open = cpu_open,
                                        .close = cpu_close,
                                        .name = cpu_name,
+                                       .ordinal = cpu_ordinal,
                                        .warning = cpu_warning,
                                        .multiprocessors = cpu_multiprocessors,
+                                       .target = cpu_target,
                                        .code_open = cpu_code_open,
                                        .code_close = cpu_code_close,
                                        .prepare = cpu_prepare,
+                                       .describe = cpu_describe,
+                                       .code_origin = cpu_code_origin,
                                        .launch = cpu_launch,
                                        .reserve = cpu_reserve,
                                        .time = cpu_time,

@@ -73,7 +73,7 @@ static tvm_status choose_ordinal(cuda_device *cuda, int ordinal, tvm_diags *diag
 static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     const tvm_cuda_driver *driver = &cuda->driver;
     int major = 0, minor = 0, multiprocessors = 0;
-    char gpu[256] = "", target[16];
+    char gpu[256] = "";
     CUresult result =
         driver->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
     if (!result)
@@ -87,8 +87,9 @@ static tvm_status identify(cuda_device *cuda, tvm_diags *diags) {
     if (status) return status;
     gpu[sizeof gpu - 1] = '\0';
     cuda->multiprocessors = multiprocessors > 0 ? (uint32_t)multiprocessors : 1;
+    cuda->capability = 10 * (unsigned)major + (unsigned)minor;
     snprintf(cuda->name, sizeof cuda->name, "%s (cuda:%d, %s)", gpu, (int)cuda->device,
-             tvm_target_name(cuda->target, target));
+             tvm_target_name(cuda->target, cuda->target_name));
     return TVM_OK;
 }
 
@@ -161,7 +162,7 @@ static tvm_status cuda_open(const tvm_context_options *options, void **device, t
         return status;
     }
     tvm_diags warnings = {0};
-    cuda->cache = tvm_cache_open(options->cache_dir, TVM_CACHE_LIMIT, &warnings);
+    cuda->cache = tvm_cache_open(options->cache_dir, 0, &warnings);
     tvm_cuda_warn(cuda, &warnings);
     tvm_diags_free(&warnings);
     *device = cuda;
@@ -172,12 +173,20 @@ static const char *cuda_device_name(const void *device) {
     return ((const cuda_device *)device)->name;
 }
 
+static int cuda_ordinal(const void *device) {
+    return (int)((const cuda_device *)device)->device;
+}
+
 static const char *cuda_warning(const void *device) {
     return atomic_load(&((const cuda_device *)device)->warning);
 }
 
 static uint32_t cuda_multiprocessors(const void *device) {
     return ((const cuda_device *)device)->multiprocessors;
+}
+
+static uint32_t cuda_target(const void *device) {
+    return ((const cuda_device *)device)->target.arch;
 }
 
 /* ---- memory and waiting ---- */
@@ -246,11 +255,15 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .open = cuda_open,
                                         .close = cuda_close,
                                         .name = cuda_device_name,
+                                        .ordinal = cuda_ordinal,
                                         .warning = cuda_warning,
                                         .multiprocessors = cuda_multiprocessors,
+                                        .target = cuda_target,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .prepare = tvm_cuda_prepare,
+                                        .describe = tvm_cuda_describe,
+                                        .code_origin = tvm_cuda_code_origin,
                                         .launch = tvm_cuda_launch,
                                         .reserve = tvm_cuda_reserve,
                                         .time = tvm_cuda_time,

@@ -1,4 +1,5 @@
 #include "image.h"
+#include "ptx_compiler.h"
 #include "vbc.h"
 
 #include <stdlib.h>
@@ -10,7 +11,10 @@ typedef struct image_header {
     uint32_t kernel_count;
     uint32_t ptx;
     uint64_t code_size;
+    char made_by[TVM_IMAGE_MADE_BY_MAX];
 } image_header;
+
+enum { IMAGE_FORMAT = 2 }; /* of these bytes: part of the key */
 
 static size_t code_offset(uint32_t kernel_count) {
     size_t end = sizeof(image_header) + kernel_count * sizeof(tvm_image_kernel);
@@ -23,12 +27,13 @@ static tvm_status encode(const tvm_module *module, uint8_t **bytes, size_t *size
     image_header header = {.kernel_count = (uint32_t)module->kernel_count,
                            .ptx = ptx,
                            .code_size = ptx ? module->ptx_size : module->cubin_size};
+    memcpy(header.made_by, module->made_by, sizeof header.made_by);
     size_t offset = code_offset(header.kernel_count);
     uint8_t *image = calloc(1, offset + header.code_size + 1);
     if (!image) return tvm_diag_no_memory(diags);
     memcpy(image, &header, sizeof header);
     for (uint32_t i = 0; i < header.kernel_count; i++) {
-        tvm_image_kernel kernel = {module->kernels[i].threads, module->kernels[i].shared_bytes};
+        tvm_image_kernel kernel = tvm_image_kernel_of(&module->kernels[i]);
         memcpy(image + sizeof header + i * sizeof kernel, &kernel, sizeof kernel);
     }
     memcpy(image + offset, code, header.code_size);
@@ -43,7 +48,8 @@ static bool decode(uint8_t *bytes, size_t size, uint32_t kernel_count, tvm_image
     size_t offset = code_offset(kernel_count);
     if (size < offset + 1) return false;
     memcpy(&header, bytes, sizeof header);
-    if (header.kernel_count != kernel_count || header.code_size != size - offset - 1 || bytes[size - 1])
+    if (header.kernel_count != kernel_count || header.code_size != size - offset - 1 || bytes[size - 1] ||
+        !memchr(header.made_by, '\0', sizeof header.made_by))
         return false;
     image->kernels = (const tvm_image_kernel *)(const void *)(bytes + sizeof header);
     image->kernel_count = kernel_count;
@@ -51,44 +57,78 @@ static bool decode(uint8_t *bytes, size_t size, uint32_t kernel_count, tvm_image
     image->code = bytes + offset;
     image->code_size = header.code_size;
     image->bytes = bytes;
+    memcpy(image->made_by, header.made_by, sizeof image->made_by);
     return true;
 }
 
 /* ---- the key ---- */
 
-/* The version line of ptxas, malloc'ed. Running it would cost more than all the rest of a cache hit, so that
- * what it said is kept in the cache too, under the program's path, size and time of change. NULL when it
- * cannot be told. */
-static char *ptxas_version(const char *path, const tvm_cache *cache, tvm_diags *warnings, tvm_diags *diags) {
+/* What tells one file from another that takes its place: its path, size and time of change; malloc'ed. */
+static char *identity(const char *what, const char *path) {
     struct stat info;
-    char *description;
-    if (stat(path, &info)) return NULL;
-    if (asprintf(&description, "version of ptxas %s, %lld bytes, changed %lld.%09ld", path,
-                 (long long)info.st_size, (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec) < 0)
+    char *text;
+    if (stat(path, &info) ||
+        asprintf(&text, "%s %s, %lld bytes, changed %lld.%09ld", what, path, (long long)info.st_size,
+                 (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec) < 0)
         return NULL;
-    tvm_cache_key key = tvm_cache_key_of(description);
-    free(description);
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    if (tvm_cache_get(cache, key, &bytes, &size) && size && !bytes[size - 1]) return (char *)bytes;
-    free(bytes);
-    char *version = NULL;
-    if (tvm_ptxas_version(path, &version, diags)) return NULL;
-    tvm_cache_put(cache, key, version, strlen(version) + 1, warnings);
-    return version;
+    return text;
 }
 
-/* `version` is ptxas', NULL for the driver's compiler. */
-static tvm_status image_key(const tvm_ir_program *program, tvm_target target, const char *version,
-                            tvm_cache_key *key, tvm_diags *diags) {
-    uint64_t hash[2];
-    char name[16], *description;
-    tvm_status status = tvm_vbc_hash(program, hash, diags);
+/* Fills the version of a ptxas. Running it would cost more than all the rest of a cache hit, so that what it
+ * said is kept in the cache too. */
+static tvm_status ask_ptxas(tvm_ptx_compiler *compiler, tvm_cache *cache, tvm_diags *warnings,
+                            tvm_diags *diags) {
+    char *description = identity("version of ptxas", compiler->path);
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    tvm_status status = TVM_OK;
+    if (description) {
+        tvm_cache_key key = tvm_cache_key_of(description);
+        if (tvm_cache_get(cache, key, &bytes, &size) && size && !bytes[size - 1]) {
+            compiler->version = (char *)bytes;
+        } else {
+            free(bytes);
+            status = tvm_ptx_compiler_ask(compiler, diags);
+            if (!status)
+                tvm_cache_put(cache, key, compiler->version, strlen(compiler->version) + 1, warnings);
+        }
+        free(description);
+        if (!status) return TVM_OK;
+    }
+    return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "the version of '%s' cannot be told", compiler->path);
+}
+
+/* What the compiler's results depend on, malloc'ed. A library is known by its file: opening it would cost
+ * more than a cache hit. */
+static tvm_status compiler_identity(tvm_ptx_compiler *compiler, tvm_cache *cache, char **text,
+                                    tvm_diags *warnings, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    *text = NULL;
+    switch (compiler->kind) {
+    case TVM_PTX_BY_NVJITLINK:
+        *text = identity("nvJitLink", compiler->path);
+        break;
+    case TVM_PTX_BY_PTXAS:
+        status = ask_ptxas(compiler, cache, warnings, diags);
+        if (!status) *text = strdup(compiler->version);
+        break;
+    case TVM_PTX_BY_DRIVER:
+        *text = strdup("PTX");
+    }
+    return *text || status ? status : tvm_diag_no_memory(diags);
+}
+
+static tvm_status image_key(const tvm_image_request *request, const uint64_t hash[2],
+                            tvm_ptx_compiler *compiler, tvm_cache_key *key, tvm_diags *warnings,
+                            tvm_diags *diags) {
+    char name[16], *made_by, *description;
+    tvm_status status = compiler_identity(compiler, request->cache, &made_by, warnings, diags);
     if (status) return status;
-    if (asprintf(&description, "program %016llx%016llx for %s, code generator %d, %s",
-                 (unsigned long long)hash[0], (unsigned long long)hash[1], tvm_target_name(target, name),
-                 TVM_CODEGEN_VERSION, version ? version : "PTX") < 0)
-        return tvm_diag_no_memory(diags);
+    int length = asprintf(&description, "image %d, program %016llx%016llx for %s, code generator %d, %s",
+                          IMAGE_FORMAT, (unsigned long long)hash[0], (unsigned long long)hash[1],
+                          tvm_target_name(request->target, name), TVM_CODEGEN_VERSION, made_by);
+    free(made_by);
+    if (length < 0) return tvm_diag_no_memory(diags);
     *key = tvm_cache_key_of(description);
     free(description);
     return TVM_OK;
@@ -96,65 +136,104 @@ static tvm_status image_key(const tvm_ir_program *program, tvm_target target, co
 
 /* ---- making ---- */
 
-/* Translates, and assembles with ptxas if its path is given. */
-static tvm_status build(const tvm_ir_program *program, tvm_target target, const char *ptxas, uint8_t **bytes,
-                        size_t *size, tvm_diags *diags) {
+/* Where nvJitLink fails and no ptxas stands in for it, the driver is left to compile: it may know more. */
+static bool leave_to_driver(const tvm_ptx_compiler *compiler, tvm_diags *failure, tvm_diags *warnings) {
+    char *ptxas = NULL;
+    if (compiler->kind != TVM_PTX_BY_NVJITLINK || !tvm_ptxas_find(&ptxas, NULL)) {
+        free(ptxas);
+        return false;
+    }
+    tvm_diag_add(warnings, TVM_PTXAS, NULL, NULL, "the driver's compiler takes the place of nvJitLink: %s",
+                 failure->count ? failure->items[0].message : "out of memory");
+    return true;
+}
+
+static tvm_status compile(const tvm_ptx_compiler *compiler, tvm_module *module, tvm_diags *warnings,
+                          tvm_diags *diags) {
+    tvm_diags failure = {0};
+    if (compiler->kind == TVM_PTX_BY_DRIVER) return TVM_OK;
+    tvm_status status = tvm_ptx_compile(compiler, module, &failure);
+    if (status == TVM_PTXAS && leave_to_driver(compiler, &failure, warnings)) status = TVM_OK;
+    for (size_t i = 0; status && i < failure.count; i++)
+        tvm_diag_add(diags, failure.items[i].status, NULL, failure.items[i].hint, "%s",
+                     failure.items[i].message);
+    if (status && !failure.count) tvm_diag_no_memory(diags);
+    tvm_diags_free(&failure);
+    return status;
+}
+
+static tvm_status build(const tvm_image_request *request, const tvm_ptx_compiler *compiler, uint8_t **bytes,
+                        size_t *size, tvm_diags *warnings, tvm_diags *diags) {
     tvm_module *module = NULL;
-    tvm_status status = tvm_translate(program, target, &module, diags);
-    if (!status && ptxas) status = tvm_ptxas(module, ptxas, diags);
+    tvm_status status = tvm_translate(request->program, request->target, &module, diags);
+    if (!status) status = compile(compiler, module, warnings, diags);
     if (!status) status = encode(module, bytes, size, diags);
     if (module) tvm_module_free(module);
     return status;
 }
 
-static tvm_status find_or_build(const tvm_ir_program *program, tvm_target target, const char *ptxas,
-                                const tvm_cache *cache, tvm_image *image, tvm_diags *warnings,
-                                tvm_diags *diags) {
+static tvm_status find_or_build(const tvm_image_request *request, const tvm_ptx_compiler *compiler,
+                                tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
+    uint32_t kernel_count = request->program->kernel_count;
     uint8_t *bytes = NULL;
     size_t size = 0;
-    if (tvm_cache_get(cache, image->key, &bytes, &size)) {
-        image->cached = decode(bytes, size, program->kernel_count, image);
-        if (image->cached) return TVM_OK;
+    tvm_cache_claim claim;
+    if (tvm_cache_get_or_claim(request->cache, image->key, TVM_CACHE_WAIT_MS, &claim, &bytes, &size)) {
+        image->source = TVM_IMAGE_CACHED;
+        if (decode(bytes, size, kernel_count, image)) return TVM_OK;
         free(bytes);
     }
-    tvm_status status = build(program, target, ptxas, &bytes, &size, diags);
-    if (status) return status;
-    tvm_cache_put(cache, image->key, bytes, size, warnings);
-    if (decode(bytes, size, program->kernel_count, image)) return TVM_OK;
+    image->source = TVM_IMAGE_MADE;
+    tvm_status status = build(request, compiler, &bytes, &size, warnings, diags);
+    if (!status) tvm_cache_put(request->cache, image->key, bytes, size, warnings);
+    tvm_cache_release(&claim);
+    if (status || decode(bytes, size, kernel_count, image)) return status;
     free(bytes);
     return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                         "the code generator left out kernels of the program");
 }
 
-/* *ptxas is NULL when there is none: the driver's compiler does. One that was asked for and is missing is
- * worth a word. */
-static tvm_status find_ptxas(char **ptxas, tvm_diags *warnings, tvm_diags *diags) {
-    const char *chosen = getenv("TVM_PTXAS");
-    tvm_status status = tvm_ptxas_find(ptxas, chosen && *chosen ? warnings : NULL);
-    if (!status) return TVM_OK;
-    *ptxas = NULL;
-    return status == TVM_NO_PTXAS ? TVM_OK
-                                  : tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_status_text(status));
+static tvm_status make(const tvm_image_request *request, const uint64_t hash[2], tvm_ptx_compiler *compiler,
+                       tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
+    *image = (tvm_image){.target = request->target};
+    tvm_status status = image_key(request, hash, compiler, &image->key, warnings, diags);
+    return status ? status : find_or_build(request, compiler, image, warnings, diags);
 }
 
-tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, const tvm_cache *cache,
-                          tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
+tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
+                          tvm_diags *diags) {
+    uint64_t hash[2];
+    tvm_ptx_compiler compiler = {0};
+    bool embedded = !request->not_embedded && request->program->image_count > 0;
     *image = (tvm_image){0};
-    char *ptxas = NULL, *version = NULL;
-    tvm_status status = find_ptxas(&ptxas, warnings, diags);
-    if (!status && ptxas) {
-        version = ptxas_version(ptxas, cache, warnings, diags);
-        if (!version)
-            status = tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "the version of '%s' cannot be told", ptxas);
-    }
-    if (!status) status = image_key(program, target, version, &image->key, diags);
-    if (!status) status = find_or_build(program, target, ptxas, cache, image, warnings, diags);
-    free(version);
-    free(ptxas);
+    tvm_status status = tvm_vbc_hash(request->program, hash, diags);
+    if (status) return status;
+    if (embedded) tvm_image_note_stale(request->program, hash, warnings);
+    if (embedded && tvm_image_find_embedded(request, hash, TVM_EMBEDDED_EXACT, image)) return TVM_OK;
+    if (tvm_target_cubin_runs(request->target, request->capability))
+        status = tvm_ptx_compiler_find(&compiler, warnings, diags);
+    if (status) return status;
+    bool found = embedded && compiler.kind == TVM_PTX_BY_DRIVER &&
+                 (tvm_image_find_embedded(request, hash, TVM_EMBEDDED_LOWER, image) ||
+                  tvm_image_find_embedded(request, hash, TVM_EMBEDDED_PTX_FOR, image));
+    if (!found) status = make(request, hash, &compiler, image, warnings, diags);
+    tvm_ptx_compiler_free(&compiler);
     return status;
 }
 
 void tvm_image_free(tvm_image *image) {
     free(image->bytes);
     *image = (tvm_image){0};
+}
+
+const char *tvm_image_origin(const tvm_image *image, char origin[TVM_IMAGE_ORIGIN_MAX]) {
+    static const char *const sources[] = {[TVM_IMAGE_MADE] = "",
+                                          [TVM_IMAGE_CACHED] = ", from the cache",
+                                          [TVM_IMAGE_EMBEDDED] = ", embedded in the program"};
+    char target[16];
+    bool by = !image->ptx && image->made_by[0];
+    snprintf(origin, TVM_IMAGE_ORIGIN_MAX, "%s for %s%s%s%s%s", image->ptx ? "PTX" : "cubin",
+             tvm_target_name(image->target, target), sources[image->source], by ? ", by " : "",
+             by ? image->made_by : "", image->ptx ? ", compiled by the driver" : "");
+    return origin;
 }

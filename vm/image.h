@@ -1,30 +1,57 @@
-/* A program made ready for a GPU target: what a launch needs to know of each kernel, and the code for the
- * driver. Comes from the cache, else from the code generator and ptxas. */
+/* A program made ready for a GPU: what a launch needs to know of each kernel, and the code for the driver. It
+ * is embedded in the program, or comes from the cache, or from the code generator and a compiler of PTX. */
 #ifndef TVM_VM_IMAGE_H
 #define TVM_VM_IMAGE_H
 
 #include "cache.h"
 #include "codegen.h"
 
-typedef struct tvm_image_kernel {
-    uint32_t threads;
-    uint32_t shared_bytes; /* dynamic shared memory of a launch */
-} tvm_image_kernel;
+typedef struct tvm_image_request {
+    const tvm_ir_program *program;
+    tvm_target target;   /* the best for the device */
+    unsigned capability; /* of the device: 10 major + minor */
+    tvm_cache *cache;    /* may be NULL */
+    bool not_embedded;   /* what is embedded in the program was refused by the driver */
+} tvm_image_request;
+
+typedef enum tvm_image_source { TVM_IMAGE_MADE, TVM_IMAGE_CACHED, TVM_IMAGE_EMBEDDED } tvm_image_source;
 
 typedef struct tvm_image {
     const tvm_image_kernel *kernels; /* in the program's order */
     uint32_t kernel_count;
-    bool ptx;         /* code is PTX text for the driver's own compiler, for want of a ptxas; else a cubin */
+    bool ptx;         /* code is PTX text for the driver's own compiler; else a cubin */
     const void *code; /* 16-byte aligned, NUL-terminated */
     size_t code_size; /* without the NUL */
-    uint8_t *bytes;   /* what the above points into */
-    bool cached;
+    uint8_t *bytes;   /* what the above points into; NULL: the program */
+    tvm_image_source source;
+    tvm_target target;                   /* that it was made for */
+    char made_by[TVM_IMAGE_MADE_BY_MAX]; /* of a cubin */
     tvm_cache_key key;
 } tvm_image;
 
-/* cache may be NULL. Trouble with the cache goes to *warnings and stops nothing. */
-tvm_status tvm_image_make(const tvm_ir_program *program, tvm_target target, const tvm_cache *cache,
-                          tvm_image *image, tvm_diags *warnings, tvm_diags *diags);
+/* The first there is of: an embedded cubin for exactly the target; where a cubin runs on the device and there
+ * is a compiler, one from the cache or made now; an embedded cubin for a lower target that runs there; PTX
+ * for the driver, embedded if it is for the target or the device is newer than the code generator knows. The
+ * program outlives the image. Trouble with the cache, and embedded code that is of another program or code
+ * generator, goes to *warnings and stops nothing. */
+tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
+                          tvm_diags *diags);
 void tvm_image_free(tvm_image *image);
+
+enum { TVM_IMAGE_ORIGIN_MAX = 192 };
+/* "cubin for sm_90a, from the cache, by nvJitLink 13.0". */
+const char *tvm_image_origin(const tvm_image *image, char origin[TVM_IMAGE_ORIGIN_MAX]);
+
+/* image_embedded.c: the embedded image of the wanted kind; false when there is none. `hash` is the program's.
+ */
+typedef enum tvm_embedded_kind {
+    TVM_EMBEDDED_EXACT,  /* a cubin for the target */
+    TVM_EMBEDDED_LOWER,  /* a cubin for another target that runs on the device */
+    TVM_EMBEDDED_PTX_FOR /* PTX, as above */
+} tvm_embedded_kind;
+bool tvm_image_find_embedded(const tvm_image_request *request, const uint64_t hash[2], tvm_embedded_kind kind,
+                             tvm_image *image);
+/* A word on those that can no longer be used, if there are any. */
+void tvm_image_note_stale(const tvm_ir_program *program, const uint64_t hash[2], tvm_diags *warnings);
 
 #endif

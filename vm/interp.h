@@ -22,6 +22,7 @@ enum { TVM_INTERP_MULTIPROCESSORS = 4 };
 typedef struct tvm_interp_options {
     unsigned threads;         /* blocks run on this many host threads; 0: one a core */
     uint32_t multiprocessors; /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
+    uint32_t target;          /* that launches see */
     FILE *output; /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
 } tvm_interp_options;
 

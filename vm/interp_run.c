@@ -239,7 +239,7 @@ static tvm_status make_global(interp_run *run, const tvm_launch_tensor *tensor, 
     return TVM_OK;
 }
 
-static tvm_status make_globals(interp_run *run, uint32_t multiprocessors, tvm_diags *diags) {
+static tvm_status make_globals(interp_run *run, const tvm_interp_options *options, tvm_diags *diags) {
     const tvm_interp_kernel *k = run->kernel;
     uint32_t params = k->kernel->param_count;
     tvm_scalar *scalars = calloc((size_t)params + 1, sizeof *scalars);
@@ -248,7 +248,9 @@ static tvm_status make_globals(interp_run *run, uint32_t multiprocessors, tvm_di
         free(scalars);
         return tvm_diag_no_memory(diags);
     }
-    tvm_launch_env env = {.scalars = scalars, .multiprocessors = multiprocessors};
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS};
+    if (options && options->multiprocessors) env.multiprocessors = options->multiprocessors;
+    if (options) env.target = options->target;
     memcpy(env.grid, run->grid, sizeof env.grid);
     for (uint32_t p = 0; p < params; p++) {
         scalars[p] = run->args[p].scalar;
@@ -317,9 +319,7 @@ tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg 
     memcpy(run.grid, grid, sizeof run.grid);
     run.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     if (run.blocks == 0) return TVM_OK;
-    uint32_t multiprocessors =
-        options && options->multiprocessors ? options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
-    tvm_status status = make_globals(&run, multiprocessors, diags);
+    tvm_status status = make_globals(&run, options, diags);
     if (status == TVM_OK) status = run_blocks(&run, threads);
     free_globals(&run);
     return status;

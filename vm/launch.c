@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ELEMENTS_MAX (INT64_C(1) << 40)
-
 /* ---- text of an expression and of the parameters that it reads ---- */
 
 typedef struct text {
@@ -93,6 +91,7 @@ static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) 
         append(to, "grid.%c", (char)('x' + node->a));
         break;
     case TVM_EXPR_MULTIPROCESSORS:
+    case TVM_EXPR_TARGET:
         append(to, "%s", tvm_expr_op_info(node->op)->text);
         break;
     case TVM_EXPR_CAST:
@@ -109,12 +108,14 @@ static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) 
     }
 }
 
-/* Marks the parameters that an expression reads, and after them the number of multiprocessors. */
-static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS + 1]) {
+/* Marks the parameters that an expression reads, and after them the number of multiprocessors
+ * and the target. */
+static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS + 2]) {
     const tvm_expr *node = &s->kernel->exprs[expr];
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
     if (node->op == TVM_EXPR_SLOT && node->a < TVM_MAX_PARAMS) reads[node->a] = true;
     if (node->op == TVM_EXPR_MULTIPROCESSORS) reads[TVM_MAX_PARAMS] = true;
+    if (node->op == TVM_EXPR_TARGET) reads[TVM_MAX_PARAMS + 1] = true;
     if (info->arity > 0) find_params(s, node->a, reads);
     if (info->arity > 1) find_params(s, node->b, reads);
     if (info->arity > 2) find_params(s, node->c, reads);
@@ -122,7 +123,7 @@ static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS
 
 /* ` (n = 1000, k = 128)`, or nothing when none is read. */
 static void write_values(const scope *s, uint32_t expr, text *to) {
-    bool reads[TVM_MAX_PARAMS + 1] = {false};
+    bool reads[TVM_MAX_PARAMS + 2] = {false};
     const char *before = " (";
     find_params(s, expr, reads);
     for (uint32_t p = 0; p < s->kernel->param_count; p++) {
@@ -141,6 +142,10 @@ static void write_values(const scope *s, uint32_t expr, text *to) {
         append(to, "%smultiprocessors = %" PRIu32, before, s->env->multiprocessors);
         before = ", ";
     }
+    if (reads[TVM_MAX_PARAMS + 1]) {
+        append(to, "%starget = %" PRIu32, before, s->env->target);
+        before = ", ";
+    }
     if (before[0] == ',') append(to, ")");
 }
 
@@ -149,6 +154,28 @@ static text describe(const scope *s, uint32_t expr) {
     write_expr(s, expr, 0, &t);
     write_values(s, expr, &t);
     return t;
+}
+
+char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param) {
+    const scope s = {.program = program, .kernel = kernel};
+    const tvm_slot *slot = &kernel->slots[param];
+    text t = {.length = 0};
+    for (unsigned d = 0; slot->kind == TVM_SLOT_GLOBAL && d < slot->rank; d++) {
+        append(&t, d ? ", " : "[");
+        write_expr(&s, slot->shape[d], 0, &t);
+    }
+    if (slot->kind == TVM_SLOT_GLOBAL) append(&t, slot->rank ? "]" : "[]");
+    if (full(&t)) memcpy(t.bytes + t.length - 3, "...", 3);
+    return strdup(t.bytes);
+}
+
+void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                          const tvm_launch_env *env, char *out, size_t size) {
+    const scope s = {program, kernel, env};
+    text t = {.length = 0};
+    write_expr(&s, expr, 0, &t);
+    if (env) write_values(&s, expr, &t);
+    snprintf(out, size, "%s", t.bytes);
 }
 
 /* ---- evaluation ---- */
@@ -160,7 +187,9 @@ static const char *kernel_name(const scope *s) {
 /* what: "grid.x", "the assume", ... for the message of a division by zero. */
 static tvm_status evaluate(const scope *s, uint32_t expr, const char *what, tvm_scalar *value,
                            tvm_diags *diags) {
-    tvm_eval_env env = {.slots = s->env->scalars, .multiprocessors = (int32_t)s->env->multiprocessors};
+    tvm_eval_env env = {.slots = s->env->scalars,
+                        .multiprocessors = (int32_t)s->env->multiprocessors,
+                        .target = (int32_t)s->env->target};
     for (unsigned d = 0; d < 3; d++) env.grid[d] = (int32_t)s->env->grid[d];
     tvm_why why = {{0}};
     if (tvm_expr_eval(s->kernel, expr, &env, value, &why) == TVM_OK) return TVM_OK;
@@ -174,7 +203,7 @@ static bool too_big(tvm_dtype type, tvm_scalar value, int64_t most) {
 }
 
 static tvm_status check_grid(const scope *s, uint32_t grid[3], tvm_diags *diags) {
-    static const int64_t most[3] = {INT32_MAX, 65535, 65535};
+    static const int64_t most[3] = {TVM_GRID_MAX};
     static const char *const names[3] = {"grid.x", "grid.y", "grid.z"};
     for (unsigned d = 0; d < 3; d++) {
         grid[d] = 1;
@@ -215,7 +244,7 @@ static tvm_status evaluate_extent(const scope *s, uint32_t param, unsigned d, in
     char what[160];
     tvm_scalar value;
     tvm_status status = evaluate(s, expr, "", &value, NULL);
-    bool big = status == TVM_OK && too_big(s->kernel->exprs[expr].type, value, ELEMENTS_MAX);
+    bool big = status == TVM_OK && too_big(s->kernel->exprs[expr].type, value, TVM_ELEMENTS_MAX);
     *extent = status == TVM_OK ? value.i : 0;
     if (status == TVM_OK && !big && value.i >= 0) return TVM_OK;
     snprintf(what, sizeof what, "extent %u of %.100s", d,
@@ -239,7 +268,7 @@ tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *
         empty = empty || shape[d] == 0;
         /* The limit is on the extents that are not zero: strides are products of them. */
         big = big || __builtin_mul_overflow(elements, shape[d] ? shape[d] : 1, &elements) ||
-              elements > ELEMENTS_MAX;
+              elements > TVM_ELEMENTS_MAX;
     }
     if (big)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s has more than 2^40 elements",

@@ -4,11 +4,15 @@
 
 #include "program.h"
 
+#define TVM_ELEMENTS_MAX (INT64_C(1) << 40)      /* of a tensor, extents of 0 left out */
+#define TVM_GRID_MAX     INT32_MAX, 65535, 65535 /* the hardware's: x, y, z */
+
 /* What the expressions of a launch read: scalars[i] is the value of parameter i if it is a scalar. The grid
  * is what tvm_launch_check finds. */
 typedef struct tvm_launch_env {
     const tvm_scalar *scalars;
     uint32_t multiprocessors; /* of the device */
+    uint32_t target;          /* of the device, as tvm_eval_env */
     uint32_t grid[3];
 } tvm_launch_env;
 
@@ -20,10 +24,19 @@ typedef struct tvm_launch_env {
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
                             tvm_diags *diags);
 
+/* An expression as a program says it, cut to `size` bytes; unless env is NULL followed by the values that it
+ * reads: "n % 8 == 0 (n = 12)". */
+void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                          const tvm_launch_env *env, char *out, size_t size);
+
 /* Extents and bytes of global tensor `slot`: a parameter, or one of the launch, whose extents may read the
  * grid. */
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
                             const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags);
+
+/* The extents of a tensor parameter as they are declared, "[m, k / 64]"; "" for a scalar. malloc'ed; NULL
+ * when out of memory. */
+char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param);
 
 #endif

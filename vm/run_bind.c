@@ -171,10 +171,16 @@ static tvm_status infer_scalar(tvm_run_binding *binding, uint32_t scalar, const 
                         param->info.name, param->from, binding->values[scalar].i, tensor->info.name, extent);
 }
 
+/* Of an entry those of its first variant: which one runs depends on what is looked for. */
+static const tvm_ir_kernel *declared_shapes(const tvm_kernel *function) {
+    const tvm_ir_entry *entry = function->entry;
+    return entry ? &function->code->program->kernels[entry->cases[0].kernel] : function->kernel;
+}
+
 /* Takes the extents of a file for the scalar parameters that stand alone as a dimension of the tensor. */
 static tvm_status infer_from(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
     const tvm_run_param *tensor = &binding->params[index];
-    const tvm_ir_kernel *kernel = binding->function->kernel;
+    const tvm_ir_kernel *kernel = declared_shapes(binding->function);
     const tvm_slot *slot = &kernel->slots[index];
     tvm_status status = TVM_OK;
     for (unsigned d = 0; !status && d < slot->rank && tensor->given.rank == slot->rank; d++) {
@@ -266,18 +272,10 @@ static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags
 }
 
 /* Assumes and grid before any memory is taken. */
-static tvm_status check_scalars(const tvm_run_binding *binding, tvm_diags *diags) {
-    tvm_scalar scalars[TVM_MAX_PARAMS] = {0};
-    const tvm_context *context = binding->context;
-    tvm_launch_env env = {.scalars = scalars,
-                          .multiprocessors = context->ops->multiprocessors(context->device)};
-    for (size_t i = 0; i < binding->count; i++) {
-        if (binding->params[i].type.kind == TVM_KIND_FLOAT)
-            scalars[i].f = binding->values[i].f;
-        else
-            scalars[i].i = binding->values[i].i;
-    }
-    return tvm_launch_check(binding->function->code->program, binding->function->kernel, &env, diags);
+static tvm_status check_scalars(tvm_run_binding *binding, tvm_diags *diags) {
+    return failed(binding,
+                  tvm_kernel_check(binding->function, binding->values, binding->count, &binding->variant),
+                  diags);
 }
 
 tvm_status tvm_run_bind(tvm_context *context, tvm_kernel *function, const tvm_run_args *args,

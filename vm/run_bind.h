@@ -26,6 +26,7 @@ typedef struct tvm_run_param {
 typedef struct tvm_run_binding {
     tvm_context *context;
     tvm_kernel *function;
+    const tvm_kernel *variant; /* that runs; set by tvm_run_bind */
     size_t count;
     tvm_run_param params[TVM_MAX_PARAMS];
     tvm_value values[TVM_MAX_PARAMS]; /* for tvm_launchv; the tensors' memory belongs to the binding */

@@ -5,6 +5,8 @@
 #include <pthread.h>
 
 #include "device.h"
+#include "launch_plan.h"
+#include "variants.h"
 
 /* What a thread was last told by a context. */
 typedef struct tvm_message_record {
@@ -23,11 +25,17 @@ struct tvm_context {
     tvm_message_record *messages;
 };
 
+/* A kernel or an entry. */
 struct tvm_kernel {
     struct tvm_program *code;
-    const struct tvm_ir_kernel *kernel;
-    uint32_t index;
+    const struct tvm_ir_kernel *kernel;     /* of an entry its head */
+    const struct tvm_ir_entry *entry;       /* NULL: a kernel */
+    tvm_variants *variants;                 /* of an entry */
+    uint32_t index;                         /* of a kernel, in the program */
     char (*type_names)[TVM_DTYPE_NAME_MAX]; /* of the parameters */
+    char **shapes;                          /* of the parameters, as declared */
+    uint8_t *args;                          /* tvm_arg_kind of the parameters */
+    tvm_launch_plan *plan;
     tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
     uint32_t tensor_count;
 };
@@ -35,13 +43,34 @@ struct tvm_kernel {
 struct tvm_program {
     tvm_context *context;
     tvm_ir_program *program;
-    tvm_kernel *functions; /* in the program's order */
+    tvm_kernel *functions; /* kernels, then entries, each in the program's order */
+    size_t function_count;
     void *device_code;
+    pthread_mutex_t lock; /* of the bindings */
+    struct tvm_binding *bindings;
 };
 
 /* Ends a public call: records the message for tvm_message (none for TVM_OK), frees the diagnostics, returns
  * status. */
 tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags *diags);
+
+/* TVM_USAGE for calls on a context whose creation failed. */
+tvm_status tvm_context_usable(const tvm_context *context, tvm_diags *diags);
+/* Makes a program of a verified one, which it takes, also when it fails. */
+tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_program **code,
+                            tvm_diags *diags);
+
+/* tvm_launch with the addresses of the arguments, each of the C type of its tvm_arg_kind. */
+tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const *addresses);
+/* Frees the functions bound to a program's kernels. */
+void tvm_bindings_free(struct tvm_binding *bindings);
+/* What launches on this context's device know of it; scalars are NULL. */
+tvm_launch_env tvm_context_launch_env(const tvm_context *context);
+
+/* Checks scalars, assumes, grid and shapes as a launch does, the tensors' data not; *variant is the kernel
+ * that it would run. */
+tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
+                            const tvm_kernel **variant);
 
 /* NULL when there is nothing to say. */
 const char *tvm_context_note(const tvm_context *context);

@@ -21,7 +21,7 @@ extern "C" {
 
 typedef struct tvm_context tvm_context;
 typedef struct tvm_program tvm_program; /* a loaded program */
-typedef struct tvm_kernel tvm_kernel;   /* one of its kernels */
+typedef struct tvm_kernel tvm_kernel;   /* one of its kernels or entries */
 
 typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA } tvm_device_kind;
 
@@ -33,6 +33,7 @@ typedef struct tvm_context_options {
     void *cuda_context;       /* a CUcontext to run in; NULL: the device's primary context */
     const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
     unsigned multiprocessors; /* that kernels see in the interpreter, to run a GPU's schedule there; 0: 4 */
+    unsigned target;          /* that launches see in the interpreter: 80, 89, 90, ...; 0: none of them */
 } tvm_context_options;
 
 /* AUTO takes the GPU when there is one, else the interpreter. On failure *context may still be set, so that
@@ -49,8 +50,23 @@ tvm_device_kind tvm_device(const tvm_context *context); /* CPU or CUDA, never AU
 /* Bytecode from a file or from memory (copied). Free after its last launch has finished. */
 tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **program);
 tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_program **program);
+/* Program text, assembled as tvm-as does it. name is the file that messages name and against whose folder
+ * .include is resolved; NULL: "-" and the current folder. Each define is "NAME=VALUE", the VALUE of the
+ * .const NAME. Zero-initialised, or NULL options, means: no name, no defines, no further folders to include
+ * from. */
+typedef struct tvm_assemble_options {
+    const char *name;
+    const char *const *defines;
+    size_t define_count;
+    const char *const *include_dirs;
+    size_t include_dir_count;
+} tvm_assemble_options;
+tvm_status tvm_assemble(tvm_context *context, const char *text, size_t length,
+                        const tvm_assemble_options *options, tvm_program **program);
 void tvm_program_free(tvm_program *program);
 
+/* Kernels and entries: names under which several kernels of one signature, its variants, are launched. The
+ * kernels come first. */
 size_t tvm_kernel_count(const tvm_program *program);
 tvm_status tvm_get_kernel(tvm_program *program, const char *name, tvm_kernel **kernel);
 tvm_kernel *tvm_kernel_at(tvm_program *program, size_t index);
@@ -63,18 +79,77 @@ typedef struct tvm_param_info {
     const char *type; /* "i32", "f16", "u3" */
     unsigned bits;    /* of an element or scalar */
     int is_tensor;
-    unsigned rank; /* of a tensor */
+    unsigned rank;     /* of a tensor */
+    const char *shape; /* of a tensor, as declared: "[k / 64, n]"; else "" */
 } tvm_param_info;
 tvm_status tvm_param(const tvm_kernel *kernel, size_t index, tvm_param_info *info);
 
-/* One argument. Scalars: i for integers and bool, f for floats. Tensors: data is an address on the context's
- * device, 16-byte aligned; bytes, when not 0, is what the caller holds there and is checked against the
+/* What the kernel became on the context's device. Translates and loads it, as tvm_prepare does. */
+typedef struct tvm_kernel_info {
+    const char *target;  /* "sm_90a", "interpreter" */
+    unsigned threads;    /* of a block */
+    size_t shared_bytes; /* shared memory of a block; 0 in the interpreter */
+    int registers;       /* of a thread, as the compiler assigned them; -1 in the interpreter */
+    size_t local_bytes;  /* of a thread: spilled registers, indexed locals; 0 in the interpreter */
+} tvm_kernel_info;
+tvm_status tvm_get_kernel_info(tvm_kernel *kernel, tvm_kernel_info *info);
+
+/* What a caller knows of a tensor: DLPack's DLTensor, of version 1 or before. A program that includes
+ * <dlpack/dlpack.h> before this header passes its DLTensors as they are; others have the same here. See
+ * tvm_tensor(3) for types. */
+#ifdef DLPACK_DLPACK_H_
+typedef DLTensor tvm_tensor;
+#else
+typedef struct tvm_tensor_device {
+    int32_t device_type; /* tvm_tensor_device_type */
+    int32_t device_id;
+} tvm_tensor_device;
+typedef struct tvm_tensor_dtype {
+    uint8_t code; /* tvm_tensor_code */
+    uint8_t bits; /* of one of the lanes */
+    uint16_t lanes;
+} tvm_tensor_dtype;
+typedef struct tvm_tensor {
+    void *data;
+    tvm_tensor_device device;
+    int32_t ndim;
+    tvm_tensor_dtype dtype;
+    int64_t *shape;
+    int64_t *strides;     /* in elements; NULL: row-major and contiguous */
+    uint64_t byte_offset; /* of the first element from data */
+} tvm_tensor;
+#endif
+
+/* DLPack's numbers. */
+typedef enum tvm_tensor_device_type {
+    TVM_TENSOR_CPU = 1,
+    TVM_TENSOR_CUDA = 2,
+    TVM_TENSOR_CUDA_HOST = 3,
+    TVM_TENSOR_CUDA_MANAGED = 13
+} tvm_tensor_device_type;
+typedef enum tvm_tensor_code {
+    TVM_TENSOR_INT = 0,
+    TVM_TENSOR_UINT = 1,
+    TVM_TENSOR_FLOAT = 2,
+    TVM_TENSOR_BFLOAT = 4,
+    TVM_TENSOR_BOOL = 6,
+    TVM_TENSOR_F8_E4M3 = 10,
+    TVM_TENSOR_F8_E5M2 = 12,
+    TVM_TENSOR_F6_E2M3 = 15,
+    TVM_TENSOR_F6_E3M2 = 16,
+    TVM_TENSOR_F4_E2M1 = 17
+} tvm_tensor_code;
+
+/* One argument. Scalars: i for integers and bool, f for floats. Tensors: either tensor, which is then checked
+ * against type, shape, device and alignment and must be contiguous; or data, an address on the context's
+ * device, 16-byte aligned, with bytes, when not 0, what the caller holds there, which is checked against the
  * declared shape. */
 typedef struct tvm_value {
     int64_t i;
     double f;
     void *data;
     size_t bytes;
+    const tvm_tensor *tensor;
 } tvm_value;
 
 /* Extents of tensor parameter `index` for these arguments (tensors' data is not looked at), and its size in
@@ -82,8 +157,19 @@ typedef struct tvm_value {
 tvm_status tvm_param_shape(const tvm_kernel *kernel, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes);
 
-/* Translates and loads now, so that the first launch does not. */
+/* The name of the kernel that a launch with these arguments runs: the kernel's own, or that of the variant
+ * that an entry chooses (tensors' data is not looked at). TVM_ARGUMENT when no variant serves them; the
+ * message names the nearest that does. */
+tvm_status tvm_kernel_variant(const tvm_kernel *kernel, const tvm_value *values, size_t count,
+                              const char **name);
+
+/* Translates and loads now, so that the first launch does not; of an entry every variant that this device may
+ * run. */
 tvm_status tvm_prepare(tvm_kernel *kernel);
+/* Where the program's code comes from, once one of its kernels has been prepared: "cubin for sm_90a, from the
+ * cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the driver"; "interpreted"; "" before. Lives as long
+ * as the program. */
+const char *tvm_code_origin(const tvm_program *program);
 
 /* Prepares, and makes the memory that launches of this kernel with these scalars need on this stream (tensors
  * of alloc-global), so that they allocate nothing and can be captured into a CUDA graph; tensors' data is not
@@ -96,10 +182,28 @@ tvm_status tvm_reserve(tvm_kernel *kernel, void *stream, const tvm_value *values
  * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as
  * unsigned, i64 as int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes
  * them from an array. TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned
- * or a tensor too small; TVM_USAGE when memory is needed that only tvm_reserve may make, as the stream is
- * being captured. */
+ * or a tensor too small, or no variant of an entry serves the arguments; TVM_USAGE when memory is needed that
+ * only tvm_reserve may make, as the stream is being captured. */
 tvm_status tvm_launch(tvm_kernel *kernel, void *stream, ...);
 tvm_status tvm_launchv(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
+
+/* A kernel as a plain C function that returns a tvm_status:
+ *
+ *     int function(parameters...)                  with stream_parameter: int function(void *stream, ...)
+ *
+ * The parameters are the kernel's, by their C types: bool as bool, i32 as int32_t, u32 as uint32_t, i64 as
+ * int64_t, u64 as uint64_t, f32 as float, f64 as double, tensors as void *. Cast the function to its own
+ * type; any number of threads may call it at once. It is valid until tvm_unbind, or until the program is
+ * freed. options may be NULL: the default stream. */
+typedef void (*tvm_function)(void);
+typedef struct tvm_bind_options {
+    void *stream;         /* of every launch */
+    int stream_parameter; /* when not 0, the first argument of each call is the stream instead */
+} tvm_bind_options;
+tvm_status tvm_bind(tvm_kernel *kernel, tvm_function *function);
+tvm_status tvm_bind_with(tvm_kernel *kernel, const tvm_bind_options *options, tvm_function *function);
+/* TVM_NOT_FOUND when the kernel has no such function. */
+tvm_status tvm_unbind(tvm_kernel *kernel, tvm_function function);
 
 /* Waits for the stream; reports a fault with the name of the kernel launched last. */
 tvm_status tvm_synchronize(tvm_context *context, void *stream);

@@ -5,12 +5,15 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "run_args.h"
 #include "run_bind.h"
+#include "run_cache.h"
+#include "run_check.h"
 #include "runtime.h"
 
 #ifdef PACKAGE_VERSION
@@ -25,13 +28,19 @@ enum {
     KEY_QUIET,
     KEY_THREADS,
     KEY_MULTIPROCESSORS,
-    KEY_ARGS
+    KEY_TARGET,
+    KEY_CHECK,
+    KEY_TOLERANCE,
+    KEY_ARGS,
+    KEY_CACHE_STATS,
+    KEY_CACHE_CLEAR
 };
 
 static const struct argp_option options[] = {
     {"device", KEY_DEVICE, "DEVICE", 0,
      "auto (the default: a GPU when there is one, else the interpreter), cpu, cuda or cuda:N", 0},
-    {"kernel", KEY_KERNEL, "NAME", 0, "the kernel to run; may be left out when the program has one", 0},
+    {"kernel", KEY_KERNEL, "NAME", 0, "the kernel or entry to run; may be left out when the program has one",
+     0},
     {"time", KEY_TIME, "REPEATS", OPTION_ARG_OPTIONAL,
      "print the median of the device time over repeated launches", 0},
     {"quiet", KEY_QUIET, NULL, 0,
@@ -39,7 +48,18 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"multiprocessors", KEY_MULTIPROCESSORS, "N", 0,
      "multiprocessors that kernels see in the interpreter (default: 4)", 0},
+    {"target", KEY_TARGET, "N", 0,
+     "target that launches see in the interpreter, such as 80 or 90 (default: 0)", 0},
+    {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
+     "call a C function with the same arguments, and compare the tensors", 0},
+    {"tolerance", KEY_TOLERANCE, "T", 0,
+     "with --check: the error |x - r| may be T * max(1, |r|), where r is the function's (default: two units in the last place of 1 for floats, else 0)",
+     0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
+    {"verbose", 'v', NULL, 0, "say where the program's code comes from", 0},
+    {"cache-stats", KEY_CACHE_STATS, NULL, 0, "print the cache's folder, entries, bytes and bound; no file",
+     0},
+    {"cache-clear", KEY_CACHE_CLEAR, NULL, 0, "remove all entries of the cache; no file", 0},
     {0}};
 
 static const char description[] =
@@ -61,8 +81,11 @@ typedef struct run_settings {
     const char *file;
     const char *kernel;
     tvm_context_options context;
-    bool time, quiet;
+    bool time, quiet, verbose;
+    tvm_run_cache cache;
     unsigned repeats; /* 0: the device's default */
+    const char *check;
+    double tolerance; /* negative: the types' */
     tvm_run_args args;
     tvm_diags diags;
 } run_settings;
@@ -76,6 +99,12 @@ static bool parse_count(const char *text, unsigned smallest, unsigned largest, u
     unsigned long value = strtoul(text, &end, 10);
     *count = (unsigned)value;
     return !*end && !errno && value >= smallest && value <= largest;
+}
+
+static bool parse_tolerance(const char *text, double *tolerance) {
+    char *end;
+    *tolerance = strtod(text, &end);
+    return end != text && !*end && isfinite(*tolerance) && *tolerance >= 0;
 }
 
 static bool parse_device(const char *text, tvm_context_options *context) {
@@ -131,6 +160,26 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         if (!parse_count(arg, 1, 65535, &settings->context.multiprocessors))
             argp_error(state, "--multiprocessors %s: a number from 1 to 65535 is expected", arg);
         break;
+    case KEY_TARGET:
+        if (!parse_count(arg, 0, 9999, &settings->context.target))
+            argp_error(state, "--target %s: a number from 0 to 9999 is expected", arg);
+        break;
+    case KEY_CHECK:
+        settings->check = arg;
+        break;
+    case KEY_TOLERANCE:
+        if (!parse_tolerance(arg, &settings->tolerance))
+            argp_error(state, "--tolerance %s: a number from 0 is expected", arg);
+        break;
+    case 'v':
+        settings->verbose = true;
+        break;
+    case KEY_CACHE_STATS:
+        settings->cache = TVM_RUN_CACHE_STATS;
+        break;
+    case KEY_CACHE_CLEAR:
+        settings->cache = TVM_RUN_CACHE_CLEAR;
+        break;
     case KEY_ARGS:
         if (arg) add_word(settings, arg, state);
         break;
@@ -138,7 +187,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         add_word(settings, arg, state);
         break;
     case ARGP_KEY_END:
-        if (!settings->file) argp_error(state, "a bytecode file is expected");
+        if (!settings->file && !settings->cache) argp_error(state, "a bytecode file is expected");
+        if (settings->file && settings->cache)
+            argp_error(state, "--cache-stats and --cache-clear take no file");
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -167,9 +218,9 @@ static tvm_status name_a_kernel(tvm_program *code, tvm_diags *diags) {
         free(text);
         return tvm_diag_no_memory(diags);
     }
-    tvm_status status =
-        tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
-                     "the program has %zu kernels, and --kernel names none:%s", tvm_kernel_count(code), text);
+    tvm_status status = tvm_diag_add(diags, TVM_NOT_FOUND, NULL, NULL,
+                                     "the program has %zu kernels and entries, and --kernel names none:%s",
+                                     tvm_kernel_count(code), text);
     free(text);
     return status;
 }
@@ -177,8 +228,9 @@ static tvm_status name_a_kernel(tvm_program *code, tvm_diags *diags) {
 static tvm_status choose_kernel(tvm_context *context, tvm_program *code, const char *name,
                                 tvm_kernel **function, tvm_diags *diags) {
     if (name) return failed(context, tvm_get_kernel(code, name, function), diags);
-    if (tvm_kernel_count(code) != 1) return name_a_kernel(code, diags);
-    *function = tvm_kernel_at(code, 0);
+    size_t count = tvm_kernel_count(code), entries = code->program->entry_count;
+    if (entries ? entries != 1 : count != 1) return name_a_kernel(code, diags);
+    *function = tvm_kernel_at(code, count - 1);
     return TVM_OK;
 }
 
@@ -193,7 +245,7 @@ static tvm_status print_time(const run_settings *settings, const tvm_run_binding
     if (settings->quiet)
         printf("%.3f\n", microseconds);
     else
-        printf("%s: %.3f us (median, %s)\n", tvm_kernel_name(binding->function), microseconds,
+        printf("%s: %.3f us (median, %s)\n", tvm_kernel_name(binding->variant), microseconds,
                tvm_device_name(binding->context));
     return TVM_OK;
 }
@@ -203,16 +255,23 @@ static void print_warning(const run_settings *settings, const tvm_context *conte
     if (warning && !settings->quiet) fprintf(stderr, "tvm-run: warning: %s\n", warning);
 }
 
-static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
+static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_run_check *check,
+                         tvm_diags *diags) {
     tvm_context *context = binding->context;
     tvm_status status = failed(context, tvm_prepare(binding->function), diags);
     print_warning(settings, context);
+    if (!status && settings->verbose)
+        fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(binding->function->code));
     if (!status) status = tvm_run_upload(binding, diags);
+    if (!status && settings->check) status = tvm_run_check_copy(check, binding, diags);
     if (!status)
         status =
             failed(context, tvm_launchv(binding->function, NULL, binding->values, binding->count), diags);
     if (!status) status = failed(context, tvm_synchronize(context, NULL), diags);
     if (!status) status = tvm_run_download(binding, diags);
+    if (!status && settings->check)
+        status = tvm_run_check_compare(check, binding, settings->tolerance, settings->quiet ? NULL : stdout,
+                                       diags);
     if (!status && settings->time) status = print_time(settings, binding, diags);
     return status;
 }
@@ -224,8 +283,14 @@ static tvm_status run_code(const run_settings *settings, tvm_context *context, t
     if (status) return status;
     tvm_run_binding *binding = calloc(1, sizeof *binding);
     if (!binding) return tvm_diag_no_memory(diags);
+    tvm_run_check check = {0};
     status = tvm_run_bind(context, function, &settings->args, binding, diags);
-    if (!status) status = launch(settings, binding, diags);
+    if (!status && !settings->quiet && binding->variant != function)
+        fprintf(stderr, "tvm-run: of entry '%s' kernel '%s' runs\n", tvm_kernel_name(function),
+                tvm_kernel_name(binding->variant));
+    if (!status && settings->check) status = tvm_run_check_open(settings->check, &check, diags);
+    if (!status) status = launch(settings, binding, &check, diags);
+    tvm_run_check_close(&check);
     tvm_run_unbind(binding);
     free(binding);
     return status;
@@ -235,6 +300,11 @@ static void print_device(const tvm_context *context) {
     const char *note = tvm_context_note(context);
     fprintf(stderr, "tvm-run: running on %s%s%s%s\n", tvm_device_name(context), note ? " (no GPU: " : "",
             note ? note : "", note ? ")" : "");
+}
+
+static tvm_status flush_output(tvm_diags *diags) {
+    if (!fflush(stdout) && !ferror(stdout)) return TVM_OK;
+    return tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
 }
 
 static tvm_status run(const run_settings *settings, tvm_diags *diags) {
@@ -249,19 +319,23 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     if (!status) status = run_code(settings, context, code, diags);
     tvm_program_free(code);
     tvm_context_free(context);
-    if (!status && (fflush(stdout) || ferror(stdout)))
-        status =
-            tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
     return status;
 }
 
 int main(int argc, char **argv) {
     static const struct argp parser = {
         options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description, NULL, NULL, NULL};
-    run_settings settings = {0};
+    run_settings settings = {.tolerance = -1};
     argp_err_exit_status = EXIT_USAGE;
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
-    tvm_status status = parsed ? run(&settings, &settings.diags) : tvm_diag_no_memory(&settings.diags);
+    tvm_status status;
+    if (!parsed)
+        status = tvm_diag_no_memory(&settings.diags);
+    else if (settings.cache)
+        status = tvm_run_cache_do(settings.cache, stdout, &settings.diags);
+    else
+        status = run(&settings, &settings.diags);
+    if (!status) status = flush_output(&settings.diags);
     if (status) tvm_diags_print(&settings.diags, stderr, "tvm-run", isatty(STDERR_FILENO));
     tvm_diags_free(&settings.diags);
     tvm_run_args_free(&settings.args);

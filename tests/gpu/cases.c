@@ -59,10 +59,10 @@ static void add_case(suite *s, gpu_group *group, const char *path) {
         const char *defines[CASE_MAX_ITEMS];
         for (size_t i = 0; c != NULL && i < c->define_count; i++) defines[i] = c->defines[i];
         tvm_assembler_options options = {defines, c != NULL ? c->define_count : 0, &s->cases, 1};
-        bool good =
-            c != NULL &&
-            tvm_assemble(c->program, strlen(c->program), "case.vasm", &options, &program, &diags) == TVM_OK &&
-            tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags) == TVM_OK;
+        bool good = c != NULL &&
+                    tvm_assemble_text(c->program, strlen(c->program), "case.vasm", &options, &program,
+                                      &diags) == TVM_OK &&
+                    tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags) == TVM_OK;
         if (!good) tvm_diags_print(&diags, stdout, test->name, false);
         /* What only the interpreter finds would be undefined on a GPU. */
         test->run = c != NULL && c->traps ? NULL : run_case;

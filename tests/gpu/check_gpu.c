@@ -35,7 +35,8 @@ static bool assemble_into(gpu_test *test, const char *text, const char *file, co
     }
     tvm_assembler_options options = {.defines = defines, .define_count = define_count};
     if (status == TVM_OK)
-        status = tvm_assemble(text, length, file != NULL ? file : test->name, &options, &program, &diags);
+        status =
+            tvm_assemble_text(text, length, file != NULL ? file : test->name, &options, &program, &diags);
     if (status == TVM_OK) status = tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags);
     tvm_diags_print(&diags, stdout, test->name, false);
     tvm_diags_free(&diags);
@@ -233,7 +234,11 @@ static int open_contexts(suite *s, const char *cache) {
 }
 
 static void run_all(suite *s) {
-    gpu_group groups[] = {{.name = "cases"}, {.name = "casts"}, {.name = "element-wise"}, {.name = "matmul"}};
+    gpu_group groups[] = {{.name = "cases"},
+                          {.name = "casts"},
+                          {.name = "element-wise"},
+                          {.name = "matmul"},
+                          {.name = "interface"}};
     enum { GROUPS = sizeof groups / sizeof *groups };
     double start = seconds();
     printf("check_gpu: %s against %s\n", tvm_device_name(s->gpu), tvm_device_name(s->cpu));
@@ -241,6 +246,7 @@ static void run_all(suite *s) {
     gpu_add_casts(s, &groups[1]);
     gpu_add_elementwise(s, &groups[2]);
     gpu_add_matmuls(s, &groups[3]);
+    gpu_add_interface(s, &groups[4]);
     warm_all(s, groups, GROUPS);
     printf("programs translated (%.1f s)\n", seconds() - start);
     fflush(stdout);

@@ -71,5 +71,6 @@ void gpu_add_cases(suite *s, gpu_group *group);
 void gpu_add_casts(suite *s, gpu_group *group);
 void gpu_add_elementwise(suite *s, gpu_group *group);
 void gpu_add_matmuls(suite *s, gpu_group *group);
+void gpu_add_interface(suite *s, gpu_group *group);
 
 #endif

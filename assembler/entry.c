@@ -1,0 +1,118 @@
+/* Entries: a name for several kernels of one signature, and the table by which a launch chooses. */
+#include "parser.h"
+
+#include <string.h>
+
+bool tvm_asm_entry_header(tvm_asm *as, const tvm_token *token) {
+    const char *name = "?";
+    uint32_t length = 1;
+    bool good = tvm_asm_launch_name(as, "the name of the entry", &name, &length);
+    if (as->program->entry_count >= TVM_MAX_ENTRIES) {
+        tvm_asm_invalid(as, token, NULL, "a program has at most %d entries", TVM_MAX_ENTRIES);
+        as->stopped = true;
+        return false;
+    }
+    uint32_t string = tvm_ir_program_string(as->program, name, length);
+    uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_ir_program_add_entry(as->program, string);
+    if (index == TVM_NONE) return tvm_asm_no_memory(as);
+    as->entry_index = index;
+    as->in_entry = true;
+    as->entry_first = TVM_NONE;
+    as->cases_seen = 0;
+    tvm_asm_kernel_open(as, token);
+    return good && tvm_asm_expect_end(as);
+}
+
+/* ---- .case ---- */
+
+static bool variant(tvm_asm *as, uint32_t *kernel) {
+    const tvm_token *token = tvm_asm_peek(as);
+    const tvm_ir_program *program = as->program;
+    const char *name;
+    uint32_t length;
+    tvm_suggest suggest;
+    char hint[96];
+    if (!tvm_asm_expect_name(as, "the name of a kernel", &name, &length)) return false;
+    tvm_suggest_start(&suggest, name, length);
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const char *other = tvm_string(program, program->kernels[k].name);
+        *kernel = k;
+        if (strlen(other) == length && memcmp(other, name, length) == 0) return true;
+        tvm_suggest_offer(&suggest, other, strlen(other));
+    }
+    const char *shown = tvm_suggest_hint(&suggest, "", hint);
+    return tvm_asm_invalid(as, token, shown ? shown : "the kernels of an entry stand before it",
+                           "there is no kernel '%.*s' before this", (int)length, name);
+}
+
+/* The parameters of the entry are those of the first kernel that it names. */
+static bool take_parameters(tvm_asm *as, const tvm_token *token, uint32_t first) {
+    as->entry_first = first;
+    for (uint32_t p = 0; p < as->program->kernels[first].param_count; p++) {
+        tvm_slot slot = as->program->kernels[first].slots[p];
+        const char *name = tvm_string(as->program, slot.name);
+        uint32_t length = (uint32_t)strlen(name), index;
+        for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = TVM_NONE;
+        if (!tvm_asm_add_slot(as, token, name, length, &slot, &index)) return false;
+        tvm_asm_kernel(as)->param_count++;
+        const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
+        if (constant && constant->line)
+            return tvm_asm_error(as, token, NULL,
+                                 "parameter '%s' of the kernel is here a constant, defined at %s:%u", name,
+                                 constant->file, constant->line);
+    }
+    return true;
+}
+
+static bool check_signature(tvm_asm *as, const tvm_token *token, uint32_t kernel) {
+    const tvm_ir_kernel *kernels = as->program->kernels;
+    tvm_why why = {""};
+    if (as->entry_first == TVM_NONE) return take_parameters(as, token, kernel);
+    if (tvm_same_signature(as->program, &kernels[kernel], &kernels[as->entry_first], &why) == TVM_OK)
+        return true;
+    return tvm_asm_invalid(as, token, "the kernels of an entry take the same arguments", "%s", why.text);
+}
+
+/* *expr is TVM_NONE for what is always true; *never for what never is. */
+static bool condition(tvm_asm *as, uint32_t *expr, bool *never) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value, truth;
+    *expr = TVM_NONE;
+    if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, token, &value, &truth)) return false;
+    if (truth.kind == TVM_VALUE_POISON) return false;
+    if (tvm_value_is_static(&truth)) {
+        *never = !truth.as.i;
+        return true;
+    }
+    return tvm_asm_lower(as, token, &truth, TVM_BOOL, expr) &&
+           tvm_asm_launch_time(as, token, *expr, 0, "a condition");
+}
+
+bool tvm_asm_case(tvm_asm *as, const tvm_token *token) {
+    tvm_ir_entry *entry = &as->program->entries[as->entry_index];
+    const tvm_token *name = tvm_asm_peek(as);
+    tvm_ir_case made = {.condition = TVM_NONE};
+    bool never = false;
+    as->cases_seen++;
+    if (!variant(as, &made.kernel) || !check_signature(as, name, made.kernel)) return false;
+    if (tvm_asm_accept(as, "if")) {
+        if (!condition(as, &made.condition, &never)) return false;
+    } else if (!tvm_asm_at_end(as)) {
+        return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected 'if' and a condition, or the end of line");
+    }
+    if (!tvm_asm_expect_end(as) || never) return never;
+    if (entry->case_count >= TVM_MAX_CASES)
+        return tvm_asm_invalid(as, token, NULL, "an entry has at most %d cases", TVM_MAX_CASES);
+    return tvm_ir_entry_add_case(as->program, entry, &made) != TVM_NONE || tvm_asm_no_memory(as);
+}
+
+bool tvm_asm_entry_check(tvm_asm *as) {
+    const tvm_token *token = &as->kernel_source->tokens[as->kernel_token];
+    if (as->cases_seen == 0)
+        return tvm_asm_error_in(as, as->kernel_source, token, "'.case KERNEL if CONDITION'",
+                                "the entry has no '.case'");
+    if (as->errors == 0 && as->program->entries[as->entry_index].case_count == 0)
+        return tvm_asm_error_in(as, as->kernel_source, token, NULL,
+                                "no case of the entry holds, whatever the arguments");
+    return true;
+}

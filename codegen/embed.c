@@ -1,0 +1,141 @@
+#include "embed.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vbc.h"
+
+tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel) {
+    return (tvm_image_kernel){.threads = kernel->threads, .shared_bytes = kernel->shared_bytes};
+}
+
+tvm_status tvm_embed_parse(const char *list, tvm_target targets[TVM_EMBED_MAX], size_t *count,
+                           tvm_diags *diags) {
+    *count = 0;
+    if (strcmp(list, "none") == 0) return TVM_OK;
+    for (const char *at = list;; at++) {
+        char name[64];
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : (int)sizeof name, at);
+        if (*count == TVM_EMBED_MAX)
+            return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "more than %d targets to embed", TVM_EMBED_MAX);
+        tvm_status status = tvm_target_parse(name, &targets[(*count)++], diags);
+        at += length;
+        if (status != TVM_OK || !*at) return status;
+    }
+}
+
+/* ---- the jobs: a module each, made by threads that take the next one ---- */
+
+typedef struct job {
+    tvm_target target;
+    bool ptx;
+    tvm_module *module;
+    tvm_status status;
+    tvm_diags diags;
+} job;
+
+enum { MAX_JOBS = TVM_EMBED_MAX + 2 };
+
+typedef struct work {
+    const tvm_ir_program *program;
+    const tvm_ptx_compiler *compiler;
+    job jobs[MAX_JOBS];
+    size_t count;
+    atomic_size_t next;
+} work;
+
+static void *do_jobs(void *argument) {
+    work *w = argument;
+    for (size_t i = atomic_fetch_add(&w->next, 1); i < w->count; i = atomic_fetch_add(&w->next, 1)) {
+        job *j = &w->jobs[i];
+        j->status = tvm_translate(w->program, j->target, &j->module, &j->diags);
+        if (!j->status && !j->ptx) j->status = tvm_ptx_compile(w->compiler, j->module, &j->diags);
+    }
+    return NULL;
+}
+
+/* This thread is one of them; those that cannot be had are not needed. */
+static void run_jobs(work *w, unsigned threads) {
+    pthread_t others[MAX_JOBS];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned started = 0;
+    if (threads == 0) threads = processors > 0 ? (unsigned)processors : 1;
+    if (threads > w->count) threads = (unsigned)w->count;
+    while (started + 1 < threads && pthread_create(&others[started], NULL, do_jobs, w) == 0) started++;
+    do_jobs(w);
+    for (unsigned i = 0; i < started; i++) pthread_join(others[i], NULL);
+}
+
+static void plan(work *w, const tvm_target *targets, size_t count) {
+    unsigned lowest = UINT32_MAX, highest = 0;
+    for (size_t i = 0; i < count; i++) {
+        w->jobs[w->count++] = (job){.target = targets[i]};
+        if (targets[i].arch < lowest) lowest = targets[i].arch;
+        if (targets[i].arch > highest) highest = targets[i].arch;
+    }
+    if (count > 0) w->jobs[w->count++] = (job){.target = {lowest, '\0'}, .ptx = true};
+    if (lowest < highest) w->jobs[w->count++] = (job){.target = {highest, '\0'}, .ptx = true};
+}
+
+/* ---- the images ---- */
+
+static tvm_status add_image(tvm_ir_program *program, const job *j, const uint64_t hash[2], tvm_diags *diags) {
+    const tvm_module *module = j->module;
+    enum { WORDS = sizeof(tvm_image_kernel) / sizeof(uint32_t) };
+    uint32_t facts[TVM_MAX_KERNELS * WORDS];
+    tvm_ir_image image = {.codegen = TVM_CODEGEN_VERSION, .hash = {hash[0], hash[1]}, .ptx = j->ptx};
+    for (size_t k = 0; k < module->kernel_count; k++) {
+        tvm_image_kernel kernel = tvm_image_kernel_of(&module->kernels[k]);
+        memcpy(facts + k * WORDS, &kernel, sizeof kernel);
+    }
+    image.kernels = (uint32_t)module->kernel_count;
+    image.words = WORDS;
+    image.facts = facts;
+    tvm_target_name(j->target, image.target);
+    if (!j->ptx) memcpy(image.made_by, module->made_by, sizeof image.made_by);
+    image.code = j->ptx ? (uint8_t *)module->ptx : module->cubin;
+    image.code_size = j->ptx ? module->ptx_size : module->cubin_size;
+    return tvm_ir_program_add_image(program, &image) == TVM_NONE ? tvm_diag_no_memory(diags) : TVM_OK;
+}
+
+/* PTX that the architecture-specific instructions of the program cannot be written in is left out. */
+static tvm_status finish(tvm_ir_program *program, const work *w, const uint64_t hash[2], tvm_diags *diags) {
+    for (size_t i = 0; i < w->count; i++) {
+        const job *j = &w->jobs[i];
+        if (j->ptx && j->status == TVM_UNSUPPORTED) continue;
+        for (size_t d = 0; j->status && d < j->diags.count; d++) {
+            const tvm_diag *said = &j->diags.items[d];
+            const tvm_place place = {.file = said->file, .line = said->line, .column = said->column};
+            tvm_diag_add(diags, said->status, &place, said->hint, "%s", said->message);
+        }
+        tvm_status status = j->status ? j->status : add_image(program, j, hash, diags);
+        if (status) return status;
+    }
+    return TVM_OK;
+}
+
+tvm_status tvm_embed(tvm_ir_program *program, const tvm_target *targets, size_t count,
+                     const tvm_ptx_compiler *compiler, unsigned jobs, tvm_diags *diags) {
+    uint64_t hash[2];
+    tvm_ir_program_drop_images(program);
+    tvm_status status = tvm_vbc_hash(program, hash, diags);
+    if (status || count == 0) return status;
+    work *w = calloc(1, sizeof *w);
+    if (!w) return tvm_diag_no_memory(diags);
+    w->program = program;
+    w->compiler = compiler;
+    plan(w, targets, count);
+    run_jobs(w, jobs);
+    status = finish(program, w, hash, diags);
+    if (status) tvm_ir_program_drop_images(program);
+    for (size_t i = 0; i < w->count; i++) {
+        tvm_module_free(w->jobs[i].module);
+        tvm_diags_free(&w->jobs[i].diags);
+    }
+    free(w);
+    return status;
+}

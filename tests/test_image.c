@@ -1,0 +1,617 @@
+/* Where a program's code for a GPU comes from: what tvm-cc --embed puts into a bytecode file, when it is used
+ * and when not, and how many translate when many processes find the cache empty. The ptxas is a script. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <check.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "assembler_kit.h"
+#include "embed.h"
+#include "image.h"
+#include "runtime.h"
+#include "vbc.h"
+#include "vbc_format.h"
+
+#define KERNEL(factor) KERNEL_FOR(factor, "")
+#define KERNEL_FOR(factor, assume)                                                                           \
+    ".vasm 1\n"                                                                                              \
+    ".kernel scale(n: i32, x: global f32[n])\n"                                                              \
+    ".warps 4\n"                                                                                             \
+    ".grid cdiv(n, 512)\n" assume "    %vs = alloc-shared f32[4, 128]\n"                                     \
+    "    %vx = load-global x[block.x * 512], spatial(128).local(4)\n"                                        \
+    "    %vy = mul %vx, " factor "\n"                                                                        \
+    "    store-global x[block.x * 512], %vy\n"                                                               \
+    ".end\n"
+
+static char folder[64], script_path[128], log_path[128];
+static tvm_ir_program *program;
+static tvm_diags diags, warnings;
+static tvm_image image;
+
+static void set_up(void) {
+    strcpy(folder, "/tmp/tvm-test-image-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(script_path, sizeof script_path, "%s/ptxas", folder);
+    snprintf(log_path, sizeof log_path, "%s/log", folder);
+    FILE *script = fopen(script_path, "w");
+    ck_assert_ptr_nonnull(script);
+    fprintf(script,
+            "#!/bin/sh\necho \"$1 $2\" >>%s\n"
+            "case $1 in --version) echo 'tools, release 99.0, V99.0.1';;\n"
+            "*) printf '\\177ELF stub for %%s' \"$2\" >\"$4\";; esac\n",
+            log_path);
+    ck_assert_int_eq(fclose(script), 0);
+    ck_assert_int_eq(chmod(script_path, 0700), 0);
+    setenv("TVM_PTXAS", script_path, 1);
+    unsetenv("TVM_NVJITLINK");
+    diags = (tvm_diags){0};
+    warnings = (tvm_diags){0};
+    image = (tvm_image){0};
+    program = assemble(KERNEL("3.0"));
+}
+
+static void tear_down(void) {
+    char command[128];
+    tvm_image_free(&image);
+    tvm_ir_program_free(program);
+    tvm_diags_free(&diags);
+    tvm_diags_free(&warnings);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* How many lines of the ptxas' log have this. */
+static int logged(const char *part) {
+    char line[256];
+    int count = 0;
+    FILE *log = fopen(log_path, "r");
+    while (log && fgets(line, sizeof line, log)) count += strstr(line, part) != NULL;
+    if (log) fclose(log);
+    return count;
+}
+
+static void embed(const char *list) {
+    tvm_target targets[TVM_EMBED_MAX];
+    tvm_ptx_compiler compiler;
+    size_t count;
+    ck_assert_int_eq(tvm_embed_parse(list, targets, &count, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_ptx_compiler_find(&compiler, NULL, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_ptx_compiler_ask(&compiler, &diags), TVM_OK);
+    tvm_status status = tvm_embed(program, targets, count, &compiler, 0, &diags);
+    tvm_ptx_compiler_free(&compiler);
+    ck_assert_msg(status == TVM_OK, "%s", status ? diags.items[0].message : "");
+    unlink(log_path);
+}
+
+/* Written to bytes and read again. */
+static void through_the_file(void) {
+    uint8_t *bytes;
+    size_t size;
+    ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_LINES | TVM_VBC_IMAGES, &bytes, &size, &diags), TVM_OK);
+    tvm_ir_program_free(program);
+    program = NULL;
+    ck_assert_int_eq(tvm_vbc_read(bytes, size, "t.vbc", &program, &diags), TVM_OK);
+    free(bytes);
+}
+
+static void no_compiler(void) {
+    setenv("TVM_PTXAS", "/nowhere/ptxas", 1);
+}
+
+/* Makes the image for a device of this capability and says where it comes from. */
+static const char *origin_on(unsigned capability) {
+    static char origin[TVM_IMAGE_ORIGIN_MAX];
+    tvm_image_request request = {.program = program, .capability = capability};
+    tvm_image_free(&image);
+    ck_assert_int_eq(
+        tvm_target_for_device((int)capability / 10, (int)capability % 10, &request.target, &diags), TVM_OK);
+    tvm_status status = tvm_image_make(&request, &image, &warnings, &diags);
+    ck_assert_msg(status == TVM_OK, "%s", status ? diags.items[0].message : "");
+    ck_assert_uint_eq(image.kernel_count, 1);
+    ck_assert_uint_eq(image.kernels[0].threads, 128);
+    ck_assert_uint_eq((uintptr_t)image.code % 16, 0);
+    ck_assert_uint_eq(((const char *)image.code)[image.code_size], 0);
+    return tvm_image_origin(&image, origin);
+}
+
+#define BY ", by ptxas release 99.0, V99.0.1"
+
+START_TEST(embedded_code_comes_back) {
+    embed("sm_80,sm_90a");
+    ck_assert_uint_eq(program->image_count, 4);
+    through_the_file();
+    ck_assert_uint_eq(program->image_count, 4);
+    static const char *const targets[] = {"sm_80", "sm_90a", "sm_80", "sm_90"};
+    for (uint32_t i = 0; i < 4; i++) {
+        const tvm_ir_image *embedded = &program->images[i];
+        char cubin[64];
+        snprintf(cubin, sizeof cubin, "\177ELF stub for -arch=%s", targets[i]);
+        ck_assert_str_eq(embedded->target, targets[i]);
+        ck_assert_int_eq(embedded->ptx, i >= 2);
+        if (i < 2) ck_assert_str_eq((const char *)embedded->code, cubin);
+        if (i >= 2) ck_assert_ptr_nonnull(strstr((const char *)embedded->code, targets[i]));
+        ck_assert_str_eq(embedded->made_by, i < 2 ? "ptxas release 99.0, V99.0.1" : "");
+        ck_assert_uint_eq(embedded->kernels, 1);
+    }
+}
+END_TEST
+
+START_TEST(embedding_again_replaces) {
+    uint8_t *before, *after;
+    size_t before_size, after_size;
+    uint64_t hash[2][2];
+    ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_LINES | TVM_VBC_IMAGES, &before, &before_size, &diags),
+                     TVM_OK);
+    ck_assert_int_eq(tvm_vbc_hash(program, hash[0], &diags), TVM_OK);
+    embed("sm_80,sm_89,sm_90a,sm_100a");
+    ck_assert_uint_eq(program->image_count, 6);
+    ck_assert_int_eq(tvm_vbc_hash(program, hash[1], &diags), TVM_OK);
+    ck_assert_mem_eq(hash[0], hash[1], sizeof hash[0]);
+    through_the_file();
+    embed("sm_89");
+    ck_assert_uint_eq(program->image_count, 2);
+    through_the_file();
+    embed("none");
+    ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_LINES | TVM_VBC_IMAGES, &after, &after_size, &diags),
+                     TVM_OK);
+    ck_assert_uint_eq(before_size, after_size);
+    ck_assert_mem_eq(before, after, after_size);
+    free(before);
+    free(after);
+}
+END_TEST
+
+START_TEST(targets_that_are_none_are_refused) {
+    static const char *const wrong[] = {
+        "",
+        "sm_80,",
+        ",sm_80",
+        "sm_80;sm_90",
+        "sm_81",
+        "sm_80,none",
+        ("sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,sm_80,"
+         "sm_80,sm_80,sm_80,sm_80,sm_80")};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        tvm_target targets[TVM_EMBED_MAX];
+        size_t count;
+        ck_assert_int_ne(tvm_embed_parse(wrong[i], targets, &count, &diags), TVM_OK);
+        ck_assert_uint_eq(diags.count, i + 1);
+    }
+}
+END_TEST
+
+START_TEST(a_compiler_that_fails_embeds_nothing) {
+    tvm_target targets[2] = {{80, '\0'}, {90, 'a'}};
+    tvm_ptx_compiler compiler;
+    embed("sm_89");
+    ck_assert_int_eq(tvm_ptx_compiler_ptxas("/bin/false", &compiler, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_embed(program, targets, 2, &compiler, 2, &diags), TVM_PTXAS);
+    ck_assert_uint_ge(diags.count, 1);
+    ck_assert_uint_eq(program->image_count, 0);
+    tvm_ptx_compiler_free(&compiler);
+}
+END_TEST
+
+START_TEST(exactly_the_target_needs_nothing_more) {
+    embed("sm_80,sm_90a");
+    through_the_file();
+    ck_assert_str_eq(origin_on(90), "cubin for sm_90a, embedded in the program" BY);
+    ck_assert_str_eq((const char *)image.code, "\177ELF stub for -arch=sm_90a");
+    ck_assert_int_eq(logged(""), 0); /* although there is a ptxas */
+    no_compiler();
+    ck_assert_str_eq(origin_on(80), "cubin for sm_80, embedded in the program" BY);
+    ck_assert_uint_eq(warnings.count, 0);
+}
+END_TEST
+
+START_TEST(a_lower_target_stands_in_without_a_compiler) {
+    embed("sm_80,sm_90a");
+    through_the_file();
+    ck_assert_str_eq(origin_on(89), "cubin for sm_89" BY); /* better than sm_80's */
+    no_compiler();
+    tvm_diags_free(&warnings);
+    warnings = (tvm_diags){0};
+    ck_assert_str_eq(origin_on(89), "cubin for sm_80, embedded in the program" BY);
+    /* Not sm_90a's, which runs on that alone, but translated: the code generator knows the GPU. */
+    ck_assert_str_eq(origin_on(100), "PTX for sm_100a, compiled by the driver");
+}
+END_TEST
+
+START_TEST(a_newer_gpu_takes_embedded_ptx) {
+    embed("sm_80,sm_89,sm_90a");
+    through_the_file();
+    ck_assert_str_eq(origin_on(130), "PTX for sm_90, embedded in the program, compiled by the driver");
+    ck_assert_ptr_nonnull(strstr(image.code, ".target sm_90\n"));
+    embed("sm_120a");
+    ck_assert_str_eq(origin_on(150), "PTX for sm_120, embedded in the program, compiled by the driver");
+    embed("none");
+    ck_assert_str_eq(origin_on(130), "PTX for sm_120, compiled by the driver");
+    ck_assert_int_eq(logged(""), 0); /* no cubin that ptxas makes would run there */
+}
+END_TEST
+
+/* A kernel that assumes more than the embedded code's target is not in that code. */
+START_TEST(embedded_code_without_the_kernels_of_a_gpu_is_left) {
+    tvm_ir_program_free(program);
+    program = assemble(KERNEL_FOR("3.0", ".assume target >= 90\n"));
+    embed("sm_80,sm_90");
+    through_the_file();
+    ck_assert_uint_eq(program->image_count, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_uint_eq(program->images[i].facts[0], strcmp(program->images[i].target, "sm_80") ? 128 : 0);
+    no_compiler();
+    ck_assert_str_eq(origin_on(90), "cubin for sm_90, embedded in the program" BY);
+    ck_assert_str_eq(origin_on(130), "PTX for sm_90, embedded in the program, compiled by the driver");
+    setenv("TVM_PTXAS", script_path, 1);
+    embed("sm_80");
+    no_compiler();
+    ck_assert_str_eq(origin_on(90), "PTX for sm_90a, compiled by the driver");
+}
+END_TEST
+
+START_TEST(without_anything_it_is_translated) {
+    ck_assert_str_eq(origin_on(90), "cubin for sm_90a" BY);
+    no_compiler();
+    ck_assert_str_eq(origin_on(90), "PTX for sm_90a, compiled by the driver");
+}
+END_TEST
+
+/* Ignored with one note that has this in it. */
+static void expect_ignored(const char *note) {
+    ck_assert_str_eq(origin_on(90), "cubin for sm_90a" BY);
+    ck_assert_uint_eq(warnings.count, 1);
+    ck_assert_msg(strstr(warnings.items[0].message, note) != NULL, "'%s' does not say '%s'",
+                  warnings.items[0].message, note);
+}
+
+START_TEST(code_of_another_generator_is_ignored) {
+    embed("sm_90a");
+    for (uint32_t i = 0; i < program->image_count; i++) program->images[i].codegen++;
+    through_the_file();
+    char note[64];
+    snprintf(note, sizeof note, "version %d of the code generator", TVM_CODEGEN_VERSION + 1);
+    expect_ignored(note);
+}
+END_TEST
+
+START_TEST(code_of_another_program_is_ignored) {
+    embed("sm_90a");
+    tvm_ir_program *other = assemble(KERNEL("4.0"));
+    for (uint32_t i = 0; i < program->image_count; i++)
+        ck_assert_uint_ne(tvm_ir_program_add_image(other, &program->images[i]), TVM_NONE);
+    tvm_ir_program_free(program);
+    program = other;
+    through_the_file();
+    expect_ignored("another program");
+}
+END_TEST
+
+START_TEST(impossible_facts_are_not_believed) {
+    static const uint32_t wrong[][2] = {{0, 0}, {96, 0}, {1 << 20, 0}, {128, 1 << 20}, {128, UINT32_MAX}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        embed("sm_90a");
+        for (uint32_t j = 0; j < program->image_count; j++)
+            memcpy(program->images[j].facts, wrong[i], sizeof wrong[i]);
+        tvm_diags_free(&warnings);
+        warnings = (tvm_diags){0};
+        expect_ignored("ignored");
+    }
+    embed("sm_90a");
+    program->images[0].words = 1;
+    program->images[1].kernels = 0;
+    tvm_diags_free(&warnings);
+    warnings = (tvm_diags){0};
+    expect_ignored("ignored");
+}
+END_TEST
+
+/* ---- the section as bytes */
+
+static uint8_t *images_section(uint8_t *bytes, size_t *size, uint8_t **entry) {
+    for (*entry = bytes + VBC_HEADER_SIZE; memcmp(*entry, "IMGS", VBC_TAG_SIZE) != 0;)
+        *entry += VBC_ENTRY_SIZE;
+    uint64_t offset, length;
+    memcpy(&offset, *entry + 8, 8);
+    memcpy(&length, *entry + 16, 8);
+    *size = length;
+    return bytes + offset;
+}
+
+START_TEST(any_changed_byte_is_survived) {
+    uint8_t *bytes, *entry;
+    size_t size, section_size;
+    embed("sm_90a");
+    tvm_ir_program_drop_images(program);
+    embed("sm_80");
+    ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_IMAGES, &bytes, &size, &diags), TVM_OK);
+    uint8_t *section = images_section(bytes, &section_size, &entry);
+    for (size_t at = 0; at < section_size && at < 300; at++) {
+        for (unsigned flip = 1; flip < 256; flip <<= 1) {
+            tvm_ir_program *read = NULL;
+            tvm_diags said = {0};
+            section[at] ^= (uint8_t)flip;
+            ck_assert_int_eq(tvm_vbc_read(bytes, size, "t.vbc", &read, &said), TVM_FORMAT); /* the checksum */
+            tvm_diags_free(&said);
+            said = (tvm_diags){0};
+            uint64_t sum = XXH3_64bits(section, section_size);
+            memcpy(entry + 24, &sum, 8);
+            tvm_status status = tvm_vbc_read(bytes, size, "t.vbc", &read, &said);
+            ck_assert(status == TVM_OK || status == TVM_FORMAT || status == TVM_VERSION);
+            ck_assert_int_eq(status == TVM_OK, said.count == 0);
+            if (at < 4) ck_assert_int_eq(status, TVM_VERSION);
+            tvm_ir_program_free(read);
+            tvm_diags_free(&said);
+            section[at] ^= (uint8_t)flip;
+            sum = XXH3_64bits(section, section_size);
+            memcpy(entry + 24, &sum, 8);
+        }
+    }
+    free(bytes);
+}
+END_TEST
+
+START_TEST(control_characters_are_refused) {
+    static const char *const texts[] = {"sm\033[31m", "sm_90a\n", "sm_\200"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        uint8_t *bytes;
+        size_t size;
+        tvm_ir_program *read = NULL;
+        embed("sm_90a");
+        strcpy(program->images[0].target, texts[i]);
+        ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_IMAGES, &bytes, &size, &diags), TVM_OK);
+        ck_assert_int_eq(tvm_vbc_read(bytes, size, "t.vbc", &read, &diags), TVM_FORMAT);
+        ck_assert_ptr_nonnull(strstr(diags.items[i].message, "IMGS"));
+        free(bytes);
+    }
+}
+END_TEST
+
+/* ---- many processes, one cold cache */
+
+enum { PROCESSES = 64 };
+
+static int make_in_process(const char *cache_folder) {
+    tvm_cache *cache = tvm_cache_open(cache_folder, 0, NULL);
+    tvm_image_request request = {.program = program, .target = {90, 'a'}, .capability = 90, .cache = cache};
+    tvm_diags said = {0};
+    if (!cache || tvm_image_make(&request, &image, &said, &said) || said.count) return 1;
+    if (strcmp(image.code, "\177ELF stub for -arch=sm_90a") != 0) return 2;
+    tvm_image_free(&image);
+    tvm_cache_close(cache);
+    return 0;
+}
+
+START_TEST(one_of_many_processes_translates) {
+    char cache_folder[128];
+    pid_t children[PROCESSES];
+    snprintf(cache_folder, sizeof cache_folder, "%s/cache", folder);
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        ck_assert_int_ge(children[i], 0);
+        if (!children[i]) _exit(make_in_process(cache_folder));
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        ck_assert_int_eq(waitpid(children[i], &status, 0), children[i]);
+        ck_assert(WIFEXITED(status));
+        ck_assert_int_eq(WEXITSTATUS(status), 0);
+    }
+    ck_assert_int_eq(logged("-v -arch=sm_90a"), 1);
+}
+END_TEST
+
+/* ---- in parallel */
+
+enum { PARALLEL = 4 };
+
+/* A ptxas that ends well only when as many of it run at the same time. */
+static void write_meeting_ptxas(void) {
+    FILE *script = fopen(script_path, "w");
+    ck_assert_ptr_nonnull(script);
+    fprintf(script,
+            "#!/bin/sh\ncase $1 in --version) echo 'release 99.0, V99.0.1'; exit;; esac\n"
+            ": >'%s/here.'$$\ni=0\n"
+            "while set -- \"$1\" \"$2\" \"$3\" \"$4\" '%s'/here.*; [ $# -lt %d ]; do\n"
+            "    [ $i -lt 1000 ] || exit 1\n    i=$((i+1))\n    sleep 0.01\ndone\n"
+            "printf '\\177ELF stub for %%s' \"$2\" >\"$4\"\n",
+            folder, folder, PARALLEL + 4);
+    ck_assert_int_eq(fclose(script), 0);
+}
+
+START_TEST(targets_are_embedded_in_parallel) {
+    static const tvm_target targets[PARALLEL] = {{80, '\0'}, {86, '\0'}, {89, '\0'}, {90, 'a'}};
+    tvm_ptx_compiler compiler;
+    write_meeting_ptxas();
+    ck_assert_int_eq(tvm_ptx_compiler_find(&compiler, NULL, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_embed(program, targets, PARALLEL, &compiler, PARALLEL, &diags), TVM_OK);
+    ck_assert_uint_eq(program->image_count, PARALLEL + 2);
+    tvm_ptx_compiler_free(&compiler);
+}
+END_TEST
+
+/* ---- nvJitLink */
+
+static void use_nvjitlink(void) {
+    char library[PATH_MAX];
+    ck_assert_ptr_nonnull(realpath("tests/fake/libnvJitLink.so.13", library));
+    unsetenv("TVM_PTXAS");
+    setenv("TVM_NVJITLINK", library, 1);
+}
+
+START_TEST(the_driver_stands_in_for_a_library_that_fails) {
+    use_nvjitlink();
+    setenv("FAKE_NVJITLINK_FAIL", "alone", 1);
+    ck_assert_str_eq(origin_on(90), "PTX for sm_90a, compiled by the driver");
+    ck_assert_ptr_nonnull(strstr(image.code, ".target sm_90a"));
+    ck_assert_uint_eq(warnings.count, 1);
+    ck_assert_ptr_nonnull(strstr(warnings.items[0].message, "nvJitLink"));
+    unsetenv("FAKE_NVJITLINK_FAIL");
+}
+END_TEST
+
+START_TEST(nvjitlink_is_part_of_the_key) {
+    char cache_folder[128];
+    use_nvjitlink();
+    snprintf(cache_folder, sizeof cache_folder, "%s/cache", folder);
+    tvm_cache *cache = tvm_cache_open(cache_folder, 0, NULL);
+    tvm_image_request request = {.program = program, .target = {90, 'a'}, .capability = 90, .cache = cache};
+    char origin[TVM_IMAGE_ORIGIN_MAX];
+    static const char *const expected[] = {"cubin for sm_90a, by nvJitLink 99.1",
+                                           "cubin for sm_90a, from the cache, by nvJitLink 99.1"};
+    for (int i = 0; i < 2; i++) {
+        tvm_image_free(&image);
+        ck_assert_int_eq(tvm_image_make(&request, &image, &warnings, &diags), TVM_OK);
+        ck_assert_str_eq(tvm_image_origin(&image, origin), expected[i]);
+    }
+    setenv("TVM_PTXAS", script_path, 1);
+    tvm_image_free(&image);
+    ck_assert_int_eq(tvm_image_make(&request, &image, &warnings, &diags), TVM_OK);
+    ck_assert_str_eq(tvm_image_origin(&image, origin), "cubin for sm_90a" BY);
+    ck_assert_uint_eq(warnings.count, 0);
+    tvm_cache_close(cache);
+}
+END_TEST
+
+#ifdef HAVE_CUDA_H
+
+/* ---- through tvm.h, on a driver without a GPU */
+
+static tvm_context *context;
+static tvm_program *loaded;
+
+static tvm_status prepare(void) {
+    const char *library = getenv("FAKE_CUDA_LIBRARY");
+    uint8_t *bytes;
+    size_t size;
+    if (!dlopen(library ? library : "tests/fake/libcuda.so.1", RTLD_NOW)) ck_abort_msg("%s", dlerror());
+    ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_IMAGES, &bytes, &size, &diags), TVM_OK);
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = ""};
+    ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
+    ck_assert_int_eq(tvm_load(context, bytes, size, &loaded), TVM_OK);
+    free(bytes);
+    ck_assert_str_eq(tvm_code_origin(loaded), "");
+    return tvm_prepare(tvm_kernel_at(loaded, 0));
+}
+
+START_TEST(a_machine_without_ptxas_runs_it) {
+    embed("sm_80,sm_90a");
+    no_compiler();
+    ck_assert_int_eq(prepare(), TVM_OK);
+    ck_assert_str_eq(tvm_code_origin(loaded), "cubin for sm_90a, embedded in the program" BY);
+    ck_assert_ptr_null(tvm_context_warning(context));
+    ck_assert_int_eq(tvm_launch(tvm_kernel_at(loaded, 0), NULL, 0, NULL), TVM_OK);
+    tvm_program_free(loaded);
+    tvm_context_free(context);
+}
+END_TEST
+
+START_TEST(a_driver_that_refuses_it_gets_another) {
+    embed("sm_90a");
+    setenv("FAKE_CUDA_REFUSE", "1", 1);
+    ck_assert_int_ne(prepare(), TVM_OK);
+    ck_assert_int_eq(logged("-v -arch=sm_90a"), 1);
+    ck_assert_ptr_nonnull(strstr(tvm_context_warning(context), "embedded"));
+    unsetenv("FAKE_CUDA_REFUSE");
+    tvm_program_free(loaded);
+    tvm_context_free(context);
+}
+END_TEST
+
+static void *prepare_first(void *code) {
+    return tvm_prepare(tvm_kernel_at(code, 0)) ? code : NULL;
+}
+
+START_TEST(threads_translate_their_programs_in_parallel) {
+    static const char *const sources[PARALLEL] = {KERNEL("3.0"), KERNEL("4.0"), KERNEL("5.0"), KERNEL("6.0")};
+    tvm_program *programs[PARALLEL];
+    pthread_t threads[PARALLEL];
+    ck_assert_int_eq(prepare(), TVM_OK);
+    write_meeting_ptxas();
+    for (int i = 0; i < PARALLEL; i++) {
+        uint8_t *bytes;
+        size_t size;
+        tvm_ir_program *assembled = assemble(sources[i]);
+        ck_assert_int_eq(tvm_vbc_write(assembled, 0, &bytes, &size, &diags), TVM_OK);
+        tvm_ir_program_free(assembled);
+        ck_assert_int_eq(tvm_load(context, bytes, size, &programs[i]), TVM_OK);
+        free(bytes);
+    }
+    for (int i = 0; i < PARALLEL; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, prepare_first, programs[i]), 0);
+    for (int i = 0; i < PARALLEL; i++) {
+        void *failed;
+        ck_assert_int_eq(pthread_join(threads[i], &failed), 0);
+        ck_assert_ptr_null(failed);
+        ck_assert_str_eq(tvm_code_origin(programs[i]), "cubin for sm_90a" BY);
+    }
+    for (int i = 0; i < PARALLEL; i++) tvm_program_free(programs[i]);
+    tvm_program_free(loaded);
+    tvm_context_free(context);
+}
+END_TEST
+
+#endif
+
+START_TEST(the_interpreter_says_so) {
+    uint8_t *bytes;
+    size_t size;
+    tvm_context *cpu;
+    tvm_program *code;
+    embed("sm_90a");
+    ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_IMAGES, &bytes, &size, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_context_create(&(tvm_context_options){.device = TVM_DEVICE_CPU}, &cpu), TVM_OK);
+    ck_assert_int_eq(tvm_load(cpu, bytes, size, &code), TVM_OK);
+    ck_assert_str_eq(tvm_code_origin(code), "interpreted");
+    tvm_program_free(code);
+    tvm_context_free(cpu);
+    free(bytes);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("image");
+    TCase *cases = tcase_create("image");
+    tcase_set_timeout(cases, 300); /* with sanitizers, on a busy machine */
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, embedded_code_comes_back);
+    tcase_add_test(cases, embedding_again_replaces);
+    tcase_add_test(cases, targets_that_are_none_are_refused);
+    tcase_add_test(cases, a_compiler_that_fails_embeds_nothing);
+    tcase_add_test(cases, exactly_the_target_needs_nothing_more);
+    tcase_add_test(cases, a_lower_target_stands_in_without_a_compiler);
+    tcase_add_test(cases, a_newer_gpu_takes_embedded_ptx);
+    tcase_add_test(cases, embedded_code_without_the_kernels_of_a_gpu_is_left);
+    tcase_add_test(cases, without_anything_it_is_translated);
+    tcase_add_test(cases, code_of_another_generator_is_ignored);
+    tcase_add_test(cases, code_of_another_program_is_ignored);
+    tcase_add_test(cases, impossible_facts_are_not_believed);
+    tcase_add_test(cases, any_changed_byte_is_survived);
+    tcase_add_test(cases, control_characters_are_refused);
+    tcase_add_test(cases, one_of_many_processes_translates);
+    tcase_add_test(cases, the_driver_stands_in_for_a_library_that_fails);
+    tcase_add_test(cases, nvjitlink_is_part_of_the_key);
+    tcase_add_test(cases, targets_are_embedded_in_parallel);
+    tcase_add_test(cases, the_interpreter_says_so);
+#ifdef HAVE_CUDA_H
+    tcase_add_test(cases, a_machine_without_ptxas_runs_it);
+    tcase_add_test(cases, a_driver_that_refuses_it_gets_another);
+    tcase_add_test(cases, threads_translate_their_programs_in_parallel);
+#endif
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,488 @@
+/* Entries: that the chain of decisions chooses what the table says, what is said when nothing serves, and the
+ * public interface on the interpreter. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assembler.h"
+#include "codegen.h"
+#include "tvm.h"
+#include "variants.h"
+#include "vbc.h"
+#include "verify.h"
+
+static tvm_ir_program *assemble(const char *text) {
+    tvm_ir_program *program = NULL;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_assemble_text(text, strlen(text), "variants.vasm", NULL, &program, &diags);
+    if (status) tvm_diags_print(&diags, stderr, "test_variants", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_diags_free(&diags);
+    return program;
+}
+
+/* ---- the chain against the conditions themselves, one after the other ---- */
+
+static const char random_head[] =
+    ".vasm 1\n.kernel v(m: i32, n: i64, u: u32, w: u64, b: bool, f: f32, x: global f32[32])\n.warps 1\n    exit\n"
+    ".end\n.entry pick\n";
+
+static unsigned draw(unsigned *state, unsigned below) {
+    *state = *state * 1664525U + 1013904223U;
+    return (unsigned)(((uint64_t)(*state >> 8) * below) >> 24);
+}
+
+static void write_leaf(FILE *out, unsigned *state) {
+    static const char *const params[] = {"m",     "n",     "u",     "w",      "m % 4",
+                                         "n % 3", "u % 5", "w % 2", "i64(m)", "m + u"};
+    static const char *const device[] = {"target", "multiprocessors", "f", "2 * m"};
+    static const char *const compare[] = {"<", "<=", ">", ">=", "==", "!="};
+    unsigned kind = draw(state, 12), c = draw(state, 7);
+    const char *op = compare[draw(state, 6)];
+    if (kind == 0)
+        fputs("b", out);
+    else if (kind == 1)
+        fprintf(out, "%u %s %s", c, op, params[draw(state, 8)]);
+    else if (kind == 2)
+        fprintf(out, "%s %s %u", device[draw(state, 4)], op, c * 30);
+    else if (kind == 3)
+        fprintf(out, "m %s n", op);
+    else
+        fprintf(out, "%s %s %u", params[draw(state, 10)], op, c);
+}
+
+static void write_condition(FILE *out, unsigned *state, unsigned depth) {
+    unsigned kind = depth ? draw(state, 5) : 4;
+    if (kind == 0) fputs("!", out);
+    if (kind != 4) fputs("(", out);
+    if (kind == 4) {
+        write_leaf(out, state);
+    } else {
+        write_condition(out, state, depth - 1);
+        if (kind) {
+            fputs(kind == 1 ? " || " : " && ", out);
+            write_condition(out, state, depth - 1);
+        }
+        fputs(")", out);
+    }
+}
+
+static tvm_ir_program *random_table(unsigned *state, unsigned cases) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fputs(random_head, out);
+    for (unsigned i = 0; i < cases; i++) {
+        fputs(".case v if ", out);
+        write_condition(out, state, 4);
+        fputs("\n", out);
+    }
+    fputs(".case v if m == 100\n.end\n", out);
+    fclose(out);
+    tvm_ir_program *program = assemble(text);
+    free(text);
+    return program;
+}
+
+static uint32_t first_that_holds(const tvm_ir_entry *entry, const tvm_launch_env *env) {
+    const tvm_eval_env known = {.slots = env->scalars,
+                                .multiprocessors = (int32_t)env->multiprocessors,
+                                .target = (int32_t)env->target};
+    for (uint32_t i = 0; i < entry->case_count; i++) {
+        tvm_scalar value;
+        ck_assert_int_eq(tvm_expr_eval(&entry->head, entry->cases[i].condition, &known, &value, NULL),
+                         TVM_OK);
+        if (value.i) return i;
+    }
+    return TVM_NONE;
+}
+
+START_TEST(test_choice_is_the_first_case_that_holds) {
+    unsigned state = 17U + (unsigned)_i, chosen = 0;
+    tvm_ir_program *program = random_table(&state, 1 + draw(&state, 12));
+    const tvm_ir_entry *entry = &program->entries[0];
+    tvm_scalar scalars[7] = {{0}};
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = 90, .target = _i % 2 ? 90 : 0};
+    tvm_variants *variants;
+    ck_assert_int_eq(tvm_variants_make(program, entry, &env, &variants, NULL), TVM_OK);
+    for (unsigned run = 0; run < 2000; run++) {
+        for (unsigned p = 0; p < 6; p++) scalars[p].i = (int64_t)draw(&state, 9) - (p < 2 ? 3 : 0);
+        if (draw(&state, 50) == 0) scalars[draw(&state, 2)].i = INT32_MIN;
+        if (draw(&state, 50) == 0) scalars[3].u = UINT64_MAX - draw(&state, 2);
+        scalars[4].i &= 1;
+        scalars[5].f = (double)draw(&state, 90) / 4;
+        uint32_t expected = first_that_holds(entry, &env), index = TVM_NONE;
+        tvm_diags diags = {0};
+        tvm_status status = tvm_variants_choose(variants, &env, &index, &diags);
+        ck_assert_int_eq(status, expected == TVM_NONE ? TVM_ARGUMENT : TVM_OK);
+        ck_assert_uint_eq(index, expected);
+        if (expected != TVM_NONE) ck_assert(tvm_variants_possible(variants, expected));
+        chosen += expected != TVM_NONE;
+        ck_assert_uint_eq(diags.count, expected == TVM_NONE);
+        tvm_diags_free(&diags);
+    }
+    ck_assert_uint_gt(chosen, 0);
+    tvm_variants_free(variants);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- what the device decides; what is nearest ---- */
+
+static const char kernels[] = ".vasm 1\n"
+                              ".kernel v0(m: i32, n: i32, x: global i32[n])\n.warps 1\n    exit\n.end\n"
+                              ".kernel v1(m: i32, n: i32, x: global i32[n])\n.warps 1\n    exit\n.end\n";
+
+static tvm_ir_program *table(const char *cases) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s.entry pick\n%s.end\n", kernels, cases);
+    return assemble(text);
+}
+
+START_TEST(test_what_a_device_can_run) {
+    tvm_ir_program *program = table(".case v0 if target >= 90 && m < 4\n.case v1 if target < 90 || n == 3\n"
+                                    ".case v0 if multiprocessors > 100\n.case v1\n.case v0 if m == 9\n");
+    static const struct {
+        unsigned target, multiprocessors;
+        bool possible[5];
+    } devices[] = {{90, 132, {true, true, true, false, false}},
+                   {90, 100, {true, true, false, true, false}},
+                   {80, 108, {false, true, false, false, false}},
+                   {0, 4, {false, true, false, false, false}}};
+    for (unsigned d = 0; d < sizeof devices / sizeof *devices; d++) {
+        const tvm_launch_env env = {.target = devices[d].target,
+                                    .multiprocessors = devices[d].multiprocessors};
+        tvm_variants *variants;
+        ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &variants, NULL), TVM_OK);
+        for (unsigned i = 0; i < 5; i++)
+            ck_assert_msg(tvm_variants_possible(variants, i) == devices[d].possible[i], "device %u, case %u",
+                          d, i);
+        tvm_variants_free(variants);
+    }
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+static const struct nearest_case {
+    const char *cases;
+    int m, n;
+    unsigned target;
+    const char *message;
+} nearest_cases[] = {
+    /* fewer failures before smaller distance */
+    {".case v0 if m <= 99 && n <= 63\n.case v1 if m <= 4\n", 100, 64, 0,
+     "no variant of 'pick' serves m = 100, n = 64; the nearest is 'v1', which needs m <= 4"},
+    {".case v0 if m <= 8\n.case v1 if m <= 64\n.case v0 if m >= 1000\n", 100, 1, 0,
+     "no variant of 'pick' serves m = 100; the nearest is 'v1', which needs m <= 64"},
+    /* what the caller cannot change is worse than anything he can */
+    {".case v0 if target >= 90 && m <= 128\n.case v1 if m == 1 && n == 1\n", 100, 64, 80,
+     "no variant of 'pick' serves m = 100, n = 64, target = 80; the nearest is 'v1', which needs m == 1 and n == 1"},
+    {".case v0 if target >= 90\n", 100, 64, 80,
+     "no variant of 'pick' serves target = 80; the nearest is 'v0', which needs target >= 90"},
+    /* the nearer alternative; negations */
+    {".case v0 if (m <= 8 || m >= 96) && (n % 3 == 0 || n < 16)\n", 90, 17, 0,
+     "no variant of 'pick' serves m = 90, n = 17; the nearest is 'v0', which needs m >= 96 and n < 16"},
+    {".case v0 if !(m > 8 || n == 17)\n", 9, 17, 0,
+     "no variant of 'pick' serves m = 9, n = 17; the nearest is 'v0', which needs m <= 8 and n != 17"},
+};
+
+START_TEST(test_nearest) {
+    const struct nearest_case *c = &nearest_cases[_i];
+    tvm_ir_program *program = table(c->cases);
+    tvm_scalar scalars[3] = {{.i = c->m}, {.i = c->n}};
+    const tvm_launch_env env = {.scalars = scalars, .target = c->target, .multiprocessors = 4};
+    tvm_variants *variants;
+    tvm_diags diags = {0};
+    uint32_t index;
+    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &variants, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_variants_choose(variants, &env, &index, &diags), TVM_ARGUMENT);
+    ck_assert_uint_eq(diags.count, 1);
+    ck_assert_str_eq(diags.items[0].message, c->message);
+    tvm_diags_free(&diags);
+    tvm_variants_free(variants);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+START_TEST(test_condition_that_divides_by_zero) {
+    tvm_ir_program *program = table(".case v0 if n != 0 && m % n == 1\n.case v1 if m / n > 2\n");
+    tvm_scalar scalars[3] = {{.i = 5}, {.i = 2}};
+    const tvm_launch_env env = {.scalars = scalars};
+    tvm_variants *variants;
+    tvm_diags diags = {0};
+    uint32_t index;
+    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &variants, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_variants_choose(variants, &env, &index, &diags), TVM_OK);
+    ck_assert_uint_eq(index, 0);
+    scalars[1].i = 0;
+    ck_assert_int_eq(tvm_variants_choose(variants, &env, &index, &diags), TVM_ARGUMENT);
+    ck_assert_str_eq(diags.items[0].message,
+                     "entry 'pick': a condition, m / n > 2 (m = 5, n = 0): division by zero");
+    tvm_diags_free(&diags);
+    tvm_variants_free(variants);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- code for one target ---- */
+
+static bool has_code(const tvm_ir_program *program, const char *target_name, const char *entry_point) {
+    tvm_target target;
+    tvm_module *module = NULL;
+    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_translate(program, target, &module, NULL), TVM_OK);
+    ck_assert_uint_eq(module->kernel_count, program->kernel_count);
+    bool found = strstr(module->ptx, entry_point) != NULL;
+    tvm_module_free(module);
+    return found;
+}
+
+START_TEST(test_kernels_of_other_targets_have_no_code) {
+    tvm_ir_program *program =
+        assemble(".vasm 1\n"
+                 ".kernel hopper(m: i32)\n.warps 1\n.assume target >= 90 && m > 2, m < 9\n"
+                 "    exit\n.end\n"
+                 ".kernel others(m: i32)\n.warps 1\n.assume target < 90 || m > 2\n"
+                 ".assume target != 80 || multiprocessors > 1\n    exit\n.end\n");
+    ck_assert(has_code(program, "sm_90a", ".entry hopper"));
+    ck_assert(has_code(program, "sm_100a", ".entry hopper"));
+    ck_assert(!has_code(program, "sm_89", ".entry hopper"));
+    ck_assert(has_code(program, "sm_80", ".entry others"));
+    ck_assert(has_code(program, "sm_90a", ".entry others"));
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- tvm.h ---- */
+
+static const char runtime_text[] =
+    ".vasm 1\n"
+    ".kernel plain(n: i32, x: global i32[n])\n.warps 1\n    exit\n.end\n"
+    ".kernel even(n: i32, x: global i32[n, 2])\n.warps 1\n.grid cdiv(n, 16)\n.assume n >= 16\n"
+    "    %v = alloc-register i32[16, 2], spatial(16, 2), init 2\n    store-global x[block.x * 16, 0], %v\n.end\n"
+    ".kernel odd(n: i32, x: global i32[n + 1, 2])\n.warps 1\n.grid cdiv(n, 16)\n"
+    "    %v = alloc-register i32[16, 2], spatial(16, 2), init 1\n    store-global x[block.x * 16, 0], %v\n.end\n"
+    ".entry pick\n.case even if n % 2 == 0\n.case odd if target != 0 || n < 100\n.end\n";
+
+typedef struct loaded {
+    tvm_context *context;
+    tvm_program *program;
+    tvm_kernel *pick;
+} loaded;
+
+static loaded load(unsigned target) {
+    loaded l = {0};
+    tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 1, .target = target};
+    tvm_ir_program *program = assemble(runtime_text);
+    tvm_diags diags = {0};
+    uint8_t *bytes;
+    size_t size;
+    ck_assert_int_eq(tvm_vbc_write(program, true, &bytes, &size, &diags), TVM_OK);
+    tvm_ir_program_free(program);
+    ck_assert_int_eq(tvm_context_create(&options, &l.context), TVM_OK);
+    ck_assert_int_eq(tvm_load(l.context, bytes, size, &l.program), TVM_OK);
+    ck_assert_int_eq(tvm_get_kernel(l.program, "pick", &l.pick), TVM_OK);
+    free(bytes);
+    return l;
+}
+
+static void unload(loaded *l) {
+    tvm_program_free(l->program);
+    tvm_context_free(l->context);
+}
+
+START_TEST(test_introspection) {
+    loaded l = load(0);
+    tvm_param_info info;
+    ck_assert_uint_eq(tvm_kernel_count(l.program), 4);
+    ck_assert_str_eq(tvm_kernel_name(tvm_kernel_at(l.program, 0)), "plain");
+    ck_assert_ptr_eq(tvm_kernel_at(l.program, 3), l.pick);
+    ck_assert_str_eq(tvm_kernel_name(l.pick), "pick");
+    ck_assert_uint_eq(tvm_param_count(l.pick), 2);
+    ck_assert_int_eq(tvm_param(l.pick, 1, &info), TVM_OK);
+    ck_assert_str_eq(info.name, "x");
+    ck_assert_str_eq(info.type, "i32");
+    ck_assert_uint_eq(info.rank, 2);
+    ck_assert_str_eq(info.shape, ""); /* the variants' differ */
+    tvm_kernel_info code;
+    ck_assert_int_eq(tvm_get_kernel_info(l.pick, &code), TVM_USAGE);
+    ck_assert_str_eq(tvm_message(l.context),
+                     "'pick' is an entry, which has no code of its own\n"
+                     "  hint: tvm_kernel_variant names the kernel that a launch runs");
+    unload(&l);
+}
+END_TEST
+
+START_TEST(test_variant_and_shape_follow_the_values) {
+    loaded l = load(0);
+    tvm_value values[2] = {{.i = 16}};
+    const char *name;
+    int64_t shape[8];
+    size_t bytes;
+    ck_assert_int_eq(tvm_kernel_variant(l.pick, values, 2, &name), TVM_OK);
+    ck_assert_str_eq(name, "even");
+    ck_assert_int_eq(tvm_param_shape(l.pick, 1, values, 2, shape, &bytes), TVM_OK);
+    ck_assert_int_eq(shape[0], 16);
+    values[0].i = 17;
+    ck_assert_int_eq(tvm_kernel_variant(l.pick, values, 2, &name), TVM_OK);
+    ck_assert_str_eq(name, "odd");
+    ck_assert_int_eq(tvm_param_shape(l.pick, 1, values, 2, shape, &bytes), TVM_OK);
+    ck_assert_int_eq(shape[0], 18);
+    ck_assert_uint_eq(bytes, 18 * 2 * 4);
+    ck_assert_int_eq(tvm_kernel_variant(tvm_kernel_at(l.program, 0), values, 2, &name), TVM_OK);
+    ck_assert_str_eq(name, "plain");
+    values[0].i = 101;
+    ck_assert_int_eq(tvm_kernel_variant(l.pick, values, 2, &name), TVM_ARGUMENT);
+    ck_assert_ptr_null(name);
+    ck_assert_int_eq(tvm_param_shape(l.pick, 1, values, 2, shape, &bytes), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(tvm_message(l.context), "no variant of 'pick' serves n = 101, target = 0"));
+    unload(&l);
+    l = load(90);
+    ck_assert_int_eq(tvm_kernel_variant(l.pick, values, 2, &name), TVM_OK);
+    ck_assert_str_eq(name, "odd");
+    unload(&l);
+}
+END_TEST
+
+static int first_of(loaded *l, void *data) {
+    int32_t value;
+    ck_assert_int_eq(tvm_memory_read(l->context, &value, data, sizeof value), TVM_OK);
+    return value;
+}
+
+START_TEST(test_launches_run_the_variant) {
+    loaded l = load(0);
+    void *data;
+    double time;
+    ck_assert_int_eq(tvm_memory_alloc(l.context, 4096, &data), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(l.pick), TVM_OK);
+    ck_assert_int_eq(tvm_launch(l.pick, NULL, 16, data), TVM_OK);
+    ck_assert_int_eq(first_of(&l, data), 2);
+    ck_assert_int_eq(tvm_launch(l.pick, NULL, 17, data), TVM_OK);
+    ck_assert_int_eq(first_of(&l, data), 1);
+    tvm_value values[2] = {{.i = 20}, {.data = data, .bytes = 160}};
+    ck_assert_int_eq(tvm_launchv(l.pick, NULL, values, 2), TVM_OK);
+    ck_assert_int_eq(first_of(&l, data), 2);
+    values[0].i = 19;
+    ck_assert_int_eq(tvm_time(l.pick, values, 2, 1, &time), TVM_OK);
+    ck_assert_int_eq(first_of(&l, data), 1);
+    /* `odd` needs 20 rows of two for 19: that is what the bytes are compared with */
+    values[1].bytes = 152;
+    ck_assert_int_eq(tvm_launchv(l.pick, NULL, values, 2), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(
+        strstr(tvm_message(l.context), "entry 'pick': kernel 'odd': tensor 'x' has 160 bytes"));
+    ck_assert_int_eq(tvm_launch(l.pick, NULL, 14, data), TVM_ARGUMENT);
+    ck_assert_str_eq(tvm_message(l.context), "entry 'pick': kernel 'even' assumes n >= 16 (n = 14)");
+    ck_assert_int_eq(tvm_launch(l.pick, NULL, 103, data), TVM_ARGUMENT);
+    ck_assert_str_eq(
+        tvm_message(l.context),
+        "no variant of 'pick' serves n = 103, target = 0; the nearest is 'odd', which needs n < 100");
+    ck_assert_int_eq(tvm_launchv(l.pick, NULL, values, 1), TVM_ARGUMENT);
+    ck_assert_str_eq(tvm_message(l.context), "kernel 'pick' takes 2 arguments, 1 were given");
+    tvm_function bound;
+    ck_assert_int_eq(tvm_bind(l.pick, &bound), TVM_OK);
+    ck_assert_int_eq(((int (*)(int32_t, void *))bound)(18, data), TVM_OK);
+    ck_assert_int_eq(first_of(&l, data), 2);
+    ck_assert_int_eq(((int (*)(int32_t, void *))bound)(103, data), TVM_ARGUMENT);
+    int64_t extents[] = {20, 2};
+    tvm_tensor tensor = {.data = data,
+                         .device = {TVM_TENSOR_CPU, 0},
+                         .ndim = 2,
+                         .dtype = {TVM_TENSOR_INT, 32, 1},
+                         .shape = extents};
+    values[1] = (tvm_value){.tensor = &tensor};
+    ck_assert_int_eq(tvm_launchv(l.pick, NULL, values, 2), TVM_OK); /* odd: 19 + 1 rows */
+    ck_assert_int_eq(first_of(&l, data), 1);
+    values[0].i = 18;
+    ck_assert_int_eq(tvm_launchv(l.pick, NULL, values, 2), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(tvm_message(l.context), "entry 'pick': kernel 'even': "));
+    values[1] = (tvm_value){0};
+    ck_assert_int_eq(tvm_reserve(l.pick, NULL, values, 2), TVM_OK);
+    ck_assert_int_eq(tvm_memory_free(l.context, data), TVM_OK);
+    unload(&l);
+}
+END_TEST
+
+/* ---- the verifier, on what no assembler writes ---- */
+
+static void spoil(tvm_ir_program *program, unsigned kind) {
+    tvm_ir_entry *entry = &program->entries[0];
+    tvm_ir_kernel *head = &entry->head;
+    switch (kind) {
+    case 0:
+        entry->cases[0].kernel = program->kernel_count;
+        break;
+    case 1:
+        entry->cases[0].condition = head->expr_count;
+        break;
+    case 2: /* not bool */
+        entry->cases[0].condition = 0;
+        break;
+    case 3:
+        entry->case_count = 0;
+        break;
+    case 4:
+        head->name = program->kernels[1].name;
+        break;
+    case 5:
+        program->kernels[1].slots[0].dtype = TVM_I(64);
+        break;
+    case 6:
+        head->exprs[head->expr_count - 1].a = head->expr_count;
+        break;
+    case 7:
+        head->slots[1].kind = TVM_SLOT_GLOBAL;
+        break;
+    case 8:
+        head->param_count = 1;
+        break;
+    default:
+        head->name = 1U << 30;
+        break;
+    }
+}
+
+START_TEST(test_verifier_refuses) {
+    static const char *const words[] = {"kernel 2 does not exist",
+                                        "does not exist",
+                                        "expected bool",
+                                        "no case",
+                                        "kernels or entries",
+                                        "parameter 1 of 'v1'",
+                                        "operands",
+                                        "tensor cannot stand",
+                                        "",
+                                        "is not an identifier"};
+    tvm_ir_program *program = table(".case v0 if m < 3\n.case v1 if n == 2\n");
+    tvm_diags diags = {0};
+    spoil(program, (unsigned)_i);
+    ck_assert_int_eq(tvm_verify(program, &diags), TVM_INVALID);
+    ck_assert_uint_gt(diags.count, 0);
+    bool found = false;
+    for (size_t i = 0; i < diags.count; i++) found = found || strstr(diags.items[i].message, words[_i]);
+    ck_assert_msg(found, "%s", diags.items[0].message);
+    tvm_diags_free(&diags);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("variants");
+    TCase *tcase = tcase_create("entries");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, test_choice_is_the_first_case_that_holds, 0, 60);
+    tcase_add_test(tcase, test_what_a_device_can_run);
+    tcase_add_loop_test(tcase, test_nearest, 0, sizeof nearest_cases / sizeof *nearest_cases);
+    tcase_add_test(tcase, test_condition_that_divides_by_zero);
+    tcase_add_test(tcase, test_kernels_of_other_targets_have_no_code);
+    tcase_add_test(tcase, test_introspection);
+    tcase_add_test(tcase, test_variant_and_shape_follow_the_values);
+    tcase_add_test(tcase, test_launches_run_the_variant);
+    tcase_add_loop_test(tcase, test_verifier_refuses, 0, 10);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

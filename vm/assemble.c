@@ -1,0 +1,19 @@
+/* tvm_assemble: the one place where what runs meets text. */
+#include "assembler.h"
+#include "runtime.h"
+
+tvm_status tvm_assemble(tvm_context *context, const char *text, size_t length,
+                        const tvm_assemble_options *options, tvm_program **code) {
+    static const tvm_assemble_options defaults = {0};
+    if (!context || (!text && length) || !code) return TVM_USAGE;
+    *code = NULL;
+    if (!options) options = &defaults;
+    tvm_assembler_options how = {options->defines, options->define_count, options->include_dirs,
+                                 options->include_dir_count};
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status) status = tvm_assemble_text(text ? text : "", length, options->name, &how, &program, &diags);
+    if (!status) status = tvm_context_load(context, program, code, &diags);
+    return tvm_context_finish(context, status, &diags);
+}

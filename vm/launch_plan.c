@@ -1,0 +1,384 @@
+#include "launch_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NO_VALUE = UINT16_MAX,
+    DEVICE_VALUES = 2 /* the leaves that the device gives */
+};
+
+/* A value from earlier ones. */
+typedef struct plan_step {
+    uint8_t op;   /* tvm_expr_op */
+    uint8_t bits; /* of the result; 1 for bool */
+    bool result_signed;
+    bool operands_signed;
+    uint16_t a, b, c;
+} plan_step;
+
+typedef struct plan_tensor {
+    uint32_t slot;
+    uint8_t rank;
+    uint8_t bits; /* of an element */
+    uint16_t shape[TVM_MAX_RANK];
+} plan_tensor;
+
+/* Values are numbered: the constants, the arguments that are read, what is read of the device, the results of
+ * the steps; then the extents of the grid that are read, and the results of the steps that read them. */
+struct tvm_launch_plan {
+    uint32_t constant_count, param_count, device_count, step_count, extent_count, late_count, assume_count,
+        tensor_count;
+    uint16_t grid[3]; /* NO_VALUE: 1 */
+    uint8_t params[TVM_MAX_PARAMS];
+    uint8_t device[DEVICE_VALUES]; /* tvm_expr_op */
+    uint8_t extents[3];            /* 0 to 2: grid.x to grid.z */
+    int64_t constants[TVM_PLAN_VALUES];
+    plan_step steps[TVM_PLAN_VALUES]; /* the late ones follow */
+    plan_tensor tensors[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS];
+    uint16_t assumes[];
+};
+
+/* ---- making ---- */
+
+typedef struct plan_maker {
+    const tvm_ir_kernel *kernel;
+    tvm_launch_plan *plan;
+    tvm_launch_tensor made[TVM_MAX_LAUNCH_TENSORS]; /* the tensors of the launch */
+    uint32_t made_count;
+    uint16_t *values; /* of each expression of the kernel; NO_VALUE: none yet */
+    bool *needed;
+    bool *late;     /* reads the grid */
+    uint32_t count; /* of values */
+} plan_maker;
+
+static void need(const plan_maker *m, uint32_t expr) {
+    if (expr != TVM_NONE) m->needed[expr] = true;
+}
+
+static void need_shape(const plan_maker *m, const tvm_slot *slot) {
+    for (unsigned d = 0; slot->kind == TVM_SLOT_GLOBAL && d < slot->rank; d++) need(m, slot->shape[d]);
+}
+
+/* Operands stand before what uses them. */
+static void find_needed(const plan_maker *m) {
+    const tvm_ir_kernel *kernel = m->kernel;
+    for (unsigned d = 0; d < 3; d++) need(m, kernel->grid[d]);
+    for (uint32_t a = 0; a < kernel->assume_count; a++) need(m, kernel->assumes[a]);
+    for (uint32_t p = 0; p < kernel->param_count; p++) need_shape(m, &kernel->slots[p]);
+    for (uint32_t t = 0; t < m->made_count; t++) need_shape(m, &kernel->slots[m->made[t].slot]);
+    for (uint32_t e = kernel->expr_count; e-- > 0;) {
+        const tvm_expr *node = &kernel->exprs[e];
+        const uint32_t children[3] = {node->a, node->b, node->c};
+        for (unsigned i = 0; m->needed[e] && i < tvm_expr_op_info(node->op)->arity; i++) need(m, children[i]);
+    }
+    for (uint32_t e = 0; e < kernel->expr_count; e++) {
+        const tvm_expr *node = &kernel->exprs[e];
+        const uint32_t children[3] = {node->a, node->b, node->c};
+        m->late[e] = node->op == TVM_EXPR_GRID;
+        for (unsigned i = 0; i < tvm_expr_op_info(node->op)->arity; i++) m->late[e] |= m->late[children[i]];
+    }
+}
+
+/* In the order of their values. */
+typedef enum plan_sort {
+    SORT_CONSTANT,
+    SORT_PARAM,
+    SORT_DEVICE,
+    SORT_STEP,
+    SORT_EXTENT,
+    SORT_LATE_STEP,
+    SORTS,
+    SORT_NONE /* nothing that a plan takes */
+} plan_sort;
+
+static plan_sort sort_of(const plan_maker *m, uint32_t expr) {
+    const tvm_expr *node = &m->kernel->exprs[expr];
+    if (node->type.kind == TVM_KIND_FLOAT) return SORT_NONE;
+    switch (node->op) {
+    case TVM_EXPR_INTEGER:
+        return SORT_CONSTANT;
+    case TVM_EXPR_SLOT:
+        return node->a < m->kernel->param_count ? SORT_PARAM : SORT_NONE;
+    case TVM_EXPR_MULTIPROCESSORS:
+    case TVM_EXPR_TARGET:
+        return SORT_DEVICE;
+    case TVM_EXPR_GRID:
+        return SORT_EXTENT;
+    default:
+        if (!tvm_expr_op_info(node->op)->arity) return SORT_NONE;
+        return m->late[expr] ? SORT_LATE_STEP : SORT_STEP;
+    }
+}
+
+static plan_step step_of(const plan_maker *m, const tvm_expr *node) {
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    return (plan_step){.op = node->op,
+                       .bits = node->type.kind == TVM_KIND_BOOL ? 1 : node->type.bits,
+                       .result_signed = node->type.kind == TVM_KIND_INT,
+                       .operands_signed = m->kernel->exprs[node->a].type.kind == TVM_KIND_INT,
+                       .a = m->values[node->a],
+                       .b = arity > 1 ? m->values[node->b] : 0,
+                       .c = arity > 2 ? m->values[node->c] : 0};
+}
+
+/* Equal nodes are one expression: of the device and of the grid there are at most as many as there is room
+ * for. */
+static void place_one(const plan_maker *m, plan_sort sort, const tvm_expr *node) {
+    tvm_launch_plan *plan = m->plan;
+    switch (sort) {
+    case SORT_CONSTANT:
+        plan->constants[plan->constant_count++] = node->value.i;
+        break;
+    case SORT_PARAM:
+        plan->params[plan->param_count++] = (uint8_t)node->a;
+        break;
+    case SORT_DEVICE:
+        plan->device[plan->device_count++] = node->op;
+        break;
+    case SORT_EXTENT:
+        plan->extents[plan->extent_count++] = (uint8_t)node->a;
+        break;
+    default:
+        plan->steps[plan->step_count + plan->late_count] = step_of(m, node);
+        *(sort == SORT_STEP ? &plan->step_count : &plan->late_count) += 1;
+    }
+}
+
+static bool has_room(const plan_maker *m, plan_sort sort) {
+    const tvm_launch_plan *plan = m->plan;
+    return m->count < TVM_PLAN_VALUES && (sort != SORT_PARAM || plan->param_count < TVM_MAX_PARAMS) &&
+           (sort != SORT_DEVICE || plan->device_count < DEVICE_VALUES) &&
+           (sort != SORT_EXTENT || plan->extent_count < 3);
+}
+
+/* Numbers the needed expressions of one sort; false when one is not taken. */
+static bool place(plan_maker *m, plan_sort sort) {
+    for (uint32_t e = 0; e < m->kernel->expr_count; e++) {
+        plan_sort found = m->needed[e] ? sort_of(m, e) : SORT_NONE;
+        if (m->needed[e] && found == SORT_NONE) return false;
+        if (found != sort) continue;
+        if (!has_room(m, sort)) return false;
+        place_one(m, sort, &m->kernel->exprs[e]);
+        m->values[e] = (uint16_t)m->count++;
+    }
+    return true;
+}
+
+static void place_tensor(const plan_maker *m, uint32_t index) {
+    const tvm_slot *slot = &m->kernel->slots[index];
+    plan_tensor *tensor = &m->plan->tensors[m->plan->tensor_count++];
+    *tensor = (plan_tensor){.slot = index, .rank = slot->rank, .bits = slot->dtype.bits};
+    for (unsigned d = 0; d < slot->rank; d++) tensor->shape[d] = m->values[slot->shape[d]];
+}
+
+static void place_uses(const plan_maker *m) {
+    const tvm_ir_kernel *kernel = m->kernel;
+    tvm_launch_plan *plan = m->plan;
+    for (unsigned d = 0; d < 3; d++)
+        plan->grid[d] = kernel->grid[d] == TVM_NONE ? NO_VALUE : m->values[kernel->grid[d]];
+    for (uint32_t a = 0; a < kernel->assume_count; a++)
+        plan->assumes[plan->assume_count++] = m->values[kernel->assumes[a]];
+    for (uint32_t p = 0; p < kernel->param_count; p++)
+        if (kernel->slots[p].kind == TVM_SLOT_GLOBAL) place_tensor(m, p);
+    for (uint32_t t = 0; t < m->made_count; t++) place_tensor(m, m->made[t].slot);
+}
+
+tvm_status tvm_launch_plan_make(const tvm_ir_kernel *kernel, tvm_launch_plan **plan, tvm_diags *diags) {
+    *plan = NULL;
+    size_t exprs = (size_t)kernel->expr_count + 1;
+    plan_maker m = {.kernel = kernel};
+    m.made_count = tvm_launch_tensors(kernel, m.made);
+    m.plan = calloc(1, sizeof *m.plan + kernel->assume_count * sizeof m.plan->assumes[0]);
+    m.values = calloc(exprs, sizeof *m.values);
+    m.needed = calloc(2 * exprs, sizeof *m.needed);
+    bool memory = m.plan && m.values && m.needed, taken = memory;
+    if (memory) {
+        m.late = m.needed + exprs;
+        find_needed(&m);
+        for (plan_sort sort = 0; taken && sort < SORTS; sort++) taken = place(&m, sort);
+    }
+    if (taken) {
+        place_uses(&m);
+        *plan = m.plan;
+    } else {
+        free(m.plan);
+    }
+    free(m.values);
+    free(m.needed);
+    return memory ? TVM_OK : tvm_diag_no_memory(diags);
+}
+
+/* ---- running: the semantics are those of tvm_expr_apply, without floats ---- */
+
+static inline int64_t wrapped(const plan_step *step, uint64_t value) {
+    switch (step->bits) {
+    case 32:
+        return step->result_signed ? (int64_t)(int32_t)value : (int64_t)(uint32_t)value;
+    case 1:
+        return value != 0;
+    default:
+        return (int64_t)value;
+    }
+}
+
+/* 32-bit quotients are much the cheaper ones. */
+static inline uint64_t divide(bool is_signed, int64_t a, int64_t b, bool remainder) {
+    uint64_t low = (uint64_t)(a | b);
+    if (low <= UINT32_MAX) return remainder ? (uint32_t)a % (uint32_t)b : (uint32_t)a / (uint32_t)b;
+    if (!is_signed) return remainder ? (uint64_t)a % (uint64_t)b : (uint64_t)a / (uint64_t)b;
+    if (b == -1) return remainder ? 0 : 0 - (uint64_t)a;
+    return (uint64_t)(remainder ? a % b : a / b);
+}
+
+static inline bool less(const plan_step *step, int64_t a, int64_t b) {
+    return step->operands_signed ? a < b : (uint64_t)a < (uint64_t)b;
+}
+
+static inline uint64_t shift_right(const plan_step *step, int64_t a, int64_t count) {
+    unsigned by = (unsigned)count & (step->bits - 1u);
+    return step->operands_signed ? (uint64_t)(a >> by) : (uint64_t)a >> by;
+}
+
+static inline uint64_t compute(const plan_step *step, int64_t a, int64_t b, int64_t c) {
+    uint64_t x = (uint64_t)a, y = (uint64_t)b;
+    switch (step->op) {
+    case TVM_EXPR_NEG:
+        return 0 - x;
+    case TVM_EXPR_NOT:
+        return ~x;
+    case TVM_EXPR_LNOT:
+        return !x;
+    case TVM_EXPR_MUL:
+        return x * y;
+    case TVM_EXPR_DIV:
+        return divide(step->operands_signed, a, b, false);
+    case TVM_EXPR_MOD:
+        return divide(step->operands_signed, a, b, true);
+    case TVM_EXPR_CDIV:
+        return divide(step->operands_signed, wrapped(step, x + y - 1), b, false);
+    case TVM_EXPR_ADD:
+        return x + y;
+    case TVM_EXPR_SUB:
+        return x - y;
+    case TVM_EXPR_SHL:
+        return x << (y & (step->bits - 1u));
+    case TVM_EXPR_SHR:
+        return shift_right(step, a, b);
+    case TVM_EXPR_AND:
+    case TVM_EXPR_LAND:
+        return step->op == TVM_EXPR_AND ? x & y : x && y;
+    case TVM_EXPR_OR:
+    case TVM_EXPR_LOR:
+        return step->op == TVM_EXPR_OR ? x | y : x || y;
+    case TVM_EXPR_XOR:
+        return x ^ y;
+    case TVM_EXPR_SELECT:
+        return (uint64_t)(x ? b : c);
+    case TVM_EXPR_MIN:
+        return less(step, a, b) ? x : y;
+    case TVM_EXPR_MAX:
+        return less(step, a, b) ? y : x;
+    default: /* CAST: wrapped by the caller */
+        return x;
+    }
+}
+
+static inline bool compare(const plan_step *step, int64_t a, int64_t b) {
+    switch (step->op) {
+    case TVM_EXPR_LT:
+        return less(step, a, b);
+    case TVM_EXPR_LE:
+        return !less(step, b, a);
+    case TVM_EXPR_GT:
+        return less(step, b, a);
+    case TVM_EXPR_GE:
+        return !less(step, a, b);
+    case TVM_EXPR_EQ:
+        return a == b;
+    default:
+        return a != b;
+    }
+}
+
+static inline bool divides(unsigned op) {
+    return op == TVM_EXPR_DIV || op == TVM_EXPR_MOD || op == TVM_EXPR_CDIV;
+}
+
+/* Operands that && || ?: do not select are evaluated too: a division by zero among them sends the launch to
+ * tvm_launch_check, which does not. */
+static inline bool run_step(const plan_step *step, const int64_t *values, int64_t *result) {
+    int64_t a = values[step->a], b = values[step->b];
+    if (step->op >= TVM_EXPR_LT && step->op <= TVM_EXPR_NE) {
+        *result = compare(step, a, b);
+        return true;
+    }
+    if (!b && divides(step->op)) return false;
+    *result = wrapped(step, compute(step, a, b, values[step->c]));
+    return true;
+}
+
+/* The bounds are those of tvm_launch_shape; negative numbers are above them. */
+static inline bool tensor_fits(const plan_tensor *tensor, const int64_t *values) {
+    int64_t elements = 1, row = 1;
+    for (unsigned d = 0; d < tensor->rank; d++) {
+        row = values[tensor->shape[d]];
+        if ((uint64_t)row > TVM_ELEMENTS_MAX) return false;
+        if (__builtin_mul_overflow(elements, row ? row : 1, &elements) || elements > TVM_ELEMENTS_MAX)
+            return false;
+    }
+    return ((uint64_t)row * tensor->bits & 7) == 0;
+}
+
+static inline int64_t device_value(uint8_t op, const tvm_launch_env *env) {
+    return (int32_t)(op == TVM_EXPR_TARGET ? env->target : env->multiprocessors);
+}
+
+static inline bool run_steps(const plan_step *steps, uint32_t count, int64_t *values, uint32_t first) {
+    for (uint32_t s = 0; s < count; s++)
+        if (!run_step(&steps[s], values, &values[first + s])) return false;
+    return true;
+}
+
+static bool set_grid(const tvm_launch_plan *plan, const int64_t *values, uint32_t grid[3]) {
+    static const uint64_t most[3] = {TVM_GRID_MAX};
+    for (unsigned d = 0; d < 3; d++) {
+        uint64_t extent = plan->grid[d] == NO_VALUE ? 1 : (uint64_t)values[plan->grid[d]];
+        if (extent > most[d]) return false;
+        grid[d] = (uint32_t)extent;
+    }
+    return true;
+}
+
+bool tvm_launch_plan_run(const tvm_launch_plan *plan, tvm_launch_env *env, tvm_launch_values *out) {
+    int64_t *values = out->values;
+    out->known = false;
+    if (!plan) return false;
+    uint32_t count = plan->constant_count;
+    memcpy(values, plan->constants, count * sizeof values[0]);
+    for (uint32_t p = 0; p < plan->param_count; p++) values[count++] = env->scalars[plan->params[p]].i;
+    for (uint32_t d = 0; d < plan->device_count; d++) values[count++] = device_value(plan->device[d], env);
+    if (!run_steps(plan->steps, plan->step_count, values, count)) return false;
+    count += plan->step_count;
+    for (uint32_t a = 0; a < plan->assume_count; a++)
+        if (!values[plan->assumes[a]]) return false;
+    if (!set_grid(plan, values, env->grid)) return false;
+    for (uint32_t d = 0; d < plan->extent_count; d++) values[count++] = (int32_t)env->grid[plan->extents[d]];
+    if (!run_steps(plan->steps + plan->step_count, plan->late_count, values, count)) return false;
+    for (uint32_t t = 0; t < plan->tensor_count; t++)
+        if (!tensor_fits(&plan->tensors[t], values)) return false;
+    out->known = true;
+    return true;
+}
+
+void tvm_launch_plan_shape(const tvm_launch_plan *plan, const tvm_launch_values *values, uint32_t slot,
+                           int64_t shape[TVM_MAX_RANK], uint64_t *bytes) {
+    const plan_tensor *tensor = plan->tensors;
+    while (tensor->slot != slot) tensor++;
+    uint64_t elements = 1;
+    for (unsigned d = 0; d < tensor->rank; d++) {
+        shape[d] = values->values[tensor->shape[d]];
+        elements *= (uint64_t)shape[d];
+    }
+    *bytes = elements * tensor->bits / 8;
+}

@@ -1,0 +1,207 @@
+#include "tensor.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { TEXT_MAX = 320 };
+
+/* ---- types ---- */
+
+/* A row a type that DLPack has a code of its own for. */
+static const struct {
+    tvm_dtype type;
+    uint8_t code;
+} own_codes[] = {
+    {{TVM_KIND_BOOL, 8, 0, 0}, TVM_TENSOR_BOOL},     {{TVM_KIND_FLOAT, 16, 5, 10}, TVM_TENSOR_FLOAT},
+    {{TVM_KIND_FLOAT, 16, 8, 7}, TVM_TENSOR_BFLOAT}, {{TVM_KIND_FLOAT, 32, 8, 10}, TVM_TENSOR_FLOAT},
+    {{TVM_KIND_FLOAT, 32, 8, 23}, TVM_TENSOR_FLOAT}, {{TVM_KIND_FLOAT, 64, 11, 52}, TVM_TENSOR_FLOAT},
+    {{TVM_KIND_FLOAT, 8, 4, 3}, TVM_TENSOR_F8_E4M3}, {{TVM_KIND_FLOAT, 8, 5, 2}, TVM_TENSOR_F8_E5M2},
+    {{TVM_KIND_FLOAT, 6, 2, 3}, TVM_TENSOR_F6_E2M3}, {{TVM_KIND_FLOAT, 6, 3, 2}, TVM_TENSOR_F6_E3M2},
+    {{TVM_KIND_FLOAT, 4, 2, 1}, TVM_TENSOR_F4_E2M1},
+};
+
+static bool same_type(tvm_dtype type, unsigned code, unsigned bits) {
+    if (bits != type.bits) return false;
+    if (type.kind == TVM_KIND_INT) return code == TVM_TENSOR_INT;
+    if (type.kind == TVM_KIND_UINT) return code == TVM_TENSOR_UINT;
+    for (size_t i = 0; i < sizeof own_codes / sizeof *own_codes; i++)
+        if (tvm_dtype_same(own_codes[i].type, type)) return code == own_codes[i].code;
+    return false;
+}
+
+/* Low-precision types may also be held as the bytes of their bit string. */
+static bool holds(tvm_dtype type, unsigned code, unsigned bits) {
+    return same_type(type, code, bits) || (tvm_dtype_is_lowbit(type) && code == TVM_TENSOR_UINT && bits == 8);
+}
+
+/* ---- texts ---- */
+
+typedef struct text {
+    char bytes[TEXT_MAX];
+    size_t length;
+} text;
+
+static void append(text *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(text *to, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    size_t room = sizeof to->bytes - to->length;
+    int length = vsnprintf(to->bytes + to->length, room, format, arguments);
+    va_end(arguments);
+    if (length > 0) to->length += (size_t)length < room ? (size_t)length : room - 1;
+}
+
+static void append_shape(text *to, const int64_t *shape, unsigned rank) {
+    append(to, "[");
+    for (unsigned d = 0; d < rank; d++) append(to, "%s%" PRId64, d ? ", " : "", shape[d]);
+    append(to, "]");
+}
+
+static const char *code_name(unsigned code) {
+    switch (code) {
+    case TVM_TENSOR_INT:
+        return "int";
+    case TVM_TENSOR_UINT:
+        return "uint";
+    case TVM_TENSOR_FLOAT:
+        return "float";
+    case TVM_TENSOR_BFLOAT:
+        return "bfloat";
+    case TVM_TENSOR_BOOL:
+        return "bool";
+    case TVM_TENSOR_F8_E4M3:
+        return "float8_e4m3fn";
+    case TVM_TENSOR_F8_E5M2:
+        return "float8_e5m2";
+    case TVM_TENSOR_F6_E2M3:
+        return "float6_e2m3fn";
+    case TVM_TENSOR_F6_E3M2:
+        return "float6_e3m2fn";
+    case TVM_TENSOR_F4_E2M1:
+        return "float4_e2m1fn";
+    default:
+        return NULL;
+    }
+}
+
+/* "uint8[64, 48]", "uint4x2[64, 64]" */
+static text tensor_text(const tvm_tensor *tensor) {
+    text t = {.length = 0};
+    const char *name = code_name(tensor->dtype.code);
+    if (name && tensor->dtype.code > TVM_TENSOR_BOOL)
+        append(&t, "%s", name);
+    else if (name)
+        append(&t, "%s%u", name, tensor->dtype.bits);
+    else
+        append(&t, "type code %u, bits %u", tensor->dtype.code, tensor->dtype.bits);
+    if (tensor->dtype.lanes != 1) append(&t, "x%u", tensor->dtype.lanes);
+    if (tensor->ndim < 0 || tensor->ndim > TVM_MAX_RANK)
+        append(&t, " of rank %" PRId32, tensor->ndim);
+    else if (tensor->ndim && !tensor->shape)
+        append(&t, " of rank %" PRId32 " without a shape", tensor->ndim);
+    else
+        append_shape(&t, tensor->shape, (unsigned)tensor->ndim);
+    return t;
+}
+
+/* "u3[64, 128]" with, where there is one, " or uint8[64, 48]" */
+static text declared_text(const tvm_kernel *function, uint32_t param, const int64_t *shape) {
+    const tvm_slot *slot = &function->kernel->slots[param];
+    text t = {.length = 0};
+    append(&t, "%s", function->type_names[param]);
+    append_shape(&t, shape, slot->rank);
+    if (!tvm_dtype_is_lowbit(slot->dtype) || !slot->rank || tvm_dtype_same(slot->dtype, TVM_U(8))) return t;
+    int64_t bytes[TVM_MAX_RANK];
+    memcpy(bytes, shape, slot->rank * sizeof *shape);
+    bytes[slot->rank - 1] = bytes[slot->rank - 1] * slot->dtype.bits / 8;
+    append(&t, " or uint8");
+    append_shape(&t, bytes, slot->rank);
+    return t;
+}
+
+static const char *device_text(int32_t type, int32_t id, char out[32]) {
+    switch (type) {
+    case TVM_TENSOR_CPU:
+        return "the CPU";
+    case TVM_TENSOR_CUDA:
+        snprintf(out, 32, "cuda:%" PRId32, id);
+        return out;
+    case TVM_TENSOR_CUDA_HOST:
+        return "the CPU (pinned)";
+    case TVM_TENSOR_CUDA_MANAGED:
+        return "the CPU and GPUs (managed)";
+    default:
+        snprintf(out, 32, "a device of type %" PRId32, type);
+        return out;
+    }
+}
+
+/* ---- checks ---- */
+
+/* The last extent counts in bits, of all lanes. */
+static bool has_shape(const tvm_tensor *tensor, const tvm_slot *slot, const int64_t *shape) {
+    uint64_t found_bits = (uint64_t)tensor->dtype.bits * tensor->dtype.lanes;
+    if (tensor->ndim != slot->rank || (slot->rank && !tensor->shape)) return false;
+    if (!slot->rank) return found_bits == slot->dtype.bits;
+    unsigned last = slot->rank - 1u;
+    for (unsigned d = 0; d < last; d++)
+        if (tensor->shape[d] != shape[d]) return false;
+    uint64_t bits;
+    return tensor->shape[last] >= 0 && found_bits &&
+           !__builtin_mul_overflow((uint64_t)tensor->shape[last], found_bits, &bits) &&
+           bits == (uint64_t)shape[last] * slot->dtype.bits;
+}
+
+static bool on_device(const tvm_context *context, int32_t type, int32_t id) {
+    if (context->ops->kind == TVM_DEVICE_CPU)
+        return type == TVM_TENSOR_CPU || type == TVM_TENSOR_CUDA_HOST || type == TVM_TENSOR_CUDA_MANAGED;
+    return type == TVM_TENSOR_CUDA_MANAGED ||
+           (type == TVM_TENSOR_CUDA && id == context->ops->ordinal(context->device));
+}
+
+static tvm_status check_device(const tvm_kernel *function, const char *name, const tvm_tensor *tensor,
+                               tvm_diags *diags) {
+    const tvm_context *context = function->code->context;
+    int32_t type = (int32_t)tensor->device.device_type, id = tensor->device.device_id;
+    char found[32], expected[32];
+    if (on_device(context, type, id)) return TVM_OK;
+    bool cpu = context->ops->kind == TVM_DEVICE_CPU;
+    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                        "kernel '%s': tensor '%s' is to be on %s, but is on %s", tvm_kernel_name(function),
+                        name,
+                        device_text(cpu ? TVM_TENSOR_CPU : TVM_TENSOR_CUDA,
+                                    (int32_t)context->ops->ordinal(context->device), expected),
+                        device_text(type, id, found));
+}
+
+/* Strides of extents of 1 say nothing, and none do when there is no element. */
+static tvm_status check_strides(const tvm_kernel *function, const char *name, const tvm_tensor *tensor,
+                                tvm_diags *diags) {
+    int64_t expected = 1;
+    if (!tensor->strides) return TVM_OK;
+    for (int32_t d = 0; d < tensor->ndim; d++)
+        if (!tensor->shape[d]) return TVM_OK;
+    for (int32_t d = tensor->ndim; d-- > 0;) {
+        if (tensor->shape[d] != 1 && tensor->strides[d] != expected)
+            return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                                "kernel '%s': tensor '%s' is to be contiguous: stride %" PRId32
+                                " is to be %" PRId64 ", but is %" PRId64,
+                                tvm_kernel_name(function), name, d, expected, tensor->strides[d]);
+        expected *= tensor->shape[d]; /* bounded: the shape is the declared one */
+    }
+    return TVM_OK;
+}
+
+tvm_status tvm_tensor_check(const tvm_kernel *function, uint32_t param, const int64_t shape[TVM_MAX_RANK],
+                            const tvm_tensor *tensor, tvm_diags *diags) {
+    const tvm_slot *slot = &function->kernel->slots[param];
+    const char *name = tvm_string(function->code->program, slot->name);
+    if (!holds(slot->dtype, tensor->dtype.code, tensor->dtype.bits) || !has_shape(tensor, slot, shape)) {
+        text expected = declared_text(function, param, shape), found = tensor_text(tensor);
+        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                            "kernel '%s': tensor '%s' is to be %s, but is %s", tvm_kernel_name(function),
+                            name, expected.bytes, found.bytes);
+    }
+    tvm_status status = check_strides(function, name, tensor, diags);
+    return status ? status : check_device(function, name, tensor, diags);
+}

@@ -1,0 +1,17 @@
+/* What callers say of the tensors that they pass. */
+#ifndef TVM_VM_TENSOR_H
+#define TVM_VM_TENSOR_H
+
+#include "runtime.h"
+
+/* The address of the first element. */
+static inline void *tvm_tensor_data(const tvm_tensor *tensor) {
+    return tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
+}
+
+/* Is the tensor what parameter `param` declares, whose extents are `shape`: type, shape, on the context's
+ * device, row-major and contiguous? TVM_ARGUMENT with the parameter, what is expected and what was found. */
+tvm_status tvm_tensor_check(const tvm_kernel *function, uint32_t param, const int64_t shape[TVM_MAX_RANK],
+                            const tvm_tensor *tensor, tvm_diags *diags);
+
+#endif
