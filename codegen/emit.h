@@ -23,10 +23,15 @@ void tvm_text_append(text *t, const text *more);
 void tvm_text_free(text *t);
 
 /* Weights, or sums of their products, whose registers are not their values yet: see scaled.h. */
+enum { SCALED_CLASSES = 8, SCALED_TILES = 64 };
 typedef struct scaled_weights {
     bool is_scaled;
-    int8_t power[2]; /* the value is the register times 2^power: of even and of odd pairs of weights */
-    double zero;     /* and then less this; of weights alone */
+    bool nested;    /* the first class of a byte has all of the byte's codes */
+    uint8_t period; /* fragments of weights after which the classes begin again */
+    uint8_t classes;
+    int8_t power[SCALED_CLASSES];   /* of a class: the value is the register times 2^power */
+    uint8_t fragment[SCALED_TILES]; /* of sums: of each tile, that of the weights modulo the period */
+    double zero;                    /* and then less this; of weights alone */
 } scaled_weights;
 
 typedef struct slot_state {

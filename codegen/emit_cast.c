@@ -14,7 +14,7 @@ typedef struct cast_work {
     tvm_packing from_packing, to_packing;
     bool lowbit;
     double zero; /* what the next instruction subtracts, done along with a conversion of packed integers */
-    bool scaled; /* the last step is left to mma's sums */
+    const scaled_weights *scaled; /* the last step is left to mma's sums; or NULL */
 } cast_work;
 
 /* ---- no conversion at all ---- */
@@ -329,7 +329,7 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     work.zero = zero;
     work.result = last->result;
     if (packed && work.from.kind == TVM_KIND_INT) zero += ldexp(1, work.from.bits - 1);
-    work.scaled = packed && tvm_scale_weights(e, last, work.from, zero);
+    if (packed && tvm_scale_weights(e, last, work.from, zero)) work.scaled = &e->slots[last->result].scaled;
     if (work.scaled) snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");
     tvm_status status =
         tvm_select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);

@@ -84,7 +84,7 @@ static bool take_power(emitter *e, elementwise *w) {
         factor->times = sums->map;
         factor->sums = sums->slot;
         factor->multiplied =
-            calloc(2 * (size_t)tvm_layout_locals(tvm_slot_layout(e, factor->slot)), sizeof(reg));
+            calloc(SCALED_CLASSES * (size_t)tvm_layout_locals(tvm_slot_layout(e, factor->slot)), sizeof(reg));
         if (!factor->multiplied) return false;
     }
     return true;
@@ -92,12 +92,13 @@ static bool take_power(emitter *e, elementwise *w) {
 
 static reg multiplied_element(emitter *e, const source *s, uint32_t local) {
     uint32_t of = s->times[local];
-    reg *known = &s->multiplied[2 * s->map[local] + of % 4 / 2];
+    const scaled_weights *scaled = &e->slots[s->sums].scaled;
+    reg *known = &s->multiplied[SCALED_CLASSES * s->map[local] + tvm_sum_class(scaled, of)];
     if (known->name[0]) return *known;
     union {
         float f;
         uint32_t u;
-    } factor = {.f = (float)ldexp(1, tvm_sum_power(e, s->sums, of))};
+    } factor = {.f = (float)ldexp(1, tvm_sum_power(scaled, of))};
     *known = tvm_new_f(e);
     tvm_emit(e, "mul.rn.f32 %s, %s, 0f%08X;", known->name,
              tvm_read_element(e, s->slot, s->map[local], true).name, (unsigned)factor.u);

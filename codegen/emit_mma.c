@@ -85,11 +85,37 @@ static void subtract_columns(emitter *e, const mma_tile *t, const tvm_mma_plan *
             union {
                 float f;
                 uint32_t u;
-            } factor = {.f = (float)ldexp(-scaled->zero, -tvm_sum_power(e, t->result, c * WORDS_C + i))};
+            } factor = {.f = (float)ldexp(-scaled->zero, -tvm_sum_power(scaled, c * WORDS_C + i))};
             const char *d = tvm_slot_word(e, t->result, c * WORDS_C + i).name;
             tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, all[entry[c]].sums[i].name, (unsigned)factor.u,
                      d);
         }
+}
+
+/* ---- nested classes: scaled.h ---- */
+
+/* Is tile d of c another class of the codes of tile c? Then one word of weights has both, and they share b.
+ */
+static bool shares_word(const scaled_weights *scaled, const tvm_mma_plan *plan, uint32_t c, uint32_t d) {
+    uint32_t a, b, other_a, other_b;
+    tvm_mma_tile(plan, c, 0, &a, &b);
+    tvm_mma_tile(plan, d, 0, &other_a, &other_b);
+    return b == other_b && a / scaled->period == other_a / scaled->period;
+}
+
+static void subtract_nested(emitter *e, const mma_tile *t, const tvm_mma_plan *plan) {
+    const scaled_weights *scaled = &e->slots[t->result].scaled;
+    for (uint32_t c = 0; c < plan->tiles_c; c++) {
+        if (tvm_sum_class(scaled, c * WORDS_C) != 0) continue;
+        for (uint32_t d = 0; d < plan->tiles_c; d++) {
+            if (!shares_word(scaled, plan, c, d)) continue;
+            for (unsigned i = d == c ? 2 : 0; i < WORDS_C; i++) {
+                const char *whole = tvm_slot_word(e, t->result, c * WORDS_C + i % 2).name;
+                tvm_emit(e, "sub.rn.f32 %s, %s, %s;", whole, whole,
+                         tvm_slot_word(e, t->result, d * WORDS_C + i).name);
+            }
+        }
+    }
 }
 
 /* ---- the instruction ---- */
@@ -114,6 +140,7 @@ static bool emit_with_columns(emitter *e, const char *type, mma_tile *t, const t
             step_columns(e, type, t, plan, k, all, entry);
             emit_products(e, type, t, plan, c, k);
         }
+        if (e->slots[t->a].scaled.nested) subtract_nested(e, t, plan);
         subtract_columns(e, t, plan, all, entry);
     }
     free(all);
@@ -133,10 +160,12 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     const char *type = tvm_slot_dtype(e, t.a).exponent == 5 ? "f16" : "bf16";
     const scaled_weights *scaled = &e->slots[t.a].scaled;
     bool columns = scaled->is_scaled && scaled->zero != 0;
-    if (!columns)
+    if (!columns) {
         for (uint32_t k = 0; k < plan.tiles_k; k++) emit_products(e, type, &t, &plan, c, k);
-    else if (!emit_with_columns(e, type, &t, &plan, c))
+        if (scaled->nested) subtract_nested(e, &t, &plan);
+    } else if (!emit_with_columns(e, type, &t, &plan, c)) {
         return tvm_diag_no_memory(e->diags);
+    }
     char name[64];
     snprintf(name, sizeof name, "mma.sync.m16n8k16.f32.%s%s", type, columns ? " and a row of ones" : "");
     tvm_explain(e, name, 0, plan.tiles_c * plan.tiles_k, -1, "");

@@ -28,6 +28,7 @@ typedef struct block_views {
     reg moved[2][TVM_PAIR_VIEWS + 8]; /* the latest shift of a view, by purpose */
     int distance[2][TVM_PAIR_VIEWS + 8];
     reg half[2]; /* OFP8: the two bytes of each pair */
+    reg upper;   /* scaled and nested: the upper bytes of the halves */
 } block_views;
 
 static void block_begin(block_views *v, emitter *e, uint32_t slot, uint32_t block) {
@@ -137,13 +138,25 @@ static reg bytes_to_bf16(block_views *v, const packed_cast *c, unsigned pair) {
     return add_pairs(e, c, add_pairs(e, c, low, minus_pair(e, c, 256)), high);
 }
 
-/* The code, its sign bit flipped, as a subnormal. */
+/* The code, its sign bit flipped, as a subnormal; nested: with those of the byte's other classes above it. */
 static reg scaled_integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    emitter *e = v->e;
     const tvm_pair_field *field = &v->recipe->field[pair];
-    unsigned bits = c->from.bits, offset = pair % 2 ? tvm_scaled_odd_offset(c->from) : 0;
-    uint32_t sign = c->from.kind == TVM_KIND_INT ? 1u << (bits - 1) : 0;
-    reg source = moved_view(v, 0, field->view, (int)offset - field->offset);
-    return take_bits(v->e, source, (((1u << bits) - 1) << offset) * 0x10001u, (sign << offset) * 0x10001u);
+    unsigned bits = c->from.bits, class = tvm_weight_class(c->scaled, pair), offset = class * bits;
+    uint32_t mask = ((1u << bits) - 1) << offset,
+             sign = c->from.kind == TVM_KIND_INT ? 1u << (bits - 1 + offset) : 0;
+    if (!c->scaled->nested) {
+        reg source = moved_view(v, 0, field->view, (int)offset - field->offset);
+        return take_bits(e, source, mask * 0x10001u, sign * 0x10001u);
+    }
+    if (field->view < v->recipe->words)
+        return word_op(e, "and.b32", view_of(v, field->view), (class == 0 ? 0xff : mask) * 0x10001u);
+    if (!v->upper.name[0]) {
+        v->upper = tvm_new_r(e);
+        tvm_emit(e, "prmt.b32 %s, %s, 0, 0x4341;", v->upper.name,
+                 view_of(v, v->recipe->view[field->view - v->recipe->words].a).name);
+    }
+    return class == 0 ? v->upper : word_op(e, "and.b32", v->upper, mask * 0x10001u);
 }
 
 static reg integer_pair(block_views *v, const packed_cast *c, unsigned pair) {

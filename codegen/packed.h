@@ -7,8 +7,8 @@
 typedef struct packed_cast {
     uint32_t source, result, locals;
     tvm_dtype from, to;
-    double zero; /* subtracted of each value: tvm_packed_zero_is_exact, or 0 */
-    bool scaled; /* the last step is left to mma's sums: scaled.h */
+    double zero;                  /* subtracted of each value: tvm_packed_zero_is_exact, or 0 */
+    const scaled_weights *scaled; /* the last step is left to mma's sums (scaled.h); or NULL */
 } packed_cast;
 
 /* Why not, as of a candidate (compute.h). */

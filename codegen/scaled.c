@@ -62,43 +62,81 @@ static bool is_zero_tensor(const emitter *e, uint32_t slot) {
                     (node->op == TVM_EXPR_INTEGER && node->value.i == 0));
 }
 
+static bool plan_mma(const emitter *e, const tvm_insn *mma, tvm_mma_plan *plan) {
+    const tvm_operand *operands = tvm_operands(e->kernel, mma);
+    tvm_why why;
+    return tvm_mma_plan_make(tvm_slot_layout(e, operands[0].value), tvm_slot_layout(e, operands[1].value),
+                             tvm_slot_layout(e, operands[2].value), plan, &why);
+}
+
 /* The row of ones costs an mma for each fragment of b; it saves an addition for each word of a. Measured on
  * an H200 the scheduler spends 4 clocks on mma.sync.m16n8k16 and 1.4 on an addition of f16x2, of which a
  * fragment of a has four. */
 static bool ones_pay(const emitter *e, const tvm_insn *mma) {
     const tvm_operand *operands = tvm_operands(e->kernel, mma);
-    tvm_mma_plan plan;
-    tvm_why why;
-    if (!tvm_mma_plan_make(tvm_slot_layout(e, operands[0].value), tvm_slot_layout(e, operands[1].value),
-                           tvm_slot_layout(e, operands[2].value), &plan, &why))
-        return false;
     uint32_t fragments_a = tvm_layout_locals(tvm_slot_layout(e, operands[0].value)) / 8;
     uint32_t fragments_b = tvm_layout_locals(tvm_slot_layout(e, operands[1].value)) / 4;
     return 14 * fragments_a >= 10 * fragments_b;
 }
 
-static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, double zero) {
+/* Of each tile of c, its fragment of a modulo the period, which must be the same in all steps of k. */
+static bool find_fragments(const emitter *e, const tvm_insn *mma, scaled_weights *scaled) {
+    tvm_mma_plan plan;
+    if (!plan_mma(e, mma, &plan)) return false;
+    if (scaled->period == 1) return true;
+    if (plan.tiles_c > SCALED_TILES) return false;
+    for (uint32_t c = 0; c < plan.tiles_c; c++)
+        for (uint32_t k = 0; k < plan.tiles_k; k++) {
+            uint32_t tile_a, tile_b;
+            tvm_mma_tile(&plan, c, k, &tile_a, &tile_b);
+            if (k == 0) scaled->fragment[c] = (uint8_t)(tile_a % scaled->period);
+            if (scaled->fragment[c] != tile_a % scaled->period) return false;
+        }
+    return true;
+}
+
+static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, scaled_weights scaled) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     if (insn->op != TVM_OP_MMA || !is_slot(&operands[0], weights) || is_slot(&operands[1], weights))
         return false;
     if (!is_zero_tensor(e, operands[2].value) || operands[2].value == insn->result) return false;
-    if (zero != 0 && !ones_pay(e, insn)) return false;
-    return sums_are_multiplied(e, insn->result, 0);
+    if (scaled.zero != 0 && !ones_pay(e, insn)) return false;
+    return find_fragments(e, insn, &scaled) && sums_are_multiplied(e, insn->result, 0);
 }
 
-unsigned tvm_scaled_odd_offset(tvm_dtype from) {
-    return 2u * from.bits <= (unsigned)TVM_F16.mantissa ? from.bits : 0;
-}
-
-static bool powers(tvm_dtype from, scaled_weights *scaled) {
-    if (tvm_dtype_is_integer(from)) { /* the last bit of a subnormal f16 is 2^-24 */
-        scaled->power[0] = 24;
-        scaled->power[1] = (int8_t)(24 - (int)tvm_scaled_odd_offset(from));
-        return true;
-    }
-    if (tvm_pair_recipe_of(from) == NULL || tvm_float_has_nan(from) || from.exponent > 4) return false;
-    scaled->power[0] = scaled->power[1] = (int8_t)(tvm_float_bias(TVM_F16) - tvm_float_bias(from));
+static bool all_take(const emitter *e, uint32_t weights, const scaled_weights *scaled) {
+    for (uint32_t i = 0; i < e->uses->slots[weights].count; i++)
+        if (!takes_scaled(e, tvm_slot_reader(e, weights, i), weights, *scaled)) return false;
     return true;
+}
+
+/* ---- powers ---- */
+
+/* The last bit of a subnormal f16 is 2^-24. */
+static void integer_classes(tvm_dtype from, unsigned period, scaled_weights *scaled) {
+    enum { SUBNORMAL = 24 };
+    scaled->period = (uint8_t)period;
+    scaled->classes = (uint8_t)(2 * period * from.bits <= (unsigned)TVM_F16.mantissa ? 2 * period : 1);
+    scaled->nested = from.kind == TVM_KIND_UINT && scaled->classes * from.bits == 8 && from.bits < 8;
+    for (unsigned i = 0; i < scaled->classes; i++)
+        scaled->power[i] = (int8_t)(SUBNORMAL - (int)(i * from.bits));
+}
+
+static bool float_power(tvm_dtype from, scaled_weights *scaled) {
+    if (tvm_pair_recipe_of(from) == NULL || tvm_float_has_nan(from) || from.exponent > 4) return false;
+    scaled->period = scaled->classes = 1;
+    scaled->power[0] = (int8_t)(tvm_float_bias(TVM_F16) - tvm_float_bias(from));
+    return true;
+}
+
+static bool find_scaling(const emitter *e, uint32_t weights, tvm_dtype from, scaled_weights *scaled) {
+    if (!tvm_dtype_is_integer(from)) return float_power(from, scaled) && all_take(e, weights, scaled);
+    for (unsigned period = SCALED_CLASSES / 2; period > 0; period /= 2) {
+        if (period > 1 && 2 * period * from.bits > (unsigned)TVM_F16.mantissa) continue;
+        integer_classes(from, period, scaled);
+        if (all_take(e, weights, scaled)) return true;
+    }
+    return false;
 }
 
 bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero) {
@@ -107,15 +145,27 @@ bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double 
     scaled_weights scaled = {.is_scaled = true, .zero = zero};
     if (use->assigned != 1 || use->count == 0 || !tvm_dtype_same(tvm_slot_dtype(e, weights), TVM_F16))
         return false;
-    if (!powers(from, &scaled)) return false;
-    for (uint32_t i = 0; i < use->count; i++)
-        if (!takes_scaled(e, tvm_slot_reader(e, weights, i), weights, zero)) return false;
+    if (!find_scaling(e, weights, from, &scaled)) return false;
     e->slots[weights].scaled = scaled;
-    for (uint32_t i = 0; i < use->count; i++) mark_sums(e, tvm_slot_reader(e, weights, i)->result, &scaled);
+    for (uint32_t i = 0; i < use->count; i++) {
+        const tvm_insn *mma = tvm_slot_reader(e, weights, i);
+        find_fragments(e, mma, &scaled);
+        mark_sums(e, mma->result, &scaled);
+    }
     return true;
 }
 
-/* Of the four elements of c that a thread holds, two are of each of its rows, whose words of a alternate. */
-int tvm_sum_power(const emitter *e, uint32_t slot, uint32_t local) {
-    return e->slots[slot].scaled.power[local % 4 / 2];
+/* ---- classes ---- */
+
+unsigned tvm_weight_class(const scaled_weights *scaled, unsigned pair) {
+    return (2 * (pair / 4 % scaled->period) + pair % 2) % scaled->classes;
+}
+
+unsigned tvm_sum_class(const scaled_weights *scaled, uint32_t local) {
+    unsigned fragment = scaled->period == 1 ? 0 : scaled->fragment[local / 4];
+    return (2 * fragment + local % 4 / 2) % scaled->classes;
+}
+
+int tvm_sum_power(const scaled_weights *scaled, uint32_t local) {
+    return scaled->power[tvm_sum_class(scaled, local)];
 }

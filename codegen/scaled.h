@@ -21,10 +21,17 @@
  * flipped sign bit adds. On success the slots' `scaled` are set. */
 bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero);
 
-/* The offset at which a scaled integer's field stands in f16's mantissa: that of even pairs is 0. */
-unsigned tvm_scaled_odd_offset(tvm_dtype from);
-
+/* The powers are by class, so that a field of bits can be used at several places in a half of a word. A
+ * thread's fragment of a is four pairs, of two rows in turn (PTX ISA, mma.m16n8k16, A), and the sums of a row
+ * need one power: so the class of a pair is the number of its fragment, modulo a period, and its row. Classes
+ * are as many as there are places in f16's mantissa: class i of codes of w bits stands at bit i*w.
+ *
+ * Where the classes fill a byte (w = 1, 2, 4) they are nested: class 0 is taken as the whole byte, with all
+ * the others' codes above its own, which for the upper bytes is one PRMT in place of a shift and an AND. The
+ * sums of the other classes are taken off its sums again. */
+unsigned tvm_weight_class(const scaled_weights *scaled, unsigned pair);
+unsigned tvm_sum_class(const scaled_weights *scaled, uint32_t local);
 /* Element `local` of scaled sums is its register times 2^this. */
-int tvm_sum_power(const emitter *e, uint32_t slot, uint32_t local);
+int tvm_sum_power(const scaled_weights *scaled, uint32_t local);
 
 #endif

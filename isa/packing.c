@@ -13,29 +13,30 @@ const char *const tvm_packing_names[TVM_PACKING_COUNT] = {"linear", "pair"};
 
 /* By width. A window of ten bits is reached in each half of a view. Where the width divides it badly, pieces
  * of two words are put together: for free by BYTES, when the upper piece is at most the two lowest bits of a
- * byte, as bytes are moved anyway; else by a SELECT of views whose pieces lie in their places already. */
+ * byte, as bytes are moved anyway; else by a SELECT of views whose pieces lie in their places already. Widths
+ * that divide 8 alternate: two pairs of the lower bytes, two of the upper ones, as mma's fragments do. */
 static const tvm_pair_recipe recipes[9] = {
     [1] = {1,
            1,
            16,
-           {SHIFT(0, 10)},
+           {SHIFT(0, 8)},
            {{0, 0},
             {0, 1},
-            {0, 2},
-            {0, 3},
-            {0, 4},
-            {0, 5},
-            {0, 6},
-            {0, 7},
-            {0, 8},
-            {0, 9},
             {1, 0},
             {1, 1},
+            {0, 2},
+            {0, 3},
             {1, 2},
             {1, 3},
+            {0, 4},
+            {0, 5},
             {1, 4},
-            {1, 5}}},
-    [2] = {1, 1, 8, {SHIFT(0, 10)}, {{0, 0}, {0, 2}, {0, 4}, {0, 6}, {0, 8}, {1, 0}, {1, 2}, {1, 4}}},
+            {1, 5},
+            {0, 6},
+            {0, 7},
+            {1, 6},
+            {1, 7}}},
+    [2] = {1, 1, 8, {SHIFT(0, 8)}, {{0, 0}, {0, 2}, {1, 0}, {1, 2}, {0, 4}, {0, 6}, {1, 4}, {1, 6}}},
     [3] = {3,
            3,
            16,
