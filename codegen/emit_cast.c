@@ -326,6 +326,7 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     double zero = 0;
     bool packed = work.from_packing == TVM_PACKING_PAIR, folded = packed && zero_follows(e, &work, &zero);
     const tvm_insn *last = folded ? &e->kernel->insns[e->position] : insn;
+    if (!folded) zero = 0; /* what is not exact is subtracted by the next instruction itself */
     work.zero = zero;
     work.result = last->result;
     if (packed && work.from.kind == TVM_KIND_INT) zero += ldexp(1, work.from.bits - 1);

@@ -37,8 +37,9 @@ static const char *const places[9] = {
 /* Reads the places of pair `pair` into the bits of a half, word * 16 + bit; false when the block has no such
  * pair. */
 static bool read_places(unsigned w, unsigned pair, unsigned bits[8]) {
-    if (!places[w]) {
-        for (unsigned b = 0; b < w; b++) bits[b] = pair * w + b;
+    if (!places[w]) { /* two pairs of the lower byte, two of the upper one */
+        for (unsigned b = 0; b < w; b++)
+            bits[b] = (pair % 4 < 2 ? 0 : 8) + pair / 4 * 2 * w + pair % 2 * w + b;
         return pair < 16 / w;
     }
     const char *at = places[w];
