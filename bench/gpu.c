@@ -165,7 +165,7 @@ static bool assemble(bench *b, const char *path, const tvm_assembler_options *op
     size_t length, size;
     tvm_ir_program *ir = NULL;
     tvm_status status = tvm_file_read(path, 1 << 24, &text, &length, &diags);
-    if (!status) status = tvm_assemble((const char *)text, length, path, options, &ir, &diags);
+    if (!status) status = tvm_assemble_text((const char *)text, length, path, options, &ir, &diags);
     if (!status) status = tvm_vbc_write(ir, true, &bytes, &size, &diags);
     if (status)
         bench_fail(b, "%s: %s", path, diags.count ? diags.items[0].message : "out of memory");

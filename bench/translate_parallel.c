@@ -44,7 +44,7 @@ static tvm_status assemble_variant(const char *folder, const char *text, size_t 
     if (i >= 80) snprintf(activations, sizeof activations, "STAGES=4");
     tvm_assembler_options options = {
         .include_dirs = &folder, .include_dir_count = 1, .defines = defines, .define_count = 4};
-    return tvm_assemble(text, size, "matmul.vasm", &options, program, diags);
+    return tvm_assemble_text(text, size, "matmul.vasm", &options, program, diags);
 }
 
 static void *translate(void *argument) {

@@ -15,13 +15,24 @@ enum { WINDOW = 160, WINDOW_BEFORE = 80 };
 
 const char *tvm_status_text(tvm_status status) {
     switch (status) {
-#define STATUS_TEXT(id, value, text)                                                                         \
+#define STATUS_TEXT(id, value, text, advice)                                                                 \
     case TVM_##id:                                                                                           \
         return text;
         TVM_STATUS_TABLE(STATUS_TEXT)
 #undef STATUS_TEXT
     }
     return "unknown status";
+}
+
+const char *tvm_status_advice(tvm_status status) {
+    switch (status) {
+#define STATUS_ADVICE(id, value, text, advice)                                                               \
+    case TVM_##id:                                                                                           \
+        return (advice)[0] ? (advice) : NULL;
+        TVM_STATUS_TABLE(STATUS_ADVICE)
+#undef STATUS_ADVICE
+    }
+    return NULL;
 }
 
 /* ---- collecting ---- */

@@ -60,5 +60,7 @@ void tvm_diags_free(tvm_diags *diags);
 
 /* The table's text for a status: "success", ... */
 const char *tvm_status_text(tvm_status status);
+/* The table's advice, for a hint; NULL when there is none. */
+const char *tvm_status_advice(tvm_status status);
 
 #endif

@@ -1,13 +1,21 @@
 /* A libcuda.so.1 without a GPU, for tests of the CUDA device: memory is the host's, launches are written to a
- * log and do nothing. Environment, read at each call: FAKE_CUDA_LOG     file that a line is appended to for
- * what the driver was asked to do FAKE_CUDA_PARAMS  how to print a launch's parameters: a letter each, i l f
- * d p (int, 64-bit, float, double, address) FAKE_CUDA_INIT    the result of cuInit FAKE_CUDA_FAULT   the
- * error that the next waiting after a launch finds, and every call from then on FAKE_CUDA_REFUSE  set:
- * modules are refused, with a log FAKE_CUDA_CC      compute capability, "90" by default
- * FAKE_CUDA_MULTIPROCESSORS  132 by default
- * FAKE_CUDA_NO_EARLY  set: no launch may overlap another one
- * FAKE_CUDA_MEMORY  set: allocations and memsets are logged, too */
+ * log and do nothing; everything made is kept count of, and the nth call can be made to fail (fake_cuda.h).
+ * Environment, read at each call:
+ *   FAKE_CUDA_LOG      file that a line is appended to for what the driver was asked to do
+ *   FAKE_CUDA_PARAMS   how to print a launch's parameters: a letter each, i l f d p (int, 64-bit, float,
+ *                      double, address)
+ *   FAKE_CUDA_INIT     the result of cuInit
+ *   FAKE_CUDA_FAULT    the error that the next waiting after a launch finds, and every call in that context
+ *                      from then on
+ *   FAKE_CUDA_REFUSE   modules are refused with a log: with this error, CUDA_ERROR_INVALID_PTX if it is 1
+ *   FAKE_CUDA_SHARED   bytes of shared memory that a block may ask for; no bound by default
+ *   FAKE_CUDA_CC       compute capability, "90" by default
+ *   FAKE_CUDA_DEVICES  how many there are, 1 by default, at most 4
+ *   FAKE_CUDA_MULTIPROCESSORS  132 by default
+ *   FAKE_CUDA_NO_EARLY  set: no launch may overlap another one
+ *   FAKE_CUDA_MEMORY   set: allocations and memsets are logged, too */
 #include <cuda.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,9 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fake_cuda.h"
+
 /* The driver's table asks for the first version, which cuda.h of CUDA 13 no longer declares. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop);
+
+typedef void fake_release(void *handle);
 
 typedef struct fake_function {
     struct fake_function *next;
@@ -29,14 +41,191 @@ struct CUmod_st {
     fake_function *functions;
 };
 
-enum { STACK = 16 };
+/* The primary contexts of the devices; `foreign` stands for all others, of which a test makes the handles. */
+typedef struct fake_context {
+    int references;
+    atomic_bool destroyed;
+    atomic_bool launched;
+    atomic_int fault;
+} fake_context;
+
+/* What was made in a context and not released: a free slot has no handle. */
+typedef struct fake_object {
+    _Atomic(void *) handle;
+    _Atomic(fake_context *) context;
+    _Atomic(fake_release *) release;
+} fake_object;
+
+enum { STACK = 16, DEVICES = 4, NAMES = 128, OBJECTS = 4096 };
 static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
-static atomic_bool launched;
-static atomic_int fault;
-static char primary;
 static _Thread_local int captured = -1; /* launches of the capture under way */
 static _Thread_local CUstream capturing;
+
+static fake_context primaries[DEVICES], foreign;
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* of references to the primary ones, and of failing */
+
+/* What every call does is counted without a lock and in relaxed order: a lock here would order the threads of
+ * the program under test, and hide its races from ThreadSanitizer. */
+static fake_object objects[OBJECTS];
+static struct {
+    _Atomic(const char *) name;
+    atomic_long calls;
+} names[NAMES];
+static atomic_long mistakes, call_count, fail_in;
+static atomic_int fail_result;
+static _Atomic(const char *) failed_name;
+
+#define GET(object)        atomic_load_explicit(&(object), memory_order_relaxed)
+#define SET(object, value) atomic_store_explicit(&(object), value, memory_order_relaxed)
+#define ADD(object, value) atomic_fetch_add_explicit(&(object), value, memory_order_relaxed)
+
+/* ---- counting and failing ---- */
+
+static void count_name(const char *name) {
+    for (int i = 0; i < NAMES; i++) {
+        const char *none = NULL;
+        bool taken = GET(names[i].name) ? false
+                                        : atomic_compare_exchange_strong_explicit(&names[i].name, &none, name,
+                                                                                  memory_order_relaxed,
+                                                                                  memory_order_relaxed);
+        if (!taken && strcmp(GET(names[i].name), name)) continue;
+        ADD(names[i].calls, 1);
+        return;
+    }
+}
+
+static CUresult enter(const char *name) {
+    CUresult result = CUDA_SUCCESS;
+    ADD(call_count, 1);
+    count_name(name);
+    if (!GET(fail_in)) return result;
+    pthread_mutex_lock(&lock);
+    if (GET(fail_in) && ADD(fail_in, -1) == 1) {
+        SET(failed_name, name);
+        result = (CUresult)GET(fail_result);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* The start of a call that does nothing when it fails. */
+#define ENTER()                                                                                              \
+    do {                                                                                                     \
+        CUresult entered = enter(__func__);                                                                  \
+        if (entered) return entered;                                                                         \
+    } while (0)
+
+static void control_fail(long nth, int result) {
+    SET(fail_result, result);
+    SET(failed_name, NULL);
+    SET(fail_in, nth);
+}
+
+static const char *control_failed(void) {
+    return GET(failed_name);
+}
+
+static long control_calls(const char *name) {
+    if (!name) return GET(call_count);
+    for (int i = 0; i < NAMES && GET(names[i].name); i++)
+        if (!strcmp(GET(names[i].name), name)) return GET(names[i].calls);
+    return 0;
+}
+
+static void control_reset(void) {
+    SET(call_count, 0);
+    for (int i = 0; i < NAMES; i++) SET(names[i].calls, 0);
+}
+
+static long control_live(void) {
+    long count = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < DEVICES; i++) count += primaries[i].references;
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < OBJECTS; i++) count += GET(objects[i].handle) != NULL;
+    return count;
+}
+
+static long control_mistakes(void) {
+    return GET(mistakes);
+}
+
+/* ---- objects ---- */
+
+static fake_context *context_of(CUcontext context) {
+    for (int i = 0; i < DEVICES; i++)
+        if ((void *)context == (void *)&primaries[i]) return &primaries[i];
+    return &foreign;
+}
+
+static fake_context *current(void) {
+    return depth ? context_of(stack[depth - 1]) : NULL;
+}
+
+/* False, and handle released, when there are too many. */
+static bool keep(void *handle, fake_release *release) {
+    for (int i = 0; i < OBJECTS; i++) {
+        void *none = NULL;
+        if (GET(objects[i].handle) ||
+            !atomic_compare_exchange_strong_explicit(&objects[i].handle, &none, handle, memory_order_relaxed,
+                                                     memory_order_relaxed))
+            continue;
+        SET(objects[i].context, current());
+        SET(objects[i].release, release);
+        return true;
+    }
+    release(handle);
+    return false;
+}
+
+static bool drop(void *handle) {
+    for (int i = 0; handle && i < OBJECTS; i++) {
+        if (GET(objects[i].handle) != handle) continue;
+        fake_release *release = GET(objects[i].release);
+        SET(objects[i].handle, NULL); /* before the address may come back as another object's */
+        release(handle);
+        return true;
+    }
+    ADD(mistakes, 1);
+    return false;
+}
+
+/* The context with what is in it. */
+static void end_context(fake_context *context) {
+    for (int i = 0; i < OBJECTS; i++) {
+        if (!GET(objects[i].handle) || GET(objects[i].context) != context) continue;
+        if (!atomic_load(&context->fault) && !context->destroyed) ADD(mistakes, 1);
+        GET(objects[i].release)(GET(objects[i].handle));
+        SET(objects[i].handle, NULL);
+    }
+    atomic_store(&context->fault, 0);
+    atomic_store(&context->launched, false);
+}
+
+static void control_destroy(void *handle) {
+    fake_context *context = context_of(handle);
+    pthread_mutex_lock(&lock);
+    context->destroyed = true;
+    end_context(context);
+    pthread_mutex_unlock(&lock);
+}
+
+static void control_push(void *context) {
+    if (depth < STACK) stack[depth++] = context;
+}
+
+const fake_cuda_control fake_cuda = {.fail_nth = control_fail,
+                                     .failed = control_failed,
+                                     .calls = control_calls,
+                                     .reset = control_reset,
+                                     .live = control_live,
+                                     .mistakes = control_mistakes,
+                                     .destroy = control_destroy,
+                                     .push = control_push};
+
+/* ---- the environment ---- */
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *format, ...) {
@@ -55,154 +244,239 @@ static int setting(const char *name, int otherwise) {
     return text ? atoi(text) : otherwise;
 }
 
-/* What every call returns: the fault, once it has been met. */
-static CUresult state(void) {
-    return (CUresult)atomic_load(&fault);
-}
+/* ---- errors: name, text ---- */
 
-CUresult cuInit(unsigned flags) {
-    (void)flags;
-    return (CUresult)setting("FAKE_CUDA_INIT", 0);
-}
+#define ERRORS(X)                                                                                            \
+    X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                          \
+    X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                             \
+    X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                            \
+    X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                            \
+    X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                  \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")              \
+    X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                                   \
+    X(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                                \
+    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")    \
+    X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                  \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                                \
+    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")                         \
+    X(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")                                  \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                               \
+    X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                                \
+    X(CUDA_ERROR_UNKNOWN, "unknown error")
 
 CUresult cuGetErrorName(CUresult error, const char **text) {
-    *text = error == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+    ENTER();
+#define NAME(error_name, error_text)                                                                         \
+    if (error == error_name) *text = #error_name;
+    ERRORS(NAME)
     return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult error, const char **text) {
-    *text =
-        error == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "another error";
+    ENTER();
+#define TEXT(error_name, error_text)                                                                         \
+    if (error == error_name) *text = error_text;
+    ERRORS(TEXT)
     return CUDA_SUCCESS;
 }
 
+/* ---- devices ---- */
+
+static int device_count(void) {
+    int count = setting("FAKE_CUDA_DEVICES", 1);
+    return count < DEVICES ? count : DEVICES;
+}
+
+CUresult cuInit(unsigned flags) {
+    (void)flags;
+    ENTER();
+    return (CUresult)setting("FAKE_CUDA_INIT", 0);
+}
+
 CUresult cuDeviceGetCount(int *count) {
-    *count = 1;
-    return state();
+    ENTER();
+    *count = device_count();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    ENTER();
+    if (ordinal < 0 || ordinal >= device_count()) return CUDA_ERROR_INVALID_DEVICE;
     *device = ordinal;
-    return state();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     (void)device;
+    ENTER();
     snprintf(name, (size_t)length, "Fake GPU");
-    return state();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     int cc = setting("FAKE_CUDA_CC", 90);
     (void)device;
+    ENTER();
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? cc / 10
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? cc % 10
              : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
                  ? setting("FAKE_CUDA_MULTIPROCESSORS", 132)
                  : 0;
-    return state();
+    return CUDA_SUCCESS;
 }
 
 /* ---- contexts ---- */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-    (void)device;
+    ENTER();
     say("retain\n");
-    *context = (CUcontext)(void *)&primary;
-    return state();
+    pthread_mutex_lock(&lock);
+    CUresult fault = (CUresult)atomic_load(&primaries[device].fault);
+    if (!fault) {
+        primaries[device].references++;
+        primaries[device].destroyed = false;
+        *context = (CUcontext)(void *)&primaries[device];
+    }
+    pthread_mutex_unlock(&lock);
+    return fault;
 }
 
+/* The last reference ends the context, and with it a fault. */
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-    (void)device;
+    CUresult entered = enter(__func__);
     say("release\n");
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    fake_context *context = &primaries[device];
+    if (!context->references)
+        ADD(mistakes, 1);
+    else if (--context->references == 0)
+        end_context(context);
+    pthread_mutex_unlock(&lock);
+    return entered;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context) {
+    ENTER();
     *context = depth ? stack[depth - 1] : NULL;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent(CUcontext context) {
+    ENTER();
     if (depth == STACK) return CUDA_ERROR_INVALID_VALUE;
+    if (GET(context_of(context)->destroyed)) return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = context;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent(CUcontext *context) {
+    CUresult entered = enter(__func__);
     if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
     *context = stack[--depth];
+    return entered;
+}
+
+/* Of what needs a current context: its fault, once it has been met. */
+static CUresult in_context(void) {
+    fake_context *context = current();
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    return GET(context->destroyed) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : (CUresult)GET(context->fault);
+}
+
+/* A call that makes, or does, something. */
+#define ENTER_CONTEXT()                                                                                      \
+    do {                                                                                                     \
+        ENTER();                                                                                             \
+        if (in_context()) return in_context();                                                               \
+    } while (0)
+
+CUresult cuCtxGetDevice(CUdevice *device) {
+    ENTER_CONTEXT();
+    fake_context *context = current();
+    *device = context == &foreign ? 0 : (int)(context - primaries);
     return CUDA_SUCCESS;
 }
 
-/* Of what needs a current context. */
-static CUresult in_context(void) {
-    return depth ? state() : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-CUresult cuCtxGetDevice(CUdevice *device) {
-    *device = 0;
-    return in_context();
-}
-
 static CUresult meet_fault(void) {
-    if (atomic_load(&launched)) atomic_store(&fault, setting("FAKE_CUDA_FAULT", 0));
+    fake_context *context = current();
+    if (context && GET(context->launched)) SET(context->fault, setting("FAKE_CUDA_FAULT", 0));
     return in_context();
 }
 
 CUresult cuCtxSynchronize(void) {
+    ENTER_CONTEXT();
     return meet_fault();
+}
+
+/* What a releasing call returns: it releases whatever it has to report, but not in a context that is gone. */
+static CUresult release(CUresult entered, void *handle) {
+    if (in_context()) return in_context();
+    if (!drop(handle)) return CUDA_ERROR_INVALID_HANDLE;
+    return entered;
 }
 
 /* ---- modules ---- */
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
-                            void **values) {
-    bool elf = !memcmp(image, "\177ELF", 4), ptx = strstr(image, ".version") != NULL;
-    say("load %s\n", elf ? "cubin" : ptx ? "ptx" : "nonsense");
-    if (getenv("FAKE_CUDA_REFUSE")) {
-        for (unsigned i = 0; i < count; i++)
-            if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "line 7: fake log");
-        return CUDA_ERROR_INVALID_PTX;
-    }
-    if (!elf && !ptx) return CUDA_ERROR_INVALID_IMAGE;
-    *module = calloc(1, sizeof **module);
-    return *module ? in_context() : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuModuleUnload(CUmodule module) {
+static void release_module(void *handle) {
+    CUmodule module = handle;
     while (module->functions) {
         fake_function *next = module->functions->next;
         free(module->functions);
         module->functions = next;
     }
     free(module);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
+                            void **values) {
+    ENTER_CONTEXT();
+    bool elf = !memcmp(image, "\177ELF", 4), ptx = strstr(image, ".version") != NULL;
+    say("load %s\n", elf ? "cubin" : ptx ? "ptx" : "nonsense");
+    int refuse = setting("FAKE_CUDA_REFUSE", 0);
+    if (refuse) {
+        for (unsigned i = 0; i < count; i++)
+            if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "line 7: fake log");
+        return refuse == 1 ? CUDA_ERROR_INVALID_PTX : (CUresult)refuse;
+    }
+    if (!elf && !ptx) return CUDA_ERROR_INVALID_IMAGE;
+    CUmodule made = calloc(1, sizeof *made);
+    if (!made || !keep(made, release_module)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *module = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+    CUresult entered = enter(__func__);
     say("unload\n");
-    return in_context();
+    return release(entered, module);
 }
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    ENTER_CONTEXT();
     fake_function *made = calloc(1, sizeof *made);
     if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
     snprintf(made->name, sizeof made->name, "%s", name);
     made->next = module->functions;
     module->functions = made;
     *function = (CUfunction)(void *)made;
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    ENTER_CONTEXT();
     say("attribute %s %d %d\n", ((fake_function *)(void *)function)->name, (int)attribute, value);
-    return in_context();
+    bool shared = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    return shared && value > setting("FAKE_CUDA_SHARED", INT32_MAX) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 /* As a kernel with 40 registers, 16 bytes of local and none of static shared memory. */
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
     (void)function;
+    ENTER_CONTEXT();
     *value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS           ? 40
              : attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES ? 16
                                                                : 0;
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 static void write_params(FILE *to, void **params) {
@@ -241,7 +515,7 @@ static void say_launch(const char *launch, void **params) {
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                         unsigned bz, unsigned shared, CUstream stream, void **params, void **extra) {
     (void)extra;
-    if (in_context()) return in_context();
+    ENTER_CONTEXT();
     if (!gx || !gy || !gz || !bx) return CUDA_ERROR_INVALID_VALUE;
     if (captured >= 0) {
         captured++;
@@ -254,11 +528,12 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
                  stream ? "stream" : "default");
         say_launch(launch, params);
     }
-    atomic_store(&launched, true);
+    SET(current()->launched, true);
     return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
+    ENTER_CONTEXT();
     if (getenv("FAKE_CUDA_NO_EARLY")) return CUDA_ERROR_NOT_SUPPORTED;
     for (unsigned i = 0; i < config->numAttrs; i++)
         say("with %d %d ", (int)config->attrs[i].id,
@@ -271,116 +546,142 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
 /* ---- memory: what is above 1 TiB is too much ---- */
 
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
+    ENTER_CONTEXT();
     void *data = NULL;
     if (captured >= 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (getenv("FAKE_CUDA_MEMORY")) say("alloc %zu\n", bytes);
     if (bytes <= (size_t)1 << 40) data = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!data || !keep(data, free)) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = (CUdeviceptr)(uintptr_t)data;
-    return data ? in_context() : CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree(CUdeviceptr address) {
-    free((void *)(uintptr_t)address);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, (void *)(uintptr_t)address);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t bytes, CUstream stream) {
     (void)stream;
+    ENTER_CONTEXT();
     if (getenv("FAKE_CUDA_MEMORY")) say("set %d %zu\n", value, bytes);
     memset((void *)(uintptr_t)address, value, bytes);
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+    ENTER_CONTEXT();
     memcpy((void *)(uintptr_t)to, from, bytes);
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
+    ENTER_CONTEXT();
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return meet_fault();
 }
 
-/* ---- streams, graphs, events: every handle is an allocation, so that a leak shows ---- */
+/* ---- streams, graphs, events ---- */
 
 static CUresult make(void **handle) {
-    *handle = malloc(1);
-    return *handle ? in_context() : CUDA_ERROR_OUT_OF_MEMORY;
+    void *made = malloc(1);
+    if (!made || !keep(made, free)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *handle = made;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     (void)flags;
+    ENTER_CONTEXT();
     return make((void **)stream);
 }
 
 CUresult cuStreamDestroy(CUstream stream) {
-    free(stream);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, stream);
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
     (void)stream;
+    ENTER_CONTEXT();
     return meet_fault();
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    ENTER_CONTEXT();
     *status = captured >= 0 && stream == capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                                                    : CU_STREAM_CAPTURE_STATUS_NONE;
-    return in_context();
+    return CUDA_SUCCESS;
+}
+
+/* A stream has its context with it: none need be current. */
+static CUresult in_stream(void) {
+    return current() ? in_context() : CUDA_SUCCESS;
 }
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     (void)mode;
+    ENTER();
+    if (in_stream()) return in_stream();
     capturing = stream;
     captured = 0;
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
+/* A failure ends the capture too. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     (void)stream;
+    CUresult entered = enter(__func__);
     say("captured %d\n", captured);
     captured = -1;
+    if (entered || in_stream()) return entered ? entered : in_stream();
     return make((void **)graph);
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     (void)graph, (void)flags;
+    ENTER_CONTEXT();
     return make((void **)exec);
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     (void)exec, (void)stream;
+    ENTER_CONTEXT();
     say("replay\n");
-    return in_context();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {
-    free(graph);
-    return in_context();
+    CUresult entered = enter(__func__);
+    if (in_stream()) return in_stream();
+    return drop(graph) ? entered : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    free(exec);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, exec);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
     (void)flags;
+    ENTER_CONTEXT();
     return make((void **)event);
 }
 
 CUresult cuEventDestroy(CUevent event) {
-    free(event);
-    return in_context();
+    CUresult entered = enter(__func__);
+    return release(entered, event);
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
     (void)event, (void)stream;
-    return in_context();
+    ENTER_CONTEXT();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
     (void)event;
+    ENTER_CONTEXT();
     return meet_fault();
 }
 
@@ -388,6 +689,7 @@ CUresult cuEventSynchronize(CUevent event) {
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop) {
     static atomic_int calls;
     (void)start, (void)stop;
+    ENTER_CONTEXT();
     *milliseconds = 2.0f * (float)(atomic_fetch_add(&calls, 1) + 1);
-    return in_context();
+    return CUDA_SUCCESS;
 }

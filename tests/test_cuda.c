@@ -520,8 +520,8 @@ END_TEST
 
 START_TEST(reserved_launches_can_be_captured) {
     char stream;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol[2], *a[3];
-    int (*begin)(void *, int), (*end)(void *, void **);
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol[3], *graph, *a[3];
+    int (*begin)(void *, int), (*end)(void *, void **), (*destroy)(void *);
     double microseconds;
     tvm_value values[] = {{.i = 1000}};
     open_tensors();
@@ -529,19 +529,21 @@ START_TEST(reserved_launches_can_be_captured) {
     symbol[1] = dlsym(library, "cuStreamEndCapture");
     memcpy(&begin, &symbol[0], sizeof begin);
     memcpy(&end, &symbol[1], sizeof end);
+    symbol[2] = dlsym(library, "cuGraphDestroy");
+    memcpy(&destroy, &symbol[2], sizeof destroy);
     begin(&stream, 0);
     ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_USAGE);
     assert_says("tvm_reserve");
     ck_assert_int_eq(tvm_reserve(function_of("tensors"), &stream, values, 1), TVM_USAGE);
-    end(&stream, &symbol[0]);
-    free(symbol[0]);
+    end(&stream, &graph);
+    destroy(graph);
     assert_log(driver_log, "captured 0\n");
     ck_assert_int_eq(tvm_reserve(function_of("tensors"), &stream, values, 1), TVM_OK);
     begin(&stream, 0);
     ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_OK);
     ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 900), TVM_OK);
-    end(&stream, &symbol[0]);
-    free(symbol[0]);
+    end(&stream, &graph);
+    destroy(graph);
     assert_log(driver_log, "alloc 65536\nalloc 65536\nset 0 65536\ncaptured 2\n");
     ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_OK);
     read_tensors("", a);
@@ -683,7 +685,7 @@ START_TEST(driver_that_refuses_code_is_quoted) {
     log_of(driver_log);
     setenv("FAKE_CUDA_REFUSE", "1", 1);
     open_all();
-    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_DRIVER);
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_IMAGE);
     assert_says("line 7: fake log");
     /* The cached cubin was not trusted either: it was made once more. */
     assert_log(ptxas_log, "-v -arch=sm_90a\n");

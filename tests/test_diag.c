@@ -210,7 +210,7 @@ END_TEST
 
 START_TEST(every_status_has_its_own_text) {
     static const tvm_status all[] = {
-#define STATUS_ID(id, value, text) TVM_##id,
+#define STATUS_ID(id, value, text, advice) TVM_##id,
         TVM_STATUS_TABLE(STATUS_ID)
 #undef STATUS_ID
     };
@@ -222,6 +222,9 @@ START_TEST(every_status_has_its_own_text) {
         for (size_t j = 0; j < i; j++) ck_assert_str_ne(text, tvm_status_text(all[j]));
     }
     ck_assert_str_eq(tvm_status_text(TVM_OK), "success");
+    ck_assert_ptr_null(tvm_status_advice(TVM_OK));
+    ck_assert_ptr_null(tvm_status_advice((tvm_status)9999));
+    ck_assert(strstr(tvm_status_advice(TVM_FAULT), "context") != NULL);
     tvm_diags diags = {0};
     ck_assert_int_eq(tvm_diag_no_memory(&diags), TVM_NO_MEMORY);
     assert_printed(&diags, NULL, "error: out of host memory\n");

@@ -247,7 +247,11 @@ static tvm_status submit(const tvm_kernel *function, void *stream, call_args *ar
     tvm_device_launch launch = launch_of(function, stream, args);
     tvm_status status = check_arguments(function, args, launch.grid, diags);
     if (status || !launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return status;
-    return function->code->context->ops->launch(function->code->device_code, &launch, diags);
+    tvm_context *context = function->code->context;
+    tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_LAUNCH, tvm_kernel_name(function));
+    status = context->ops->launch(function->code->device_code, &launch, diags);
+    tvm_span_end(&context->observer, &span);
+    return status;
 }
 
 tvm_status tvm_launch(tvm_kernel *function, void *stream, ...) {
@@ -308,7 +312,11 @@ tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *valu
 }
 
 static tvm_status prepare(const tvm_kernel *kernel, tvm_diags *diags) {
-    return kernel->code->context->ops->prepare(kernel->code->device_code, kernel->index, diags);
+    tvm_context *context = kernel->code->context;
+    tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_PREPARE, tvm_kernel_name(kernel));
+    tvm_status status = context->ops->prepare(kernel->code->device_code, kernel->index, diags);
+    tvm_span_end(&context->observer, &span);
+    return status;
 }
 
 /* Of an entry those kernels that launches on this device may run. */

@@ -75,12 +75,14 @@ static tvm_message_record *record_of_thread(tvm_context *context) {
 static void record_failure(tvm_context *context, tvm_status status, const tvm_diags *diags) {
     tvm_message_record *record = record_of_thread(context);
     if (!record) {
-        pthread_setspecific(context->key, &no_memory);
+        if (pthread_setspecific(context->key, &no_memory)) atomic_store(&context->unheard, true);
         return;
     }
     free(record->text);
     record->text = tvm_message_text(status, diags);
     record->failed = true;
+    tvm_log(&context->observer, TVM_LOG_ERROR, "%s",
+            record->text ? record->text : tvm_status_text(TVM_NO_MEMORY));
 }
 
 tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags *diags) {
@@ -92,6 +94,8 @@ tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags
             pthread_setspecific(context->key, NULL);
         else if (record)
             record->failed = false;
+        if (atomic_load_explicit(&context->unheard, memory_order_relaxed))
+            atomic_store(&context->unheard, false);
     }
     tvm_diags_free(diags);
     return status;
@@ -100,6 +104,7 @@ tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags
 const char *tvm_message(const tvm_context *context) {
     if (!context) return "there is no context: out of memory, or tvm_context_create was not called";
     const tvm_message_record *record = pthread_getspecific(context->key);
+    if (!record && atomic_load(&context->unheard)) record = &no_memory;
     if (!record || !record->failed) return "";
     return record->text ? record->text : tvm_status_text(TVM_NO_MEMORY);
 }
@@ -113,7 +118,13 @@ static tvm_context *context_new(void) {
         free(context);
         return NULL;
     }
+    if (pthread_mutex_init(&context->observer.lock, NULL)) {
+        pthread_mutex_destroy(&context->lock);
+        free(context);
+        return NULL;
+    }
     if (pthread_key_create(&context->key, record_destroy)) {
+        pthread_mutex_destroy(&context->observer.lock);
         pthread_mutex_destroy(&context->lock);
         free(context);
         return NULL;
@@ -123,7 +134,7 @@ static tvm_context *context_new(void) {
 
 static tvm_status open_with(tvm_context *context, const tvm_device_ops *ops,
                             const tvm_context_options *options, tvm_diags *diags) {
-    tvm_status status = ops->open(options, &context->device, diags);
+    tvm_status status = ops->open(options, &context->observer, &context->device, diags);
     if (!status) context->ops = ops;
     return status;
 }
@@ -156,25 +167,43 @@ static tvm_status open_device(tvm_context *context, const tvm_context_options *o
     return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "%d is no kind of device", (int)options->device);
 }
 
+static void log_device(tvm_context *context) {
+    tvm_log(&context->observer, TVM_LOG_INFO, "running on %s%s%s%s", tvm_device_name(context),
+            context->note ? " (no GPU: " : "", context->note ? context->note : "", context->note ? ")" : "");
+}
+
 tvm_status tvm_context_create(const tvm_context_options *options, tvm_context **context) {
     static const tvm_context_options defaults = {0};
     if (!context) return TVM_USAGE;
     *context = context_new();
     if (!*context) return TVM_NO_MEMORY;
     tvm_diags diags = {0};
-    tvm_status status = open_device(*context, options ? options : &defaults, &diags);
+    if (!options) options = &defaults;
+    tvm_status status = tvm_observer_open(&(*context)->observer, options, &diags);
+    if (!status) status = open_device(*context, options, &diags);
+    if (!status) log_device(*context);
     return tvm_context_finish(*context, status, &diags);
+}
+
+static tvm_status trace_stop(tvm_context *context, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    if (context->ops->trace_end) status = context->ops->trace_end(context->device, diags);
+    tvm_status written = tvm_observer_trace_end(&context->observer, diags);
+    return status ? status : written;
 }
 
 void tvm_context_free(tvm_context *context) {
     if (!context) return;
+    if (context->ops && context->observer.trace) trace_stop(context, NULL);
     if (context->ops) context->ops->close(context->device);
+    tvm_observer_close(&context->observer);
     pthread_key_delete(context->key);
     while (context->messages) {
         tvm_message_record *record = context->messages;
         context->messages = record->next;
         record_free(record);
     }
+    pthread_mutex_destroy(&context->observer.lock);
     pthread_mutex_destroy(&context->lock);
     free(context->note);
     free(context);
@@ -212,7 +241,9 @@ tvm_status tvm_synchronize(tvm_context *context, void *stream) {
     if (!context) return TVM_USAGE;
     tvm_diags diags = {0};
     tvm_status status = tvm_context_usable(context, &diags);
+    tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_SYNCHRONIZE, tvm_device_name(context));
     if (!status) status = context->ops->synchronize(context->device, stream, &diags);
+    tvm_span_end(&context->observer, &span);
     return tvm_context_finish(context, status, &diags);
 }
 
@@ -246,5 +277,27 @@ tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, siz
     tvm_diags diags = {0};
     tvm_status status = tvm_context_usable(context, &diags);
     if (!status && bytes) status = context->ops->memory_read(context->device, to, from, bytes, &diags);
+    return tvm_context_finish(context, status, &diags);
+}
+
+/* ---- the timeline ---- */
+
+tvm_status tvm_trace_start(tvm_context *context, const char *path) {
+    if (!context || !path) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status) status = tvm_observer_trace(&context->observer, path, &diags);
+    if (!status && context->ops->trace_begin) {
+        status = context->ops->trace_begin(context->device, &diags);
+        if (status) tvm_observer_trace_end(&context->observer, NULL);
+    }
+    return tvm_context_finish(context, status, &diags);
+}
+
+tvm_status tvm_trace_stop(tvm_context *context) {
+    if (!context) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status) status = trace_stop(context, &diags);
     return tvm_context_finish(context, status, &diags);
 }

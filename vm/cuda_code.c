@@ -62,11 +62,17 @@ static CUresult load_module(cuda_code *code, const tvm_image *image, char log[LO
 
 static tvm_status load_image(cuda_code *code, const tvm_image *image, tvm_diags *diags) {
     char log[LOG_BYTES];
+    tvm_observer *observer = code->device->observer;
+    tvm_span span = tvm_span_begin(observer, TVM_SPAN_LOAD, image->ptx ? "PTX" : "cubin");
     CUresult result = load_module(code, image, log);
+    tvm_span_end(observer, &span);
     if (!result || !log[0]) return tvm_cuda_result(code->device, result, "cuModuleLoadDataEx", diags);
-    return tvm_diag_add(diags, image->ptx ? TVM_PTXAS : TVM_DRIVER, NULL,
-                        image->ptx ? "no ptxas was found, so that the driver's compiler was used" : NULL,
-                        "the driver refuses the program's code (error %d): %s", (int)result, log);
+    tvm_status status = tvm_cuda_status(result);
+    if (image->ptx && status == TVM_IMAGE) status = TVM_PTXAS;
+    return tvm_diag_add(diags, status, NULL,
+                        status == TVM_PTXAS ? "no ptxas was found, so that the driver's compiler was used"
+                                            : tvm_status_advice(status),
+                        "%s (error %d): %s", tvm_status_text(TVM_IMAGE), (int)result, log);
 }
 
 /* An image that is not new and that the driver refuses is made anew, once: what it was made for may have
@@ -76,7 +82,8 @@ static tvm_status make_and_load(cuda_code *code, tvm_image *image, tvm_diags *wa
     tvm_image_request request = {.program = code->program,
                                  .target = device->target,
                                  .capability = device->capability,
-                                 .cache = device->cache};
+                                 .cache = device->cache,
+                                 .observer = device->observer};
     tvm_status status = tvm_image_make(&request, image, warnings, diags);
     if (status) return status;
     if (image->source == TVM_IMAGE_MADE) return load_image(code, image, diags);
@@ -110,11 +117,13 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *
         tvm_cuda_result(device, device->driver.module_function(&kernel->function, code->module, name),
                         "cuModuleGetFunction", diags);
     if (status || kernel->shared_bytes <= SHARED_UNASKED) return status;
-    return tvm_cuda_result(device,
-                           device->driver.function_set(kernel->function,
-                                                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                       (int)kernel->shared_bytes),
-                           "cuFuncSetAttribute", diags);
+    CUresult result = device->driver.function_set(
+        kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)kernel->shared_bytes);
+    if (result != CUDA_ERROR_INVALID_VALUE)
+        return tvm_cuda_result(device, result, "cuFuncSetAttribute", diags);
+    return tvm_diag_add(diags, TVM_RESOURCES, NULL, tvm_status_advice(TVM_RESOURCES),
+                        "kernel '%s' needs %u bytes of shared memory, more than a block has on this GPU",
+                        name, (unsigned)kernel->shared_bytes);
 }
 
 static tvm_status load(cuda_code *code, tvm_diags *diags) {
@@ -307,7 +316,9 @@ tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diag
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
     status = ensure_loaded(code, diags);
+    cuda_traced *traced = status ? NULL : tvm_cuda_trace_launch(code, launch);
     if (!status) status = tvm_cuda_enqueue(code, launch, launch->stream, diags);
+    if (traced) tvm_cuda_trace_launched(device, traced);
     tvm_cuda_leave(device, pushed);
     return status;
 }

@@ -33,4 +33,9 @@ tvm_status tvm_cuda_make_room(cuda_code *code, const tvm_device_launch *launch, 
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                             tvm_diags *diags);
 
+/* cuda_trace.c: the timeline's span of a launch, around tvm_cuda_enqueue; NULL: there is none to be made. */
+typedef struct cuda_traced cuda_traced;
+cuda_traced *tvm_cuda_trace_launch(cuda_code *code, const tvm_device_launch *launch);
+void tvm_cuda_trace_launched(cuda_device *device, cuda_traced *traced);
+
 #endif

@@ -9,6 +9,7 @@
 #include "codegen.h"
 #include "cuda_driver.h"
 #include "device.h"
+#include "observe.h"
 
 /* Names outlive the programs they come from: a fault may be seen after its program was freed. */
 typedef struct cuda_name {
@@ -28,6 +29,7 @@ typedef struct cuda_device {
     uint32_t multiprocessors;
     char target_name[16];
     tvm_cache *cache;
+    tvm_observer *observer;
     pthread_mutex_t lock;            /* of names and of warning being set */
     cuda_name *names;                /* of kernels */
     pthread_mutex_t scratch_lock;    /* of scratch memory being made */
@@ -35,6 +37,7 @@ typedef struct cuda_device {
     _Atomic(const char *) launched;  /* the name of the kernel launched last */
     _Atomic(char *) warning;
     char name[320];
+    struct cuda_trace *trace; /* cuda_trace.c */
 } cuda_device;
 
 /* Makes the device's context current for this thread if it is not; *pushed is what cuda_leave is to be given.
@@ -49,6 +52,10 @@ tvm_status tvm_cuda_result(cuda_device *device, CUresult result, const char *cal
 const char *tvm_cuda_intern(cuda_device *device, const char *name);
 /* Keeps the first warning of the device's life. */
 void tvm_cuda_warn(cuda_device *device, const tvm_diags *warnings);
+
+/* cuda_trace.c: the timeline; members of tvm_device_ops. */
+tvm_status tvm_cuda_trace_begin(void *device, tvm_diags *diags);
+tvm_status tvm_cuda_trace_end(void *device, tvm_diags *diags);
 
 /* cuda_code.c: programs on the device; the members of tvm_device_ops. */
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);

@@ -38,8 +38,9 @@ static tvm_status initialise(const tvm_cuda_driver *driver, tvm_diags *diags) {
     if (result == CUDA_SUCCESS) return TVM_OK;
     const char *text = NULL;
     driver->error_string(result, &text);
-    return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, NULL, "the CUDA driver cannot be used: %s (%d)",
-                        text ? text : "unknown error", (int)result);
+    return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, tvm_status_advice(TVM_NO_DEVICE),
+                        "the CUDA driver cannot be used: %s (%d)", text ? text : "unknown error",
+                        (int)result);
 }
 
 tvm_status tvm_cuda_driver_open(tvm_cuda_driver *driver, tvm_diags *diags) {
@@ -63,40 +64,74 @@ void tvm_cuda_driver_close(tvm_cuda_driver *driver) {
     *driver = (tvm_cuda_driver){0};
 }
 
-/* Errors that a kernel left behind; every later call in the CUDA context returns them again. */
-static bool is_fault(CUresult result) {
-    switch ((int)result) {
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-        return true;
-    default:
-        return false;
-    }
+/* What the driver's errors are to a caller; all others are TVM_DRIVER. The advice is that of the status where
+ * a row has none. Numbers stand for errors that the cuda.h of CUDA 11.4 does not name yet. */
+static const struct error_row {
+    int error;
+    tvm_status status;
+    const char *advice;
+} error_rows[] = {
+    {CUDA_ERROR_OUT_OF_MEMORY, TVM_DEVICE_MEMORY, NULL},
+    {CUDA_ERROR_DEINITIALIZED, TVM_CONTEXT, "the process is ending: the driver takes no more calls"},
+    {36 /* CALL_REQUIRES_NEWER_DRIVER */, TVM_DRIVER_OLD, NULL},
+    {46 /* DEVICE_UNAVAILABLE */, TVM_NO_DEVICE,
+     "another process has the GPU for itself, or an earlier error made it unavailable: see nvidia-smi -q"},
+    {CUDA_ERROR_NO_DEVICE, TVM_NO_DEVICE, NULL},
+    {CUDA_ERROR_INVALID_IMAGE, TVM_IMAGE, NULL},
+    {CUDA_ERROR_INVALID_CONTEXT, TVM_CONTEXT, NULL},
+    {CUDA_ERROR_NO_BINARY_FOR_GPU, TVM_IMAGE, NULL},
+    {CUDA_ERROR_ECC_UNCORRECTABLE, TVM_DEVICE_LOST, NULL},
+    {CUDA_ERROR_INVALID_PTX, TVM_IMAGE, NULL},
+    {CUDA_ERROR_NVLINK_UNCORRECTABLE, TVM_DEVICE_LOST, NULL},
+    {CUDA_ERROR_JIT_COMPILER_NOT_FOUND, TVM_NO_PTXAS, NULL},
+    {222 /* UNSUPPORTED_PTX_VERSION */, TVM_DRIVER_OLD, NULL},
+    {226 /* CONTAINED */, TVM_FAULT, NULL},
+    {CUDA_ERROR_INVALID_HANDLE, TVM_DRIVER,
+     "the stream, or the context that it was made in, was destroyed, or is not that of the tvm_context"},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, TVM_FAULT, NULL},
+    {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, TVM_RESOURCES, NULL},
+    {CUDA_ERROR_LAUNCH_TIMEOUT, TVM_TIMEOUT, NULL},
+    {CUDA_ERROR_CONTEXT_IS_DESTROYED, TVM_CONTEXT, NULL},
+    {CUDA_ERROR_ASSERT, TVM_FAULT, NULL},
+    {CUDA_ERROR_HARDWARE_STACK_ERROR, TVM_FAULT, NULL},
+    {CUDA_ERROR_ILLEGAL_INSTRUCTION, TVM_FAULT, NULL},
+    {CUDA_ERROR_MISALIGNED_ADDRESS, TVM_FAULT, NULL},
+    {CUDA_ERROR_INVALID_ADDRESS_SPACE, TVM_FAULT, NULL},
+    {CUDA_ERROR_INVALID_PC, TVM_FAULT, NULL},
+    {CUDA_ERROR_LAUNCH_FAILED, TVM_FAULT, NULL},
+    {CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, TVM_RESOURCES, NULL},
+    {721 /* TENSOR_MEMORY_LEAK */, TVM_FAULT, NULL},
+    {912 /* INVALID_CLUSTER_SIZE */, TVM_RESOURCES, NULL},
+};
+
+static const struct error_row *row_of(CUresult result) {
+    static const struct error_row other = {.status = TVM_DRIVER};
+    for (size_t i = 0; i < sizeof error_rows / sizeof *error_rows; i++)
+        if (error_rows[i].error == (int)result) return &error_rows[i];
+    return &other;
+}
+
+tvm_status tvm_cuda_status(CUresult result) {
+    return result == CUDA_SUCCESS ? TVM_OK : row_of(result)->status;
 }
 
 tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call,
                           const char *kernel, tvm_diags *diags) {
     if (result == CUDA_SUCCESS) return TVM_OK;
+    const struct error_row *row = row_of(result);
+    const char *advice = row->advice ? row->advice : tvm_status_advice(row->status);
     const char *name = NULL, *text = NULL;
     driver->error_name(result, &name);
     driver->error_string(result, &text);
     if (!name) name = "unknown error";
     if (!text) text = "unknown to this driver";
-    if (is_fault(result))
-        return tvm_diag_add(diags, TVM_FAULT, NULL, NULL, "kernel '%s' faulted on the GPU: %s: %s",
-                            kernel ? kernel : "?", name, text);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL, "%s: out of memory on the GPU (%s)", call,
-                            name);
-    return tvm_diag_add(diags, TVM_DRIVER, NULL, NULL, "%s failed: %s: %s", call, name, text);
+    if (row->status == TVM_FAULT || row->status == TVM_TIMEOUT)
+        return tvm_diag_add(diags, row->status, NULL, advice, "%s, seen by %s: %s (%d): %s%s%s%s",
+                            tvm_status_text(row->status), call, name, (int)result, text,
+                            kernel ? "; the kernel launched last is '" : "", kernel ? kernel : "",
+                            kernel ? "'" : "");
+    return tvm_diag_add(diags, row->status, NULL, advice, "%s: %s failed: %s (%d): %s",
+                        tvm_status_text(row->status), call, name, (int)result, text);
 }
 
 #endif /* HAVE_CUDA_H */

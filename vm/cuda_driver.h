@@ -70,9 +70,13 @@ typedef struct tvm_cuda_driver {
 tvm_status tvm_cuda_driver_open(tvm_cuda_driver *driver, tvm_diags *diags);
 void tvm_cuda_driver_close(tvm_cuda_driver *driver);
 
-/* The status and diagnostic of a driver call: TVM_OK for CUDA_SUCCESS; TVM_DEVICE_MEMORY; TVM_FAULT when a
- * kernel that ran before went wrong, then with the name of `kernel` (the one launched last; may be NULL);
- * else TVM_DRIVER. */
+/* What a driver call's result is to a caller: TVM_OK for CUDA_SUCCESS; the statuses of tvm_status.h from
+ * TVM_FAULT on for what a caller can act upon; else TVM_DRIVER. */
+tvm_status tvm_cuda_status(CUresult result);
+
+/* The same with a diagnostic: the call, the driver's name and text of the error, and what to do. A fault or
+ * timeout is that of a kernel that ran before: it comes with the name of `kernel`, the one launched last (may
+ * be NULL). */
 tvm_status tvm_cuda_check(const tvm_cuda_driver *driver, CUresult result, const char *call,
                           const char *kernel, tvm_diags *diags);
 

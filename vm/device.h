@@ -4,6 +4,7 @@
 #ifndef TVM_VM_DEVICE_H
 #define TVM_VM_DEVICE_H
 
+#include "observe.h"
 #include "program.h"
 #include "tvm.h"
 
@@ -21,8 +22,10 @@ typedef struct tvm_device_launch {
 typedef struct tvm_device_ops {
     tvm_device_kind kind;
     /* TVM_NO_DEVICE when there is no such device or no driver, TVM_UNSUPPORTED when this build or the code
-     * generator does not know it: TVM_DEVICE_AUTO then goes on to the next device. */
-    tvm_status (*open)(const tvm_context_options *options, void **device, tvm_diags *diags);
+     * generator does not know it: TVM_DEVICE_AUTO then goes on to the next device. The observer outlives the
+     * device. */
+    tvm_status (*open)(const tvm_context_options *options, tvm_observer *observer, void **device,
+                       tvm_diags *diags);
     void (*close)(void *device);
     const char *(*name)(const void *device);
     int (*ordinal)(const void *device); /* among the machine's devices of the kind */
@@ -46,6 +49,11 @@ typedef struct tvm_device_ops {
     tvm_status (*time)(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
                        tvm_diags *diags);
     tvm_status (*synchronize)(void *device, void *stream, tvm_diags *diags);
+
+    /* The timeline's spans of the device, from begin to end; NULL where launches are done when they return.
+     */
+    tvm_status (*trace_begin)(void *device, tvm_diags *diags);
+    tvm_status (*trace_end)(void *device, tvm_diags *diags);
 
     tvm_status (*memory_alloc)(void *device, size_t bytes, void **data, tvm_diags *diags);
     tvm_status (*memory_free)(void *device, void *data, tvm_diags *diags);

@@ -25,7 +25,9 @@ typedef struct cpu_code {
     _Atomic(tvm_interp_kernel *) kernels[];
 } cpu_code;
 
-static tvm_status cpu_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
+static tvm_status cpu_open(const tvm_context_options *options, tvm_observer *observer, void **device,
+                           tvm_diags *diags) {
+    (void)observer;
     cpu_device *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return tvm_diag_no_memory(diags);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

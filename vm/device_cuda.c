@@ -52,6 +52,8 @@ const char *tvm_cuda_intern(cuda_device *device, const char *name) {
 
 void tvm_cuda_warn(cuda_device *device, const tvm_diags *warnings) {
     if (!warnings->count) return;
+    for (size_t i = 0; i < warnings->count; i++)
+        tvm_log(device->observer, TVM_LOG_WARN, "%s", warnings->items[i].message);
     pthread_mutex_lock(&device->lock);
     if (!atomic_load(&device->warning)) atomic_store(&device->warning, tvm_message_text(TVM_IO, warnings));
     pthread_mutex_unlock(&device->lock);
@@ -119,7 +121,9 @@ static tvm_status open_context(cuda_device *cuda, const tvm_context_options *opt
 
 static void free_scratch(cuda_device *cuda) {
     bool pushed;
-    if (!atomic_load(&cuda->scratch) || tvm_cuda_enter(cuda, &pushed, NULL)) return;
+    if (!atomic_load(&cuda->scratch)) return;
+    /* Where the context is gone, so is the memory: what the host keeps of it is freed all the same. */
+    tvm_cuda_enter(cuda, &pushed, NULL);
     tvm_cuda_scratch_free(cuda);
     tvm_cuda_leave(cuda, pushed);
 }
@@ -148,9 +152,11 @@ static bool make_locks(cuda_device *cuda) {
     return false;
 }
 
-static tvm_status cuda_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
+static tvm_status cuda_open(const tvm_context_options *options, tvm_observer *observer, void **device,
+                            tvm_diags *diags) {
     cuda_device *cuda = calloc(1, sizeof *cuda);
     if (!cuda) return tvm_diag_no_memory(diags);
+    cuda->observer = observer;
     if (!make_locks(cuda)) {
         free(cuda);
         return tvm_diag_no_memory(diags);
@@ -209,8 +215,9 @@ static tvm_status cuda_memory_alloc(void *device, size_t bytes, void **data, tvm
     CUdeviceptr address = 0;
     CUresult result = driver->memory_alloc(&address, bytes ? bytes : 1);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        status = tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL,
-                              "out of memory on the GPU: %zu bytes cannot be had", bytes);
+        status = tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, tvm_status_advice(TVM_DEVICE_MEMORY),
+                              "%s: cuMemAlloc of %zu bytes failed: CUDA_ERROR_OUT_OF_MEMORY",
+                              tvm_status_text(TVM_DEVICE_MEMORY), bytes);
     else
         status = tvm_cuda_result(device, result, "cuMemAlloc", diags);
     tvm_cuda_leave(device, pushed);
@@ -268,6 +275,8 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .reserve = tvm_cuda_reserve,
                                         .time = tvm_cuda_time,
                                         .synchronize = cuda_synchronize,
+                                        .trace_begin = tvm_cuda_trace_begin,
+                                        .trace_end = tvm_cuda_trace_end,
                                         .memory_alloc = cuda_memory_alloc,
                                         .memory_free = cuda_memory_free,
                                         .memory_write = cuda_memory_write,

@@ -6,8 +6,9 @@
 
 #include "device.h"
 
-static tvm_status none_open(const tvm_context_options *options, void **device, tvm_diags *diags) {
-    (void)options, (void)device;
+static tvm_status none_open(const tvm_context_options *options, tvm_observer *observer, void **device,
+                            tvm_diags *diags) {
+    (void)options, (void)observer, (void)device;
     return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, "configure --with-cuda=DIR names a CUDA toolkit",
                         "this build has no GPU support: it was built without cuda.h");
 }

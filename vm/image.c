@@ -148,11 +148,13 @@ static bool leave_to_driver(const tvm_ptx_compiler *compiler, tvm_diags *failure
     return true;
 }
 
-static tvm_status compile(const tvm_ptx_compiler *compiler, tvm_module *module, tvm_diags *warnings,
-                          tvm_diags *diags) {
+static tvm_status compile(const tvm_ptx_compiler *compiler, tvm_observer *observer, tvm_module *module,
+                          tvm_diags *warnings, tvm_diags *diags) {
     tvm_diags failure = {0};
     if (compiler->kind == TVM_PTX_BY_DRIVER) return TVM_OK;
+    tvm_span span = tvm_span_begin(observer, TVM_SPAN_PTXAS, compiler->path);
     tvm_status status = tvm_ptx_compile(compiler, module, &failure);
+    tvm_span_end(observer, &span);
     if (status == TVM_PTXAS && leave_to_driver(compiler, &failure, warnings)) status = TVM_OK;
     for (size_t i = 0; status && i < failure.count; i++)
         tvm_diag_add(diags, failure.items[i].status, NULL, failure.items[i].hint, "%s",
@@ -165,8 +167,12 @@ static tvm_status compile(const tvm_ptx_compiler *compiler, tvm_module *module, 
 static tvm_status build(const tvm_image_request *request, const tvm_ptx_compiler *compiler, uint8_t **bytes,
                         size_t *size, tvm_diags *warnings, tvm_diags *diags) {
     tvm_module *module = NULL;
+    char name[16];
+    tvm_span span =
+        tvm_span_begin(request->observer, TVM_SPAN_TRANSLATE, tvm_target_name(request->target, name));
     tvm_status status = tvm_translate(request->program, request->target, &module, diags);
-    if (!status) status = compile(compiler, module, warnings, diags);
+    tvm_span_end(request->observer, &span);
+    if (!status) status = compile(compiler, request->observer, module, warnings, diags);
     if (!status) status = encode(module, bytes, size, diags);
     if (module) tvm_module_free(module);
     return status;

@@ -5,13 +5,15 @@
 
 #include "cache.h"
 #include "codegen.h"
+#include "observe.h"
 
 typedef struct tvm_image_request {
     const tvm_ir_program *program;
-    tvm_target target;   /* the best for the device */
-    unsigned capability; /* of the device: 10 major + minor */
-    tvm_cache *cache;    /* may be NULL */
-    bool not_embedded;   /* what is embedded in the program was refused by the driver */
+    tvm_target target;      /* the best for the device */
+    unsigned capability;    /* of the device: 10 major + minor */
+    tvm_cache *cache;       /* may be NULL */
+    bool not_embedded;      /* what is embedded in the program was refused by the driver */
+    tvm_observer *observer; /* may be NULL */
 } tvm_image_request;
 
 typedef enum tvm_image_source { TVM_IMAGE_MADE, TVM_IMAGE_CACHED, TVM_IMAGE_EMBEDDED } tvm_image_source;

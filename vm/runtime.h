@@ -3,6 +3,8 @@
 #define TVM_VM_RUNTIME_H
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
 #include "device.h"
 #include "launch_plan.h"
@@ -23,6 +25,8 @@ struct tvm_context {
     pthread_key_t key;
     pthread_mutex_t lock; /* of the list */
     tvm_message_record *messages;
+    tvm_observer observer;
+    atomic_bool unheard; /* a failure of a thread that not even `no memory` could be recorded for */
 };
 
 /* A kernel or an entry. */

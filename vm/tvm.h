@@ -25,7 +25,18 @@ typedef struct tvm_kernel tvm_kernel;   /* one of its kernels or entries */
 
 typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA } tvm_device_kind;
 
-/* Zero-initialised means: auto, device 0, all cores, the primary CUDA context, the default cache. */
+/* How much a context tells of its work; each level includes those before it. */
+typedef enum tvm_log_level {
+    TVM_LOG_DEFAULT, /* what the environment variable TILUSVM_LOG says; off without one */
+    TVM_LOG_ERROR,   /* calls that fail, with their messages */
+    TVM_LOG_WARN,    /* what is wrong without keeping anything from working */
+    TVM_LOG_INFO,    /* the device; translating, ptxas and loading, with their times */
+    TVM_LOG_DEBUG,   /* preparing, launching and waiting too */
+    TVM_LOG_OFF
+} tvm_log_level;
+
+/* Zero-initialised means: auto, device 0, all cores, the primary CUDA context, the default cache, the log as
+ * the environment says. */
 typedef struct tvm_context_options {
     tvm_device_kind device;
     int ordinal;              /* CUDA device */
@@ -34,6 +45,12 @@ typedef struct tvm_context_options {
     const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
     unsigned multiprocessors; /* that kernels see in the interpreter, to run a GPU's schedule there; 0: 4 */
     unsigned target;          /* that launches see in the interpreter: 80, 89, 90, ...; 0: none of them */
+    tvm_log_level log_level;
+    /* Takes the log instead of standard error or TILUSVM_LOG_FILE, at TVM_LOG_WARN when neither log_level nor
+     * the environment says otherwise. Called by any thread, several at once; must not call into the context.
+     */
+    void (*log)(void *closure, tvm_log_level level, const char *text);
+    void *log_closure;
 } tvm_context_options;
 
 /* AUTO takes the GPU when there is one, else the interpreter. On failure *context may still be set, so that
@@ -218,6 +235,14 @@ tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, siz
  * replays on a GPU; the wall clock for the interpreter). */
 tvm_status tvm_time(tvm_kernel *kernel, const tvm_value *values, size_t count, unsigned repeats,
                     double *microseconds);
+
+/* A timeline of the context from here to tvm_trace_stop (or tvm_context_free), of all threads: translating,
+ * ptxas, loading, launches and waiting, and launches on the GPU between events, unless captured into a graph.
+ * Written to `path` as Chrome's trace events (JSON), which Perfetto and chrome://tracing show. Launches cost
+ * more meanwhile. tvm_trace_stop waits for the launches. TVM_IO; TVM_USAGE when there is a timeline already,
+ * or none. */
+tvm_status tvm_trace_start(tvm_context *context, const char *path);
+tvm_status tvm_trace_stop(tvm_context *context);
 
 #ifdef __cplusplus
 }

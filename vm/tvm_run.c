@@ -33,7 +33,8 @@ enum {
     KEY_TOLERANCE,
     KEY_ARGS,
     KEY_CACHE_STATS,
-    KEY_CACHE_CLEAR
+    KEY_CACHE_CLEAR,
+    KEY_TRACE
 };
 
 static const struct argp_option options[] = {
@@ -45,6 +46,8 @@ static const struct argp_option options[] = {
      "print the median of the device time over repeated launches", 0},
     {"quiet", KEY_QUIET, NULL, 0,
      "do not say which device is used, nor warn; of --time print the microseconds alone", 0},
+    {"trace", KEY_TRACE, "FILE.json", 0,
+     "write a timeline of translating, ptxas, loading and launching (Chrome's trace events)", 0},
     {"threads", KEY_THREADS, "N", 0, "threads of the interpreter (default: one a core)", 0},
     {"multiprocessors", KEY_MULTIPROCESSORS, "N", 0,
      "multiprocessors that kernels see in the interpreter (default: 4)", 0},
@@ -81,6 +84,7 @@ typedef struct run_settings {
     const char *file;
     const char *kernel;
     tvm_context_options context;
+    const char *trace; /* NULL: no timeline */
     bool time, quiet, verbose;
     tvm_run_cache cache;
     unsigned repeats; /* 0: the device's default */
@@ -151,6 +155,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_QUIET:
         settings->quiet = true;
+        break;
+    case KEY_TRACE:
+        settings->trace = arg;
         break;
     case KEY_THREADS:
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
@@ -316,7 +323,14 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     else
         status = failed(context, tvm_load_file(context, settings->file, &code), diags);
     if (!status && !settings->quiet) print_device(context);
+    bool tracing = !status && settings->trace;
+    if (tracing) status = failed(context, tvm_trace_start(context, settings->trace), diags);
+    tracing = tracing && !status;
     if (!status) status = run_code(settings, context, code, diags);
+    if (tracing) {
+        tvm_status stopped = failed(context, tvm_trace_stop(context), diags);
+        if (!status) status = stopped;
+    }
     tvm_program_free(code);
     tvm_context_free(context);
     return status;
