@@ -243,6 +243,10 @@ static tvm_status cuda_memory_write(void *device, void *to, const void *from, si
     const tvm_cuda_driver *driver = &((cuda_device *)device)->driver;
     status = tvm_cuda_result(device, driver->memory_write((CUdeviceptr)(uintptr_t)to, from, bytes),
                              "cuMemcpyHtoD", diags);
+    /* The copy of pageable memory may still be under way, unseen by streams that do not wait for the default
+     * one (CUDA Driver API, "API synchronization behavior"). */
+    if (status == TVM_OK)
+        status = tvm_cuda_result(device, driver->stream_synchronize(NULL), "cuStreamSynchronize", diags);
     tvm_cuda_leave(device, pushed);
     return status;
 }
