@@ -34,6 +34,52 @@ static const char *const places[9] = {
         "4[3-9];4[0-2] 5[7-10];5[0-6];5[11-15] 6[0-1];6[2-8];6[9-15];",
 };
 
+/* Floats of 5 bits and more with at most 5 of exponent: the places of the first of two or four elements, and
+ * by how many bits the others lie higher. */
+static const char f5_low_places[] =
+    "0[0-3] 0[7-7];1[0-3] 1[7-7];2[0-3] 2[7-7];3[0-3] 3[7-7];4[0-3] 4[7-7];1[5-5] 0[4-6] 1[12-12];4[6-6] 2[4-6] 1[14-14];3[5-6] 4[4-5] 3[12-12];";
+static const char f5_e3m1_places[] =
+    "0[1-4] 0[7-7];1[1-4] 1[7-7];2[1-4] 2[7-7];3[1-4] 3[7-7];4[1-4] 4[7-7];0[6-6] 1[8-8] 0[8-8] 3[5-5] 1[13-13];4[5-6] 3[6-6] 4[8-8] 3[8-8];2[5-6] 0[5-5] 2[8-8] 1[14-14];";
+static const char f5_e4m0_places[] =
+    "0[3-7];1[3-7];2[3-7];3[3-7];4[3-7];1[8-9] 0[8-10];1[10-10] 2[8-10] 4[10-10];3[8-10] 4[8-9];";
+static const char f6_low_places[] =
+    "0[0-4] 0[7-7];1[0-4] 1[7-7];2[0-4] 2[7-7];0[6-6] 1[5-6] 2[5-6] 0[13-13];";
+static const char f6_top_places[] = "0[2-7];1[2-7];2[2-7];0[8-9] 1[8-9] 2[8-9];";
+static const char f7_low_places[] =
+    "0[0-5] 0[7-7];1[0-5] 1[7-7];2[0-5] 2[7-7];3[0-5] 3[7-7];4[0-5] 4[7-7];5[0-5] 5[7-7];6[0-5] 6[7-7];1[6-6] 2[6-6] 3[6-6] 4[6-6] 5[6-6] 6[6-6] 0[14-14];";
+static const char f7_top_places[] =
+    "0[1-7];1[1-7];2[1-7];3[1-7];4[1-7];5[1-7];6[1-7];0[8-8] 1[8-8] 2[8-8] 3[8-8] 4[8-8] 5[8-8] 6[8-8];";
+static const char f6_e1m4_places[] =
+    "0[6-10] 0[15-15];1[6-10] 1[15-15];2[6-10] 2[15-15];0[20-21] 0[16-18] 0[29-29];1[19-19] 2[17-20] 1[28-28];1[18-18] 0[11-11] 1[20-21] 0[14-14] 1[27-27];1[13-14] 0[12-12] 1[16-17] 0[19-19];2[12-14] 2[21-21] 2[16-16] 2[27-27];";
+static const char f7_e1m5_places[] =
+    "0[5-10] 0[15-15];1[5-10] 1[15-15];2[5-10] 2[15-15];3[5-10] 3[15-15];4[5-10] 4[15-15];5[5-10] 5[15-15];6[5-10] 6[15-15];0[11-11] 1[11-12] 1[16-18] 1[20-20];2[19-20] 0[16-19] 2[29-29];5[17-17] 3[16-20] 5[27-27];4[14-14] 2[18-18] 4[16-19] 2[27-27];6[14-14] 4[11-13] 6[18-19] 4[20-20];2[12-12] 6[11-11] 2[14-14] 6[13-13] 2[16-17] 6[20-20];3[11-14] 1[13-14] 1[19-19];5[13-14] 0[12-14] 5[18-18] 0[20-20];6[12-12] 5[19-20] 5[16-16] 6[16-17] 5[28-28];";
+static const char f7_e2m4_places[] =
+    "0[6-11] 0[15-15];1[6-11] 1[15-15];2[6-11] 2[15-15];3[6-11] 3[15-15];4[6-11] 4[15-15];5[6-11] 5[15-15];6[6-11] 6[15-15];0[12-14] 3[12-12] 0[16-16] 3[14-14] 0[21-21];4[12-14] 4[18-18] 4[16-17] 4[21-21];6[12-14] 6[17-19] 6[21-21];0[17-20] 4[19-20] 5[16-16];2[12-14] 1[19-21] 2[21-21];1[16-17] 3[16-16] 1[12-14] 1[18-18];5[12-14] 3[17-19] 5[21-21];2[16-20] 6[16-16] 6[20-20];3[20-21] 5[17-20] 3[29-29];";
+static const char f8_e1m6_places[] =
+    "0[4-10] 0[15-15];1[4-10] 1[15-15];0[11-14] 1[12-14] 1[19-19];1[16-18] 0[16-19] 1[27-27];";
+static const char f8_e2m5_places[] =
+    "0[5-11] 0[15-15];1[5-11] 1[15-15];0[13-14] 1[20-20] 0[16-19] 1[28-28];1[13-14] 0[20-20] 1[16-19] 0[28-28];";
+static const char f8_e3m4_places[] =
+    "0[6-12] 0[15-15];1[6-12] 1[15-15];0[14-14] 1[21-21] 0[16-20] 1[29-29];1[14-14] 0[21-21] 1[16-20] 0[29-29];";
+static const char f8_bytes_places[] = "0[0-7];";
+static const struct {
+    const char *type;
+    unsigned words, step[4], group;
+    const char *places;
+} float_places[] = {
+    {"f5_e1m3", 5, {0, 8, 16, 24}, 4, f5_low_places},   {"f5_e2m2", 5, {0, 16, 8, 24}, 4, f5_low_places},
+    {"f5_e3m1", 5, {0, 16, 8, 24}, 4, f5_e3m1_places},  {"f5_e4m0", 5, {0, 8, 16, 24}, 4, f5_e4m0_places},
+    {"f6_e1m4", 3, {0, 16}, 2, f6_e1m4_places},         {"f6_e2m3", 3, {0, 8, 16, 24}, 4, f6_low_places},
+    {"f6_e3m2", 3, {0, 16, 8, 24}, 4, f6_low_places},   {"f6_e4m1", 3, {0, 8, 16, 24}, 4, f6_top_places},
+    {"f6_e5m0", 3, {0, 16, 8, 24}, 4, f6_top_places},   {"f7_e1m5", 7, {0, 16}, 2, f7_e1m5_places},
+    {"f7_e2m4", 7, {0, 16}, 2, f7_e2m4_places},         {"f7_e3m3", 7, {0, 8, 16, 24}, 4, f7_low_places},
+    {"f7_e4m2", 7, {0, 8, 16, 24}, 4, f7_top_places},   {"f7_e5m1", 7, {0, 16, 8, 24}, 4, f7_top_places},
+    {"f8_e1m6", 2, {0, 16}, 2, f8_e1m6_places},         {"f8_e2m5", 2, {0, 16}, 2, f8_e2m5_places},
+    {"f8_e3m4", 2, {0, 16}, 2, f8_e3m4_places},         {"f8_e4m3", 1, {0, 8, 16, 24}, 4, f8_bytes_places},
+    {"f8_e5m2", 1, {0, 8, 16, 24}, 4, f8_bytes_places},
+};
+enum { FLOAT_PLACES = sizeof float_places / sizeof *float_places };
+
 /* Reads the places of pair `pair` into the bits of a half, word * 16 + bit; false when the block has no such
  * pair. */
 static bool read_places(unsigned w, unsigned pair, unsigned bits[8]) {
@@ -72,8 +118,41 @@ static void check_nibbles(tvm_dtype type) {
         }
 }
 
+static bool check_floats(tvm_dtype type) {
+    char name[TVM_DTYPE_NAME_MAX];
+    unsigned f = 0;
+    tvm_dtype_name(type, name);
+    while (f < FLOAT_PLACES && strcmp(name, float_places[f].type) != 0) f++;
+    if (f == FLOAT_PLACES) return false;
+    unsigned group = float_places[f].group, words = float_places[f].words;
+    uint32_t element = 0;
+    for (const char *at = float_places[f].places; *at; at++, element += group)
+        for (unsigned bit = 0; *at != ';';) {
+            unsigned word, first, last;
+            int length;
+            ck_assert_int_eq(sscanf(at, " %u[%u-%u]%n", &word, &first, &last, &length), 3);
+            at += length;
+            for (unsigned b = first; b <= last; b++, bit++)
+                for (unsigned i = 0; i < group; i++) {
+                    uint32_t want = word * 32 + (b + float_places[f].step[i]) % 32;
+                    ck_assert_uint_eq(tvm_packing_bit(TVM_PACKING_PAIR, type, element + i, bit), want);
+                    ck_assert_uint_eq(
+                        tvm_packing_bit(TVM_PACKING_PAIR, type, 32 * words / type.bits + element + i, bit),
+                        words * 32 + want);
+                }
+        }
+    ck_assert_uint_eq(element, 32 * words / type.bits);
+    ck_assert_uint_eq(tvm_packing_block(TVM_PACKING_PAIR, type), element);
+    return true;
+}
+
 START_TEST(packing_is_that_of_the_manual) {
     tvm_dtype type = lowbit[_i];
+    uint32_t sign = 1u << (type.bits - 1);
+    ck_assert_uint_eq(tvm_packing_complement(TVM_PACKING_PAIR, type), type.kind == TVM_KIND_INT ? sign : 0);
+    ck_assert_uint_eq(tvm_packing_complement(TVM_PACKING_LINEAR, type), 0);
+    ck_assert(type.kind != TVM_KIND_FLOAT || type.bits <= 4 || check_floats(type) == (type.exponent <= 5));
+    if (type.kind == TVM_KIND_FLOAT && type.bits > 4 && type.exponent <= 5) return;
     if (type.kind == TVM_KIND_FLOAT && type.bits <= 4) {
         check_nibbles(type);
         return;
@@ -236,7 +315,8 @@ static void pack(tvm_dtype type, const uint8_t *codes, uint8_t *string) {
         for (unsigned b = 0; b < type.bits; b++) {
             uint32_t bit =
                 i / LOCALS * LOCALS * type.bits + tvm_packing_bit(TVM_PACKING_PAIR, type, i % LOCALS, b);
-            if (codes[i] >> b & 1) string[bit / 8] |= (uint8_t)(1u << bit % 8);
+            unsigned code = codes[i] ^ (type.kind == TVM_KIND_INT ? 1u << (type.bits - 1) : 0);
+            if (code >> b & 1) string[bit / 8] |= (uint8_t)(1u << bit % 8);
         }
 }
 
