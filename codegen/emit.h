@@ -28,6 +28,7 @@ typedef struct slot_state {
     uint32_t shared_offset; /* SHARED: bytes from the start of the block's dynamic shared memory */
     uint32_t version;       /* counts assignments, for caches of expressions */
     uint32_t reads;         /* how many operands of instructions it is */
+    uint32_t reads_at_once; /* of these, of the instruction right after one that assigns it */
 } slot_state;
 
 typedef struct emitter {
@@ -132,7 +133,8 @@ reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__(
 /* The address of the block's dynamic shared memory in the shared window, as %r. */
 reg tvm_shared_base(emitter *e);
 
-/* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn *).
+/* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn
+ * *).
  */
 #define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
     tvm_status tvm_emit_##family(emitter *e, const tvm_insn *insn);

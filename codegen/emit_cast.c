@@ -281,7 +281,8 @@ static bool constant_number(const emitter *e, uint32_t expr, double *value) {
  * nothing else reads, and a constant with which the conversion gives the same to the last bit? */
 static bool constant_follows(const emitter *e, cast_work *w) {
     double value;
-    if (e->position >= e->kernel->insn_count || e->slots[w->result].reads != 1) return false;
+    const slot_state *slot = &e->slots[w->result];
+    if (e->position >= e->kernel->insn_count || slot->reads != slot->reads_at_once) return false;
     const tvm_insn *next = &e->kernel->insns[e->position];
     const tvm_operand *x = tvm_operands(e->kernel, next), *y = x + 1;
     if (next->op != TVM_OP_SUB && next->op != TVM_OP_ADD && next->op != TVM_OP_MUL) return false;

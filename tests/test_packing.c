@@ -394,57 +394,105 @@ START_TEST(conversions_of_packed_tensors_are_exact) {
 }
 END_TEST
 
-/* A constant added or subtracted right after is part of the conversion, where it is exact; not where the
- * codes are used again. */
-START_TEST(zero_points_are_folded_exactly) {
+static void check_folding(const char *type_name, const char *half, const char *operation, bool wanted,
+                          bool used_again, unsigned arch) {
+    static uint8_t codes[COUNT], x[BYTES] __attribute__((aligned(16))),
+        y[2][BYTES] __attribute__((aligned(16)));
+    tvm_dtype type;
+    char text[1024];
+    ck_assert(tvm_dtype_parse(type_name, strlen(type_name), &type));
+    snprintf(
+        text, sizeof text,
+        ".vasm 1\n.layout L = spatial(32).local(%d)\n.kernel k(x: global u8[%u], y: global %s[%d])\n.warps 1\n"
+        ".grid 1\n%%b = load-global x, spatial(32).local(%u)\n%%q = view %%b, %s, L, packing pair\n"
+        "%%c = cast-lowbit %%q, %s\n%%r = %s\n%%c = cast-lowbit %%q, %s\n%%s = %s\n%%r = mul %%r, 0.5\n"
+        "%%r = fma %%s, 0.5, %%r\n%sstore-global y, %%r\n.end\n",
+        LOCALS, COUNT * type.bits / 8, half, COUNT, LOCALS * type.bits / 8u, type_name, half, operation, half,
+        operation, used_again ? "%r = add %r, %c\n" : "");
+    for (uint32_t e = 0; e < COUNT; e++) codes[e] = code_of(type, e);
+    pack(type, codes, x);
+    tvm_ir_program *program = assemble(text);
+    tvm_module *module = translate_for(program, arch);
+    unsigned folded = 0;
+    for (size_t s = 0; s < module->kernels[0].selection_count; s++)
+        folded += strcmp(module->kernels[0].selections[s].candidate, "in the conversion before") == 0;
+    ck_assert_msg(folded == (wanted && !used_again ? 2 : 0), "%s", text);
+    interpret(program, "k", x, y[0]);
+    execute(module, "k", x, y[1]);
+    for (uint32_t e = 0; e < COUNT; e++)
+        ck_assert_msg(memcmp(y[0] + 2 * e, y[1] + 2 * e, 2) == 0,
+                      "%selement %u, code %x: %02x%02x, expected %02x%02x", text, e, codes[e],
+                      y[1][2 * e + 1], y[1][2 * e], y[0][2 * e + 1], y[0][2 * e]);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+
+/* A constant added, subtracted or multiplied right after is part of the conversion, where it is exact; not
+ * where the codes are used again. A name that is assigned twice is two tensors. */
+START_TEST(constants_are_folded_exactly) {
     static const struct {
         const char *type, *half, *operation;
         bool folded;
     } cases[] = {
-        {"u4", "f16", "sub %c, 8", true},      {"u4", "bf16", "sub %c, 8.0", true},
-        {"u1", "f16", "sub %c, 1", true},      {"u2", "bf16", "add %c, -2", true},
-        {"u3", "f16", "add -4, %c", true},     {"i5", "f16", "sub %c, -3", true},
-        {"u6", "bf16", "sub %c, 32", true},    {"u7", "bf16", "sub %c, 64", true},
-        {"u8", "f16", "sub %c, 128", true},    {"u8", "bf16", "sub %c, 128", true},
-        {"i8", "bf16", "sub %c, 128", false},  {"i7", "f16", "sub %c, 512", true},
-        {"u8", "bf16", "sub %c, 100", false},  {"u8", "f16", "sub %c, 600", false},
-        {"u4", "f16", "sub %c, 0.5", false},   {"u4", "f16", "sub 8, %c", false},
-        {"u4", "bf16", "sub %c, 4000", false}, {"u5", "f16", "mul %c, 8", false},
-        {"i8", "f16", "sub %c, 0", true},      {"u4", "f16", "sub %c, %c", false},
+        {"u4", "f16", "sub %c, 8", true},
+        {"u4", "bf16", "sub %c, 8.0", true},
+        {"u1", "f16", "sub %c, 1", true},
+        {"u2", "bf16", "add %c, -2", true},
+        {"u3", "f16", "add -4, %c", true},
+        {"i5", "f16", "sub %c, -3", true},
+        {"u6", "bf16", "sub %c, 32", true},
+        {"u7", "bf16", "sub %c, 64", true},
+        {"u8", "f16", "sub %c, 128", true},
+        {"u8", "bf16", "sub %c, 128", true},
+        {"i8", "bf16", "sub %c, 128", false},
+        {"i7", "f16", "sub %c, 512", true},
+        {"u8", "bf16", "sub %c, 100", false},
+        {"u8", "f16", "sub %c, 600", false},
+        {"u4", "f16", "sub %c, 0.5", false},
+        {"u4", "f16", "sub 8, %c", false},
+        {"u4", "bf16", "sub %c, 4000", false},
+        {"u5", "f16", "mul %c, 8", false},
+        {"i8", "f16", "sub %c, 0", true},
+        {"u4", "f16", "sub %c, %c", false},
+        {"f6_e3m2", "f16", "mul %c, 0.000244140625", true}, /* 2^-12: none is left */
+        {"f6_e3m2", "f16", "mul %c, 0.3", true},
+        {"f6_e3m2", "bf16", "mul 0.3, %c", true},
+        {"f6_e3m2", "f16", "mul %c, 60000", false}, /* times 2^12 is more than f16 has */
+        {"f6_e3m2", "f16", "sub %c, 2", false},
+        {"f6_e2m3", "f16", "mul %c, 0.015625", true},
+        {"f5_e1m3", "f16", "mul 0.0078125, %c", true},
+        {"f5_e4m0", "f16", "mul %c, -3", true},
+        {"f5_e3m1", "f16", "mul %c, 0.00000006", true},
+        {"f6_e5m0", "f16", "mul %c, 0.25", true},
+        {"f7_e3m3", "f16", "mul %c, 2047", true},
+        {"f7_e5m1", "f16", "mul %c, 0.25", false}, /* infinite before it is multiplied */
+        {"f7_e5m1", "bf16", "mul %c, 0.25", true},
+        {"f7_e6m0", "f16", "mul %c, 0.25", false},
+        {"f8_e6m1", "bf16", "mul %c, 0.25", true},
+        {"f8_e1m6", "f16", "mul %c, 0.000030517578125", true},
+        {"f8_e3m4", "f16", "mul %c, 0.7", true},
+        {"f8_e4m3", "f16", "mul %c, 0.5", false}, /* NaN */
+        {"f4_e2m1", "f16", "mul %c, 0.5", false},
     };
-    static uint8_t codes[COUNT], x[BYTES] __attribute__((aligned(16))),
-        y[2][BYTES] __attribute__((aligned(16)));
-    for (unsigned i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
-        bool used_again = i % 2;
-        const char *half = cases[i / 2].half;
-        tvm_dtype type;
-        char text[1024];
-        ck_assert(tvm_dtype_parse(cases[i / 2].type, strlen(cases[i / 2].type), &type));
-        snprintf(
-            text, sizeof text,
-            ".vasm 1\n.layout L = spatial(32).local(%d)\n.kernel k(x: global u8[%u], y: global %s[%d])\n.warps 1\n"
-            ".grid 1\n%%b = load-global x, spatial(32).local(%u)\n%%q = view %%b, %s, L, packing pair\n"
-            "%%c = cast-lowbit %%q, %s\n%%r = %s\n%sstore-global y, %%r\n.end\n",
-            LOCALS, COUNT * type.bits / 8, half, COUNT, LOCALS * type.bits / 8u, cases[i / 2].type, half,
-            cases[i / 2].operation, used_again ? "%r = add %r, %c\n" : "");
-        for (uint32_t e = 0; e < COUNT; e++) codes[e] = code_of(type, e);
-        pack(type, codes, x);
-        tvm_ir_program *program = assemble(text);
-        tvm_module *module = translate(program);
-        bool folded = false;
-        for (size_t s = 0; s < module->kernels[0].selection_count; s++)
-            folded =
-                folded || strcmp(module->kernels[0].selections[s].candidate, "in the conversion before") == 0;
-        ck_assert_msg(folded == (cases[i / 2].folded && !used_again), "%s", text);
-        interpret(program, "k", x, y[0]);
-        execute(module, "k", x, y[1]);
-        for (uint32_t e = 0; e < COUNT; e++)
-            ck_assert_msg(memcmp(y[0] + 2 * e, y[1] + 2 * e, 2) == 0,
-                          "%selement %u, code %x: %02x%02x, expected %02x%02x", text, e, codes[e],
-                          y[1][2 * e + 1], y[1][2 * e], y[0][2 * e + 1], y[0][2 * e]);
-        tvm_module_free(module);
-        tvm_ir_program_free(program);
-    }
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (unsigned variant = 0; variant < 4; variant++) {
+            unsigned arch = variant / 2 ? 80 : 90;
+            /* 2^4 of bytes converted by e4m3, 2^12 without the converter: more than f16 has */
+            bool fits = strcmp(cases[i].operation, "mul %c, 2047") != 0 || arch == 90;
+            check_folding(cases[i].type, cases[i].half, cases[i].operation, cases[i].folded && fits,
+                          variant % 2, arch);
+        }
+}
+END_TEST
+
+START_TEST(every_zero_point_is_folded_exactly) {
+    static const char *const types[] = {"u1", "u2", "i2", "u4", "i4", "u8", "i8"};
+    for (unsigned i = 0; i < sizeof types / sizeof *types; i++)
+        for (int zero = -20; zero <= 20; zero++) {
+            char operation[32];
+            snprintf(operation, sizeof operation, "sub %%c, %d", zero);
+            check_folding(types[i], "f16", operation, true, false, 90);
+        }
 }
 END_TEST
 
@@ -570,7 +618,8 @@ static Suite *packing_suite(void) {
     tcase_add_loop_test(programs, conversions_of_packed_tensors_are_exact, 0, lowbit_count);
     tcase_add_loop_test(programs, text_and_container_keep_the_packing, 0, lowbit_count);
     tcase_add_test(programs, views_keep_the_bits);
-    tcase_add_test(programs, zero_points_are_folded_exactly);
+    tcase_add_test(programs, constants_are_folded_exactly);
+    tcase_add_test(programs, every_zero_point_is_folded_exactly);
     tcase_add_loop_test(programs, bad_packings_are_refused, 0, REFUSED);
     tcase_add_test(programs, the_verifier_checks_packings);
     suite_add_tcase(suite, programs);

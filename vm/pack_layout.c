@@ -243,6 +243,16 @@ static tvm_status find_sources(pack_probe *probe, uint32_t *sources, tvm_diags *
     return status;
 }
 
+/* A bit that is always one is no weight's. */
+static tvm_status check_constants(const pack_probe *probe, const uint32_t *sources, tvm_diags *diags) {
+    const pack_layout *layout = probe->layout;
+    const uint8_t *zeros = (const uint8_t *)layout->complement;
+    for (size_t i = 0; i < layout->bytes * 8; i++)
+        if (!sources[i] && zeros[i / 8] >> i % 8 & 1)
+            return refuse(layout, diags, "it writes bits that are no weight's");
+    return TVM_OK;
+}
+
 /* A source within its tile: row-major bit number + 1; 0 for none. *tile is the number of the tile, row-major.
  */
 static uint32_t within_tile(const pack_layout *layout, uint32_t source, unsigned *tile) {
@@ -426,6 +436,7 @@ static tvm_status find_moves(pack_layout *layout, pack_probe *probe, tvm_diags *
     if (!status && (!sources || !layout->complement)) status = tvm_diag_no_memory(diags);
     if (!status) status = find_complement(probe, layout->complement, diags);
     if (!status) status = find_sources(probe, sources, diags);
+    if (!status) status = check_constants(probe, sources, diags);
     if (!status) status = check_tiles(layout, sources, probe->w_bytes * 8, diags);
     if (!status) status = check_complete(layout, sources, diags);
     if (!status) status = make_moves(layout, sources, diags);
