@@ -24,8 +24,7 @@ static bool converts(const emitter *e, tvm_dtype from, tvm_dtype to) {
 
 /* log2 of what multiplies the bits put in place. */
 static int power_of(const emitter *e, tvm_dtype from, tvm_dtype to) {
-    if (!converts(e, from, to)) return tvm_float_bias(to) - tvm_float_bias(from);
-    return from.exponent >= 4 ? 0 : tvm_float_bias(TVM_FLOAT(8, 4, 3)) - tvm_float_bias(from);
+    return converts(e, from, to) ? tvm_pair_exponent(from) : tvm_float_bias(to) - tvm_float_bias(from);
 }
 
 /* What a product needs is that its factor is there: of bits in place it is rounded once, as that of the value

@@ -345,6 +345,17 @@ const tvm_pair_recipe *tvm_pair_recipe_of(tvm_dtype type) {
     return tvm_pair_form_of(type) == TVM_FORM_RUN ? &recipes[type.bits] : float_recipe(type);
 }
 
+int tvm_pair_exponent(tvm_dtype type) {
+    switch (tvm_pair_form_of(type)) {
+    case TVM_FORM_HALVES:
+        return tvm_float_bias(TVM_F16) - tvm_float_bias(type);
+    case TVM_FORM_BYTES:
+        return type.exponent == 5 ? 0 : tvm_float_bias(TVM_FLOAT(8, 4, 3)) - tvm_float_bias(type);
+    default:
+        return 0;
+    }
+}
+
 unsigned tvm_pair_place(tvm_dtype type, const tvm_pair_field *field, unsigned odd, unsigned bit) {
     bool sign = bit == type.bits - 1u;
     switch (tvm_pair_form_of(type)) {

@@ -60,7 +60,8 @@ typedef enum tvm_pair_form {
     TVM_FORM_HALVES, /* in the two halves: sign, exponent and mantissa `offset` bits below their places in f16
                       */
     TVM_FORM_BYTES   /* in two neighbouring bytes of the view, the lower two when `offset` is 8, the upper two
-                        when   it is 0: sign, exponent and mantissa in their places in f8_e4m3, or f8_e5m2 itself
+                        when   it is 0: sign, exponent and mantissa in their places in f8_e4m3, or f8_e5m2
+                        itself
                       */
 } tvm_pair_form;
 tvm_pair_form tvm_pair_form_of(tvm_dtype type);
@@ -71,6 +72,10 @@ typedef struct tvm_pair_field {
 
 /* The bit of the view, of 32, that holds bit `bit` of the pair's first (odd 0) or second (odd 1) code. */
 unsigned tvm_pair_place(tvm_dtype type, const tvm_pair_field *field, unsigned odd, unsigned bit);
+
+/* log2 of the power of two by which a value is larger than what its bits in place are as f16 (form HALVES),
+ * or are converted to (BYTES); 0 for other types. A conversion to f16 ends with a multiplication by it. */
+int tvm_pair_exponent(tvm_dtype type);
 
 enum { TVM_PAIR_VIEWS = 32, TVM_PAIR_FIELDS = 16 };
 
