@@ -53,7 +53,7 @@ typedef struct tvm_module {
 } tvm_module;
 
 /* Bumped with every change of the generated code: part of the cubin cache's key. */
-#define TVM_CODEGEN_VERSION 2
+#define TVM_CODEGEN_VERSION 3
 
 /* Translates every kernel of a verified program. Entry points have the kernels' names; parameters are, in
  * order, each scalar as .b32/.b64 (bool as .b32 0/1) and each global tensor as a .u64 address. */

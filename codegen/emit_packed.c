@@ -218,7 +218,10 @@ const char *tvm_refuse_packed_pairs(const packed_cast *c) {
     if (!half && !wide) return "";
     if (integer) return NULL;
     if (tvm_pair_recipe_of(c->from) == NULL) return "";
-    if (wide) return "f32 of a float goes element by element";
+    if (wide)
+        return c->from.exponent < TVM_F16.exponent && !tvm_float_has_nan(c->from)
+                   ? NULL
+                   : "f16 does not have all values";
     return c->from.exponent > c->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
 

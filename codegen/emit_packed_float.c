@@ -1,4 +1,4 @@
-/* cast-lowbit of floats of 5 to 8 bits of packing `pair` to pairs of f16 and bf16.
+/* cast-lowbit of floats of 4 to 8 bits of packing `pair` to pairs of f16 and bf16.
  *
  * The recipe (isa/packing.h) gives a view in which sign, exponent and mantissa stand where f16 has them: one
  * AND takes the pair out. What it leaves is the value times the power of two between the biases, subnormals
@@ -30,7 +30,7 @@ static int power_of(const emitter *e, tvm_dtype from, tvm_dtype to) {
 /* What a product needs is that its factor is there: of bits in place it is rounded once, as that of the value
  * is. NaN and what overflows f16 before it is multiplied stay out. */
 bool tvm_packed_scale_is_exact(const emitter *e, tvm_dtype from, tvm_dtype to, double scale) {
-    if (from.kind != TVM_KIND_FLOAT || from.bits < 5 || !tvm_is_half(to) || from.exponent > to.exponent)
+    if (from.kind != TVM_KIND_FLOAT || from.bits < 4 || !tvm_is_half(to) || from.exponent > to.exponent)
         return false;
     if (tvm_float_pair_needs_mending(from, to)) return false;
     double factor = ldexp(tvm_decode(to, tvm_encode(to, scale)), power_of(e, from, to));

@@ -27,14 +27,14 @@ reg tvm_block_view(block_views *v, unsigned view);
 /* A view shifted, to the left when distance > 0: within each half, what the caller keeps of it has stayed
  * inside. */
 reg tvm_moved_view(block_views *v, unsigned purpose, unsigned view, int distance);
-/* A pair of floats (of any width but 3 and 4) to f16 or bf16. */
+/* A pair of floats (of any width but 3) to f16 or bf16. */
 reg tvm_float_pair(block_views *v, const packed_cast *c, unsigned pair);
 
 /* Why not, as of a candidate (compute.h). */
 const char *tvm_refuse_packed_pairs(const packed_cast *c);
 /* Converts the whole tensor; false when memory ran out. */
 bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c);
-/* The same for floats of 3 and 4 bits, whose packing has no pairs in halves of words. */
+/* The same for floats of 3 bits, whose packing has no pairs in halves of words. */
 const char *tvm_refuse_packed_lookup(const packed_cast *c);
 bool tvm_emit_packed_lookup(emitter *e, const packed_cast *c);
 /* Writes a pair as it is, or (wide) a pair of f16 as two f32. */

@@ -320,8 +320,14 @@ static const tvm_pair_recipe f8_e3m4 = {
     {ROTATE(0, 8), ROTATE(1, 14), SELECT(0x8080, 3, 2), ROTATE(1, 8), ROTATE(0, 14), SELECT(0x8080, 6, 5)},
     {{0, 0}, {1, 0}, {4, 0}, {7, 0}}};
 
+static const tvm_pair_recipe f4_e1m2 = {1, 1, 4, {ROTATE(0, 4)}, {{0, 8}, {0, 0}, {1, 8}, {1, 0}}};
+static const tvm_pair_recipe f4_e2m1 = {
+    1, 3, 4, {ROTATE(0, 4), ROTATE(0, 5), SELECT(0x8888, 2, 1)}, {{0, 8}, {0, 0}, {3, 8}, {3, 0}}};
+static const tvm_pair_recipe f4_e3m0 = {
+    1, 3, 4, {ROTATE(0, 4), ROTATE(0, 2), SELECT(0x8888, 2, 1)}, {{0, 8}, {0, 0}, {3, 8}, {3, 0}}};
+
 static bool is_nibble_float(tvm_dtype type) {
-    return type.kind == TVM_KIND_FLOAT && type.bits <= 4;
+    return type.kind == TVM_KIND_FLOAT && type.bits == 3;
 }
 
 tvm_pair_form tvm_pair_form_of(tvm_dtype type) {
@@ -331,13 +337,14 @@ tvm_pair_form tvm_pair_form_of(tvm_dtype type) {
 }
 
 static const tvm_pair_recipe *float_recipe(tvm_dtype type) {
-    static const tvm_pair_recipe *const by_exponent[4][6] = {
+    static const tvm_pair_recipe *const by_exponent[5][6] = {
+        {NULL, &f4_e1m2, &f4_e2m1, &f4_e3m0, NULL, NULL},
         {NULL, &f5_low, &f5_low, &f5_e3m1, &f5_e4m0, NULL},
         {NULL, &f6_e1m4, &f6_low, &f6_low, &f6_top, &f6_top},
         {NULL, &f7_e1m5, &f7_e2m4, &f7_low, &f7_top, &f7_top},
         {NULL, &f8_e1m6, &f8_e2m5, &f8_e3m4, &f8_bytes, &f8_bytes},
     };
-    return by_exponent[type.bits - 5][type.exponent];
+    return by_exponent[type.bits - 4][type.exponent];
 }
 
 const tvm_pair_recipe *tvm_pair_recipe_of(tvm_dtype type) {
@@ -369,15 +376,9 @@ unsigned tvm_pair_place(tvm_dtype type, const tvm_pair_field *field, unsigned od
     }
 }
 
-/* Floats of 3 and 4 bits lie so that the lower three bits of nibbles are indices of a table. f4, of which a
- * word holds eight: the magnitudes there; in the nibbles' upper bits the signs, of each four elements at the
- * tops of the bytes or 4 bits below. f3, 32 elements in three words: 24 codes there, the last eight a bit in
- * each word's nibbles. */
-static uint32_t nibble_bit(tvm_dtype type, uint32_t element, unsigned bit) {
-    if (type.bits == 4) {
-        uint32_t in = element % 8;
-        return element / 8 * 32 + (bit < 3 ? in * 4 + bit : in % 4 * 8 + (in < 4 ? 7 : 3));
-    }
+/* Floats of 3 bits lie so that the lower three bits of nibbles are indices of a table: of 32 elements in
+ * three words 24 codes there, the last eight a bit in each word's nibbles. */
+static uint32_t nibble_bit(uint32_t element, unsigned bit) {
     uint32_t in = element % 32, block = element / 32 * 96;
     return block + (in < 24 ? in * 4 + bit : bit * 32 + (in - 24) * 4 + 3);
 }
@@ -389,7 +390,7 @@ bool tvm_packing_takes(tvm_packing packing, tvm_dtype type) {
 uint32_t tvm_packing_block(tvm_packing packing, tvm_dtype type) {
     if (packing != TVM_PACKING_PAIR || !tvm_dtype_is_lowbit(type)) return 1;
     const tvm_pair_recipe *recipe = tvm_pair_recipe_of(type);
-    return recipe ? 2u * recipe->pairs : type.bits == 4 ? 8 : 32;
+    return recipe ? 2u * recipe->pairs : 32;
 }
 
 /* Where bit `bit` of a view comes from: the bit of the block's words, word * 32 + bit. */
@@ -417,7 +418,7 @@ static uint32_t trace(const tvm_pair_recipe *recipe, unsigned view, unsigned bit
 }
 
 uint32_t tvm_packing_bit(tvm_packing packing, tvm_dtype type, uint32_t element, unsigned bit) {
-    if (packing == TVM_PACKING_PAIR && is_nibble_float(type)) return nibble_bit(type, element, bit);
+    if (packing == TVM_PACKING_PAIR && is_nibble_float(type)) return nibble_bit(element, bit);
     const tvm_pair_recipe *recipe = packing == TVM_PACKING_PAIR ? tvm_pair_recipe_of(type) : NULL;
     if (!recipe) return element * type.bits + bit;
     uint32_t pair = element / 2, block = pair / recipe->pairs;

@@ -6,7 +6,7 @@
  * which are words made from those of the block, and for each pair a view in which its bits have a form that
  * conversion needs. Integers lie in runs, at one offset of both halves below bit 10, so that they fit the
  * mantissa of f16; floats lie as f16 or bytes of an 8-bit float have them, the sign apart from the rest
- * (floats of 3 and 4 bits lie otherwise: see vasm(5)). A recipe has as few views beyond the block's own words
+ * (floats of 3 bits lie otherwise: see vasm(5)). A recipe has as few views beyond the block's own words
  * as was found: each is one instruction. The sign bits of signed integers are stored complemented: they then
  * are unsigned numbers less a constant. */
 #ifndef TVM_ISA_PACKING_H
@@ -85,7 +85,7 @@ typedef struct tvm_pair_recipe {
     tvm_pair_field field[TVM_PAIR_FIELDS];
 } tvm_pair_recipe;
 
-/* The recipe of `pair` for a type that has one: low-precision types but floats of 3 and 4 bits; else NULL. */
+/* The recipe of `pair` for a type that has one: low-precision types but floats of 3 bits; else NULL. */
 const tvm_pair_recipe *tvm_pair_recipe_of(tvm_dtype type);
 
 #endif

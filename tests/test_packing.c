@@ -34,8 +34,10 @@ static const char *const places[9] = {
         "4[3-9];4[0-2] 5[7-10];5[0-6];5[11-15] 6[0-1];6[2-8];6[9-15];",
 };
 
-/* Floats of 5 bits and more with at most 5 of exponent: the places of the first of two or four elements, and
+/* Floats of 4 bits and more with at most 5 of exponent: the places of the first of two or four elements, and
  * by how many bits the others lie higher. */
+static const char f4_e2m1_places[] = "0[1-3] 0[7-7];0[5-6] 0[8-8] 0[12-12];";
+static const char f4_e3m0_places[] = "0[2-4] 0[7-7];0[6-6] 0[5-5] 0[8-9];";
 static const char f5_low_places[] =
     "0[0-3] 0[7-7];1[0-3] 1[7-7];2[0-3] 2[7-7];3[0-3] 3[7-7];4[0-3] 4[7-7];1[5-5] 0[4-6] 1[12-12];4[6-6] 2[4-6] 1[14-14];3[5-6] 4[4-5] 3[12-12];";
 static const char f5_e3m1_places[] =
@@ -62,21 +64,23 @@ static const char f8_e2m5_places[] =
 static const char f8_e3m4_places[] =
     "0[6-12] 0[15-15];1[6-12] 1[15-15];0[14-14] 1[21-21] 0[16-20] 1[29-29];1[14-14] 0[21-21] 1[16-20] 0[29-29];";
 static const char f8_bytes_places[] = "0[0-7];";
+static const char f4_e1m2_places[] = "0[0-2] 0[7-7];0[4-6] 0[11-11];";
 static const struct {
     const char *type;
     unsigned words, step[4], group;
     const char *places;
 } float_places[] = {
-    {"f5_e1m3", 5, {0, 8, 16, 24}, 4, f5_low_places},   {"f5_e2m2", 5, {0, 16, 8, 24}, 4, f5_low_places},
-    {"f5_e3m1", 5, {0, 16, 8, 24}, 4, f5_e3m1_places},  {"f5_e4m0", 5, {0, 8, 16, 24}, 4, f5_e4m0_places},
-    {"f6_e1m4", 3, {0, 16}, 2, f6_e1m4_places},         {"f6_e2m3", 3, {0, 8, 16, 24}, 4, f6_low_places},
-    {"f6_e3m2", 3, {0, 16, 8, 24}, 4, f6_low_places},   {"f6_e4m1", 3, {0, 8, 16, 24}, 4, f6_top_places},
-    {"f6_e5m0", 3, {0, 16, 8, 24}, 4, f6_top_places},   {"f7_e1m5", 7, {0, 16}, 2, f7_e1m5_places},
-    {"f7_e2m4", 7, {0, 16}, 2, f7_e2m4_places},         {"f7_e3m3", 7, {0, 8, 16, 24}, 4, f7_low_places},
-    {"f7_e4m2", 7, {0, 8, 16, 24}, 4, f7_top_places},   {"f7_e5m1", 7, {0, 16, 8, 24}, 4, f7_top_places},
-    {"f8_e1m6", 2, {0, 16}, 2, f8_e1m6_places},         {"f8_e2m5", 2, {0, 16}, 2, f8_e2m5_places},
-    {"f8_e3m4", 2, {0, 16}, 2, f8_e3m4_places},         {"f8_e4m3", 1, {0, 8, 16, 24}, 4, f8_bytes_places},
-    {"f8_e5m2", 1, {0, 8, 16, 24}, 4, f8_bytes_places},
+    {"f4_e1m2", 1, {0, 16, 8, 24}, 4, f4_e1m2_places},  {"f4_e2m1", 1, {0, 16, 8, 24}, 4, f4_e2m1_places},
+    {"f4_e3m0", 1, {0, 16, 8, 24}, 4, f4_e3m0_places},  {"f5_e1m3", 5, {0, 8, 16, 24}, 4, f5_low_places},
+    {"f5_e2m2", 5, {0, 16, 8, 24}, 4, f5_low_places},   {"f5_e3m1", 5, {0, 16, 8, 24}, 4, f5_e3m1_places},
+    {"f5_e4m0", 5, {0, 8, 16, 24}, 4, f5_e4m0_places},  {"f6_e1m4", 3, {0, 16}, 2, f6_e1m4_places},
+    {"f6_e2m3", 3, {0, 8, 16, 24}, 4, f6_low_places},   {"f6_e3m2", 3, {0, 16, 8, 24}, 4, f6_low_places},
+    {"f6_e4m1", 3, {0, 8, 16, 24}, 4, f6_top_places},   {"f6_e5m0", 3, {0, 16, 8, 24}, 4, f6_top_places},
+    {"f7_e1m5", 7, {0, 16}, 2, f7_e1m5_places},         {"f7_e2m4", 7, {0, 16}, 2, f7_e2m4_places},
+    {"f7_e3m3", 7, {0, 8, 16, 24}, 4, f7_low_places},   {"f7_e4m2", 7, {0, 8, 16, 24}, 4, f7_top_places},
+    {"f7_e5m1", 7, {0, 16, 8, 24}, 4, f7_top_places},   {"f8_e1m6", 2, {0, 16}, 2, f8_e1m6_places},
+    {"f8_e2m5", 2, {0, 16}, 2, f8_e2m5_places},         {"f8_e3m4", 2, {0, 16}, 2, f8_e3m4_places},
+    {"f8_e4m3", 1, {0, 8, 16, 24}, 4, f8_bytes_places}, {"f8_e5m2", 1, {0, 8, 16, 24}, 4, f8_bytes_places},
 };
 enum { FLOAT_PLACES = sizeof float_places / sizeof *float_places };
 
@@ -103,17 +107,13 @@ static bool read_places(unsigned w, unsigned pair, unsigned bits[8]) {
     return true;
 }
 
-/* f3 and f4, also as vasm(5) has it. */
+/* f3, also as vasm(5) has it. */
 static void check_nibbles(tvm_dtype type) {
-    uint32_t block = type.bits == 4 ? 8 : 32;
-    ck_assert_uint_eq(tvm_packing_block(TVM_PACKING_PAIR, type), block);
-    for (uint32_t e = 0; e < 3 * block; e++)
-        for (unsigned b = 0; b < type.bits; b++) {
-            uint32_t i = e % block, want = e / block * block * type.bits;
-            if (type.bits == 4)
-                want += b < 3 ? 4 * i + b : i < 4 ? 8 * i + 7 : 8 * (i - 4) + 3;
-            else
-                want += i < 24 ? i / 8 * 32 + i % 8 * 4 + b : 32 * b + 4 * (i - 24) + 3;
+    ck_assert_uint_eq(tvm_packing_block(TVM_PACKING_PAIR, type), 32);
+    for (uint32_t e = 0; e < 96; e++)
+        for (unsigned b = 0; b < 3; b++) {
+            uint32_t i = e % 32, want = e / 32 * 96;
+            want += i < 24 ? i / 8 * 32 + i % 8 * 4 + b : 32 * b + 4 * (i - 24) + 3;
             ck_assert_uint_eq(tvm_packing_bit(TVM_PACKING_PAIR, type, e, b), want);
         }
 }
@@ -151,9 +151,9 @@ START_TEST(packing_is_that_of_the_manual) {
     uint32_t sign = 1u << (type.bits - 1);
     ck_assert_uint_eq(tvm_packing_complement(TVM_PACKING_PAIR, type), type.kind == TVM_KIND_INT ? sign : 0);
     ck_assert_uint_eq(tvm_packing_complement(TVM_PACKING_LINEAR, type), 0);
-    ck_assert(type.kind != TVM_KIND_FLOAT || type.bits <= 4 || check_floats(type) == (type.exponent <= 5));
-    if (type.kind == TVM_KIND_FLOAT && type.bits > 4 && type.exponent <= 5) return;
-    if (type.kind == TVM_KIND_FLOAT && type.bits <= 4) {
+    ck_assert(type.kind != TVM_KIND_FLOAT || type.bits == 3 || check_floats(type) == (type.exponent <= 5));
+    if (type.kind == TVM_KIND_FLOAT && type.bits > 3 && type.exponent <= 5) return;
+    if (type.kind == TVM_KIND_FLOAT && type.bits == 3) {
         check_nibbles(type);
         return;
     }
@@ -472,7 +472,8 @@ START_TEST(constants_are_folded_exactly) {
         {"f8_e1m6", "f16", "mul %c, 0.000030517578125", true},
         {"f8_e3m4", "f16", "mul %c, 0.7", true},
         {"f8_e4m3", "f16", "mul %c, 0.5", false}, /* NaN */
-        {"f4_e2m1", "f16", "mul %c, 0.5", false},
+        {"f4_e2m1", "f16", "mul %c, 0.00006103515625", true},
+        {"f3_e1m1", "f16", "mul %c, 0.5", false},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
         for (unsigned variant = 0; variant < 4; variant++) {
