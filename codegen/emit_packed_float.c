@@ -24,7 +24,25 @@ static bool converts(const emitter *e, tvm_dtype from, tvm_dtype to) {
 
 /* log2 of what multiplies the bits put in place. */
 static int power_of(const emitter *e, tvm_dtype from, tvm_dtype to) {
-    return converts(e, from, to) ? tvm_pair_exponent(from) : tvm_float_bias(to) - tvm_float_bias(from);
+    bool f16 = to.exponent == 5;
+    if (converts(e, from, to) || (f16 && tvm_pair_form_of(from) == TVM_FORM_HALVES))
+        return tvm_pair_exponent(from);
+    return tvm_float_bias(to) - tvm_float_bias(from);
+}
+
+/* The factor, and one before it where the type does not reach as far: a power of two that is exact. 0: there
+ * is none. */
+typedef struct factors {
+    double first, last;
+} factors;
+
+static factors factors_of(const emitter *e, tvm_dtype from, tvm_dtype to, double scale) {
+    factors f = {1, ldexp(tvm_decode(to, tvm_encode(to, scale)), power_of(e, from, to))};
+    if (tvm_decode(to, tvm_encode(to, f.last)) == f.last) return f;
+    f.first = ldexp(1, tvm_float_bias(to));
+    f.last /= f.first;
+    bool reached = power_of(e, from, to) > tvm_float_bias(to);
+    return reached && tvm_decode(to, tvm_encode(to, f.last)) == f.last ? f : (factors){0, 0};
 }
 
 /* What a product needs is that its factor is there: of bits in place it is rounded once, as that of the value
@@ -33,15 +51,14 @@ bool tvm_packed_scale_is_exact(const emitter *e, tvm_dtype from, tvm_dtype to, d
     if (from.kind != TVM_KIND_FLOAT || from.bits < 4 || !tvm_is_half(to) || from.exponent > to.exponent)
         return false;
     if (tvm_float_pair_needs_mending(from, to)) return false;
-    double factor = ldexp(tvm_decode(to, tvm_encode(to, scale)), power_of(e, from, to));
-    return isfinite(factor) && tvm_decode(to, tvm_encode(to, factor)) == factor;
+    factors f = factors_of(e, from, to, scale);
+    return f.first != 0 && isfinite(f.last);
 }
 
-static reg multiply(emitter *e, const packed_cast *c, reg pair) {
-    double factor = ldexp(tvm_decode(c->to, tvm_encode(c->to, c->scale)), power_of(e, c->from, c->to));
+static reg multiply_by(emitter *e, tvm_dtype type, reg pair, double factor) {
     if (factor == 1) return pair;
-    reg by = tvm_constant_word(e, (uint32_t)tvm_encode(c->to, factor) * 0x10001u), d = tvm_new_r(e);
-    if (c->to.exponent == 8)
+    reg by = tvm_constant_word(e, (uint32_t)tvm_encode(type, factor) * 0x10001u), d = tvm_new_r(e);
+    if (type.exponent == 8)
         tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, pair.name, by.name,
                  tvm_constant_word(e, SIGNS).name);
     else
@@ -49,15 +66,21 @@ static reg multiply(emitter *e, const packed_cast *c, reg pair) {
     return d;
 }
 
+static reg multiply(emitter *e, const packed_cast *c, reg pair) {
+    factors f = factors_of(e, c->from, c->to, c->scale);
+    return multiply_by(e, c->to, multiply_by(e, c->to, pair, f.first), f.last);
+}
+
 /* The bits of exponent and mantissa when their lowest is bit `low` of each half. */
 static uint32_t field_mask(tvm_dtype type, unsigned low) {
     return (((1u << (type.bits - 1)) - 1) << low) * 0x10001u;
 }
 
-/* Signs in their places, the rest moved from bit `from` of each half to bit `to` below it. */
+/* Signs in their places, the rest moved from bit `from` of each half to bit `to`. */
 static reg place(emitter *e, tvm_dtype type, reg view, unsigned from, unsigned to) {
     if (from == to) return word_op(e, "and.b32", view, field_mask(type, to) | SIGNS);
-    reg moved = word_op(e, "shr.u32", view, from - to), d = tvm_new_r(e);
+    bool up = from < to;
+    reg moved = word_op(e, up ? "shl.b32" : "shr.u32", view, up ? to - from : from - to), d = tvm_new_r(e);
     reg masked = word_op(e, "and.b32", moved, field_mask(type, to));
     tvm_emit(e, "lop3.b32 %s, %s, 0x%x, %s, 0xea;", d.name, view.name, (unsigned)SIGNS, masked.name);
     return d;
@@ -68,7 +91,7 @@ static reg place(emitter *e, tvm_dtype type, reg view, unsigned from, unsigned t
 static reg halves_pair(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
     const tvm_pair_field *field = &v->recipe->field[pair];
-    unsigned low = TVM_F16.mantissa - c->from.mantissa, left = c->to.mantissa - c->from.mantissa;
+    unsigned low = tvm_pair_low(c->from), left = c->to.exponent == 5 ? low : 7u - c->from.mantissa;
     reg view = tvm_moved_view(v, 0, field->view, (int)field->offset);
     reg placed = place(e, c->from, view, low, left), d;
     if (!tvm_float_pair_needs_mending(c->from, c->to)) return multiply(e, c, placed);

@@ -239,41 +239,38 @@ static const tvm_pair_recipe f7_top = {7,
                                         {19, 8},
                                         {19, 0}}}; /* f7_e4m2, f7_e5m1 */
 static const tvm_pair_recipe f6_e1m4 = {3,
-                                        14,
+                                        9,
                                         8,
-                                        {ROTATE(0, 14), ROTATE(0, 8), SELECT(0x0700, 4, 3), ROTATE(2, 10),
-                                         ROTATE(1, 13), SELECT(0x8040, 7, 6), ROTATE(1, 12), ROTATE(0, 4),
-                                         SELECT(0x0480, 10, 9), ROTATE(1, 7), SELECT(0x8100, 10, 12),
-                                         ROTATE(2, 6), ROTATE(2, 12), SELECT(0x8200, 15, 14)},
-                                        {{0, 0}, {1, 0}, {2, 0}, {5, 0}, {8, 0}, {11, 0}, {13, 0}, {16, 0}}};
+                                        {ROTATE(0, 6), ROTATE(1, 4), SELECT(0x3030, 4, 3), ROTATE(2, 2),
+                                         SELECT(0xc0c0, 6, 5), ROTATE(0, 8), ROTATE(1, 8), ROTATE(2, 8),
+                                         ROTATE(7, 8)},
+                                        {{0, 0}, {8, 0}, {1, 0}, {9, 0}, {2, 0}, {10, 0}, {7, 0}, {11, 0}}};
 static const tvm_pair_recipe f7_e1m5 = {
     7,
-    30,
+    21,
     16,
-    {ROTATE(1, 5),           ROTATE(1, 8),           SELECT(0x0700, 8, 7),   ROTATE(0, 6),
-     SELECT(0x0020, 10, 9),  ROTATE(0, 9),           ROTATE(2, 14),          SELECT(0x8060, 13, 12),
-     ROTATE(3, 10),          ROTATE(5, 12),          SELECT(0x8020, 16, 15), ROTATE(4, 9),
-     ROTATE(2, 12),          SELECT(0x8040, 19, 18), ROTATE(4, 5),           ROTATE(6, 9),
-     SELECT(0x0620, 22, 21), ROTATE(2, 7),           ROTATE(6, 5),           SELECT(0x8140, 25, 24),
-     ROTATE(3, 6),           ROTATE(1, 4),           SELECT(0x8600, 28, 27), ROTATE(0, 5),
-     ROTATE(5, 8),           SELECT(0x0460, 31, 30), ROTATE(6, 7),           ROTATE(5, 13),
-     SELECT(0x80c0, 34, 33), SELECT(0x0100, 31, 35)},
+    {ROTATE(0, 7),           ROTATE(1, 6), SELECT(0x0404, 8, 7),   ROTATE(2, 5),
+     SELECT(0x0808, 10, 9),  ROTATE(3, 4), SELECT(0x1010, 12, 11), ROTATE(4, 3),
+     SELECT(0x2020, 14, 13), ROTATE(5, 2), SELECT(0x4040, 16, 15), ROTATE(6, 1),
+     SELECT(0x8080, 18, 17), ROTATE(0, 8), ROTATE(1, 8),           ROTATE(2, 8),
+     ROTATE(3, 8),           ROTATE(4, 8), ROTATE(5, 8),           ROTATE(6, 8),
+     ROTATE(19, 8)},
     {{0, 0},
-     {1, 0},
-     {2, 0},
-     {3, 0},
-     {4, 0},
-     {5, 0},
-     {6, 0},
-     {11, 0},
-     {14, 0},
-     {17, 0},
      {20, 0},
+     {1, 0},
+     {21, 0},
+     {2, 0},
+     {22, 0},
+     {3, 0},
      {23, 0},
+     {4, 0},
+     {24, 0},
+     {5, 0},
+     {25, 0},
+     {6, 0},
      {26, 0},
-     {29, 0},
-     {32, 0},
-     {36, 0}}};
+     {19, 0},
+     {27, 0}}};
 static const tvm_pair_recipe f7_e2m4 = {
     7,
     28,
@@ -301,12 +298,7 @@ static const tvm_pair_recipe f7_e2m4 = {
      {28, 0},
      {31, 0},
      {34, 0}}};
-static const tvm_pair_recipe f8_e1m6 = {
-    2,
-    6,
-    4,
-    {ROTATE(0, 7), ROTATE(1, 4), SELECT(0x8700, 3, 2), ROTATE(1, 12), ROTATE(0, 9), SELECT(0x0780, 6, 5)},
-    {{0, 0}, {1, 0}, {4, 0}, {7, 0}}};
+static const tvm_pair_recipe f8_e1m6 = {1, 1, 2, {ROTATE(0, 8)}, {{0, 0}, {1, 0}}};
 static const tvm_pair_recipe f8_e2m5 = {
     2,
     6,
@@ -352,10 +344,20 @@ const tvm_pair_recipe *tvm_pair_recipe_of(tvm_dtype type) {
     return tvm_pair_form_of(type) == TVM_FORM_RUN ? &recipes[type.bits] : float_recipe(type);
 }
 
+/* With one bit of exponent, subnormals and normals are steps of one size, as f16's are at its low end: the
+ * place is free, and chosen so that eight bits hold both the one and the other. */
+static bool is_fixed_point(tvm_dtype type) {
+    return type.exponent == 1 && type.mantissa >= 4;
+}
+
+unsigned tvm_pair_low(tvm_dtype type) {
+    return is_fixed_point(type) ? 8u - type.bits : 10u - type.mantissa;
+}
+
 int tvm_pair_exponent(tvm_dtype type) {
     switch (tvm_pair_form_of(type)) {
     case TVM_FORM_HALVES:
-        return tvm_float_bias(TVM_F16) - tvm_float_bias(type);
+        return tvm_float_bias(TVM_F16) - tvm_float_bias(type) + 10 - type.mantissa - (int)tvm_pair_low(type);
     case TVM_FORM_BYTES:
         return type.exponent == 5 ? 0 : tvm_float_bias(TVM_FLOAT(8, 4, 3)) - tvm_float_bias(type);
     default:
@@ -367,7 +369,7 @@ unsigned tvm_pair_place(tvm_dtype type, const tvm_pair_field *field, unsigned od
     bool sign = bit == type.bits - 1u;
     switch (tvm_pair_form_of(type)) {
     case TVM_FORM_HALVES:
-        return (sign ? 15u : 10u - type.mantissa + bit) - field->offset + 16 * odd;
+        return (sign ? 15u : tvm_pair_low(type) + bit) - field->offset + 16 * odd;
     case TVM_FORM_BYTES:
         return (sign ? 7u : (type.exponent == 5 ? 2u : 3u) - type.mantissa + bit) + 8 * odd +
                (field->offset ? 0 : 16);
