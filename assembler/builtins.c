@@ -170,6 +170,13 @@ static bool call_bias(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     return true;
 }
 
+static bool call_pair_exponent(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    tvm_dtype type;
+    if (!argument_dtype(as, call, &type)) return false;
+    *value = tvm_value_integer(tvm_dtype_is_lowbit(type) ? tvm_pair_exponent(type) : 0);
+    return true;
+}
+
 static const builtin builtins[] = {
     {"min", call_min, 2, 64},
     {"max", call_max, 2, 64},
@@ -186,6 +193,7 @@ static const builtin builtins[] = {
     {"exponent_bits", call_exponent_bits, 1, 1},
     {"mantissa_bits", call_mantissa_bits, 1, 1},
     {"bias", call_bias, 1, 1},
+    {"pair_exponent", call_pair_exponent, 1, 1},
 };
 
 enum { BUILTIN_COUNT = sizeof builtins / sizeof *builtins };

@@ -24,7 +24,7 @@ END {
         all++
         if (op ~ /^LOP3/) lop++
         else if (op ~ /^(SHF|SGXT|IMAD\.SHL|IMAD\.U32|USHF|PRMT|UPRMT)/) shift++
-        else if (op ~ /^H(ADD|MUL|FMA)2/ && op !~ /F32/) half++
+        else if (op ~ /^H(ADD|MUL|FMA|MNMX)2/ && op !~ /F32/) half++
         else if (op ~ /^(F2F|I2F|F2I)/) cvt++
         else other++
     }

@@ -166,9 +166,12 @@ static reg read_narrow(emitter *e, uint32_t slot, uint64_t bit, unsigned bits, b
     return out;
 }
 
-/* The runs of bits of an element, put together; sign-extended from the last, which has the sign bit. */
+/* The runs of bits of an element, put together. Of a signed one the last run has the sign bit complemented:
+ * sign-extended that is -1 for what should be 0, and 0 for -1. */
 static reg read_packed(emitter *e, uint32_t slot, uint32_t local, bool sign) {
     tvm_packing_run runs[TVM_PACKING_RUNS];
+    tvm_dtype type = tvm_slot_dtype(e, slot);
+    uint32_t complement = tvm_packing_complement(tvm_slot_packing(e, slot), type);
     unsigned count = tvm_packing_runs(tvm_slot_packing(e, slot), tvm_slot_dtype(e, slot), local, runs);
     reg code = {""};
     for (unsigned i = count; i-- > 0;) {
@@ -184,6 +187,12 @@ static reg read_packed(emitter *e, uint32_t slot, uint32_t local, bool sign) {
             tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", joined.name, code.name, 1u << runs[i].count, part.name);
             code = joined;
         }
+    }
+    if (complement) {
+        reg whole = tvm_new_r(e);
+        uint32_t ones = sign ? ~(complement - 1) : complement;
+        tvm_emit(e, "xor.b32 %s, %s, 0x%x;", whole.name, code.name, (unsigned)ones);
+        code = whole;
     }
     return code;
 }
@@ -283,6 +292,12 @@ static void write_packed(emitter *e, element_writer *w, reg value) {
     tvm_packing_run runs[TVM_PACKING_RUNS];
     unsigned count =
         tvm_packing_runs(tvm_slot_packing(e, w->slot), tvm_slot_dtype(e, w->slot), w->local, runs);
+    uint32_t complement = tvm_packing_complement(tvm_slot_packing(e, w->slot), tvm_slot_dtype(e, w->slot));
+    if (complement) {
+        reg stored = tvm_new_r(e);
+        tvm_emit(e, "xor.b32 %s, %s, 0x%x;", stored.name, value.name, (unsigned)complement);
+        value = stored;
+    }
     for (unsigned i = 0; i < count; i++) {
         reg part = value, *word = &w->built[runs[i].bit / 32], joined = tvm_new_r(e);
         if (runs[i].at > 0) {

@@ -40,6 +40,8 @@ typedef struct slot_state {
     uint32_t shared_offset; /* SHARED: bytes from the start of the block's dynamic shared memory */
     uint32_t version;       /* counts assignments, for caches of expressions */
     scaled_weights scaled;  /* REGISTER */
+    uint32_t reads;         /* how many operands of instructions it is */
+    uint32_t reads_at_once; /* of these, of the instruction right after one that assigns it */
 } slot_state;
 
 typedef struct emitter {

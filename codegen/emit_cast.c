@@ -13,7 +13,9 @@ typedef struct cast_work {
     tvm_dtype from, to;
     tvm_packing from_packing, to_packing;
     bool lowbit;
-    double zero; /* what the next instruction subtracts, done along with a conversion of packed integers */
+    /* What the next instruction subtracts (packed integers) or multiplies by (packed floats), done along with
+     * the conversion; 0 and 1 without one. */
+    double zero, scale;
     const scaled_weights *scaled; /* the last step is left to mma's sums; or NULL */
 } cast_work;
 
@@ -215,7 +217,7 @@ static bool emit_float_pairs(emitter *e, void *work) {
 /* ---- packing pair ---- */
 
 static packed_cast packed_work(const cast_work *w) {
-    return (packed_cast){w->source, w->result, w->locals, w->from, w->to, w->zero, w->scaled};
+    return (packed_cast){w->source, w->result, w->locals, w->from, w->to, w->zero, w->scale, w->scaled};
 }
 
 static const char *refuse_packed(const emitter *e, const void *work) {
@@ -273,7 +275,7 @@ static const candidate candidates[] = {
     {"single elements", NULL, emit_elements},
 };
 
-/* ---- the subtraction of a zero point ---- */
+/* ---- a constant that follows ---- */
 
 static bool constant_number(const emitter *e, uint32_t expr, double *value) {
     const tvm_expr *node = &e->kernel->exprs[expr];
@@ -287,21 +289,27 @@ static bool constant_number(const emitter *e, uint32_t expr, double *value) {
     return true;
 }
 
-/* Is the next instruction an add or sub of the conversion's result, which nothing else reads, and a constant?
- * *zero is what it subtracts. */
-static bool zero_follows(const emitter *e, const cast_work *w, double *zero) {
-    if (e->position >= e->kernel->insn_count || e->uses->slots[w->result].count != 1) return false;
+/* Is the next instruction an add or sub (of integers) or mul (of floats) of the conversion's result, which
+ * nothing else reads, and a constant with which the conversion gives the same to the last bit? */
+static bool constant_follows(const emitter *e, cast_work *w) {
+    double value;
+    const slot_state *slot = &e->slots[w->result];
+    if (e->position >= e->kernel->insn_count || slot->reads != slot->reads_at_once) return false;
     const tvm_insn *next = &e->kernel->insns[e->position];
     const tvm_operand *x = tvm_operands(e->kernel, next), *y = x + 1;
-    if (next->op != TVM_OP_SUB && next->op != TVM_OP_ADD) return false;
-    if (next->op == TVM_OP_ADD && x->kind == TVM_OPERAND_EXPR) {
+    if (next->op != TVM_OP_SUB && next->op != TVM_OP_ADD && next->op != TVM_OP_MUL) return false;
+    if (next->op != TVM_OP_SUB && x->kind == TVM_OPERAND_EXPR) {
         y = x;
         x = x + 1;
     }
     if (x->kind != TVM_OPERAND_SLOT || x->value != w->result || y->kind != TVM_OPERAND_EXPR) return false;
-    if (!constant_number(e, y->value, zero)) return false;
-    if (next->op == TVM_OP_ADD) *zero = -*zero;
-    return tvm_packed_zero_is_exact(w->from, w->to, *zero);
+    if (!constant_number(e, y->value, &value)) return false;
+    if (next->op == TVM_OP_MUL) {
+        w->scale = value;
+        return tvm_packed_scale_is_exact(e, w->from, w->to, value);
+    }
+    w->zero = next->op == TVM_OP_ADD ? -value : value;
+    return tvm_packed_zero_is_exact(w->from, w->to, w->zero);
 }
 
 /* The next instruction has been done by this one. */
@@ -315,7 +323,7 @@ static void skip_next(emitter *e) {
 
 tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 16];
-    cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result};
+    cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result, .scale = 1};
     work.from = tvm_slot_dtype(e, work.source);
     work.to = tvm_slot_dtype(e, work.result);
     work.from_packing = tvm_slot_packing(e, work.source);
@@ -323,15 +331,18 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     work.locals = tvm_layout_locals(tvm_slot_layout(e, work.source));
     work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
-    double zero = 0;
-    bool packed = work.from_packing == TVM_PACKING_PAIR, folded = packed && zero_follows(e, &work, &zero);
+    bool packed = work.from_packing == TVM_PACKING_PAIR, folded = packed && constant_follows(e, &work);
     const tvm_insn *last = folded ? &e->kernel->insns[e->position] : insn;
-    if (!folded) zero = 0; /* what is not exact is subtracted by the next instruction itself */
-    work.zero = zero;
+    if (!folded) { /* what is not exact is left to the next instruction */
+        work.zero = 0;
+        work.scale = 1;
+    }
     work.result = last->result;
-    if (packed && work.from.kind == TVM_KIND_INT) zero += ldexp(1, work.from.bits - 1);
-    if (packed && tvm_scale_weights(e, last, work.from, zero)) work.scaled = &e->slots[last->result].scaled;
-    if (work.scaled) snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");
+    if (packed && tvm_scale_weights(e, last, work.from, work.zero)) {
+        work.scaled = &e->slots[last->result].scaled;
+        if (work.from.kind == TVM_KIND_FLOAT) work.scale *= ldexp(1, -tvm_pair_exponent(work.from));
+        snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");
+    }
     tvm_status status =
         tvm_select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
     if (folded && status == TVM_OK) skip_next(e);

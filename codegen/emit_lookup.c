@@ -1,7 +1,7 @@
-/* cast-lowbit of floats of 3 and 4 bits of packing `pair` to f16, bf16 and, through f16, f32: PRMT as a table
- * of eight bytes, of which it looks four up at once by the nibbles of a word. The upper bytes of f16 are
- * enough, for no value has more than two bits of mantissa; bf16 takes a second table. f3 is looked up with
- * its sign; that of f4 is put in after. One more PRMT a pair puts the bytes together. */
+/* cast-lowbit of floats of 3 bits of packing `pair` to f16, bf16 and, through f16, f32: PRMT as a table of
+ * eight bytes, of which it looks four up at once by the nibbles of a word. The upper bytes of f16 are enough,
+ * for no value has more than two bits of mantissa; bf16 takes a second table. One more PRMT a pair puts the
+ * bytes together. */
 #include "packed.h"
 
 enum { NIBBLES = 0x77777777 };
@@ -47,16 +47,13 @@ static reg look_up(emitter *e, const reg table[2], reg nibbles) {
     return d;
 }
 
-/* Eight elements by the lower three bits of the nibbles of `index`; of f4 the signs are in bits 7, 15, ... of
- * `word`, and for the second four in bits 3, 11, .... */
-static void convert_eight(lookup *l, element_writer *writer, reg index, reg word) {
+/* Eight elements by the lower three bits of the nibbles of `index`. */
+static void convert_eight(lookup *l, element_writer *writer, reg index) {
     emitter *e = l->e;
     for (unsigned four = 0; four < 2; four++) {
         reg nibbles = four ? word_op(e, "shr.u32", index, 16) : index;
         reg upper = look_up(e, l->upper, nibbles), lower = {"0"};
         if (l->has_lower) lower = look_up(e, l->lower, nibbles);
-        if (l->c->from.bits == 4)
-            upper = insert_bits(e, four ? word_op(e, "shl.b32", word, 4) : word, 0x80808080, upper);
         for (unsigned pair = 0; pair < 2; pair++) {
             reg d = tvm_new_r(e);
             tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%x;", d.name, upper.name, lower.name,
@@ -75,7 +72,7 @@ static reg spare_bits(emitter *e, uint32_t slot, uint32_t word) {
 
 const char *tvm_refuse_packed_lookup(const packed_cast *c) {
     bool half = c->to.kind == TVM_KIND_FLOAT && c->to.bits == 16;
-    bool small = c->from.kind == TVM_KIND_FLOAT && c->from.bits <= 4;
+    bool small = c->from.kind == TVM_KIND_FLOAT && c->from.bits == 3;
     return small && (half || tvm_dtype_same(c->to, TVM_F32)) ? NULL : "";
 }
 
@@ -87,9 +84,8 @@ bool tvm_emit_packed_lookup(emitter *e, const packed_cast *c) {
     uint32_t words = tvm_tensor_words(c->locals, c->from.bits);
     for (uint32_t i = 0; i < words; i++) {
         reg word = tvm_slot_word(e, c->source, i);
-        convert_eight(&l, &writer, word_op(e, "and.b32", word, NIBBLES), word);
-        if (c->from.bits == 3 && i % 3 == 2)
-            convert_eight(&l, &writer, spare_bits(e, c->source, i - 2), word);
+        convert_eight(&l, &writer, word_op(e, "and.b32", word, NIBBLES));
+        if (i % 3 == 2) convert_eight(&l, &writer, spare_bits(e, c->source, i - 2));
     }
     tvm_write_end(e, &writer);
     return true;

@@ -117,15 +117,16 @@ static void integer_classes(tvm_dtype from, unsigned period, scaled_weights *sca
     enum { SUBNORMAL = 24 };
     scaled->period = (uint8_t)period;
     scaled->classes = (uint8_t)(2 * period * from.bits <= (unsigned)TVM_F16.mantissa ? 2 * period : 1);
-    scaled->nested = from.kind == TVM_KIND_UINT && scaled->classes * from.bits == 8 && from.bits < 8;
+    scaled->nested = scaled->classes * from.bits == 8 && from.bits < 8;
     for (unsigned i = 0; i < scaled->classes; i++)
         scaled->power[i] = (int8_t)(SUBNORMAL - (int)(i * from.bits));
 }
 
 static bool float_power(tvm_dtype from, scaled_weights *scaled) {
-    if (tvm_pair_recipe_of(from) == NULL || tvm_float_has_nan(from) || from.exponent > 4) return false;
+    int power = tvm_pair_exponent(from);
+    if (power == 0) return false;
     scaled->period = scaled->classes = 1;
-    scaled->power[0] = (int8_t)(tvm_float_bias(TVM_F16) - tvm_float_bias(from));
+    scaled->power[0] = (int8_t)power;
     return true;
 }
 
@@ -142,7 +143,8 @@ static bool find_scaling(const emitter *e, uint32_t weights, tvm_dtype from, sca
 bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero) {
     uint32_t weights = insn->result;
     const slot_use *use = &e->uses->slots[weights];
-    scaled_weights scaled = {.is_scaled = true, .zero = zero};
+    scaled_weights scaled = {.is_scaled = true,
+                             .zero = zero + tvm_packing_complement(TVM_PACKING_PAIR, from)};
     if (use->assigned != 1 || use->count == 0 || !tvm_dtype_same(tvm_slot_dtype(e, weights), TVM_F16))
         return false;
     if (!find_scaling(e, weights, from, &scaled)) return false;

@@ -17,8 +17,8 @@
 
 /* May the conversion of packed codes that `insn` ends (a cast-lowbit, or the sub folded into it) leave its
  * result, f16, scaled, with `zero` not yet subtracted? Only if every reader is an mma that has it as a, and
- * every reader of its sums multiplies them by what was cast from f16. Integers: `zero` includes what a
- * flipped sign bit adds. On success the slots' `scaled` are set. */
+ * every reader of its sums multiplies them by what was cast from f16. What signed integers,
+ * stored as unsigned ones, are too large by is added to it. On success the slots' `scaled` are set. */
 bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero);
 
 /* The powers are by class, so that a field of bits can be used at several places in a half of a word. A

@@ -136,8 +136,22 @@ static void declare_scalar(emitter *e, uint32_t s) {
     memcpy(e->slots[s].reg, r.name, sizeof r.name);
 }
 
+static void count_reads(emitter *e) {
+    const tvm_ir_kernel *kernel = e->kernel;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_operand *operands = tvm_operands(kernel, &kernel->insns[i]);
+        for (uint32_t o = 0; o < kernel->insns[i].count; o++) {
+            if (operands[o].kind != TVM_OPERAND_SLOT) continue;
+            slot_state *slot = &e->slots[operands[o].value];
+            slot->reads++;
+            if (i > 0 && kernel->insns[i - 1].result == operands[o].value) slot->reads_at_once++;
+        }
+    }
+}
+
 static void declare_slots(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
+    count_reads(e);
     for (uint32_t s = 0; s < kernel->slot_count; s++) {
         const tvm_slot *slot = &kernel->slots[s];
         if (slot->kind == TVM_SLOT_SCALAR) {

@@ -384,6 +384,12 @@ static inline uint64_t ptx_half_op(const ptx_insn *insn, bool bf16, const uint64
         uint16_t code = (uint16_t)(v[i] >> shift);
         x[i] = (double)(bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code));
     }
+    if (ptx_is(insn->part[1], "xorsign")) { /* of absolute values, and the sign apart */
+        x[0] = copysign(x[0], 1);
+        x[1] = copysign(x[1], 1);
+        uint16_t least = tvm_f64_to_f16(ptx_float_op(insn, x[0], x[1], x[2], true));
+        return ((uint64_t)least & 0x7fff) << shift | ((v[0] ^ v[1]) >> shift & 0x8000) << shift;
+    }
     double result = ptx_float_op(insn, x[0], x[1], x[2], true);
     return (uint64_t)(bf16 ? tvm_f64_to_bf16(result) : tvm_f64_to_f16(result)) << shift;
 }

@@ -59,6 +59,7 @@ static const struct {
     {"[4, 5, 6][1]", 5},
     {"bits(u3) + bits(f16)", 19},
     {"bits(bool)", 8},
+    {"pair_exponent(f6_e3m2) * 10000 + pair_exponent(f6_e2m3) * 100 + pair_exponent(u4)", 120600},
     {"exponent_bits(f6_e3m2) * 10 + mantissa_bits(f6_e3m2)", 32},
     {"bias(f16)", 15},
     {"is_float(f4_e2m1) + is_signed(i4) + is_unsigned(u4) + is_lowbit(u8) + is_lowbit(f16)", 4},

@@ -129,6 +129,7 @@ tvm_status tvm_interp_CAST(interp_context *context, const interp_insn *insn) {
 /* The runs of the elements of a block of a packing; no thread's elements begin or end inside a block. */
 typedef struct packed_block {
     uint32_t elements; /* 0: linear */
+    uint32_t complement;
     uint32_t bits;
     unsigned count[2 * TVM_PAIR_FIELDS];
     tvm_packing_run runs[2 * TVM_PAIR_FIELDS][TVM_PACKING_RUNS];
@@ -150,6 +151,7 @@ static void find_runs(packed_block *block, const tvm_slot *slot) {
     if (packing == TVM_PACKING_LINEAR) return;
     block->elements = tvm_packing_block(packing, slot->dtype);
     block->bits = slot->dtype.bits;
+    block->complement = tvm_packing_complement(packing, slot->dtype);
     for (uint32_t i = 0; i < block->elements; i++)
         block->count[i] = tvm_packing_runs(packing, slot->dtype, i, block->runs[i]);
 }
@@ -170,12 +172,13 @@ static uint8_t get_packed(const packed_block *block, const uint8_t *string, uint
         uint32_t word = load_word(string + run_word(block, entry, run)) >> run->bit % 32;
         code |= (word & ((1u << run->count) - 1)) << run->at;
     }
-    return (uint8_t)code;
+    return (uint8_t)(code ^ block->complement);
 }
 
 /* The string has been zeroed. */
 static void put_packed(const packed_block *block, uint8_t *string, uint32_t entry, uint8_t code) {
     uint32_t in = entry % block->elements;
+    code ^= (uint8_t)block->complement;
     for (unsigned r = 0; r < block->count[in]; r++) {
         const tvm_packing_run *run = &block->runs[in][r];
         uint8_t *bytes = string + run_word(block, entry, run);

@@ -212,9 +212,22 @@ static tvm_status probe_run(pack_probe *probe, tvm_diags *diags) {
     return tvm_interp_run(probe->interp, args, grid, &options, diags);
 }
 
-/* Weight bit number i of the probe is bit t of i + 1 in run t: an output bit's values over all runs spell
- * where it comes from, or 0 when it is always zero. */
+/* What zero codes become, the same in every tile. */
+static tvm_status find_complement(pack_probe *probe, uint32_t *complement, tvm_diags *diags) {
+    const pack_layout *layout = probe->layout;
+    memset(probe->w, 0, probe->w_bytes);
+    tvm_status status = probe_run(probe, diags);
+    for (unsigned tile = 1; !status && tile < TILES; tile++)
+        if (memcmp(probe->p, probe->p + tile * layout->bytes, layout->bytes))
+            status = refuse(layout, diags, "zero weights do not give the same in every tile");
+    if (!status) memcpy(complement, probe->p, layout->bytes);
+    return status;
+}
+
+/* Weight bit number i of the probe is bit t of i + 1 in run t: an output bit's values over all runs, against
+ * that of zeros, spell where it comes from, or 0 when it is always the same. */
 static tvm_status find_sources(pack_probe *probe, uint32_t *sources, tvm_diags *diags) {
+    const uint8_t *zeros = (const uint8_t *)probe->layout->complement;
     size_t in = probe->w_bytes * 8, out = probe->p_bytes * 8;
     tvm_status status = TVM_OK;
     memset(sources, 0, out * sizeof *sources);
@@ -226,9 +239,20 @@ static tvm_status find_sources(pack_probe *probe, uint32_t *sources, tvm_diags *
         }
         status = probe_run(probe, diags);
         for (size_t i = 0; !status && i < probe->p_bytes; i++)
-            for (unsigned b = 0; b < 8; b++) sources[8 * i + b] |= (uint32_t)(probe->p[i] >> b & 1) << t;
+            for (unsigned b = 0, from = probe->p[i] ^ zeros[i % probe->layout->bytes]; b < 8; b++)
+                sources[8 * i + b] |= (uint32_t)(from >> b & 1) << t;
     }
     return status;
+}
+
+/* A bit that is always one is no weight's. */
+static tvm_status check_constants(const pack_probe *probe, const uint32_t *sources, tvm_diags *diags) {
+    const pack_layout *layout = probe->layout;
+    const uint8_t *zeros = (const uint8_t *)layout->complement;
+    for (size_t i = 0; i < layout->bytes * 8; i++)
+        if (!sources[i] && zeros[i / 8] >> i % 8 & 1)
+            return refuse(layout, diags, "it writes bits that are no weight's");
+    return TVM_OK;
 }
 
 /* A source within its tile: row-major bit number + 1; 0 for none. *tile is the number of the tile, row-major.
@@ -337,6 +361,7 @@ static tvm_status make_moves(pack_layout *layout, const uint32_t *sources, tvm_d
 void pack_layout_tile(const pack_layout *layout, const uint8_t *codes, void *scratch, uint8_t *tile) {
     uint32_t *words = scratch;
     pack_move(&layout->moves, codes, (uint8_t *)(words + layout->moves.words), words);
+    for (size_t w = 0; w < layout->moves.words; w++) words[w] ^= layout->complement[w];
     memcpy(tile, words, layout->bytes);
 }
 
@@ -349,7 +374,8 @@ void pack_layout_untile(const pack_layout *layout, const void *tile, uint8_t *co
         const uint8_t *mask = moves->mask + s * moves->words, *left = moves->left + s * moves->words,
                       *right = moves->right + s * moves->words;
         for (size_t w = 0; w < moves->words; w++)
-            codes[source[w]] |= (uint8_t)(words[w] << right[w] >> left[w]) & mask[w];
+            codes[source[w]] |=
+                (uint8_t)((words[w] ^ layout->complement[w]) << right[w] >> left[w]) & mask[w];
     }
 }
 
@@ -408,8 +434,11 @@ static tvm_status find_moves(pack_layout *layout, pack_probe *probe, tvm_diags *
     tvm_status status = probe_start(probe, layout, (int64_t)layout->rows * TILES_DOWN,
                                     (int64_t)layout->columns * TILES_ACROSS, diags);
     uint32_t *sources = status ? NULL : calloc(probe->p_bytes * 8, sizeof *sources);
-    if (!status && !sources) status = tvm_diag_no_memory(diags);
+    layout->complement = status ? NULL : calloc((layout->bytes + 3) / 4, sizeof *layout->complement);
+    if (!status && (!sources || !layout->complement)) status = tvm_diag_no_memory(diags);
+    if (!status) status = find_complement(probe, layout->complement, diags);
     if (!status) status = find_sources(probe, sources, diags);
+    if (!status) status = check_constants(probe, sources, diags);
     if (!status) status = check_tiles(layout, sources, probe->w_bytes * 8, diags);
     if (!status) status = check_complete(layout, sources, diags);
     if (!status) status = make_moves(layout, sources, diags);
@@ -446,5 +475,6 @@ tvm_status pack_layout_open(const char *path, const char *kernel, unsigned threa
 void pack_layout_free(pack_layout *layout) {
     tvm_ir_program_free(layout->program);
     free(layout->tables);
+    free(layout->complement);
     *layout = (pack_layout){0};
 }

@@ -1,7 +1,8 @@
 /* How a program's kernel pack(k, n, w: global T[k, n], p: global u8[...]) lays weights out: found by running
  * it.
  *
- * p must be a grid of tiles, each the bits of a tile of w, moved: the same way in every tile. Rows and
+ * p must be a grid of tiles, each the bits of a tile of w, moved, some of them complemented: the same way in
+ * every tile. Rows and
  * columns of w past its edge are zero codes. */
 #ifndef TVM_VM_PACK_LAYOUT_H
 #define TVM_VM_PACK_LAYOUT_H
@@ -18,8 +19,9 @@ typedef struct pack_layout {
     size_t bytes;           /* of p, a tile */
     bool down;              /* tiles are numbered down the columns; else along the rows */
     pack_moves moves;
-    void *tables;  /* what moves points to */
-    char hash[33]; /* of the program, hexadecimal */
+    void *tables;         /* what moves points to */
+    uint32_t *complement; /* a tile of zero codes: what its words are xor'ed with */
+    char hash[33];        /* of the program, hexadecimal */
 } pack_layout;
 
 /* kernel NULL: "pack". The interpreter runs on `threads` threads (0: one a core). TVM_UNSUPPORTED when the

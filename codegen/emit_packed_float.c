@@ -1,0 +1,166 @@
+/* cast-lowbit of floats of 4 to 8 bits of packing `pair` to pairs of f16 and bf16.
+ *
+ * The recipe (isa/packing.h) gives a view in which sign, exponent and mantissa stand where f16 has them: one
+ * AND takes the pair out. What it leaves is the value times the power of two between the biases, subnormals
+ * included, so that one exact multiplication finishes it; a multiplication by a constant that follows is part
+ * of that one, and where the product of both is 1 there is none. Floats in bytes are unpacked by the
+ * converter of f8_e4m3, whose exponent is as wide as theirs or wider. */
+#include "packed.h"
+
+#include <math.h>
+
+/* sm_89 has the converter, too, but in a later version of PTX. */
+enum { ARCH_CONVERTER = 90, ARCH_XORSIGN = 86, SIGNS = 0x80008000, F16_INFINITIES = 0x7c007c00 };
+
+static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
+    return d;
+}
+
+static bool converts(const emitter *e, tvm_dtype from, tvm_dtype to) {
+    return e->target.arch >= ARCH_CONVERTER && to.exponent == 5 && tvm_pair_form_of(from) == TVM_FORM_BYTES;
+}
+
+/* log2 of what multiplies the bits put in place. */
+static int power_of(const emitter *e, tvm_dtype from, tvm_dtype to) {
+    bool f16 = to.exponent == 5;
+    if (converts(e, from, to) || (f16 && tvm_pair_form_of(from) == TVM_FORM_HALVES))
+        return tvm_pair_exponent(from);
+    return tvm_float_bias(to) - tvm_float_bias(from);
+}
+
+/* The factor, and one before it where the type does not reach as far: a power of two that is exact. 0: there
+ * is none. */
+typedef struct factors {
+    double first, last;
+} factors;
+
+static factors factors_of(const emitter *e, tvm_dtype from, tvm_dtype to, double scale) {
+    factors f = {1, ldexp(tvm_decode(to, tvm_encode(to, scale)), power_of(e, from, to))};
+    if (tvm_decode(to, tvm_encode(to, f.last)) == f.last) return f;
+    f.first = ldexp(1, tvm_float_bias(to));
+    f.last /= f.first;
+    bool reached = power_of(e, from, to) > tvm_float_bias(to);
+    return reached && tvm_decode(to, tvm_encode(to, f.last)) == f.last ? f : (factors){0, 0};
+}
+
+/* What a product needs is that its factor is there: of bits in place it is rounded once, as that of the value
+ * is. NaN and what overflows f16 before it is multiplied stay out. */
+bool tvm_packed_scale_is_exact(const emitter *e, tvm_dtype from, tvm_dtype to, double scale) {
+    if (from.kind != TVM_KIND_FLOAT || from.bits < 4 || !tvm_is_half(to) || from.exponent > to.exponent)
+        return false;
+    if (tvm_float_pair_needs_mending(from, to)) return false;
+    factors f = factors_of(e, from, to, scale);
+    return f.first != 0 && isfinite(f.last);
+}
+
+static reg multiply_by(emitter *e, tvm_dtype type, reg pair, double factor) {
+    if (factor == 1) return pair;
+    reg by = tvm_constant_word(e, (uint32_t)tvm_encode(type, factor) * 0x10001u), d = tvm_new_r(e);
+    if (type.exponent == 8)
+        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, pair.name, by.name,
+                 tvm_constant_word(e, SIGNS).name);
+    else
+        tvm_emit(e, "mul.rn.f16x2 %s, %s, %s;", d.name, pair.name, by.name);
+    return d;
+}
+
+static reg multiply(emitter *e, const packed_cast *c, reg pair) {
+    factors f = factors_of(e, c->from, c->to, c->scale);
+    return multiply_by(e, c->to, multiply_by(e, c->to, pair, f.first), f.last);
+}
+
+/* The bits of exponent and mantissa when their lowest is bit `low` of each half. */
+static uint32_t field_mask(tvm_dtype type, unsigned low) {
+    return (((1u << (type.bits - 1)) - 1) << low) * 0x10001u;
+}
+
+/* Signs in their places, the rest moved from bit `from` of each half to bit `to`. */
+static reg place(emitter *e, tvm_dtype type, reg view, unsigned from, unsigned to) {
+    if (from == to) return word_op(e, "and.b32", view, field_mask(type, to) | SIGNS);
+    bool up = from < to;
+    reg moved = word_op(e, up ? "shl.b32" : "shr.u32", view, up ? to - from : from - to), d = tvm_new_r(e);
+    reg masked = word_op(e, "and.b32", moved, field_mask(type, to));
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, %s, 0xea;", d.name, view.name, (unsigned)SIGNS, masked.name);
+    return d;
+}
+
+/* ---- in halves ---- */
+
+static reg halves_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    emitter *e = v->e;
+    const tvm_pair_field *field = &v->recipe->field[pair];
+    unsigned low = tvm_pair_low(c->from), left = c->to.exponent == 5 ? low : 7u - c->from.mantissa;
+    reg view = tvm_moved_view(v, 0, field->view, (int)field->offset);
+    reg placed = place(e, c->from, view, low, left), d;
+    if (!tvm_float_pair_needs_mending(c->from, c->to)) return multiply(e, c, placed);
+    if (e->target.arch < ARCH_XORSIGN) {
+        reg codes = word_op(e, "and.b32", word_op(e, "shr.u32", view, 16u - c->from.bits),
+                            ((1u << c->from.bits) - 1) * 0x10001u);
+        return tvm_mend_float_pair(e, c->from, c->to, codes, placed);
+    }
+    /* f7_e5m1's 1.5 * 2^16 is NaN as f16: the smaller of that and infinity is infinity. */
+    d = tvm_new_r(e);
+    tvm_emit(e, "min.xorsign.abs.f16x2 %s, %s, %s;", d.name, placed.name,
+             tvm_constant_word(e, F16_INFINITIES).name);
+    return d;
+}
+
+/* ---- in bytes ---- */
+
+static reg converted_pair(block_views *v, const packed_cast *c, const tvm_pair_field *field) {
+    emitter *e = v->e;
+    bool e5 = c->from.exponent == 5;
+    if (field->offset) {
+        reg bytes = tvm_block_view(v, field->view);
+        uint32_t mask = 0x80 | ((1u << (c->from.bits - 1)) - 1) << ((e5 ? 2u : 3u) - c->from.mantissa);
+        if (mask != 0xff) bytes = word_op(e, "and.b32", bytes, mask * 0x01010101u);
+        for (unsigned i = 0; i < 2; i++) v->half[i] = tvm_new_h(e);
+        tvm_emit(e, "mov.b32 {%s, %s}, %s;", v->half[0].name, v->half[1].name, bytes.name);
+    }
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "cvt.rn.f16x2.%sx2 %s, %s;", e5 ? "e5m2" : "e4m3", d.name,
+             v->half[field->offset ? 0 : 1].name);
+    return multiply(e, c, d);
+}
+
+/* Without a converter: the bytes to the upper ones of halves. */
+static reg bytes_pair(block_views *v, const packed_cast *c, const tvm_pair_field *field) {
+    emitter *e = v->e;
+    reg view = tvm_block_view(v, field->view), halves = tvm_new_r(e), codes = halves;
+    unsigned low = (c->from.exponent == 5 ? 10u : 11u) - c->from.mantissa;
+    tvm_emit(e, "prmt.b32 %s, %s, 0, 0x%x;", halves.name, view.name, field->offset ? 0x1404u : 0x3424u);
+    reg d = multiply(e, c, place(e, c->from, halves, low, (unsigned)(c->to.mantissa - c->from.mantissa)));
+    if (tvm_float_pair_needs_mending(c->from, c->to)) codes = word_op(e, "shr.u32", halves, 8);
+    return tvm_mend_float_pair(e, c->from, c->to, codes, d);
+}
+
+/* ---- as runs: more bits of exponent than f16 has ---- */
+
+static reg run_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    emitter *e = v->e;
+    const tvm_pair_field *field = &v->recipe->field[pair];
+    unsigned left = c->to.mantissa - (unsigned)c->from.mantissa;
+    int to_place = (int)left - field->offset, sign_place = 16 - (int)c->from.bits - field->offset;
+    reg placed = tvm_moved_view(v, 0, field->view, to_place), d = tvm_new_r(e);
+    if (to_place == sign_place)
+        return multiply(e, c, word_op(e, "and.b32", placed, field_mask(c->from, left) | SIGNS));
+    reg sign = tvm_moved_view(v, 1, field->view, sign_place);
+    reg masked = word_op(e, "and.b32", placed, field_mask(c->from, left));
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, %s, 0xea;", d.name, sign.name, (unsigned)SIGNS, masked.name);
+    return multiply(e, c, d);
+}
+
+reg tvm_float_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    const tvm_pair_field *field = &v->recipe->field[pair];
+    if (converts(v->e, c->from, c->to)) return converted_pair(v, c, field);
+    switch (tvm_pair_form_of(c->from)) {
+    case TVM_FORM_HALVES:
+        return halves_pair(v, c, pair);
+    case TVM_FORM_BYTES:
+        return bytes_pair(v, c, field);
+    default:
+        return run_pair(v, c, pair);
+    }
+}
