@@ -31,7 +31,7 @@ enum {
 };
 
 static const struct argp_option argp_options[] = {
-    {"programs", 'p', "DIR", 0, "take DIR/matmul_decode_TYPE.vbc (default: the current folder)", 0},
+    {"programs", 'p', "DIR", 0, "take DIR/matmul_lowbit_TYPE.vbc (default: the current folder)", 0},
     {"program", KEY_PROGRAM, "PATTERN", 0,
      "take these files, %s standing for the type; what ends in .vasm is assembled, with WTYPE defined", 0},
     {"define", 'D', "NAME=VALUE", 0, "set a constant of a .vasm program", 0},
@@ -102,7 +102,7 @@ static error_t parse_program(int key, char *arg, decode_options *o) {
     if (key == KEY_PROGRAM)
         o->program = arg;
     else if (key == 'p') {
-        snprintf(o->pattern, sizeof o->pattern, "%s/matmul_decode_%%s.vbc", arg);
+        snprintf(o->pattern, sizeof o->pattern, "%s/matmul_lowbit_%%s.vbc", arg);
         o->program = o->pattern;
     } else if (key == 'D' && o->define_count < DECODE_DEFINES)
         o->defines[o->define_count++] = arg;
@@ -307,7 +307,7 @@ int main(int argc, char **argv) {
     decode_run *run = calloc(1, sizeof *run);
     if (!run) return 1;
     run->begun = bench_seconds();
-    run->options = (decode_options){.program = "matmul_decode_%s.vbc",
+    run->options = (decode_options){.program = "matmul_lowbit_%s.vbc",
                                     .kernel = "matmul_lowbit",
                                     .timed = true,
                                     .checked = true,
