@@ -6,12 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "assembler.h"
-#include "codegen.h"
-#include "fileio.h"
 #include "matmul_reference.h"
+#include "shipped_kit.h"
 #include "tvm.h"
-#include "vbc.h"
 
 enum { TIMEOUT = 600 };
 
@@ -43,44 +40,9 @@ static int variant_count, compiled_variant_count;
 static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
 static int lowbit_count;
 
-static const char *programs_folder(void) {
-    static char folder[4096];
-    const char *top = getenv("srcdir");
-    snprintf(folder, sizeof folder, "%s/programs", top != NULL ? top : ".");
-    return folder;
-}
-
-/* `define` holds definitions NAME=VALUE with a space between. */
-static tvm_status assemble_with(const char *path, const char *define, tvm_ir_program **program,
-                                tvm_diags *diags) {
-    uint8_t *text = NULL;
-    size_t size = 0, count = 0;
-    char copy[256];
-    const char *defines[8], *folder = programs_folder();
-    snprintf(copy, sizeof copy, "%s", define);
-    for (char *next = strtok(copy, " "); next != NULL; next = strtok(NULL, " ")) defines[count++] = next;
-    tvm_assembler_options options = {
-        .include_dirs = &folder, .include_dir_count = 1, .defines = defines, .define_count = count};
-    ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, diags), TVM_OK);
-    tvm_status status = tvm_assemble_text((const char *)text, size, path, &options, program, diags);
-    free(text);
-    return status;
-}
-
-static tvm_ir_program *assemble_file(const char *path, const char *define) {
-    tvm_diags diags = {0};
-    tvm_ir_program *program = NULL;
-    tvm_status status = assemble_with(path, define, &program, &diags);
-    tvm_diags_print(&diags, stderr, "test_programs", false);
-    ck_assert_msg(status == TVM_OK, "%s with '%s' is refused", path, define);
-    tvm_diags_free(&diags);
-    return program;
-}
-
 static const char *matmul_path(void) {
     static char path[5000];
-    snprintf(path, sizeof path, "%s/matmul_u3.vasm", programs_folder());
-    return path;
+    return program_path("matmul_u3.vasm", path);
 }
 
 static tvm_ir_program *assemble_matmul(const char *type) {
@@ -102,29 +64,6 @@ static void add_variants(const char *type, variant *list, int *count) {
 }
 
 /* ---- ptxas */
-
-static void compiles_without_spills(const tvm_ir_program *program, const char *what,
-                                    const char *target_name) {
-    tvm_diags diags = {0};
-    tvm_target target;
-    tvm_module *module = NULL;
-    ck_assert_int_eq(tvm_target_parse(target_name, &target, &diags), TVM_OK);
-    tvm_status status = tvm_translate(program, target, &module, &diags);
-    char *ptxas = NULL;
-    bool found = tvm_ptxas_find(&ptxas, NULL) == TVM_OK; /* without one, the translation alone is tested */
-    if (status == TVM_OK && found) status = tvm_ptxas(module, ptxas, &diags);
-    tvm_diags_print(&diags, stderr, "test_programs", false);
-    ck_assert_msg(status == TVM_OK, "%s for %s", what, target_name);
-    for (size_t k = 0; found && k < module->kernel_count; k++) {
-        const tvm_kernel_code *code = &module->kernels[k];
-        ck_assert_msg(code->spill_stores == 0 && code->spill_loads == 0,
-                      "%s for %s: kernel %s spills %d bytes stored, %d loaded", what, target_name, code->name,
-                      code->spill_stores, code->spill_loads);
-        ck_assert_int_gt(code->registers, 0);
-    }
-    free(ptxas);
-    tvm_module_free(module);
-}
 
 START_TEST(every_weight_type_compiles_for_sm_90a) {
     char name[TVM_DTYPE_NAME_MAX];
@@ -165,10 +104,9 @@ END_TEST
 /* A build within the source folder puts the generated files beside the others: those are for
  * generated_files_are_the_matmul. */
 static bool is_generated(const char *path) {
-    char type[32] = "";
-    weight_type parsed;
-    sscanf(strrchr(path, '/'), "/matmul_%31[^.]", type);
-    return weight_type_parse(type, &parsed) && strcmp(type, "u3") != 0;
+    const char *name = strrchr(path, '/') + 1;
+    return strncmp(name, "matmul_", 7) == 0 && strcmp(name, "matmul_u3.vasm") != 0 &&
+           strcmp(name, "matmul_lowbit_u4.vasm") != 0;
 }
 
 START_TEST(every_program_compiles_as_it_is) {
@@ -200,28 +138,9 @@ END_TEST
 
 /* ---- what the assembler makes of them */
 
-static uint8_t *bytecode_of(const char *path, const char *define, size_t *size) {
-    uint8_t *bytes = NULL;
-    tvm_ir_program *program = assemble_file(path, define);
-    ck_assert_int_eq(tvm_vbc_write(program, false, &bytes, size, NULL), TVM_OK);
-    tvm_ir_program_free(program);
-    return bytes;
-}
-
-/* The build makes a file for each type but u3: the same program as with WTYPE defined. */
+/* The build makes a file for each type but u3. */
 START_TEST(generated_files_are_the_matmul) {
-    char name[TVM_DTYPE_NAME_MAX], path[5000], define[64];
-    const char *build = getenv("builddir");
-    size_t made_size, defined_size;
-    tvm_dtype_name(lowbit[_i], name);
-    bool source = strcmp(name, "u3") == 0;
-    snprintf(path, sizeof path, "%s/programs/matmul_%s.vasm", build != NULL ? build : ".", name);
-    snprintf(define, sizeof define, "WTYPE=%s", name);
-    uint8_t *made = bytecode_of(source ? matmul_path() : path, "", &made_size);
-    uint8_t *defined = bytecode_of(matmul_path(), define, &defined_size);
-    ck_assert_mem_eq(made, defined, made_size < defined_size ? made_size : defined_size);
-    ck_assert_uint_eq(made_size, defined_size);
-    free(made), free(defined);
+    generated_is_defined("matmul", "u3", lowbit[_i]);
 }
 END_TEST
 
@@ -234,20 +153,8 @@ START_TEST(impossible_options_are_refused) {
         {"WTYPE=i4 ZEROS=true", "ZEROS goes with unsigned weights"},
         {"WTYPE=f6_e3m2 ZEROS=true", "ZEROS goes with unsigned weights"},
     };
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        tvm_diags diags = {0};
-        tvm_ir_program *program = NULL;
-        char *message = NULL;
-        size_t size = 0;
-        ck_assert_int_ne(assemble_with(matmul_path(), refused[i][0], &program, &diags), TVM_OK);
-        FILE *stream = open_memstream(&message, &size);
-        ck_assert_ptr_nonnull(stream);
-        tvm_diags_print(&diags, stream, "test_programs", false);
-        fclose(stream);
-        ck_assert_msg(strstr(message, refused[i][1]) != NULL, "%s: %s", refused[i][0], message);
-        free(message);
-        tvm_diags_free(&diags);
-    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        is_refused(matmul_path(), refused[i][0], refused[i][1]);
 }
 END_TEST
 

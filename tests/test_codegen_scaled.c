@@ -1,0 +1,294 @@
+/* Weights that mma takes before their conversion is finished (codegen/scaled.h): where they are chosen, where
+ * they must not be, and that the sums are the same, exactly. The PTX is executed by ptx_machine.h. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assembler.h"
+#include "codegen.h"
+#include "matmul_reference.h"
+#include "ptx_machine.h"
+
+enum { TIMEOUT = 600, N_MAX = 64, K_MAX = 64, M_MAX = 32 };
+
+/* One warp's product c[n, m] = ((w - zero) . x + plus) * s. NT, KT and MT count fragments along n, k and m.
+ */
+typedef struct shape {
+    const char *tiles; /* how w's fragments follow each other in a thread's registers */
+    unsigned nt, kt, mt;
+} shape;
+
+static const shape shapes[] = {
+    {"column_local(4, 2)", 4, 2, 1}, /* all fragments of a step of k first: more classes */
+    {"local(4, 2)", 4, 2, 1},
+    {"column_local(2, 4)", 2, 4, 2},
+    {"column_local(1, 4)", 1, 4, 1},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* What follows the conversion to %half. */
+typedef struct body {
+    const char *scale_type, *text;
+    double zero, plus;
+} body;
+
+#define SUMS "%zero = alloc-register f32[N, M], C, init 0.0\n%dot = mma %w, %x, %zero\n"
+
+static const char prologue[] = ".vasm 1\n"
+                               ".const T = %s, N = %u, K = %u, M = %u, S = %s, ZERO = %g\n"
+                               ".layout W = %s.mma.m16n8k16.A\n"
+                               ".layout X = local(%u, %u).mma.m16n8k16.B\n"
+                               ".layout C = local(%u, %u).mma.m16n8k16.C\n"
+                               ".kernel product(gw: global T[N, K], gx: global f16[K, M], gs: global S[N],\n"
+                               "                gc: global f32[N, M], gd: global f16[N, K])\n"
+                               ".warps 1\n.grid 1\n"
+                               "%%codes = load-global gw[0, 0], W\n"
+                               "%%pairs = cast-lowbit %%codes, T, packing pair\n"
+                               "%%x = load-global gx[0, 0], X\n"
+                               "%%s1 = load-global gs[0], squeeze(reduce(C, 1), 1)\n"
+                               "%%s2 = view %%s1, S, reduce(C, 1)\n"
+                               "%s\n"
+                               "store-global gc[0, 0], %%out\n"
+                               ".end\n";
+
+static tvm_ir_program *assemble(const char *type, const shape *at, const body *b) {
+    char text[4096];
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    int size = snprintf(text, sizeof text, prologue, type, at->nt * 16, at->kt * 16, at->mt * 8,
+                        b->scale_type, b->zero, at->tiles, at->kt, at->mt, at->nt, at->mt, b->text);
+    ck_assert_int_lt(size, (int)sizeof text);
+    tvm_status status = tvm_assemble_text(text, (size_t)size, "test", NULL, &program, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_diags_free(&diags);
+    return program;
+}
+
+static tvm_module *translate(const tvm_ir_program *program) {
+    tvm_diags diags = {0};
+    tvm_module *module = NULL;
+    tvm_status status = tvm_translate(program, (tvm_target){90, 'a'}, &module, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_diags_free(&diags);
+    return module;
+}
+
+static bool is_scaled(const tvm_module *module) {
+    unsigned scaled = 0;
+    for (size_t i = 0; i < module->kernels[0].selection_count; i++)
+        scaled += strstr(module->kernels[0].selections[i].candidate, ", scaled") != NULL;
+    ck_assert_uint_le(scaled, 1);
+    return scaled;
+}
+
+/* ---- operands: every partial sum is exact in f32 ---- */
+
+typedef struct operands {
+    uint8_t w[N_MAX * K_MAX + 16] __attribute__((aligned(16)));
+    uint16_t x[K_MAX * M_MAX] __attribute__((aligned(16)));
+    uint32_t s[N_MAX] __attribute__((aligned(16))); /* of two or four bytes each */
+    float c[N_MAX * M_MAX] __attribute__((aligned(16)));
+    uint16_t d[N_MAX * K_MAX] __attribute__((aligned(16)));
+} operands;
+
+static double scale_of(unsigned row) {
+    return matmul_pow2((int)(row % 5) - 2);
+}
+
+static void make_scales(operands *o, const char *type, unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        uint16_t half = half_exact(strcmp(type, "bf16") == 0, scale_of(i));
+        float whole = (float)scale_of(i);
+        if (strcmp(type, "f32") == 0)
+            memcpy((char *)o->s + 4 * (size_t)i, &whole, 4);
+        else
+            memcpy((char *)o->s + 2 * (size_t)i, &half, 2);
+    }
+}
+
+/* Activations are -2, -1, 0, 1 or 2, weights any. */
+static void make_operands(operands *o, const shape *at, const char *scale_type, uint64_t seed) {
+    uint64_t state = 0x9e3779b97f4a7c15u + seed;
+    memset(o, 0, sizeof *o);
+    for (size_t i = 0; i < sizeof o->w; i++) o->w[i] = (uint8_t)(next_random(&state) >> 32);
+    for (unsigned i = 0; i < at->kt * 16 * at->mt * 8; i++) {
+        unsigned r = (unsigned)(next_random(&state) >> 32);
+        o->x[i] = r % 5 == 0 ? 0 : half_code(0, r >> 8 & 1, (int)(r >> 9 & 1), 0);
+    }
+    make_scales(o, scale_type, at->nt * 16);
+}
+
+static void run(const tvm_module *module, operands *o) {
+    ptx_machine machine = ptx_load(module->ptx, "product", module->kernels[0].threads);
+    void *const arguments[] = {o->w, o->x, o->s, o->c, o->d};
+    for (unsigned i = 0; i < 5; i++) machine.params[i] = (uint64_t)(uintptr_t)arguments[i];
+    for (unsigned i = 0; i < 3; i++) machine.grid[i] = 1;
+    ptx_run(&machine);
+    ptx_free(&machine);
+}
+
+static void compare(const operands *o, const char *name, const shape *at, const body *b) {
+    weight_type type;
+    unsigned n = at->nt * 16, k = at->kt * 16, m = at->mt * 8;
+    ck_assert(weight_type_parse(name, &type));
+    for (unsigned i = 0; i < n * m; i++) {
+        double sum = b->plus;
+        for (unsigned j = 0; j < k; j++) {
+            unsigned code = get_bits(o->w, ((size_t)(i / m) * k + j) * (size_t)type.bits, type.bits);
+            sum += (weight_value(type, code) - b->zero) * half_value(0, o->x[j * m + i % m]);
+        }
+        sum *= scale_of(i / m);
+        ck_assert_msg((double)o->c[i] == sum, "%s, %s: c[%u, %u] is %.9g, expected %.9g", name, at->tiles,
+                      i / m, i % m, (double)o->c[i], sum);
+    }
+}
+
+/* Is it scaled? The sums are right in any case. */
+static bool check_product(const char *type, const shape *at, const body *b) {
+    static operands o;
+    tvm_ir_program *program = assemble(type, at, b);
+    tvm_module *module = translate(program);
+    bool scaled = is_scaled(module);
+    make_operands(&o, at, b->scale_type, at->nt + 8 * at->mt);
+    run(module, &o);
+    compare(&o, type, at, b);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+    return scaled;
+}
+
+/* ---- where it is chosen ---- */
+
+#define MINUS_ZERO "%half = cast-lowbit %pairs, f16\n%w = sub %half, ZERO\n"
+#define AS_IT_IS   "%w = cast-lowbit %pairs, f16\n"
+#define PRODUCT    SUMS "%scale = cast %s2, f32\n%out = mul %dot, %scale"
+
+static const char *const unsigned_types[] = {"u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8"};
+static const char *const signed_types[] = {"i2", "i3", "i4", "i5", "i6", "i7", "i8"};
+
+START_TEST(unsigned_weights_and_their_zero) {
+    const char *type = unsigned_types[_i];
+    const double zeros[] = {ldexp(1, _i), 0, 1};
+    for (unsigned s = 0; s < SHAPES; s++)
+        for (unsigned z = 0; z < 3; z++) {
+            const body b = {"f16", z == 1 ? AS_IT_IS PRODUCT : MINUS_ZERO PRODUCT, zeros[z], 0};
+            ck_assert_msg(check_product(type, &shapes[s], &b), "%s, %s, minus %g", type, shapes[s].tiles,
+                          zeros[z]);
+        }
+}
+END_TEST
+
+START_TEST(signed_weights) {
+    const body b = {"f16", AS_IT_IS PRODUCT, 0, 0};
+    for (unsigned s = 0; s < SHAPES; s++)
+        ck_assert_msg(check_product(signed_types[_i], &shapes[s], &b), "%s, %s", signed_types[_i],
+                      shapes[s].tiles);
+}
+END_TEST
+
+static const char *const float_types[] = {"f5_e1m3", "f5_e2m2", "f5_e3m1", "f5_e4m0", "f6_e1m4",
+                                          "f6_e2m3", "f6_e3m2", "f6_e4m1", "f7_e1m5", "f7_e2m4",
+                                          "f7_e3m3", "f7_e4m2", "f8_e1m6", "f8_e2m5", "f8_e3m4"};
+enum { FLOAT_TYPES = sizeof float_types / sizeof *float_types };
+
+START_TEST(float_weights) {
+    const body b = {"f16", AS_IT_IS PRODUCT, 0, 0};
+    for (unsigned s = 0; s < SHAPES; s++)
+        ck_assert_msg(check_product(float_types[_i], &shapes[s], &b), "%s, %s", float_types[_i],
+                      shapes[s].tiles);
+}
+END_TEST
+
+/* Through views of the sums, and by fma, which may have the scale first. */
+START_TEST(sums_may_be_viewed_and_added) {
+    static const char *const readers[] = {
+        AS_IT_IS SUMS
+        "%scale = cast %s2, f32\n%v = view %dot, f32, C\n%vv = view %v, f32, C\n%out = mul %scale, %vv",
+        AS_IT_IS SUMS "%scale = cast %s2, f32\n%none = alloc-register f32[N, M], C, init 0.0\n"
+                      "%one = fma %dot, %scale, %none\n%out = fma %scale, %dot, %none",
+    };
+    for (unsigned i = 0; i < sizeof readers / sizeof *readers; i++)
+        for (unsigned t = 0; t < 8; t += 1)
+            ck_assert_msg(check_product(unsigned_types[t], &shapes[0], &(body){"f16", readers[i], 0, 0}),
+                          "%u, %s", i, unsigned_types[t]);
+}
+END_TEST
+
+/* ---- where it must not be ---- */
+
+static const body refused[] = {
+    /* the sums are read by something else, before or after the scale */
+    {"f16",
+     AS_IT_IS SUMS
+     "%scale = cast %s2, f32\n%twice = add %dot, %dot\n%half2 = mul %twice, 0.5\n%out = mul %half2, %scale",
+     0, 0},
+    {"f16", AS_IT_IS SUMS "%scale = cast %s2, f32\nstore-global gc[0, 0], %dot\n%out = mul %dot, %scale", 0,
+     0},
+    {"f16",
+     AS_IT_IS SUMS
+     "%scale = cast %s2, f32\n%v = view %dot, f32, C\nstore-global gc[0, 0], %v\n%out = mul %v, %scale",
+     0, 0},
+    {"f16", AS_IT_IS SUMS "%scale = cast %s2, f32\n%more = fma %scale, 0.0, %dot\n%out = mul %more, %scale",
+     0, 0},
+    /* c is not zero */
+    {"f16",
+     AS_IT_IS "%one = alloc-register f32[N, M], C, init 3.0\n%dot = mma %w, %x, %one\n"
+              "%scale = cast %s2, f32\n%out = mul %dot, %scale",
+     0, 3},
+    {"f16",
+     MINUS_ZERO "%dot = alloc-register f32[N, M], C, init 0.0\n%dot = mma %w, %x, %dot\n"
+                "%scale = cast %s2, f32\n%out = mul %dot, %scale",
+     1, 0},
+    /* a scale that reaches as far as f32 itself */
+    {"bf16", AS_IT_IS PRODUCT, 0, 0},
+    {"f32", AS_IT_IS SUMS "%out = mul %dot, %s2", 0, 0},
+    /* the weights are read elsewhere, too */
+    {"f16", AS_IT_IS PRODUCT "\nstore-global gd[0, 0], %w", 0, 0},
+    {"f16", MINUS_ZERO PRODUCT "\nstore-global gd[0, 0], %w", 2, 0},
+    {"f16",
+     AS_IT_IS SUMS "%again = mma %w, %x, %dot\n%less = mma %w, %x, %zero\n%one = sub %again, %less\n"
+                   "%scale = cast %s2, f32\n%out = mul %one, %scale",
+     0, 0},
+};
+enum { REFUSED = sizeof refused / sizeof *refused };
+
+START_TEST(other_readers_get_what_they_expect) {
+    static const char *const types[] = {"u1", "u4", "u8", "u3", "f6_e3m2"};
+    for (unsigned t = 0; t < sizeof types / sizeof *types; t++) {
+        if (types[t][0] == 'f' && refused[_i].zero != 0) continue;
+        ck_assert_msg(!check_product(types[t], &shapes[0], &refused[_i]), "%s is scaled", types[t]);
+    }
+}
+END_TEST
+
+/* The zero costs a row of ones for each fragment of activations: not where they are more than the weights'.
+ */
+START_TEST(few_weights_have_their_zero_subtracted) {
+    const shape wide = {"column_local(2, 2)", 2, 2, 4};
+    ck_assert(!check_product("u4", &wide, &(body){"f16", MINUS_ZERO PRODUCT, 8, 0}));
+    ck_assert(check_product("u4", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}));
+    ck_assert(!check_product("i4", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}));
+    ck_assert(check_product("f6_e3m2", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}));
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("codegen_scaled");
+    TCase *tests = tcase_create("scaled");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, unsigned_weights_and_their_zero, 0, 8);
+    tcase_add_loop_test(tests, signed_weights, 0, 7);
+    tcase_add_loop_test(tests, float_weights, 0, FLOAT_TYPES);
+    tcase_add_test(tests, sums_may_be_viewed_and_added);
+    tcase_add_loop_test(tests, other_readers_get_what_they_expect, 0, REFUSED);
+    tcase_add_test(tests, few_weights_have_their_zero_subtracted);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,426 @@
+/* programs/matmul_lowbit.vasminc: every weight type and the options put through ptxas without a spill; the
+ * entry and each of its variants on the interpreter against float64, with as many multiprocessors as make
+ * tiles whole and as make them shared. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "matmul_reference.h"
+#include "shipped_kit.h"
+#include "tvm.h"
+
+enum { TIMEOUT = 600 };
+
+/* A program: its weight type and options. */
+typedef struct form {
+    const char *type;
+    matmul_variant options;
+    bool bias, f32; /* f32: of the product */
+} form;
+
+static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
+static int lowbit_count;
+
+static const char *lowbit_path(void) {
+    static char path[5000];
+    return program_path("matmul_lowbit_u4.vasm", path);
+}
+
+static void form_define(const form *f, char define[128]) {
+    const char *half = f->options.bf16 ? "bf16" : "f16";
+    snprintf(define, 128, "WTYPE=%s ATYPE=%s OTYPE=%s GROUP=%ld ZEROS=%s BIAS=%s", f->type, half,
+             f->f32 ? "f32" : half, f->options.group, f->options.zeros ? "true" : "false",
+             f->bias ? "true" : "false");
+}
+
+/* ---- ptxas */
+
+static void compiles(const form *f, const char *target) {
+    char define[128];
+    form_define(f, define);
+    tvm_ir_program *program = assemble_file(lowbit_path(), define);
+    compiles_without_spills(program, define, target);
+    tvm_ir_program_free(program);
+}
+
+START_TEST(every_weight_type_compiles_for_sm_90a) {
+    char name[TVM_DTYPE_NAME_MAX];
+    compiles(&(form){.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default}, "sm_90a");
+}
+END_TEST
+
+/* matmul_lowbit_u4.vasm is put through ptxas for every target by test_programs. */
+START_TEST(few_types_compile_for_other_targets) {
+    static const char *const types[] = {"u2", "u8", "f6_e3m2"}, *const targets[] = {"sm_80", "sm_89",
+                                                                                    "sm_100a"};
+    compiles(&(form){.type = types[_i / 3], .options = matmul_default}, targets[_i % 3]);
+}
+END_TEST
+
+static const form compiled_forms[] = {
+    {"u4", {1, 128, 0}, false, false},     {"u4", {0, 32, 1}, true, false},  {"u4", {1, 64, 1}, true, true},
+    {"u4", {0, 0, 1}, false, true},        {"u1", {0, 128, 0}, true, false}, {"u2", {1, 32, 1}, true, false},
+    {"u8", {1, 0, 1}, true, false},        {"u8", {0, 64, 0}, false, true},  {"i5", {1, 0, 0}, true, true},
+    {"f6_e3m2", {1, 64, 0}, false, false}, {"f8_e7m0", {1, 32, 0}, true, 1}, {"f8_e7m0", {0, 0, 0}, true, 1},
+};
+enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
+
+START_TEST(options_compile_for_sm_90a) {
+    compiles(&compiled_forms[_i], "sm_90a");
+}
+END_TEST
+
+/* ---- what the assembler makes of them */
+
+START_TEST(generated_files_are_the_matmul) {
+    generated_is_defined("matmul_lowbit", "u4", lowbit[_i]);
+}
+END_TEST
+
+/* What a block needs of shared memory grows with the options; all of them have room. */
+START_TEST(options_go_together) {
+    static const long groups[] = {32, 64, 128, 0};
+    char name[TVM_DTYPE_NAME_MAX], define[128];
+    tvm_dtype_name(lowbit[_i], name);
+    for (unsigned i = 0; i < 64; i++) {
+        form f = {name, {i & 1, groups[i >> 1 & 3], i >> 3 & 1}, i >> 4 & 1, i >> 5 & 1};
+        if (f.options.zeros && name[0] != 'u') continue;
+        form_define(&f, define);
+        tvm_ir_program_free(assemble_file(lowbit_path(), define));
+    }
+}
+END_TEST
+
+START_TEST(impossible_options_are_refused) {
+    static const char *const refused[][2] = {
+        {"ATYPE=f32", "ATYPE must be f16 or bf16"},
+        {"ATYPE=bf16 OTYPE=f16", "OTYPE must be ATYPE or f32"},
+        {"GROUP=16", "GROUP must be 32, 64, 128 or 0"},
+        {"GROUP=256", "GROUP must be 32, 64, 128 or 0"},
+        {"WTYPE=i4 ZEROS=true", "ZEROS goes with unsigned weights"},
+        {"WTYPE=f6_e3m2 ZEROS=true", "ZEROS goes with unsigned weights"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        is_refused(lowbit_path(), refused[i][0], refused[i][1]);
+}
+END_TEST
+
+/* ---- the interpreter */
+
+/* A device that launches see. */
+typedef struct machine {
+    unsigned target, multiprocessors;
+} machine;
+
+typedef struct runner {
+    const form *form;
+    weight_type weight;
+    machine on;
+    tvm_context *context;
+    tvm_program *code;
+} runner;
+
+static void open_runner(runner *r, const form *f, machine on) {
+    tvm_context_options options = {.device = TVM_DEVICE_CPU,
+                                   .threads = 2,
+                                   .cache_dir = "",
+                                   .target = on.target,
+                                   .multiprocessors = on.multiprocessors};
+    char define[128];
+    size_t size = 0;
+    *r = (runner){.form = f, .on = on};
+    form_define(f, define);
+    uint8_t *bytes = bytecode_of(lowbit_path(), define, &size);
+    ck_assert(weight_type_parse(f->type, &r->weight));
+    ck_assert_int_eq(tvm_context_create(&options, &r->context), TVM_OK);
+    ck_assert_int_eq(tvm_load(r->context, bytes, size, &r->code), TVM_OK);
+    free(bytes);
+}
+
+static void close_runner(runner *r) {
+    tvm_program_free(r->code);
+    tvm_context_free(r->context);
+}
+
+static tvm_kernel *kernel_of(const runner *r, const char *name) {
+    tvm_kernel *kernel = NULL;
+    ck_assert_msg(tvm_get_kernel(r->code, name, &kernel) == TVM_OK, "%s", tvm_message(r->context));
+    return kernel;
+}
+
+/* The interpreter takes the host's memory: 16 bytes aligned. */
+static void *zeroed(size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    ck_assert_ptr_nonnull(memory);
+    return memset(memory, 0, (bytes + 64) / 64 * 64);
+}
+
+/* The operands of a product, and what it is. */
+typedef struct problem {
+    long m, n, k;
+    uint16_t *a, *s, *z, *bias;
+    uint8_t *w, *p;
+    double *expected;
+} problem;
+
+static void pack(const runner *r, problem *o) {
+    tvm_kernel *kernel = kernel_of(r, "pack");
+    tvm_value sizes[4] = {{.i = o->k}, {.i = o->n}};
+    int64_t shape[8];
+    size_t bytes;
+    ck_assert_int_eq(tvm_param_shape(kernel, 3, sizes, 4, shape, &bytes), TVM_OK);
+    ck_assert_uint_ge(bytes, (size_t)(o->k * o->n) * (size_t)r->weight.bits / 8);
+    o->p = zeroed(bytes);
+    ck_assert_msg(tvm_launch(kernel, NULL, (int)o->k, (int)o->n, o->w, o->p) == TVM_OK, "%s",
+                  tvm_message(r->context));
+}
+
+static void make_problem(const runner *r, problem *o, long m, long n, long k) {
+    const matmul_variant options = r->form->options;
+    size_t scales = (size_t)(matmul_groups(options, k) * n) * 2;
+    *o = (problem){.m = m, .n = n, .k = k};
+    o->a = zeroed((size_t)(m * k) * 2), o->s = zeroed(scales), o->z = zeroed(scales);
+    o->bias = zeroed((size_t)n * 2), o->w = zeroed((size_t)(k * n) * (size_t)r->weight.bits / 8);
+    o->expected = zeroed((size_t)(m * n) * sizeof(double));
+    matmul_inputs(m, n, k, r->weight, options, (uint64_t)(m + n + k), o->a, o->w, o->s, o->z);
+    matmul_expect(m, n, k, r->weight, options, o->a, o->w, o->s, o->z, o->expected);
+    for (long j = 0; r->form->bias && j < n; j++)
+        o->bias[j] = half_code(options.bf16, (unsigned)j & 1, (int)(j % 3) - 1, (unsigned)(37 * j) & 1023);
+    for (long i = 0; i < m * n; i++) o->expected[i] += half_value(options.bf16, o->bias[i % n]);
+    pack(r, o);
+}
+
+static void free_problem(problem *o) {
+    void *const memory[] = {o->a, o->s, o->z, o->bias, o->w, o->p, o->expected};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
+}
+
+static size_t product_bytes(const runner *r, const problem *o) {
+    return (size_t)(o->m * o->n) * (r->form->f32 ? 4 : 2);
+}
+
+/* The arguments of the entry and of all variants; how many. */
+static size_t arguments(const runner *r, const problem *o, void *c, tvm_value values[9]) {
+    size_t count = 0;
+    const long sizes[] = {o->m, o->n, o->k};
+    void *const tensors[] = {
+        o->a, o->p, o->s, r->form->options.zeros ? o->z : NULL, r->form->bias ? o->bias : NULL, c};
+    for (size_t i = 0; i < 3; i++) values[count++] = (tvm_value){.i = sizes[i]};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (tensors[i] != NULL) values[count++] = (tvm_value){.data = tensors[i]};
+    return count;
+}
+
+/* The product, malloc'ed. */
+static void *multiply(const runner *r, const problem *o, const char *kernel) {
+    tvm_value values[9];
+    void *c = zeroed(product_bytes(r, o));
+    memset(c, 0x7f, product_bytes(r, o)); /* elements that are not written are no numbers */
+    size_t count = arguments(r, o, c, values);
+    ck_assert_msg(tvm_launchv(kernel_of(r, kernel), NULL, values, count) == TVM_OK, "%s",
+                  tvm_message(r->context));
+    ck_assert_int_eq(tvm_synchronize(r->context, NULL), TVM_OK);
+    return c;
+}
+
+/* f16 cannot hold these weights, which are then scaled and rounded first. */
+static bool rounds_weights(const form *f, weight_type weight) {
+    return !f->options.bf16 && weight.exponent >= 5 && !(weight.exponent == 5 && weight.mantissa >= 2);
+}
+
+/* Sums are f32: only what is rounded to 16 bits can be off by more. */
+static double error_bound(const form *f, weight_type weight) {
+    if (!f->f32) return matmul_error_bound(f->options);
+    return rounds_weights(f, weight) ? 1e-3 : 2e-6;
+}
+
+static void is_product(const runner *r, const problem *o, const void *c, const char *kernel) {
+    size_t count = (size_t)(o->m * o->n);
+    const uint16_t *halves = c;
+    const float *floats = c;
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        double value = r->form->f32 ? (double)floats[i] : half_value(r->form->options.bf16, halves[i]);
+        difference += (value - o->expected[i]) * (value - o->expected[i]);
+        norm += o->expected[i] * o->expected[i];
+    }
+    double error = sqrt(difference / norm);
+    char define[128];
+    form_define(r->form, define);
+    ck_assert_msg(error <= error_bound(r->form, r->weight),
+                  "%s: %s, %u multiprocessors: m %ld n %ld k %ld: relative Frobenius error %g", define,
+                  kernel, r->on.multiprocessors, o->m, o->n, o->k, error);
+}
+
+/* `kernel` multiplies, and twice gives the same bits. */
+static void multiplies(const runner *r, const problem *o, const char *kernel) {
+    void *first = multiply(r, o, kernel), *second = multiply(r, o, kernel);
+    is_product(r, o, first, kernel);
+    ck_assert_mem_eq(first, second, product_bytes(r, o));
+    free(first), free(second);
+}
+
+static void form_multiplies(const form *f, machine on, const char *kernel, const long (*sizes)[3],
+                            size_t count) {
+    runner r;
+    open_runner(&r, f, on);
+    for (size_t i = 0; i < count; i++) {
+        problem o;
+        make_problem(&r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
+        multiplies(&r, &o, kernel);
+        free_problem(&o);
+    }
+    close_runner(&r);
+}
+
+START_TEST(every_weight_type_multiplies) {
+    static const long size[][3] = {{5, 136, 384}, {17, 72, 256}};
+    char name[TVM_DTYPE_NAME_MAX];
+    form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
+    form_multiplies(&f, (machine){0}, "matmul_lowbit", size, 2);
+    form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", size, 2);
+}
+END_TEST
+
+static const char *const shapes_types[] = {"u4", "u3", "i5", "f6_e3m2"};
+enum { SHAPES_TYPES = sizeof shapes_types / sizeof *shapes_types, VARIANTS = 8 };
+
+/* One multiprocessor has whole tiles, of three each begins and ends within some, 132 are more than there are
+ * units. */
+START_TEST(every_variant_multiplies_every_shape) {
+    static const unsigned multiprocessors[] = {1, 3, 132};
+    static const long sizes[][3] = {{1, 136, 1408}, {5, 520, 384},  {8, 136, 384},  {9, 520, 384},
+                                    {16, 8, 2688},  {17, 136, 384}, {33, 136, 1408}};
+    const form f = {.type = shapes_types[_i / VARIANTS], .options = matmul_default};
+    weight_type weight;
+    char kernel[32];
+    enum { WIDE8 = 2 };
+    snprintf(kernel, sizeof kernel, "matmul_lowbit_%d", _i % VARIANTS);
+    ck_assert(weight_type_parse(f.type, &weight));
+    if (_i % VARIANTS == WIDE8 && weight.bits > 4) return; /* has none */
+    for (size_t i = 0; i < sizeof multiprocessors / sizeof *multiprocessors; i++)
+        form_multiplies(&f, (machine){90, multiprocessors[i]}, kernel, sizes, sizeof sizes / sizeof *sizes);
+}
+END_TEST
+
+static const matmul_variant options[] = {
+    {0, 32, 0}, {0, 64, 0},  {0, 0, 0}, {1, 32, 0}, {1, 128, 0}, {1, 0, 0},
+    {0, 32, 1}, {0, 128, 1}, {0, 0, 1}, {1, 64, 1}, {1, 128, 1}, {1, 0, 1},
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+/* Each with and without a bias and f32 in turn, through the entry for a large device and for one with small
+ * variants. */
+START_TEST(every_option_multiplies) {
+    static const char *const types[] = {"u4", "u3", "i5", "f6_e3m2", "f8_e6m1", "u8"};
+    static const long sizes[][3] = {{3, 136, 384}, {16, 72, 1408}, {33, 136, 384}};
+    for (unsigned t = 0; t < sizeof types / sizeof *types; t++) {
+        unsigned turn = t + (unsigned)_i;
+        form f = {types[t], options[_i], turn & 1, turn >> 1 & 1};
+        if (f.options.zeros && f.type[0] != 'u') continue;
+        form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", sizes, 3);
+        form_multiplies(&f, (machine){80, 4}, "matmul_lowbit", sizes, 3);
+    }
+}
+END_TEST
+
+/* ---- the entry */
+
+/* The bits are those of the variant that it names. */
+START_TEST(the_entry_is_a_variant) {
+    static const long sizes[][3] = {
+        {1, 64, 128}, {8, 520, 384}, {9, 136, 1408}, {16, 520, 384}, {33, 72, 256}};
+    static const machine machines[] = {{0, 4}, {80, 3}, {90, 3}, {100, 132}};
+    const form f = {.type = "u4", .options = matmul_default};
+    runner r;
+    open_runner(&r, &f, machines[_i]);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        problem o;
+        tvm_value values[9];
+        const char *name = NULL;
+        make_problem(&r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
+        size_t count = arguments(&r, &o, o.p, values);
+        ck_assert_int_eq(tvm_kernel_variant(kernel_of(&r, "matmul_lowbit"), values, count, &name), TVM_OK);
+        ck_assert_str_ne(name, "matmul_lowbit");
+        void *chosen = multiply(&r, &o, "matmul_lowbit"), *named = multiply(&r, &o, name);
+        ck_assert_mem_eq(chosen, named, product_bytes(&r, &o));
+        free(chosen), free(named);
+        free_problem(&o);
+    }
+    close_runner(&r);
+}
+END_TEST
+
+/* The status of a launch of the entry with these sizes; no tensor is looked at. */
+static tvm_status launch_sizes(const runner *r, int m, int n, int k) {
+    static uint16_t memory[64] __attribute__((aligned(64)));
+    return tvm_launch(kernel_of(r, "matmul_lowbit"), NULL, m, n, k, memory, memory, memory, memory);
+}
+
+START_TEST(impossible_sizes_are_refused) {
+    const form f = {.type = "u3", .options = matmul_default};
+    const machine machines[] = {{0}, {90, 132}};
+    runner r;
+    open_runner(&r, &f, machines[_i]);
+    ck_assert_int_eq(launch_sizes(&r, 1, 128, 100), TVM_ARGUMENT);
+    ck_assert_msg(strstr(tvm_message(r.context), "k = 100") != NULL, "%s", tvm_message(r.context));
+    ck_assert_int_eq(launch_sizes(&r, 33, 13, 128), TVM_ARGUMENT);
+    ck_assert_msg(strstr(tvm_message(r.context), "n = 13") != NULL, "%s", tvm_message(r.context));
+    ck_assert_int_eq(launch_sizes(&r, -1, 128, 128), TVM_ARGUMENT);
+    ck_assert_int_eq(launch_sizes(&r, 0, 128, 128), TVM_OK); /* nothing to do */
+    close_runner(&r);
+}
+END_TEST
+
+/* A variant that needs sm_90 says so where it is launched by name. */
+START_TEST(large_variants_are_for_sm_90) {
+    const form f = {.type = "u3", .options = matmul_default};
+    runner r;
+    problem o;
+    tvm_value values[9];
+    open_runner(&r, &f, (machine){80, 4});
+    make_problem(&r, &o, 1, 64, 128);
+    size_t count = arguments(&r, &o, o.p, values);
+    ck_assert_int_eq(tvm_launchv(kernel_of(&r, "matmul_lowbit_0"), NULL, values, count), TVM_ARGUMENT);
+    ck_assert_msg(strstr(tvm_message(r.context), "target") != NULL, "%s", tvm_message(r.context));
+    free_problem(&o);
+    close_runner(&r);
+}
+END_TEST
+
+static Suite *lowbit_suite(void) {
+    Suite *suite = suite_create("matmul_lowbit");
+    TCase *compile = tcase_create("ptxas"), *text = tcase_create("text"), *run = tcase_create("interpreter");
+    tcase_set_timeout(compile, TIMEOUT);
+    tcase_set_timeout(text, TIMEOUT);
+    tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
+    tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
+    tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
+    suite_add_tcase(suite, compile);
+    tcase_add_loop_test(text, generated_files_are_the_matmul, 0, lowbit_count);
+    tcase_add_loop_test(text, options_go_together, 0, lowbit_count);
+    tcase_add_test(text, impossible_options_are_refused);
+    suite_add_tcase(suite, text);
+    tcase_set_timeout(run, TIMEOUT);
+    tcase_add_loop_test(run, every_weight_type_multiplies, 0, lowbit_count);
+    tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * VARIANTS);
+    tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
+    tcase_add_loop_test(run, the_entry_is_a_variant, 0, 4);
+    tcase_add_loop_test(run, impossible_sizes_are_refused, 0, 2);
+    tcase_add_test(run, large_variants_are_for_sm_90);
+    suite_add_tcase(suite, run);
+    return suite;
+}
+
+int main(void) {
+    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
+    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (tvm_dtype_is_lowbit(types[i])) lowbit[lowbit_count++] = types[i];
+    SRunner *all = srunner_create(lowbit_suite());
+    srunner_run_all(all, CK_ENV);
+    int failed = srunner_ntests_failed(all);
+    srunner_free(all);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
