@@ -6,18 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "matmul_reference.h"
+#include "lowbit_reference.h"
 #include "shipped_kit.h"
 #include "tvm.h"
 
 enum { TIMEOUT = 600 };
-
-/* A program: its weight type and options. */
-typedef struct form {
-    const char *type;
-    matmul_variant options;
-    bool bias, f32; /* f32: of the product */
-} form;
 
 static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
 static int lowbit_count;
@@ -27,18 +20,11 @@ static const char *lowbit_path(void) {
     return program_path("matmul_lowbit_u4.vasm", path);
 }
 
-static void form_define(const form *f, char define[128]) {
-    const char *half = f->options.bf16 ? "bf16" : "f16";
-    snprintf(define, 128, "WTYPE=%s ATYPE=%s OTYPE=%s GROUP=%ld ZEROS=%s BIAS=%s", f->type, half,
-             f->f32 ? "f32" : half, f->options.group, f->options.zeros ? "true" : "false",
-             f->bias ? "true" : "false");
-}
-
 /* ---- ptxas */
 
-static void compiles(const form *f, const char *target) {
+static void compiles(const lowbit_form *f, const char *target) {
     char define[128];
-    form_define(f, define);
+    lowbit_define(f, define);
     tvm_ir_program *program = assemble_file(lowbit_path(), define);
     compiles_without_spills(program, define, target);
     tvm_ir_program_free(program);
@@ -46,7 +32,7 @@ static void compiles(const form *f, const char *target) {
 
 START_TEST(every_weight_type_compiles_for_sm_90a) {
     char name[TVM_DTYPE_NAME_MAX];
-    compiles(&(form){.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default}, "sm_90a");
+    compiles(&(lowbit_form){.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default}, "sm_90a");
 }
 END_TEST
 
@@ -54,13 +40,14 @@ END_TEST
 START_TEST(few_types_compile_for_other_targets) {
     static const char *const types[] = {"u2", "u8", "f6_e3m2"}, *const targets[] = {"sm_80", "sm_89",
                                                                                     "sm_100a"};
-    compiles(&(form){.type = types[_i / 3], .options = matmul_default}, targets[_i % 3]);
+    compiles(&(lowbit_form){.type = types[_i / 3], .options = matmul_default}, targets[_i % 3]);
 }
 END_TEST
 
-static const form compiled_forms[] = {
+static const lowbit_form compiled_forms[] = {
     {"u4", {1, 128, 0}, false, false},     {"u4", {0, 32, 1}, true, false},  {"u4", {1, 64, 1}, true, true},
     {"u4", {0, 0, 1}, false, true},        {"u1", {0, 128, 0}, true, false}, {"u2", {1, 32, 1}, true, false},
+    {"i5", {0, 128, 0}, false, true},      {"u6", {0, 128, 1}, true, false}, {"u8", {0, 128, 1}, true, true},
     {"u8", {1, 0, 1}, true, false},        {"u8", {0, 64, 0}, false, true},  {"i5", {1, 0, 0}, true, true},
     {"f6_e3m2", {1, 64, 0}, false, false}, {"f8_e7m0", {1, 32, 0}, true, 1}, {"f8_e7m0", {0, 0, 0}, true, 1},
 };
@@ -84,9 +71,9 @@ START_TEST(options_go_together) {
     char name[TVM_DTYPE_NAME_MAX], define[128];
     tvm_dtype_name(lowbit[_i], name);
     for (unsigned i = 0; i < 64; i++) {
-        form f = {name, {i & 1, groups[i >> 1 & 3], i >> 3 & 1}, i >> 4 & 1, i >> 5 & 1};
+        lowbit_form f = {name, {i & 1, groups[i >> 1 & 3], i >> 3 & 1}, i >> 4 & 1, i >> 5 & 1};
         if (f.options.zeros && name[0] != 'u') continue;
-        form_define(&f, define);
+        lowbit_define(&f, define);
         tvm_ir_program_free(assemble_file(lowbit_path(), define));
     }
 }
@@ -114,14 +101,14 @@ typedef struct machine {
 } machine;
 
 typedef struct runner {
-    const form *form;
+    const lowbit_form *form;
     weight_type weight;
     machine on;
     tvm_context *context;
     tvm_program *code;
 } runner;
 
-static void open_runner(runner *r, const form *f, machine on) {
+static void open_runner(runner *r, const lowbit_form *f, machine on) {
     tvm_context_options options = {.device = TVM_DEVICE_CPU,
                                    .threads = 2,
                                    .cache_dir = "",
@@ -130,7 +117,7 @@ static void open_runner(runner *r, const form *f, machine on) {
     char define[128];
     size_t size = 0;
     *r = (runner){.form = f, .on = on};
-    form_define(f, define);
+    lowbit_define(f, define);
     uint8_t *bytes = bytecode_of(lowbit_path(), define, &size);
     ck_assert(weight_type_parse(f->type, &r->weight));
     ck_assert_int_eq(tvm_context_create(&options, &r->context), TVM_OK);
@@ -185,9 +172,7 @@ static void make_problem(const runner *r, problem *o, long m, long n, long k) {
     o->expected = zeroed((size_t)(m * n) * sizeof(double));
     matmul_inputs(m, n, k, r->weight, options, (uint64_t)(m + n + k), o->a, o->w, o->s, o->z);
     matmul_expect(m, n, k, r->weight, options, o->a, o->w, o->s, o->z, o->expected);
-    for (long j = 0; r->form->bias && j < n; j++)
-        o->bias[j] = half_code(options.bf16, (unsigned)j & 1, (int)(j % 3) - 1, (unsigned)(37 * j) & 1023);
-    for (long i = 0; i < m * n; i++) o->expected[i] += half_value(options.bf16, o->bias[i % n]);
+    lowbit_bias(r->form, m, n, o->bias, o->expected);
     pack(r, o);
 }
 
@@ -224,31 +209,11 @@ static void *multiply(const runner *r, const problem *o, const char *kernel) {
     return c;
 }
 
-/* f16 cannot hold these weights, which are then scaled and rounded first. */
-static bool rounds_weights(const form *f, weight_type weight) {
-    return !f->options.bf16 && weight.exponent >= 5 && !(weight.exponent == 5 && weight.mantissa >= 2);
-}
-
-/* Sums are f32: only what is rounded to 16 bits can be off by more. */
-static double error_bound(const form *f, weight_type weight) {
-    if (!f->f32) return matmul_error_bound(f->options);
-    return rounds_weights(f, weight) ? 1e-3 : 2e-6;
-}
-
 static void is_product(const runner *r, const problem *o, const void *c, const char *kernel) {
-    size_t count = (size_t)(o->m * o->n);
-    const uint16_t *halves = c;
-    const float *floats = c;
-    double difference = 0, norm = 0;
-    for (size_t i = 0; i < count; i++) {
-        double value = r->form->f32 ? (double)floats[i] : half_value(r->form->options.bf16, halves[i]);
-        difference += (value - o->expected[i]) * (value - o->expected[i]);
-        norm += o->expected[i] * o->expected[i];
-    }
-    double error = sqrt(difference / norm);
+    double error = lowbit_error(r->form, (size_t)(o->m * o->n), c, o->expected);
     char define[128];
-    form_define(r->form, define);
-    ck_assert_msg(error <= error_bound(r->form, r->weight),
+    lowbit_define(r->form, define);
+    ck_assert_msg(error <= lowbit_error_bound(r->form, r->weight),
                   "%s: %s, %u multiprocessors: m %ld n %ld k %ld: relative Frobenius error %g", define,
                   kernel, r->on.multiprocessors, o->m, o->n, o->k, error);
 }
@@ -261,7 +226,7 @@ static void multiplies(const runner *r, const problem *o, const char *kernel) {
     free(first), free(second);
 }
 
-static void form_multiplies(const form *f, machine on, const char *kernel, const long (*sizes)[3],
+static void form_multiplies(const lowbit_form *f, machine on, const char *kernel, const long (*sizes)[3],
                             size_t count) {
     runner r;
     open_runner(&r, f, on);
@@ -277,7 +242,7 @@ static void form_multiplies(const form *f, machine on, const char *kernel, const
 START_TEST(every_weight_type_multiplies) {
     static const long size[][3] = {{5, 136, 384}, {17, 72, 256}};
     char name[TVM_DTYPE_NAME_MAX];
-    form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
+    lowbit_form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
     form_multiplies(&f, (machine){0}, "matmul_lowbit", size, 2);
     form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", size, 2);
 }
@@ -292,7 +257,7 @@ START_TEST(every_variant_multiplies_every_shape) {
     static const unsigned multiprocessors[] = {1, 3, 132};
     static const long sizes[][3] = {{1, 136, 1408}, {5, 520, 384},  {8, 136, 384},  {9, 520, 384},
                                     {16, 8, 2688},  {17, 136, 384}, {33, 136, 1408}};
-    const form f = {.type = shapes_types[_i / VARIANTS], .options = matmul_default};
+    const lowbit_form f = {.type = shapes_types[_i / VARIANTS], .options = matmul_default};
     weight_type weight;
     char kernel[32];
     enum { WIDE8 = 2 };
@@ -317,7 +282,7 @@ START_TEST(every_option_multiplies) {
     static const long sizes[][3] = {{3, 136, 384}, {16, 72, 1408}, {33, 136, 384}};
     for (unsigned t = 0; t < sizeof types / sizeof *types; t++) {
         unsigned turn = t + (unsigned)_i;
-        form f = {types[t], options[_i], turn & 1, turn >> 1 & 1};
+        lowbit_form f = {types[t], options[_i], turn & 1, turn >> 1 & 1};
         if (f.options.zeros && f.type[0] != 'u') continue;
         form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", sizes, 3);
         form_multiplies(&f, (machine){80, 4}, "matmul_lowbit", sizes, 3);
@@ -332,7 +297,7 @@ START_TEST(the_entry_is_a_variant) {
     static const long sizes[][3] = {
         {1, 64, 128}, {8, 520, 384}, {9, 136, 1408}, {16, 520, 384}, {33, 72, 256}};
     static const machine machines[] = {{0, 4}, {80, 3}, {90, 3}, {100, 132}};
-    const form f = {.type = "u4", .options = matmul_default};
+    const lowbit_form f = {.type = "u4", .options = matmul_default};
     runner r;
     open_runner(&r, &f, machines[_i]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -359,7 +324,7 @@ static tvm_status launch_sizes(const runner *r, int m, int n, int k) {
 }
 
 START_TEST(impossible_sizes_are_refused) {
-    const form f = {.type = "u3", .options = matmul_default};
+    const lowbit_form f = {.type = "u3", .options = matmul_default};
     const machine machines[] = {{0}, {90, 132}};
     runner r;
     open_runner(&r, &f, machines[_i]);
@@ -375,7 +340,7 @@ END_TEST
 
 /* A variant that needs sm_90 says so where it is launched by name. */
 START_TEST(large_variants_are_for_sm_90) {
-    const form f = {.type = "u3", .options = matmul_default};
+    const lowbit_form f = {.type = "u3", .options = matmul_default};
     runner r;
     problem o;
     tvm_value values[9];

@@ -234,11 +234,8 @@ static int open_contexts(suite *s, const char *cache) {
 }
 
 static void run_all(suite *s) {
-    gpu_group groups[] = {{.name = "cases"},
-                          {.name = "casts"},
-                          {.name = "element-wise"},
-                          {.name = "matmul"},
-                          {.name = "interface"}};
+    gpu_group groups[] = {{.name = "cases"},  {.name = "casts"},         {.name = "element-wise"},
+                          {.name = "matmul"}, {.name = "matmul_lowbit"}, {.name = "interface"}};
     enum { GROUPS = sizeof groups / sizeof *groups };
     double start = seconds();
     printf("check_gpu: %s against %s\n", tvm_device_name(s->gpu), tvm_device_name(s->cpu));
@@ -246,7 +243,8 @@ static void run_all(suite *s) {
     gpu_add_casts(s, &groups[1]);
     gpu_add_elementwise(s, &groups[2]);
     gpu_add_matmuls(s, &groups[3]);
-    gpu_add_interface(s, &groups[4]);
+    gpu_add_lowbits(s, &groups[4]);
+    gpu_add_interface(s, &groups[5]);
     warm_all(s, groups, GROUPS);
     printf("programs translated (%.1f s)\n", seconds() - start);
     fflush(stdout);
@@ -274,6 +272,7 @@ int main(int argc, char **argv) {
         printf("%u passed, %u failed, %u skipped\n", s.passed, s.failed, s.skipped);
         if (s.failed != 0 || s.passed == 0) status = EXIT_FAILURE;
     }
+    tvm_context_free(s.model);
     tvm_context_free(s.gpu);
     tvm_context_free(s.cpu);
     snprintf(command, sizeof command, "rm -rf %s", cache);

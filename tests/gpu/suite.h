@@ -30,6 +30,8 @@ typedef struct gpu_group {
 
 struct suite {
     tvm_context *cpu, *gpu;
+    tvm_context *model; /* an interpreter with the GPU's target and multiprocessors; NULL without one */
+    unsigned target;    /* of the GPU: 90, ... */
     const char *cases, *programs;
     unsigned passed, failed, skipped;
 };
@@ -71,6 +73,7 @@ void gpu_add_cases(suite *s, gpu_group *group);
 void gpu_add_casts(suite *s, gpu_group *group);
 void gpu_add_elementwise(suite *s, gpu_group *group);
 void gpu_add_matmuls(suite *s, gpu_group *group);
+void gpu_add_lowbits(suite *s, gpu_group *group); /* makes s->model */
 void gpu_add_interface(suite *s, gpu_group *group);
 
 #endif

@@ -1,0 +1,257 @@
+/* programs/matmul_lowbit_u4.vasm: every weight type through the entry, every variant by its name for a few,
+ * options for a few, twice for the same bits; against float64, and against the interpreter with this GPU's
+ * target and multiprocessors, which shares tiles out among the blocks as the GPU does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lowbit_reference.h"
+#include "suite.h"
+
+typedef struct lowbit_size {
+    long m, n, k;
+} lowbit_size;
+
+static const lowbit_size sizes[] = {
+    {1, 72, 128}, {5, 136, 384}, {8, 520, 1408}, {16, 392, 640}, {17, 8, 2688}, {33, 264, 1664},
+};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* More units than blocks, which so end within tiles, for all variants on GPUs of 60 to 200 multiprocessors;
+ * tiles for each of them and a few more. */
+static const lowbit_size large_sizes[] = {{5, 1544, 8320}, {20, 9608, 1408}};
+enum { LARGE_SIZES = sizeof large_sizes / sizeof *large_sizes };
+
+static const char *const variant_types[] = {"u4", "u3", "u8", "f6_e3m2"};
+enum { VARIANTS = 8, VARIANT_TYPES = sizeof variant_types / sizeof *variant_types };
+
+static const lowbit_form forms[] = {
+    {"u4", {1, 128, 0}, false, false},     {"u4", {0, 32, 1}, true, false},
+    {"u4", {1, 64, 1}, true, true},        {"u4", {0, 0, 1}, false, true},
+    {"u1", {0, 64, 0}, true, true},        {"u2", {1, 32, 1}, true, false},
+    {"u3", {0, 128, 1}, true, true},       {"u6", {0, 128, 1}, true, true},
+    {"u8", {0, 128, 1}, true, true},       {"u8", {1, 0, 1}, true, false},
+    {"u8", {0, 32, 0}, false, true},       {"i5", {1, 0, 0}, true, true},
+    {"i5", {0, 64, 0}, true, true},        {"i8", {0, 0, 0}, false, true},
+    {"f6_e3m2", {1, 64, 0}, false, false}, {"f6_e3m2", {0, 32, 0}, true, true},
+    {"f8_e4m3", {0, 0, 0}, true, 1},       {"f8_e4m3", {1, 128, 0}, true, true},
+    {"f8_e6m1", {1, 32, 0}, true, true},   {"f8_e6m1", {0, 0, 0}, true, 1},
+    {"f5_e2m2", {0, 64, 0}, false, true},
+};
+
+/* What a test runs: a form; the variants by name as well. */
+typedef struct lowbit_data {
+    lowbit_form form;
+    bool variants;
+    char type[TVM_DTYPE_NAME_MAX];
+} lowbit_data;
+
+typedef struct problem {
+    const lowbit_form *form;
+    weight_type weight;
+    lowbit_size size;
+    size_t a, w, s, p, c; /* elements; p in bytes */
+    uint16_t *activations, *scales, *zeros, *bias;
+    uint8_t *weights, *packed, *poison;
+    double *expected;
+} problem;
+
+static void *zeroed(size_t bytes) {
+    void *memory = calloc(bytes + 8, 1);
+    if (memory == NULL) abort();
+    return memory;
+}
+
+static void make(problem *o, const lowbit_form *form, weight_type weight, lowbit_size size) {
+    const matmul_variant options = form->options;
+    long m = size.m, n = size.n, k = size.k;
+    *o = (problem){.form = form, .weight = weight, .size = size};
+    o->a = (size_t)(m * k), o->w = (size_t)(k * n), o->c = (size_t)(m * n);
+    o->s = (size_t)(matmul_groups(options, k) * n);
+    o->activations = zeroed(o->a * 2), o->scales = zeroed(o->s * 2), o->zeros = zeroed(o->s * 2);
+    o->bias = zeroed((size_t)n * 2), o->weights = zeroed(o->w * (size_t)weight.bits / 8);
+    o->poison = zeroed(o->c * 4), o->expected = zeroed(o->c * sizeof(double));
+    memset(o->poison, 0x7f, o->c * 4); /* elements that are not written are no numbers */
+    matmul_inputs(m, n, k, weight, options, (uint64_t)(m + n + k), o->activations, o->weights, o->scales,
+                  o->zeros);
+    matmul_expect(m, n, k, weight, options, o->activations, o->weights, o->scales, o->zeros, o->expected);
+    lowbit_bias(form, m, n, o->bias, o->expected);
+}
+
+static void free_problem(problem *o) {
+    void *const memory[] = {o->activations, o->scales, o->zeros,  o->bias,
+                            o->weights,     o->packed, o->poison, o->expected};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
+}
+
+/* The extents of a tensor parameter on this context; false with the reason printed. */
+static bool shape_of(tvm_context *context, const gpu_test *test, const char *kernel, size_t index,
+                     const tvm_value *values, size_t count, int64_t shape[8], size_t *bytes) {
+    tvm_program *code = NULL;
+    tvm_kernel *function = NULL;
+    bool good = tvm_load(context, test->bytecode, test->size, &code) == TVM_OK &&
+                tvm_get_kernel(code, kernel, &function) == TVM_OK &&
+                tvm_param_shape(function, index, values, count, shape, bytes) == TVM_OK;
+    if (!good) printf("%s: %s\n", test->name, tvm_message(context));
+    tvm_program_free(code);
+    return good;
+}
+
+/* Packs on the GPU and on the interpreter, to the same bytes. */
+static bool pack(suite *s, const gpu_test *test, problem *o) {
+    tvm_value values[4] = {{.i = o->size.k}, {.i = o->size.n}};
+    int64_t shape[8];
+    uint8_t *packed[GPU_MAX_ARGS] = {0};
+    if (!shape_of(s->cpu, test, "pack", 3, values, 4, shape, &o->p)) return false;
+    const gpu_arg args[] = {ARG_SCALAR(o->size.k), ARG_SCALAR(o->size.n),
+                            ARG_IN(test->type, o->w, o->weights), ARG_OUT(TVM_U(8), o->p)};
+    bool good = gpu_run_both(s, test, "pack", args, 4) && gpu_launch(s->gpu, test, "pack", args, 4, packed);
+    o->packed = packed[3], packed[3] = NULL;
+    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(packed[i]);
+    return good;
+}
+
+/* The product there, malloc'ed; NULL with the reason printed. */
+static uint8_t *multiply(tvm_context *context, const gpu_test *test, const problem *o, const char *kernel) {
+    tvm_dtype half = o->form->options.bf16 ? TVM_BF16 : TVM_F16;
+    gpu_arg args[GPU_MAX_ARGS] = {ARG_SCALAR(o->size.m),
+                                  ARG_SCALAR(o->size.n),
+                                  ARG_SCALAR(o->size.k),
+                                  ARG_IN(half, o->a, o->activations),
+                                  ARG_IN(TVM_U(8), o->p, o->packed),
+                                  ARG_IN(half, o->s, o->scales)};
+    uint8_t *outputs[GPU_MAX_ARGS] = {0};
+    size_t count = 6;
+    if (o->form->options.zeros) args[count++] = ARG_IN(half, o->s, o->zeros);
+    if (o->form->bias) args[count++] = ARG_IN(half, (size_t)o->size.n, o->bias);
+    args[count] = ARG_IN(o->form->f32 ? TVM_F32 : half, o->c, o->poison);
+    bool good = gpu_launch(context, test, kernel, args, count + 1, outputs);
+    uint8_t *c = outputs[count];
+    outputs[count] = NULL;
+    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(outputs[i]);
+    if (!good) free(c);
+    return good ? c : NULL;
+}
+
+static bool near_enough(const gpu_test *test, const problem *o, const char *kernel, const char *what,
+                        const uint8_t *c, const double *expected) {
+    double error = lowbit_error(o->form, o->c, c, expected);
+    if (error <= lowbit_error_bound(o->form, o->weight)) return true;
+    printf("%s: %s: m %ld n %ld k %ld: relative Frobenius error %.3g, %s\n", test->name, kernel, o->size.m,
+           o->size.n, o->size.k, error, what);
+    return false;
+}
+
+static bool compare(const gpu_test *test, const problem *o, const char *kernel, const uint8_t *cpu,
+                    uint8_t *const gpu[2]) {
+    double *interpreted = zeroed(o->c * sizeof(double));
+    for (size_t i = 0; i < o->c; i++) interpreted[i] = lowbit_value(o->form, cpu, i);
+    bool good = near_enough(test, o, kernel, "the interpreter against float64", cpu, o->expected);
+    good = near_enough(test, o, kernel, "the GPU against float64", gpu[0], o->expected) && good;
+    good = near_enough(test, o, kernel, "the GPU against the interpreter", gpu[0], interpreted) && good;
+    free(interpreted);
+    if (memcmp(gpu[0], gpu[1], o->c * (o->form->f32 ? 4 : 2)) == 0) return good;
+    printf("%s: %s: m %ld n %ld k %ld: other bits the second time\n", test->name, kernel, o->size.m,
+           o->size.n, o->size.k);
+    return false;
+}
+
+static bool check_kernel(suite *s, const gpu_test *test, const problem *o, const char *kernel) {
+    uint8_t *cpu = multiply(s->model, test, o, kernel);
+    uint8_t *gpu[2] = {multiply(s->gpu, test, o, kernel), multiply(s->gpu, test, o, kernel)};
+    bool good = cpu != NULL && gpu[0] != NULL && gpu[1] != NULL && compare(test, o, kernel, cpu, gpu);
+    free(cpu), free(gpu[0]), free(gpu[1]);
+    return good;
+}
+
+/* Those that this GPU has: variants below 6 are for sm_90 and later, and 2 is for up to 4 bits. */
+static bool check_variants(suite *s, const gpu_test *test, const problem *o) {
+    enum { WIDE8 = 2, SMALL8 = 6, LATE_TARGET = 90 };
+    bool good = true;
+    for (unsigned v = s->target < LATE_TARGET ? SMALL8 : 0; v < VARIANTS; v++) {
+        char kernel[32];
+        snprintf(kernel, sizeof kernel, "matmul_lowbit_%u", v);
+        if (v != WIDE8 || o->weight.bits <= 4) good = check_kernel(s, test, o, kernel) && good;
+    }
+    return good;
+}
+
+static bool run_size(suite *s, const gpu_test *test, lowbit_size size) {
+    const lowbit_data *data = test->data;
+    weight_type weight;
+    problem o;
+    if (!weight_type_parse(data->form.type, &weight)) return false;
+    make(&o, &data->form, weight, size);
+    bool good = pack(s, test, &o) && check_kernel(s, test, &o, "matmul_lowbit") &&
+                (!data->variants || check_variants(s, test, &o));
+    free_problem(&o);
+    return good;
+}
+
+static bool run(suite *s, const gpu_test *test) {
+    const lowbit_data *data = test->data;
+    bool good = s->model != NULL;
+    for (size_t i = 0; good && i < SIZES; i++) good = run_size(s, test, sizes[i]);
+    for (size_t i = 0; good && data->variants && i < LARGE_SIZES; i++)
+        good = run_size(s, test, large_sizes[i]);
+    return good;
+}
+
+static void add(suite *s, gpu_group *group, lowbit_data *data, const lowbit_form *form, bool variants) {
+    char file[4096], define[128], title[160], *save = NULL;
+    const char *defines[8];
+    size_t count = 0;
+    snprintf(file, sizeof file, "%s/matmul_lowbit_u4.vasm", s->programs);
+    *data = (lowbit_data){.form = *form, .variants = variants};
+    snprintf(data->type, sizeof data->type, "%s", form->type);
+    data->form.type = data->type;
+    lowbit_define(form, define);
+    snprintf(title, sizeof title, "matmul_lowbit%s %s", variants ? " variants" : "", define);
+    for (char *next = strtok_r(define, " ", &save); next != NULL; next = strtok_r(NULL, " ", &save))
+        defines[count++] = next;
+    gpu_test *test = gpu_add(group, title, NULL, file, defines, count);
+    if (!tvm_dtype_parse(data->type, strlen(data->type), &test->type)) abort();
+    test->run = run;
+    test->data = data;
+}
+
+/* s->model, an interpreter with the GPU's target and multiprocessors: a launch on the GPU sees them, and so
+ * do the extents of its parameters. */
+static void open_model(suite *s) {
+    static const char source[] =
+        ".vasm 1\n.kernel device(x: global u8[multiprocessors, target])\n.warps 1\n.grid 1\n.end\n";
+    gpu_group probe = {.name = "device"};
+    const gpu_test *test = gpu_add(&probe, "device", source, NULL, NULL, 0);
+    int64_t shape[8] = {0};
+    size_t bytes;
+    tvm_value value = {.i = 0};
+    if (test->bytecode != NULL && shape_of(s->gpu, test, "device", 0, &value, 1, shape, &bytes)) {
+        tvm_context_options options = {
+            .device = TVM_DEVICE_CPU, .multiprocessors = (unsigned)shape[0], .target = (unsigned)shape[1]};
+        s->target = options.target;
+        if (tvm_context_create(&options, &s->model) != TVM_OK) {
+            printf("check_gpu: %s\n", tvm_message(s->model));
+            tvm_context_free(s->model);
+            s->model = NULL;
+        }
+    }
+    free(probe.tests[0].bytecode);
+    free(probe.tests);
+}
+
+void gpu_add_lowbits(suite *s, gpu_group *group) {
+    enum { FORMS = sizeof forms / sizeof *forms };
+    static lowbit_data data[TVM_DTYPE_COUNT_MAX + VARIANT_TYPES + FORMS];
+    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
+    char name[TVM_DTYPE_NAME_MAX];
+    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX), used = 0;
+    open_model(s);
+    for (size_t i = 0; i < count; i++) {
+        bool variants = false;
+        if (!tvm_dtype_is_lowbit(types[i])) continue;
+        tvm_dtype_name(types[i], name);
+        for (size_t t = 0; t < VARIANT_TYPES; t++) variants |= strcmp(name, variant_types[t]) == 0;
+        add(s, group, &data[used++], &(lowbit_form){.type = name, .options = matmul_default}, variants);
+    }
+    for (size_t i = 0; i < FORMS; i++) add(s, group, &data[used++], &forms[i], false);
+}

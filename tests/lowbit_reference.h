@@ -1,0 +1,59 @@
+/* What programs/matmul_lowbit.vasminc computes, on top of matmul_reference.h: a bias, products of f32. */
+#ifndef TVM_TESTS_LOWBIT_REFERENCE_H
+#define TVM_TESTS_LOWBIT_REFERENCE_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "matmul_reference.h"
+
+/* A program: its weight type and options. */
+typedef struct lowbit_form {
+    const char *type;
+    matmul_variant options;
+    bool bias, f32; /* f32: of the product */
+} lowbit_form;
+
+/* The definitions NAME=VALUE, with a space between. */
+static inline void lowbit_define(const lowbit_form *f, char define[128]) {
+    const char *half = f->options.bf16 ? "bf16" : "f16";
+    snprintf(define, 128, "WTYPE=%s ATYPE=%s OTYPE=%s GROUP=%ld ZEROS=%s BIAS=%s", f->type, half,
+             f->f32 ? "f32" : half, f->options.group, f->options.zeros ? "true" : "false",
+             f->bias ? "true" : "false");
+}
+
+/* Fills bias[n] (zeros without one) and adds it to every row of expected[m, n]. */
+static inline void lowbit_bias(const lowbit_form *f, long m, long n, uint16_t *bias, double *expected) {
+    for (long j = 0; j < n; j++)
+        bias[j] =
+            f->bias ? half_code(f->options.bf16, (unsigned)j & 1, (int)(j % 3) - 1, (unsigned)(37 * j) & 1023)
+                    : 0;
+    for (long i = 0; i < m * n; i++) expected[i] += half_value(f->options.bf16, bias[i % n]);
+}
+
+static inline double lowbit_value(const lowbit_form *f, const void *c, size_t i) {
+    float whole;
+    uint16_t half;
+    if (f->f32) return memcpy(&whole, (const char *)c + 4 * i, 4), (double)whole;
+    return memcpy(&half, (const char *)c + 2 * i, 2), half_value(f->options.bf16, half);
+}
+
+/* ||c - expected|| / ||expected||, Frobenius; NaN when an element is one. */
+static inline double lowbit_error(const lowbit_form *f, size_t count, const void *c, const double *expected) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        double d = lowbit_value(f, c, i) - expected[i];
+        difference += d * d, norm += expected[i] * expected[i];
+    }
+    return sqrt(difference / norm);
+}
+
+/* What it may be. Sums are f32, so a product of f32 is off by no more than their rounding, except where f16
+ * cannot hold the weights, which are then scaled and rounded first. */
+static inline double lowbit_error_bound(const lowbit_form *f, weight_type weight) {
+    bool rounds = !f->options.bf16 && (weight.exponent > 5 || (weight.exponent == 5 && weight.mantissa < 2));
+    if (!f->f32) return matmul_error_bound(f->options);
+    return rounds ? 1e-3 : 2e-6;
+}
+
+#endif
