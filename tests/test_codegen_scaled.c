@@ -189,9 +189,10 @@ START_TEST(signed_weights) {
 }
 END_TEST
 
-static const char *const float_types[] = {"f5_e1m3", "f5_e2m2", "f5_e3m1", "f5_e4m0", "f6_e1m4",
-                                          "f6_e2m3", "f6_e3m2", "f6_e4m1", "f7_e1m5", "f7_e2m4",
-                                          "f7_e3m3", "f7_e4m2", "f8_e1m6", "f8_e2m5", "f8_e3m4"};
+/* Those with 4 bits of exponent need no multiplication: they are as f8_e4m3, for which there is a converter.
+ */
+static const char *const float_types[] = {"f5_e1m3", "f5_e2m2", "f5_e3m1", "f6_e1m4", "f6_e2m3", "f6_e3m2",
+                                          "f7_e1m5", "f7_e2m4", "f7_e3m3", "f8_e1m6", "f8_e2m5", "f8_e3m4"};
 enum { FLOAT_TYPES = sizeof float_types / sizeof *float_types };
 
 START_TEST(float_weights) {
