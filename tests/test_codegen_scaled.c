@@ -243,6 +243,12 @@ static const body refused[] = {
      MINUS_ZERO "%dot = alloc-register f32[N, M], C, init 0.0\n%dot = mma %w, %x, %dot\n"
                 "%scale = cast %s2, f32\n%out = mul %dot, %scale",
      1, 0},
+    /* the sums' register is used again */
+    {"f16",
+     AS_IT_IS SUMS
+     "%scale = cast %s2, f32\n%first = mul %dot, %scale\n%dot = alloc-register f32[N, M], C, init 1.0\n"
+     "%out = fma %dot, %scale, %first",
+     0, 1},
     /* a scale that reaches as far as f32 itself */
     {"bf16", AS_IT_IS PRODUCT, 0, 0},
     {"f32", AS_IT_IS SUMS "%out = mul %dot, %s2", 0, 0},
