@@ -192,8 +192,10 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
     if (tvm_global_predicate(&base->g, t->delta, &inside)) {
         reg size = tvm_new_r(e);
         tvm_emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
-        tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%lld], %u, %s%s;", guard, cache,
-                 c->hint.level2, to.name, plus, from.name, ahead, chunk_bytes, size.name, c->hint.policy);
+        /* No cache policy: with a source size beside it, an H200 (driver 580) refused what ptxas 13.0 makes
+         * of it as an illegal instruction. */
+        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus,
+                 from.name, ahead, chunk_bytes, size.name);
     } else {
         tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%lld], %u%s;", guard, cache, c->hint.level2,
                  to.name, plus, from.name, ahead, chunk_bytes, c->hint.policy);
@@ -226,8 +228,9 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
         emit_chunk(c, s, &t, base, chunk_bytes);
     }
     char name[48];
-    snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca", c->hint.level2,
-             chunk_bytes, tvm_global_is_guarded(&base->g) ? " guarded" : "");
+    bool guarded = tvm_global_is_guarded(&base->g);
+    snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca",
+             guarded ? "" : c->hint.level2, chunk_bytes, guarded ? " guarded" : "");
     turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
     open_base(c, s, &t, base);
     tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),

@@ -27,7 +27,8 @@ extern "C" {
     X(DRIVER, 14, "a CUDA driver call failed", "")                                                           \
     X(FAULT, 15, "a kernel faulted while it ran",                                                            \
       "the CUDA context is lost with all that it holds: free the programs and the tvm_context and create "   \
-      "another; compute-sanitizer shows the access, tvm-run --device=cpu checks it")                         \
+      "another, in a new process where the driver refuses to (tvm_status(3)); compute-sanitizer shows the "  \
+      "access, tvm-run --device=cpu checks it")                                                              \
     X(DEVICE_MEMORY, 16, "out of device memory",                                                             \
       "free memory of the GPU and call again: the context works on; nvidia-smi shows who holds it")          \
     X(DEVICE_LOST, 17, "the GPU is lost",                                                                    \

@@ -235,7 +235,8 @@ static int open_contexts(suite *s, const char *cache) {
 
 static void run_all(suite *s) {
     gpu_group groups[] = {{.name = "cases"},  {.name = "casts"},         {.name = "element-wise"},
-                          {.name = "matmul"}, {.name = "matmul_lowbit"}, {.name = "interface"}};
+                          {.name = "matmul"}, {.name = "matmul_lowbit"}, {.name = "interface"},
+                          {.name = "streams"}};
     enum { GROUPS = sizeof groups / sizeof *groups };
     double start = seconds();
     printf("check_gpu: %s against %s\n", tvm_device_name(s->gpu), tvm_device_name(s->cpu));
@@ -245,6 +246,7 @@ static void run_all(suite *s) {
     gpu_add_matmuls(s, &groups[3]);
     gpu_add_lowbits(s, &groups[4]);
     gpu_add_interface(s, &groups[5]);
+    gpu_add_streams(s, &groups[6]);
     warm_all(s, groups, GROUPS);
     printf("programs translated (%.1f s)\n", seconds() - start);
     fflush(stdout);
