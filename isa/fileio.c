@@ -29,20 +29,38 @@ static bool buffer_reserve(buffer *into, size_t capacity) {
     return true;
 }
 
-static size_t first_capacity(int descriptor, size_t limit) {
+/* What to allocate for `end` bytes and a NUL: of a regular file no more than it has, of one that may never
+ * end no more than 64 KiB before its bytes say that it is longer. */
+static size_t useful_capacity(int descriptor, size_t end, bool told) {
     struct stat info;
-    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < 0) return 1 << 16;
-    return (uintmax_t)info.st_size < limit ? (size_t)info.st_size + 2 : 1 << 16;
+    bool regular = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= 0;
+    uintmax_t there = regular ? (uintmax_t)info.st_size + 1 : told ? end : 1 << 16;
+    return (size_t)(there < end ? there : end) + 1;
 }
 
-static tvm_status read_descriptor(int descriptor, const char *path, size_t limit, buffer *into,
-                                  tvm_diags *diags) {
+/* How far to read: a byte more than the file may have, so that one that goes on shows. 0 when all is read
+ * that says something. */
+static size_t reading_end(const buffer *into, size_t limit, tvm_file_extent *extent) {
+    uint64_t whole = extent != NULL ? extent(into->bytes, into->size) : limit;
+    if (whole < into->size) return 0;
+    return (whole < limit ? (size_t)whole : limit) + 1;
+}
+
+static tvm_status read_descriptor(int descriptor, const char *path, size_t limit, tvm_file_extent *extent,
+                                  buffer *into, tvm_diags *diags) {
     const tvm_place place = {.file = strcmp(path, "-") == 0 ? NULL : path};
-    if (!buffer_reserve(into, first_capacity(descriptor, limit))) return tvm_diag_no_memory(diags);
+    size_t end = 0;
     for (;;) {
+        if (into->size == end) {
+            if ((end = reading_end(into, limit, extent)) == 0) break;
+            size_t capacity = useful_capacity(descriptor, end, extent != NULL);
+            if (capacity > into->capacity && !buffer_reserve(into, capacity))
+                return tvm_diag_no_memory(diags);
+        }
         if (into->size + 1 == into->capacity && !buffer_reserve(into, into->capacity * 2))
             return tvm_diag_no_memory(diags);
-        ssize_t got = read(descriptor, into->bytes + into->size, into->capacity - into->size - 1);
+        size_t room = into->capacity - into->size - 1, rest = end - into->size;
+        ssize_t got = read(descriptor, into->bytes + into->size, room < rest ? room : rest);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return io_error(diags, path, "read", errno);
         if (got == 0) break;
@@ -55,11 +73,16 @@ static tvm_status read_descriptor(int descriptor, const char *path, size_t limit
 }
 
 tvm_status tvm_file_read(const char *path, size_t limit, uint8_t **bytes, size_t *size, tvm_diags *diags) {
+    return tvm_file_read_extent(path, limit, NULL, bytes, size, diags);
+}
+
+tvm_status tvm_file_read_extent(const char *path, size_t limit, tvm_file_extent *extent, uint8_t **bytes,
+                                size_t *size, tvm_diags *diags) {
     bool standard = strcmp(path, "-") == 0;
     int descriptor = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) return io_error(diags, path, "open for reading", errno);
     buffer into = {0};
-    tvm_status status = read_descriptor(descriptor, path, limit, &into, diags);
+    tvm_status status = read_descriptor(descriptor, path, limit, extent, &into, diags);
     if (!standard) close(descriptor);
     if (status != TVM_OK) {
         free(into.bytes);

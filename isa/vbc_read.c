@@ -393,8 +393,7 @@ static tvm_status read_header(reader *r, uint32_t *sections) {
     if (total > r->size)
         return refuse(r, TVM_FORMAT, "the file is truncated: %zu bytes of %" PRIu64, r->size, total);
     if (total < r->size)
-        return refuse(r, TVM_FORMAT, "%" PRIu64 " bytes follow the end of the program at offset %" PRIu64,
-                      (uint64_t)r->size - total, total);
+        return refuse(r, TVM_FORMAT, "more bytes follow the end of the program at offset %" PRIu64, total);
     if (*sections > VBC_MAX_SECTIONS || VBC_HEADER_SIZE + (size_t)*sections * VBC_ENTRY_SIZE > r->size)
         return refuse(r, TVM_FORMAT, "offset 12: a table of %" PRIu32 " sections does not fit the file",
                       *sections);
@@ -487,10 +486,16 @@ tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm
     return TVM_OK;
 }
 
+/* As the header says it. */
+static uint64_t file_extent(const uint8_t *bytes, size_t size) {
+    if (size < VBC_HEADER_SIZE) return VBC_HEADER_SIZE;
+    return memcmp(bytes, VBC_MAGIC, VBC_MAGIC_SIZE) == 0 ? load_le(bytes + 16, 8) : 0;
+}
+
 tvm_status tvm_vbc_read_file(const char *path, tvm_ir_program **program, tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
-    tvm_status status = tvm_file_read(path, VBC_MAX_FILE, &bytes, &size, diags);
+    tvm_status status = tvm_file_read_extent(path, VBC_MAX_FILE, file_extent, &bytes, &size, diags);
     if (status != TVM_OK) return status;
     status = tvm_vbc_read(bytes, size, strcmp(path, "-") == 0 ? "<stdin>" : path, program, diags);
     free(bytes);

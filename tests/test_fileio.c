@@ -61,6 +61,61 @@ START_TEST(test_limit) {
 }
 END_TEST
 
+/* "LENGTH bytes": two digits say how many there are in all. */
+static uint64_t told_length(const uint8_t *bytes, size_t size) {
+    if (size < 2) return 2;
+    return bytes[0] == '?' ? 0 : (uint64_t)(bytes[0] - '0') * 10 + (uint64_t)(bytes[1] - '0');
+}
+
+static const struct told {
+    const char *text;
+    size_t read; /* a byte more than is told, when it is there */
+} told[] = {{"08 bytes", 8}, {"08 bytes and more", 9}, {"20 bytes", 8}, {"0", 1}, {"", 0},
+            {"02", 2},       {"?? bytes", 3}};
+
+START_TEST(test_file_that_says_its_length) {
+    const struct told *row = &told[_i];
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size = 99;
+    ck_assert_int_eq(tvm_file_write(path, row->text, strlen(row->text), &diags), TVM_OK);
+    ck_assert_int_eq(tvm_file_read_extent(path, 50, told_length, &bytes, &size, &diags), TVM_OK);
+    ck_assert_uint_eq(size, row->read);
+    ck_assert_mem_eq(bytes, row->text, size);
+    ck_assert_int_eq(bytes[size], 0);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(test_file_that_says_more_than_the_limit) {
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size;
+    ck_assert_int_eq(tvm_file_write(path, "08 bytes", 8, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_file_read_extent(path, 7, told_length, &bytes, &size, &diags), TVM_FORMAT);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "longer than 7 bytes"));
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+static uint64_t always_70000(const uint8_t *bytes, size_t size) {
+    (void)bytes;
+    return size > 70000 ? 0 : 70000;
+}
+
+START_TEST(test_endless_device) {
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size;
+    ck_assert_int_eq(tvm_file_read("/dev/zero", 100000, &bytes, &size, &diags), TVM_FORMAT);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "longer than 100000 bytes"));
+    ck_assert_int_eq(tvm_file_read_extent("/dev/zero", 1 << 20, always_70000, &bytes, &size, &diags), TVM_OK);
+    ck_assert_uint_eq(size, 70001);
+    free(bytes);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
 START_TEST(test_missing_file_and_folder) {
     tvm_diags diags = {0};
     uint8_t *bytes = NULL;
@@ -138,6 +193,9 @@ int main(void) {
     tcase_add_checked_fixture(files, make_folder, remove_folder);
     tcase_add_test(files, test_round_trip);
     tcase_add_test(files, test_limit);
+    tcase_add_loop_test(files, test_file_that_says_its_length, 0, sizeof told / sizeof told[0]);
+    tcase_add_test(files, test_file_that_says_more_than_the_limit);
+    tcase_add_test(files, test_endless_device);
     tcase_add_test(files, test_missing_file_and_folder);
     tcase_add_test(files, test_device_is_written_in_place);
     tcase_add_test(files, test_links_and_permissions_are_kept);

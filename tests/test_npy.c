@@ -175,6 +175,64 @@ START_TEST(refuses) {
 }
 END_TEST
 
+/* Of a file that never ends no more is asked for than its header says; asking looks at nothing but what is
+ * there. */
+START_TEST(says_how_long_it_is) {
+    uint8_t endless[4 * sizeof numpy_file] = {0};
+    memcpy(endless, numpy_file, sizeof numpy_file);
+    uint64_t size = 0;
+    for (unsigned asked = 0; asked < 4; asked++) {
+        uint8_t *there = malloc(size ? size : 1); /* so that a sanitizer sees a read past the end */
+        ck_assert_ptr_nonnull(there);
+        memcpy(there, endless, size);
+        uint64_t next = tvm_npy_extent(there, size);
+        free(there);
+        if (next <= size) break;
+        size = next;
+    }
+    ck_assert_uint_eq(size, sizeof numpy_file);
+    ck_assert_uint_le(tvm_npy_extent(endless, sizeof endless), sizeof numpy_file);
+}
+END_TEST
+
+START_TEST(asks_for_no_more_of_other_files) {
+    static const uint8_t zeros[64];
+    uint8_t file[sizeof numpy_file];
+    ck_assert_uint_le(tvm_npy_extent(zeros, sizeof zeros), sizeof zeros);
+    memcpy(file, numpy_file, sizeof file);
+    file[6] = 9;
+    ck_assert_uint_le(tvm_npy_extent(file, 12), 12);
+    memcpy(file, "\x93NUMPY\2\0\xff\xff\xff\xff", 12);
+    ck_assert_uint_le(tvm_npy_extent(file, 12), 12);
+    memcpy(file, numpy_file, sizeof file);
+    file[30] = '?';
+    ck_assert_uint_le(tvm_npy_extent(file, sizeof file), sizeof file);
+}
+END_TEST
+
+START_TEST(refuses_a_header_that_is_too_long) {
+    static const char words[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}";
+    enum { MOST = 1 << 20 };
+    char *header = malloc(MOST + 2);
+    ck_assert_ptr_nonnull(header);
+    memset(header, ' ', MOST + 1);
+    memcpy(header, words, strlen(words));
+    for (size_t more = 0; more < 2; more++) {
+        header[MOST + more] = '\0';
+        size_t size;
+        uint8_t *file = make_file(2, header, 12, &size);
+        tvm_npy npy;
+        tvm_diags diags = {0};
+        ck_assert_int_eq(parse(file, size, &npy, &diags), more ? TVM_FORMAT : TVM_OK);
+        if (more) ck_assert_ptr_nonnull(strstr(diags.items[0].message, "longer than 1 MiB"));
+        tvm_diags_free(&diags);
+        free(file);
+        header[MOST] = ' ';
+    }
+    free(header);
+}
+END_TEST
+
 START_TEST(refuses_other_files) {
     tvm_npy npy;
     uint8_t file[sizeof numpy_file];
@@ -280,6 +338,9 @@ int main(void) {
     tcase_add_loop_test(cases, accepts, 0, sizeof accepted / sizeof *accepted);
     tcase_add_loop_test(cases, refuses, 0, sizeof refused / sizeof *refused);
     tcase_add_test(cases, refuses_other_files);
+    tcase_add_test(cases, says_how_long_it_is);
+    tcase_add_test(cases, asks_for_no_more_of_other_files);
+    tcase_add_test(cases, refuses_a_header_that_is_too_long);
     tcase_add_test(cases, refuses_every_truncation);
     tcase_add_test(cases, survives_corruption);
     tcase_add_loop_test(cases, stands_in_a_file, 0, sizeof stands / sizeof *stands);

@@ -386,7 +386,7 @@ static const struct {
     {"version", break_version, false, TVM_VERSION, "bytecode version 2"},
     {"count", break_count, false, TVM_FORMAT, "table of 1000000 sections"},
     {"total", break_total, false, TVM_FORMAT, "truncated"},
-    {"trailing", break_trailing, false, TVM_FORMAT, "1 bytes follow the end"},
+    {"trailing", break_trailing, false, TVM_FORMAT, "more bytes follow the end"},
     {"unowned", break_unowned, false, TVM_FORMAT, "belong to no section"},
     {"tag", break_tag, false, TVM_FORMAT, "unknown section 'CUBN'"},
     {"reserved", break_reserved, false, TVM_FORMAT, "section SHRD: the reserved field"},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const char magic[6] = "\x93NUMPY";
+enum { MAGIC_END = 8, LONGEST_START = 12 }; /* with the version; with the length of the header's text */
 
 /* ---- the header: a dict literal of Python with the keys descr, fortran_order and shape, in any order ----
  */
@@ -170,39 +171,56 @@ static bool data_bytes(const tvm_npy *npy, size_t *bytes) {
     return product <= SIZE_MAX / 2;
 }
 
-static tvm_status check_size(const header_reader *reader, size_t size) {
-    tvm_npy *npy = reader->npy;
+/* All before the data; `size` is that of the whole file, of which the header must be there. */
+static tvm_status parse_header(header_reader *reader, const uint8_t *file, size_t size) {
     tvm_place place = {.file = reader->path};
-    char text[TVM_NPY_TEXT_MAX];
-    if (!data_bytes(npy, &npy->bytes)) return malformed(reader, "the array is larger than memory can be");
-    size_t there = size - npy->offset;
-    if (there == npy->bytes) return TVM_OK;
-    return tvm_diag_add(reader->diags, TVM_FORMAT, &place, NULL,
-                        "the file is %s: %s takes %zu bytes of data, and %zu are there",
-                        there < npy->bytes ? "truncated" : "longer than its header says",
-                        tvm_npy_text(npy, text), npy->bytes, there);
+    *reader->npy = (tvm_npy){0};
+    if (size < MAGIC_END || memcmp(file, magic, sizeof magic))
+        return tvm_diag_add(reader->diags, TVM_FORMAT, &place, NULL, "this is not a .npy file");
+    unsigned version = file[6];
+    if (version < 1 || version > 3 || file[7])
+        return tvm_diag_add(reader->diags, TVM_VERSION, &place, NULL,
+                            ".npy version %u.%u is not known (1.0 to 3.0 are)", version, file[7]);
+    size_t start = version == 1 ? 10 : 12;
+    if (size < start) return malformed(reader, "the file is truncated");
+    size_t length = (size_t)file[8] | (size_t)file[9] << 8;
+    if (version > 1) length |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
+    reader->npy->offset = start + length;
+    if (length > TVM_NPY_HEADER_LIMIT) return malformed(reader, "it is longer than 1 MiB");
+    if (length > size - start) return malformed(reader, "the file is truncated");
+    reader->at = (const char *)file + start;
+    reader->end = reader->at + length;
+    tvm_status status = read_header(reader);
+    if (!status && !data_bytes(reader->npy, &reader->npy->bytes))
+        return malformed(reader, "the array is larger than memory can be");
+    return status;
 }
 
 tvm_status tvm_npy_parse(const uint8_t *file, size_t size, const char *path, tvm_npy *npy, tvm_diags *diags) {
-    *npy = (tvm_npy){0};
     header_reader reader = {.path = path, .diags = diags, .npy = npy};
+    tvm_status status = parse_header(&reader, file, size);
+    if (status) return status;
     tvm_place place = {.file = path};
-    if (size < 8 || memcmp(file, magic, sizeof magic))
-        return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "this is not a .npy file");
-    unsigned version = file[6];
-    if (version < 1 || version > 3 || file[7])
-        return tvm_diag_add(diags, TVM_VERSION, &place, NULL,
-                            ".npy version %u.%u is not known (1.0 to 3.0 are)", version, file[7]);
-    size_t start = version == 1 ? 10 : 12;
-    if (size < start) return malformed(&reader, "the file is truncated");
-    size_t length = (size_t)file[8] | (size_t)file[9] << 8;
-    if (version > 1) length |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
-    if (length > size - start) return malformed(&reader, "the file is truncated");
-    reader.at = (const char *)file + start;
-    reader.end = reader.at + length;
-    npy->offset = start + length;
-    tvm_status status = read_header(&reader);
-    return status ? status : check_size(&reader, size);
+    char text[TVM_NPY_TEXT_MAX];
+    size_t there = size - npy->offset;
+    if (there > npy->bytes)
+        return tvm_diag_add(diags, TVM_FORMAT, &place, NULL,
+                            "the file is longer than its header says: %s takes %zu bytes of data",
+                            tvm_npy_text(npy, text), npy->bytes);
+    if (there < npy->bytes)
+        return tvm_diag_add(diags, TVM_FORMAT, &place, NULL,
+                            "the file is truncated: %s takes %zu bytes of data, and %zu are there",
+                            tvm_npy_text(npy, text), npy->bytes, there);
+    return TVM_OK;
+}
+
+uint64_t tvm_npy_extent(const uint8_t *file, size_t size) {
+    tvm_npy npy;
+    header_reader reader = {.npy = &npy};
+    if (size < LONGEST_START) return LONGEST_START;
+    tvm_status status = parse_header(&reader, file, size);
+    if (npy.offset > size && npy.offset <= LONGEST_START + TVM_NPY_HEADER_LIMIT) return npy.offset;
+    return status ? 0 : npy.offset + npy.bytes;
 }
 
 /* ---- types ---- */

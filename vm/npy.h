@@ -7,7 +7,11 @@
 #include "layout.h"
 #include "types.h"
 
-enum { TVM_NPY_TEXT_MAX = 256, TVM_NPY_HEADER_MAX = 512 };
+enum {
+    TVM_NPY_TEXT_MAX = 256,
+    TVM_NPY_HEADER_MAX = 512,      /* bytes before the data of a file that is written */
+    TVM_NPY_HEADER_LIMIT = 1 << 20 /* of the header's text in one that is read */
+};
 
 /* The header's contents. kind is NumPy's: 'b' bool, 'i', 'u', 'f', 'c', 'V' (bytes without meaning) ... */
 typedef struct tvm_npy {
@@ -20,9 +24,14 @@ typedef struct tvm_npy {
 } tvm_npy;
 
 /* Reads the header and checks that the data is all there. `path` is named in diagnostics. TVM_FORMAT for
- * anything malformed, truncated or too long; TVM_UNSUPPORTED for big-endian, Fortran order, structured types
- * and ranks above TVM_MAX_RANK; TVM_VERSION. */
+ * anything malformed, truncated or too long, a header of more than TVM_NPY_HEADER_LIMIT bytes among it;
+ * TVM_UNSUPPORTED for big-endian, Fortran order, structured types and ranks above TVM_MAX_RANK; TVM_VERSION.
+ */
 tvm_status tvm_npy_parse(const uint8_t *file, size_t size, const char *path, tvm_npy *npy, tvm_diags *diags);
+
+/* How long the file is, as a tvm_file_extent: the bytes before the header's text, then those before the data,
+ * then all. */
+uint64_t tvm_npy_extent(const uint8_t *file, size_t size);
 
 /* How a tensor of this type and shape stands in a file: f16 f32 f64 and integers as themselves, bool as bool,
  * bf16 as '<u2', tf32 as '<f4', low-bit types (i8 and u8 apart) as '|u1' with the last extent counting bytes

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NPY_START = 12, NPY_HEADER_MAX = 1 << 20 };
+enum { NPY_START = 12 };
 
 /* ---- arrays ---- */
 
@@ -32,19 +32,16 @@ static bool npy_type(const tvm_npy *npy, tvm_dtype *type) {
 
 static tvm_status open_npy(pack_array *array, uint64_t size, const uint8_t start[NPY_START],
                            tvm_diags *diags) {
-    uint64_t length = start[6] == 1 ? 10u + (start[8] | (uint64_t)start[9] << 8)
-                                    : 12u + (start[8] | (uint64_t)start[9] << 8 | (uint64_t)start[10] << 16 |
-                                             (uint64_t)start[11] << 24);
+    /* of the whole file nothing but the header is looked at; one that is none is refused by its start */
+    uint64_t length = tvm_npy_extent(start, NPY_START);
+    if (length < NPY_START) length = NPY_START;
     tvm_place place = {.file = array->path};
-    if (length > size || length > NPY_HEADER_MAX)
-        return tvm_diag_add(diags, TVM_FORMAT, &place, NULL,
-                            "malformed .npy header: it has %llu bytes, the file %llu",
-                            (unsigned long long)length, (unsigned long long)size);
-    uint8_t *header = malloc(length < NPY_START ? NPY_START : length);
+    uint8_t *header = malloc(length);
     if (!header) return tvm_diag_no_memory(diags);
     tvm_npy npy;
-    tvm_status status = tvm_read_at(array->descriptor, array->path, header, length, 0, diags);
-    /* of the whole file, of which nothing but the header is looked at */
+    memcpy(header, start, NPY_START);
+    tvm_status status =
+        tvm_read_at(array->descriptor, array->path, header + NPY_START, length - NPY_START, NPY_START, diags);
     if (!status) status = tvm_npy_parse(header, size, array->path, &npy, diags);
     free(header);
     if (status) return status;

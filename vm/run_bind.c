@@ -111,7 +111,7 @@ static tvm_status read_file(tvm_run_param *param, tvm_diags *diags) {
         free(file);
         return status;
     }
-    tvm_status status = tvm_file_read(path, SIZE_MAX / 4, &param->file, &size, diags);
+    tvm_status status = tvm_file_read_extent(path, SIZE_MAX / 4, tvm_npy_extent, &param->file, &size, diags);
     return status ? status : tvm_npy_parse(param->file, size, path, &param->given, diags);
 }
 
