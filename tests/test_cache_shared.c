@@ -14,51 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache.h"
+#include "cache_kit.h"
 
 enum { PATIENCE_MS = 100 * 1000 };
-
-static char folder[64];
-
-static void make_folder(void) {
-    strcpy(folder, "/tmp/tvm-test-shared-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-}
-
-static void remove_folder(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static tvm_cache *open_cache(uint64_t limit) {
-    tvm_diags warnings = {0};
-    tvm_cache *cache = tvm_cache_open(folder, limit, &warnings);
-    ck_assert_ptr_nonnull(cache);
-    ck_assert_uint_eq(warnings.count, 0);
-    return cache;
-}
-
-static tvm_cache_key key_of(int number) {
-    char text[32];
-    snprintf(text, sizeof text, "entry %d", number);
-    return tvm_cache_key_of(text);
-}
 
 static void path_of(int number, char path[512]) {
     tvm_cache_key key = key_of(number);
     snprintf(path, 512, "%s/%016llx%016llx.entry", folder, (unsigned long long)key.hash[0],
              (unsigned long long)key.hash[1]);
-}
-
-static bool holds(tvm_cache *cache, int number, const void *bytes, size_t size) {
-    uint8_t *got = NULL;
-    size_t got_size = 0;
-    if (!tvm_cache_get(cache, key_of(number), &got, &got_size)) return false;
-    ck_assert_uint_eq(got_size, size);
-    ck_assert_mem_eq(got, bytes, size);
-    free(got);
-    return true;
 }
 
 /* Files whose names have this in them. */

@@ -5,43 +5,22 @@
 #include "config.h"
 #endif
 #include <check.h>
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "assembler.h"
-#include "runtime.h"
-#include "vbc.h"
+#include "cuda_kit.h"
 
 #ifdef HAVE_CUDA_H
 
-static const char source[] =
-    ".vasm 1\n"
-    ".kernel scale(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
-    ".warps 2\n"
-    ".grid cdiv(n, 256), 2\n"
-    "    %vx = load-global x[block.x * 256], spatial(64).local(4)\n"
-    "    %vy = mul %vx, f\n"
-    "    store-global y[block.x * 256], %vy\n"
-    ".end\n"
+static const char source[] = ".vasm 1\n" KIT_SCALE("cdiv(n, 256), 2") KIT_SHARED
     ".kernel scalars(b: bool, i: i32, u: u32, l: i64, w: u64, f: f32, d: f64, out: global f64[1, 32])\n"
     ".warps 1\n"
     ".grid 1\n"
     "    %vd = alloc-register f64[1, 32], spatial(1, 32), init d\n"
     "    store-global out[0, 0], %vd\n"
-    ".end\n"
-    ".kernel shared(n: i32, x: global f32[n])\n"
-    ".warps 1\n"
-    ".grid 1\n"
-    "    %vs = alloc-shared f32[128, 128]\n"
-    "    %vx = load-global x[0], spatial(32).local(4)\n"
-    "    store-shared %vs[5, 0], %vx\n"
-    "    sync\n"
-    "    %vy = load-shared %vs[5, 0], spatial(32).local(4)\n"
-    "    store-global x[0], %vy\n"
     ".end\n"
     ".kernel tensors(n: i32)\n"
     ".warps 1\n"
@@ -83,50 +62,16 @@ static const char source[] =
     ".case scale_wide if n >= 100\n"
     ".end\n";
 
-static char folder[64];
-static char cache[80], driver_log[80], ptxas_log[80];
-static uint8_t *bytecode;
-static size_t bytecode_size;
+static cuda_kit kit;
+static char driver_log[80], ptxas_log[80];
 static tvm_context *context;
 static tvm_program *code;
 
-static void write_ptxas(const char *version) {
-    char path[80];
-    snprintf(path, sizeof path, "%s/ptxas", folder);
-    FILE *script = fopen(path, "w");
-    ck_assert_ptr_nonnull(script);
-    fprintf(script,
-            "#!/bin/sh\necho \"$1 $2\" >>%s\n"
-            "case $1 in --version) echo 'Cuda compilation tools, release %s';;\n"
-            "*) printf '\\177ELF stub' >\"$4\";; esac\n",
-            ptxas_log, version);
-    ck_assert_int_eq(fclose(script), 0);
-    ck_assert_int_eq(chmod(path, 0700), 0);
-    setenv("TVM_PTXAS", path, 1);
-}
-
-static void assemble(void) {
-    tvm_ir_program *program = NULL;
-    tvm_diags diags = {0};
-    tvm_status status = tvm_assemble_text(source, sizeof source - 1, "cuda.vasm", NULL, &program, &diags);
-    if (status) tvm_diags_print(&diags, stderr, "test_cuda", false);
-    ck_assert_int_eq(status, TVM_OK);
-    ck_assert_int_eq(tvm_vbc_write(program, false, &bytecode, &bytecode_size, &diags), TVM_OK);
-    tvm_ir_program_free(program);
-}
-
 static void setup(void) {
-    const char *library = getenv("FAKE_CUDA_LIBRARY");
-    /* Opened by its path once, it is the libcuda.so.1 of this process. */
-    if (!dlopen(library ? library : "tests/fake/libcuda.so.1", RTLD_NOW)) ck_abort_msg("%s", dlerror());
-    strcpy(folder, "/tmp/tvm-test-cuda-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(cache, sizeof cache, "%s/cache", folder);
-    snprintf(driver_log, sizeof driver_log, "%s/driver.log", folder);
-    snprintf(ptxas_log, sizeof ptxas_log, "%s/ptxas.log", folder);
+    kit_setup_with(&kit, source);
+    snprintf(driver_log, sizeof driver_log, "%s/driver.log", kit.folder);
+    snprintf(ptxas_log, sizeof ptxas_log, "%s/ptxas.log", kit.folder);
     setenv("FAKE_CUDA_LOG", driver_log, 1);
-    write_ptxas("99.0, V99.0.1");
-    assemble();
 }
 
 static void close_all(void) {
@@ -137,21 +82,18 @@ static void close_all(void) {
 }
 
 static void teardown(void) {
-    char command[128];
     close_all();
-    free(bytecode);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    kit_teardown(&kit);
 }
 
 static tvm_status open_context(void) {
-    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = cache};
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = kit.cache};
     return tvm_context_create(&options, &context);
 }
 
 static void open_all(void) {
     ck_assert_msg(open_context() == TVM_OK, "%s", tvm_message(context));
-    ck_assert_int_eq(tvm_load(context, bytecode, bytecode_size, &code), TVM_OK);
+    ck_assert_int_eq(tvm_load(context, kit.bytecode, kit.bytecode_size, &code), TVM_OK);
 }
 
 static tvm_kernel *function_of(const char *name) {
@@ -621,7 +563,7 @@ START_TEST(another_ptxas_or_target_is_another_entry) {
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
     log_of(ptxas_log);
-    write_ptxas("100.0, V100.0.1 and longer");
+    folder_ptxas(kit.folder, "100.0, V100.0.1 and longer");
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
@@ -641,7 +583,7 @@ START_TEST(corrupted_cache_is_made_anew) {
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
     log_of(ptxas_log);
-    snprintf(command, sizeof command, "for f in %s/*; do echo junk >$f; done", cache);
+    snprintf(command, sizeof command, "for f in %s/*; do echo junk >$f; done", kit.cache);
     ck_assert_int_eq(system(command), 0);
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
@@ -655,7 +597,7 @@ START_TEST(corrupted_cache_is_made_anew) {
 END_TEST
 
 START_TEST(works_without_a_cache) {
-    snprintf(cache, sizeof cache, "/proc/no/cache");
+    snprintf(kit.cache, sizeof kit.cache, "/proc/no/cache");
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
@@ -748,10 +690,10 @@ END_TEST
 
 START_TEST(runs_in_the_callers_context) {
     char other;
-    tvm_context_options options = {.cuda_context = &other, .cache_dir = cache};
+    tvm_context_options options = {.cuda_context = &other, .cache_dir = kit.cache};
     ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
     ck_assert_int_eq(tvm_device(context), TVM_DEVICE_CUDA);
-    ck_assert_int_eq(tvm_load(context, bytecode, bytecode_size, &code), TVM_OK);
+    ck_assert_int_eq(tvm_load(context, kit.bytecode, kit.bytecode_size, &code), TVM_OK);
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
     assert_log(driver_log,

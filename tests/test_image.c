@@ -18,6 +18,7 @@
 
 #include "assembler_kit.h"
 #include "embed.h"
+#include "folder_kit.h"
 #include "image.h"
 #include "runtime.h"
 #include "vbc.h"
@@ -40,20 +41,10 @@ static tvm_diags diags, warnings;
 static tvm_image image;
 
 static void set_up(void) {
-    strcpy(folder, "/tmp/tvm-test-image-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    folder_make(folder);
+    folder_ptxas(folder, "99.0, V99.0.1");
     snprintf(script_path, sizeof script_path, "%s/ptxas", folder);
-    snprintf(log_path, sizeof log_path, "%s/log", folder);
-    FILE *script = fopen(script_path, "w");
-    ck_assert_ptr_nonnull(script);
-    fprintf(script,
-            "#!/bin/sh\necho \"$1 $2\" >>%s\n"
-            "case $1 in --version) echo 'tools, release 99.0, V99.0.1';;\n"
-            "*) printf '\\177ELF stub for %%s' \"$2\" >\"$4\";; esac\n",
-            log_path);
-    ck_assert_int_eq(fclose(script), 0);
-    ck_assert_int_eq(chmod(script_path, 0700), 0);
-    setenv("TVM_PTXAS", script_path, 1);
+    snprintf(log_path, sizeof log_path, "%s/ptxas.log", folder);
     unsetenv("TVM_NVJITLINK");
     diags = (tvm_diags){0};
     warnings = (tvm_diags){0};
@@ -62,13 +53,11 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-    char command[128];
     tvm_image_free(&image);
     tvm_ir_program_free(program);
     tvm_diags_free(&diags);
     tvm_diags_free(&warnings);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    folder_remove(folder);
 }
 
 /* How many lines of the ptxas' log have this. */
@@ -417,16 +406,13 @@ enum { PARALLEL = 4 };
 
 /* A ptxas that ends well only when as many of it run at the same time. */
 static void write_meeting_ptxas(void) {
-    FILE *script = fopen(script_path, "w");
-    ck_assert_ptr_nonnull(script);
-    fprintf(script,
-            "#!/bin/sh\ncase $1 in --version) echo 'release 99.0, V99.0.1'; exit;; esac\n"
-            ": >'%s/here.'$$\ni=0\n"
-            "while set -- \"$1\" \"$2\" \"$3\" \"$4\" '%s'/here.*; [ $# -lt %d ]; do\n"
-            "    [ $i -lt 1000 ] || exit 1\n    i=$((i+1))\n    sleep 0.01\ndone\n"
-            "printf '\\177ELF stub for %%s' \"$2\" >\"$4\"\n",
-            folder, folder, PARALLEL + 4);
-    ck_assert_int_eq(fclose(script), 0);
+    folder_script(script_path,
+                  "case $1 in --version) echo 'release 99.0, V99.0.1'; exit;; esac\n"
+                  ": >'%s/here.'$$\ni=0\n"
+                  "while set -- \"$1\" \"$2\" \"$3\" \"$4\" '%s'/here.*; [ $# -lt %d ]; do\n"
+                  "    [ $i -lt 1000 ] || exit 1\n    i=$((i+1))\n    sleep 0.01\ndone\n"
+                  "printf '\\177ELF stub for %%s' \"$2\" >\"$4\"\n",
+                  folder, folder, PARALLEL + 4);
 }
 
 START_TEST(targets_are_embedded_in_parallel) {
@@ -491,10 +477,9 @@ static tvm_context *context;
 static tvm_program *loaded;
 
 static tvm_status prepare(void) {
-    const char *library = getenv("FAKE_CUDA_LIBRARY");
     uint8_t *bytes;
     size_t size;
-    if (!dlopen(library ? library : "tests/fake/libcuda.so.1", RTLD_NOW)) ck_abort_msg("%s", dlerror());
+    if (!dlopen("tests/fake/libcuda.so.1", RTLD_NOW)) ck_abort_msg("%s", dlerror());
     ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_IMAGES, &bytes, &size, &diags), TVM_OK);
     tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = ""};
     ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);

@@ -6,6 +6,7 @@
 #endif
 #include <check.h>
 #include <dirent.h>
+#include <unistd.h>
 
 #include "cuda_kit.h"
 #include "npy.h"

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <jansson.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "cuda_kit.h"
 

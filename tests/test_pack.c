@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "assembler.h"
+#include "folder_kit.h"
 #include "npy.h"
 #include "pack.h"
 #include "pack_vector.h"
@@ -17,7 +18,7 @@
 #include "tvm.h"
 #include "vbc.h"
 
-static char folder[] = "/tmp/tvm-test-pack-XXXXXX";
+static char folder[64];
 
 static const char *in_folder(const char *name) {
     static char paths[64][128]; /* of a test */
@@ -28,14 +29,11 @@ static const char *in_folder(const char *name) {
 }
 
 static void setup(void) {
-    strcpy(folder + strlen(folder) - 6, "XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    folder_make(folder);
 }
 
 static void teardown(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    ck_assert_int_eq(system(command), 0);
+    folder_remove(folder);
 }
 
 static uint64_t next_random(uint64_t *state) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "assembler_kit.h"
+#include "folder_kit.h"
 #include "nvjitlink.h"
 #include "ptx_compiler.h"
 
@@ -21,8 +22,7 @@ static tvm_module module;
 static tvm_ptx_compiler compiler;
 
 static void set_up(void) {
-    strcpy(folder, "/tmp/tilusvm-test-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    folder_make(folder);
     snprintf(script_path, sizeof script_path, "%s/ptxas", folder);
     ck_assert_ptr_nonnull(realpath("tests/fake/libnvJitLink.so.12", library_path[0]));
     ck_assert_ptr_nonnull(realpath("tests/fake/libnvJitLink.so.13", library_path[1]));
@@ -38,9 +38,7 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-    char command[128];
-    snprintf(command, sizeof command, "/bin/rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    folder_remove(folder);
     free(module.cubin);
     tvm_ptx_compiler_free(&compiler);
     tvm_diags_free(&diags);
@@ -48,12 +46,8 @@ static void tear_down(void) {
 
 /* A ptxas in the folder whose cubin is what `body` writes to "$4". */
 static void write_ptxas(const char *body) {
-    FILE *file = fopen(script_path, "w");
-    ck_assert_ptr_nonnull(file);
-    fprintf(file, "#!/bin/sh\ncase $1 in --version) echo 'tools, release 12.8, V12.8.93'; exit;; esac\n%s",
-            body);
-    ck_assert_int_eq(fclose(file), 0);
-    ck_assert_int_eq(chmod(script_path, 0700), 0);
+    folder_script(script_path, "case $1 in --version) echo 'tools, release 12.8, V12.8.93'; exit;; esac\n%s",
+                  body);
 }
 
 static void find(tvm_ptx_compiler_kind kind, const char *path) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "codegen.h"
+#include "folder_kit.h"
 #include "ptxas.h"
 
 enum { LIMIT_MS = 60 * 1000 };
@@ -23,8 +24,7 @@ static tvm_kernel_code kernels[2];
 static tvm_module module;
 
 static void set_up(void) {
-    strcpy(folder, "/tmp/tilusvm-test-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    folder_make(folder);
     setenv("TMPDIR", folder, 1);
     unsetenv("TVM_PTXAS");
     diags = (tvm_diags){0};
@@ -37,9 +37,7 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-    char command[128];
-    snprintf(command, sizeof command, "/bin/rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    folder_remove(folder);
     free(module.cubin);
     tvm_diags_free(&diags);
 }
@@ -48,11 +46,7 @@ static void tear_down(void) {
 static const char *script(const char *body) {
     static char path[128];
     snprintf(path, sizeof path, "%s/script", folder);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    fprintf(file, "#!/bin/sh\n%s", body);
-    ck_assert_int_eq(fclose(file), 0);
-    ck_assert_int_eq(chmod(path, 0700), 0);
+    folder_script(path, "%s", body);
     return path;
 }
 
