@@ -343,9 +343,13 @@ static tvm_status check_float(const tvm_expr *node, tvm_why *why) {
     if (node->type.kind != TVM_KIND_FLOAT)
         return tvm_refuse(why, "a float constant cannot have type %s", tvm_dtype_name(node->type, name));
     double value = node->value.f;
-    if (node->type.bits == 32 && !isnan(value) && (double)(float)value != value)
-        return tvm_refuse(why, "the constant %.17g is not a value of f32", value);
-    return TVM_OK;
+    const tvm_scalar given = {.f = value};
+    if (tvm_scalar_cast(node->type, node->type, given).u == given.u) return TVM_OK;
+    /* text has one word for all of them, of which the assembler makes one */
+    if (isnan(value))
+        return tvm_refuse(why, "a constant NaN of %s is positive, with all bits of the mantissa set",
+                          tvm_dtype_name(node->type, name));
+    return tvm_refuse(why, "the constant %.17g is not a value of f32", value);
 }
 
 static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {

@@ -404,6 +404,15 @@ START_TEST(test_types_of_expressions) {
         {{.op = TVM_EXPR_INTEGER, .type = TVM_BOOL, .value.i = 2}, "does not fit"},
         {{.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.f = 0.1}, "f32"},
         {{.op = TVM_EXPR_FLOAT, .type = TVM_F64, .value.f = 0.1}, NULL},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.f = -0.0}, NULL},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.f = -INFINITY}, NULL},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.i = 0x7fffffffe0000000}, NULL},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.i = (int64_t)0xffffffffe0000000}, "NaN of f32"},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.i = 0x7ff8000000000000}, "NaN of f32"},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F32, .value.i = 0x7fffffffffffffff}, "NaN of f32"},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F64, .value.i = 0x7fffffffffffffff}, NULL},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F64, .value.i = (int64_t)0xffffffffffffffff}, "NaN of f64"},
+        {{.op = TVM_EXPR_FLOAT, .type = TVM_F64, .value.i = 0x7ff0000000000001}, "NaN of f64"},
         {{.op = TVM_EXPR_COUNT, .type = TVM_I(32)}, "operator"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
