@@ -1,20 +1,10 @@
+#include "vector.h"
+
+#include "convert.h"
 #include "interp_vector.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Vector code at any level of -O; and a product must not be contracted into the sum after it: results would
- * depend on the compiler. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__)
-#pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
-#endif
-
-/* After the pragma: gcc inlines only between functions of the same options. */
-#include "convert.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* Rows of c, and vectors of a row of c, that the inner loop of mma holds in registers. */
 enum { MMA_ROWS = 4, MMA_COLUMNS = 2 };
@@ -169,42 +159,11 @@ MMA_BODY(mma_16, 16)
 
 INSTANCES(baseline, , mma_16)
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#define VECTOR_X86 1
+#ifdef VECTOR_X86
 MMA_BODY(mma_32, 32)
 MMA_BODY(mma_64, 64)
-#if defined(__clang__)
-#define TARGET_512                                                                                           \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"), min_vector_width(512)))
-#else
-#define TARGET_512                                                                                           \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")))
-#endif
-#define TARGET_256 __attribute__((target("avx2,fma")))
 INSTANCES(avx2, TARGET_256, mma_32)
 INSTANCES(avx512, TARGET_512, mma_64)
-
-static bool has_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("fma");
-}
-
-static bool has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
-#define DISPATCH(name, arguments)                                                                            \
-    do {                                                                                                     \
-        if (has_avx512())                                                                                    \
-            name##_avx512 arguments;                                                                         \
-        else if (has_avx2())                                                                                 \
-            name##_avx2 arguments;                                                                           \
-        else                                                                                                 \
-            name##_baseline arguments;                                                                       \
-    } while (0)
-#else
-#define DISPATCH(name, arguments) name##_baseline arguments
 #endif
 
 void tvm_interp_f16_to_f32(float *to, const uint16_t *from, size_t count) {

@@ -1,29 +1,12 @@
-/* Vector code at any level of -O. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__)
-#pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
-#endif
+#include "vector.h"
 
-/* After the pragma: gcc inlines only between functions of the same options, those of convert.h too. */
 #include "pack_vector.h"
 
 #include <string.h>
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#define VECTOR_X86 1
+#ifdef VECTOR_X86
 #include <immintrin.h>
-#if defined(__clang__)
-#define TARGET_512                                                                                           \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"), min_vector_width(512)))
-#else
-#define TARGET_512                                                                                           \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")))
 #endif
-#define TARGET_256 __attribute__((target("avx2,fma,f16c")))
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* A number within 2^22 is rounded to nearest even by adding 1.5 * 2^23, which leaves it in the sum's low
  * bits. */
@@ -359,28 +342,6 @@ INSTANCES(baseline, , false)
 #ifdef VECTOR_X86
 INSTANCES(avx2, TARGET_256, true)
 INSTANCES(avx512, TARGET_512, true)
-
-/* Every processor that has AVX2 has F16C. */
-static bool has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
-static bool has_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2();
-}
-
-#define DISPATCH(name, arguments)                                                                            \
-    do {                                                                                                     \
-        if (has_avx512())                                                                                    \
-            name##_avx512 arguments;                                                                         \
-        else if (has_avx2())                                                                                 \
-            name##_avx2 arguments;                                                                           \
-        else                                                                                                 \
-            name##_baseline arguments;                                                                       \
-    } while (0)
-#else
-#define DISPATCH(name, arguments) name##_baseline arguments
 #endif
 
 bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
