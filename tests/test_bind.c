@@ -6,36 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tvm.h"
+#include "runtime_kit.h"
 
-static const char source[] =
-    ".vasm 1\n"
-    ".kernel scale(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
-    ".warps 1\n"
-    ".grid cdiv(n, 128)\n"
-    ".assume n % 4 == 0\n"
-    "    %vx = load-global x[block.x * 128], spatial(32).local(4)\n"
-    "    %vy = mul %vx, f\n"
-    "    store-global y[block.x * 128], %vy\n"
-    ".end\n"
-    ".kernel scalars(b: bool, i: i32, u: u32, l: i64, w: u64, f: f32, d: f64, out: global f64[7, 32])\n"
-    ".warps 1\n"
-    ".grid 1\n"
-    "    %vb = alloc-register f64[1, 32], spatial(1, 32), init b\n"
-    "    store-global out[0, 0], %vb\n"
-    "    %vi = alloc-register f64[1, 32], spatial(1, 32), init i\n"
-    "    store-global out[1, 0], %vi\n"
-    "    %vu = alloc-register f64[1, 32], spatial(1, 32), init u\n"
-    "    store-global out[2, 0], %vu\n"
-    "    %vl = alloc-register f64[1, 32], spatial(1, 32), init l\n"
-    "    store-global out[3, 0], %vl\n"
-    "    %vw = alloc-register f64[1, 32], spatial(1, 32), init w\n"
-    "    store-global out[4, 0], %vw\n"
-    "    %vf = alloc-register f64[1, 32], spatial(1, 32), init f\n"
-    "    store-global out[5, 0], %vf\n"
-    "    %vd = alloc-register f64[1, 32], spatial(1, 32), init d\n"
-    "    store-global out[6, 0], %vd\n"
-    ".end\n";
+static const char source[] = ".vasm 1\n" SCALE_KERNEL SCALARS_KERNEL;
 
 static tvm_context *context;
 static tvm_program *program;
@@ -57,9 +30,7 @@ static void teardown(void) {
 }
 
 static tvm_kernel *kernel_of(const char *name) {
-    tvm_kernel *kernel = NULL;
-    ck_assert_int_eq(tvm_get_kernel(program, name, &kernel), TVM_OK);
-    return kernel;
+    return kernel_named(program, name);
 }
 
 typedef int (*scale_function)(int32_t n, float f, const float *x, float *y);
@@ -104,14 +75,15 @@ START_TEST(passes_every_type) {
     typedef int (*scalars_function)(bool, int32_t, uint32_t, int64_t, uint64_t, float, double, double *);
     tvm_function function = NULL;
     _Alignas(16) double out[7 * 32];
-    const double expected[7] = {1, -7, 4294967295.0, -1099511627776.0, 9223372036854775808.0, 0.1f, 0.1};
+    const double none[7] = {0},
+                 expected[7] = {1, -7, 4294967295.0, -1099511627776.0, 9223372036854775808.0, 0.1f, 0.1};
     ck_assert_int_eq(tvm_bind(kernel_of("scalars"), &function), TVM_OK);
     ck_assert_int_eq(
         ((scalars_function)function)(true, -7, UINT32_MAX, -1099511627776, (uint64_t)1 << 63, 0.1f, 0.1, out),
         TVM_OK);
-    for (int i = 0; i < 7 * 32; i++) ck_assert_double_eq(out[i], expected[i / 32]);
+    assert_scalars(out, expected);
     ck_assert_int_eq(((scalars_function)function)(false, 0, 0, 0, 0, 0, 0, out), TVM_OK);
-    for (int i = 0; i < 7 * 32; i++) ck_assert_double_eq(out[i], 0);
+    assert_scalars(out, none);
 }
 END_TEST
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cuda_kit.h"
+#include "runtime_kit.h"
 
 #ifdef HAVE_CUDA_H
 
@@ -97,9 +98,7 @@ static void open_all(void) {
 }
 
 static tvm_kernel *function_of(const char *name) {
-    tvm_kernel *function = NULL;
-    ck_assert_int_eq(tvm_get_kernel(code, name, &function), TVM_OK);
-    return function;
+    return kernel_named(code, name);
 }
 
 /* The file's contents since the last call, which empties it. */

@@ -9,6 +9,7 @@
 #include "lowbit_reference.h"
 #include "shipped_kit.h"
 #include "tvm.h"
+#include "type_kit.h"
 
 enum { TIMEOUT = 600 };
 
@@ -379,10 +380,7 @@ static Suite *lowbit_suite(void) {
 }
 
 int main(void) {
-    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
-    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (tvm_dtype_is_lowbit(types[i])) lowbit[lowbit_count++] = types[i];
+    lowbit_count = lowbit_types(lowbit);
     SRunner *all = srunner_create(lowbit_suite());
     srunner_run_all(all, CK_ENV);
     int failed = srunner_ntests_failed(all);

@@ -10,6 +10,7 @@
 #include "codegen.h"
 #include "interp.h"
 #include "ptx_machine.h"
+#include "type_kit.h"
 #include "vbc.h"
 #include "verify.h"
 
@@ -630,10 +631,7 @@ static Suite *packing_suite(void) {
 }
 
 int main(void) {
-    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
-    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (tvm_dtype_is_lowbit(types[i])) lowbit[lowbit_count++] = types[i];
+    lowbit_count = lowbit_types(lowbit);
     SRunner *all = srunner_create(packing_suite());
     srunner_run_all(all, CK_ENV);
     int failed = srunner_ntests_failed(all);

@@ -9,6 +9,7 @@
 #include "matmul_reference.h"
 #include "shipped_kit.h"
 #include "tvm.h"
+#include "type_kit.h"
 
 enum { TIMEOUT = 600 };
 
@@ -327,10 +328,7 @@ static Suite *programs_suite(void) {
 }
 
 int main(void) {
-    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
-    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (tvm_dtype_is_lowbit(types[i])) lowbit[lowbit_count++] = types[i];
+    lowbit_count = lowbit_types(lowbit);
     for (size_t i = 0; i < VARIANT_TYPES; i++) add_variants(variant_types[i], variants, &variant_count);
     for (size_t i = 0; i < COMPILED_VARIANT_TYPES; i++)
         add_variants(compiled_variant_types[i], compiled_variants, &compiled_variant_count);

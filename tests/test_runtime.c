@@ -6,49 +6,22 @@
 #include <unistd.h>
 
 #include "assembler.h"
-#include "tvm.h"
+#include "runtime_kit.h"
 #include "vbc.h"
 
-static const char source[] =
-    ".vasm 1\n"
-    ".kernel scale(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
-    ".warps 1\n"
-    ".grid cdiv(n, 128)\n"
-    ".assume n % 4 == 0\n"
-    "    %vx = load-global x[block.x * 128], spatial(32).local(4)\n"
-    "    %vy = mul %vx, f\n"
-    "    store-global y[block.x * 128], %vy\n"
-    ".end\n"
-    ".kernel scalars(b: bool, i: i32, u: u32, l: i64, w: u64, f: f32, d: f64, out: global f64[7, 32])\n"
-    ".warps 1\n"
-    ".grid 1\n"
-    "    %vb = alloc-register f64[1, 32], spatial(1, 32), init b\n"
-    "    store-global out[0, 0], %vb\n"
-    "    %vi = alloc-register f64[1, 32], spatial(1, 32), init i\n"
-    "    store-global out[1, 0], %vi\n"
-    "    %vu = alloc-register f64[1, 32], spatial(1, 32), init u\n"
-    "    store-global out[2, 0], %vu\n"
-    "    %vl = alloc-register f64[1, 32], spatial(1, 32), init l\n"
-    "    store-global out[3, 0], %vl\n"
-    "    %vw = alloc-register f64[1, 32], spatial(1, 32), init w\n"
-    "    store-global out[4, 0], %vw\n"
-    "    %vf = alloc-register f64[1, 32], spatial(1, 32), init f\n"
-    "    store-global out[5, 0], %vf\n"
-    "    %vd = alloc-register f64[1, 32], spatial(1, 32), init d\n"
-    "    store-global out[6, 0], %vd\n"
-    ".end\n"
-    ".kernel packed(r: i32, c: i64, w: global u3[r, c * 8], v: global u3[r, c])\n"
-    ".warps 1\n"
-    ".grid r\n"
-    "    sync\n"
-    ".end\n"
-    ".kernel divide(n: i32, x: global f32[32])\n"
-    ".warps 1\n"
-    ".grid 1\n"
-    "    %vq = 7 / n\n"
-    "    %vx = alloc-register f32[32], spatial(32), init %vq\n"
-    "    store-global x[0], %vx\n"
-    ".end\n";
+static const char source[] = ".vasm 1\n" SCALE_KERNEL SCALARS_KERNEL
+                             ".kernel packed(r: i32, c: i64, w: global u3[r, c * 8], v: global u3[r, c])\n"
+                             ".warps 1\n"
+                             ".grid r\n"
+                             "    sync\n"
+                             ".end\n"
+                             ".kernel divide(n: i32, x: global f32[32])\n"
+                             ".warps 1\n"
+                             ".grid 1\n"
+                             "    %vq = 7 / n\n"
+                             "    %vx = alloc-register f32[32], spatial(32), init %vq\n"
+                             "    store-global x[0], %vx\n"
+                             ".end\n";
 
 static uint8_t *bytecode;
 static size_t bytecode_size;
@@ -80,10 +53,7 @@ static void teardown(void) {
 }
 
 static tvm_kernel *function_of(const char *name) {
-    tvm_kernel *function = NULL;
-    ck_assert_int_eq(tvm_get_kernel(code, name, &function), TVM_OK);
-    ck_assert_str_eq(tvm_kernel_name(function), name);
-    return function;
+    return kernel_named(code, name);
 }
 
 /* The call failed as it should, and the message names all of these (up to the first NULL). */
@@ -269,12 +239,6 @@ START_TEST(launches) {
     ck_assert_int_eq(tvm_memory_free(context, y), TVM_OK);
 }
 END_TEST
-
-static void assert_scalars(const double *out, const double expected[7]) {
-    for (int row = 0; row < 7; row++)
-        for (int column = 0; column < 32; column++)
-            ck_assert_double_eq(out[row * 32 + column], expected[row]);
-}
 
 START_TEST(passes_every_scalar_type) {
     const double expected[7] = {
