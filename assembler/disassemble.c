@@ -15,7 +15,9 @@ typedef struct listing {
     tvm_buffer out;
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
-    char prefix[32]; /* of the names of register layouts */
+    char prefix[32];         /* of the names of register layouts */
+    uint32_t *layout_number; /* of each of the program's, in the order in which they are written; TVM_NONE:
+                                nowhere */
 } listing;
 
 /* ---- layouts: each that is written anywhere gets a name ---- */
@@ -50,22 +52,37 @@ static bool writes_layout(const tvm_insn *insn) {
     return false;
 }
 
-static bool print_layouts(listing *l) {
+/* Numbers the layouts that are written, so that the text does not depend on others or on where they stand. */
+static void number_layouts(listing *l, uint32_t *order, uint32_t *count) {
     const tvm_ir_program *program = l->program;
-    bool *used = calloc(program->layout_count + 1, sizeof *used);
-    char text[TVM_LAYOUT_TEXT_MAX];
-    if (!used) return false;
+    *count = 0;
+    for (uint32_t i = 0; i < program->layout_count; i++) l->layout_number[i] = TVM_NONE;
     for (uint32_t k = 0; k < program->kernel_count; k++) {
         const tvm_ir_kernel *kernel = &program->kernels[k];
-        for (uint32_t i = 0; i < kernel->insn_count; i++)
-            if (writes_layout(&kernel->insns[i])) used[kernel->slots[kernel->insns[i].result].layout] = true;
+        for (uint32_t i = 0; i < kernel->insn_count; i++) {
+            if (!writes_layout(&kernel->insns[i])) continue;
+            uint32_t layout = kernel->slots[kernel->insns[i].result].layout;
+            if (l->layout_number[layout] != TVM_NONE) continue;
+            order[*count] = layout;
+            l->layout_number[layout] = (*count)++;
+        }
     }
-    for (uint32_t i = 0; i < program->layout_count; i++)
-        if (used[i])
-            tvm_buffer_printf(&l->out, ".layout %s%u = %s\n", l->prefix, i,
-                              tvm_layout_text(&program->layouts[i], text));
-    free(used);
-    return true;
+}
+
+static bool print_layouts(listing *l) {
+    char text[TVM_LAYOUT_TEXT_MAX];
+    uint32_t count, *order = calloc(l->program->layout_count + 1, sizeof *order);
+    l->layout_number = calloc(l->program->layout_count + 1, sizeof *l->layout_number);
+    bool good = order && l->layout_number;
+    if (good) {
+        number_layouts(l, order, &count);
+        if (count) tvm_buffer_puts(&l->out, "\n");
+        for (uint32_t i = 0; i < count; i++)
+            tvm_buffer_printf(&l->out, ".layout %s%" PRIu32 " = %s\n", l->prefix, i,
+                              tvm_layout_text(&l->program->layouts[order[i]], text));
+    }
+    free(order);
+    return good;
 }
 
 /* ---- operands ---- */
@@ -110,7 +127,7 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
         tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
         break;
     case 'L':
-        tvm_buffer_printf(&l->out, "%s%u", l->prefix, slot->layout);
+        tvm_buffer_printf(&l->out, "%s%" PRIu32, l->prefix, l->layout_number[slot->layout]);
         break;
     case 'P':
         tvm_buffer_puts(&l->out, tvm_packing_names[slot->packing]);
@@ -337,7 +354,6 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
                             "the parameters' names leave none for layouts");
     l.out.limit = TVM_SOURCE_MAX;
     tvm_buffer_puts(&l.out, ".vasm 1\n");
-    if (program->layout_count) tvm_buffer_puts(&l.out, "\n");
     bool good = print_layouts(&l);
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {
         print_kernel(&l, &program->kernels[k]);
@@ -347,6 +363,7 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
         print_entry(&l, &program->entries[i]);
         good = !l.out.failed;
     }
+    free(l.layout_number);
     if (good) {
         *text = l.out.text;
         return TVM_OK;

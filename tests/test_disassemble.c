@@ -199,6 +199,30 @@ START_TEST(test_layouts_are_named_once) {
 }
 END_TEST
 
+/* A container from elsewhere may hold them in any order, and more than it uses: the text is the same. */
+START_TEST(test_layouts_are_numbered_as_they_are_used) {
+    tvm_ir_program *program =
+        assemble_body("%r = load-global a, spatial(8, 4)\n%s = load-global a[1, 1], spatial(4, 8)");
+    char *text = disassemble(program);
+    ck_assert_uint_eq(program->layout_count, 2);
+    tvm_layout swapped = program->layouts[0], unused = swapped;
+    program->layouts[0] = program->layouts[1];
+    program->layouts[1] = swapped;
+    tvm_ir_kernel *kernel = &program->kernels[0];
+    for (uint32_t i = 0; i < kernel->slot_count; i++)
+        if (kernel->slots[i].kind == TVM_SLOT_REGISTER) kernel->slots[i].layout ^= 1;
+    unused.shape[0] = 1;
+    ck_assert_uint_ne(tvm_ir_program_layout(program, &unused), TVM_NONE);
+    char *text_then = disassemble(program);
+    ck_assert_str_eq(text, text_then);
+    ck_assert_ptr_nonnull(strstr(text, ".layout L0 = layout([8, 4]"));
+    ck_assert_ptr_nonnull(strstr(text, ".layout L1 = layout([4, 8]"));
+    free(text);
+    free(text_then);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 START_TEST(test_indentation) {
     char *text = round_trip(assemble_body("for %i = 0 to m\nif %i == 2\nsync\nelse\nexit\nend\nend"));
     ck_assert_ptr_nonnull(strstr(text, "    for %i = 0 to m\n"
@@ -271,6 +295,7 @@ static Suite *make_suite(void) {
     tcase_add_test(all, test_kernels);
     tcase_add_test(all, test_names_that_mean_something);
     tcase_add_test(all, test_layouts_are_named_once);
+    tcase_add_test(all, test_layouts_are_numbered_as_they_are_used);
     tcase_add_test(all, test_indentation);
     tcase_add_test(all, test_no_orphans);
     tcase_add_loop_test(all, test_matmul, 0, COUNT(weight_types));
