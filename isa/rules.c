@@ -191,12 +191,11 @@ static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *des
     return check_indices(rule, desc, operand, left, taken);
 }
 
-/* `left` operands begin at `operand`; *taken of them belong to the entry. */
+/* `left` operands, one at least, begin at `operand`; *taken of them belong to the entry. */
 static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *desc,
                                 const tvm_operand *operand, uint32_t left, uint32_t *taken) {
     const tvm_operand_words *words = tvm_words_of(desc->kind);
     *taken = 1;
-    if (left == 0) return tvm_refuse(rule->why, "%.*s is missing", (int)desc->name_length, desc->name);
     if (desc->optional && operand->kind == TVM_OPERAND_NONE) return TVM_OK;
     switch (desc->kind) {
     case 'x':
@@ -226,6 +225,7 @@ static tvm_status check_row(tvm_rule *rule, uint32_t count) {
     while (tvm_operand_next(&cursor, &desc)) {
         if (!desc.stored) continue;
         uint32_t taken;
+        if (at == count) return tvm_refuse(rule->why, "%.*s is missing", (int)desc.name_length, desc.name);
         tvm_status status = check_operand(rule, &desc, rule->operands + at, count - at, &taken);
         if (status != TVM_OK) return status;
         rule->desc[entry] = desc;

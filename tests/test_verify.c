@@ -287,6 +287,22 @@ START_TEST(test_all_errors_up_to_twenty) {
 }
 END_TEST
 
+/* Then it has no array of them. */
+START_TEST(test_no_operand_in_the_kernel) {
+    kit t;
+    tvm_diags diags = {0};
+    kit_start(&t, "k");
+    INSN0(&t, IF, TVM_NONE);
+    INSN0(&t, END, TVM_NONE);
+    ck_assert_ptr_null(t.kernel->operands);
+    ck_assert_int_eq(tvm_verify(t.program, &diags), TVM_INVALID);
+    ck_assert_uint_eq(diags.count, 1);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "if: condition is missing"));
+    tvm_diags_free(&diags);
+    kit_end(&t);
+}
+END_TEST
+
 START_TEST(test_match) {
     fixture t;
     tvm_diags diags = {0};
@@ -382,6 +398,7 @@ int main(void) {
     tcase_add_test(whole, test_place_of_an_error);
     tcase_add_test(whole, test_all_errors_up_to_twenty);
     tcase_add_test(whole, test_match);
+    tcase_add_test(whole, test_no_operand_in_the_kernel);
     tcase_add_test(whole, test_inferred_types);
     tcase_add_test(whole, test_work_is_bounded);
     tcase_add_test(whole, test_large_kernels_are_fine);
