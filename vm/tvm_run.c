@@ -73,7 +73,7 @@ static const char description[] =
     "  rand[:SEED]    random: floats in [-1, 1), other types any code\n"
     "  zeros, iota    zeros; 0, 1, 2, ...\n"
     "  out:FILE.npy   zeros, and written to the file after the run\n"
-    "  VALUE,out:FILE.npy  any of the first three, and written after the run\n"
+    "  VALUE,out:FILE.npy  one of the others, and written after the run\n"
     "A number that is left out is taken from the shape of a file, where the kernel declares a tensor with that number as an extent.\n"
     "\n"
     "  tvm-run matmul.vbc --args m=16 a=@a.npy p=@p.npy s=@s.npy c=out:c.npy\n"
