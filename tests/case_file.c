@@ -113,6 +113,14 @@ static bool add_line(case_file *c, section now, const char *line, size_t length)
     return false;
 }
 
+/* Does it say what must come of the program? A case that does not could not fail. */
+static bool has_outcome(const case_file *c) {
+    if (c->errors != NULL) return *c->errors != '\0';
+    if (c->kernel == NULL) return false;
+    if (c->refusal != NULL) return *c->refusal != '\0';
+    return c->out_count > 0 || (c->prints != NULL && *c->prints != '\0');
+}
+
 case_file *case_read(const char *path) {
     uint8_t *bytes = NULL;
     size_t size = 0;
@@ -141,6 +149,10 @@ case_file *case_read(const char *path) {
     }
     if (good && c->program == NULL) good = false;
     if (!good) fprintf(stderr, "%s:%u: not a case file\n", path, number);
+    if (good && !has_outcome(c)) {
+        fprintf(stderr, "%s: it does not say what must come of the program\n", path);
+        good = false;
+    }
     free(bytes);
     if (good) return c;
     case_free(c);
