@@ -13,7 +13,7 @@
  *   KRNL      u32 count, of each:
  *             u32 name  u32 warps  u32 resident  u32 grid[3]  u32 parameters  u32 slots  u32 expressions  u32 assumes  u32 insns
  *     slot    u32 name  u8 kind  u8 rank (of GLOBAL, else 0)  dtype
- *             GLOBAL: u32 shape[rank]   REGISTER, SHARED: u32 layout
+ *             GLOBAL: u32 shape[rank]   REGISTER: u8 packing  u32 layout   SHARED: u32 layout
  *     dtype   u8 kind  u8 bits  u8 exponent  u8 mantissa
  *     expr    u8 op  dtype  u32 operand[arity]; SLOT, BLOCK, GRID: u32; INTEGER, FLOAT: u64
  *     assume  u32 expression
