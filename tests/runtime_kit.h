@@ -1,4 +1,4 @@
-/* What suites of the public interface share: kernels that refuse some arguments or take a scalar of every type. */
+/* What suites of the public interface share: kernels that refuse some arguments or take every scalar. */
 #ifndef TVM_TESTS_RUNTIME_KIT_H
 #define TVM_TESTS_RUNTIME_KIT_H
 
