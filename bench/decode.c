@@ -4,7 +4,6 @@
  * launches or more over rotating copies of the data, larger than three times the L2. Before it is timed, each
  * point is compared with a float64 reference on fresh random data, and with itself on another copy, bit for
  * bit. See decode --help and bench/NOTES. */
-#include <argp.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,123 +11,36 @@
 
 #include "decode.h"
 
-enum {
-    KEY_PROGRAM = 256,
-    KEY_KERNEL,
-    KEY_TYPES,
-    KEY_BATCHES,
-    KEY_SHAPES,
-    KEY_CHAIN,
-    KEY_JSON,
-    KEY_SVG,
-    KEY_PEERS,
-    KEY_TIME,
-    KEY_CHECK,
-    KEY_NO_CHECK,
-    KEY_NO_CUBLAS,
-    KEY_CPU,
-    KEY_SEED
-};
+enum { KEY_KERNEL = 256, KEY_CHAIN, KEY_JSON, KEY_SVG, KEY_PEERS, KEY_CHECK, KEY_NO_CHECK, KEY_NO_CUBLAS };
 
 static const struct argp_option argp_options[] = {
     {"programs", 'p', "DIR", 0, "take DIR/matmul_lowbit_TYPE.vbc (default: the current folder)", 0},
-    {"program", KEY_PROGRAM, "PATTERN", 0,
-     "take these files, %s standing for the type; what ends in .vasm is assembled, with WTYPE defined", 0},
-    {"define", 'D', "NAME=VALUE", 0, "set a constant of a .vasm program", 0},
     {"kernel", KEY_KERNEL, "NAME", 0, "the kernel to measure (default: matmul_lowbit)", 0},
-    {"types", KEY_TYPES, "LIST", 0, "u4,f6_e3m2,... (default: all 42)", 0},
-    {"batches", KEY_BATCHES, "LIST", 0, "rows of activations (default: 1,4,8,16,32,64)", 0},
-    {"shapes", KEY_SHAPES, "LIST", 0,
-     "NxK,... (default: 8192x8192,10240x8192,57344x8192,8192x28672,5120x5120,27648x5120; of a chain 8192x8192)",
-     0},
     {"chain", KEY_CHAIN, "COUNT", OPTION_ARG_OPTIONAL,
      "chains of COUNT (40) matmuls, each of the last one's result, in one graph", 0},
     {"json", KEY_JSON, "FILE", 0, "write all numbers", 0},
     {"svg", KEY_SVG, "FILE", 0, "draw time over floor by type and shape", 0},
     {"peers", KEY_PEERS, "FILE", 0, "times of others, a JSON object a line (bench/decode_triton.py)", 0},
-    {"time", KEY_TIME, "SECONDS", 0, "begin no point after SECONDS", 0},
     {"check", KEY_CHECK, NULL, 0, "check only", 0},
     {"no-check", KEY_NO_CHECK, NULL, 0, "time without a check, for profilers", 0},
     {"no-cublas", KEY_NO_CUBLAS, NULL, 0, "leave cuBLAS out", 0},
-    {"cpu", KEY_CPU, NULL, 0, "check on the interpreter", 0},
-    {"seed", KEY_SEED, "N", 0, "of the random numbers (default: the clock's)", 0},
     {0}};
 
 /* ---- the command line ---- */
 
-/* Calls add for each part of a list; it returns what is wrong with one, or NULL. */
-static void each_part(struct argp_state *state, char *list,
-                      const char *(*add)(decode_options *, const char *)) {
-    char *rest = NULL;
-    for (char *part = strtok_r(list, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) {
-        const char *wrong = add(state->input, part);
-        if (wrong) argp_error(state, "%s: %s", part, wrong);
-    }
-}
-
-static const char *add_type(decode_options *o, const char *text) {
-    if (o->type_count == DECODE_TYPES) return "too many types";
-    value_type *type = &o->types[o->type_count];
-    if (!value_type_named(text, type) || type->bits > 8) return "there is no such type";
-    o->type_count++;
-    return NULL;
-}
-
-static bool parse_count(const char **text, int64_t *count) {
-    char *end;
-    *count = strtol(*text, &end, 10);
-    bool ok = end != *text && *count > 0 && *count <= 1 << 20;
-    *text = end;
-    return ok;
-}
-
-static const char *add_batch(decode_options *o, const char *text) {
-    if (o->batch_count == DECODE_BATCHES) return "too many batches";
-    if (!parse_count(&text, &o->batches[o->batch_count]) || *text) return "a number of rows is expected";
-    o->batch_count++;
-    return NULL;
-}
-
-static const char *add_shape(decode_options *o, const char *text) {
-    if (o->shape_count == DECODE_SHAPES) return "too many shapes";
-    decode_shape *shape = &o->shapes[o->shape_count];
-    if (!parse_count(&text, &shape->n) || *text++ != 'x' || !parse_count(&text, &shape->k) || *text)
-        return "NxK is expected";
-    o->shape_count++;
-    return NULL;
-}
-
-static error_t parse_program(int key, char *arg, decode_options *o) {
-    if (key == KEY_PROGRAM)
-        o->program = arg;
-    else if (key == 'p') {
-        snprintf(o->pattern, sizeof o->pattern, "%s/matmul_lowbit_%%s.vbc", arg);
-        o->program = o->pattern;
-    } else if (key == 'D' && o->define_count < DECODE_DEFINES)
-        o->defines[o->define_count++] = arg;
-    else if (key == KEY_KERNEL)
-        o->kernel = arg;
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
-static error_t parse_list(int key, char *arg, struct argp_state *state) {
-    if (key == KEY_TYPES)
-        each_part(state, arg, add_type);
-    else if (key == KEY_BATCHES)
-        each_part(state, arg, add_batch);
-    else if (key == KEY_SHAPES)
-        each_part(state, arg, add_shape);
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
     decode_options *o = state->input;
-    if (!parse_program(key, arg, o) || !parse_list(key, arg, state)) return 0;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = o;
+        return 0;
+    case 'p':
+        snprintf(o->pattern, sizeof o->pattern, "%s/matmul_lowbit_%%s.vbc", arg);
+        o->program = o->pattern;
+        return 0;
+    case KEY_KERNEL:
+        o->kernel = arg;
+        return 0;
     case KEY_CHAIN:
         o->chain = arg ? (unsigned)strtoul(arg, NULL, 10) : BENCH_LAUNCHES;
         if (!o->chain || o->chain > 256)
@@ -143,10 +55,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_PEERS:
         o->peers = arg;
         return 0;
-    case KEY_TIME:
-        o->seconds = strtod(arg, NULL);
-        if (!(o->seconds > 0)) argp_error(state, "--time %s: seconds are expected", arg);
-        return 0;
     case KEY_CHECK:
         o->timed = false;
         return 0;
@@ -155,12 +63,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_NO_CUBLAS:
         o->cublas_too = false;
-        return 0;
-    case KEY_CPU:
-        o->cpu = true, o->timed = false;
-        return 0;
-    case KEY_SEED:
-        o->seed = strtoull(arg, NULL, 0);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -295,13 +197,16 @@ static bool open_all(decode_run *run) {
 }
 
 int main(int argc, char **argv) {
+    static const struct argp_child common[] = {{&decode_argp, 0, NULL, 0}, {0}};
     static const struct argp parser = {
         argp_options,
         parse_option,
         NULL,
         "Measures decode matmuls against the read floor and cuBLAS, after checking them.\v"
+        "By default: all 42 types; the shapes 8192x8192, 10240x8192, 57344x8192, 8192x28672, 5120x5120 and "
+        "27648x5120, of a chain 8192x8192; 1, 4, 8, 16, 32 and 64 rows.\n\n"
         "Exit status: 0 every point was right and measured, 1 one was not, 2 wrong usage.",
-        NULL,
+        common,
         NULL,
         NULL};
     decode_run *run = calloc(1, sizeof *run);

@@ -1,6 +1,8 @@
-/* bench/decode: its parts. */
+/* bench/decode: its parts, most of which bench/tune is made of, too. */
 #ifndef BENCH_DECODE_H
 #define BENCH_DECODE_H
+
+#include <argp.h>
 
 #include "gpu.h"
 #include "value.h"
@@ -38,6 +40,10 @@ typedef struct decode_options {
     uint64_t seed;
 } decode_options;
 
+/* --program, -D, --types, --batches, --shapes, --time, --cpu, --seed: a child of a program's own options,
+ * whose input is the decode_options. */
+extern const struct argp decode_argp;
+
 /* One point of the table. Times are microseconds, NAN where there is none. */
 typedef struct decode_point {
     value_type type;
@@ -53,16 +59,21 @@ typedef struct decode_reference {
     int64_t k;
     unsigned count;
     int64_t column[DECODE_COLUMNS];
-    double *weights; /* [count][k] */
+    double *weights;  /* [count][k] */
+    double *products; /* [rows][count], once they have been computed */
 } decode_reference;
 /* Chooses columns, the first and the last among them, in runs of four; the weights are the caller's to fill
  * in. */
 bool decode_reference_make(bench *b, int64_t n, int64_t k, decode_reference *r);
 void decode_reference_free(decode_reference *r);
-/* The Frobenius norm of the difference over that of the reference, in these columns; infinity when an element
- * of c, in any column, is not a number. a is [m, k] and c [m, n], row-major codes. */
-double decode_reference_error(const decode_reference *r, int64_t m, int64_t n, const value_type *a_type,
-                              const void *a, const value_type *c_type, const void *c);
+/* The products with a, row-major codes [rows, k]. */
+bool decode_reference_multiply(bench *b, decode_reference *r, int64_t rows, const value_type *a_type,
+                               const void *a);
+/* The Frobenius norm of the difference of c, row-major codes [m, n], and the products of the first m rows,
+ * over that of the latter, in these columns; infinity when an element of c, in any column, is not a number.
+ */
+double decode_reference_error(const decode_reference *r, int64_t m, int64_t n, const value_type *c_type,
+                              const void *c);
 /* What rounding of the output, and of weights to the activations' type, may leave: 1e-3 for f16. */
 double decode_tolerance(const value_type *c_type);
 
@@ -82,13 +93,28 @@ typedef struct decode_program {
 } decode_program;
 bool decode_program_load(bench *b, const decode_options *options, decode_program *program);
 void decode_program_close(decode_program *program);
+/* The name of the kernel that the entry (or kernel) chooses on b's device; it lives as long as the program.
+ */
+bool decode_program_variant(bench *b, const decode_program *program, int64_t m, decode_shape shape,
+                            const char **name);
 
 /* Weights of one type and shape on the device, in rotating copies, and what the results are compared with. */
 typedef struct decode_problem decode_problem;
 bool decode_problem_make(bench *b, decode_program *program, const decode_options *options, decode_shape shape,
                          int64_t max_m, decode_problem **problem);
 void decode_problem_free(bench *b, decode_problem *problem);
-/* Checks and measures with m rows of activations: error, bytes, group, floors, ours. */
+/* What the launches from here on are: m rows of activations, at most max_m, by this kernel, of the same
+ * parameters as the program's `multiply`, which it is at first. */
+void decode_problem_set(decode_problem *problem, tvm_kernel *kernel, int64_t m);
+/* tvm_reserve: TVM_ARGUMENT when the kernel is not for these sizes. */
+tvm_status decode_problem_reserve(bench *b, decode_problem *problem);
+/* A launch on the first copy and one on the last: fails when the error is beyond the tolerance, an element
+ * stays unwritten, or they differ. */
+bool decode_problem_check(bench *b, decode_problem *problem, double *error);
+/* Launch number i of a graph, on its copy, and how many make one: at least so many. */
+bool decode_problem_enqueue(bench *b, unsigned i, decode_problem *problem);
+unsigned decode_problem_launches(const decode_problem *problem, unsigned least);
+/* Checks and measures the program's `multiply`: error, bytes, group, floors, ours. */
 bool decode_problem_run(bench *b, decode_problem *problem, bench_floor *floor, int64_t m,
                         decode_point *point);
 

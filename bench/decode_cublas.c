@@ -160,7 +160,8 @@ static bool job_make(bench *b, lt_job *job, int64_t max_m) {
     for (unsigned j = 0; j < r->count; j++)
         for (int64_t l = 0; l < r->k; l++)
             r->weights[r->k * j + l] = value_of(&f16, job->w[r->column[j] * r->k + l]);
-    if (!bench_alloc(b, (size_t)(max_m * job->shape.n) * 2, &job->out) ||
+    if (!decode_reference_multiply(b, r, max_m, &f16, job->x) ||
+        !bench_alloc(b, (size_t)(max_m * job->shape.n) * 2, &job->out) ||
         !bench_copies_make(b, (weights + inputs) * 2, &job->copies))
         return false;
     for (unsigned i = 0; i < job->copies.count; i++)
@@ -192,7 +193,7 @@ static bool check(bench *b, lt_job *job) {
     if (!bench_write(b, job->out, job->c, bytes) || !enqueue(b, 0, job) || !bench_wait(b) ||
         !bench_read(b, job->c, job->out, bytes))
         return false;
-    double error = decode_reference_error(&job->reference, job->m, job->shape.n, &f16, job->x, &f16, job->c);
+    double error = decode_reference_error(&job->reference, job->m, job->shape.n, &f16, job->c);
     return error < decode_tolerance(&f16) || bench_fail(b, "cuBLASLt: wrong result: error %.3g", error);
 }
 
@@ -210,7 +211,8 @@ static bool run_batch(bench *b, lt_job *job, double *first, double *best) {
     for (int i = 0; i < found && !b->lost; i++) { /* one that cannot run is passed over */
         job->candidate = &candidates[i];
         if (candidates[i].state || !check(b, job) ||
-            !bench_measure(b, enqueue, job, bench_copies_launches(&job->copies), BENCH_REPLAYS, &time))
+            !bench_measure(b, enqueue, job, bench_copies_launches(&job->copies, BENCH_LAUNCHES),
+                           BENCH_REPLAYS, &time))
             continue;
         if (isnan(*first)) *first = time.median;
         *best = isnan(*best) ? time.median : fmin(*best, time.median);

@@ -58,12 +58,25 @@ void decode_program_close(decode_program *program) {
     program->program = NULL;
 }
 
+bool decode_program_variant(bench *b, const decode_program *program, int64_t m, decode_shape shape,
+                            const char **name) {
+    tvm_value values[ROLES] = {0};
+    values[program->roles[M]].i = m;
+    values[program->roles[N]].i = shape.n;
+    values[program->roles[K]].i = shape.k;
+    return bench_ok(b,
+                    tvm_kernel_variant(program->multiply, values, tvm_param_count(program->multiply), name),
+                    tvm_kernel_name(program->multiply));
+}
+
 /* ---- the data ---- */
 
 struct decode_problem {
     const decode_options *options;
     decode_program *program;
     decode_shape shape;
+    tvm_kernel *multiply; /* what is launched, */
+    int64_t m;            /* with so many rows */
     int64_t max_m, group;
     value_type a_type, s_type, c_type;
     size_t p_bytes, s_bytes, z_bytes;    /* of a copy: packed weights, scales, zero points, */
@@ -114,7 +127,7 @@ static bool tensor_size(bench *b, decode_problem *q, int role, int64_t shape[8],
 
 static bool plan(bench *b, decode_problem *q) {
     int64_t shape[8] = {0};
-    value(q, M)->i = q->max_m, value(q, N)->i = q->shape.n, value(q, K)->i = q->shape.k;
+    value(q, N)->i = q->shape.n, value(q, K)->i = q->shape.k;
     if (!float_type(b, q, A, &q->a_type) || !float_type(b, q, S, &q->s_type) ||
         !float_type(b, q, C, &q->c_type) || !tensor_size(b, q, P, shape, &q->p_bytes) ||
         !tensor_size(b, q, S, shape, &q->s_bytes))
@@ -196,7 +209,7 @@ static bool make_host(bench *b, decode_problem *q) {
             r->weights[(size_t)(q->shape.k * j + l)] =
                 weight(q, l, r->column[j]) * value_of(&q->s_type, decode_code(&q->s_type, q->s, group));
         }
-    return true;
+    return decode_reference_multiply(b, r, q->max_m, &q->a_type, q->a);
 }
 
 static bool pack(bench *b, decode_problem *q, void *w, void *to) {
@@ -244,6 +257,7 @@ bool decode_problem_make(bench *b, decode_program *program, const decode_options
     decode_problem *q = *problem = calloc(1, sizeof *q);
     if (!q) return bench_fail(b, "out of memory");
     *q = (decode_problem){.options = options, .program = program, .shape = shape, .max_m = max_m};
+    decode_problem_set(q, program->multiply, max_m);
     if (!plan(b, q)) return false;
     if (options->chain && (shape.n != shape.k || strcmp(q->a_type.name, q->c_type.name)))
         return bench_fail(b, "a chain needs n = k, and results of the activations' type");
@@ -261,19 +275,37 @@ void decode_problem_free(bench *b, decode_problem *q) {
 
 /* ---- check and time ---- */
 
+void decode_problem_set(decode_problem *q, tvm_kernel *kernel, int64_t m) {
+    q->multiply = kernel;
+    q->m = m;
+    value(q, M)->i = m;
+}
+
+tvm_status decode_problem_reserve(bench *b, decode_problem *q) {
+    tvm_status status = tvm_reserve(q->multiply, b->stream, q->values, tvm_param_count(q->multiply));
+    bench_ok(b, status, tvm_kernel_name(q->multiply));
+    return status;
+}
+
+unsigned decode_problem_launches(const decode_problem *q, unsigned least) {
+    return bench_copies_launches(&q->copies, least);
+}
+
 static bool launch(bench *b, decode_problem *q, unsigned i, void *a, void *c) {
     uint8_t *at = q->copies.at[i % q->copies.count];
     value(q, P)->data = at, value(q, S)->data = at + q->s_offset, value(q, Z)->data = at + q->z_offset;
     value(q, A)->data = a ? a : at + q->a_offset;
     value(q, C)->data = c;
-    return bench_ok(
-        b, tvm_launchv(q->program->multiply, b->stream, q->values, tvm_param_count(q->program->multiply)),
-        q->options->kernel);
+    return bench_ok(b, tvm_launchv(q->multiply, b->stream, q->values, tvm_param_count(q->multiply)),
+                    tvm_kernel_name(q->multiply));
+}
+
+bool decode_problem_enqueue(bench *b, unsigned i, decode_problem *q) {
+    return launch(b, q, i, NULL, q->x[1]);
 }
 
 static bool enqueue_single(bench *b, unsigned i, void *data) {
-    decode_problem *q = data;
-    return launch(b, q, i, NULL, q->x[1]);
+    return decode_problem_enqueue(b, i, data);
 }
 
 static bool enqueue_link(bench *b, unsigned i, void *data) {
@@ -282,23 +314,24 @@ static bool enqueue_link(bench *b, unsigned i, void *data) {
 }
 
 /* One launch on copy i into poisoned memory, and the result. */
-static bool result_of(bench *b, decode_problem *q, int64_t m, unsigned i, uint8_t *c) {
-    memset(c, 0xff, c_bytes(q, m)); /* NaN in every type */
-    return bench_write(b, q->x[1], c, c_bytes(q, m)) && enqueue_single(b, i, q) && bench_wait(b) &&
-           bench_read(b, c, q->x[1], c_bytes(q, m));
+static bool result_of(bench *b, decode_problem *q, unsigned i, uint8_t *c) {
+    size_t bytes = c_bytes(q, q->m);
+    memset(c, 0xff, bytes); /* NaN in every type */
+    return bench_write(b, q->x[1], c, bytes) && decode_problem_enqueue(b, i, q) && bench_wait(b) &&
+           bench_read(b, c, q->x[1], bytes);
 }
 
-static bool check(bench *b, decode_problem *q, int64_t m, double *error) {
-    if (!result_of(b, q, m, 0, q->c) || !result_of(b, q, m, q->copies.count - 1, q->again)) return false;
-    *error = decode_reference_error(&q->reference, m, q->shape.n, &q->a_type, q->a, &q->c_type, q->c);
+bool decode_problem_check(bench *b, decode_problem *q, double *error) {
+    if (!result_of(b, q, 0, q->c) || !result_of(b, q, q->copies.count - 1, q->again)) return false;
+    *error = decode_reference_error(&q->reference, q->m, q->shape.n, &q->c_type, q->c);
     if (!(*error < decode_tolerance(&q->c_type))) return bench_fail(b, "wrong result: error %.3g", *error);
-    if (memcmp(q->c, q->again, c_bytes(q, m))) return bench_fail(b, "two runs differ");
+    if (memcmp(q->c, q->again, c_bytes(q, q->m))) return bench_fail(b, "two runs differ");
     return true;
 }
 
 /* The end of the chain: each link's own launch, or after the replays. */
-static bool check_chain(bench *b, decode_problem *q, int64_t m, const uint8_t *expected, uint8_t *end) {
-    size_t bytes = c_bytes(q, m);
+static bool check_chain(bench *b, decode_problem *q, const uint8_t *expected, uint8_t *end) {
+    size_t bytes = c_bytes(q, q->m);
     if (!bench_wait(b) || !bench_read(b, end, q->x[q->links], bytes)) return false;
     if (expected && memcmp(expected, end, bytes)) return bench_fail(b, "the chain's replays differ");
     for (size_t i = 0; i < bytes / (q->c_type.bits / 8); i++)
@@ -307,29 +340,30 @@ static bool check_chain(bench *b, decode_problem *q, int64_t m, const uint8_t *e
     return true;
 }
 
-static bool time_chain(bench *b, decode_problem *q, int64_t m, bench_time *time) {
+static bool time_chain(bench *b, decode_problem *q, bench_time *time) {
     for (unsigned i = 0; i < q->links; i++)
         if (!enqueue_link(b, i, q)) return false;
-    if (q->options->checked && !check_chain(b, q, m, NULL, q->c)) return false;
+    if (q->options->checked && !check_chain(b, q, NULL, q->c)) return false;
     if (!bench_measure(b, enqueue_link, q, q->links, BENCH_REPLAYS, time)) return false;
-    return !q->options->checked || check_chain(b, q, m, q->c, q->again);
+    return !q->options->checked || check_chain(b, q, q->c, q->again);
 }
 
 static bool time_single(bench *b, decode_problem *q, bench_time *time) {
     return enqueue_single(b, 0, q) &&
-           bench_measure(b, enqueue_single, q, bench_copies_launches(&q->copies), BENCH_REPLAYS, time);
+           bench_measure(b, enqueue_single, q, decode_problem_launches(q, BENCH_LAUNCHES), BENCH_REPLAYS,
+                         time);
 }
 
 bool decode_problem_run(bench *b, decode_problem *q, bench_floor *floor, int64_t m, decode_point *point) {
     bench_time time;
-    value(q, M)->i = m;
+    decode_problem_set(q, q->program->multiply, m);
     point->group = q->group;
     point->bytes = q->p_bytes + q->s_bytes + q->z_bytes + a_bytes(q, m);
-    if (q->options->checked && !check(b, q, m, &point->error)) return false;
+    if (q->options->checked && !decode_problem_check(b, q, &point->error)) return false;
     if (!q->options->timed) return true;
     if (!bench_floor_time(b, floor, &q->copies, point->bytes, false, &point->floor) ||
         (b->launch_ex && !bench_floor_time(b, floor, &q->copies, point->bytes, true, &point->floor_pdl)) ||
-        !(q->options->chain ? time_chain(b, q, m, &time) : time_single(b, q, &time)))
+        !(q->options->chain ? time_chain(b, q, &time) : time_single(b, q, &time)))
         return false;
     point->ours = time.median;
     point->ours_least = time.least;

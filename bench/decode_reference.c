@@ -21,6 +21,7 @@ bool decode_reference_make(bench *b, int64_t n, int64_t k, decode_reference *r) 
 
 void decode_reference_free(decode_reference *r) {
     free(r->weights);
+    free(r->products);
     *r = (decode_reference){0};
 }
 
@@ -61,25 +62,33 @@ static bool has_nan(const value_type *type, const void *codes, size_t count) {
     return false;
 }
 
-double decode_reference_error(const decode_reference *r, int64_t m, int64_t n, const value_type *a_type,
-                              const void *a, const value_type *c_type, const void *c) {
-    double difference = 0, norm = 0;
+bool decode_reference_multiply(bench *b, decode_reference *r, int64_t rows, const value_type *a_type,
+                               const void *a) {
     double *row = malloc((size_t)r->k * sizeof *row);
-    if (!row || has_nan(c_type, c, (size_t)(m * n))) {
-        free(row);
-        return INFINITY;
-    }
-    for (int64_t i = 0; i < m; i++) {
+    free(r->products);
+    r->products = calloc((size_t)rows * r->count, sizeof *r->products);
+    bool ok = row && r->products;
+    for (int64_t i = 0; ok && i < rows; i++) {
         for (int64_t l = 0; l < r->k; l++)
             row[l] = value_of(a_type, decode_code(a_type, a, (size_t)(i * r->k + l)));
+        for (unsigned j = 0; j < r->count; j++)
+            r->products[(size_t)i * r->count + j] = dot(row, r->weights + (size_t)r->k * j, r->k);
+    }
+    free(row);
+    return ok || bench_fail(b, "reference: out of memory");
+}
+
+double decode_reference_error(const decode_reference *r, int64_t m, int64_t n, const value_type *c_type,
+                              const void *c) {
+    double difference = 0, norm = 0;
+    if (has_nan(c_type, c, (size_t)(m * n))) return INFINITY;
+    for (int64_t i = 0; i < m; i++)
         for (unsigned j = 0; j < r->count; j++) {
-            double expected = dot(row, r->weights + (size_t)r->k * j, r->k);
+            double expected = r->products[(size_t)i * r->count + j];
             double got = value_of(c_type, decode_code(c_type, c, (size_t)(i * n + r->column[j])));
             difference += (got - expected) * (got - expected);
             norm += expected * expected;
         }
-    }
-    free(row);
     return norm > 0 && isfinite(difference) ? sqrt(difference / norm) : INFINITY;
 }
 

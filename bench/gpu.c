@@ -40,12 +40,14 @@ bool bench_driver_ok(bench *b, CUresult result, const char *what) {
 /* ---- the device ---- */
 
 static bool find_properties(bench *b) {
-    int processors = 0, l2 = 0, major = 0;
+    int processors = 0, l2 = 0, major = 0, minor = 0;
     __typeof__(b->driver.device_attribute) get = b->driver.device_attribute;
     CUresult result = get(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, b->device);
     if (!result) result = get(&l2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, b->device);
     if (!result) result = get(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, b->device);
+    if (!result) result = get(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, b->device);
     if (major < 9) b->launch_ex = NULL;
+    b->target = (unsigned)(10 * major + minor);
     b->multiprocessors = processors > 0 ? (unsigned)processors : 1;
     b->l2 = l2 > 0 ? (size_t)l2 : 0;
     return bench_driver_ok(b, result, "cuDeviceGetAttribute");
@@ -72,9 +74,16 @@ static bool open_driver(bench *b) {
 }
 
 bool bench_open(bench *b, bool cpu, uint64_t seed) {
-    *b = (bench){.cuda = !cpu, .random = seed ? seed : 1};
-    if (!cpu && !open_driver(b)) return false;
-    tvm_context_options options = {.device = cpu ? TVM_DEVICE_CPU : TVM_DEVICE_CUDA};
+    if (cpu) return bench_open_cpu(b, 0, 0, seed);
+    *b = (bench){.cuda = true, .random = seed ? seed : 1};
+    tvm_context_options options = {.device = TVM_DEVICE_CUDA};
+    return open_driver(b) && bench_ok(b, tvm_context_create(&options, &b->context), "context");
+}
+
+bool bench_open_cpu(bench *b, unsigned multiprocessors, unsigned target, uint64_t seed) {
+    *b = (bench){.multiprocessors = multiprocessors, .target = target, .random = seed ? seed : 1};
+    tvm_context_options options = {
+        .device = TVM_DEVICE_CPU, .multiprocessors = multiprocessors, .target = target};
     return bench_ok(b, tvm_context_create(&options, &b->context), "context");
 }
 
@@ -152,8 +161,8 @@ void bench_copies_free(bench *b, bench_copies *copies) {
     *copies = (bench_copies){0};
 }
 
-unsigned bench_copies_launches(const bench_copies *copies) {
-    return (BENCH_LAUNCHES + copies->count - 1) / copies->count * copies->count;
+unsigned bench_copies_launches(const bench_copies *copies, unsigned least) {
+    return (least + copies->count - 1) / copies->count * copies->count;
 }
 
 /* ---- programs ---- */
@@ -195,14 +204,14 @@ typedef struct timer {
     CUevent start, stop;
 } timer;
 
-static bool timer_make(bench *b, timer *t, bench_enqueue *enqueue, void *data, unsigned launches) {
+static bool timer_make(bench *b, timer *t, const bench_job *job) {
     if (!bench_driver_ok(b, b->driver.event_create(&t->start, CU_EVENT_DEFAULT), "cuEventCreate") ||
         !bench_driver_ok(b, b->driver.event_create(&t->stop, CU_EVENT_DEFAULT), "cuEventCreate") ||
         !bench_driver_ok(b, b->driver.capture_begin(b->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                          "cuStreamBeginCapture"))
         return false;
     bool enqueued = true;
-    for (unsigned i = 0; enqueued && i < launches; i++) enqueued = enqueue(b, i, data);
+    for (unsigned i = 0; enqueued && i < job->launches; i++) enqueued = job->enqueue(b, i, job->data);
     CUresult ended = b->driver.capture_end(b->stream, &t->graph);
     return enqueued && bench_driver_ok(b, ended, "cuStreamEndCapture") &&
            bench_driver_ok(b, b->driver.graph_instantiate(&t->exec, t->graph, 0), "cuGraphInstantiate");
@@ -231,18 +240,26 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+bool bench_measure_in_turn(bench *b, const bench_job *jobs, unsigned count, unsigned replays,
+                           bench_time *times) {
+    timer timers[BENCH_JOBS] = {0};
+    double samples[BENCH_JOBS][BENCH_WARM_UP + BENCH_REPLAYS];
+    if (replays > BENCH_REPLAYS) replays = BENCH_REPLAYS;
+    bool ok = count <= BENCH_JOBS ? bench_wait(b) : bench_fail(b, "more than %d jobs", BENCH_JOBS);
+    for (unsigned j = 0; ok && j < count; j++) ok = timer_make(b, &timers[j], &jobs[j]);
+    for (unsigned i = 0; ok && i < BENCH_WARM_UP + replays; i++)
+        for (unsigned j = 0; ok && j < count; j++) ok = replay(b, &timers[j], &samples[j][i]);
+    for (unsigned j = 0; j < count && j < BENCH_JOBS; j++) timer_free(b, &timers[j]);
+    for (unsigned j = 0; ok && j < count; j++) {
+        double *taken = samples[j] + BENCH_WARM_UP;
+        qsort(taken, replays, sizeof *taken, ascending);
+        times[j].median = taken[replays / 2] * 1e3 / jobs[j].launches;
+        times[j].least = taken[0] * 1e3 / jobs[j].launches;
+    }
+    return ok;
+}
+
 bool bench_measure(bench *b, bench_enqueue *enqueue, void *data, unsigned launches, unsigned replays,
                    bench_time *time) {
-    timer t = {0};
-    double samples[BENCH_REPLAYS], warm_up;
-    if (replays > BENCH_REPLAYS) replays = BENCH_REPLAYS;
-    bool ok = bench_wait(b) && timer_make(b, &t, enqueue, data, launches);
-    for (unsigned i = 0; ok && i < BENCH_WARM_UP; i++) ok = replay(b, &t, &warm_up);
-    for (unsigned i = 0; ok && i < replays; i++) ok = replay(b, &t, &samples[i]);
-    timer_free(b, &t);
-    if (!ok) return false;
-    qsort(samples, replays, sizeof *samples, ascending);
-    time->median = samples[replays / 2] * 1e3 / launches;
-    time->least = samples[0] * 1e3 / launches;
-    return true;
+    return bench_measure_in_turn(b, &(bench_job){enqueue, data, launches}, 1, replays, time);
 }

@@ -17,6 +17,7 @@ enum {
     BENCH_LAUNCHES = 40, /* of a graph, at least */
     BENCH_REPLAYS = 15,  /* that the median is taken of */
     BENCH_WARM_UP = 3,
+    BENCH_JOBS = 32, /* that take turns, at most */
     BENCH_COPIES_MAX = 256
 };
 
@@ -30,14 +31,16 @@ typedef struct bench {
     bool retained; /* the device's primary context, which is then current */
     CUstream stream;
     bool cuda, lost;
-    unsigned multiprocessors;
-    size_t l2; /* bytes; 0 when unknown */
+    unsigned multiprocessors, target; /* target: 80, 90, ... */
+    size_t l2;                        /* bytes; 0 when unknown */
     uint64_t random;
     char why[2048];
 } bench;
 
 /* cpu: the interpreter, with which there are no times. Close in any case. */
 bool bench_open(bench *b, bool cpu, uint64_t seed);
+/* The interpreter with what launches see of another device; 0: its own. */
+bool bench_open_cpu(bench *b, unsigned multiprocessors, unsigned target, uint64_t seed);
 void bench_close(bench *b);
 
 bool bench_fail(bench *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -65,8 +68,8 @@ typedef struct bench_copies {
 } bench_copies;
 bool bench_copies_make(bench *b, size_t bytes, bench_copies *copies);
 void bench_copies_free(bench *b, bench_copies *copies);
-/* Launches of a graph: a multiple of the copies, at least BENCH_LAUNCHES. */
-unsigned bench_copies_launches(const bench_copies *copies);
+/* Launches of a graph: a multiple of the copies, at least `least`. */
+unsigned bench_copies_launches(const bench_copies *copies, unsigned least);
 
 /* A bytecode file, or, where the path ends in .vasm, the program assembled with these -D NAME=VALUE. */
 bool bench_load(bench *b, const char *path, const char *const *defines, size_t define_count,
@@ -81,6 +84,15 @@ typedef struct bench_time {
  * been launched once before, as nothing can be loaded into a capture. */
 bool bench_measure(bench *b, bench_enqueue *enqueue, void *data, unsigned launches, unsigned replays,
                    bench_time *time);
+
+/* The same for several, whose replays take turns, so that what the clock does in the meantime meets all. */
+typedef struct bench_job {
+    bench_enqueue *enqueue;
+    void *data;
+    unsigned launches;
+} bench_job;
+bool bench_measure_in_turn(bench *b, const bench_job *jobs, unsigned count, unsigned replays,
+                           bench_time *times);
 
 /* ---- gpu_floor.c: the time of a kernel that only reads */
 

@@ -146,7 +146,8 @@ static bool time_shape(bench *b, bench_floor *f, floor_job *job, const floor_sha
     job->function = f->function[shape->depth][job->pdl];
     job->blocks = shape->blocks, job->threads = shape->threads;
     if (!enqueue_read(b, 0, job) ||
-        !bench_measure(b, enqueue_read, job, bench_copies_launches(job->copies), replays, &time))
+        !bench_measure(b, enqueue_read, job, bench_copies_launches(job->copies, BENCH_LAUNCHES), replays,
+                       &time))
         return false;
     *microseconds = time.median;
     return true;

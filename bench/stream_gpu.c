@@ -207,8 +207,8 @@ static bool tune(bench *b, const stream_options *o, stream *s) {
         bench_time time = {0};
         s->blocks = processors * blocks[i];
         ok = (o->checked ? check(b, s, sums) : enqueue(b, 0, s)) &&
-             (!b->cuda ||
-              bench_measure(b, enqueue, s, bench_copies_launches(&s->copies), TUNING_REPLAYS, &time));
+             (!b->cuda || bench_measure(b, enqueue, s, bench_copies_launches(&s->copies, BENCH_LAUNCHES),
+                                        TUNING_REPLAYS, &time));
         if (!ok || time.median >= least) continue;
         least = time.median;
         best = s->blocks;
@@ -240,7 +240,9 @@ static bool run_type(bench *b, const stream_options *o, bench_floor *floor, cons
     size_t bytes = s.count * s.tile_bytes;
     if (ok && !b->cuda) {
         printf("%-8s %10zu right\n", type->name, bytes);
-    } else if (ok && bench_measure(b, enqueue, &s, bench_copies_launches(&s.copies), BENCH_REPLAYS, &time) &&
+    } else if (ok &&
+               bench_measure(b, enqueue, &s, bench_copies_launches(&s.copies, BENCH_LAUNCHES), BENCH_REPLAYS,
+                             &time) &&
                bench_floor_time(b, floor, &s.copies, bytes, false, &floor_time)) {
         double share = floor_time / time.median;
         printf("%-8s %10zu %9.2f %9.2f %6.1f%% %6.0f%% %-5s %6u\n", type->name, bytes, floor_time,
