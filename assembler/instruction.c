@@ -154,17 +154,19 @@ static bool push_tile(tvm_asm *as, reading *r, const uint32_t *extents, uint32_t
     return true;
 }
 
-static bool read_tile(tvm_asm *as, reading *r) {
+static bool read_tile(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_peek(as);
+    char what[32];
+    snprintf(what, sizeof what, "the %.*s list", (int)desc->name_length, desc->name);
     tvm_value value;
     uint32_t extents[TVM_MAX_RANK], count;
-    if (!tvm_asm_static(as, "the tile", &value)) return false;
+    if (!tvm_asm_static(as, what, &value)) return false;
     if (value.kind != TVM_VALUE_LIST && value.kind != TVM_VALUE_POISON)
-        return tvm_asm_error(as, token, NULL, "expected the tile, as [16, 64], found %s",
+        return tvm_asm_error(as, token, NULL, "expected %s, as [16, 64], found %s", what,
                              tvm_value_what(&value));
     return value.kind == TVM_VALUE_LIST &&
-           tvm_asm_extents(as, token, value.as.list.items, value.as.list.count, "the tile", TVM_MAX_RANK,
-                           extents, &count) &&
+           tvm_asm_extents(as, token, value.as.list.items, value.as.list.count, what, TVM_MAX_RANK, extents,
+                           &count) &&
            push_tile(as, r, extents, count);
 }
 
@@ -343,7 +345,7 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
     case 'N':
         return read_integer(as, r, desc);
     case 'A':
-        return read_tile(as, r);
+        return read_tile(as, r, desc);
     case 'F':
         return read_flag(as, r, desc);
     case 't':
@@ -364,7 +366,7 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
 }
 
 static bool leave_out(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    if (desc->kind == 'A') return default_tile(as, r);
+    if (desc->kind == 'A' && !desc->optional) return default_tile(as, r);
     if (desc->kind == 'P') return true; /* linear */
     if (!desc->stored) return default_layout(as, r, desc->kind);
     return push(as, r, TVM_OPERAND_NONE, 0);

@@ -52,8 +52,8 @@ static int bare(launcher *l) {
     void *arguments[7] = {&sizes[0],   &sizes[1],   &sizes[2],  &l->data[0],
                           &l->data[1], &l->data[2], &l->data[3]};
     /* One block: the CPU does not pay for the others. */
-    return (int)l->driver.launch(l->function, 1, 1, 1, l->code.threads, 1, 1, l->code.shared_bytes,
-                                 l->stream, arguments, NULL);
+    return (int)l->driver.launch(l->function, 1, 1, 1, l->code.threads, 1, 1, l->code.shared_bytes, l->stream,
+                                 arguments, NULL);
 }
 
 static int call(launcher *l, int way) {

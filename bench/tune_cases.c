@@ -245,7 +245,7 @@ static void write_width(const maker *m, unsigned bits, const case_list *lists, u
         write_list(m, first ? ".if" : ".elif", condition, &lists[i], out);
         first = false;
     }
-    snprintf(condition, sizeof condition, "BITS == %u && !SCALE_FIRST", bits);
+    snprintf(condition, sizeof condition, "BITS == %u && !AS_BF16", bits);
     if (base->count) write_list(m, first ? ".if" : ".elif", condition, base, out);
     if (base->count || !first) fprintf(out, ".endif\n");
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "caches.h"
+
 enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16, PROOF_WORK = 1 << 24 };
 
 static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
@@ -122,9 +124,11 @@ static range range_shift(range a, const tvm_expr *node, int64_t by) {
 
 static range range_node(const emitter *e, const tvm_expr *node) {
     const facts *f = e->facts;
-    range a = range_of(f, node->a), b = range_of(f, node->b), none = {0, 0, false};
-    int64_t by;
-    bool has_literal = literal(f, node->b, &by);
+    unsigned arity = tvm_expr_op_info(node->op)->arity; /* a leaf's a is no expression */
+    range none = {0, 0, false}, a = arity > 0 ? range_of(f, node->a) : none,
+          b = arity > 1 ? range_of(f, node->b) : none;
+    int64_t by = 0;
+    bool has_literal = arity > 1 && literal(f, node->b, &by);
     switch (node->op) {
     case TVM_EXPR_INTEGER:
         return (range){node->value.i, node->value.i, true};
@@ -275,9 +279,10 @@ static uint64_t least_common_multiple(uint64_t a, uint64_t b) {
 
 static uint64_t divisor_node(const emitter *e, const tvm_expr *node) {
     const facts *f = e->facts;
-    uint64_t a = f->exprs[node->a].divisor, b = f->exprs[node->b].divisor;
-    int64_t by;
-    bool has_literal = literal(f, node->b, &by);
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    uint64_t a = arity > 0 ? f->exprs[node->a].divisor : 1, b = arity > 1 ? f->exprs[node->b].divisor : 1;
+    int64_t by = 0;
+    bool has_literal = arity > 1 && literal(f, node->b, &by);
     switch (node->op) {
     case TVM_EXPR_INTEGER:
         return magnitude(node->value.i);
@@ -592,6 +597,32 @@ bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
 
 bool tvm_fact_stable(const emitter *e, uint32_t expr) {
     return e->facts->exprs[expr].stable;
+}
+
+static bool is_invariant(const emitter *e, uint32_t expr, uint32_t scope) {
+    const tvm_expr *node = node_of(e, expr);
+    /* Loops begun after this one, and not after its end, are in it. */
+    if (node->op == TVM_EXPR_SLOT) return e->facts->slots[node->a].set_in < scope;
+    expr_fact *fact = &e->facts->exprs[expr];
+    if (fact->scope == scope) return fact->invariant;
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    fact->scope = scope;
+    fact->invariant = (arity < 1 || is_invariant(e, node->a, scope)) &&
+                      (arity < 2 || is_invariant(e, node->b, scope)) &&
+                      (arity < 3 || is_invariant(e, node->c, scope));
+    return fact->invariant;
+}
+
+bool tvm_fact_loop_invariant(const emitter *e, uint32_t expr) {
+    const loop_frame *loop = tvm_innermost_loop(e);
+    return loop && is_invariant(e, expr, loop->scope);
+}
+
+void tvm_fact_enter_loop(emitter *e, uint32_t scope, uint32_t first, uint32_t last) {
+    for (uint32_t i = first; i < last; i++) {
+        uint32_t slot = e->kernel->insns[i].result;
+        if (slot != TVM_NONE) e->facts->slots[slot].set_in = scope;
+    }
 }
 
 uint64_t tvm_fact_divisor(const emitter *e, uint32_t expr) {

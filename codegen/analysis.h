@@ -21,6 +21,7 @@ typedef struct linear {
 /* What is known of the slot of a scalar. */
 typedef struct slot_fact {
     uint32_t assigned;   /* how many instructions assign it; parameters: 0 */
+    uint32_t set_in;     /* the scope of the last loop begun that assigns it (loop_frame.scope); 0: none */
     uint32_t definition; /* the only LET's expression, when its leaves do not change until the slot's last
                             use; or TVM_NONE */
     uint32_t loop;       /* the FOR whose variable it is, when nothing else assigns it; or TVM_NONE */
@@ -34,8 +35,10 @@ typedef struct slot_fact {
 
 typedef struct expr_fact {
     bool stable;
-    bool varies; /* a leaf is a parameter, a block index or a grid extent: never a constant of this path */
-    bool exact;  /* integers: as a sum of multiples of leaves it does not wrap */
+    bool varies;    /* a leaf is a parameter, a block index or a grid extent: never a constant of this path */
+    bool exact;     /* integers: as a sum of multiples of leaves it does not wrap */
+    uint32_t scope; /* the loop for which `invariant` was found; 0: none */
+    bool invariant;
     uint64_t divisor;
     int64_t low, high;
     /* what tvm_fact_constant found when facts.version was `seen` */
@@ -70,6 +73,8 @@ void tvm_facts_free(emitter *e);
 bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value);
 /* Has the expression one value during the whole kernel? */
 bool tvm_fact_stable(const emitter *e, uint32_t expr);
+/* Does the value stay the same while the innermost loop that is not unrolled runs? False outside of one. */
+bool tvm_fact_loop_invariant(const emitter *e, uint32_t expr);
 /* The largest known divisor of the expression's value; 0 when the value is 0. */
 uint64_t tvm_fact_divisor(const emitter *e, uint32_t expr);
 uint64_t tvm_fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */
@@ -96,6 +101,12 @@ bool tvm_linear_not_negative(const emitter *e, const linear *sum);
  * pushed. The return value is for tvm_fact_leave. */
 unsigned tvm_fact_enter(emitter *e, uint32_t expr, bool holds, uint32_t first, uint32_t last);
 void tvm_fact_leave(emitter *e, unsigned mark);
+/* The conditions entered since there were `mark` do not hold wherever the code is used that is emitted next.
+ * Returns the mark with which tvm_fact_leave brings them back. */
+unsigned tvm_fact_set_aside(emitter *e, unsigned mark);
+
+/* Notes what a loop, the instructions [first, last), assigns. */
+void tvm_fact_enter_loop(emitter *e, uint32_t scope, uint32_t first, uint32_t last);
 
 /* Constants of slots that are known on this path. */
 void tvm_fact_set_constant(emitter *e, uint32_t slot, int64_t value);

@@ -10,17 +10,24 @@ struct kept {
     char bytes[];
 };
 
-/* An instruction of the prologue and the register that holds its value. */
+/* An instruction that is computed once, at kernel entry or before a loop, and the register that holds its
+ * value. */
 typedef struct pure_entry {
-    char *text; /* with `$` for the destination; NULL: free */
+    char *text;     /* with `$` for the destination; NULL: free */
+    uint32_t scope; /* 0: at kernel entry; or loop_frame.scope */
     reg value;
 } pure_entry;
 
-/* A loop that is being emitted. */
+/* A loop that is being emitted: e->body is what follows its beginning, until tvm_leave_loop. */
 typedef struct loop_frame {
     uint32_t insn;           /* its FOR or WHILE */
     uint32_t continue_label; /* of the copy of the body being emitted */
     uint32_t break_label;
+    bool is_unrolled;    /* it is no loop any more, so that nothing is computed before it */
+    uint32_t scope;      /* numbers the loops as they are emitted, from 1 */
+    unsigned conditions; /* those that hold at its beginning: the mark of tvm_fact_set_aside */
+    text before;         /* what was emitted before the loop */
+    text preheader;      /* what is computed once, right before it */
 } loop_frame;
 
 typedef struct caches {
@@ -36,6 +43,7 @@ typedef struct caches {
 
     loop_frame loops[TVM_MAX_DEPTH + 1];
     unsigned loop_count;
+    uint32_t scopes;  /* loops begun */
     uint32_t *unroll; /* by the insn of FOR: copies of the body that the size of the code allows */
     uint32_t *weight; /* by the insn of FOR: instructions of its body, inner loops unrolled */
 
@@ -55,6 +63,13 @@ bool tvm_coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg t
 reg tvm_pure_divide(emitter *e, reg value, uint32_t by);
 reg tvm_pure_modulo(emitter *e, reg value, uint32_t by);
 reg tvm_pure_scale(emitter *e, reg value, uint32_t by);
+
+/* Goes on with e->body as the text before and after the beginning of a loop. The frame is the last of loops.
+ */
+loop_frame *tvm_enter_loop(emitter *e, uint32_t insn);
+void tvm_leave_loop(emitter *e);
+/* The innermost loop that is not unrolled; NULL: there is none. */
+loop_frame *tvm_innermost_loop(const emitter *e);
 
 /* Fills unroll and weight. */
 void tvm_control_plan(emitter *e);

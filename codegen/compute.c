@@ -30,6 +30,14 @@ tvm_status tvm_select_candidate(emitter *e, const candidate *candidates, size_t 
     return TVM_OK;
 }
 
+void tvm_skip_next(emitter *e, const char *where) {
+    const tvm_insn *insn = e->insn;
+    e->insn = &e->kernel->insns[e->position++];
+    tvm_explain(e, where, 0, 0, -1, "");
+    e->slots[e->insn->result].version++;
+    e->insn = insn;
+}
+
 bool tvm_is_half(tvm_dtype type) {
     return type.kind == TVM_KIND_FLOAT && type.bits == 16;
 }

@@ -60,8 +60,8 @@ tvm_status tvm_emit_LET(emitter *e, const tvm_insn *insn) {
 /* ---- loops ---- */
 
 static loop_frame *enter_loop(emitter *e, uint32_t insn) {
-    loop_frame *frame = &e->caches->loops[e->caches->loop_count++];
-    *frame = (loop_frame){.insn = insn, .break_label = tvm_new_label(e)};
+    loop_frame *frame = tvm_enter_loop(e, insn);
+    frame->break_label = tvm_new_label(e);
     return frame;
 }
 
@@ -105,6 +105,7 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
                                 uint64_t turns) {
     bool jumps = body_jumps(e, loop->insn, loop->end_insn);
     loop_frame *frame = enter_loop(e, loop->insn);
+    frame->is_unrolled = true;
     for (uint64_t i = 0; i < turns; i++) {
         int64_t value = start + (int64_t)i * step;
         tvm_emit(e, "mov.%s %s, %" PRId64 ";", move_type(loop->type), e->slots[loop->var].reg, value);
@@ -118,7 +119,7 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
     }
     if (jumps) tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
     tvm_fact_forget(e, loop->var);
-    e->caches->loop_count--;
+    tvm_leave_loop(e);
     return TVM_OK;
 }
 
@@ -165,7 +166,7 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
             emit_advance(e, loop, UINT32_MAX, leave);
     }
     tvm_text_add(&e->body, "$L%u:\n", leave);
-    e->caches->loop_count--;
+    tvm_leave_loop(e);
     return TVM_OK;
 }
 
@@ -232,7 +233,7 @@ tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "bra.uni $L%u;", frame->continue_label);
     tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
     tvm_fact_forget_assigned(e, number + 1, insn->match);
-    e->caches->loop_count--;
+    tvm_leave_loop(e);
     e->position = insn->match + 1;
     return status;
 }
@@ -258,6 +259,14 @@ static tvm_status emit_part(emitter *e, uint32_t test, bool holds, uint32_t firs
     return status;
 }
 
+/* What a loop does not change is tested before it. */
+static reg emit_test(emitter *e, uint32_t test) {
+    if (!tvm_fact_loop_invariant(e, test) || tvm_fact_stable(e, test)) return tvm_emit_condition(e, test);
+    reg p = tvm_new_pred(e);
+    tvm_emit(e, "setp.ne.b32 %s, %s, 0;", p.name, tvm_hoist_kept(e, 'r', tvm_hoist_expr(e, test)).name);
+    return p;
+}
+
 tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
     uint32_t number = (uint32_t)(insn - e->kernel->insns), test = tvm_operands(e->kernel, insn)[0].value;
     bool has_else = e->kernel->insns[insn->match].op == TVM_OP_ELSE;
@@ -272,7 +281,7 @@ tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
         return status;
     }
     uint32_t else_label = tvm_new_label(e), end_label = has_else ? tvm_new_label(e) : else_label;
-    reg p = tvm_emit_condition(e, test);
+    reg p = emit_test(e, test);
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, else_label);
     status = emit_part(e, test, true, number + 1, insn->match);
     tvm_fact_forget_assigned(e, number + 1, insn->match);
@@ -303,6 +312,12 @@ tvm_status tvm_emit_END(emitter *e, const tvm_insn *insn) {
 tvm_status tvm_emit_EXIT(emitter *e, const tvm_insn *insn) {
     (void)insn;
     tvm_emit(e, "exit;");
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_SYNC_WARP(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    tvm_emit(e, "bar.warp.sync 0xffffffff;");
     return TVM_OK;
 }
 

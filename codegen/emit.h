@@ -32,6 +32,7 @@ typedef struct scaled_weights {
     int8_t power[SCALED_CLASSES];   /* of a class: the value is the register times 2^power */
     uint8_t fragment[SCALED_TILES]; /* of sums: of each tile, that of the weights modulo the period */
     double zero;                    /* and then less this; of weights alone */
+    double subtracted; /* what has been taken off the registers, in the value's unit, in place of zero */
 } scaled_weights;
 
 typedef struct slot_state {
@@ -150,6 +151,14 @@ reg tvm_thread_id(emitter *e); /* tid.x */
 /* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
  * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */
 reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same, computed once before the innermost loop, where code is being emitted: its operands are values of
+ * the prologue or of these functions. tvm_hoist_expr: an expression that is invariant there
+ * (tvm_fact_loop_invariant). */
+reg tvm_hoist(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
+reg tvm_hoist_expr(emitter *e, uint32_t expr);
+/* The value of a %r ('r') or %rd ('d') that was computed before the innermost loop, so that ptxas does not
+ * compute it again in each turn, to save registers. */
+reg tvm_hoist_kept(emitter *e, char reg_class, reg value);
 /* The address of the block's dynamic shared memory in the shared window, as %r. */
 reg tvm_shared_base(emitter *e);
 

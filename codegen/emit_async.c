@@ -1,6 +1,7 @@
-/* copy-async by cp.async, or element by element where nothing is aligned; commit-group and wait-group. The
- * tile is cut, in row-major order, into chunks of 16, 8 or 4 bytes of its last dimension; thread t takes
- * chunks t, t + threads, ... */
+/* copy-async by cp.async, or element by element where nothing is aligned; commit-group and wait-group. A
+ * team, the block or each warp, copies the tile or its part of it, which is cut, in row-major order, into
+ * chunks of 16, 8 or 4 bytes of the last dimension; member t takes chunks t, t + members, ... */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,46 +19,62 @@ typedef struct copy {
     cache_hint hint;
     unsigned tile_rank;
     uint32_t tile[TVM_MAX_RANK];
-    unsigned bytes; /* of an element */
-    uint32_t threads;
-    uint32_t run; /* elements of a chunk */
-    uint64_t chunks;
-    uint32_t extent[TVM_MAX_RANK]; /* of the tile in chunks */
+    uint32_t
+        parts[TVM_MAX_RANK];   /* that each dimension is cut into, one a team, numbered in row-major order */
+    unsigned bytes;            /* of an element */
+    uint32_t threads, members; /* of the block, of a team */
+    uint32_t run;              /* elements of a chunk */
+    uint64_t chunks;           /* of a part */
+    uint32_t extent[TVM_MAX_RANK]; /* of a part in chunks */
 } copy;
 
-/* Coordinates, in elements, of a chunk. */
-static void chunk_coordinates(const copy *c, uint64_t chunk, uint32_t coordinate[TVM_MAX_RANK]) {
+/* Coordinates, in elements, of the chunk that a thread takes of those from `first` on. */
+static void chunk_coordinates(const copy *c, uint64_t first, uint32_t thread,
+                              uint32_t coordinate[TVM_MAX_RANK]) {
+    uint64_t chunk = first + thread % c->members, part = thread / c->members;
     memset(coordinate, 0, TVM_MAX_RANK * sizeof *coordinate);
     for (unsigned d = c->tile_rank; d-- > 0;) {
-        coordinate[d] = (uint32_t)(chunk % c->extent[d]);
+        coordinate[d] = (uint32_t)(chunk % c->extent[d]) * (d + 1 == c->tile_rank ? c->run : 1) +
+                        (uint32_t)(part % c->parts[d]) * (c->tile[d] / c->parts[d]);
         chunk /= c->extent[d];
+        part /= c->parts[d];
     }
-    coordinate[c->tile_rank - 1] *= c->run;
 }
 
 static void cut(copy *c, unsigned chunk_bytes) {
     c->run = chunk_bytes / c->bytes;
     c->chunks = 1;
     for (unsigned d = 0; d < c->tile_rank; d++) {
-        c->extent[d] = d + 1 == c->tile_rank ? c->tile[d] / c->run : c->tile[d];
+        c->extent[d] = c->tile[d] / c->parts[d] / (d + 1 == c->tile_rank ? c->run : 1);
         c->chunks *= c->extent[d];
     }
 }
 
-/* One turn of the threads over the tile: chunk tid + turn * threads. */
+/* One turn of a team over its part. */
 typedef struct turn {
     uint64_t first;               /* its first chunk */
     uint32_t delta[TVM_MAX_RANK]; /* of its coordinates from those of the turn whose thread parts it shares */
-    uint32_t active;              /* threads that have a chunk */
+    uint32_t active;              /* members that have a chunk */
 } turn;
+
+static turn turn_from(const copy *c, uint64_t first) {
+    uint64_t left = c->chunks - first;
+    return (turn){.first = first, .active = left < c->members ? (uint32_t)left : c->members};
+}
+
+static reg member_number(const copy *c) {
+    reg thread = tvm_thread_id(c->e);
+    return c->members == c->threads ? thread : tvm_pure_modulo(c->e, thread, c->members);
+}
 
 /* Is every thread's coordinate of this turn that of `base` plus constants? */
 static bool shares_parts(const copy *c, const turn *base, turn *t) {
     if (t->active > base->active) return false;
-    for (uint32_t thread = 0; thread < t->active; thread++) {
+    for (uint32_t thread = 0; thread < c->threads; thread++) {
         uint32_t here[TVM_MAX_RANK], there[TVM_MAX_RANK];
-        chunk_coordinates(c, t->first + thread, here);
-        chunk_coordinates(c, base->first + thread, there);
+        if (thread % c->members >= t->active) continue;
+        chunk_coordinates(c, t->first, thread, here);
+        chunk_coordinates(c, base->first, thread, there);
         for (unsigned d = 0; d < c->tile_rank; d++) {
             if (here[d] < there[d]) return false;
             if (thread == 0)
@@ -72,14 +89,16 @@ static bool shares_parts(const copy *c, const turn *base, turn *t) {
 /* The thread's coordinates of the chunks that begin at `first`, as registers of the prologue. */
 static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RANK]) {
     emitter *e = c->e;
-    reg chunk = tvm_thread_id(e);
+    reg chunk = member_number(c), team = tvm_pure_divide(e, tvm_thread_id(e), c->members);
     if (t->first > 0) chunk = tvm_pure(e, 'r', "add.u32 $, %s, %u;", chunk.name, (unsigned)t->first);
     uint64_t below = 1;
-    for (unsigned d = c->tile_rank; d-- > 0; below *= c->extent[d]) {
+    uint32_t parts_below = 1;
+    for (unsigned d = c->tile_rank; d-- > 0; below *= c->extent[d], parts_below *= c->parts[d]) {
         part[d] = (thread_part){0};
-        for (uint32_t thread = 0; thread < t->active; thread++) {
+        for (uint32_t thread = 0; thread < c->threads; thread++) {
             uint32_t coordinate[TVM_MAX_RANK];
-            chunk_coordinates(c, t->first + thread, coordinate);
+            if (thread % c->members >= t->active) continue;
+            chunk_coordinates(c, t->first, thread, coordinate);
             part[d].divisor = tvm_fact_gcd(part[d].divisor, coordinate[d]);
             if (coordinate[d] != 0) part[d].varies = true;
         }
@@ -87,6 +106,10 @@ static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RA
         reg digit = tvm_pure_divide(e, chunk, (uint32_t)below);
         if (below * c->extent[d] < t->first + t->active) digit = tvm_pure_modulo(e, digit, c->extent[d]);
         part[d].value = d + 1 == c->tile_rank ? tvm_pure_scale(e, digit, c->run) : digit;
+        if (c->parts[d] == 1) continue;
+        reg origin = tvm_pure_modulo(e, tvm_pure_divide(e, team, parts_below), c->parts[d]);
+        origin = tvm_pure_scale(e, origin, c->tile[d] / c->parts[d]);
+        part[d].value = tvm_pure(e, 'r', "add.u32 $, %s, %s;", part[d].value.name, origin.name);
     }
 }
 
@@ -97,7 +120,7 @@ static void turn_lanes(const copy *c, const shared_tile *s, const turn *t,
     for (uint32_t thread = 0; thread < c->threads; thread++) {
         uint32_t coordinate[TVM_MAX_RANK];
         /* Idle threads count as the first one, so that they never stand in the way. */
-        chunk_coordinates(c, t->first + (thread < t->active ? thread : 0), coordinate);
+        chunk_coordinates(c, t->first, thread % c->members < t->active ? thread : 0, coordinate);
         lanes->offset[thread] = tvm_shared_linear(s, coordinate);
     }
     for (unsigned d = 0; d < c->tile_rank; d++) {
@@ -130,7 +153,8 @@ static void open_base(copy *c, const shared_tile *s, const turn *t, turn_base *b
 static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base *base, char why[160]) {
     unsigned last = c->tile_rank - 1;
     why[0] = '\0';
-    if (chunk_bytes % c->bytes != 0 || (uint64_t)c->tile[last] * c->bytes % chunk_bytes != 0) {
+    if (chunk_bytes % c->bytes != 0 ||
+        (uint64_t)c->tile[last] / c->parts[last] * c->bytes % chunk_bytes != 0) {
         snprintf(why, 160, "the tile's rows are no multiple of %u bytes", chunk_bytes);
         return false;
     }
@@ -143,7 +167,7 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", chunk_bytes);
         return false;
     }
-    turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
+    turn t = turn_from(c, 0);
     open_base(c, s, &t, base);
     uint64_t shared_align = tvm_fact_gcd(c->run, s->constant), rows[TVM_MAX_RANK];
     shared_align = tvm_fact_gcd(shared_align, s->dynamic_divisor);
@@ -181,24 +205,25 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
     emitter *e = c->e;
     uint32_t plus;
     char guard[20] = "";
-    if (t->active < c->threads) {
-        reg p = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", tvm_thread_id(e).name, t->active);
+    if (t->active < c->members) {
+        reg p = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
         snprintf(guard, sizeof guard, "@%s ", p.name);
     }
     reg to = tvm_shared_address(s, &base->lanes, tvm_shared_linear(s, t->delta), &plus);
-    reg from = tvm_global_pointer(&base->g, t->delta), inside;
-    long long ahead = (long long)tvm_global_offset(&base->g, t->delta) * c->bytes;
+    int64_t ahead;
+    reg from = tvm_global_near_pointer(&base->g, t->delta, &ahead),
+        inside; /* LDGSTS has 12 bits for a constant */
     const char *cache = chunk_bytes == 16 ? "cg" : "ca";
     if (tvm_global_predicate(&base->g, t->delta, &inside)) {
         reg size = tvm_new_r(e);
         tvm_emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
         /* No cache policy: with a source size beside it, an H200 (driver 580) refused what ptxas 13.0 makes
          * of it as an illegal instruction. */
-        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%lld], %u, %s;", guard, cache, to.name, plus,
-                 from.name, ahead, chunk_bytes, size.name);
+        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%" PRId64 "], %u, %s;", guard, cache, to.name,
+                 plus, from.name, ahead, chunk_bytes, size.name);
     } else {
-        tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%lld], %u%s;", guard, cache, c->hint.level2,
-                 to.name, plus, from.name, ahead, chunk_bytes, c->hint.policy);
+        tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%" PRId64 "], %u%s;", guard, cache,
+                 c->hint.level2, to.name, plus, from.name, ahead, chunk_bytes, c->hint.policy);
     }
 }
 
@@ -214,12 +239,10 @@ static unsigned chunk_conflicts(const copy *c, const shared_tile *s, const turn_
 static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned chunk_bytes,
                               const char *refused) {
     emitter *e = c->e;
-    uint64_t turns = (c->chunks + c->threads - 1) / c->threads;
+    uint64_t turns = (c->chunks + c->members - 1) / c->members;
     turn first = {0};
     for (uint64_t i = 0; i < turns; i++) {
-        turn t = {.first = i * c->threads};
-        uint64_t left = c->chunks - t.first;
-        t.active = left < c->threads ? (uint32_t)left : c->threads;
+        turn t = turn_from(c, i * c->members);
         if (i == 0 || !shares_parts(c, &first, &t)) {
             memset(t.delta, 0, sizeof t.delta);
             open_base(c, s, &t, base);
@@ -231,7 +254,7 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
     bool guarded = tvm_global_is_guarded(&base->g);
     snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca",
              guarded ? "" : c->hint.level2, chunk_bytes, guarded ? " guarded" : "");
-    turn t = {.active = c->chunks < c->threads ? (uint32_t)c->chunks : c->threads};
+    turn t = turn_from(c, 0);
     open_base(c, s, &t, base);
     tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
                 refused);
@@ -246,8 +269,8 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
     reg units[4] = {tvm_new_r(e), tvm_new_r(e)}, inside = {""}, active = {""}, at[TVM_MAX_RANK];
     char operands[64], load_guard[20] = "", store_guard[20] = "";
     uint32_t count = c->bytes == 8 ? 2 : 1;
-    if (t->active < c->threads) {
-        active = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", tvm_thread_id(e).name, t->active);
+    if (t->active < c->members) {
+        active = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
         snprintf(store_guard, sizeof store_guard, "@%s ", active.name);
         snprintf(load_guard, sizeof load_guard, "@%s ", active.name);
     }
@@ -274,11 +297,9 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
 
 static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const char *refused) {
     cut(c, c->bytes);
-    uint64_t turns = (c->chunks + c->threads - 1) / c->threads;
+    uint64_t turns = (c->chunks + c->members - 1) / c->members;
     for (uint64_t i = 0; i < turns; i++) {
-        turn t = {.first = i * c->threads};
-        uint64_t left = c->chunks - t.first;
-        t.active = left < c->threads ? (uint32_t)left : c->threads;
+        turn t = turn_from(c, i * c->members);
         open_base(c, s, &t, base);
         copy_element(c, s, &t, base);
     }
@@ -295,8 +316,12 @@ static void read_operands(emitter *e, const tvm_insn *insn, copy *c) {
     c->tile_rank = tile->value;
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = tile[1 + d].value;
     c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
-    c->threads = e->code->threads;
-    c->hint = tvm_cache_hint(e, operands + insn->count - 1);
+    c->threads = c->members = e->code->threads;
+    const tvm_operand *evict = tile + 1 + c->tile_rank, *warps = evict + 1;
+    c->hint = tvm_cache_hint(e, evict);
+    for (unsigned d = 0; d < c->tile_rank; d++)
+        c->parts[d] = warps->kind == TVM_OPERAND_NONE ? 1 : warps[1 + d].value;
+    if (warps->kind != TVM_OPERAND_NONE) c->members = 32;
 }
 
 tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {

@@ -312,15 +312,6 @@ static bool constant_follows(const emitter *e, cast_work *w) {
     return tvm_packed_zero_is_exact(w->from, w->to, w->zero);
 }
 
-/* The next instruction has been done by this one. */
-static void skip_next(emitter *e) {
-    const tvm_insn *insn = e->insn;
-    e->insn = &e->kernel->insns[e->position++];
-    tvm_explain(e, "in the conversion before", 0, 0, -1, "");
-    e->slots[e->insn->result].version++;
-    e->insn = insn;
-}
-
 tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     char from[TVM_DTYPE_NAME_MAX], to[TVM_DTYPE_NAME_MAX], detail[2 * TVM_DTYPE_NAME_MAX + 16];
     cast_work work = {.source = tvm_operands(e->kernel, insn)[0].value, .result = insn->result, .scale = 1};
@@ -338,13 +329,14 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
         work.scale = 1;
     }
     work.result = last->result;
-    if (packed && tvm_scale_weights(e, last, work.from, work.zero)) {
+    bool multiplied = work.scale != 1; /* by what the program takes back itself */
+    if (packed && !multiplied && tvm_scale_weights(e, last, work.from, work.zero)) {
         work.scaled = &e->slots[last->result].scaled;
         if (work.from.kind == TVM_KIND_FLOAT) work.scale *= ldexp(1, -tvm_pair_exponent(work.from));
         snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");
     }
     tvm_status status =
         tvm_select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
-    if (folded && status == TVM_OK) skip_next(e);
+    if (folded && status == TVM_OK) tvm_skip_next(e, "in the conversion before");
     return status;
 }

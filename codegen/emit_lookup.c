@@ -58,7 +58,7 @@ static void convert_eight(lookup *l, element_writer *writer, reg index) {
             reg d = tvm_new_r(e);
             tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%x;", d.name, upper.name, lower.name,
                      pair ? 0x3726u : 0x1504u);
-            tvm_write_pair(e, writer, l->c->to.bits == 32, d);
+            tvm_write_pair(e, writer, l->c->to.bits == 32 ? &l->half : NULL, d);
         }
     }
 }

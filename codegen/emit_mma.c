@@ -1,6 +1,7 @@
 /* mma: one mma.sync.m16n8k16 a tile of c and step of k, k ascending, so that every output is accumulated in
  * that order; all tiles of c before the next k, so that neighbouring instructions do not wait for each other.
  * The first step of k reads c where it is: where that is known to be zero, ptxas reads the zero register.
+ * Two mma of the same a, the second of which adds to the first's result, go through k together.
  * Fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". */
 #include <math.h>
 #include <stdlib.h>
@@ -148,6 +149,35 @@ static bool emit_with_columns(emitter *e, const char *type, mma_tile *t, const t
     return fits;
 }
 
+/* The next instruction, when it is an mma that adds to this one's result, which nothing else reads, the
+ * products of the same a and another b of the same layout. Both are then done for one step of k after the
+ * other, so that a fragment of a is needed once: where a has been converted, all of it need not be in
+ * registers at the same time. */
+static const tvm_insn *added_products(const emitter *e, const tvm_insn *insn) {
+    const slot_state *sums = &e->slots[insn->result];
+    if (e->position >= e->kernel->insn_count || sums->reads != 1 || sums->reads_at_once != 1) return NULL;
+    const tvm_insn *next = &e->kernel->insns[e->position];
+    if (next->op != TVM_OP_MMA) return NULL;
+    const tvm_operand *first = tvm_operands(e->kernel, insn), *then = tvm_operands(e->kernel, next);
+    bool adds = then[2].value == insn->result && then[0].value == first[0].value;
+    bool kept = next->result != first[0].value && next->result != first[1].value &&
+                next->result != then[1].value && insn->result != first[0].value;
+    bool alike = tvm_layout_equal(tvm_slot_layout(e, then[1].value), tvm_slot_layout(e, first[1].value)) &&
+                 tvm_layout_equal(tvm_slot_layout(e, next->result), tvm_slot_layout(e, insn->result));
+    return adds && kept && alike && !e->slots[first[0].value].scaled.is_scaled ? next : NULL;
+}
+
+static void emit_both(emitter *e, const char *type, mma_tile *t, const tvm_mma_plan *plan, uint32_t c,
+                      const tvm_insn *next) {
+    mma_tile second = *t;
+    second.b = tvm_operands(e->kernel, next)[1].value;
+    t->result = second.result = next->result;
+    for (uint32_t k = 0; k < plan->tiles_k; k++) {
+        emit_products(e, type, t, plan, c, k);
+        emit_products(e, type, &second, plan, second.result, k);
+    }
+}
+
 tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     mma_tile t = {.a = operands[0].value, .b = operands[1].value, .result = insn->result};
@@ -160,7 +190,10 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     const char *type = tvm_slot_dtype(e, t.a).exponent == 5 ? "f16" : "bf16";
     const scaled_weights *scaled = &e->slots[t.a].scaled;
     bool columns = scaled->is_scaled && scaled->zero != 0;
-    if (!columns) {
+    const tvm_insn *next = added_products(e, insn);
+    if (next) {
+        emit_both(e, type, &t, &plan, c, next);
+    } else if (!columns) {
         for (uint32_t k = 0; k < plan.tiles_k; k++) emit_products(e, type, &t, &plan, c, k);
         if (scaled->nested) subtract_nested(e, &t, &plan);
     } else if (!emit_with_columns(e, type, &t, &plan, c)) {
@@ -169,5 +202,6 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     char name[64];
     snprintf(name, sizeof name, "mma.sync.m16n8k16.f32.%s%s", type, columns ? " and a row of ones" : "");
     tvm_explain(e, name, 0, plan.tiles_c * plan.tiles_k, -1, "");
+    if (next) tvm_skip_next(e, "in the mma before");
     return TVM_OK;
 }

@@ -130,7 +130,7 @@ static reg bytes_to_bf16(block_views *v, const packed_cast *c, unsigned pair, do
 }
 
 /* The code as a subnormal; nested: with those of the byte's other classes above it. */
-static reg scaled_integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
+static reg scaled_field(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
     const tvm_pair_field *field = &v->recipe->field[pair];
     unsigned bits = c->from.bits, class = tvm_weight_class(c->scaled, pair), offset = class * bits;
@@ -145,6 +145,16 @@ static reg scaled_integer_pair(block_views *v, const packed_cast *c, unsigned pa
         tvm_emit(e, "prmt.b32 %s, %s, 0, 0x4341;", v->upper.name, tvm_block_view(v, 0).name);
     }
     return class == 0 ? v->upper : word_op(e, "and.b32", v->upper, mask * 0x10001u);
+}
+
+static reg scaled_integer_pair(block_views *v, const packed_cast *c, unsigned pair) {
+    reg field = scaled_field(v, c, pair);
+    if (c->scaled->subtracted == 0) return field;
+    unsigned bits = c->from.bits, class = tvm_weight_class(c->scaled, pair);
+    /* the whole byte has as many zero points as classes */
+    double in_place = ldexp(c->scaled->subtracted, (int)(class * bits));
+    if (c->scaled->nested && class == 0) in_place *= 255 / ((1 << bits) - 1);
+    return add_pairs(v->e, c, field, minus_pair(v->e, c, ldexp(in_place, -24)));
 }
 
 /* The codes of the upper bytes to f16. With u the byte's codes c0 + c1 2^w + ..., V = 1024 + u, and R(i) =
@@ -207,20 +217,20 @@ static reg convert_pair(block_views *v, const packed_cast *c, unsigned pair) {
     return c->from.kind == TVM_KIND_FLOAT ? tvm_float_pair(v, c, pair) : integer_pair(v, c, pair);
 }
 
-void tvm_write_pair(emitter *e, element_writer *writer, bool wide, reg pair) {
+void tvm_write_pair(emitter *e, element_writer *writer, const tvm_dtype *wide, reg pair) {
     if (!wide) {
         tvm_write_word(e, writer, pair);
         return;
     }
     reg half[2] = {tvm_new_h(e), tvm_new_h(e)};
     tvm_emit(e, "mov.b32 {%s, %s}, %s;", half[0].name, half[1].name, pair.name);
-    for (unsigned i = 0; i < 2; i++) tvm_write_element(e, writer, tvm_half_to_f32(e, TVM_F16, half[i]));
+    for (unsigned i = 0; i < 2; i++) tvm_write_element(e, writer, tvm_half_to_f32(e, *wide, half[i]));
 }
 
 bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c) {
     packed_cast halves = *c;
     bool wide = c->to.bits == 32;
-    if (wide) halves.to = TVM_F16;
+    if (wide) halves.to = tvm_pair_target(c->from);
     element_writer writer;
     if (!tvm_write_begin(e, &writer, c->result)) return false;
     const tvm_pair_recipe *recipe = tvm_pair_recipe_of(c->from);
@@ -228,7 +238,7 @@ bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c) {
         block_views views;
         block_begin(&views, e, c->source, block);
         for (unsigned pair = 0; pair < recipe->pairs; pair++)
-            tvm_write_pair(e, &writer, wide, convert_pair(&views, &halves, pair));
+            tvm_write_pair(e, &writer, wide ? &halves.to : NULL, convert_pair(&views, &halves, pair));
     }
     tvm_write_end(e, &writer);
     return true;
@@ -240,10 +250,7 @@ const char *tvm_refuse_packed_pairs(const packed_cast *c) {
     if (!half && !wide) return "";
     if (integer) return NULL;
     if (tvm_pair_recipe_of(c->from) == NULL) return "";
-    if (wide)
-        return c->from.exponent < TVM_F16.exponent && !tvm_float_has_nan(c->from)
-                   ? NULL
-                   : "f16 does not have all values";
+    if (wide) return tvm_float_has_nan(c->from) ? "a NaN is made that of f32" : NULL;
     return c->from.exponent > c->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
 

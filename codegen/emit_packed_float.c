@@ -1,10 +1,10 @@
 /* cast-lowbit of floats of 4 to 8 bits of packing `pair` to pairs of f16 and bf16.
  *
- * The recipe (isa/packing.h) gives a view in which sign, exponent and mantissa stand where f16 has them: one
- * AND takes the pair out. What it leaves is the value times the power of two between the biases, subnormals
- * included, so that one exact multiplication finishes it; a multiplication by a constant that follows is part
- * of that one, and where the product of both is 1 there is none. Floats in bytes are unpacked by the
- * converter of f8_e4m3, whose exponent is as wide as theirs or wider. */
+ * The recipe (isa/packing.h) gives a view in which sign, exponent and mantissa stand where f16 or bf16 has
+ * them: one AND takes the pair out. What it leaves is the value times the power of two between the biases,
+ * subnormals included, so that one exact multiplication finishes it; a multiplication by a constant that
+ * follows is part of that one, and where the product of both is 1 there is none. Floats in bytes are unpacked
+ * by the converter of f8_e4m3, whose exponent is as wide as theirs or wider. */
 #include "packed.h"
 
 #include <math.h>
@@ -22,11 +22,14 @@ static bool converts(const emitter *e, tvm_dtype from, tvm_dtype to) {
     return e->target.arch >= ARCH_CONVERTER && to.exponent == 5 && tvm_pair_form_of(from) == TVM_FORM_BYTES;
 }
 
+/* Is `to` the type whose places the fields of a view of form HALVES are made for? */
+static bool in_place(tvm_dtype from, tvm_dtype to) {
+    return tvm_pair_form_of(from) == TVM_FORM_HALVES && tvm_dtype_same(to, tvm_pair_target(from));
+}
+
 /* log2 of what multiplies the bits put in place. */
 static int power_of(const emitter *e, tvm_dtype from, tvm_dtype to) {
-    bool f16 = to.exponent == 5;
-    if (converts(e, from, to) || (f16 && tvm_pair_form_of(from) == TVM_FORM_HALVES))
-        return tvm_pair_exponent(from);
+    if (converts(e, from, to) || in_place(from, to)) return tvm_pair_exponent(from);
     return tvm_float_bias(to) - tvm_float_bias(from);
 }
 
@@ -91,13 +94,13 @@ static reg place(emitter *e, tvm_dtype type, reg view, unsigned from, unsigned t
 static reg halves_pair(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
     const tvm_pair_field *field = &v->recipe->field[pair];
-    unsigned low = tvm_pair_low(c->from), left = c->to.exponent == 5 ? low : 7u - c->from.mantissa;
+    unsigned low = tvm_pair_low(c->from),
+             left = in_place(c->from, c->to) ? low : (unsigned)(c->to.mantissa - c->from.mantissa);
     reg view = tvm_moved_view(v, 0, field->view, (int)field->offset);
     reg placed = place(e, c->from, view, low, left), d;
     if (!tvm_float_pair_needs_mending(c->from, c->to)) return multiply(e, c, placed);
     if (e->target.arch < ARCH_XORSIGN) {
-        reg codes = word_op(e, "and.b32", word_op(e, "shr.u32", view, 16u - c->from.bits),
-                            ((1u << c->from.bits) - 1) * 0x10001u);
+        reg codes = word_op(e, "shr.u32", placed, left);
         return tvm_mend_float_pair(e, c->from, c->to, codes, placed);
     }
     /* f7_e5m1's 1.5 * 2^16 is NaN as f16: the smaller of that and infinity is infinity. */
@@ -136,31 +139,8 @@ static reg bytes_pair(block_views *v, const packed_cast *c, const tvm_pair_field
     return tvm_mend_float_pair(e, c->from, c->to, codes, d);
 }
 
-/* ---- as runs: more bits of exponent than f16 has ---- */
-
-static reg run_pair(block_views *v, const packed_cast *c, unsigned pair) {
-    emitter *e = v->e;
-    const tvm_pair_field *field = &v->recipe->field[pair];
-    unsigned left = c->to.mantissa - (unsigned)c->from.mantissa;
-    int to_place = (int)left - field->offset, sign_place = 16 - (int)c->from.bits - field->offset;
-    reg placed = tvm_moved_view(v, 0, field->view, to_place), d = tvm_new_r(e);
-    if (to_place == sign_place)
-        return multiply(e, c, word_op(e, "and.b32", placed, field_mask(c->from, left) | SIGNS));
-    reg sign = tvm_moved_view(v, 1, field->view, sign_place);
-    reg masked = word_op(e, "and.b32", placed, field_mask(c->from, left));
-    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, %s, 0xea;", d.name, sign.name, (unsigned)SIGNS, masked.name);
-    return multiply(e, c, d);
-}
-
 reg tvm_float_pair(block_views *v, const packed_cast *c, unsigned pair) {
     const tvm_pair_field *field = &v->recipe->field[pair];
     if (converts(v->e, c->from, c->to)) return converted_pair(v, c, field);
-    switch (tvm_pair_form_of(c->from)) {
-    case TVM_FORM_HALVES:
-        return halves_pair(v, c, pair);
-    case TVM_FORM_BYTES:
-        return bytes_pair(v, c, field);
-    default:
-        return run_pair(v, c, pair);
-    }
+    return tvm_pair_form_of(c->from) == TVM_FORM_HALVES ? halves_pair(v, c, pair) : bytes_pair(v, c, field);
 }

@@ -276,9 +276,11 @@ reg tvm_emit_expr(emitter *e, uint32_t expr) {
     if (constant_code(e, expr, &code)) return emit_code(e, node_of(e, expr)->type, code);
     if (tvm_fact_stable(e, expr)) {
         bool enter = !c->in_prologue;
+        unsigned conditions = tvm_fact_set_aside(e, 0);
         if (enter) exchange(e);
         reg value = emit_node(e, node_of(e, expr));
         if (enter) exchange(e);
+        tvm_fact_leave(e, conditions);
         c->stable_value[expr] = value;
         return value;
     }

@@ -2,6 +2,7 @@
 #include "global_access.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,31 +124,47 @@ int64_t tvm_global_offset(const global_access *g, const uint32_t coordinate[TVM_
     return offset;
 }
 
-/* ---- values of 64 bits, at kernel entry where nothing in them changes ---- */
+/* ---- values of 64 bits, computed as early as what is in them allows ---- */
 
-static reg widen(global_access *g, uint32_t expr, bool *fixed) {
+/* At kernel entry, before the innermost loop, or where code is being emitted. */
+enum when { AT_ENTRY, BEFORE_LOOP, HERE };
+
+static enum when when_known(const emitter *e, uint32_t expr) {
+    int64_t value;
+    if (tvm_fact_constant(e, expr, &value) || tvm_fact_stable(e, expr)) return AT_ENTRY;
+    return tvm_fact_loop_invariant(e, expr) ? BEFORE_LOOP : HERE;
+}
+
+/* One instruction with a result of 64 bits, `$`. */
+__attribute__((format(printf, 3, 4))) static reg compute(emitter *e, enum when when, const char *format,
+                                                         ...) {
+    char string[128];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(string, sizeof string, format, arguments);
+    va_end(arguments);
+    if (when == AT_ENTRY) return tvm_pure(e, 'd', "%s", string);
+    if (when == BEFORE_LOOP) return tvm_hoist(e, 'd', "%s", string);
+    reg out = tvm_new_rd(e);
+    char *dollar = strchr(string, '$');
+    *dollar = '\0';
+    tvm_emit(e, "%s%s%s", string, out.name, dollar + 1);
+    return out;
+}
+
+static reg widen(global_access *g, uint32_t expr, enum when *when) {
     emitter *e = g->e;
     tvm_dtype type = e->kernel->exprs[expr].type;
     int64_t value;
-    if (tvm_fact_constant(e, expr, &value)) {
-        *fixed = true;
-        return tvm_pure(e, 'd', "mov.b64 $, %" PRId64 ";", value);
-    }
-    reg r = tvm_emit_expr(e, expr);
-    *fixed = tvm_fact_stable(e, expr);
+    *when = when_known(e, expr);
+    if (tvm_fact_constant(e, expr, &value)) return tvm_pure(e, 'd', "mov.b64 $, %" PRId64 ";", value);
+    reg r = *when == BEFORE_LOOP ? tvm_hoist_expr(e, expr) : tvm_emit_expr(e, expr);
     if (type.bits == 64) return r;
-    const char *conversion = type.kind == TVM_KIND_INT ? "cvt.s64.s32" : "cvt.u64.u32";
-    if (*fixed) return tvm_pure(e, 'd', "%s $, %s;", conversion, r.name);
-    reg wide = tvm_new_rd(e);
-    tvm_emit(e, "%s %s, %s;", conversion, wide.name, r.name);
-    return wide;
+    return compute(e, *when, type.kind == TVM_KIND_INT ? "cvt.s64.s32 $, %s;" : "cvt.u64.u32 $, %s;", r.name);
 }
 
-static reg add64(emitter *e, reg a, reg b, bool fixed) {
-    if (fixed) return tvm_pure(e, 'd', "add.s64 $, %s, %s;", a.name, b.name);
-    reg out = tvm_new_rd(e);
-    tvm_emit(e, "add.s64 %s, %s, %s;", out.name, a.name, b.name);
-    return out;
+static reg add64(emitter *e, enum when when, reg a, reg b) {
+    return compute(e, when, "add.s64 $, %s, %s;", a.name, b.name);
 }
 
 reg tvm_global_stride(global_access *g, unsigned tensor_dim) {
@@ -155,12 +172,12 @@ reg tvm_global_stride(global_access *g, unsigned tensor_dim) {
     int64_t constant = 1;
     for (unsigned d = tensor_dim + 1; d < g->rank; d++) {
         int64_t value;
-        bool fixed;
+        enum when when;
         if (tvm_fact_constant(g->e, shape_expr(g, d), &value)) {
             constant = (int64_t)((uint64_t)constant * (uint64_t)value);
             continue;
         }
-        reg factor = widen(g, shape_expr(g, d), &fixed);
+        reg factor = widen(g, shape_expr(g, d), &when);
         product = product.name[0] ? tvm_pure(g->e, 'd', "mul.lo.s64 $, %s, %s;", product.name, factor.name)
                                   : factor;
     }
@@ -182,15 +199,15 @@ static reg stride_bytes(global_access *g, unsigned tensor_dim) {
 }
 
 reg tvm_global_position(global_access *g, unsigned tensor_dim) {
-    bool fixed;
-    reg position = widen(g, g->index[tensor_dim].value, &fixed);
+    enum when when;
+    reg position = widen(g, g->index[tensor_dim].value, &when);
     if (tensor_dim < g->lead || !g->part[tensor_dim - g->lead].varies) return position;
     reg part = tvm_pure(g->e, 'd', "cvt.u64.u32 $, %s;", g->part[tensor_dim - g->lead].value.name);
-    return add64(g->e, position, part, fixed);
+    return add64(g->e, when, position, part);
 }
 
 /* value * stride of the dimension, in bytes; in bits >> 3 for the last dimension of sub-byte tensors. */
-static reg scaled(global_access *g, unsigned d, reg value, bool fixed) {
+static reg scaled(global_access *g, unsigned d, reg value, enum when when) {
     emitter *e = g->e;
     bool is_last = d + 1 == g->rank;
     if (is_last && g->bits == 8) return value;
@@ -199,21 +216,36 @@ static reg scaled(global_access *g, unsigned d, reg value, bool fixed) {
         snprintf(factor, sizeof factor, "%u", g->bits > 8 ? g->bits / 8 : g->bits);
     else
         snprintf(factor, sizeof factor, "%s", stride_bytes(g, d).name);
-    reg out;
-    if (fixed) {
-        out = tvm_pure(e, 'd', "mul.lo.s64 $, %s, %s;", value.name, factor);
-    } else {
-        out = tvm_new_rd(e);
-        tvm_emit(e, "mul.lo.s64 %s, %s, %s;", out.name, value.name, factor);
-    }
-    if (!is_last || g->bits > 8) return out;
-    if (fixed) return tvm_pure(e, 'd', "shr.s64 $, %s, 3;", out.name);
-    reg bytes = tvm_new_rd(e);
-    tvm_emit(e, "shr.s64 %s, %s, 3;", bytes.name, out.name);
-    return bytes;
+    reg out = compute(e, when, "mul.lo.s64 $, %s, %s;", value.name, factor);
+    return is_last && g->bits < 8 ? compute(e, when, "shr.s64 $, %s, 3;", out.name) : out;
 }
 
-/* tensor + thread parts + indices: what is fixed first, so that it is computed once. */
+/* Is a step along the dimension a constant number of bytes that 31 bits hold? */
+static bool step_is_constant(const global_access *g, unsigned tensor_dim, int64_t *bytes) {
+    int64_t step = g->bits;
+    for (unsigned d = tensor_dim + 1; d < g->rank; d++) {
+        int64_t shape;
+        if (!tvm_fact_constant(g->e, shape_expr(g, d), &shape) || __builtin_mul_overflow(step, shape, &step))
+            return false;
+    }
+    *bytes = step / 8;
+    return step % 8 == 0 && step >= 0 && *bytes <= INT32_MAX;
+}
+
+/* Index times step along the dimension, in bytes. */
+static reg index_bytes(global_access *g, unsigned d) {
+    emitter *e = g->e;
+    uint32_t expr = g->index[d].value;
+    int64_t step;
+    enum when when = when_known(e, expr);
+    if (when == HERE && is_narrow(e, expr) && step_is_constant(g, d, &step))
+        return compute(e, HERE, "mul.wide.s32 $, %s, %" PRId64 ";", tvm_emit_expr(e, expr).name, step);
+    reg index = widen(g, expr, &when);
+    return scaled(g, d, index, when);
+}
+
+/* Tensor + thread parts + indices: what changes least first, so that it is computed once. What a loop changes
+ * is kept apart. */
 static void make_base(global_access *g) {
     emitter *e = g->e;
     reg address = {""};
@@ -221,43 +253,78 @@ static void make_base(global_access *g) {
     for (unsigned d = 0; d < g->tile_rank; d++) {
         if (!g->part[d].varies) continue;
         reg part = tvm_pure(e, 'd', "cvt.u64.u32 $, %s;", g->part[d].value.name);
-        address = add64(e, address, scaled(g, g->lead + d, part, true), true);
+        address = add64(e, AT_ENTRY, address, scaled(g, g->lead + d, part, AT_ENTRY));
     }
-    g->base_is_fixed = true;
-    for (int pass = 0; pass < 2; pass++)
+    for (enum when when = AT_ENTRY; when <= HERE; when++)
         for (unsigned d = 0; d < g->rank; d++) {
             int64_t value;
             uint32_t expr = g->index[d].value;
-            bool fixed = tvm_fact_stable(e, expr) || tvm_fact_constant(e, expr, &value);
-            if (fixed != (pass == 0) || (tvm_fact_constant(e, expr, &value) && value == 0)) continue;
-            reg index = widen(g, expr, &fixed);
-            address = add64(e, address, scaled(g, d, index, fixed), fixed);
-            if (!fixed) g->base_is_fixed = false;
+            if (when_known(e, expr) != when || (tvm_fact_constant(e, expr, &value) && value == 0)) continue;
+            reg bytes = index_bytes(g, d);
+            if (when != HERE || !tvm_innermost_loop(e))
+                address = add64(e, when, address, bytes);
+            else
+                g->moving = g->moving.name[0] ? add64(e, HERE, g->moving, bytes) : bytes;
         }
     g->base = address;
     g->has_base = true;
 }
 
-reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
+/* from + rows + bytes. */
+static reg move_pointer(global_access *g, enum when when, reg from, const int64_t rows[TVM_MAX_RANK],
+                        int64_t bytes) {
+    for (unsigned d = 0; d < g->tile_rank; d++) {
+        if (rows[d] == 0) continue;
+        reg step = stride_bytes(g, g->lead + d);
+        if (rows[d] != 1) step = tvm_pure(g->e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", step.name, rows[d]);
+        from = add64(g->e, when, from, step);
+    }
+    return bytes == 0 ? from : compute(g->e, when, "add.s64 $, %s, %" PRId64 ";", from.name, bytes);
+}
+
+/* In a loop the first one is computed before it, and kept in a register; the others step on from the last
+ * one: more kept ones would save nothing but cost registers. */
+static reg new_pointer(global_access *g, const int64_t rows[TVM_MAX_RANK], int64_t bytes) {
     emitter *e = g->e;
+    if (!g->moving.name[0]) return move_pointer(g, HERE, g->base, rows, bytes);
+    if (g->pointer_count == 0) {
+        reg start = tvm_hoist_kept(e, 'd', move_pointer(g, BEFORE_LOOP, g->base, rows, bytes));
+        return add64(e, HERE, start, g->moving);
+    }
+    int64_t more[TVM_MAX_RANK];
+    unsigned last = g->pointer_count - 1;
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++) more[d] = rows[d] - g->pointers[last].rows[d];
+    return move_pointer(g, HERE, g->pointers[last].value, more, bytes - g->pointers[last].bytes);
+}
+
+static reg pointer_to(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], int64_t bytes) {
     int64_t rows[TVM_MAX_RANK] = {0};
     if (!g->has_base) make_base(g);
     for (unsigned d = 0; d < g->tile_rank; d++)
         if (!g->constant_stride[g->lead + d]) rows[d] = coordinate[d];
     for (unsigned i = 0; i < g->pointer_count; i++)
-        if (memcmp(g->pointers[i].rows, rows, sizeof rows) == 0) return g->pointers[i].value;
-    reg pointer = g->base;
-    for (unsigned d = 0; d < g->tile_rank; d++) {
-        if (rows[d] == 0) continue;
-        reg step = stride_bytes(g, g->lead + d);
-        if (rows[d] != 1) step = tvm_pure(e, 'd', "mul.lo.s64 $, %s, %" PRId64 ";", step.name, rows[d]);
-        pointer = add64(e, pointer, step, false);
-    }
+        if (g->pointers[i].bytes == bytes && memcmp(g->pointers[i].rows, rows, sizeof rows) == 0)
+            return g->pointers[i].value;
+    reg pointer = new_pointer(g, rows, bytes);
     if (g->pointer_count < GLOBAL_CACHE) {
         memcpy(g->pointers[g->pointer_count].rows, rows, sizeof rows);
+        g->pointers[g->pointer_count].bytes = bytes;
         g->pointers[g->pointer_count++].value = pointer;
     }
     return pointer;
+}
+
+reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
+    return pointer_to(g, coordinate, 0);
+}
+
+reg tvm_global_near_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], int64_t *add_bytes) {
+    enum { REACH = 4096 };
+    int64_t bytes = tvm_global_offset(g, coordinate) * bytes_scale(g), first = bytes / REACH * REACH;
+    *add_bytes = bytes - first - REACH / 2;
+    /* One pointer a row is enough. */
+    reg pointer = pointer_to(g, coordinate, REACH / 2);
+    return first == 0 ? pointer : compute(g->e, HERE, "add.s64 $, %s, %" PRId64 ";", pointer.name, first);
 }
 
 /* ---- bounds ---- */
@@ -289,8 +356,8 @@ static reg bound_test(global_access *g, unsigned d, uint32_t first) {
         tvm_emit(e, "setp.lt.u32 %s, %s, %s;", p.name, at.name, limit.name);
         return p;
     }
-    bool fixed;
-    reg at = tvm_global_position(g, d), limit = widen(g, shape, &fixed), sum = tvm_new_rd(e);
+    enum when when;
+    reg at = tvm_global_position(g, d), limit = widen(g, shape, &when), sum = tvm_new_rd(e);
     tvm_emit(e, "add.s64 %s, %s, %u;", sum.name, at.name, first);
     tvm_emit(e, "setp.lt.u64 %s, %s, %s;", p.name, sum.name, limit.name);
     return p;

@@ -29,9 +29,11 @@ typedef struct global_access {
     bool proven[TVM_MAX_RANK];      /* by dimension of the tensor: never outside */
     uint64_t granule[TVM_MAX_RANK]; /* unproven: elements that are inside or outside together, counted from
                                        coordinate 0 */
-    reg base;                       /* %rd: the address of the tile's constant parts 0 */
+    /* The address of the tile's constant parts 0 is base + moving. In a loop base is what the innermost one
+     * leaves alone, rows are added to it, so that they are computed before the loop, and moving is what the
+     * loop changes. */
+    reg base, moving; /* %rd; moving.name[0] == 0: nothing */
     bool has_base;
-    bool base_is_fixed; /* computed at kernel entry */
     /* predicates by dimension and granule, pointers by row, of this instruction */
     struct {
         unsigned dim;
@@ -40,7 +42,7 @@ typedef struct global_access {
     } predicates[GLOBAL_CACHE];
     unsigned predicate_count;
     struct {
-        int64_t rows[TVM_MAX_RANK];
+        int64_t rows[TVM_MAX_RANK], bytes;
         reg value;
     } pointers[GLOBAL_CACHE];
     unsigned pointer_count;
@@ -60,6 +62,9 @@ unsigned tvm_global_alignment(const global_access *g, const uint64_t rows[TVM_MA
 int64_t tvm_global_offset(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
 /* The address of the constant coordinates in the dimensions without a constant stride. */
 reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]);
+/* The same for instructions that take constants of -2048 to 2047 bytes: a pointer in the middle of the 4096
+ * bytes that the whole address lies in, and what is added to it. For elements of whole bytes. */
+reg tvm_global_near_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], int64_t *add_bytes);
 /* The predicate of the granule that the constant coordinates lie in; false: always inside. */
 bool tvm_global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out);
 /* Numbers that are equal for coordinates that share pointer and predicate. */

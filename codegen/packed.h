@@ -39,8 +39,8 @@ bool tvm_emit_packed_pairs(emitter *e, const packed_cast *c);
 /* The same for floats of 3 bits, whose packing has no pairs in halves of words. */
 const char *tvm_refuse_packed_lookup(const packed_cast *c);
 bool tvm_emit_packed_lookup(emitter *e, const packed_cast *c);
-/* Writes a pair as it is, or (wide) a pair of f16 as two f32. */
-void tvm_write_pair(emitter *e, element_writer *writer, bool wide, reg pair);
+/* Writes a pair as it is, or a pair of the type `wide` as two f32. */
+void tvm_write_pair(emitter *e, element_writer *writer, const tvm_dtype *wide, reg pair);
 /* A constant that ptxas does not see as one (a thread number has 10 bits). PRMT takes one immediate operand:
  * where ptxas finds two, it copies the other to a register before every PRMT. */
 reg tvm_hidden_constant(emitter *e, uint32_t value);

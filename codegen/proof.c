@@ -459,6 +459,12 @@ void tvm_fact_leave(emitter *e, unsigned mark) {
     e->facts->condition_count = mark;
 }
 
+unsigned tvm_fact_set_aside(emitter *e, unsigned mark) {
+    unsigned all = e->facts->condition_count;
+    e->facts->condition_count = mark;
+    return all;
+}
+
 /* ---- questions ---- */
 
 bool tvm_fact_not_negative(const emitter *e, uint32_t index) {

@@ -1,6 +1,8 @@
 /* Finds the conversions whose last step can be left to mma's sums: see scaled.h. */
 #include "scaled.h"
 
+#include <math.h>
+
 #include "packing.h"
 #include "uses.h"
 
@@ -69,14 +71,12 @@ static bool plan_mma(const emitter *e, const tvm_insn *mma, tvm_mma_plan *plan) 
                              tvm_slot_layout(e, operands[2].value), plan, &why);
 }
 
-/* The row of ones costs an mma for each fragment of b; it saves an addition for each word of a. Measured on
- * an H200 the scheduler spends 4 clocks on mma.sync.m16n8k16 and 1.4 on an addition of f16x2, of which a
- * fragment of a has four. */
+/* The row of ones costs an mma for each fragment of b; it saves an addition for each word of a. */
 static bool ones_pay(const emitter *e, const tvm_insn *mma) {
     const tvm_operand *operands = tvm_operands(e->kernel, mma);
     uint32_t fragments_a = tvm_layout_locals(tvm_slot_layout(e, operands[0].value)) / 8;
     uint32_t fragments_b = tvm_layout_locals(tvm_slot_layout(e, operands[1].value)) / 4;
-    return 14 * fragments_a >= 10 * fragments_b;
+    return fragments_a >= 4 * fragments_b;
 }
 
 /* Of each tile of c, its fragment of a modulo the period, which must be the same in all steps of k. */
@@ -147,7 +147,12 @@ bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double 
                              .zero = zero + tvm_packing_complement(TVM_PACKING_PAIR, from)};
     if (use->assigned != 1 || use->count == 0 || !tvm_dtype_same(tvm_slot_dtype(e, weights), TVM_F16))
         return false;
-    if (!find_scaling(e, weights, from, &scaled)) return false;
+    if (!find_scaling(e, weights, from, &scaled)) {
+        scaled.subtracted = scaled.zero; /* a whole number: tvm_packed_zero_is_exact */
+        scaled.zero = 0;
+        if (fabs(scaled.subtracted) > 1 << from.bits || !find_scaling(e, weights, from, &scaled))
+            return false;
+    }
     e->slots[weights].scaled = scaled;
     for (uint32_t i = 0; i < use->count; i++) {
         const tvm_insn *mma = tvm_slot_reader(e, weights, i);

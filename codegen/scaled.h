@@ -9,16 +9,20 @@
  *
  * The first is exact: f32 has the range. The power is taken off the group scale that the sums are multiplied
  * by next. The second rounds otherwise than the subtraction before the multiplication does; sum_k x[k] is one
- * more row of weights, all ones, which is computed once for all of them. */
+ * more row of weights, all ones, which is computed once for all of them. That row costs an mma for each
+ * fragment of activations; where it is more than what it saves, z is taken off the field of bits in the
+ * register instead, by an addition of subnormals, which is exact, and the power alone is left to the sums
+ * (scaled_weights.subtracted). */
 #ifndef TVM_CODEGEN_SCALED_H
 #define TVM_CODEGEN_SCALED_H
 
 #include "emit.h"
 
 /* May the conversion of packed codes that `insn` ends (a cast-lowbit, or the sub folded into it) leave its
- * result, f16, scaled, with `zero` not yet subtracted? Only if every reader is an mma that has it as a, and
- * every reader of its sums multiplies them by what was cast from f16. What signed integers,
- * stored as unsigned ones, are too large by is added to it. On success the slots' `scaled` are set. */
+ * result, f16, scaled, with `zero` not yet subtracted or subtracted in the same scale? Only if every reader
+ * is an mma that has it as a, and every reader of its sums multiplies them by what was cast from f16. What
+ * signed integers, stored as unsigned ones, are too large by is added to it. On success the slots' `scaled`
+ * are set. */
 bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero);
 
 /* The powers are by class, so that a field of bits can be used at several places in a half of a word. A

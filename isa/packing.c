@@ -187,58 +187,58 @@ static const tvm_pair_recipe f6_low = {
     8,
     {ROTATE(0, 6), ROTATE(1, 4), SELECT(0x0606, 4, 3), ROTATE(2, 2), SELECT(0x1818, 6, 5)},
     {{0, 8}, {0, 0}, {1, 8}, {1, 0}, {2, 8}, {2, 0}, {7, 8}, {7, 0}}}; /* f6_e2m3, f6_e3m2 */
-static const tvm_pair_recipe f6_top = {
+static const tvm_pair_recipe f6_e4m1 = {
     3,
     5,
     8,
     {ROTATE(0, 6), ROTATE(1, 4), SELECT(0x3030, 4, 3), ROTATE(2, 2), SELECT(0xc0c0, 6, 5)},
-    {{0, 8}, {0, 0}, {1, 8}, {1, 0}, {2, 8}, {2, 0}, {7, 8}, {7, 0}}}; /* f6_e4m1, f6_e5m0 */
-static const tvm_pair_recipe f7_low = {7,
-                                       13,
-                                       16,
-                                       {ROTATE(1, 6), ROTATE(2, 5), SELECT(0x0202, 8, 7), ROTATE(3, 4),
-                                        SELECT(0x0404, 10, 9), ROTATE(4, 3), SELECT(0x0808, 12, 11),
-                                        ROTATE(5, 2), SELECT(0x1010, 14, 13), ROTATE(6, 1),
-                                        SELECT(0x2020, 16, 15), ROTATE(0, 7), SELECT(0x8080, 18, 17)},
-                                       {{0, 8},
-                                        {0, 0},
-                                        {1, 8},
-                                        {1, 0},
-                                        {2, 8},
-                                        {2, 0},
-                                        {3, 8},
-                                        {3, 0},
-                                        {4, 8},
-                                        {4, 0},
-                                        {5, 8},
-                                        {5, 0},
-                                        {6, 8},
-                                        {6, 0},
-                                        {19, 8},
-                                        {19, 0}}}; /* f7_e3m3 */
-static const tvm_pair_recipe f7_top = {7,
-                                       13,
-                                       16,
-                                       {ROTATE(0, 7), ROTATE(1, 6), SELECT(0x0404, 8, 7), ROTATE(2, 5),
-                                        SELECT(0x0808, 10, 9), ROTATE(3, 4), SELECT(0x1010, 12, 11),
-                                        ROTATE(4, 3), SELECT(0x2020, 14, 13), ROTATE(5, 2),
-                                        SELECT(0x4040, 16, 15), ROTATE(6, 1), SELECT(0x8080, 18, 17)},
-                                       {{0, 8},
-                                        {0, 0},
-                                        {1, 8},
-                                        {1, 0},
-                                        {2, 8},
-                                        {2, 0},
-                                        {3, 8},
-                                        {3, 0},
-                                        {4, 8},
-                                        {4, 0},
-                                        {5, 8},
-                                        {5, 0},
-                                        {6, 8},
-                                        {6, 0},
-                                        {19, 8},
-                                        {19, 0}}}; /* f7_e4m2, f7_e5m1 */
+    {{0, 8}, {0, 0}, {1, 8}, {1, 0}, {2, 8}, {2, 0}, {7, 8}, {7, 0}}};
+static const tvm_pair_recipe f7_e3m3 = {7,
+                                        13,
+                                        16,
+                                        {ROTATE(1, 6), ROTATE(2, 5), SELECT(0x0202, 8, 7), ROTATE(3, 4),
+                                         SELECT(0x0404, 10, 9), ROTATE(4, 3), SELECT(0x0808, 12, 11),
+                                         ROTATE(5, 2), SELECT(0x1010, 14, 13), ROTATE(6, 1),
+                                         SELECT(0x2020, 16, 15), ROTATE(0, 7), SELECT(0x8080, 18, 17)},
+                                        {{0, 8},
+                                         {0, 0},
+                                         {1, 8},
+                                         {1, 0},
+                                         {2, 8},
+                                         {2, 0},
+                                         {3, 8},
+                                         {3, 0},
+                                         {4, 8},
+                                         {4, 0},
+                                         {5, 8},
+                                         {5, 0},
+                                         {6, 8},
+                                         {6, 0},
+                                         {19, 8},
+                                         {19, 0}}};
+static const tvm_pair_recipe f7_e4m2 = {7,
+                                        13,
+                                        16,
+                                        {ROTATE(0, 7), ROTATE(1, 6), SELECT(0x0404, 8, 7), ROTATE(2, 5),
+                                         SELECT(0x0808, 10, 9), ROTATE(3, 4), SELECT(0x1010, 12, 11),
+                                         ROTATE(4, 3), SELECT(0x2020, 14, 13), ROTATE(5, 2),
+                                         SELECT(0x4040, 16, 15), ROTATE(6, 1), SELECT(0x8080, 18, 17)},
+                                        {{0, 8},
+                                         {0, 0},
+                                         {1, 8},
+                                         {1, 0},
+                                         {2, 8},
+                                         {2, 0},
+                                         {3, 8},
+                                         {3, 0},
+                                         {4, 8},
+                                         {4, 0},
+                                         {5, 8},
+                                         {5, 0},
+                                         {6, 8},
+                                         {6, 0},
+                                         {19, 8},
+                                         {19, 0}}};
 static const tvm_pair_recipe f6_e1m4 = {3,
                                         9,
                                         8,
@@ -272,33 +272,32 @@ static const tvm_pair_recipe f7_e1m5 = {
      {26, 0},
      {19, 0},
      {27, 0}}};
-static const tvm_pair_recipe f7_e2m4 = {
+static const tvm_pair_recipe f7_low6 = {
     7,
-    28,
+    24,
     16,
-    {ROTATE(0, 6),           ROTATE(3, 3),           SELECT(0x0a00, 8, 7),   ROTATE(4, 6),
-     ROTATE(4, 9),           SELECT(0x0200, 11, 10), ROTATE(6, 6),           ROTATE(6, 8),
-     SELECT(0x0e00, 14, 13), ROTATE(0, 11),          SELECT(0x0c00, 11, 16), ROTATE(5, 1),
-     SELECT(0x8000, 18, 17), ROTATE(2, 6),           ROTATE(1, 10),          SELECT(0x0e00, 21, 20),
-     ROTATE(1, 3),           SELECT(0x00c0, 21, 23), ROTATE(3, 8),           SELECT(0x0100, 25, 24),
-     ROTATE(5, 6),           SELECT(0x0e00, 25, 27), ROTATE(2, 10),          ROTATE(6, 5),
-     SELECT(0x8800, 30, 29), ROTATE(5, 9),           ROTATE(3, 14),          SELECT(0x80c0, 33, 32)},
-    {{0, 0},
-     {1, 0},
-     {2, 0},
-     {3, 0},
-     {4, 0},
-     {5, 0},
-     {6, 0},
+    {ROTATE(5, 7),          ROTATE(6, 10),        ROTATE(3, 9),           ROTATE(0, 6),
+     ROTATE(4, 9),          SELECT(0x8100, 2, 3), ROTATE(4, 6),           SELECT(0x0e00, 5, 13),
+     ROTATE(1, 7),          ROTATE(3, 6),         SELECT(0x8100, 16, 15), ROTATE(1, 13),
+     SELECT(0x8100, 18, 4), ROTATE(2, 11),        BYTES(18, 0, 20, 1),    BYTES(16, 0, 20, 0),
+     SELECT(0x0200, 2, 6),  ROTATE(5, 13),        ROTATE(2, 8),           SELECT(0x0200, 25, 24),
+     SELECT(0x8100, 25, 0), ROTATE(6, 6),         ROTATE(0, 9),           SELECT(0x8e00, 29, 28)},
+    {{1, 0},
+     {7, 0},
+     {8, 0},
      {9, 0},
+     {10, 0},
+     {11, 0},
      {12, 0},
-     {15, 0},
+     {14, 0},
+     {17, 0},
      {19, 0},
+     {21, 0},
      {22, 0},
+     {23, 0},
      {26, 0},
-     {28, 0},
-     {31, 0},
-     {34, 0}}};
+     {27, 0},
+     {30, 0}}}; /* f7_e2m4; f7_e5m1 as bf16 */
 static const tvm_pair_recipe f8_e1m6 = {1, 1, 2, {ROTATE(0, 8)}, {{0, 0}, {1, 0}}};
 static const tvm_pair_recipe f8_e2m5 = {
     2,
@@ -306,12 +305,55 @@ static const tvm_pair_recipe f8_e2m5 = {
     4,
     {ROTATE(0, 8), ROTATE(1, 13), SELECT(0x8080, 3, 2), ROTATE(1, 8), ROTATE(0, 13), SELECT(0x8080, 6, 5)},
     {{0, 0}, {1, 0}, {4, 0}, {7, 0}}};
-static const tvm_pair_recipe f8_e3m4 = {
+static const tvm_pair_recipe f8_low6 = {
     2,
     6,
     4,
     {ROTATE(0, 8), ROTATE(1, 14), SELECT(0x8080, 3, 2), ROTATE(1, 8), ROTATE(0, 14), SELECT(0x8080, 6, 5)},
     {{0, 0}, {1, 0}, {4, 0}, {7, 0}}};
+
+/* In the places of bf16. */
+static const tvm_pair_recipe f6_e5m0 = {
+    3,
+    14,
+    8,
+    {ROTATE(1, 5), ROTATE(0, 6), SELECT(0x0c00, 4, 0), ROTATE(2, 7), SELECT(0x8000, 6, 1), ROTATE(1, 12),
+     ROTATE(0, 11), SELECT(0x8b00, 9, 8), ROTATE(2, 13), SELECT(0x0e00, 6, 11), BYTES(4, 1, 9, 0),
+     ROTATE(1, 10), ROTATE(2, 4), SELECT(0x8600, 15, 14)},
+    {{2, 0}, {3, 0}, {5, 0}, {7, 0}, {10, 0}, {12, 0}, {13, 0}, {16, 0}}};
+static const tvm_pair_recipe f7_e6m0 = {
+    7,
+    26,
+    16,
+    {ROTATE(5, 10),          ROTATE(3, 6),           ROTATE(2, 9),           ROTATE(1, 6),
+     ROTATE(0, 11),          ROTATE(6, 10),          ROTATE(4, 6),           ROTATE(4, 8),
+     SELECT(0x1e00, 14, 13), SELECT(0x0b00, 0, 5),   ROTATE(6, 6),           SELECT(0x9a00, 2, 17),
+     ROTATE(0, 5),           ROTATE(1, 10),          SELECT(0x9600, 20, 19), ROTATE(2, 14),
+     SELECT(0x8000, 22, 3),  ROTATE(4, 7),           SELECT(0x8200, 24, 1),  ROTATE(5, 1),
+     ROTATE(3, 11),          SELECT(0x0b00, 27, 26), ROTATE(2, 15),          SELECT(0x1600, 19, 29),
+     ROTATE(5, 5),           SELECT(0x0200, 31, 6)},
+    {{4, 0},
+     {7, 0},
+     {8, 0},
+     {9, 0},
+     {10, 0},
+     {11, 0},
+     {12, 0},
+     {15, 0},
+     {16, 0},
+     {18, 0},
+     {21, 0},
+     {23, 0},
+     {25, 0},
+     {28, 0},
+     {30, 0},
+     {32, 0}}};
+static const tvm_pair_recipe f8_e7m0 = {
+    2,
+    6,
+    4,
+    {ROTATE(0, 9), ROTATE(0, 15), SELECT(0x8000, 3, 2), ROTATE(1, 9), ROTATE(1, 15), SELECT(0x8000, 6, 5)},
+    {{1, 0}, {0, 0}, {4, 0}, {7, 0}}};
 
 static const tvm_pair_recipe f4_e1m2 = {1, 1, 4, {ROTATE(0, 4)}, {{0, 8}, {0, 0}, {1, 8}, {1, 0}}};
 static const tvm_pair_recipe f4_e2m1 = {
@@ -323,19 +365,25 @@ static bool is_nibble_float(tvm_dtype type) {
     return type.kind == TVM_KIND_FLOAT && type.bits == 3;
 }
 
+/* f16's exponent holds infinity and NaN where that of a type of 5 bits and one of mantissa at most has its
+ * largest numbers; types of more bits reach further still. */
+tvm_dtype tvm_pair_target(tvm_dtype type) {
+    return type.exponent > 5 || (type.exponent == 5 && type.mantissa < 2) ? TVM_BF16 : TVM_F16;
+}
+
 tvm_pair_form tvm_pair_form_of(tvm_dtype type) {
-    if (type.kind != TVM_KIND_FLOAT || is_nibble_float(type) || type.exponent > 5) return TVM_FORM_RUN;
-    if (type.mantissa >= 4) return TVM_FORM_HALVES;
+    if (type.kind != TVM_KIND_FLOAT || is_nibble_float(type)) return TVM_FORM_RUN;
+    if (type.mantissa >= 4 || tvm_dtype_same(tvm_pair_target(type), TVM_BF16)) return TVM_FORM_HALVES;
     return type.mantissa == 3 || type.exponent == 4 || type.bits == 8 ? TVM_FORM_BYTES : TVM_FORM_HALVES;
 }
 
 static const tvm_pair_recipe *float_recipe(tvm_dtype type) {
-    static const tvm_pair_recipe *const by_exponent[5][6] = {
-        {NULL, &f4_e1m2, &f4_e2m1, &f4_e3m0, NULL, NULL},
-        {NULL, &f5_low, &f5_low, &f5_e3m1, &f5_e4m0, NULL},
-        {NULL, &f6_e1m4, &f6_low, &f6_low, &f6_top, &f6_top},
-        {NULL, &f7_e1m5, &f7_e2m4, &f7_low, &f7_top, &f7_top},
-        {NULL, &f8_e1m6, &f8_e2m5, &f8_e3m4, &f8_bytes, &f8_bytes},
+    static const tvm_pair_recipe *const by_exponent[5][8] = {
+        {NULL, &f4_e1m2, &f4_e2m1, &f4_e3m0},
+        {NULL, &f5_low, &f5_low, &f5_e3m1, &f5_e4m0},
+        {NULL, &f6_e1m4, &f6_low, &f6_low, &f6_e4m1, &f6_e5m0},
+        {NULL, &f7_e1m5, &f7_low6, &f7_e3m3, &f7_e4m2, &f7_low6, &f7_e6m0},
+        {NULL, &f8_e1m6, &f8_e2m5, &f8_low6, &f8_bytes, &f8_bytes, &f8_low6, &f8_e7m0},
     };
     return by_exponent[type.bits - 4][type.exponent];
 }
@@ -352,13 +400,15 @@ static bool is_fixed_point(tvm_dtype type) {
 }
 
 unsigned tvm_pair_low(tvm_dtype type) {
-    return is_fixed_point(type) ? 8u - type.bits : 10u - type.mantissa;
+    return is_fixed_point(type) ? 8u - type.bits : (unsigned)(tvm_pair_target(type).mantissa - type.mantissa);
 }
 
 int tvm_pair_exponent(tvm_dtype type) {
+    tvm_dtype target = tvm_pair_target(type);
     switch (tvm_pair_form_of(type)) {
     case TVM_FORM_HALVES:
-        return tvm_float_bias(TVM_F16) - tvm_float_bias(type) + 10 - type.mantissa - (int)tvm_pair_low(type);
+        return tvm_float_bias(target) - tvm_float_bias(type) + target.mantissa - type.mantissa -
+               (int)tvm_pair_low(type);
     case TVM_FORM_BYTES:
         return type.exponent == 5 ? 0 : tvm_float_bias(TVM_FLOAT(8, 4, 3)) - tvm_float_bias(type);
     default:

@@ -58,7 +58,8 @@ typedef struct tvm_pair_view {
 typedef enum tvm_pair_form {
     TVM_FORM_RUN,    /* in the two halves: the code from bit `offset` up */
     TVM_FORM_HALVES, /* in the two halves: `offset` bits below their places, the sign at the top and exponent
-                        and mantissa from bit tvm_pair_low up, which is where f16 has them or lower */
+                        and mantissa from bit tvm_pair_low up, which is where tvm_pair_target has them or
+                        lower */
     TVM_FORM_BYTES   /* in two neighbouring bytes of the view, the lower two when `offset` is 8, the upper two
                         when   it is 0: sign, exponent and mantissa in their places in f8_e4m3, or f8_e5m2
                         itself
@@ -73,10 +74,14 @@ typedef struct tvm_pair_field {
 /* The bit of the view, of 32, that holds bit `bit` of the pair's first (odd 0) or second (odd 1) code. */
 unsigned tvm_pair_place(tvm_dtype type, const tvm_pair_field *field, unsigned odd, unsigned bit);
 
+/* The type that floats are packed for: f16, or bf16 where in f16's places the largest of them would be
+ * infinity, or their exponents have no room. */
+tvm_dtype tvm_pair_target(tvm_dtype type);
 /* Form HALVES: the place of the mantissa's lowest bit. */
 unsigned tvm_pair_low(tvm_dtype type);
-/* log2 of the power of two by which a value is larger than what its bits in place are as f16 (form HALVES),
- * or are converted to (BYTES); 0 for other types. A conversion to f16 ends with a multiplication by it. */
+/* log2 of the power of two by which a value is larger than what its bits in place are as tvm_pair_target
+ * (form HALVES), or are converted to (BYTES); 0 for other types. A conversion to that type ends with a
+ * multiplication by it. */
 int tvm_pair_exponent(tvm_dtype type);
 
 enum { TVM_PAIR_VIEWS = 32, TVM_PAIR_FIELDS = 16 };

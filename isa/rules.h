@@ -5,7 +5,7 @@
 #include "verify.h"
 
 enum {
-    TVM_RULE_OPERANDS = 4, /* the most entries of a row's operand list that are stored */
+    TVM_RULE_OPERANDS = 5, /* the most entries of a row's operand list that are stored */
     TVM_SHAPE_TEXT_MAX = 96
 };
 

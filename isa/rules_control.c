@@ -65,6 +65,10 @@ tvm_status tvm_rule_SYNC(const tvm_rule *rule) {
     return tvm_rule_nothing(rule);
 }
 
+tvm_status tvm_rule_SYNC_WARP(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+
 tvm_status tvm_rule_WAIT_GROUP(const tvm_rule *rule) {
     uint32_t pending = tvm_rule_value(rule, 0);
     if (pending > TVM_MAX_PENDING)

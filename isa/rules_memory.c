@@ -128,6 +128,27 @@ tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
     return status != TVM_OK ? status : tvm_rule_nothing(rule);
 }
 
+/* Each warp copies a part: the parts are as many as the warps, and alike. */
+static tvm_status warps_cut(const tvm_rule *rule, unsigned rank, const uint32_t *tile) {
+    const tvm_operand *warps = rule->operands + rule->at[4];
+    uint64_t parts = 1;
+    if (warps->kind == TVM_OPERAND_NONE) return TVM_OK;
+    if (warps->value != rank)
+        return tvm_refuse(rule->why, "warps has %u entries, expected %u, one a dimension of the tile",
+                          warps->value, rank);
+    for (unsigned d = 0; d < rank; d++) {
+        if (tile[d] % warps[1 + d].value != 0)
+            return tvm_refuse(rule->why, "the tile's extent %u in dimension %u is no multiple of %u warps",
+                              tile[d], d, warps[1 + d].value);
+        parts *= warps[1 + d].value;
+        if (parts > TVM_MAX_TILE_ELEMENTS) break;
+    }
+    if (parts != rule->kernel->warps)
+        return tvm_refuse(rule->why, "the tile is cut for %llu warps, expected the kernel's %u",
+                          (unsigned long long)parts, rule->kernel->warps);
+    return TVM_OK;
+}
+
 tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK], rank = tvm_rule_value(rule, 2);
     for (uint32_t d = 0; d < rank; d++) tile[d] = rule->operands[rule->at[2] + 1 + d].value;
@@ -135,5 +156,6 @@ tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
     if (status == TVM_OK) status = tile_rank(rule, 0, rank, "tile");
     if (status == TVM_OK) status = tile_rank(rule, 1, rank, "tile");
     if (status == TVM_OK) status = tile_inside(rule, 0, rank, tile);
+    if (status == TVM_OK) status = warps_cut(rule, rank, tile);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }

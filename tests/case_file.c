@@ -198,8 +198,7 @@ bool case_lines_found(const char *expected, const char *text, const char *name) 
 
 /* ---- contents of tensors */
 
-/* Fills count elements with what `text` says: codes, by way of double where values are given. */
-static bool fill(tvm_dtype type, uint8_t *bytes, size_t count, const char *text) {
+bool case_fill(tvm_dtype type, uint8_t *bytes, size_t count, const char *text) {
     char *rest = NULL;
     double first = 0, step = 0;
     if (strncmp(text, "iota", 4) == 0)
@@ -233,11 +232,11 @@ static bool near_enough(tvm_dtype type, uint64_t got, uint64_t expected, double 
     return distance <= tolerance * (scale > 1 ? scale : 1);
 }
 
-static bool compare(const case_file *c, const case_item *out, tvm_dtype type, const uint8_t *bytes,
-                    size_t count) {
+bool case_compare(const case_file *c, const case_item *out, tvm_dtype type, const uint8_t *bytes,
+                  size_t count) {
     uint8_t *expected = calloc(count * type.bits / 8 + 1, 1);
     if (expected == NULL) abort();
-    bool good = fill(type, expected, count, out->text);
+    bool good = case_fill(type, expected, count, out->text);
     if (!good) fprintf(stderr, "%s: out %s: does not give %zu elements\n", c->name, out->name, count);
     unsigned shown = 0;
     for (size_t i = 0; i < count && expected != NULL && (good || shown) && shown < 5; i++) {
@@ -267,7 +266,7 @@ typedef struct launch {
     const char *names[CASE_MAX_ITEMS];
 } launch;
 
-static const char *argument_text(const case_file *c, const char *name) {
+const char *case_argument(const case_file *c, const char *name) {
     for (size_t i = 0; i < c->arg_count; i++)
         if (strcmp(c->args[i].name, name) == 0) return c->args[i].text;
     return NULL;
@@ -282,7 +281,7 @@ static bool read_params(launch *l) {
             return false;
         l->names[i] = info.name;
         l->tensor[i] = info.is_tensor;
-        const char *text = argument_text(l->c, info.name);
+        const char *text = case_argument(l->c, info.name);
         if (text == NULL) {
             fprintf(stderr, "%s: no argument %s\n", l->c->name, info.name);
             return false;
@@ -296,7 +295,7 @@ static bool read_params(launch *l) {
 static bool fill_tensor(launch *l, size_t i, size_t room) {
     uint8_t *host = calloc(room, 1);
     if (host == NULL) abort();
-    bool good = fill(l->types[i], host, l->elements[i], argument_text(l->c, l->names[i]));
+    bool good = case_fill(l->types[i], host, l->elements[i], case_argument(l->c, l->names[i]));
     if (!good)
         fprintf(stderr, "%s: %s: does not give %zu elements\n", l->c->name, l->names[i], l->elements[i]);
     good = good && tvm_memory_alloc(l->context, room, &l->values[i].data) == TVM_OK &&
@@ -333,7 +332,7 @@ static bool check_outputs(launch *l, case_output *output) {
             }
         for (size_t o = 0; o < l->c->out_count; o++)
             if (strcmp(l->c->outs[o].name, l->names[i]) == 0)
-                good = compare(l->c, &l->c->outs[o], l->types[i], host, l->elements[i]) && good;
+                good = case_compare(l->c, &l->c->outs[o], l->types[i], host, l->elements[i]) && good;
         if (output != NULL)
             output->bytes[i] = host, output->sizes[i] = l->bytes[i];
         else

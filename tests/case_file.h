@@ -38,6 +38,14 @@ typedef struct case_file {
 case_file *case_read(const char *path);
 void case_free(case_file *c);
 
+/* What the case says of an argument; NULL: nothing. */
+const char *case_argument(const case_file *c, const char *name);
+/* Fills count elements with what `text` says: codes, by way of double where values are given. */
+bool case_fill(tvm_dtype type, uint8_t *bytes, size_t count, const char *text);
+/* Compares count elements with an expected output; false with the differences on stderr. */
+bool case_compare(const case_file *c, const case_item *out, tvm_dtype type, const uint8_t *bytes,
+                  size_t count);
+
 /* Sorted paths of the .case files of a folder, NULL-terminated; free each and the array. */
 char **case_list(const char *folder);
 

@@ -14,6 +14,17 @@ typedef struct lowbit_form {
     bool bias, f32; /* f32: of the product */
 } lowbit_form;
 
+/* The kernels matmul_lowbit_0 to matmul_lowbit_9. SPLIT8 is for few bits; those for more than 16 rows are all
+ * there for u4 with default options, other forms may lack some. */
+enum { LOWBIT_VARIANTS = 10 };
+
+static inline bool lowbit_may_lack(const lowbit_form *f, unsigned variant) {
+    enum { SPLIT8 = 1, LARGE = 4, SQUARE64 = 7 };
+    bool is_default = strcmp(f->type, "u4") == 0 && !f->options.bf16 && !f->options.zeros &&
+                      (f->options.group == 128 || f->options.group == 0) && !f->bias && !f->f32;
+    return variant == SPLIT8 || (variant >= LARGE && variant <= SQUARE64 && !is_default);
+}
+
 /* The definitions NAME=VALUE, with a space between. */
 static inline void lowbit_define(const lowbit_form *f, char define[128]) {
     const char *half = f->options.bf16 ? "bf16" : "f16";
@@ -48,12 +59,10 @@ static inline double lowbit_error(const lowbit_form *f, size_t count, const void
     return sqrt(difference / norm);
 }
 
-/* What it may be. Sums are f32, so a product of f32 is off by no more than their rounding, except where f16
- * cannot hold the weights, which are then scaled and rounded first. */
-static inline double lowbit_error_bound(const lowbit_form *f, weight_type weight) {
-    bool rounds = !f->options.bf16 && (weight.exponent > 5 || (weight.exponent == 5 && weight.mantissa < 2));
-    if (!f->f32) return matmul_error_bound(f->options);
-    return rounds ? 1e-3 : 2e-6;
+/* What it may be. Sums are f32, so a product of f32 is off by no more than their rounding, in which codes of
+ * 1 bit may stand with seven others. */
+static inline double lowbit_error_bound(const lowbit_form *f) {
+    return f->f32 ? 1e-5 : matmul_error_bound(f->options);
 }
 
 #endif

@@ -1,7 +1,8 @@
 /* Executes the PTX that the code generator writes, for tests where there is no GPU: one block, all threads in
  * step, as the PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches
  * must be taken by all threads alike; asynchronous copies are done at once; ex2.approx is exact; the products
- * of an mma are added in the order of k. Whatever it does not know ends the test. */
+ * of an mma are added in the order of k. A read of shared memory that no barrier orders after another
+ * thread's write, and whatever it does not know, ends the test. */
 #ifndef TVM_TESTS_PTX_MACHINE_H
 #define TVM_TESTS_PTX_MACHINE_H
 
@@ -20,7 +21,8 @@ enum {
     PTX_PARTS = 12,
     PTX_OPERANDS = 6,
     PTX_VECTOR = 4,
-    PTX_CLASSES = 7,
+    PTX_CLASSES = 8,
+    PTX_LOCALS = 8,
     PTX_SHARED = 228 << 10,
     PTX_SHARED_BASE = 1 << 10
 };
@@ -33,6 +35,7 @@ typedef enum ptx_kind {
     PTX_MEMORY,
     PTX_LABEL,
     PTX_TID,
+    PTX_LANE,
     PTX_CTAID,
     PTX_NCTAID
 } ptx_kind;
@@ -60,14 +63,17 @@ typedef struct ptx_machine {
     uint32_t block[3], grid[3];
     uint64_t params[16];
     uint32_t first[PTX_CLASSES], count[PTX_CLASSES]; /* registers of each class */
-    uint64_t *regs;                                  /* [register][thread] */
+    char locals[PTX_LOCALS][8]; /* names of registers between braces; their class is the last */
+    uint64_t *regs;             /* [register][thread] */
     uint8_t *shared;
+    uint16_t *seen_by; /* of each byte of shared memory: who sees it, as ptx_seen_by has it */
+    size_t written;    /* bytes of shared memory that may have been written since the last barrier */
     ptx_insn *insns;
     size_t insn_count, insn_capacity;
 } ptx_machine;
 
-static const char *const ptx_prefixes[PTX_CLASSES] = {"rd", "fd", "r", "f", "p", "h", "w"};
-static const unsigned ptx_widths[PTX_CLASSES] = {64, 64, 32, 32, 1, 16, 32};
+static const char *const ptx_prefixes[PTX_CLASSES] = {"rd", "fd", "r", "f", "p", "h", "w", "local"};
+static const unsigned ptx_widths[PTX_CLASSES] = {64, 64, 32, 32, 1, 16, 32, 32};
 
 static inline uint64_t ptx_mask(uint64_t value, unsigned width) {
     return width >= 64 ? value : value & ((UINT64_C(1) << width) - 1);
@@ -94,6 +100,8 @@ static inline unsigned ptx_class(const char *name, const char **number) {
 
 static inline uint32_t ptx_register(const ptx_machine *m, const char *name) {
     const char *number = NULL;
+    for (uint32_t i = 0; i < PTX_LOCALS; i++)
+        if (strcmp(name, m->locals[i]) == 0) return m->first[PTX_CLASSES - 1] + i;
     ck_assert_msg(name[0] == '%', "ptx: expected a register: %s", name);
     unsigned c = ptx_class(name + 1, &number);
     unsigned long n = strtoul(number, NULL, 10);
@@ -131,18 +139,20 @@ static inline ptx_operand ptx_read_operand(const ptx_machine *m, const char *tex
         ptx_read_memory(m, &o, text);
     else if (text[0] == '$')
         o = (ptx_operand){.kind = PTX_LABEL, .value = strtoull(text + 2, NULL, 10)};
+    else if (strcmp(text, "tvm_smem") == 0)
+        o.value = PTX_SHARED_BASE;
     else if (strncmp(text, "%tid.", 5) == 0)
         o = (ptx_operand){.kind = PTX_TID, .value = (uint64_t)(text[5] - 'x')};
+    else if (strcmp(text, "%laneid") == 0)
+        o.kind = PTX_LANE;
     else if (strncmp(text, "%ctaid.", 7) == 0)
         o = (ptx_operand){.kind = PTX_CTAID, .value = (uint64_t)(text[7] - 'x')};
     else if (strncmp(text, "%nctaid.", 8) == 0)
         o = (ptx_operand){.kind = PTX_NCTAID, .value = (uint64_t)(text[8] - 'x')};
-    else if (text[0] == '%')
+    else if (text[0] == '%' || islower((unsigned char)text[0]))
         o = (ptx_operand){.kind = PTX_REG, .reg = {ptx_register(m, text)}, .count = 1};
     else if (text[0] == '0' && (text[1] == 'f' || text[1] == 'd'))
         o.value = strtoull(text + 2, NULL, 16);
-    else if (strcmp(text, "tvm_smem") == 0)
-        o.value = PTX_SHARED_BASE;
     else
         o.value = strtoull(text, NULL, 0);
     return o;
@@ -198,9 +208,30 @@ static inline void ptx_read_registers(ptx_machine *m, const char *line) {
     m->count[c] = (uint32_t)strtoul(number + 1, NULL, 10);
 }
 
+/* `{ .reg .b32 l, h; statement; statement; }`, a scope of its own; its registers keep no value beyond it. */
+static inline void ptx_read_scope(ptx_machine *m, char *line) {
+    static const char head[] = "{ .reg .b32 ";
+    char *save = NULL, *names = NULL;
+    unsigned count = 0;
+    ck_assert_msg(strncmp(line, head, sizeof head - 1) == 0, "ptx: %s", line);
+    char *declared = strtok_r(line + sizeof head - 1, ";", &save);
+    for (char *name = strtok_r(declared, ", ", &names); name; name = strtok_r(NULL, ", ", &names)) {
+        ck_assert_uint_lt(count, PTX_LOCALS);
+        snprintf(m->locals[count++], sizeof m->locals[0], "%s", name);
+    }
+    for (char *at = strtok_r(NULL, ";", &save); at; at = strtok_r(NULL, ";", &save)) {
+        char statement[160];
+        at += strspn(at, " ");
+        if (*at == '}') break;
+        snprintf(statement, sizeof statement, "%s;", at);
+        ptx_read_insn(m, statement);
+    }
+    memset(m->locals, 0, sizeof m->locals);
+}
+
 /* Reads the body of an entry and gives its registers memory, which they keep until ptx_free. */
 static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned threads) {
-    ptx_machine m = {.threads = threads, .grid = {1, 1, 1}};
+    ptx_machine m = {.threads = threads, .grid = {1, 1, 1}, .count[PTX_CLASSES - 1] = PTX_LOCALS};
     char entry[128];
     snprintf(entry, sizeof entry, ".entry %s(", kernel);
     const char *at = strstr(ptx, entry);
@@ -219,12 +250,16 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
         }
         for (unsigned c = 1; c < PTX_CLASSES && !placed; c++) m.first[c] = m.first[c - 1] + m.count[c - 1];
         placed = true;
-        if (*text) ptx_read_insn(&m, text);
+        if (*text == '{')
+            ptx_read_scope(&m, text);
+        else if (*text)
+            ptx_read_insn(&m, text);
     }
     size_t all = m.first[PTX_CLASSES - 1] + (size_t)m.count[PTX_CLASSES - 1];
     m.regs = malloc((all + 1) * threads * sizeof *m.regs);
     m.shared = malloc(PTX_SHARED);
-    ck_assert(m.regs && m.shared);
+    m.seen_by = calloc(PTX_SHARED, sizeof *m.seen_by);
+    ck_assert(m.regs && m.shared && m.seen_by);
     memset(m.regs, 0xa5, (all + 1) * threads * sizeof *m.regs);
     memset(m.shared, 0xa5, PTX_SHARED);
     return m;
@@ -233,6 +268,7 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
 static inline void ptx_free(ptx_machine *m) {
     free(m->regs);
     free(m->shared);
+    free(m->seen_by);
     free(m->insns);
 }
 
@@ -258,6 +294,8 @@ static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand
         return ptx_get(m, o->reg[0], t);
     case PTX_TID:
         return o->value == 0 ? t : 0;
+    case PTX_LANE:
+        return t % 32;
     case PTX_CTAID:
         return m->block[o->value];
     case PTX_NCTAID:
@@ -277,12 +315,44 @@ static inline bool ptx_active(const ptx_machine *m, const ptx_insn *insn, unsign
 
 static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o, bool shared,
                                    unsigned t, size_t bytes) {
-    uint64_t address = ptx_get(m, o->reg[0], t) + o->value;
+    uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, ptx_width(m, o->reg[0]));
     ck_assert_msg(address % bytes == 0, "ptx: misaligned address in thread %u: %s", t, insn->text);
     if (!shared) return (uint8_t *)(uintptr_t)address;
     ck_assert_msg(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
-                  "ptx: outside of shared memory: %s", insn->text);
+                  "ptx: thread %u: %llx is outside of shared memory: %s", t, (unsigned long long)address,
+                  insn->text);
     return m->shared + address;
+}
+
+/* A thread sees what it wrote itself; what the others of its warp wrote, after bar.warp.sync, and the other
+ * warps, after bar.sync: 0 stands for all, PTX_WARP + n for warp n, t + 1 for thread t. */
+enum { PTX_WARP = 0x8000 };
+
+static inline void ptx_wrote(ptx_machine *m, const uint8_t *at, unsigned t, size_t bytes) {
+    size_t first = (size_t)(at - m->shared);
+    for (size_t i = first; i < first + bytes; i++) m->seen_by[i] = (uint16_t)(t + 1);
+    if (first + bytes > m->written) m->written = first + bytes;
+}
+
+static inline void ptx_reads(const ptx_machine *m, const ptx_insn *insn, const uint8_t *at, unsigned t,
+                             size_t bytes) {
+    size_t first = (size_t)(at - m->shared);
+    for (size_t i = first; i < first + bytes; i++) {
+        unsigned by = m->seen_by[i];
+        ck_assert_msg(by == 0 || by == t + 1 || by == PTX_WARP + t / 32,
+                      "ptx: thread %u reads what %s %u wrote, with no barrier in between: %s", t,
+                      by & PTX_WARP ? "warp" : "thread", by & PTX_WARP ? by - PTX_WARP : by - 1, insn->text);
+    }
+}
+
+static inline void ptx_barrier(ptx_machine *m, bool of_warp) {
+    for (size_t i = 0; i < m->written; i++) {
+        if (!of_warp)
+            m->seen_by[i] = 0;
+        else if (m->seen_by[i] != 0 && !(m->seen_by[i] & PTX_WARP))
+            m->seen_by[i] = (uint16_t)(PTX_WARP + (m->seen_by[i] - 1) / 32);
+    }
+    if (!of_warp) m->written = 0;
 }
 
 static inline unsigned ptx_bits(const ptx_insn *insn) {
@@ -299,6 +369,8 @@ static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned
     }
     unsigned count = data->kind == PTX_GROUP ? data->count : 1;
     uint8_t *at = ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
+    if (shared && load) ptx_reads(m, insn, at, t, (size_t)bytes * count);
+    if (shared && !load) ptx_wrote(m, at, t, (size_t)bytes * count);
     for (unsigned i = 0; i < count; i++) {
         uint64_t value = data->kind == PTX_IMMEDIATE ? data->value : 0;
         if (load) memcpy(&value, at + i * bytes, bytes);
@@ -318,6 +390,7 @@ static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t
     if (sizes > 3) given = ptx_operand_value(m, &insn->operand[3], t);
     ck_assert_uint_le(given, bytes);
     uint8_t *to = ptx_address(m, insn, &insn->operand[0], true, t, bytes);
+    ptx_wrote(m, to, t, bytes);
     memset(to, 0, bytes);
     if (given) memcpy(to, ptx_address(m, insn, &insn->operand[1], false, t, bytes), given);
 }
@@ -592,9 +665,12 @@ static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
 
 static inline void ptx_shuffle(ptx_machine *m, const ptx_insn *insn) {
     uint64_t values[1024];
-    ck_assert_str_eq(insn->part[2], "bfly");
-    for (unsigned t = 0; t < m->threads; t++)
-        values[t] = ptx_operand_value(m, &insn->operand[1], t ^ (unsigned)insn->operand[2].value);
+    bool indexed = ptx_is(insn->part[2], "idx");
+    ck_assert(indexed || ptx_is(insn->part[2], "bfly"));
+    for (unsigned t = 0; t < m->threads; t++) {
+        unsigned lane = (unsigned)ptx_operand_value(m, &insn->operand[2], t);
+        values[t] = ptx_operand_value(m, &insn->operand[1], indexed ? t / 32 * 32 + lane % 32 : t ^ lane);
+    }
     for (unsigned t = 0; t < m->threads; t++) ptx_set(m, insn->operand[0].reg[0], t, values[t]);
 }
 
@@ -604,9 +680,12 @@ static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
     for (unsigned warp = 0; warp < m->threads; warp += 32)
         for (unsigned i = 0; i < insn->operand[0].count; i++) {
             uint16_t matrix[8][8];
-            for (unsigned row = 0; row < 8; row++)
-                memcpy(matrix[row], ptx_address(m, insn, &insn->operand[1], true, warp + 8 * i + row, 16),
-                       16);
+            for (unsigned row = 0; row < 8; row++) {
+                unsigned t = warp + 8 * i + row;
+                const uint8_t *at = ptx_address(m, insn, &insn->operand[1], true, t, 16);
+                ptx_reads(m, insn, at, t, 16);
+                memcpy(matrix[row], at, 16);
+            }
             for (unsigned lane = 0; lane < 32; lane++) {
                 unsigned r = lane / 4, c = lane % 4 * 2;
                 uint32_t low = transposed ? matrix[c][r] : matrix[r][c],
@@ -683,10 +762,12 @@ static inline size_t ptx_jump(const ptx_machine *m, const ptx_insn *insn, size_t
 /* Runs the loaded entry with params set, until it returns. */
 static inline void ptx_run(ptx_machine *m) {
     size_t at = 0;
+    ptx_barrier(m, false);
     for (unsigned steps = 0; at < m->insn_count; steps++) {
         const ptx_insn *insn = &m->insns[at++];
         ck_assert_uint_lt(steps, PTX_STEPS_MAX);
         const char *op = insn->part[0];
+        if (ptx_is(op, "bar")) ptx_barrier(m, ptx_is(insn->part[1], "warp"));
         if (insn->label != UINT32_MAX || ptx_is(op, "bar") || ptx_is(op, "griddepcontrol")) continue;
         if (ptx_is(op, "cp") && insn->parts < 5) continue; /* groups */
         if (ptx_is(op, "ret") || ptx_is(op, "exit")) return;

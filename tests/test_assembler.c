@@ -324,7 +324,7 @@ START_TEST(test_indices_and_tiles) {
     const tvm_insn *first = insn_at(program, 1), *second = insn_at(program, 2), *third = insn_at(program, 3);
     const uint32_t starts[] = {3, 0, 0, 5, 6, 0};
     const tvm_operand *operands = tvm_operands(&program->kernels[0], first);
-    ck_assert_uint_eq(first->count, 1 + 3 + 1 + 3 + 3 + 1);
+    ck_assert_uint_eq(first->count, 1 + 3 + 1 + 3 + 3 + 1 + 1);
     for (unsigned i = 0; i < 3; i++) {
         ck_assert_int_eq(constant_operand(program, first, 1 + i), starts[i]);
         ck_assert_int_eq(constant_operand(program, first, 5 + i), starts[3 + i]);
@@ -340,6 +340,33 @@ START_TEST(test_indices_and_tiles) {
     ck_assert_uint_eq(operands[8].value, 3);
     ck_assert_uint_eq(operands[11].value, 8);
     tvm_ir_program_free(program);
+}
+END_TEST
+
+START_TEST(test_warps_of_a_copy) {
+    static const char *const operands[] = {
+        "warps [2, 3]",
+        "[4, 6], warps [2, 3]",
+        "tile [4, 6], evict normal, warps [2, 3]",
+        "evict first, warps [2, 3]",
+    };
+    for (unsigned i = 0; i < sizeof operands / sizeof *operands; i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 ".vasm 1\n.kernel f(a: global f16[64, 64])\n.warps 6\n%%s = alloc-shared f16[3, 4, 6]\n"
+                 "copy-async %%s[1], a[5], %s\nsync-warp\n.end\n",
+                 operands[i]);
+        tvm_ir_program *program = assemble(text);
+        const tvm_insn *copy = insn_at(program, 1);
+        const tvm_operand *list = tvm_operands(&program->kernels[0], copy) + 1 + 3 + 1 + 2;
+        const uint32_t values[] = {2, 4, 6, i == 3 ? TVM_EVICT_FIRST : TVM_EVICT_NORMAL, 2, 2, 3};
+        ck_assert_uint_eq(copy->count, 1 + 3 + 1 + 2 + 7);
+        for (unsigned o = 0; o < 7; o++)
+            if (o != 3 || i >= 2) ck_assert_uint_eq(list[o].value, values[o]);
+        if (i < 2) ck_assert_uint_eq(list[3].kind, TVM_OPERAND_NONE);
+        ck_assert_uint_eq(insn_at(program, 2)->op, TVM_OP_SYNC_WARP);
+        tvm_ir_program_free(program);
+    }
 }
 END_TEST
 
@@ -612,6 +639,16 @@ static const struct {
      "expected a reduction (sum max)", "did you mean 'sum'?"},
     {HEAD "%s = alloc-shared f32[4, 4]\ncopy-async %s[0, 0], a\n" TAIL, 5, 23, "expected ', tile [...]'",
      "has an index"},
+    {HEAD "%s = alloc-shared f32[4, 4]\ncopy-async %s, a, warps [2]\n" TAIL, 5, 1,
+     "warps has 1 entries, expected 2", NULL},
+    {HEAD "%s = alloc-shared f32[4, 4]\ncopy-async %s, a, warps [2, 1]\n" TAIL, 5, 1,
+     "cut for 2 warps, expected the kernel's 1", NULL},
+    {HEAD "%s = alloc-shared f32[4, 4]\ncopy-async %s, a, warps [3, 1]\n" TAIL, 5, 1,
+     "the tile's extent 4 in dimension 0 is no multiple of 3 warps", NULL},
+    {HEAD "%s = alloc-shared f32[4, 4]\ncopy-async %s, a, warps [0, 1]\n" TAIL, 5, 25, "from 1 to", NULL},
+    {HEAD "%s = alloc-shared f32[4, 4]\ncopy-async %s, a, warps [m, 1]\n" TAIL, 5, 25,
+     "the warps list is made of static integers", NULL},
+    {HEAD "sync-warp 3\n" TAIL, 4, 11, "expected the end of the statement, found '3'", NULL},
     {HEAD "sync 3\n" TAIL, 4, 6, "expected the end of the statement, found '3'", NULL},
     {HEAD "wait-group m\n" TAIL, 4, 12, "must be known when the program is assembled", NULL},
     {HEAD "wait-group -1\n" TAIL, 4, 12, "'pending' is from 0", NULL},
@@ -813,6 +850,7 @@ static Suite *make_suite(void) {
     TCase *statements = tcase_create("statements");
     tcase_add_test(statements, test_kernel_header);
     tcase_add_test(statements, test_indices_and_tiles);
+    tcase_add_test(statements, test_warps_of_a_copy);
     tcase_add_test(statements, test_scalar_operands);
     tcase_add_test(statements, test_control);
     tcase_add_test(statements, test_loop_types);

@@ -79,9 +79,10 @@ typedef struct selection_row {
     const char *refused; /* part of the reason, "" for none at all */
 } selection_row;
 
-#define ALL        ".assume m % 64 == 0, n % 64 == 0"
-#define FRAGMENT_A "replicated(4, 2).local(1, 4).mma.m16n8k16.A"
-#define FRAGMENT_B "spatial(1, 4).local(4, 2).mma.m16n8k16.B"
+#define ALL               ".assume m % 64 == 0, n % 64 == 0"
+#define COPY(tile, warps) "copy-async %s[0, 0], x[block.y * 64, block.x * 64], [" tile "], warps [" warps "]"
+#define FRAGMENT_A        "replicated(4, 2).local(1, 4).mma.m16n8k16.A"
+#define FRAGMENT_B        "spatial(1, 4).local(4, 2).mma.m16n8k16.B"
 
 static const selection_row selection_rows[] = {
     /* Whole tiles: 128 bits, nothing guarded. */
@@ -142,6 +143,22 @@ static const selection_row selection_rows[] = {
     {"%s = alloc-shared f16[64, 64]\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]", "",
      "copy-async", "ld.global and st.shared by element", 16, 64, -1,
      "cp.async 4: global addresses are known to be multiples of 2 bytes"},
+    /* by four warps: a part's rows are what has to be aligned, its chunks what 32 lanes take in turns */
+    {"%s = alloc-shared f16[64, 64]\n" COPY("64, 64", "4, 1"), ALL, "copy-async", "cp.async.cg 16", 128, 4, 0,
+     ""},
+    {"%s = alloc-shared f16[64, 64]\n" COPY("64, 64", "2, 2"), ".assume n % 8 == 0", "copy-async",
+     "cp.async.cg 16 guarded", 128, 4, 4, ""},
+    {"%s = alloc-shared f16[4, 64]\n" COPY("4, 64", "4, 1"), ALL, "copy-async", "cp.async.cg 16", 128, 1, 0,
+     ""},
+    {"%s = alloc-shared f16[12, 24], row_major\n" COPY("12, 24", "4, 1"), ALL, "copy-async", "cp.async.cg 16",
+     128, 1, 0, ""},
+    {"%s = alloc-shared f16[64, 16], row_major\n" COPY("64, 16", "1, 4"), ALL, "copy-async", "cp.async.ca 8",
+     64, 2, 6, "cp.async 16: the tile's rows are no multiple of 16 bytes"},
+    {"%s = alloc-shared f16[64, 8], row_major\n" COPY("64, 8", "1, 4"), ALL, "copy-async", "cp.async.ca 4",
+     32, 2, 3, "cp.async 8: the tile's rows are no multiple of 8 bytes"},
+    {"%s = alloc-shared f16[64, 12], row_major\n" COPY("64, 12", "1, 4"), ALL, "copy-async",
+     "ld.global and st.shared by element", 16, 12, -1,
+     "cp.async 4: the tile's rows are no multiple of 4 bytes"},
     {"%s = alloc-shared f16[64, 64], swizzle(2, 2, 3)\ncopy-async %s[0, 0], x[block.y * 64, block.x * 64], [64, 64]",
      ALL, "copy-async", "cp.async.ca 8", 64, 8, 0, "16 bytes of a row are not contiguous in shared memory"},
 };

@@ -10,7 +10,7 @@
 #include "matmul_reference.h"
 #include "ptx_machine.h"
 
-enum { TIMEOUT = 600, N_MAX = 64, K_MAX = 64, M_MAX = 32 };
+enum { TIMEOUT = 600, N_MAX = 128, K_MAX = 64, M_MAX = 32 };
 
 /* One warp's product c[n, m] = ((w - zero) . x + plus) * s. NT, KT and MT count fragments along n, k and m.
  */
@@ -74,6 +74,13 @@ static tvm_module *translate(const tvm_ir_program *program) {
     ck_assert_int_eq(status, TVM_OK);
     tvm_diags_free(&diags);
     return module;
+}
+
+/* Is the zero taken off by way of a row of ones? */
+static bool has_ones(const tvm_module *module) {
+    for (size_t i = 0; i < module->kernels[0].selection_count; i++)
+        if (strstr(module->kernels[0].selections[i].candidate, "a row of ones")) return true;
+    return false;
 }
 
 static bool is_scaled(const tvm_module *module) {
@@ -146,18 +153,27 @@ static void compare(const operands *o, const char *name, const shape *at, const 
     }
 }
 
-/* Is it scaled? The sums are right in any case. */
-static bool check_product(const char *type, const shape *at, const body *b) {
+/* How the weights are left: as f16 knows them, or to be scaled, with their zero, if they have one, taken off
+ * them or off the sums. */
+typedef enum result { FINISHED, SCALED, SCALED_WITH_ONES } result;
+
+/* The sums are right in any case. */
+static result convert_and_multiply(const char *type, const shape *at, const body *b) {
     static operands o;
     tvm_ir_program *program = assemble(type, at, b);
     tvm_module *module = translate(program);
-    bool scaled = is_scaled(module);
+    result found = !is_scaled(module) ? FINISHED : has_ones(module) ? SCALED_WITH_ONES : SCALED;
+    ck_assert(found != FINISHED || !has_ones(module));
     make_operands(&o, at, b->scale_type, at->nt + 8 * at->mt);
     run(module, &o);
     compare(&o, type, at, b);
     tvm_module_free(module);
     tvm_ir_program_free(program);
-    return scaled;
+    return found;
+}
+
+static bool check_product(const char *type, const shape *at, const body *b) {
+    return convert_and_multiply(type, at, b) != FINISHED;
 }
 
 /* ---- where it is chosen ---- */
@@ -271,14 +287,139 @@ START_TEST(other_readers_get_what_they_expect) {
 }
 END_TEST
 
-/* The zero costs a row of ones for each fragment of activations: not where they are more than the weights'.
+/* Weights that the program itself leaves short of the power, 2^12: no more is taken off. */
+START_TEST(the_program_may_take_the_power) {
+    static const char text[] = "%half = cast-lowbit %pairs, f16\n%w = mul %half, 0.000244140625\n" SUMS
+                               "%scale = cast %s2, f32\n%short = mul %dot, %scale\n%out = mul %short, 4096.0";
+    ck_assert(!check_product("f6_e3m2", &shapes[_i], &(body){"f16", text, 0, 0}));
+}
+END_TEST
+
+/* The products of one a and two b, one sum after the other: both at once, where nothing else reads the first.
  */
-START_TEST(few_weights_have_their_zero_subtracted) {
+START_TEST(products_that_are_added_go_through_k_together) {
+    static const struct {
+        const char *text;
+        bool together;
+    } cases[] = {
+        {"%twice = mma %w, %y, %dot\n%out = mul %twice, %half_scale", true},
+        {"%twice = mma %w, %y, %dot\n%more = add %twice, %dot\n%less = sub %more, %dot\n"
+         "%out = mul %less, %half_scale",
+         false},
+        {"%dot = mma %w, %y, %dot\n%out = mul %dot, %half_scale", false},
+        {"%v = cast-lowbit %pairs, f16\n%twice = mma %v, %y, %dot\n%out = mul %twice, %half_scale", false},
+    };
+    char text[1024];
+    snprintf(text, sizeof text,
+             "%%y = load-global gx[0, 0], X\n%%scale = cast %%s2, f32\n%%half_scale = mul %%scale, 0.5\n"
+             "%%w = cast-lowbit %%pairs, f16\n%%zero = alloc-register f32[N, M], C, init 0.0\n"
+             "%%dot = mma %%w, %%x, %%zero\n%s",
+             cases[_i].text);
+    static const char *const types[] = {"u4", "i5", "f6_e3m2"};
+    for (unsigned s = 0; s < SHAPES; s++)
+        for (unsigned t = 0; t < 3; t++) {
+            const body b = {"f16", text, 0, 0};
+            static operands o;
+            tvm_ir_program *program = assemble(types[t], &shapes[s], &b);
+            tvm_module *module = translate(program);
+            unsigned together = 0;
+            for (size_t i = 0; i < module->kernels[0].selection_count; i++)
+                together += strcmp(module->kernels[0].selections[i].candidate, "in the mma before") == 0;
+            ck_assert_uint_eq(together, cases[_i].together);
+            make_operands(&o, &shapes[s], b.scale_type, 7);
+            run(module, &o);
+            compare(&o, types[t], &shapes[s], &b);
+            tvm_module_free(module);
+            tvm_ir_program_free(program);
+        }
+}
+END_TEST
+
+/* Activations of f16 as the sum of two bf16, which mma with an identity matrix makes of them (matmul_lowbit):
+ * 11 bits of mantissa are there. */
+START_TEST(activations_are_split_by_mma) {
+    static const char text[] =
+        "%eye = alloc-shared f16[16, 16], row_major\n%minus_eye = alloc-shared bf16[16, 16], row_major\n"
+        "%none = alloc-register f16[16, 16], local(8, 1).spatial(2, 16), init 0.0\n"
+        "%minus_none = alloc-register bf16[16, 16], local(8, 1).spatial(2, 16), init 0.0\n"
+        "store-shared %eye, %none\nstore-shared %minus_eye, %minus_none\nsync\n"
+        "%one = alloc-register f16[1, 1], replicated(32, 2), init 1.0\n"
+        "%minus_one = alloc-register bf16[1, 1], replicated(32, 2), init -1.0\n"
+        "for %i = 0 to 16\nstore-shared %eye[%i, %i], %one\nstore-shared %minus_eye[%i, %i], %minus_one\nend\n"
+        "sync\n%unit = load-shared %eye, local(1, 2).mma.m16n8k16.B\n"
+        "%minus = load-shared %minus_eye, local(1, 2).mma.m16n8k16.B\n"
+        "%xa = view %x, f16, local(K / 32 * M / 8, 1).mma.m16n8k16.A\n"
+        "%x_zero = alloc-register f32[K / 2 * M / 8, 16], local(K / 32 * M / 8, 2).mma.m16n8k16.C, init 0.0\n"
+        "%wide = mma %xa, %unit, %x_zero\n%high_c = cast %wide, bf16\n"
+        "%high_a = view %high_c, bf16, local(K / 32 * M / 8, 1).mma.m16n8k16.A\n"
+        "%rest = mma %high_a, %minus, %wide\n%low_c = cast %rest, bf16\n"
+        "%high = view %high_c, bf16, X\n%low = view %low_c, bf16, X\n%w = cast-lowbit %pairs, bf16\n"
+        "%zero = alloc-register f32[N, M], C, init 0.0\n%low_dot = mma %w, %low, %zero\n"
+        "%dot = mma %w, %high, %low_dot\n%scale = cast %s2, f32\n%out = mul %dot, %scale";
+    static const char *const types[] = {"u4", "f6_e3m2", "f4_e2m1"};
+    const body b = {"f16", text, 0, 0};
+    for (unsigned t = 0; t < 3; t++) {
+        static operands o;
+        tvm_ir_program *program = assemble(types[t], &shapes[_i], &b);
+        tvm_module *module = translate(program);
+        make_operands(&o, &shapes[_i], b.scale_type, 5);
+        for (unsigned i = 0; i < K_MAX * M_MAX; i++) o.x[i] = half_exact(0, (double)(i * 1237 % 4095) - 2047);
+        run(module, &o);
+        compare(&o, types[t], &shapes[_i], &b);
+        tvm_module_free(module);
+        tvm_ir_program_free(program);
+    }
+}
+END_TEST
+
+/* The zero costs a row of ones for each fragment of activations, or an addition for each word of weights.
+ * Activations of 8 and of 16 rows; weights whose classes are nested (of 1, 2 and 4 bits, where a thread's
+ * fragments follow each other along n) and not. */
+static const struct {
+    shape at;
+    bool ones;
+} zero_shapes[] = {
+    {{"column_local(4, 2)", 4, 2, 1}, true},  {{"local(4, 2)", 4, 2, 1}, true},
+    {{"column_local(8, 2)", 8, 2, 2}, true},  {{"column_local(2, 4)", 2, 4, 1}, false},
+    {{"column_local(1, 4)", 1, 4, 1}, false}, {{"column_local(4, 2)", 4, 2, 2}, false},
+    {{"local(4, 2)", 4, 2, 2}, false},        {{"column_local(2, 2)", 2, 2, 4}, false},
+};
+enum { ZERO_SHAPES = sizeof zero_shapes / sizeof *zero_shapes };
+
+/* What is taken off is what the code is too large by: of signed integers half their range more. In the
+ * register it is a constant that the place of the code holds. */
+static result with_zero(const char *type, double zero, bool ones) {
+    double taken = zero + (type[0] == 'i' ? ldexp(1, type[1] - '1') : 0);
+    if (zero != floor(zero)) return FINISHED;
+    if (taken == 0) return SCALED;
+    if (ones) return SCALED_WITH_ONES;
+    return fabs(taken) <= ldexp(1, type[1] - '0') ? SCALED : FINISHED;
+}
+
+static void check_zeros(const char *type) {
+    double range = ldexp(1, type[1] - '0');
+    const double zeros[] = {range / 2, range, -range, 1, 0, -range / 2, 0.5, range + 1};
+    for (unsigned s = 0; s < ZERO_SHAPES; s++)
+        for (unsigned z = 0; z < sizeof zeros / sizeof *zeros; z++) {
+            const body b = {"f16", zeros[z] == 0 ? AS_IT_IS PRODUCT : MINUS_ZERO PRODUCT, zeros[z], 0};
+            result found = convert_and_multiply(type, &zero_shapes[s].at, &b),
+                   expected = with_zero(type, zeros[z], zero_shapes[s].ones);
+            ck_assert_msg(found == expected, "%s, %s for %u, minus %g: %d instead of %d", type,
+                          zero_shapes[s].at.tiles, zero_shapes[s].at.mt, zeros[z], found, expected);
+        }
+}
+
+START_TEST(zeros_are_taken_off_where_it_costs_less) {
+    if (_i < 8)
+        check_zeros(unsigned_types[_i]);
+    else
+        check_zeros(signed_types[_i - 8]);
+}
+END_TEST
+
+START_TEST(floats_have_no_zero) {
     const shape wide = {"column_local(2, 2)", 2, 2, 4};
-    ck_assert(!check_product("u4", &wide, &(body){"f16", MINUS_ZERO PRODUCT, 8, 0}));
-    ck_assert(check_product("u4", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}));
-    ck_assert(!check_product("i4", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}));
-    ck_assert(check_product("f6_e3m2", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}));
+    ck_assert_int_eq(convert_and_multiply("f6_e3m2", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}), SCALED);
 }
 END_TEST
 
@@ -291,7 +432,11 @@ int main(void) {
     tcase_add_loop_test(tests, float_weights, 0, FLOAT_TYPES);
     tcase_add_test(tests, sums_may_be_viewed_and_added);
     tcase_add_loop_test(tests, other_readers_get_what_they_expect, 0, REFUSED);
-    tcase_add_test(tests, few_weights_have_their_zero_subtracted);
+    tcase_add_loop_test(tests, the_program_may_take_the_power, 0, SHAPES);
+    tcase_add_loop_test(tests, products_that_are_added_go_through_k_together, 0, 4);
+    tcase_add_loop_test(tests, activations_are_split_by_mma, 0, SHAPES);
+    tcase_add_loop_test(tests, zeros_are_taken_off_where_it_costs_less, 0, 15);
+    tcase_add_test(tests, floats_have_no_zero);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -144,6 +144,8 @@ static const char *const bodies[] = {
     "%s = alloc-shared f32[4, 8, 4]\n%r = load-shared %s[m % 4], spatial(8, 4)\nstore-shared %s[1, 0, 0], %r",
     "%s = alloc-shared f32[4, 8, 4]\ncopy-async %s[2], a[m, n * 4]\ncommit-group\nwait-group 1\nsync",
     "%s = alloc-shared f32[4, 8, 4]\ncopy-async %s[m % 2, 0, 0], a, [1, 4]\nwait-group 0",
+    "%s = alloc-shared f32[4, 8, 4]\ncopy-async %s[2], a[m, n * 4], warps [1, 1]\nsync-warp\n"
+    "copy-async %s, a[1], [2, 4], evict last, warps [1, 1]\ncopy-async %s, a[1], [2, 4], evict last",
     "%q = alloc-register u8[96], spatial(32).local(3)\n%w = view %q, u3, spatial(32).local(8)",
     "%w = alloc-register u3[8, 4]\n%h = cast-lowbit %w, f16\n%f = cast %h, f32\n%i = cast %f, i8",
     "%a1 = alloc-register f16[16, 16], mma.m16n8k16.A\n%b1 = alloc-register f16[16, 8], mma.m16n8k16.B\n"
@@ -185,6 +187,17 @@ START_TEST(test_names_that_mean_something) {
                  "%r = alloc-register u3[8, 4], init init\n"
                  "%s = alloc-register f32[8, 4], init 0.0\n%s = add %add, %s\n.end\n"));
     ck_assert_ptr_nonnull(strstr(text, "%x = %add - 1"));
+    free(text);
+}
+END_TEST
+
+START_TEST(test_warps_of_a_copy) {
+    char *text = round_trip(
+        assemble(".vasm 1\n.kernel f(a: global f32[m, 8], m: i32)\n.warps 6\n%s = alloc-shared f32[6, 8]\n"
+                 "copy-async %s, a[m], warps [3, 2]\nsync-warp\n.end\n"));
+    ck_assert_ptr_nonnull(strstr(text, "warps [3, 2]\n"));
+    ck_assert_ptr_null(strstr(text, "evict"));
+    ck_assert_ptr_nonnull(strstr(text, "    sync-warp\n"));
     free(text);
 }
 END_TEST
@@ -294,6 +307,7 @@ static Suite *make_suite(void) {
     tcase_add_loop_test(all, test_statements, 0, COUNT(bodies));
     tcase_add_test(all, test_kernels);
     tcase_add_test(all, test_names_that_mean_something);
+    tcase_add_test(all, test_warps_of_a_copy);
     tcase_add_test(all, test_layouts_are_named_once);
     tcase_add_test(all, test_layouts_are_numbered_as_they_are_used);
     tcase_add_test(all, test_indentation);

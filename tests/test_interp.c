@@ -275,6 +275,31 @@ START_TEST(copies_clip_and_fill_with_zero) {
 }
 END_TEST
 
+/* How the warps share a copy changes nothing of what is copied. */
+START_TEST(copies_by_warps_are_the_same) {
+    static const char *const warps[] = {"", ", warps [6, 1]", ", warps [1, 6]", ", warps [2, 3]",
+                                        ", warps [3, 2]"};
+    uint16_t first[12 * 24], c[12 * 24], a[11 * 35];
+    for (unsigned i = 0; i < 11 * 35; i++) a[i] = (uint16_t)(i + 1);
+    for (unsigned i = 0; i < sizeof warps / sizeof *warps; i++) {
+        char text[512];
+        snprintf(
+            text, sizeof text,
+            ".vasm 1\n.kernel k(a: global f16[11, 35], c: global f16[12, 24])\n.warps 6\n"
+            "%%s = alloc-shared f16[2, 12, 24]\ncopy-async %%s[1], a[3, 13]%s\ncommit-group\nwait-group 0\n"
+            "sync-warp\nsync\n%%x = load-shared %%s[1], spatial(12, 8).local(1, 3).replicated(2, 2)\n"
+            "store-global c, %%x\n.end\n",
+            warps[i]);
+        memset(c, 0xcc, sizeof c);
+        run(text, VALUES(TENSOR("a", a), TENSOR("c", c)));
+        if (i == 0) memcpy(first, c, sizeof c);
+        ck_assert_mem_eq(c, first, sizeof c);
+    }
+    ck_assert_uint_eq(first[24 * 7 + 21], a[35 * 10 + 34]);
+    ck_assert_uint_eq(first[24 * 8], 0);
+}
+END_TEST
+
 START_TEST(copies_without_end_are_refused) {
     static const char text[] = ".vasm 1\n"
                                ".kernel k(a: global f32[32])\n"
@@ -622,6 +647,7 @@ int main(void) {
     tcase_add_test(tests, fresh_shared_memory_is_poison);
     tcase_add_test(tests, copies_arrive_when_their_group_is_waited_for);
     tcase_add_test(tests, copies_clip_and_fill_with_zero);
+    tcase_add_test(tests, copies_by_warps_are_the_same);
     tcase_add_test(tests, copies_without_end_are_refused);
     tcase_add_test(tests, loops_run_as_often_as_they_say);
     tcase_add_test(tests, loops_end_at_the_largest_integer);

@@ -46,11 +46,18 @@ START_TEST(few_types_compile_for_other_targets) {
 END_TEST
 
 static const lowbit_form compiled_forms[] = {
-    {"u4", {1, 128, 0}, false, false},     {"u4", {0, 32, 1}, true, false},  {"u4", {1, 64, 1}, true, true},
-    {"u4", {0, 0, 1}, false, true},        {"u1", {0, 128, 0}, true, false}, {"u2", {1, 32, 1}, true, false},
-    {"i5", {0, 128, 0}, false, true},      {"u6", {0, 128, 1}, true, false}, {"u8", {0, 128, 1}, true, true},
-    {"u8", {1, 0, 1}, true, false},        {"u8", {0, 64, 0}, false, true},  {"i5", {1, 0, 0}, true, true},
-    {"f6_e3m2", {1, 64, 0}, false, false}, {"f8_e7m0", {1, 32, 0}, true, 1}, {"f8_e7m0", {0, 0, 0}, true, 1},
+    {"u4", {1, 128, 0}, false, false},     {"u4", {0, 32, 1}, true, false},
+    {"u4", {1, 64, 1}, true, true},        {"u4", {0, 0, 1}, false, true},
+    {"u1", {0, 128, 0}, true, false},      {"u2", {1, 32, 1}, true, false},
+    {"i5", {0, 128, 0}, false, true},      {"u6", {0, 128, 1}, true, false},
+    {"u8", {0, 128, 1}, true, true},       {"u8", {1, 0, 1}, true, false},
+    {"u8", {0, 64, 0}, false, true},       {"i5", {1, 0, 0}, true, true},
+    {"f6_e3m2", {1, 64, 0}, false, false}, {"f8_e7m0", {1, 32, 0}, true, 1},
+    {"f8_e7m0", {0, 0, 0}, true, 1},       {"u4", {0, 64, 1}, true, false},
+    {"u4", {0, 32, 0}, false, false},      {"u2", {0, 128, 1}, true, false},
+    {"u2", {1, 64, 0}, false, false},      {"u8", {1, 32, 1}, true, false},
+    {"u8", {0, 0, 1}, false, false},       {"f4_e2m1", {1, 128, 0}, true, false},
+    {"u5", {0, 64, 1}, true, true},        {"f7_e2m4", {0, 128, 0}, true, false},
 };
 enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
 
@@ -218,7 +225,7 @@ static void is_product(const runner *r, const problem *o, const void *c, const c
     double error = lowbit_error(r->form, (size_t)(o->m * o->n), c, o->expected);
     char define[128];
     lowbit_define(r->form, define);
-    ck_assert_msg(error <= lowbit_error_bound(r->form, r->weight),
+    ck_assert_msg(error <= lowbit_error_bound(r->form),
                   "%s: %s, %u multiprocessors: m %ld n %ld k %ld: relative Frobenius error %g", define,
                   kernel, r->on.multiprocessors, o->m, o->n, o->k, error);
 }
@@ -244,6 +251,15 @@ static void form_multiplies(const lowbit_form *f, machine on, const char *kernel
     close_runner(&r);
 }
 
+static bool form_has(const lowbit_form *f, const char *name) {
+    runner r;
+    tvm_kernel *kernel = NULL;
+    open_runner(&r, f, (machine){90, 1});
+    bool has = tvm_get_kernel(r.code, name, &kernel) == TVM_OK;
+    close_runner(&r);
+    return has;
+}
+
 START_TEST(every_weight_type_multiplies) {
     static const long size[][3] = {{5, 136, 384}, {17, 72, 256}};
     char name[TVM_DTYPE_NAME_MAX];
@@ -254,23 +270,44 @@ START_TEST(every_weight_type_multiplies) {
 END_TEST
 
 static const char *const shapes_types[] = {"u4", "u3", "i5", "f6_e3m2"};
-enum { SHAPES_TYPES = sizeof shapes_types / sizeof *shapes_types, VARIANTS = 8 };
+enum { SHAPES_TYPES = sizeof shapes_types / sizeof *shapes_types };
 
 /* One multiprocessor has whole tiles, of three each begins and ends within some, 132 are more than there are
  * units. */
 START_TEST(every_variant_multiplies_every_shape) {
     static const unsigned multiprocessors[] = {1, 3, 132};
-    static const long sizes[][3] = {{1, 136, 1408}, {5, 520, 384},  {8, 136, 384},  {9, 520, 384},
-                                    {16, 8, 2688},  {17, 136, 384}, {33, 136, 1408}};
-    const lowbit_form f = {.type = shapes_types[_i / VARIANTS], .options = matmul_default};
-    weight_type weight;
+    static const long sizes[][3] = {{1, 136, 1408}, {5, 520, 384},  {8, 136, 384},   {9, 520, 384},
+                                    {16, 8, 2688},  {17, 136, 384}, {33, 136, 1408}, {70, 1160, 256}};
+    const lowbit_form f = {.type = shapes_types[_i / LOWBIT_VARIANTS], .options = matmul_default};
+    unsigned variant = (unsigned)_i % LOWBIT_VARIANTS;
     char kernel[32];
-    enum { WIDE8 = 2 };
-    snprintf(kernel, sizeof kernel, "matmul_lowbit_%d", _i % VARIANTS);
-    ck_assert(weight_type_parse(f.type, &weight));
-    if (_i % VARIANTS == WIDE8 && weight.bits > 4) return; /* has none */
+    snprintf(kernel, sizeof kernel, "matmul_lowbit_%u", variant);
+    if (lowbit_may_lack(&f, variant) && !form_has(&f, kernel)) return;
     for (size_t i = 0; i < sizeof multiprocessors / sizeof *multiprocessors; i++)
         form_multiplies(&f, (machine){90, multiprocessors[i]}, kernel, sizes, sizeof sizes / sizeof *sizes);
+}
+END_TEST
+
+static const lowbit_form large_forms[] = {
+    {"u4", {1, 64, 1}, true, false},       {"u4", {0, 32, 0}, false, false},
+    {"u4", {0, 0, 0}, true, false},        {"u4", {0, 0, 1}, false, true},
+    {"u2", {0, 64, 1}, false, false},      {"i5", {1, 64, 0}, true, false},
+    {"u6", {0, 128, 1}, true, false},      {"f3_e1m1", {0, 128, 0}, false, false},
+    {"f8_e4m3", {0, 32, 0}, false, false}, {"f8_e5m2", {1, 64, 0}, false, false},
+};
+enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
+
+/* Those for more than 16 rows, where other options are other ways to take the scales. */
+START_TEST(large_variants_multiply) {
+    enum { LARGE = 4, SQUARE64 = 7 };
+    static const long sizes[][3] = {{17, 136, 1408}, {70, 1160, 640}};
+    const lowbit_form *f = &large_forms[_i];
+    for (unsigned v = LARGE; v <= SQUARE64; v++) {
+        char kernel[32];
+        snprintf(kernel, sizeof kernel, "matmul_lowbit_%u", v);
+        if (form_has(f, kernel)) form_multiplies(f, (machine){90, 5}, kernel, sizes, 2);
+    }
+    form_multiplies(f, (machine){90, 132}, "matmul_lowbit", sizes, 2);
 }
 END_TEST
 
@@ -417,7 +454,8 @@ static Suite *lowbit_suite(void) {
     suite_add_tcase(suite, text);
     tcase_set_timeout(run, TIMEOUT);
     tcase_add_loop_test(run, every_weight_type_multiplies, 0, lowbit_count);
-    tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * VARIANTS);
+    tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * LOWBIT_VARIANTS);
+    tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, the_entry_is_a_variant, 0, 4);
     tcase_add_loop_test(run, measured_choices_are_for_one_device, 0, lowbit_count);

@@ -64,14 +64,15 @@ START_TEST(test_operand_lists) {
     static const expected_operand copy[] = {{"target", 's', true, true, false},
                                             {"source", 'g', true, true, false},
                                             {"tile", 'A', false, true, false},
-                                            {"evict", 'E', false, true, true}};
+                                            {"evict", 'E', false, true, true},
+                                            {"warps", 'A', false, true, true}};
     static const expected_operand global[] = {{"type", 'G', false, false, false},
                                               {"clean", 'F', false, true, true}};
     static const expected_operand compare[] = {{"operation", 'C', false, true, false},
                                                {"x", 'b', false, true, false},
                                                {"y", 'b', false, true, false}};
     check_operands(TVM_OP_ALLOC_REGISTER, alloc, 3);
-    check_operands(TVM_OP_COPY_ASYNC, copy, 4);
+    check_operands(TVM_OP_COPY_ASYNC, copy, 5);
     check_operands(TVM_OP_ALLOC_GLOBAL, global, 2);
     check_operands(TVM_OP_COMPARE, compare, 3);
     check_operands(TVM_OP_SYNC, NULL, 0);

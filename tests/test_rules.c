@@ -246,7 +246,7 @@ BUILD(store_shared_type) {
 }
 static void copy(fixture *t, uint32_t source, uint32_t rows, uint32_t columns) {
     INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(source), X(t->zero),
-         X(t->zero), K(2), K(rows), K(columns), LEFT_OUT);
+         X(t->zero), K(2), K(rows), K(columns), LEFT_OUT, LEFT_OUT);
 }
 BUILD(copy_async) {
     copy(t, t->a, 16, 16);
@@ -265,11 +265,43 @@ BUILD(copy_async_zero) {
 }
 BUILD(copy_async_rank) {
     INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(t->a), X(t->zero),
-         X(t->zero), K(3), K(1), K(16), K(16), LEFT_OUT);
+         X(t->zero), K(3), K(1), K(16), K(16), LEFT_OUT, LEFT_OUT);
 }
 BUILD(copy_async_evict) {
     INSN(&t->k, COPY_ASYNC, TVM_NONE, S(t->sa), X(t->zero), X(t->zero), X(t->zero), S(t->a), X(t->zero),
-         X(t->zero), K(2), K(16), K(16), K(TVM_EVICT_COUNT));
+         X(t->zero), K(2), K(16), K(16), K(TVM_EVICT_COUNT), LEFT_OUT);
+}
+static void copy_by_warps(fixture *t, const uint32_t *warps, uint32_t rank) {
+    tvm_operand operands[] = {S(t->sa),   X(t->zero), X(t->zero), X(t->zero), S(t->a),
+                              X(t->zero), X(t->zero), K(2),       K(12),      K(16),
+                              LEFT_OUT,   K(rank),    K(0),       K(0),       K(0)};
+    for (uint32_t d = 0; d < rank; d++) operands[12 + d].value = warps[d];
+    kit_insn(&t->k, TVM_OP_COPY_ASYNC, TVM_NONE, operands, 12 + rank);
+}
+BUILD(copy_async_warps) {
+    copy_by_warps(t, (const uint32_t[]){1, 1}, 2);
+    INSN0(&t->k, SYNC_WARP, TVM_NONE);
+}
+BUILD(copy_async_warps_rank) {
+    copy_by_warps(t, (const uint32_t[]){1}, 1);
+}
+BUILD(copy_async_warps_uneven) {
+    copy_by_warps(t, (const uint32_t[]){5, 1}, 2);
+}
+BUILD(copy_async_warps_few) {
+    copy_by_warps(t, (const uint32_t[]){1, 2}, 2);
+}
+BUILD(copy_async_warps_many) {
+    copy_by_warps(t, (const uint32_t[]){4, 4}, 2);
+}
+BUILD(copy_async_warps_zero) {
+    copy_by_warps(t, (const uint32_t[]){1, 0}, 2);
+}
+BUILD(copy_async_warps_huge) {
+    copy_by_warps(t, (const uint32_t[]){1, 1u << 20}, 2);
+}
+BUILD(sync_warp_operand) {
+    INSN(&t->k, SYNC_WARP, TVM_NONE, K(1));
 }
 static uint32_t made(fixture *t, uint32_t extent) {
     return kit_global(&t->k, "made", TVM_U(32), extent, t->one);
@@ -560,6 +592,14 @@ static const verify_case memory_cases[] = {
     WRONG(copy_async_zero, "extent is a constant from 1"),
     WRONG(copy_async_rank, "tile has rank 3", "expected 1 to 2"),
     WRONG(copy_async_short_list, "list of 1 to 8 extents"),
+    RIGHT(copy_async_warps),
+    WRONG(copy_async_warps_rank, "warps has 1 entries", "expected 2"),
+    WRONG(copy_async_warps_uneven, "extent 12 in dimension 0", "no multiple of 5 warps"),
+    WRONG(copy_async_warps_few, "cut for 2 warps", "expected the kernel's 1"),
+    WRONG(copy_async_warps_many, "cut for 16 warps", "expected the kernel's 1"),
+    WRONG(copy_async_warps_zero, "extent is a constant from 1"),
+    WRONG(copy_async_warps_huge, "extent 16 in dimension 1", "no multiple"),
+    WRONG(sync_warp_operand, "sync-warp", "operand"),
     WRONG(copy_async_evict, "evict: expected an eviction priority"),
     RIGHT(alloc_global),
     WRONG(alloc_global_flag, "clean: expected the flag"),

@@ -11,6 +11,7 @@ INTERP_NO_PLAN(BREAK)
 INTERP_NO_PLAN(CONTINUE)
 INTERP_NO_PLAN(EXIT)
 INTERP_NO_PLAN(SYNC)
+INTERP_NO_PLAN(SYNC_WARP)
 
 tvm_status tvm_interp_LET(interp_context *context, const interp_insn *insn) {
     return tvm_interp_evaluate(context, insn, insn->operands[0].value, &context->slots[insn->source->result]);
@@ -107,6 +108,13 @@ tvm_status tvm_interp_CONTINUE(interp_context *context, const interp_insn *insn)
 tvm_status tvm_interp_EXIT(interp_context *context, const interp_insn *insn) {
     (void)insn;
     context->state = INTERP_DONE;
+    return TVM_OK;
+}
+
+/* What one instruction does is done for all threads before the next. */
+tvm_status tvm_interp_SYNC_WARP(interp_context *context, const interp_insn *insn) {
+    (void)context;
+    (void)insn;
     return TVM_OK;
 }
 
