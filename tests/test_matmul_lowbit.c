@@ -332,6 +332,28 @@ START_TEST(every_option_multiplies) {
 }
 END_TEST
 
+/* Weights that are read before the launch before has ended: the same bits. */
+START_TEST(early_weights_are_the_same) {
+    static const long sizes[][3] = {{5, 136, 1408}, {16, 520, 384}, {40, 72, 2688}};
+    static const machine machines[] = {{90, 3}, {90, 132}, {0, 4}};
+    const lowbit_form f = {.type = "u4", .options = {.group = 128, .zeros = 1}, .bias = true};
+    runner late, early;
+    open_runner(&late, &f, machines[_i]);
+    open_defined(&early, &f, "WTYPE=u4 ZEROS=true BIAS=true EARLY=true", machines[_i]);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        problem o;
+        make_problem(&late, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
+        void *expected = multiply(&late, &o, "matmul_lowbit"), *found = multiply(&early, &o, "matmul_lowbit");
+        is_product(&early, &o, found, "matmul_lowbit");
+        ck_assert_mem_eq(found, expected, product_bytes(&late, &o));
+        free(expected), free(found);
+        free_problem(&o);
+    }
+    close_runner(&late);
+    close_runner(&early);
+}
+END_TEST
+
 /* ---- the entry */
 
 /* The bits are those of the variant that it names. */
@@ -457,6 +479,7 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * LOWBIT_VARIANTS);
     tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
+    tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);
     tcase_add_loop_test(run, the_entry_is_a_variant, 0, 4);
     tcase_add_loop_test(run, measured_choices_are_for_one_device, 0, lowbit_count);
     tcase_add_loop_test(run, impossible_sizes_are_refused, 0, 2);
