@@ -4,7 +4,9 @@
 
 #include "program.h"
 
-enum { TVM_VBC_VERSION = 1 };
+/* Counts the changes by which files of before mean something else, or nothing: operands of instructions,
+ * packings. */
+enum { TVM_VBC_VERSION = 2 };
 /* The parts of a container that may be left out. */
 enum { TVM_VBC_LINES = 1, TVM_VBC_IMAGES = 2 };
 

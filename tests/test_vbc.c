@@ -285,7 +285,7 @@ static void break_magic(image *f) {
     f->bytes[0] ^= 1;
 }
 static void break_version(image *f) {
-    put(f->bytes + 8, 2, 4);
+    put(f->bytes + 8, TVM_VBC_VERSION + 1, 4);
 }
 static void break_count(image *f) {
     put(f->bytes + 12, 1000000, 4);
@@ -384,7 +384,7 @@ static const struct {
     const char *words;
 } broken[] = {
     {"magic", break_magic, false, TVM_FORMAT, "not a bytecode file"},
-    {"version", break_version, false, TVM_VERSION, "bytecode version 2"},
+    {"version", break_version, false, TVM_VERSION, "bytecode version 3: this program reads version 2"},
     {"count", break_count, false, TVM_FORMAT, "table of 1000000 sections"},
     {"total", break_total, false, TVM_FORMAT, "truncated"},
     {"trailing", break_trailing, false, TVM_FORMAT, "more bytes follow the end"},
