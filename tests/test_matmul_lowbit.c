@@ -358,8 +358,8 @@ END_TEST
 
 /* The bits are those of the variant that it names. */
 START_TEST(the_entry_is_a_variant) {
-    static const long sizes[][3] = {
-        {1, 64, 128}, {8, 520, 384}, {9, 136, 1408}, {16, 520, 384}, {33, 72, 256}};
+    static const long sizes[][3] = {{1, 64, 128},  {8, 520, 384},    {9, 136, 1408},  {16, 520, 384},
+                                    {33, 72, 256}, {17, 20488, 128}, {40, 20488, 128}};
     static const machine machines[] = {{0, 4}, {80, 3}, {90, 3}, {100, 132}};
     const lowbit_form f = {.type = "u4", .options = matmul_default};
     runner r;
