@@ -13,6 +13,12 @@ const char *const tvm_packing_names[TVM_PACKING_COUNT] = {"linear", "pair"};
 #define SELECT(mask, a, b)                                                                                   \
     { TVM_VIEW_SELECT, (a), (b), (mask) }
 
+/* Two pairs of a view: in the upper bytes of its halves, and in the lower ones. */
+#define BOTH(view)                                                                                           \
+    {view, 8}, {                                                                                             \
+        view, 0                                                                                              \
+    }
+
 /* By width. A window of ten bits is reached in each half of a view. Where the width divides it badly, pieces
  * of two words are put together: for free by BYTES, when the upper piece is at most the two lowest bits of a
  * byte, as bytes are moved anyway; else by a SELECT of views whose pieces lie in their places already. Widths
@@ -113,29 +119,14 @@ static const tvm_pair_recipe recipes[9] = {
 /* Floats. A view of form HALVES or BYTES has the bits of two pairs, or one, where f16 or a byte has them, so
  * that each word of a block and each rotation of it gives what fits; what is left over in words is put
  * together by SELECT. The least views for each were searched for by program. */
-static const tvm_pair_recipe f8_bytes = {1, 0, 2, {{0, 0, 0, 0}}, {{0, 8}, {0, 0}}}; /* f8_e4m3, f8_e5m2 */
+static const tvm_pair_recipe f8_bytes = {1, 0, 2, {{0, 0, 0, 0}}, {BOTH(0)}}; /* f8_e4m3, f8_e5m2 */
 static const tvm_pair_recipe f5_low = {
     5,
     11,
     16,
     {ROTATE(0, 3), ROTATE(1, 5), SELECT(0x8181, 6, 5), ROTATE(2, 3), ROTATE(4, 6), SELECT(0x0101, 9, 8),
      ROTATE(1, 7), SELECT(0x8080, 11, 10), ROTATE(3, 5), ROTATE(4, 2), SELECT(0x0c0c, 14, 13)},
-    {{0, 8},
-     {0, 0},
-     {1, 8},
-     {1, 0},
-     {2, 8},
-     {2, 0},
-     {3, 8},
-     {3, 0},
-     {4, 8},
-     {4, 0},
-     {7, 8},
-     {7, 0},
-     {12, 8},
-     {12, 0},
-     {15, 8},
-     {15, 0}}}; /* f5_e1m3, f5_e2m2 */
+    {BOTH(0), BOTH(1), BOTH(2), BOTH(3), BOTH(4), BOTH(7), BOTH(12), BOTH(15)}}; /* f5_e1m3, f5_e2m2 */
 static const tvm_pair_recipe f5_e3m1 = {
     5,
     14,
@@ -143,102 +134,42 @@ static const tvm_pair_recipe f5_e3m1 = {
     {ROTATE(0, 5), ROTATE(1, 6), SELECT(0x8484, 6, 5), ROTATE(3, 1), SELECT(0x1010, 8, 7), ROTATE(4, 4),
      ROTATE(3, 3), SELECT(0x0808, 11, 10), SELECT(0x8080, 8, 12), ROTATE(2, 4), ROTATE(0, 2),
      SELECT(0x0808, 15, 14), ROTATE(1, 7), SELECT(0x8080, 17, 16)},
-    {{0, 8},
-     {0, 0},
-     {1, 8},
-     {1, 0},
-     {2, 8},
-     {2, 0},
-     {3, 8},
-     {3, 0},
-     {4, 8},
-     {4, 0},
-     {9, 8},
-     {9, 0},
-     {13, 8},
-     {13, 0},
-     {18, 8},
-     {18, 0}}};
+    {BOTH(0), BOTH(1), BOTH(2), BOTH(3), BOTH(4), BOTH(9), BOTH(13), BOTH(18)}};
 static const tvm_pair_recipe f5_e4m0 = {
     5,
     11,
     16,
     {ROTATE(0, 3), ROTATE(1, 5), SELECT(0x1818, 6, 5), ROTATE(2, 4), ROTATE(1, 7), SELECT(0x0808, 9, 8),
      ROTATE(4, 3), SELECT(0x8080, 11, 10), ROTATE(3, 5), ROTATE(4, 2), SELECT(0xc0c0, 14, 13)},
-    {{0, 8},
-     {0, 0},
-     {1, 8},
-     {1, 0},
-     {2, 8},
-     {2, 0},
-     {3, 8},
-     {3, 0},
-     {4, 8},
-     {4, 0},
-     {7, 8},
-     {7, 0},
-     {12, 8},
-     {12, 0},
-     {15, 8},
-     {15, 0}}};
+    {BOTH(0), BOTH(1), BOTH(2), BOTH(3), BOTH(4), BOTH(7), BOTH(12), BOTH(15)}};
 static const tvm_pair_recipe f6_low = {
     3,
     5,
     8,
     {ROTATE(0, 6), ROTATE(1, 4), SELECT(0x0606, 4, 3), ROTATE(2, 2), SELECT(0x1818, 6, 5)},
-    {{0, 8}, {0, 0}, {1, 8}, {1, 0}, {2, 8}, {2, 0}, {7, 8}, {7, 0}}}; /* f6_e2m3, f6_e3m2 */
+    {BOTH(0), BOTH(1), BOTH(2), BOTH(7)}}; /* f6_e2m3, f6_e3m2 */
 static const tvm_pair_recipe f6_e4m1 = {
     3,
     5,
     8,
     {ROTATE(0, 6), ROTATE(1, 4), SELECT(0x3030, 4, 3), ROTATE(2, 2), SELECT(0xc0c0, 6, 5)},
-    {{0, 8}, {0, 0}, {1, 8}, {1, 0}, {2, 8}, {2, 0}, {7, 8}, {7, 0}}};
-static const tvm_pair_recipe f7_e3m3 = {7,
-                                        13,
-                                        16,
-                                        {ROTATE(1, 6), ROTATE(2, 5), SELECT(0x0202, 8, 7), ROTATE(3, 4),
-                                         SELECT(0x0404, 10, 9), ROTATE(4, 3), SELECT(0x0808, 12, 11),
-                                         ROTATE(5, 2), SELECT(0x1010, 14, 13), ROTATE(6, 1),
-                                         SELECT(0x2020, 16, 15), ROTATE(0, 7), SELECT(0x8080, 18, 17)},
-                                        {{0, 8},
-                                         {0, 0},
-                                         {1, 8},
-                                         {1, 0},
-                                         {2, 8},
-                                         {2, 0},
-                                         {3, 8},
-                                         {3, 0},
-                                         {4, 8},
-                                         {4, 0},
-                                         {5, 8},
-                                         {5, 0},
-                                         {6, 8},
-                                         {6, 0},
-                                         {19, 8},
-                                         {19, 0}}};
-static const tvm_pair_recipe f7_e4m2 = {7,
-                                        13,
-                                        16,
-                                        {ROTATE(0, 7), ROTATE(1, 6), SELECT(0x0404, 8, 7), ROTATE(2, 5),
-                                         SELECT(0x0808, 10, 9), ROTATE(3, 4), SELECT(0x1010, 12, 11),
-                                         ROTATE(4, 3), SELECT(0x2020, 14, 13), ROTATE(5, 2),
-                                         SELECT(0x4040, 16, 15), ROTATE(6, 1), SELECT(0x8080, 18, 17)},
-                                        {{0, 8},
-                                         {0, 0},
-                                         {1, 8},
-                                         {1, 0},
-                                         {2, 8},
-                                         {2, 0},
-                                         {3, 8},
-                                         {3, 0},
-                                         {4, 8},
-                                         {4, 0},
-                                         {5, 8},
-                                         {5, 0},
-                                         {6, 8},
-                                         {6, 0},
-                                         {19, 8},
-                                         {19, 0}}};
+    {BOTH(0), BOTH(1), BOTH(2), BOTH(7)}};
+static const tvm_pair_recipe f7_e3m3 = {
+    7,
+    13,
+    16,
+    {ROTATE(1, 6), ROTATE(2, 5), SELECT(0x0202, 8, 7), ROTATE(3, 4), SELECT(0x0404, 10, 9), ROTATE(4, 3),
+     SELECT(0x0808, 12, 11), ROTATE(5, 2), SELECT(0x1010, 14, 13), ROTATE(6, 1), SELECT(0x2020, 16, 15),
+     ROTATE(0, 7), SELECT(0x8080, 18, 17)},
+    {BOTH(0), BOTH(1), BOTH(2), BOTH(3), BOTH(4), BOTH(5), BOTH(6), BOTH(19)}};
+static const tvm_pair_recipe f7_e4m2 = {
+    7,
+    13,
+    16,
+    {ROTATE(0, 7), ROTATE(1, 6), SELECT(0x0404, 8, 7), ROTATE(2, 5), SELECT(0x0808, 10, 9), ROTATE(3, 4),
+     SELECT(0x1010, 12, 11), ROTATE(4, 3), SELECT(0x2020, 14, 13), ROTATE(5, 2), SELECT(0x4040, 16, 15),
+     ROTATE(6, 1), SELECT(0x8080, 18, 17)},
+    {BOTH(0), BOTH(1), BOTH(2), BOTH(3), BOTH(4), BOTH(5), BOTH(6), BOTH(19)}};
 static const tvm_pair_recipe f6_e1m4 = {3,
                                         9,
                                         8,
@@ -355,11 +286,11 @@ static const tvm_pair_recipe f8_e7m0 = {
     {ROTATE(0, 9), ROTATE(0, 15), SELECT(0x8000, 3, 2), ROTATE(1, 9), ROTATE(1, 15), SELECT(0x8000, 6, 5)},
     {{1, 0}, {0, 0}, {4, 0}, {7, 0}}};
 
-static const tvm_pair_recipe f4_e1m2 = {1, 1, 4, {ROTATE(0, 4)}, {{0, 8}, {0, 0}, {1, 8}, {1, 0}}};
+static const tvm_pair_recipe f4_e1m2 = {1, 1, 4, {ROTATE(0, 4)}, {BOTH(0), BOTH(1)}};
 static const tvm_pair_recipe f4_e2m1 = {
-    1, 3, 4, {ROTATE(0, 4), ROTATE(0, 5), SELECT(0x8888, 2, 1)}, {{0, 8}, {0, 0}, {3, 8}, {3, 0}}};
+    1, 3, 4, {ROTATE(0, 4), ROTATE(0, 5), SELECT(0x8888, 2, 1)}, {BOTH(0), BOTH(3)}};
 static const tvm_pair_recipe f4_e3m0 = {
-    1, 3, 4, {ROTATE(0, 4), ROTATE(0, 2), SELECT(0x8888, 2, 1)}, {{0, 8}, {0, 0}, {3, 8}, {3, 0}}};
+    1, 3, 4, {ROTATE(0, 4), ROTATE(0, 2), SELECT(0x8888, 2, 1)}, {BOTH(0), BOTH(3)}};
 
 static bool is_nibble_float(tvm_dtype type) {
     return type.kind == TVM_KIND_FLOAT && type.bits == 3;

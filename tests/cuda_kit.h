@@ -1,4 +1,4 @@
-/* What suites of the CUDA device share: the fake driver, a ptxas that writes a stub, a folder of their own
+/* What suites of the CUDA device share: the fake driver, a stand-in for ptxas, a folder of their own
  * and a small program. */
 #ifndef TVM_TESTS_CUDA_KIT_H
 #define TVM_TESTS_CUDA_KIT_H

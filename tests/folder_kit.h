@@ -48,7 +48,7 @@ static inline void folder_ptxas(const char *folder, const char *version) {
     folder_script(path,
                   "echo \"$1 $2\" >>%s.log\n"
                   "case $1 in --version) echo 'Cuda compilation tools, release %s';;\n"
-                  "*) printf '\\177ELF stub for %%s' \"$2\" >\"$4\";; esac\n",
+                  "*) printf '\\177ELF made for %%s' \"$2\" >\"$4\";; esac\n",
                   path, version);
     setenv("TVM_PTXAS", path, 1);
 }

@@ -1,4 +1,4 @@
-/* The CUDA device against a driver that has no GPU (fake_cuda.c) and a ptxas that writes a stub: what is
+/* The CUDA device against a driver that has no GPU (fake_cuda.c) and a stand-in for ptxas: what is
  * loaded and launched, what is cached, and what is said when the driver fails. Without cuda.h: that the build
  * says so. */
 #ifdef HAVE_CONFIG_H

@@ -125,7 +125,7 @@ START_TEST(embedded_code_comes_back) {
     for (uint32_t i = 0; i < 4; i++) {
         const tvm_ir_image *embedded = &program->images[i];
         char cubin[64];
-        snprintf(cubin, sizeof cubin, "\177ELF stub for -arch=%s", targets[i]);
+        snprintf(cubin, sizeof cubin, "\177ELF made for -arch=%s", targets[i]);
         ck_assert_str_eq(embedded->target, targets[i]);
         ck_assert_int_eq(embedded->ptx, i >= 2);
         if (i < 2) ck_assert_str_eq((const char *)embedded->code, cubin);
@@ -196,7 +196,7 @@ START_TEST(exactly_the_target_needs_nothing_more) {
     embed("sm_80,sm_90a");
     through_the_file();
     ck_assert_str_eq(origin_on(90), "cubin for sm_90a, embedded in the program" BY);
-    ck_assert_str_eq((const char *)image.code, "\177ELF stub for -arch=sm_90a");
+    ck_assert_str_eq((const char *)image.code, "\177ELF made for -arch=sm_90a");
     ck_assert_int_eq(logged(""), 0); /* although there is a ptxas */
     no_compiler();
     ck_assert_str_eq(origin_on(80), "cubin for sm_80, embedded in the program" BY);
@@ -375,7 +375,7 @@ static int make_in_process(const char *cache_folder) {
     tvm_image_request request = {.program = program, .target = {90, 'a'}, .capability = 90, .cache = cache};
     tvm_diags said = {0};
     if (!cache || tvm_image_make(&request, &image, &said, &said) || said.count) return 1;
-    if (strcmp(image.code, "\177ELF stub for -arch=sm_90a") != 0) return 2;
+    if (strcmp(image.code, "\177ELF made for -arch=sm_90a") != 0) return 2;
     tvm_image_free(&image);
     tvm_cache_close(cache);
     return 0;
@@ -411,7 +411,7 @@ static void write_meeting_ptxas(void) {
                   ": >'%s/here.'$$\ni=0\n"
                   "while set -- \"$1\" \"$2\" \"$3\" \"$4\" '%s'/here.*; [ $# -lt %d ]; do\n"
                   "    [ $i -lt 1000 ] || exit 1\n    i=$((i+1))\n    sleep 0.01\ndone\n"
-                  "printf '\\177ELF stub for %%s' \"$2\" >\"$4\"\n",
+                  "printf '\\177ELF made for %%s' \"$2\" >\"$4\"\n",
                   folder, folder, PARALLEL + 4);
 }
 
