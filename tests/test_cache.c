@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cache_kit.h"
+#include "fork_kit.h"
 
 /* Files in the folder, their bytes in all, and the path of the last one seen. */
 static size_t list_folder(uint64_t *bytes, char path[512]) {
@@ -213,8 +214,7 @@ static int write_and_read(int writer) {
 START_TEST(many_processes_at_once) {
     pid_t writers[WRITERS];
     for (int i = 0; i < WRITERS; i++) {
-        writers[i] = fork();
-        ck_assert_int_ge(writers[i], 0);
+        writers[i] = fork_quietly();
         if (!writers[i]) _exit(write_and_read(i));
     }
     for (int i = 0; i < WRITERS; i++) {
@@ -324,8 +324,7 @@ START_TEST(read_only_folder_is_read) {
         ck_assert_int_eq(chown(path, 12345, 12345), 0);
     }
     ck_assert_int_eq(chmod(folder, 0500), 0);
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
+    pid_t child = fork_quietly();
     if (!child) {
         if (geteuid() == 0 && seteuid(12345)) _exit(1);
         tvm_diags warnings = {0};

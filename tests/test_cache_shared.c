@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cache_kit.h"
+#include "fork_kit.h"
 
 enum { PATIENCE_MS = 100 * 1000 };
 
@@ -73,8 +74,7 @@ START_TEST(one_of_many_processes_computes) {
     int *computed = mmap(NULL, sizeof *computed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(computed, MAP_FAILED);
     for (int i = 0; i < PROCESSES; i++) {
-        children[i] = fork();
-        ck_assert_int_ge(children[i], 0);
+        children[i] = fork_quietly();
         if (!children[i]) _exit(get_or_compute(computed));
     }
     assert_all_succeed(children, PROCESSES);
@@ -126,8 +126,7 @@ END_TEST
 START_TEST(a_claim_ends_with_its_process) {
     int told[2];
     ck_assert_int_eq(pipe(told), 0);
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
+    pid_t child = fork_quietly();
     if (!child) {
         tvm_cache *cache = tvm_cache_open(folder, TVM_CACHE_LIMIT, NULL);
         tvm_cache_claim claim;
@@ -225,8 +224,7 @@ START_TEST(killed_writers_leave_no_bad_entry) {
     int served = 0;
     for (int round = 0; round < KILLS; round++) {
         random = random * 1103515245u + 12345u;
-        pid_t child = fork();
-        ck_assert_int_ge(child, 0);
+        pid_t child = fork_quietly();
         if (!child) write_forever(random >> 8);
         nanosleep(&(struct timespec){.tv_nsec = (long)(random >> 4) % LONGEST_NS}, NULL);
         ck_assert_int_eq(kill(child, SIGKILL), 0);
@@ -244,8 +242,7 @@ END_TEST
 
 /* Exit status of what `work` returns in a process that cannot write files beyond `bytes`. */
 static void in_small_files(rlim_t bytes, int (*work)(void)) {
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
+    pid_t child = fork_quietly();
     if (!child) {
         struct rlimit limit = {bytes, bytes};
         signal(SIGXFSZ, SIG_IGN);

@@ -23,6 +23,7 @@
 #include "runtime.h"
 #include "vbc.h"
 #include "vbc_format.h"
+#include "fork_kit.h"
 
 #define KERNEL(factor) KERNEL_FOR(factor, "")
 #define KERNEL_FOR(factor, assume)                                                                           \
@@ -386,8 +387,7 @@ START_TEST(one_of_many_processes_translates) {
     pid_t children[PROCESSES];
     snprintf(cache_folder, sizeof cache_folder, "%s/cache", folder);
     for (int i = 0; i < PROCESSES; i++) {
-        children[i] = fork();
-        ck_assert_int_ge(children[i], 0);
+        children[i] = fork_quietly();
         if (!children[i]) _exit(make_in_process(cache_folder));
     }
     for (int i = 0; i < PROCESSES; i++) {
