@@ -7,6 +7,7 @@
 #include "analysis.h"
 #include "caches.h"
 #include "emit.h"
+#include "wgmma.h"
 
 /* Instructions that the copies of one loop's body may make. */
 enum { UNROLLED_MAX = 1 << 14 };
@@ -323,6 +324,6 @@ tvm_status tvm_emit_SYNC_WARP(emitter *e, const tvm_insn *insn) {
 
 tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    tvm_emit(e, "bar.sync 0;");
+    tvm_emit_barrier(e);
     return TVM_OK;
 }

@@ -56,10 +56,11 @@ typedef struct emitter {
     text body;
     uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
     slot_state *slots;
-    const tvm_insn *insn;   /* being emitted */
-    struct facts *facts;    /* analysis.h: what is known here */
-    struct caches *caches;  /* thread parts, expressions */
-    struct slot_uses *uses; /* uses.h */
+    const tvm_insn *insn;      /* being emitted */
+    struct facts *facts;       /* analysis.h: what is known here */
+    struct caches *caches;     /* thread parts, expressions */
+    struct slot_uses *uses;    /* uses.h */
+    struct wgmma_state *wgmma; /* wgmma.h */
     bool uses_vprintf;
     tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS]; /* hidden parameters, after the declared ones */
     uint32_t launch_tensor_count;

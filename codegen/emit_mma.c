@@ -8,6 +8,7 @@
 
 #include "compute.h"
 #include "scaled.h"
+#include "wgmma.h"
 
 enum { WORDS_A = 4, WORDS_B = 2, WORDS_C = 4 };
 
@@ -78,19 +79,16 @@ static void step_columns(emitter *e, const char *type, const mma_tile *t, const 
 }
 
 /* d - zero * column sum, in the scale of d's row. */
-static void subtract_columns(emitter *e, const mma_tile *t, const tvm_mma_plan *plan, const column_sums *all,
-                             const uint32_t *entry) {
-    const scaled_weights *scaled = &e->slots[t->result].scaled;
-    for (uint32_t c = 0; c < plan->tiles_c; c++)
-        for (unsigned i = 0; i < WORDS_C; i++) {
-            union {
-                float f;
-                uint32_t u;
-            } factor = {.f = (float)ldexp(-scaled->zero, -tvm_sum_power(scaled, c * WORDS_C + i))};
-            const char *d = tvm_slot_word(e, t->result, c * WORDS_C + i).name;
-            tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, all[entry[c]].sums[i].name, (unsigned)factor.u,
-                     d);
-        }
+void tvm_subtract_zero(emitter *e, uint32_t sums, uint32_t tile, const reg column[4]) {
+    const scaled_weights *scaled = &e->slots[sums].scaled;
+    for (unsigned i = 0; i < WORDS_C; i++) {
+        union {
+            float f;
+            uint32_t u;
+        } factor = {.f = (float)ldexp(-scaled->zero, -tvm_sum_power(scaled, tile * WORDS_C + i))};
+        const char *d = tvm_slot_word(e, sums, tile * WORDS_C + i).name;
+        tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, column[i].name, (unsigned)factor.u, d);
+    }
 }
 
 /* ---- nested classes: scaled.h ---- */
@@ -104,16 +102,16 @@ static bool shares_word(const scaled_weights *scaled, const tvm_mma_plan *plan, 
     return b == other_b && a / scaled->period == other_a / scaled->period;
 }
 
-static void subtract_nested(emitter *e, const mma_tile *t, const tvm_mma_plan *plan) {
-    const scaled_weights *scaled = &e->slots[t->result].scaled;
+void tvm_subtract_nested(emitter *e, uint32_t sums, const tvm_mma_plan *plan) {
+    const scaled_weights *scaled = &e->slots[sums].scaled;
     for (uint32_t c = 0; c < plan->tiles_c; c++) {
         if (tvm_sum_class(scaled, c * WORDS_C) != 0) continue;
         for (uint32_t d = 0; d < plan->tiles_c; d++) {
             if (!shares_word(scaled, plan, c, d)) continue;
             for (unsigned i = d == c ? 2 : 0; i < WORDS_C; i++) {
-                const char *whole = tvm_slot_word(e, t->result, c * WORDS_C + i % 2).name;
+                const char *whole = tvm_slot_word(e, sums, c * WORDS_C + i % 2).name;
                 tvm_emit(e, "sub.rn.f32 %s, %s, %s;", whole, whole,
-                         tvm_slot_word(e, t->result, d * WORDS_C + i).name);
+                         tvm_slot_word(e, sums, d * WORDS_C + i).name);
             }
         }
     }
@@ -141,8 +139,8 @@ static bool emit_with_columns(emitter *e, const char *type, mma_tile *t, const t
             step_columns(e, type, t, plan, k, all, entry);
             emit_products(e, type, t, plan, c, k);
         }
-        if (e->slots[t->a].scaled.nested) subtract_nested(e, t, plan);
-        subtract_columns(e, t, plan, all, entry);
+        if (e->slots[t->a].scaled.nested) tvm_subtract_nested(e, t->result, plan);
+        for (uint32_t i = 0; i < plan->tiles_c; i++) tvm_subtract_zero(e, t->result, i, all[entry[i]].sums);
     }
     free(all);
     free(entry);
@@ -195,13 +193,16 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
         emit_both(e, type, &t, &plan, c, next);
     } else if (!columns) {
         for (uint32_t k = 0; k < plan.tiles_k; k++) emit_products(e, type, &t, &plan, c, k);
-        if (scaled->nested) subtract_nested(e, &t, &plan);
+        if (scaled->nested) tvm_subtract_nested(e, t.result, &plan);
     } else if (!emit_with_columns(e, type, &t, &plan, c)) {
         return tvm_diag_no_memory(e->diags);
     }
     char name[64];
     snprintf(name, sizeof name, "mma.sync.m16n8k16.f32.%s%s", type, columns ? " and a row of ones" : "");
-    tvm_explain(e, name, 0, plan.tiles_c * plan.tiles_k, -1, "");
+    char refused[160];
+    const char *not_wgmma = tvm_wgmma_refused(e, insn);
+    snprintf(refused, sizeof refused, "%s%s", *not_wgmma ? "wgmma: " : "", not_wgmma);
+    tvm_explain(e, name, 0, plan.tiles_c * plan.tiles_k, -1, refused);
     if (next) tvm_skip_next(e, "in the mma before");
     return TVM_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "emit.h"
 #include "global_access.h"
+#include "wgmma.h"
 
 typedef struct semaphore {
     reg address, value;
@@ -33,7 +34,7 @@ tvm_status tvm_emit_LOCK_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "@%s ld.acquire.gpu.global.b32 %s, [%s];", s.first.name, found.name, s.address.name);
     tvm_emit(e, "setp.ne.b32 %s, %s, %s;", differs.name, found.name, s.value.name);
     tvm_emit(e, "@%s bra $L%u;", differs.name, again);
-    tvm_emit(e, "bar.sync 0;");
+    tvm_emit_barrier(e);
     tvm_explain(e, "ld.acquire.gpu, bar.sync", 32, 1, -1, "");
     return TVM_OK;
 }
@@ -41,7 +42,7 @@ tvm_status tvm_emit_LOCK_SEMAPHORE(emitter *e, const tvm_insn *insn) {
 /* The barrier comes first: the release then covers what all threads wrote. */
 tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     semaphore s = find_semaphore(e, insn);
-    tvm_emit(e, "bar.sync 0;");
+    tvm_emit_barrier(e);
     tvm_emit(e, "@%s st.release.gpu.global.b32 [%s], %s;", s.first.name, s.address.name, s.value.name);
     tvm_explain(e, "bar.sync, st.release.gpu", 32, 1, -1, "");
     return TVM_OK;

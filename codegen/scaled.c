@@ -5,6 +5,7 @@
 
 #include "packing.h"
 #include "uses.h"
+#include "wgmma.h"
 
 /* ---- the sums' readers ---- */
 
@@ -54,16 +55,6 @@ static void mark_sums(emitter *e, uint32_t sums, const scaled_weights *scaled) {
 
 /* ---- the mma ---- */
 
-static bool is_zero_tensor(const emitter *e, uint32_t slot) {
-    const tvm_insn *insn = tvm_slot_definition(e, slot);
-    if (!insn || insn->op != TVM_OP_ALLOC_REGISTER || insn->count < 1) return false;
-    const tvm_operand *init = &tvm_operands(e->kernel, insn)[insn->count - 1];
-    if (init->kind == TVM_OPERAND_NONE) return true;
-    const tvm_expr *node = init->kind == TVM_OPERAND_EXPR ? &e->kernel->exprs[init->value] : NULL;
-    return node && ((node->op == TVM_EXPR_FLOAT && node->value.f == 0) ||
-                    (node->op == TVM_EXPR_INTEGER && node->value.i == 0));
-}
-
 static bool plan_mma(const emitter *e, const tvm_insn *mma, tvm_mma_plan *plan) {
     const tvm_operand *operands = tvm_operands(e->kernel, mma);
     tvm_why why;
@@ -71,12 +62,22 @@ static bool plan_mma(const emitter *e, const tvm_insn *mma, tvm_mma_plan *plan) 
                              tvm_slot_layout(e, operands[2].value), plan, &why);
 }
 
-/* The row of ones costs an mma for each fragment of b; it saves an addition for each word of a. */
+/* The row of ones costs an mma for each fragment of b, or one wgmma a step of k; it saves an addition for
+ * each word of a, and costs an FMA for each sum. */
 static bool ones_pay(const emitter *e, const tvm_insn *mma) {
+    enum { FEW = 2 }; /* eights of columns */
     const tvm_operand *operands = tvm_operands(e->kernel, mma);
     uint32_t fragments_a = tvm_layout_locals(tvm_slot_layout(e, operands[0].value)) / 8;
     uint32_t fragments_b = tvm_layout_locals(tvm_slot_layout(e, operands[1].value)) / 4;
-    return fragments_a >= 4 * fragments_b;
+    uint32_t columns = tvm_wgmma_columns(e, mma);
+    return columns ? columns <= FEW : fragments_a >= 4 * fragments_b;
+}
+
+/* Where wgmma runs beside conversions, integers whose classes are not nested are faster converted to the end:
+ * the last step is an addition of f16, and what it saves are shifts and ANDs, of which there are too many as
+ * it is (bench/NOTES). */
+static bool is_slower(const emitter *e, const tvm_insn *mma, tvm_dtype from, const scaled_weights *scaled) {
+    return tvm_dtype_is_integer(from) && !scaled->nested && tvm_wgmma_columns(e, mma) != 0;
 }
 
 /* Of each tile of c, its fragment of a modulo the period, which must be the same in all steps of k. */
@@ -95,18 +96,19 @@ static bool find_fragments(const emitter *e, const tvm_insn *mma, scaled_weights
     return true;
 }
 
-static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, scaled_weights scaled) {
+static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, tvm_dtype from,
+                         scaled_weights scaled) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     if (insn->op != TVM_OP_MMA || !is_slot(&operands[0], weights) || is_slot(&operands[1], weights))
         return false;
-    if (!is_zero_tensor(e, operands[2].value) || operands[2].value == insn->result) return false;
-    if (scaled.zero != 0 && !ones_pay(e, insn)) return false;
+    if (!tvm_slot_is_zero(e, operands[2].value) || operands[2].value == insn->result) return false;
+    if (is_slower(e, insn, from, &scaled) || (scaled.zero != 0 && !ones_pay(e, insn))) return false;
     return find_fragments(e, insn, &scaled) && sums_are_multiplied(e, insn->result, 0);
 }
 
-static bool all_take(const emitter *e, uint32_t weights, const scaled_weights *scaled) {
+static bool all_take(const emitter *e, uint32_t weights, tvm_dtype from, const scaled_weights *scaled) {
     for (uint32_t i = 0; i < e->uses->slots[weights].count; i++)
-        if (!takes_scaled(e, tvm_slot_reader(e, weights, i), weights, *scaled)) return false;
+        if (!takes_scaled(e, tvm_slot_reader(e, weights, i), weights, from, *scaled)) return false;
     return true;
 }
 
@@ -131,11 +133,11 @@ static bool float_power(tvm_dtype from, scaled_weights *scaled) {
 }
 
 static bool find_scaling(const emitter *e, uint32_t weights, tvm_dtype from, scaled_weights *scaled) {
-    if (!tvm_dtype_is_integer(from)) return float_power(from, scaled) && all_take(e, weights, scaled);
+    if (!tvm_dtype_is_integer(from)) return float_power(from, scaled) && all_take(e, weights, from, scaled);
     for (unsigned period = SCALED_CLASSES / 2; period > 0; period /= 2) {
         if (period > 1 && 2 * period * from.bits > (unsigned)TVM_F16.mantissa) continue;
         integer_classes(from, period, scaled);
-        if (all_take(e, weights, scaled)) return true;
+        if (all_take(e, weights, from, scaled)) return true;
     }
     return false;
 }

@@ -38,4 +38,10 @@ unsigned tvm_sum_class(const scaled_weights *scaled, uint32_t local);
 /* Element `local` of scaled sums is its register times 2^this. */
 int tvm_sum_power(const scaled_weights *scaled, uint32_t local);
 
+/* Takes zero times the column sums off a tile of mma's result: `column` are their words as mma has them for
+ * the tile. */
+void tvm_subtract_zero(emitter *e, uint32_t sums, uint32_t tile, const reg column[4]);
+/* Takes the other classes off the sums of nested ones, mma's result. */
+void tvm_subtract_nested(emitter *e, uint32_t sums, const tvm_mma_plan *plan);
+
 #endif

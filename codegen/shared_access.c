@@ -75,8 +75,7 @@ uint32_t tvm_shared_alignment(const shared_tile *s, const shared_lanes *lanes) {
 
 /* ---- emission ---- */
 
-/* The run-time part of the indices as a linear offset. */
-static reg dynamic_offset(shared_tile *s) {
+reg tvm_shared_dynamic(shared_tile *s) {
     emitter *e = s->e;
     if (s->dynamic.name[0]) return s->dynamic;
     for (unsigned d = 0; d < s->rank; d++) {
@@ -141,11 +140,11 @@ static reg make_address(shared_tile *s, const shared_lanes *lanes, uint32_t cons
         if (constant != 0) offset = tvm_pure(e, 'r', "add.s32 $, %s, %u;", offset.name, constant);
         reg address = fixed_address(s, offset);
         if (!s->has_dynamic) return address;
-        reg dynamic = dynamic_offset(s), out = tvm_new_r(e);
+        reg dynamic = tvm_shared_dynamic(s), out = tvm_new_r(e);
         tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", out.name, dynamic.name, s->bytes, address.name);
         return out;
     }
-    reg offset = dynamic_offset(s), sum = tvm_new_r(e);
+    reg offset = tvm_shared_dynamic(s), sum = tvm_new_r(e);
     if (lanes->varies) {
         tvm_emit(e, "add.s32 %s, %s, %s;", sum.name, offset.name, lanes->value.name);
         offset = sum;

@@ -49,6 +49,9 @@ uint32_t tvm_shared_run(const shared_tile *s);
 /* Alignment in elements (a power of two up to 16) of lane offsets plus the run-time part. */
 uint32_t tvm_shared_alignment(const shared_tile *s, const shared_lanes *lanes);
 
+/* The run-time part of the indices as a linear offset, in elements. */
+reg tvm_shared_dynamic(shared_tile *s);
+
 /* Linear offset of coordinates of the tile, without the indices. */
 uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]);
 /* The address of lane offset + constant + run-time part: a register and a number of bytes to add. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "caches.h"
+#include "wgmma.h"
 
 typedef struct block {
     uint64_t first, last; /* bytes [first, last) */
@@ -18,16 +19,24 @@ typedef struct plan {
     uint64_t end;
 } plan;
 
-static uint64_t align_up(uint64_t value) {
-    return (value + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
+static uint64_t align_up(uint64_t value, uint64_t alignment) {
+    return (value + alignment - 1) / alignment * alignment;
+}
+
+/* wgmma wants swizzled rows of 128 bytes at the beginning of a period (PTX ISA, "Matrix Descriptor Format").
+ */
+static uint64_t alignment_of(const tvm_shared_layout *layout, unsigned bits) {
+    bool swizzled = layout->swizzle_bits == 3 && layout->swizzle_base == 3 && layout->swizzle_shift == 3;
+    return swizzled && bits == 16 ? SHARED_ALIGNMENT_MAX : SHARED_ALIGNMENT;
 }
 
 static void allocate(emitter *e, plan *p, uint32_t slot) {
-    uint64_t size =
-        (uint64_t)tvm_shared_layout_span(tvm_slot_shared_layout(e, slot)) * tvm_slot_dtype(e, slot).bits / 8;
-    uint64_t first = 0;
+    const tvm_shared_layout *layout = tvm_slot_shared_layout(e, slot);
+    unsigned bits = tvm_slot_dtype(e, slot).bits;
+    uint64_t size = (uint64_t)tvm_shared_layout_span(layout) * bits / 8, first = 0;
     size_t at = 0;
-    while (at < p->live_count && p->live[at].first < first + size) first = align_up(p->live[at++].last);
+    while (at < p->live_count && p->live[at].first < first + size)
+        first = align_up(p->live[at++].last, alignment_of(layout, bits));
     /* Later blocks move up to keep the order. */
     for (size_t i = p->live_count; i > at; i--) p->live[i] = p->live[i - 1];
     p->live[at] = (block){first, first + size, slot};
@@ -60,7 +69,7 @@ tvm_status tvm_shared_plan_make(emitter *e) {
         if (p.end > UINT32_MAX / 2)
             status = tvm_emit_error(e, TVM_UNSUPPORTED, NULL, "shared memory is exhausted");
     }
-    e->scratch_offset = (uint32_t)align_up(p.end);
+    e->scratch_offset = (uint32_t)align_up(p.end, SHARED_ALIGNMENT);
     free(p.live);
     free(p.freed);
     return status;
@@ -68,7 +77,7 @@ tvm_status tvm_shared_plan_make(emitter *e) {
 
 tvm_status tvm_emit_ALLOC_SHARED(emitter *e, const tvm_insn *insn) {
     /* The tensor that had the memory before may still be read by other warps. */
-    if (e->caches->reuses[insn->result]) tvm_emit(e, "bar.sync 0;");
+    if (e->caches->reuses[insn->result]) tvm_emit_barrier(e);
     return TVM_OK;
 }
 

@@ -4,7 +4,8 @@
 
 #include "emit.h"
 
-enum { SHARED_ALIGNMENT = 128 };
+/* In bytes, of tensors; and the most there is, that of the block's memory. */
+enum { SHARED_ALIGNMENT = 128, SHARED_ALIGNMENT_MAX = 1024 };
 
 /* Sets the offset of every SHARED slot, tensors that do not live at the same time sharing memory, and
  * scratch_offset to the end of them all. */

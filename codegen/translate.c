@@ -9,6 +9,7 @@
 #include "emit.h"
 #include "shared_plan.h"
 #include "uses.h"
+#include "wgmma.h"
 
 typedef tvm_status (*emit_function)(emitter *, const tvm_insn *);
 
@@ -283,10 +284,13 @@ tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
         e->insn = insn;
         e->caches->stamp++;
         if (e->body.failed || e->prologue.failed) return tvm_diag_no_memory(e->diags);
-        tvm_status status = emitters[insn->op](e, insn);
+        bool by_wgmma = tvm_wgmma_takes(e, insn);
+        if (!by_wgmma) tvm_wgmma_settle(e, insn);
+        tvm_status status = by_wgmma ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
         if (status != TVM_OK) return status;
         if (insn->result != TVM_NONE) e->slots[insn->result].version++;
     }
+    tvm_wgmma_settle(e, NULL);
     e->position = outer;
     return TVM_OK;
 }
@@ -359,6 +363,7 @@ static tvm_status translate_kernel(emitter *e) {
     declare_slots(e);
     load_params(e);
     status = tvm_shared_plan_make(e);
+    if (status == TVM_OK) status = tvm_wgmma_plan(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
     if (status == TVM_OK) status = check_shared(e);
@@ -381,6 +386,7 @@ static tvm_status emit_kernel(const tvm_ir_program *program, const tvm_ir_kernel
         write_entry(&e, out);
         *uses_vprintf = *uses_vprintf || e.uses_vprintf;
     }
+    tvm_wgmma_free(&e);
     tvm_slot_uses_free(&e);
     tvm_facts_free(&e);
     tvm_caches_free(&e);
@@ -429,7 +435,7 @@ static void write_module(tvm_module *module, const text *globals, const text *ke
     char name[16];
     tvm_text_add(out, ".version %s\n.target %s\n.address_size 64\n\n", ptx_version(module->target),
                  tvm_target_name(module->target, name));
-    tvm_text_add(out, ".extern .shared .align 128 .b8 tvm_smem[];\n");
+    tvm_text_add(out, ".extern .shared .align %d .b8 tvm_smem[];\n", SHARED_ALIGNMENT_MAX);
     if (uses_vprintf)
         tvm_text_add(
             out, ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");

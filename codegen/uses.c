@@ -66,3 +66,13 @@ bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot) {
     }
     return use->count > 0;
 }
+
+bool tvm_slot_is_zero(const emitter *e, uint32_t slot) {
+    const tvm_insn *insn = tvm_slot_definition(e, slot);
+    if (!insn || insn->op != TVM_OP_ALLOC_REGISTER || insn->count < 1) return false;
+    const tvm_operand *init = &tvm_operands(e->kernel, insn)[insn->count - 1];
+    if (init->kind == TVM_OPERAND_NONE) return true;
+    const tvm_expr *node = init->kind == TVM_OPERAND_EXPR ? &e->kernel->exprs[init->value] : NULL;
+    return node && ((node->op == TVM_EXPR_FLOAT && node->value.f == 0) ||
+                    (node->op == TVM_EXPR_INTEGER && node->value.i == 0));
+}

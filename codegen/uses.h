@@ -20,6 +20,8 @@ void tvm_slot_uses_free(emitter *e);
 const tvm_insn *tvm_slot_definition(const emitter *e, uint32_t slot);
 /* Reader i < uses->slots[slot].count. */
 const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i);
+/* Is the register tensor zero wherever it is read? */
+bool tvm_slot_is_zero(const emitter *e, uint32_t slot);
 /* Do only float add, sub, mul and fma read the slot? They give a NaN of their own for any NaN. */
 bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot);
 

@@ -1,0 +1,252 @@
+/* wgmma, and what has to wait for it: see wgmma.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "caches.h"
+#include "compute.h"
+#include "scaled.h"
+#include "uses.h"
+#include "wgmma_impl.h"
+
+enum { SUMS_TEXT = WGMMA_COLUMNS * 4 * 12 }; /* registers of one wgmma's d, as text */
+
+/* The thread's warpgroup's part of the linear offset. */
+static reg group_offset(emitter *e, const place *p, const tvm_layout *layout) {
+    reg sum = tvm_pure(e, 'r', "mov.b32 $, 0;");
+    if (!p->varies) return sum;
+    reg thread =
+        tvm_pure(e, 'r', "and.b32 $, %s, %u;", tvm_thread_id(e).name, TVM_MAX_THREADS - WGMMA_THREADS);
+    for (unsigned d = 0; d < p->tile.tile_rank; d++) {
+        reg at;
+        uint32_t stride = p->tile.stride[p->tile.lead + d];
+        if (stride == 0 || !tvm_coordinate_of(e, layout, d, thread, &at)) continue;
+        sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, tvm_pure_scale(e, at, stride).name);
+    }
+    return sum;
+}
+
+/* The matrix descriptor (PTX ISA, "Matrix Descriptor Format") but for the constant part of the address, in
+ * units of 16 bytes: lower half. A shared address has 18 bits at most. */
+static reg descriptor(emitter *e, place *p, const tvm_layout *layout) {
+    reg bytes = tvm_pure_scale(e, group_offset(e, p, layout), 2);
+    reg start = tvm_pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, tvm_shared_base(e).name);
+    if (!p->tile.has_dynamic) return tvm_pure(e, 'r', "shr.u32 $, %s, 4;", start.name);
+    reg address = tvm_new_r(e), out = tvm_new_r(e);
+    tvm_emit(e, "mad.lo.s32 %s, %s, 2, %s;", address.name, tvm_shared_dynamic(&p->tile).name, start.name);
+    tvm_emit(e, "shr.u32 %s, %s, 4;", out.name, address.name);
+    return out;
+}
+
+static reg descriptor_at(emitter *e, const place *p, reg low, uint32_t offset) {
+    /* swizzle of 128 bytes; 1024 bytes from 8 rows to the next; the leading offset is not used, but 1 */
+    enum { HIGH = 1 << 30 | 1024 >> 4, LOW = 1 << 16 };
+    uint32_t start = e->slots[p->tile.slot].shared_offset + (p->tile.constant + offset) * 2;
+    reg at = tvm_new_r(e), out = tvm_new_rd(e);
+    tvm_emit(e, "add.s32 %s, %s, %u;", at.name, low.name, LOW + (start >> 4));
+    tvm_emit(e, "mov.b64 %s, {%s, %s};", out.name, at.name, tvm_pure(e, 'r', "mov.b32 $, %d;", HIGH).name);
+    return out;
+}
+
+static void settle(emitter *e, uint32_t group) {
+    struct wgmma_state *s = e->wgmma;
+    if (group <= s->done) return;
+    tvm_emit(e, "wgmma.wait_group.sync.aligned %u;", s->committed - group);
+    s->done = group;
+}
+
+/* One wgmma: `sums`, the registers of d, are a list of 4 for each of `columns` eights of columns. */
+static void emit_one(emitter *e, const char *type, uint32_t columns, const char *sums, const reg a[4],
+                     reg where, bool zero) {
+    tvm_emit(e, "wgmma.mma_async.sync.aligned.m64n%uk16.f32.%s.%s {%s}, {%s, %s, %s, %s}, %s, %s, 1, 1, 0;",
+             8 * columns, type, type, sums, a[0].name, a[1].name, a[2].name, a[3].name, where.name,
+             tvm_pure(e, 'p', "setp.ne.u32 $, %d, 0;", !zero).name);
+}
+
+static void emit_product(emitter *e, const triple *t, const products *all, uint32_t f, uint32_t k, reg where,
+                         bool zero) {
+    char sums[SUMS_TEXT];
+    size_t used = 0;
+    for (const triple *of = t; of < t + t->joined; of++)
+        for (uint32_t i = 0; i < all->columns * 4; i++) {
+            uint32_t tile = all->tile_c[f * all->columns + i / 4];
+            reg d = tvm_slot_word(e, e->kernel->insns[of->mma].result, tile * 4 + i % 4);
+            used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "", d.name);
+        }
+    uint32_t slot = insn_operands(e, t->mma)[0].value, tile_a = all->tile_a[f * all->steps + k];
+    reg a[4];
+    for (unsigned i = 0; i < 4; i++) a[i] = tvm_slot_word(e, slot, 4 * tile_a + i);
+    emit_one(e, tvm_slot_dtype(e, slot).exponent == 5 ? "f16" : "bf16", t->joined * all->columns, sums, a,
+             where, zero);
+}
+
+/* ---- what scaled weights have not had subtracted: scaled.h ---- */
+
+/* The sums of b's columns over k: a fragment of ones times b. */
+typedef struct column_sums {
+    bool needed;
+    reg words[WGMMA_COLUMNS][4];
+} column_sums;
+
+static void begin_columns(emitter *e, const triple *t, uint32_t columns, column_sums *ones) {
+    const scaled_weights *scaled = &e->slots[insn_operands(e, t->mma)[0].value].scaled;
+    ones->needed = scaled->is_scaled && scaled->zero != 0;
+    for (uint32_t i = 0; i < 4 * columns && ones->needed; i++) ones->words[i / 4][i % 4] = tvm_new_r(e);
+}
+
+static void step_columns(emitter *e, uint32_t columns, const column_sums *ones, reg where, bool zero) {
+    char sums[SUMS_TEXT];
+    size_t used = 0;
+    if (!ones->needed) return;
+    for (uint32_t i = 0; i < columns * 4; i++)
+        used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "",
+                                 ones->words[i / 4][i % 4].name);
+    reg one = tvm_constant_word(e, 0x3c003c00);
+    const reg a[4] = {one, one, one, one};
+    emit_one(e, "f16", columns, sums, a, where, zero);
+}
+
+static void subtract_columns(emitter *e, const triple *t, const products *all, const column_sums *ones) {
+    if (!ones->needed) return;
+    settle(e, e->wgmma->committed);
+    for (uint32_t j = 0; j < t->joined; j++)
+        for (uint32_t i = 0; i < all->fragments * all->columns; i++)
+            tvm_subtract_zero(e, e->kernel->insns[t[j].mma].result, all->tile_c[i],
+                              ones->words[j * all->columns + i % all->columns]);
+}
+
+static void subtract_nested(emitter *e, const triple *t) {
+    const tvm_operand *operands = insn_operands(e, t->mma);
+    tvm_mma_plan plan;
+    tvm_why why;
+    if (!e->slots[operands[0].value].scaled.nested) return;
+    settle(e, e->wgmma->committed);
+    if (!tvm_mma_plan_make(tvm_slot_layout(e, operands[0].value), tvm_slot_layout(e, operands[1].value),
+                           tvm_slot_layout(e, operands[2].value), &plan, &why))
+        return;
+    for (const triple *of = t; of < t + t->joined; of++)
+        tvm_subtract_nested(e, e->kernel->insns[of->mma].result, &plan);
+}
+
+/* ---- the instruction ---- */
+
+/* Are all sums zero at the beginning? Else they are what c is. */
+static bool begin_sums(emitter *e, const triple *t) {
+    bool zero = true;
+    for (const triple *of = t; of < t + t->joined; of++)
+        zero = zero && tvm_slot_is_zero(e, insn_operands(e, of->mma)[2].value);
+    for (const triple *of = t; of < t + t->joined && !zero; of++) {
+        uint32_t c = insn_operands(e, of->mma)[2].value, result = e->kernel->insns[of->mma].result;
+        for (uint32_t i = 0; i < e->slots[c].words && c != result; i++)
+            tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, result, i).name, tvm_slot_word(e, c, i).name);
+    }
+    return zero;
+}
+
+/* Sums that are added to may still be on their way: products are done in order. */
+static void settle_for_product(emitter *e, const triple *t) {
+    const uint32_t *busy = e->wgmma->busy;
+    for (const triple *of = t; of < t + t->joined; of++) {
+        uint32_t c = insn_operands(e, of->mma)[2].value, result = e->kernel->insns[of->mma].result;
+        if (c == result) continue;
+        settle(e, busy[c] > busy[result] ? busy[c] : busy[result]);
+    }
+}
+
+/* Each step of k is a group, and the one before the last is waited for: ptxas then converts weights of the
+ * next step while the tensor cores do this one, and needs registers for those of two steps only. */
+static void emit_products(emitter *e, const triple *t, place *p, const products *all) {
+    const tvm_layout *layout = tvm_slot_layout(e, e->kernel->insns[t->load].result);
+    uint32_t columns = t->joined * all->columns;
+    column_sums ones;
+    settle_for_product(e, t);
+    bool zero = begin_sums(e, t);
+    begin_columns(e, t, columns, &ones);
+    reg low = descriptor(e, p, layout);
+    for (uint32_t k = 0; k < all->steps; k++) {
+        tvm_emit(e, "wgmma.fence.sync.aligned;");
+        reg where = descriptor_at(e, p, low, all->offset[k]);
+        step_columns(e, columns, &ones, where, k == 0);
+        for (uint32_t f = 0; f < all->fragments; f++) emit_product(e, t, all, f, k, where, zero && k == 0);
+        tvm_emit(e, "wgmma.commit_group.sync.aligned;");
+        settle(e, e->wgmma->committed++);
+    }
+    uint32_t group = e->wgmma->committed;
+    e->wgmma->busy[insn_operands(e, t->mma)[0].value] = group;
+    for (const triple *of = t; of < t + t->joined; of++)
+        e->wgmma->busy[e->kernel->insns[of->mma].result] = group;
+    subtract_nested(e, t);
+    subtract_columns(e, t, all, &ones);
+}
+
+tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
+    struct wgmma_state *s = e->wgmma;
+    if (s->role[insn_number(e, insn)] != WGMMA_FIRST) {
+        tvm_explain(e, "in wgmma", 0, 0, -1, "");
+        return TVM_OK;
+    }
+    const triple *t = &s->triples[s->triple[insn_number(e, insn)] - 1];
+    products all;
+    place p;
+    const char *why = tvm_wgmma_products(e, t, &p, &all);
+    if (!why) {
+        char name[64];
+        emit_products(e, t, &p, &all);
+        snprintf(name, sizeof name, "wgmma.m64n%uk16.f32", 8 * t->joined * all.columns);
+        tvm_explain(e, name, 0, all.steps * all.fragments, -1, "");
+    }
+    tvm_wgmma_products_free(&all);
+    if (!why) return TVM_OK;
+    return *why ? tvm_diag_add(e->diags, TVM_INVALID, NULL, NULL, "mma: %s", why)
+                : tvm_diag_no_memory(e->diags);
+}
+
+/* ---- waiting ---- */
+
+/* Instructions that touch nothing but their operands and result, or read shared memory. */
+static bool goes_beside(unsigned op) {
+    switch (op) {
+    case TVM_OP_LET:
+    case TVM_OP_ALLOC_REGISTER:
+    case TVM_OP_LOAD_SHARED:
+    case TVM_OP_VIEW:
+    case TVM_OP_CAST:
+    case TVM_OP_CAST_LOWBIT:
+    case TVM_OP_MMA:
+    case TVM_OP_ADD:
+    case TVM_OP_SUB:
+    case TVM_OP_MUL:
+    case TVM_OP_FMA:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The last group that has one of the instruction's slots. */
+static uint32_t last_group(const emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const uint32_t *busy = e->wgmma->busy;
+    uint32_t group = insn->result == TVM_NONE ? 0 : busy[insn->result];
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_SLOT && busy[operands[o].value] > group)
+            group = busy[operands[o].value];
+    return group;
+}
+
+void tvm_wgmma_settle(emitter *e, const tvm_insn *insn) {
+    enum { AHEAD = 4 }; /* one emitter may do the instructions that follow, too: tvm_skip_next */
+    struct wgmma_state *s = e->wgmma;
+    if (s->committed == s->done) return;
+    if (!insn || !goes_beside(insn->op)) {
+        settle(e, s->committed);
+        return;
+    }
+    const tvm_insn *end = e->kernel->insns + e->kernel->insn_count;
+    for (unsigned i = 0; i < AHEAD && insn + i < end && !tvm_wgmma_takes(e, insn + i); i++)
+        settle(e, last_group(e, insn + i));
+}
+
+void tvm_emit_barrier(emitter *e) {
+    if (e->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+    tvm_emit(e, "bar.sync 0;");
+}
