@@ -8,6 +8,7 @@
 #include "caches.h"
 #include "emit.h"
 #include "global_access.h"
+#include "wgmma.h"
 
 /* The elements of a register tensor in a global tile: classes, and where in them each local lies. */
 typedef struct element_map {
@@ -113,6 +114,7 @@ typedef struct transfer {
     element_map map;
     const tvm_layout *layout;
     cache_hint hint;
+    const char *order;        /* ".relaxed.gpu" where another block writes or reads meanwhile */
     uint32_t slot;            /* the register tensor */
     reg *pointer, *predicate; /* by class; name[0] == 0: none */
 } transfer;
@@ -120,6 +122,8 @@ typedef struct transfer {
 static tvm_status transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot,
                                 bool is_store) {
     t->slot = slot;
+    t->order = "";
+    t->hint = (cache_hint){"", "", ""};
     t->layout = tvm_slot_layout(e, slot);
     t->g.whole_bytes = is_store;
     layout_parts(e, &t->g, t->layout);
@@ -157,10 +161,10 @@ static void load_access(emitter *e, transfer *t, const access_plan *plan, const 
     bool guarded = class_values(t, a->class_id, &pointer, &predicate);
     tvm_access_load_registers(e, plan, a, t->slot, units);
     for (uint32_t u = 0; guarded && u < a->units; u++) tvm_emit(e, "mov.b32 %s, 0;", units[u].name);
-    tvm_emit(e, "%s%s%sld.global%s%s.%s %s, [%s+%lld]%s;", guarded ? "@" : "", guarded ? predicate.name : "",
-             guarded ? " " : "", t->hint.level1, t->hint.level2, tvm_access_type(a->width),
-             tvm_access_operands(units, a->units, operands), pointer.name, (long long)(a->offset / 8),
-             t->hint.policy);
+    tvm_emit(e, "%s%s%sld%s.global%s%s.%s %s, [%s+%lld]%s;", guarded ? "@" : "",
+             guarded ? predicate.name : "", guarded ? " " : "", t->order, t->hint.level1, t->hint.level2,
+             tvm_access_type(a->width), tvm_access_operands(units, a->units, operands), pointer.name,
+             (long long)(a->offset / 8), t->hint.policy);
 }
 
 static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
@@ -317,37 +321,153 @@ tvm_status tvm_emit_ALLOC_GLOBAL(emitter *e, const tvm_insn *insn) {
 
 /* ---- store ---- */
 
-static void store_access(emitter *e, transfer *t, const access_plan *plan, const access *a) {
+static tvm_status open_store(emitter *e, transfer *t, const tvm_insn *insn, access_plan *plan) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    tvm_status status = transfer_open(e, t, operands, operands[insn->count - 1].value, true);
+    if (status != TVM_OK) return status;
+    uint64_t rows[TVM_MAX_RANK];
+    row_divisors(t->layout, rows);
+    unsigned align = tvm_global_alignment(&t->g, rows);
+    /* The verifier has seen to it that runs are whole bytes. */
+    if (align < 8) align = 8;
+    status =
+        tvm_access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, plan);
+    if (status != TVM_OK) return status;
+    char refused[200];
+    refusal(&t->g, &t->map, plan, align, "st.global", refused);
+    char name[60];
+    snprintf(name, sizeof name, "st%s.global.%s%s", insn->op == TVM_OP_PUT_GLOBAL ? ".relaxed.gpu" : "",
+             tvm_access_type(plan->widest), tvm_global_is_guarded(&t->g) ? " guarded" : "");
+    tvm_explain(e, name, plan->widest, plan->count, -1, refused);
+    return TVM_OK;
+}
+
+static void store_units(emitter *e, transfer *t, const access *a, const reg units[4]) {
     char operands[64];
-    reg pointer, predicate, units[4];
+    reg pointer, predicate;
     bool guarded = class_values(t, a->class_id, &pointer, &predicate);
-    tvm_access_gather(e, plan, a, t->slot, units);
-    tvm_emit(e, "%s%s%sst.global.%s [%s+%lld], %s;", guarded ? "@" : "", guarded ? predicate.name : "",
-             guarded ? " " : "", tvm_access_type(a->width), pointer.name, (long long)(a->offset / 8),
-             tvm_access_operands(units, a->units, operands));
+    tvm_emit(e, "%s%s%sst%s.global%s.%s [%s+%lld], %s%s;", guarded ? "@" : "", guarded ? predicate.name : "",
+             guarded ? " " : "", t->order, t->hint.level2, tvm_access_type(a->width), pointer.name,
+             (long long)(a->offset / 8), tvm_access_operands(units, a->units, operands), t->hint.policy);
 }
 
 tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    tvm_status status = transfer_open(e, &t, operands, operands[insn->count - 1].value, true);
     access_plan plan = {0};
+    tvm_status status = open_store(e, &t, insn, &plan);
+    for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
+        reg pointer, predicate, units[4];
+        class_values(&t, plan.accesses[i].class_id, &pointer, &predicate);
+        tvm_access_gather(e, &plan, &plan.accesses[i], t.slot, units);
+        store_units(e, &t, &plan.accesses[i], units);
+    }
+    tvm_access_plan_free(&plan);
+    transfer_close(&t);
+    return status;
+}
+
+/* ---- put and take: an element is there when its word is not zero, so that nothing else needs to be ordered
+ * ---- */
+
+/* What is put is taken in the same launch: it stays in the L2 cache, where else it would be written to memory
+ * among the reads of what the kernel streams. */
+static void set_exchange(emitter *e, transfer *t) {
+    static const tvm_operand last = {.kind = TVM_OPERAND_CONST, .value = TVM_EVICT_LAST};
+    t->order = ".relaxed.gpu";
+    t->hint = tvm_cache_hint(e, &last);
+}
+
+tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
+    transfer t = {0};
+    access_plan plan = {0};
+    tvm_status status = open_store(e, &t, insn, &plan);
+    set_exchange(e, &t);
+    for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
+        reg units[4];
+        tvm_access_gather(e, &plan, &plan.accesses[i], t.slot, units);
+        for (uint32_t u = 0; u < plan.accesses[i].units; u++) {
+            reg zero = tvm_new_pred(e), value = tvm_new_r(e);
+            tvm_emit(e, "setp.eq.b32 %s, %s, 0;", zero.name, units[u].name);
+            tvm_emit(e, "selp.b32 %s, 0x80000000, %s, %s;", value.name, units[u].name, zero.name);
+            units[u] = value;
+        }
+        store_units(e, &t, &plan.accesses[i], units);
+    }
+    tvm_access_plan_free(&plan);
+    transfer_close(&t);
+    return status;
+}
+
+/* The least of the words that are inside, as unsigned ones: zero as long as one is empty. */
+static reg least_word(emitter *e, transfer *t, const access *a, const reg units[4], reg least) {
+    reg pointer, predicate, here = units[0], both = tvm_new_r(e);
+    bool guarded = class_values(t, a->class_id, &pointer, &predicate);
+    for (uint32_t u = 1; u < a->units; u++) {
+        reg next = tvm_new_r(e);
+        tvm_emit(e, "min.u32 %s, %s, %s;", next.name, here.name, units[u].name);
+        here = next;
+    }
+    if (guarded) {
+        reg inside = tvm_new_r(e);
+        tvm_emit(e, "selp.b32 %s, %s, 1, %s;", inside.name, here.name, predicate.name);
+        here = inside;
+    }
+    tvm_emit(e, "min.u32 %s, %s, %s;", both.name, least.name, here.name);
+    return both;
+}
+
+static bool is_replicated(const tvm_layout *layout) {
+    uint64_t elements = 1;
+    for (unsigned d = 0; d < layout->rank; d++) elements *= layout->shape[d];
+    return (uint64_t)tvm_layout_threads(layout) * tvm_layout_locals(layout) != elements;
+}
+
+/* Where several threads hold an element, all must have seen it before one empties it. */
+static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan) {
+    bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
+    reg(*units)[4] = calloc(plan->count + (size_t)1, sizeof *units);
+    tvm_status status = started && units ? TVM_OK : tvm_diag_no_memory(e->diags);
+    reg pointer, predicate, least = tvm_pure(e, 'r', "mov.b32 $, -1;"), empty = tvm_new_pred(e);
+    uint32_t again = tvm_new_label(e);
+    for (uint32_t i = 0; i < plan->count; i++)
+        class_values(t, plan->accesses[i].class_id, &pointer, &predicate);
+    tvm_text_add(&e->body, "$L%u:\n", again);
+    for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++)
+        load_access(e, t, plan, &plan->accesses[i], units[i]);
+    for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++)
+        least = least_word(e, t, &plan->accesses[i], units[i], least);
+    tvm_emit(e, "setp.eq.u32 %s, %s, 0;", empty.name, least.name);
+    tvm_emit(e, "@%s nanosleep.u32 40;", empty.name); /* not to take the cache from those waited for */
+    tvm_emit(e, "@%s bra $L%u;", empty.name, again);
+    if (is_replicated(t->layout)) tvm_emit_barrier(e);
+    reg zero = tvm_pure(e, 'r', "mov.b32 $, 0;");
+    const reg zeros[4] = {zero, zero, zero, zero};
+    for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++) {
+        store_units(e, t, &plan->accesses[i], zeros);
+        tvm_access_spread(e, plan, &plan->accesses[i], t->slot, units[i], started);
+    }
+    free(started);
+    free(units);
+    return status;
+}
+
+tvm_status tvm_emit_TAKE_GLOBAL(emitter *e, const tvm_insn *insn) {
+    transfer t = {0};
+    access_plan plan = {0};
+    tvm_status status = transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false);
     if (status == TVM_OK) {
         uint64_t rows[TVM_MAX_RANK];
         row_divisors(t.layout, rows);
         unsigned align = tvm_global_alignment(&t.g, rows);
-        /* The verifier has seen to it that runs are whole bytes. */
-        if (align < 8) align = 8;
+        set_exchange(e, &t);
         status =
             tvm_access_plan_make(e, t.map.locals, t.g.bits, t.map.offset, t.map.class_id, align, 128, &plan);
-        if (status == TVM_OK) {
-            for (uint32_t i = 0; i < plan.count; i++) store_access(e, &t, &plan, &plan.accesses[i]);
-            char name[40], refused[200];
-            snprintf(name, sizeof name, "st.global.%s%s", tvm_access_type(plan.widest),
-                     tvm_global_is_guarded(&t.g) ? " guarded" : "");
-            refusal(&t.g, &t.map, &plan, align, "st.global", refused);
-            tvm_explain(e, name, plan.widest, plan.count, -1, refused);
-        }
+        if (status == TVM_OK) status = take_planned(e, &t, &plan);
+        char name[60], refused[200];
+        refusal(&t.g, &t.map, &plan, align, "ld.relaxed.gpu.global", refused);
+        snprintf(name, sizeof name, "ld.relaxed.gpu.global.%s%s", tvm_access_type(plan.widest),
+                 tvm_global_is_guarded(&t.g) ? " guarded" : "");
+        if (status == TVM_OK) tvm_explain(e, name, plan.widest, plan.count, -1, refused);
     }
     tvm_access_plan_free(&plan);
     transfer_close(&t);

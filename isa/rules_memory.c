@@ -128,6 +128,26 @@ tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
     return status != TVM_OK ? status : tvm_rule_nothing(rule);
 }
 
+/* ---- elements that are empty or put: their own semaphores ---- */
+
+static tvm_status may_be_empty(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype type = tvm_rule_slot(rule, 0)->dtype;
+    if (tvm_dtype_same(type, TVM_F32)) return TVM_OK;
+    return tvm_refuse(rule->why, "%.*s has type %s, expected f32", (int)rule->desc[0].name_length,
+                      rule->desc[0].name, tvm_dtype_name(type, name));
+}
+
+tvm_status tvm_rule_PUT_GLOBAL(const tvm_rule *rule) {
+    tvm_status status = may_be_empty(rule);
+    return status != TVM_OK ? status : tvm_rule_STORE_GLOBAL(rule);
+}
+
+tvm_status tvm_rule_TAKE_GLOBAL(const tvm_rule *rule) {
+    tvm_status status = may_be_empty(rule);
+    return status != TVM_OK ? status : tvm_rule_LOAD_GLOBAL(rule);
+}
+
 /* Each warp copies a part: the parts are as many as the warps, and alike. */
 static tvm_status warps_cut(const tvm_rule *rule, unsigned rank, const uint32_t *tile) {
     const tvm_operand *warps = rule->operands + rule->at[4];

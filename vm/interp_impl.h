@@ -146,6 +146,10 @@ tvm_status tvm_interp_no_memory(interp_run *run);
 /* Wakes the workers that wait for a semaphore; the mutex is held. */
 void tvm_interp_changed(interp_run *run);
 
+/* Sleeps until `ready`, which is asked with the mutex held, or the launch stops; false when all workers would
+ * sleep. The kernel has `waits` set. */
+bool tvm_interp_wait(interp_run *run, bool (*ready)(void *data), void *data);
+
 tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
                                tvm_scalar *value);
 

@@ -290,6 +290,110 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
     return TVM_OK;
 }
 
+/* ---- elements that are empty, which is zero bits, or put ---- */
+
+tvm_status tvm_plan_PUT_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    uint32_t source = insn->operands[insn->source->count - 1].value;
+    tvm_interp_need_scratch(kernel, kernel->extents[source] * sizeof(uint32_t));
+    return plan_tile(kernel, insn, source, diags);
+}
+
+tvm_status tvm_plan_TAKE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    uint32_t result = insn->source->result;
+    kernel->waits = true;
+    tvm_interp_need_scratch(kernel, 2 * kernel->extents[result] * sizeof(uint32_t)); /* taken, and zeros */
+    return plan_tile(kernel, insn, result, diags);
+}
+
+/* A tile of f32 in a global tensor. */
+typedef struct exchange {
+    box where;
+    width width;
+    uint8_t *container;
+    uint32_t *elements; /* of the tile */
+    size_t count;
+} exchange;
+
+static tvm_status find_exchange(interp_context *context, const interp_insn *insn, uint32_t *elements,
+                                exchange *out) {
+    const tile_plan *plan = insn->plan;
+    const interp_block *block = context->block;
+    const interp_global *global = interp_global_of(block->run, plan->container);
+    int64_t start[TVM_MAX_RANK];
+    tvm_status status = read_index(context, insn, 0, plan->rank, start);
+    if (status != TVM_OK) return status;
+    *out = (exchange){box_make(plan->rank, global->shape, start, plan->tile_rank, plan->tile, plan->tile),
+                      plan->width, global->data, elements, block->kernel->extents[plan->tensor]};
+    return TVM_OK;
+}
+
+/* Elements that are not empty, of those inside the tensor; these are left in x->elements. */
+static size_t count_full(const exchange *x) {
+    size_t full = 0;
+    box_move(x->where, LOAD, x->width, x->container, (uint8_t *)x->elements);
+    for (size_t i = 0; i < x->count; i++) full += x->elements[i] != 0;
+    return full;
+}
+
+static size_t count_inside(const exchange *x) {
+    size_t inside = x->where.inside;
+    for (unsigned d = 0; d < x->where.rank && inside; d++)
+        inside *= (size_t)(x->where.high[d] - x->where.low[d]);
+    return inside;
+}
+
+tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *insn) {
+    enum { ZERO = 0, NEGATIVE_ZERO = INT32_MIN };
+    const tile_plan *plan = insn->plan;
+    interp_run *run = context->block->run;
+    exchange x;
+    tvm_status status = find_exchange(context, insn, (uint32_t *)context->block->scratch, &x);
+    if (status != TVM_OK) return status;
+    pthread_mutex_lock(&run->mutex);
+    bool empty = count_full(&x) == 0;
+    if (empty) {
+        memcpy(x.elements, interp_tensor(context->block, plan->tensor), x.count * sizeof *x.elements);
+        for (size_t i = 0; i < x.count; i++)
+            if (x.elements[i] == ZERO) x.elements[i] = (uint32_t)NEGATIVE_ZERO;
+        box_move(x.where, STORE, x.width, x.container, (uint8_t *)x.elements);
+        tvm_interp_changed(run);
+    }
+    pthread_mutex_unlock(&run->mutex);
+    if (empty) return TVM_OK;
+    return tvm_interp_fail(context, insn, "%s%s: an element that was put before has not been taken",
+                           interp_sigil(context->block->kernel, plan->container),
+                           interp_slot_name(context->block->kernel, plan->container));
+}
+
+/* With the mutex held: takes the elements if all are there. */
+static bool take(void *data) {
+    exchange *x = data;
+    if (count_full(x) != count_inside(x)) return false;
+    uint32_t *taken = x->elements;
+    x->elements += x->count;
+    memset(x->elements, 0, x->count * sizeof *x->elements);
+    box_move(x->where, STORE, x->width, x->container, (uint8_t *)x->elements);
+    x->elements = taken;
+    return true;
+}
+
+tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *insn) {
+    const tile_plan *plan = insn->plan;
+    interp_run *run = context->block->run;
+    exchange x;
+    tvm_status status = find_exchange(context, insn, (uint32_t *)context->block->scratch, &x);
+    if (status != TVM_OK) return status;
+    if (!tvm_interp_wait(run, take, &x))
+        return tvm_interp_fail(context, insn,
+                               "deadlock: all blocks that run wait; elements of %s%s that this one waits for "
+                               "are never put",
+                               interp_sigil(context->block->kernel, plan->container),
+                               interp_slot_name(context->block->kernel, plan->container));
+    if (atomic_load(&run->stop)) context->state = INTERP_DONE;
+    memcpy(interp_tensor(context->block, plan->tensor), x.elements, x.count * sizeof *x.elements);
+    return TVM_OK;
+}
+
 static tvm_status move_shared(interp_context *context, const interp_insn *insn, direction way) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;

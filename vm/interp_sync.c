@@ -44,11 +44,10 @@ void tvm_interp_changed(interp_run *run) {
     pthread_cond_broadcast(&run->changed);
 }
 
-/* Sleeps until the semaphore has the value, or the launch stops; false when all workers would sleep. */
-static bool wait_for(interp_run *run, const semaphore *s) {
+bool tvm_interp_wait(interp_run *run, bool (*ready)(void *data), void *data) {
     bool hope = true;
     pthread_mutex_lock(&run->mutex);
-    while (hope && !atomic_load(&run->stop) && __atomic_load_n(s->word, __ATOMIC_ACQUIRE) != s->value) {
+    while (hope && !atomic_load(&run->stop) && !ready(data)) {
         uint64_t seen = run->changes;
         hope = ++run->waiting < run->working;
         while (hope && run->changes == seen) pthread_cond_wait(&run->changed, &run->mutex);
@@ -57,12 +56,17 @@ static bool wait_for(interp_run *run, const semaphore *s) {
     return hope;
 }
 
+static bool has_value(void *data) {
+    const semaphore *s = data;
+    return __atomic_load_n(s->word, __ATOMIC_ACQUIRE) == s->value;
+}
+
 tvm_status tvm_interp_LOCK_SEMAPHORE(interp_context *context, const interp_insn *insn) {
     interp_run *run = context->block->run;
     semaphore s;
     tvm_status status = find_semaphore(context, insn, &s);
-    if (status != TVM_OK || __atomic_load_n(s.word, __ATOMIC_ACQUIRE) == s.value) return status;
-    if (!wait_for(run, &s))
+    if (status != TVM_OK || has_value(&s)) return status;
+    if (!tvm_interp_wait(run, has_value, &s))
         return tvm_interp_fail(
             context, insn,
             "deadlock: all blocks that run wait for semaphores; this one, which is %" PRIu32
