@@ -1,4 +1,4 @@
-/* load-global and store-global. */
+/* load-global, store-global, put-global and take-global. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,22 +366,53 @@ tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
     return status;
 }
 
-/* ---- put and take: an element is there when its word is not zero, so that nothing else needs to be ordered
- * ---- */
+/* ---- put and take ---- */
 
-/* What is put is taken in the same launch: it stays in the L2 cache, where else it would be written to memory
- * among the reads of what the kernel streams. */
+/* An element is there when its word is not zero, so that nothing else needs to be ordered. What is put is
+ * taken in the same launch: it stays in the L2 cache, where else it would be written to memory among the
+ * reads of what the kernel streams. */
 static void set_exchange(emitter *e, transfer *t) {
     static const tvm_operand last = {.kind = TVM_OPERAND_CONST, .value = TVM_EVICT_LAST};
     t->order = ".relaxed.gpu";
     t->hint = tvm_cache_hint(e, &last);
 }
 
+/* From here on each element of the accesses is written by one thread, the lowest that holds it: what a second
+ * one put might come after the first has been taken. */
+static void keep_owners(emitter *e, transfer *t, const access_plan *plan) {
+    reg digits = {""}, pointer, predicate;
+    uint32_t below = 1;
+    for (uint32_t i = 0; i < plan->count; i++)
+        class_values(t, plan->accesses[i].class_id, &pointer, &predicate);
+    for (unsigned s = t->layout->spatials; s-- > 0;) {
+        int32_t m = t->layout->spatial[s];
+        uint32_t size = m < 0 ? (uint32_t)-m : t->layout->mode_size[m];
+        if (m < 0) {
+            reg digit = tvm_pure_modulo(e, tvm_pure_divide(e, tvm_thread_id(e), below), size);
+            digits = digits.name[0] ? tvm_pure(e, 'r', "or.b32 $, %s, %s;", digits.name, digit.name) : digit;
+        }
+        below *= size;
+    }
+    if (!digits.name[0]) return;
+    reg owner = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", digits.name);
+    for (uint32_t c = 0; c < t->map.classes; c++) {
+        reg both = owner;
+        if (t->predicate[c].name[0]) {
+            both = tvm_new_pred(e);
+            tvm_emit(e, "and.pred %s, %s, %s;", both.name, t->predicate[c].name, owner.name);
+        }
+        t->predicate[c] = both;
+    }
+}
+
 tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     access_plan plan = {0};
     tvm_status status = open_store(e, &t, insn, &plan);
-    set_exchange(e, &t);
+    if (status == TVM_OK) {
+        set_exchange(e, &t);
+        keep_owners(e, &t, &plan);
+    }
     for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
         reg units[4];
         tvm_access_gather(e, &plan, &plan.accesses[i], t.slot, units);
@@ -416,13 +447,8 @@ static reg least_word(emitter *e, transfer *t, const access *a, const reg units[
     return both;
 }
 
-static bool is_replicated(const tvm_layout *layout) {
-    uint64_t elements = 1;
-    for (unsigned d = 0; d < layout->rank; d++) elements *= layout->shape[d];
-    return (uint64_t)tvm_layout_threads(layout) * tvm_layout_locals(layout) != elements;
-}
-
-/* Where several threads hold an element, all must have seen it before one empties it. */
+/* Where several threads hold an element, all must have seen it before one empties it. The others of a warp
+ * come together again, too: what follows may be done by whole warps. */
 static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan) {
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     reg(*units)[4] = calloc(plan->count + (size_t)1, sizeof *units);
@@ -439,7 +465,11 @@ static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan)
     tvm_emit(e, "setp.eq.u32 %s, %s, 0;", empty.name, least.name);
     tvm_emit(e, "@%s nanosleep.u32 40;", empty.name); /* not to take the cache from those waited for */
     tvm_emit(e, "@%s bra $L%u;", empty.name, again);
-    if (is_replicated(t->layout)) tvm_emit_barrier(e);
+    if (tvm_layout_replication(t->layout) > 1)
+        tvm_emit_barrier(e);
+    else
+        tvm_emit(e, "bar.warp.sync 0xffffffff;");
+    keep_owners(e, t, plan);
     reg zero = tvm_pure(e, 'r', "mov.b32 $, 0;");
     const reg zeros[4] = {zero, zero, zero, zero};
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++) {

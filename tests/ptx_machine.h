@@ -359,6 +359,14 @@ static inline unsigned ptx_bits(const ptx_insn *insn) {
     return (unsigned)strtoul(insn->part[insn->parts - 1] + 1, NULL, 10);
 }
 
+/* What other blocks wait for is stored once: a second store might come after they have taken it. */
+static inline void ptx_stores_alone(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                    unsigned t) {
+    for (unsigned other = 0; other < t; other++)
+        ck_assert_msg(!ptx_active(m, insn, other) || ptx_get(m, o->reg[0], other) != ptx_get(m, o->reg[0], t),
+                      "ptx: threads %u and %u store to the same place: %s", other, t, insn->text);
+}
+
 static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     bool load = insn->part[0][0] == 'l', shared = strcmp(insn->part[1], "shared") == 0;
     const ptx_operand *memory = &insn->operand[load ? 1 : 0], *data = &insn->operand[load ? 0 : 1];
@@ -369,6 +377,7 @@ static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned
     }
     unsigned count = data->kind == PTX_GROUP ? data->count : 1;
     uint8_t *at = ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
+    if (!load && strcmp(insn->part[1], "relaxed") == 0) ptx_stores_alone(m, insn, memory, t);
     if (shared && load) ptx_reads(m, insn, at, t, (size_t)bytes * count);
     if (shared && !load) ptx_wrote(m, at, t, (size_t)bytes * count);
     for (unsigned i = 0; i < count; i++) {
@@ -769,6 +778,7 @@ static inline void ptx_run(ptx_machine *m) {
         const char *op = insn->part[0];
         if (ptx_is(op, "bar")) ptx_barrier(m, ptx_is(insn->part[1], "warp"));
         if (insn->label != UINT32_MAX || ptx_is(op, "bar") || ptx_is(op, "griddepcontrol")) continue;
+        if (ptx_is(op, "nanosleep")) continue;
         if (ptx_is(op, "cp") && insn->parts < 5) continue; /* groups */
         if (ptx_is(op, "ret") || ptx_is(op, "exit")) return;
         if (ptx_is(op, "bra"))

@@ -143,7 +143,7 @@ tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *ins
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
 tvm_status tvm_interp_no_memory(interp_run *run);
 
-/* Wakes the workers that wait for a semaphore; the mutex is held. */
+/* Wakes the workers that wait for a semaphore or for elements that are put; the mutex is held. */
 void tvm_interp_changed(interp_run *run);
 
 /* Sleeps until `ready`, which is asked with the mutex held, or the launch stops; false when all workers would

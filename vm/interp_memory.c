@@ -294,14 +294,15 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
 
 tvm_status tvm_plan_PUT_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     uint32_t source = insn->operands[insn->source->count - 1].value;
-    tvm_interp_need_scratch(kernel, kernel->extents[source] * sizeof(uint32_t));
+    tvm_interp_need_scratch(kernel, (size_t)kernel->extents[source] * sizeof(uint32_t));
     return plan_tile(kernel, insn, source, diags);
 }
 
 tvm_status tvm_plan_TAKE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     uint32_t result = insn->source->result;
     kernel->waits = true;
-    tvm_interp_need_scratch(kernel, 2 * kernel->extents[result] * sizeof(uint32_t)); /* taken, and zeros */
+    /* taken, and zeros */
+    tvm_interp_need_scratch(kernel, (size_t)kernel->extents[result] * 2 * sizeof(uint32_t));
     return plan_tile(kernel, insn, result, diags);
 }
 
@@ -327,7 +328,7 @@ static tvm_status find_exchange(interp_context *context, const interp_insn *insn
     return TVM_OK;
 }
 
-/* Elements that are not empty, of those inside the tensor; these are left in x->elements. */
+/* Elements of the tile that are not empty; it is left in x->elements, with zeros for what is outside. */
 static size_t count_full(const exchange *x) {
     size_t full = 0;
     box_move(x->where, LOAD, x->width, x->container, (uint8_t *)x->elements);
@@ -389,7 +390,10 @@ tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *in
                                "are never put",
                                interp_sigil(context->block->kernel, plan->container),
                                interp_slot_name(context->block->kernel, plan->container));
-    if (atomic_load(&run->stop)) context->state = INTERP_DONE;
+    if (atomic_load(&run->stop)) { /* perhaps nothing was taken */
+        context->state = INTERP_DONE;
+        return TVM_OK;
+    }
     memcpy(interp_tensor(context->block, plan->tensor), x.elements, x.count * sizeof *x.elements);
     return TVM_OK;
 }

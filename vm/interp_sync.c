@@ -1,5 +1,6 @@
-/* What orders blocks and launches. A block that waits for a semaphore keeps its worker thread asleep. Blocks
- * are begun in the order of their index, so that those of a lower index run or have ended. */
+/* What orders blocks and launches. A block that waits, for a semaphore or for elements that are put, keeps
+ * its worker thread asleep. Blocks are begun in the order of their index, so that those of a lower index run
+ * or have ended. */
 #include "interp_impl.h"
 
 #include <inttypes.h>
@@ -67,11 +68,10 @@ tvm_status tvm_interp_LOCK_SEMAPHORE(interp_context *context, const interp_insn 
     tvm_status status = find_semaphore(context, insn, &s);
     if (status != TVM_OK || has_value(&s)) return status;
     if (!tvm_interp_wait(run, has_value, &s))
-        return tvm_interp_fail(
-            context, insn,
-            "deadlock: all blocks that run wait for semaphores; this one, which is %" PRIu32
-            ", is never released as %" PRIu32,
-            __atomic_load_n(s.word, __ATOMIC_RELAXED), s.value);
+        return tvm_interp_fail(context, insn,
+                               "deadlock: all blocks that run wait; this semaphore, which is %" PRIu32
+                               ", is never released as %" PRIu32,
+                               __atomic_load_n(s.word, __ATOMIC_RELAXED), s.value);
     if (atomic_load(&run->stop)) context->state = INTERP_DONE;
     return TVM_OK;
 }
