@@ -81,8 +81,11 @@ typedef struct selection_row {
 
 #define ALL               ".assume m % 64 == 0, n % 64 == 0"
 #define COPY(tile, warps) "copy-async %s[0, 0], x[block.y * 64, block.x * 64], [" tile "], warps [" warps "]"
-#define FRAGMENT_A        "replicated(4, 2).local(1, 4).mma.m16n8k16.A"
-#define FRAGMENT_B        "spatial(1, 4).local(4, 2).mma.m16n8k16.B"
+#define PUT(layout)                                                                                          \
+    "%v = alloc-register f32[64, 64], " layout ", init 1.0\nput-global z[block.y * 64, block.x * 64], %v"
+#define TAKE(layout) "%v = take-global z[block.y * 64, block.x * 64], " layout
+#define FRAGMENT_A   "replicated(4, 2).local(1, 4).mma.m16n8k16.A"
+#define FRAGMENT_B   "spatial(1, 4).local(4, 2).mma.m16n8k16.B"
 
 static const selection_row selection_rows[] = {
     /* Whole tiles: 128 bits, nothing guarded. */
@@ -115,6 +118,19 @@ static const selection_row selection_rows[] = {
      "load-global", "ld.global.v4.b32 guarded", 128, 6, -1, ""},
     {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)\nstore-global z[block.y * 64, block.x * 64], %v",
      ALL, "store-global", "st.global.v4.b32", 128, 8, -1, ""},
+    /* Tiles put and taken are as wide, and guarded, as those stored and loaded. */
+    {PUT("auto(64, 64)"), ALL, "put-global", "st.relaxed.gpu.global.v4.b32", 128, 8, -1, ""},
+    {PUT("auto(64, 64)"), ".assume n % 2 == 0", "put-global", "st.relaxed.gpu.global.v2.b32 guarded", 64, 16,
+     -1, "st.relaxed.gpu.global.v4.b32: addresses are known to be multiples of 64 bits"},
+    {PUT("auto(64, 64)"), "", "put-global", "st.relaxed.gpu.global.b32 guarded", 32, 32, -1,
+     "multiples of 32 bits"},
+    {TAKE("auto(64, 64)"), ALL, "take-global", "ld.relaxed.gpu.global.v4.b32", 128, 8, -1, ""},
+    {TAKE("auto(64, 64)"), ".assume n % 4 == 0", "take-global", "ld.relaxed.gpu.global.v4.b32 guarded", 128,
+     8, -1, ""},
+    {TAKE("auto(64, 64)"), "", "take-global", "ld.relaxed.gpu.global.b32 guarded", 32, 32, -1,
+     "ld.relaxed.gpu.global.v4.b32: addresses are known to be multiples of 32 bits"},
+    {TAKE("spatial(2, 64).local(32, 1)"), ALL, "take-global", "ld.relaxed.gpu.global.b32", 32, 32, -1,
+     "multiples of 32 bits"},
     /* ldmatrix, and why not. */
     {"%s = alloc-shared f16[16, 64]\n%v = load-shared %s[0, 0], " FRAGMENT_A, "", "load-shared",
      "ldmatrix.x4", 128, 4, 0, ""},
@@ -372,6 +388,28 @@ static const run_row run_rows[] = {
      "%acc = alloc-register i32[1, 32], auto(1, 32), init 0\n%k = 5\nfor %i = 2147483640 to 2147483647 step 4\n%k = %k + 1\nend\n"
      "for %i2 = 0 to 7 unroll 7\n%k = %k * 2 - %i2\nif %i2 == n\nbreak\nend\nend\n%acc = add %acc, %k\nstore-global z[0, 0], %acc",
      1, 4},
+    /* put and taken by the threads in another order: whole tiles, */
+    {"f32 f32", ".warps 1\n.grid n / 32, m / 4",
+     "%v = load-global x[block.y * 4, block.x * 32], spatial(4, 8).local(1, 4)\n"
+     "put-global z[block.y * 4, block.x * 32], %v\nsync\n"
+     "%w = take-global z[block.y * 4, block.x * 32], local(4, 1).spatial(1, 32)\nsync\n"
+     "put-global z[block.y * 4, block.x * 32], %w",
+     8, 64},
+    /* in pairs, cut off at the edge, each element held by threads of both warps and by two of one, */
+    {"f32 f32", ".warps 2\n.grid cdiv(n, 32), cdiv(m, 4)\n.assume n % 2 == 0",
+     "%v = load-global x[block.y * 4, block.x * 32], replicated(2, 2).spatial(2, 8).replicated(2, 2).local(2, 4)\n"
+     "put-global z[block.y * 4, block.x * 32 - 6], %v\n"
+     "%w = take-global z[block.y * 4, block.x * 32 - 6], spatial(2, 1).replicated(2, 2).spatial(1, 8).local(1, 2)."
+     "replicated(2, 2).local(2, 2)\n"
+     "sync\nput-global z[block.y * 4, block.x * 32 - 6], %w",
+     7, 38},
+    /* and one by one, around a tensor's corners and outside of it. */
+    {"f32 f32", ".warps 1\n.grid cdiv(n, 32) + 2, cdiv(m, 8) + 2",
+     "%v = load-global x[block.y * 8 - 9, block.x * 32 - 35], spatial(4, 8).local(2, 4)\n"
+     "put-global z[block.y * 8 - 9, block.x * 32 - 35], %v\n"
+     "for %i = 0 to 2\n%w = take-global z[block.y * 8 - 9 + %i * 4, block.x * 32 - 35], spatial(4, 8).local(1, 4)\n"
+     "sync\nput-global z[block.y * 8 - 9 + %i * 4, block.x * 32 - 35], %w\nend",
+     13, 45},
 };
 
 /* A tensor with margins, so that anything read or written beside it shows. */

@@ -221,6 +221,47 @@ BUILD(store_global_columns) {
     uint32_t packed = reg(t, "packed", TVM_U(3), &layout);
     INSN(&t->k, STORE_GLOBAL, TVM_NONE, S(t->q), X(t->zero), X(t->zero), S(packed));
 }
+BUILD(put_global) {
+    INSN(&t->k, PUT_GLOBAL, TVM_NONE, S(t->f), X(t->zero), X(t->zero), S(t->rc));
+}
+BUILD(put_global_type) {
+    INSN(&t->k, PUT_GLOBAL, TVM_NONE, S(t->a), X(t->zero), X(t->zero), S(t->ra));
+}
+BUILD(put_global_source) {
+    INSN(&t->k, PUT_GLOBAL, TVM_NONE, S(t->f), X(t->zero), X(t->zero), S(t->ra));
+}
+BUILD(put_global_into_shared) {
+    INSN(&t->k, PUT_GLOBAL, TVM_NONE, S(t->sb), X(t->zero), X(t->zero), S(t->rc));
+}
+BUILD(put_global_result) {
+    INSN(&t->k, PUT_GLOBAL, t->rd, S(t->f), X(t->zero), X(t->zero), S(t->rc));
+}
+BUILD(take_global) {
+    INSN(&t->k, TAKE_GLOBAL, t->rd, S(t->f), X(t->zero), X(kit_slot_expr(&t->k, t->i)));
+}
+BUILD(take_global_type) {
+    INSN(&t->k, TAKE_GLOBAL, t->ra, S(t->a), X(t->zero), X(t->zero));
+}
+BUILD(take_global_result) {
+    INSN(&t->k, TAKE_GLOBAL, t->ra, S(t->f), X(t->zero), X(t->zero));
+}
+BUILD(take_global_nothing) {
+    INSN(&t->k, TAKE_GLOBAL, TVM_NONE, S(t->f), X(t->zero), X(t->zero));
+}
+BUILD(take_global_few_indices) {
+    INSN(&t->k, TAKE_GLOBAL, t->rd, S(t->f), X(t->zero));
+}
+static uint32_t cube(fixture *t) {
+    tvm_layout layout;
+    ck_assert_int_eq(tvm_layout_spatial(3, (const uint32_t[]){2, 4, 4}, &layout, NULL), TVM_OK);
+    return reg(t, "cube", TVM_F32, &layout);
+}
+BUILD(put_global_rank) {
+    INSN(&t->k, PUT_GLOBAL, TVM_NONE, S(t->f), X(t->zero), X(t->zero), S(cube(t)));
+}
+BUILD(take_global_rank) {
+    INSN(&t->k, TAKE_GLOBAL, cube(t), S(t->f), X(t->zero), X(t->zero));
+}
 BUILD(load_shared) {
     load_sa(t, kit_int(&t->k, 3), kit_slot_expr(&t->k, t->i));
 }
@@ -579,6 +620,18 @@ static const verify_case memory_cases[] = {
     WRONG(store_global_pairs, "runs of 2 elements of u3", "whole bytes"),
     RIGHT(store_global_bytes),
     WRONG(store_global_columns, "runs of 1 elements of u3"),
+    RIGHT(put_global),
+    WRONG(put_global_type, "put-global: target has type f16", "expected f32"),
+    WRONG(put_global_source, "source has type f16", "expected f32 as target"),
+    WRONG(put_global_into_shared, "a shared tensor, expected a global tensor"),
+    WRONG(put_global_result, "put-global", "no result"),
+    WRONG(put_global_rank, "source has rank 3", "expected 1 to 2"),
+    RIGHT(take_global),
+    WRONG(take_global_type, "take-global: source has type f16", "expected f32"),
+    WRONG(take_global_result, "take-global: the result has type f32", "expected f16 as declared"),
+    WRONG(take_global_nothing, "take-global", "result"),
+    WRONG(take_global_few_indices, "source has 2 dimensions, but 1 ind"),
+    WRONG(take_global_rank, "the result has rank 3", "expected 1 to 2"),
     RIGHT(load_shared),
     WRONG(load_shared_outside, "index 4 in dimension 0", "expected 0 to 3"),
     WRONG(load_shared_crosses, "index 1 in dimension 1", "expected 0 to 0"),
