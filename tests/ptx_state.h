@@ -1,0 +1,483 @@
+/* Inside ptx_machine.h: the text of an entry as instructions, and what they act upon: registers, and shared
+ * memory with who sees what was written to it. */
+#ifndef TVM_TESTS_PTX_STATE_H
+#define TVM_TESTS_PTX_STATE_H
+
+#include <check.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+
+enum {
+    PTX_PARTS = 12,
+    PTX_OPERANDS = 6,
+    PTX_VECTOR = 4,
+    PTX_CLASSES = 8,
+    PTX_LOCALS = 8,
+    PTX_SUMS = 128, /* registers of a wgmma's d: m64n256 */
+    PTX_SHARED = 228 << 10,
+    PTX_SHARED_BASE = 1 << 10
+};
+enum { PTX_STEPS_MAX = 20 * 1000 * 1000 };
+
+typedef enum ptx_kind {
+    PTX_REG,
+    PTX_IMMEDIATE,
+    PTX_GROUP,
+    PTX_MEMORY,
+    PTX_LABEL,
+    PTX_TID,
+    PTX_LANE,
+    PTX_CTAID,
+    PTX_NCTAID
+} ptx_kind;
+
+typedef struct ptx_operand {
+    ptx_kind kind;
+    uint64_t value;           /* immediate; offset of memory; axis; number of a label */
+    uint32_t reg[PTX_VECTOR]; /* registers; reg[0] == UINT32_MAX: memory without one */
+    unsigned count;
+} ptx_operand;
+
+typedef struct ptx_insn {
+    char text[160];
+    char part[PTX_PARTS][24]; /* of the opcode, at the dots */
+    unsigned parts;
+    ptx_operand operand[PTX_OPERANDS];
+    unsigned operands;
+    uint32_t *sums; /* registers of a wgmma's d, which come before the operands; NULL: none */
+    unsigned sum_count;
+    uint32_t guard; /* UINT32_MAX: none */
+    bool guard_not;
+    uint32_t label; /* of a line that is one; else UINT32_MAX */
+} ptx_insn;
+
+/* What wgmma has to do with a register. */
+typedef struct ptx_flight {
+    uint32_t group;       /* of wgmma, the last that has it: groups are numbered from 1; 0: none has */
+    uint16_t sums, place; /* it is number `place` of that many sums; sums 0: it is of a */
+    bool accessed;        /* written by other instructions since the last wgmma.fence, or not yet fenced */
+} ptx_flight;
+
+typedef struct ptx_machine {
+    unsigned threads;
+    uint32_t block[3], grid[3];
+    uint64_t params[16];
+    uint32_t first[PTX_CLASSES], count[PTX_CLASSES]; /* registers of each class */
+    char locals[PTX_LOCALS][8]; /* names of registers between braces; their class is the last */
+    uint64_t *regs;             /* [register][thread] */
+    uint8_t *shared;
+    uint16_t *seen_by;    /* of each byte of shared memory: who sees it, as ptx_seen_by has it */
+    size_t written_ever;  /* the same, since the beginning */
+    size_t written;       /* bytes of shared memory that may have been written since the last barrier */
+    ptx_flight *flight;   /* by register */
+    uint32_t groups;      /* of wgmma, committed */
+    uint32_t groups_done; /* and waited for */
+    bool group_open;
+    uint8_t *proxy;      /* of each byte of shared memory: does the async proxy see it? ptx_proxy */
+    uint32_t *read_last; /* of each byte of shared memory: the last group of wgmma that reads it */
+    ptx_insn *insns;
+    size_t insn_count, insn_capacity;
+} ptx_machine;
+
+static const char *const ptx_prefixes[PTX_CLASSES] = {"rd", "fd", "r", "f", "p", "h", "w", "local"};
+static const unsigned ptx_widths[PTX_CLASSES] = {64, 64, 32, 32, 1, 16, 32, 32};
+
+static inline uint64_t ptx_mask(uint64_t value, unsigned width) {
+    return width >= 64 ? value : value & ((UINT64_C(1) << width) - 1);
+}
+
+static inline int64_t ptx_signed(uint64_t value, unsigned width) {
+    return (int64_t)(value << (64 - width)) >> (64 - width);
+}
+
+static inline bool ptx_is(const char *a, const char *b) {
+    return strcmp(a, b) == 0;
+}
+
+/* ---- reading the text ---- */
+
+static inline unsigned ptx_class(const char *name, const char **number) {
+    for (unsigned c = 0; c < PTX_CLASSES; c++) {
+        size_t length = strlen(ptx_prefixes[c]);
+        if (strncmp(name, ptx_prefixes[c], length) == 0 &&
+            (isdigit((unsigned char)name[length]) || name[length] == '<')) {
+            *number = name + length;
+            return c;
+        }
+    }
+    ck_abort_msg("ptx: unknown register %s", name);
+    return 0;
+}
+
+static inline uint32_t ptx_register(const ptx_machine *m, const char *name) {
+    const char *number = NULL;
+    for (uint32_t i = 0; i < PTX_LOCALS; i++)
+        if (strcmp(name, m->locals[i]) == 0) return m->first[PTX_CLASSES - 1] + i;
+    ck_assert_msg(name[0] == '%', "ptx: expected a register: %s", name);
+    unsigned c = ptx_class(name + 1, &number);
+    unsigned long n = strtoul(number, NULL, 10);
+    ck_assert_msg(n < m->count[c], "ptx: undeclared register %s", name);
+    return m->first[c] + (uint32_t)n;
+}
+
+static inline void ptx_read_group(const ptx_machine *m, ptx_operand *o, const char *text) {
+    char copy[160], *save = NULL;
+    snprintf(copy, sizeof copy, "%.*s", (int)(strlen(text) - 2), text + 1);
+    o->kind = PTX_GROUP;
+    for (char *name = strtok_r(copy, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+        ck_assert_uint_lt(o->count, PTX_VECTOR);
+        o->reg[o->count++] = ptx_register(m, name);
+    }
+}
+
+static inline void ptx_read_memory(const ptx_machine *m, ptx_operand *o, const char *text) {
+    char name[32] = "", offset[32] = "0";
+    o->kind = PTX_MEMORY;
+    if (sscanf(text, "[param_%31[0-9]]", offset) == 1) {
+        o->reg[0] = UINT32_MAX;
+    } else {
+        ck_assert_int_ge(sscanf(text, "[%31[^]+]+%31[^]]", name, offset), 1);
+        o->reg[0] = ptx_register(m, name);
+    }
+    o->value = strtoull(offset, NULL, 0);
+}
+
+static inline ptx_operand ptx_read_operand(const ptx_machine *m, const char *text) {
+    ptx_operand o = {.kind = PTX_IMMEDIATE};
+    if (text[0] == '{')
+        ptx_read_group(m, &o, text);
+    else if (text[0] == '[')
+        ptx_read_memory(m, &o, text);
+    else if (text[0] == '$')
+        o = (ptx_operand){.kind = PTX_LABEL, .value = strtoull(text + 2, NULL, 10)};
+    else if (strcmp(text, "tvm_smem") == 0)
+        o.value = PTX_SHARED_BASE;
+    else if (strncmp(text, "%tid.", 5) == 0)
+        o = (ptx_operand){.kind = PTX_TID, .value = (uint64_t)(text[5] - 'x')};
+    else if (strcmp(text, "%laneid") == 0)
+        o.kind = PTX_LANE;
+    else if (strncmp(text, "%ctaid.", 7) == 0)
+        o = (ptx_operand){.kind = PTX_CTAID, .value = (uint64_t)(text[7] - 'x')};
+    else if (strncmp(text, "%nctaid.", 8) == 0)
+        o = (ptx_operand){.kind = PTX_NCTAID, .value = (uint64_t)(text[8] - 'x')};
+    else if (text[0] == '%' || islower((unsigned char)text[0]))
+        o = (ptx_operand){.kind = PTX_REG, .reg = {ptx_register(m, text)}, .count = 1};
+    else if (text[0] == '0' && (text[1] == 'f' || text[1] == 'd'))
+        o.value = strtoull(text + 2, NULL, 16);
+    else
+        o.value = strtoull(text, NULL, 0);
+    return o;
+}
+
+static inline void ptx_read_operands(const ptx_machine *m, ptx_insn *insn, char *at) {
+    while (*at) {
+        at += strspn(at, " ,");
+        if (!*at) break;
+        size_t length = *at == '{' ? strcspn(at, "}") + 1 : strcspn(at, ",");
+        char text[160];
+        snprintf(text, sizeof text, "%.*s", (int)length, at);
+        ck_assert_uint_lt(insn->operands, PTX_OPERANDS);
+        insn->operand[insn->operands++] = ptx_read_operand(m, text);
+        at += length;
+    }
+}
+
+/* `{%w0, %w1, ...}, `, of any number of registers, before the operands; what follows it. */
+static inline char *ptx_read_sums(const ptx_machine *m, ptx_insn *insn, char *at) {
+    char *save = NULL, *end = strchr(at, '}');
+    ck_assert(end != NULL);
+    *end = '\0';
+    insn->sums = calloc(PTX_SUMS, sizeof *insn->sums);
+    ck_assert_ptr_nonnull(insn->sums);
+    for (char *name = strtok_r(strchr(at, '{') + 1, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+        ck_assert_uint_lt(insn->sum_count, PTX_SUMS);
+        insn->sums[insn->sum_count++] = ptx_register(m, name);
+    }
+    return end + 1;
+}
+
+static inline void ptx_read_insn(ptx_machine *m, char *line) {
+    if (m->insn_count == m->insn_capacity) {
+        m->insn_capacity = m->insn_capacity ? 2 * m->insn_capacity : 1024;
+        m->insns = realloc(m->insns, m->insn_capacity * sizeof *m->insns);
+        ck_assert_ptr_nonnull(m->insns);
+    }
+    ptx_insn *insn = &m->insns[m->insn_count++];
+    *insn = (ptx_insn){.guard = UINT32_MAX, .label = UINT32_MAX};
+    snprintf(insn->text, sizeof insn->text, "%s", line);
+    if (line[0] == '$') {
+        insn->label = (uint32_t)strtoul(line + 2, NULL, 10);
+        return;
+    }
+    char *end = strrchr(line, ';'), *save = NULL;
+    ck_assert_msg(end != NULL, "ptx: %s", line);
+    *end = '\0';
+    if (line[0] == '@') {
+        char *blank = strchr(line, ' ');
+        *blank = '\0';
+        insn->guard_not = line[1] == '!';
+        insn->guard = ptx_register(m, line + 1 + insn->guard_not);
+        line = blank + 1;
+    }
+    size_t length = strcspn(line, " ");
+    char opcode[96];
+    snprintf(opcode, sizeof opcode, "%.*s", (int)length, line);
+    for (char *part = strtok_r(opcode, ".", &save); part; part = strtok_r(NULL, ".", &save))
+        snprintf(insn->part[insn->parts++], sizeof insn->part[0], "%s", part);
+    char *operands = line + length;
+    if (ptx_is(insn->part[0], "wgmma") && ptx_is(insn->part[1], "mma_async"))
+        operands = ptx_read_sums(m, insn, operands);
+    ptx_read_operands(m, insn, operands);
+}
+
+static inline void ptx_read_registers(ptx_machine *m, const char *line) {
+    const char *number = NULL;
+    unsigned c = ptx_class(strchr(line, '%') + 1, &number);
+    m->count[c] = (uint32_t)strtoul(number + 1, NULL, 10);
+}
+
+/* `{ .reg .b32 l, h; statement; statement; }`, a scope of its own; its registers keep no value beyond it. */
+static inline void ptx_read_scope(ptx_machine *m, char *line) {
+    static const char head[] = "{ .reg .b32 ";
+    char *save = NULL, *names = NULL;
+    unsigned count = 0;
+    ck_assert_msg(strncmp(line, head, sizeof head - 1) == 0, "ptx: %s", line);
+    char *declared = strtok_r(line + sizeof head - 1, ";", &save);
+    for (char *name = strtok_r(declared, ", ", &names); name; name = strtok_r(NULL, ", ", &names)) {
+        ck_assert_uint_lt(count, PTX_LOCALS);
+        snprintf(m->locals[count++], sizeof m->locals[0], "%s", name);
+    }
+    for (char *at = strtok_r(NULL, ";", &save); at; at = strtok_r(NULL, ";", &save)) {
+        char statement[160];
+        at += strspn(at, " ");
+        if (*at == '}') break;
+        snprintf(statement, sizeof statement, "%s;", at);
+        ptx_read_insn(m, statement);
+    }
+    memset(m->locals, 0, sizeof m->locals);
+}
+
+static inline size_t ptx_registers(const ptx_machine *m) {
+    return m->first[PTX_CLASSES - 1] + (size_t)m->count[PTX_CLASSES - 1];
+}
+
+/* Reads the body of an entry and gives its registers memory, which they keep until ptx_free. */
+static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned threads) {
+    ptx_machine m = {.threads = threads, .grid = {1, 1, 1}, .count[PTX_CLASSES - 1] = PTX_LOCALS};
+    char entry[128];
+    snprintf(entry, sizeof entry, ".entry %s(", kernel);
+    const char *at = strstr(ptx, entry);
+    ck_assert_msg(at != NULL, "ptx: no %s", entry);
+    at = strstr(at, "\n{\n") + 3;
+    bool placed = false;
+    while (strncmp(at, "}\n", 2) != 0) {
+        char line[4096];
+        size_t length = strcspn(at, "\n");
+        ck_assert_uint_lt(length, sizeof line);
+        snprintf(line, sizeof line, "%.*s", (int)length, at);
+        at += length + 1;
+        char *text = line + strspn(line, " \t");
+        if (strncmp(text, ".reg", 4) == 0) {
+            ptx_read_registers(&m, text);
+            continue;
+        }
+        for (unsigned c = 1; c < PTX_CLASSES && !placed; c++) m.first[c] = m.first[c - 1] + m.count[c - 1];
+        placed = true;
+        if (*text == '{')
+            ptx_read_scope(&m, text);
+        else if (*text)
+            ptx_read_insn(&m, text);
+    }
+    size_t all = ptx_registers(&m);
+    m.regs = malloc((all + 1) * threads * sizeof *m.regs);
+    m.flight = calloc(all + 1, sizeof *m.flight);
+    m.shared = malloc(PTX_SHARED);
+    m.seen_by = calloc(PTX_SHARED, sizeof *m.seen_by);
+    m.proxy = calloc(PTX_SHARED, sizeof *m.proxy);
+    m.read_last = calloc(PTX_SHARED, sizeof *m.read_last);
+    ck_assert(m.regs && m.flight && m.shared && m.seen_by && m.proxy && m.read_last);
+    memset(m.regs, 0xa5, (all + 1) * threads * sizeof *m.regs);
+    memset(m.shared, 0xa5, PTX_SHARED);
+    return m;
+}
+
+static inline void ptx_free(ptx_machine *m) {
+    for (size_t i = 0; i < m->insn_count; i++) free(m->insns[i].sums);
+    free(m->regs);
+    free(m->flight);
+    free(m->shared);
+    free(m->seen_by);
+    free(m->proxy);
+    free(m->read_last);
+    free(m->insns);
+}
+
+/* ---- numbers ---- */
+
+static inline uint64_t ptx_from_float(float value) {
+    return isnan(value) ? 0x7fffffff : tvm_f32_bits(value);
+}
+
+/* ---- registers and memory ---- */
+
+static inline unsigned ptx_width(const ptx_machine *m, uint32_t reg) {
+    unsigned c = PTX_CLASSES - 1;
+    while (c > 0 && (reg < m->first[c] || m->count[c] == 0)) c--;
+    return ptx_widths[c];
+}
+
+static inline uint64_t ptx_get(const ptx_machine *m, uint32_t reg, unsigned t) {
+    return ptx_mask(m->regs[(size_t)reg * m->threads + t], ptx_width(m, reg));
+}
+
+static inline void ptx_set(ptx_machine *m, uint32_t reg, unsigned t, uint64_t value) {
+    m->regs[(size_t)reg * m->threads + t] = ptx_mask(value, ptx_width(m, reg));
+}
+
+static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand *o, unsigned t) {
+    switch (o->kind) {
+    case PTX_REG:
+        return ptx_get(m, o->reg[0], t);
+    case PTX_TID:
+        return o->value == 0 ? t : 0;
+    case PTX_LANE:
+        return t % 32;
+    case PTX_CTAID:
+        return m->block[o->value];
+    case PTX_NCTAID:
+        return m->grid[o->value];
+    case PTX_GROUP: {
+        unsigned width = ptx_width(m, o->reg[0]);
+        return ptx_get(m, o->reg[0], t) | ptx_get(m, o->reg[1], t) << width;
+    }
+    default:
+        return o->value;
+    }
+}
+
+/* Number `at` of the pairs of f16 or bf16 in the registers of an operand. */
+static inline float ptx_half(const ptx_machine *m, const ptx_operand *o, unsigned t, unsigned at, bool bf16) {
+    uint16_t code = (uint16_t)(ptx_get(m, o->reg[at / 2], t) >> (at % 2 * 16));
+    return bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
+}
+
+static inline bool ptx_active(const ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    return insn->guard == UINT32_MAX || (ptx_get(m, insn->guard, t) != 0) != insn->guard_not;
+}
+
+static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o, bool shared,
+                                   unsigned t, size_t bytes) {
+    uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, ptx_width(m, o->reg[0]));
+    ck_assert_msg(address % bytes == 0, "ptx: misaligned address in thread %u: %s", t, insn->text);
+    if (!shared) return (uint8_t *)(uintptr_t)address;
+    ck_assert_msg(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
+                  "ptx: thread %u: %llx is outside of shared memory: %s", t, (unsigned long long)address,
+                  insn->text);
+    return m->shared + address;
+}
+
+/* A thread sees what it wrote itself; what the others of its warp wrote, after bar.warp.sync, and the other
+ * warps, after bar.sync: 0 stands for all, PTX_WARP + n for warp n, t + 1 for thread t. */
+enum { PTX_WARP = 0x8000 };
+
+/* wgmma reads by the async proxy: it sees what the threads wrote after a fence.proxy.async of theirs and then
+ * a barrier. */
+typedef enum ptx_proxy { PTX_VISIBLE, PTX_WRITTEN, PTX_FENCED } ptx_proxy;
+
+static inline void ptx_wrote(ptx_machine *m, const uint8_t *at, unsigned t, size_t bytes) {
+    size_t first = (size_t)(at - m->shared);
+    for (size_t i = first; i < first + bytes; i++) {
+        ck_assert_msg(m->read_last[i] <= m->groups_done,
+                      "ptx: thread %u writes shared memory that a wgmma may still read", t);
+        m->seen_by[i] = (uint16_t)(t + 1);
+        m->proxy[i] = PTX_WRITTEN;
+    }
+    if (first + bytes > m->written) m->written = first + bytes;
+    if (m->written > m->written_ever) m->written_ever = m->written;
+}
+
+static inline void ptx_proxy_move(ptx_machine *m, ptx_proxy from, ptx_proxy to) {
+    for (size_t i = 0; i < m->written_ever; i++)
+        if (m->proxy[i] == from) m->proxy[i] = (uint8_t)to;
+}
+
+static inline void ptx_reads(const ptx_machine *m, const ptx_insn *insn, const uint8_t *at, unsigned t,
+                             size_t bytes) {
+    size_t first = (size_t)(at - m->shared);
+    for (size_t i = first; i < first + bytes; i++) {
+        unsigned by = m->seen_by[i];
+        ck_assert_msg(by == 0 || by == t + 1 || by == PTX_WARP + t / 32,
+                      "ptx: thread %u reads what %s %u wrote, with no barrier in between: %s", t,
+                      by & PTX_WARP ? "warp" : "thread", by & PTX_WARP ? by - PTX_WARP : by - 1, insn->text);
+    }
+}
+
+static inline void ptx_barrier(ptx_machine *m, bool of_warp) {
+    for (size_t i = 0; i < m->written; i++) {
+        if (!of_warp)
+            m->seen_by[i] = 0;
+        else if (m->seen_by[i] != 0 && !(m->seen_by[i] & PTX_WARP))
+            m->seen_by[i] = (uint16_t)(PTX_WARP + (m->seen_by[i] - 1) / 32);
+    }
+    if (of_warp) return;
+    m->written = 0;
+    ptx_proxy_move(m, PTX_FENCED, PTX_VISIBLE);
+}
+
+static inline unsigned ptx_bits(const ptx_insn *insn) {
+    return (unsigned)strtoul(insn->part[insn->parts - 1] + 1, NULL, 10);
+}
+
+/* What other blocks wait for is stored once: a second store might come after they have taken it. */
+static inline void ptx_stores_alone(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                    unsigned t) {
+    for (unsigned other = 0; other < t; other++)
+        ck_assert_msg(!ptx_active(m, insn, other) || ptx_get(m, o->reg[0], other) != ptx_get(m, o->reg[0], t),
+                      "ptx: threads %u and %u store to the same place: %s", other, t, insn->text);
+}
+
+static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    bool load = insn->part[0][0] == 'l', shared = strcmp(insn->part[1], "shared") == 0;
+    const ptx_operand *memory = &insn->operand[load ? 1 : 0], *data = &insn->operand[load ? 0 : 1];
+    unsigned bytes = ptx_bits(insn) / 8;
+    if (strcmp(insn->part[1], "param") == 0) {
+        ptx_set(m, data->reg[0], t, m->params[memory->value]);
+        return;
+    }
+    unsigned count = data->kind == PTX_GROUP ? data->count : 1;
+    uint8_t *at = ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
+    if (!load && strcmp(insn->part[1], "relaxed") == 0) ptx_stores_alone(m, insn, memory, t);
+    if (shared && load) ptx_reads(m, insn, at, t, (size_t)bytes * count);
+    if (shared && !load) ptx_wrote(m, at, t, (size_t)bytes * count);
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t value = data->kind == PTX_IMMEDIATE ? data->value : 0;
+        if (load) memcpy(&value, at + i * bytes, bytes);
+        if (load && insn->part[insn->parts - 1][0] == 's') value = (uint64_t)ptx_signed(value, 8 * bytes);
+        if (load)
+            ptx_set(m, data->reg[i], t, value);
+        else {
+            if (data->kind != PTX_IMMEDIATE) value = ptx_get(m, data->reg[i], t);
+            memcpy(at + i * bytes, &value, bytes);
+        }
+    }
+}
+
+static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    size_t bytes = insn->operand[2].value, given = bytes;
+    unsigned sizes = insn->operands - (strstr(insn->text, ".L2::cache_hint") != NULL);
+    if (sizes > 3) given = ptx_operand_value(m, &insn->operand[3], t);
+    ck_assert_uint_le(given, bytes);
+    uint8_t *to = ptx_address(m, insn, &insn->operand[0], true, t, bytes);
+    ptx_wrote(m, to, t, bytes);
+    memset(to, 0, bytes);
+    if (given) memcpy(to, ptx_address(m, insn, &insn->operand[1], false, t, bytes), given);
+}
+
+#endif

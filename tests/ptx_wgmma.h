@@ -1,0 +1,195 @@
+/* Inside ptx_machine.h: wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions") with a in
+ * registers and b, rows along k under the swizzle of 128 bytes, in shared memory.
+ *
+ * Its sums are computed at once, but nothing else may notice before the wait_group that covers it. What is
+ * not defined ends the test: an instruction that reads or writes a sum before that, or writes a register of
+ * a; a wgmma of registers that have been written since the last wgmma.fence, or whose sums another wgmma
+ * still has in another place; one that reads shared memory which was written and not made visible to the
+ * async proxy; a write of shared memory that it may still read; the end of the kernel before it has been
+ * waited for. */
+#ifndef TVM_TESTS_PTX_WGMMA_H
+#define TVM_TESTS_PTX_WGMMA_H
+
+#include "ptx_state.h"
+
+enum { PTX_GROUP_THREADS = 128, PTX_ROWS = 64, PTX_K = 16, PTX_COLUMNS = 256 };
+
+/* ---- what the other instructions may do meanwhile ---- */
+
+static inline bool ptx_in_flight(const ptx_machine *m, uint32_t reg) {
+    return m->flight[reg].group > m->groups_done;
+}
+
+static inline void ptx_wgmma_watch_operand(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                           bool written) {
+    if (o->kind == PTX_MEMORY ? o->reg[0] == UINT32_MAX : o->kind != PTX_REG && o->kind != PTX_GROUP) return;
+    for (unsigned i = 0; i < (o->kind == PTX_MEMORY ? 1 : o->count); i++) {
+        ptx_flight *f = &m->flight[o->reg[i]];
+        ck_assert_msg(!ptx_in_flight(m, o->reg[i]) || (f->sums == 0 && !written),
+                      "ptx: a wgmma that has not been waited for has a register as %s: %s",
+                      f->sums ? "a sum" : "part of a", insn->text);
+        if (written) f->accessed = true;
+    }
+}
+
+/* Before any instruction. */
+static inline void ptx_wgmma_watch(ptx_machine *m, const ptx_insn *insn) {
+    const char *op = insn->part[0];
+    if (insn->label != UINT32_MAX || ptx_is(op, "wgmma")) return;
+    bool gives = !ptx_is(op, "st") && !ptx_is(op, "bra");
+    for (unsigned i = 0; i < insn->operands; i++)
+        ptx_wgmma_watch_operand(m, insn, &insn->operand[i],
+                                i == 0 && gives && insn->operand[0].kind != PTX_MEMORY);
+}
+
+/* ---- groups ---- */
+
+static inline void ptx_wgmma_begin(ptx_machine *m) {
+    size_t all = ptx_registers(m);
+    for (size_t i = 0; i < all; i++) m->flight[i] = (ptx_flight){.accessed = true};
+    m->groups = m->groups_done = 0;
+    m->group_open = false;
+    memset(m->proxy, PTX_VISIBLE, PTX_SHARED);
+    memset(m->read_last, 0, PTX_SHARED * sizeof *m->read_last);
+}
+
+static inline void ptx_wgmma_end(const ptx_machine *m) {
+    ck_assert_msg(!m->group_open && m->groups == m->groups_done, "ptx: the end comes before a wgmma's");
+}
+
+static inline void ptx_wgmma_fence(ptx_machine *m) {
+    size_t all = ptx_registers(m);
+    for (size_t i = 0; i < all; i++) m->flight[i].accessed = false;
+}
+
+static inline void ptx_wgmma_wait(ptx_machine *m, uint64_t pending) {
+    uint32_t done = m->groups > pending ? m->groups - (uint32_t)pending : 0;
+    if (done > m->groups_done) m->groups_done = done;
+}
+
+static inline void ptx_fence_proxy(ptx_machine *m, const ptx_insn *insn) {
+    ck_assert_msg(ptx_is(insn->part[1], "proxy") && ptx_is(insn->part[2], "async") &&
+                      insn->guard == UINT32_MAX,
+                  "ptx: unknown %s", insn->text);
+    ptx_proxy_move(m, PTX_WRITTEN, PTX_FENCED);
+}
+
+/* ---- operands ---- */
+
+/* A register becomes one of the wgmma that is issued now: of a, or number `place` of its sums. */
+static inline void ptx_wgmma_take(ptx_machine *m, const ptx_insn *insn, uint32_t reg, unsigned sums,
+                                  unsigned place) {
+    ptx_flight *f = &m->flight[reg];
+    if (ptx_in_flight(m, reg))
+        ck_assert_msg(f->sums == sums && f->place == place,
+                      "ptx: another wgmma still has a register, in another place: %s", insn->text);
+    ck_assert_msg(!f->accessed, "ptx: a register was written and no wgmma.fence came after it: %s",
+                  insn->text);
+    *f = (ptx_flight){.group = m->groups + 1, .sums = (uint16_t)sums, .place = (uint16_t)place};
+}
+
+static inline uint64_t ptx_uniform(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                   unsigned first) {
+    uint64_t value = ptx_operand_value(m, o, first);
+    for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++)
+        ck_assert_msg(ptx_operand_value(m, o, t) == value, "ptx: a warpgroup's threads differ: %s",
+                      insn->text);
+    return value;
+}
+
+/* PTX ISA, "Matrix Descriptor Format". */
+typedef struct ptx_matrix {
+    uint32_t start, stride; /* bytes; the stride is from eight rows to the next */
+} ptx_matrix;
+
+static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d) {
+    static const uint64_t fields =
+        UINT64_C(0x3fff) | UINT64_C(0x3fff) << 16 | UINT64_C(0x3fff) << 32 | UINT64_C(3) << 62;
+    ptx_matrix b = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 32 & 0x3fff) << 4};
+    ck_assert_msg((d & ~fields) == 0 && d >> 62 == 1 && (d >> 16 & 0x3fff) == 1,
+                  "ptx: a descriptor of something else, %llx: %s", (unsigned long long)d, insn->text);
+    /* The base offset is 0: the swizzle's pattern begins at a multiple of 1024 bytes. */
+    ck_assert_msg(b.start % 1024 + 2 * PTX_K <= 128 && b.stride % 1024 == 0,
+                  "ptx: a matrix does not begin in the first of eight rows, %x: %s", b.start, insn->text);
+    return b;
+}
+
+/* Row `column` of b, which is along k. */
+static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, ptx_matrix b, unsigned column,
+                                bool bf16, float row[PTX_K]) {
+    for (unsigned k = 0; k < PTX_K; k++) {
+        uint32_t at = b.start + column / 8 * b.stride + column % 8 * 128 + 2 * k;
+        at ^= (at >> 7 & 7) << 4;
+        ck_assert_msg(at >= PTX_SHARED_BASE && at + 2 <= PTX_SHARED, "ptx: outside of shared memory: %s",
+                      insn->text);
+        uint16_t code;
+        for (unsigned i = 0; i < 2; i++) {
+            ck_assert_msg(m->seen_by[at + i] == 0 && m->proxy[at + i] == PTX_VISIBLE,
+                          "ptx: wgmma reads what was written, and no fence and barrier came after it: %s",
+                          insn->text);
+            m->read_last[at + i] = m->groups + 1;
+        }
+        memcpy(&code, m->shared + at, 2);
+        row[k] = bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
+    }
+}
+
+/* ---- the product of one warpgroup ---- */
+
+static inline void ptx_wgmma_sum(ptx_machine *m, const ptx_insn *insn, unsigned t, bool adds,
+                                 float a[PTX_ROWS][PTX_K], float b[PTX_COLUMNS][PTX_K]) {
+    unsigned warp = t / 32 % 4, lane = t % 32;
+    for (unsigned i = 0; i < insn->sum_count; i++) {
+        unsigned row = 16 * warp + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float sum = adds ? tvm_f32_from_bits((uint32_t)ptx_get(m, insn->sums[i], t)) : 0;
+        for (unsigned k = 0; k < PTX_K; k++) sum += a[row][k] * b[column][k];
+        ptx_set(m, insn->sums[i], t, ptx_from_float(sum));
+    }
+}
+
+/* Fragments: PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16". */
+static inline void ptx_wgmma_multiply(ptx_machine *m, const ptx_insn *insn, unsigned first, bool bf16) {
+    static float a[PTX_ROWS][PTX_K], b[PTX_COLUMNS][PTX_K];
+    const ptx_operand *o = insn->operand;
+    ptx_matrix matrix = ptx_descriptor(insn, ptx_uniform(m, insn, &o[1], first));
+    bool adds = ptx_uniform(m, insn, &o[2], first) != 0;
+    for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++)
+        for (unsigned i = 0; i < 8; i++)
+            a[16 * (t / 32 % 4) + t % 32 / 4 + i / 2 % 2 * 8][t % 4 * 2 + i % 2 + i / 4 * 8] =
+                ptx_half(m, &o[0], t, i, bf16);
+    for (unsigned c = 0; c < 2 * insn->sum_count; c++) ptx_read_row(m, insn, matrix, c, bf16, b[c]);
+    for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++) ptx_wgmma_sum(m, insn, t, adds, a, b);
+}
+
+static inline void ptx_wgmma_issue(ptx_machine *m, const ptx_insn *insn) {
+    const ptx_operand *o = insn->operand;
+    unsigned columns = 0;
+    bool bf16 = ptx_is(insn->part[6], "bf16"),
+         known = insn->parts == 8 && sscanf(insn->part[4], "m64n%uk16", &columns) == 1 &&
+                 ptx_is(insn->part[5], "f32") && (bf16 || ptx_is(insn->part[6], "f16")) &&
+                 ptx_is(insn->part[7], insn->part[6]) && insn->operands == 6 && o[0].count == 4;
+    ck_assert_msg(known && columns % 8 == 0 && columns <= PTX_COLUMNS && insn->sum_count == columns / 2 &&
+                      o[3].value == 1 && o[4].value == 1 && o[5].value == 0 && insn->guard == UINT32_MAX &&
+                      m->threads % PTX_GROUP_THREADS == 0,
+                  "ptx: unknown %s", insn->text);
+    for (unsigned i = 0; i < 4; i++) ptx_wgmma_take(m, insn, o[0].reg[i], 0, 0);
+    for (unsigned i = 0; i < insn->sum_count; i++) ptx_wgmma_take(m, insn, insn->sums[i], insn->sum_count, i);
+    m->group_open = true;
+    for (unsigned t = 0; t < m->threads; t += PTX_GROUP_THREADS) ptx_wgmma_multiply(m, insn, t, bf16);
+}
+
+static inline void ptx_wgmma(ptx_machine *m, const ptx_insn *insn) {
+    if (ptx_is(insn->part[1], "mma_async")) {
+        ptx_wgmma_issue(m, insn);
+    } else if (ptx_is(insn->part[1], "fence")) {
+        ptx_wgmma_fence(m);
+    } else if (ptx_is(insn->part[1], "commit_group")) {
+        m->groups++;
+        m->group_open = false;
+    } else {
+        ck_assert_msg(ptx_is(insn->part[1], "wait_group"), "ptx: unknown %s", insn->text);
+        ptx_wgmma_wait(m, insn->operand[0].value);
+    }
+}
+
+#endif
