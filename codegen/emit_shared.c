@@ -8,6 +8,7 @@
 #include "emit.h"
 #include "ldmatrix.h"
 #include "shared_access.h"
+#include "wgmma.h"
 
 /* The register tensor of the instruction against its shared tile. */
 typedef struct transfer {
@@ -209,6 +210,7 @@ tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
     transfer *t = transfer_open(e, operands, operands[insn->count - 1].value);
     if (!t) return TVM_NO_MEMORY;
     tvm_status status = t->tile.linear ? transfer_planned(e, t, false, "") : transfer_elements(e, t, false);
+    tvm_wgmma_stored(e, t->layout);
     free(t);
     return status;
 }

@@ -8,7 +8,7 @@
 #include "uses.h"
 #include "wgmma_impl.h"
 
-enum { SUMS_TEXT = WGMMA_COLUMNS * 4 * 12 }; /* registers of one wgmma's d, as text */
+enum { SUMS_TEXT = WGMMA_COLUMNS * 4 * (sizeof(reg) + 2) }; /* registers of one wgmma's d, as text */
 
 /* The thread's warpgroup's part of the linear offset. */
 static reg group_offset(emitter *e, const place *p, const tvm_layout *layout) {
@@ -26,14 +26,15 @@ static reg group_offset(emitter *e, const place *p, const tvm_layout *layout) {
 }
 
 /* The matrix descriptor (PTX ISA, "Matrix Descriptor Format") but for the constant part of the address, in
- * units of 16 bytes: lower half. A shared address has 18 bits at most. */
+ * units of 16 bytes: lower half. A shared address has 18 bits at most; without the constant part it may be
+ * negative. */
 static reg descriptor(emitter *e, place *p, const tvm_layout *layout) {
     reg bytes = tvm_pure_scale(e, group_offset(e, p, layout), 2);
     reg start = tvm_pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, tvm_shared_base(e).name);
-    if (!p->tile.has_dynamic) return tvm_pure(e, 'r', "shr.u32 $, %s, 4;", start.name);
+    if (!p->tile.has_dynamic) return tvm_pure(e, 'r', "shr.s32 $, %s, 4;", start.name);
     reg address = tvm_new_r(e), out = tvm_new_r(e);
     tvm_emit(e, "mad.lo.s32 %s, %s, 2, %s;", address.name, tvm_shared_dynamic(&p->tile).name, start.name);
-    tvm_emit(e, "shr.u32 %s, %s, 4;", out.name, address.name);
+    tvm_emit(e, "shr.s32 %s, %s, 4;", out.name, address.name);
     return out;
 }
 
@@ -69,7 +70,7 @@ static void emit_product(emitter *e, const triple *t, const products *all, uint3
     for (const triple *of = t; of < t + t->joined; of++)
         for (uint32_t i = 0; i < all->columns * 4; i++) {
             uint32_t tile = all->tile_c[f * all->columns + i / 4];
-            reg d = tvm_slot_word(e, e->kernel->insns[of->mma].result, tile * 4 + i % 4);
+            reg d = tvm_slot_word(e, slot_sums(e, of), tile * 4 + i % 4);
             used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "", d.name);
         }
     uint32_t slot = insn_operands(e, t->mma)[0].value, tile_a = all->tile_a[f * all->steps + k];
@@ -84,12 +85,14 @@ static void emit_product(emitter *e, const triple *t, const products *all, uint3
 /* The sums of b's columns over k: a fragment of ones times b. */
 typedef struct column_sums {
     bool needed;
+    reg one; /* two ones: assigned before the wgmma.fence, as a is */
     reg words[WGMMA_COLUMNS][4];
 } column_sums;
 
 static void begin_columns(emitter *e, const triple *t, uint32_t columns, column_sums *ones) {
     const scaled_weights *scaled = &e->slots[insn_operands(e, t->mma)[0].value].scaled;
     ones->needed = scaled->is_scaled && scaled->zero != 0;
+    if (ones->needed) ones->one = tvm_constant_word(e, 0x3c003c00);
     for (uint32_t i = 0; i < 4 * columns && ones->needed; i++) ones->words[i / 4][i % 4] = tvm_new_r(e);
 }
 
@@ -100,8 +103,7 @@ static void step_columns(emitter *e, uint32_t columns, const column_sums *ones, 
     for (uint32_t i = 0; i < columns * 4; i++)
         used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "",
                                  ones->words[i / 4][i % 4].name);
-    reg one = tvm_constant_word(e, 0x3c003c00);
-    const reg a[4] = {one, one, one, one};
+    const reg a[4] = {ones->one, ones->one, ones->one, ones->one};
     emit_one(e, "f16", columns, sums, a, where, zero);
 }
 
@@ -110,7 +112,7 @@ static void subtract_columns(emitter *e, const triple *t, const products *all, c
     settle(e, e->wgmma->committed);
     for (uint32_t j = 0; j < t->joined; j++)
         for (uint32_t i = 0; i < all->fragments * all->columns; i++)
-            tvm_subtract_zero(e, e->kernel->insns[t[j].mma].result, all->tile_c[i],
+            tvm_subtract_zero(e, slot_sums(e, &t[j]), all->tile_c[i],
                               ones->words[j * all->columns + i % all->columns]);
 }
 
@@ -123,8 +125,7 @@ static void subtract_nested(emitter *e, const triple *t) {
     if (!tvm_mma_plan_make(tvm_slot_layout(e, operands[0].value), tvm_slot_layout(e, operands[1].value),
                            tvm_slot_layout(e, operands[2].value), &plan, &why))
         return;
-    for (const triple *of = t; of < t + t->joined; of++)
-        tvm_subtract_nested(e, e->kernel->insns[of->mma].result, &plan);
+    for (const triple *of = t; of < t + t->joined; of++) tvm_subtract_nested(e, slot_sums(e, of), &plan);
 }
 
 /* ---- the instruction ---- */
@@ -135,19 +136,21 @@ static bool begin_sums(emitter *e, const triple *t) {
     for (const triple *of = t; of < t + t->joined; of++)
         zero = zero && tvm_slot_is_zero(e, insn_operands(e, of->mma)[2].value);
     for (const triple *of = t; of < t + t->joined && !zero; of++) {
-        uint32_t c = insn_operands(e, of->mma)[2].value, result = e->kernel->insns[of->mma].result;
+        uint32_t c = insn_operands(e, of->mma)[2].value, result = slot_sums(e, of);
         for (uint32_t i = 0; i < e->slots[c].words && c != result; i++)
             tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, result, i).name, tvm_slot_word(e, c, i).name);
     }
     return zero;
 }
 
-/* Sums that are added to may still be on their way: products are done in order. */
+/* Sums that are added to may still be on their way: wgmma of the same shape that have them in the same places
+ * are done in order. */
 static void settle_for_product(emitter *e, const triple *t) {
     const uint32_t *busy = e->wgmma->busy;
     for (const triple *of = t; of < t + t->joined; of++) {
-        uint32_t c = insn_operands(e, of->mma)[2].value, result = e->kernel->insns[of->mma].result;
-        if (c == result) continue;
+        uint32_t c = insn_operands(e, of->mma)[2].value, result = slot_sums(e, of);
+        const triple *before = e->wgmma->sums_of[result];
+        if (c == result && before && tvm_wgmma_same_sums(e, t, before)) continue;
         settle(e, busy[c] > busy[result] ? busy[c] : busy[result]);
     }
 }
@@ -155,7 +158,7 @@ static void settle_for_product(emitter *e, const triple *t) {
 /* Each step of k is a group, and the one before the last is waited for: ptxas then converts weights of the
  * next step while the tensor cores do this one, and needs registers for those of two steps only. */
 static void emit_products(emitter *e, const triple *t, place *p, const products *all) {
-    const tvm_layout *layout = tvm_slot_layout(e, e->kernel->insns[t->load].result);
+    const tvm_layout *layout = tvm_slot_layout(e, slot_loaded(e, t));
     uint32_t columns = t->joined * all->columns;
     column_sums ones;
     settle_for_product(e, t);
@@ -172,8 +175,10 @@ static void emit_products(emitter *e, const triple *t, place *p, const products 
     }
     uint32_t group = e->wgmma->committed;
     e->wgmma->busy[insn_operands(e, t->mma)[0].value] = group;
-    for (const triple *of = t; of < t + t->joined; of++)
-        e->wgmma->busy[e->kernel->insns[of->mma].result] = group;
+    for (const triple *of = t; of < t + t->joined; of++) {
+        e->wgmma->busy[slot_sums(e, of)] = group;
+        e->wgmma->sums_of[slot_sums(e, of)] = t;
+    }
     subtract_nested(e, t);
     subtract_columns(e, t, all, &ones);
 }
@@ -244,6 +249,10 @@ void tvm_wgmma_settle(emitter *e, const tvm_insn *insn) {
     const tvm_insn *end = e->kernel->insns + e->kernel->insn_count;
     for (unsigned i = 0; i < AHEAD && insn + i < end && !tvm_wgmma_takes(e, insn + i); i++)
         settle(e, last_group(e, insn + i));
+}
+
+void tvm_wgmma_stored(emitter *e, const tvm_layout *layout) {
+    if (e->wgmma->used && tvm_layout_replication(layout) > 1) tvm_emit_barrier(e);
 }
 
 void tvm_emit_barrier(emitter *e) {

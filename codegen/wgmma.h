@@ -36,6 +36,10 @@ const char *tvm_wgmma_refused(const emitter *e, const tvm_insn *mma);
 /* Before an instruction that no wgmma takes, or (NULL) the end of a sequence of them: waits if it must. */
 void tvm_wgmma_settle(emitter *e, const tvm_insn *insn);
 
+/* After a store to shared memory by threads of this layout: waits for all of them where they need no sync, as
+ * each that loads an element has stored it, but wgmma, which reads for all of them, does. */
+void tvm_wgmma_stored(emitter *e, const tvm_layout *layout);
+
 /* bar.sync; where there are wgmma, what the threads wrote before is visible to those after it. */
 void tvm_emit_barrier(emitter *e);
 

@@ -12,9 +12,9 @@ enum { MIN_COLUMNS = 2 };
 
 /* ---- where b lies ---- */
 
-static const char *find_lanes(const emitter *e, const tvm_layout *layout, place *p) {
+static const char *find_lanes(const tvm_layout *layout, place *p) {
     uint32_t coordinate[TVM_MAX_RANK], threads = tvm_layout_threads(layout), first = 0;
-    (void)e;
+    p->groups = threads / WGMMA_THREADS;
     for (uint32_t t = 0; t < threads; t++) {
         tvm_layout_map(layout, t, 0, coordinate);
         uint32_t offset = tvm_shared_linear(&p->tile, coordinate), lane = t % 32;
@@ -49,12 +49,13 @@ static const char *find_place(emitter *e, const triple *t, place *p) {
     const tvm_shared_layout *shared = tvm_slot_shared_layout(e, tensor->value);
     uint32_t threads = tvm_layout_threads(layout);
     if (threads % WGMMA_THREADS != 0) return "the warps are no multiple of 4";
+    if (tvm_slot_dtype(e, load->result).bits != 16) return "b's elements are viewed as others";
     bool linear = tvm_shared_open(e, &p->tile, tensor->value, tensor + 1, layout->rank, threads);
     if (!linear || shared->swizzle_base != 3 || shared->swizzle_bits != 3 || shared->swizzle_shift != 3)
         return "the shared tensor's rows are not swizzled by swizzle(3, 3, 3)";
     if (p->tile.dynamic_divisor % WGMMA_EIGHT_ROWS != 0)
         return "the tile's place is not known to be a multiple of 8 rows";
-    const char *why = find_lanes(e, layout, p);
+    const char *why = find_lanes(layout, p);
     return why ? why : find_tiles(layout, p);
 }
 
@@ -108,11 +109,17 @@ static const char *order_columns(const tvm_mma_plan *plan, const place *p, produ
                 return why;
         }
     }
-    for (uint32_t k = 0; k < plan->tiles_k; k++)
-        if ((p->tile.constant + all->offset[k]) % WGMMA_EIGHT_ROWS % WGMMA_ROW !=
-                (p->tile.constant + all->offset[k]) % WGMMA_EIGHT_ROWS ||
-            (p->tile.constant + all->offset[k]) % 16 != 0)
-            return "a step of k does not begin in the first of 8 rows";
+    return NULL;
+}
+
+/* In every warpgroup. */
+static const char *check_beginnings(const place *p, const products *all) {
+    for (uint32_t k = 0; k < all->steps; k++)
+        for (uint32_t g = 0; g < p->groups; g++) {
+            uint32_t first = p->tile.constant + p->threads[g] + all->offset[k];
+            if (first % WGMMA_EIGHT_ROWS >= WGMMA_ROW || first % WGMMA_STEP != 0)
+                return "a step of k does not begin in the first of 8 rows";
+        }
     return NULL;
 }
 
@@ -138,6 +145,7 @@ const char *tvm_wgmma_products(emitter *e, const triple *t, place *p, products *
         find_fragments(&plan, p, all);
         why = order_columns(&plan, p, all);
     }
+    if (!why) why = check_beginnings(p, all);
     free(p->tiles);
     p->tiles = NULL;
     return why;
@@ -179,46 +187,50 @@ static tvm_status find_triples(emitter *e, struct wgmma_state *s) {
     return TVM_OK;
 }
 
-/* Copies of the same text assign the same slots: all that read them must be triples that are taken. */
-static bool refuse_read_elsewhere(const emitter *e, struct wgmma_state *s, uint32_t *reads) {
-    bool changed = false;
-    memset(reads, 0, e->kernel->slot_count * sizeof *reads);
+/* The load and the view of a triple can be left out if whatever reads their slots is a triple, too: each has
+ * a load and a view of its own right before its mma. */
+static void refuse_read_elsewhere(const emitter *e, struct wgmma_state *s, uint32_t *reads) {
+    const slot_use *uses = e->uses->slots;
     for (uint32_t i = 0; i < s->count; i++) {
-        const triple *t = &s->triples[i];
-        if (t->columns == 0) continue;
-        reads[e->kernel->insns[t->load].result]++;
-        if (t->view != TVM_NONE) reads[e->kernel->insns[t->view].result]++;
+        reads[slot_loaded(e, &s->triples[i])]++;
+        if (s->triples[i].view != TVM_NONE) reads[slot_viewed(e, &s->triples[i])]++;
     }
     for (uint32_t i = 0; i < s->count; i++) {
         triple *t = &s->triples[i];
-        if (t->columns == 0) continue;
-        uint32_t loaded = e->kernel->insns[t->load].result;
-        uint32_t viewed = t->view == TVM_NONE ? loaded : e->kernel->insns[t->view].result;
-        if (e->uses->slots[loaded].count == reads[loaded] && e->uses->slots[viewed].count == reads[viewed])
+        uint32_t loaded = slot_loaded(e, t), viewed = slot_viewed(e, t);
+        if (t->columns == 0 || (uses[loaded].count == reads[loaded] && uses[viewed].count == reads[viewed]))
             continue;
         t->columns = 0;
         snprintf(t->refused, sizeof t->refused, "b is read elsewhere, too");
-        changed = true;
     }
-    return changed;
 }
 
-static bool is_alike(const emitter *e, const triple *t, const triple *first) {
-    const tvm_operand *a = insn_operands(e, first->mma), *b = insn_operands(e, t->mma);
-    uint32_t result_a = e->kernel->insns[first->mma].result, result_b = e->kernel->insns[t->mma].result;
-    return t->columns != 0 && a[0].value == b[0].value && result_a != result_b && result_a != b[2].value &&
+/* ---- triples that one wgmma does ---- */
+
+/* Do the fragments of the products lie alike? */
+static bool is_alike(const emitter *e, const triple *t, const triple *other) {
+    const tvm_operand *a = insn_operands(e, t->mma), *b = insn_operands(e, other->mma);
+    return tvm_layout_equal(tvm_slot_layout(e, a[0].value), tvm_slot_layout(e, b[0].value)) &&
            tvm_layout_equal(tvm_slot_layout(e, a[1].value), tvm_slot_layout(e, b[1].value)) &&
-           tvm_layout_equal(tvm_slot_layout(e, result_a), tvm_slot_layout(e, result_b)) &&
-           tvm_layout_equal(tvm_slot_layout(e, e->kernel->insns[first->load].result),
-                            tvm_slot_layout(e, e->kernel->insns[t->load].result));
+           tvm_layout_equal(tvm_slot_layout(e, slot_sums(e, t)), tvm_slot_layout(e, slot_sums(e, other))) &&
+           tvm_layout_equal(tvm_slot_layout(e, slot_loaded(e, t)),
+                            tvm_slot_layout(e, slot_loaded(e, other))) &&
+           insn_operands(e, t->load)[0].value == insn_operands(e, other->load)[0].value;
+}
+
+/* Does `t` neither read nor assign the sums of the `count` triples from `first` on? */
+static bool is_independent(const emitter *e, const triple *t, const triple *first, uint32_t count) {
+    for (const triple *of = first; of < first + count; of++)
+        if (slot_sums(e, of) == slot_sums(e, t) || slot_sums(e, of) == insn_operands(e, t->mma)[2].value)
+            return false;
+    return true;
 }
 
 /* Is the b of `t` the number-th below that of `first`? Equal expressions are the same ones. */
 static bool lies_below(emitter *e, const triple *t, const triple *first, uint32_t number) {
     const tvm_operand *a = insn_operands(e, first->load), *b = insn_operands(e, t->load);
-    const tvm_layout *layout = tvm_slot_layout(e, e->kernel->insns[t->load].result);
+    const tvm_layout *layout = tvm_slot_layout(e, slot_loaded(e, t));
     shared_tile tile_a, tile_b;
-    if (a->value != b->value) return false;
     for (unsigned d = 1; d <= tvm_slot_shared_layout(e, a->value)->rank; d++) {
         const tvm_expr *exprs = e->kernel->exprs;
         bool constants = exprs[a[d].value].op == TVM_EXPR_INTEGER && exprs[b[d].value].op == TVM_EXPR_INTEGER;
@@ -229,44 +241,43 @@ static bool lies_below(emitter *e, const triple *t, const triple *first, uint32_
     return tile_b.constant - tile_a.constant == number * first->columns * WGMMA_EIGHT_ROWS;
 }
 
-static void join(emitter *e, struct wgmma_state *s, uint32_t i) {
-    triple *first = &s->triples[i];
-    first->joined = 1;
-    while (i + first->joined < s->count && (first->joined + 1) * first->columns <= WGMMA_COLUMNS) {
-        const triple *t = &s->triples[i + first->joined];
-        if (t->load != t[-1].mma + 1 || !is_alike(e, t, first) || !lies_below(e, t, first, first->joined))
+/* How many triples from `first` on, which is taken, one wgmma can do. */
+static uint32_t count_joined(emitter *e, const struct wgmma_state *s, const triple *first) {
+    const triple *end = s->triples + s->count, *t = first + 1;
+    uint32_t a = insn_operands(e, first->mma)[0].value, count = 1;
+    for (; t < end && (count + 1) * first->columns <= WGMMA_COLUMNS; t++, count++)
+        if (t->columns == 0 || t->load != t[-1].mma + 1 || insn_operands(e, t->mma)[0].value != a ||
+            !is_alike(e, t, first) || !is_independent(e, t, first, count) || !lies_below(e, t, first, count))
             break;
-        first->joined++;
-    }
+    return count;
+}
+
+static void take_triple(struct wgmma_state *s, const triple *t, enum wgmma_role role) {
+    s->role[t->load] = WGMMA_LEFT_OUT;
+    if (t->view != TVM_NONE) s->role[t->view] = WGMMA_LEFT_OUT;
+    s->role[t->mma] = (uint8_t)role;
+    s->used = true;
 }
 
 static void take(emitter *e, struct wgmma_state *s) {
-    for (uint32_t i = 0; i < s->count; i += s->triples[i].joined ? s->triples[i].joined : 1) {
-        triple *first = &s->triples[i];
+    triple *end = s->triples + s->count;
+    for (triple *first = s->triples; first < end; first += first->joined ? first->joined : 1) {
         if (first->columns == 0) continue;
-        join(e, s, i);
-        for (uint32_t j = i; j < i + first->joined; j++) {
-            s->role[s->triples[j].load] = WGMMA_LEFT_OUT;
-            if (s->triples[j].view != TVM_NONE) s->role[s->triples[j].view] = WGMMA_LEFT_OUT;
-            s->role[s->triples[j].mma] = j == i ? WGMMA_FIRST : WGMMA_JOINS;
+        uint32_t joined = count_joined(e, s, first);
+        if (joined * first->columns < MIN_COLUMNS) {
+            first->columns = 0;
+            snprintf(first->refused, sizeof first->refused, "8 columns are as fast by mma.sync");
+            continue;
         }
-        s->used = true;
+        first->joined = joined;
+        for (uint32_t j = 0; j < joined; j++) take_triple(s, first + j, j == 0 ? WGMMA_FIRST : WGMMA_JOINS);
     }
 }
 
-/* A triple too narrow for wgmma, with all that it could be joined with, is left to mma.sync. */
-static bool refuse_narrow(emitter *e, struct wgmma_state *s) {
-    bool changed = false;
-    for (uint32_t i = 0; i < s->count; i += s->triples[i].joined ? s->triples[i].joined : 1) {
-        triple *first = &s->triples[i];
-        if (first->columns == 0) continue;
-        join(e, s, i);
-        if (first->columns * first->joined >= MIN_COLUMNS) continue;
-        first->columns = 0;
-        snprintf(first->refused, sizeof first->refused, "8 columns are as fast by mma.sync");
-        changed = true;
-    }
-    return changed;
+bool tvm_wgmma_same_sums(const emitter *e, const triple *t, const triple *other) {
+    bool same = t->joined == other->joined && is_alike(e, t, other);
+    for (uint32_t j = 0; j < t->joined && same; j++) same = slot_sums(e, t + j) == slot_sums(e, other + j);
+    return same;
 }
 
 tvm_status tvm_wgmma_plan(emitter *e) {
@@ -281,11 +292,11 @@ tvm_status tvm_wgmma_plan(emitter *e) {
     s->role = calloc(insns, sizeof *s->role);
     s->triple = calloc(insns, sizeof *s->triple);
     s->busy = calloc(slots, sizeof *s->busy);
-    tvm_status status = reads && s->triples && s->role && s->triple && s->busy ? find_triples(e, s)
-                                                                               : tvm_diag_no_memory(e->diags);
+    s->sums_of = calloc(slots, sizeof *s->sums_of);
+    bool fits = reads && s->triples && s->role && s->triple && s->busy && s->sums_of;
+    tvm_status status = fits ? find_triples(e, s) : tvm_diag_no_memory(e->diags);
     if (status == TVM_OK) {
-        while (refuse_read_elsewhere(e, s, reads) || refuse_narrow(e, s))
-            ;
+        refuse_read_elsewhere(e, s, reads);
         take(e, s);
     }
     free(reads);
@@ -298,6 +309,7 @@ void tvm_wgmma_free(emitter *e) {
     free(e->wgmma->role);
     free(e->wgmma->triple);
     free(e->wgmma->busy);
+    free(e->wgmma->sums_of);
     free(e->wgmma);
     e->wgmma = NULL;
 }

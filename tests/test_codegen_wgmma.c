@@ -1,0 +1,580 @@
+/* mma as wgmma (codegen/wgmma.h): where it is taken and where not, and that the products are right in either
+ * case. The PTX is executed by ptx_machine.h, which notices what is read before it is there; inputs are small
+ * integers, so that all sums are exact. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assembler.h"
+#include "codegen.h"
+#include "matmul_reference.h"
+#include "ptx_machine.h"
+
+enum { TIMEOUT = 600, M_MAX = 128, N_MAX = 64, K_MAX = 512 };
+
+/* y = sum over k of a[m, k] x[n, k], plus what the program makes of c. */
+typedef struct shape {
+    const char *type;
+    unsigned warps, n, k; /* n: columns of a product */
+    unsigned products;    /* one below the other in x: n * products rows */
+} shape;
+
+static const char prologue[] =
+    ".vasm 1\n"
+    ".const T = %s, W = %u, N = %u, K = %u, R = %u\n"
+    ".layout A = spatial(W, 1).local(1, K / 16).mma.m16n8k16.A\n"
+    ".layout B = replicated(W, 2).local(K / 16, N / 8).mma.m16n8k16.B\n"
+    ".layout C = spatial(W, 1).local(1, N / 8).mma.m16n8k16.C\n"
+    ".layout X = permute(reshape(B, [K / 64, 64, N]), [0, 2, 1])\n"
+    ".kernel f(ga: global T[16 * W, K], gx: global T[R, K], gq: global u4[16 * W, K], gs: global f16[16 * W],\n"
+    "          gc: global f32[16 * W, R], gy: global f32[16 * W, R], some: i32)\n"
+    ".warps W\n.grid 1\n"
+    "%s\n"
+    ".end\n";
+
+/* Rows of x in shared memory, as wgmma wants them. */
+#define COPY_X                                                                                               \
+    "%sx = alloc-shared T[K / 64, R, 64]\n"                                                                  \
+    ".for J = 0 to K / 64\ncopy-async %sx[J], gx[0, J * 64], [R, 64]\n.endfor\n"                             \
+    "commit-group\nwait-group 0\nsync\n"
+#define LOAD_A  "%w = load-global ga[0, 0], A\n"
+#define LOAD_C  "%acc = load-global gc[0, 0], C\n"
+#define ZERO    "%acc = alloc-register f32[16 * W, N], C, init 0.0\n"
+#define LOAD_X  "%x2 = load-shared %sx[0, 0, 0], X\n%x = view %x2, T, B\n"
+#define STORE_Y "store-global gy[0, 0], %d\n"
+
+static tvm_ir_program *assemble(const shape *at, const char *body) {
+    static char text[1 << 16];
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    int size =
+        snprintf(text, sizeof text, prologue, at->type, at->warps, at->n, at->k, at->n * at->products, body);
+    ck_assert_int_lt(size, (int)sizeof text);
+    tvm_status status = tvm_assemble_text(text, (size_t)size, "test", NULL, &program, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_msg(status == TVM_OK, "not assembled:\n%s", text);
+    tvm_diags_free(&diags);
+    return program;
+}
+
+static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
+    tvm_diags diags = {0};
+    tvm_target target;
+    tvm_module *module = NULL;
+    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
+    tvm_status status = tvm_translate(program, target, &module, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_diags_free(&diags);
+    return module;
+}
+
+/* ---- operands ---- */
+
+typedef struct operands {
+    uint16_t a[M_MAX * K_MAX] __attribute__((aligned(16)));
+    uint16_t x[N_MAX * K_MAX] __attribute__((aligned(16)));
+    uint8_t q[M_MAX * K_MAX] __attribute__((aligned(16)));
+    uint16_t s[M_MAX] __attribute__((aligned(16)));
+    float c[M_MAX * N_MAX] __attribute__((aligned(16)));
+    float y[M_MAX * N_MAX] __attribute__((aligned(16)));
+} operands;
+
+static operands o;
+
+static uint16_t small_half(bool bf16, uint64_t *state) {
+    unsigned r = (unsigned)(next_random(state) >> 32);
+    return r % 5 == 0 ? 0 : half_code(bf16, r >> 8 & 1, (int)(r >> 9 & 1), 0);
+}
+
+static void make_operands(const shape *at) {
+    uint64_t state = 0x9e3779b97f4a7c15u + at->k + at->n;
+    bool bf16 = at->type[0] == 'b';
+    ck_assert(16 * at->warps <= M_MAX && at->n * at->products <= N_MAX && at->k <= K_MAX);
+    memset(&o, 0, sizeof o);
+    for (size_t i = 0; i < M_MAX * K_MAX; i++) {
+        o.a[i] = small_half(bf16, &state);
+        o.q[i] = (uint8_t)(next_random(&state) >> 40);
+    }
+    for (size_t i = 0; i < N_MAX * K_MAX; i++) o.x[i] = small_half(bf16, &state);
+    for (size_t i = 0; i < M_MAX; i++) o.s[i] = half_code(0, 0, (int)(i % 5) - 2, 0);
+    for (size_t i = 0; i < M_MAX * N_MAX; i++) o.c[i] = (float)(next_random(&state) % 17) - 8;
+}
+
+static void run(const tvm_module *module, int some) {
+    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].threads);
+    void *const arguments[] = {o.a, o.x, o.q, o.s, o.c, o.y};
+    for (unsigned i = 0; i < 6; i++) m.params[i] = (uint64_t)(uintptr_t)arguments[i];
+    m.params[6] = (uint64_t)some;
+    ptx_run(&m);
+    ptx_free(&m);
+}
+
+/* ---- what is expected ---- */
+
+/* Of y[m, r], with the operands as they are. */
+typedef double (*expectation)(const shape *at, unsigned m, unsigned r);
+
+static double dot(const shape *at, unsigned m, unsigned r, unsigned from, unsigned to) {
+    int bf16 = at->type[0] == 'b';
+    double sum = 0;
+    for (unsigned k = from; k < to; k++)
+        sum += half_value(bf16, o.a[m * at->k + k]) * half_value(bf16, o.x[r * at->k + k]);
+    return sum;
+}
+
+static double product(const shape *at, unsigned m, unsigned r) {
+    return dot(at, m, r, 0, at->k);
+}
+
+static double plus_c(const shape *at, unsigned m, unsigned r) {
+    return product(at, m, r) + (double)o.c[m * at->n * at->products + r];
+}
+
+static double c_alone(const shape *at, unsigned m, unsigned r) {
+    return (double)o.c[m * at->n * at->products + r];
+}
+
+static double twice_plus_c(const shape *at, unsigned m, unsigned r) {
+    return 2 * product(at, m, r) + (double)o.c[m * at->n * at->products + r];
+}
+
+/* Columns of 16: the products begin four rows further down, and the second four further up than it would. */
+static double shifted_plus_c(const shape *at, unsigned m, unsigned r) {
+    return dot(at, m, r < at->n ? r + 4 : r - 4, 0, at->k) + (double)o.c[m * at->n * at->products + r];
+}
+
+static double five_times_plus_c(const shape *at, unsigned m, unsigned r) {
+    return 5 * product(at, m, r) + (double)o.c[m * at->n * at->products + r];
+}
+
+/* Of three products: the second is added to the third. */
+static double third_with_second(const shape *at, unsigned m, unsigned r) {
+    return r < 2 * at->n ? plus_c(at, m, r) : plus_c(at, m, r - at->n) + product(at, m, r);
+}
+
+/* Of two. */
+static double both_plus_c(const shape *at, unsigned m, unsigned r) {
+    return plus_c(at, m, r) + product(at, m, (r + at->n) % (2 * at->n));
+}
+
+/* The first 64 rows of y are of the first half of k, the others of the second. */
+static double product_of_half(const shape *at, unsigned m, unsigned r) {
+    return dot(at, m % 64, r, m / 64 * 64, m / 64 * 64 + 64);
+}
+
+static double scaled(const shape *at, unsigned m, unsigned r, double zero) {
+    double sum = 0;
+    for (unsigned k = 0; k < at->k; k++)
+        sum += (get_bits(o.q, 4 * ((size_t)m * at->k + k), 4) - zero) * half_value(0, o.x[r * at->k + k]);
+    return sum * half_value(0, o.s[m]);
+}
+
+static double scaled_less_8(const shape *at, unsigned m, unsigned r) {
+    return scaled(at, m, r, 8);
+}
+
+static double scaled_less_3(const shape *at, unsigned m, unsigned r) {
+    return scaled(at, m, r, 3);
+}
+
+static void compare(const shape *at, const char *name, const char *target, expectation expected) {
+    unsigned rows = at->n * at->products;
+    for (unsigned m = 0; m < 16 * at->warps; m++)
+        for (unsigned r = 0; r < rows; r++) {
+            double sum = expected(at, m, r);
+            ck_assert_msg((double)o.y[m * rows + r] == sum, "%s, %s: y[%u, %u] is %.9g, expected %.9g", name,
+                          target, m, r, (double)o.y[m * rows + r], sum);
+        }
+}
+
+/* ---- what was selected ---- */
+
+static unsigned count_selected(const tvm_module *module, const char *candidate) {
+    unsigned count = 0;
+    for (size_t i = 0; i < module->kernels[0].selection_count; i++)
+        count += strstr(module->kernels[0].selections[i].candidate, candidate) != NULL;
+    return count;
+}
+
+static bool is_said(const tvm_module *module, const char *reason) {
+    for (size_t i = 0; i < module->kernels[0].selection_count; i++)
+        if (strstr(module->kernels[0].selections[i].refused, reason)) return true;
+    return false;
+}
+
+typedef struct row {
+    const char *name;
+    shape at;
+    const char *body;
+    expectation expected;
+    const char *wgmma; /* the candidate */
+    unsigned count;    /* of it, and no mma.sync */
+} row;
+
+static void check_row(const row *r) {
+    static const char *const targets[] = {"sm_90a", "sm_80", "sm_90", "sm_100a"};
+    tvm_ir_program *program = assemble(&r->at, r->body);
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+        tvm_target parsed;
+        if (tvm_target_parse(targets[t], &parsed, NULL) != TVM_OK) continue;
+        tvm_module *module = translate(program, targets[t]);
+        unsigned found = count_selected(module, t == 0 ? r->wgmma : "wgmma");
+        ck_assert_msg(found == (t == 0 ? r->count : 0), "%s, %s: %u %s", r->name, targets[t], found,
+                      r->wgmma);
+        ck_assert_msg((count_selected(module, "mma.sync") == 0) == (t == 0), "%s, %s", r->name, targets[t]);
+        ck_assert((strstr(module->ptx, "fence.proxy.async") != NULL) == (t == 0));
+        make_operands(&r->at);
+        run(module, 3);
+        compare(&r->at, r->name, targets[t], r->expected);
+        tvm_module_free(module);
+    }
+    tvm_ir_program_free(program);
+}
+
+/* ---- where it is taken ---- */
+
+/* A product with one more below it. */
+#define JOINED                                                                                               \
+    ".for P = 0 to R / N\n%acc${P} = load-global gc[0, P * N], C\n.endfor\n"                                 \
+    ".for P = 0 to R / N\n%x2 = load-shared %sx[0, P * N, 0], X\n%x = view %x2, T, B\n"                      \
+    "%acc${P} = mma %w, %x, %acc${P}\n.endfor\n"                                                             \
+    ".for P = 0 to R / N\nstore-global gy[0, P * N], %acc${P}\n.endfor\n"
+
+/* u4 weights that mma takes before their conversion is finished. NESTED: fragments that follow each other
+ * along m, so that the classes are nested; else along k. */
+#define WEIGHTS(ZERO_POINT, W_LAYOUT)                                                                        \
+    ".layout WQ = " W_LAYOUT "\n"                                                                            \
+    "%codes = load-global gq[0, 0], WQ\n%pairs = cast-lowbit %codes, u4, packing pair\n"                     \
+    "%half = cast-lowbit %pairs, f16\n%w = sub %half, " ZERO_POINT "\n" SCALE
+/* Those of %w, for sums. */
+#define SCALE                                                                                                \
+    "%s1 = load-global gs[0], squeeze(reduce(C, 1), 1)\n%s2 = view %s1, f16, reduce(C, 1)\n"                 \
+    "%scale = cast %s2, f32\n"
+#define SCALED_PRODUCTS                                                                                      \
+    ".for P = 0 to R / N\n%zero${P} = alloc-register f32[16 * W, N], C, init 0.0\n.endfor\n"                 \
+    ".for P = 0 to R / N\n%x2 = load-shared %sx[0, P * N, 0], X\n%x = view %x2, T, B\n"                      \
+    "%dot${P} = mma %w, %x, %zero${P}\n.endfor\n"                                                            \
+    ".for P = 0 to R / N\n%out = mul %dot${P}, %scale\nstore-global gy[0, P * N], %out\n.endfor\n"
+
+/* Product R of w, with columns from R * N on, to %d<D>, from what is named C. */
+#define LOAD_CS  ".for P = 0 to R / N\n%c${P} = load-global gc[0, P * N], C\n.endfor\n"
+#define STORE_DS ".for P = 0 to R / N\nstore-global gy[0, P * N], %d${P}\n.endfor\n"
+#define PRODUCT(R, D, C)                                                                                     \
+    "%x2 = load-shared %sx[0, " R " * N, 0], X\n%x = view %x2, T, B\n%d" D " = mma %w, %x, %" C "\n"
+#define MORE LOAD_X "%acc = mma %w, %x, %acc\n"
+
+/* The first four warps take the first half of k, the others the second. */
+#define HALVES                                                                                                  \
+    ".layout AG = spatial(2, 4, 1).local(1, 1, 4).mma.m16n8k16.A\n"                                             \
+    ".layout BG = spatial(2, 1, 1).replicated(4, 3).local(1, 4, N / 8).mma.m16n8k16.B\n"                        \
+    ".layout CG = spatial(2, 4, 1).local(1, 1, N / 8).mma.m16n8k16.C\n"                                         \
+    "%wide = load-global ga[0, 0], reshape(permute(AG, [1, 0, 2]), [64, 128])\n%w = view %wide, T, AG\n"        \
+    "%none = alloc-register f32[2, 64, N], CG, init 0.0\n"                                                      \
+    "%x2 = load-shared %sx[0, 0, 0], permute(BG, [0, 2, 1])\n%x = view %x2, T, BG\n%sums = mma %w, %x, %none\n" \
+    "%d = view %sums, f32, reshape(CG, [128, N])\n" STORE_Y
+
+static const row rows[] = {
+    {"one product",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     product,
+     "wgmma.m64n16k16.f32",
+     1},
+    {"bf16, k beyond a row",
+     {"bf16", 4, 24, 128, 1},
+     COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     product,
+     "wgmma.m64n24k16.f32",
+     1},
+    {"two warpgroups along m",
+     {"f16", 8, 16, 128, 1},
+     COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     product,
+     "wgmma.m64n16k16.f32",
+     1},
+    {"c in a slot of its own",
+     {"f16", 4, 32, 64, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     plus_c,
+     "wgmma.m64n32k16.f32",
+     1},
+    {"c in the result's slot",
+     {"f16", 4, 64, 64, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "%acc = mma %w, %x, %acc\nstore-global gy[0, 0], %acc\n",
+     plus_c,
+     "wgmma.m64n64k16.f32",
+     1},
+    {"joined", {"f16", 4, 8, 64, 4}, COPY_X LOAD_A JOINED, plus_c, "wgmma.m64n32k16.f32", 1},
+    {"joined, two warpgroups",
+     {"bf16", 8, 16, 128, 3},
+     COPY_X LOAD_A JOINED,
+     plus_c,
+     "wgmma.m64n48k16.f32",
+     1},
+    {"one after the other to the same sums",
+     {"f16", 4, 16, 128, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "%acc = mma %w, %x, %acc\n" LOAD_X "%acc = mma %w, %x, %acc\n"
+                                 "store-global gy[0, 0], %acc\n",
+     twice_plus_c,
+     "wgmma.m64n16k16.f32",
+     2},
+    {"one after the other through other sums",
+     {"f16", 4, 16, 128, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "%e = mma %w, %x, %acc\n" LOAD_X "%d = mma %w, %x, %e\n" STORE_Y,
+     twice_plus_c,
+     "wgmma.m64n16k16.f32",
+     2},
+    {"u4 less 8, fragments along k",
+     {"f16", 4, 16, 64, 1},
+     COPY_X WEIGHTS("8", "spatial(W, 1).local(1, K / 16).mma.m16n8k16.A") SCALED_PRODUCTS,
+     scaled_less_8,
+     "wgmma.m64n16k16.f32",
+     1},
+    {"u4 less 3, 32 columns",
+     {"f16", 4, 32, 64, 1},
+     COPY_X WEIGHTS("3", "spatial(W, 1).local(1, K / 16).mma.m16n8k16.A") SCALED_PRODUCTS,
+     scaled_less_3,
+     "wgmma.m64n32k16.f32",
+     1},
+    {"u4, joined",
+     {"f16", 8, 16, 128, 2},
+     COPY_X WEIGHTS("8", "spatial(W, 1).local(1, K / 16).mma.m16n8k16.A") SCALED_PRODUCTS,
+     scaled_less_8,
+     "wgmma.m64n32k16.f32",
+     1},
+    {"c is what one before gave",
+     {"f16", 4, 16, 64, 3},
+     COPY_X LOAD_A LOAD_CS PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("2", "2", "d1") STORE_DS,
+     third_with_second,
+     "wgmma.m64n",
+     2},
+    {"a result that is assigned again",
+     {"f16", 4, 16, 64, 3},
+     COPY_X LOAD_A LOAD_CS PRODUCT("0", "2", "c0") PRODUCT("1", "0", "c1") PRODUCT("2", "0", "c2")
+         PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("2", "2", "c2") STORE_DS,
+     plus_c,
+     "wgmma.m64n",
+     3},
+    {"the same sums in wgmma of other shapes",
+     {"f16", 4, 16, 64, 2},
+     COPY_X LOAD_A LOAD_CS PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("1", "1", "d1")
+         PRODUCT("0", "0", "d0") STORE_DS,
+     twice_plus_c,
+     "wgmma.m64n",
+     3},
+    {"the same sums in other places",
+     {"f16", 4, 16, 64, 2},
+     COPY_X LOAD_A LOAD_CS PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("0", "1", "d1")
+         PRODUCT("1", "0", "d0") STORE_DS,
+     both_plus_c,
+     "wgmma.m64n32k16",
+     2},
+    {"warpgroups along k", {"f16", 8, 16, 128, 1}, COPY_X HALVES, product_of_half, "wgmma.m64n16k16", 1},
+    {"an index that goes below 0",
+     {"f16", 4, 16, 64, 2},
+     COPY_X LOAD_A "for %i = -16 to 1 step 16\n%acc = load-global gc[0, %i + 16], C\n"
+                   "%x2 = load-shared %sx[0, %i + 16, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
+                   "store-global gy[0, %i + 16], %d\nend\n",
+     plus_c,
+     "wgmma.m64n16k16",
+     1},
+    {"in loops and their branches",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A LOAD_C "for %i = 0 to some\nif %i == 1\n" MORE "continue\nelse\n" MORE MORE
+                          "end\nif %i == 2\nbreak\nend\nend\n"
+                          "store-global gy[0, 0], %acc\n",
+     five_times_plus_c,
+     "wgmma.m64n16k16",
+     3},
+    {"in an unrolled loop",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A LOAD_C "for %i = 0 to 5 unroll 5\n" MORE "end\nstore-global gy[0, 0], %acc\n",
+     five_times_plus_c,
+     "wgmma.m64n16k16",
+     1},
+    {"in a loop that is unrolled in part",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A LOAD_C "for %i = 0 to some + 2 unroll 2\n" MORE "end\n%d = view %acc, f32, C\n" STORE_Y,
+     five_times_plus_c,
+     "wgmma.m64n16k16",
+     1},
+    {"a ring of stages",
+     {"f16", 4, 16, 256, 1},
+     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n"
+     "%sx = alloc-shared T[3, R, 64]\n"
+     ".for J = 0 to 2\ncopy-async %sx[J], gx[0, J * 64], [R, 64]\ncommit-group\n.endfor\n" LOAD_C
+     "for %i = 0 to some + 1\nwait-group 1\nsync\n%w = load-global ga[0, %i * 64], A1\n"
+     "if %i + 2 < K / 64\ncopy-async %sx[(%i + 2) % 3], gx[0, (%i + 2) * 64], [R, 64]\nend\ncommit-group\n"
+     "%x2 = load-shared %sx[%i % 3, 0, 0], permute(B1, [1, 0])\n%x = view %x2, T, B1\n%acc = mma %w, %x, %acc\nend\n"
+     "store-global gy[0, 0], %acc\n",
+     plus_c,
+     "wgmma.m64n16k16",
+     1},
+    {"weights that are converted meanwhile",
+     {"f16", 4, 16, 256, 1},
+     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n" COPY_X
+     ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
+     ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w${J % 2} = sub %half, 8\n"
+     "%x2 = load-shared %sx[J, 0, 0], permute(B1, [1, 0])\n%x = view %x2, T, B1\n"
+     "%acc = mma %w${J % 2}, %x, %acc\n.endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
+     scaled_less_8,
+     "wgmma.m64n16k16",
+     4},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+START_TEST(products_are_right) {
+    check_row(&rows[_i]);
+}
+END_TEST
+
+/* Every warp stores all of x, and reads what it stored itself, without a sync. */
+START_TEST(what_each_warp_stored_itself_is_seen) {
+    static const char body[] =
+        "%all = load-global gx[0, 0], permute(B, [1, 0])\n%sx = alloc-shared T[1, R, 64]\n"
+        "store-shared %sx[0, 0, 0], %all\nsync-warp\n" LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y;
+    const shape at = {"f16", 4, 16, 64, 1};
+    tvm_ir_program *program = assemble(&at, body);
+    tvm_module *module = translate(program, "sm_90a");
+    ck_assert_uint_eq(count_selected(module, "wgmma.m64n16k16"), 1);
+    make_operands(&at);
+    run(module, 3);
+    compare(&at, "stored by each", "sm_90a", plus_c);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- where it is not ---- */
+
+typedef struct refusal {
+    const char *name;
+    shape at;
+    const char *body;
+    expectation expected;
+    const char *why; /* part of what is said; NULL: nothing */
+} refusal;
+
+#define COPY_TO(X)                                                                                           \
+    "%sx = " X "\n.for J = 0 to K / 64\ncopy-async %sx[J], gx[0, J * 64], [R, 64]\n.endfor\n"                \
+    "commit-group\nwait-group 0\nsync\n"
+#define MULTIPLY LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y
+
+static const refusal refusals[] = {
+    {"no swizzle",
+     {"f16", 4, 16, 64, 1},
+     COPY_TO("alloc-shared T[K / 64, R, 64], row_major") MULTIPLY,
+     plus_c,
+     "swizzle(3, 3, 3)"},
+    {"another swizzle",
+     {"f16", 4, 16, 64, 1},
+     COPY_TO("alloc-shared T[K / 64, R, 64], swizzle(3, 2, 3)") MULTIPLY,
+     plus_c,
+     "swizzle(3, 3, 3)"},
+    {"rows of 128",
+     {"f16", 4, 16, 128, 1},
+     "%sx = alloc-shared T[R, 128]\ncopy-async %sx, gx[0, 0], [R, 128]\ncommit-group\nwait-group 0\nsync\n" LOAD_A
+         LOAD_C
+     "%x2 = load-shared %sx[0, 0], permute(B, [1, 0])\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n" STORE_Y,
+     plus_c,
+     "wgmma"},
+    {"b is stored, too",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n%e = mma %w, %x, %d\nstore-global gy[0, 0], %e\n",
+     twice_plus_c,
+     "b is read elsewhere"},
+    {"what is loaded is read, too",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X
+     "%d = mma %w, %x, %acc\n%z = view %x2, T, B\n%e = mma %w, %z, %d\nstore-global gy[0, 0], %e\n",
+     twice_plus_c,
+     "b is read elsewhere"},
+    {"a sync before the mma",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "sync\n%d = mma %w, %x, %acc\n" STORE_Y,
+     plus_c,
+     NULL},
+    {"a store before the mma",
+     {"f16", 4, 16, 64, 1},
+     COPY_X LOAD_A LOAD_C
+     "%none = alloc-register T[R, 64], replicated(W, 2).spatial(2, 16).local(N / 2, 4), init 0.0\nsync\n" LOAD_X
+     "store-shared %sx[0, 0, 0], %none\n%d = mma %w, %x, %acc\n" STORE_Y,
+     plus_c,
+     NULL},
+    {"8 columns", {"f16", 4, 8, 64, 1}, COPY_X MULTIPLY, plus_c, "8 columns"},
+    {"one warp", {"f16", 1, 16, 64, 1}, COPY_X MULTIPLY, plus_c, "multiple of 4"},
+    {"6 warps", {"f16", 6, 16, 64, 1}, COPY_X MULTIPLY, plus_c, "multiple of 4"},
+    {"not at a multiple of 8 rows, known",
+     {"f16", 4, 16, 64, 2},
+     COPY_X LOAD_A ".for P = 0 to 2\n%acc = load-global gc[0, P * N], C\n"
+                   "%x2 = load-shared %sx[0, P * 8 + 4, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
+                   "store-global gy[0, P * N], %d\n.endfor\n",
+     shifted_plus_c,
+     "first of 8 rows"},
+    {"not at a multiple of 8 rows",
+     {"f16", 4, 16, 64, 2},
+     COPY_X LOAD_A
+     "for %p = 0 to 2\n%acc = load-global gc[0, %p * N], C\n"
+     "%x2 = load-shared %sx[0, %p * 8 + some + 1, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
+     "store-global gy[0, %p * N], %d\nend\n",
+     shifted_plus_c,
+     "multiple of 8 rows"},
+    {"a warpgroup's rows begin between two multiples of 8",
+     {"f16", 8, 16, 128, 1},
+     "%sx = alloc-shared T[2, 20, 64]\n.for J = 0 to 2\ncopy-async %sx[J, 0, 0], gx[0, J * 64], [R, 64]\n.endfor\n"
+     "commit-group\nwait-group 0\nsync\n" HALVES,
+     product_of_half,
+     "first of 8 rows"},
+    {"bytes as halves",
+     {"f16", 4, 16, 64, 1},
+     "%sx = alloc-shared u8[16, 64], swizzle(3, 3, 3)\n%zero = alloc-register u8[16, 64], spatial(4, 32).local(4, 2), init 0\n"
+     "store-shared %sx, %zero\nsync\n"
+     ".layout B1 = replicated(W, 2).local(1, N / 8).mma.m16n8k16.B\n.layout A1 = spatial(W, 1).mma.m16n8k16.A\n"
+     "%w = load-global ga[0, 0], A1\n" LOAD_C
+     "%x2 = load-shared %sx[0, 0], permute(replicated(W, 2).local(2, N / 8).mma.m16n8k16.B, [1, 0])\n"
+     "%x = view %x2, f16, B1\n%d = mma %w, %x, %acc\n" STORE_Y,
+     c_alone,
+     "viewed as others"},
+    {"words as halves",
+     {"f16", 4, 16, 64, 1},
+     "%sx = alloc-shared u32[16, 64], swizzle(3, 3, 3)\n%zero = alloc-register u32[16, 64], spatial(4, 32).local(4, 2), init 0\n"
+     "store-shared %sx, %zero\nsync\n"
+     ".layout B1 = replicated(W, 2).local(2, N / 8).mma.m16n8k16.B\n.layout A1 = spatial(W, 1).local(1, 2).mma.m16n8k16.A\n"
+     "%w = load-global ga[0, 0], A1\n" LOAD_C
+     "%x2 = load-shared %sx[0, 0], permute(replicated(W, 2).local(1, N / 8).mma.m16n8k16.B, [1, 0])\n"
+     "%x = view %x2, f16, B1\n%d = mma %w, %x, %acc\n" STORE_Y,
+     c_alone,
+     "viewed as others"},
+};
+enum { REFUSALS = sizeof refusals / sizeof *refusals };
+
+START_TEST(others_are_left_to_mma_sync) {
+    const refusal *r = &refusals[_i];
+    tvm_ir_program *program = assemble(&r->at, r->body);
+    tvm_module *module = translate(program, "sm_90a");
+    ck_assert_msg(!strstr(module->ptx, "wgmma"), "%s", r->name);
+    ck_assert_msg(r->why ? is_said(module, r->why) : !is_said(module, "wgmma"), "%s", r->name);
+    make_operands(&r->at);
+    run(module, 3);
+    compare(&r->at, r->name, "sm_90a", r->expected);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("codegen_wgmma");
+    TCase *tests = tcase_create("wgmma");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, products_are_right, 0, ROWS);
+    tcase_add_test(tests, what_each_warp_stored_itself_is_seen);
+    tcase_add_loop_test(tests, others_are_left_to_mma_sync, 0, REFUSALS);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
