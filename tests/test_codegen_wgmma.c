@@ -11,24 +11,25 @@
 #include "matmul_reference.h"
 #include "ptx_machine.h"
 
-enum { TIMEOUT = 600, M_MAX = 128, N_MAX = 64, K_MAX = 512 };
+enum { TIMEOUT = 600, M_MAX = 256, N_MAX = 64, K_MAX = 512 };
 
 /* y = sum over k of a[m, k] x[n, k], plus what the program makes of c. */
 typedef struct shape {
     const char *type;
     unsigned warps, n, k; /* n: columns of a product */
     unsigned products;    /* one below the other in x: n * products rows */
+    unsigned fragments;   /* of 16 rows of a that a warp has */
 } shape;
 
 static const char prologue[] =
     ".vasm 1\n"
-    ".const T = %s, W = %u, N = %u, K = %u, R = %u\n"
-    ".layout A = spatial(W, 1).local(1, K / 16).mma.m16n8k16.A\n"
+    ".const T = %s, W = %u, N = %u, K = %u, R = %u, F = %u, M = 16 * W * F\n"
+    ".layout A = spatial(W, 1).column_local(F, K / 16).mma.m16n8k16.A\n"
     ".layout B = replicated(W, 2).local(K / 16, N / 8).mma.m16n8k16.B\n"
-    ".layout C = spatial(W, 1).local(1, N / 8).mma.m16n8k16.C\n"
+    ".layout C = spatial(W, 1).local(F, N / 8).mma.m16n8k16.C\n"
     ".layout X = permute(reshape(B, [K / 64, 64, N]), [0, 2, 1])\n"
-    ".kernel f(ga: global T[16 * W, K], gx: global T[R, K], gq: global u4[16 * W, K], gs: global f16[16 * W],\n"
-    "          gc: global f32[16 * W, R], gy: global f32[16 * W, R], some: i32)\n"
+    ".kernel f(ga: global T[M, K], gx: global T[R, K], gq: global u4[M, K], gs: global f16[M],\n"
+    "          gc: global f32[M, R], gy: global f32[M, R], some: i32)\n"
     ".warps W\n.grid 1\n"
     "%s\n"
     ".end\n";
@@ -40,7 +41,7 @@ static const char prologue[] =
     "commit-group\nwait-group 0\nsync\n"
 #define LOAD_A  "%w = load-global ga[0, 0], A\n"
 #define LOAD_C  "%acc = load-global gc[0, 0], C\n"
-#define ZERO    "%acc = alloc-register f32[16 * W, N], C, init 0.0\n"
+#define ZERO    "%acc = alloc-register f32[M, N], C, init 0.0\n"
 #define LOAD_X  "%x2 = load-shared %sx[0, 0, 0], X\n%x = view %x2, T, B\n"
 #define STORE_Y "store-global gy[0, 0], %d\n"
 
@@ -48,8 +49,8 @@ static tvm_ir_program *assemble(const shape *at, const char *body) {
     static char text[1 << 16];
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
-    int size =
-        snprintf(text, sizeof text, prologue, at->type, at->warps, at->n, at->k, at->n * at->products, body);
+    int size = snprintf(text, sizeof text, prologue, at->type, at->warps, at->n, at->k, at->n * at->products,
+                        at->fragments, body);
     ck_assert_int_lt(size, (int)sizeof text);
     tvm_status status = tvm_assemble_text(text, (size_t)size, "test", NULL, &program, &diags);
     tvm_diags_print(&diags, stderr, "test", false);
@@ -68,6 +69,10 @@ static tvm_module *translate(const tvm_ir_program *program, const char *target_n
     ck_assert_int_eq(status, TVM_OK);
     tvm_diags_free(&diags);
     return module;
+}
+
+static unsigned rows_of(const shape *at) {
+    return 16 * at->warps * at->fragments;
 }
 
 /* ---- operands ---- */
@@ -91,7 +96,7 @@ static uint16_t small_half(bool bf16, uint64_t *state) {
 static void make_operands(const shape *at) {
     uint64_t state = 0x9e3779b97f4a7c15u + at->k + at->n;
     bool bf16 = at->type[0] == 'b';
-    ck_assert(16 * at->warps <= M_MAX && at->n * at->products <= N_MAX && at->k <= K_MAX);
+    ck_assert(rows_of(at) <= M_MAX && at->n * at->products <= N_MAX && at->k <= K_MAX);
     memset(&o, 0, sizeof o);
     for (size_t i = 0; i < M_MAX * K_MAX; i++) {
         o.a[i] = small_half(bf16, &state);
@@ -181,7 +186,7 @@ static double scaled_less_3(const shape *at, unsigned m, unsigned r) {
 
 static void compare(const shape *at, const char *name, const char *target, expectation expected) {
     unsigned rows = at->n * at->products;
-    for (unsigned m = 0; m < 16 * at->warps; m++)
+    for (unsigned m = 0; m < rows_of(at); m++)
         for (unsigned r = 0; r < rows; r++) {
             double sum = expected(at, m, r);
             ck_assert_msg((double)o.y[m * rows + r] == sum, "%s, %s: y[%u, %u] is %.9g, expected %.9g", name,
@@ -225,6 +230,7 @@ static void check_row(const row *r) {
                       r->wgmma);
         ck_assert_msg((count_selected(module, "mma.sync") == 0) == (t == 0), "%s, %s", r->name, targets[t]);
         ck_assert((strstr(module->ptx, "fence.proxy.async") != NULL) == (t == 0));
+        ck_assert_uint_eq(count_selected(module, ", scaled"), strncmp(r->name, "u4", 2) == 0);
         make_operands(&r->at);
         run(module, 3);
         compare(&r->at, r->name, targets[t], r->expected);
@@ -244,16 +250,15 @@ static void check_row(const row *r) {
 
 /* u4 weights that mma takes before their conversion is finished. NESTED: fragments that follow each other
  * along m, so that the classes are nested; else along k. */
-#define WEIGHTS(ZERO_POINT, W_LAYOUT)                                                                        \
-    ".layout WQ = " W_LAYOUT "\n"                                                                            \
-    "%codes = load-global gq[0, 0], WQ\n%pairs = cast-lowbit %codes, u4, packing pair\n"                     \
+#define WEIGHTS(ZERO_POINT)                                                                                  \
+    "%codes = load-global gq[0, 0], A\n%pairs = cast-lowbit %codes, u4, packing pair\n"                      \
     "%half = cast-lowbit %pairs, f16\n%w = sub %half, " ZERO_POINT "\n" SCALE
 /* Those of %w, for sums. */
 #define SCALE                                                                                                \
     "%s1 = load-global gs[0], squeeze(reduce(C, 1), 1)\n%s2 = view %s1, f16, reduce(C, 1)\n"                 \
     "%scale = cast %s2, f32\n"
 #define SCALED_PRODUCTS                                                                                      \
-    ".for P = 0 to R / N\n%zero${P} = alloc-register f32[16 * W, N], C, init 0.0\n.endfor\n"                 \
+    ".for P = 0 to R / N\n%zero${P} = alloc-register f32[M, N], C, init 0.0\n.endfor\n"                      \
     ".for P = 0 to R / N\n%x2 = load-shared %sx[0, P * N, 0], X\n%x = view %x2, T, B\n"                      \
     "%dot${P} = mma %w, %x, %zero${P}\n.endfor\n"                                                            \
     ".for P = 0 to R / N\n%out = mul %dot${P}, %scale\nstore-global gy[0, P * N], %out\n.endfor\n"
@@ -277,103 +282,133 @@ static void check_row(const row *r) {
 
 static const row rows[] = {
     {"one product",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
      product,
      "wgmma.m64n16k16.f32",
      1},
     {"bf16, k beyond a row",
-     {"bf16", 4, 24, 128, 1},
+     {"bf16", 4, 24, 128, 1, 1},
      COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
      product,
      "wgmma.m64n24k16.f32",
      1},
     {"two warpgroups along m",
-     {"f16", 8, 16, 128, 1},
+     {"f16", 8, 16, 128, 1, 1},
      COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
      product,
      "wgmma.m64n16k16.f32",
      1},
     {"c in a slot of its own",
-     {"f16", 4, 32, 64, 1},
+     {"f16", 4, 32, 64, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
      plus_c,
      "wgmma.m64n32k16.f32",
      1},
     {"c in the result's slot",
-     {"f16", 4, 64, 64, 1},
+     {"f16", 4, 64, 64, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X "%acc = mma %w, %x, %acc\nstore-global gy[0, 0], %acc\n",
      plus_c,
      "wgmma.m64n64k16.f32",
      1},
-    {"joined", {"f16", 4, 8, 64, 4}, COPY_X LOAD_A JOINED, plus_c, "wgmma.m64n32k16.f32", 1},
+    {"joined", {"f16", 4, 8, 64, 4, 1}, COPY_X LOAD_A JOINED, plus_c, "wgmma.m64n32k16.f32", 1},
     {"joined, two warpgroups",
-     {"bf16", 8, 16, 128, 3},
+     {"bf16", 8, 16, 128, 3, 1},
      COPY_X LOAD_A JOINED,
      plus_c,
      "wgmma.m64n48k16.f32",
      1},
     {"one after the other to the same sums",
-     {"f16", 4, 16, 128, 1},
+     {"f16", 4, 16, 128, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X "%acc = mma %w, %x, %acc\n" LOAD_X "%acc = mma %w, %x, %acc\n"
                                  "store-global gy[0, 0], %acc\n",
      twice_plus_c,
      "wgmma.m64n16k16.f32",
      2},
     {"one after the other through other sums",
-     {"f16", 4, 16, 128, 1},
+     {"f16", 4, 16, 128, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X "%e = mma %w, %x, %acc\n" LOAD_X "%d = mma %w, %x, %e\n" STORE_Y,
      twice_plus_c,
      "wgmma.m64n16k16.f32",
      2},
     {"u4 less 8, fragments along k",
-     {"f16", 4, 16, 64, 1},
-     COPY_X WEIGHTS("8", "spatial(W, 1).local(1, K / 16).mma.m16n8k16.A") SCALED_PRODUCTS,
+     {"f16", 4, 16, 64, 1, 1},
+     COPY_X WEIGHTS("8") SCALED_PRODUCTS,
      scaled_less_8,
      "wgmma.m64n16k16.f32",
      1},
     {"u4 less 3, 32 columns",
-     {"f16", 4, 32, 64, 1},
-     COPY_X WEIGHTS("3", "spatial(W, 1).local(1, K / 16).mma.m16n8k16.A") SCALED_PRODUCTS,
+     {"f16", 4, 32, 64, 1, 1},
+     COPY_X WEIGHTS("3") SCALED_PRODUCTS,
      scaled_less_3,
      "wgmma.m64n32k16.f32",
      1},
     {"u4, joined",
-     {"f16", 8, 16, 128, 2},
-     COPY_X WEIGHTS("8", "spatial(W, 1).local(1, K / 16).mma.m16n8k16.A") SCALED_PRODUCTS,
+     {"f16", 8, 16, 128, 2, 1},
+     COPY_X WEIGHTS("8") SCALED_PRODUCTS,
+     scaled_less_8,
+     "wgmma.m64n32k16.f32",
+     1},
+    {"two fragments of rows",
+     {"bf16", 4, 16, 128, 2, 2},
+     COPY_X LOAD_A JOINED,
+     plus_c,
+     "wgmma.m64n32k16.f32",
+     1},
+    {"u4 less 8, two fragments",
+     {"f16", 4, 16, 64, 1, 2},
+     COPY_X WEIGHTS("8") SCALED_PRODUCTS,
+     scaled_less_8,
+     "wgmma.m64n16k16.f32",
+     1},
+    {"u4 less 3, nested",
+     {"f16", 4, 16, 64, 1, 4},
+     COPY_X WEIGHTS("3") SCALED_PRODUCTS,
+     scaled_less_3,
+     "wgmma.m64n16k16.f32",
+     1},
+    {"u4, nested, 32 columns",
+     {"f16", 4, 32, 64, 1, 4},
+     COPY_X WEIGHTS("8") SCALED_PRODUCTS,
+     scaled_less_8,
+     "wgmma.m64n32k16.f32",
+     1},
+    {"u4, nested, joined",
+     {"f16", 4, 16, 64, 2, 4},
+     COPY_X WEIGHTS("8") SCALED_PRODUCTS,
      scaled_less_8,
      "wgmma.m64n32k16.f32",
      1},
     {"c is what one before gave",
-     {"f16", 4, 16, 64, 3},
+     {"f16", 4, 16, 64, 3, 1},
      COPY_X LOAD_A LOAD_CS PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("2", "2", "d1") STORE_DS,
      third_with_second,
      "wgmma.m64n",
      2},
     {"a result that is assigned again",
-     {"f16", 4, 16, 64, 3},
+     {"f16", 4, 16, 64, 3, 1},
      COPY_X LOAD_A LOAD_CS PRODUCT("0", "2", "c0") PRODUCT("1", "0", "c1") PRODUCT("2", "0", "c2")
          PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("2", "2", "c2") STORE_DS,
      plus_c,
      "wgmma.m64n",
      3},
     {"the same sums in wgmma of other shapes",
-     {"f16", 4, 16, 64, 2},
+     {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A LOAD_CS PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("1", "1", "d1")
          PRODUCT("0", "0", "d0") STORE_DS,
      twice_plus_c,
      "wgmma.m64n",
      3},
     {"the same sums in other places",
-     {"f16", 4, 16, 64, 2},
+     {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A LOAD_CS PRODUCT("0", "0", "c0") PRODUCT("1", "1", "c1") PRODUCT("0", "1", "d1")
          PRODUCT("1", "0", "d0") STORE_DS,
      both_plus_c,
      "wgmma.m64n32k16",
      2},
-    {"warpgroups along k", {"f16", 8, 16, 128, 1}, COPY_X HALVES, product_of_half, "wgmma.m64n16k16", 1},
+    {"warpgroups along k", {"f16", 8, 16, 128, 1, 1}, COPY_X HALVES, product_of_half, "wgmma.m64n16k16", 1},
     {"an index that goes below 0",
-     {"f16", 4, 16, 64, 2},
+     {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A "for %i = -16 to 1 step 16\n%acc = load-global gc[0, %i + 16], C\n"
                    "%x2 = load-shared %sx[0, %i + 16, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
                    "store-global gy[0, %i + 16], %d\nend\n",
@@ -381,7 +416,7 @@ static const row rows[] = {
      "wgmma.m64n16k16",
      1},
     {"in loops and their branches",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C "for %i = 0 to some\nif %i == 1\n" MORE "continue\nelse\n" MORE MORE
                           "end\nif %i == 2\nbreak\nend\nend\n"
                           "store-global gy[0, 0], %acc\n",
@@ -389,19 +424,19 @@ static const row rows[] = {
      "wgmma.m64n16k16",
      3},
     {"in an unrolled loop",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C "for %i = 0 to 5 unroll 5\n" MORE "end\nstore-global gy[0, 0], %acc\n",
      five_times_plus_c,
      "wgmma.m64n16k16",
      1},
     {"in a loop that is unrolled in part",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C "for %i = 0 to some + 2 unroll 2\n" MORE "end\n%d = view %acc, f32, C\n" STORE_Y,
      five_times_plus_c,
      "wgmma.m64n16k16",
      1},
     {"a ring of stages",
-     {"f16", 4, 16, 256, 1},
+     {"f16", 4, 16, 256, 1, 1},
      ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n"
      "%sx = alloc-shared T[3, R, 64]\n"
      ".for J = 0 to 2\ncopy-async %sx[J], gx[0, J * 64], [R, 64]\ncommit-group\n.endfor\n" LOAD_C
@@ -413,7 +448,7 @@ static const row rows[] = {
      "wgmma.m64n16k16",
      1},
     {"weights that are converted meanwhile",
-     {"f16", 4, 16, 256, 1},
+     {"f16", 4, 16, 256, 1, 1},
      ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n" COPY_X
      ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
      ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w${J % 2} = sub %half, 8\n"
@@ -435,7 +470,7 @@ START_TEST(what_each_warp_stored_itself_is_seen) {
     static const char body[] =
         "%all = load-global gx[0, 0], permute(B, [1, 0])\n%sx = alloc-shared T[1, R, 64]\n"
         "store-shared %sx[0, 0, 0], %all\nsync-warp\n" LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y;
-    const shape at = {"f16", 4, 16, 64, 1};
+    const shape at = {"f16", 4, 16, 64, 1, 1};
     tvm_ir_program *program = assemble(&at, body);
     tvm_module *module = translate(program, "sm_90a");
     ck_assert_uint_eq(count_selected(module, "wgmma.m64n16k16"), 1);
@@ -464,57 +499,57 @@ typedef struct refusal {
 
 static const refusal refusals[] = {
     {"no swizzle",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_TO("alloc-shared T[K / 64, R, 64], row_major") MULTIPLY,
      plus_c,
      "swizzle(3, 3, 3)"},
     {"another swizzle",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_TO("alloc-shared T[K / 64, R, 64], swizzle(3, 2, 3)") MULTIPLY,
      plus_c,
      "swizzle(3, 3, 3)"},
     {"rows of 128",
-     {"f16", 4, 16, 128, 1},
+     {"f16", 4, 16, 128, 1, 1},
      "%sx = alloc-shared T[R, 128]\ncopy-async %sx, gx[0, 0], [R, 128]\ncommit-group\nwait-group 0\nsync\n" LOAD_A
          LOAD_C
      "%x2 = load-shared %sx[0, 0], permute(B, [1, 0])\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n" STORE_Y,
      plus_c,
      "wgmma"},
     {"b is stored, too",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n%e = mma %w, %x, %d\nstore-global gy[0, 0], %e\n",
      twice_plus_c,
      "b is read elsewhere"},
     {"what is loaded is read, too",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X
      "%d = mma %w, %x, %acc\n%z = view %x2, T, B\n%e = mma %w, %z, %d\nstore-global gy[0, 0], %e\n",
      twice_plus_c,
      "b is read elsewhere"},
     {"a sync before the mma",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X "sync\n%d = mma %w, %x, %acc\n" STORE_Y,
      plus_c,
      NULL},
     {"a store before the mma",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C
      "%none = alloc-register T[R, 64], replicated(W, 2).spatial(2, 16).local(N / 2, 4), init 0.0\nsync\n" LOAD_X
      "store-shared %sx[0, 0, 0], %none\n%d = mma %w, %x, %acc\n" STORE_Y,
      plus_c,
      NULL},
-    {"8 columns", {"f16", 4, 8, 64, 1}, COPY_X MULTIPLY, plus_c, "8 columns"},
-    {"one warp", {"f16", 1, 16, 64, 1}, COPY_X MULTIPLY, plus_c, "multiple of 4"},
-    {"6 warps", {"f16", 6, 16, 64, 1}, COPY_X MULTIPLY, plus_c, "multiple of 4"},
+    {"8 columns", {"f16", 4, 8, 64, 1, 1}, COPY_X MULTIPLY, plus_c, "8 columns"},
+    {"one warp", {"f16", 1, 16, 64, 1, 1}, COPY_X MULTIPLY, plus_c, "multiple of 4"},
+    {"6 warps", {"f16", 6, 16, 64, 1, 1}, COPY_X MULTIPLY, plus_c, "multiple of 4"},
     {"not at a multiple of 8 rows, known",
-     {"f16", 4, 16, 64, 2},
+     {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A ".for P = 0 to 2\n%acc = load-global gc[0, P * N], C\n"
                    "%x2 = load-shared %sx[0, P * 8 + 4, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
                    "store-global gy[0, P * N], %d\n.endfor\n",
      shifted_plus_c,
      "first of 8 rows"},
     {"not at a multiple of 8 rows",
-     {"f16", 4, 16, 64, 2},
+     {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A
      "for %p = 0 to 2\n%acc = load-global gc[0, %p * N], C\n"
      "%x2 = load-shared %sx[0, %p * 8 + some + 1, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
@@ -522,13 +557,13 @@ static const refusal refusals[] = {
      shifted_plus_c,
      "multiple of 8 rows"},
     {"a warpgroup's rows begin between two multiples of 8",
-     {"f16", 8, 16, 128, 1},
+     {"f16", 8, 16, 128, 1, 1},
      "%sx = alloc-shared T[2, 20, 64]\n.for J = 0 to 2\ncopy-async %sx[J, 0, 0], gx[0, J * 64], [R, 64]\n.endfor\n"
      "commit-group\nwait-group 0\nsync\n" HALVES,
      product_of_half,
      "first of 8 rows"},
     {"bytes as halves",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      "%sx = alloc-shared u8[16, 64], swizzle(3, 3, 3)\n%zero = alloc-register u8[16, 64], spatial(4, 32).local(4, 2), init 0\n"
      "store-shared %sx, %zero\nsync\n"
      ".layout B1 = replicated(W, 2).local(1, N / 8).mma.m16n8k16.B\n.layout A1 = spatial(W, 1).mma.m16n8k16.A\n"
@@ -538,7 +573,7 @@ static const refusal refusals[] = {
      c_alone,
      "viewed as others"},
     {"words as halves",
-     {"f16", 4, 16, 64, 1},
+     {"f16", 4, 16, 64, 1, 1},
      "%sx = alloc-shared u32[16, 64], swizzle(3, 3, 3)\n%zero = alloc-register u32[16, 64], spatial(4, 32).local(4, 2), init 0\n"
      "store-shared %sx, %zero\nsync\n"
      ".layout B1 = replicated(W, 2).local(2, N / 8).mma.m16n8k16.B\n.layout A1 = spatial(W, 1).local(1, 2).mma.m16n8k16.A\n"
