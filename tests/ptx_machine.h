@@ -154,7 +154,7 @@ static inline uint64_t ptx_convert(const ptx_insn *insn, const uint64_t v[3]) {
                *mode = insn->parts > 3 ? insn->part[1] : "";
     if (ptx_is(from, "e4m3x2") || ptx_is(from, "e5m2x2")) {
         bool e5m2 = from[1] == '5';
-        ck_assert_str_eq(to, "f16x2");
+        ptx_must(ptx_is(to, "f16x2"), "ptx: unknown %s", insn->text);
         return (uint64_t)ptx_ofp8_to_f16((uint8_t)(v[0] >> 8), e5m2) << 16 |
                ptx_ofp8_to_f16((uint8_t)v[0], e5m2);
     }
@@ -189,7 +189,7 @@ static inline bool ptx_float_test(const char *test, double a, double b) {
     if (ptx_is(test, "lt")) return a < b;
     if (ptx_is(test, "le")) return a <= b;
     if (ptx_is(test, "gt")) return a > b;
-    ck_assert_str_eq(test, "ge");
+    ptx_must(ptx_is(test, "ge"), "ptx: unknown comparison %s", test);
     return a >= b;
 }
 
@@ -353,7 +353,7 @@ static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
 static inline size_t ptx_jump(const ptx_machine *m, const ptx_insn *insn, size_t next) {
     bool taken = ptx_active(m, insn, 0);
     for (unsigned t = 1; t < m->threads; t++)
-        ck_assert_msg(ptx_active(m, insn, t) == taken, "ptx: threads part at %s", insn->text);
+        ptx_must(ptx_active(m, insn, t) == taken, "ptx: threads part at %s", insn->text);
     if (!taken) return next;
     for (size_t i = 0; i < m->insn_count; i++)
         if (m->insns[i].label == insn->operand[0].value) return i;
@@ -368,7 +368,7 @@ static inline void ptx_run(ptx_machine *m) {
     ptx_wgmma_begin(m);
     for (unsigned steps = 0; at < m->insn_count; steps++) {
         const ptx_insn *insn = &m->insns[at++];
-        ck_assert_uint_lt(steps, PTX_STEPS_MAX);
+        ptx_must(steps < PTX_STEPS_MAX, "ptx: no end is in sight");
         const char *op = insn->part[0];
         if (ptx_is(op, "bar")) ptx_barrier(m, ptx_is(insn->part[1], "warp"));
         ptx_wgmma_watch(m, insn);

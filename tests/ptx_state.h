@@ -101,6 +101,12 @@ static inline bool ptx_is(const char *a, const char *b) {
     return strcmp(a, b) == 0;
 }
 
+/* As ck_assert_msg, which also notes its place in a file at each call, and is slow for that. */
+#define ptx_must(condition, ...)                                                                             \
+    do {                                                                                                     \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__);                                                         \
+    } while (0)
+
 /* ---- reading the text ---- */
 
 static inline unsigned ptx_class(const char *name, const char **number) {
@@ -375,11 +381,11 @@ static inline bool ptx_active(const ptx_machine *m, const ptx_insn *insn, unsign
 static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o, bool shared,
                                    unsigned t, size_t bytes) {
     uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, ptx_width(m, o->reg[0]));
-    ck_assert_msg(address % bytes == 0, "ptx: misaligned address in thread %u: %s", t, insn->text);
+    ptx_must(address % bytes == 0, "ptx: misaligned address in thread %u: %s", t, insn->text);
     if (!shared) return (uint8_t *)(uintptr_t)address;
-    ck_assert_msg(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
-                  "ptx: thread %u: %llx is outside of shared memory: %s", t, (unsigned long long)address,
-                  insn->text);
+    ptx_must(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
+             "ptx: thread %u: %llx is outside of shared memory: %s", t, (unsigned long long)address,
+             insn->text);
     return m->shared + address;
 }
 
@@ -394,8 +400,8 @@ typedef enum ptx_proxy { PTX_VISIBLE, PTX_WRITTEN, PTX_FENCED } ptx_proxy;
 static inline void ptx_wrote(ptx_machine *m, const uint8_t *at, unsigned t, size_t bytes) {
     size_t first = (size_t)(at - m->shared);
     for (size_t i = first; i < first + bytes; i++) {
-        ck_assert_msg(m->read_last[i] <= m->groups_done,
-                      "ptx: thread %u writes shared memory that a wgmma may still read", t);
+        ptx_must(m->read_last[i] <= m->groups_done,
+                 "ptx: thread %u writes shared memory that a wgmma may still read", t);
         m->seen_by[i] = (uint16_t)(t + 1);
         m->proxy[i] = PTX_WRITTEN;
     }
@@ -413,9 +419,9 @@ static inline void ptx_reads(const ptx_machine *m, const ptx_insn *insn, const u
     size_t first = (size_t)(at - m->shared);
     for (size_t i = first; i < first + bytes; i++) {
         unsigned by = m->seen_by[i];
-        ck_assert_msg(by == 0 || by == t + 1 || by == PTX_WARP + t / 32,
-                      "ptx: thread %u reads what %s %u wrote, with no barrier in between: %s", t,
-                      by & PTX_WARP ? "warp" : "thread", by & PTX_WARP ? by - PTX_WARP : by - 1, insn->text);
+        ptx_must(by == 0 || by == t + 1 || by == PTX_WARP + t / 32,
+                 "ptx: thread %u reads what %s %u wrote, with no barrier in between: %s", t,
+                 by & PTX_WARP ? "warp" : "thread", by & PTX_WARP ? by - PTX_WARP : by - 1, insn->text);
     }
 }
 
@@ -473,7 +479,7 @@ static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t
     size_t bytes = insn->operand[2].value, given = bytes;
     unsigned sizes = insn->operands - (strstr(insn->text, ".L2::cache_hint") != NULL);
     if (sizes > 3) given = ptx_operand_value(m, &insn->operand[3], t);
-    ck_assert_uint_le(given, bytes);
+    ptx_must(given <= bytes, "ptx: %s", insn->text);
     uint8_t *to = ptx_address(m, insn, &insn->operand[0], true, t, bytes);
     ptx_wrote(m, to, t, bytes);
     memset(to, 0, bytes);

@@ -25,9 +25,9 @@ static inline void ptx_wgmma_watch_operand(ptx_machine *m, const ptx_insn *insn,
     if (o->kind == PTX_MEMORY ? o->reg[0] == UINT32_MAX : o->kind != PTX_REG && o->kind != PTX_GROUP) return;
     for (unsigned i = 0; i < (o->kind == PTX_MEMORY ? 1 : o->count); i++) {
         ptx_flight *f = &m->flight[o->reg[i]];
-        ck_assert_msg(!ptx_in_flight(m, o->reg[i]) || (f->sums == 0 && !written),
-                      "ptx: a wgmma that has not been waited for has a register as %s: %s",
-                      f->sums ? "a sum" : "part of a", insn->text);
+        ptx_must(!ptx_in_flight(m, o->reg[i]) || (f->sums == 0 && !written),
+                 "ptx: a wgmma that has not been waited for has a register as %s: %s",
+                 f->sums ? "a sum" : "part of a", insn->text);
         if (written) f->accessed = true;
     }
 }
@@ -54,7 +54,7 @@ static inline void ptx_wgmma_begin(ptx_machine *m) {
 }
 
 static inline void ptx_wgmma_end(const ptx_machine *m) {
-    ck_assert_msg(!m->group_open && m->groups == m->groups_done, "ptx: the end comes before a wgmma's");
+    ptx_must(!m->group_open && m->groups == m->groups_done, "ptx: the end comes before a wgmma's");
 }
 
 static inline void ptx_wgmma_fence(ptx_machine *m) {
@@ -68,9 +68,8 @@ static inline void ptx_wgmma_wait(ptx_machine *m, uint64_t pending) {
 }
 
 static inline void ptx_fence_proxy(ptx_machine *m, const ptx_insn *insn) {
-    ck_assert_msg(ptx_is(insn->part[1], "proxy") && ptx_is(insn->part[2], "async") &&
-                      insn->guard == UINT32_MAX,
-                  "ptx: unknown %s", insn->text);
+    ptx_must(ptx_is(insn->part[1], "proxy") && ptx_is(insn->part[2], "async") && insn->guard == UINT32_MAX,
+             "ptx: unknown %s", insn->text);
     ptx_proxy_move(m, PTX_WRITTEN, PTX_FENCED);
 }
 
@@ -81,10 +80,9 @@ static inline void ptx_wgmma_take(ptx_machine *m, const ptx_insn *insn, uint32_t
                                   unsigned place) {
     ptx_flight *f = &m->flight[reg];
     if (ptx_in_flight(m, reg))
-        ck_assert_msg(f->sums == sums && f->place == place,
-                      "ptx: another wgmma still has a register, in another place: %s", insn->text);
-    ck_assert_msg(!f->accessed, "ptx: a register was written and no wgmma.fence came after it: %s",
-                  insn->text);
+        ptx_must(f->sums == sums && f->place == place,
+                 "ptx: another wgmma still has a register, in another place: %s", insn->text);
+    ptx_must(!f->accessed, "ptx: a register was written and no wgmma.fence came after it: %s", insn->text);
     *f = (ptx_flight){.group = m->groups + 1, .sums = (uint16_t)sums, .place = (uint16_t)place};
 }
 
@@ -92,8 +90,7 @@ static inline uint64_t ptx_uniform(const ptx_machine *m, const ptx_insn *insn, c
                                    unsigned first) {
     uint64_t value = ptx_operand_value(m, o, first);
     for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++)
-        ck_assert_msg(ptx_operand_value(m, o, t) == value, "ptx: a warpgroup's threads differ: %s",
-                      insn->text);
+        ptx_must(ptx_operand_value(m, o, t) == value, "ptx: a warpgroup's threads differ: %s", insn->text);
     return value;
 }
 
@@ -106,11 +103,11 @@ static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d) {
     static const uint64_t fields =
         UINT64_C(0x3fff) | UINT64_C(0x3fff) << 16 | UINT64_C(0x3fff) << 32 | UINT64_C(3) << 62;
     ptx_matrix b = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 32 & 0x3fff) << 4};
-    ck_assert_msg((d & ~fields) == 0 && d >> 62 == 1 && (d >> 16 & 0x3fff) == 1,
-                  "ptx: a descriptor of something else, %llx: %s", (unsigned long long)d, insn->text);
+    ptx_must((d & ~fields) == 0 && d >> 62 == 1 && (d >> 16 & 0x3fff) == 1,
+             "ptx: a descriptor of something else, %llx: %s", (unsigned long long)d, insn->text);
     /* The base offset is 0: the swizzle's pattern begins at a multiple of 1024 bytes. */
-    ck_assert_msg(b.start % 1024 + 2 * PTX_K <= 128 && b.stride % 1024 == 0,
-                  "ptx: a matrix does not begin in the first of eight rows, %x: %s", b.start, insn->text);
+    ptx_must(b.start % 1024 + 2 * PTX_K <= 128 && b.stride % 1024 == 0,
+             "ptx: a matrix does not begin in the first of eight rows, %x: %s", b.start, insn->text);
     return b;
 }
 
@@ -120,13 +117,13 @@ static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, ptx_matrix
     for (unsigned k = 0; k < PTX_K; k++) {
         uint32_t at = b.start + column / 8 * b.stride + column % 8 * 128 + 2 * k;
         at ^= (at >> 7 & 7) << 4;
-        ck_assert_msg(at >= PTX_SHARED_BASE && at + 2 <= PTX_SHARED, "ptx: outside of shared memory: %s",
-                      insn->text);
+        ptx_must(at >= PTX_SHARED_BASE && at + 2 <= PTX_SHARED, "ptx: outside of shared memory: %s",
+                 insn->text);
         uint16_t code;
         for (unsigned i = 0; i < 2; i++) {
-            ck_assert_msg(m->seen_by[at + i] == 0 && m->proxy[at + i] == PTX_VISIBLE,
-                          "ptx: wgmma reads what was written, and no fence and barrier came after it: %s",
-                          insn->text);
+            ptx_must(m->seen_by[at + i] == 0 && m->proxy[at + i] == PTX_VISIBLE,
+                     "ptx: wgmma reads what was written, and no fence and barrier came after it: %s",
+                     insn->text);
             m->read_last[at + i] = m->groups + 1;
         }
         memcpy(&code, m->shared + at, 2);
@@ -168,10 +165,10 @@ static inline void ptx_wgmma_issue(ptx_machine *m, const ptx_insn *insn) {
          known = insn->parts == 8 && sscanf(insn->part[4], "m64n%uk16", &columns) == 1 &&
                  ptx_is(insn->part[5], "f32") && (bf16 || ptx_is(insn->part[6], "f16")) &&
                  ptx_is(insn->part[7], insn->part[6]) && insn->operands == 6 && o[0].count == 4;
-    ck_assert_msg(known && columns % 8 == 0 && columns <= PTX_COLUMNS && insn->sum_count == columns / 2 &&
-                      o[3].value == 1 && o[4].value == 1 && o[5].value == 0 && insn->guard == UINT32_MAX &&
-                      m->threads % PTX_GROUP_THREADS == 0,
-                  "ptx: unknown %s", insn->text);
+    ptx_must(known && columns % 8 == 0 && columns <= PTX_COLUMNS && insn->sum_count == columns / 2 &&
+                 o[3].value == 1 && o[4].value == 1 && o[5].value == 0 && insn->guard == UINT32_MAX &&
+                 m->threads % PTX_GROUP_THREADS == 0,
+             "ptx: unknown %s", insn->text);
     for (unsigned i = 0; i < 4; i++) ptx_wgmma_take(m, insn, o[0].reg[i], 0, 0);
     for (unsigned i = 0; i < insn->sum_count; i++) ptx_wgmma_take(m, insn, insn->sums[i], insn->sum_count, i);
     m->group_open = true;
@@ -187,7 +184,7 @@ static inline void ptx_wgmma(ptx_machine *m, const ptx_insn *insn) {
         m->groups++;
         m->group_open = false;
     } else {
-        ck_assert_msg(ptx_is(insn->part[1], "wait_group"), "ptx: unknown %s", insn->text);
+        ptx_must(ptx_is(insn->part[1], "wait_group"), "ptx: unknown %s", insn->text);
         ptx_wgmma_wait(m, insn->operand[0].value);
     }
 }
