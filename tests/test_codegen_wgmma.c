@@ -460,6 +460,28 @@ static const row rows[] = {
      scaled_less_8,
      "wgmma.m64n16k16",
      4},
+    {"weights that are converted to where those were",
+     {"f16", 4, 16, 256, 1, 1},
+     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n" COPY_X
+     ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
+     ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w = sub %half, 8\n"
+     "%x2 = load-shared %sx[J, 0, 0], permute(B1, [1, 0])\n%x = view %x2, T, B1\n"
+     "%acc = mma %w, %x, %acc\n.endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
+     scaled_less_8,
+     "wgmma.m64n16k16",
+     4},
+    {"the same sums from the beginning",
+     {"f16", 4, 16, 64, 1, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     plus_c,
+     "wgmma.m64n16k16.f32",
+     2},
+    {"products that do not lie one below the other",
+     {"f16", 4, 16, 64, 3, 1},
+     COPY_X LOAD_A LOAD_CS PRODUCT("0", "0", "c0") PRODUCT("2", "2", "c2") PRODUCT("1", "1", "c1") STORE_DS,
+     plus_c,
+     "wgmma.m64n16k16.f32",
+     3},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
