@@ -14,7 +14,7 @@
 #include "ptx_machine.h"
 #include "shipped_kit.h"
 
-enum { TIMEOUT = 600, M_MAX = 256, N_MAX = 64, K_MAX = 512 };
+enum { TIMEOUT = 600, M_MAX = 256, N_MAX = 312, K_MAX = 512 };
 
 /* y = sum over k of a[m, k] x[n, k], plus what the program makes of c. */
 typedef struct shape {
@@ -482,6 +482,18 @@ static const row rows[] = {
      plus_c,
      "wgmma.m64n16k16.f32",
      3},
+    {"256 columns",
+     {"f16", 4, 256, 64, 1, 1},
+     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     plus_c,
+     "wgmma.m64n256k16.f32",
+     1},
+    {"no more than 256 columns are joined",
+     {"f16", 4, 104, 64, 3, 1},
+     COPY_X LOAD_A JOINED,
+     plus_c,
+     "wgmma.m64n",
+     2},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -607,6 +619,7 @@ static const refusal refusals[] = {
      "%x = view %x2, f16, B1\n%d = mma %w, %x, %acc\n" STORE_Y,
      c_alone,
      "viewed as others"},
+    {"264 columns", {"f16", 4, 264, 64, 1, 1}, COPY_X MULTIPLY, plus_c, "more than 256 columns"},
 };
 enum { REFUSALS = sizeof refusals / sizeof *refusals };
 
