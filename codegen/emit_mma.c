@@ -3,7 +3,6 @@
  * The first step of k reads c where it is: where that is known to be zero, ptxas reads the zero register.
  * Two mma of the same a, the second of which adds to the first's result, go through k together.
  * Fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". */
-#include <math.h>
 #include <stdlib.h>
 
 #include "compute.h"
@@ -75,45 +74,6 @@ static void step_columns(emitter *e, const char *type, const mma_tile *t, const 
         if (entry[c] != done) continue; /* entries are numbered as they first appear */
         tvm_mma_tile(plan, c, k, &tile_a, &tile_b);
         add_ones(e, type, t->b, tile_b, all[done++].sums, k == 0);
-    }
-}
-
-/* d - zero * column sum, in the scale of d's row. */
-void tvm_subtract_zero(emitter *e, uint32_t sums, uint32_t tile, const reg column[4]) {
-    const scaled_weights *scaled = &e->slots[sums].scaled;
-    for (unsigned i = 0; i < WORDS_C; i++) {
-        union {
-            float f;
-            uint32_t u;
-        } factor = {.f = (float)ldexp(-scaled->zero, -tvm_sum_power(scaled, tile * WORDS_C + i))};
-        const char *d = tvm_slot_word(e, sums, tile * WORDS_C + i).name;
-        tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, column[i].name, (unsigned)factor.u, d);
-    }
-}
-
-/* ---- nested classes: scaled.h ---- */
-
-/* Is tile d of c another class of the codes of tile c? Then one word of weights has both, and they share b.
- */
-static bool shares_word(const scaled_weights *scaled, const tvm_mma_plan *plan, uint32_t c, uint32_t d) {
-    uint32_t a, b, other_a, other_b;
-    tvm_mma_tile(plan, c, 0, &a, &b);
-    tvm_mma_tile(plan, d, 0, &other_a, &other_b);
-    return b == other_b && a / scaled->period == other_a / scaled->period;
-}
-
-void tvm_subtract_nested(emitter *e, uint32_t sums, const tvm_mma_plan *plan) {
-    const scaled_weights *scaled = &e->slots[sums].scaled;
-    for (uint32_t c = 0; c < plan->tiles_c; c++) {
-        if (tvm_sum_class(scaled, c * WORDS_C) != 0) continue;
-        for (uint32_t d = 0; d < plan->tiles_c; d++) {
-            if (!shares_word(scaled, plan, c, d)) continue;
-            for (unsigned i = d == c ? 2 : 0; i < WORDS_C; i++) {
-                const char *whole = tvm_slot_word(e, sums, c * WORDS_C + i % 2).name;
-                tvm_emit(e, "sub.rn.f32 %s, %s, %s;", whole, whole,
-                         tvm_slot_word(e, sums, d * WORDS_C + i).name);
-            }
-        }
     }
 }
 

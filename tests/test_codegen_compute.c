@@ -7,6 +7,7 @@
 
 #include "assembler.h"
 #include "codegen.h"
+#include "translate_kit.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
 enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600 };
@@ -21,18 +22,6 @@ static tvm_ir_program *assemble(const char *text) {
     ck_assert_int_eq(status, TVM_OK);
     tvm_diags_free(&diags);
     return program;
-}
-
-static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
-    tvm_diags diags = {0};
-    tvm_target target;
-    tvm_module *module = NULL;
-    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
-    tvm_status status = tvm_translate(program, target, &module, &diags);
-    tvm_diags_print(&diags, stderr, "test", false);
-    ck_assert_int_eq(status, TVM_OK);
-    tvm_diags_free(&diags);
-    return module;
 }
 
 static tvm_module *translate_text(const char *text, const char *target_name) {

@@ -10,6 +10,7 @@
 #include "interp.h"
 #include "launch.h"
 #include "ptx_machine.h"
+#include "translate_kit.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
 enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600, MARGIN = 64, MARGIN_BYTE = 0x5a };
@@ -31,16 +32,6 @@ static tvm_status try_translate(const tvm_ir_program *program, const char *targe
     tvm_target target;
     ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
     return tvm_translate(program, target, module, diags);
-}
-
-static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
-    tvm_diags diags = {0};
-    tvm_module *module = NULL;
-    tvm_status status = try_translate(program, target_name, &module, &diags);
-    tvm_diags_print(&diags, stderr, "test", false);
-    ck_assert_int_eq(status, TVM_OK);
-    tvm_diags_free(&diags);
-    return module;
 }
 
 static tvm_module *translate_text(const char *text) {

@@ -13,6 +13,7 @@
 #include "matmul_reference.h"
 #include "ptx_machine.h"
 #include "shipped_kit.h"
+#include "translate_kit.h"
 
 enum { TIMEOUT = 600, M_MAX = 256, N_MAX = 312, K_MAX = 512 };
 
@@ -60,18 +61,6 @@ static tvm_ir_program *assemble(const shape *at, const char *body) {
     ck_assert_msg(status == TVM_OK, "not assembled:\n%s", text);
     tvm_diags_free(&diags);
     return program;
-}
-
-static tvm_module *translate(const tvm_ir_program *program, const char *target_name) {
-    tvm_diags diags = {0};
-    tvm_target target;
-    tvm_module *module = NULL;
-    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
-    tvm_status status = tvm_translate(program, target, &module, &diags);
-    tvm_diags_print(&diags, stderr, "test", false);
-    ck_assert_int_eq(status, TVM_OK);
-    tvm_diags_free(&diags);
-    return module;
 }
 
 static unsigned rows_of(const shape *at) {

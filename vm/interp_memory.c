@@ -257,15 +257,29 @@ tvm_status tvm_plan_STORE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, t
     return plan_tile(kernel, insn, insn->operands[insn->source->count - 1].value, diags);
 }
 
+/* A tile of a global tensor, and where it starts. */
+typedef struct global_tile {
+    box where;
+    uint8_t *container;
+    int64_t start[TVM_MAX_RANK];
+} global_tile;
+
+static tvm_status find_global_tile(interp_context *context, const interp_insn *insn, global_tile *out) {
+    const tile_plan *plan = insn->plan;
+    const interp_global *global = interp_global_of(context->block->run, plan->container);
+    tvm_status status = read_index(context, insn, 0, plan->rank, out->start);
+    if (status != TVM_OK) return status;
+    out->container = global->data;
+    out->where = box_make(plan->rank, global->shape, out->start, plan->tile_rank, plan->tile, plan->tile);
+    return TVM_OK;
+}
+
 tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
-    const interp_block *block = context->block;
-    const interp_global *global = interp_global_of(block->run, plan->container);
-    int64_t start[TVM_MAX_RANK];
-    tvm_status status = read_index(context, insn, 0, plan->rank, start);
+    global_tile tile;
+    tvm_status status = find_global_tile(context, insn, &tile);
     if (status != TVM_OK) return status;
-    box_move(box_make(plan->rank, global->shape, start, plan->tile_rank, plan->tile, plan->tile), LOAD,
-             plan->width, global->data, interp_tensor(block, plan->tensor));
+    box_move(tile.where, LOAD, plan->width, tile.container, interp_tensor(context->block, plan->tensor));
     return TVM_OK;
 }
 
@@ -275,18 +289,16 @@ tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *in
 tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
-    const interp_global *global = interp_global_of(block->run, plan->container);
-    int64_t start[TVM_MAX_RANK];
-    tvm_status status = read_index(context, insn, 0, plan->rank, start);
+    global_tile tile;
+    tvm_status status = find_global_tile(context, insn, &tile);
     if (status != TVM_OK) return status;
-    int64_t column = start[plan->rank - 1];
+    int64_t column = tile.start[plan->rank - 1];
     if (column % 8 * plan->width.bits % 8)
         return tvm_interp_fail(context, insn, "%s%s: index %lld of elements of %u bits is inside a byte",
                                interp_sigil(block->kernel, plan->container),
                                interp_slot_name(block->kernel, plan->container), (long long)column,
                                plan->width.bits);
-    box_move(box_make(plan->rank, global->shape, start, plan->tile_rank, plan->tile, plan->tile), STORE,
-             plan->width, global->data, interp_tensor(block, plan->tensor));
+    box_move(tile.where, STORE, plan->width, tile.container, interp_tensor(block, plan->tensor));
     return TVM_OK;
 }
 
@@ -306,40 +318,39 @@ tvm_status tvm_plan_TAKE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tv
     return plan_tile(kernel, insn, result, diags);
 }
 
-/* A tile of f32 in a global tensor. */
+/* A tile of f32, and its elements on the dense side. */
 typedef struct exchange {
-    box where;
+    global_tile tile;
     width width;
-    uint8_t *container;
-    uint32_t *elements; /* of the tile */
+    uint32_t *elements;
     size_t count;
 } exchange;
 
-static tvm_status find_exchange(interp_context *context, const interp_insn *insn, uint32_t *elements,
-                                exchange *out) {
+static tvm_status find_exchange(interp_context *context, const interp_insn *insn, exchange *out) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
-    const interp_global *global = interp_global_of(block->run, plan->container);
-    int64_t start[TVM_MAX_RANK];
-    tvm_status status = read_index(context, insn, 0, plan->rank, start);
-    if (status != TVM_OK) return status;
-    *out = (exchange){box_make(plan->rank, global->shape, start, plan->tile_rank, plan->tile, plan->tile),
-                      plan->width, global->data, elements, block->kernel->extents[plan->tensor]};
-    return TVM_OK;
+    *out = (exchange){.width = plan->width,
+                      .elements = (uint32_t *)block->scratch,
+                      .count = block->kernel->extents[plan->tensor]};
+    return find_global_tile(context, insn, &out->tile);
+}
+
+static void move_exchange(const exchange *x, direction way, uint32_t *elements) {
+    box_move(x->tile.where, way, x->width, x->tile.container, (uint8_t *)elements);
 }
 
 /* Elements of the tile that are not empty; it is left in x->elements, with zeros for what is outside. */
 static size_t count_full(const exchange *x) {
     size_t full = 0;
-    box_move(x->where, LOAD, x->width, x->container, (uint8_t *)x->elements);
+    move_exchange(x, LOAD, x->elements);
     for (size_t i = 0; i < x->count; i++) full += x->elements[i] != 0;
     return full;
 }
 
 static size_t count_inside(const exchange *x) {
-    size_t inside = x->where.inside;
-    for (unsigned d = 0; d < x->where.rank && inside; d++)
-        inside *= (size_t)(x->where.high[d] - x->where.low[d]);
+    const box *where = &x->tile.where;
+    size_t inside = where->inside;
+    for (unsigned d = 0; d < where->rank && inside; d++) inside *= (size_t)(where->high[d] - where->low[d]);
     return inside;
 }
 
@@ -348,7 +359,7 @@ tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *ins
     const tile_plan *plan = insn->plan;
     interp_run *run = context->block->run;
     exchange x;
-    tvm_status status = find_exchange(context, insn, (uint32_t *)context->block->scratch, &x);
+    tvm_status status = find_exchange(context, insn, &x);
     if (status != TVM_OK) return status;
     pthread_mutex_lock(&run->mutex);
     bool empty = count_full(&x) == 0;
@@ -356,7 +367,7 @@ tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *ins
         memcpy(x.elements, interp_tensor(context->block, plan->tensor), x.count * sizeof *x.elements);
         for (size_t i = 0; i < x.count; i++)
             if (x.elements[i] == ZERO) x.elements[i] = (uint32_t)NEGATIVE_ZERO;
-        box_move(x.where, STORE, x.width, x.container, (uint8_t *)x.elements);
+        move_exchange(&x, STORE, x.elements);
         tvm_interp_changed(run);
     }
     pthread_mutex_unlock(&run->mutex);
@@ -368,13 +379,11 @@ tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *ins
 
 /* With the mutex held: takes the elements if all are there. */
 static bool take(void *data) {
-    exchange *x = data;
+    const exchange *x = data;
     if (count_full(x) != count_inside(x)) return false;
-    uint32_t *taken = x->elements;
-    x->elements += x->count;
-    memset(x->elements, 0, x->count * sizeof *x->elements);
-    box_move(x->where, STORE, x->width, x->container, (uint8_t *)x->elements);
-    x->elements = taken;
+    uint32_t *zeros = x->elements + x->count;
+    memset(zeros, 0, x->count * sizeof *zeros);
+    move_exchange(x, STORE, zeros);
     return true;
 }
 
@@ -382,7 +391,7 @@ tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *in
     const tile_plan *plan = insn->plan;
     interp_run *run = context->block->run;
     exchange x;
-    tvm_status status = find_exchange(context, insn, (uint32_t *)context->block->scratch, &x);
+    tvm_status status = find_exchange(context, insn, &x);
     if (status != TVM_OK) return status;
     if (!tvm_interp_wait(run, take, &x))
         return tvm_interp_fail(context, insn,
