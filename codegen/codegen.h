@@ -70,7 +70,7 @@ typedef struct tvm_image_kernel {
 tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel);
 
 /* Bumped with every change of the generated code: part of the cubin cache's key. */
-#define TVM_CODEGEN_VERSION 7
+#define TVM_CODEGEN_VERSION 8
 
 /* Translates every kernel of a verified program that its assumes allow on the target; the others have no
  * threads. Entry points have the kernels' names; parameters are, in order, each scalar as .b32/.b64 (bool as

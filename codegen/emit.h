@@ -27,6 +27,7 @@ enum { SCALED_CLASSES = 8, SCALED_TILES = 64 };
 typedef struct scaled_weights {
     bool is_scaled;
     bool nested;    /* the first class of a byte has all of the byte's codes */
+    bool lacking;   /* the register is what the code lacks of the greatest one, the value minus that */
     uint8_t period; /* fragments of weights after which the classes begin again */
     uint8_t classes;
     int8_t power[SCALED_CLASSES];   /* of a class: the value is the register times 2^power */

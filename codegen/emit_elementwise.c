@@ -98,7 +98,7 @@ static reg multiplied_element(emitter *e, const source *s, uint32_t local) {
     union {
         float f;
         uint32_t u;
-    } factor = {.f = (float)ldexp(1, tvm_sum_power(scaled, of))};
+    } factor = {.f = (float)tvm_sum_factor(scaled, of)};
     *known = tvm_new_f(e);
     tvm_emit(e, "mul.rn.f32 %s, %s, 0f%08X;", known->name,
              tvm_read_element(e, s->slot, s->map[local], true).name, (unsigned)factor.u);

@@ -129,6 +129,14 @@ static reg bytes_to_bf16(block_views *v, const packed_cast *c, unsigned pair, do
     return add_pairs(e, c, add_pairs(e, c, low, minus_pair(e, c, 256)), high);
 }
 
+/* The code under the mask, or what it lacks. */
+static reg take_code(emitter *e, const packed_cast *c, reg view, uint32_t mask) {
+    if (!c->scaled->lacking) return word_op(e, "and.b32", view, mask);
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "lop3.b32 %s, %s, 0x%x, 0, 0x0c;", d.name, view.name, (unsigned)mask);
+    return d;
+}
+
 /* The code as a subnormal; nested: with those of the byte's other classes above it. */
 static reg scaled_field(block_views *v, const packed_cast *c, unsigned pair) {
     emitter *e = v->e;
@@ -136,8 +144,8 @@ static reg scaled_field(block_views *v, const packed_cast *c, unsigned pair) {
     unsigned bits = c->from.bits, class = tvm_weight_class(c->scaled, pair), offset = class * bits;
     uint32_t mask = ((1u << bits) - 1) << offset;
     if (!c->scaled->nested)
-        return word_op(e, "and.b32", tvm_moved_view(v, 0, field->view, (int)offset - field->offset),
-                       mask * 0x10001u);
+        return take_code(e, c, tvm_moved_view(v, 0, field->view, (int)offset - field->offset),
+                         mask * 0x10001u);
     if (field->view == 0)
         return word_op(e, "and.b32", tvm_block_view(v, 0), (class == 0 ? 0xff : mask) * 0x10001u);
     if (!v->upper.name[0]) {

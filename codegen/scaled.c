@@ -73,11 +73,16 @@ static bool ones_pay(const emitter *e, const tvm_insn *mma) {
     return columns ? columns <= FEW : fragments_a >= 4 * fragments_b;
 }
 
-/* Where wgmma runs beside conversions, integers whose classes are not nested are faster converted to the end:
- * the last step is an addition of f16, and what it saves are shifts and ANDs, of which there are too many as
- * it is (bench/NOTES). */
+/* Do the classes fill a byte, so that the upper bytes are one view for all of them? */
+static bool fills_byte(tvm_dtype from, const scaled_weights *scaled) {
+    return scaled->classes > 1 && scaled->classes * from.bits == 8;
+}
+
+/* Where wgmma runs beside conversions, integers whose classes do not fill a byte are faster converted to the
+ * end: the last step is an addition of f16, and what it saves are shifts and ANDs, of which there are too
+ * many as it is (bench/NOTES). */
 static bool is_slower(const emitter *e, const tvm_insn *mma, tvm_dtype from, const scaled_weights *scaled) {
-    return tvm_dtype_is_integer(from) && !scaled->nested && tvm_wgmma_columns(e, mma) != 0;
+    return tvm_dtype_is_integer(from) && !fills_byte(from, scaled) && tvm_wgmma_columns(e, mma) != 0;
 }
 
 /* Of each tile of c, its fragment of a modulo the period, which must be the same in all steps of k. */
@@ -119,9 +124,15 @@ static void integer_classes(tvm_dtype from, unsigned period, scaled_weights *sca
     enum { SUBNORMAL = 24 };
     scaled->period = (uint8_t)period;
     scaled->classes = (uint8_t)(2 * period * from.bits <= (unsigned)TVM_F16.mantissa ? 2 * period : 1);
-    scaled->nested = scaled->classes * from.bits == 8 && from.bits < 8;
+    scaled->nested = fills_byte(from, scaled) && from.bits > 1;
     for (unsigned i = 0; i < scaled->classes; i++)
         scaled->power[i] = (int8_t)(SUBNORMAL - (int)(i * from.bits));
+}
+
+static void count_lacking(tvm_dtype from, scaled_weights *scaled) {
+    if (scaled->nested || scaled->zero != (1 << from.bits) - 1) return;
+    scaled->lacking = true;
+    scaled->zero = 0;
 }
 
 static bool float_power(tvm_dtype from, scaled_weights *scaled) {
@@ -136,8 +147,12 @@ static bool find_scaling(const emitter *e, uint32_t weights, tvm_dtype from, sca
     if (!tvm_dtype_is_integer(from)) return float_power(from, scaled) && all_take(e, weights, from, scaled);
     for (unsigned period = SCALED_CLASSES / 2; period > 0; period /= 2) {
         if (period > 1 && 2 * period * from.bits > (unsigned)TVM_F16.mantissa) continue;
-        integer_classes(from, period, scaled);
-        if (all_take(e, weights, from, scaled)) return true;
+        scaled_weights found = *scaled;
+        integer_classes(from, period, &found);
+        count_lacking(from, &found);
+        if (!all_take(e, weights, from, &found)) continue;
+        *scaled = found;
+        return true;
     }
     return false;
 }
@@ -175,8 +190,12 @@ unsigned tvm_sum_class(const scaled_weights *scaled, uint32_t local) {
     return (2 * fragment + local % 4 / 2) % scaled->classes;
 }
 
-int tvm_sum_power(const scaled_weights *scaled, uint32_t local) {
+static int sum_power(const scaled_weights *scaled, uint32_t local) {
     return scaled->power[tvm_sum_class(scaled, local)];
+}
+
+double tvm_sum_factor(const scaled_weights *scaled, uint32_t local) {
+    return ldexp(scaled->lacking ? -1 : 1, sum_power(scaled, local));
 }
 
 /* ---- what is taken off the sums ---- */
@@ -189,7 +208,7 @@ void tvm_subtract_zero(emitter *e, uint32_t sums, uint32_t tile, const reg colum
         union {
             float f;
             uint32_t u;
-        } factor = {.f = (float)ldexp(-scaled->zero, -tvm_sum_power(scaled, tile * WORDS_C + i))};
+        } factor = {.f = (float)ldexp(-scaled->zero, -sum_power(scaled, tile * WORDS_C + i))};
         const char *d = tvm_slot_word(e, sums, tile * WORDS_C + i).name;
         tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, column[i].name, (unsigned)factor.u, d);
     }

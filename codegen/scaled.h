@@ -12,7 +12,8 @@
  * more row of weights, all ones, which is computed once for all of them. That row costs an mma for each
  * fragment of activations; where it is more than what it saves, z is taken off the field of bits in the
  * register instead, by an addition of subnormals, which is exact, and the power alone is left to the sums
- * (scaled_weights.subtracted). */
+ * (scaled_weights.subtracted). Where z is the greatest code, as it is of one bit, w - z is minus the code's
+ * complement, which costs nothing to take. */
 #ifndef TVM_CODEGEN_SCALED_H
 #define TVM_CODEGEN_SCALED_H
 
@@ -30,13 +31,13 @@ bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double 
  * need one power: so the class of a pair is the number of its fragment, modulo a period, and its row. Classes
  * are as many as there are places in f16's mantissa: class i of codes of w bits stands at bit i*w.
  *
- * Where the classes fill a byte (w = 1, 2, 4) they are nested: class 0 is taken as the whole byte, with all
- * the others' codes above its own, which for the upper bytes is one PRMT in place of a shift and an AND. The
- * sums of the other classes are taken off its sums again. */
+ * Where the classes fill a byte they may be nested (w = 2, 4; the eight classes of w = 1 would cost more):
+ * class 0 is taken as the whole byte, with all the others' codes above its own, which for the upper bytes is
+ * one PRMT in place of a shift and an AND. The sums of the other classes are taken off its sums again. */
 unsigned tvm_weight_class(const scaled_weights *scaled, unsigned pair);
 unsigned tvm_sum_class(const scaled_weights *scaled, uint32_t local);
-/* Element `local` of scaled sums is its register times 2^this. */
-int tvm_sum_power(const scaled_weights *scaled, uint32_t local);
+/* Element `local` of scaled sums is its register times this, a power of two or minus one. */
+double tvm_sum_factor(const scaled_weights *scaled, uint32_t local);
 
 /* Takes zero times the column sums off a tile of mma's result: `column` are their words as mma has them for
  * the tile. */

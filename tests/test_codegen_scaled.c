@@ -372,38 +372,41 @@ START_TEST(activations_are_split_by_mma) {
 }
 END_TEST
 
-/* The zero costs a row of ones for each fragment of activations, or an addition for each word of weights.
- * Activations of 8 and of 16 rows; weights whose classes are nested (of 1, 2 and 4 bits, where a thread's
- * fragments follow each other along n) and not. */
-static const struct {
+/* The zero costs a row of ones for each fragment of activations, or an addition for each word of weights;
+ * nothing where it is the greatest code, so that the code's complement is minus the value, unless classes are
+ * nested: of 4 bits, and of 2 where a thread's fragments follow each other along n. Activations of 8 and of
+ * 16 rows. */
+typedef struct zero_shape {
     shape at;
-    bool ones;
-} zero_shapes[] = {
-    {{"column_local(4, 2)", 4, 2, 1}, true},  {{"local(4, 2)", 4, 2, 1}, true},
-    {{"column_local(8, 2)", 8, 2, 2}, true},  {{"column_local(2, 4)", 2, 4, 1}, false},
-    {{"column_local(1, 4)", 1, 4, 1}, false}, {{"column_local(4, 2)", 4, 2, 2}, false},
-    {{"local(4, 2)", 4, 2, 2}, false},        {{"column_local(2, 2)", 2, 2, 4}, false},
+    bool ones, along_n;
+} zero_shape;
+static const zero_shape zero_shapes[] = {
+    {{"column_local(4, 2)", 4, 2, 1}, true, true},   {{"local(4, 2)", 4, 2, 1}, true, false},
+    {{"column_local(8, 2)", 8, 2, 2}, true, true},   {{"column_local(2, 4)", 2, 4, 1}, false, true},
+    {{"column_local(1, 4)", 1, 4, 1}, false, false}, {{"column_local(4, 2)", 4, 2, 2}, false, true},
+    {{"local(4, 2)", 4, 2, 2}, false, false},        {{"column_local(2, 2)", 2, 2, 4}, false, true},
 };
 enum { ZERO_SHAPES = sizeof zero_shapes / sizeof *zero_shapes };
 
 /* What is taken off is what the code is too large by: of signed integers half their range more. In the
  * register it is a constant that the place of the code holds. */
-static result with_zero(const char *type, double zero, bool ones) {
-    double taken = zero + (type[0] == 'i' ? ldexp(1, type[1] - '1') : 0);
+static result with_zero(const char *type, double zero, const zero_shape *at) {
+    double taken = zero + (type[0] == 'i' ? ldexp(1, type[1] - '1') : 0), range = ldexp(1, type[1] - '0');
+    bool nested = type[1] == '4' || (type[1] == '2' && at->along_n);
     if (zero != floor(zero)) return FINISHED;
-    if (taken == 0) return SCALED;
-    if (ones) return SCALED_WITH_ONES;
-    return fabs(taken) <= ldexp(1, type[1] - '0') ? SCALED : FINISHED;
+    if (taken == 0 || (taken == range - 1 && !nested)) return SCALED;
+    if (at->ones) return SCALED_WITH_ONES;
+    return fabs(taken) <= range ? SCALED : FINISHED;
 }
 
 static void check_zeros(const char *type) {
     double range = ldexp(1, type[1] - '0');
-    const double zeros[] = {range / 2, range, -range, 1, 0, -range / 2, 0.5, range + 1};
+    const double zeros[] = {range / 2, range, -range, 1, 0, -range / 2, 0.5, range + 1, range - 1};
     for (unsigned s = 0; s < ZERO_SHAPES; s++)
         for (unsigned z = 0; z < sizeof zeros / sizeof *zeros; z++) {
             const body b = {"f16", zeros[z] == 0 ? AS_IT_IS PRODUCT : MINUS_ZERO PRODUCT, zeros[z], 0};
             result found = convert_and_multiply(type, &zero_shapes[s].at, &b),
-                   expected = with_zero(type, zeros[z], zero_shapes[s].ones);
+                   expected = with_zero(type, zeros[z], &zero_shapes[s]);
             ck_assert_msg(found == expected, "%s, %s for %u, minus %g: %d instead of %d", type,
                           zero_shapes[s].at.tiles, zero_shapes[s].at.mt, zeros[z], found, expected);
         }
