@@ -22,7 +22,8 @@ static reg group_offset(emitter *e, const place *p, const tvm_layout *layout) {
         if (stride == 0 || !tvm_coordinate_of(e, layout, d, thread, &at)) continue;
         sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, tvm_pure_scale(e, at, stride).name);
     }
-    return sum;
+    /* The same in all lanes, which ptxas would not know: descriptors are in uniform registers. */
+    return tvm_pure(e, 'r', "redux.sync.or.b32 $, %s, 0xffffffff;", sum.name);
 }
 
 /* The matrix descriptor (PTX ISA, "Matrix Descriptor Format") but for the constant part of the address, in

@@ -282,6 +282,15 @@ static inline void ptx_shuffle(ptx_machine *m, const ptx_insn *insn) {
     for (unsigned t = 0; t < m->threads; t++) ptx_set(m, insn->operand[0].reg[0], t, values[t]);
 }
 
+static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
+    ck_assert(ptx_is(insn->part[1], "sync") && ptx_is(insn->part[2], "or"));
+    for (unsigned warp = 0; warp < m->threads; warp += 32) {
+        uint64_t all = 0;
+        for (unsigned t = warp; t < warp + 32; t++) all |= ptx_operand_value(m, &insn->operand[1], t);
+        for (unsigned t = warp; t < warp + 32; t++) ptx_set(m, insn->operand[0].reg[0], t, all);
+    }
+}
+
 /* Matrix i of ldmatrix: its rows are at the addresses of lanes 8i..8i+7. */
 static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
     bool transposed = strstr(insn->text, ".trans") != NULL;
@@ -383,6 +392,8 @@ static inline void ptx_run(ptx_machine *m) {
             at = ptx_jump(m, insn, at);
         else if (ptx_is(op, "shfl"))
             ptx_shuffle(m, insn);
+        else if (ptx_is(op, "redux"))
+            ptx_reduce(m, insn);
         else if (ptx_is(op, "ldmatrix"))
             ptx_ldmatrix(m, insn);
         else if (ptx_is(op, "mma"))
