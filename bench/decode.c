@@ -184,6 +184,7 @@ static bool open_all(decode_run *run) {
     bench *b = &run->b;
     const decode_options *o = &run->options;
     if (!bench_open(b, o->cpu, o->seed)) return false;
+    b->rest = o->rest;
     run->floor = bench_floor_open();
     run->report = decode_report_open(b, o, tvm_device_name(b->context));
     if (!run->floor || !run->report) return bench_fail(b, "out of memory");

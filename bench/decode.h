@@ -33,6 +33,7 @@ typedef struct decode_options {
     unsigned batch_count;
     unsigned chain;  /* matmuls of a chain; 0: single ones */
     double seconds;  /* no point is begun after them; 0: no limit */
+    double rest;     /* seconds before each measurement */
     bool timed;      /* else only checked */
     bool checked;    /* else only timed */
     bool cublas_too; /* measure cuBLAS beside */
@@ -40,8 +41,8 @@ typedef struct decode_options {
     uint64_t seed;
 } decode_options;
 
-/* --program, -D, --types, --batches, --shapes, --time, --cpu, --seed: a child of a program's own options,
- * whose input is the decode_options. */
+/* --program, -D, --types, --batches, --shapes, --time, --rest, --cpu, --seed: a child of a program's own
+ * options, whose input is the decode_options. */
 extern const struct argp decode_argp;
 
 /* One point of the table. Times are microseconds, NAN where there is none. */

@@ -4,7 +4,7 @@
 
 #include "decode.h"
 
-enum { KEY_PROGRAM = 512, KEY_TYPES, KEY_BATCHES, KEY_SHAPES, KEY_TIME, KEY_CPU, KEY_SEED };
+enum { KEY_PROGRAM = 512, KEY_TYPES, KEY_BATCHES, KEY_SHAPES, KEY_TIME, KEY_REST, KEY_CPU, KEY_SEED };
 
 static const struct argp_option argp_options[] = {
     {"program", KEY_PROGRAM, "PATTERN", 0,
@@ -14,6 +14,8 @@ static const struct argp_option argp_options[] = {
     {"batches", KEY_BATCHES, "LIST", 0, "rows of activations, such as 1,16", 0},
     {"shapes", KEY_SHAPES, "LIST", 0, "NxK,...", 0},
     {"time", KEY_TIME, "SECONDS", 0, "begin no point after SECONDS", 0},
+    {"rest", KEY_REST, "SECONDS", 0,
+     "before each measurement, for a board that is at its power limit otherwise (default: 0)", 0},
     {"cpu", KEY_CPU, NULL, 0, "check on the interpreter", 0},
     {"seed", KEY_SEED, "N", 0, "of the random numbers (default: the clock's)", 0},
     {0}};
@@ -60,6 +62,15 @@ static const char *add_shape(decode_options *o, const char *text) {
     return NULL;
 }
 
+static double parse_rest(struct argp_state *state, const char *text) {
+    enum { MOST = 60 };
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds >= 0 && seconds <= MOST))
+        argp_error(state, "--rest %s: 0 to %d seconds are expected", text, MOST);
+    return seconds;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
     decode_options *o = state->input;
     switch (key) {
@@ -82,6 +93,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_TIME:
         o->seconds = strtod(arg, NULL);
         if (!(o->seconds > 0)) argp_error(state, "--time %s: seconds are expected", arg);
+        return 0;
+    case KEY_REST:
+        o->rest = parse_rest(state, arg);
         return 0;
     case KEY_CPU:
         o->cpu = true, o->timed = false;

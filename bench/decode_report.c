@@ -185,9 +185,9 @@ static json_t *point_json(const decode_report *r, const decode_point *p) {
 static bool write_json(bench *b, const decode_report *r) {
     json_t *points = json_array();
     for (size_t i = 0; i < r->count; i++) json_array_append_new(points, point_json(r, &r->points[i]));
-    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:o}", "device", r->device, "kernel",
+    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:o}", "device", r->device, "kernel",
                             r->options->kernel, "chain", (int)r->options->chain, "launches", BENCH_LAUNCHES,
-                            "replays", BENCH_REPLAYS, "points", points);
+                            "replays", BENCH_REPLAYS, "rest", r->options->rest, "points", points);
     int failed = !all || json_dump_file(all, r->options->json, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(all);
     return !failed || bench_fail(b, "%s: cannot be written", r->options->json);

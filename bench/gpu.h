@@ -33,6 +33,7 @@ typedef struct bench {
     bool cuda, lost;
     unsigned multiprocessors, target; /* target: 80, 90, ... */
     size_t l2;                        /* bytes; 0 when unknown */
+    double rest;                      /* seconds without launches before each measurement */
     uint64_t random;
     char why[2048];
 } bench;

@@ -264,6 +264,7 @@ static bool open_device(tune_run *run) {
     tune_table *t = &run->table, here = {0};
     if (o->cpu) return bench_open_cpu(b, CPU_MULTIPROCESSORS, CPU_TARGET, o->seed);
     if (!bench_open(b, false, o->seed)) return false;
+    b->rest = o->rest;
     snprintf(here.device, sizeof here.device, "%.127s", tvm_device_name(b->context));
     here.multiprocessors = b->multiprocessors, here.target = b->target;
     if (*t->device && (strcmp(t->device, here.device) || t->multiprocessors != here.multiprocessors ||
