@@ -15,7 +15,7 @@ static const struct argp_option argp_options[] = {
     {"shapes", KEY_SHAPES, "LIST", 0, "NxK,...", 0},
     {"time", KEY_TIME, "SECONDS", 0, "begin no point after SECONDS", 0},
     {"rest", KEY_REST, "SECONDS", 0,
-     "before each measurement, for a board that is at its power limit otherwise (default: 0)", 0},
+     "before each measurement, for a board that is at its power limit otherwise", 0},
     {"cpu", KEY_CPU, NULL, 0, "check on the interpreter", 0},
     {"seed", KEY_SEED, "N", 0, "of the random numbers (default: the clock's)", 0},
     {0}};
@@ -62,12 +62,12 @@ static const char *add_shape(decode_options *o, const char *text) {
     return NULL;
 }
 
-static double parse_rest(struct argp_state *state, const char *text) {
-    enum { MOST = 60 };
+static double parse_seconds(struct argp_state *state, const char *option, const char *text) {
+    enum { MOST = 24 * 60 * 60 };
     char *end;
     double seconds = strtod(text, &end);
-    if (end == text || *end || !(seconds >= 0 && seconds <= MOST))
-        argp_error(state, "--rest %s: 0 to %d seconds are expected", text, MOST);
+    if (end == text || *end || !(seconds > 0 && seconds <= MOST))
+        argp_error(state, "%s %s: seconds are expected, at most %d", option, text, MOST);
     return seconds;
 }
 
@@ -91,11 +91,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         each_part(state, arg, add_shape);
         return 0;
     case KEY_TIME:
-        o->seconds = strtod(arg, NULL);
-        if (!(o->seconds > 0)) argp_error(state, "--time %s: seconds are expected", arg);
+        o->seconds = parse_seconds(state, "--time", arg);
         return 0;
     case KEY_REST:
-        o->rest = parse_rest(state, arg);
+        o->rest = parse_seconds(state, "--rest", arg);
         return 0;
     case KEY_CPU:
         o->cpu = true, o->timed = false;

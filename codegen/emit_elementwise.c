@@ -95,13 +95,10 @@ static reg multiplied_element(emitter *e, const source *s, uint32_t local) {
     const scaled_weights *scaled = &e->slots[s->sums].scaled;
     reg *known = &s->multiplied[SCALED_CLASSES * s->map[local] + tvm_sum_class(scaled, of)];
     if (known->name[0]) return *known;
-    union {
-        float f;
-        uint32_t u;
-    } factor = {.f = (float)tvm_sum_factor(scaled, of)};
+    uint32_t factor = tvm_f32_bits((float)tvm_sum_factor(scaled, of));
     *known = tvm_new_f(e);
     tvm_emit(e, "mul.rn.f32 %s, %s, 0f%08X;", known->name,
-             tvm_read_element(e, s->slot, s->map[local], true).name, (unsigned)factor.u);
+             tvm_read_element(e, s->slot, s->map[local], true).name, (unsigned)factor);
     return *known;
 }
 

@@ -129,7 +129,8 @@ static reg bytes_to_bf16(block_views *v, const packed_cast *c, unsigned pair, do
     return add_pairs(e, c, add_pairs(e, c, low, minus_pair(e, c, 256)), high);
 }
 
-/* The code under the mask, or what it lacks. */
+/* The code under the mask, or what it lacks: with one constant, which a LOP3 has room for; take_bits has two.
+ */
 static reg take_code(emitter *e, const packed_cast *c, reg view, uint32_t mask) {
     if (!c->scaled->lacking) return word_op(e, "and.b32", view, mask);
     reg d = tvm_new_r(e);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "convert.h"
 #include "packing.h"
 #include "uses.h"
 #include "wgmma.h"
@@ -129,6 +130,7 @@ static void integer_classes(tvm_dtype from, unsigned period, scaled_weights *sca
         scaled->power[i] = (int8_t)(SUBNORMAL - (int)(i * from.bits));
 }
 
+/* Whether the complement of the code is minus the value: scaled.h. */
 static void count_lacking(tvm_dtype from, scaled_weights *scaled) {
     if (scaled->nested || scaled->zero != (1 << from.bits) - 1) return;
     scaled->lacking = true;
@@ -190,12 +192,8 @@ unsigned tvm_sum_class(const scaled_weights *scaled, uint32_t local) {
     return (2 * fragment + local % 4 / 2) % scaled->classes;
 }
 
-static int sum_power(const scaled_weights *scaled, uint32_t local) {
-    return scaled->power[tvm_sum_class(scaled, local)];
-}
-
 double tvm_sum_factor(const scaled_weights *scaled, uint32_t local) {
-    return ldexp(scaled->lacking ? -1 : 1, sum_power(scaled, local));
+    return ldexp(scaled->lacking ? -1 : 1, scaled->power[tvm_sum_class(scaled, local)]);
 }
 
 /* ---- what is taken off the sums ---- */
@@ -205,12 +203,9 @@ enum { WORDS_C = 4 }; /* of a tile of mma's result */
 void tvm_subtract_zero(emitter *e, uint32_t sums, uint32_t tile, const reg column[4]) {
     const scaled_weights *scaled = &e->slots[sums].scaled;
     for (unsigned i = 0; i < WORDS_C; i++) {
-        union {
-            float f;
-            uint32_t u;
-        } factor = {.f = (float)ldexp(-scaled->zero, -sum_power(scaled, tile * WORDS_C + i))};
+        float factor = (float)(-scaled->zero / tvm_sum_factor(scaled, tile * WORDS_C + i));
         const char *d = tvm_slot_word(e, sums, tile * WORDS_C + i).name;
-        tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, column[i].name, (unsigned)factor.u, d);
+        tvm_emit(e, "fma.rn.f32 %s, %s, 0f%08X, %s;", d, column[i].name, (unsigned)tvm_f32_bits(factor), d);
     }
 }
 

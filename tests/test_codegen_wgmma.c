@@ -710,11 +710,14 @@ static bool has_wgmma(const tvm_kernel_code *code) {
     return false;
 }
 
+static const char *const shipped_types[] = {"WTYPE=u4", "WTYPE=u3", "WTYPE=f6_e3m2", "WTYPE=u4 ZEROS=1",
+                                            "WTYPE=u1"};
+enum { SHIPPED_TYPES = sizeof shipped_types / sizeof *shipped_types };
+
 /* Its variants with wgmma give what the interpreter gives, to the last bit. */
 START_TEST(the_shipped_program_is_right) {
-    static const char *const types[] = {"WTYPE=u4", "WTYPE=u3", "WTYPE=f6_e3m2", "WTYPE=u4 ZEROS=1"};
     char path[5000];
-    shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), types[_i])};
+    shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), shipped_types[_i])};
     tvm_module *module = translate(s.program, "sm_90a");
     unsigned found = 0;
     for (uint32_t k = 0; k < s.program->kernel_count; k++) {
@@ -744,7 +747,7 @@ int main(void) {
     tcase_add_loop_test(tests, products_are_right, 0, ROWS);
     tcase_add_test(tests, what_each_warp_stored_itself_is_seen);
     tcase_add_loop_test(tests, others_are_left_to_mma_sync, 0, REFUSALS);
-    tcase_add_loop_test(tests, the_shipped_program_is_right, 0, 4);
+    tcase_add_loop_test(tests, the_shipped_program_is_right, 0, SHIPPED_TYPES);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
