@@ -273,11 +273,12 @@ static const char *const shapes_types[] = {"u4", "u3", "i5", "f6_e3m2"};
 enum { SHAPES_TYPES = sizeof shapes_types / sizeof *shapes_types };
 
 /* One multiprocessor has whole tiles, of three each begins and ends within some, 132 are more than there are
- * units. */
+ * units. k = 1024 is shared out evenly, by fewer blocks than three multiprocessors have. */
 START_TEST(every_variant_multiplies_every_shape) {
     static const unsigned multiprocessors[] = {1, 3, 132};
-    static const long sizes[][3] = {{1, 136, 1408}, {5, 520, 384},  {8, 136, 384},   {9, 520, 384},
-                                    {16, 8, 2688},  {17, 136, 384}, {33, 136, 1408}, {70, 1160, 256}};
+    static const long sizes[][3] = {{1, 136, 1408},  {5, 520, 384},   {8, 136, 384},
+                                    {9, 520, 384},   {16, 8, 2688},   {17, 136, 384},
+                                    {33, 136, 1408}, {70, 1160, 256}, {9, 136, 1024}};
     const lowbit_form f = {.type = shapes_types[_i / LOWBIT_VARIANTS], .options = matmul_default};
     unsigned variant = (unsigned)_i % LOWBIT_VARIANTS;
     char kernel[32];
