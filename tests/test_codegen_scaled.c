@@ -1,4 +1,4 @@
-/* Weights that mma takes before their conversion is finished (codegen/scaled.h): where they are chosen, where
+/* Weights that mma takes before their conversion is finished (codegen/select/scaled.h): where they are chosen, where
  * they must not be, and that the sums are the same, exactly. The PTX is executed by ptx_machine.h. */
 #include <check.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* mma as wgmma (codegen/wgmma.h): where it is taken and where not, and that the products are right in either
+/* mma as wgmma (codegen/select/wgmma.h): where it is taken and where not, and that the products are right in either
  * case. The PTX is executed by ptx_machine.h, which notices what is read before it is there; inputs are small
  * integers, so that all sums are exact. */
 #include <check.h>
