@@ -4,12 +4,6 @@
 
 #include "emit.h"
 
-/* A string that belongs to a module: tvm_module.owner is the head of the list. */
-struct kept {
-    struct kept *next;
-    char bytes[];
-};
-
 /* An instruction that is computed once, at kernel entry or before a loop, and the register that holds its
  * value. */
 typedef struct pure_entry {

@@ -7,7 +7,6 @@
 #include "analysis.h"
 #include "caches.h"
 #include "emit.h"
-#include "wgmma.h"
 
 /* Instructions that the copies of one loop's body may make. */
 enum { UNROLLED_MAX = 1 << 14 };
@@ -313,17 +312,5 @@ tvm_status tvm_emit_END(emitter *e, const tvm_insn *insn) {
 tvm_status tvm_emit_EXIT(emitter *e, const tvm_insn *insn) {
     (void)insn;
     tvm_emit(e, "exit;");
-    return TVM_OK;
-}
-
-tvm_status tvm_emit_SYNC_WARP(emitter *e, const tvm_insn *insn) {
-    (void)insn;
-    tvm_emit(e, "bar.warp.sync 0xffffffff;");
-    return TVM_OK;
-}
-
-tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {
-    (void)insn;
-    tvm_emit_barrier(e);
     return TVM_OK;
 }

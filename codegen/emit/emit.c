@@ -6,6 +6,7 @@
 
 #include "caches.h"
 #include "emit.h"
+#include "module.h"
 
 /* ---- text ---- */
 
@@ -420,16 +421,9 @@ bool tvm_coordinate_of(emitter *e, const tvm_layout *layout, unsigned dim, reg t
 /* ---- the selection record ---- */
 
 static const char *keep_string(emitter *e, const char *string) {
-    size_t size = strlen(string) + 1;
-    struct kept *node = malloc(sizeof *node + size);
-    if (!node) {
-        e->body.failed = true;
-        return "";
-    }
-    node->next = e->module->owner;
-    e->module->owner = node;
-    memcpy(node->bytes, string, size);
-    return node->bytes;
+    const char *kept = tvm_module_keep(e->module, string);
+    if (!kept) e->body.failed = true;
+    return kept ? kept : "";
 }
 
 static tvm_selection *add_selection(emitter *e) {

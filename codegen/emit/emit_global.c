@@ -5,10 +5,10 @@
 
 #include "access.h"
 #include "analysis.h"
+#include "barrier.h"
 #include "caches.h"
 #include "emit.h"
 #include "global_access.h"
-#include "wgmma.h"
 
 /* The elements of a register tensor in a global tile: classes, and where in them each local lies. */
 typedef struct element_map {

@@ -3,6 +3,7 @@
  * binary tree with neighbours first if P is a power of two, else one after the other. The first levels of the
  * tree are butterfly shuffles while the partner is a lane of the warp; the rest goes through shared memory,
  * where every thread reads the partial results it needs and combines them itself, 16 bytes at a time. */
+#include "barrier.h"
 #include "compute.h"
 
 #include <stdlib.h>
@@ -258,13 +259,13 @@ static void exchange_partials(emitter *e, const reduction *r, reg *outputs) {
             access_text(r, p->count, outputs + o, type, list);
             tvm_emit(e, "st.shared.%s [%s+%u], %s;", type, p->own.name, (unsigned)p->offset, list);
         }
-        tvm_emit(e, "bar.sync 0;");
+        tvm_emit_thread_barrier(e);
         uint32_t o = at;
         for (unsigned i = 0; i < count; o += pieces[i++].count) {
             partial sum = combine_partials(e, r, &pieces[i]);
             for (uint32_t j = 0; j < pieces[i].count; j++) outputs[o + j] = sum.outputs[j];
         }
-        tvm_emit(e, "bar.sync 0;");
+        tvm_emit_thread_barrier(e);
     }
 }
 

@@ -1,9 +1,9 @@
 /* What orders blocks and launches: semaphores, programmatic dependent launch. */
 #include <stdio.h>
 
+#include "barrier.h"
 #include "emit.h"
 #include "global_access.h"
-#include "wgmma.h"
 
 typedef struct semaphore {
     reg address, value;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "barrier.h"
 #include "caches.h"
 #include "compute.h"
 #include "scaled.h"
@@ -254,9 +255,4 @@ void tvm_wgmma_settle(emitter *e, const tvm_insn *insn) {
 
 void tvm_wgmma_stored(emitter *e, const tvm_layout *layout) {
     if (e->wgmma->used && tvm_layout_replication(layout) > 1) tvm_emit_barrier(e);
-}
-
-void tvm_emit_barrier(emitter *e) {
-    if (e->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
-    tvm_emit(e, "bar.sync 0;");
 }

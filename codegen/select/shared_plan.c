@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
+#include "barrier.h"
 #include "caches.h"
-#include "wgmma.h"
 
 typedef struct block {
     uint64_t first, last; /* bytes [first, last) */

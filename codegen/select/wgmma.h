@@ -40,7 +40,4 @@ void tvm_wgmma_settle(emitter *e, const tvm_insn *insn);
  * each that loads an element has stored it, but wgmma, which reads for all of them, does. */
 void tvm_wgmma_stored(emitter *e, const tvm_layout *layout);
 
-/* bar.sync; where there are wgmma, what the threads wrote before is visible to those after it. */
-void tvm_emit_barrier(emitter *e);
-
 #endif

@@ -1,0 +1,25 @@
+#include "barrier.h"
+
+#include "wgmma_impl.h"
+
+/* wgmma reads shared memory through the asynchronous proxy (PTX ISA, "Proxies"). */
+void tvm_emit_barrier(emitter *e) {
+    if (e->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+    tvm_emit_thread_barrier(e);
+}
+
+void tvm_emit_thread_barrier(emitter *e) {
+    tvm_emit(e, "bar.sync 0;");
+}
+
+tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    tvm_emit_barrier(e);
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_SYNC_WARP(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    tvm_emit(e, "bar.warp.sync 0xffffffff;");
+    return TVM_OK;
+}

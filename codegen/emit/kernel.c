@@ -1,0 +1,226 @@
+/* One kernel to PTX: its parameters, the registers of its slots, the walk over its instructions, its frame.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "caches.h"
+#include "emit.h"
+#include "module.h"
+#include "shared_plan.h"
+#include "uses.h"
+#include "wgmma.h"
+
+typedef tvm_status (*emit_function)(emitter *, const tvm_insn *);
+
+static const emit_function emitters[] = {
+#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) tvm_emit_##family,
+#include "opcodes.def"
+#undef TVM_OP
+};
+
+/* Instructions of one kernel after unrolling. */
+enum { MAX_EMITTED_INSNS = 4 * TVM_MAX_INSNS };
+
+tvm_status tvm_emit_error(emitter *e, tvm_status status, const char *hint, const char *format, ...) {
+    tvm_place place = {0};
+    if (e->insn) {
+        place.file = e->insn->file == TVM_NONE ? NULL : tvm_string(e->program, e->insn->file);
+        place.line = e->insn->line;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    tvm_diag_addv(e->diags, status, &place, hint, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+/* ---- slots ---- */
+
+static void declare_scalar(emitter *e, uint32_t s) {
+    tvm_dtype type = e->kernel->slots[s].dtype;
+    reg r;
+    if (type.kind == TVM_KIND_FLOAT)
+        r = type.bits == 64 ? tvm_new_fd(e) : tvm_new_f(e);
+    else
+        r = type.kind != TVM_KIND_BOOL && type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
+    memcpy(e->slots[s].reg, r.name, sizeof r.name);
+}
+
+static void count_reads(emitter *e) {
+    const tvm_ir_kernel *kernel = e->kernel;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_operand *operands = tvm_operands(kernel, &kernel->insns[i]);
+        for (uint32_t o = 0; o < kernel->insns[i].count; o++) {
+            if (operands[o].kind != TVM_OPERAND_SLOT) continue;
+            slot_state *slot = &e->slots[operands[o].value];
+            slot->reads++;
+            if (i > 0 && kernel->insns[i - 1].result == operands[o].value) slot->reads_at_once++;
+        }
+    }
+}
+
+static void declare_slots(emitter *e) {
+    const tvm_ir_kernel *kernel = e->kernel;
+    count_reads(e);
+    for (uint32_t s = 0; s < kernel->slot_count; s++) {
+        const tvm_slot *slot = &kernel->slots[s];
+        if (slot->kind == TVM_SLOT_SCALAR) {
+            declare_scalar(e, s);
+        } else if (slot->kind == TVM_SLOT_GLOBAL) {
+            reg r = tvm_new_rd(e);
+            memcpy(e->slots[s].reg, r.name, sizeof r.name);
+        } else if (slot->kind == TVM_SLOT_REGISTER) {
+            e->slots[s].first_word = e->next_word;
+            e->slots[s].words = tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, s)), slot->dtype.bits);
+            e->next_word += e->slots[s].words;
+        }
+    }
+}
+
+static bool param_is_wide(const tvm_slot *slot) {
+    return slot->kind == TVM_SLOT_GLOBAL || (slot->kind == TVM_SLOT_SCALAR && slot->dtype.bits == 64);
+}
+
+static void load_params(emitter *e) {
+    for (uint32_t p = 0; p < e->kernel->param_count; p++) {
+        const tvm_slot *slot = &e->kernel->slots[p];
+        bool is_float = slot->kind == TVM_SLOT_SCALAR && slot->dtype.kind == TVM_KIND_FLOAT;
+        tvm_emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b',
+                          param_is_wide(slot) ? 64U : 32U, e->slots[p].reg, p);
+    }
+    e->launch_tensor_count = tvm_launch_tensors(e->kernel, e->launch_tensors);
+    for (uint32_t i = 0; i < e->launch_tensor_count; i++)
+        tvm_emit_prologue(e, "ld.param.b64 %s, [param_%u];", e->slots[e->launch_tensors[i].slot].reg,
+                          e->kernel->param_count + i);
+}
+
+uint32_t tvm_device_param(const emitter *e, tvm_expr_op op) {
+    return e->kernel->param_count + e->launch_tensor_count + (op == TVM_EXPR_TARGET);
+}
+
+/* ---- instructions ---- */
+
+tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
+    uint32_t outer = e->position;
+    for (e->position = first; e->position < last;) {
+        const tvm_insn *insn = &e->kernel->insns[e->position++];
+        if (e->insn_budget == 0)
+            return tvm_emit_error(e, TVM_UNSUPPORTED, "lower the unroll numbers",
+                                  "the kernel is too long once unrolled");
+        e->insn_budget--;
+        e->insn = insn;
+        e->caches->stamp++;
+        if (e->body.failed || e->prologue.failed) return tvm_diag_no_memory(e->diags);
+        bool by_wgmma = tvm_wgmma_takes(e, insn);
+        if (!by_wgmma) tvm_wgmma_settle(e, insn);
+        tvm_status status = by_wgmma ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
+        if (status != TVM_OK) return status;
+        if (insn->result != TVM_NONE) e->slots[insn->result].version++;
+    }
+    tvm_wgmma_settle(e, NULL);
+    e->position = outer;
+    return TVM_OK;
+}
+
+static void declare_registers(const emitter *e, text *out) {
+    const struct {
+        const char *type, *prefix;
+        uint32_t count;
+    } classes[] = {{".pred", "%p", e->next_pred}, {".b32", "%r", e->next_r},   {".b64", "%rd", e->next_rd},
+                   {".f32", "%f", e->next_f},     {".f64", "%fd", e->next_fd}, {".b16", "%h", e->next_h},
+                   {".b32", "%w", e->next_word}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (classes[i].count > 0)
+            tvm_text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, classes[i].count);
+}
+
+static void write_entry(const emitter *e, text *out) {
+    const char *name = tvm_string(e->program, e->kernel->name);
+    tvm_text_add(out, "\n.visible .entry %s(", name);
+    for (uint32_t p = 0; p < e->kernel->param_count; p++)
+        tvm_text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
+                     param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
+    for (uint32_t i = 0; i < e->launch_tensor_count; i++)
+        tvm_text_add(out, "%s\n\t.param .b64 param_%u", e->kernel->param_count + i ? "," : "",
+                     e->kernel->param_count + i);
+    if (e->reads_device) {
+        uint32_t first = tvm_device_param(e, TVM_EXPR_MULTIPROCESSORS);
+        tvm_text_add(out, "%s\n\t.param .b32 param_%u,\n\t.param .b32 param_%u", first ? "," : "", first,
+                     tvm_device_param(e, TVM_EXPR_TARGET));
+    }
+    /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
+    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm %u\n{\n", e->code->threads,
+                 (unsigned)e->kernel->resident);
+    declare_registers(e, out);
+    tvm_text_append(out, &e->prologue);
+    tvm_text_append(out, &e->body);
+    tvm_text_add(out, "\tret;\n}\n");
+}
+
+static tvm_status check_shared(emitter *e) {
+    uint64_t bytes = (uint64_t)e->scratch_offset + e->scratch_bytes;
+    unsigned limit = tvm_target_shared_bytes(e->target);
+    char name[16];
+    e->insn = NULL;
+    if (bytes > limit)
+        return tvm_emit_error(e, TVM_UNSUPPORTED, NULL,
+                              "kernel %s needs %llu bytes of shared memory; a block on %s has at most %u",
+                              e->code->name, (unsigned long long)bytes, tvm_target_name(e->target, name),
+                              limit);
+    e->code->shared_bytes = (unsigned)bytes;
+    return TVM_OK;
+}
+
+/* PTX ISA, "Identifiers": "_" alone is none, and WARP_SZ is a predefined constant. */
+static tvm_status check_name(emitter *e) {
+    const char *name = e->code->name;
+    if (strcmp(name, "_") != 0 && strcmp(name, "WARP_SZ") != 0) return TVM_OK;
+    return tvm_emit_error(e, TVM_UNSUPPORTED, "rename the kernel", "kernel '%s': PTX has no such name", name);
+}
+
+static tvm_status translate_kernel(emitter *e) {
+    e->slots = calloc(e->kernel->slot_count + (size_t)1, sizeof *e->slots);
+    if (!e->slots) return tvm_diag_no_memory(e->diags);
+    tvm_status status = check_name(e);
+    if (status == TVM_OK) status = tvm_caches_make(e);
+    if (status == TVM_OK) status = tvm_facts_make(e);
+    if (status == TVM_OK) status = tvm_slot_uses_make(e);
+    if (status != TVM_OK) return status;
+    tvm_control_plan(e);
+    declare_slots(e);
+    load_params(e);
+    status = tvm_shared_plan_make(e);
+    if (status == TVM_OK) status = tvm_wgmma_plan(e);
+    e->insn_budget = MAX_EMITTED_INSNS;
+    if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
+    if (status == TVM_OK) status = check_shared(e);
+    if (status == TVM_OK && (e->body.failed || e->prologue.failed)) status = tvm_diag_no_memory(e->diags);
+    return status;
+}
+
+tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_module *module,
+                           module_text *out, tvm_diags *diags) {
+    emitter e = {.program = program,
+                 .kernel = &program->kernels[kernel],
+                 .target = module->target,
+                 .diags = diags,
+                 .module = module,
+                 .code = &module->kernels[kernel],
+                 .globals = &out->globals};
+    tvm_status status = translate_kernel(&e);
+    if (status == TVM_OK) {
+        write_entry(&e, &out->kernels);
+        out->uses_vprintf = out->uses_vprintf || e.uses_vprintf;
+    }
+    tvm_wgmma_free(&e);
+    tvm_slot_uses_free(&e);
+    tvm_facts_free(&e);
+    tvm_caches_free(&e);
+    tvm_text_free(&e.body);
+    tvm_text_free(&e.prologue);
+    free(e.slots);
+    return status;
+}

@@ -1,0 +1,103 @@
+/* Program to PTX: the module that a program's kernels are in. */
+#include "module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared_plan.h"
+
+/* The lowest PTX ISA version that has the target (PTX ISA, "Release Notes"). */
+static const char *ptx_version(tvm_target target) {
+    if (target.arch >= 120) return "8.7";
+    if (target.arch >= 103) return "8.8";
+    if (target.arch >= 100) return "8.6";
+    return "8.0";
+}
+
+/* A string that belongs to a module, whose `owner` is the head of the list. */
+struct kept {
+    struct kept *next;
+    char bytes[];
+};
+
+const char *tvm_module_keep(tvm_module *module, const char *string) {
+    size_t size = strlen(string) + 1;
+    struct kept *node = malloc(sizeof *node + size);
+    if (!node) return NULL;
+    node->next = module->owner;
+    module->owner = node;
+    memcpy(node->bytes, string, size);
+    return node->bytes;
+}
+
+static bool start_module(tvm_module *module, const tvm_ir_program *program) {
+    module->kernels = calloc(program->kernel_count + (size_t)1, sizeof *module->kernels);
+    if (!module->kernels) return false;
+    module->kernel_count = program->kernel_count;
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const char *name = tvm_module_keep(module, tvm_string(program, program->kernels[k].name));
+        if (!name) return false;
+        bool is_for = tvm_kernel_is_for(&program->kernels[k], module->target.arch);
+        uint32_t threads = is_for ? 32 * program->kernels[k].warps : 0;
+        module->kernels[k] = (tvm_kernel_code){.name = name,
+                                               .threads = threads,
+                                               .registers = -1,
+                                               .spill_stores = -1,
+                                               .spill_loads = -1,
+                                               .stack_bytes = -1};
+    }
+    return true;
+}
+
+static tvm_status finish_module(tvm_module *module, const module_text *parts, tvm_diags *diags) {
+    char name[16];
+    text all = {0};
+    tvm_text_add(&all, ".version %s\n.target %s\n.address_size 64\n\n", ptx_version(module->target),
+                 tvm_target_name(module->target, name));
+    tvm_text_add(&all, ".extern .shared .align %d .b8 tvm_smem[];\n", SHARED_ALIGNMENT_MAX);
+    if (parts->uses_vprintf)
+        tvm_text_add(
+            &all, ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);\n");
+    tvm_text_append(&all, &parts->globals);
+    tvm_text_append(&all, &parts->kernels);
+    if (all.failed) {
+        tvm_text_free(&all);
+        return tvm_diag_no_memory(diags);
+    }
+    module->ptx = all.data;
+    module->ptx_size = all.size;
+    return TVM_OK;
+}
+
+tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module_out,
+                         tvm_diags *diags) {
+    *module_out = NULL;
+    tvm_module *module = calloc(1, sizeof *module);
+    if (!module) return tvm_diag_no_memory(diags);
+    module->target = target;
+    module_text parts = {.uses_vprintf = false};
+    tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
+    for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
+        if (module->kernels[k].threads) status = tvm_emit_kernel(program, k, module, &parts, diags);
+    if (status == TVM_OK) status = finish_module(module, &parts, diags);
+    tvm_text_free(&parts.globals);
+    tvm_text_free(&parts.kernels);
+    if (status == TVM_OK)
+        *module_out = module;
+    else
+        tvm_module_free(module);
+    return status;
+}
+
+void tvm_module_free(tvm_module *module) {
+    if (!module) return;
+    for (size_t k = 0; module->kernels && k < module->kernel_count; k++) free(module->kernels[k].selections);
+    free(module->kernels);
+    for (struct kept *node = module->owner, *next; node; node = next) {
+        next = node->next;
+        free(node);
+    }
+    free(module->ptx);
+    free(module->cubin);
+    free(module);
+}

@@ -1,0 +1,22 @@
+/* Inside the code generator: a module being made of a program. module.c makes it and owns its text; kernel.c
+ * adds one kernel after the other. */
+#ifndef TVM_CODEGEN_MODULE_H
+#define TVM_CODEGEN_MODULE_H
+
+#include "emit.h"
+
+/* What the kernels of a module add up to. */
+typedef struct module_text {
+    text globals; /* at module scope: the strings that are printed */
+    text kernels; /* the entry points */
+    bool uses_vprintf;
+} module_text;
+
+/* A copy of the string that lives as long as the module; NULL when out of memory. */
+const char *tvm_module_keep(tvm_module *module, const char *string);
+
+/* Translates a kernel of the program: appends its text, and fills its row of module->kernels. */
+tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_module *module,
+                           module_text *out, tvm_diags *diags);
+
+#endif
