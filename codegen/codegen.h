@@ -69,7 +69,8 @@ typedef struct tvm_image_kernel {
 } tvm_image_kernel;
 tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel);
 
-/* Bumped with every change of the generated code: part of the cubin cache's key. */
+/* Raised with every change of the generated code (`make update-ptx-hashes` then notes what it is now, and
+ * tests/test_ptx_hashes finds a change without it): part of the cubin cache's key. Numbers may be left out. */
 #define TVM_CODEGEN_VERSION 8
 
 /* Translates every kernel of a verified program that its assumes allow on the target; the others have no

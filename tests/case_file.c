@@ -168,6 +168,13 @@ void case_free(case_file *c) {
     free(c->prints), free(c->prints_gpu), free(c);
 }
 
+tvm_status case_assemble(const case_file *c, const char *folder, tvm_ir_program **program, tvm_diags *diags) {
+    const char *defines[CASE_MAX_ITEMS];
+    for (size_t i = 0; i < c->define_count; i++) defines[i] = c->defines[i];
+    tvm_assembler_options options = {defines, c->define_count, &folder, 1};
+    return tvm_assemble_text(c->program, strlen(c->program), "case.vasm", &options, program, diags);
+}
+
 char **case_list(const char *folder) {
     char pattern[4096];
     snprintf(pattern, sizeof pattern, "%s/*.case", folder);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "assembler.h"
 #include "program.h"
 #include "tvm.h"
 
@@ -37,6 +38,10 @@ typedef struct case_file {
 /* NULL with a message on stderr when the file cannot be read or is not a case. */
 case_file *case_read(const char *path);
 void case_free(case_file *c);
+
+/* Assembles the case's program, named case.vasm in messages, with its definitions and the include files of
+ * the folder. */
+tvm_status case_assemble(const case_file *c, const char *folder, tvm_ir_program **program, tvm_diags *diags);
 
 /* What the case says of an argument; NULL: nothing. */
 const char *case_argument(const case_file *c, const char *name);

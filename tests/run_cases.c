@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "assembler.h"
 #include "case_file.h"
 #include "codegen.h"
 #include "vbc.h"
@@ -37,14 +36,6 @@ static bool failed(const case_file *c, const char *what, tvm_diags *diags) {
     free(text);
     tvm_diags_free(diags);
     return false;
-}
-
-static tvm_status assemble(const case_file *c, const char *text, const char *name, const char *folder,
-                           tvm_ir_program **program, tvm_diags *diags) {
-    const char *defines[CASE_MAX_ITEMS];
-    for (size_t i = 0; i < c->define_count; i++) defines[i] = c->defines[i];
-    tvm_assembler_options options = {defines, c->define_count, &folder, 1};
-    return tvm_assemble_text(text, strlen(text), name, &options, program, diags);
 }
 
 static bool check_refused(const case_file *c, tvm_status status, tvm_diags *diags) {
@@ -159,7 +150,7 @@ static bool run_case(const char *path, const char *folder, const char *ptxas) {
     if (c == NULL) return false;
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
-    tvm_status status = assemble(c, c->program, "case.vasm", folder, &program, &diags);
+    tvm_status status = case_assemble(c, folder, &program, &diags);
     bool good;
     if (c->errors != NULL)
         good = check_refused(c, status, &diags);
@@ -194,7 +185,7 @@ static void note_instructions(const char *path, const char *folder, bool seen[TV
     case_file *c = case_read(path);
     tvm_ir_program *program = NULL;
     if (c != NULL && c->errors == NULL && c->kernel != NULL &&
-        assemble(c, c->program, "case.vasm", folder, &program, NULL) == TVM_OK)
+        case_assemble(c, folder, &program, NULL) == TVM_OK)
         for (uint32_t k = 0; k < program->kernel_count; k++)
             for (uint32_t i = 0; i < program->kernels[k].insn_count; i++)
                 seen[program->kernels[k].insns[i].op] = true;

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "assembler.h"
 #include "case_file.h"
 #include "codegen.h"
 #include "launch.h"
@@ -149,14 +148,10 @@ static const tvm_ir_kernel *find_kernel(const tvm_ir_program *program, const cha
 START_TEST(the_generated_code_gives_what_the_case_expects) {
     case_file *c = case_read(paths[_i]);
     ck_assert_ptr_nonnull(c);
-    const char *defines[CASE_MAX_ITEMS], *include = folder;
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
-    for (size_t i = 0; i < c->define_count; i++) defines[i] = c->defines[i];
-    tvm_assembler_options options = {defines, c->define_count, &include, 1};
-    bool is_run =
-        c->errors == NULL && c->refusal == NULL && c->kernel != NULL &&
-        tvm_assemble_text(c->program, strlen(c->program), "case.vasm", &options, &program, &diags) == TVM_OK;
+    bool is_run = c->errors == NULL && c->refusal == NULL && c->kernel != NULL &&
+                  case_assemble(c, folder, &program, &diags) == TVM_OK;
     launch l = {.c = c, .program = program};
     if (is_run) l.kernel = find_kernel(program, c->kernel);
     if (l.kernel != NULL && is_for_the_machine(l.kernel))

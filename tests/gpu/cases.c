@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "assembler.h"
 #include "case_file.h"
 #include "suite.h"
 #include "vbc.h"
@@ -56,12 +55,7 @@ static void add_case(suite *s, gpu_group *group, const char *path) {
         gpu_test *test = gpu_add(group, c != NULL ? c->name : path, NULL, NULL, NULL, 0);
         tvm_diags diags = {0};
         tvm_ir_program *program = NULL;
-        const char *defines[CASE_MAX_ITEMS];
-        for (size_t i = 0; c != NULL && i < c->define_count; i++) defines[i] = c->defines[i];
-        tvm_assembler_options options = {defines, c != NULL ? c->define_count : 0, &s->cases, 1};
-        bool good = c != NULL &&
-                    tvm_assemble_text(c->program, strlen(c->program), "case.vasm", &options, &program,
-                                      &diags) == TVM_OK &&
+        bool good = c != NULL && case_assemble(c, s->cases, &program, &diags) == TVM_OK &&
                     tvm_vbc_write(program, true, &test->bytecode, &test->size, &diags) == TVM_OK;
         if (!good) tvm_diags_print(&diags, stdout, test->name, false);
         /* What only the interpreter finds would be undefined on a GPU. */
