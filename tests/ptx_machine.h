@@ -329,7 +329,7 @@ static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
             for (unsigned i = 0; i < 4; i++) {
                 unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
                 float sum = tvm_f32_from_bits((uint32_t)ptx_get(m, o[3].reg[i], warp + lane));
-                for (unsigned k = 0; k < 16; k++) sum += a[row][k] * b[k][column];
+                for (unsigned k = 0; k < 16; k++) sum = fmaf(a[row][k], b[k][column], sum);
                 ptx_set(m, o[0].reg[i], warp + lane, ptx_from_float(sum));
             }
     }

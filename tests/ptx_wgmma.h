@@ -139,7 +139,7 @@ static inline void ptx_wgmma_sum(ptx_machine *m, const ptx_insn *insn, unsigned 
     for (unsigned i = 0; i < insn->sum_count; i++) {
         unsigned row = 16 * warp + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         float sum = adds ? tvm_f32_from_bits((uint32_t)ptx_get(m, insn->sums[i], t)) : 0;
-        for (unsigned k = 0; k < PTX_K; k++) sum += a[row][k] * b[column][k];
+        for (unsigned k = 0; k < PTX_K; k++) sum = fmaf(a[row][k], b[column][k], sum);
         ptx_set(m, insn->sums[i], t, ptx_from_float(sum));
     }
 }

@@ -716,6 +716,54 @@ START_TEST(mma_adds_in_the_order_of_k) {
 }
 END_TEST
 
+/* Products beyond the exponents of f32, and below its subnormals, are exact: codes of any exponent against
+ * the C library's fma. The extents leave no width of vectors unused. */
+static void check_exact_products(bool bf16, uint32_t *state) {
+    enum { M = 16, NARROW = 40, DEEP = 16 };
+    static const char text[] =
+        ".vasm 1\n.kernel k(a: global %s[16, 16], b: global %s[16, 40], c: global f32[16, 40])\n.warps 1\n"
+        "    %%ra = load-global a[0, 0], mma.m16n8k16.A\n"
+        "    %%rb = load-global b[0, 0], local(1, 5).mma.m16n8k16.B\n"
+        "    %%rc = load-global c[0, 0], local(1, 5).mma.m16n8k16.C\n"
+        "    %%rc = mma %%ra, %%rb, %%rc\n    store-global c[0, 0], %%rc\n.end\n";
+    char program[640];
+    uint16_t a[M * DEEP], b[DEEP * NARROW], infinity = bf16 ? 0x7f80 : 0x7c00;
+    float c[M * NARROW], want[M * NARROW];
+    const char *type = bf16 ? "bf16" : "f16";
+    snprintf(program, sizeof program, text, type, type);
+    for (unsigned i = 0; i < M * DEEP; i++) do
+            a[i] = (uint16_t)next_random(state);
+        while ((a[i] & infinity) == infinity);
+    for (unsigned i = 0; i < DEEP * NARROW; i++) do
+            b[i] = (uint16_t)next_random(state);
+        while ((b[i] & infinity) == infinity);
+    for (unsigned i = 0; i < M * NARROW; i++) {
+        uint32_t bits = next_random(state);
+        if (i % 7 == 0) bits = 0x7f800000; /* infinity, which a product must not turn into a NaN */
+        memcpy(&c[i], &bits, sizeof bits);
+        if (isnan(c[i])) c[i] = 0;
+        want[i] = c[i];
+        for (unsigned p = 0; p < DEEP; p++) {
+            uint16_t x = a[i / NARROW * DEEP + p], y = b[p * NARROW + i % NARROW];
+            want[i] = bf16 ? fmaf((float)bf16_value(x), (float)bf16_value(y), want[i])
+                           : fmaf((float)f16_value(x), (float)f16_value(y), want[i]);
+        }
+    }
+    run(program, VALUES(TENSOR("a", a), TENSOR("b", b), TENSOR("c", c)));
+    for (unsigned i = 0; i < M * NARROW; i++)
+        ck_assert_msg(isnan(want[i]) ? isnan(c[i]) : memcmp(&c[i], &want[i], sizeof *c) == 0,
+                      "%s, element %u: %a, not %a", type, i, c[i], want[i]);
+}
+
+START_TEST(mma_products_are_exact) {
+    uint32_t state = 9;
+    for (int round = 0; round < 20; round++) {
+        check_exact_products(false, &state);
+        check_exact_products(true, &state);
+    }
+}
+END_TEST
+
 /* ---- reduce ---- */
 
 typedef struct part {
@@ -886,6 +934,7 @@ int main(void) {
     tcase_add_test(tests, views_read_the_bits_of_each_thread);
     tcase_add_test(tests, mma_multiplies_tiles_of_any_number);
     tcase_add_test(tests, mma_adds_in_the_order_of_k);
+    tcase_add_test(tests, mma_products_are_exact);
     tcase_add_test(tests, reduce_combines_in_its_order);
     tcase_add_test(tests, reduce_of_other_types);
     suite_add_tcase(suite, tests);

@@ -5,6 +5,9 @@
 
 #include <math.h>
 #include <string.h>
+#ifdef VECTOR_X86
+#include <immintrin.h>
+#endif
 
 /* Rows of c, and vectors of a row of c, that the inner loop of mma holds in registers. */
 enum { MMA_ROWS = 4, MMA_COLUMNS = 2 };
@@ -56,25 +59,42 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
 }
 
 /* ---- mma ----
- * b is converted in panels of MMA_COLUMNS vectors, k rows each, so that the inner loop reads one stream. */
+ * b is converted in panels of MMA_COLUMNS vectors, k rows each, so that the inner loop reads one stream.
+ *
+ * Each product is exact: added with one rounding. Of f16 it is an f32 (22 bits, within the exponents), so
+ * that a product and a sum do; of bf16 it has 16 bits but may lie beyond f32's exponents, so that it takes an
+ * fma. */
 
-#define MMA_BODY(name, bytes)                                                                                \
+/* c += b * a of vectors, rounded once. */
+#define FUSED_LANES(name, c, b, a)                                                                           \
+    for (unsigned lane = 0; lane < name##_LANES; lane++) (c)[lane] = fmaf((b)[lane], a, (c)[lane])
+#define FUSED_256(name, c, b, a)                                                                             \
+    (c) = (name##_vector)_mm256_fmadd_ps((__m256)(b), _mm256_set1_ps(a), (__m256)(c))
+#define FUSED_512(name, c, b, a)                                                                             \
+    (c) = (name##_vector)_mm512_fmadd_ps((__m512)(b), _mm512_set1_ps(a), (__m512)(c))
+
+#define MMA_BODY(name, bytes, attribute, fused)                                                              \
     typedef float name##_vector __attribute__((vector_size(bytes), aligned(4), may_alias));                  \
     enum { name##_LANES = (bytes) / 4, name##_WIDTH = MMA_COLUMNS * name##_LANES };                          \
-    INLINE void name##_tile(size_t k, const float *a, const float *panel, float *tile) {                     \
+    attribute INLINE void name##_tile(size_t k, const float *a, const float *panel, bool bf16,               \
+                                      float *tile) {                                                         \
         name##_vector c[MMA_ROWS][MMA_COLUMNS];                                                              \
         memcpy(c, tile, sizeof c);                                                                           \
         for (size_t p = 0; p < k; p++) {                                                                     \
             const name##_vector *b = (const name##_vector *)(const void *)(panel + p * name##_WIDTH);        \
             for (unsigned i = 0; i < MMA_ROWS; i++)                                                          \
-                for (unsigned j = 0; j < MMA_COLUMNS; j++) {                                                 \
-                    name##_vector product = b[j] * a[i * k + p];                                             \
-                    c[i][j] += product;                                                                      \
-                }                                                                                            \
+                for (unsigned j = 0; j < MMA_COLUMNS; j++)                                                   \
+                    if (bf16) {                                                                              \
+                        fused(name, c[i][j], b[j], a[i * k + p]);                                            \
+                    } else {                                                                                 \
+                        name##_vector product = b[j] * a[i * k + p];                                         \
+                        c[i][j] += product;                                                                  \
+                    }                                                                                        \
         }                                                                                                    \
         memcpy(tile, c, sizeof c);                                                                           \
     }                                                                                                        \
-    INLINE void name##_panel(size_t k, size_t n, size_t width, const uint16_t *b, bool bf16, float *panel) { \
+    attribute INLINE void name##_panel(size_t k, size_t n, size_t width, const uint16_t *b, bool bf16,       \
+                                       float *panel) {                                                       \
         if (width < name##_WIDTH) memset(panel, 0, k *name##_WIDTH * sizeof *panel);                         \
         for (size_t p = 0; p < k; p++) {                                                                     \
             if (bf16)                                                                                        \
@@ -83,15 +103,18 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
                 f16_to_f32_body(panel + p * name##_WIDTH, b + p * n, width);                                 \
         }                                                                                                    \
     }                                                                                                        \
-    INLINE void name##_rows(size_t rows, size_t width, size_t k, size_t n, const float *a,                   \
-                            const float *panel, float *c) {                                                  \
+    attribute INLINE void name##_rows(size_t rows, size_t width, size_t k, size_t n, const float *a,         \
+                                      const float *panel, bool bf16, float *c) {                             \
         float tile[MMA_ROWS * name##_WIDTH] __attribute__((aligned(64))) = {0};                              \
         for (size_t i = 0; i < rows; i++) memcpy(tile + i * name##_WIDTH, c + i * n, width * sizeof *c);     \
-        name##_tile(k, a, panel, tile);                                                                      \
+        if (bf16)                                                                                            \
+            name##_tile(k, a, panel, true, tile);                                                            \
+        else                                                                                                 \
+            name##_tile(k, a, panel, false, tile);                                                           \
         for (size_t i = 0; i < rows; i++) memcpy(c + i * n, tile + i * name##_WIDTH, width * sizeof *c);     \
     }                                                                                                        \
-    INLINE void name##_body(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16,   \
-                            float *c, float *scratch) {                                                      \
+    attribute INLINE void name##_body(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b,    \
+                                      bool bf16, float *c, float *scratch) {                                 \
         float *panel = scratch + mma_rows(m) * k;                                                            \
         if (bf16)                                                                                            \
             bf16_to_f32_body(scratch, a, m *k);                                                              \
@@ -105,7 +128,7 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
             else                                                                                             \
                 name##_panel(k, n, width, b + j, bf16, panel);                                               \
             for (size_t i = 0; i < m; i += MMA_ROWS)                                                         \
-                name##_rows(m - i < MMA_ROWS ? m - i : MMA_ROWS, width, k, n, scratch + i * k, panel,        \
+                name##_rows(m - i < MMA_ROWS ? m - i : MMA_ROWS, width, k, n, scratch + i * k, panel, bf16,  \
                             c + i * n + j);                                                                  \
         }                                                                                                    \
     }
@@ -119,7 +142,7 @@ size_t tvm_interp_mma_scratch(size_t m, size_t k) {
     return (mma_rows(m) * k + k * WIDEST) * sizeof(float);
 }
 
-MMA_BODY(mma_16, 16)
+MMA_BODY(mma_16, 16, , FUSED_LANES)
 
 /* ---- one instance of every loop for each set of vector instructions ---- */
 
@@ -160,8 +183,8 @@ MMA_BODY(mma_16, 16)
 INSTANCES(baseline, , mma_16)
 
 #ifdef VECTOR_X86
-MMA_BODY(mma_32, 32)
-MMA_BODY(mma_64, 64)
+MMA_BODY(mma_32, 32, TARGET_256, FUSED_256)
+MMA_BODY(mma_64, 64, TARGET_512, FUSED_512)
 INSTANCES(avx2, TARGET_256, mma_32)
 INSTANCES(avx512, TARGET_512, mma_64)
 #endif

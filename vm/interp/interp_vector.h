@@ -29,9 +29,8 @@ void tvm_interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t tabl
 size_t tvm_interp_mma_scratch(size_t m, size_t k);
 
 /* c[m,n] += a[m,k] * b[k,n], all row-major and dense; a and b are f16 codes, or bf16 codes. Each element of c
- * is accumulated in f32 one product after the other, k ascending; each product is rounded to f32 first, which
- * changes nothing for f16 (22 bits and exponents within f32's range) and only what underflows or overflows
- * for bf16. */
+ * is accumulated in f32 one product after the other, k ascending: the exact product is added and the sum
+ * rounded, as fmaf does. */
 void tvm_interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
                     void *scratch);
 
