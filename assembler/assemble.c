@@ -19,6 +19,8 @@ static tvm_asm *start(const tvm_assembler_options *options, tvm_diags *diags) {
     as->options = options;
     as->program = program;
     as->diags = diags;
+    as->diags_before = diags ? diags->count : 0;
+    as->version = 1;
     as->keep.limit = as->scratch.limit = ARENA_LIMIT;
     return as;
 }
@@ -156,7 +158,8 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
     if (!as->stopped && read_text(as, text, length, name)) {
         tvm_asm_run(as);
         if (!as->version_seen && !as->errors)
-            tvm_asm_error_in(as, as->sources, NULL, NULL, "expected '.vasm 1' as the first statement");
+            tvm_asm_error_in(as, as->sources, NULL, NULL, "expected '.vasm %d' as the first statement",
+                             TVM_ASM_VERSION);
         if (!as->stopped) check_defines(as);
     }
     tvm_status status = as->status;

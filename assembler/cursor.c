@@ -196,9 +196,44 @@ static void add_context(const tvm_asm *as, tvm_buffer *hint) {
     }
 }
 
+/* The bracket that is to blame for what was met at the token: left open by the token's statement, on a line
+ * before. NULL when there is none. */
+static const tvm_token *left_open(const tvm_source *source, const tvm_token *token) {
+    /* The token may be a copy that spans several. */
+    uint32_t low = 0, high = source->count - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (source->tokens[middle].offset < token->offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const tvm_token *end = &source->tokens[low];
+    while (end->kind != TVM_TOKEN_NEWLINE && end->kind != TVM_TOKEN_END) end++;
+    if (end->kind == TVM_TOKEN_END || !end->value.u) return NULL;
+    const tvm_token *opener = &source->tokens[end->value.u - 1];
+    return token->offset == end->offset || token->line > opener->line ? opener : NULL;
+}
+
+/* Has an error been reported there? One is enough where .for or an included file come by again. */
+static bool reported_at(const tvm_asm *as, const tvm_source *source, const tvm_token *token) {
+    for (size_t i = as->diags_before; as->diags && i < as->diags->count; i++) {
+        const tvm_diag *diag = &as->diags->items[i];
+        if (diag->line == token->line && diag->column == token->column && diag->file &&
+            strcmp(diag->file, source->name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool report(tvm_asm *as, tvm_status status, const tvm_source *source, const tvm_token *token,
                    const char *hint, const char *format, va_list arguments) {
     if (as->stopped || as->muted) return false;
+    const tvm_token *opener = source && token ? left_open(source, token) : NULL;
+    if (opener)
+        return tvm_asm_error_in(as, source, opener, NULL, "'%c' is not closed",
+                                *tvm_token_text(source, opener));
+    if (source && token && reported_at(as, source, token)) return false;
     tvm_buffer full = {0};
     if (hint) tvm_buffer_puts(&full, hint);
     add_context(as, &full);

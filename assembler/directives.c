@@ -26,9 +26,10 @@ static bool version(tvm_asm *as, const tvm_token *token) {
             return tvm_asm_error(as, token, NULL, "'.vasm' stands in the first statement of a file");
     const tvm_token *at = tvm_asm_peek(as);
     if (!tvm_asm_static_integer(as, INT64_MIN, INT64_MAX, "the version", &number)) return false;
-    if (number != 1)
-        return tvm_asm_error(as, at, NULL, "version %lld of the language is not known, only 1",
-                             (long long)number);
+    if (number < 1 || number > TVM_ASM_VERSION)
+        return tvm_asm_error(as, at, NULL, "version %lld of the language is not known, only 1 to %d",
+                             (long long)number, TVM_ASM_VERSION);
+    as->version = (unsigned)number;
     return tvm_asm_expect_end(as);
 }
 
@@ -169,6 +170,13 @@ static const directive directives[] = {
 
 enum { DIRECTIVE_COUNT = sizeof directives / sizeof *directives };
 
+bool tvm_asm_is_directive(const char *name, size_t length) {
+    for (size_t i = 0; i < DIRECTIVE_COUNT; i++)
+        if (strlen(directives[i].name) == length && memcmp(directives[i].name, name, length) == 0)
+            return true;
+    return false;
+}
+
 void tvm_asm_offer_directives(tvm_suggest *suggest) {
     for (size_t i = 0; i < DIRECTIVE_COUNT; i++)
         tvm_suggest_offer(suggest, directives[i].name, strlen(directives[i].name));
@@ -191,12 +199,22 @@ static bool run(tvm_asm *as, const directive *d, const tvm_token *token) {
     return d->function(as, token);
 }
 
+void tvm_asm_unknown_directive(tvm_asm *as, const tvm_token *name) {
+    const char *text = tvm_token_text(as->source, name);
+    tvm_suggest suggest;
+    char hint[96];
+    tvm_suggest_start(&suggest, text, name->length);
+    tvm_asm_offer_directives(&suggest);
+    tvm_asm_error(as, name, tvm_suggest_hint(&suggest, ".", hint), "unknown directive '.%.*s'",
+                  name->length > 60 ? 60 : (int)name->length, text);
+}
+
 void tvm_asm_directive(tvm_asm *as) {
     tvm_asm_next(as); /* the dot */
     const tvm_token *token = tvm_asm_peek(as);
     const tvm_source *source = as->source;
     uint32_t from = as->at;
-    char hint[96], found[80];
+    char found[80];
     if (token->kind != TVM_TOKEN_NAME) {
         tvm_asm_error(as, token, NULL, "expected a directive after '.', found %s",
                       tvm_asm_found(as, token, found));
@@ -213,10 +231,6 @@ void tvm_asm_directive(tvm_asm *as) {
             tvm_asm_skip_statement(as);
         return;
     }
-    tvm_suggest suggest;
-    tvm_suggest_start(&suggest, tvm_token_text(as->source, token), token->length);
-    tvm_asm_offer_directives(&suggest);
-    tvm_asm_error(as, token, tvm_suggest_hint(&suggest, ".", hint), "unknown directive '.%.*s'",
-                  token->length > 60 ? 60 : (int)token->length, tvm_token_text(as->source, token));
+    tvm_asm_unknown_directive(as, token);
     tvm_asm_skip_statement(as);
 }

@@ -29,6 +29,7 @@ static void pop(tvm_asm *as) {
     if (frame->entered) tvm_symbols_leave(&as->names);
     if (frame->kind == TVM_FRAME_FILE) {
         uint32_t resume = frame->resume;
+        as->version = frame->version;
         as->includes--;
         as->frame_count--;
         if (as->frame_count) {
@@ -76,7 +77,8 @@ static const tvm_token *directive_at(const tvm_asm *as) {
 }
 
 /* To the closer that matches, or (of .if) the next branch; the cursor stays before it, or at the end of the
- * file. */
+ * file. From version 2 of the language on, what is skipped is made of directives that exist: a misspelt .else
+ * would be skipped with the rest. */
 static void skip_to(tvm_asm *as, const char *opener, const char *closer, bool branches) {
     unsigned depth = 0;
     while (tvm_asm_peek(as)->kind != TVM_TOKEN_END && as->tokens <= TVM_ASM_TOKENS) {
@@ -89,6 +91,9 @@ static void skip_to(tvm_asm *as, const char *opener, const char *closer, bool br
         } else if (name && branches && !depth &&
                    (tvm_asm_is(as, name, "elif") || tvm_asm_is(as, name, "else"))) {
             return;
+        } else if (name && as->version >= 2 && !name->pasted &&
+                   !tvm_asm_is_directive(tvm_token_text(as->source, name), name->length)) {
+            tvm_asm_unknown_directive(as, name);
         }
         tvm_asm_skip_statement(as);
     }
@@ -330,8 +335,8 @@ bool tvm_asm_push_source(tvm_asm *as, const tvm_source *source, uint32_t opener)
         as->stopped = true;
         return tvm_asm_error(as, tvm_asm_peek(as), NULL, "nested deeper than %d", TVM_ASM_FRAMES);
     }
-    as->frames[as->frame_count++] =
-        (tvm_frame){.kind = TVM_FRAME_FILE, .source = source, .opener = opener, .resume = as->at};
+    as->frames[as->frame_count++] = (tvm_frame){
+        .kind = TVM_FRAME_FILE, .source = source, .opener = opener, .resume = as->at, .version = as->version};
     as->includes++;
     as->source = source;
     as->at = 0;
@@ -383,7 +388,7 @@ static void one_statement(tvm_asm *as) {
     if (!within_limits(as)) return;
     if (!as->version_seen && !(tvm_asm_at(as, ".") && tvm_asm_is(as, tvm_asm_ahead(as, 1), "vasm"))) {
         as->version_seen = true;
-        tvm_asm_error(as, token, NULL, "expected '.vasm 1' before anything else, found %s",
+        tvm_asm_error(as, token, NULL, "expected '.vasm %d' before anything else, found %s", TVM_ASM_VERSION,
                       tvm_asm_found(as, token, found));
     }
     if (tvm_asm_at(as, ".")) {

@@ -207,6 +207,7 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_ir_program_add_kernel(as->program, string);
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
     as->kernel_index = index;
+    as->kernel_version = as->version;
     as->warps_seen = as->resident_seen = as->grid_seen = as->warps_missed = false;
     tvm_asm_kernel_open(as, token);
     good = good && parameters(as);
@@ -221,6 +222,13 @@ void tvm_asm_kernel_close(tvm_asm *as) {
     tvm_symbols_leave(&as->names);
 }
 
+/* With version 1 of the language, a kernel without a grid runs as one block. */
+static void check_grid(tvm_asm *as) {
+    if (as->grid_seen || as->kernel_version < 2) return;
+    tvm_asm_error_in(as, as->kernel_source, &as->kernel_source->tokens[as->kernel_token],
+                     "'.grid 1' for one block", "the kernel has no '.grid'");
+}
+
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
     tvm_asm_close_frames(as, as->kernel_frames);
     if (as->frame_count > as->kernel_frames)
@@ -231,10 +239,12 @@ bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
         tvm_asm_error_in(as, control->source, &control->source->tokens[control->token], NULL,
                          "'%s' without 'end'", tvm_op(control->op)->mnemonic);
     }
-    if (as->in_entry)
+    if (as->in_entry) {
         tvm_asm_entry_check(as);
-    else
+    } else {
         tvm_asm_check_warps(as, token);
+        check_grid(as);
+    }
     tvm_asm_kernel_close(as);
     return tvm_asm_expect_end(as);
 }

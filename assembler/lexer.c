@@ -7,19 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Directives after which an open bracket was surely forgotten. */
-static const char *const line_starters[] = {"vasm",  "const",    "include", "if",     "elif",  "else",
-                                            "endif", "for",      "endfor",  "layout", "error", "kernel",
-                                            "warps", "resident", "grid",    "assume", "end"};
+enum { OPENERS = 128 /* open brackets whose places are kept */ };
 
 typedef struct lexer {
     tvm_source *source;
     size_t at;
     size_t line_start;
     uint32_t line;
-    unsigned brackets; /* open ( and [ */
-    bool blank;        /* before the next token */
-    bool continued;    /* by a backslash at the end of the line */
+    unsigned brackets;         /* open ( and [ */
+    uint32_t openers[OPENERS]; /* their tokens, the outermost first */
+    bool blank;                /* before the next token */
+    bool continued;            /* by a backslash at the end of the line */
     unsigned limit;
     unsigned *errors;
     tvm_diags *diags;
@@ -82,20 +80,41 @@ static tvm_token *push(lexer *lex, tvm_token_kind kind, size_t from) {
     return token;
 }
 
-/* Is the line that begins at the lexer's position a directive? Then brackets left open are a mistake of the
- * line before, not a statement over several lines. */
-static bool directive_follows(const lexer *lex) {
-    const char *text = lex->source->text;
-    size_t at = lex->at;
+static size_t past_blanks(const char *text, size_t at) {
     while (text[at] == ' ' || text[at] == '\t') at++;
-    if (text[at++] != '.') return false;
-    size_t from = at;
+    return at;
+}
+
+static size_t past_name(const char *text, size_t at) {
     while (is_name_part(text[at])) at++;
-    for (size_t i = 0; i < sizeof line_starters / sizeof *line_starters; i++) {
-        size_t length = strlen(line_starters[i]);
-        if (length == at - from && memcmp(text + from, line_starters[i], length) == 0) return true;
+    return at;
+}
+
+/* Does the line that begins at the lexer's position begin a statement, whatever came before: a directive,
+ * `%name =` or `for %name`? Then brackets left open are a mistake of a line before, not a statement over
+ * several lines. */
+static bool statement_follows(const lexer *lex) {
+    const char *text = lex->source->text;
+    size_t from = past_blanks(text, lex->at), end = past_name(text, from + 1);
+    if (text[from] == '.') return tvm_asm_is_directive(text + from + 1, end - from - 1);
+    if (text[from] == '%' && is_name_start(text[from + 1])) {
+        size_t equals = past_blanks(text, end);
+        return text[equals] == '=' && text[equals + 1] != '=';
     }
-    return false;
+    if (strncmp(text + from, "for", 3) != 0 || end != from + 3) return false;
+    size_t variable = past_blanks(text, end);
+    return text[variable] == '%' && is_name_start(text[variable + 1]);
+}
+
+/* Ends the statement. A bracket that it leaves open is remembered with its end. */
+static void end_statement(lexer *lex, size_t from) {
+    const tvm_source *source = lex->source;
+    uint32_t opener = 0;
+    if (lex->brackets) opener = lex->openers[lex->brackets < OPENERS ? lex->brackets - 1 : OPENERS - 1] + 1;
+    lex->brackets = 0;
+    if (!source->count || source->tokens[source->count - 1].kind == TVM_TOKEN_NEWLINE) return;
+    tvm_token *token = push(lex, TVM_TOKEN_NEWLINE, from);
+    if (token) token->value.u = opener;
 }
 
 static void newline(lexer *lex) {
@@ -103,13 +122,9 @@ static void newline(lexer *lex) {
     size_t from = lex->at++;
     bool comma = source->count && source->tokens[source->count - 1].kind == TVM_TOKEN_SIGN &&
                  source->text[source->tokens[source->count - 1].offset] == ',';
-    bool joined = (lex->brackets || lex->continued || comma) && !directive_follows(lex);
+    bool joined = (lex->brackets || lex->continued || comma) && !statement_follows(lex);
     lex->continued = false;
-    if (!joined) {
-        lex->brackets = 0;
-        if (source->count && source->tokens[source->count - 1].kind != TVM_TOKEN_NEWLINE)
-            push(lex, TVM_TOKEN_NEWLINE, from);
-    }
+    if (!joined) end_statement(lex, from);
     lex->blank = true;
     lex->line++;
     lex->line_start = lex->at;
@@ -268,7 +283,10 @@ static void sign(lexer *lex) {
             break;
         }
     }
-    if (c == '(' || c == '[') lex->brackets++;
+    if (c == '(' || c == '[') {
+        if (lex->brackets < OPENERS) lex->openers[lex->brackets] = lex->source->count;
+        lex->brackets++;
+    }
     if ((c == ')' || c == ']') && lex->brackets) lex->brackets--;
     push(lex, TVM_TOKEN_SIGN, from);
 }
@@ -320,9 +338,7 @@ tvm_source *tvm_source_new(const char *name, const char *text, size_t length, un
     lexer lex = {
         .source = source, .line = 1, .limit = limit, .errors = errors, .diags = diags, .blank = true};
     while (lex.at < length && lex.status == TVM_OK) next_token(&lex);
-    lex.brackets = 0;
-    if (lex.status == TVM_OK && source->count && source->tokens[source->count - 1].kind != TVM_TOKEN_NEWLINE)
-        push(&lex, TVM_TOKEN_NEWLINE, length);
+    if (lex.status == TVM_OK) end_statement(&lex, length);
     if (lex.status == TVM_OK) push(&lex, TVM_TOKEN_END, length);
     if (lex.status == TVM_OK) return source;
     tvm_source_free(source);

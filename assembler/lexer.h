@@ -15,7 +15,7 @@ enum {
 
 typedef enum tvm_token_kind {
     TVM_TOKEN_END,     /* of the source; the last token, after a newline */
-    TVM_TOKEN_NEWLINE, /* end of a statement */
+    TVM_TOKEN_NEWLINE, /* end of a statement; value.u: one more than the token of a bracket left open, or 0 */
     TVM_TOKEN_NAME,    /* pasted: contains ${...} */
     TVM_TOKEN_INTEGER, /* value.u */
     TVM_TOKEN_FLOAT,   /* value.f */
@@ -57,6 +57,9 @@ void tvm_source_free(tvm_source *source);
 static inline const char *tvm_token_text(const tvm_source *source, const tvm_token *token) {
     return source->text + token->offset;
 }
+
+/* Is that the name of a directive? (directives.c) */
+bool tvm_asm_is_directive(const char *name, size_t length);
 
 /* The line that contains offset, copied without its newline into line; "" when it is too long. */
 void tvm_source_line(const tvm_source *source, uint32_t offset, char line[TVM_SOURCE_LINE_MAX + 1]);

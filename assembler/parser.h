@@ -13,6 +13,7 @@
 #include "verify.h"
 
 enum {
+    TVM_ASM_VERSION = 2,          /* the latest of the language */
     TVM_ASM_ERRORS = 20,          /* reported in one run */
     TVM_ASM_INCLUDES = 32,        /* depth */
     TVM_ASM_FRAMES = 256,         /* open .include, .if and .for together */
@@ -38,10 +39,11 @@ typedef enum tvm_frame_kind { TVM_FRAME_FILE, TVM_FRAME_IF, TVM_FRAME_FOR } tvm_
 typedef struct tvm_frame {
     tvm_frame_kind kind;
     const tvm_source *source;
-    uint32_t opener; /* token of the directive; FILE: of the .include, in the frame below's source */
-    uint32_t resume; /* FILE: where the including file goes on; FOR: first token of the body */
-    bool taken;      /* IF: a branch has been executed */
-    bool has_else;   /* IF */
+    uint32_t opener;  /* token of the directive; FILE: of the .include, in the frame below's source */
+    uint32_t resume;  /* FILE: where the including file goes on; FOR: first token of the body */
+    unsigned version; /* FILE: the including file's */
+    bool taken;       /* IF: a branch has been executed */
+    bool has_else;    /* IF */
     /* FOR */
     bool entered; /* an iteration's scope is open */
     const char *name;
@@ -66,11 +68,13 @@ typedef struct tvm_asm {
     const tvm_assembler_options *options;
     tvm_ir_program *program;
     tvm_diags *diags;
+    size_t diags_before; /* of others */
     unsigned errors;
     tvm_status status; /* of the first error */
     bool stopped;      /* no use to go on */
     unsigned muted;    /* errors are not reported: the caller says it better */
     bool version_seen;
+    unsigned version; /* of the language, as the file being read says, or as the one that includes it */
 
     tvm_arena keep;    /* until the end */
     tvm_arena scratch; /* until the statement's end */
@@ -99,7 +103,8 @@ typedef struct tvm_asm {
     unsigned kernel_frames; /* open when it began */
     bool warps_seen, resident_seen;
     bool grid_seen;
-    bool warps_missed; /* reported */
+    unsigned kernel_version; /* of the language, at its header */
+    bool warps_missed;       /* reported */
     tvm_symbols slots;
     tvm_control controls[TVM_ASM_CONTROLS];
     unsigned control_count;
@@ -265,6 +270,8 @@ bool tvm_asm_assume(tvm_asm *as);
 bool tvm_asm_entry_header(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_case(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_entry_check(tvm_asm *as); /* at its end */
+/* Reports a directive that does not exist, at its name. */
+void tvm_asm_unknown_directive(tvm_asm *as, const tvm_token *name);
 void tvm_asm_offer_directives(tvm_suggest *suggest);
 
 /* ---- running (frames.c) ---- */
