@@ -1,4 +1,5 @@
 #include "arena.h"
+#include "numbers.h"
 
 #include <stdarg.h>
 #include <stdalign.h>
@@ -31,7 +32,7 @@ static tvm_arena_chunk *chunk_new(tvm_arena *arena, size_t size) {
 void *tvm_arena_alloc(tvm_arena *arena, size_t size) {
     if (size > SIZE_MAX / 2) return NULL;
     size_t align = alignof(max_align_t);
-    size = (size + align - 1) / align * align;
+    size = tvm_round_up(size, align);
     if (!size) size = align;
     tvm_arena_chunk *chunk = arena->chunks;
     if (!chunk || chunk->size - chunk->used < size) {

@@ -41,20 +41,11 @@ static void finish(tvm_asm *as) {
 
 /* ---- -D ---- */
 
-static bool is_identifier(const char *text, size_t length) {
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        if (!letter && (i == 0 || c < '0' || c > '9')) return false;
-    }
-    return length > 0;
-}
-
 static bool add_define(tvm_asm *as, const char *text) {
     const char *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : strlen(text);
     tvm_value value;
-    if (!equals || !is_identifier(text, length))
+    if (!equals || !tvm_is_identifier(text, length))
         return tvm_asm_error_in(as, NULL, NULL, NULL, "-D takes NAME=VALUE, not '%.80s'", text);
     char *name = tvm_arena_text(&as->keep, text, length);
     size_t title_size = length + 4;

@@ -110,15 +110,6 @@ static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_
     return end;
 }
 
-static bool is_identifier(const char *text, size_t length) {
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        if (!letter && (i == 0 || c < '0' || c > '9')) return false;
-    }
-    return length > 0;
-}
-
 bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32_t *length) {
     *text = tvm_token_text(as->source, token);
     *length = token->length;
@@ -143,7 +134,7 @@ bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32
     tvm_buffer_free(&buffer);
     if (!good) return false;
     if (!copy) return tvm_asm_no_memory(as);
-    if (!is_identifier(copy, size))
+    if (!tvm_is_identifier(copy, size))
         return tvm_asm_error(as, token, "${} pastes into a name; elsewhere write the constant itself",
                              "'%.60s' is not a name", copy);
     *text = copy;

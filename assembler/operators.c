@@ -261,24 +261,7 @@ static bool compare_numbers(tvm_expr_op op, const tvm_value *x, const tvm_value 
     } else {
         less = x->as.i<y->as.i, equal = x->as.i == y->as.i, greater = x->as.i> y->as.i;
     }
-    switch (op) {
-    case TVM_EXPR_LT:
-        return less;
-    case TVM_EXPR_LE:
-        return less || equal;
-    case TVM_EXPR_GT:
-        return greater;
-    case TVM_EXPR_GE:
-        return greater || equal;
-    case TVM_EXPR_EQ:
-        return equal;
-    default:
-        return !equal;
-    }
-}
-
-static bool is_comparison(tvm_expr_op op) {
-    return op >= TVM_EXPR_LT && op <= TVM_EXPR_NE;
+    return tvm_expr_compares(op, less, equal, greater);
 }
 
 static bool is_logical(tvm_expr_op op) {
@@ -287,7 +270,7 @@ static bool is_logical(tvm_expr_op op) {
 
 static bool fold_literals(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
                           const tvm_value *y, tvm_value *value) {
-    if (is_comparison(op)) {
+    if (tvm_expr_is_comparison(op)) {
         *value = tvm_value_bool(compare_numbers(op, x, y));
         return true;
     }
@@ -306,7 +289,7 @@ static bool fold_typed(tvm_asm *as, tvm_expr_op op, const tvm_token *token, cons
     tvm_value a = fixed(x, type), b = fixed(y, type);
     tvm_scalar operands[3] = {scalar_of(&a), scalar_of(&b), {0}}, result;
     if (op == TVM_EXPR_SHL || op == TVM_EXPR_SHR) operands[1] = scalar_of(y);
-    tvm_expr node = {.op = (uint8_t)op, .type = is_comparison(op) ? TVM_BOOL : type};
+    tvm_expr node = {.op = (uint8_t)op, .type = tvm_expr_is_comparison(op) ? TVM_BOOL : type};
     tvm_why why;
     if (tvm_expr_apply(&node, type, operands, &result, &why) != TVM_OK)
         return tvm_asm_invalid(as, token, NULL, "%s", why.text);
@@ -372,7 +355,7 @@ bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const t
     if (literals) return fold_literals(as, op, token, x, y, value);
     tvm_dtype type = operand_type(as, op, x, y);
     if (tvm_value_is_static(x) && tvm_value_is_static(y)) return fold_typed(as, op, token, x, y, type, value);
-    tvm_expr node = {.op = (uint8_t)op, .type = is_comparison(op) ? TVM_BOOL : type};
+    tvm_expr node = {.op = (uint8_t)op, .type = tvm_expr_is_comparison(op) ? TVM_BOOL : type};
     bool shift = op == TVM_EXPR_SHL || op == TVM_EXPR_SHR;
     if (!tvm_asm_lower(as, token, x, type, &node.a)) return false;
     if (!(shift ? shift_count(as, token, y, &node.b) : tvm_asm_lower(as, token, y, type, &node.b)))

@@ -52,7 +52,7 @@ tvm_scalar tvm_scalar_cast(tvm_dtype to, tvm_dtype from, tvm_scalar value) {
 
 /* ---- one operator ---- */
 
-static bool compares(unsigned op, bool less, bool equal, bool greater) {
+bool tvm_expr_compares(unsigned op, bool less, bool equal, bool greater) {
     switch (op) {
     case TVM_EXPR_LT:
         return less;
@@ -69,14 +69,10 @@ static bool compares(unsigned op, bool less, bool equal, bool greater) {
     }
 }
 
-static bool is_comparison(unsigned op) {
-    return op >= TVM_EXPR_LT && op <= TVM_EXPR_NE;
-}
-
 static tvm_scalar compare(unsigned op, tvm_dtype type, tvm_scalar a, tvm_scalar b) {
-    if (type.kind == TVM_KIND_FLOAT) return of_i64(compares(op, a.f<b.f, a.f == b.f, a.f> b.f));
-    if (type.kind == TVM_KIND_INT) return of_i64(compares(op, a.i<b.i, a.i == b.i, a.i> b.i));
-    return of_i64(compares(op, a.u<b.u, a.u == b.u, a.u> b.u));
+    if (type.kind == TVM_KIND_FLOAT) return of_i64(tvm_expr_compares(op, a.f<b.f, a.f == b.f, a.f> b.f));
+    if (type.kind == TVM_KIND_INT) return of_i64(tvm_expr_compares(op, a.i<b.i, a.i == b.i, a.i> b.i));
+    return of_i64(tvm_expr_compares(op, a.u<b.u, a.u == b.u, a.u> b.u));
 }
 
 static tvm_status apply_float(unsigned op, tvm_dtype type, tvm_scalar a, tvm_scalar b, tvm_scalar *value,
@@ -219,7 +215,7 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
     default:
         break;
     }
-    if (is_comparison(node->op)) {
+    if (tvm_expr_is_comparison(node->op)) {
         *value = compare(node->op, operand_type, operands[0], operands[1]);
         return TVM_OK;
     }
@@ -458,5 +454,5 @@ tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm
         if (status != TVM_OK) return status;
     }
     if (node->op == TVM_EXPR_CAST) return TVM_OK;
-    return check_type(node, is_comparison(node->op) ? TVM_BOOL : type, text, why);
+    return check_type(node, tvm_expr_is_comparison(node->op) ? TVM_BOOL : type, text, why);
 }

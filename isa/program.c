@@ -375,6 +375,15 @@ uint32_t tvm_ir_kernel_add_insn(tvm_ir_kernel *kernel, const tvm_insn *insn, con
 
 /* ---- reading ---- */
 
+bool tvm_is_identifier(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && (i == 0 || c < '0' || c > '9')) return false;
+    }
+    return length > 0;
+}
+
 const char *tvm_string(const tvm_ir_program *program, uint32_t string) {
     return string < program->string_count ? program->strings[string] : "";
 }

@@ -163,6 +163,12 @@ typedef struct tvm_expr_info {
     unsigned precedence;
 } tvm_expr_info;
 const tvm_expr_info *tvm_expr_op_info(unsigned op);
+/* LT LE GT GE EQ NE, which stand together in expr.def. */
+static inline bool tvm_expr_is_comparison(unsigned op) {
+    return op >= TVM_EXPR_LT && op <= TVM_EXPR_NE;
+}
+/* What a comparison gives of two values of which the first is less, equal or greater; none of them: a NaN. */
+bool tvm_expr_compares(unsigned op, bool less, bool equal, bool greater);
 
 /* ---- slots: the variables of a kernel; the first param_count are its parameters ---- */
 
@@ -275,6 +281,9 @@ uint32_t tvm_ir_entry_add_case(tvm_ir_program *program, tvm_ir_entry *entry, con
 const char *tvm_string(const tvm_ir_program *program, uint32_t string); /* "" for TVM_NONE */
 const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *name);
 const tvm_ir_entry *tvm_find_entry(const tvm_ir_program *program, const char *name);
+/* Is the text an identifier, a letter or `_`, then letters, digits and `_`? (A name has at most
+ * TVM_MAX_NAME.) */
+bool tvm_is_identifier(const char *text, size_t length);
 /* Do two kernels take the same arguments: names, kinds, types and ranks, in one order? TVM_INVALID with *why,
  * which begins with what `kernel` has. */
 tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel *kernel,

@@ -2,18 +2,9 @@
 #include <string.h>
 
 #include "layout_digits.h"
+#include "numbers.h"
 
 enum { CHUNK_BYTES = 16, CHUNKS_OF_ALL_BANKS = 8 };
-
-static unsigned log2_floor(uint32_t value) {
-    unsigned result = 0;
-    while (value >>= 1) result++;
-    return result;
-}
-
-static bool is_power_of_two(uint64_t value) {
-    return value != 0 && (value & (value - 1)) == 0;
-}
 
 /* ---- canonical form and checks ---- */
 
@@ -54,7 +45,7 @@ static tvm_status check_swizzle(const tvm_shared_layout *layout, unsigned base, 
     uint32_t span = tvm_shared_layout_span(layout);
     uint32_t rest = span % (UINT32_C(1) << (base + bits));
     uint32_t flip = ((span - 1) >> (base + shift)) & ((UINT32_C(1) << bits) - 1);
-    if (rest != 0 && flip != 0 && rest % (UINT32_C(2) << (base + log2_floor(flip))) != 0)
+    if (rest != 0 && flip != 0 && rest % (UINT32_C(2) << (base + tvm_log2_floor(flip))) != 0)
         return tvm_layout_refuse(why, "swizzle(%u, %u, %u) leaves the %u elements of the layout", base, bits,
                                  shift, span);
     return TVM_OK;
@@ -143,11 +134,11 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
     unsigned bytes = bits / 8;
     uint64_t row_bytes = (uint64_t)shape[rank - 1] * bytes;
     bool whole_chunks = bits % 8 == 0 && bytes != 0 && CHUNK_BYTES % bytes == 0 &&
-                        is_power_of_two(row_bytes) && row_bytes >= 2 * CHUNK_BYTES;
+                        tvm_is_power_of_two(row_bytes) && row_bytes >= 2 * CHUNK_BYTES;
     if (rank >= 2 && whole_chunks) {
-        unsigned base = log2_floor(CHUNK_BYTES / bytes);
-        unsigned row_chunks = log2_floor((uint32_t)(row_bytes / CHUNK_BYTES));
-        unsigned all_banks = log2_floor(CHUNKS_OF_ALL_BANKS);
+        unsigned base = tvm_log2_floor(CHUNK_BYTES / bytes);
+        unsigned row_chunks = tvm_log2_floor((uint32_t)(row_bytes / CHUNK_BYTES));
+        unsigned all_banks = tvm_log2_floor(CHUNKS_OF_ALL_BANKS);
         unsigned swizzle_bits = row_chunks < all_banks ? row_chunks : all_banks;
         unsigned shift = row_chunks > all_banks ? row_chunks : all_banks;
         if (row_major(rank, shape, base, swizzle_bits, shift, out, NULL) == TVM_OK) return TVM_OK;

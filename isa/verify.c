@@ -94,14 +94,6 @@ static void check_strings(tvm_verify_state *state) {
             tvm_verify_error(state, NULL, "string %u is not UTF-8 text without control characters", i);
 }
 
-static bool is_identifier(const char *name) {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
-    static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-    size_t length = strnlen(name, TVM_MAX_NAME + 1);
-    return length > 0 && length <= TVM_MAX_NAME && strchr(letters, name[0]) != NULL &&
-           strspn(name, more) == length;
-}
-
 /* Parameters are written without a mark: words of the language cannot name them. */
 static bool is_word(const char *name) {
     static const char *const words[] = {"true", "false", "block", "grid", "multiprocessors", "target"};
@@ -114,7 +106,8 @@ static bool is_word(const char *name) {
 /* "" when the index is bad, which is no identifier. */
 static bool check_name(tvm_verify_state *state, uint32_t string, const char *what) {
     const char *name = tvm_string(state->program, string);
-    if (is_identifier(name)) return true;
+    size_t length = strlen(name);
+    if (length <= TVM_MAX_NAME && tvm_is_identifier(name, length)) return true;
     tvm_verify_error(state, NULL, "the name of %s, '%.60s', is not an identifier of at most %d letters", what,
                      name, TVM_MAX_NAME);
     return false;

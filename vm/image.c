@@ -1,4 +1,5 @@
 #include "image.h"
+#include "numbers.h"
 #include "ptx_compiler.h"
 #include "vbc.h"
 
@@ -18,7 +19,7 @@ enum { IMAGE_FORMAT = 2 }; /* of these bytes: part of the key */
 
 static size_t code_offset(uint32_t kernel_count) {
     size_t end = sizeof(image_header) + kernel_count * sizeof(tvm_image_kernel);
-    return (end + 15) / 16 * 16;
+    return tvm_round_up(end, 16);
 }
 
 static tvm_status encode(const tvm_module *module, uint8_t **bytes, size_t *size, tvm_diags *diags) {

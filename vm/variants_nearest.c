@@ -42,14 +42,10 @@ static double number(tvm_dtype type, tvm_scalar value) {
     return type.kind == TVM_KIND_UINT ? (double)value.u : (double)value.i;
 }
 
-static bool is_comparison(unsigned op) {
-    return op >= TVM_EXPR_LT && op <= TVM_EXPR_NE;
-}
-
 /* Of the two sides of a comparison, relative to the one that is a constant, or else to the right one. */
 static double distance(const shape *s, const tvm_expr *node) {
     tvm_scalar a, b;
-    if (!is_comparison(node->op) || value_of(s, node->a, &a) || value_of(s, node->b, &b)) return 1;
+    if (!tvm_expr_is_comparison(node->op) || value_of(s, node->a, &a) || value_of(s, node->b, &b)) return 1;
     tvm_dtype type = s->head->exprs[node->a].type;
     double left = number(type, a), right = number(type, b);
     bool constant = s->head->exprs[node->a].op == TVM_EXPR_INTEGER;
@@ -107,7 +103,7 @@ static const char *opposite(unsigned op) {
 static void append_need(const shape *s, uint32_t expr, bool wanted, char text[TEXT_MAX]) {
     const tvm_expr *node = &s->head->exprs[expr];
     char left[TEXT_MAX], right[TEXT_MAX], whole[2 * TEXT_MAX + 8];
-    if (!wanted && is_comparison(node->op)) {
+    if (!wanted && tvm_expr_is_comparison(node->op)) {
         tvm_launch_expr_text(s->program, s->head, node->a, NULL, left, sizeof left);
         tvm_launch_expr_text(s->program, s->head, node->b, NULL, right, sizeof right);
         snprintf(whole, sizeof whole, "%s %s %s", left, opposite(node->op), right);

@@ -9,10 +9,6 @@
 
 enum { RANGE_PASSES = 4, DIVISOR_PASSES = 16, PROOF_WORK = 1 << 24 };
 
-static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
-    return &e->kernel->exprs[expr];
-}
-
 static bool is_integer(tvm_dtype type) {
     return type.kind != TVM_KIND_FLOAT;
 }

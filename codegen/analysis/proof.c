@@ -7,10 +7,6 @@
 
 enum { SUM_BUDGET = 256, PROOF_BUDGET = 400, PROOF_DEPTH = 10 };
 
-static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
-    return &e->kernel->exprs[expr];
-}
-
 /* ---- sums ---- */
 
 void tvm_linear_add_term(linear *sum, uint32_t atom, int64_t factor) {

@@ -37,12 +37,6 @@ static reg float_of(emitter *e, reg bits) {
 }
 
 /* d = a op b for .b32 registers; b may be an immediate. */
-static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = tvm_new_r(e);
-    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
-    return d;
-}
-
 static reg select_word(emitter *e, reg if_true, reg if_false, reg predicate) {
     reg d = tvm_new_r(e);
     tvm_emit(e, "selp.b32 %s, %s, %s, %s;", d.name, if_true.name, if_false.name, predicate.name);

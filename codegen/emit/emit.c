@@ -7,6 +7,7 @@
 #include "caches.h"
 #include "emit.h"
 #include "module.h"
+#include "numbers.h"
 
 /* ---- text ---- */
 
@@ -370,30 +371,22 @@ bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, r
     return tvm_coordinate_of(e, layout, dim, tvm_thread_id(e), out);
 }
 
-static bool is_power_of_two(uint32_t value) {
-    return value != 0 && (value & (value - 1)) == 0;
-}
-
-static unsigned log2_of(uint32_t value) {
-    unsigned n = 0;
-    while (value >>= 1) n++;
-    return n;
-}
-
 reg tvm_pure_divide(emitter *e, reg value, uint32_t by) {
     if (by == 1) return value;
-    if (is_power_of_two(by)) return tvm_pure(e, 'r', "shr.u32 $, %s, %u;", value.name, log2_of(by));
+    if (tvm_is_power_of_two(by))
+        return tvm_pure(e, 'r', "shr.u32 $, %s, %u;", value.name, tvm_log2_floor(by));
     return tvm_pure(e, 'r', "div.u32 $, %s, %u;", value.name, by);
 }
 
 reg tvm_pure_modulo(emitter *e, reg value, uint32_t by) {
-    if (is_power_of_two(by)) return tvm_pure(e, 'r', "and.b32 $, %s, %u;", value.name, by - 1);
+    if (tvm_is_power_of_two(by)) return tvm_pure(e, 'r', "and.b32 $, %s, %u;", value.name, by - 1);
     return tvm_pure(e, 'r', "rem.u32 $, %s, %u;", value.name, by);
 }
 
 reg tvm_pure_scale(emitter *e, reg value, uint32_t by) {
     if (by == 1) return value;
-    if (is_power_of_two(by)) return tvm_pure(e, 'r', "shl.b32 $, %s, %u;", value.name, log2_of(by));
+    if (tvm_is_power_of_two(by))
+        return tvm_pure(e, 'r', "shl.b32 $, %s, %u;", value.name, tvm_log2_floor(by));
     return tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", value.name, by);
 }
 

@@ -73,6 +73,11 @@ typedef struct emitter {
     uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */
 } emitter;
 
+/* A node of the kernel's scalar expressions. */
+static inline const tvm_expr *node_of(const emitter *e, uint32_t expr) {
+    return &e->kernel->exprs[expr];
+}
+
 /* The number among the parameters of what the device gives, TVM_EXPR_MULTIPROCESSORS or _TARGET. */
 uint32_t tvm_device_param(const emitter *e, tvm_expr_op op);
 
@@ -91,6 +96,14 @@ reg tvm_new_rd(emitter *e);
 reg tvm_new_f(emitter *e);
 reg tvm_new_fd(emitter *e);
 reg tvm_new_h(emitter *e);
+
+/* `op d, a, b;` on words, such as "and.b32"; gives d, a new register. */
+static inline reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
+    reg d = tvm_new_r(e);
+    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
+    return d;
+}
+
 uint32_t tvm_new_label(emitter *e); /* written $L<n> */
 
 /* Word i of a register tensor's slot. */

@@ -66,12 +66,6 @@ static bool emit_f32_pairs(emitter *e, void *work) {
 /* ---- low-bit codes to pairs ---- */
 
 /* d = a op b for a .b32 register and an immediate. */
-static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = tvm_new_r(e);
-    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
-    return d;
-}
-
 /* Two neighbouring codes of `bits` bits, from bit `bit` of the slot on, at the low end of a register whose
  * upper bits are anything. A second code past the tensor's end is anything, too. */
 static reg neighbours(emitter *e, const cast_work *w, uint32_t bit) {

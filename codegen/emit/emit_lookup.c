@@ -14,12 +14,6 @@ typedef struct lookup {
     bool has_lower;
 } lookup;
 
-static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = tvm_new_r(e);
-    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
-    return d;
-}
-
 /* (a & mask) | b */
 static reg insert_bits(emitter *e, reg a, uint32_t mask, reg b) {
     reg d = tvm_new_r(e);

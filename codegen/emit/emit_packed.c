@@ -23,12 +23,6 @@ reg tvm_hidden_constant(emitter *e, uint32_t value) {
 
 /* ---- views ---- */
 
-static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = tvm_new_r(e);
-    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
-    return d;
-}
-
 /* (a & mask) ^ pattern */
 static reg take_bits(emitter *e, reg a, uint32_t mask, uint32_t pattern) {
     reg d = tvm_new_r(e);

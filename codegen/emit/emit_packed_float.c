@@ -12,12 +12,6 @@
 /* sm_89 has the converter, too, but in a later version of PTX. */
 enum { ARCH_CONVERTER = 90, ARCH_XORSIGN = 86, SIGNS = 0x80008000, F16_INFINITIES = 0x7c007c00 };
 
-static reg word_op(emitter *e, const char *op, reg a, uint32_t b) {
-    reg d = tvm_new_r(e);
-    tvm_emit(e, "%s %s, %s, 0x%x;", op, d.name, a.name, (unsigned)b);
-    return d;
-}
-
 static bool converts(const emitter *e, tvm_dtype from, tvm_dtype to) {
     return e->target.arch >= ARCH_CONVERTER && to.exponent == 5 && tvm_pair_form_of(from) == TVM_FORM_BYTES;
 }

@@ -5,6 +5,7 @@
  * where every thread reads the partial results it needs and combines them itself, 16 bytes at a time. */
 #include "barrier.h"
 #include "compute.h"
+#include "numbers.h"
 
 #include <stdlib.h>
 
@@ -39,10 +40,6 @@ typedef struct reduction {
 
 /* ---- planning ---- */
 
-static bool is_power_of_two(uint32_t n) {
-    return (n & (n - 1)) == 0;
-}
-
 /* The modes of the dimension that are spatial, most significant first, with their weights in the thread
  * number. */
 static void find_digits(reduction *r, const tvm_layout *layout, unsigned axis) {
@@ -58,7 +55,7 @@ static void find_digits(reduction *r, const tvm_layout *layout, unsigned axis) {
     }
     r->partials = 1;
     for (unsigned i = 0; i < r->digit_count; i++) r->partials *= r->digits[i].size;
-    r->tree = is_power_of_two(r->partials);
+    r->tree = tvm_is_power_of_two(r->partials);
 }
 
 /* Levels of the tree, lowest first, whose partner is the lane that differs in one bit. */
@@ -69,7 +66,7 @@ static void find_shuffles(reduction *r) {
         axis_digit *digit = &r->digits[i];
         for (; 1u << digit->shuffled < digit->size; digit->shuffled++) {
             uint32_t distance = digit->stride << digit->shuffled;
-            if (!is_power_of_two(digit->stride) || distance >= WARP) return;
+            if (!tvm_is_power_of_two(digit->stride) || distance >= WARP) return;
             r->lane_masks[r->shuffles++] = distance;
             r->exchanged /= 2;
         }

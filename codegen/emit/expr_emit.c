@@ -7,10 +7,6 @@
 #include "caches.h"
 #include "emit.h"
 
-static const tvm_expr *node_of(const emitter *e, uint32_t expr) {
-    return &e->kernel->exprs[expr];
-}
-
 static reg new_of(emitter *e, tvm_dtype type) {
     if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? tvm_new_fd(e) : tvm_new_f(e);
     return type.bits == 64 ? tvm_new_rd(e) : tvm_new_r(e);
@@ -76,15 +72,10 @@ static void emit_comparison(emitter *e, const tvm_expr *node, const char *destin
              arithmetic_type(type), destination, a.name, b.name);
 }
 
-static bool is_comparison(unsigned op) {
-    return op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_GT || op == TVM_EXPR_GE ||
-           op == TVM_EXPR_EQ || op == TVM_EXPR_NE;
-}
-
 reg tvm_emit_condition(emitter *e, uint32_t expr) {
     const tvm_expr *node = node_of(e, expr);
     reg p = tvm_new_pred(e);
-    if (is_comparison(node->op) && !tvm_fact_stable(e, expr)) {
+    if (tvm_expr_is_comparison(node->op) && !tvm_fact_stable(e, expr)) {
         emit_comparison(e, node, p.name);
         return p;
     }
@@ -247,7 +238,7 @@ static reg emit_node(emitter *e, const tvm_expr *node) {
     } else if (node->op == TVM_EXPR_MULTIPROCESSORS || node->op == TVM_EXPR_TARGET) {
         tvm_emit(e, "ld.param.b32 %s, [param_%u];", out.name, tvm_device_param(e, node->op));
         e->reads_device = true;
-    } else if (is_comparison(node->op)) {
+    } else if (tvm_expr_is_comparison(node->op)) {
         reg p = tvm_new_pred(e);
         emit_comparison(e, node, p.name);
         tvm_emit(e, "selp.b32 %s, 1, 0, %s;", out.name, p.name);

@@ -5,6 +5,7 @@
 
 #include "barrier.h"
 #include "caches.h"
+#include "numbers.h"
 
 typedef struct block {
     uint64_t first, last; /* bytes [first, last) */
@@ -19,10 +20,6 @@ typedef struct plan {
     uint64_t end;
 } plan;
 
-static uint64_t align_up(uint64_t value, uint64_t alignment) {
-    return (value + alignment - 1) / alignment * alignment;
-}
-
 /* wgmma wants swizzled rows of 128 bytes at the beginning of a period (PTX ISA, "Matrix Descriptor Format").
  */
 static uint64_t alignment_of(const tvm_shared_layout *layout, unsigned bits) {
@@ -36,7 +33,7 @@ static void allocate(emitter *e, plan *p, uint32_t slot) {
     uint64_t size = (uint64_t)tvm_shared_layout_span(layout) * bits / 8, first = 0;
     size_t at = 0;
     while (at < p->live_count && p->live[at].first < first + size)
-        first = align_up(p->live[at++].last, alignment_of(layout, bits));
+        first = tvm_round_up(p->live[at++].last, alignment_of(layout, bits));
     /* Later blocks move up to keep the order. */
     for (size_t i = p->live_count; i > at; i--) p->live[i] = p->live[i - 1];
     p->live[at] = (block){first, first + size, slot};
@@ -69,7 +66,7 @@ tvm_status tvm_shared_plan_make(emitter *e) {
         if (p.end > UINT32_MAX / 2)
             status = tvm_emit_error(e, TVM_UNSUPPORTED, NULL, "shared memory is exhausted");
     }
-    e->scratch_offset = (uint32_t)align_up(p.end, SHARED_ALIGNMENT);
+    e->scratch_offset = (uint32_t)tvm_round_up(p.end, SHARED_ALIGNMENT);
     free(p.live);
     free(p.freed);
     return status;

@@ -1,5 +1,6 @@
 #include "npy.h"
 #include "fileio.h"
+#include "numbers.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -280,7 +281,7 @@ size_t tvm_npy_header(const tvm_npy *npy, uint8_t header[TVM_NPY_HEADER_MAX]) {
                           "{'descr': %s, 'fortran_order': False, 'shape': %s, }", text, shape);
     size_t used =
         10 + (size_t)length + 1; /* the description is filled up with blanks and ends with a newline */
-    size_t offset = (used + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
+    size_t offset = tvm_round_up(used, HEADER_ALIGNMENT);
     memset(header, ' ', offset);
     memcpy(header, magic, sizeof magic);
     header[6] = 1;

@@ -2,6 +2,7 @@
 #include "config.h"
 #endif
 
+#include "numbers.h"
 #include "pack_job.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@ enum {
 /* ---- memory ---- */
 
 static void *buffer(uint64_t bytes, bool *good) {
-    void *made = bytes < ALL_BUFFERS ? aligned_alloc(64, pack_round_up(bytes + 64, 64)) : NULL;
+    void *made = bytes < ALL_BUFFERS ? aligned_alloc(64, tvm_round_up(bytes + 64, 64)) : NULL;
     *good = *good && made;
     return made;
 }
@@ -124,10 +125,10 @@ static uint64_t columns_of_piece(const pack_job *job, uint64_t most) {
 static void cut_pieces(pack_job *job) {
     uint64_t threads = pack_threads(job->options->threads);
     uint64_t unit = common_multiple(job->group, job->tile_rows);
-    if (unit > job->k) unit = pack_round_up(job->k, job->tile_rows);
+    if (unit > job->k) unit = tvm_round_up(job->k, job->tile_rows);
     job->piece_rows = unit;
     if (job->options->transpose && unit < TURNED_ROWS) job->piece_rows = TURNED_ROWS / unit * unit;
-    if (job->piece_rows > job->k) job->piece_rows = pack_round_up(job->k, unit);
+    if (job->piece_rows > job->k) job->piece_rows = tvm_round_up(job->k, unit);
     /* Columns reach far where a piece has all rows anyway: its slabs are read twice, a row at a time. */
     job->piece_columns = columns_of_piece(job, PIECE_COLUMNS);
     uint64_t down = (job->k + job->piece_rows - 1) / job->piece_rows;
@@ -139,7 +140,7 @@ static void cut_pieces(pack_job *job) {
     uint64_t step = job->laid_out ? job->tile_rows : 1;
     job->slab_rows = SLAB_BYTES / (job->piece_columns * job->item) / step * step;
     if (!job->slab_rows) job->slab_rows = step;
-    if (job->slab_rows > job->piece_rows) job->slab_rows = pack_round_up(job->piece_rows, step);
+    if (job->slab_rows > job->piece_rows) job->slab_rows = tvm_round_up(job->piece_rows, step);
 }
 
 tvm_status pack_job_plan(pack_job *job, tvm_diags *diags) {

@@ -55,8 +55,4 @@ tvm_status pack_job_layout(pack_job *job, tvm_diags *diags);
 /* One piece: reads, quantizes, writes. closure is the job. */
 tvm_status pack_quantize(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags);
 
-static inline uint64_t pack_round_up(uint64_t value, uint64_t step) {
-    return (value + step - 1) / step * step;
-}
-
 #endif

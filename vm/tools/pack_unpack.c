@@ -1,5 +1,6 @@
 #include "pack_job.h"
 #include "npy.h"
+#include "numbers.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -124,8 +125,8 @@ static tvm_status unpack_piece(void *closure, unsigned thread, uint64_t number, 
 
 static void cut(pack_job *job) {
     uint32_t rows = job->laid_out ? job->layout.rows : 1, columns = job->laid_out ? job->layout.columns : 8;
-    job->piece_rows = pack_round_up(PACK_PLAIN_ROWS, rows);
-    job->piece_columns = pack_round_up(job->n < COLUMNS ? job->n : COLUMNS, columns);
+    job->piece_rows = tvm_round_up(PACK_PLAIN_ROWS, rows);
+    job->piece_columns = tvm_round_up(job->n < COLUMNS ? job->n : COLUMNS, columns);
     job->slab_rows = job->piece_rows;
     job->pieces_across = (job->n + job->piece_columns - 1) / job->piece_columns;
     job->pieces = (job->k + job->piece_rows - 1) / job->piece_rows * job->pieces_across;

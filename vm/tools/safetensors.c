@@ -1,4 +1,5 @@
 #include "safetensors.h"
+#include "numbers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -332,7 +333,7 @@ tvm_status tvm_safetensors_header(tvm_safetensors *tensors, uint8_t **header, si
     char *text = header_text(tensors);
     if (!text) return tvm_diag_no_memory(diags);
     size_t length = strlen(text);
-    *size = (LENGTH_BYTES + length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    *size = tvm_round_up(LENGTH_BYTES + length, ALIGNMENT);
     *header = malloc(*size);
     if (*header) {
         memset(*header, ' ', *size);
