@@ -33,6 +33,7 @@ static void finish(tvm_asm *as) {
     tvm_arena_free(&as->keep);
     tvm_arena_free(&as->scratch);
     tvm_symbols_free(&as->names);
+    tvm_symbols_free(&as->parameters);
     tvm_symbols_free(&as->slots);
     tvm_ir_program_free(as->program);
     free(as->defines);

@@ -51,10 +51,9 @@ static bool take_parameters(tvm_asm *as, const tvm_token *token, uint32_t first)
     for (uint32_t p = 0; p < as->program->kernels[first].param_count; p++) {
         tvm_slot slot = as->program->kernels[first].slots[p];
         const char *name = tvm_string(as->program, slot.name);
-        uint32_t length = (uint32_t)strlen(name), index;
+        uint32_t length = (uint32_t)strlen(name);
         for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = TVM_NONE;
-        if (!tvm_asm_add_slot(as, token, name, length, &slot, &index)) return false;
-        tvm_asm_kernel(as)->param_count++;
+        if (!tvm_asm_add_parameter(as, name, length, &slot)) return false;
         const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
         if (constant && constant->line)
             return tvm_asm_error(as, token, NULL,

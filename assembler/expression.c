@@ -152,11 +152,8 @@ bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name,
     for (uint32_t i = 0; i < as->names.count; i++)
         if (as->names.items[i].line)
             tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
-    for (uint32_t i = 0; as->in_kernel && i < as->slots.count; i++) {
-        const tvm_symbol *symbol = &as->slots.items[i];
-        if (symbol->slot < tvm_asm_kernel(as)->param_count)
-            tvm_suggest_offer(&suggest, symbol->name, symbol->length);
-    }
+    for (uint32_t i = 0; as->in_kernel && i < as->parameters.count; i++)
+        tvm_suggest_offer(&suggest, as->parameters.items[i].name, as->parameters.items[i].length);
     tvm_asm_offer_types(&suggest);
     const char *atom_name;
     for (size_t i = 0; (atom_name = tvm_layout_atom_name(i)); i++)
@@ -188,10 +185,10 @@ static bool named_value(tvm_asm *as, const tvm_token *token, const char *name, u
         *value = symbol->value;
         return true;
     }
-    const tvm_symbol *slot = as->in_kernel ? tvm_asm_find_slot(as, name, length) : NULL;
-    if (slot && (slot->slot == TVM_NONE || slot->slot < tvm_asm_kernel(as)->param_count)) {
+    const tvm_symbol *parameter = tvm_asm_find_parameter(as, name, length);
+    if (parameter) {
         tvm_asm_next(as);
-        return tvm_asm_slot_value(as, token, slot->slot, name, length, value);
+        return tvm_asm_slot_value(as, token, parameter->slot, name, length, value);
     }
     tvm_dtype type;
     if (tvm_dtype_parse(name, length, &type)) {
@@ -241,7 +238,7 @@ static bool local_slot(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as);
     if (!tvm_asm_expect_name(as, "a name after '%'", &name, &length)) return false;
     if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
-    const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
+    const tvm_symbol *symbol = tvm_asm_find_local(as, name, length);
     return tvm_asm_slot_value(as, token, symbol ? symbol->slot : TVM_MAX_SLOTS, name, length, value);
 }
 

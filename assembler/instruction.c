@@ -62,15 +62,12 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
                              (int)desc->name_length, desc->name, tvm_asm_found(as, token, found));
     tvm_asm_next(as);
     if (!tvm_asm_name(as, token, &name, &length)) return false;
-    const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
-    *slot = symbol ? symbol->slot : TVM_MAX_SLOTS;
-    if (*slot == TVM_NONE) return true;
-    bool parameter = *slot < tvm_asm_kernel(as)->param_count;
-    if (!symbol || (!local && !parameter)) {
-        tvm_value unused;
-        if (local) return tvm_asm_slot_value(as, token, TVM_MAX_SLOTS, name, length, &unused);
-        return tvm_asm_unknown_name(as, token, name, length);
-    }
+    const tvm_symbol *symbol =
+        local ? tvm_asm_find_local(as, name, length) : tvm_asm_find_parameter(as, name, length);
+    tvm_value unused;
+    if (!symbol && local) return tvm_asm_slot_value(as, token, TVM_MAX_SLOTS, name, length, &unused);
+    if (!symbol) return tvm_asm_unknown_name(as, token, name, length);
+    *slot = symbol->slot;
     return true;
 }
 
@@ -128,7 +125,7 @@ static bool read_broadcast(tvm_asm *as, reading *r, const tvm_operand_desc *desc
         const char *name;
         uint32_t length, slot;
         if (!tvm_asm_name(as, word, &name, &length)) return false;
-        const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
+        const tvm_symbol *symbol = tvm_asm_find_local(as, name, length);
         bool scalar = symbol && symbol->slot != TVM_NONE &&
                       tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SCALAR;
         if (!scalar) return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
@@ -479,9 +476,6 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
     const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     const tvm_slot *slot = &kernel->slots[index];
     char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX];
-    if (index < kernel->param_count)
-        return tvm_asm_invalid(as, token, "variables and parameters share one namespace: choose another name",
-                               "'%.*s' is a parameter and cannot be assigned", (int)length, name);
     if (slot->kind != wanted->kind)
         return tvm_asm_invalid(as, token, "one name is one variable of one type: choose another name",
                                "'%%%.*s' is %s, this gives %s", (int)length, name,

@@ -110,7 +110,7 @@ static bool new_parameter_name(tvm_asm *as, const tvm_token *token, const char *
         return tvm_asm_error(as, token, NULL,
                              "'%.*s' is a word of the language: a parameter cannot be named so", (int)length,
                              name);
-    if (tvm_asm_find_slot(as, name, length))
+    if (tvm_asm_find_parameter(as, name, length))
         return tvm_asm_error(as, token, NULL, "there are two parameters '%.*s'", (int)length, name);
     const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
     if (constant)
@@ -124,19 +124,17 @@ static bool new_parameter_name(tvm_asm *as, const tvm_token *token, const char *
 static bool parameter(tvm_asm *as, uint32_t *shape_at) {
     const tvm_token *token = tvm_asm_peek(as);
     const char *name;
-    uint32_t length, index;
+    uint32_t length;
     tvm_slot slot;
     *shape_at = 0;
     if (!tvm_asm_expect_name(as, "the name of a parameter", &name, &length)) return false;
     bool good = tvm_asm_expect(as, ":", "and a type after the parameter's name") &&
                 parameter_type(as, &slot, shape_at) && new_parameter_name(as, token, name, length);
     if (!good) {
-        tvm_asm_poison_slot(as, name, length);
+        tvm_asm_poison_parameter(as, name, length);
         return false;
     }
-    if (!tvm_asm_add_slot(as, token, name, length, &slot, &index)) return false;
-    tvm_asm_kernel(as)->param_count++;
-    return true;
+    return tvm_asm_add_parameter(as, name, length, &slot);
 }
 
 static bool parameters(tvm_asm *as) {
@@ -163,7 +161,7 @@ static void poison_rest(tvm_asm *as, uint32_t from) {
         const tvm_token *token = &as->source->tokens[i];
         if (token->kind == TVM_TOKEN_NEWLINE) return;
         if (token->kind == TVM_TOKEN_NAME && !token->pasted && tvm_asm_is(as, token + 1, ":"))
-            tvm_asm_poison_slot(as, tvm_token_text(as->source, token), token->length);
+            tvm_asm_poison_parameter(as, tvm_token_text(as->source, token), token->length);
     }
 }
 
@@ -218,6 +216,7 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
 void tvm_asm_kernel_close(tvm_asm *as) {
     as->in_kernel = as->in_entry = false;
     as->control_count = 0;
+    tvm_symbols_clear(&as->parameters);
     tvm_symbols_clear(&as->slots);
     tvm_symbols_leave(&as->names);
 }

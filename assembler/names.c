@@ -33,20 +33,47 @@ bool tvm_asm_at_local(const tvm_asm *as) {
     return tvm_asm_at(as, "%") && name->kind == TVM_TOKEN_NAME && name->adjacent;
 }
 
-const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length) {
-    return tvm_symbols_find(&as->slots, name, length);
-}
-
-static bool add_symbol(tvm_asm *as, const char *name, uint32_t length, uint32_t slot) {
+static bool add_symbol(tvm_asm *as, tvm_symbols *symbols, const char *name, uint32_t length, uint32_t slot) {
     const char *copy = tvm_arena_text(&as->keep, name, length);
-    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->slots, copy, length) : NULL;
+    tvm_symbol *symbol = copy ? tvm_symbols_add(symbols, copy, length) : NULL;
     if (!symbol) return tvm_asm_no_memory(as);
     symbol->slot = slot;
     return true;
 }
 
+/* ---- parameters ---- */
+
+const tvm_symbol *tvm_asm_find_parameter(const tvm_asm *as, const char *name, uint32_t length) {
+    return as->in_kernel ? tvm_symbols_find(&as->parameters, name, length) : NULL;
+}
+
+void tvm_asm_poison_parameter(tvm_asm *as, const char *name, uint32_t length) {
+    if (!tvm_asm_find_parameter(as, name, length)) add_symbol(as, &as->parameters, name, length, TVM_NONE);
+}
+
+bool tvm_asm_add_parameter(tvm_asm *as, const char *name, uint32_t length, const tvm_slot *slot) {
+    tvm_slot made = *slot;
+    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    made.name = tvm_ir_program_string(as->program, name, length);
+    uint32_t index = made.name == TVM_NONE ? TVM_NONE : tvm_ir_kernel_add_slot(kernel, &made);
+    if (index == TVM_NONE) return tvm_asm_no_memory(as);
+    kernel->param_count++;
+    return add_symbol(as, &as->parameters, name, length, index);
+}
+
+/* ---- variables ---- */
+
+const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length) {
+    return tvm_symbols_find(&as->slots, name, length);
+}
+
+const tvm_symbol *tvm_asm_find_local(const tvm_asm *as, const char *name, uint32_t length) {
+    const tvm_symbol *variable = tvm_asm_find_slot(as, name, length);
+    return variable || as->version >= 2 ? variable : tvm_asm_find_parameter(as, name, length);
+}
+
 void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
-    if (!tvm_asm_find_slot(as, name, length)) add_symbol(as, name, length, TVM_NONE);
+    if (!tvm_asm_find_slot(as, name, length)) add_symbol(as, &as->slots, name, length, TVM_NONE);
 }
 
 bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
@@ -61,7 +88,7 @@ bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uin
     }
     *index = tvm_ir_kernel_add_slot(kernel, &made);
     if (*index == TVM_NONE) return tvm_asm_no_memory(as);
-    return add_symbol(as, name, length, *index);
+    return add_symbol(as, &as->slots, name, length, *index);
 }
 
 bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
@@ -91,8 +118,7 @@ bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint3
     if (old && old->line && old->scope == as->names.scope)
         return tvm_asm_error(as, token, NULL, "'%.*s' is already defined at %s:%u", (int)length, name,
                              old->file, old->line);
-    const tvm_symbol *slot = as->in_kernel ? tvm_asm_find_slot(as, name, length) : NULL;
-    if (slot && slot->slot < tvm_asm_kernel(as)->param_count)
+    if (tvm_asm_find_parameter(as, name, length))
         return tvm_asm_error(as, token, NULL, "'%.*s' is a parameter of the kernel", (int)length, name);
     const char *copy = tvm_arena_text(&as->keep, name, length);
     tvm_symbol *symbol = copy ? tvm_symbols_add(&as->names, copy, length) : NULL;
@@ -109,9 +135,10 @@ static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, 
     tvm_suggest suggest;
     char hint[96];
     const char *shown;
-    if (tvm_symbols_find(&as->names, name, length)) {
-        snprintf(hint, sizeof hint, "constants are written without '%%': '%.*s'",
-                 length > 40 ? 40 : (int)length, name);
+    bool parameter = tvm_asm_find_parameter(as, name, length) != NULL;
+    if (parameter || tvm_symbols_find(&as->names, name, length)) {
+        snprintf(hint, sizeof hint, "%s are written without '%%': '%.*s'",
+                 parameter ? "parameters" : "constants", length > 40 ? 40 : (int)length, name);
         shown = hint;
     } else {
         tvm_suggest_start(&suggest, name, length);

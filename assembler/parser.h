@@ -105,7 +105,8 @@ typedef struct tvm_asm {
     bool grid_seen;
     unsigned kernel_version; /* of the language, at its header */
     bool warps_missed;       /* reported */
-    tvm_symbols slots;
+    tvm_symbols parameters;
+    tvm_symbols slots; /* variables */
     tvm_control controls[TVM_ASM_CONTROLS];
     unsigned control_count;
 } tvm_asm;
@@ -214,8 +215,16 @@ bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, con
                          unsigned bits, tvm_layout *layout);
 
 /* ---- names of a program (names.c) ---- */
-/* The slot of a name: NULL when there is none. slot is TVM_NONE when its definition failed. */
+/* Parameters and variables have names of their own; the percent sign of variables tells them apart.
+ * The slot of a parameter or of a variable: NULL when there is none. slot is TVM_NONE when its definition
+ * failed. */
+const tvm_symbol *tvm_asm_find_parameter(const tvm_asm *as, const char *name, uint32_t length);
 const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length);
+/* What is read as `%name`: a variable; with version 1 of the language a parameter as well, where no variable
+ * has the name. */
+const tvm_symbol *tvm_asm_find_local(const tvm_asm *as, const char *name, uint32_t length);
+bool tvm_asm_add_parameter(tvm_asm *as, const char *name, uint32_t length, const tvm_slot *slot);
+void tvm_asm_poison_parameter(tvm_asm *as, const char *name, uint32_t length);
 /* Creates (or, if slot is NULL, poisons) the slot of a new name. */
 bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                       const tvm_slot *slot, uint32_t *index);

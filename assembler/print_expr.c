@@ -19,6 +19,15 @@ typedef enum context { BY_DEFAULT, AS_F64, ADAPTS } context;
 
 static void print(const printer *p, uint32_t expr, unsigned least, context how);
 
+static bool is_variable_name(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const char *name) {
+    for (uint32_t i = kernel->param_count; i < kernel->slot_count; i++)
+        if (strcmp(tvm_string(program, kernel->slots[i].name), name) == 0) return true;
+    return false;
+}
+
+/* A parameter whose name means something else where a statement or an expression begins is written `%name`,
+ * or
+ * `(name)` where a variable has the name, too. */
 void tvm_print_slot(tvm_buffer *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                     uint32_t slot) {
     const char *name = tvm_string(program, kernel->slots[slot].name);
@@ -26,6 +35,11 @@ void tvm_print_slot(tvm_buffer *out, const tvm_ir_program *program, const tvm_ir
     tvm_dtype type;
     bool bare = slot < kernel->param_count && !tvm_asm_is_reserved(name, length) &&
                 !tvm_dtype_parse(name, length, &type) && tvm_op_by_name(name, length) == TVM_OP_COUNT;
+    if (slot < kernel->param_count && !bare && is_variable_name(program, kernel, name)) {
+        bool scalar = kernel->slots[slot].kind == TVM_SLOT_SCALAR;
+        tvm_buffer_printf(out, scalar ? "(%s)" : "%s", name);
+        return;
+    }
     tvm_buffer_printf(out, "%s%s", bare ? "" : "%", name);
 }
 

@@ -131,7 +131,7 @@ static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, u
     const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
     if (symbol && symbol->slot == TVM_NONE) return false;
     const tvm_slot *slot = symbol ? &tvm_asm_kernel(as)->slots[symbol->slot] : NULL;
-    bool existing = slot && slot->kind == TVM_SLOT_SCALAR && symbol->slot >= tvm_asm_kernel(as)->param_count;
+    bool existing = slot && slot->kind == TVM_SLOT_SCALAR;
     bool good = existing ? assign_existing(as, token, name, length, slot, &value, &expr)
                          : tvm_asm_lower_own(as, token, &value, &expr);
     if (!good) return false;
@@ -147,7 +147,7 @@ static bool looks_like_mnemonic(const tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     if (token->kind != TVM_TOKEN_NAME || token->pasted) return false;
     uint32_t count = tvm_asm_word(as, &text, &length);
-    if (tvm_symbols_find(&as->names, text, token->length) || tvm_asm_find_slot(as, text, token->length))
+    if (tvm_symbols_find(&as->names, text, token->length) || tvm_asm_find_parameter(as, text, token->length))
         return false;
     const tvm_token *after = tvm_asm_ahead(as, count);
     tvm_suggest suggest;

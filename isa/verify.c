@@ -229,7 +229,8 @@ static void check_slots(tvm_verify_state *state) {
     const char **names = name_array(state, kernel->slot_count);
     if (names == NULL) return;
     for (uint32_t i = 0; i < kernel->slot_count; i++) names[i] = slot_name(state, &kernel->slots[i]);
-    check_unique(state, names, kernel->slot_count, "variables");
+    check_unique(state, names, kernel->param_count, "parameters");
+    check_unique(state, names + kernel->param_count, kernel->slot_count - kernel->param_count, "variables");
     free(names);
 }
 

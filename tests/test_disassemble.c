@@ -191,6 +191,22 @@ START_TEST(test_names_that_mean_something) {
 }
 END_TEST
 
+/* And a variable may have the same name. */
+START_TEST(test_variables_named_as_parameters) {
+    char *text = round_trip(
+        assemble(".vasm 2\n.kernel f(add: i32, nan: i32, n: i32, max: global f32[n], x: global f32[n])\n"
+                 ".warps 1\n.grid (add)\n"
+                 "%x = load-global x[n], auto(32)\n%max = load-global max[nan], auto(32)\n"
+                 "%n = (add) + n\n%add = nan\n%nan = (add) - nan\n"
+                 "store-global max[n], %max\n.end\n"
+                 ".kernel g(n: i32)\n.warps 1\n.grid 1\n%n = n\n%n = %n + n\n.end\n"));
+    ck_assert_ptr_nonnull(strstr(text, "%n = (add) + n\n"));
+    ck_assert_ptr_nonnull(strstr(text, "%n = %n + n\n"));
+    ck_assert_ptr_nonnull(strstr(text, "store-global max[n], %max\n"));
+    free(text);
+}
+END_TEST
+
 START_TEST(test_warps_of_a_copy) {
     char *text = round_trip(
         assemble(".vasm 1\n.kernel f(a: global f32[m, 8], m: i32)\n.warps 6\n%s = alloc-shared f32[6, 8]\n"
@@ -307,6 +323,7 @@ static Suite *make_suite(void) {
     tcase_add_loop_test(all, test_statements, 0, COUNT(bodies));
     tcase_add_test(all, test_kernels);
     tcase_add_test(all, test_names_that_mean_something);
+    tcase_add_test(all, test_variables_named_as_parameters);
     tcase_add_test(all, test_warps_of_a_copy);
     tcase_add_test(all, test_layouts_are_named_once);
     tcase_add_test(all, test_layouts_are_numbered_as_they_are_used);

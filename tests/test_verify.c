@@ -89,7 +89,13 @@ BUILD(slot_name) {
     kit_scalar(&t->k, "9lives", TVM_I(32));
 }
 BUILD(slot_names) {
-    kit_scalar(&t->k, "m", TVM_I(32));
+    kit_scalar(&t->k, "i", TVM_I(32));
+}
+BUILD(parameter_names) {
+    t->k.kernel->slots[1].name = t->k.kernel->slots[0].name;
+}
+BUILD(variable_named_as_a_parameter) {
+    kit_scalar(&t->k, tvm_string(t->k.program, t->k.kernel->slots[0].name), TVM_I(32));
 }
 BUILD(slot_name_long) {
     char name[TVM_MAX_NAME + 2];
@@ -215,7 +221,9 @@ static const verify_case structure_cases[] = {
     WRONG(kernel_name_missing, "a kernel", "not an identifier"),
     WRONG(kernel_names, "two kernels are named 'matmul'"),
     WRONG(slot_name, "'9lives'", "not an identifier"),
-    WRONG(slot_names, "two variables are named 'm'"),
+    WRONG(slot_names, "two variables are named 'i'"),
+    WRONG(parameter_names, "two parameters are named"),
+    RIGHT(variable_named_as_a_parameter),
     WRONG(slot_name_long, "not an identifier", "255"),
     WRONG(param_is_word, "cannot be named 'u3'"),
     RIGHT(local_is_word),
