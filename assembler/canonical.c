@@ -70,9 +70,9 @@ static bool expr(walk *w, uint32_t old, uint32_t *out) {
 }
 
 static bool instruction(walk *w, const tvm_insn *old) {
-    tvm_operand operands[TVM_ASM_OPERANDS];
+    tvm_operand operands[TVM_INSN_OPERANDS];
     tvm_insn made = *old;
-    if (old->count > TVM_ASM_OPERANDS) return false;
+    if (old->count > TVM_INSN_OPERANDS) return false;
     if (!slot(w, old->result, &made.result)) return false;
     for (uint32_t i = 0; i < old->count; i++) {
         operands[i] = tvm_operands(w->kernel, old)[i];

@@ -257,9 +257,9 @@ static void print_code(listing *l) {
     unsigned depth = 1;
     for (uint32_t i = 0; i < l->kernel->insn_count; i++) {
         const tvm_insn *insn = &l->kernel->insns[i];
-        bool closes = insn->op == TVM_OP_ELSE || insn->op == TVM_OP_END;
-        bool opens = insn->op == TVM_OP_ELSE || insn->op == TVM_OP_FOR || insn->op == TVM_OP_WHILE ||
-                     insn->op == TVM_OP_IF;
+        tvm_op_class class = tvm_insn_class(insn);
+        bool closes = class == TVM_CLASS_ELSE || class == TVM_CLASS_END;
+        bool opens = class == TVM_CLASS_ELSE || class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH;
         if (closes && depth > 1) depth--;
         tvm_buffer_printf(&l->out, "%*s", (int)(depth * MARGIN), "");
         print_instruction(l, insn);

@@ -17,9 +17,9 @@ typedef struct reading {
     unsigned op;
     const tvm_op_info *info;
     const tvm_token *token;
-    tvm_operand operands[TVM_ASM_OPERANDS];
+    tvm_operand operands[TVM_INSN_OPERANDS];
     uint32_t count;
-    deferred scalars[TVM_ASM_OPERANDS];
+    deferred scalars[TVM_INSN_OPERANDS];
     uint32_t scalar_count;
     bool wide; /* something is f64 */
     tvm_result_type type;
@@ -31,7 +31,7 @@ typedef struct reading {
 } reading;
 
 static bool push(tvm_asm *as, reading *r, tvm_operand_kind kind, uint32_t value) {
-    if (r->count == TVM_ASM_OPERANDS) return tvm_asm_error(as, r->token, NULL, "too many operands");
+    if (r->count == TVM_INSN_OPERANDS) return tvm_asm_error(as, r->token, NULL, "too many operands");
     r->operands[r->count++] = (tvm_operand){kind, value};
     return true;
 }

@@ -21,7 +21,6 @@ enum {
     TVM_ASM_STATEMENTS = 1000000, /* executed */
     TVM_ASM_TOKENS = 50000000,    /* read or skipped */
     TVM_ASM_LIST = 65536,         /* items of a list */
-    TVM_ASM_OPERANDS = 64,        /* of an instruction, as stored */
     TVM_ASM_CONTROLS = 4096       /* open for, while, if, with elif counted */
 };
 

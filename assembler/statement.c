@@ -58,7 +58,7 @@ static bool is_function_call(const tvm_asm *as) {
 static void offer_mnemonics(tvm_suggest *suggest, bool with_result) {
     for (unsigned op = 0; op < TVM_OP_COUNT; op++) {
         const tvm_op_info *info = tvm_op(op);
-        if (op == TVM_OP_LET || op == TVM_OP_FOR) continue;
+        if (with_result && (info->traits & TVM_TRAIT_SYNTAX)) continue;
         if ((info->result != TVM_SLOT_NONE) == with_result)
             tvm_suggest_offer(suggest, info->mnemonic, strlen(info->mnemonic));
     }
@@ -181,7 +181,7 @@ static bool with_result(tvm_asm *as) {
         good = looks_like_mnemonic(as)
                    ? unknown_statement(as)
                    : tvm_asm_check_warps(as, token) && assignment(as, result, name, length);
-    } else if (good && (tvm_op(op)->result == TVM_SLOT_NONE || op == TVM_OP_LET || op == TVM_OP_FOR)) {
+    } else if (good && (tvm_op(op)->result == TVM_SLOT_NONE || tvm_op(op)->traits & TVM_TRAIT_SYNTAX)) {
         good = tvm_asm_error(as, token, NULL, "%s gives no result to assign", tvm_op(op)->mnemonic);
     } else if (good) {
         for (uint32_t i = 0; i < tokens; i++) tvm_asm_next(as);
@@ -334,7 +334,7 @@ static bool end(tvm_asm *as) {
 
 static bool in_loop(tvm_asm *as, const tvm_token *token) {
     for (unsigned i = as->control_count; i-- > 0;)
-        if (as->controls[i].op != TVM_OP_IF) return true;
+        if (tvm_op(as->controls[i].op)->class == TVM_CLASS_LOOP) return true;
     return tvm_asm_error(as, token, NULL, "'%.*s' outside of a loop", (int)token->length,
                          tvm_token_text(as->source, token));
 }
@@ -352,7 +352,7 @@ static bool without_result(tvm_asm *as) {
         return tvm_asm_error(as, token, hint, "%s gives a result that must be assigned",
                              tvm_op(op)->mnemonic);
     }
-    if ((op == TVM_OP_BREAK || op == TVM_OP_CONTINUE) && !in_loop(as, token)) return false;
+    if (tvm_op(op)->class == TVM_CLASS_JUMP && !in_loop(as, token)) return false;
     for (uint32_t i = 0; i < tokens; i++) tvm_asm_next(as);
     return tvm_asm_instruction(as, token, op, NULL, NULL, 0);
 }

@@ -2,12 +2,55 @@
 
 #include <string.h>
 
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
-    {mnemonic, #family, TVM_SLOT_##result, operands, effects, semantics},
+/* The words of the table's columns. */
+enum {
+    READ_GLOBAL = TVM_EFFECT_READ_GLOBAL,
+    WRITE_GLOBAL = TVM_EFFECT_WRITE_GLOBAL,
+    READ_SHARED = TVM_EFFECT_READ_SHARED,
+    WRITE_SHARED = TVM_EFFECT_WRITE_SHARED,
+    SCRATCH = TVM_EFFECT_SCRATCH,
+    ASYNC = TVM_EFFECT_ASYNC,
+    BARRIER = TVM_EFFECT_BARRIER,
+    WARP_BARRIER = TVM_EFFECT_WARP_BARRIER,
+    WAIT = TVM_EFFECT_WAIT,
+    NEXT_LAUNCH = TVM_EFFECT_NEXT_LAUNCH,
+    LAST_LAUNCH = TVM_EFFECT_LAST_LAUNCH,
+    OUTPUT = TVM_EFFECT_OUTPUT,
+    SYNTAX = TVM_TRAIT_SYNTAX,
+    BESIDE = TVM_TRAIT_BESIDE,
+    PACKED = TVM_TRAIT_PACKED,
+    MEMO = TVM_TRAIT_MEMO,
+    OWN_NAN = TVM_TRAIT_OWN_NAN,
+    SIGNED = TVM_TRAIT_SIGNED,
+    UNSIGNED = TVM_TRAIT_UNSIGNED,
+    FLOAT = TVM_TRAIT_FLOAT,
+    DOUBLE = TVM_TRAIT_DOUBLE
+};
+
+#define TVM_OP(number, id, mnemonic, since, class, family, result, operands, effects, traits, semantics)     \
+    [number] = {mnemonic, #family, since,  TVM_CLASS_##class, TVM_SLOT_##result,                             \
+                operands, effects, traits, semantics},
 static const tvm_op_info ops[TVM_OP_COUNT] = {
 #include "opcodes.def"
 };
-#undef TVM_OP
+
+/* Two rows of one number do not compile. */
+static bool is_row(unsigned op) {
+    switch (op) {
+#define TVM_OP(number, ...) case number:
+#include "opcodes.def"
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum {
+    ROWS = 0
+#define TVM_OP(number, ...) +1
+#include "opcodes.def"
+};
+_Static_assert((int)ROWS == (int)TVM_OP_COUNT, "opcodes.def gives its numbers without gaps");
 
 #define TVM_EXPR(id, text, arity, precedence) {text, arity, precedence},
 static const tvm_expr_info expr_ops[TVM_EXPR_COUNT] = {
@@ -32,7 +75,7 @@ const tvm_operand_words *tvm_words_of(char kind) {
 }
 
 const tvm_op_info *tvm_op(unsigned op) {
-    return op < TVM_OP_COUNT ? &ops[op] : NULL;
+    return is_row(op) ? &ops[op] : NULL;
 }
 
 tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length) {
@@ -46,14 +89,13 @@ const tvm_expr_info *tvm_expr_op_info(unsigned op) {
     return op < TVM_EXPR_COUNT ? &expr_ops[op] : NULL;
 }
 
-/* An entry is  name:kind  name:=kind  with an optional [] after s and g, and an optional ? at the end. */
+/* An entry is  name:kind  name:=kind  with an optional [] after s and g, then an optional ?, then an optional
+ * @version. */
 bool tvm_operand_next(const char **cursor, tvm_operand_desc *desc) {
     const char *at = *cursor;
     while (*at == ' ') at++;
-    if (*at == '\0') {
-        *cursor = at;
-        return false;
-    }
+    *cursor = at;
+    if (*at == '\0') return false;
     *desc = (tvm_operand_desc){.name = at, .name_length = strcspn(at, ":"), .stored = true};
     at += desc->name_length + 1;
     if (*at == '=') {
@@ -69,6 +111,17 @@ bool tvm_operand_next(const char **cursor, tvm_operand_desc *desc) {
         desc->optional = true;
         at++;
     }
+    if (*at == '@')
+        for (at++; *at >= '0' && *at <= '9'; at++) desc->since = 10 * desc->since + (unsigned)(*at - '0');
     *cursor = at;
     return true;
+}
+
+uint32_t tvm_op_operands_max(const tvm_op_info *info) {
+    const char *cursor = info->operands;
+    tvm_operand_desc desc;
+    uint32_t most = 0;
+    while (tvm_operand_next(&cursor, &desc))
+        if (desc.stored) most += desc.indexed || desc.kind == 'A' ? 1 + TVM_MAX_RANK : 1;
+    return most;
 }

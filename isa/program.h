@@ -40,24 +40,64 @@ enum {
 
 /* ---- instructions ---- */
 
-typedef enum tvm_opcode {
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) TVM_OP_##id,
+/* Only its size is used: one more than the highest number. */
+union tvm_op_extent {
+#define TVM_OP(number, id, ...) char up_to_##id[number + 1];
 #include "opcodes.def"
-#undef TVM_OP
-    TVM_OP_COUNT
+};
+
+typedef enum tvm_opcode {
+#define TVM_OP(number, id, ...) TVM_OP_##id = number,
+#include "opcodes.def"
+    TVM_OP_COUNT = sizeof(union tvm_op_extent)
 } tvm_opcode;
 
-enum {
+/* What an instruction does to control and to the lives of variables, else what it is for. */
+typedef enum tvm_op_class {
+    TVM_CLASS_LOOP,     /* opens a body that runs any number of times */
+    TVM_CLASS_BRANCH,   /* opens a body that may run */
+    TVM_CLASS_ELSE,     /* ends the body of a branch and opens its other one */
+    TVM_CLASS_END,      /* closes */
+    TVM_CLASS_JUMP,     /* goes to the end or the head of the innermost loop */
+    TVM_CLASS_EXIT,     /* the block goes no further */
+    TVM_CLASS_ALLOCATE, /* makes a tensor */
+    TVM_CLASS_FREE,     /* ends a tensor */
+    TVM_CLASS_MOVE,     /* between registers, shared and global memory */
+    TVM_CLASS_COMPUTE,  /* scalars and registers to scalars and registers */
+    TVM_CLASS_ORDER,    /* orders what others do */
+    TVM_CLASS_REPORT    /* tells the user something */
+} tvm_op_class;
+
+/* What the code of an instruction does beside its result, on one target at least. A test compares it with the
+ * PTX. */
+typedef enum tvm_effect {
     TVM_EFFECT_READ_GLOBAL = 1,
     TVM_EFFECT_WRITE_GLOBAL = 2,
-    TVM_EFFECT_READ_SHARED = 4,
+    TVM_EFFECT_READ_SHARED = 4, /* the shared tensors of the program */
     TVM_EFFECT_WRITE_SHARED = 8,
-    TVM_EFFECT_ASYNC = 16,
-    TVM_EFFECT_BARRIER = 32,
-    TVM_EFFECT_CONTROL = 64,
-    TVM_EFFECT_OUTPUT = 128,
-    TVM_EFFECT_SHARED_ALLOC = 256
-};
+    TVM_EFFECT_SCRATCH = 16, /* writes and reads shared memory of the translator's own */
+    TVM_EFFECT_ASYNC = 32,   /* starts asynchronous copies, or groups or waits for them */
+    TVM_EFFECT_BARRIER = 64, /* all threads of the block wait for each other */
+    TVM_EFFECT_WARP_BARRIER = 128,
+    TVM_EFFECT_WAIT = 256,         /* may wait for another block */
+    TVM_EFFECT_NEXT_LAUNCH = 512,  /* lets the next launch begin */
+    TVM_EFFECT_LAST_LAUNCH = 1024, /* waits for the launch before */
+    TVM_EFFECT_OUTPUT = 2048       /* writes to the user's output */
+} tvm_effect;
+
+typedef enum tvm_trait {
+    TVM_TRAIT_SYNTAX = 1, /* its text has a form of its own: not mnemonic and operands */
+    TVM_TRAIT_BESIDE = 2, /* may run beside unfinished asynchronous products that it has no operand of */
+    TVM_TRAIT_PACKED = 4, /* takes operands whose packing is not linear */
+    TVM_TRAIT_MEMO =
+        8, /* its rule looks at nothing but types and layouts, and at length: worth remembering */
+    TVM_TRAIT_OWN_NAN = 16, /* gives a NaN of its own for any NaN that it takes */
+    /* the types of element that an element-wise row takes */
+    TVM_TRAIT_SIGNED = 32,   /* i8 i16 i32 i64 */
+    TVM_TRAIT_UNSIGNED = 64, /* u8 u16 u32 u64 */
+    TVM_TRAIT_FLOAT = 128,   /* f16 bf16 f32 */
+    TVM_TRAIT_DOUBLE = 256   /* f64 */
+} tvm_trait;
 
 typedef enum tvm_slot_kind {
     TVM_SLOT_NONE = 0,
@@ -70,13 +110,16 @@ typedef enum tvm_slot_kind {
 typedef struct tvm_op_info {
     const char *mnemonic;
     const char *family;
+    unsigned since; /* version of the language */
+    tvm_op_class class;
     tvm_slot_kind result;
     const char *operands;
-    unsigned effects;
+    unsigned effects; /* of tvm_effect */
+    unsigned traits;  /* of tvm_trait */
     const char *semantics;
 } tvm_op_info;
 
-/* The row of an opcode; NULL when op >= TVM_OP_COUNT. */
+/* The row of an opcode; NULL when there is none: op >= TVM_OP_COUNT. */
 const tvm_op_info *tvm_op(unsigned op);
 /* TVM_OP_COUNT when no instruction is so named. */
 tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
@@ -85,13 +128,29 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;     /* x r b s g N A C R E F; for kinds that are not stored: t T L S G P */
-    bool indexed;  /* s[] and g[] */
-    bool stored;   /* false for =t =T =L =S =G =P */
-    bool optional; /* ? */
+    char kind;      /* x r b s g N A C R E F; for kinds that are not stored: t T L S G P */
+    bool indexed;   /* s[] and g[] */
+    bool stored;    /* false for =t =T =L =S =G =P */
+    bool optional;  /* ? */
+    unsigned since; /* version of the language; 0: that of the row */
 } tvm_operand_desc;
 /* Walks the list: start with *cursor = info->operands; false at the end. */
 bool tvm_operand_next(const char **cursor, tvm_operand_desc *desc);
+
+/* Only its size is used: an entry of a list takes four characters at least, its blank or NUL included. */
+union tvm_row_extent {
+#define TVM_OP(number, id, mnemonic, since, class, family, result, operands, ...)                            \
+    char of_##id[sizeof operands / 4 + 1];
+#include "opcodes.def"
+};
+
+enum {
+    /* bounds: no row's list has more entries, no instruction more operands */
+    TVM_ROW_OPERANDS = sizeof(union tvm_row_extent),
+    TVM_INSN_OPERANDS = TVM_ROW_OPERANDS * (1 + TVM_MAX_RANK)
+};
+/* The most operands, stored flat, that an instruction of the row has. */
+uint32_t tvm_op_operands_max(const tvm_op_info *info);
 
 typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
@@ -136,6 +195,12 @@ typedef struct tvm_insn {
     uint32_t file; /* string, or TVM_NONE */
     uint32_t line; /* 0 when unknown */
 } tvm_insn;
+
+/* An opcode that does not exist, before the verifier says so, does nothing to control. */
+static inline tvm_op_class tvm_insn_class(const tvm_insn *insn) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    return info ? info->class : TVM_CLASS_COMPUTE;
+}
 
 /* ---- scalar expressions: a pool of nodes, each after its operands; equal nodes are shared ---- */
 

@@ -103,8 +103,21 @@ tvm_status tvm_rule_nothing(const tvm_rule *rule) {
 static const char *const slot_kinds[] = {"nothing", "a scalar", "a register tensor", "a shared tensor",
                                          "a global tensor"};
 
-static bool takes_packed(unsigned op) {
-    return op == TVM_OP_VIEW || op == TVM_OP_CAST_LOWBIT || op == TVM_OP_PRINT_TENSOR;
+/* The mnemonics of the rows that take packed operands: "view, cast-lowbit and print-tensor". */
+static const char *packed_takers(char text[128]) {
+    const char *names[TVM_OP_COUNT];
+    unsigned count = 0;
+    size_t used = 0;
+    for (unsigned op = 0; op < TVM_OP_COUNT; op++)
+        if (tvm_op(op)->traits & TVM_TRAIT_PACKED) names[count++] = tvm_op(op)->mnemonic;
+    text[0] = '\0';
+    for (unsigned i = 0; i < count && used < 128; i++)
+        used += (size_t)snprintf(text + used, 128 - used, "%s%s",
+                                 i == 0           ? ""
+                                 : i + 1 == count ? " and "
+                                                  : ", ",
+                                 names[i]);
+    return text;
 }
 
 static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
@@ -117,13 +130,13 @@ static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc,
         return tvm_refuse(rule->why, "%.*s is %s, expected %s", length, desc->name,
                           found <= TVM_SLOT_GLOBAL ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
     unsigned packing = rule->kernel->slots[operand->value].packing;
-    if (packing != TVM_PACKING_LINEAR && !takes_packed(rule->op))
-        return tvm_refuse(
-            rule->why,
-            "%.*s has packing %s, which only view, cast-lowbit and print-tensor take: cast it, or view it "
-            "as u8",
-            length, desc->name,
-            packing < TVM_PACKING_COUNT ? tvm_packing_names[packing] : "that does not exist");
+    if (packing != TVM_PACKING_LINEAR && !(rule->info->traits & TVM_TRAIT_PACKED)) {
+        char takers[128];
+        return tvm_refuse(rule->why, "%.*s has packing %s, which only %s take: cast it, or view it as u8",
+                          length, desc->name,
+                          packing < TVM_PACKING_COUNT ? tvm_packing_names[packing] : "that does not exist",
+                          packed_takers(takers));
+    }
     return TVM_OK;
 }
 
@@ -238,11 +251,10 @@ static tvm_status check_row(tvm_rule *rule, uint32_t count) {
 
 /* ---- dispatch ---- */
 
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) tvm_rule_##family,
+#define TVM_OP(number, id, mnemonic, since, class, family, ...) [number] = tvm_rule_##family,
 static tvm_status (*const rules[TVM_OP_COUNT])(const tvm_rule *rule) = {
 #include "opcodes.def"
 };
-#undef TVM_OP
 
 static tvm_status check_result_kind(const tvm_rule *rule, const tvm_insn *insn) {
     tvm_slot_kind declared = rule->type->kind;
@@ -256,6 +268,15 @@ static tvm_status check_result_kind(const tvm_rule *rule, const tvm_insn *insn) 
     return TVM_OK;
 }
 
+/* Can the row's text say the packing of the result? */
+static bool states_packing(const tvm_op_info *info) {
+    const char *cursor = info->operands;
+    tvm_operand_desc desc;
+    while (tvm_operand_next(&cursor, &desc))
+        if (desc.kind == 'P') return true;
+    return false;
+}
+
 /* The packing is never inferred: it is what the text or the slot says, where the row lets it say so. */
 static tvm_status check_packing(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX];
@@ -264,7 +285,7 @@ static tvm_status check_packing(const tvm_rule *rule) {
     if (type->packing >= TVM_PACKING_COUNT)
         return tvm_refuse(rule->why, "the result's packing does not exist");
     const char *packing = tvm_packing_names[type->packing];
-    if (rule->op != TVM_OP_VIEW && rule->op != TVM_OP_CAST_LOWBIT)
+    if (!states_packing(rule->info))
         return tvm_refuse(rule->why, "the result is linear, the variable has packing %s", packing);
     if (!tvm_packing_takes(type->packing, type->dtype))
         return tvm_refuse(rule->why, "type %s has no packing %s: expected a low-precision type",

@@ -4,10 +4,7 @@
 
 #include "verify.h"
 
-enum {
-    TVM_RULE_OPERANDS = 5, /* the most entries of a row's operand list that are stored */
-    TVM_SHAPE_TEXT_MAX = 96
-};
+enum { TVM_SHAPE_TEXT_MAX = 96 };
 
 /* One instruction, its operands sorted by the entries of its row: entry e of those that are stored begins at
  * operands[at[e]]. Kinds and ranges have been checked against the row. */
@@ -17,17 +14,16 @@ typedef struct tvm_rule {
     const tvm_op_info *info;
     unsigned op;
     const tvm_operand *operands;
-    tvm_operand_desc desc[TVM_RULE_OPERANDS];
-    uint32_t at[TVM_RULE_OPERANDS];
+    tvm_operand_desc desc[TVM_ROW_OPERANDS];
+    uint32_t at[TVM_ROW_OPERANDS];
     tvm_result_type *type;
     tvm_why *why;
 } tvm_rule;
 
 /* One for each family of opcodes.def; a family without one does not compile. */
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
+#define TVM_OP(number, id, mnemonic, since, class, family, ...)                                              \
     tvm_status tvm_rule_##family(const tvm_rule *rule);
 #include "opcodes.def"
-#undef TVM_OP
 
 /* Writes the reason (why may be NULL) and returns TVM_INVALID. */
 tvm_status tvm_refuse(tvm_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -85,32 +85,62 @@ static tvm_status tensor_dtype(const tvm_rule *rule, unsigned first, unsigned en
     return TVM_OK;
 }
 
+/* The types of element that a row takes: "i8..i64, f16, bf16 or f32". */
+static const char *elements_text(unsigned traits, char text[96]) {
+    static const struct {
+        unsigned trait;
+        const char *types;
+    } all[] = {{TVM_TRAIT_SIGNED, "i8..i64"}, {TVM_TRAIT_UNSIGNED, "u8..u64"}, {TVM_TRAIT_FLOAT, "f16"},
+               {TVM_TRAIT_FLOAT, "bf16"},     {TVM_TRAIT_FLOAT, "f32"},        {TVM_TRAIT_DOUBLE, "f64"}};
+    enum { COUNT = sizeof all / sizeof all[0] };
+    size_t used = 0;
+    unsigned last = COUNT;
+    for (unsigned i = 0; i < COUNT; i++)
+        if (traits & all[i].trait) last = i;
+    for (unsigned i = 0; i <= last && last < COUNT; i++)
+        if (traits & all[i].trait)
+            used += (size_t)snprintf(text + used, 96 - used, "%s%s",
+                                     used == 0   ? ""
+                                     : i == last ? " or "
+                                                 : ", ",
+                                     all[i].types);
+    return text;
+}
+
+static unsigned element_trait(tvm_dtype dtype) {
+    if (!tvm_dtype_is_arithmetic(dtype)) return 0;
+    if (dtype.kind == TVM_KIND_INT) return TVM_TRAIT_SIGNED;
+    if (dtype.kind == TVM_KIND_UINT) return TVM_TRAIT_UNSIGNED;
+    return dtype.bits == 64 ? TVM_TRAIT_DOUBLE : TVM_TRAIT_FLOAT;
+}
+
+/* Does the row take elements of the type, which is that of its first tensor at or after entry `first`? */
+static tvm_status check_element(const tvm_rule *rule, unsigned first, tvm_dtype dtype) {
+    char name[TVM_DTYPE_NAME_MAX], expected[96];
+    if (rule->info->traits & element_trait(dtype)) return TVM_OK;
+    while (!tvm_rule_is_tensor(rule, first)) first++;
+    return tvm_refuse(rule->why, "%.*s has type %s, expected %s", (int)rule->desc[first].name_length,
+                      rule->desc[first].name, tvm_dtype_name(dtype, name),
+                      elements_text(rule->info->traits, expected));
+}
+
 static tvm_status arithmetic(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *dtype,
                              const tvm_layout **layout) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_status status = tensor_dtype(rule, first, end, dtype);
     if (status != TVM_OK) return status;
     if (dtype->kind == TVM_KIND_NONE)
         return tvm_refuse(rule->why, "expected a register tensor among the operands, all are scalars");
-    if (!tvm_dtype_is_arithmetic(*dtype))
-        return tvm_refuse(rule->why,
-                          "type %s has no arithmetic: expected i8..i64, u8..u64, f16, bf16, f32 or f64",
-                          tvm_dtype_name(*dtype, name));
-    return result_layout(rule, first, end, layout);
+    status = check_element(rule, first, *dtype);
+    return status == TVM_OK ? result_layout(rule, first, end, layout) : status;
 }
 
 /* ---- element-wise ---- */
 
 tvm_status tvm_rule_BINARY(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype dtype;
     const tvm_layout *layout;
     tvm_status status = arithmetic(rule, 0, 2, &dtype, &layout);
-    if (status != TVM_OK) return status;
-    if (rule->op == TVM_OP_MOD && !tvm_dtype_is_integer(dtype))
-        return tvm_refuse(rule->why, "type %s has no remainder: expected an integer type",
-                          tvm_dtype_name(dtype, name));
-    return tvm_rule_register(rule, dtype, layout);
+    return status == TVM_OK ? tvm_rule_register(rule, dtype, layout) : status;
 }
 
 tvm_status tvm_rule_FMA(const tvm_rule *rule) {
@@ -128,14 +158,9 @@ tvm_status tvm_rule_COMPARE(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_UNARY(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype dtype = tvm_rule_slot(rule, 0)->dtype;
-    bool fits = tvm_dtype_is_arithmetic(dtype) && dtype.kind != TVM_KIND_UINT;
-    if (rule->op == TVM_OP_EXP) fits = fits && dtype.kind == TVM_KIND_FLOAT && dtype.bits <= 32;
-    if (!fits)
-        return tvm_refuse(rule->why, "x has type %s, expected %s", tvm_dtype_name(dtype, name),
-                          rule->op == TVM_OP_EXP ? "f16, bf16 or f32" : "i8..i64, f16, bf16, f32 or f64");
-    return tvm_rule_register(rule, dtype, tvm_rule_layout(rule, 0));
+    tvm_status status = check_element(rule, 0, dtype);
+    return status == TVM_OK ? tvm_rule_register(rule, dtype, tvm_rule_layout(rule, 0)) : status;
 }
 
 tvm_status tvm_rule_WHERE(const tvm_rule *rule) {

@@ -220,19 +220,24 @@ static void read_expr(reader *r, tvm_ir_kernel *kernel) {
     if (r->status == TVM_OK) keep(r, tvm_append_expr(kernel, &node));
 }
 
-/* The most operands of a row: two tensors with an index a dimension, a tile, and a word. */
-enum { MAX_OPERANDS = 3 * (1 + TVM_MAX_RANK) + 1 };
-
 static void read_insn(reader *r, tvm_ir_kernel *kernel) {
     size_t offset = r->at;
-    tvm_operand operands[MAX_OPERANDS];
+    tvm_operand operands[TVM_INSN_OPERANDS];
     tvm_insn insn = {.match = TVM_NONE, .file = TVM_NONE};
     insn.op = (uint16_t)take_number(r, 2);
     uint32_t count = (uint32_t)take_number(r, 2);
     insn.result = take_u32(r);
-    if (count > MAX_OPERANDS) {
-        refuse(r, TVM_FORMAT, "section %s, offset %zu: %" PRIu32 " operands, expected at most %d",
-               section_table[r->current].tag, offset, count, MAX_OPERANDS);
+    const tvm_op_info *info = tvm_op(insn.op);
+    if (info == NULL) {
+        refuse(r, TVM_FORMAT, "section %s, offset %zu: opcode %u does not exist",
+               section_table[r->current].tag, offset, insn.op);
+        return;
+    }
+    uint32_t most = tvm_op_operands_max(info);
+    if (count > most) {
+        refuse(r, TVM_FORMAT,
+               "section %s, offset %zu: %s with %" PRIu32 " operands, expected at most %" PRIu32,
+               section_table[r->current].tag, offset, info->mnemonic, count, most);
         return;
     }
     for (uint32_t i = 0; i < count; i++) {

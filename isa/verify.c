@@ -324,10 +324,6 @@ typedef struct matcher {
     unsigned depth;
 } matcher;
 
-static bool is_loop(unsigned op) {
-    return op == TVM_OP_FOR || op == TVM_OP_WHILE;
-}
-
 static tvm_status match_error(matcher *m, uint32_t insn, const char *message) {
     return report(m->diags, m->program, m->kernel, &m->kernel->insns[insn], message);
 }
@@ -340,7 +336,7 @@ static tvm_status match_open(matcher *m, uint32_t insn) {
 }
 
 static tvm_status match_else(matcher *m, uint32_t insn) {
-    if (m->depth == 0 || m->kernel->insns[m->stack[m->depth - 1]].op != TVM_OP_IF)
+    if (m->depth == 0 || tvm_insn_class(&m->kernel->insns[m->stack[m->depth - 1]]) != TVM_CLASS_BRANCH)
         return match_error(m, insn, "there is no if to which it belongs");
     m->kernel->insns[m->stack[m->depth - 1]].match = insn;
     m->stack[m->depth - 1] = insn;
@@ -357,7 +353,7 @@ static tvm_status match_end(matcher *m, uint32_t insn) {
 
 static tvm_status match_jump(matcher *m, uint32_t insn) {
     for (unsigned d = m->depth; d-- > 0;)
-        if (is_loop(m->kernel->insns[m->opener[d]].op)) {
+        if (tvm_insn_class(&m->kernel->insns[m->opener[d]]) == TVM_CLASS_LOOP) {
             m->kernel->insns[insn].match = m->opener[d];
             return TVM_OK;
         }
@@ -365,17 +361,15 @@ static tvm_status match_jump(matcher *m, uint32_t insn) {
 }
 
 static tvm_status match_insn(matcher *m, uint32_t insn) {
-    switch (m->kernel->insns[insn].op) {
-    case TVM_OP_FOR:
-    case TVM_OP_WHILE:
-    case TVM_OP_IF:
+    switch (tvm_insn_class(&m->kernel->insns[insn])) {
+    case TVM_CLASS_LOOP:
+    case TVM_CLASS_BRANCH:
         return match_open(m, insn);
-    case TVM_OP_ELSE:
+    case TVM_CLASS_ELSE:
         return match_else(m, insn);
-    case TVM_OP_END:
+    case TVM_CLASS_END:
         return match_end(m, insn);
-    case TVM_OP_BREAK:
-    case TVM_OP_CONTINUE:
+    case TVM_CLASS_JUMP:
         return match_jump(m, insn);
     default:
         return TVM_OK;
@@ -398,27 +392,6 @@ tvm_status tvm_ir_kernel_match(const tvm_ir_program *program, tvm_ir_kernel *ker
 static uint32_t dtype_word(tvm_dtype type) {
     return (uint32_t)type.kind | (uint32_t)type.bits << 8 | (uint32_t)type.exponent << 16 |
            (uint32_t)type.mantissa << 24;
-}
-
-/* Instructions whose rule looks at nothing but types and layouts, and at length. */
-static bool is_memoized(unsigned op) {
-    switch (op) {
-    case TVM_OP_VIEW:
-    case TVM_OP_MMA:
-    case TVM_OP_ADD:
-    case TVM_OP_SUB:
-    case TVM_OP_MUL:
-    case TVM_OP_DIV:
-    case TVM_OP_MOD:
-    case TVM_OP_MIN:
-    case TVM_OP_MAX:
-    case TVM_OP_FMA:
-    case TVM_OP_COMPARE:
-    case TVM_OP_WHERE:
-        return true;
-    default:
-        return false;
-    }
 }
 
 /* False when an operand does not exist: then the rule says so. */
@@ -486,7 +459,7 @@ static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_in
 static void check_rule(tvm_verify_state *state, const tvm_insn *insn) {
     tvm_verify_key key;
     tvm_verify_key *known = NULL;
-    if (is_memoized(insn->op)) {
+    if (tvm_op(insn->op)->traits & TVM_TRAIT_MEMO) {
         if (insn_key(state->kernel, insn, &key)) {
             known = &state->memo[XXH3_64bits(&key, sizeof key) % TVM_VERIFY_MEMO];
             if (memcmp(known, &key, sizeof key) == 0) return;

@@ -99,10 +99,19 @@ static void read_operands(flow *f, const tvm_insn *insn) {
 
 /* ---- control ---- */
 
+/* A loop with a result has a variable, set at each turn from operands that are read once; one without reads
+ * its operands at each turn. */
+static bool assigns_each_turn(const tvm_insn *insn) {
+    return tvm_insn_class(insn) == TVM_CLASS_LOOP && insn->result != TVM_NONE;
+}
+static bool reads_each_turn(const tvm_insn *insn) {
+    return tvm_insn_class(insn) == TVM_CLASS_LOOP && insn->result == TVM_NONE;
+}
+
 static bool is_loop_variable(const flow *f, uint32_t slot) {
     for (unsigned d = 0; d < f->depth; d++) {
         const tvm_insn *opener = &f->kernel->insns[f->frames[d].opener];
-        if (opener->op == TVM_OP_FOR && opener->result == slot) return true;
+        if (assigns_each_turn(opener) && opener->result == slot) return true;
     }
     return false;
 }
@@ -127,17 +136,17 @@ static void open_loop(flow *f, uint32_t at) {
     const tvm_insn *insn = &f->kernel->insns[at];
     if (!tvm_verify_charge(f->state, insn->match - at)) return;
     for (uint32_t i = at; i < insn->match; i++)
-        if (f->kernel->insns[i].op == TVM_OP_FOR) set_remove(&f->assigned, f->kernel->insns[i].result);
-    if (insn->op == TVM_OP_WHILE) read_operands(f, insn);
+        if (assigns_each_turn(&f->kernel->insns[i])) set_remove(&f->assigned, f->kernel->insns[i].result);
+    if (reads_each_turn(insn)) read_operands(f, insn);
     frame *top = &f->frames[f->depth++];
     top->opener = at;
     set_copy(f, &top->entry, &f->assigned);
-    if (insn->op == TVM_OP_FOR) set_add(&f->assigned, insn->result);
+    if (assigns_each_turn(insn)) set_add(&f->assigned, insn->result);
 }
 
 static void close(flow *f) {
     frame *top = &f->frames[--f->depth];
-    if (f->kernel->insns[top->opener].op != TVM_OP_IF)
+    if (tvm_insn_class(&f->kernel->insns[top->opener]) == TVM_CLASS_LOOP)
         set_copy(f, &f->assigned, &top->entry);
     else
         set_meet(f, &f->assigned, top->has_else ? &top->then : &top->entry);
@@ -200,45 +209,46 @@ static void check_allocated(flow *f) {
 
 /* ---- one pass ---- */
 
+/* Register tensors need no more than assign. */
+static void allocate(flow *f, const tvm_insn *insn) {
+    if (f->kernel->slots[insn->result].kind == TVM_SLOT_SHARED) alloc_shared(f, insn);
+    if (f->kernel->slots[insn->result].kind == TVM_SLOT_GLOBAL) alloc_global(f, insn);
+}
+
 static void assign(flow *f, const tvm_insn *insn) {
     if (insn->result == TVM_NONE) return;
     if (is_loop_variable(f, insn->result))
         tvm_verify_error(f->state, insn, "'%s' is the variable of a loop around it, which cannot be assigned",
                          name_of(f, insn->result));
-    if (insn->op != TVM_OP_FOR) set_add(&f->assigned, insn->result);
+    if (!assigns_each_turn(insn)) set_add(&f->assigned, insn->result);
 }
 
 static void flow_insn(flow *f, uint32_t at) {
     const tvm_insn *insn = &f->kernel->insns[at];
-    if (insn->op != TVM_OP_WHILE) read_operands(f, insn);
+    if (!reads_each_turn(insn)) read_operands(f, insn);
     assign(f, insn);
-    switch (insn->op) {
-    case TVM_OP_IF:
+    switch (tvm_insn_class(insn)) {
+    case TVM_CLASS_BRANCH:
         open_if(f, at);
         break;
-    case TVM_OP_ELSE:
+    case TVM_CLASS_ELSE:
         open_else(f);
         break;
-    case TVM_OP_FOR:
-    case TVM_OP_WHILE:
+    case TVM_CLASS_LOOP:
         open_loop(f, at);
         break;
-    case TVM_OP_END:
+    case TVM_CLASS_END:
         close(f);
         break;
-    case TVM_OP_BREAK:
-    case TVM_OP_CONTINUE:
-    case TVM_OP_EXIT:
+    case TVM_CLASS_JUMP:
+    case TVM_CLASS_EXIT:
         set_unreachable(f, &f->assigned);
         break;
-    case TVM_OP_ALLOC_SHARED:
-        alloc_shared(f, insn);
+    case TVM_CLASS_ALLOCATE:
+        allocate(f, insn);
         break;
-    case TVM_OP_FREE_SHARED:
+    case TVM_CLASS_FREE:
         free_shared(f, insn);
-        break;
-    case TVM_OP_ALLOC_GLOBAL:
-        alloc_global(f, insn);
         break;
     default:
         break;

@@ -1,20 +1,27 @@
-# The instruction index of vasm(5), from the rows of isa/opcodes.def: mnemonic, operands, semantics.
-BEGIN { RS = "TVM_OP\\("; FS = "\n" }
-NR > 1 {
-    row = $0
-    sub(/\/\*.*/, "", row)
+# The instruction index of vasm(5), from isa/opcodes.def: a subsection a topic; of each row the result, the mnemonic,
+# the operands and the semantics, and the version of the language where it is not the first.
+/^\/\* ==== .* ==== \*\/$/ {
+    topic = $0
+    gsub(/^\/\* ==== | ==== \*\/$/, "", topic)
+    printf ".SS %s\n", topic
+}
+/^TVM_OP/ { row = "" }
+/^TVM_OP/, /\)$/ { row = row " " $0 }
+/\)$/ && row != "" {
     n = 0
     rest = row
     while (match(rest, /"[^"]*"/)) {
         text[++n] = substr(rest, RSTART + 1, RLENGTH - 2)
         rest = substr(rest, RSTART + RLENGTH)
     }
-    if (n != 3) next
     split(row, field, /, */)
-    result = field[4] == "NONE" ? "" : field[4] == "SCALAR" ? "scalar = " : field[4] == "SHARED" ? "shared = " : field[4] == "GLOBAL" ? "global = " : "register = "
+    kind = field[7]
+    result = kind == "NONE" ? "" : tolower(kind) " = "
+    since = field[4] > 1 ? " (\\fB.vasm " field[4] "\\fR)" : ""
     operands = text[2]
     gsub(/-/, "\\-", operands)
     name = text[1]
     gsub(/-/, "\\-", name)
-    printf ".TP\n.B %s%s\n.I %s\n.br\n%s\n", result, name, operands, text[3]
+    printf ".TP\n.B %s%s\n%s.br\n%s%s\n", result, name, operands == "" ? "" : ".I " operands "\n", text[3], since
+    row = ""
 }

@@ -32,6 +32,8 @@ START_TEST(test_mnemonics) {
     ck_assert_ptr_null(tvm_op(TVM_OP_COUNT));
     ck_assert_uint_eq(tvm_op(TVM_OP_MMA)->result, TVM_SLOT_REGISTER);
     ck_assert_uint_eq(tvm_op(TVM_OP_SYNC)->effects, TVM_EFFECT_BARRIER);
+    ck_assert_uint_eq(tvm_op(TVM_OP_ALLOC_GLOBAL)->class, TVM_CLASS_ALLOCATE);
+    ck_assert_uint_eq(tvm_op(TVM_OP_VIEW)->traits, TVM_TRAIT_BESIDE | TVM_TRAIT_PACKED | TVM_TRAIT_MEMO);
     ck_assert_str_eq(tvm_op(TVM_OP_SUB)->family, "BINARY");
 }
 END_TEST

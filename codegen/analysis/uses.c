@@ -61,8 +61,8 @@ const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i) {
 bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot) {
     const slot_use *use = &e->uses->slots[slot];
     for (uint32_t i = 0; i < use->count; i++) {
-        unsigned op = tvm_slot_reader(e, slot, i)->op;
-        if (op != TVM_OP_ADD && op != TVM_OP_SUB && op != TVM_OP_MUL && op != TVM_OP_FMA) return false;
+        const tvm_op_info *row = tvm_op(tvm_slot_reader(e, slot, i)->op);
+        if (!(row->traits & TVM_TRAIT_OWN_NAN)) return false;
     }
     return use->count > 0;
 }

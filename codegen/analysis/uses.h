@@ -22,7 +22,7 @@ const tvm_insn *tvm_slot_definition(const emitter *e, uint32_t slot);
 const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i);
 /* Is the register tensor zero wherever it is read? */
 bool tvm_slot_is_zero(const emitter *e, uint32_t slot);
-/* Do only float add, sub, mul and fma read the slot? They give a NaN of their own for any NaN. */
+/* Do only instructions read the slot that give a NaN of their own for any NaN? */
 bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot);
 
 #endif

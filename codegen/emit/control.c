@@ -19,11 +19,11 @@ void tvm_control_plan(emitter *e) {
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         weights[depth]++;
-        if ((insn->op == TVM_OP_FOR || insn->op == TVM_OP_WHILE || insn->op == TVM_OP_IF) &&
-            depth < TVM_MAX_DEPTH) {
+        tvm_op_class class = tvm_insn_class(insn);
+        if ((class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH) && depth < TVM_MAX_DEPTH) {
             openers[depth++] = i;
             weights[depth] = 0;
-        } else if (insn->op == TVM_OP_END && depth > 0) {
+        } else if (class == TVM_CLASS_END && depth > 0) {
             uint32_t opener = openers[depth - 1];
             uint64_t weight = weights[depth], copies = 1;
             if (kernel->insns[opener].op == TVM_OP_FOR) {
@@ -67,8 +67,8 @@ static loop_frame *enter_loop(emitter *e, uint32_t insn) {
 
 static bool body_jumps(const emitter *e, uint32_t loop, uint32_t end) {
     for (uint32_t i = loop + 1; i < end; i++) {
-        unsigned op = e->kernel->insns[i].op;
-        if ((op == TVM_OP_BREAK || op == TVM_OP_CONTINUE) && e->kernel->insns[i].match == loop) return true;
+        const tvm_insn *insn = &e->kernel->insns[i];
+        if (tvm_insn_class(insn) == TVM_CLASS_JUMP && insn->match == loop) return true;
     }
     return false;
 }

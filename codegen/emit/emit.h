@@ -180,9 +180,8 @@ reg tvm_shared_base(emitter *e);
 /* One function a family, declared from the opcode table: tvm_status tvm_emit_FAMILY(emitter *, const tvm_insn
  * *).
  */
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
+#define TVM_OP(number, id, mnemonic, since, class, family, ...)                                              \
     tvm_status tvm_emit_##family(emitter *e, const tvm_insn *insn);
 #include "opcodes.def"
-#undef TVM_OP
 
 #endif

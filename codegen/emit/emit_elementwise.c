@@ -24,13 +24,121 @@ typedef struct source {
 } source;
 
 typedef struct elementwise {
-    unsigned op;
-    tvm_dtype type; /* of the sources, but for the condition of where */
+    const struct operation *operation; /* of an element-wise row, else NULL */
+    tvm_dtype type;                    /* of the sources, but for the condition of where */
     uint32_t result, locals;
     source sources[MAX_SOURCES];
     unsigned count;
     tvm_compare compare;
 } elementwise;
+
+/* ---- the operations ---- */
+
+/* What an element-wise row becomes. */
+typedef struct operation {
+    const char *integer, *real; /* PTX without the type, of integers and of floats */
+    const char *packed;         /* of two f16 or bf16, or NULL: then why not */
+    const char *not_packed;
+    /* bf16 without packed add, sub and mul, exactly, as an fma with a constant pair: x * 1 + y, y * -1 + x
+     * and x * y + -0; at which of x, y and the constant stand. 0: packed has it. */
+    uint32_t fma_constant;
+    uint8_t fma_order[3];
+    /* In place of `real`, or NULL. */
+    reg (*emit_real)(emitter *e, const reg operands[3]);
+    /* After `integer`, or NULL. */
+    reg (*mend_integer)(emitter *e, tvm_dtype type, reg result, const reg operands[3]);
+} operation;
+
+/* e to the x in f32: x = j ln 2 + f with |f| <= ln 2 / 2 (ln 2 in two parts, so that f is nearly exact), 2^(f
+ * log2 e) from the hardware, and 2^j applied as two powers of two, which also reaches the subnormals. Two
+ * units in the last place. Outside [-105, 89] the result is zero or infinity as at the ends. */
+static reg emit_exp(emitter *e, const reg operands[3]) {
+    reg x = operands[0];
+    reg low = tvm_new_f(e), clamped = tvm_new_f(e), scaled = tvm_new_f(e), j = tvm_new_f(e),
+        minus = tvm_new_f(e), f = tvm_new_f(e), fine = tvm_new_f(e), exponent = tvm_new_f(e),
+        power = tvm_new_f(e), n = tvm_new_r(e), half = tvm_new_r(e), rest = tvm_new_r(e);
+    tvm_emit(e, "max.f32 %s, %s, 0f%s;", low.name, x.name, "C2D20000");
+    tvm_emit(e, "min.f32 %s, %s, 0f%s;", clamped.name, low.name, "42B20000");
+    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", scaled.name, clamped.name);
+    tvm_emit(e, "cvt.rni.f32.f32 %s, %s;", j.name, scaled.name);
+    tvm_emit(e, "neg.f32 %s, %s;", minus.name, j.name);
+    tvm_emit(e, "fma.rn.f32 %s, %s, 0f3F317200, %s;", f.name, minus.name, clamped.name);
+    tvm_emit(e, "fma.rn.f32 %s, %s, 0f35BFBE8E, %s;", fine.name, minus.name, f.name);
+    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", exponent.name, fine.name);
+    tvm_emit(e, "ex2.approx.f32 %s, %s;", power.name, exponent.name);
+    tvm_emit(e, "cvt.rni.s32.f32 %s, %s;", n.name, j.name);
+    tvm_emit(e, "shr.s32 %s, %s, 1;", half.name, n.name);
+    tvm_emit(e, "sub.s32 %s, %s, %s;", rest.name, n.name, half.name);
+    reg value = power;
+    const reg parts[2] = {half, rest};
+    for (unsigned i = 0; i < 2; i++) {
+        reg bits = tvm_new_r(e), shifted = tvm_new_r(e), product = tvm_new_f(e);
+        tvm_emit(e, "shl.b32 %s, %s, 23;", shifted.name, parts[i].name);
+        tvm_emit(e, "add.s32 %s, %s, 0x3f800000;", bits.name, shifted.name);
+        tvm_emit(e, "mul.rn.f32 %s, %s, %s;", product.name, value.name, bits.name);
+        value = product;
+    }
+    reg nan = tvm_new_pred(e), result = tvm_new_f(e);
+    tvm_emit(e, "setp.nan.f32 %s, %s, %s;", nan.name, x.name, x.name);
+    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", result.name, value.name, nan.name);
+    return result;
+}
+
+/* Integer division by zero gives all ones, and leaves the dividend as remainder. */
+static reg mend_division(emitter *e, tvm_dtype type, reg result, const char *by_zero, reg divisor) {
+    reg zero = tvm_new_pred(e), d = tvm_new_element(e, type);
+    unsigned bits = type.bits == 64 ? 64 : 32;
+    tvm_emit(e, "setp.eq.b%u %s, %s, 0;", bits, zero.name, divisor.name);
+    tvm_emit(e, "selp.b%u %s, %s, %s, %s;", bits, d.name, by_zero, result.name, zero.name);
+    return d;
+}
+
+static reg mend_quotient(emitter *e, tvm_dtype type, reg result, const reg operands[3]) {
+    return mend_division(e, type, result, "-1", operands[1]);
+}
+
+static reg mend_remainder(emitter *e, tvm_dtype type, reg result, const reg operands[3]) {
+    return mend_division(e, type, result, operands[0].name, operands[1]);
+}
+
+enum { X, Y, CONSTANT };
+
+static const operation operation_ADD = {.integer = "add",
+                                        .real = "add.rn",
+                                        .packed = "add.rn",
+                                        .fma_constant = 0x3f803f80,
+                                        .fma_order = {X, CONSTANT, Y}};
+static const operation operation_SUB = {.integer = "sub",
+                                        .real = "sub.rn",
+                                        .packed = "sub.rn",
+                                        .fma_constant = 0xbf80bf80,
+                                        .fma_order = {Y, CONSTANT, X}};
+static const operation operation_MUL = {.integer = "mul.lo",
+                                        .real = "mul.rn",
+                                        .packed = "mul.rn",
+                                        .fma_constant = 0x80008000,
+                                        .fma_order = {X, Y, CONSTANT}};
+static const operation operation_DIV = {
+    .integer = "div", .mend_integer = mend_quotient, .real = "div.rn", .not_packed = "no packed division"};
+static const operation operation_MOD = {.integer = "rem", .mend_integer = mend_remainder};
+static const operation operation_MIN = {.integer = "min", .real = "min", .packed = "min"};
+static const operation operation_MAX = {.integer = "max", .real = "max", .packed = "max"};
+static const operation operation_FMA = {.integer = "mad.lo", .real = "fma.rn", .packed = "fma.rn"};
+static const operation operation_NEG = {.integer = "neg", .real = "neg", .packed = "neg"};
+static const operation operation_EXP = {.emit_real = emit_exp,
+                                        .not_packed = "no packed exponential of full precision"};
+
+/* An element-wise row without an operation does not compile. */
+static const operation *operation_of(unsigned op) {
+    switch (op) {
+#define TVM_OP_ELEMENT(number, id, ...)                                                                      \
+    case number:                                                                                             \
+        return &operation_##id;
+#include "opcodes.def"
+    default:
+        return NULL;
+    }
+}
 
 /* ---- sources ---- */
 
@@ -53,7 +161,7 @@ static void take_scalar(emitter *e, elementwise *w, source *s, uint32_t expr) {
 static bool take_sources(emitter *e, elementwise *w, const tvm_insn *insn, unsigned first, unsigned count,
                          unsigned typed) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    *w = (elementwise){.op = insn->op, .result = insn->result, .count = count};
+    *w = (elementwise){.operation = operation_of(insn->op), .result = insn->result, .count = count};
     w->locals = tvm_layout_locals(tvm_slot_layout(e, insn->result));
     w->type = tvm_slot_dtype(e, insn->result);
     for (unsigned i = first + count; i-- > first + typed;)
@@ -141,56 +249,31 @@ static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate
 static const char *refuse_packed(const emitter *e, const void *work) {
     (void)e;
     const elementwise *w = work;
-    if (!tvm_is_half(w->type)) return "";
-    if (w->op == TVM_OP_DIV) return "no packed division";
-    return w->op == TVM_OP_EXP ? "no packed exponential of full precision" : NULL;
+    return tvm_is_half(w->type) ? w->operation->not_packed : "";
 }
 
-static const char *packed_name(unsigned op) {
-    switch (op) {
-    case TVM_OP_ADD:
-        return "add.rn";
-    case TVM_OP_SUB:
-        return "sub.rn";
-    case TVM_OP_MUL:
-        return "mul.rn";
-    case TVM_OP_MIN:
-        return "min";
-    case TVM_OP_MAX:
-        return "max";
-    case TVM_OP_FMA:
-        return "fma.rn";
-    default:
-        return "neg";
-    }
-}
-
-/* bf16 add, sub and mul before sm_90, exactly: x * 1 + y, y * -1 + x and x * y + -0. */
-static void emit_bf16_by_fma(emitter *e, unsigned op, reg d, const reg operands[3]) {
-    reg constant = tvm_constant_word(e, op == TVM_OP_ADD   ? 0x3f803f80
-                                        : op == TVM_OP_SUB ? 0xbf80bf80
-                                                           : 0x80008000);
-    const char *x = operands[0].name, *y = operands[1].name, *c = constant.name;
-    if (op == TVM_OP_ADD)
-        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, x, c, y);
-    else if (op == TVM_OP_SUB)
-        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, y, c, x);
-    else
-        tvm_emit(e, "fma.rn.bf16x2 %s, %s, %s, %s;", d.name, x, y, c);
-}
-
-static void emit_packed_op(emitter *e, const elementwise *w, reg d, const reg operands[3]) {
-    const char *type = w->type.exponent == 5 ? "f16x2" : "bf16x2", *name = packed_name(w->op);
-    bool by_fma = w->op == TVM_OP_ADD || w->op == TVM_OP_SUB || w->op == TVM_OP_MUL;
-    if (by_fma && w->type.exponent == 8 && e->target.arch < ARCH_BF16_ADD)
-        emit_bf16_by_fma(e, w->op, d, operands);
-    else if (w->count == 3)
+/* One PTX instruction of 1 to 3 operands. */
+static void emit_operation(emitter *e, const char *name, const char *type, reg d, const reg *operands,
+                           unsigned count) {
+    if (count == 3)
         tvm_emit(e, "%s.%s %s, %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name,
                  operands[2].name);
-    else if (w->count == 2)
+    else if (count == 2)
         tvm_emit(e, "%s.%s %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name);
     else
         tvm_emit(e, "%s.%s %s, %s;", name, type, d.name, operands[0].name);
+}
+
+static void emit_packed_operation(emitter *e, const elementwise *w, reg d, const reg operands[3]) {
+    const operation *o = w->operation;
+    bool bf16 = w->type.exponent == 8;
+    if (bf16 && o->fma_constant != 0 && e->target.arch < ARCH_BF16_ADD) {
+        const reg values[3] = {operands[0], operands[1], tvm_constant_word(e, o->fma_constant)};
+        const reg ordered[3] = {values[o->fma_order[0]], values[o->fma_order[1]], values[o->fma_order[2]]};
+        emit_operation(e, "fma.rn", "bf16x2", d, ordered, 3);
+    } else {
+        emit_operation(e, o->packed, bf16 ? "bf16x2" : "f16x2", d, operands, w->count);
+    }
 }
 
 static bool emit_packed(emitter *e, void *work) {
@@ -200,7 +283,7 @@ static bool emit_packed(emitter *e, void *work) {
     for (uint32_t l = 0; l < w->locals; l += 2) {
         reg operands[3], d = tvm_new_r(e);
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_pair(e, w, &w->sources[i], l);
-        emit_packed_op(e, w, d, operands);
+        emit_packed_operation(e, w, d, operands);
         tvm_write_word(e, &writer, d);
     }
     tvm_write_end(e, &writer);
@@ -209,88 +292,14 @@ static bool emit_packed(emitter *e, void *work) {
 
 /* ---- single elements ---- */
 
-static const char *element_name(unsigned op, tvm_dtype type) {
-    bool is_float = type.kind == TVM_KIND_FLOAT;
-    switch (op) {
-    case TVM_OP_ADD:
-        return is_float ? "add.rn" : "add";
-    case TVM_OP_SUB:
-        return is_float ? "sub.rn" : "sub";
-    case TVM_OP_MUL:
-        return is_float ? "mul.rn" : "mul.lo";
-    case TVM_OP_DIV:
-        return is_float ? "div.rn" : "div";
-    case TVM_OP_MOD:
-        return "rem";
-    case TVM_OP_MIN:
-        return "min";
-    case TVM_OP_MAX:
-        return "max";
-    case TVM_OP_FMA:
-        return is_float ? "fma.rn" : "mad.lo";
-    default:
-        return "neg";
-    }
-}
-
-/* e to the x in f32: x = j ln 2 + f with |f| <= ln 2 / 2 (ln 2 in two parts, so that f is nearly exact), 2^(f
- * log2 e) from the hardware, and 2^j applied as two powers of two, which also reaches the subnormals. Two
- * units in the last place. Outside [-105, 89] the result is zero or infinity as at the ends. */
-static reg emit_exp(emitter *e, reg x) {
-    reg low = tvm_new_f(e), clamped = tvm_new_f(e), scaled = tvm_new_f(e), j = tvm_new_f(e),
-        minus = tvm_new_f(e), f = tvm_new_f(e), fine = tvm_new_f(e), exponent = tvm_new_f(e),
-        power = tvm_new_f(e), n = tvm_new_r(e), half = tvm_new_r(e), rest = tvm_new_r(e);
-    tvm_emit(e, "max.f32 %s, %s, 0f%s;", low.name, x.name, "C2D20000");
-    tvm_emit(e, "min.f32 %s, %s, 0f%s;", clamped.name, low.name, "42B20000");
-    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", scaled.name, clamped.name);
-    tvm_emit(e, "cvt.rni.f32.f32 %s, %s;", j.name, scaled.name);
-    tvm_emit(e, "neg.f32 %s, %s;", minus.name, j.name);
-    tvm_emit(e, "fma.rn.f32 %s, %s, 0f3F317200, %s;", f.name, minus.name, clamped.name);
-    tvm_emit(e, "fma.rn.f32 %s, %s, 0f35BFBE8E, %s;", fine.name, minus.name, f.name);
-    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", exponent.name, fine.name);
-    tvm_emit(e, "ex2.approx.f32 %s, %s;", power.name, exponent.name);
-    tvm_emit(e, "cvt.rni.s32.f32 %s, %s;", n.name, j.name);
-    tvm_emit(e, "shr.s32 %s, %s, 1;", half.name, n.name);
-    tvm_emit(e, "sub.s32 %s, %s, %s;", rest.name, n.name, half.name);
-    reg value = power;
-    const reg parts[2] = {half, rest};
-    for (unsigned i = 0; i < 2; i++) {
-        reg bits = tvm_new_r(e), shifted = tvm_new_r(e), product = tvm_new_f(e);
-        tvm_emit(e, "shl.b32 %s, %s, 23;", shifted.name, parts[i].name);
-        tvm_emit(e, "add.s32 %s, %s, 0x3f800000;", bits.name, shifted.name);
-        tvm_emit(e, "mul.rn.f32 %s, %s, %s;", product.name, value.name, bits.name);
-        value = product;
-    }
-    reg nan = tvm_new_pred(e), result = tvm_new_f(e);
-    tvm_emit(e, "setp.nan.f32 %s, %s, %s;", nan.name, x.name, x.name);
-    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", result.name, value.name, nan.name);
-    return result;
-}
-
-/* Integer division by zero gives all ones, and leaves the dividend as remainder. */
-static reg mend_division(emitter *e, const elementwise *w, reg quotient, const reg operands[3]) {
-    reg zero = tvm_new_pred(e), d = tvm_new_element(e, w->type);
-    unsigned bits = w->type.bits == 64 ? 64 : 32;
-    tvm_emit(e, "setp.eq.b%u %s, %s, 0;", bits, zero.name, operands[1].name);
-    tvm_emit(e, "selp.b%u %s, %s, %s, %s;", bits, d.name, w->op == TVM_OP_MOD ? operands[0].name : "-1",
-             quotient.name, zero.name);
-    return d;
-}
-
 /* The result in the arithmetic's own class: f16 and bf16 as f32. */
-static reg emit_element_op(emitter *e, const elementwise *w, const reg operands[3]) {
-    if (w->op == TVM_OP_EXP) return emit_exp(e, operands[0]);
+static reg emit_element(emitter *e, const elementwise *w, const reg operands[3]) {
+    const operation *o = w->operation;
+    bool real = w->type.kind == TVM_KIND_FLOAT;
+    if (real && o->emit_real) return o->emit_real(e, operands);
     reg d = tvm_is_half(w->type) ? tvm_new_f(e) : tvm_new_element(e, w->type);
-    const char *name = element_name(w->op, w->type), *suffix = tvm_arithmetic_suffix(w->type);
-    if (w->count == 3)
-        tvm_emit(e, "%s.%s %s, %s, %s, %s;", name, suffix, d.name, operands[0].name, operands[1].name,
-                 operands[2].name);
-    else if (w->count == 2)
-        tvm_emit(e, "%s.%s %s, %s, %s;", name, suffix, d.name, operands[0].name, operands[1].name);
-    else
-        tvm_emit(e, "%s.%s %s, %s;", name, suffix, d.name, operands[0].name);
-    bool divides = w->op == TVM_OP_DIV || w->op == TVM_OP_MOD;
-    return divides && w->type.kind != TVM_KIND_FLOAT ? mend_division(e, w, d, operands) : d;
+    emit_operation(e, real ? o->real : o->integer, tvm_arithmetic_suffix(w->type), d, operands, w->count);
+    return !real && o->mend_integer ? o->mend_integer(e, w->type, d, operands) : d;
 }
 
 static bool emit_single(emitter *e, void *work) {
@@ -300,7 +309,7 @@ static bool emit_single(emitter *e, void *work) {
     for (uint32_t l = 0; l < w->locals; l++) {
         reg operands[3];
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_number(e, w, &w->sources[i], l);
-        reg d = emit_element_op(e, w, operands);
+        reg d = emit_element(e, w, operands);
         tvm_write_element(e, &writer, tvm_is_half(w->type) ? tvm_f32_to_half(e, w->type, d) : d);
     }
     tvm_write_end(e, &writer);

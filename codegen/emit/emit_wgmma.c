@@ -209,26 +209,6 @@ tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
 
 /* ---- waiting ---- */
 
-/* Instructions that touch nothing but their operands and result, or read shared memory. */
-static bool goes_beside(unsigned op) {
-    switch (op) {
-    case TVM_OP_LET:
-    case TVM_OP_ALLOC_REGISTER:
-    case TVM_OP_LOAD_SHARED:
-    case TVM_OP_VIEW:
-    case TVM_OP_CAST:
-    case TVM_OP_CAST_LOWBIT:
-    case TVM_OP_MMA:
-    case TVM_OP_ADD:
-    case TVM_OP_SUB:
-    case TVM_OP_MUL:
-    case TVM_OP_FMA:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* The last group that has one of the instruction's slots. */
 static uint32_t last_group(const emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
@@ -244,7 +224,7 @@ void tvm_wgmma_settle(emitter *e, const tvm_insn *insn) {
     enum { AHEAD = 4 }; /* one emitter may do the instructions that follow, too: tvm_skip_next */
     struct wgmma_state *s = e->wgmma;
     if (s->committed == s->done) return;
-    if (!insn || !goes_beside(insn->op)) {
+    if (!insn || !(tvm_op(insn->op)->traits & TVM_TRAIT_BESIDE)) {
         settle(e, s->committed);
         return;
     }

@@ -16,9 +16,8 @@
 typedef tvm_status (*emit_function)(emitter *, const tvm_insn *);
 
 static const emit_function emitters[] = {
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics) tvm_emit_##family,
+#define TVM_OP(number, id, mnemonic, since, class, family, ...) [number] = tvm_emit_##family,
 #include "opcodes.def"
-#undef TVM_OP
 };
 
 /* Instructions of one kernel after unrolling. */

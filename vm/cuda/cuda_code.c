@@ -14,7 +14,7 @@
 static void read_kernel(const tvm_ir_kernel *declared, cuda_kernel *kernel) {
     kernel->tensor_count = tvm_launch_tensors(declared, kernel->tensors);
     for (uint32_t i = 0; i < declared->insn_count; i++)
-        if (declared->insns[i].op == TVM_OP_WAIT_DEPENDENCY) kernel->waits_for_dependency = true;
+        if (tvm_op(declared->insns[i].op)->effects & TVM_EFFECT_LAST_LAUNCH) kernel->waits_for_dependency = true;
 }
 
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {

@@ -7,10 +7,9 @@ static const struct {
     interp_function execute;
     interp_plan_function plan;
 } families[TVM_OP_COUNT] = {
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
-    {tvm_interp_##family, tvm_plan_##family},
+#define TVM_OP(number, id, mnemonic, since, class, family, ...)                                              \
+    [number] = {tvm_interp_##family, tvm_plan_##family},
 #include "opcodes.def"
-#undef TVM_OP
 };
 
 void tvm_interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes) {
@@ -50,6 +49,7 @@ static tvm_status plan_insns(tvm_interp_kernel *k, tvm_diags *diags) {
     for (uint32_t i = 0; i < k->kernel->insn_count && status == TVM_OK; i++) {
         interp_insn *insn = &k->insns[i];
         insn->source = &k->kernel->insns[i];
+        if (tvm_op(insn->source->op)->effects & TVM_EFFECT_WAIT) k->waits = true;
         insn->operands = tvm_operands(k->kernel, insn->source);
         insn->execute = families[insn->source->op].execute;
         status = families[insn->source->op].plan(k, insn, diags);

@@ -89,7 +89,7 @@ static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t e
 tvm_status tvm_interp_END(interp_context *context, const interp_insn *insn) {
     const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     uint32_t opener = insn->source->match;
-    if (kernel->insns[opener].op == TVM_OP_IF) return TVM_OK;
+    if (tvm_insn_class(&kernel->insns[opener]) == TVM_CLASS_BRANCH) return TVM_OK;
     return next_turn(context, opener, context->pc - 1);
 }
 

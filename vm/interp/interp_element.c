@@ -132,21 +132,21 @@ static tvm_dtype tensor_type(const element_plan *plan) {
 tvm_status tvm_plan_BINARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 0, 2, diags);
     if (!plan) return TVM_NO_MEMORY;
-    plan->loop = tvm_interp_binary_loop(insn->source->op, plan->type);
+    plan->loop = tvm_interp_element_loop(insn->source->op, plan->type);
     return TVM_OK;
 }
 
 tvm_status tvm_plan_FMA(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 0, 3, diags);
     if (!plan) return TVM_NO_MEMORY;
-    plan->loop = tvm_interp_fma_loop(plan->type);
+    plan->loop = tvm_interp_element_loop(insn->source->op, plan->type);
     return TVM_OK;
 }
 
 tvm_status tvm_plan_UNARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     element_plan *plan = plan_elements(kernel, insn, 0, 1, diags);
     if (!plan) return TVM_NO_MEMORY;
-    plan->loop = tvm_interp_unary_loop(insn->source->op, plan->type);
+    plan->loop = tvm_interp_element_loop(insn->source->op, plan->type);
     return TVM_OK;
 }
 

@@ -121,11 +121,10 @@ typedef tvm_status (*interp_plan_function)(tvm_interp_kernel *kernel, interp_ins
 /* What an instruction needs of the scratch memory of a block. */
 void tvm_interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
 
-#define TVM_OP(id, mnemonic, family, result, operands, effects, semantics)                                   \
+#define TVM_OP(number, id, mnemonic, since, class, family, ...)                                              \
     tvm_status tvm_interp_##family(interp_context *context, const interp_insn *insn);                        \
     tvm_status tvm_plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);
 #include "opcodes.def"
-#undef TVM_OP
 
 /* Of a family that computes nothing beforehand. */
 #define INTERP_NO_PLAN(family)                                                                               \

@@ -262,16 +262,18 @@ WHERE_LOOP(8, uint64_t)
 
 typedef struct loop_row {
     tvm_dtype type;
-    interp_loop_function add, sub, mul, div, mod, min, max, neg, exp, fma, eq, ne, lt, le;
+    interp_loop_function eq, ne, lt, le;
+#define TVM_OP_ELEMENT(number, id, ...) interp_loop_function id;
+#include "opcodes.def"
 } loop_row;
 
 #define COMMON_ROW(suffix)                                                                                   \
-    .add = add_##suffix, .sub = sub_##suffix, .mul = mul_##suffix, .div = div_##suffix, .min = min_##suffix, \
-    .max = max_##suffix, .neg = neg_##suffix, .fma = fma_##suffix, .eq = eq_##suffix, .ne = ne_##suffix,     \
+    .ADD = add_##suffix, .SUB = sub_##suffix, .MUL = mul_##suffix, .DIV = div_##suffix, .MIN = min_##suffix, \
+    .MAX = max_##suffix, .NEG = neg_##suffix, .FMA = fma_##suffix, .eq = eq_##suffix, .ne = ne_##suffix,     \
     .lt = lt_##suffix, .le = le_##suffix
 
 #define INTEGER(kind, size, suffix)                                                                          \
-    { .type = {kind, size, 0, 0}, COMMON_ROW(suffix), .mod = mod_##suffix }
+    { .type = {kind, size, 0, 0}, COMMON_ROW(suffix), .MOD = mod_##suffix }
 #define FLOATING(size, e, m, suffix)                                                                         \
     { .type = {TVM_KIND_FLOAT, size, e, m}, COMMON_ROW(suffix) }
 
@@ -284,9 +286,9 @@ static const loop_row rows[] = {
     INTEGER(TVM_KIND_UINT, 16, u16),
     INTEGER(TVM_KIND_UINT, 32, u32),
     INTEGER(TVM_KIND_UINT, 64, u64),
-    {.type = {TVM_KIND_FLOAT, 16, 5, 10}, COMMON_ROW(f16), .exp = exp_f16},
-    {.type = {TVM_KIND_FLOAT, 16, 8, 7}, COMMON_ROW(bf16), .exp = exp_bf16},
-    {.type = {TVM_KIND_FLOAT, 32, 8, 23}, COMMON_ROW(f32), .exp = exp_f32},
+    {.type = {TVM_KIND_FLOAT, 16, 5, 10}, COMMON_ROW(f16), .EXP = exp_f16},
+    {.type = {TVM_KIND_FLOAT, 16, 8, 7}, COMMON_ROW(bf16), .EXP = exp_bf16},
+    {.type = {TVM_KIND_FLOAT, 32, 8, 23}, COMMON_ROW(f32), .EXP = exp_f32},
     FLOATING(64, 11, 52, f64),
 };
 
@@ -297,35 +299,16 @@ static const loop_row *find_row(tvm_dtype type) {
     return &none;
 }
 
-interp_loop_function tvm_interp_binary_loop(unsigned op, tvm_dtype type) {
+interp_loop_function tvm_interp_element_loop(unsigned op, tvm_dtype type) {
     const loop_row *row = find_row(type);
     switch (op) {
-    case TVM_OP_ADD:
-        return row->add;
-    case TVM_OP_SUB:
-        return row->sub;
-    case TVM_OP_MUL:
-        return row->mul;
-    case TVM_OP_DIV:
-        return row->div;
-    case TVM_OP_MOD:
-        return row->mod;
-    case TVM_OP_MIN:
-        return row->min;
-    case TVM_OP_MAX:
-        return row->max;
+#define TVM_OP_ELEMENT(number, id, ...)                                                                      \
+    case number:                                                                                             \
+        return row->id;
+#include "opcodes.def"
     default:
         return NULL;
     }
-}
-
-interp_loop_function tvm_interp_unary_loop(unsigned op, tvm_dtype type) {
-    const loop_row *row = find_row(type);
-    return op == TVM_OP_NEG ? row->neg : op == TVM_OP_EXP ? row->exp : NULL;
-}
-
-interp_loop_function tvm_interp_fma_loop(tvm_dtype type) {
-    return find_row(type)->fma;
 }
 
 interp_loop_function tvm_interp_compare_loop(tvm_compare compare, tvm_dtype type) {

@@ -9,11 +9,10 @@
 typedef void (*interp_loop_function)(size_t count, void *result, const void *const operands[3],
                                      const size_t steps[3]);
 
-/* The operations beyond those that are opcodes: comparisons by tvm_compare, of which TVM_GT and TVM_GE are
- * the others with their operands exchanged. NULL when the type has no such operation. */
-interp_loop_function tvm_interp_binary_loop(unsigned op, tvm_dtype type); /* ADD ... MAX */
-interp_loop_function tvm_interp_unary_loop(unsigned op, tvm_dtype type);  /* NEG EXP */
-interp_loop_function tvm_interp_fma_loop(tvm_dtype type);
+/* Of an element-wise row (TVM_OP_ELEMENT); NULL when it does not take the type. */
+interp_loop_function tvm_interp_element_loop(unsigned op, tvm_dtype type);
+/* TVM_GT and TVM_GE are the others with their operands exchanged. NULL when the type has no such operation.
+ */
 interp_loop_function tvm_interp_compare_loop(tvm_compare compare, tvm_dtype type); /* EQ NE LT LE */
 interp_loop_function tvm_interp_where_loop(unsigned bytes); /* of a container; operands: condition, x, y */
 

@@ -312,7 +312,6 @@ tvm_status tvm_plan_PUT_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm
 
 tvm_status tvm_plan_TAKE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     uint32_t result = insn->source->result;
-    kernel->waits = true;
     /* taken, and zeros */
     tvm_interp_need_scratch(kernel, (size_t)kernel->extents[result] * 2 * sizeof(uint32_t));
     return plan_tile(kernel, insn, result, diags);

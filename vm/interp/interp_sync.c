@@ -6,12 +6,7 @@
 #include <inttypes.h>
 
 INTERP_NO_PLAN(RELEASE_SEMAPHORE)
-
-tvm_status tvm_plan_LOCK_SEMAPHORE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    (void)insn, (void)diags;
-    kernel->waits = true;
-    return TVM_OK;
-}
+INTERP_NO_PLAN(LOCK_SEMAPHORE)
 
 typedef struct semaphore {
     uint32_t *word;
