@@ -110,18 +110,22 @@ static bool is_generated(const char *path) {
            strcmp(name, "matmul_lowbit_u4.vasm") != 0;
 }
 
-START_TEST(every_program_compiles_as_it_is) {
-    char pattern[5000];
+static void compile_all(const char *pattern, const char *target) {
     glob_t found;
-    snprintf(pattern, sizeof pattern, "%s/*.vasm", programs_folder());
     ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         if (is_generated(found.gl_pathv[i])) continue;
         tvm_ir_program *program = assemble_file(found.gl_pathv[i], "");
-        compiles_without_spills(program, found.gl_pathv[i], every_target[_i]);
+        compiles_without_spills(program, found.gl_pathv[i], target);
         tvm_ir_program_free(program);
     }
     globfree(&found);
+}
+
+START_TEST(every_program_compiles_as_it_is) {
+    char pattern[5000];
+    compile_all(program_path("*.vasm", pattern), every_target[_i]);
+    compile_all(program_path("tutorial/*.vasm", pattern), every_target[_i]);
 }
 END_TEST
 
