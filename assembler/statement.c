@@ -140,6 +140,34 @@ static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, u
     return tvm_asm_finish(as, result, TVM_OP_LET, result, name, length, &operand, 1, &type);
 }
 
+/* The register tensor that `%name` at the cursor is, when nothing follows it; else NULL. */
+static const tvm_symbol *whole_tensor(tvm_asm *as) {
+    const tvm_token *word = tvm_asm_ahead(as, 1), *after = tvm_asm_ahead(as, 2);
+    const char *name;
+    uint32_t length;
+    bool alone = after->kind == TVM_TOKEN_NEWLINE || after->kind == TVM_TOKEN_END;
+    if (!alone || !tvm_asm_at_local(as) || !tvm_asm_name(as, word, &name, &length)) return NULL;
+    const tvm_symbol *symbol = tvm_asm_find_local(as, name, length);
+    bool found = symbol && symbol->slot != TVM_NONE;
+    return found && tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_REGISTER ? symbol : NULL;
+}
+
+/* `%a = %b`: a view of the same type, layout and packing. */
+static bool copy_tensor(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length,
+                        uint32_t slot) {
+    const tvm_slot *source = &tvm_asm_kernel(as)->slots[slot];
+    tvm_result_type type = {.kind = TVM_SLOT_REGISTER,
+                            .dtype = source->dtype,
+                            .packing = (tvm_packing)source->packing,
+                            .has_layout = true,
+                            .layout = as->program->layouts[source->layout]};
+    tvm_operand operand = {TVM_OPERAND_SLOT, slot};
+    tvm_asm_next(as); /* % */
+    tvm_asm_next(as);
+    return tvm_asm_check_warps(as, result) && tvm_asm_expect_end(as) &&
+           tvm_asm_finish(as, result, TVM_OP_VIEW, result, name, length, &operand, 1, &type);
+}
+
 /* A misspelt mnemonic after `=` looks like an expression of unknown names. */
 static bool looks_like_mnemonic(const tvm_asm *as) {
     const char *text;
@@ -177,7 +205,10 @@ static bool with_result(tvm_asm *as) {
     bool good = tvm_asm_expect(as, "=", "after the variable");
     const tvm_token *token = tvm_asm_peek(as);
     unsigned op = good && !is_function_call(as) ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
-    if (good && op == TVM_OP_COUNT) {
+    const tvm_symbol *copied = good ? whole_tensor(as) : NULL;
+    if (copied) {
+        good = copy_tensor(as, result, name, length, copied->slot);
+    } else if (good && op == TVM_OP_COUNT) {
         good = looks_like_mnemonic(as)
                    ? unknown_statement(as)
                    : tvm_asm_check_warps(as, token) && assignment(as, result, name, length);

@@ -238,7 +238,7 @@ tvm_status tvm_rule_CAST(const tvm_rule *rule) {
 tvm_status tvm_rule_VIEW(const tvm_rule *rule) {
     tvm_dtype from = tvm_rule_slot(rule, 0)->dtype, to = rule->type->dtype;
     if (to.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
-    if (from.kind == TVM_KIND_BOOL || to.kind == TVM_KIND_BOOL)
+    if ((from.kind == TVM_KIND_BOOL) != (to.kind == TVM_KIND_BOOL))
         return tvm_refuse(rule->why, "bool has no bits to view: expected another type (cast makes one)");
     tvm_status status = tvm_rule_register(rule, to, NULL);
     if (status != TVM_OK) return status;
