@@ -57,6 +57,8 @@ static bool open_section(case_file *c, char *words, section *now) {
     if (name == NULL) return false;
     if (strcmp(name, "program") == 0)
         *now = SECTION_PROGRAM;
+    else if (strcmp(name, "bytecode") == 0 && word != NULL && c->bytecode == NULL)
+        *now = SECTION_NONE, c->bytecode = duplicate(word, strlen(word));
     else if (strcmp(name, "error") == 0)
         *now = SECTION_ERROR, c->errors = duplicate("", 0);
     else if (strcmp(name, "prints") == 0)
@@ -117,7 +119,7 @@ static bool add_line(case_file *c, section now, const char *line, size_t length)
 static bool has_outcome(const case_file *c) {
     if (c->errors != NULL) return *c->errors != '\0';
     if (c->kernel == NULL) return false;
-    if (c->refusal != NULL) return *c->refusal != '\0';
+    if (c->refusal != NULL) return *c->refusal != '\0' || c->bytecode != NULL;
     return c->out_count > 0 || (c->prints != NULL && *c->prints != '\0');
 }
 
@@ -147,7 +149,7 @@ case_file *case_read(const char *path) {
         } else
             good = add_line(c, now, line, length);
     }
-    if (good && c->program == NULL) good = false;
+    if (good && (c->program == NULL) == (c->bytecode == NULL)) good = false;
     if (!good) fprintf(stderr, "%s:%u: not a case file\n", path, number);
     if (good && !has_outcome(c)) {
         fprintf(stderr, "%s: it does not say what must come of the program\n", path);
@@ -164,7 +166,7 @@ void case_free(case_file *c) {
     for (size_t i = 0; i < c->define_count; i++) free(c->defines[i]);
     for (size_t i = 0; i < c->arg_count; i++) free(c->args[i].name), free(c->args[i].text);
     for (size_t i = 0; i < c->out_count; i++) free(c->outs[i].name), free(c->outs[i].text);
-    free(c->name), free(c->program), free(c->kernel), free(c->errors), free(c->refusal);
+    free(c->name), free(c->program), free(c->bytecode), free(c->kernel), free(c->errors), free(c->refusal);
     free(c->prints), free(c->prints_gpu), free(c);
 }
 
@@ -205,6 +207,17 @@ bool case_lines_found(const char *expected, const char *text, const char *name) 
 
 /* ---- contents of tensors */
 
+/* Two hexadecimal digits a byte. */
+static bool fill_bytes(uint8_t *bytes, size_t count, const char *text) {
+    text += strspn(text, " ");
+    for (size_t i = 0; i < count; i++, text += 2) {
+        char digits[3] = {text[0], text[0] ? text[1] : '\0', '\0'}, *end;
+        bytes[i] = (uint8_t)strtoul(digits, &end, 16);
+        if (end != digits + 2) return false;
+    }
+    return text[strspn(text, " \n")] == '\0';
+}
+
 bool case_fill(tvm_dtype type, uint8_t *bytes, size_t count, const char *text) {
     char *rest = NULL;
     double first = 0, step = 0;
@@ -216,6 +229,7 @@ bool case_fill(tvm_dtype type, uint8_t *bytes, size_t count, const char *text) {
         first = strtod(text + 5, NULL);
     else if (strncmp(text, "zeros", 5) != 0) {
         bool codes = strncmp(text, "codes", 5) == 0;
+        if (strncmp(text, "bytes", 5) == 0) return fill_bytes(bytes, (count * type.bits + 7) / 8, text + 5);
         const char *at = text + strspn(text, "valuescod");
         for (size_t i = 0; i < count; i++) {
             uint64_t code = codes ? strtoull(at, &rest, 0) : tvm_encode(type, strtod(at, &rest));

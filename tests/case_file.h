@@ -22,6 +22,7 @@ typedef struct case_item { /* an argument or an expected output */
 typedef struct case_file {
     char *name; /* of the file, without folder and ending */
     char *program;
+    char *bytecode; /* in place of the program: a file of the same folder, or NULL */
     char *kernel;  /* NULL: nothing is launched */
     char *errors;  /* lines that the refusal of the program must contain, or NULL */
     char *refusal; /* lines that the refusal of the launch must contain, or NULL */
