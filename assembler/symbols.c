@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 static uint32_t bucket_of(const char *name, uint32_t length) {
-    uint32_t hash = 2166136261u;
-    for (uint32_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 16777619u;
-    return (hash ^ (hash >> 15)) % TVM_SYMBOL_BUCKETS;
+    return (uint32_t)(XXH3_64bits(name, length) % TVM_SYMBOL_BUCKETS);
 }
 
 tvm_symbol *tvm_symbols_add(tvm_symbols *symbols, const char *name, uint32_t length) {

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "analysis.h"
 #include "caches.h"
 #include "emit.h"
@@ -48,14 +51,8 @@ void tvm_caches_free(emitter *e) {
     e->caches = NULL;
 }
 
-static uint64_t hash_text(const char *string, uint32_t scope) {
-    uint64_t hash = UINT64_C(14695981039346656037) ^ scope; /* FNV-1a */
-    for (; *string; string++) hash = (hash ^ (unsigned char)*string) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static pure_entry *pure_find(pure_entry *table, uint32_t capacity, const char *string, uint32_t scope) {
-    uint32_t at = (uint32_t)(hash_text(string, scope) & (capacity - 1));
+    uint32_t at = (uint32_t)(XXH3_64bits_withSeed(string, strlen(string), scope) & (capacity - 1));
     while (table[at].text && (table[at].scope != scope || strcmp(table[at].text, string) != 0))
         at = (at + 1) & (capacity - 1);
     return &table[at];
