@@ -1,10 +1,8 @@
 #include "arena.h"
 #include "numbers.h"
 
-#include <stdarg.h>
 #include <stdalign.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,56 +69,4 @@ void tvm_arena_free(tvm_arena *arena) {
     }
     arena->chunks = NULL;
     arena->total = 0;
-}
-
-static bool reserve(tvm_buffer *buffer, size_t more) {
-    if (buffer->failed) return false;
-    if (buffer->limit && more > buffer->limit - buffer->length) buffer->too_long = true;
-    if (buffer->too_long || more >= SIZE_MAX / 4 - buffer->length) {
-        buffer->failed = true;
-        return false;
-    }
-    size_t need = buffer->length + more + 1;
-    if (need <= buffer->capacity) return true;
-    size_t capacity = buffer->capacity ? buffer->capacity : 256;
-    while (capacity < need) capacity *= 2;
-    char *text = realloc(buffer->text, capacity);
-    if (!text) {
-        buffer->failed = true;
-        return false;
-    }
-    buffer->text = text;
-    buffer->capacity = capacity;
-    return true;
-}
-
-void tvm_buffer_add(tvm_buffer *buffer, const char *text, size_t length) {
-    if (!reserve(buffer, length)) return;
-    if (length) memcpy(buffer->text + buffer->length, text, length);
-    buffer->length += length;
-    buffer->text[buffer->length] = '\0';
-}
-
-void tvm_buffer_puts(tvm_buffer *buffer, const char *text) {
-    tvm_buffer_add(buffer, text, strlen(text));
-}
-
-void tvm_buffer_printf(tvm_buffer *buffer, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    if (length < 0 || !reserve(buffer, (size_t)length)) {
-        buffer->failed = true;
-        return;
-    }
-    va_start(arguments, format);
-    vsnprintf(buffer->text + buffer->length, (size_t)length + 1, format, arguments);
-    va_end(arguments);
-    buffer->length += (size_t)length;
-}
-
-void tvm_buffer_free(tvm_buffer *buffer) {
-    free(buffer->text);
-    *buffer = (tvm_buffer){0};
 }

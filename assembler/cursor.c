@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 const tvm_token *tvm_asm_peek(const tvm_asm *as) {
     return &as->source->tokens[as->at];
 }
@@ -83,8 +85,7 @@ void tvm_asm_skip_statement(tvm_asm *as) {
 
 /* One `${...}`: text at the dollar sign; appends the value and returns the length up to and with the brace,
  * or 0. */
-static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_t length,
-                    tvm_buffer *buffer) {
+static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_t length, tvm_text *buffer) {
     size_t depth = 0, end = 1;
     do {
         if (text[end] == '{') depth++;
@@ -106,7 +107,7 @@ static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_
                       tvm_value_what(&value));
         return 0;
     }
-    tvm_buffer_puts(buffer, tvm_value_text(&value, shown));
+    tvm_text_puts(buffer, tvm_value_text(&value, shown));
     return end;
 }
 
@@ -114,7 +115,7 @@ bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32
     *text = tvm_token_text(as->source, token);
     *length = token->length;
     if (!token->pasted) return true;
-    tvm_buffer buffer = {0};
+    tvm_text buffer = {0};
     bool good = true;
     for (size_t i = 0; good && i < token->length;) {
         const char *rest = *text + i;
@@ -123,15 +124,14 @@ bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32
             good = used > 0;
             i += used;
         } else {
-            tvm_buffer_add(&buffer, rest, 1);
+            tvm_text_bytes(&buffer, rest, 1);
             i++;
         }
     }
-    char *copy = good && !buffer.failed && buffer.text
-                     ? tvm_arena_text(&as->scratch, buffer.text, buffer.length)
-                     : NULL;
-    size_t size = buffer.length;
-    tvm_buffer_free(&buffer);
+    char *copy =
+        good && !buffer.failed && buffer.data ? tvm_arena_text(&as->scratch, buffer.data, buffer.size) : NULL;
+    size_t size = buffer.size;
+    tvm_text_free(&buffer);
     if (!good) return false;
     if (!copy) return tvm_asm_no_memory(as);
     if (!tvm_is_identifier(copy, size))
@@ -169,19 +169,18 @@ bool tvm_asm_string(tvm_asm *as, const tvm_token *token, tvm_value *value) {
 /* ---- errors ---- */
 
 /* How this statement came to be read, from the inside out: iterations of .for, and including files. */
-static void add_context(const tvm_asm *as, tvm_buffer *hint) {
-    const char *between = hint->length ? "; " : "";
+static void add_context(const tvm_asm *as, tvm_text *hint) {
+    const char *between = hint->size ? "; " : "";
     for (unsigned i = as->frame_count; i-- > 0;) {
         const tvm_frame *frame = &as->frames[i];
         char text[64];
         if (frame->kind == TVM_FRAME_FOR) {
-            tvm_buffer_printf(hint, "%sin .for with %.*s = %s", between, (int)frame->name_length, frame->name,
-                              tvm_value_text(&frame->current, text));
+            tvm_text_add(hint, "%sin .for with %.*s = %s", between, (int)frame->name_length, frame->name,
+                         tvm_value_text(&frame->current, text));
             between = ", ";
         } else if (frame->kind == TVM_FRAME_FILE && i > 0) {
             const tvm_source *by = as->frames[i - 1].source;
-            tvm_buffer_printf(hint, "%sincluded from %s:%u", between, by->name,
-                              by->tokens[frame->opener].line);
+            tvm_text_add(hint, "%sincluded from %s:%u", between, by->name, by->tokens[frame->opener].line);
             between = ", ";
         }
     }
@@ -225,8 +224,8 @@ static bool report(tvm_asm *as, tvm_status status, const tvm_source *source, con
         return tvm_asm_error_in(as, source, opener, NULL, "'%c' is not closed",
                                 *tvm_token_text(source, opener));
     if (source && token && reported_at(as, source, token)) return false;
-    tvm_buffer full = {0};
-    if (hint) tvm_buffer_puts(&full, hint);
+    tvm_text full = {0};
+    if (hint) tvm_text_puts(&full, hint);
     add_context(as, &full);
     char line[TVM_SOURCE_LINE_MAX + 1];
     tvm_place place = {0};
@@ -238,8 +237,8 @@ static bool report(tvm_asm *as, tvm_status status, const tvm_source *source, con
         place.length = token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END ? 1 : token->length;
         place.source = line[0] ? line : NULL;
     }
-    tvm_diag_addv(as->diags, status, &place, full.length ? full.text : NULL, format, arguments);
-    tvm_buffer_free(&full);
+    tvm_diag_addv(as->diags, status, &place, full.size ? full.data : NULL, format, arguments);
+    tvm_text_free(&full);
     if (as->status == TVM_OK) as->status = status;
     if (++as->errors >= TVM_ASM_ERRORS) as->stopped = true;
     return false;

@@ -12,7 +12,7 @@
 enum { LINE_MAX_WIDTH = 110, MARGIN = 4 };
 
 typedef struct listing {
-    tvm_buffer out;
+    tvm_text out;
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
     char prefix[32];         /* of the names of register layouts */
@@ -76,10 +76,10 @@ static bool print_layouts(listing *l) {
     bool good = order && l->layout_number;
     if (good) {
         number_layouts(l, order, &count);
-        if (count) tvm_buffer_puts(&l->out, "\n");
+        if (count) tvm_text_puts(&l->out, "\n");
         for (uint32_t i = 0; i < count; i++)
-            tvm_buffer_printf(&l->out, ".layout %s%" PRIu32 " = %s\n", l->prefix, i,
-                              tvm_layout_text(&l->program->layouts[order[i]], text));
+            tvm_text_add(&l->out, ".layout %s%" PRIu32 " = %s\n", l->prefix, i,
+                         tvm_layout_text(&l->program->layouts[order[i]], text));
     }
     free(order);
     return good;
@@ -98,21 +98,21 @@ static void print_expr(listing *l, uint32_t expr, bool wide) {
 static void print_shape(listing *l, const tvm_slot *slot) {
     char name[TVM_DTYPE_NAME_MAX];
     const uint32_t *shape = tvm_slot_shape(l->program, slot);
-    tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+    tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
     for (unsigned d = 0; d < tvm_slot_rank(l->program, slot); d++)
-        tvm_buffer_printf(&l->out, "%s%" PRIu32, d ? ", " : "[", shape[d]);
-    tvm_buffer_puts(&l->out, "]");
+        tvm_text_add(&l->out, "%s%" PRIu32, d ? ", " : "[", shape[d]);
+    tvm_text_puts(&l->out, "]");
 }
 
 /* "f32[m, n]" of a global tensor. */
 static void print_global_type(listing *l, const tvm_slot *slot) {
     char name[TVM_DTYPE_NAME_MAX];
-    tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+    tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
     for (unsigned d = 0; d < slot->rank; d++) {
-        tvm_buffer_puts(&l->out, d ? ", " : "[");
+        tvm_text_puts(&l->out, d ? ", " : "[");
         print_expr(l, slot->shape[d], false);
     }
-    tvm_buffer_puts(&l->out, "]");
+    tvm_text_puts(&l->out, "]");
 }
 
 /* What the result's slot says: no operand of the instruction holds it. */
@@ -124,19 +124,19 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
         print_shape(l, slot);
         break;
     case 'T':
-        tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+        tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
         break;
     case 'L':
-        tvm_buffer_printf(&l->out, "%s%" PRIu32, l->prefix, l->layout_number[slot->layout]);
+        tvm_text_add(&l->out, "%s%" PRIu32, l->prefix, l->layout_number[slot->layout]);
         break;
     case 'P':
-        tvm_buffer_puts(&l->out, tvm_packing_names[slot->packing]);
+        tvm_text_puts(&l->out, tvm_packing_names[slot->packing]);
         break;
     case 'G':
         print_global_type(l, slot);
         break;
     default: /* 'S' */
-        tvm_buffer_puts(&l->out, tvm_shared_layout_text(&l->program->shared_layouts[slot->layout], text));
+        tvm_text_puts(&l->out, tvm_shared_layout_text(&l->program->shared_layouts[slot->layout], text));
         break;
     }
 }
@@ -147,17 +147,17 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
     uint32_t value = operands[0].value;
     if (desc->kind == 'A') {
         for (uint32_t i = 0; i < value; i++)
-            tvm_buffer_printf(&l->out, "%s%" PRIu32, i ? ", " : "[", operands[1 + i].value);
-        tvm_buffer_puts(&l->out, "]");
+            tvm_text_add(&l->out, "%s%" PRIu32, i ? ", " : "[", operands[1 + i].value);
+        tvm_text_puts(&l->out, "]");
         return 1 + value;
     }
     const tvm_operand_words *words = tvm_words_of(desc->kind);
     if (words) {
-        tvm_buffer_puts(&l->out, words->names[value]);
+        tvm_text_puts(&l->out, words->names[value]);
         return 1;
     }
     if (operands[0].kind == TVM_OPERAND_CONST) {
-        tvm_buffer_printf(&l->out, "%" PRIu32, value);
+        tvm_text_add(&l->out, "%" PRIu32, value);
         return 1;
     }
     if (operands[0].kind == TVM_OPERAND_EXPR) {
@@ -168,10 +168,10 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
     if (!desc->indexed) return 1;
     unsigned rank = tvm_slot_rank(l->program, &l->kernel->slots[value]);
     for (unsigned d = 0; d < rank; d++) {
-        tvm_buffer_puts(&l->out, d ? ", " : "[");
+        tvm_text_puts(&l->out, d ? ", " : "[");
         print_expr(l, operands[1 + d].value, false);
     }
-    tvm_buffer_puts(&l->out, "]");
+    tvm_text_puts(&l->out, "]");
     return 1 + rank;
 }
 
@@ -205,10 +205,9 @@ static void print_operands(listing *l, const tvm_insn *insn) {
             continue;
         }
         if (desc.kind == 'P' && l->kernel->slots[insn->result].packing == TVM_PACKING_LINEAR) continue;
-        tvm_buffer_puts(&l->out, before);
+        tvm_text_puts(&l->out, before);
         if (desc.optional)
-            tvm_buffer_printf(&l->out, "%.*s%s", (int)desc.name_length, desc.name,
-                              desc.kind == 'F' ? "" : " ");
+            tvm_text_add(&l->out, "%.*s%s", (int)desc.name_length, desc.name, desc.kind == 'F' ? "" : " ");
         if (desc.kind == 'F') {
             operands++;
         } else if (desc.stored) {
@@ -223,17 +222,17 @@ static void print_operands(listing *l, const tvm_insn *insn) {
 static void print_for(listing *l, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(l->kernel, insn);
     const tvm_expr *step = &l->kernel->exprs[operands[2].value];
-    tvm_buffer_puts(&l->out, "for ");
+    tvm_text_puts(&l->out, "for ");
     print_slot(l, insn->result);
-    tvm_buffer_puts(&l->out, " = ");
+    tvm_text_puts(&l->out, " = ");
     print_expr(l, operands[0].value, false);
-    tvm_buffer_puts(&l->out, " to ");
+    tvm_text_puts(&l->out, " to ");
     print_expr(l, operands[1].value, false);
     if (step->op != TVM_EXPR_INTEGER || step->value.i != 1) {
-        tvm_buffer_puts(&l->out, " step ");
+        tvm_text_puts(&l->out, " step ");
         print_expr(l, operands[2].value, false);
     }
-    if (operands[3].value != 1) tvm_buffer_printf(&l->out, " unroll %" PRIu32, operands[3].value);
+    if (operands[3].value != 1) tvm_text_add(&l->out, " unroll %" PRIu32, operands[3].value);
 }
 
 static void print_instruction(listing *l, const tvm_insn *insn) {
@@ -243,13 +242,13 @@ static void print_instruction(listing *l, const tvm_insn *insn) {
     }
     if (insn->result != TVM_NONE) {
         print_slot(l, insn->result);
-        tvm_buffer_puts(&l->out, " = ");
+        tvm_text_puts(&l->out, " = ");
     }
     if (insn->op == TVM_OP_LET) {
         print_expr(l, tvm_operands(l->kernel, insn)->value, false);
         return;
     }
-    tvm_buffer_puts(&l->out, tvm_op(insn->op)->mnemonic);
+    tvm_text_puts(&l->out, tvm_op(insn->op)->mnemonic);
     print_operands(l, insn);
 }
 
@@ -261,9 +260,9 @@ static void print_code(listing *l) {
         bool closes = class == TVM_CLASS_ELSE || class == TVM_CLASS_END;
         bool opens = class == TVM_CLASS_ELSE || class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH;
         if (closes && depth > 1) depth--;
-        tvm_buffer_printf(&l->out, "%*s", (int)(depth * MARGIN), "");
+        tvm_text_add(&l->out, "%*s", (int)(depth * MARGIN), "");
         print_instruction(l, insn);
-        tvm_buffer_puts(&l->out, "\n");
+        tvm_text_puts(&l->out, "\n");
         if (opens) depth++;
     }
 }
@@ -273,77 +272,76 @@ static void print_code(listing *l) {
 static void print_parameter(listing *l, uint32_t index) {
     const tvm_slot *slot = &l->kernel->slots[index];
     char name[TVM_DTYPE_NAME_MAX];
-    tvm_buffer_printf(&l->out, "%s: ", tvm_string(l->program, slot->name));
+    tvm_text_add(&l->out, "%s: ", tvm_string(l->program, slot->name));
     if (slot->kind == TVM_SLOT_GLOBAL) {
-        tvm_buffer_puts(&l->out, "global ");
+        tvm_text_puts(&l->out, "global ");
         print_global_type(l, slot);
     } else {
-        tvm_buffer_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+        tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
     }
 }
 
 /* On one line, or a line a parameter. */
 static void print_parameters(listing *l, bool lines) {
     const char *name = tvm_string(l->program, l->kernel->name);
-    tvm_buffer_printf(&l->out, ".kernel %s(", name);
+    tvm_text_add(&l->out, ".kernel %s(", name);
     for (uint32_t i = 0; i < l->kernel->param_count; i++) {
         if (i && lines)
-            tvm_buffer_printf(&l->out, ",\n%*s", (int)(sizeof ".kernel (" - 1 + strlen(name)), "");
+            tvm_text_add(&l->out, ",\n%*s", (int)(sizeof ".kernel (" - 1 + strlen(name)), "");
         else if (i)
-            tvm_buffer_puts(&l->out, ", ");
+            tvm_text_puts(&l->out, ", ");
         print_parameter(l, i);
     }
-    tvm_buffer_puts(&l->out, ")\n");
+    tvm_text_puts(&l->out, ")\n");
 }
 
 static void print_grid(listing *l) {
     unsigned axes = 3;
     while (axes && l->kernel->grid[axes - 1] == TVM_NONE) axes--;
     for (unsigned axis = 0; axis < axes; axis++) {
-        tvm_buffer_puts(&l->out, axis ? ", " : ".grid ");
+        tvm_text_puts(&l->out, axis ? ", " : ".grid ");
         if (l->kernel->grid[axis] == TVM_NONE)
-            tvm_buffer_puts(&l->out, "1");
+            tvm_text_puts(&l->out, "1");
         else
             print_expr(l, l->kernel->grid[axis], false);
     }
-    if (axes) tvm_buffer_puts(&l->out, "\n");
+    if (axes) tvm_text_puts(&l->out, "\n");
 }
 
 static void print_kernel(listing *l, const tvm_ir_kernel *kernel) {
     l->kernel = kernel;
-    tvm_buffer_puts(&l->out, "\n");
-    size_t start = l->out.length;
+    tvm_text_puts(&l->out, "\n");
+    size_t start = l->out.size;
     print_parameters(l, false);
-    if (l->out.length - start > LINE_MAX_WIDTH && !l->out.failed) {
-        l->out.length = start;
+    if (l->out.size - start > LINE_MAX_WIDTH && !l->out.failed) {
+        l->out.size = start;
         print_parameters(l, true);
     }
-    tvm_buffer_printf(&l->out, ".warps %" PRIu32 "\n", kernel->warps);
-    if (kernel->resident != 1) tvm_buffer_printf(&l->out, ".resident %" PRIu32 "\n", kernel->resident);
+    tvm_text_add(&l->out, ".warps %" PRIu32 "\n", kernel->warps);
+    if (kernel->resident != 1) tvm_text_add(&l->out, ".resident %" PRIu32 "\n", kernel->resident);
     print_grid(l);
     for (uint32_t i = 0; i < kernel->assume_count; i++) {
-        tvm_buffer_puts(&l->out, ".assume ");
+        tvm_text_puts(&l->out, ".assume ");
         print_expr(l, kernel->assumes[i], false);
-        tvm_buffer_puts(&l->out, "\n");
+        tvm_text_puts(&l->out, "\n");
     }
     print_code(l);
-    tvm_buffer_puts(&l->out, ".end\n");
+    tvm_text_puts(&l->out, ".end\n");
 }
 
 static void print_entry(listing *l, const tvm_ir_entry *entry) {
     l->kernel = &entry->head;
-    tvm_buffer_printf(&l->out, "\n.entry %s\n", tvm_string(l->program, entry->head.name));
+    tvm_text_add(&l->out, "\n.entry %s\n", tvm_string(l->program, entry->head.name));
     for (uint32_t i = 0; i < entry->case_count; i++) {
         const tvm_ir_case *made = &entry->cases[i];
-        tvm_buffer_printf(&l->out, ".case %s",
-                          tvm_string(l->program, l->program->kernels[made->kernel].name));
+        tvm_text_add(&l->out, ".case %s", tvm_string(l->program, l->program->kernels[made->kernel].name));
         if (made->condition != TVM_NONE) {
-            tvm_buffer_puts(&l->out, " if ");
+            tvm_text_puts(&l->out, " if ");
             print_expr(l, made->condition, false);
         }
-        tvm_buffer_puts(&l->out, "\n");
+        tvm_text_puts(&l->out, "\n");
     }
-    tvm_buffer_puts(&l->out, ".end\n");
+    tvm_text_puts(&l->out, ".end\n");
 }
 
 tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags *diags) {
@@ -353,7 +351,7 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "the parameters' names leave none for layouts");
     l.out.limit = TVM_SOURCE_MAX;
-    tvm_buffer_puts(&l.out, ".vasm 1\n");
+    tvm_text_puts(&l.out, ".vasm 1\n");
     bool good = print_layouts(&l);
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {
         print_kernel(&l, &program->kernels[k]);
@@ -365,11 +363,11 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
     }
     free(l.layout_number);
     if (good) {
-        *text = l.out.text;
+        *text = l.out.data;
         return TVM_OK;
     }
     bool too_long = l.out.too_long;
-    tvm_buffer_free(&l.out);
+    tvm_text_free(&l.out);
     if (!too_long) return tvm_diag_no_memory(diags);
     return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                         "the program's text is longer than the %d bytes of a source", TVM_SOURCE_MAX);

@@ -9,7 +9,7 @@
 #include "parser.h"
 
 typedef struct printer {
-    tvm_buffer *out;
+    tvm_text *out;
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
 } printer;
@@ -26,9 +26,8 @@ static bool is_variable_name(const tvm_ir_program *program, const tvm_ir_kernel 
 }
 
 /* A parameter whose name means something else where a statement or an expression begins is written `%name`,
- * or
- * `(name)` where a variable has the name, too. */
-void tvm_print_slot(tvm_buffer *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+ * or `(name)` where a variable has the name, too. */
+void tvm_print_slot(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                     uint32_t slot) {
     const char *name = tvm_string(program, kernel->slots[slot].name);
     size_t length = strlen(name);
@@ -37,10 +36,10 @@ void tvm_print_slot(tvm_buffer *out, const tvm_ir_program *program, const tvm_ir
                 !tvm_dtype_parse(name, length, &type) && tvm_op_by_name(name, length) == TVM_OP_COUNT;
     if (slot < kernel->param_count && !bare && is_variable_name(program, kernel, name)) {
         bool scalar = kernel->slots[slot].kind == TVM_SLOT_SCALAR;
-        tvm_buffer_printf(out, scalar ? "(%s)" : "%s", name);
+        tvm_text_add(out, scalar ? "(%s)" : "%s", name);
         return;
     }
-    tvm_buffer_printf(out, "%s%s", bare ? "" : "%", name);
+    tvm_text_add(out, "%s%s", bare ? "" : "%", name);
 }
 
 static bool is_literal(const tvm_expr *node) {
@@ -92,9 +91,9 @@ static void print_literal(const printer *p, const tvm_expr *node, context how) {
         integer_text(text, node->type, node->value.i);
     }
     if (needs_type(node, how)) {
-        tvm_buffer_printf(p->out, "%s(%s)", tvm_dtype_name(node->type, name), text);
+        tvm_text_add(p->out, "%s(%s)", tvm_dtype_name(node->type, name), text);
     } else {
-        tvm_buffer_puts(p->out, text);
+        tvm_text_puts(p->out, text);
     }
 }
 
@@ -108,30 +107,30 @@ static context beside(const printer *p, uint32_t neighbour) {
 static void print_infix(const printer *p, const tvm_expr *node, const tvm_expr_info *info) {
     bool shift = node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_SHR;
     print(p, node->a, info->precedence, shift ? BY_DEFAULT : beside(p, node->b));
-    tvm_buffer_printf(p->out, " %s ", info->text);
+    tvm_text_add(p->out, " %s ", info->text);
     print(p, node->b, info->precedence + 1, shift ? BY_DEFAULT : beside(p, node->a));
 }
 
 static void print_select(const printer *p, const tvm_expr *node, const tvm_expr_info *info) {
     print(p, node->a, info->precedence + 1, BY_DEFAULT);
-    tvm_buffer_puts(p->out, " ? ");
+    tvm_text_puts(p->out, " ? ");
     print(p, node->b, 0, beside(p, node->c));
-    tvm_buffer_puts(p->out, " : ");
+    tvm_text_puts(p->out, " : ");
     print(p, node->c, info->precedence, beside(p, node->b));
 }
 
 static void print_call(const printer *p, const tvm_expr *node, const tvm_expr_info *info) {
     char name[TVM_DTYPE_NAME_MAX];
     if (node->op == TVM_EXPR_CAST) {
-        tvm_buffer_printf(p->out, "%s(", tvm_dtype_name(node->type, name));
+        tvm_text_add(p->out, "%s(", tvm_dtype_name(node->type, name));
         print(p, node->a, 0, BY_DEFAULT);
     } else {
-        tvm_buffer_printf(p->out, "%s(", info->text);
+        tvm_text_add(p->out, "%s(", info->text);
         print(p, node->a, 0, beside(p, node->b));
-        tvm_buffer_puts(p->out, ", ");
+        tvm_text_puts(p->out, ", ");
         print(p, node->b, 0, beside(p, node->a));
     }
-    tvm_buffer_puts(p->out, ")");
+    tvm_text_puts(p->out, ")");
 }
 
 static void print_operator(const printer *p, const tvm_expr *node) {
@@ -141,7 +140,7 @@ static void print_operator(const printer *p, const tvm_expr *node) {
     if (function) {
         print_call(p, node, info);
     } else if (info->arity == 1) {
-        tvm_buffer_puts(p->out, info->text);
+        tvm_text_puts(p->out, info->text);
         print(p, node->a, info->precedence, BY_DEFAULT);
     } else if (info->arity == 2) {
         print_infix(p, node, info);
@@ -163,24 +162,23 @@ static void print(const printer *p, uint32_t expr, unsigned least, context how) 
         return;
     case TVM_EXPR_BLOCK:
     case TVM_EXPR_GRID:
-        tvm_buffer_printf(p->out, "%s.%c", node->op == TVM_EXPR_BLOCK ? "block" : "grid",
-                          (char)('x' + node->a));
+        tvm_text_add(p->out, "%s.%c", node->op == TVM_EXPR_BLOCK ? "block" : "grid", (char)('x' + node->a));
         return;
     case TVM_EXPR_MULTIPROCESSORS:
     case TVM_EXPR_TARGET:
-        tvm_buffer_puts(p->out, tvm_expr_op_info(node->op)->text);
+        tvm_text_puts(p->out, tvm_expr_op_info(node->op)->text);
         return;
     default:
         break;
     }
     bool parentheses = tvm_expr_op_info(node->op)->precedence < least;
-    if (parentheses) tvm_buffer_puts(p->out, "(");
+    if (parentheses) tvm_text_puts(p->out, "(");
     print_operator(p, node);
-    if (parentheses) tvm_buffer_puts(p->out, ")");
+    if (parentheses) tvm_text_puts(p->out, ")");
 }
 
-void tvm_print_expr(tvm_buffer *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                    uint32_t expr, bool wide) {
+void tvm_print_expr(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                    bool wide) {
     printer p = {out, program, kernel};
     print(&p, expr, 0, wide ? AS_F64 : BY_DEFAULT);
 }

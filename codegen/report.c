@@ -27,7 +27,7 @@ static void selection_cells(const tvm_selection *s, char cells[COLUMNS][CELL_MAX
     snprintf(cells[6], CELL_MAX, "%s", s->refused);
 }
 
-static void write_row(text *t, const char cells[COLUMNS][CELL_MAX], const int widths[COLUMNS]) {
+static void write_row(tvm_text *t, const char cells[COLUMNS][CELL_MAX], const int widths[COLUMNS]) {
     char row[COLUMNS * (CELL_MAX + 2) + 4];
     size_t used = 0, end = 0;
     for (unsigned c = 0; c < COLUMNS; c++) {
@@ -41,7 +41,7 @@ static void write_row(text *t, const char cells[COLUMNS][CELL_MAX], const int wi
     tvm_text_add(t, "%.*s\n", (int)end, row);
 }
 
-static void write_table(text *t, const tvm_kernel_code *kernel) {
+static void write_table(tvm_text *t, const tvm_kernel_code *kernel) {
     char cells[COLUMNS][CELL_MAX];
     int widths[COLUMNS];
     for (unsigned c = 0; c < COLUMNS; c++) widths[c] = (int)strlen(titles[c]);
@@ -60,7 +60,7 @@ static void write_table(text *t, const tvm_kernel_code *kernel) {
     }
 }
 
-static void write_usage(text *t, const tvm_kernel_code *kernel) {
+static void write_usage(tvm_text *t, const tvm_kernel_code *kernel) {
     if (kernel->registers < 0)
         tvm_text_add(t, "  registers and spills are not known: the PTX has not been compiled\n");
     else
@@ -76,7 +76,7 @@ static bool came_before(const tvm_ir_entry *entry, uint32_t index) {
 }
 
 /* An entry and its variants, each once. */
-static void write_entry(text *t, const tvm_ir_program *program, const tvm_ir_entry *entry) {
+static void write_entry(tvm_text *t, const tvm_ir_program *program, const tvm_ir_entry *entry) {
     tvm_text_add(t, "\nentry %s: %u cases, of kernels", tvm_string(program, entry->head.name),
                  entry->case_count);
     for (uint32_t i = 0; i < entry->case_count; i++)
@@ -89,7 +89,7 @@ static void write_entry(text *t, const tvm_ir_program *program, const tvm_ir_ent
 tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **report,
                       tvm_diags *diags) {
     char target[16];
-    text t = {0};
+    tvm_text t = {0};
     for (size_t k = 0; k < module->kernel_count; k++) {
         const tvm_kernel_code *kernel = &module->kernels[k];
         if (!kernel->threads) {

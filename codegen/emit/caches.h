@@ -20,8 +20,8 @@ typedef struct loop_frame {
     bool is_unrolled;    /* it is no loop any more, so that nothing is computed before it */
     uint32_t scope;      /* numbers the loops as they are emitted, from 1 */
     unsigned conditions; /* those that hold at its beginning: the mark of tvm_fact_set_aside */
-    text before;         /* what was emitted before the loop */
-    text preheader;      /* what is computed once, right before it */
+    tvm_text before;     /* what was emitted before the loop */
+    tvm_text preheader;  /* what is computed once, right before it */
 } loop_frame;
 
 typedef struct caches {

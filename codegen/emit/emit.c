@@ -9,74 +9,11 @@
 #include "module.h"
 #include "numbers.h"
 
-/* ---- text ---- */
-
-enum { TEXT_MAX = 256 << 20 };
-
-static bool text_reserve(text *t, size_t more) {
-    if (t->failed) return false;
-    if (more > TEXT_MAX || t->size + more + 1 > TEXT_MAX) {
-        t->failed = true;
-        return false;
-    }
-    size_t need = t->size + more + 1;
-    if (need <= t->capacity) return true;
-    size_t capacity = t->capacity ? t->capacity : 4096;
-    while (capacity < need) capacity *= 2;
-    char *data = realloc(t->data, capacity);
-    if (!data) {
-        t->failed = true;
-        return false;
-    }
-    t->data = data;
-    t->capacity = capacity;
-    return true;
-}
-
-static void text_addv(text *t, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
-static void text_addv(text *t, const char *format, va_list arguments) {
-    va_list again;
-    va_copy(again, arguments);
-    if (text_reserve(t, 256)) {
-        size_t room = t->capacity - t->size;
-        int length = vsnprintf(t->data + t->size, room, format, arguments);
-        if (length < 0) {
-            t->failed = true;
-        } else if ((size_t)length < room) {
-            t->size += (size_t)length;
-        } else if (text_reserve(t, (size_t)length)) {
-            vsnprintf(t->data + t->size, (size_t)length + 1, format, again);
-            t->size += (size_t)length;
-        }
-    }
-    va_end(again);
-}
-
-void tvm_text_add(text *t, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    text_addv(t, format, arguments);
-    va_end(arguments);
-}
-
-void tvm_text_append(text *t, const text *more) {
-    if (more->failed) t->failed = true;
-    if (more->size == 0 || !text_reserve(t, more->size)) return;
-    memcpy(t->data + t->size, more->data, more->size);
-    t->size += more->size;
-    t->data[t->size] = '\0';
-}
-
-void tvm_text_free(text *t) {
-    free(t->data);
-    *t = (text){0};
-}
-
 void tvm_emit(emitter *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     tvm_text_add(&e->body, "\t");
-    text_addv(&e->body, format, arguments);
+    tvm_text_addv(&e->body, format, arguments);
     tvm_text_add(&e->body, "\n");
     va_end(arguments);
 }
@@ -85,7 +22,7 @@ void tvm_emit_prologue(emitter *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     tvm_text_add(&e->prologue, "\t");
-    text_addv(&e->prologue, format, arguments);
+    tvm_text_addv(&e->prologue, format, arguments);
     tvm_text_add(&e->prologue, "\n");
     va_end(arguments);
 }

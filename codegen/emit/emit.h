@@ -11,16 +11,7 @@
 
 #include "codegen.h"
 #include "program.h"
-
-/* Growing text. After a failed allocation `failed` stays set and appends do nothing. */
-typedef struct text {
-    char *data;
-    size_t size, capacity;
-    bool failed;
-} text;
-void tvm_text_add(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void tvm_text_append(text *t, const text *more);
-void tvm_text_free(text *t);
+#include "text.h"
 
 /* Weights, or sums of their products, whose registers are not their values yet: see scaled.h. */
 enum { SCALED_CLASSES = 8, SCALED_TILES = 64 };
@@ -53,8 +44,8 @@ typedef struct emitter {
     tvm_diags *diags;
     tvm_module *module;
     tvm_kernel_code *code; /* this kernel's */
-    text prologue;         /* thread-dependent values computed once, at kernel entry */
-    text body;
+    tvm_text prologue;     /* thread-dependent values computed once, at kernel entry */
+    tvm_text body;
     uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
     slot_state *slots;
     const tvm_insn *insn;      /* being emitted */
@@ -68,7 +59,7 @@ typedef struct emitter {
     bool reads_device;      /* two hidden parameters, the last ones: multiprocessors, target */
     uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;
-    text *globals;        /* module scope: strings, external functions */
+    tvm_text *globals;    /* module scope: strings, external functions */
     uint32_t position;    /* the instruction to emit next; an unrolled loop moves it past its end */
     uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */
 } emitter;

@@ -37,7 +37,7 @@ static void declare_format(emitter *e, const printer *p) {
     const char *value = p->type.kind == TVM_KIND_FLOAT ? "%g"
                         : p->type.kind == TVM_KIND_INT ? "%lld"
                                                        : "%llu";
-    text format = {0};
+    tvm_text format = {0};
     tvm_text_add(&format, "%%%%");
     for (; *name; name++) tvm_text_add(&format, "%s%c", *name == '%' ? "%" : "", *name);
     for (unsigned d = 0; d < p->layout->rank; d++) tvm_text_add(&format, "%s%%u", d ? ", " : "[");

@@ -253,7 +253,7 @@ static reg emit_node(emitter *e, const tvm_expr *node) {
 }
 
 static void exchange(emitter *e) {
-    text body = e->body;
+    tvm_text body = e->body;
     e->body = e->prologue;
     e->prologue = body;
     e->caches->in_prologue = !e->caches->in_prologue;

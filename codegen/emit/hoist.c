@@ -83,7 +83,7 @@ static pure_entry *remember(caches *c, uint32_t scope, const char *string) {
 }
 
 /* The instruction's value; added to *out where it is new. */
-static reg compute_once(emitter *e, text *out, uint32_t scope, char reg_class, const char *string) {
+static reg compute_once(emitter *e, tvm_text *out, uint32_t scope, char reg_class, const char *string) {
     pure_entry *entry = remember(e->caches, scope, string);
     if (!entry) {
         out->failed = true;
@@ -113,14 +113,14 @@ loop_frame *tvm_enter_loop(emitter *e, uint32_t insn) {
     loop_frame *frame = &c->loops[c->loop_count++];
     *frame = (loop_frame){
         .insn = insn, .scope = ++c->scopes, .conditions = e->facts->condition_count, .before = e->body};
-    e->body = (text){0};
+    e->body = (tvm_text){0};
     tvm_fact_enter_loop(e, frame->scope, insn, e->kernel->insns[insn].match);
     return frame;
 }
 
 void tvm_leave_loop(emitter *e) {
     loop_frame *frame = &e->caches->loops[--e->caches->loop_count];
-    text inside = e->body;
+    tvm_text inside = e->body;
     e->body = frame->before;
     tvm_text_append(&e->body, &frame->preheader);
     tvm_text_append(&e->body, &inside);
@@ -153,7 +153,7 @@ reg tvm_hoist_expr(emitter *e, uint32_t expr) {
     if (!entry) frame->preheader.failed = true;
     if (entry && entry->value.name[0]) return entry->value;
     /* It is emitted as if for an instruction of its own that stands before the loop. */
-    text inside = e->body;
+    tvm_text inside = e->body;
     e->body = frame->preheader;
     unsigned conditions = tvm_fact_set_aside(e, frame->conditions);
     c->stamp++;

@@ -124,7 +124,7 @@ tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
     return TVM_OK;
 }
 
-static void declare_registers(const emitter *e, text *out) {
+static void declare_registers(const emitter *e, tvm_text *out) {
     const struct {
         const char *type, *prefix;
         uint32_t count;
@@ -136,7 +136,7 @@ static void declare_registers(const emitter *e, text *out) {
             tvm_text_add(out, "\t.reg %s %s<%u>;\n", classes[i].type, classes[i].prefix, classes[i].count);
 }
 
-static void write_entry(const emitter *e, text *out) {
+static void write_entry(const emitter *e, tvm_text *out) {
     const char *name = tvm_string(e->program, e->kernel->name);
     tvm_text_add(out, "\n.visible .entry %s(", name);
     for (uint32_t p = 0; p < e->kernel->param_count; p++)

@@ -51,7 +51,7 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
 
 static tvm_status finish_module(tvm_module *module, const module_text *parts, tvm_diags *diags) {
     char name[16];
-    text all = {0};
+    tvm_text all = {0};
     tvm_text_add(&all, ".version %s\n.target %s\n.address_size 64\n\n", ptx_version(module->target),
                  tvm_target_name(module->target, name));
     tvm_text_add(&all, ".extern .shared .align %d .b8 tvm_smem[];\n", SHARED_ALIGNMENT_MAX);

@@ -7,8 +7,8 @@
 
 /* What the kernels of a module add up to. */
 typedef struct module_text {
-    text globals; /* at module scope: the strings that are printed */
-    text kernels; /* the entry points */
+    tvm_text globals; /* at module scope: the strings that are printed */
+    tvm_text kernels; /* the entry points */
     bool uses_vprintf;
 } module_text;
 
