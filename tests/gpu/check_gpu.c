@@ -158,6 +158,8 @@ static bool near_enough(const gpu_arg *arg, uint64_t a, uint64_t b) {
     if (a == b) return true;
     double x = tvm_decode(arg->type, a), y = tvm_decode(arg->type, b);
     if (x != x && y != y) return true;
+    uint64_t apart = a > b ? a - b : b - a, sign = UINT64_C(1) << (arg->type.bits - 1);
+    if (arg->units && x == x && y == y && !((a ^ b) & sign) && apart <= arg->units) return true;
     double scale = x < 0 ? -x : x, distance = x > y ? x - y : y - x;
     return arg->tolerance > 0 && distance <= arg->tolerance * (scale > 1 ? scale : 1);
 }

@@ -44,6 +44,7 @@ typedef struct gpu_arg {
     size_t count; /* elements */
     const void *bytes;
     double tolerance; /* 0: bit for bit (any NaN for a NaN); else relative to max(1, |value|) */
+    unsigned units;   /* of floats: codes of the same sign may lie so far apart, units in the last place */
 } gpu_arg;
 #define ARG_SCALAR(value)  ((gpu_arg){.scalar = (value)})
 #define ARG_IN(t, n, data) ((gpu_arg){.tensor = true, .type = (t), .count = (n), .bytes = (data)})
