@@ -46,8 +46,8 @@ static inline tvm_status bare_translate(const char *path, const char *name, int 
     if (!status) status = tvm_ptxas(module, NULL, diags);
     for (size_t i = 0; !status && i < module->kernel_count; i++) {
         if (strcmp(module->kernels[i].name, name)) continue;
-        code->threads = module->kernels[i].threads;
-        code->shared_bytes = module->kernels[i].shared_bytes;
+        code->threads = module->kernels[i].abi.threads;
+        code->shared_bytes = module->kernels[i].abi.shared_bytes;
         code->cubin = module->cubin;
         code->cubin_size = module->cubin_size;
         module->cubin = NULL;

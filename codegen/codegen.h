@@ -2,7 +2,7 @@
 #ifndef TVM_CODEGEN_H
 #define TVM_CODEGEN_H
 
-#include "program.h"
+#include "abi.h"
 
 /* A target: sm_<arch><suffix>. feature 'a' allows architecture-specific instructions, '\0' none. */
 typedef struct tvm_target {
@@ -40,8 +40,7 @@ typedef struct tvm_selection {
 
 typedef struct tvm_kernel_code {
     const char *name;
-    unsigned threads;      /* 0: not translated, as it assumes another target */
-    unsigned shared_bytes; /* dynamic shared memory of a launch */
+    tvm_kernel_abi abi; /* also says why there is no code */
     tvm_selection *selections;
     size_t selection_count;
     /* from ptxas, once tvm_ptxas has run; -1 before */
@@ -61,21 +60,17 @@ typedef struct tvm_module {
     void *owner;                         /* of the strings */
 } tvm_module;
 
-/* What a launch needs to know of a kernel's code: kept with a cubin, in the cache and in bytecode files, and
- * so made of 32-bit numbers alone. */
-typedef struct tvm_image_kernel {
-    uint32_t threads;      /* 0: the kernel assumes another target, and is not in the code */
-    uint32_t shared_bytes; /* dynamic shared memory of a launch */
-} tvm_image_kernel;
-tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel);
+/* The ABI of the module's kernels as numbers (tvm_abi_encode), malloc'ed: what is kept with code in the cache
+ * and in bytecode files. */
+tvm_status tvm_module_abi(const tvm_module *module, uint32_t **words, uint32_t *count, tvm_diags *diags);
 
 /* Raised with every change of the generated code (`make update-ptx-hashes` then notes what it is now, and
- * tests/test_ptx_hashes finds a change without it): part of the cubin cache's key. Numbers may be left out. */
-#define TVM_CODEGEN_VERSION 8
+ * tests/test_ptx_hashes finds a change without it): part of the cubin cache's key. Numbers may be left out.
+ */
+#define TVM_CODEGEN_VERSION 9
 
-/* Translates every kernel of a verified program that its assumes allow on the target; the others have no
- * threads. Entry points have the kernels' names; parameters are, in order, each scalar as .b32/.b64 (bool as
- * .b32 0/1) and each global tensor as a .u64 address. */
+/* Translates every kernel of a verified program that its assumes allow on the target. Entry points have the
+ * kernels' names; what they take is in their ABI. */
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
 void tvm_module_free(tvm_module *module);

@@ -92,14 +92,14 @@ tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, c
     tvm_text t = {0};
     for (size_t k = 0; k < module->kernel_count; k++) {
         const tvm_kernel_code *kernel = &module->kernels[k];
-        if (!kernel->threads) {
+        if (kernel->abi.absence) {
             tvm_text_add(&t, "%skernel %s is not for %s: it assumes another target\n", k ? "\n" : "",
                          kernel->name, tvm_target_name(module->target, target));
             continue;
         }
         tvm_text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "",
-                     kernel->name, tvm_target_name(module->target, target), kernel->threads,
-                     kernel->shared_bytes);
+                     kernel->name, tvm_target_name(module->target, target), kernel->abi.threads,
+                     kernel->abi.shared_bytes);
         write_table(&t, kernel);
         write_usage(&t, kernel);
     }

@@ -262,7 +262,7 @@ uint32_t tvm_ir_program_add_image(tvm_ir_program *program, const tvm_ir_image *i
         grown(program->images, &program->image_capacity, program->image_count, sizeof *items);
     if (items == NULL) return TVM_NONE;
     program->images = items;
-    size_t count = (size_t)image->kernels * image->words;
+    size_t count = image->fact_count;
     tvm_ir_image copy = *image;
     copy.facts = malloc(count * sizeof *copy.facts + 1);
     copy.code = malloc(image->code_size + 1);

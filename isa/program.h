@@ -31,7 +31,7 @@ enum {
     TVM_MAX_CASES = 4096,             /* of an entry */
     TVM_MAX_LAUNCH_TENSORS = 16,      /* alloc-global of a kernel */
     TVM_MAX_IMAGES = 64,              /* of a program */
-    TVM_MAX_IMAGE_WORDS = 64,         /* of an image, for a kernel */
+    TVM_MAX_IMAGE_FACTS = 1 << 16,    /* of an image */
     TVM_IMAGE_TARGET_MAX = 16,        /* bytes with the NUL */
     TVM_IMAGE_MADE_BY_MAX = 64,       /* bytes with the NUL */
     TVM_MAX_LAYOUTS = 1 << 16,        /* of a program; as many shared layouts */
@@ -297,8 +297,8 @@ typedef struct tvm_ir_image {
     bool ptx;                            /* PTX text, else a cubin */
     char target[TVM_IMAGE_TARGET_MAX];   /* "sm_90a" */
     char made_by[TVM_IMAGE_MADE_BY_MAX]; /* "nvJitLink 13.0"; "" of PTX */
-    uint32_t kernels, words; /* of the code generator's: `words` numbers for each of `kernels` kernels */
-    uint32_t *facts;
+    uint32_t *facts; /* the code generator's: what launches of the code have to know */
+    uint32_t fact_count;
     uint8_t *code; /* 16-byte aligned, a NUL after it */
     size_t code_size;
 } tvm_ir_image;

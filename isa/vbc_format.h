@@ -23,7 +23,8 @@
  *             first case's kernel; of each case: u32 condition (an expression, or ffffffff: always)  u32 kernel
  *   LINE      (may be missing) u32 count  strings, the files; for each kernel and insn: u32 file  u32 line
  *   IMGS      (may be missing) u32 version  u32 count, of each: u32 code generator  u64 hash[2]  u8 kind (0 PTX, 1 cubin)
- *             string target  string maker  u32 kernels  u32 words  u32 fact[kernels][words]  u64 size  u8 code[size] */
+ *             string target  string maker  u32 facts  u32 fact[facts]  u64 size  u8 code[size]; of version 1 in place of
+ *             facts  u32 kernels  u32 words  u32 fact[kernels][words] */
 /* clang-format on */
 #ifndef TVM_ISA_VBC_FORMAT_H
 #define TVM_ISA_VBC_FORMAT_H
@@ -34,7 +35,8 @@ enum {
     VBC_ENTRY_SIZE = 32,
     VBC_TAG_SIZE = 4,
     VBC_MAX_SECTIONS = 16,
-    VBC_IMAGES_VERSION = 1,
+    VBC_IMAGES_VERSION = 2,
+    VBC_IMAGE_MIN = 41, /* bytes of an image at least */
     VBC_IMAGE_PTX = 0,
     VBC_IMAGE_CUBIN = 1
 };

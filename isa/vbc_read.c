@@ -328,7 +328,15 @@ static void take_text(reader *r, char *text, size_t capacity, const char *what) 
     text[length] = '\0';
 }
 
-static void read_image(reader *r) {
+/* How many facts follow; in the first version of the section as many for each kernel. */
+static uint32_t take_fact_count(reader *r, uint32_t version) {
+    enum { V1_WORDS = 64 };
+    if (version > 1) return take_count(r, 4, TVM_MAX_IMAGE_FACTS, "facts of an image");
+    uint32_t kernels = take_count(r, 1, TVM_MAX_KERNELS, "kernels of an image");
+    return kernels * take_count(r, 1, V1_WORDS, "numbers of a kernel");
+}
+
+static void read_image(reader *r, uint32_t version) {
     tvm_ir_image image = {0};
     image.codegen = take_u32(r);
     image.hash[0] = take_number(r, 8);
@@ -336,12 +344,10 @@ static void read_image(reader *r) {
     image.ptx = take_small(r, VBC_IMAGE_CUBIN, "the kind of an image") == VBC_IMAGE_PTX;
     take_text(r, image.target, sizeof image.target, "the target of an image");
     take_text(r, image.made_by, sizeof image.made_by, "the maker of an image");
-    image.kernels = take_count(r, 1, TVM_MAX_KERNELS, "kernels of an image");
-    image.words = take_count(r, 1, TVM_MAX_IMAGE_WORDS, "numbers of a kernel");
-    image.facts = malloc((size_t)image.kernels * image.words * sizeof *image.facts + 1);
+    image.fact_count = take_fact_count(r, version);
+    image.facts = malloc(image.fact_count * sizeof *image.facts + 1);
     if (image.facts == NULL && r->status == TVM_OK) r->status = tvm_diag_no_memory(r->diags);
-    for (uint32_t k = 0; k < image.kernels && r->status == TVM_OK; k++)
-        take_u32s(r, image.facts + (size_t)k * image.words, image.words);
+    if (r->status == TVM_OK) take_u32s(r, image.facts, image.fact_count);
     uint64_t size = take_number(r, 8);
     const uint8_t *code = take(r, size);
     if (code != NULL) {
@@ -355,11 +361,11 @@ static void read_image(reader *r) {
 
 static void read_images(reader *r) {
     uint32_t version = take_u32(r);
-    if (r->status == TVM_OK && version != VBC_IMAGES_VERSION)
-        refuse(r, TVM_VERSION, "section %s: version %" PRIu32 ": this program reads version %d",
+    if (r->status == TVM_OK && (version < 1 || version > VBC_IMAGES_VERSION))
+        refuse(r, TVM_VERSION, "section %s: version %" PRIu32 ": this program reads versions up to %d",
                section_table[r->current].tag, version, VBC_IMAGES_VERSION);
-    uint32_t count = take_count(r, 45, TVM_MAX_IMAGES, "images");
-    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_image(r);
+    uint32_t count = take_count(r, VBC_IMAGE_MIN, TVM_MAX_IMAGES, "images");
+    for (uint32_t i = 0; i < count && r->status == TVM_OK; i++) read_image(r, version);
 }
 
 static void (*const section_readers[VBC_SECTION_COUNT])(reader *r) = {

@@ -348,9 +348,8 @@ static void write_image(const tvm_ir_image *image, sink *out) {
     put_u8(out, image->ptx ? VBC_IMAGE_PTX : VBC_IMAGE_CUBIN);
     put_string(out, image->target);
     put_string(out, image->made_by);
-    put_u32(out, image->kernels);
-    put_u32(out, image->words);
-    for (size_t i = 0; i < (size_t)image->kernels * image->words; i++) put_u32(out, image->facts[i]);
+    put_u32(out, image->fact_count);
+    for (uint32_t i = 0; i < image->fact_count; i++) put_u32(out, image->facts[i]);
     put_number(out, image->code_size, 8);
     put_bytes(out, image->code, image->code_size);
 }

@@ -78,6 +78,7 @@ static void fuzz_images(const tvm_ir_program *program) {
             if (!tvm_image_find_embedded(&request, hash, (tvm_embedded_kind)kind, &image)) continue;
             FUZZ_REQUIRE(image.kernel_count == program->kernel_count, &diags);
             FUZZ_REQUIRE(((const char *)image.code)[image.code_size] == '\0', &diags);
+            tvm_image_free(&image);
         }
     }
     tvm_diags_free(&diags);

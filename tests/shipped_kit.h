@@ -107,7 +107,7 @@ static inline void compiles_without_spills(const tvm_ir_program *program, const 
     ck_assert_msg(status == TVM_OK, "%s for %s", what, target_name);
     for (size_t k = 0; found && k < module->kernel_count; k++) {
         const tvm_kernel_code *code = &module->kernels[k];
-        if (code->threads == 0) continue; /* assumes another target */
+        if (code->abi.threads == 0) continue; /* assumes another target */
         ck_assert_msg(code->spill_stores == 0 && code->spill_loads == 0,
                       "%s for %s: kernel %s spills %d bytes stored, %d loaded", what, target_name, code->name,
                       code->spill_stores, code->spill_loads);

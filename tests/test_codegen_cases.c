@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "case_file.h"
+#include "abi_kit.h"
 #include "codegen.h"
 #include "launch.h"
 #include "ptx_machine.h"
@@ -74,13 +75,13 @@ static uint64_t param_bits(const launch *l, uint32_t i) {
 
 static void run(launch *l, const tvm_module *module) {
     const tvm_kernel_code *code = &module->kernels[l->kernel - l->program->kernels];
-    ptx_machine m = ptx_load(module->ptx, code->name, code->threads);
+    ptx_machine m = ptx_load(module->ptx, code->name, code->abi.threads);
+    uint64_t values[CASE_MAX_ITEMS], tensors[TVM_MAX_LAUNCH_TENSORS];
     uint32_t count = l->kernel->param_count;
-    for (uint32_t i = 0; i < count; i++) m.params[i] = param_bits(l, i);
-    for (uint32_t i = count; i < count + l->own_count; i++)
-        m.params[i] = (uint64_t)(uintptr_t)(l->block[i] + MARGIN);
-    m.params[count + l->own_count] = l->env.multiprocessors;
-    m.params[count + l->own_count + 1] = l->env.target;
+    for (uint32_t i = 0; i < count; i++) values[i] = param_bits(l, i);
+    for (uint32_t i = 0; i < l->own_count; i++)
+        tensors[i] = (uint64_t)(uintptr_t)(l->block[count + i] + MARGIN);
+    abi_set(&code->abi, values, tensors, &l->env, m.params, sizeof m.params / sizeof *m.params);
     memcpy(m.grid, l->env.grid, sizeof m.grid);
     for (m.block[2] = 0; m.block[2] < m.grid[2]; m.block[2]++)
         for (m.block[1] = 0; m.block[1] < m.grid[1]; m.block[1]++)

@@ -293,7 +293,7 @@ START_TEST(reduce_within_a_warp_uses_shuffles_alone) {
     ck_assert_uint_eq(count(module->ptx, "shfl.sync.bfly"), 2);
     ck_assert_uint_eq(count(module->ptx, "add.rn.f32"), 3 + 2);
     ck_assert_uint_eq(count(module->ptx, "bar.sync"), 0);
-    ck_assert_uint_eq(module->kernels[0].shared_bytes, 0);
+    ck_assert_uint_eq(module->kernels[0].abi.shared_bytes, 0);
     const char *first = strstr(module->ptx, "shfl.sync.bfly"), *second = strstr(first + 1, "shfl.sync.bfly");
     ck_assert_ptr_nonnull(strstr(first, ", 1, 31, "));
     ck_assert_ptr_nonnull(strstr(second, ", 2, 31, "));
@@ -308,7 +308,7 @@ START_TEST(reduce_across_warps_uses_shared_memory) {
     ck_assert_uint_eq(count(module->ptx, "shfl.sync"), 0);
     ck_assert_uint_eq(count(module->ptx, "bar.sync"), 2);
     ck_assert_uint_eq(count(module->ptx, "ld.shared.f32"), 4);
-    ck_assert_uint_ge(module->kernels[0].shared_bytes, 128 * 4);
+    ck_assert_uint_ge(module->kernels[0].abi.shared_bytes, 128 * 4);
     check_ptxas(module, false);
     tvm_module_free(module);
     /* three partial results are not a power of two: one after the other */
@@ -346,7 +346,7 @@ START_TEST(reduce_exchanges_sixteen_bytes_at_a_time) {
                               "%tile = alloc-shared u8[160768]\n%v = load-shared %tile[0], auto(128, u8)\n"
                               "store-shared %tile[0], %v\n%r = reduce sum, %x, 0");
     ck_assert_uint_eq(count(module->ptx, "bar.sync"), 4);
-    ck_assert_uint_le(module->kernels[0].shared_bytes, 163 * 1024);
+    ck_assert_uint_le(module->kernels[0].abi.shared_bytes, 163 * 1024);
     check_ptxas(module, false);
     tvm_module_free(module);
 }

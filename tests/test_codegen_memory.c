@@ -250,7 +250,7 @@ START_TEST(freed_shared_memory_is_used_again_after_a_barrier) {
         translate_text(".vasm 1\n.kernel f()\n.warps 1\n.grid 1\n%a = alloc-shared f32[256]\n"
                        "%b = alloc-shared f32[64]\nfree-shared %a\n%c = alloc-shared f32[128]\n"
                        "%d = alloc-shared f32[128]\n.end\n");
-    ck_assert_uint_eq(module->kernels[0].shared_bytes, 1024 + 256);
+    ck_assert_uint_eq(module->kernels[0].abi.shared_bytes, 1024 + 256);
     ck_assert_uint_eq(occurrences(module->ptx, "bar.sync"), 2);
     tvm_module_free(module);
 }
@@ -424,7 +424,7 @@ static void check_margins(const uint8_t *block, uint64_t bytes) {
 
 static void run_ptx(const tvm_module *module, const tvm_interp_arg *args, unsigned count,
                     const uint32_t grid[3]) {
-    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].threads);
+    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].abi.threads);
     memcpy(m.grid, grid, sizeof m.grid);
     for (unsigned i = 0; i < count; i++)
         m.params[i] = args[i].data ? (uint64_t)(uintptr_t)args[i].data : args[i].scalar.u;

@@ -129,7 +129,7 @@ static void make_operands(operands *o, const shape *at, const char *scale_type, 
 }
 
 static void run(const tvm_module *module, operands *o) {
-    ptx_machine machine = ptx_load(module->ptx, "product", module->kernels[0].threads);
+    ptx_machine machine = ptx_load(module->ptx, "product", module->kernels[0].abi.threads);
     void *const arguments[] = {o->w, o->x, o->s, o->c, o->d};
     for (unsigned i = 0; i < 5; i++) machine.params[i] = (uint64_t)(uintptr_t)arguments[i];
     for (unsigned i = 0; i < 3; i++) machine.grid[i] = 1;

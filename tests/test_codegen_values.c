@@ -50,7 +50,7 @@ static void run_ptx(const tvm_module *module, const char *kernel, const tvm_inte
                     const uint32_t grid[3]) {
     unsigned threads = 0;
     for (size_t k = 0; k < module->kernel_count; k++)
-        if (strcmp(module->kernels[k].name, kernel) == 0) threads = module->kernels[k].threads;
+        if (strcmp(module->kernels[k].name, kernel) == 0) threads = module->kernels[k].abi.threads;
     ptx_machine m = ptx_load(module->ptx, kernel, threads);
     memcpy(m.grid, grid, sizeof m.grid);
     for (unsigned i = 0; i < count; i++)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "abi_kit.h"
 #include "codegen.h"
 #include "interp.h"
 #include "launch.h"
@@ -100,7 +101,7 @@ static void make_operands(const shape *at) {
 }
 
 static void run(const tvm_module *module, int some) {
-    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].threads);
+    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].abi.threads);
     void *const arguments[] = {o.a, o.x, o.q, o.s, o.c, o.y};
     for (unsigned i = 0; i < 6; i++) m.params[i] = (uint64_t)(uintptr_t)arguments[i];
     m.params[6] = (uint64_t)some;
@@ -692,12 +693,12 @@ static void interpret_shipped(shipped *s) {
 
 static void execute_shipped(shipped *s, const tvm_module *module) {
     const tvm_kernel_code *code = &module->kernels[s->kernel - s->program->kernels];
-    ptx_machine machine = ptx_load(module->ptx, code->name, code->threads);
-    uint32_t i = 0;
-    for (; i < 3; i++) machine.params[i] = (uint64_t)s->scalars[i].i;
-    for (; s->data[i]; i++) machine.params[i] = (uint64_t)(uintptr_t)s->data[i];
-    machine.params[i] = s->env.multiprocessors;
-    machine.params[i + 1] = s->env.target;
+    ptx_machine machine = ptx_load(module->ptx, code->name, code->abi.threads);
+    uint64_t values[PARAMETERS];
+    for (uint32_t i = 0; i < PARAMETERS; i++)
+        values[i] = i < 3 ? (uint64_t)s->scalars[i].i : (uint64_t)(uintptr_t)s->data[i];
+    abi_set(&code->abi, values, values + s->kernel->param_count, &s->env, machine.params,
+            sizeof machine.params / sizeof *machine.params);
     memcpy(machine.grid, s->env.grid, sizeof machine.grid);
     for (machine.block[1] = 0; machine.block[1] < machine.grid[1]; machine.block[1]++)
         for (machine.block[0] = 0; machine.block[0] < machine.grid[0]; machine.block[0]++) ptx_run(&machine);

@@ -132,7 +132,7 @@ START_TEST(embedded_code_comes_back) {
         if (i < 2) ck_assert_str_eq((const char *)embedded->code, cubin);
         if (i >= 2) ck_assert_ptr_nonnull(strstr((const char *)embedded->code, targets[i]));
         ck_assert_str_eq(embedded->made_by, i < 2 ? "ptxas release 99.0, V99.0.1" : "");
-        ck_assert_uint_eq(embedded->kernels, 1);
+        ck_assert_uint_eq(embedded->fact_count, 11); /* version, 8 of the kernel, a row for n and x */
     }
 }
 END_TEST
@@ -238,8 +238,14 @@ START_TEST(embedded_code_without_the_kernels_of_a_gpu_is_left) {
     embed("sm_80,sm_90");
     through_the_file();
     ck_assert_uint_eq(program->image_count, 4);
-    for (uint32_t i = 0; i < 4; i++)
-        ck_assert_uint_eq(program->images[i].facts[0], strcmp(program->images[i].target, "sm_80") ? 128 : 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        const tvm_ir_image *made = &program->images[i];
+        unsigned arch = strcmp(made->target, "sm_80") ? 90 : 80;
+        tvm_kernel_abi *abi;
+        ck_assert_int_eq(tvm_abi_decode(made->facts, made->fact_count, program, arch, &abi), TVM_OK);
+        ck_assert_uint_eq(abi->absence, arch == 90 ? TVM_ABI_PRESENT : TVM_ABI_OTHER_TARGET);
+        free(abi);
+    }
     no_compiler();
     ck_assert_str_eq(origin_on(90), "cubin for sm_90, embedded in the program" BY);
     ck_assert_str_eq(origin_on(130), "PTX for sm_90, embedded in the program, compiled by the driver");
@@ -287,21 +293,53 @@ START_TEST(code_of_another_program_is_ignored) {
 }
 END_TEST
 
+/* A fact, by its place (tvm_abi_encode), that the code of a kernel with n, an i32, and x, a tensor, cannot
+ * have. */
+static const struct wrong_fact {
+    uint32_t at, value;
+} wrong_facts[] = {
+    {0, TVM_ABI_ENCODING + 1},
+    {1, TVM_ABI_OTHER_TARGET},
+    {1, TVM_ABI_ABSENCES},
+    {2, 0},
+    {2, 96},
+    {2, 1 << 20},
+    {3, TVM_MAX_SHARED_BYTES + 1},
+    {3, UINT32_MAX},
+    {4, 2},
+    {6, 0},
+    {7, TVM_ABI_FLAGS + 1},
+    {8, 1},
+    {8, 3},
+    {8, UINT32_MAX},
+    {9, TVM_ABI_KINDS | 8 << 8},
+    {9, TVM_ABI_INTEGER | 8 << 8},
+    {9, TVM_ABI_INTEGER | 3 << 8},
+    {9, TVM_ABI_INTEGER | 4 << 8 | 1 << 16},
+    {9, TVM_ABI_INTEGER | 4 << 8 | 2 << 16},
+    {9, TVM_ABI_FLOAT | 4 << 8},
+    {9, TVM_ABI_TENSOR | 8 << 8},
+    {9, TVM_ABI_TENSOR_MAP | 128 << 8 | 1 << 16},
+    {9, TVM_ABI_SCRATCH | 8 << 8},
+    {9, TVM_ABI_TARGET | 8 << 8},
+};
+enum { WRONG_FACTS = sizeof wrong_facts / sizeof *wrong_facts };
+
 START_TEST(impossible_facts_are_not_believed) {
-    static const uint32_t wrong[][2] = {{0, 0}, {96, 0}, {1 << 20, 0}, {128, 1 << 20}, {128, UINT32_MAX}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        embed("sm_90a");
-        for (uint32_t j = 0; j < program->image_count; j++)
-            memcpy(program->images[j].facts, wrong[i], sizeof wrong[i]);
-        tvm_diags_free(&warnings);
-        warnings = (tvm_diags){0};
-        expect_ignored("ignored");
-    }
     embed("sm_90a");
-    program->images[0].words = 1;
-    program->images[1].kernels = 0;
-    tvm_diags_free(&warnings);
-    warnings = (tvm_diags){0};
+    for (uint32_t j = 0; j < program->image_count; j++) {
+        ck_assert_uint_eq(program->images[j].fact_count, 11);
+        ck_assert_uint_eq(program->images[j].facts[9], TVM_ABI_INTEGER | 4 << 8);
+        program->images[j].facts[wrong_facts[_i].at] = wrong_facts[_i].value;
+    }
+    expect_ignored("ignored");
+}
+END_TEST
+
+START_TEST(missing_facts_are_not_believed) {
+    embed("sm_90a");
+    program->images[0].fact_count--;
+    program->images[1].fact_count = 0;
     expect_ignored("ignored");
 }
 END_TEST
@@ -347,6 +385,40 @@ START_TEST(any_changed_byte_is_survived) {
             memcpy(entry + 24, &sum, 8);
         }
     }
+    free(bytes);
+}
+END_TEST
+
+/* The first version of the section had as many numbers for each kernel: what it says is read, and is of
+ * another code generator. */
+START_TEST(the_first_version_of_the_section_is_read) {
+    uint8_t *bytes, *entry;
+    size_t size, section_size;
+    embed("sm_90a");
+    tvm_ir_program *written = program;
+    for (uint32_t i = 0; i < program->image_count; i++) program->images[i].codegen = 8;
+    ck_assert_int_eq(tvm_vbc_write(program, TVM_VBC_IMAGES, &bytes, &size, &diags), TVM_OK);
+    uint8_t *section = images_section(bytes, &section_size, &entry);
+    uint8_t *after = section;
+    section[0] = 1;
+    for (uint32_t i = 0; i < written->image_count;
+         i++) { /* one kernel of as many numbers as there were facts but one */
+        const uint32_t kernels = 1, count = written->images[i].fact_count, numbers = count - 1;
+        uint8_t *at = memmem(after, (size_t)(section + section_size - after), &written->images[i].facts[1],
+                             numbers * sizeof numbers);
+        ck_assert_ptr_nonnull(at);
+        after = at + numbers * sizeof numbers;
+        memcpy(at - 8, &kernels, 4);
+        memcpy(at - 4, &numbers, 4);
+    }
+    uint64_t sum = XXH3_64bits(section, section_size);
+    memcpy(entry + 24, &sum, 8);
+    ck_assert_int_eq(tvm_vbc_read(bytes, size, "t.vbc", &program, &diags), TVM_OK);
+    ck_assert_uint_eq(program->image_count, written->image_count);
+    ck_assert_uint_eq(program->images[0].fact_count, written->images[0].fact_count - 1);
+    ck_assert_str_eq(program->images[0].target, "sm_90a");
+    expect_ignored("version 8 of the code generator");
+    tvm_ir_program_free(written);
     free(bytes);
 }
 END_TEST
@@ -580,7 +652,9 @@ int main(void) {
     tcase_add_test(cases, without_anything_it_is_translated);
     tcase_add_test(cases, code_of_another_generator_is_ignored);
     tcase_add_test(cases, code_of_another_program_is_ignored);
-    tcase_add_test(cases, impossible_facts_are_not_believed);
+    tcase_add_loop_test(cases, impossible_facts_are_not_believed, 0, WRONG_FACTS);
+    tcase_add_test(cases, missing_facts_are_not_believed);
+    tcase_add_test(cases, the_first_version_of_the_section_is_read);
     tcase_add_test(cases, any_changed_byte_is_survived);
     tcase_add_test(cases, control_characters_are_refused);
     tcase_add_test(cases, one_of_many_processes_translates);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi_kit.h"
 #include "codegen.h"
 #include "interp_case.h"
 #include "ptx_machine.h"
@@ -96,7 +97,7 @@ START_TEST(the_generated_code_takes_turns) {
     tvm_ir_program *program = assemble(chain);
     tvm_module *module = translate(program, targets[_i]);
     memset(turn, 0, sizeof turn);
-    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].threads);
+    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].abi.threads);
     const uint64_t params[] = {LENGTH, CHAINS, (uint64_t)(uintptr_t)y, (uint64_t)(uintptr_t)sum,
                                (uint64_t)(uintptr_t)turn};
     memcpy(m.params, params, sizeof params);
@@ -204,10 +205,13 @@ START_TEST(tiles_are_passed_on) {
 }
 END_TEST
 
-/* Runs the blocks of kernel f, of a grid of one dimension, one after the other. */
-static void run_in_order(const tvm_module *module, uint32_t blocks, const uint64_t *params, size_t count) {
-    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].threads);
-    memcpy(m.params, params, count * sizeof *params);
+/* Runs the blocks of kernel f, of a grid of one dimension, one after the other: the values of its parameters, then the
+ * addresses of the tensors of the launch. */
+static void run_in_order(const tvm_ir_program *program, const tvm_module *module, uint32_t blocks,
+                         const uint64_t *values) {
+    ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].abi.threads);
+    abi_set(&module->kernels[0].abi, values, values + program->kernels[0].param_count, NULL, m.params,
+            sizeof m.params / sizeof *m.params);
     m.grid[0] = blocks;
     for (m.block[0] = 0; m.block[0] < blocks; m.block[0]++) ptx_run(&m);
     ptx_free(&m);
@@ -221,7 +225,7 @@ START_TEST(the_generated_code_passes_tiles_on) {
     memset(part, 0, sizeof part);
     const uint64_t params[] = {ROWS, (uint64_t)(uintptr_t)x, (uint64_t)(uintptr_t)y,
                                (uint64_t)(uintptr_t)part};
-    run_in_order(module, ROWS, params, 4);
+    run_in_order(program, module, ROWS, params);
     check_sums(y, want);
     for (unsigned i = 0; i < ROWS; i++)
         for (unsigned j = 0; j < 32; j++) ck_assert_uint_eq(tvm_f32_bits(part[i][j]), 0);
@@ -266,7 +270,7 @@ START_TEST(every_value_arrives) {
         tvm_module *module = translate(program, targets[t]);
         const uint64_t params[] = {(uint64_t)(uintptr_t)x, (uint64_t)(uintptr_t)y, (uint64_t)(uintptr_t)part};
         memset(y, 0xcc, sizeof y);
-        run_in_order(module, 2, params, 3);
+        run_in_order(program, module, 2, params);
         check_particular(y);
         tvm_module_free(module);
     }
@@ -360,7 +364,7 @@ START_TEST(nothing_is_waited_for_outside_of_the_tensor) {
         tvm_module *module = translate(program, targets[t]);
         const uint64_t params[] = {0, (uint64_t)(uintptr_t)y, 0, (uint64_t)(uintptr_t)part};
         memset(y, 0xcc, sizeof y);
-        run_in_order(module, 2, params, 4);
+        run_in_order(program, module, 2, params);
         check_outside((const float(*)[64])y);
         tvm_module_free(module);
     }

@@ -7,59 +7,65 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* An image as bytes: this, the kernels, padding to 16 bytes, the code, a NUL. */
+/* An image as bytes: this, the ABI of the kernels (tvm_abi_encode), padding to 16 bytes, the code, a NUL. */
 typedef struct image_header {
-    uint32_t kernel_count;
+    uint32_t abi_words;
     uint32_t ptx;
     uint64_t code_size;
     char made_by[TVM_IMAGE_MADE_BY_MAX];
 } image_header;
 
-enum { IMAGE_FORMAT = 2 }; /* of these bytes: part of the key */
+enum { IMAGE_FORMAT = 3 }; /* of these bytes: part of the key */
 
-static size_t code_offset(uint32_t kernel_count) {
-    size_t end = sizeof(image_header) + kernel_count * sizeof(tvm_image_kernel);
+static size_t code_offset(uint32_t abi_words) {
+    size_t end = sizeof(image_header) + abi_words * sizeof(uint32_t);
     return tvm_round_up(end, 16);
 }
 
 static tvm_status encode(const tvm_module *module, uint8_t **bytes, size_t *size, tvm_diags *diags) {
     bool ptx = !module->cubin;
     const void *code = ptx ? (const void *)module->ptx : module->cubin;
-    image_header header = {.kernel_count = (uint32_t)module->kernel_count,
-                           .ptx = ptx,
-                           .code_size = ptx ? module->ptx_size : module->cubin_size};
+    image_header header = {.ptx = ptx, .code_size = ptx ? module->ptx_size : module->cubin_size};
+    uint32_t *abi;
+    tvm_status status = tvm_module_abi(module, &abi, &header.abi_words, diags);
+    if (status) return status;
     memcpy(header.made_by, module->made_by, sizeof header.made_by);
-    size_t offset = code_offset(header.kernel_count);
+    size_t offset = code_offset(header.abi_words);
     uint8_t *image = calloc(1, offset + header.code_size + 1);
-    if (!image) return tvm_diag_no_memory(diags);
-    memcpy(image, &header, sizeof header);
-    for (uint32_t i = 0; i < header.kernel_count; i++) {
-        tvm_image_kernel kernel = tvm_image_kernel_of(&module->kernels[i]);
-        memcpy(image + sizeof header + i * sizeof kernel, &kernel, sizeof kernel);
+    if (image) {
+        memcpy(image, &header, sizeof header);
+        memcpy(image + sizeof header, abi, header.abi_words * sizeof *abi);
+        memcpy(image + offset, code, header.code_size);
+        *bytes = image;
+        *size = offset + header.code_size + 1;
     }
-    memcpy(image + offset, code, header.code_size);
-    *bytes = image;
-    *size = offset + header.code_size + 1;
-    return TVM_OK;
+    free(abi);
+    return image ? TVM_OK : tvm_diag_no_memory(diags);
 }
 
-/* Takes bytes when they are an image of `kernel_count` kernels; false otherwise. */
-static bool decode(uint8_t *bytes, size_t size, uint32_t kernel_count, tvm_image *image) {
+/* Takes bytes when they are an image of the request's program; TVM_FORMAT, without a message, when they are
+ * not. */
+static tvm_status decode(uint8_t *bytes, size_t size, const tvm_image_request *request, tvm_image *image,
+                         tvm_diags *diags) {
     image_header header;
-    size_t offset = code_offset(kernel_count);
-    if (size < offset + 1) return false;
+    if (size < sizeof header) return TVM_FORMAT;
     memcpy(&header, bytes, sizeof header);
-    if (header.kernel_count != kernel_count || header.code_size != size - offset - 1 || bytes[size - 1] ||
+    size_t offset = code_offset(header.abi_words);
+    if (size < offset + 1 || header.code_size != size - offset - 1 || bytes[size - 1] ||
         !memchr(header.made_by, '\0', sizeof header.made_by))
-        return false;
-    image->kernels = (const tvm_image_kernel *)(const void *)(bytes + sizeof header);
-    image->kernel_count = kernel_count;
+        return TVM_FORMAT;
+    tvm_status status =
+        tvm_abi_decode((const uint32_t *)(const void *)(bytes + sizeof header), header.abi_words,
+                       request->program, request->target.arch, &image->kernels);
+    if (status == TVM_NO_MEMORY) tvm_diag_no_memory(diags);
+    if (status) return status;
+    image->kernel_count = request->program->kernel_count;
     image->ptx = header.ptx != 0;
     image->code = bytes + offset;
     image->code_size = header.code_size;
     image->bytes = bytes;
     memcpy(image->made_by, header.made_by, sizeof image->made_by);
-    return true;
+    return TVM_OK;
 }
 
 /* ---- the key ---- */
@@ -181,23 +187,27 @@ static tvm_status build(const tvm_image_request *request, const tvm_ptx_compiler
 
 static tvm_status find_or_build(const tvm_image_request *request, const tvm_ptx_compiler *compiler,
                                 tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
-    uint32_t kernel_count = request->program->kernel_count;
     uint8_t *bytes = NULL;
     size_t size = 0;
     tvm_cache_claim claim;
     if (tvm_cache_get_or_claim(request->cache, image->key, TVM_CACHE_WAIT_MS, &claim, &bytes, &size)) {
         image->source = TVM_IMAGE_CACHED;
-        if (decode(bytes, size, kernel_count, image)) return TVM_OK;
+        tvm_status found = decode(bytes, size, request, image, diags);
+        if (found == TVM_OK) return TVM_OK;
         free(bytes);
+        if (found == TVM_NO_MEMORY) return found;
     }
     image->source = TVM_IMAGE_MADE;
     tvm_status status = build(request, compiler, &bytes, &size, warnings, diags);
     if (!status) tvm_cache_put(request->cache, image->key, bytes, size, warnings);
     tvm_cache_release(&claim);
-    if (status || decode(bytes, size, kernel_count, image)) return status;
+    if (status) return status;
+    status = decode(bytes, size, request, image, diags);
+    if (!status) return TVM_OK;
     free(bytes);
-    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
-                        "the code generator left out kernels of the program");
+    return status == TVM_FORMAT ? tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                                               "the code generator left out kernels of the program")
+                                : status;
 }
 
 static tvm_status make(const tvm_image_request *request, const uint64_t hash[2], tvm_ptx_compiler *compiler,
@@ -229,6 +239,7 @@ tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tv
 }
 
 void tvm_image_free(tvm_image *image) {
+    free(image->kernels);
     free(image->bytes);
     *image = (tvm_image){0};
 }

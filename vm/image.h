@@ -19,7 +19,7 @@ typedef struct tvm_image_request {
 typedef enum tvm_image_source { TVM_IMAGE_MADE, TVM_IMAGE_CACHED, TVM_IMAGE_EMBEDDED } tvm_image_source;
 
 typedef struct tvm_image {
-    const tvm_image_kernel *kernels; /* in the program's order */
+    tvm_kernel_abi *kernels; /* in the program's order */
     uint32_t kernel_count;
     bool ptx;         /* code is PTX text for the driver's own compiler; else a cubin */
     const void *code; /* 16-byte aligned, NUL-terminated */

@@ -1,34 +1,30 @@
 #include "image.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* The numbers of a launch that no kernel of the program can have are not believed. */
-static bool facts_fit(const tvm_ir_program *program, const tvm_ir_image *embedded) {
-    const tvm_image_kernel *kernels = (const tvm_image_kernel *)embedded->facts;
+/* The ABI that comes with embedded code; it is not believed where no code of the program can have it. */
+static tvm_status read_abis(const tvm_ir_program *program, const tvm_ir_image *embedded,
+                            tvm_kernel_abi **abis) {
     tvm_target target;
-    if (embedded->kernels != program->kernel_count ||
-        embedded->words != sizeof(tvm_image_kernel) / sizeof(uint32_t) ||
-        tvm_target_parse(embedded->target, &target, NULL))
-        return false;
-    for (uint32_t i = 0; i < embedded->kernels; i++) {
-        const tvm_ir_kernel *kernel = &program->kernels[i];
-        uint32_t threads = tvm_kernel_is_for(kernel, target.arch) ? 32 * kernel->warps : 0;
-        if (kernels[i].threads != threads || kernels[i].shared_bytes > TVM_MAX_SHARED_BYTES) return false;
-    }
-    return true;
-}
-
-/* Code for a lower target leaves out kernels that assume a higher one. */
-static bool has_kernels_for(const tvm_ir_program *program, const tvm_ir_image *embedded, unsigned arch) {
-    const tvm_image_kernel *kernels = (const tvm_image_kernel *)embedded->facts;
-    for (uint32_t i = 0; i < embedded->kernels; i++)
-        if (!kernels[i].threads && tvm_kernel_is_for(&program->kernels[i], arch)) return false;
-    return true;
+    if (tvm_target_parse(embedded->target, &target, NULL)) return TVM_FORMAT;
+    return tvm_abi_decode(embedded->facts, embedded->fact_count, program, target.arch, abis);
 }
 
 static bool is_fresh(const tvm_ir_program *program, const uint64_t hash[2], const tvm_ir_image *embedded) {
     return embedded->codegen == TVM_CODEGEN_VERSION && embedded->hash[0] == hash[0] &&
-           embedded->hash[1] == hash[1] && facts_fit(program, embedded);
+           embedded->hash[1] == hash[1] && read_abis(program, embedded, NULL) == TVM_OK;
+}
+
+/* Code for another target may leave out kernels that this one could have. */
+static bool lacks_kernels_for(const tvm_ir_program *program, const tvm_kernel_abi *abis, tvm_target target) {
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        bool absent =
+            abis[k].absence == TVM_ABI_OTHER_TARGET ||
+            (abis[k].absence == TVM_ABI_TOO_BIG && abis[k].shared_bytes <= tvm_target_shared_bytes(target));
+        if (absent && tvm_kernel_is_for(&program->kernels[k], target.arch)) return true;
+    }
+    return false;
 }
 
 static bool same_target(tvm_target a, tvm_target b) {
@@ -49,31 +45,44 @@ static bool is_wanted(const tvm_image_request *request, tvm_embedded_kind kind, 
     return false;
 }
 
+/* Of an image that can be used for the request; NULL: it cannot, or out of memory. */
+static tvm_kernel_abi *abis_of(const tvm_image_request *request, const uint64_t hash[2],
+                               tvm_embedded_kind kind, const tvm_ir_image *embedded, tvm_target *target) {
+    tvm_kernel_abi *abis = NULL;
+    if (tvm_target_parse(embedded->target, target, NULL) ||
+        !is_wanted(request, kind, embedded->ptx, *target) || !is_fresh(request->program, hash, embedded) ||
+        read_abis(request->program, embedded, &abis))
+        return NULL;
+    if (!lacks_kernels_for(request->program, abis, request->target)) return abis;
+    free(abis);
+    return NULL;
+}
+
 bool tvm_image_find_embedded(const tvm_image_request *request, const uint64_t hash[2], tvm_embedded_kind kind,
                              tvm_image *image) {
     const tvm_ir_program *program = request->program;
-    const tvm_ir_image *best = NULL;
-    tvm_target target, best_target = {0};
+    bool found = false;
     for (uint32_t i = 0; i < program->image_count; i++) {
         const tvm_ir_image *embedded = &program->images[i];
-        if (is_fresh(program, hash, embedded) && !tvm_target_parse(embedded->target, &target, NULL) &&
-            is_wanted(request, kind, embedded->ptx, target) &&
-            has_kernels_for(program, embedded, request->target.arch) &&
-            (!best || target.arch > best_target.arch)) {
-            best = embedded;
-            best_target = target;
+        tvm_target target;
+        tvm_kernel_abi *abis = abis_of(request, hash, kind, embedded, &target);
+        if (!abis) continue;
+        if (found && target.arch <= image->target.arch) {
+            free(abis);
+            continue;
         }
+        if (found) free(image->kernels);
+        found = true;
+        *image = (tvm_image){.kernels = abis,
+                             .kernel_count = program->kernel_count,
+                             .ptx = embedded->ptx,
+                             .code = embedded->code,
+                             .code_size = embedded->code_size,
+                             .source = TVM_IMAGE_EMBEDDED,
+                             .target = target};
+        memcpy(image->made_by, embedded->made_by, sizeof image->made_by);
     }
-    if (!best) return false;
-    *image = (tvm_image){.kernels = (const tvm_image_kernel *)best->facts,
-                         .kernel_count = best->kernels,
-                         .ptx = best->ptx,
-                         .code = best->code,
-                         .code_size = best->code_size,
-                         .source = TVM_IMAGE_EMBEDDED,
-                         .target = best_target};
-    memcpy(image->made_by, best->made_by, sizeof image->made_by);
-    return true;
+    return found;
 }
 
 void tvm_image_note_stale(const tvm_ir_program *program, const uint64_t hash[2], tvm_diags *warnings) {

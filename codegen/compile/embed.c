@@ -8,10 +8,6 @@
 
 #include "vbc.h"
 
-tvm_image_kernel tvm_image_kernel_of(const tvm_kernel_code *kernel) {
-    return (tvm_image_kernel){.threads = kernel->threads, .shared_bytes = kernel->shared_bytes};
-}
-
 tvm_status tvm_embed_parse(const char *list, tvm_target targets[TVM_EMBED_MAX], size_t *count,
                            tvm_diags *diags) {
     *count = 0;
@@ -85,21 +81,16 @@ static void plan(work *w, const tvm_target *targets, size_t count) {
 
 static tvm_status add_image(tvm_ir_program *program, const job *j, const uint64_t hash[2], tvm_diags *diags) {
     const tvm_module *module = j->module;
-    enum { WORDS = sizeof(tvm_image_kernel) / sizeof(uint32_t) };
-    uint32_t facts[TVM_MAX_KERNELS * WORDS];
     tvm_ir_image image = {.codegen = TVM_CODEGEN_VERSION, .hash = {hash[0], hash[1]}, .ptx = j->ptx};
-    for (size_t k = 0; k < module->kernel_count; k++) {
-        tvm_image_kernel kernel = tvm_image_kernel_of(&module->kernels[k]);
-        memcpy(facts + k * WORDS, &kernel, sizeof kernel);
-    }
-    image.kernels = (uint32_t)module->kernel_count;
-    image.words = WORDS;
-    image.facts = facts;
+    tvm_status status = tvm_module_abi(module, &image.facts, &image.fact_count, diags);
+    if (status) return status;
     tvm_target_name(j->target, image.target);
     if (!j->ptx) memcpy(image.made_by, module->made_by, sizeof image.made_by);
     image.code = j->ptx ? (uint8_t *)module->ptx : module->cubin;
     image.code_size = j->ptx ? module->ptx_size : module->cubin_size;
-    return tvm_ir_program_add_image(program, &image) == TVM_NONE ? tvm_diag_no_memory(diags) : TVM_OK;
+    status = tvm_ir_program_add_image(program, &image) == TVM_NONE ? tvm_diag_no_memory(diags) : TVM_OK;
+    free(image.facts);
+    return status;
 }
 
 /* PTX that the architecture-specific instructions of the program cannot be written in is left out. */

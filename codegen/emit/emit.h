@@ -43,7 +43,7 @@ typedef struct emitter {
     tvm_target target;
     tvm_diags *diags;
     tvm_module *module;
-    tvm_kernel_code *code; /* this kernel's */
+    tvm_kernel_code *code; /* this kernel's; its ABI is filled as the code is made */
     tvm_text prologue;     /* thread-dependent values computed once, at kernel entry */
     tvm_text body;
     uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
@@ -54,9 +54,6 @@ typedef struct emitter {
     struct slot_uses *uses;    /* uses.h */
     struct wgmma_state *wgmma; /* wgmma.h */
     bool uses_vprintf;
-    tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS]; /* hidden parameters, after the declared ones */
-    uint32_t launch_tensor_count;
-    bool reads_device;      /* two hidden parameters, the last ones: multiprocessors, target */
     uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
     uint32_t scratch_offset;
     tvm_text *globals;    /* module scope: strings, external functions */
@@ -68,9 +65,6 @@ typedef struct emitter {
 static inline const tvm_expr *node_of(const emitter *e, uint32_t expr) {
     return &e->kernel->exprs[expr];
 }
-
-/* The number among the parameters of what the device gives, TVM_EXPR_MULTIPROCESSORS or _TARGET. */
-uint32_t tvm_device_param(const emitter *e, tvm_expr_op op);
 
 /* Appends a line of PTX (indented, newline added) to the body or prologue. */
 void tvm_emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));

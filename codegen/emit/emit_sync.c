@@ -50,10 +50,11 @@ tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
 
 /* ---- programmatic dependent launch; where the target lacks it, launches never overlap ---- */
 
-static tvm_status dependency(emitter *e, const char *instruction) {
+static tvm_status dependency(emitter *e, const char *instruction, uint32_t flag) {
     char name[16], refused[64];
     if (e->target.arch >= 90) {
         tvm_emit(e, "%s;", instruction);
+        e->code->abi.flags |= flag;
         tvm_explain(e, instruction, 0, 1, -1, "");
     } else {
         snprintf(refused, sizeof refused, "%s: %s lacks it", instruction, tvm_target_name(e->target, name));
@@ -64,10 +65,10 @@ static tvm_status dependency(emitter *e, const char *instruction) {
 
 tvm_status tvm_emit_LAUNCH_DEPENDENTS(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    return dependency(e, "griddepcontrol.launch_dependents");
+    return dependency(e, "griddepcontrol.launch_dependents", TVM_ABI_LAUNCHES_DEPENDENTS);
 }
 
 tvm_status tvm_emit_WAIT_DEPENDENCY(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    return dependency(e, "griddepcontrol.wait");
+    return dependency(e, "griddepcontrol.wait", TVM_ABI_WAITS_FOR_DEPENDENCY);
 }

@@ -6,6 +6,7 @@
 #include "analysis.h"
 #include "caches.h"
 #include "emit.h"
+#include "params.h"
 
 static reg new_of(emitter *e, tvm_dtype type) {
     if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? tvm_new_fd(e) : tvm_new_f(e);
@@ -236,8 +237,7 @@ static reg emit_node(emitter *e, const tvm_expr *node) {
         tvm_emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
                  axes[node->a < 3 ? node->a : 0]);
     } else if (node->op == TVM_EXPR_MULTIPROCESSORS || node->op == TVM_EXPR_TARGET) {
-        tvm_emit(e, "ld.param.b32 %s, [param_%u];", out.name, tvm_device_param(e, node->op));
-        e->reads_device = true;
+        tvm_emit_load_device(e, node->op == TVM_EXPR_TARGET ? TVM_ABI_TARGET : TVM_ABI_MULTIPROCESSORS, out);
     } else if (tvm_expr_is_comparison(node->op)) {
         reg p = tvm_new_pred(e);
         emit_comparison(e, node, p.name);

@@ -9,6 +9,7 @@
 #include "caches.h"
 #include "emit.h"
 #include "module.h"
+#include "params.h"
 #include "shared_plan.h"
 #include "uses.h"
 #include "wgmma.h"
@@ -79,27 +80,6 @@ static void declare_slots(emitter *e) {
     }
 }
 
-static bool param_is_wide(const tvm_slot *slot) {
-    return slot->kind == TVM_SLOT_GLOBAL || (slot->kind == TVM_SLOT_SCALAR && slot->dtype.bits == 64);
-}
-
-static void load_params(emitter *e) {
-    for (uint32_t p = 0; p < e->kernel->param_count; p++) {
-        const tvm_slot *slot = &e->kernel->slots[p];
-        bool is_float = slot->kind == TVM_SLOT_SCALAR && slot->dtype.kind == TVM_KIND_FLOAT;
-        tvm_emit_prologue(e, "ld.param.%c%u %s, [param_%u];", is_float ? 'f' : 'b',
-                          param_is_wide(slot) ? 64U : 32U, e->slots[p].reg, p);
-    }
-    e->launch_tensor_count = tvm_launch_tensors(e->kernel, e->launch_tensors);
-    for (uint32_t i = 0; i < e->launch_tensor_count; i++)
-        tvm_emit_prologue(e, "ld.param.b64 %s, [param_%u];", e->slots[e->launch_tensors[i].slot].reg,
-                          e->kernel->param_count + i);
-}
-
-uint32_t tvm_device_param(const emitter *e, tvm_expr_op op) {
-    return e->kernel->param_count + e->launch_tensor_count + (op == TVM_EXPR_TARGET);
-}
-
 /* ---- instructions ---- */
 
 tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
@@ -139,19 +119,9 @@ static void declare_registers(const emitter *e, tvm_text *out) {
 static void write_entry(const emitter *e, tvm_text *out) {
     const char *name = tvm_string(e->program, e->kernel->name);
     tvm_text_add(out, "\n.visible .entry %s(", name);
-    for (uint32_t p = 0; p < e->kernel->param_count; p++)
-        tvm_text_add(out, "%s\n\t.param .b%u param_%u", p ? "," : "",
-                     param_is_wide(&e->kernel->slots[p]) ? 64U : 32U, p);
-    for (uint32_t i = 0; i < e->launch_tensor_count; i++)
-        tvm_text_add(out, "%s\n\t.param .b64 param_%u", e->kernel->param_count + i ? "," : "",
-                     e->kernel->param_count + i);
-    if (e->reads_device) {
-        uint32_t first = tvm_device_param(e, TVM_EXPR_MULTIPROCESSORS);
-        tvm_text_add(out, "%s\n\t.param .b32 param_%u,\n\t.param .b32 param_%u", first ? "," : "", first,
-                     tvm_device_param(e, TVM_EXPR_TARGET));
-    }
+    tvm_params_write(&e->code->abi, out);
     /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
-    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm %u\n{\n", e->code->threads,
+    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm %u\n{\n", e->code->abi.threads,
                  (unsigned)e->kernel->resident);
     declare_registers(e, out);
     tvm_text_append(out, &e->prologue);
@@ -169,7 +139,7 @@ static tvm_status check_shared(emitter *e) {
                               "kernel %s needs %llu bytes of shared memory; a block on %s has at most %u",
                               e->code->name, (unsigned long long)bytes, tvm_target_name(e->target, name),
                               limit);
-    e->code->shared_bytes = (unsigned)bytes;
+    e->code->abi.shared_bytes = (unsigned)bytes;
     return TVM_OK;
 }
 
@@ -190,7 +160,7 @@ static tvm_status translate_kernel(emitter *e) {
     if (status != TVM_OK) return status;
     tvm_control_plan(e);
     declare_slots(e);
-    load_params(e);
+    tvm_params_load(e);
     status = tvm_shared_plan_make(e);
     if (status == TVM_OK) status = tvm_wgmma_plan(e);
     e->insn_budget = MAX_EMITTED_INSNS;

@@ -30,6 +30,11 @@ const char *tvm_module_keep(tvm_module *module, const char *string) {
     return node->bytes;
 }
 
+static tvm_kernel_abi start_abi(const tvm_ir_kernel *kernel, tvm_target target) {
+    if (!tvm_kernel_is_for(kernel, target.arch)) return (tvm_kernel_abi){.absence = TVM_ABI_OTHER_TARGET};
+    return (tvm_kernel_abi){.threads = 32 * kernel->warps, .cluster = {1, 1, 1}};
+}
+
 static bool start_module(tvm_module *module, const tvm_ir_program *program) {
     module->kernels = calloc(program->kernel_count + (size_t)1, sizeof *module->kernels);
     if (!module->kernels) return false;
@@ -37,10 +42,8 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
     for (uint32_t k = 0; k < program->kernel_count; k++) {
         const char *name = tvm_module_keep(module, tvm_string(program, program->kernels[k].name));
         if (!name) return false;
-        bool is_for = tvm_kernel_is_for(&program->kernels[k], module->target.arch);
-        uint32_t threads = is_for ? 32 * program->kernels[k].warps : 0;
         module->kernels[k] = (tvm_kernel_code){.name = name,
-                                               .threads = threads,
+                                               .abi = start_abi(&program->kernels[k], module->target),
                                                .registers = -1,
                                                .spill_stores = -1,
                                                .spill_loads = -1,
@@ -78,7 +81,7 @@ tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_m
     module_text parts = {.uses_vprintf = false};
     tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
-        if (module->kernels[k].threads) status = tvm_emit_kernel(program, k, module, &parts, diags);
+        if (!module->kernels[k].abi.absence) status = tvm_emit_kernel(program, k, module, &parts, diags);
     if (status == TVM_OK) status = finish_module(module, &parts, diags);
     tvm_text_free(&parts.globals);
     tvm_text_free(&parts.kernels);
@@ -87,6 +90,17 @@ tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_m
     else
         tvm_module_free(module);
     return status;
+}
+
+tvm_status tvm_module_abi(const tvm_module *module, uint32_t **words, uint32_t *count, tvm_diags *diags) {
+    const tvm_kernel_abi *abis[TVM_MAX_KERNELS];
+    uint32_t kernels = (uint32_t)module->kernel_count;
+    for (uint32_t k = 0; k < kernels; k++) abis[k] = &module->kernels[k].abi;
+    *count = (uint32_t)tvm_abi_encode(abis, kernels, NULL);
+    *words = malloc(*count * sizeof **words);
+    if (!*words) return tvm_diag_no_memory(diags);
+    tvm_abi_encode(abis, kernels, *words);
+    return TVM_OK;
 }
 
 void tvm_module_free(tvm_module *module) {

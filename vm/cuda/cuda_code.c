@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void read_kernel(const tvm_ir_kernel *declared, cuda_kernel *kernel) {
-    kernel->tensor_count = tvm_launch_tensors(declared, kernel->tensors);
-    for (uint32_t i = 0; i < declared->insn_count; i++)
-        if (tvm_op(declared->insns[i].op)->effects & TVM_EFFECT_LAST_LAUNCH) kernel->waits_for_dependency = true;
-}
-
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
     cuda_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
     if (!opened) return tvm_diag_no_memory(diags);
@@ -26,8 +20,6 @@ tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void 
     }
     opened->device = device;
     opened->program = program;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        read_kernel(&program->kernels[i], &opened->kernels[i]);
     *code = opened;
     return TVM_OK;
 }
@@ -108,22 +100,21 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *
     cuda_device *device = code->device;
     cuda_kernel *kernel = &code->kernels[index];
     const char *name = tvm_string(code->program, code->program->kernels[index].name);
-    kernel->threads = image->kernels[index].threads;
-    kernel->shared_bytes = image->kernels[index].shared_bytes;
-    if (!kernel->threads) return TVM_OK;
+    kernel->abi = image->kernels[index];
+    if (kernel->abi.absence) return TVM_OK;
     kernel->name = tvm_cuda_intern(device, name);
     if (!kernel->name) return tvm_diag_no_memory(diags);
     tvm_status status =
         tvm_cuda_result(device, device->driver.module_function(&kernel->function, code->module, name),
                         "cuModuleGetFunction", diags);
-    if (status || kernel->shared_bytes <= SHARED_UNASKED) return status;
+    if (status || kernel->abi.shared_bytes <= SHARED_UNASKED) return status;
     CUresult result = device->driver.function_set(
-        kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)kernel->shared_bytes);
+        kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)kernel->abi.shared_bytes);
     if (result != CUDA_ERROR_INVALID_VALUE)
         return tvm_cuda_result(device, result, "cuFuncSetAttribute", diags);
     return tvm_diag_add(diags, TVM_RESOURCES, NULL, tvm_status_advice(TVM_RESOURCES),
                         "kernel '%s' needs %u bytes of shared memory, more than a block has on this GPU",
-                        name, (unsigned)kernel->shared_bytes);
+                        name, (unsigned)kernel->abi.shared_bytes);
 }
 
 static tvm_status load(cuda_code *code, tvm_diags *diags) {
@@ -162,7 +153,7 @@ static tvm_status ensure_loaded(cuda_code *code, tvm_diags *diags) {
 /* Of one kernel, though a program is translated as a whole. */
 static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *diags) {
     tvm_status status = ensure_loaded(code, diags);
-    if (status || code->kernels[kernel].threads) return status;
+    if (status || !code->kernels[kernel].abi.absence) return status;
     return tvm_diag_add(
         diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: it assumes another target",
         tvm_string(code->program, code->program->kernels[kernel].name), code->device->target_name);
@@ -186,8 +177,8 @@ static CUresult describe(const cuda_code *code, const cuda_kernel *kernel, tvm_k
         result = driver->function_get(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->function);
     if (!result) result = driver->function_get(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel->function);
     info->target = code->device->target_name;
-    info->threads = kernel->threads;
-    info->shared_bytes = (size_t)shared + kernel->shared_bytes;
+    info->threads = kernel->abi.threads;
+    info->shared_bytes = (size_t)shared + kernel->abi.shared_bytes;
     info->local_bytes = (size_t)local;
     return result;
 }
@@ -207,54 +198,90 @@ tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info,
 
 /* ---- launching ---- */
 
-typedef union cuda_param {
-    int32_t i32;
-    int64_t i64;
-    float f32;
-    double f64;
-    void *address;
-} cuda_param;
+/* The parameters of one launch, each at its offset. */
+typedef struct cuda_params {
+    _Alignas(TVM_ABI_TENSOR_MAP_ALIGNMENT) uint8_t bytes[TVM_ABI_PARAM_BYTES];
+    void *addresses[TVM_ABI_PARAMS];
+} cuda_params;
 
-/* One argument as the entry point takes it: see tvm_translate. */
-static cuda_param param_of(const tvm_slot *slot, tvm_scalar scalar, void *data) {
-    if (slot->kind == TVM_SLOT_GLOBAL) return (cuda_param){.address = data};
-    if (slot->dtype.kind == TVM_KIND_FLOAT)
-        return slot->dtype.bits == 32 ? (cuda_param){.f32 = (float)scalar.f} : (cuda_param){.f64 = scalar.f};
-    return slot->dtype.bits == 64 ? (cuda_param){.i64 = scalar.i} : (cuda_param){.i32 = (int32_t)scalar.u};
+static int pool_of(const tvm_abi_param *param) {
+    if (param->kind == TVM_ABI_SCRATCH) return CUDA_SCRATCH_UNDEFINED;
+    return param->kind == TVM_ABI_SCRATCH_CLEAN ? CUDA_SCRATCH_CLEAN : CUDA_SCRATCH_POOLS;
 }
 
-/* Where the tensors of a launch lie in the pools, and how much of each they take. */
-static void place_tensors(const cuda_kernel *kernel, const uint64_t *bytes, uint64_t *offsets,
-                          uint64_t total[CUDA_SCRATCH_POOLS]) {
+/* Where the tensors of a launch begin, in the order of the rows that are their addresses; 0 bytes take no
+ * memory. */
+static tvm_status place_tensors(const cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                                CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS], tvm_diags *diags) {
     enum { ALIGNMENT = 256 };
-    for (unsigned p = 0; p < CUDA_SCRATCH_POOLS; p++) total[p] = 0;
-    for (uint32_t i = 0; i < kernel->tensor_count; i++) {
-        uint64_t *used = &total[kernel->tensors[i].clean ? CUDA_SCRATCH_CLEAN : CUDA_SCRATCH_UNDEFINED];
-        offsets[i] = *used;
-        *used += (bytes[i] + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT;
-    }
-}
-
-/* The hidden parameters of the tensors of a launch. */
-static tvm_status tensor_params(const cuda_code *code, const tvm_device_launch *launch, CUstream stream,
-                                cuda_param *params, tvm_diags *diags) {
-    uint64_t offsets[TVM_MAX_LAUNCH_TENSORS], total[CUDA_SCRATCH_POOLS];
+    const tvm_kernel_abi *abi = &code->kernels[launch->kernel].abi;
+    uint64_t total[CUDA_SCRATCH_POOLS + 1] = {0};
     CUdeviceptr base[CUDA_SCRATCH_POOLS];
-    const cuda_kernel *kernel = &code->kernels[launch->kernel];
-    if (!kernel->tensor_count) return TVM_OK;
-    place_tensors(kernel, launch->tensor_bytes, offsets, total);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < abi->param_count; i++) {
+        const tvm_abi_param *param = &abi->params[i];
+        int pool = pool_of(param);
+        if (pool == CUDA_SCRATCH_POOLS) continue;
+        places[count++] = total[pool];
+        total[pool] += (launch->tensor_bytes[param->index] + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT;
+    }
+    if (!count) return TVM_OK;
     tvm_status status = tvm_cuda_scratch_get(code->device, stream, total, base, diags);
-    for (uint32_t i = 0; !status && i < kernel->tensor_count; i++)
-        params[i].i64 =
-            (int64_t)(base[kernel->tensors[i].clean ? CUDA_SCRATCH_CLEAN : CUDA_SCRATCH_UNDEFINED] +
-                      offsets[i]);
+    for (uint32_t i = 0, n = 0; !status && n < count; i++) {
+        int pool = pool_of(&abi->params[i]);
+        if (pool != CUDA_SCRATCH_POOLS) places[n++] += base[pool];
+    }
     return status;
 }
 
 tvm_status tvm_cuda_make_room(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                               tvm_diags *diags) {
-    cuda_param params[TVM_MAX_LAUNCH_TENSORS];
-    return tensor_params(code, launch, stream, params, diags);
+    CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS];
+    return place_tensors(code, launch, stream, places, diags);
+}
+
+/* The value of a parameter, of the row's width, in the first bytes. */
+static uint64_t param_value(const cuda_device *device, const tvm_device_launch *launch,
+                            const tvm_abi_param *param, const CUdeviceptr **place) {
+    union {
+        float f32;
+        double f64;
+        uint64_t bits;
+    } value = {.bits = 0};
+    switch ((tvm_abi_kind)param->kind) {
+    case TVM_ABI_FLOAT:
+        if (param->width == 4)
+            value.f32 = (float)launch->scalars[param->index].f;
+        else
+            value.f64 = launch->scalars[param->index].f;
+        return value.bits;
+    case TVM_ABI_TENSOR:
+        return (uint64_t)(uintptr_t)launch->data[param->index];
+    case TVM_ABI_SCRATCH:
+    case TVM_ABI_SCRATCH_CLEAN:
+        return *(*place)++;
+    case TVM_ABI_MULTIPROCESSORS:
+        return device->multiprocessors;
+    case TVM_ABI_TARGET:
+        return device->target.arch;
+    default:
+        return launch->scalars[param->index].u;
+    }
+}
+
+static tvm_status make_params(const cuda_code *code, const tvm_device_launch *launch, CUstream stream,
+                              cuda_params *params, tvm_diags *diags) {
+    const tvm_kernel_abi *abi = &code->kernels[launch->kernel].abi;
+    CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS];
+    const CUdeviceptr *place = places;
+    tvm_status status = place_tensors(code, launch, stream, places, diags);
+    for (uint32_t i = 0; !status && i < abi->param_count; i++) {
+        const tvm_abi_param *param = &abi->params[i];
+        uint64_t value = param_value(code->device, launch, param, &place);
+        params->addresses[i] = params->bytes + param->offset;
+        memcpy(params->addresses[i], &value, param->width == 4 ? 4 : 8); /* a little-endian host's */
+    }
+    return status;
 }
 
 /* A launch that need not wait for the one before it to end; CUDA_ERROR_NOT_SUPPORTED where there is no such
@@ -267,14 +294,14 @@ static CUresult launch_early(const cuda_device *device, const cuda_kernel *kerne
     const CUlaunchConfig config = {.gridDimX = launch->grid[0],
                                    .gridDimY = launch->grid[1],
                                    .gridDimZ = launch->grid[2],
-                                   .blockDimX = kernel->threads,
+                                   .blockDimX = kernel->abi.threads,
                                    .blockDimY = 1,
                                    .blockDimZ = 1,
-                                   .sharedMemBytes = kernel->shared_bytes,
+                                   .sharedMemBytes = kernel->abi.shared_bytes,
                                    .hStream = stream,
                                    .attrs = &attribute,
                                    .numAttrs = 1};
-    if (device->driver.launch_with && device->target.arch >= 90)
+    if (device->driver.launch_with)
         return device->driver.launch_with(&config, kernel->function, addresses, NULL);
 #else
     (void)device, (void)kernel, (void)launch, (void)stream, (void)addresses;
@@ -284,25 +311,18 @@ static CUresult launch_early(const cuda_device *device, const cuda_kernel *kerne
 
 tvm_status tvm_cuda_enqueue(cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                             tvm_diags *diags) {
-    const tvm_ir_kernel *declared = &code->program->kernels[launch->kernel];
     const cuda_kernel *kernel = &code->kernels[launch->kernel];
     cuda_device *device = code->device;
-    cuda_param params[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS];
-    void *addresses[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 2];
-    uint32_t count = declared->param_count;
-    for (uint32_t i = 0; i < count; i++)
-        params[i] = param_of(&declared->slots[i], launch->scalars[i], launch->data[i]);
-    tvm_status status = tensor_params(code, launch, stream, params + count, diags);
+    cuda_params params;
+    tvm_status status = make_params(code, launch, stream, &params, diags);
     if (status) return status;
-    count += kernel->tensor_count;
-    for (uint32_t i = 0; i < count; i++) addresses[i] = &params[i];
-    addresses[count] = &device->multiprocessors; /* of kernels that read them */
-    addresses[count + 1] = &device->target.arch;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (kernel->waits_for_dependency) result = launch_early(device, kernel, launch, stream, addresses);
+    if (kernel->abi.flags & TVM_ABI_WAITS_FOR_DEPENDENCY)
+        result = launch_early(device, kernel, launch, stream, params.addresses);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = device->driver.launch(kernel->function, launch->grid[0], launch->grid[1], launch->grid[2],
-                                       kernel->threads, 1, 1, kernel->shared_bytes, stream, addresses, NULL);
+                                       kernel->abi.threads, 1, 1, kernel->abi.shared_bytes, stream,
+                                       params.addresses, NULL);
     if (result) return tvm_cuda_result(device, result, "cuLaunchKernel", diags);
     /* Written only when it changes: threads that launch the same kernel share the line. */
     if (atomic_load_explicit(&device->launched, memory_order_relaxed) != kernel->name)

@@ -8,11 +8,7 @@
 typedef struct cuda_kernel {
     CUfunction function;
     const char *name; /* the device's copy */
-    uint32_t threads;
-    uint32_t shared_bytes;
-    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
-    uint32_t tensor_count;
-    bool waits_for_dependency; /* may begin before the launch before it has ended */
+    tvm_kernel_abi abi;
 } cuda_kernel;
 
 typedef struct cuda_code {

@@ -1,0 +1,142 @@
+#include "abi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "numbers.h"
+
+/* ---- the table ---- */
+
+unsigned tvm_abi_alignment(const tvm_abi_param *param) {
+    return param->kind == TVM_ABI_TENSOR_MAP ? TVM_ABI_TENSOR_MAP_ALIGNMENT : param->width;
+}
+
+uint32_t tvm_abi_add(tvm_kernel_abi *abi, tvm_abi_kind kind, unsigned width, uint32_t index) {
+    tvm_abi_param param = {.kind = (uint8_t)kind, .width = (uint8_t)width, .index = (uint16_t)index};
+    param.offset = (uint32_t)tvm_round_up(abi->param_bytes, tvm_abi_alignment(&param));
+    if (abi->param_count == TVM_ABI_PARAMS || param.offset + width > TVM_ABI_PARAM_BYTES) return TVM_NONE;
+    abi->param_bytes = param.offset + width;
+    abi->params[abi->param_count] = param;
+    return abi->param_count++;
+}
+
+uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind) {
+    for (uint32_t i = 0; i < abi->param_count; i++)
+        if (abi->params[i].kind == kind) return i;
+    return TVM_NONE;
+}
+
+tvm_abi_param tvm_abi_declared(const tvm_ir_kernel *kernel, uint32_t p) {
+    const tvm_slot *slot = &kernel->slots[p];
+    bool tensor = slot->kind == TVM_SLOT_GLOBAL, is_float = slot->dtype.kind == TVM_KIND_FLOAT;
+    return (tvm_abi_param){
+        .kind = tensor     ? TVM_ABI_TENSOR
+                : is_float ? TVM_ABI_FLOAT
+                           : TVM_ABI_INTEGER,
+        .width = tensor || slot->dtype.bits == 64 ? 8 : 4,
+        .index = (uint16_t)p,
+    };
+}
+
+/* ---- as numbers ---- */
+
+enum { HEAD = 8 }; /* numbers of a kernel before its rows */
+
+static size_t encode(const tvm_kernel_abi *abi, uint32_t *words) {
+    if (!words) return HEAD + (size_t)abi->param_count;
+    const uint32_t head[HEAD] = {abi->absence,    abi->threads,    abi->shared_bytes, abi->cluster[0],
+                                 abi->cluster[1], abi->cluster[2], abi->flags,        abi->param_count};
+    memcpy(words, head, sizeof head);
+    for (uint32_t i = 0; i < abi->param_count; i++) {
+        const tvm_abi_param *param = &abi->params[i];
+        words[HEAD + i] = param->kind | (uint32_t)param->width << 8 | (uint32_t)param->index << 16;
+    }
+    return HEAD + (size_t)abi->param_count;
+}
+
+size_t tvm_abi_encode(const tvm_kernel_abi *const *abis, uint32_t count, uint32_t *words) {
+    size_t used = 1;
+    if (words) words[0] = TVM_ABI_ENCODING;
+    for (uint32_t k = 0; k < count; k++) used += encode(abis[k], words ? words + used : NULL);
+    return used;
+}
+
+/* The next kernel's, of which no more than the form has been checked; false: it has none. */
+static bool decode(const uint32_t **words, const uint32_t *end, tvm_kernel_abi *abi) {
+    const uint32_t *at = *words;
+    if (end - at < HEAD || at[HEAD - 1] > TVM_ABI_PARAMS || end - at - HEAD < (ptrdiff_t)at[HEAD - 1])
+        return false;
+    *abi = (tvm_kernel_abi){.absence = at[0],
+                            .threads = at[1],
+                            .shared_bytes = at[2],
+                            .cluster = {at[3], at[4], at[5]},
+                            .flags = at[6]};
+    for (uint32_t i = 0; i < at[HEAD - 1]; i++) {
+        uint32_t row = at[HEAD + i], kind = row & 0xff, width = row >> 8 & 0xff;
+        bool sized =
+            kind == TVM_ABI_TENSOR_MAP ? width == TVM_ABI_TENSOR_MAP_BYTES : width == 4 || width == 8;
+        if (kind >= TVM_ABI_KINDS || !sized) return false;
+        if (tvm_abi_add(abi, (tvm_abi_kind)kind, width, row >> 16) == TVM_NONE) return false;
+    }
+    *words = at + HEAD + at[HEAD - 1];
+    return true;
+}
+
+/* Would a launch find what the row asks for? Tensor maps it does not make yet. */
+static bool row_fits(const tvm_abi_param *param, const tvm_ir_kernel *kernel) {
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    bool clean = param->kind == TVM_ABI_SCRATCH_CLEAN;
+    switch ((tvm_abi_kind)param->kind) {
+    case TVM_ABI_INTEGER:
+    case TVM_ABI_FLOAT:
+    case TVM_ABI_TENSOR: {
+        if (param->index >= kernel->param_count) return false;
+        tvm_abi_param declared = tvm_abi_declared(kernel, param->index);
+        return param->kind == declared.kind && param->width == declared.width;
+    }
+    case TVM_ABI_SCRATCH:
+    case TVM_ABI_SCRATCH_CLEAN:
+        return param->width == 8 && param->index < tvm_launch_tensors(kernel, tensors) &&
+               tensors[param->index].clean == clean;
+    case TVM_ABI_MULTIPROCESSORS:
+    case TVM_ABI_TARGET:
+        return param->width == 4 && param->index == 0;
+    default:
+        return false;
+    }
+}
+
+static bool fits(const tvm_kernel_abi *abi, const tvm_ir_kernel *kernel, unsigned arch) {
+    bool is_for = tvm_kernel_is_for(kernel, arch);
+    if (abi->absence >= TVM_ABI_ABSENCES || (abi->absence == TVM_ABI_OTHER_TARGET) == is_for) return false;
+    if (abi->absence != TVM_ABI_PRESENT) return abi->threads == 0 && abi->param_count == 0;
+    if (abi->threads != 32 * kernel->warps || abi->shared_bytes > TVM_MAX_SHARED_BYTES ||
+        abi->flags & ~(uint32_t)TVM_ABI_FLAGS)
+        return false;
+    for (unsigned d = 0; d < 3; d++)
+        if (abi->cluster[d] != 1) return false;
+    for (uint32_t i = 0; i < abi->param_count; i++)
+        if (!row_fits(&abi->params[i], kernel)) return false;
+    return true;
+}
+
+tvm_status tvm_abi_decode(const uint32_t *words, size_t count, const tvm_ir_program *program, unsigned arch,
+                          tvm_kernel_abi **abis) {
+    const uint32_t *at = words + 1, *end = words + count;
+    tvm_kernel_abi one, *read = NULL;
+    if (abis) *abis = NULL;
+    if (count == 0 || words[0] != TVM_ABI_ENCODING) return TVM_FORMAT;
+    if (abis) read = calloc(program->kernel_count + (size_t)1, sizeof *read);
+    if (abis && !read) return TVM_NO_MEMORY;
+    bool good = true;
+    for (uint32_t k = 0; good && k < program->kernel_count; k++) {
+        tvm_kernel_abi *abi = read ? &read[k] : &one;
+        good = decode(&at, end, abi) && fits(abi, &program->kernels[k], arch);
+    }
+    if (good && at == end) {
+        if (abis) *abis = read;
+        return TVM_OK;
+    }
+    free(read);
+    return TVM_FORMAT;
+}

@@ -1,0 +1,49 @@
+/* An entry point's parameters: the rows of the kernel's ABI, named by their numbers. */
+#include "params.h"
+
+static bool is_wide(const tvm_abi_param *param) {
+    return param->width == 8;
+}
+
+/* The room that parameters take is bounded by how many there can be: only tensor maps can use it up. */
+static uint32_t add(emitter *e, tvm_abi_kind kind, unsigned width, uint32_t index) {
+    uint32_t row = tvm_abi_add(&e->code->abi, kind, width, index);
+    if (row == TVM_NONE) e->body.failed = true;
+    return row == TVM_NONE ? 0 : row;
+}
+
+static void load(emitter *e, uint32_t row, uint32_t slot) {
+    const tvm_abi_param *param = &e->code->abi.params[row];
+    tvm_emit_prologue(e, "ld.param.%c%u %s, [param_%u];", param->kind == TVM_ABI_FLOAT ? 'f' : 'b',
+                      is_wide(param) ? 64U : 32U, e->slots[slot].reg, row);
+}
+
+void tvm_params_load(emitter *e) {
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t count = tvm_launch_tensors(e->kernel, tensors);
+    for (uint32_t p = 0; p < e->kernel->param_count; p++) {
+        tvm_abi_param declared = tvm_abi_declared(e->kernel, p);
+        load(e, add(e, (tvm_abi_kind)declared.kind, declared.width, p), p);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        tvm_abi_kind kind = tensors[i].clean ? TVM_ABI_SCRATCH_CLEAN : TVM_ABI_SCRATCH;
+        load(e, add(e, kind, 8, i), tensors[i].slot);
+    }
+}
+
+void tvm_emit_load_device(emitter *e, tvm_abi_kind kind, reg out) {
+    uint32_t row = tvm_abi_find(&e->code->abi, kind);
+    if (row == TVM_NONE) row = add(e, kind, 4, 0);
+    tvm_emit(e, "ld.param.b32 %s, [param_%u];", out.name, row);
+}
+
+void tvm_params_write(const tvm_kernel_abi *abi, tvm_text *out) {
+    for (uint32_t i = 0; i < abi->param_count; i++) {
+        const tvm_abi_param *param = &abi->params[i];
+        tvm_text_add(out, "%s\n\t.param ", i ? "," : "");
+        if (param->kind == TVM_ABI_TENSOR_MAP)
+            tvm_text_add(out, ".align %u .b8 param_%u[%u]", tvm_abi_alignment(param), i, param->width);
+        else
+            tvm_text_add(out, ".b%u param_%u", is_wide(param) ? 64U : 32U, i);
+    }
+}
