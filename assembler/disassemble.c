@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expr_text.h"
 #include "lexer.h"
-#include "printer.h"
 
 enum { LINE_MAX_WIDTH = 110, MARGIN = 4 };
 

@@ -4,13 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool tvm_asm_is_reserved(const char *name, size_t length) {
-    static const char *const words[] = {"true",      "false",           "inf",   "nan", "block", "grid",
-                                        "row_major", "multiprocessors", "target"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
-    return false;
-}
+#include "expr_text.h"
 
 const char *tvm_asm_slot_what(tvm_slot_kind kind) {
     switch (kind) {
@@ -94,7 +88,7 @@ bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uin
 bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
     tvm_dtype type;
     const char *what = NULL;
-    if (tvm_asm_is_reserved(name, length)) what = "a word of the language";
+    if (tvm_is_reserved(name, length)) what = "a word of the language";
     if (tvm_dtype_parse(name, length, &type)) what = "a type";
     if (tvm_op_by_name(name, length) != TVM_OP_COUNT) what = "an instruction";
     if (!what) return true;

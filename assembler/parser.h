@@ -235,8 +235,6 @@ bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint3
                     const tvm_value *value);
 /* May this name be given to something? Reports why not. */
 bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length);
-/* true false inf nan block grid: words that an expression understands before any parameter. */
-bool tvm_asm_is_reserved(const char *name, size_t length);
 /* "%acc is a register tensor f32[16, 128]" parts: kind of slot in words. */
 const char *tvm_asm_slot_what(tvm_slot_kind kind);
 bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, const char *name, uint32_t length,

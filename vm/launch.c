@@ -1,28 +1,12 @@
 #include "launch.h"
+#include "expr_text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 /* ---- text of an expression and of the parameters that it reads ---- */
 
-typedef struct text {
-    char bytes[512];
-    size_t length;
-} text;
-
-static void append(text *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void append(text *to, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    size_t room = sizeof to->bytes - to->length;
-    int length = vsnprintf(to->bytes + to->length, room, format, arguments);
-    va_end(arguments);
-    if (length > 0) to->length += (size_t)length < room ? (size_t)length : room - 1;
-}
-
-static bool full(const text *t) {
-    return t->length + 1 >= sizeof t->bytes;
-}
+enum { TEXT_MAX = 512 };
 
 typedef struct scope {
     const tvm_ir_program *program;
@@ -34,148 +18,75 @@ static const char *slot_name(const scope *s, uint32_t slot) {
     return tvm_string(s->program, s->kernel->slots[slot].name);
 }
 
-static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to);
-
-static void write_call(const scope *s, const char *name, const tvm_expr *node, unsigned arity, text *to) {
-    append(to, "%s(", name);
-    write_expr(s, node->a, 0, to);
-    if (arity > 1) {
-        append(to, ", ");
-        write_expr(s, node->b, 0, to);
-    }
-    append(to, ")");
+void tvm_launch_reads_find(const tvm_ir_kernel *kernel, uint32_t expr, tvm_launch_reads *reads) {
+    const tvm_expr *node = &kernel->exprs[expr];
+    const uint32_t operands[3] = {node->a, node->b, node->c};
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    if (node->op == TVM_EXPR_SLOT && node->a < kernel->param_count) reads->params[node->a] = true;
+    if (arity == 0) reads->leaves |= tvm_expr_leaves(kernel, expr);
+    for (unsigned i = 0; i < arity; i++) tvm_launch_reads_find(kernel, operands[i], reads);
 }
 
-static void write_operator(const scope *s, const tvm_expr *node, unsigned above, text *to) {
-    const tvm_expr_info *info = tvm_expr_op_info(node->op);
-    bool parentheses = info->precedence < above;
-    append(to, "%s", parentheses ? "(" : "");
-    if (info->arity == 1) {
-        append(to, "%s", info->text);
-        write_expr(s, node->a, info->precedence, to);
-    } else {
-        write_expr(s, node->a, info->precedence + (info->arity == 3), to);
-        append(to, " %s ", info->text);
-        write_expr(s, node->b, info->precedence + 1, to);
-    }
-    if (info->arity == 3) {
-        append(to, " : ");
-        write_expr(s, node->c, info->precedence, to);
-    }
-    append(to, "%s", parentheses ? ")" : "");
+static void write_name(tvm_text *out, bool *any, const char *name) {
+    tvm_text_add(out, "%s%s = ", *any ? ", " : "", name);
+    *any = true;
 }
 
-/* As it would be written in a program; parentheses where the operator above, of precedence `above`, needs
- * them. Bounded: the verifier limits the size of an expression, and writing stops when the text is full. */
-static void write_expr(const scope *s, uint32_t expr, unsigned above, text *to) {
-    const tvm_expr *node = &s->kernel->exprs[expr];
-    char name[TVM_DTYPE_NAME_MAX];
-    if (full(to)) return;
-    switch (node->op) {
-    case TVM_EXPR_INTEGER:
-        if (node->type.kind == TVM_KIND_BOOL)
-            append(to, "%s", node->value.i ? "true" : "false");
-        else
-            append(to, "%" PRId64, node->value.i);
-        break;
-    case TVM_EXPR_FLOAT:
-        append(to, "%g", node->value.f);
-        break;
-    case TVM_EXPR_SLOT:
-        append(to, "%s", slot_name(s, node->a));
-        break;
-    case TVM_EXPR_BLOCK:
-        append(to, "block.%c", (char)('x' + node->a));
-        break;
-    case TVM_EXPR_GRID:
-        append(to, "grid.%c", (char)('x' + node->a));
-        break;
-    case TVM_EXPR_MULTIPROCESSORS:
-    case TVM_EXPR_TARGET:
-        append(to, "%s", tvm_expr_op_info(node->op)->text);
-        break;
-    case TVM_EXPR_CAST:
-        write_call(s, tvm_dtype_name(node->type, name), node, 1, to);
-        break;
-    case TVM_EXPR_MIN:
-    case TVM_EXPR_MAX:
-    case TVM_EXPR_CDIV:
-        write_call(s, tvm_expr_op_info(node->op)->text, node, 2, to);
-        break;
-    default:
-        write_operator(s, node, above, to);
-        break;
+bool tvm_launch_print_values(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                             const tvm_launch_env *env, const tvm_launch_reads *reads) {
+    bool any = false;
+    for (uint32_t p = 0; p < kernel->param_count; p++) {
+        if (!reads->params[p]) continue;
+        write_name(out, &any, tvm_string(program, kernel->slots[p].name));
+        tvm_print_scalar(out, kernel->slots[p].dtype, env->scalars[p]);
     }
+    if (reads->leaves & TVM_LEAF_MULTIPROCESSORS) {
+        write_name(out, &any, "multiprocessors");
+        tvm_text_add(out, "%" PRIu32, env->multiprocessors);
+    }
+    if (reads->leaves & TVM_LEAF_TARGET) {
+        write_name(out, &any, "target");
+        tvm_text_add(out, "%" PRIu32, env->target);
+    }
+    return any;
 }
 
-/* Marks the parameters that an expression reads, and after them the number of multiprocessors
- * and the target. */
-static void find_params(const scope *s, uint32_t expr, bool reads[TVM_MAX_PARAMS + 2]) {
-    const tvm_expr *node = &s->kernel->exprs[expr];
-    const tvm_expr_info *info = tvm_expr_op_info(node->op);
-    if (node->op == TVM_EXPR_SLOT && node->a < TVM_MAX_PARAMS) reads[node->a] = true;
-    if (node->op == TVM_EXPR_MULTIPROCESSORS) reads[TVM_MAX_PARAMS] = true;
-    if (node->op == TVM_EXPR_TARGET) reads[TVM_MAX_PARAMS + 1] = true;
-    if (info->arity > 0) find_params(s, node->a, reads);
-    if (info->arity > 1) find_params(s, node->b, reads);
-    if (info->arity > 2) find_params(s, node->c, reads);
+/* A text that was too long ends in dots. */
+static tvm_text cut(tvm_text text) {
+    if (text.too_long && text.size >= 3) memcpy(text.data + text.size - 3, "...", 3);
+    return text;
 }
 
-/* ` (n = 1000, k = 128)`, or nothing when none is read. */
-static void write_values(const scope *s, uint32_t expr, text *to) {
-    bool reads[TVM_MAX_PARAMS + 2] = {false};
-    const char *before = " (";
-    find_params(s, expr, reads);
-    for (uint32_t p = 0; p < s->kernel->param_count; p++) {
-        if (!reads[p]) continue;
-        tvm_scalar value = s->env->scalars[p];
-        tvm_dtype type = s->kernel->slots[p].dtype;
-        if (type.kind == TVM_KIND_FLOAT)
-            append(to, "%s%s = %g", before, slot_name(s, p), value.f);
-        else if (type.kind == TVM_KIND_UINT)
-            append(to, "%s%s = %" PRIu64, before, slot_name(s, p), value.u);
-        else
-            append(to, "%s%s = %" PRId64, before, slot_name(s, p), value.i);
-        before = ", ";
-    }
-    if (reads[TVM_MAX_PARAMS]) {
-        append(to, "%smultiprocessors = %" PRIu32, before, s->env->multiprocessors);
-        before = ", ";
-    }
-    if (reads[TVM_MAX_PARAMS + 1]) {
-        append(to, "%starget = %" PRIu32, before, s->env->target);
-        before = ", ";
-    }
-    if (before[0] == ',') append(to, ")");
+tvm_text tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                              const tvm_launch_env *env) {
+    tvm_text text = {.limit = TEXT_MAX}, values = {.limit = TEXT_MAX};
+    tvm_launch_reads reads = {.leaves = 0};
+    tvm_print_expr(&text, program, kernel, expr, false);
+    if (env) tvm_launch_reads_find(kernel, expr, &reads);
+    if (env && tvm_launch_print_values(&values, program, kernel, env, &reads))
+        tvm_text_add(&text, " (%s)", tvm_text_string(&values));
+    tvm_text_free(&values);
+    return cut(text);
 }
 
-static text describe(const scope *s, uint32_t expr) {
-    text t = {.length = 0};
-    write_expr(s, expr, 0, &t);
-    write_values(s, expr, &t);
-    return t;
+static tvm_text describe(const scope *s, uint32_t expr) {
+    return tvm_launch_expr_text(s->program, s->kernel, expr, s->env);
 }
 
 char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param) {
-    const scope s = {.program = program, .kernel = kernel};
     const tvm_slot *slot = &kernel->slots[param];
-    text t = {.length = 0};
-    for (unsigned d = 0; slot->kind == TVM_SLOT_GLOBAL && d < slot->rank; d++) {
-        append(&t, d ? ", " : "[");
-        write_expr(&s, slot->shape[d], 0, &t);
+    tvm_text text = {.limit = TEXT_MAX};
+    if (slot->kind != TVM_SLOT_GLOBAL) return strdup("");
+    tvm_text_puts(&text, "[");
+    for (unsigned d = 0; d < slot->rank; d++) {
+        if (d > 0) tvm_text_puts(&text, ", ");
+        tvm_print_expr(&text, program, kernel, slot->shape[d], false);
     }
-    if (slot->kind == TVM_SLOT_GLOBAL) append(&t, slot->rank ? "]" : "[]");
-    if (full(&t)) memcpy(t.bytes + t.length - 3, "...", 3);
-    return strdup(t.bytes);
-}
-
-void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
-                          const tvm_launch_env *env, char *out, size_t size) {
-    const scope s = {program, kernel, env};
-    text t = {.length = 0};
-    write_expr(&s, expr, 0, &t);
-    if (env) write_values(&s, expr, &t);
-    snprintf(out, size, "%s", t.bytes);
+    tvm_text_puts(&text, "]");
+    text = cut(text);
+    if (!text.failed || text.too_long) return text.data;
+    tvm_text_free(&text);
+    return NULL;
 }
 
 /* ---- evaluation ---- */
@@ -193,9 +104,12 @@ static tvm_status evaluate(const scope *s, uint32_t expr, const char *what, tvm_
     for (unsigned d = 0; d < 3; d++) env.grid[d] = (int32_t)s->env->grid[d];
     tvm_why why = {{0}};
     if (tvm_expr_eval(s->kernel, expr, &env, value, &why) == TVM_OK) return TVM_OK;
-    text t = describe(s, expr);
-    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s, %s: %s", kernel_name(s), what,
-                        t.bytes, why.text);
+    if (!diags) return TVM_ARGUMENT;
+    tvm_text text = describe(s, expr);
+    tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s, %s: %s", kernel_name(s), what,
+                 tvm_text_string(&text), why.text);
+    tvm_text_free(&text);
+    return TVM_ARGUMENT;
 }
 
 static bool too_big(tvm_dtype type, tvm_scalar value, int64_t most) {
@@ -213,10 +127,12 @@ static tvm_status check_grid(const scope *s, uint32_t grid[3], tvm_diags *diags)
         if (status != TVM_OK) return status;
         tvm_dtype type = s->kernel->exprs[s->kernel->grid[d]].type;
         if (too_big(type, value, most[d]) || value.i < 0) {
-            text t = describe(s, s->kernel->grid[d]);
-            return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                                "kernel '%s': %s is %" PRId64 ", expected 0 to %" PRId64 ": %s",
-                                kernel_name(s), names[d], value.i, most[d], t.bytes);
+            tvm_text text = describe(s, s->kernel->grid[d]);
+            tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                         "kernel '%s': %s is %" PRId64 ", expected 0 to %" PRId64 ": %s", kernel_name(s),
+                         names[d], value.i, most[d], tvm_text_string(&text));
+            tvm_text_free(&text);
+            return TVM_ARGUMENT;
         }
         grid[d] = (uint32_t)value.i;
     }
@@ -229,9 +145,11 @@ static tvm_status check_assumes(const scope *s, tvm_diags *diags) {
         tvm_status status = evaluate(s, s->kernel->assumes[a], "an assume", &value, diags);
         if (status != TVM_OK) return status;
         if (value.i) continue;
-        text t = describe(s, s->kernel->assumes[a]);
-        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s' assumes %s", kernel_name(s),
-                            t.bytes);
+        tvm_text text = describe(s, s->kernel->assumes[a]);
+        tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s' assumes %s", kernel_name(s),
+                     tvm_text_string(&text));
+        tvm_text_free(&text);
+        return TVM_ARGUMENT;
     }
     return TVM_OK;
 }
@@ -250,9 +168,11 @@ static tvm_status evaluate_extent(const scope *s, uint32_t param, unsigned d, in
     snprintf(what, sizeof what, "extent %u of %.100s", d,
              slot_name(s, param)); /* no launch that succeeds pays for it */
     if (status != TVM_OK) return evaluate(s, expr, what, &value, diags);
-    text t = describe(s, expr);
-    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s is %s: %s", kernel_name(s), what,
-                        big ? "above 2^40" : "negative", t.bytes);
+    tvm_text text = describe(s, expr);
+    tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s is %s: %s", kernel_name(s), what,
+                 big ? "above 2^40" : "negative", tvm_text_string(&text));
+    tvm_text_free(&text);
+    return TVM_ARGUMENT;
 }
 
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param,
@@ -277,11 +197,13 @@ tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *
     int64_t row = slot->rank ? shape[slot->rank - 1] : 1;
     if ((uint64_t)row * bits % 8) {
         char name[TVM_DTYPE_NAME_MAX];
-        text t = describe(&s, slot->shape[slot->rank - 1]);
-        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                            "kernel '%s': a row of %s, %" PRId64 " elements of %s, is not whole bytes: %s",
-                            kernel_name(&s), slot_name(&s, param), row, tvm_dtype_name(slot->dtype, name),
-                            t.bytes);
+        tvm_text text = describe(&s, slot->shape[slot->rank - 1]);
+        tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                     "kernel '%s': a row of %s, %" PRId64 " elements of %s, is not whole bytes: %s",
+                     kernel_name(&s), slot_name(&s, param), row, tvm_dtype_name(slot->dtype, name),
+                     tvm_text_string(&text));
+        tvm_text_free(&text);
+        return TVM_ARGUMENT;
     }
     *bytes = empty ? 0 : (uint64_t)elements * bits / 8;
     return TVM_OK;

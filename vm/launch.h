@@ -3,6 +3,7 @@
 #define TVM_VM_LAUNCH_H
 
 #include "program.h"
+#include "text.h"
 
 #define TVM_ELEMENTS_MAX (INT64_C(1) << 40)      /* of a tensor, extents of 0 left out */
 #define TVM_GRID_MAX     INT32_MAX, 65535, 65535 /* the hardware's: x, y, z */
@@ -24,10 +25,21 @@ typedef struct tvm_launch_env {
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
                             tvm_diags *diags);
 
-/* An expression as a program says it, cut to `size` bytes; unless env is NULL followed by the values that it
- * reads: "n % 8 == 0 (n = 12)". */
-void tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
-                          const tvm_launch_env *env, char *out, size_t size);
+/* What launch-time expressions read. */
+typedef struct tvm_launch_reads {
+    bool params[TVM_MAX_PARAMS];
+    unsigned leaves; /* TVM_LEAF_... */
+} tvm_launch_reads;
+/* Adds what an expression reads. */
+void tvm_launch_reads_find(const tvm_ir_kernel *kernel, uint32_t expr, tvm_launch_reads *reads);
+/* Adds the values, "m = 100, target = 90"; false where nothing is read. */
+bool tvm_launch_print_values(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                             const tvm_launch_env *env, const tvm_launch_reads *reads);
+
+/* An expression as a program says it, unless env is NULL followed by the values that it reads:
+ * "n % 8 == 0 (n = 12)". Cut where it is long; the caller frees it. */
+tvm_text tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
+                              const tvm_launch_env *env);
 
 /* Extents and bytes of global tensor `slot`: a parameter, or one of the launch, whose extents may read the
  * grid. */

@@ -313,10 +313,11 @@ static tvm_status evaluate(const tvm_variants *t, uint32_t expr, const tvm_launc
     tvm_status status = tvm_expr_eval(&t->entry->head, expr, &known, &value, &why);
     *holds = value.i != 0;
     if (status == TVM_OK) return TVM_OK;
-    char text[512];
-    tvm_launch_expr_text(t->program, &t->entry->head, expr, env, text, sizeof text);
-    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "entry '%s': a condition, %s: %s",
-                        tvm_string(t->program, t->entry->head.name), text, why.text);
+    tvm_text text = tvm_launch_expr_text(t->program, &t->entry->head, expr, env);
+    tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "entry '%s': a condition, %s: %s",
+                 tvm_string(t->program, t->entry->head.name), tvm_text_string(&text), why.text);
+    tvm_text_free(&text);
+    return TVM_ARGUMENT;
 }
 
 static inline bool in_range(const decision *d, const tvm_launch_env *env) {

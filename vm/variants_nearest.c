@@ -1,7 +1,7 @@
 /* What a launch is told that no variant serves: the nearest one, and what it needs. */
 #include "variants.h"
+#include "expr_text.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -78,99 +78,64 @@ static shortfall measure(const shape *s, uint32_t expr, bool wanted) {
 
 /* ---- text ---- */
 
-static void append(char text[TEXT_MAX], const char *before, const char *more) {
-    size_t length = strlen(text);
-    snprintf(text + length, TEXT_MAX - length, "%s%s", length ? before : "", more);
-}
-
-static const char *opposite(unsigned op) {
+static tvm_expr_op opposite(unsigned op) {
     switch (op) {
     case TVM_EXPR_LT:
-        return ">=";
+        return TVM_EXPR_GE;
     case TVM_EXPR_LE:
-        return ">";
+        return TVM_EXPR_GT;
     case TVM_EXPR_GT:
-        return "<=";
+        return TVM_EXPR_LE;
     case TVM_EXPR_GE:
-        return "<";
+        return TVM_EXPR_LT;
     case TVM_EXPR_EQ:
-        return "!=";
+        return TVM_EXPR_NE;
     default:
-        return "==";
+        return TVM_EXPR_EQ;
     }
 }
 
-static void append_need(const shape *s, uint32_t expr, bool wanted, char text[TEXT_MAX]) {
-    const tvm_expr *node = &s->head->exprs[expr];
-    char left[TEXT_MAX], right[TEXT_MAX], whole[2 * TEXT_MAX + 8];
-    if (!wanted && tvm_expr_is_comparison(node->op)) {
-        tvm_launch_expr_text(s->program, s->head, node->a, NULL, left, sizeof left);
-        tvm_launch_expr_text(s->program, s->head, node->b, NULL, right, sizeof right);
-        snprintf(whole, sizeof whole, "%s %s %s", left, opposite(node->op), right);
-    } else {
-        tvm_launch_expr_text(s->program, s->head, expr, NULL, left, sizeof left);
-        snprintf(whole, sizeof whole, wanted ? "%s" : "!(%s)", left);
+static void print_need(const shape *s, uint32_t expr, bool wanted, tvm_text *text) {
+    unsigned op = s->head->exprs[expr].op;
+    if (text->size) tvm_text_puts(text, " and ");
+    if (!wanted && tvm_expr_is_comparison(op)) {
+        tvm_print_comparison(text, s->program, s->head, expr, opposite(op));
+        return;
     }
-    append(text, " and ", whole);
+    if (!wanted) tvm_text_puts(text, "!(");
+    tvm_print_expr(text, s->program, s->head, expr, false);
+    if (!wanted) tvm_text_puts(text, ")");
 }
 
 /* "m <= 64 and n % 16 == 0": the comparisons of the nearest way to what is wanted that fail. */
-static void write_needs(const shape *s, uint32_t expr, bool wanted, char text[TEXT_MAX]) {
+static void print_needs(const shape *s, uint32_t expr, bool wanted, tvm_text *text) {
     const tvm_expr *node = &s->head->exprs[expr];
-    if (measure(s, expr, wanted).failed == 0 || strlen(text) + 1 >= TEXT_MAX) return;
+    if (measure(s, expr, wanted).failed == 0 || text->failed) return;
     if (node->op == TVM_EXPR_LNOT) {
-        write_needs(s, node->a, !wanted, text);
+        print_needs(s, node->a, !wanted, text);
     } else if (needs_both(node, wanted)) {
-        write_needs(s, node->a, wanted, text);
-        write_needs(s, node->b, wanted, text);
+        print_needs(s, node->a, wanted, text);
+        print_needs(s, node->b, wanted, text);
     } else if (needs_either(node, wanted)) {
         bool second = nearer(measure(s, node->b, wanted), measure(s, node->a, wanted));
-        write_needs(s, second ? node->b : node->a, wanted, text);
+        print_needs(s, second ? node->b : node->a, wanted, text);
     } else {
-        append_need(s, expr, wanted, text);
+        print_need(s, expr, wanted, text);
     }
-}
-
-static void find_read(const tvm_ir_kernel *head, uint32_t expr, bool reads[TVM_MAX_PARAMS],
-                      unsigned *leaves) {
-    const tvm_expr *node = &head->exprs[expr];
-    const uint32_t operands[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
-    if (node->op == TVM_EXPR_SLOT) reads[node->a] = true;
-    if (!arity) *leaves |= tvm_expr_leaves(head, expr);
-    for (unsigned i = 0; i < arity; i++) find_read(head, operands[i], reads, leaves);
 }
 
 /* "m = 100, n = 64": what the conditions read, in the order of the parameters. */
-static void write_values(const shape *s, const tvm_ir_entry *entry, char text[TEXT_MAX]) {
-    bool reads[TVM_MAX_PARAMS] = {false};
-    unsigned leaves = 0;
-    char one[128];
+static void print_values(const shape *s, const tvm_ir_entry *entry, tvm_text *text) {
+    tvm_launch_reads reads = {.leaves = 0};
     for (uint32_t i = 0; i < entry->case_count; i++)
-        find_read(s->head, entry->cases[i].condition, reads, &leaves);
-    for (uint32_t p = 0; p < s->head->param_count; p++) {
-        const tvm_slot *slot = &s->head->slots[p];
-        tvm_scalar value = s->env->scalars[p];
-        const char *name = tvm_string(s->program, slot->name);
-        if (!reads[p]) continue;
-        if (slot->dtype.kind == TVM_KIND_FLOAT)
-            snprintf(one, sizeof one, "%.60s = %g", name, value.f);
-        else if (slot->dtype.kind == TVM_KIND_UINT)
-            snprintf(one, sizeof one, "%.60s = %" PRIu64, name, value.u);
-        else
-            snprintf(one, sizeof one, "%.60s = %" PRId64, name, value.i);
-        append(text, ", ", one);
-    }
-    snprintf(one, sizeof one, "multiprocessors = %" PRIu32, s->env->multiprocessors);
-    if (leaves & TVM_LEAF_MULTIPROCESSORS) append(text, ", ", one);
-    snprintf(one, sizeof one, "target = %" PRIu32, s->env->target);
-    if (leaves & TVM_LEAF_TARGET) append(text, ", ", one);
+        tvm_launch_reads_find(s->head, entry->cases[i].condition, &reads);
+    tvm_launch_print_values(text, s->program, s->head, s->env, &reads);
 }
 
 tvm_status tvm_variants_refuse(const tvm_ir_program *program, const tvm_ir_entry *entry,
                                const tvm_launch_env *env, tvm_diags *diags) {
     const shape s = {program, &entry->head, env};
-    char values[TEXT_MAX] = "", needs[TEXT_MAX] = "";
+    tvm_text values = {.limit = TEXT_MAX}, needs = {.limit = TEXT_MAX};
     shortfall least = {0, 0, 0};
     uint32_t nearest = 0;
     for (uint32_t i = 0; i < entry->case_count; i++) { /* each has a condition, or would have been chosen */
@@ -179,10 +144,13 @@ tvm_status tvm_variants_refuse(const tvm_ir_program *program, const tvm_ir_entry
         nearest = i;
         least = found;
     }
-    write_values(&s, entry, values);
-    write_needs(&s, entry->cases[nearest].condition, true, needs);
-    return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                        "no variant of '%s' serves %s; the nearest is '%s', which needs %s",
-                        tvm_string(program, entry->head.name), values,
-                        tvm_string(program, program->kernels[entry->cases[nearest].kernel].name), needs);
+    print_values(&s, entry, &values);
+    print_needs(&s, entry->cases[nearest].condition, true, &needs);
+    tvm_diag_add(
+        diags, TVM_ARGUMENT, NULL, NULL, "no variant of '%s' serves %s; the nearest is '%s', which needs %s",
+        tvm_string(program, entry->head.name), tvm_text_string(&values),
+        tvm_string(program, program->kernels[entry->cases[nearest].kernel].name), tvm_text_string(&needs));
+    tvm_text_free(&values);
+    tvm_text_free(&needs);
+    return TVM_ARGUMENT;
 }

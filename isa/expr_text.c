@@ -1,12 +1,10 @@
-#include "printer.h"
+#include "expr_text.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "parser.h"
 
 typedef struct printer {
     tvm_text *out;
@@ -18,6 +16,14 @@ typedef struct printer {
 typedef enum context { BY_DEFAULT, AS_F64, ADAPTS } context;
 
 static void print(const printer *p, uint32_t expr, unsigned least, context how);
+
+bool tvm_is_reserved(const char *name, size_t length) {
+    static const char *const words[] = {"true",      "false",           "inf",   "nan", "block", "grid",
+                                        "row_major", "multiprocessors", "target"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
+    return false;
+}
 
 static bool is_variable_name(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const char *name) {
     for (uint32_t i = kernel->param_count; i < kernel->slot_count; i++)
@@ -32,7 +38,7 @@ void tvm_print_slot(tvm_text *out, const tvm_ir_program *program, const tvm_ir_k
     const char *name = tvm_string(program, kernel->slots[slot].name);
     size_t length = strlen(name);
     tvm_dtype type;
-    bool bare = slot < kernel->param_count && !tvm_asm_is_reserved(name, length) &&
+    bool bare = slot < kernel->param_count && !tvm_is_reserved(name, length) &&
                 !tvm_dtype_parse(name, length, &type) && tvm_op_by_name(name, length) == TVM_OP_COUNT;
     if (slot < kernel->param_count && !bare && is_variable_name(program, kernel, name)) {
         bool scalar = kernel->slots[slot].kind == TVM_SLOT_SCALAR;
@@ -63,38 +69,43 @@ static void float_text(char text[64], tvm_dtype type, double value) {
     if (!strpbrk(text, ".e")) snprintf(text + strlen(text), 64 - strlen(text), ".0");
 }
 
-static void integer_text(char text[64], tvm_dtype type, int64_t value) {
-    if (type.kind == TVM_KIND_BOOL) {
-        snprintf(text, 64, "%s", value ? "true" : "false");
+void tvm_print_scalar(tvm_text *out, tvm_dtype type, tvm_scalar value) {
+    char text[64];
+    if (type.kind == TVM_KIND_FLOAT) {
+        float_text(text, type, value.f);
+        tvm_text_puts(out, text);
+    } else if (type.kind == TVM_KIND_BOOL) {
+        tvm_text_puts(out, value.i ? "true" : "false");
     } else if (type.kind == TVM_KIND_UINT) {
-        snprintf(text, 64, "%" PRIu64, (uint64_t)value);
-    } else if (value == INT64_MIN) {
-        snprintf(text, 64, "0x8000000000000000"); /* negating its magnitude would not fit */
+        tvm_text_add(out, "%" PRIu64, value.u);
     } else {
-        snprintf(text, 64, "%" PRId64, value);
+        tvm_text_add(out, "%" PRId64, value.i);
     }
+}
+
+static bool is_least(const tvm_expr *node) {
+    return node->type.kind == TVM_KIND_INT && node->value.i == INT64_MIN;
 }
 
 static bool needs_type(const tvm_expr *node, context how) {
     if (node->type.kind == TVM_KIND_BOOL) return false;
-    if (node->type.kind == TVM_KIND_INT && node->value.i == INT64_MIN) return true;
+    if (is_least(node)) return true;
     if (how == ADAPTS) return false;
     if (node->op == TVM_EXPR_FLOAT) return node->type.bits != 32 || how == AS_F64;
     return !tvm_dtype_same(node->type, TVM_I(32));
 }
 
 static void print_literal(const printer *p, const tvm_expr *node, context how) {
-    char text[64], name[TVM_DTYPE_NAME_MAX];
-    if (node->op == TVM_EXPR_FLOAT) {
-        float_text(text, node->type, node->value.f);
-    } else {
-        integer_text(text, node->type, node->value.i);
-    }
-    if (needs_type(node, how)) {
-        tvm_text_add(p->out, "%s(%s)", tvm_dtype_name(node->type, name), text);
-    } else {
-        tvm_text_puts(p->out, text);
-    }
+    char name[TVM_DTYPE_NAME_MAX];
+    bool typed = needs_type(node, how);
+    tvm_scalar value = {.i = node->value.i};
+    if (node->op == TVM_EXPR_FLOAT) value.f = node->value.f;
+    if (typed) tvm_text_add(p->out, "%s(", tvm_dtype_name(node->type, name));
+    if (is_least(node)) /* as an unsigned number: negating its magnitude would not fit */
+        tvm_text_puts(p->out, "0x8000000000000000");
+    else
+        tvm_print_scalar(p->out, node->type, value);
+    if (typed) tvm_text_puts(p->out, ")");
 }
 
 /* ---- operators ---- */
@@ -181,4 +192,10 @@ void tvm_print_expr(tvm_text *out, const tvm_ir_program *program, const tvm_ir_k
                     bool wide) {
     printer p = {out, program, kernel};
     print(&p, expr, 0, wide ? AS_F64 : BY_DEFAULT);
+}
+
+void tvm_print_comparison(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                          uint32_t expr, tvm_expr_op op) {
+    printer p = {out, program, kernel};
+    print_infix(&p, &kernel->exprs[expr], tvm_expr_op_info(op));
 }
