@@ -1,9 +1,8 @@
 #include "tensor.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-enum { TEXT_MAX = 320 };
 
 /* ---- types ---- */
 
@@ -36,25 +35,10 @@ static bool holds(tvm_dtype type, unsigned code, unsigned bits) {
 
 /* ---- texts ---- */
 
-typedef struct text {
-    char bytes[TEXT_MAX];
-    size_t length;
-} text;
-
-static void append(text *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void append(text *to, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    size_t room = sizeof to->bytes - to->length;
-    int length = vsnprintf(to->bytes + to->length, room, format, arguments);
-    va_end(arguments);
-    if (length > 0) to->length += (size_t)length < room ? (size_t)length : room - 1;
-}
-
-static void append_shape(text *to, const int64_t *shape, unsigned rank) {
-    append(to, "[");
-    for (unsigned d = 0; d < rank; d++) append(to, "%s%" PRId64, d ? ", " : "", shape[d]);
-    append(to, "]");
+static void add_shape(tvm_text *to, const int64_t *shape, unsigned rank) {
+    tvm_text_add(to, "[");
+    for (unsigned d = 0; d < rank; d++) tvm_text_add(to, "%s%" PRId64, d ? ", " : "", shape[d]);
+    tvm_text_add(to, "]");
 }
 
 static const char *code_name(unsigned code) {
@@ -85,37 +69,37 @@ static const char *code_name(unsigned code) {
 }
 
 /* "uint8[64, 48]", "uint4x2[64, 64]" */
-static text tensor_text(const tvm_tensor *tensor) {
-    text t = {.length = 0};
+static tvm_text tensor_text(const tvm_tensor *tensor) {
+    tvm_text t = {0};
     const char *name = code_name(tensor->dtype.code);
     if (name && tensor->dtype.code > TVM_TENSOR_BOOL)
-        append(&t, "%s", name);
+        tvm_text_add(&t, "%s", name);
     else if (name)
-        append(&t, "%s%u", name, tensor->dtype.bits);
+        tvm_text_add(&t, "%s%u", name, tensor->dtype.bits);
     else
-        append(&t, "type code %u, bits %u", tensor->dtype.code, tensor->dtype.bits);
-    if (tensor->dtype.lanes != 1) append(&t, "x%u", tensor->dtype.lanes);
+        tvm_text_add(&t, "type code %u, bits %u", tensor->dtype.code, tensor->dtype.bits);
+    if (tensor->dtype.lanes != 1) tvm_text_add(&t, "x%u", tensor->dtype.lanes);
     if (tensor->ndim < 0 || tensor->ndim > TVM_MAX_RANK)
-        append(&t, " of rank %" PRId32, tensor->ndim);
+        tvm_text_add(&t, " of rank %" PRId32, tensor->ndim);
     else if (tensor->ndim && !tensor->shape)
-        append(&t, " of rank %" PRId32 " without a shape", tensor->ndim);
+        tvm_text_add(&t, " of rank %" PRId32 " without a shape", tensor->ndim);
     else
-        append_shape(&t, tensor->shape, (unsigned)tensor->ndim);
+        add_shape(&t, tensor->shape, (unsigned)tensor->ndim);
     return t;
 }
 
 /* "u3[64, 128]" with, where there is one, " or uint8[64, 48]" */
-static text declared_text(const tvm_kernel *function, uint32_t param, const int64_t *shape) {
+static tvm_text declared_text(const tvm_kernel *function, uint32_t param, const int64_t *shape) {
     const tvm_slot *slot = &function->kernel->slots[param];
-    text t = {.length = 0};
-    append(&t, "%s", function->type_names[param]);
-    append_shape(&t, shape, slot->rank);
+    tvm_text t = {0};
+    tvm_text_add(&t, "%s", function->type_names[param]);
+    add_shape(&t, shape, slot->rank);
     if (!tvm_dtype_is_lowbit(slot->dtype) || !slot->rank || tvm_dtype_same(slot->dtype, TVM_U(8))) return t;
     int64_t bytes[TVM_MAX_RANK];
     memcpy(bytes, shape, slot->rank * sizeof *shape);
     bytes[slot->rank - 1] = bytes[slot->rank - 1] * slot->dtype.bits / 8;
-    append(&t, " or uint8");
-    append_shape(&t, bytes, slot->rank);
+    tvm_text_add(&t, " or uint8");
+    add_shape(&t, bytes, slot->rank);
     return t;
 }
 
@@ -197,10 +181,12 @@ tvm_status tvm_tensor_check(const tvm_kernel *function, uint32_t param, const in
     const tvm_slot *slot = &function->kernel->slots[param];
     const char *name = tvm_string(function->code->program, slot->name);
     if (!holds(slot->dtype, tensor->dtype.code, tensor->dtype.bits) || !has_shape(tensor, slot, shape)) {
-        text expected = declared_text(function, param, shape), found = tensor_text(tensor);
-        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                            "kernel '%s': tensor '%s' is to be %s, but is %s", tvm_kernel_name(function),
-                            name, expected.bytes, found.bytes);
+        tvm_text expected = declared_text(function, param, shape), found = tensor_text(tensor);
+        tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': tensor '%s' is to be %s, but is %s",
+                     tvm_kernel_name(function), name, tvm_text_string(&expected), tvm_text_string(&found));
+        tvm_text_free(&expected);
+        tvm_text_free(&found);
+        return TVM_ARGUMENT;
     }
     tvm_status status = check_strides(function, name, tensor, diags);
     return status ? status : check_device(function, name, tensor, diags);
