@@ -171,12 +171,20 @@ bool tvm_asm_string(tvm_asm *as, const tvm_token *token, tvm_value *value) {
 /* How this statement came to be read, from the inside out: iterations of .for, and including files. */
 static void add_context(const tvm_asm *as, tvm_text *hint) {
     const char *between = hint->size ? "; " : "";
+    if (as->let_token) {
+        tvm_text_add(hint, "%sused at %s:%u", between, as->let_source->name, as->let_token->line);
+        between = ", ";
+    }
     for (unsigned i = as->frame_count; i-- > 0;) {
         const tvm_frame *frame = &as->frames[i];
         char text[64];
         if (frame->kind == TVM_FRAME_FOR) {
             tvm_text_add(hint, "%sin .for with %.*s = %s", between, (int)frame->name_length, frame->name,
                          tvm_value_text(&frame->current, text));
+            between = ", ";
+        } else if (frame->kind == TVM_FRAME_MACRO) {
+            tvm_text_add(hint, "%sin %.*s, called at %s:%u", between, (int)frame->name_length, frame->name,
+                         frame->caller->name, frame->caller->tokens[frame->opener].line);
             between = ", ";
         } else if (frame->kind == TVM_FRAME_FILE && i > 0) {
             const tvm_source *by = as->frames[i - 1].source;

@@ -109,18 +109,102 @@ static bool layout(tvm_asm *as, const tvm_token *token) {
 
 /* ---- the rest ---- */
 
+static bool message(tvm_asm *as, const char *what, tvm_value *text) {
+    const tvm_token *at = tvm_asm_peek(as);
+    if (!tvm_asm_static(as, what, text) || text->kind == TVM_VALUE_POISON) return false;
+    return text->kind == TVM_VALUE_STRING ||
+           tvm_asm_error(as, at, NULL, "expected a text in quotes, found %s", tvm_value_what(text));
+}
+
+/* Ends the assembly: what follows was refused with it. */
+static bool refuse(tvm_asm *as, const tvm_token *token, const tvm_value *text, const char *without) {
+    if (text->as.string.length)
+        tvm_asm_invalid(as, token, NULL, "%.*s", (int)text->as.string.length, text->as.string.text);
+    else
+        tvm_asm_invalid(as, token, NULL, "%s", without);
+    as->stopped = true;
+    return false;
+}
+
 static bool error(tvm_asm *as, const tvm_token *token) {
     tvm_value text;
+    return message(as, "the text of .error", &text) && refuse(as, token, &text, "'.error' without a text");
+}
+
+/* condition [, "text"] */
+static bool assertion(tvm_asm *as, const tvm_token *token) {
     const tvm_token *at = tvm_asm_peek(as);
-    if (!tvm_asm_static(as, "the text of .error", &text) || text.kind == TVM_VALUE_POISON) return false;
-    if (text.kind != TVM_VALUE_STRING)
-        return tvm_asm_error(as, at, NULL, "expected a text in quotes, found %s", tvm_value_what(&text));
-    if (text.as.string.length)
-        tvm_asm_invalid(as, token, NULL, "%.*s", (int)text.as.string.length, text.as.string.text);
-    else
-        tvm_asm_invalid(as, token, NULL, "'.error' without a text");
-    as->stopped = true; /* what follows was refused with it */
-    return false;
+    tvm_value value, truth, text = tvm_value_string("", 0);
+    if (!tvm_asm_expression(as, &value) || !tvm_asm_to_bool(as, at, &value, &truth)) return false;
+    if (truth.kind == TVM_VALUE_POISON) return false;
+    if (!tvm_value_is_static(&truth))
+        return tvm_asm_error(as, at, "what a launch must fulfil stands in .assume",
+                             "an assertion must be known when the program is assembled");
+    if (tvm_asm_accept(as, ",") && !message(as, "the text of .assert", &text)) return false;
+    if (!truth.as.i) return refuse(as, token, &text, "the assertion does not hold");
+    return tvm_asm_expect_end(as);
+}
+
+/* ---- .let ---- */
+
+static bool launch_value(tvm_asm *as, const tvm_token *token, const tvm_value *value) {
+    if (value->kind == TVM_VALUE_POISON) return false;
+    if (!tvm_value_is_scalar(value))
+        return tvm_asm_error(as, token, "other values are defined with .const", "expected a scalar, found %s",
+                             tvm_value_what(value));
+    return value->kind != TVM_VALUE_EXPR ||
+           tvm_asm_launch_time(as, token, value->as.expr, TVM_LEAF_GRID, "a value of .let");
+}
+
+bool tvm_asm_let_value(tvm_asm *as, const tvm_token *token, const tvm_value *let, tvm_value *value) {
+    const tvm_source *outer_source = as->let_source, *source = as->source;
+    const tvm_token *outer_token = as->let_token;
+    uint32_t at = as->at;
+    if (++as->nesting > TVM_ASM_NESTING || as->tokens > TVM_ASM_TOKENS)
+        return tvm_asm_error(as, token, "does the value depend on itself?", "values of .let nested too deep");
+    if (!as->let_token) {
+        as->let_source = as->source;
+        as->let_token = token;
+    }
+    as->source = let->as.let.source;
+    as->at = let->as.let.at;
+    const tvm_token *first = tvm_asm_peek(as);
+    bool good = tvm_asm_expression(as, value) && launch_value(as, first, value);
+    as->source = source;
+    as->at = at;
+    as->let_source = outer_source;
+    as->let_token = outer_token;
+    as->nesting--;
+    return good;
+}
+
+/* In a kernel the value is read here, once; elsewhere the parameters are not known, and it is read where it
+ * is used. */
+static bool one_let(tvm_asm *as) {
+    const char *name;
+    uint32_t length;
+    const tvm_token *token = tvm_asm_peek(as);
+    if (!tvm_asm_expect_name(as, "the name of a launch-time value", &name, &length) ||
+        !tvm_asm_expect(as, "=", "after the name of the value"))
+        return false;
+    const tvm_token *at = tvm_asm_peek(as);
+    tvm_value value = {.kind = TVM_VALUE_LET, .as.let = {as->source, as->at}};
+    bool good = true;
+    if (as->in_kernel && !as->in_entry) {
+        good = tvm_asm_expression(as, &value) && launch_value(as, at, &value);
+    } else {
+        tvm_asm_skip_expression(as);
+    }
+    if (!good) value = tvm_value_poison();
+    return tvm_asm_define(as, token, name, length, &value) && good;
+}
+
+static bool let(tvm_asm *as, const tvm_token *token) {
+    (void)token;
+    do {
+        if (!one_let(as)) return false;
+    } while (tvm_asm_accept(as, ","));
+    return tvm_asm_expect_end(as);
 }
 
 static bool elif_branch(tvm_asm *as, const tvm_token *token) {
@@ -129,6 +213,10 @@ static bool elif_branch(tvm_asm *as, const tvm_token *token) {
 
 static bool else_branch(tvm_asm *as, const tvm_token *token) {
     return tvm_asm_elif(as, token, true);
+}
+
+static bool end_of_table(tvm_asm *as, const tvm_token *token) {
+    return tvm_asm_error(as, token, NULL, "'.endtable' without '.table'");
 }
 
 static bool warps(tvm_asm *as, const tvm_token *token) {
@@ -158,6 +246,14 @@ static const directive directives[] = {
     {"endfor", tvm_asm_endfor, ANYWHERE},
     {"layout", layout, ANYWHERE},
     {"error", error, ANYWHERE},
+    {"assert", assertion, ANYWHERE},
+    {"let", let, ANYWHERE},
+    {"macro", tvm_asm_macro, ANYWHERE},
+    {"endmacro", tvm_asm_endmacro, ANYWHERE},
+    {"table", tvm_asm_table, ANYWHERE},
+    {"endtable", end_of_table, ANYWHERE},
+    {"scope", tvm_asm_scope, ANYWHERE},
+    {"endscope", tvm_asm_endscope, ANYWHERE},
     {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
     {"warps", warps, IN_KERNEL},
     {"resident", resident, IN_KERNEL},

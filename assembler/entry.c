@@ -25,24 +25,32 @@ bool tvm_asm_entry_header(tvm_asm *as, const tvm_token *token) {
 
 /* ---- .case ---- */
 
-static bool variant(tvm_asm *as, uint32_t *kernel) {
-    const tvm_token *token = tvm_asm_peek(as);
+static bool no_variant(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
     const tvm_ir_program *program = as->program;
-    const char *name;
-    uint32_t length;
     tvm_suggest suggest;
     char hint[96];
-    if (!tvm_asm_expect_name(as, "the name of a kernel", &name, &length)) return false;
     tvm_suggest_start(&suggest, name, length);
     for (uint32_t k = 0; k < program->kernel_count; k++) {
         const char *other = tvm_string(program, program->kernels[k].name);
-        *kernel = k;
-        if (strlen(other) == length && memcmp(other, name, length) == 0) return true;
         tvm_suggest_offer(&suggest, other, strlen(other));
     }
     const char *shown = tvm_suggest_hint(&suggest, "", hint);
     return tvm_asm_invalid(as, token, shown ? shown : "the kernels of an entry stand before it",
                            "there is no kernel '%.*s' before this", (int)length, name);
+}
+
+/* *kernel is TVM_NONE where there is none of that name. */
+static bool variant(tvm_asm *as, const char **name, uint32_t *length, uint32_t *kernel) {
+    const tvm_ir_program *program = as->program;
+    if (!tvm_asm_expect_name(as, "the name of a kernel", name, length)) return false;
+    *name = tvm_arena_text(&as->scratch, *name, *length);
+    if (!*name) return tvm_asm_no_memory(as);
+    *kernel = TVM_NONE;
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const char *other = tvm_string(program, program->kernels[k].name);
+        if (strlen(other) == *length && memcmp(other, *name, *length) == 0) *kernel = k;
+    }
+    return true;
 }
 
 /* The parameters of the entry are those of the first kernel that it names. */
@@ -89,16 +97,23 @@ static bool condition(tvm_asm *as, uint32_t *expr, bool *never) {
 
 bool tvm_asm_case(tvm_asm *as, const tvm_token *token) {
     tvm_ir_entry *entry = &as->program->entries[as->entry_index];
-    const tvm_token *name = tvm_asm_peek(as);
+    const tvm_token *at = tvm_asm_peek(as);
     tvm_ir_case made = {.condition = TVM_NONE};
     bool never = false;
+    const char *name;
+    uint32_t length;
     as->cases_seen++;
-    if (!variant(as, &made.kernel) || !check_signature(as, name, made.kernel)) return false;
+    if (!variant(as, &name, &length, &made.kernel)) return false;
+    /* A case that is left out needs no kernel: the one of a table's row may be left out, too. */
+    if (made.kernel == TVM_NONE && (as->entry_first == TVM_NONE || !tvm_asm_at(as, "if")))
+        return no_variant(as, at, name, length);
+    if (made.kernel != TVM_NONE && !check_signature(as, at, made.kernel)) return false;
     if (tvm_asm_accept(as, "if")) {
         if (!condition(as, &made.condition, &never)) return false;
     } else if (!tvm_asm_at_end(as)) {
         return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected 'if' and a condition, or the end of line");
     }
+    if (!never && made.kernel == TVM_NONE) return no_variant(as, at, name, length);
     if (!tvm_asm_expect_end(as) || never) return never;
     if (entry->case_count >= TVM_MAX_CASES)
         return tvm_asm_invalid(as, token, NULL, "an entry has at most %d cases", TVM_MAX_CASES);

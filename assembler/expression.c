@@ -39,7 +39,7 @@ bool tvm_asm_list(tvm_asm *as, const char *close, tvm_value *list) {
                 if (count) memcpy(more, items, count * sizeof *items);
                 items = more;
             }
-            if (!climb(as, 0, &items[count])) return false;
+            if (!climb(as, 0, &items[count]) || !tvm_asm_settle(as, &items[count])) return false;
             count++;
         } while (tvm_asm_accept(as, ","));
         char where[32];
@@ -48,6 +48,11 @@ bool tvm_asm_list(tvm_asm *as, const char *close, tvm_value *list) {
     }
     *list = (tvm_value){.kind = TVM_VALUE_LIST, .as.list = {items, count}};
     return true;
+}
+
+static bool is_macro(const tvm_asm *as, const char *name, uint32_t length) {
+    const tvm_symbol *symbol = tvm_symbols_find(&as->names, name, length);
+    return symbol && symbol->value.kind == TVM_VALUE_MACRO;
 }
 
 static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, tvm_value *value) {
@@ -61,6 +66,9 @@ static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t
         *value = tvm_value_poison();
         return true;
     }
+    if (is_macro(as, name, length))
+        return tvm_asm_error(as, token, NULL, "'%.*s' is a macro: a call of it is a statement", (int)length,
+                             name);
     if (!tvm_asm_call(as, &made, value, &known)) return false;
     if (!known && !tvm_asm_call_layout(as, &made, value, &known)) return false;
     if (known) return true;
@@ -183,7 +191,8 @@ static bool named_value(tvm_asm *as, const tvm_token *token, const char *name, u
     if (symbol) {
         tvm_asm_next(as);
         *value = symbol->value;
-        return true;
+        if (value->kind == TVM_VALUE_LET) return tvm_asm_let_value(as, token, &symbol->value, value);
+        return tvm_asm_members(as, value);
     }
     const tvm_symbol *parameter = tvm_asm_find_parameter(as, name, length);
     if (parameter) {
@@ -224,6 +233,8 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
             return call(as, token, name, (uint32_t)strlen(name), value);
         }
     }
+    uint32_t tokens;
+    if (tvm_asm_at_nested(as, &tokens)) return tvm_asm_nested(as, value);
     if (tvm_asm_is(as, after, "(")) {
         tvm_asm_next(as);
         return call(as, token, name, length, value);
@@ -236,7 +247,7 @@ static bool local_slot(tvm_asm *as, tvm_value *value) {
     uint32_t length;
     tvm_asm_next(as);
     const tvm_token *token = tvm_asm_peek(as);
-    if (!tvm_asm_expect_name(as, "a name after '%'", &name, &length)) return false;
+    if (!tvm_asm_read_name(as, true, &name, &length)) return false;
     if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
     const tvm_symbol *symbol = tvm_asm_find_local(as, name, length);
     return tvm_asm_slot_value(as, token, symbol ? symbol->slot : TVM_MAX_SLOTS, name, length, value);
@@ -353,6 +364,7 @@ static bool climb(tvm_asm *as, unsigned least, tvm_value *value) {
             if (!conditional(as, token, value)) return false;
             continue;
         }
+        if (!tvm_asm_settle(as, value)) return false;
         tvm_value left = *value, right;
         if (!climb(as, tvm_expr_op_info(op)->precedence + 1, &right)) return false;
         if (!tvm_asm_binary(as, (tvm_expr_op)op, token, &left, &right, value)) return false;
@@ -362,7 +374,6 @@ static bool climb(tvm_asm *as, unsigned least, tvm_value *value) {
 }
 
 bool tvm_asm_expression(tvm_asm *as, tvm_value *value) {
-    as->nesting = 0; /* after an error it is left where it was */
     return climb(as, 0, value);
 }
 
@@ -387,6 +398,14 @@ bool tvm_asm_static_integer(tvm_asm *as, int64_t least, int64_t most, const char
     return true;
 }
 
+bool tvm_asm_condition(tvm_asm *as, const char *what, bool *holds) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value, truth;
+    if (!tvm_asm_static(as, what, &value) || !tvm_asm_to_bool(as, token, &value, &truth)) return false;
+    *holds = truth.kind != TVM_VALUE_POISON && truth.as.i;
+    return truth.kind != TVM_VALUE_POISON;
+}
+
 bool tvm_asm_type(tvm_asm *as, tvm_dtype *type) {
     const tvm_token *token = tvm_asm_peek(as);
     const char *text = tvm_token_text(as->source, token);
@@ -397,7 +416,6 @@ bool tvm_asm_type(tvm_asm *as, tvm_dtype *type) {
         tvm_asm_next(as);
         return true;
     }
-    as->nesting = 0;
     if (!tvm_asm_primary(as, &value) || value.kind == TVM_VALUE_POISON) return false;
     if (value.kind != TVM_VALUE_DTYPE)
         return tvm_asm_error(as, token, NULL, "expected a type, found %s", tvm_value_what(&value));

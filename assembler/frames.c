@@ -1,4 +1,5 @@
-/* Running a program's text: files, branches and repetitions that are open, and which statement comes next. */
+/* Running a program's text: files, branches, repetitions, calls and scopes that are open, and which statement
+ * comes next. */
 #include "parser.h"
 
 #include <stdio.h>
@@ -12,9 +13,10 @@ static tvm_frame *top(tvm_asm *as) {
     return as->frame_count ? &as->frames[as->frame_count - 1] : NULL;
 }
 
-static tvm_frame *push(tvm_asm *as, tvm_frame_kind kind, const tvm_token *token) {
+tvm_frame *tvm_asm_open_frame(tvm_asm *as, tvm_frame_kind kind, const tvm_token *token) {
     if (as->frame_count == TVM_ASM_FRAMES) {
-        tvm_asm_error(as, token, NULL, ".if, .for and .include nested deeper than %d", TVM_ASM_FRAMES);
+        tvm_asm_error(as, token, NULL, ".if, .for, .scope, .include and macros nested deeper than %d",
+                      TVM_ASM_FRAMES);
         as->stopped = true;
         return NULL;
     }
@@ -27,6 +29,14 @@ static tvm_frame *push(tvm_asm *as, tvm_frame_kind kind, const tvm_token *token)
 static void pop(tvm_asm *as) {
     const tvm_frame *frame = top(as);
     if (frame->entered) tvm_symbols_leave(&as->names);
+    if (frame->kind == TVM_FRAME_MACRO || frame->kind == TVM_FRAME_SCOPE) tvm_symbols_leave(&as->slots);
+    if (frame->kind == TVM_FRAME_MACRO) {
+        as->macros--;
+        as->own_scope = frame->own_scope;
+        as->version = frame->version;
+        as->source = frame->caller;
+        as->at = frame->resume;
+    }
     if (frame->kind == TVM_FRAME_FILE) {
         uint32_t resume = frame->resume;
         as->version = frame->version;
@@ -51,21 +61,40 @@ static bool leave_kernel(tvm_asm *as) {
     return false;
 }
 
+static const char *const brackets[][2] = {
+    [TVM_FRAME_IF] = {".if", ".endif"},
+    [TVM_FRAME_FOR] = {".for", ".endfor"},
+    [TVM_FRAME_SCOPE] = {".scope", ".endscope"},
+};
+
 bool tvm_asm_close_frames(tvm_asm *as, unsigned count) {
     bool good = true;
     while (as->frame_count > count) {
         const tvm_frame *frame = top(as);
         if (!leave_kernel(as)) good = false;
-        if (frame->kind == TVM_FRAME_FILE) return false;
-        bool is_if = frame->kind == TVM_FRAME_IF;
+        if (frame->kind == TVM_FRAME_FILE || frame->kind == TVM_FRAME_MACRO) return false;
+        const char *const *words = brackets[frame->kind];
         const tvm_source *source = frame->source;
         const tvm_token *opener = &source->tokens[frame->opener];
         pop(as); /* first: its own iteration is no context of the error */
-        tvm_asm_error_in(as, source, opener, NULL, "'%s' without '%s'", is_if ? ".if" : ".for",
-                         is_if ? ".endif" : ".endfor");
+        tvm_asm_error_in(as, source, opener, NULL, "'%s' without '%s'", words[0], words[1]);
         good = false;
     }
     return good;
+}
+
+tvm_frame *tvm_asm_innermost(tvm_asm *as, tvm_frame_kind kind) {
+    unsigned count = as->frame_count;
+    while (count && as->frames[count - 1].kind == TVM_FRAME_IF) count--;
+    tvm_frame *frame = count ? &as->frames[count - 1] : NULL;
+    if (!frame || frame->kind != kind || frame->source != as->source) return NULL;
+    tvm_asm_close_frames(as, count);
+    return frame;
+}
+
+void tvm_asm_close_frame(tvm_asm *as) {
+    leave_kernel(as);
+    pop(as);
 }
 
 /* ---- skipping ---- */
@@ -76,10 +105,7 @@ static const tvm_token *directive_at(const tvm_asm *as) {
     return tvm_asm_at(as, ".") && name->kind == TVM_TOKEN_NAME ? name : NULL;
 }
 
-/* To the closer that matches, or (of .if) the next branch; the cursor stays before it, or at the end of the
- * file. From version 2 of the language on, what is skipped is made of directives that exist: a misspelt .else
- * would be skipped with the rest. */
-static void skip_to(tvm_asm *as, const char *opener, const char *closer, bool branches) {
+void tvm_asm_skip_to(tvm_asm *as, const char *opener, const char *closer, bool branches) {
     unsigned depth = 0;
     while (tvm_asm_peek(as)->kind != TVM_TOKEN_END && as->tokens <= TVM_ASM_TOKENS) {
         const tvm_token *name = directive_at(as);
@@ -99,31 +125,40 @@ static void skip_to(tvm_asm *as, const char *opener, const char *closer, bool br
     }
 }
 
+void tvm_asm_skip_expression(tvm_asm *as) {
+    unsigned depth = 0;
+    while (!tvm_asm_at_end(as)) {
+        bool closes = tvm_asm_at(as, ")") || tvm_asm_at(as, "]");
+        if (!depth && (closes || tvm_asm_at(as, ","))) return;
+        if (closes) depth--;
+        if (tvm_asm_at(as, "(") || tvm_asm_at(as, "[")) depth++;
+        tvm_asm_next(as);
+    }
+}
+
 /* ---- .if ---- */
 
 /* The condition of .if and .elif; an error counts as a branch taken, so that nothing of the .if is read. */
 static bool static_condition(tvm_asm *as, bool *error) {
-    tvm_value value, truth;
-    const tvm_token *token = tvm_asm_peek(as);
-    bool good = tvm_asm_static(as, "the condition of .if", &value) &&
-                tvm_asm_to_bool(as, token, &value, &truth) && truth.kind != TVM_VALUE_POISON;
+    bool holds = false;
+    bool good = tvm_asm_condition(as, "the condition of .if", &holds);
     if (good)
         good = tvm_asm_expect_end(as);
     else
         tvm_asm_skip_statement(as);
     *error = !good;
-    return good && truth.as.i;
+    return good && holds;
 }
 
 static void branch(tvm_asm *as, tvm_frame *frame) {
     bool error;
     bool holds = static_condition(as, &error);
     frame->taken = holds || error;
-    if (!holds) skip_to(as, "if", "endif", true);
+    if (!holds) tvm_asm_skip_to(as, "if", "endif", true);
 }
 
 bool tvm_asm_if(tvm_asm *as, const tvm_token *token) {
-    tvm_frame *frame = push(as, TVM_FRAME_IF, token);
+    tvm_frame *frame = tvm_asm_open_frame(as, TVM_FRAME_IF, token);
     if (!frame) return false;
     branch(as, frame);
     return true;
@@ -144,7 +179,7 @@ bool tvm_asm_elif(tvm_asm *as, const tvm_token *token, bool is_else) {
     if (frame->taken || !good) {
         frame->taken = true;
         tvm_asm_skip_statement(as);
-        skip_to(as, "if", "endif", true);
+        tvm_asm_skip_to(as, "if", "endif", true);
     } else if (is_else) {
         frame->taken = true;
         if (!tvm_asm_expect_end(as)) tvm_asm_skip_statement(as);
@@ -178,7 +213,8 @@ static bool advance(tvm_asm *as, tvm_frame *frame) {
     const tvm_token *token = &frame->source->tokens[frame->opener];
     tvm_symbols_enter(&as->names);
     frame->entered = true;
-    return tvm_asm_define(as, token, frame->name, frame->name_length, &frame->current);
+    return tvm_asm_define(as, token, frame->name, frame->name_length, &frame->current) &&
+           (frame->current.kind != TVM_VALUE_RECORD || tvm_asm_define_columns(as, token, &frame->current));
 }
 
 static void leave_iteration(tvm_asm *as, tvm_frame *frame) {
@@ -210,11 +246,15 @@ static bool for_header(tvm_asm *as, tvm_frame *frame) {
     if (!tvm_asm_expect_name(as, "the name that .for defines", &name, &frame->name_length)) return false;
     frame->name = tvm_arena_text(&as->keep, name, frame->name_length);
     if (!frame->name) return tvm_asm_no_memory(as);
-    if (!tvm_asm_check_name(as, token, name, frame->name_length) ||
-        !tvm_asm_expect(as, "=", "after the name of .for"))
-        return false;
+    if (!tvm_asm_check_name(as, token, name, frame->name_length)) return false;
+    bool in = tvm_asm_accept(as, "in");
+    if (!in && !tvm_asm_expect(as, "=", "after the name of .for")) return false;
     token = tvm_asm_peek(as);
     if (!tvm_asm_static(as, "what .for goes over", &value)) return false;
+    if (value.kind == TVM_VALUE_TABLE && !tvm_asm_rows(as, value.as.record.table, &value)) return false;
+    if (in && value.kind != TVM_VALUE_LIST && value.kind != TVM_VALUE_POISON)
+        return tvm_asm_error(as, token, NULL, "'in' goes over a list or a table, not over %s",
+                             tvm_value_what(&value));
     frame->is_list = value.kind == TVM_VALUE_LIST;
     frame->list = tvm_value_copy(&as->keep, &value);
     if (frame->is_list && frame->list.kind == TVM_VALUE_POISON) return tvm_asm_no_memory(as);
@@ -225,7 +265,7 @@ static bool for_header(tvm_asm *as, tvm_frame *frame) {
 /* A .for that is not executed, or not any more: to behind its .endfor. */
 static bool leave_for(tvm_asm *as, bool at_end) {
     if (!at_end) {
-        skip_to(as, "for", "endfor", false);
+        tvm_asm_skip_to(as, "for", "endfor", false);
         if (tvm_asm_peek(as)->kind == TVM_TOKEN_END)
             return true; /* reported there: the frame is still open */
         tvm_asm_next(as);
@@ -241,7 +281,7 @@ bool tvm_asm_for(tvm_asm *as, const tvm_token *token) {
     tvm_frame frame = {.kind = TVM_FRAME_FOR, .source = as->source};
     bool good = for_header(as, &frame);
     if (!good && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
-    tvm_frame *pushed = push(as, TVM_FRAME_FOR, token);
+    tvm_frame *pushed = tvm_asm_open_frame(as, TVM_FRAME_FOR, token);
     if (!pushed) return false;
     frame.opener = pushed->opener;
     frame.resume = as->at;
@@ -250,12 +290,8 @@ bool tvm_asm_for(tvm_asm *as, const tvm_token *token) {
 }
 
 bool tvm_asm_endfor(tvm_asm *as, const tvm_token *token) {
-    unsigned count = as->frame_count;
-    while (count && as->frames[count - 1].kind == TVM_FRAME_IF) count--;
-    tvm_frame *frame = count ? &as->frames[count - 1] : NULL;
-    if (!frame || frame->kind != TVM_FRAME_FOR || frame->source != as->source)
-        return tvm_asm_error(as, token, NULL, "'.endfor' without '.for'");
-    tvm_asm_close_frames(as, count);
+    tvm_frame *frame = tvm_asm_innermost(as, TVM_FRAME_FOR);
+    if (!frame) return tvm_asm_error(as, token, NULL, "'.endfor' without '.for'");
     leave_kernel(as);
     leave_iteration(as, frame);
     if (!advance(as, frame)) return leave_for(as, true);
@@ -385,14 +421,18 @@ static void one_statement(tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     char found[80];
     tvm_arena_reset(&as->scratch);
+    as->nesting = 0; /* after an error it is left where it was */
     if (!within_limits(as)) return;
     if (!as->version_seen && !(tvm_asm_at(as, ".") && tvm_asm_is(as, tvm_asm_ahead(as, 1), "vasm"))) {
         as->version_seen = true;
         tvm_asm_error(as, token, NULL, "expected '.vasm %d' before anything else, found %s", TVM_ASM_VERSION,
                       tvm_asm_found(as, token, found));
     }
+    const tvm_macro *macro = tvm_asm_macro_at(as);
     if (tvm_asm_at(as, ".")) {
         tvm_asm_directive(as);
+    } else if (macro) {
+        tvm_asm_call_macro(as, macro);
     } else if (as->in_entry) {
         tvm_asm_error(as, token, "'.case KERNEL if CONDITION'", "expected a directive, found %s",
                       tvm_asm_found(as, token, found));

@@ -21,7 +21,8 @@ typedef struct reading {
     uint32_t count;
     deferred scalars[TVM_INSN_OPERANDS];
     uint32_t scalar_count;
-    bool wide; /* something is f64 */
+    bool wide;   /* something is f64 */
+    bool nested; /* in parentheses, as a value */
     tvm_result_type type;
     bool has_shape; /* =t */
     uint32_t shape[TVM_MAX_RANK];
@@ -60,8 +61,12 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
     if (token->kind != TVM_TOKEN_NAME)
         return tvm_asm_error(as, token, NULL, "expected %s for '%.*s', found %s", what,
                              (int)desc->name_length, desc->name, tvm_asm_found(as, token, found));
-    tvm_asm_next(as);
-    if (!tvm_asm_name(as, token, &name, &length)) return false;
+    if (!tvm_asm_read_name(as, local, &name, &length)) return false;
+    const tvm_symbol *bound = local ? NULL : tvm_symbols_find(&as->names, name, length);
+    if (bound && bound->value.kind == TVM_VALUE_TENSOR) {
+        *slot = bound->value.as.tensor.slot;
+        return true;
+    }
     const tvm_symbol *symbol =
         local ? tvm_asm_find_local(as, name, length) : tvm_asm_find_parameter(as, name, length);
     tvm_value unused;
@@ -71,18 +76,63 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
     return true;
 }
 
-static bool read_tensor(tvm_asm *as, reading *r, const tvm_operand_desc *desc, tvm_slot_kind kind,
-                        uint32_t *slot) {
-    const tvm_token *token = tvm_asm_peek(as);
-    if (!read_slot(as, desc, tvm_asm_slot_what(kind), slot) || *slot == TVM_NONE) return false;
-    const tvm_slot *found = &tvm_asm_kernel(as)->slots[*slot];
+static bool push_tensor(tvm_asm *as, reading *r, const tvm_operand_desc *desc, const tvm_token *token,
+                        tvm_slot_kind kind, uint32_t slot) {
+    const tvm_slot *found = &tvm_asm_kernel(as)->slots[slot];
     if (found->kind != kind)
         return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'",
                                tvm_asm_slot_what(kind), (int)desc->name_length, desc->name,
                                tvm_asm_slot_what((tvm_slot_kind)found->kind),
                                tvm_string(as->program, found->name));
     if (found->dtype.kind == TVM_KIND_FLOAT && found->dtype.bits == 64) r->wide = true;
-    return push(as, r, TVM_OPERAND_SLOT, *slot);
+    return push(as, r, TVM_OPERAND_SLOT, slot);
+}
+
+static bool read_tensor(tvm_asm *as, reading *r, const tvm_operand_desc *desc, tvm_slot_kind kind,
+                        uint32_t *slot) {
+    const tvm_token *token = tvm_asm_peek(as);
+    return read_slot(as, desc, tvm_asm_slot_what(kind), slot) && *slot != TVM_NONE &&
+           push_tensor(as, r, desc, token, kind, *slot);
+}
+
+/* A value that is a register tensor, or a scalar where one may stand. */
+static bool push_value(tvm_asm *as, reading *r, const tvm_operand_desc *desc, const tvm_token *token,
+                       tvm_value *value) {
+    if (value->kind == TVM_VALUE_TENSOR)
+        return tvm_asm_settle(as, value) &&
+               push_tensor(as, r, desc, token, TVM_SLOT_REGISTER, value->as.tensor.slot);
+    if (desc->kind != 'r' || value->kind == TVM_VALUE_POISON) return push_scalar(as, r, token, value);
+    return tvm_asm_error(as, token, NULL, "expected a register tensor for '%.*s', found %s",
+                         (int)desc->name_length, desc->name, tvm_value_what(value));
+}
+
+/* Does the operand end behind the variable at the cursor, so that it is a tensor's name and no expression? */
+static bool is_bare_variable(const tvm_asm *as) {
+    if (!tvm_asm_at_local(as)) return false;
+    uint32_t i = 2;
+    if (tvm_asm_is(as, tvm_asm_ahead(as, i), "[")) {
+        unsigned depth = 0;
+        do {
+            const tvm_token *token = tvm_asm_ahead(as, i++);
+            if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END) return true;
+            if (tvm_asm_is(as, token, "[")) depth++;
+            if (tvm_asm_is(as, token, "]")) depth--;
+        } while (depth);
+    }
+    const tvm_token *after = tvm_asm_ahead(as, i);
+    return after->kind != TVM_TOKEN_SIGN || tvm_asm_is(as, after, ",") || tvm_asm_is(as, after, ")");
+}
+
+/* `r`: a register tensor, by its name or as an expression. */
+static bool read_register(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value;
+    uint32_t slot, tokens;
+    bool expression =
+        !is_bare_variable(as) && (tvm_asm_at_local(as) || tvm_asm_at(as, "(") || tvm_asm_at(as, "-"));
+    if (expression || tvm_asm_at_nested(as, &tokens) || tvm_asm_is(as, tvm_asm_ahead(as, 1), "("))
+        return tvm_asm_expression(as, &value) && push_value(as, r, desc, token, &value);
+    return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
 }
 
 static bool push_index(tvm_asm *as, reading *r, const tvm_token *token, const tvm_value *value) {
@@ -120,18 +170,8 @@ static bool read_indices(tvm_asm *as, reading *r, uint32_t slot) {
 /* `b`: a register tensor by its name alone, else a scalar expression. */
 static bool read_broadcast(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_peek(as);
-    if (tvm_asm_at_local(as)) {
-        const tvm_token *word = tvm_asm_ahead(as, 1);
-        const char *name;
-        uint32_t length, slot;
-        if (!tvm_asm_name(as, word, &name, &length)) return false;
-        const tvm_symbol *symbol = tvm_asm_find_local(as, name, length);
-        bool scalar = symbol && symbol->slot != TVM_NONE &&
-                      tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SCALAR;
-        if (!scalar) return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
-    }
     tvm_value value;
-    return tvm_asm_expression(as, &value) && push_scalar(as, r, token, &value);
+    return tvm_asm_expression(as, &value) && push_value(as, r, desc, token, &value);
 }
 
 /* ---- constants ---- */
@@ -330,7 +370,7 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
     case 'x':
         return tvm_asm_expression(as, &value) && push_scalar(as, r, token, &value);
     case 'r':
-        return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
+        return read_register(as, r, desc);
     case 's':
         return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) &&
                (!desc->indexed || read_indices(as, r, slot));
@@ -369,10 +409,26 @@ static bool leave_out(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
     return push(as, r, TVM_OPERAND_NONE, 0);
 }
 
+static bool is_optional(const tvm_operand_desc *desc) {
+    return desc->optional || desc->kind == 'A';
+}
+
+/* operand [if condition]: where it does not hold the operand is left out. */
+static bool read_optional(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
+    const reading before = *r;
+    bool holds;
+    if (!read_operand(as, r, desc)) return false;
+    if (!tvm_asm_accept(as, "if")) return true;
+    if (!tvm_asm_condition(as, "the condition of an operand", &holds)) return false;
+    if (holds) return true;
+    *r = before;
+    return leave_out(as, r, desc);
+}
+
 /* May the operand be missing, and is it? A name of another operand in its place says so, too. */
-static bool is_left_out(const tvm_asm *as, const tvm_operand_desc *desc, const char *rest) {
+static bool is_left_out(const tvm_asm *as, const reading *r, const tvm_operand_desc *desc, const char *rest) {
     if (!desc->optional && desc->kind != 'A') return false;
-    if (tvm_asm_at_end(as)) return true;
+    if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
     tvm_operand_desc later;
     while (tvm_operand_next(&rest, &later))
         if (later.optional && is_named(as, &later)) return true;
@@ -387,7 +443,7 @@ static bool read_operands(tvm_asm *as, reading *r) {
     char found[80];
     while (tvm_operand_next(&cursor, &desc)) {
         if (!comma) comma = tvm_asm_accept(as, ",") || tvm_words_of(before) != NULL;
-        if (is_left_out(as, &desc, cursor)) {
+        if (is_left_out(as, r, &desc, cursor)) {
             if (!leave_out(as, r, &desc)) return false;
             continue;
         }
@@ -396,11 +452,11 @@ static bool read_operands(tvm_asm *as, reading *r) {
                                  (int)desc.name_length, desc.name, r->info->mnemonic,
                                  tvm_asm_found(as, tvm_asm_peek(as), found));
         if (desc.kind != 'F' && is_named(as, &desc)) tvm_asm_next(as);
-        if (!read_operand(as, r, &desc)) return false;
+        if (!(is_optional(&desc) ? read_optional : read_operand)(as, r, &desc)) return false;
         comma = false;
         before = desc.kind;
     }
-    return tvm_asm_expect_end(as);
+    return r->nested ? tvm_asm_expect(as, ")", "after the operands") : tvm_asm_expect_end(as);
 }
 
 static bool lower_scalars(tvm_asm *as, reading *r) {
@@ -426,6 +482,37 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
     return good;
 }
 
+/* What was read, to be written when it is known where the result goes. */
+static bool pending_value(tvm_asm *as, const reading *r, tvm_value *value) {
+    tvm_pending *pending = tvm_arena_alloc(&as->scratch, sizeof *pending);
+    tvm_operand *operands = tvm_arena_alloc(&as->scratch, (r->count + 1) * sizeof *operands);
+    if (!pending || !operands) return tvm_asm_no_memory(as);
+    memcpy(operands, r->operands, r->count * sizeof *operands);
+    *pending = (tvm_pending){r->op, r->token, operands, r->count, r->type};
+    *value = (tvm_value){.kind = TVM_VALUE_TENSOR, .as.tensor = {TVM_NONE, r->info->result, pending}};
+    return true;
+}
+
+bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value *value) {
+    reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
+    r.type.kind = r.info->result;
+    return tvm_asm_check_warps(as, token) && read_operands(as, &r) && lower_scalars(as, &r) &&
+           pending_value(as, &r, value);
+}
+
+bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, const tvm_value *operands,
+                              uint32_t count, tvm_value *value) {
+    reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
+    const char *cursor = r.info->operands;
+    tvm_operand_desc desc;
+    r.type.kind = r.info->result;
+    for (uint32_t i = 0; i < count && tvm_operand_next(&cursor, &desc); i++) {
+        tvm_value operand = operands[i];
+        if (!push_value(as, &r, &desc, token, &operand)) return false;
+    }
+    return lower_scalars(as, &r) && pending_value(as, &r, value);
+}
+
 /* ---- results ---- */
 
 /* A name for the line table: control characters do not belong in a program's strings. */
@@ -440,7 +527,8 @@ static uint32_t file_string(tvm_asm *as) {
 
 bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result,
                   const tvm_operand *operands, uint32_t count) {
-    tvm_insn insn = {.op = (uint16_t)op, .result = result, .file = file_string(as), .line = token->line};
+    tvm_insn insn = {
+        .op = (uint16_t)op, .result = result, .file = file_string(as), .line = as->statement_line};
     tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     if (kernel->insn_count >= TVM_MAX_INSNS) {
         tvm_asm_invalid(as, token, NULL, "a kernel has at most %d instructions", TVM_MAX_INSNS);
@@ -496,19 +584,32 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
     return true;
 }
 
-bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
-                    const char *result_name, uint32_t result_length, const tvm_operand *operands,
-                    uint32_t count, tvm_result_type *type) {
+static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_operand *operands,
+                  uint32_t count, tvm_result_type *type) {
     tvm_insn insn = {
         .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
     tvm_why why;
-    if (tvm_infer(as->program, tvm_asm_kernel(as), &insn, operands, type, &why) != TVM_OK)
-        return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
+    return tvm_infer(as->program, tvm_asm_kernel(as), &insn, operands, type, &why) == TVM_OK ||
+           tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
+}
+
+bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {
+    tvm_result_type type = pending->type;
+    tvm_slot made;
+    return infer(as, pending->token, pending->op, pending->operands, pending->count, &type) &&
+           make_slot(as, &type, &made) && tvm_asm_add_temporary(as, pending->token, &made, slot) &&
+           tvm_asm_emit(as, pending->token, pending->op, *slot, pending->operands, pending->count);
+}
+
+bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
+                    const char *result_name, uint32_t result_length, const tvm_operand *operands,
+                    uint32_t count, tvm_result_type *type) {
+    if (!infer(as, token, op, operands, count, type)) return false;
     if (!result_name) return tvm_asm_emit(as, token, op, TVM_NONE, operands, count);
     tvm_slot slot;
     uint32_t index;
     if (!make_slot(as, type, &slot)) return false;
-    const tvm_symbol *symbol = tvm_asm_find_slot(as, result_name, result_length);
+    const tvm_symbol *symbol = tvm_asm_find_assigned(as, result_name, result_length);
     if (!symbol) {
         if (!tvm_asm_add_slot(as, result_token, result_name, result_length, &slot, &index)) return false;
     } else {

@@ -86,7 +86,6 @@ static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
     uint32_t after = as->at;
     as->at = shape_at;
     uint32_t rank, shape[TVM_MAX_RANK];
-    as->nesting = 0;
     bool good = tvm_asm_global_shape(as, 0, &rank, shape);
     as->at = after;
     if (!good) return false;
@@ -121,7 +120,14 @@ static bool new_parameter_name(tvm_asm *as, const tvm_token *token, const char *
     return true;
 }
 
-static bool parameter(tvm_asm *as, uint32_t *shape_at) {
+/* [if e]: a kernel has the parameter where it holds. */
+static bool parameter_condition(tvm_asm *as, bool *kept) {
+    *kept = true;
+    return !tvm_asm_accept(as, "if") || tvm_asm_condition(as, "the condition of a parameter", kept);
+}
+
+/* *kept: the kernel has it. */
+static bool parameter(tvm_asm *as, uint32_t *shape_at, bool *kept) {
     const tvm_token *token = tvm_asm_peek(as);
     const char *name;
     uint32_t length;
@@ -129,7 +135,9 @@ static bool parameter(tvm_asm *as, uint32_t *shape_at) {
     *shape_at = 0;
     if (!tvm_asm_expect_name(as, "the name of a parameter", &name, &length)) return false;
     bool good = tvm_asm_expect(as, ":", "and a type after the parameter's name") &&
-                parameter_type(as, &slot, shape_at) && new_parameter_name(as, token, name, length);
+                parameter_type(as, &slot, shape_at) && parameter_condition(as, kept);
+    if (good && !*kept) return true;
+    good = good && new_parameter_name(as, token, name, length);
     if (!good) {
         tvm_asm_poison_parameter(as, name, length);
         return false;
@@ -143,8 +151,9 @@ static bool parameters(tvm_asm *as) {
     if (!tvm_asm_expect(as, "(", "and the parameters after the kernel's name")) return false;
     if (!tvm_asm_accept(as, ")")) {
         do {
-            if (!parameter(as, &shape_at)) return false;
-            shapes[tvm_asm_kernel(as)->param_count - 1] = shape_at;
+            bool kept;
+            if (!parameter(as, &shape_at, &kept)) return false;
+            if (kept) shapes[tvm_asm_kernel(as)->param_count - 1] = shape_at;
         } while (tvm_asm_accept(as, ","));
         if (!tvm_asm_expect(as, ")", "or ',' after a parameter")) return false;
     }
@@ -217,7 +226,7 @@ void tvm_asm_kernel_close(tvm_asm *as) {
     as->in_kernel = as->in_entry = false;
     as->control_count = 0;
     tvm_symbols_clear(&as->parameters);
-    tvm_symbols_clear(&as->slots);
+    tvm_asm_forget_variables(as);
     tvm_symbols_leave(&as->names);
 }
 
@@ -231,7 +240,7 @@ static void check_grid(tvm_asm *as) {
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
     tvm_asm_close_frames(as, as->kernel_frames);
     if (as->frame_count > as->kernel_frames)
-        tvm_asm_error(as, token, NULL, "this %s began in the including file and must end there",
+        tvm_asm_error(as, token, NULL, "this %s began in the including file or macro and must end there",
                       as->in_entry ? "entry" : "kernel");
     for (unsigned i = as->control_count; i-- > 0;) {
         const tvm_control *control = &as->controls[i];

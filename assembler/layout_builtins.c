@@ -387,6 +387,12 @@ static const layout_builtin builtins[] = {
 
 enum { BUILTIN_COUNT = sizeof builtins / sizeof *builtins };
 
+bool tvm_asm_is_layout_function(const char *name, size_t length) {
+    for (size_t i = 0; i < BUILTIN_COUNT; i++)
+        if (strlen(builtins[i].name) == length && memcmp(builtins[i].name, name, length) == 0) return true;
+    return false;
+}
+
 void tvm_asm_offer_layout_functions(tvm_suggest *suggest) {
     for (size_t i = 0; i < BUILTIN_COUNT; i++)
         tvm_suggest_offer(suggest, builtins[i].name, strlen(builtins[i].name));

@@ -55,35 +55,7 @@ bool tvm_asm_add_parameter(tvm_asm *as, const char *name, uint32_t length, const
     return add_symbol(as, &as->parameters, name, length, index);
 }
 
-/* ---- variables ---- */
-
-const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length) {
-    return tvm_symbols_find(&as->slots, name, length);
-}
-
-const tvm_symbol *tvm_asm_find_local(const tvm_asm *as, const char *name, uint32_t length) {
-    const tvm_symbol *variable = tvm_asm_find_slot(as, name, length);
-    return variable || as->version >= 2 ? variable : tvm_asm_find_parameter(as, name, length);
-}
-
-void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
-    if (!tvm_asm_find_slot(as, name, length)) add_symbol(as, &as->slots, name, length, TVM_NONE);
-}
-
-bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
-                      const tvm_slot *slot, uint32_t *index) {
-    tvm_slot made = *slot;
-    made.name = tvm_ir_program_string(as->program, name, length);
-    if (made.name == TVM_NONE) return tvm_asm_no_memory(as);
-    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (kernel->slot_count >= TVM_MAX_SLOTS) {
-        tvm_asm_poison_slot(as, name, length);
-        return tvm_asm_invalid(as, token, NULL, "a kernel has at most %d variables", TVM_MAX_SLOTS);
-    }
-    *index = tvm_ir_kernel_add_slot(kernel, &made);
-    if (*index == TVM_NONE) return tvm_asm_no_memory(as);
-    return add_symbol(as, &as->slots, name, length, *index);
-}
+/* ---- static names ---- */
 
 bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
     tvm_dtype type;
@@ -130,7 +102,9 @@ static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, 
     char hint[96];
     const char *shown;
     bool parameter = tvm_asm_find_parameter(as, name, length) != NULL;
-    if (parameter || tvm_symbols_find(&as->names, name, length)) {
+    if (tvm_asm_is_array(as, name, length)) {
+        shown = "it is an array: an element is written '%name[index]'";
+    } else if (parameter || tvm_symbols_find(&as->names, name, length)) {
         snprintf(hint, sizeof hint, "%s are written without '%%': '%.*s'",
                  parameter ? "parameters" : "constants", length > 40 ? 40 : (int)length, name);
         shown = hint;
@@ -152,9 +126,10 @@ bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, cons
     tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     if (slot >= kernel->slot_count) return unknown_slot(as, token, name, length);
     const tvm_slot *found = &kernel->slots[slot];
-    if (found->kind != TVM_SLOT_SCALAR)
-        return tvm_asm_error(as, token, NULL, "expected a scalar, found %s '%.*s'",
-                             tvm_asm_slot_what((tvm_slot_kind)found->kind), (int)length, name);
+    if (found->kind != TVM_SLOT_SCALAR) {
+        *value = (tvm_value){.kind = TVM_VALUE_TENSOR, .as.tensor = {slot, found->kind, NULL}};
+        return true;
+    }
     tvm_expr node = {.op = TVM_EXPR_SLOT, .type = found->dtype, .a = slot};
     return tvm_asm_node(as, token, &node, value);
 }

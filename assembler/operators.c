@@ -311,12 +311,22 @@ static bool equality(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const 
     return true;
 }
 
+/* false && e, true || e */
+static bool is_decided(tvm_expr_op op, const tvm_value *x) {
+    return tvm_value_is_static(x) && (x->as.i != 0) == (op == TVM_EXPR_LOR);
+}
+
 static bool logical(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
                     const tvm_value *y, tvm_value *value) {
     tvm_value a, b;
     if (!tvm_asm_to_bool(as, token, x, &a) || !tvm_asm_to_bool(as, token, y, &b)) return false;
     if (tvm_value_is_static(&a) && tvm_value_is_static(&b)) {
         *value = tvm_value_bool(op == TVM_EXPR_LAND ? a.as.i && b.as.i : a.as.i || b.as.i);
+        return true;
+    }
+    if (tvm_value_is_static(&a) || tvm_value_is_static(&b)) {
+        bool decided = is_decided(op, &a) || is_decided(op, &b);
+        *value = decided ? tvm_value_bool(op == TVM_EXPR_LOR) : tvm_value_is_static(&a) ? b : a;
         return true;
     }
     tvm_expr node = {.op = (uint8_t)op, .type = TVM_BOOL};
@@ -339,12 +349,27 @@ static bool shift_count(tvm_asm *as, const tvm_token *token, const tvm_value *co
     return tvm_asm_lower(as, token, count, type.kind == TVM_KIND_BOOL ? TVM_I(32) : type, expr);
 }
 
+/* The element-wise instruction of an operator. */
+static bool tensor_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
+                          const tvm_value *y, tvm_value *value) {
+    static const uint16_t instructions[TVM_EXPR_COUNT] = {
+        [TVM_EXPR_ADD] = TVM_OP_ADD, [TVM_EXPR_SUB] = TVM_OP_SUB, [TVM_EXPR_MUL] = TVM_OP_MUL,
+        [TVM_EXPR_DIV] = TVM_OP_DIV, [TVM_EXPR_MIN] = TVM_OP_MIN, [TVM_EXPR_MAX] = TVM_OP_MAX,
+    };
+    tvm_value operands[2] = {*x, *y};
+    if (instructions[op]) return tvm_asm_tensor_operation(as, instructions[op], token, operands, 2, value);
+    return tvm_asm_error(as, token, NULL, "'%s' takes scalars, not %s", tvm_expr_op_info(op)->text,
+                         tvm_value_what(x->kind == TVM_VALUE_TENSOR ? x : y));
+}
+
 bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
                     const tvm_value *y, tvm_value *value) {
     if (x->kind == TVM_VALUE_POISON || y->kind == TVM_VALUE_POISON) {
         *value = tvm_value_poison();
         return true;
     }
+    if (x->kind == TVM_VALUE_TENSOR || y->kind == TVM_VALUE_TENSOR)
+        return tensor_binary(as, op, token, x, y, value);
     bool scalars = tvm_value_is_scalar(x) && tvm_value_is_scalar(y);
     if (!scalars && (op == TVM_EXPR_EQ || op == TVM_EXPR_NE)) return equality(as, op, token, x, y, value);
     if (!scalars)
@@ -393,6 +418,8 @@ bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tv
         *value = tvm_value_poison();
         return true;
     }
+    if (op == TVM_EXPR_NEG && x->kind == TVM_VALUE_TENSOR)
+        return tvm_asm_tensor_operation(as, TVM_OP_NEG, token, x, 1, value);
     if (!tvm_value_is_scalar(x))
         return tvm_asm_error(as, token, NULL, "'%s' takes a scalar, not %s", tvm_expr_op_info(op)->text,
                              tvm_value_what(x));

@@ -16,7 +16,10 @@ enum {
     TVM_ASM_VERSION = 2,          /* the latest of the language */
     TVM_ASM_ERRORS = 20,          /* reported in one run */
     TVM_ASM_INCLUDES = 32,        /* depth */
-    TVM_ASM_FRAMES = 256,         /* open .include, .if and .for together */
+    TVM_ASM_FRAMES = 256,         /* open .include, .if, .for, .scope and macros together */
+    TVM_ASM_MACROS = 64,          /* depth */
+    TVM_ASM_PARAMETERS = 64,      /* of a macro; columns of a table */
+    TVM_ASM_ARRAY = 4096,         /* elements that one statement assigns */
     TVM_ASM_NESTING = 128,        /* of expressions */
     TVM_ASM_STATEMENTS = 1000000, /* executed */
     TVM_ASM_TOKENS = 50000000,    /* read or skipped */
@@ -32,19 +35,75 @@ typedef struct tvm_define {
     bool used;
 } tvm_define;
 
-typedef enum tvm_frame_kind { TVM_FRAME_FILE, TVM_FRAME_IF, TVM_FRAME_FOR } tvm_frame_kind;
+/* A name, not terminated. */
+typedef struct tvm_word {
+    const char *name;
+    uint32_t length;
+} tvm_word;
+
+/* .macro: its body is executed from its tokens. */
+typedef struct tvm_macro_parameter {
+    tvm_word name;
+    bool variable;    /* written with a percent sign: stands for a variable of the caller */
+    uint32_t initial; /* token of the value when it is left out; 0: it must be given */
+} tvm_macro_parameter;
+
+typedef struct tvm_macro {
+    tvm_word name;
+    const tvm_source *source;
+    unsigned version; /* of the language, at .macro */
+    uint32_t body;    /* token */
+    const tvm_macro_parameter *parameters;
+    uint32_t count;
+} tvm_macro;
+
+/* .table: values in named columns and rows. */
+typedef struct tvm_row {
+    tvm_word name;
+    const tvm_value *values; /* one a column */
+    bool kept;               /* its condition holds */
+} tvm_row;
+
+typedef struct tvm_table {
+    tvm_word name;
+    const tvm_word *columns;
+    uint32_t column_count;
+    const tvm_row *rows;
+    uint32_t row_count;
+} tvm_table;
+
+/* A nested instruction that was read and not written: what consumes it says where the result goes. */
+typedef struct tvm_pending {
+    unsigned op;
+    const tvm_token *token;
+    const tvm_operand *operands;
+    uint32_t count;
+    tvm_result_type type;
+} tvm_pending;
+
+typedef enum tvm_frame_kind {
+    TVM_FRAME_FILE,
+    TVM_FRAME_IF,
+    TVM_FRAME_FOR,
+    TVM_FRAME_MACRO, /* a call */
+    TVM_FRAME_SCOPE
+} tvm_frame_kind;
 
 /* What is open while statements are executed. */
 typedef struct tvm_frame {
     tvm_frame_kind kind;
     const tvm_source *source;
-    uint32_t opener;  /* token of the directive; FILE: of the .include, in the frame below's source */
-    uint32_t resume;  /* FILE: where the including file goes on; FOR: first token of the body */
-    unsigned version; /* FILE: the including file's */
+    uint32_t
+        opener; /* token of the directive; FILE, MACRO: of .include or the call, in the caller's source */
+    uint32_t resume;  /* FILE, MACRO: where the caller goes on; FOR: first token of the body */
+    unsigned version; /* FILE, MACRO: the caller's */
     bool taken;       /* IF: a branch has been executed */
     bool has_else;    /* IF */
-    /* FOR */
-    bool entered; /* an iteration's scope is open */
+    bool entered;     /* a scope of static names is open */
+    /* MACRO */
+    const tvm_source *caller;
+    uint32_t own_scope; /* tvm_asm's, to be restored */
+    /* FOR; MACRO: its name */
     const char *name;
     uint32_t name_length;
     bool is_list;
@@ -90,6 +149,9 @@ typedef struct tvm_asm {
     tvm_frame frames[TVM_ASM_FRAMES];
     unsigned frame_count;
     unsigned includes;
+    unsigned macros;              /* calls that are open */
+    const tvm_source *let_source; /* where the .let that is being read was used, or NULL */
+    const tvm_token *let_token;
 
     bool in_kernel; /* or in an entry, whose head is like that of a kernel */
     bool in_entry;
@@ -105,7 +167,15 @@ typedef struct tvm_asm {
     unsigned kernel_version; /* of the language, at its header */
     bool warps_missed;       /* reported */
     tvm_symbols parameters;
-    tvm_symbols slots; /* variables */
+    /* Variables of the kernel (variables.c). */
+    tvm_symbols slots;
+    tvm_symbols elements;   /* of arrays, by the array's number and the indices */
+    tvm_symbols slot_names; /* that the kernel's variables have; slot: the last number appended to it */
+    uint32_t arrays;
+    uint32_t own_scope;   /* what is assigned in a macro is looked for from this scope of slots on */
+    const char *assigned; /* variable of the statement, or NULL */
+    uint32_t assigned_length;
+    uint32_t statement_line;
     tvm_control controls[TVM_ASM_CONTROLS];
     unsigned control_count;
 } tvm_asm;
@@ -153,6 +223,8 @@ bool tvm_asm_list(tvm_asm *as, const char *close, tvm_value *list);
 /* A static expression, checked. what: "the number of warps". */
 bool tvm_asm_static_integer(tvm_asm *as, int64_t least, int64_t most, const char *what, int64_t *value);
 bool tvm_asm_static(tvm_asm *as, const char *what, tvm_value *value);
+/* A static condition, which may be an integer, too. */
+bool tvm_asm_condition(tvm_asm *as, const char *what, bool *holds);
 /* A type: the name of one, or a static name or expression in parentheses that is one. */
 bool tvm_asm_type(tvm_asm *as, tvm_dtype *type);
 /* Parses a text of its own, completely (-D values, ${...}). */
@@ -195,7 +267,9 @@ typedef struct tvm_call {
 } tvm_call;
 /* *known tells whether there is such a function; false is returned for errors alone. */
 bool tvm_asm_call(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known);
+bool tvm_asm_is_function(const char *name, size_t length);
 bool tvm_asm_call_layout(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known);
+bool tvm_asm_is_layout_function(const char *name, size_t length);
 bool tvm_asm_arguments(tvm_asm *as, const tvm_call *call, uint32_t least, uint32_t most);
 bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most,
                               int64_t *value);
@@ -213,21 +287,39 @@ bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items
 bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape,
                          unsigned bits, tvm_layout *layout);
 
-/* ---- names of a program (names.c) ---- */
-/* Parameters and variables have names of their own; the percent sign of variables tells them apart.
- * The slot of a parameter or of a variable: NULL when there is none. slot is TVM_NONE when its definition
+/* ---- parameters (names.c) and variables (variables.c) of a kernel ----
+ * They have names of their own; the percent sign of variables tells them apart. The name of an element of an
+ * array is that of the array and its indices, `acc[0, 1]`. */
+/* The slot of a parameter or of a variable: NULL when there is none. slot is TVM_NONE when its definition
  * failed. */
 const tvm_symbol *tvm_asm_find_parameter(const tvm_asm *as, const char *name, uint32_t length);
 const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length);
 /* What is read as `%name`: a variable; with version 1 of the language a parameter as well, where no variable
  * has the name. */
 const tvm_symbol *tvm_asm_find_local(const tvm_asm *as, const char *name, uint32_t length);
+/* What `%name = ` assigns: in a macro, variables of the caller that are not its parameters are left out. */
+const tvm_symbol *tvm_asm_find_assigned(const tvm_asm *as, const char *name, uint32_t length);
+bool tvm_asm_is_array(const tvm_asm *as, const char *name, uint32_t length);
 bool tvm_asm_add_parameter(tvm_asm *as, const char *name, uint32_t length, const tvm_slot *slot);
 void tvm_asm_poison_parameter(tvm_asm *as, const char *name, uint32_t length);
-/* Creates (or, if slot is NULL, poisons) the slot of a new name. */
+/* Creates the slot of a new name. The program knows it by that name where no other variable has it. */
 bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                       const tvm_slot *slot, uint32_t *index);
+/* A slot that no name of the text reaches, called after the variable that the statement assigns. */
+bool tvm_asm_add_temporary(tvm_asm *as, const tvm_token *token, const tvm_slot *slot, uint32_t *index);
 void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length);
+/* The name at the cursor of what is read: of a variable (`local`, past its percent sign) with the indices of
+ * an element. */
+bool tvm_asm_read_name(tvm_asm *as, bool local, const char **name, uint32_t *length);
+/* name[i, j] of an array. */
+bool tvm_asm_element_name(tvm_asm *as, const tvm_token *token, const tvm_value *indices, const char **name,
+                          uint32_t *length);
+/* The symbol that a macro's parameter stands for: it is made where there is none. */
+bool tvm_asm_locate(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                    tvm_symbols **home, uint32_t *index);
+void tvm_asm_forget_variables(tvm_asm *as);
+
+/* ---- names of a program (names.c) ---- */
 /* Makes an unknown static name silent in the current scope; it may still be defined there. */
 void tvm_asm_poison_name(tvm_asm *as, const char *name, uint32_t length);
 /* Defines a static name in the current scope. */
@@ -242,10 +334,22 @@ bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, cons
 /* Is `%name` at the cursor? (a sign % and a name that follows without a blank) */
 bool tvm_asm_at_local(const tvm_asm *as);
 
+/* ---- tensors as values (nested.c) ---- */
+/* `mnemonic(` of an instruction that gives a register tensor, and not of a function? */
+bool tvm_asm_at_nested(const tvm_asm *as, uint32_t *tokens);
+bool tvm_asm_nested(tvm_asm *as, tvm_value *value);
+/* The instruction of an operator or function whose operands are tensors, or tensors and scalars. */
+bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, const tvm_value *operands,
+                              uint32_t count, tvm_value *value);
+/* Writes the instruction that a value waits for, if it does, with a temporary variable as its result. */
+bool tvm_asm_settle(tvm_asm *as, tvm_value *value);
+
 /* ---- statements (directives.c, kernel.c, entry.c, statement.c, instruction.c) ---- */
 void tvm_asm_statement(tvm_asm *as); /* in a kernel, not a directive */
 bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
                          const char *result_name, uint32_t result_length);
+/* Reads the operands of a nested instruction, up to and with the closing parenthesis. */
+bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value *value);
 /* Longest mnemonic at the cursor: its opcode and how many tokens; TVM_OP_COUNT if there is none. */
 unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens);
 /* The hyphenated word at the cursor, whatever it means. */
@@ -256,6 +360,8 @@ bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t res
 bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
                     const char *result_name, uint32_t result_length, const tvm_operand *operands,
                     uint32_t count, tvm_result_type *type);
+/* The same with a temporary variable as result. */
+bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot);
 bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token);
 
 void tvm_asm_directive(tvm_asm *as);
@@ -289,6 +395,36 @@ bool tvm_asm_elif(tvm_asm *as, const tvm_token *token, bool is_else);
 bool tvm_asm_endif(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_for(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_endfor(tvm_asm *as, const tvm_token *token);
+tvm_frame *tvm_asm_open_frame(tvm_asm *as, tvm_frame_kind kind, const tvm_token *token);
+/* The innermost frame that is no .if, if it is of this kind and in this source; what is open in it is an
+ * error. */
+tvm_frame *tvm_asm_innermost(tvm_asm *as, tvm_frame_kind kind);
+void tvm_asm_close_frame(tvm_asm *as);
+/* To the closer that matches, or (of .if) the next branch; the cursor stays before it, or at the end of the
+ * file. From version 2 of the language on, what is skipped is made of directives that exist: a misspelt .else
+ * would be skipped with the rest. */
+void tvm_asm_skip_to(tvm_asm *as, const char *opener, const char *closer, bool branches);
+/* Past `name = expression` and the like: to the comma, closing parenthesis or end of the statement that ends
+ * it. */
+void tvm_asm_skip_expression(tvm_asm *as);
+
+/* ---- macros and scopes (macro.c), tables (table.c) ---- */
+bool tvm_asm_macro(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_endmacro(tvm_asm *as, const tvm_token *token);
+/* The macro that a statement `NAME(` calls, or NULL. */
+const tvm_macro *tvm_asm_macro_at(tvm_asm *as);
+void tvm_asm_call_macro(tvm_asm *as, const tvm_macro *macro);
+bool tvm_asm_scope(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_endscope(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_table(tvm_asm *as, const tvm_token *token);
+/* `.row`, `.column` after a table or a row of one, as often as they stand there. */
+bool tvm_asm_members(tvm_asm *as, tvm_value *value);
+/* The rows that are kept, as a list. */
+bool tvm_asm_rows(tvm_asm *as, const tvm_table *table, tvm_value *list);
+/* Defines the columns of a row as constants. */
+bool tvm_asm_define_columns(tvm_asm *as, const tvm_token *token, const tvm_value *row);
+/* The value of a .let. */
+bool tvm_asm_let_value(tvm_asm *as, const tvm_token *token, const tvm_value *let, tvm_value *value);
 /* Closes the frames above the first `count`, with an error for each: they should have been closed before. */
 bool tvm_asm_close_frames(tvm_asm *as, unsigned count);
 

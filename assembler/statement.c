@@ -40,13 +40,12 @@ unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens) {
     return TVM_OP_COUNT;
 }
 
-/* min(...) and max(...) are functions as well as mnemonics: a mnemonic has a comma outside of the
- * parentheses. */
-static bool is_function_call(const tvm_asm *as) {
-    if (!tvm_asm_is(as, tvm_asm_ahead(as, 1), "(")) return false;
-    if (!tvm_asm_at(as, "min") && !tvm_asm_at(as, "max")) return false;
+/* A call is an expression: an instruction whose first operand is in parentheses has a comma outside of them.
+ */
+static bool is_call(const tvm_asm *as, uint32_t tokens) {
+    if (!tvm_asm_is(as, tvm_asm_ahead(as, tokens), "(")) return false;
     unsigned depth = 0;
-    for (uint32_t i = 1;; i++) {
+    for (uint32_t i = tokens;; i++) {
         const tvm_token *token = tvm_asm_ahead(as, i);
         if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END) return true;
         if (tvm_asm_is(as, token, "(") || tvm_asm_is(as, token, "[")) depth++;
@@ -118,40 +117,6 @@ static bool assign_existing(tvm_asm *as, const tvm_token *token, const char *nam
                            tvm_dtype_name(from, now));
 }
 
-static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value value;
-    uint32_t expr;
-    if (!tvm_asm_expression(as, &value) || !tvm_asm_expect_end(as)) return false;
-    if (value.kind == TVM_VALUE_POISON) return false;
-    if (!tvm_value_is_scalar(&value))
-        return tvm_asm_error(as, token,
-                             "use .const or .layout for what is known when the program is assembled",
-                             "a variable holds a scalar or a tensor, not %s", tvm_value_what(&value));
-    const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
-    if (symbol && symbol->slot == TVM_NONE) return false;
-    const tvm_slot *slot = symbol ? &tvm_asm_kernel(as)->slots[symbol->slot] : NULL;
-    bool existing = slot && slot->kind == TVM_SLOT_SCALAR;
-    bool good = existing ? assign_existing(as, token, name, length, slot, &value, &expr)
-                         : tvm_asm_lower_own(as, token, &value, &expr);
-    if (!good) return false;
-    tvm_operand operand = {TVM_OPERAND_EXPR, expr};
-    tvm_result_type type = {.kind = TVM_SLOT_SCALAR};
-    return tvm_asm_finish(as, result, TVM_OP_LET, result, name, length, &operand, 1, &type);
-}
-
-/* The register tensor that `%name` at the cursor is, when nothing follows it; else NULL. */
-static const tvm_symbol *whole_tensor(tvm_asm *as) {
-    const tvm_token *word = tvm_asm_ahead(as, 1), *after = tvm_asm_ahead(as, 2);
-    const char *name;
-    uint32_t length;
-    bool alone = after->kind == TVM_TOKEN_NEWLINE || after->kind == TVM_TOKEN_END;
-    if (!alone || !tvm_asm_at_local(as) || !tvm_asm_name(as, word, &name, &length)) return NULL;
-    const tvm_symbol *symbol = tvm_asm_find_local(as, name, length);
-    bool found = symbol && symbol->slot != TVM_NONE;
-    return found && tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_REGISTER ? symbol : NULL;
-}
-
 /* `%a = %b`: a view of the same type, layout and packing. */
 static bool copy_tensor(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length,
                         uint32_t slot) {
@@ -162,10 +127,39 @@ static bool copy_tensor(tvm_asm *as, const tvm_token *result, const char *name, 
                             .has_layout = true,
                             .layout = as->program->layouts[source->layout]};
     tvm_operand operand = {TVM_OPERAND_SLOT, slot};
-    tvm_asm_next(as); /* % */
-    tvm_asm_next(as);
-    return tvm_asm_check_warps(as, result) && tvm_asm_expect_end(as) &&
-           tvm_asm_finish(as, result, TVM_OP_VIEW, result, name, length, &operand, 1, &type);
+    return tvm_asm_finish(as, result, TVM_OP_VIEW, result, name, length, &operand, 1, &type);
+}
+
+static bool assignment(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value;
+    uint32_t expr;
+    if (!tvm_asm_expression(as, &value) || !tvm_asm_expect_end(as)) return false;
+    if (value.kind == TVM_VALUE_POISON) return false;
+    if (value.kind == TVM_VALUE_TENSOR && value.as.tensor.pending) {
+        const tvm_pending *pending = value.as.tensor.pending;
+        tvm_result_type type = pending->type;
+        return tvm_asm_finish(as, pending->token, pending->op, result, name, length, pending->operands,
+                              pending->count, &type);
+    }
+    if (value.kind == TVM_VALUE_TENSOR && value.as.tensor.kind == TVM_SLOT_REGISTER)
+        return copy_tensor(as, result, name, length, value.as.tensor.slot);
+    if (value.kind == TVM_VALUE_TENSOR)
+        return tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(&value));
+    if (!tvm_value_is_scalar(&value))
+        return tvm_asm_error(as, token,
+                             "use .const or .layout for what is known when the program is assembled",
+                             "a variable holds a scalar or a tensor, not %s", tvm_value_what(&value));
+    const tvm_symbol *symbol = tvm_asm_find_assigned(as, name, length);
+    if (symbol && symbol->slot == TVM_NONE) return false;
+    const tvm_slot *slot = symbol ? &tvm_asm_kernel(as)->slots[symbol->slot] : NULL;
+    bool existing = slot && slot->kind == TVM_SLOT_SCALAR;
+    bool good = existing ? assign_existing(as, token, name, length, slot, &value, &expr)
+                         : tvm_asm_lower_own(as, token, &value, &expr);
+    if (!good) return false;
+    tvm_operand operand = {TVM_OPERAND_EXPR, expr};
+    tvm_result_type type = {.kind = TVM_SLOT_SCALAR};
+    return tvm_asm_finish(as, result, TVM_OP_LET, result, name, length, &operand, 1, &type);
 }
 
 /* A misspelt mnemonic after `=` looks like an expression of unknown names. */
@@ -196,19 +190,16 @@ static bool assigned_name(tvm_asm *as, const char **name, uint32_t *length) {
     return true;
 }
 
-static bool with_result(tvm_asm *as) {
-    const char *name;
-    uint32_t length, tokens;
-    tvm_asm_next(as); /* % */
-    const tvm_token *result = tvm_asm_peek(as);
-    if (!assigned_name(as, &name, &length)) return false;
+/* What stands behind `%name`. */
+static bool assign(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
+    uint32_t tokens;
+    as->assigned = name;
+    as->assigned_length = length;
     bool good = tvm_asm_expect(as, "=", "after the variable");
     const tvm_token *token = tvm_asm_peek(as);
-    unsigned op = good && !is_function_call(as) ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
-    const tvm_symbol *copied = good ? whole_tensor(as) : NULL;
-    if (copied) {
-        good = copy_tensor(as, result, name, length, copied->slot);
-    } else if (good && op == TVM_OP_COUNT) {
+    unsigned op = good ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
+    if (op != TVM_OP_COUNT && is_call(as, tokens)) op = TVM_OP_COUNT;
+    if (good && op == TVM_OP_COUNT) {
         good = looks_like_mnemonic(as)
                    ? unknown_statement(as)
                    : tvm_asm_check_warps(as, token) && assignment(as, result, name, length);
@@ -220,6 +211,52 @@ static bool with_result(tvm_asm *as) {
     }
     if (!good) tvm_asm_poison_slot(as, name, length);
     return good;
+}
+
+/* `[i, j]` of an element, or `[a to b]`: the elements a to b - 1, each assigned by the statement. */
+static bool element(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_value indices, first;
+    uint32_t from = as->at;
+    if (!tvm_asm_expression(as, &first)) return false;
+    if (!tvm_asm_accept(as, "to")) {
+        as->at = from;
+        return tvm_asm_list(as, "]", &indices) && tvm_asm_element_name(as, token, &indices, &name, &length) &&
+               assign(as, result, name, length);
+    }
+    int64_t end;
+    if (!tvm_asm_static_integer(as, 0, INT64_MAX, "the end of the elements", &end) ||
+        !tvm_asm_expect(as, "]", "after the end of the elements"))
+        return false;
+    if (first.kind == TVM_VALUE_POISON) return false;
+    if (first.kind != TVM_VALUE_INTEGER)
+        return tvm_asm_error(as, token, NULL,
+                             "the index of an array of variables is a static integer, not %s",
+                             tvm_value_what(&first));
+    if (first.as.i < 0 || end - first.as.i > TVM_ASM_ARRAY)
+        return tvm_asm_invalid(as, token, NULL, "a statement assigns at most %d elements, from 0 on",
+                               TVM_ASM_ARRAY);
+    uint32_t at = as->at;
+    bool good = true;
+    if (first.as.i >= end) tvm_asm_skip_statement(as);
+    for (int64_t i = first.as.i; good && i < end; i++) {
+        tvm_value index = tvm_value_integer(i), list = {.kind = TVM_VALUE_LIST, .as.list = {&index, 1}};
+        const char *element_name = name;
+        uint32_t element_length = length;
+        as->at = at;
+        good = tvm_asm_element_name(as, token, &list, &element_name, &element_length) &&
+               assign(as, result, element_name, element_length);
+    }
+    return good;
+}
+
+static bool with_result(tvm_asm *as) {
+    const char *name;
+    uint32_t length;
+    tvm_asm_next(as); /* % */
+    const tvm_token *result = tvm_asm_peek(as);
+    if (!assigned_name(as, &name, &length)) return false;
+    return (tvm_asm_at(as, "[") ? element : assign)(as, result, name, length);
 }
 
 /* ---- control ---- */
@@ -313,7 +350,7 @@ static bool loop(tvm_asm *as) {
     tvm_operand operands[4];
     bool good = tvm_asm_check_warps(as, token) && tvm_asm_expect(as, "=", "after the loop variable") &&
                 loop_bounds(as, bounds, tokens, &unroll);
-    const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
+    const tvm_symbol *symbol = tvm_asm_find_assigned(as, name, length);
     tvm_dtype counter = good ? loop_type(as, symbol, bounds) : TVM_I(32);
     for (unsigned i = 0; good && i < 3; i++) {
         tvm_dtype from = tvm_asm_type_of(as, &bounds[i]);
@@ -400,6 +437,8 @@ static bool bare_assignment(tvm_asm *as) {
 void tvm_asm_statement(tvm_asm *as) {
     uint32_t from = as->at;
     bool good;
+    as->assigned = NULL;
+    as->statement_line = tvm_asm_peek(as)->line;
     if (tvm_asm_at_local(as)) {
         good = with_result(as);
     } else if (tvm_asm_at(as, "for")) {

@@ -48,7 +48,6 @@ void tvm_symbols_leave(tvm_symbols *symbols) {
 
 void tvm_symbols_clear(tvm_symbols *symbols) {
     symbols->count = 0;
-    symbols->scope = 0;
     memset(symbols->buckets, 0, sizeof symbols->buckets);
 }
 

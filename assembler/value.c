@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "parser.h"
+
 tvm_value tvm_value_integer(int64_t i) {
     return (tvm_value){.kind = TVM_VALUE_INTEGER, .as.i = i};
 }
@@ -48,7 +50,7 @@ bool tvm_value_is_scalar(const tvm_value *value) {
 }
 
 bool tvm_value_is_static(const tvm_value *value) {
-    return value->kind != TVM_VALUE_EXPR;
+    return value->kind != TVM_VALUE_EXPR && value->kind != TVM_VALUE_TENSOR;
 }
 
 static tvm_value copy_list(tvm_arena *arena, const tvm_value *value) {
@@ -138,6 +140,16 @@ const char *tvm_value_what(const tvm_value *value) {
         return "a string";
     case TVM_VALUE_EXPR:
         return "a run-time scalar";
+    case TVM_VALUE_TENSOR:
+        return tvm_asm_slot_what((tvm_slot_kind)value->as.tensor.kind);
+    case TVM_VALUE_MACRO:
+        return "a macro";
+    case TVM_VALUE_TABLE:
+        return "a table";
+    case TVM_VALUE_RECORD:
+        return "a row of a table";
+    case TVM_VALUE_LET:
+        return "a launch-time value";
     case TVM_VALUE_POISON:
         break;
     }

@@ -22,7 +22,12 @@ typedef enum tvm_value_kind {
     TVM_VALUE_ROW_MAJOR, /* likewise */
     TVM_VALUE_LIST,
     TVM_VALUE_STRING,
-    TVM_VALUE_EXPR /* run-time scalar */
+    TVM_VALUE_EXPR,   /* run-time scalar */
+    TVM_VALUE_TENSOR, /* of the kernel, or what an instruction that is not written yet gives */
+    TVM_VALUE_MACRO,
+    TVM_VALUE_TABLE,
+    TVM_VALUE_RECORD, /* a row of a table */
+    TVM_VALUE_LET     /* an expression of launch-time values, read anew where its name stands */
 } tvm_value_kind;
 
 /* Small, copied freely; what it points to lives in an arena. */
@@ -47,6 +52,20 @@ typedef struct tvm_value {
             uint8_t base, bits, shift;
         } swizzle;
         uint32_t expr;
+        struct {
+            uint32_t slot;
+            uint8_t kind;                      /* tvm_slot_kind */
+            const struct tvm_pending *pending; /* NULL: the slot holds it. Scratch memory */
+        } tensor;
+        const struct tvm_macro *macro;
+        struct {
+            const struct tvm_table *table;
+            uint32_t row;
+        } record; /* of a TABLE the row means nothing */
+        struct {
+            const struct tvm_source *source;
+            uint32_t at; /* token */
+        } let;
     } as;
 } tvm_value;
 
@@ -64,7 +83,7 @@ tvm_value tvm_value_shared(tvm_arena *arena, const tvm_shared_layout *layout);
 
 bool tvm_value_is_number(const tvm_value *value); /* static integer, float or bool */
 bool tvm_value_is_scalar(const tvm_value *value); /* number or run-time scalar */
-bool tvm_value_is_static(const tvm_value *value); /* anything but a run-time scalar */
+bool tvm_value_is_static(const tvm_value *value); /* anything but a run-time scalar or a tensor */
 
 /* Deep copy into another arena; poison when it is exhausted. */
 tvm_value tvm_value_copy(tvm_arena *arena, const tvm_value *value);

@@ -1,0 +1,51 @@
+/* Tensors as values of expressions: instructions written as calls, and operators. The instruction that an
+ * expression ends in is not written at once, so that its result can be the variable that the statement
+ * assigns. */
+#include <string.h>
+
+#include "parser.h"
+
+/* A function's name calls the instruction only with a first operand that no expression can be, as in
+ * reduce(sum, ...). */
+static bool begins_with_word(const tvm_asm *as, unsigned op, uint32_t tokens) {
+    const char *cursor = tvm_op(op)->operands;
+    tvm_operand_desc desc;
+    const tvm_operand_words *words = tvm_operand_next(&cursor, &desc) ? tvm_words_of(desc.kind) : NULL;
+    for (unsigned i = 0; words && i < words->count; i++)
+        if (tvm_asm_is(as, tvm_asm_ahead(as, tokens + 1), words->names[i])) return true;
+    return false;
+}
+
+bool tvm_asm_at_nested(const tvm_asm *as, uint32_t *tokens) {
+    unsigned op = tvm_asm_mnemonic(as, tokens);
+    if (op == TVM_OP_COUNT || tvm_op(op)->result != TVM_SLOT_REGISTER ||
+        !tvm_asm_is(as, tvm_asm_ahead(as, *tokens), "("))
+        return false;
+    const char *name = tvm_op(op)->mnemonic;
+    size_t length = strlen(name);
+    return !(tvm_asm_is_function(name, length) || tvm_asm_is_layout_function(name, length)) ||
+           begins_with_word(as, op, *tokens);
+}
+
+bool tvm_asm_nested(tvm_asm *as, tvm_value *value) {
+    uint32_t tokens;
+    const tvm_token *token = tvm_asm_peek(as);
+    unsigned op = tvm_asm_mnemonic(as, &tokens);
+    if (!as->in_kernel || as->in_entry)
+        return tvm_asm_error(as, token, NULL, "instructions stand between .kernel and .end");
+    for (uint32_t i = 0; i <= tokens; i++) tvm_asm_next(as); /* the parenthesis, too */
+    if (++as->nesting > TVM_ASM_NESTING)
+        return tvm_asm_error(as, token, NULL, "expression nested deeper than %d", TVM_ASM_NESTING);
+    if (!tvm_asm_nested_operands(as, token, op, value)) return false;
+    as->nesting--;
+    return true;
+}
+
+bool tvm_asm_settle(tvm_asm *as, tvm_value *value) {
+    if (value->kind != TVM_VALUE_TENSOR || !value->as.tensor.pending) return true;
+    uint32_t slot;
+    if (!tvm_asm_finish_temporary(as, value->as.tensor.pending, &slot)) return false;
+    value->as.tensor.slot = slot;
+    value->as.tensor.pending = NULL;
+    return true;
+}

@@ -1,0 +1,246 @@
+/* Variables of a kernel: which slot a name means where it stands. Scopes and macros have names of their own,
+ * arrays a slot for each element; the program's names are made different from each other. */
+#include <stdio.h>
+#include <string.h>
+
+#include "parser.h"
+#include "text.h"
+
+/* ---- finding ---- */
+
+static uint32_t base_length(const char *name, uint32_t length) {
+    const char *bracket = memchr(name, '[', length);
+    return bracket ? (uint32_t)(bracket - name) : length;
+}
+
+static tvm_symbol *meant(tvm_symbol *symbol) {
+    while (symbol && symbol->home) symbol = &symbol->home->items[symbol->alias];
+    return symbol;
+}
+
+static tvm_symbol *find_base(const tvm_asm *as, const char *name, uint32_t length, bool assigned) {
+    tvm_symbol *symbol = tvm_symbols_find(&as->slots, name, base_length(name, length));
+    return symbol && assigned && symbol->scope < as->own_scope ? NULL : meant(symbol);
+}
+
+enum { KEY_MAX = 288 };
+
+/* An element by the number of its array and the text of its indices. */
+static uint32_t element_key(const tvm_symbol *array, const char *name, uint32_t length, char key[KEY_MAX]) {
+    uint32_t base = base_length(name, length);
+    int size = snprintf(key, KEY_MAX, "%u%.*s", array->array, (int)(length - base), name + base);
+    return size < KEY_MAX ? (uint32_t)size : KEY_MAX - 1;
+}
+
+static tvm_symbol *find(const tvm_asm *as, const char *name, uint32_t length, bool assigned) {
+    char key[KEY_MAX];
+    tvm_symbol *symbol = find_base(as, name, length, assigned);
+    if (!symbol || symbol->slot == TVM_SYMBOL_POISON || base_length(name, length) == length) return symbol;
+    if (symbol->slot != TVM_SYMBOL_ARRAY) return NULL;
+    return tvm_symbols_find(&as->elements, key, element_key(symbol, name, length, key));
+}
+
+static const tvm_symbol *only_made(const tvm_symbol *symbol) {
+    bool made = symbol && symbol->slot != TVM_SYMBOL_UNMADE && symbol->slot != TVM_SYMBOL_ARRAY;
+    return made ? symbol : NULL;
+}
+
+const tvm_symbol *tvm_asm_find_slot(const tvm_asm *as, const char *name, uint32_t length) {
+    return only_made(find(as, name, length, false));
+}
+
+const tvm_symbol *tvm_asm_find_local(const tvm_asm *as, const char *name, uint32_t length) {
+    const tvm_symbol *variable = tvm_asm_find_slot(as, name, length);
+    return variable || as->version >= 2 ? variable : tvm_asm_find_parameter(as, name, length);
+}
+
+const tvm_symbol *tvm_asm_find_assigned(const tvm_asm *as, const char *name, uint32_t length) {
+    return only_made(find(as, name, length, true));
+}
+
+bool tvm_asm_is_array(const tvm_asm *as, const char *name, uint32_t length) {
+    const tvm_symbol *symbol = find_base(as, name, length, false);
+    return symbol && symbol->slot == TVM_SYMBOL_ARRAY && base_length(name, length) == length;
+}
+
+/* ---- making ---- */
+
+static tvm_symbol *add(tvm_asm *as, tvm_symbols *symbols, const char *name, uint32_t length) {
+    const char *copy = tvm_arena_text(&as->keep, name, length);
+    tvm_symbol *symbol = copy ? tvm_symbols_add(symbols, copy, length) : NULL;
+    if (!symbol) tvm_asm_no_memory(as);
+    if (!symbol) return NULL;
+    symbol->slot = TVM_SYMBOL_UNMADE;
+    symbol->shown = copy;
+    return symbol;
+}
+
+/* The symbol that an assignment to the name gives a slot, or has given one; NULL after an error. */
+static tvm_symbol *make(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    uint32_t base = base_length(name, length);
+    tvm_symbol *symbol = find_base(as, name, length, true);
+    if (!symbol) symbol = add(as, &as->slots, name, base);
+    if (!symbol || symbol->slot == TVM_SYMBOL_POISON) return symbol;
+    if (base == length) {
+        if (symbol->slot != TVM_SYMBOL_ARRAY) return symbol;
+        tvm_asm_invalid(as, token, "an element is written '%name[index]'",
+                        "'%%%.*s' is an array of variables", (int)length, name);
+        return NULL;
+    }
+    if (symbol->slot == TVM_SYMBOL_UNMADE) {
+        symbol->slot = TVM_SYMBOL_ARRAY;
+        symbol->array = ++as->arrays;
+    }
+    if (symbol->slot != TVM_SYMBOL_ARRAY) {
+        tvm_asm_invalid(as, token, "choose another name for the array",
+                        "'%%%.*s' is a variable, not an array of them", (int)base, name);
+        return NULL;
+    }
+    char key[KEY_MAX];
+    uint32_t key_length = element_key(symbol, name, length, key);
+    tvm_symbol *element = tvm_symbols_find(&as->elements, key, key_length);
+    if (element) return element;
+    char shown[2 * KEY_MAX];
+    int size = snprintf(shown, sizeof shown, "%s%.*s", symbol->shown, (int)(length - base), name + base);
+    if (size >= (int)sizeof shown) size = sizeof shown - 1;
+    element = add(as, &as->elements, key, key_length);
+    if (element && !(element->shown = tvm_arena_text(&as->keep, shown, (size_t)size))) tvm_asm_no_memory(as);
+    return element && element->shown ? element : NULL;
+}
+
+bool tvm_asm_locate(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                    tvm_symbols **home, uint32_t *index) {
+    tvm_symbol *symbol = find(as, name, length, false);
+    if (!symbol) symbol = make(as, token, name, length);
+    if (!symbol) return false;
+    bool element = symbol >= as->elements.items && symbol < as->elements.items + as->elements.count;
+    *home = element ? &as->elements : &as->slots;
+    *index = (uint32_t)(symbol - (*home)->items);
+    return true;
+}
+
+void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
+    as->muted++;
+    tvm_symbol *symbol = find(as, name, length, true);
+    if (!symbol) symbol = make(as, NULL, name, length);
+    as->muted--;
+    if (symbol && symbol->slot == TVM_SYMBOL_UNMADE) symbol->slot = TVM_SYMBOL_POISON;
+}
+
+/* ---- slots ---- */
+
+/* acc[0, 1] as a program writes it: acc_0_1. */
+static uint32_t plain_name(const char *name, uint32_t length, char *plain) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < length; i++) {
+        if (name[i] == ']' || name[i] == ' ') continue;
+        plain[count++] = name[i] == '[' || name[i] == ',' ? '_' : name[i];
+    }
+    return count;
+}
+
+/* The last number that was appended to a name: the slot of a symbol that no name can have. */
+static tvm_symbol *last_number(tvm_asm *as, char *plain, uint32_t size) {
+    plain[size] = '#';
+    tvm_symbol *symbol = tvm_symbols_find(&as->slot_names, plain, size + 1);
+    if (!symbol && (symbol = add(as, &as->slot_names, plain, size + 1))) symbol->slot = 0;
+    return symbol;
+}
+
+/* The name that no slot of the kernel has: the given one (if `numbered`, never that), or with a number behind
+ * it. */
+static bool slot_name(tvm_asm *as, const char *name, uint32_t length, bool numbered, uint32_t *string) {
+    char *plain = tvm_arena_alloc(&as->scratch, length + 16);
+    if (!plain) return tvm_asm_no_memory(as);
+    uint32_t size = plain_name(name, length, plain);
+    if (numbered || tvm_symbols_find(&as->slot_names, plain, size)) {
+        if (size > TVM_MAX_NAME - 12) size = TVM_MAX_NAME - 12;
+        tvm_symbol *last = last_number(as, plain, size);
+        if (!last) return false;
+        uint32_t whole;
+        do {
+            whole = size + (uint32_t)snprintf(plain + size, 16, "_%u", ++last->slot);
+        } while (tvm_symbols_find(&as->slot_names, plain, whole));
+        size = whole;
+    }
+    if (!add(as, &as->slot_names, plain, size)) return false;
+    *string = tvm_ir_program_string(as->program, plain, size);
+    return *string != TVM_NONE || tvm_asm_no_memory(as);
+}
+
+static bool add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, bool temporary,
+                     const tvm_slot *slot, uint32_t *index) {
+    tvm_slot made = *slot;
+    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    if (kernel->slot_count >= TVM_MAX_SLOTS)
+        return tvm_asm_invalid(as, token, NULL, "a kernel has at most %d variables", TVM_MAX_SLOTS);
+    if (!slot_name(as, name, length, temporary, &made.name)) return false;
+    *index = tvm_ir_kernel_add_slot(kernel, &made);
+    return *index != TVM_NONE || tvm_asm_no_memory(as);
+}
+
+bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                      const tvm_slot *slot, uint32_t *index) {
+    tvm_symbol *symbol = make(as, token, name, length);
+    if (!symbol) return false;
+    bool good = add_slot(as, token, symbol->shown, (uint32_t)strlen(symbol->shown), false, slot, index);
+    symbol->slot = good ? *index : TVM_SYMBOL_POISON;
+    return good;
+}
+
+bool tvm_asm_add_temporary(tvm_asm *as, const tvm_token *token, const tvm_slot *slot, uint32_t *index) {
+    const tvm_symbol *symbol = as->assigned ? find(as, as->assigned, as->assigned_length, true) : NULL;
+    const char *name = symbol ? symbol->shown : as->assigned ? as->assigned : "t";
+    uint32_t length = symbol || !as->assigned ? (uint32_t)strlen(name) : as->assigned_length;
+    return add_slot(as, token, name, length, true, slot, index);
+}
+
+void tvm_asm_forget_variables(tvm_asm *as) {
+    tvm_symbols_clear(&as->slots);
+    tvm_symbols_clear(&as->elements);
+    tvm_symbols_clear(&as->slot_names);
+    as->arrays = 0;
+}
+
+/* ---- reading ---- */
+
+bool tvm_asm_element_name(tvm_asm *as, const tvm_token *token, const tvm_value *indices, const char **name,
+                          uint32_t *length) {
+    tvm_text buffer = {0};
+    bool good =
+        indices->as.list.count > 0 || tvm_asm_error(as, token, NULL, "an element of an array has an index");
+    tvm_text_bytes(&buffer, *name, *length);
+    for (uint32_t i = 0; good && i < indices->as.list.count; i++) {
+        const tvm_value *index = &indices->as.list.items[i];
+        if (index->kind == TVM_VALUE_POISON) {
+            good = false;
+        } else if (index->kind != TVM_VALUE_INTEGER) {
+            good = tvm_asm_error(as, token, NULL,
+                                 "the index of an array of variables is a static integer, not %s",
+                                 tvm_value_what(index));
+        } else if (index->as.i < 0 || index->as.i > UINT32_MAX) {
+            good = tvm_asm_invalid(as, token, NULL,
+                                   "the index of an array is not negative, nor as large as %lld",
+                                   (long long)index->as.i);
+        }
+        if (good) tvm_text_add(&buffer, "%s%lld", i ? ", " : "[", (long long)index->as.i);
+    }
+    tvm_text_puts(&buffer, "]");
+    if (good && buffer.size > TVM_MAX_NAME)
+        good = tvm_asm_invalid(as, token, NULL, "the name is longer than %d bytes", TVM_MAX_NAME);
+    char *copy = good && !buffer.failed ? tvm_arena_text(&as->scratch, buffer.data, buffer.size) : NULL;
+    *length = (uint32_t)buffer.size;
+    tvm_text_free(&buffer);
+    if (good && !copy) return tvm_asm_no_memory(as);
+    *name = copy;
+    return good;
+}
+
+bool tvm_asm_read_name(tvm_asm *as, bool local, const char **name, uint32_t *length) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value indices;
+    if (!tvm_asm_expect_name(as, "a name after '%'", name, length)) return false;
+    if (!local || !tvm_asm_at(as, "[") || !tvm_asm_is_array(as, *name, *length)) return true;
+    tvm_asm_next(as);
+    return tvm_asm_list(as, "]", &indices) && tvm_asm_element_name(as, token, &indices, name, length);
+}
