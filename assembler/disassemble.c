@@ -8,6 +8,7 @@
 
 #include "expr_text.h"
 #include "lexer.h"
+#include "verify.h"
 
 enum { LINE_MAX_WIDTH = 110, MARGIN = 4 };
 
@@ -43,12 +44,23 @@ static bool choose_prefix(listing *l) {
     return true;
 }
 
-/* Does the row of an instruction write its result's register layout? */
-static bool writes_layout(const tvm_insn *insn) {
+/* Does the layout of the result follow from the operands? */
+static bool layout_follows(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    const tvm_slot *slot = &kernel->slots[insn->result];
+    tvm_result_type type = {.kind = TVM_SLOT_REGISTER, .dtype = slot->dtype};
+    return tvm_infer(program, kernel, insn, tvm_operands(kernel, insn), &type, NULL) == TVM_OK &&
+           tvm_layout_equal(&type.layout, &program->layouts[slot->layout]);
+}
+
+/* Is the instruction written with its result's register layout? */
+static bool writes_layout(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     const char *cursor = tvm_op(insn->op)->operands;
+    bool has_shape = false;
     tvm_operand_desc desc;
-    while (tvm_operand_next(&cursor, &desc))
-        if (desc.kind == 'L') return true;
+    while (tvm_operand_next(&cursor, &desc)) {
+        if (desc.kind == 't') has_shape = true;
+        if (desc.kind == 'L') return has_shape || !desc.optional || !layout_follows(program, kernel, insn);
+    }
     return false;
 }
 
@@ -60,7 +72,7 @@ static void number_layouts(listing *l, uint32_t *order, uint32_t *count) {
     for (uint32_t k = 0; k < program->kernel_count; k++) {
         const tvm_ir_kernel *kernel = &program->kernels[k];
         for (uint32_t i = 0; i < kernel->insn_count; i++) {
-            if (!writes_layout(&kernel->insns[i])) continue;
+            if (!writes_layout(program, kernel, &kernel->insns[i])) continue;
             uint32_t layout = kernel->slots[kernel->insns[i].result].layout;
             if (l->layout_number[layout] != TVM_NONE) continue;
             order[*count] = layout;
@@ -204,6 +216,7 @@ static void print_operands(listing *l, const tvm_insn *insn) {
             operands++;
             continue;
         }
+        if (desc.kind == 'L' && !writes_layout(l->program, l->kernel, insn)) continue;
         if (desc.kind == 'P' && l->kernel->slots[insn->result].packing == TVM_PACKING_LINEAR) continue;
         tvm_text_puts(&l->out, before);
         if (desc.optional)

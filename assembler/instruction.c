@@ -325,6 +325,7 @@ static bool read_packing(tvm_asm *as, reading *r) {
 
 static bool default_layout(tvm_asm *as, reading *r, char kind) {
     tvm_why why;
+    if (!r->has_shape) return true; /* it follows from the operands */
     r->type.has_layout = true;
     if (kind == 'L') return tvm_asm_auto_layout(as, r->token, r->rank, r->shape, 32, &r->type.layout);
     if (tvm_shared_layout_auto(r->rank, r->shape, r->type.dtype.bits, &r->type.shared_layout, &why) == TVM_OK)

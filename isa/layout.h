@@ -132,18 +132,28 @@ void tvm_layout_table(const tvm_layout *layout, uint32_t *table);
 bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, uint32_t *local_map,
                            tvm_why *why);
 
+/* The layout of what is broadcast of several operands, of which none need have the whole shape: [64, 1] with
+ * [1, 64]. Each dimension is spread over threads and locals as in the first operand whose extent it has. A
+ * thread number's digits that no dimension takes are replication. A local index is made dimension by
+ * dimension, the first one most significant, of the digits that its operand has for it, in the operand's
+ * order. TVM_INVALID when the threads number otherwise, when the shapes do not broadcast, or when one digit
+ * of the thread number would serve two dimensions: then no thread holds all that it needs. Whether every
+ * operand broadcasts to the result, the caller asks tvm_layout_broadcasts. */
+tvm_status tvm_layout_joint(const tvm_layout *const *operands, unsigned count, tvm_layout *out, tvm_why *why);
+
 /* The rule of `view`: same threads; and wherever two threads hold the same element of `to`, they hold the
  * same bits of `from` (from_bits*locals(from) == to_bits*locals(to) is checked too). */
 bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_layout *to, unsigned to_bits,
                          tvm_why *why);
 
-/* The rule of mma: a, b and c are [.., m, k], [.., k, n] and [.., m, n] with equal leading (batch) extents; they
- * are X.atom of the m16n8k16 fragments in the last two dimensions, and each warp that accumulates the tile
- * (..,i,j) of c holds tiles (..,i,k) of a and (..,k,j) of b for every k. On success fills the tile counts; then the
- * tile lists can be enumerated with tvm_mma_tile: for warp-independent tile number t of c (0..tiles_c), and
- * k, the local tile numbers in a and b. The local numbers are required to be the same in all warps. A tile
- * number is the local index of the quotient layout X; its elements are locals [t*8, t*8+8) of a, [t*4, ..+4)
- * of b and c. */
+/* The rule of mma: a, b and c are [.., m, k], [.., k, n] and [.., m, n] with equal leading (batch) extents;
+ * they are X.atom of the m16n8k16 fragments in the last two dimensions, and each warp that accumulates the
+ * tile
+ * (..,i,j) of c holds tiles (..,i,k) of a and (..,k,j) of b for every k. On success fills the tile counts;
+ * then the tile lists can be enumerated with tvm_mma_tile: for warp-independent tile number t of c
+ * (0..tiles_c), and k, the local tile numbers in a and b. The local numbers are required to be the same in
+ * all warps. A tile number is the local index of the quotient layout X; its elements are locals [t*8, t*8+8)
+ * of a, [t*4, ..+4) of b and c. */
 typedef struct tvm_mma_plan {
     tvm_layout outer_a, outer_b, outer_c; /* quotients by the atoms; threads() = warps */
     uint32_t tiles_c, tiles_k;

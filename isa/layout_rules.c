@@ -85,6 +85,108 @@ bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, 
     return true;
 }
 
+/* ---- joint ---- */
+
+/* A digit of the thread number: it counts `below`, which is the product of the digits less significant. */
+typedef struct placed_digit {
+    uint64_t below;
+    tvm_digit digit;
+} placed_digit;
+
+typedef struct joint {
+    const tvm_layout *const *operands;
+    tvm_digits digits; /* so far */
+    placed_digit placed[TVM_MAX_DIGITS];
+    unsigned count;
+} joint;
+
+/* The shape that all operands broadcast to. */
+static tvm_status joint_shape(joint *j, unsigned count, tvm_why *why) {
+    uint32_t shape[TVM_MAX_RANK];
+    unsigned rank = 0;
+    for (unsigned o = 0; o < count; o++)
+        if (j->operands[o]->rank > rank) rank = j->operands[o]->rank;
+    for (unsigned back = 1; back <= rank; back++) {
+        uint32_t extent = 1;
+        for (unsigned o = 0; o < count; o++) {
+            const tvm_layout *operand = j->operands[o];
+            uint32_t own = back <= operand->rank ? operand->shape[operand->rank - back] : 1;
+            if (own != 1 && extent != 1 && own != extent)
+                return tvm_layout_refuse(why, "extents %u and %u do not broadcast", extent, own);
+            if (own != 1) extent = own;
+        }
+        shape[rank - back] = extent;
+    }
+    tvm_digits_start(&j->digits, rank, shape);
+    return tvm_shape_check(rank, shape, why);
+}
+
+/* Takes the digits of dimension `dim` of the result from the operand's dimension `own`. */
+static void take_dimension(joint *j, const tvm_layout *operand, unsigned own, unsigned dim) {
+    tvm_digits have;
+    tvm_digits_of(operand, &have);
+    uint64_t below = 1;
+    for (unsigned i = have.spatial.count; i-- > 0;) {
+        tvm_digit digit = have.spatial.items[i];
+        if (digit.stride != 0 && digit.dim == own)
+            j->placed[j->count++] = (placed_digit){below, {digit.size, digit.stride, dim}};
+        below *= digit.size;
+    }
+    for (unsigned i = 0; i < have.local.count; i++) {
+        tvm_digit digit = have.local.items[i];
+        if (digit.dim == own) tvm_digit_push(&j->digits.local, (tvm_digit){digit.size, digit.stride, dim});
+    }
+}
+
+/* Takes out the most significant digit; false when there is none left. */
+static bool take_highest(joint *j, placed_digit *highest) {
+    unsigned best = 0;
+    if (j->count == 0) return false;
+    for (unsigned i = 1; i < j->count; i++)
+        if (j->placed[i].below > j->placed[best].below) best = i;
+    *highest = j->placed[best];
+    j->placed[best] = j->placed[--j->count];
+    return true;
+}
+
+/* Puts the digits together to a thread number, with replication where there is none. */
+static tvm_status join_threads(joint *j, uint64_t threads, tvm_why *why) {
+    placed_digit next;
+    unsigned above = 0;
+    uint64_t limit = threads;
+    for (; take_highest(j, &next); limit = next.below) {
+        uint64_t reach = next.below * next.digit.size;
+        if (limit % reach != 0)
+            return tvm_layout_refuse(
+                why,
+                "dimensions %u and %u are spread over the same threads, so that no thread "
+                "holds all that the result needs",
+                above, next.digit.dim);
+        tvm_digit_push(&j->digits.spatial, (tvm_digit){.size = limit / reach});
+        tvm_digit_push(&j->digits.spatial, next.digit);
+        above = next.digit.dim;
+    }
+    tvm_digit_push(&j->digits.spatial, (tvm_digit){.size = limit});
+    return TVM_OK;
+}
+
+tvm_status tvm_layout_joint(const tvm_layout *const *operands, unsigned count, tvm_layout *out,
+                            tvm_why *why) {
+    joint j = {.operands = operands};
+    for (unsigned o = 1; o < count; o++)
+        if (!same_threads(operands[0], operands[o], why)) return TVM_INVALID;
+    tvm_status status = joint_shape(&j, count, why);
+    if (status != TVM_OK) return status;
+    for (unsigned d = 0; d < j.digits.rank; d++) {
+        unsigned back = j.digits.rank - d, o = 0;
+        if (j.digits.shape[d] == 1) continue;
+        while (operands[o]->rank < back || operands[o]->shape[operands[o]->rank - back] == 1) o++;
+        take_dimension(&j, operands[o], operands[o]->rank - back, d);
+    }
+    status = join_threads(&j, tvm_layout_threads(operands[0]), why);
+    return status == TVM_OK ? tvm_digits_finish(&j.digits, out, why) : status;
+}
+
 /* ---- view ---- */
 
 /* Along every replication digit of `to`, does `from` repeat, too? */

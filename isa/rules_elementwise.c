@@ -43,29 +43,50 @@ static tvm_status result_shape(const tvm_rule *rule, unsigned first, unsigned en
     return TVM_OK;
 }
 
-/* The layout of the result of entries [first, end): that of the first operand that has the broadcast shape;
- * to it every other is broadcast within each thread. */
-static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned end, const tvm_layout **out) {
-    char text[TVM_SHAPE_TEXT_MAX];
+/* The layout that the operands give the result: that of the first one that has the broadcast shape; where
+ * none has, what they give together. */
+static tvm_status derived_layout(const tvm_rule *rule, unsigned first, unsigned end, const shape *wide,
+                                 tvm_layout *out) {
+    const tvm_layout *operands[TVM_ROW_OPERANDS];
+    unsigned count = 0;
+    for (unsigned entry = first; entry < end; entry++) {
+        if (!tvm_rule_is_tensor(rule, entry)) continue;
+        operands[count] = tvm_rule_layout(rule, entry);
+        if (has_shape(operands[count], wide)) {
+            *out = *operands[count];
+            return TVM_OK;
+        }
+        count++;
+    }
+    tvm_why why = {""};
+    if (tvm_layout_joint(operands, count, out, &why) == TVM_OK) return TVM_OK;
+    return tvm_refuse(rule->why, "%s", why.text);
+}
+
+/* The layout of the result of entries [first, end): the one that is declared, else the derived one; to it
+ * every operand is broadcast within each thread. */
+static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned end, tvm_layout *out) {
+    char text[TVM_SHAPE_TEXT_MAX], declared[TVM_SHAPE_TEXT_MAX];
     shape wide;
     tvm_status status = result_shape(rule, first, end, &wide);
     if (status != TVM_OK) return status;
-    const tvm_layout *result = NULL;
-    for (unsigned entry = first; entry < end && result == NULL; entry++)
-        if (tvm_rule_is_tensor(rule, entry) && has_shape(tvm_rule_layout(rule, entry), &wide))
-            result = tvm_rule_layout(rule, entry);
-    if (result == NULL)
-        return tvm_refuse(rule->why, "no operand has the shape of the result, %s",
-                          tvm_shape_text(wide.rank, wide.extent, text));
+    if (!rule->type->has_layout)
+        status = derived_layout(rule, first, end, &wide, out);
+    else if (has_shape(&rule->type->layout, &wide))
+        *out = rule->type->layout;
+    else
+        return tvm_refuse(rule->why, "the result has shape %s, expected %s as declared",
+                          tvm_shape_text(wide.rank, wide.extent, text),
+                          tvm_shape_text(rule->type->layout.rank, rule->type->layout.shape, declared));
+    if (status != TVM_OK) return status;
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
         const tvm_layout *layout = tvm_rule_layout(rule, entry);
         tvm_why why = {""};
-        if (!tvm_layout_equal(layout, result) && !tvm_layout_broadcasts(layout, result, NULL, &why))
+        if (!tvm_layout_equal(layout, out) && !tvm_layout_broadcasts(layout, out, NULL, &why))
             return tvm_refuse(rule->why, "layout of %.*s: %.150s", (int)rule->desc[entry].name_length,
                               rule->desc[entry].name, why.text);
     }
-    *out = result;
     return TVM_OK;
 }
 
@@ -125,7 +146,7 @@ static tvm_status check_element(const tvm_rule *rule, unsigned first, tvm_dtype 
 }
 
 static tvm_status arithmetic(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *dtype,
-                             const tvm_layout **layout) {
+                             tvm_layout *layout) {
     tvm_status status = tensor_dtype(rule, first, end, dtype);
     if (status != TVM_OK) return status;
     if (dtype->kind == TVM_KIND_NONE)
@@ -138,23 +159,23 @@ static tvm_status arithmetic(const tvm_rule *rule, unsigned first, unsigned end,
 
 tvm_status tvm_rule_BINARY(const tvm_rule *rule) {
     tvm_dtype dtype;
-    const tvm_layout *layout;
+    tvm_layout layout;
     tvm_status status = arithmetic(rule, 0, 2, &dtype, &layout);
-    return status == TVM_OK ? tvm_rule_register(rule, dtype, layout) : status;
+    return status == TVM_OK ? tvm_rule_register(rule, dtype, &layout) : status;
 }
 
 tvm_status tvm_rule_FMA(const tvm_rule *rule) {
     tvm_dtype dtype;
-    const tvm_layout *layout;
+    tvm_layout layout;
     tvm_status status = arithmetic(rule, 0, 3, &dtype, &layout);
-    return status == TVM_OK ? tvm_rule_register(rule, dtype, layout) : status;
+    return status == TVM_OK ? tvm_rule_register(rule, dtype, &layout) : status;
 }
 
 tvm_status tvm_rule_COMPARE(const tvm_rule *rule) {
     tvm_dtype dtype;
-    const tvm_layout *layout;
+    tvm_layout layout;
     tvm_status status = arithmetic(rule, 1, 3, &dtype, &layout);
-    return status == TVM_OK ? tvm_rule_register(rule, TVM_BOOL, layout) : status;
+    return status == TVM_OK ? tvm_rule_register(rule, TVM_BOOL, &layout) : status;
 }
 
 tvm_status tvm_rule_UNARY(const tvm_rule *rule) {
@@ -177,9 +198,9 @@ tvm_status tvm_rule_WHERE(const tvm_rule *rule) {
                               tvm_dtype_name(tvm_rule_expr_type(rule, 2), name),
                               tvm_dtype_name(dtype, other));
     }
-    const tvm_layout *layout;
+    tvm_layout layout;
     status = result_layout(rule, 0, 3, &layout);
-    return status == TVM_OK ? tvm_rule_register(rule, dtype, layout) : status;
+    return status == TVM_OK ? tvm_rule_register(rule, dtype, &layout) : status;
 }
 
 tvm_status tvm_rule_REDUCE(const tvm_rule *rule) {

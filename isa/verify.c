@@ -429,6 +429,9 @@ static bool insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_veri
 static uint64_t rule_work(const tvm_verify_state *state, const tvm_insn *insn) {
     const tvm_ir_kernel *kernel = state->kernel;
     uint64_t work = 64, product = 1;
+    const tvm_slot *result = insn->result < kernel->slot_count ? &kernel->slots[insn->result] : NULL;
+    if (result && result->kind == TVM_SLOT_REGISTER)
+        work += 8 * (uint64_t)tvm_layout_locals(&state->program->layouts[result->layout]);
     for (uint32_t i = 0; i < insn->count; i++) {
         tvm_operand operand = tvm_operands(kernel, insn)[i];
         if (operand.kind != TVM_OPERAND_SLOT || operand.value >= kernel->slot_count) continue;

@@ -252,6 +252,24 @@ START_TEST(test_layouts_are_numbered_as_they_are_used) {
 }
 END_TEST
 
+/* The layout of an element-wise result is written where the operands do not give it. */
+START_TEST(test_layouts_that_follow) {
+    char *text = round_trip(
+        assemble(".vasm 2\n.kernel f(r: global f32[8], c: global f32[8, 1])\n.warps 1\n.grid 1\n"
+                 ".layout N = local(2, 1).spatial(4, 8)\n"
+                 "%r = load-global r, squeeze(reduce(N, 0), 0)\n%c = load-global c, reduce(N, 1)\n"
+                 "%a = add %c, %r\n%b = add %r, %c, layout local(1, 1).N\n%d = add %b, 1.0\n"
+                 "%e = add %c, %r, layout permute(N, [0, 1])\n"
+                 "%x = alloc-register f32[4, 8], layout local(2, 2).spatial(2, 4).replicated(4, 2)\n"
+                 "%y = add %x, %x, layout column_local(2, 2).spatial(2, 4).replicated(4, 2)\n.end\n"));
+    ck_assert_ptr_nonnull(strstr(text, "%a = add %c, %r\n"));
+    ck_assert_ptr_nonnull(strstr(text, "%b = add %r, %c\n"));
+    ck_assert_ptr_nonnull(strstr(text, "%d = add %b, 1.0\n"));
+    ck_assert_ptr_nonnull(strstr(text, "%y = add %x, %x, layout L"));
+    free(text);
+}
+END_TEST
+
 START_TEST(test_indentation) {
     char *text = round_trip(assemble_body("for %i = 0 to m\nif %i == 2\nsync\nelse\nexit\nend\nend"));
     ck_assert_ptr_nonnull(strstr(text, "    for %i = 0 to m\n"
@@ -327,6 +345,7 @@ static Suite *make_suite(void) {
     tcase_add_test(all, test_warps_of_a_copy);
     tcase_add_test(all, test_layouts_are_named_once);
     tcase_add_test(all, test_layouts_are_numbered_as_they_are_used);
+    tcase_add_test(all, test_layouts_that_follow);
     tcase_add_test(all, test_indentation);
     tcase_add_test(all, test_no_orphans);
     tcase_add_loop_test(all, test_matmul, 0, COUNT(weight_types));

@@ -220,6 +220,84 @@ START_TEST(broadcasts_known_cases) {
 }
 END_TEST
 
+/* ---- joint ---- */
+
+static bool holds(const reference *layout, uint32_t thread, uint32_t element) {
+    for (uint32_t l = 0; l < layout->locals; l++)
+        if (layout->table[thread * layout->locals + l] == element) return true;
+    return false;
+}
+
+/* Of two reductions of one layout, which have every dimension between them: each thread holds what it held.
+ */
+START_TEST(joint_of_reductions_holds_what_was_held) {
+    uint32_t state = 7;
+    int checked = 0;
+    for (int i = 0; i < 3000; i++) {
+        tvm_layout whole, a, b, out;
+        lists from;
+        random_lists(&state, 48, &from);
+        ck_assert_int_eq(make_from(&from, &whole, NULL), TVM_OK);
+        a = b = whole;
+        for (unsigned d = 0; d < whole.rank; d++) {
+            unsigned keep = random_below(&state, 3);
+            if (keep == 0) ck_assert_int_eq(tvm_layout_reduce(&a, d, &a, NULL), TVM_OK);
+            if (keep == 1) ck_assert_int_eq(tvm_layout_reduce(&b, d, &b, NULL), TVM_OK);
+        }
+        while (b.rank > 1 && b.shape[0] == 1) ck_assert_int_eq(tvm_layout_squeeze(&b, 0, &b, NULL), TVM_OK);
+        tvm_why why = {""};
+        ck_assert_msg(tvm_layout_joint((const tvm_layout *[]){&a, &b}, 2, &out, &why) == TVM_OK, "%s",
+                      why.text);
+        ck_assert(check_broadcasts(&a, &out) && check_broadcasts(&b, &out));
+        reference_of(&whole, &ref_a);
+        reference_of(&out, &ref_b);
+        ck_assert_uint_eq(ref_a.locals, ref_b.locals);
+        for (uint32_t n = 0; n < ref_a.threads * ref_a.locals; n++)
+            ck_assert(holds(&ref_b, n / ref_a.locals, ref_a.table[n]));
+        checked += whole.rank > 1;
+    }
+    ck_assert_int_gt(checked, 1000);
+}
+END_TEST
+
+START_TEST(joint_known_cases) {
+    tvm_layout a, b, out, expected;
+    tvm_why why = {""};
+    const tvm_layout *pair[] = {&a, &b};
+    /* A thread of the column, a column of threads for the row: row-major. */
+    expected = compose(local2(2, 1), compose(spatial2(8, 4), local2(2, 2)));
+    ck_assert_int_eq(tvm_layout_reduce(&expected, 1, &a, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_reduce(&expected, 0, &b, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_joint(pair, 2, &out, &why), TVM_OK);
+    ck_assert(tvm_layout_equal(&out, &expected));
+    /* The order of the operands does not matter. */
+    ck_assert_int_eq(tvm_layout_joint((const tvm_layout *[]){&b, &a}, 2, &out, &why), TVM_OK);
+    ck_assert(tvm_layout_equal(&out, &expected));
+    /* Threads that no dimension takes are replicas. */
+    tvm_layout four;
+    ck_assert_int_eq(tvm_layout_replicated(2, 4, &four, NULL), TVM_OK);
+    a = compose(spatial2(8, 1), four);
+    b = compose(compose(four, four), compose(local2(1, 3), spatial2(1, 2)));
+    ck_assert_int_eq(tvm_layout_joint(pair, 2, &out, &why), TVM_OK);
+    ck_assert_uint_eq(tvm_layout_replication(&out), 2);
+    ck_assert_uint_eq(tvm_layout_locals(&out), 3);
+    /* The same threads share out rows and columns: thread t has row t and column t alone. */
+    a = spatial2(32, 1), b = spatial2(1, 32);
+    ck_assert_int_eq(tvm_layout_joint(pair, 2, &out, &why), TVM_INVALID);
+    ck_assert_ptr_nonnull(strstr(why.text, "dimensions 0 and 1 are spread over the same threads"));
+    /* Their digits overlap. */
+    a = compose(spatial2(4, 1), compose(four, local2(2, 1))), b = compose(spatial2(1, 16), local2(1, 1));
+    ck_assert_int_eq(tvm_layout_joint(pair, 2, &out, &why), TVM_INVALID);
+    ck_assert_ptr_nonnull(strstr(why.text, "spread over the same threads"));
+    b = spatial2(1, 8);
+    ck_assert_int_eq(tvm_layout_joint(pair, 2, &out, &why), TVM_INVALID);
+    ck_assert_ptr_nonnull(strstr(why.text, "16 threads, the other 8"));
+    b = compose(four, compose(four, local2(3, 2)));
+    ck_assert_int_eq(tvm_layout_joint(pair, 2, &out, &why), TVM_INVALID);
+    ck_assert_ptr_nonnull(strstr(why.text, "extents 8 and 3 do not broadcast"));
+}
+END_TEST
+
 /* ---- view ---- */
 
 static bool same_bits(const reference *from, unsigned from_bits, const reference *to, unsigned to_bits,
@@ -493,6 +571,8 @@ int main(void) {
     tcase_add_test(tests, atoms_are_listed_by_name);
     tcase_add_test(tests, broadcasts_agrees_with_its_definition);
     tcase_add_test(tests, broadcasts_known_cases);
+    tcase_add_test(tests, joint_of_reductions_holds_what_was_held);
+    tcase_add_test(tests, joint_known_cases);
     tcase_add_test(tests, viewable_agrees_with_its_definition);
     tcase_add_test(tests, viewable_known_cases);
     tcase_add_loop_test(tests, mma_plan_agrees_with_its_definition, 0, 3);

@@ -72,11 +72,12 @@ START_TEST(test_operand_lists) {
                                               {"clean", 'F', false, true, true}};
     static const expected_operand compare[] = {{"operation", 'C', false, true, false},
                                                {"x", 'b', false, true, false},
-                                               {"y", 'b', false, true, false}};
+                                               {"y", 'b', false, true, false},
+                                               {"layout", 'L', false, false, true}};
     check_operands(TVM_OP_ALLOC_REGISTER, alloc, 3);
     check_operands(TVM_OP_COPY_ASYNC, copy, 5);
     check_operands(TVM_OP_ALLOC_GLOBAL, global, 2);
-    check_operands(TVM_OP_COMPARE, compare, 3);
+    check_operands(TVM_OP_COMPARE, compare, 4);
     check_operands(TVM_OP_SYNC, NULL, 0);
 }
 END_TEST

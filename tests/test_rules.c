@@ -508,6 +508,21 @@ BUILD(add_outer) {
     ck_assert_int_eq(tvm_layout_reduce(&t->k.c, 1, &column, NULL), TVM_OK);
     INSN(&t->k, ADD, t->rd, S(reg(t, "v", TVM_F32, &column)), S(t->row_sum));
 }
+/* Row after row in place of the fragment's order: each thread holds what it needs. */
+BUILD(add_result_order) {
+    tvm_layout layout = t->k.c;
+    ck_assert_uint_eq(layout.locals, 2);
+    uint8_t kept = layout.local[0];
+    layout.local[0] = layout.local[1];
+    layout.local[1] = kept;
+    INSN(&t->k, ADD, kit_register(&t->k, "v", TVM_F32, &layout), S(t->rc), S(t->rc));
+}
+BUILD(add_outer_threads) {
+    tvm_layout column, row, layout = spread(16, 8);
+    ck_assert_int_eq(tvm_layout_reduce(&layout, 1, &column, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_layout_reduce(&t->k.c, 0, &row, NULL), TVM_OK);
+    INSN(&t->k, ADD, t->rd, S(reg(t, "v", TVM_F32, &column)), S(reg(t, "w", TVM_F32, &row)));
+}
 BUILD(mod_floats) {
     INSN(&t->k, MOD, t->rd, S(t->rc), S(t->rc));
 }
@@ -692,10 +707,12 @@ static const verify_case compute_cases[] = {
     WRONG(add_shapes, "y has shape 16x8", "16x16"),
     WRONG(add_bool, "has type bool, expected i8..i64, u8..u64, f16, bf16, f32 or f64"),
     WRONG(add_layouts, "layout of y"),
-    WRONG(add_result_layout, "layout other than declared"),
+    WRONG(add_result_layout, "layout of x"),
+    RIGHT(add_result_order),
     WRONG(add_result_shape, "shape 16x8, expected 1x8"),
     WRONG(add_result_type, "type f32, expected bool"),
-    WRONG(add_outer, "no operand has the shape of the result, 16x8"),
+    RIGHT(add_outer),
+    WRONG(add_outer_threads, "layout of x"),
     WRONG(mod_floats, "has type f32, expected i8..i64 or u8..u64"),
     RIGHT(fma_right),
     WRONG(fma_scalars, "all are scalars"),
