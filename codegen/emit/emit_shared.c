@@ -95,7 +95,8 @@ static void explain_plain(emitter *e, const transfer *t, const access_plan *plan
         if (n > worst) worst = n;
     }
     const char *what = is_load ? "ld.shared" : "st.shared";
-    snprintf(name, sizeof name, "%s.%s", what, tvm_access_type(plan->widest));
+    snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest),
+             t->tile.guarded ? " guarded" : "");
     int n = snprintf(reason, sizeof reason, "%s", refused);
     if (plan->widest < 128 && n >= 0 && (size_t)n < sizeof reason)
         snprintf(reason + n, sizeof reason - (size_t)n,
@@ -167,8 +168,8 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
         memcpy(plan.fields, moved, count * sizeof *moved);
     }
     char name[40];
-    snprintf(name, sizeof name, "%s.%s by element", is_load ? "ld.shared" : "st.shared",
-             tvm_access_type(bits));
+    snprintf(name, sizeof name, "%s.%s by element%s", is_load ? "ld.shared" : "st.shared",
+             tvm_access_type(bits), t->tile.guarded ? " guarded" : "");
     if (status == TVM_OK)
         tvm_explain(e, name, bits, locals, -1, "wider: a dimension of the shared layout has several modes");
     free(started);
@@ -187,6 +188,7 @@ static transfer *transfer_open(emitter *e, const tvm_operand *tensor, uint32_t s
     if (tvm_shared_open(e, &t->tile, tensor->value, tensor + 1, t->layout->rank,
                         tvm_layout_threads(t->layout)))
         open_lanes(e, t);
+    t->tile.guarded = tvm_shared_guard(e, tensor->value, tensor + 1, t->layout->rank, t->layout->shape);
     return t;
 }
 

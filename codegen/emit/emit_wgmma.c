@@ -188,7 +188,10 @@ static void emit_products(emitter *e, const triple *t, place *p, const products 
 tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
     struct wgmma_state *s = e->wgmma;
     if (s->role[insn_number(e, insn)] != WGMMA_FIRST) {
-        tvm_explain(e, "in wgmma", 0, 0, -1, "");
+        const tvm_operand *b = tvm_operands(e->kernel, insn);
+        const tvm_layout *layout = insn->op == TVM_OP_LOAD_SHARED ? tvm_slot_layout(e, insn->result) : NULL;
+        bool guarded = layout && tvm_shared_guard(e, b->value, b + 1, layout->rank, layout->shape);
+        tvm_explain(e, guarded ? "in wgmma guarded" : "in wgmma", 0, 0, -1, "");
         return TVM_OK;
     }
     const triple *t = &s->triples[s->triple[insn_number(e, insn)] - 1];

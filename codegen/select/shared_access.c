@@ -60,6 +60,24 @@ bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operan
     return s->linear;
 }
 
+bool tvm_shared_guard(emitter *e, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
+                      const uint32_t *tile) {
+    const tvm_shared_layout *layout = tvm_slot_shared_layout(e, slot);
+    unsigned lead = layout->rank - tile_rank;
+    bool guarded = false;
+    for (unsigned d = 0; d < layout->rank; d++) {
+        uint32_t extent = d < lead ? 1 : tile[d - lead], room = layout->shape[d] - extent;
+        if (tvm_fact_at_most(e, index[d].value, room)) continue;
+        reg at = tvm_emit_expr(e, index[d].value), p = tvm_new_pred(e);
+        bool is_wide = e->kernel->exprs[index[d].value].type.bits == 64;
+        /* Unsigned, a negative index is above every extent. */
+        tvm_emit(e, "setp.gt.%s %s, %s, %u;", is_wide ? "u64" : "u32", p.name, at.name, room);
+        tvm_emit_trap(e, p, true);
+        guarded = true;
+    }
+    return guarded;
+}
+
 uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]) {
     uint32_t offset = 0;
     for (unsigned d = 0; d < s->tile_rank; d++) offset += coordinate[d] * s->stride[s->lead + d];
