@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "expr_text.h"
-#include "language.h"
 #include "lexer.h"
 #include "verify.h"
 
@@ -17,7 +16,6 @@ typedef struct listing {
     tvm_text out;
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
-    unsigned language;       /* version of the text: the least that the program needs */
     char prefix[32];         /* of the names of register layouts */
     uint32_t *layout_number; /* of each of the program's, in the order in which they are written; TVM_NONE:
                                 nowhere */
@@ -179,7 +177,7 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
         return 1;
     }
     print_slot(l, value);
-    if (!desc->indexed) return 1;
+    if (!desc->indexed || l->kernel->slots[value].kind == TVM_SLOT_REGISTER) return 1;
     unsigned rank = tvm_slot_rank(l->program, &l->kernel->slots[value]);
     for (unsigned d = 0; d < rank; d++) {
         tvm_text_puts(&l->out, d ? ", " : "[");
@@ -209,11 +207,12 @@ static bool is_wide(const listing *l, const tvm_insn *insn) {
 }
 
 static void print_operands(listing *l, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(l->kernel, insn);
+    const tvm_operand *operands = tvm_operands(l->kernel, insn), *end = operands + insn->count;
     const char *cursor = tvm_op(insn->op)->operands, *before = " ";
     bool wide = is_wide(l, insn);
     tvm_operand_desc desc;
     while (tvm_operand_next(&cursor, &desc)) {
+        if (desc.stored && operands == end) continue; /* it came later than the bytecode */
         if (desc.stored && operands->kind == TVM_OPERAND_NONE) {
             operands++;
             continue;
@@ -312,7 +311,7 @@ static void print_parameters(listing *l, bool lines) {
 
 static void print_grid(listing *l) {
     unsigned axes = 3;
-    while (axes > (l->language >= 2) && l->kernel->grid[axes - 1] == TVM_NONE) axes--;
+    while (axes && l->kernel->grid[axes - 1] == TVM_NONE) axes--;
     for (unsigned axis = 0; axis < axes; axis++) {
         tvm_text_puts(&l->out, axis ? ", " : ".grid ");
         if (l->kernel->grid[axis] == TVM_NONE)
@@ -366,8 +365,7 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "the parameters' names leave none for layouts");
     l.out.limit = TVM_SOURCE_MAX;
-    l.language = tvm_language_needed(program);
-    tvm_text_add(&l.out, ".vasm %u\n", l.language);
+    tvm_text_puts(&l.out, ".vasm 1\n");
     bool good = print_layouts(&l);
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {
         print_kernel(&l, &program->kernels[k]);

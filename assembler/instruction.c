@@ -174,6 +174,21 @@ static bool read_broadcast(tvm_asm *as, reading *r, const tvm_operand_desc *desc
     return tvm_asm_expression(as, &value) && push_value(as, r, desc, token, &value);
 }
 
+/* `m`: a register tensor, or a tile of a shared one. */
+static bool read_register_or_shared(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
+    const tvm_token *word = tvm_asm_ahead(as, 1);
+    const char *name;
+    uint32_t length, slot;
+    if (tvm_asm_at_local(as)) {
+        if (!tvm_asm_name(as, word, &name, &length)) return false;
+        const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
+        if (symbol && symbol->slot != TVM_NONE &&
+            tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SHARED)
+            return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) && read_indices(as, r, slot);
+    }
+    return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
+}
+
 /* ---- constants ---- */
 
 static bool read_integer(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
@@ -380,6 +395,8 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
                (!desc->indexed || read_indices(as, r, slot));
     case 'b':
         return read_broadcast(as, r, desc);
+    case 'm':
+        return read_register_or_shared(as, r, desc);
     case 'N':
         return read_integer(as, r, desc);
     case 'A':
@@ -452,10 +469,6 @@ static bool read_operands(tvm_asm *as, reading *r) {
             return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected ',' and '%.*s' of %s, found %s",
                                  (int)desc.name_length, desc.name, r->info->mnemonic,
                                  tvm_asm_found(as, tvm_asm_peek(as), found));
-        if (desc.since > as->version)
-            return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
-                                 "'%.*s' of %s came with version %u of the language", (int)desc.name_length,
-                                 desc.name, r->info->mnemonic, desc.since);
         if (desc.kind != 'F' && is_named(as, &desc)) tvm_asm_next(as);
         if (!(is_optional(&desc) ? read_optional : read_operand)(as, r, &desc)) return false;
         comma = false;

@@ -196,7 +196,8 @@ tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm
                                        tvm_why *why);
 /* What alloc-shared takes when none is written: row-major with the swizzle of 16-byte chunks that makes eight
  * consecutive rows of a 2-D tile hit different banks (ldmatrix), where the row is a power of two of at least
- * 32 bytes; else no swizzle. */
+ * 32 bytes; else no swizzle. Elements of 16 bits whose rows are several times 128 bytes lie in blocks of columns
+ * of 128 bytes, one after the other, as wgmma wants them. */
 tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned bits, tvm_shared_layout *out,
                                   tvm_why *why);
 bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout *b);

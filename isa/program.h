@@ -128,8 +128,8 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;      /* x r b s g N A C R E F; for kinds that are not stored: t T L S G P */
-    bool indexed;   /* s[] and g[] */
+    char kind;      /* x r b s m g N A C R E F; for kinds that are not stored: t T L S G P */
+    bool indexed;   /* s[], g[]; m[], where it is shared */
     bool stored;    /* false for =t =T =L =S =G =P */
     bool optional;  /* ? */
     unsigned since; /* version of the language; 0: that of the row */
@@ -173,7 +173,6 @@ typedef struct tvm_operand_words {
     unsigned count;
     const char *what; /* "a comparison" */
     const char *const *names;
-    const uint8_t *since; /* of each word, the version of the language; NULL: all came with the first */
 } tvm_operand_words;
 /* NULL for other kinds. */
 const tvm_operand_words *tvm_words_of(char kind);
@@ -205,18 +204,11 @@ static inline tvm_op_class tvm_insn_class(const tvm_insn *insn) {
 
 /* ---- scalar expressions: a pool of nodes, each after its operands; equal nodes are shared ---- */
 
-/* Only its size is used: one more than the highest number. */
-union tvm_expr_extent {
-#define TVM_EXPR(number, id, ...) char up_to_##id[number + 1];
-#include "expr.def"
-#undef TVM_EXPR
-};
-
 typedef enum tvm_expr_op {
-#define TVM_EXPR(number, id, ...) TVM_EXPR_##id = number,
+#define TVM_EXPR(id, text, arity, precedence) TVM_EXPR_##id,
 #include "expr.def"
 #undef TVM_EXPR
-    TVM_EXPR_COUNT = sizeof(union tvm_expr_extent)
+    TVM_EXPR_COUNT
 } tvm_expr_op;
 
 typedef struct tvm_expr {
@@ -232,7 +224,6 @@ typedef struct tvm_expr {
 
 typedef struct tvm_expr_info {
     const char *text;
-    unsigned since; /* version of the language */
     unsigned arity;
     unsigned precedence;
 } tvm_expr_info;

@@ -14,6 +14,7 @@ typedef struct tvm_rule {
     const tvm_op_info *info;
     unsigned op;
     const tvm_operand *operands;
+    uint32_t count;
     tvm_operand_desc desc[TVM_ROW_OPERANDS];
     uint32_t at[TVM_ROW_OPERANDS];
     tvm_result_type *type;
@@ -39,6 +40,9 @@ bool tvm_rule_is_tensor(const tvm_rule *rule, unsigned entry);
 const tvm_layout *tvm_rule_layout(const tvm_rule *rule, unsigned entry);
 /* Is the expression one integer constant, and which? */
 bool tvm_rule_integer(const tvm_rule *rule, uint32_t expr, int64_t *value);
+
+/* Entry e is an indexed shared tensor: does it have room for a tile of these extents, as far as is known? */
+tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, const uint32_t *tile);
 
 /* The result is a register tensor of this type and layout, or a scalar of this type: completes *rule->type,
  * or says how what was declared differs. layout NULL: the declared one, which must be there. */

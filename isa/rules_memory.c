@@ -83,6 +83,11 @@ tvm_status tvm_rule_LOAD_GLOBAL(const tvm_rule *rule) {
     return status != TVM_OK ? status : tile_rank(rule, 0, rule->type->layout.rank, "the result");
 }
 
+tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, const uint32_t *tile) {
+    tvm_status status = tile_rank(rule, entry, rank, "its tile");
+    return status != TVM_OK ? status : tile_inside(rule, entry, rank, tile);
+}
+
 tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
     tvm_status status = tvm_rule_LOAD_GLOBAL(rule);
     const tvm_layout *tile = &rule->type->layout;

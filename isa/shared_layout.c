@@ -4,7 +4,7 @@
 #include "layout_digits.h"
 #include "numbers.h"
 
-enum { CHUNK_BYTES = 16, CHUNKS_OF_ALL_BANKS = 8 };
+enum { CHUNK_BYTES = 16, CHUNKS_OF_ALL_BANKS = 8, ATOM_BYTES = CHUNK_BYTES * CHUNKS_OF_ALL_BANKS };
 
 /* ---- canonical form and checks ---- */
 
@@ -127,6 +127,25 @@ tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm
     return row_major(rank, shape, 0, 0, 0, out, why);
 }
 
+/* Rows of several times 128 bytes: one block of columns of 128 bytes after the other, each with all rows of the
+ * last two dimensions, under the swizzle of 128 bytes (PTX ISA, "Matrix Descriptor Format"). */
+static tvm_status column_blocks(unsigned rank, const uint32_t *shape, unsigned bytes, tvm_shared_layout *out) {
+    uint32_t sizes[TVM_MAX_RANK + 1], strides[TVM_MAX_RANK + 1], columns = ATOM_BYTES / bytes;
+    uint64_t stride = (uint64_t)shape[rank - 2] * shape[rank - 1];
+    sizes[rank] = columns;
+    strides[rank] = 1;
+    sizes[rank - 1] = shape[rank - 1] / columns;
+    strides[rank - 1] = shape[rank - 2] * columns;
+    sizes[rank - 2] = shape[rank - 2];
+    strides[rank - 2] = columns;
+    for (unsigned d = rank - 2; d-- > 0; stride *= shape[d]) {
+        sizes[d] = shape[d];
+        strides[d] = (uint32_t)stride;
+    }
+    unsigned base = tvm_log2_floor(CHUNK_BYTES / bytes), bits = tvm_log2_floor(CHUNKS_OF_ALL_BANKS);
+    return tvm_shared_layout_make(rank, shape, rank + 1, sizes, strides, base, bits, bits, out, NULL);
+}
+
 tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned bits, tvm_shared_layout *out,
                                   tvm_why *why) {
     tvm_status status = tvm_shape_check(rank, shape, why);
@@ -135,6 +154,8 @@ tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned
     uint64_t row_bytes = (uint64_t)shape[rank - 1] * bytes;
     bool whole_chunks = bits % 8 == 0 && bytes != 0 && CHUNK_BYTES % bytes == 0 &&
                         tvm_is_power_of_two(row_bytes) && row_bytes >= 2 * CHUNK_BYTES;
+    bool wide = bytes == 2 && row_bytes > ATOM_BYTES && row_bytes % ATOM_BYTES == 0;
+    if (rank >= 2 && wide && column_blocks(rank, shape, bytes, out) == TVM_OK) return TVM_OK;
     if (rank >= 2 && whole_chunks) {
         unsigned base = tvm_log2_floor(CHUNK_BYTES / bytes);
         unsigned row_chunks = tvm_log2_floor((uint32_t)(row_bytes / CHUNK_BYTES));

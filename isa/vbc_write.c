@@ -1,6 +1,5 @@
 #include "vbc.h"
 #include "fileio.h"
-#include "language.h"
 #include "vbc_format.h"
 
 #include <stdlib.h>
@@ -389,12 +388,9 @@ static void write_section(const writer *w, unsigned section, sink *out) {
 
 /* ---- the container ---- */
 
-#define VBC_TAG(id, tag, required, since) tag,
+#define VBC_TAG(id, tag, required) tag,
 static const char *const tags[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_TAG)};
 #undef VBC_TAG
-#define VBC_SINCE(id, tag, required, since) since,
-static const unsigned sections_since[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_SINCE)};
-#undef VBC_SINCE
 
 static bool has_section(const writer *w, unsigned section, unsigned parts) {
     if (section == VBC_ENTRIES) return w->program->entry_count > 0;
@@ -405,18 +401,12 @@ static bool has_section(const writer *w, unsigned section, unsigned parts) {
 
 static void write_container(const writer *w, unsigned parts, sink *out) {
     static const uint8_t blank[VBC_ENTRY_SIZE] = {0};
-    unsigned count = 0, language = tvm_language_needed(w->program);
-    for (unsigned s = 0; s < VBC_SECTION_COUNT; s++) {
-        if (!has_section(w, s, parts)) continue;
-        if (sections_since[s] > language) language = sections_since[s];
-        count++;
-    }
+    unsigned count = 0;
+    for (unsigned s = 0; s < VBC_SECTION_COUNT; s++) count += has_section(w, s, parts);
     put_bytes(out, VBC_MAGIC, VBC_MAGIC_SIZE);
     put_u32(out, TVM_VBC_VERSION);
     put_u32(out, count);
     put_number(out, 0, 8);
-    put_u32(out, language);
-    put_u32(out, 0);
     for (unsigned i = 0; i < count; i++) put_bytes(out, blank, VBC_ENTRY_SIZE);
     for (unsigned s = 0, i = 0; s < VBC_SECTION_COUNT; s++) {
         if (!has_section(w, s, parts)) continue;

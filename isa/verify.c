@@ -396,14 +396,16 @@ static uint32_t dtype_word(tvm_dtype type) {
 
 /* False when an operand does not exist: then the rule says so. */
 static bool insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_verify_key *key) {
-    if (insn->count > 3 || insn->result >= kernel->slot_count) return false;
-    *key = (tvm_verify_key){{insn->op + 1u, insn->count}};
+    uint32_t count = insn->count;
+    while (count > 0 && tvm_operands(kernel, insn)[count - 1].kind == TVM_OPERAND_NONE) count--;
+    if (count > 3 || insn->result >= kernel->slot_count) return false;
+    *key = (tvm_verify_key){{insn->op + 1u, count}};
     const tvm_slot *result = &kernel->slots[insn->result];
     uint32_t *word = key->words + 2;
     *word++ = result->kind;
     *word++ = dtype_word(result->dtype);
     *word++ = result->layout | (uint32_t)result->packing << 24;
-    for (uint32_t i = 0; i < insn->count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         tvm_operand operand = tvm_operands(kernel, insn)[i];
         *word++ = operand.kind;
         if (operand.kind == TVM_OPERAND_SLOT) {
@@ -436,6 +438,7 @@ static uint64_t rule_work(const tvm_verify_state *state, const tvm_insn *insn) {
         tvm_operand operand = tvm_operands(kernel, insn)[i];
         if (operand.kind != TVM_OPERAND_SLOT || operand.value >= kernel->slot_count) continue;
         const tvm_slot *slot = &kernel->slots[operand.value];
+        if (slot->kind == TVM_SLOT_SHARED) work += 8 * (uint64_t)(TVM_MAX_THREADS + TVM_MAX_LOCALS);
         if (slot->kind != TVM_SLOT_REGISTER) continue;
         const tvm_layout *layout = &state->program->layouts[slot->layout];
         work += 8 * ((uint64_t)tvm_layout_threads(layout) + tvm_layout_locals(layout));

@@ -33,7 +33,8 @@ typedef struct body {
     double zero, plus;
 } body;
 
-#define SUMS "%zero = alloc-register f32[N, M], C, init 0.0\n%dot = mma %w, %x, %zero\n"
+#define SUMS_AS_WRITTEN "%zero = alloc-register f32[N, M], C, init 0.0\n%dot = mma %w, %x, %zero"
+#define SUMS            SUMS_AS_WRITTEN ", reassociate\n"
 
 static const char prologue[] = ".vasm 1\n"
                                ".const T = %s, N = %u, K = %u, M = %u, S = %s, ZERO = %g\n"
@@ -420,6 +421,15 @@ START_TEST(zeros_are_taken_off_where_it_costs_less) {
 }
 END_TEST
 
+/* Where the program does not say `reassociate`, the zero is taken off in the register, or not at all. */
+START_TEST(sums_are_as_written_without_the_word) {
+    const shape wide = {"column_local(4, 2)", 4, 2, 1};
+    double range = ldexp(1, unsigned_types[_i][1] - '0');
+    const body b = {"f16", MINUS_ZERO SUMS_AS_WRITTEN "\n%scale = cast %s2, f32\n%out = mul %dot, %scale", range / 2, 0};
+    ck_assert_int_eq(convert_and_multiply(unsigned_types[_i], &wide, &b), SCALED);
+}
+END_TEST
+
 START_TEST(floats_have_no_zero) {
     const shape wide = {"column_local(2, 2)", 2, 2, 4};
     ck_assert_int_eq(convert_and_multiply("f6_e3m2", &wide, &(body){"f16", AS_IT_IS PRODUCT, 0, 0}), SCALED);
@@ -439,6 +449,7 @@ int main(void) {
     tcase_add_loop_test(tests, products_that_are_added_go_through_k_together, 0, 4);
     tcase_add_loop_test(tests, activations_are_split_by_mma, 0, SHAPES);
     tcase_add_loop_test(tests, zeros_are_taken_off_where_it_costs_less, 0, 15);
+    tcase_add_loop_test(tests, sums_are_as_written_without_the_word, 0, 8);
     tcase_add_test(tests, floats_have_no_zero);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

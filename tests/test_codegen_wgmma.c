@@ -32,22 +32,21 @@ static const char prologue[] =
     ".layout A = spatial(W, 1).column_local(F, K / 16).mma.m16n8k16.A\n"
     ".layout B = replicated(W, 2).local(K / 16, N / 8).mma.m16n8k16.B\n"
     ".layout C = spatial(W, 1).local(F, N / 8).mma.m16n8k16.C\n"
-    ".layout X = permute(reshape(B, [K / 64, 64, N]), [0, 2, 1])\n"
     ".kernel f(ga: global T[M, K], gx: global T[R, K], gq: global u4[M, K], gs: global f16[M],\n"
     "          gc: global f32[M, R], gy: global f32[M, R], some: i32)\n"
     ".warps W\n.grid 1\n"
     "%s\n"
     ".end\n";
 
-/* Rows of x in shared memory, as wgmma wants them. */
+/* x in shared memory. */
 #define COPY_X                                                                                               \
-    "%sx = alloc-shared T[K / 64, R, 64]\n"                                                                  \
-    ".for J = 0 to K / 64\ncopy-async %sx[J], gx[0, J * 64], [R, 64]\n.endfor\n"                             \
-    "commit-group\nwait-group 0\nsync\n"
+    "%sx = alloc-shared T[R, K]\ncopy-async %sx, gx[0, 0], [R, K]\ncommit-group\nwait-group 0\nsync\n"
+/* D = w . x + C, of x from row ROW and column COLUMN of k on. */
+#define MMA(D, ROW, COLUMN, C) D " = mma %w, %sx[" ROW ", " COLUMN "], " C ", transpose_b\n"
 #define LOAD_A  "%w = load-global ga[0, 0], A\n"
 #define LOAD_C  "%acc = load-global gc[0, 0], C\n"
 #define ZERO    "%acc = alloc-register f32[M, N], C, init 0.0\n"
-#define LOAD_X  "%x2 = load-shared %sx[0, 0, 0], X\n%x = view %x2, T, B\n"
+#define LOAD_X  "%x2 = load-shared %sx[0, 0], permute(B, [1, 0])\n%x = view %x2, T, B\n"
 #define STORE_Y "store-global gy[0, 0], %d\n"
 
 static tvm_ir_program *assemble(const shape *at, const char *body) {
@@ -128,10 +127,6 @@ static double product(const shape *at, unsigned m, unsigned r) {
 
 static double plus_c(const shape *at, unsigned m, unsigned r) {
     return product(at, m, r) + (double)o.c[m * at->n * at->products + r];
-}
-
-static double c_alone(const shape *at, unsigned m, unsigned r) {
-    return (double)o.c[m * at->n * at->products + r];
 }
 
 static double twice_plus_c(const shape *at, unsigned m, unsigned r) {
@@ -237,8 +232,7 @@ static void check_row(const row *r) {
 /* A product with one more below it. */
 #define JOINED                                                                                               \
     ".for P = 0 to R / N\n%acc${P} = load-global gc[0, P * N], C\n.endfor\n"                                 \
-    ".for P = 0 to R / N\n%x2 = load-shared %sx[0, P * N, 0], X\n%x = view %x2, T, B\n"                      \
-    "%acc${P} = mma %w, %x, %acc${P}\n.endfor\n"                                                             \
+    ".for P = 0 to R / N\n" MMA("%acc${P}", "P * N", "0", "%acc${P}") ".endfor\n"                            \
     ".for P = 0 to R / N\nstore-global gy[0, P * N], %acc${P}\n.endfor\n"
 
 /* u4 weights that mma takes before their conversion is finished. NESTED: fragments that follow each other
@@ -252,55 +246,53 @@ static void check_row(const row *r) {
     "%scale = cast %s2, f32\n"
 #define SCALED_PRODUCTS                                                                                      \
     ".for P = 0 to R / N\n%zero${P} = alloc-register f32[M, N], C, init 0.0\n.endfor\n"                      \
-    ".for P = 0 to R / N\n%x2 = load-shared %sx[0, P * N, 0], X\n%x = view %x2, T, B\n"                      \
-    "%dot${P} = mma %w, %x, %zero${P}\n.endfor\n"                                                            \
+    ".for P = 0 to R / N\n%dot${P} = mma %w, %sx[P * N, 0], %zero${P}, transpose_b, reassociate\n.endfor\n"  \
     ".for P = 0 to R / N\n%out = mul %dot${P}, %scale\nstore-global gy[0, P * N], %out\n.endfor\n"
 
 /* Product R of w, with columns from R * N on, to %d<D>, from what is named C. */
 #define LOAD_CS  ".for P = 0 to R / N\n%c${P} = load-global gc[0, P * N], C\n.endfor\n"
 #define STORE_DS ".for P = 0 to R / N\nstore-global gy[0, P * N], %d${P}\n.endfor\n"
-#define PRODUCT(R, D, C)                                                                                     \
-    "%x2 = load-shared %sx[0, " R " * N, 0], X\n%x = view %x2, T, B\n%d" D " = mma %w, %x, %" C "\n"
-#define MORE LOAD_X "%acc = mma %w, %x, %acc\n"
+#define PRODUCT(R, D, C) MMA("%d" D, R " * N", "0", "%" C)
+#define MORE MMA("%acc", "0", "0", "%acc")
 
 /* The first four warps take the first half of k, the others the second. */
-#define HALVES                                                                                                  \
+#define HALVES(SX, SPLIT)                                                                                                  \
     ".layout AG = spatial(2, 4, 1).local(1, 1, 4).mma.m16n8k16.A\n"                                             \
     ".layout BG = spatial(2, 1, 1).replicated(4, 3).local(1, 4, N / 8).mma.m16n8k16.B\n"                        \
     ".layout CG = spatial(2, 4, 1).local(1, 1, N / 8).mma.m16n8k16.C\n"                                         \
     "%wide = load-global ga[0, 0], reshape(permute(AG, [1, 0, 2]), [64, 128])\n%w = view %wide, T, AG\n"        \
     "%none = alloc-register f32[2, 64, N], CG, init 0.0\n"                                                      \
-    "%x2 = load-shared %sx[0, 0, 0], permute(BG, [0, 2, 1])\n%x = view %x2, T, BG\n%sums = mma %w, %x, %none\n" \
+    "%sums = mma %w, " SX ", %none, transpose_b" SPLIT "\n"                                                       \
     "%d = view %sums, f32, reshape(CG, [128, N])\n" STORE_Y
 
 static const row rows[] = {
     {"one product",
      {"f16", 4, 16, 64, 1, 1},
-     COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     COPY_X LOAD_A ZERO MMA("%d", "0", "0", "%acc") STORE_Y,
      product,
      "wgmma.m64n16k16.f32",
      1},
     {"bf16, k beyond a row",
      {"bf16", 4, 24, 128, 1, 1},
-     COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     COPY_X LOAD_A ZERO MMA("%d", "0", "0", "%acc") STORE_Y,
      product,
      "wgmma.m64n24k16.f32",
      1},
     {"two warpgroups along m",
      {"f16", 8, 16, 128, 1, 1},
-     COPY_X LOAD_A ZERO LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     COPY_X LOAD_A ZERO MMA("%d", "0", "0", "%acc") STORE_Y,
      product,
      "wgmma.m64n16k16.f32",
      1},
     {"c in a slot of its own",
      {"f16", 4, 32, 64, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     COPY_X LOAD_A LOAD_C MMA("%d", "0", "0", "%acc") STORE_Y,
      plus_c,
      "wgmma.m64n32k16.f32",
      1},
     {"c in the result's slot",
      {"f16", 4, 64, 64, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X "%acc = mma %w, %x, %acc\nstore-global gy[0, 0], %acc\n",
+     COPY_X LOAD_A LOAD_C MMA("%acc", "0", "0", "%acc") "store-global gy[0, 0], %acc\n",
      plus_c,
      "wgmma.m64n64k16.f32",
      1},
@@ -313,14 +305,14 @@ static const row rows[] = {
      1},
     {"one after the other to the same sums",
      {"f16", 4, 16, 128, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X "%acc = mma %w, %x, %acc\n" LOAD_X "%acc = mma %w, %x, %acc\n"
+     COPY_X LOAD_A LOAD_C MMA("%acc", "0", "0", "%acc") MMA("%acc", "0", "0", "%acc")
                                  "store-global gy[0, 0], %acc\n",
      twice_plus_c,
      "wgmma.m64n16k16.f32",
      2},
     {"one after the other through other sums",
      {"f16", 4, 16, 128, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X "%e = mma %w, %x, %acc\n" LOAD_X "%d = mma %w, %x, %e\n" STORE_Y,
+     COPY_X LOAD_A LOAD_C MMA("%e", "0", "0", "%acc") MMA("%d", "0", "0", "%e") STORE_Y,
      twice_plus_c,
      "wgmma.m64n16k16.f32",
      2},
@@ -399,11 +391,11 @@ static const row rows[] = {
      both_plus_c,
      "wgmma.m64n32k16",
      2},
-    {"warpgroups along k", {"f16", 8, 16, 128, 1, 1}, COPY_X HALVES, product_of_half, "wgmma.m64n16k16", 1},
+    {"warpgroups along k", {"f16", 8, 16, 128, 1, 1}, COPY_X HALVES("%sx[0, 0]", ", split_k"), product_of_half, "wgmma.m64n16k16", 1},
     {"an index that goes below 0",
      {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A "for %i = -16 to 1 step 16\n%acc = load-global gc[0, %i + 16], C\n"
-                   "%x2 = load-shared %sx[0, %i + 16, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
+                   MMA("%d", "%i + 16", "0", "%acc")
                    "store-global gy[0, %i + 16], %d\nend\n",
      plus_c,
      "wgmma.m64n16k16",
@@ -430,39 +422,37 @@ static const row rows[] = {
      1},
     {"a ring of stages",
      {"f16", 4, 16, 256, 1, 1},
-     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n"
+     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n"
      "%sx = alloc-shared T[3, R, 64]\n"
      ".for J = 0 to 2\ncopy-async %sx[J], gx[0, J * 64], [R, 64]\ncommit-group\n.endfor\n" LOAD_C
      "for %i = 0 to some + 1\nwait-group 1\nsync\n%w = load-global ga[0, %i * 64], A1\n"
      "if %i + 2 < K / 64\ncopy-async %sx[(%i + 2) % 3], gx[0, (%i + 2) * 64], [R, 64]\nend\ncommit-group\n"
-     "%x2 = load-shared %sx[%i % 3, 0, 0], permute(B1, [1, 0])\n%x = view %x2, T, B1\n%acc = mma %w, %x, %acc\nend\n"
+     "%acc = mma %w, %sx[%i % 3, 0, 0], %acc, transpose_b\nend\n"
      "store-global gy[0, 0], %acc\n",
      plus_c,
      "wgmma.m64n16k16",
      1},
     {"weights that are converted meanwhile",
      {"f16", 4, 16, 256, 1, 1},
-     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n" COPY_X
+     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n" COPY_X
      ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
      ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w${J % 2} = sub %half, 8\n"
-     "%x2 = load-shared %sx[J, 0, 0], permute(B1, [1, 0])\n%x = view %x2, T, B1\n"
-     "%acc = mma %w${J % 2}, %x, %acc\n.endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
+     "%acc = mma %w${J % 2}, %sx[0, J * 64], %acc, transpose_b\n.endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
      scaled_less_8,
      "wgmma.m64n16k16",
      4},
     {"weights that are converted to where those were",
      {"f16", 4, 16, 256, 1, 1},
-     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n.layout B1 = replicated(W, 2).local(4, N / 8).mma.m16n8k16.B\n" COPY_X
+     ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n" COPY_X
      ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
      ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w = sub %half, 8\n"
-     "%x2 = load-shared %sx[J, 0, 0], permute(B1, [1, 0])\n%x = view %x2, T, B1\n"
-     "%acc = mma %w, %x, %acc\n.endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
+     MMA("%acc", "0", "J * 64", "%acc") ".endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
      scaled_less_8,
      "wgmma.m64n16k16",
      4},
     {"the same sums from the beginning",
      {"f16", 4, 16, 64, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     COPY_X LOAD_A LOAD_C MMA("%d", "0", "0", "%acc") MMA("%d", "0", "0", "%acc") STORE_Y,
      plus_c,
      "wgmma.m64n16k16.f32",
      2},
@@ -474,7 +464,7 @@ static const row rows[] = {
      3},
     {"256 columns",
      {"f16", 4, 256, 64, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     COPY_X LOAD_A LOAD_C MMA("%d", "0", "0", "%acc") STORE_Y,
      plus_c,
      "wgmma.m64n256k16.f32",
      1},
@@ -495,8 +485,8 @@ END_TEST
 /* Every warp stores all of x, and reads what it stored itself, without a sync. */
 START_TEST(what_each_warp_stored_itself_is_seen) {
     static const char body[] =
-        "%all = load-global gx[0, 0], permute(B, [1, 0])\n%sx = alloc-shared T[1, R, 64]\n"
-        "store-shared %sx[0, 0, 0], %all\nsync-warp\n" LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y;
+        "%all = load-global gx[0, 0], permute(B, [1, 0])\n%sx = alloc-shared T[R, 64]\n"
+        "store-shared %sx[0, 0], %all\nsync-warp\n" LOAD_A LOAD_C MMA("%d", "0", "0", "%acc") STORE_Y;
     const shape at = {"f16", 4, 16, 64, 1, 1};
     tvm_ir_program *program = assemble(&at, body);
     tvm_module *module = translate(program, "sm_90a");
@@ -520,39 +510,31 @@ typedef struct refusal {
 } refusal;
 
 #define COPY_TO(X)                                                                                           \
-    "%sx = " X "\n.for J = 0 to K / 64\ncopy-async %sx[J], gx[0, J * 64], [R, 64]\n.endfor\n"                \
+    "%sx = " X "\ncopy-async %sx, gx[0, 0], [R, K]\n"                                                      \
     "commit-group\nwait-group 0\nsync\n"
-#define MULTIPLY LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y
+#define MULTIPLY LOAD_A LOAD_C MMA("%d", "0", "0", "%acc") STORE_Y
 
 static const refusal refusals[] = {
     {"no swizzle",
      {"f16", 4, 16, 64, 1, 1},
-     COPY_TO("alloc-shared T[K / 64, R, 64], row_major") MULTIPLY,
+     COPY_TO("alloc-shared T[R, K], row_major") MULTIPLY,
      plus_c,
      "swizzle(3, 3, 3)"},
     {"another swizzle",
      {"f16", 4, 16, 64, 1, 1},
-     COPY_TO("alloc-shared T[K / 64, R, 64], swizzle(3, 2, 3)") MULTIPLY,
+     COPY_TO("alloc-shared T[R, K], swizzle(3, 2, 3)") MULTIPLY,
      plus_c,
      "swizzle(3, 3, 3)"},
-    {"rows of 128",
+    {"rows of 128 that are not cut into blocks of columns",
      {"f16", 4, 16, 128, 1, 1},
-     "%sx = alloc-shared T[R, 128]\ncopy-async %sx, gx[0, 0], [R, 128]\ncommit-group\nwait-group 0\nsync\n" LOAD_A
-         LOAD_C
-     "%x2 = load-shared %sx[0, 0], permute(B, [1, 0])\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n" STORE_Y,
+     COPY_TO("alloc-shared T[R, K], swizzle(3, 3, 4)") MULTIPLY,
      plus_c,
-     "wgmma"},
-    {"b is stored, too",
+     "swizzle(3, 3, 3)"},
+    {"b in registers",
      {"f16", 4, 16, 64, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n%e = mma %w, %x, %d\nstore-global gy[0, 0], %e\n",
-     twice_plus_c,
-     "b is read elsewhere"},
-    {"what is loaded is read, too",
-     {"f16", 4, 16, 64, 1, 1},
-     COPY_X LOAD_A LOAD_C LOAD_X
-     "%d = mma %w, %x, %acc\n%z = view %x2, T, B\n%e = mma %w, %z, %d\nstore-global gy[0, 0], %e\n",
-     twice_plus_c,
-     "b is read elsewhere"},
+     COPY_X LOAD_A LOAD_C LOAD_X "%d = mma %w, %x, %acc\n" STORE_Y,
+     plus_c,
+     NULL},
     {"a sync before the mma",
      {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C LOAD_X "sync\n%d = mma %w, %x, %acc\n" STORE_Y,
@@ -562,7 +544,7 @@ static const refusal refusals[] = {
      {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A LOAD_C
      "%none = alloc-register T[R, 64], replicated(W, 2).spatial(2, 16).local(N / 2, 4), init 0.0\nsync\n" LOAD_X
-     "store-shared %sx[0, 0, 0], %none\n%d = mma %w, %x, %acc\n" STORE_Y,
+     "store-shared %sx[0, 0], %none\n%d = mma %w, %x, %acc\n" STORE_Y,
      plus_c,
      NULL},
     {"8 columns", {"f16", 4, 8, 64, 1, 1}, COPY_X MULTIPLY, plus_c, "8 columns"},
@@ -571,7 +553,7 @@ static const refusal refusals[] = {
     {"not at a multiple of 8 rows, known",
      {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A ".for P = 0 to 2\n%acc = load-global gc[0, P * N], C\n"
-                   "%x2 = load-shared %sx[0, P * 8 + 4, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
+                   MMA("%d", "P * 8 + 4", "0", "%acc")
                    "store-global gy[0, P * N], %d\n.endfor\n",
      shifted_plus_c,
      "first of 8 rows"},
@@ -579,36 +561,16 @@ static const refusal refusals[] = {
      {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A
      "for %p = 0 to 2\n%acc = load-global gc[0, %p * N], C\n"
-     "%x2 = load-shared %sx[0, %p * 8 + some + 1, 0], X\n%x = view %x2, T, B\n%d = mma %w, %x, %acc\n"
+     MMA("%d", "%p * 8 + some + 1", "0", "%acc")
      "store-global gy[0, %p * N], %d\nend\n",
      shifted_plus_c,
      "multiple of 8 rows"},
     {"a warpgroup's rows begin between two multiples of 8",
      {"f16", 8, 16, 128, 1, 1},
      "%sx = alloc-shared T[2, 20, 64]\n.for J = 0 to 2\ncopy-async %sx[J, 0, 0], gx[0, J * 64], [R, 64]\n.endfor\n"
-     "commit-group\nwait-group 0\nsync\n" HALVES,
+     "commit-group\nwait-group 0\nsync\n" HALVES("%sx[0, 0, 0]", ""),
      product_of_half,
      "first of 8 rows"},
-    {"bytes as halves",
-     {"f16", 4, 16, 64, 1, 1},
-     "%sx = alloc-shared u8[16, 64], swizzle(3, 3, 3)\n%zero = alloc-register u8[16, 64], spatial(4, 32).local(4, 2), init 0\n"
-     "store-shared %sx, %zero\nsync\n"
-     ".layout B1 = replicated(W, 2).local(1, N / 8).mma.m16n8k16.B\n.layout A1 = spatial(W, 1).mma.m16n8k16.A\n"
-     "%w = load-global ga[0, 0], A1\n" LOAD_C
-     "%x2 = load-shared %sx[0, 0], permute(replicated(W, 2).local(2, N / 8).mma.m16n8k16.B, [1, 0])\n"
-     "%x = view %x2, f16, B1\n%d = mma %w, %x, %acc\n" STORE_Y,
-     c_alone,
-     "viewed as others"},
-    {"words as halves",
-     {"f16", 4, 16, 64, 1, 1},
-     "%sx = alloc-shared u32[16, 64], swizzle(3, 3, 3)\n%zero = alloc-register u32[16, 64], spatial(4, 32).local(4, 2), init 0\n"
-     "store-shared %sx, %zero\nsync\n"
-     ".layout B1 = replicated(W, 2).local(2, N / 8).mma.m16n8k16.B\n.layout A1 = spatial(W, 1).local(1, 2).mma.m16n8k16.A\n"
-     "%w = load-global ga[0, 0], A1\n" LOAD_C
-     "%x2 = load-shared %sx[0, 0], permute(replicated(W, 2).local(1, N / 8).mma.m16n8k16.B, [1, 0])\n"
-     "%x = view %x2, f16, B1\n%d = mma %w, %x, %acc\n" STORE_Y,
-     c_alone,
-     "viewed as others"},
     {"264 columns", {"f16", 4, 264, 64, 1, 1}, COPY_X MULTIPLY, plus_c, "more than 256 columns"},
 };
 enum { REFUSALS = sizeof refusals / sizeof *refusals };

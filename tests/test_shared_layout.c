@@ -255,6 +255,20 @@ START_TEST(auto_has_no_bank_conflicts) {
 }
 END_TEST
 
+/* Rows of several times 128 bytes of 16-bit elements: blocks of columns, one after the other (PTX ISA, "Strides"). */
+START_TEST(auto_cuts_wide_rows_into_blocks_of_columns) {
+    const uint32_t shape[3] = {2, 16, 192};
+    tvm_shared_layout layout;
+    ck_assert_int_eq(tvm_shared_layout_auto(3, shape, 16, &layout, NULL), TVM_OK);
+    ck_assert_uint_eq(tvm_shared_layout_span(&layout), 2 * 16 * 192);
+    for (uint32_t i = 0; i < 2 * 16 * 192; i++) {
+        uint32_t stage = i / (16 * 192), row = i / 192 % 16, column = i % 192, chunk = column % 64 / 8;
+        uint32_t expected = stage * 16 * 192 + column / 64 * 16 * 64 + row * 64 + (chunk ^ row % 8) * 8 + column % 8;
+        ck_assert_uint_eq(tvm_shared_layout_offset(&layout, (uint32_t[]){stage, row, column}), expected);
+    }
+}
+END_TEST
+
 START_TEST(auto_swizzles_only_where_it_can) {
     static const struct {
         unsigned rank;
@@ -290,6 +304,7 @@ int main(void) {
     tcase_add_test(tests, hostile_swizzles_are_refused);
     tcase_add_test(tests, valid_wants_the_canonical_struct);
     tcase_add_test(tests, auto_has_no_bank_conflicts);
+    tcase_add_test(tests, auto_cuts_wide_rows_into_blocks_of_columns);
     tcase_add_test(tests, auto_swizzles_only_where_it_can);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

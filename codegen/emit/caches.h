@@ -42,7 +42,7 @@ typedef struct caches {
     uint32_t *weight; /* by the insn of FOR: instructions of its body, inner loops unrolled */
 
     bool *reuses;    /* by slot: its shared memory was another tensor's before */
-    bool *explained; /* by instruction */
+    bool *explained; /* by instruction: copies of an unrolled loop's body are explained once */
     size_t selection_capacity;
 } caches;
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "caches.h"
+
 unsigned tvm_body_lines(const emitter *e, size_t from) {
     unsigned lines = 0;
     if (e->body.failed) return 0;
@@ -34,6 +36,7 @@ void tvm_skip_next(emitter *e, const char *where) {
     const tvm_insn *insn = e->insn;
     e->insn = &e->kernel->insns[e->position++];
     tvm_explain(e, where, 0, 0, -1, "");
+    e->caches->explained[e->insn - e->kernel->insns] = true;
     e->slots[e->insn->result].version++;
     e->insn = insn;
 }

@@ -62,16 +62,17 @@ reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i) {
     return numbered("%w", e->slots[slot].first_word + i);
 }
 
-void tvm_emit_trap(emitter *e, reg predicate, bool when) {
-    tvm_emit(e, "@%s%s trap;", when ? "" : "!", predicate.name);
-}
-
 uint32_t tvm_tensor_words(uint32_t locals, unsigned bits) {
     return (uint32_t)(((uint64_t)locals * bits + 31) / 32);
 }
 
+static const temporary *temporary_of(const emitter *e, uint32_t slot) {
+    return slot < e->kernel->slot_count ? NULL : &e->temporaries[slot - e->kernel->slot_count];
+}
+
 const tvm_layout *tvm_slot_layout(const emitter *e, uint32_t slot) {
-    return &e->program->layouts[e->kernel->slots[slot].layout];
+    const temporary *t = temporary_of(e, slot);
+    return t ? &t->layout : &e->program->layouts[e->kernel->slots[slot].layout];
 }
 
 const tvm_shared_layout *tvm_slot_shared_layout(const emitter *e, uint32_t slot) {
@@ -79,11 +80,12 @@ const tvm_shared_layout *tvm_slot_shared_layout(const emitter *e, uint32_t slot)
 }
 
 tvm_dtype tvm_slot_dtype(const emitter *e, uint32_t slot) {
-    return e->kernel->slots[slot].dtype;
+    const temporary *t = temporary_of(e, slot);
+    return t ? t->dtype : e->kernel->slots[slot].dtype;
 }
 
 tvm_packing tvm_slot_packing(const emitter *e, uint32_t slot) {
-    return (tvm_packing)e->kernel->slots[slot].packing;
+    return temporary_of(e, slot) ? TVM_PACKING_LINEAR : (tvm_packing)e->kernel->slots[slot].packing;
 }
 
 /* ---- elements out of words ---- */
@@ -379,11 +381,9 @@ static tvm_selection *add_selection(emitter *e) {
 void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
                  const char *refused) {
     uint32_t number = (uint32_t)(e->insn - e->kernel->insns);
-    /* Copies of an unrolled loop's body are explained once. */
     if (e->caches->explained[number]) return;
     tvm_selection *selection = add_selection(e);
     if (!selection) return;
-    e->caches->explained[number] = true;
     const char *mnemonic = tvm_op(e->insn->op)->mnemonic;
     char name[160];
     if (e->insn->result != TVM_NONE) {

@@ -37,6 +37,12 @@ typedef struct slot_state {
     uint32_t reads_at_once; /* of these, of the instruction right after one that assigns it */
 } slot_state;
 
+/* A register tensor that no variable of the program is: slots from the kernel's slot_count on. */
+typedef struct temporary {
+    tvm_dtype dtype;
+    tvm_layout layout;
+} temporary;
+
 typedef struct emitter {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
@@ -47,7 +53,10 @@ typedef struct emitter {
     tvm_text prologue;     /* thread-dependent values computed once, at kernel entry */
     tvm_text body;
     uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
-    slot_state *slots;
+    slot_state *slots; /* the kernel's, then temporaries */
+    temporary *temporaries;
+    uint32_t temporary_count;
+    struct mma_operands **mma, *mma_operands; /* mma_operands.h: by instruction; all */
     const tvm_insn *insn;      /* being emitted */
     struct facts *facts;       /* analysis.h: what is known here */
     struct caches *caches;     /* thread parts, expressions */
@@ -93,9 +102,6 @@ uint32_t tvm_new_label(emitter *e); /* written $L<n> */
 
 /* Word i of a register tensor's slot. */
 reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i);
-/* Stops the launch as a fault where the predicate is true (or else false), for the bounds of what is not
- * proved. The predicate is the same in all threads of the block, or of those that are to do something. */
-void tvm_emit_trap(emitter *e, reg predicate, bool when);
 /* Words of a tensor: ceil(locals * bits / 32). */
 uint32_t tvm_tensor_words(uint32_t locals, unsigned bits);
 
@@ -139,6 +145,10 @@ reg tvm_emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool l
 /* Records what was selected for e->insn; strings are copied. */
 void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
                  const char *refused);
+
+/* Loads the tile of a shared tensor (its operand, then its indices) that threads have in `layout` to the slot's words,
+ * in the order of its local elements. */
+tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot);
 
 /* Layouts of slots. */
 const tvm_layout *tvm_slot_layout(const emitter *e, uint32_t slot);

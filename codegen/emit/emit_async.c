@@ -68,7 +68,7 @@ static reg member_number(const copy *c) {
 }
 
 /* Is every thread's coordinate of this turn that of `base` plus constants? */
-static bool shares_parts(const copy *c, const turn *base, turn *t) {
+static bool shares_parts(const copy *c, const shared_tile *s, const turn *base, turn *t) {
     if (t->active > base->active) return false;
     for (uint32_t thread = 0; thread < c->threads; thread++) {
         uint32_t here[TVM_MAX_RANK], there[TVM_MAX_RANK];
@@ -82,6 +82,8 @@ static bool shares_parts(const copy *c, const turn *base, turn *t) {
             else if (here[d] - there[d] != t->delta[d])
                 return false;
         }
+        if (tvm_shared_linear(s, here) != tvm_shared_linear(s, there) + tvm_shared_linear(s, t->delta))
+            return false;
     }
     return true;
 }
@@ -124,9 +126,8 @@ static void turn_lanes(const copy *c, const shared_tile *s, const turn *t,
         lanes->offset[thread] = tvm_shared_linear(s, coordinate);
     }
     for (unsigned d = 0; d < c->tile_rank; d++) {
-        uint32_t stride = s->stride[s->lead + d];
-        if (!part[d].varies || stride == 0) continue;
-        reg at = tvm_pure_scale(e, part[d].value, stride);
+        reg at;
+        if (!part[d].varies || !tvm_shared_part(s, d, part[d].value, &at)) continue;
         lanes->value =
             lanes->varies ? tvm_pure(e, 'r', "add.u32 $, %s, %s;", lanes->value.name, at.name) : at;
         lanes->varies = true;
@@ -163,7 +164,7 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         return false;
     }
     cut(c, chunk_bytes);
-    if (c->run > tvm_shared_run(s) || s->stride[s->rank - 1] > 1) {
+    if (c->run > tvm_shared_run(s) || c->run > tvm_shared_contiguous(s)) {
         snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", chunk_bytes);
         return false;
     }
@@ -173,7 +174,7 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
     shared_align = tvm_fact_gcd(shared_align, s->dynamic_divisor);
     for (unsigned d = 0; d < c->tile_rank; d++) {
         rows[d] = c->tile[d] > 1;
-        if (d < last && c->tile[d] > 1) shared_align = tvm_fact_gcd(shared_align, s->stride[s->lead + d]);
+        if (c->tile[d] > 1) shared_align = tvm_fact_gcd(shared_align, tvm_shared_strides(s, d));
     }
     if (shared_align % c->run != 0) {
         snprintf(why, 160, "shared addresses are no multiples of %u bytes", chunk_bytes);
@@ -243,7 +244,7 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
     turn first = {0};
     for (uint64_t i = 0; i < turns; i++) {
         turn t = turn_from(c, i * c->members);
-        if (i == 0 || !shares_parts(c, &first, &t)) {
+        if (i == 0 || !shares_parts(c, s, &first, &t)) {
             memset(t.delta, 0, sizeof t.delta);
             open_base(c, s, &t, base);
             first = t;
@@ -253,7 +254,7 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
     char name[48];
     bool guarded = tvm_global_is_guarded(&base->g);
     snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca",
-             guarded ? "" : c->hint.level2, chunk_bytes, guarded || s->guarded ? " guarded" : "");
+             guarded ? "" : c->hint.level2, chunk_bytes, guarded ? " guarded" : "");
     turn t = turn_from(c, 0);
     open_base(c, s, &t, base);
     tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
@@ -332,8 +333,7 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     read_operands(e, insn, &c);
     turn_base *base = calloc(1, sizeof *base);
     if (!base) return tvm_diag_no_memory(e->diags);
-    tvm_shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.threads);
-    s.guarded = tvm_shared_guard(e, c.target->value, c.target + 1, c.tile_rank, c.tile);
+    tvm_shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.tile, c.threads);
     tvm_status status = TVM_OK;
     unsigned chunk_bytes = 16;
     for (; chunk_bytes >= 4; chunk_bytes /= 2) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "compute.h"
+#include "mma_operands.h"
 #include "scaled.h"
 #include "wgmma.h"
 
@@ -116,19 +117,20 @@ static const tvm_insn *added_products(const emitter *e, const tvm_insn *insn) {
     if (e->position >= e->kernel->insn_count || sums->reads != 1 || sums->reads_at_once != 1) return NULL;
     const tvm_insn *next = &e->kernel->insns[e->position];
     if (next->op != TVM_OP_MMA) return NULL;
-    const tvm_operand *first = tvm_operands(e->kernel, insn), *then = tvm_operands(e->kernel, next);
-    bool adds = then[2].value == insn->result && then[0].value == first[0].value;
-    bool kept = next->result != first[0].value && next->result != first[1].value &&
-                next->result != then[1].value && insn->result != first[0].value;
-    bool alike = tvm_layout_equal(tvm_slot_layout(e, then[1].value), tvm_slot_layout(e, first[1].value)) &&
+    const mma_operands *first = tvm_mma_operands_of(e, insn), *then = tvm_mma_operands_of(e, next);
+    if (first->mma.b.is_shared || then->mma.b.is_shared || first->mma.a.is_shared) return NULL;
+    bool adds = then->mma.c == insn->result && then->a == first->a;
+    bool kept = next->result != first->a && next->result != first->b && next->result != then->b &&
+                insn->result != first->a;
+    bool alike = tvm_layout_equal(tvm_slot_layout(e, then->b), tvm_slot_layout(e, first->b)) &&
                  tvm_layout_equal(tvm_slot_layout(e, next->result), tvm_slot_layout(e, insn->result));
-    return adds && kept && alike && !e->slots[first[0].value].scaled.is_scaled ? next : NULL;
+    return adds && kept && alike && !e->slots[first->a].scaled.is_scaled ? next : NULL;
 }
 
 static void emit_both(emitter *e, const char *type, mma_tile *t, const tvm_mma_plan *plan, uint32_t c,
                       const tvm_insn *next) {
     mma_tile second = *t;
-    second.b = tvm_operands(e->kernel, next)[1].value;
+    second.b = tvm_mma_operands_of(e, next)->b;
     t->result = second.result = next->result;
     for (uint32_t k = 0; k < plan->tiles_k; k++) {
         emit_products(e, type, t, plan, c, k);
@@ -136,25 +138,32 @@ static void emit_both(emitter *e, const char *type, mma_tile *t, const tvm_mma_p
     }
 }
 
+/* What lies in shared memory goes to registers first. */
+static tvm_status load_operands(emitter *e, const mma_operands *o) {
+    tvm_status status = TVM_OK;
+    if (o->mma.a.is_shared) status = tvm_emit_load_tile(e, o->mma.a.tensor, &o->tile_a, o->a);
+    if (o->mma.b.is_shared && status == TVM_OK)
+        status = tvm_emit_load_tile(e, o->mma.b.tensor, &o->tile_b, o->b);
+    return status;
+}
+
 tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    mma_tile t = {.a = operands[0].value, .b = operands[1].value, .result = insn->result};
-    uint32_t c = operands[2].value;
-    tvm_mma_plan plan;
-    tvm_why why = {""};
-    if (!tvm_mma_plan_make(tvm_slot_layout(e, t.a), tvm_slot_layout(e, t.b), tvm_slot_layout(e, c), &plan,
-                           &why))
-        return tvm_diag_add(e->diags, TVM_INVALID, NULL, NULL, "mma: %s", why.text);
+    const mma_operands *o = tvm_mma_operands_of(e, insn);
+    const tvm_mma_plan *plan = &o->plan;
+    mma_tile t = {.a = o->a, .b = o->b, .result = insn->result};
+    uint32_t c = o->mma.c;
+    tvm_status status = load_operands(e, o);
+    if (status != TVM_OK) return status;
     const char *type = tvm_slot_dtype(e, t.a).exponent == 5 ? "f16" : "bf16";
     const scaled_weights *scaled = &e->slots[t.a].scaled;
     bool columns = scaled->is_scaled && scaled->zero != 0;
     const tvm_insn *next = added_products(e, insn);
     if (next) {
-        emit_both(e, type, &t, &plan, c, next);
+        emit_both(e, type, &t, plan, c, next);
     } else if (!columns) {
-        for (uint32_t k = 0; k < plan.tiles_k; k++) emit_products(e, type, &t, &plan, c, k);
-        if (scaled->nested) tvm_subtract_nested(e, t.result, &plan);
-    } else if (!emit_with_columns(e, type, &t, &plan, c)) {
+        for (uint32_t k = 0; k < plan->tiles_k; k++) emit_products(e, type, &t, plan, c, k);
+        if (scaled->nested) tvm_subtract_nested(e, t.result, plan);
+    } else if (!emit_with_columns(e, type, &t, plan, c)) {
         return tvm_diag_no_memory(e->diags);
     }
     char name[64];
@@ -162,7 +171,7 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     char refused[160];
     const char *not_wgmma = tvm_wgmma_refused(e, insn);
     snprintf(refused, sizeof refused, "%s%s", *not_wgmma ? "wgmma: " : "", not_wgmma);
-    tvm_explain(e, name, 0, plan.tiles_c * plan.tiles_k, -1, refused);
+    tvm_explain(e, name, 0, plan->tiles_c * plan->tiles_k, -1, refused);
     if (next) tvm_skip_next(e, "in the mma before");
     return TVM_OK;
 }

@@ -27,9 +27,7 @@ static void open_lanes(emitter *e, transfer *t) {
     }
     for (unsigned d = 0; d < t->tile.tile_rank; d++) {
         reg at;
-        uint32_t stride = t->tile.stride[t->tile.lead + d];
-        if (stride == 0 || !tvm_thread_coordinate(e, t->layout, d, &at)) continue;
-        at = tvm_pure_scale(e, at, stride);
+        if (!tvm_thread_coordinate(e, t->layout, d, &at) || !tvm_shared_part(&t->tile, d, at, &at)) continue;
         lanes->value =
             lanes->varies ? tvm_pure(e, 'r', "add.s32 $, %s, %s;", lanes->value.name, at.name) : at;
         lanes->varies = true;
@@ -95,8 +93,7 @@ static void explain_plain(emitter *e, const transfer *t, const access_plan *plan
         if (n > worst) worst = n;
     }
     const char *what = is_load ? "ld.shared" : "st.shared";
-    snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest),
-             t->tile.guarded ? " guarded" : "");
+    snprintf(name, sizeof name, "%s.%s", what, tvm_access_type(plan->widest));
     int n = snprintf(reason, sizeof reason, "%s", refused);
     if (plan->widest < 128 && n >= 0 && (size_t)n < sizeof reason)
         snprintf(reason + n, sizeof reason - (size_t)n,
@@ -168,8 +165,8 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
         memcpy(plan.fields, moved, count * sizeof *moved);
     }
     char name[40];
-    snprintf(name, sizeof name, "%s.%s by element%s", is_load ? "ld.shared" : "st.shared",
-             tvm_access_type(bits), t->tile.guarded ? " guarded" : "");
+    snprintf(name, sizeof name, "%s.%s by element", is_load ? "ld.shared" : "st.shared",
+             tvm_access_type(bits));
     if (status == TVM_OK)
         tvm_explain(e, name, bits, locals, -1, "wider: a dimension of the shared layout has several modes");
     free(started);
@@ -177,23 +174,21 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
     return status;
 }
 
-static transfer *transfer_open(emitter *e, const tvm_operand *tensor, uint32_t slot) {
+/* `layout`: of the tile; the slot's words are the thread's elements in its order. */
+static transfer *transfer_open(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot) {
     transfer *t = calloc(1, sizeof *t);
     if (!t) {
         tvm_diag_no_memory(e->diags);
         return NULL;
     }
     t->slot = slot;
-    t->layout = tvm_slot_layout(e, slot);
-    if (tvm_shared_open(e, &t->tile, tensor->value, tensor + 1, t->layout->rank,
-                        tvm_layout_threads(t->layout)))
-        open_lanes(e, t);
-    t->tile.guarded = tvm_shared_guard(e, tensor->value, tensor + 1, t->layout->rank, t->layout->shape);
+    t->layout = layout;
+    if (tvm_shared_open_layout(e, &t->tile, tensor->value, tensor + 1, t->layout)) open_lanes(e, t);
     return t;
 }
 
-tvm_status tvm_emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
-    transfer *t = transfer_open(e, tvm_operands(e->kernel, insn), insn->result);
+tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot) {
+    transfer *t = transfer_open(e, tensor, layout, slot);
     if (!t) return TVM_NO_MEMORY;
     char refused[200];
     tvm_status status;
@@ -207,9 +202,14 @@ tvm_status tvm_emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
     return status;
 }
 
+tvm_status tvm_emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
+    return tvm_emit_load_tile(e, tvm_operands(e->kernel, insn), tvm_slot_layout(e, insn->result), insn->result);
+}
+
 tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    transfer *t = transfer_open(e, operands, operands[insn->count - 1].value);
+    uint32_t source = operands[insn->count - 1].value;
+    transfer *t = transfer_open(e, operands, tvm_slot_layout(e, source), source);
     if (!t) return TVM_NO_MEMORY;
     tvm_status status = t->tile.linear ? transfer_planned(e, t, false, "") : transfer_elements(e, t, false);
     tvm_wgmma_stored(e, t->layout);

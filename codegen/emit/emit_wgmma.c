@@ -12,16 +12,15 @@
 enum { SUMS_TEXT = WGMMA_COLUMNS * 4 * (sizeof(reg) + 2) }; /* registers of one wgmma's d, as text */
 
 /* The thread's warpgroup's part of the linear offset. */
-static reg group_offset(emitter *e, const place *p, const tvm_layout *layout) {
+static reg group_offset(emitter *e, const products *all, const shared_tile *tile, const tvm_layout *layout) {
     reg sum = tvm_pure(e, 'r', "mov.b32 $, 0;");
-    if (!p->varies) return sum;
+    if (!all->varies) return sum;
     reg thread =
         tvm_pure(e, 'r', "and.b32 $, %s, %u;", tvm_thread_id(e).name, TVM_MAX_THREADS - WGMMA_THREADS);
-    for (unsigned d = 0; d < p->tile.tile_rank; d++) {
+    for (unsigned d = 0; d < tile->tile_rank; d++) {
         reg at;
-        uint32_t stride = p->tile.stride[p->tile.lead + d];
-        if (stride == 0 || !tvm_coordinate_of(e, layout, d, thread, &at)) continue;
-        sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, tvm_pure_scale(e, at, stride).name);
+        if (!tvm_coordinate_of(e, layout, d, thread, &at) || !tvm_shared_part(tile, d, at, &at)) continue;
+        sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, at.name);
     }
     /* The same in all lanes, which ptxas would not know: descriptors are in uniform registers. */
     return tvm_pure(e, 'r', "redux.sync.or.b32 $, %s, 0xffffffff;", sum.name);
@@ -30,20 +29,20 @@ static reg group_offset(emitter *e, const place *p, const tvm_layout *layout) {
 /* The matrix descriptor (PTX ISA, "Matrix Descriptor Format") but for the constant part of the address, in
  * units of 16 bytes: lower half. A shared address has 18 bits at most; without the constant part it may be
  * negative. */
-static reg descriptor(emitter *e, place *p, const tvm_layout *layout) {
-    reg bytes = tvm_pure_scale(e, group_offset(e, p, layout), 2);
+static reg descriptor(emitter *e, const products *all, shared_tile *tile, const tvm_layout *layout) {
+    reg bytes = tvm_pure_scale(e, group_offset(e, all, tile, layout), 2);
     reg start = tvm_pure(e, 'r', "add.s32 $, %s, %s;", bytes.name, tvm_shared_base(e).name);
-    if (!p->tile.has_dynamic) return tvm_pure(e, 'r', "shr.s32 $, %s, 4;", start.name);
+    if (!tile->has_dynamic) return tvm_pure(e, 'r', "shr.s32 $, %s, 4;", start.name);
     reg address = tvm_new_r(e), out = tvm_new_r(e);
-    tvm_emit(e, "mad.lo.s32 %s, %s, 2, %s;", address.name, tvm_shared_dynamic(&p->tile).name, start.name);
+    tvm_emit(e, "mad.lo.s32 %s, %s, 2, %s;", address.name, tvm_shared_dynamic(tile).name, start.name);
     tvm_emit(e, "shr.s32 %s, %s, 4;", out.name, address.name);
     return out;
 }
 
-static reg descriptor_at(emitter *e, const place *p, reg low, uint32_t offset) {
+static reg descriptor_at(emitter *e, const shared_tile *tile, reg low, uint32_t offset) {
     /* swizzle of 128 bytes; 1024 bytes from 8 rows to the next; the leading offset is not used, but 1 */
     enum { HIGH = 1 << 30 | 1024 >> 4, LOW = 1 << 16 };
-    uint32_t start = e->slots[p->tile.slot].shared_offset + (p->tile.constant + offset) * 2;
+    uint32_t start = e->slots[tile->slot].shared_offset + (tile->constant + offset) * 2;
     reg at = tvm_new_r(e), out = tvm_new_rd(e);
     tvm_emit(e, "add.s32 %s, %s, %u;", at.name, low.name, LOW + (start >> 4));
     tvm_emit(e, "mov.b64 %s, {%s, %s};", out.name, at.name, tvm_pure(e, 'r', "mov.b32 $, %d;", HIGH).name);
@@ -65,17 +64,17 @@ static void emit_one(emitter *e, const char *type, uint32_t columns, const char 
              tvm_pure(e, 'p', "setp.ne.u32 $, %d, 0;", !zero).name);
 }
 
-static void emit_product(emitter *e, const triple *t, const products *all, uint32_t f, uint32_t k, reg where,
+static void emit_product(emitter *e, const product *t, const products *all, uint32_t f, uint32_t k, reg where,
                          bool zero) {
     char sums[SUMS_TEXT];
     size_t used = 0;
-    for (const triple *of = t; of < t + t->joined; of++)
+    for (const product *of = t; of < t + t->joined; of++)
         for (uint32_t i = 0; i < all->columns * 4; i++) {
             uint32_t tile = all->tile_c[f * all->columns + i / 4];
             reg d = tvm_slot_word(e, slot_sums(e, of), tile * 4 + i % 4);
             used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "", d.name);
         }
-    uint32_t slot = insn_operands(e, t->mma)[0].value, tile_a = all->tile_a[f * all->steps + k];
+    uint32_t slot = operands_of(e, t)->a, tile_a = all->tile_a[f * all->steps + k];
     reg a[4];
     for (unsigned i = 0; i < 4; i++) a[i] = tvm_slot_word(e, slot, 4 * tile_a + i);
     emit_one(e, tvm_slot_dtype(e, slot).exponent == 5 ? "f16" : "bf16", t->joined * all->columns, sums, a,
@@ -91,8 +90,8 @@ typedef struct column_sums {
     reg words[WGMMA_COLUMNS][4];
 } column_sums;
 
-static void begin_columns(emitter *e, const triple *t, uint32_t columns, column_sums *ones) {
-    const scaled_weights *scaled = &e->slots[insn_operands(e, t->mma)[0].value].scaled;
+static void begin_columns(emitter *e, const product *t, uint32_t columns, column_sums *ones) {
+    const scaled_weights *scaled = &e->slots[operands_of(e, t)->a].scaled;
     ones->needed = scaled->is_scaled && scaled->zero != 0;
     if (ones->needed) ones->one = tvm_constant_word(e, 0x3c003c00);
     for (uint32_t i = 0; i < 4 * columns && ones->needed; i++) ones->words[i / 4][i % 4] = tvm_new_r(e);
@@ -109,7 +108,7 @@ static void step_columns(emitter *e, uint32_t columns, const column_sums *ones, 
     emit_one(e, "f16", columns, sums, a, where, zero);
 }
 
-static void subtract_columns(emitter *e, const triple *t, const products *all, const column_sums *ones) {
+static void subtract_columns(emitter *e, const product *t, const products *all, const column_sums *ones) {
     if (!ones->needed) return;
     settle(e, e->wgmma->committed);
     for (uint32_t j = 0; j < t->joined; j++)
@@ -118,27 +117,22 @@ static void subtract_columns(emitter *e, const triple *t, const products *all, c
                               ones->words[j * all->columns + i % all->columns]);
 }
 
-static void subtract_nested(emitter *e, const triple *t) {
-    const tvm_operand *operands = insn_operands(e, t->mma);
-    tvm_mma_plan plan;
-    tvm_why why;
-    if (!e->slots[operands[0].value].scaled.nested) return;
+static void subtract_nested(emitter *e, const product *t) {
+    const mma_operands *o = operands_of(e, t);
+    if (!e->slots[o->a].scaled.nested) return;
     settle(e, e->wgmma->committed);
-    if (!tvm_mma_plan_make(tvm_slot_layout(e, operands[0].value), tvm_slot_layout(e, operands[1].value),
-                           tvm_slot_layout(e, operands[2].value), &plan, &why))
-        return;
-    for (const triple *of = t; of < t + t->joined; of++) tvm_subtract_nested(e, slot_sums(e, of), &plan);
+    for (const product *of = t; of < t + t->joined; of++) tvm_subtract_nested(e, slot_sums(e, of), &o->plan);
 }
 
 /* ---- the instruction ---- */
 
 /* Are all sums zero at the beginning? Else they are what c is. */
-static bool begin_sums(emitter *e, const triple *t) {
+static bool begin_sums(emitter *e, const product *t) {
     bool zero = true;
-    for (const triple *of = t; of < t + t->joined; of++)
-        zero = zero && tvm_slot_is_zero(e, insn_operands(e, of->mma)[2].value);
-    for (const triple *of = t; of < t + t->joined && !zero; of++) {
-        uint32_t c = insn_operands(e, of->mma)[2].value, result = slot_sums(e, of);
+    for (const product *of = t; of < t + t->joined; of++)
+        zero = zero && tvm_slot_is_zero(e, operands_of(e, of)->mma.c);
+    for (const product *of = t; of < t + t->joined && !zero; of++) {
+        uint32_t c = operands_of(e, of)->mma.c, result = slot_sums(e, of);
         for (uint32_t i = 0; i < e->slots[c].words && c != result; i++)
             tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, result, i).name, tvm_slot_word(e, c, i).name);
     }
@@ -147,11 +141,11 @@ static bool begin_sums(emitter *e, const triple *t) {
 
 /* Sums that are added to may still be on their way: wgmma of the same shape that have them in the same places
  * are done in order. */
-static void settle_for_product(emitter *e, const triple *t) {
+static void settle_for_product(emitter *e, const product *t) {
     const uint32_t *busy = e->wgmma->busy;
-    for (const triple *of = t; of < t + t->joined; of++) {
-        uint32_t c = insn_operands(e, of->mma)[2].value, result = slot_sums(e, of);
-        const triple *before = e->wgmma->sums_of[result];
+    for (const product *of = t; of < t + t->joined; of++) {
+        uint32_t c = operands_of(e, of)->mma.c, result = slot_sums(e, of);
+        const product *before = e->wgmma->sums_of[result];
         if (c == result && before && tvm_wgmma_same_sums(e, t, before)) continue;
         settle(e, busy[c] > busy[result] ? busy[c] : busy[result]);
     }
@@ -159,25 +153,29 @@ static void settle_for_product(emitter *e, const triple *t) {
 
 /* Each step of k is a group, and the one before the last is waited for: ptxas then converts weights of the
  * next step while the tensor cores do this one, and needs registers for those of two steps only. */
-static void emit_products(emitter *e, const triple *t, place *p, const products *all) {
-    const tvm_layout *layout = tvm_slot_layout(e, slot_loaded(e, t));
+static void emit_products(emitter *e, const product *t) {
+    const products *all = &t->all;
+    const mma_operands *o = operands_of(e, t);
+    const tvm_operand *tensor = o->mma.b.tensor;
     uint32_t columns = t->joined * all->columns;
     column_sums ones;
+    shared_tile tile;
+    tvm_shared_open_layout(e, &tile, tensor->value, tensor + 1, &o->tile_b);
     settle_for_product(e, t);
     bool zero = begin_sums(e, t);
     begin_columns(e, t, columns, &ones);
-    reg low = descriptor(e, p, layout);
+    reg low = descriptor(e, all, &tile, &o->tile_b);
     for (uint32_t k = 0; k < all->steps; k++) {
         tvm_emit(e, "wgmma.fence.sync.aligned;");
-        reg where = descriptor_at(e, p, low, all->offset[k]);
+        reg where = descriptor_at(e, &tile, low, all->offset[k]);
         step_columns(e, columns, &ones, where, k == 0);
         for (uint32_t f = 0; f < all->fragments; f++) emit_product(e, t, all, f, k, where, zero && k == 0);
         tvm_emit(e, "wgmma.commit_group.sync.aligned;");
         settle(e, e->wgmma->committed++);
     }
     uint32_t group = e->wgmma->committed;
-    e->wgmma->busy[insn_operands(e, t->mma)[0].value] = group;
-    for (const triple *of = t; of < t + t->joined; of++) {
+    e->wgmma->busy[o->a] = group;
+    for (const product *of = t; of < t + t->joined; of++) {
         e->wgmma->busy[slot_sums(e, of)] = group;
         e->wgmma->sums_of[slot_sums(e, of)] = t;
     }
@@ -187,27 +185,22 @@ static void emit_products(emitter *e, const triple *t, place *p, const products 
 
 tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
     struct wgmma_state *s = e->wgmma;
+    const product *t = &s->products[s->product[insn_number(e, insn)] - 1];
+    const mma_operands *o = operands_of(e, t);
     if (s->role[insn_number(e, insn)] != WGMMA_FIRST) {
-        const tvm_operand *b = tvm_operands(e->kernel, insn);
-        const tvm_layout *layout = insn->op == TVM_OP_LOAD_SHARED ? tvm_slot_layout(e, insn->result) : NULL;
-        bool guarded = layout && tvm_shared_guard(e, b->value, b + 1, layout->rank, layout->shape);
-        tvm_explain(e, guarded ? "in wgmma guarded" : "in wgmma", 0, 0, -1, "");
+        tvm_explain(e, "in wgmma", 0, 0, -1, "");
         return TVM_OK;
     }
-    const triple *t = &s->triples[s->triple[insn_number(e, insn)] - 1];
-    products all;
-    place p;
-    const char *why = tvm_wgmma_products(e, t, &p, &all);
-    if (!why) {
-        char name[64];
-        emit_products(e, t, &p, &all);
-        snprintf(name, sizeof name, "wgmma.m64n%uk16.f32", 8 * t->joined * all.columns);
-        tvm_explain(e, name, 0, all.steps * all.fragments, -1, "");
+    if (o->mma.a.is_shared) {
+        settle(e, s->busy[o->a]);
+        tvm_status status = tvm_emit_load_tile(e, o->mma.a.tensor, &o->tile_a, o->a);
+        if (status != TVM_OK) return status;
     }
-    tvm_wgmma_products_free(&all);
-    if (!why) return TVM_OK;
-    return *why ? tvm_diag_add(e->diags, TVM_INVALID, NULL, NULL, "mma: %s", why)
-                : tvm_diag_no_memory(e->diags);
+    char name[64];
+    emit_products(e, t);
+    snprintf(name, sizeof name, "wgmma.m64n%uk16.f32", 8 * t->joined * t->all.columns);
+    tvm_explain(e, name, 0, t->all.steps * t->all.fragments, -1, "");
+    return TVM_OK;
 }
 
 /* ---- waiting ---- */
@@ -220,6 +213,9 @@ static uint32_t last_group(const emitter *e, const tvm_insn *insn) {
     for (uint32_t o = 0; o < insn->count; o++)
         if (operands[o].kind == TVM_OPERAND_SLOT && busy[operands[o].value] > group)
             group = busy[operands[o].value];
+    /* an a that it would load to where another's is */
+    if (insn->op == TVM_OP_MMA && busy[tvm_mma_operands_of(e, insn)->a] > group)
+        group = busy[tvm_mma_operands_of(e, insn)->a];
     return group;
 }
 

@@ -9,6 +9,7 @@
 #include "caches.h"
 #include "emit.h"
 #include "module.h"
+#include "mma_operands.h"
 #include "params.h"
 #include "shared_plan.h"
 #include "uses.h"
@@ -78,6 +79,12 @@ static void declare_slots(emitter *e) {
             e->next_word += e->slots[s].words;
         }
     }
+    for (uint32_t s = kernel->slot_count; s < kernel->slot_count + e->temporary_count; s++) {
+        e->slots[s].first_word = e->next_word;
+        e->slots[s].words =
+            tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, s)), tvm_slot_dtype(e, s).bits);
+        e->next_word += e->slots[s].words;
+    }
 }
 
 /* ---- instructions ---- */
@@ -97,6 +104,7 @@ tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
         if (!by_wgmma) tvm_wgmma_settle(e, insn);
         tvm_status status = by_wgmma ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
         if (status != TVM_OK) return status;
+        e->caches->explained[insn - e->kernel->insns] = true;
         if (insn->result != TVM_NONE) e->slots[insn->result].version++;
     }
     tvm_wgmma_settle(e, NULL);
@@ -151,9 +159,8 @@ static tvm_status check_name(emitter *e) {
 }
 
 static tvm_status translate_kernel(emitter *e) {
-    e->slots = calloc(e->kernel->slot_count + (size_t)1, sizeof *e->slots);
-    if (!e->slots) return tvm_diag_no_memory(e->diags);
     tvm_status status = check_name(e);
+    if (status == TVM_OK) status = tvm_mma_operands_make(e);
     if (status == TVM_OK) status = tvm_caches_make(e);
     if (status == TVM_OK) status = tvm_facts_make(e);
     if (status == TVM_OK) status = tvm_slot_uses_make(e);
@@ -190,6 +197,6 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_m
     tvm_caches_free(&e);
     tvm_text_free(&e.body);
     tvm_text_free(&e.prologue);
-    free(e.slots);
+    tvm_mma_operands_free(&e);
     return status;
 }

@@ -75,9 +75,8 @@ static void row_value(matrices *m, const tvm_layout *layout, const uint32_t step
         sum = tvm_pure(e, 'r', "mov.b32 $, 0;");
     for (unsigned d = 0; d < m->tile->tile_rank; d++) {
         reg at;
-        uint32_t stride = m->tile->stride[m->tile->lead + d];
-        if (stride == 0 || !tvm_coordinate_of(e, layout, d, thread, &at)) continue;
-        sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, tvm_pure_scale(e, at, stride).name);
+        if (!tvm_coordinate_of(e, layout, d, thread, &at) || !tvm_shared_part(m->tile, d, at, &at)) continue;
+        sum = tvm_pure(e, 'r', "add.u32 $, %s, %s;", sum.name, at.name);
     }
     if (m->transposed && m->odd != 0) {
         reg odd = tvm_pure(e, 'r', "and.b32 $, %s, 1;", tid.name);
@@ -137,9 +136,8 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
         tvm_emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count,
                  m->transposed ? ".trans" : "", list, address.name, plus);
     }
-    char name[32];
-    snprintf(name, sizeof name, "ldmatrix.x%u%s%s", count, m->transposed ? ".trans" : "",
-             m->tile->guarded ? " guarded" : "");
+    char name[24];
+    snprintf(name, sizeof name, "ldmatrix.x%u%s", count, m->transposed ? ".trans" : "");
     tvm_explain(e, name, 128, m->words / count, (int)worst, refused);
     free(rows);
     return TVM_OK;

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "convert.h"
+#include "mma_operands.h"
 #include "packing.h"
 #include "uses.h"
 #include "wgmma.h"
@@ -56,20 +57,13 @@ static void mark_sums(emitter *e, uint32_t sums, const scaled_weights *scaled) {
 
 /* ---- the mma ---- */
 
-static bool plan_mma(const emitter *e, const tvm_insn *mma, tvm_mma_plan *plan) {
-    const tvm_operand *operands = tvm_operands(e->kernel, mma);
-    tvm_why why;
-    return tvm_mma_plan_make(tvm_slot_layout(e, operands[0].value), tvm_slot_layout(e, operands[1].value),
-                             tvm_slot_layout(e, operands[2].value), plan, &why);
-}
-
 /* The row of ones costs an mma for each fragment of b, or one wgmma a step of k; it saves an addition for
  * each word of a, and costs an FMA for each sum. */
 static bool ones_pay(const emitter *e, const tvm_insn *mma) {
     enum { FEW = 2 }; /* eights of columns */
-    const tvm_operand *operands = tvm_operands(e->kernel, mma);
-    uint32_t fragments_a = tvm_layout_locals(tvm_slot_layout(e, operands[0].value)) / 8;
-    uint32_t fragments_b = tvm_layout_locals(tvm_slot_layout(e, operands[1].value)) / 4;
+    const mma_operands *o = tvm_mma_operands_of(e, mma);
+    uint32_t fragments_a = tvm_layout_locals(tvm_slot_layout(e, o->a)) / 8;
+    uint32_t fragments_b = tvm_layout_locals(tvm_slot_layout(e, o->b)) / 4;
     uint32_t columns = tvm_wgmma_columns(e, mma);
     return columns ? columns <= FEW : fragments_a >= 4 * fragments_b;
 }
@@ -88,14 +82,13 @@ static bool is_slower(const emitter *e, const tvm_insn *mma, tvm_dtype from, con
 
 /* Of each tile of c, its fragment of a modulo the period, which must be the same in all steps of k. */
 static bool find_fragments(const emitter *e, const tvm_insn *mma, scaled_weights *scaled) {
-    tvm_mma_plan plan;
-    if (!plan_mma(e, mma, &plan)) return false;
+    const tvm_mma_plan *plan = &tvm_mma_operands_of(e, mma)->plan;
     if (scaled->period == 1) return true;
-    if (plan.tiles_c > SCALED_TILES) return false;
-    for (uint32_t c = 0; c < plan.tiles_c; c++)
-        for (uint32_t k = 0; k < plan.tiles_k; k++) {
+    if (plan->tiles_c > SCALED_TILES) return false;
+    for (uint32_t c = 0; c < plan->tiles_c; c++)
+        for (uint32_t k = 0; k < plan->tiles_k; k++) {
             uint32_t tile_a, tile_b;
-            tvm_mma_tile(&plan, c, k, &tile_a, &tile_b);
+            tvm_mma_tile(plan, c, k, &tile_a, &tile_b);
             if (k == 0) scaled->fragment[c] = (uint8_t)(tile_a % scaled->period);
             if (scaled->fragment[c] != tile_a % scaled->period) return false;
         }
@@ -104,10 +97,11 @@ static bool find_fragments(const emitter *e, const tvm_insn *mma, scaled_weights
 
 static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, tvm_dtype from,
                          scaled_weights scaled) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    if (insn->op != TVM_OP_MMA || !is_slot(&operands[0], weights) || is_slot(&operands[1], weights))
-        return false;
-    if (!tvm_slot_is_zero(e, operands[2].value) || operands[2].value == insn->result) return false;
+    if (insn->op != TVM_OP_MMA) return false;
+    const mma_operands *o = tvm_mma_operands_of(e, insn);
+    if (o->a != weights || o->b == weights) return false;
+    if (!tvm_slot_is_zero(e, o->mma.c) || o->mma.c == insn->result) return false;
+    if (scaled.zero != 0 && !o->mma.may_reassociate) return false;
     if (is_slower(e, insn, from, &scaled) || (scaled.zero != 0 && !ones_pay(e, insn))) return false;
     return find_fragments(e, insn, &scaled) && sums_are_multiplied(e, insn->result, 0);
 }

@@ -6,16 +6,6 @@
 #include "analysis.h"
 #include "caches.h"
 
-static void find_modes(const tvm_shared_layout *layout, unsigned modes[TVM_MAX_RANK],
-                       uint32_t stride[TVM_MAX_RANK]) {
-    memset(modes, 0, TVM_MAX_RANK * sizeof *modes);
-    memset(stride, 0, TVM_MAX_RANK * sizeof *stride);
-    for (unsigned m = 0; m < layout->modes; m++) {
-        modes[layout->mode_dim[m]]++;
-        stride[layout->mode_dim[m]] = layout->mode_stride[m];
-    }
-}
-
 uint32_t tvm_shared_swizzle(const tvm_shared_layout *layout, uint32_t offset) {
     uint32_t mask = (UINT32_C(1) << layout->swizzle_bits) - 1;
     if (layout->swizzle_bits == 0) return offset;
@@ -34,9 +24,56 @@ uint32_t tvm_shared_run(const shared_tile *s) {
                                           : UINT32_C(1) << s->layout->swizzle_base;
 }
 
+/* ---- a dimension's modes ---- */
+
+static void find_modes(shared_tile *s) {
+    for (unsigned m = s->layout->modes; m-- > 0;) {
+        unsigned d = s->layout->mode_dim[m];
+        s->first[d] = (uint8_t)m;
+        s->modes[d]++;
+    }
+}
+
+/* Elements of dimension d that its modes but the first one have together. */
+static uint32_t inner_extent(const shared_tile *s, unsigned d) {
+    uint32_t extent = 1;
+    for (unsigned i = 1; i < s->modes[d]; i++) extent *= s->layout->mode_size[s->first[d] + i];
+    return extent;
+}
+
+/* Linear offset of one coordinate. */
+static uint32_t offset_in(const shared_tile *s, unsigned d, uint32_t at) {
+    uint32_t offset = 0;
+    for (unsigned i = s->modes[d]; i-- > 0;) {
+        unsigned m = s->first[d] + i;
+        uint32_t digit = i > 0 ? at % s->layout->mode_size[m] : at;
+        offset += digit * s->layout->mode_stride[m];
+        at /= s->layout->mode_size[m];
+    }
+    return offset;
+}
+
+/* Does adding coordinates of the tile to the constant part carry no digit of dimension d, and does the run-time
+ * part, a multiple of `divisor` (0: none), consist of the first mode's digit alone? */
+static bool adds_up(const shared_tile *s, unsigned d, int64_t constant, uint64_t divisor, uint32_t extent) {
+    uint32_t inner = inner_extent(s, d), below = 1;
+    if (s->modes[d] < 2) return true;
+    if (divisor % inner != 0 || (divisor != 0 && s->layout->mode_stride[s->first[d]] % inner != 0)) return false;
+    if (constant < 0) return false;
+    for (unsigned i = s->modes[d]; i-- > 1;) {
+        below *= s->layout->mode_size[s->first[d] + i];
+        uint64_t at = (uint64_t)constant % below;
+        if (at != 0 && at + extent > below) return false;
+    }
+    return true;
+}
+
+static uint32_t step_of(const shared_tile *s, unsigned d) {
+    return s->modes[d] == 0 ? 0 : s->layout->mode_stride[s->first[d]] / inner_extent(s, d);
+}
+
 bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
-                     uint32_t threads) {
-    unsigned modes[TVM_MAX_RANK];
+                     const uint32_t *extent, uint32_t threads) {
     *s = (shared_tile){.e = e, .slot = slot, .layout = tvm_slot_shared_layout(e, slot), .index = index};
     s->rank = s->layout->rank;
     s->tile_rank = tile_rank;
@@ -44,43 +81,84 @@ bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operan
     s->bytes = tvm_slot_dtype(e, slot).bits / 8;
     s->threads = threads;
     s->linear = true;
-    find_modes(s->layout, modes, s->stride);
+    find_modes(s);
     for (unsigned d = 0; d < s->rank; d++) {
         int64_t constant;
         uint64_t rest;
-        if (modes[d] > 1) s->linear = false;
         tvm_fact_split(e, index[d].value, &constant, &rest);
         s->constant_index[d] = constant;
-        s->constant += (uint32_t)constant * s->stride[d];
+        s->step[d] = step_of(s, d);
+        if (!adds_up(s, d, constant, rest, d < s->lead ? 1 : extent[d - s->lead])) s->linear = false;
+        s->constant += s->modes[d] < 2 ? (uint32_t)constant * s->step[d] : offset_in(s, d, (uint32_t)constant);
         if (rest != 0) s->has_dynamic = true;
         uint64_t power = (rest & (~rest + 1)) % (UINT64_C(1) << 32);
-        s->dynamic_divisor = tvm_fact_gcd(s->dynamic_divisor, power * s->stride[d]);
+        s->dynamic_divisor = tvm_fact_gcd(s->dynamic_divisor, power * s->step[d]);
     }
     s->fixed = s->dynamic_divisor % swizzle_period(s->layout) == 0;
     return s->linear;
 }
 
-bool tvm_shared_guard(emitter *e, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
-                      const uint32_t *tile) {
-    const tvm_shared_layout *layout = tvm_slot_shared_layout(e, slot);
-    unsigned lead = layout->rank - tile_rank;
-    bool guarded = false;
-    for (unsigned d = 0; d < layout->rank; d++) {
-        uint32_t extent = d < lead ? 1 : tile[d - lead], room = layout->shape[d] - extent;
-        if (tvm_fact_at_most(e, index[d].value, room)) continue;
-        reg at = tvm_emit_expr(e, index[d].value), p = tvm_new_pred(e);
-        bool is_wide = e->kernel->exprs[index[d].value].type.bits == 64;
-        /* Unsigned, a negative index is above every extent. */
-        tvm_emit(e, "setp.gt.%s %s, %s, %u;", is_wide ? "u64" : "u32", p.name, at.name, room);
-        tvm_emit_trap(e, p, true);
-        guarded = true;
+/* Is each digit of the layout on one side of `below` in its dimension, or cut by it in whole parts? */
+static bool respects(const tvm_layout *layout, unsigned dim, uint32_t below) {
+    uint32_t stride = 1;
+    for (unsigned m = layout->modes; m-- > 0;) {
+        if (layout->mode_dim[m] != dim) continue;
+        uint32_t next = stride * layout->mode_size[m];
+        if (stride < below && below < next && (below % stride != 0 || next % below != 0)) return false;
+        if (stride < below && next <= below && below % next != 0) return false;
+        stride = next;
     }
-    return guarded;
+    return true;
+}
+
+bool tvm_shared_open_layout(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index,
+                            const tvm_layout *layout) {
+    tvm_shared_open(e, s, slot, index, layout->rank, layout->shape, tvm_layout_threads(layout));
+    for (unsigned d = 0; d < s->tile_rank; d++) {
+        uint32_t below = 1;
+        for (unsigned i = s->modes[s->lead + d]; i-- > 1;) {
+            below *= s->layout->mode_size[s->first[s->lead + d] + i];
+            if (!respects(layout, d, below)) s->linear = false;
+        }
+    }
+    return s->linear;
+}
+
+uint32_t tvm_shared_contiguous(const shared_tile *s) {
+    unsigned d = s->rank - 1, m = s->first[d] + s->modes[d] - 1u;
+    if (s->modes[d] == 0) return UINT32_MAX; /* one element */
+    return s->layout->mode_stride[m] != 1 ? 1 : s->modes[d] == 1 ? UINT32_MAX : s->layout->mode_size[m];
+}
+
+uint32_t tvm_shared_strides(const shared_tile *s, unsigned d) {
+    unsigned dim = s->lead + d, modes = s->modes[dim];
+    uint64_t divisor = 0;
+    if (dim + 1 == s->rank && modes > 0 && s->layout->mode_stride[s->first[dim] + modes - 1u] == 1) modes--;
+    for (unsigned i = 0; i < modes; i++)
+        divisor = tvm_fact_gcd(divisor, s->layout->mode_stride[s->first[dim] + i]);
+    return (uint32_t)divisor;
+}
+
+bool tvm_shared_part(const shared_tile *s, unsigned d, reg at, reg *offset) {
+    emitter *e = s->e;
+    unsigned dim = s->lead + d;
+    bool any = false;
+    uint32_t below = 1;
+    for (unsigned i = s->modes[dim]; i-- > 0;) {
+        unsigned m = s->first[dim] + i;
+        reg digit = tvm_pure_divide(e, at, below);
+        if (i > 0) digit = tvm_pure_modulo(e, digit, s->layout->mode_size[m]);
+        digit = tvm_pure_scale(e, digit, s->layout->mode_stride[m]);
+        *offset = any ? tvm_pure(e, 'r', "add.u32 $, %s, %s;", offset->name, digit.name) : digit;
+        any = true;
+        below *= s->layout->mode_size[m];
+    }
+    return any;
 }
 
 uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]) {
     uint32_t offset = 0;
-    for (unsigned d = 0; d < s->tile_rank; d++) offset += coordinate[d] * s->stride[s->lead + d];
+    for (unsigned d = 0; d < s->tile_rank; d++) offset += offset_in(s, s->lead + d, coordinate[d]);
     return offset;
 }
 
@@ -98,7 +176,7 @@ reg tvm_shared_dynamic(shared_tile *s) {
     if (s->dynamic.name[0]) return s->dynamic;
     for (unsigned d = 0; d < s->rank; d++) {
         int64_t value;
-        if (s->stride[d] == 0 || tvm_fact_constant(e, s->index[d].value, &value)) continue;
+        if (s->step[d] == 0 || tvm_fact_constant(e, s->index[d].value, &value)) continue;
         reg at = tvm_emit_expr(e, s->index[d].value), next = tvm_new_r(e);
         if (e->kernel->exprs[s->index[d].value].type.bits == 64) {
             reg narrow = tvm_new_r(e);
@@ -111,9 +189,9 @@ reg tvm_shared_dynamic(shared_tile *s) {
             at = less;
         }
         if (s->dynamic.name[0])
-            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", next.name, at.name, s->stride[d], s->dynamic.name);
+            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", next.name, at.name, s->step[d], s->dynamic.name);
         else
-            tvm_emit(e, "mul.lo.s32 %s, %s, %u;", next.name, at.name, s->stride[d]);
+            tvm_emit(e, "mul.lo.s32 %s, %s, %u;", next.name, at.name, s->step[d]);
         s->dynamic = next;
     }
     if (!s->dynamic.name[0]) s->dynamic = tvm_pure(e, 'r', "mov.b32 $, 0;");

@@ -121,6 +121,18 @@ typedef tvm_status (*interp_plan_function)(tvm_interp_kernel *kernel, interp_ins
 /* What an instruction needs of the scratch memory of a block. */
 void tvm_interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
 
+/* A tile of a shared tensor whose slot, followed by its indices, is operand `first`. */
+typedef struct interp_tile {
+    uint32_t slot, first;
+    unsigned rank, tile_rank;
+    int64_t shape[TVM_MAX_RANK], tile[TVM_MAX_RANK];
+} interp_tile;
+void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *operands, uint32_t first,
+                          unsigned tile_rank, const uint32_t *tile, interp_tile *out);
+/* Its elements in row-major order; a fault where it is not inside of the tensor. */
+tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                void *elements);
+
 #define TVM_OP(number, id, mnemonic, since, class, family, ...)                                              \
     tvm_status tvm_interp_##family(interp_context *context, const interp_insn *insn);                        \
     tvm_status tvm_plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);

@@ -406,6 +406,27 @@ tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *in
     return TVM_OK;
 }
 
+void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *operands, uint32_t first,
+                          unsigned tile_rank, const uint32_t *tile, interp_tile *out) {
+    *out = (interp_tile){.slot = operands[first].value, .first = first, .tile_rank = tile_rank};
+    out->rank = slot_shape(kernel, out->slot, out->shape);
+    for (unsigned d = 0; d < tile_rank; d++) out->tile[d] = tile[d];
+}
+
+tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                void *elements) {
+    const interp_block *block = context->block;
+    int64_t start[TVM_MAX_RANK];
+    tvm_status status = read_index(context, insn, tile->first, tile->rank, start);
+    if (status == TVM_OK)
+        status = check_inside(context, insn, tile->slot, tile->rank, tile->shape, start, tile->tile_rank,
+                              tile->tile);
+    if (status != TVM_OK) return status;
+    box_move(box_make(tile->rank, tile->shape, start, tile->tile_rank, tile->tile, tile->tile), LOAD,
+             width_of(interp_slot(block->kernel, tile->slot)->dtype), interp_tensor(block, tile->slot), elements);
+    return TVM_OK;
+}
+
 static tvm_status move_shared(interp_context *context, const interp_insn *insn, direction way) {
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;

@@ -109,3 +109,112 @@ const char *pack_array_text(const pack_array *array, char text[TVM_SAFETENSORS_T
     memcpy(tensor.shape, array->shape, sizeof tensor.shape);
     return tvm_safetensor_text(&tensor, text);
 }
+
+/* ---- output ---- */
+
+/* A name beside path; NULL when memory runs out. */
+static char *name_beside(const char *path, unsigned attempt) {
+    char *name;
+    return asprintf(&name, "%s.tmp%ld.%u", path, (long)getpid(), attempt) < 0 ? NULL : name;
+}
+
+/* A file without a name goes away with its last descriptor, however the process ends. Not every file system
+ * has them. */
+static int open_nameless(const char *path) {
+    char *folder = strdup(path);
+    if (!folder) return -1;
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = '\0';
+    int descriptor = open(slash ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    free(folder);
+    return descriptor;
+}
+
+static int open_named(pack_output *output) {
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        char *name = name_beside(output->path, attempt);
+        if (!name) break;
+        int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (descriptor >= 0) {
+            output->temporary = name;
+            return descriptor;
+        }
+        int error = errno;
+        free(name);
+        errno = error;
+        if (error != EEXIST) break;
+    }
+    return -1;
+}
+
+tvm_status pack_output_open(const char *path, uint64_t size, pack_output *output, tvm_diags *diags) {
+    *output = (pack_output){.descriptor = -1};
+    struct stat existing;
+    tvm_place place = {.file = path};
+    bool exists = stat(path, &existing) == 0;
+    if (exists && !S_ISREG(existing.st_mode))
+        return tvm_diag_add(diags, TVM_IO, &place, NULL, "the output must be a regular file");
+    if (exists && access(path, W_OK)) return io_error(path, "open for writing", errno, diags);
+    output->mode = exists ? existing.st_mode & 0777 : 0;
+    /* Through a symbolic link the file it names is replaced, not the link. */
+    output->path = exists ? realpath(path, NULL) : strdup(path);
+    if (!output->path) return tvm_diag_no_memory(diags);
+    output->descriptor = open_nameless(output->path);
+    if (output->descriptor < 0) output->descriptor = open_named(output);
+    if (output->descriptor < 0) return io_error(path, "open for writing", errno, diags);
+    if (ftruncate(output->descriptor, (off_t)size)) return io_error(path, "write", errno, diags);
+    return TVM_OK;
+}
+
+tvm_status pack_output_write(const pack_output *output, const void *bytes, size_t size, uint64_t offset,
+                             tvm_diags *diags) {
+    const uint8_t *at = bytes;
+    while (size) {
+        ssize_t put = pwrite(output->descriptor, at, size, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return io_error(output->path, "write", put ? errno : EIO, diags);
+        at += put;
+        size -= (size_t)put;
+        offset += (uint64_t)put;
+    }
+    return TVM_OK;
+}
+
+static int give_name(pack_output *output) {
+    char from[64];
+    snprintf(from, sizeof from, "/proc/self/fd/%d", output->descriptor);
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        char *name = name_beside(output->path, attempt);
+        if (!name) return ENOMEM;
+        if (!linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW)) {
+            output->temporary = name;
+            return 0;
+        }
+        int error = errno;
+        free(name);
+        if (error != EEXIST) return error;
+    }
+    return EEXIST;
+}
+
+tvm_status pack_output_commit(pack_output *output, tvm_diags *diags) {
+    int error = 0;
+    if (output->mode && fchmod(output->descriptor, output->mode)) error = errno;
+    if (!error && !output->temporary) error = give_name(output);
+    int descriptor = output->descriptor;
+    output->descriptor = -1;
+    if (close(descriptor) && !error) error = errno;
+    if (!error && rename(output->temporary, output->path)) error = errno;
+    if (error) return io_error(output->path, "write", error, diags);
+    free(output->temporary);
+    output->temporary = NULL;
+    return TVM_OK;
+}
+
+void pack_output_close(pack_output *output) {
+    if (output->path && output->descriptor >= 0) close(output->descriptor);
+    if (output->temporary) unlink(output->temporary);
+    free(output->temporary);
+    free(output->path);
+    *output = (pack_output){.descriptor = -1};
+}

@@ -2,7 +2,6 @@
 #ifndef TVM_VM_PACK_JOB_H
 #define TVM_VM_PACK_JOB_H
 
-#include "output.h"
 #include "pack.h"
 #include "pack_file.h"
 #include "pack_layout.h"
@@ -37,7 +36,7 @@ typedef struct pack_job {
     pack_coder coder;
     pack_array given_scales, given_zeros; /* of codes */
     bool has_scales, has_zeros;
-    tvm_output output;
+    pack_output output;
     uint64_t packed_at, scales_at, zeros_at; /* in the output; unpacking: in the input */
     unsigned threads;
     pack_buffers *buffers; /* one a thread */
