@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "assembler_kit.h"
 #include "interp.h"
 #include "launch.h"
 
@@ -33,16 +34,6 @@ typedef struct outcome {
     char *output; /* of print-tensor; malloc'ed */
     size_t output_size;
 } outcome;
-
-static inline tvm_ir_program *assemble(const char *text) {
-    tvm_ir_program *program = NULL;
-    tvm_diags diags = {0};
-    tvm_status status = tvm_assemble_text(text, strlen(text), "case.vasm", NULL, &program, &diags);
-    if (status != TVM_OK) tvm_diags_print(&diags, stderr, "case", false);
-    ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
-    tvm_diags_free(&diags);
-    return program;
-}
 
 static inline void bind(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const binding *values,
                         size_t count, tvm_interp_arg *args, tvm_scalar *scalars) {

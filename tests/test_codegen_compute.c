@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "assembler_kit.h"
 #include "codegen.h"
 #include "translate_kit.h"
 
@@ -13,16 +14,6 @@ static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
 enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600 };
 
 /* ---- helpers ---- */
-
-static tvm_ir_program *assemble(const char *text) {
-    tvm_diags diags = {0};
-    tvm_ir_program *program = NULL;
-    tvm_status status = tvm_assemble_text(text, strlen(text), "test", NULL, &program, &diags);
-    tvm_diags_print(&diags, stderr, "test", false);
-    ck_assert_int_eq(status, TVM_OK);
-    tvm_diags_free(&diags);
-    return program;
-}
 
 static tvm_module *translate_text(const char *text, const char *target_name) {
     tvm_ir_program *program = assemble(text);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "assembler_kit.h"
 #include "codegen.h"
 #include "fileio.h"
 #include "interp.h"
@@ -23,16 +24,6 @@ static uint64_t random_bits(void) {
     random_state ^= random_state >> 7;
     random_state ^= random_state << 17;
     return random_state;
-}
-
-static tvm_ir_program *assemble(const char *text, size_t size) {
-    tvm_diags diags = {0};
-    tvm_ir_program *program = NULL;
-    tvm_status status = tvm_assemble_text(text, size, "test", NULL, &program, &diags);
-    tvm_diags_print(&diags, stderr, "test", false);
-    ck_assert_int_eq(status, TVM_OK);
-    tvm_diags_free(&diags);
-    return program;
 }
 
 static tvm_module *translate(const tvm_ir_program *program, unsigned arch) {
@@ -176,7 +167,7 @@ static void check_casts_from(tvm_dtype from, const tvm_dtype *types, size_t tota
         for (int lowbit = 0; lowbit < 2; lowbit++)
             if (has_cast(types[i], from, lowbit)) write_cast(out, types[i], from, lowbit);
     fclose(out);
-    tvm_ir_program *program = assemble(text, size);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, 80);
     for (size_t i = 0; i < total; i++)
         for (int lowbit = 0; lowbit < 2; lowbit++)
@@ -282,7 +273,7 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
     for (size_t i = 0; i < total; i++)
         if (tvm_dtype_is_arithmetic(types[i])) write_operations(out, types[i]);
     fclose(out);
-    tvm_ir_program *program = assemble(text, size);
+    tvm_ir_program *program = assemble(text);
     for (unsigned arch = 80; arch <= 90; arch += 10) {
         tvm_module *module = translate(program, arch);
         for (unsigned round = 0; round < 8; round++)
@@ -307,7 +298,7 @@ START_TEST(exp_is_accurate) {
                                  -87.33655f, -103.27893f, -104.0f,  1000,      -1000, 1e-30f};
     for (unsigned i = 0; i < COUNT; i++)
         x[i] = i < sizeof ends / sizeof *ends ? ends[i] : (float)((double)random_bits() / 0x1p64 * 200 - 106);
-    tvm_ir_program *program = assemble(text, sizeof text - 1);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, 80);
     tvm_interp_arg args[2] = {{.data = x}, {.data = y}};
     run_ptx(module, "k", args, 2, one_block);
@@ -355,17 +346,16 @@ static void check_reduce(const reduce_case *row, tvm_dtype type, const char *ope
     char text[1024], name[TVM_DTYPE_NAME_MAX], what[200];
     tvm_dtype_name(type, name);
     unsigned rows = axis == 0 ? 1 : row->rows, columns = axis == 1 ? 1 : row->columns;
-    int size = snprintf(
-        text, sizeof text,
-        ".vasm 1\n.kernel k(a: global %s[%u, %u], y: global %s[%u, %u])\n.warps %u\n.grid 1\n"
-        "%%x = load-global a[0, 0], %s\n%%r = reduce %s, %%x, %u\nstore-global y[0, 0], %%r\n.end\n",
-        name, row->rows, row->columns, name, rows, columns, row->warps, row->layout, operation, axis);
+    snprintf(text, sizeof text,
+             ".vasm 1\n.kernel k(a: global %s[%u, %u], y: global %s[%u, %u])\n.warps %u\n.grid 1\n"
+             "%%x = load-global a[0, 0], %s\n%%r = reduce %s, %%x, %u\nstore-global y[0, 0], %%r\n.end\n",
+             name, row->rows, row->columns, name, rows, columns, row->warps, row->layout, operation, axis);
     for (unsigned i = 0; i < row->rows * row->columns; i++) {
         uint64_t code = random_bits() & (type.bits == 64 ? UINT64_MAX : (UINT64_C(1) << type.bits) - 1);
         if (type.kind == TVM_KIND_FLOAT) code = tvm_encode(type, (double)(random_bits() % 20001) / 37 - 270);
         tvm_bits_set(a, (uint64_t)i * type.bits, type.bits, code);
     }
-    tvm_ir_program *program = assemble(text, (size_t)size);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, 80);
     for (unsigned side = 0; side < 2; side++) {
         tvm_interp_arg args[2] = {{.data = a}, {.data = y[side]}};
@@ -402,7 +392,7 @@ START_TEST(mma_multiplies_matrices) {
         const char *name = half ? "bf16" : "f16";
         tvm_dtype type = half ? TVM_BF16 : TVM_F16;
         char text[1024];
-        int size = snprintf(
+        snprintf(
             text, sizeof text,
             ".vasm 1\n.kernel k(a: global %s[32, 48], b: global %s[48, 24], y: global f32[32, 24])\n"
             ".warps 2\n.grid 1\n"
@@ -415,7 +405,7 @@ START_TEST(mma_multiplies_matrices) {
             a[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
         for (unsigned i = 0; i < DEPTH * N; i++)
             b[i] = (uint16_t)tvm_encode(type, (double)(int)(random_bits() % 17) - 8);
-        tvm_ir_program *program = assemble(text, (size_t)size);
+        tvm_ir_program *program = assemble(text);
         tvm_module *module = translate(program, 80);
         tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = y}};
         run_ptx(module, "k", args, 3, one_block);
@@ -528,7 +518,7 @@ START_TEST(mma_multiplies_batches) {
     for (unsigned i = 0; i < BATCH * DEPTH * N; i++)
         b[i] = tvm_f32_to_bf16((float)(int)(random_bits() % 17) - 8);
     for (unsigned i = 0; i < BATCH * M * N; i++) y[0][i] = y[1][i] = (float)(i % 31);
-    tvm_ir_program *program = assemble(text, sizeof text - 1);
+    tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, 90);
     for (unsigned side = 0; side < 2; side++) {
         tvm_interp_arg args[3] = {{.data = a}, {.data = b}, {.data = y[side]}};

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "assembler_kit.h"
 #include "codegen.h"
 #include "fileio.h"
 #include "interp_loops.h"
@@ -54,15 +55,6 @@ static void free_programs(void) {
         free(programs[op]);
         programs[op] = NULL;
     }
-}
-
-static tvm_ir_program *assemble(const char *text) {
-    tvm_diags diags = {0};
-    tvm_ir_program *program = NULL;
-    tvm_status status = tvm_assemble_text(text, strlen(text), "instructions", NULL, &program, &diags);
-    tvm_diags_print(&diags, stderr, "test_instructions", false);
-    ck_assert_msg(status == TVM_OK, "refused:\n%s", text);
-    return program;
 }
 
 static tvm_ir_program *program_of(unsigned op) {

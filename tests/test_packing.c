@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "assembler_kit.h"
 #include "codegen.h"
 #include "interp.h"
 #include "ptx_machine.h"
@@ -240,16 +241,6 @@ END_TEST
 static tvm_status try_assemble(const char *text, tvm_ir_program **program, tvm_diags *diags) {
     *program = NULL;
     return tvm_assemble_text(text, strlen(text), "test", NULL, program, diags);
-}
-
-static tvm_ir_program *assemble(const char *text) {
-    tvm_diags diags = {0};
-    tvm_ir_program *program = NULL;
-    tvm_status status = try_assemble(text, &program, &diags);
-    tvm_diags_print(&diags, stderr, "test", false);
-    ck_assert_msg(status == TVM_OK, "%s", text);
-    tvm_diags_free(&diags);
-    return program;
 }
 
 static const uint32_t one_block[3] = {1, 1, 1};

@@ -5,21 +5,12 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "assembler_kit.h"
 #include "codegen.h"
 #include "tvm.h"
 #include "variants.h"
 #include "vbc.h"
 #include "verify.h"
-
-static tvm_ir_program *assemble(const char *text) {
-    tvm_ir_program *program = NULL;
-    tvm_diags diags = {0};
-    tvm_status status = tvm_assemble_text(text, strlen(text), "variants.vasm", NULL, &program, &diags);
-    if (status) tvm_diags_print(&diags, stderr, "test_variants", false);
-    ck_assert_int_eq(status, TVM_OK);
-    tvm_diags_free(&diags);
-    return program;
-}
 
 /* ---- the chain against the conditions themselves, one after the other ---- */
 
