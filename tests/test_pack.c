@@ -207,6 +207,13 @@ static double offset_of(const setting *s, double scale, double least) {
     return scale == 0 ? 0 : fmin(nearbyint(-least / scale), (double)((1 << s->type.bits) - 1));
 }
 
+/* Elements of a row of plain output: as many as fill whole bytes. */
+static uint64_t row_of(const setting *s) {
+    uint64_t columns = s->n;
+    while (columns * s->type.bits % 8) columns++;
+    return columns;
+}
+
 /* A column of a group of plain output. */
 static void compare_group(const setting *s, const packed *read, const double *weights, uint64_t g,
                           uint64_t j) {
@@ -228,7 +235,7 @@ static void compare_group(const setting *s, const packed *read, const double *we
     for (uint64_t i = g * s->group; i < (g + 1) * s->group; i++) {
         double weight = weights[i * s->n + j];
         unsigned code =
-            (unsigned)tvm_bits_get(data_of(read, "packed"), (i * s->n + j) * s->type.bits, s->type.bits);
+            (unsigned)tvm_bits_get(data_of(read, "packed"), (i * row_of(s) + j) * s->type.bits, s->type.bits);
         unsigned right = reference_code(s->type, weight, scale, offset);
         ck_assert_msg(code == right, "code [%d, %d] of %g / %g is %u, not %u", (int)i, (int)j, weight, scale,
                       code, right);
@@ -243,6 +250,13 @@ static void compare_plain(const setting *s, const double *weights, const char *p
     ck_assert_ptr_eq(tvm_safetensors_find(&read.tensors, "zeros") ? weights : NULL, s->own ? weights : NULL);
     for (uint64_t g = 0; g < s->k / s->group; g++)
         for (uint64_t j = 0; j < s->n; j++) compare_group(s, &read, weights, g, j);
+    const tvm_safetensor *codes = tvm_safetensors_find(&read.tensors, "packed");
+    ck_assert_uint_eq(codes->shape[1], row_of(s) * s->type.bits / 8);
+    for (uint64_t i = 0; i < s->k; i++)
+        for (uint64_t j = s->n; j < row_of(s); j++) {
+            uint64_t bit = (i * row_of(s) + j) * s->type.bits;
+            ck_assert_uint_eq(tvm_bits_get(data_of(&read, "packed"), bit, s->type.bits), 0);
+        }
     free_packed(&read);
 }
 
@@ -426,6 +440,85 @@ START_TEST(unpacks_to_any_float) {
     free(f32);
     free(f16);
     free(bf16);
+    free(weights);
+}
+END_TEST
+
+/* Each value is its code's times the scale, the code found where rows of whole bytes have it. */
+static void compare_unpacked(const setting *s, const packed *read, const double *back) {
+    for (uint64_t i = 0; i < s->k * s->n; i++) {
+        double scale = tvm_decode(TVM_F16, tvm_container_get(TVM_F16, data_of(read, "scales"), i % s->n));
+        uint64_t bit = (i / s->n * row_of(s) + i % s->n) * s->type.bits;
+        double value = tvm_decode(s->type, tvm_bits_get(data_of(read, "packed"), bit, s->type.bits));
+        if (s->type.kind == TVM_KIND_UINT) value -= 1 << (s->type.bits - 1);
+        ck_assert_double_eq(back[i], value * scale);
+    }
+}
+
+/* Rows that end inside a byte are filled up; those of 9001 columns are cut into several pieces. */
+START_TEST(fills_rows_to_whole_bytes) {
+    static const uint64_t columns[] = {1, 7, 10, 9001};
+    tvm_dtype type = lowbit_type(_i);
+    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+        for (int transpose = 0; transpose < 2; transpose++) {
+            setting s = {type, TVM_F16, false, 4, columns[c], 4};
+            double *weights = random_weights(s.k * s.n, 1, (uint64_t)_i + c);
+            write_weights(in_folder("w.npy"), TVM_F32, s.k, s.n, weights, transpose);
+            pack_options options = {.input = in_folder("w.npy"),
+                                    .output = in_folder("out"),
+                                    .type = type,
+                                    .group = s.group,
+                                    .scale_type = TVM_F16,
+                                    .transpose = transpose,
+                                    .threads = 2};
+            pack_well(&options);
+            compare_plain(&s, weights, in_folder("out"));
+            packed read = read_packed(in_folder("out"));
+            char filled[32];
+            snprintf(filled, sizeof filled, "%d", (int)row_of(&s));
+            const char *said = tvm_safetensors_metadata(&read.tensors, "columns");
+            if (row_of(&s) == s.n)
+                ck_assert_ptr_null(said);
+            else
+                ck_assert_str_eq(said, filled);
+            double *back = unpack_to(&options, TVM_F32, "back.npy", s.k * s.n);
+            compare_unpacked(&s, &read, back);
+            free(back);
+            free_packed(&read);
+            free(weights);
+        }
+}
+END_TEST
+
+/* Weights far below the least f16: their scales are 0, which is said; zeros are not counted. */
+START_TEST(says_when_scales_underflow) {
+    enum { K = 64, N = 2000, GROUP = 16 };
+    double *weights = random_weights(K * N, 1, 5);
+    for (int i = 0; i < K * N; i++) {
+        int group = i / N / GROUP, column = i % N;
+        if (group == 1 && column >= 700 && column < 703) weights[i] = 1e-9;
+        if (group == 3 && column < 5) weights[i] = -1e-9;
+        if (group == 2 && column % 2) weights[i] = column % 4 == 1 ? -0.0 : 0;
+    }
+    write_weights(in_folder("w.npy"), TVM_F32, K, N, weights, false);
+    tvm_diags warnings = {0};
+    pack_options options = {.input = in_folder("w.npy"),
+                            .output = in_folder("out"),
+                            .type = TVM_U(4),
+                            .group = GROUP,
+                            .scale_type = TVM_F16,
+                            .threads = 3,
+                            .warnings = &warnings};
+    pack_well(&options);
+    ck_assert_uint_eq(warnings.count, 1);
+    ck_assert_str_eq(
+        warnings.items[0].message,
+        "8 of 8000 scales underflow to 0 in f16, so that their weights become 0: the first is that "
+        "of group 1, column 700");
+    tvm_diags_free(&warnings);
+    options.scale_type = TVM_BF16;
+    pack_well(&options);
+    ck_assert_uint_eq(warnings.count, 0);
     free(weights);
 }
 END_TEST
@@ -706,8 +799,6 @@ START_TEST(refuses_what_does_not_fit) {
     options.group = 48;
     pack_badly(&options, "a group of 48 rows does not divide k, which is 64");
     options.group = 32;
-    options.type = TVM_U(3);
-    pack_badly(&options, "a row of 20 weights of u3 is not whole bytes");
     options.type = TVM_F16;
     pack_badly(&options, "f16 is no type of weights");
     options.type = TVM_I(4);
@@ -831,10 +922,12 @@ int main(void) {
     tcase_add_test(codes, knows_all_types);
     tcase_add_loop_test(codes, nearest_codes, 0, LOWBIT_COUNT);
     tcase_add_loop_test(codes, every_half, 0, LOWBIT_COUNT);
+    tcase_add_test(codes, says_when_scales_underflow);
     tcase_add_test(codes, takes_codes);
     tcase_add_test(codes, takes_signed_codes);
     tcase_add_loop_test(back, identity_of_representable_weights, 0, LOWBIT_COUNT);
     tcase_add_test(back, unpacks_to_any_float);
+    tcase_add_loop_test(back, fills_rows_to_whole_bytes, 0, LOWBIT_COUNT);
     tcase_add_loop_test(layouts, layout_of_the_matmul, 0, 10);
     tcase_add_test(layouts, layout_down_the_columns);
     tcase_add_loop_test(layouts, refuses_layouts, 0, sizeof bad_layouts / sizeof bad_layouts[0]);

@@ -320,7 +320,7 @@ static tvm_status copy_array(const pack_job *job, const pack_array *from, uint64
 /* ---- the output's header ---- */
 
 typedef struct description {
-    char shape[64], group[32], tile[32], value[64];
+    char shape[64], columns[32], group[32], tile[32], value[64];
     char type[TVM_DTYPE_NAME_MAX];
     char *metadata[32];
     tvm_safetensor items[3];
@@ -392,14 +392,10 @@ static tvm_status packed_shape(const pack_job *job, uint64_t shape[TVM_MAX_RANK]
                                tvm_diags *diags) {
     int64_t extents[TVM_MAX_RANK];
     uint64_t bytes;
-    char name[TVM_DTYPE_NAME_MAX];
     if (!job->laid_out) {
-        if (job->n * job->type.bits % 8)
-            return argument_error(diags, "a row of %" PRIu64 " weights of %s is not whole bytes", job->n,
-                                  tvm_dtype_name(job->type, name));
         *rank = 2;
         shape[0] = job->k;
-        shape[1] = job->n * job->type.bits / 8;
+        shape[1] = job->columns * job->type.bits / 8;
         return TVM_OK;
     }
     if (job->k > INT64_MAX || job->n > INT64_MAX) return argument_error(diags, "the matrix is too large");
@@ -429,6 +425,8 @@ static tvm_status make_header(pack_job *job, description *d, uint8_t **header, s
     describe(d, "version", "1");
     describe(d, "type", tvm_dtype_name(job->type, d->type));
     describe(d, "shape", d->shape);
+    snprintf(d->columns, sizeof d->columns, "%" PRIu64, job->columns);
+    if (!job->laid_out && job->columns != job->n) describe(d, "columns", d->columns);
     if (job->has_scales) describe(d, "group", d->group);
     if (job->has_scales) describe(d, "scale", tvm_dtype_same(scale_type, TVM_BF16) ? "bf16" : "f16");
     describe_values(d, job);
@@ -456,6 +454,27 @@ static tvm_status start_output(pack_job *job, tvm_diags *diags) {
 
 /* ---- all of it ---- */
 
+/* Scales that are too small for their type, as a warning: their weights are gone. */
+static void warn_of_underflows(const pack_job *job) {
+    const pack_buffers *first = NULL;
+    uint64_t count = 0;
+    for (unsigned t = 0; t < job->threads; t++) {
+        const pack_buffers *b = &job->buffers[t];
+        count += b->underflows;
+        if (b->underflows && (!first || pack_is_first(first, b->first_group, b->first_column))) first = b;
+    }
+    if (!first) return;
+    tvm_place place = {.file = job->input.path};
+    bool bf16 = job->scaler.bf16;
+    tvm_diag_add(
+        job->options->warnings, TVM_ARGUMENT, &place,
+        bf16 ? "multiply the weights by a power of two" : "--scale bf16 has a wider range",
+        "%" PRIu64 " of %" PRIu64
+        " scales underflow to 0 in %s, so that their weights become 0: the first is that of group %" PRIu64
+        ", column %" PRIu64,
+        count, job->k / job->group * job->n, bf16 ? "bf16" : "f16", first->first_group, first->first_column);
+}
+
 static tvm_status run(pack_job *job, tvm_diags *diags) {
     const pack_options *options = job->options;
     tvm_status status = check_type(job, diags);
@@ -463,6 +482,7 @@ static tvm_status run(pack_job *job, tvm_diags *diags) {
     if (!status) status = check_input(job, diags);
     if (!status) status = open_scales(job, diags);
     if (!status) status = check_group(job, diags);
+    if (!status) job->columns = pack_row_columns(job->type, job->n);
     if (!status) status = start_output(job, diags);
     if (status) return status;
     job->scaler = pack_scaler_make(job->type, job->has_zeros, tvm_dtype_same(options->scale_type, TVM_BF16));
@@ -470,6 +490,7 @@ static tvm_status run(pack_job *job, tvm_diags *diags) {
         status = pack_job_plan(job, diags);
         if (!status)
             status = pack_work(job->pieces, job->threads, pack_quantize, job, &options->progress, diags);
+        if (!status) warn_of_underflows(job);
     }
     if (!status && job->given_scales.path)
         status = copy_array(job, &job->given_scales, job->scales_at, diags);

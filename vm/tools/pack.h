@@ -25,6 +25,7 @@ typedef struct pack_options {
     pack_codes_given given;
     unsigned threads; /* 0: one a core */
     pack_progress progress;
+    tvm_diags *warnings; /* gets what is no error: scales that underflow; NULL: not wanted */
 } pack_options;
 
 /* Writes options->output, whole or not at all. */

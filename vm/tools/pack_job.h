@@ -2,6 +2,7 @@
 #ifndef TVM_VM_PACK_JOB_H
 #define TVM_VM_PACK_JOB_H
 
+#include "numbers.h"
 #include "pack.h"
 #include "pack_file.h"
 #include "pack_layout.h"
@@ -16,7 +17,16 @@ typedef struct pack_buffers {
     int32_t *greatest, *least; /* [groups of a piece, columns of a piece] */
     pack_divisors by;          /* of the same */
     uint16_t *scales, *zeros;
+    uint64_t underflows;                /* scales that are 0 though the group has another weight than 0 */
+    uint64_t first_group, first_column; /* of them, the first group's first */
 } pack_buffers;
+
+/* A scale that underflows at this place comes before all that were counted. */
+static inline bool pack_is_first(const pack_buffers *counted, uint64_t group, uint64_t column) {
+    if (!counted->underflows || group != counted->first_group)
+        return !counted->underflows || group < counted->first_group;
+    return column < counted->first_column;
+}
 
 /* The matrix W, k by n, is cut into pieces of piece_rows (whole groups and whole tiles) by piece_columns
  * (whole tiles); a piece is gone through in slabs of slab_rows (whole tiles). */
@@ -27,6 +37,7 @@ typedef struct pack_job {
     bool laid_out;
     tvm_dtype type;
     uint64_t k, n, group;
+    uint64_t columns; /* of a row of plain packing: n, and codes 0 up to whole bytes (pack_row_columns) */
     uint32_t tile_rows, tile_columns;
     uint64_t piece_rows, piece_columns, pieces_across, pieces;
     uint64_t slab_rows;
@@ -41,6 +52,12 @@ typedef struct pack_job {
     unsigned threads;
     pack_buffers *buffers; /* one a thread */
 } pack_job;
+
+/* The least number of columns from n on whose codes are whole bytes. */
+static inline uint64_t pack_row_columns(tvm_dtype type, uint64_t n) {
+    unsigned lowest = type.bits & (~type.bits + 1u); /* the power of two that divides the bits */
+    return tvm_round_up(n, lowest < 8 ? 8 / lowest : 1);
+}
 
 /* Rows that plain packing takes at a time. */
 enum { PACK_PLAIN_ROWS = 64 };

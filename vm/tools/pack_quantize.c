@@ -158,6 +158,20 @@ static tvm_status write_matrix(const piece *p, const uint16_t *values, uint64_t 
     return status;
 }
 
+/* Counts the scales that are 0 where the weights are not. The key of -0 is -1 (pack_key_f32). */
+static void count_underflows(const piece *p, size_t count) {
+    pack_buffers *buffers = p->buffers;
+    for (size_t i = 0; i < count; i++) {
+        if (buffers->scales[i] & 0x7fff || (buffers->greatest[i] <= 0 && buffers->least[i] >= -1)) continue;
+        uint64_t group = p->row / p->job->group + i / p->columns, column = p->column + i % p->columns;
+        if (pack_is_first(buffers, group, column)) {
+            buffers->first_group = group;
+            buffers->first_column = column;
+        }
+        buffers->underflows++;
+    }
+}
+
 /* The first pass: scales and zeros of the piece. A piece of one slab is in memory afterwards. */
 static tvm_status find_scales(const piece *p) {
     pack_job *job = p->job;
@@ -175,6 +189,7 @@ static tvm_status find_scales(const piece *p) {
     if (!pack_scales(&job->scaler, job->source, count, buffers->greatest, buffers->least, buffers->scales,
                      buffers->zeros, &buffers->by))
         return name_overflow(p, count);
+    count_underflows(p, count);
     tvm_status status = write_matrix(p, buffers->scales, job->scales_at);
     if (!status && job->has_zeros) status = write_matrix(p, buffers->zeros, job->zeros_at);
     return status;
@@ -259,11 +274,16 @@ static tvm_status pack_tiles(const piece *p, uint64_t slab, uint64_t row, uint64
 static tvm_status pack_plain(const piece *p, uint64_t slab, uint64_t row, uint64_t rows) {
     const pack_job *job = p->job;
     unsigned bits = job->type.bits;
-    uint64_t run = p->columns * bits / 8, width = job->n * bits / 8, left = p->column * bits / 8;
-    tvm_status status = encode(p, slab, row, rows, 0, p->columns, p->buffers->codes, p->columns);
+    bool last = p->column + p->columns == job->n;
+    uint64_t columns = last ? job->columns - p->column : p->columns;
+    uint64_t run = columns * bits / 8, width = job->columns * bits / 8, left = p->column * bits / 8;
+    uint8_t *codes = p->buffers->codes;
+    tvm_status status = encode(p, slab, row, rows, 0, p->columns, codes, columns);
     if (status) return status;
-    for (uint64_t i = 0; i < rows; i++)
-        pack_bits(bits, p->buffers->codes + i * p->columns, p->columns, p->buffers->out + i * run);
+    for (uint64_t i = 0; i < rows; i++, codes += columns) {
+        memset(codes + p->columns, 0, columns - p->columns);
+        pack_bits(bits, codes, columns, p->buffers->out + i * run);
+    }
     if (run == width) {
         run *= rows;
         rows = 1;

@@ -73,8 +73,8 @@ static tvm_status unpack_plain(const piece *p) {
     unsigned bits = job->type.bits;
     for (uint64_t i = 0; i < p->rows; i++) {
         tvm_status status =
-            tvm_read_at(job->input.descriptor, job->input.path, p->buffers->out, p->columns * bits / 8,
-                        job->packed_at + ((p->row + i) * job->n + p->column) * bits / 8, p->diags);
+            tvm_read_at(job->input.descriptor, job->input.path, p->buffers->out, (p->columns * bits + 7) / 8,
+                        job->packed_at + ((p->row + i) * job->columns + p->column) * bits / 8, p->diags);
         if (status) return status;
         tvm_bits_unpack(job->type, p->buffers->out, 0, p->columns, p->buffers->codes);
         put_values(p, p->row + i, 1, 0, p->columns, p->buffers->codes, p->columns);
@@ -215,9 +215,9 @@ static tvm_status find_packed(const reader *r) {
     if (status) return status;
     int64_t shape[TVM_MAX_RANK];
     unsigned rank;
-    if (__builtin_mul_overflow(job->k, job->n, &weights) || weights > INT64_MAX / 8 ||
-        job->n * job->type.bits % 8)
-        return bad(r, "%" PRIu64 " by %" PRIu64 " weights are not rows of whole bytes", job->k, job->n);
+    job->columns = pack_row_columns(job->type, job->n);
+    if (__builtin_mul_overflow(job->k, job->columns, &weights) || weights > INT64_MAX / 8)
+        return bad(r, "%" PRIu64 " by %" PRIu64 " weights are too many", job->k, job->n);
     bytes = weights * job->type.bits / 8;
     if (job->laid_out)
         status =

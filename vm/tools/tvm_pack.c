@@ -55,7 +55,7 @@ static const struct argp_option options[] = {
     {"zeros", KEY_ZEROS, "FILE[:NAME]", 0, "with --quantized, the zero points [k/G, n]", 0},
     {"unpack", KEY_UNPACK, NULL, 0, "the other way: packed weights to a .npy or .safetensors file", 0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: one a core)", 0},
-    {"quiet", KEY_QUIET, NULL, 0, "show no progress", 0},
+    {"quiet", KEY_QUIET, NULL, 0, "show no progress, and no warnings", 0},
     {0}};
 
 static const char description[] =
@@ -211,19 +211,30 @@ static void show_progress(void *closure, double fraction) {
     settings->shown = true;
 }
 
+static void print_warnings(const tvm_diags *warnings) {
+    for (size_t i = 0; i < warnings->count; i++) {
+        const tvm_diag *warning = &warnings->items[i];
+        fprintf(stderr, "%s: warning: %s\n", warning->file ? warning->file : "tvm-pack", warning->message);
+        if (warning->hint) fprintf(stderr, "    hint: %s\n", warning->hint);
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct argp parser = {options, parse_option, "FILE -o FILE", description, NULL, NULL, NULL};
     pack_settings settings = {.options = {.scale_type = TVM_F16}};
-    tvm_diags diags = {0};
+    tvm_diags diags = {0}, warnings = {0};
     argp_err_exit_status = EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, &settings);
     clock_gettime(CLOCK_MONOTONIC, &settings.start);
+    if (!settings.quiet) settings.options.warnings = &warnings;
     if (!settings.quiet && isatty(STDERR_FILENO))
         settings.options.progress = (pack_progress){.show = show_progress, .closure = &settings};
     tvm_status status =
         settings.unpack ? tvm_unpack(&settings.options, &diags) : tvm_pack(&settings.options, &diags);
     if (settings.shown) fprintf(stderr, "\r%70s\r", "");
+    print_warnings(&warnings);
     if (status) tvm_diags_print(&diags, stderr, "tvm-pack", isatty(STDERR_FILENO));
+    tvm_diags_free(&warnings);
     tvm_diags_free(&diags);
     return status ? EXIT_FAILURE : EXIT_SUCCESS;
 }
