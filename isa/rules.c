@@ -50,6 +50,22 @@ bool tvm_rule_integer(const tvm_rule *rule, uint32_t expr, int64_t *value) {
     return true;
 }
 
+/* The operand may be of any kind, of a slot that does not exist. */
+static const char *operand_name(const tvm_rule *rule, const tvm_operand_desc *desc,
+                                const tvm_operand *operand, char text[TVM_RULE_NAME_MAX]) {
+    const tvm_ir_kernel *kernel = rule->kernel;
+    if (operand->kind == TVM_OPERAND_SLOT && operand->value < kernel->slot_count)
+        snprintf(text, TVM_RULE_NAME_MAX, "'%s%.56s'", operand->value < kernel->param_count ? "" : "%",
+                 tvm_string(rule->program, kernel->slots[operand->value].name));
+    else
+        snprintf(text, TVM_RULE_NAME_MAX, "%.*s", (int)desc->name_length, desc->name);
+    return text;
+}
+
+const char *tvm_rule_name(const tvm_rule *rule, unsigned entry, char text[TVM_RULE_NAME_MAX]) {
+    return operand_name(rule, &rule->desc[entry], &rule->operands[rule->at[entry]], text);
+}
+
 /* ---- results ---- */
 
 static tvm_status result_dtype(const tvm_rule *rule, tvm_dtype dtype) {
@@ -126,14 +142,15 @@ static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc,
     if (operand->value >= rule->kernel->slot_count)
         return tvm_refuse(rule->why, "%.*s: slot %u does not exist", length, desc->name, operand->value);
     unsigned found = rule->kernel->slots[operand->value].kind;
+    char name[TVM_RULE_NAME_MAX];
+    operand_name(rule, desc, operand, name);
     if (found != kind)
-        return tvm_refuse(rule->why, "%.*s is %s, expected %s", length, desc->name,
+        return tvm_refuse(rule->why, "%s is %s, expected %s", name,
                           found <= TVM_SLOT_GLOBAL ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
     unsigned packing = rule->kernel->slots[operand->value].packing;
     if (packing != TVM_PACKING_LINEAR && !(rule->info->traits & TVM_TRAIT_PACKED)) {
         char takers[128];
-        return tvm_refuse(rule->why, "%.*s has packing %s, which only %s take: cast it, or view it as u8",
-                          length, desc->name,
+        return tvm_refuse(rule->why, "%s has packing %s, which only %s take: cast it, or view it as u8", name,
                           packing < TVM_PACKING_COUNT ? tvm_packing_names[packing] : "that does not exist",
                           packed_takers(takers));
     }
@@ -153,18 +170,18 @@ static tvm_status check_expr(const tvm_rule *rule, const tvm_operand_desc *desc,
 /* The index expressions after a tensor: operands[1..rank]. */
 static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *desc,
                                 const tvm_operand *operand, uint32_t left, uint32_t *taken) {
-    char name[TVM_DTYPE_NAME_MAX];
+    char name[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
+    operand_name(rule, desc, operand, tensor);
     unsigned rank = tvm_slot_rank(rule->program, &rule->kernel->slots[operand->value]);
     if (left < 1 + rank)
-        return tvm_refuse(rule->why, "%.*s has %u dimensions, but %u indices", (int)desc->name_length,
-                          desc->name, rank, left - 1);
+        return tvm_refuse(rule->why, "%s has %u dimensions, but %u indices", tensor, rank, left - 1);
     for (unsigned d = 1; d <= rank; d++) {
         tvm_status status = check_expr(rule, desc, &operand[d]);
         if (status != TVM_OK) return status;
         tvm_dtype type = rule->kernel->exprs[operand[d].value].type;
         if (!tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
-            return tvm_refuse(rule->why, "index %u of %.*s has type %s, expected i32 or i64", d - 1,
-                              (int)desc->name_length, desc->name, tvm_dtype_name(type, name));
+            return tvm_refuse(rule->why, "index %u of %s has type %s, expected i32 or i64", d - 1, tensor,
+                              tvm_dtype_name(type, name));
     }
     *taken = 1 + rank;
     return TVM_OK;

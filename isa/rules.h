@@ -4,7 +4,7 @@
 
 #include "verify.h"
 
-enum { TVM_SHAPE_TEXT_MAX = 96 };
+enum { TVM_SHAPE_TEXT_MAX = 96, TVM_RULE_NAME_MAX = 64 };
 
 /* One instruction, its operands sorted by the entries of its row: entry e of those that are stored begins at
  * operands[at[e]]. Kinds and ranges have been checked against the row. */
@@ -38,6 +38,9 @@ tvm_dtype tvm_rule_expr_type(const tvm_rule *rule, unsigned entry);
 uint32_t tvm_rule_value(const tvm_rule *rule, unsigned entry);
 bool tvm_rule_is_tensor(const tvm_rule *rule, unsigned entry);
 const tvm_layout *tvm_rule_layout(const tvm_rule *rule, unsigned entry);
+/* What a message calls the operand: the name that its program gives it, `'%acc'` or `'x'`; of an expression
+ * or a constant the row's, `y`. */
+const char *tvm_rule_name(const tvm_rule *rule, unsigned entry, char text[TVM_RULE_NAME_MAX]);
 /* Is the expression one integer constant, and which? */
 bool tvm_rule_integer(const tvm_rule *rule, uint32_t expr, int64_t *value);
 

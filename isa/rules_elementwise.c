@@ -29,15 +29,15 @@ static bool has_shape(const tvm_layout *layout, const shape *of) {
 }
 
 static tvm_status result_shape(const tvm_rule *rule, unsigned first, unsigned end, shape *out) {
-    char before[TVM_SHAPE_TEXT_MAX], found[TVM_SHAPE_TEXT_MAX];
+    char before[TVM_SHAPE_TEXT_MAX], found[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     *out = (shape){0};
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
         const tvm_layout *layout = tvm_rule_layout(rule, entry);
         tvm_shape_text(out->rank, out->extent, before);
         if (!broadcast_shape(out, layout))
-            return tvm_refuse(rule->why, "%.*s has shape %s, which does not broadcast with %s",
-                              (int)rule->desc[entry].name_length, rule->desc[entry].name,
+            return tvm_refuse(rule->why, "%s has shape %s, which does not broadcast with %s",
+                              tvm_rule_name(rule, entry, operand),
                               tvm_shape_text(layout->rank, layout->shape, found), before);
     }
     return TVM_OK;
@@ -66,7 +66,7 @@ static tvm_status derived_layout(const tvm_rule *rule, unsigned first, unsigned 
 /* The layout of the result of entries [first, end): the one that is declared, else the derived one; to it
  * every operand is broadcast within each thread. */
 static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned end, tvm_layout *out) {
-    char text[TVM_SHAPE_TEXT_MAX], declared[TVM_SHAPE_TEXT_MAX];
+    char text[TVM_SHAPE_TEXT_MAX], declared[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     shape wide;
     tvm_status status = result_shape(rule, first, end, &wide);
     if (status != TVM_OK) return status;
@@ -84,8 +84,8 @@ static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned e
         const tvm_layout *layout = tvm_rule_layout(rule, entry);
         tvm_why why = {""};
         if (!tvm_layout_equal(layout, out) && !tvm_layout_broadcasts(layout, out, NULL, &why))
-            return tvm_refuse(rule->why, "layout of %.*s: %.150s", (int)rule->desc[entry].name_length,
-                              rule->desc[entry].name, why.text);
+            return tvm_refuse(rule->why, "layout of %s: %.120s", tvm_rule_name(rule, entry, operand),
+                              why.text);
     }
     return TVM_OK;
 }
@@ -93,15 +93,17 @@ static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned e
 /* The one element type of the tensors among entries [first, end); kind NONE when there is no tensor. */
 static tvm_status tensor_dtype(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *out) {
     char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
+    char operand[TVM_RULE_NAME_MAX], other[TVM_RULE_NAME_MAX];
     *out = (tvm_dtype){0};
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
         tvm_dtype dtype = tvm_rule_slot(rule, entry)->dtype;
         if (out->kind != TVM_KIND_NONE && !tvm_dtype_same(*out, dtype))
-            return tvm_refuse(rule->why, "%.*s has type %s, expected %s as the other operand",
-                              (int)rule->desc[entry].name_length, rule->desc[entry].name,
-                              tvm_dtype_name(dtype, name), tvm_dtype_name(*out, want));
+            return tvm_refuse(rule->why, "%s has type %s, expected %s as %s",
+                              tvm_rule_name(rule, entry, operand), tvm_dtype_name(dtype, name),
+                              tvm_dtype_name(*out, want), other);
         *out = dtype;
+        tvm_rule_name(rule, entry, other);
     }
     return TVM_OK;
 }
@@ -137,12 +139,11 @@ static unsigned element_trait(tvm_dtype dtype) {
 
 /* Does the row take elements of the type, which is that of its first tensor at or after entry `first`? */
 static tvm_status check_element(const tvm_rule *rule, unsigned first, tvm_dtype dtype) {
-    char name[TVM_DTYPE_NAME_MAX], expected[96];
+    char name[TVM_DTYPE_NAME_MAX], expected[96], operand[TVM_RULE_NAME_MAX];
     if (rule->info->traits & element_trait(dtype)) return TVM_OK;
     while (!tvm_rule_is_tensor(rule, first)) first++;
-    return tvm_refuse(rule->why, "%.*s has type %s, expected %s", (int)rule->desc[first].name_length,
-                      rule->desc[first].name, tvm_dtype_name(dtype, name),
-                      elements_text(rule->info->traits, expected));
+    return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, first, operand),
+                      tvm_dtype_name(dtype, name), elements_text(rule->info->traits, expected));
 }
 
 static tvm_status arithmetic(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *dtype,
@@ -186,9 +187,11 @@ tvm_status tvm_rule_UNARY(const tvm_rule *rule) {
 
 tvm_status tvm_rule_WHERE(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX], other[TVM_DTYPE_NAME_MAX];
+    char operand[TVM_RULE_NAME_MAX];
     tvm_dtype condition = tvm_rule_slot(rule, 0)->dtype, dtype;
     if (condition.kind != TVM_KIND_BOOL)
-        return tvm_refuse(rule->why, "condition has type %s, expected bool", tvm_dtype_name(condition, name));
+        return tvm_refuse(rule->why, "%s has type %s, expected bool", tvm_rule_name(rule, 0, operand),
+                          tvm_dtype_name(condition, name));
     tvm_status status = tensor_dtype(rule, 1, 3, &dtype);
     if (status != TVM_OK) return status;
     if (dtype.kind == TVM_KIND_NONE) {
@@ -204,15 +207,16 @@ tvm_status tvm_rule_WHERE(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_REDUCE(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
+    char name[TVM_DTYPE_NAME_MAX], operand[TVM_RULE_NAME_MAX];
     tvm_dtype dtype = tvm_rule_slot(rule, 1)->dtype;
     const tvm_layout *source = tvm_rule_layout(rule, 1);
     uint32_t axis = tvm_rule_value(rule, 2);
     if (!tvm_dtype_is_arithmetic(dtype))
-        return tvm_refuse(rule->why, "source has type %s, expected i8..i64, u8..u64, f16, bf16, f32 or f64",
-                          tvm_dtype_name(dtype, name));
+        return tvm_refuse(rule->why, "%s has type %s, expected i8..i64, u8..u64, f16, bf16, f32 or f64",
+                          tvm_rule_name(rule, 1, operand), tvm_dtype_name(dtype, name));
     if (axis >= source->rank)
-        return tvm_refuse(rule->why, "axis is %u, expected 0 to %u", axis, source->rank - 1u);
+        return tvm_refuse(rule->why, "there is no axis %u: %s has %u dimension%s, counted from 0", axis,
+                          tvm_rule_name(rule, 1, operand), source->rank, source->rank == 1 ? "" : "s");
     tvm_layout layout;
     tvm_why why = {""};
     if (tvm_layout_reduce(source, axis, &layout, &why) != TVM_OK)

@@ -40,9 +40,10 @@ tvm_status tvm_rule_ALLOC_GLOBAL(const tvm_rule *rule) {
 
 static tvm_status tile_rank(const tvm_rule *rule, unsigned entry, unsigned tile, const char *what) {
     unsigned rank = tvm_slot_rank(rule->program, tvm_rule_slot(rule, entry));
+    char tensor[TVM_RULE_NAME_MAX];
     if (tile >= 1 && tile <= rank) return TVM_OK;
-    return tvm_refuse(rule->why, "%s has rank %u, expected 1 to %u, the rank of %.*s", what, tile, rank,
-                      (int)rule->desc[entry].name_length, rule->desc[entry].name);
+    return tvm_refuse(rule->why, "%s has %u dimensions, %s only %u", what, tile,
+                      tvm_rule_name(rule, entry, tensor), rank);
 }
 
 /* What is known before the program runs: extents that do not fit, constant indices outside. */
@@ -52,17 +53,19 @@ static tvm_status tile_inside(const tvm_rule *rule, unsigned entry, unsigned til
     const tvm_operand *indices = rule->operands + rule->at[entry] + 1;
     unsigned rank = tvm_slot_rank(rule->program, slot);
     const uint32_t *shape = tvm_slot_shape(rule->program, slot);
+    char tensor[TVM_RULE_NAME_MAX];
+    tvm_rule_name(rule, entry, tensor);
     for (unsigned d = 0; d < rank; d++) {
         uint32_t extent = d < rank - tile_dims ? 1 : tile[d - (rank - tile_dims)];
         if (extent > shape[d])
-            return tvm_refuse(rule->why, "the tile has extent %u in dimension %u, %.*s only %u", extent, d,
-                              (int)rule->desc[entry].name_length, rule->desc[entry].name, shape[d]);
+            return tvm_refuse(rule->why, "the tile has extent %u in dimension %u, %s only %u", extent, d,
+                              tensor, shape[d]);
         int64_t index;
         if (!tvm_rule_integer(rule, indices[d].value, &index)) continue;
         if (index < 0 || index > (int64_t)shape[d] - extent)
-            return tvm_refuse(rule->why, "index %lld in dimension %u is outside of %.*s: expected 0 to %u",
-                              (long long)index, d, (int)rule->desc[entry].name_length, rule->desc[entry].name,
-                              shape[d] - extent);
+            return tvm_refuse(rule->why,
+                              "the tile takes elements %lld to %lld of dimension %u, %s has 0 to %u",
+                              (long long)index, (long long)index + extent - 1, d, tensor, shape[d] - 1);
     }
     return TVM_OK;
 }
@@ -71,9 +74,9 @@ static tvm_status same_dtype(const tvm_rule *rule, unsigned a, unsigned b) {
     char left[TVM_DTYPE_NAME_MAX], right[TVM_DTYPE_NAME_MAX];
     tvm_dtype x = tvm_rule_slot(rule, a)->dtype, y = tvm_rule_slot(rule, b)->dtype;
     if (tvm_dtype_same(x, y)) return TVM_OK;
-    return tvm_refuse(rule->why, "%.*s has type %s, expected %s as %.*s", (int)rule->desc[b].name_length,
-                      rule->desc[b].name, tvm_dtype_name(y, right), tvm_dtype_name(x, left),
-                      (int)rule->desc[a].name_length, rule->desc[a].name);
+    char name_a[TVM_RULE_NAME_MAX], name_b[TVM_RULE_NAME_MAX];
+    return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, b, name_b),
+                      tvm_dtype_name(y, right), tvm_dtype_name(x, left), tvm_rule_name(rule, a, name_a));
 }
 
 /* ---- loads and stores ---- */
@@ -96,7 +99,7 @@ tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
 
 static tvm_status store(const tvm_rule *rule) {
     tvm_status status = same_dtype(rule, 0, 1);
-    return status != TVM_OK ? status : tile_rank(rule, 0, tvm_rule_layout(rule, 1)->rank, "source");
+    return status != TVM_OK ? status : tile_rank(rule, 0, tvm_rule_layout(rule, 1)->rank, "the tile");
 }
 
 /* Neighbours in the last dimension that are neighbours in a thread: the last mode of that dimension, when it
@@ -139,8 +142,9 @@ static tvm_status may_be_empty(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype type = tvm_rule_slot(rule, 0)->dtype;
     if (tvm_dtype_same(type, TVM_F32)) return TVM_OK;
-    return tvm_refuse(rule->why, "%.*s has type %s, expected f32", (int)rule->desc[0].name_length,
-                      rule->desc[0].name, tvm_dtype_name(type, name));
+    char tensor[TVM_RULE_NAME_MAX];
+    return tvm_refuse(rule->why, "%s has type %s, expected f32", tvm_rule_name(rule, 0, tensor),
+                      tvm_dtype_name(type, name));
 }
 
 tvm_status tvm_rule_PUT_GLOBAL(const tvm_rule *rule) {
@@ -178,8 +182,8 @@ tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK], rank = tvm_rule_value(rule, 2);
     for (uint32_t d = 0; d < rank; d++) tile[d] = rule->operands[rule->at[2] + 1 + d].value;
     tvm_status status = same_dtype(rule, 0, 1);
-    if (status == TVM_OK) status = tile_rank(rule, 0, rank, "tile");
-    if (status == TVM_OK) status = tile_rank(rule, 1, rank, "tile");
+    if (status == TVM_OK) status = tile_rank(rule, 0, rank, "the tile");
+    if (status == TVM_OK) status = tile_rank(rule, 1, rank, "the tile");
     if (status == TVM_OK) status = tile_inside(rule, 0, rank, tile);
     if (status == TVM_OK) status = warps_cut(rule, rank, tile);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;

@@ -8,47 +8,53 @@
 enum { A, B, C };
 
 static tvm_status check_types(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
+    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX], operand[TVM_RULE_NAME_MAX],
+        other[TVM_RULE_NAME_MAX];
     tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype,
               c = tvm_rule_slot(rule, C)->dtype;
     if (!tvm_dtype_same(a, TVM_F16) && !tvm_dtype_same(a, TVM_BF16))
-        return tvm_refuse(rule->why, "a has type %s, expected f16 or bf16", tvm_dtype_name(a, name));
+        return tvm_refuse(rule->why, "%s has type %s, expected f16 or bf16", tvm_rule_name(rule, A, operand),
+                          tvm_dtype_name(a, name));
     if (!tvm_dtype_same(a, b))
-        return tvm_refuse(rule->why, "b has type %s, expected %s as a", tvm_dtype_name(b, name),
-                          tvm_dtype_name(a, want));
+        return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, B, operand),
+                          tvm_dtype_name(b, name), tvm_dtype_name(a, want), tvm_rule_name(rule, A, other));
     if (!tvm_dtype_same(c, TVM_F32))
-        return tvm_refuse(rule->why, "c has type %s, expected f32", tvm_dtype_name(c, name));
+        return tvm_refuse(rule->why, "%s has type %s, expected f32", tvm_rule_name(rule, C, operand),
+                          tvm_dtype_name(c, name));
     return TVM_OK;
 }
 
 /* A register tensor has c's batch extents, then these rows and columns. */
 static tvm_status check_registers(const tvm_rule *rule, unsigned entry, uint32_t rows, uint32_t columns) {
-    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX];
+    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     const tvm_layout *layout = tvm_rule_layout(rule, entry), *c = tvm_rule_layout(rule, C);
     uint32_t want[TVM_MAX_RANK];
     memcpy(want, c->shape, sizeof want);
     want[c->rank - 2] = rows;
     want[c->rank - 1] = columns;
     if (layout->rank == c->rank && memcmp(layout->shape, want, c->rank * sizeof *want) == 0) return TVM_OK;
-    return tvm_refuse(rule->why, "%.*s has shape %s, expected %s", (int)rule->desc[entry].name_length,
-                      rule->desc[entry].name, tvm_shape_text(layout->rank, layout->shape, found),
+    return tvm_refuse(rule->why, "%s has shape %s, expected %s", tvm_rule_name(rule, entry, operand),
+                      tvm_shape_text(layout->rank, layout->shape, found),
                       tvm_shape_text(c->rank, want, expected));
 }
 
 /* The register tensor that says what k is, before that is known. */
 static tvm_status check_first(const tvm_rule *rule) {
-    char found[TVM_SHAPE_TEXT_MAX];
+    char found[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX], name_c[TVM_RULE_NAME_MAX];
     const tvm_layout *c = tvm_rule_layout(rule, C);
     bool is_b = tvm_rule_slot(rule, B)->kind == TVM_SLOT_REGISTER;
     unsigned entry = is_b ? B : A, rank = c->rank;
     if (tvm_rule_slot(rule, entry)->kind != TVM_SLOT_REGISTER) return TVM_OK;
     const tvm_layout *layout = tvm_rule_layout(rule, entry);
+    tvm_rule_name(rule, entry, operand);
+    tvm_rule_name(rule, C, name_c);
     if (layout->rank != rank)
-        return tvm_refuse(rule->why, "%c has shape %s, expected rank %u as c", is_b ? 'b' : 'a',
-                          tvm_shape_text(layout->rank, layout->shape, found), rank);
+        return tvm_refuse(rule->why, "%s has shape %s, expected rank %u as %s", operand,
+                          tvm_shape_text(layout->rank, layout->shape, found), rank, name_c);
     if (!is_b || layout->shape[rank - 1] == c->shape[rank - 1]) return TVM_OK;
-    return tvm_refuse(rule->why, "b has shape %s, expected k x %u as c has %u columns",
-                      tvm_shape_text(rank, layout->shape, found), c->shape[rank - 1], c->shape[rank - 1]);
+    return tvm_refuse(rule->why, "%s has shape %s, expected k x %u as %s has %u columns", operand,
+                      tvm_shape_text(rank, layout->shape, found), c->shape[rank - 1], name_c,
+                      c->shape[rank - 1]);
 }
 
 /* Whether the entry is a shared tile decides which words go with it. */
@@ -78,15 +84,15 @@ static tvm_status check_source(const tvm_rule *rule, const tvm_mma *mma, bool a,
 }
 
 tvm_status tvm_rule_MMA(const tvm_rule *rule) {
-    char found[TVM_SHAPE_TEXT_MAX];
+    char found[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     const tvm_layout *c = tvm_rule_layout(rule, C);
     tvm_layout a, b;
     tvm_mma mma;
     tvm_status status = check_types(rule);
     if (status != TVM_OK) return status;
     if (c->rank < 2)
-        return tvm_refuse(rule->why, "c has shape %s, expected a matrix, or a batch of matrices",
-                          tvm_shape_text(c->rank, c->shape, found));
+        return tvm_refuse(rule->why, "%s has shape %s, expected a matrix, or a batch of matrices",
+                          tvm_rule_name(rule, C, operand), tvm_shape_text(c->rank, c->shape, found));
     status = check_first(rule);
     if (status != TVM_OK) return status;
     if (!tvm_mma_read(rule->program, rule->kernel, rule->operands, rule->count, &mma))
