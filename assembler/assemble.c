@@ -152,7 +152,7 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
         tvm_asm_run(as);
         if (!as->version_seen && !as->errors)
             tvm_asm_error_in(as, as->sources, NULL, NULL, "expected '.vasm %d' as the first statement",
-                             TVM_ASM_VERSION);
+                             TVM_LANGUAGE_VERSION);
         if (!as->stopped) check_defines(as);
     }
     tvm_status status = as->status;

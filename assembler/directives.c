@@ -26,9 +26,9 @@ static bool version(tvm_asm *as, const tvm_token *token) {
             return tvm_asm_error(as, token, NULL, "'.vasm' stands in the first statement of a file");
     const tvm_token *at = tvm_asm_peek(as);
     if (!tvm_asm_static_integer(as, INT64_MIN, INT64_MAX, "the version", &number)) return false;
-    if (number < 1 || number > TVM_ASM_VERSION)
+    if (number < 1 || number > TVM_LANGUAGE_VERSION)
         return tvm_asm_error(as, at, NULL, "version %lld of the language is not known, only 1 to %d",
-                             (long long)number, TVM_ASM_VERSION);
+                             (long long)number, TVM_LANGUAGE_VERSION);
     as->version = (unsigned)number;
     return tvm_asm_expect_end(as);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "expr_text.h"
+#include "language.h"
 #include "lexer.h"
 #include "verify.h"
 
@@ -16,6 +17,7 @@ typedef struct listing {
     tvm_text out;
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
+    unsigned language;       /* version of the text: the least that the program needs */
     char prefix[32];         /* of the names of register layouts */
     uint32_t *layout_number; /* of each of the program's, in the order in which they are written; TVM_NONE:
                                 nowhere */
@@ -311,7 +313,7 @@ static void print_parameters(listing *l, bool lines) {
 
 static void print_grid(listing *l) {
     unsigned axes = 3;
-    while (axes && l->kernel->grid[axes - 1] == TVM_NONE) axes--;
+    while (axes > (l->language >= 2) && l->kernel->grid[axes - 1] == TVM_NONE) axes--;
     for (unsigned axis = 0; axis < axes; axis++) {
         tvm_text_puts(&l->out, axis ? ", " : ".grid ");
         if (l->kernel->grid[axis] == TVM_NONE)
@@ -365,7 +367,8 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "the parameters' names leave none for layouts");
     l.out.limit = TVM_SOURCE_MAX;
-    tvm_text_puts(&l.out, ".vasm 1\n");
+    l.language = tvm_language_needed(program);
+    tvm_text_add(&l.out, ".vasm %u\n", l.language);
     bool good = print_layouts(&l);
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {
         print_kernel(&l, &program->kernels[k]);

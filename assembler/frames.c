@@ -425,8 +425,8 @@ static void one_statement(tvm_asm *as) {
     if (!within_limits(as)) return;
     if (!as->version_seen && !(tvm_asm_at(as, ".") && tvm_asm_is(as, tvm_asm_ahead(as, 1), "vasm"))) {
         as->version_seen = true;
-        tvm_asm_error(as, token, NULL, "expected '.vasm %d' before anything else, found %s", TVM_ASM_VERSION,
-                      tvm_asm_found(as, token, found));
+        tvm_asm_error(as, token, NULL, "expected '.vasm %d' before anything else, found %s",
+                      TVM_LANGUAGE_VERSION, tvm_asm_found(as, token, found));
     }
     const tvm_macro *macro = tvm_asm_macro_at(as);
     if (tvm_asm_at(as, ".")) {

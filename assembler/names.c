@@ -62,7 +62,8 @@ bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, u
     const char *what = NULL;
     if (tvm_is_reserved(name, length)) what = "a word of the language";
     if (tvm_dtype_parse(name, length, &type)) what = "a type";
-    if (tvm_op_by_name(name, length) != TVM_OP_COUNT) what = "an instruction";
+    const tvm_op_info *info = tvm_op(tvm_op_by_name(name, length));
+    if (info && info->since <= as->version) what = "an instruction";
     if (!what) return true;
     return tvm_asm_error(as, token, NULL, "'%.*s' is %s and cannot be defined", (int)length, name, what);
 }

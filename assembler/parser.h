@@ -7,13 +7,13 @@
 #define TVM_ASSEMBLER_PARSER_H
 
 #include "assembler.h"
+#include "language.h"
 #include "lexer.h"
 #include "suggest.h"
 #include "symbols.h"
 #include "verify.h"
 
 enum {
-    TVM_ASM_VERSION = 2,          /* the latest of the language */
     TVM_ASM_ERRORS = 20,          /* reported in one run */
     TVM_ASM_INCLUDES = 32,        /* depth */
     TVM_ASM_FRAMES = 256,         /* open .include, .if, .for, .scope and macros together */
@@ -350,7 +350,8 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
                          const char *result_name, uint32_t result_length);
 /* Reads the operands of a nested instruction, up to and with the closing parenthesis. */
 bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value *value);
-/* Longest mnemonic at the cursor: its opcode and how many tokens; TVM_OP_COUNT if there is none. */
+/* Longest mnemonic of the version of the language at the cursor: its opcode and how many tokens; TVM_OP_COUNT
+ * if there is none. */
 unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens);
 /* The hyphenated word at the cursor, whatever it means. */
 uint32_t tvm_asm_word(const tvm_asm *as, const char **text, uint32_t *length);

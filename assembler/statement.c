@@ -35,7 +35,7 @@ unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens) {
         length = last->offset + last->length - tvm_asm_peek(as)->offset;
         unsigned op = tvm_op_by_name(text, length);
         *tokens = count;
-        if (op != TVM_OP_COUNT) return op;
+        if (op != TVM_OP_COUNT && tvm_op(op)->since <= as->version) return op;
     }
     return TVM_OP_COUNT;
 }
@@ -72,6 +72,12 @@ static bool unknown_statement(tvm_asm *as) {
         return tvm_asm_error(as, token, NULL, "expected an instruction, found %s",
                              tvm_asm_found(as, token, found));
     tvm_asm_word(as, &text, &length);
+    const tvm_op_info *later = tvm_op(tvm_op_by_name(text, length));
+    if (later && later->since > as->version) {
+        snprintf(hint, sizeof hint, "write '.vasm %u'", later->since);
+        return tvm_asm_error(as, token, hint, "'%s' came with version %u of the language", later->mnemonic,
+                             later->since);
+    }
     tvm_suggest instructions, directives;
     tvm_suggest_start(&instructions, text, length);
     tvm_suggest_start(&directives, text, length);

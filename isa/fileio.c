@@ -1,4 +1,5 @@
 #include "fileio.h"
+#include "output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -95,19 +96,6 @@ tvm_status tvm_file_read_extent(const char *path, size_t limit, tvm_file_extent 
 
 /* ---- writing ---- */
 
-/* 0 or the error's number. */
-static int write_all(int descriptor, const void *bytes, size_t size) {
-    const uint8_t *at = bytes;
-    while (size > 0) {
-        ssize_t put = write(descriptor, at, size);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return errno;
-        at += put;
-        size -= (size_t)put;
-    }
-    return 0;
-}
-
 static tvm_status write_standard_output(const void *bytes, size_t size, tvm_diags *diags) {
     if (fwrite(bytes, 1, size, stdout) != size || fflush(stdout) != 0)
         return io_error(diags, "-", "write to standard output", errno);
@@ -117,52 +105,20 @@ static tvm_status write_standard_output(const void *bytes, size_t size, tvm_diag
 static tvm_status write_in_place(const char *path, const void *bytes, size_t size, tvm_diags *diags) {
     int descriptor = open(path, O_WRONLY | O_CLOEXEC);
     if (descriptor < 0) return io_error(diags, path, "open for writing", errno);
-    int error = write_all(descriptor, bytes, size);
+    int error = tvm_write_all(descriptor, bytes, size);
     if (close(descriptor) != 0 && error == 0) error = errno;
-    return error == 0 ? TVM_OK : io_error(diags, path, "write", error);
-}
-
-/* A new file beside path, its name in `name`. The mode is left to the process's umask. */
-static int open_temporary(const char *path, char *name, size_t capacity) {
-    for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        snprintf(name, capacity, "%s.tmp%ld.%u", path, (long)getpid(), attempt);
-        int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (descriptor >= 0 || errno != EEXIST) return descriptor;
-    }
-    return -1;
-}
-
-/* `existing` is what stands at path, or NULL: its permissions are kept. */
-static tvm_status write_and_rename(const char *path, const struct stat *existing, const void *bytes,
-                                   size_t size, tvm_diags *diags) {
-    size_t capacity = strlen(path) + 64;
-    char *name = malloc(capacity);
-    if (name == NULL) return tvm_diag_no_memory(diags);
-    int descriptor = open_temporary(path, name, capacity);
-    if (descriptor < 0) {
-        int error = errno;
-        free(name);
-        return io_error(diags, path, "open for writing", error);
-    }
-    int error = write_all(descriptor, bytes, size);
-    if (error == 0 && existing != NULL && fchmod(descriptor, existing->st_mode & 0777) != 0) error = errno;
-    if (close(descriptor) != 0 && error == 0) error = errno;
-    if (error == 0 && rename(name, path) != 0) error = errno;
-    if (error != 0) unlink(name);
-    free(name);
     return error == 0 ? TVM_OK : io_error(diags, path, "write", error);
 }
 
 tvm_status tvm_file_write(const char *path, const void *bytes, size_t size, tvm_diags *diags) {
     if (strcmp(path, "-") == 0) return write_standard_output(bytes, size, diags);
     struct stat existing;
-    if (stat(path, &existing) != 0) return write_and_rename(path, NULL, bytes, size, diags);
-    if (!S_ISREG(existing.st_mode)) return write_in_place(path, bytes, size, diags);
-    if (access(path, W_OK) != 0) return io_error(diags, path, "open for writing", errno);
-    /* Through a symbolic link the file it names is replaced, not the link. */
-    char *resolved = realpath(path, NULL);
-    if (resolved == NULL) return io_error(diags, path, "open for writing", errno);
-    tvm_status status = write_and_rename(resolved, &existing, bytes, size, diags);
-    free(resolved);
+    if (stat(path, &existing) == 0 && !S_ISREG(existing.st_mode))
+        return write_in_place(path, bytes, size, diags);
+    tvm_output output;
+    tvm_status status = tvm_output_open(path, 0, &output, diags);
+    if (status == TVM_OK) status = tvm_output_write(&output, bytes, size, 0, diags);
+    if (status == TVM_OK) status = tvm_output_commit(&output, diags);
+    tvm_output_close(&output);
     return status;
 }

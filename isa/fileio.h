@@ -18,9 +18,8 @@ typedef uint64_t tvm_file_extent(const uint8_t *bytes, size_t size);
 tvm_status tvm_file_read_extent(const char *path, size_t limit, tvm_file_extent *extent, uint8_t **bytes,
                                 size_t *size, tvm_diags *diags);
 
-/* Writes all bytes to a temporary file beside path, then renames it: path is whole or untouched. "-":
- * standard output, flushed and checked. A path that is not a regular file (a device, a pipe) is written in
- * place. */
+/* path is whole or untouched, and nothing else is left (output.h). "-": standard output, flushed and checked. A
+ * path that is not a regular file (a device, a pipe) is written in place. */
 tvm_status tvm_file_write(const char *path, const void *bytes, size_t size, tvm_diags *diags);
 
 #endif

@@ -52,20 +52,40 @@ enum {
 };
 _Static_assert((int)ROWS == (int)TVM_OP_COUNT, "opcodes.def gives its numbers without gaps");
 
-#define TVM_EXPR(id, text, arity, precedence) {text, arity, precedence},
+#define TVM_EXPR(number, id, text, since, arity, precedence) [number] = {text, since, arity, precedence},
 static const tvm_expr_info expr_ops[TVM_EXPR_COUNT] = {
 #include "expr.def"
 };
 #undef TVM_EXPR
+
+/* Two operators of one number do not compile. */
+static bool is_expr_op(unsigned op) {
+    switch (op) {
+#define TVM_EXPR(number, ...) case number:
+#include "expr.def"
+#undef TVM_EXPR
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum {
+    EXPR_ROWS = 0
+#define TVM_EXPR(number, ...) +1
+#include "expr.def"
+#undef TVM_EXPR
+};
+_Static_assert((int)EXPR_ROWS == (int)TVM_EXPR_COUNT, "expr.def gives its numbers without gaps");
 
 const char *const tvm_compare_names[TVM_COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
 const char *const tvm_reduction_names[TVM_REDUCTION_COUNT] = {"sum", "max"};
 const char *const tvm_evict_names[TVM_EVICT_COUNT] = {"normal", "first", "last"};
 
 static const tvm_operand_words words[] = {
-    {'C', TVM_COMPARE_COUNT, "a comparison", tvm_compare_names},
-    {'R', TVM_REDUCTION_COUNT, "a reduction", tvm_reduction_names},
-    {'E', TVM_EVICT_COUNT, "an eviction priority", tvm_evict_names},
+    {'C', TVM_COMPARE_COUNT, "a comparison", tvm_compare_names, NULL},
+    {'R', TVM_REDUCTION_COUNT, "a reduction", tvm_reduction_names, NULL},
+    {'E', TVM_EVICT_COUNT, "an eviction priority", tvm_evict_names, NULL},
 };
 
 const tvm_operand_words *tvm_words_of(char kind) {
@@ -86,7 +106,7 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length) {
 }
 
 const tvm_expr_info *tvm_expr_op_info(unsigned op) {
-    return op < TVM_EXPR_COUNT ? &expr_ops[op] : NULL;
+    return is_expr_op(op) ? &expr_ops[op] : NULL;
 }
 
 /* An entry is  name:kind  name:=kind  with an optional [] after s, m and g, then an optional ?, then an optional

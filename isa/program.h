@@ -173,6 +173,7 @@ typedef struct tvm_operand_words {
     unsigned count;
     const char *what; /* "a comparison" */
     const char *const *names;
+    const uint8_t *since; /* of each word, the version of the language; NULL: all came with the first */
 } tvm_operand_words;
 /* NULL for other kinds. */
 const tvm_operand_words *tvm_words_of(char kind);
@@ -204,11 +205,18 @@ static inline tvm_op_class tvm_insn_class(const tvm_insn *insn) {
 
 /* ---- scalar expressions: a pool of nodes, each after its operands; equal nodes are shared ---- */
 
-typedef enum tvm_expr_op {
-#define TVM_EXPR(id, text, arity, precedence) TVM_EXPR_##id,
+/* Only its size is used: one more than the highest number. */
+union tvm_expr_extent {
+#define TVM_EXPR(number, id, ...) char up_to_##id[number + 1];
 #include "expr.def"
 #undef TVM_EXPR
-    TVM_EXPR_COUNT
+};
+
+typedef enum tvm_expr_op {
+#define TVM_EXPR(number, id, ...) TVM_EXPR_##id = number,
+#include "expr.def"
+#undef TVM_EXPR
+    TVM_EXPR_COUNT = sizeof(union tvm_expr_extent)
 } tvm_expr_op;
 
 typedef struct tvm_expr {
@@ -224,6 +232,7 @@ typedef struct tvm_expr {
 
 typedef struct tvm_expr_info {
     const char *text;
+    unsigned since; /* version of the language */
     unsigned arity;
     unsigned precedence;
 } tvm_expr_info;

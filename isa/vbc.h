@@ -4,9 +4,10 @@
 
 #include "program.h"
 
-/* Counts the changes by which files of before mean something else, or nothing: operands of instructions,
- * packings. */
-enum { TVM_VBC_VERSION = 2 };
+/* Of the container. It grows only where a reader of before could not find its way in the file at all: what
+ * programs can say grows with the language's version, which the header has. All versions from TVM_VBC_OLDEST
+ * on are read. */
+enum { TVM_VBC_VERSION = 3, TVM_VBC_OLDEST = 2 };
 /* The parts of a container that may be left out. */
 enum { TVM_VBC_LINES = 1, TVM_VBC_IMAGES = 2 };
 

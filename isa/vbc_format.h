@@ -2,7 +2,7 @@
 /* The container's constants. All numbers are little-endian; sections follow the table in its order, with no
  * bytes between or after them.
  *
- *   header    magic[8]  u32 version  u32 section count  u64 total size
+ *   header    magic[8]  u32 version  u32 section count  u64 total size; from version 3 on: u32 language  u32 0
  *   table     for each section: tag[4]  u32 0  u64 offset  u64 size  u64 checksum (XXH3, 64 bits, seed 0)
  *   string    u32 length  bytes (UTF-8, no NUL)
  *   STRS      u32 count  strings
@@ -31,7 +31,8 @@
 
 enum {
     VBC_MAGIC_SIZE = 8,
-    VBC_HEADER_SIZE = 24,
+    VBC_HEADER_SIZE = 32,
+    VBC_HEADER_SIZE_2 = 24, /* of version 2, which has no language: it is 1 */
     VBC_ENTRY_SIZE = 32,
     VBC_TAG_SIZE = 4,
     VBC_MAX_SECTIONS = 16,
@@ -45,18 +46,19 @@ enum {
  */
 #define VBC_MAGIC "\x89VBC\r\n\x1a\n"
 
-/* X(identifier, tag, required), in the order in which they are written. */
+/* X(identifier, tag, required, since), in the order in which they are written; since is the version of the
+ * language, which says also what a reader must know of the container. */
 #define VBC_SECTIONS(X)                                                                                      \
-    X(STRINGS, "STRS", true)                                                                                 \
-    X(LAYOUTS, "LAYT", true)                                                                                 \
-    X(SHARED, "SHRD", true)                                                                                  \
-    X(KERNELS, "KRNL", true)                                                                                 \
-    X(ENTRIES, "ENTR", false)                                                                                \
-    X(LINES, "LINE", false)                                                                                  \
-    X(IMAGES, "IMGS", false)
+    X(STRINGS, "STRS", true, 1)                                                                              \
+    X(LAYOUTS, "LAYT", true, 1)                                                                              \
+    X(SHARED, "SHRD", true, 1)                                                                               \
+    X(KERNELS, "KRNL", true, 1)                                                                              \
+    X(ENTRIES, "ENTR", false, 1)                                                                             \
+    X(LINES, "LINE", false, 1)                                                                               \
+    X(IMAGES, "IMGS", false, 1)
 
 enum {
-#define VBC_SECTION_ENUM(id, tag, required) VBC_##id,
+#define VBC_SECTION_ENUM(id, tag, required, since) VBC_##id,
     VBC_SECTIONS(VBC_SECTION_ENUM)
 #undef VBC_SECTION_ENUM
         VBC_SECTION_COUNT

@@ -1,5 +1,6 @@
 #include "vbc.h"
 #include "fileio.h"
+#include "language.h"
 #include "program_append.h"
 #include "vbc_format.h"
 #include "verify.h"
@@ -18,7 +19,7 @@ typedef struct section_info {
     bool required;
 } section_info;
 
-#define VBC_SECTION_ROW(id, tag, required) {tag, required},
+#define VBC_SECTION_ROW(id, tag, required, since) {tag, required},
 static const section_info section_table[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_SECTION_ROW)};
 #undef VBC_SECTION_ROW
 
@@ -35,6 +36,8 @@ typedef struct reader {
     section sections[VBC_SECTION_COUNT];
     tvm_ir_program *program;
     tvm_status status;
+    size_t header_size;
+    unsigned language; /* that the file says it needs */
     /* where in which section it reads */
     unsigned current;
     size_t at, end;
@@ -229,11 +232,13 @@ static void read_insn(reader *r, tvm_ir_kernel *kernel) {
     insn.result = take_u32(r);
     const tvm_op_info *info = tvm_op(insn.op);
     if (info == NULL) {
-        refuse(r, TVM_FORMAT, "section %s, offset %zu: opcode %u does not exist",
-               section_table[r->current].tag, offset, insn.op);
+        refuse(
+            r, TVM_FORMAT,
+            "section %s, offset %zu: opcode %u does not exist in version %u of the language, which the file asks for",
+            section_table[r->current].tag, offset, insn.op, r->language);
         return;
     }
-    uint32_t most = tvm_op_operands_max(info);
+    uint32_t later = tvm_language_later_operands(info, r->language), most = tvm_op_operands_max(info) - later;
     if (count > most) {
         refuse(r, TVM_FORMAT,
                "section %s, offset %zu: %s with %" PRIu32 " operands, expected at most %" PRIu32,
@@ -244,6 +249,7 @@ static void read_insn(reader *r, tvm_ir_kernel *kernel) {
         operands[i].kind = take_small(r, TVM_OPERAND_CONST, "the kind of an operand");
         operands[i].value = take_u32(r);
     }
+    for (uint32_t i = 0; i < later; i++) operands[count++] = (tvm_operand){TVM_OPERAND_NONE, 0};
     if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_insn(kernel, &insn, operands, count));
 }
 
@@ -392,20 +398,28 @@ static tvm_status read_section(reader *r, unsigned index) {
 static tvm_status read_header(reader *r, uint32_t *sections) {
     if (r->size < VBC_MAGIC_SIZE || memcmp(r->bytes, VBC_MAGIC, VBC_MAGIC_SIZE) != 0)
         return refuse(r, TVM_FORMAT, "not a bytecode file: it does not begin with the magic number of .vbc");
-    if (r->size < VBC_HEADER_SIZE)
-        return refuse(r, TVM_FORMAT, "the file is truncated: %zu bytes, the header has %d", r->size,
-                      VBC_HEADER_SIZE);
-    uint32_t version = (uint32_t)load_le(r->bytes + 8, 4);
-    if (version != TVM_VBC_VERSION)
-        return refuse(r, TVM_VERSION, "bytecode version %" PRIu32 ": this program reads version %d", version,
-                      TVM_VBC_VERSION);
+    uint32_t version = r->size >= 12 ? (uint32_t)load_le(r->bytes + 8, 4) : TVM_VBC_VERSION;
+    r->header_size = version == 2 ? VBC_HEADER_SIZE_2 : VBC_HEADER_SIZE;
+    if (version < TVM_VBC_OLDEST || version > TVM_VBC_VERSION)
+        return refuse(r, TVM_VERSION, "bytecode version %" PRIu32 ": this program reads versions %d to %d",
+                      version, TVM_VBC_OLDEST, TVM_VBC_VERSION);
+    if (r->size < r->header_size)
+        return refuse(r, TVM_FORMAT, "the file is truncated: %zu bytes, the header has %zu", r->size,
+                      r->header_size);
+    r->language = version == 2 ? 1 : (unsigned)load_le(r->bytes + 24, 4);
+    if (r->language < 1 || r->language > TVM_LANGUAGE_VERSION)
+        return refuse(r, TVM_VERSION,
+                      "the program needs version %u of the language: this one knows versions 1 to %d",
+                      r->language, TVM_LANGUAGE_VERSION);
+    if (version != 2 && load_le(r->bytes + 28, 4) != 0)
+        return refuse(r, TVM_FORMAT, "offset 28: the reserved field is not 0");
     *sections = (uint32_t)load_le(r->bytes + 12, 4);
     uint64_t total = load_le(r->bytes + 16, 8);
     if (total > r->size)
         return refuse(r, TVM_FORMAT, "the file is truncated: %zu bytes of %" PRIu64, r->size, total);
     if (total < r->size)
         return refuse(r, TVM_FORMAT, "more bytes follow the end of the program at offset %" PRIu64, total);
-    if (*sections > VBC_MAX_SECTIONS || VBC_HEADER_SIZE + (size_t)*sections * VBC_ENTRY_SIZE > r->size)
+    if (*sections > VBC_MAX_SECTIONS || r->header_size + (size_t)*sections * VBC_ENTRY_SIZE > r->size)
         return refuse(r, TVM_FORMAT, "offset 12: a table of %" PRIu32 " sections does not fit the file",
                       *sections);
     return TVM_OK;
@@ -430,7 +444,10 @@ static tvm_status read_entry(reader *r, size_t at, uint64_t *next) {
     tag_text(entry, tag);
     uint64_t offset = load_le(entry + 8, 8), size = load_le(entry + 16, 8);
     int index = find_section(entry);
-    if (index < 0) return refuse(r, TVM_FORMAT, "offset %zu: unknown section '%s'", at, tag);
+    if (index < 0)
+        return refuse(r, TVM_FORMAT,
+                      "offset %zu: no section '%s' in version %u of the language, which the file asks for",
+                      at, tag, r->language);
     if (load_le(entry + 4, 4) != 0)
         return refuse(r, TVM_FORMAT, "offset %zu: section %s: the reserved field is not 0", at, tag);
     if (r->sections[index].present) return refuse(r, TVM_FORMAT, "offset %zu: a second section %s", at, tag);
@@ -453,9 +470,9 @@ static tvm_status read_entry(reader *r, size_t at, uint64_t *next) {
 static tvm_status read_table(reader *r) {
     uint32_t count = 0;
     if (read_header(r, &count) != TVM_OK) return r->status;
-    uint64_t next = VBC_HEADER_SIZE + (uint64_t)count * VBC_ENTRY_SIZE;
+    uint64_t next = r->header_size + (uint64_t)count * VBC_ENTRY_SIZE;
     for (uint32_t i = 0; i < count; i++)
-        if (read_entry(r, VBC_HEADER_SIZE + (size_t)i * VBC_ENTRY_SIZE, &next) != TVM_OK) return r->status;
+        if (read_entry(r, r->header_size + (size_t)i * VBC_ENTRY_SIZE, &next) != TVM_OK) return r->status;
     if (next != r->size)
         return refuse(r, TVM_FORMAT, "%" PRIu64 " bytes at offset %" PRIu64 " belong to no section",
                       (uint64_t)r->size - next, next);
@@ -473,6 +490,15 @@ static void name_diagnostics(tvm_diags *diags, size_t first, const char *name) {
         if (diags->items[i].file == NULL) diags->items[i].file = strdup(name);
 }
 
+/* What uses more than it says would be taken for older than it is. */
+static tvm_status check_language(reader *r) {
+    unsigned needed = tvm_language_needed(r->program);
+    if (needed <= r->language) return TVM_OK;
+    return refuse(r, TVM_FORMAT,
+                  "the program needs version %u of the language, but the file asks for version %u", needed,
+                  r->language);
+}
+
 static tvm_status read_program(reader *r) {
     if (read_table(r) != TVM_OK) return r->status;
     r->program = tvm_ir_program_new();
@@ -482,7 +508,7 @@ static tvm_status read_program(reader *r) {
     size_t before = r->diags != NULL ? r->diags->count : 0;
     tvm_status status = tvm_verify(r->program, r->diags);
     if (status != TVM_OK && r->diags != NULL) name_diagnostics(r->diags, before, r->name);
-    return status;
+    return status == TVM_OK ? check_language(r) : status;
 }
 
 tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm_ir_program **program,
@@ -499,7 +525,7 @@ tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm
 
 /* As the header says it. */
 static uint64_t file_extent(const uint8_t *bytes, size_t size) {
-    if (size < VBC_HEADER_SIZE) return VBC_HEADER_SIZE;
+    if (size < VBC_HEADER_SIZE_2) return VBC_HEADER_SIZE_2;
     return memcmp(bytes, VBC_MAGIC, VBC_MAGIC_SIZE) == 0 ? load_le(bytes + 16, 8) : 0;
 }
 

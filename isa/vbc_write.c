@@ -1,5 +1,6 @@
 #include "vbc.h"
 #include "fileio.h"
+#include "language.h"
 #include "vbc_format.h"
 
 #include <stdlib.h>
@@ -107,6 +108,7 @@ typedef struct writer {
     order strings, files, layouts, shared_layouts;
     kernel_order *kernels;
     kernel_order *entries;
+    unsigned language; /* the version that the file asks for */
 } writer;
 
 static void use_expr(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t expr);
@@ -277,11 +279,13 @@ static void write_expr(const kernel_order *o, const tvm_expr *node, sink *out) {
     }
 }
 
-static void write_insn(const kernel_order *o, const tvm_ir_kernel *kernel, const tvm_insn *insn, sink *out) {
+static void write_insn(const writer *w, const kernel_order *o, const tvm_ir_kernel *kernel,
+                       const tvm_insn *insn, sink *out) {
+    uint32_t count = tvm_language_operands(w->program, kernel, insn, w->language);
     put_number(out, insn->op, 2);
-    put_number(out, insn->count, 2);
+    put_number(out, count, 2);
     put_u32(out, insn->result == TVM_NONE ? TVM_NONE : o->slots.number[insn->result]);
-    for (uint32_t i = 0; i < insn->count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         tvm_operand operand = tvm_operands(kernel, insn)[i];
         if (operand.kind == TVM_OPERAND_SLOT) operand.value = o->slots.number[operand.value];
         if (operand.kind == TVM_OPERAND_EXPR) operand.value = o->exprs.number[operand.value];
@@ -302,7 +306,7 @@ static void write_kernel(const writer *w, const tvm_ir_kernel *kernel, const ker
     for (uint32_t i = 0; i < o->slots.count; i++) write_slot(w, o, &kernel->slots[o->slots.list[i]], out);
     for (uint32_t i = 0; i < o->exprs.count; i++) write_expr(o, &kernel->exprs[o->exprs.list[i]], out);
     for (uint32_t i = 0; i < kernel->assume_count; i++) put_u32(out, o->exprs.number[kernel->assumes[i]]);
-    for (uint32_t i = 0; i < kernel->insn_count; i++) write_insn(o, kernel, &kernel->insns[i], out);
+    for (uint32_t i = 0; i < kernel->insn_count; i++) write_insn(w, o, kernel, &kernel->insns[i], out);
 }
 
 static void write_kernels(const writer *w, sink *out) {
@@ -388,9 +392,12 @@ static void write_section(const writer *w, unsigned section, sink *out) {
 
 /* ---- the container ---- */
 
-#define VBC_TAG(id, tag, required) tag,
+#define VBC_TAG(id, tag, required, since) tag,
 static const char *const tags[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_TAG)};
 #undef VBC_TAG
+#define VBC_SINCE(id, tag, required, since) since,
+static const unsigned sections_since[VBC_SECTION_COUNT] = {VBC_SECTIONS(VBC_SINCE)};
+#undef VBC_SINCE
 
 static bool has_section(const writer *w, unsigned section, unsigned parts) {
     if (section == VBC_ENTRIES) return w->program->entry_count > 0;
@@ -399,14 +406,21 @@ static bool has_section(const writer *w, unsigned section, unsigned parts) {
     return true;
 }
 
-static void write_container(const writer *w, unsigned parts, sink *out) {
+static void write_container(writer *w, unsigned parts, sink *out) {
     static const uint8_t blank[VBC_ENTRY_SIZE] = {0};
     unsigned count = 0;
-    for (unsigned s = 0; s < VBC_SECTION_COUNT; s++) count += has_section(w, s, parts);
+    w->language = tvm_language_needed(w->program);
+    for (unsigned s = 0; s < VBC_SECTION_COUNT; s++) {
+        if (!has_section(w, s, parts)) continue;
+        if (sections_since[s] > w->language) w->language = sections_since[s];
+        count++;
+    }
     put_bytes(out, VBC_MAGIC, VBC_MAGIC_SIZE);
     put_u32(out, TVM_VBC_VERSION);
     put_u32(out, count);
     put_number(out, 0, 8);
+    put_u32(out, w->language);
+    put_u32(out, 0);
     for (unsigned i = 0; i < count; i++) put_bytes(out, blank, VBC_ENTRY_SIZE);
     for (unsigned s = 0, i = 0; s < VBC_SECTION_COUNT; s++) {
         if (!has_section(w, s, parts)) continue;

@@ -38,3 +38,54 @@ AC_DEFUN([TVM_FIND_CUDA], [
     [Prefix of the CUDA toolkit found by configure, or empty.])
   AC_SUBST([CUDA_CPPFLAGS])
 ])
+
+# TVM_TRY_LINK(VARIABLE, FLAGS, [PROLOGUE]): adds FLAGS to VARIABLE if a program compiles and links with them.
+AC_DEFUN([TVM_TRY_LINK], [
+  AC_MSG_CHECKING([whether $CC takes $2])
+  tvm_saved_CFLAGS=$CFLAGS
+  CFLAGS="$CFLAGS -Werror $2"
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([$3], [])], [AC_MSG_RESULT([yes]); $1="$$1 $2"], [AC_MSG_RESULT([no])])
+  CFLAGS=$tvm_saved_CFLAGS
+])
+
+# TVM_HARDEN: what the compiler has of a stack protector, checked string functions (of optimized code alone: the C
+# library's headers refuse it elsewhere), full RELRO and position-independent executables. Not beside sanitizers, which
+# check more, and do not know the checked functions.
+AC_DEFUN([TVM_HARDEN], [
+  TVM_HARDEN_CFLAGS=
+  TVM_HARDEN_LDFLAGS=
+  TVM_PIE_LDFLAGS=
+  TVM_HARDENED=
+  AS_IF([test "x$enable_hardening" != xno && test "x$TVM_SANITIZERS" = x], [
+    TVM_TRY_LINK([TVM_HARDEN_CFLAGS], [-fstack-protector-strong])
+    TVM_TRY_LINK([TVM_HARDEN_CFLAGS], [-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3], [[#include <string.h>]])
+    TVM_TRY_LINK([TVM_HARDEN_LDFLAGS], [-Wl,-z,relro -Wl,-z,now])
+    tvm_pie=
+    TVM_TRY_LINK([tvm_pie], [-fPIE -pie])
+    AS_IF([test "x$tvm_pie" != x], [TVM_HARDEN_CFLAGS="$TVM_HARDEN_CFLAGS -fPIE"; TVM_PIE_LDFLAGS=-pie])
+    AS_CASE([$TVM_HARDEN_CFLAGS], [*stack*FORTIFY*PIE*],
+      [AS_IF([test "x$TVM_HARDEN_LDFLAGS" != x], [TVM_HARDENED=yes])])
+  ])
+  AC_SUBST([TVM_HARDEN_CFLAGS])
+  AC_SUBST([TVM_HARDEN_LDFLAGS])
+  AC_SUBST([TVM_PIE_LDFLAGS])
+  AC_SUBST([TVM_HARDENED])
+])
+
+# TVM_VERSION_SCRIPT: does the linker give the symbols of a shared library versions?
+AC_DEFUN([TVM_VERSION_SCRIPT], [
+  printf 'TVM_TEST { global: tvm_symbol; local: *; };\n' >conftest.map
+  have_version_script=
+  tvm_saved_LDFLAGS=$LDFLAGS
+  LDFLAGS="$LDFLAGS -shared -Wl,--version-script=conftest.map"
+  tvm_saved_CFLAGS=$CFLAGS
+  CFLAGS="$CFLAGS -fPIC"
+  AC_MSG_CHECKING([whether the linker takes --version-script])
+  AC_LINK_IFELSE([AC_LANG_SOURCE([[int tvm_symbol(void); int tvm_symbol(void) { return 0; }]])],
+    [have_version_script=yes], [have_version_script=no])
+  AC_MSG_RESULT([$have_version_script])
+  LDFLAGS=$tvm_saved_LDFLAGS
+  CFLAGS=$tvm_saved_CFLAGS
+  rm -f conftest.map
+  AM_CONDITIONAL([HAVE_VERSION_SCRIPT], [test "x$have_version_script" = xyes])
+])

@@ -26,7 +26,15 @@ static inline tvm_cache *open_cache(uint64_t limit) {
 static inline tvm_cache_key key_of(int number) {
     char text[32];
     snprintf(text, sizeof text, "entry %d", number);
-    return tvm_cache_key_of(text);
+    return tvm_cache_key_of(text, NULL, 0);
+}
+
+static inline void path_of(int number, char path[512]) {
+    tvm_cache_key key = key_of(number);
+    int length = snprintf(path, 512, "%s/", folder);
+    for (size_t i = 0; i < sizeof key.hash; i++)
+        length += snprintf(path + length, 512 - (size_t)length, "%02x", ((const uint8_t *)key.hash)[i]);
+    snprintf(path + length, 512 - (size_t)length, ".entry");
 }
 
 static inline bool holds(tvm_cache *cache, int number, const void *bytes, size_t size) {

@@ -66,7 +66,8 @@ static bool open_section(case_file *c, char *words, section *now) {
     else if (strcmp(name, "prints-gpu") == 0)
         *now = SECTION_PRINTS_GPU, c->prints_gpu = duplicate("", 0);
     else if (strcmp(name, "trap") == 0)
-        *now = SECTION_REFUSE, c->refusal = duplicate("", 0), c->traps = true;
+        *now = SECTION_REFUSE, c->refusal = duplicate("", 0), c->traps = true,
+        c->traps_gpu = word != NULL && strcmp(word, "gpu") == 0;
     else if (strcmp(name, "refuse") == 0)
         *now = SECTION_REFUSE, c->refusal = duplicate("", 0);
     else if (strcmp(name, "define") == 0 && word != NULL && c->define_count < CASE_MAX_ITEMS)

@@ -23,10 +23,11 @@ typedef struct case_file {
     char *name; /* of the file, without folder and ending */
     char *program;
     char *bytecode; /* in place of the program: a file of the same folder, or NULL */
-    char *kernel;  /* NULL: nothing is launched */
-    char *errors;  /* lines that the refusal of the program must contain, or NULL */
-    char *refusal; /* lines that the refusal of the launch must contain, or NULL */
-    bool traps;    /* the refusal comes while the kernel runs, and of the interpreter alone */
+    char *kernel;   /* NULL: nothing is launched */
+    char *errors;   /* lines that the refusal of the program must contain, or NULL */
+    char *refusal;  /* lines that the refusal of the launch must contain, or NULL */
+    bool traps;     /* the refusal comes while the kernel runs, and of the interpreter alone, */
+    bool traps_gpu; /* or of a GPU, too */
     char
         *prints; /* lines that the kernel must print, or NULL; prints_gpu: on a GPU, where the form differs */
     char *prints_gpu;

@@ -370,12 +370,18 @@ static inline size_t ptx_jump(const ptx_machine *m, const ptx_insn *insn, size_t
     return 0;
 }
 
-/* Runs the loaded entry with params set, until it returns. */
+static inline bool ptx_traps(const ptx_machine *m, const ptx_insn *insn) {
+    for (unsigned t = 0; t < m->threads; t++)
+        if (ptx_active(m, insn, t)) return true;
+    return false;
+}
+
+/* Runs the loaded entry with params set, until it returns, traps or faults. */
 static inline void ptx_run(ptx_machine *m) {
     size_t at = 0;
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
-    for (unsigned steps = 0; at < m->insn_count; steps++) {
+    for (unsigned steps = 0; at < m->insn_count && !m->fault[0]; steps++) {
         const ptx_insn *insn = &m->insns[at++];
         ptx_must(steps < PTX_STEPS_MAX, "ptx: no end is in sight");
         const char *op = insn->part[0];
@@ -384,6 +390,11 @@ static inline void ptx_run(ptx_machine *m) {
         if (insn->label != UINT32_MAX || ptx_is(op, "bar") || ptx_is(op, "griddepcontrol")) continue;
         if (ptx_is(op, "nanosleep")) continue;
         if (ptx_is(op, "cp") && insn->parts < 5) continue; /* groups */
+        if (ptx_is(op, "trap")) {
+            m->trapped = ptx_traps(m, insn);
+            if (m->trapped) return;
+            continue;
+        }
         if (ptx_is(op, "ret") || ptx_is(op, "exit")) {
             ptx_wgmma_end(m);
             return;

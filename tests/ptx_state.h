@@ -20,6 +20,7 @@ enum {
     PTX_VECTOR = 4,
     PTX_CLASSES = 8,
     PTX_LOCALS = 8,
+    PTX_TENSORS = 24,
     PTX_SUMS = 128, /* registers of a wgmma's d: m64n256 */
     PTX_SHARED = 228 << 10,
     PTX_SHARED_BASE = 1 << 10
@@ -65,8 +66,18 @@ typedef struct ptx_flight {
     bool accessed;        /* written by other instructions since the last wgmma.fence, or not yet fenced */
 } ptx_flight;
 
+/* Global memory that the kernel may access. */
+typedef struct ptx_memory {
+    const uint8_t *bytes;
+    uint64_t size;
+} ptx_memory;
+
 typedef struct ptx_machine {
     unsigned threads;
+    ptx_memory memory[PTX_TENSORS]; /* where there is none, any */
+    unsigned memories;
+    bool trapped;    /* the block came to a trap, and has ended there */
+    char fault[256]; /* or has ended because it accessed other global memory; "": it has not */
     uint32_t block[3], grid[3];
     uint64_t params[16];
     uint32_t first[PTX_CLASSES], count[PTX_CLASSES]; /* registers of each class */
@@ -378,6 +389,24 @@ static inline bool ptx_active(const ptx_machine *m, const ptx_insn *insn, unsign
     return insn->guard == UINT32_MAX || (ptx_get(m, insn->guard, t) != 0) != insn->guard_not;
 }
 
+/* Lets the kernel access that memory, and no other that it was not let. */
+static inline void ptx_allow(ptx_machine *m, const uint8_t *bytes, uint64_t size) {
+    ck_assert_uint_lt(m->memories, PTX_TENSORS);
+    m->memory[m->memories++] = (ptx_memory){bytes, size};
+}
+
+static inline bool ptx_allowed(ptx_machine *m, const ptx_insn *insn, const uint8_t *at, size_t bytes,
+                               unsigned t) {
+    for (unsigned i = 0; i < m->memories; i++) {
+        const uint8_t *first = m->memory[i].bytes, *end = first + m->memory[i].size;
+        if (at >= first && at < end && (size_t)(end - at) >= bytes) return true;
+    }
+    if (m->memories > 0)
+        snprintf(m->fault, sizeof m->fault, "thread %u accesses memory outside of every tensor: %s", t,
+                 insn->text);
+    return m->memories == 0;
+}
+
 static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o, bool shared,
                                    unsigned t, size_t bytes) {
     uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, ptx_width(m, o->reg[0]));
@@ -451,6 +480,7 @@ static inline void ptx_stores_alone(const ptx_machine *m, const ptx_insn *insn, 
 
 static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     bool load = insn->part[0][0] == 'l', shared = strcmp(insn->part[1], "shared") == 0;
+    if (m->fault[0]) return;
     const ptx_operand *memory = &insn->operand[load ? 1 : 0], *data = &insn->operand[load ? 0 : 1];
     unsigned bytes = ptx_bits(insn) / 8;
     if (strcmp(insn->part[1], "param") == 0) {
@@ -459,6 +489,7 @@ static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned
     }
     unsigned count = data->kind == PTX_GROUP ? data->count : 1;
     uint8_t *at = ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
+    if (!shared && !ptx_allowed(m, insn, at, (size_t)bytes * count, t)) return;
     if (!load && strcmp(insn->part[1], "relaxed") == 0) ptx_stores_alone(m, insn, memory, t);
     if (shared && load) ptx_reads(m, insn, at, t, (size_t)bytes * count);
     if (shared && !load) ptx_wrote(m, at, t, (size_t)bytes * count);
@@ -483,7 +514,9 @@ static inline void ptx_cp_async(ptx_machine *m, const ptx_insn *insn, unsigned t
     uint8_t *to = ptx_address(m, insn, &insn->operand[0], true, t, bytes);
     ptx_wrote(m, to, t, bytes);
     memset(to, 0, bytes);
-    if (given) memcpy(to, ptx_address(m, insn, &insn->operand[1], false, t, bytes), given);
+    if (!given) return;
+    const uint8_t *from = ptx_address(m, insn, &insn->operand[1], false, t, bytes);
+    if (ptx_allowed(m, insn, from, given, t)) memcpy(to, from, given);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct block {
@@ -39,6 +41,7 @@ static long fail_at, call;
 static long counts[SHIM_KINDS];
 static atomic_bool own_keys[KEYS]; /* made since shim_start */
 static const char *failed_name;
+static atomic_bool polled, waited; /* since shim_start */
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 static void hold(void) {
@@ -59,6 +62,8 @@ void shim_start(long nth, bool on) {
     call = 0;
     memset(counts, 0, sizeof counts);
     failed_name = NULL;
+    atomic_store(&polled, false);
+    atomic_store(&waited, false);
     let_go();
 }
 
@@ -292,6 +297,22 @@ int __wrap_fcntl(int file, int command, ...) {
     long argument = va_arg(arguments, long);
     va_end(arguments);
     return __real_fcntl(file, command, argument);
+}
+
+/* How often a process is looked at depends on its speed: only the first call of each is one that can fail, so
+ * that calls have the same numbers in every run. */
+int __real_poll(struct pollfd *files, nfds_t count, int timeout);
+int __wrap_poll(struct pollfd *files, nfds_t count, int timeout);
+int __wrap_poll(struct pollfd *files, nfds_t count, int timeout) {
+    if (atomic_load(&started) && !atomic_exchange(&polled, true)) FAIL(SHIM_FILE, "poll", ENOMEM, -1)
+    return __real_poll(files, count, timeout);
+}
+
+pid_t __real_waitpid(pid_t pid, int *status, int options);
+pid_t __wrap_waitpid(pid_t pid, int *status, int options);
+pid_t __wrap_waitpid(pid_t pid, int *status, int options) {
+    if (atomic_load(&started) && !atomic_exchange(&waited, true)) FAIL(SHIM_FILE, "waitpid", ECHILD, -1)
+    return __real_waitpid(pid, status, options);
 }
 
 /* Closed whatever is returned. */

@@ -51,9 +51,15 @@ START_TEST(keeps_what_is_put) {
 END_TEST
 
 START_TEST(keys_differ) {
-    tvm_cache_key a = tvm_cache_key_of("a"), b = tvm_cache_key_of("b"), again = tvm_cache_key_of("a");
-    ck_assert(a.hash[0] != b.hash[0] && a.hash[1] != b.hash[1]);
-    ck_assert(a.hash[0] == again.hash[0] && a.hash[1] == again.hash[1]);
+    /* Made of the same text and bytes, cut otherwise, too. */
+    const tvm_cache_key keys[] = {tvm_cache_key_of("a", NULL, 0), tvm_cache_key_of("b", NULL, 0),
+                                  tvm_cache_key_of("a", "a", 1),  tvm_cache_key_of("a", "b", 1),
+                                  tvm_cache_key_of("a", "ab", 2), tvm_cache_key_of("aa", "b", 1)};
+    const tvm_cache_key again = tvm_cache_key_of("a", "b", 1);
+    ck_assert_mem_eq(&again, &keys[3], sizeof again);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        for (size_t j = 0; j < i; j++)
+            for (unsigned word = 0; word < 4; word++) ck_assert(keys[i].hash[word] != keys[j].hash[word]);
 }
 END_TEST
 
@@ -106,9 +112,7 @@ static void put_aged(tvm_cache *cache, int number, int seconds) {
     clock_gettime(CLOCK_REALTIME, &times[0]);
     times[0].tv_sec -= seconds;
     times[1] = times[0];
-    tvm_cache_key key = key_of(number);
-    snprintf(path, sizeof path, "%s/%016llx%016llx.entry", folder, (unsigned long long)key.hash[0],
-             (unsigned long long)key.hash[1]);
+    path_of(number, path);
     ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 

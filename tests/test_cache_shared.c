@@ -19,12 +19,6 @@
 
 enum { PATIENCE_MS = 100 * 1000 };
 
-static void path_of(int number, char path[512]) {
-    tvm_cache_key key = key_of(number);
-    snprintf(path, 512, "%s/%016llx%016llx.entry", folder, (unsigned long long)key.hash[0],
-             (unsigned long long)key.hash[1]);
-}
-
 /* Files whose names have this in them. */
 static size_t files_with(const char *part) {
     size_t count = 0;
@@ -245,7 +239,6 @@ static void in_small_files(rlim_t bytes, int (*work)(void)) {
     pid_t child = fork_quietly();
     if (!child) {
         struct rlimit limit = {bytes, bytes};
-        signal(SIGXFSZ, SIG_IGN);
         if (setrlimit(RLIMIT_FSIZE, &limit)) _exit(99);
         _exit(work());
     }

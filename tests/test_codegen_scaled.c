@@ -36,7 +36,7 @@ typedef struct body {
 #define SUMS_AS_WRITTEN "%zero = alloc-register f32[N, M], C, init 0.0\n%dot = mma %w, %x, %zero"
 #define SUMS            SUMS_AS_WRITTEN ", reassociate\n"
 
-static const char prologue[] = ".vasm 1\n"
+static const char prologue[] = ".vasm 2\n"
                                ".const T = %s, N = %u, K = %u, M = %u, S = %s, ZERO = %g\n"
                                ".layout W = %s.mma.m16n8k16.A\n"
                                ".layout X = local(%u, %u).mma.m16n8k16.B\n"

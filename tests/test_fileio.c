@@ -1,12 +1,17 @@
 /* Whole files in and out: contents, limits, and that a failed write leaves nothing behind. */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fileio.h"
+#include "output.h"
 
 static char folder[64];
 static char path[96];
@@ -187,6 +192,93 @@ START_TEST(test_pipe_as_standard_input) {
 }
 END_TEST
 
+/* ---- however it ends ---- */
+
+/* What the child's function returns; a signal is 128 and its number. */
+static int in_child(int (*work)(void)) {
+    int status;
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (!child) _exit(work());
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* SIGXFSZ is at its default, which ends a process. */
+static int write_over_limit(void) {
+    static uint8_t bytes[4096];
+    struct rlimit limit = {1000, 1000};
+    tvm_diags diags = {0};
+    sigset_t pending;
+    if (setrlimit(RLIMIT_FSIZE, &limit)) return 1;
+    if (tvm_file_write(path, bytes, sizeof bytes, &diags) != TVM_IO) return 2;
+    if (!strstr(diags.items[0].message, strerror(EFBIG))) return 3;
+    tvm_diags_free(&diags);
+    if (sigpending(&pending) || sigismember(&pending, SIGXFSZ)) return 4;
+    tvm_output output;
+    tvm_status status = tvm_output_open(path, sizeof bytes, &output, &diags);
+    tvm_output_close(&output);
+    if (status != TVM_IO) return 5;
+    tvm_diags_free(&diags);
+    return tvm_file_write(path, bytes, 1000, &diags) == TVM_OK ? 0 : 6;
+}
+
+START_TEST(test_file_size_limit_is_an_error) {
+    static const uint8_t zeros[1000];
+    ck_assert_int_eq(in_child(write_over_limit), 0);
+    check_contents(path, zeros, sizeof zeros);
+}
+END_TEST
+
+static int write_over_limit_blocked(void) {
+    sigset_t set, pending;
+    sigemptyset(&set);
+    sigaddset(&set, SIGXFSZ);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    raise(SIGXFSZ);
+    int result = write_over_limit();
+    return result == 4 && !sigpending(&pending) && sigismember(&pending, SIGXFSZ) ? 0 : 1;
+}
+
+START_TEST(test_a_signal_of_the_caller_stays_its_own) {
+    ck_assert_int_eq(in_child(write_over_limit_blocked), 0);
+}
+END_TEST
+
+static int die_while_writing(void) {
+    tvm_diags diags = {0};
+    tvm_output output;
+    if (tvm_output_open(path, 0, &output, &diags) || tvm_output_write(&output, "half", 4, 0, &diags))
+        return 1;
+    bool nameless = output.temporary == NULL;
+    if (!nameless) tvm_output_close(&output); /* a file system without files that have no name */
+    raise(SIGKILL);
+    return 2;
+}
+
+START_TEST(test_killed_writer_leaves_nothing) {
+    ck_assert_int_eq(in_child(die_while_writing), 128 + SIGKILL);
+    ck_assert_int_ne(access(path, F_OK), 0); /* the folder must be empty: remove_folder */
+}
+END_TEST
+
+START_TEST(test_output_replaces_when_committed) {
+    tvm_diags diags = {0};
+    tvm_output output;
+    ck_assert_int_eq(tvm_file_write(path, "old", 3, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_output_open(path, 6, &output, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_output_write(&output, "new", 3, 3, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_output_write(&output, "all", 3, 0, &diags), TVM_OK);
+    check_contents(path, "old", 3);
+    ck_assert_int_eq(tvm_output_commit(&output, &diags), TVM_OK);
+    tvm_output_close(&output);
+    check_contents(path, "allnew", 6);
+    ck_assert_int_eq(tvm_output_open(path, 0, &output, &diags), TVM_OK);
+    tvm_output_close(&output);
+    check_contents(path, "allnew", 6);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("fileio");
     TCase *files = tcase_create("files");
@@ -201,6 +293,10 @@ int main(void) {
     tcase_add_test(files, test_links_and_permissions_are_kept);
     tcase_add_test(files, test_new_file_has_the_usual_permissions);
     tcase_add_test(files, test_pipe_as_standard_input);
+    tcase_add_test(files, test_file_size_limit_is_an_error);
+    tcase_add_test(files, test_a_signal_of_the_caller_stays_its_own);
+    tcase_add_test(files, test_killed_writer_leaves_nothing);
+    tcase_add_test(files, test_output_replaces_when_committed);
     suite_add_tcase(suite, files);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "language.h"
 #include "program.h"
 #include "program_kit.h"
 #include "verify.h"
@@ -79,6 +80,45 @@ START_TEST(test_operand_lists) {
     check_operands(TVM_OP_ALLOC_GLOBAL, global, 2);
     check_operands(TVM_OP_COMPARE, compare, 4);
     check_operands(TVM_OP_SYNC, NULL, 0);
+}
+END_TEST
+
+/* An operand with @2 came with version 2: it is at the end, and instructions of before do not have it. */
+START_TEST(test_later_operands) {
+    static const tvm_op_info row = {.since = 1, .operands = "source:g[] layout:=L evict:E?@2 tile:A?@12"};
+    const char *cursor = row.operands;
+    tvm_operand_desc desc;
+    const unsigned since[] = {0, 0, 2, 12};
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert(tvm_operand_next(&cursor, &desc));
+        ck_assert_uint_eq(desc.since, since[i]);
+        ck_assert(desc.optional == (i >= 2));
+    }
+    ck_assert(!tvm_operand_next(&cursor, &desc));
+    ck_assert_uint_eq(tvm_op_operands_max(&row), 1 + TVM_MAX_RANK + 1 + 1 + TVM_MAX_RANK);
+    ck_assert_uint_eq(tvm_language_later_operands(&row, 1), 2);
+    ck_assert_uint_eq(tvm_language_later_operands(&row, 2), 1);
+    ck_assert_uint_eq(tvm_language_later_operands(&row, 12), 0);
+}
+END_TEST
+
+/* What came later than its row may be left out, and has nothing older after it. Nothing is newer than the language. */
+START_TEST(test_versions) {
+    for (unsigned op = 0; op < TVM_OP_COUNT; op++) {
+        const tvm_op_info *info = tvm_op(op);
+        const char *cursor = info->operands;
+        tvm_operand_desc desc;
+        unsigned latest = info->since;
+        ck_assert(info->since >= 1 && info->since <= TVM_LANGUAGE_VERSION);
+        while (tvm_operand_next(&cursor, &desc)) {
+            ck_assert(desc.since == 0 || (desc.since > info->since && desc.optional));
+            ck_assert(desc.since == 0 ? latest == info->since : desc.since >= latest);
+            if (desc.since > latest) latest = desc.since;
+        }
+        ck_assert_uint_le(latest, TVM_LANGUAGE_VERSION);
+    }
+    for (unsigned op = 0; op < TVM_EXPR_COUNT; op++)
+        ck_assert_uint_le(tvm_expr_op_info(op)->since, TVM_LANGUAGE_VERSION);
 }
 END_TEST
 
@@ -435,6 +475,8 @@ int main(void) {
     TCase *table = tcase_create("opcodes");
     tcase_add_test(table, test_mnemonics);
     tcase_add_test(table, test_operand_lists);
+    tcase_add_test(table, test_later_operands);
+    tcase_add_test(table, test_versions);
     suite_add_tcase(suite, table);
     TCase *sharing = tcase_create("sharing");
     tcase_add_test(sharing, test_equal_entries_are_shared);

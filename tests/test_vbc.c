@@ -7,12 +7,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "language.h"
 #include "program.h"
 #include "program_kit.h"
 #include "vbc.h"
 #include "verify.h"
 
-enum { HEADER = 24, ENTRY = 32, STRS = 0, LAYT = 1, SHRD = 2, KRNL = 3, ENTR = 4, LINE = 5, SECTIONS = 6 };
+enum { HEADER = 32, ENTRY = 32, STRS = 0, LAYT = 1, SHRD = 2, KRNL = 3, ENTR = 4, LINE = 5, SECTIONS = 6 };
 
 /* ---- programs ---- */
 
@@ -287,6 +288,18 @@ static void break_magic(image *f) {
 static void break_version(image *f) {
     put(f->bytes + 8, TVM_VBC_VERSION + 1, 4);
 }
+static void break_old_version(image *f) {
+    put(f->bytes + 8, TVM_VBC_OLDEST - 1, 4);
+}
+static void break_language(image *f) {
+    put(f->bytes + 24, TVM_LANGUAGE_VERSION + 1, 4);
+}
+static void break_no_language(image *f) {
+    put(f->bytes + 24, 0, 4);
+}
+static void break_header(image *f) {
+    put(f->bytes + 28, 1, 4);
+}
 static void break_count(image *f) {
     put(f->bytes + 12, 1000000, 4);
 }
@@ -349,6 +362,13 @@ static void break_fewer_strings(image *f) {
 static void break_params(image *f) {
     put(section_of(*f, KRNL) + 28, 65, 4);
 }
+/* That of the mma with its three operands. */
+static void break_opcode(image *f) {
+    static const uint8_t mma[4] = {TVM_OP_MMA, 0, 3, 0};
+    uint8_t *at = section_of(*f, KRNL);
+    while (memcmp(at, mma, sizeof mma) != 0) at++;
+    put(at, 65535, 2);
+}
 static void break_insns(image *f) {
     put(section_of(*f, KRNL) + 44, 60000, 4);
 }
@@ -384,12 +404,17 @@ static const struct {
     const char *words;
 } broken[] = {
     {"magic", break_magic, false, TVM_FORMAT, "not a bytecode file"},
-    {"version", break_version, false, TVM_VERSION, "bytecode version 3: this program reads version 2"},
+    {"version", break_version, false, TVM_VERSION, "bytecode version 4: this program reads versions 2 to 3"},
+    {"old version", break_old_version, false, TVM_VERSION, "bytecode version 1"},
+    {"language", break_language, false, TVM_VERSION, "the program needs version 3 of the language"},
+    {"no language", break_no_language, false, TVM_VERSION, "the program needs version 0 of the language"},
+    {"header", break_header, false, TVM_FORMAT, "offset 28: the reserved field"},
+    {"opcode", break_opcode, true, TVM_FORMAT, "opcode 65535 does not exist in version 1 of the language"},
     {"count", break_count, false, TVM_FORMAT, "table of 1000000 sections"},
     {"total", break_total, false, TVM_FORMAT, "truncated"},
     {"trailing", break_trailing, false, TVM_FORMAT, "more bytes follow the end"},
     {"unowned", break_unowned, false, TVM_FORMAT, "belong to no section"},
-    {"tag", break_tag, false, TVM_FORMAT, "unknown section 'CUBN'"},
+    {"tag", break_tag, false, TVM_FORMAT, "no section 'CUBN' in version 1 of the language"},
     {"reserved", break_reserved, false, TVM_FORMAT, "section SHRD: the reserved field"},
     {"twice", break_twice, true, TVM_FORMAT, "a second section STRS"},
     {"range", break_range, false, TVM_FORMAT, "outside of the file"},

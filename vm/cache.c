@@ -5,12 +5,10 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sodium.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 enum { MEMORY_LIMIT = 256 << 20 };
 
@@ -22,9 +20,14 @@ struct tvm_cache {
     char dir[];
 };
 
-tvm_cache_key tvm_cache_key_of(const char *description) {
-    XXH128_hash_t hash = XXH3_128bits(description, strlen(description));
-    return (tvm_cache_key){{hash.high64, hash.low64}};
+tvm_cache_key tvm_cache_key_of(const char *description, const void *bytes, size_t size) {
+    tvm_cache_key key;
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, NULL, 0, sizeof key.hash);
+    crypto_generichash_update(&state, (const unsigned char *)description, strlen(description) + 1);
+    crypto_generichash_update(&state, bytes, size);
+    crypto_generichash_final(&state, (unsigned char *)key.hash, sizeof key.hash);
+    return key;
 }
 
 /* ---- opening ---- */
@@ -39,7 +42,7 @@ static void unusable(tvm_cache *cache, const char *reason, tvm_diags *warnings) 
 /* dir, or the default of the XDG base directory specification (which has relative paths ignored); malloc'ed.
  */
 static char *folder_path(const char *dir, tvm_diags *warnings) {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
     char *path = NULL;
     int length = 0;
     if (dir)
@@ -63,7 +66,7 @@ static char *folder_path(const char *dir, tvm_diags *warnings) {
 /* $TVM_CACHE_LIMIT, else the default. */
 static uint64_t chosen_limit(tvm_diags *warnings) {
     static const char units[] = "KMG";
-    const char *text = getenv("TVM_CACHE_LIMIT");
+    const char *text = secure_getenv("TVM_CACHE_LIMIT");
     if (!text || !*text) return TVM_CACHE_LIMIT;
     char *end = NULL;
     errno = 0;
@@ -90,6 +93,8 @@ static void check_folder(tvm_cache *cache, tvm_diags *warnings) {
 
 tvm_cache *tvm_cache_open(const char *dir, uint64_t limit, tvm_diags *warnings) {
     if (dir && !dir[0]) return NULL;
+    /* Chooses the processor's fastest code; a failure is one of random numbers, which are not asked for. */
+    (void)!sodium_init();
     char *path = folder_path(dir, warnings);
     if (!path) return NULL;
     size_t length = strlen(path) + 1;

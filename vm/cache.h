@@ -13,12 +13,13 @@ typedef struct tvm_cache tvm_cache;
 /* How long to wait for another process' result before computing it, too. */
 enum { TVM_CACHE_WAIT_MS = 30 * 1000 };
 
+/* BLAKE2b (RFC 7693) of 256 bits, so that nobody can make a program whose key is another one's. */
 typedef struct tvm_cache_key {
-    uint64_t hash[2];
+    uint64_t hash[4];
 } tvm_cache_key;
 
-/* The key of a description: any text that names everything the result depends on. */
-tvm_cache_key tvm_cache_key_of(const char *description);
+/* The key of what depends on nothing but a description, any text, and `size` bytes. */
+tvm_cache_key tvm_cache_key_of(const char *description, const void *bytes, size_t size);
 
 /* dir NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm. It is created with its parents (mode 0700) and
  * must belong to the user and be writable by no one else; a folder that cannot be used gives a warning and a

@@ -1,8 +1,10 @@
 #include "cache_folder.h"
+#include "output.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -10,21 +12,23 @@
 #include <time.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 /* A file is this header and the bytes. The cache never leaves its machine: host byte order. */
 typedef struct entry_header {
     char magic[8];
     uint64_t version;
     uint64_t size;
-    uint64_t key[2];
-    uint64_t checksum[2];     /* XXH3, 128 bits, of the bytes */
-    uint64_t header_checksum; /* XXH3, 64 bits, of the members above */
+    tvm_cache_key key;
+    uint64_t checksum[4]; /* BLAKE2b of the members above and the bytes */
 } entry_header;
 
 static const char entry_magic[8] = "TVMCACHE";
-enum { ENTRY_VERSION = 1, NAME_HEX = 32, STALE_SECONDS = 3600, ATTEMPTS = 1000 };
+enum {
+    ENTRY_VERSION = 2,
+    NAME_HEX = 64,
+    NAME_HEX_1 = 32 /* of version 1 */,
+    STALE_SECONDS = 3600,
+    ATTEMPTS = 1000
+};
 static const char entry_suffix[] = ".entry", lock_name[] = "lock";
 
 /* ---- the folder ---- */
@@ -85,8 +89,8 @@ int tvm_cache_folder_lock(int folder, tvm_cache_key key) {
 typedef char entry_name[NAME_HEX + sizeof entry_suffix];
 
 static void name_of(tvm_cache_key key, entry_name name) {
-    snprintf(name, sizeof(entry_name), "%016llx%016llx%s", (unsigned long long)key.hash[0],
-             (unsigned long long)key.hash[1], entry_suffix);
+    sodium_bin2hex(name, NAME_HEX + 1, (const unsigned char *)key.hash, sizeof key.hash);
+    strcpy(name + NAME_HEX, entry_suffix);
 }
 
 size_t tvm_cache_file_overhead(void) {
@@ -94,12 +98,13 @@ size_t tvm_cache_file_overhead(void) {
 }
 
 static entry_header make_header(tvm_cache_key key, const void *bytes, size_t size) {
-    entry_header header = {.version = ENTRY_VERSION, .size = size, .key = {key.hash[0], key.hash[1]}};
+    entry_header header = {.version = ENTRY_VERSION, .size = size, .key = key};
+    crypto_generichash_state state;
     memcpy(header.magic, entry_magic, sizeof header.magic);
-    XXH128_hash_t hash = XXH3_128bits(bytes, size);
-    header.checksum[0] = hash.high64;
-    header.checksum[1] = hash.low64;
-    header.header_checksum = XXH3_64bits(&header, offsetof(entry_header, header_checksum));
+    crypto_generichash_init(&state, NULL, 0, sizeof header.checksum);
+    crypto_generichash_update(&state, (const unsigned char *)&header, offsetof(entry_header, checksum));
+    crypto_generichash_update(&state, bytes, size);
+    crypto_generichash_final(&state, (unsigned char *)header.checksum, sizeof header.checksum);
     return header;
 }
 
@@ -178,17 +183,6 @@ static int open_temporary(int folder, const char *entry, char name[TEMPORARY_NAM
     return -1;
 }
 
-/* 0 or the error's number. */
-static int write_all(int file, const void *bytes, size_t size) {
-    for (size_t done = 0; done < size;) {
-        ssize_t put = write(file, (const uint8_t *)bytes + done, size - done);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return errno;
-        done += (size_t)put;
-    }
-    return 0;
-}
-
 int tvm_cache_file_write(int folder, tvm_cache_key key, const void *bytes, size_t size) {
     entry_name entry;
     char name[TEMPORARY_NAME];
@@ -196,8 +190,8 @@ int tvm_cache_file_write(int folder, tvm_cache_key key, const void *bytes, size_
     int file = open_temporary(folder, entry, name);
     if (file < 0) return errno;
     entry_header header = make_header(key, bytes, size);
-    int error = write_all(file, &header, sizeof header);
-    if (!error) error = write_all(file, bytes, size);
+    int error = tvm_write_all(file, &header, sizeof header);
+    if (!error) error = tvm_write_all(file, bytes, size);
     if (!error && renameat(folder, name, folder, entry)) error = errno;
     if (error) unlinkat(folder, name, 0);
     if (close(file) && !error) {
@@ -221,15 +215,22 @@ typedef struct found_entries {
     uint64_t total;
 } found_entries;
 
+/* The suffix of an entry's name; NULL: it is none. Entries of version 1 are never read again, and go as the
+ * oldest ones. */
+static const char *entry_suffix_of(const char *name) {
+    size_t digits = strspn(name, "0123456789abcdef"), length = sizeof entry_suffix - 1;
+    bool known = digits == NAME_HEX || digits == NAME_HEX_1;
+    return known && strncmp(name + digits, entry_suffix, length) == 0 ? name + digits : NULL;
+}
+
 static bool is_entry_name(const char *name) {
-    return strspn(name, "0123456789abcdef") == NAME_HEX && strcmp(name + NAME_HEX, entry_suffix) == 0;
+    const char *suffix = entry_suffix_of(name);
+    return suffix && strcmp(suffix, entry_suffix) == 0;
 }
 
 static bool is_temporary_name(const char *name) {
-    size_t length = sizeof entry_suffix - 1;
-    return strspn(name, "0123456789abcdef") == NAME_HEX &&
-           strncmp(name + NAME_HEX, entry_suffix, length) == 0 &&
-           strncmp(name + NAME_HEX + length, ".tmp", 4) == 0;
+    const char *suffix = entry_suffix_of(name);
+    return suffix && strncmp(suffix + sizeof entry_suffix - 1, ".tmp", 4) == 0;
 }
 
 static bool add_entry(found_entries *found, const char *name, const struct stat *info) {
@@ -241,7 +242,7 @@ static bool add_entry(found_entries *found, const char *name, const struct stat 
         found->capacity = capacity;
     }
     found_entry *entry = &found->items[found->count++];
-    memcpy(entry->name, name, sizeof entry->name); /* an entry name has exactly this length */
+    memcpy(entry->name, name, strlen(name) + 1); /* an entry's name is no longer than that */
     entry->size = (uint64_t)info->st_size;
     entry->used = info->st_mtim;
     found->total += entry->size;

@@ -90,7 +90,7 @@ static tvm_status ask_ptxas(tvm_ptx_compiler *compiler, tvm_cache *cache, tvm_di
     size_t size = 0;
     tvm_status status = TVM_OK;
     if (description) {
-        tvm_cache_key key = tvm_cache_key_of(description);
+        tvm_cache_key key = tvm_cache_key_of(description, NULL, 0);
         if (tvm_cache_get(cache, key, &bytes, &size) && size && !bytes[size - 1]) {
             compiler->version = (char *)bytes;
         } else {
@@ -125,20 +125,24 @@ static tvm_status compiler_identity(tvm_ptx_compiler *compiler, tvm_cache *cache
     return *text || status ? status : tvm_diag_no_memory(diags);
 }
 
-static tvm_status image_key(const tvm_image_request *request, const uint64_t hash[2],
-                            tvm_ptx_compiler *compiler, tvm_cache_key *key, tvm_diags *warnings,
-                            tvm_diags *diags) {
+static tvm_status image_key(const tvm_image_request *request, tvm_ptx_compiler *compiler, tvm_cache_key *key,
+                            tvm_diags *warnings, tvm_diags *diags) {
     char name[16], *made_by, *description;
+    uint8_t *program;
+    size_t size;
     tvm_status status = compiler_identity(compiler, request->cache, &made_by, warnings, diags);
     if (status) return status;
-    int length = asprintf(&description, "image %d, program %016llx%016llx for %s, code generator %d, %s",
-                          IMAGE_FORMAT, (unsigned long long)hash[0], (unsigned long long)hash[1],
+    int length = asprintf(&description, "image %d for %s, code generator %d, %s", IMAGE_FORMAT,
                           tvm_target_name(request->target, name), TVM_CODEGEN_VERSION, made_by);
     free(made_by);
     if (length < 0) return tvm_diag_no_memory(diags);
-    *key = tvm_cache_key_of(description);
+    status = tvm_vbc_write(request->program, 0, &program, &size, diags);
+    if (!status) {
+        *key = tvm_cache_key_of(description, program, size);
+        free(program);
+    }
     free(description);
-    return TVM_OK;
+    return status;
 }
 
 /* ---- making ---- */
@@ -210,10 +214,10 @@ static tvm_status find_or_build(const tvm_image_request *request, const tvm_ptx_
                                 : status;
 }
 
-static tvm_status make(const tvm_image_request *request, const uint64_t hash[2], tvm_ptx_compiler *compiler,
-                       tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
+static tvm_status make(const tvm_image_request *request, tvm_ptx_compiler *compiler, tvm_image *image,
+                       tvm_diags *warnings, tvm_diags *diags) {
     *image = (tvm_image){.target = request->target};
-    tvm_status status = image_key(request, hash, compiler, &image->key, warnings, diags);
+    tvm_status status = image_key(request, compiler, &image->key, warnings, diags);
     return status ? status : find_or_build(request, compiler, image, warnings, diags);
 }
 
@@ -233,7 +237,7 @@ tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tv
     bool found = embedded && compiler.kind == TVM_PTX_BY_DRIVER &&
                  (tvm_image_find_embedded(request, hash, TVM_EMBEDDED_LOWER, image) ||
                   tvm_image_find_embedded(request, hash, TVM_EMBEDDED_PTX_FOR, image));
-    if (!found) status = make(request, hash, &compiler, image, warnings, diags);
+    if (!found) status = make(request, &compiler, image, warnings, diags);
     tvm_ptx_compiler_free(&compiler);
     return status;
 }

@@ -25,7 +25,7 @@
 #pragma GCC diagnostic pop
 
 bool tvm_nvtx_present(void) {
-    const char *path = getenv("NVTX_INJECTION64_PATH");
+    const char *path = secure_getenv("NVTX_INJECTION64_PATH");
     return path && *path;
 }
 

@@ -58,7 +58,7 @@ void tvm_log(tvm_observer *observer, tvm_log_level level, const char *format, ..
 
 /* TVM_LOG_DEFAULT when the environment does not say; *unknown is a text that it has instead of a level. */
 static tvm_log_level level_of_environment(const char **unknown) {
-    const char *text = getenv("TILUSVM_LOG");
+    const char *text = secure_getenv("TILUSVM_LOG");
     *unknown = NULL;
     if (!text || !*text) return TVM_LOG_DEFAULT;
     for (int level = TVM_LOG_ERROR; level <= TVM_LOG_OFF; level++)
@@ -68,7 +68,7 @@ static tvm_log_level level_of_environment(const char **unknown) {
 }
 
 static void open_log(tvm_observer *observer, const tvm_context_options *options) {
-    const char *unknown, *path = getenv("TILUSVM_LOG_FILE");
+    const char *unknown, *path = secure_getenv("TILUSVM_LOG_FILE");
     tvm_log_level level = level_of_environment(&unknown);
     if (options->log_level) level = options->log_level;
     if (level == TVM_LOG_DEFAULT && options->log) level = TVM_LOG_WARN;

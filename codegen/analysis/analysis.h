@@ -27,16 +27,17 @@ typedef struct slot_fact {
     uint32_t loop;       /* the FOR whose variable it is, when nothing else assigns it; or TVM_NONE */
     bool stable;         /* one value during the whole kernel */
     bool constant;       /* its value is known here */
-    bool extent; /* an extent of a tensor or of the grid: launch has checked that it is not negative */
+    bool reached;        /* while ranges are found: something is known to assign it */
     int64_t value;
-    uint64_t divisor; /* of every value it has; 0: it is 0 */
-    int64_t low, high;
+    uint64_t divisor;  /* of every value it has; 0: it is 0 */
+    int64_t low, high; /* see facts.h for u64 */
 } slot_fact;
 
 typedef struct expr_fact {
     bool stable;
     bool varies;    /* a leaf is a parameter, a block index or a grid extent: never a constant of this path */
     bool exact;     /* integers: as a sum of multiples of leaves it does not wrap */
+    bool reached;   /* while ranges are found: what it reads is */
     uint32_t scope; /* the loop for which `invariant` was found; 0: none */
     bool invariant;
     uint64_t divisor;
@@ -63,7 +64,7 @@ typedef struct facts {
     uint32_t grid_leaf[3]; /* the expression that is the grid's extent, or TVM_NONE */
     uint64_t version;      /* counts changes of the slots' constants */
     uint64_t work;         /* what is left for proofs in this kernel; without any, nothing is proven */
-    uint32_t *scalars_set; /* by instruction: LET and FOR before it */
+    uint32_t *scalars_set; /* by instruction: those before it that assign a scalar */
 } facts;
 
 tvm_status tvm_facts_make(emitter *e);
@@ -83,6 +84,10 @@ uint64_t tvm_fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */
 bool tvm_fact_not_negative(const emitter *e, uint32_t index);
 /* Proof of 0 <= index and index + extent <= bound, as integers; bound is not negative. */
 bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound);
+/* Proof of 0 <= index <= most, which is at most INT32_MAX. */
+bool tvm_fact_at_most(const emitter *e, uint32_t index, int64_t most);
+/* Proof that an integer is above zero, as a number of its type. */
+bool tvm_fact_positive(const emitter *e, uint32_t expr);
 
 /* index = constant + rest modulo the index's width, where rest is a multiple of *divisor (0: rest is 0). */
 void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor);

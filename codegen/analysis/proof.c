@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis.h"
+#include "facts.h"
 
 enum { SUM_BUDGET = 256, PROOF_BUDGET = 400, PROOF_DEPTH = 10 };
 
@@ -161,6 +161,7 @@ static bool plain_division(const emitter *e, const tvm_expr *node, int64_t *by) 
     if (node->op != TVM_EXPR_DIV && node->op != TVM_EXPR_CDIV) return false;
     if (!tvm_fact_constant(e, node->b, by) || *by <= 0) return false;
     const expr_fact *dividend = &e->facts->exprs[node->a];
+    if (tvm_fact_is_u64(node->type) && dividend->low < 0) return false;
     if (node->op == TVM_EXPR_DIV) return true;
     int64_t limit = node->type.bits == 64             ? INT64_MAX
                     : node->type.kind == TVM_KIND_INT ? INT32_MAX
@@ -210,6 +211,7 @@ static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bo
     const tvm_expr *extent = node_of(e, grid);
     int64_t by;
     bound_by(e, list, 1, grid, -1);
+    if (tvm_fact_is_u64(extent->type) && e->facts->exprs[extent->a].low < 0) return;
     if ((extent->op != TVM_EXPR_CDIV && extent->op != TVM_EXPR_DIV) ||
         !tvm_fact_constant(e, extent->b, &by) || by <= 0)
         return;
@@ -248,6 +250,7 @@ static void bound_decoded(const emitter *e, bounds *list, const tvm_expr *node, 
 static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *list) {
     const tvm_expr *node = node_of(e, atom);
     *list = (bounds){0};
+    if (tvm_fact_is_u64(node->type)) return; /* what follows is said of numbers that are ordered as i64 are */
     switch (node->op) {
     case TVM_EXPR_SLOT:
         bound_loop_variable(e, list, node, upper);
@@ -472,20 +475,38 @@ bool tvm_fact_not_negative(const emitter *e, uint32_t index) {
     return !sum.failed && tvm_linear_not_negative(e, &sum);
 }
 
-bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
-    const expr_fact *limit = &e->facts->exprs[bound_expr];
-    bool is_narrow = node_of(e, index)->type.bits == 32;
-    /* An index that wraps equals the sum modulo 2^32 only; inside a bound below 2^31 both are the same
-     * number. */
-    if (is_narrow && !e->facts->exprs[index].exact && limit->high > INT32_MAX) return false;
-    if (!is_narrow && !e->facts->exprs[index].exact) return false;
-    linear low = {0}, high = {.constant = -extent};
+/* Proof of 0 <= index <= high. An index that wraps equals its sum modulo 2^32 only; inside a bound below 2^31
+ * both are the same number. */
+static bool lies_below(const emitter *e, uint32_t index, linear *high, int64_t high_most) {
+    bool is_narrow = node_of(e, index)->type.bits == 32, exact = e->facts->exprs[index].exact;
+    linear low = {0};
     unsigned budget = SUM_BUDGET;
-    tvm_linear_add(e, &low, index, 1, &budget);
+    if (exact || (is_narrow && high_most <= INT32_MAX))
+        tvm_linear_add(e, &low, index, 1, &budget);
+    else
+        tvm_linear_add_term(&low, index, 1);
+    tvm_linear_add_scaled(high, &low, -1);
+    return !low.failed && !high->failed && tvm_linear_not_negative(e, &low) &&
+           tvm_linear_not_negative(e, high);
+}
+
+bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
+    linear high = {.constant = -extent};
+    unsigned budget = SUM_BUDGET;
     tvm_linear_add_value(e, &high, bound_expr, 1, &budget);
-    tvm_linear_add_scaled(&high, &low, -1);
-    return !low.failed && !high.failed && tvm_linear_not_negative(e, &low) &&
-           tvm_linear_not_negative(e, &high);
+    return lies_below(e, index, &high, e->facts->exprs[bound_expr].high);
+}
+
+bool tvm_fact_at_most(const emitter *e, uint32_t index, int64_t most) {
+    const expr_fact *fact = &e->facts->exprs[index];
+    linear high = {.constant = most};
+    if (fact->low >= 0 && fact->high <= most) return true;
+    return most <= INT32_MAX && lies_below(e, index, &high, most);
+}
+
+bool tvm_fact_positive(const emitter *e, uint32_t expr) {
+    int64_t value;
+    return e->facts->exprs[expr].low > 0 || (tvm_fact_constant(e, expr, &value) && value > 0);
 }
 
 void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {

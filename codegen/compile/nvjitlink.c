@@ -61,8 +61,8 @@ static void look_in_toolkit(search *s, const char *prefix) {
 
 static void look_everywhere(search *s) {
     look_in_toolkit(s, TVM_CUDA_PREFIX);
-    look_in_toolkit(s, getenv("CUDA_HOME"));
-    for (const char *list = getenv("LD_LIBRARY_PATH"); list && *list && !s->found;) {
+    look_in_toolkit(s, secure_getenv("CUDA_HOME"));
+    for (const char *list = secure_getenv("LD_LIBRARY_PATH"); list && *list && !s->found;) {
         size_t length = strcspn(list, ":");
         look_in(s, list, length, "");
         list += length + (list[length] == ':');
@@ -72,7 +72,7 @@ static void look_everywhere(search *s) {
 }
 
 tvm_status tvm_nvjitlink_find(char **path, tvm_diags *diags) {
-    const char *chosen = getenv("TVM_NVJITLINK");
+    const char *chosen = secure_getenv("TVM_NVJITLINK");
     search s = {0};
     *path = NULL;
     if (chosen && strcmp(chosen, "none") == 0) return TVM_NO_PTXAS;

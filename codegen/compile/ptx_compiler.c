@@ -17,7 +17,7 @@ static tvm_status choose(tvm_ptx_compiler *compiler, tvm_ptx_compiler_kind kind,
 }
 
 static bool is_set(const char *name) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value && *value;
 }
 

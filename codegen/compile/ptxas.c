@@ -72,7 +72,7 @@ static tvm_status not_found(const char *looked, tvm_diags *diags) {
 }
 
 tvm_status tvm_ptxas_find(char **path, tvm_diags *diags) {
-    const char *chosen = getenv("TVM_PTXAS"), *home = getenv("CUDA_HOME");
+    const char *chosen = secure_getenv("TVM_PTXAS"), *home = secure_getenv("CUDA_HOME");
     *path = NULL;
     if (chosen && *chosen) {
         if (!is_program(chosen)) {
@@ -86,7 +86,7 @@ tvm_status tvm_ptxas_find(char **path, tvm_diags *diags) {
     search s = {.found = NULL};
     look_in(&s, TVM_CUDA_PREFIX, strlen(TVM_CUDA_PREFIX), "bin/");
     if (home) look_in(&s, home, strlen(home), "bin/");
-    look_in_path(&s, getenv("PATH"));
+    look_in_path(&s, secure_getenv("PATH"));
     look_in(&s, "/usr/local/cuda", strlen("/usr/local/cuda"), "bin/");
     *path = s.found;
     if (s.no_memory) return tvm_diag_no_memory(diags);
@@ -271,7 +271,7 @@ tvm_status tvm_ptxas_within(tvm_module *module, const char *path, unsigned limit
 /* $TVM_PTXAS_TIMEOUT in milliseconds. */
 static tvm_status chosen_limit(unsigned *limit_ms, tvm_diags *diags) {
     enum { LONGEST_S = 24 * 3600 };
-    const char *text = getenv("TVM_PTXAS_TIMEOUT");
+    const char *text = secure_getenv("TVM_PTXAS_TIMEOUT");
     *limit_ms = TVM_PTXAS_LIMIT_MS;
     if (!text || !*text) return TVM_OK;
     char *end;

@@ -187,10 +187,23 @@ static void plan_loop(emitter *e, for_loop *loop) {
     uint64_t weight = (uint64_t)e->caches->weight[loop->insn] * loop->copies;
     if (loop->copies < 1 || weight + e->kernel->insn_count > e->insn_budget) loop->copies = 1;
     int64_t step, high = is_wide ? INT64_MAX : is_signed ? INT32_MAX : UINT32_MAX;
+    const expr_fact *start = &e->facts->exprs[loop->start], *end = &e->facts->exprs[loop->end];
     if (!tvm_fact_constant(e, loop->step, &step) || step <= 0) return;
+    /* Facts of u64 beyond INT64_MAX are not in the order of the loop. */
+    if (is_wide && !is_signed && (start->low < 0 || end->low < 0)) return;
     uint64_t divisor = tvm_fact_gcd(tvm_fact_divisor(e, loop->start), tvm_fact_divisor(e, loop->end));
-    loop->reaches_end = divisor % (uint64_t)step == 0 || e->facts->exprs[loop->end].high <= high - step;
+    loop->reaches_end = divisor % (uint64_t)step == 0 || end->high <= high - step;
     loop->is_multiple = step <= UINT32_MAX && divisor % ((uint64_t)step * loop->copies) == 0;
+}
+
+/* What is found of the loop's variable builds on it: see range_loop. */
+static void guard_step(emitter *e, const for_loop *loop) {
+    reg p;
+    if (tvm_fact_positive(e, loop->step)) return;
+    p = tvm_new_pred(e);
+    tvm_emit(e, "setp.%s.%s %s, %s, 0;", loop->type.kind == TVM_KIND_INT ? "le" : "eq", loop->signed_type,
+             p.name, loop->step_reg.name);
+    tvm_emit_trap(e, p, true);
 }
 
 tvm_status tvm_emit_FOR(emitter *e, const tvm_insn *insn) {
@@ -212,6 +225,7 @@ tvm_status tvm_emit_FOR(emitter *e, const tvm_insn *insn) {
         reg first = tvm_emit_expr(e, loop.start);
         loop.end_reg = keep_value(e, loop.end, loop.type);
         loop.step_reg = keep_value(e, loop.step, loop.type);
+        guard_step(e, &loop);
         tvm_emit(e, "mov.%s %s, %s;", move_type(loop.type), e->slots[loop.var].reg, first.name);
         status = emit_counted(e, &loop);
     }

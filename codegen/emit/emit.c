@@ -62,6 +62,10 @@ reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i) {
     return numbered("%w", e->slots[slot].first_word + i);
 }
 
+void tvm_emit_trap(emitter *e, reg predicate, bool when) {
+    tvm_emit(e, "@%s%s trap;", when ? "" : "!", predicate.name);
+}
+
 uint32_t tvm_tensor_words(uint32_t locals, unsigned bits) {
     return (uint32_t)(((uint64_t)locals * bits + 31) / 32);
 }

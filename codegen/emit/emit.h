@@ -102,6 +102,9 @@ uint32_t tvm_new_label(emitter *e); /* written $L<n> */
 
 /* Word i of a register tensor's slot. */
 reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i);
+/* Stops the launch as a fault where the predicate is true (or else false), for the bounds of what is not
+ * proved. The predicate is the same in all threads of the block, or of those that are to do something. */
+void tvm_emit_trap(emitter *e, reg predicate, bool when);
 /* Words of a tensor: ceil(locals * bits / 32). */
 uint32_t tvm_tensor_words(uint32_t locals, unsigned bits);
 

@@ -254,7 +254,7 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
     char name[48];
     bool guarded = tvm_global_is_guarded(&base->g);
     snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca",
-             guarded ? "" : c->hint.level2, chunk_bytes, guarded ? " guarded" : "");
+             guarded ? "" : c->hint.level2, chunk_bytes, guarded || s->guarded ? " guarded" : "");
     turn t = turn_from(c, 0);
     open_base(c, s, &t, base);
     tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
@@ -334,6 +334,7 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     turn_base *base = calloc(1, sizeof *base);
     if (!base) return tvm_diag_no_memory(e->diags);
     tvm_shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.tile, c.threads);
+    s.guarded = tvm_shared_guard(e, c.target->value, c.target + 1, c.tile_rank, c.tile);
     tvm_status status = TVM_OK;
     unsigned chunk_bytes = 16;
     for (; chunk_bytes >= 4; chunk_bytes /= 2) {

@@ -333,11 +333,11 @@ static tvm_status open_store(emitter *e, transfer *t, const tvm_insn *insn, acce
     status =
         tvm_access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, plan);
     if (status != TVM_OK) return status;
+    bool guarded = tvm_global_guard_bytes(&t->g) || tvm_global_is_guarded(&t->g);
     const char *what = insn->op == TVM_OP_PUT_GLOBAL ? "st.relaxed.gpu.global" : "st.global";
     char name[60], refused[200];
     refusal(&t->g, &t->map, plan, align, what, refused);
-    snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest),
-             tvm_global_is_guarded(&t->g) ? " guarded" : "");
+    snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest), guarded ? " guarded" : "");
     tvm_explain(e, name, plan->widest, plan->count, -1, refused);
     return TVM_OK;
 }

@@ -93,7 +93,8 @@ static void explain_plain(emitter *e, const transfer *t, const access_plan *plan
         if (n > worst) worst = n;
     }
     const char *what = is_load ? "ld.shared" : "st.shared";
-    snprintf(name, sizeof name, "%s.%s", what, tvm_access_type(plan->widest));
+    snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest),
+             t->tile.guarded ? " guarded" : "");
     int n = snprintf(reason, sizeof reason, "%s", refused);
     if (plan->widest < 128 && n >= 0 && (size_t)n < sizeof reason)
         snprintf(reason + n, sizeof reason - (size_t)n,
@@ -165,8 +166,8 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
         memcpy(plan.fields, moved, count * sizeof *moved);
     }
     char name[40];
-    snprintf(name, sizeof name, "%s.%s by element", is_load ? "ld.shared" : "st.shared",
-             tvm_access_type(bits));
+    snprintf(name, sizeof name, "%s.%s by element%s", is_load ? "ld.shared" : "st.shared",
+             tvm_access_type(bits), t->tile.guarded ? " guarded" : "");
     if (status == TVM_OK)
         tvm_explain(e, name, bits, locals, -1, "wider: a dimension of the shared layout has several modes");
     free(started);
@@ -175,7 +176,8 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
 }
 
 /* `layout`: of the tile; the slot's words are the thread's elements in its order. */
-static transfer *transfer_open(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot) {
+static transfer *transfer_open(emitter *e, const tvm_operand *tensor, const tvm_layout *layout,
+                               uint32_t slot) {
     transfer *t = calloc(1, sizeof *t);
     if (!t) {
         tvm_diag_no_memory(e->diags);
@@ -184,10 +186,12 @@ static transfer *transfer_open(emitter *e, const tvm_operand *tensor, const tvm_
     t->slot = slot;
     t->layout = layout;
     if (tvm_shared_open_layout(e, &t->tile, tensor->value, tensor + 1, t->layout)) open_lanes(e, t);
+    t->tile.guarded = tvm_shared_guard(e, tensor->value, tensor + 1, t->layout->rank, t->layout->shape);
     return t;
 }
 
-tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot) {
+tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout,
+                              uint32_t slot) {
     transfer *t = transfer_open(e, tensor, layout, slot);
     if (!t) return TVM_NO_MEMORY;
     char refused[200];
@@ -203,7 +207,8 @@ tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_l
 }
 
 tvm_status tvm_emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
-    return tvm_emit_load_tile(e, tvm_operands(e->kernel, insn), tvm_slot_layout(e, insn->result), insn->result);
+    return tvm_emit_load_tile(e, tvm_operands(e->kernel, insn), tvm_slot_layout(e, insn->result),
+                              insn->result);
 }
 
 tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {

@@ -7,7 +7,8 @@
 
 typedef struct semaphore {
     reg address, value;
-    reg first; /* predicate: the block's first thread, which speaks for all */
+    reg first;    /* predicate: the block's first thread, which speaks for all */
+    bool guarded; /* it is not known to lie inside of its tensor, which is tested */
 } semaphore;
 
 static semaphore find_semaphore(emitter *e, const tvm_insn *insn) {
@@ -16,7 +17,10 @@ static semaphore find_semaphore(emitter *e, const tvm_insn *insn) {
     unsigned rank = e->kernel->slots[operands->value].rank;
     global_access g = {.extent = {1}};
     semaphore s;
+    reg inside;
     tvm_global_open(e, &g, operands->value, operands + 1, 1);
+    if (tvm_global_predicate(&g, origin, &inside)) tvm_emit_trap(e, inside, false);
+    s.guarded = tvm_global_is_guarded(&g);
     s.address = tvm_global_pointer(&g, origin);
     s.value = tvm_emit_expr(e, operands[1 + rank].value);
     s.first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
@@ -35,7 +39,8 @@ tvm_status tvm_emit_LOCK_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "setp.ne.b32 %s, %s, %s;", differs.name, found.name, s.value.name);
     tvm_emit(e, "@%s bra $L%u;", differs.name, again);
     tvm_emit_barrier(e);
-    tvm_explain(e, "ld.acquire.gpu, bar.sync", 32, 1, -1, "");
+    tvm_explain(e, s.guarded ? "ld.acquire.gpu, bar.sync guarded" : "ld.acquire.gpu, bar.sync", 32, 1, -1,
+                "");
     return TVM_OK;
 }
 
@@ -44,7 +49,8 @@ tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
     semaphore s = find_semaphore(e, insn);
     tvm_emit_barrier(e);
     tvm_emit(e, "@%s st.release.gpu.global.b32 [%s], %s;", s.first.name, s.address.name, s.value.name);
-    tvm_explain(e, "bar.sync, st.release.gpu", 32, 1, -1, "");
+    tvm_explain(e, s.guarded ? "bar.sync, st.release.gpu guarded" : "bar.sync, st.release.gpu", 32, 1, -1,
+                "");
     return TVM_OK;
 }
 

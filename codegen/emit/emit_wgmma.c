@@ -183,6 +183,17 @@ static void emit_products(emitter *e, const product *t) {
     subtract_columns(e, t, all, &ones);
 }
 
+/* The tiles of shared tensors that are b. */
+static bool guard_tiles(emitter *e, const product *t) {
+    bool guarded = false;
+    for (const product *of = t; of < t + t->joined; of++) {
+        const mma_operands *o = operands_of(e, of);
+        const tvm_operand *b = o->mma.b.tensor;
+        guarded = tvm_shared_guard(e, b->value, b + 1, o->tile_b.rank, o->tile_b.shape) || guarded;
+    }
+    return guarded;
+}
+
 tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
     struct wgmma_state *s = e->wgmma;
     const product *t = &s->products[s->product[insn_number(e, insn)] - 1];
@@ -197,8 +208,10 @@ tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
         if (status != TVM_OK) return status;
     }
     char name[64];
+    bool guarded = guard_tiles(e, t);
     emit_products(e, t);
-    snprintf(name, sizeof name, "wgmma.m64n%uk16.f32", 8 * t->joined * t->all.columns);
+    snprintf(name, sizeof name, "wgmma.m64n%uk16.f32%s", 8 * t->joined * t->all.columns,
+             guarded ? " guarded" : "");
     tvm_explain(e, name, 0, t->all.steps * t->all.fragments, -1, "");
     return TVM_OK;
 }

@@ -363,6 +363,23 @@ static reg bound_test(global_access *g, unsigned d, uint32_t first) {
     return p;
 }
 
+bool tvm_global_guard_bytes(global_access *g) {
+    emitter *e = g->e;
+    uint32_t index = g->index[g->rank - 1].value;
+    uint64_t whole = 8 / tvm_fact_gcd(g->bits, 8);
+    if (tvm_fact_divisor(e, index) % whole == 0) return false;
+    reg at = tvm_emit_expr(e, index), rest = tvm_new_r(e), p = tvm_new_pred(e);
+    if (e->kernel->exprs[index].type.bits == 64) {
+        reg narrow = tvm_new_r(e);
+        tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
+        at = narrow;
+    }
+    tvm_emit(e, "and.b32 %s, %s, %u;", rest.name, at.name, (unsigned)whole - 1);
+    tvm_emit(e, "setp.ne.u32 %s, %s, 0;", p.name, rest.name);
+    tvm_emit_trap(e, p, true);
+    return true;
+}
+
 static uint32_t granule_of(const global_access *g, unsigned d, const uint32_t coordinate[TVM_MAX_RANK]) {
     return d >= g->lead ? (uint32_t)(coordinate[d - g->lead] / g->granule[d]) : 0;
 }

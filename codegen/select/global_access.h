@@ -65,6 +65,9 @@ reg tvm_global_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK]
 /* The same for instructions that take constants of -2048 to 2047 bytes: a pointer in the middle of the 4096
  * bytes that the whole address lies in, and what is added to it. For elements of whole bytes. */
 reg tvm_global_near_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], int64_t *add_bytes);
+/* Of whole_bytes: traps where the index of the last dimension, which is not known to, begins inside a byte.
+ * False: it cannot. */
+bool tvm_global_guard_bytes(global_access *g);
 /* The predicate of the granule that the constant coordinates lie in; false: always inside. */
 bool tvm_global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out);
 /* Numbers that are equal for coordinates that share pointer and predicate. */

@@ -136,8 +136,9 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
         tvm_emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count,
                  m->transposed ? ".trans" : "", list, address.name, plus);
     }
-    char name[24];
-    snprintf(name, sizeof name, "ldmatrix.x%u%s", count, m->transposed ? ".trans" : "");
+    char name[32];
+    snprintf(name, sizeof name, "ldmatrix.x%u%s%s", count, m->transposed ? ".trans" : "",
+             m->tile->guarded ? " guarded" : "");
     tvm_explain(e, name, 128, m->words / count, (int)worst, refused);
     free(rows);
     return TVM_OK;

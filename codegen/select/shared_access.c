@@ -53,12 +53,13 @@ static uint32_t offset_in(const shared_tile *s, unsigned d, uint32_t at) {
     return offset;
 }
 
-/* Does adding coordinates of the tile to the constant part carry no digit of dimension d, and does the run-time
- * part, a multiple of `divisor` (0: none), consist of the first mode's digit alone? */
+/* Does adding coordinates of the tile to the constant part carry no digit of dimension d, and does the
+ * run-time part, a multiple of `divisor` (0: none), consist of the first mode's digit alone? */
 static bool adds_up(const shared_tile *s, unsigned d, int64_t constant, uint64_t divisor, uint32_t extent) {
     uint32_t inner = inner_extent(s, d), below = 1;
     if (s->modes[d] < 2) return true;
-    if (divisor % inner != 0 || (divisor != 0 && s->layout->mode_stride[s->first[d]] % inner != 0)) return false;
+    if (divisor % inner != 0 || (divisor != 0 && s->layout->mode_stride[s->first[d]] % inner != 0))
+        return false;
     if (constant < 0) return false;
     for (unsigned i = s->modes[d]; i-- > 1;) {
         below *= s->layout->mode_size[s->first[d] + i];
@@ -89,7 +90,8 @@ bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operan
         s->constant_index[d] = constant;
         s->step[d] = step_of(s, d);
         if (!adds_up(s, d, constant, rest, d < s->lead ? 1 : extent[d - s->lead])) s->linear = false;
-        s->constant += s->modes[d] < 2 ? (uint32_t)constant * s->step[d] : offset_in(s, d, (uint32_t)constant);
+        s->constant +=
+            s->modes[d] < 2 ? (uint32_t)constant * s->step[d] : offset_in(s, d, (uint32_t)constant);
         if (rest != 0) s->has_dynamic = true;
         uint64_t power = (rest & (~rest + 1)) % (UINT64_C(1) << 32);
         s->dynamic_divisor = tvm_fact_gcd(s->dynamic_divisor, power * s->step[d]);
@@ -154,6 +156,24 @@ bool tvm_shared_part(const shared_tile *s, unsigned d, reg at, reg *offset) {
         below *= s->layout->mode_size[m];
     }
     return any;
+}
+
+bool tvm_shared_guard(emitter *e, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
+                      const uint32_t *tile) {
+    const tvm_shared_layout *layout = tvm_slot_shared_layout(e, slot);
+    unsigned lead = layout->rank - tile_rank;
+    bool guarded = false;
+    for (unsigned d = 0; d < layout->rank; d++) {
+        uint32_t extent = d < lead ? 1 : tile[d - lead], room = layout->shape[d] - extent;
+        if (tvm_fact_at_most(e, index[d].value, room)) continue;
+        reg at = tvm_emit_expr(e, index[d].value), p = tvm_new_pred(e);
+        bool is_wide = e->kernel->exprs[index[d].value].type.bits == 64;
+        /* Unsigned, a negative index is above every extent. */
+        tvm_emit(e, "setp.gt.%s %s, %s, %u;", is_wide ? "u64" : "u32", p.name, at.name, room);
+        tvm_emit_trap(e, p, true);
+        guarded = true;
+    }
+    return guarded;
 }
 
 uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]) {

@@ -24,6 +24,7 @@ typedef struct shared_tile {
     int64_t constant_index[TVM_MAX_RANK];
     uint64_t dynamic_divisor; /* elements, of the run-time part; 0: there is none */
     bool has_dynamic;
+    bool guarded; /* an index is tested: tvm_shared_guard */
     reg dynamic; /* %r: linear offset of the run-time part, in elements */
     uint32_t threads;
 } shared_tile;
@@ -47,6 +48,12 @@ bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operan
 /* The same for the tile that threads have in a register layout: linear also in each thread's and each local part. */
 bool tvm_shared_open_layout(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index,
                             const tvm_layout *layout);
+
+/* Traps where a tile of these extents (the tensor's last dimensions) at run-time indices is not inside of its
+ * shared tensor; emits nothing for what is proved. Whatever reads or writes a shared tile calls it first.
+ * True: something is tested. */
+bool tvm_shared_guard(emitter *e, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
+                      const uint32_t *tile);
 
 uint32_t tvm_shared_swizzle(const tvm_shared_layout *layout, uint32_t offset);
 /* Largest power of two of elements such that aligned runs stay contiguous: 2^base under a swizzle. */

@@ -158,7 +158,7 @@ void pack_job_free(pack_job *job) {
     pack_array_close(&job->given_scales);
     pack_array_close(&job->given_zeros);
     pack_layout_free(&job->layout);
-    pack_output_close(&job->output);
+    tvm_output_close(&job->output);
 }
 
 /* ---- what is asked for ---- */
@@ -312,7 +312,7 @@ static tvm_status copy_array(const pack_job *job, const pack_array *from, uint64
     for (uint64_t done = 0; !status && done < bytes; done += CHUNK) {
         size_t size = bytes - done < CHUNK ? bytes - done : CHUNK;
         status = tvm_read_at(from->descriptor, from->path, chunk, size, from->offset + done, diags);
-        if (!status) status = pack_output_write(&job->output, chunk, size, at + done, diags);
+        if (!status) status = tvm_output_write(&job->output, chunk, size, at + done, diags);
     }
     return status;
 }
@@ -446,8 +446,8 @@ static tvm_status start_output(pack_job *job, tvm_diags *diags) {
           : d.items[i].name == zeros_name ? &job->zeros_at
                                           : &job->packed_at) = d.items[i].offset;
     const tvm_safetensor *last = &d.items[d.tensors.count - 1];
-    status = pack_output_open(job->options->output, last->offset + last->bytes, &job->output, diags);
-    if (!status) status = pack_output_write(&job->output, header, size, 0, diags);
+    status = tvm_output_open(job->options->output, last->offset + last->bytes, &job->output, diags);
+    if (!status) status = tvm_output_write(&job->output, header, size, 0, diags);
     free(header);
     return status;
 }
@@ -495,7 +495,7 @@ static tvm_status run(pack_job *job, tvm_diags *diags) {
     if (!status && job->given_scales.path)
         status = copy_array(job, &job->given_scales, job->scales_at, diags);
     if (!status && job->given_zeros.path) status = copy_array(job, &job->given_zeros, job->zeros_at, diags);
-    return status ? status : pack_output_commit(&job->output, diags);
+    return status ? status : tvm_output_commit(&job->output, diags);
 }
 
 tvm_status tvm_pack(const pack_options *options, tvm_diags *diags) {

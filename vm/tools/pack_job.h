@@ -3,6 +3,7 @@
 #define TVM_VM_PACK_JOB_H
 
 #include "numbers.h"
+#include "output.h"
 #include "pack.h"
 #include "pack_file.h"
 #include "pack_layout.h"
@@ -47,7 +48,7 @@ typedef struct pack_job {
     pack_coder coder;
     pack_array given_scales, given_zeros; /* of codes */
     bool has_scales, has_zeros;
-    pack_output output;
+    tvm_output output;
     uint64_t packed_at, scales_at, zeros_at; /* in the output; unpacking: in the input */
     unsigned threads;
     pack_buffers *buffers; /* one a thread */

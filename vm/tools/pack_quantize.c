@@ -153,7 +153,7 @@ static tvm_status write_matrix(const piece *p, const uint16_t *values, uint64_t 
     }
     tvm_status status = TVM_OK;
     for (uint64_t i = 0; !status && i < rows; i++)
-        status = pack_output_write(&job->output, values + i * p->columns, run * sizeof *values,
+        status = tvm_output_write(&job->output, values + i * p->columns, run * sizeof *values,
                                    at + ((first + i) * width + p->column) * sizeof *values, p->diags);
     return status;
 }
@@ -247,7 +247,7 @@ static tvm_status write_tiles(const piece *p, uint64_t row, uint64_t tiles) {
     uint64_t together = layout->down ? 1 : tiles;
     tvm_status status = TVM_OK;
     for (uint64_t t = 0; !status && t < tiles; t += together)
-        status = pack_output_write(
+        status = tvm_output_write(
             &job->output, p->buffers->out + t * layout->bytes, together * layout->bytes,
             job->packed_at + pack_layout_place(layout, job->k, job->n, tile_row, tile_column + t), p->diags);
     return status;
@@ -289,7 +289,7 @@ static tvm_status pack_plain(const piece *p, uint64_t slab, uint64_t row, uint64
         rows = 1;
     }
     for (uint64_t i = 0; !status && i < rows; i++)
-        status = pack_output_write(&job->output, p->buffers->out + i * run, run,
+        status = tvm_output_write(&job->output, p->buffers->out + i * run, run,
                                    job->packed_at + (row + i) * width + left, p->diags);
     return status;
 }

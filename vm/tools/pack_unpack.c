@@ -117,7 +117,7 @@ static tvm_status unpack_piece(void *closure, unsigned thread, uint64_t number, 
         status = read_floats(&p, job->has_zeros, job->zeros_at, u->zero_type, u->mid, p.buffers->by.offsets);
     if (!status) status = job->laid_out ? unpack_tiles(&p) : unpack_plain(&p);
     for (uint64_t i = 0; !status && i < p.rows; i++)
-        status = pack_output_write(&job->output, (uint8_t *)p.buffers->slab + i * p.columns * job->item,
+        status = tvm_output_write(&job->output, (uint8_t *)p.buffers->slab + i * p.columns * job->item,
                                    p.columns * job->item,
                                    u->to_at + ((p.row + i) * job->n + p.column) * job->item, diags);
     return status;
@@ -275,8 +275,8 @@ static tvm_status start_safetensors(unpacker *u, uint64_t data, tvm_diags *diags
     tvm_status status = tvm_safetensors_header(&tensors, &header, &size, diags);
     if (status) return status;
     u->to_at = size;
-    status = pack_output_open(u->job.options->output, size + data, &u->job.output, diags);
-    if (!status) status = pack_output_write(&u->job.output, header, size, 0, diags);
+    status = tvm_output_open(u->job.options->output, size + data, &u->job.output, diags);
+    if (!status) status = tvm_output_write(&u->job.output, header, size, 0, diags);
     free(header);
     return status;
 }
@@ -293,8 +293,8 @@ static tvm_status start_output(unpacker *u, tvm_diags *diags) {
     uint8_t header[TVM_NPY_HEADER_MAX];
     size_t size = tvm_npy_header(&npy, header);
     u->to_at = size;
-    tvm_status status = pack_output_open(path, size + data, &u->job.output, diags);
-    return status ? status : pack_output_write(&u->job.output, header, size, 0, diags);
+    tvm_status status = tvm_output_open(path, size + data, &u->job.output, diags);
+    return status ? status : tvm_output_write(&u->job.output, header, size, 0, diags);
 }
 
 static tvm_status run(unpacker *u, tvm_diags *diags) {
@@ -313,7 +313,7 @@ static tvm_status run(unpacker *u, tvm_diags *diags) {
         if (!status)
             status = pack_work(job->pieces, job->threads, unpack_piece, u, &job->options->progress, diags);
     }
-    return status ? status : pack_output_commit(&job->output, diags);
+    return status ? status : tvm_output_commit(&job->output, diags);
 }
 
 tvm_status tvm_unpack(const pack_options *options, tvm_diags *diags) {

@@ -1,0 +1,68 @@
+#include "language.h"
+
+static void need(unsigned *version, unsigned since) {
+    if (since > *version) *version = since;
+}
+
+/* How many operands belong to the entry that begins at `operand`. */
+static uint32_t entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                               const tvm_operand_desc *desc, const tvm_operand *operand) {
+    if (operand->kind == TVM_OPERAND_NONE) return 1;
+    if (desc->kind == 'm' && kernel->slots[operand->value].kind != TVM_SLOT_SHARED) return 1;
+    if (desc->indexed) return 1 + tvm_slot_rank(program, &kernel->slots[operand->value]);
+    return desc->kind == 'A' ? 1 + operand->value : 1;
+}
+
+static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                      unsigned *version) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    const char *cursor = info->operands;
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    tvm_operand_desc desc;
+    uint32_t at = 0;
+    need(version, info->since);
+    while (at < insn->count && tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        const tvm_operand_words *words = tvm_words_of(desc.kind);
+        bool given = operands[at].kind != TVM_OPERAND_NONE;
+        if (given) need(version, desc.since);
+        if (given && words != NULL && words->since != NULL) need(version, words->since[operands[at].value]);
+        at += entry_operands(program, kernel, &desc, &operands[at]);
+    }
+}
+
+uint32_t tvm_language_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                               const tvm_insn *insn, unsigned version) {
+    const char *cursor = tvm_op(insn->op)->operands;
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    tvm_operand_desc desc;
+    uint32_t at = 0;
+    while (at < insn->count && tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        if (desc.since > version) break;
+        at += entry_operands(program, kernel, &desc, &operands[at]);
+    }
+    return at;
+}
+
+static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kernel, unsigned *version) {
+    for (uint32_t i = 0; i < kernel->expr_count; i++)
+        need(version, tvm_expr_op_info(kernel->exprs[i].op)->since);
+    for (uint32_t i = 0; i < kernel->insn_count; i++) need_insn(program, kernel, &kernel->insns[i], version);
+}
+
+unsigned tvm_language_needed(const tvm_ir_program *program) {
+    unsigned version = 1;
+    for (uint32_t i = 0; i < program->kernel_count; i++) need_kernel(program, &program->kernels[i], &version);
+    for (uint32_t i = 0; i < program->entry_count; i++)
+        need_kernel(program, &program->entries[i].head, &version);
+    return version;
+}
+
+unsigned tvm_language_later_operands(const tvm_op_info *info, unsigned version) {
+    const char *cursor = info->operands;
+    tvm_operand_desc desc;
+    unsigned later = 0;
+    while (tvm_operand_next(&cursor, &desc)) later += desc.stored && desc.since > version;
+    return later;
+}

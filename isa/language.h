@@ -1,0 +1,24 @@
+/* Versions of the language, which bytecode names: rows of the opcode table, their operands, operators of
+ * expressions and sections of the container each say with which version they came. */
+#ifndef TVM_ISA_LANGUAGE_H
+#define TVM_ISA_LANGUAGE_H
+
+#include "program.h"
+
+/* The latest that this library knows. */
+enum { TVM_LANGUAGE_VERSION = 2 };
+
+/* The version that a reader of the verified program must know: the highest of all that it uses, 1 at least.
+ */
+unsigned tvm_language_needed(const tvm_ir_program *program);
+
+/* How many operands of the instruction a program of this version has, which uses nothing that is later: those
+ * at the end that came later are left out. */
+uint32_t tvm_language_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                               const tvm_insn *insn, unsigned version);
+
+/* How many operands at the end of a row's instructions came after this version: an instruction that was
+ * written then does not have them, and is one that leaves them out. */
+unsigned tvm_language_later_operands(const tvm_op_info *info, unsigned version);
+
+#endif
