@@ -69,11 +69,19 @@ tvm_status tvm_module_abi(const tvm_module *module, uint32_t **words, uint32_t *
  */
 #define TVM_CODEGEN_VERSION 11
 
-/* Translates every kernel of a verified program that its assumes allow on the target. Entry points have the
- * kernels' names; what they take is in their ABI. */
+/* Translates every kernel of a verified program that its assumes allow on the target, and that a block of the
+ * target has the shared memory for. Entry points have the kernels' names; what they take, or why there is
+ * none, is in their ABI. */
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags);
 void tvm_module_free(tvm_module *module);
+/* Bytes of shared memory that a block needs on the target: of the tensors that live at a time, and of what
+ * reduce passes through it. More than tvm_target_shared_bytes: code for the target is without the kernel. */
+tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                   tvm_target target, uint64_t *bytes, tvm_diags *diags);
+/* TVM_UNSUPPORTED when shared memory is what keeps the module from having what was asked for: a kernel that
+ * is no entry's, or any of an entry's kernels. A variant that is left out beside others is no error. */
+tvm_status tvm_module_check(const tvm_ir_program *program, const tvm_module *module, tvm_diags *diags);
 
 /* Finds ptxas: $TVM_PTXAS, then <configured prefix>/bin, $CUDA_HOME/bin, PATH, /usr/local/cuda/bin. *path is
  * malloc'ed. TVM_NO_PTXAS with a message that names where it looked. */

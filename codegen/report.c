@@ -86,6 +86,17 @@ static void write_entry(tvm_text *t, const tvm_ir_program *program, const tvm_ir
     tvm_text_add(t, "\n");
 }
 
+static void write_absence(tvm_text *t, const tvm_kernel_code *kernel, tvm_target target, bool follows) {
+    char name[16];
+    tvm_text_add(t, "%skernel %s is not for %s: ", follows ? "\n" : "", kernel->name,
+                 tvm_target_name(target, name));
+    if (kernel->abi.absence == TVM_ABI_TOO_BIG)
+        tvm_text_add(t, "it needs %u bytes of shared memory, of which a block has %u\n",
+                     (unsigned)kernel->abi.shared_bytes, tvm_target_shared_bytes(target));
+    else
+        tvm_text_add(t, "it assumes another target\n");
+}
+
 tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **report,
                       tvm_diags *diags) {
     char target[16];
@@ -93,8 +104,7 @@ tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, c
     for (size_t k = 0; k < module->kernel_count; k++) {
         const tvm_kernel_code *kernel = &module->kernels[k];
         if (kernel->abi.absence) {
-            tvm_text_add(&t, "%skernel %s is not for %s: it assumes another target\n", k ? "\n" : "",
-                         kernel->name, tvm_target_name(module->target, target));
+            write_absence(&t, kernel, module->target, k > 0);
             continue;
         }
         tvm_text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "",

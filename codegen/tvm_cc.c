@@ -147,11 +147,34 @@ static bool has_lines(const tvm_ir_program *program) {
     return false;
 }
 
+/* ", without 2 kernels that need more shared memory: a, b" */
+static void print_left_out(const tvm_ir_program *program, const tvm_ir_image *image) {
+    tvm_target target;
+    tvm_kernel_abi *abis;
+    uint32_t count = 0;
+    const char *before = ": ";
+    if (tvm_target_parse(image->target, &target, NULL) ||
+        tvm_abi_decode(image->facts, image->fact_count, program, target.arch, &abis))
+        return;
+    for (uint32_t k = 0; k < program->kernel_count; k++) count += abis[k].absence == TVM_ABI_TOO_BIG;
+    if (count)
+        fprintf(stderr, ", without %u kernel%s for which a block has too little shared memory",
+                (unsigned)count, count > 1 ? "s" : "");
+    for (uint32_t k = 0; count && k < program->kernel_count; k++) {
+        if (abis[k].absence != TVM_ABI_TOO_BIG) continue;
+        fprintf(stderr, "%s%s", before, tvm_string(program, program->kernels[k].name));
+        before = ", ";
+    }
+    free(abis);
+}
+
 static void print_images(const tvm_ir_program *program) {
     for (uint32_t i = 0; i < program->image_count; i++) {
         const tvm_ir_image *image = &program->images[i];
-        fprintf(stderr, "tvm-cc: %s for %s, %zu bytes%s%s\n", image->ptx ? "PTX" : "cubin", image->target,
+        fprintf(stderr, "tvm-cc: %s for %s, %zu bytes%s%s", image->ptx ? "PTX" : "cubin", image->target,
                 image->code_size, image->made_by[0] ? ", by " : "", image->made_by);
+        print_left_out(program, image);
+        fputs("\n", stderr);
     }
 }
 
@@ -180,6 +203,7 @@ static tvm_status compile(const arguments *a, tvm_diags *diags) {
     tvm_status status = tvm_target_parse(a->target, &target, diags);
     if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
     if (status == TVM_OK) status = tvm_translate(program, target, &module, diags);
+    if (status == TVM_OK) status = tvm_module_check(program, module, diags);
     if (status == TVM_OK) status = compile_ptx(module, a, diags);
     if (status == TVM_OK) status = write_output(program, module, a, diags);
     tvm_module_free(module);

@@ -201,11 +201,12 @@ static inline void fuzz_entry(const tvm_ir_program *program, const tvm_ir_entry 
     tvm_diags diags = {0};
     tvm_scalar scalars[TVM_MAX_PARAMS];
     tvm_variants *variants = NULL;
+    const tvm_room any_room = {NULL, 0};
     uint32_t index = TVM_NONE;
     const tvm_launch_env env = {
         .scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS, .target = target};
     memset(scalars, 0, sizeof scalars);
-    tvm_status status = tvm_variants_make(program, entry, &env, &variants, &diags);
+    tvm_status status = tvm_variants_make(program, entry, &env, &any_room, &variants, &diags);
     fuzz_status(status, &diags);
     if (status == TVM_OK) status = tvm_variants_choose(variants, &env, &index, &diags);
     fuzz_status(status, &diags);

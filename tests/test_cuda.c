@@ -406,6 +406,59 @@ START_TEST(kernel_for_another_target_is_left_out) {
 }
 END_TEST
 
+/* 128000 bytes: more than a block has on sm_120. */
+static const char sizes[] = ".vasm 1\n"
+                            ".kernel huge(n: i32)\n"
+                            ".warps 1\n"
+                            "    %vs = alloc-shared f32[32000]\n"
+                            ".end\n"
+                            ".kernel modest(n: i32)\n"
+                            ".warps 2\n"
+                            "    exit\n"
+                            ".end\n"
+                            ".entry any_size\n"
+                            ".case huge if n < 9\n"
+                            ".case modest if n < 5\n"
+                            ".end\n";
+
+static void open_sizes(void) {
+    ck_assert_msg(open_context() == TVM_OK, "%s", tvm_message(context));
+    ck_assert_int_eq(tvm_assemble(context, sizes, strlen(sizes), NULL, &code), TVM_OK);
+}
+
+START_TEST(what_a_gpu_cannot_hold_is_passed_over) {
+    const char *name;
+    tvm_value values[] = {{.i = 4}};
+    open_sizes();
+    ck_assert_int_eq(tvm_kernel_variant(function_of("any_size"), values, 1, &name), TVM_OK);
+    ck_assert_str_eq(name, "huge");
+    ck_assert_int_eq(tvm_prepare(function_of("huge")), TVM_OK);
+    close_all();
+    setenv("FAKE_CUDA_CC", "120", 1);
+    unsetenv("FAKE_CUDA_PARAMS");
+    open_sizes();
+    ck_assert_int_eq(tvm_kernel_variant(function_of("any_size"), values, 1, &name), TVM_OK);
+    ck_assert_str_eq(name, "modest");
+    ck_assert_int_eq(tvm_prepare(function_of("any_size")), TVM_OK);
+    log_of(driver_log);
+    ck_assert_int_eq(tvm_launch(function_of("any_size"), NULL, 4), TVM_OK);
+    assert_log(driver_log, "launch modest 1,1,1 64,1,1 0 default\n");
+    ck_assert_int_eq(tvm_launch(function_of("any_size"), NULL, 8), TVM_RESOURCES);
+    assert_says(
+        "no variant of 'any_size' serves n = 8 on this device: 'huge' needs 128000 bytes of shared memory, of "
+        "which a block has 101376");
+    ck_assert_int_eq(tvm_launch(function_of("any_size"), NULL, 10), TVM_ARGUMENT);
+    assert_says("the nearest is 'modest', which needs n < 5");
+    ck_assert_int_eq(tvm_launch(function_of("huge"), NULL, 4), TVM_RESOURCES);
+    assert_says("kernel 'huge' needs 128000 bytes of shared memory, more than a block has on this GPU");
+    ck_assert_int_eq(tvm_reserve(function_of("huge"), NULL, values, 1), TVM_RESOURCES);
+    ck_assert_int_eq(tvm_prepare(function_of("huge")), TVM_RESOURCES);
+    ck_assert_str_eq(log_of(driver_log), "");
+    close_all();
+    unsetenv("FAKE_CUDA_CC");
+}
+END_TEST
+
 START_TEST(asks_for_large_shared_memory) {
     open_all();
     void *x;
@@ -753,6 +806,7 @@ int main(void) {
     tcase_add_test(cases, kernels_get_what_their_shapes_read_of_the_device);
     tcase_add_test(cases, kernel_for_another_target_is_left_out);
     tcase_add_test(cases, asks_for_large_shared_memory);
+    tcase_add_test(cases, what_a_gpu_cannot_hold_is_passed_over);
     tcase_add_test(cases, tensors_of_a_launch_belong_to_its_stream);
     tcase_add_test(cases, reserved_launches_can_be_captured);
     tcase_add_test(cases, a_kernel_that_waits_for_its_dependency_may_begin_early);

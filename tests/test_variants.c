@@ -12,6 +12,8 @@
 #include "vbc.h"
 #include "verify.h"
 
+static const tvm_room any_room = {NULL, 0};
+
 /* ---- the chain against the conditions themselves, one after the other ---- */
 
 static const char random_head[] =
@@ -95,7 +97,7 @@ START_TEST(test_choice_is_the_first_case_that_holds) {
     tvm_scalar scalars[7] = {{0}};
     tvm_launch_env env = {.scalars = scalars, .multiprocessors = 90, .target = _i % 2 ? 90 : 0};
     tvm_variants *variants;
-    ck_assert_int_eq(tvm_variants_make(program, entry, &env, &variants, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_variants_make(program, entry, &env, &any_room, &variants, NULL), TVM_OK);
     for (unsigned run = 0; run < 2000; run++) {
         for (unsigned p = 0; p < 6; p++) scalars[p].i = (int64_t)draw(&state, 9) - (p < 2 ? 3 : 0);
         if (draw(&state, 50) == 0) scalars[draw(&state, 2)].i = INT32_MIN;
@@ -144,7 +146,8 @@ START_TEST(test_what_a_device_can_run) {
         const tvm_launch_env env = {.target = devices[d].target,
                                     .multiprocessors = devices[d].multiprocessors};
         tvm_variants *variants;
-        ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &variants, NULL), TVM_OK);
+        ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &any_room, &variants, NULL),
+                         TVM_OK);
         for (unsigned i = 0; i < 5; i++)
             ck_assert_msg(tvm_variants_possible(variants, i) == devices[d].possible[i], "device %u, case %u",
                           d, i);
@@ -185,10 +188,81 @@ START_TEST(test_nearest) {
     tvm_variants *variants;
     tvm_diags diags = {0};
     uint32_t index;
-    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &variants, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &any_room, &variants, &diags),
+                     TVM_OK);
     ck_assert_int_eq(tvm_variants_choose(variants, &env, &index, &diags), TVM_ARGUMENT);
     ck_assert_uint_eq(diags.count, 1);
     ck_assert_str_eq(diags.items[0].message, c->message);
+    tvm_diags_free(&diags);
+    tvm_variants_free(variants);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* Of the kernels v0, v1 and v2 each needs so much of 100 bytes. */
+static const struct room_case {
+    const char *cases;
+    uint64_t needs[3];
+    int64_t m;
+    uint32_t chosen;     /* TVM_NONE: none */
+    const char *message; /* then */
+} room_cases[] = {
+    {".case v0 if m <= 8\n.case v1 if m <= 16\n.case v2\n", {100, 100, 100}, 8, 0, ""},
+    {".case v0 if m <= 8\n.case v1 if m <= 16\n.case v2\n", {101, 100, 100}, 8, 1, ""},
+    {".case v0 if m <= 8\n.case v1 if m <= 16\n.case v2\n", {101, 200, 0}, 8, 2, ""},
+    {".case v0 if m <= 8\n.case v1 if m <= 16\n.case v0\n",
+     {101, 0, 0},
+     17,
+     TVM_NONE,
+     "no variant of 'pick' serves m = 17 on this device: 'v0' needs 101 bytes of shared memory, of which a block has "
+     "100"},
+    {".case v0 if m <= 8\n.case v1 if m <= 16\n.case v2\n",
+     {101, 102, 103},
+     9,
+     TVM_NONE,
+     "no variant of 'pick' serves m = 9 on this device: 'v1' needs 102 bytes of shared memory, of which a block has 100"},
+    {".case v0\n",
+     {101, 0, 0},
+     9,
+     TVM_NONE,
+     "no variant of 'pick' serves any arguments on this device: 'v0' needs 101 bytes of shared memory, of which a "
+     "block has 100"},
+    {".case v0 if m <= 16\n.case v1 if m <= 8\n",
+     {101, 0, 0},
+     17,
+     TVM_NONE,
+     "no variant of 'pick' serves m = 17; the nearest is 'v1', which needs m <= 8"},
+};
+enum { ROOM_CASES = sizeof room_cases / sizeof *room_cases };
+
+START_TEST(test_kernels_without_room_are_passed_over) {
+    const struct room_case *c = &room_cases[_i];
+    char text[1024];
+    snprintf(text, sizeof text,
+             "%s.kernel v2(m: i32, n: i32, x: global i32[n])\n.warps 1\n.end\n.entry pick\n%s.end\n", kernels,
+             c->cases);
+    tvm_ir_program *program = assemble(text);
+    tvm_scalar scalars[3] = {{.i = c->m}};
+    const tvm_launch_env env = {.scalars = scalars};
+    uint64_t needs[3];
+    memcpy(needs, c->needs, sizeof needs);
+    const tvm_room room = {needs, 100};
+    tvm_variants *variants;
+    tvm_diags diags = {0};
+    uint32_t index = TVM_NONE;
+    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &room, &variants, &diags),
+                     TVM_OK);
+    tvm_status status = tvm_variants_choose(variants, &env, &index, &diags);
+    ck_assert_uint_eq(index, c->chosen);
+    if (c->chosen == TVM_NONE) {
+        bool none = strstr(c->message, "shared memory") != NULL;
+        ck_assert_int_eq(status, none ? TVM_RESOURCES : TVM_ARGUMENT);
+        ck_assert_str_eq(diags.items[0].message, c->message);
+    } else {
+        ck_assert_int_eq(status, TVM_OK);
+    }
+    for (uint32_t i = 0; i < program->entries[0].case_count; i++)
+        if (needs[program->entries[0].cases[i].kernel] > 100) ck_assert(!tvm_variants_possible(variants, i));
     tvm_diags_free(&diags);
     tvm_variants_free(variants);
     tvm_ir_program_free(program);
@@ -202,7 +276,8 @@ START_TEST(test_condition_that_divides_by_zero) {
     tvm_variants *variants;
     tvm_diags diags = {0};
     uint32_t index;
-    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &variants, &diags), TVM_OK);
+    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &any_room, &variants, &diags),
+                     TVM_OK);
     ck_assert_int_eq(tvm_variants_choose(variants, &env, &index, &diags), TVM_OK);
     ck_assert_uint_eq(index, 0);
     scalars[1].i = 0;
@@ -463,6 +538,7 @@ int main(void) {
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_choice_is_the_first_case_that_holds, 0, 60);
     tcase_add_test(tcase, test_what_a_device_can_run);
+    tcase_add_loop_test(tcase, test_kernels_without_room_are_passed_over, 0, ROOM_CASES);
     tcase_add_loop_test(tcase, test_nearest, 0, sizeof nearest_cases / sizeof *nearest_cases);
     tcase_add_test(tcase, test_condition_that_divides_by_zero);
     tcase_add_test(tcase, test_kernels_of_other_targets_have_no_code);

@@ -38,7 +38,18 @@ static tvm_status make_entry(tvm_kernel *function, uint32_t index, tvm_diags *di
     function->entry = &program->entries[index];
     function->kernel = &function->entry->head;
     tvm_status status = make_params(function, diags);
-    return status ? status : tvm_variants_make(program, function->entry, &env, &function->variants, diags);
+    return status ? status
+                  : tvm_variants_make(program, function->entry, &env, &function->code->room,
+                                      &function->variants, diags);
+}
+
+/* What an entry's choice has to know of the device. */
+static tvm_status find_room(tvm_program *code, tvm_diags *diags) {
+    const tvm_device_ops *ops = code->context->ops;
+    if (!ops->shared_memory || !code->program->entry_count) return TVM_OK;
+    code->room.needs = calloc(code->program->kernel_count + (size_t)1, sizeof *code->room.needs);
+    if (!code->room.needs) return tvm_diag_no_memory(diags);
+    return ops->shared_memory(code->device_code, code->room.needs, &code->room.has, diags);
 }
 
 /* Fills code->functions from its program. */
@@ -73,6 +84,7 @@ void tvm_program_free(tvm_program *code) {
     if (code->device_code) code->context->ops->code_close(code->device_code);
     for (size_t i = 0; i < code->function_count; i++) free_function(&code->functions[i]);
     free(code->functions);
+    free(code->room.needs);
     tvm_ir_program_free(code->program);
     pthread_mutex_destroy(&code->lock);
     free(code);
@@ -88,8 +100,9 @@ tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_p
     }
     loaded->context = context;
     loaded->program = program;
-    tvm_status status = make_functions(loaded, diags);
-    if (!status) status = context->ops->code_open(context->device, program, &loaded->device_code, diags);
+    tvm_status status = context->ops->code_open(context->device, program, &loaded->device_code, diags);
+    if (!status) status = find_room(loaded, diags);
+    if (!status) status = make_functions(loaded, diags);
     if (status) {
         tvm_program_free(loaded);
         return status;

@@ -24,6 +24,7 @@ typedef struct decision {
 struct tvm_variants {
     const tvm_ir_program *program;
     const tvm_ir_entry *entry;
+    tvm_room room;
     decision *decisions; /* each after those it leads to */
     uint32_t count, capacity;
     uint32_t start;
@@ -269,6 +270,7 @@ static bool make_chain(tvm_variants *t, const tvm_launch_env *env) {
     t->start = NOBODY;
     for (uint32_t i = t->entry->case_count; i-- > 0;) {
         uint32_t condition = t->entry->cases[i].condition;
+        if (!tvm_has_room(&t->room, t->entry->cases[i].kernel)) continue;
         t->start = condition == TVM_NONE ? CHOSEN | i : decide(&m, condition, CHOSEN | i, t->start);
     }
     free(m.leaves);
@@ -276,12 +278,14 @@ static bool make_chain(tvm_variants *t, const tvm_launch_env *env) {
 }
 
 tvm_status tvm_variants_make(const tvm_ir_program *program, const tvm_ir_entry *entry,
-                             const tvm_launch_env *env, tvm_variants **variants, tvm_diags *diags) {
+                             const tvm_launch_env *env, const tvm_room *room, tvm_variants **variants,
+                             tvm_diags *diags) {
     tvm_variants *table = calloc(1, sizeof *table);
     *variants = NULL;
     if (!table) return tvm_diag_no_memory(diags);
     table->program = program;
     table->entry = entry;
+    table->room = *room;
     if (!make_chain(table, env)) {
         tvm_variants_free(table);
         return tvm_diag_no_memory(diags);
@@ -341,7 +345,8 @@ tvm_status tvm_variants_choose(const tvm_variants *variants, const tvm_launch_en
         }
         at = holds ? d->if_true : d->if_false;
     }
-    if (at == NOBODY) return tvm_variants_refuse(variants->program, variants->entry, env, diags);
+    if (at == NOBODY)
+        return tvm_variants_refuse(variants->program, variants->entry, env, &variants->room, diags);
     *index = at & ~CHOSEN;
     return TVM_OK;
 }

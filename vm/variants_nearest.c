@@ -128,29 +128,67 @@ static void print_needs(const shape *s, uint32_t expr, bool wanted, tvm_text *te
 static void print_values(const shape *s, const tvm_ir_entry *entry, tvm_text *text) {
     tvm_launch_reads reads = {.leaves = 0};
     for (uint32_t i = 0; i < entry->case_count; i++)
-        tvm_launch_reads_find(s->head, entry->cases[i].condition, &reads);
+        if (entry->cases[i].condition != TVM_NONE)
+            tvm_launch_reads_find(s->head, entry->cases[i].condition, &reads);
     tvm_launch_print_values(text, s->program, s->head, s->env, &reads);
 }
 
-tvm_status tvm_variants_refuse(const tvm_ir_program *program, const tvm_ir_entry *entry,
-                               const tvm_launch_env *env, tvm_diags *diags) {
-    const shape s = {program, &entry->head, env};
-    tvm_text values = {.limit = TEXT_MAX}, needs = {.limit = TEXT_MAX};
+/* The case that would serve, were there room for it; the number of cases: none. */
+static uint32_t too_big(const shape *s, const tvm_ir_entry *entry, const tvm_room *room) {
+    for (uint32_t i = 0; i < entry->case_count; i++) {
+        uint32_t condition = entry->cases[i].condition;
+        tvm_scalar value = {.i = 1};
+        if (!tvm_has_room(room, entry->cases[i].kernel) &&
+            (condition == TVM_NONE || (value_of(s, condition, &value) == TVM_OK && value.i)))
+            return i;
+    }
+    return entry->case_count;
+}
+
+/* Of those that there is room for, each of which has a condition, or it would have been chosen. */
+static uint32_t find_nearest(const shape *s, const tvm_ir_entry *entry, const tvm_room *room) {
     shortfall least = {0, 0, 0};
-    uint32_t nearest = 0;
-    for (uint32_t i = 0; i < entry->case_count; i++) { /* each has a condition, or would have been chosen */
-        shortfall found = measure(&s, entry->cases[i].condition, true);
-        if (i > 0 && !nearer(found, least)) continue;
+    uint32_t nearest = entry->case_count;
+    for (uint32_t i = 0; i < entry->case_count; i++) {
+        if (!tvm_has_room(room, entry->cases[i].kernel)) continue;
+        shortfall found = measure(s, entry->cases[i].condition, true);
+        if (nearest < entry->case_count && !nearer(found, least)) continue;
         nearest = i;
         least = found;
     }
+    return nearest;
+}
+
+static tvm_status refuse_for_room(const shape *s, const tvm_ir_entry *entry, uint32_t kernel,
+                                  const tvm_room *room, const char *values, tvm_diags *diags) {
+    return tvm_diag_add(
+        diags, TVM_RESOURCES, NULL, tvm_status_advice(TVM_RESOURCES),
+        "no variant of '%s' serves %s on this device: '%s' needs %llu bytes of shared memory, of "
+        "which a block has %llu",
+        tvm_string(s->program, entry->head.name), values[0] ? values : "any arguments",
+        tvm_string(s->program, s->program->kernels[kernel].name), (unsigned long long)room->needs[kernel],
+        (unsigned long long)room->has);
+}
+
+tvm_status tvm_variants_refuse(const tvm_ir_program *program, const tvm_ir_entry *entry,
+                               const tvm_launch_env *env, const tvm_room *room, tvm_diags *diags) {
+    const shape s = {program, &entry->head, env};
+    tvm_text values = {.limit = TEXT_MAX}, needs = {.limit = TEXT_MAX};
+    uint32_t big = too_big(&s, entry, room), nearest = find_nearest(&s, entry, room);
+    tvm_status status = TVM_ARGUMENT;
     print_values(&s, entry, &values);
-    print_needs(&s, entry->cases[nearest].condition, true, &needs);
-    tvm_diag_add(
-        diags, TVM_ARGUMENT, NULL, NULL, "no variant of '%s' serves %s; the nearest is '%s', which needs %s",
-        tvm_string(program, entry->head.name), tvm_text_string(&values),
-        tvm_string(program, program->kernels[entry->cases[nearest].kernel].name), tvm_text_string(&needs));
+    if (big < entry->case_count || nearest == entry->case_count) {
+        uint32_t kernel = entry->cases[big < entry->case_count ? big : 0].kernel;
+        status = refuse_for_room(&s, entry, kernel, room, tvm_text_string(&values), diags);
+    } else {
+        print_needs(&s, entry->cases[nearest].condition, true, &needs);
+        tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                     "no variant of '%s' serves %s; the nearest is '%s', which needs %s",
+                     tvm_string(program, entry->head.name), tvm_text_string(&values),
+                     tvm_string(program, program->kernels[entry->cases[nearest].kernel].name),
+                     tvm_text_string(&needs));
+    }
     tvm_text_free(&values);
     tvm_text_free(&needs);
-    return TVM_ARGUMENT;
+    return status;
 }

@@ -49,6 +49,7 @@ static void *do_jobs(void *argument) {
     for (size_t i = atomic_fetch_add(&w->next, 1); i < w->count; i = atomic_fetch_add(&w->next, 1)) {
         job *j = &w->jobs[i];
         j->status = tvm_translate(w->program, j->target, &j->module, &j->diags);
+        if (!j->status) j->status = tvm_module_check(w->program, j->module, &j->diags);
         if (!j->status && !j->ptx) j->status = tvm_ptx_compile(w->compiler, j->module, &j->diags);
     }
     return NULL;
@@ -93,7 +94,8 @@ static tvm_status add_image(tvm_ir_program *program, const job *j, const uint64_
     return status;
 }
 
-/* PTX that the architecture-specific instructions of the program cannot be written in is left out. */
+/* PTX that the architecture-specific instructions of the program cannot be written in, or whose target has no
+ * room for it, is left out. */
 static tvm_status finish(tvm_ir_program *program, const work *w, const uint64_t hash[2], tvm_diags *diags) {
     for (size_t i = 0; i < w->count; i++) {
         const job *j = &w->jobs[i];

@@ -43,6 +43,12 @@ typedef struct temporary {
     tvm_layout layout;
 } temporary;
 
+/* Of a block's shared memory, in bytes. */
+typedef struct shared_need {
+    uint64_t scratch; /* where the tensors end: from there on it is reduce's */
+    uint64_t bytes;   /* all */
+} shared_need;
+
 typedef struct emitter {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
@@ -63,8 +69,7 @@ typedef struct emitter {
     struct slot_uses *uses;    /* uses.h */
     struct wgmma_state *wgmma; /* wgmma.h */
     bool uses_vprintf;
-    uint32_t scratch_bytes; /* of shared memory that reduce uses, at scratch_offset */
-    uint32_t scratch_offset;
+    shared_need shared;   /* shared_plan.h */
     tvm_text *globals;    /* module scope: strings, external functions */
     uint32_t position;    /* the instruction to emit next; an unrolled loop moves it past its end */
     uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */

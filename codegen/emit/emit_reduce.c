@@ -6,6 +6,7 @@
 #include "barrier.h"
 #include "compute.h"
 #include "numbers.h"
+#include "shared_plan.h"
 
 #include <stdlib.h>
 
@@ -94,15 +95,21 @@ static uint32_t element_bytes(const reduction *r) {
     return r->compute.bits == 64 ? 8 : 4;
 }
 
-/* How many outputs are exchanged at a time, and the scratch memory that takes: fewer than CHUNK where the
- * block has too little shared memory left. */
-static uint32_t plan_scratch(emitter *e, const reduction *r) {
-    uint64_t left = tvm_target_shared_bytes(e->target), each = (uint64_t)r->threads * element_bytes(r);
+/* Fewer than CHUNK where the block has too little shared memory left. */
+static uint32_t chunk_of(const reduction *r, tvm_target target, uint64_t taken) {
+    uint64_t left = tvm_target_shared_bytes(target), each = (uint64_t)r->threads * element_bytes(r);
     uint32_t chunk = r->outputs < CHUNK ? r->outputs : CHUNK;
-    left -= e->scratch_offset < left ? e->scratch_offset : left;
+    left -= taken < left ? taken : left;
     while (chunk > 1 && chunk * each > left) chunk = (chunk + 1) / 2;
-    if (r->exchanged > 1 && chunk * each > e->scratch_bytes) e->scratch_bytes = (uint32_t)(chunk * each);
     return chunk;
+}
+
+uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                            tvm_target target, uint64_t taken, uint32_t *chunk) {
+    reduction r;
+    plan_reduction(&r, program, kernel, insn);
+    *chunk = chunk_of(&r, target, taken);
+    return r.exchanged > 1 ? (uint64_t)*chunk * r.threads * element_bytes(&r) : 0;
 }
 
 /* ---- within a thread and a warp ---- */
@@ -157,7 +164,7 @@ typedef struct partial {
 static reg scratch_address(emitter *e, reg thread, uint32_t bytes) {
     reg base = tvm_shared_base(e);
     reg scaled = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", thread.name, (unsigned)bytes);
-    reg offset = tvm_pure(e, 'r', "add.u32 $, %s, %u;", scaled.name, (unsigned)e->scratch_offset);
+    reg offset = tvm_pure(e, 'r', "add.u32 $, %s, %u;", scaled.name, (unsigned)e->shared.scratch);
     return tvm_pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
 }
 
@@ -287,7 +294,7 @@ tvm_status tvm_emit_REDUCE(emitter *e, const tvm_insn *insn) {
     reduction r;
     plan_reduction(&r, e->program, e->kernel, insn);
     size_t before = e->body.size;
-    r.chunk = plan_scratch(e, &r);
+    r.chunk = chunk_of(&r, e->target, e->shared.scratch);
     uint32_t *map = calloc(r.locals, sizeof *map);
     reg *outputs = calloc(r.outputs, sizeof *outputs);
     bool done = map && outputs;

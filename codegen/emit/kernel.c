@@ -137,20 +137,6 @@ static void write_entry(const emitter *e, tvm_text *out) {
     tvm_text_add(out, "\tret;\n}\n");
 }
 
-static tvm_status check_shared(emitter *e) {
-    uint64_t bytes = (uint64_t)e->scratch_offset + e->scratch_bytes;
-    unsigned limit = tvm_target_shared_bytes(e->target);
-    char name[16];
-    e->insn = NULL;
-    if (bytes > limit)
-        return tvm_emit_error(e, TVM_UNSUPPORTED, NULL,
-                              "kernel %s needs %llu bytes of shared memory; a block on %s has at most %u",
-                              e->code->name, (unsigned long long)bytes, tvm_target_name(e->target, name),
-                              limit);
-    e->code->abi.shared_bytes = (unsigned)bytes;
-    return TVM_OK;
-}
-
 /* PTX ISA, "Identifiers": "_" alone is none, and WARP_SZ is a predefined constant. */
 static tvm_status check_name(emitter *e) {
     const char *name = e->code->name;
@@ -158,23 +144,37 @@ static tvm_status check_name(emitter *e) {
     return tvm_emit_error(e, TVM_UNSUPPORTED, "rename the kernel", "kernel '%s': PTX has no such name", name);
 }
 
-static tvm_status translate_kernel(emitter *e) {
+static tvm_status start_kernel(emitter *e) {
     tvm_status status = check_name(e);
     if (status == TVM_OK) status = tvm_mma_operands_make(e);
     if (status == TVM_OK) status = tvm_caches_make(e);
-    if (status == TVM_OK) status = tvm_facts_make(e);
+    return status == TVM_OK ? tvm_shared_plan_make(e) : status;
+}
+
+static tvm_status translate_kernel(emitter *e) {
+    tvm_status status = tvm_facts_make(e);
     if (status == TVM_OK) status = tvm_slot_uses_make(e);
     if (status != TVM_OK) return status;
     tvm_control_plan(e);
     declare_slots(e);
     tvm_params_load(e);
-    status = tvm_shared_plan_make(e);
-    if (status == TVM_OK) status = tvm_wgmma_plan(e);
+    status = tvm_wgmma_plan(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
-    if (status == TVM_OK) status = check_shared(e);
     if (status == TVM_OK && (e->body.failed || e->prologue.failed)) status = tvm_diag_no_memory(e->diags);
     return status;
+}
+
+/* Does a block of the target have the shared memory that the kernel needs? Else the ABI says that it has not.
+ */
+static bool is_held(emitter *e) {
+    tvm_kernel_abi *abi = &e->code->abi;
+    if (e->shared.bytes > tvm_target_shared_bytes(e->target)) {
+        *abi = (tvm_kernel_abi){.absence = TVM_ABI_TOO_BIG, .shared_bytes = (uint32_t)e->shared.bytes};
+        return false;
+    }
+    abi->shared_bytes = (uint32_t)e->shared.bytes;
+    return true;
 }
 
 tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_module *module,
@@ -186,8 +186,10 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_m
                  .module = module,
                  .code = &module->kernels[kernel],
                  .globals = &out->globals};
-    tvm_status status = translate_kernel(&e);
-    if (status == TVM_OK) {
+    tvm_status status = start_kernel(&e);
+    bool held = status == TVM_OK && is_held(&e);
+    if (held) status = translate_kernel(&e);
+    if (held && status == TVM_OK) {
         write_entry(&e, &out->kernels);
         out->uses_vprintf = out->uses_vprintf || e.uses_vprintf;
     }

@@ -13,11 +13,15 @@ typedef struct block {
 } block;
 
 typedef struct plan {
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
     block *live; /* ascending */
     size_t live_count;
     block *freed;
     size_t freed_count;
     uint64_t end;
+    uint32_t *offset; /* by slot */
+    bool *reuses;     /* by slot: its memory was another tensor's before */
 } plan;
 
 /* wgmma wants swizzled rows of 128 bytes at the beginning of a period (PTX ISA, "Matrix Descriptor Format").
@@ -27,9 +31,10 @@ static uint64_t alignment_of(const tvm_shared_layout *layout, unsigned bits) {
     return swizzled && bits == 16 ? SHARED_ALIGNMENT_MAX : SHARED_ALIGNMENT;
 }
 
-static void allocate(emitter *e, plan *p, uint32_t slot) {
-    const tvm_shared_layout *layout = tvm_slot_shared_layout(e, slot);
-    unsigned bits = tvm_slot_dtype(e, slot).bits;
+static void allocate(plan *p, uint32_t slot) {
+    const tvm_slot *tensor = &p->kernel->slots[slot];
+    const tvm_shared_layout *layout = &p->program->shared_layouts[tensor->layout];
+    unsigned bits = tensor->dtype.bits;
     uint64_t size = (uint64_t)tvm_shared_layout_span(layout) * bits / 8, first = 0;
     size_t at = 0;
     while (at < p->live_count && p->live[at].first < first + size)
@@ -39,9 +44,9 @@ static void allocate(emitter *e, plan *p, uint32_t slot) {
     p->live[at] = (block){first, first + size, slot};
     p->live_count++;
     if (first + size > p->end) p->end = first + size;
-    e->slots[slot].shared_offset = (uint32_t)first;
+    p->offset[slot] = (uint32_t)first;
     for (size_t i = 0; i < p->freed_count; i++)
-        if (p->freed[i].first < first + size && first < p->freed[i].last) e->caches->reuses[slot] = true;
+        if (p->freed[i].first < first + size && first < p->freed[i].last) p->reuses[slot] = true;
 }
 
 static void release(plan *p, uint32_t slot) {
@@ -52,24 +57,64 @@ static void release(plan *p, uint32_t slot) {
     for (p->live_count--; at < p->live_count; at++) p->live[at] = p->live[at + 1];
 }
 
-tvm_status tvm_shared_plan_make(emitter *e) {
-    const tvm_ir_kernel *kernel = e->kernel;
+static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kernel *kernel) {
     size_t slots = kernel->slot_count + (size_t)1;
-    plan p = {.live = calloc(slots, sizeof *p.live), .freed = calloc(slots, sizeof *p.freed)};
-    tvm_status status = p.live && p.freed ? TVM_OK : tvm_diag_no_memory(e->diags);
-    for (uint32_t i = 0; i < kernel->insn_count && status == TVM_OK; i++) {
+    *p = (plan){.program = program,
+                .kernel = kernel,
+                .live = calloc(slots, sizeof *p->live),
+                .freed = calloc(slots, sizeof *p->freed),
+                .offset = calloc(slots, sizeof *p->offset),
+                .reuses = calloc(slots, sizeof *p->reuses)};
+    if (!p->live || !p->freed || !p->offset || !p->reuses) return false;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        if (insn->op == TVM_OP_ALLOC_SHARED && p.live_count + 1 < slots + 1)
-            allocate(e, &p, insn->result);
-        else if (insn->op == TVM_OP_FREE_SHARED && p.freed_count + 1 < slots + 1)
-            release(&p, tvm_operands(kernel, insn)[0].value);
-        if (p.end > UINT32_MAX / 2)
-            status = tvm_emit_error(e, TVM_UNSUPPORTED, NULL, "shared memory is exhausted");
+        if (insn->op == TVM_OP_ALLOC_SHARED && p->live_count < slots)
+            allocate(p, insn->result);
+        else if (insn->op == TVM_OP_FREE_SHARED && p->freed_count < slots)
+            release(p, tvm_operands(kernel, insn)[0].value);
     }
-    e->scratch_offset = (uint32_t)tvm_round_up(p.end, SHARED_ALIGNMENT);
-    free(p.live);
-    free(p.freed);
-    return status;
+    return true;
+}
+
+static void free_plan(plan *p) {
+    free(p->live);
+    free(p->freed);
+    free(p->offset);
+    free(p->reuses);
+}
+
+/* Behind the tensors, what the reductions pass through shared memory, one after the other. */
+static shared_need need_of(const plan *p, tvm_target target) {
+    uint64_t offset = tvm_round_up(p->end, SHARED_ALIGNMENT), scratch = 0;
+    uint32_t chunk;
+    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
+        const tvm_insn *insn = &p->kernel->insns[i];
+        if (insn->op != TVM_OP_REDUCE) continue;
+        uint64_t bytes = tvm_reduce_scratch(p->program, p->kernel, insn, target, offset, &chunk);
+        if (bytes > scratch) scratch = bytes;
+    }
+    return (shared_need){offset, offset + scratch};
+}
+
+tvm_status tvm_shared_plan_make(emitter *e) {
+    plan p;
+    bool made = make_plan(&p, e->program, e->kernel);
+    for (uint32_t s = 0; made && s < e->kernel->slot_count; s++) {
+        e->slots[s].shared_offset = p.offset[s];
+        e->caches->reuses[s] = p.reuses[s];
+    }
+    if (made) e->shared = need_of(&p, e->target);
+    free_plan(&p);
+    return made ? TVM_OK : tvm_diag_no_memory(e->diags);
+}
+
+tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                   tvm_target target, uint64_t *bytes, tvm_diags *diags) {
+    plan p;
+    bool made = make_plan(&p, program, kernel);
+    if (made) *bytes = need_of(&p, target).bytes;
+    free_plan(&p);
+    return made ? TVM_OK : tvm_diag_no_memory(diags);
 }
 
 tvm_status tvm_emit_ALLOC_SHARED(emitter *e, const tvm_insn *insn) {

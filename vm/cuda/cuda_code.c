@@ -38,6 +38,18 @@ void tvm_cuda_code_close(void *code) {
     free(code);
 }
 
+tvm_status tvm_cuda_shared_memory(const void *code, uint64_t *needs, uint64_t *has, tvm_diags *diags) {
+    const cuda_code *opened = code;
+    const tvm_ir_program *program = opened->program;
+    tvm_target target = opened->device->target;
+    tvm_status status = TVM_OK;
+    *has = tvm_target_shared_bytes(target);
+    for (uint32_t k = 0; !status && k < program->kernel_count; k++)
+        if (tvm_kernel_is_for(&program->kernels[k], target.arch))
+            status = tvm_kernel_shared_bytes(program, &program->kernels[k], target, &needs[k], diags);
+    return status;
+}
+
 /* ---- loading; the CUDA context is current, the lock is held ---- */
 
 enum { LOG_BYTES = 4096 };
@@ -112,9 +124,8 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *
         kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)kernel->abi.shared_bytes);
     if (result != CUDA_ERROR_INVALID_VALUE)
         return tvm_cuda_result(device, result, "cuFuncSetAttribute", diags);
-    return tvm_diag_add(diags, TVM_RESOURCES, NULL, tvm_status_advice(TVM_RESOURCES),
-                        "kernel '%s' needs %u bytes of shared memory, more than a block has on this GPU",
-                        name, (unsigned)kernel->abi.shared_bytes);
+    kernel->abi.absence = TVM_ABI_TOO_BIG; /* code for another target, whose blocks have more */
+    return TVM_OK;
 }
 
 static tvm_status load(cuda_code *code, tvm_diags *diags) {
@@ -154,9 +165,16 @@ static tvm_status ensure_loaded(cuda_code *code, tvm_diags *diags) {
 static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *diags) {
     tvm_status status = ensure_loaded(code, diags);
     if (status || !code->kernels[kernel].abi.absence) return status;
-    return tvm_diag_add(
-        diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: it assumes another target",
-        tvm_string(code->program, code->program->kernels[kernel].name), code->device->target_name);
+    const tvm_kernel_abi *abi = &code->kernels[kernel].abi;
+    const char *name = tvm_string(code->program, code->program->kernels[kernel].name);
+    if (abi->absence == TVM_ABI_TOO_BIG)
+        return tvm_diag_add(
+            diags, TVM_RESOURCES, NULL, tvm_status_advice(TVM_RESOURCES),
+            "kernel '%s' needs %u bytes of shared memory, more than a block has on this GPU (%s)", name,
+            (unsigned)abi->shared_bytes, code->device->target_name);
+    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                        "kernel '%s' is not for %s: it assumes another target", name,
+                        code->device->target_name);
 }
 
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
@@ -335,7 +353,7 @@ tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diag
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_loaded(code, diags);
+    status = ensure_kernel(code, launch->kernel, diags);
     cuda_traced *traced = status ? NULL : tvm_cuda_trace_launch(code, launch);
     if (!status) status = tvm_cuda_enqueue(code, launch, launch->stream, diags);
     if (traced) tvm_cuda_trace_launched(device, traced);
@@ -348,7 +366,7 @@ tvm_status tvm_cuda_reserve(void *code, const tvm_device_launch *launch, tvm_dia
     bool pushed;
     tvm_status status = tvm_cuda_enter(device, &pushed, diags);
     if (status) return status;
-    status = ensure_loaded(code, diags);
+    status = ensure_kernel(code, launch->kernel, diags);
     if (!status) status = tvm_cuda_make_room(code, launch, launch->stream, diags);
     tvm_cuda_leave(device, pushed);
     return status;
