@@ -221,8 +221,7 @@ static outcome run_assembler_files(void) {
 /* Two products that wgmma does as one, and one that it is refused for, of weights that are left scaled. */
 static outcome run_translator(void) {
     static const char text[] =
-        ".vasm 1\n.layout A = spatial(4, 1).local(1, 4).mma.m16n8k16.A\n"
-        ".layout B = replicated(4, 2).local(4, 1).mma.m16n8k16.B\n.layout C = spatial(4, 1).mma.m16n8k16.C\n"
+        ".vasm 1\n.layout A = spatial(4, 1).local(1, 4).mma.m16n8k16.A\n.layout C = spatial(4, 1).mma.m16n8k16.C\n"
         ".kernel k(q: global u4[64, 64], x: global f16[24, 64], s: global f16[64], y: global f32[64, 24])\n"
         ".warps 4\n.grid 1\n    %sx = alloc-shared f16[24, 64]\n    copy-async %sx, x\n    commit-group\n"
         "    wait-group 0\n    sync\n    %codes = load-global q, A\n"
@@ -230,8 +229,7 @@ static outcome run_translator(void) {
         "    %w = sub %half, 8\n    %s2 = load-global s, squeeze(reduce(C, 1), 1)\n"
         "    %s16 = view %s2, f16, reduce(C, 1)\n    %scale = cast %s16, f32\n"
         "    %zero = alloc-register f32[64, 8], C, init 0.0\n"
-        "    .for P = 0 to 3\n        %x2 = load-shared %sx[P * 8, 0], permute(B, [1, 0])\n"
-        "        %b = view %x2, f16, B\n        %d${P} = mma %w, %b, %zero\n"
+        "    .for P = 0 to 3\n        %d${P} = mma %w, %sx[P * 8, 0], %zero, transpose_b, reassociate\n"
         "        .if P == 1\n            sync\n        .endif\n    .endfor\n"
         "    .for P = 0 to 3\n        %out = mul %d${P}, %scale\n        store-global y[0, P * 8], %out\n"
         "    .endfor\n.end\n";
