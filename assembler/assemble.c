@@ -80,7 +80,7 @@ static void read_defines(tvm_asm *as) {
 static void check_defines(tvm_asm *as) {
     for (size_t i = 0; i < as->define_count; i++) {
         const tvm_define *define = &as->defines[i];
-        if (define->used) continue;
+        if (define->used || as->left_out) continue;
         tvm_suggest suggest;
         char hint[96];
         tvm_suggest_start(&suggest, define->name, define->length);

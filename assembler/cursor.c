@@ -111,10 +111,15 @@ static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_
     return end;
 }
 
+static bool is_short(tvm_asm *as, const tvm_token *token, uint32_t length) {
+    if (length <= TVM_MAX_NAME) return true;
+    return tvm_asm_error(as, token, NULL, "a name has at most %d letters, this one %u", TVM_MAX_NAME, length);
+}
+
 bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32_t *length) {
     *text = tvm_token_text(as->source, token);
     *length = token->length;
-    if (!token->pasted) return true;
+    if (!token->pasted) return is_short(as, token, *length);
     tvm_text buffer = {0};
     bool good = true;
     for (size_t i = 0; good && i < token->length;) {
@@ -139,7 +144,7 @@ bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32
                              "'%.60s' is not a name", copy);
     *text = copy;
     *length = (uint32_t)size;
-    return true;
+    return is_short(as, token, *length);
 }
 
 bool tvm_asm_expect_name(tvm_asm *as, const char *what, const char **text, uint32_t *length) {

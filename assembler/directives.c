@@ -71,7 +71,10 @@ static bool one_const(tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value value = tvm_value_poison();
     if (!tvm_asm_expect_name(as, "the name of a constant", &name, &length)) return false;
-    if (!tvm_asm_expect(as, "=", "after the name of the constant")) return false;
+    if (!tvm_asm_expect(as, "=", "after the name of the constant")) {
+        tvm_asm_poison_name(as, name, length);
+        return false;
+    }
     bool good = tvm_asm_static(as, "a constant", &value);
     if (!good) value = tvm_value_poison();
     if (set_by_another_file(as, name, length)) return good;
@@ -92,9 +95,11 @@ static bool layout(tvm_asm *as, const tvm_token *token) {
     uint32_t length;
     tvm_value value = tvm_value_poison();
     token = tvm_asm_peek(as);
-    if (!tvm_asm_expect_name(as, "the name of a layout", &name, &length) ||
-        !tvm_asm_expect(as, "=", "after the name of the layout"))
+    if (!tvm_asm_expect_name(as, "the name of a layout", &name, &length)) return false;
+    if (!tvm_asm_expect(as, "=", "after the name of the layout")) {
+        tvm_asm_poison_name(as, name, length);
         return false;
+    }
     const tvm_token *at = tvm_asm_peek(as);
     bool good = tvm_asm_static(as, "a layout", &value);
     if (!good) value = tvm_value_poison();

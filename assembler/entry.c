@@ -34,6 +34,7 @@ static bool no_variant(tvm_asm *as, const tvm_token *token, const char *name, ui
         const char *other = tvm_string(program, program->kernels[k].name);
         tvm_suggest_offer(&suggest, other, strlen(other));
     }
+    if (as->left_out) return false;
     const char *shown = tvm_suggest_hint(&suggest, "", hint);
     return tvm_asm_invalid(as, token, shown ? shown : "the kernels of an entry stand before it",
                            "there is no kernel '%.*s' before this", (int)length, name);

@@ -1,5 +1,6 @@
 /* The grammar of expressions: precedence climbing over the operators of expr.def. Values are computed as they
  * are read; what depends on run-time scalars becomes nodes of the kernel. */
+#include "foreign.h"
 #include "parser.h"
 
 #include <math.h>
@@ -77,8 +78,9 @@ static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t
     tvm_suggest_start(&suggest, name, length);
     tvm_asm_offer_functions(&suggest);
     tvm_asm_offer_layout_functions(&suggest);
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "unknown function '%.*s'",
-                         (int)length, name);
+    const char *foreign = tvm_foreign_hint(name, length);
+    return tvm_asm_error(as, token, foreign ? foreign : tvm_suggest_hint(&suggest, "", hint),
+                         "unknown function '%.*s'", (int)length, name);
 }
 
 /* block.x and its kin, at the word. */
@@ -156,6 +158,7 @@ bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name,
                  name);
         return tvm_asm_error(as, token, hint, "'%.*s' is not defined", (int)length, name);
     }
+    if (as->left_out) return false;
     tvm_suggest_start(&suggest, name, length);
     for (uint32_t i = 0; i < as->names.count; i++)
         if (as->names.items[i].line)
@@ -166,8 +169,10 @@ bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name,
     const char *atom_name;
     for (size_t i = 0; (atom_name = tvm_layout_atom_name(i)); i++)
         tvm_suggest_offer(&suggest, atom_name, strlen(atom_name));
-    tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "'%.*s' is not defined",
-                  length > 80 ? 80 : (int)length, name);
+    const char *dot = memchr(name, '.', length);
+    const char *foreign = tvm_foreign_hint(name, dot ? (size_t)(dot - name) : length);
+    tvm_asm_error(as, token, foreign ? foreign : tvm_suggest_hint(&suggest, "", hint),
+                  "'%.*s' is not defined", length > 80 ? 80 : (int)length, name);
     tvm_asm_poison_name(as, name, length); /* one error a name is enough */
     return false;
 }

@@ -147,6 +147,7 @@ static bool static_condition(tvm_asm *as, bool *error) {
     else
         tvm_asm_skip_statement(as);
     *error = !good;
+    if (!good) as->left_out = true;
     return good && holds;
 }
 
@@ -280,6 +281,7 @@ bool tvm_asm_for(tvm_asm *as, const tvm_token *token) {
     /* The frame is pushed when complete: errors in the header are not in an iteration. */
     tvm_frame frame = {.kind = TVM_FRAME_FOR, .source = as->source};
     bool good = for_header(as, &frame);
+    if (!good) as->left_out = true;
     if (!good && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
     tvm_frame *pushed = tvm_asm_open_frame(as, TVM_FRAME_FOR, token);
     if (!pushed) return false;
@@ -395,6 +397,7 @@ bool tvm_asm_include(tvm_asm *as, const tvm_token *token) {
         return false;
     }
     const tvm_source *source = find_source(as, file, name.as.string.text);
+    if (!source) as->left_out = true;
     return source && tvm_asm_push_source(as, source, (uint32_t)(token - as->source->tokens));
 }
 

@@ -611,8 +611,9 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
     tvm_insn insn = {
         .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
     tvm_why why;
-    return tvm_infer(as->program, tvm_asm_kernel(as), &insn, operands, type, &why) == TVM_OK ||
-           tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
+    if (tvm_infer(as->program, tvm_asm_kernel(as), &insn, operands, type, &why) == TVM_OK) return true;
+    if (tvm_asm_kernel(as)->warps == 0) return false; /* it has been said that .warps is missing or wrong */
+    return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
 }
 
 bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vbc_format.h"
+
 enum { OPENERS = 128 /* open brackets whose places are kept */ };
 
 typedef struct lexer {
@@ -321,6 +323,12 @@ tvm_source *tvm_source_new(const char *name, const char *text, size_t length, un
                      TVM_SOURCE_MAX);
         return NULL;
     }
+    if (length >= sizeof VBC_MAGIC - 1 && memcmp(text, VBC_MAGIC, sizeof VBC_MAGIC - 1) == 0) {
+        tvm_diag_add(diags, TVM_SYNTAX, &(tvm_place){.file = name, .line = 1, .column = 1},
+                     "tvm-dis writes it as text; tvm-run and tvm-cc take it as it is",
+                     "this is bytecode, not text");
+        return NULL;
+    }
     tvm_source *source = calloc(1, sizeof *source);
     char *copy = source ? malloc(length + 1) : NULL;
     char *name_copy = copy ? strdup(name) : NULL;
@@ -337,6 +345,8 @@ tvm_source *tvm_source_new(const char *name, const char *text, size_t length, un
     source->length = length;
     lexer lex = {
         .source = source, .line = 1, .limit = limit, .errors = errors, .diags = diags, .blank = true};
+    if (length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
+        lex.at = lex.line_start = 3; /* byte-order mark */
     while (lex.at < length && lex.status == TVM_OK) next_token(&lex);
     if (lex.status == TVM_OK) end_statement(&lex, length);
     if (lex.status == TVM_OK) push(&lex, TVM_TOKEN_END, length);

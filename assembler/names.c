@@ -102,6 +102,7 @@ static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, 
     tvm_suggest suggest;
     char hint[96];
     const char *shown;
+    if (as->left_out) return false;
     bool parameter = tvm_asm_find_parameter(as, name, length) != NULL;
     if (tvm_asm_is_array(as, name, length)) {
         shown = "it is an array: an element is written '%name[index]'";

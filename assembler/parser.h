@@ -132,6 +132,7 @@ typedef struct tvm_asm {
     bool stopped;      /* no use to go on */
     unsigned muted;    /* errors are not reported: the caller says it better */
     bool version_seen;
+    bool left_out;    /* text, because of an error: what is not defined may have been defined there */
     unsigned version; /* of the language, as the file being read says, or as the one that includes it */
 
     tvm_arena keep;    /* until the end */

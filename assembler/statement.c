@@ -1,4 +1,5 @@
 /* Statements of a kernel: which instruction it is, assignments of scalars, and control. */
+#include "foreign.h"
 #include "parser.h"
 
 #include <stdio.h>
@@ -86,12 +87,14 @@ static bool unknown_statement(tvm_asm *as) {
     for (size_t i = 0; i < sizeof own_words / sizeof *own_words; i++)
         tvm_suggest_offer(&instructions, own_words[i], strlen(own_words[i]));
     tvm_asm_offer_directives(&directives);
+    const char *foreign = tvm_foreign_hint(text, length);
     bool directive = directives.distance < instructions.distance;
     const char *shown = tvm_suggest_hint(directive ? &directives : &instructions, directive ? "." : "", hint);
     tvm_token whole = *token;
     whole.length = length;
-    return tvm_asm_error(as, &whole, shown, "unknown instruction '%.*s'", length > 80 ? 80 : (int)length,
-                         text);
+    if (as->left_out && tvm_asm_is(as, tvm_asm_ahead(as, 1), "(")) return false; /* a macro, maybe */
+    return tvm_asm_error(as, &whole, foreign ? foreign : shown, "unknown instruction '%.*s'",
+                         length > 80 ? 80 : (int)length, text);
 }
 
 /* ---- scalars ---- */
@@ -183,7 +186,7 @@ static bool looks_like_mnemonic(const tvm_asm *as) {
     offer_mnemonics(&suggest, true);
     bool operand = after->kind == TVM_TOKEN_NAME ||
                    (tvm_asm_is(as, after, "%") && tvm_asm_ahead(as, count + 1)->adjacent);
-    return operand && (count > 1 || tvm_suggest_best(&suggest));
+    return operand && (count > 1 || tvm_foreign_hint(text, length) || tvm_suggest_best(&suggest));
 }
 
 static bool assigned_name(tvm_asm *as, const char **name, uint32_t *length) {
@@ -388,6 +391,8 @@ static bool otherwise(tvm_asm *as, bool is_elif) {
     if (!tvm_asm_emit(as, token, TVM_OP_ELSE, TVM_NONE, NULL, 0)) return false;
     if (!is_elif) {
         control->has_else = true;
+        if (tvm_asm_at(as, "if"))
+            return tvm_asm_error(as, tvm_asm_peek(as), "written 'elif'", "'else if' is no statement");
         return tvm_asm_expect_end(as);
     }
     control->elifs++;

@@ -124,7 +124,7 @@ void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
     tvm_symbol *symbol = find(as, name, length, true);
     if (!symbol) symbol = make(as, NULL, name, length);
     as->muted--;
-    if (symbol && symbol->slot == TVM_SYMBOL_UNMADE) symbol->slot = TVM_SYMBOL_POISON;
+    if (symbol && symbol->slot != TVM_SYMBOL_ARRAY) symbol->slot = TVM_SYMBOL_POISON;
 }
 
 /* ---- slots ---- */

@@ -3,6 +3,9 @@
 #include <stdio.h>
 
 #include "assembler_kit.h"
+#include "foreign.h"
+#include "lexer.h"
+#include "types.h"
 
 /* ---- mistakes: the first message ---- */
 
@@ -69,6 +72,13 @@ static const struct {
      NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n.grid block.x\n.end\n", 4, 7, "constants and scalar parameters", NULL},
     {".vasm 1\n.kernel f()\n.warps 1\n.assume 1 == 2\n.end\n", 4, 9, "assumption is false", NULL},
+    {HEAD "%r = sqrt %x\n" TAIL, 4, 6, "unknown instruction 'sqrt'", "Newton"},
+    {HEAD "%r = exp2 %x\n" TAIL, 4, 6, "unknown instruction 'exp2'", "exp of 0.6931472 * x"},
+    {HEAD "%r = transpose(%x)\n" TAIL, 4, 6, "unknown function 'transpose'", "permute(L, [1, 0])"},
+    {HEAD "%r = alloc-register float[32]\n" TAIL, 4, 21, "'float' is not defined", "the type is f32"},
+    {HEAD "%i = threadIdx.x\n" TAIL, 4, 6, "'threadIdx", "layout"},
+    {HEAD "return\n" TAIL, 4, 1, "unknown instruction 'return'", "exit ends the block"},
+    {HEAD "if m\nelse if n\nend\n" TAIL, 5, 6, "'else if' is no statement", "written 'elif'"},
     {HEAD "frobnicate %x\n" TAIL, 4, 1, "unknown instruction 'frobnicate'", NULL},
     {HEAD "%r = laod-global a[0, 0], local(1)\n" TAIL, 4, 6, "unknown instruction 'laod-global'",
      "did you mean 'load-global'?"},
@@ -127,8 +137,8 @@ static const struct {
     {HEAD "if m\nelse\nelse\nend\n" TAIL, 6, 1, "'else' after 'else'", NULL},
     {HEAD "break\n" TAIL, 4, 1, "'break' outside of a loop", NULL},
     {HEAD "if x\nend\n" TAIL, 4, 4, "a float is not a condition", "x != 0.0"},
-    {HEAD "%r = alloc-register f16[32]\n%i = %r % 2\n" TAIL, 5, 9,
-     "'%' takes scalars, not a register tensor", NULL},
+    {HEAD "%r = alloc-register f16[32]\n%i = %r % 2\n" TAIL, 5, 9, "'%' takes scalars, not a register tensor",
+     NULL},
 };
 
 START_TEST(test_mistakes) {
@@ -152,6 +162,72 @@ START_TEST(test_mistakes) {
     }
     ck_assert_ptr_nonnull(diag->source);
     tvm_diags_free(&diags);
+}
+END_TEST
+
+/* A row goes when its word comes into the language, and names instructions that are there. */
+START_TEST(test_foreign_words_are_foreign) {
+    for (const tvm_foreign *row = tvm_foreign_words; row->word; row++) {
+        size_t length = strlen(row->word);
+        tvm_dtype type;
+        ck_assert_msg(tvm_op_by_name(row->word, length) == TVM_OP_COUNT, "%s is an instruction", row->word);
+        ck_assert_msg(!tvm_asm_is_directive(row->word, length), "%s is a directive", row->word);
+        ck_assert_msg(!tvm_dtype_parse(row->word, length, &type), "%s is a type", row->word);
+        ck_assert_ptr_eq(tvm_foreign_hint(row->word, length), row->hint);
+        if (!row->uses) continue;
+        ck_assert_msg(tvm_op_by_name(row->uses, strlen(row->uses)) != TVM_OP_COUNT, "%s: there is no %s",
+                      row->word, row->uses);
+        ck_assert_msg(strstr(row->hint, row->uses) != NULL, "the hint for %s does not name %s", row->word,
+                      row->uses);
+    }
+    ck_assert_ptr_null(tvm_foreign_hint("sqr", 3));
+}
+END_TEST
+
+START_TEST(test_files_that_begin_otherwise) {
+    tvm_ir_program *program = assemble("\xEF\xBB\xBF.vasm 1\n.kernel f()\n.warps 1\n.end\n");
+    tvm_ir_program_free(program);
+    static const struct {
+        const char *text;
+        size_t length;
+        const char *message, *hint;
+        uint32_t line, column;
+    } files[] = {
+        {"\xEF\xBB\xBF.vasm 9\n", 11, "version 9", NULL, 1, 7},
+        {"\x89VBC\r\n\x1a\n\0\0", 10, "this is bytecode, not text", "tvm-dis", 1, 1},
+    };
+    for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
+        tvm_diags diags = {0};
+        ck_assert_int_eq(
+            tvm_assemble_text(files[i].text, files[i].length, "test.vasm", NULL, &program, &diags),
+            TVM_SYNTAX);
+        ck_assert_uint_eq(diags.count, 1);
+        ck_assert_ptr_nonnull(strstr(diags.items[0].message, files[i].message));
+        ck_assert_uint_eq(diags.items[0].line, files[i].line);
+        ck_assert_uint_eq(diags.items[0].column, files[i].column);
+        if (files[i].hint) ck_assert_ptr_nonnull(strstr(diags.items[0].hint, files[i].hint));
+        tvm_diags_free(&diags);
+    }
+}
+END_TEST
+
+START_TEST(test_names_that_are_too_long) {
+    char name[TVM_MAX_NAME + 2], text[1024];
+    memset(name, 'x', sizeof name);
+    name[TVM_MAX_NAME + 1] = '\0';
+    static const char *const heads[] = {".vasm 1\n.kernel ", HEAD "%", HEAD ".const "};
+    static const char *const tails[] = {"()\n.warps 1\n.end\n", " = m\n" TAIL, " = 1\n" TAIL};
+    for (unsigned i = 0; i < 3; i++) {
+        tvm_ir_program *program;
+        tvm_diags diags = {0};
+        snprintf(text, sizeof text, "%s%s%s", heads[i], name, tails[i]);
+        ck_assert_int_ne(tvm_assemble_text(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+        ck_assert_uint_eq(diags.count, 1);
+        ck_assert_uint_gt(diags.items[0].column, 0);
+        ck_assert_msg(strstr(diags.items[0].message, "a name has at most 255 letters, this one 256") != NULL,
+                      "%s", diags.items[0].message);
+        tvm_diags_free(&diags);
+    }
 }
 END_TEST
 
@@ -186,6 +262,15 @@ START_TEST(test_one_error_a_mistake) {
         HEAD "%i = (m + 1\n%j = 2\nfor %k = 0 to %j\n%l2 = %k + %j + %i\nend\n" TAIL,
         ".vasm 1\n.kernel f(\n m: i32,\n n: i32\n.warps 1\n.grid n\n%i = m + n\n.end\n",
         ".vasm 2\n.for i = 0 to 3\n.if i == 5\n.esle\n.endif\n.endfor\n",
+        HEAD
+        "%h = alloc-register f16[32]\n%h = alloc-register f32[32]\n%s = add %h, %h\n%s = mul %s, %h\n" TAIL,
+        ".vasm 1\n.kernel f(a: global f32[64])\n%x = load-global a, spatial(32)\n%y = load-global a, auto(64)\n.end\n",
+        ".vasm 1\n.kernel f(a: global f32[64])\n.warps 99\n%x = load-global a, spatial(32)\n%y = neg %x\n.end\n",
+        HEAD ".if WHAT\n%i = 1\n.const A = 2\n.else\n%i = 2\n.const A = 3\n.endif\n%j = %i + A\n" TAIL,
+        HEAD ".for i = 0 to N\n%v${i} = i\n.endfor\n%j = %v0 + %v1\n" TAIL,
+        ".vasm 1\n.include \"missing.inc\"\n.kernel f()\n.warps WARPS\n%j = N + 1\n.end\n",
+        ".vasm 1\n.const A 3\n.kernel f()\n.warps A\n%x = alloc-register f32[32], spatial(32)\n.end\n",
+        ".vasm 1\n.layout L spatial(32)\n.kernel f()\n.warps 1\n%x = alloc-register f32[32], L\n.end\n",
         ".vasm 1\n.for i = 0 to 3\n.kernel f${i}()\n.warps 1\nfrob\n.end\n.endfor\n",
     };
     for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -319,6 +404,9 @@ static Suite *make_suite(void) {
     tcase_add_loop_test(errors, test_mistakes, 0, COUNT(mistakes));
     tcase_add_test(errors, test_several_errors_without_cascades);
     tcase_add_test(errors, test_one_error_a_mistake);
+    tcase_add_test(errors, test_foreign_words_are_foreign);
+    tcase_add_test(errors, test_files_that_begin_otherwise);
+    tcase_add_test(errors, test_names_that_are_too_long);
     tcase_add_test(errors, test_version_1_is_as_lax_as_it_was);
     tcase_add_test(errors, test_errors_are_limited);
     tcase_add_test(errors, test_wrong_defines);

@@ -143,7 +143,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     switch (key) {
     case KEY_DEVICE:
         if (!parse_device(arg, &settings->context))
-            argp_error(state, "'%s' is not auto, cpu, cuda or cuda:N", arg);
+            argp_error(state, "'%s' is not auto, cpu, cuda or cuda:N%s", arg,
+                       strncmp(arg, "gpu", 3) == 0 ? ": a GPU is 'cuda'" : "");
         break;
     case KEY_KERNEL:
         settings->kernel = arg;
