@@ -26,8 +26,8 @@ static void read_source(const tvm_ir_kernel *kernel, const tvm_operand *operand,
 }
 
 /* `other`: the extent that is not k. */
-static void find_tile(const tvm_mma *mma, bool k_first, uint32_t other, const uint32_t *batch, unsigned leading,
-                      tvm_mma_source *source) {
+static void find_tile(const tvm_mma *mma, bool k_first, uint32_t other, const uint32_t *batch,
+                      unsigned leading, tvm_mma_source *source) {
     uint64_t all = mma->splits_k ? (uint64_t)mma->batch * mma->k : mma->k;
     uint32_t k = all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
     unsigned rank = mma->splits_k ? 0 : leading;

@@ -210,11 +210,12 @@ static tvm_status check_const(const tvm_rule *rule, const tvm_operand_desc *desc
 
 static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
                                uint32_t left, uint32_t *taken) {
-    bool is_shared = desc->kind == 's' ||
-                     (desc->kind == 'm' && operand->kind == TVM_OPERAND_SLOT &&
-                      operand->value < rule->kernel->slot_count &&
-                      rule->kernel->slots[operand->value].kind == TVM_SLOT_SHARED);
-    tvm_slot_kind kind = is_shared ? TVM_SLOT_SHARED : desc->kind == 'g' ? TVM_SLOT_GLOBAL : TVM_SLOT_REGISTER;
+    bool is_shared = desc->kind == 's' || (desc->kind == 'm' && operand->kind == TVM_OPERAND_SLOT &&
+                                           operand->value < rule->kernel->slot_count &&
+                                           rule->kernel->slots[operand->value].kind == TVM_SLOT_SHARED);
+    tvm_slot_kind kind = is_shared           ? TVM_SLOT_SHARED
+                         : desc->kind == 'g' ? TVM_SLOT_GLOBAL
+                                             : TVM_SLOT_REGISTER;
     if (operand->kind != TVM_OPERAND_SLOT)
         return tvm_refuse(rule->why, "%.*s: expected %s", (int)desc->name_length, desc->name,
                           slot_kinds[kind]);
@@ -320,8 +321,13 @@ static tvm_status check_packing(const tvm_rule *rule) {
 
 tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                      const tvm_operand *operands, tvm_result_type *type, tvm_why *why) {
-    tvm_rule rule = {
-        .program = program, .kernel = kernel, .op = insn->op, .operands = operands, .count = insn->count, .type = type, .why = why};
+    tvm_rule rule = {.program = program,
+                     .kernel = kernel,
+                     .op = insn->op,
+                     .operands = operands,
+                     .count = insn->count,
+                     .type = type,
+                     .why = why};
     rule.info = tvm_op(insn->op);
     if (rule.info == NULL) return tvm_refuse(why, "opcode %u does not exist", insn->op);
     tvm_status status = check_result_kind(&rule, insn);

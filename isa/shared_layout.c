@@ -127,9 +127,10 @@ tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm
     return row_major(rank, shape, 0, 0, 0, out, why);
 }
 
-/* Rows of several times 128 bytes: one block of columns of 128 bytes after the other, each with all rows of the
- * last two dimensions, under the swizzle of 128 bytes (PTX ISA, "Matrix Descriptor Format"). */
-static tvm_status column_blocks(unsigned rank, const uint32_t *shape, unsigned bytes, tvm_shared_layout *out) {
+/* Rows of several times 128 bytes: one block of columns of 128 bytes after the other, each with all rows of
+ * the last two dimensions, under the swizzle of 128 bytes (PTX ISA, "Matrix Descriptor Format"). */
+static tvm_status column_blocks(unsigned rank, const uint32_t *shape, unsigned bytes,
+                                tvm_shared_layout *out) {
     uint32_t sizes[TVM_MAX_RANK + 1], strides[TVM_MAX_RANK + 1], columns = ATOM_BYTES / bytes;
     uint64_t stride = (uint64_t)shape[rank - 2] * shape[rank - 1];
     sizes[rank] = columns;

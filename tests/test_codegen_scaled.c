@@ -1,5 +1,6 @@
-/* Weights that mma takes before their conversion is finished (codegen/select/scaled.h): where they are chosen, where
- * they must not be, and that the sums are the same, exactly. The PTX is executed by ptx_machine.h. */
+/* Weights that mma takes before their conversion is finished (codegen/select/scaled.h): where they are
+ * chosen, where they must not be, and that the sums are the same, exactly. The PTX is executed by
+ * ptx_machine.h. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -425,7 +426,8 @@ END_TEST
 START_TEST(sums_are_as_written_without_the_word) {
     const shape wide = {"column_local(4, 2)", 4, 2, 1};
     double range = ldexp(1, unsigned_types[_i][1] - '0');
-    const body b = {"f16", MINUS_ZERO SUMS_AS_WRITTEN "\n%scale = cast %s2, f32\n%out = mul %dot, %scale", range / 2, 0};
+    const body b = {"f16", MINUS_ZERO SUMS_AS_WRITTEN "\n%scale = cast %s2, f32\n%out = mul %dot, %scale",
+                    range / 2, 0};
     ck_assert_int_eq(convert_and_multiply(unsigned_types[_i], &wide, &b), SCALED);
 }
 END_TEST

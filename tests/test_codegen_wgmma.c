@@ -1,6 +1,6 @@
-/* mma as wgmma (codegen/select/wgmma.h): where it is taken and where not, and that the products are right in either
- * case. The PTX is executed by ptx_machine.h, which notices what is read before it is there; inputs are small
- * integers, so that all sums are exact. */
+/* mma as wgmma (codegen/select/wgmma.h): where it is taken and where not, and that the products are right in
+ * either case. The PTX is executed by ptx_machine.h, which notices what is read before it is there; inputs
+ * are small integers, so that all sums are exact. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,11 +43,11 @@ static const char prologue[] =
     "%sx = alloc-shared T[R, K]\ncopy-async %sx, gx[0, 0], [R, K]\ncommit-group\nwait-group 0\nsync\n"
 /* D = w . x + C, of x from row ROW and column COLUMN of k on. */
 #define MMA(D, ROW, COLUMN, C) D " = mma %w, %sx[" ROW ", " COLUMN "], " C ", transpose_b\n"
-#define LOAD_A  "%w = load-global ga[0, 0], A\n"
-#define LOAD_C  "%acc = load-global gc[0, 0], C\n"
-#define ZERO    "%acc = alloc-register f32[M, N], C, init 0.0\n"
-#define LOAD_X  "%x2 = load-shared %sx[0, 0], permute(B, [1, 0])\n%x = view %x2, T, B\n"
-#define STORE_Y "store-global gy[0, 0], %d\n"
+#define LOAD_A                 "%w = load-global ga[0, 0], A\n"
+#define LOAD_C                 "%acc = load-global gc[0, 0], C\n"
+#define ZERO                   "%acc = alloc-register f32[M, N], C, init 0.0\n"
+#define LOAD_X                 "%x2 = load-shared %sx[0, 0], permute(B, [1, 0])\n%x = view %x2, T, B\n"
+#define STORE_Y                "store-global gy[0, 0], %d\n"
 
 static tvm_ir_program *assemble(const shape *at, const char *body) {
     static char text[1 << 16];
@@ -232,8 +232,10 @@ static void check_row(const row *r) {
 /* A product with one more below it. */
 #define JOINED                                                                                               \
     ".for P = 0 to R / N\n%acc${P} = load-global gc[0, P * N], C\n.endfor\n"                                 \
-    ".for P = 0 to R / N\n" MMA("%acc${P}", "P * N", "0", "%acc${P}") ".endfor\n"                            \
-    ".for P = 0 to R / N\nstore-global gy[0, P * N], %acc${P}\n.endfor\n"
+    ".for P = 0 to R / N\n" MMA(                                                                             \
+        "%acc${P}", "P * N", "0",                                                                            \
+        "%acc${P}") ".endfor\n"                                                                              \
+                    ".for P = 0 to R / N\nstore-global gy[0, P * N], %acc${P}\n.endfor\n"
 
 /* u4 weights that mma takes before their conversion is finished. NESTED: fragments that follow each other
  * along m, so that the classes are nested; else along k. */
@@ -250,22 +252,71 @@ static void check_row(const row *r) {
     ".for P = 0 to R / N\n%out = mul %dot${P}, %scale\nstore-global gy[0, P * N], %out\n.endfor\n"
 
 /* Product R of w, with columns from R * N on, to %d<D>, from what is named C. */
-#define LOAD_CS  ".for P = 0 to R / N\n%c${P} = load-global gc[0, P * N], C\n.endfor\n"
-#define STORE_DS ".for P = 0 to R / N\nstore-global gy[0, P * N], %d${P}\n.endfor\n"
+#define LOAD_CS          ".for P = 0 to R / N\n%c${P} = load-global gc[0, P * N], C\n.endfor\n"
+#define STORE_DS         ".for P = 0 to R / N\nstore-global gy[0, P * N], %d${P}\n.endfor\n"
 #define PRODUCT(R, D, C) MMA("%d" D, R " * N", "0", "%" C)
-#define MORE MMA("%acc", "0", "0", "%acc")
+#define MORE             MMA("%acc", "0", "0", "%acc")
 
 /* The first four warps take the first half of k, the others the second. */
-#define HALVES(SX, SPLIT)                                                                                                  \
-    ".layout AG = spatial(2, 4, 1).local(1, 1, 4).mma.m16n8k16.A\n"                                             \
-    ".layout BG = spatial(2, 1, 1).replicated(4, 3).local(1, 4, N / 8).mma.m16n8k16.B\n"                        \
-    ".layout CG = spatial(2, 4, 1).local(1, 1, N / 8).mma.m16n8k16.C\n"                                         \
-    "%wide = load-global ga[0, 0], reshape(permute(AG, [1, 0, 2]), [64, 128])\n%w = view %wide, T, AG\n"        \
-    "%none = alloc-register f32[2, 64, N], CG, init 0.0\n"                                                      \
-    "%sums = mma %w, " SX ", %none, transpose_b" SPLIT "\n"                                                       \
+#define HALVES(SX, SPLIT)                                                                                    \
+    ".layout AG = spatial(2, 4, 1).local(1, 1, 4).mma.m16n8k16.A\n"                                          \
+    ".layout BG = spatial(2, 1, 1).replicated(4, 3).local(1, 4, N / 8).mma.m16n8k16.B\n"                     \
+    ".layout CG = spatial(2, 4, 1).local(1, 1, N / 8).mma.m16n8k16.C\n"                                      \
+    "%wide = load-global ga[0, 0], reshape(permute(AG, [1, 0, 2]), [64, 128])\n%w = view %wide, T, AG\n"     \
+    "%none = alloc-register f32[2, 64, N], CG, init 0.0\n"                                                   \
+    "%sums = mma %w, " SX ", %none, transpose_b" SPLIT "\n"                                                  \
     "%d = view %sums, f32, reshape(CG, [128, N])\n" STORE_Y
 
+/* Of two products: a softmax of the first one's sums, while the second one is on its way. */
+#define SOFTMAX                                                                                              \
+    PRODUCT("1", "1s", "c1")                                                                                 \
+    PRODUCT(                                                                                                 \
+        "0", "0",                                                                                            \
+        "c0") "%none = sub %d1s, %d1s\n%e = exp %none\n%most = reduce max, %e, 1\n%rest = sub %e, %most\n"   \
+              "%d1 = add %d1s, %rest\n"
+/* Turns that need nothing of the one before but its sums, which wgmma adds to in order. */
+#define TURNS                                                                                                \
+    "%t = alloc-register f32[M, N], C, init 0.0\n"                                                           \
+    "for %i = 0 to some + 2\n%e = exp %t\n%one = min %e, 1.0\n%t = sub %one, 1.0\n" MORE "end\n"             \
+    "%d = add %acc, %t\n"
+
 static const row rows[] = {
+    {"a softmax beside a product",
+     {"f16", 4, 16, 64, 2, 1},
+     COPY_X LOAD_A LOAD_CS SOFTMAX STORE_DS,
+     plus_c,
+     "wgmma.m64n16k16",
+     2},
+    {"turns that run beside the products of the one before",
+     {"f16", 4, 16, 64, 1, 1},
+     COPY_X LOAD_A LOAD_C TURNS STORE_Y,
+     five_times_plus_c,
+     "wgmma.m64n16k16",
+     1},
+    {"sums that a branch reads, and the next turn",
+     {"f16", 4, 16, 64, 1, 1},
+     COPY_X LOAD_A LOAD_C "%t = alloc-register f32[M, N], C, init 0.0\n"
+                          "for %i = 0 to some + 2\nif %i == 3\n%t = max %acc, %t\n%t = sub %t, %t\nend\n" MORE
+                          "if %i == 4\n%w = load-global ga[0, 0], A\nend\nend\n%d = add %acc, %t\n" STORE_Y,
+     five_times_plus_c,
+     "wgmma.m64n16k16",
+     1},
+    {"a while that continues and breaks beside them",
+     {"f16", 4, 16, 64, 1, 1},
+     COPY_X LOAD_A LOAD_C "%i = 0\nwhile %i < 9\n%i = %i + 1\n" MORE "if %i < some\ncontinue\nend\n" MORE
+                          "if %i >= some\nbreak\nend\nend\n" MORE "store-global gy[0, 0], %acc\n",
+     five_times_plus_c,
+     "wgmma.m64n16k16",
+     3},
+    {"what it reads is stored again",
+     {"f16", 4, 16, 64, 1, 1},
+     COPY_X LOAD_A LOAD_C
+     "%x = load-shared %sx[0, 0], permute(B, [1, 0])\n%none = sub %x, %x\nsync\n"
+     "%d = mma %w, %sx[0, 0], %acc, transpose_b\nsync\nstore-shared %sx[0, 0], %none\nsync\n"
+     "%again = mma %w, %sx[0, 0], %d, transpose_b\nstore-global gy[0, 0], %again\n",
+     plus_c,
+     "wgmma.m64n16k16",
+     2},
     {"one product",
      {"f16", 4, 16, 64, 1, 1},
      COPY_X LOAD_A ZERO MMA("%d", "0", "0", "%acc") STORE_Y,
@@ -305,8 +356,8 @@ static const row rows[] = {
      1},
     {"one after the other to the same sums",
      {"f16", 4, 16, 128, 1, 1},
-     COPY_X LOAD_A LOAD_C MMA("%acc", "0", "0", "%acc") MMA("%acc", "0", "0", "%acc")
-                                 "store-global gy[0, 0], %acc\n",
+     COPY_X LOAD_A LOAD_C MMA("%acc", "0", "0", "%acc")
+         MMA("%acc", "0", "0", "%acc") "store-global gy[0, 0], %acc\n",
      twice_plus_c,
      "wgmma.m64n16k16.f32",
      2},
@@ -391,12 +442,16 @@ static const row rows[] = {
      both_plus_c,
      "wgmma.m64n32k16",
      2},
-    {"warpgroups along k", {"f16", 8, 16, 128, 1, 1}, COPY_X HALVES("%sx[0, 0]", ", split_k"), product_of_half, "wgmma.m64n16k16", 1},
+    {"warpgroups along k",
+     {"f16", 8, 16, 128, 1, 1},
+     COPY_X HALVES("%sx[0, 0]", ", split_k"),
+     product_of_half,
+     "wgmma.m64n16k16",
+     1},
     {"an index that goes below 0",
      {"f16", 4, 16, 64, 2, 1},
-     COPY_X LOAD_A "for %i = -16 to 1 step 16\n%acc = load-global gc[0, %i + 16], C\n"
-                   MMA("%d", "%i + 16", "0", "%acc")
-                   "store-global gy[0, %i + 16], %d\nend\n",
+     COPY_X LOAD_A "for %i = -16 to 1 step 16\n%acc = load-global gc[0, %i + 16], C\n" MMA(
+         "%d", "%i + 16", "0", "%acc") "store-global gy[0, %i + 16], %d\nend\n",
      plus_c,
      "wgmma.m64n16k16",
      1},
@@ -437,7 +492,8 @@ static const row rows[] = {
      ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n" COPY_X
      ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
      ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w${J % 2} = sub %half, 8\n"
-     "%acc = mma %w${J % 2}, %sx[0, J * 64], %acc, transpose_b\n.endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
+     "%acc = mma %w${J % 2}, %sx[0, J * 64], %acc, transpose_b\n.endfor\n" SCALE
+     "%d = mul %acc, %scale\n" STORE_Y,
      scaled_less_8,
      "wgmma.m64n16k16",
      4},
@@ -445,8 +501,8 @@ static const row rows[] = {
      {"f16", 4, 16, 256, 1, 1},
      ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n" COPY_X
      ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
-     ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w = sub %half, 8\n"
-     MMA("%acc", "0", "J * 64", "%acc") ".endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
+     ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w = sub %half, 8\n" MMA(
+         "%acc", "0", "J * 64", "%acc") ".endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
      scaled_less_8,
      "wgmma.m64n16k16",
      4},
@@ -482,6 +538,45 @@ START_TEST(products_are_right) {
 }
 END_TEST
 
+static const char *body_of(const char *name, const shape **at) {
+    for (unsigned i = 0; i < ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0) {
+            *at = &rows[i].at;
+            return rows[i].body;
+        }
+    ck_abort_msg("no row %s", name);
+}
+
+/* Does the first `what` come between a group of wgmma and the wait for it? */
+static bool runs_beside(const char *ptx, const char *what) {
+    const char *at = strstr(ptx, what), *commit = NULL;
+    for (const char *c = ptx; (c = strstr(c, "wgmma.commit_group")) != NULL && c < at; c++) commit = c;
+    const char *wait = commit ? strstr(commit, "wgmma.wait_group.sync.aligned 0;") : NULL;
+    return at && commit && wait && wait > at;
+}
+
+START_TEST(what_does_not_depend_runs_beside) {
+    const shape *at;
+    const char *softmax = body_of("a softmax beside a product", &at);
+    tvm_ir_program *program = assemble(at, softmax);
+    tvm_module *module = translate(program, "sm_90a");
+    ck_assert(runs_beside(module->ptx, "ex2.approx"));
+    ck_assert(runs_beside(module->ptx, "shfl.sync.bfly"));
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+    /* No turn waits: what is left of the last one is waited for after the loop. */
+    const char *turns = body_of("turns that run beside the products of the one before", &at);
+    program = assemble(at, turns);
+    module = translate(program, "sm_90a");
+    const char *wait = strstr(module->ptx, "wgmma.wait_group.sync.aligned 0;"),
+               *turn = strstr(module->ptx, "ex2");
+    ck_assert(turn && wait && strstr(turn, "bra.uni") < wait);
+    ck_assert_ptr_null(strstr(wait + 1, "wgmma.wait_group.sync.aligned 0;"));
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 /* Every warp stores all of x, and reads what it stored itself, without a sync. */
 START_TEST(what_each_warp_stored_itself_is_seen) {
     static const char body[] =
@@ -510,7 +605,7 @@ typedef struct refusal {
 } refusal;
 
 #define COPY_TO(X)                                                                                           \
-    "%sx = " X "\ncopy-async %sx, gx[0, 0], [R, K]\n"                                                      \
+    "%sx = " X "\ncopy-async %sx, gx[0, 0], [R, K]\n"                                                        \
     "commit-group\nwait-group 0\nsync\n"
 #define MULTIPLY LOAD_A LOAD_C MMA("%d", "0", "0", "%acc") STORE_Y
 
@@ -552,17 +647,14 @@ static const refusal refusals[] = {
     {"6 warps", {"f16", 6, 16, 64, 1, 1}, COPY_X MULTIPLY, plus_c, "multiple of 4"},
     {"not at a multiple of 8 rows, known",
      {"f16", 4, 16, 64, 2, 1},
-     COPY_X LOAD_A ".for P = 0 to 2\n%acc = load-global gc[0, P * N], C\n"
-                   MMA("%d", "P * 8 + 4", "0", "%acc")
-                   "store-global gy[0, P * N], %d\n.endfor\n",
+     COPY_X LOAD_A ".for P = 0 to 2\n%acc = load-global gc[0, P * N], C\n" MMA(
+         "%d", "P * 8 + 4", "0", "%acc") "store-global gy[0, P * N], %d\n.endfor\n",
      shifted_plus_c,
      "first of 8 rows"},
     {"not at a multiple of 8 rows",
      {"f16", 4, 16, 64, 2, 1},
-     COPY_X LOAD_A
-     "for %p = 0 to 2\n%acc = load-global gc[0, %p * N], C\n"
-     MMA("%d", "%p * 8 + some + 1", "0", "%acc")
-     "store-global gy[0, %p * N], %d\nend\n",
+     COPY_X LOAD_A "for %p = 0 to 2\n%acc = load-global gc[0, %p * N], C\n" MMA(
+         "%d", "%p * 8 + some + 1", "0", "%acc") "store-global gy[0, %p * N], %d\nend\n",
      shifted_plus_c,
      "multiple of 8 rows"},
     {"a warpgroup's rows begin between two multiples of 8",
@@ -708,6 +800,7 @@ int main(void) {
     TCase *tests = tcase_create("wgmma");
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, products_are_right, 0, ROWS);
+    tcase_add_test(tests, what_does_not_depend_runs_beside);
     tcase_add_test(tests, what_each_warp_stored_itself_is_seen);
     tcase_add_loop_test(tests, others_are_left_to_mma_sync, 0, REFUSALS);
     tcase_add_loop_test(tests, the_shipped_program_is_right, 0, SHIPPED_TYPES);

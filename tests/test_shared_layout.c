@@ -255,7 +255,8 @@ START_TEST(auto_has_no_bank_conflicts) {
 }
 END_TEST
 
-/* Rows of several times 128 bytes of 16-bit elements: blocks of columns, one after the other (PTX ISA, "Strides"). */
+/* Rows of several times 128 bytes of 16-bit elements: blocks of columns, one after the other (PTX ISA,
+ * "Strides"). */
 START_TEST(auto_cuts_wide_rows_into_blocks_of_columns) {
     const uint32_t shape[3] = {2, 16, 192};
     tvm_shared_layout layout;
@@ -263,7 +264,8 @@ START_TEST(auto_cuts_wide_rows_into_blocks_of_columns) {
     ck_assert_uint_eq(tvm_shared_layout_span(&layout), 2 * 16 * 192);
     for (uint32_t i = 0; i < 2 * 16 * 192; i++) {
         uint32_t stage = i / (16 * 192), row = i / 192 % 16, column = i % 192, chunk = column % 64 / 8;
-        uint32_t expected = stage * 16 * 192 + column / 64 * 16 * 64 + row * 64 + (chunk ^ row % 8) * 8 + column % 8;
+        uint32_t expected =
+            stage * 16 * 192 + column / 64 * 16 * 64 + row * 64 + (chunk ^ row % 8) * 8 + column % 8;
         ck_assert_uint_eq(tvm_shared_layout_offset(&layout, (uint32_t[]){stage, row, column}), expected);
     }
 }

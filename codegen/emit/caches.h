@@ -17,11 +17,12 @@ typedef struct loop_frame {
     uint32_t insn;           /* its FOR or WHILE */
     uint32_t continue_label; /* of the copy of the body being emitted */
     uint32_t break_label;
-    bool is_unrolled;    /* it is no loop any more, so that nothing is computed before it */
-    uint32_t scope;      /* numbers the loops as they are emitted, from 1 */
-    unsigned conditions; /* those that hold at its beginning: the mark of tvm_fact_set_aside */
-    tvm_text before;     /* what was emitted before the loop */
-    tvm_text preheader;  /* what is computed once, right before it */
+    bool is_unrolled;               /* it is no loop any more, so that nothing is computed before it */
+    uint32_t scope;                 /* numbers the loops as they are emitted, from 1 */
+    wait_set at_continue, at_break; /* what wgmma may be unfinished where paths come to those labels */
+    unsigned conditions;            /* those that hold at its beginning: the mark of tvm_fact_set_aside */
+    tvm_text before;                /* what was emitted before the loop */
+    tvm_text preheader;             /* what is computed once, right before it */
 } loop_frame;
 
 typedef struct caches {

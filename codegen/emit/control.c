@@ -7,6 +7,7 @@
 #include "analysis.h"
 #include "caches.h"
 #include "emit.h"
+#include "wgmma.h"
 
 /* Instructions that the copies of one loop's body may make. */
 enum { UNROLLED_MAX = 1 << 14 };
@@ -115,12 +116,20 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
         if (status != TVM_OK) return status;
         if (!jumps) continue;
         tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
+        tvm_waits_meet(e, &frame->at_continue);
         tvm_fact_forget_assigned(e, loop->insn + 1, loop->end_insn);
     }
     if (jumps) tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
+    tvm_waits_meet(e, &frame->at_break);
     tvm_fact_forget(e, loop->var);
     tvm_leave_loop(e);
     return TVM_OK;
+}
+
+/* Where a path leaves the loop. */
+static void note_break(emitter *e, loop_frame *frame) {
+    wait_set now = tvm_waits(e);
+    tvm_waits_add(&frame->at_break, &now);
 }
 
 /* Goes on to `next` (a label, or UINT32_MAX: what follows) with the next value, or leaves the loop. */
@@ -150,13 +159,18 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
     reg p = tvm_new_pred(e);
     tvm_emit(e, "setp.ge.%s %s, %s, %s;", loop->signed_type, p.name, var, loop->end_reg.name);
     tvm_emit(e, "@%s bra.uni $L%u;", p.name, leave);
+    note_break(e, frame);
     tvm_text_add(&e->body, "$L%u:\n", head);
+    tvm_waits_at_head(e, loop->insn);
     tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
     for (uint32_t i = 0; i < loop->copies; i++) {
         frame->continue_label = tvm_new_label(e);
         tvm_status status = tvm_emit_range(e, loop->insn + 1, loop->end_insn);
         if (status != TVM_OK) return status;
         tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
+        tvm_waits_meet(e, &frame->at_continue);
+        if (i + 1 == loop->copies) tvm_waits_before_head(e, loop->insn);
+        note_break(e, frame);
         tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
         if (i + 1 == loop->copies)
             emit_advance(e, loop, head, leave);
@@ -166,6 +180,7 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
             emit_advance(e, loop, UINT32_MAX, leave);
     }
     tvm_text_add(&e->body, "$L%u:\n", leave);
+    tvm_waits_enter(e, frame->at_break);
     tvm_leave_loop(e);
     return TVM_OK;
 }
@@ -239,28 +254,40 @@ tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
     frame->continue_label = tvm_new_label(e);
     tvm_fact_forget_assigned(e, number + 1, insn->match);
     tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
+    tvm_waits_at_head(e, number);
     reg p = tvm_emit_condition(e, test);
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, frame->break_label);
+    note_break(e, frame);
     unsigned mark = tvm_fact_enter(e, test, true, number + 1, insn->match);
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
     tvm_fact_leave(e, mark);
+    tvm_waits_before_head(e, number);
     tvm_emit(e, "bra.uni $L%u;", frame->continue_label);
     tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
+    tvm_waits_enter(e, frame->at_break);
     tvm_fact_forget_assigned(e, number + 1, insn->match);
     tvm_leave_loop(e);
     e->position = insn->match + 1;
     return status;
 }
 
+/* What follows in the body is not reached. */
 tvm_status tvm_emit_BREAK(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    tvm_emit(e, "bra.uni $L%u;", e->caches->loops[e->caches->loop_count - 1].break_label);
+    loop_frame *frame = &e->caches->loops[e->caches->loop_count - 1];
+    note_break(e, frame);
+    tvm_emit(e, "bra.uni $L%u;", frame->break_label);
+    tvm_waits_enter(e, (wait_set){{0}});
     return TVM_OK;
 }
 
+/* The label is the head of a while. */
 tvm_status tvm_emit_CONTINUE(emitter *e, const tvm_insn *insn) {
-    (void)insn;
-    tvm_emit(e, "bra.uni $L%u;", e->caches->loops[e->caches->loop_count - 1].continue_label);
+    loop_frame *frame = &e->caches->loops[e->caches->loop_count - 1];
+    if (e->kernel->insns[insn->match].op == TVM_OP_WHILE) tvm_waits_before_head(e, insn->match);
+    wait_set now = tvm_waits_enter(e, (wait_set){{0}});
+    tvm_waits_add(&frame->at_continue, &now);
+    tvm_emit(e, "bra.uni $L%u;", frame->continue_label);
     return TVM_OK;
 }
 
@@ -297,14 +324,17 @@ tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
     uint32_t else_label = tvm_new_label(e), end_label = has_else ? tvm_new_label(e) : else_label;
     reg p = emit_test(e, test);
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, else_label);
+    wait_set before = tvm_waits(e);
     status = emit_part(e, test, true, number + 1, insn->match);
     tvm_fact_forget_assigned(e, number + 1, insn->match);
     if (has_else && status == TVM_OK) {
         tvm_emit(e, "bra.uni $L%u;", end_label);
         tvm_text_add(&e->body, "$L%u:\n", else_label);
+        before = tvm_waits_enter(e, before);
         status = emit_part(e, test, false, insn->match + 1, end);
         tvm_fact_forget_assigned(e, insn->match + 1, end);
     }
+    tvm_waits_meet(e, &before);
     tvm_text_add(&e->body, "$L%u:\n", end_label);
     e->position = end + 1;
     return status;

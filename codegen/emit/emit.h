@@ -37,6 +37,12 @@ typedef struct slot_state {
     uint32_t reads_at_once; /* of these, of the instruction right after one that assigns it */
 } slot_state;
 
+/* Products of wgmma that may be unfinished, by number: see wgmma_waits.c. */
+enum { WAIT_WORDS = 4 };
+typedef struct wait_set {
+    uint64_t bits[WAIT_WORDS];
+} wait_set;
+
 /* A register tensor that no variable of the program is: slots from the kernel's slot_count on. */
 typedef struct temporary {
     tvm_dtype dtype;
@@ -63,11 +69,11 @@ typedef struct emitter {
     temporary *temporaries;
     uint32_t temporary_count;
     struct mma_operands **mma, *mma_operands; /* mma_operands.h: by instruction; all */
-    const tvm_insn *insn;      /* being emitted */
-    struct facts *facts;       /* analysis.h: what is known here */
-    struct caches *caches;     /* thread parts, expressions */
-    struct slot_uses *uses;    /* uses.h */
-    struct wgmma_state *wgmma; /* wgmma.h */
+    const tvm_insn *insn;                     /* being emitted */
+    struct facts *facts;                      /* analysis.h: what is known here */
+    struct caches *caches;                    /* thread parts, expressions */
+    struct slot_uses *uses;                   /* uses.h */
+    struct wgmma_state *wgmma;                /* wgmma.h */
     bool uses_vprintf;
     shared_need shared;   /* shared_plan.h */
     tvm_text *globals;    /* module scope: strings, external functions */
@@ -154,8 +160,8 @@ reg tvm_emit_convert(emitter *e, tvm_dtype to, tvm_dtype from, reg value, bool l
 void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned count, int conflicts,
                  const char *refused);
 
-/* Loads the tile of a shared tensor (its operand, then its indices) that threads have in `layout` to the slot's words,
- * in the order of its local elements. */
+/* Loads the tile of a shared tensor (its operand, then its indices) that threads have in `layout` to the
+ * slot's words, in the order of its local elements. */
 tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout, uint32_t slot);
 
 /* Layouts of slots. */

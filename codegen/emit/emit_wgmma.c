@@ -49,13 +49,6 @@ static reg descriptor_at(emitter *e, const shared_tile *tile, reg low, uint32_t 
     return out;
 }
 
-static void settle(emitter *e, uint32_t group) {
-    struct wgmma_state *s = e->wgmma;
-    if (group <= s->done) return;
-    tvm_emit(e, "wgmma.wait_group.sync.aligned %u;", s->committed - group);
-    s->done = group;
-}
-
 /* One wgmma: `sums`, the registers of d, are a list of 4 for each of `columns` eights of columns. */
 static void emit_one(emitter *e, const char *type, uint32_t columns, const char *sums, const reg a[4],
                      reg where, bool zero) {
@@ -110,7 +103,7 @@ static void step_columns(emitter *e, uint32_t columns, const column_sums *ones, 
 
 static void subtract_columns(emitter *e, const product *t, const products *all, const column_sums *ones) {
     if (!ones->needed) return;
-    settle(e, e->wgmma->committed);
+    tvm_wgmma_drain(e);
     for (uint32_t j = 0; j < t->joined; j++)
         for (uint32_t i = 0; i < all->fragments * all->columns; i++)
             tvm_subtract_zero(e, slot_sums(e, &t[j]), all->tile_c[i],
@@ -120,7 +113,7 @@ static void subtract_columns(emitter *e, const product *t, const products *all, 
 static void subtract_nested(emitter *e, const product *t) {
     const mma_operands *o = operands_of(e, t);
     if (!e->slots[o->a].scaled.nested) return;
-    settle(e, e->wgmma->committed);
+    tvm_wgmma_drain(e);
     for (const product *of = t; of < t + t->joined; of++) tvm_subtract_nested(e, slot_sums(e, of), &o->plan);
 }
 
@@ -139,18 +132,6 @@ static bool begin_sums(emitter *e, const product *t) {
     return zero;
 }
 
-/* Sums that are added to may still be on their way: wgmma of the same shape that have them in the same places
- * are done in order. */
-static void settle_for_product(emitter *e, const product *t) {
-    const uint32_t *busy = e->wgmma->busy;
-    for (const product *of = t; of < t + t->joined; of++) {
-        uint32_t c = operands_of(e, of)->mma.c, result = slot_sums(e, of);
-        const product *before = e->wgmma->sums_of[result];
-        if (c == result && before && tvm_wgmma_same_sums(e, t, before)) continue;
-        settle(e, busy[c] > busy[result] ? busy[c] : busy[result]);
-    }
-}
-
 /* Each step of k is a group, and the one before the last is waited for: ptxas then converts weights of the
  * next step while the tensor cores do this one, and needs registers for those of two steps only. */
 static void emit_products(emitter *e, const product *t) {
@@ -161,7 +142,6 @@ static void emit_products(emitter *e, const product *t) {
     column_sums ones;
     shared_tile tile;
     tvm_shared_open_layout(e, &tile, tensor->value, tensor + 1, &o->tile_b);
-    settle_for_product(e, t);
     bool zero = begin_sums(e, t);
     begin_columns(e, t, columns, &ones);
     reg low = descriptor(e, all, &tile, &o->tile_b);
@@ -171,13 +151,8 @@ static void emit_products(emitter *e, const product *t) {
         step_columns(e, columns, &ones, where, k == 0);
         for (uint32_t f = 0; f < all->fragments; f++) emit_product(e, t, all, f, k, where, zero && k == 0);
         tvm_emit(e, "wgmma.commit_group.sync.aligned;");
-        settle(e, e->wgmma->committed++);
-    }
-    uint32_t group = e->wgmma->committed;
-    e->wgmma->busy[o->a] = group;
-    for (const product *of = t; of < t + t->joined; of++) {
-        e->wgmma->busy[slot_sums(e, of)] = group;
-        e->wgmma->sums_of[slot_sums(e, of)] = t;
+        if (tvm_wgmma_start(e, (uint32_t)(t - e->wgmma->products)))
+            tvm_emit(e, "wgmma.wait_group.sync.aligned 1;");
     }
     subtract_nested(e, t);
     subtract_columns(e, t, all, &ones);
@@ -203,7 +178,6 @@ tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
         return TVM_OK;
     }
     if (o->mma.a.is_shared) {
-        settle(e, s->busy[o->a]);
         tvm_status status = tvm_emit_load_tile(e, o->mma.a.tensor, &o->tile_a, o->a);
         if (status != TVM_OK) return status;
     }
@@ -216,34 +190,7 @@ tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
-/* ---- waiting ---- */
-
-/* The last group that has one of the instruction's slots. */
-static uint32_t last_group(const emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    const uint32_t *busy = e->wgmma->busy;
-    uint32_t group = insn->result == TVM_NONE ? 0 : busy[insn->result];
-    for (uint32_t o = 0; o < insn->count; o++)
-        if (operands[o].kind == TVM_OPERAND_SLOT && busy[operands[o].value] > group)
-            group = busy[operands[o].value];
-    /* an a that it would load to where another's is */
-    if (insn->op == TVM_OP_MMA && busy[tvm_mma_operands_of(e, insn)->a] > group)
-        group = busy[tvm_mma_operands_of(e, insn)->a];
-    return group;
-}
-
-void tvm_wgmma_settle(emitter *e, const tvm_insn *insn) {
-    enum { AHEAD = 4 }; /* one emitter may do the instructions that follow, too: tvm_skip_next */
-    struct wgmma_state *s = e->wgmma;
-    if (s->committed == s->done) return;
-    if (!insn || !(tvm_op(insn->op)->traits & TVM_TRAIT_BESIDE)) {
-        settle(e, s->committed);
-        return;
-    }
-    const tvm_insn *end = e->kernel->insns + e->kernel->insn_count;
-    for (unsigned i = 0; i < AHEAD && insn + i < end && !tvm_wgmma_takes(e, insn + i); i++)
-        settle(e, last_group(e, insn + i));
-}
+/* ---- stores ---- */
 
 void tvm_wgmma_stored(emitter *e, const tvm_layout *layout) {
     if (e->wgmma->used && tvm_layout_replication(layout) > 1) tvm_emit_barrier(e);

@@ -101,13 +101,12 @@ tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
         e->caches->stamp++;
         if (e->body.failed || e->prologue.failed) return tvm_diag_no_memory(e->diags);
         bool by_wgmma = tvm_wgmma_takes(e, insn);
-        if (!by_wgmma) tvm_wgmma_settle(e, insn);
+        tvm_wgmma_wait(e, insn);
         tvm_status status = by_wgmma ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
         if (status != TVM_OK) return status;
         e->caches->explained[insn - e->kernel->insns] = true;
         if (insn->result != TVM_NONE) e->slots[insn->result].version++;
     }
-    tvm_wgmma_settle(e, NULL);
     e->position = outer;
     return TVM_OK;
 }
@@ -161,6 +160,7 @@ static tvm_status translate_kernel(emitter *e) {
     status = tvm_wgmma_plan(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
+    if (status == TVM_OK) tvm_wgmma_drain(e);
     if (status == TVM_OK && (e->body.failed || e->prologue.failed)) status = tvm_diag_no_memory(e->diags);
     return status;
 }

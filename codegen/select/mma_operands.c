@@ -8,7 +8,8 @@ static uint32_t find_temporary(emitter *e, tvm_dtype dtype, const tvm_layout *la
     for (uint32_t i = 0; i < e->temporary_count; i++) {
         const temporary *t = &e->temporaries[i];
         uint32_t slot = e->kernel->slot_count + i;
-        if (slot != but && tvm_dtype_same(t->dtype, dtype) && tvm_layout_equal(&t->layout, layout)) return slot;
+        if (slot != but && tvm_dtype_same(t->dtype, dtype) && tvm_layout_equal(&t->layout, layout))
+            return slot;
     }
     e->temporaries[e->temporary_count] = (temporary){dtype, *layout};
     return e->kernel->slot_count + e->temporary_count++;

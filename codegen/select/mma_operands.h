@@ -7,8 +7,8 @@
 
 typedef struct mma_operands {
     tvm_mma mma;
-    /* Register tensors: a and b themselves, or temporaries for tiles of shared tensors, with the layouts that follow
-     * from c. */
+    /* Register tensors: a and b themselves, or temporaries for tiles of shared tensors, with the layouts that
+     * follow from c. */
     uint32_t a, b;
     tvm_layout tile_a, tile_b; /* of those tiles: which thread needs what */
     tvm_mma_plan plan;

@@ -19,8 +19,8 @@ typedef struct shared_tile {
     bool linear;    /* the offset is the sum of those of the index and of coordinates of the tile */
     bool fixed;     /* the run-time part does not touch the swizzle */
     uint8_t first[TVM_MAX_RANK], modes[TVM_MAX_RANK]; /* of each dimension, in the shared layout */
-    uint32_t step[TVM_MAX_RANK];   /* linear: what the run-time part of an index is multiplied by */
-    uint32_t constant;             /* linear offset of the constant parts of the indices */
+    uint32_t step[TVM_MAX_RANK]; /* linear: what the run-time part of an index is multiplied by */
+    uint32_t constant;           /* linear offset of the constant parts of the indices */
     int64_t constant_index[TVM_MAX_RANK];
     uint64_t dynamic_divisor; /* elements, of the run-time part; 0: there is none */
     bool has_dynamic;
@@ -45,7 +45,8 @@ typedef struct shared_lanes {
  * tvm_shared_address_of_coordinates is the way. */
 bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index, unsigned tile_rank,
                      const uint32_t *extent, uint32_t threads);
-/* The same for the tile that threads have in a register layout: linear also in each thread's and each local part. */
+/* The same for the tile that threads have in a register layout: linear also in each thread's and each local
+ * part. */
 bool tvm_shared_open_layout(emitter *e, shared_tile *s, uint32_t slot, const tvm_operand *index,
                             const tvm_layout *layout);
 
@@ -63,15 +64,15 @@ uint32_t tvm_shared_alignment(const shared_tile *s, const shared_lanes *lanes);
 
 /* Elements of the last dimension that are neighbours before the swizzle, from multiples of as many on. */
 uint32_t tvm_shared_contiguous(const shared_tile *s);
-/* Greatest common divisor of the strides of the modes of the tile's dimension d; of the last dimension without the
- * mode whose elements are neighbours. */
+/* Greatest common divisor of the strides of the modes of the tile's dimension d; of the last dimension
+ * without the mode whose elements are neighbours. */
 uint32_t tvm_shared_strides(const shared_tile *s, unsigned d);
 
 /* The run-time part of the indices as a linear offset, in elements. */
 reg tvm_shared_dynamic(shared_tile *s);
 
-/* What coordinate `at` (a %r, of which no digit is shared with what is added to it) of the tile's dimension d adds
- * to the linear offset; false: nothing. */
+/* What coordinate `at` (a %r, of which no digit is shared with what is added to it) of the tile's dimension d
+ * adds to the linear offset; false: nothing. */
 bool tvm_shared_part(const shared_tile *s, unsigned d, reg at, reg *offset);
 /* Linear offset of coordinates of the tile, without the indices. */
 uint32_t tvm_shared_linear(const shared_tile *s, const uint32_t coordinate[TVM_MAX_RANK]);

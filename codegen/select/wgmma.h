@@ -2,20 +2,12 @@
  * which takes a from registers and b from where it lies in shared memory. Four warps together multiply 64
  * rows of a: each its own fragment of mma.m16n8k16, whose registers a, c and d are the same ones.
  *
- * A program does not ask for it. It loads b from shared memory, views it, if need be, as mma's b, and
- * multiplies, in instructions that follow each other:
+ * It does an mma whose b is a tile of a shared tensor, where warps 4i to 4i+3 have the same b, and b's rows
+ * of 64 elements along k lie under swizzle(3, 3, 3) (what alloc-shared takes for rows of multiples of 128
+ * bytes). Several of them in a row, of the same a and of b one below the other, are one wgmma of more
+ * columns.
  *
- *     %x2 = load-shared %sx[...], ...
- *     %x = view %x2, f16, ...
- *     %d = mma %w, %x, %c
- *
- * Where nothing else reads %x2 and %x, warps 4i to 4i+3 have the same b, and b's rows of 64 elements along k
- * lie in shared memory under swizzle(3, 3, 3) (what alloc-shared takes for rows of 128 bytes), the load and
- * the view are left out. Several such triples in a row, of the same a and of b one below the other, are one
- * wgmma of more columns.
- *
- * wgmma runs beside what its warps do next: it is waited for before an instruction that reads or assigns its
- * a or its sums, or one that may write shared memory, end a loop or jump. */
+ * wgmma runs beside what its warps do next: wgmma_waits.c says what waits for it. */
 #ifndef TVM_CODEGEN_WGMMA_H
 #define TVM_CODEGEN_WGMMA_H
 
@@ -33,8 +25,22 @@ tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn);
 /* Why an mma of such a triple is none; "" where there is no triple. */
 const char *tvm_wgmma_refused(const emitter *e, const tvm_insn *mma);
 
-/* Before an instruction that no wgmma takes, or (NULL) the end of a sequence of them: waits if it must. */
-void tvm_wgmma_settle(emitter *e, const tvm_insn *insn);
+/* ---- waiting: see wgmma_waits.c ---- */
+
+/* Before an instruction: waits if it must. */
+void tvm_wgmma_wait(emitter *e, const tvm_insn *insn);
+/* Waits for all. */
+void tvm_wgmma_drain(emitter *e);
+/* What may be unfinished here. */
+wait_set tvm_waits(const emitter *e);
+/* Goes on where `now` may be; returns what could be before. */
+wait_set tvm_waits_enter(emitter *e, wait_set now);
+/* Another path, with `other`, meets this one. */
+void tvm_waits_meet(emitter *e, const wait_set *other);
+void tvm_waits_add(wait_set *into, const wait_set *other);
+/* At the head of a loop (its FOR or WHILE), where its turns meet what is before it; and where a turn ends. */
+void tvm_waits_at_head(emitter *e, uint32_t loop);
+void tvm_waits_before_head(emitter *e, uint32_t loop);
 
 /* After a store to shared memory by threads of this layout: waits for all of them where they need no sync, as
  * each that loads an element has stored it, but wgmma, which reads for all of them, does. */

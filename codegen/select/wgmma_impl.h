@@ -16,10 +16,11 @@ enum {
 
 enum wgmma_role { WGMMA_NONE, WGMMA_FIRST, WGMMA_JOINS };
 
-/* Where the matrices of b lie, and how wgmma goes through them. Fragments are those of a along m, columns are eight
- * of n. */
+/* Where the matrices of b lie, and how wgmma goes through them. Fragments are those of a along m, columns are
+ * eight of n. */
 typedef struct products {
-    uint32_t threads[TVM_MAX_THREADS / WGMMA_THREADS]; /* linear offset of each warpgroup's b from the first's */
+    uint32_t
+        threads[TVM_MAX_THREADS / WGMMA_THREADS]; /* linear offset of each warpgroup's b from the first's */
     uint32_t groups;
     bool varies;
     uint32_t fragments, columns, steps;
@@ -40,14 +41,17 @@ typedef struct product {
 struct wgmma_state {
     product *products; /* in the order of instructions */
     uint32_t count;
-    uint8_t *role;     /* by instruction */
-    uint32_t *product; /* by instruction that is one's mma: its number + 1; else 0 */
-    bool used;         /* in this kernel */
-    /* Groups of wgmma, one a product or several joined, counted as they are committed and waited for. */
-    uint32_t committed, done;
-    uint32_t *busy;          /* by slot: the last group that has it as a or sums */
-    const product **sums_of; /* by slot: the first product of the last wgmma that has it as sums */
+    uint8_t *role;       /* by instruction */
+    uint32_t *product;   /* by instruction that is one's mma: its number + 1; else 0 */
+    bool used;           /* in this kernel */
+    wait_set unfinished; /* here, while the kernel is emitted */
+    wait_set *heads;     /* by instruction that opens a loop: at its head */
 };
+
+/* Finds `heads`. */
+tvm_status tvm_wgmma_plan_waits(emitter *e);
+/* A product's group has been committed; was another unfinished? */
+bool tvm_wgmma_start(emitter *e, uint32_t number);
 
 /* Have the two, each the first of those that a wgmma does, the same sums in the same places? */
 bool tvm_wgmma_same_sums(const emitter *e, const product *p, const product *other);

@@ -117,8 +117,8 @@ static const char *check_beginnings(const shared_tile *tile, const products *all
     return NULL;
 }
 
-/* NULL, or why wgmma cannot do the products, "" for want of memory. What it needs to know of the place holds wherever
- * the instruction is emitted: there more of an index may be known, never less. */
+/* NULL, or why wgmma cannot do the products, "" for want of memory. What it needs to know of the place holds
+ * wherever the instruction is emitted: there more of an index may be known, never less. */
 static const char *find_products(emitter *e, const mma_operands *o, products *all) {
     const tvm_mma_plan *plan = &o->plan;
     shared_tile tile;
@@ -195,8 +195,8 @@ static uint32_t count_joined(emitter *e, const struct wgmma_state *s, const prod
     const product *end = s->products + s->count, *p = first + 1;
     uint32_t a = operands_of(e, first)->a, count = 1;
     for (; p < end && (count + 1) * first->columns <= WGMMA_COLUMNS; p++, count++)
-        if (p->columns == 0 || p->mma != p[-1].mma + 1 || operands_of(e, p)->a != a || !is_alike(e, p, first) ||
-            !is_independent(e, p, first, count) || !lies_below(e, p, first, count))
+        if (p->columns == 0 || p->mma != p[-1].mma + 1 || operands_of(e, p)->a != a ||
+            !is_alike(e, p, first) || !is_independent(e, p, first, count) || !lies_below(e, p, first, count))
             break;
     return count;
 }
@@ -229,16 +229,14 @@ tvm_status tvm_wgmma_plan(emitter *e) {
     e->wgmma = s;
     if (!s) return tvm_diag_no_memory(e->diags);
     if (e->target.arch != 90 || e->target.feature != 'a') return TVM_OK;
-    size_t insns = kernel->insn_count + (size_t)1, slots = kernel->slot_count + e->temporary_count + (size_t)1;
+    size_t insns = kernel->insn_count + (size_t)1;
     s->products = calloc(insns, sizeof *s->products);
     s->role = calloc(insns, sizeof *s->role);
     s->product = calloc(insns, sizeof *s->product);
-    s->busy = calloc(slots, sizeof *s->busy);
-    s->sums_of = calloc(slots, sizeof *s->sums_of);
-    bool fits = s->products && s->role && s->product && s->busy && s->sums_of;
+    bool fits = s->products && s->role && s->product;
     tvm_status status = fits ? find_all(e, s) : tvm_diag_no_memory(e->diags);
     if (status == TVM_OK) take(e, s);
-    return status;
+    return status == TVM_OK ? tvm_wgmma_plan_waits(e) : status;
 }
 
 void tvm_wgmma_free(emitter *e) {
@@ -247,8 +245,7 @@ void tvm_wgmma_free(emitter *e) {
     free(e->wgmma->products);
     free(e->wgmma->role);
     free(e->wgmma->product);
-    free(e->wgmma->busy);
-    free(e->wgmma->sums_of);
+    free(e->wgmma->heads);
     free(e->wgmma);
     e->wgmma = NULL;
 }

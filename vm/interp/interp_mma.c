@@ -10,10 +10,11 @@
 
 /* ---- mma ---- */
 
-/* An operand: a register tensor is dense as it is, a tile of a shared tensor is gathered to scratch memory. */
+/* An operand: a register tensor is dense as it is, a tile of a shared tensor is gathered to scratch memory.
+ */
 typedef struct mma_operand {
     uint32_t slot;
-    interp_tile tile;       /* of a shared one */
+    interp_tile tile;        /* of a shared one */
     size_t loaded, gathered; /* places in scratch memory: of the tile as it is stored, and as mma reads it */
 } mma_operand;
 
@@ -48,8 +49,8 @@ tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diag
 }
 
 /* Row-major matrices of `rows` times `columns` elements that are these steps apart in the tile. */
-static void gather(uint16_t *to, const uint16_t *tile, const tvm_mma *mma, uint32_t batch_stride, uint32_t rows,
-                   uint32_t row_stride, uint32_t columns, uint32_t column_stride) {
+static void gather(uint16_t *to, const uint16_t *tile, const tvm_mma *mma, uint32_t batch_stride,
+                   uint32_t rows, uint32_t row_stride, uint32_t columns, uint32_t column_stride) {
     for (uint32_t i = 0; i < mma->batch; i++)
         for (uint32_t r = 0; r < rows; r++)
             for (uint32_t c = 0; c < columns; c++)
@@ -88,11 +89,12 @@ tvm_status tvm_interp_MMA(interp_context *context, const interp_insn *insn) {
     if (status != TVM_OK) return status;
     const float *c = (const float *)(const void *)interp_tensor(block, mma->c);
     float *result = (float *)(void *)interp_tensor(block, insn->source->result);
-    size_t size_a = (size_t)mma->m * mma->k, size_b = (size_t)mma->k * mma->n, size_c = (size_t)mma->m * mma->n;
+    size_t size_a = (size_t)mma->m * mma->k, size_b = (size_t)mma->k * mma->n,
+           size_c = (size_t)mma->m * mma->n;
     if (result != c) memcpy(result, c, mma->batch * size_c * sizeof *result);
     for (uint32_t i = 0; i < mma->batch; i++)
-        tvm_interp_mma(mma->m, mma->n, mma->k, a + i * size_a, b + i * size_b, plan->bf16, result + i * size_c,
-                       block->scratch);
+        tvm_interp_mma(mma->m, mma->n, mma->k, a + i * size_a, b + i * size_b, plan->bf16,
+                       result + i * size_c, block->scratch);
     return TVM_OK;
 }
 

@@ -1,0 +1,261 @@
+/* What waits for wgmma: what reads or assigns the sums of one that may not have finished, or assigns or
+ * writes what it reads. At most one group of wgmma is unfinished at a time, as each waits for the one before,
+ * but which one may depend on the path: so what is kept is the set of products that it may be. It flows along
+ * the instructions; where paths meet, sets are united. At a loop's head what its turns leave unfinished must
+ * be known before the body is emitted: a pass over the kernel finds it, as the least solution of the same
+ * flow. */
+#include <stdlib.h>
+
+#include "wgmma_impl.h"
+
+/* ---- sets ---- */
+
+/* Products from this number on share an entry. */
+enum { LAST = 64 * WAIT_WORDS - 1 };
+
+static unsigned entry_of(uint32_t number) {
+    return number < LAST ? number : LAST;
+}
+
+static bool has(const wait_set *set, unsigned entry) {
+    return set->bits[entry / 64] >> entry % 64 & 1;
+}
+
+static bool is_empty(const wait_set *set) {
+    for (unsigned w = 0; w < WAIT_WORDS; w++)
+        if (set->bits[w]) return false;
+    return true;
+}
+
+/* Was any of `other` not in *into? */
+static bool unite(wait_set *into, const wait_set *other) {
+    bool grown = false;
+    for (unsigned w = 0; w < WAIT_WORDS; w++) {
+        grown = grown || (other->bits[w] & ~into->bits[w]) != 0;
+        into->bits[w] |= other->bits[w];
+    }
+    return grown;
+}
+
+static wait_set only(uint32_t number) {
+    wait_set set = {{0}};
+    set.bits[entry_of(number) / 64] |= UINT64_C(1) << entry_of(number) % 64;
+    return set;
+}
+
+/* ---- conflicts ---- */
+
+static bool is_sums_of(const emitter *e, const product *p, uint32_t slot) {
+    for (uint32_t j = 0; j < p->joined; j++)
+        if (slot_sums(e, p + j) == slot) return true;
+    return false;
+}
+
+/* Must another instruction wait for p? */
+static bool waits_for(const emitter *e, const tvm_insn *insn, const product *p) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const mma_operands *o = operands_of(e, p);
+    bool writes = info->effects & TVM_EFFECT_WRITE_SHARED || info->class == TVM_CLASS_FREE;
+    if (info->class == TVM_CLASS_EXIT) return true;
+    if (info->class >= TVM_CLASS_LOOP && info->class <= TVM_CLASS_JUMP && insn->result == TVM_NONE)
+        return false;
+    if (info->class != TVM_CLASS_LOOP && !(info->traits & TVM_TRAIT_BESIDE)) return true;
+    if (insn->result == o->a || (insn->result != TVM_NONE && is_sums_of(e, p, insn->result))) return true;
+    /* it would load its a to where that of p is */
+    if (e->mma[insn - e->kernel->insns] && tvm_mma_operands_of(e, insn)->mma.a.is_shared &&
+        tvm_mma_operands_of(e, insn)->a == o->a)
+        return true;
+    for (uint32_t i = 0; i < insn->count; i++) {
+        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
+        if (is_sums_of(e, p, operands[i].value) || (writes && operands[i].value == o->mma.b.slot))
+            return true;
+    }
+    return false;
+}
+
+/* The same for a wgmma, the first of those that are joined. Those of the same shape that add to the same sums
+ * in the same places are done in order. */
+static bool follows(const emitter *e, const product *q, const product *p) {
+    bool in_order = tvm_wgmma_same_sums(e, q, p);
+    for (const product *of = q; of < q + q->joined; of++) {
+        uint32_t c = operands_of(e, of)->mma.c, result = slot_sums(e, of);
+        if (in_order && c == result) continue;
+        if (is_sums_of(e, p, c) || is_sums_of(e, p, result)) return true;
+    }
+    return operands_of(e, q)->mma.a.is_shared && operands_of(e, q)->a == operands_of(e, p)->a;
+}
+
+/* An instruction may be carried out along with the one before, whose result it reads. */
+static bool waits_with_next(const emitter *e, const tvm_insn *insn, const product *p) {
+    const tvm_insn *next = insn + 1;
+    if (waits_for(e, insn, p)) return true;
+    if (insn->result == TVM_NONE || next == e->kernel->insns + e->kernel->insn_count) return false;
+    const tvm_operand *operands = tvm_operands(e->kernel, next);
+    for (uint32_t i = 0; i < next->count && tvm_insn_class(next) == TVM_CLASS_COMPUTE; i++)
+        if (operands[i].kind == TVM_OPERAND_SLOT && operands[i].value == insn->result)
+            return !tvm_wgmma_takes(e, next) && waits_for(e, next, p);
+    return false;
+}
+
+static bool must_wait(const emitter *e, const tvm_insn *insn, const product *p) {
+    const struct wgmma_state *s = e->wgmma;
+    if (!tvm_wgmma_takes(e, insn)) return waits_with_next(e, insn, p);
+    const product *q = &s->products[s->product[insn_number(e, insn)] - 1];
+    return s->role[q->mma] == WGMMA_FIRST && follows(e, q, p);
+}
+
+static bool is_first(const struct wgmma_state *s, uint32_t number) {
+    return s->role[s->products[number].mma] == WGMMA_FIRST;
+}
+
+/* Those of the set that the instruction must wait for. */
+static wait_set conflicts(const emitter *e, const wait_set *set, const tvm_insn *insn) {
+    const struct wgmma_state *s = e->wgmma;
+    wait_set found = {{0}};
+    if (is_empty(set)) return found;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (has(set, entry_of(i)) && is_first(s, i) && must_wait(e, insn, &s->products[i])) {
+            wait_set one = only(i);
+            unite(&found, &one);
+        }
+    return found;
+}
+
+/* ---- the sets at the heads of loops ---- */
+
+typedef struct frame {
+    uint32_t opener;
+    wait_set other;     /* a branch: what its other path has so far; a loop: what jumps to its end have */
+    wait_set continues; /* what jumps to the head of a loop have */
+} frame;
+
+typedef struct walk {
+    emitter *e;
+    wait_set now;
+    frame frames[TVM_MAX_DEPTH];
+    unsigned depth;
+    bool grown;
+} walk;
+
+static frame *innermost_loop(walk *w) {
+    unsigned d = w->depth;
+    while (d > 1 && tvm_insn_class(&w->e->kernel->insns[w->frames[d - 1].opener]) != TVM_CLASS_LOOP) d--;
+    return &w->frames[d - 1];
+}
+
+static void open_frame(walk *w, uint32_t at, bool is_loop) {
+    wait_set *head = &w->e->wgmma->heads[at];
+    frame *f = &w->frames[w->depth++];
+    *f = (frame){.opener = at, .other = w->now};
+    if (!is_loop) return;
+    if (unite(head, &w->now)) w->grown = true;
+    f->other = w->now = *head;
+}
+
+static void close_frame(walk *w) {
+    frame *f = &w->frames[--w->depth];
+    if (tvm_insn_class(&w->e->kernel->insns[f->opener]) == TVM_CLASS_LOOP) {
+        unite(&w->now, &f->continues);
+        if (unite(&w->e->wgmma->heads[f->opener], &w->now)) w->grown = true;
+        w->now = w->e->wgmma->heads[f->opener];
+    }
+    unite(&w->now, &f->other);
+}
+
+static void walk_jump(walk *w, const tvm_insn *insn) {
+    frame *loop = innermost_loop(w);
+    unite(insn->op == TVM_OP_BREAK ? &loop->other : &loop->continues, &w->now);
+    w->now = (wait_set){{0}};
+}
+
+static void walk_insn(walk *w, uint32_t at) {
+    const struct wgmma_state *s = w->e->wgmma;
+    const tvm_insn *insn = &w->e->kernel->insns[at];
+    wait_set gone = conflicts(w->e, &w->now, insn);
+    for (unsigned i = 0; i < WAIT_WORDS; i++) w->now.bits[i] &= ~gone.bits[i];
+    if (s->role[at] == WGMMA_FIRST) w->now = only(s->product[at] - 1);
+    switch (tvm_insn_class(insn)) {
+    case TVM_CLASS_LOOP:
+    case TVM_CLASS_BRANCH:
+        open_frame(w, at, tvm_insn_class(insn) == TVM_CLASS_LOOP);
+        break;
+    case TVM_CLASS_ELSE: {
+        wait_set then = w->now;
+        w->now = w->frames[w->depth - 1].other;
+        w->frames[w->depth - 1].other = then;
+        break;
+    }
+    case TVM_CLASS_END:
+        close_frame(w);
+        break;
+    case TVM_CLASS_JUMP:
+        walk_jump(w, insn);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Each pass carries what a turn leaves to the heads of the loops around it, so there are not many. */
+tvm_status tvm_wgmma_plan_waits(emitter *e) {
+    struct wgmma_state *s = e->wgmma;
+    if (!s->used) return TVM_OK;
+    s->heads = calloc(e->kernel->insn_count + (size_t)1, sizeof *s->heads);
+    walk *w = calloc(1, sizeof *w);
+    tvm_status status = s->heads && w ? TVM_OK : tvm_diag_no_memory(e->diags);
+    bool grown = status == TVM_OK;
+    while (grown) {
+        *w = (walk){.e = e};
+        for (uint32_t i = 0; i < e->kernel->insn_count; i++) walk_insn(w, i);
+        grown = w->grown;
+    }
+    free(w);
+    return status;
+}
+
+/* ---- emission ---- */
+
+void tvm_wgmma_drain(emitter *e) {
+    if (is_empty(&e->wgmma->unfinished)) return;
+    tvm_emit(e, "wgmma.wait_group.sync.aligned 0;");
+    e->wgmma->unfinished = (wait_set){{0}};
+}
+
+void tvm_wgmma_wait(emitter *e, const tvm_insn *insn) {
+    wait_set found = conflicts(e, &e->wgmma->unfinished, insn);
+    if (!is_empty(&found)) tvm_wgmma_drain(e);
+}
+
+bool tvm_wgmma_start(emitter *e, uint32_t number) {
+    bool behind = !is_empty(&e->wgmma->unfinished);
+    e->wgmma->unfinished = only(number);
+    return behind;
+}
+
+wait_set tvm_waits(const emitter *e) {
+    return e->wgmma->unfinished;
+}
+
+wait_set tvm_waits_enter(emitter *e, wait_set now) {
+    wait_set before = e->wgmma->unfinished;
+    e->wgmma->unfinished = now;
+    return before;
+}
+
+void tvm_waits_meet(emitter *e, const wait_set *other) {
+    unite(&e->wgmma->unfinished, other);
+}
+
+void tvm_waits_add(wait_set *into, const wait_set *other) {
+    unite(into, other);
+}
+
+void tvm_waits_at_head(emitter *e, uint32_t loop) {
+    if (e->wgmma->heads) unite(&e->wgmma->unfinished, &e->wgmma->heads[loop]);
+}
+
+void tvm_waits_before_head(emitter *e, uint32_t loop) {
+    wait_set head = e->wgmma->heads ? e->wgmma->heads[loop] : (wait_set){{0}};
+    if (unite(&head, &e->wgmma->unfinished)) tvm_wgmma_drain(e);
+}
