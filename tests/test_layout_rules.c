@@ -4,32 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout.h"
-#include "layout_reference.h"
+#include "layout_kit.h"
 
 static reference ref_a, ref_b, ref_c;
 
 static tvm_layout atom(const char *name) {
     tvm_layout out;
     ck_assert_int_eq(tvm_layout_atom(name, strlen(name), &out, NULL), TVM_OK);
-    return out;
-}
-
-static tvm_layout compose(tvm_layout a, tvm_layout b) {
-    tvm_layout out;
-    ck_assert_int_eq(tvm_layout_compose(&a, &b, &out, NULL), TVM_OK);
-    return out;
-}
-
-static tvm_layout local2(uint32_t a, uint32_t b) {
-    tvm_layout out;
-    ck_assert_int_eq(tvm_layout_local(2, (uint32_t[]){a, b}, &out, NULL), TVM_OK);
-    return out;
-}
-
-static tvm_layout spatial2(uint32_t a, uint32_t b) {
-    tvm_layout out;
-    ck_assert_int_eq(tvm_layout_spatial(2, (uint32_t[]){a, b}, &out, NULL), TVM_OK);
     return out;
 }
 

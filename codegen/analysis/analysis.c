@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "caches.h"
 #include "facts.h"
 
 enum { PROOF_WORK = 1 << 24 };
@@ -263,7 +262,7 @@ bool tvm_fact_stable(const emitter *e, uint32_t expr) {
     return e->facts->exprs[expr].stable;
 }
 
-static bool is_invariant(const emitter *e, uint32_t expr, uint32_t scope) {
+bool tvm_fact_invariant(const emitter *e, uint32_t expr, uint32_t scope) {
     const tvm_expr *node = node_of(e, expr);
     /* Loops begun after this one, and not after its end, are in it. */
     if (node->op == TVM_EXPR_SLOT) return e->facts->slots[node->a].set_in < scope;
@@ -271,15 +270,10 @@ static bool is_invariant(const emitter *e, uint32_t expr, uint32_t scope) {
     if (fact->scope == scope) return fact->invariant;
     unsigned arity = tvm_expr_op_info(node->op)->arity;
     fact->scope = scope;
-    fact->invariant = (arity < 1 || is_invariant(e, node->a, scope)) &&
-                      (arity < 2 || is_invariant(e, node->b, scope)) &&
-                      (arity < 3 || is_invariant(e, node->c, scope));
+    fact->invariant = (arity < 1 || tvm_fact_invariant(e, node->a, scope)) &&
+                      (arity < 2 || tvm_fact_invariant(e, node->b, scope)) &&
+                      (arity < 3 || tvm_fact_invariant(e, node->c, scope));
     return fact->invariant;
-}
-
-bool tvm_fact_loop_invariant(const emitter *e, uint32_t expr) {
-    const loop_frame *loop = tvm_innermost_loop(e);
-    return loop && is_invariant(e, expr, loop->scope);
 }
 
 void tvm_fact_enter_loop(emitter *e, uint32_t scope, uint32_t first, uint32_t last) {

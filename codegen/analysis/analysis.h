@@ -74,8 +74,8 @@ void tvm_facts_free(emitter *e);
 bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value);
 /* Has the expression one value during the whole kernel? */
 bool tvm_fact_stable(const emitter *e, uint32_t expr);
-/* Does the value stay the same while the innermost loop that is not unrolled runs? False outside of one. */
-bool tvm_fact_loop_invariant(const emitter *e, uint32_t expr);
+/* Does the value stay the same while the innermost loop runs, that of this scope (tvm_fact_enter_loop)? */
+bool tvm_fact_invariant(const emitter *e, uint32_t expr, uint32_t scope);
 /* The largest known divisor of the expression's value; 0 when the value is 0. */
 uint64_t tvm_fact_divisor(const emitter *e, uint32_t expr);
 uint64_t tvm_fact_gcd(uint64_t a, uint64_t b); /* gcd(0, x) = x */

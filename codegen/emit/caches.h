@@ -65,6 +65,8 @@ loop_frame *tvm_enter_loop(emitter *e, uint32_t insn);
 void tvm_leave_loop(emitter *e);
 /* The innermost loop that is not unrolled; NULL: there is none. */
 loop_frame *tvm_innermost_loop(const emitter *e);
+/* Does the expression's value stay the same while that loop runs? False outside of one. */
+bool tvm_loop_invariant(const emitter *e, uint32_t expr);
 
 /* Fills unroll and weight. */
 void tvm_control_plan(emitter *e);

@@ -302,7 +302,7 @@ static tvm_status emit_part(emitter *e, uint32_t test, bool holds, uint32_t firs
 
 /* What a loop does not change is tested before it. */
 static reg emit_test(emitter *e, uint32_t test) {
-    if (!tvm_fact_loop_invariant(e, test) || tvm_fact_stable(e, test)) return tvm_emit_condition(e, test);
+    if (!tvm_loop_invariant(e, test) || tvm_fact_stable(e, test)) return tvm_emit_condition(e, test);
     reg p = tvm_new_pred(e);
     tvm_emit(e, "setp.ne.b32 %s, %s, 0;", p.name, tvm_hoist_kept(e, 'r', tvm_hoist_expr(e, test)).name);
     return p;

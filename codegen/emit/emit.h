@@ -180,7 +180,7 @@ reg tvm_thread_id(emitter *e); /* tid.x */
 reg tvm_pure(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same, computed once before the innermost loop, where code is being emitted: its operands are values of
  * the prologue or of these functions. tvm_hoist_expr: an expression that is invariant there
- * (tvm_fact_loop_invariant). */
+ * (tvm_loop_invariant). */
 reg tvm_hoist(emitter *e, char reg_class, const char *format, ...) __attribute__((format(printf, 3, 4)));
 reg tvm_hoist_expr(emitter *e, uint32_t expr);
 /* The value of a %r ('r') or %rd ('d') that was computed before the innermost loop, so that ptxas does not

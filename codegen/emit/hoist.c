@@ -134,6 +134,11 @@ loop_frame *tvm_innermost_loop(const emitter *e) {
     return NULL;
 }
 
+bool tvm_loop_invariant(const emitter *e, uint32_t expr) {
+    const loop_frame *loop = tvm_innermost_loop(e);
+    return loop && tvm_fact_invariant(e, expr, loop->scope);
+}
+
 reg tvm_hoist(emitter *e, char reg_class, const char *format, ...) {
     char string[192];
     va_list arguments;

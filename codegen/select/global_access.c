@@ -132,7 +132,7 @@ enum when { AT_ENTRY, BEFORE_LOOP, HERE };
 static enum when when_known(const emitter *e, uint32_t expr) {
     int64_t value;
     if (tvm_fact_constant(e, expr, &value) || tvm_fact_stable(e, expr)) return AT_ENTRY;
-    return tvm_fact_loop_invariant(e, expr) ? BEFORE_LOOP : HERE;
+    return tvm_loop_invariant(e, expr) ? BEFORE_LOOP : HERE;
 }
 
 /* One instruction with a result of 64 bits, `$`. */
