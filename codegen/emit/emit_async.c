@@ -1,6 +1,7 @@
 /* copy-async by cp.async, or element by element where nothing is aligned; commit-group and wait-group. A
- * team, the block or each warp, copies the tile or its part of it, which is cut, in row-major order, into
- * chunks of 16, 8 or 4 bytes of the last dimension; member t takes chunks t, t + members, ... */
+ * team, the block or each warp, copies the tile or its part of it. That is cut into bands of columns that lie
+ * together in shared memory (one, but for layouts whose rows are in pieces), and each band, in row-major
+ * order, into chunks of 16, 8 or 4 bytes of the last dimension; member t takes chunks t, t + members, ... */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +25,9 @@ typedef struct copy {
     unsigned bytes;            /* of an element */
     uint32_t threads, members; /* of the block, of a team */
     uint32_t run;              /* elements of a chunk */
+    uint32_t band;             /* elements of a row that a band has */
     uint64_t chunks;           /* of a part */
-    uint32_t extent[TVM_MAX_RANK]; /* of a part in chunks */
+    uint32_t extent[TVM_MAX_RANK]; /* of a band in chunks */
 } copy;
 
 /* Coordinates, in elements, of the chunk that a thread takes of those from `first` on. */
@@ -39,13 +41,21 @@ static void chunk_coordinates(const copy *c, uint64_t first, uint32_t thread,
         chunk /= c->extent[d];
         part /= c->parts[d];
     }
+    coordinate[c->tile_rank - 1] += (uint32_t)chunk * c->band;
 }
 
-static void cut(copy *c, unsigned chunk_bytes) {
+/* Elements of a row of a part. */
+static uint32_t row_of(const copy *c) {
+    return c->tile[c->tile_rank - 1] / c->parts[c->tile_rank - 1];
+}
+
+static void cut(copy *c, unsigned chunk_bytes, uint32_t band) {
+    unsigned last = c->tile_rank - 1;
     c->run = chunk_bytes / c->bytes;
-    c->chunks = 1;
+    c->band = band;
+    c->chunks = row_of(c) / band;
     for (unsigned d = 0; d < c->tile_rank; d++) {
-        c->extent[d] = c->tile[d] / c->parts[d] / (d + 1 == c->tile_rank ? c->run : 1);
+        c->extent[d] = d == last ? band / c->run : c->tile[d] / c->parts[d];
         c->chunks *= c->extent[d];
     }
 }
@@ -93,7 +103,7 @@ static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RA
     emitter *e = c->e;
     reg chunk = member_number(c), team = tvm_pure_divide(e, tvm_thread_id(e), c->members);
     if (t->first > 0) chunk = tvm_pure(e, 'r', "add.u32 $, %s, %u;", chunk.name, (unsigned)t->first);
-    uint64_t below = 1;
+    uint64_t below = 1, band = c->chunks / (row_of(c) / c->band);
     uint32_t parts_below = 1;
     for (unsigned d = c->tile_rank; d-- > 0; below *= c->extent[d], parts_below *= c->parts[d]) {
         part[d] = (thread_part){0};
@@ -108,6 +118,10 @@ static void turn_parts(const copy *c, const turn *t, thread_part part[TVM_MAX_RA
         reg digit = tvm_pure_divide(e, chunk, (uint32_t)below);
         if (below * c->extent[d] < t->first + t->active) digit = tvm_pure_modulo(e, digit, c->extent[d]);
         part[d].value = d + 1 == c->tile_rank ? tvm_pure_scale(e, digit, c->run) : digit;
+        if (d + 1 == c->tile_rank && band < t->first + t->active) {
+            reg column = tvm_pure_scale(e, tvm_pure_divide(e, chunk, (uint32_t)band), c->band);
+            part[d].value = tvm_pure(e, 'r', "add.u32 $, %s, %s;", part[d].value.name, column.name);
+        }
         if (c->parts[d] == 1) continue;
         reg origin = tvm_pure_modulo(e, tvm_pure_divide(e, team, parts_below), c->parts[d]);
         origin = tvm_pure_scale(e, origin, c->tile[d] / c->parts[d]);
@@ -154,8 +168,7 @@ static void open_base(copy *c, const shared_tile *s, const turn *t, turn_base *b
 static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base *base, char why[160]) {
     unsigned last = c->tile_rank - 1;
     why[0] = '\0';
-    if (chunk_bytes % c->bytes != 0 ||
-        (uint64_t)c->tile[last] / c->parts[last] * c->bytes % chunk_bytes != 0) {
+    if (chunk_bytes % c->bytes != 0 || (uint64_t)row_of(c) * c->bytes % chunk_bytes != 0) {
         snprintf(why, 160, "the tile's rows are no multiple of %u bytes", chunk_bytes);
         return false;
     }
@@ -163,8 +176,10 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         snprintf(why, 160, "a dimension of the shared layout has several modes");
         return false;
     }
-    cut(c, chunk_bytes);
-    if (c->run > tvm_shared_run(s) || c->run > tvm_shared_contiguous(s)) {
+    uint64_t neighbours = tvm_shared_contiguous(s), row = row_of(c);
+    bool in_bands = neighbours * c->bytes >= chunk_bytes && row % neighbours == 0;
+    cut(c, chunk_bytes, (uint32_t)(in_bands ? neighbours : row));
+    if (c->run > tvm_shared_run(s) || c->run > neighbours) {
         snprintf(why, 160, "%u bytes of a row are not contiguous in shared memory", chunk_bytes);
         return false;
     }
@@ -297,7 +312,7 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
 }
 
 static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const char *refused) {
-    cut(c, c->bytes);
+    cut(c, c->bytes, row_of(c));
     uint64_t turns = (c->chunks + c->members - 1) / c->members;
     for (uint64_t i = 0; i < turns; i++) {
         turn t = turn_from(c, i * c->members);
