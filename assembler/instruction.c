@@ -378,6 +378,63 @@ static bool read_flag(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
     return push(as, r, TVM_OPERAND_CONST, 1);
 }
 
+/* Has the result the layout of the one tensor that it is made of? Then the row says no more of it than a
+ * type. */
+static bool keeps_layout(const reading *r) {
+    const char *cursor = r->info->operands;
+    tvm_operand_desc desc;
+    for (unsigned i = 0; tvm_operand_next(&cursor, &desc); i++)
+        if (i == 0 ? desc.kind != 'r' : desc.stored || desc.kind == 'L') return false;
+    return true;
+}
+
+/* A broadcast operand is read beside the first tensor of its instruction; what it is made of keeps to that.
+ */
+static bool read_beside(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    uint32_t outer = as->beside;
+    if (desc->kind == 'r' && !keeps_layout(r)) as->beside = 0;
+    for (uint32_t i = r->count; desc->kind == 'b' && i-- > 0;)
+        if (r->operands[i].kind == TVM_OPERAND_SLOT)
+            as->beside = kernel->slots[r->operands[i].value].layout + 1;
+    bool good = desc->kind == 'r' ? read_register(as, r, desc) : read_broadcast(as, r, desc);
+    as->beside = outer;
+    return good;
+}
+
+/* Does the layout of the tile that is loaded follow from what it is broadcast to? */
+static bool loads_beside(const tvm_asm *as, const reading *r) {
+    const tvm_operand *source = &r->operands[0];
+    return as->beside && r->nested && r->count && source->kind == TVM_OPERAND_SLOT &&
+           tvm_asm_kernel(as)->slots[source->value].kind != TVM_SLOT_REGISTER;
+}
+
+static bool has_one_element(const tvm_asm *as, const tvm_slot *slot, unsigned dim) {
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    if (slot->kind == TVM_SLOT_SHARED) return tvm_slot_shape(as->program, slot)[dim] == 1;
+    const tvm_expr *extent = &kernel->exprs[slot->shape[dim]];
+    return extent->op == TVM_EXPR_INTEGER && extent->value.i == 1;
+}
+
+/* That layout: without the leading dimensions that the source lacks, one element where it has no more. */
+static bool layout_beside(tvm_asm *as, reading *r) {
+    const tvm_slot *slot = &tvm_asm_kernel(as)->slots[r->operands[0].value];
+    unsigned rank = tvm_slot_rank(as->program, slot);
+    tvm_layout *layout = &r->type.layout;
+    tvm_status status = TVM_OK;
+    tvm_why why;
+    *layout = as->program->layouts[as->beside - 1];
+    while (status == TVM_OK && layout->rank > rank) {
+        status = tvm_layout_reduce(layout, 0, layout, &why);
+        if (status == TVM_OK) status = tvm_layout_squeeze(layout, 0, layout, &why);
+    }
+    for (unsigned d = 0; status == TVM_OK && d < layout->rank; d++)
+        if (has_one_element(as, slot, rank - layout->rank + d))
+            status = tvm_layout_reduce(layout, d, layout, &why);
+    r->type.has_layout = true;
+    return status == TVM_OK || tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
+}
+
 static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
     uint32_t slot;
     tvm_value value;
@@ -386,15 +443,14 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
     case 'x':
         return tvm_asm_expression(as, &value) && push_scalar(as, r, token, &value);
     case 'r':
-        return read_register(as, r, desc);
+    case 'b':
+        return read_beside(as, r, desc);
     case 's':
         return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) &&
                (!desc->indexed || read_indices(as, r, slot));
     case 'g':
         return read_tensor(as, r, desc, TVM_SLOT_GLOBAL, &slot) &&
                (!desc->indexed || read_indices(as, r, slot));
-    case 'b':
-        return read_broadcast(as, r, desc);
     case 'm':
         return read_register_or_shared(as, r, desc);
     case 'N':
@@ -423,6 +479,7 @@ static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) 
 static bool leave_out(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
     if (desc->kind == 'A' && !desc->optional) return default_tile(as, r);
     if (desc->kind == 'P') return true; /* linear */
+    if (desc->kind == 'L' && !desc->optional) return layout_beside(as, r);
     if (!desc->stored) return default_layout(as, r, desc->kind);
     return push(as, r, TVM_OPERAND_NONE, 0);
 }
@@ -445,7 +502,8 @@ static bool read_optional(tvm_asm *as, reading *r, const tvm_operand_desc *desc)
 
 /* May the operand be missing, and is it? A name of another operand in its place says so, too. */
 static bool is_left_out(const tvm_asm *as, const reading *r, const tvm_operand_desc *desc, const char *rest) {
-    if (!desc->optional && desc->kind != 'A') return false;
+    bool follows = desc->kind == 'L' && loads_beside(as, r);
+    if (!desc->optional && desc->kind != 'A' && !follows) return false;
     if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
     tvm_operand_desc later;
     while (tvm_operand_next(&rest, &later))

@@ -177,6 +177,7 @@ typedef struct tvm_asm {
     const char *assigned; /* variable of the statement, or NULL */
     uint32_t assigned_length;
     uint32_t statement_line;
+    uint32_t beside; /* one more than the layout that the operand being read is broadcast to, or 0 */
     tvm_control controls[TVM_ASM_CONTROLS];
     unsigned control_count;
 } tvm_asm;

@@ -448,6 +448,7 @@ static bool bare_assignment(tvm_asm *as) {
 void tvm_asm_statement(tvm_asm *as) {
     uint32_t from = as->at;
     bool good;
+    as->beside = 0;
     as->assigned = NULL;
     as->statement_line = tvm_asm_peek(as)->line;
     if (tvm_asm_at_local(as)) {
