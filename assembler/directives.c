@@ -90,11 +90,11 @@ static bool constants(tvm_asm *as, const tvm_token *token) {
     return tvm_asm_expect_end(as);
 }
 
-static bool layout(tvm_asm *as, const tvm_token *token) {
+static bool one_layout(tvm_asm *as) {
     const char *name;
     uint32_t length;
     tvm_value value = tvm_value_poison();
-    token = tvm_asm_peek(as);
+    const tvm_token *token = tvm_asm_peek(as);
     if (!tvm_asm_expect_name(as, "the name of a layout", &name, &length)) return false;
     if (!tvm_asm_expect(as, "=", "after the name of the layout")) {
         tvm_asm_poison_name(as, name, length);
@@ -109,7 +109,15 @@ static bool layout(tvm_asm *as, const tvm_token *token) {
                              tvm_value_what(&value));
         value = tvm_value_poison();
     }
-    return tvm_asm_define(as, token, name, length, &value) && good && tvm_asm_expect_end(as);
+    return tvm_asm_define(as, token, name, length, &value) && good;
+}
+
+static bool layouts(tvm_asm *as, const tvm_token *token) {
+    (void)token;
+    do {
+        if (!one_layout(as)) return false;
+    } while (tvm_asm_accept(as, ","));
+    return tvm_asm_expect_end(as);
 }
 
 /* ---- the rest ---- */
@@ -249,7 +257,7 @@ static const directive directives[] = {
     {"endif", tvm_asm_endif, ANYWHERE},
     {"for", tvm_asm_for, ANYWHERE},
     {"endfor", tvm_asm_endfor, ANYWHERE},
-    {"layout", layout, ANYWHERE},
+    {"layout", layouts, ANYWHERE},
     {"error", error, ANYWHERE},
     {"assert", assertion, ANYWHERE},
     {"let", let, ANYWHERE},

@@ -350,11 +350,40 @@ static unsigned infix(const tvm_asm *as, const tvm_token *token) {
     return TVM_EXPR_COUNT;
 }
 
+static bool is_operand_end(const tvm_asm *as, const tvm_token *token) {
+    return token->kind != TVM_TOKEN_SIGN || tvm_asm_is(as, token, ")") || tvm_asm_is(as, token, "]");
+}
+
+/* Past the branch of a conditional that is not taken: it may be what has no value there, as a division by
+ * zero. */
+static bool skip_branch(tvm_asm *as, tvm_value *value) {
+    const tvm_token *first = tvm_asm_peek(as);
+    unsigned depth = 0, conditionals = 0;
+    for (bool operand = false; !tvm_asm_at_end(as);) {
+        const tvm_token *token = tvm_asm_peek(as);
+        bool closes = tvm_asm_at(as, ")") || tvm_asm_at(as, "]");
+        if (!depth) {
+            if (closes || tvm_asm_at(as, ",") || (operand && token->kind != TVM_TOKEN_SIGN)) break;
+            if (tvm_asm_at(as, ":") && !conditionals--) break;
+            if (tvm_asm_at(as, "?")) conditionals++;
+        }
+        if (closes) depth--;
+        if (tvm_asm_at(as, "(") || tvm_asm_at(as, "[")) depth++;
+        operand = is_operand_end(as, tvm_asm_next(as));
+    }
+    *value = tvm_value_poison();
+    return tvm_asm_peek(as) != first || tvm_asm_primary(as, value); /* which says what is missing */
+}
+
 static bool conditional(tvm_asm *as, const tvm_token *token, tvm_value *value) {
     tvm_value condition = *value, yes, no;
     unsigned precedence = tvm_expr_op_info(TVM_EXPR_SELECT)->precedence;
-    if (!climb(as, 0, &yes) || !tvm_asm_expect(as, ":", "of the conditional '?'")) return false;
-    if (!climb(as, precedence, &no)) return false;
+    bool decided = tvm_value_is_number(&condition) && condition.kind != TVM_VALUE_FLOAT;
+    bool taken = decided && condition.as.i;
+    if (!(decided && !taken ? skip_branch(as, &yes) : climb(as, 0, &yes)) ||
+        !tvm_asm_expect(as, ":", "of the conditional '?'"))
+        return false;
+    if (!(taken ? skip_branch(as, &no) : climb(as, precedence, &no))) return false;
     return tvm_asm_select(as, token, &condition, &yes, &no, value);
 }
 

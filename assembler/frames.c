@@ -105,12 +105,27 @@ static const tvm_token *directive_at(const tvm_asm *as) {
     return tvm_asm_at(as, ".") && name->kind == TVM_TOKEN_NAME ? name : NULL;
 }
 
+/* `.if condition: statement`, `.for i = a to b: statement`: does a colon that belongs to no `?` stand in the
+ * rest of the line? */
+static bool is_one_line(const tvm_asm *as) {
+    unsigned depth = 0, conditionals = 0;
+    for (uint32_t i = 0;; i++) {
+        const tvm_token *token = tvm_asm_ahead(as, i);
+        if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END) return false;
+        if (tvm_asm_is(as, token, "(") || tvm_asm_is(as, token, "[")) depth++;
+        if (depth && (tvm_asm_is(as, token, ")") || tvm_asm_is(as, token, "]"))) depth--;
+        if (!depth && tvm_asm_is(as, token, "?")) conditionals++;
+        if (!depth && tvm_asm_is(as, token, ":") && !conditionals--) return true;
+    }
+}
+
 void tvm_asm_skip_to(tvm_asm *as, const char *opener, const char *closer, bool branches) {
+    bool one_line_counts = strcmp(opener, "if") == 0 || strcmp(opener, "for") == 0;
     unsigned depth = 0;
     while (tvm_asm_peek(as)->kind != TVM_TOKEN_END && as->tokens <= TVM_ASM_TOKENS) {
         const tvm_token *name = directive_at(as);
         if (name && tvm_asm_is(as, name, opener)) {
-            depth++;
+            if (!one_line_counts || !is_one_line(as)) depth++;
         } else if (name && tvm_asm_is(as, name, closer)) {
             if (!depth) return;
             depth--;
@@ -138,30 +153,37 @@ void tvm_asm_skip_expression(tvm_asm *as) {
 
 /* ---- .if ---- */
 
-/* The condition of .if and .elif; an error counts as a branch taken, so that nothing of the .if is read. */
-static bool static_condition(tvm_asm *as, bool *error) {
+/* The condition of .if and .elif; an error counts as a branch taken, so that nothing of the .if is read.
+ * `line`: may a colon follow, and a statement? */
+static bool static_condition(tvm_asm *as, bool line, bool *error) {
     bool holds = false;
     bool good = tvm_asm_condition(as, "the condition of .if", &holds);
-    if (good)
-        good = tvm_asm_expect_end(as);
-    else
+    if (!good)
         tvm_asm_skip_statement(as);
+    else if (!line || !tvm_asm_at(as, ":"))
+        good = tvm_asm_expect_end(as);
     *error = !good;
     if (!good) as->left_out = true;
     return good && holds;
 }
 
-static void branch(tvm_asm *as, tvm_frame *frame) {
-    bool error;
-    bool holds = static_condition(as, &error);
+static void enter_branch(tvm_asm *as, tvm_frame *frame, bool holds, bool error) {
     frame->taken = holds || error;
     if (!holds) tvm_asm_skip_to(as, "if", "endif", true);
 }
 
 bool tvm_asm_if(tvm_asm *as, const tvm_token *token) {
+    bool error, one_line = is_one_line(as);
+    bool holds = static_condition(as, one_line, &error);
+    if (one_line) {
+        if (error) return false;
+        if (!tvm_asm_expect(as, ":", "after the condition")) return false;
+        if (!holds) tvm_asm_skip_statement(as);
+        return true;
+    }
     tvm_frame *frame = tvm_asm_open_frame(as, TVM_FRAME_IF, token);
     if (!frame) return false;
-    branch(as, frame);
+    enter_branch(as, frame, holds, error);
     return true;
 }
 
@@ -185,7 +207,9 @@ bool tvm_asm_elif(tvm_asm *as, const tvm_token *token, bool is_else) {
         frame->taken = true;
         if (!tvm_asm_expect_end(as)) tvm_asm_skip_statement(as);
     } else {
-        branch(as, frame);
+        bool error;
+        bool holds = static_condition(as, false, &error);
+        enter_branch(as, frame, holds, error);
     }
     return true;
 }
@@ -260,18 +284,20 @@ static bool for_header(tvm_asm *as, tvm_frame *frame) {
     frame->list = tvm_value_copy(&as->keep, &value);
     if (frame->is_list && frame->list.kind == TVM_VALUE_POISON) return tvm_asm_no_memory(as);
     if (!frame->is_list && !for_range(as, frame, &value, token)) return false;
-    return tvm_asm_expect_end(as);
+    return true;
 }
 
-/* A .for that is not executed, or not any more: to behind its .endfor. */
+/* A .for that is not executed, or not any more: to behind its .endfor, or its line. */
 static bool leave_for(tvm_asm *as, bool at_end) {
-    if (!at_end) {
+    uint32_t line_end = top(as)->line_end;
+    if (!at_end && !line_end) {
         tvm_asm_skip_to(as, "for", "endfor", false);
         if (tvm_asm_peek(as)->kind == TVM_TOKEN_END)
             return true; /* reported there: the frame is still open */
         tvm_asm_next(as);
         tvm_asm_next(as);
     }
+    if (line_end) as->at = line_end;
     leave_iteration(as, top(as));
     as->frame_count--;
     return tvm_asm_expect_end(as);
@@ -280,7 +306,13 @@ static bool leave_for(tvm_asm *as, bool at_end) {
 bool tvm_asm_for(tvm_asm *as, const tvm_token *token) {
     /* The frame is pushed when complete: errors in the header are not in an iteration. */
     tvm_frame frame = {.kind = TVM_FRAME_FOR, .source = as->source};
+    if (is_one_line(as)) {
+        frame.line_end = as->at;
+        while (as->source->tokens[frame.line_end].kind != TVM_TOKEN_NEWLINE) frame.line_end++;
+    }
     bool good = for_header(as, &frame);
+    if (good)
+        good = frame.line_end ? tvm_asm_expect(as, ":", "after what .for goes over") : tvm_asm_expect_end(as);
     if (!good) as->left_out = true;
     if (!good && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
     tvm_frame *pushed = tvm_asm_open_frame(as, TVM_FRAME_FOR, token);
@@ -291,14 +323,25 @@ bool tvm_asm_for(tvm_asm *as, const tvm_token *token) {
     return (good && advance(as, pushed)) || leave_for(as, false);
 }
 
-bool tvm_asm_endfor(tvm_asm *as, const tvm_token *token) {
-    tvm_frame *frame = tvm_asm_innermost(as, TVM_FRAME_FOR);
-    if (!frame) return tvm_asm_error(as, token, NULL, "'.endfor' without '.for'");
+static bool next_iteration(tvm_asm *as, tvm_frame *frame) {
     leave_kernel(as);
     leave_iteration(as, frame);
     if (!advance(as, frame)) return leave_for(as, true);
     as->at = frame->resume;
     return true;
+}
+
+/* Is the cursor behind the statement of a .for of one line? */
+static bool at_line_end(const tvm_asm *as) {
+    const tvm_frame *frame = &as->frames[as->frame_count - 1];
+    return frame->kind == TVM_FRAME_FOR && frame->line_end && frame->source == as->source &&
+           as->at >= frame->line_end;
+}
+
+bool tvm_asm_endfor(tvm_asm *as, const tvm_token *token) {
+    tvm_frame *frame = tvm_asm_innermost(as, TVM_FRAME_FOR);
+    if (!frame) return tvm_asm_error(as, token, NULL, "'.endfor' without '.for'");
+    return next_iteration(as, frame);
 }
 
 /* ---- .include ---- */
@@ -451,6 +494,10 @@ static void one_statement(tvm_asm *as) {
 
 void tvm_asm_run(tvm_asm *as) {
     while (!as->stopped && as->frame_count) {
+        if (at_line_end(as)) {
+            if (within_limits(as)) next_iteration(as, top(as));
+            continue;
+        }
         switch (tvm_asm_peek(as)->kind) {
         case TVM_TOKEN_END:
             end_of_source(as);

@@ -101,7 +101,8 @@ static bool push_value(tvm_asm *as, reading *r, const tvm_operand_desc *desc, co
     if (value->kind == TVM_VALUE_TENSOR)
         return tvm_asm_settle(as, value) &&
                push_tensor(as, r, desc, token, TVM_SLOT_REGISTER, value->as.tensor.slot);
-    if (desc->kind != 'r' || value->kind == TVM_VALUE_POISON) return push_scalar(as, r, token, value);
+    if ((desc->kind != 'r' && desc->kind != 'm') || value->kind == TVM_VALUE_POISON)
+        return push_scalar(as, r, token, value);
     return tvm_asm_error(as, token, NULL, "expected a register tensor for '%.*s', found %s",
                          (int)desc->name_length, desc->name, tvm_value_what(value));
 }
@@ -186,7 +187,7 @@ static bool read_register_or_shared(tvm_asm *as, reading *r, const tvm_operand_d
             tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SHARED)
             return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) && read_indices(as, r, slot);
     }
-    return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
+    return read_register(as, r, desc);
 }
 
 /* ---- constants ---- */

@@ -106,6 +106,7 @@ typedef struct tvm_frame {
     /* FOR; MACRO: its name */
     const char *name;
     uint32_t name_length;
+    uint32_t line_end; /* of a .for and its statement in one line: the token that ends it; else 0 */
     bool is_list;
     tvm_value list;
     uint32_t index;

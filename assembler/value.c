@@ -179,6 +179,9 @@ const char *tvm_value_text(const tvm_value *value, char text[64]) {
         snprintf(text, 64, "%.*s", value->as.string.length > 60 ? 60 : (int)value->as.string.length,
                  value->as.string.text);
         break;
+    case TVM_VALUE_RECORD:
+        snprintf(text, 64, "%.60s", value->as.record.table->rows[value->as.record.row].name.name);
+        break;
     default:
         snprintf(text, 64, "%s", tvm_value_what(value));
         break;

@@ -1,5 +1,5 @@
 /* Which variant of matmul_lowbit is best where: for each type of weights, linear layer of the models
- * (tune_layers) and number of rows every kernel matmul_lowbit_NUMBER that the program has is checked as
+ * (tune_layers) and number of rows every kernel matmul_lowbit_NAME that the program has is checked as
  * decode checks, and timed as decode times, the variants taking turns. The times go to a table of text, which
  * later runs complete, and from it to programs/matmul_lowbit_table.vasminc, the cases of the entry that are
  * better than its rule. See tune --help and bench/NOTES. */
@@ -169,7 +169,7 @@ static void print_checked(const tune_row *row) {
 
 typedef struct variants {
     tvm_kernel *kernels[TUNE_VARIANTS];
-    const char *numbers[TUNE_VARIANTS];
+    const char *names[TUNE_VARIANTS];
     unsigned count;
 } variants;
 
@@ -179,20 +179,20 @@ static bool find_variants(bench *b, tvm_program *program, variants *v) {
         tvm_kernel *kernel = tvm_kernel_at(program, i);
         const char *name = tvm_kernel_name(kernel);
         if (strncmp(name, TUNE_ENTRY "_", strlen(TUNE_ENTRY "_"))) continue;
-        const char *number = name + strlen(TUNE_ENTRY "_");
-        if (v->count == TUNE_VARIANTS || strlen(number) >= TUNE_NUMBER)
+        const char *variant = name + strlen(TUNE_ENTRY "_");
+        if (v->count == TUNE_VARIANTS || strlen(variant) >= TUNE_NAME)
             return bench_fail(b, "more variants than %d, or long names", TUNE_VARIANTS);
         v->kernels[v->count] = kernel;
-        v->numbers[v->count++] = number;
+        v->names[v->count++] = variant;
     }
-    return v->count || bench_fail(b, "the program has no kernel " TUNE_ENTRY "_NUMBER");
+    return v->count || bench_fail(b, "the program has no kernel " TUNE_ENTRY "_NAME");
 }
 
 static bool is_known(const tune_run *run, const variants *v, const char *type, decode_shape shape,
                      int64_t m) {
     const tune_row *row = tune_table_find(&run->table, type, m, shape);
     bool known = row != NULL;
-    for (unsigned i = 0; known && i < v->count; i++) known = tune_row_time(row, v->numbers[i]) != NULL;
+    for (unsigned i = 0; known && i < v->count; i++) known = tune_row_time(row, v->names[i]) != NULL;
     return known;
 }
 
@@ -200,7 +200,7 @@ static bool run_point(tune_run *run, const variants *v, decode_problem *problem,
     contender contenders[TUNE_VARIANTS];
     row->count = v->count;
     for (unsigned i = 0; i < v->count; i++) {
-        memcpy(row->times[i].variant, v->numbers[i], strlen(v->numbers[i]) + 1);
+        memcpy(row->times[i].variant, v->names[i], strlen(v->names[i]) + 1);
         contenders[i] = (contender){v->kernels[i], problem, row->m, &row->times[i]};
         if (!check(run, &contenders[i])) return false;
     }

@@ -6,14 +6,14 @@
 
 #include "decode.h"
 
-#define TUNE_ENTRY "matmul_lowbit" /* its variants are the kernels matmul_lowbit_NUMBER */
+#define TUNE_ENTRY "matmul_lowbit" /* its variants are the kernels matmul_lowbit_NAME */
 
-enum { TUNE_VARIANTS = BENCH_JOBS, TUNE_NUMBER = 16 };
+enum { TUNE_VARIANTS = BENCH_JOBS, TUNE_NAME = 16 };
 
 /* ---- tune_table.c: the times ---- */
 
 typedef struct tune_time {
-    char variant[TUNE_NUMBER]; /* what follows matmul_lowbit_ in the kernel's name */
+    char variant[TUNE_NAME]; /* what follows matmul_lowbit_ in the kernel's name */
     double microseconds;       /* NAN: the kernel is not for these sizes, or its result was wrong */
 } tune_time;
 

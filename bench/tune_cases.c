@@ -20,7 +20,7 @@ enum { CLASSES = sizeof classes / sizeof *classes };
 typedef struct tune_case {
     decode_shape shape;
     row_class rows;
-    char variant[TUNE_NUMBER];
+    char variant[TUNE_NAME];
     char note[256]; /* what it is worth */
 } tune_case;
 
@@ -168,7 +168,7 @@ static bool choose(maker *m, const decode_program *program, decode_shape shape, 
     tune_case made = {.shape = shape, .rows = class};
     memcpy(made.variant, best, strlen(best) + 1);
     write_note(made.note, rows, count, best, rule);
-    printf("%-8s %6" PRId64 " x %-6" PRId64 " m %2" PRId64 " to %-2" PRId64 " variant %-3s %5.1f %% (%s)%s\n",
+    printf("%-8s %6" PRId64 " x %-6" PRId64 " m %2" PRId64 " to %-2" PRId64 " variant %-9s %5.1f %% (%s)%s\n",
            program->type.name, shape.n, shape.k, class.above + 1, class.upto, best, gain, made.note,
            worth ? " *" : "");
     return !worth || add_case(m, list, &made);

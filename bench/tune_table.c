@@ -2,7 +2,7 @@
  *
  *     # what follows is left out
  *     device MULTIPROCESSORS TARGET NAME
- *     TYPE M N K NUMBER:MICROSECONDS NUMBER:- ... */
+ *     TYPE M N K NAME:MICROSECONDS NAME:- ... */
 #include "tune.h"
 
 #include <inttypes.h>
@@ -75,10 +75,10 @@ static bool read_device(tune_table *t, const char *text) {
            !strcmp(t->device, read.device);
 }
 
-/* NUMBER:MICROSECONDS or NUMBER:- */
+/* NAME:MICROSECONDS or NAME:- */
 static bool read_time(char *text, tune_time *time) {
     char *colon = strchr(text, ':'), *end;
-    if (!colon || colon == text || colon - text >= TUNE_NUMBER) return false;
+    if (!colon || colon == text || colon - text >= TUNE_NAME) return false;
     *colon = 0;
     memcpy(time->variant, text, strlen(text) + 1);
     time->microseconds = NAN;
@@ -114,7 +114,7 @@ static bool read_line(bench *b, tune_table *t, char *line, const char *path, uns
         return read_device(t, line) || bench_fail(b, "%s:%u: another device", path, number);
     if (!*t->device) return bench_fail(b, "%s:%u: the line `device` comes first", path, number);
     if (!read_row(line, &row))
-        return bench_fail(b, "%s:%u: TYPE M N K NUMBER:MICROSECONDS ... is expected", path, number);
+        return bench_fail(b, "%s:%u: TYPE M N K NAME:MICROSECONDS ... is expected", path, number);
     return tune_table_put(b, t, &row);
 }
 

@@ -3,6 +3,7 @@
 #define TVM_TESTS_LOWBIT_REFERENCE_H
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "matmul_reference.h"
@@ -14,12 +15,17 @@ typedef struct lowbit_form {
     bool bias, f32; /* f32: of the product */
 } lowbit_form;
 
-/* The kernels matmul_lowbit_0 to matmul_lowbit_9. SPLIT8 is for few bits; those for more than 16 rows are all
- * there for u4 with default options, other forms may lack some. */
-enum { LOWBIT_VARIANTS = 10 };
+/* The kernels of the entry. split8 is for few bits; those for more than 16 rows, from large to square64, are
+ * all there for u4 with default options, other forms may lack some. */
+enum { SPLIT8 = 1, LARGE = 4, SQUARE64 = 7, SMALL8 = 8, LOWBIT_VARIANTS = 10 };
+
+static inline void lowbit_variant_name(unsigned variant, char name[32]) {
+    static const char *const names[LOWBIT_VARIANTS] = {"narrow8", "split8", "narrow16", "wide16", "large",
+                                                       "wide32",  "wide64", "square64", "small8", "small16"};
+    snprintf(name, 32, "matmul_lowbit_%s", names[variant]);
+}
 
 static inline bool lowbit_may_lack(const lowbit_form *f, unsigned variant) {
-    enum { SPLIT8 = 1, LARGE = 4, SQUARE64 = 7 };
     bool is_default = strcmp(f->type, "u4") == 0 && !f->options.bf16 && !f->options.zeros &&
                       (f->options.group == 128 || f->options.group == 0) && !f->bias && !f->f32;
     return variant == SPLIT8 || (variant >= LARGE && variant <= SQUARE64 && !is_default);

@@ -282,7 +282,7 @@ START_TEST(every_variant_multiplies_every_shape) {
     const lowbit_form f = {.type = shapes_types[_i / LOWBIT_VARIANTS], .options = matmul_default};
     unsigned variant = (unsigned)_i % LOWBIT_VARIANTS;
     char kernel[32];
-    snprintf(kernel, sizeof kernel, "matmul_lowbit_%u", variant);
+    lowbit_variant_name(variant, kernel);
     if (lowbit_may_lack(&f, variant) && !form_has(&f, kernel)) return;
     for (size_t i = 0; i < sizeof multiprocessors / sizeof *multiprocessors; i++)
         form_multiplies(&f, (machine){90, multiprocessors[i]}, kernel, sizes, sizeof sizes / sizeof *sizes);
@@ -300,12 +300,11 @@ enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
 
 /* Those for more than 16 rows, where other options are other ways to take the scales. */
 START_TEST(large_variants_multiply) {
-    enum { LARGE = 4, SQUARE64 = 7 };
     static const long sizes[][3] = {{17, 136, 1408}, {70, 1160, 640}};
     const lowbit_form *f = &large_forms[_i];
     for (unsigned v = LARGE; v <= SQUARE64; v++) {
         char kernel[32];
-        snprintf(kernel, sizeof kernel, "matmul_lowbit_%u", v);
+        lowbit_variant_name(v, kernel);
         if (form_has(f, kernel)) form_multiplies(f, (machine){90, 5}, kernel, sizes, 2);
     }
     form_multiplies(f, (machine){90, 132}, "matmul_lowbit", sizes, 2);
@@ -455,7 +454,7 @@ START_TEST(large_variants_are_for_sm_90) {
     open_runner(&r, &f, (machine){80, 4});
     make_problem(&r, &o, 1, 64, 128);
     size_t count = arguments(&r, &o, o.p, values);
-    ck_assert_int_eq(tvm_launchv(kernel_of(&r, "matmul_lowbit_0"), NULL, values, count), TVM_ARGUMENT);
+    ck_assert_int_eq(tvm_launchv(kernel_of(&r, "matmul_lowbit_narrow8"), NULL, values, count), TVM_ARGUMENT);
     ck_assert_msg(strstr(tvm_message(r.context), "target") != NULL, "%s", tvm_message(r.context));
     free_problem(&o);
     close_runner(&r);

@@ -179,14 +179,14 @@ static bool has_kernel(suite *s, const gpu_test *test, const char *name) {
     return has;
 }
 
-/* Those that this GPU has: all but 6 and 7 are for sm_90 and later. */
+/* Those that this GPU has: all but the small ones are for sm_90 and later. */
 static bool check_variants(suite *s, const gpu_test *test, const problem *o) {
-    enum { SMALL8 = 6, SMALL16 = 7, LATE_TARGET = 90 };
+    enum { LATE_TARGET = 90 };
     bool good = true;
     for (unsigned v = 0; v < LOWBIT_VARIANTS; v++) {
         char kernel[32];
-        snprintf(kernel, sizeof kernel, "matmul_lowbit_%u", v);
-        if (s->target < LATE_TARGET && v != SMALL8 && v != SMALL16) continue;
+        lowbit_variant_name(v, kernel);
+        if (s->target < LATE_TARGET && v < SMALL8) continue;
         if (lowbit_may_lack(o->form, v) && !has_kernel(s, test, kernel)) continue;
         good = check_kernel(s, test, o, kernel) && good;
     }
