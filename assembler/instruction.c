@@ -528,7 +528,7 @@ static bool read_operands(tvm_asm *as, reading *r) {
             return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected ',' and '%.*s' of %s, found %s",
                                  (int)desc.name_length, desc.name, r->info->mnemonic,
                                  tvm_asm_found(as, tvm_asm_peek(as), found));
-        if (desc.since > as->version)
+        if (desc.optional && desc.since > as->version)
             return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
                                  "'%.*s' of %s came with version %u of the language", (int)desc.name_length,
                                  desc.name, r->info->mnemonic, desc.since);

@@ -1,5 +1,7 @@
 #include "language.h"
 
+#include <string.h>
+
 static void need(unsigned *version, unsigned since) {
     if (since > *version) *version = since;
 }
@@ -13,6 +15,22 @@ static uint32_t entry_operands(const tvm_ir_program *program, const tvm_ir_kerne
     return desc->kind == 'A' ? 1 + operand->value : 1;
 }
 
+/* Does the result have a layout other than the language's first version gave it: that of the first operand of
+ * its shape? (Then the row's layout is used, written or not.) */
+static bool has_layout_of_its_own(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                  const tvm_insn *insn) {
+    const tvm_layout *result = &program->layouts[kernel->slots[insn->result].layout];
+    for (uint32_t i = 0; i < insn->count; i++) {
+        const tvm_operand operand = tvm_operands(kernel, insn)[i];
+        if (operand.kind != TVM_OPERAND_SLOT) continue;
+        const tvm_layout *layout = &program->layouts[kernel->slots[operand.value].layout];
+        if (layout->rank == result->rank &&
+            memcmp(layout->shape, result->shape, result->rank * sizeof result->shape[0]) == 0)
+            return !tvm_layout_equal(layout, result);
+    }
+    return true;
+}
+
 static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                       unsigned *version) {
     const tvm_op_info *info = tvm_op(insn->op);
@@ -21,11 +39,15 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
     tvm_operand_desc desc;
     uint32_t at = 0;
     need(version, info->since);
-    while (at < insn->count && tvm_operand_next(&cursor, &desc)) {
-        if (!desc.stored) continue;
+    while (tvm_operand_next(&cursor, &desc)) {
+        if (desc.kind == 'L' && desc.since > *version && has_layout_of_its_own(program, kernel, insn))
+            need(version, desc.since);
+        if (!desc.stored || at >= insn->count) continue;
         const tvm_operand_words *words = tvm_words_of(desc.kind);
         bool given = operands[at].kind != TVM_OPERAND_NONE;
-        if (given) need(version, desc.since);
+        bool is_later =
+            desc.optional ? given : given && kernel->slots[operands[at].value].kind != TVM_SLOT_REGISTER;
+        if (desc.since > 0 && is_later) need(version, desc.since);
         if (given && words != NULL && words->since != NULL) need(version, words->since[operands[at].value]);
         at += entry_operands(program, kernel, &desc, &operands[at]);
     }
@@ -39,7 +61,7 @@ uint32_t tvm_language_operands(const tvm_ir_program *program, const tvm_ir_kerne
     uint32_t at = 0;
     while (at < insn->count && tvm_operand_next(&cursor, &desc)) {
         if (!desc.stored) continue;
-        if (desc.since > version) break;
+        if (desc.optional && desc.since > version) break;
         at += entry_operands(program, kernel, &desc, &operands[at]);
     }
     return at;
@@ -63,6 +85,6 @@ unsigned tvm_language_later_operands(const tvm_op_info *info, unsigned version) 
     const char *cursor = info->operands;
     tvm_operand_desc desc;
     unsigned later = 0;
-    while (tvm_operand_next(&cursor, &desc)) later += desc.stored && desc.since > version;
+    while (tvm_operand_next(&cursor, &desc)) later += desc.stored && desc.optional && desc.since > version;
     return later;
 }

@@ -258,7 +258,7 @@ static tvm_status check_row(tvm_rule *rule, uint32_t count) {
     while (tvm_operand_next(&cursor, &desc)) {
         if (!desc.stored) continue;
         uint32_t taken;
-        if (at == count && desc.since > rule->info->since) break; /* it came later */
+        if (at == count && desc.optional && desc.since > rule->info->since) break; /* it came later */
         if (at == count) return tvm_refuse(rule->why, "%.*s is missing", (int)desc.name_length, desc.name);
         tvm_status status = check_operand(rule, &desc, rule->operands + at, count - at, &taken);
         if (status != TVM_OK) return status;

@@ -46,6 +46,7 @@ static inline double ptx_float_op(const ptx_insn *insn, double a, double b, doub
     if (ptx_is(op, "min")) return ptx_least(a, b);
     if (ptx_is(op, "max")) return ptx_greatest(a, b);
     if (ptx_is(op, "neg")) return -a;
+    if (ptx_is(op, "abs")) return fabs(a);
     if (ptx_is(op, "fma")) return half ? ptx_fma_odd(a, b, c) : fma(a, b, c);
     ck_abort_msg("ptx: unknown %s", insn->text);
     return 0;
@@ -85,6 +86,7 @@ static inline uint64_t ptx_integer_op(const ptx_insn *insn, const char *type, co
     if (ptx_is(op, "add")) return a + b;
     if (ptx_is(op, "sub")) return a - b;
     if (ptx_is(op, "neg")) return 0 - a;
+    if (ptx_is(op, "abs")) return x < 0 ? 0 - a : a;
     if (ptx_is(op, "mul") || ptx_is(op, "mad")) {
         uint64_t product = wide && is_signed ? (uint64_t)(x * y) : a * b;
         return ptx_is(op, "mad") ? product + v[2] : product;

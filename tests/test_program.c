@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "assembler.h"
 #include "language.h"
 #include "program.h"
 #include "program_kit.h"
@@ -102,7 +103,40 @@ START_TEST(test_later_operands) {
 }
 END_TEST
 
-/* What came later than its row may be left out, and has nothing older after it. Nothing is newer than the language. */
+/* A program needs the version of the latest of what it uses. */
+START_TEST(test_language_needed) {
+    static const struct {
+        const char *body;
+        unsigned version;
+    } programs[] = {{"%r = add %a, %a", 1},
+                    {"%r = add %a, %row", 1},
+                    {"%r = abs %a", 2},
+                    {"%r = add %column, %row", 2},
+                    {"%d = mma %x, %y, %z", 1},
+                    {"%d = mma %x, %s, %z", 2},
+                    {"%r = neg %a\nif n > 1\n%t = abs %a\nend", 2}};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        char text[1024];
+        tvm_diags diags = {0};
+        tvm_ir_program *program = NULL;
+        snprintf(
+            text, sizeof text,
+            ".vasm 2\n.kernel k(n: i32)\n.warps 1\n.grid 1\n%%a = alloc-register f32[4, 8], spatial(4, 8)\n"
+            "%%row = alloc-register f32[1, 8], reduce(spatial(4, 8), 0)\n"
+            "%%x = alloc-register f16[16, 16], mma.m16n8k16.A\n"
+            "%%y = alloc-register f16[16, 8], mma.m16n8k16.B\n"
+            "%%z = alloc-register f32[16, 8], mma.m16n8k16.C\n%%s = alloc-shared f16[16, 8]\n"
+            "%%column = alloc-register f32[4, 1], reduce(spatial(4, 8), 1)\n%s\n.end\n",
+            programs[i].body);
+        ck_assert_int_eq(tvm_assemble_text(text, strlen(text), "needed", NULL, &program, &diags), TVM_OK);
+        ck_assert_uint_eq(tvm_language_needed(program), programs[i].version);
+        tvm_ir_program_free(program);
+    }
+}
+END_TEST
+
+/* What came later than its row may be left out, and has nothing older after it. Nothing is newer than the
+ * language. */
 START_TEST(test_versions) {
     for (unsigned op = 0; op < TVM_OP_COUNT; op++) {
         const tvm_op_info *info = tvm_op(op);
@@ -111,9 +145,11 @@ START_TEST(test_versions) {
         unsigned latest = info->since;
         ck_assert(info->since >= 1 && info->since <= TVM_LANGUAGE_VERSION);
         while (tvm_operand_next(&cursor, &desc)) {
-            ck_assert(desc.since == 0 || (desc.since > info->since && desc.optional));
-            ck_assert(desc.since == 0 ? latest == info->since : desc.since >= latest);
-            if (desc.since > latest) latest = desc.since;
+            bool is_later = desc.since > 0 && desc.kind != 'm';
+            ck_assert(desc.since == 0 || desc.since > info->since);
+            ck_assert(!is_later || desc.optional);
+            ck_assert(is_later ? desc.since >= latest : latest == info->since);
+            if (is_later) latest = desc.since;
         }
         ck_assert_uint_le(latest, TVM_LANGUAGE_VERSION);
     }
@@ -476,6 +512,7 @@ int main(void) {
     tcase_add_test(table, test_mnemonics);
     tcase_add_test(table, test_operand_lists);
     tcase_add_test(table, test_later_operands);
+    tcase_add_test(table, test_language_needed);
     tcase_add_test(table, test_versions);
     suite_add_tcase(suite, table);
     TCase *sharing = tcase_create("sharing");

@@ -125,6 +125,7 @@ static const operation operation_MIN = {.integer = "min", .real = "min", .packed
 static const operation operation_MAX = {.integer = "max", .real = "max", .packed = "max"};
 static const operation operation_FMA = {.integer = "mad.lo", .real = "fma.rn", .packed = "fma.rn"};
 static const operation operation_NEG = {.integer = "neg", .real = "neg", .packed = "neg"};
+static const operation operation_ABS = {.integer = "abs", .real = "abs", .packed = "abs"};
 static const operation operation_EXP = {.emit_real = emit_exp,
                                         .not_packed = "no packed exponential of full precision"};
 

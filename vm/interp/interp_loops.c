@@ -31,11 +31,14 @@ enum { CHUNK = 256 };
 #define SINT_MOD(T, a, b) ((b) == 0 ? (a) : (b) == -1 ? (T)0 : (T)((a) % (b)))
 #define INT_NEG(T, a)     INT_SUB(T, 0, a)
 
+#define INT_ABS(T, a) ((a) < 1 ? INT_SUB(T, 0, a) : (a))
+
 #define FLOAT_ADD(T, a, b) ((a) + (b))
 #define FLOAT_SUB(T, a, b) ((a) - (b))
 #define FLOAT_MUL(T, a, b) ((a) * (b))
 #define FLOAT_DIV(T, a, b) ((a) / (b))
 #define FLOAT_NEG(T, a)    (-(a))
+#define FLOAT_ABS(T, a)    (T) fabs(a)
 #define FLOAT_MIN(T, a, b) min_##T(a, b)
 #define FLOAT_MAX(T, a, b) max_##T(a, b)
 
@@ -93,6 +96,7 @@ double tvm_interp_max_f64(double a, double b) {
     BINARY_LOOP(min_##suffix, T, T, CLASS##_MIN)                                                             \
     BINARY_LOOP(max_##suffix, T, T, CLASS##_MAX)                                                             \
     UNARY_LOOP(neg_##suffix, T, CLASS##_NEG)                                                                 \
+    UNARY_LOOP(abs_##suffix, T, CLASS##_ABS)                                                                 \
     BINARY_LOOP(eq_##suffix, uint8_t, T, COMPARE_EQ)                                                         \
     BINARY_LOOP(ne_##suffix, uint8_t, T, COMPARE_NE)                                                         \
     BINARY_LOOP(lt_##suffix, uint8_t, T, COMPARE_LT)                                                         \
@@ -223,6 +227,7 @@ static void half_fma(to_floats widen, uint16_t (*narrow)(double), size_t count, 
     HALF_LOOP(min, type, 2)                                                                                  \
     HALF_LOOP(max, type, 2)                                                                                  \
     HALF_LOOP(neg, type, 1)                                                                                  \
+    HALF_LOOP(abs, type, 1)                                                                                  \
     HALF_COMPARE(eq, type)                                                                                   \
     HALF_COMPARE(ne, type)                                                                                   \
     HALF_COMPARE(lt, type)                                                                                   \
@@ -269,8 +274,8 @@ typedef struct loop_row {
 
 #define COMMON_ROW(suffix)                                                                                   \
     .ADD = add_##suffix, .SUB = sub_##suffix, .MUL = mul_##suffix, .DIV = div_##suffix, .MIN = min_##suffix, \
-    .MAX = max_##suffix, .NEG = neg_##suffix, .FMA = fma_##suffix, .eq = eq_##suffix, .ne = ne_##suffix,     \
-    .lt = lt_##suffix, .le = le_##suffix
+    .MAX = max_##suffix, .NEG = neg_##suffix, .ABS = abs_##suffix, .FMA = fma_##suffix, .eq = eq_##suffix,   \
+    .ne = ne_##suffix, .lt = lt_##suffix, .le = le_##suffix
 
 #define INTEGER(kind, size, suffix)                                                                          \
     { .type = {kind, size, 0, 0}, COMMON_ROW(suffix), .MOD = mod_##suffix }
