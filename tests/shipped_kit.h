@@ -105,6 +105,8 @@ static inline void compiles_without_spills(const tvm_ir_program *program, const 
     if (status == TVM_OK && found) status = tvm_ptxas(module, ptxas, &diags);
     tvm_diags_print(&diags, stderr, "test_programs", false);
     ck_assert_msg(status == TVM_OK, "%s for %s", what, target_name);
+    ck_assert_msg(strstr(module->ptx, "trap;") == NULL, "%s for %s: the bounds of an access are not proved",
+                  what, target_name);
     for (size_t k = 0; found && k < module->kernel_count; k++) {
         const tvm_kernel_code *code = &module->kernels[k];
         if (code->abi.threads == 0) continue; /* assumes another target */

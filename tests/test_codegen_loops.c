@@ -125,6 +125,44 @@ START_TEST(constants_of_copies_are_small) {
 }
 END_TEST
 
+typedef struct proof_row {
+    const char *body;
+    unsigned traps; /* of the accesses and steps that are not proved */
+} proof_row;
+
+#define RING       "%s = alloc-shared f32[3, 4, 32]\n%st = 0\nfor %j = 0 to m\n"
+#define USE(index) "%v = load-shared %s[" index ", 0], T\n"
+
+static const proof_row proofs[] = {
+    {RING USE("%st") "%st = %st == 2 ? 0 : %st + 1\nend", 0},
+    {RING USE("%st") "%st = %st < 2 ? %st + 1 : 0\nend", 0},
+    {RING USE("%st") "%st = 2 - %st\nend", 0},
+    {RING "%into = %st == 0 ? 2 : %st - 1\ncopy-async %s[%into], x[0, 0]\n%st = %st == 2 ? 0 : %st + 1\nend",
+     0},
+    {RING "if n > 7\n%st = 1\nelse\n%st = 2\nend\n" USE("%st") "end", 0},
+    {RING USE("%j % 3") "end", 0},
+    {"%s = alloc-shared f32[3, 4, 32]\nfor %j = 0 to 3\n" USE("%j") "end\nfor %j = 0 to 2\n" USE(
+         "2 - %j") "end",
+     0},
+    /* the ring is left, at its end, at its beginning, or where a number wraps */
+    {RING USE("%st") "%st = %st == 3 ? 0 : %st + 1\nend", 1},
+    {RING USE("%st") "%st = %st == 0 ? 3 : %st - 1\nend", 1},
+    {RING USE("%st") "%st = %st == 1 ? 0 : %st + 1\nif n > 7\n%st = %st + 1\nend\nend", 1},
+    {RING USE("%st") "%st = %st + 1\nend", 1},
+    {RING "%into = %st == 0 ? 1 : %st - 2\n" USE("%into") "%st = %st == 2 ? 0 : %st + 1\nend", 1},
+    {RING USE("(%j + 2) % 3") "end", 1},
+    {RING USE("m") "end", 1},
+    {"for %j = 0 to m step n\nsync\nend", 1},
+    {"for %j = 0 to m step max(n, 1)\nsync\nend", 0},
+};
+
+START_TEST(what_cannot_be_proved_traps_and_nothing_else) {
+    char *ptx = translate(proofs[_i].body);
+    ck_assert_msg(occurrences(ptx, " trap;") == proofs[_i].traps, "%s:\n%s", proofs[_i].body, ptx);
+    free(ptx);
+}
+END_TEST
+
 START_TEST(a_warp_waits_for_its_own_threads) {
     char *ptx = translate("sync-warp");
     ck_assert_uint_eq(occurrences(ptx, "bar.warp.sync 0xffffffff;"), 1);
@@ -138,6 +176,8 @@ int main(void) {
     TCase *tests = tcase_create("all");
     tcase_add_loop_test(tests, what_a_loop_leaves_alone_is_computed_before_it, 0, sizeof rows / sizeof *rows);
     tcase_add_test(tests, constants_of_copies_are_small);
+    tcase_add_loop_test(tests, what_cannot_be_proved_traps_and_nothing_else, 0,
+                        sizeof proofs / sizeof *proofs);
     tcase_add_test(tests, a_warp_waits_for_its_own_threads);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
