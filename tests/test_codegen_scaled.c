@@ -308,8 +308,10 @@ START_TEST(products_that_are_added_go_through_k_together) {
         {"%twice = mma %w, %y, %dot\n%more = add %twice, %dot\n%less = sub %more, %dot\n"
          "%out = mul %less, %half_scale",
          false},
-        {"%dot = mma %w, %y, %dot\n%out = mul %dot, %half_scale", false},
+        {"%dot = mma %w, %y, %dot\n%out = mul %dot, %half_scale", true},
+        {"%other = mul %scale, 2.0\n%twice = mma %w, %y, %dot\n%out = mul %twice, %half_scale", true},
         {"%v = cast-lowbit %pairs, f16\n%twice = mma %v, %y, %dot\n%out = mul %twice, %half_scale", false},
+        {"%u = neg %y\n%y = neg %u\n%twice = mma %w, %y, %dot\n%out = mul %twice, %half_scale", false},
     };
     char text[1024];
     snprintf(text, sizeof text,
@@ -448,7 +450,7 @@ int main(void) {
     tcase_add_test(tests, sums_may_be_viewed_and_added);
     tcase_add_loop_test(tests, other_readers_get_what_they_expect, 0, REFUSED);
     tcase_add_loop_test(tests, the_program_may_take_the_power, 0, SHAPES);
-    tcase_add_loop_test(tests, products_that_are_added_go_through_k_together, 0, 4);
+    tcase_add_loop_test(tests, products_that_are_added_go_through_k_together, 0, 6);
     tcase_add_loop_test(tests, activations_are_split_by_mma, 0, SHAPES);
     tcase_add_loop_test(tests, zeros_are_taken_off_where_it_costs_less, 0, 15);
     tcase_add_loop_test(tests, sums_are_as_written_without_the_word, 0, 8);

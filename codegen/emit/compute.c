@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "caches.h"
-
 unsigned tvm_body_lines(const emitter *e, size_t from) {
     unsigned lines = 0;
     if (e->body.failed) return 0;
@@ -30,15 +28,6 @@ tvm_status tvm_select_candidate(emitter *e, const candidate *candidates, size_t 
     snprintf(name, sizeof name, "%s%s%s", candidates[chosen].name, detail ? " " : "", detail ? detail : "");
     tvm_explain(e, name, 0, tvm_body_lines(e, before), -1, refused);
     return TVM_OK;
-}
-
-void tvm_skip_next(emitter *e, const char *where) {
-    const tvm_insn *insn = e->insn;
-    e->insn = &e->kernel->insns[e->position++];
-    tvm_explain(e, where, 0, 0, -1, "");
-    e->caches->explained[e->insn - e->kernel->insns] = true;
-    e->slots[e->insn->result].version++;
-    e->insn = insn;
 }
 
 bool tvm_is_half(tvm_dtype type) {

@@ -18,9 +18,6 @@ typedef struct candidate {
 tvm_status tvm_select_candidate(emitter *e, const candidate *candidates, size_t count, void *work,
                                 const char *detail);
 
-/* The next instruction has been done by this one; `where` says so in its explanation. */
-void tvm_skip_next(emitter *e, const char *where);
-
 /* Lines emitted into the body since it had `from` bytes: instructions, near enough. */
 unsigned tvm_body_lines(const emitter *e, size_t from);
 

@@ -34,7 +34,6 @@ typedef struct slot_state {
     uint32_t version;       /* counts assignments, for caches of expressions */
     scaled_weights scaled;  /* REGISTER */
     uint32_t reads;         /* how many operands of instructions it is */
-    uint32_t reads_at_once; /* of these, of the instruction right after one that assigns it */
 } slot_state;
 
 /* Products of wgmma that may be unfinished, by number: see wgmma_waits.c. */
@@ -73,6 +72,7 @@ typedef struct emitter {
     struct facts *facts;                      /* analysis.h: what is known here */
     struct caches *caches;                    /* thread parts, expressions */
     struct slot_uses *uses;                   /* uses.h */
+    struct groups *groups;                    /* groups.h */
     struct wgmma_state *wgmma;                /* wgmma.h */
     bool uses_vprintf;
     shared_need shared;   /* shared_plan.h */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "groups.h"
 #include "packed.h"
 #include "scaled.h"
 #include "uses.h"
@@ -283,27 +284,20 @@ static bool constant_number(const emitter *e, uint32_t expr, double *value) {
     return true;
 }
 
-/* Is the next instruction an add or sub (of integers) or mul (of floats) of the conversion's result, which
- * nothing else reads, and a constant with which the conversion gives the same to the last bit? */
-static bool constant_follows(const emitter *e, cast_work *w) {
+bool tvm_packed_constant(const emitter *e, const tvm_insn *cast, const tvm_insn *next, double *zero,
+                         double *scale) {
     double value;
-    const slot_state *slot = &e->slots[w->result];
-    if (e->position >= e->kernel->insn_count || slot->reads != slot->reads_at_once) return false;
-    const tvm_insn *next = &e->kernel->insns[e->position];
     const tvm_operand *x = tvm_operands(e->kernel, next), *y = x + 1;
     if (next->op != TVM_OP_SUB && next->op != TVM_OP_ADD && next->op != TVM_OP_MUL) return false;
     if (next->op != TVM_OP_SUB && x->kind == TVM_OPERAND_EXPR) {
         y = x;
         x = x + 1;
     }
-    if (x->kind != TVM_OPERAND_SLOT || x->value != w->result || y->kind != TVM_OPERAND_EXPR) return false;
+    if (x->kind != TVM_OPERAND_SLOT || x->value != cast->result || y->kind != TVM_OPERAND_EXPR) return false;
     if (!constant_number(e, y->value, &value)) return false;
-    if (next->op == TVM_OP_MUL) {
-        w->scale = value;
-        return tvm_packed_scale_is_exact(e, w->from, w->to, value);
-    }
-    w->zero = next->op == TVM_OP_ADD ? -value : value;
-    return tvm_packed_zero_is_exact(w->from, w->to, w->zero);
+    *scale = next->op == TVM_OP_MUL ? value : 1;
+    *zero = next->op == TVM_OP_MUL ? 0 : next->op == TVM_OP_ADD ? -value : value;
+    return true;
 }
 
 tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
@@ -316,12 +310,9 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     work.locals = tvm_layout_locals(tvm_slot_layout(e, work.source));
     work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
-    bool packed = work.from_packing == TVM_PACKING_PAIR, folded = packed && constant_follows(e, &work);
-    const tvm_insn *last = folded ? &e->kernel->insns[e->position] : insn;
-    if (!folded) { /* what is not exact is left to the next instruction */
-        work.zero = 0;
-        work.scale = 1;
-    }
+    bool packed = work.from_packing == TVM_PACKING_PAIR;
+    const tvm_insn *next = tvm_group_next(e, insn), *last = next ? next : insn;
+    if (next) tvm_packed_constant(e, insn, next, &work.zero, &work.scale);
     work.result = last->result;
     bool multiplied = work.scale != 1; /* by what the program takes back itself */
     if (packed && !multiplied && tvm_scale_weights(e, last, work.from, work.zero)) {
@@ -329,8 +320,5 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
         if (work.from.kind == TVM_KIND_FLOAT) work.scale *= ldexp(1, -tvm_pair_exponent(work.from));
         snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");
     }
-    tvm_status status =
-        tvm_select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
-    if (folded && status == TVM_OK) tvm_skip_next(e, "in the conversion before");
-    return status;
+    return tvm_select_candidate(e, candidates, sizeof candidates / sizeof candidates[0], &work, detail);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "compute.h"
+#include "groups.h"
 #include "mma_operands.h"
 #include "scaled.h"
 #include "wgmma.h"
@@ -108,25 +109,6 @@ static bool emit_with_columns(emitter *e, const char *type, mma_tile *t, const t
     return fits;
 }
 
-/* The next instruction, when it is an mma that adds to this one's result, which nothing else reads, the
- * products of the same a and another b of the same layout. Both are then done for one step of k after the
- * other, so that a fragment of a is needed once: where a has been converted, all of it need not be in
- * registers at the same time. */
-static const tvm_insn *added_products(const emitter *e, const tvm_insn *insn) {
-    const slot_state *sums = &e->slots[insn->result];
-    if (e->position >= e->kernel->insn_count || sums->reads != 1 || sums->reads_at_once != 1) return NULL;
-    const tvm_insn *next = &e->kernel->insns[e->position];
-    if (next->op != TVM_OP_MMA) return NULL;
-    const mma_operands *first = tvm_mma_operands_of(e, insn), *then = tvm_mma_operands_of(e, next);
-    if (first->mma.b.is_shared || then->mma.b.is_shared || first->mma.a.is_shared) return NULL;
-    bool adds = then->mma.c == insn->result && then->a == first->a;
-    bool kept = next->result != first->a && next->result != first->b && next->result != then->b &&
-                insn->result != first->a;
-    bool alike = tvm_layout_equal(tvm_slot_layout(e, then->b), tvm_slot_layout(e, first->b)) &&
-                 tvm_layout_equal(tvm_slot_layout(e, next->result), tvm_slot_layout(e, insn->result));
-    return adds && kept && alike && !e->slots[first->a].scaled.is_scaled ? next : NULL;
-}
-
 static void emit_both(emitter *e, const char *type, mma_tile *t, const tvm_mma_plan *plan, uint32_t c,
                       const tvm_insn *next) {
     mma_tile second = *t;
@@ -157,7 +139,7 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     const char *type = tvm_slot_dtype(e, t.a).exponent == 5 ? "f16" : "bf16";
     const scaled_weights *scaled = &e->slots[t.a].scaled;
     bool columns = scaled->is_scaled && scaled->zero != 0;
-    const tvm_insn *next = added_products(e, insn);
+    const tvm_insn *next = tvm_group_next(e, insn);
     if (next) {
         emit_both(e, type, &t, plan, c, next);
     } else if (!columns) {
@@ -172,6 +154,5 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     const char *not_wgmma = tvm_wgmma_refused(e, insn);
     snprintf(refused, sizeof refused, "%s%s", *not_wgmma ? "wgmma: " : "", not_wgmma);
     tvm_explain(e, name, 0, plan->tiles_c * plan->tiles_k, -1, refused);
-    if (next) tvm_skip_next(e, "in the mma before");
     return TVM_OK;
 }

@@ -9,6 +9,7 @@
 #include "caches.h"
 #include "emit.h"
 #include "module.h"
+#include "groups.h"
 #include "mma_operands.h"
 #include "params.h"
 #include "shared_plan.h"
@@ -58,7 +59,6 @@ static void count_reads(emitter *e) {
             if (operands[o].kind != TVM_OPERAND_SLOT) continue;
             slot_state *slot = &e->slots[operands[o].value];
             slot->reads++;
-            if (i > 0 && kernel->insns[i - 1].result == operands[o].value) slot->reads_at_once++;
         }
     }
 }
@@ -89,6 +89,16 @@ static void declare_slots(emitter *e) {
 
 /* ---- instructions ---- */
 
+static tvm_status emit_one(emitter *e, const tvm_insn *insn) {
+    const char *done = tvm_group_done(e, insn);
+    if (done) {
+        tvm_explain(e, done, 0, 0, -1, "");
+        return TVM_OK;
+    }
+    tvm_wgmma_wait(e, insn);
+    return tvm_wgmma_takes(e, insn) ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
+}
+
 tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
     uint32_t outer = e->position;
     for (e->position = first; e->position < last;) {
@@ -100,9 +110,7 @@ tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
         e->insn = insn;
         e->caches->stamp++;
         if (e->body.failed || e->prologue.failed) return tvm_diag_no_memory(e->diags);
-        bool by_wgmma = tvm_wgmma_takes(e, insn);
-        tvm_wgmma_wait(e, insn);
-        tvm_status status = by_wgmma ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
+        tvm_status status = emit_one(e, insn);
         if (status != TVM_OK) return status;
         e->caches->explained[insn - e->kernel->insns] = true;
         if (insn->result != TVM_NONE) e->slots[insn->result].version++;
@@ -157,7 +165,8 @@ static tvm_status translate_kernel(emitter *e) {
     tvm_control_plan(e);
     declare_slots(e);
     tvm_params_load(e);
-    status = tvm_wgmma_plan(e);
+    status = tvm_groups_make(e);
+    if (status == TVM_OK) status = tvm_wgmma_plan(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
     if (status == TVM_OK) tvm_wgmma_drain(e);
@@ -194,6 +203,7 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_m
         out->uses_vprintf = out->uses_vprintf || e.uses_vprintf;
     }
     tvm_wgmma_free(&e);
+    tvm_groups_free(&e);
     tvm_slot_uses_free(&e);
     tvm_facts_free(&e);
     tvm_caches_free(&e);

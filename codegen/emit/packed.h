@@ -44,6 +44,10 @@ void tvm_write_pair(emitter *e, element_writer *writer, const tvm_dtype *wide, r
 /* A constant that ptxas does not see as one (a thread number has 10 bits). PRMT takes one immediate operand:
  * where ptxas finds two, it copies the other to a register before every PRMT. */
 reg tvm_hidden_constant(emitter *e, uint32_t value);
+/* Is `next` an add or sub (of integers) or mul (of floats) of the conversion's result and a constant? Then what it
+ * subtracts (else 0) and multiplies by (else 1). */
+bool tvm_packed_constant(const emitter *e, const tvm_insn *cast, const tvm_insn *next, double *zero,
+                         double *scale);
 /* May the subtraction of a constant be made part of the conversion, with the same result to the last bit? */
 bool tvm_packed_zero_is_exact(tvm_dtype from, tvm_dtype to, double zero);
 /* The same of a multiplication. */

@@ -6,6 +6,7 @@
  * flow. */
 #include <stdlib.h>
 
+#include "groups.h"
 #include "wgmma_impl.h"
 
 /* ---- sets ---- */
@@ -86,21 +87,10 @@ static bool follows(const emitter *e, const product *q, const product *p) {
     return operands_of(e, q)->mma.a.is_shared && operands_of(e, q)->a == operands_of(e, p)->a;
 }
 
-/* An instruction may be carried out along with the one before, whose result it reads. */
-static bool waits_with_next(const emitter *e, const tvm_insn *insn, const product *p) {
-    const tvm_insn *next = insn + 1;
-    if (waits_for(e, insn, p)) return true;
-    if (insn->result == TVM_NONE || next == e->kernel->insns + e->kernel->insn_count) return false;
-    const tvm_operand *operands = tvm_operands(e->kernel, next);
-    for (uint32_t i = 0; i < next->count && tvm_insn_class(next) == TVM_CLASS_COMPUTE; i++)
-        if (operands[i].kind == TVM_OPERAND_SLOT && operands[i].value == insn->result)
-            return !tvm_wgmma_takes(e, next) && waits_for(e, next, p);
-    return false;
-}
-
 static bool must_wait(const emitter *e, const tvm_insn *insn, const product *p) {
     const struct wgmma_state *s = e->wgmma;
-    if (!tvm_wgmma_takes(e, insn)) return waits_with_next(e, insn, p);
+    const tvm_insn *next = tvm_group_next(e, insn);
+    if (!tvm_wgmma_takes(e, insn)) return waits_for(e, insn, p) || (next && waits_for(e, next, p));
     const product *q = &s->products[s->product[insn_number(e, insn)] - 1];
     return s->role[q->mma] == WGMMA_FIRST && follows(e, q, p);
 }
