@@ -50,7 +50,8 @@ static bool choose_prefix(listing *l) {
 static bool layout_follows(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     const tvm_slot *slot = &kernel->slots[insn->result];
     tvm_result_type type = {.kind = TVM_SLOT_REGISTER, .dtype = slot->dtype};
-    return tvm_infer(program, kernel, insn, tvm_operands(kernel, insn), &type, NULL) == TVM_OK &&
+    return tvm_infer(program, kernel, tvm_block_team(kernel), insn, tvm_operands(kernel, insn), &type,
+                     NULL) == TVM_OK &&
            tvm_layout_equal(&type.layout, &program->layouts[slot->layout]);
 }
 

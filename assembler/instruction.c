@@ -670,8 +670,9 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
     tvm_insn insn = {
         .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
     tvm_why why;
-    if (tvm_infer(as->program, tvm_asm_kernel(as), &insn, operands, type, &why) == TVM_OK) return true;
-    if (tvm_asm_kernel(as)->warps == 0) return false; /* it has been said that .warps is missing or wrong */
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    if (tvm_infer(as->program, kernel, tvm_block_team(kernel), &insn, operands, type, &why) == TVM_OK) return true;
+    if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
     return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
 }
 

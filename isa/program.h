@@ -283,6 +283,18 @@ typedef struct tvm_ir_kernel {
     uint32_t insn_count, insn_capacity;
 } tvm_ir_kernel;
 
+/* A range of a block's warps: those that do an instruction together. A register tensor is spread over the
+ * threads of a team, whose number 0 is the first of its first warp; they wait for each other at a barrier. */
+typedef struct tvm_team {
+    uint32_t first, warps;
+} tvm_team;
+static inline tvm_team tvm_block_team(const tvm_ir_kernel *kernel) {
+    return (tvm_team){0, kernel->warps};
+}
+static inline uint32_t tvm_team_threads(tvm_team team) {
+    return 32 * team.warps;
+}
+
 /* A line of an entry's table. */
 typedef struct tvm_ir_case {
     uint32_t condition; /* bool launch-time expression of the head; TVM_NONE: always */
@@ -306,7 +318,7 @@ typedef struct tvm_ir_image {
     bool ptx;                            /* PTX text, else a cubin */
     char target[TVM_IMAGE_TARGET_MAX];   /* "sm_90a" */
     char made_by[TVM_IMAGE_MADE_BY_MAX]; /* "nvJitLink 13.0"; "" of PTX */
-    uint32_t *facts; /* the code generator's: what launches of the code have to know */
+    uint32_t *facts;                     /* the code generator's: what launches of the code have to know */
     uint32_t fact_count;
     uint8_t *code; /* 16-byte aligned, a NUL after it */
     size_t code_size;

@@ -94,9 +94,10 @@ tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_la
                           tvm_layout_text(layout, text));
     }
     uint32_t threads = tvm_layout_threads(layout);
-    if (threads != 32 * rule->kernel->warps)
-        return tvm_refuse(rule->why, "the layout is for %u threads, the kernel has %u (%u warps)", threads,
-                          32 * rule->kernel->warps, rule->kernel->warps);
+    if (threads != tvm_team_threads(rule->team))
+        return tvm_refuse(rule->why, "the layout is for %u threads, the %s %u (%u warps)", threads,
+                          rule->team.warps == rule->kernel->warps ? "kernel has" : "team has",
+                          tvm_team_threads(rule->team), rule->team.warps);
     type->kind = TVM_SLOT_REGISTER;
     if (!type->has_layout) type->layout = *layout;
     type->has_layout = true;
@@ -319,10 +320,11 @@ static tvm_status check_packing(const tvm_rule *rule) {
     return TVM_OK;
 }
 
-tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                     const tvm_operand *operands, tvm_result_type *type, tvm_why *why) {
+tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_team team,
+                     const tvm_insn *insn, const tvm_operand *operands, tvm_result_type *type, tvm_why *why) {
     tvm_rule rule = {.program = program,
                      .kernel = kernel,
+                     .team = team,
                      .op = insn->op,
                      .operands = operands,
                      .count = insn->count,

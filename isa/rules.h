@@ -11,6 +11,7 @@ enum { TVM_SHAPE_TEXT_MAX = 96, TVM_RULE_NAME_MAX = 64 };
 typedef struct tvm_rule {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
+    tvm_team team; /* that does the instruction */
     const tvm_op_info *info;
     unsigned op;
     const tvm_operand *operands;

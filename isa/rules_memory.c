@@ -172,9 +172,10 @@ static tvm_status warps_cut(const tvm_rule *rule, unsigned rank, const uint32_t 
         parts *= warps[1 + d].value;
         if (parts > TVM_MAX_TILE_ELEMENTS) break;
     }
-    if (parts != rule->kernel->warps)
-        return tvm_refuse(rule->why, "the tile is cut for %llu warps, expected the kernel's %u",
-                          (unsigned long long)parts, rule->kernel->warps);
+    if (parts != rule->team.warps)
+        return tvm_refuse(rule->why, "the tile is cut for %llu warps, expected the %s %u",
+                          (unsigned long long)parts,
+                          rule->team.warps == rule->kernel->warps ? "kernel's" : "team's", rule->team.warps);
     return TVM_OK;
 }
 

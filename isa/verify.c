@@ -181,9 +181,10 @@ static void check_tensor_slot(tvm_verify_state *state, const tvm_slot *slot) {
                          slot->layout);
     } else if (in_registers) {
         uint32_t threads = tvm_layout_threads(&program->layouts[slot->layout]);
-        if (threads != 32 * state->kernel->warps)
+        uint32_t team = tvm_team_threads(tvm_block_team(state->kernel));
+        if (threads != team)
             tvm_verify_error(state, NULL, "the layout of '%s' is for %u threads, the kernel has %u",
-                             slot_name(state, slot), threads, 32 * state->kernel->warps);
+                             slot_name(state, slot), threads, team);
     } else if (slot->dtype.bits % 8 != 0) {
         tvm_verify_error(state, NULL, "shared tensor '%s': elements are not whole bytes",
                          slot_name(state, slot));
@@ -474,8 +475,8 @@ static void check_rule(tvm_verify_state *state, const tvm_insn *insn) {
     }
     tvm_result_type type = declared_type(state, insn);
     tvm_why why = {""};
-    if (tvm_infer(state->program, state->kernel, insn, tvm_operands(state->kernel, insn), &type, &why) !=
-        TVM_OK)
+    if (tvm_infer(state->program, state->kernel, tvm_block_team(state->kernel), insn,
+                  tvm_operands(state->kernel, insn), &type, &why) != TVM_OK)
         tvm_verify_error(state, insn, "%s", why.text);
     else if (known != NULL)
         *known = key;

@@ -17,12 +17,12 @@ typedef struct tvm_result_type {
     uint32_t shape[TVM_MAX_RANK];
 } tvm_result_type;
 
-/* Checks one instruction's operands against its row's rule and completes *type: on entry it holds what the
- * text or the slot declares (=t =T =L =S =G =P), on success everything. Does not look at control structure or
- * initialisation. TVM_INVALID with *why otherwise; the text says what was expected and what was found.
- * `insn->result` may be TVM_NONE while the assembler has no slot yet. */
-tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                     const tvm_operand *operands, tvm_result_type *type, tvm_why *why);
+/* Checks the operands of one instruction of a team against its row's rule and completes *type: on entry it
+ * holds what the text or the slot declares (=t =T =L =S =G =P), on success everything. Does not look at
+ * control structure or initialisation. TVM_INVALID with *why otherwise; the text says what was expected and
+ * what was found. `insn->result` may be TVM_NONE while the assembler has no slot yet. */
+tvm_status tvm_infer(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_team team,
+                     const tvm_insn *insn, const tvm_operand *operands, tvm_result_type *type, tvm_why *why);
 
 /* Type of an expression node from its operands; TVM_INVALID with *why when operands do not fit. */
 tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why);

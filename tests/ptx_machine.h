@@ -1,9 +1,10 @@
 /* Executes the PTX that the code generator writes, for tests where there is no GPU: one block, all threads in
  * step, as the PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches
- * must be taken by all threads alike; asynchronous copies are done at once; ex2.approx is exact; the products
- * of an mma are added in the order of k. A read of shared memory that no barrier orders after another
- * thread's write, what a wgmma that runs beside must not meet (ptx_wgmma.h), and whatever it does not know,
- * ends the test. */
+ * must be taken by all threads of a warp alike; warps that part go on one after the other, each until it
+ * waits at a barrier, and together again after that; wgmma are known where no warps have parted. Asynchronous
+ * copies are done at once; ex2.approx is exact; the products of an mma are added in the order of k. A read of
+ * shared memory that no barrier orders after another thread's write, what a wgmma that runs beside must not
+ * meet (ptx_wgmma.h), and whatever it does not know, ends the test. */
 #ifndef TVM_TESTS_PTX_MACHINE_H
 #define TVM_TESTS_PTX_MACHINE_H
 
@@ -278,15 +279,18 @@ static inline void ptx_shuffle(ptx_machine *m, const ptx_insn *insn) {
     bool indexed = ptx_is(insn->part[2], "idx");
     ck_assert(indexed || ptx_is(insn->part[2], "bfly"));
     for (unsigned t = 0; t < m->threads; t++) {
+        if (!ptx_runs(m, t)) continue;
         unsigned lane = (unsigned)ptx_operand_value(m, &insn->operand[2], t);
         values[t] = ptx_operand_value(m, &insn->operand[1], indexed ? t / 32 * 32 + lane % 32 : t ^ lane);
     }
-    for (unsigned t = 0; t < m->threads; t++) ptx_set(m, insn->operand[0].reg[0], t, values[t]);
+    for (unsigned t = 0; t < m->threads; t++)
+        if (ptx_runs(m, t)) ptx_set(m, insn->operand[0].reg[0], t, values[t]);
 }
 
 static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
     ck_assert(ptx_is(insn->part[1], "sync") && ptx_is(insn->part[2], "or"));
     for (unsigned warp = 0; warp < m->threads; warp += 32) {
+        if (!ptx_runs(m, warp)) continue;
         uint64_t all = 0;
         for (unsigned t = warp; t < warp + 32; t++) all |= ptx_operand_value(m, &insn->operand[1], t);
         for (unsigned t = warp; t < warp + 32; t++) ptx_set(m, insn->operand[0].reg[0], t, all);
@@ -297,7 +301,7 @@ static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
 static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
     bool transposed = strstr(insn->text, ".trans") != NULL;
     for (unsigned warp = 0; warp < m->threads; warp += 32)
-        for (unsigned i = 0; i < insn->operand[0].count; i++) {
+        for (unsigned i = 0; ptx_runs(m, warp) && i < insn->operand[0].count; i++) {
             uint16_t matrix[8][8];
             for (unsigned row = 0; row < 8; row++) {
                 unsigned t = warp + 8 * i + row;
@@ -319,6 +323,7 @@ static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
     bool bf16 = ptx_is(insn->part[7], "bf16");
     const ptx_operand *o = insn->operand;
     for (unsigned warp = 0; warp < m->threads; warp += 32) {
+        if (!ptx_runs(m, warp)) continue;
         float a[16][16], b[16][8];
         for (unsigned lane = 0; lane < 32; lane++) {
             unsigned group = lane / 4, in = lane % 4 * 2;
@@ -361,15 +366,39 @@ static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
     }
 }
 
-static inline size_t ptx_jump(const ptx_machine *m, const ptx_insn *insn, size_t next) {
-    bool taken = ptx_active(m, insn, 0);
-    for (unsigned t = 1; t < m->threads; t++)
-        ptx_must(ptx_active(m, insn, t) == taken, "ptx: threads part at %s", insn->text);
-    if (!taken) return next;
+static inline size_t ptx_label(const ptx_machine *m, const ptx_insn *insn) {
     for (size_t i = 0; i < m->insn_count; i++)
         if (m->insns[i].label == insn->operand[0].value) return i;
     ck_abort_msg("ptx: no label: %s", insn->text);
     return 0;
+}
+
+/* The warps that take a branch. */
+static inline uint32_t ptx_takers(const ptx_machine *m, const ptx_insn *insn) {
+    uint32_t takers = 0;
+    for (unsigned t = 0; t < m->threads; t++) {
+        if (!ptx_runs(m, t)) continue;
+        bool taken = ptx_active(m, insn, t);
+        ptx_must(t % 32 == 0 || taken == (takers >> (t / 32) & 1), "ptx: threads part at %s", insn->text);
+        if (taken) takers |= UINT32_C(1) << (t / 32);
+    }
+    return takers;
+}
+
+/* The running part goes on with the warps that stay, or with all that jump; the others become a part of their
+ * own. */
+static inline void ptx_jump(ptx_machine *m, ptx_part *part, const ptx_insn *insn) {
+    uint32_t takers = ptx_takers(m, insn);
+    if (takers == 0) return;
+    size_t label = ptx_label(m, insn);
+    if (takers == part->warps) {
+        part->at = label;
+        return;
+    }
+    ck_assert_uint_lt(m->part_count, sizeof m->parts / sizeof *m->parts);
+    m->parts[m->part_count++] = (ptx_part){.warps = takers, .at = label};
+    part->warps &= ~takers;
+    m->running = part->warps;
 }
 
 static inline bool ptx_traps(const ptx_machine *m, const ptx_insn *insn) {
@@ -378,46 +407,116 @@ static inline bool ptx_traps(const ptx_machine *m, const ptx_insn *insn) {
     return false;
 }
 
+/* ---- warps that part ---- */
+
+static inline void ptx_part_end(ptx_machine *m, unsigned p) {
+    m->parts[p] = m->parts[--m->part_count];
+}
+
+/* bar.sync a, b of the running part: those that wait at barrier a go on together once they are b threads. */
+static inline void ptx_arrive(ptx_machine *m, ptx_part *part, const ptx_insn *insn) {
+    uint64_t threads = 0;
+    part->waits = true;
+    part->barrier = insn->operand[0].value;
+    part->count = insn->operands > 1 ? insn->operand[1].value : m->threads;
+    uint32_t together = 0;
+    for (unsigned p = 0; p < m->part_count; p++) {
+        if (!m->parts[p].waits || m->parts[p].barrier != part->barrier) continue;
+        ptx_must(m->parts[p].count == part->count, "ptx: warps wait for different numbers of threads: %s",
+                 insn->text);
+        together |= m->parts[p].warps;
+    }
+    for (uint32_t left = together; left; left &= left - 1) threads += 32;
+    ptx_must(threads <= part->count, "ptx: more threads than a barrier is for: %s", insn->text);
+    if (threads < part->count) return;
+    m->running = together;
+    ptx_barrier(m, false);
+    for (unsigned p = 0; p < m->part_count; p++)
+        if (m->parts[p].warps & together) m->parts[p].waits = false;
+}
+
+/* Parts that go on at the same place go on together. */
+static inline void ptx_join(ptx_machine *m) {
+    for (unsigned p = 0; p < m->part_count; p++)
+        for (unsigned q = m->part_count; q-- > p + 1;) {
+            if (m->parts[p].waits || m->parts[q].waits || m->parts[p].at != m->parts[q].at) continue;
+            m->parts[p].warps |= m->parts[q].warps;
+            ptx_part_end(m, q);
+        }
+}
+
+static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
+    const char *op = insn->part[0];
+    if (ptx_is(op, "shfl"))
+        ptx_shuffle(m, insn);
+    else if (ptx_is(op, "redux"))
+        ptx_reduce(m, insn);
+    else if (ptx_is(op, "ldmatrix"))
+        ptx_ldmatrix(m, insn);
+    else if (ptx_is(op, "mma"))
+        ptx_mma(m, insn);
+    else if (ptx_is(op, "wgmma"))
+        ptx_wgmma(m, insn);
+    else if (ptx_is(op, "fence"))
+        ptx_fence_proxy(m, insn);
+    else
+        ptx_step_threads(m, insn);
+}
+
+static inline bool ptx_does_nothing(const ptx_insn *insn) {
+    const char *op = insn->part[0];
+    return insn->label != UINT32_MAX || ptx_is(op, "griddepcontrol") || ptx_is(op, "nanosleep") ||
+           (ptx_is(op, "cp") && insn->parts < 5); /* groups */
+}
+
+/* One instruction of a part that does not wait; false: it has ended. */
+static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
+    if (part->at == m->insn_count) return false;
+    const ptx_insn *insn = &m->insns[part->at++];
+    const char *op = insn->part[0];
+    m->running = part->warps;
+    bool barrier = ptx_is(op, "bar"), of_warp = barrier && ptx_is(insn->part[1], "warp");
+    if (of_warp) ptx_barrier(m, true);
+    if (barrier && !of_warp) ptx_arrive(m, part, insn);
+    ptx_wgmma_watch(m, insn);
+    if (barrier || ptx_does_nothing(insn)) return true;
+    if (ptx_is(op, "ret") || ptx_is(op, "exit")) return false;
+    if (ptx_is(op, "trap"))
+        m->trapped = ptx_traps(m, insn);
+    else if (ptx_is(op, "bra"))
+        ptx_jump(m, part, insn);
+    else
+        ptx_step_warps(m, insn);
+    return true;
+}
+
 /* Runs the loaded entry with params set, until it returns, traps or faults. */
 static inline void ptx_run(ptx_machine *m) {
-    size_t at = 0;
+    m->parts[0] = (ptx_part){.warps = ptx_block_warps(m)};
+    m->part_count = 1;
+    m->running = m->parts[0].warps;
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
-    for (unsigned steps = 0; at < m->insn_count && !m->fault[0]; steps++) {
-        const ptx_insn *insn = &m->insns[at++];
-        ptx_must(steps < PTX_STEPS_MAX, "ptx: no end is in sight");
-        const char *op = insn->part[0];
-        if (ptx_is(op, "bar")) ptx_barrier(m, ptx_is(insn->part[1], "warp"));
-        ptx_wgmma_watch(m, insn);
-        if (insn->label != UINT32_MAX || ptx_is(op, "bar") || ptx_is(op, "griddepcontrol")) continue;
-        if (ptx_is(op, "nanosleep")) continue;
-        if (ptx_is(op, "cp") && insn->parts < 5) continue; /* groups */
-        if (ptx_is(op, "trap")) {
-            m->trapped = ptx_traps(m, insn);
-            if (m->trapped) return;
-            continue;
+    unsigned steps = 0;
+    while (m->part_count > 0) {
+        unsigned p = 0;
+        while (p < m->part_count && m->parts[p].waits) p++;
+        ptx_must(p < m->part_count, "ptx: warps wait at barrier %u for others that never come",
+                 (unsigned)m->parts[0].barrier);
+        bool goes_on = true;
+        while (goes_on && !m->parts[p].waits && !m->fault[0] && !m->trapped) {
+            ptx_must(++steps < PTX_STEPS_MAX, "ptx: no end is in sight");
+            goes_on = ptx_step(m, &m->parts[p]);
+            if (m->part_count > 1 && ptx_is(m->insns[m->parts[p].at - 1].part[0], "bar")) break;
         }
-        if (ptx_is(op, "ret") || ptx_is(op, "exit")) {
-            ptx_wgmma_end(m);
-            return;
-        }
-        if (ptx_is(op, "bra"))
-            at = ptx_jump(m, insn, at);
-        else if (ptx_is(op, "shfl"))
-            ptx_shuffle(m, insn);
-        else if (ptx_is(op, "redux"))
-            ptx_reduce(m, insn);
-        else if (ptx_is(op, "ldmatrix"))
-            ptx_ldmatrix(m, insn);
-        else if (ptx_is(op, "mma"))
-            ptx_mma(m, insn);
-        else if (ptx_is(op, "wgmma"))
-            ptx_wgmma(m, insn);
-        else if (ptx_is(op, "fence"))
-            ptx_fence_proxy(m, insn);
+        if (m->fault[0] || m->trapped) return;
+        if (!goes_on)
+            ptx_part_end(m, p);
         else
-            ptx_step_threads(m, insn);
+            ptx_join(m);
     }
+    m->running = ptx_block_warps(m);
+    ptx_wgmma_end(m);
 }
 
 #endif

@@ -72,8 +72,19 @@ typedef struct ptx_memory {
     uint64_t size;
 } ptx_memory;
 
+/* Warps that have gone the same way since they parted, in step. */
+typedef struct ptx_part {
+    uint32_t warps; /* a mask */
+    size_t at;      /* the next instruction */
+    bool waits;
+    uint64_t barrier, count; /* then: the barrier, and the threads that it waits for */
+} ptx_part;
+
 typedef struct ptx_machine {
     unsigned threads;
+    ptx_part parts[32];
+    unsigned part_count;
+    uint32_t running;               /* the warps whose instruction is being done: a mask */
     ptx_memory memory[PTX_TENSORS]; /* where there is none, any */
     unsigned memories;
     bool trapped;    /* the block came to a trap, and has ended there */
@@ -84,7 +95,8 @@ typedef struct ptx_machine {
     char locals[PTX_LOCALS][8]; /* names of registers between braces; their class is the last */
     uint64_t *regs;             /* [register][thread] */
     uint8_t *shared;
-    uint16_t *seen_by;    /* of each byte of shared memory: who sees it, as ptx_seen_by has it */
+    uint16_t *writer;     /* of each byte of shared memory: 1 + the thread that wrote it last; 0: none */
+    uint32_t *seen;       /* and the warps that see what it wrote: a mask */
     size_t written_ever;  /* the same, since the beginning */
     size_t written;       /* bytes of shared memory that may have been written since the last barrier */
     ptx_flight *flight;   /* by register */
@@ -316,12 +328,14 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
     m.regs = malloc((all + 1) * threads * sizeof *m.regs);
     m.flight = calloc(all + 1, sizeof *m.flight);
     m.shared = malloc(PTX_SHARED);
-    m.seen_by = calloc(PTX_SHARED, sizeof *m.seen_by);
+    m.writer = calloc(PTX_SHARED, sizeof *m.writer);
+    m.seen = malloc(PTX_SHARED * sizeof *m.seen);
     m.proxy = calloc(PTX_SHARED, sizeof *m.proxy);
     m.read_last = calloc(PTX_SHARED, sizeof *m.read_last);
-    ck_assert(m.regs && m.flight && m.shared && m.seen_by && m.proxy && m.read_last);
+    ck_assert(m.regs && m.flight && m.shared && m.writer && m.seen && m.proxy && m.read_last);
     memset(m.regs, 0xa5, (all + 1) * threads * sizeof *m.regs);
     memset(m.shared, 0xa5, PTX_SHARED);
+    memset(m.seen, 0xff, PTX_SHARED * sizeof *m.seen);
     return m;
 }
 
@@ -330,7 +344,8 @@ static inline void ptx_free(ptx_machine *m) {
     free(m->regs);
     free(m->flight);
     free(m->shared);
-    free(m->seen_by);
+    free(m->writer);
+    free(m->seen);
     free(m->proxy);
     free(m->read_last);
     free(m->insns);
@@ -344,18 +359,18 @@ static inline uint64_t ptx_from_float(float value) {
 
 /* ---- registers and memory ---- */
 
-static inline unsigned ptx_width(const ptx_machine *m, uint32_t reg) {
+static inline unsigned ptx_width(const ptx_machine *m, uint32_t number) {
     unsigned c = PTX_CLASSES - 1;
-    while (c > 0 && (reg < m->first[c] || m->count[c] == 0)) c--;
+    while (c > 0 && (number < m->first[c] || m->count[c] == 0)) c--;
     return ptx_widths[c];
 }
 
-static inline uint64_t ptx_get(const ptx_machine *m, uint32_t reg, unsigned t) {
-    return ptx_mask(m->regs[(size_t)reg * m->threads + t], ptx_width(m, reg));
+static inline uint64_t ptx_get(const ptx_machine *m, uint32_t number, unsigned t) {
+    return ptx_mask(m->regs[(size_t)number * m->threads + t], ptx_width(m, number));
 }
 
-static inline void ptx_set(ptx_machine *m, uint32_t reg, unsigned t, uint64_t value) {
-    m->regs[(size_t)reg * m->threads + t] = ptx_mask(value, ptx_width(m, reg));
+static inline void ptx_set(ptx_machine *m, uint32_t number, unsigned t, uint64_t value) {
+    m->regs[(size_t)number * m->threads + t] = ptx_mask(value, ptx_width(m, number));
 }
 
 static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand *o, unsigned t) {
@@ -385,7 +400,17 @@ static inline float ptx_half(const ptx_machine *m, const ptx_operand *o, unsigne
     return bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
 }
 
+/* All warps of the block. */
+static inline uint32_t ptx_block_warps(const ptx_machine *m) {
+    return UINT32_MAX >> (32 - m->threads / 32);
+}
+
+static inline bool ptx_runs(const ptx_machine *m, unsigned t) {
+    return m->running >> (t / 32) & 1;
+}
+
 static inline bool ptx_active(const ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    if (!ptx_runs(m, t)) return false;
     return insn->guard == UINT32_MAX || (ptx_get(m, insn->guard, t) != 0) != insn->guard_not;
 }
 
@@ -418,10 +443,6 @@ static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const p
     return m->shared + address;
 }
 
-/* A thread sees what it wrote itself; what the others of its warp wrote, after bar.warp.sync, and the other
- * warps, after bar.sync: 0 stands for all, PTX_WARP + n for warp n, t + 1 for thread t. */
-enum { PTX_WARP = 0x8000 };
-
 /* wgmma reads by the async proxy: it sees what the threads wrote after a fence.proxy.async of theirs and then
  * a barrier. */
 typedef enum ptx_proxy { PTX_VISIBLE, PTX_WRITTEN, PTX_FENCED } ptx_proxy;
@@ -431,7 +452,8 @@ static inline void ptx_wrote(ptx_machine *m, const uint8_t *at, unsigned t, size
     for (size_t i = first; i < first + bytes; i++) {
         ptx_must(m->read_last[i] <= m->groups_done,
                  "ptx: thread %u writes shared memory that a wgmma may still read", t);
-        m->seen_by[i] = (uint16_t)(t + 1);
+        m->writer[i] = (uint16_t)(t + 1);
+        m->seen[i] = 0;
         m->proxy[i] = PTX_WRITTEN;
     }
     if (first + bytes > m->written) m->written = first + bytes;
@@ -447,21 +469,26 @@ static inline void ptx_reads(const ptx_machine *m, const ptx_insn *insn, const u
                              size_t bytes) {
     size_t first = (size_t)(at - m->shared);
     for (size_t i = first; i < first + bytes; i++) {
-        unsigned by = m->seen_by[i];
-        ptx_must(by == 0 || by == t + 1 || by == PTX_WARP + t / 32,
-                 "ptx: thread %u reads what %s %u wrote, with no barrier in between: %s", t,
-                 by & PTX_WARP ? "warp" : "thread", by & PTX_WARP ? by - PTX_WARP : by - 1, insn->text);
+        ptx_must(m->writer[i] == t + 1 || m->seen[i] >> (t / 32) & 1,
+                 "ptx: thread %u reads what thread %u wrote, with no barrier in between: %s", t,
+                 m->writer[i] - 1U, insn->text);
     }
 }
 
+/* A thread sees what it wrote itself; what the others of its warp wrote after bar.warp.sync; what the warps
+ * that it waits for at a barrier wrote, or saw, after that. */
 static inline void ptx_barrier(ptx_machine *m, bool of_warp) {
+    bool whole = !of_warp && m->running == ptx_block_warps(m);
     for (size_t i = 0; i < m->written; i++) {
-        if (!of_warp)
-            m->seen_by[i] = 0;
-        else if (m->seen_by[i] != 0 && !(m->seen_by[i] & PTX_WARP))
-            m->seen_by[i] = (uint16_t)(PTX_WARP + (m->seen_by[i] - 1) / 32);
+        uint32_t writer = m->writer[i] ? UINT32_C(1) << ((m->writer[i] - 1) / 32) : 0;
+        if (of_warp) {
+            m->seen[i] |= writer & m->running;
+        } else if ((writer | m->seen[i]) & m->running) {
+            m->seen[i] |= m->running;
+            if (!whole && m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
+        }
     }
-    if (of_warp) return;
+    if (!whole) return;
     m->written = 0;
     ptx_proxy_move(m, PTX_FENCED, PTX_VISIBLE);
 }

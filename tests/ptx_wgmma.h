@@ -16,8 +16,8 @@ enum { PTX_GROUP_THREADS = 128, PTX_ROWS = 64, PTX_K = 16, PTX_COLUMNS = 256 };
 
 /* ---- what the other instructions may do meanwhile ---- */
 
-static inline bool ptx_in_flight(const ptx_machine *m, uint32_t reg) {
-    return m->flight[reg].group > m->groups_done;
+static inline bool ptx_in_flight(const ptx_machine *m, uint32_t number) {
+    return m->flight[number].group > m->groups_done;
 }
 
 static inline void ptx_wgmma_watch_operand(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
@@ -76,10 +76,10 @@ static inline void ptx_fence_proxy(ptx_machine *m, const ptx_insn *insn) {
 /* ---- operands ---- */
 
 /* A register becomes one of the wgmma that is issued now: of a, or number `place` of its sums. */
-static inline void ptx_wgmma_take(ptx_machine *m, const ptx_insn *insn, uint32_t reg, unsigned sums,
+static inline void ptx_wgmma_take(ptx_machine *m, const ptx_insn *insn, uint32_t number, unsigned sums,
                                   unsigned place) {
-    ptx_flight *f = &m->flight[reg];
-    if (ptx_in_flight(m, reg))
+    ptx_flight *f = &m->flight[number];
+    if (ptx_in_flight(m, number))
         ptx_must(f->sums == sums && f->place == place,
                  "ptx: another wgmma still has a register, in another place: %s", insn->text);
     ptx_must(!f->accessed, "ptx: a register was written and no wgmma.fence came after it: %s", insn->text);
@@ -121,7 +121,8 @@ static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, ptx_matrix
                  insn->text);
         uint16_t code;
         for (unsigned i = 0; i < 2; i++) {
-            ptx_must(m->seen_by[at + i] == 0 && m->proxy[at + i] == PTX_VISIBLE,
+            ptx_must((m->seen[at + i] & ptx_block_warps(m)) == ptx_block_warps(m) &&
+                         m->proxy[at + i] == PTX_VISIBLE,
                      "ptx: wgmma reads what was written, and no fence and barrier came after it: %s",
                      insn->text);
             m->read_last[at + i] = m->groups + 1;
@@ -167,7 +168,7 @@ static inline void ptx_wgmma_issue(ptx_machine *m, const ptx_insn *insn) {
                  ptx_is(insn->part[7], insn->part[6]) && insn->operands == 6 && o[0].count == 4;
     ptx_must(known && columns % 8 == 0 && columns <= PTX_COLUMNS && insn->sum_count == columns / 2 &&
                  o[3].value == 1 && o[4].value == 1 && o[5].value == 0 && insn->guard == UINT32_MAX &&
-                 m->threads % PTX_GROUP_THREADS == 0,
+                 m->threads % PTX_GROUP_THREADS == 0 && m->running == ptx_block_warps(m),
              "ptx: unknown %s", insn->text);
     for (unsigned i = 0; i < 4; i++) ptx_wgmma_take(m, insn, o[0].reg[i], 0, 0);
     for (unsigned i = 0; i < insn->sum_count; i++) ptx_wgmma_take(m, insn, insn->sums[i], insn->sum_count, i);

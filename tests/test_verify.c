@@ -345,19 +345,22 @@ START_TEST(test_inferred_types) {
     tvm_insn insn = {.op = TVM_OP_REDUCE, .result = TVM_NONE, .count = 3};
     tvm_result_type type = {0};
     tvm_why why = {""};
-    ck_assert_int_eq(tvm_infer(t.k.program, t.k.kernel, &insn, operands, &type, &why), TVM_OK);
+    ck_assert_int_eq(
+        tvm_infer(t.k.program, t.k.kernel, tvm_block_team(t.k.kernel), &insn, operands, &type, &why), TVM_OK);
     ck_assert_int_eq(type.kind, TVM_SLOT_REGISTER);
     ck_assert(tvm_dtype_same(type.dtype, TVM_F32));
     ck_assert(type.has_layout && tvm_layout_equal(&type.layout, &t.row));
     const tvm_operand both[] = {S(t.row_sum), S(t.rc)};
     insn = (tvm_insn){.op = TVM_OP_ADD, .result = TVM_NONE, .count = 2};
     type = (tvm_result_type){0};
-    ck_assert_int_eq(tvm_infer(t.k.program, t.k.kernel, &insn, both, &type, &why), TVM_OK);
+    ck_assert_int_eq(tvm_infer(t.k.program, t.k.kernel, tvm_block_team(t.k.kernel), &insn, both, &type, &why),
+                     TVM_OK);
     ck_assert(tvm_layout_equal(&type.layout, &t.k.c));
     const tvm_operand value[] = {X(t.yes)};
     insn = (tvm_insn){.op = TVM_OP_LET, .result = TVM_NONE, .count = 1};
     type = (tvm_result_type){0};
-    ck_assert_int_eq(tvm_infer(t.k.program, t.k.kernel, &insn, value, &type, &why), TVM_OK);
+    ck_assert_int_eq(
+        tvm_infer(t.k.program, t.k.kernel, tvm_block_team(t.k.kernel), &insn, value, &type, &why), TVM_OK);
     ck_assert_int_eq(type.kind, TVM_SLOT_SCALAR);
     ck_assert(tvm_dtype_same(type.dtype, TVM_BOOL));
     kit_end(&t.k);

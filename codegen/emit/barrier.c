@@ -9,7 +9,10 @@ void tvm_emit_barrier(emitter *e) {
 }
 
 void tvm_emit_thread_barrier(emitter *e) {
-    tvm_emit(e, "bar.sync 0;");
+    if (e->team.warps == e->kernel->warps)
+        tvm_emit(e, "bar.sync %u;", e->barrier);
+    else
+        tvm_emit(e, "bar.sync %u, %u;", e->barrier, tvm_team_threads(e->team));
 }
 
 tvm_status tvm_emit_SYNC(emitter *e, const tvm_insn *insn) {

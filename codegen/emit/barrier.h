@@ -1,10 +1,12 @@
-/* Where threads wait for each other. */
+/* Where the threads of a team wait for each other: at barrier e->barrier, with the number of them where they
+ * are not the whole block's (PTX ISA, "bar"). */
 #ifndef TVM_CODEGEN_BARRIER_H
 #define TVM_CODEGEN_BARRIER_H
 
 #include "emit.h"
 
-/* All warps wait for each other; what they wrote before is visible to those after it, wgmma included. */
+/* All warps of the team wait for each other, at its barrier; what they wrote before is visible to those after
+ * it, wgmma included. */
 void tvm_emit_barrier(emitter *e);
 /* The same for what only threads read. */
 void tvm_emit_thread_barrier(emitter *e);

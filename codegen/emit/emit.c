@@ -307,7 +307,9 @@ void tvm_write_end(emitter *e, element_writer *w) {
 /* ---- values of the thread, computed at kernel entry ---- */
 
 reg tvm_thread_id(emitter *e) {
-    return tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
+    reg thread = tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
+    if (e->team.first == 0) return thread;
+    return tvm_pure(e, 'r', "sub.u32 $, %s, %u;", thread.name, 32 * e->team.first);
 }
 
 reg tvm_shared_base(emitter *e) {

@@ -57,6 +57,8 @@ typedef struct shared_need {
 typedef struct emitter {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
+    tvm_team team;    /* whose code is being emitted */
+    uint32_t barrier; /* the number of its barrier: 0 of the block's */
     tvm_target target;
     tvm_diags *diags;
     tvm_module *module;
@@ -173,7 +175,7 @@ tvm_packing tvm_slot_packing(const emitter *e, uint32_t slot);
 /* The thread's coordinate in dimension `dim` of a layout, map(tid, 0)[dim], as a %r computed once in the
  * prologue (cached by layout and dim); a constant-zero coordinate returns false and leaves *out alone. */
 bool tvm_thread_coordinate(emitter *e, const tvm_layout *layout, unsigned dim, reg *out);
-reg tvm_thread_id(emitter *e); /* tid.x */
+reg tvm_thread_id(emitter *e); /* of the team: tid.x less the threads of the warps before it */
 
 /* Values computed once, at kernel entry: `format` is one PTX instruction whose destination is written `$`; an
  * equal one emitted before is shared. reg_class: 'r' .b32, 'd' .b64, 'p' .pred. */

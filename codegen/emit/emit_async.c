@@ -332,7 +332,7 @@ static void read_operands(emitter *e, const tvm_insn *insn, copy *c) {
     c->tile_rank = tile->value;
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = tile[1 + d].value;
     c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
-    c->threads = c->members = e->code->abi.threads;
+    c->threads = c->members = tvm_team_threads(e->team);
     const tvm_operand *evict = tile + 1 + c->tile_rank, *warps = evict + 1;
     c->hint = tvm_cache_hint(e, evict);
     for (unsigned d = 0; d < c->tile_rank; d++)

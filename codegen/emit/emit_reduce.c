@@ -83,7 +83,7 @@ static void plan_reduction(reduction *r, const tvm_ir_program *program, const tv
     r->compute = tvm_is_half(r->type) ? TVM_F32 : r->type;
     r->locals = tvm_layout_locals(layout);
     r->outputs = tvm_layout_locals(&program->layouts[kernel->slots[insn->result].layout]);
-    r->threads = WARP * kernel->warps;
+    r->threads = tvm_layout_threads(layout);
     r->name = operands[0].value == TVM_REDUCE_MAX ? "max"
               : r->compute.kind == TVM_KIND_FLOAT ? "add.rn"
                                                   : "add";

@@ -190,6 +190,7 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_m
                            module_text *out, tvm_diags *diags) {
     emitter e = {.program = program,
                  .kernel = &program->kernels[kernel],
+                 .team = tvm_block_team(&program->kernels[kernel]),
                  .target = module->target,
                  .diags = diags,
                  .module = module,

@@ -122,6 +122,6 @@ tvm_status tvm_interp_SYNC_WARP(interp_context *context, const interp_insn *insn
 tvm_status tvm_interp_SYNC(interp_context *context, const interp_insn *insn) {
     (void)insn;
     context->state = INTERP_AT_BARRIER;
-    context->block->arrived++;
+    context->block->arrived += context->team.warps;
     return TVM_OK;
 }

@@ -98,15 +98,16 @@ typedef struct interp_block {
     uint64_t groups; /* committed so far: the number of the group that is being filled */
     char *print;
     size_t print_size;
-    interp_context *contexts; /* thread groups: each has its own program counter */
+    interp_context *contexts; /* of the teams: each has its own program counter */
     uint32_t context_count;
-    uint32_t arrived; /* contexts that wait at the barrier */
+    uint32_t arrived; /* warps that wait at the barrier of the block */
 } interp_block;
 
 typedef enum interp_state { INTERP_READY, INTERP_AT_BARRIER, INTERP_DONE } interp_state;
 
 struct interp_context {
     interp_block *block;
+    tvm_team team;
     uint32_t pc;
     interp_state state;
     tvm_scalar *slots;

@@ -76,7 +76,7 @@ static tvm_status context_run(interp_context *context) {
 
 /* Lets the contexts through the barrier once all have arrived. */
 static void release_barrier(interp_block *block) {
-    if (block->arrived < block->context_count) return;
+    if (block->arrived < block->kernel->kernel->warps) return;
     block->arrived = 0;
     for (uint32_t c = 0; c < block->context_count; c++) block->contexts[c].state = INTERP_READY;
 }
@@ -86,8 +86,8 @@ static tvm_status report_deadlock(const interp_block *block) {
         const interp_context *context = &block->contexts[c];
         if (context->state == INTERP_DONE) continue;
         return tvm_interp_fail(context, &block->kernel->insns[context->pc - 1],
-                               "deadlock: %u of %u thread groups wait here for others that have ended",
-                               block->arrived, block->context_count);
+                               "deadlock: %u of %u warps wait here for others that have ended",
+                               block->arrived, block->kernel->kernel->warps);
     }
     return TVM_OK;
 }
@@ -163,6 +163,7 @@ static bool block_make(interp_block *block, interp_run *run) {
     for (uint32_t c = 0; c < block->context_count; c++) {
         interp_context *context = &block->contexts[c];
         context->block = block;
+        context->team = tvm_block_team(k->kernel);
         context->slots = calloc((size_t)k->kernel->slot_count + 1, sizeof *context->slots);
         context->loops = calloc((size_t)k->kernel->insn_count + 1, sizeof *context->loops);
         if (!context->slots || !context->loops) return false;

@@ -1,0 +1,144 @@
+/* Teams, below the language: layouts are for the threads of a team, it waits at a barrier of its own, its
+ * threads are numbered from its first warp; and the tests' PTX machine runs warps that part. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assembler_kit.h"
+#include "barrier.h"
+#include "caches.h"
+#include "ptx_machine.h"
+#include "verify.h"
+
+/* A kernel of 4 warps, which then has 8. */
+static tvm_ir_program *half_of_eight(void) {
+    tvm_ir_program *program =
+        assemble(".vasm 1\n.kernel f(x: global f32[128], y: global f32[64, 64])\n.warps 4\n.grid 1\n"
+                 "%v = load-global x, spatial(128)\n%w = add %v, %v\n"
+                 "%s = alloc-shared f32[64, 64]\n"
+                 "copy-async %s, y[0, 0], [64, 64], warps [2, 2]\n.end\n");
+    program->kernels[0].warps = 8;
+    return program;
+}
+
+static tvm_status infer(const tvm_ir_program *program, tvm_team team, tvm_opcode op, tvm_why *why) {
+    const tvm_ir_kernel *kernel = &program->kernels[0];
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        tvm_result_type type = {.kind = TVM_SLOT_NONE};
+        if (kernel->insns[i].op == op)
+            return tvm_infer(program, kernel, team, &kernel->insns[i],
+                             tvm_operands(kernel, &kernel->insns[i]), &type, why);
+    }
+    ck_abort_msg("there is no such instruction");
+    return TVM_INVALID;
+}
+
+START_TEST(layouts_are_for_the_threads_of_a_team) {
+    tvm_ir_program *program = half_of_eight();
+    tvm_why why;
+    ck_assert_int_eq(infer(program, (tvm_team){4, 4}, TVM_OP_ADD, &why), TVM_OK);
+    ck_assert_int_eq(infer(program, (tvm_team){0, 4}, TVM_OP_COPY_ASYNC, &why), TVM_OK);
+    ck_assert_int_eq(infer(program, (tvm_team){2, 2}, TVM_OP_ADD, &why), TVM_INVALID);
+    ck_assert_str_eq(why.text, "the layout is for 128 threads, the team has 64 (2 warps)");
+    ck_assert_int_eq(infer(program, (tvm_team){2, 2}, TVM_OP_COPY_ASYNC, &why), TVM_INVALID);
+    ck_assert_str_eq(why.text, "the tile is cut for 4 warps, expected the team's 2");
+    ck_assert_int_eq(infer(program, tvm_block_team(&program->kernels[0]), TVM_OP_ADD, &why), TVM_INVALID);
+    ck_assert_str_eq(why.text, "the layout is for 128 threads, the kernel has 256 (8 warps)");
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+START_TEST(a_team_has_a_barrier_and_numbers_of_its_own) {
+    tvm_ir_program *program = half_of_eight();
+    emitter block = {.program = program, .kernel = &program->kernels[0], .team = {0, 8}};
+    emitter team = {.program = program, .kernel = &program->kernels[0], .team = {4, 4}, .barrier = 3};
+    emitter *both[] = {&block, &team};
+    const char *const barriers[] = {"\tbar.sync 0;\n", "\tbar.sync 3, 128;\n"};
+    const char *const numbers[] = {"\tmov.u32 %r0, %tid.x;\n",
+                                   "\tmov.u32 %r0, %tid.x;\n\tsub.u32 %r1, %r0, 128;\n"};
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(tvm_caches_make(both[i]), TVM_OK);
+        tvm_emit_thread_barrier(both[i]);
+        ck_assert_str_eq(tvm_text_string(&both[i]->body), barriers[i]);
+        tvm_thread_id(both[i]);
+        ck_assert_str_eq(tvm_text_string(&both[i]->prologue), numbers[i]);
+        tvm_caches_free(both[i]);
+        tvm_text_free(&both[i]->body);
+        tvm_text_free(&both[i]->prologue);
+    }
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- warps that part ---- */
+
+/* Two teams of two warps write 100 + t and 1000 + t, each waits at its own barrier and reads what its other
+ * warp wrote; then all wait, and read what the other team wrote. Every thread of the second team has counted
+ * to its warp's number. */
+static const char two_teams[] = ".visible .entry f(\n\t.param .b64 param_0\n)\n.maxntid 128, 1, 1\n{\n"
+                                "\t.reg .pred %p<3>;\n\t.reg .b32 %r<20>;\n\t.reg .b64 %rd<4>;\n"
+                                "\tmov.u32 %r0, %tid.x;\n"
+                                "\tld.param.b64 %rd0, [param_0];\n"
+                                "\tmov.u32 %r1, tvm_smem;\n"
+                                "\tshl.b32 %r2, %r0, 2;\n"
+                                "\tadd.u32 %r3, %r1, %r2;\n"
+                                "\txor.b32 %r4, %r2, 128;\n"
+                                "\tadd.u32 %r4, %r4, %r1;\n"
+                                "\tshr.u32 %r5, %r0, 5;\n"
+                                "\tmov.u32 %r6, 0;\n"
+                                "\tsetp.ge.u32 %p0, %r0, 64;\n"
+                                "\t@%p0 bra $L0;\n"
+                                "\tadd.u32 %r7, %r0, 100;\n"
+                                "\tst.shared.b32 [%r3], %r7;\n"
+                                "\tbar.sync 1, 64;\n"
+                                "\tld.shared.b32 %r8, [%r4];\n"
+                                "\tbra.uni $L2;\n"
+                                "$L0:\n"
+                                "\tadd.u32 %r7, %r0, 1000;\n"
+                                "\tst.shared.b32 [%r3], %r7;\n"
+                                "$L1:\n"
+                                "\tadd.u32 %r6, %r6, 1;\n"
+                                "\tsetp.lt.u32 %p1, %r6, %r5;\n"
+                                "\t@%p1 bra $L1;\n"
+                                "\tbar.sync 2, 64;\n"
+                                "\tld.shared.b32 %r8, [%r4];\n"
+                                "$L2:\n"
+                                "\tbar.sync 0;\n"
+                                "\txor.b32 %r9, %r2, 256;\n"
+                                "\tadd.u32 %r9, %r9, %r1;\n"
+                                "\tld.shared.b32 %r10, [%r9];\n"
+                                "\tcvt.u64.u32 %rd1, %r2;\n"
+                                "\tadd.u64 %rd2, %rd0, %rd1;\n"
+                                "\tst.global.b32 [%rd2], %r8;\n"
+                                "\tst.global.b32 [%rd2+512], %r10;\n"
+                                "\tst.global.b32 [%rd2+1024], %r6;\n"
+                                "\tret;\n}\n";
+
+START_TEST(warps_that_part_meet_at_their_barriers) {
+    static uint32_t out[3][128];
+    ptx_machine m = ptx_load(two_teams, "f", 128);
+    m.params[0] = (uint64_t)(uintptr_t)out;
+    ptx_run(&m);
+    for (unsigned t = 0; t < 128; t++) {
+        unsigned other = t ^ 32, across = t ^ 64;
+        ck_assert_uint_eq(out[0][t], other + (other < 64 ? 100 : 1000));
+        ck_assert_uint_eq(out[1][t], across + (across < 64 ? 100 : 1000));
+        ck_assert_uint_eq(out[2][t], t < 64 ? 0 : t / 32);
+    }
+    ptx_free(&m);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("teams");
+    TCase *cases = tcase_create("teams");
+    tcase_add_test(cases, layouts_are_for_the_threads_of_a_team);
+    tcase_add_test(cases, a_team_has_a_barrier_and_numbers_of_its_own);
+    tcase_add_test(cases, warps_that_part_meet_at_their_barriers);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
