@@ -17,6 +17,7 @@
 enum {
     FUZZ_INSNS = 256,     /* of a kernel that is translated or run */
     FUZZ_BYTES = 1 << 18, /* of all tensors of a kernel that is run */
+    FUZZ_TURNS = 1 << 10, /* of its loops */
     FUZZ_BLOCKS = 4,      /* of a kernel that is run */
     FUZZ_GUARD = 64       /* alignment of a tensor */
 };
@@ -128,12 +129,30 @@ static inline void fuzz_translate(const tvm_ir_program *program) {
     }
 }
 
-/* Is the kernel small and without repetition? (`while` may never end, which is no fault.) */
+/* Turns of a FOR between constants; UINT64_MAX of another. */
+static inline uint64_t fuzz_turns(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    int64_t value[3];
+    for (unsigned i = 0; i < 3; i++) {
+        const tvm_expr *node = &kernel->exprs[operands[i].value];
+        if (node->op != TVM_EXPR_INTEGER || node->value.i < 0 || node->value.i > INT32_MAX) return UINT64_MAX;
+        value[i] = node->value.i;
+    }
+    if (value[2] == 0 || value[1] <= value[0]) return 1; /* a fault, or none */
+    return (uint64_t)((value[1] - value[0] - 1) / value[2] + 1);
+}
+
+/* Is the kernel small, and are its loops? (`while` may never end, which is no fault.) */
 static inline bool fuzz_runs_briefly(const tvm_ir_kernel *kernel) {
+    uint64_t turns = 1; /* of all loops, as if each stood in the one before it */
     if (kernel->insn_count > FUZZ_INSNS) return false;
-    for (uint32_t i = 0; i < kernel->insn_count; i++)
-        if (kernel->insns[i].op == TVM_OP_FOR || kernel->insns[i].op == TVM_OP_WHILE) return false;
-    return true;
+    for (uint32_t i = 0; i < kernel->insn_count && turns <= FUZZ_TURNS; i++) {
+        if (kernel->insns[i].op == TVM_OP_WHILE) return false;
+        if (kernel->insns[i].op != TVM_OP_FOR) continue;
+        uint64_t here = fuzz_turns(kernel, &kernel->insns[i]);
+        turns = here > FUZZ_TURNS ? here : turns * here;
+    }
+    return turns <= FUZZ_TURNS;
 }
 
 /* Gives every tensor its memory, of exactly its size; false when that is too much. */
