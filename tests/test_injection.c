@@ -221,7 +221,7 @@ static outcome run_assembler_files(void) {
 /* Two products that wgmma does as one, and one that it is refused for, of weights that are left scaled. */
 static outcome run_translator(void) {
     static const char text[] =
-        ".vasm 1\n.layout A = spatial(4, 1).local(1, 4).mma.m16n8k16.A\n.layout C = spatial(4, 1).mma.m16n8k16.C\n"
+        ".vasm 2\n.layout A = spatial(4, 1).local(1, 4).mma.m16n8k16.A\n.layout C = spatial(4, 1).mma.m16n8k16.C\n"
         ".kernel k(q: global u4[64, 64], x: global f16[24, 64], s: global f16[64], y: global f32[64, 24])\n"
         ".warps 4\n.grid 1\n    %sx = alloc-shared f16[24, 64]\n    copy-async %sx, x\n    commit-group\n"
         "    wait-group 0\n    sync\n    %codes = load-global q, A\n"
