@@ -361,6 +361,24 @@ static void print_entry(listing *l, const tvm_ir_entry *entry) {
     tvm_text_puts(&l->out, ".end\n");
 }
 
+/* The version of the text: what the program needs, and the layouts that are written, which it does not store.
+ */
+static unsigned text_language(const tvm_ir_program *program) {
+    unsigned language = tvm_language_needed(program);
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const tvm_ir_kernel *kernel = &program->kernels[k];
+        for (uint32_t i = 0; i < kernel->insn_count; i++) {
+            const char *cursor = tvm_op(kernel->insns[i].op)->operands;
+            tvm_operand_desc desc;
+            while (tvm_operand_next(&cursor, &desc))
+                if (desc.kind == 'L' && desc.since > language &&
+                    writes_layout(program, kernel, &kernel->insns[i]))
+                    language = desc.since;
+        }
+    }
+    return language;
+}
+
 tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags *diags) {
     *text = NULL;
     listing l = {.program = program};
@@ -368,7 +386,7 @@ tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "the parameters' names leave none for layouts");
     l.out.limit = TVM_SOURCE_MAX;
-    l.language = tvm_language_needed(program);
+    l.language = text_language(program);
     tvm_text_add(&l.out, ".vasm %u\n", l.language);
     bool good = print_layouts(&l);
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {

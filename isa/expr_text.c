@@ -25,27 +25,17 @@ bool tvm_is_reserved(const char *name, size_t length) {
     return false;
 }
 
-static bool is_variable_name(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const char *name) {
-    for (uint32_t i = kernel->param_count; i < kernel->slot_count; i++)
-        if (strcmp(tvm_string(program, kernel->slots[i].name), name) == 0) return true;
-    return false;
-}
-
-/* A parameter whose name means something else where a statement or an expression begins is written `%name`,
- * or `(name)` where a variable has the name, too. */
+/* A scalar parameter whose name means something else where a statement or an expression begins is written
+ * `(name)`. */
 void tvm_print_slot(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                     uint32_t slot) {
     const char *name = tvm_string(program, kernel->slots[slot].name);
     size_t length = strlen(name);
-    tvm_dtype type;
-    bool bare = slot < kernel->param_count && !tvm_is_reserved(name, length) &&
-                !tvm_dtype_parse(name, length, &type) && tvm_op_by_name(name, length) == TVM_OP_COUNT;
-    if (slot < kernel->param_count && !bare && is_variable_name(program, kernel, name)) {
-        bool scalar = kernel->slots[slot].kind == TVM_SLOT_SCALAR;
-        tvm_text_add(out, scalar ? "(%s)" : "%s", name);
-        return;
-    }
-    tvm_text_add(out, "%s%s", bare ? "" : "%", name);
+    bool bare = !tvm_is_reserved(name, length) && tvm_op_by_name(name, length) == TVM_OP_COUNT;
+    if (slot >= kernel->param_count)
+        tvm_text_add(out, "%%%s", name);
+    else
+        tvm_text_add(out, bare || kernel->slots[slot].kind != TVM_SLOT_SCALAR ? "%s" : "(%s)", name);
 }
 
 static bool is_literal(const tvm_expr *node) {

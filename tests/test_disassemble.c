@@ -186,7 +186,7 @@ START_TEST(test_names_that_mean_something) {
                  "for %i = to to init step step\nend\n"
                  "%r = alloc-register u3[8, 4], init init\n"
                  "%s = alloc-register f32[8, 4], init 0.0\n%s = add %add, %s\n.end\n"));
-    ck_assert_ptr_nonnull(strstr(text, "%x = %add - 1"));
+    ck_assert_ptr_nonnull(strstr(text, "%x = (add) - 1"));
     free(text);
 }
 END_TEST
