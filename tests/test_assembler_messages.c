@@ -75,7 +75,7 @@ static const struct {
     {HEAD "%r = load-global a, spatial(8, 4)\n%s = add load-global(a[0, 1]), %r\n" TAIL, 5, 29,
      "expected ',' and 'layout' of load-global", NULL},
     {HEAD "%r = load-global a, spatial(8, 4)\n%s = add %r, reduce(sum, load-global(a[0, 1]), 1)\n" TAIL, 5,
-     44, "expected ',' and 'layout' of load-global", NULL},
+     45, "expected ',' and 'layout' of load-global", NULL},
     {HEAD "%r = sqrt %x\n" TAIL, 4, 6, "unknown instruction 'sqrt'", "Newton"},
     {HEAD "%r = exp2 %x\n" TAIL, 4, 6, "unknown instruction 'exp2'", "exp of 0.6931472 * x"},
     {HEAD "%r = transpose(%x)\n" TAIL, 4, 6, "unknown function 'transpose'", "permute(L, [1, 0])"},
