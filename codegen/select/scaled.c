@@ -95,15 +95,24 @@ static bool find_fragments(const emitter *e, const tvm_insn *mma, scaled_weights
     return true;
 }
 
-static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, tvm_dtype from,
-                         scaled_weights scaled) {
+/* Does the mma give the same, but for what the program allows? */
+static bool is_legal(const emitter *e, const tvm_insn *insn, uint32_t weights, scaled_weights *scaled) {
     if (insn->op != TVM_OP_MMA) return false;
     const mma_operands *o = tvm_mma_operands_of(e, insn);
     if (o->a != weights || o->b == weights) return false;
     if (!tvm_slot_is_zero(e, o->mma.c) || o->mma.c == insn->result) return false;
-    if (scaled.zero != 0 && !o->mma.may_reassociate) return false;
-    if (is_slower(e, insn, from, &scaled) || (scaled.zero != 0 && !ones_pay(e, insn))) return false;
-    return find_fragments(e, insn, &scaled) && sums_are_multiplied(e, insn->result, 0);
+    if (scaled->zero != 0 && !o->mma.may_reassociate) return false;
+    return find_fragments(e, insn, scaled) && sums_are_multiplied(e, insn->result, 0);
+}
+
+/* Is it faster there? */
+static bool pays(const emitter *e, const tvm_insn *mma, tvm_dtype from, const scaled_weights *scaled) {
+    return !is_slower(e, mma, from, scaled) && (scaled->zero == 0 || ones_pay(e, mma));
+}
+
+static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, tvm_dtype from,
+                         scaled_weights scaled) {
+    return is_legal(e, insn, weights, &scaled) && pays(e, insn, from, &scaled);
 }
 
 static bool all_take(const emitter *e, uint32_t weights, tvm_dtype from, const scaled_weights *scaled) {
