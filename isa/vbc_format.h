@@ -11,7 +11,8 @@
  *   SHRD      u32 count, of each: u8 rank  u8 modes  u8 base  u8 bits  u8 shift  u32 shape[rank]
  *             u32 mode_size[modes]  u32 mode_stride[modes]  u8 mode_dim[modes]
  *   KRNL      u32 count, of each:
- *             u32 name  u32 warps  u32 resident  u32 grid[3]  u32 parameters  u32 slots  u32 expressions  u32 assumes  u32 insns
+ *             u32 name  u32 warps  u32 resident  u32 grid[3]  u32 parameters  u32 slots  u32 expressions
+ *             u32 assumes  u32 insns
  *     slot    u32 name  u8 kind  u8 rank (of GLOBAL, else 0)  dtype
  *             GLOBAL: u32 shape[rank]   REGISTER: u8 packing  u32 layout   SHARED: u32 layout
  *     dtype   u8 kind  u8 bits  u8 exponent  u8 mantissa
@@ -22,9 +23,10 @@
  *             u32 name  u32 expressions  u32 cases; expressions as above, whose slots are the parameters of the
  *             first case's kernel; of each case: u32 condition (an expression, or ffffffff: always)  u32 kernel
  *   LINE      (may be missing) u32 count  strings, the files; for each kernel and insn: u32 file  u32 line
- *   IMGS      (may be missing) u32 version  u32 count, of each: u32 code generator  u64 hash[2]  u8 kind (0 PTX, 1 cubin)
- *             string target  string maker  u32 facts  u32 fact[facts]  u64 size  u8 code[size]; of version 1 in place of
- *             facts  u32 kernels  u32 words  u32 fact[kernels][words] */
+ *   IMGS      (may be missing) u32 version  u32 count, of each: u32 code generator  u64 hash[2]
+ *             u8 kind (0 PTX, 1 cubin)  string target  string maker  u32 facts  u32 fact[facts]
+ *             u64 size  u8 code[size]; of version 1 in place of facts  u32 kernels  u32 words
+ *             u32 fact[kernels][words] */
 /* clang-format on */
 #ifndef TVM_ISA_VBC_FORMAT_H
 #define TVM_ISA_VBC_FORMAT_H

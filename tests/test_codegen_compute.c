@@ -83,7 +83,8 @@ static void write_operations(FILE *out, tvm_dtype type) {
     tvm_dtype_name(type, name);
     fprintf(
         out,
-        ".kernel ops_%s(a: global %s[64, 8], b: global %s[64, 8], y: global %s[64, 8], z: global bool[64, 8], s: f32, i: i32)\n"
+        ".kernel ops_%s(a: global %s[64, 8], b: global %s[64, 8], y: global %s[64, 8], z: global bool[64, 8], s: "
+        "f32, i: i32)\n"
         ".warps 2\n.grid 1\n"
         "%%x = load-global a[0, 0], spatial(64, 1).local(1, 8)\n"
         "%%v = load-global b[0, 0], spatial(64, 1).local(1, 8)\n",

@@ -209,7 +209,8 @@ static const bounds_row bounds_rows[] = {
      "%t = n / 32\nfor %j = 0 to %t\n%a = %j + 1\nif %a < %t\n%v = load-global y[3, %a * 32], auto(1, 32)\nend\nend",
      false},
     {".grid m / 4, cdiv(n, 64)\n.assume n % 32 == 0",
-     "%e = min(n, (block.y + 1) * 64)\nfor %j = block.y * 64 to %e step 32\n%v = load-global y[block.x * 4, %j], auto(4, 32)\n"
+     "%e = min(n, (block.y + 1) * 64)\nfor %j = block.y * 64 to %e step 32\n"
+     "%v = load-global y[block.x * 4, %j], auto(4, 32)\n"
      "end",
      false},
     {".grid (m / 4) * (n / 32)",
@@ -249,7 +250,8 @@ END_TEST
 
 /* A block has 163 KiB on sm_80, 99 KiB on sm_89. big, which prints, and small are variants of one entry. */
 #define BIG                                                                                                  \
-    ".kernel big()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n%v = alloc-register f32[32], spatial(32), init 0.0\nprint-tensor %v\n.end\n"
+    ".kernel big()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n%v = alloc-register f32[32], spatial(32), "
+    "init 0.0\nprint-tensor %v\n.end\n"
 #define SMALL ".kernel small()\n.warps 1\n.grid 1\n%a = alloc-shared f32[64]\n.end\n"
 static const struct too_big {
     const char *text, *message; /* NULL: the module is of use */
@@ -380,15 +382,18 @@ static const run_row run_rows[] = {
      "store-global z[block.y * 4, block.x * 32], %w",
      7, 40},
     {"u5 u5", ".warps 1\n.grid cdiv(n, 64), m / 4",
-     "%v = load-global x[block.y * 4, block.x * 64], spatial(4, 8).local(1, 8)\nstore-global z[block.y * 4, block.x * 64], %v",
+     "%v = load-global x[block.y * 4, block.x * 64], spatial(4, 8).local(1, 8)\n"
+     "store-global z[block.y * 4, block.x * 64], %v",
      8, 72},
     {"u1 f16", ".warps 1\n.grid cdiv(n, 32), m",
      "%v = load-global x[block.y, block.x * 32], spatial(1, 32)\n%w = cast-lowbit %v, f16\n"
      "store-global z[block.y, block.x * 32], %w",
      3, 48},
     {"f64 f64", ".warps 1\n.grid cdiv(n, 16), cdiv(m, 16)",
-     "%s = alloc-shared f64[16, 16]\n%v = load-global x[block.y * 16, block.x * 16], auto(16, 16)\nstore-shared %s[0, 0], %v\nsync\n"
-     "%t = load-shared %s[0, 0], column_local(1, 8).column_spatial(16, 2)\nstore-global z[block.y * 16, block.x * 16], %t",
+     "%s = alloc-shared f64[16, 16]\n%v = load-global x[block.y * 16, block.x * 16], auto(16, 16)\n"
+     "store-shared %s[0, 0], %v\nsync\n"
+     "%t = load-shared %s[0, 0], column_local(1, 8).column_spatial(16, 2)\n"
+     "store-global z[block.y * 16, block.x * 16], %t",
      18, 17},
     {"u8 u8", ".warps 1\n.grid 1",
      "%s = alloc-shared u8[2, 16, 32], shared([2, 16, 32], [2, 16, 4, 8], [512, 8, 128, 1])\n%i = m % 2\n"
@@ -412,13 +417,16 @@ static const run_row run_rows[] = {
      "for %i = 0 to 5\n%v = load-shared %s[%i, 0], replicated(32, 2).local(1, 13)\nstore-global z[%i, 0], %v\nend",
      4, 14},
     {"i32 i32", ".warps 1\n.grid 2",
-     "%acc = alloc-register i32[1, 32], auto(1, 32), init 0\n%i = 0\nwhile %i < m\nif %i == 3\n%i = %i + 2\ncontinue\nend\n"
+     "%acc = alloc-register i32[1, 32], auto(1, 32), init 0\n%i = 0\nwhile %i < m\nif %i == 3\n%i = %i + 2\n"
+     "continue\nend\n"
      "for %j = 0 to n step 32 unroll 3\nif %j + %i > 96\nbreak\nelse\n%v = load-global x[%i, %j], auto(1, 32)\n"
      "%acc = add %acc, %v\n%acc = mul %acc, %j + 1\nend\nend\n%i = %i + 1\nend\nstore-global z[block.x, 0], %acc",
      9, 150},
     {"i32 i32", ".warps 1\n.grid 1",
-     "%acc = alloc-register i32[1, 32], auto(1, 32), init 0\n%k = 5\nfor %i = 2147483640 to 2147483647 step 4\n%k = %k + 1\nend\n"
-     "for %i2 = 0 to 7 unroll 7\n%k = %k * 2 - %i2\nif %i2 == n\nbreak\nend\nend\n%acc = add %acc, %k\nstore-global z[0, 0], %acc",
+     "%acc = alloc-register i32[1, 32], auto(1, 32), init 0\n%k = 5\nfor %i = 2147483640 to 2147483647 step 4\n"
+     "%k = %k + 1\nend\n"
+     "for %i2 = 0 to 7 unroll 7\n%k = %k * 2 - %i2\nif %i2 == n\nbreak\nend\nend\n%acc = add %acc, %k\n"
+     "store-global z[0, 0], %acc",
      1, 4},
     /* put and taken by the threads in another order: whole tiles, */
     {"f32 f32", ".warps 1\n.grid n / 32, m / 4",

@@ -199,7 +199,8 @@ static void write_operations(FILE *out, tvm_dtype type) {
     tvm_dtype_name(type, name);
     fprintf(
         out,
-        ".kernel ops_%s(a: global %s[%d, %d], y: global %s[%d, %d], z: global bool[%d, %d], s: f32, i: i32)\n.warps 1\n.grid 1\n"
+        ".kernel ops_%s(a: global %s[%d, %d], y: global %s[%d, %d], z: global bool[%d, %d], s: f32, i: i32)\n"
+        ".warps 1\n.grid 1\n"
         "%%x = load-global a[0, 0], spatial(32, 1).local(1, 3)\n"
         "%%v = load-global a[1, 0], replicated(32, 2).local(1, 3)\n"
         "%%u = load-global a[0, 1], spatial(32, 1)\n"

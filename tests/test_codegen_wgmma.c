@@ -490,7 +490,8 @@ static const row rows[] = {
     {"weights that are converted meanwhile",
      {"f16", 4, 16, 256, 1, 1},
      ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n" COPY_X
-     ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
+     ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n"
+     "%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
      ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w${J % 2} = sub %half, 8\n"
      "%acc = mma %w${J % 2}, %sx[0, J * 64], %acc, transpose_b\n.endfor\n" SCALE
      "%d = mul %acc, %scale\n" STORE_Y,
@@ -500,7 +501,8 @@ static const row rows[] = {
     {"weights that are converted to where those were",
      {"f16", 4, 16, 256, 1, 1},
      ".layout A1 = spatial(W, 1).local(1, 4).mma.m16n8k16.A\n" COPY_X
-     ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
+     ".for J = 0 to 4\n%codes = load-global gq[0, J * 64], A1\n"
+     "%pairs${J} = cast-lowbit %codes, u4, packing pair\n.endfor\n" ZERO
      ".for J = 0 to 4\n%half = cast-lowbit %pairs${J}, f16\n%w = sub %half, 8\n" MMA(
          "%acc", "0", "J * 64", "%acc") ".endfor\n" SCALE "%d = mul %acc, %scale\n" STORE_Y,
      scaled_less_8,

@@ -655,11 +655,13 @@ static const struct bad_layout {
     const char *signature, *body, *says;
 } bad_layouts[] = {
     {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n]",
-     "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n%o = alloc-register u8[1, 32], spatial(1, 32), init 1\n"
+     "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n"
+     "%o = alloc-register u8[1, 32], spatial(1, 32), init 1\n"
      "%s = add %v, %o\nstore-global p[block.y, block.x * 32], %s\n",
      "by itself"},
     {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n + n / 32]",
-     "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n%o = alloc-register u8[1, 1], replicated(32, 2), init 1\n"
+     "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n"
+     "%o = alloc-register u8[1, 1], replicated(32, 2), init 1\n"
      "store-global p[block.y, block.x * 33], %v\nstore-global p[block.y, block.x * 33 + 32], %o\n",
      "no weight's"},
     {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n]",

@@ -220,7 +220,8 @@ static const struct room_case {
      {101, 102, 103},
      9,
      TVM_NONE,
-     "no variant of 'pick' serves m = 9 on this device: 'v1' needs 102 bytes of shared memory, of which a block has 100"},
+     "no variant of 'pick' serves m = 9 on this device: 'v1' needs 102 bytes of shared memory, of which a block "
+     "has 100"},
     {".case v0\n",
      {101, 0, 0},
      9,

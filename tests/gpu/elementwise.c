@@ -123,8 +123,10 @@ static size_t reduction(char *to, size_t room, const char *name, const char *typ
         to, room,
         ".kernel %s(x: global %s[%d, %d], r: global %s[2, %d, 1], c: global %s[2, 1, %d])\n.warps 4\n.grid 1\n"
         "    %%a = load-global x, %s\n"
-        "    %%rs = reduce sum %%a, 1\n    store-global r[0], %%rs\n    %%rm = reduce max %%a, 1\n    store-global r[1], %%rm\n"
-        "    %%cs = reduce sum %%a, 0\n    store-global c[0], %%cs\n    %%cm = reduce max %%a, 0\n    store-global c[1], %%cm\n"
+        "    %%rs = reduce sum %%a, 1\n    store-global r[0], %%rs\n    %%rm = reduce max %%a, 1\n"
+        "    store-global r[1], %%rm\n"
+        "    %%cs = reduce sum %%a, 0\n    store-global c[0], %%cs\n    %%cm = reduce max %%a, 0\n"
+        "    store-global c[1], %%cm\n"
         ".end\n",
         name, type, ROWS, COLUMNS, type, ROWS, type, COLUMNS, layout);
 }

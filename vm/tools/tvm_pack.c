@@ -60,7 +60,8 @@ static const struct argp_option options[] = {
 
 static const char description[] =
     "Quantizes a matrix of weights [k, n] and packs it for a kernel.\v"
-    "The input is .npy or .safetensors: F32, F16 or BF16. The output is .safetensors with the tensors packed, scales and, with --zero "
+    "The input is .npy or .safetensors: F32, F16 or BF16. The output is .safetensors with the tensors packed, scales "
+    "and, with --zero "
     "per-group, zeros; its metadata describe it.\n"
     "\n"
     "  tvm-pack --type u3 --group 128 --layout matmul_u3.vbc W.npy -o W.tvmw\n"

@@ -56,7 +56,8 @@ static const struct argp_option options[] = {
     {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
      "call a C function with the same arguments, and compare the tensors", 0},
     {"tolerance", KEY_TOLERANCE, "T", 0,
-     "with --check: the error |x - r| may be T * max(1, |r|), where r is the function's (default: two units in the last place of 1 for floats, else 0)",
+     "with --check: the error |x - r| may be T * max(1, |r|), where r is the function's (default: two units in the "
+     "last place of 1 for floats, else 0)",
      0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
     {"verbose", 'v', NULL, 0, "say where the program's code comes from", 0},
@@ -74,7 +75,8 @@ static const char description[] =
     "  zeros, iota    zeros; 0, 1, 2, ...\n"
     "  out:FILE.npy   zeros, and written to the file after the run\n"
     "  VALUE,out:FILE.npy  one of the others, and written after the run\n"
-    "A number that is left out is taken from the shape of a file, where the kernel declares a tensor with that number as an extent.\n"
+    "A number that is left out is taken from the shape of a file, where the kernel declares a tensor with that "
+    "number as an extent.\n"
     "\n"
     "  tvm-run matmul.vbc --args m=16 a=@a.npy p=@p.npy s=@s.npy c=out:c.npy\n"
     "\n"
