@@ -250,7 +250,7 @@ END_TEST
 
 /* A block has 163 KiB on sm_80, 99 KiB on sm_89. big, which prints, and small are variants of one entry. */
 #define BIG                                                                                                  \
-    ".kernel big()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n%v = alloc-register f32[32], spatial(32), "
+    ".kernel big()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n%v = alloc-register f32[32], spatial(32), " \
     "init 0.0\nprint-tensor %v\n.end\n"
 #define SMALL ".kernel small()\n.warps 1\n.grid 1\n%a = alloc-shared f32[64]\n.end\n"
 static const struct too_big {
