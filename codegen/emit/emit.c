@@ -6,6 +6,7 @@
 
 #include "caches.h"
 #include "emit.h"
+#include "groups.h"
 #include "module.h"
 #include "numbers.h"
 
@@ -390,8 +391,14 @@ void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned coun
     if (e->caches->explained[number]) return;
     tvm_selection *selection = add_selection(e);
     if (!selection) return;
-    const char *mnemonic = tvm_op(e->insn->op)->mnemonic;
-    char name[160];
+    const char *mnemonic = tvm_op(e->insn->op)->mnemonic, *pattern;
+    const char *not_taken = tvm_group_refused(e, e->insn, &pattern);
+    char name[160], why[512];
+    if (!refused) refused = "";
+    if (not_taken) {
+        snprintf(why, sizeof why, "%s: %s%s%s", pattern, not_taken, *refused ? "; " : "", refused);
+        refused = why;
+    }
     if (e->insn->result != TVM_NONE) {
         const char *slot = tvm_string(e->program, e->kernel->slots[e->insn->result].name);
         snprintf(name, sizeof name, "%s%.100s = %s", slot[0] == '%' ? "" : "%", slot, mnemonic);
@@ -405,5 +412,5 @@ void tvm_explain(emitter *e, const char *candidate, unsigned bits, unsigned coun
                                  .bits = bits,
                                  .count = count,
                                  .conflicts = conflicts,
-                                 .refused = keep_string(e, refused ? refused : "")};
+                                 .refused = keep_string(e, refused)};
 }

@@ -310,12 +310,10 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     work.locals = tvm_layout_locals(tvm_slot_layout(e, work.source));
     work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
-    bool packed = work.from_packing == TVM_PACKING_PAIR;
     const tvm_insn *next = tvm_group_next(e, insn), *last = next ? next : insn;
     if (next) tvm_packed_constant(e, insn, next, &work.zero, &work.scale);
     work.result = last->result;
-    bool multiplied = work.scale != 1; /* by what the program takes back itself */
-    if (packed && !multiplied && tvm_scale_weights(e, last, work.from, work.zero)) {
+    if (e->slots[last->result].scaled.is_scaled && work.from_packing == TVM_PACKING_PAIR) {
         work.scaled = &e->slots[last->result].scaled;
         if (work.from.kind == TVM_KIND_FLOAT) work.scale *= ldexp(1, -tvm_pair_exponent(work.from));
         snprintf(detail + strlen(detail), sizeof detail - strlen(detail), ", scaled");

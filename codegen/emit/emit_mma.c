@@ -9,7 +9,6 @@
 #include "groups.h"
 #include "mma_operands.h"
 #include "scaled.h"
-#include "wgmma.h"
 
 enum { WORDS_A = 4, WORDS_B = 2, WORDS_C = 4 };
 
@@ -150,9 +149,6 @@ tvm_status tvm_emit_MMA(emitter *e, const tvm_insn *insn) {
     }
     char name[64];
     snprintf(name, sizeof name, "mma.sync.m16n8k16.f32.%s%s", type, columns ? " and a row of ones" : "");
-    char refused[160];
-    const char *not_wgmma = tvm_wgmma_refused(e, insn);
-    snprintf(refused, sizeof refused, "%s%s", *not_wgmma ? "wgmma: " : "", not_wgmma);
-    tvm_explain(e, name, 0, plan->tiles_c * plan->tiles_k, -1, refused);
+    tvm_explain(e, name, 0, plan->tiles_c * plan->tiles_k, -1, "");
     return TVM_OK;
 }

@@ -173,10 +173,6 @@ tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
     struct wgmma_state *s = e->wgmma;
     const product *t = &s->products[s->product[insn_number(e, insn)] - 1];
     const mma_operands *o = operands_of(e, t);
-    if (s->role[insn_number(e, insn)] != WGMMA_FIRST) {
-        tvm_explain(e, "in wgmma", 0, 0, -1, "");
-        return TVM_OK;
-    }
     if (o->mma.a.is_shared) {
         tvm_status status = tvm_emit_load_tile(e, o->mma.a.tensor, &o->tile_a, o->a);
         if (status != TVM_OK) return status;

@@ -96,7 +96,8 @@ static tvm_status emit_one(emitter *e, const tvm_insn *insn) {
         return TVM_OK;
     }
     tvm_wgmma_wait(e, insn);
-    return tvm_wgmma_takes(e, insn) ? tvm_emit_wgmma(e, insn) : emitters[insn->op](e, insn);
+    group_emitter *emit = tvm_group_emit(e, insn);
+    return emit ? emit(e, insn) : emitters[insn->op](e, insn);
 }
 
 tvm_status tvm_emit_range(emitter *e, uint32_t first, uint32_t last) {
@@ -166,7 +167,6 @@ static tvm_status translate_kernel(emitter *e) {
     declare_slots(e);
     tvm_params_load(e);
     status = tvm_groups_make(e);
-    if (status == TVM_OK) status = tvm_wgmma_plan(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
     if (status == TVM_OK) tvm_wgmma_drain(e);

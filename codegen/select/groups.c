@@ -1,24 +1,40 @@
-/* Pairs of instructions that are carried out as one: see groups.h. */
+/* The table of patterns, and the pass that finds them: see groups.h. */
 #include "groups.h"
 
 #include <stdlib.h>
 
 #include "mma_operands.h"
 #include "packed.h"
+#include "scaled.h"
+#include "wgmma.h"
 
-enum { REACH = 64 }; /* instructions between the two, at most */
+enum { REACH = 64 }; /* instructions between a value's definition and its reader, at most */
 
 typedef struct pattern {
-    const char *where; /* the second one was carried out */
-    /* Is it a pair of this kind, the second of which reads the first one's result? */
-    bool (*matches)(const emitter *e, const tvm_insn *first, const tvm_insn *second);
-    /* Does it give the same to the last bit? */
-    bool (*is_legal)(const emitter *e, const tvm_insn *first, const tvm_insn *second);
+    const char *name;
+    const char *where; /* an instruction that is not the first one was carried out */
+    bool (*matches)(emitter *e, group_match *g);
+    /* NULL, or why it is not: legal, worth it on the target. */
+    const char *(*refuse)(emitter *e, const group_match *g);
+    const char *(*does_not_pay)(emitter *e, const group_match *g);
+    /* Takes it: how many instructions right after the first are carried out with it. NULL: the second one is.
+     */
+    uint32_t (*take)(emitter *e, const group_match *g);
+    group_emitter *emit; /* NULL: the first instruction's own, which asks for what it needs */
 } pattern;
 
+/* Of an instruction. */
+typedef struct entry {
+    uint32_t next;          /* the one carried out with it, or TVM_NONE */
+    const pattern *carried; /* of the group that an earlier one carries out with it */
+    const pattern *taken;   /* that emits it */
+    const pattern *refused;
+    const char *why; /* refused */
+} entry;
+
 struct groups {
-    uint32_t *next;          /* by instruction: the one carried out with it, or TVM_NONE */
-    const pattern **pattern; /* by instruction that an earlier one carries out */
+    uint32_t *passed; /* by variable: how many of its reads are those of a next reader */
+    entry entries[];  /* by instruction */
 };
 
 /* ---- definitions and uses ---- */
@@ -46,6 +62,14 @@ static const tvm_insn *next_reader(const emitter *e, const tvm_insn *insn) {
     return NULL;
 }
 
+/* The same, where nothing else sees the value: all reads of the variable are those of next readers. */
+static const tvm_insn *only_reader(const emitter *e, uint32_t first) {
+    const tvm_insn *insn = &e->kernel->insns[first];
+    if (insn->result == TVM_NONE || e->groups->passed[insn->result] != e->slots[insn->result].reads)
+        return NULL;
+    return next_reader(e, insn);
+}
+
 /* May the second be carried out where the first stands? Nothing between assigns what it reads, nor reads or
  * assigns what it assigns. */
 static bool may_move(const emitter *e, const tvm_insn *first, const tvm_insn *second) {
@@ -57,106 +81,150 @@ static bool may_move(const emitter *e, const tvm_insn *first, const tvm_insn *se
     return true;
 }
 
-/* ---- the patterns ---- */
+/* ---- constants of conversions ---- */
 
-static bool is_conversion_with_constant(const emitter *e, const tvm_insn *first, const tvm_insn *second) {
-    double zero, scale;
-    return (first->op == TVM_OP_CAST || first->op == TVM_OP_CAST_LOWBIT) &&
-           tvm_slot_packing(e, tvm_operands(e->kernel, first)->value) == TVM_PACKING_PAIR &&
-           tvm_packed_constant(e, first, second, &zero, &scale);
+static const tvm_insn *insn_at(const emitter *e, uint32_t number) {
+    return &e->kernel->insns[number];
 }
 
-static bool is_exact(const emitter *e, const tvm_insn *first, const tvm_insn *second) {
+static bool is_conversion_with_constant(emitter *e, group_match *g) {
     double zero, scale;
+    const tvm_insn *first = insn_at(e, g->first), *second;
+    if (first->op != TVM_OP_CAST && first->op != TVM_OP_CAST_LOWBIT) return false;
+    if (tvm_slot_packing(e, tvm_operands(e->kernel, first)->value) != TVM_PACKING_PAIR) return false;
+    if (!(second = only_reader(e, g->first)) || !tvm_packed_constant(e, first, second, &zero, &scale))
+        return false;
+    g->second = (uint32_t)(second - e->kernel->insns);
+    return true;
+}
+
+static const char *refuse_constant(emitter *e, const group_match *g) {
+    double zero, scale;
+    const tvm_insn *first = insn_at(e, g->first), *second = insn_at(e, g->second);
     tvm_dtype from = tvm_slot_dtype(e, tvm_operands(e->kernel, first)->value);
     tvm_dtype to = tvm_slot_dtype(e, first->result);
     tvm_packed_constant(e, first, second, &zero, &scale);
-    return second->op == TVM_OP_MUL ? tvm_packed_scale_is_exact(e, from, to, scale)
-                                    : tvm_packed_zero_is_exact(from, to, zero);
+    bool exact = second->op == TVM_OP_MUL ? tvm_packed_scale_is_exact(e, from, to, scale)
+                                          : tvm_packed_zero_is_exact(from, to, zero);
+    if (!exact) return "it would round otherwise";
+    return may_move(e, first, second) ? NULL : "what stands between them is in the way";
 }
+
+/* ---- added products ---- */
 
 /* Products of the same a, the second of which are added to the first. They go through k together, so that a
  * fragment of a is needed once: where a has been converted, all of it need not be in registers at the same
  * time. */
-static bool is_added_product(const emitter *e, const tvm_insn *first, const tvm_insn *second) {
-    if (first->op != TVM_OP_MMA || second->op != TVM_OP_MMA) return false;
+static bool is_added_product(emitter *e, group_match *g) {
+    const tvm_insn *first = insn_at(e, g->first), *second = only_reader(e, g->first);
+    if (!second || first->op != TVM_OP_MMA || second->op != TVM_OP_MMA) return false;
     const mma_operands *x = tvm_mma_operands_of(e, first), *y = tvm_mma_operands_of(e, second);
     bool in_registers = !x->mma.b.is_shared && !y->mma.b.is_shared && !x->mma.a.is_shared;
+    g->second = (uint32_t)(second - e->kernel->insns);
     return in_registers && y->mma.c == first->result && y->a == x->a;
 }
 
-static bool keeps_order(const emitter *e, const tvm_insn *first, const tvm_insn *second) {
+static const char *refuse_added_product(emitter *e, const group_match *g) {
+    const tvm_insn *first = insn_at(e, g->first), *second = insn_at(e, g->second);
     const mma_operands *x = tvm_mma_operands_of(e, first), *y = tvm_mma_operands_of(e, second);
     bool kept =
         second->result != x->a && second->result != x->b && second->result != y->b && first->result != x->a;
-    return kept && tvm_layout_equal(tvm_slot_layout(e, y->b), tvm_slot_layout(e, x->b)) &&
-           tvm_layout_equal(tvm_slot_layout(e, second->result), tvm_slot_layout(e, first->result));
+    if (!kept) return "one would overwrite what the other reads";
+    if (!tvm_layout_equal(tvm_slot_layout(e, y->b), tvm_slot_layout(e, x->b)) ||
+        !tvm_layout_equal(tvm_slot_layout(e, second->result), tvm_slot_layout(e, first->result)))
+        return "the layouts differ";
+    return may_move(e, first, second) ? NULL : "what stands between them is in the way";
 }
 
+/* ---- the table ---- */
+
+/* In this order: whether weights are left scaled depends on what does their mma. */
 static const pattern patterns[] = {
-    {"in the conversion before", is_conversion_with_constant, is_exact},
-    {"in the mma before", is_added_product, keeps_order},
+    {"wgmma", "in wgmma", tvm_wgmma_matches, tvm_wgmma_refuse, tvm_wgmma_does_not_pay, tvm_wgmma_take,
+     tvm_emit_wgmma},
+    {"constant", "in the conversion before", is_conversion_with_constant, refuse_constant, NULL, NULL, NULL},
+    {"added product", "in the mma before", is_added_product, refuse_added_product, NULL, NULL, NULL},
+    {"scaled", "", tvm_scaled_matches, tvm_scaled_refuse, tvm_scaled_does_not_pay, tvm_scaled_take, NULL},
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
 /* ---- the groups ---- */
 
-static const pattern *find_pattern(const emitter *e, const tvm_insn *first, const tvm_insn *second) {
-    for (unsigned p = 0; p < PATTERNS; p++)
-        if (patterns[p].matches(e, first, second) && patterns[p].is_legal(e, first, second) &&
-            may_move(e, first, second))
-            return &patterns[p];
-    return NULL;
+static void take(emitter *e, const pattern *p, const group_match *g) {
+    entry *entries = e->groups->entries;
+    uint32_t count = p->take ? p->take(e, g) : 0;
+    if (p->emit) entries[g->first].taken = p;
+    for (uint32_t i = 1; i <= count; i++) entries[g->first + i].carried = p;
+    if (p->take) return;
+    entries[g->first].next = g->second;
+    entries[g->second].carried = p;
 }
 
-/* passed[slot]: how many of a variable's reads are those of a next reader. If all are, none sees the value
- * after it. */
-static void make_pairs(emitter *e, uint32_t *passed) {
-    const tvm_insn *insns = e->kernel->insns;
-    struct groups *g = e->groups;
+static void find_groups(emitter *e, const pattern *p) {
+    entry *entries = e->groups->entries;
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
-        g->next[i] = TVM_NONE;
-        if (insns[i].result != TVM_NONE && next_reader(e, &insns[i])) passed[insns[i].result]++;
+        group_match g = {.first = i, .second = TVM_NONE};
+        if (entries[i].carried || !p->matches(e, &g)) continue;
+        const char *why = p->refuse(e, &g);
+        if (!why && p->does_not_pay) why = p->does_not_pay(e, &g);
+        if (!why) {
+            take(e, p, &g);
+        } else if (!entries[i].why) {
+            entries[i].refused = p;
+            entries[i].why = why;
+        }
     }
+}
+
+static void count_passed(emitter *e) {
+    const tvm_insn *insns = e->kernel->insns;
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
-        uint32_t result = insns[i].result;
-        if (result == TVM_NONE || g->pattern[i] || passed[result] != e->slots[result].reads) continue;
-        const tvm_insn *second = next_reader(e, &insns[i]);
-        const pattern *found = second ? find_pattern(e, &insns[i], second) : NULL;
-        if (!found) continue;
-        g->next[i] = (uint32_t)(second - insns);
-        g->pattern[second - insns] = found;
+        e->groups->entries[i].next = TVM_NONE;
+        if (insns[i].result != TVM_NONE && next_reader(e, &insns[i])) e->groups->passed[insns[i].result]++;
     }
 }
 
 tvm_status tvm_groups_make(emitter *e) {
-    size_t insns = e->kernel->insn_count + (size_t)1;
-    uint32_t *passed = calloc(e->kernel->slot_count + (size_t)1, sizeof *passed);
-    struct groups *g = e->groups = calloc(1, sizeof *g);
-    if (g) {
-        g->next = calloc(insns, sizeof *g->next);
-        g->pattern = calloc(insns, sizeof *g->pattern);
-    }
-    bool fits = passed && g && g->next && g->pattern;
-    if (fits) make_pairs(e, passed);
-    free(passed);
-    return fits ? TVM_OK : tvm_diag_no_memory(e->diags);
+    struct groups *g = calloc(1, sizeof *g + (e->kernel->insn_count + (size_t)1) * sizeof *g->entries);
+    e->groups = g;
+    if (g) g->passed = calloc(e->kernel->slot_count + (size_t)1, sizeof *g->passed);
+    if (!g || !g->passed) return tvm_diag_no_memory(e->diags);
+    tvm_status status = tvm_wgmma_find(e);
+    if (status != TVM_OK) return status;
+    count_passed(e);
+    for (unsigned p = 0; p < PATTERNS; p++) find_groups(e, &patterns[p]);
+    return tvm_wgmma_plan_waits(e);
 }
 
 void tvm_groups_free(emitter *e) {
     if (!e->groups) return;
-    free(e->groups->next);
-    free(e->groups->pattern);
+    free(e->groups->passed);
     free(e->groups);
     e->groups = NULL;
 }
 
+static const entry *entry_of(const emitter *e, const tvm_insn *insn) {
+    return &e->groups->entries[insn - e->kernel->insns];
+}
+
+group_emitter *tvm_group_emit(const emitter *e, const tvm_insn *insn) {
+    const pattern *p = entry_of(e, insn)->taken;
+    return p ? p->emit : NULL;
+}
+
 const tvm_insn *tvm_group_next(const emitter *e, const tvm_insn *insn) {
-    uint32_t next = e->groups->next[insn - e->kernel->insns];
+    uint32_t next = entry_of(e, insn)->next;
     return next == TVM_NONE ? NULL : &e->kernel->insns[next];
 }
 
 const char *tvm_group_done(const emitter *e, const tvm_insn *insn) {
-    const pattern *p = e->groups->pattern[insn - e->kernel->insns];
+    const pattern *p = entry_of(e, insn)->carried;
     return p ? p->where : NULL;
+}
+
+const char *tvm_group_refused(const emitter *e, const tvm_insn *insn, const char **pattern_name) {
+    const entry *of = entry_of(e, insn);
+    if (!of->why) return NULL;
+    *pattern_name = of->refused->name;
+    return of->why;
 }

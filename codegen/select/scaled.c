@@ -5,6 +5,7 @@
 
 #include "convert.h"
 #include "mma_operands.h"
+#include "packed.h"
 #include "packing.h"
 #include "uses.h"
 #include "wgmma.h"
@@ -110,14 +111,18 @@ static bool pays(const emitter *e, const tvm_insn *mma, tvm_dtype from, const sc
     return !is_slower(e, mma, from, scaled) && (scaled->zero == 0 || ones_pay(e, mma));
 }
 
+/* What a scaling is asked for. */
+typedef enum scaling_test { LEGAL, LEGAL_AND_PAYS } scaling_test;
+
 static bool takes_scaled(const emitter *e, const tvm_insn *insn, uint32_t weights, tvm_dtype from,
-                         scaled_weights scaled) {
-    return is_legal(e, insn, weights, &scaled) && pays(e, insn, from, &scaled);
+                         scaled_weights scaled, scaling_test test) {
+    return is_legal(e, insn, weights, &scaled) && (test == LEGAL || pays(e, insn, from, &scaled));
 }
 
-static bool all_take(const emitter *e, uint32_t weights, tvm_dtype from, const scaled_weights *scaled) {
+static bool all_take(const emitter *e, uint32_t weights, tvm_dtype from, const scaled_weights *scaled,
+                     scaling_test test) {
     for (uint32_t i = 0; i < e->uses->slots[weights].count; i++)
-        if (!takes_scaled(e, tvm_slot_reader(e, weights, i), weights, from, *scaled)) return false;
+        if (!takes_scaled(e, tvm_slot_reader(e, weights, i), weights, from, *scaled, test)) return false;
     return true;
 }
 
@@ -148,40 +153,92 @@ static bool float_power(tvm_dtype from, scaled_weights *scaled) {
     return true;
 }
 
-static bool find_scaling(const emitter *e, uint32_t weights, tvm_dtype from, scaled_weights *scaled) {
-    if (!tvm_dtype_is_integer(from)) return float_power(from, scaled) && all_take(e, weights, from, scaled);
+static bool find_powers(const emitter *e, uint32_t weights, tvm_dtype from, scaled_weights *scaled,
+                        scaling_test test) {
+    if (!tvm_dtype_is_integer(from))
+        return float_power(from, scaled) && all_take(e, weights, from, scaled, test);
     for (unsigned period = SCALED_CLASSES / 2; period > 0; period /= 2) {
         if (period > 1 && 2 * period * from.bits > (unsigned)TVM_F16.mantissa) continue;
         scaled_weights found = *scaled;
         integer_classes(from, period, &found);
         count_lacking(from, &found);
-        if (!all_take(e, weights, from, &found)) continue;
+        if (!all_take(e, weights, from, &found, test)) continue;
         *scaled = found;
         return true;
     }
     return false;
 }
 
-bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero) {
-    uint32_t weights = insn->result;
-    const slot_use *use = &e->uses->slots[weights];
-    scaled_weights scaled = {.is_scaled = true,
-                             .zero = zero + tvm_packing_complement(TVM_PACKING_PAIR, from)};
-    if (use->assigned != 1 || use->count == 0 || !tvm_dtype_same(tvm_slot_dtype(e, weights), TVM_F16))
-        return false;
-    if (!find_scaling(e, weights, from, &scaled)) {
-        scaled.subtracted = scaled.zero; /* a whole number: tvm_packed_zero_is_exact */
-        scaled.zero = 0;
-        if (fabs(scaled.subtracted) > 1 << from.bits || !find_scaling(e, weights, from, &scaled))
-            return false;
-    }
-    e->slots[weights].scaled = scaled;
+/* ---- the pattern ---- */
+
+/* A conversion, with the constant that it takes along. */
+typedef struct conversion {
+    uint32_t weights; /* its result */
+    tvm_dtype from;
+    double zero, scale;
+} conversion;
+
+static conversion conversion_of(const emitter *e, const group_match *g) {
+    const tvm_insn *insn = &e->kernel->insns[g->first], *next = tvm_group_next(e, insn);
+    conversion c = {.weights = next ? next->result : insn->result, .scale = 1};
+    c.from = tvm_slot_dtype(e, tvm_operands(e->kernel, insn)->value);
+    if (next) tvm_packed_constant(e, insn, next, &c.zero, &c.scale);
+    return c;
+}
+
+/* With the zero point left to the sums if that can be, else taken off in the registers. */
+static bool find_scaling(const emitter *e, const conversion *c, scaled_weights *scaled, scaling_test test) {
+    double zero = c->zero + tvm_packing_complement(TVM_PACKING_PAIR, c->from);
+    *scaled = (scaled_weights){.is_scaled = true, .zero = zero};
+    if (find_powers(e, c->weights, c->from, scaled, test)) return true;
+    scaled->subtracted = zero; /* a whole number: tvm_packed_zero_is_exact */
+    scaled->zero = 0;
+    return fabs(zero) <= 1 << c->from.bits && find_powers(e, c->weights, c->from, scaled, test);
+}
+
+static bool is_read_by_mma(const emitter *e, uint32_t slot) {
+    const slot_use *use = &e->uses->slots[slot];
+    bool read = false;
+    for (uint32_t i = 0; i < use->count; i++) read = read || tvm_slot_reader(e, slot, i)->op == TVM_OP_MMA;
+    return read && use->assigned == 1;
+}
+
+bool tvm_scaled_matches(emitter *e, group_match *g) {
+    const tvm_insn *insn = &e->kernel->insns[g->first];
+    if (insn->op != TVM_OP_CAST && insn->op != TVM_OP_CAST_LOWBIT) return false;
+    if (tvm_slot_packing(e, tvm_operands(e->kernel, insn)->value) != TVM_PACKING_PAIR) return false;
+    conversion c = conversion_of(e, g);
+    /* a scale is what the program takes back itself */
+    return c.scale == 1 && tvm_dtype_same(tvm_slot_dtype(e, c.weights), TVM_F16) &&
+           is_read_by_mma(e, c.weights);
+}
+
+const char *tvm_scaled_refuse(emitter *e, const group_match *g) {
+    scaled_weights scaled;
+    conversion c = conversion_of(e, g);
+    if (!tvm_dtype_is_integer(c.from) && tvm_pair_exponent(c.from) == 0) return "nothing is left to do";
+    return find_scaling(e, &c, &scaled, LEGAL) ? NULL
+                                               : "not all that reads it gives sums that a scale multiplies";
+}
+
+const char *tvm_scaled_does_not_pay(emitter *e, const group_match *g) {
+    scaled_weights scaled;
+    conversion c = conversion_of(e, g);
+    return find_scaling(e, &c, &scaled, LEGAL_AND_PAYS) ? NULL : "it costs more than it saves";
+}
+
+uint32_t tvm_scaled_take(emitter *e, const group_match *g) {
+    scaled_weights scaled;
+    conversion c = conversion_of(e, g);
+    const slot_use *use = &e->uses->slots[c.weights];
+    find_scaling(e, &c, &scaled, LEGAL_AND_PAYS);
+    e->slots[c.weights].scaled = scaled;
     for (uint32_t i = 0; i < use->count; i++) {
-        const tvm_insn *mma = tvm_slot_reader(e, weights, i);
+        const tvm_insn *mma = tvm_slot_reader(e, c.weights, i);
         find_fragments(e, mma, &scaled);
         mark_sums(e, mma->result, &scaled);
     }
-    return true;
+    return 0;
 }
 
 /* ---- classes ---- */

@@ -17,14 +17,16 @@
 #ifndef TVM_CODEGEN_SCALED_H
 #define TVM_CODEGEN_SCALED_H
 
-#include "emit.h"
+#include "groups.h"
 
-/* May the conversion of packed codes that `insn` ends (a cast-lowbit, or the sub folded into it) leave its
- * result, f16, scaled, with `zero` not yet subtracted or subtracted in the same scale? Only if every reader
- * is an mma that has it as a, and every reader of its sums multiplies them by what was cast from f16. What
- * signed integers, stored as unsigned ones, are too large by is added to it. On success the slots' `scaled`
- * are set. */
-bool tvm_scale_weights(emitter *e, const tvm_insn *insn, tvm_dtype from, double zero);
+/* The pattern of groups.h: the conversion of packed codes to f16 that mma alone reads. It is legal where
+ * every mma has it as a, adds to zero, and has sums that are only multiplied by what was cast from f16, and
+ * where the program allows what rounds otherwise (the second step, by `reassociate`). Taking it sets the
+ * slots' `scaled`. */
+bool tvm_scaled_matches(emitter *e, group_match *g);
+const char *tvm_scaled_refuse(emitter *e, const group_match *g);
+const char *tvm_scaled_does_not_pay(emitter *e, const group_match *g);
+uint32_t tvm_scaled_take(emitter *e, const group_match *g);
 
 /* The powers are by class, so that a field of bits can be used at several places in a half of a word. A
  * thread's fragment of a is four pairs, of two rows in turn (PTX ISA, mma.m16n8k16, A), and the sums of a row

@@ -11,21 +11,29 @@
 #ifndef TVM_CODEGEN_WGMMA_H
 #define TVM_CODEGEN_WGMMA_H
 
-#include "emit.h"
+#include "groups.h"
 
-/* Decides for all instructions of the kernel; after the shared memory has been planned. */
-tvm_status tvm_wgmma_plan(emitter *e);
+/* Finds the mma of the kernel that it can do; after the shared memory has been planned. */
+tvm_status tvm_wgmma_find(emitter *e);
 void tvm_wgmma_free(emitter *e);
 
-/* Is the instruction done by a wgmma: as its mma, or as what is left out for it? */
+/* The pattern of groups.h: an mma of a shared b on a target that has wgmma, with those right after it that
+ * one wgmma does along. */
+bool tvm_wgmma_matches(emitter *e, group_match *g);
+const char *tvm_wgmma_refuse(emitter *e, const group_match *g);
+const char *tvm_wgmma_does_not_pay(emitter *e, const group_match *g);
+uint32_t tvm_wgmma_take(emitter *e, const group_match *g);
+group_emitter tvm_emit_wgmma;
+
+/* Is the mma done by a wgmma? */
 bool tvm_wgmma_takes(const emitter *e, const tvm_insn *insn);
 /* Eights of columns of one that does the mma; 0: none does. */
 uint32_t tvm_wgmma_columns(const emitter *e, const tvm_insn *mma);
-tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn);
-/* Why an mma of such a triple is none; "" where there is no triple. */
-const char *tvm_wgmma_refused(const emitter *e, const tvm_insn *mma);
 
 /* ---- waiting: see wgmma_waits.c ---- */
+
+/* Once it is known which mma are wgmma. */
+tvm_status tvm_wgmma_plan_waits(emitter *e);
 
 /* Before an instruction: waits if it must. */
 void tvm_wgmma_wait(emitter *e, const tvm_insn *insn);

@@ -32,10 +32,10 @@ typedef struct products {
 /* An mma whose b is a shared tile. */
 typedef struct product {
     uint32_t mma;     /* instruction */
-    uint32_t columns; /* eights of columns; 0: not for wgmma */
+    uint32_t columns; /* eights of columns; 0: wgmma cannot do it */
     uint32_t joined;  /* products that one wgmma does, of the first one */
     products all;     /* unless refused */
-    char refused[112];
+    const char *refused;
 } product;
 
 struct wgmma_state {
@@ -48,8 +48,6 @@ struct wgmma_state {
     wait_set *heads;     /* by instruction that opens a loop: at its head */
 };
 
-/* Finds `heads`. */
-tvm_status tvm_wgmma_plan_waits(emitter *e);
 /* A product's group has been committed; was another unfinished? */
 bool tvm_wgmma_start(emitter *e, uint32_t number);
 

@@ -1,7 +1,6 @@
 /* Finds the products that wgmma can do: see wgmma.h. */
 #include "wgmma_impl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* With fewer columns of 8, mma.sync is as fast. */
@@ -152,7 +151,7 @@ static tvm_status find_all(emitter *e, struct wgmma_state *s) {
         if (!why) p->columns = p->all.columns;
         if (why) products_free(&p->all);
         if (why && !*why) return tvm_diag_no_memory(e->diags);
-        snprintf(p->refused, sizeof p->refused, "%s", why ? why : "");
+        p->refused = why;
         s->product[i] = ++s->count;
     }
     return TVM_OK;
@@ -201,42 +200,23 @@ static uint32_t count_joined(emitter *e, const struct wgmma_state *s, const prod
     return count;
 }
 
-static void take(emitter *e, struct wgmma_state *s) {
-    product *end = s->products + s->count;
-    for (product *first = s->products; first < end; first += first->joined ? first->joined : 1) {
-        if (first->columns == 0) continue;
-        uint32_t joined = count_joined(e, s, first);
-        if (joined * first->columns < MIN_COLUMNS) {
-            first->columns = 0;
-            snprintf(first->refused, sizeof first->refused, "8 columns are as fast by mma.sync");
-            continue;
-        }
-        first->joined = joined;
-        s->used = true;
-        for (uint32_t j = 0; j < joined; j++) s->role[first[j].mma] = j == 0 ? WGMMA_FIRST : WGMMA_JOINS;
-    }
-}
-
 bool tvm_wgmma_same_sums(const emitter *e, const product *p, const product *other) {
     bool same = p->joined == other->joined && is_alike(e, p, other);
     for (uint32_t j = 0; j < p->joined && same; j++) same = slot_sums(e, p + j) == slot_sums(e, other + j);
     return same;
 }
 
-tvm_status tvm_wgmma_plan(emitter *e) {
-    const tvm_ir_kernel *kernel = e->kernel;
+tvm_status tvm_wgmma_find(emitter *e) {
     struct wgmma_state *s = calloc(1, sizeof *s);
     e->wgmma = s;
     if (!s) return tvm_diag_no_memory(e->diags);
     if (e->target.arch != 90 || e->target.feature != 'a') return TVM_OK;
-    size_t insns = kernel->insn_count + (size_t)1;
+    size_t insns = e->kernel->insn_count + (size_t)1;
     s->products = calloc(insns, sizeof *s->products);
     s->role = calloc(insns, sizeof *s->role);
     s->product = calloc(insns, sizeof *s->product);
     bool fits = s->products && s->role && s->product;
-    tvm_status status = fits ? find_all(e, s) : tvm_diag_no_memory(e->diags);
-    if (status == TVM_OK) take(e, s);
-    return status == TVM_OK ? tvm_wgmma_plan_waits(e) : status;
+    return fits ? find_all(e, s) : tvm_diag_no_memory(e->diags);
 }
 
 void tvm_wgmma_free(emitter *e) {
@@ -254,16 +234,39 @@ bool tvm_wgmma_takes(const emitter *e, const tvm_insn *insn) {
     return e->wgmma->used && e->wgmma->role[insn_number(e, insn)] != WGMMA_NONE;
 }
 
-const char *tvm_wgmma_refused(const emitter *e, const tvm_insn *mma) {
-    const struct wgmma_state *s = e->wgmma;
-    uint32_t number = s->product ? s->product[insn_number(e, mma)] : 0;
-    return number ? s->products[number - 1].refused : "";
-}
-
 uint32_t tvm_wgmma_columns(const emitter *e, const tvm_insn *mma) {
     const struct wgmma_state *s = e->wgmma;
     if (!tvm_wgmma_takes(e, mma)) return 0;
     uint32_t i = s->product[insn_number(e, mma)] - 1;
     while (s->role[s->products[i].mma] == WGMMA_JOINS) i--;
     return s->products[i].columns * s->products[i].joined;
+}
+
+/* ---- the pattern ---- */
+
+static product *product_of(const emitter *e, const group_match *g) {
+    return &e->wgmma->products[e->wgmma->product[g->first] - 1];
+}
+
+bool tvm_wgmma_matches(emitter *e, group_match *g) {
+    return e->wgmma->product && e->wgmma->product[g->first] != 0;
+}
+
+const char *tvm_wgmma_refuse(emitter *e, const group_match *g) {
+    return product_of(e, g)->refused;
+}
+
+const char *tvm_wgmma_does_not_pay(emitter *e, const group_match *g) {
+    product *first = product_of(e, g);
+    bool pays = count_joined(e, e->wgmma, first) * first->columns >= MIN_COLUMNS;
+    return pays ? NULL : "8 columns are as fast by mma.sync";
+}
+
+uint32_t tvm_wgmma_take(emitter *e, const group_match *g) {
+    product *first = product_of(e, g);
+    first->joined = count_joined(e, e->wgmma, first);
+    e->wgmma->used = true;
+    for (uint32_t j = 0; j < first->joined; j++)
+        e->wgmma->role[first[j].mma] = j == 0 ? WGMMA_FIRST : WGMMA_JOINS;
+    return first->joined - 1;
 }
