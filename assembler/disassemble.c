@@ -253,7 +253,7 @@ static void print_for(listing *l, const tvm_insn *insn) {
 }
 
 static void print_instruction(listing *l, const tvm_insn *insn) {
-    if (insn->op == TVM_OP_FOR) {
+    if (tvm_insn_has(insn, TVM_TRAIT_COUNTER)) {
         print_for(l, insn);
         return;
     }
@@ -261,7 +261,7 @@ static void print_instruction(listing *l, const tvm_insn *insn) {
         print_slot(l, insn->result);
         tvm_text_puts(&l->out, " = ");
     }
-    if (insn->op == TVM_OP_LET) {
+    if (tvm_insn_has(insn, TVM_TRAIT_VALUE)) {
         print_expr(l, tvm_operands(l->kernel, insn)->value, false);
         return;
     }

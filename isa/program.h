@@ -85,18 +85,24 @@ typedef enum tvm_effect {
     TVM_EFFECT_OUTPUT = 2048       /* writes to the user's output */
 } tvm_effect;
 
+/* Explained at the head of opcodes.def. */
 typedef enum tvm_trait {
-    TVM_TRAIT_SYNTAX = 1, /* its text has a form of its own: not mnemonic and operands */
-    TVM_TRAIT_BESIDE = 2, /* may run beside unfinished asynchronous products that it has no operand of */
-    TVM_TRAIT_PACKED = 4, /* takes operands whose packing is not linear */
-    TVM_TRAIT_MEMO =
-        8, /* its rule looks at nothing but types and layouts, and at length: worth remembering */
-    TVM_TRAIT_OWN_NAN = 16, /* gives a NaN of its own for any NaN that it takes */
+    TVM_TRAIT_SYNTAX = 1,
+    TVM_TRAIT_BESIDE = 2,
+    TVM_TRAIT_PACKED = 4,
+    TVM_TRAIT_MEMO = 8,
+    TVM_TRAIT_OWN_NAN = 16,
+    TVM_TRAIT_VALUE = 32,
+    TVM_TRAIT_COUNTER = 64,
+    TVM_TRAIT_LOWBIT = 128,
+    TVM_TRAIT_COMMUTES = 256,
+    TVM_TRAIT_OFFSET = 512,
+    TVM_TRAIT_FACTOR = 1024,
     /* the types of element that an element-wise row takes */
-    TVM_TRAIT_SIGNED = 32,   /* i8 i16 i32 i64 */
-    TVM_TRAIT_UNSIGNED = 64, /* u8 u16 u32 u64 */
-    TVM_TRAIT_FLOAT = 128,   /* f16 bf16 f32 */
-    TVM_TRAIT_DOUBLE = 256   /* f64 */
+    TVM_TRAIT_SIGNED = 2048,   /* i8 i16 i32 i64 */
+    TVM_TRAIT_UNSIGNED = 4096, /* u8 u16 u32 u64 */
+    TVM_TRAIT_FLOAT = 8192,    /* f16 bf16 f32 */
+    TVM_TRAIT_DOUBLE = 16384   /* f64 */
 } tvm_trait;
 
 typedef enum tvm_slot_kind {
@@ -201,6 +207,12 @@ typedef struct tvm_insn {
 static inline tvm_op_class tvm_insn_class(const tvm_insn *insn) {
     const tvm_op_info *info = tvm_op(insn->op);
     return info ? info->class : TVM_CLASS_COMPUTE;
+}
+
+/* Has the instruction's row one of these traits? */
+static inline bool tvm_insn_has(const tvm_insn *insn, unsigned traits) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    return info && info->traits & traits;
 }
 
 /* ---- scalar expressions: a pool of nodes, each after its operands; equal nodes are shared ---- */

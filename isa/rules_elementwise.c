@@ -244,9 +244,10 @@ tvm_status tvm_rule_CAST(const tvm_rule *rule) {
     if (result.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
     tvm_dtype_name(source, from);
     tvm_dtype_name(result, to);
-    if (rule->op == TVM_OP_CAST && !(cast_takes(source) && cast_takes(result)))
+    bool lowbit = rule->info->traits & TVM_TRAIT_LOWBIT;
+    if (!lowbit && !(cast_takes(source) && cast_takes(result)))
         return tvm_refuse(rule->why, "%s to %s is a conversion for cast-lowbit", from, to);
-    if (rule->op == TVM_OP_CAST_LOWBIT) {
+    if (lowbit) {
         if (!tvm_dtype_is_lowbit(source) && !tvm_dtype_is_lowbit(result))
             return tvm_refuse(rule->why, "neither %s nor %s is a low-precision type: expected cast", from,
                               to);

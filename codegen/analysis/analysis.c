@@ -42,18 +42,18 @@ static void find_leaves(const emitter *e, uint32_t expr, leaves *out) {
     if (arity > 2) find_leaves(e, node->c, out);
 }
 
-/* A slot with one LET stands for its expression: a use follows the LET without passing it again, so leaves
- * that are parameters, other such slots and variables of enclosing loops still have the values that they had
- * there. */
+/* A slot with one assignment, of a value, stands for its expression: a use follows the assignment without
+ * passing it again, so leaves that are parameters, other such slots and variables of enclosing loops still
+ * have the values that they had there. */
 static void find_definitions(const emitter *e) {
     facts *f = e->facts;
     const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        if (insn->result == TVM_NONE || (insn->op != TVM_OP_LET && insn->op != TVM_OP_FOR)) continue;
+        if (!tvm_insn_has(insn, TVM_TRAIT_VALUE | TVM_TRAIT_COUNTER)) continue;
         slot_fact *slot = &f->slots[insn->result];
         if (slot->assigned != 1) continue;
-        if (insn->op == TVM_OP_FOR) {
+        if (tvm_insn_has(insn, TVM_TRAIT_COUNTER)) {
             slot->loop = i;
             continue;
         }

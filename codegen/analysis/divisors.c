@@ -116,8 +116,8 @@ static void divisor_expr(const emitter *e, uint32_t expr) {
 static uint64_t divisor_assigned(const emitter *e, const tvm_insn *insn) {
     const facts *f = e->facts;
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    if (insn->op == TVM_OP_LET) return f->exprs[operands[0].value].divisor;
-    if (insn->op != TVM_OP_FOR) return 1;
+    if (tvm_insn_has(insn, TVM_TRAIT_VALUE)) return f->exprs[operands[0].value].divisor;
+    if (!tvm_insn_has(insn, TVM_TRAIT_COUNTER)) return 1;
     uint64_t divisor = tvm_fact_gcd(f->exprs[operands[0].value].divisor, f->exprs[operands[2].value].divisor);
     bool passes_sign =
         tvm_fact_is_u64(e->kernel->slots[insn->result].dtype) && f->slots[insn->result].low < 0;

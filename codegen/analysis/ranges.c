@@ -413,12 +413,12 @@ static bool range_loop(const emitter *e, const tvm_insn *insn, range *out) {
 /* What one instruction assigns; false: it is not reached. */
 static bool range_assigned(const emitter *e, const tvm_insn *insn, range *out) {
     const facts *f = e->facts;
-    if (insn->op == TVM_OP_LET) {
+    if (tvm_insn_has(insn, TVM_TRAIT_VALUE)) {
         uint32_t expr = tvm_operands(e->kernel, insn)[0].value;
         *out = range_of(f, expr);
         return f->exprs[expr].reached;
     }
-    if (insn->op == TVM_OP_FOR) return range_loop(e, insn, out);
+    if (tvm_insn_has(insn, TVM_TRAIT_COUNTER)) return range_loop(e, insn, out);
     *out = type_range(e->kernel->slots[insn->result].dtype);
     return true;
 }

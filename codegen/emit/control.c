@@ -27,7 +27,7 @@ void tvm_control_plan(emitter *e) {
         } else if (class == TVM_CLASS_END && depth > 0) {
             uint32_t opener = openers[depth - 1];
             uint64_t weight = weights[depth], copies = 1;
-            if (kernel->insns[opener].op == TVM_OP_FOR) {
+            if (tvm_insn_has(&kernel->insns[opener], TVM_TRAIT_COUNTER)) {
                 copies = tvm_operands(kernel, &kernel->insns[opener])[3].value;
                 if (weight * copies > UNROLLED_MAX) copies = UNROLLED_MAX / weight;
                 if (copies < 1) copies = 1;

@@ -288,15 +288,16 @@ bool tvm_packed_constant(const emitter *e, const tvm_insn *cast, const tvm_insn 
                          double *scale) {
     double value;
     const tvm_operand *x = tvm_operands(e->kernel, next), *y = x + 1;
-    if (next->op != TVM_OP_SUB && next->op != TVM_OP_ADD && next->op != TVM_OP_MUL) return false;
-    if (next->op != TVM_OP_SUB && x->kind == TVM_OPERAND_EXPR) {
+    bool multiplies = tvm_insn_has(next, TVM_TRAIT_FACTOR), commutes = tvm_insn_has(next, TVM_TRAIT_COMMUTES);
+    if (!multiplies && !tvm_insn_has(next, TVM_TRAIT_OFFSET)) return false;
+    if (commutes && x->kind == TVM_OPERAND_EXPR) {
         y = x;
         x = x + 1;
     }
     if (x->kind != TVM_OPERAND_SLOT || x->value != cast->result || y->kind != TVM_OPERAND_EXPR) return false;
     if (!constant_number(e, y->value, &value)) return false;
-    *scale = next->op == TVM_OP_MUL ? value : 1;
-    *zero = next->op == TVM_OP_MUL ? 0 : next->op == TVM_OP_ADD ? -value : value;
+    *scale = multiplies ? value : 1;
+    *zero = multiplies ? 0 : commutes ? -value : value;
     return true;
 }
 
@@ -308,7 +309,7 @@ tvm_status tvm_emit_CAST(emitter *e, const tvm_insn *insn) {
     work.from_packing = tvm_slot_packing(e, work.source);
     work.to_packing = tvm_slot_packing(e, work.result);
     work.locals = tvm_layout_locals(tvm_slot_layout(e, work.source));
-    work.lowbit = insn->op == TVM_OP_CAST_LOWBIT;
+    work.lowbit = tvm_insn_has(insn, TVM_TRAIT_LOWBIT);
     snprintf(detail, sizeof detail, "%s to %s", tvm_dtype_name(work.from, from), tvm_dtype_name(work.to, to));
     const tvm_insn *next = tvm_group_next(e, insn), *last = next ? next : insn;
     if (next) tvm_packed_constant(e, insn, next, &work.zero, &work.scale);

@@ -68,9 +68,11 @@ static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kerne
     if (!p->live || !p->freed || !p->offset || !p->reuses) return false;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        if (insn->op == TVM_OP_ALLOC_SHARED && p->live_count < slots)
+        tvm_op_class class = tvm_insn_class(insn);
+        bool shared = insn->result != TVM_NONE && kernel->slots[insn->result].kind == TVM_SLOT_SHARED;
+        if (class == TVM_CLASS_ALLOCATE && shared && p->live_count < slots)
             allocate(p, insn->result);
-        else if (insn->op == TVM_OP_FREE_SHARED && p->freed_count < slots)
+        else if (class == TVM_CLASS_FREE && p->freed_count < slots)
             release(p, tvm_operands(kernel, insn)[0].value);
     }
     return true;

@@ -43,7 +43,7 @@ tvm_status tvm_plan_CAST(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *dia
     plan->count = k->extents[insn->source->result];
     plan->from = interp_slot(k, plan->source)->dtype;
     plan->to = interp_slot(k, insn->source->result)->dtype;
-    plan->lowbit = insn->source->op == TVM_OP_CAST_LOWBIT;
+    plan->lowbit = tvm_insn_has(insn->source, TVM_TRAIT_LOWBIT);
     plan->way = choose_cast(plan->from, plan->to);
     if (plan->way != CAST_TABLE) return TVM_OK;
     for (unsigned byte = 0; byte < 256; byte++) {
