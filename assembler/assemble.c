@@ -35,6 +35,7 @@ static void finish(tvm_asm *as) {
     tvm_symbols_free(&as->names);
     tvm_symbols_free(&as->parameters);
     tvm_symbols_free(&as->slots);
+    tvm_symbols_free(&as->elements);
     tvm_symbols_free(&as->slot_names);
     tvm_ir_program_free(as->program);
     free(as->defines);

@@ -210,7 +210,8 @@ static bool is_wide(const listing *l, const tvm_insn *insn) {
 }
 
 static void print_operands(listing *l, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(l->kernel, insn), *end = operands + insn->count;
+    const tvm_operand *operands = tvm_operands(l->kernel, insn);
+    const tvm_operand *end = insn->count ? operands + insn->count : operands; /* without any it is NULL */
     const char *cursor = tvm_op(insn->op)->operands, *before = " ";
     bool wide = is_wide(l, insn);
     tvm_operand_desc desc;

@@ -97,7 +97,7 @@ static size_t past_name(const char *text, size_t at) {
  * several lines. */
 static bool statement_follows(const lexer *lex) {
     const char *text = lex->source->text;
-    size_t from = past_blanks(text, lex->at), end = past_name(text, from + 1);
+    size_t from = past_blanks(text, lex->at), end = text[from] ? past_name(text, from + 1) : from;
     if (text[from] == '.') return tvm_asm_is_directive(text + from + 1, end - from - 1);
     if (text[from] == '%' && is_name_start(text[from + 1])) {
         size_t equals = past_blanks(text, end);

@@ -113,7 +113,8 @@ bool tvm_asm_locate(tvm_asm *as, const tvm_token *token, const char *name, uint3
     tvm_symbol *symbol = find(as, name, length, false);
     if (!symbol) symbol = make(as, token, name, length);
     if (!symbol) return false;
-    bool element = symbol >= as->elements.items && symbol < as->elements.items + as->elements.count;
+    const tvm_symbols *elements = &as->elements;
+    bool element = elements->count && symbol >= elements->items && symbol < elements->items + elements->count;
     *home = element ? &as->elements : &as->slots;
     *index = (uint32_t)(symbol - (*home)->items);
     return true;

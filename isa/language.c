@@ -45,9 +45,9 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
         if (!desc.stored || at >= insn->count) continue;
         const tvm_operand_words *words = tvm_words_of(desc.kind);
         bool given = operands[at].kind != TVM_OPERAND_NONE;
-        bool is_later =
-            desc.optional ? given : given && kernel->slots[operands[at].value].kind != TVM_SLOT_REGISTER;
-        if (desc.since > 0 && is_later) need(version, desc.since);
+        bool is_tile = operands[at].kind == TVM_OPERAND_SLOT &&
+                       kernel->slots[operands[at].value].kind != TVM_SLOT_REGISTER;
+        if (desc.since > 0 && (desc.optional ? given : is_tile)) need(version, desc.since);
         if (given && words != NULL && words->since != NULL) need(version, words->since[operands[at].value]);
         at += entry_operands(program, kernel, &desc, &operands[at]);
     }
