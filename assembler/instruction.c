@@ -1,518 +1,37 @@
 /* Instructions, read by the operand list of their row of the opcode table. */
-#include "parser.h"
+#include "reading.h"
 
-#include <stdio.h>
 #include <string.h>
-
-/* A scalar operand whose node is made once all operands are known: a literal takes part in f64 arithmetic as
- * f64. */
-typedef struct deferred {
-    uint32_t at; /* operand */
-    const tvm_token *token;
-    tvm_value value;
-} deferred;
-
-/* An instruction being read. */
-typedef struct reading {
-    unsigned op;
-    const tvm_op_info *info;
-    const tvm_token *token;
-    tvm_operand operands[TVM_INSN_OPERANDS];
-    uint32_t count;
-    deferred scalars[TVM_INSN_OPERANDS];
-    uint32_t scalar_count;
-    bool wide;   /* something is f64 */
-    bool nested; /* in parentheses, as a value */
-    tvm_result_type type;
-    bool has_shape; /* =t */
-    uint32_t shape[TVM_MAX_RANK];
-    uint32_t rank;
-    uint32_t tile_slot; /* first indexed shared tensor, and the number of indices given */
-    uint32_t tile_given;
-} reading;
-
-static bool push(tvm_asm *as, reading *r, tvm_operand_kind kind, uint32_t value) {
-    if (r->count == TVM_INSN_OPERANDS) return tvm_asm_error(as, r->token, NULL, "too many operands");
-    r->operands[r->count++] = (tvm_operand){kind, value};
-    return true;
-}
-
-static bool push_scalar(tvm_asm *as, reading *r, const tvm_token *token, const tvm_value *value) {
-    if (value->kind == TVM_VALUE_POISON) return false;
-    if (!tvm_value_is_scalar(value))
-        return tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(value));
-    r->scalars[r->scalar_count++] = (deferred){r->count, token, *value};
-    return push(as, r, TVM_OPERAND_EXPR, 0);
-}
-
-/* ---- tensors ---- */
-
-/* The name at the cursor, with its % if it has one, as a slot; *slot is TVM_NONE for poison. */
-static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *what, uint32_t *slot) {
-    const tvm_token *token = tvm_asm_peek(as);
-    const char *name;
-    uint32_t length;
-    char found[80];
-    bool local = tvm_asm_at_local(as);
-    if (local) {
-        tvm_asm_next(as);
-        token = tvm_asm_peek(as);
-    }
-    if (token->kind != TVM_TOKEN_NAME)
-        return tvm_asm_error(as, token, NULL, "expected %s for '%.*s', found %s", what,
-                             (int)desc->name_length, desc->name, tvm_asm_found(as, token, found));
-    if (!tvm_asm_read_name(as, local, &name, &length)) return false;
-    const tvm_symbol *bound = local ? NULL : tvm_symbols_find(&as->names, name, length);
-    if (bound && bound->value.kind == TVM_VALUE_TENSOR) {
-        *slot = bound->value.as.tensor.slot;
-        return true;
-    }
-    const tvm_symbol *symbol =
-        local ? tvm_asm_find_local(as, name, length) : tvm_asm_find_parameter(as, name, length);
-    tvm_value unused;
-    if (!symbol && local) return tvm_asm_slot_value(as, token, TVM_MAX_SLOTS, name, length, &unused);
-    if (!symbol) return tvm_asm_unknown_name(as, token, name, length);
-    *slot = symbol->slot;
-    return true;
-}
-
-static bool push_tensor(tvm_asm *as, reading *r, const tvm_operand_desc *desc, const tvm_token *token,
-                        tvm_slot_kind kind, uint32_t slot) {
-    const tvm_slot *found = &tvm_asm_kernel(as)->slots[slot];
-    if (found->kind != kind)
-        return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'",
-                               tvm_asm_slot_what(kind), (int)desc->name_length, desc->name,
-                               tvm_asm_slot_what((tvm_slot_kind)found->kind),
-                               tvm_string(as->program, found->name));
-    if (found->dtype.kind == TVM_KIND_FLOAT && found->dtype.bits == 64) r->wide = true;
-    return push(as, r, TVM_OPERAND_SLOT, slot);
-}
-
-static bool read_tensor(tvm_asm *as, reading *r, const tvm_operand_desc *desc, tvm_slot_kind kind,
-                        uint32_t *slot) {
-    const tvm_token *token = tvm_asm_peek(as);
-    return read_slot(as, desc, tvm_asm_slot_what(kind), slot) && *slot != TVM_NONE &&
-           push_tensor(as, r, desc, token, kind, *slot);
-}
-
-/* A value that is a register tensor, or a scalar where one may stand. */
-static bool push_value(tvm_asm *as, reading *r, const tvm_operand_desc *desc, const tvm_token *token,
-                       tvm_value *value) {
-    if (value->kind == TVM_VALUE_TENSOR)
-        return tvm_asm_settle(as, value) &&
-               push_tensor(as, r, desc, token, TVM_SLOT_REGISTER, value->as.tensor.slot);
-    if ((desc->kind != 'r' && desc->kind != 'm') || value->kind == TVM_VALUE_POISON)
-        return push_scalar(as, r, token, value);
-    return tvm_asm_error(as, token, NULL, "expected a register tensor for '%.*s', found %s",
-                         (int)desc->name_length, desc->name, tvm_value_what(value));
-}
-
-/* Does the operand end behind the variable at the cursor, so that it is a tensor's name and no expression? */
-static bool is_bare_variable(const tvm_asm *as) {
-    if (!tvm_asm_at_local(as)) return false;
-    uint32_t i = 2;
-    if (tvm_asm_is(as, tvm_asm_ahead(as, i), "[")) {
-        unsigned depth = 0;
-        do {
-            const tvm_token *token = tvm_asm_ahead(as, i++);
-            if (token->kind == TVM_TOKEN_NEWLINE || token->kind == TVM_TOKEN_END) return true;
-            if (tvm_asm_is(as, token, "[")) depth++;
-            if (tvm_asm_is(as, token, "]")) depth--;
-        } while (depth);
-    }
-    const tvm_token *after = tvm_asm_ahead(as, i);
-    return after->kind != TVM_TOKEN_SIGN || tvm_asm_is(as, after, ",") || tvm_asm_is(as, after, ")");
-}
-
-/* `r`: a register tensor, by its name or as an expression. */
-static bool read_register(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value value;
-    uint32_t slot, tokens;
-    bool expression =
-        !is_bare_variable(as) && (tvm_asm_at_local(as) || tvm_asm_at(as, "(") || tvm_asm_at(as, "-"));
-    if (expression || tvm_asm_at_nested(as, &tokens) || tvm_asm_is(as, tvm_asm_ahead(as, 1), "("))
-        return tvm_asm_expression(as, &value) && push_value(as, r, desc, token, &value);
-    return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);
-}
-
-static bool push_index(tvm_asm *as, reading *r, const tvm_token *token, const tvm_value *value) {
-    uint32_t expr;
-    if (value->kind == TVM_VALUE_POISON) return false;
-    if (!tvm_value_is_scalar(value))
-        return tvm_asm_error(as, token, NULL, "an index is a scalar, not %s", tvm_value_what(value));
-    tvm_dtype type = tvm_asm_type_of(as, value);
-    if (type.kind == TVM_KIND_FLOAT)
-        return tvm_asm_error(as, token, NULL, "an index is an integer, not a float");
-    if (!tvm_dtype_same(type, TVM_I(32))) type = type.kind == TVM_KIND_BOOL ? TVM_I(32) : TVM_I(64);
-    return tvm_asm_lower(as, token, value, type, &expr) && push(as, r, TVM_OPERAND_EXPR, expr);
-}
-
-/* `[i, j]`, or nothing: indices that are not written are 0. */
-static bool read_indices(tvm_asm *as, reading *r, uint32_t slot) {
-    unsigned rank = tvm_slot_rank(as->program, &tvm_asm_kernel(as)->slots[slot]);
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value list = {.kind = TVM_VALUE_LIST};
-    if (tvm_asm_accept(as, "[") && !tvm_asm_list(as, "]", &list)) return false;
-    uint32_t given = list.as.list.count;
-    if (given > rank)
-        return tvm_asm_invalid(as, token, NULL, "%u indices for a tensor of rank %u", given, rank);
-    for (uint32_t i = 0; i < rank; i++) {
-        tvm_value zero = tvm_value_integer(0);
-        if (!push_index(as, r, token, i < given ? &list.as.list.items[i] : &zero)) return false;
-    }
-    if (r->tile_slot == TVM_NONE && tvm_asm_kernel(as)->slots[slot].kind == TVM_SLOT_SHARED) {
-        r->tile_slot = slot;
-        r->tile_given = given;
-    }
-    return true;
-}
-
-/* `b`: a register tensor by its name alone, else a scalar expression. */
-static bool read_broadcast(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value value;
-    return tvm_asm_expression(as, &value) && push_value(as, r, desc, token, &value);
-}
-
-/* `m`: a register tensor, or a tile of a shared one. */
-static bool read_register_or_shared(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    const tvm_token *word = tvm_asm_ahead(as, 1);
-    const char *name;
-    uint32_t length, slot;
-    if (tvm_asm_at_local(as)) {
-        if (!tvm_asm_name(as, word, &name, &length)) return false;
-        const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
-        if (symbol && symbol->slot != TVM_NONE &&
-            tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SHARED)
-            return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) && read_indices(as, r, slot);
-    }
-    return read_register(as, r, desc);
-}
-
-/* ---- constants ---- */
-
-static bool read_integer(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    int64_t value;
-    char what[64];
-    snprintf(what, sizeof what, "'%.*s'", (int)desc->name_length, desc->name);
-    return tvm_asm_static_integer(as, 0, UINT32_MAX, what, &value) &&
-           push(as, r, TVM_OPERAND_CONST, (uint32_t)value);
-}
-
-static bool push_tile(tvm_asm *as, reading *r, const uint32_t *extents, uint32_t count) {
-    if (!push(as, r, TVM_OPERAND_CONST, count)) return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (!push(as, r, TVM_OPERAND_CONST, extents[i])) return false;
-    return true;
-}
-
-static bool read_tile(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    const tvm_token *token = tvm_asm_peek(as);
-    char what[32];
-    snprintf(what, sizeof what, "the %.*s list", (int)desc->name_length, desc->name);
-    tvm_value value;
-    uint32_t extents[TVM_MAX_RANK], count;
-    if (!tvm_asm_static(as, what, &value)) return false;
-    if (value.kind != TVM_VALUE_LIST && value.kind != TVM_VALUE_POISON)
-        return tvm_asm_error(as, token, NULL, "expected %s, as [16, 64], found %s", what,
-                             tvm_value_what(&value));
-    return value.kind == TVM_VALUE_LIST &&
-           tvm_asm_extents(as, token, value.as.list.items, value.as.list.count, what, TVM_MAX_RANK, extents,
-                           &count) &&
-           push_tile(as, r, extents, count);
-}
-
-/* The tile that was not written: the dimensions of the shared tensor that were given no index. */
-static bool default_tile(tvm_asm *as, reading *r) {
-    const tvm_slot *slot = r->tile_slot == TVM_NONE ? NULL : &tvm_asm_kernel(as)->slots[r->tile_slot];
-    unsigned rank = slot ? tvm_slot_rank(as->program, slot) : 0;
-    if (!slot || r->tile_given >= rank)
-        return tvm_asm_error(as, tvm_asm_peek(as), "every dimension of the shared tensor has an index",
-                             "expected ', tile [...]'");
-    return push_tile(as, r, tvm_slot_shape(as->program, slot) + r->tile_given, rank - r->tile_given);
-}
-
-static bool find_word(tvm_asm *as, const char *const *words, unsigned count, const char *what,
-                      unsigned *word) {
-    const tvm_token *token = tvm_asm_peek(as);
-    const char *text = tvm_token_text(as->source, token);
-    tvm_suggest suggest;
-    char found[80], hint[96], all[80] = "";
-    tvm_suggest_start(&suggest, text, token->length);
-    for (unsigned i = 0; i < count; i++) {
-        *word = i;
-        if (tvm_asm_accept(as, words[i])) return true;
-        tvm_suggest_offer(&suggest, words[i], strlen(words[i]));
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? " " : "", words[i]);
-    }
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "expected %s (%s), found %s", what,
-                         all, tvm_asm_found(as, token, found));
-}
-
-static bool read_word(tvm_asm *as, reading *r, const tvm_operand_words *words) {
-    unsigned word;
-    return find_word(as, words->names, words->count, words->what, &word) &&
-           push(as, r, TVM_OPERAND_CONST, word);
-}
-
-/* ---- what the result's slot says ---- */
-
-/* `f32[16, 128]` */
-static bool read_typed_shape(tvm_asm *as, reading *r) {
-    tvm_value list;
-    if (!tvm_asm_type(as, &r->type.dtype)) return false;
-    const tvm_token *token = tvm_asm_peek(as);
-    if (!tvm_asm_expect(as, "[", "and the shape after the type") || !tvm_asm_list(as, "]", &list) ||
-        !tvm_asm_extents(as, token, list.as.list.items, list.as.list.count, "the shape", TVM_MAX_RANK,
-                         r->shape, &r->rank))
-        return false;
-    r->has_shape = true;
-    if (r->type.dtype.kind == TVM_KIND_FLOAT && r->type.dtype.bits == 64) r->wide = true;
-    return true;
-}
-
-static bool same_shape(tvm_asm *as, const tvm_token *token, const reading *r, unsigned rank,
-                       const uint32_t *shape) {
-    if (!r->has_shape) return true;
-    if (rank == r->rank && memcmp(shape, r->shape, rank * sizeof *shape) == 0) return true;
-    char text[2][96] = {"", ""};
-    for (unsigned i = 0; i < 2; i++)
-        for (unsigned d = 0; d < (i ? rank : r->rank); d++)
-            snprintf(text[i] + strlen(text[i]), sizeof text[i] - strlen(text[i]), "%s%u", d ? ", " : "",
-                     i ? shape[d] : r->shape[d]);
-    return tvm_asm_invalid(as, token, NULL, "the layout has shape [%s], the tensor [%s]", text[1], text[0]);
-}
-
-static bool read_layout(tvm_asm *as, reading *r) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value value;
-    if (!tvm_asm_static(as, "a layout", &value) || value.kind == TVM_VALUE_POISON) return false;
-    if (value.kind != TVM_VALUE_LAYOUT) {
-        const char *hint =
-            tvm_value_is_number(&value) ? "a named operand is written with its name, as 'init 0.0'" : NULL;
-        return tvm_asm_error(as, token, hint, "expected a register layout, found %s", tvm_value_what(&value));
-    }
-    r->type.layout = *value.as.layout;
-    r->type.has_layout = true;
-    return same_shape(as, token, r, r->type.layout.rank, r->type.layout.shape);
-}
-
-/* The shape of =t with a swizzle of its row-major order. */
-static bool swizzled(tvm_asm *as, const tvm_token *token, reading *r, unsigned base, unsigned bits,
-                     unsigned shift) {
-    uint32_t strides[TVM_MAX_RANK];
-    uint64_t stride = 1;
-    tvm_why why;
-    for (unsigned d = r->rank; d-- > 0;) {
-        strides[d] = (uint32_t)stride;
-        stride *= r->shape[d];
-        if (stride > TVM_MAX_TILE_ELEMENTS)
-            return tvm_asm_invalid(as, token, NULL, "a tensor has at most %d elements",
-                                   TVM_MAX_TILE_ELEMENTS);
-    }
-    if (tvm_shared_layout_make(r->rank, r->shape, r->rank, r->shape, strides, base, bits, shift,
-                               &r->type.shared_layout, &why) != TVM_OK)
-        return tvm_asm_invalid(as, token, NULL, "%s", why.text);
-    r->type.has_layout = true;
-    return true;
-}
-
-static bool read_shared_layout(tvm_asm *as, reading *r) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value value;
-    if (!tvm_asm_static(as, "a layout", &value) || value.kind == TVM_VALUE_POISON) return false;
-    if (value.kind == TVM_VALUE_SWIZZLE)
-        return swizzled(as, token, r, value.as.swizzle.base, value.as.swizzle.bits, value.as.swizzle.shift);
-    if (value.kind == TVM_VALUE_ROW_MAJOR) return swizzled(as, token, r, 0, 0, 0);
-    if (value.kind != TVM_VALUE_SHARED)
-        return tvm_asm_error(as, token, NULL, "expected a shared layout, found %s", tvm_value_what(&value));
-    r->type.shared_layout = *value.as.shared;
-    r->type.has_layout = true;
-    return same_shape(as, token, r, r->type.shared_layout.rank, r->type.shared_layout.shape);
-}
-
-static bool read_packing(tvm_asm *as, reading *r) {
-    unsigned packing;
-    if (!find_word(as, tvm_packing_names, TVM_PACKING_COUNT, "a packing", &packing)) return false;
-    r->type.packing = (tvm_packing)packing;
-    return true;
-}
-
-static bool default_layout(tvm_asm *as, reading *r, char kind) {
-    tvm_why why;
-    if (!r->has_shape) return true; /* it follows from the operands */
-    r->type.has_layout = true;
-    if (kind == 'L') return tvm_asm_auto_layout(as, r->token, r->rank, r->shape, 32, &r->type.layout);
-    if (tvm_shared_layout_auto(r->rank, r->shape, r->type.dtype.bits, &r->type.shared_layout, &why) == TVM_OK)
-        return true;
-    return tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
-}
-
-/* `f32[grid.x, n]` */
-static bool read_global_type(tvm_asm *as, reading *r) {
-    return tvm_asm_type(as, &r->type.dtype) && tvm_asm_expect(as, "[", "and the shape after the type") &&
-           tvm_asm_global_shape(as, TVM_LEAF_GRID, &r->type.rank, r->type.shape);
-}
-
-/* ---- the operand list ---- */
-
-/* Is the operand's name written before it? */
-static bool is_named(const tvm_asm *as, const tvm_operand_desc *desc) {
-    const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
-    if (token->kind != TVM_TOKEN_NAME || token->pasted || token->length != desc->name_length ||
-        memcmp(tvm_token_text(as->source, token), desc->name, desc->name_length) != 0)
-        return false;
-    if (desc->kind == 'F') return true;
-    if (strchr("ALS", desc->kind)) return after->kind == TVM_TOKEN_NAME || tvm_asm_is(as, after, "[");
-    return desc->optional && after->kind != TVM_TOKEN_NEWLINE && after->kind != TVM_TOKEN_END &&
-           !tvm_asm_is(as, after, ",");
-}
-
-static bool read_flag(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    const tvm_token *token = tvm_asm_peek(as);
-    char found[80];
-    if (!is_named(as, desc))
-        return tvm_asm_error(as, token, NULL, "expected '%.*s', found %s", (int)desc->name_length, desc->name,
-                             tvm_asm_found(as, token, found));
-    tvm_asm_next(as);
-    return push(as, r, TVM_OPERAND_CONST, 1);
-}
-
-/* Has the result the layout of the one tensor that it is made of? Then the row says no more of it than a
- * type. */
-static bool keeps_layout(const reading *r) {
-    const char *cursor = r->info->operands;
-    tvm_operand_desc desc;
-    for (unsigned i = 0; tvm_operand_next(&cursor, &desc); i++)
-        if (i == 0 ? desc.kind != 'r' : desc.stored || desc.kind == 'L') return false;
-    return true;
-}
-
-/* A broadcast operand is read beside the first tensor of its instruction; what it is made of keeps to that.
- */
-static bool read_beside(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    uint32_t outer = as->beside;
-    if (desc->kind == 'r' && !keeps_layout(r)) as->beside = 0;
-    for (uint32_t i = r->count; desc->kind == 'b' && i-- > 0;)
-        if (r->operands[i].kind == TVM_OPERAND_SLOT)
-            as->beside = kernel->slots[r->operands[i].value].layout + 1;
-    bool good = desc->kind == 'r' ? read_register(as, r, desc) : read_broadcast(as, r, desc);
-    as->beside = outer;
-    return good;
-}
-
-/* Does the layout of the tile that is loaded follow from what it is broadcast to? */
-static bool loads_beside(const tvm_asm *as, const reading *r) {
-    const tvm_operand *source = &r->operands[0];
-    return as->beside && r->nested && r->count && source->kind == TVM_OPERAND_SLOT &&
-           tvm_asm_kernel(as)->slots[source->value].kind != TVM_SLOT_REGISTER;
-}
-
-static bool has_one_element(const tvm_asm *as, const tvm_slot *slot, unsigned dim) {
-    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (slot->kind == TVM_SLOT_SHARED) return tvm_slot_shape(as->program, slot)[dim] == 1;
-    const tvm_expr *extent = &kernel->exprs[slot->shape[dim]];
-    return extent->op == TVM_EXPR_INTEGER && extent->value.i == 1;
-}
-
-/* That layout: without the leading dimensions that the source lacks, one element where it has no more. */
-static bool layout_beside(tvm_asm *as, reading *r) {
-    const tvm_slot *slot = &tvm_asm_kernel(as)->slots[r->operands[0].value];
-    unsigned rank = tvm_slot_rank(as->program, slot);
-    tvm_layout *layout = &r->type.layout;
-    tvm_status status = TVM_OK;
-    tvm_why why;
-    *layout = as->program->layouts[as->beside - 1];
-    while (status == TVM_OK && layout->rank > rank) {
-        status = tvm_layout_reduce(layout, 0, layout, &why);
-        if (status == TVM_OK) status = tvm_layout_squeeze(layout, 0, layout, &why);
-    }
-    for (unsigned d = 0; status == TVM_OK && d < layout->rank; d++)
-        if (has_one_element(as, slot, rank - layout->rank + d))
-            status = tvm_layout_reduce(layout, d, layout, &why);
-    r->type.has_layout = true;
-    return status == TVM_OK || tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
-}
-
-static bool read_operand(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    uint32_t slot;
-    tvm_value value;
-    const tvm_token *token = tvm_asm_peek(as);
-    switch (desc->kind) {
-    case 'x':
-        return tvm_asm_expression(as, &value) && push_scalar(as, r, token, &value);
-    case 'r':
-    case 'b':
-        return read_beside(as, r, desc);
-    case 's':
-        return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) &&
-               (!desc->indexed || read_indices(as, r, slot));
-    case 'g':
-        return read_tensor(as, r, desc, TVM_SLOT_GLOBAL, &slot) &&
-               (!desc->indexed || read_indices(as, r, slot));
-    case 'm':
-        return read_register_or_shared(as, r, desc);
-    case 'N':
-        return read_integer(as, r, desc);
-    case 'A':
-        return read_tile(as, r, desc);
-    case 'F':
-        return read_flag(as, r, desc);
-    case 't':
-        return read_typed_shape(as, r);
-    case 'T':
-        return tvm_asm_type(as, &r->type.dtype);
-    case 'L':
-        return read_layout(as, r);
-    case 'G':
-        return read_global_type(as, r);
-    case 'P':
-        return read_packing(as, r);
-    case 'S':
-        return read_shared_layout(as, r);
-    default:
-        return read_word(as, r, tvm_words_of(desc->kind));
-    }
-}
-
-static bool leave_out(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    if (desc->kind == 'A' && !desc->optional) return default_tile(as, r);
-    if (desc->kind == 'P') return true; /* linear */
-    if (desc->kind == 'L' && !desc->optional) return layout_beside(as, r);
-    if (!desc->stored) return default_layout(as, r, desc->kind);
-    return push(as, r, TVM_OPERAND_NONE, 0);
-}
 
 static bool is_optional(const tvm_operand_desc *desc) {
     return desc->optional || desc->kind == 'A';
 }
 
 /* operand [if condition]: where it does not hold the operand is left out. */
-static bool read_optional(tvm_asm *as, reading *r, const tvm_operand_desc *desc) {
-    const reading before = *r;
+static bool read_optional(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
+    const tvm_reading before = *r;
     bool holds;
-    if (!read_operand(as, r, desc)) return false;
+    if (!tvm_asm_read_operand(as, r, desc)) return false;
     if (!tvm_asm_accept(as, "if")) return true;
     if (!tvm_asm_condition(as, "the condition of an operand", &holds)) return false;
     if (holds) return true;
     *r = before;
-    return leave_out(as, r, desc);
+    return tvm_asm_leave_out(as, r, desc);
 }
 
 /* May the operand be missing, and is it? A name of another operand in its place says so, too. */
-static bool is_left_out(const tvm_asm *as, const reading *r, const tvm_operand_desc *desc, const char *rest) {
-    bool follows = desc->kind == 'L' && loads_beside(as, r);
+static bool is_left_out(const tvm_asm *as, const tvm_reading *r, const tvm_operand_desc *desc,
+                        const char *rest) {
+    bool follows = desc->kind == 'L' && tvm_asm_loads_beside(as, r);
     if (!desc->optional && desc->kind != 'A' && !follows) return false;
     if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
     tvm_operand_desc later;
     while (tvm_operand_next(&rest, &later))
-        if (later.optional && is_named(as, &later)) return true;
+        if (later.optional && tvm_asm_operand_named(as, &later)) return true;
     return false;
 }
 
-static bool read_operands(tvm_asm *as, reading *r) {
+static bool read_operands(tvm_asm *as, tvm_reading *r) {
     const char *cursor = r->info->operands;
     tvm_operand_desc desc;
     char before = 0;
@@ -521,7 +40,7 @@ static bool read_operands(tvm_asm *as, reading *r) {
     while (tvm_operand_next(&cursor, &desc)) {
         if (!comma) comma = tvm_asm_accept(as, ",") || tvm_words_of(before) != NULL;
         if (is_left_out(as, r, &desc, cursor)) {
-            if (!leave_out(as, r, &desc)) return false;
+            if (!tvm_asm_leave_out(as, r, &desc)) return false;
             continue;
         }
         if (!comma)
@@ -532,17 +51,17 @@ static bool read_operands(tvm_asm *as, reading *r) {
             return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
                                  "'%.*s' of %s came with version %u of the language", (int)desc.name_length,
                                  desc.name, r->info->mnemonic, desc.since);
-        if (desc.kind != 'F' && is_named(as, &desc)) tvm_asm_next(as);
-        if (!(is_optional(&desc) ? read_optional : read_operand)(as, r, &desc)) return false;
+        if (desc.kind != 'F' && tvm_asm_operand_named(as, &desc)) tvm_asm_next(as);
+        if (!(is_optional(&desc) ? read_optional : tvm_asm_read_operand)(as, r, &desc)) return false;
         comma = false;
         before = desc.kind;
     }
     return r->nested ? tvm_asm_expect(as, ")", "after the operands") : tvm_asm_expect_end(as);
 }
 
-static bool lower_scalars(tvm_asm *as, reading *r) {
+static bool lower_scalars(tvm_asm *as, tvm_reading *r) {
     for (uint32_t i = 0; i < r->scalar_count; i++) {
-        const deferred *scalar = &r->scalars[i];
+        const tvm_deferred *scalar = &r->scalars[i];
         tvm_dtype type = tvm_asm_type_of(as, &scalar->value);
         if (r->wide && scalar->value.kind == TVM_VALUE_FLOAT && scalar->value.type.kind == TVM_KIND_NONE)
             type = TVM_F64;
@@ -554,7 +73,7 @@ static bool lower_scalars(tvm_asm *as, reading *r) {
 
 bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
                          const char *result_name, uint32_t result_length) {
-    reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE};
+    tvm_reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE};
     r.type.kind = r.info->result;
     bool good =
         tvm_asm_check_warps(as, token) && read_operands(as, &r) && lower_scalars(as, &r) &&
@@ -564,7 +83,7 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
 }
 
 /* What was read, to be written when it is known where the result goes. */
-static bool pending_value(tvm_asm *as, const reading *r, tvm_value *value) {
+static bool pending_value(tvm_asm *as, const tvm_reading *r, tvm_value *value) {
     tvm_pending *pending = tvm_arena_alloc(&as->scratch, sizeof *pending);
     tvm_operand *operands = tvm_arena_alloc(&as->scratch, (r->count + 1) * sizeof *operands);
     if (!pending || !operands) return tvm_asm_no_memory(as);
@@ -575,7 +94,7 @@ static bool pending_value(tvm_asm *as, const reading *r, tvm_value *value) {
 }
 
 bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value *value) {
-    reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
+    tvm_reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
     r.type.kind = r.info->result;
     return tvm_asm_check_warps(as, token) && read_operands(as, &r) && lower_scalars(as, &r) &&
            pending_value(as, &r, value);
@@ -583,122 +102,13 @@ bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, t
 
 bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, const tvm_value *operands,
                               uint32_t count, tvm_value *value) {
-    reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
+    tvm_reading r = {.op = op, .info = tvm_op(op), .token = token, .tile_slot = TVM_NONE, .nested = true};
     const char *cursor = r.info->operands;
     tvm_operand_desc desc;
     r.type.kind = r.info->result;
     for (uint32_t i = 0; i < count && tvm_operand_next(&cursor, &desc); i++) {
         tvm_value operand = operands[i];
-        if (!push_value(as, &r, &desc, token, &operand)) return false;
+        if (!tvm_asm_push_value(as, &r, &desc, token, &operand)) return false;
     }
     return lower_scalars(as, &r) && pending_value(as, &r, value);
-}
-
-/* ---- results ---- */
-
-/* A name for the line table: control characters do not belong in a program's strings. */
-static uint32_t file_string(tvm_asm *as) {
-    const char *name = as->source->name;
-    char *clean = tvm_arena_text(&as->scratch, name, strlen(name));
-    if (!clean) return TVM_NONE;
-    for (char *c = clean; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-    return tvm_ir_program_string(as->program, clean, strlen(clean));
-}
-
-bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result,
-                  const tvm_operand *operands, uint32_t count) {
-    tvm_insn insn = {
-        .op = (uint16_t)op, .result = result, .file = file_string(as), .line = as->statement_line};
-    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (kernel->insn_count >= TVM_MAX_INSNS) {
-        tvm_asm_invalid(as, token, NULL, "a kernel has at most %d instructions", TVM_MAX_INSNS);
-        as->stopped = true;
-        return false;
-    }
-    if (insn.file == TVM_NONE || tvm_ir_kernel_add_insn(kernel, &insn, operands, count) == TVM_NONE)
-        return tvm_asm_no_memory(as);
-    return true;
-}
-
-/* The slot that an inferred type asks for. */
-static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) {
-    *slot = (tvm_slot){.kind = (uint8_t)type->kind,
-                       .dtype = type->dtype,
-                       .packing = (uint8_t)type->packing,
-                       .layout = TVM_NONE};
-    for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
-    if (type->kind == TVM_SLOT_GLOBAL) {
-        slot->rank = (uint8_t)type->rank;
-        memcpy(slot->shape, type->shape, type->rank * sizeof *slot->shape);
-        return true;
-    }
-    if (type->kind == TVM_SLOT_SCALAR) return true;
-    slot->layout = type->kind == TVM_SLOT_REGISTER
-                       ? tvm_ir_program_layout(as->program, &type->layout)
-                       : tvm_ir_program_shared_layout(as->program, &type->shared_layout);
-    return slot->layout != TVM_NONE || tvm_asm_no_memory(as);
-}
-
-static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, uint32_t index,
-                       const tvm_slot *wanted) {
-    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    const tvm_slot *slot = &kernel->slots[index];
-    char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX];
-    if (slot->kind != wanted->kind)
-        return tvm_asm_invalid(as, token, "one name is one variable of one type: choose another name",
-                               "'%%%.*s' is %s, this gives %s", (int)length, name,
-                               tvm_asm_slot_what((tvm_slot_kind)slot->kind),
-                               tvm_asm_slot_what((tvm_slot_kind)wanted->kind));
-    if (!tvm_dtype_same(slot->dtype, wanted->dtype))
-        return tvm_asm_invalid(as, token,
-                               "one name is one variable of one type: convert, or choose another name",
-                               "'%%%.*s' has type %s, this gives %s", (int)length, name,
-                               tvm_dtype_name(slot->dtype, old), tvm_dtype_name(wanted->dtype, now));
-    if (slot->packing != wanted->packing)
-        return tvm_asm_invalid(as, token, "one name is one variable of one packing: choose another name",
-                               "'%%%.*s' has packing %s, this gives %s", (int)length, name,
-                               tvm_packing_names[slot->packing], tvm_packing_names[wanted->packing]);
-    if (slot->layout != wanted->layout)
-        return tvm_asm_invalid(as, token, "one name is one variable of one layout: choose another name",
-                               "'%%%.*s' has another layout than this gives", (int)length, name);
-    return true;
-}
-
-static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_operand *operands,
-                  uint32_t count, tvm_result_type *type) {
-    tvm_insn insn = {
-        .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
-    tvm_why why;
-    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (tvm_infer(as->program, kernel, tvm_block_team(kernel), &insn, operands, type, &why) == TVM_OK) return true;
-    if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
-    return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
-}
-
-bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {
-    tvm_result_type type = pending->type;
-    tvm_slot made;
-    return infer(as, pending->token, pending->op, pending->operands, pending->count, &type) &&
-           make_slot(as, &type, &made) && tvm_asm_add_temporary(as, pending->token, &made, slot) &&
-           tvm_asm_emit(as, pending->token, pending->op, *slot, pending->operands, pending->count);
-}
-
-bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
-                    const char *result_name, uint32_t result_length, const tvm_operand *operands,
-                    uint32_t count, tvm_result_type *type) {
-    if (!infer(as, token, op, operands, count, type)) return false;
-    if (!result_name) return tvm_asm_emit(as, token, op, TVM_NONE, operands, count);
-    tvm_slot slot;
-    uint32_t index;
-    if (!make_slot(as, type, &slot)) return false;
-    const tvm_symbol *symbol = tvm_asm_find_assigned(as, result_name, result_length);
-    if (!symbol) {
-        if (!tvm_asm_add_slot(as, result_token, result_name, result_length, &slot, &index)) return false;
-    } else {
-        index = symbol->slot;
-        if (index == TVM_NONE || !check_slot(as, result_token, result_name, result_length, index, &slot))
-            return false;
-    }
-    return tvm_asm_emit(as, token, op, index, operands, count);
 }

@@ -347,7 +347,7 @@ bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, 
 /* Writes the instruction that a value waits for, if it does, with a temporary variable as its result. */
 bool tvm_asm_settle(tvm_asm *as, tvm_value *value);
 
-/* ---- statements (directives.c, kernel.c, entry.c, statement.c, instruction.c) ---- */
+/* ---- statements (directives.c, kernel.c, entry.c, statement.c, instruction.c, result.c) ---- */
 void tvm_asm_statement(tvm_asm *as); /* in a kernel, not a directive */
 bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
                          const char *result_name, uint32_t result_length);

@@ -1,0 +1,47 @@
+/* Private to assembler/: an instruction while it is read. instruction.c walks the operand list of its row of
+ * the opcode table, operand.c reads one operand of it. */
+#ifndef TVM_ASSEMBLER_READING_H
+#define TVM_ASSEMBLER_READING_H
+
+#include "parser.h"
+
+/* A scalar operand whose node is made once all operands are known: a literal takes part in f64 arithmetic as
+ * f64. */
+typedef struct tvm_deferred {
+    uint32_t at; /* operand */
+    const tvm_token *token;
+    tvm_value value;
+} tvm_deferred;
+
+/* An instruction being read. */
+typedef struct tvm_reading {
+    unsigned op;
+    const tvm_op_info *info;
+    const tvm_token *token;
+    tvm_operand operands[TVM_INSN_OPERANDS];
+    uint32_t count;
+    tvm_deferred scalars[TVM_INSN_OPERANDS];
+    uint32_t scalar_count;
+    bool wide;   /* something is f64 */
+    bool nested; /* in parentheses, as a value */
+    tvm_result_type type;
+    bool has_shape; /* =t */
+    uint32_t shape[TVM_MAX_RANK];
+    uint32_t rank;
+    uint32_t tile_slot; /* first indexed shared tensor, and the number of indices given */
+    uint32_t tile_given;
+} tvm_reading;
+
+/* Adds the operand at the cursor, which is behind its name if that is written; a flag is its name. */
+bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc);
+/* Adds what an operand is that is not written. */
+bool tvm_asm_leave_out(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc);
+/* Adds a value that is a register tensor, or a scalar where one may stand. */
+bool tvm_asm_push_value(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,
+                        tvm_value *value);
+/* Is the operand's name written before it? */
+bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc);
+/* Does the layout of the tile that is loaded follow from what it is broadcast to? */
+bool tvm_asm_loads_beside(const tvm_asm *as, const tvm_reading *r);
+
+#endif

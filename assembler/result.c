@@ -1,0 +1,112 @@
+/* What an instruction gives: its type, the slot of its variable, and the instruction in the kernel. */
+#include "parser.h"
+
+#include <string.h>
+
+/* A name for the line table: control characters do not belong in a program's strings. */
+static uint32_t file_string(tvm_asm *as) {
+    const char *name = as->source->name;
+    char *clean = tvm_arena_text(&as->scratch, name, strlen(name));
+    if (!clean) return TVM_NONE;
+    for (char *c = clean; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+    return tvm_ir_program_string(as->program, clean, strlen(clean));
+}
+
+bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result,
+                  const tvm_operand *operands, uint32_t count) {
+    tvm_insn insn = {
+        .op = (uint16_t)op, .result = result, .file = file_string(as), .line = as->statement_line};
+    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    if (kernel->insn_count >= TVM_MAX_INSNS) {
+        tvm_asm_invalid(as, token, NULL, "a kernel has at most %d instructions", TVM_MAX_INSNS);
+        as->stopped = true;
+        return false;
+    }
+    if (insn.file == TVM_NONE || tvm_ir_kernel_add_insn(kernel, &insn, operands, count) == TVM_NONE)
+        return tvm_asm_no_memory(as);
+    return true;
+}
+
+/* The slot that an inferred type asks for. */
+static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) {
+    *slot = (tvm_slot){.kind = (uint8_t)type->kind,
+                       .dtype = type->dtype,
+                       .packing = (uint8_t)type->packing,
+                       .layout = TVM_NONE};
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
+    if (type->kind == TVM_SLOT_GLOBAL) {
+        slot->rank = (uint8_t)type->rank;
+        memcpy(slot->shape, type->shape, type->rank * sizeof *slot->shape);
+        return true;
+    }
+    if (type->kind == TVM_SLOT_SCALAR) return true;
+    slot->layout = type->kind == TVM_SLOT_REGISTER
+                       ? tvm_ir_program_layout(as->program, &type->layout)
+                       : tvm_ir_program_shared_layout(as->program, &type->shared_layout);
+    return slot->layout != TVM_NONE || tvm_asm_no_memory(as);
+}
+
+static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, uint32_t index,
+                       const tvm_slot *wanted) {
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    const tvm_slot *slot = &kernel->slots[index];
+    char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX];
+    if (slot->kind != wanted->kind)
+        return tvm_asm_invalid(as, token, "one name is one variable of one type: choose another name",
+                               "'%%%.*s' is %s, this gives %s", (int)length, name,
+                               tvm_asm_slot_what((tvm_slot_kind)slot->kind),
+                               tvm_asm_slot_what((tvm_slot_kind)wanted->kind));
+    if (!tvm_dtype_same(slot->dtype, wanted->dtype))
+        return tvm_asm_invalid(as, token,
+                               "one name is one variable of one type: convert, or choose another name",
+                               "'%%%.*s' has type %s, this gives %s", (int)length, name,
+                               tvm_dtype_name(slot->dtype, old), tvm_dtype_name(wanted->dtype, now));
+    if (slot->packing != wanted->packing)
+        return tvm_asm_invalid(as, token, "one name is one variable of one packing: choose another name",
+                               "'%%%.*s' has packing %s, this gives %s", (int)length, name,
+                               tvm_packing_names[slot->packing], tvm_packing_names[wanted->packing]);
+    if (slot->layout != wanted->layout)
+        return tvm_asm_invalid(as, token, "one name is one variable of one layout: choose another name",
+                               "'%%%.*s' has another layout than this gives", (int)length, name);
+    return true;
+}
+
+static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_operand *operands,
+                  uint32_t count, tvm_result_type *type) {
+    tvm_insn insn = {
+        .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
+    tvm_why why;
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    if (tvm_infer(as->program, kernel, tvm_block_team(kernel), &insn, operands, type, &why) == TVM_OK)
+        return true;
+    if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
+    return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
+}
+
+bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {
+    tvm_result_type type = pending->type;
+    tvm_slot made;
+    return infer(as, pending->token, pending->op, pending->operands, pending->count, &type) &&
+           make_slot(as, &type, &made) && tvm_asm_add_temporary(as, pending->token, &made, slot) &&
+           tvm_asm_emit(as, pending->token, pending->op, *slot, pending->operands, pending->count);
+}
+
+bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
+                    const char *result_name, uint32_t result_length, const tvm_operand *operands,
+                    uint32_t count, tvm_result_type *type) {
+    if (!infer(as, token, op, operands, count, type)) return false;
+    if (!result_name) return tvm_asm_emit(as, token, op, TVM_NONE, operands, count);
+    tvm_slot slot;
+    uint32_t index;
+    if (!make_slot(as, type, &slot)) return false;
+    const tvm_symbol *symbol = tvm_asm_find_assigned(as, result_name, result_length);
+    if (!symbol) {
+        if (!tvm_asm_add_slot(as, result_token, result_name, result_length, &slot, &index)) return false;
+    } else {
+        index = symbol->slot;
+        if (index == TVM_NONE || !check_slot(as, result_token, result_name, result_length, index, &slot))
+            return false;
+    }
+    return tvm_asm_emit(as, token, op, index, operands, count);
+}
