@@ -66,7 +66,6 @@ static bool emit_f32_pairs(emitter *e, void *work) {
 
 /* ---- low-bit codes to pairs ---- */
 
-/* d = a op b for a .b32 register and an immediate. */
 /* Two neighbouring codes of `bits` bits, from bit `bit` of the slot on, at the low end of a register whose
  * upper bits are anything. A second code past the tensor's end is anything, too. */
 static reg neighbours(emitter *e, const cast_work *w, uint32_t bit) {
