@@ -6,7 +6,7 @@
 #include "program.h"
 
 /* The latest that this library knows. */
-enum { TVM_LANGUAGE_VERSION = 2 };
+enum { TVM_LANGUAGE_VERSION = 3 };
 
 /* The version that a reader of the verified program must know: the highest of all that it uses, 1 at least.
  */
