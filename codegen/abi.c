@@ -20,6 +20,39 @@ uint32_t tvm_abi_add(tvm_kernel_abi *abi, tvm_abi_kind kind, unsigned width, uin
     return abi->param_count++;
 }
 
+unsigned tvm_abi_element_bytes(unsigned element) {
+    static const uint8_t bytes[TVM_ABI_ELEMENTS] = {
+        [TVM_ABI_BITS8] = 1, [TVM_ABI_BITS16] = 2, [TVM_ABI_BITS32] = 4, [TVM_ABI_BITS64] = 8,
+        [TVM_ABI_I32] = 4,   [TVM_ABI_I64] = 8,    [TVM_ABI_F16] = 2,    [TVM_ABI_BF16] = 2,
+        [TVM_ABI_F32] = 4,   [TVM_ABI_F64] = 8};
+    return bytes[element];
+}
+
+static bool same_map(const tvm_abi_map *a, const tvm_abi_map *b) {
+    return a->tensor == b->tensor && a->element == b->element && a->rank == b->rank &&
+           a->swizzle == b->swizzle && a->promotion == b->promotion && a->is_written == b->is_written &&
+           memcmp(a->box, b->box, sizeof a->box) == 0;
+}
+
+uint32_t tvm_abi_add_map(tvm_kernel_abi *abi, const tvm_abi_map *map) {
+    for (uint32_t i = 0; i < abi->param_count; i++) {
+        const tvm_abi_param *param = &abi->params[i];
+        if (param->kind == TVM_ABI_TENSOR_MAP && same_map(&abi->maps[param->index], map)) return i;
+    }
+    if (abi->map_count == TVM_ABI_TENSOR_MAPS) return TVM_NONE;
+    uint32_t row = tvm_abi_add(abi, TVM_ABI_TENSOR_MAP, TVM_ABI_TENSOR_MAP_BYTES, abi->map_count);
+    if (row != TVM_NONE) abi->maps[abi->map_count++] = *map;
+    return row;
+}
+
+uint32_t tvm_abi_map_slot(const tvm_ir_kernel *kernel, const tvm_abi_map *map) {
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    if (map->tensor < kernel->param_count)
+        return kernel->slots[map->tensor].kind == TVM_SLOT_GLOBAL ? map->tensor : TVM_NONE;
+    uint32_t made = map->tensor - kernel->param_count;
+    return made < tvm_launch_tensors(kernel, tensors) ? tensors[made].slot : TVM_NONE;
+}
+
 uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind) {
     for (uint32_t i = 0; i < abi->param_count; i++)
         if (abi->params[i].kind == kind) return i;
@@ -40,10 +73,33 @@ tvm_abi_param tvm_abi_declared(const tvm_ir_kernel *kernel, uint32_t p) {
 
 /* ---- as numbers ---- */
 
-enum { HEAD = 8 }; /* numbers of a kernel before its rows */
+enum {
+    HEAD = 8, /* numbers of a kernel before its rows */
+    MAP = 5   /* of a tensor map */
+};
+
+static void encode_map(const tvm_abi_map *map, uint32_t words[MAP]) {
+    words[0] = map->tensor | (uint32_t)map->element << 16 | (uint32_t)map->rank << 24;
+    words[1] = map->swizzle | (uint32_t)map->promotion << 8 | (uint32_t)map->is_written << 16;
+    words[2] = map->box[0] | (uint32_t)map->box[1] << 16;
+    words[3] = map->box[2] | (uint32_t)map->box[3] << 16;
+    words[4] = map->box[4];
+}
+
+static tvm_abi_map decode_map(const uint32_t words[MAP]) {
+    return (tvm_abi_map){.tensor = (uint16_t)words[0],
+                         .element = (uint8_t)(words[0] >> 16),
+                         .rank = (uint8_t)(words[0] >> 24),
+                         .swizzle = (uint8_t)words[1],
+                         .promotion = (uint8_t)(words[1] >> 8),
+                         .is_written = (uint8_t)(words[1] >> 16),
+                         .box = {(uint16_t)words[2], (uint16_t)(words[2] >> 16), (uint16_t)words[3],
+                                 (uint16_t)(words[3] >> 16), (uint16_t)words[4]}};
+}
 
 static size_t encode(const tvm_kernel_abi *abi, uint32_t *words) {
-    if (!words) return HEAD + (size_t)abi->param_count;
+    size_t rows = HEAD + (size_t)abi->param_count;
+    if (!words) return rows + (size_t)MAP * abi->map_count;
     const uint32_t head[HEAD] = {abi->absence,    abi->threads,    abi->shared_bytes, abi->cluster[0],
                                  abi->cluster[1], abi->cluster[2], abi->flags,        abi->param_count};
     memcpy(words, head, sizeof head);
@@ -51,7 +107,8 @@ static size_t encode(const tvm_kernel_abi *abi, uint32_t *words) {
         const tvm_abi_param *param = &abi->params[i];
         words[HEAD + i] = param->kind | (uint32_t)param->width << 8 | (uint32_t)param->index << 16;
     }
-    return HEAD + (size_t)abi->param_count;
+    for (uint32_t m = 0; m < abi->map_count; m++) encode_map(&abi->maps[m], words + rows + (size_t)MAP * m);
+    return rows + (size_t)MAP * abi->map_count;
 }
 
 size_t tvm_abi_encode(const tvm_kernel_abi *const *abis, uint32_t count, uint32_t *words) {
@@ -76,14 +133,33 @@ static bool decode(const uint32_t **words, const uint32_t *end, tvm_kernel_abi *
         bool sized =
             kind == TVM_ABI_TENSOR_MAP ? width == TVM_ABI_TENSOR_MAP_BYTES : width == 4 || width == 8;
         if (kind >= TVM_ABI_KINDS || !sized) return false;
+        if (kind == TVM_ABI_TENSOR_MAP && row >> 16 != abi->map_count++) return false;
         if (tvm_abi_add(abi, (tvm_abi_kind)kind, width, row >> 16) == TVM_NONE) return false;
     }
-    *words = at + HEAD + at[HEAD - 1];
+    at += HEAD + at[HEAD - 1];
+    if (abi->map_count > TVM_ABI_TENSOR_MAPS || end - at < (ptrdiff_t)MAP * abi->map_count) return false;
+    for (uint32_t m = 0; m < abi->map_count; m++, at += MAP) abi->maps[m] = decode_map(at);
+    *words = at;
     return true;
 }
 
-/* Would a launch find what the row asks for? Tensor maps it does not make yet. */
-static bool row_fits(const tvm_abi_param *param, const tvm_ir_kernel *kernel) {
+/* Can a launch make the map, whatever the tensor's extents are? */
+static bool map_fits(const tvm_abi_map *map, const tvm_ir_kernel *kernel) {
+    uint32_t slot = tvm_abi_map_slot(kernel, map);
+    bool named = map->element < TVM_ABI_ELEMENTS && map->swizzle < TVM_ABI_SWIZZLES && map->is_written <= 1 &&
+                 (map->promotion <= 2 || map->promotion == 4);
+    if (slot == TVM_NONE || !named || map->rank == 0 || map->rank > TVM_ABI_TENSOR_MAP_RANK) return false;
+    unsigned bytes = tvm_abi_element_bytes(map->element), row = map->box[map->rank - 1] * bytes;
+    if (map->rank != kernel->slots[slot].rank || 8 * bytes % kernel->slots[slot].dtype.bits != 0)
+        return false;
+    for (unsigned d = 0; d < TVM_ABI_TENSOR_MAP_RANK; d++)
+        if (d < map->rank ? map->box[d] == 0 || map->box[d] > TVM_ABI_BOX_EXTENT : map->box[d] != 0)
+            return false;
+    return row % TVM_ABI_BOX_GRANULE == 0 && (!map->swizzle || row <= 16U << map->swizzle);
+}
+
+/* Would a launch find what the row asks for? */
+static bool row_fits(const tvm_kernel_abi *abi, const tvm_abi_param *param, const tvm_ir_kernel *kernel) {
     tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
     bool clean = param->kind == TVM_ABI_SCRATCH_CLEAN;
     switch ((tvm_abi_kind)param->kind) {
@@ -94,6 +170,8 @@ static bool row_fits(const tvm_abi_param *param, const tvm_ir_kernel *kernel) {
         tvm_abi_param declared = tvm_abi_declared(kernel, param->index);
         return param->kind == declared.kind && param->width == declared.width;
     }
+    case TVM_ABI_TENSOR_MAP:
+        return map_fits(&abi->maps[param->index], kernel);
     case TVM_ABI_SCRATCH:
     case TVM_ABI_SCRATCH_CLEAN:
         return param->width == 8 && param->index < tvm_launch_tensors(kernel, tensors) &&
@@ -116,7 +194,7 @@ static bool fits(const tvm_kernel_abi *abi, const tvm_ir_kernel *kernel, unsigne
     for (unsigned d = 0; d < 3; d++)
         if (abi->cluster[d] != 1) return false;
     for (uint32_t i = 0; i < abi->param_count; i++)
-        if (!row_fits(&abi->params[i], kernel)) return false;
+        if (!row_fits(abi, &abi->params[i], kernel)) return false;
     return true;
 }
 

@@ -10,7 +10,11 @@ enum {
     TVM_ABI_PARAMS = 2 * TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 2, /* rows */
     TVM_ABI_PARAM_BYTES = 4096,     /* PTX ISA, "Kernel Function Parameters": 4352 before PTX 8.1 */
     TVM_ABI_TENSOR_MAP_BYTES = 128, /* CUDA Driver API, CUtensorMap */
-    TVM_ABI_TENSOR_MAP_ALIGNMENT = 64
+    TVM_ABI_TENSOR_MAP_ALIGNMENT = 64,
+    TVM_ABI_TENSOR_MAPS = 24,    /* of a kernel: the room for parameters holds them beside all others */
+    TVM_ABI_TENSOR_MAP_RANK = 5, /* the most dimensions of one */
+    TVM_ABI_BOX_EXTENT = 256,    /* the most of a box in a dimension */
+    TVM_ABI_BOX_GRANULE = 16     /* bytes: a box's rows and a tensor's strides are multiples */
 };
 
 /* What a launch puts there. */
@@ -18,7 +22,7 @@ typedef enum tvm_abi_kind {
     TVM_ABI_INTEGER,    /* the value of scalar parameter `index` of the program's kernel; of a bool 0 or 1 */
     TVM_ABI_FLOAT,      /* the same, of type f32 or f64 */
     TVM_ABI_TENSOR,     /* the address of tensor parameter `index` */
-    TVM_ABI_TENSOR_MAP, /* the CUtensorMap of tensor parameter `index` */
+    TVM_ABI_TENSOR_MAP, /* the CUtensorMap that maps[index] describes */
     TVM_ABI_SCRATCH, /* the address of tensor `index` of the launch (tvm_launch_tensors), 256-byte aligned */
     TVM_ABI_SCRATCH_CLEAN,   /* the same, of one that is zero between launches */
     TVM_ABI_MULTIPROCESSORS, /* of the device */
@@ -32,6 +36,47 @@ typedef struct tvm_abi_param {
     uint16_t index;  /* of the kinds that have one, else 0 */
     uint32_t offset; /* bytes from the first parameter */
 } tvm_abi_param;
+
+/* What an element of a tensor map is to the copy engine: bits that it moves, or what it adds up. */
+typedef enum tvm_abi_element {
+    TVM_ABI_BITS8,
+    TVM_ABI_BITS16,
+    TVM_ABI_BITS32,
+    TVM_ABI_BITS64,
+    TVM_ABI_I32,
+    TVM_ABI_I64,
+    TVM_ABI_F16,
+    TVM_ABI_BF16,
+    TVM_ABI_F32,
+    TVM_ABI_F64,
+    TVM_ABI_ELEMENTS
+} tvm_abi_element;
+/* 1, 2, 4 or 8. */
+unsigned tvm_abi_element_bytes(unsigned element);
+
+/* How 16-byte chunks of a box are exchanged in shared memory: within spans of that many bytes, which a row of
+ * the box does not exceed (CUDA Driver API, CUtensorMapSwizzle). */
+typedef enum tvm_abi_swizzle {
+    TVM_ABI_SWIZZLE_NONE,
+    TVM_ABI_SWIZZLE_32,
+    TVM_ABI_SWIZZLE_64,
+    TVM_ABI_SWIZZLE_128,
+    TVM_ABI_SWIZZLES
+} tvm_abi_swizzle;
+
+/* A tensor as the copy engine (TMA) sees it: boxes of it go from or to shared memory; what lies outside is
+ * read as zero bits and not written. All dimensions are the tensor's, which is contiguous; an element is one
+ * of the tensor's, or several of a row. Launches make the CUtensorMap of it: not interleaved, zero fill. */
+typedef struct tvm_abi_map {
+    uint16_t tensor;   /* parameter, or param_count + number of a tensor of the launch (tvm_launch_tensors) */
+    uint8_t element;   /* tvm_abi_element */
+    uint8_t rank;      /* the tensor's */
+    uint8_t swizzle;   /* tvm_abi_swizzle */
+    uint8_t promotion; /* a read fetches so many times 64 bytes at once to the L2: 0 (no more than it needs),
+                          1, 2, 4 */
+    uint8_t is_written;                    /* 0 or 1: boxes go to the tensor */
+    uint16_t box[TVM_ABI_TENSOR_MAP_RANK]; /* extents in elements, in the tensor's order of dimensions */
+} tvm_abi_map;
 
 /* Why a module has no code for a kernel. */
 typedef enum tvm_abi_absence {
@@ -56,10 +101,17 @@ typedef struct tvm_kernel_abi {
     uint32_t flags;
     uint32_t param_count, param_bytes;
     tvm_abi_param params[TVM_ABI_PARAMS];
+    uint32_t map_count; /* each is one row's */
+    tvm_abi_map maps[TVM_ABI_TENSOR_MAPS];
 } tvm_kernel_abi;
 
 /* Appends a row. Its number; TVM_NONE when the table or the room for parameters is full. */
 uint32_t tvm_abi_add(tvm_kernel_abi *abi, tvm_abi_kind kind, unsigned width, uint32_t index);
+/* The row of such a tensor map, which is appended where there is none yet. TVM_NONE when the table or the
+ * room is full. */
+uint32_t tvm_abi_add_map(tvm_kernel_abi *abi, const tvm_abi_map *map);
+/* The slot of the global tensor that a map's number stands for; TVM_NONE: the kernel has no such tensor. */
+uint32_t tvm_abi_map_slot(const tvm_ir_kernel *kernel, const tvm_abi_map *map);
 /* The first row of the kind; TVM_NONE: there is none. */
 uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind);
 /* Bytes that a parameter's address is a multiple of. */
@@ -69,8 +121,9 @@ tvm_abi_param tvm_abi_declared(const tvm_ir_kernel *kernel, uint32_t p);
 
 /* As 32-bit numbers, in which embedded and cached code keeps the ABI of a program's kernels: a version of
  * this encoding, then of each kernel absence  threads  shared_bytes  cluster[3]  flags  rows  { kind | width
- * << 8 | index << 16 }[rows] */
-enum { TVM_ABI_ENCODING = 1 };
+ * << 8 | index << 16 }[rows]  maps, as many as rows are of that kind: { tensor | element << 16 | rank << 24
+ * swizzle | promotion << 8 | is_written << 16  box[0] | box[1] << 16  box[2] | box[3] << 16  box[4] } */
+enum { TVM_ABI_ENCODING = 2 };
 /* Numbers that `count` kernels take; `words` (NULL: they are only counted) has room for them. */
 size_t tvm_abi_encode(const tvm_kernel_abi *const *abis, uint32_t count, uint32_t *words);
 /* Reads what tvm_abi_encode has written of the program's kernels for a target's architecture: *abis is

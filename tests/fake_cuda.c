@@ -2,8 +2,8 @@
  * log and do nothing; everything made is kept count of, and the nth call can be made to fail (fake_cuda.h).
  * Environment, read at each call:
  *   FAKE_CUDA_LOG      file that a line is appended to for what the driver was asked to do
- *   FAKE_CUDA_PARAMS   how to print a launch's parameters: a letter each, i l f d p (int, 64-bit, float,
- *                      double, address)
+ *   FAKE_CUDA_PARAMS   how to print a launch's parameters: a letter each, i l f d p t (int, 64-bit, float,
+ *                      double, address, tensor map)
  *   FAKE_CUDA_INIT     the result of cuInit
  *   FAKE_CUDA_FAULT    the error that the next waiting after a launch finds, and every call in that context
  *                      from then on
@@ -479,6 +479,50 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     return CUDA_SUCCESS;
 }
 
+/* What a tensor map holds here: what it was made of, "address type[extents] strides box swizzle promotion",
+ * the innermost dimension first. */
+typedef struct fake_map {
+    char text[sizeof(CUtensorMap)];
+} fake_map;
+
+static bool is_tensor_map(const CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
+                          const void *address, const cuuint64_t *extents, const cuuint64_t *strides,
+                          const cuuint32_t *box, CUtensorMapSwizzle swizzle) {
+    static const unsigned sizes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+    bool good = rank >= 1 && rank <= 5 && (uintptr_t)map % 64 == 0 && address &&
+                (uintptr_t)address % 16 == 0 && (size_t)type < sizeof sizes / sizeof *sizes;
+    for (cuuint32_t d = 0; good && d < rank; d++) {
+        good = extents[d] >= 1 && extents[d] <= (cuuint64_t)1 << 32 && box[d] >= 1 && box[d] <= 256;
+        if (d > 0) good = good && strides[d - 1] % 16 == 0 && strides[d - 1] < (cuuint64_t)1 << 40;
+    }
+    unsigned row = good ? box[0] * sizes[type] : 0;
+    unsigned span = swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? UINT32_MAX : 16U << swizzle;
+    return good && row % 16 == 0 && row <= span;
+}
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                const cuuint64_t *extents, const cuuint64_t *strides, const cuuint32_t *box,
+                                const cuuint32_t *steps, CUtensorMapInterleave interleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                CUtensorMapFloatOOBfill fill) {
+    ENTER();
+    if (!is_tensor_map(map, type, rank, address, extents, strides, box, swizzle) || interleave || fill)
+        return CUDA_ERROR_INVALID_VALUE;
+    fake_map made = {{0}};
+    FILE *text = fmemopen(made.text, sizeof made.text, "w");
+    if (!text) return CUDA_ERROR_OUT_OF_MEMORY;
+    fprintf(text, "%p %d", address, (int)type);
+    for (cuuint32_t d = 0; d < rank; d++)
+        fprintf(text, "%c%llu", d ? ',' : '[', (unsigned long long)extents[d]);
+    fprintf(text, "]");
+    for (cuuint32_t d = 1; d < rank; d++) fprintf(text, " %llu", (unsigned long long)strides[d - 1]);
+    for (cuuint32_t d = 0; d < rank; d++) fprintf(text, "%s%u", d ? "x" : " ", steps[d] == 1 ? box[d] : 0);
+    fprintf(text, " %d %d", (int)swizzle, (int)promotion);
+    fclose(text);
+    memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
+}
+
 static void write_params(FILE *to, void **params) {
     const char *letters = getenv("FAKE_CUDA_PARAMS");
     for (unsigned i = 0; letters && letters[i]; i++) {
@@ -486,6 +530,12 @@ static void write_params(FILE *to, void **params) {
         int64_t i64;
         float f32;
         double f64;
+        if (letters[i] == 't') {
+            fake_map map;
+            memcpy(&map, params[i], sizeof map);
+            fprintf(to, " {%s}", map.text);
+            continue;
+        }
         memcpy(&i32, params[i], sizeof i32);
         memcpy(&f32, params[i], sizeof f32);
         if (letters[i] == 'i') fprintf(to, " %d", i32);

@@ -163,26 +163,15 @@ static tvm_status finish(const tvm_kernel *function, const tvm_kernel *variant, 
 
 /* ---- checks ---- */
 
-/* tvm_launch_shape of a launch whose scalars have been checked. */
-static tvm_status shape_in(const tvm_kernel *function, uint32_t slot, const tvm_launch_env *env,
-                           const tvm_launch_values *planned, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
-                           tvm_diags *diags) {
-    if (!planned->known)
-        return tvm_launch_shape(function->code->program, function->kernel, slot, env, shape, bytes, diags);
-    tvm_launch_plan_shape(function->plan, planned, slot, shape, bytes);
-    return TVM_OK;
-}
-
 /* What only a caller who passes addresses can get wrong; without values, only a NULL is left to be looked at.
  */
 static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
-                               const tvm_launch_env *env, const tvm_launch_values *planned,
-                               tvm_diags *diags) {
+                               const tvm_launch_shapes *shapes, tvm_diags *diags) {
     const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
     int64_t shape[TVM_MAX_RANK];
     uint64_t needed;
-    tvm_status status = shape_in(function, param, env, planned, shape, &needed, diags);
+    tvm_status status = tvm_launch_shapes_find(shapes, param, shape, &needed, diags);
     if (!status && value && value->tensor)
         status = tvm_tensor_check(function, param, shape, value->tensor, diags);
     if (status) return status;
@@ -208,33 +197,37 @@ static inline bool is_plain(const call_args *args, uint32_t param) {
     return data && (uintptr_t)data % 16 == 0 && (!value || (!value->tensor && !value->bytes));
 }
 
-/* What the scalars alone say: everything of the launch but where its tensors lie. Sets env->grid. */
-static tvm_status check_scalars(const tvm_kernel *function, call_args *args, tvm_launch_env *env,
-                                tvm_launch_values *planned, tvm_diags *diags) {
+/* What the scalars alone say: everything of the launch but where its tensors lie. */
+static tvm_status check_scalars(const tvm_kernel *function, call_args *args, tvm_launch_shapes *shapes,
+                                tvm_diags *diags) {
     tvm_status status = TVM_OK;
-    if (!tvm_launch_plan_run(function->plan, env, planned))
-        status = tvm_launch_check(function->code->program, function->kernel, env, diags);
+    shapes->program = function->code->program;
+    shapes->kernel = function->kernel;
+    shapes->plan = function->plan;
+    shapes->env = env_of(function, args);
+    if (!tvm_launch_plan_run(function->plan, &shapes->env, &shapes->values))
+        status = tvm_launch_check(shapes->program, shapes->kernel, &shapes->env, diags);
     int64_t shape[TVM_MAX_RANK];
     for (uint32_t i = 0; !status && i < function->tensor_count; i++)
         status =
-            shape_in(function, function->tensors[i].slot, env, planned, shape, &args->tensor_bytes[i], diags);
+            tvm_launch_shapes_find(shapes, function->tensors[i].slot, shape, &args->tensor_bytes[i], diags);
     return status;
 }
 
-/* Everything that is checked before a launch; grid as tvm_launch_check gives it. */
-static tvm_status check_arguments(const tvm_kernel *function, call_args *args, uint32_t grid[3],
-                                  tvm_diags *diags) {
+/* Everything that is checked before a launch; sets its grid and shapes. */
+static tvm_status check_arguments(const tvm_kernel *function, call_args *args, tvm_launch_shapes *shapes,
+                                  tvm_device_launch *launch, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
-    tvm_launch_env env = env_of(function, args);
-    tvm_launch_values planned;
-    tvm_status status = check_scalars(function, args, &env, &planned, diags);
-    memcpy(grid, env.grid, sizeof env.grid);
+    tvm_status status = check_scalars(function, args, shapes, diags);
+    memcpy(launch->grid, shapes->env.grid, sizeof launch->grid);
+    launch->shapes = shapes;
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
         if (function->args[i] == TVM_ARG_TENSOR && !is_plain(args, i))
-            status = check_tensor(function, i, args, &env, &planned, diags);
+            status = check_tensor(function, i, args, shapes, diags);
     return status;
 }
 
+/* All but the grid and shapes, which the checks find. */
 static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, const call_args *args) {
     return (tvm_device_launch){.kernel = function->index,
                                .scalars = args->scalars,
@@ -244,8 +237,9 @@ static tvm_device_launch launch_of(const tvm_kernel *function, void *stream, con
 }
 
 static tvm_status submit(const tvm_kernel *function, void *stream, call_args *args, tvm_diags *diags) {
+    tvm_launch_shapes shapes;
     tvm_device_launch launch = launch_of(function, stream, args);
-    tvm_status status = check_arguments(function, args, launch.grid, diags);
+    tvm_status status = check_arguments(function, args, &shapes, &launch, diags);
     if (status || !launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return status;
     tvm_context *context = function->code->context;
     tvm_span span = tvm_span_begin(&context->observer, TVM_SPAN_LAUNCH, tvm_kernel_name(function));
@@ -300,13 +294,13 @@ tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *valu
     if (!function) return TVM_USAGE;
     call_args args;
     const tvm_kernel *variant;
-    tvm_launch_values planned;
+    tvm_launch_shapes shapes;
     tvm_diags diags = {0};
     tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
     tvm_device_launch launch = launch_of(variant, stream, &args);
-    tvm_launch_env env = env_of(variant, &args);
-    if (!status) status = check_scalars(variant, &args, &env, &planned, &diags);
-    memcpy(launch.grid, env.grid, sizeof env.grid);
+    if (!status) status = check_scalars(variant, &args, &shapes, &diags);
+    if (!status) memcpy(launch.grid, shapes.env.grid, sizeof launch.grid);
+    launch.shapes = &shapes;
     if (!status) status = function->code->context->ops->reserve(function->code->device_code, &launch, &diags);
     return finish(function, variant, status, &diags);
 }
@@ -391,8 +385,9 @@ tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count,
     const tvm_kernel *variant;
     tvm_diags diags = {0};
     tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    tvm_launch_shapes shapes;
     tvm_device_launch launch = launch_of(variant, NULL, &args);
-    if (!status) status = check_arguments(variant, &args, launch.grid, &diags);
+    if (!status) status = check_arguments(variant, &args, &shapes, &launch, &diags);
     if (!status && launch.grid[0] && launch.grid[1] && launch.grid[2])
         status = function->code->context->ops->time(function->code->device_code, &launch, repeats,
                                                     microseconds, &diags);

@@ -4,17 +4,20 @@
 #ifndef TVM_VM_DEVICE_H
 #define TVM_VM_DEVICE_H
 
+#include "launch_plan.h"
 #include "observe.h"
 #include "program.h"
 #include "tvm.h"
 
 /* One launch. The arguments have been checked against the kernel and the grid holds at least one block.
- * scalars[i] or data[i] is the value of parameter i, tensor_bytes[i] the size of tensor i of the launch. */
+ * scalars[i] or data[i] is the value of parameter i, tensor_bytes[i] the size of tensor i of the launch;
+ * shapes has the extents of both. */
 typedef struct tvm_device_launch {
     uint32_t kernel; /* index in the program */
     const tvm_scalar *scalars;
     void *const *data;
     const uint64_t *tensor_bytes;
+    const tvm_launch_shapes *shapes;
     uint32_t grid[3];
     void *stream;
 } tvm_device_launch;

@@ -382,3 +382,11 @@ void tvm_launch_plan_shape(const tvm_launch_plan *plan, const tvm_launch_values 
     }
     *bytes = elements * tensor->bits / 8;
 }
+
+tvm_status tvm_launch_shapes_find(const tvm_launch_shapes *shapes, uint32_t slot, int64_t shape[TVM_MAX_RANK],
+                                  uint64_t *bytes, tvm_diags *diags) {
+    if (!shapes->values.known)
+        return tvm_launch_shape(shapes->program, shapes->kernel, slot, &shapes->env, shape, bytes, diags);
+    tvm_launch_plan_shape(shapes->plan, &shapes->values, slot, shape, bytes);
+    return TVM_OK;
+}

@@ -28,4 +28,17 @@ bool tvm_launch_plan_run(const tvm_launch_plan *plan, tvm_launch_env *env, tvm_l
 void tvm_launch_plan_shape(const tvm_launch_plan *plan, const tvm_launch_values *values, uint32_t slot,
                            int64_t shape[TVM_MAX_RANK], uint64_t *bytes);
 
+/* Where the extents of a checked launch's tensors come from: its plan's values where they are known, else its
+ * expressions. */
+typedef struct tvm_launch_shapes {
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
+    const tvm_launch_plan *plan;
+    tvm_launch_env env;
+    tvm_launch_values values;
+} tvm_launch_shapes;
+/* As tvm_launch_shape. */
+tvm_status tvm_launch_shapes_find(const tvm_launch_shapes *shapes, uint32_t slot, int64_t shape[TVM_MAX_RANK],
+                                  uint64_t *bytes, tvm_diags *diags);
+
 #endif

@@ -27,6 +27,10 @@ tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void 
 static void unload(cuda_code *code) {
     bool pushed;
     if (!code->module || tvm_cuda_enter(code->device, &pushed, NULL)) return;
+    for (uint32_t k = 0; k < code->program->kernel_count; k++) {
+        tvm_cuda_tensor_maps_close(code->device, code->kernels[k].maps);
+        code->kernels[k].maps = NULL;
+    }
     code->device->driver.module_unload(code->module);
     code->module = NULL;
     tvm_cuda_leave(code->device, pushed);
@@ -119,6 +123,9 @@ static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *
     tvm_status status =
         tvm_cuda_result(device, device->driver.module_function(&kernel->function, code->module, name),
                         "cuModuleGetFunction", diags);
+    if (!status)
+        status = tvm_cuda_tensor_maps_open(device, code->program, &code->program->kernels[index],
+                                           &kernel->abi, &kernel->maps, diags);
     if (status || kernel->abi.shared_bytes <= SHARED_UNASKED) return status;
     CUresult result = device->driver.function_set(
         kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)kernel->abi.shared_bytes);
@@ -287,16 +294,38 @@ static uint64_t param_value(const cuda_device *device, const tvm_device_launch *
     }
 }
 
+/* Where the tensor of a map begins. */
+static uint64_t map_address(const cuda_kernel *kernel, const tvm_ir_kernel *declared,
+                            const tvm_device_launch *launch, const tvm_abi_param *param,
+                            const CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS]) {
+    uint32_t tensor = kernel->abi.maps[param->index].tensor, place = 0;
+    if (tensor < declared->param_count) return (uint64_t)(uintptr_t)launch->data[tensor];
+    for (uint32_t i = 0; i < kernel->abi.param_count; i++) {
+        const tvm_abi_param *row = &kernel->abi.params[i];
+        if (pool_of(row) == CUDA_SCRATCH_POOLS) continue;
+        if (row->index == tensor - declared->param_count) return places[place];
+        place++;
+    }
+    return 0;
+}
+
 static tvm_status make_params(const cuda_code *code, const tvm_device_launch *launch, CUstream stream,
                               cuda_params *params, tvm_diags *diags) {
-    const tvm_kernel_abi *abi = &code->kernels[launch->kernel].abi;
+    const cuda_kernel *kernel = &code->kernels[launch->kernel];
+    const tvm_ir_kernel *declared = &code->program->kernels[launch->kernel];
     CUdeviceptr places[TVM_MAX_LAUNCH_TENSORS];
     const CUdeviceptr *place = places;
     tvm_status status = place_tensors(code, launch, stream, places, diags);
-    for (uint32_t i = 0; !status && i < abi->param_count; i++) {
-        const tvm_abi_param *param = &abi->params[i];
-        uint64_t value = param_value(code->device, launch, param, &place);
+    for (uint32_t i = 0; !status && i < kernel->abi.param_count; i++) {
+        const tvm_abi_param *param = &kernel->abi.params[i];
         params->addresses[i] = params->bytes + param->offset;
+        if (param->kind == TVM_ABI_TENSOR_MAP) {
+            status = tvm_cuda_tensor_map_get(kernel->maps, param->index,
+                                             map_address(kernel, declared, launch, param, places),
+                                             launch->shapes, params->addresses[i], diags);
+            continue;
+        }
+        uint64_t value = param_value(code->device, launch, param, &place);
         memcpy(params->addresses[i], &value, param->width == 4 ? 4 : 8); /* a little-endian host's */
     }
     return status;

@@ -3,12 +3,14 @@
 #define TVM_VM_CUDA_CODE_H
 
 #include "cuda_device.h"
+#include "cuda_tensor_map.h"
 #include "image.h"
 
 typedef struct cuda_kernel {
     CUfunction function;
     const char *name; /* the device's copy */
     tvm_kernel_abi abi;
+    cuda_tensor_maps *maps; /* NULL: it takes none */
 } cuda_kernel;
 
 typedef struct cuda_code {

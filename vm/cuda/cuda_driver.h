@@ -51,7 +51,11 @@
     X(event_elapsed, cuEventElapsedTime, "cuEventElapsedTime")
 
 /* The same for what a driver may lack: NULL then. */
-#if CUDA_VERSION >= 11080
+#if CUDA_VERSION >= 12000
+#define TVM_CUDA_OPTIONAL_FUNCTIONS(X)                                                                       \
+    X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")                                                     \
+    X(tensor_map_encode, cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")
+#elif CUDA_VERSION >= 11080
 #define TVM_CUDA_OPTIONAL_FUNCTIONS(X) X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")
 #else
 #define TVM_CUDA_OPTIONAL_FUNCTIONS(X)
