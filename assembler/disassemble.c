@@ -175,6 +175,12 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
         tvm_text_add(&l->out, "%" PRIu32, value);
         return 1;
     }
+    if (desc->kind == 'I') {
+        print_expr(l, value, false);
+        tvm_text_puts(&l->out, " to ");
+        print_expr(l, operands[1].value, false);
+        return 2;
+    }
     if (operands[0].kind == TVM_OPERAND_EXPR) {
         print_expr(l, value, wide);
         return 1;

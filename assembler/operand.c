@@ -61,6 +61,18 @@ static bool push_tensor(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
     return push(as, r, TVM_OPERAND_SLOT, slot);
 }
 
+/* `a`: a global or shared tensor. */
+static bool read_memory(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, uint32_t *slot) {
+    const tvm_token *token = tvm_asm_peek(as);
+    if (!read_slot(as, desc, "a global or shared tensor", slot) || *slot == TVM_NONE) return false;
+    const tvm_slot *found = &tvm_asm_kernel(as)->slots[*slot];
+    if (found->kind == TVM_SLOT_GLOBAL || found->kind == TVM_SLOT_SHARED)
+        return push(as, r, TVM_OPERAND_SLOT, *slot);
+    return tvm_asm_invalid(as, token, NULL, "expected a global or shared tensor for '%.*s', found %s '%s'",
+                           (int)desc->name_length, desc->name, tvm_asm_slot_what((tvm_slot_kind)found->kind),
+                           tvm_string(as->program, found->name));
+}
+
 static bool read_tensor(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, tvm_slot_kind kind,
                         uint32_t *slot) {
     const tvm_token *token = tvm_asm_peek(as);
@@ -160,6 +172,33 @@ static bool read_register_or_shared(tvm_asm *as, tvm_reading *r, const tvm_opera
             return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) && read_indices(as, r, slot);
     }
     return read_register(as, r, desc);
+}
+
+/* A bound of an interval, in the type of the scalar that the result is. */
+static bool read_bound(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
+    const tvm_token *token = tvm_asm_peek(as);
+    char wanted[TVM_DTYPE_NAME_MAX], found[TVM_DTYPE_NAME_MAX], hint[64];
+    tvm_value value;
+    tvm_dtype type;
+    uint32_t expr;
+    if (!tvm_asm_expression(as, &value) || value.kind == TVM_VALUE_POISON) return false;
+    if (!tvm_value_is_scalar(&value))
+        return tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(&value));
+    tvm_dtype own = tvm_asm_type_of(as, &value);
+    if (!tvm_dtype_scalar_of(tvm_asm_kernel(as)->slots[r->operands[0].value].dtype, &type) ||
+        !tvm_dtype_is_integer(type))
+        type = own; /* the rule says what is wrong */
+    snprintf(hint, sizeof hint, "write %s(...)", tvm_dtype_name(type, wanted));
+    if (!tvm_asm_adapts(as, &value, type))
+        return tvm_asm_invalid(as, token, hint, "the result has type %s, this bound of '%.*s' %s", wanted,
+                               (int)desc->name_length, desc->name, tvm_dtype_name(own, found));
+    return tvm_asm_lower(as, token, &value, type, &expr) && push(as, r, TVM_OPERAND_EXPR, expr);
+}
+
+/* `I`: `low to end` */
+static bool read_interval(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
+    return read_bound(as, r, desc) && tvm_asm_expect(as, "to", "and the end of the range") &&
+           read_bound(as, r, desc);
 }
 
 /* ---- constants ---- */
@@ -335,6 +374,8 @@ bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc) {
         memcmp(tvm_token_text(as->source, token), desc->name, desc->name_length) != 0)
         return false;
     if (desc->kind == 'F') return true;
+    if (desc->kind == 'N' && !desc->optional)
+        return after->kind == TVM_TOKEN_NAME || after->kind == TVM_TOKEN_INTEGER;
     if (strchr("ALS", desc->kind)) return after->kind == TVM_TOKEN_NAME || tvm_asm_is(as, after, "[");
     return desc->optional && after->kind != TVM_TOKEN_NEWLINE && after->kind != TVM_TOKEN_END &&
            !tvm_asm_is(as, after, ",");
@@ -423,6 +464,10 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
     case 'g':
         return read_tensor(as, r, desc, TVM_SLOT_GLOBAL, &slot) &&
                (!desc->indexed || read_indices(as, r, slot));
+    case 'a':
+        return read_memory(as, r, desc, &slot) && (!desc->indexed || read_indices(as, r, slot));
+    case 'I':
+        return read_interval(as, r, desc);
     case 'm':
         return read_register_or_shared(as, r, desc);
     case 'N':

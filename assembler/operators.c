@@ -125,6 +125,17 @@ bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, 
     return true;
 }
 
+bool tvm_asm_adapts(const tvm_asm *as, const tvm_value *value, tvm_dtype to) {
+    tvm_dtype from = tvm_asm_type_of(as, value);
+    bool literal = (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
+                   value->type.kind == TVM_KIND_NONE;
+    if (!literal) return tvm_asm_widens(from, to);
+    if (value->kind == TVM_VALUE_FLOAT) return to.kind == TVM_KIND_FLOAT;
+    if (to.kind == TVM_KIND_BOOL || (to.kind == TVM_KIND_UINT && value->as.i < 0)) return false;
+    return to.kind == TVM_KIND_FLOAT || to.bits == 64 || (to.kind == TVM_KIND_INT && from.bits == 32) ||
+           (to.kind == TVM_KIND_UINT && value->as.i <= UINT32_MAX);
+}
+
 bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *value, uint32_t *expr) {
     return tvm_asm_lower(as, token, value, tvm_asm_type_of(as, value), expr);
 }

@@ -252,6 +252,9 @@ tvm_dtype tvm_asm_type_of(const tvm_asm *as, const tvm_value *value);
 /* A scalar as an expression node of a type: constants are made of it, others cast where they differ. */
 bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type,
                    uint32_t *expr);
+/* Becomes the value one of the type where such a variable is assigned: literals that it can hold do, others only
+ * widen. */
+bool tvm_asm_adapts(const tvm_asm *as, const tvm_value *value, tvm_dtype to);
 /* A scalar as an expression of its own type. */
 bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *value, uint32_t *expr);
 bool tvm_asm_to_bool(tvm_asm *as, const tvm_token *token, const tvm_value *x, tvm_value *value);

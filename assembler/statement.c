@@ -99,26 +99,11 @@ static bool unknown_statement(tvm_asm *as) {
 
 /* ---- scalars ---- */
 
-static bool is_type(tvm_dtype type, tvm_kind kind) {
-    return type.kind == kind;
-}
-
-/* Brings the value to the type of a variable that exists: literals adapt, others may only widen. */
+/* Brings the value to the type of a variable that exists. */
 static bool assign_existing(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                             const tvm_slot *slot, const tvm_value *value, uint32_t *expr) {
     tvm_dtype from = tvm_asm_type_of(as, value), to = slot->dtype;
-    bool literal = (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
-                   value->type.kind == TVM_KIND_NONE;
-    bool adapts = tvm_asm_widens(from, to);
-    if (literal && value->kind == TVM_VALUE_FLOAT) adapts = is_type(to, TVM_KIND_FLOAT);
-    if (literal && value->kind == TVM_VALUE_INTEGER) {
-        bool positive = value->as.i >= 0;
-        adapts = is_type(to, TVM_KIND_FLOAT) || to.bits == 64 ||
-                 (is_type(to, TVM_KIND_INT) && from.bits == 32) ||
-                 (is_type(to, TVM_KIND_UINT) && value->as.i <= UINT32_MAX);
-        if (is_type(to, TVM_KIND_BOOL) || (is_type(to, TVM_KIND_UINT) && !positive)) adapts = false;
-    }
-    if (adapts) return tvm_asm_lower(as, token, value, to, expr);
+    if (tvm_asm_adapts(as, value, to)) return tvm_asm_lower(as, token, value, to, expr);
     char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX], hint[64];
     tvm_dtype_name(to, old);
     snprintf(hint, sizeof hint, "write %s(...)", old);

@@ -6,15 +6,6 @@ static void need(unsigned *version, unsigned since) {
     if (since > *version) *version = since;
 }
 
-/* How many operands belong to the entry that begins at `operand`. */
-static uint32_t entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                               const tvm_operand_desc *desc, const tvm_operand *operand) {
-    if (operand->kind == TVM_OPERAND_NONE) return 1;
-    if (desc->kind == 'm' && kernel->slots[operand->value].kind != TVM_SLOT_SHARED) return 1;
-    if (desc->indexed) return 1 + tvm_slot_rank(program, &kernel->slots[operand->value]);
-    return desc->kind == 'A' ? 1 + operand->value : 1;
-}
-
 /* Does the result have a layout other than the language's first version gave it: that of the first operand of
  * its shape? (Then the row's layout is used, written or not.) */
 static bool has_layout_of_its_own(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
@@ -49,7 +40,7 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
                        kernel->slots[operands[at].value].kind != TVM_SLOT_REGISTER;
         if (desc.since > 0 && (desc.optional ? given : is_tile)) need(version, desc.since);
         if (given && words != NULL && words->since != NULL) need(version, words->since[operands[at].value]);
-        at += entry_operands(program, kernel, &desc, &operands[at]);
+        at += tvm_entry_operands(program, kernel, &desc, &operands[at]);
     }
 }
 
@@ -62,7 +53,7 @@ uint32_t tvm_language_operands(const tvm_ir_program *program, const tvm_ir_kerne
     while (at < insn->count && tvm_operand_next(&cursor, &desc)) {
         if (!desc.stored) continue;
         if (desc.optional && desc.since > version) break;
-        at += entry_operands(program, kernel, &desc, &operands[at]);
+        at += tvm_entry_operands(program, kernel, &desc, &operands[at]);
     }
     return at;
 }

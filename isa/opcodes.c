@@ -115,7 +115,8 @@ const tvm_expr_info *tvm_expr_op_info(unsigned op) {
     return is_expr_op(op) ? &expr_ops[op] : NULL;
 }
 
-/* An entry is  name:kind  name:=kind  with an optional [] after s, m and g, then an optional ?, then an optional
+/* An entry is  name:kind  name:=kind  with an optional [] after s, m, g and a, then an optional ?, then an
+ * optional
  * @version. */
 bool tvm_operand_next(const char **cursor, tvm_operand_desc *desc) {
     const char *at = *cursor;
@@ -148,6 +149,7 @@ uint32_t tvm_op_operands_max(const tvm_op_info *info) {
     tvm_operand_desc desc;
     uint32_t most = 0;
     while (tvm_operand_next(&cursor, &desc))
-        if (desc.stored) most += desc.indexed || desc.kind == 'A' ? 1 + TVM_MAX_RANK : 1;
+        if (desc.stored)
+            most += desc.indexed || desc.kind == 'A' ? 1 + TVM_MAX_RANK : desc.kind == 'I' ? 2 : 1;
     return most;
 }

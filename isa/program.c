@@ -430,6 +430,28 @@ tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel
     return TVM_OK;
 }
 
+uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                            const tvm_operand_desc *desc, const tvm_operand *operand) {
+    if (operand->kind == TVM_OPERAND_NONE) return 1;
+    if (desc->kind == 'm' && kernel->slots[operand->value].kind != TVM_SLOT_SHARED) return 1;
+    if (desc->indexed) return 1 + tvm_slot_rank(program, &kernel->slots[operand->value]);
+    return desc->kind == 'A' ? 1 + operand->value : desc->kind == 'I' ? 2 : 1;
+}
+
+const tvm_operand *tvm_insn_interval(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                     const tvm_insn *insn) {
+    const char *cursor = tvm_op(insn->op)->operands;
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    tvm_operand_desc desc;
+    uint32_t at = 0;
+    while (at < insn->count && tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        if (desc.kind == 'I') return operands[at].kind == TVM_OPERAND_NONE ? NULL : &operands[at];
+        at += tvm_entry_operands(program, kernel, &desc, &operands[at]);
+    }
+    return NULL;
+}
+
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot) {
     switch (slot->kind) {
     case TVM_SLOT_REGISTER:

@@ -134,8 +134,8 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;      /* x r b s m g N A C R E F; for kinds that are not stored: t T L S G P */
-    bool indexed;   /* s[], g[]; m[], where it is shared */
+    char kind;      /* x r b s m g a N A I C R E F; for kinds that are not stored: t T L S G P */
+    bool indexed;   /* s[], g[], a[]; m[], where it is shared */
     bool stored;    /* false for =t =T =L =S =G =P */
     bool optional;  /* ? */
     unsigned since; /* version of the language; 0: that of the row */
@@ -158,6 +158,7 @@ enum {
 /* The most operands, stored flat, that an instruction of the row has. */
 uint32_t tvm_op_operands_max(const tvm_op_info *info);
 
+/* LOW and END of kind I are two EXPR. */
 typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
@@ -389,6 +390,13 @@ tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel
 static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     return kernel->operands ? kernel->operands + insn->first : NULL; /* no operand: no array */
 }
+/* How many operands belong to the row's entry that begins at `operand`. */
+uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                            const tvm_operand_desc *desc, const tvm_operand *operand);
+/* The two operands of kind I, low and end, of which the instruction's result is at least the first and less
+ * than the second; NULL: it has none. */
+const tvm_operand *tvm_insn_interval(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                                     const tvm_insn *insn);
 /* Rank and constant extent of REGISTER and SHARED slots. */
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);

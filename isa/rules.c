@@ -211,18 +211,28 @@ static tvm_status check_const(const tvm_rule *rule, const tvm_operand_desc *desc
 
 static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
                                uint32_t left, uint32_t *taken) {
-    bool is_shared = desc->kind == 's' || (desc->kind == 'm' && operand->kind == TVM_OPERAND_SLOT &&
-                                           operand->value < rule->kernel->slot_count &&
-                                           rule->kernel->slots[operand->value].kind == TVM_SLOT_SHARED);
-    tvm_slot_kind kind = is_shared           ? TVM_SLOT_SHARED
-                         : desc->kind == 'g' ? TVM_SLOT_GLOBAL
-                                             : TVM_SLOT_REGISTER;
+    bool is_either = (desc->kind == 'm' || desc->kind == 'a') && operand->kind == TVM_OPERAND_SLOT &&
+                     operand->value < rule->kernel->slot_count;
+    bool is_shared =
+        desc->kind == 's' || (is_either && rule->kernel->slots[operand->value].kind == TVM_SLOT_SHARED);
+    tvm_slot_kind kind = is_shared                                ? TVM_SLOT_SHARED
+                         : desc->kind == 'g' || desc->kind == 'a' ? TVM_SLOT_GLOBAL
+                                                                  : TVM_SLOT_REGISTER;
     if (operand->kind != TVM_OPERAND_SLOT)
         return tvm_refuse(rule->why, "%.*s: expected %s", (int)desc->name_length, desc->name,
                           slot_kinds[kind]);
     tvm_status status = check_slot(rule, desc, operand, kind);
     if (status != TVM_OK || !desc->indexed || kind == TVM_SLOT_REGISTER) return status;
     return check_indices(rule, desc, operand, left, taken);
+}
+
+static tvm_status check_interval(const tvm_rule *rule, const tvm_operand_desc *desc,
+                                 const tvm_operand *operand, uint32_t left, uint32_t *taken) {
+    if (left < 2)
+        return tvm_refuse(rule->why, "%.*s: expected two bounds", (int)desc->name_length, desc->name);
+    tvm_status status = check_expr(rule, desc, operand);
+    *taken = 2;
+    return status == TVM_OK ? check_expr(rule, desc, operand + 1) : status;
 }
 
 /* `left` operands, one at least, begin at `operand`; *taken of them belong to the entry. */
@@ -239,6 +249,8 @@ static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *de
         return check_tensor(rule, desc, operand, left, taken);
     case 'A':
         return check_extents(rule, desc, operand, left, taken);
+    case 'I':
+        return check_interval(rule, desc, operand, left, taken);
     case 'N':
         return check_const(rule, desc, operand, UINT32_MAX, "a constant");
     case 'F':

@@ -7,6 +7,23 @@ tvm_status tvm_rule_ALLOC_REGISTER(const tvm_rule *rule) {
     return tvm_rule_register(rule, rule->type->dtype, NULL);
 }
 
+tvm_status tvm_rule_IOTA(const tvm_rule *rule) {
+    const tvm_operand *start = rule->operands + rule->at[1];
+    tvm_dtype type = rule->type->dtype;
+    char name[TVM_DTYPE_NAME_MAX];
+    if (type.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
+    if (!tvm_dtype_is_integer(type) || !tvm_dtype_is_arithmetic(type))
+        return tvm_refuse(rule->why, "type %s, expected an integer of 8 to 64 bits",
+                          tvm_dtype_name(type, name));
+    if (rule->type->has_layout && tvm_rule_value(rule, 0) >= rule->type->layout.rank)
+        return tvm_refuse(rule->why, "axis %u of a tensor of %u dimensions", tvm_rule_value(rule, 0),
+                          rule->type->layout.rank);
+    if (start->kind == TVM_OPERAND_EXPR && !tvm_dtype_is_integer(rule->kernel->exprs[start->value].type))
+        return tvm_refuse(rule->why, "start has type %s, expected an integer",
+                          tvm_dtype_name(rule->kernel->exprs[start->value].type, name));
+    return tvm_rule_register(rule, type, NULL);
+}
+
 /* Shared memory is addressed in bytes: no element may share one. */
 static tvm_status whole_bytes(const tvm_rule *rule, tvm_dtype dtype) {
     char name[TVM_DTYPE_NAME_MAX];
@@ -95,6 +112,41 @@ tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
     tvm_status status = tvm_rule_LOAD_GLOBAL(rule);
     const tvm_layout *tile = &rule->type->layout;
     return status != TVM_OK ? status : tile_inside(rule, 0, tile->rank, tile->shape);
+}
+
+/* What the result is at least and less than: two of its type, and not known to hold no value. */
+static tvm_status interval(const tvm_rule *rule, unsigned entry, tvm_dtype type) {
+    const tvm_operand *bounds = rule->operands + rule->at[entry];
+    char found[TVM_DTYPE_NAME_MAX], wanted[TVM_DTYPE_NAME_MAX];
+    int64_t low, end;
+    if (bounds->kind == TVM_OPERAND_NONE) return TVM_OK;
+    if (!tvm_dtype_is_integer(type))
+        return tvm_refuse(rule->why, "a range is of integers, the result has type %s",
+                          tvm_dtype_name(type, found));
+    for (unsigned i = 0; i < 2; i++) {
+        tvm_dtype bound = rule->kernel->exprs[bounds[i].value].type;
+        if (!tvm_dtype_same(bound, type))
+            return tvm_refuse(rule->why, "the range's %s has type %s, expected %s as the result",
+                              i == 0 ? "low" : "end", tvm_dtype_name(bound, found),
+                              tvm_dtype_name(type, wanted));
+    }
+    if (!tvm_rule_integer(rule, bounds[0].value, &low) || !tvm_rule_integer(rule, bounds[1].value, &end))
+        return TVM_OK;
+    bool below = type.kind == TVM_KIND_UINT ? (uint64_t)low < (uint64_t)end : low < end;
+    return below ? TVM_OK
+                 : tvm_refuse(rule->why, "the range %lld to %lld is empty", (long long)low, (long long)end);
+}
+
+tvm_status tvm_rule_LOAD_SCALAR(const tvm_rule *rule) {
+    const tvm_slot *source = tvm_rule_slot(rule, 0);
+    char name[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
+    tvm_dtype type;
+    if (!tvm_dtype_scalar_of(source->dtype, &type))
+        return tvm_refuse(rule->why, "%s has type %s, of which there are no scalars",
+                          tvm_rule_name(rule, 0, tensor), tvm_dtype_name(source->dtype, name));
+    tvm_status status = source->kind == TVM_SLOT_SHARED ? tile_inside(rule, 0, 0, NULL) : TVM_OK;
+    if (status == TVM_OK) status = interval(rule, 1, type);
+    return status == TVM_OK ? tvm_rule_scalar(rule, type) : status;
 }
 
 static tvm_status store(const tvm_rule *rule) {

@@ -68,6 +68,15 @@ bool tvm_dtype_is_scalar(tvm_dtype type) {
     return tvm_dtype_same(type, TVM_BOOL) || (tvm_dtype_is_arithmetic(type) && type.bits >= 32);
 }
 
+bool tvm_dtype_scalar_of(tvm_dtype type, tvm_dtype *scalar) {
+    bool is_float = type.kind == TVM_KIND_FLOAT;
+    *scalar = type;
+    if (tvm_dtype_is_scalar(type)) return true;
+    if (!tvm_dtype_is_arithmetic(type)) return false;
+    *scalar = is_float ? TVM_F32 : TVM_I(32);
+    return true;
+}
+
 unsigned tvm_dtype_container(tvm_dtype type) {
     if (type.bits <= 8) return 1;
     if (type.bits <= 16) return 2;

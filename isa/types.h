@@ -70,6 +70,10 @@ bool tvm_dtype_is_integer(tvm_dtype type);    /* INT or UINT */
 bool tvm_dtype_is_arithmetic(tvm_dtype type); /* add, mul, ...: i8..i64 u8..u64 f16 bf16 f32 f64 */
 bool tvm_dtype_is_scalar(tvm_dtype type);     /* of a run-time scalar: bool i32 u32 i64 u64 f32 f64 */
 
+/* The type of scalar that holds an element of this type: i32 for integers under 32 bits, f32 for f16 and
+ * bf16. False: none does, of tf32 and low-precision types other than u8 and i8. */
+bool tvm_dtype_scalar_of(tvm_dtype type, tvm_dtype *scalar);
+
 /* Bytes of the power-of-two container an element is held in on the host, unpacked: 1, 2, 4 or 8. */
 unsigned tvm_dtype_container(tvm_dtype type);
 

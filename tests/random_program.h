@@ -17,6 +17,7 @@ typedef struct random_program {
     size_t length;
     unsigned loops, variables; /* of i32 that are set: loop variables %i<0>.., %v<0>.. */
     bool stage;                /* %st is set */
+    unsigned given;            /* scalars from memory, %g0.. */
 } random_program;
 
 /* splitmix64 */
@@ -75,6 +76,8 @@ static inline void put_leaf(random_program *p, char type) {
         put(p, "%%v%u", random_below(p, p->variables));
     else if (p->stage && random_below(p, 3) == 0)
         put(p, "%%st");
+    else if (p->given && random_below(p, 2) == 0)
+        put(p, "%%g%u", random_below(p, p->given));
     else
         put(p, "%s",
             RANDOM_OF(p, "a", "b", "n", "block.x", "i32(c)", "i32(d)", "i32(u)", "grid.x", "-1", "-4"));
@@ -226,6 +229,25 @@ static inline void put_access(random_program *p) {
     }
 }
 
+/* A scalar from memory: of %s, which holds 5, or of y, which holds anything. */
+static inline void put_scalar(random_program *p) {
+    put(p, "%%g%u = load-scalar ", p->given);
+    if (random_below(p, 4)) {
+        put(p, "%%s[%s, b & 3, block.x & 31]", RANDOM_OF(p, "0", "1", "2"));
+    } else {
+        put(p, "y[");
+        put_index(p);
+        put(p, ", ");
+        put_index(p);
+        put(p, "]");
+    }
+    if (random_below(p, 5))
+        put(p, ", range %s to %s", RANDOM_OF(p, "0", "0", "1", "a", "-1", "5", "b"),
+            RANDOM_OF(p, "n", "n", "8", "6", "n * 3", "b", "1000"));
+    put(p, "\n");
+    p->given++;
+}
+
 static inline void put_body(random_program *p, unsigned depth);
 
 static inline void put_loop(random_program *p, unsigned depth) {
@@ -284,7 +306,7 @@ static inline void put_body(random_program *p, unsigned depth) {
 
 static inline void random_program_make(random_program *p, uint64_t seed) {
     *p = (random_program){.state = seed};
-    put(p, ".vasm 1\n.kernel k(a: i32, b: i32, n: i32, c: i64, d: u32, u: u64, x: global f32[%s],\n",
+    put(p, ".vasm 3\n.kernel k(a: i32, b: i32, n: i32, c: i64, d: u32, u: u64, x: global f32[%s],\n",
         RANDOM_OF(p, "n", "40", "128", "1000", "cdiv(n, 8) * 8", "n * 3", "i64(n) + 8", "b", "i32(c)"));
     put(p, "    y: global i32[%s, %s], z: global u4[%s], w: global u32[%s])\n", RANDOM_OF(p, "n", "16", "b"),
         RANDOM_OF(p, "8", "40", "n", "cdiv(n, 4) * 4"), RANDOM_OF(p, "64", "n * 2", "32"),
@@ -302,6 +324,7 @@ static inline void random_program_make(random_program *p, uint64_t seed) {
            "store-shared %%s[0], %%m\nstore-shared %%s[1], %%m\nstore-shared %%s[2], %%m\nsync\n"
            "%%v0 = 0\n%%v1 = a\n%%v2 = b\n%%e = 0\n");
     p->variables = 3;
+    for (unsigned i = random_below(p, 3); i > 0; i--) put_scalar(p);
     if (random_below(p, 2)) {
         put(p, "%%st = %s\n", RANDOM_OF(p, "0", "1", "2"));
         p->stage = true;

@@ -134,6 +134,8 @@ static void say(const launch *l, const random_program *p, unsigned seed, const c
 static const char *differs(const launch *l, const ptx_machine *m) {
     /* On a GPU any number is the result of a division by zero. */
     if (strstr(l->fault, "division by zero")) return NULL;
+    /* A scalar that is not in its range becomes another one there. */
+    if (strstr(l->fault, "is not in the range")) return NULL;
     if (l->fault[0])
         return m->trapped ? NULL : "the interpreter reports a fault, the generated code does not trap";
     if (m->trapped) return "the generated code traps, the interpreter reports no fault";

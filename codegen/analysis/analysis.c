@@ -33,13 +33,25 @@ static void find_leaves(const emitter *e, uint32_t expr, leaves *out) {
         const slot_fact *slot = &e->facts->slots[node->a];
         bool is_param = node->a < e->kernel->param_count;
         out->stable = out->stable && (is_param || slot->stable);
-        out->pinned = out->pinned && (is_param || slot->definition != TVM_NONE || slot->loop != TVM_NONE);
+        out->pinned = out->pinned &&
+                      (is_param || slot->definition != TVM_NONE || slot->loop != TVM_NONE || slot->given);
         return;
     }
     unsigned arity = tvm_expr_op_info(node->op)->arity;
     if (arity > 0) find_leaves(e, node->a, out);
     if (arity > 1) find_leaves(e, node->b, out);
     if (arity > 2) find_leaves(e, node->c, out);
+}
+
+/* The value is given, in a range maybe. */
+static void find_interval(const emitter *e, const tvm_insn *insn, slot_fact *slot) {
+    const tvm_operand *bounds = tvm_insn_interval(e->program, e->kernel, insn);
+    leaves found = {true, true};
+    slot->given = true;
+    if (!bounds) return;
+    find_leaves(e, bounds[0].value, &found);
+    find_leaves(e, bounds[1].value, &found);
+    if (found.pinned) slot->interval = bounds;
 }
 
 /* A slot with one assignment, of a value, stands for its expression: a use follows the assignment without
@@ -50,9 +62,13 @@ static void find_definitions(const emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        if (!tvm_insn_has(insn, TVM_TRAIT_VALUE | TVM_TRAIT_COUNTER)) continue;
+        if (!tvm_fact_sets_scalar(e, insn)) continue;
         slot_fact *slot = &f->slots[insn->result];
         if (slot->assigned != 1) continue;
+        if (!tvm_insn_has(insn, TVM_TRAIT_VALUE | TVM_TRAIT_COUNTER)) {
+            find_interval(e, insn, slot);
+            continue;
+        }
         if (tvm_insn_has(insn, TVM_TRAIT_COUNTER)) {
             slot->loop = i;
             continue;

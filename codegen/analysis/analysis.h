@@ -25,9 +25,12 @@ typedef struct slot_fact {
     uint32_t definition; /* the only LET's expression, when its leaves do not change until the slot's last
                             use; or TVM_NONE */
     uint32_t loop;       /* the FOR whose variable it is, when nothing else assigns it; or TVM_NONE */
-    bool stable;         /* one value during the whole kernel */
-    bool constant;       /* its value is known here */
-    bool reached;        /* while ranges are found: something is known to assign it */
+    bool given;          /* its only assignment gives it a value that is no expression's, as from memory */
+    const tvm_operand *interval; /* `given` with a range whose bounds do not change until the slot's last use:
+                                    low and end; or NULL */
+    bool stable;                 /* one value during the whole kernel */
+    bool constant;               /* its value is known here */
+    bool reached;                /* while ranges are found: something is known to assign it */
     int64_t value;
     uint64_t divisor;  /* of every value it has; 0: it is 0 */
     int64_t low, high; /* see facts.h for u64 */

@@ -203,6 +203,12 @@ static void bound_loop_variable(const emitter *e, bounds *list, const tvm_expr *
     bound_by(e, list, 1, limit, gap > 0 && gap <= INT32_MAX ? -(int64_t)gap : -1);
 }
 
+/* A value from memory, which the emitted code keeps in its range. */
+static void bound_given(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
+    const tvm_operand *interval = e->facts->slots[node->a].interval;
+    if (interval) bound_by(e, list, 1, interval[upper].value, upper ? -1 : 0);
+}
+
 static void bound_block(const emitter *e, bounds *list, const tvm_expr *node, bool upper) {
     if (upper && node->a < 3 && e->facts->grid_leaf[node->a] != TVM_NONE)
         bound_by(e, list, 1, e->facts->grid_leaf[node->a], -1);
@@ -254,6 +260,7 @@ static void find_bounds(const emitter *e, uint32_t atom, bool upper, bounds *lis
     switch (node->op) {
     case TVM_EXPR_SLOT:
         bound_loop_variable(e, list, node, upper);
+        bound_given(e, list, node, upper);
         break;
     case TVM_EXPR_BLOCK:
         bound_block(e, list, node, upper);

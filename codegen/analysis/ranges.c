@@ -393,11 +393,10 @@ typedef struct assigned {
     bool any; /* false: by nothing that is reached */
 } assigned;
 
-/* The variable of a loop whose steps are positive, which the emitted code sees to: start <= variable < end.
- */
-static bool range_loop(const emitter *e, const tvm_insn *insn, range *out) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    const expr_fact *start = &e->facts->exprs[operands[0].value], *end = &e->facts->exprs[operands[1].value];
+/* bounds[0] <= value < bounds[1], to which the emitted code sees: of the variable of a loop, whose steps are
+ * positive, and of a value from memory. */
+static bool range_between(const emitter *e, const tvm_insn *insn, const tvm_operand bounds[2], range *out) {
+    const expr_fact *start = &e->facts->exprs[bounds[0].value], *end = &e->facts->exprs[bounds[1].value];
     tvm_dtype type = e->kernel->slots[insn->result].dtype;
     if (!start->reached || !end->reached) return false;
     *out = type_range(type);
@@ -418,7 +417,10 @@ static bool range_assigned(const emitter *e, const tvm_insn *insn, range *out) {
         *out = range_of(f, expr);
         return f->exprs[expr].reached;
     }
-    if (tvm_insn_has(insn, TVM_TRAIT_COUNTER)) return range_loop(e, insn, out);
+    if (tvm_insn_has(insn, TVM_TRAIT_COUNTER))
+        return range_between(e, insn, tvm_operands(e->kernel, insn), out);
+    const tvm_operand *interval = tvm_insn_interval(e->program, e->kernel, insn);
+    if (interval) return range_between(e, insn, interval, out);
     *out = type_range(e->kernel->slots[insn->result].dtype);
     return true;
 }

@@ -211,7 +211,7 @@ static void plan_loop(emitter *e, for_loop *loop) {
     loop->is_multiple = step <= UINT32_MAX && divisor % ((uint64_t)step * loop->copies) == 0;
 }
 
-/* What is found of the loop's variable builds on it: see range_loop. */
+/* What is found of the loop's variable builds on it: see range_between. */
 static void guard_step(emitter *e, const for_loop *loop) {
     reg p;
     if (tvm_fact_positive(e, loop->step)) return;

@@ -243,3 +243,26 @@ tvm_status tvm_interp_COMPARE(interp_context *context, const interp_insn *insn) 
 tvm_status tvm_interp_WHERE(interp_context *context, const interp_insn *insn) {
     return interp_elements(context, insn);
 }
+
+/* ---- index tensors ---- */
+
+INTERP_NO_PLAN(IOTA)
+
+tvm_status tvm_interp_IOTA(interp_context *context, const interp_insn *insn) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    const tvm_slot *result = interp_slot(k, insn->source->result);
+    const uint32_t *shape = tvm_slot_shape(k->program, result);
+    unsigned rank = tvm_slot_rank(k->program, result), axis = insn->operands[0].value;
+    uint8_t *elements = interp_tensor(context->block, insn->source->result);
+    uint64_t mask = result->dtype.bits < 64 ? (UINT64_C(1) << result->dtype.bits) - 1 : UINT64_MAX;
+    uint32_t inner = 1, count = k->extents[insn->source->result];
+    tvm_scalar start = {0};
+    for (unsigned d = axis + 1; d < rank; d++) inner *= shape[d];
+    if (insn->operands[1].kind == TVM_OPERAND_EXPR) {
+        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1].value, &start);
+        if (status != TVM_OK) return status;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        tvm_container_set(result->dtype, elements, i, (start.u + i / inner % shape[axis]) & mask);
+    return TVM_OK;
+}

@@ -165,6 +165,16 @@ bool tvm_interp_wait(interp_run *run, bool (*ready)(void *data), void *data);
 tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
                                tvm_scalar *value);
 
+/* Evaluates the index expressions of an indexed tensor whose slot is operand `first`. */
+tvm_status tvm_interp_index(interp_context *context, const interp_insn *insn, uint32_t first, unsigned rank,
+                            int64_t *index);
+/* The extents of a tensor, for a global one those of the launch; returns its rank. */
+unsigned tvm_interp_shape(const interp_context *context, uint32_t slot, int64_t shape[TVM_MAX_RANK]);
+/* A fault unless the tile, whose dimensions are the last ones of the shared tensor, lies inside of it. */
+tvm_status tvm_interp_inside(const interp_context *context, const interp_insn *insn, uint32_t slot,
+                             unsigned rank, const int64_t *shape, const int64_t *start, unsigned tile_rank,
+                             const int64_t *tile);
+
 /* Value of a scalar of a scalar type as an element's code of that type. */
 uint64_t tvm_interp_scalar_code(tvm_dtype type, tvm_scalar value);
 

@@ -128,9 +128,8 @@ static void box_move(box b, direction way, width w, uint8_t *container, uint8_t 
 
 /* ---- operands ---- */
 
-/* Evaluates the index expressions of an indexed tensor whose slot is operand `first`. */
-static tvm_status read_index(interp_context *context, const interp_insn *insn, uint32_t first, unsigned rank,
-                             int64_t *index) {
+tvm_status tvm_interp_index(interp_context *context, const interp_insn *insn, uint32_t first, unsigned rank,
+                            int64_t *index) {
     for (unsigned d = 0; d < rank; d++) {
         tvm_scalar value;
         tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[first + 1 + d].value, &value);
@@ -148,10 +147,17 @@ static unsigned slot_shape(const tvm_interp_kernel *k, uint32_t slot, int64_t sh
     return rank;
 }
 
-/* A tile must lie inside a shared tensor. */
-static tvm_status check_inside(const interp_context *context, const interp_insn *insn, uint32_t slot,
-                               unsigned rank, const int64_t *shape, const int64_t *start, unsigned tile_rank,
-                               const int64_t *tile) {
+unsigned tvm_interp_shape(const interp_context *context, uint32_t slot, int64_t shape[TVM_MAX_RANK]) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    if (interp_slot(k, slot)->kind != TVM_SLOT_GLOBAL) return slot_shape(k, slot, shape);
+    unsigned rank = interp_slot(k, slot)->rank;
+    memcpy(shape, interp_global_of(context->block->run, slot)->shape, rank * sizeof *shape);
+    return rank;
+}
+
+tvm_status tvm_interp_inside(const interp_context *context, const interp_insn *insn, uint32_t slot,
+                             unsigned rank, const int64_t *shape, const int64_t *start, unsigned tile_rank,
+                             const int64_t *tile) {
     const tvm_interp_kernel *k = context->block->kernel;
     for (unsigned d = 0; d < rank; d++) {
         int64_t extent = d < rank - tile_rank ? 1 : tile[d - (rank - tile_rank)];
@@ -267,7 +273,7 @@ typedef struct global_tile {
 static tvm_status find_global_tile(interp_context *context, const interp_insn *insn, global_tile *out) {
     const tile_plan *plan = insn->plan;
     const interp_global *global = interp_global_of(context->block->run, plan->container);
-    tvm_status status = read_index(context, insn, 0, plan->rank, out->start);
+    tvm_status status = tvm_interp_index(context, insn, 0, plan->rank, out->start);
     if (status != TVM_OK) return status;
     out->container = global->data;
     out->where = box_make(plan->rank, global->shape, out->start, plan->tile_rank, plan->tile, plan->tile);
@@ -417,13 +423,14 @@ tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn
                                 void *elements) {
     const interp_block *block = context->block;
     int64_t start[TVM_MAX_RANK];
-    tvm_status status = read_index(context, insn, tile->first, tile->rank, start);
+    tvm_status status = tvm_interp_index(context, insn, tile->first, tile->rank, start);
     if (status == TVM_OK)
-        status = check_inside(context, insn, tile->slot, tile->rank, tile->shape, start, tile->tile_rank,
-                              tile->tile);
+        status = tvm_interp_inside(context, insn, tile->slot, tile->rank, tile->shape, start, tile->tile_rank,
+                                   tile->tile);
     if (status != TVM_OK) return status;
     box_move(box_make(tile->rank, tile->shape, start, tile->tile_rank, tile->tile, tile->tile), LOAD,
-             width_of(interp_slot(block->kernel, tile->slot)->dtype), interp_tensor(block, tile->slot), elements);
+             width_of(interp_slot(block->kernel, tile->slot)->dtype), interp_tensor(block, tile->slot),
+             elements);
     return TVM_OK;
 }
 
@@ -431,10 +438,10 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
     int64_t start[TVM_MAX_RANK];
-    tvm_status status = read_index(context, insn, 0, plan->rank, start);
+    tvm_status status = tvm_interp_index(context, insn, 0, plan->rank, start);
     if (status == TVM_OK)
-        status = check_inside(context, insn, plan->container, plan->rank, plan->shape, start, plan->tile_rank,
-                              plan->tile);
+        status = tvm_interp_inside(context, insn, plan->container, plan->rank, plan->shape, start,
+                                   plan->tile_rank, plan->tile);
     if (status != TVM_OK) return status;
     box_move(box_make(plan->rank, plan->shape, start, plan->tile_rank, plan->tile, plan->tile), way,
              plan->width, interp_tensor(block, plan->container), interp_tensor(block, plan->tensor));
@@ -488,12 +495,12 @@ tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *ins
     const copy_plan *plan = insn->plan;
     interp_block *block = context->block;
     interp_copy copy = {.group = block->groups, .insn = insn};
-    tvm_status status = read_index(context, insn, 0, plan->target_rank, copy.target);
+    tvm_status status = tvm_interp_index(context, insn, 0, plan->target_rank, copy.target);
     if (status == TVM_OK)
-        status = read_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
+        status = tvm_interp_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
     if (status == TVM_OK)
-        status = check_inside(context, insn, plan->target, plan->target_rank, plan->target_shape, copy.target,
-                              plan->tile_rank, plan->tile);
+        status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
+                                   copy.target, plan->tile_rank, plan->tile);
     if (status != TVM_OK) return status;
     if (block->copy_count >= INTERP_MAX_COPIES)
         return tvm_interp_fail(context, insn, "more than %d copies that no wait-group has waited for",
