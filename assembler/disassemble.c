@@ -160,7 +160,7 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
 static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_operand_desc *desc,
                              bool wide) {
     uint32_t value = operands[0].value;
-    if (desc->kind == 'A') {
+    if (tvm_is_list(desc->kind)) {
         for (uint32_t i = 0; i < value; i++)
             tvm_text_add(&l->out, "%s%" PRIu32, i ? ", " : "[", operands[1 + i].value);
         tvm_text_puts(&l->out, "]");

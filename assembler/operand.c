@@ -234,6 +234,26 @@ static bool read_tile(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc)
            push_tile(as, r, extents, count);
 }
 
+/* `[0, 2]` */
+static bool read_numbers(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
+    const tvm_token *token = tvm_asm_peek(as);
+    char what[32];
+    snprintf(what, sizeof what, "the %.*s list", (int)desc->name_length, desc->name);
+    tvm_value value;
+    if (!tvm_asm_static(as, what, &value) || value.kind == TVM_VALUE_POISON) return false;
+    if (value.kind != TVM_VALUE_LIST || value.as.list.count < 1 || value.as.list.count > TVM_MAX_RANK)
+        return tvm_asm_error(as, token, NULL, "expected %s of 1 to %d numbers, as [0, 2], found %s", what,
+                             TVM_MAX_RANK, tvm_value_what(&value));
+    if (!push(as, r, TVM_OPERAND_CONST, value.as.list.count)) return false;
+    for (uint32_t i = 0; i < value.as.list.count; i++) {
+        const tvm_value *item = &value.as.list.items[i];
+        if (item->kind != TVM_VALUE_INTEGER || item->as.i < 0 || item->as.i > TVM_MAX_TILE_ELEMENTS)
+            return tvm_asm_error(as, token, NULL, "%s has numbers from 0 to %d", what, TVM_MAX_TILE_ELEMENTS);
+        if (!push(as, r, TVM_OPERAND_CONST, (uint32_t)item->as.i)) return false;
+    }
+    return true;
+}
+
 /* The tile that was not written: the dimensions of the shared tensor that were given no index. */
 static bool default_tile(tvm_asm *as, tvm_reading *r) {
     const tvm_slot *slot = r->tile_slot == TVM_NONE ? NULL : &tvm_asm_kernel(as)->slots[r->tile_slot];
@@ -244,8 +264,9 @@ static bool default_tile(tvm_asm *as, tvm_reading *r) {
     return push_tile(as, r, tvm_slot_shape(as->program, slot) + r->tile_given, rank - r->tile_given);
 }
 
-static bool find_word(tvm_asm *as, const char *const *words, unsigned count, const char *what,
-                      unsigned *word) {
+/* since: of each word, or NULL. */
+static bool find_word(tvm_asm *as, const char *const *words, const uint8_t *since, unsigned count,
+                      const char *what, unsigned *word) {
     const tvm_token *token = tvm_asm_peek(as);
     const char *text = tvm_token_text(as->source, token);
     tvm_suggest suggest;
@@ -253,6 +274,7 @@ static bool find_word(tvm_asm *as, const char *const *words, unsigned count, con
     tvm_suggest_start(&suggest, text, token->length);
     for (unsigned i = 0; i < count; i++) {
         *word = i;
+        if (since && since[i] > as->version) continue;
         if (tvm_asm_accept(as, words[i])) return true;
         tvm_suggest_offer(&suggest, words[i], strlen(words[i]));
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? " " : "", words[i]);
@@ -263,7 +285,7 @@ static bool find_word(tvm_asm *as, const char *const *words, unsigned count, con
 
 static bool read_word(tvm_asm *as, tvm_reading *r, const tvm_operand_words *words) {
     unsigned word;
-    return find_word(as, words->names, words->count, words->what, &word) &&
+    return find_word(as, words->names, words->since, words->count, words->what, &word) &&
            push(as, r, TVM_OPERAND_CONST, word);
 }
 
@@ -345,7 +367,7 @@ static bool read_shared_layout(tvm_asm *as, tvm_reading *r) {
 
 static bool read_packing(tvm_asm *as, tvm_reading *r) {
     unsigned packing;
-    if (!find_word(as, tvm_packing_names, TVM_PACKING_COUNT, "a packing", &packing)) return false;
+    if (!find_word(as, tvm_packing_names, NULL, TVM_PACKING_COUNT, "a packing", &packing)) return false;
     r->type.packing = (tvm_packing)packing;
     return true;
 }
@@ -474,6 +496,8 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return read_integer(as, r, desc);
     case 'A':
         return read_tile(as, r, desc);
+    case 'D':
+        return read_numbers(as, r, desc);
     case 'F':
         return read_flag(as, r, desc);
     case 't':

@@ -85,12 +85,14 @@ enum {
 _Static_assert((int)EXPR_ROWS == (int)TVM_EXPR_COUNT, "expr.def gives its numbers without gaps");
 
 const char *const tvm_compare_names[TVM_COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
-const char *const tvm_reduction_names[TVM_REDUCTION_COUNT] = {"sum", "max"};
+const char *const tvm_reduction_names[TVM_REDUCTION_COUNT] = {"sum", "max", "min", "prod",   "and",   "or",
+                                                               "xor", "any", "all", "argmax", "argmin"};
+static const uint8_t reduction_since[TVM_REDUCTION_COUNT] = {1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3};
 const char *const tvm_evict_names[TVM_EVICT_COUNT] = {"normal", "first", "last"};
 
 static const tvm_operand_words words[] = {
     {'C', TVM_COMPARE_COUNT, "a comparison", tvm_compare_names, NULL},
-    {'R', TVM_REDUCTION_COUNT, "a reduction", tvm_reduction_names, NULL},
+    {'R', TVM_REDUCTION_COUNT, "a reduction", tvm_reduction_names, reduction_since},
     {'E', TVM_EVICT_COUNT, "an eviction priority", tvm_evict_names, NULL},
 };
 
@@ -150,6 +152,6 @@ uint32_t tvm_op_operands_max(const tvm_op_info *info) {
     uint32_t most = 0;
     while (tvm_operand_next(&cursor, &desc))
         if (desc.stored)
-            most += desc.indexed || desc.kind == 'A' ? 1 + TVM_MAX_RANK : desc.kind == 'I' ? 2 : 1;
+            most += desc.indexed || tvm_is_list(desc.kind) ? 1 + TVM_MAX_RANK : desc.kind == 'I' ? 2 : 1;
     return most;
 }

@@ -134,7 +134,7 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;      /* x r b s m g a N A I C R E F; for kinds that are not stored: t T L S G P */
+    char kind;      /* x r b s m g a N A D I C R E F; for kinds that are not stored: t T L S G P */
     bool indexed;   /* s[], g[], a[]; m[], where it is shared */
     bool stored;    /* false for =t =T =L =S =G =P */
     bool optional;  /* ? */
@@ -163,16 +163,34 @@ typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
     TVM_OPERAND_EXPR,     /* value: expression */
-    TVM_OPERAND_CONST     /* value: the number; of A: the count, followed by that many CONST; of F: 1; of C, R
-                             and E: below */
+    TVM_OPERAND_CONST /* value: the number; of A and D: the count, followed by that many CONST; of F: 1; of C,
+                         R and E: below */
 } tvm_operand_kind;
 
 typedef enum tvm_compare { TVM_EQ, TVM_NE, TVM_LT, TVM_LE, TVM_GT, TVM_GE, TVM_COMPARE_COUNT } tvm_compare;
-typedef enum tvm_reduction { TVM_SUM, TVM_REDUCE_MAX, TVM_REDUCTION_COUNT } tvm_reduction;
+typedef enum tvm_reduction {
+    TVM_SUM,
+    TVM_REDUCE_MAX,
+    TVM_REDUCE_MIN,
+    TVM_REDUCE_PROD,
+    TVM_REDUCE_AND,
+    TVM_REDUCE_OR,
+    TVM_REDUCE_XOR,
+    TVM_REDUCE_ANY,
+    TVM_REDUCE_ALL,
+    TVM_REDUCE_ARGMAX,
+    TVM_REDUCE_ARGMIN,
+    TVM_REDUCTION_COUNT
+} tvm_reduction;
 typedef enum tvm_evict { TVM_EVICT_NORMAL, TVM_EVICT_FIRST, TVM_EVICT_LAST, TVM_EVICT_COUNT } tvm_evict;
 extern const char *const tvm_compare_names[TVM_COMPARE_COUNT];
 extern const char *const tvm_reduction_names[TVM_REDUCTION_COUNT];
 extern const char *const tvm_evict_names[TVM_EVICT_COUNT];
+
+/* Is the operand a list of constants: their count, then each? */
+static inline bool tvm_is_list(char kind) {
+    return kind == 'A' || kind == 'D';
+}
 
 /* The words of an operand kind that is one of several. */
 typedef struct tvm_operand_words {

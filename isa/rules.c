@@ -188,17 +188,17 @@ static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *de
     return TVM_OK;
 }
 
-static tvm_status check_extents(const tvm_rule *rule, const tvm_operand_desc *desc,
-                                const tvm_operand *operand, uint32_t left, uint32_t *taken) {
-    uint32_t count = operand->value;
+static tvm_status check_list(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
+                             uint32_t left, uint32_t *taken) {
+    uint32_t count = operand->value, least = desc->kind == 'A' ? 1 : 0;
     if (operand->kind != TVM_OPERAND_CONST || count < 1 || count > TVM_MAX_RANK || left < 1 + count)
-        return tvm_refuse(rule->why, "%.*s: expected a list of 1 to %d extents", (int)desc->name_length,
-                          desc->name, TVM_MAX_RANK);
+        return tvm_refuse(rule->why, "%.*s: expected a list of 1 to %d %s", (int)desc->name_length,
+                          desc->name, TVM_MAX_RANK, least ? "extents" : "numbers");
     for (uint32_t i = 1; i <= count; i++)
-        if (operand[i].kind != TVM_OPERAND_CONST || operand[i].value < 1 ||
+        if (operand[i].kind != TVM_OPERAND_CONST || operand[i].value < least ||
             operand[i].value > TVM_MAX_TILE_ELEMENTS)
-            return tvm_refuse(rule->why, "%.*s: an extent is a constant from 1 to %d", (int)desc->name_length,
-                              desc->name, TVM_MAX_TILE_ELEMENTS);
+            return tvm_refuse(rule->why, "%.*s: %s is a constant from %u to %d", (int)desc->name_length,
+                              desc->name, least ? "an extent" : "a number", least, TVM_MAX_TILE_ELEMENTS);
     *taken = 1 + count;
     return TVM_OK;
 }
@@ -248,7 +248,8 @@ static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *de
         if (operand->kind == TVM_OPERAND_EXPR) return check_expr(rule, desc, operand);
         return check_tensor(rule, desc, operand, left, taken);
     case 'A':
-        return check_extents(rule, desc, operand, left, taken);
+    case 'D':
+        return check_list(rule, desc, operand, left, taken);
     case 'I':
         return check_interval(rule, desc, operand, left, taken);
     case 'N':

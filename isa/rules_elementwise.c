@@ -206,24 +206,6 @@ tvm_status tvm_rule_WHERE(const tvm_rule *rule) {
     return status == TVM_OK ? tvm_rule_register(rule, dtype, &layout) : status;
 }
 
-tvm_status tvm_rule_REDUCE(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX], operand[TVM_RULE_NAME_MAX];
-    tvm_dtype dtype = tvm_rule_slot(rule, 1)->dtype;
-    const tvm_layout *source = tvm_rule_layout(rule, 1);
-    uint32_t axis = tvm_rule_value(rule, 2);
-    if (!tvm_dtype_is_arithmetic(dtype))
-        return tvm_refuse(rule->why, "%s has type %s, expected i8..i64, u8..u64, f16, bf16, f32 or f64",
-                          tvm_rule_name(rule, 1, operand), tvm_dtype_name(dtype, name));
-    if (axis >= source->rank)
-        return tvm_refuse(rule->why, "there is no axis %u: %s has %u dimension%s, counted from 0", axis,
-                          tvm_rule_name(rule, 1, operand), source->rank, source->rank == 1 ? "" : "s");
-    tvm_layout layout;
-    tvm_why why = {""};
-    if (tvm_layout_reduce(source, axis, &layout, &why) != TVM_OK)
-        return tvm_refuse(rule->why, "%s", why.text);
-    return tvm_rule_register(rule, dtype, &layout);
-}
-
 /* ---- conversions ---- */
 
 static bool cast_takes(tvm_dtype dtype) {

@@ -287,12 +287,27 @@ static inline void ptx_shuffle(ptx_machine *m, const ptx_insn *insn) {
         if (ptx_runs(m, t)) ptx_set(m, insn->operand[0].reg[0], t, values[t]);
 }
 
+/* redux of two values. */
+static inline uint64_t ptx_reduced(const ptx_insn *insn, uint64_t a, uint64_t b) {
+    const char *op = insn->part[2];
+    bool is_signed = insn->part[3][0] == 's';
+    bool less = is_signed ? (int32_t)a < (int32_t)b : (uint32_t)a < (uint32_t)b;
+    if (ptx_is(op, "or")) return a | b;
+    if (ptx_is(op, "and")) return a & b;
+    if (ptx_is(op, "xor")) return a ^ b;
+    if (ptx_is(op, "add")) return a + b;
+    if (ptx_is(op, "min")) return less ? a : b;
+    ptx_must(ptx_is(op, "max"), "ptx: unknown %s", insn->text);
+    return less ? b : a;
+}
+
 static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
-    ck_assert(ptx_is(insn->part[1], "sync") && ptx_is(insn->part[2], "or"));
+    ck_assert(ptx_is(insn->part[1], "sync"));
     for (unsigned warp = 0; warp < m->threads; warp += 32) {
         if (!ptx_runs(m, warp)) continue;
-        uint64_t all = 0;
-        for (unsigned t = warp; t < warp + 32; t++) all |= ptx_operand_value(m, &insn->operand[1], t);
+        uint64_t all = ptx_operand_value(m, &insn->operand[1], warp);
+        for (unsigned t = warp + 1; t < warp + 32; t++)
+            all = ptx_reduced(insn, all, ptx_operand_value(m, &insn->operand[1], t));
         for (unsigned t = warp; t < warp + 32; t++) ptx_set(m, insn->operand[0].reg[0], t, all);
     }
 }

@@ -9,6 +9,7 @@ void tvm_emit_barrier(emitter *e) {
 }
 
 void tvm_emit_thread_barrier(emitter *e) {
+    e->scratch_read = 0;
     if (e->team.warps == e->kernel->warps)
         tvm_emit(e, "bar.sync %u;", e->barrier);
     else

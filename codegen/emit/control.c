@@ -7,6 +7,7 @@
 #include "analysis.h"
 #include "caches.h"
 #include "emit.h"
+#include "scratch.h"
 #include "wgmma.h"
 
 /* Instructions that the copies of one loop's body may make. */
@@ -117,9 +118,11 @@ static tvm_status emit_unrolled(emitter *e, const for_loop *loop, int64_t start,
         if (!jumps) continue;
         tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
         tvm_waits_meet(e, &frame->at_continue);
+        tvm_scratch_join(e);
         tvm_fact_forget_assigned(e, loop->insn + 1, loop->end_insn);
     }
     if (jumps) tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
+    if (jumps) tvm_scratch_join(e);
     tvm_waits_meet(e, &frame->at_break);
     tvm_fact_forget(e, loop->var);
     tvm_leave_loop(e);
@@ -156,12 +159,14 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
     const char *var = e->slots[loop->var].reg;
     loop_frame *frame = enter_loop(e, loop->insn);
     uint32_t head = tvm_new_label(e), leave = frame->break_label;
+    bool jumps = body_jumps(e, loop->insn, loop->end_insn);
     reg p = tvm_new_pred(e);
     tvm_emit(e, "setp.ge.%s %s, %s, %s;", loop->signed_type, p.name, var, loop->end_reg.name);
     tvm_emit(e, "@%s bra.uni $L%u;", p.name, leave);
     note_break(e, frame);
     tvm_text_add(&e->body, "$L%u:\n", head);
     tvm_waits_at_head(e, loop->insn);
+    tvm_scratch_join(e);
     tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
     for (uint32_t i = 0; i < loop->copies; i++) {
         frame->continue_label = tvm_new_label(e);
@@ -169,6 +174,7 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
         if (status != TVM_OK) return status;
         tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
         tvm_waits_meet(e, &frame->at_continue);
+        if (jumps) tvm_scratch_join(e);
         if (i + 1 == loop->copies) tvm_waits_before_head(e, loop->insn);
         note_break(e, frame);
         tvm_fact_forget_assigned(e, loop->insn, loop->end_insn);
@@ -181,6 +187,7 @@ static tvm_status emit_counted(emitter *e, const for_loop *loop) {
     }
     tvm_text_add(&e->body, "$L%u:\n", leave);
     tvm_waits_enter(e, frame->at_break);
+    tvm_scratch_join(e);
     tvm_leave_loop(e);
     return TVM_OK;
 }
@@ -255,6 +262,7 @@ tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
     tvm_fact_forget_assigned(e, number + 1, insn->match);
     tvm_text_add(&e->body, "$L%u:\n", frame->continue_label);
     tvm_waits_at_head(e, number);
+    tvm_scratch_join(e);
     reg p = tvm_emit_condition(e, test);
     tvm_emit(e, "@!%s bra.uni $L%u;", p.name, frame->break_label);
     note_break(e, frame);
@@ -265,6 +273,7 @@ tvm_status tvm_emit_WHILE(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "bra.uni $L%u;", frame->continue_label);
     tvm_text_add(&e->body, "$L%u:\n", frame->break_label);
     tvm_waits_enter(e, frame->at_break);
+    tvm_scratch_join(e);
     tvm_fact_forget_assigned(e, number + 1, insn->match);
     tvm_leave_loop(e);
     e->position = insn->match + 1;
@@ -331,10 +340,12 @@ tvm_status tvm_emit_IF(emitter *e, const tvm_insn *insn) {
         tvm_emit(e, "bra.uni $L%u;", end_label);
         tvm_text_add(&e->body, "$L%u:\n", else_label);
         before = tvm_waits_enter(e, before);
+        tvm_scratch_join(e);
         status = emit_part(e, test, false, insn->match + 1, end);
         tvm_fact_forget_assigned(e, insn->match + 1, end);
     }
     tvm_waits_meet(e, &before);
+    tvm_scratch_join(e);
     tvm_text_add(&e->body, "$L%u:\n", end_label);
     e->position = end + 1;
     return status;

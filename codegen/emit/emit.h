@@ -50,7 +50,8 @@ typedef struct temporary {
 
 /* Of a block's shared memory, in bytes. */
 typedef struct shared_need {
-    uint64_t scratch; /* where the tensors end: from there on it is reduce's */
+    uint64_t scratch; /* where the tensors end: from there on it is scratch memory (scratch.h) */
+    uint64_t second;  /* from there to the second buffer of it; 0: there is none */
     uint64_t bytes;   /* all */
 } shared_need;
 
@@ -77,7 +78,9 @@ typedef struct emitter {
     struct groups *groups;                    /* groups.h */
     struct wgmma_state *wgmma;                /* wgmma.h */
     bool uses_vprintf;
-    shared_need shared;   /* shared_plan.h */
+    shared_need shared; /* shared_plan.h */
+    unsigned scratch_read,
+        scratch_written;  /* scratch.h: buffers read since the last barrier; being written */
     tvm_text *globals;    /* module scope: strings, external functions */
     uint32_t position;    /* the instruction to emit next; an unrolled loop moves it past its end */
     uint32_t insn_budget; /* instructions that may still be emitted: bounds unrolling */

@@ -6,6 +6,7 @@
 #include "barrier.h"
 #include "caches.h"
 #include "numbers.h"
+#include "scratch.h"
 
 typedef struct block {
     uint64_t first, last; /* bytes [first, last) */
@@ -85,17 +86,22 @@ static void free_plan(plan *p) {
     free(p->reuses);
 }
 
-/* Behind the tensors, what the reductions pass through shared memory, one after the other. */
+/* Behind the tensors, what instructions pass through shared memory, one after the other. */
 static shared_need need_of(const plan *p, tvm_target target) {
-    uint64_t offset = tvm_round_up(p->end, SHARED_ALIGNMENT), scratch = 0;
-    uint32_t chunk;
+    uint64_t offset = tvm_round_up(p->end, SHARED_ALIGNMENT), scratch = 0, small = 0;
+    unsigned uses = 0;
     for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
-        const tvm_insn *insn = &p->kernel->insns[i];
-        if (insn->op != TVM_OP_REDUCE) continue;
-        uint64_t bytes = tvm_reduce_scratch(p->program, p->kernel, insn, target, offset, &chunk);
+        uint64_t bytes = tvm_scratch_need(p->program, p->kernel, &p->kernel->insns[i], target, offset);
         if (bytes > scratch) scratch = bytes;
+        if (bytes > 0 && bytes <= SCRATCH_SMALL) {
+            uses++;
+            if (bytes > small) small = bytes;
+        }
     }
-    return (shared_need){offset, offset + scratch};
+    small = tvm_round_up(small, 16);
+    if (uses < 2 || offset + 2 * small > tvm_target_shared_bytes(target)) small = 0;
+    if (scratch < 2 * small) scratch = 2 * small;
+    return (shared_need){offset, small, offset + scratch};
 }
 
 tvm_status tvm_shared_plan_make(emitter *e) {

@@ -11,9 +11,4 @@ enum { SHARED_ALIGNMENT = 128, SHARED_ALIGNMENT_MAX = 1024 };
  * e->shared. */
 tvm_status tvm_shared_plan_make(emitter *e);
 
-/* emit_reduce.c: bytes of scratch memory that a REDUCE needs (0: none) where the tensors take `taken` bytes,
- * and the outputs of a thread that pass through it at a time: fewer where little is left. */
-uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                            tvm_target target, uint64_t taken, uint32_t *chunk);
-
 #endif

@@ -1,0 +1,45 @@
+#include "scratch.h"
+
+#include <string.h>
+
+#include "barrier.h"
+
+enum { FIRST = 1, SECOND = 2, BOTH = FIRST | SECOND };
+
+static const struct {
+    const char *family;
+    uint64_t (*need)(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                     tvm_target target, uint64_t taken);
+} families[] = {
+    {"REDUCE", tvm_reduce_scratch},
+};
+
+uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                          tvm_target target, uint64_t taken) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    for (size_t i = 0; (info->effects & TVM_EFFECT_SCRATCH) && i < sizeof families / sizeof *families; i++)
+        if (strcmp(info->family, families[i].family) == 0)
+            return families[i].need(program, kernel, insn, target, taken);
+    return 0;
+}
+
+uint32_t tvm_scratch_begin(emitter *e, uint64_t bytes) {
+    bool small = e->shared.second > 0 && bytes <= e->shared.second;
+    unsigned first = small ? FIRST : BOTH;
+    if (small && (e->scratch_read & FIRST)) first = SECOND;
+    if (e->scratch_read & first) {
+        tvm_emit_thread_barrier(e);
+        first = small ? FIRST : BOTH;
+    }
+    e->scratch_written = first;
+    return (uint32_t)(e->shared.scratch + (first == SECOND ? e->shared.second : 0));
+}
+
+void tvm_scratch_publish(emitter *e) {
+    tvm_emit_thread_barrier(e);
+    e->scratch_read = e->scratch_written;
+}
+
+void tvm_scratch_join(emitter *e) {
+    e->scratch_read = BOTH;
+}

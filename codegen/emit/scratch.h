@@ -1,0 +1,29 @@
+/* Scratch memory: the shared memory behind a block's tensors, by which instructions pass values from warp to
+ * warp. Threads write their part of it between tvm_scratch_begin and tvm_scratch_publish, and read after
+ * that.
+ *
+ * What was read there must not be overwritten while a slower warp still reads: there are two buffers for
+ * those that need little, which take turns, so that the barrier of one use orders the reads of the one
+ * before; a use that cannot know so begins with a barrier of its own. */
+#ifndef TVM_CODEGEN_SCRATCH_H
+#define TVM_CODEGEN_SCRATCH_H
+
+#include "emit.h"
+
+enum { SCRATCH_SMALL = 1024 }; /* bytes: up to here there is a second buffer */
+
+/* Bytes that an instruction needs where the tensors take `taken` bytes of the block's memory; 0: none. */
+uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                          tvm_target target, uint64_t taken);
+/* The same of each family with the effect SCRATCH. */
+uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                            tvm_target target, uint64_t taken);
+
+/* What may be written: bytes [result, result + bytes) of the block's shared memory. */
+uint32_t tvm_scratch_begin(emitter *e, uint64_t bytes);
+/* All threads of the team see what was written. */
+void tvm_scratch_publish(emitter *e);
+/* Here come together paths whose last uses differ, or are not known yet: those of a loop's turns. */
+void tvm_scratch_join(emitter *e);
+
+#endif
