@@ -110,13 +110,18 @@ static void print_expr(listing *l, uint32_t expr, bool wide) {
     tvm_print_expr(&l->out, l->program, l->kernel, expr, wide);
 }
 
-static void print_shape(listing *l, const tvm_slot *slot) {
-    char name[TVM_DTYPE_NAME_MAX];
+/* "[2, 4]" */
+static void print_extents(listing *l, const tvm_slot *slot) {
     const uint32_t *shape = tvm_slot_shape(l->program, slot);
-    tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
     for (unsigned d = 0; d < tvm_slot_rank(l->program, slot); d++)
         tvm_text_add(&l->out, "%s%" PRIu32, d ? ", " : "[", shape[d]);
     tvm_text_puts(&l->out, "]");
+}
+
+static void print_shape(listing *l, const tvm_slot *slot) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+    print_extents(l, slot);
 }
 
 /* "f32[m, n]" of a global tensor. */
@@ -149,6 +154,9 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
         break;
     case 'G':
         print_global_type(l, slot);
+        break;
+    case 'W':
+        print_extents(l, slot);
         break;
     default: /* 'S' */
         tvm_text_puts(&l->out, tvm_shared_layout_text(&l->program->shared_layouts[slot->layout], text));

@@ -16,7 +16,10 @@ const char *tvm_asm_slot_what(tvm_slot_kind kind) {
         return "a shared tensor";
     case TVM_SLOT_GLOBAL:
         return "a global tensor";
+    case TVM_SLOT_BARRIER:
+        return "an array of mbarriers";
     case TVM_SLOT_NONE:
+    case TVM_SLOT_KINDS:
         break;
     }
     return "nothing";

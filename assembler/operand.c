@@ -388,6 +388,20 @@ static bool read_global_type(tvm_asm *as, tvm_reading *r) {
            tvm_asm_global_shape(as, TVM_LEAF_GRID, &r->type.rank, r->type.shape);
 }
 
+/* `[4]`: mbarriers in row-major order. */
+static bool read_barriers(tvm_asm *as, tvm_reading *r) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value list;
+    tvm_why why;
+    if (!tvm_asm_expect(as, "[", "and the number of mbarriers") || !tvm_asm_list(as, "]", &list) ||
+        !tvm_asm_extents(as, token, list.as.list.items, list.as.list.count, "the extents", TVM_MAX_RANK,
+                         r->shape, &r->rank))
+        return false;
+    r->type.has_layout = true;
+    return tvm_shared_layout_row_major(r->rank, r->shape, &r->type.shared_layout, &why) == TVM_OK ||
+           tvm_asm_invalid(as, token, NULL, "%s", why.text);
+}
+
 /* ---- by kind ---- */
 
 bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc) {
@@ -398,7 +412,7 @@ bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc) {
     if (desc->kind == 'F') return true;
     if (desc->kind == 'N' && !desc->optional)
         return after->kind == TVM_TOKEN_NAME || after->kind == TVM_TOKEN_INTEGER;
-    if (strchr("ALS", desc->kind)) return after->kind == TVM_TOKEN_NAME || tvm_asm_is(as, after, "[");
+    if (strchr("ALSW", desc->kind)) return after->kind == TVM_TOKEN_NAME || tvm_asm_is(as, after, "[");
     return desc->optional && after->kind != TVM_TOKEN_NEWLINE && after->kind != TVM_TOKEN_END &&
            !tvm_asm_is(as, after, ",");
 }
@@ -490,6 +504,8 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return read_memory(as, r, desc, &slot) && (!desc->indexed || read_indices(as, r, slot));
     case 'I':
         return read_interval(as, r, desc);
+    case 'w':
+        return read_tensor(as, r, desc, TVM_SLOT_BARRIER, &slot) && read_indices(as, r, slot);
     case 'm':
         return read_register_or_shared(as, r, desc);
     case 'N':
@@ -510,6 +526,8 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return read_global_type(as, r);
     case 'P':
         return read_packing(as, r);
+    case 'W':
+        return read_barriers(as, r);
     case 'S':
         return read_shared_layout(as, r);
     default:

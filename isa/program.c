@@ -457,6 +457,7 @@ unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot) {
     case TVM_SLOT_REGISTER:
         return program->layouts[slot->layout].rank;
     case TVM_SLOT_SHARED:
+    case TVM_SLOT_BARRIER:
         return program->shared_layouts[slot->layout].rank;
     case TVM_SLOT_GLOBAL:
         return slot->rank;
@@ -470,6 +471,7 @@ const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *sl
     case TVM_SLOT_REGISTER:
         return program->layouts[slot->layout].shape;
     case TVM_SLOT_SHARED:
+    case TVM_SLOT_BARRIER:
         return program->shared_layouts[slot->layout].shape;
     default:
         return NULL;

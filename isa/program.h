@@ -25,6 +25,8 @@ enum {
     TVM_MAX_DEPTH = 64,       /* of nested control */
     TVM_MAX_UNROLL = 1024,    /* of one for */
     TVM_MAX_PENDING = 64,     /* groups of one wait-group */
+    TVM_MAX_BARRIERS = 32,    /* mbarriers of one alloc-barrier */
+    TVM_MAX_ARRIVALS = 1024,  /* of one of them */
     TVM_MAX_NAME = 255,       /* bytes of a name */
     TVM_MAX_KERNELS = 256,
     TVM_MAX_ENTRIES = 256,
@@ -82,7 +84,8 @@ typedef enum tvm_effect {
     TVM_EFFECT_WAIT = 256,         /* may wait for another block */
     TVM_EFFECT_NEXT_LAUNCH = 512,  /* lets the next launch begin */
     TVM_EFFECT_LAST_LAUNCH = 1024, /* waits for the launch before */
-    TVM_EFFECT_OUTPUT = 2048       /* writes to the user's output */
+    TVM_EFFECT_OUTPUT = 2048,      /* writes to the user's output */
+    TVM_EFFECT_MBARRIER = 4096     /* makes mbarriers, arrives at them or waits for them */
 } tvm_effect;
 
 /* Explained at the head of opcodes.def. */
@@ -110,7 +113,9 @@ typedef enum tvm_slot_kind {
     TVM_SLOT_SCALAR,
     TVM_SLOT_REGISTER,
     TVM_SLOT_SHARED,
-    TVM_SLOT_GLOBAL
+    TVM_SLOT_GLOBAL,
+    TVM_SLOT_BARRIER, /* mbarriers, in shared memory */
+    TVM_SLOT_KINDS
 } tvm_slot_kind;
 
 typedef struct tvm_op_info {
@@ -134,9 +139,9 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;      /* x r b s m g a N A D I C R E F; for kinds that are not stored: t T L S G P */
-    bool indexed;   /* s[], g[], a[]; m[], where it is shared */
-    bool stored;    /* false for =t =T =L =S =G =P */
+    char kind;      /* x r b s m g a w N A D I C R E F; for kinds that are not stored: t T L S G P W */
+    bool indexed;   /* s[], g[], a[], w[]; m[], where it is shared */
+    bool stored;    /* false for =t =T =L =S =G =P =W */
     bool optional;  /* ? */
     unsigned since; /* version of the language; 0: that of the row */
 } tvm_operand_desc;
@@ -283,7 +288,7 @@ typedef struct tvm_slot {
     uint8_t rank;  /* of GLOBAL; of others see the layout */
     tvm_dtype dtype;
     uint8_t packing; /* tvm_packing, of REGISTER; else 0 */
-    uint32_t layout; /* REGISTER: program->layouts; SHARED: program->shared_layouts; else TVM_NONE */
+    uint32_t layout; /* REGISTER: program->layouts; SHARED, BARRIER: program->shared_layouts; else TVM_NONE */
     /* GLOBAL: launch-time expressions, of alloc-global also of the grid; row-major, contiguous */
     uint32_t shape[TVM_MAX_RANK];
 } tvm_slot;
@@ -415,7 +420,11 @@ uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *
  * than the second; NULL: it has none. */
 const tvm_operand *tvm_insn_interval(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                      const tvm_insn *insn);
-/* Rank and constant extent of REGISTER and SHARED slots. */
+/* Has a slot of the kind a layout of the program's shared_layouts? */
+static inline bool tvm_slot_is_in_shared(unsigned kind) {
+    return kind == TVM_SLOT_SHARED || kind == TVM_SLOT_BARRIER;
+}
+/* Rank and constant extent of REGISTER, SHARED and BARRIER slots. */
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
 

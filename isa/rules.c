@@ -117,8 +117,9 @@ tvm_status tvm_rule_nothing(const tvm_rule *rule) {
 
 /* ---- operands against the row ---- */
 
-static const char *const slot_kinds[] = {"nothing", "a scalar", "a register tensor", "a shared tensor",
-                                         "a global tensor"};
+static const char *const slot_kinds[TVM_SLOT_KINDS] = {"nothing",           "a scalar",
+                                                       "a register tensor", "a shared tensor",
+                                                       "a global tensor",   "an array of mbarriers"};
 
 /* The mnemonics of the rows that take packed operands: "view, cast-lowbit and print-tensor". */
 static const char *packed_takers(char text[128]) {
@@ -147,7 +148,7 @@ static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc,
     operand_name(rule, desc, operand, name);
     if (found != kind)
         return tvm_refuse(rule->why, "%s is %s, expected %s", name,
-                          found <= TVM_SLOT_GLOBAL ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
+                          found < TVM_SLOT_KINDS ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
     unsigned packing = rule->kernel->slots[operand->value].packing;
     if (packing != TVM_PACKING_LINEAR && !(rule->info->traits & TVM_TRAIT_PACKED)) {
         char takers[128];
@@ -216,6 +217,7 @@ static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *des
     bool is_shared =
         desc->kind == 's' || (is_either && rule->kernel->slots[operand->value].kind == TVM_SLOT_SHARED);
     tvm_slot_kind kind = is_shared                                ? TVM_SLOT_SHARED
+                         : desc->kind == 'w'                      ? TVM_SLOT_BARRIER
                          : desc->kind == 'g' || desc->kind == 'a' ? TVM_SLOT_GLOBAL
                                                                   : TVM_SLOT_REGISTER;
     if (operand->kind != TVM_OPERAND_SLOT)
@@ -295,9 +297,9 @@ static tvm_status check_result_kind(const tvm_rule *rule, const tvm_insn *insn) 
     tvm_slot_kind declared = rule->type->kind;
     if (rule->info->result == TVM_SLOT_NONE && insn->result != TVM_NONE)
         return tvm_refuse(rule->why, "the instruction has no result");
-    if (declared > TVM_SLOT_GLOBAL || (declared != TVM_SLOT_NONE && declared != rule->info->result))
+    if (declared >= TVM_SLOT_KINDS || (declared != TVM_SLOT_NONE && declared != rule->info->result))
         return tvm_refuse(rule->why, "the result is %s, but the variable %s", slot_kinds[rule->info->result],
-                          declared > TVM_SLOT_GLOBAL ? "of no kind" : slot_kinds[declared]);
+                          declared >= TVM_SLOT_KINDS ? "of no kind" : slot_kinds[declared]);
     if (rule->type->dtype.kind != TVM_KIND_NONE && !tvm_dtype_valid(rule->type->dtype))
         return tvm_refuse(rule->why, "the result's type does not exist");
     return TVM_OK;

@@ -48,6 +48,9 @@ bool tvm_rule_integer(const tvm_rule *rule, uint32_t expr, int64_t *value);
 /* Entry e is an indexed shared tensor: does it have room for a tile of these extents, as far as is known? */
 tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, const uint32_t *tile);
 
+/* Entry e is an mbarrier: may its index lie inside, as far as is known? There is no result. */
+tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry);
+
 /* The result is a register tensor of this type and layout, or a scalar of this type: completes *rule->type,
  * or says how what was declared differs. layout NULL: the declared one, which must be there. */
 tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_layout *layout);

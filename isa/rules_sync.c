@@ -1,4 +1,4 @@
-/* Rules of the instructions by which blocks and launches wait for each other. */
+/* Rules of the instructions by which teams, blocks and launches wait for each other. */
 #include "rules.h"
 
 static bool is_word(tvm_dtype type) {
@@ -31,4 +31,47 @@ tvm_status tvm_rule_LAUNCH_DEPENDENTS(const tvm_rule *rule) {
 
 tvm_status tvm_rule_WAIT_DEPENDENCY(const tvm_rule *rule) {
     return tvm_rule_nothing(rule);
+}
+
+/* ---- mbarriers ---- */
+
+tvm_status tvm_rule_ALLOC_BARRIER(const tvm_rule *rule) {
+    tvm_result_type *type = rule->type;
+    uint32_t count = 1,
+             arrivals = rule->operands[rule->at[0]].kind == TVM_OPERAND_NONE ? 1 : tvm_rule_value(rule, 0);
+    if (!type->has_layout) return tvm_refuse(rule->why, "expected the extents of the mbarriers");
+    tvm_shared_layout plain;
+    for (unsigned d = 0; d < type->shared_layout.rank; d++) count *= type->shared_layout.shape[d];
+    if (count > TVM_MAX_BARRIERS)
+        return tvm_refuse(rule->why, "%u mbarriers, expected at most %d", count, TVM_MAX_BARRIERS);
+    if (tvm_shared_layout_row_major(type->shared_layout.rank, type->shared_layout.shape, &plain, NULL) !=
+            TVM_OK ||
+        !tvm_shared_layout_equal(&plain, &type->shared_layout))
+        return tvm_refuse(rule->why, "the mbarriers are not in row-major order");
+    if (arrivals < 1 || arrivals > TVM_MAX_ARRIVALS)
+        return tvm_refuse(rule->why, "arrivals is %u, expected 1 to %d", arrivals, TVM_MAX_ARRIVALS);
+    type->kind = TVM_SLOT_BARRIER;
+    type->dtype = TVM_U(64);
+    return TVM_OK;
+}
+
+tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry) {
+    const tvm_operand *indices = rule->operands + rule->at[entry] + 1;
+    const tvm_slot *slot = tvm_rule_slot(rule, entry);
+    const uint32_t *shape = tvm_slot_shape(rule->program, slot);
+    char name[TVM_RULE_NAME_MAX];
+    int64_t at;
+    for (unsigned d = 0; d < tvm_slot_rank(rule->program, slot); d++)
+        if (tvm_rule_integer(rule, indices[d].value, &at) && (at < 0 || at >= shape[d]))
+            return tvm_refuse(rule->why, "%s: index %lld in dimension %u: expected 0 to %u",
+                              tvm_rule_name(rule, entry, name), (long long)at, d, shape[d] - 1);
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_ARRIVE_BARRIER(const tvm_rule *rule) {
+    return tvm_rule_barrier_index(rule, 0);
+}
+
+tvm_status tvm_rule_WAIT_BARRIER(const tvm_rule *rule) {
+    return tvm_rule_barrier_index(rule, 0);
 }

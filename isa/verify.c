@@ -208,12 +208,11 @@ static void check_slot(tvm_verify_state *state, uint32_t index) {
             tvm_verify_error(state, NULL,
                              "scalar '%s' has type %s, expected bool, i32, u32, i64, u64, f32 or f64", name,
                              tvm_dtype_name(slot->dtype, type));
-    } else if ((param && slot->kind != TVM_SLOT_GLOBAL) || slot->kind > TVM_SLOT_GLOBAL ||
+    } else if ((param && slot->kind != TVM_SLOT_GLOBAL) || slot->kind >= TVM_SLOT_KINDS ||
                slot->kind == TVM_SLOT_NONE) {
-        tvm_verify_error(
-            state, NULL, "'%s': %s", name,
-            param ? "a parameter is a scalar or a global tensor"
-                  : "a variable is a scalar, a register tensor, a shared tensor or a global tensor");
+        tvm_verify_error(state, NULL, "'%s': %s", name,
+                         param ? "a parameter is a scalar or a global tensor"
+                               : "a variable is a scalar, a tensor or an array of mbarriers");
     } else if (slot->kind == TVM_SLOT_GLOBAL) {
         if (slot->rank < 1 || slot->rank > TVM_MAX_RANK)
             tvm_verify_error(state, NULL, "global tensor '%s' has rank %u, expected 1 to %d", name,
@@ -455,11 +454,11 @@ static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_in
     type.kind = (tvm_slot_kind)slot->kind;
     type.dtype = slot->dtype;
     type.packing = (tvm_packing)slot->packing;
-    type.has_layout = slot->kind == TVM_SLOT_REGISTER || slot->kind == TVM_SLOT_SHARED;
+    type.has_layout = slot->kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(slot->kind);
     if (slot->kind == TVM_SLOT_GLOBAL) type.rank = slot->rank;
     memcpy(type.shape, slot->shape, sizeof type.shape);
     if (slot->kind == TVM_SLOT_REGISTER) type.layout = state->program->layouts[slot->layout];
-    if (slot->kind == TVM_SLOT_SHARED) type.shared_layout = state->program->shared_layouts[slot->layout];
+    if (tvm_slot_is_in_shared(slot->kind)) type.shared_layout = state->program->shared_layouts[slot->layout];
     return type;
 }
 

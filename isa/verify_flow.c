@@ -29,7 +29,7 @@ typedef struct flow {
     slot_set assigned;
     uint64_t shared_bytes;
     unsigned launch_tensors;
-    uint8_t life[TVM_MAX_SLOTS]; /* tensor_life of SHARED and GLOBAL slots that are no parameters */
+    uint8_t life[TVM_MAX_SLOTS]; /* tensor_life of SHARED, BARRIER, and GLOBAL slots that are no parameters */
     frame frames[TVM_MAX_DEPTH];
 } flow;
 
@@ -187,6 +187,17 @@ static void free_shared(flow *f, const tvm_insn *insn) {
     }
 }
 
+static void alloc_barrier(flow *f, const tvm_insn *insn) {
+    uint32_t slot = insn->result;
+    if (f->depth > 0)
+        tvm_verify_error(f->state, insn, "mbarriers cannot be made inside for, while or if");
+    else if (f->life[slot] != NOT_YET)
+        tvm_verify_error(f->state, insn, "the mbarriers '%s' are made twice", name_of(f, slot));
+    else
+        f->shared_bytes += shared_size(f, slot);
+    f->life[slot] = LIVE;
+}
+
 /* ---- tensors of the launch ---- */
 
 static void alloc_global(flow *f, const tvm_insn *insn) {
@@ -212,6 +223,7 @@ static void check_allocated(flow *f) {
 /* Register tensors need no more than assign. */
 static void allocate(flow *f, const tvm_insn *insn) {
     if (f->kernel->slots[insn->result].kind == TVM_SLOT_SHARED) alloc_shared(f, insn);
+    if (f->kernel->slots[insn->result].kind == TVM_SLOT_BARRIER) alloc_barrier(f, insn);
     if (f->kernel->slots[insn->result].kind == TVM_SLOT_GLOBAL) alloc_global(f, insn);
 }
 

@@ -8,6 +8,7 @@
 #ifndef TVM_TESTS_PTX_MACHINE_H
 #define TVM_TESTS_PTX_MACHINE_H
 
+#include "ptx_mbarrier.h"
 #include "ptx_state.h"
 #include "ptx_wgmma.h"
 
@@ -411,7 +412,7 @@ static inline void ptx_jump(ptx_machine *m, ptx_part *part, const ptx_insn *insn
         return;
     }
     ck_assert_uint_lt(m->part_count, sizeof m->parts / sizeof *m->parts);
-    m->parts[m->part_count++] = (ptx_part){.warps = takers, .at = label};
+    m->parts[m->part_count++] = (ptx_part){.warps = takers, .at = label, .asked = UINT64_MAX};
     part->warps &= ~takers;
     m->running = part->warps;
 }
@@ -428,22 +429,56 @@ static inline void ptx_part_end(ptx_machine *m, unsigned p) {
     m->parts[p] = m->parts[--m->part_count];
 }
 
-/* bar.sync a, b of the running part: those that wait at barrier a go on together once they are b threads. */
+/* The warps of the running part for which the operand has the value that it has for the first of them. */
+static inline uint32_t ptx_alike(const ptx_machine *m, const ptx_operand *o, uint64_t *value) {
+    uint32_t alike = 0;
+    for (unsigned t = 0; t < m->threads; t += 32) {
+        if (!ptx_runs(m, t)) continue;
+        if (!alike) *value = ptx_operand_value(m, o, t);
+        if (ptx_operand_value(m, o, t) == *value) alike |= UINT32_C(1) << (t / 32);
+    }
+    return alike;
+}
+
+/* bar.sync a, b and bar.arrive a, b of the running part: those that wait at barrier a go on together once b
+ * threads have come. Warps at another barrier part from it. */
 static inline void ptx_arrive(ptx_machine *m, ptx_part *part, const ptx_insn *insn) {
-    uint64_t threads = 0;
-    part->waits = true;
-    part->barrier = insn->operand[0].value;
-    part->count = insn->operands > 1 ? insn->operand[1].value : m->threads;
+    uint64_t barrier = 0;
+    uint32_t alike = ptx_alike(m, &insn->operand[0], &barrier);
+    ptx_must(barrier < PTX_NAMED, "ptx: there is no such barrier: %s", insn->text);
+    if (alike != part->warps) {
+        ck_assert_uint_lt(m->part_count, sizeof m->parts / sizeof *m->parts);
+        m->parts[m->part_count++] =
+            (ptx_part){.warps = part->warps & ~alike, .at = part->at - 1, .asked = UINT64_MAX};
+        m->running = part->warps = alike;
+    }
+    uint64_t threads = 0, count = insn->operands > 1 ? insn->operand[1].value : m->threads;
+    bool waits = ptx_is(insn->part[1], "sync");
+    if (waits) {
+        *part = (ptx_part){.warps = alike,
+                           .at = part->at,
+                           .waits = true,
+                           .barrier = barrier,
+                           .count = count,
+                           .asked = UINT64_MAX};
+    } else {
+        ptx_must(ptx_is(insn->part[1], "arrive") && !(m->arrived[barrier] & alike), "ptx: arrives twice: %s",
+                 insn->text);
+        m->arrived[barrier] |= alike;
+    }
     uint32_t together = 0;
     for (unsigned p = 0; p < m->part_count; p++) {
-        if (!m->parts[p].waits || m->parts[p].barrier != part->barrier) continue;
-        ptx_must(m->parts[p].count == part->count, "ptx: warps wait for different numbers of threads: %s",
+        if (!m->parts[p].waits || m->parts[p].barrier != barrier) continue;
+        ptx_must(m->parts[p].count == count, "ptx: warps wait for different numbers of threads: %s",
                  insn->text);
         together |= m->parts[p].warps;
     }
     for (uint32_t left = together; left; left &= left - 1) threads += 32;
-    ptx_must(threads <= part->count, "ptx: more threads than a barrier is for: %s", insn->text);
-    if (threads < part->count) return;
+    for (uint32_t left = m->arrived[barrier]; left; left &= left - 1) threads += 32;
+    ptx_must(threads <= count, "ptx: more threads than a barrier is for: %s", insn->text);
+    if (threads < count) return;
+    ptx_pass(m, m->arrived[barrier], together);
+    m->arrived[barrier] = 0;
     m->running = together;
     ptx_barrier(m, false);
     for (unsigned p = 0; p < m->part_count; p++)
@@ -455,6 +490,7 @@ static inline void ptx_join(ptx_machine *m) {
     for (unsigned p = 0; p < m->part_count; p++)
         for (unsigned q = m->part_count; q-- > p + 1;) {
             if (m->parts[p].waits || m->parts[q].waits || m->parts[p].at != m->parts[q].at) continue;
+            m->parts[p].asked = UINT64_MAX;
             m->parts[p].warps |= m->parts[q].warps;
             ptx_part_end(m, q);
         }
@@ -473,7 +509,7 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
     else if (ptx_is(op, "wgmma"))
         ptx_wgmma(m, insn);
     else if (ptx_is(op, "fence"))
-        ptx_fence_proxy(m, insn);
+        ptx_fence(m, insn);
     else
         ptx_step_threads(m, insn);
 }
@@ -500,26 +536,35 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
         m->trapped = ptx_traps(m, insn);
     else if (ptx_is(op, "bra"))
         ptx_jump(m, part, insn);
+    else if (ptx_is(op, "mbarrier"))
+        part->asked = ptx_mbarrier_step(m, insn) ? m->events : UINT64_MAX;
     else
         ptx_step_warps(m, insn);
     return true;
 }
 
+/* Can the part go on? Not while it waits, or knows that the mbarrier that it asks has not changed. */
+static inline bool ptx_can_go_on(const ptx_machine *m, const ptx_part *part) {
+    return !part->waits && part->asked != m->events;
+}
+
 /* Runs the loaded entry with params set, until it returns, traps or faults. */
 static inline void ptx_run(ptx_machine *m) {
-    m->parts[0] = (ptx_part){.warps = ptx_block_warps(m)};
+    m->parts[0] = (ptx_part){.warps = ptx_block_warps(m), .asked = UINT64_MAX};
     m->part_count = 1;
     m->running = m->parts[0].warps;
+    m->mbarrier_count = 0;
+    memset(m->arrived, 0, sizeof m->arrived);
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
     unsigned steps = 0;
     while (m->part_count > 0) {
         unsigned p = 0;
-        while (p < m->part_count && m->parts[p].waits) p++;
-        ptx_must(p < m->part_count, "ptx: warps wait at barrier %u for others that never come",
-                 (unsigned)m->parts[0].barrier);
+        while (p < m->part_count && !ptx_can_go_on(m, &m->parts[p])) p++;
+        ptx_must(p < m->part_count, "ptx: warps wait for others that never come: %s",
+                 m->insns[m->parts[0].at - 1].text);
         bool goes_on = true;
-        while (goes_on && !m->parts[p].waits && !m->fault[0] && !m->trapped) {
+        while (goes_on && ptx_can_go_on(m, &m->parts[p]) && !m->fault[0] && !m->trapped) {
             ptx_must(++steps < PTX_STEPS_MAX, "ptx: no end is in sight");
             goes_on = ptx_step(m, &m->parts[p]);
             if (m->part_count > 1 && ptx_is(m->insns[m->parts[p].at - 1].part[0], "bar")) break;

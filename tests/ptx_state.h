@@ -22,6 +22,8 @@ enum {
     PTX_LOCALS = 8,
     PTX_TENSORS = 24,
     PTX_SUMS = 128, /* registers of a wgmma's d: m64n256 */
+    PTX_MBARRIERS = 128,
+    PTX_NAMED = 16, /* barriers of bar */
     PTX_SHARED = 228 << 10,
     PTX_SHARED_BASE = 1 << 10
 };
@@ -72,12 +74,25 @@ typedef struct ptx_memory {
     uint64_t size;
 } ptx_memory;
 
+/* An mbarrier. Times are of ptx_machine.clock; 0 is none. */
+typedef struct ptx_mbarrier {
+    uint64_t address;
+    unsigned maker; /* thread */
+    uint32_t seen;  /* warps for which a barrier came after its making: a mask */
+    uint32_t expected, missing;
+    int64_t bytes;
+    uint64_t phase;
+    uint32_t arrived[32],
+        ended[32]; /* by warp: its last arrival in this phase; and in those that have ended */
+} ptx_mbarrier;
+
 /* Warps that have gone the same way since they parted, in step. */
 typedef struct ptx_part {
     uint32_t warps; /* a mask */
     size_t at;      /* the next instruction */
     bool waits;
     uint64_t barrier, count; /* then: the barrier, and the threads that it waits for */
+    uint64_t asked;          /* ptx_machine.events when it last asked an mbarrier in vain */
 } ptx_part;
 
 typedef struct ptx_machine {
@@ -97,7 +112,14 @@ typedef struct ptx_machine {
     uint8_t *shared;
     uint16_t *writer;     /* of each byte of shared memory: 1 + the thread that wrote it last; 0: none */
     uint32_t *seen;       /* and the warps that see what it wrote: a mask */
-    size_t written_ever;  /* the same, since the beginning */
+    uint32_t *written_at; /* and when it did: clock */
+    uint32_t clock;       /* counts writes of shared memory and arrivals */
+    uint64_t events;      /* ends of phases of mbarriers */
+    ptx_mbarrier mbarriers[PTX_MBARRIERS];
+    unsigned mbarrier_count;
+    uint32_t arrived[PTX_NAMED]; /* warps that have arrived at a barrier without waiting: a mask */
+    uint32_t registers[8];       /* of a thread, by warpgroup; 0: as many as at the beginning */
+    size_t written_ever;         /* the same, since the beginning */
     size_t written;       /* bytes of shared memory that may have been written since the last barrier */
     ptx_flight *flight;   /* by register */
     uint32_t groups;      /* of wgmma, committed */
@@ -330,9 +352,10 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
     m.shared = malloc(PTX_SHARED);
     m.writer = calloc(PTX_SHARED, sizeof *m.writer);
     m.seen = malloc(PTX_SHARED * sizeof *m.seen);
+    m.written_at = calloc(PTX_SHARED, sizeof *m.written_at);
     m.proxy = calloc(PTX_SHARED, sizeof *m.proxy);
     m.read_last = calloc(PTX_SHARED, sizeof *m.read_last);
-    ck_assert(m.regs && m.flight && m.shared && m.writer && m.seen && m.proxy && m.read_last);
+    ck_assert(m.regs && m.flight && m.shared && m.writer && m.seen && m.written_at && m.proxy && m.read_last);
     memset(m.regs, 0xa5, (all + 1) * threads * sizeof *m.regs);
     memset(m.shared, 0xa5, PTX_SHARED);
     memset(m.seen, 0xff, PTX_SHARED * sizeof *m.seen);
@@ -346,6 +369,7 @@ static inline void ptx_free(ptx_machine *m) {
     free(m->shared);
     free(m->writer);
     free(m->seen);
+    free(m->written_at);
     free(m->proxy);
     free(m->read_last);
     free(m->insns);
@@ -449,7 +473,9 @@ typedef enum ptx_proxy { PTX_VISIBLE, PTX_WRITTEN, PTX_FENCED } ptx_proxy;
 
 static inline void ptx_wrote(ptx_machine *m, const uint8_t *at, unsigned t, size_t bytes) {
     size_t first = (size_t)(at - m->shared);
+    m->clock++;
     for (size_t i = first; i < first + bytes; i++) {
+        m->written_at[i] = m->clock;
         ptx_must(m->read_last[i] <= m->groups_done,
                  "ptx: thread %u writes shared memory that a wgmma may still read", t);
         m->writer[i] = (uint16_t)(t + 1);
@@ -475,20 +501,30 @@ static inline void ptx_reads(const ptx_machine *m, const ptx_insn *insn, const u
     }
 }
 
+/* What the warps of `from` wrote, or saw, those of `to` see. */
+static inline void ptx_pass(ptx_machine *m, uint32_t from, uint32_t to) {
+    for (size_t i = 0; i < m->written; i++) {
+        uint32_t writer = m->writer[i] ? UINT32_C(1) << ((m->writer[i] - 1) / 32) : 0;
+        if (!((writer | m->seen[i]) & from)) continue;
+        m->seen[i] |= to;
+        if (m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
+    }
+    for (unsigned i = 0; i < m->mbarrier_count; i++) {
+        ptx_mbarrier *b = &m->mbarriers[i];
+        if ((b->seen | UINT32_C(1) << (b->maker / 32)) & from) b->seen |= to;
+    }
+}
+
 /* A thread sees what it wrote itself; what the others of its warp wrote after bar.warp.sync; what the warps
  * that it waits for at a barrier wrote, or saw, after that. */
 static inline void ptx_barrier(ptx_machine *m, bool of_warp) {
-    bool whole = !of_warp && m->running == ptx_block_warps(m);
-    for (size_t i = 0; i < m->written; i++) {
-        uint32_t writer = m->writer[i] ? UINT32_C(1) << ((m->writer[i] - 1) / 32) : 0;
-        if (of_warp) {
-            m->seen[i] |= writer & m->running;
-        } else if ((writer | m->seen[i]) & m->running) {
-            m->seen[i] |= m->running;
-            if (!whole && m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
-        }
+    if (of_warp) {
+        for (size_t i = 0; i < m->written; i++)
+            if (m->writer[i]) m->seen[i] |= UINT32_C(1) << ((m->writer[i] - 1) / 32) & m->running;
+        return;
     }
-    if (!whole) return;
+    ptx_pass(m, m->running, m->running);
+    if (m->running != ptx_block_warps(m)) return;
     m->written = 0;
     ptx_proxy_move(m, PTX_FENCED, PTX_VISIBLE);
 }

@@ -67,10 +67,12 @@ static inline void ptx_wgmma_wait(ptx_machine *m, uint64_t pending) {
     if (done > m->groups_done) m->groups_done = done;
 }
 
-static inline void ptx_fence_proxy(ptx_machine *m, const ptx_insn *insn) {
-    ptx_must(ptx_is(insn->part[1], "proxy") && ptx_is(insn->part[2], "async") && insn->guard == UINT32_MAX,
-             "ptx: unknown %s", insn->text);
-    ptx_proxy_move(m, PTX_WRITTEN, PTX_FENCED);
+/* Of the async proxy: what the thread itself wrote. */
+static inline void ptx_fence(ptx_machine *m, const ptx_insn *insn) {
+    if (ptx_is(insn->part[1], "mbarrier_init")) return;
+    ptx_must(ptx_is(insn->part[1], "proxy") && ptx_is(insn->part[2], "async"), "ptx: unknown %s", insn->text);
+    for (size_t i = 0; i < m->written_ever; i++)
+        if (m->proxy[i] == PTX_WRITTEN && ptx_active(m, insn, m->writer[i] - 1U)) m->proxy[i] = PTX_FENCED;
 }
 
 /* ---- operands ---- */

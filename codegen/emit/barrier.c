@@ -3,8 +3,12 @@
 #include "wgmma_impl.h"
 
 /* wgmma reads shared memory through the asynchronous proxy (PTX ISA, "Proxies"). */
-void tvm_emit_barrier(emitter *e) {
+void tvm_emit_proxy_fence(emitter *e) {
     if (e->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+}
+
+void tvm_emit_barrier(emitter *e) {
+    tvm_emit_proxy_fence(e);
     tvm_emit_thread_barrier(e);
 }
 

@@ -10,5 +10,7 @@
 void tvm_emit_barrier(emitter *e);
 /* The same for what only threads read. */
 void tvm_emit_thread_barrier(emitter *e);
+/* Before an arrival, in every thread: what it wrote to shared memory is for wgmma, too. */
+void tvm_emit_proxy_fence(emitter *e);
 
 #endif

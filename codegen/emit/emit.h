@@ -29,8 +29,10 @@ typedef struct scaled_weights {
 
 typedef struct slot_state {
     uint32_t first_word, words; /* REGISTER: %w<first_word + i> */
-    char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global) */
-    uint32_t shared_offset; /* SHARED: bytes from the start of the block's dynamic shared memory */
+    char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global);
+                     BARRIER: that of the parities of the phases to wait for, a bit an mbarrier */
+    uint32_t shared_offset; /* SHARED, BARRIER: bytes from the start of the block's dynamic shared memory */
+    uint32_t team_arrivals; /* BARRIER: an arrival of a team, spread evenly over its warps */
     uint32_t version;       /* counts assignments, for caches of expressions */
     scaled_weights scaled;  /* REGISTER */
     uint32_t reads;         /* how many operands of instructions it is */

@@ -10,6 +10,7 @@
 #include "emit.h"
 #include "module.h"
 #include "groups.h"
+#include "mbarrier.h"
 #include "mma_operands.h"
 #include "params.h"
 #include "shared_plan.h"
@@ -70,6 +71,9 @@ static void declare_slots(emitter *e) {
         const tvm_slot *slot = &kernel->slots[s];
         if (slot->kind == TVM_SLOT_SCALAR) {
             declare_scalar(e, s);
+        } else if (slot->kind == TVM_SLOT_BARRIER) {
+            reg r = tvm_new_r(e);
+            memcpy(e->slots[s].reg, r.name, sizeof r.name);
         } else if (slot->kind == TVM_SLOT_GLOBAL) {
             reg r = tvm_new_rd(e);
             memcpy(e->slots[s].reg, r.name, sizeof r.name);
@@ -166,6 +170,7 @@ static tvm_status translate_kernel(emitter *e) {
     tvm_control_plan(e);
     declare_slots(e);
     tvm_params_load(e);
+    tvm_mbarriers_plan(e);
     status = tvm_groups_make(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);

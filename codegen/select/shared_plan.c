@@ -58,6 +58,18 @@ static void release(plan *p, uint32_t slot) {
     for (p->live_count--; at < p->live_count; at++) p->live[at] = p->live[at + 1];
 }
 
+/* Behind the tensors, which want more alignment. */
+static void place_barriers(plan *p) {
+    for (uint32_t s = 0; s < p->kernel->slot_count; s++) {
+        const tvm_slot *slot = &p->kernel->slots[s];
+        if (slot->kind != TVM_SLOT_BARRIER) continue;
+        p->end = tvm_round_up(p->end, slot->dtype.bits / 8);
+        p->offset[s] = (uint32_t)p->end;
+        p->end += (uint64_t)tvm_shared_layout_span(&p->program->shared_layouts[slot->layout]) *
+                  slot->dtype.bits / 8;
+    }
+}
+
 static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kernel *kernel) {
     size_t slots = kernel->slot_count + (size_t)1;
     *p = (plan){.program = program,
@@ -76,6 +88,7 @@ static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kerne
         else if (class == TVM_CLASS_FREE && p->freed_count < slots)
             release(p, tvm_operands(kernel, insn)[0].value);
     }
+    place_barriers(p);
     return true;
 }
 

@@ -28,6 +28,10 @@ static void place_tensors(tvm_interp_kernel *k) {
     size_t offset = 0;
     for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
         const tvm_slot *slot = interp_slot(k, s);
+        if (slot->kind == TVM_SLOT_BARRIER) {
+            k->offsets[s] = k->barrier_count;
+            k->barrier_count += slot_extent(k->program, slot);
+        }
         if (slot->kind != TVM_SLOT_REGISTER && slot->kind != TVM_SLOT_SHARED) continue;
         k->extents[s] = slot_extent(k->program, slot);
         k->offsets[s] = offset;

@@ -37,12 +37,13 @@ struct tvm_interp_kernel {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
     interp_insn *insns;
-    size_t *offsets;   /* of each slot's tensor in a block's memory */
+    size_t *offsets;   /* of each slot's tensor in a block's memory; of mbarriers, the number of the first */
     uint32_t *extents; /* elements of each REGISTER and SHARED slot */
     uint32_t *globals; /* of each GLOBAL slot: which of the launch's */
     tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS];
     uint32_t launch_tensor_count;
-    size_t memory_bytes; /* of all tensors of a block */
+    uint32_t barrier_count; /* mbarriers of a block */
+    size_t memory_bytes;    /* of all tensors of a block */
     size_t scratch_bytes;
     bool waits; /* blocks wait for each other */
 };
@@ -86,6 +87,16 @@ typedef struct interp_loop {
     tvm_scalar end, step;
 } interp_loop;
 
+/* An mbarrier. */
+typedef struct interp_barrier {
+    uint32_t arrivals; /* that end a phase; 0: it has not been made yet */
+    uint32_t missing;  /* of them, in this phase */
+    bool open;
+    uint64_t phases; /* that have ended */
+    int64_t bytes;   /* announced in this phase, less those that have come */
+    uint64_t waits[TVM_MAX_THREADS / 32]; /* by warp: how often it has waited here */
+} interp_barrier;
+
 /* A worker's block: all memory is allocated once and used again for the next block. */
 typedef struct interp_block {
     interp_run *run;
@@ -96,6 +107,7 @@ typedef struct interp_block {
     interp_copy *copies;
     size_t copy_count, copy_capacity;
     uint64_t groups; /* committed so far: the number of the group that is being filled */
+    interp_barrier *barriers;
     char *print;
     size_t print_size;
     interp_context *contexts; /* of the teams: each has its own program counter */
@@ -103,13 +115,19 @@ typedef struct interp_block {
     uint32_t arrived; /* warps that wait at the barrier of the block */
 } interp_block;
 
-typedef enum interp_state { INTERP_READY, INTERP_AT_BARRIER, INTERP_DONE } interp_state;
+typedef enum interp_state {
+    INTERP_READY,
+    INTERP_AT_BARRIER,  /* of the block */
+    INTERP_AT_MBARRIER, /* in wait-barrier, which is done again: tvm_interp_barrier_changed makes it ready */
+    INTERP_DONE
+} interp_state;
 
 struct interp_context {
     interp_block *block;
     tvm_team team;
     uint32_t pc;
     interp_state state;
+    const interp_barrier *awaited; /* of INTERP_AT_MBARRIER */
     tvm_scalar *slots;
     interp_loop *loops; /* by instruction: a loop has at most one activation */
     tvm_eval_env env;
@@ -180,6 +198,12 @@ uint64_t tvm_interp_scalar_code(tvm_dtype type, tvm_scalar value);
 
 /* Fills `count` containers with one code. */
 void tvm_interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code);
+
+/* The mbarrier that operands[first], with its index, names; a fault where there is none. */
+tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *insn, uint32_t first,
+                                   interp_barrier **out);
+/* Announces bytes, which the phase then waits for, or takes bytes off that have come (negative). */
+void tvm_interp_barrier_bytes(interp_block *block, interp_barrier *barrier, int64_t bytes);
 
 /* Writes what print-tensor has gathered. */
 void tvm_interp_print_flush(interp_block *block);

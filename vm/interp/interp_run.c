@@ -84,10 +84,15 @@ static void release_barrier(interp_block *block) {
 static tvm_status report_deadlock(const interp_block *block) {
     for (uint32_t c = 0; c < block->context_count; c++) {
         const interp_context *context = &block->contexts[c];
-        if (context->state == INTERP_DONE) continue;
-        return tvm_interp_fail(context, &block->kernel->insns[context->pc - 1],
-                               "deadlock: %u of %u warps wait here for others that have ended",
-                               block->arrived, block->kernel->kernel->warps);
+        const interp_barrier *barrier = context->awaited;
+        if (context->state == INTERP_AT_BARRIER)
+            return tvm_interp_fail(context, &block->kernel->insns[context->pc - 1],
+                                   "deadlock: %u of %u warps wait here for others that have ended",
+                                   block->arrived, block->kernel->kernel->warps);
+        if (context->state == INTERP_AT_MBARRIER)
+            return tvm_interp_fail(context, &block->kernel->insns[context->pc],
+                                   "deadlock: %u of %u arrivals and %lld bytes are missing", barrier->missing,
+                                   barrier->arrivals, (long long)barrier->bytes);
     }
     return TVM_OK;
 }
@@ -130,6 +135,7 @@ tvm_status tvm_interp_block_run(interp_block *block) {
     block->copy_count = 0;
     block->groups = 0;
     block->arrived = 0;
+    memset(block->barriers, 0, block->kernel->barrier_count * sizeof *block->barriers);
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
     tvm_status status = schedule(block);
     tvm_interp_print_flush(block);
@@ -142,6 +148,7 @@ static void block_free(interp_block *block) {
         free(block->contexts[c].loops);
     }
     free(block->contexts);
+    free(block->barriers);
     free(block->memory);
     free(block->scratch);
     free(block->copies);
@@ -158,7 +165,8 @@ static bool block_make(interp_block *block, interp_run *run) {
     block->memory = aligned_memory(k->memory_bytes);
     block->scratch = aligned_memory(k->scratch_bytes);
     block->contexts = calloc(1, sizeof *block->contexts);
-    if (!block->memory || !block->scratch || !block->contexts) return false;
+    block->barriers = calloc((size_t)k->barrier_count + 1, sizeof *block->barriers);
+    if (!block->memory || !block->scratch || !block->contexts || !block->barriers) return false;
     block->context_count = 1;
     for (uint32_t c = 0; c < block->context_count; c++) {
         interp_context *context = &block->contexts[c];

@@ -1,0 +1,170 @@
+#include "mbarrier.h"
+
+#include <stdio.h>
+
+#include "analysis.h"
+#include "barrier.h"
+#include "numbers.h"
+#include "shared_access.h"
+
+/* Nanoseconds, at most, for which a thread may sleep in one try_wait. */
+enum { SUSPEND_HINT = 10000000 };
+
+/* ---- arrivals ---- */
+
+static uint32_t multiple_of_both(uint32_t a, uint32_t b) {
+    return a / (uint32_t)tvm_fact_gcd(a, b) * b;
+}
+
+void tvm_mbarriers_plan(emitter *e) {
+    const tvm_ir_kernel *kernel = e->kernel;
+    for (uint32_t s = 0; s < kernel->slot_count; s++) e->slots[s].team_arrivals = 1;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        if (insn->op != TVM_OP_ARRIVE_BARRIER) continue;
+        slot_state *slot = &e->slots[tvm_operands(kernel, insn)->value];
+        slot->team_arrivals = multiple_of_both(slot->team_arrivals, tvm_block_team(kernel).warps);
+    }
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        if (insn->op != TVM_OP_ALLOC_BARRIER) continue;
+        bool open = tvm_operands(kernel, insn)[1].kind != TVM_OPERAND_NONE;
+        tvm_emit_prologue(e, "mov.b32 %s, %s;", e->slots[insn->result].reg, open ? "0xffffffff" : "0");
+    }
+}
+
+/* ---- addresses ---- */
+
+mbarrier tvm_mbarrier_find(emitter *e, const tvm_operand *operand) {
+    uint32_t slot = operand->value, step = 1;
+    const tvm_shared_layout *layout = tvm_slot_shared_layout(e, slot);
+    mbarrier b = {.guarded = tvm_shared_guard(e, slot, operand + 1, 0, NULL)};
+    for (unsigned d = layout->rank; d-- > 0; step *= layout->shape[d]) {
+        uint32_t index = operand[1 + d].value;
+        int64_t value;
+        if (layout->shape[d] == 1) continue;
+        if (tvm_fact_constant(e, index, &value)) {
+            b.constant += (uint32_t)value * step;
+            continue;
+        }
+        reg at = tvm_emit_expr(e, index);
+        if (node_of(e, index)->type.bits == 64) {
+            reg narrow = tvm_new_r(e);
+            tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
+            at = narrow;
+        }
+        if (step > 1) at = word_op(e, "mul.lo.u32", at, step);
+        if (b.number.name[0]) {
+            reg sum = tvm_new_r(e);
+            tvm_emit(e, "add.u32 %s, %s, %s;", sum.name, b.number.name, at.name);
+            at = sum;
+        }
+        b.number = at;
+    }
+    b.address = tvm_shared_base(e);
+    b.plus = e->slots[slot].shared_offset + 8 * b.constant;
+    if (b.number.name[0]) {
+        reg address = tvm_new_r(e);
+        tvm_emit(e, "mad.lo.u32 %s, %s, 8, %s;", address.name, b.number.name, b.address.name);
+        b.address = address;
+        if (b.constant > 0) b.number = word_op(e, "add.u32", b.number, b.constant);
+    }
+    return b;
+}
+
+/* The bit of the mbarrier among those of its slot, as a register or a number. */
+static const char *bit_of(emitter *e, const mbarrier *b, char text[16]) {
+    if (b->number.name[0]) {
+        reg bit = tvm_new_r(e);
+        tvm_emit(e, "shl.b32 %s, 1, %s;", bit.name, b->number.name);
+        snprintf(text, 16, "%s", bit.name);
+    } else {
+        snprintf(text, 16, "0x%x", (unsigned)(UINT32_C(1) << b->constant));
+    }
+    return text;
+}
+
+/* ---- instructions ---- */
+
+static uint32_t count_of(const emitter *e, uint32_t slot) {
+    return tvm_shared_layout_span(tvm_slot_shared_layout(e, slot));
+}
+
+static void init_slot(emitter *e, const tvm_insn *insn, reg first) {
+    const tvm_operand *arrivals = tvm_operands(e->kernel, insn);
+    const slot_state *slot = &e->slots[insn->result];
+    uint32_t count = (arrivals->kind == TVM_OPERAND_NONE ? 1 : arrivals->value) * slot->team_arrivals;
+    for (uint32_t i = 0; i < count_of(e, insn->result); i++)
+        tvm_emit(e, "@%s mbarrier.init.shared.b64 [%s+%u], %u;", first.name, tvm_shared_base(e).name,
+                 slot->shared_offset + 8 * i, count);
+}
+
+/* The first of them makes those of the whole kernel. */
+static bool is_first(const emitter *e, const tvm_insn *insn) {
+    const tvm_insn *at = e->kernel->insns;
+    while (at->op != TVM_OP_ALLOC_BARRIER) at++;
+    return at == insn;
+}
+
+/* The fences are for other blocks of the cluster, and for copies that complete on an mbarrier. */
+tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
+    if (!is_first(e, insn)) {
+        tvm_explain(e, "made before", 0, 0, -1, "");
+        return TVM_OK;
+    }
+    reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++)
+        if (e->kernel->insns[i].op == TVM_OP_ALLOC_BARRIER) init_slot(e, &e->kernel->insns[i], first);
+    if (e->target.arch >= 90) {
+        tvm_emit(e, "@%s fence.mbarrier_init.release.cluster;", first.name);
+        tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
+    }
+    tvm_emit_thread_barrier(e);
+    tvm_explain(e, "mbarrier.init, bar.sync", 64, count_of(e, insn->result), -1, "");
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    uint32_t count = e->slots[operands->value].team_arrivals / e->team.warps;
+    mbarrier b = tvm_mbarrier_find(e, operands);
+    reg lane = tvm_pure(e, 'r', "and.b32 $, %s, 31;", tvm_thread_id(e).name);
+    reg speaks = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", lane.name);
+    tvm_emit_proxy_fence(e);
+    tvm_emit(e, "bar.warp.sync 0xffffffff;");
+    if (e->target.arch >= 90 && count > 1)
+        tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u], %u;", speaks.name, b.address.name, b.plus,
+                 count);
+    else
+        for (uint32_t i = 0; i < count; i++)
+            tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u];", speaks.name, b.address.name, b.plus);
+    tvm_explain(e, b.guarded ? "mbarrier.arrive guarded" : "mbarrier.arrive", 64, 1, -1, "");
+    return TVM_OK;
+}
+
+/* All threads ask: who sees the end of a phase sees what came before its arrivals, and what copies brought.
+ */
+tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const char *parities = e->slots[operands->value].reg;
+    bool sleeps = e->target.arch >= 90;
+    mbarrier b = tvm_mbarrier_find(e, operands);
+    char text[16];
+    const char *bit = bit_of(e, &b, text);
+    reg masked = tvm_new_r(e), parity = tvm_new_r(e), done = tvm_new_pred(e), odd = tvm_new_pred(e);
+    uint32_t again = tvm_new_label(e);
+    tvm_emit(e, "and.b32 %s, %s, %s;", masked.name, parities, bit);
+    tvm_emit(e, "setp.ne.b32 %s, %s, 0;", odd.name, masked.name);
+    tvm_emit(e, "selp.b32 %s, 1, 0, %s;", parity.name, odd.name);
+    tvm_text_add(&e->body, "$L%u:\n", again);
+    if (sleeps)
+        tvm_emit(e, "mbarrier.try_wait.parity.shared.b64 %s, [%s+%u], %s, %u;", done.name, b.address.name,
+                 b.plus, parity.name, SUSPEND_HINT);
+    else
+        tvm_emit(e, "mbarrier.test_wait.parity.shared.b64 %s, [%s+%u], %s;", done.name, b.address.name,
+                 b.plus, parity.name);
+    tvm_emit(e, "@!%s bra $L%u;", done.name, again);
+    tvm_emit(e, "xor.b32 %s, %s, %s;", parities, parities, bit);
+    tvm_explain(e, sleeps ? "mbarrier.try_wait" : "mbarrier.test_wait", 64, 1, -1, "");
+    return TVM_OK;
+}

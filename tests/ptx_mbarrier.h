@@ -1,0 +1,103 @@
+/* Inside ptx_machine.h: mbarriers (PTX ISA, "mbarrier"), in shared memory, of which nothing but these
+ * instructions may know. Who waits for a phase sees what the arrivals that ended it saw. */
+#ifndef TVM_TESTS_PTX_MBARRIER_H
+#define TVM_TESTS_PTX_MBARRIER_H
+
+#include "ptx_state.h"
+
+static inline ptx_mbarrier *ptx_mbarrier_find(ptx_machine *m, uint64_t address) {
+    for (unsigned i = 0; i < m->mbarrier_count; i++)
+        if (m->mbarriers[i].address == address) return &m->mbarriers[i];
+    return NULL;
+}
+
+static inline uint64_t ptx_mbarrier_address(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                            unsigned t) {
+    uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, 32);
+    ptx_must(address % 8 == 0 && address >= PTX_SHARED_BASE && address + 8 <= PTX_SHARED,
+             "ptx: no place for an mbarrier: %s", insn->text);
+    return address;
+}
+
+static inline ptx_mbarrier *ptx_mbarrier_made(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                              unsigned t) {
+    ptx_mbarrier *b = ptx_mbarrier_find(m, ptx_mbarrier_address(m, insn, o, t));
+    ptx_must(b != NULL, "ptx: there is no mbarrier: %s", insn->text);
+    ptx_must(b->maker == t || b->seen >> (t / 32) & 1, "ptx: no barrier comes after mbarrier.init: %s",
+             insn->text);
+    return b;
+}
+
+static inline void ptx_mbarrier_init(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    uint64_t address = ptx_mbarrier_address(m, insn, &insn->operand[0], t);
+    ptx_must(ptx_mbarrier_find(m, address) == NULL, "ptx: an mbarrier is made twice: %s", insn->text);
+    ck_assert_uint_lt(m->mbarrier_count, PTX_MBARRIERS);
+    uint32_t count = (uint32_t)ptx_operand_value(m, &insn->operand[1], t);
+    m->mbarriers[m->mbarrier_count++] =
+        (ptx_mbarrier){.address = address, .maker = t, .expected = count, .missing = count};
+}
+
+static inline void ptx_mbarrier_end_phase(ptx_machine *m, ptx_mbarrier *b) {
+    if (b->missing > 0 || b->bytes != 0) return;
+    b->phase++;
+    b->missing = b->expected;
+    for (unsigned w = 0; w < 32; w++)
+        if (b->arrived[w]) b->ended[w] = b->arrived[w];
+    memset(b->arrived, 0, sizeof b->arrived);
+    m->events++;
+}
+
+static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[1], t);
+    uint32_t count = insn->operands > 2 ? (uint32_t)ptx_operand_value(m, &insn->operand[2], t) : 1;
+    ptx_must(count <= b->missing, "ptx: more arrivals than an mbarrier is for: %s", insn->text);
+    b->missing -= count;
+    b->arrived[t / 32] = ++m->clock;
+    ptx_mbarrier_end_phase(m, b);
+}
+
+/* What the warps saw that arrived, the warp of t sees. */
+static inline void ptx_mbarrier_acquire(ptx_machine *m, const ptx_mbarrier *b, unsigned t) {
+    for (size_t i = 0; i < m->written; i++) {
+        for (unsigned w = 0; w < 32; w++) {
+            bool own = m->writer[i] && (m->writer[i] - 1U) / 32 == w;
+            if (b->ended[w] < m->written_at[i] || !(own || m->seen[i] >> w & 1)) continue;
+            m->seen[i] |= UINT32_C(1) << (t / 32);
+            if (m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
+        }
+    }
+}
+
+/* Has the phase of this parity ended? */
+static inline bool ptx_mbarrier_test(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    const ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[1], t);
+    uint64_t parity = ptx_operand_value(m, &insn->operand[2], t);
+    ptx_must(parity <= 1, "ptx: no parity: %s", insn->text);
+    return (b->phase & 1) != parity;
+}
+
+/* True: no thread of the part has found the end of its phase. */
+static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
+    const char *what = insn->part[1];
+    bool waits = ptx_is(what, "try_wait") || ptx_is(what, "test_wait"), found = false;
+    ptx_must(!waits || ptx_is(insn->part[2], "parity"), "ptx: unknown %s", insn->text);
+    for (unsigned t = 0; t < m->threads; t++) {
+        if (!ptx_active(m, insn, t)) continue;
+        if (ptx_is(what, "init")) {
+            ptx_mbarrier_init(m, insn, t);
+        } else if (waits) {
+            bool ended = ptx_mbarrier_test(m, insn, t);
+            ptx_set(m, insn->operand[0].reg[0], t, ended);
+            if (ended && t % 32 == 0)
+                ptx_mbarrier_acquire(m, ptx_mbarrier_made(m, insn, &insn->operand[1], t), t);
+            found = found || ended;
+        } else {
+            ptx_must(ptx_is(what, "arrive") && ptx_is(insn->part[2], "shared"), "ptx: unknown %s",
+                     insn->text);
+            ptx_mbarrier_arrive(m, insn, t);
+        }
+    }
+    return waits && !found;
+}
+
+#endif

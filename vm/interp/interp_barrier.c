@@ -1,0 +1,111 @@
+/* mbarriers. A phase ends with its last arrival, once the bytes have come that were announced to it; each
+ * warp counts the phases that it has waited for, so that no program names one. */
+#include "interp_impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+INTERP_NO_PLAN(ALLOC_BARRIER)
+INTERP_NO_PLAN(ARRIVE_BARRIER)
+INTERP_NO_PLAN(WAIT_BARRIER)
+
+static uint32_t count_of(const tvm_interp_kernel *k, uint32_t slot) {
+    const tvm_slot *of = interp_slot(k, slot);
+    const uint32_t *shape = tvm_slot_shape(k->program, of);
+    uint32_t count = 1;
+    for (unsigned d = 0; d < tvm_slot_rank(k->program, of); d++) count *= shape[d];
+    return count;
+}
+
+tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *insn, uint32_t first,
+                                   interp_barrier **out) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    uint32_t slot = insn->operands[first].value;
+    const tvm_slot *of = interp_slot(k, slot);
+    const uint32_t *shape = tvm_slot_shape(k->program, of);
+    int64_t at = 0;
+    for (unsigned d = 0; d < tvm_slot_rank(k->program, of); d++) {
+        tvm_scalar index;
+        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[first + 1 + d].value, &index);
+        if (status != TVM_OK) return status;
+        if (index.i < 0 || index.i >= shape[d])
+            return tvm_interp_fail(context, insn, "%%%s: index %" PRId64 " in dimension %u: expected 0 to %u",
+                                   interp_slot_name(k, slot), index.i, d, shape[d] - 1);
+        at = at * shape[d] + index.i;
+    }
+    *out = &context->block->barriers[k->offsets[slot] + (size_t)at];
+    return TVM_OK;
+}
+
+/* ---- phases ---- */
+
+static void end_phase(interp_block *block, interp_barrier *barrier) {
+    if (barrier->missing > 0 || barrier->bytes != 0) return;
+    barrier->phases++;
+    barrier->missing = barrier->arrivals;
+    for (uint32_t c = 0; c < block->context_count; c++)
+        if (block->contexts[c].state == INTERP_AT_MBARRIER) block->contexts[c].state = INTERP_READY;
+}
+
+void tvm_interp_barrier_bytes(interp_block *block, interp_barrier *barrier, int64_t bytes) {
+    barrier->bytes += bytes;
+    if (bytes < 0) end_phase(block, barrier);
+}
+
+/* ---- instructions ---- */
+
+tvm_status tvm_interp_ALLOC_BARRIER(interp_context *context, const interp_insn *insn) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    interp_barrier *barriers = &context->block->barriers[k->offsets[insn->source->result]];
+    const tvm_operand *arrivals = &insn->operands[0];
+    uint32_t count = count_of(k, insn->source->result);
+    for (uint32_t i = 0; i < count; i++) {
+        barriers[i] = (interp_barrier){.arrivals = arrivals->kind == TVM_OPERAND_NONE ? 1 : arrivals->value,
+                                       .open = insn->operands[1].kind != TVM_OPERAND_NONE};
+        barriers[i].missing = barriers[i].arrivals;
+    }
+    return TVM_OK;
+}
+
+tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn *insn) {
+    interp_barrier *barrier;
+    tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
+    if (status != TVM_OK) return status;
+    if (barrier->missing == 0)
+        return tvm_interp_fail(context, insn,
+                               "an arrival too many: all %" PRIu32 " have come, and %" PRId64
+                               " bytes are missing",
+                               barrier->arrivals, barrier->bytes);
+    barrier->missing--;
+    end_phase(context->block, barrier);
+    return TVM_OK;
+}
+
+/* The phases that must have ended: those that the team has waited for, and one more; of an open mbarrier, not
+ * one more. */
+tvm_status tvm_interp_WAIT_BARRIER(interp_context *context, const interp_insn *insn) {
+    tvm_team team = context->team;
+    interp_barrier *barrier;
+    tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
+    if (status != TVM_OK) return status;
+    uint64_t waits = barrier->waits[team.first], needed = waits + !barrier->open;
+    for (uint32_t w = team.first; w < team.first + team.warps; w++)
+        if (barrier->waits[w] != waits)
+            return tvm_interp_fail(context, insn,
+                                   "warp %" PRIu32 " has waited here %" PRIu64 " times, warp %" PRIu32
+                                   " %" PRIu64 " times",
+                                   team.first, waits, w, barrier->waits[w]);
+    if (barrier->phases > needed)
+        return tvm_interp_fail(context, insn,
+                               "%" PRIu64 " phases have ended, but this is the wait for number %" PRIu64
+                               ": it comes too late",
+                               barrier->phases, needed);
+    if (barrier->phases < needed) {
+        context->state = INTERP_AT_MBARRIER;
+        context->awaited = barrier;
+        context->pc--;
+        return TVM_OK;
+    }
+    for (uint32_t w = team.first; w < team.first + team.warps; w++) barrier->waits[w]++;
+    return TVM_OK;
+}
