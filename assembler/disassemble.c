@@ -10,6 +10,7 @@
 #include "language.h"
 #include "lexer.h"
 #include "verify.h"
+#include "pipeline.h"
 
 enum { LINE_MAX_WIDTH = 110, MARGIN = 4 };
 
@@ -265,6 +266,8 @@ static void print_for(listing *l, const tvm_insn *insn) {
         print_expr(l, operands[2].value, false);
     }
     if (operands[3].value != 1) tvm_text_add(&l->out, " unroll %" PRIu32, operands[3].value);
+    uint32_t stages = tvm_pipeline_stages(l->kernel, insn);
+    if (stages) tvm_text_add(&l->out, " pipeline %" PRIu32, stages);
 }
 
 static void print_instruction(listing *l, const tvm_insn *insn) {

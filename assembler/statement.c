@@ -2,6 +2,8 @@
 #include "foreign.h"
 #include "parser.h"
 
+#include "pipeline.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -299,8 +301,20 @@ static tvm_dtype loop_type(const tvm_asm *as, const tvm_symbol *symbol, const tv
     return type.kind == TVM_KIND_BOOL ? TVM_I(32) : type;
 }
 
-/* start `to` end [`step` step] [`unroll` n] */
-static bool loop_bounds(tvm_asm *as, tvm_value bounds[3], const tvm_token *tokens[3], int64_t *unroll) {
+/* `pipeline` n, where it stands; *stages is 0 where it does not. */
+static bool loop_stages(tvm_asm *as, int64_t *stages) {
+    const tvm_token *token = tvm_asm_peek(as);
+    *stages = 0;
+    if (!tvm_asm_accept(as, "pipeline")) return true;
+    if (as->version < 3)
+        return tvm_asm_error(as, token, "write '.vasm 3'",
+                             "pipelined loops came with version 3 of the language");
+    return tvm_asm_static_integer(as, 1, UINT32_MAX, "the stages", stages);
+}
+
+/* start `to` end [`step` step] [`unroll` n] [`pipeline` n] */
+static bool loop_bounds(tvm_asm *as, tvm_value bounds[3], const tvm_token *tokens[3], int64_t *unroll,
+                        int64_t *stages) {
     bounds[2] = tvm_value_integer(1);
     *unroll = 1;
     tokens[0] = tvm_asm_peek(as);
@@ -314,7 +328,7 @@ static bool loop_bounds(tvm_asm *as, tvm_value bounds[3], const tvm_token *token
     }
     if (tvm_asm_accept(as, "unroll") && !tvm_asm_static_integer(as, 1, UINT32_MAX, "the unrolling", unroll))
         return false;
-    if (!tvm_asm_expect_end(as)) return false;
+    if (!loop_stages(as, stages) || !tvm_asm_expect_end(as)) return false;
     for (unsigned i = 0; i < 3; i++) {
         if (bounds[i].kind == TVM_VALUE_POISON) return false;
         if (!tvm_value_is_scalar(&bounds[i]))
@@ -340,10 +354,10 @@ static bool loop(tvm_asm *as) {
     const tvm_token *result = tvm_asm_peek(as), *tokens[3];
     if (!assigned_name(as, &name, &length)) return false;
     tvm_value bounds[3];
-    int64_t unroll;
-    tvm_operand operands[4];
+    int64_t unroll, stages;
+    tvm_operand operands[5];
     bool good = tvm_asm_check_warps(as, token) && tvm_asm_expect(as, "=", "after the loop variable") &&
-                loop_bounds(as, bounds, tokens, &unroll);
+                loop_bounds(as, bounds, tokens, &unroll, &stages);
     const tvm_symbol *symbol = tvm_asm_find_assigned(as, name, length);
     tvm_dtype counter = good ? loop_type(as, symbol, bounds) : TVM_I(32);
     for (unsigned i = 0; good && i < 3; i++) {
@@ -359,8 +373,10 @@ static bool loop(tvm_asm *as) {
     }
     if (good) {
         operands[3] = (tvm_operand){TVM_OPERAND_CONST, (uint32_t)unroll};
+        operands[TVM_FOR_PIPELINE] =
+            (tvm_operand){stages ? TVM_OPERAND_CONST : TVM_OPERAND_NONE, (uint32_t)stages};
         tvm_result_type type = {.kind = TVM_SLOT_SCALAR};
-        good = tvm_asm_finish(as, token, TVM_OP_FOR, result, name, length, operands, 4, &type);
+        good = tvm_asm_finish(as, token, TVM_OP_FOR, result, name, length, operands, 5, &type);
     }
     if (!good) tvm_asm_poison_slot(as, name, length);
     return good;

@@ -381,6 +381,9 @@ typedef struct tvm_ir_program {
  * exhausted. */
 tvm_ir_program *tvm_ir_program_new(void);
 void tvm_ir_program_free(tvm_ir_program *program); /* NULL is fine */
+/* A copy of the kernels and of what they refer to, with the same indices: without entries and images. NULL
+ * when out of memory. */
+tvm_ir_program *tvm_ir_program_clone_kernels(const tvm_ir_program *program);
 uint32_t tvm_ir_program_string(tvm_ir_program *program, const char *text, size_t length);
 uint32_t tvm_ir_program_layout(tvm_ir_program *program, const tvm_layout *layout);
 uint32_t tvm_ir_program_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout);

@@ -1,4 +1,5 @@
 /* Rules of scalars, control and the instructions that only order others. */
+#include "pipeline.h"
 #include "rules.h"
 
 tvm_status tvm_rule_LET(const tvm_rule *rule) {
@@ -26,6 +27,11 @@ tvm_status tvm_rule_FOR(const tvm_rule *rule) {
     uint32_t unroll = tvm_rule_value(rule, 3);
     if (unroll < 1 || unroll > TVM_MAX_UNROLL)
         return tvm_refuse(rule->why, "unroll is %u, expected 1 to %d", unroll, TVM_MAX_UNROLL);
+    if (rule->operands[rule->at[TVM_FOR_PIPELINE]].kind == TVM_OPERAND_NONE)
+        return tvm_rule_scalar(rule, type);
+    uint32_t stages = tvm_rule_value(rule, TVM_FOR_PIPELINE);
+    if (stages < 1 || stages > TVM_MAX_STAGES)
+        return tvm_refuse(rule->why, "pipeline is %u, expected 1 to %d stages", stages, TVM_MAX_STAGES);
     return tvm_rule_scalar(rule, type);
 }
 

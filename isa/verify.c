@@ -548,6 +548,7 @@ static void check_kernel(tvm_verify_state *state) {
         state->errors++;
     }
     if (state->errors == before) tvm_verify_flow(state);
+    if (state->errors == before && !state->stopped) tvm_verify_pipelines(state);
 }
 
 static void check_kernels(tvm_verify_state *state) {

@@ -46,4 +46,8 @@ bool tvm_verify_charge(tvm_verify_state *state, uint64_t work);
  * one by one and matched. */
 void tvm_verify_flow(tvm_verify_state *state);
 
+/* Pipelined loops: what pipeline.h asks of them, and that the tensors that they fill are used in such loops
+ * alone and fit with all stages into shared memory. After tvm_verify_flow. */
+void tvm_verify_pipelines(tvm_verify_state *state);
+
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline_lower.h"
 #include "shared_plan.h"
 
 /* The lowest PTX ISA version that has the target (PTX ISA, "Release Notes"). */
@@ -72,9 +73,9 @@ static tvm_status finish_module(tvm_module *module, const module_text *parts, tv
     return TVM_OK;
 }
 
-tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module_out,
-                         tvm_diags *diags) {
-    *module_out = NULL;
+/* Of a program without pipelined loops. */
+static tvm_status translate(const tvm_ir_program *program, tvm_target target, tvm_module **module_out,
+                            tvm_diags *diags) {
     tvm_module *module = calloc(1, sizeof *module);
     if (!module) return tvm_diag_no_memory(diags);
     module->target = target;
@@ -89,6 +90,16 @@ tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_m
         *module_out = module;
     else
         tvm_module_free(module);
+    return status;
+}
+
+tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
+                         tvm_diags *diags) {
+    tvm_ir_program *lowered;
+    *module = NULL;
+    tvm_status status = tvm_pipelines_lower(program, &lowered, diags);
+    if (status == TVM_OK) status = translate(lowered ? lowered : program, target, module, diags);
+    tvm_ir_program_free(lowered);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "barrier.h"
 #include "caches.h"
 #include "numbers.h"
+#include "pipeline_lower.h"
 #include "scratch.h"
 
 typedef struct block {
@@ -27,7 +28,7 @@ typedef struct plan {
 
 /* wgmma wants swizzled rows of 128 bytes at the beginning of a period (PTX ISA, "Matrix Descriptor Format").
  */
-static uint64_t alignment_of(const tvm_shared_layout *layout, unsigned bits) {
+uint64_t tvm_shared_tensor_alignment(const tvm_shared_layout *layout, unsigned bits) {
     bool swizzled = layout->swizzle_bits == 3 && layout->swizzle_base == 3 && layout->swizzle_shift == 3;
     return swizzled && bits == 16 ? SHARED_ALIGNMENT_MAX : SHARED_ALIGNMENT;
 }
@@ -39,7 +40,7 @@ static void allocate(plan *p, uint32_t slot) {
     uint64_t size = (uint64_t)tvm_shared_layout_span(layout) * bits / 8, first = 0;
     size_t at = 0;
     while (at < p->live_count && p->live[at].first < first + size)
-        first = tvm_round_up(p->live[at++].last, alignment_of(layout, bits));
+        first = tvm_round_up(p->live[at++].last, tvm_shared_tensor_alignment(layout, bits));
     /* Later blocks move up to keep the order. */
     for (size_t i = p->live_count; i > at; i--) p->live[i] = p->live[i - 1];
     p->live[at] = (block){first, first + size, slot};
@@ -132,9 +133,14 @@ tvm_status tvm_shared_plan_make(emitter *e) {
 tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                    tvm_target target, uint64_t *bytes, tvm_diags *diags) {
     plan p;
-    bool made = make_plan(&p, program, kernel);
+    tvm_ir_program *lowered;
+    tvm_status status = tvm_pipelines_lower(program, &lowered, diags);
+    if (status != TVM_OK) return status;
+    if (lowered) kernel = &lowered->kernels[kernel - program->kernels];
+    bool made = make_plan(&p, lowered ? lowered : program, kernel);
     if (made) *bytes = need_of(&p, target).bytes;
     free_plan(&p);
+    tvm_ir_program_free(lowered);
     return made ? TVM_OK : tvm_diag_no_memory(diags);
 }
 

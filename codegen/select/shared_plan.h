@@ -7,6 +7,9 @@
 /* In bytes, of tensors; and the most there is, that of the block's memory. */
 enum { SHARED_ALIGNMENT = 128, SHARED_ALIGNMENT_MAX = 1024 };
 
+/* Of a tensor's first byte, in bytes. */
+uint64_t tvm_shared_tensor_alignment(const tvm_shared_layout *layout, unsigned bits);
+
 /* Sets the offset of every SHARED slot, tensors that do not live at the same time sharing memory, and
  * e->shared. */
 tvm_status tvm_shared_plan_make(emitter *e);

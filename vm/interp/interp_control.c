@@ -1,6 +1,8 @@
 /* Scalars, control flow and the barrier. */
 #include "interp_impl.h"
 
+#include "pipeline.h"
+
 INTERP_NO_PLAN(LET)
 INTERP_NO_PLAN(FOR)
 INTERP_NO_PLAN(WHILE)
@@ -32,10 +34,12 @@ tvm_status tvm_interp_FOR(interp_context *context, const interp_insn *insn) {
     if (!below(type, (tvm_scalar){0}, loop->step))
         return tvm_interp_fail(context, insn, "the step is %lld: it must be positive",
                                (long long)loop->step.i);
-    if (below(type, start, loop->end))
-        context->slots[insn->source->result] = start;
-    else
+    if (!below(type, start, loop->end)) {
         context->pc = insn->source->match + 1;
+        return TVM_OK;
+    }
+    context->slots[insn->source->result] = start;
+    if (tvm_pipeline_stages(context->block->kernel->kernel, insn->source)) context->pipelined = true;
     return TVM_OK;
 }
 
@@ -82,6 +86,7 @@ static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t e
         tvm_dtype type = interp_slot(block->kernel, loop->result)->dtype;
         bool more = loop_next(type, &context->loops[opener], &context->slots[loop->result]);
         context->pc = more ? opener + 1 : end + 1;
+        if (!more && tvm_pipeline_stages(block->kernel->kernel, loop)) context->pipelined = false;
     }
     return TVM_OK;
 }

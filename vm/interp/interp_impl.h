@@ -130,6 +130,7 @@ struct interp_context {
     const interp_barrier *awaited; /* of INTERP_AT_MBARRIER */
     tvm_scalar *slots;
     interp_loop *loops; /* by instruction: a loop has at most one activation */
+    bool pipelined;     /* in a pipelined loop, where copies are done at once */
     tvm_eval_env env;
 };
 

@@ -491,25 +491,6 @@ static bool grow_copies(interp_block *block) {
     return true;
 }
 
-tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
-    const copy_plan *plan = insn->plan;
-    interp_block *block = context->block;
-    interp_copy copy = {.group = block->groups, .insn = insn};
-    tvm_status status = tvm_interp_index(context, insn, 0, plan->target_rank, copy.target);
-    if (status == TVM_OK)
-        status = tvm_interp_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
-    if (status == TVM_OK)
-        status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
-                                   copy.target, plan->tile_rank, plan->tile);
-    if (status != TVM_OK) return status;
-    if (block->copy_count >= INTERP_MAX_COPIES)
-        return tvm_interp_fail(context, insn, "more than %d copies that no wait-group has waited for",
-                               INTERP_MAX_COPIES);
-    if (!grow_copies(block)) return tvm_interp_no_memory(block->run);
-    block->copies[block->copy_count++] = copy;
-    return TVM_OK;
-}
-
 static void perform_copy(const interp_block *block, const interp_copy *copy) {
     const copy_plan *plan = copy->insn->plan;
     const int64_t *shape = plan->target_shape;
@@ -521,6 +502,29 @@ static void perform_copy(const interp_block *block, const interp_copy *copy) {
         box_make(plan->source_rank, global->shape, copy->source, plan->tile_rank, plan->tile, shape + points),
         LOAD, plan->width, global->data,
         interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
+}
+
+tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
+    const copy_plan *plan = insn->plan;
+    interp_block *block = context->block;
+    interp_copy copy = {.group = block->groups, .insn = insn};
+    tvm_status status = tvm_interp_index(context, insn, 0, plan->target_rank, copy.target);
+    if (status == TVM_OK)
+        status = tvm_interp_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
+    if (status == TVM_OK)
+        status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
+                                   copy.target, plan->tile_rank, plan->tile);
+    if (status != TVM_OK) return status;
+    if (context->pipelined) {
+        perform_copy(block, &copy);
+        return TVM_OK;
+    }
+    if (block->copy_count >= INTERP_MAX_COPIES)
+        return tvm_interp_fail(context, insn, "more than %d copies that no wait-group has waited for",
+                               INTERP_MAX_COPIES);
+    if (!grow_copies(block)) return tvm_interp_no_memory(block->run);
+    block->copies[block->copy_count++] = copy;
+    return TVM_OK;
 }
 
 INTERP_NO_PLAN(COMMIT_GROUP)

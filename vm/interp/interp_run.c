@@ -121,6 +121,7 @@ static void reset_context(interp_context *context) {
     const tvm_ir_kernel *kernel = block->kernel->kernel;
     context->pc = 0;
     context->state = INTERP_READY;
+    context->pipelined = false;
     memset(context->slots, 0, kernel->slot_count * sizeof *context->slots);
     for (uint32_t p = 0; p < kernel->param_count; p++)
         if (kernel->slots[p].kind == TVM_SLOT_SCALAR) context->slots[p] = block->run->args[p].scalar;
