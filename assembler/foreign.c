@@ -4,16 +4,9 @@
 
 const tvm_foreign tvm_foreign_words[] = {
     /* instructions */
-    {"exp2", "2 to the x is exp of 0.6931472 * x", "exp"},
-    {"sqrt", "there is no square root: Newton's steps, x = 0.5 * (x + a / x), are made of add, mul and div",
-     "div"},
-    {"rsqrt",
-     "there is no square root: Newton's steps, x = x * (1.5 - 0.5 * a * x * x), are made of mul and sub",
-     "mul"},
-    {"tanh", "tanh x is 1 - 2 / (exp(2 * x) + 1)", "exp"},
     {"sigmoid", "sigmoid x is 1 / (1 + exp(-x))", "exp"},
     {"relu", "relu x is max of x and 0.0", "max"},
-    {"clamp", "clamp is min of max", "min"},
+    {"clamp", "the instruction is 'clip x, low, high'", "clip"},
     {"transpose", "a layout says where elements lie: load with permute(L, [1, 0])", NULL},
     {"arange", "the indices along an axis are iota", "iota"},
     {"program_id", "the block's place is block.x, block.y and block.z", NULL},

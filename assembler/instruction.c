@@ -106,9 +106,11 @@ bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, 
     const char *cursor = r.info->operands;
     tvm_operand_desc desc;
     r.type.kind = r.info->result;
-    for (uint32_t i = 0; i < count && tvm_operand_next(&cursor, &desc); i++) {
-        tvm_value operand = operands[i];
-        if (!tvm_asm_push_value(as, &r, &desc, token, &operand)) return false;
+    for (uint32_t i = 0; tvm_operand_next(&cursor, &desc); i++) {
+        tvm_value operand = i < count ? operands[i] : (tvm_value){0};
+        if (!(i < count ? tvm_asm_push_value(as, &r, &desc, token, &operand)
+                        : tvm_asm_leave_out(as, &r, &desc)))
+            return false;
     }
     return lower_scalars(as, &r) && pending_value(as, &r, value);
 }

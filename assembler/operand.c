@@ -113,8 +113,8 @@ static bool read_register(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value value;
     uint32_t slot, tokens;
-    bool expression =
-        !is_bare_variable(as) && (tvm_asm_at_local(as) || tvm_asm_at(as, "(") || tvm_asm_at(as, "-"));
+    bool expression = !is_bare_variable(as) && (tvm_asm_at_local(as) || tvm_asm_at(as, "(") ||
+                                                tvm_asm_at(as, "-") || tvm_asm_at(as, "~"));
     if (expression || tvm_asm_at_nested(as, &tokens) || tvm_asm_is(as, tvm_asm_ahead(as, 1), "("))
         return tvm_asm_expression(as, &value) && tvm_asm_push_value(as, r, desc, token, &value);
     return read_tensor(as, r, desc, TVM_SLOT_REGISTER, &slot);

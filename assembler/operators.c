@@ -366,9 +366,12 @@ static bool tensor_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, c
     static const uint16_t instructions[TVM_EXPR_COUNT] = {
         [TVM_EXPR_ADD] = TVM_OP_ADD, [TVM_EXPR_SUB] = TVM_OP_SUB, [TVM_EXPR_MUL] = TVM_OP_MUL,
         [TVM_EXPR_DIV] = TVM_OP_DIV, [TVM_EXPR_MIN] = TVM_OP_MIN, [TVM_EXPR_MAX] = TVM_OP_MAX,
+        [TVM_EXPR_AND] = TVM_OP_AND, [TVM_EXPR_OR] = TVM_OP_OR,   [TVM_EXPR_XOR] = TVM_OP_XOR,
+        [TVM_EXPR_SHL] = TVM_OP_SHL, [TVM_EXPR_SHR] = TVM_OP_SHR,
     };
     tvm_value operands[2] = {*x, *y};
-    if (instructions[op]) return tvm_asm_tensor_operation(as, instructions[op], token, operands, 2, value);
+    if (instructions[op] && tvm_op(instructions[op])->since <= as->version)
+        return tvm_asm_tensor_operation(as, instructions[op], token, operands, 2, value);
     return tvm_asm_error(as, token, NULL, "'%s' takes scalars, not %s", tvm_expr_op_info(op)->text,
                          tvm_value_what(x->kind == TVM_VALUE_TENSOR ? x : y));
 }
@@ -431,6 +434,8 @@ bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tv
     }
     if (op == TVM_EXPR_NEG && x->kind == TVM_VALUE_TENSOR)
         return tvm_asm_tensor_operation(as, TVM_OP_NEG, token, x, 1, value);
+    if (op == TVM_EXPR_NOT && x->kind == TVM_VALUE_TENSOR && tvm_op(TVM_OP_NOT)->since <= as->version)
+        return tvm_asm_tensor_operation(as, TVM_OP_NOT, token, x, 1, value);
     if (!tvm_value_is_scalar(x))
         return tvm_asm_error(as, token, NULL, "'%s' takes a scalar, not %s", tvm_expr_op_info(op)->text,
                              tvm_value_what(x));

@@ -31,7 +31,8 @@ enum {
     SIGNED = TVM_TRAIT_SIGNED,
     UNSIGNED = TVM_TRAIT_UNSIGNED,
     FLOAT = TVM_TRAIT_FLOAT,
-    DOUBLE = TVM_TRAIT_DOUBLE
+    DOUBLE = TVM_TRAIT_DOUBLE,
+    BOOL = TVM_TRAIT_BOOL
 };
 
 #define TVM_OP(number, id, mnemonic, since, class, family, result, operands, effects, traits, semantics)     \

@@ -114,7 +114,8 @@ static const char *elements_text(unsigned traits, char text[96]) {
         unsigned trait;
         const char *types;
     } all[] = {{TVM_TRAIT_SIGNED, "i8..i64"}, {TVM_TRAIT_UNSIGNED, "u8..u64"}, {TVM_TRAIT_FLOAT, "f16"},
-               {TVM_TRAIT_FLOAT, "bf16"},     {TVM_TRAIT_FLOAT, "f32"},        {TVM_TRAIT_DOUBLE, "f64"}};
+               {TVM_TRAIT_FLOAT, "bf16"},     {TVM_TRAIT_FLOAT, "f32"},        {TVM_TRAIT_DOUBLE, "f64"},
+               {TVM_TRAIT_BOOL, "bool"}};
     enum { COUNT = sizeof all / sizeof all[0] };
     size_t used = 0;
     unsigned last = COUNT;
@@ -131,6 +132,7 @@ static const char *elements_text(unsigned traits, char text[96]) {
 }
 
 static unsigned element_trait(tvm_dtype dtype) {
+    if (dtype.kind == TVM_KIND_BOOL) return TVM_TRAIT_BOOL;
     if (!tvm_dtype_is_arithmetic(dtype)) return 0;
     if (dtype.kind == TVM_KIND_INT) return TVM_TRAIT_SIGNED;
     if (dtype.kind == TVM_KIND_UINT) return TVM_TRAIT_UNSIGNED;

@@ -2,12 +2,13 @@
  * step, as the PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches
  * must be taken by all threads of a warp alike; warps that part go on one after the other, each until it
  * waits at a barrier, and together again after that; wgmma are known where no warps have parted. Asynchronous
- * copies are done at once; ex2.approx is exact; the products of an mma are added in the order of k. A read of
- * shared memory that no barrier orders after another thread's write, what a wgmma that runs beside must not
- * meet (ptx_wgmma.h), and whatever it does not know, ends the test. */
+ * copies are done at once; what is approximate is exact; the products of an mma are added in the order of k.
+ * A read of shared memory that no barrier orders after another thread's write, what a wgmma that runs beside
+ * must not meet (ptx_wgmma.h), and whatever it does not know, ends the test. */
 #ifndef TVM_TESTS_PTX_MACHINE_H
 #define TVM_TESTS_PTX_MACHINE_H
 
+#include "ptx_math.h"
 #include "ptx_mbarrier.h"
 #include "ptx_state.h"
 #include "ptx_wgmma.h"
@@ -133,10 +134,19 @@ static inline uint64_t ptx_to_integer(const char *mode, const char *to, bool nar
     return is_signed ? ptx_mask((uint64_t)(int64_t)x, width) : (uint64_t)x;
 }
 
+static inline bool ptx_rounds_whole(const char *mode) {
+    return mode[0] == 'r' && mode[1] != '\0' && mode[2] == 'i';
+}
+
+/* To a whole number: rni, rzi, rmi, rpi. */
+static inline double ptx_whole(const char *mode, double x) {
+    return mode[1] == 'n' ? rint(x) : mode[1] == 'z' ? trunc(x) : mode[1] == 'm' ? floor(x) : ceil(x);
+}
+
 static inline uint64_t ptx_to_f32(const char *mode, long double x) {
     float nearest = (float)x;
     if (isnan(x)) return 0x7fc12345;
-    if (ptx_is(mode, "rni")) return tvm_f32_bits(rintf(nearest));
+    if (ptx_rounds_whole(mode)) return tvm_f32_bits((float)ptx_whole(mode, (double)x));
     if (ptx_is(mode, "rz") && fabsl((long double)nearest) > fabsl(x)) nearest = nextafterf(nearest, 0);
     return tvm_f32_bits(nearest);
 }
@@ -183,7 +193,8 @@ static inline uint64_t ptx_convert(const ptx_insn *insn, const uint64_t v[3]) {
     }
     if (ptx_is(to, "f16")) return tvm_f64_to_f16((double)x);
     if (ptx_is(to, "bf16")) return tvm_f64_to_bf16((double)x);
-    return ptx_is(to, "f32") ? ptx_to_f32(mode, x) : ptx_from_double((double)x);
+    if (ptx_is(to, "f32")) return ptx_to_f32(mode, x);
+    return ptx_from_double(ptx_rounds_whole(mode) ? ptx_whole(mode, (double)x) : (double)x);
 }
 
 static inline bool ptx_float_test(const char *test, double a, double b) {
@@ -197,7 +208,7 @@ static inline bool ptx_float_test(const char *test, double a, double b) {
     return a >= b;
 }
 
-static inline bool ptx_test(const ptx_insn *insn, const uint64_t v[3]) {
+static inline bool ptx_compare(const ptx_insn *insn, const uint64_t v[3]) {
     const char *test = insn->part[1], *type = insn->part[insn->parts - 1];
     if (ptx_is(type, "f64")) return ptx_float_test(test, tvm_f64_from_bits(v[0]), tvm_f64_from_bits(v[1]));
     if (ptx_is(type, "f32"))
@@ -213,6 +224,15 @@ static inline bool ptx_test(const ptx_insn *insn, const uint64_t v[3]) {
     if (ptx_is(test, "le") || ptx_is(test, "ls")) return less || a == b;
     if (ptx_is(test, "gt") || ptx_is(test, "hi")) return !less && a != b;
     return !less;
+}
+
+/* setp.TEST.TYPE p, a, b, and setp.TEST.and.TYPE p, a, b, q (or: or). */
+static inline bool ptx_test(const ptx_insn *insn, const uint64_t v[3]) {
+    bool result = ptx_compare(insn, v);
+    if (insn->operands < 4) return result;
+    bool both = ptx_is(insn->part[2], "and");
+    ptx_must(both || ptx_is(insn->part[2], "or"), "ptx: unknown %s", insn->text);
+    return both ? result && v[2] : result || v[2];
 }
 
 /* ---- bits ---- */
@@ -262,14 +282,19 @@ static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
     if (ptx_is(op, "xor")) return v[0] ^ v[1];
     if (ptx_is(op, "not")) return insn->part[1][0] == 'p' ? !v[0] : ~v[0];
     if (ptx_is(op, "shl") || ptx_is(op, "shr")) return ptx_shift(insn, v[0], v[1]);
-    if (ptx_is(op, "shf")) return ((v[1] & UINT32_MAX) << 32 | (v[0] & UINT32_MAX)) >> (v[2] & 31);
+    if (ptx_is(op, "shf")) {
+        uint64_t both = (v[1] & UINT32_MAX) << 32 | (v[0] & UINT32_MAX);
+        return insn->part[1][0] == 'l' ? both << (v[2] & 31) >> 32 : both >> (v[2] & 31);
+    }
+    if (ptx_is(op, "popc")) return (uint64_t)__builtin_popcountll(ptx_mask(v[0], ptx_bits(insn)));
+    if (ptx_is(op, "copysign")) return (v[0] & 0x80000000) | (v[1] & 0x7fffffff);
     if (ptx_is(op, "lop3")) return ptx_lop3((uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], v[3]);
     if (ptx_is(op, "prmt")) return ptx_permute(v[0], v[1], v[2]);
     if (ptx_is(op, "bfe") || ptx_is(op, "bfi")) return ptx_bit_field(insn, v);
     if (ptx_is(op, "selp")) return v[2] ? v[0] : v[1];
     if (ptx_is(op, "setp")) return ptx_test(insn, v);
     if (ptx_is(op, "cvt")) return ptx_convert(insn, v);
-    if (ptx_is(op, "ex2")) return ptx_from_float((float)exp2((double)tvm_f32_from_bits((uint32_t)v[0])));
+    if (ptx_function(insn) != NULL) return ptx_function_value(insn, v[0]);
     return ptx_arithmetic(insn, v);
 }
 
@@ -310,6 +335,17 @@ static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
         for (unsigned t = warp + 1; t < warp + 32; t++)
             all = ptx_reduced(insn, all, ptx_operand_value(m, &insn->operand[1], t));
         for (unsigned t = warp; t < warp + 32; t++) ptx_set(m, insn->operand[0].reg[0], t, all);
+    }
+}
+
+/* vote.sync.any.pred. */
+static inline void ptx_vote(ptx_machine *m, const ptx_insn *insn) {
+    ck_assert(ptx_is(insn->part[2], "any"));
+    for (unsigned warp = 0; warp < m->threads; warp += 32) {
+        if (!ptx_runs(m, warp)) continue;
+        bool any = false;
+        for (unsigned t = warp; t < warp + 32; t++) any = any || ptx_operand_value(m, &insn->operand[1], t);
+        for (unsigned t = warp; t < warp + 32; t++) ptx_set(m, insn->operand[0].reg[0], t, any);
     }
 }
 
@@ -502,6 +538,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_shuffle(m, insn);
     else if (ptx_is(op, "redux"))
         ptx_reduce(m, insn);
+    else if (ptx_is(op, "vote"))
+        ptx_vote(m, insn);
     else if (ptx_is(op, "ldmatrix"))
         ptx_ldmatrix(m, insn);
     else if (ptx_is(op, "mma"))

@@ -287,33 +287,70 @@ START_TEST(every_operation_is_that_of_the_interpreter) {
 }
 END_TEST
 
-/* ---- exp, within two units in the last place of f32 ---- */
+/* ---- bits, bounds and whole numbers, against the interpreter ---- */
 
-START_TEST(exp_is_accurate) {
-    enum { COUNT = 2048 };
-    static float x[COUNT] __attribute__((aligned(16))), y[COUNT] __attribute__((aligned(16)));
-    static const char text[] =
-        ".vasm 1\n.kernel k(a: global f32[2048], y: global f32[2048])\n.warps 1\n.grid 1\n"
-        "%x = load-global a[0], spatial(32).local(64)\n%r = exp %x\nstore-global y[0], %r\n.end\n";
-    static const float ends[] = {0,          -0.0f,       INFINITY, -INFINITY, NAN,   88.72283f, 88.72284f,
-                                 -87.33655f, -103.27893f, -104.0f,  1000,      -1000, 1e-30f};
-    for (unsigned i = 0; i < COUNT; i++)
-        x[i] = i < sizeof ends / sizeof *ends ? ends[i] : (float)((double)random_bits() / 0x1p64 * 200 - 106);
+enum { BITS_COUNT = 512, BITS_RESULTS = 10 };
+
+static void write_bit_operations(FILE *out, tvm_dtype type) {
+    static const char *const integers[] = {"and %x, %y", "%x | i",        "%x ^ %y",   "~%x",
+                                           "%x << %y",   "%x >> %y",      "shl %x, 3", "popcount %x",
+                                           "shr i, %y",  "clip %x, 3, %y"};
+    static const char *const floats[] = {"floor %x",       "ceil %x",         "round %x", "trunc %x",
+                                         "clip %x, -1, s", "clip %x, %y, %x", "sqrt %x",  "abs %x",
+                                         "neg %y",         "clip 0, %x, %y"};
+    static const char *const bools[] = {"and %x, %y", "%x | %y", "%x ^ %y",   "~%x",     "not %y",
+                                        "or %x, i",   "%x & s",  "xor i, %y", "%x ^ %x", "%x | %x"};
+    const char *const *all = type.kind == TVM_KIND_BOOL    ? bools
+                             : type.kind == TVM_KIND_FLOAT ? floats
+                                                           : integers;
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype_name(type, name);
+    fprintf(
+        out,
+        ".kernel bits_%s(a: global %s[2, 512], y: global %s[10, 512], s: f32, i: i32)\n.warps 1\n.grid 1\n"
+        "%%x = load-global a[0], spatial(32).local(16)\n%%y = load-global a[1], spatial(32).local(16)\n",
+        name, name, name);
+    for (unsigned i = 0; i < BITS_RESULTS; i++)
+        fprintf(out, "%%r = %s\nstore-global y[%u], %%r\n", all[i], i);
+    fprintf(out, ".end\n");
+}
+
+static void check_bit_operations(const tvm_ir_program *program, const tvm_module *module, tvm_dtype type) {
+    static uint8_t a[2 * BITS_COUNT * 8] __attribute__((aligned(16)));
+    static uint8_t y[2][BITS_RESULTS * BITS_COUNT * 8] __attribute__((aligned(16)));
+    char kernel[32], name[TVM_DTYPE_NAME_MAX];
+    snprintf(kernel, sizeof kernel, "bits_%s", tvm_dtype_name(type, name));
+    for (unsigned i = 0; i < 2 * BITS_COUNT; i++)
+        tvm_bits_set(a, (uint64_t)i * type.bits, type.bits, sample(type));
+    tvm_interp_arg args[4] = {{.data = a}, {.data = y[0]}, {.scalar.f = 2.5}, {.scalar.i = 77}};
+    run_interpreter(program, kernel, args, one_block);
+    args[1].data = y[1];
+    args[2].scalar.u = tvm_f32_bits(2.5f);
+    run_ptx(module, kernel, args, 4, one_block);
+    compare_tensors(kernel, type, y[1], y[0], (size_t)BITS_RESULTS * BITS_COUNT);
+}
+
+static bool has_bit_operations(tvm_dtype type) {
+    return tvm_dtype_is_arithmetic(type) || type.kind == TVM_KIND_BOOL;
+}
+
+START_TEST(bits_bounds_and_whole_numbers_are_those_of_the_interpreter) {
+    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
+    size_t total = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX), size = 0;
+    char *text = NULL;
+    FILE *out = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(out);
+    fprintf(out, ".vasm 3\n");
+    for (size_t i = 0; i < total; i++)
+        if (has_bit_operations(types[i])) write_bit_operations(out, types[i]);
+    fclose(out);
     tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, 80);
-    tvm_interp_arg args[2] = {{.data = x}, {.data = y}};
-    run_ptx(module, "k", args, 2, one_block);
-    for (unsigned i = 0; i < COUNT; i++) {
-        double want = exp((double)x[i]), unit = fmax(ldexp(fabs(want), -23), 0x1p-149);
-        if (isnan(want) || isinf((float)want))
-            ck_assert_msg(isnan(want) ? isnan(y[i]) : isinf(y[i]), "exp(%a) = %a", (double)x[i],
-                          (double)y[i]);
-        else
-            ck_assert_msg(fabs((double)y[i] - want) <= 2 * unit, "exp(%a) = %a, expected %a", (double)x[i],
-                          (double)y[i], want);
-    }
+    for (size_t i = 0; i < total; i++)
+        if (has_bit_operations(types[i])) check_bit_operations(program, module, types[i]);
     tvm_module_free(module);
     tvm_ir_program_free(program);
+    free(text);
 }
 END_TEST
 
@@ -652,7 +689,7 @@ int main(void) {
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, every_conversion_is_exact);
     tcase_add_test(tests, every_operation_is_that_of_the_interpreter);
-    tcase_add_test(tests, exp_is_accurate);
+    tcase_add_test(tests, bits_bounds_and_whole_numbers_are_those_of_the_interpreter);
     tcase_add_loop_test(tests, reduce_combines_in_the_order_stated, 0,
                         sizeof reduce_cases / sizeof *reduce_cases);
     tcase_add_test(tests, mma_multiplies_matrices);

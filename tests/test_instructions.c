@@ -229,7 +229,7 @@ START_TEST(test_element_types) {
                  {TVM_BF16, TVM_TRAIT_FLOAT},
                  {TVM_F32, TVM_TRAIT_FLOAT},
                  {TVM_F64, TVM_TRAIT_DOUBLE},
-                 {TVM_BOOL, 0},
+                 {TVM_BOOL, TVM_TRAIT_BOOL},
                  {TVM_U(4), 0}};
     const tvm_op_info *info = tvm_op((unsigned)_i);
     for (size_t t = 0; is_element[_i] && t < sizeof types / sizeof *types; t++) {

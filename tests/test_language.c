@@ -189,7 +189,7 @@ static const struct {
      "expected ',' and 'type' of cast", NULL},
     {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = exp(exp(n))\n.end\n", 6, 14,
      "expected a register tensor for 'x', found a scalar 'n'", NULL},
-    {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = n + exp(%r, 2)\n.end\n", 6, 16, "expected ')'",
+    {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = n + neg(%r, 2)\n.end\n", 6, 16, "expected ')'",
      NULL},
     {KERNEL "%r = alloc-register f32[32], spatial(32)\n%x = %r << 1\n.end\n", 6, 9, "'<<' takes scalars",
      NULL},

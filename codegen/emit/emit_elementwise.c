@@ -3,13 +3,13 @@
  * registers. */
 #include "compute.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "operations.h"
 #include "scaled.h"
 
-enum { MAX_SOURCES = 4, ARCH_BF16_ADD = 90 };
+enum { MAX_SOURCES = 4 };
 
 /* An operand of an element-wise instruction: a scalar, or a tensor broadcast to the result. */
 typedef struct source {
@@ -24,122 +24,14 @@ typedef struct source {
 } source;
 
 typedef struct elementwise {
-    const struct operation *operation; /* of an element-wise row, else NULL */
-    tvm_dtype type;                    /* of the sources, but for the condition of where */
+    const operation *operation; /* of an element-wise row, else NULL */
+    bool fast;
+    tvm_dtype type; /* of the sources, but for the condition of where */
     uint32_t result, locals;
     source sources[MAX_SOURCES];
     unsigned count;
     tvm_compare compare;
 } elementwise;
-
-/* ---- the operations ---- */
-
-/* What an element-wise row becomes. */
-typedef struct operation {
-    const char *integer, *real; /* PTX without the type, of integers and of floats */
-    const char *packed;         /* of two f16 or bf16, or NULL: then why not */
-    const char *not_packed;
-    /* bf16 without packed add, sub and mul, exactly, as an fma with a constant pair: x * 1 + y, y * -1 + x
-     * and x * y + -0; at which of x, y and the constant stand. 0: packed has it. */
-    uint32_t fma_constant;
-    uint8_t fma_order[3];
-    /* In place of `real`, or NULL. */
-    reg (*emit_real)(emitter *e, const reg operands[3]);
-    /* After `integer`, or NULL. */
-    reg (*mend_integer)(emitter *e, tvm_dtype type, reg result, const reg operands[3]);
-} operation;
-
-/* e to the x in f32: x = j ln 2 + f with |f| <= ln 2 / 2 (ln 2 in two parts, so that f is nearly exact), 2^(f
- * log2 e) from the hardware, and 2^j applied as two powers of two, which also reaches the subnormals. Two
- * units in the last place. Outside [-105, 89] the result is zero or infinity as at the ends. */
-static reg emit_exp(emitter *e, const reg operands[3]) {
-    reg x = operands[0];
-    reg low = tvm_new_f(e), clamped = tvm_new_f(e), scaled = tvm_new_f(e), j = tvm_new_f(e),
-        minus = tvm_new_f(e), f = tvm_new_f(e), fine = tvm_new_f(e), exponent = tvm_new_f(e),
-        power = tvm_new_f(e), n = tvm_new_r(e), half = tvm_new_r(e), rest = tvm_new_r(e);
-    tvm_emit(e, "max.f32 %s, %s, 0f%s;", low.name, x.name, "C2D20000");
-    tvm_emit(e, "min.f32 %s, %s, 0f%s;", clamped.name, low.name, "42B20000");
-    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", scaled.name, clamped.name);
-    tvm_emit(e, "cvt.rni.f32.f32 %s, %s;", j.name, scaled.name);
-    tvm_emit(e, "neg.f32 %s, %s;", minus.name, j.name);
-    tvm_emit(e, "fma.rn.f32 %s, %s, 0f3F317200, %s;", f.name, minus.name, clamped.name);
-    tvm_emit(e, "fma.rn.f32 %s, %s, 0f35BFBE8E, %s;", fine.name, minus.name, f.name);
-    tvm_emit(e, "mul.rn.f32 %s, %s, 0f3FB8AA3B;", exponent.name, fine.name);
-    tvm_emit(e, "ex2.approx.f32 %s, %s;", power.name, exponent.name);
-    tvm_emit(e, "cvt.rni.s32.f32 %s, %s;", n.name, j.name);
-    tvm_emit(e, "shr.s32 %s, %s, 1;", half.name, n.name);
-    tvm_emit(e, "sub.s32 %s, %s, %s;", rest.name, n.name, half.name);
-    reg value = power;
-    const reg parts[2] = {half, rest};
-    for (unsigned i = 0; i < 2; i++) {
-        reg bits = tvm_new_r(e), shifted = tvm_new_r(e), product = tvm_new_f(e);
-        tvm_emit(e, "shl.b32 %s, %s, 23;", shifted.name, parts[i].name);
-        tvm_emit(e, "add.s32 %s, %s, 0x3f800000;", bits.name, shifted.name);
-        tvm_emit(e, "mul.rn.f32 %s, %s, %s;", product.name, value.name, bits.name);
-        value = product;
-    }
-    reg nan = tvm_new_pred(e), result = tvm_new_f(e);
-    tvm_emit(e, "setp.nan.f32 %s, %s, %s;", nan.name, x.name, x.name);
-    tvm_emit(e, "selp.f32 %s, 0f7FFFFFFF, %s, %s;", result.name, value.name, nan.name);
-    return result;
-}
-
-/* Integer division by zero gives all ones, and leaves the dividend as remainder. */
-static reg mend_division(emitter *e, tvm_dtype type, reg result, const char *by_zero, reg divisor) {
-    reg zero = tvm_new_pred(e), d = tvm_new_element(e, type);
-    unsigned bits = type.bits == 64 ? 64 : 32;
-    tvm_emit(e, "setp.eq.b%u %s, %s, 0;", bits, zero.name, divisor.name);
-    tvm_emit(e, "selp.b%u %s, %s, %s, %s;", bits, d.name, by_zero, result.name, zero.name);
-    return d;
-}
-
-static reg mend_quotient(emitter *e, tvm_dtype type, reg result, const reg operands[3]) {
-    return mend_division(e, type, result, "-1", operands[1]);
-}
-
-static reg mend_remainder(emitter *e, tvm_dtype type, reg result, const reg operands[3]) {
-    return mend_division(e, type, result, operands[0].name, operands[1]);
-}
-
-enum { X, Y, CONSTANT };
-
-static const operation operation_ADD = {.integer = "add",
-                                        .real = "add.rn",
-                                        .packed = "add.rn",
-                                        .fma_constant = 0x3f803f80,
-                                        .fma_order = {X, CONSTANT, Y}};
-static const operation operation_SUB = {.integer = "sub",
-                                        .real = "sub.rn",
-                                        .packed = "sub.rn",
-                                        .fma_constant = 0xbf80bf80,
-                                        .fma_order = {Y, CONSTANT, X}};
-static const operation operation_MUL = {.integer = "mul.lo",
-                                        .real = "mul.rn",
-                                        .packed = "mul.rn",
-                                        .fma_constant = 0x80008000,
-                                        .fma_order = {X, Y, CONSTANT}};
-static const operation operation_DIV = {
-    .integer = "div", .mend_integer = mend_quotient, .real = "div.rn", .not_packed = "no packed division"};
-static const operation operation_MOD = {.integer = "rem", .mend_integer = mend_remainder};
-static const operation operation_MIN = {.integer = "min", .real = "min", .packed = "min"};
-static const operation operation_MAX = {.integer = "max", .real = "max", .packed = "max"};
-static const operation operation_FMA = {.integer = "mad.lo", .real = "fma.rn", .packed = "fma.rn"};
-static const operation operation_NEG = {.integer = "neg", .real = "neg", .packed = "neg"};
-static const operation operation_ABS = {.integer = "abs", .real = "abs", .packed = "abs"};
-static const operation operation_EXP = {.emit_real = emit_exp,
-                                        .not_packed = "no packed exponential of full precision"};
-
-/* An element-wise row without an operation does not compile. */
-static const operation *operation_of(unsigned op) {
-    switch (op) {
-#define TVM_OP_ELEMENT(number, id, ...)                                                                      \
-    case number:                                                                                             \
-        return &operation_##id;
-#include "opcodes.def"
-    default:
-        return NULL;
-    }
-}
 
 /* ---- sources ---- */
 
@@ -162,7 +54,7 @@ static void take_scalar(emitter *e, elementwise *w, source *s, uint32_t expr) {
 static bool take_sources(emitter *e, elementwise *w, const tvm_insn *insn, unsigned first, unsigned count,
                          unsigned typed) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    *w = (elementwise){.operation = operation_of(insn->op), .result = insn->result, .count = count};
+    *w = (elementwise){.operation = tvm_operation_of(insn->op), .result = insn->result, .count = count};
     w->locals = tvm_layout_locals(tvm_slot_layout(e, insn->result));
     w->type = tvm_slot_dtype(e, insn->result);
     for (unsigned i = first + count; i-- > first + typed;)
@@ -245,47 +137,57 @@ static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate
     return status;
 }
 
-/* ---- packed f16 and bf16 ---- */
+/* ---- whole words ---- */
+
+static const char *packed_sequence(const emitter *e, const elementwise *w) {
+    return tvm_operation_packed(w->operation, w->fast, w->type, e->target);
+}
 
 static const char *refuse_packed(const emitter *e, const void *work) {
-    (void)e;
     const elementwise *w = work;
-    return tvm_is_half(w->type) ? w->operation->not_packed : "";
+    if (packed_sequence(e, w)) return NULL;
+    if (!tvm_is_half(w->type)) return "";
+    return w->operation->not_packed ? w->operation->not_packed : "none on this target";
 }
 
-/* One PTX instruction of 1 to 3 operands. */
-static void emit_operation(emitter *e, const char *name, const char *type, reg d, const reg *operands,
-                           unsigned count) {
-    if (count == 3)
-        tvm_emit(e, "%s.%s %s, %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name,
-                 operands[2].name);
-    else if (count == 2)
-        tvm_emit(e, "%s.%s %s, %s, %s;", name, type, d.name, operands[0].name, operands[1].name);
-    else
-        tvm_emit(e, "%s.%s %s, %s;", name, type, d.name, operands[0].name);
-}
-
-static void emit_packed_operation(emitter *e, const elementwise *w, reg d, const reg operands[3]) {
-    const operation *o = w->operation;
-    bool bf16 = w->type.exponent == 8;
-    if (bf16 && o->fma_constant != 0 && e->target.arch < ARCH_BF16_ADD) {
-        const reg values[3] = {operands[0], operands[1], tvm_constant_word(e, o->fma_constant)};
-        const reg ordered[3] = {values[o->fma_order[0]], values[o->fma_order[1]], values[o->fma_order[2]]};
-        emit_operation(e, "fma.rn", "bf16x2", d, ordered, 3);
-    } else {
-        emit_operation(e, o->packed, bf16 ? "bf16x2" : "f16x2", d, operands, w->count);
-    }
-}
-
+/* The elements of a word are two halves. */
 static bool emit_packed(emitter *e, void *work) {
     const elementwise *w = work;
+    const char *sequence = packed_sequence(e, w);
+    const sequence_type type = {w->type.exponent == 8 ? "bf16x2" : "f16x2", 'r', 32};
     element_writer writer;
     if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg operands[3], d = tvm_new_r(e);
+        reg operands[3] = {0};
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_pair(e, w, &w->sources[i], l);
-        emit_packed_operation(e, w, d, operands);
-        tvm_write_word(e, &writer, d);
+        tvm_write_word(e, &writer, tvm_emit_sequence(e, sequence, type, operands));
+    }
+    tvm_write_end(e, &writer);
+    return true;
+}
+
+/* Operations on bits take the words as they are, where every thread's elements are in the result's order. */
+static const char *refuse_whole(const emitter *e, const void *work) {
+    const elementwise *w = work;
+    (void)e;
+    if (!tvm_operation_whole(w->operation, w->type)) return "";
+    for (unsigned i = 0; i < w->count; i++) {
+        if (w->sources[i].scalar) return "an operand is a scalar";
+        for (uint32_t l = 0; l < w->locals; l++)
+            if (w->sources[i].map[l] != l) return "the operands' elements are in another order";
+    }
+    return NULL;
+}
+
+static bool emit_whole(emitter *e, void *work) {
+    const elementwise *w = work;
+    const char *sequence = tvm_operation_whole(w->operation, w->type);
+    element_writer writer;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    for (uint32_t i = 0; i < tvm_tensor_words(w->locals, w->type.bits); i++) {
+        reg operands[3] = {0};
+        for (unsigned s = 0; s < w->count; s++) operands[s] = tvm_slot_word(e, w->sources[s].slot, i);
+        tvm_write_word(e, &writer, tvm_emit_sequence(e, sequence, (sequence_type){"b32", 'r', 32}, operands));
     }
     tvm_write_end(e, &writer);
     return true;
@@ -293,24 +195,25 @@ static bool emit_packed(emitter *e, void *work) {
 
 /* ---- single elements ---- */
 
-/* The result in the arithmetic's own class: f16 and bf16 as f32. */
-static reg emit_element(emitter *e, const elementwise *w, const reg operands[3]) {
-    const operation *o = w->operation;
-    bool real = w->type.kind == TVM_KIND_FLOAT;
-    if (real && o->emit_real) return o->emit_real(e, operands);
-    reg d = tvm_is_half(w->type) ? tvm_new_f(e) : tvm_new_element(e, w->type);
-    emit_operation(e, real ? o->real : o->integer, tvm_arithmetic_suffix(w->type), d, operands, w->count);
-    return !real && o->mend_integer ? o->mend_integer(e, w->type, d, operands) : d;
+/* What a sequence computes single elements in: f16 and bf16 as f32. */
+static sequence_type single_type(tvm_dtype type) {
+    bool real = type.kind == TVM_KIND_FLOAT, wide = type.bits == 64;
+    return (sequence_type){tvm_arithmetic_suffix(type),
+                           real   ? (wide ? 'g' : 'f')
+                           : wide ? 'q'
+                                  : 'r',
+                           type.bits};
 }
 
 static bool emit_single(emitter *e, void *work) {
     const elementwise *w = work;
+    const char *sequence = tvm_operation_single(w->operation, w->fast, w->type);
     element_writer writer;
     if (!tvm_write_begin(e, &writer, w->result)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
-        reg operands[3];
+        reg operands[3] = {0};
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_number(e, w, &w->sources[i], l);
-        reg d = emit_element(e, w, operands);
+        reg d = tvm_emit_sequence(e, sequence, single_type(w->type), operands);
         tvm_write_element(e, &writer, tvm_is_half(w->type) ? tvm_f32_to_half(e, w->type, d) : d);
     }
     tvm_write_end(e, &writer);
@@ -318,6 +221,7 @@ static bool emit_single(emitter *e, void *work) {
 }
 
 static const candidate arithmetic[] = {
+    {"whole words", refuse_whole, emit_whole},
     {"packed pairs", refuse_packed, emit_packed},
     {"single elements", NULL, emit_single},
 };
@@ -325,7 +229,8 @@ static const candidate arithmetic[] = {
 static tvm_status emit_arithmetic(emitter *e, const tvm_insn *insn, unsigned count) {
     elementwise w;
     bool taken = take_sources(e, &w, insn, 0, count, 0) && take_power(e, &w);
-    return finish(e, &w, taken, arithmetic, 2);
+    w.fast = tvm_operation_is_fast(e, insn, count);
+    return finish(e, &w, taken, arithmetic, sizeof arithmetic / sizeof *arithmetic);
 }
 
 tvm_status tvm_emit_BINARY(emitter *e, const tvm_insn *insn) {

@@ -1,0 +1,152 @@
+/* Functions of floats: the interpreter rounds correctly, and the PTX, executed by ptx_machine.h with exact
+ * functions of the hardware, stays within the bounds of vasm(5). */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assembler.h"
+#include "assembler_kit.h"
+#include "codegen.h"
+#include "interp.h"
+#include "interp_loops.h"
+#include "math_reference.h"
+#include "ptx_machine.h"
+#include "translate_kit.h"
+
+enum { TIMEOUT = 600, TYPES = 3, SAMPLES = 512 };
+
+static const tvm_dtype types[TYPES] = {
+    {TVM_KIND_FLOAT, 16, 5, 10}, {TVM_KIND_FLOAT, 16, 8, 7}, {TVM_KIND_FLOAT, 32, 8, 23}};
+
+static uint64_t random_state = UINT64_C(88172645463325252);
+
+static uint64_t random_bits(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+/* A code: any, one of the row's interval, or one where something special happens. */
+static uint64_t sample(const math_row *row, tvm_dtype type, unsigned i) {
+    static const double special[] = {
+        0,   -0.0,     1,        -1,       2,    -2,        0.5,        1.5, 2.5, -2.5,   INFINITY, -INFINITY,
+        NAN, 0x1p-149, 0x1p-126, 88.72283, 1e30, 1.0000001, 0.99999994, 3,   -3,  105616, 1e38};
+    enum { SPECIALS = sizeof special / sizeof *special };
+    if (i < SPECIALS) return tvm_encode(type, special[i]);
+    if (i % 3 == 0) return random_bits() & ((UINT64_C(1) << type.bits) - 1);
+    return tvm_encode(type, row->low + (row->high - row->low) * (double)(random_bits() >> 11) * 0x1p-53);
+}
+
+/* ---- the interpreter ---- */
+
+static void check_rounding(const math_row *row, tvm_dtype type, uint64_t x, uint64_t y) {
+    tvm_opcode op = tvm_op_by_name(row->name, strlen(row->name));
+    const void *const operands[3] = {&x, &y, NULL};
+    uint64_t found = 0;
+    tvm_interp_element_loop(op, type)(1, &found, operands, (const size_t[3]){1, 1, 1});
+    double a = tvm_decode(type, x), b = tvm_decode(type, y), result = tvm_decode(type, found);
+    uint64_t want = math_rounded(type, math_value(row, (long double)a, (long double)b));
+    if (isnan(result) && isnan(tvm_decode(type, want))) return;
+    ck_assert_msg(found == want, "%s(%a, %a) is %a, expected %a", row->name, a, b, result,
+                  tvm_decode(type, want));
+}
+
+/* All codes of f16 and bf16, and many of f32. */
+START_TEST(the_interpreter_rounds_correctly) {
+    const math_row *row = &math_rows[_i];
+    for (unsigned t = 0; t < TYPES; t++)
+        for (unsigned i = 0; i < 65536; i++) {
+            bool all = types[t].bits == 16 && row->unary;
+            uint64_t x = all ? i : sample(row, types[t], i % 8191);
+            check_rounding(row, types[t], x, sample(row, types[t], i % 4093));
+        }
+}
+END_TEST
+
+START_TEST(roots_of_f64_are_rounded) {
+    static const char *const names[] = {"sqrt", "floor", "ceil", "round", "trunc"};
+    static double (*const functions[])(double) = {sqrt, floor, ceil, rint, trunc};
+    for (unsigned f = 0; f < 5; f++)
+        for (unsigned i = 0; i < 1000; i++) {
+            double x = ldexp((double)(random_bits() >> 11), (int)(random_bits() % 60) - 60), found;
+            const void *const operands[3] = {&x, NULL, NULL};
+            tvm_opcode op = tvm_op_by_name(names[f], strlen(names[f]));
+            tvm_interp_element_loop(op, TVM_F64)(1, &found, operands, (const size_t[3]){1, 0, 0});
+            ck_assert(found == functions[f](x));
+        }
+}
+END_TEST
+
+/* ---- the PTX ---- */
+
+static tvm_module *translate_row(const math_row *row, tvm_dtype type, const char *target) {
+    char text[512], name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype_name(type, name);
+    snprintf(
+        text, sizeof text,
+        ".vasm 3\n.kernel k(x: global %s[512], y: global %s[512], r: global %s[512])\n.warps 2\n.grid 1\n"
+        "%%x = load-global x, spatial(64).local(8)\n%%y = load-global y, spatial(64).local(8)\n"
+        "%%r = %s %%x%s%s\nstore-global r, %%r\n.end\n",
+        name, name, name, row->name, row->binary ? ", %y" : "", row->fast ? ", fast" : "");
+    tvm_ir_program *program = assemble(text);
+    tvm_module *module = translate(program, target);
+    tvm_ir_program_free(program);
+    return module;
+}
+
+static void check_bound(const math_row *row, unsigned t, const char *target) {
+    static uint8_t x[SAMPLES * 4] __attribute__((aligned(16))), y[SAMPLES * 4] __attribute__((aligned(16))),
+        r[SAMPLES * 4] __attribute__((aligned(16)));
+    tvm_dtype type = types[t];
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        tvm_bits_set(x, i * type.bits, type.bits, sample(row, type, i));
+        tvm_bits_set(y, i * type.bits, type.bits, sample(row, type, i % 47));
+    }
+    tvm_module *module = translate_row(row, type, target);
+    ptx_machine m = ptx_load(module->ptx, "k", 64);
+    m.params[0] = (uint64_t)(uintptr_t)x, m.params[1] = (uint64_t)(uintptr_t)y;
+    m.params[2] = (uint64_t)(uintptr_t)r;
+    ptx_run(&m);
+    ptx_free(&m);
+    tvm_module_free(module);
+    double worst = 0;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        double a = tvm_decode(type, tvm_bits_get(x, i * type.bits, type.bits)),
+               b = tvm_decode(type, tvm_bits_get(y, i * type.bits, type.bits)),
+               found = tvm_decode(type, tvm_bits_get(r, i * type.bits, type.bits));
+        if (!math_counts(row, a, b)) continue;
+        double error = math_error(row, type, a, b, found);
+        if (error > worst) worst = error;
+        ck_assert_msg(error <= row->units[t], "%s%s on %s: (%a, %a) is %a, expected %La: %g units", row->name,
+                      row->fast ? " fast" : "", target, a, b, found,
+                      math_value(row, (long double)a, (long double)b), error);
+    }
+    if (getenv("MATH_VERBOSE"))
+        printf("%s%s %u: %.3f\n", row->name, row->fast ? " fast" : "", type.bits, worst);
+}
+
+START_TEST(the_code_keeps_its_bounds) {
+    for (unsigned t = 0; t < TYPES; t++) {
+        check_bound(&math_rows[_i], t, "sm_80");
+        check_bound(&math_rows[_i], t, "sm_90a");
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("math");
+    TCase *tests = tcase_create("functions");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, the_interpreter_rounds_correctly, 0, MATH_ROWS);
+    tcase_add_test(tests, roots_of_f64_are_rounded);
+    tcase_add_loop_test(tests, the_code_keeps_its_bounds, 0, MATH_ROWS);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
