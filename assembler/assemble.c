@@ -37,6 +37,7 @@ static void finish(tvm_asm *as) {
     tvm_symbols_free(&as->slots);
     tvm_symbols_free(&as->elements);
     tvm_symbols_free(&as->slot_names);
+    tvm_asm_free_open(as);
     tvm_ir_program_free(as->program);
     free(as->defines);
     free(as);

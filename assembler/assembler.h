@@ -3,12 +3,14 @@
 #define TVM_ASSEMBLER_H
 
 #include "program.h"
+#include "text.h"
 
 typedef struct tvm_assembler_options {
     const char *const *defines; /* "NAME=VALUE", each overriding the .const of that name */
     size_t define_count;
     const char *const *include_dirs; /* searched after the including file's own folder */
     size_t include_dir_count;
+    tvm_text *layouts; /* NULL, or what gets a listing of the tensors' layouts and of why they have them */
 } tvm_assembler_options;
 
 /* Assembles and verifies. `name` is the file named in diagnostics and against whose folder .include is

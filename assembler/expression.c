@@ -402,7 +402,7 @@ static bool climb(tvm_asm *as, unsigned least, tvm_value *value) {
         tvm_value left = *value, right;
         uint32_t beside = as->beside;
         if (left.kind == TVM_VALUE_TENSOR && left.as.tensor.kind == TVM_SLOT_REGISTER)
-            as->beside = tvm_asm_kernel(as)->slots[left.as.tensor.slot].layout + 1;
+            as->beside = left.as.tensor.slot + 1;
         if (!climb(as, tvm_expr_op_info(op)->precedence + 1, &right)) return false;
         as->beside = beside;
         if (!tvm_asm_binary(as, (tvm_expr_op)op, token, &left, &right, value)) return false;

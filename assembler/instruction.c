@@ -22,7 +22,7 @@ static bool read_optional(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
 /* May the operand be missing, and is it? A name of another operand in its place says so, too. */
 static bool is_left_out(const tvm_asm *as, const tvm_reading *r, const tvm_operand_desc *desc,
                         const char *rest) {
-    bool follows = desc->kind == 'L' && tvm_asm_loads_beside(as, r);
+    bool follows = desc->kind == 'L' && (as->version >= 3 || tvm_asm_loads_beside(as, r));
     if (!desc->optional && desc->kind != 'A' && !follows) return false;
     if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
     tvm_operand_desc later;

@@ -226,6 +226,7 @@ void tvm_asm_kernel_close(tvm_asm *as) {
     as->in_kernel = as->in_entry = false;
     as->control_count = 0;
     tvm_symbols_clear(&as->parameters);
+    tvm_asm_forget_open(as);
     tvm_asm_forget_variables(as);
     tvm_symbols_leave(&as->names);
 }
@@ -252,6 +253,7 @@ bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
     } else {
         tvm_asm_check_warps(as, token);
         check_grid(as);
+        if (!as->errors) tvm_asm_infer_layouts(as);
     }
     tvm_asm_kernel_close(as);
     return tvm_asm_expect_end(as);

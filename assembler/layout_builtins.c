@@ -21,7 +21,9 @@ static bool refused(tvm_asm *as, const tvm_call *call, const tvm_why *why) {
 /* The result of an operation of the algebra. */
 static bool made(tvm_asm *as, const tvm_call *call, tvm_status status, const tvm_why *why,
                  const tvm_layout *layout, tvm_value *value) {
+    tvm_why reason;
     if (status != TVM_OK) return refused(as, call, why);
+    if (!tvm_layout_holdable(layout, &reason)) return refused(as, call, &reason);
     *value = tvm_value_layout(&as->scratch, layout);
     return value->kind != TVM_VALUE_POISON || tvm_asm_no_memory(as);
 }

@@ -317,10 +317,26 @@ static bool same_shape(tvm_asm *as, const tvm_token *token, const tvm_reading *r
     return tvm_asm_invalid(as, token, NULL, "the layout has shape [%s], the tensor [%s]", text[1], text[0]);
 }
 
+/* The result has this shape; its layout is inferred. */
+static bool open_shape(tvm_asm *as, tvm_reading *r, unsigned rank, const uint32_t *shape) {
+    tvm_why why;
+    r->type.has_layout = r->type.open = true;
+    if (tvm_infer_whole(rank, shape, tvm_block_team(tvm_asm_kernel(as)), &r->type.layout, &why)) return true;
+    return tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
+}
+
+/* A layout; from version 3 of the language on `[16, 64]` or `tile [16, 64]`, the shape alone. */
 static bool read_layout(tvm_asm *as, tvm_reading *r) {
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value value;
+    if (as->version >= 3 && tvm_asm_is(as, tvm_asm_ahead(as, 1), "[")) tvm_asm_accept(as, "tile");
     if (!tvm_asm_static(as, "a layout", &value) || value.kind == TVM_VALUE_POISON) return false;
+    if (value.kind == TVM_VALUE_LIST && as->version >= 3) {
+        uint32_t shape[TVM_MAX_RANK], rank;
+        return tvm_asm_extents(as, token, value.as.list.items, value.as.list.count, "the tile", TVM_MAX_RANK,
+                               shape, &rank) &&
+               same_shape(as, token, r, rank, shape) && open_shape(as, r, rank, shape);
+    }
     if (value.kind != TVM_VALUE_LAYOUT) {
         const char *hint =
             tvm_value_is_number(&value) ? "a named operand is written with its name, as 'init 0.0'" : NULL;
@@ -372,10 +388,37 @@ static bool read_packing(tvm_asm *as, tvm_reading *r) {
     return true;
 }
 
+/* The tile that is loaded without a layout: what was given no index of a shared tensor, all of a register
+ * tensor. */
+static bool open_tile(tvm_asm *as, tvm_reading *r) {
+    const tvm_slot *slot = r->count && r->operands[0].kind == TVM_OPERAND_SLOT
+                               ? &tvm_asm_kernel(as)->slots[r->operands[0].value]
+                               : NULL;
+    uint32_t shape[TVM_MAX_RANK];
+    unsigned from = slot && slot->kind == TVM_SLOT_SHARED ? r->tile_given : 0;
+    unsigned rank = slot && slot->kind != TVM_SLOT_GLOBAL ? tvm_slot_rank(as->program, slot) : 0;
+    if (from >= rank)
+        return tvm_asm_error(as, tvm_asm_peek(as), "the tile alone leaves the layout to the assembler",
+                             "expected the tile, as [16, 64], or a layout");
+    memcpy(shape, tvm_slot_shape(as->program, slot), rank * sizeof *shape);
+    /* A view of the same bits as another type. */
+    if (slot->kind == TVM_SLOT_REGISTER && r->type.dtype.kind != TVM_KIND_NONE) {
+        uint64_t bits = (uint64_t)shape[rank - 1] * slot->dtype.bits;
+        if (bits % r->type.dtype.bits)
+            return tvm_asm_invalid(as, r->token, NULL,
+                                   "%llu bits of the last dimension are not whole elements",
+                                   (unsigned long long)bits);
+        shape[rank - 1] = (uint32_t)(bits / r->type.dtype.bits);
+    }
+    return open_shape(as, r, rank - from, shape + from);
+}
+
 static bool default_layout(tvm_asm *as, tvm_reading *r, char kind) {
     tvm_why why;
     if (!r->has_shape) return true; /* it follows from the operands */
+    if (kind == 'L' && as->version >= 3) return open_shape(as, r, r->rank, r->shape);
     r->type.has_layout = true;
+    r->type.open = as->version >= 3;
     if (kind == 'L') return tvm_asm_auto_layout(as, r->token, r->rank, r->shape, 32, &r->type.layout);
     if (tvm_shared_layout_auto(r->rank, r->shape, r->type.dtype.bits, &r->type.shared_layout, &why) == TVM_OK)
         return true;
@@ -440,12 +483,10 @@ static bool keeps_layout(const tvm_reading *r) {
 /* A broadcast operand is read beside the first tensor of its instruction; what it is made of keeps to that.
  */
 static bool read_beside(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
-    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     uint32_t outer = as->beside;
     if (desc->kind == 'r' && !keeps_layout(r)) as->beside = 0;
     for (uint32_t i = r->count; desc->kind == 'b' && i-- > 0;)
-        if (r->operands[i].kind == TVM_OPERAND_SLOT)
-            as->beside = kernel->slots[r->operands[i].value].layout + 1;
+        if (r->operands[i].kind == TVM_OPERAND_SLOT) as->beside = r->operands[i].value + 1;
     bool good = desc->kind == 'r' ? read_register(as, r, desc) : read_broadcast(as, r, desc);
     as->beside = outer;
     return good;
@@ -472,7 +513,7 @@ static bool layout_beside(tvm_asm *as, tvm_reading *r) {
     tvm_layout *layout = &r->type.layout;
     tvm_status status = TVM_OK;
     tvm_why why;
-    *layout = as->program->layouts[as->beside - 1];
+    *layout = as->program->layouts[tvm_asm_kernel(as)->slots[as->beside - 1].layout];
     while (status == TVM_OK && layout->rank > rank) {
         status = tvm_layout_reduce(layout, 0, layout, &why);
         if (status == TVM_OK) status = tvm_layout_squeeze(layout, 0, layout, &why);
@@ -481,7 +522,8 @@ static bool layout_beside(tvm_asm *as, tvm_reading *r) {
         if (has_one_element(as, slot, rank - layout->rank + d))
             status = tvm_layout_reduce(layout, d, layout, &why);
     r->type.has_layout = true;
-    return status == TVM_OK || tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
+    if (status != TVM_OK) return tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
+    return !tvm_asm_is_open(as, as->beside - 1) || open_shape(as, r, layout->rank, layout->shape);
 }
 
 bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
@@ -538,7 +580,7 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
 bool tvm_asm_leave_out(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     if (desc->kind == 'A' && !desc->optional) return default_tile(as, r);
     if (desc->kind == 'P') return true; /* linear */
-    if (desc->kind == 'L' && !desc->optional) return layout_beside(as, r);
+    if (desc->kind == 'L' && !desc->optional) return as->beside ? layout_beside(as, r) : open_tile(as, r);
     if (!desc->stored) return default_layout(as, r, desc->kind);
     return push(as, r, TVM_OPERAND_NONE, 0);
 }

@@ -7,6 +7,7 @@
 #define TVM_ASSEMBLER_PARSER_H
 
 #include "assembler.h"
+#include "infer.h"
 #include "language.h"
 #include "lexer.h"
 #include "suggest.h"
@@ -178,7 +179,8 @@ typedef struct tvm_asm {
     const char *assigned; /* variable of the statement, or NULL */
     uint32_t assigned_length;
     uint32_t statement_line;
-    uint32_t beside; /* one more than the layout that the operand being read is broadcast to, or 0 */
+    uint32_t beside; /* one more than the tensor's slot that the operand being read is broadcast to, or 0 */
+    tvm_open_layouts open; /* what the text leaves out (infer.h) */
     tvm_control controls[TVM_ASM_CONTROLS];
     unsigned control_count;
 } tvm_asm;

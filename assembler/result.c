@@ -25,7 +25,7 @@ bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t res
     }
     if (insn.file == TVM_NONE || tvm_ir_kernel_add_insn(kernel, &insn, operands, count) == TVM_NONE)
         return tvm_asm_no_memory(as);
-    return true;
+    return tvm_asm_note_insn(as, token);
 }
 
 /* The slot that an inferred type asks for. */
@@ -48,7 +48,7 @@ static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) 
 }
 
 static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length, uint32_t index,
-                       const tvm_slot *wanted) {
+                       const tvm_slot *wanted, const tvm_result_type *type) {
     const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     const tvm_slot *slot = &kernel->slots[index];
     char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX];
@@ -66,20 +66,26 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
         return tvm_asm_invalid(as, token, "one name is one variable of one packing: choose another name",
                                "'%%%.*s' has packing %s, this gives %s", (int)length, name,
                                tvm_packing_names[slot->packing], tvm_packing_names[wanted->packing]);
+    if (slot->kind == TVM_SLOT_REGISTER) return tvm_asm_same_layout(as, token, name, length, index, type);
     if (slot->layout != wanted->layout)
         return tvm_asm_invalid(as, token, "one name is one variable of one layout: choose another name",
                                "'%%%.*s' has another layout than this gives", (int)length, name);
     return true;
 }
 
+/* What the instruction gives; where layouts are left out its shape and type alone. */
 static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_operand *operands,
                   uint32_t count, tvm_result_type *type) {
     tvm_insn insn = {
         .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
     tvm_why why;
     const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (tvm_infer(as->program, kernel, tvm_block_team(kernel), &insn, operands, type, &why) == TVM_OK)
-        return true;
+    bool open = type->open || tvm_asm_has_open(as, operands, count);
+    tvm_status status =
+        open && type->kind != TVM_SLOT_SHARED
+            ? tvm_asm_infer_shape(as, &insn, operands, type, &why)
+            : tvm_infer(as->program, kernel, tvm_block_team(kernel), &insn, operands, type, &why);
+    if (status == TVM_OK) return true;
     if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
     return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
 }
@@ -89,6 +95,7 @@ bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t 
     tvm_slot made;
     return infer(as, pending->token, pending->op, pending->operands, pending->count, &type) &&
            make_slot(as, &type, &made) && tvm_asm_add_temporary(as, pending->token, &made, slot) &&
+           tvm_asm_note_slot(as, pending->token, *slot, &type) &&
            tvm_asm_emit(as, pending->token, pending->op, *slot, pending->operands, pending->count);
 }
 
@@ -102,10 +109,13 @@ bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_
     if (!make_slot(as, type, &slot)) return false;
     const tvm_symbol *symbol = tvm_asm_find_assigned(as, result_name, result_length);
     if (!symbol) {
-        if (!tvm_asm_add_slot(as, result_token, result_name, result_length, &slot, &index)) return false;
+        if (!tvm_asm_add_slot(as, result_token, result_name, result_length, &slot, &index) ||
+            !tvm_asm_note_slot(as, result_token, index, type))
+            return false;
     } else {
         index = symbol->slot;
-        if (index == TVM_NONE || !check_slot(as, result_token, result_name, result_length, index, &slot))
+        if (index == TVM_NONE ||
+            !check_slot(as, result_token, result_name, result_length, index, &slot, type))
             return false;
     }
     return tvm_asm_emit(as, token, op, index, operands, count);

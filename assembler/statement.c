@@ -121,6 +121,7 @@ static bool copy_tensor(tvm_asm *as, const tvm_token *result, const char *name, 
                             .dtype = source->dtype,
                             .packing = (tvm_packing)source->packing,
                             .has_layout = true,
+                            .open = tvm_asm_is_open(as, slot),
                             .layout = as->program->layouts[source->layout]};
     tvm_operand operand = {TVM_OPERAND_SLOT, slot};
     return tvm_asm_finish(as, result, TVM_OP_VIEW, result, name, length, &operand, 1, &type);

@@ -22,7 +22,7 @@
 
 enum { SOURCE_LIMIT = 64 << 20, EXIT_USAGE = 2 };
 
-enum { OPTION_PRINT_LAYOUT = 256, OPTION_PRINT_PACKING, OPTION_NO_LINES, OPTION_CHECK };
+enum { OPTION_PRINT_LAYOUT = 256, OPTION_PRINT_PACKING, OPTION_NO_LINES, OPTION_CHECK, OPTION_LAYOUTS };
 
 typedef struct arguments {
     const char *input;
@@ -31,6 +31,7 @@ typedef struct arguments {
     const char *print_packing;
     bool no_lines;
     bool check;
+    bool layouts;
     const char **defines;
     size_t define_count;
     const char **include_dirs;
@@ -43,6 +44,7 @@ static const struct argp_option options[] = {
     {"define", 'D', "NAME=VALUE", 0, "VALUE replaces that of the first .const NAME", 0},
     {"include", 'I', "DIR", 0, "search DIR for included files", 0},
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
+    {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
     {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
     {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0,
      "print a layout as a grid of thread: local cells, and exit", 0},
@@ -78,6 +80,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case OPTION_NO_LINES:
         args->no_lines = true;
+        return 0;
+    case OPTION_LAYOUTS:
+        args->layouts = true;
         return 0;
     case OPTION_CHECK:
         args->check = true;
@@ -120,13 +125,21 @@ static tvm_status assemble(const arguments *args, tvm_diags *diags) {
     uint8_t *text;
     size_t size;
     tvm_ir_program *program = NULL;
-    tvm_assembler_options how = {args->defines, args->define_count, args->include_dirs,
-                                 args->include_dir_count};
+    tvm_text layouts = {0};
+    tvm_assembler_options how = {.defines = args->defines,
+                                 .define_count = args->define_count,
+                                 .include_dirs = args->include_dirs,
+                                 .include_dir_count = args->include_dir_count,
+                                 .layouts = args->layouts ? &layouts : NULL};
     tvm_status status = tvm_file_read(args->input, SOURCE_LIMIT, &text, &size, diags);
     if (status != TVM_OK) return status;
     status = tvm_assemble_text((const char *)text, size, args->input, &how, &program, diags);
     free(text);
-    if (status == TVM_OK && !args->check) {
+    if (status == TVM_OK && args->layouts)
+        status = layouts.failed ? tvm_diag_no_memory(diags)
+                                : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);
+    tvm_text_free(&layouts);
+    if (status == TVM_OK && !args->check && !args->layouts) {
         char *output = args->output ? strdup(args->output) : default_output(args->input);
         status =
             output ? tvm_vbc_write_file(program, output, !args->no_lines, diags) : tvm_diag_no_memory(diags);

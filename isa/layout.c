@@ -179,7 +179,6 @@ tvm_status tvm_digits_finish(const tvm_digits *digits, tvm_layout *out, tvm_why 
         shape[d] = digits->shape[d] > UINT32_MAX ? UINT32_MAX : (uint32_t)digits->shape[d];
     tvm_status status = tvm_shape_check(digits->rank, shape, why);
     if (status == TVM_OK) status = check_product(&digits->spatial, TVM_MAX_THREADS, "threads", why);
-    if (status == TVM_OK) status = check_product(&digits->local, TVM_MAX_LOCALS, "elements a thread", why);
     if (status != TVM_OK) return status;
 
     mode sorted[2 * TVM_MAX_DIGITS];
@@ -267,7 +266,15 @@ tvm_status tvm_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
         unsigned m = local[i];
         tvm_digit_push(&digits.local, (tvm_digit){mode_size[m], strides[m], dims[m]});
     }
-    return tvm_digits_finish(&digits, out, why);
+    status = tvm_digits_finish(&digits, out, why);
+    return status == TVM_OK && !tvm_layout_holdable(out, why) ? TVM_INVALID : status;
+}
+
+bool tvm_layout_holdable(const tvm_layout *layout, tvm_why *why) {
+    uint32_t locals = tvm_layout_locals(layout);
+    if (locals <= TVM_MAX_LOCALS) return true;
+    tvm_layout_refuse(why, "a thread would hold %u elements, above %d", locals, TVM_MAX_LOCALS);
+    return false;
 }
 
 bool tvm_layout_valid(const tvm_layout *layout, tvm_why *why) {

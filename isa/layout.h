@@ -61,6 +61,10 @@ tvm_status tvm_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
 /* Is this struct, from anywhere, a canonical layout within the limits? */
 bool tvm_layout_valid(const tvm_layout *layout, tvm_why *why);
 
+/* May a thread hold its elements in registers: are they at most TVM_MAX_LOCALS? The operations on layouts
+ * below do not ask: what one of them makes of tvm_layout_whole, or on the way to another, may hold more. */
+bool tvm_layout_holdable(const tvm_layout *layout, tvm_why *why);
+
 /* Primitives over a shape. Row-major: the last dimension varies fastest; column_*: the first does. */
 tvm_status tvm_layout_local(unsigned rank, const uint32_t *shape, tvm_layout *out, tvm_why *why);
 tvm_status tvm_layout_spatial(unsigned rank, const uint32_t *shape, tvm_layout *out, tvm_why *why);
@@ -68,6 +72,10 @@ tvm_status tvm_layout_column_local(unsigned rank, const uint32_t *shape, tvm_lay
 tvm_status tvm_layout_column_spatial(unsigned rank, const uint32_t *shape, tvm_layout *out, tvm_why *why);
 /* Shape of `rank` ones held by `threads` threads. */
 tvm_status tvm_layout_replicated(unsigned rank, uint32_t threads, tvm_layout *out, tvm_why *why);
+
+/* Every thread holds every element: a layout that stands for its shape, and need not be holdable. */
+tvm_status tvm_layout_whole(unsigned rank, const uint32_t *shape, uint32_t threads, tvm_layout *out,
+                            tvm_why *why);
 
 /* Named atoms, by the name written in programs: "mma.m16n8k16.A", ".B" (k by n), ".C" (also D), "ldmatrix".
  * Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" (.f16/.bf16).

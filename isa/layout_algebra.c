@@ -6,6 +6,11 @@
 /* ---- primitives ---- */
 
 /* One digit a dimension, all in one list. */
+static tvm_status finish_holdable(const tvm_digits *digits, tvm_layout *out, tvm_why *why) {
+    tvm_status status = tvm_digits_finish(digits, out, why);
+    return status == TVM_OK && !tvm_layout_holdable(out, why) ? TVM_INVALID : status;
+}
+
 static tvm_status primitive(unsigned rank, const uint32_t *shape, bool is_spatial, bool is_column,
                             tvm_layout *out, tvm_why *why) {
     tvm_status status = tvm_shape_check(rank, shape, why);
@@ -16,7 +21,7 @@ static tvm_status primitive(unsigned rank, const uint32_t *shape, bool is_spatia
         unsigned d = is_column ? rank - 1 - i : i;
         tvm_digit_push(is_spatial ? &digits.spatial : &digits.local, (tvm_digit){shape[d], 1, d});
     }
-    return tvm_digits_finish(&digits, out, why);
+    return finish_holdable(&digits, out, why);
 }
 
 tvm_status tvm_layout_local(unsigned rank, const uint32_t *shape, tvm_layout *out, tvm_why *why) {
@@ -43,6 +48,17 @@ tvm_status tvm_layout_replicated(unsigned rank, uint32_t threads, tvm_layout *ou
     tvm_digits digits;
     tvm_digits_start(&digits, rank, ones);
     tvm_digit_push(&digits.spatial, (tvm_digit){threads, 0, 0});
+    return tvm_digits_finish(&digits, out, why);
+}
+
+tvm_status tvm_layout_whole(unsigned rank, const uint32_t *shape, uint32_t threads, tvm_layout *out,
+                            tvm_why *why) {
+    tvm_status status = tvm_shape_check(rank, shape, why);
+    if (status != TVM_OK) return status;
+    tvm_digits digits;
+    tvm_digits_start(&digits, rank, shape);
+    tvm_digit_push(&digits.spatial, (tvm_digit){threads, 0, 0});
+    for (unsigned d = 0; d < rank; d++) tvm_digit_push(&digits.local, (tvm_digit){shape[d], 1, d});
     return tvm_digits_finish(&digits, out, why);
 }
 
@@ -427,5 +443,5 @@ tvm_status tvm_layout_auto(unsigned rank, const uint32_t *shape, uint32_t thread
                        (tvm_digit){shape[d] / inner / taken[d], (uint64_t)inner * taken[d], d});
     }
     tvm_digit_push(&digits.local, (tvm_digit){run, 1, rank - 1});
-    return tvm_digits_finish(&digits, out, why);
+    return finish_holdable(&digits, out, why);
 }

@@ -68,19 +68,15 @@ bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, 
         tvm_layout_refuse(why, "the elements are spread over the threads differently");
         return false;
     }
-    uint32_t locals = tvm_layout_locals(result);
-    for (uint32_t l = 0; l < locals && !(same && !local_map); l++) {
+    /* Where the threads' digits of a dimension agree, so do the elements that are left to each of them. */
+    uint32_t locals = local_map ? tvm_layout_locals(result) : 0;
+    for (uint32_t l = 0; l < locals; l++) {
         uint32_t index[TVM_MAX_RANK], part[TVM_MAX_RANK] = {0}, local = l;
-        if (!same) {
-            tvm_layout_map(result, 0, l, index);
-            for (unsigned d = 0; d < result->rank; d++)
-                if (to_dim[d] != NO_DIM) part[to_dim[d]] = index[d];
-            if (!first_thread_holds(operand, part, &local)) {
-                tvm_layout_refuse(why, "a thread does not hold the element for its local element %u", l);
-                return false;
-            }
-        }
-        if (local_map) local_map[l] = local;
+        tvm_layout_map(result, 0, l, index);
+        for (unsigned d = 0; d < result->rank; d++)
+            if (to_dim[d] != NO_DIM) part[to_dim[d]] = index[d];
+        if (!same && !first_thread_holds(operand, part, &local)) return false;
+        local_map[l] = local;
     }
     return true;
 }

@@ -89,7 +89,8 @@ tvm_status tvm_mma_fragments(const tvm_layout *c, bool a, uint32_t k, tvm_layout
     if (status == TVM_OK) status = tvm_layout_local(c->rank, shape, &steps, why);
     if (status == TVM_OK) status = tvm_layout_compose(&steps, &warps, &warps, why);
     if (status == TVM_OK) status = tvm_layout_atom(name, strlen(name), &atom, why);
-    return status == TVM_OK ? tvm_layout_compose(&warps, &atom, out, why) : status;
+    if (status == TVM_OK) status = tvm_layout_compose(&warps, &atom, out, why);
+    return status == TVM_OK && !tvm_layout_holdable(out, why) ? TVM_INVALID : status;
 }
 
 tvm_status tvm_mma_tile_layout(const tvm_mma *mma, bool a, const tvm_layout *fragments, tvm_layout *out,

@@ -11,6 +11,7 @@ typedef struct tvm_result_type {
     tvm_dtype dtype;     /* kind TVM_KIND_NONE: not known yet */
     tvm_packing packing; /* of REGISTER */
     bool has_layout;
+    bool open;                       /* of the layout the shape alone counts: the assembler infers the rest */
     tvm_layout layout;               /* of REGISTER */
     tvm_shared_layout shared_layout; /* of SHARED */
     uint32_t rank;                   /* of GLOBAL, and its extents: expressions */

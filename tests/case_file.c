@@ -174,7 +174,8 @@ void case_free(case_file *c) {
 tvm_status case_assemble(const case_file *c, const char *folder, tvm_ir_program **program, tvm_diags *diags) {
     const char *defines[CASE_MAX_ITEMS];
     for (size_t i = 0; i < c->define_count; i++) defines[i] = c->defines[i];
-    tvm_assembler_options options = {defines, c->define_count, &folder, 1};
+    tvm_assembler_options options = {
+        .defines = defines, .define_count = c->define_count, .include_dirs = &folder, .include_dir_count = 1};
     return tvm_assemble_text(c->program, strlen(c->program), "case.vasm", &options, program, diags);
 }
 

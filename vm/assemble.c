@@ -8,8 +8,10 @@ tvm_status tvm_assemble(tvm_context *context, const char *text, size_t length,
     if (!context || (!text && length) || !code) return TVM_USAGE;
     *code = NULL;
     if (!options) options = &defaults;
-    tvm_assembler_options how = {options->defines, options->define_count, options->include_dirs,
-                                 options->include_dir_count};
+    tvm_assembler_options how = {.defines = options->defines,
+                                 .define_count = options->define_count,
+                                 .include_dirs = options->include_dirs,
+                                 .include_dir_count = options->include_dir_count};
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
     tvm_status status = tvm_context_usable(context, &diags);

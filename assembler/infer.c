@@ -1,0 +1,562 @@
+/* The layouts of a kernel's open tensors: see infer.h. */
+#include "infer_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LOOP_TURNS = 8, /* of a loop, to weigh what is in it */
+    WEIGHT_MAX = 4096,
+    CANDIDATES = 48, /* anchors that are compared */
+    IMPROVEMENTS = 3 /* walks over the tensors */
+};
+
+/* ---- what an instruction has ---- */
+
+void tvm_infer_registers(const tvm_infer_state *in, uint32_t insn, tvm_infer_operands *out) {
+    const tvm_operand *operands = tvm_operands(in->kernel, &in->kernel->insns[insn]);
+    out->count = 0;
+    for (uint32_t i = 0; i < in->kernel->insns[insn].count && out->count < TVM_INFER_OPERANDS; i++) {
+        if (operands[i].kind != TVM_OPERAND_SLOT ||
+            in->kernel->slots[operands[i].value].kind != TVM_SLOT_REGISTER)
+            continue;
+        out->at[out->count] = i;
+        out->slots[out->count++] = operands[i].value;
+    }
+}
+
+uint32_t tvm_infer_result(const tvm_infer_state *in, uint32_t insn) {
+    uint32_t slot = in->kernel->insns[insn].result;
+    return slot != TVM_NONE && in->kernel->slots[slot].kind == TVM_SLOT_REGISTER ? slot : TVM_NONE;
+}
+
+const tvm_layout *tvm_infer_layout(const tvm_infer_state *in, uint32_t layout) {
+    return &in->program->layouts[layout];
+}
+
+uint32_t tvm_infer_number(tvm_infer_state *in, const tvm_layout *layout) {
+    if (!tvm_layout_holdable(layout, NULL)) return TVM_NONE;
+    uint32_t number = tvm_ir_program_layout(in->program, layout);
+    if (number == TVM_NONE) in->failed = true;
+    return number;
+}
+
+const tvm_layout *tvm_infer_shape_of(const tvm_infer_state *in, uint32_t slot) {
+    return &in->program->layouts[in->kernel->slots[slot].layout];
+}
+
+tvm_team tvm_infer_team(const tvm_infer_state *in, uint32_t insn) {
+    (void)insn;
+    return tvm_block_team(in->kernel);
+}
+
+/* The operands' slots are replaced by spare ones, which have the layouts that are tried. */
+bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t declared,
+                       uint32_t *result, tvm_why *why) {
+    const tvm_insn *old = &in->kernel->insns[insn];
+    tvm_operand operands[TVM_INSN_OPERANDS];
+    tvm_infer_operands registers;
+    tvm_result_type type = {.kind = tvm_op(old->op)->result};
+    uint32_t slot = tvm_infer_result(in, insn);
+    if (old->count > TVM_INSN_OPERANDS) return false;
+    if (old->count) memcpy(operands, tvm_operands(in->kernel, old), old->count * sizeof *operands);
+    tvm_infer_registers(in, insn, &registers);
+    for (unsigned k = 0; k < registers.count; k++) {
+        uint32_t spare = in->slot_count + k;
+        in->work[spare] = in->work[registers.slots[k]];
+        in->work[spare].layout = layouts[k];
+        operands[registers.at[k]].value = spare;
+    }
+    if (slot != TVM_NONE) {
+        type.dtype = in->work[slot].dtype;
+        type.packing = (tvm_packing)in->work[slot].packing;
+        type.has_layout = declared != TVM_NONE;
+        if (type.has_layout) type.layout = *tvm_infer_layout(in, declared);
+    }
+    if (tvm_infer(in->program, &in->view, tvm_infer_team(in, insn), old, operands, &type, why) != TVM_OK)
+        return false;
+    if (!result || slot == TVM_NONE) return true;
+    *result = tvm_infer_number(in, &type.layout);
+    return *result != TVM_NONE;
+}
+
+/* ---- the state ---- */
+
+static void *array(tvm_infer_state *in, size_t count, size_t size) {
+    void *items = tvm_arena_alloc(&in->as->scratch, (count + 1) * size);
+    if (!items) in->failed = true;
+    if (items) memset(items, 0, (count + 1) * size);
+    return items;
+}
+
+static void weigh(tvm_infer_state *in) {
+    uint32_t weight = 1, outer[TVM_ASM_CONTROLS], depth = 0;
+    for (uint32_t i = 0; i < in->kernel->insn_count; i++) {
+        tvm_op_class class = tvm_insn_class(&in->kernel->insns[i]);
+        if (class == TVM_CLASS_END && depth) weight = outer[--depth];
+        in->weights[i] = weight;
+        if ((class != TVM_CLASS_LOOP && class != TVM_CLASS_BRANCH) || depth == TVM_ASM_CONTROLS) continue;
+        outer[depth++] = weight;
+        if (class == TVM_CLASS_LOOP && weight < WEIGHT_MAX) weight *= LOOP_TURNS;
+    }
+}
+
+/* Each register slot that an instruction has, once. */
+static unsigned slots_of(const tvm_infer_state *in, uint32_t insn, uint32_t slots[TVM_INFER_OPERANDS + 1]) {
+    tvm_infer_operands registers;
+    unsigned count = 0;
+    uint32_t result = tvm_infer_result(in, insn);
+    tvm_infer_registers(in, insn, &registers);
+    if (result != TVM_NONE) slots[count++] = result;
+    for (unsigned k = 0; k < registers.count; k++) {
+        unsigned i = 0;
+        while (i < count && slots[i] != registers.slots[k]) i++;
+        if (i == count) slots[count++] = registers.slots[k];
+    }
+    return count;
+}
+
+static void find_uses(tvm_infer_state *in) {
+    uint32_t slots[TVM_INFER_OPERANDS + 1], total = 0;
+    for (uint32_t i = 0; i < in->kernel->insn_count; i++) {
+        unsigned count = slots_of(in, i, slots);
+        for (unsigned k = 0; k < count; k++) in->first_use[slots[k] + 1]++;
+        total += count;
+    }
+    for (uint32_t s = 0; s < in->slot_count; s++) in->first_use[s + 1] += in->first_use[s];
+    in->uses = array(in, total, sizeof *in->uses);
+    uint32_t *next = array(in, in->slot_count, sizeof *next);
+    if (!in->uses || !next) return;
+    memcpy(next, in->first_use, in->slot_count * sizeof *next);
+    for (uint32_t i = 0; i < in->kernel->insn_count; i++) {
+        unsigned count = slots_of(in, i, slots);
+        for (unsigned k = 0; k < count; k++) in->uses[next[slots[k]]++] = i;
+    }
+}
+
+static void find_definitions(tvm_infer_state *in) {
+    uint8_t *times = array(in, in->slot_count, sizeof *times);
+    for (uint32_t i = 0; times && i < in->kernel->insn_count; i++) {
+        uint32_t slot = tvm_infer_result(in, i);
+        if (slot == TVM_NONE) continue;
+        in->definitions[slot] = times[slot] ? TVM_NONE : i;
+        times[slot] = 1;
+    }
+}
+
+static bool start(tvm_infer_state *in, tvm_asm *as) {
+    *in = (tvm_infer_state){.as = as, .program = as->program, .kernel = tvm_asm_kernel(as)};
+    in->slot_count = in->kernel->slot_count;
+    uint32_t insns = in->kernel->insn_count;
+    in->work = array(in, in->slot_count + TVM_INFER_OPERANDS, sizeof *in->work);
+    in->layout = array(in, in->slot_count, sizeof *in->layout);
+    in->open = array(in, in->slot_count, sizeof *in->open);
+    in->reasons = array(in, in->slot_count, sizeof *in->reasons);
+    in->weights = array(in, insns, sizeof *in->weights);
+    in->first_use = array(in, in->slot_count + 1, sizeof *in->first_use);
+    in->definitions = array(in, in->slot_count, sizeof *in->definitions);
+    if (in->failed) return false;
+    memcpy(in->work, in->kernel->slots, in->slot_count * sizeof *in->work);
+    in->view = *in->kernel;
+    in->view.slots = in->work;
+    in->view.slot_count = in->slot_count + TVM_INFER_OPERANDS;
+    for (uint32_t s = 0; s < in->slot_count; s++) {
+        const tvm_slot *slot = &in->work[s];
+        in->open[s] = slot->kind == TVM_SLOT_REGISTER && tvm_asm_is_open(as, s);
+        in->layout[s] = slot->kind == TVM_SLOT_REGISTER && !in->open[s] ? slot->layout : TVM_NONE;
+        in->definitions[s] = TVM_NONE;
+    }
+    weigh(in);
+    find_uses(in);
+    find_definitions(in);
+    return !in->failed;
+}
+
+/* ---- costs of a choice ---- */
+
+static uint64_t cost_of(tvm_infer_state *in, uint32_t insn) {
+    tvm_infer_plan plan;
+    tvm_infer_make_plan(in, insn, &plan);
+    return plan.cost * in->weights[insn];
+}
+
+static uint64_t cost_around(tvm_infer_state *in, uint32_t slot) {
+    uint64_t cost = 0;
+    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) cost += cost_of(in, in->uses[i]);
+    return cost;
+}
+
+/* ---- components: open tensors that instructions connect ---- */
+
+typedef struct component {
+    uint32_t *slots;
+    uint32_t count;
+    uint32_t *insns;
+    uint32_t insn_count;
+} component;
+
+static void collect(tvm_infer_state *in, uint32_t first, bool *seen, bool *seen_insn, component *c) {
+    c->slots[c->count++] = first;
+    seen[first] = true;
+    for (uint32_t next = 0; next < c->count; next++)
+        for (uint32_t i = in->first_use[c->slots[next]]; i < in->first_use[c->slots[next] + 1]; i++) {
+            uint32_t slots[TVM_INFER_OPERANDS + 1], insn = in->uses[i];
+            if (seen_insn[insn]) continue;
+            seen_insn[insn] = true;
+            c->insns[c->insn_count++] = insn;
+            unsigned count = slots_of(in, insn, slots);
+            for (unsigned k = 0; k < count; k++) {
+                if (seen[slots[k]] || !in->open[slots[k]]) continue;
+                seen[slots[k]] = true;
+                c->slots[c->count++] = slots[k];
+            }
+        }
+}
+
+/* Anchors of what is not decided, by the instructions in their order; if there are any for mma, these alone.
+ */
+static unsigned find_candidates(tvm_infer_state *in, const component *c, bool products,
+                                tvm_infer_anchor candidates[CANDIDATES]) {
+    unsigned total = 0;
+    for (uint32_t s = 0; s < c->count; s++) {
+        uint32_t slot = c->slots[s];
+        if (in->layout[slot] != TVM_NONE) continue;
+        for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
+            tvm_infer_anchor anchors[TVM_INFER_ANCHORS];
+            if (products != tvm_infer_is_product(in, in->uses[i], slot)) continue;
+            unsigned count = tvm_infer_anchors(in, in->uses[i], slot, anchors);
+            for (unsigned k = 0; k < count && total < CANDIDATES; k++) {
+                unsigned same = 0;
+                while (same < total &&
+                       (candidates[same].slot != slot || candidates[same].layout != anchors[k].layout))
+                    same++;
+                if (same == total) candidates[total++] = anchors[k];
+            }
+        }
+    }
+    return total;
+}
+
+/* What no anchor decides. */
+static void decide_any(tvm_infer_state *in, uint32_t slot) {
+    const tvm_layout *shape = tvm_infer_shape_of(in, slot);
+    tvm_team team = tvm_infer_team(in, 0);
+    tvm_layout made;
+    if (tvm_layout_auto(shape->rank, shape->shape, tvm_team_threads(team), in->work[slot].dtype.bits, &made,
+                        NULL) != TVM_OK)
+        return;
+    uint32_t number = tvm_infer_number(in, &made);
+    if (number != TVM_NONE) tvm_infer_spread(in, slot, number, (tvm_infer_reason){TVM_WHY_ANY, 0});
+}
+
+static void decide_rest(tvm_infer_state *in, const component *c) {
+    tvm_infer_anchor anchors[TVM_INFER_ANCHORS];
+    for (uint32_t s = 0; s < c->count; s++) {
+        uint32_t slot = c->slots[s];
+        for (uint32_t i = in->first_use[slot]; in->layout[slot] == TVM_NONE && i < in->first_use[slot + 1];
+             i++)
+            if (tvm_infer_anchors(in, in->uses[i], slot, anchors))
+                tvm_infer_spread(in, slot, anchors[0].layout, anchors[0].reason);
+    }
+    for (uint32_t s = 0; s < c->count; s++)
+        if (in->layout[c->slots[s]] == TVM_NONE) decide_any(in, c->slots[s]);
+}
+
+/* The anchor from which the component costs least: that of the lowest number among equals. */
+static bool best_candidate(tvm_infer_state *in, const component *c, const tvm_infer_anchor *candidates,
+                           unsigned count, unsigned *best) {
+    uint64_t least = UINT64_MAX;
+    uint32_t *before = array(in, in->slot_count, sizeof *before);
+    uint32_t *spread[CANDIDATES] = {0};
+    if (!before) return false;
+    memcpy(before, in->layout, in->slot_count * sizeof *before);
+    for (unsigned i = 0; i < count; i++) {
+        unsigned known = 0;
+        while (known < i && (!spread[known] || spread[known][candidates[i].slot] != candidates[i].layout))
+            known++;
+        if (known < i) continue; /* it follows from another one */
+        uint64_t cost = 0;
+        tvm_infer_spread(in, candidates[i].slot, candidates[i].layout, candidates[i].reason);
+        spread[i] = array(in, in->slot_count, sizeof *before);
+        if (!spread[i]) return false;
+        memcpy(spread[i], in->layout, in->slot_count * sizeof *before);
+        decide_rest(in, c);
+        for (uint32_t k = 0; k < c->insn_count; k++) cost += cost_of(in, c->insns[k]);
+        memcpy(in->layout, before, in->slot_count * sizeof *before);
+        if (cost >= least) continue;
+        least = cost;
+        *best = i;
+    }
+    return count > 0;
+}
+
+static void spread_written(tvm_infer_state *in) {
+    for (uint32_t s = 0; s < in->slot_count && !in->failed; s++) {
+        uint32_t written = in->layout[s];
+        if (in->open[s] || written == TVM_NONE) continue;
+        in->layout[s] = TVM_NONE;
+        tvm_infer_spread(in, s, written, (tvm_infer_reason){TVM_WHY_WRITTEN, 0});
+    }
+}
+
+static void decide_component(tvm_infer_state *in, const component *c) {
+    for (unsigned products = 2; products-- > 0 && !in->failed;) {
+        tvm_infer_anchor candidates[CANDIDATES];
+        unsigned best = 0, count;
+        while (!in->failed && (count = find_candidates(in, c, products, candidates)) > 0 &&
+               best_candidate(in, c, candidates, count, &best))
+            tvm_infer_spread(in, candidates[best].slot, candidates[best].layout, candidates[best].reason);
+    }
+    decide_rest(in, c);
+}
+
+/* ---- improvements: one tensor at a time ---- */
+
+static void try_instead(tvm_infer_state *in, uint32_t slot, uint32_t layout, tvm_infer_reason reason,
+                        uint64_t *least) {
+    uint32_t before = in->layout[slot];
+    if (layout == TVM_NONE || layout == before) return;
+    in->layout[slot] = layout;
+    uint64_t cost = cost_around(in, slot);
+    if (cost < *least) {
+        *least = cost;
+        in->reasons[slot] = reason;
+    } else {
+        in->layout[slot] = before;
+    }
+}
+
+static void improve(tvm_infer_state *in, uint32_t slot) {
+    uint64_t least = cost_around(in, slot);
+    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
+        uint32_t insn = in->uses[i], layouts[TVM_INFER_OPERANDS], made;
+        tvm_infer_operands registers;
+        tvm_infer_anchor anchors[TVM_INFER_ANCHORS];
+        unsigned count = tvm_infer_anchors(in, insn, slot, anchors);
+        for (unsigned k = 0; k < count; k++)
+            try_instead(in, slot, anchors[k].layout, anchors[k].reason, &least);
+        tvm_infer_registers(in, insn, &registers);
+        uint32_t result = tvm_infer_result(in, insn);
+        if (result == TVM_NONE || !registers.count) continue;
+        for (unsigned k = 0; k < registers.count; k++) layouts[k] = in->layout[registers.slots[k]];
+        if (result == slot) {
+            if (tvm_infer_attempt(in, insn, layouts, TVM_NONE, &made, NULL))
+                try_instead(in, slot, made, (tvm_infer_reason){TVM_WHY_RULE, insn}, &least);
+            continue;
+        }
+        for (unsigned k = 0; k < registers.count; k++)
+            if (registers.slots[k] == slot) layouts[k] = TVM_NONE;
+        if (!tvm_infer_backwards(in, insn, in->layout[result], layouts)) continue;
+        for (unsigned k = 0; k < registers.count; k++)
+            if (registers.slots[k] == slot)
+                try_instead(in, slot, layouts[k], (tvm_infer_reason){TVM_WHY_USE, insn}, &least);
+    }
+}
+
+static void decide(tvm_infer_state *in) {
+    bool *seen = array(in, in->slot_count, sizeof *seen);
+    bool *seen_insn = array(in, in->kernel->insn_count, sizeof *seen_insn);
+    spread_written(in);
+    for (uint32_t s = 0; s < in->slot_count && !in->failed; s++) {
+        component c = {array(in, in->slot_count, sizeof(uint32_t)), 0,
+                       array(in, in->kernel->insn_count, sizeof(uint32_t)), 0};
+        if (!in->open[s] || seen[s] || in->failed) continue;
+        collect(in, s, seen, seen_insn, &c);
+        decide_component(in, &c);
+    }
+    for (unsigned walk = 0; walk < IMPROVEMENTS; walk++)
+        for (uint32_t s = 0; s < in->slot_count && !in->failed; s++)
+            if (in->open[s] && in->layout[s] != TVM_NONE) improve(in, s);
+}
+
+/* ---- the kernel with its layouts ---- */
+
+/* The instruction that no plan can do: what its rule says, and where its tensors have their layouts from. */
+static bool contradiction(tvm_infer_state *in, uint32_t insn) {
+    tvm_infer_operands registers;
+    uint32_t layouts[TVM_INFER_OPERANDS], slots[TVM_INFER_OPERANDS + 1];
+    tvm_why why = {""};
+    tvm_text from = {0};
+    const tvm_open_insn *place = &in->as->open.insns[insn];
+    tvm_infer_registers(in, insn, &registers);
+    uint32_t result = tvm_infer_result(in, insn);
+    for (unsigned k = 0; k < registers.count; k++) layouts[k] = in->layout[registers.slots[k]];
+    if (tvm_infer_attempt(in, insn, layouts, result == TVM_NONE ? TVM_NONE : in->layout[result], NULL, &why))
+        return true;
+    unsigned count = slots_of(in, insn, slots);
+    for (unsigned k = 0; k < count; k++) {
+        const tvm_infer_reason *reason = &in->reasons[slots[k]];
+        bool inferred = in->open[slots[k]] && reason->why != TVM_WHY_ANY && reason->why != TVM_WHY_WRITTEN;
+        uint32_t line =
+            inferred ? in->kernel->insns[reason->insn].line : in->as->open.slots[slots[k]].token->line;
+        tvm_text_add(&from, "%s'%%%s' has its layout from line %u", k ? ", " : "",
+                     tvm_string(in->program, in->kernel->slots[slots[k]].name), line);
+    }
+    tvm_asm_error_in(in->as, place->source, place->token, tvm_text_string(&from), "%s: %s",
+                     tvm_op(in->kernel->insns[insn].op)->mnemonic, why.text);
+    tvm_text_free(&from);
+    return false;
+}
+
+/* Rewriting: the instructions are appended anew, with relayouts between them. */
+typedef struct rewriting {
+    tvm_infer_state *in;
+    tvm_insn *old;
+    uint32_t old_count;
+    unsigned op; /* relayout */
+    /* What is brought to a layout right behind its definition. */
+    struct hoisted {
+        uint32_t slot, layout, made;
+    } * hoisted;
+    uint32_t hoisted_count;
+} rewriting;
+
+static bool temporary(rewriting *w, uint32_t like, uint32_t layout, uint32_t *slot) {
+    tvm_infer_state *in = w->in;
+    tvm_slot made = in->kernel->slots[like];
+    const char *name = tvm_string(in->program, made.name);
+    made.layout = layout;
+    in->as->assigned = name;
+    in->as->assigned_length = (uint32_t)strlen(name);
+    return tvm_asm_add_temporary(in->as, NULL, &made, slot);
+}
+
+static bool change(rewriting *w, const tvm_insn *at, uint32_t from, uint32_t to) {
+    tvm_operand operand = {TVM_OPERAND_SLOT, from};
+    tvm_insn made = {.op = (uint16_t)w->op, .result = to, .file = at->file, .line = at->line};
+    if (w->in->kernel->insn_count >= TVM_MAX_INSNS) return false;
+    return tvm_ir_kernel_add_insn(w->in->kernel, &made, &operand, 1) != TVM_NONE;
+}
+
+static bool keep(rewriting *w, const tvm_insn *insn) {
+    tvm_operand operands[TVM_INSN_OPERANDS];
+    if (insn->count > TVM_INSN_OPERANDS) return false;
+    if (insn->count) memcpy(operands, tvm_operands(w->in->kernel, insn), insn->count * sizeof *operands);
+    return tvm_ir_kernel_add_insn(w->in->kernel, insn, operands, insn->count) != TVM_NONE;
+}
+
+/* The tensor in the layout, for instruction `insn`: made before it, or once behind its definition where that
+ * runs less often. */
+static bool brought(rewriting *w, uint32_t insn, uint32_t slot, uint32_t layout, uint32_t *made) {
+    for (uint32_t i = 0; i < w->hoisted_count; i++)
+        if (w->hoisted[i].slot == slot && w->hoisted[i].layout == layout) {
+            *made = w->hoisted[i].made;
+            return true;
+        }
+    return temporary(w, slot, layout, made) && change(w, &w->old[insn], slot, *made);
+}
+
+static bool rewrite_one(rewriting *w, uint32_t insn, const tvm_infer_plan *plan) {
+    tvm_infer_state *in = w->in;
+    tvm_infer_operands registers;
+    tvm_insn made = w->old[insn];
+    tvm_operand operands[TVM_INSN_OPERANDS];
+    uint32_t result = made.result;
+    if (made.count > TVM_INSN_OPERANDS) return false;
+    if (made.count) memcpy(operands, in->kernel->operands + made.first, made.count * sizeof *operands);
+    registers.count = 0;
+    for (uint32_t i = 0; i < made.count && registers.count < TVM_INFER_OPERANDS; i++)
+        if (operands[i].kind == TVM_OPERAND_SLOT &&
+            in->kernel->slots[operands[i].value].kind == TVM_SLOT_REGISTER)
+            registers.at[registers.count++] = i;
+    for (unsigned k = 0; k < registers.count; k++) {
+        uint32_t *slot = &operands[registers.at[k]].value;
+        if (plan->layouts[k] != in->layout[*slot] && !brought(w, insn, *slot, plan->layouts[k], slot))
+            return false;
+    }
+    bool turned = plan->result != TVM_NONE && plan->result != in->layout[result];
+    if (turned && !temporary(w, result, plan->result, &made.result)) return false;
+    if (tvm_ir_kernel_add_insn(in->kernel, &made, operands, made.count) == TVM_NONE) return false;
+    return !turned || change(w, &w->old[insn], made.result, result);
+}
+
+/* Behind the definition of a slot, what others need it in. */
+static bool hoist(rewriting *w, uint32_t insn, const tvm_infer_plan *plans) {
+    tvm_infer_state *in = w->in;
+    uint32_t slot = w->old[insn].result;
+    if (slot == TVM_NONE || slot >= in->slot_count || in->definitions[slot] != insn) return true;
+    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
+        uint32_t use = in->uses[i];
+        tvm_infer_operands registers;
+        const tvm_insn *other = &w->old[use];
+        if (use == insn || in->weights[use] <= in->weights[insn]) continue;
+        registers.count = 0;
+        for (uint32_t o = 0; o < other->count && registers.count < TVM_INFER_OPERANDS; o++) {
+            const tvm_operand *operand = &in->kernel->operands[other->first + o];
+            if (operand->kind != TVM_OPERAND_SLOT ||
+                in->kernel->slots[operand->value].kind != TVM_SLOT_REGISTER)
+                continue;
+            unsigned k = registers.count++;
+            uint32_t layout = plans[use].layouts[k], made;
+            if (operand->value != slot || layout == in->layout[slot]) continue;
+            uint32_t h = 0;
+            while (h < w->hoisted_count && (w->hoisted[h].slot != slot || w->hoisted[h].layout != layout))
+                h++;
+            if (h < w->hoisted_count) continue;
+            if (!temporary(w, slot, layout, &made) || !change(w, &w->old[insn], slot, made)) return false;
+            w->hoisted[w->hoisted_count++] = (struct hoisted){slot, layout, made};
+        }
+    }
+    return true;
+}
+
+static bool rewrite(tvm_infer_state *in, const tvm_infer_plan *plans) {
+    tvm_ir_kernel *kernel = in->kernel;
+    rewriting w = {.in = in, .old_count = kernel->insn_count, .op = tvm_infer_relayout_op(in)};
+    w.old = array(in, w.old_count, sizeof *w.old);
+    w.hoisted = array(in, (size_t)w.old_count * TVM_INFER_OPERANDS, sizeof *w.hoisted);
+    if (in->failed) return false;
+    memcpy(w.old, kernel->insns, w.old_count * sizeof *w.old);
+    kernel->insn_count = 0;
+    for (uint32_t i = 0; i < w.old_count; i++) {
+        bool planned = plans[i].cost > 0;
+        if (!(planned ? rewrite_one(&w, i, &plans[i]) : keep(&w, &w.old[i]))) return false;
+        if (!hoist(&w, i, plans)) return false;
+    }
+    return true;
+}
+
+/* Does any plan ask for a relayout? */
+static bool changes(const tvm_infer_state *in, uint32_t insn, const tvm_infer_plan *plan) {
+    tvm_infer_operands registers;
+    uint32_t result = tvm_infer_result(in, insn);
+    tvm_infer_registers(in, insn, &registers);
+    for (unsigned k = 0; k < registers.count; k++)
+        if (plan->layouts[k] != in->layout[registers.slots[k]]) return true;
+    return result != TVM_NONE && plan->result != in->layout[result];
+}
+
+static bool conclude(tvm_infer_state *in) {
+    uint32_t insns = in->kernel->insn_count;
+    tvm_infer_plan *plans = array(in, insns, sizeof *plans);
+    bool good = true, any = false;
+    if (in->failed) return false;
+    for (uint32_t i = 0; i < insns; i++) {
+        uint32_t slots[TVM_INFER_OPERANDS + 1];
+        if (!slots_of(in, i, slots)) continue;
+        tvm_infer_make_plan(in, i, &plans[i]);
+        if (plans[i].cost >= TVM_INFER_NEVER) {
+            good = contradiction(in, i) && good;
+            continue;
+        }
+        any = any || changes(in, i, &plans[i]);
+    }
+    for (uint32_t s = 0; s < in->slot_count; s++)
+        if (in->open[s] && in->layout[s] != TVM_NONE) in->kernel->slots[s].layout = in->layout[s];
+    return good && (!any || rewrite(in, plans));
+}
+
+bool tvm_asm_infer_layouts(tvm_asm *as) {
+    tvm_infer_state in;
+    bool listed = as->options && as->options->layouts;
+    if (!as->open.count && !listed) return true;
+    tvm_arena_reset(&as->scratch);
+    if (!start(&in, as)) return tvm_asm_no_memory(as);
+    decide(&in);
+    if (!in.failed) tvm_infer_shared_layouts(&in);
+    bool good = !in.failed && conclude(&in);
+    if (good && listed) tvm_infer_report(&in, in.slot_count);
+    as->assigned = NULL;
+    if (in.failed) tvm_asm_no_memory(as);
+    return good;
+}

@@ -1,0 +1,169 @@
+/* Anchors: the layouts that a tensor would have for the sake of one instruction. */
+#include "infer_state.h"
+
+#include <string.h>
+
+typedef struct anchor_list {
+    tvm_infer_state *in;
+    tvm_infer_anchor *items;
+    unsigned count;
+    uint32_t slot;
+    tvm_infer_reason reason;
+} anchor_list;
+
+static void add(anchor_list *list, const tvm_layout *layout) {
+    if (list->count == TVM_INFER_ANCHORS) return;
+    uint32_t number = tvm_infer_number(list->in, layout);
+    if (number == TVM_NONE) return;
+    for (unsigned i = 0; i < list->count; i++)
+        if (list->items[i].layout == number) return;
+    list->items[list->count++] = (tvm_infer_anchor){list->slot, number, list->reason};
+}
+
+/* outer.inner, outer over the threads' shape (`spatial`) or not. */
+static bool compose(bool spatial, unsigned rank, const uint32_t *outer, const tvm_layout *inner,
+                    tvm_layout *out) {
+    tvm_layout made;
+    return (spatial ? tvm_layout_spatial : tvm_layout_local)(rank, outer, &made, NULL) == TVM_OK &&
+           tvm_layout_compose(&made, inner, out, NULL) == TVM_OK;
+}
+
+static uint32_t greatest_common_divisor(uint32_t a, uint32_t b) {
+    while (b) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* ---- accesses and reductions ---- */
+
+/* `inner` threads to each of the leading index's parts, which the warps have: rows that no two warps share.
+ */
+static void add_rows(anchor_list *list, const tvm_layout *shape, uint32_t threads, unsigned bits) {
+    uint32_t warps = greatest_common_divisor(threads / 32, shape->shape[0]);
+    uint32_t outer[TVM_MAX_RANK], inner[TVM_MAX_RANK];
+    tvm_layout made;
+    if (shape->rank < 2 || warps < 2) return;
+    for (unsigned d = 0; d < shape->rank; d++) {
+        outer[d] = d ? 1 : warps;
+        inner[d] = shape->shape[d] / outer[d];
+    }
+    if (tvm_layout_auto(shape->rank, inner, threads / warps, bits, &made, NULL) == TVM_OK &&
+        compose(true, shape->rank, outer, &made, &made))
+        add(list, &made);
+}
+
+/* Each thread with all of the axis. */
+static void add_within_threads(anchor_list *list, const tvm_layout *shape, uint32_t threads, unsigned bits,
+                               unsigned axis) {
+    uint32_t rest[TVM_MAX_RANK], whole[TVM_MAX_RANK];
+    tvm_layout made, along;
+    for (unsigned d = 0; d < shape->rank; d++) {
+        rest[d] = d == axis ? 1 : shape->shape[d];
+        whole[d] = d == axis ? shape->shape[d] : 1;
+    }
+    if (tvm_layout_auto(shape->rank, rest, threads, bits, &made, NULL) != TVM_OK ||
+        tvm_layout_local(shape->rank, whole, &along, NULL) != TVM_OK)
+        return;
+    /* Of the last dimension the axis is the run of a thread, of others it lies outside of the run. */
+    bool last = axis + 1U == shape->rank;
+    if (tvm_layout_compose(last ? &made : &along, last ? &along : &made, &made, NULL) == TVM_OK)
+        add(list, &made);
+}
+
+static void add_moved(anchor_list *list, uint32_t threads) {
+    const tvm_layout *shape = tvm_infer_shape_of(list->in, list->slot);
+    unsigned bits = list->in->work[list->slot].dtype.bits;
+    tvm_layout made;
+    if (tvm_layout_auto(shape->rank, shape->shape, threads, bits, &made, NULL) == TVM_OK) add(list, &made);
+    add_rows(list, shape, threads, bits);
+}
+
+/* ---- mma ---- */
+
+/* c = outer.C, of which `outer` is `warps` over the parts of a matrix, each thread's tiles in between. */
+static void add_grid(anchor_list *list, const tvm_layout *shape, const tvm_layout *atom, uint32_t batch,
+                     uint32_t rows, uint32_t columns) {
+    uint32_t grid[TVM_MAX_RANK], tiles[TVM_MAX_RANK];
+    unsigned rank = shape->rank;
+    tvm_layout made;
+    for (unsigned d = 0; d < rank; d++) {
+        uint32_t extent = shape->shape[d] / (d + 2 < rank ? 1 : atom->shape[d + 2 - rank]);
+        grid[d] = d + 1 == rank ? columns : d + 2 == rank ? rows : d + 3 == rank ? batch : 1;
+        tiles[d] = extent / grid[d];
+        if (tiles[d] * grid[d] != extent) return;
+    }
+    if (compose(false, rank, tiles, atom, &made) && compose(true, rank, grid, &made, &made)) add(list, &made);
+}
+
+/* Groups of four warps that share b, each warp the rows of its quarter of 64, as wgmma has them. */
+static void add_groups(anchor_list *list, const tvm_layout *shape, const tvm_layout *atom, uint32_t rows,
+                       uint32_t columns) {
+    uint32_t part[TVM_MAX_RANK];
+    unsigned rank = shape->rank, m = rank - 2, n = rank - 1;
+    uint32_t m_tiles = shape->shape[m] / atom->shape[0], n_tiles = shape->shape[n] / atom->shape[1];
+    tvm_layout made;
+    if (m_tiles % (4 * rows) || n_tiles % columns || n_tiles / columns < 2) return;
+    for (unsigned d = 0; d < rank; d++) part[d] = 1;
+    part[n] = n_tiles / columns;
+    if (!compose(false, rank, part, atom, &made)) return;
+    part[n] = 1;
+    part[m] = 4;
+    if (!compose(true, rank, part, &made, &made)) return;
+    memcpy(part, shape->shape, m * sizeof *part);
+    part[m] = m_tiles / 4 / rows;
+    if (!compose(false, rank, part, &made, &made)) return;
+    for (unsigned d = 0; d < m; d++) part[d] = 1;
+    part[m] = rows;
+    part[n] = columns;
+    if (compose(true, rank, part, &made, &made)) add(list, &made);
+}
+
+static void add_products(anchor_list *list, uint32_t warps) {
+    const tvm_layout *shape = tvm_infer_shape_of(list->in, list->slot);
+    tvm_layout atom;
+    if (shape->rank < 2 || tvm_layout_atom("mma.m16n8k16.C", strlen("mma.m16n8k16.C"), &atom, NULL) != TVM_OK)
+        return;
+    for (uint32_t columns = 1; warps % 4 == 0 && columns <= warps / 4; columns++)
+        if (warps / 4 % columns == 0) add_groups(list, shape, &atom, warps / 4 / columns, columns);
+    uint32_t batch = shape->rank < 3 ? 1 : greatest_common_divisor(warps, shape->shape[shape->rank - 3]);
+    uint32_t rest = warps / batch;
+    for (uint32_t columns = 1; columns <= rest; columns++)
+        if (rest % columns == 0) add_grid(list, shape, &atom, batch, rest / columns, columns);
+}
+
+/* ---- by instruction ---- */
+
+bool tvm_infer_is_product(const tvm_infer_state *in, uint32_t insn, uint32_t slot) {
+    tvm_infer_operands registers;
+    if (in->kernel->insns[insn].op != TVM_OP_MMA) return false;
+    tvm_infer_registers(in, insn, &registers);
+    return slot == tvm_infer_result(in, insn) || registers.slots[registers.count - 1] == slot;
+}
+
+unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,
+                           tvm_infer_anchor anchors[TVM_INFER_ANCHORS]) {
+    anchor_list list = {in, anchors, 0, slot, {TVM_WHY_ACCESS, insn}};
+    const tvm_op_info *row = tvm_infer_row(in, insn);
+    tvm_infer_operands registers;
+    tvm_team team = tvm_infer_team(in, insn);
+    const tvm_layout *shape = tvm_infer_shape_of(in, slot);
+    tvm_infer_registers(in, insn, &registers);
+    uint32_t result = tvm_infer_result(in, insn);
+    if (tvm_infer_is_product(in, insn, slot)) {
+        list.reason.why = TVM_WHY_PRODUCT;
+        add_products(&list, team.warps);
+    } else if (tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA) {
+        add_moved(&list, tvm_team_threads(team));
+    } else if (row->effects & TVM_EFFECT_SCRATCH && result != TVM_NONE && slot != result) {
+        const tvm_layout *to = tvm_infer_shape_of(in, result);
+        list.reason.why = TVM_WHY_REDUCTION;
+        add_moved(&list, tvm_team_threads(team));
+        for (unsigned d = 0; d < shape->rank && to->rank == shape->rank; d++)
+            if (to->shape[d] != shape->shape[d])
+                add_within_threads(&list, shape, tvm_team_threads(team), in->work[slot].dtype.bits, d);
+    }
+    return list.count;
+}

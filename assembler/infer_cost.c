@@ -1,0 +1,147 @@
+/* What layouts cost: estimates in issue slots of one warp, all threads of a block doing alike. They rank the
+ * choices of one program; they are no times. */
+#include "infer_state.h"
+
+#include <string.h>
+
+enum {
+    SECTOR_BYTES = 32,
+    WARP = 32,
+    ACCESS_BYTES = 16,
+    ISSUE = 4,     /* an access, beside the data that it moves */
+    RELAYOUT = 40, /* two barriers */
+    SHUFFLE = 2,
+    CROSSING_WARPS = 60, /* a reduction through shared memory */
+    BANKS_BYTES = 128
+};
+
+/* Elements that are neighbours in the last dimension and in a thread. */
+static uint32_t run_of(const tvm_layout *layout) {
+    if (!layout->locals || !layout->modes) return 1;
+    unsigned fastest = layout->local[layout->locals - 1];
+    return fastest == layout->modes - 1U && layout->mode_dim[fastest] == layout->rank - 1
+               ? layout->mode_size[fastest]
+               : 1;
+}
+
+/* Bytes of an access of the widest kind that the layout's runs allow. */
+static unsigned access_bytes(const tvm_layout *layout, unsigned bits) {
+    uint64_t run = (uint64_t)run_of(layout) * bits;
+    unsigned bytes = ACCESS_BYTES;
+    while (bytes > 1 && run % (8U * bytes) != 0) bytes /= 2;
+    return bytes;
+}
+
+/* Different pieces of `size` bytes that the lanes of warp 0 touch in one access. */
+static unsigned touched(const tvm_layout *layout, unsigned bits, unsigned size) {
+    uint64_t pieces[WARP];
+    unsigned count = 0;
+    uint32_t threads = tvm_layout_threads(layout);
+    for (uint32_t lane = 0; lane < WARP && lane < threads; lane++) {
+        uint32_t index[TVM_MAX_RANK];
+        tvm_layout_map(layout, lane, 0, index);
+        uint64_t row = 0;
+        for (unsigned d = 0; d + 1 < layout->rank; d++) row = row * layout->shape[d] + index[d];
+        uint64_t piece = (row << 32) + (uint64_t)index[layout->rank - 1] * bits / 8 / size;
+        unsigned i = 0;
+        while (i < count && pieces[i] != piece) i++;
+        if (i == count) pieces[count++] = piece;
+    }
+    return count;
+}
+
+tvm_infer_space tvm_infer_space_of(const tvm_infer_state *in, uint32_t insn) {
+    unsigned effects = tvm_infer_row(in, insn)->effects;
+    const tvm_operand *operands = tvm_operands(in->kernel, &in->kernel->insns[insn]);
+    for (uint32_t i = 0; i < in->kernel->insns[insn].count; i++) {
+        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
+        unsigned kind = in->kernel->slots[operands[i].value].kind;
+        if (kind == TVM_SLOT_GLOBAL && effects & (TVM_EFFECT_READ_GLOBAL | TVM_EFFECT_WRITE_GLOBAL))
+            return TVM_SPACE_GLOBAL;
+        if (kind == TVM_SLOT_SHARED && effects & (TVM_EFFECT_READ_SHARED | TVM_EFFECT_WRITE_SHARED))
+            return TVM_SPACE_SHARED;
+    }
+    return TVM_SPACE_NONE;
+}
+
+uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits) {
+    unsigned bytes = access_bytes(layout, bits);
+    uint64_t thread_bytes = ((uint64_t)tvm_layout_locals(layout) * bits + 7) / 8;
+    uint64_t accesses = (thread_bytes + bytes - 1) / bytes;
+    if (space == TVM_SPACE_GLOBAL) return accesses * (ISSUE + touched(layout, bits, SECTOR_BYTES));
+    unsigned waves = (touched(layout, bits, bytes) * bytes + BANKS_BYTES - 1) / BANKS_BYTES;
+    return accesses * (ISSUE + 4 * (uint64_t)waves);
+}
+
+unsigned tvm_infer_relayout_op(const tvm_infer_state *in) {
+    static const char name[] = "relayout";
+    unsigned op = tvm_op_by_name(name, sizeof name - 1);
+    return op != TVM_OP_COUNT && tvm_op(op)->since <= in->as->version ? op : TVM_OP_COUNT;
+}
+
+static uint64_t words(const tvm_layout *layout, unsigned bits) {
+    return ((uint64_t)tvm_layout_locals(layout) * bits + 31) / 32;
+}
+
+uint64_t tvm_infer_relayout_cost(const tvm_layout *from, const tvm_layout *to, unsigned bits) {
+    if (tvm_layout_equal(from, to)) return 0;
+    if (tvm_layout_broadcasts(from, to, NULL, NULL)) return 1 + words(to, bits) / 4;
+    return RELAYOUT + tvm_infer_access_cost(TVM_SPACE_SHARED, from, bits) +
+           tvm_infer_access_cost(TVM_SPACE_SHARED, to, bits);
+}
+
+/* Threads over which a dimension is spread, within a warp and beyond. */
+static void spread_of(const tvm_layout *layout, unsigned dim, uint32_t *lanes, uint32_t *warps) {
+    uint32_t below = 1;
+    *lanes = *warps = 1;
+    for (unsigned i = layout->spatials; i-- > 0;) {
+        int32_t m = layout->spatial[i];
+        uint32_t size = m < 0 ? (uint32_t)-m : layout->mode_size[m];
+        if (m >= 0 && layout->mode_dim[m] == dim) {
+            uint32_t within = below >= WARP ? 1 : below * size <= WARP ? size : WARP / below;
+            *lanes *= within;
+            *warps *= size / within;
+        }
+        below *= size;
+    }
+}
+
+static unsigned steps_of(uint32_t threads) {
+    unsigned steps = 0;
+    while (1U << steps < threads) steps++;
+    return steps;
+}
+
+/* A row that combines along an axis: of what differs in extent, or as its operand `axis` says. */
+static uint64_t combining(const tvm_infer_state *in, const tvm_layout *from, const tvm_layout *to,
+                          unsigned bits) {
+    uint64_t cost = 0;
+    (void)in;
+    for (unsigned d = 0; d < from->rank && from->rank == to->rank; d++) {
+        uint32_t lanes, warps;
+        if (from->shape[d] == to->shape[d]) continue;
+        spread_of(from, d, &lanes, &warps);
+        cost += (uint64_t)steps_of(lanes) * SHUFFLE * words(to, bits);
+        if (warps > 1) cost += CROSSING_WARPS + 2 * warps * words(to, bits);
+    }
+    return cost;
+}
+
+uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t result) {
+    tvm_infer_operands registers;
+    uint64_t cost = 0;
+    unsigned effects = tvm_infer_row(in, insn)->effects;
+    tvm_infer_registers(in, insn, &registers);
+    uint32_t slot = tvm_infer_result(in, insn);
+    if (tvm_infer_space_of(in, insn) == TVM_SPACE_NONE && slot != TVM_NONE && registers.count)
+        cost += words(tvm_infer_layout(in, result), in->work[slot].dtype.bits);
+    for (unsigned k = 0; k < registers.count; k++) {
+        unsigned bits = in->work[registers.slots[k]].dtype.bits;
+        const tvm_layout *layout = tvm_infer_layout(in, layouts[k]);
+        /* The fragments of mma: a warp multiplies what it holds of both. */
+        if (in->kernel->insns[insn].op == TVM_OP_MMA) cost += 2 * words(layout, bits);
+        if (effects & TVM_EFFECT_SCRATCH && slot != TVM_NONE)
+            cost += combining(in, layout, tvm_infer_layout(in, result), bits);
+    }
+    return cost;
+}

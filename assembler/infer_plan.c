@@ -1,0 +1,100 @@
+/* The cheapest way to do one instruction with the layouts that its slots have. */
+#include "infer_state.h"
+
+#include <string.h>
+
+typedef struct planning {
+    tvm_infer_state *in;
+    uint32_t insn;
+    tvm_infer_operands registers;
+    uint32_t have[TVM_INFER_OPERANDS]; /* the operands' layouts, and the result's */
+    uint32_t result_slot, result;
+    bool may_relayout;
+    tvm_infer_plan *best;
+} planning;
+
+static unsigned bits_of(const planning *p, uint32_t slot) {
+    return p->in->work[slot].dtype.bits;
+}
+
+static uint64_t change(const planning *p, uint32_t slot, uint32_t from, uint32_t to) {
+    if (from == to) return 0;
+    if (!p->may_relayout) return TVM_INFER_NEVER;
+    return tvm_infer_relayout_cost(tvm_infer_layout(p->in, from), tvm_infer_layout(p->in, to),
+                                   bits_of(p, slot));
+}
+
+/* What the instruction moves, in the layout in which it does. */
+static uint64_t access_cost(const planning *p, const uint32_t *layouts, uint32_t result) {
+    tvm_infer_space space = tvm_infer_space_of(p->in, p->insn);
+    uint64_t cost = 0;
+    if (space == TVM_SPACE_NONE || p->in->kernel->insns[p->insn].op == TVM_OP_MMA) return 0;
+    if (p->result_slot != TVM_NONE)
+        cost += tvm_infer_access_cost(space, tvm_infer_layout(p->in, result), bits_of(p, p->result_slot));
+    else if (p->registers.count)
+        cost += tvm_infer_access_cost(space, tvm_infer_layout(p->in, layouts[0]),
+                                      bits_of(p, p->registers.slots[0]));
+    return cost;
+}
+
+/* Takes the plan if the rule does and it is the cheapest so far. */
+static void consider(planning *p, const uint32_t *layouts, uint32_t result) {
+    uint64_t cost = access_cost(p, layouts, result);
+    for (unsigned k = 0; k < p->registers.count; k++)
+        cost += change(p, p->registers.slots[k], p->have[k], layouts[k]);
+    if (p->result_slot != TVM_NONE) cost += change(p, p->result_slot, result, p->result);
+    if (cost >= p->best->cost || cost >= TVM_INFER_NEVER) return;
+    cost += tvm_infer_work_cost(p->in, p->insn, layouts, result);
+    if (cost >= p->best->cost || !tvm_infer_attempt(p->in, p->insn, layouts, result, NULL, NULL)) return;
+    p->best->cost = cost;
+    memcpy(p->best->layouts, layouts, p->registers.count * sizeof *layouts);
+    p->best->result = result;
+}
+
+/* The operands as the result asks for them. */
+static void consider_result(planning *p, uint32_t result) {
+    uint32_t layouts[TVM_INFER_OPERANDS];
+    for (unsigned k = 0; k < p->registers.count; k++) layouts[k] = TVM_NONE;
+    if (tvm_infer_backwards(p->in, p->insn, result, layouts)) consider(p, layouts, result);
+}
+
+static void consider_moved(planning *p) {
+    tvm_infer_anchor anchors[TVM_INFER_ANCHORS];
+    bool loads = p->result_slot != TVM_NONE;
+    uint32_t slot = loads ? p->result_slot : p->registers.slots[0], layouts[TVM_INFER_OPERANDS];
+    unsigned count = tvm_infer_anchors(p->in, p->insn, slot, anchors);
+    memcpy(layouts, p->have, sizeof layouts);
+    for (unsigned i = 0; i < count; i++) {
+        if (!loads) layouts[0] = anchors[i].layout;
+        consider(p, layouts, loads ? anchors[i].layout : TVM_NONE);
+    }
+}
+
+void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *plan) {
+    planning p = {.in = in, .insn = insn, .best = plan};
+    uint32_t made;
+    *plan = (tvm_infer_plan){.cost = 0, .result = TVM_NONE};
+    tvm_infer_registers(in, insn, &p.registers);
+    p.result_slot = tvm_infer_result(in, insn);
+    p.result = p.result_slot == TVM_NONE ? TVM_NONE : in->layout[p.result_slot];
+    if (p.result_slot == TVM_NONE && !p.registers.count) return;
+    if (p.result_slot != TVM_NONE && p.result == TVM_NONE) return;
+    bool open = p.result_slot != TVM_NONE && in->open[p.result_slot];
+    for (unsigned k = 0; k < p.registers.count; k++) {
+        p.have[k] = in->layout[p.registers.slots[k]];
+        if (p.have[k] == TVM_NONE) return;
+        open = open || in->open[p.registers.slots[k]];
+    }
+    plan->cost = 2 * (uint64_t)TVM_INFER_NEVER;
+    /* Between written layouts nothing is changed: they contradict each other. */
+    p.may_relayout = open && tvm_infer_relayout_op(in) != TVM_OP_COUNT;
+    consider(&p, p.have, p.result);
+    if (!p.may_relayout) return;
+    if (p.result_slot != TVM_NONE && p.registers.count) {
+        consider_result(&p, p.result);
+        for (unsigned k = 0; k < p.registers.count; k++) consider_result(&p, p.have[k]);
+        if (tvm_infer_attempt(in, insn, p.have, TVM_NONE, &made, NULL)) consider(&p, p.have, made);
+    }
+    if (tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA)
+        consider_moved(&p);
+}

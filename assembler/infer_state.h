@@ -1,0 +1,121 @@
+/* Private to the files infer*.c: a kernel while its open layouts are decided. Layouts are numbers of the
+ * program's pool, so that equal ones are equal numbers. */
+#ifndef TVM_ASSEMBLER_INFER_STATE_H
+#define TVM_ASSEMBLER_INFER_STATE_H
+
+#include "mma.h"
+#include "parser.h"
+
+enum {
+    TVM_INFER_OPERANDS = 8, /* register tensors that an instruction reads, at most */
+    TVM_INFER_ANCHORS = 8,  /* layouts that a tensor has for its own sake, at most */
+    TVM_INFER_NEVER = 1 << 30
+};
+
+/* Why a tensor has its layout. */
+typedef enum tvm_infer_why {
+    TVM_WHY_WRITTEN,
+    TVM_WHY_ACCESS,    /* as instruction `insn` loads or stores it best */
+    TVM_WHY_REDUCTION, /* as `insn` reduces it best */
+    TVM_WHY_PRODUCT,   /* the sums of mma `insn` */
+    TVM_WHY_RULE,      /* `insn` makes it of its operands */
+    TVM_WHY_USE,       /* `insn` needs it so */
+    TVM_WHY_ANY        /* nothing asks for another one */
+} tvm_infer_why;
+
+typedef struct tvm_infer_reason {
+    tvm_infer_why why;
+    uint32_t insn;
+} tvm_infer_reason;
+
+typedef struct tvm_infer_state {
+    tvm_asm *as;
+    tvm_ir_program *program;
+    tvm_ir_kernel *kernel;
+    tvm_ir_kernel view;  /* the kernel with `work` for its slots */
+    tvm_slot *work;      /* the kernel's slots, and TVM_INFER_OPERANDS spare ones */
+    uint32_t slot_count; /* of the kernel, before relayouts */
+    uint32_t *layout;    /* of each register slot; TVM_NONE: not decided */
+    bool *open;          /* to be decided */
+    tvm_infer_reason *reasons;
+    uint32_t *weights; /* of each instruction: how often it runs, as far as is known */
+    uint32_t *uses;    /* instructions that have slot s: uses[first_use[s] .. first_use[s + 1]) */
+    uint32_t *first_use;
+    uint32_t *definitions; /* of each slot: the one instruction that assigns it, or TVM_NONE */
+    bool failed;           /* out of memory */
+} tvm_infer_state;
+
+/* The register tensors among an instruction's operands, in order: at[k] is an operand's place. */
+typedef struct tvm_infer_operands {
+    uint32_t at[TVM_INFER_OPERANDS];
+    uint32_t slots[TVM_INFER_OPERANDS];
+    unsigned count;
+} tvm_infer_operands;
+
+void tvm_infer_registers(const tvm_infer_state *in, uint32_t insn, tvm_infer_operands *out);
+/* The register slot that the instruction assigns, or TVM_NONE. */
+uint32_t tvm_infer_result(const tvm_infer_state *in, uint32_t insn);
+static inline const tvm_op_info *tvm_infer_row(const tvm_infer_state *in, uint32_t insn) {
+    return tvm_op(in->kernel->insns[insn].op);
+}
+const tvm_layout *tvm_infer_layout(const tvm_infer_state *in, uint32_t layout);
+/* The number of a layout; TVM_NONE when memory is out, or a thread cannot hold it. */
+uint32_t tvm_infer_number(tvm_infer_state *in, const tvm_layout *layout);
+/* The shape of a register slot. */
+const tvm_layout *tvm_infer_shape_of(const tvm_infer_state *in, uint32_t slot);
+tvm_team tvm_infer_team(const tvm_infer_state *in, uint32_t insn);
+
+/* Does the rule take operands of these layouts? declared: the result's layout, or TVM_NONE, where the rule
+ * says it; *result (may be NULL) is what it is. */
+bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t declared,
+                       uint32_t *result, tvm_why *why);
+
+/* ---- infer_spread.c ---- */
+/* The operands' layouts that would give the result its layout: those that are not TVM_NONE in `layouts` stay,
+ * the others are filled in. False when none is found. */
+bool tvm_infer_backwards(tvm_infer_state *in, uint32_t insn, uint32_t result, uint32_t *layouts);
+/* Gives the slot the layout, and to others what follows from it. */
+void tvm_infer_spread(tvm_infer_state *in, uint32_t slot, uint32_t layout, tvm_infer_reason reason);
+
+/* ---- infer_anchor.c ---- */
+typedef struct tvm_infer_anchor {
+    uint32_t slot, layout;
+    tvm_infer_reason reason;
+} tvm_infer_anchor;
+/* Layouts that the slot has for the instruction's sake, the best first; returns how many. */
+unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,
+                           tvm_infer_anchor anchors[TVM_INFER_ANCHORS]);
+/* Is the slot the sums of an mma? */
+bool tvm_infer_is_product(const tvm_infer_state *in, uint32_t insn, uint32_t slot);
+
+/* ---- infer_cost.c: about issue slots of a warp ---- */
+/* The address space of which the instruction moves the tensor. */
+typedef enum tvm_infer_space { TVM_SPACE_NONE, TVM_SPACE_GLOBAL, TVM_SPACE_SHARED } tvm_infer_space;
+tvm_infer_space tvm_infer_space_of(const tvm_infer_state *in, uint32_t insn);
+/* An access of a tile in this layout. */
+uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits);
+uint64_t tvm_infer_relayout_cost(const tvm_layout *from, const tvm_layout *to, unsigned bits);
+/* What the instruction does on the tensors themselves, accesses aside. */
+uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t result);
+/* Is there an instruction that changes a layout? */
+unsigned tvm_infer_relayout_op(const tvm_infer_state *in);
+
+/* ---- infer_plan.c ---- */
+/* How an instruction is done when its slots have the layouts they have: the layouts that it itself sees, to
+ * which operands are brought before it and from which the result is brought after it. */
+typedef struct tvm_infer_plan {
+    uint64_t cost; /* TVM_INFER_NEVER or more: it cannot be done */
+    uint32_t layouts[TVM_INFER_OPERANDS];
+    uint32_t result;
+} tvm_infer_plan;
+/* Slots that are not decided make the plan free. */
+void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *plan);
+
+/* ---- infer_shared.c ---- */
+void tvm_infer_shared_layouts(tvm_infer_state *in);
+
+/* ---- infer_report.c ---- */
+/* Adds the kernel to the listing of tvm-as --layouts. Slots from first_made on are those of relayouts. */
+void tvm_infer_report(tvm_infer_state *in, uint32_t first_made);
+
+#endif

@@ -1,0 +1,140 @@
+/* Layouts that the text leaves out: each text is compared with one in which they are written. */
+#include <stdio.h>
+
+#include "assembler_kit.h"
+
+static char *printed(const char *text) {
+    tvm_ir_program *program = assemble(text);
+    tvm_diags diags = {0};
+    char *plain = NULL;
+    ck_assert_int_eq(tvm_disassemble(program, &plain, &diags), TVM_OK);
+    tvm_ir_program_free(program);
+    return plain;
+}
+
+#define KERNEL                                                                                               \
+    ".vasm 3\n.kernel f(n: i32, x: global f16[n, 1024], y: global f16[n, 1024], z: global f32[n, 1024])\n"
+#define AXPY ".vasm 3\n.kernel f(n: i32, a: f32, x: global f32[n], y: global f32[n])\n.warps 4\n.grid 1\n"
+#define PRODUCT                                                                                                    \
+    ".vasm 3\n.kernel f(a: global f16[64, 64], b: global f16[64, 64], c: global f32[64, 64])\n.grid 1\n.warps 4\n" \
+    "%s = alloc-shared f16[64, 64]\n%t = alloc-shared f16[64, 64]\n"
+
+static const struct {
+    const char *text, *plain;
+} same[] = {
+    /* an access of 16 bytes a thread, and what is made of it */
+    {AXPY "%u = load-global x, [512]\n%v = load-global y, tile [512]\nstore-global y, fma(%u, a, %v)\n.end\n",
+     AXPY "%u = load-global x, spatial(128).local(4)\n%v = load-global y, spatial(128).local(4)\n"
+          "store-global y, fma(%u, a, %v)\n.end\n"},
+    /* what is written wins: it goes forwards and backwards */
+    {AXPY
+     "%u = load-global x, [512]\n%v = load-global y, local(4).spatial(128)\nstore-global y, %u + %v\n.end\n",
+     AXPY "%u = load-global x, local(4).spatial(128)\n%v = load-global y, local(4).spatial(128)\n"
+          "store-global y, %u + %v\n.end\n"},
+    {AXPY "%u = alloc-register f32[512], init a\n%v = load-global y, local(4).spatial(128)\n"
+          "%u = fma %u, a, %v\nstore-global y, %u\n.end\n",
+     AXPY
+     "%u = alloc-register f32[512], local(4).spatial(128), init a\n%v = load-global y, local(4).spatial(128)\n"
+     "%u = fma %u, a, %v\nstore-global y, %u\n.end\n"},
+    /* a variable's layout may be written where it is assigned again */
+    {AXPY
+     "%u = alloc-register f32[512], init a\n%u = load-global y, local(4).spatial(128)\nstore-global y, %u\n.end\n",
+     AXPY
+     "%u = alloc-register f32[512], local(4).spatial(128), init a\n%u = load-global y, local(4).spatial(128)\n"
+     "store-global y, %u\n.end\n"},
+    /* a row in one warp, for the sake of the reduction, in runs of 16 bytes of f32; its sum is broadcast */
+    {KERNEL ".warps 4\n.grid 1\n%u = cast(load-global(x, [4, 1024]), f32)\n%v = %u - reduce(max, %u, 1)\n"
+            "store-global z, %v\n.end\n",
+     KERNEL
+     ".warps 4\n.grid 1\n%u = cast(load-global(x, spatial(4, 1).local(1, 8).spatial(1, 32).local(1, 4)), f32)\n"
+     "%v = %u - reduce(max, %u, 1)\nstore-global z, %v\n.end\n"},
+    /* columns within threads */
+    {KERNEL ".warps 4\n.grid 1\n%u = load-global x, [16, 1024]\nstore-global y, reduce(max, %u, 0)\n.end\n",
+     KERNEL ".warps 4\n.grid 1\n%u = load-global x, local(16, 1).spatial(1, 128).local(1, 8)\n"
+            "store-global y, reduce(max, %u, 0)\n.end\n"},
+    /* sums of mma: four warps over the rows, which share b, as wgmma has it */
+    {PRODUCT "%c = alloc-register f32[64, 64], init 0\n%c = mma %s, %t, %c, k 64\nstore-global c, %c\n.end\n",
+     PRODUCT "%c = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
+             "%c = mma %s, %t, %c, k 64\nstore-global c, %c\n.end\n"},
+    /* a product of a product: the sums of the first are the fragments of the second */
+    {PRODUCT
+     "%z = alloc-register f32[64, 64], init 0\n%c = mma %s, %t, %z, k 64\n%d = mma cast(%c, f16), %t, %z\n"
+     "store-global c, %d\n.end\n",
+     PRODUCT "%z = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
+             "%c = mma %s, %t, %z, k 64\n%d = mma cast(%c, f16), %t, %z\nstore-global c, %d\n.end\n"},
+    /* 32 columns to be read by a warp: the swizzle of single elements */
+    {PRODUCT "%u = alloc-shared f32[32, 32]\nstore-shared %u, load-global(c, local(8, 1).spatial(4, 32))\n"
+             "store-global c, load-shared(%u, local(1, 8).column_spatial(32, 4))\n.end\n",
+     PRODUCT "%u = alloc-shared f32[32, 32], swizzle(0, 5, 5)\n"
+             "store-shared %u, load-global(c, local(8, 1).spatial(4, 32))\n"
+             "store-global c, load-shared(%u, local(1, 8).column_spatial(32, 4))\n.end\n"},
+};
+
+START_TEST(test_same_as_written) {
+    char *open = printed(same[_i].text), *written = printed(same[_i].plain);
+    ck_assert_str_eq(open, written);
+    free(open);
+    free(written);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    unsigned line;
+    const char *message, *hint;
+} mistakes[] = {
+    {AXPY "%u = load-global x\n.end\n", 5, "expected the tile, as [16, 64], or a layout",
+     "leaves the layout"},
+    {AXPY "%u = load-global x, [512]\n%v = load-global y, [256]\n%u = add %u, %v\n.end\n", 7,
+     "does not broadcast", NULL},
+    {AXPY "%u = load-global x, [512]\n%u = load-global x, [256]\n.end\n", 6,
+     "'%u' has another shape than this gives: that of line 5", "one name is one variable"},
+    {AXPY "%u = load-global x, spatial(128).local(4)\n%u = load-global x, local(4).spatial(128)\n.end\n", 6,
+     "'%u' has another layout than this gives: that of line 5", "one name is one variable"},
+    {".vasm 2\n.kernel f(x: global f32[4])\n.warps 4\n.grid 1\n%u = load-global x, [512]\n.end\n", 5,
+     "expected a register layout, found a list", NULL},
+};
+
+START_TEST(test_mistakes) {
+    tvm_ir_program *program;
+    tvm_diags diags = {0};
+    const char *text = mistakes[_i].text;
+    ck_assert_int_ne(tvm_assemble_text(text, strlen(text), "test.vasm", NULL, &program, &diags), TVM_OK);
+    ck_assert_uint_eq(diags.count, 1);
+    ck_assert_uint_eq(diags.items[0].line, mistakes[_i].line);
+    ck_assert_msg(strstr(diags.items[0].message, mistakes[_i].message) != NULL, "%s", diags.items[0].message);
+    if (mistakes[_i].hint)
+        ck_assert_msg(diags.items[0].hint && strstr(diags.items[0].hint, mistakes[_i].hint), "%s",
+                      diags.items[0].hint ? diags.items[0].hint : "(no hint)");
+    tvm_diags_free(&diags);
+}
+END_TEST
+
+/* Each tensor with its layout, where that comes from, and the line. */
+START_TEST(test_listing) {
+    tvm_text layouts = {0};
+    tvm_assembler_options options = {.layouts = &layouts};
+    tvm_ir_program_free(assemble_with(same[2].text, &options));
+    const char *text = tvm_text_string(&layouts);
+    ck_assert_ptr_nonnull(strstr(text, "kernel f: 128 threads"));
+    ck_assert_ptr_nonnull(strstr(text, "     5  %u: f32[512]                  local(4).spatial(128)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "from the operands of fma, line 7"));
+    ck_assert_ptr_nonnull(strstr(text, "written"));
+    tvm_text_free(&layouts);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("infer");
+    TCase *tests = tcase_create("infer");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, test_same_as_written, 0, sizeof same / sizeof *same);
+    tcase_add_loop_test(tests, test_mistakes, 0, sizeof mistakes / sizeof *mistakes);
+    tcase_add_test(tests, test_listing);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
