@@ -5,8 +5,20 @@
 
 #include "parser.h"
 
-/* A function's name calls the instruction only with a first operand that no expression can be, as in
- * reduce(sum, ...). */
+/* A function's name calls the instruction only with a first operand that no argument of the function can be:
+ * a word, as in reduce(sum, ...), or a tensor, as in squeeze(%x, 0) and squeeze(load-global(...), 0). */
+static bool begins_with_tensor(const tvm_asm *as, unsigned op, uint32_t tokens) {
+    const char *cursor = tvm_op(op)->operands;
+    tvm_operand_desc desc;
+    if (!tvm_operand_next(&cursor, &desc) || desc.kind != 'r') return false;
+    for (uint32_t i = tokens + 1;; i++) {
+        const tvm_token *token = tvm_asm_ahead(as, i);
+        bool hyphen = tvm_asm_is(as, token, "-");
+        if (tvm_asm_is(as, token, "%") || (hyphen && i > tokens + 1)) return true;
+        if (token->kind != TVM_TOKEN_NAME && !hyphen && !tvm_asm_is(as, token, "(")) return false;
+    }
+}
+
 static bool begins_with_word(const tvm_asm *as, unsigned op, uint32_t tokens) {
     const char *cursor = tvm_op(op)->operands;
     tvm_operand_desc desc;
@@ -24,7 +36,7 @@ bool tvm_asm_at_nested(const tvm_asm *as, uint32_t *tokens) {
     const char *name = tvm_op(op)->mnemonic;
     size_t length = strlen(name);
     return !(tvm_asm_is_function(name, length) || tvm_asm_is_layout_function(name, length)) ||
-           begins_with_word(as, op, *tokens);
+           begins_with_word(as, op, *tokens) || begins_with_tensor(as, op, *tokens);
 }
 
 bool tvm_asm_nested(tvm_asm *as, tvm_value *value) {

@@ -349,6 +349,24 @@ static inline void ptx_vote(ptx_machine *m, const ptx_insn *insn) {
     }
 }
 
+/* movmatrix.trans: lane 4r + c has elements (r, 2c) and (r, 2c + 1) of an 8x8 matrix. */
+static inline void ptx_movmatrix(ptx_machine *m, const ptx_insn *insn) {
+    ck_assert(strstr(insn->text, ".trans.b16") != NULL);
+    for (unsigned warp = 0; warp < m->threads; warp += 32) {
+        if (!ptx_runs(m, warp)) continue;
+        uint16_t matrix[8][8];
+        for (unsigned lane = 0; lane < 32; lane++) {
+            uint64_t word = ptx_operand_value(m, &insn->operand[1], warp + lane);
+            matrix[lane / 4][lane % 4 * 2] = (uint16_t)word;
+            matrix[lane / 4][lane % 4 * 2 + 1] = (uint16_t)(word >> 16);
+        }
+        for (unsigned lane = 0; lane < 32; lane++) {
+            uint32_t low = matrix[lane % 4 * 2][lane / 4], high = matrix[lane % 4 * 2 + 1][lane / 4];
+            ptx_set(m, insn->operand[0].reg[0], warp + lane, low | high << 16);
+        }
+    }
+}
+
 /* Matrix i of ldmatrix: its rows are at the addresses of lanes 8i..8i+7. */
 static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
     bool transposed = strstr(insn->text, ".trans") != NULL;
@@ -540,6 +558,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_reduce(m, insn);
     else if (ptx_is(op, "vote"))
         ptx_vote(m, insn);
+    else if (ptx_is(op, "movmatrix"))
+        ptx_movmatrix(m, insn);
     else if (ptx_is(op, "ldmatrix"))
         ptx_ldmatrix(m, insn);
     else if (ptx_is(op, "mma"))

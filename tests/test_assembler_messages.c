@@ -78,7 +78,6 @@ static const struct {
      45, "expected ',' and 'layout' of load-global", NULL},
     {HEAD "%r = sigmoid %x\n" TAIL, 4, 6, "unknown instruction 'sigmoid'", "1 / (1 + exp(-x))"},
     {HEAD "%r = clamp %x, 0, 1\n" TAIL, 4, 6, "unknown instruction 'clamp'", "clip x, low, high"},
-    {HEAD "%r = transpose(%x)\n" TAIL, 4, 6, "unknown function 'transpose'", "permute(L, [1, 0])"},
     {HEAD "%r = alloc-register float[32]\n" TAIL, 4, 21, "'float' is not defined", "the type is f32"},
     {HEAD "%i = threadIdx.x\n" TAIL, 4, 6, "'threadIdx", "layout"},
     {HEAD "return\n" TAIL, 4, 1, "unknown instruction 'return'", "exit ends the block"},

@@ -12,6 +12,7 @@ static const struct {
                      tvm_target target, uint64_t taken);
 } families[] = {
     {"REDUCE", tvm_reduce_scratch},
+    {"RELAYOUT", tvm_relayout_scratch},
 };
 
 uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,

@@ -18,6 +18,8 @@ uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *ke
 /* The same of each family with the effect SCRATCH. */
 uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                             tvm_target target, uint64_t taken);
+uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                              const tvm_insn *insn, tvm_target target, uint64_t taken);
 
 /* What may be written: bytes [result, result + bytes) of the block's shared memory. */
 uint32_t tvm_scratch_begin(emitter *e, uint64_t bytes);
