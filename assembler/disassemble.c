@@ -199,7 +199,10 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
     unsigned rank = tvm_slot_rank(l->program, &l->kernel->slots[value]);
     for (unsigned d = 0; d < rank; d++) {
         tvm_text_puts(&l->out, d ? ", " : "[");
-        print_expr(l, operands[1 + d].value, false);
+        if (operands[1 + d].kind == TVM_OPERAND_SLOT)
+            print_slot(l, operands[1 + d].value);
+        else
+            print_expr(l, operands[1 + d].value, false);
     }
     tvm_text_puts(&l->out, "]");
     return 1 + rank;

@@ -132,8 +132,16 @@ static bool push_index(tvm_asm *as, tvm_reading *r, const tvm_token *token, cons
     return tvm_asm_lower(as, token, value, type, &expr) && push(as, r, TVM_OPERAND_EXPR, expr);
 }
 
+/* An index of kind v: a register tensor as well. */
+static bool push_place(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,
+                       tvm_value *value) {
+    if (value->kind != TVM_VALUE_TENSOR) return push_index(as, r, token, value);
+    return tvm_asm_settle(as, value) &&
+           push_tensor(as, r, desc, token, TVM_SLOT_REGISTER, value->as.tensor.slot);
+}
+
 /* `[i, j]`, or nothing: indices that are not written are 0. */
-static bool read_indices(tvm_asm *as, tvm_reading *r, uint32_t slot) {
+static bool read_indices(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, uint32_t slot) {
     unsigned rank = tvm_slot_rank(as->program, &tvm_asm_kernel(as)->slots[slot]);
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value list = {.kind = TVM_VALUE_LIST};
@@ -143,7 +151,9 @@ static bool read_indices(tvm_asm *as, tvm_reading *r, uint32_t slot) {
         return tvm_asm_invalid(as, token, NULL, "%u indices for a tensor of rank %u", given, rank);
     for (uint32_t i = 0; i < rank; i++) {
         tvm_value zero = tvm_value_integer(0);
-        if (!push_index(as, r, token, i < given ? &list.as.list.items[i] : &zero)) return false;
+        tvm_value index = i < given ? list.as.list.items[i] : zero;
+        if (!(desc->kind == 'v' ? push_place(as, r, desc, token, &index) : push_index(as, r, token, &index)))
+            return false;
     }
     if (r->tile_slot == TVM_NONE && tvm_asm_kernel(as)->slots[slot].kind == TVM_SLOT_SHARED) {
         r->tile_slot = slot;
@@ -169,7 +179,7 @@ static bool read_register_or_shared(tvm_asm *as, tvm_reading *r, const tvm_opera
         const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
         if (symbol && symbol->slot != TVM_NONE &&
             tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SHARED)
-            return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) && read_indices(as, r, slot);
+            return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) && read_indices(as, r, desc, slot);
     }
     return read_register(as, r, desc);
 }
@@ -538,16 +548,17 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return read_beside(as, r, desc);
     case 's':
         return read_tensor(as, r, desc, TVM_SLOT_SHARED, &slot) &&
-               (!desc->indexed || read_indices(as, r, slot));
+               (!desc->indexed || read_indices(as, r, desc, slot));
     case 'g':
         return read_tensor(as, r, desc, TVM_SLOT_GLOBAL, &slot) &&
-               (!desc->indexed || read_indices(as, r, slot));
+               (!desc->indexed || read_indices(as, r, desc, slot));
     case 'a':
-        return read_memory(as, r, desc, &slot) && (!desc->indexed || read_indices(as, r, slot));
+    case 'v':
+        return read_memory(as, r, desc, &slot) && (!desc->indexed || read_indices(as, r, desc, slot));
     case 'I':
         return read_interval(as, r, desc);
     case 'w':
-        return read_tensor(as, r, desc, TVM_SLOT_BARRIER, &slot) && read_indices(as, r, slot);
+        return read_tensor(as, r, desc, TVM_SLOT_BARRIER, &slot) && read_indices(as, r, desc, slot);
     case 'm':
         return read_register_or_shared(as, r, desc);
     case 'N':

@@ -119,7 +119,7 @@ const tvm_expr_info *tvm_expr_op_info(unsigned op) {
     return is_expr_op(op) ? &expr_ops[op] : NULL;
 }
 
-/* An entry is  name:kind  name:=kind  with an optional [] after s, m, g and a, then an optional ?, then an
+/* An entry is  name:kind  name:=kind  with an optional [] after s, m, g, a and v, then an optional ?, then an
  * optional
  * @version. */
 bool tvm_operand_next(const char **cursor, tvm_operand_desc *desc) {

@@ -140,8 +140,8 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;      /* x r b s m g a w N A D I C R E F; for kinds that are not stored: t T L S G P W */
-    bool indexed;   /* s[], g[], a[], w[]; m[], where it is shared */
+    char kind;      /* x r b s m g a v w N A D I C R E F; for kinds that are not stored: t T L S G P W */
+    bool indexed;   /* s[], g[], a[], v[], w[]; m[], where it is shared */
     bool stored;    /* false for =t =T =L =S =G =P =W */
     bool optional;  /* ? */
     unsigned since; /* version of the language; 0: that of the row */
@@ -215,7 +215,7 @@ typedef struct tvm_operand {
 } tvm_operand;
 
 /* Operands are stored flat: operands[first .. first+count) of the kernel, in the row's order; an indexed
- * tensor is its SLOT followed by one EXPR per dimension. */
+ * tensor is its SLOT followed by one EXPR per dimension (of kind v: or a SLOT, a register tensor). */
 typedef struct tvm_insn {
     uint16_t op;
     uint32_t result; /* slot or TVM_NONE */

@@ -39,6 +39,10 @@ bool tvm_rule_is_tensor(const tvm_rule *rule, unsigned entry) {
     return rule->operands[rule->at[entry]].kind == TVM_OPERAND_SLOT;
 }
 
+bool tvm_rule_is_given(const tvm_rule *rule, unsigned entry) {
+    return rule->desc[entry].name && rule->operands[rule->at[entry]].kind != TVM_OPERAND_NONE;
+}
+
 const tvm_layout *tvm_rule_layout(const tvm_rule *rule, unsigned entry) {
     return &rule->program->layouts[tvm_rule_slot(rule, entry)->layout];
 }
@@ -178,8 +182,11 @@ static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *de
     if (left < 1 + rank)
         return tvm_refuse(rule->why, "%s has %u dimensions, but %u indices", tensor, rank, left - 1);
     for (unsigned d = 1; d <= rank; d++) {
-        tvm_status status = check_expr(rule, desc, &operand[d]);
+        bool is_tensor = desc->kind == 'v' && operand[d].kind == TVM_OPERAND_SLOT;
+        tvm_status status = is_tensor ? check_slot(rule, desc, &operand[d], TVM_SLOT_REGISTER)
+                                      : check_expr(rule, desc, &operand[d]);
         if (status != TVM_OK) return status;
+        if (is_tensor) continue;
         tvm_dtype type = rule->kernel->exprs[operand[d].value].type;
         if (!tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
             return tvm_refuse(rule->why, "index %u of %s has type %s, expected i32 or i64", d - 1, tensor,
@@ -212,14 +219,14 @@ static tvm_status check_const(const tvm_rule *rule, const tvm_operand_desc *desc
 
 static tvm_status check_tensor(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
                                uint32_t left, uint32_t *taken) {
-    bool is_either = (desc->kind == 'm' || desc->kind == 'a') && operand->kind == TVM_OPERAND_SLOT &&
+    bool is_either = strchr("mav", desc->kind) && operand->kind == TVM_OPERAND_SLOT &&
                      operand->value < rule->kernel->slot_count;
     bool is_shared =
         desc->kind == 's' || (is_either && rule->kernel->slots[operand->value].kind == TVM_SLOT_SHARED);
-    tvm_slot_kind kind = is_shared                                ? TVM_SLOT_SHARED
-                         : desc->kind == 'w'                      ? TVM_SLOT_BARRIER
-                         : desc->kind == 'g' || desc->kind == 'a' ? TVM_SLOT_GLOBAL
-                                                                  : TVM_SLOT_REGISTER;
+    tvm_slot_kind kind = is_shared                   ? TVM_SLOT_SHARED
+                         : desc->kind == 'w'         ? TVM_SLOT_BARRIER
+                         : strchr("gav", desc->kind) ? TVM_SLOT_GLOBAL
+                                                     : TVM_SLOT_REGISTER;
     if (operand->kind != TVM_OPERAND_SLOT)
         return tvm_refuse(rule->why, "%.*s: expected %s", (int)desc->name_length, desc->name,
                           slot_kinds[kind]);

@@ -38,6 +38,8 @@ const tvm_slot *tvm_rule_slot(const tvm_rule *rule, unsigned entry);
 tvm_dtype tvm_rule_expr_type(const tvm_rule *rule, unsigned entry);
 uint32_t tvm_rule_value(const tvm_rule *rule, unsigned entry);
 bool tvm_rule_is_tensor(const tvm_rule *rule, unsigned entry);
+/* Of what may be left out, also by programs of before there was such an operand. */
+bool tvm_rule_is_given(const tvm_rule *rule, unsigned entry);
 const tvm_layout *tvm_rule_layout(const tvm_rule *rule, unsigned entry);
 /* What a message calls the operand: the name that its program gives it, `'%acc'` or `'x'`; of an expression
  * or a constant the row's, `y`. */
@@ -50,6 +52,9 @@ tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, co
 
 /* Entry e is an mbarrier: may its index lie inside, as far as is known? There is no result. */
 tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry);
+
+/* Entry e is a mask, or left out: bool, broadcast to the tile within each thread; entry 0 is the memory. */
+tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, const tvm_layout *tile);
 
 /* The result is a register tensor of this type and layout, or a scalar of this type: completes *rule->type,
  * or says how what was declared differs. layout NULL: the declared one, which must be there. */

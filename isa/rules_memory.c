@@ -98,9 +98,15 @@ static tvm_status same_dtype(const tvm_rule *rule, unsigned a, unsigned b) {
 
 /* ---- loads and stores ---- */
 
-tvm_status tvm_rule_LOAD_GLOBAL(const tvm_rule *rule) {
+static tvm_status load(const tvm_rule *rule) {
     tvm_status status = tvm_rule_register(rule, tvm_rule_slot(rule, 0)->dtype, NULL);
     return status != TVM_OK ? status : tile_rank(rule, 0, rule->type->layout.rank, "the result");
+}
+
+tvm_status tvm_rule_LOAD_GLOBAL(const tvm_rule *rule) {
+    enum { MASK = 2 };
+    tvm_status status = load(rule);
+    return status != TVM_OK ? status : tvm_rule_mask(rule, MASK, &rule->type->layout);
 }
 
 tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, const uint32_t *tile) {
@@ -109,9 +115,11 @@ tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, co
 }
 
 tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
-    tvm_status status = tvm_rule_LOAD_GLOBAL(rule);
+    enum { MASK = 1 };
+    tvm_status status = load(rule);
     const tvm_layout *tile = &rule->type->layout;
-    return status != TVM_OK ? status : tile_inside(rule, 0, tile->rank, tile->shape);
+    if (status == TVM_OK) status = tile_inside(rule, 0, tile->rank, tile->shape);
+    return status == TVM_OK ? tvm_rule_mask(rule, MASK, tile) : status;
 }
 
 /* What the result is at least and less than: two of its type, and not known to hold no value. */
@@ -165,7 +173,7 @@ static uint32_t innermost_run(const tvm_layout *layout) {
 }
 
 /* Threads write elements narrower than a byte without asking each other: each byte has one owner. */
-tvm_status tvm_rule_STORE_GLOBAL(const tvm_rule *rule) {
+static tvm_status store_global(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX];
     tvm_status status = store(rule);
     if (status != TVM_OK) return status;
@@ -180,11 +188,19 @@ tvm_status tvm_rule_STORE_GLOBAL(const tvm_rule *rule) {
     return tvm_rule_nothing(rule);
 }
 
+tvm_status tvm_rule_STORE_GLOBAL(const tvm_rule *rule) {
+    enum { MASK = 2 };
+    tvm_status status = store_global(rule);
+    return status != TVM_OK ? status : tvm_rule_mask(rule, MASK, tvm_rule_layout(rule, 1));
+}
+
 tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
+    enum { MASK = 2 };
     tvm_status status = store(rule);
     if (status != TVM_OK) return status;
     const tvm_layout *tile = tvm_rule_layout(rule, 1);
     status = tile_inside(rule, 0, tile->rank, tile->shape);
+    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, tile);
     return status != TVM_OK ? status : tvm_rule_nothing(rule);
 }
 
@@ -201,12 +217,12 @@ static tvm_status may_be_empty(const tvm_rule *rule) {
 
 tvm_status tvm_rule_PUT_GLOBAL(const tvm_rule *rule) {
     tvm_status status = may_be_empty(rule);
-    return status != TVM_OK ? status : tvm_rule_STORE_GLOBAL(rule);
+    return status != TVM_OK ? status : store_global(rule);
 }
 
 tvm_status tvm_rule_TAKE_GLOBAL(const tvm_rule *rule) {
     tvm_status status = may_be_empty(rule);
-    return status != TVM_OK ? status : tvm_rule_LOAD_GLOBAL(rule);
+    return status != TVM_OK ? status : load(rule);
 }
 
 /* Each warp copies a part: the parts are as many as the warps, and alike. */

@@ -167,7 +167,7 @@ static inline void put_stage(random_program *p) {
 
 /* Everything that a kernel can do with memory at an index. What a sync orders stands between two of them. */
 static inline void put_access(random_program *p) {
-    switch (random_below(p, 10)) {
+    switch (random_below(p, 14)) {
     case 0:
         put(p, "%%t = load-global x[");
         put_index(p);
@@ -211,6 +211,30 @@ static inline void put_access(random_program *p) {
         put(p, "sync\n%%m = load-shared %%s[");
         put_stage(p);
         put(p, ", %s], spatial(4, 8).local(1, 4)\n", RANDOM_OF(p, "0", "a % 2", "block.x"));
+        break;
+    case 9:
+        put(p, "%%v = gather x[%%m + %s]%s\n", RANDOM_OF(p, "0", "a", "b"),
+            RANDOM_OF(p, "", ", mask compare(gt, %m, 20)"));
+        put(p, "%%m = add %%m, cast(cast(%%v, u8), i32)\n");
+        break;
+    case 10: /* no place is stored to twice */
+        put(p, "%%u = iota i32[32], axis 0, layout spatial(32), start i32(");
+        put_index(p);
+        put(p, ")\nscatter x[%%u], %%t%s\nscatter y[", RANDOM_OF(p, "", ", mask compare(ne, %u, 5)"));
+        put_index(p);
+        put(p, ", %%u], %%u\n");
+        break;
+    case 11:
+        put(p, "sync\n%%m = gather %%s[");
+        put_index(p);
+        put(p, ", %%m, %s]\n", RANDOM_OF(p, "%m", "0", "b"));
+        break;
+    case 12:
+        put(p, "%%u = iota i32[32], axis 0, layout spatial(32), start i32(");
+        put_index(p);
+        put(p, ")\nsync\nscatter %%s[");
+        put_stage(p);
+        put(p, ", %s, %%u], %%u\nsync\n", RANDOM_OF(p, "0", "a", "%u"));
         break;
     case 8:
         put(p, "sync\nstore-shared %%s[");

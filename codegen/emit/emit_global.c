@@ -3,195 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "access.h"
-#include "analysis.h"
 #include "barrier.h"
 #include "caches.h"
 #include "emit.h"
-#include "global_access.h"
-
-/* The elements of a register tensor in a global tile: classes, and where in them each local lies. */
-typedef struct element_map {
-    uint32_t locals, classes;
-    int64_t *offset;       /* by local: elements from the class's base */
-    uint32_t *class_id;    /* by local */
-    uint32_t *class_first; /* by class: a local of it */
-} element_map;
-
-static void map_free(element_map *map) {
-    free(map->offset);
-    free(map->class_id);
-    free(map->class_first);
-    *map = (element_map){0};
-}
-
-static void coordinates_of(const tvm_layout *layout, uint32_t local, uint32_t coordinate[TVM_MAX_RANK]) {
-    memset(coordinate, 0, TVM_MAX_RANK * sizeof *coordinate);
-    tvm_layout_map(layout, 0, local, coordinate);
-}
-
-typedef struct keyed {
-    uint32_t key[2 * TVM_MAX_RANK];
-    uint32_t local;
-} keyed;
-
-static int compare_keyed(const void *a, const void *b) {
-    const keyed *x = a, *y = b;
-    for (unsigned i = 0; i < 2 * TVM_MAX_RANK; i++)
-        if (x->key[i] != y->key[i]) return x->key[i] < y->key[i] ? -1 : 1;
-    return x->local < y->local ? -1 : x->local > y->local;
-}
-
-static bool map_make(const global_access *g, const tvm_layout *layout, element_map *map) {
-    uint32_t locals = tvm_layout_locals(layout);
-    *map = (element_map){.locals = locals};
-    map->offset = calloc(locals, sizeof *map->offset);
-    map->class_id = calloc(locals, sizeof *map->class_id);
-    map->class_first = calloc(locals, sizeof *map->class_first);
-    keyed *keys = calloc(locals, sizeof *keys);
-    if (!map->offset || !map->class_id || !map->class_first || !keys) {
-        free(keys);
-        map_free(map);
-        return false;
-    }
-    for (uint32_t i = 0; i < locals; i++) {
-        uint32_t coordinate[TVM_MAX_RANK];
-        coordinates_of(layout, i, coordinate);
-        map->offset[i] = tvm_global_offset(g, coordinate);
-        tvm_global_key(g, coordinate, keys[i].key);
-        keys[i].local = i;
-    }
-    qsort(keys, locals, sizeof *keys, compare_keyed);
-    for (uint32_t i = 0; i < locals; i++) {
-        if (i == 0 || memcmp(keys[i].key, keys[i - 1].key, sizeof keys[i].key) != 0)
-            map->class_first[map->classes++] = keys[i].local;
-        map->class_id[keys[i].local] = map->classes - 1;
-    }
-    free(keys);
-    return true;
-}
-
-/* The thread parts of a layout's coordinates. */
-static void layout_parts(emitter *e, global_access *g, const tvm_layout *layout) {
-    uint32_t threads = tvm_layout_threads(layout), index[TVM_MAX_RANK];
-    for (unsigned d = 0; d < layout->rank; d++) {
-        g->extent[d] = layout->shape[d];
-        g->part[d].varies = tvm_thread_coordinate(e, layout, d, &g->part[d].value);
-    }
-    for (uint32_t t = 0; t < threads; t++) {
-        tvm_layout_map(layout, t, 0, index);
-        for (unsigned d = 0; d < layout->rank; d++)
-            g->part[d].divisor = tvm_fact_gcd(g->part[d].divisor, index[d]);
-    }
-}
-
-/* Divisors of the constant coordinates. */
-static void row_divisors(const tvm_layout *layout, uint64_t rows[TVM_MAX_RANK]) {
-    memset(rows, 0, TVM_MAX_RANK * sizeof *rows);
-    for (uint32_t i = 0, n = tvm_layout_locals(layout); i < n; i++) {
-        uint32_t coordinate[TVM_MAX_RANK];
-        coordinates_of(layout, i, coordinate);
-        for (unsigned d = 0; d < layout->rank; d++) rows[d] = tvm_fact_gcd(rows[d], coordinate[d]);
-    }
-}
-
-/* Why the widest access was not taken. */
-static void refusal(const global_access *g, const element_map *map, const access_plan *plan, unsigned align,
-                    const char *what, char out[200]) {
-    out[0] = '\0';
-    if (plan->widest >= 128) return;
-    if (plan->widest == align)
-        snprintf(out, 200, "%s.v4.b32: addresses are known to be multiples of %u bits only", what, align);
-    else if (map->classes > 1 && tvm_global_is_guarded(g))
-        snprintf(out, 200, "%s.v4.b32: longer runs may cross the tensor's edge or a row", what);
-    else
-        snprintf(out, 200, "%s.v4.b32: a thread's elements are contiguous for %u bits only", what,
-                 plan->widest);
-}
-
-typedef struct transfer {
-    global_access g;
-    element_map map;
-    const tvm_layout *layout;
-    cache_hint hint;
-    const char *order;        /* ".relaxed.gpu" where another block writes or reads meanwhile */
-    uint32_t slot;            /* the register tensor */
-    reg *pointer, *predicate; /* by class; name[0] == 0: none */
-} transfer;
-
-static tvm_status transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot,
-                                bool is_store) {
-    t->slot = slot;
-    t->order = "";
-    t->hint = (cache_hint){"", "", ""};
-    t->layout = tvm_slot_layout(e, slot);
-    t->g.whole_bytes = is_store;
-    layout_parts(e, &t->g, t->layout);
-    tvm_global_open(e, &t->g, tensor->value, tensor + 1, t->layout->rank);
-    if (!map_make(&t->g, t->layout, &t->map)) return tvm_diag_no_memory(e->diags);
-    t->pointer = calloc(t->map.classes, sizeof *t->pointer);
-    t->predicate = calloc(t->map.classes, sizeof *t->predicate);
-    if (t->pointer && t->predicate) return TVM_OK;
-    return tvm_diag_no_memory(e->diags);
-}
-
-static void transfer_close(transfer *t) {
-    map_free(&t->map);
-    free(t->pointer);
-    free(t->predicate);
-}
-
-/* Pointer and predicate of a class, made when first needed; false: no predicate. */
-static bool class_values(transfer *t, uint32_t class_id, reg *pointer, reg *predicate) {
-    uint32_t coordinate[TVM_MAX_RANK];
-    if (!t->pointer[class_id].name[0]) {
-        coordinates_of(t->layout, t->map.class_first[class_id], coordinate);
-        t->pointer[class_id] = tvm_global_pointer(&t->g, coordinate);
-        if (!tvm_global_predicate(&t->g, coordinate, &t->predicate[class_id]))
-            t->predicate[class_id].name[0] = '\0';
-    }
-    *pointer = t->pointer[class_id];
-    *predicate = t->predicate[class_id];
-    return predicate->name[0] != '\0';
-}
-
-static void load_access(emitter *e, transfer *t, const access_plan *plan, const access *a, reg units[4]) {
-    char operands[64];
-    reg pointer, predicate;
-    bool guarded = class_values(t, a->class_id, &pointer, &predicate);
-    tvm_access_load_registers(e, plan, a, t->slot, units);
-    for (uint32_t u = 0; guarded && u < a->units; u++) tvm_emit(e, "mov.b32 %s, 0;", units[u].name);
-    tvm_emit(e, "%s%s%sld%s.global%s%s.%s %s, [%s+%lld]%s;", guarded ? "@" : "",
-             guarded ? predicate.name : "", guarded ? " " : "", t->order, t->hint.level1, t->hint.level2,
-             tvm_access_type(a->width), tvm_access_operands(units, a->units, operands), pointer.name,
-             (long long)(a->offset / 8), t->hint.policy);
-}
-
-static tvm_status load_planned(emitter *e, transfer *t, unsigned align) {
-    access_plan plan;
-    tvm_status status =
-        tvm_access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, &plan);
-    if (status != TVM_OK) return status;
-    bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
-    reg(*units)[4] = calloc(plan.count + (size_t)1, sizeof *units);
-    if (started && units) {
-        /* All loads first: they are in flight together. */
-        for (uint32_t i = 0; i < plan.count; i++) load_access(e, t, &plan, &plan.accesses[i], units[i]);
-        for (uint32_t i = 0; i < plan.count; i++)
-            tvm_access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
-        char name[80], refused[200];
-        snprintf(name, sizeof name, "ld.global%s%s.%s%s", t->hint.level1, t->hint.level2,
-                 tvm_access_type(plan.widest), tvm_global_is_guarded(&t->g) ? " guarded" : "");
-        refusal(&t->g, &t->map, &plan, align, "ld.global", refused);
-        tvm_explain(e, name, plan.widest, plan.count, -1, refused);
-    } else {
-        status = tvm_diag_no_memory(e->diags);
-    }
-    free(started);
-    free(units);
-    tvm_access_plan_free(&plan);
-    return status;
-}
+#include "global_transfer.h"
 
 /* ---- sub-byte elements that may begin anywhere in a byte ---- */
 
@@ -280,7 +95,7 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
     if (!tvm_write_begin(e, &writer, t->slot)) return TVM_NO_MEMORY;
     for (uint32_t i = 0; i < t->map.locals; i++) {
         uint32_t coordinate[TVM_MAX_RANK];
-        coordinates_of(t->layout, i, coordinate);
+        tvm_transfer_coordinate(t, i, coordinate);
         uint32_t bit = coordinate[g->tile_rank - 1] * g->bits;
         bit_base *base = &bases[bit % 8];
         if (!base->made) make_bit_base(t, bit % 8, base);
@@ -299,17 +114,28 @@ static tvm_status load_by_element(emitter *e, transfer *t) {
     return TVM_OK;
 }
 
+/* The operand after the tensor's indices. */
+static const tvm_operand *after_indices(const emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    return operands + 1 + e->kernel->slots[operands->value].rank;
+}
+
+/* The mask, at this operand after the indices; NULL: bytecode of before there were any. */
+static const tvm_operand *mask_of(const emitter *e, const tvm_insn *insn, unsigned at) {
+    const tvm_operand *mask = after_indices(e, insn) + at;
+    return mask < tvm_operands(e->kernel, insn) + insn->count ? mask : NULL;
+}
+
 tvm_status tvm_emit_LOAD_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
-    tvm_status status = transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false);
+    tvm_status status =
+        tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false, mask_of(e, insn, 1));
     if (status == TVM_OK) {
-        uint64_t rows[TVM_MAX_RANK];
-        row_divisors(t.layout, rows);
-        unsigned align = tvm_global_alignment(&t.g, rows);
-        t.hint = tvm_cache_hint(e, tvm_operands(e->kernel, insn) + insn->count - 1);
-        status = align >= 8 ? load_planned(e, &t, align) : load_by_element(e, &t);
+        unsigned align = tvm_transfer_alignment(&t);
+        t.hint = tvm_cache_hint(e, after_indices(e, insn));
+        status = align >= 8 ? tvm_transfer_load_all(e, &t, align) : load_by_element(e, &t);
     }
-    transfer_close(&t);
+    tvm_transfer_close(&t);
     return status;
 }
 
@@ -321,48 +147,21 @@ tvm_status tvm_emit_ALLOC_GLOBAL(emitter *e, const tvm_insn *insn) {
 
 /* ---- store ---- */
 
-static tvm_status open_store(emitter *e, transfer *t, const tvm_insn *insn, access_plan *plan) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    tvm_status status = transfer_open(e, t, operands, operands[insn->count - 1].value, true);
-    if (status != TVM_OK) return status;
-    uint64_t rows[TVM_MAX_RANK];
-    row_divisors(t->layout, rows);
-    unsigned align = tvm_global_alignment(&t->g, rows);
-    /* The verifier has seen to it that runs are whole bytes. */
-    if (align < 8) align = 8;
-    status =
-        tvm_access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128, plan);
-    if (status != TVM_OK) return status;
-    bool guarded = tvm_global_guard_bytes(&t->g) || tvm_global_is_guarded(&t->g);
-    const char *what = insn->op == TVM_OP_PUT_GLOBAL ? "st.relaxed.gpu.global" : "st.global";
-    char name[60], refused[200];
-    refusal(&t->g, &t->map, plan, align, what, refused);
-    snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest), guarded ? " guarded" : "");
-    tvm_explain(e, name, plan->widest, plan->count, -1, refused);
-    return TVM_OK;
-}
-
-static void store_units(emitter *e, transfer *t, const access *a, const reg units[4]) {
-    char operands[64];
-    reg pointer, predicate;
-    bool guarded = class_values(t, a->class_id, &pointer, &predicate);
-    tvm_emit(e, "%s%s%sst%s.global%s.%s [%s+%lld], %s%s;", guarded ? "@" : "", guarded ? predicate.name : "",
-             guarded ? " " : "", t->order, t->hint.level2, tvm_access_type(a->width), pointer.name,
-             (long long)(a->offset / 8), tvm_access_operands(units, a->units, operands), t->hint.policy);
+/* The verifier has seen to it that runs are whole bytes. */
+static unsigned store_alignment(const transfer *t) {
+    unsigned align = tvm_transfer_alignment(t);
+    return align < 8 ? 8 : align;
 }
 
 tvm_status tvm_emit_STORE_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
-    access_plan plan = {0};
-    tvm_status status = open_store(e, &t, insn, &plan);
-    for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
-        reg pointer, predicate, units[4];
-        class_values(&t, plan.accesses[i].class_id, &pointer, &predicate);
-        tvm_access_gather(e, &plan, &plan.accesses[i], t.slot, units);
-        store_units(e, &t, &plan.accesses[i], units);
+    tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), after_indices(e, insn)->value,
+                                          true, mask_of(e, insn, 1));
+    if (status == TVM_OK) {
+        t.traps = tvm_global_guard_bytes(&t.g);
+        status = tvm_transfer_store_all(e, &t, store_alignment(&t));
     }
-    tvm_access_plan_free(&plan);
-    transfer_close(&t);
+    tvm_transfer_close(&t);
     return status;
 }
 
@@ -377,13 +176,22 @@ static void set_exchange(emitter *e, transfer *t) {
     t->hint = tvm_cache_hint(e, &last);
 }
 
+static void explain_exchange(emitter *e, const transfer *t, const access_plan *plan, unsigned align,
+                             const char *what) {
+    char name[60], refused[200];
+    tvm_transfer_refusal(t, plan, align, what, refused);
+    snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest),
+             tvm_transfer_is_guarded(t) ? " guarded" : "");
+    tvm_explain(e, name, plan->widest, plan->count, -1, refused);
+}
+
 /* From here on each element of the accesses is written by one thread, the lowest that holds it: what a second
  * one put might come after the first has been taken. */
 static void keep_owners(emitter *e, transfer *t, const access_plan *plan) {
     reg digits = {""}, pointer, predicate;
     uint32_t below = 1;
     for (uint32_t i = 0; i < plan->count; i++)
-        class_values(t, plan->accesses[i].class_id, &pointer, &predicate);
+        tvm_transfer_class(e, t, plan->accesses[i].class_id, &pointer, &predicate);
     for (unsigned s = t->layout->spatials; s-- > 0;) {
         int32_t m = t->layout->spatial[s];
         uint32_t size = m < 0 ? (uint32_t)-m : t->layout->mode_size[m];
@@ -408,8 +216,12 @@ static void keep_owners(emitter *e, transfer *t, const access_plan *plan) {
 tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     access_plan plan = {0};
-    tvm_status status = open_store(e, &t, insn, &plan);
+    tvm_status status =
+        tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), after_indices(e, insn)->value, true, NULL);
+    unsigned align = status == TVM_OK ? store_alignment(&t) : 8;
+    if (status == TVM_OK) status = tvm_transfer_plan(e, &t, align, &plan);
     if (status == TVM_OK) {
+        explain_exchange(e, &t, &plan, align, "st.relaxed.gpu.global");
         set_exchange(e, &t);
         keep_owners(e, &t, &plan);
     }
@@ -422,17 +234,17 @@ tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
             tvm_emit(e, "selp.b32 %s, 0x80000000, %s, %s;", value.name, units[u].name, zero.name);
             units[u] = value;
         }
-        store_units(e, &t, &plan.accesses[i], units);
+        tvm_transfer_store(e, &t, &plan.accesses[i], units);
     }
     tvm_access_plan_free(&plan);
-    transfer_close(&t);
+    tvm_transfer_close(&t);
     return status;
 }
 
 /* The least of the words that are inside, as unsigned ones: zero as long as one is empty. */
 static reg least_word(emitter *e, transfer *t, const access *a, const reg units[4], reg least) {
     reg pointer, predicate, here = units[0], both = tvm_new_r(e);
-    bool guarded = class_values(t, a->class_id, &pointer, &predicate);
+    bool guarded = tvm_transfer_class(e, t, a->class_id, &pointer, &predicate);
     for (uint32_t u = 1; u < a->units; u++) {
         reg next = tvm_new_r(e);
         tvm_emit(e, "min.u32 %s, %s, %s;", next.name, here.name, units[u].name);
@@ -456,10 +268,10 @@ static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan)
     reg pointer, predicate, least = tvm_pure(e, 'r', "mov.b32 $, -1;"), empty = tvm_new_pred(e);
     uint32_t again = tvm_new_label(e);
     for (uint32_t i = 0; i < plan->count; i++)
-        class_values(t, plan->accesses[i].class_id, &pointer, &predicate);
+        tvm_transfer_class(e, t, plan->accesses[i].class_id, &pointer, &predicate);
     tvm_text_add(&e->body, "$L%u:\n", again);
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++)
-        load_access(e, t, plan, &plan->accesses[i], units[i]);
+        tvm_transfer_load(e, t, plan, &plan->accesses[i], units[i]);
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++)
         least = least_word(e, t, &plan->accesses[i], units[i], least);
     tvm_emit(e, "setp.eq.u32 %s, %s, 0;", empty.name, least.name);
@@ -473,7 +285,7 @@ static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan)
     reg zero = tvm_pure(e, 'r', "mov.b32 $, 0;");
     const reg zeros[4] = {zero, zero, zero, zero};
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++) {
-        store_units(e, t, &plan->accesses[i], zeros);
+        tvm_transfer_store(e, t, &plan->accesses[i], zeros);
         tvm_access_spread(e, plan, &plan->accesses[i], t->slot, units[i], started);
     }
     free(started);
@@ -484,22 +296,15 @@ static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan)
 tvm_status tvm_emit_TAKE_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     access_plan plan = {0};
-    tvm_status status = transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false);
+    tvm_status status = tvm_transfer_open(e, &t, tvm_operands(e->kernel, insn), insn->result, false, NULL);
     if (status == TVM_OK) {
-        uint64_t rows[TVM_MAX_RANK];
-        row_divisors(t.layout, rows);
-        unsigned align = tvm_global_alignment(&t.g, rows);
+        unsigned align = tvm_transfer_alignment(&t);
         set_exchange(e, &t);
-        status =
-            tvm_access_plan_make(e, t.map.locals, t.g.bits, t.map.offset, t.map.class_id, align, 128, &plan);
+        status = tvm_transfer_plan(e, &t, align, &plan);
         if (status == TVM_OK) status = take_planned(e, &t, &plan);
-        char name[60], refused[200];
-        refusal(&t.g, &t.map, &plan, align, "ld.relaxed.gpu.global", refused);
-        snprintf(name, sizeof name, "ld.relaxed.gpu.global.%s%s", tvm_access_type(plan.widest),
-                 tvm_global_is_guarded(&t.g) ? " guarded" : "");
-        if (status == TVM_OK) tvm_explain(e, name, plan.widest, plan.count, -1, refused);
+        if (status == TVM_OK) explain_exchange(e, &t, &plan, align, "ld.relaxed.gpu.global");
     }
     tvm_access_plan_free(&plan);
-    transfer_close(&t);
+    tvm_transfer_close(&t);
     return status;
 }

@@ -7,18 +7,18 @@
 #include "caches.h"
 #include "emit.h"
 #include "ldmatrix.h"
-#include "shared_access.h"
+#include "shared_places.h"
 #include "wgmma.h"
 
 /* The register tensor of the instruction against its shared tile. */
-typedef struct transfer {
+typedef struct tile_transfer {
     shared_tile tile;
     shared_lanes lanes;
     const tvm_layout *layout;
     uint32_t slot;
-} transfer;
+} tile_transfer;
 
-static void open_lanes(emitter *e, transfer *t) {
+static void open_lanes(emitter *e, tile_transfer *t) {
     uint32_t coordinate[TVM_MAX_RANK];
     shared_lanes *lanes = &t->lanes;
     for (uint32_t thread = 0; thread < t->tile.threads; thread++) {
@@ -35,7 +35,7 @@ static void open_lanes(emitter *e, transfer *t) {
 }
 
 /* Of the warp that has most. */
-static unsigned access_conflicts(const transfer *t, const access *a) {
+static unsigned access_conflicts(const tile_transfer *t, const access *a) {
     uint32_t address[32], constant = (uint32_t)(a->offset / 8) / t->tile.bytes + t->tile.constant;
     unsigned worst = 0;
     for (uint32_t warp = 0; warp + 32 <= t->tile.threads; warp += 32) {
@@ -48,7 +48,7 @@ static unsigned access_conflicts(const transfer *t, const access *a) {
     return worst;
 }
 
-static void emit_access(emitter *e, transfer *t, const access_plan *plan, const access *a, bool is_load,
+static void emit_access(emitter *e, tile_transfer *t, const access_plan *plan, const access *a, bool is_load,
                         reg units[4]) {
     char operands[64];
     uint32_t plus;
@@ -64,7 +64,7 @@ static void emit_access(emitter *e, transfer *t, const access_plan *plan, const 
     }
 }
 
-static tvm_status plan_of(emitter *e, transfer *t, access_plan *plan) {
+static tvm_status plan_of(emitter *e, tile_transfer *t, access_plan *plan) {
     uint32_t locals = tvm_layout_locals(t->layout);
     int64_t *offset = calloc(locals, sizeof *offset);
     uint32_t *class_id = calloc(locals, sizeof *class_id);
@@ -84,7 +84,7 @@ static tvm_status plan_of(emitter *e, transfer *t, access_plan *plan) {
     return status;
 }
 
-static void explain_plain(emitter *e, const transfer *t, const access_plan *plan, bool is_load,
+static void explain_plain(emitter *e, const tile_transfer *t, const access_plan *plan, bool is_load,
                           const char *refused) {
     char name[40], reason[400];
     unsigned worst = 0;
@@ -103,7 +103,7 @@ static void explain_plain(emitter *e, const transfer *t, const access_plan *plan
     tvm_explain(e, name, plan->widest, plan->count, (int)worst, reason);
 }
 
-static tvm_status transfer_planned(emitter *e, transfer *t, bool is_load, const char *refused) {
+static tvm_status transfer_planned(emitter *e, tile_transfer *t, bool is_load, const char *refused) {
     access_plan plan;
     tvm_status status = plan_of(e, t, &plan);
     if (status != TVM_OK) return status;
@@ -123,7 +123,7 @@ static tvm_status transfer_planned(emitter *e, transfer *t, bool is_load, const 
 
 /* ---- layouts with several modes in a dimension: every element's address on its own ---- */
 
-static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
+static tvm_status transfer_elements(emitter *e, tile_transfer *t, bool is_load) {
     uint32_t locals = tvm_layout_locals(t->layout);
     unsigned bits = 8 * t->tile.bytes;
     reg part[TVM_MAX_RANK] = {{""}};
@@ -176,9 +176,9 @@ static tvm_status transfer_elements(emitter *e, transfer *t, bool is_load) {
 }
 
 /* `layout`: of the tile; the slot's words are the thread's elements in its order. */
-static transfer *transfer_open(emitter *e, const tvm_operand *tensor, const tvm_layout *layout,
-                               uint32_t slot) {
-    transfer *t = calloc(1, sizeof *t);
+static tile_transfer *open_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout,
+                                uint32_t slot) {
+    tile_transfer *t = calloc(1, sizeof *t);
     if (!t) {
         tvm_diag_no_memory(e->diags);
         return NULL;
@@ -192,7 +192,7 @@ static transfer *transfer_open(emitter *e, const tvm_operand *tensor, const tvm_
 
 tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_layout *layout,
                               uint32_t slot) {
-    transfer *t = transfer_open(e, tensor, layout, slot);
+    tile_transfer *t = open_tile(e, tensor, layout, slot);
     if (!t) return TVM_NO_MEMORY;
     char refused[200];
     tvm_status status;
@@ -206,18 +206,46 @@ tvm_status tvm_emit_load_tile(emitter *e, const tvm_operand *tensor, const tvm_l
     return status;
 }
 
+/* A tile with a mask: element by element. NULL: it has none. */
+static const tvm_operand *mask_of(const emitter *e, const tvm_insn *insn, unsigned at) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    uint32_t place = 1 + tvm_slot_shared_layout(e, operands->value)->rank + at;
+    return place < insn->count && operands[place].kind == TVM_OPERAND_SLOT ? &operands[place] : NULL;
+}
+
+static tvm_status move_masked(emitter *e, const tvm_operand *tensor, const tvm_operand *mask, uint32_t slot,
+                              bool is_load) {
+    const tvm_layout *layout = tvm_slot_layout(e, slot);
+    shared_places p;
+    tvm_shared_guard(e, tensor->value, tensor + 1, layout->rank, layout->shape);
+    tvm_status status = TVM_OK;
+    if (!tvm_shared_places_open(e, &p, tensor, layout, mask, false))
+        status = tvm_diag_no_memory(e->diags);
+    else
+        status = is_load ? tvm_shared_places_load(e, &p, slot) : tvm_shared_places_store(e, &p, slot);
+    tvm_shared_places_close(&p);
+    return status;
+}
+
 tvm_status tvm_emit_LOAD_SHARED(emitter *e, const tvm_insn *insn) {
-    return tvm_emit_load_tile(e, tvm_operands(e->kernel, insn), tvm_slot_layout(e, insn->result),
-                              insn->result);
+    const tvm_operand *tensor = tvm_operands(e->kernel, insn), *mask = mask_of(e, insn, 0);
+    if (mask) return move_masked(e, tensor, mask, insn->result, true);
+    return tvm_emit_load_tile(e, tensor, tvm_slot_layout(e, insn->result), insn->result);
 }
 
 tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
-    uint32_t source = operands[insn->count - 1].value;
-    transfer *t = transfer_open(e, operands, tvm_slot_layout(e, source), source);
-    if (!t) return TVM_NO_MEMORY;
-    tvm_status status = t->tile.linear ? transfer_planned(e, t, false, "") : transfer_elements(e, t, false);
-    tvm_wgmma_stored(e, t->layout);
-    free(t);
+    const tvm_operand *operands = tvm_operands(e->kernel, insn), *mask = mask_of(e, insn, 1);
+    uint32_t source = operands[1 + tvm_slot_shared_layout(e, operands->value)->rank].value;
+    const tvm_layout *layout = tvm_slot_layout(e, source);
+    tvm_status status;
+    if (mask) {
+        status = move_masked(e, operands, mask, source, false);
+    } else {
+        tile_transfer *t = open_tile(e, operands, layout, source);
+        if (!t) return TVM_NO_MEMORY;
+        status = t->tile.linear ? transfer_planned(e, t, false, "") : transfer_elements(e, t, false);
+        free(t);
+    }
+    tvm_wgmma_stored(e, layout);
     return status;
 }

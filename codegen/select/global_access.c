@@ -25,6 +25,10 @@ static unsigned bytes_scale(const global_access *g) {
     return g->bits >= 8 ? g->bits / 8 : 1;
 }
 
+static bool is_tensor(const global_access *g, unsigned tensor_dim) {
+    return g->index[tensor_dim].kind == TVM_OPERAND_SLOT;
+}
+
 static void find_strides(global_access *g) {
     int64_t stride = 1;
     uint64_t divisor = 1;
@@ -46,6 +50,7 @@ static void find_strides(global_access *g) {
 }
 
 static uint64_t index_divisor(const global_access *g, unsigned d) {
+    if (is_tensor(g, d)) return 1;
     uint64_t divisor = tvm_fact_divisor(g->e, g->index[d].value);
     unsigned rest = g->bits % 8;
     if (g->whole_bytes && rest != 0 && d + 1 == g->rank && divisor != 0) {
@@ -60,7 +65,7 @@ static void find_bounds(global_access *g) {
         bool in_tile = d >= g->lead;
         const thread_part *part = in_tile ? &g->part[d - g->lead] : NULL;
         int64_t extent = in_tile ? g->extent[d - g->lead] : 1;
-        g->proven[d] = tvm_fact_inside(g->e, g->index[d].value, extent, shape_expr(g, d));
+        g->proven[d] = is_tensor(g, d) || tvm_fact_inside(g->e, g->index[d].value, extent, shape_expr(g, d));
         uint64_t granule = tvm_fact_gcd(index_divisor(g, d), tvm_fact_divisor(g->e, shape_expr(g, d)));
         if (part && part->varies) granule = tvm_fact_gcd(granule, part->divisor);
         g->granule[d] = granule == 0 || granule > TVM_MAX_TILE_ELEMENTS ? TVM_MAX_TILE_ELEMENTS : granule;
@@ -259,6 +264,7 @@ static void make_base(global_access *g) {
         for (unsigned d = 0; d < g->rank; d++) {
             int64_t value;
             uint32_t expr = g->index[d].value;
+            if (is_tensor(g, d)) continue;
             if (when_known(e, expr) != when || (tvm_fact_constant(e, expr, &value) && value == 0)) continue;
             reg bytes = index_bytes(g, d);
             if (when != HERE || !tvm_innermost_loop(e))
@@ -378,6 +384,24 @@ bool tvm_global_guard_bytes(global_access *g) {
     tvm_emit(e, "setp.ne.u32 %s, %s, 0;", p.name, rest.name);
     tvm_emit_trap(e, p, true);
     return true;
+}
+
+reg tvm_global_element(global_access *g, unsigned d, reg index, bool is_wide, reg *inside) {
+    emitter *e = g->e;
+    uint32_t shape = shape_expr(g, d);
+    bool narrow_test = !is_wide && is_narrow(e, shape);
+    int64_t step;
+    enum when when;
+    reg at = index;
+    *inside = tvm_new_pred(e);
+    if (narrow_test)
+        tvm_emit(e, "setp.lt.u32 %s, %s, %s;", inside->name, index.name, tvm_emit_expr(e, shape).name);
+    if (narrow_test && step_is_constant(g, d, &step))
+        return compute(e, HERE, "mul.wide.s32 $, %s, %" PRId64 ";", index.name, step);
+    if (!is_wide) at = compute(e, HERE, "cvt.s64.s32 $, %s;", index.name);
+    if (!narrow_test)
+        tvm_emit(e, "setp.lt.u64 %s, %s, %s;", inside->name, at.name, widen(g, shape, &when).name);
+    return scaled(g, d, at, HERE);
 }
 
 static uint32_t granule_of(const global_access *g, unsigned d, const uint32_t coordinate[TVM_MAX_RANK]) {

@@ -20,7 +20,8 @@ typedef struct global_access {
     uint32_t slot;
     unsigned rank, tile_rank, lead; /* dimension d of the tile is lead + d of the tensor */
     unsigned bits;
-    const tvm_operand *index; /* one expression a dimension */
+    const tvm_operand *index; /* one expression a dimension, or a register tensor, which has no part in what
+                                 follows but for the alignment: tvm_global_element adds it */
     thread_part part[TVM_MAX_RANK];
     uint32_t extent[TVM_MAX_RANK];      /* of the tile */
     bool constant_stride[TVM_MAX_RANK]; /* by dimension of the tensor */
@@ -83,6 +84,10 @@ typedef struct cache_hint {
 } cache_hint;
 /* operand: of kind E. */
 cache_hint tvm_cache_hint(emitter *e, const tvm_operand *operand);
+
+/* Of a dimension whose index is a tensor: what an element of that, a %r of i32 or a %rd of i64, adds to the
+ * address, in bytes, and whether it lies inside. */
+reg tvm_global_element(global_access *g, unsigned tensor_dim, reg index, bool is_wide, reg *inside);
 
 /* index + thread part of a dimension of the tile, as %rd, and the stride of a dimension of the tensor in
  * elements, as %rd. */

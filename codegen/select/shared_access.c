@@ -319,11 +319,37 @@ reg tvm_shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, u
 
 /* ---- any layout ---- */
 
+void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, reg *offset) {
+    emitter *e = s->e;
+    unsigned first = 0;
+    while (first < s->layout->modes && s->layout->mode_dim[first] != dim) first++;
+    for (unsigned m = s->layout->modes; m-- > 0;) {
+        if (s->layout->mode_dim[m] != dim) continue;
+        reg digit = position, sum = tvm_new_r(e);
+        if (m > first) { /* inside of the tensor the first mode's digit is what is left */
+            reg rest = tvm_new_r(e);
+            digit = tvm_new_r(e);
+            tvm_emit(e, "rem.u32 %s, %s, %u;", digit.name, position.name, s->layout->mode_size[m]);
+            tvm_emit(e, "div.u32 %s, %s, %u;", rest.name, position.name, s->layout->mode_size[m]);
+            position = rest;
+        }
+        if (offset->name[0])
+            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", sum.name, digit.name, s->layout->mode_stride[m],
+                     offset->name);
+        else
+            tvm_emit(e, "mul.lo.s32 %s, %s, %u;", sum.name, digit.name, s->layout->mode_stride[m]);
+        *offset = sum;
+    }
+}
+
+reg tvm_shared_address_of_offset(shared_tile *s, reg offset) {
+    return moving_address(s, offset.name[0] ? offset : tvm_pure(s->e, 'r', "mov.b32 $, 0;"));
+}
+
 reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
                                       const uint32_t constant[TVM_MAX_RANK]) {
     emitter *e = s->e;
-    reg offset = tvm_new_r(e);
-    tvm_emit(e, "mov.b32 %s, 0;", offset.name);
+    reg offset = {""};
     for (unsigned d = 0; d < s->rank; d++) {
         reg at = tvm_emit_expr(e, s->index[d].value), sum = tvm_new_r(e);
         if (e->kernel->exprs[s->index[d].value].type.bits == 64)
@@ -335,18 +361,9 @@ reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_M
             if (coordinate[d - s->lead].name[0])
                 tvm_emit(e, "add.s32 %s, %s, %s;", sum.name, sum.name, coordinate[d - s->lead].name);
         }
-        for (unsigned m = s->layout->modes; m-- > 0;) {
-            if (s->layout->mode_dim[m] != d) continue;
-            reg digit = tvm_new_r(e), more = tvm_new_r(e), rest = tvm_new_r(e);
-            tvm_emit(e, "rem.u32 %s, %s, %u;", digit.name, sum.name, s->layout->mode_size[m]);
-            tvm_emit(e, "div.u32 %s, %s, %u;", rest.name, sum.name, s->layout->mode_size[m]);
-            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", more.name, digit.name, s->layout->mode_stride[m],
-                     offset.name);
-            offset = more;
-            sum = rest;
-        }
+        tvm_shared_add_position(s, d, sum, &offset);
     }
-    return moving_address(s, offset);
+    return tvm_shared_address_of_offset(s, offset);
 }
 
 /* ---- bank conflicts ---- */

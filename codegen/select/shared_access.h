@@ -25,7 +25,7 @@ typedef struct shared_tile {
     uint64_t dynamic_divisor; /* elements, of the run-time part; 0: there is none */
     bool has_dynamic;
     bool guarded; /* an index is tested: tvm_shared_guard */
-    reg dynamic; /* %r: linear offset of the run-time part, in elements */
+    reg dynamic;  /* %r: linear offset of the run-time part, in elements */
     uint32_t threads;
 } shared_tile;
 
@@ -82,6 +82,11 @@ reg tvm_shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, u
 /* The address of coordinates in registers (%r; name[0] == 0: none) plus constants, whatever the layout. */
 reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
                                       const uint32_t constant[TVM_MAX_RANK]);
+
+/* Adds to a linear offset (name[0] == 0: 0) what a position in a dimension of the tensor, a %r, adds. */
+void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, reg *offset);
+/* The address of a linear offset; the tensor's shared_offset is to be added. */
+reg tvm_shared_address_of_offset(shared_tile *s, reg offset);
 
 /* Wavefronts of one warp's access beyond the least: lanes' first bytes, each `width` bits wide; active lanes
  * only. */

@@ -153,6 +153,32 @@ void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *op
 tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
                                 void *elements);
 
+/* The places that the elements of a tile have in a global or shared tensor, one by one: its indices are
+ * scalars, to which the element's coordinate in the tile is added, or tensors, broadcast to the tile, whose
+ * element is the index.
+ */
+typedef struct interp_place_index {
+    bool is_tensor;
+    uint32_t slot, step[TVM_MAX_RANK]; /* of a tensor: elements, by dimension of the tile */
+} interp_place_index;
+typedef struct interp_places {
+    uint32_t memory, mask; /* slots; mask: or TVM_NONE */
+    unsigned rank, tile_rank;
+    uint32_t tile[TVM_MAX_RANK], mask_step[TVM_MAX_RANK];
+    interp_place_index index[TVM_MAX_RANK];
+} interp_places;
+/* operands: the memory and its indices, those of the instruction from the first on. tile: the slot of a
+ * register tensor. mask: an operand that may be left out, or NULL. */
+void tvm_interp_plan_places(const tvm_interp_kernel *kernel, const tvm_operand *operands, uint32_t tile,
+                            const tvm_operand *mask, interp_places *out);
+/* Visits the tile's elements in row-major order; place is NULL for those that are masked off or outside. */
+typedef void (*interp_visit)(void *data, size_t element, uint8_t *place);
+tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
+                                 interp_visit visit, void *data);
+/* Loads them to a register tensor, with zero bits where there is no place, or stores those that have one. */
+tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
+                                  uint32_t slot, bool is_load);
+
 #define TVM_OP(number, id, mnemonic, since, class, family, ...)                                              \
     tvm_status tvm_interp_##family(interp_context *context, const interp_insn *insn);                        \
     tvm_status tvm_plan_##family(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags);

@@ -229,9 +229,13 @@ typedef struct tile_plan {
     width width;
     int64_t shape[TVM_MAX_RANK]; /* of a shared container */
     int64_t tile[TVM_MAX_RANK];
+    bool masked;
+    interp_places places; /* of a tile with a mask */
 } tile_plan;
 
-static tvm_status plan_tile(tvm_interp_kernel *k, interp_insn *insn, uint32_t tensor, tvm_diags *diags) {
+/* mask: its operand, or count: the instruction has none. */
+static tvm_status plan_tile(tvm_interp_kernel *k, interp_insn *insn, uint32_t tensor, uint32_t mask,
+                            tvm_diags *diags) {
     tile_plan *plan = insn->plan = calloc(1, sizeof *plan);
     if (!plan) return tvm_diag_no_memory(diags);
     plan->container = insn->operands[0].value;
@@ -243,24 +247,31 @@ static tvm_status plan_tile(tvm_interp_kernel *k, interp_insn *insn, uint32_t te
         plan->rank = (uint8_t)slot_shape(k, plan->container, plan->shape);
     plan->tile_rank = (uint8_t)slot_shape(k, tensor, plan->tile);
     plan->width = width_of(container->dtype);
+    plan->masked = mask < insn->source->count && insn->operands[mask].kind == TVM_OPERAND_SLOT;
+    if (plan->masked) tvm_interp_plan_places(k, insn->operands, tensor, &insn->operands[mask], &plan->places);
     return TVM_OK;
 }
 
+/* The operand after the memory's indices. */
+static uint32_t after_indices(const tvm_interp_kernel *k, const interp_insn *insn) {
+    return 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[0].value));
+}
+
 tvm_status tvm_plan_LOAD_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    return plan_tile(kernel, insn, insn->source->result, diags);
+    return plan_tile(kernel, insn, insn->source->result, after_indices(kernel, insn) + 1, diags);
 }
 
 tvm_status tvm_plan_LOAD_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    return plan_tile(kernel, insn, insn->source->result, diags);
+    return plan_tile(kernel, insn, insn->source->result, after_indices(kernel, insn), diags);
 }
 
-/* The source comes after the target's indices. */
 tvm_status tvm_plan_STORE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    return plan_tile(kernel, insn, insn->operands[insn->source->count - 1].value, diags);
+    uint32_t source = after_indices(kernel, insn);
+    return plan_tile(kernel, insn, insn->operands[source].value, source + 1, diags);
 }
 
 tvm_status tvm_plan_STORE_SHARED(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    return plan_tile(kernel, insn, insn->operands[insn->source->count - 1].value, diags);
+    return tvm_plan_STORE_GLOBAL(kernel, insn, diags);
 }
 
 /* A tile of a global tensor, and where it starts. */
@@ -283,6 +294,7 @@ static tvm_status find_global_tile(interp_context *context, const interp_insn *i
 tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     global_tile tile;
+    if (plan->masked) return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, true);
     tvm_status status = find_global_tile(context, insn, &tile);
     if (status != TVM_OK) return status;
     box_move(tile.where, LOAD, plan->width, tile.container, interp_tensor(context->block, plan->tensor));
@@ -296,6 +308,7 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
     const tile_plan *plan = insn->plan;
     const interp_block *block = context->block;
     global_tile tile;
+    if (plan->masked) return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, false);
     tvm_status status = find_global_tile(context, insn, &tile);
     if (status != TVM_OK) return status;
     int64_t column = tile.start[plan->rank - 1];
@@ -311,16 +324,16 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
 /* ---- elements that are empty, which is zero bits, or put ---- */
 
 tvm_status tvm_plan_PUT_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    uint32_t source = insn->operands[insn->source->count - 1].value;
+    uint32_t source = insn->operands[after_indices(kernel, insn)].value;
     tvm_interp_need_scratch(kernel, (size_t)kernel->extents[source] * sizeof(uint32_t));
-    return plan_tile(kernel, insn, source, diags);
+    return plan_tile(kernel, insn, source, insn->source->count, diags);
 }
 
 tvm_status tvm_plan_TAKE_GLOBAL(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
     uint32_t result = insn->source->result;
     /* taken, and zeros */
     tvm_interp_need_scratch(kernel, (size_t)kernel->extents[result] * 2 * sizeof(uint32_t));
-    return plan_tile(kernel, insn, result, diags);
+    return plan_tile(kernel, insn, result, insn->source->count, diags);
 }
 
 /* A tile of f32, and its elements on the dense side. */
@@ -443,6 +456,7 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
         status = tvm_interp_inside(context, insn, plan->container, plan->rank, plan->shape, start,
                                    plan->tile_rank, plan->tile);
     if (status != TVM_OK) return status;
+    if (plan->masked) return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, way == LOAD);
     box_move(box_make(plan->rank, plan->shape, start, plan->tile_rank, plan->tile, plan->tile), way,
              plan->width, interp_tensor(block, plan->container), interp_tensor(block, plan->tensor));
     return TVM_OK;

@@ -1,0 +1,307 @@
+#include "global_transfer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "caches.h"
+
+/* ---- register tensors beside the tile ---- */
+
+bool tvm_broadcast_open(emitter *e, broadcast *b, const tvm_operand *operand, const tvm_layout *tile) {
+    *b = (broadcast){.slot = TVM_NONE};
+    if (!operand || operand->kind != TVM_OPERAND_SLOT) return true;
+    const tvm_layout *own = tvm_slot_layout(e, operand->value);
+    b->slot = operand->value;
+    b->map = calloc(tvm_layout_locals(tile), sizeof *b->map);
+    b->values = calloc(tvm_layout_locals(own), sizeof *b->values);
+    if (b->map) tvm_layout_broadcasts(own, tile, b->map, NULL);
+    return b->map && b->values;
+}
+
+void tvm_broadcast_close(broadcast *b) {
+    free(b->map);
+    free(b->values);
+    *b = (broadcast){.slot = TVM_NONE};
+}
+
+reg tvm_broadcast_set(emitter *e, broadcast *mask, uint32_t local) {
+    struct broadcast_value *known = &mask->values[mask->map[local]];
+    if (known->inside.name[0]) return known->inside;
+    known->inside = tvm_new_pred(e);
+    tvm_emit(e, "setp.ne.b32 %s, %s, 0;", known->inside.name,
+             tvm_read_element(e, mask->slot, mask->map[local], false).name);
+    return known->inside;
+}
+
+/* ---- classes ---- */
+
+/* What elements of one class have in common. */
+enum { KEY = 3 * TVM_MAX_RANK + 1 };
+
+typedef struct keyed {
+    uint32_t key[KEY];
+    uint32_t local;
+} keyed;
+
+static int compare_keyed(const void *a, const void *b) {
+    const keyed *x = a, *y = b;
+    for (unsigned i = 0; i < KEY; i++)
+        if (x->key[i] != y->key[i]) return x->key[i] < y->key[i] ? -1 : 1;
+    return x->local < y->local ? -1 : x->local > y->local;
+}
+
+void tvm_transfer_coordinate(const transfer *t, uint32_t local, uint32_t coordinate[TVM_MAX_RANK]) {
+    uint32_t tile[TVM_MAX_RANK] = {0};
+    memset(coordinate, 0, TVM_MAX_RANK * sizeof *coordinate);
+    tvm_layout_map(t->layout, 0, local, tile);
+    for (unsigned d = 0; d < t->g.tile_rank; d++)
+        if (!t->index[t->g.lead + d].map) coordinate[d] = tile[t->extra + d];
+}
+
+static void find_key(const transfer *t, uint32_t local, const uint32_t coordinate[TVM_MAX_RANK],
+                     uint32_t key[KEY]) {
+    memset(key, 0, KEY * sizeof *key);
+    tvm_global_key(&t->g, coordinate, key);
+    for (unsigned d = 0; d < t->g.rank; d++)
+        if (t->index[d].map) key[2 * TVM_MAX_RANK + d] = t->index[d].map[local];
+    if (t->mask.map) key[3 * TVM_MAX_RANK] = t->mask.map[local];
+}
+
+static bool map_make(transfer *t) {
+    element_map *map = &t->map;
+    uint32_t locals = tvm_layout_locals(t->layout);
+    *map = (element_map){.locals = locals};
+    map->offset = calloc(locals, sizeof *map->offset);
+    map->class_id = calloc(locals, sizeof *map->class_id);
+    map->class_first = calloc(locals, sizeof *map->class_first);
+    keyed *keys = calloc(locals, sizeof *keys);
+    bool made = map->offset && map->class_id && map->class_first && keys;
+    for (uint32_t i = 0; i < locals && made; i++) {
+        uint32_t coordinate[TVM_MAX_RANK];
+        tvm_transfer_coordinate(t, i, coordinate);
+        map->offset[i] = tvm_global_offset(&t->g, coordinate);
+        find_key(t, i, coordinate, keys[i].key);
+        keys[i].local = i;
+    }
+    if (made) qsort(keys, locals, sizeof *keys, compare_keyed);
+    for (uint32_t i = 0; i < locals && made; i++) {
+        if (i == 0 || memcmp(keys[i].key, keys[i - 1].key, sizeof keys[i].key) != 0)
+            map->class_first[map->classes++] = keys[i].local;
+        map->class_id[keys[i].local] = map->classes - 1;
+    }
+    free(keys);
+    return made;
+}
+
+static void map_free(element_map *map) {
+    free(map->offset);
+    free(map->class_id);
+    free(map->class_first);
+    *map = (element_map){0};
+}
+
+/* The thread parts of the coordinates whose indices are scalars. */
+static void find_parts(emitter *e, transfer *t, unsigned tile_rank, unsigned lead) {
+    global_access *g = &t->g;
+    uint32_t threads = tvm_layout_threads(t->layout), index[TVM_MAX_RANK];
+    for (unsigned d = 0; d < tile_rank; d++) {
+        bool has_tensor = t->index[lead + d].map;
+        g->extent[d] = has_tensor ? 1 : t->layout->shape[t->extra + d];
+        g->part[d].varies =
+            !has_tensor && tvm_thread_coordinate(e, t->layout, t->extra + d, &g->part[d].value);
+    }
+    for (uint32_t i = 0; i < threads; i++) {
+        tvm_layout_map(t->layout, i, 0, index);
+        for (unsigned d = 0; d < tile_rank; d++)
+            g->part[d].divisor = tvm_fact_gcd(g->part[d].divisor, index[t->extra + d]);
+    }
+}
+
+tvm_status tvm_transfer_open(emitter *e, transfer *t, const tvm_operand *tensor, uint32_t slot, bool is_store,
+                             const tvm_operand *mask) {
+    unsigned rank = e->kernel->slots[tensor->value].rank;
+    t->slot = slot;
+    t->order = "";
+    t->hint = (cache_hint){"", "", ""};
+    t->layout = tvm_slot_layout(e, slot);
+    t->g.whole_bytes = is_store;
+    bool made = tvm_broadcast_open(e, &t->mask, mask, t->layout);
+    for (unsigned d = 0; d < rank; d++)
+        made = tvm_broadcast_open(e, &t->index[d], &tensor[1 + d], t->layout) && made;
+    if (!made) return tvm_diag_no_memory(e->diags);
+    unsigned tile_rank = t->layout->rank < rank ? t->layout->rank : rank;
+    t->extra = t->layout->rank - tile_rank;
+    find_parts(e, t, tile_rank, rank - tile_rank);
+    tvm_global_open(e, &t->g, tensor->value, tensor + 1, tile_rank);
+    if (!map_make(t)) return tvm_diag_no_memory(e->diags);
+    t->pointer = calloc(t->map.classes, sizeof *t->pointer);
+    t->predicate = calloc(t->map.classes, sizeof *t->predicate);
+    return t->pointer && t->predicate ? TVM_OK : tvm_diag_no_memory(e->diags);
+}
+
+void tvm_transfer_close(transfer *t) {
+    map_free(&t->map);
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++) tvm_broadcast_close(&t->index[d]);
+    tvm_broadcast_close(&t->mask);
+    free(t->pointer);
+    free(t->predicate);
+}
+
+unsigned tvm_transfer_alignment(const transfer *t) {
+    uint64_t rows[TVM_MAX_RANK] = {0}; /* divisors of the constant coordinates */
+    for (uint32_t i = 0; i < t->map.locals; i++) {
+        uint32_t coordinate[TVM_MAX_RANK];
+        tvm_transfer_coordinate(t, i, coordinate);
+        for (unsigned d = 0; d < t->g.tile_rank; d++) rows[d] = tvm_fact_gcd(rows[d], coordinate[d]);
+    }
+    return tvm_global_alignment(&t->g, rows);
+}
+
+bool tvm_transfer_is_guarded(const transfer *t) {
+    bool guarded = t->traps || t->mask.map || tvm_global_is_guarded(&t->g);
+    for (unsigned d = 0; d < t->g.rank; d++) guarded = guarded || t->index[d].map;
+    return guarded;
+}
+
+static struct broadcast_value *index_value(emitter *e, transfer *t, unsigned d, uint32_t local) {
+    broadcast *index = &t->index[d];
+    struct broadcast_value *known = &index->values[index->map[local]];
+    if (known->value.name[0]) return known;
+    reg at = tvm_read_element(e, index->slot, index->map[local], true);
+    known->value =
+        tvm_global_element(&t->g, d, at, tvm_slot_dtype(e, index->slot).bits == 64, &known->inside);
+    return known;
+}
+
+static void add_predicate(emitter *e, reg *all, reg one) {
+    if (all->name[0]) {
+        reg both = tvm_new_pred(e);
+        tvm_emit(e, "and.pred %s, %s, %s;", both.name, all->name, one.name);
+        one = both;
+    }
+    *all = one;
+}
+
+static void make_class(emitter *e, transfer *t, uint32_t class_id) {
+    uint32_t coordinate[TVM_MAX_RANK], local = t->map.class_first[class_id];
+    reg pointer, predicate = {""};
+    tvm_transfer_coordinate(t, local, coordinate);
+    pointer = tvm_global_pointer(&t->g, coordinate);
+    if (!tvm_global_predicate(&t->g, coordinate, &predicate)) predicate.name[0] = '\0';
+    for (unsigned d = 0; d < t->g.rank; d++) {
+        if (!t->index[d].map) continue;
+        const struct broadcast_value *at = index_value(e, t, d, local);
+        reg sum = tvm_new_rd(e);
+        tvm_emit(e, "add.s64 %s, %s, %s;", sum.name, pointer.name, at->value.name);
+        pointer = sum;
+        add_predicate(e, &predicate, at->inside);
+    }
+    if (t->mask.map) add_predicate(e, &predicate, tvm_broadcast_set(e, &t->mask, local));
+    t->pointer[class_id] = pointer;
+    t->predicate[class_id] = predicate;
+}
+
+bool tvm_transfer_class(emitter *e, transfer *t, uint32_t class_id, reg *pointer, reg *predicate) {
+    if (!t->pointer[class_id].name[0]) make_class(e, t, class_id);
+    *pointer = t->pointer[class_id];
+    *predicate = t->predicate[class_id];
+    return predicate->name[0] != '\0';
+}
+
+void tvm_transfer_refusal(const transfer *t, const access_plan *plan, unsigned align, const char *what,
+                          char out[200]) {
+    out[0] = '\0';
+    if (plan->widest >= 128) return;
+    if (plan->widest == align)
+        snprintf(out, 200, "%s.v4.b32: addresses are known to be multiples of %u bits only", what, align);
+    else if (t->map.classes > 1 && tvm_global_is_guarded(&t->g))
+        snprintf(out, 200, "%s.v4.b32: longer runs may cross the tensor's edge or a row", what);
+    else
+        snprintf(out, 200, "%s.v4.b32: a thread's elements are contiguous for %u bits only", what,
+                 plan->widest);
+}
+
+/* ---- accesses ---- */
+
+tvm_status tvm_transfer_plan(emitter *e, transfer *t, unsigned align, access_plan *plan) {
+    return tvm_access_plan_make(e, t->map.locals, t->g.bits, t->map.offset, t->map.class_id, align, 128,
+                                plan);
+}
+
+void tvm_transfer_load(emitter *e, transfer *t, const access_plan *plan, const access *a, reg units[4]) {
+    char operands[64];
+    reg pointer, predicate;
+    bool guarded = tvm_transfer_class(e, t, a->class_id, &pointer, &predicate);
+    tvm_access_load_registers(e, plan, a, t->slot, units);
+    for (uint32_t u = 0; guarded && u < a->units; u++) tvm_emit(e, "mov.b32 %s, 0;", units[u].name);
+    tvm_emit(e, "%s%s%sld%s.global%s%s.%s %s, [%s+%lld]%s;", guarded ? "@" : "",
+             guarded ? predicate.name : "", guarded ? " " : "", t->order, t->hint.level1, t->hint.level2,
+             tvm_access_type(a->width), tvm_access_operands(units, a->units, operands), pointer.name,
+             (long long)(a->offset / 8), t->hint.policy);
+}
+
+void tvm_transfer_store(emitter *e, transfer *t, const access *a, const reg units[4]) {
+    char operands[64];
+    reg pointer, predicate;
+    bool guarded = tvm_transfer_class(e, t, a->class_id, &pointer, &predicate);
+    tvm_emit(e, "%s%s%sst%s.global%s.%s [%s+%lld], %s%s;", guarded ? "@" : "", guarded ? predicate.name : "",
+             guarded ? " " : "", t->order, t->hint.level2, tvm_access_type(a->width), pointer.name,
+             (long long)(a->offset / 8), tvm_access_operands(units, a->units, operands), t->hint.policy);
+}
+
+static bool reads_result(const transfer *t) {
+    bool reads = t->mask.slot == t->slot;
+    for (unsigned d = 0; d < t->g.rank; d++) reads = reads || t->index[d].slot == t->slot;
+    return reads;
+}
+
+tvm_status tvm_transfer_load_all(emitter *e, transfer *t, unsigned align) {
+    access_plan plan;
+    tvm_status status = tvm_transfer_plan(e, t, align, &plan);
+    if (status != TVM_OK) return status;
+    bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
+    reg(*units)[4] = calloc(plan.count + (size_t)1, sizeof *units);
+    if (started && units) {
+        reg pointer, predicate;
+        /* Words of the result that are indices, too, are read before any of them is loaded. */
+        for (uint32_t c = 0; c < t->map.classes && reads_result(t); c++)
+            tvm_transfer_class(e, t, c, &pointer, &predicate);
+        /* All loads first: they are in flight together. */
+        for (uint32_t i = 0; i < plan.count; i++) tvm_transfer_load(e, t, &plan, &plan.accesses[i], units[i]);
+        for (uint32_t i = 0; i < plan.count; i++)
+            tvm_access_spread(e, &plan, &plan.accesses[i], t->slot, units[i], started);
+        char name[80], refused[200];
+        snprintf(name, sizeof name, "ld.global%s%s.%s%s", t->hint.level1, t->hint.level2,
+                 tvm_access_type(plan.widest), tvm_transfer_is_guarded(t) ? " guarded" : "");
+        tvm_transfer_refusal(t, &plan, align, "ld.global", refused);
+        tvm_explain(e, name, plan.widest, plan.count, -1, refused);
+    } else {
+        status = tvm_diag_no_memory(e->diags);
+    }
+    free(started);
+    free(units);
+    tvm_access_plan_free(&plan);
+    return status;
+}
+
+tvm_status tvm_transfer_store_all(emitter *e, transfer *t, unsigned align) {
+    access_plan plan = {0};
+    tvm_status status = tvm_transfer_plan(e, t, align, &plan);
+    for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
+        reg pointer, predicate, units[4];
+        tvm_transfer_class(e, t, plan.accesses[i].class_id, &pointer, &predicate);
+        tvm_access_gather(e, &plan, &plan.accesses[i], t->slot, units);
+        tvm_transfer_store(e, t, &plan.accesses[i], units);
+    }
+    if (status == TVM_OK) {
+        char name[60], refused[200];
+        tvm_transfer_refusal(t, &plan, align, "st.global", refused);
+        snprintf(name, sizeof name, "st.global.%s%s", tvm_access_type(plan.widest),
+                 tvm_transfer_is_guarded(t) ? " guarded" : "");
+        tvm_explain(e, name, plan.widest, plan.count, -1, refused);
+    }
+    tvm_access_plan_free(&plan);
+    return status;
+}

@@ -1,0 +1,156 @@
+/* Elements that are addressed one by one: gather and scatter by tensors of indices, masked loads and stores.
+ */
+#include "interp_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps of a register tensor that is broadcast to a tile, in elements; 0 where it is stretched. */
+static void broadcast_steps(const tvm_interp_kernel *k, uint32_t slot, unsigned rank,
+                            uint32_t steps[TVM_MAX_RANK]) {
+    unsigned own = tvm_slot_rank(k->program, interp_slot(k, slot));
+    const uint32_t *shape = tvm_slot_shape(k->program, interp_slot(k, slot));
+    uint32_t step = 1;
+    memset(steps, 0, TVM_MAX_RANK * sizeof *steps);
+    for (unsigned d = 0; d < own; d++) {
+        uint32_t extent = shape[own - 1 - d];
+        steps[rank - 1 - d] = extent == 1 ? 0 : step;
+        step *= extent;
+    }
+}
+
+void tvm_interp_plan_places(const tvm_interp_kernel *k, const tvm_operand *operands, uint32_t tile,
+                            const tvm_operand *mask, interp_places *out) {
+    *out = (interp_places){.memory = operands[0].value, .mask = TVM_NONE};
+    const tvm_slot *memory = interp_slot(k, out->memory), *of = interp_slot(k, tile);
+    out->rank = tvm_slot_rank(k->program, memory);
+    out->tile_rank = tvm_slot_rank(k->program, of);
+    memcpy(out->tile, tvm_slot_shape(k->program, of), out->tile_rank * sizeof out->tile[0]);
+    for (unsigned d = 0; d < out->rank; d++) {
+        out->index[d].is_tensor = operands[1 + d].kind == TVM_OPERAND_SLOT;
+        if (!out->index[d].is_tensor) continue;
+        out->index[d].slot = operands[1 + d].value;
+        broadcast_steps(k, out->index[d].slot, out->tile_rank, out->index[d].step);
+    }
+    if (!mask || mask->kind != TVM_OPERAND_SLOT) return;
+    out->mask = mask->value;
+    broadcast_steps(k, out->mask, out->tile_rank, out->mask_step);
+}
+
+/* The place of a tile's element: its offset in the memory, in elements; false: it is outside. */
+static bool locate(const interp_block *block, const interp_places *plan, const int64_t *shape,
+                   const int64_t *start, const uint32_t *coordinate, int64_t *offset) {
+    *offset = 0;
+    for (unsigned d = 0; d < plan->rank; d++) {
+        const interp_place_index *index = &plan->index[d];
+        unsigned back = plan->rank - d;
+        int64_t at = start[d];
+        if (index->is_tensor) {
+            uint32_t element = 0;
+            for (unsigned t = 0; t < plan->tile_rank; t++) element += coordinate[t] * index->step[t];
+            const uint8_t *indices = interp_tensor(block, index->slot);
+            at = interp_slot(block->kernel, index->slot)->dtype.bits == 64
+                     ? (int64_t)tvm_container_get(TVM_I(64), indices, element)
+                     : (int32_t)tvm_container_get(TVM_I(32), indices, element);
+        } else if (back <= plan->tile_rank) {
+            uint32_t along = coordinate[plan->tile_rank - back];
+            if (__builtin_add_overflow(at, (int64_t)along, &at)) return false;
+        }
+        if (at < 0 || at >= shape[d]) return false;
+        *offset = *offset * shape[d] + at;
+    }
+    return true;
+}
+
+static bool is_masked(const interp_block *block, const interp_places *plan, const uint32_t *coordinate) {
+    uint32_t element = 0;
+    if (plan->mask == TVM_NONE) return false;
+    for (unsigned t = 0; t < plan->tile_rank; t++) element += coordinate[t] * plan->mask_step[t];
+    return interp_tensor(block, plan->mask)[element] == 0;
+}
+
+tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
+                                 interp_visit visit, void *data) {
+    const interp_block *block = context->block;
+    bool shared = interp_slot(block->kernel, plan->memory)->kind == TVM_SLOT_SHARED;
+    uint8_t *memory =
+        shared ? interp_tensor(block, plan->memory) : interp_global_of(block->run, plan->memory)->data;
+    unsigned bytes = tvm_dtype_container(interp_slot(block->kernel, plan->memory)->dtype);
+    int64_t shape[TVM_MAX_RANK], start[TVM_MAX_RANK] = {0}, offset;
+    uint32_t coordinate[TVM_MAX_RANK] = {0};
+    tvm_interp_shape(context, plan->memory, shape);
+    for (unsigned d = 0; d < plan->rank; d++) {
+        tvm_scalar value;
+        if (plan->index[d].is_tensor) continue;
+        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1 + d].value, &value);
+        if (status != TVM_OK) return status;
+        start[d] = value.i;
+    }
+    for (size_t element = 0;; element++) {
+        bool inside =
+            !is_masked(block, plan, coordinate) && locate(block, plan, shape, start, coordinate, &offset);
+        visit(data, element, inside ? memory + (size_t)offset * bytes : NULL);
+        unsigned d = plan->tile_rank;
+        while (d > 0 && ++coordinate[d - 1] == plan->tile[d - 1]) coordinate[--d] = 0;
+        if (d == 0) return TVM_OK;
+    }
+}
+
+/* ---- moving elements ---- */
+
+/* The elements of a register tensor. */
+typedef struct dense {
+    uint8_t *elements;
+    unsigned bytes;
+} dense;
+
+static void load_element(void *data, size_t element, uint8_t *place) {
+    const dense *to = data;
+    uint8_t *at = to->elements + element * to->bytes;
+    if (place)
+        memcpy(at, place, to->bytes);
+    else
+        memset(at, 0, to->bytes);
+}
+
+static void store_element(void *data, size_t element, uint8_t *place) {
+    const dense *from = data;
+    if (place) memcpy(place, from->elements + element * from->bytes, from->bytes);
+}
+
+tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
+                                  uint32_t slot, bool is_load) {
+    dense registers = {interp_tensor(context->block, slot),
+                       tvm_dtype_container(interp_slot(context->block->kernel, slot)->dtype)};
+    return tvm_interp_each_place(context, insn, plan, is_load ? load_element : store_element, &registers);
+}
+
+static tvm_status plan_places(tvm_interp_kernel *k, interp_insn *insn, uint32_t tile, uint32_t mask,
+                              tvm_diags *diags) {
+    interp_places *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    tvm_interp_plan_places(k, insn->operands, tile, &insn->operands[mask], plan);
+    return TVM_OK;
+}
+
+static uint32_t after_indices(const tvm_interp_kernel *k, const interp_insn *insn) {
+    return 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[0].value));
+}
+
+tvm_status tvm_plan_GATHER(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    return plan_places(k, insn, insn->source->result, after_indices(k, insn) + 1, diags);
+}
+
+tvm_status tvm_plan_SCATTER(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    uint32_t at = after_indices(k, insn);
+    return plan_places(k, insn, insn->operands[at].value, at + 1, diags);
+}
+
+tvm_status tvm_interp_GATHER(interp_context *context, const interp_insn *insn) {
+    return tvm_interp_move_places(context, insn, insn->plan, insn->source->result, true);
+}
+
+tvm_status tvm_interp_SCATTER(interp_context *context, const interp_insn *insn) {
+    uint32_t source = insn->operands[after_indices(context->block->kernel, insn)].value;
+    return tvm_interp_move_places(context, insn, insn->plan, source, false);
+}
