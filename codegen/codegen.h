@@ -38,6 +38,8 @@ typedef struct tvm_selection {
     const char *refused; /* "ldmatrix.x4: layout is not ...; ..." or "" */
 } tvm_selection;
 
+enum { TVM_KERNEL_LOSS_MAX = 240 };
+
 typedef struct tvm_kernel_code {
     const char *name;
     tvm_kernel_abi abi; /* also says why there is no code */
@@ -45,6 +47,8 @@ typedef struct tvm_kernel_code {
     size_t selection_count;
     /* from ptxas, once tvm_ptxas has run; -1 before */
     int registers, spill_stores, spill_loads, stack_bytes;
+    char loss[TVM_KERNEL_LOSS_MAX]; /* the last "Potential Performance Loss" that ptxas tells, with its
+                                       number: wgmma that are serialized, setmaxnreg that is ignored; or "" */
 } tvm_kernel_code;
 
 typedef struct tvm_module {

@@ -67,6 +67,7 @@ static void write_usage(tvm_text *t, const tvm_kernel_code *kernel) {
         tvm_text_add(t,
                      "  %d registers, %d bytes of stack, %d bytes of spill stores, %d bytes of spill loads\n",
                      kernel->registers, kernel->stack_bytes, kernel->spill_stores, kernel->spill_loads);
+    if (kernel->loss[0]) tvm_text_add(t, "  %s\n", kernel->loss);
 }
 
 static bool came_before(const tvm_ir_entry *entry, uint32_t index) {

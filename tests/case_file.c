@@ -220,6 +220,17 @@ static bool fill_bytes(uint8_t *bytes, size_t count, const char *text) {
     return text[strspn(text, " \n")] == '\0';
 }
 
+/* Codes at random, the same ones for the same number (splitmix64). */
+static void fill_noise(tvm_dtype type, uint8_t *bytes, size_t count, const char *text) {
+    uint64_t state = strtoull(text, NULL, 0);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t code = state += 0x9e3779b97f4a7c15u;
+        code = (code ^ code >> 30) * 0xbf58476d1ce4e5b9u;
+        code = (code ^ code >> 27) * 0x94d049bb133111ebu;
+        tvm_bits_set(bytes, i * type.bits, type.bits, (code ^ code >> 31) >> (64u - type.bits));
+    }
+}
+
 bool case_fill(tvm_dtype type, uint8_t *bytes, size_t count, const char *text) {
     char *rest = NULL;
     double first = 0, step = 0;
@@ -227,6 +238,8 @@ bool case_fill(tvm_dtype type, uint8_t *bytes, size_t count, const char *text) {
         step = 1;
     else if (strncmp(text, "ramp ", 5) == 0)
         first = strtod(text + 5, &rest), step = strtod(rest, NULL);
+    else if (strncmp(text, "noise ", 6) == 0)
+        return fill_noise(type, bytes, count, text + 6), true;
     else if (strncmp(text, "fill ", 5) == 0)
         first = strtod(text + 5, NULL);
     else if (strncmp(text, "zeros", 5) != 0) {

@@ -16,7 +16,7 @@
 
 enum {
     PTX_PARTS = 12,
-    PTX_OPERANDS = 6,
+    PTX_OPERANDS = 8,
     PTX_VECTOR = 4,
     PTX_CLASSES = 8,
     PTX_LOCALS = 8,

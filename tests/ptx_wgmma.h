@@ -1,5 +1,5 @@
 /* Inside ptx_machine.h: wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions") with a in
- * registers and b, rows along k under the swizzle of 128 bytes, in shared memory.
+ * registers or shared memory.
  *
  * Its sums are computed at once, but nothing else may notice before the wait_group that covers it. What is
  * not defined ends the test: an instruction that reads or writes a sum before that, or writes a register of
@@ -96,29 +96,50 @@ static inline uint64_t ptx_uniform(const ptx_machine *m, const ptx_insn *insn, c
     return value;
 }
 
-/* PTX ISA, "Matrix Descriptor Format". */
+/* PTX ISA, "Matrix Descriptor Format" and "Shared Memory Layout": offsets in bytes. */
 typedef struct ptx_matrix {
-    uint32_t start, stride; /* bytes; the stride is from eight rows to the next */
+    uint32_t start, leading, stride, width; /* width: of the swizzle; 16: none */
+    bool transposed;                        /* not along k */
 } ptx_matrix;
 
-static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d) {
+static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d, bool transposed, unsigned rows) {
     static const uint64_t fields =
         UINT64_C(0x3fff) | UINT64_C(0x3fff) << 16 | UINT64_C(0x3fff) << 32 | UINT64_C(3) << 62;
-    ptx_matrix b = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 32 & 0x3fff) << 4};
-    ptx_must((d & ~fields) == 0 && d >> 62 == 1 && (d >> 16 & 0x3fff) == 1,
-             "ptx: a descriptor of something else, %llx: %s", (unsigned long long)d, insn->text);
-    /* The base offset is 0: the swizzle's pattern begins at a multiple of 1024 bytes. */
-    ptx_must(b.start % 1024 + 2 * PTX_K <= 128 && b.stride % 1024 == 0,
-             "ptx: a matrix does not begin in the first of eight rows, %x: %s", b.start, insn->text);
-    return b;
+    static const uint32_t widths[] = {16, 128, 64, 32};
+    ptx_matrix x = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 16 & 0x3fff) << 4,
+                    (uint32_t)(d >> 32 & 0x3fff) << 4, widths[d >> 62], transposed};
+    uint32_t in_row = x.start % x.width, taken = transposed ? 2 * rows : 2 * PTX_K;
+    ptx_must((d & ~fields) == 0, "ptx: a descriptor of something else, %llx: %s", (unsigned long long)d,
+             insn->text);
+    if (x.width == 16) return x;
+    /* The base offset is 0: the swizzle's pattern begins at a multiple of its period. */
+    ptx_must(x.start % (8 * x.width) < x.width && (in_row == 0 || in_row + taken <= x.width) &&
+                 x.stride % (8 * x.width) == 0 && (!transposed || x.leading % (8 * x.width) == 0),
+             "ptx: a matrix does not begin in the first of eight rows, %x: %s", x.start, insn->text);
+    return x;
 }
 
-/* Row `column` of b, which is along k. */
-static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, ptx_matrix b, unsigned column,
+/* Where the element of 16 bits is. */
+static inline uint32_t ptx_matrix_place(const ptx_matrix *x, unsigned row, unsigned k) {
+    unsigned across = x->width / 2; /* elements beside each other */
+    uint32_t at = x->start;
+    if (x->width == 16) {
+        at += (x->transposed ? k / 8 * x->leading + row / 8 * x->stride
+                             : row / 8 * x->stride + k / 8 * x->leading);
+        return at + (x->transposed ? k % 8 * 16 + row % 8 * 2 : row % 8 * 16 + k % 8 * 2);
+    }
+    if (x->transposed)
+        at += k / 8 * x->stride + k % 8 * x->width + row / across * x->leading + row % across * 2;
+    else
+        at += row / 8 * x->stride + row % 8 * x->width + 2 * k;
+    return at ^ (at >> 7 & (x->width / 16 - 1)) << 4;
+}
+
+/* A row of a along m, or of b along n. */
+static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, const ptx_matrix *x, unsigned number,
                                 bool bf16, float row[PTX_K]) {
     for (unsigned k = 0; k < PTX_K; k++) {
-        uint32_t at = b.start + column / 8 * b.stride + column % 8 * 128 + 2 * k;
-        at ^= (at >> 7 & 7) << 4;
+        uint32_t at = ptx_matrix_place(x, number, k);
         ptx_must(at >= PTX_SHARED_BASE && at + 2 <= PTX_SHARED, "ptx: outside of shared memory: %s",
                  insn->text);
         uint16_t code;
@@ -151,28 +172,41 @@ static inline void ptx_wgmma_sum(ptx_machine *m, const ptx_insn *insn, unsigned 
 static inline void ptx_wgmma_multiply(ptx_machine *m, const ptx_insn *insn, unsigned first, bool bf16) {
     static float a[PTX_ROWS][PTX_K], b[PTX_COLUMNS][PTX_K];
     const ptx_operand *o = insn->operand;
-    ptx_matrix matrix = ptx_descriptor(insn, ptx_uniform(m, insn, &o[1], first));
+    unsigned columns = 2 * insn->sum_count;
     bool adds = ptx_uniform(m, insn, &o[2], first) != 0;
-    for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++)
+    if (o[0].kind == PTX_REG) {
+        ptx_matrix x = ptx_descriptor(insn, ptx_uniform(m, insn, &o[0], first), o[5].value, PTX_ROWS);
+        for (unsigned r = 0; r < PTX_ROWS; r++) ptx_read_row(m, insn, &x, r, bf16, a[r]);
+    }
+    for (unsigned t = first; t < first + PTX_GROUP_THREADS && o[0].kind == PTX_GROUP; t++)
         for (unsigned i = 0; i < 8; i++)
             a[16 * (t / 32 % 4) + t % 32 / 4 + i / 2 % 2 * 8][t % 4 * 2 + i % 2 + i / 4 * 8] =
                 ptx_half(m, &o[0], t, i, bf16);
-    for (unsigned c = 0; c < 2 * insn->sum_count; c++) ptx_read_row(m, insn, matrix, c, bf16, b[c]);
+    ptx_matrix x =
+        ptx_descriptor(insn, ptx_uniform(m, insn, &o[1], first), o[insn->operands - 1].value, columns);
+    for (unsigned c = 0; c < columns; c++) ptx_read_row(m, insn, &x, c, bf16, b[c]);
     for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++) ptx_wgmma_sum(m, insn, t, adds, a, b);
 }
 
+static inline bool ptx_is_bit(const ptx_operand *o) {
+    return o->kind == PTX_IMMEDIATE && o->value <= 1;
+}
+
+/* d, a, descriptor of b, scale-d, imm-scale-a, imm-scale-b, imm-trans-a of a descriptor, imm-trans-b. */
 static inline void ptx_wgmma_issue(ptx_machine *m, const ptx_insn *insn) {
     const ptx_operand *o = insn->operand;
     unsigned columns = 0;
-    bool bf16 = ptx_is(insn->part[6], "bf16"),
+    bool bf16 = ptx_is(insn->part[6], "bf16"), shared = o[0].kind == PTX_REG,
          known = insn->parts == 8 && sscanf(insn->part[4], "m64n%uk16", &columns) == 1 &&
                  ptx_is(insn->part[5], "f32") && (bf16 || ptx_is(insn->part[6], "f16")) &&
-                 ptx_is(insn->part[7], insn->part[6]) && insn->operands == 6 && o[0].count == 4;
+                 ptx_is(insn->part[7], insn->part[6]) &&
+                 (shared ? insn->operands == 7 : insn->operands == 6 && o[0].count == 4);
     ptx_must(known && columns % 8 == 0 && columns <= PTX_COLUMNS && insn->sum_count == columns / 2 &&
-                 o[3].value == 1 && o[4].value == 1 && o[5].value == 0 && insn->guard == UINT32_MAX &&
+                 o[3].value == 1 && o[4].value == 1 && ptx_is_bit(&o[5]) &&
+                 ptx_is_bit(&o[insn->operands - 1]) && insn->guard == UINT32_MAX &&
                  m->threads % PTX_GROUP_THREADS == 0 && m->running == ptx_block_warps(m),
              "ptx: unknown %s", insn->text);
-    for (unsigned i = 0; i < 4; i++) ptx_wgmma_take(m, insn, o[0].reg[i], 0, 0);
+    for (unsigned i = 0; i < 4 && !shared; i++) ptx_wgmma_take(m, insn, o[0].reg[i], 0, 0);
     for (unsigned i = 0; i < insn->sum_count; i++) ptx_wgmma_take(m, insn, insn->sums[i], insn->sum_count, i);
     m->group_open = true;
     for (unsigned t = 0; t < m->threads; t += PTX_GROUP_THREADS) ptx_wgmma_multiply(m, insn, t, bf16);

@@ -113,6 +113,8 @@ static inline void compiles_without_spills(const tvm_ir_program *program, const 
         ck_assert_msg(code->spill_stores == 0 && code->spill_loads == 0,
                       "%s for %s: kernel %s spills %d bytes stored, %d loaded", what, target_name, code->name,
                       code->spill_stores, code->spill_loads);
+        ck_assert_msg(code->loss[0] == '\0', "%s for %s: kernel %s: %s", what, target_name, code->name,
+                      code->loss);
         ck_assert_int_gt(code->registers, 0);
     }
     free(ptxas);

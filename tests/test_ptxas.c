@@ -185,20 +185,22 @@ END_TEST
 
 START_TEST(the_cubin_and_the_usage_are_read) {
     /* the arguments: -v -arch=sm_90a -o CUBIN PTX */
-    const char *path =
-        script("[ \"$1\" = -v ] && [ \"$2\" = -arch=sm_90a ] && [ \"$3\" = -o ] || exit 9\n"
-               "cat \"$5\" >\"$4\"; printf done >>\"$4\"\n"
-               "cat <<'X'\n"
-               "ptxas info    : 8 bytes gmem, 24 bytes cmem[4]\n"
-               "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n"
-               "ptxas info    : Function properties for second\n"
-               "    16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n"
-               "ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size\n"
-               "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
-               "ptxas info    : Function properties for first\n"
-               "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-               "ptxas info    : Used 24 registers, 360 bytes cmem[0]\n"
-               "X\n");
+    const char *path = script(
+        "[ \"$1\" = -v ] && [ \"$2\" = -arch=sm_90a ] && [ \"$3\" = -o ] || exit 9\n"
+        "cat \"$5\" >\"$4\"; printf done >>\"$4\"\n"
+        "cat <<'X'\n"
+        "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due "
+        "to insufficient register resources for the wgmma pipeline in the function 'second'\n"
+        "ptxas info    : 8 bytes gmem, 24 bytes cmem[4]\n"
+        "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n"
+        "ptxas info    : Function properties for second\n"
+        "    16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n"
+        "ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size\n"
+        "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
+        "ptxas info    : Function properties for first\n"
+        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+        "ptxas info    : Used 24 registers, 360 bytes cmem[0]\n"
+        "X\n");
     ck_assert_int_eq(tvm_ptxas_within(&module, path, LIMIT_MS, &diags), TVM_OK);
     ck_assert_uint_eq(module.cubin_size, sizeof ptx - 1 + 4);
     ck_assert_mem_eq(module.cubin, ".version 8.0\ndone", module.cubin_size);
@@ -206,6 +208,8 @@ START_TEST(the_cubin_and_the_usage_are_read) {
     ck_assert_int_eq(kernels[0].stack_bytes, 0);
     ck_assert_int_eq(kernels[0].spill_stores, 0);
     ck_assert_int_eq(kernels[0].spill_loads, 0);
+    ck_assert_str_eq(kernels[0].loss, "");
+    ck_assert_ptr_nonnull(strstr(kernels[1].loss, "(C7511) Potential Performance Loss: wgmma.mma_async"));
     ck_assert_int_eq(kernels[1].registers, 255);
     ck_assert_int_eq(kernels[1].stack_bytes, 16);
     ck_assert_int_eq(kernels[1].spill_stores, 4);
@@ -287,6 +291,10 @@ START_TEST(usage_of_unknown_kernels_and_odd_lines_is_ignored) {
                                   "ptxas info : Compiling entry function 'first");
     ck_assert_int_eq(kernels[0].registers, -1);
     ck_assert_int_eq(kernels[1].registers, -1);
+    tvm_ptxas_read_usage(&module,
+                         "ptxas warning : (C7508) Potential Performance Loss: 'setmaxnreg' ignored\n");
+    ck_assert_str_eq(kernels[0].loss, "(C7508) Potential Performance Loss: 'setmaxnreg' ignored");
+    ck_assert_str_eq(kernels[0].loss, kernels[1].loss);
 }
 END_TEST
 

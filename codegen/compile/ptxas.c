@@ -151,12 +151,29 @@ static tvm_kernel_code *kernel_named(tvm_module *module, const char *name, size_
     return NULL;
 }
 
+/* `ptxas info : (C7511) Potential Performance Loss: ... in the function 'name'`; one without a name is of
+ * all. */
+static void read_loss(tvm_module *module, const char *line, const char *loss) {
+    static const char function[] = "function '";
+    const char *name = strstr(loss, function), *number = strchr(line, '(');
+    for (size_t k = 0; k < module->kernel_count; k++) {
+        tvm_kernel_code *kernel = &module->kernels[k];
+        size_t length = strlen(kernel->name);
+        const char *at = name ? name + sizeof function - 1 : NULL;
+        if (at && (strncmp(at, kernel->name, length) != 0 || at[length] != '\'')) continue;
+        snprintf(kernel->loss, sizeof kernel->loss, "%s", number && number < loss ? number : loss);
+    }
+}
+
 /* One line; *kernel is the one that the lines are about. */
 static void read_usage_line(tvm_module *module, const char *line, tvm_kernel_code **kernel) {
     static const char entry[] = "Compiling entry function '", properties[] = "Function properties for ";
     const char *at = strstr(line, entry);
+    const char *loss = strstr(line, "Potential Performance Loss");
     int stack, stores, loads, registers;
-    if (at) {
+    if (loss) {
+        read_loss(module, line, loss);
+    } else if (at) {
         at += sizeof entry - 1;
         *kernel = kernel_named(module, at, strcspn(at, "'"));
     } else if ((at = strstr(line, properties))) {

@@ -9,7 +9,7 @@ enum { TVM_PTXAS_LIMIT_MS = 120 * 1000 };
 /* tvm_ptxas with a limit; a ptxas that runs longer is killed with all that it started. */
 tvm_status tvm_ptxas_within(tvm_module *module, const char *path, unsigned limit_ms, tvm_diags *diags);
 
-/* Reads registers, spills and stack of the module's kernels out of what `ptxas -v` printed. */
+/* Reads registers, spills, stack and losses of the module's kernels out of what `ptxas -v` printed. */
 void tvm_ptxas_read_usage(tvm_module *module, const char *output);
 
 #endif

@@ -38,10 +38,11 @@ typedef struct slot_state {
     uint32_t reads;         /* how many operands of instructions it is */
 } slot_state;
 
-/* Products of wgmma that may be unfinished, by number: see wgmma_waits.c. */
-enum { WAIT_WORDS = 4 };
+/* Products of wgmma that may be unfinished, by number: see wgmma_waits.c. Of each, how many groups there are
+ * from its last one on, at least; 0: it is finished. */
+enum { WAIT_PRODUCTS = 128 };
 typedef struct wait_set {
-    uint64_t bits[WAIT_WORDS];
+    uint8_t age[WAIT_PRODUCTS];
 } wait_set;
 
 /* A register tensor that no variable of the program is: slots from the kernel's slot_count on. */

@@ -26,11 +26,13 @@ typedef struct plan {
     bool *reuses;     /* by slot: its memory was another tensor's before */
 } plan;
 
-/* wgmma wants swizzled rows of 128 bytes at the beginning of a period (PTX ISA, "Matrix Descriptor Format").
- */
+/* wgmma and bulk copies want what is swizzled to begin where the swizzle does (PTX ISA, "Matrix Descriptor
+ * Format"): those of rows of 32, 64 and 128 bytes repeat after 8 of these. */
 uint64_t tvm_shared_tensor_alignment(const tvm_shared_layout *layout, unsigned bits) {
-    bool swizzled = layout->swizzle_bits == 3 && layout->swizzle_base == 3 && layout->swizzle_shift == 3;
-    return swizzled && bits == 16 ? SHARED_ALIGNMENT_MAX : SHARED_ALIGNMENT;
+    unsigned swizzle = layout->swizzle_bits;
+    bool in_rows = swizzle > 0 && swizzle <= 3 && layout->swizzle_shift == 3 &&
+                   (UINT32_C(1) << layout->swizzle_base) * bits == 128;
+    return in_rows ? (uint64_t)SHARED_ALIGNMENT << swizzle : SHARED_ALIGNMENT;
 }
 
 static void allocate(plan *p, uint32_t slot) {

@@ -1,11 +1,11 @@
 /* Inside the code generator: mma as wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"),
- * which takes a from registers and b from where it lies in shared memory. Four warps together multiply 64
- * rows of a: each its own fragment of mma.m16n8k16, whose registers a, c and d are the same ones.
+ * which takes b from where it lies in shared memory, and a from there or from registers. Four warps together
+ * multiply 64 rows of a: each its own fragment of mma.m16n8k16, whose registers a, c and d are the same ones.
  *
- * It does an mma whose b is a tile of a shared tensor, where warps 4i to 4i+3 have the same b, and b's rows
- * of 64 elements along k lie under swizzle(3, 3, 3) (what alloc-shared takes for rows of multiples of 128
- * bytes). Several of them in a row, of the same a and of b one below the other, are one wgmma of more
- * columns.
+ * It does an mma whose b is a tile of a shared tensor, where warps 4i to 4i+3 have the same b, and b lies as
+ * a matrix descriptor says it (wgmma_matrix.h). So does a, of which the four warps have 64 rows that lie one
+ * after the other, or it is loaded to registers first. Several of them in a row, of the same a and of b one
+ * below the other, are one wgmma of more columns.
  *
  * wgmma runs beside what its warps do next: wgmma_waits.c says what waits for it. */
 #ifndef TVM_CODEGEN_WGMMA_H

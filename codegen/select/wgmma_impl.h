@@ -3,30 +3,19 @@
 #define TVM_CODEGEN_WGMMA_IMPL_H
 
 #include "mma_operands.h"
-#include "shared_access.h"
 #include "wgmma.h"
-
-enum {
-    WGMMA_THREADS = 128,              /* of a warpgroup */
-    WGMMA_ROW = 64,                   /* elements of b along k that are contiguous */
-    WGMMA_STEP = 16,                  /* of these, of one wgmma */
-    WGMMA_EIGHT_ROWS = 8 * WGMMA_ROW, /* elements from eight columns of b to the next eight */
-    WGMMA_COLUMNS = 32                /* times 8: at most */
-};
+#include "wgmma_matrix.h"
 
 enum wgmma_role { WGMMA_NONE, WGMMA_FIRST, WGMMA_JOINS };
 
-/* Where the matrices of b lie, and how wgmma goes through them. Fragments are those of a along m, columns are
- * eight of n. */
+/* The matrices that wgmma multiplies. Fragments are those of a along m, columns are eight of n. */
 typedef struct products {
-    uint32_t
-        threads[TVM_MAX_THREADS / WGMMA_THREADS]; /* linear offset of each warpgroup's b from the first's */
-    uint32_t groups;
-    bool varies;
+    bool a_is_shared; /* read where it lies; else from registers */
+    wgmma_matrix a, b;
     uint32_t fragments, columns, steps;
-    uint32_t *tile_a; /* [fragments][steps] */
-    uint32_t *tile_c; /* [fragments][columns] */
-    uint32_t *offset; /* [steps]: of column 0, linear, in elements */
+    uint32_t *tile_a;      /* [fragments][steps]: local numbers */
+    uint32_t *tile_c;      /* [fragments][columns] */
+    uint32_t *at_a, *at_b; /* [fragments][steps], [steps]: byte offsets of the matrices */
 } products;
 
 /* An mma whose b is a shared tile. */
@@ -34,8 +23,10 @@ typedef struct product {
     uint32_t mma;     /* instruction */
     uint32_t columns; /* eights of columns; 0: wgmma cannot do it */
     uint32_t joined;  /* products that one wgmma does, of the first one */
+    bool is_paced;    /* each step of k is a group of its own: wgmma_waits.c */
     products all;     /* unless refused */
     const char *refused;
+    const char *why_a; /* a, in shared memory, is loaded to registers first; else NULL */
 } product;
 
 struct wgmma_state {
@@ -48,8 +39,10 @@ struct wgmma_state {
     wait_set *heads;     /* by instruction that opens a loop: at its head */
 };
 
-/* A product's group has been committed; was another unfinished? */
+/* A group of the product has been committed; was another unfinished? */
 bool tvm_wgmma_start(emitter *e, uint32_t number);
+/* Waits for all groups but the latest one. */
+void tvm_wgmma_pace(emitter *e);
 
 /* Have the two, each the first of those that a wgmma does, the same sums in the same places? */
 bool tvm_wgmma_same_sums(const emitter *e, const product *p, const product *other);

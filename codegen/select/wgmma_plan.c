@@ -6,60 +6,24 @@
 /* With fewer columns of 8, mma.sync is as fast. */
 enum { MIN_COLUMNS = 2 };
 
-/* ---- where b lies ---- */
-
-static const char *find_lanes(const tvm_layout *layout, const shared_tile *tile, products *all) {
-    uint32_t coordinate[TVM_MAX_RANK], threads = tvm_layout_threads(layout), first = 0;
-    all->groups = threads / WGMMA_THREADS;
-    for (uint32_t t = 0; t < threads; t++) {
-        tvm_layout_map(layout, t, 0, coordinate);
-        uint32_t offset = tvm_shared_linear(tile, coordinate), lane = t % 32;
-        uint32_t *group = &all->threads[t / WGMMA_THREADS];
-        if (t == 0) first = offset;
-        if (t % WGMMA_THREADS == 0) *group = offset - first;
-        if (offset - first != *group + lane / 4 * WGMMA_ROW + lane % 4 * 2)
-            return "the four warps of a group do not have the same b, in rows of 64 elements along k";
-        all->varies = all->varies || *group != 0;
-    }
-    return NULL;
-}
-
-/* tiles[f] becomes the linear offset of fragment f of b in the first warpgroup. */
-static const char *find_tiles(const tvm_layout *layout, const shared_tile *tile, uint32_t *tiles) {
-    static const uint32_t inside[] = {0, 1, 8, 9}; /* a thread's elements of a fragment, along k */
-    uint32_t coordinate[TVM_MAX_RANK];
-    for (uint32_t t = 0; t < tvm_layout_locals(layout) / 4; t++)
-        for (uint32_t i = 0; i < 4; i++) {
-            tvm_layout_map(layout, 0, 4 * t + i, coordinate);
-            uint32_t offset = tvm_shared_linear(tile, coordinate);
-            if (i == 0) tiles[t] = offset;
-            if (offset != tiles[t] + inside[i]) return "b is not contiguous along k";
-        }
-    return NULL;
-}
-
-static const char *find_place(emitter *e, const mma_operands *o, shared_tile *tile, products *all,
-                              uint32_t *tiles) {
-    const tvm_operand *tensor = o->mma.b.tensor;
-    const tvm_layout *layout = &o->tile_b;
-    const tvm_shared_layout *shared = tvm_slot_shared_layout(e, tensor->value);
-    if (tvm_layout_threads(layout) % WGMMA_THREADS != 0) return "the warps are no multiple of 4";
-    bool linear = tvm_shared_open_layout(e, tile, tensor->value, tensor + 1, layout);
-    if (!linear || shared->swizzle_base != 3 || shared->swizzle_bits != 3 || shared->swizzle_shift != 3)
-        return "the shared tensor's rows are not swizzled by swizzle(3, 3, 3)";
-    if (tile->dynamic_divisor % WGMMA_EIGHT_ROWS != 0)
-        return "the tile's place is not known to be a multiple of 8 rows";
-    const char *why = find_lanes(layout, tile, all);
-    return why ? why : find_tiles(layout, tile, tiles);
-}
-
 /* ---- the products ---- */
 
 static void products_free(products *all) {
     free(all->tile_a);
     free(all->tile_c);
-    free(all->offset);
+    free(all->at_a);
+    free(all->at_b);
     *all = (products){0};
+}
+
+static bool products_make(const tvm_mma_plan *plan, products *all) {
+    size_t steps = plan->tiles_k, tiles = plan->tiles_c;
+    all->steps = plan->tiles_k;
+    all->tile_a = calloc(tiles * steps + 1, sizeof *all->tile_a);
+    all->tile_c = calloc(tiles + 1, sizeof *all->tile_c);
+    all->at_a = calloc(tiles * steps + 1, sizeof *all->at_a);
+    all->at_b = calloc(steps + 1, sizeof *all->at_b);
+    return all->tile_a && all->tile_c && all->at_a && all->at_b;
 }
 
 static uint32_t fragment_of(const products *all, uint32_t tile_a) {
@@ -68,8 +32,8 @@ static uint32_t fragment_of(const products *all, uint32_t tile_a) {
     return f;
 }
 
-/* The fragments of a, and the offset of the lowest column at each step. */
-static void find_fragments(const tvm_mma_plan *plan, const uint32_t *tiles, products *all) {
+/* The fragments of a. */
+static void find_fragments(const tvm_mma_plan *plan, products *all) {
     for (uint32_t c = 0; c < plan->tiles_c; c++) {
         uint32_t tile_a, tile_b;
         tvm_mma_tile(plan, c, 0, &tile_a, &tile_b);
@@ -78,64 +42,106 @@ static void find_fragments(const tvm_mma_plan *plan, const uint32_t *tiles, prod
         for (uint32_t k = 0; k < plan->tiles_k; k++) {
             tvm_mma_tile(plan, c, k, &tile_a, &tile_b);
             all->tile_a[f * all->steps + k] = tile_a;
-            if (c == 0 || tiles[tile_b] < all->offset[k]) all->offset[k] = tiles[tile_b];
         }
     }
     all->columns = plan->tiles_c / all->fragments;
 }
 
-static const char *order_columns(const tvm_mma_plan *plan, const uint32_t *tiles, products *all) {
-    static const char *const why = "b's columns do not lie one after the other";
+/* Where the columns begin, ascending. `lies`: of each fragment of b. */
+static const char *find_columns(const tvm_mma_plan *plan, const uint32_t *lies, products *all,
+                                uint32_t at[WGMMA_COLUMNS]) {
+    uint32_t count = 0;
+    if (all->columns > WGMMA_COLUMNS) return "more than 256 columns";
+    for (uint32_t c = 0; c < plan->tiles_c; c++) {
+        uint32_t tile_a, tile_b, i = count;
+        tvm_mma_tile(plan, c, 0, &tile_a, &tile_b);
+        if (tile_a != all->tile_a[0]) continue;
+        if (count == all->columns) return "a warp has other columns for other rows";
+        for (; i > 0 && at[i - 1] > lies[tile_b]; i--) at[i] = at[i - 1];
+        at[i] = lies[tile_b];
+        count++;
+    }
+    return tvm_wgmma_find_eights(&all->b, at, count);
+}
+
+/* tile_c, in that order, and at_b. */
+static const char *order_columns(const tvm_mma_plan *plan, const uint32_t *lies, const uint32_t *at,
+                                 products *all) {
+    static const char *const why = "b's columns do not lie alike in all steps of k";
     for (uint32_t i = 0; i < plan->tiles_c; i++) all->tile_c[i] = TVM_NONE;
     for (uint32_t c = 0; c < plan->tiles_c; c++) {
-        uint32_t tile_a, tile_b;
+        uint32_t tile_a, tile_b, column = 0;
         tvm_mma_tile(plan, c, 0, &tile_a, &tile_b);
-        uint32_t f = fragment_of(all, tile_a), column = (tiles[tile_b] - all->offset[0]) / WGMMA_EIGHT_ROWS;
-        if (column >= all->columns || f >= all->fragments) return why;
+        uint32_t f = fragment_of(all, tile_a);
+        while (column < all->columns && at[column] != lies[tile_b]) column++;
         uint32_t *entry = &all->tile_c[f * all->columns + column];
-        if (*entry != TVM_NONE) return why;
+        if (column == all->columns || *entry != TVM_NONE) return why;
         *entry = c;
         for (uint32_t k = 0; k < plan->tiles_k; k++) {
             tvm_mma_tile(plan, c, k, &tile_a, &tile_b);
-            if (tiles[tile_b] != all->offset[k] + column * WGMMA_EIGHT_ROWS ||
-                all->tile_a[f * all->steps + k] != tile_a)
-                return why;
+            uint32_t first = lies[tile_b] - (at[column] - at[0]);
+            if (c == 0) all->at_b[k] = first;
+            if (first != all->at_b[k] || all->tile_a[f * all->steps + k] != tile_a) return why;
         }
     }
     return NULL;
 }
 
-/* In every warpgroup. */
-static const char *check_beginnings(const shared_tile *tile, const products *all) {
-    for (uint32_t k = 0; k < all->steps; k++)
-        for (uint32_t g = 0; g < all->groups; g++) {
-            uint32_t first = tile->constant + all->threads[g] + all->offset[k];
-            if (first % WGMMA_EIGHT_ROWS >= WGMMA_ROW || first % WGMMA_STEP != 0)
-                return "a step of k does not begin in the first of 8 rows";
-        }
-    return NULL;
-}
-
-/* NULL, or why wgmma cannot do the products, "" for want of memory. What it needs to know of the place holds
- * wherever the instruction is emitted: there more of an index may be known, never less. */
-static const char *find_products(emitter *e, const mma_operands *o, products *all) {
-    const tvm_mma_plan *plan = &o->plan;
-    shared_tile tile;
-    uint32_t *tiles = calloc(tvm_layout_locals(&o->tile_b) / 4 + (size_t)1, sizeof *tiles);
-    all->steps = plan->tiles_k;
-    all->tile_a = calloc((size_t)plan->tiles_c * plan->tiles_k + 1, sizeof *all->tile_a);
-    all->tile_c = calloc(plan->tiles_c + (size_t)1, sizeof *all->tile_c);
-    all->offset = calloc(plan->tiles_k + (size_t)1, sizeof *all->offset);
-    const char *why =
-        tiles && all->tile_a && all->tile_c && all->offset ? find_place(e, o, &tile, all, tiles) : "";
-    if (!why) {
-        find_fragments(plan, tiles, all);
-        why = order_columns(plan, tiles, all);
-    }
-    if (!why) why = check_beginnings(&tile, all);
-    if (!why && all->columns > WGMMA_COLUMNS) why = "more than 256 columns";
-    free(tiles);
+/* NULL, or why wgmma cannot read b where it lies. What it needs to know of the place holds wherever the
+ * instruction is emitted: there more of an index may be known, never less. */
+static const char *find_b(emitter *e, const mma_operands *o, uint32_t *lies, products *all) {
+    uint32_t at[WGMMA_COLUMNS];
+    wgmma_operand b;
+    if (!tvm_wgmma_open(e, o, false, &b)) return "a tile of b does not lie in whole modes of its tensor";
+    const char *why = tvm_wgmma_find_matrix(e, &b, &all->b);
+    uint32_t tiles = tvm_layout_locals(b.layout) / tvm_layout_locals(&b.atom);
+    for (uint32_t t = 0; t < tiles && !why; t++) lies[t] = tvm_wgmma_offset(&b, t);
+    if (!why) find_fragments(&o->plan, all);
+    if (!why) why = find_columns(&o->plan, lies, all, at);
+    if (!why) why = order_columns(&o->plan, lies, at, all);
+    for (uint32_t k = 0; k < all->steps && !why; k++)
+        why = tvm_wgmma_check_beginning(&b, &all->b, all->at_b[k]);
     return why;
+}
+
+/* The same for a, which else goes to registers. */
+static const char *find_a(emitter *e, const mma_operands *o, products *all) {
+    wgmma_operand a;
+    if (!tvm_wgmma_open(e, o, true, &a)) return "a tile of a does not lie in whole modes of its tensor";
+    const char *why = tvm_wgmma_find_matrix(e, &a, &all->a);
+    if (!why) why = tvm_wgmma_find_rows(&a, &all->a);
+    for (uint32_t i = 0; i < all->fragments * all->steps && !why; i++) {
+        all->at_a[i] = tvm_wgmma_offset(&a, all->tile_a[i]);
+        why = tvm_wgmma_check_beginning(&a, &all->a, all->at_a[i]);
+    }
+    return why;
+}
+
+/* Is a computed right before the mma? Then its fragments are computed step by step beside the products. */
+static bool is_paced(const emitter *e, const product *p) {
+    const tvm_insn *insn = &e->kernel->insns[p->mma];
+    uint32_t a = operands_of(e, p)->a;
+    if (p->all.a_is_shared || p->all.steps == 1) return false;
+    while (insn-- > e->kernel->insns) {
+        const tvm_op_info *info = tvm_op(insn->op);
+        if (insn->result == a) return info->class == TVM_CLASS_COMPUTE && info->effects == 0;
+        if (insn->op == TVM_OP_MMA || info->class == TVM_CLASS_LOOP || info->class == TVM_CLASS_END)
+            return false;
+    }
+    return false;
+}
+
+/* "" for want of memory. */
+static const char *find_products(emitter *e, const mma_operands *o, product *p) {
+    uint32_t *lies = calloc(tvm_layout_locals(&o->tile_b) + (size_t)1, sizeof *lies);
+    const char *why = lies && products_make(&o->plan, &p->all) ? find_b(e, o, lies, &p->all) : "";
+    free(lies);
+    if (why) return why;
+    p->columns = p->all.columns;
+    if (o->mma.a.is_shared) p->why_a = find_a(e, o, &p->all);
+    p->all.a_is_shared = o->mma.a.is_shared && !p->why_a;
+    p->is_paced = is_paced(e, p);
+    return NULL;
 }
 
 /* ---- the plan ---- */
@@ -147,8 +153,7 @@ static tvm_status find_all(emitter *e, struct wgmma_state *s) {
         if (!o->mma.b.is_shared) continue;
         product *p = &s->products[s->count];
         p->mma = i;
-        const char *why = find_products(e, o, &p->all);
-        if (!why) p->columns = p->all.columns;
+        const char *why = find_products(e, o, p);
         if (why) products_free(&p->all);
         if (why && !*why) return tvm_diag_no_memory(e->diags);
         p->refused = why;
@@ -159,12 +164,24 @@ static tvm_status find_all(emitter *e, struct wgmma_state *s) {
 
 /* ---- products that one wgmma does ---- */
 
+/* Equal expressions are the same ones, and nothing stands between products that are joined. */
+static bool same_a(const emitter *e, const product *p, const product *other) {
+    const tvm_mma_source *x = &operands_of(e, p)->mma.a, *y = &operands_of(e, other)->mma.a;
+    if (x->slot != y->slot || x->tile_rank != y->tile_rank || x->is_transposed != y->is_transposed)
+        return false;
+    unsigned rank = x->is_shared ? tvm_slot_shared_layout(e, x->slot)->rank : 0;
+    for (unsigned d = 1; d <= rank; d++)
+        if (x->tensor[d].value != y->tensor[d].value) return false;
+    return true;
+}
+
 /* Do the fragments of the products lie alike? */
 static bool is_alike(const emitter *e, const product *p, const product *other) {
     const mma_operands *x = operands_of(e, p), *y = operands_of(e, other);
     return tvm_layout_equal(tvm_slot_layout(e, x->a), tvm_slot_layout(e, y->a)) &&
            tvm_layout_equal(tvm_slot_layout(e, slot_sums(e, p)), tvm_slot_layout(e, slot_sums(e, other))) &&
-           tvm_layout_equal(&x->tile_b, &y->tile_b) && x->mma.b.slot == y->mma.b.slot;
+           tvm_layout_equal(&x->tile_b, &y->tile_b) && x->mma.b.slot == y->mma.b.slot &&
+           p->all.a_is_shared == other->all.a_is_shared;
 }
 
 /* Does `p` neither read nor assign the sums of the `count` products from `first` on? */
@@ -174,28 +191,29 @@ static bool is_independent(const emitter *e, const product *p, const product *fi
     return true;
 }
 
-/* Is the b of `p` the number-th below that of `first`? Equal expressions are the same ones. */
+/* Is the b of `p` the number-th below that of `first`? */
 static bool lies_below(emitter *e, const product *p, const product *first, uint32_t number) {
-    const mma_operands *x = operands_of(e, first), *y = operands_of(e, p);
-    const tvm_operand *a = x->mma.b.tensor, *b = y->mma.b.tensor;
-    shared_tile tile_a, tile_b;
+    const tvm_operand *a = operands_of(e, first)->mma.b.tensor, *b = operands_of(e, p)->mma.b.tensor;
+    wgmma_operand x, y;
+    if (first->all.b.is_transposed) return false;
     for (unsigned d = 1; d <= tvm_slot_shared_layout(e, a->value)->rank; d++) {
         const tvm_expr *exprs = e->kernel->exprs;
         bool constants = exprs[a[d].value].op == TVM_EXPR_INTEGER && exprs[b[d].value].op == TVM_EXPR_INTEGER;
         if (a[d].value != b[d].value && !constants) return false;
     }
-    tvm_shared_open_layout(e, &tile_a, a->value, a + 1, &x->tile_b);
-    tvm_shared_open_layout(e, &tile_b, b->value, b + 1, &y->tile_b);
-    return tile_b.constant - tile_a.constant == number * first->columns * WGMMA_EIGHT_ROWS;
+    tvm_wgmma_open(e, operands_of(e, first), false, &x);
+    tvm_wgmma_open(e, operands_of(e, p), false, &y);
+    return (y.tile.constant - x.tile.constant) * x.tile.bytes ==
+           number * first->columns * first->all.b.stride;
 }
 
 /* How many products from `first` on, which is taken, one wgmma can do. */
 static uint32_t count_joined(emitter *e, const struct wgmma_state *s, const product *first) {
     const product *end = s->products + s->count, *p = first + 1;
-    uint32_t a = operands_of(e, first)->a, count = 1;
+    uint32_t count = 1;
     for (; p < end && (count + 1) * first->columns <= WGMMA_COLUMNS; p++, count++)
-        if (p->columns == 0 || p->mma != p[-1].mma + 1 || operands_of(e, p)->a != a ||
-            !is_alike(e, p, first) || !is_independent(e, p, first, count) || !lies_below(e, p, first, count))
+        if (p->columns == 0 || p->mma != p[-1].mma + 1 || !same_a(e, p, first) || !is_alike(e, p, first) ||
+            !is_independent(e, p, first, count) || !lies_below(e, p, first, count))
             break;
     return count;
 }

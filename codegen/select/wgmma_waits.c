@@ -1,47 +1,57 @@
 /* What waits for wgmma: what reads or assigns the sums of one that may not have finished, or assigns or
- * writes what it reads. At most one group of wgmma is unfinished at a time, as each waits for the one before,
- * but which one may depend on the path: so what is kept is the set of products that it may be. It flows along
- * the instructions; where paths meet, sets are united. At a loop's head what its turns leave unfinished must
- * be known before the body is emitted: a pass over the kernel finds it, as the least solution of the same
- * flow. */
+ * writes what it reads. Groups finish in order, so to wait for a product is to wait until at most as many
+ * groups are unfinished as have been committed after its own. How many these are may depend on the path: what
+ * is kept of each product is the least number of groups from its last one on, its age. Ages flow along the
+ * instructions; where paths meet, the lower one holds. At a loop's head what its turns leave unfinished must
+ * be known before the body is emitted: a pass over the kernel finds it, as the solution of the same flow.
+ *
+ * A product is one group. Where its a is computed right before it (is_paced), each step of k is one, and all
+ * but the latest group are waited for: ptxas then computes a's fragments of the next step while the tensor
+ * cores do this one, and needs registers for those of two steps only. */
 #include <stdlib.h>
 
 #include "groups.h"
 #include "wgmma_impl.h"
 
-/* ---- sets ---- */
+/* ---- ages ---- */
 
-/* Products from this number on share an entry. */
-enum { LAST = 64 * WAIT_WORDS - 1 };
+enum {
+    LAST = WAIT_PRODUCTS - 1, /* products from this number on share an entry */
+    OLDEST = 8                /* ages end there: wait_group has three bits */
+};
 
 static unsigned entry_of(uint32_t number) {
     return number < LAST ? number : LAST;
 }
 
-static bool has(const wait_set *set, unsigned entry) {
-    return set->bits[entry / 64] >> entry % 64 & 1;
-}
-
 static bool is_empty(const wait_set *set) {
-    for (unsigned w = 0; w < WAIT_WORDS; w++)
-        if (set->bits[w]) return false;
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++)
+        if (set->age[i]) return false;
     return true;
 }
 
-/* Was any of `other` not in *into? */
+/* Was any of `other` younger in *into, or not in it? */
 static bool unite(wait_set *into, const wait_set *other) {
     bool grown = false;
-    for (unsigned w = 0; w < WAIT_WORDS; w++) {
-        grown = grown || (other->bits[w] & ~into->bits[w]) != 0;
-        into->bits[w] |= other->bits[w];
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++) {
+        if (other->age[i] == 0 || (into->age[i] != 0 && into->age[i] <= other->age[i])) continue;
+        into->age[i] = other->age[i];
+        grown = true;
     }
     return grown;
 }
 
-static wait_set only(uint32_t number) {
-    wait_set set = {{0}};
-    set.bits[entry_of(number) / 64] |= UINT64_C(1) << entry_of(number) % 64;
-    return set;
+/* A group of the product is committed. */
+static void commit(wait_set *set, uint32_t number) {
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++)
+        if (set->age[i] != 0 && set->age[i] < OLDEST) set->age[i]++;
+    set->age[entry_of(number)] = 1;
+}
+
+/* At most the latest `pending` groups are unfinished. */
+static void wait_for(wait_set *set, unsigned pending) {
+    for (unsigned i = 0; i < WAIT_PRODUCTS; i++)
+        if (set->age[i] > pending) set->age[i] = 0;
 }
 
 /* ---- conflicts ---- */
@@ -66,11 +76,11 @@ static bool waits_for(const emitter *e, const tvm_insn *insn, const product *p) 
     /* it would load its a to where that of p is */
     if (e->mma[insn - e->kernel->insns] && tvm_mma_operands_of(e, insn)->mma.a.is_shared &&
         tvm_mma_operands_of(e, insn)->a == o->a)
-        return true;
+        return !p->all.a_is_shared;
     for (uint32_t i = 0; i < insn->count; i++) {
         if (operands[i].kind != TVM_OPERAND_SLOT) continue;
-        if (is_sums_of(e, p, operands[i].value) || (writes && operands[i].value == o->mma.b.slot))
-            return true;
+        bool is_read = operands[i].value == o->mma.b.slot || operands[i].value == o->mma.a.slot;
+        if (is_sums_of(e, p, operands[i].value) || (writes && is_read)) return true;
     }
     return false;
 }
@@ -84,7 +94,7 @@ static bool follows(const emitter *e, const product *q, const product *p) {
         if (in_order && c == result) continue;
         if (is_sums_of(e, p, c) || is_sums_of(e, p, result)) return true;
     }
-    return operands_of(e, q)->mma.a.is_shared && operands_of(e, q)->a == operands_of(e, p)->a;
+    return q->why_a && !p->all.a_is_shared && operands_of(e, q)->a == operands_of(e, p)->a;
 }
 
 static bool must_wait(const emitter *e, const tvm_insn *insn, const product *p) {
@@ -99,20 +109,20 @@ static bool is_first(const struct wgmma_state *s, uint32_t number) {
     return s->role[s->products[number].mma] == WGMMA_FIRST;
 }
 
-/* Those of the set that the instruction must wait for. */
-static wait_set conflicts(const emitter *e, const wait_set *set, const tvm_insn *insn) {
+/* How many of the latest groups may be unfinished where the instruction begins; OLDEST: any number. */
+static unsigned may_be_pending(const emitter *e, const wait_set *set, const tvm_insn *insn) {
     const struct wgmma_state *s = e->wgmma;
-    wait_set found = {{0}};
-    if (is_empty(set)) return found;
-    for (uint32_t i = 0; i < s->count; i++)
-        if (has(set, entry_of(i)) && is_first(s, i) && must_wait(e, insn, &s->products[i])) {
-            wait_set one = only(i);
-            unite(&found, &one);
-        }
-    return found;
+    unsigned pending = OLDEST;
+    if (is_empty(set)) return pending;
+    for (uint32_t i = 0; i < s->count; i++) {
+        unsigned age = set->age[entry_of(i)];
+        if (age != 0 && age <= pending && is_first(s, i) && must_wait(e, insn, &s->products[i]))
+            pending = age - 1;
+    }
+    return pending;
 }
 
-/* ---- the sets at the heads of loops ---- */
+/* ---- ages at the heads of loops ---- */
 
 typedef struct frame {
     uint32_t opener;
@@ -162,9 +172,11 @@ static void walk_jump(walk *w, const tvm_insn *insn) {
 static void walk_insn(walk *w, uint32_t at) {
     const struct wgmma_state *s = w->e->wgmma;
     const tvm_insn *insn = &w->e->kernel->insns[at];
-    wait_set gone = conflicts(w->e, &w->now, insn);
-    for (unsigned i = 0; i < WAIT_WORDS; i++) w->now.bits[i] &= ~gone.bits[i];
-    if (s->role[at] == WGMMA_FIRST) w->now = only(s->product[at] - 1);
+    wait_for(&w->now, may_be_pending(w->e, &w->now, insn));
+    if (s->role[at] == WGMMA_FIRST) {
+        commit(&w->now, s->product[at] - 1);
+        if (s->products[s->product[at] - 1].is_paced) wait_for(&w->now, 1);
+    }
     switch (tvm_insn_class(insn)) {
     case TVM_CLASS_LOOP:
     case TVM_CLASS_BRANCH:
@@ -206,21 +218,28 @@ tvm_status tvm_wgmma_plan_waits(emitter *e) {
 
 /* ---- emission ---- */
 
+static void emit_wait(emitter *e, unsigned pending) {
+    tvm_emit(e, "wgmma.wait_group.sync.aligned %u;", pending);
+    wait_for(&e->wgmma->unfinished, pending);
+}
+
 void tvm_wgmma_drain(emitter *e) {
-    if (is_empty(&e->wgmma->unfinished)) return;
-    tvm_emit(e, "wgmma.wait_group.sync.aligned 0;");
-    e->wgmma->unfinished = (wait_set){{0}};
+    if (!is_empty(&e->wgmma->unfinished)) emit_wait(e, 0);
 }
 
 void tvm_wgmma_wait(emitter *e, const tvm_insn *insn) {
-    wait_set found = conflicts(e, &e->wgmma->unfinished, insn);
-    if (!is_empty(&found)) tvm_wgmma_drain(e);
+    unsigned pending = may_be_pending(e, &e->wgmma->unfinished, insn);
+    if (pending < OLDEST) emit_wait(e, pending);
 }
 
 bool tvm_wgmma_start(emitter *e, uint32_t number) {
     bool behind = !is_empty(&e->wgmma->unfinished);
-    e->wgmma->unfinished = only(number);
+    commit(&e->wgmma->unfinished, number);
     return behind;
+}
+
+void tvm_wgmma_pace(emitter *e) {
+    emit_wait(e, 1);
 }
 
 wait_set tvm_waits(const emitter *e) {
