@@ -24,6 +24,23 @@ tvm_status tvm_rule_IOTA(const tvm_rule *rule) {
     return tvm_rule_register(rule, type, NULL);
 }
 
+tvm_status tvm_rule_RANDOM(const tvm_rule *rule) {
+    tvm_dtype type = rule->type->dtype, made = rule->op == TVM_OP_RANDOM_BITS ? TVM_U(32) : TVM_F32;
+    char name[TVM_DTYPE_NAME_MAX], expected[TVM_DTYPE_NAME_MAX];
+    if (type.kind != TVM_KIND_NONE && !tvm_dtype_same(type, made))
+        return tvm_refuse(rule->why, "type %s, expected %s", tvm_dtype_name(type, name),
+                          tvm_dtype_name(made, expected));
+    for (unsigned entry = 0; entry < 3; entry++) {
+        const tvm_operand *operand = rule->operands + rule->at[entry];
+        if (operand->kind == TVM_OPERAND_EXPR &&
+            !tvm_dtype_is_integer(rule->kernel->exprs[operand->value].type))
+            return tvm_refuse(rule->why, "%.*s has type %s, expected an integer",
+                              (int)rule->desc[entry].name_length, rule->desc[entry].name,
+                              tvm_dtype_name(rule->kernel->exprs[operand->value].type, name));
+    }
+    return tvm_rule_register(rule, made, NULL);
+}
+
 /* Shared memory is addressed in bytes: no element may share one. */
 static tvm_status whole_bytes(const tvm_rule *rule, tvm_dtype dtype) {
     char name[TVM_DTYPE_NAME_MAX];

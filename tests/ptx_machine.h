@@ -86,6 +86,10 @@ static inline uint64_t ptx_integer_op(const ptx_insn *insn, const char *type, co
     uint64_t a = ptx_mask(v[0], width), b = ptx_mask(v[1], width);
     int64_t x = ptx_signed(a, width), y = ptx_signed(b, width);
     bool wide = ptx_is(insn->part[1], "wide");
+    if (ptx_is(op, "mul") && ptx_is(insn->part[1], "hi")) {
+        ptx_must(width == 32 && !is_signed, "ptx: unknown %s", insn->text);
+        return a * b >> 32;
+    }
     if (ptx_is(op, "add")) return a + b;
     if (ptx_is(op, "sub")) return a - b;
     if (ptx_is(op, "neg")) return 0 - a;
