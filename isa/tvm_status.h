@@ -45,7 +45,9 @@ extern "C" {
       "the CUDA context is lost: free the programs and the tvm_context and create another")                  \
     X(CONTEXT, 22, "the CUDA context does not exist any more",                                               \
       "free the programs and the tvm_context before the CUcontext they run in is destroyed or reset, and "   \
-      "create another")
+      "create another")                                                                                      \
+    X(LIMIT, 23, "a limit that the context sets", "")                                                        \
+    X(CANCELLED, 24, "the launch was cancelled", "")
 
 typedef enum tvm_status {
 #define TVM_STATUS_ENUM(id, value, text, advice) TVM_##id = value,

@@ -375,7 +375,7 @@ END_TEST
 START_TEST(kernels_get_what_their_shapes_read_of_the_device) {
     open_all();
     void *x;
-    ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
+    ck_assert_int_eq(tvm_memory_alloc(context, 3 * 132 * 90 * 4, &x), TVM_OK);
     ck_assert_int_eq(tvm_prepare(function_of("device")), TVM_OK);
     log_of(driver_log);
     setenv("FAKE_CUDA_PARAMS", "ipii", 1);
@@ -508,6 +508,34 @@ START_TEST(tensors_of_a_launch_belong_to_its_stream) {
     ck_assert_int_eq(tvm_launch(function_of("tensors"), &other, 1000), TVM_OK);
     read_tensors("", c);
     ck_assert(b[0] == c[0] && b[1] == c[1]);
+}
+END_TEST
+
+/* What one program leaves in clean memory no other gets; that of a program that is freed is given back. */
+START_TEST(clean_tensors_belong_to_their_program) {
+    char stream;
+    void *a[3], *b[3], *c[3];
+    tvm_program *first;
+    open_tensors();
+    first = code;
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_OK);
+    read_tensors("alloc 65536\nalloc 65536\nset 0 65536\n", a);
+    memset(a[1], 1, 4000);
+    ck_assert_int_eq(tvm_load(context, kit.bytecode, kit.bytecode_size, &code), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("tensors")), TVM_OK);
+    log_of(driver_log);
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_OK);
+    read_tensors("alloc 65536\nset 0 65536\n", b);
+    ck_assert(a[0] == b[0] && a[1] != b[1]);
+    for (size_t i = 0; i < 1000; i++) ck_assert_uint_eq(((uint32_t *)b[1])[i], 0);
+    long live = kit.driver->live();
+    tvm_program_free(code);
+    ck_assert_int_eq(kit.driver->live(), live - 2); /* the module, the memory */
+    code = first;
+    log_of(driver_log);
+    ck_assert_int_eq(tvm_launch(function_of("tensors"), &stream, 1000), TVM_OK);
+    read_tensors("", c);
+    ck_assert(a[0] == c[0] && a[1] == c[1]);
 }
 END_TEST
 
@@ -808,6 +836,7 @@ int main(void) {
     tcase_add_test(cases, asks_for_large_shared_memory);
     tcase_add_test(cases, what_a_gpu_cannot_hold_is_passed_over);
     tcase_add_test(cases, tensors_of_a_launch_belong_to_its_stream);
+    tcase_add_test(cases, clean_tensors_belong_to_their_program);
     tcase_add_test(cases, reserved_launches_can_be_captured);
     tcase_add_test(cases, a_kernel_that_waits_for_its_dependency_may_begin_early);
     tcase_add_test(cases, threads_share_streams);

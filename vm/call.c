@@ -163,6 +163,24 @@ static tvm_status finish(const tvm_kernel *function, const tvm_kernel *variant, 
 
 /* ---- checks ---- */
 
+/* Is what lies behind a bare address enough, as far as the context knows? */
+static tvm_status check_memory(const tvm_kernel *function, uint32_t param, const void *data, uint64_t needed,
+                               tvm_diags *diags) {
+    tvm_limits_state *limits = &function->code->context->limits;
+    size_t bytes = tvm_memory_table_bytes(&limits->memory, data);
+    if (bytes == SIZE_MAX && needed && atomic_load_explicit(&limits->known_sizes, memory_order_relaxed))
+        return tvm_diag_add(
+            diags, TVM_LIMIT, NULL, "pass the tensor's bytes, or memory of tvm_memory_alloc",
+            "kernel '%s': the size of tensor '%s' is not known, and the context's limits ask for it",
+            tvm_kernel_name(function), param_name(function, param));
+    if (bytes >= needed) return TVM_OK;
+    return tvm_diag_add(
+        diags, TVM_ARGUMENT, NULL, NULL,
+        "kernel '%s': tensor '%s' has %llu bytes by its declared shape, but only %zu lie there in "
+        "memory of tvm_memory_alloc",
+        tvm_kernel_name(function), param_name(function, param), (unsigned long long)needed, bytes);
+}
+
 /* What only a caller who passes addresses can get wrong; without values, only a NULL is left to be looked at.
  */
 static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const call_args *args,
@@ -188,12 +206,15 @@ static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const
             diags, TVM_ARGUMENT, NULL, NULL,
             "kernel '%s': tensor '%s' has %llu bytes by its declared shape, but only %zu are there",
             tvm_kernel_name(function), param_name(function, param), (unsigned long long)needed, value->bytes);
-    return TVM_OK;
+    bool bare = !value || (!value->tensor && !value->bytes);
+    return bare ? check_memory(function, param, data, needed, diags) : TVM_OK;
 }
 
-static inline bool is_plain(const call_args *args, uint32_t param) {
+/* Is there nothing to be looked at but that there is an address? */
+static inline bool is_plain(const tvm_kernel *function, const call_args *args, uint32_t param) {
     const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
+    if (tvm_limits_look_at_memory(&function->code->context->limits)) return false;
     return data && (uintptr_t)data % 16 == 0 && (!value || (!value->tensor && !value->bytes));
 }
 
@@ -222,8 +243,11 @@ static tvm_status check_arguments(const tvm_kernel *function, call_args *args, t
     memcpy(launch->grid, shapes->env.grid, sizeof launch->grid);
     launch->shapes = shapes;
     for (uint32_t i = 0; !status && i < kernel->param_count; i++)
-        if (function->args[i] == TVM_ARG_TENSOR && !is_plain(args, i))
+        if (function->args[i] == TVM_ARG_TENSOR && !is_plain(function, args, i))
             status = check_tensor(function, i, args, shapes, diags);
+    if (!status)
+        status = tvm_limits_check(&function->code->context->limits, tvm_kernel_name(function),
+                                  function->tensor_count, launch, diags);
     return status;
 }
 

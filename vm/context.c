@@ -123,7 +123,14 @@ static tvm_context *context_new(void) {
         free(context);
         return NULL;
     }
+    if (!tvm_memory_table_open(&context->limits.memory)) {
+        pthread_mutex_destroy(&context->observer.lock);
+        pthread_mutex_destroy(&context->lock);
+        free(context);
+        return NULL;
+    }
     if (pthread_key_create(&context->key, record_destroy)) {
+        tvm_memory_table_close(&context->limits.memory);
         pthread_mutex_destroy(&context->observer.lock);
         pthread_mutex_destroy(&context->lock);
         free(context);
@@ -203,6 +210,7 @@ void tvm_context_free(tvm_context *context) {
         context->messages = record->next;
         record_free(record);
     }
+    tvm_memory_table_close(&context->limits.memory);
     pthread_mutex_destroy(&context->observer.lock);
     pthread_mutex_destroy(&context->lock);
     free(context->note);
@@ -253,6 +261,11 @@ tvm_status tvm_memory_alloc(tvm_context *context, size_t bytes, void **data) {
     tvm_diags diags = {0};
     tvm_status status = tvm_context_usable(context, &diags);
     if (!status) status = context->ops->memory_alloc(context->device, bytes, data, &diags);
+    if (!status && !tvm_memory_table_add(&context->limits.memory, *data, bytes)) {
+        context->ops->memory_free(context->device, *data, NULL);
+        *data = NULL;
+        status = tvm_diag_no_memory(&diags);
+    }
     return tvm_context_finish(context, status, &diags);
 }
 
@@ -260,7 +273,10 @@ tvm_status tvm_memory_free(tvm_context *context, void *data) {
     if (!context) return TVM_USAGE;
     tvm_diags diags = {0};
     tvm_status status = tvm_context_usable(context, &diags);
-    if (!status && data) status = context->ops->memory_free(context->device, data, &diags);
+    if (!status && data) {
+        tvm_memory_table_remove(&context->limits.memory, data);
+        status = context->ops->memory_free(context->device, data, &diags);
+    }
     return tvm_context_finish(context, status, &diags);
 }
 

@@ -4,6 +4,8 @@
 #ifndef TVM_VM_DEVICE_H
 #define TVM_VM_DEVICE_H
 
+#include <stdatomic.h>
+
 #include "launch_plan.h"
 #include "observe.h"
 #include "program.h"
@@ -20,6 +22,10 @@ typedef struct tvm_device_launch {
     const tvm_launch_shapes *shapes;
     uint32_t grid[3];
     void *stream;
+    /* of the interpreter, see tvm_interp_options */
+    uint64_t instructions;
+    unsigned milliseconds;
+    const atomic_uint *cancelled;
 } tvm_device_launch;
 
 typedef struct tvm_device_ops {

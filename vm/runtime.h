@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "launch_plan.h"
+#include "launch_limits.h"
 #include "variants.h"
 
 /* What a thread was last told by a context. */
@@ -26,6 +27,7 @@ struct tvm_context {
     pthread_mutex_t lock; /* of the list */
     tvm_message_record *messages;
     tvm_observer observer;
+    tvm_limits_state limits;
     atomic_bool unheard; /* a failure of a thread that not even `no memory` could be recorded for */
 };
 

@@ -64,6 +64,25 @@ const char *tvm_message(const tvm_context *context);
 const char *tvm_device_name(const tvm_context *context);
 tvm_device_kind tvm_device(const tvm_context *context); /* CPU or CUDA, never AUTO */
 
+/* What programs may take that are launched in a context; 0 is no limit. */
+typedef struct tvm_limits {
+    uint64_t scratch_bytes; /* of the tensors that a launch makes for itself (alloc-global) */
+    uint64_t blocks;        /* of a launch */
+    uint64_t instructions;  /* that the interpreter executes in a launch, each counted once for its warps */
+    unsigned milliseconds;  /* that a launch takes on the interpreter */
+    int known_sizes; /* not 0: a tensor is refused whose size neither the caller gives nor tvm_memory_alloc
+                        knows */
+    int no_embedded_code; /* not 0: machine code in bytecode files is not used, of programs loaded from now on
+                           */
+} tvm_limits;
+/* Replaces the context's limits, for what is launched from now on; NULL: none. A launch beyond them is
+ * TVM_LIMIT. */
+tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits);
+/* Ends all launches that run on the context's interpreter, whose callers get TVM_CANCELLED; launches that
+ * begin afterwards are not concerned. Called by another thread than theirs. TVM_UNSUPPORTED on a GPU, whose
+ * launches cannot be called back. */
+tvm_status tvm_cancel(tvm_context *context);
+
 /* Bytecode from a file or from memory (copied). Free after its last launch has finished. */
 tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **program);
 tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_program **program);

@@ -31,6 +31,7 @@ static void unload(cuda_code *code) {
         tvm_cuda_tensor_maps_close(code->device, code->kernels[k].maps);
         code->kernels[k].maps = NULL;
     }
+    tvm_cuda_scratch_forget(code->device, code);
     code->device->driver.module_unload(code->module);
     code->module = NULL;
     tvm_cuda_leave(code->device, pushed);
@@ -251,7 +252,7 @@ static tvm_status place_tensors(const cuda_code *code, const tvm_device_launch *
         total[pool] += (launch->tensor_bytes[param->index] + (ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT;
     }
     if (!count) return TVM_OK;
-    tvm_status status = tvm_cuda_scratch_get(code->device, stream, total, base, diags);
+    tvm_status status = tvm_cuda_scratch_get(code->device, stream, code, total, base, diags);
     for (uint32_t i = 0, n = 0; !status && n < count; i++) {
         int pool = pool_of(&abi->params[i]);
         if (pool != CUDA_SCRATCH_POOLS) places[n++] += base[pool];

@@ -21,8 +21,9 @@ typedef struct scratch_block {
 struct cuda_scratch {
     struct cuda_scratch *next;
     _Atomic(uintptr_t) stream;
-    uintptr_t thread;                                   /* see key_of */
-    _Atomic(scratch_block *) pools[CUDA_SCRATCH_POOLS]; /* the newest block first */
+    uintptr_t thread; /* see key_of */
+    const void *code; /* of clean memory: the program's; else NULL */
+    _Atomic(scratch_block *) newest;
 };
 
 /* No stream: the owner may be given to another one. */
@@ -30,26 +31,29 @@ struct cuda_scratch {
 
 typedef struct scratch_key {
     uintptr_t stream, thread;
+    const void *code;
 } scratch_key;
 
 /* One handle stands for the default stream of every thread that uses it. */
-static scratch_key key_of(CUstream stream) {
+static scratch_key key_of(CUstream stream, unsigned pool, const void *code) {
     bool per_thread = stream == CU_STREAM_PER_THREAD;
-    return (scratch_key){(uintptr_t)stream, per_thread ? (uintptr_t)pthread_self() : 0};
+    return (scratch_key){(uintptr_t)stream, per_thread ? (uintptr_t)pthread_self() : 0,
+                         pool == CUDA_SCRATCH_CLEAN ? code : NULL};
 }
 
 static cuda_scratch *find(cuda_device *device, scratch_key key) {
     cuda_scratch *owner = atomic_load_explicit(&device->scratch, memory_order_acquire);
     while (owner && (atomic_load_explicit(&owner->stream, memory_order_acquire) != key.stream ||
-                     owner->thread != key.thread))
+                     owner->thread != key.thread || owner->code != key.code))
         owner = owner->next;
     return owner;
 }
 
-static bool address_of(cuda_scratch *owner, unsigned pool, uint64_t bytes, CUdeviceptr *address) {
+static bool address_of(cuda_device *device, scratch_key key, uint64_t bytes, CUdeviceptr *address) {
     *address = 0;
     if (!bytes) return true;
-    const scratch_block *block = atomic_load_explicit(&owner->pools[pool], memory_order_acquire);
+    cuda_scratch *owner = find(device, key);
+    const scratch_block *block = owner ? atomic_load_explicit(&owner->newest, memory_order_acquire) : NULL;
     if (!block || block->bytes < bytes) return false;
     *address = block->address;
     return true;
@@ -58,7 +62,7 @@ static bool address_of(cuda_scratch *owner, unsigned pool, uint64_t bytes, CUdev
 /* ---- making; the lock is held ---- */
 
 static cuda_scratch *add_owner(cuda_device *device, scratch_key key) {
-    cuda_scratch *owner = find(device, (scratch_key){NO_STREAM, 0});
+    cuda_scratch *owner = find(device, (scratch_key){NO_STREAM, 0, key.code});
     if (owner && !key.thread) {
         atomic_store_explicit(&owner->stream, key.stream, memory_order_release);
         return owner;
@@ -66,6 +70,7 @@ static cuda_scratch *add_owner(cuda_device *device, scratch_key key) {
     owner = calloc(1, sizeof *owner);
     if (!owner) return NULL;
     owner->thread = key.thread;
+    owner->code = key.code;
     atomic_init(&owner->stream, key.stream);
     owner->next = atomic_load_explicit(&device->scratch, memory_order_relaxed);
     atomic_store_explicit(&device->scratch, owner, memory_order_release);
@@ -79,9 +84,9 @@ static tvm_status clear(cuda_device *device, CUstream stream, const scratch_bloc
     return tvm_cuda_result(device, device->driver.stream_synchronize(stream), "cuStreamSynchronize", diags);
 }
 
-static tvm_status add_block(cuda_device *device, CUstream stream, cuda_scratch *owner, unsigned pool,
-                            uint64_t bytes, tvm_diags *diags) {
-    scratch_block *old = atomic_load_explicit(&owner->pools[pool], memory_order_relaxed);
+static tvm_status add_block(cuda_device *device, CUstream stream, cuda_scratch *owner, uint64_t bytes,
+                            tvm_diags *diags) {
+    scratch_block *old = atomic_load_explicit(&owner->newest, memory_order_relaxed);
     if (old && old->bytes >= bytes) return TVM_OK; /* another thread was here first */
     scratch_block *block = calloc(1, sizeof *block);
     if (!block) return tvm_diag_no_memory(diags);
@@ -101,13 +106,13 @@ static tvm_status add_block(cuda_device *device, CUstream stream, cuda_scratch *
         free(block);
         return status;
     }
-    if (pool == CUDA_SCRATCH_CLEAN) status = clear(device, stream, block, diags);
+    if (owner->code) status = clear(device, stream, block, diags);
     if (status) {
         device->driver.memory_free(block->address);
         free(block);
         return status;
     }
-    atomic_store_explicit(&owner->pools[pool], block, memory_order_release);
+    atomic_store_explicit(&owner->newest, block, memory_order_release);
     return TVM_OK;
 }
 
@@ -123,33 +128,33 @@ static tvm_status check_capture(cuda_device *device, CUstream stream, tvm_diags 
                         "stream is being captured: call tvm_reserve before the capture begins");
 }
 
-static tvm_status make(cuda_device *device, CUstream stream, const uint64_t bytes[CUDA_SCRATCH_POOLS],
-                       tvm_diags *diags) {
+static tvm_status make(cuda_device *device, CUstream stream, const void *code,
+                       const uint64_t bytes[CUDA_SCRATCH_POOLS], tvm_diags *diags) {
     tvm_status status = check_capture(device, stream, diags);
     if (status) return status;
-    scratch_key key = key_of(stream);
     pthread_mutex_lock(&device->scratch_lock);
-    cuda_scratch *owner = find(device, key);
-    if (!owner) owner = add_owner(device, key);
-    if (!owner) status = tvm_diag_no_memory(diags);
-    for (unsigned p = 0; !status && p < CUDA_SCRATCH_POOLS; p++)
-        if (bytes[p]) status = add_block(device, stream, owner, p, bytes[p], diags);
+    for (unsigned p = 0; !status && p < CUDA_SCRATCH_POOLS; p++) {
+        scratch_key key = key_of(stream, p, code);
+        if (!bytes[p]) continue;
+        cuda_scratch *owner = find(device, key);
+        if (!owner) owner = add_owner(device, key);
+        status = owner ? add_block(device, stream, owner, bytes[p], diags) : tvm_diag_no_memory(diags);
+    }
     pthread_mutex_unlock(&device->scratch_lock);
     return status;
 }
 
-tvm_status tvm_cuda_scratch_get(cuda_device *device, CUstream stream,
+tvm_status tvm_cuda_scratch_get(cuda_device *device, CUstream stream, const void *code,
                                 const uint64_t bytes[CUDA_SCRATCH_POOLS],
                                 CUdeviceptr address[CUDA_SCRATCH_POOLS], tvm_diags *diags) {
     for (bool made = false;; made = true) {
-        cuda_scratch *owner = find(device, key_of(stream));
-        bool there = owner != NULL;
+        bool there = true;
         for (unsigned p = 0; there && p < CUDA_SCRATCH_POOLS; p++)
-            there = address_of(owner, p, bytes[p], &address[p]);
+            there = address_of(device, key_of(stream, p, code), bytes[p], &address[p]);
         if (there) return TVM_OK;
         if (made)
             return tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "the stream was destroyed during a launch");
-        tvm_status status = make(device, stream, bytes, diags);
+        tvm_status status = make(device, stream, code, bytes, diags);
         if (status) return status;
     }
 }
@@ -157,25 +162,35 @@ tvm_status tvm_cuda_scratch_get(cuda_device *device, CUstream stream,
 /* ---- freeing ---- */
 
 static void free_blocks(cuda_device *device, cuda_scratch *owner) {
-    for (unsigned p = 0; p < CUDA_SCRATCH_POOLS; p++) {
-        scratch_block *block = atomic_exchange(&owner->pools[p], NULL);
-        while (block) {
-            scratch_block *older = block->older;
-            device->driver.memory_free(block->address);
-            free(block);
-            block = older;
-        }
+    scratch_block *block = atomic_exchange(&owner->newest, NULL);
+    while (block) {
+        scratch_block *older = block->older;
+        device->driver.memory_free(block->address);
+        free(block);
+        block = older;
     }
 }
 
-void tvm_cuda_scratch_drop(cuda_device *device, CUstream stream) {
+/* Frees what the owners of this stream and program have, NO_STREAM or NULL for any. */
+static void drop(cuda_device *device, scratch_key key) {
     pthread_mutex_lock(&device->scratch_lock);
-    cuda_scratch *owner = find(device, key_of(stream));
-    if (owner) {
+    for (cuda_scratch *owner = atomic_load(&device->scratch); owner; owner = owner->next) {
+        if (key.stream != NO_STREAM &&
+            (atomic_load(&owner->stream) != key.stream || owner->thread != key.thread))
+            continue;
+        if (key.code && owner->code != key.code) continue;
         free_blocks(device, owner);
-        atomic_store_explicit(&owner->stream, NO_STREAM, memory_order_release);
+        if (!owner->thread) atomic_store_explicit(&owner->stream, NO_STREAM, memory_order_release);
     }
     pthread_mutex_unlock(&device->scratch_lock);
+}
+
+void tvm_cuda_scratch_drop(cuda_device *device, CUstream stream) {
+    drop(device, key_of(stream, CUDA_SCRATCH_UNDEFINED, NULL));
+}
+
+void tvm_cuda_scratch_forget(cuda_device *device, const void *code) {
+    drop(device, (scratch_key){NO_STREAM, 0, code});
 }
 
 void tvm_cuda_scratch_free(cuda_device *device) {

@@ -122,7 +122,10 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
     }
     tvm_interp_options options = {.threads = opened->device->threads,
                                   .multiprocessors = opened->device->multiprocessors,
-                                  .target = opened->device->target};
+                                  .target = opened->device->target,
+                                  .instructions = launch->instructions,
+                                  .milliseconds = launch->milliseconds,
+                                  .cancelled = launch->cancelled};
     return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
                           launch->grid, &options, diags);
 }

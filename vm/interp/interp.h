@@ -2,6 +2,8 @@
 #ifndef TVM_VM_INTERP_H
 #define TVM_VM_INTERP_H
 
+#include <stdatomic.h>
+
 #include "program.h"
 
 /* One argument of a kernel: the value of a scalar, or the host address of a tensor. */
@@ -20,15 +22,18 @@ void tvm_interp_free(tvm_interp_kernel *kernel);
 enum { TVM_INTERP_MULTIPROCESSORS = 4 };
 
 typedef struct tvm_interp_options {
-    unsigned threads;         /* blocks run on this many host threads; 0: one a core */
-    uint32_t multiprocessors; /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
-    uint32_t target;          /* that launches see */
+    unsigned threads;             /* blocks run on this many host threads; 0: one a core */
+    uint32_t multiprocessors;     /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
+    uint32_t target;              /* that launches see */
+    uint64_t instructions;        /* that may be executed, each counted once for its team; 0: no limit */
+    unsigned milliseconds;        /* that the launch may take; 0: no limit */
+    const atomic_uint *cancelled; /* the launch ends when this number changes; NULL: it never does */
     FILE *output; /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
 } tvm_interp_options;
 
 /* Runs all blocks of the grid. The launch has been checked (tvm_launch_check). A run-time error (division by
  * zero, an index outside a shared tensor, a deadlock, ...) stops the launch and is reported with kernel,
- * block, file and line. */
+ * block, file and line. TVM_LIMIT and TVM_CANCELLED where the options end it. */
 tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg *args, const uint32_t grid[3],
                           const tvm_interp_options *options, tvm_diags *diags);
 

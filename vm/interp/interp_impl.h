@@ -65,10 +65,14 @@ typedef struct interp_run {
     atomic_uint_fast64_t next;
     atomic_bool stop;
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* a semaphore, or what else may let a block go on */
-    uint64_t changes;       /* how often, so far */
-    unsigned working;       /* workers that have not ended */
-    unsigned waiting;       /* of them, those that sleep and have seen the latest change */
+    pthread_cond_t changed;            /* a semaphore, or what else may let a block go on */
+    uint64_t changes;                  /* how often, so far */
+    unsigned working;                  /* workers that have not ended */
+    unsigned waiting;                  /* of them, those that sleep and have seen the latest change */
+    atomic_int_fast64_t instructions;  /* that may still be executed; INT64_MAX: any number */
+    int64_t deadline;                  /* in nanoseconds of the monotonic clock; INT64_MAX: none */
+    const tvm_interp_options *options; /* never NULL */
+    unsigned cancelled;                /* *options->cancelled when the launch began */
     tvm_status status;
     tvm_diags *diags;
     FILE *output;
@@ -92,8 +96,8 @@ typedef struct interp_barrier {
     uint32_t arrivals; /* that end a phase; 0: it has not been made yet */
     uint32_t missing;  /* of them, in this phase */
     bool open;
-    uint64_t phases; /* that have ended */
-    int64_t bytes;   /* announced in this phase, less those that have come */
+    uint64_t phases;                      /* that have ended */
+    int64_t bytes;                        /* announced in this phase, less those that have come */
     uint64_t waits[TVM_MAX_THREADS / 32]; /* by warp: how often it has waited here */
 } interp_barrier;
 
@@ -112,6 +116,7 @@ typedef struct interp_block {
     size_t print_size;
     interp_context *contexts; /* of the teams: each has its own program counter */
     uint32_t context_count;
+    uint32_t slice;   /* instructions that may be executed before the limits are looked at again */
     uint32_t arrived; /* warps that wait at the barrier of the block */
 } interp_block;
 
@@ -197,8 +202,16 @@ tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *in
  * TVM_FAULT. */
 tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same with another status, which it returns. */
+tvm_status tvm_interp_end(const interp_context *context, const interp_insn *insn, tvm_status status,
+                          const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
 tvm_status tvm_interp_no_memory(interp_run *run);
+
+/* Of a launch that begins. */
+void tvm_interp_limits_begin(interp_run *run, const tvm_interp_options *options);
+/* Once block->slice instructions have been executed: fills it again, or ends the launch. */
+tvm_status tvm_interp_next_slice(interp_context *context, const interp_insn *insn);
 
 /* Wakes the workers that wait for a semaphore or for elements that are put; the mutex is held. */
 void tvm_interp_changed(interp_run *run);

@@ -23,15 +23,13 @@ tvm_status tvm_interp_no_memory(interp_run *run) {
     return TVM_NO_MEMORY;
 }
 
-tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...) {
+static tvm_status end_with(const interp_context *context, const interp_insn *insn, tvm_status status,
+                           const char *format, va_list arguments) {
     const interp_block *block = context->block;
     const tvm_interp_kernel *k = block->kernel;
     interp_run *run = block->run;
     char message[256];
-    va_list arguments;
-    va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
     tvm_place place = {0};
     const char *mnemonic = "";
     if (insn) {
@@ -41,11 +39,28 @@ tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *ins
     }
     pthread_mutex_lock(&run->mutex);
     if (run->status == TVM_OK)
-        tvm_diag_add(run->diags, TVM_FAULT, &place, NULL, "%s: block (%d,%d,%d): %s%s%s",
+        tvm_diag_add(run->diags, status, &place, NULL, "%s: block (%d,%d,%d): %s%s%s",
                      tvm_string(k->program, k->kernel->name), block->index[0], block->index[1],
                      block->index[2], mnemonic, insn ? ": " : "", message);
-    stop_run(run, TVM_FAULT);
+    stop_run(run, status);
     pthread_mutex_unlock(&run->mutex);
+    return status;
+}
+
+tvm_status tvm_interp_end(const interp_context *context, const interp_insn *insn, tvm_status status,
+                          const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    end_with(context, insn, status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    end_with(context, insn, TVM_FAULT, format, arguments);
+    va_end(arguments);
     return TVM_FAULT;
 }
 
@@ -68,7 +83,8 @@ static tvm_status context_run(interp_context *context) {
             break;
         }
         const interp_insn *insn = &k->insns[context->pc++];
-        tvm_status status = insn->execute(context, insn);
+        tvm_status status = context->block->slice-- ? TVM_OK : tvm_interp_next_slice(context, insn);
+        if (status == TVM_OK) status = insn->execute(context, insn);
         if (status != TVM_OK) return status;
     }
     return TVM_OK;
@@ -329,6 +345,7 @@ tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg 
     memcpy(run.grid, grid, sizeof run.grid);
     run.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     if (run.blocks == 0) return TVM_OK;
+    tvm_interp_limits_begin(&run, options);
     tvm_status status = make_globals(&run, options, diags);
     if (status == TVM_OK) status = run_blocks(&run, threads);
     free_globals(&run);

@@ -1,0 +1,30 @@
+/* The limits of a context (tvm_set_limits), and the calls that end its launches. */
+#ifndef TVM_VM_LAUNCH_LIMITS_H
+#define TVM_VM_LAUNCH_LIMITS_H
+
+#include <stdatomic.h>
+
+#include "device.h"
+#include "memory_table.h"
+
+/* Read by launches while another thread sets them: each by itself. */
+typedef struct tvm_limits_state {
+    atomic_uint_fast64_t scratch_bytes, blocks, instructions;
+    atomic_uint milliseconds;
+    atomic_bool known_sizes, no_embedded_code;
+    atomic_uint cancelled;   /* counts tvm_cancel */
+    tvm_memory_table memory; /* what tvm_memory_alloc has given out */
+} tvm_limits_state;
+
+/* Are tensors to be looked at of which the caller gives no more than the address? */
+static inline bool tvm_limits_look_at_memory(tvm_limits_state *limits) {
+    return atomic_load_explicit(&limits->known_sizes, memory_order_relaxed) ||
+           atomic_load_explicit(&limits->memory.known, memory_order_relaxed);
+}
+
+/* Checks the grid and the `tensors` sizes of a launch of the kernel so named, and takes over what the
+ * interpreter is to look at. */
+tvm_status tvm_limits_check(tvm_limits_state *limits, const char *kernel, uint32_t tensors,
+                            tvm_device_launch *launch, tvm_diags *diags);
+
+#endif
