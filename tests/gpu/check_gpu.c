@@ -235,33 +235,38 @@ static int open_contexts(suite *s, const char *cache) {
     return EXIT_FAILURE;
 }
 
-static void run_all(suite *s) {
-    gpu_group groups[] = {{.name = "cases"},  {.name = "casts"},         {.name = "element-wise"},
-                          {.name = "matmul"}, {.name = "matmul_lowbit"}, {.name = "interface"},
-                          {.name = "streams"}};
-    enum { GROUPS = sizeof groups / sizeof *groups };
+/* All groups, or the one of that name. */
+static bool run_all(suite *s, const char *only) {
+    static const struct {
+        const char *name;
+        void (*add)(suite *s, gpu_group *group);
+    } all[] = {
+        {"cases", gpu_add_cases},         {"casts", gpu_add_casts},    {"element-wise", gpu_add_elementwise},
+        {"functions", gpu_add_math},      {"matmul", gpu_add_matmuls}, {"matmul_lowbit", gpu_add_lowbits},
+        {"interface", gpu_add_interface}, {"streams", gpu_add_streams}};
+    gpu_group groups[sizeof all / sizeof *all] = {0};
+    size_t count = 0;
     double start = seconds();
     printf("check_gpu: %s against %s\n", tvm_device_name(s->gpu), tvm_device_name(s->cpu));
-    gpu_add_cases(s, &groups[0]);
-    gpu_add_casts(s, &groups[1]);
-    gpu_add_elementwise(s, &groups[2]);
-    gpu_add_matmuls(s, &groups[3]);
-    gpu_add_lowbits(s, &groups[4]);
-    gpu_add_interface(s, &groups[5]);
-    gpu_add_streams(s, &groups[6]);
-    warm_all(s, groups, GROUPS);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (only != NULL && strcmp(only, all[i].name) != 0) continue;
+        groups[count].name = all[i].name;
+        all[i].add(s, &groups[count++]);
+    }
+    warm_all(s, groups, count);
     printf("programs translated (%.1f s)\n", seconds() - start);
     fflush(stdout);
-    for (size_t g = 0; g < GROUPS; g++) {
+    for (size_t g = 0; g < count; g++) {
         run_group(s, &groups[g]);
         for (size_t i = 0; i < groups[g].count; i++) free(groups[g].tests[i].bytecode);
         free(groups[g].tests);
     }
+    return count > 0;
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        fprintf(stderr, "usage: check_gpu CASES PROGRAMS\n");
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "usage: check_gpu CASES PROGRAMS [GROUP]\n");
         return 2;
     }
     suite s = {.cases = argv[1], .programs = argv[2]};
@@ -272,7 +277,7 @@ int main(int argc, char **argv) {
     }
     int status = open_contexts(&s, cache);
     if (status == 0) {
-        run_all(&s);
+        if (!run_all(&s, argc == 4 ? argv[3] : NULL)) printf("there is no group '%s'\n", argv[3]);
         printf("%u passed, %u failed, %u skipped\n", s.passed, s.failed, s.skipped);
         if (s.failed != 0 || s.passed == 0) status = EXIT_FAILURE;
     }

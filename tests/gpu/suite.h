@@ -73,6 +73,7 @@ bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const ui
 void gpu_add_cases(suite *s, gpu_group *group);
 void gpu_add_casts(suite *s, gpu_group *group);
 void gpu_add_elementwise(suite *s, gpu_group *group);
+void gpu_add_math(suite *s, gpu_group *group);
 void gpu_add_matmuls(suite *s, gpu_group *group);
 void gpu_add_lowbits(suite *s, gpu_group *group); /* makes s->model */
 void gpu_add_interface(suite *s, gpu_group *group);
