@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expr_text.h"
 #include "parser.h"
 
 enum { ARENA_LIMIT = 256 << 20 };
@@ -45,6 +46,18 @@ static void finish(tvm_asm *as) {
 
 /* ---- -D ---- */
 
+/* The value of a -D: an expression; a word that means nothing by itself is the string of that word. */
+static bool define_value(tvm_asm *as, const char *title, const char *text, tvm_value *value) {
+    size_t length = strlen(text);
+    tvm_dtype type;
+    bool known = tvm_is_reserved(text, length) || tvm_dtype_parse(text, length, &type) ||
+                 strcmp(text, "row_major") == 0;
+    if (known || !tvm_is_identifier(text, length))
+        return tvm_asm_expression_of_text(as, title, text, length, value);
+    *value = tvm_value_string(text, (uint32_t)length);
+    return true;
+}
+
 static bool add_define(tvm_asm *as, const char *text) {
     const char *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : strlen(text);
@@ -59,7 +72,7 @@ static bool add_define(tvm_asm *as, const char *text) {
     memcpy(title + 3, text, length);
     title[length + 3] = '\0';
     as->source = NULL;
-    if (!tvm_asm_expression_of_text(as, title, equals + 1, strlen(equals + 1), &value)) return false;
+    if (!define_value(as, title, equals + 1, &value)) return false;
     tvm_define define = {
         .name = name, .length = (uint32_t)length, .value = tvm_value_copy(&as->keep, &value)};
     if (define.value.kind == TVM_VALUE_POISON && value.kind != TVM_VALUE_POISON) return tvm_asm_no_memory(as);

@@ -82,8 +82,15 @@ static bool call_gcd(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     return true;
 }
 
+/* The instruction of the same name, where the argument is a register tensor. */
+static bool is_of_tensor(const tvm_call *call) {
+    return call->args[0].kind == TVM_VALUE_TENSOR;
+}
+
 static bool call_abs(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     int64_t a;
+    if (is_of_tensor(call))
+        return tvm_asm_tensor_operation(as, TVM_OP_ABS, call->token, call->args, 1, value);
     if (call->args[0].kind == TVM_VALUE_FLOAT) {
         *value = call->args[0];
         if (value->as.f < 0) value->as.f = -value->as.f;
@@ -96,6 +103,8 @@ static bool call_abs(tvm_asm *as, const tvm_call *call, tvm_value *value) {
 
 static bool call_log2(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     int64_t a, log = 0;
+    if (is_of_tensor(call))
+        return tvm_asm_tensor_operation(as, TVM_OP_LOG2, call->token, call->args, 1, value);
     if (!tvm_asm_argument_integer(as, call, 0, 1, INT64_MAX, &a)) return false;
     while (a >>= 1) log++;
     *value = tvm_value_integer(log);

@@ -1,0 +1,200 @@
+/* The shipped programs that work element by element, on the interpreter against float64, at sizes of all
+ * kinds; and through ptxas without a spill, with all their options. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_kit.h"
+
+enum { TIMEOUT = 600, TYPES = 3 };
+
+static const char *const type_names[TYPES] = {"f16", "bf16", "f32"};
+/* One rounding to the type, and of f32 what the functions are off. */
+static const double tolerances[TYPES] = {0x1p-10, 0x1p-7, 1e-5};
+
+static tvm_dtype type_of(const char *name) {
+    tvm_dtype type;
+    ck_assert(tvm_dtype_parse(name, strlen(name), &type));
+    return type;
+}
+
+static void near(const char *what, size_t i, double found, double want, double tolerance) {
+    double least = fmax(fabs(want), 0x1p-14);
+    ck_assert_msg(fabs(found - want) <= tolerance * least, "%s: element %zu is %.9g, expected %.9g", what, i,
+                  found, want);
+}
+
+static void compiles(const char *file, const char *define) {
+    char path[5000];
+    tvm_ir_program *program = assemble_file(program_path(file, path), define);
+    compiles_without_spills(program, define, "sm_80");
+    compiles_without_spills(program, define, "sm_90a");
+    tvm_ir_program_free(program);
+}
+
+/* ---- vector_add ---- */
+
+START_TEST(vectors_are_added) {
+    static const char *const types[] = {"f16", "bf16", "f32", "f64", "i8", "u64"};
+    static const size_t sizes[] = {1, 31, 4096, 4097, 10000};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        char define[32];
+        snprintf(define, sizeof define, "T=%s", types[t]);
+        kernel_kit k = kit_open("vector_add.vasm", define);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            kit_clear(&k);
+            kit_scalar(&k, (double)sizes[s]);
+            kit_tensor *x = kit_input(&k, type_of(types[t]), sizes[s], 0, 60),
+                       *y = kit_input(&k, type_of(types[t]), sizes[s], 0, 60),
+                       *z = kit_tensor_new(&k, type_of(types[t]), sizes[s]);
+            kit_launch(&k, "vector_add");
+            for (size_t i = 0; i < sizes[s]; i++) {
+                double sum = tvm_decode(z->type, tvm_encode(z->type, x->values[i] + y->values[i]));
+                near(define, i, z->values[i], sum, 0);
+            }
+        }
+        kit_close(&k);
+    }
+}
+END_TEST
+
+/* ---- swiglu ---- */
+
+static const char *const activations[] = {"silu", "gelu", "gelu_tanh"};
+enum { ACTIVATIONS = sizeof activations / sizeof *activations };
+
+static double activate(unsigned activation, double a) {
+    if (activation == 0) return a / (1 + exp(-a));
+    if (activation == 1) return a * (1 + erf(a / sqrt(2))) / 2;
+    return a * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))) / 2;
+}
+
+static const size_t row_sizes[][2] = {{1, 8}, {3, 1}, {2, 1027}, {5, 4096}, {1, 2056}};
+enum { ROW_SIZES = sizeof row_sizes / sizeof *row_sizes };
+
+static void check_swiglu(const char *define, unsigned activation, unsigned type) {
+    kernel_kit k = kit_open("swiglu.vasm", define);
+    for (size_t s = 0; s < ROW_SIZES; s++) {
+        size_t m = row_sizes[s][0], n = row_sizes[s][1];
+        kit_clear(&k);
+        kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
+        kit_tensor *x = kit_input(&k, type_of(type_names[type]), m * 2 * n, -8, 8),
+                   *y = kit_tensor_new(&k, type_of(type_names[type]), m * n);
+        kit_launch(&k, "swiglu");
+        for (size_t i = 0; i < m * n; i++) {
+            double a = x->values[i / n * 2 * n + i % n], b = x->values[i / n * 2 * n + n + i % n];
+            double want = activate(activation, a) * b;
+            /* of a gelu the sum 1 + tanh cancels where a is far below zero */
+            double tolerance = activation > 0 && a < -1 ? 0.02 : tolerances[type];
+            near(define, i, y->values[i], want, tolerance);
+        }
+    }
+    kit_close(&k);
+}
+
+START_TEST(gated_units_are_those_of_float64) {
+    for (unsigned a = 0; a < ACTIVATIONS; a++) {
+        char define[64];
+        snprintf(define, sizeof define, "ACT=%s T=%s", activations[a], type_names[_i]);
+        check_swiglu(define, a, (unsigned)_i);
+        compiles("swiglu.vasm", define);
+    }
+}
+END_TEST
+
+/* ---- quantize_rows ---- */
+
+static const char *const outputs[] = {"i8", "f8_e4m3", "f8_e5m2"};
+static const double greatest[] = {127, 448, 57344};
+
+/* Element and scale of a group that begins at `from`, `group` long. */
+static void check_group(const char *define, const double *v, size_t group, double scale, const double *found,
+                        tvm_dtype type, double most) {
+    double largest = 0;
+    for (size_t i = 0; i < group; i++) largest = fmax(largest, fabs(v[i]));
+    near(define, 0, scale, largest == 0 ? 1 : largest / most, 1e-6);
+    for (size_t i = 0; i < group; i++) {
+        /* the product with the reciprocal is within a few units of the quotient: either neighbour of a tie */
+        double exact = largest == 0 ? 0 : v[i] * (most / largest);
+        double below = exact * (1 - 4e-7), above = exact * (1 + 4e-7);
+        bool whole = type.kind == TVM_KIND_INT;
+        double low = whole ? rint(below) : tvm_decode(type, tvm_encode(type, below)),
+               high = whole ? rint(above) : tvm_decode(type, tvm_encode(type, above));
+        ck_assert_msg(found[i] == low || found[i] == high, "%s: element %zu is %g, expected %g (%g)", define,
+                      i, found[i], low, exact);
+    }
+}
+
+static void check_quantize(const char *define, unsigned t, unsigned o, size_t group, bool gated, size_t m,
+                           size_t n) {
+    kernel_kit k = kit_open("quantize_rows.vasm", define);
+    tvm_dtype type = type_of(type_names[t]);
+    size_t width = gated ? 2 * n : n, each = group ? group : n, scales = m * n / each;
+    kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
+    kit_tensor *x = kit_input(&k, type, m * width, -3, 3),
+               *y = kit_tensor_new(&k, type_of(outputs[o]), m * n),
+               *s = kit_tensor_new(&k, type_of("f32"), scales);
+    for (size_t i = 0; i < each && m > 1; i++) x->values[width + i] = 0; /* a group of zeros */
+    kit_write(&k, x);
+    kit_launch(&k, gated ? "swiglu_quantize_rows" : "quantize_rows");
+    double *v = calloc(m * n, sizeof *v);
+    ck_assert_ptr_nonnull(v);
+    for (size_t i = 0; i < m * n; i++) {
+        double a = x->values[i / n * width + i % n];
+        v[i] = a;
+        if (gated) v[i] = (double)(float)(a / (1 + exp(-a))) * x->values[i / n * width + n + i % n];
+        v[i] = tvm_decode(type, tvm_encode(type, v[i]));
+    }
+    for (size_t g = 0; g < scales && !gated; g++)
+        check_group(define, v + g * each, each, s->values[g], y->values + g * each, y->type, greatest[o]);
+    /* gated: the rounding of the product to T may fall the other way */
+    for (size_t i = 0; i < m * n && gated; i++)
+        near(define, i, y->values[i] * s->values[i / each], v[i],
+             0.13 + 0.6 * s->values[i / each] / fmax(fabs(v[i]), 1e-4));
+    free(v);
+    kit_close(&k);
+}
+
+START_TEST(rows_are_quantized) {
+    static const size_t groups[] = {0, 128};
+    for (unsigned i = 0; i < 12; i++) {
+        unsigned t = (unsigned)_i, o = i % 3;
+        size_t group = groups[i / 3 % 2];
+        bool gated = i / 6;
+        char define[96];
+        snprintf(define, sizeof define, "T=%s OTYPE=%s GROUP=%zu", type_names[t], outputs[o], group);
+        check_quantize(define, t, o, group, gated, 3, 256);
+        if (i % 3 == 0) check_quantize(define, t, o, group, gated, 2, group ? 4096 + 128 : 4096 + 72);
+        if (group == 0 && o == 0) check_quantize(define, t, o, group, gated, 2, 1001);
+        if (group == 0 && o == 1) check_quantize(define, t, o, group, gated, 2, gated ? 16389 : 16392);
+        if (group == 0 && o == 2) check_quantize(define, t, o, group, gated, 1, 9001);
+        if (!gated) compiles("quantize_rows.vasm", define);
+    }
+}
+END_TEST
+
+START_TEST(impossible_options_are_refused) {
+    char path[5000];
+    is_refused(program_path("swiglu.vasm", path), "ACT=relu", "ACT must be silu, gelu or gelu_tanh");
+    is_refused(program_path("quantize_rows.vasm", path), "OTYPE=f16", "OTYPE must be");
+    is_refused(program_path("quantize_rows.vasm", path), "GROUP=100", "GROUP must be");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("elementwise_programs");
+    TCase *tests = tcase_create("programs");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_test(tests, vectors_are_added);
+    tcase_add_loop_test(tests, gated_units_are_those_of_float64, 0, TYPES);
+    tcase_add_loop_test(tests, rows_are_quantized, 0, TYPES);
+    tcase_add_test(tests, impossible_options_are_refused);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
