@@ -1,0 +1,168 @@
+/* The shipped programs that work row by row, on the interpreter against float64, at sizes of all kinds; and
+ * through ptxas without a spill, with all their options. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_kit.h"
+
+enum { TIMEOUT = 600, TYPES = 3 };
+
+static const char *const type_names[TYPES] = {"f16", "bf16", "f32"};
+/* One rounding to the type, and of f32 what sums and functions are off. */
+static const double tolerances[TYPES] = {0x1.1p-11, 0x1.1p-8, 1e-5};
+
+/* Of one tile and more, in whole vectors and not, beyond what is held in registers. */
+static const size_t sizes[][2] = {{3, 1},    {5, 7},    {4, 1000}, {2, 1024},  {1, 1032},  {2, 4096},
+                                  {2, 5001}, {3, 8191}, {1, 8200}, {1, 16384}, {1, 20001}, {1, 40000}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static tvm_dtype type_of(const char *name) {
+    tvm_dtype type;
+    ck_assert(tvm_dtype_parse(name, strlen(name), &type));
+    return type;
+}
+
+static void near(const char *what, size_t i, double found, double want, double tolerance) {
+    ck_assert_msg(fabs(found - want) <= tolerance * fmax(fabs(want), 0x1p-14),
+                  "%s: element %zu is %.9g, expected %.9g", what, i, found, want);
+}
+
+/* Every kernel of the program, for an old and a new target. */
+static void compiles(const char *file, const char *define) {
+    char path[5000];
+    tvm_ir_program *program = assemble_file(program_path(file, path), define);
+    compiles_without_spills(program, define, "sm_80");
+    compiles_without_spills(program, define, "sm_90a");
+    tvm_ir_program_free(program);
+}
+
+static kernel_kit open_type(const char *file, unsigned type, char define[32]) {
+    snprintf(define, 32, "T=%s", type_names[type]);
+    return kit_open(file, define);
+}
+
+/* The scalars m and n, and m x n values. */
+static kit_tensor *rows(kernel_kit *k, unsigned type, size_t s, const double *eps, double low, double high) {
+    kit_clear(k);
+    kit_scalar(k, (double)sizes[s][0]), kit_scalar(k, (double)sizes[s][1]);
+    if (eps) kit_scalar(k, *eps);
+    return kit_input(k, type_of(type_names[type]), sizes[s][0] * sizes[s][1], low, high);
+}
+
+static kit_tensor *result(kernel_kit *k, unsigned type, size_t s) {
+    return kit_tensor_new(k, type_of(type_names[type]), sizes[s][0] * sizes[s][1]);
+}
+
+/* ---- softmax ---- */
+
+static void check_softmax(const char *define, const double *x, const double *y, size_t n, double tolerance) {
+    double most = -INFINITY, sum = 0;
+    for (size_t j = 0; j < n; j++) most = fmax(most, x[j]);
+    for (size_t j = 0; j < n; j++) sum += exp(x[j] - most);
+    for (size_t j = 0; j < n; j++) near(define, j, y[j], exp(x[j] - most) / sum, tolerance);
+}
+
+START_TEST(softmax_is_that_of_float64) {
+    char define[32];
+    kernel_kit k = open_type("softmax.vasm", (unsigned)_i, define);
+    for (size_t s = 0; s < SIZES; s++) {
+        size_t m = sizes[s][0], n = sizes[s][1];
+        /* far below zero, and one element that cannot be */
+        kit_tensor *x = rows(&k, (unsigned)_i, s, NULL, -108, -100), *y = result(&k, (unsigned)_i, s);
+        if (n > 1) x->values[n / 2] = -INFINITY;
+        kit_write(&k, x);
+        kit_launch(&k, "softmax");
+        /* results of f16 below its normal numbers are as exact as these are apart */
+        for (size_t i = 0; i < m; i++)
+            check_softmax(define, x->values + i * n, y->values + i * n, n,
+                          tolerances[_i] + (_i == 0 ? 4e-4 : 0));
+    }
+    kit_close(&k);
+    compiles("softmax.vasm", define);
+}
+END_TEST
+
+/* ---- norms ---- */
+
+static void check_layer_norm(const char *define, const kit_tensor *const t[4], size_t row, size_t n,
+                             double eps, double tolerance) {
+    const double *x = t[0]->values + row * n, *w = t[1]->values, *b = t[2]->values;
+    double mean = 0, variance = 0;
+    for (size_t j = 0; j < n; j++) mean += x[j] / (double)n;
+    for (size_t j = 0; j < n; j++) variance += (x[j] - mean) * (x[j] - mean) / (double)n;
+    for (size_t j = 0; j < n; j++) {
+        double z = (x[j] - mean) / sqrt(variance + eps) * w[j], want = z + b[j];
+        double found = t[3]->values[row * n + j], scale = fabs(z) + fabs(b[j]) + 2e-2;
+        ck_assert_msg(fabs(found - want) <= tolerance * fabs(want) + 2e-5 * scale,
+                      "%s: n %zu: element %zu is %.9g, expected %.9g", define, n, j, found, want);
+    }
+}
+
+START_TEST(layer_norm_is_that_of_float64) {
+    char define[32];
+    double eps = 0x1p-10;
+    kernel_kit k = open_type("layer_norm.vasm", (unsigned)_i, define);
+    for (size_t s = 0; s < SIZES; s++) {
+        size_t m = sizes[s][0], n = sizes[s][1];
+        kit_tensor *x = rows(&k, (unsigned)_i, s, &eps, 6, 10);
+        kit_tensor *w = kit_input(&k, x->type, n, -2, 2), *b = kit_input(&k, x->type, n, -2, 2),
+                   *y = result(&k, (unsigned)_i, s);
+        kit_launch(&k, "layer_norm");
+        for (size_t i = 0; i < m; i++)
+            check_layer_norm(define, (const kit_tensor *const[]){x, w, b, y}, i, n, eps, tolerances[_i]);
+    }
+    kit_close(&k);
+    compiles("layer_norm.vasm", define);
+}
+END_TEST
+
+static void check_rms_norm(const char *define, const double *x, const double *w, const double *y, size_t n,
+                           double eps, double tolerance) {
+    double squares = 0;
+    for (size_t j = 0; j < n; j++) squares += x[j] * x[j] / (double)n;
+    for (size_t j = 0; j < n; j++) near(define, j, y[j], x[j] / sqrt(squares + eps) * w[j], tolerance);
+}
+
+START_TEST(rms_norm_is_that_of_float64) {
+    char define[32];
+    double eps = 0x1p-10;
+    kernel_kit k = open_type("rms_norm.vasm", (unsigned)_i, define);
+    for (size_t s = 0; s < 2 * SIZES; s++) {
+        bool add = s >= SIZES;
+        size_t at = s % SIZES, m = sizes[at][0], n = sizes[at][1];
+        kit_tensor *x = rows(&k, (unsigned)_i, at, &eps, -3, 3);
+        kit_tensor *r = add ? kit_input(&k, x->type, m * n, -3, 3) : x;
+        kit_tensor *w = kit_input(&k, x->type, n, 0.5, 2), *y = result(&k, (unsigned)_i, at);
+        double *sums = calloc(m * n, sizeof *sums);
+        ck_assert_ptr_nonnull(sums);
+        for (size_t i = 0; i < m * n; i++)
+            sums[i] =
+                add ? tvm_decode(x->type, tvm_encode(x->type, x->values[i] + r->values[i])) : x->values[i];
+        kit_launch(&k, add ? "add_rms_norm" : "rms_norm");
+        for (size_t i = 0; add && i < m * n; i++) near(define, i, r->values[i], sums[i], 0);
+        for (size_t i = 0; i < m; i++)
+            check_rms_norm(define, sums + i * n, w->values, y->values + i * n, n, eps, tolerances[_i]);
+        free(sums);
+    }
+    kit_close(&k);
+    compiles("rms_norm.vasm", define);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("row programs");
+    TCase *tests = tcase_create("row programs");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, softmax_is_that_of_float64, 0, TYPES);
+    tcase_add_loop_test(tests, layer_norm_is_that_of_float64, 0, TYPES);
+    tcase_add_loop_test(tests, rms_norm_is_that_of_float64, 0, TYPES);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
