@@ -1,4 +1,4 @@
-/* The parameters of a launch, put where the kernel's ABI has them. */
+/* The parameters of a launch, put where the kernel's ABI has them. Tensor maps are those of ptx_bulk.h. */
 #ifndef TVM_TESTS_ABI_KIT_H
 #define TVM_TESTS_ABI_KIT_H
 
@@ -6,11 +6,39 @@
 
 #include "abi.h"
 #include "launch.h"
+#include "ptx_bulk.h"
+
+/* The maps of a launch: `places` as rows of the ABI have them, the tensors by the numbers of their slots. */
+static inline void abi_maps(const tvm_kernel_abi *abi, const tvm_ir_program *program,
+                            const tvm_ir_kernel *kernel, const tvm_launch_env *env, const uint64_t *values,
+                            const uint64_t *tensors, ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS]) {
+    for (uint32_t i = 0; i < abi->map_count; i++) {
+        const tvm_abi_map *map = &abi->maps[i];
+        uint32_t slot = tvm_abi_map_slot(kernel, map), bytes = tvm_abi_element_bytes(map->element);
+        int64_t shape[TVM_MAX_RANK];
+        uint64_t size, place = map->tensor < kernel->param_count ? values[map->tensor]
+                                                                 : tensors[map->tensor - kernel->param_count];
+        ck_assert_int_eq(tvm_launch_shape(program, kernel, slot, env, shape, &size, NULL), TVM_OK);
+        maps[i] = (ptx_tensor_map){.address = (uint8_t *)(uintptr_t)place,
+                                   .rank = map->rank,
+                                   .element_bytes = bytes,
+                                   .span = map->swizzle ? 16U << map->swizzle : 0};
+        for (unsigned d = 0; d < map->rank; d++) {
+            maps[i].extents[d] = (uint64_t)shape[d];
+            maps[i].box[d] = map->box[d];
+        }
+        uint64_t row = (uint64_t)shape[map->rank - 1] * kernel->slots[slot].dtype.bits / 8;
+        ck_assert_uint_eq(row % bytes, 0);
+        if (map->rank > 1) ck_assert_uint_eq(row % 16, 0);
+        maps[i].extents[map->rank - 1] = row / bytes;
+    }
+}
 
 /* rows[i] = what row i of the ABI asks for: values[p] are the bits of parameter p, or the address of its
- * data, tensors[i] the address of tensor i of the launch. */
+ * data, tensors[i] the address of tensor i of the launch, maps (NULL: there are none) those of abi_maps. */
 static inline void abi_set(const tvm_kernel_abi *abi, const uint64_t *values, const uint64_t *tensors,
-                           const tvm_launch_env *env, uint64_t *rows, size_t room) {
+                           const tvm_launch_env *env, const ptx_tensor_map *maps, uint64_t *rows,
+                           size_t room) {
     ck_assert_uint_le(abi->param_count, room);
     for (uint32_t i = 0; i < abi->param_count; i++) {
         const tvm_abi_param *param = &abi->params[i];
@@ -23,6 +51,10 @@ static inline void abi_set(const tvm_kernel_abi *abi, const uint64_t *values, co
         case TVM_ABI_SCRATCH:
         case TVM_ABI_SCRATCH_CLEAN:
             rows[i] = tensors[param->index];
+            break;
+        case TVM_ABI_TENSOR_MAP:
+            ck_assert_ptr_nonnull(maps);
+            rows[i] = (uint64_t)(uintptr_t)&maps[param->index];
             break;
         case TVM_ABI_MULTIPROCESSORS:
             rows[i] = env->multiprocessors;

@@ -278,7 +278,7 @@ static inline uint64_t ptx_bit_field(const ptx_insn *insn, const uint64_t v[5]) 
 /* The value that an instruction with one destination gives a thread. */
 static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
     const char *op = insn->part[0];
-    if (ptx_is(op, "mov")) return v[0];
+    if (ptx_is(op, "mov") || ptx_is(op, "cvta")) return v[0];
     if (ptx_is(op, "createpolicy"))
         return UINT64_C(0xcac4e00000000001); /* whatever: a hint changes nothing */
     if (ptx_is(op, "and")) return v[0] & v[1];
@@ -554,6 +554,12 @@ static inline void ptx_join(ptx_machine *m) {
         }
 }
 
+/* Any lane may be the one. */
+static inline void ptx_elect(ptx_machine *m, const ptx_insn *insn) {
+    for (unsigned t = 0; t < m->threads; t++)
+        if (ptx_runs(m, t)) ptx_set(m, insn->operand[0].reg[0], t, t % 32 == 11);
+}
+
 static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
     const char *op = insn->part[0];
     if (ptx_is(op, "shfl"))
@@ -572,6 +578,10 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_wgmma(m, insn);
     else if (ptx_is(op, "fence"))
         ptx_fence(m, insn);
+    else if (ptx_is(op, "elect"))
+        ptx_elect(m, insn);
+    else if (ptx_is(op, "cp") && (ptx_is(insn->part[2], "bulk") || ptx_is(insn->part[2], "mbarrier")))
+        ptx_mbarrier_copy(m, insn);
     else
         ptx_step_threads(m, insn);
 }
@@ -579,7 +589,7 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
 static inline bool ptx_does_nothing(const ptx_insn *insn) {
     const char *op = insn->part[0];
     return insn->label != UINT32_MAX || ptx_is(op, "griddepcontrol") || ptx_is(op, "nanosleep") ||
-           (ptx_is(op, "cp") && insn->parts < 5); /* groups */
+           ptx_is(op, "prefetch") || (ptx_is(op, "cp") && insn->parts < 5); /* groups */
 }
 
 /* One instruction of a part that does not wait; false: it has ended. */
@@ -616,6 +626,7 @@ static inline void ptx_run(ptx_machine *m) {
     m->part_count = 1;
     m->running = m->parts[0].warps;
     m->mbarrier_count = 0;
+    m->bulk_count = 0;
     memset(m->arrived, 0, sizeof m->arrived);
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);

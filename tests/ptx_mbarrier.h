@@ -3,6 +3,7 @@
 #ifndef TVM_TESTS_PTX_MBARRIER_H
 #define TVM_TESTS_PTX_MBARRIER_H
 
+#include "ptx_bulk.h"
 #include "ptx_state.h"
 
 static inline ptx_mbarrier *ptx_mbarrier_find(ptx_machine *m, uint64_t address) {
@@ -38,7 +39,10 @@ static inline void ptx_mbarrier_init(ptx_machine *m, const ptx_insn *insn, unsig
 }
 
 static inline void ptx_mbarrier_end_phase(ptx_machine *m, ptx_mbarrier *b) {
-    if (b->missing > 0 || b->bytes != 0) return;
+    if (b->missing > 0) return;
+    ptx_bulk_come(m, b);
+    ptx_must(b->bytes == 0, "ptx: a phase whose copies are not the %lld bytes more that were announced",
+             (long long)b->bytes);
     b->phase++;
     b->missing = b->expected;
     for (unsigned w = 0; w < 32; w++)
@@ -59,6 +63,7 @@ static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, uns
 /* What the warps saw that arrived, the warp of t sees. */
 static inline void ptx_mbarrier_acquire(ptx_machine *m, const ptx_mbarrier *b, unsigned t) {
     for (size_t i = 0; i < m->written; i++) {
+        if (m->writer[i] == PTX_ENGINE + (b - m->mbarriers)) m->seen[i] |= UINT32_C(1) << (t / 32);
         for (unsigned w = 0; w < 32; w++) {
             bool own = m->writer[i] && (m->writer[i] - 1U) / 32 == w;
             if (b->ended[w] < m->written_at[i] || !(own || m->seen[i] >> w & 1)) continue;
@@ -91,6 +96,8 @@ static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
             if (ended && t % 32 == 0)
                 ptx_mbarrier_acquire(m, ptx_mbarrier_made(m, insn, &insn->operand[1], t), t);
             found = found || ended;
+        } else if (ptx_is(what, "expect_tx")) {
+            ptx_bulk_expect(m, insn, ptx_mbarrier_made(m, insn, &insn->operand[0], t), t);
         } else {
             ptx_must(ptx_is(what, "arrive") && ptx_is(insn->part[2], "shared"), "ptx: unknown %s",
                      insn->text);
@@ -98,6 +105,19 @@ static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
         }
     }
     return waits && !found;
+}
+
+/* cp.async.bulk.tensor; and cp.async.mbarrier.arrive, which adds an arrival that has come at once. */
+static inline void ptx_mbarrier_copy(ptx_machine *m, const ptx_insn *insn) {
+    bool is_bulk = ptx_is(insn->part[2], "bulk");
+    for (unsigned t = 0; t < m->threads; t++) {
+        if (!ptx_active(m, insn, t)) continue;
+        ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[is_bulk ? 2 : 0], t);
+        if (is_bulk)
+            ptx_bulk_start(m, insn, t, b, (unsigned)(b - m->mbarriers));
+        else
+            b->arrived[t / 32] = ++m->clock;
+    }
 }
 
 #endif

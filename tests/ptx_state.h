@@ -17,13 +17,15 @@
 enum {
     PTX_PARTS = 12,
     PTX_OPERANDS = 8,
-    PTX_VECTOR = 4,
+    PTX_VECTOR = 6,
     PTX_CLASSES = 8,
     PTX_LOCALS = 8,
     PTX_TENSORS = 24,
     PTX_SUMS = 128, /* registers of a wgmma's d: m64n256 */
     PTX_MBARRIERS = 128,
-    PTX_NAMED = 16, /* barriers of bar */
+    PTX_BULK = 256,    /* copies under way */
+    PTX_ENGINE = 2048, /* writers from there on are the copy engine, by the number of the copy's mbarrier */
+    PTX_NAMED = 16,    /* barriers of bar */
     PTX_SHARED = 228 << 10,
     PTX_SHARED_BASE = 1 << 10
 };
@@ -38,7 +40,8 @@ typedef enum ptx_kind {
     PTX_TID,
     PTX_LANE,
     PTX_CTAID,
-    PTX_NCTAID
+    PTX_NCTAID,
+    PTX_PARAM
 } ptx_kind;
 
 typedef struct ptx_operand {
@@ -86,6 +89,13 @@ typedef struct ptx_mbarrier {
         ended[32]; /* by warp: its last arrival in this phase; and in those that have ended */
 } ptx_mbarrier;
 
+/* A copy that has been started and not come. */
+typedef struct ptx_bulk {
+    const struct ptx_tensor_map *map;
+    int32_t at[5];
+    uint64_t address, barrier;
+} ptx_bulk;
+
 /* Warps that have gone the same way since they parted, in step. */
 typedef struct ptx_part {
     uint32_t warps; /* a mask */
@@ -105,7 +115,7 @@ typedef struct ptx_machine {
     bool trapped;    /* the block came to a trap, and has ended there */
     char fault[256]; /* or has ended because it accessed other global memory; "": it has not */
     uint32_t block[3], grid[3];
-    uint64_t params[16];
+    uint64_t params[32];
     uint32_t first[PTX_CLASSES], count[PTX_CLASSES]; /* registers of each class */
     char locals[PTX_LOCALS][8]; /* names of registers between braces; their class is the last */
     uint64_t *regs;             /* [register][thread] */
@@ -117,6 +127,8 @@ typedef struct ptx_machine {
     uint64_t events;      /* ends of phases of mbarriers */
     ptx_mbarrier mbarriers[PTX_MBARRIERS];
     unsigned mbarrier_count;
+    ptx_bulk bulk[PTX_BULK];
+    unsigned bulk_count;
     uint32_t arrived[PTX_NAMED]; /* warps that have arrived at a barrier without waiting: a mask */
     uint32_t registers[8];       /* of a thread, by warpgroup; 0: as many as at the beginning */
     size_t written_ever;         /* the same, since the beginning */
@@ -189,8 +201,17 @@ static inline void ptx_read_group(const ptx_machine *m, ptx_operand *o, const ch
 }
 
 static inline void ptx_read_memory(const ptx_machine *m, ptx_operand *o, const char *text) {
-    char name[32] = "", offset[32] = "0";
+    char name[64] = "", offset[32] = "0", *group = strchr(text, '{');
     o->kind = PTX_MEMORY;
+    if (group) { /* [map, {coordinates}] */
+        snprintf(offset, sizeof offset, "%.*s", (int)strcspn(text + 1, ","), text + 1);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(group, "]"), group);
+        o->count = 1;
+        ptx_read_group(m, o, name);
+        o->kind = PTX_MEMORY;
+        o->reg[0] = ptx_register(m, offset);
+        return;
+    }
     if (sscanf(text, "[param_%31[0-9]]", offset) == 1) {
         o->reg[0] = UINT32_MAX;
     } else {
@@ -216,6 +237,10 @@ static inline ptx_operand ptx_read_operand(const ptx_machine *m, const char *tex
         o.kind = PTX_LANE;
     else if (strncmp(text, "%ctaid.", 7) == 0)
         o = (ptx_operand){.kind = PTX_CTAID, .value = (uint64_t)(text[7] - 'x')};
+    else if (strncmp(text, "_|", 2) == 0)
+        o = (ptx_operand){.kind = PTX_REG, .reg = {ptx_register(m, text + 2)}, .count = 1};
+    else if (strncmp(text, "param_", 6) == 0)
+        o = (ptx_operand){.kind = PTX_PARAM, .value = strtoull(text + 6, NULL, 10)};
     else if (strncmp(text, "%nctaid.", 8) == 0)
         o = (ptx_operand){.kind = PTX_NCTAID, .value = (uint64_t)(text[8] - 'x')};
     else if (text[0] == '%' || islower((unsigned char)text[0]))
@@ -231,7 +256,9 @@ static inline void ptx_read_operands(const ptx_machine *m, ptx_insn *insn, char 
     while (*at) {
         at += strspn(at, " ,");
         if (!*at) break;
-        size_t length = *at == '{' ? strcspn(at, "}") + 1 : strcspn(at, ",");
+        size_t length = *at == '{'   ? strcspn(at, "}") + 1
+                        : *at == '[' ? strcspn(at, "]") + 1
+                                     : strcspn(at, ",");
         char text[160];
         snprintf(text, sizeof text, "%.*s", (int)length, at);
         ck_assert_uint_lt(insn->operands, PTX_OPERANDS);
@@ -278,7 +305,7 @@ static inline void ptx_read_insn(ptx_machine *m, char *line) {
         line = blank + 1;
     }
     size_t length = strcspn(line, " ");
-    char opcode[96];
+    char opcode[160];
     snprintf(opcode, sizeof opcode, "%.*s", (int)length, line);
     for (char *part = strtok_r(opcode, ".", &save); part; part = strtok_r(NULL, ".", &save))
         snprintf(insn->part[insn->parts++], sizeof insn->part[0], "%s", part);
@@ -409,6 +436,8 @@ static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand
         return m->block[o->value];
     case PTX_NCTAID:
         return m->grid[o->value];
+    case PTX_PARAM:
+        return m->params[o->value];
     case PTX_GROUP: {
         unsigned width = ptx_width(m, o->reg[0]);
         return ptx_get(m, o->reg[0], t) | ptx_get(m, o->reg[1], t) << width;
@@ -504,7 +533,8 @@ static inline void ptx_reads(const ptx_machine *m, const ptx_insn *insn, const u
 /* What the warps of `from` wrote, or saw, those of `to` see. */
 static inline void ptx_pass(ptx_machine *m, uint32_t from, uint32_t to) {
     for (size_t i = 0; i < m->written; i++) {
-        uint32_t writer = m->writer[i] ? UINT32_C(1) << ((m->writer[i] - 1) / 32) : 0;
+        bool is_thread = m->writer[i] && m->writer[i] < PTX_ENGINE;
+        uint32_t writer = is_thread ? UINT32_C(1) << ((m->writer[i] - 1) / 32) : 0;
         if (!((writer | m->seen[i]) & from)) continue;
         m->seen[i] |= to;
         if (m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;

@@ -71,6 +71,7 @@ static inline void ptx_wgmma_wait(ptx_machine *m, uint64_t pending) {
 static inline void ptx_fence(ptx_machine *m, const ptx_insn *insn) {
     if (ptx_is(insn->part[1], "mbarrier_init")) return;
     ptx_must(ptx_is(insn->part[1], "proxy") && ptx_is(insn->part[2], "async"), "ptx: unknown %s", insn->text);
+    if (ptx_is(insn->part[3], "global")) return;
     for (size_t i = 0; i < m->written_ever; i++)
         if (m->proxy[i] == PTX_WRITTEN && ptx_active(m, insn, m->writer[i] - 1U)) m->proxy[i] = PTX_FENCED;
 }

@@ -81,7 +81,9 @@ static void run(launch *l, const tvm_module *module, const char *target) {
     for (uint32_t i = 0; i < count; i++) values[i] = param_bits(l, i);
     for (uint32_t i = 0; i < l->own_count; i++)
         tensors[i] = (uint64_t)(uintptr_t)(l->block[count + i] + MARGIN);
-    abi_set(&code->abi, values, tensors, &l->env, m.params, sizeof m.params / sizeof *m.params);
+    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
+    abi_maps(&code->abi, l->program, l->kernel, &l->env, values, tensors, maps);
+    abi_set(&code->abi, values, tensors, &l->env, maps, m.params, sizeof m.params / sizeof *m.params);
     for (uint32_t i = 0; i < count + l->own_count; i++)
         if (l->block[i]) ptx_allow(&m, l->block[i] + MARGIN, l->bytes[i]);
     ptx_allow(&m, (const uint8_t *)"", 0); /* of a kernel without tensors */

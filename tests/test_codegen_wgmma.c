@@ -289,10 +289,9 @@ static void check_row(const row *r) {
 /* Of two products: a softmax of the first one's sums, while the second one is on its way. */
 #define SOFTMAX                                                                                              \
     PRODUCT("1", "1s", "c1")                                                                                 \
-    PRODUCT(                                                                                                 \
-        "0", "0",                                                                                            \
-        "c0") "%none = sub %d1s, %d1s\n%e = exp %none\n%most = reduce max, %e, 1\n%rest = sub %e, %most\n"   \
-              "%d1 = add %d1s, %rest\n"
+    PRODUCT("0", "0", "c0")                                                                                  \
+    "%none = sub %d1s, %d1s\n%e = exp %none\n%most = reduce max, %e, 1\n%rest = sub %e, %most\n"             \
+    "%d1 = add %d1s, %rest\n"
 /* Turns that need nothing of the one before but its sums, which wgmma adds to in order. */
 #define TURNS                                                                                                \
     "%t = alloc-register f32[M, N], C, init 0.0\n"                                                           \
@@ -893,7 +892,7 @@ static void execute_shipped(shipped *s, const tvm_module *module) {
     uint64_t values[PARAMETERS];
     for (uint32_t i = 0; i < PARAMETERS; i++)
         values[i] = i < 3 ? (uint64_t)s->scalars[i].i : (uint64_t)(uintptr_t)s->data[i];
-    abi_set(&code->abi, values, values + s->kernel->param_count, &s->env, machine.params,
+    abi_set(&code->abi, values, values + s->kernel->param_count, &s->env, NULL, machine.params,
             sizeof machine.params / sizeof *machine.params);
     memcpy(machine.grid, s->env.grid, sizeof machine.grid);
     for (machine.block[1] = 0; machine.block[1] < machine.grid[1]; machine.block[1]++)

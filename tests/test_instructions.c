@@ -128,6 +128,8 @@ static unsigned ptx_effects(const char *opcode, unsigned reads_shared, unsigned 
     if (begins(opcode, "griddepcontrol.wait")) return TVM_EFFECT_LAST_LAUNCH;
     if (begins(opcode, "griddepcontrol.launch_dependents")) return TVM_EFFECT_NEXT_LAUNCH;
     if (begins(opcode, "call")) return TVM_EFFECT_OUTPUT;
+    if (begins(opcode, "prefetch.tensormap")) return 0;
+    if (begins(opcode, "cp.async.mbarrier.")) return TVM_EFFECT_ASYNC | TVM_EFFECT_MBARRIER;
     if (begins(opcode, "ldmatrix")) return reads_shared;
     if (begins(opcode, "stmatrix")) return writes_shared;
     if (begins(opcode, "cp."))
@@ -150,7 +152,7 @@ static unsigned module_effects(const char *ptx, bool has_shared) {
     unsigned effects = 0, reads = has_shared ? TVM_EFFECT_READ_SHARED : TVM_EFFECT_SCRATCH;
     unsigned writes = has_shared ? TVM_EFFECT_WRITE_SHARED : TVM_EFFECT_SCRATCH;
     for (const char *line = ptx; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
-        char opcode[64];
+        char opcode[128];
         const char *at = line + strspn(line, " \t{");
         if (*at == '@') at += strcspn(at, " "), at += strspn(at, " ");
         snprintf(opcode, sizeof opcode, "%.*s", (int)strcspn(at, " \t;\n"), at);

@@ -152,7 +152,7 @@ static bool execute(const launch *l, const tvm_module *module, const random_prog
         values[i] = l->gpu[i] ? (uint64_t)(uintptr_t)l->gpu[i] : (uint64_t)l->scalars[i].i;
         if (l->gpu[i]) ptx_allow(&m, l->gpu[i], l->bytes[i]);
     }
-    abi_set(&code->abi, values, NULL, &l->env, m.params, sizeof m.params / sizeof *m.params);
+    abi_set(&code->abi, values, NULL, &l->env, NULL, m.params, sizeof m.params / sizeof *m.params);
     memcpy(m.grid, l->env.grid, sizeof m.grid);
     for (m.block[0] = 0; m.block[0] < m.grid[0] && !m.trapped && !m.fault[0]; m.block[0]++) ptx_run(&m);
     const char *wrong = m.fault[0] ? m.fault : differs(l, &m);

@@ -205,12 +205,12 @@ START_TEST(tiles_are_passed_on) {
 }
 END_TEST
 
-/* Runs the blocks of kernel f, of a grid of one dimension, one after the other: the values of its parameters, then the
- * addresses of the tensors of the launch. */
+/* Runs the blocks of kernel f, of a grid of one dimension, one after the other: the values of its parameters,
+ * then the addresses of the tensors of the launch. */
 static void run_in_order(const tvm_ir_program *program, const tvm_module *module, uint32_t blocks,
                          const uint64_t *values) {
     ptx_machine m = ptx_load(module->ptx, "f", module->kernels[0].abi.threads);
-    abi_set(&module->kernels[0].abi, values, values + program->kernels[0].param_count, NULL, m.params,
+    abi_set(&module->kernels[0].abi, values, values + program->kernels[0].param_count, NULL, NULL, m.params,
             sizeof m.params / sizeof *m.params);
     m.grid[0] = blocks;
     for (m.block[0] = 0; m.block[0] < blocks; m.block[0]++) ptx_run(&m);

@@ -2,9 +2,11 @@
 
 #include "wgmma_impl.h"
 
-/* wgmma reads shared memory through the asynchronous proxy (PTX ISA, "Proxies"). */
+/* wgmma reads shared memory through the asynchronous proxy, and the copy engine writes it so (PTX ISA,
+ * "Proxies"). */
 void tvm_emit_proxy_fence(emitter *e) {
-    if (e->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+    if ((e->wgmma->used || e->bulk.by_engine) && e->bulk.threads_write)
+        tvm_emit(e, "fence.proxy.async.shared::cta;");
 }
 
 void tvm_emit_barrier(emitter *e) {

@@ -58,6 +58,13 @@ typedef struct shared_need {
     uint64_t bytes;   /* all */
 } shared_need;
 
+/* How the kernel's tiles come to shared memory. */
+typedef struct bulk_ways {
+    bool by_engine;     /* some by the copy engine, which writes through the asynchronous proxy */
+    bool by_threads;    /* some of copy-bulk by threads */
+    bool threads_write; /* threads write shared tensors */
+} bulk_ways;
+
 typedef struct emitter {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
@@ -80,6 +87,7 @@ typedef struct emitter {
     struct slot_uses *uses;                   /* uses.h */
     struct groups *groups;                    /* groups.h */
     struct wgmma_state *wgmma;                /* wgmma.h */
+    bulk_ways bulk;
     bool uses_vprintf;
     shared_need shared; /* shared_plan.h */
     unsigned scratch_read,

@@ -10,7 +10,7 @@
 #include "analysis.h"
 #include "access.h"
 #include "caches.h"
-#include "emit.h"
+#include "copy.h"
 #include "global_access.h"
 #include "shared_access.h"
 
@@ -323,29 +323,27 @@ static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const 
     return TVM_OK;
 }
 
-static void read_operands(emitter *e, const tvm_insn *insn, copy *c) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
+    const tvm_operand *warps = operands->warps;
+    bool is_cut = warps && warps->kind != TVM_OPERAND_NONE;
     c->e = e;
-    c->target = operands;
-    c->source = operands + 1 + tvm_slot_shared_layout(e, operands->value)->rank;
-    const tvm_operand *tile = c->source + 1 + e->kernel->slots[c->source->value].rank;
-    c->tile_rank = tile->value;
-    for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = tile[1 + d].value;
+    c->target = operands->target;
+    c->source = operands->source;
+    c->tile_rank = operands->tile->value;
+    for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = operands->tile[1 + d].value;
     c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
     c->threads = c->members = tvm_team_threads(e->team);
-    const tvm_operand *evict = tile + 1 + c->tile_rank, *warps = evict + 1;
-    c->hint = tvm_cache_hint(e, evict);
-    for (unsigned d = 0; d < c->tile_rank; d++)
-        c->parts[d] = warps->kind == TVM_OPERAND_NONE ? 1 : warps[1 + d].value;
-    if (warps->kind != TVM_OPERAND_NONE) c->members = 32;
+    c->hint = tvm_cache_hint(e, operands->evict);
+    for (unsigned d = 0; d < c->tile_rank; d++) c->parts[d] = is_cut ? warps[1 + d].value : 1;
+    if (is_cut) c->members = 32;
 }
 
-tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
+tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *is_async) {
     copy c = {0};
     shared_tile s;
-    char refused[400] = "", why[160];
-    size_t used = 0;
-    read_operands(e, insn, &c);
+    char refused[600], why[160];
+    size_t used = (size_t)snprintf(refused, sizeof refused, "%.190s", operands->refused);
+    read_operands(e, operands, &c);
     turn_base *base = calloc(1, sizeof *base);
     if (!base) return tvm_diag_no_memory(e->diags);
     tvm_shared_open(e, &s, c.target->value, c.target + 1, c.tile_rank, c.tile, c.threads);
@@ -358,12 +356,23 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
                          chunk_bytes, why);
         if (n > 0) used = used + (size_t)n < sizeof refused ? used + (size_t)n : sizeof refused - 1;
     }
-    if (chunk_bytes >= 4)
+    *is_async = chunk_bytes >= 4;
+    if (*is_async)
         status = copy_chunks(&c, &s, base, chunk_bytes, refused);
     else
         status = copy_elements(&c, &s, base, refused);
     free(base);
     return status;
+}
+
+tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *target = tvm_operands(e->kernel, insn);
+    const tvm_operand *source = target + 1 + tvm_slot_shared_layout(e, target->value)->rank;
+    const tvm_operand *tile = source + 1 + e->kernel->slots[source->value].rank;
+    const tvm_operand *evict = tile + 1 + tile->value;
+    const thread_copy operands = {target, source, tile, evict, evict + 1, ""};
+    bool is_async;
+    return tvm_emit_thread_copy(e, &operands, &is_async);
 }
 
 tvm_status tvm_emit_COMMIT_GROUP(emitter *e, const tvm_insn *insn) {

@@ -4,6 +4,7 @@
 
 #include "analysis.h"
 #include "barrier.h"
+#include "copy.h"
 #include "numbers.h"
 #include "shared_access.h"
 
@@ -165,6 +166,7 @@ tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
                  b.plus, parity.name);
     tvm_emit(e, "@!%s bra $L%u;", done.name, again);
     tvm_emit(e, "xor.b32 %s, %s, %s;", parities, parities, bit);
+    tvm_emit_bulk_arrived(e);
     tvm_explain(e, sleeps ? "mbarrier.try_wait" : "mbarrier.test_wait", 64, 1, -1, "");
     return TVM_OK;
 }

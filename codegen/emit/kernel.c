@@ -7,6 +7,7 @@
 
 #include "analysis.h"
 #include "caches.h"
+#include "copy.h"
 #include "emit.h"
 #include "module.h"
 #include "groups.h"
@@ -171,6 +172,7 @@ static tvm_status translate_kernel(emitter *e) {
     declare_slots(e);
     tvm_params_load(e);
     tvm_mbarriers_plan(e);
+    tvm_bulk_prepare(e);
     status = tvm_groups_make(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);

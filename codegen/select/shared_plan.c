@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "barrier.h"
+#include "bulk_plan.h"
 #include "caches.h"
 #include "numbers.h"
 #include "pipeline_lower.h"
@@ -24,6 +25,7 @@ typedef struct plan {
     uint64_t end;
     uint32_t *offset; /* by slot */
     bool *reuses;     /* by slot: its memory was another tensor's before */
+    bool *engine;     /* by slot: the copy engine may write it */
 } plan;
 
 /* wgmma and bulk copies want what is swizzled to begin where the swizzle does (PTX ISA, "Matrix Descriptor
@@ -35,6 +37,15 @@ uint64_t tvm_shared_tensor_alignment(const tvm_shared_layout *layout, unsigned b
     return in_rows ? (uint64_t)SHARED_ALIGNMENT << swizzle : SHARED_ALIGNMENT;
 }
 
+/* The same of a slot. */
+static uint64_t alignment_of(const plan *p, uint32_t slot) {
+    const tvm_slot *tensor = &p->kernel->slots[slot];
+    const tvm_shared_layout *layout = &p->program->shared_layouts[tensor->layout];
+    uint64_t least = tvm_shared_tensor_alignment(layout, tensor->dtype.bits);
+    uint64_t wanted = p->engine[slot] ? tvm_bulk_alignment(layout, tensor->dtype.bits) : 0;
+    return wanted > least ? wanted : least;
+}
+
 static void allocate(plan *p, uint32_t slot) {
     const tvm_slot *tensor = &p->kernel->slots[slot];
     const tvm_shared_layout *layout = &p->program->shared_layouts[tensor->layout];
@@ -42,7 +53,7 @@ static void allocate(plan *p, uint32_t slot) {
     uint64_t size = (uint64_t)tvm_shared_layout_span(layout) * bits / 8, first = 0;
     size_t at = 0;
     while (at < p->live_count && p->live[at].first < first + size)
-        first = tvm_round_up(p->live[at++].last, tvm_shared_tensor_alignment(layout, bits));
+        first = tvm_round_up(p->live[at++].last, alignment_of(p, slot));
     /* Later blocks move up to keep the order. */
     for (size_t i = p->live_count; i > at; i--) p->live[i] = p->live[i - 1];
     p->live[at] = (block){first, first + size, slot};
@@ -80,8 +91,12 @@ static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kerne
                 .live = calloc(slots, sizeof *p->live),
                 .freed = calloc(slots, sizeof *p->freed),
                 .offset = calloc(slots, sizeof *p->offset),
-                .reuses = calloc(slots, sizeof *p->reuses)};
-    if (!p->live || !p->freed || !p->offset || !p->reuses) return false;
+                .reuses = calloc(slots, sizeof *p->reuses),
+                .engine = calloc(slots, sizeof *p->engine)};
+    if (!p->live || !p->freed || !p->offset || !p->reuses || !p->engine) return false;
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (kernel->insns[i].op == TVM_OP_COPY_BULK)
+            p->engine[tvm_operands(kernel, &kernel->insns[i])[0].value] = true;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         tvm_op_class class = tvm_insn_class(insn);
@@ -100,6 +115,7 @@ static void free_plan(plan *p) {
     free(p->freed);
     free(p->offset);
     free(p->reuses);
+    free(p->engine);
 }
 
 /* Behind the tensors, what instructions pass through shared memory, one after the other. */

@@ -40,16 +40,12 @@ tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *i
 /* ---- phases ---- */
 
 static void end_phase(interp_block *block, interp_barrier *barrier) {
-    if (barrier->missing > 0 || barrier->bytes != 0) return;
+    if (barrier->missing > 0) return;
+    tvm_interp_bulk_come(block, barrier);
     barrier->phases++;
     barrier->missing = barrier->arrivals;
     for (uint32_t c = 0; c < block->context_count; c++)
         if (block->contexts[c].state == INTERP_AT_MBARRIER) block->contexts[c].state = INTERP_READY;
-}
-
-void tvm_interp_barrier_bytes(interp_block *block, interp_barrier *barrier, int64_t bytes) {
-    barrier->bytes += bytes;
-    if (bytes < 0) end_phase(block, barrier);
 }
 
 /* ---- instructions ---- */

@@ -78,13 +78,23 @@ typedef struct interp_run {
     FILE *output;
 } interp_run;
 
-/* A copy that copy-async has started and wait-group has not retired. */
+typedef struct interp_barrier interp_barrier;
+
+/* A copy that copy-async has started and wait-group has not retired; or of copy-bulk, whose mbarrier's phase
+ * has not ended. */
 typedef struct interp_copy {
-    uint64_t group;
+    uint64_t group;          /* of copy-async */
+    interp_barrier *barrier; /* of copy-bulk */
     const interp_insn *insn;
     int64_t target[TVM_MAX_RANK];
     int64_t source[TVM_MAX_RANK];
 } interp_copy;
+
+/* In the order in which they were started. */
+typedef struct interp_copies {
+    interp_copy *items;
+    size_t count, capacity;
+} interp_copies;
 
 /* The end and step of a `for`, evaluated when it was entered. */
 typedef struct interp_loop {
@@ -92,14 +102,16 @@ typedef struct interp_loop {
 } interp_loop;
 
 /* An mbarrier. */
-typedef struct interp_barrier {
+struct interp_barrier {
     uint32_t arrivals; /* that end a phase; 0: it has not been made yet */
     uint32_t missing;  /* of them, in this phase */
     bool open;
     uint64_t phases;                      /* that have ended */
     int64_t bytes;                        /* announced in this phase, less those that have come */
     uint64_t waits[TVM_MAX_THREADS / 32]; /* by warp: how often it has waited here */
-} interp_barrier;
+    uint64_t brought; /* the number, from 1, of the last phase that ended with a copy; 0: none has */
+    const interp_insn *bringer; /* that copy */
+};
 
 /* A worker's block: all memory is allocated once and used again for the next block. */
 typedef struct interp_block {
@@ -108,9 +120,9 @@ typedef struct interp_block {
     int32_t index[3];
     uint8_t *memory;
     uint8_t *scratch;
-    interp_copy *copies;
-    size_t copy_count, copy_capacity;
-    uint64_t groups; /* committed so far: the number of the group that is being filled */
+    interp_copies copies; /* of copy-async */
+    interp_copies bulk;   /* of copy-bulk */
+    uint64_t groups;      /* committed so far: the number of the group that is being filled */
     interp_barrier *barriers;
     char *print;
     size_t print_size;
@@ -242,8 +254,18 @@ void tvm_interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t co
 /* The mbarrier that operands[first], with its index, names; a fault where there is none. */
 tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *insn, uint32_t first,
                                    interp_barrier **out);
-/* Announces bytes, which the phase then waits for, or takes bytes off that have come (negative). */
-void tvm_interp_barrier_bytes(interp_block *block, interp_barrier *barrier, int64_t bytes);
+
+/* ---- copies ---- */
+
+/* Adds the copy of the instruction, whose plan is that of COPY_ASYNC: its tiles, at the indices that its
+ * operands have now. */
+tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies);
+void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy);
+uint64_t tvm_interp_copy_bytes(const interp_copy *copy);
+/* The copies that belong to the phase of the mbarrier that is about to end. */
+void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier);
+/* At the end of a block: a fault where a copy-bulk has not come, or nobody has waited for it. */
+tvm_status tvm_interp_bulk_end(const interp_block *block);
 
 /* Writes what print-tensor has gathered. */
 void tvm_interp_print_flush(interp_block *block);

@@ -495,17 +495,42 @@ tvm_status tvm_plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diag
     return TVM_OK;
 }
 
-static bool grow_copies(interp_block *block) {
-    if (block->copy_count < block->copy_capacity) return true;
-    size_t capacity = block->copy_capacity ? 2 * block->copy_capacity : 16;
-    interp_copy *copies = realloc(block->copies, capacity * sizeof *copies);
-    if (!copies) return false;
-    block->copies = copies;
-    block->copy_capacity = capacity;
+static bool grow_copies(interp_copies *copies) {
+    if (copies->count < copies->capacity) return true;
+    size_t capacity = copies->capacity ? 2 * copies->capacity : 16;
+    interp_copy *items = realloc(copies->items, capacity * sizeof *items);
+    if (!items) return false;
+    copies->items = items;
+    copies->capacity = capacity;
     return true;
 }
 
-static void perform_copy(const interp_block *block, const interp_copy *copy) {
+tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies) {
+    const copy_plan *plan = insn->plan;
+    interp_copy copy = {.group = context->block->groups, .insn = insn};
+    tvm_status status = tvm_interp_index(context, insn, 0, plan->target_rank, copy.target);
+    if (status == TVM_OK)
+        status = tvm_interp_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
+    if (status == TVM_OK)
+        status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
+                                   copy.target, plan->tile_rank, plan->tile);
+    if (status != TVM_OK) return status;
+    if (copies->count >= INTERP_MAX_COPIES)
+        return tvm_interp_fail(context, insn, "more than %d copies that nothing has waited for",
+                               INTERP_MAX_COPIES);
+    if (!grow_copies(copies)) return tvm_interp_no_memory(context->block->run);
+    copies->items[copies->count++] = copy;
+    return TVM_OK;
+}
+
+uint64_t tvm_interp_copy_bytes(const interp_copy *copy) {
+    const copy_plan *plan = copy->insn->plan;
+    uint64_t bytes = plan->width.bytes;
+    for (unsigned d = 0; d < plan->tile_rank; d++) bytes *= (uint64_t)plan->tile[d];
+    return bytes;
+}
+
+void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy) {
     const copy_plan *plan = copy->insn->plan;
     const int64_t *shape = plan->target_shape;
     const interp_global *global = interp_global_of(block->run, plan->source);
@@ -519,26 +544,11 @@ static void perform_copy(const interp_block *block, const interp_copy *copy) {
 }
 
 tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
-    const copy_plan *plan = insn->plan;
     interp_block *block = context->block;
-    interp_copy copy = {.group = block->groups, .insn = insn};
-    tvm_status status = tvm_interp_index(context, insn, 0, plan->target_rank, copy.target);
-    if (status == TVM_OK)
-        status = tvm_interp_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
-    if (status == TVM_OK)
-        status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
-                                   copy.target, plan->tile_rank, plan->tile);
-    if (status != TVM_OK) return status;
-    if (context->pipelined) {
-        perform_copy(block, &copy);
-        return TVM_OK;
-    }
-    if (block->copy_count >= INTERP_MAX_COPIES)
-        return tvm_interp_fail(context, insn, "more than %d copies that no wait-group has waited for",
-                               INTERP_MAX_COPIES);
-    if (!grow_copies(block)) return tvm_interp_no_memory(block->run);
-    block->copies[block->copy_count++] = copy;
-    return TVM_OK;
+    tvm_status status = tvm_interp_start_copy(context, insn, &block->copies);
+    if (status == TVM_OK && context->pipelined)
+        tvm_interp_perform_copy(block, &block->copies.items[--block->copies.count]);
+    return status;
 }
 
 INTERP_NO_PLAN(COMMIT_GROUP)
@@ -557,11 +567,12 @@ tvm_status tvm_interp_WAIT_GROUP(interp_context *context, const interp_insn *ins
     interp_block *block = context->block;
     uint64_t pending = insn->operands[0].value;
     uint64_t retired = block->groups > pending ? block->groups - pending : 0;
+    interp_copies *copies = &block->copies;
     size_t done = 0;
-    while (done < block->copy_count && block->copies[done].group < retired)
-        perform_copy(block, &block->copies[done++]);
-    block->copy_count -= done;
-    if (done && block->copy_count)
-        memmove(block->copies, block->copies + done, block->copy_count * sizeof *block->copies);
+    while (done < copies->count && copies->items[done].group < retired)
+        tvm_interp_perform_copy(block, &copies->items[done++]);
+    copies->count -= done;
+    if (done && copies->count)
+        memmove(copies->items, copies->items + done, copies->count * sizeof *copies->items);
     return TVM_OK;
 }

@@ -149,12 +149,13 @@ static void reset_context(interp_context *context) {
 }
 
 tvm_status tvm_interp_block_run(interp_block *block) {
-    block->copy_count = 0;
+    block->copies.count = block->bulk.count = 0;
     block->groups = 0;
     block->arrived = 0;
     memset(block->barriers, 0, block->kernel->barrier_count * sizeof *block->barriers);
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
     tvm_status status = schedule(block);
+    if (status == TVM_OK) status = tvm_interp_bulk_end(block);
     tvm_interp_print_flush(block);
     return status;
 }
@@ -168,7 +169,8 @@ static void block_free(interp_block *block) {
     free(block->barriers);
     free(block->memory);
     free(block->scratch);
-    free(block->copies);
+    free(block->copies.items);
+    free(block->bulk.items);
     free(block->print);
 }
 

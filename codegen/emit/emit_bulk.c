@@ -1,0 +1,205 @@
+/* copy-bulk: by the copy engine (TMA), in boxes of a tensor map that one thread of the team starts, or by all
+ * of its threads. Either way what comes is announced to the mbarrier, so that its phase does not end before.
+ */
+#include <stdio.h>
+
+#include "barrier.h"
+#include "bulk_plan.h"
+#include "caches.h"
+#include "copy.h"
+#include "global_access.h"
+#include "mbarrier.h"
+#include "wgmma_impl.h"
+
+typedef struct bulk_operands {
+    bulk_tile tile;
+    const tvm_operand *extents; /* count, then extents */
+    const tvm_operand *barrier, *evict;
+} bulk_operands;
+
+static bulk_operands read_operands(const emitter *e, const tvm_insn *insn) {
+    bulk_operands o = {.tile.shared = tvm_operands(e->kernel, insn)};
+    o.tile.global = o.tile.shared + 1 + tvm_slot_shared_layout(e, o.tile.shared->value)->rank;
+    o.extents = o.tile.global + 1 + e->kernel->slots[o.tile.global->value].rank;
+    o.tile.rank = o.extents->value;
+    for (unsigned d = 0; d < o.tile.rank; d++) o.tile.extent[d] = o.extents[1 + d].value;
+    o.barrier = o.extents + 1 + o.tile.rank;
+    o.evict = o.barrier + 1 + tvm_slot_shared_layout(e, o.barrier->value)->rank;
+    return o;
+}
+
+/* ---- by the copy engine ---- */
+
+/* The address of the map, the parameter of that row, as %rd; a thread of the block has it fetched at kernel
+ * entry. */
+static reg map_address(emitter *e, uint32_t row) {
+    uint32_t before = e->next_rd;
+    reg param = tvm_pure(e, 'd', "mov.b64 $, param_%u;", row);
+    reg address = tvm_pure(e, 'd', "cvta.param.u64 $, %s;", param.name);
+    bool is_new = e->next_rd != before;
+    reg thread = tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
+    reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", thread.name);
+    if (is_new) tvm_emit_prologue(e, "@%s prefetch.tensormap [%s];", first.name, address.name);
+    return address;
+}
+
+/* An index as a coordinate of 32 bits: one that is out of their range stays outside of the tensor. */
+static reg narrow(emitter *e, uint32_t expr) {
+    reg at = tvm_emit_expr(e, expr);
+    if (node_of(e, expr)->type.bits == 32) return at;
+    reg low = tvm_new_rd(e), high = tvm_new_rd(e), out = tvm_new_r(e);
+    tvm_emit(e, "max.s64 %s, %s, -2147483648;", low.name, at.name);
+    tvm_emit(e, "min.s64 %s, %s, 2147483647;", high.name, low.name);
+    tvm_emit(e, "cvt.u32.u64 %s, %s;", out.name, high.name);
+    return out;
+}
+
+typedef struct engine {
+    reg map;                 /* %rd */
+    reg shared;              /* %r: where the tile begins, without the constant part */
+    reg index[TVM_MAX_RANK]; /* by dimension of the tensor */
+    unsigned rank, lead;
+    reg leader; /* predicate: the thread that starts the copies */
+    char policy[16];
+    const char *level2;
+} engine;
+
+/* Everything that all threads compute: none of it may be computed first where one thread alone runs. */
+static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint32_t row) {
+    const tvm_operand *global = o->tile.global;
+    engine g = {.rank = plan->map.rank, .lead = plan->map.rank - o->tile.rank};
+    cache_hint hint = tvm_cache_hint(e, o->evict);
+    g.level2 = hint.level2;
+    snprintf(g.policy, sizeof g.policy, "%s", hint.policy);
+    g.map = map_address(e, row);
+    for (unsigned d = 0; d < g.rank; d++) g.index[d] = narrow(e, global[1 + d].value);
+    if (plan->factor > 1)
+        g.index[g.rank - 1] = word_op(e, "shr.s32", g.index[g.rank - 1],
+                                      plan->factor == 2   ? 1
+                                      : plan->factor == 4 ? 2
+                                                          : 3);
+    g.shared = tvm_shared_base(e);
+    if (plan->tile.has_dynamic) {
+        reg address = tvm_new_r(e);
+        tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", address.name, tvm_shared_dynamic(&plan->tile).name,
+                 plan->tile.bytes, g.shared.name);
+        g.shared = address;
+    }
+    return g;
+}
+
+static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
+                      const mbarrier *barrier, uint32_t n) {
+    uint32_t at[TVM_MAX_RANK];
+    char coordinates[96];
+    size_t used = 0;
+    tvm_bulk_box(&o->tile, plan, n, at);
+    for (unsigned d = g->rank; d-- > 0;) {
+        uint32_t plus = d < g->lead ? 0 : at[d - g->lead] / (d + 1 == g->rank ? plan->factor : 1);
+        reg index = plus ? word_op(e, "add.s32", g->index[d], plus) : g->index[d];
+        used += (size_t)snprintf(coordinates + used, sizeof coordinates - used, "%s%s", used ? ", " : "",
+                                 index.name);
+    }
+    uint32_t to = (plan->tile.constant + tvm_shared_linear(&plan->tile, at)) * plan->tile.bytes;
+    tvm_emit(
+        e,
+        "@%s cp.async.bulk.tensor.%ud.shared::cluster.global.tile.mbarrier::complete_tx::bytes%s [%s+%u], [%s, "
+        "{%s}], [%s+%u]%s;",
+        g->leader.name, g->rank, g->level2, g->shared.name,
+        e->slots[o->tile.shared->value].shared_offset + to, g->map.name, coordinates, barrier->address.name,
+        barrier->plus, g->policy);
+}
+
+/* Does the kernel write the tensor itself? */
+static bool is_written(const emitter *e, uint32_t slot) {
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) continue;
+        const tvm_operand *operands = tvm_operands(e->kernel, insn);
+        for (uint32_t o = 0; o < insn->count; o++)
+            if (operands[o].kind == TVM_OPERAND_SLOT && operands[o].value == slot) return true;
+    }
+    return false;
+}
+
+/* Branches to the label in all warps of the team but the first, of which it elects a thread. */
+static reg elect(emitter *e, uint32_t label) {
+    reg leader = tvm_new_pred(e);
+    if (e->team.warps > 1) {
+        reg first = tvm_pure(e, 'p', "setp.lt.u32 $, %s, 32;", tvm_thread_id(e).name);
+        tvm_emit(e, "@!%s bra $L%u;", first.name, label);
+    }
+    tvm_emit(e, "elect.sync _|%s, 0xffffffff;", leader.name);
+    return leader;
+}
+
+static void by_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint32_t row) {
+    char name[64];
+    bool guarded =
+        tvm_shared_guard(e, o->tile.shared->value, o->tile.shared + 1, o->tile.rank, o->tile.extent);
+    mbarrier barrier = tvm_mbarrier_find(e, o->barrier);
+    engine g = open_engine(e, o, plan, row);
+    uint32_t behind = tvm_new_label(e);
+    g.leader = elect(e, behind);
+    if (is_written(e, o->tile.global->value)) tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
+    tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %u;", g.leader.name,
+             barrier.address.name, barrier.plus, plan->count * plan->box_bytes);
+    for (uint32_t n = 0; n < plan->count; n++) start_box(e, o, plan, &g, &barrier, n);
+    tvm_text_add(&e->body, "$L%u:\n", behind);
+    snprintf(name, sizeof name, "cp.async.bulk.tensor.%ud%s%s", g.rank, g.level2,
+             guarded || barrier.guarded ? " guarded" : "");
+    tvm_explain(e, name, 0, plan->count, -1, "");
+}
+
+/* ---- by the threads ---- */
+
+/* Each thread adds an arrival to the phase, which comes when its copies have. */
+static tvm_status by_threads(emitter *e, const bulk_operands *o, const char *why) {
+    char refused[BULK_WHY_MAX + 32];
+    snprintf(refused, sizeof refused, "cp.async.bulk.tensor: %s", why);
+    const thread_copy copy = {o->tile.shared, o->tile.global, o->extents, o->evict, NULL, refused};
+    bool is_async;
+    mbarrier barrier = tvm_mbarrier_find(e, o->barrier);
+    tvm_status status = tvm_emit_thread_copy(e, &copy, &is_async);
+    if (status == TVM_OK && is_async)
+        tvm_emit(e, "cp.async.mbarrier.arrive.shared.b64 [%s+%u];", barrier.address.name, barrier.plus);
+    return status;
+}
+
+tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
+    bulk_operands o = read_operands(e, insn);
+    bulk_plan plan;
+    char why[BULK_WHY_MAX];
+    if (!tvm_bulk_plan_make(e, &o.tile, false, &plan, why)) return by_threads(e, &o, why);
+    uint32_t row = tvm_abi_add_map(&e->code->abi, &plan.map);
+    if (row == TVM_NONE) {
+        snprintf(why, sizeof why, "the kernel has %d tensor maps without it", TVM_ABI_TENSOR_MAPS);
+        return by_threads(e, &o, why);
+    }
+    by_engine(e, &o, &plan, row);
+    return TVM_OK;
+}
+
+/* ---- the asynchronous proxy: PTX ISA, "Proxies" ---- */
+
+void tvm_bulk_prepare(emitter *e) {
+    char why[BULK_WHY_MAX];
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        bulk_plan plan;
+        if (insn->op != TVM_OP_COPY_BULK) {
+            if (tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_SHARED) e->bulk.threads_write = true;
+            continue;
+        }
+        bulk_operands o = read_operands(e, insn);
+        if (tvm_bulk_plan_make(e, &o.tile, false, &plan, why))
+            e->bulk.by_engine = true;
+        else
+            e->bulk.by_threads = e->bulk.threads_write = true;
+    }
+}
+
+/* What threads copied arrives without a word of theirs: who waited for it tells the asynchronous proxy. */
+void tvm_emit_bulk_arrived(emitter *e) {
+    if (e->bulk.by_threads && e->wgmma->used) tvm_emit(e, "fence.proxy.async.shared::cta;");
+}

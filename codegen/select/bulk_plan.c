@@ -1,0 +1,214 @@
+/* Boxes of a tensor map for a tile: PTX ISA, "Tensors", on boxes, strides and swizzling modes. */
+#include "bulk_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis.h"
+#include "numbers.h"
+
+/* Bytes that a box begins at a multiple of; a swizzle of so many spans repeats itself. */
+enum { BOX_ALIGNMENT = 128, SPANS_OF_SWIZZLE = 8 };
+
+static unsigned swizzle_of(const tvm_shared_layout *layout, unsigned bytes) {
+    if (layout->swizzle_bits == 0) return TVM_ABI_SWIZZLE_NONE;
+    bool chunks = bytes << layout->swizzle_base == TVM_ABI_BOX_GRANULE && layout->swizzle_shift == 3;
+    return chunks && layout->swizzle_bits <= 3 ? layout->swizzle_bits : TVM_ABI_SWIZZLES;
+}
+
+static uint64_t span_of(unsigned swizzle) {
+    return UINT64_C(16) << swizzle;
+}
+
+uint64_t tvm_bulk_alignment(const tvm_shared_layout *layout, unsigned bits) {
+    unsigned swizzle = bits % 8 ? TVM_ABI_SWIZZLES : swizzle_of(layout, bits / 8);
+    return swizzle == TVM_ABI_SWIZZLES       ? 0
+           : swizzle == TVM_ABI_SWIZZLE_NONE ? BOX_ALIGNMENT
+                                             : SPANS_OF_SWIZZLE * span_of(swizzle);
+}
+
+/* The largest divisor of `extent` that is at most `most` and a multiple of `granule`; 0: there is none. */
+static uint32_t part_of(uint32_t extent, uint32_t most, uint32_t granule) {
+    for (uint32_t part = extent < most ? extent : most; part > 0; part--)
+        if (extent % part == 0 && part % granule == 0) return part;
+    return 0;
+}
+
+static const char *name_of(const emitter *e, uint32_t slot) {
+    return tvm_string(e->program, e->kernel->slots[slot].name);
+}
+
+/* ---- the tensor ---- */
+
+static bool global_fits(const emitter *e, const bulk_tile *tile, unsigned bytes, char why[BULK_WHY_MAX]) {
+    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+    const char *name = name_of(e, tile->global->value);
+    if (e->target.arch < 90) {
+        char target[16];
+        snprintf(why, BULK_WHY_MAX, "%s lacks it", tvm_target_name(e->target, target));
+        return false;
+    }
+    if (slot->rank > TVM_ABI_TENSOR_MAP_RANK) {
+        snprintf(why, BULK_WHY_MAX, "%.60s has %u dimensions, a tensor map at most %d", name, slot->rank,
+                 TVM_ABI_TENSOR_MAP_RANK);
+        return false;
+    }
+    if (slot->rank == 1) return true;
+    uint64_t row = tvm_fact_divisor(e, slot->shape[slot->rank - 1]) * bytes;
+    if (row % TVM_ABI_BOX_GRANULE == 0) return true;
+    snprintf(why, BULK_WHY_MAX,
+             "rows of %.60s are known to be multiples of %" PRIu64 " bytes only, not of 16", name,
+             tvm_fact_gcd(row, TVM_ABI_BOX_GRANULE));
+    return false;
+}
+
+/* Elements of the tensor that one of the map may be at most: rows and the tile's first coordinate are whole
+ * ones. */
+static unsigned widest(const emitter *e, const bulk_tile *tile, unsigned bytes, uint32_t run) {
+    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+    uint64_t whole = tvm_fact_gcd(8 / bytes, tvm_fact_divisor(e, slot->shape[slot->rank - 1]));
+    whole = tvm_fact_gcd(whole, tvm_fact_divisor(e, tile->global[slot->rank].value));
+    return (unsigned)tvm_fact_gcd(whole, run);
+}
+
+/* ---- boxes ---- */
+
+/* The modes of a dimension of the shared layout: those that are not the innermost one are numbered by boxes.
+ */
+static unsigned innermost_mode(const shared_tile *s, unsigned dim) {
+    return s->first[dim] + s->modes[dim] - 1U;
+}
+
+/* Elements of a row of the tile that are neighbours in shared memory. */
+static uint32_t row_run(const shared_tile *s, const bulk_tile *tile) {
+    uint32_t extent = tile->extent[tile->rank - 1], run = tvm_shared_contiguous(s);
+    return run >= extent ? extent : extent % run == 0 ? run : 0;
+}
+
+static bool last_box(const emitter *e, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
+    unsigned bytes = plan->tile.bytes, last = tile->rank - 1;
+    uint32_t run = row_run(&plan->tile, tile), granule = TVM_ABI_BOX_GRANULE / bytes;
+    if (plan->map.swizzle) {
+        plan->box[last] = (uint32_t)span_of(plan->map.swizzle) / bytes;
+        if (run == plan->box[last]) return true;
+        snprintf(why, BULK_WHY_MAX,
+                 "%u bytes of a row are contiguous in shared memory, a swizzle of %u bytes wants as many",
+                 run * bytes, plan->box[last] * bytes);
+        return false;
+    }
+    if (run > TVM_ABI_BOX_EXTENT) plan->factor = widest(e, tile, bytes, run);
+    plan->box[last] = part_of(run, plan->factor * TVM_ABI_BOX_EXTENT, granule);
+    if (plan->box[last] > 0) return true;
+    snprintf(why, BULK_WHY_MAX, "%u bytes of a row are contiguous in shared memory, no multiple of 16",
+             run * bytes);
+    return false;
+}
+
+/* The other dimensions, from the last but one on, as long as they go on where the ones after them end. */
+static void other_boxes(const bulk_tile *tile, bulk_plan *plan) {
+    const shared_tile *s = &plan->tile;
+    uint64_t filled = plan->box[tile->rank - 1];
+    for (unsigned d = tile->rank - 1; d-- > 0;) {
+        unsigned dim = s->lead + d, m = innermost_mode(s, dim);
+        plan->box[d] = 1;
+        if (tile->extent[d] == 1 || s->modes[dim] == 0 || s->layout->mode_stride[m] != filled) continue;
+        uint32_t size = s->modes[dim] == 1 ? tile->extent[d] : s->layout->mode_size[m];
+        if (size > tile->extent[d]) size = tile->extent[d];
+        if (tile->extent[d] % size == 0) plan->box[d] = part_of(size, TVM_ABI_BOX_EXTENT, 1);
+        filled *= plan->box[d];
+    }
+}
+
+/* Do all boxes begin where a box may? */
+static bool aligned(const bulk_tile *tile, const bulk_plan *plan, char why[BULK_WHY_MAX]) {
+    const shared_tile *s = &plan->tile;
+    uint64_t wanted = tvm_bulk_alignment(s->layout, 8 * s->bytes),
+             found = tvm_fact_gcd(s->constant, s->dynamic_divisor);
+    for (uint32_t n = 1; n < plan->count; n++) {
+        uint32_t at[TVM_MAX_RANK];
+        tvm_bulk_box(tile, plan, n, at);
+        found = tvm_fact_gcd(found, tvm_shared_linear(s, at));
+    }
+    if (found * s->bytes % wanted == 0) return true;
+    snprintf(why, BULK_WHY_MAX,
+             "its boxes begin at multiples of %" PRIu64 " bytes of shared memory, not of %" PRIu64,
+             tvm_fact_gcd(found * s->bytes, wanted), wanted);
+    return false;
+}
+
+void tvm_bulk_box(const bulk_tile *tile, const bulk_plan *plan, uint32_t n, uint32_t at[TVM_MAX_RANK]) {
+    memset(at, 0, TVM_MAX_RANK * sizeof *at);
+    for (unsigned d = tile->rank; d-- > 0;) {
+        uint32_t boxes = tile->extent[d] / plan->box[d];
+        at[d] = n % boxes * plan->box[d];
+        n /= boxes;
+    }
+}
+
+/* ---- the map ---- */
+
+static tvm_abi_element element_of(tvm_dtype type, unsigned factor, bool is_written) {
+    static const tvm_abi_element bits[] = {TVM_ABI_BITS8, TVM_ABI_BITS16, TVM_ABI_BITS32, TVM_ABI_BITS64};
+    if (factor > 1 || !is_written) return bits[tvm_log2_floor(factor * type.bits / 8)];
+    if (tvm_dtype_same(type, TVM_F16)) return TVM_ABI_F16;
+    if (tvm_dtype_same(type, TVM_BF16)) return TVM_ABI_BF16;
+    if (tvm_dtype_same(type, TVM_F32)) return TVM_ABI_F32;
+    if (tvm_dtype_same(type, TVM_F64)) return TVM_ABI_F64;
+    if (tvm_dtype_same(type, TVM_I(32))) return TVM_ABI_I32;
+    if (tvm_dtype_same(type, TVM_I(64))) return TVM_ABI_I64;
+    return bits[tvm_log2_floor(type.bits / 8)];
+}
+
+/* The number of the tensor in the ABI. */
+static uint32_t number_of(const emitter *e, uint32_t slot) {
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t count = tvm_launch_tensors(e->kernel, tensors), i = 0;
+    if (slot < e->kernel->param_count) return slot;
+    while (i < count && tensors[i].slot != slot) i++;
+    return e->kernel->param_count + i;
+}
+
+static void describe(const emitter *e, const bulk_tile *tile, bool is_written, bulk_plan *plan) {
+    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+    unsigned lead = slot->rank - tile->rank;
+    uint32_t row = plan->box[tile->rank - 1] * plan->tile.bytes;
+    plan->map.tensor = (uint16_t)number_of(e, tile->global->value);
+    plan->map.rank = slot->rank;
+    plan->map.element = (uint8_t)element_of(slot->dtype, plan->factor, is_written);
+    plan->map.is_written = is_written;
+    plan->map.promotion = is_written ? 0 : row >= 128 ? 4 : row >= 64 ? 2 : 1;
+    for (unsigned d = 0; d < slot->rank; d++) plan->map.box[d] = d < lead ? 1 : (uint16_t)plan->box[d - lead];
+    plan->map.box[slot->rank - 1] = (uint16_t)(plan->box[tile->rank - 1] / plan->factor);
+}
+
+bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bool is_written, bulk_plan *plan,
+                        char why[BULK_WHY_MAX]) {
+    *plan = (bulk_plan){.factor = 1, .count = 1};
+    bool is_linear =
+        tvm_shared_open(e, &plan->tile, tile->shared->value, tile->shared + 1, tile->rank, tile->extent, 1);
+    const shared_tile *s = &plan->tile;
+    plan->box_bytes = s->bytes;
+    plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bytes);
+    if (!global_fits(e, tile, s->bytes, why)) return false;
+    if (!is_linear || plan->map.swizzle == TVM_ABI_SWIZZLES) {
+        snprintf(why, BULK_WHY_MAX, "%s",
+                 is_linear ? "the swizzle is none of a tensor map's"
+                           : "a dimension of the shared layout has several modes");
+        return false;
+    }
+    if (!last_box(e, tile, plan, why)) return false;
+    other_boxes(tile, plan);
+    for (unsigned d = 0; d < tile->rank; d++) {
+        plan->count *= tile->extent[d] / plan->box[d];
+        plan->box_bytes *= plan->box[d];
+    }
+    if (plan->count > BULK_BOXES) {
+        snprintf(why, BULK_WHY_MAX,
+                 "it is %u boxes, contiguous in shared memory, of at most 256 in a dimension", plan->count);
+        return false;
+    }
+    if (!aligned(tile, plan, why)) return false;
+    describe(e, tile, is_written, plan);
+    return true;
+}

@@ -1,0 +1,104 @@
+/* Inside ptx_machine.h: the copy engine (PTX ISA, "cp.async.bulk.tensor"). A copy comes as late as it may:
+ * when the phase of its mbarrier ends. Until then its place in shared memory holds nothing that may be read.
+ */
+#ifndef TVM_TESTS_PTX_BULK_H
+#define TVM_TESTS_PTX_BULK_H
+
+#include "ptx_state.h"
+
+/* What stands for a CUtensorMap. All in the order of the tensor's dimensions; extents in elements of the map.
+ */
+typedef struct ptx_tensor_map {
+    uint8_t *address;
+    unsigned rank, element_bytes, span; /* span: bytes of the swizzle, 0 without */
+    uint64_t extents[5];
+    uint32_t box[5];
+} ptx_tensor_map;
+
+static inline uint32_t ptx_box_elements(const ptx_tensor_map *map) {
+    uint32_t elements = 1;
+    for (unsigned d = 0; d < map->rank; d++) elements *= map->box[d];
+    return elements;
+}
+
+/* The tensor's element for one of the box, by its number; NULL: it is outside. */
+static inline uint8_t *ptx_box_element(const ptx_tensor_map *map, const int32_t *at, uint32_t number) {
+    uint64_t element = 0, step = 1;
+    for (unsigned d = map->rank; d-- > 0; number /= map->box[d]) {
+        int64_t index = (int64_t)at[d] + number % map->box[d];
+        if (index < 0 || (uint64_t)index >= map->extents[d]) return NULL;
+        element += (uint64_t)index * step;
+        step *= map->extents[d];
+    }
+    return map->address + element * map->element_bytes;
+}
+
+/* Chunks of 16 bytes change places by bits 7 and up of the address. */
+static inline uint64_t ptx_swizzled(const ptx_tensor_map *map, uint64_t address) {
+    return map->span ? address ^ (address >> 7 & (map->span / 16 - 1)) << 4 : address;
+}
+
+static inline void ptx_engine_claims(ptx_machine *m, uint64_t address, uint32_t bytes, uint16_t writer) {
+    for (uint64_t i = address; i < address + bytes; i++) {
+        ptx_must(m->read_last[i] <= m->groups_done, "ptx: a copy to what a wgmma may still read");
+        m->shared[i] = 0xa5;
+        m->writer[i] = writer;
+        m->seen[i] = 0;
+        m->proxy[i] = PTX_VISIBLE;
+        m->written_at[i] = m->clock;
+    }
+    if (address + bytes > m->written) m->written = address + bytes;
+    if (m->written > m->written_ever) m->written_ever = m->written;
+}
+
+/* mbarrier.expect_tx */
+static inline void ptx_bulk_expect(ptx_machine *m, const ptx_insn *insn, ptx_mbarrier *b, unsigned t) {
+    ptx_must(b->missing > 0, "ptx: bytes are announced to a phase without arrivals to come: %s", insn->text);
+    b->bytes += (int64_t)ptx_operand_value(m, &insn->operand[1], t);
+}
+
+/* The copies that complete on the mbarrier come. */
+static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < m->bulk_count; i++) {
+        const ptx_bulk *copy = &m->bulk[i];
+        if (copy->barrier != b->address) {
+            m->bulk[kept++] = *copy;
+            continue;
+        }
+        const ptx_tensor_map *map = copy->map;
+        for (uint32_t n = 0; n < ptx_box_elements(map); n++) {
+            const uint8_t *from = ptx_box_element(map, copy->at, n);
+            for (unsigned k = 0; k < map->element_bytes; k++)
+                m->shared[ptx_swizzled(map, copy->address + (uint64_t)n * map->element_bytes + k)] =
+                    from ? from[k] : 0;
+        }
+        b->bytes -= (int64_t)ptx_box_elements(map) * map->element_bytes;
+    }
+    m->bulk_count = kept;
+}
+
+/* cp.async.bulk.tensor.Nd...shared::cluster.global.tile.mbarrier: [shared], [map, {coordinates}], [mbarrier]
+ */
+static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned t, ptx_mbarrier *b,
+                                  unsigned number) {
+    const ptx_operand *source = &insn->operand[1];
+    uint64_t address = ptx_mask(ptx_get(m, insn->operand[0].reg[0], t) + insn->operand[0].value, 32);
+    const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, source->reg[0], t);
+    uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
+    ptx_must(map->rank == source->count - 1 && map->rank == (unsigned)(insn->part[4][0] - '0'),
+             "ptx: coordinates of another rank than the map's: %s", insn->text);
+    ptx_must(address % 128 == 0 && address % (8 * map->span + !map->span) == 0,
+             "ptx: thread %u: %llx is misaligned for the box: %s", t, (unsigned long long)address,
+             insn->text);
+    ptx_must(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
+             "ptx: a box outside of shared memory: %s", insn->text);
+    ck_assert_uint_lt(m->bulk_count, PTX_BULK);
+    ptx_bulk *copy = &m->bulk[m->bulk_count++];
+    *copy = (ptx_bulk){.map = map, .address = address, .barrier = b->address};
+    for (unsigned d = 0; d < map->rank; d++)
+        copy->at[map->rank - 1 - d] = (int32_t)ptx_get(m, source->reg[1 + d], t);
+    ptx_engine_claims(m, address, bytes, (uint16_t)(PTX_ENGINE + number));
+}
+
+#endif

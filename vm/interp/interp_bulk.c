@@ -1,0 +1,72 @@
+/* Bulk copies: what they bring is there when the phase of their mbarrier ends, not before. */
+#include "interp_impl.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The operands that are a copy-async's stand in the same places. */
+tvm_status tvm_plan_COPY_BULK(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
+    return tvm_plan_COPY_ASYNC(kernel, insn, diags);
+}
+
+/* Where the mbarrier stands among the operands: behind both tensors and the tile. */
+static uint32_t barrier_operand(const tvm_interp_kernel *k, const interp_insn *insn) {
+    uint32_t source = 1 + tvm_slot_rank(k->program, interp_slot(k, insn->operands[0].value));
+    uint32_t tile = source + 1 + interp_slot(k, insn->operands[source].value)->rank;
+    return tile + 1 + insn->operands[tile].value;
+}
+
+tvm_status tvm_interp_COPY_BULK(interp_context *context, const interp_insn *insn) {
+    interp_block *block = context->block;
+    interp_barrier *barrier;
+    tvm_status status =
+        tvm_interp_find_barrier(context, insn, barrier_operand(block->kernel, insn), &barrier);
+    if (status == TVM_OK) status = tvm_interp_start_copy(context, insn, &block->bulk);
+    if (status != TVM_OK) return status;
+    interp_copy *copy = &block->bulk.items[block->bulk.count - 1];
+    copy->barrier = barrier;
+    barrier->bytes += (int64_t)tvm_interp_copy_bytes(copy);
+    return TVM_OK;
+}
+
+void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier) {
+    interp_copies *bulk = &block->bulk;
+    size_t kept = 0;
+    for (size_t i = 0; i < bulk->count; i++) {
+        interp_copy *copy = &bulk->items[i];
+        if (copy->barrier != barrier) {
+            bulk->items[kept++] = *copy;
+            continue;
+        }
+        tvm_interp_perform_copy(block, copy);
+        barrier->bytes -= (int64_t)tvm_interp_copy_bytes(copy);
+        barrier->brought = barrier->phases + 1;
+        barrier->bringer = copy->insn;
+    }
+    bulk->count = kept;
+}
+
+/* Phases that some warp has waited for. */
+static uint64_t awaited(const interp_barrier *barrier) {
+    uint64_t most = 0;
+    for (unsigned w = 0; w < TVM_MAX_THREADS / 32; w++)
+        if (barrier->waits[w] > most) most = barrier->waits[w];
+    return most > 0 && barrier->open ? most - 1 : most;
+}
+
+tvm_status tvm_interp_bulk_end(const interp_block *block) {
+    const interp_context *context = &block->contexts[0];
+    if (block->bulk.count > 0)
+        return tvm_interp_fail(context, block->bulk.items[0].insn,
+                               "the block ends before the phase of its mbarrier: %" PRIu32 " of %" PRIu32
+                               " arrivals are missing",
+                               block->bulk.items[0].barrier->missing, block->bulk.items[0].barrier->arrivals);
+    for (uint32_t i = 0; i < block->kernel->barrier_count; i++) {
+        const interp_barrier *barrier = &block->barriers[i];
+        if (barrier->brought > awaited(barrier))
+            return tvm_interp_fail(context, barrier->bringer,
+                                   "the block ends without a wait for phase %" PRIu64 " of its mbarrier",
+                                   barrier->brought);
+    }
+    return TVM_OK;
+}
