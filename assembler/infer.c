@@ -82,7 +82,7 @@ bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layou
 
 /* ---- the state ---- */
 
-static void *array(tvm_infer_state *in, size_t count, size_t size) {
+void *tvm_infer_array(tvm_infer_state *in, size_t count, size_t size) {
     void *items = tvm_arena_alloc(&in->as->scratch, (count + 1) * size);
     if (!items) in->failed = true;
     if (items) memset(items, 0, (count + 1) * size);
@@ -124,8 +124,8 @@ static void find_uses(tvm_infer_state *in) {
         total += count;
     }
     for (uint32_t s = 0; s < in->slot_count; s++) in->first_use[s + 1] += in->first_use[s];
-    in->uses = array(in, total, sizeof *in->uses);
-    uint32_t *next = array(in, in->slot_count, sizeof *next);
+    in->uses = tvm_infer_array(in, total, sizeof *in->uses);
+    uint32_t *next = tvm_infer_array(in, in->slot_count, sizeof *next);
     if (!in->uses || !next) return;
     memcpy(next, in->first_use, in->slot_count * sizeof *next);
     for (uint32_t i = 0; i < in->kernel->insn_count; i++) {
@@ -134,12 +134,20 @@ static void find_uses(tvm_infer_state *in) {
     }
 }
 
+/* Does the instruction make its result of nothing but scalars, and do nothing else? */
+static bool makes_anew(const tvm_infer_state *in, uint32_t insn) {
+    tvm_infer_operands registers;
+    tvm_infer_registers(in, insn, &registers);
+    return !registers.count && !tvm_infer_row(in, insn)->effects;
+}
+
 static void find_definitions(tvm_infer_state *in) {
-    uint8_t *times = array(in, in->slot_count, sizeof *times);
+    uint8_t *times = tvm_infer_array(in, in->slot_count, sizeof *times);
     for (uint32_t i = 0; times && i < in->kernel->insn_count; i++) {
         uint32_t slot = tvm_infer_result(in, i);
         if (slot == TVM_NONE) continue;
         in->definitions[slot] = times[slot] ? TVM_NONE : i;
+        in->remade[slot] = !times[slot] && makes_anew(in, i);
         times[slot] = 1;
     }
 }
@@ -148,13 +156,14 @@ static bool start(tvm_infer_state *in, tvm_asm *as) {
     *in = (tvm_infer_state){.as = as, .program = as->program, .kernel = tvm_asm_kernel(as)};
     in->slot_count = in->kernel->slot_count;
     uint32_t insns = in->kernel->insn_count;
-    in->work = array(in, in->slot_count + TVM_INFER_OPERANDS, sizeof *in->work);
-    in->layout = array(in, in->slot_count, sizeof *in->layout);
-    in->open = array(in, in->slot_count, sizeof *in->open);
-    in->reasons = array(in, in->slot_count, sizeof *in->reasons);
-    in->weights = array(in, insns, sizeof *in->weights);
-    in->first_use = array(in, in->slot_count + 1, sizeof *in->first_use);
-    in->definitions = array(in, in->slot_count, sizeof *in->definitions);
+    in->work = tvm_infer_array(in, in->slot_count + TVM_INFER_OPERANDS, sizeof *in->work);
+    in->layout = tvm_infer_array(in, in->slot_count, sizeof *in->layout);
+    in->open = tvm_infer_array(in, in->slot_count, sizeof *in->open);
+    in->reasons = tvm_infer_array(in, in->slot_count, sizeof *in->reasons);
+    in->weights = tvm_infer_array(in, insns, sizeof *in->weights);
+    in->first_use = tvm_infer_array(in, in->slot_count + 1, sizeof *in->first_use);
+    in->definitions = tvm_infer_array(in, in->slot_count, sizeof *in->definitions);
+    in->remade = tvm_infer_array(in, in->slot_count, sizeof *in->remade);
     if (in->failed) return false;
     memcpy(in->work, in->kernel->slots, in->slot_count * sizeof *in->work);
     in->view = *in->kernel;
@@ -266,7 +275,7 @@ static void decide_rest(tvm_infer_state *in, const component *c) {
 static bool best_candidate(tvm_infer_state *in, const component *c, const tvm_infer_anchor *candidates,
                            unsigned count, unsigned *best) {
     uint64_t least = UINT64_MAX;
-    uint32_t *before = array(in, in->slot_count, sizeof *before);
+    uint32_t *before = tvm_infer_array(in, in->slot_count, sizeof *before);
     uint32_t *spread[CANDIDATES] = {0};
     if (!before) return false;
     memcpy(before, in->layout, in->slot_count * sizeof *before);
@@ -277,7 +286,7 @@ static bool best_candidate(tvm_infer_state *in, const component *c, const tvm_in
         if (known < i) continue; /* it follows from another one */
         uint64_t cost = 0;
         tvm_infer_spread(in, candidates[i].slot, candidates[i].layout, candidates[i].reason);
-        spread[i] = array(in, in->slot_count, sizeof *before);
+        spread[i] = tvm_infer_array(in, in->slot_count, sizeof *before);
         if (!spread[i]) return false;
         memcpy(spread[i], in->layout, in->slot_count * sizeof *before);
         decide_rest(in, c);
@@ -354,12 +363,12 @@ static void improve(tvm_infer_state *in, uint32_t slot) {
 }
 
 static void decide(tvm_infer_state *in) {
-    bool *seen = array(in, in->slot_count, sizeof *seen);
-    bool *seen_insn = array(in, in->kernel->insn_count, sizeof *seen_insn);
+    bool *seen = tvm_infer_array(in, in->slot_count, sizeof *seen);
+    bool *seen_insn = tvm_infer_array(in, in->kernel->insn_count, sizeof *seen_insn);
     spread_written(in);
     for (uint32_t s = 0; s < in->slot_count && !in->failed; s++) {
-        component c = {array(in, in->slot_count, sizeof(uint32_t)), 0,
-                       array(in, in->kernel->insn_count, sizeof(uint32_t)), 0};
+        component c = {tvm_infer_array(in, in->slot_count, sizeof(uint32_t)), 0,
+                       tvm_infer_array(in, in->kernel->insn_count, sizeof(uint32_t)), 0};
         if (!in->open[s] || seen[s] || in->failed) continue;
         collect(in, s, seen, seen_insn, &c);
         decide_component(in, &c);
@@ -398,124 +407,6 @@ static bool contradiction(tvm_infer_state *in, uint32_t insn) {
     return false;
 }
 
-/* Rewriting: the instructions are appended anew, with relayouts between them. */
-typedef struct rewriting {
-    tvm_infer_state *in;
-    tvm_insn *old;
-    uint32_t old_count;
-    unsigned op; /* relayout */
-    /* What is brought to a layout right behind its definition. */
-    struct hoisted {
-        uint32_t slot, layout, made;
-    } * hoisted;
-    uint32_t hoisted_count;
-} rewriting;
-
-static bool temporary(rewriting *w, uint32_t like, uint32_t layout, uint32_t *slot) {
-    tvm_infer_state *in = w->in;
-    tvm_slot made = in->kernel->slots[like];
-    const char *name = tvm_string(in->program, made.name);
-    made.layout = layout;
-    in->as->assigned = name;
-    in->as->assigned_length = (uint32_t)strlen(name);
-    return tvm_asm_add_temporary(in->as, NULL, &made, slot);
-}
-
-static bool change(rewriting *w, const tvm_insn *at, uint32_t from, uint32_t to) {
-    tvm_operand operand = {TVM_OPERAND_SLOT, from};
-    tvm_insn made = {.op = (uint16_t)w->op, .result = to, .file = at->file, .line = at->line};
-    if (w->in->kernel->insn_count >= TVM_MAX_INSNS) return false;
-    return tvm_ir_kernel_add_insn(w->in->kernel, &made, &operand, 1) != TVM_NONE;
-}
-
-static bool keep(rewriting *w, const tvm_insn *insn) {
-    tvm_operand operands[TVM_INSN_OPERANDS];
-    if (insn->count > TVM_INSN_OPERANDS) return false;
-    if (insn->count) memcpy(operands, tvm_operands(w->in->kernel, insn), insn->count * sizeof *operands);
-    return tvm_ir_kernel_add_insn(w->in->kernel, insn, operands, insn->count) != TVM_NONE;
-}
-
-/* The tensor in the layout, for instruction `insn`: made before it, or once behind its definition where that
- * runs less often. */
-static bool brought(rewriting *w, uint32_t insn, uint32_t slot, uint32_t layout, uint32_t *made) {
-    for (uint32_t i = 0; i < w->hoisted_count; i++)
-        if (w->hoisted[i].slot == slot && w->hoisted[i].layout == layout) {
-            *made = w->hoisted[i].made;
-            return true;
-        }
-    return temporary(w, slot, layout, made) && change(w, &w->old[insn], slot, *made);
-}
-
-static bool rewrite_one(rewriting *w, uint32_t insn, const tvm_infer_plan *plan) {
-    tvm_infer_state *in = w->in;
-    tvm_infer_operands registers;
-    tvm_insn made = w->old[insn];
-    tvm_operand operands[TVM_INSN_OPERANDS];
-    uint32_t result = made.result;
-    if (made.count > TVM_INSN_OPERANDS) return false;
-    if (made.count) memcpy(operands, in->kernel->operands + made.first, made.count * sizeof *operands);
-    registers.count = 0;
-    for (uint32_t i = 0; i < made.count && registers.count < TVM_INFER_OPERANDS; i++)
-        if (operands[i].kind == TVM_OPERAND_SLOT &&
-            in->kernel->slots[operands[i].value].kind == TVM_SLOT_REGISTER)
-            registers.at[registers.count++] = i;
-    for (unsigned k = 0; k < registers.count; k++) {
-        uint32_t *slot = &operands[registers.at[k]].value;
-        if (plan->layouts[k] != in->layout[*slot] && !brought(w, insn, *slot, plan->layouts[k], slot))
-            return false;
-    }
-    bool turned = plan->result != TVM_NONE && plan->result != in->layout[result];
-    if (turned && !temporary(w, result, plan->result, &made.result)) return false;
-    if (tvm_ir_kernel_add_insn(in->kernel, &made, operands, made.count) == TVM_NONE) return false;
-    return !turned || change(w, &w->old[insn], made.result, result);
-}
-
-/* Behind the definition of a slot, what others need it in. */
-static bool hoist(rewriting *w, uint32_t insn, const tvm_infer_plan *plans) {
-    tvm_infer_state *in = w->in;
-    uint32_t slot = w->old[insn].result;
-    if (slot == TVM_NONE || slot >= in->slot_count || in->definitions[slot] != insn) return true;
-    for (uint32_t i = in->first_use[slot]; i < in->first_use[slot + 1]; i++) {
-        uint32_t use = in->uses[i];
-        tvm_infer_operands registers;
-        const tvm_insn *other = &w->old[use];
-        if (use == insn || in->weights[use] <= in->weights[insn]) continue;
-        registers.count = 0;
-        for (uint32_t o = 0; o < other->count && registers.count < TVM_INFER_OPERANDS; o++) {
-            const tvm_operand *operand = &in->kernel->operands[other->first + o];
-            if (operand->kind != TVM_OPERAND_SLOT ||
-                in->kernel->slots[operand->value].kind != TVM_SLOT_REGISTER)
-                continue;
-            unsigned k = registers.count++;
-            uint32_t layout = plans[use].layouts[k], made;
-            if (operand->value != slot || layout == in->layout[slot]) continue;
-            uint32_t h = 0;
-            while (h < w->hoisted_count && (w->hoisted[h].slot != slot || w->hoisted[h].layout != layout))
-                h++;
-            if (h < w->hoisted_count) continue;
-            if (!temporary(w, slot, layout, &made) || !change(w, &w->old[insn], slot, made)) return false;
-            w->hoisted[w->hoisted_count++] = (struct hoisted){slot, layout, made};
-        }
-    }
-    return true;
-}
-
-static bool rewrite(tvm_infer_state *in, const tvm_infer_plan *plans) {
-    tvm_ir_kernel *kernel = in->kernel;
-    rewriting w = {.in = in, .old_count = kernel->insn_count, .op = tvm_infer_relayout_op(in)};
-    w.old = array(in, w.old_count, sizeof *w.old);
-    w.hoisted = array(in, (size_t)w.old_count * TVM_INFER_OPERANDS, sizeof *w.hoisted);
-    if (in->failed) return false;
-    memcpy(w.old, kernel->insns, w.old_count * sizeof *w.old);
-    kernel->insn_count = 0;
-    for (uint32_t i = 0; i < w.old_count; i++) {
-        bool planned = plans[i].cost > 0;
-        if (!(planned ? rewrite_one(&w, i, &plans[i]) : keep(&w, &w.old[i]))) return false;
-        if (!hoist(&w, i, plans)) return false;
-    }
-    return true;
-}
-
 /* Does any plan ask for a relayout? */
 static bool changes(const tvm_infer_state *in, uint32_t insn, const tvm_infer_plan *plan) {
     tvm_infer_operands registers;
@@ -528,7 +419,7 @@ static bool changes(const tvm_infer_state *in, uint32_t insn, const tvm_infer_pl
 
 static bool conclude(tvm_infer_state *in) {
     uint32_t insns = in->kernel->insn_count;
-    tvm_infer_plan *plans = array(in, insns, sizeof *plans);
+    tvm_infer_plan *plans = tvm_infer_array(in, insns, sizeof *plans);
     bool good = true, any = false;
     if (in->failed) return false;
     for (uint32_t i = 0; i < insns; i++) {
@@ -543,7 +434,7 @@ static bool conclude(tvm_infer_state *in) {
     }
     for (uint32_t s = 0; s < in->slot_count; s++)
         if (in->open[s] && in->layout[s] != TVM_NONE) in->kernel->slots[s].layout = in->layout[s];
-    return good && (!any || rewrite(in, plans));
+    return good && (!any || tvm_infer_rewrite(in, plans));
 }
 
 bool tvm_asm_infer_layouts(tvm_asm *as) {

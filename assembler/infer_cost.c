@@ -8,8 +8,10 @@ enum {
     SECTOR_BYTES = 32,
     WARP = 32,
     ACCESS_BYTES = 16,
-    ISSUE = 4,     /* an access, beside the data that it moves */
-    RELAYOUT = 40, /* two barriers */
+    ISSUE = 4, /* an access, beside the data that it moves */
+    LINE_BYTES = 128,
+    LINE = 4,       /* a line of the cache that an access touches */
+    RELAYOUT = 100, /* two barriers, and waiting for what has just been stored */
     SHUFFLE = 2,
     CROSSING_WARPS = 60, /* a reduction through shared memory */
     BANKS_BYTES = 128
@@ -68,15 +70,11 @@ uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, 
     unsigned bytes = access_bytes(layout, bits);
     uint64_t thread_bytes = ((uint64_t)tvm_layout_locals(layout) * bits + 7) / 8;
     uint64_t accesses = (thread_bytes + bytes - 1) / bytes;
-    if (space == TVM_SPACE_GLOBAL) return accesses * (ISSUE + touched(layout, bits, SECTOR_BYTES));
+    if (space == TVM_SPACE_GLOBAL)
+        return accesses *
+               (ISSUE + LINE * touched(layout, bits, LINE_BYTES) + touched(layout, bits, SECTOR_BYTES));
     unsigned waves = (touched(layout, bits, bytes) * bytes + BANKS_BYTES - 1) / BANKS_BYTES;
     return accesses * (ISSUE + 4 * (uint64_t)waves);
-}
-
-unsigned tvm_infer_relayout_op(const tvm_infer_state *in) {
-    static const char name[] = "relayout";
-    unsigned op = tvm_op_by_name(name, sizeof name - 1);
-    return op != TVM_OP_COUNT && tvm_op(op)->since <= in->as->version ? op : TVM_OP_COUNT;
 }
 
 static uint64_t words(const tvm_layout *layout, unsigned bits) {

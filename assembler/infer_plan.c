@@ -20,6 +20,7 @@ static unsigned bits_of(const planning *p, uint32_t slot) {
 static uint64_t change(const planning *p, uint32_t slot, uint32_t from, uint32_t to) {
     if (from == to) return 0;
     if (!p->may_relayout) return TVM_INFER_NEVER;
+    if (p->in->remade[slot] && p->result_slot != slot) return tvm_layout_locals(tvm_infer_layout(p->in, to));
     return tvm_infer_relayout_cost(tvm_infer_layout(p->in, from), tvm_infer_layout(p->in, to),
                                    bits_of(p, slot));
 }
@@ -87,7 +88,7 @@ void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *pla
     }
     plan->cost = 2 * (uint64_t)TVM_INFER_NEVER;
     /* Between written layouts nothing is changed: they contradict each other. */
-    p.may_relayout = open && tvm_infer_relayout_op(in) != TVM_OP_COUNT;
+    p.may_relayout = open;
     consider(&p, p.have, p.result);
     if (!p.may_relayout) return;
     if (p.result_slot != TVM_NONE && p.registers.count) {

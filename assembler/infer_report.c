@@ -166,7 +166,7 @@ void tvm_infer_report(tvm_infer_state *in, uint32_t first_made) {
         const tvm_operand *operands = tvm_operands(kernel, insn);
         bool made = insn->result != TVM_NONE && insn->count == 1 && operands[0].kind == TVM_OPERAND_SLOT &&
                     (insn->result >= first_made || operands[0].value >= first_made) &&
-                    insn->op == tvm_infer_relayout_op(in);
+                    insn->op == TVM_OP_RELAYOUT;
         if (!made) continue;
         tvm_text_add(out, "%6u  relayout of %%%s to ", insn->line,
                      tvm_string(in->program, kernel->slots[operands[0].value].name));

@@ -42,6 +42,7 @@ typedef struct tvm_infer_state {
     uint32_t *uses;    /* instructions that have slot s: uses[first_use[s] .. first_use[s + 1]) */
     uint32_t *first_use;
     uint32_t *definitions; /* of each slot: the one instruction that assigns it, or TVM_NONE */
+    bool *remade;          /* the definition of each slot can be done once more, for another layout */
     bool failed;           /* out of memory */
 } tvm_infer_state;
 
@@ -52,6 +53,8 @@ typedef struct tvm_infer_operands {
     unsigned count;
 } tvm_infer_operands;
 
+/* Zeroed, in scratch memory: `count` items. NULL, and in->failed, when memory is out. */
+void *tvm_infer_array(tvm_infer_state *in, size_t count, size_t size);
 void tvm_infer_registers(const tvm_infer_state *in, uint32_t insn, tvm_infer_operands *out);
 /* The register slot that the instruction assigns, or TVM_NONE. */
 uint32_t tvm_infer_result(const tvm_infer_state *in, uint32_t insn);
@@ -97,8 +100,6 @@ uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, 
 uint64_t tvm_infer_relayout_cost(const tvm_layout *from, const tvm_layout *to, unsigned bits);
 /* What the instruction does on the tensors themselves, accesses aside. */
 uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t result);
-/* Is there an instruction that changes a layout? */
-unsigned tvm_infer_relayout_op(const tvm_infer_state *in);
 
 /* ---- infer_plan.c ---- */
 /* How an instruction is done when its slots have the layouts they have: the layouts that it itself sees, to
@@ -110,6 +111,10 @@ typedef struct tvm_infer_plan {
 } tvm_infer_plan;
 /* Slots that are not decided make the plan free. */
 void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *plan);
+
+/* ---- infer_rewrite.c ---- */
+/* Puts what the instructions' plans ask for into the kernel. */
+bool tvm_infer_rewrite(tvm_infer_state *in, const tvm_infer_plan *plans);
 
 /* ---- infer_shared.c ---- */
 void tvm_infer_shared_layouts(tvm_infer_state *in);

@@ -1,6 +1,7 @@
 /* What an instruction gives: its type, the slot of its variable, and the instruction in the kernel. */
 #include "parser.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A name for the line table: control characters do not belong in a program's strings. */
@@ -73,6 +74,25 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
     return true;
 }
 
+/* Where the instruction would do with other layouts: which lines these come from. */
+static const char *layout_lines(tvm_asm *as, const tvm_insn *insn, const tvm_operand *operands,
+                                const tvm_result_type *declared, char hint[256]) {
+    tvm_result_type shape = *declared;
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    size_t used = 0;
+    if (tvm_asm_infer_shape(as, insn, operands, &shape, NULL) != TVM_OK) return NULL;
+    hint[0] = '\0';
+    for (uint32_t i = 0; i < insn->count && used < 256; i++) {
+        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
+        const tvm_slot *slot = &kernel->slots[operands[i].value];
+        if (slot->kind != TVM_SLOT_REGISTER) continue;
+        used += (size_t)snprintf(hint + used, 256 - used, "%s'%%%.60s' has its layout from line %u",
+                                 used ? ", " : "", tvm_string(as->program, slot->name),
+                                 as->open.slots[operands[i].value].token->line);
+    }
+    return used ? hint : NULL;
+}
+
 /* What the instruction gives; where layouts are left out its shape and type alone. */
 static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_operand *operands,
                   uint32_t count, tvm_result_type *type) {
@@ -80,6 +100,8 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
         .op = (uint16_t)op, .result = TVM_NONE, .count = count, .match = TVM_NONE, .file = TVM_NONE};
     tvm_why why;
     const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    const tvm_result_type declared = *type;
+    char hint[256];
     bool open = type->open || tvm_asm_has_open(as, operands, count);
     tvm_status status =
         open && type->kind != TVM_SLOT_SHARED
@@ -87,7 +109,8 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
             : tvm_infer(as->program, kernel, tvm_block_team(kernel), &insn, operands, type, &why);
     if (status == TVM_OK) return true;
     if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
-    return tvm_asm_invalid(as, token, NULL, "%s: %s", tvm_op(op)->mnemonic, why.text);
+    return tvm_asm_invalid(as, token, open ? NULL : layout_lines(as, &insn, operands, &declared, hint), "%s: %s",
+                           tvm_op(op)->mnemonic, why.text);
 }
 
 bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {

@@ -62,6 +62,30 @@ static const struct {
      "store-global c, %d\n.end\n",
      PRODUCT "%z = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
              "%c = mma %s, %t, %z, k 64\n%d = mma cast(%c, f16), %t, %z\nstore-global c, %d\n.end\n"},
+    /* what is stored is brought to a layout of 16-byte accesses, once it is narrow; a load of fragments likewise */
+    {PRODUCT "%c = alloc-register f32[64, 64], init 0\n%c = mma %s, %t, %c, k 64\n"
+             "store-global a, cast(%c, f16)\n.end\n",
+     PRODUCT "%c = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
+             "%c = mma %s, %t, %c, k 64\n%t_1 = cast %c, f16\n%t_1_1 = relayout %t_1, auto(64, 64, f16)\n"
+             "store-global a, %t_1_1\n.end\n"},
+    {PRODUCT "%u = load-global a, [64, 64]\n%c = alloc-register f32[64, 64], init 0\n%c = mma %u, %t, %c\n"
+             "store-global c, %c\n.end\n",
+     PRODUCT "%u_1 = load-global a, auto(64, 64, f16)\n%u = relayout %u_1, spatial(4, 1).local(1, 4).mma.m16n8k16.A\n"
+             "%c = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
+             "%c = mma %u, %t, %c\nstore-global c, %c\n.end\n"},
+    /* between two written layouts an inferred one: it takes the first, and is changed for the second, before the
+       loop in which that is */
+    {AXPY "%u = load-global x, spatial(128).local(4)\n%v = load-global y, local(4).spatial(128)\n"
+          "%w = alloc-register f32[512], init 1\n%u = add %u, %w\n"
+          "for %i = 0 to n\n%v = add %v, %w\nend\nstore-global y, %u\nstore-global x, %v\n.end\n",
+     AXPY "%u = load-global x, spatial(128).local(4)\n%v = load-global y, local(4).spatial(128)\n"
+          "%w = alloc-register f32[512], local(4).spatial(128), init 1\n"
+          "%w_1 = alloc-register f32[512], spatial(128).local(4), init 1\n%u = add %u, %w_1\n"
+          "for %i = 0 to n\n%v = add %v, %w\nend\nstore-global y, %u\nstore-global x, %v\n.end\n"},
+    /* transposed: one of the two, through shared memory */
+    {PRODUCT "store-global c, transpose(load-global(c, [64, 64]))\n.end\n",
+     PRODUCT "%t_1 = load-global c, auto(64, 64)\n%t_2 = transpose %t_1\n%t_2_1 = relayout %t_2, auto(64, 64)\n"
+             "store-global c, %t_2_1\n.end\n"},
     /* 32 columns to be read by a warp: the swizzle of single elements */
     {PRODUCT "%u = alloc-shared f32[32, 32]\nstore-shared %u, load-global(c, local(8, 1).spatial(4, 32))\n"
              "store-global c, load-shared(%u, local(1, 8).column_spatial(32, 4))\n.end\n",
@@ -91,6 +115,8 @@ static const struct {
      "'%u' has another shape than this gives: that of line 5", "one name is one variable"},
     {AXPY "%u = load-global x, spatial(128).local(4)\n%u = load-global x, local(4).spatial(128)\n.end\n", 6,
      "'%u' has another layout than this gives: that of line 5", "one name is one variable"},
+    {AXPY "%u = load-global x, spatial(128).local(4)\n%v = load-global y, local(4).spatial(128)\n%w = %u + %v\n.end\n",
+     7, "spread over the threads differently", "'%u' has its layout from line 5, '%v' has its layout from line 6"},
     {".vasm 2\n.kernel f(x: global f32[4])\n.warps 4\n.grid 1\n%u = load-global x, [512]\n.end\n", 5,
      "expected a register layout, found a list", NULL},
 };
