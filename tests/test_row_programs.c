@@ -152,6 +152,89 @@ START_TEST(rms_norm_is_that_of_float64) {
 }
 END_TEST
 
+/* ---- argmax and reduce ---- */
+
+static const char *const element_types[] = {"f16", "bf16", "f32", "i32", "u8"};
+enum { ELEMENT_TYPES = sizeof element_types / sizeof *element_types };
+
+/* With ties, and in one row nothing but the least value there is. */
+START_TEST(argmax_is_the_first_of_the_greatest) {
+    char define[32];
+    snprintf(define, sizeof define, "T=%s", element_types[_i]);
+    kernel_kit k = kit_open("argmax.vasm", define);
+    for (size_t s = 0; s < SIZES; s++) {
+        size_t m = sizes[s][0], n = sizes[s][1];
+        kit_clear(&k);
+        kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
+        kit_tensor *x = kit_input(&k, type_of(element_types[_i]), m * n, 0, 40);
+        for (size_t j = 0; j < m * n; j++) x->values[j] = floor(x->values[j]);
+        bool is_float = x->type.kind == TVM_KIND_FLOAT;
+        for (size_t j = 0; j < n && m > 1; j++)
+            x->values[j] = !is_float ? x->type.kind == TVM_KIND_UINT ? 0 : -0x1p31 : j % 3 ? NAN : -INFINITY;
+        if (is_float && n > 3) x->values[m * n - 2] = NAN;
+        kit_write(&k, x);
+        kit_tensor *y = kit_tensor_new(&k, TVM_I(32), m);
+        kit_launch(&k, "argmax");
+        for (size_t i = 0; i < m; i++) {
+            size_t best = 0;
+            double most = -INFINITY;
+            for (size_t j = 0; j < n; j++)
+                if (x->values[i * n + j] > most) most = x->values[i * n + j], best = j;
+            near(define, i, y->values[i], (double)best, 0);
+        }
+    }
+    kit_close(&k);
+    compiles("argmax.vasm", define);
+}
+END_TEST
+
+static double combine(unsigned op, double a, double b) {
+    return op == 0 ? a + b : op == 1 ? a * b : op == 2 ? fmax(a, b) : fmin(a, b);
+}
+
+/* What wraps stays exact in float64: few products, small sums. */
+static void check_reduce(const char *define, unsigned op, kernel_kit *k, size_t s, const char *name,
+                         double tolerance) {
+    size_t m = sizes[s][0], n = sizes[s][1];
+    tvm_dtype type = type_of(name);
+    kit_clear(k);
+    kit_scalar(k, (double)m), kit_scalar(k, (double)n);
+    kit_tensor *x = kit_input(k, type, m * n, 0, 100), *y = kit_tensor_new(k, type, m);
+    for (size_t j = 0; j < m * n; j++)
+        x->values[j] = op == 1                     ? (j % 97 == 3 ? 2 : 1)
+                       : op == 0 && type.bits == 8 ? j % 29 == 0
+                                                   : x->values[j];
+    for (size_t j = 0; op == 1 && j < m * n; j++)
+        if (j % n > 500) x->values[j] = 1;
+    kit_write(k, x);
+    kit_launch(k, "reduce");
+    for (size_t i = 0; i < m; i++) {
+        double all = x->values[i * n];
+        for (size_t j = 1; j < n; j++) all = combine(op, all, x->values[i * n + j]);
+        if (type.kind == TVM_KIND_UINT && op == 0) all = fmod(all, 256);
+        if (tvm_decode(type, tvm_encode(type, all)) != all && isinf(tvm_decode(type, tvm_encode(type, all))))
+            all = tvm_decode(type, tvm_encode(type, all));
+        if (isinf(all))
+            ck_assert(y->values[i] == all);
+        else
+            near(define, i, y->values[i], all, tolerance);
+    }
+}
+
+START_TEST(reduce_combines_rows) {
+    static const char *const operations[] = {"sum", "prod", "max", "min"};
+    for (unsigned op = 0; op < 4; op++) {
+        char define[64];
+        snprintf(define, sizeof define, "T=%s OP=\"%s\"", element_types[_i], operations[op]);
+        kernel_kit k = kit_open("reduce.vasm", define);
+        for (size_t s = 0; s < SIZES; s++)
+            check_reduce(define, op, &k, s, element_types[_i], _i < TYPES ? tolerances[_i] : 0);
+        kit_close(&k);
+        compiles("reduce.vasm", define);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("row programs");
     TCase *tests = tcase_create("row programs");
@@ -159,6 +242,8 @@ int main(void) {
     tcase_add_loop_test(tests, softmax_is_that_of_float64, 0, TYPES);
     tcase_add_loop_test(tests, layer_norm_is_that_of_float64, 0, TYPES);
     tcase_add_loop_test(tests, rms_norm_is_that_of_float64, 0, TYPES);
+    tcase_add_loop_test(tests, argmax_is_the_first_of_the_greatest, 0, ELEMENT_TYPES);
+    tcase_add_loop_test(tests, reduce_combines_rows, 0, ELEMENT_TYPES);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
