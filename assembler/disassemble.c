@@ -51,8 +51,8 @@ static bool choose_prefix(listing *l) {
 static bool layout_follows(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     const tvm_slot *slot = &kernel->slots[insn->result];
     tvm_result_type type = {.kind = TVM_SLOT_REGISTER, .dtype = slot->dtype};
-    return tvm_infer(program, kernel, tvm_block_team(kernel), insn, tvm_operands(kernel, insn), &type,
-                     NULL) == TVM_OK &&
+    const tvm_team team = {0, tvm_layout_threads(&program->layouts[slot->layout]) / 32};
+    return tvm_infer(program, kernel, team, insn, tvm_operands(kernel, insn), &type, NULL) == TVM_OK &&
            tvm_layout_equal(&type.layout, &program->layouts[slot->layout]);
 }
 
@@ -273,7 +273,20 @@ static void print_for(listing *l, const tvm_insn *insn) {
     if (stages) tvm_text_add(&l->out, " pipeline %" PRIu32, stages);
 }
 
+static void print_role(listing *l, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(l->kernel, insn);
+    tvm_text_add(&l->out, "role %s warps %" PRIu32 " to %" PRIu32,
+                 tvm_string(l->program, l->kernel->slots[insn->result].name), operands[0].value,
+                 operands[1].value);
+    if (operands[2].kind != TVM_OPERAND_NONE) tvm_text_add(&l->out, " by %" PRIu32, operands[2].value);
+    if (operands[3].kind != TVM_OPERAND_NONE) tvm_text_add(&l->out, " registers %" PRIu32, operands[3].value);
+}
+
 static void print_instruction(listing *l, const tvm_insn *insn) {
+    if (tvm_insn_class(insn) == TVM_CLASS_SECTION) {
+        print_role(l, insn);
+        return;
+    }
     if (tvm_insn_has(insn, TVM_TRAIT_COUNTER)) {
         print_for(l, insn);
         return;
@@ -296,7 +309,7 @@ static void print_code(listing *l) {
         const tvm_insn *insn = &l->kernel->insns[i];
         tvm_op_class class = tvm_insn_class(insn);
         bool closes = class == TVM_CLASS_ELSE || class == TVM_CLASS_END;
-        bool opens = class == TVM_CLASS_ELSE || class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH;
+        bool opens = class == TVM_CLASS_ELSE || tvm_class_opens(class);
         if (closes && depth > 1) depth--;
         tvm_text_add(&l->out, "%*s", (int)(depth * MARGIN), "");
         print_instruction(l, insn);

@@ -218,10 +218,24 @@ static bool named_value(tvm_asm *as, const tvm_token *token, const char *name, u
     return token->pasted ? tvm_asm_unknown_name(as, token, name, length) : unknown_dotted(as);
 }
 
+/* role.index: which of the role's teams runs the code. */
+static bool role_index(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_asm_next(as); /* the dot */
+    tvm_asm_next(as);
+    if (!as->in_kernel || as->role == TVM_NONE)
+        return tvm_asm_error(as, token, NULL, "role.index has a value only in a role");
+    const tvm_expr node = {.op = TVM_EXPR_SLOT, .type = TVM_I(32), .a = as->role};
+    return tvm_asm_node(as, token, &node, value);
+}
+
 static bool name_primary(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
     if (tvm_asm_is(as, after, ".") && (tvm_asm_is(as, token, "block") || tvm_asm_is(as, token, "grid")))
         return block_or_grid(as, value);
+    if (as->version >= 3 && tvm_asm_is(as, token, "role") && tvm_asm_is(as, after, ".") &&
+        tvm_asm_is(as, tvm_asm_ahead(as, 2), "index"))
+        return role_index(as, value);
     if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_MULTIPROCESSORS)->text))
         return of_device(as, TVM_EXPR_MULTIPROCESSORS, value);
     if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_TARGET)->text))

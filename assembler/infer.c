@@ -46,8 +46,7 @@ const tvm_layout *tvm_infer_shape_of(const tvm_infer_state *in, uint32_t slot) {
 }
 
 tvm_team tvm_infer_team(const tvm_infer_state *in, uint32_t insn) {
-    (void)insn;
-    return tvm_block_team(in->kernel);
+    return in->teams[insn];
 }
 
 /* The operands' slots are replaced by spare ones, which have the layouts that are tried. */
@@ -91,11 +90,13 @@ void *tvm_infer_array(tvm_infer_state *in, size_t count, size_t size) {
 
 static void weigh(tvm_infer_state *in) {
     uint32_t weight = 1, outer[TVM_ASM_CONTROLS], depth = 0;
+    tvm_team_walk walk = {.depth = 0};
     for (uint32_t i = 0; i < in->kernel->insn_count; i++) {
+        in->teams[i] = tvm_team_next(&walk, in->kernel, &in->kernel->insns[i]);
         tvm_op_class class = tvm_insn_class(&in->kernel->insns[i]);
         if (class == TVM_CLASS_END && depth) weight = outer[--depth];
         in->weights[i] = weight;
-        if ((class != TVM_CLASS_LOOP && class != TVM_CLASS_BRANCH) || depth == TVM_ASM_CONTROLS) continue;
+        if (!tvm_class_opens(class) || depth == TVM_ASM_CONTROLS) continue;
         outer[depth++] = weight;
         if (class == TVM_CLASS_LOOP && weight < WEIGHT_MAX) weight *= LOOP_TURNS;
     }
@@ -161,6 +162,7 @@ static bool start(tvm_infer_state *in, tvm_asm *as) {
     in->open = tvm_infer_array(in, in->slot_count, sizeof *in->open);
     in->reasons = tvm_infer_array(in, in->slot_count, sizeof *in->reasons);
     in->weights = tvm_infer_array(in, insns, sizeof *in->weights);
+    in->teams = tvm_infer_array(in, insns, sizeof *in->teams);
     in->first_use = tvm_infer_array(in, in->slot_count + 1, sizeof *in->first_use);
     in->definitions = tvm_infer_array(in, in->slot_count, sizeof *in->definitions);
     in->remade = tvm_infer_array(in, in->slot_count, sizeof *in->remade);
@@ -249,9 +251,8 @@ static unsigned find_candidates(tvm_infer_state *in, const component *c, bool pr
 /* What no anchor decides. */
 static void decide_any(tvm_infer_state *in, uint32_t slot) {
     const tvm_layout *shape = tvm_infer_shape_of(in, slot);
-    tvm_team team = tvm_infer_team(in, 0);
     tvm_layout made;
-    if (tvm_layout_auto(shape->rank, shape->shape, tvm_team_threads(team), in->work[slot].dtype.bits, &made,
+    if (tvm_layout_auto(shape->rank, shape->shape, tvm_layout_threads(shape), in->work[slot].dtype.bits, &made,
                         NULL) != TVM_OK)
         return;
     uint32_t number = tvm_infer_number(in, &made);

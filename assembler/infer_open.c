@@ -70,6 +70,11 @@ void tvm_asm_free_open(tvm_asm *as) {
 
 /* ---- shapes ---- */
 
+/* The threads that have the slot's tensor. */
+static tvm_team team_of(const tvm_asm *as, const tvm_slot *slot) {
+    return (tvm_team){0, tvm_layout_threads(&as->program->layouts[slot->layout]) / 32};
+}
+
 /* Brings the shapes up to the kernel's slots. */
 static bool follow(tvm_asm *as) {
     tvm_open_layouts *open = &as->open;
@@ -82,7 +87,7 @@ static bool follow(tvm_asm *as) {
         *slot = kernel->slots[open->shape_count];
         if (slot->kind != TVM_SLOT_REGISTER) continue;
         if (!tvm_infer_whole(tvm_slot_rank(as->program, slot), tvm_slot_shape(as->program, slot),
-                             tvm_block_team(kernel), &whole, NULL) ||
+                             team_of(as, slot), &whole, NULL) ||
             (slot->layout = tvm_ir_program_layout(as->program, &whole)) == TVM_NONE)
             return tvm_asm_no_memory(as);
     }
@@ -109,7 +114,7 @@ tvm_status tvm_asm_infer_shape(tvm_asm *as, const tvm_insn *insn, const tvm_oper
                                tvm_result_type *type, tvm_why *why) {
     tvm_ir_kernel kernel = *tvm_asm_kernel(as);
     const tvm_result_type declared = *type;
-    tvm_team team = tvm_block_team(&kernel);
+    tvm_team team = tvm_asm_team(as);
     if (!follow(as)) return TVM_NO_MEMORY;
     kernel.slots = as->open.shapes;
     if (insn->op == TVM_OP_MMA) return product_shape(as, insn, operands, type);

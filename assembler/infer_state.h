@@ -38,6 +38,7 @@ typedef struct tvm_infer_state {
     uint32_t *layout;    /* of each register slot; TVM_NONE: not decided */
     bool *open;          /* to be decided */
     tvm_infer_reason *reasons;
+    tvm_team *teams;   /* of each instruction */
     uint32_t *weights; /* of each instruction: how often it runs, as far as is known */
     uint32_t *uses;    /* instructions that have slot s: uses[first_use[s] .. first_use[s + 1]) */
     uint32_t *first_use;

@@ -194,6 +194,7 @@ bool tvm_asm_launch_name(tvm_asm *as, const char *what, const char **name, uint3
 
 void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token) {
     as->in_kernel = true;
+    as->role = TVM_NONE;
     as->kernel_source = as->source;
     as->kernel_token = (uint32_t)(token - as->source->tokens);
     as->kernel_frames = as->frame_count;

@@ -120,7 +120,7 @@ bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, con
         return tvm_asm_error(as, token, NULL,
                              "auto depends on the number of threads: it stands only in a kernel");
     if (!tvm_asm_check_warps(as, token) || !tvm_asm_kernel(as)->warps) return false;
-    if (tvm_layout_auto(rank, shape, 32 * tvm_asm_kernel(as)->warps, bits, layout, &why) == TVM_OK)
+    if (tvm_layout_auto(rank, shape, tvm_team_threads(tvm_asm_team(as)), bits, layout, &why) == TVM_OK)
         return true;
     return tvm_asm_invalid(as, token, NULL, "auto: %s", why.text);
 }

@@ -331,7 +331,7 @@ static bool same_shape(tvm_asm *as, const tvm_token *token, const tvm_reading *r
 static bool open_shape(tvm_asm *as, tvm_reading *r, unsigned rank, const uint32_t *shape) {
     tvm_why why;
     r->type.has_layout = r->type.open = true;
-    if (tvm_infer_whole(rank, shape, tvm_block_team(tvm_asm_kernel(as)), &r->type.layout, &why)) return true;
+    if (tvm_infer_whole(rank, shape, tvm_asm_team(as), &r->type.layout, &why)) return true;
     return tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
 }
 

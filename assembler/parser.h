@@ -115,7 +115,7 @@ typedef struct tvm_frame {
     tvm_value current;
 } tvm_frame;
 
-/* An open run-time for, while or if. */
+/* An open run-time for, while, if or role. */
 typedef struct tvm_control {
     uint16_t op;
     bool has_else;
@@ -156,6 +156,8 @@ typedef struct tvm_asm {
     const tvm_source *let_source; /* where the .let that is being read was used, or NULL */
     const tvm_token *let_token;
 
+    uint32_t role; /* slot of the role around; TVM_NONE: there is none */
+    tvm_team team; /* of that role */
     bool in_kernel; /* or in an entry, whose head is like that of a kernel */
     bool in_entry;
     uint32_t kernel_index;
@@ -184,6 +186,9 @@ typedef struct tvm_asm {
     tvm_control controls[TVM_ASM_CONTROLS];
     unsigned control_count;
 } tvm_asm;
+
+/* result.c: the warps that do the instruction at the cursor. */
+tvm_team tvm_asm_team(const tvm_asm *as);
 
 static inline tvm_ir_kernel *tvm_asm_kernel(const tvm_asm *as) {
     if (as->in_entry) return &as->program->entries[as->entry_index].head;

@@ -74,6 +74,10 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
     return true;
 }
 
+tvm_team tvm_asm_team(const tvm_asm *as) {
+    return as->role == TVM_NONE ? tvm_block_team(tvm_asm_kernel(as)) : as->team;
+}
+
 /* Where the instruction would do with other layouts: which lines these come from. */
 static const char *layout_lines(tvm_asm *as, const tvm_insn *insn, const tvm_operand *operands,
                                 const tvm_result_type *declared, char hint[256]) {
@@ -106,7 +110,7 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
     tvm_status status =
         open && type->kind != TVM_SLOT_SHARED
             ? tvm_asm_infer_shape(as, &insn, operands, type, &why)
-            : tvm_infer(as->program, kernel, tvm_block_team(kernel), &insn, operands, type, &why);
+            : tvm_infer(as->program, kernel, tvm_asm_team(as), &insn, operands, type, &why);
     if (status == TVM_OK) return true;
     if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
     return tvm_asm_invalid(as, token, open ? NULL : layout_lines(as, &insn, operands, &declared, hint), "%s: %s",

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const own_words[] = {"for", "while", "if", "elif", "else"};
+static const char *const own_words[] = {"for", "while", "if", "elif", "else", "role"};
 
 /* ---- which instruction ---- */
 
@@ -195,7 +195,8 @@ static bool assign(tvm_asm *as, const tvm_token *result, const char *name, uint3
     bool good = tvm_asm_expect(as, "=", "after the variable");
     const tvm_token *token = tvm_asm_peek(as);
     unsigned op = good ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
-    if (op != TVM_OP_COUNT && is_call(as, tokens)) op = TVM_OP_COUNT;
+    if (op != TVM_OP_COUNT && (is_call(as, tokens) || tvm_asm_is(as, tvm_asm_ahead(as, tokens), ".")))
+        op = TVM_OP_COUNT; /* an expression: role.index */
     if (good && op == TVM_OP_COUNT) {
         good = looks_like_mnemonic(as)
                    ? unknown_statement(as)
@@ -383,6 +384,43 @@ static bool loop(tvm_asm *as) {
     return good;
 }
 
+/* `role` name `warps` first `to` end [`by` n] [`registers` n] */
+static bool role(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_next(as), *result = tvm_asm_peek(as);
+    const char *name;
+    uint32_t length;
+    int64_t first, end, more;
+    tvm_operand operands[4] = {
+        {TVM_OPERAND_CONST, 0}, {TVM_OPERAND_CONST, 0}, {TVM_OPERAND_NONE, 0}, {TVM_OPERAND_NONE, 0}};
+    static const char *const options[] = {"by", "registers"};
+    if (!open_control(as, token, TVM_OP_ROLE) || !assigned_name(as, &name, &length)) return false;
+    bool good = tvm_asm_check_warps(as, token) && tvm_asm_expect(as, "warps", "after the name of the role") &&
+                tvm_asm_static_integer(as, 0, UINT32_MAX, "the first warp", &first) &&
+                tvm_asm_expect(as, "to", "after the first warp") &&
+                tvm_asm_static_integer(as, 0, UINT32_MAX, "the end of the warps", &end);
+    for (unsigned i = 0; good && i < 2; i++) {
+        if (!tvm_asm_accept(as, options[i])) continue;
+        good = tvm_asm_static_integer(as, 0, UINT32_MAX, options[i], &more);
+        if (good) operands[2 + i] = (tvm_operand){TVM_OPERAND_CONST, (uint32_t)more};
+    }
+    if (good && (good = tvm_asm_expect_end(as))) {
+        operands[0].value = (uint32_t)first;
+        operands[1].value = (uint32_t)end;
+        tvm_result_type type = {.kind = TVM_SLOT_SCALAR};
+        good = tvm_asm_finish(as, token, TVM_OP_ROLE, result, name, length, operands, 4, &type);
+    }
+    if (good) {
+        const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+        const tvm_insn *insn = &kernel->insns[kernel->insn_count - 1];
+        tvm_role made = tvm_role_of(kernel, insn);
+        as->role = insn->result;
+        as->team = tvm_role_team(&made, 0);
+    } else {
+        tvm_asm_poison_slot(as, name, length);
+    }
+    return good;
+}
+
 static bool otherwise(tvm_asm *as, bool is_elif) {
     const tvm_token *token = tvm_asm_next(as);
     tvm_control *control = as->control_count ? &as->controls[as->control_count - 1] : NULL;
@@ -406,8 +444,9 @@ static bool end(tvm_asm *as) {
     if (!tvm_asm_expect_end(as)) return false;
     if (!as->control_count)
         return tvm_asm_error(as, token, "the kernel itself ends with .end",
-                             "'end' without 'for', 'while' or 'if'");
+                             "'end' without 'for', 'while', 'if' or 'role'");
     const tvm_control *control = &as->controls[--as->control_count];
+    if (control->op == TVM_OP_ROLE) as->role = TVM_NONE;
     for (uint32_t i = 0; i <= control->elifs; i++)
         if (!tvm_asm_emit(as, token, TVM_OP_END, TVM_NONE, NULL, 0)) return false;
     return true;
@@ -461,6 +500,8 @@ void tvm_asm_statement(tvm_asm *as) {
         good = while_or_if(as, TVM_OP_WHILE);
     } else if (tvm_asm_at(as, "if")) {
         good = while_or_if(as, TVM_OP_IF);
+    } else if (as->version >= tvm_op(TVM_OP_ROLE)->since && tvm_asm_at(as, "role")) {
+        good = role(as);
     } else if (tvm_asm_at(as, "elif") || tvm_asm_at(as, "else")) {
         good = otherwise(as, tvm_asm_at(as, "elif"));
     } else if (tvm_asm_at(as, "end")) {

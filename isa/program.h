@@ -26,8 +26,9 @@ enum {
     TVM_MAX_UNROLL = 1024,    /* of one for */
     TVM_MAX_PENDING = 64,     /* groups of one wait-group */
     TVM_MAX_BARRIERS = 32,    /* mbarriers of one alloc-barrier */
-    TVM_MAX_ARRIVALS = 1024,  /* of one of them */
-    TVM_MAX_NAME = 255,       /* bytes of a name */
+    TVM_MAX_TEAMS = 15, /* in the roles of a kernel: each has one of the 16 barriers, the block the first */
+    TVM_MAX_ARRIVALS = 1024, /* of one of them */
+    TVM_MAX_NAME = 255,      /* bytes of a name */
     TVM_MAX_KERNELS = 256,
     TVM_MAX_ENTRIES = 256,
     TVM_MAX_CASES = 4096,             /* of an entry */
@@ -58,6 +59,7 @@ typedef enum tvm_opcode {
 typedef enum tvm_op_class {
     TVM_CLASS_LOOP,     /* opens a body that runs any number of times */
     TVM_CLASS_BRANCH,   /* opens a body that may run */
+    TVM_CLASS_SECTION,  /* opens a body for some of the warps: a role */
     TVM_CLASS_ELSE,     /* ends the body of a branch and opens its other one */
     TVM_CLASS_END,      /* closes */
     TVM_CLASS_JUMP,     /* goes to the end or the head of the innermost loop */
@@ -222,8 +224,8 @@ typedef struct tvm_insn {
     uint32_t first;
     uint32_t count;
     uint32_t
-        match; /* FOR WHILE: its END; IF: its ELSE or END; ELSE: END; END: the opener (IF, also past an ELSE);
-                  BREAK CONTINUE: the loop; others TVM_NONE. Derived, not stored in the container. */
+        match; /* FOR WHILE ROLE: its END; IF: its ELSE or END; ELSE: END; END: the opener (IF, also past an
+                  ELSE); BREAK CONTINUE: the loop; others TVM_NONE. Derived, not stored in the container. */
     uint32_t file; /* string, or TVM_NONE */
     uint32_t line; /* 0 when unknown */
 } tvm_insn;
@@ -232,6 +234,11 @@ typedef struct tvm_insn {
 static inline tvm_op_class tvm_insn_class(const tvm_insn *insn) {
     const tvm_op_info *info = tvm_op(insn->op);
     return info ? info->class : TVM_CLASS_COMPUTE;
+}
+
+/* Does the class open a body that an END closes? */
+static inline bool tvm_class_opens(tvm_op_class class) {
+    return class <= TVM_CLASS_SECTION;
 }
 
 /* Has the instruction's row one of these traits? */
@@ -331,6 +338,24 @@ static inline tvm_team tvm_block_team(const tvm_ir_kernel *kernel) {
 static inline uint32_t tvm_team_threads(tvm_team team) {
     return 32 * team.warps;
 }
+
+/* What a role says: its warps [first, end) are teams of `by` warps each, which run the same code, each at its
+ * own pace. */
+typedef struct tvm_role {
+    uint32_t first, end, by;
+    uint32_t registers; /* of a thread; 0: it says nothing of them */
+} tvm_role;
+/* Of an instruction of class SECTION; what is wrong there is taken as the whole block. */
+tvm_role tvm_role_of(const tvm_ir_kernel *kernel, const tvm_insn *insn);
+uint32_t tvm_role_teams(const tvm_role *role);
+tvm_team tvm_role_team(const tvm_role *role, uint32_t index);
+
+/* Walks a kernel from its first instruction: the team that does each; of several alike, the first. */
+typedef struct tvm_team_walk {
+    tvm_team team;
+    unsigned depth; /* of control in a role; 0: outside of roles */
+} tvm_team_walk;
+tvm_team tvm_team_next(tvm_team_walk *walk, const tvm_ir_kernel *kernel, const tvm_insn *insn);
 
 /* A line of an entry's table. */
 typedef struct tvm_ir_case {

@@ -153,6 +153,14 @@ static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc,
     if (found != kind)
         return tvm_refuse(rule->why, "%s is %s, expected %s", name,
                           found < TVM_SLOT_KINDS ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
+    if (found == TVM_SLOT_REGISTER) {
+        uint32_t layout = rule->kernel->slots[operand->value].layout;
+        uint32_t threads = tvm_layout_threads(&rule->program->layouts[layout]);
+        if (threads != tvm_team_threads(rule->team))
+            return tvm_refuse(rule->why, "the layout of %s is for %u threads, the %s %u (%u warps)", name,
+                              threads, rule->team.warps == rule->kernel->warps ? "kernel has" : "team has",
+                              tvm_team_threads(rule->team), rule->team.warps);
+    }
     unsigned packing = rule->kernel->slots[operand->value].packing;
     if (packing != TVM_PACKING_LINEAR && !(rule->info->traits & TVM_TRAIT_PACKED)) {
         char takers[128];

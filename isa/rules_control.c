@@ -35,6 +35,22 @@ tvm_status tvm_rule_FOR(const tvm_rule *rule) {
     return tvm_rule_scalar(rule, type);
 }
 
+tvm_status tvm_rule_ROLE(const tvm_rule *rule) {
+    uint32_t first = tvm_rule_value(rule, 0), end = tvm_rule_value(rule, 1), by = end - first;
+    bool has_by = rule->operands[rule->at[2]].kind != TVM_OPERAND_NONE;
+    bool has_registers = rule->operands[rule->at[3]].kind != TVM_OPERAND_NONE;
+    if (first >= end || end > rule->kernel->warps)
+        return tvm_refuse(rule->why, "warps %u to %u: the kernel has 0 to %u", first, end,
+                          rule->kernel->warps);
+    if (has_by) by = tvm_rule_value(rule, 2);
+    if (by < 1 || (end - first) % by != 0)
+        return tvm_refuse(rule->why, "by is %u, expected a divisor of the %u warps", by, end - first);
+    uint32_t registers = has_registers ? tvm_rule_value(rule, 3) : 24;
+    if (registers < 24 || registers > 240 || registers % 8 != 0)
+        return tvm_refuse(rule->why, "registers is %u, expected a multiple of 8 from 24 to 240", registers);
+    return tvm_rule_scalar(rule, TVM_I(32));
+}
+
 static tvm_status condition(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype type = tvm_rule_expr_type(rule, 0);

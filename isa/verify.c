@@ -168,6 +168,14 @@ static const char *slot_name(const tvm_verify_state *state, const tvm_slot *slot
     return tvm_string(state->program, slot->name);
 }
 
+/* What is not for the threads of the block is for those of a role: the rules look at each instruction's team.
+ */
+static bool has_roles(const tvm_ir_kernel *kernel) {
+    uint32_t i = 0;
+    while (i < kernel->insn_count && tvm_insn_class(&kernel->insns[i]) != TVM_CLASS_SECTION) i++;
+    return i < kernel->insn_count;
+}
+
 static void check_tensor_slot(tvm_verify_state *state, const tvm_slot *slot) {
     const tvm_ir_program *program = state->program;
     bool in_registers = slot->kind == TVM_SLOT_REGISTER;
@@ -182,7 +190,7 @@ static void check_tensor_slot(tvm_verify_state *state, const tvm_slot *slot) {
     } else if (in_registers) {
         uint32_t threads = tvm_layout_threads(&program->layouts[slot->layout]);
         uint32_t team = tvm_team_threads(tvm_block_team(state->kernel));
-        if (threads != team)
+        if (threads > team || (threads != team && !has_roles(state->kernel)))
             tvm_verify_error(state, NULL, "the layout of '%s' is for %u threads, the kernel has %u",
                              slot_name(state, slot), threads, team);
     } else if (slot->dtype.bits % 8 != 0) {
@@ -344,7 +352,7 @@ static tvm_status match_else(matcher *m, uint32_t insn) {
 }
 
 static tvm_status match_end(matcher *m, uint32_t insn) {
-    if (m->depth == 0) return match_error(m, insn, "there is no for, while or if to close");
+    if (m->depth == 0) return match_error(m, insn, "there is no for, while, if or role to close");
     m->depth--;
     m->kernel->insns[m->stack[m->depth]].match = insn;
     m->kernel->insns[insn].match = m->opener[m->depth];
@@ -364,6 +372,7 @@ static tvm_status match_insn(matcher *m, uint32_t insn) {
     switch (tvm_insn_class(&m->kernel->insns[insn])) {
     case TVM_CLASS_LOOP:
     case TVM_CLASS_BRANCH:
+    case TVM_CLASS_SECTION:
         return match_open(m, insn);
     case TVM_CLASS_ELSE:
         return match_else(m, insn);
@@ -395,11 +404,11 @@ static uint32_t dtype_word(tvm_dtype type) {
 }
 
 /* False when an operand does not exist: then the rule says so. */
-static bool insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_verify_key *key) {
+static bool insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_team team, tvm_verify_key *key) {
     uint32_t count = insn->count;
     while (count > 0 && tvm_operands(kernel, insn)[count - 1].kind == TVM_OPERAND_NONE) count--;
     if (count > 3 || insn->result >= kernel->slot_count) return false;
-    *key = (tvm_verify_key){{insn->op + 1u, count}};
+    *key = (tvm_verify_key){{insn->op + 1u, count | team.warps << 8}};
     const tvm_slot *result = &kernel->slots[insn->result];
     uint32_t *word = key->words + 2;
     *word++ = result->kind;
@@ -462,11 +471,11 @@ static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_in
     return type;
 }
 
-static void check_rule(tvm_verify_state *state, const tvm_insn *insn) {
+static void check_rule(tvm_verify_state *state, const tvm_insn *insn, tvm_team team) {
     tvm_verify_key key;
     tvm_verify_key *known = NULL;
     if (tvm_op(insn->op)->traits & TVM_TRAIT_MEMO) {
-        if (insn_key(state->kernel, insn, &key)) {
+        if (insn_key(state->kernel, insn, team, &key)) {
             known = &state->memo[XXH3_64bits(&key, sizeof key) % TVM_VERIFY_MEMO];
             if (memcmp(known, &key, sizeof key) == 0) return;
         }
@@ -474,14 +483,14 @@ static void check_rule(tvm_verify_state *state, const tvm_insn *insn) {
     }
     tvm_result_type type = declared_type(state, insn);
     tvm_why why = {""};
-    if (tvm_infer(state->program, state->kernel, tvm_block_team(state->kernel), insn,
-                  tvm_operands(state->kernel, insn), &type, &why) != TVM_OK)
+    if (tvm_infer(state->program, state->kernel, team, insn, tvm_operands(state->kernel, insn), &type,
+                  &why) != TVM_OK)
         tvm_verify_error(state, insn, "%s", why.text);
     else if (known != NULL)
         *known = key;
 }
 
-static void check_insn(tvm_verify_state *state, const tvm_insn *insn) {
+static void check_insn(tvm_verify_state *state, const tvm_insn *insn, tvm_team team) {
     const tvm_ir_kernel *kernel = state->kernel;
     const tvm_op_info *info = tvm_op(insn->op);
     if (!tvm_verify_charge(state, 64)) return;
@@ -501,7 +510,7 @@ static void check_insn(tvm_verify_state *state, const tvm_insn *insn) {
     } else if (insn->file != TVM_NONE && insn->file >= state->program->string_count) {
         tvm_verify_error(state, insn, "string %u, its file, does not exist", insn->file);
     } else {
-        check_rule(state, insn);
+        check_rule(state, insn, team);
     }
 }
 
@@ -539,14 +548,16 @@ static void check_kernel(tvm_verify_state *state) {
     if (state->errors > before || !tvm_verify_charge(state, (uint64_t)kernel->expr_count * 8)) return;
     check_exprs(state);
     if (state->errors > before) return;
+    tvm_team_walk walk = {.depth = 0};
     for (uint32_t i = 0; i < kernel->insn_count && !tvm_verify_done(state); i++)
-        check_insn(state, &kernel->insns[i]);
+        check_insn(state, &kernel->insns[i], tvm_team_next(&walk, kernel, &kernel->insns[i]));
     if (tvm_verify_done(state)) return;
     tvm_status status = tvm_ir_kernel_match(state->program, kernel, state->diags);
     if (status != TVM_OK) {
         state->status = status;
         state->errors++;
     }
+    if (state->errors == before) tvm_verify_roles(state);
     if (state->errors == before) tvm_verify_flow(state);
     if (state->errors == before && !state->stopped) tvm_verify_pipelines(state);
 }

@@ -14,8 +14,9 @@ typedef struct slot_set {
 
 typedef struct frame {
     uint32_t opener;
-    slot_set entry; /* IF: before it. Loops: at the head, whence every path out comes */
-    slot_set then;  /* IF with ELSE: after the first body */
+    slot_set
+        entry; /* IF: before it. Loops: at the head, whence every path out comes. ROLE: for the other warps */
+    slot_set then; /* IF with ELSE: after the first body */
     bool has_else;
 } frame;
 
@@ -27,6 +28,8 @@ typedef struct flow {
     unsigned words; /* of the sets that are used */
     unsigned depth;
     slot_set assigned;
+    uint32_t owner[TVM_MAX_SLOTS]; /* 1 + the instruction of the last role that assigned it; 0: none has */
+    uint32_t role;                 /* 1 + that of the role around; 0: there is none */
     uint64_t shared_bytes;
     unsigned launch_tensors;
     uint8_t life[TVM_MAX_SLOTS]; /* tensor_life of SHARED, BARRIER, and GLOBAL slots that are no parameters */
@@ -70,7 +73,14 @@ static void read_slot(flow *f, const tvm_insn *insn, uint32_t slot) {
             tvm_verify_error(f->state, insn, "shared tensor '%s' is used %s", name_of(f, slot),
                              f->life[slot] == FREED ? "after free-shared" : "before alloc-shared");
     } else if (!set_has(&f->assigned, slot)) {
-        tvm_verify_error(f->state, insn, "'%s' may be used before it is assigned", name_of(f, slot));
+        if (f->role && f->kernel->slots[slot].kind == TVM_SLOT_REGISTER && set_has(&f->frames[0].entry, slot))
+            tvm_verify_error(f->state, insn, "'%s' is the block's: a role has register tensors of its own",
+                             name_of(f, slot));
+        else if (f->owner[slot] && f->owner[slot] != f->role)
+            tvm_verify_error(f->state, insn, "'%s' belongs to role '%s', which assigned it", name_of(f, slot),
+                             name_of(f, f->kernel->insns[f->owner[slot] - 1].result));
+        else
+            tvm_verify_error(f->state, insn, "'%s' may be used before it is assigned", name_of(f, slot));
         set_add(&f->assigned, slot); /* one report is enough */
     }
 }
@@ -123,6 +133,25 @@ static void open_if(flow *f, uint32_t at) {
     set_copy(f, &top->entry, &f->assigned);
 }
 
+/* The role has what was assigned before, but register tensors, which are spread over other threads. */
+static void open_role(flow *f, uint32_t at) {
+    frame *top = &f->frames[f->depth++];
+    top->opener = at;
+    f->role = at + 1;
+    set_copy(f, &top->entry, &f->assigned);
+    set_remove(&top->entry, f->kernel->insns[at].result);
+    for (uint32_t s = 0; s < f->kernel->slot_count; s++)
+        if (f->kernel->slots[s].kind == TVM_SLOT_REGISTER) set_remove(&f->assigned, s);
+}
+
+/* What it assigned, the others do not have. */
+static void close_role(flow *f) {
+    set_copy(f, &f->assigned, &f->frames[f->depth].entry);
+    for (uint32_t s = 0; s < f->kernel->slot_count; s++)
+        if (f->owner[s] == f->role) set_remove(&f->assigned, s);
+    f->role = 0;
+}
+
 static void open_else(flow *f) {
     frame *top = &f->frames[f->depth - 1];
     top->has_else = true;
@@ -146,8 +175,11 @@ static void open_loop(flow *f, uint32_t at) {
 
 static void close(flow *f) {
     frame *top = &f->frames[--f->depth];
-    if (tvm_insn_class(&f->kernel->insns[top->opener]) == TVM_CLASS_LOOP)
+    tvm_op_class class = tvm_insn_class(&f->kernel->insns[top->opener]);
+    if (class == TVM_CLASS_LOOP)
         set_copy(f, &f->assigned, &top->entry);
+    else if (class == TVM_CLASS_SECTION)
+        close_role(f);
     else
         set_meet(f, &f->assigned, top->has_else ? &top->then : &top->entry);
 }
@@ -163,7 +195,7 @@ static uint64_t shared_size(const flow *f, uint32_t slot) {
 static void alloc_shared(flow *f, const tvm_insn *insn) {
     uint32_t slot = insn->result;
     if (f->depth > 0) {
-        tvm_verify_error(f->state, insn, "shared memory cannot be allocated inside for, while or if");
+        tvm_verify_error(f->state, insn, "shared memory cannot be allocated inside for, while, if or role");
         f->life[slot] = LIVE; /* one report is enough */
     } else if (f->life[slot] != NOT_YET) {
         tvm_verify_error(f->state, insn, "shared tensor '%s' is allocated twice", name_of(f, slot));
@@ -180,7 +212,7 @@ static void alloc_shared(flow *f, const tvm_insn *insn) {
 static void free_shared(flow *f, const tvm_insn *insn) {
     uint32_t slot = tvm_operands(f->kernel, insn)[0].value;
     if (f->depth > 0) {
-        tvm_verify_error(f->state, insn, "shared memory cannot be freed inside for, while or if");
+        tvm_verify_error(f->state, insn, "shared memory cannot be freed inside for, while, if or role");
     } else if (f->life[slot] == LIVE) {
         f->life[slot] = FREED;
         f->shared_bytes -= shared_size(f, slot);
@@ -190,7 +222,7 @@ static void free_shared(flow *f, const tvm_insn *insn) {
 static void alloc_barrier(flow *f, const tvm_insn *insn) {
     uint32_t slot = insn->result;
     if (f->depth > 0)
-        tvm_verify_error(f->state, insn, "mbarriers cannot be made inside for, while or if");
+        tvm_verify_error(f->state, insn, "mbarriers cannot be made inside for, while, if or role");
     else if (f->life[slot] != NOT_YET)
         tvm_verify_error(f->state, insn, "the mbarriers '%s' are made twice", name_of(f, slot));
     else
@@ -203,7 +235,7 @@ static void alloc_barrier(flow *f, const tvm_insn *insn) {
 static void alloc_global(flow *f, const tvm_insn *insn) {
     uint32_t slot = insn->result;
     if (f->depth > 0)
-        tvm_verify_error(f->state, insn, "a global tensor cannot be allocated inside for, while or if");
+        tvm_verify_error(f->state, insn, "a global tensor cannot be allocated inside for, while, if or role");
     else if (f->life[slot] != NOT_YET)
         tvm_verify_error(f->state, insn, "global tensor '%s' is allocated twice", name_of(f, slot));
     else if (f->launch_tensors++ == TVM_MAX_LAUNCH_TENSORS)
@@ -233,6 +265,7 @@ static void assign(flow *f, const tvm_insn *insn) {
         tvm_verify_error(f->state, insn, "'%s' is the variable of a loop around it, which cannot be assigned",
                          name_of(f, insn->result));
     if (!assigns_each_turn(insn)) set_add(&f->assigned, insn->result);
+    if (f->role) f->owner[insn->result] = f->role;
 }
 
 static void flow_insn(flow *f, uint32_t at) {
@@ -242,6 +275,9 @@ static void flow_insn(flow *f, uint32_t at) {
     switch (tvm_insn_class(insn)) {
     case TVM_CLASS_BRANCH:
         open_if(f, at);
+        break;
+    case TVM_CLASS_SECTION:
+        open_role(f, at);
         break;
     case TVM_CLASS_ELSE:
         open_else(f);

@@ -50,4 +50,7 @@ void tvm_verify_flow(tvm_verify_state *state);
  * alone and fit with all stages into shared memory. After tvm_verify_flow. */
 void tvm_verify_pipelines(tvm_verify_state *state);
 
+/* Where roles stand and what they have of the registers. The instructions have been matched. */
+void tvm_verify_roles(tvm_verify_state *state);
+
 #endif

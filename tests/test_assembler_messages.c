@@ -135,7 +135,7 @@ static const struct {
     {HEAD "for %i = 0, 3\nend\n" TAIL, 4, 11, "expected 'to'", NULL},
     {HEAD "for %i = 0 to 2.5\nend\n" TAIL, 4, 15, "counts with integers", NULL},
     {HEAD "if m\n" TAIL, 4, 1, "'if' without 'end'", NULL},
-    {HEAD "end\n" TAIL, 4, 1, "'end' without 'for', 'while' or 'if'", ".end"},
+    {HEAD "end\n" TAIL, 4, 1, "'end' without 'for', 'while', 'if' or 'role'", ".end"},
     {HEAD "else\n" TAIL, 4, 1, "'else' without 'if'", NULL},
     {HEAD "if m\nelse\nelse\nend\n" TAIL, 6, 1, "'else' after 'else'", NULL},
     {HEAD "break\n" TAIL, 4, 1, "'break' outside of a loop", NULL},

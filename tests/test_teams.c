@@ -39,11 +39,11 @@ START_TEST(layouts_are_for_the_threads_of_a_team) {
     ck_assert_int_eq(infer(program, (tvm_team){4, 4}, TVM_OP_ADD, &why), TVM_OK);
     ck_assert_int_eq(infer(program, (tvm_team){0, 4}, TVM_OP_COPY_ASYNC, &why), TVM_OK);
     ck_assert_int_eq(infer(program, (tvm_team){2, 2}, TVM_OP_ADD, &why), TVM_INVALID);
-    ck_assert_str_eq(why.text, "the layout is for 128 threads, the team has 64 (2 warps)");
+    ck_assert_str_eq(why.text, "the layout of '%v' is for 128 threads, the team has 64 (2 warps)");
     ck_assert_int_eq(infer(program, (tvm_team){2, 2}, TVM_OP_COPY_ASYNC, &why), TVM_INVALID);
     ck_assert_str_eq(why.text, "the tile is cut for 4 warps, expected the team's 2");
     ck_assert_int_eq(infer(program, tvm_block_team(&program->kernels[0]), TVM_OP_ADD, &why), TVM_INVALID);
-    ck_assert_str_eq(why.text, "the layout is for 128 threads, the kernel has 256 (8 warps)");
+    ck_assert_str_eq(why.text, "the layout of '%v' is for 128 threads, the kernel has 256 (8 warps)");
     tvm_ir_program_free(program);
 }
 END_TEST

@@ -419,6 +419,11 @@ static bool range_assigned(const emitter *e, const tvm_insn *insn, range *out) {
     }
     if (tvm_insn_has(insn, TVM_TRAIT_COUNTER))
         return range_between(e, insn, tvm_operands(e->kernel, insn), out);
+    if (tvm_insn_class(insn) == TVM_CLASS_SECTION) {
+        const tvm_role role = tvm_role_of(e->kernel, insn);
+        *out = (range){0, tvm_role_teams(&role) - 1, true};
+        return true;
+    }
     const tvm_operand *interval = tvm_insn_interval(e->program, e->kernel, insn);
     if (interval) return range_between(e, insn, interval, out);
     *out = type_range(e->kernel->slots[insn->result].dtype);

@@ -18,6 +18,10 @@ void tvm_emit_thread_barrier(emitter *e) {
     e->scratch_read = 0;
     if (e->team.warps == e->kernel->warps)
         tvm_emit(e, "bar.sync %u;", e->barrier);
+    else if (e->teams > 1)
+        tvm_emit(e, "bar.sync %s, %u;",
+                 tvm_pure(e, 'r', "add.u32 $, %s, %u;", e->team_index.name, (unsigned)e->barrier).name,
+                 tvm_team_threads(e->team));
     else
         tvm_emit(e, "bar.sync %u, %u;", e->barrier, tvm_team_threads(e->team));
 }

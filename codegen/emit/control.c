@@ -22,7 +22,7 @@ void tvm_control_plan(emitter *e) {
         const tvm_insn *insn = &kernel->insns[i];
         weights[depth]++;
         tvm_op_class class = tvm_insn_class(insn);
-        if ((class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH) && depth < TVM_MAX_DEPTH) {
+        if (tvm_class_opens(class) && depth < TVM_MAX_DEPTH) {
             openers[depth++] = i;
             weights[depth] = 0;
         } else if (class == TVM_CLASS_END && depth > 0) {

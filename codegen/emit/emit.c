@@ -309,8 +309,8 @@ void tvm_write_end(emitter *e, element_writer *w) {
 
 reg tvm_thread_id(emitter *e) {
     reg thread = tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
-    if (e->team.first == 0) return thread;
-    return tvm_pure(e, 'r', "sub.u32 $, %s, %u;", thread.name, 32 * e->team.first);
+    if (e->team.first > 0) thread = tvm_pure(e, 'r', "sub.u32 $, %s, %u;", thread.name, 32 * e->team.first);
+    return e->teams > 1 ? tvm_pure_modulo(e, thread, tvm_team_threads(e->team)) : thread;
 }
 
 reg tvm_shared_base(emitter *e) {

@@ -13,6 +13,12 @@
 #include "program.h"
 #include "text.h"
 
+/* A virtual register. They are declared at the kernel's top by count. Returned by value so that names need no
+ * ownership. */
+typedef struct reg {
+    char name[12];
+} reg;
+
 /* Weights, or sums of their products, whose registers are not their values yet: see scaled.h. */
 enum { SCALED_CLASSES = 8, SCALED_TILES = 64 };
 typedef struct scaled_weights {
@@ -55,7 +61,7 @@ typedef struct temporary {
 typedef struct shared_need {
     uint64_t scratch; /* where the tensors end: from there on it is scratch memory (scratch.h) */
     uint64_t second;  /* from there to the second buffer of it; 0: there is none */
-    uint64_t bytes;   /* all */
+    uint64_t bytes;   /* all, up to the end of it */
 } shared_need;
 
 /* How the kernel's tiles come to shared memory. */
@@ -68,8 +74,10 @@ typedef struct bulk_ways {
 typedef struct emitter {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
-    tvm_team team;    /* whose code is being emitted */
-    uint32_t barrier; /* the number of its barrier: 0 of the block's */
+    tvm_team team;    /* whose code is being emitted: of several teams of a role, the first */
+    uint32_t teams;   /* 0 or 1: there is one */
+    reg team_index;   /* of several: which one a thread is in */
+    uint32_t barrier; /* the number of its barrier, 0 of the block's; of several teams, that of the first */
     tvm_target target;
     tvm_diags *diags;
     tvm_module *module;
@@ -89,7 +97,9 @@ typedef struct emitter {
     struct wgmma_state *wgmma;                /* wgmma.h */
     bulk_ways bulk;
     bool uses_vprintf;
-    shared_need shared; /* shared_plan.h */
+    shared_need shared; /* shared_plan.h: of the block's team, or of the role whose code is being emitted */
+    shared_need role_shared[TVM_MAX_TEAMS];
+    uint64_t shared_bytes; /* of the block */
     unsigned scratch_read,
         scratch_written;  /* scratch.h: buffers read since the last barrier; being written */
     tvm_text *globals;    /* module scope: strings, external functions */
@@ -106,11 +116,7 @@ static inline const tvm_expr *node_of(const emitter *e, uint32_t expr) {
 void tvm_emit(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tvm_emit_prologue(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A fresh virtual register, by class: .pred %p, .b32 %r, .b64 %rd, .f32 %f, .f64 %fd, .b16 %h. Declared at
- * the kernel's top by count. Returned by value so that names need no ownership. */
-typedef struct reg {
-    char name[12];
-} reg;
+/* A fresh virtual register, by class: .pred %p, .b32 %r, .b64 %rd, .f32 %f, .f64 %fd, .b16 %h. */
 reg tvm_new_pred(emitter *e);
 reg tvm_new_r(emitter *e);
 reg tvm_new_rd(emitter *e);

@@ -20,11 +20,13 @@ static uint32_t multiple_of_both(uint32_t a, uint32_t b) {
 void tvm_mbarriers_plan(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
     for (uint32_t s = 0; s < kernel->slot_count; s++) e->slots[s].team_arrivals = 1;
+    tvm_team_walk walk = {.depth = 0};
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
+        tvm_team team = tvm_team_next(&walk, kernel, insn);
         if (insn->op != TVM_OP_ARRIVE_BARRIER) continue;
         slot_state *slot = &e->slots[tvm_operands(kernel, insn)->value];
-        slot->team_arrivals = multiple_of_both(slot->team_arrivals, tvm_block_team(kernel).warps);
+        slot->team_arrivals = multiple_of_both(slot->team_arrivals, team.warps);
     }
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];

@@ -339,7 +339,7 @@ static uint32_t bits_below(const axis_digit *digit) {
 
 static reg scaled_address(emitter *e, reg place, uint32_t bytes) {
     reg scaled = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", place.name, (unsigned)bytes);
-    return tvm_pure(e, 'r', "add.u32 $, %s, %s;", tvm_shared_base(e).name, scaled.name);
+    return tvm_pure(e, 'r', "add.u32 $, %s, %s;", tvm_scratch_base(e).name, scaled.name);
 }
 
 /* Registers as the operand of an access: its type with the dot of a vector, and the list. */

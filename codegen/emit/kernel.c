@@ -185,11 +185,11 @@ static tvm_status translate_kernel(emitter *e) {
  */
 static bool is_held(emitter *e) {
     tvm_kernel_abi *abi = &e->code->abi;
-    if (e->shared.bytes > tvm_target_shared_bytes(e->target)) {
-        *abi = (tvm_kernel_abi){.absence = TVM_ABI_TOO_BIG, .shared_bytes = (uint32_t)e->shared.bytes};
+    if (e->shared_bytes > tvm_target_shared_bytes(e->target)) {
+        *abi = (tvm_kernel_abi){.absence = TVM_ABI_TOO_BIG, .shared_bytes = (uint32_t)e->shared_bytes};
         return false;
     }
-    abi->shared_bytes = (uint32_t)e->shared.bytes;
+    abi->shared_bytes = (uint32_t)e->shared_bytes;
     return true;
 }
 

@@ -24,6 +24,13 @@ uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *ke
     return 0;
 }
 
+reg tvm_scratch_base(emitter *e) {
+    uint64_t bytes = e->shared.bytes - e->shared.scratch;
+    if (e->teams <= 1 || bytes == 0) return tvm_shared_base(e);
+    return tvm_pure(e, 'r', "mad.lo.u32 $, %s, %u, %s;", e->team_index.name, (unsigned)bytes,
+                    tvm_shared_base(e).name);
+}
+
 uint32_t tvm_scratch_begin(emitter *e, uint64_t bytes) {
     bool small = e->shared.second > 0 && bytes <= e->shared.second;
     unsigned first = small ? FIRST : BOTH;

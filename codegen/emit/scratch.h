@@ -21,7 +21,10 @@ uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *
 uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                               const tvm_insn *insn, tvm_target target, uint64_t taken);
 
-/* What may be written: bytes [result, result + bytes) of the block's shared memory. */
+/* Where bytes are counted from: the block's shared memory, of teams that run the same code moved on to their
+ * own. */
+reg tvm_scratch_base(emitter *e);
+/* What may be written: bytes [result, result + bytes) from there on. */
 uint32_t tvm_scratch_begin(emitter *e, uint64_t bytes);
 /* All threads of the team see what was written. */
 void tvm_scratch_publish(emitter *e);

@@ -317,7 +317,7 @@ static bool lower_kernel(tvm_ir_program *program, const tvm_ir_kernel *from, tvm
             i = from->insns[i].match;
         } else {
             tvm_op_class class = tvm_insn_class(&from->insns[i]);
-            l.depth += class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH;
+            l.depth += tvm_class_opens(class);
             l.depth -= class == TVM_CLASS_END;
             copy_insn(&l, &from->insns[i]);
         }

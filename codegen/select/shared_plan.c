@@ -118,11 +118,13 @@ static void free_plan(plan *p) {
     free(p->engine);
 }
 
-/* Behind the tensors, what instructions pass through shared memory, one after the other. */
-static shared_need need_of(const plan *p, tvm_target target) {
-    uint64_t offset = tvm_round_up(p->end, SHARED_ALIGNMENT), scratch = 0, small = 0;
+/* What the instructions [first, end) pass through shared memory from `offset` on, one after the other; those
+ * of roles left out. */
+static shared_need need_of(const plan *p, tvm_target target, uint32_t first, uint32_t end, uint64_t offset) {
+    uint64_t scratch = 0, small = 0;
     unsigned uses = 0;
-    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
+    for (uint32_t i = first; i < end; i++) {
+        if (tvm_insn_class(&p->kernel->insns[i]) == TVM_CLASS_SECTION) i = p->kernel->insns[i].match;
         uint64_t bytes = tvm_scratch_need(p->program, p->kernel, &p->kernel->insns[i], target, offset);
         if (bytes > scratch) scratch = bytes;
         if (bytes > 0 && bytes <= SCRATCH_SMALL) {
@@ -136,6 +138,24 @@ static shared_need need_of(const plan *p, tvm_target target) {
     return (shared_need){offset, small, offset + scratch};
 }
 
+/* Behind the tensors, the scratch memory of the block, then that of each team of a role, which run at the
+ * same time. Returns the end. */
+static uint64_t place_scratch(const plan *p, tvm_target target, shared_need *whole, shared_need *roles) {
+    const tvm_ir_kernel *kernel = p->kernel;
+    *whole = need_of(p, target, 0, kernel->insn_count, tvm_round_up(p->end, SHARED_ALIGNMENT));
+    uint64_t end = whole->bytes;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        if (tvm_insn_class(&kernel->insns[i]) != TVM_CLASS_SECTION) continue;
+        const tvm_role role = tvm_role_of(kernel, &kernel->insns[i]);
+        *roles = need_of(p, target, i + 1, kernel->insns[i].match, tvm_round_up(end, SHARED_ALIGNMENT));
+        uint64_t bytes = tvm_round_up(roles->bytes - roles->scratch, SHARED_ALIGNMENT);
+        roles->bytes = roles->scratch + bytes;
+        if (bytes > 0) end = roles->scratch + bytes * tvm_role_teams(&role);
+        roles++;
+    }
+    return end;
+}
+
 tvm_status tvm_shared_plan_make(emitter *e) {
     plan p;
     bool made = make_plan(&p, e->program, e->kernel);
@@ -143,7 +163,7 @@ tvm_status tvm_shared_plan_make(emitter *e) {
         e->slots[s].shared_offset = p.offset[s];
         e->caches->reuses[s] = p.reuses[s];
     }
-    if (made) e->shared = need_of(&p, e->target);
+    if (made) e->shared_bytes = place_scratch(&p, e->target, &e->shared, e->role_shared);
     free_plan(&p);
     return made ? TVM_OK : tvm_diag_no_memory(e->diags);
 }
@@ -156,7 +176,8 @@ tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_k
     if (status != TVM_OK) return status;
     if (lowered) kernel = &lowered->kernels[kernel - program->kernels];
     bool made = make_plan(&p, lowered ? lowered : program, kernel);
-    if (made) *bytes = need_of(&p, target).bytes;
+    shared_need whole, roles[TVM_MAX_TEAMS];
+    if (made) *bytes = place_scratch(&p, target, &whole, roles);
     free_plan(&p);
     tvm_ir_program_free(lowered);
     return made ? TVM_OK : tvm_diag_no_memory(diags);

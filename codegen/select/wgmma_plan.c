@@ -147,13 +147,16 @@ static const char *find_products(emitter *e, const mma_operands *o, product *p) 
 /* ---- the plan ---- */
 
 static tvm_status find_all(emitter *e, struct wgmma_state *s) {
+    tvm_team_walk walk = {.depth = 0};
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        tvm_team team = tvm_team_next(&walk, e->kernel, &e->kernel->insns[i]);
         if (e->kernel->insns[i].op != TVM_OP_MMA) continue;
         const mma_operands *o = tvm_mma_operands_of(e, &e->kernel->insns[i]);
         if (!o->mma.b.is_shared) continue;
         product *p = &s->products[s->count];
         p->mma = i;
-        const char *why = find_products(e, o, p);
+        const char *why =
+            team.first % 4 == 0 ? find_products(e, o, p) : "the first warp of the role is no multiple of 4";
         if (why) products_free(&p->all);
         if (why && !*why) return tvm_diag_no_memory(e->diags);
         p->refused = why;

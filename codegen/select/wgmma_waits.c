@@ -160,7 +160,11 @@ static void close_frame(walk *w) {
         if (unite(&w->e->wgmma->heads[f->opener], &w->now)) w->grown = true;
         w->now = w->e->wgmma->heads[f->opener];
     }
-    unite(&w->now, &f->other);
+    /* a role waits for all at its beginning and at its end */
+    if (tvm_insn_class(&w->e->kernel->insns[f->opener]) == TVM_CLASS_SECTION)
+        w->now = (wait_set){{0}};
+    else
+        unite(&w->now, &f->other);
 }
 
 static void walk_jump(walk *w, const tvm_insn *insn) {
@@ -180,6 +184,7 @@ static void walk_insn(walk *w, uint32_t at) {
     switch (tvm_insn_class(insn)) {
     case TVM_CLASS_LOOP:
     case TVM_CLASS_BRANCH:
+    case TVM_CLASS_SECTION:
         open_frame(w, at, tvm_insn_class(insn) == TVM_CLASS_LOOP);
         break;
     case TVM_CLASS_ELSE: {

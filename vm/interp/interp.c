@@ -23,9 +23,9 @@ static uint32_t slot_extent(const tvm_ir_program *program, const tvm_slot *slot)
     return extent;
 }
 
-/* Gives every register and shared tensor its place in the memory of a block. */
+/* Gives every register and shared tensor its place, and every mbarrier its number. */
 static void place_tensors(tvm_interp_kernel *k) {
-    size_t offset = 0;
+    size_t shared = 0, registers = 0;
     for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
         const tvm_slot *slot = interp_slot(k, s);
         if (slot->kind == TVM_SLOT_BARRIER) {
@@ -34,11 +34,13 @@ static void place_tensors(tvm_interp_kernel *k) {
         }
         if (slot->kind != TVM_SLOT_REGISTER && slot->kind != TVM_SLOT_SHARED) continue;
         k->extents[s] = slot_extent(k->program, slot);
-        k->offsets[s] = offset;
+        size_t *offset = slot->kind == TVM_SLOT_SHARED ? &shared : &registers;
+        k->offsets[s] = *offset;
         size_t bytes = (size_t)k->extents[s] * tvm_dtype_container(slot->dtype) + INTERP_SLACK;
-        offset += (bytes + 63) / 64 * 64;
+        *offset += (bytes + 63) / 64 * 64;
     }
-    k->memory_bytes = offset;
+    k->memory_bytes = shared;
+    k->register_bytes = registers;
 }
 
 static void number_globals(tvm_interp_kernel *k) {
@@ -54,6 +56,7 @@ static tvm_status plan_insns(tvm_interp_kernel *k, tvm_diags *diags) {
         interp_insn *insn = &k->insns[i];
         insn->source = &k->kernel->insns[i];
         if (tvm_op(insn->source->op)->effects & TVM_EFFECT_WAIT) k->waits = true;
+        if (tvm_insn_class(insn->source) == TVM_CLASS_SECTION) k->has_roles = true;
         insn->operands = tvm_operands(k->kernel, insn->source);
         insn->execute = families[insn->source->op].execute;
         status = families[insn->source->op].plan(k, insn, diags);

@@ -45,7 +45,16 @@ static void end_phase(interp_block *block, interp_barrier *barrier) {
     barrier->phases++;
     barrier->missing = barrier->arrivals;
     for (uint32_t c = 0; c < block->context_count; c++)
-        if (block->contexts[c].state == INTERP_AT_MBARRIER) block->contexts[c].state = INTERP_READY;
+        if (block->contexts[c].state == INTERP_AT_BARRIER && block->contexts[c].awaited == barrier)
+            block->contexts[c].state = INTERP_READY;
+}
+
+void tvm_interp_waits_for(const interp_context *context, char text[160]) {
+    const interp_barrier *barrier = context->awaited;
+    text[0] = '\0';
+    if (context->state == INTERP_AT_OTHERS) snprintf(text, 160, "all blocks that run wait");
+    if (context->state != INTERP_AT_BARRIER) return;
+    snprintf(text, 160, "%" PRIu32 " of %" PRIu32 " arrivals are missing", barrier->missing, barrier->arrivals);
 }
 
 /* ---- instructions ---- */
@@ -67,11 +76,6 @@ tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn 
     interp_barrier *barrier;
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
     if (status != TVM_OK) return status;
-    if (barrier->missing == 0)
-        return tvm_interp_fail(context, insn,
-                               "an arrival too many: all %" PRIu32 " have come, and %" PRId64
-                               " bytes are missing",
-                               barrier->arrivals, barrier->bytes);
     barrier->missing--;
     end_phase(context->block, barrier);
     return TVM_OK;
@@ -97,10 +101,8 @@ tvm_status tvm_interp_WAIT_BARRIER(interp_context *context, const interp_insn *i
                                ": it comes too late",
                                barrier->phases, needed);
     if (barrier->phases < needed) {
-        context->state = INTERP_AT_MBARRIER;
         context->awaited = barrier;
-        context->pc--;
-        return TVM_OK;
+        return interp_again(context, INTERP_AT_BARRIER);
     }
     for (uint32_t w = team.first; w < team.first + team.warps; w++) barrier->waits[w]++;
     return TVM_OK;

@@ -1,6 +1,8 @@
 /* Scalars, control flow and the barrier. */
 #include "interp_impl.h"
 
+#include <string.h>
+
 #include "pipeline.h"
 
 INTERP_NO_PLAN(LET)
@@ -8,6 +10,7 @@ INTERP_NO_PLAN(FOR)
 INTERP_NO_PLAN(WHILE)
 INTERP_NO_PLAN(IF)
 INTERP_NO_PLAN(ELSE)
+INTERP_NO_PLAN(ROLE)
 INTERP_NO_PLAN(END)
 INTERP_NO_PLAN(BREAK)
 INTERP_NO_PLAN(CONTINUE)
@@ -91,10 +94,52 @@ static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t e
     return TVM_OK;
 }
 
+/* ---- roles ---- */
+
+static bool overlaps(tvm_team team, const tvm_role *role) {
+    return team.first < role->end && role->first < team.first + team.warps;
+}
+
+static void begin(interp_context *team, const interp_context *block, tvm_scalar index) {
+    const tvm_ir_kernel *kernel = block->block->kernel->kernel;
+    memcpy(team->slots, block->slots, kernel->slot_count * sizeof *team->slots);
+    team->slots[kernel->insns[team->role].result] = index;
+    team->pc = team->role + 1;
+    team->state = INTERP_READY;
+    team->pipelined = false;
+    team->block->running++;
+}
+
+/* The block begins the teams, once those that have warps of theirs have ended, and goes on behind the role.
+ */
+tvm_status tvm_interp_ROLE(interp_context *context, const interp_insn *insn) {
+    interp_block *block = context->block;
+    const tvm_role role = tvm_role_of(block->kernel->kernel, insn->source);
+    uint32_t at = context->pc - 1;
+    for (uint32_t c = 1; c < block->context_count; c++)
+        if (block->contexts[c].state != INTERP_DONE && overlaps(block->contexts[c].team, &role))
+            return interp_again(context, INTERP_AT_ROLES);
+    for (uint32_t c = 1; c < block->context_count; c++)
+        if (block->contexts[c].role == at)
+            begin(&block->contexts[c], context, (tvm_scalar){.i = block->contexts[c].index});
+    context->pc = insn->source->match + 1;
+    return TVM_OK;
+}
+
+static tvm_status end_role(interp_context *context) {
+    interp_block *block = context->block;
+    context->state = INTERP_DONE;
+    block->running--;
+    if (block->contexts[0].state == INTERP_AT_ROLES) block->contexts[0].state = INTERP_READY;
+    return TVM_OK;
+}
+
 tvm_status tvm_interp_END(interp_context *context, const interp_insn *insn) {
     const tvm_ir_kernel *kernel = context->block->kernel->kernel;
     uint32_t opener = insn->source->match;
-    if (tvm_insn_class(&kernel->insns[opener]) == TVM_CLASS_BRANCH) return TVM_OK;
+    tvm_op_class class = tvm_insn_class(&kernel->insns[opener]);
+    if (class == TVM_CLASS_BRANCH) return TVM_OK;
+    if (class == TVM_CLASS_SECTION) return end_role(context);
     return next_turn(context, opener, context->pc - 1);
 }
 
@@ -123,10 +168,9 @@ tvm_status tvm_interp_SYNC_WARP(interp_context *context, const interp_insn *insn
     return TVM_OK;
 }
 
-/* The scheduler lets all go on once the last has arrived. */
+/* A team is one context. */
 tvm_status tvm_interp_SYNC(interp_context *context, const interp_insn *insn) {
+    (void)context;
     (void)insn;
-    context->state = INTERP_AT_BARRIER;
-    context->block->arrived += context->team.warps;
     return TVM_OK;
 }

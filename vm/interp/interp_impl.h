@@ -37,15 +37,18 @@ struct tvm_interp_kernel {
     const tvm_ir_program *program;
     const tvm_ir_kernel *kernel;
     interp_insn *insns;
-    size_t *offsets;   /* of each slot's tensor in a block's memory; of mbarriers, the number of the first */
+    size_t *offsets;   /* of each slot's tensor in the shared or in the register tensors; of mbarriers, the
+                          number of the first */
     uint32_t *extents; /* elements of each REGISTER and SHARED slot */
     uint32_t *globals; /* of each GLOBAL slot: which of the launch's */
     tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS];
     uint32_t launch_tensor_count;
     uint32_t barrier_count; /* mbarriers of a block */
-    size_t memory_bytes;    /* of all tensors of a block */
+    size_t memory_bytes;    /* of the shared tensors of a block */
+    size_t register_bytes;  /* of the register tensors of a team */
     size_t scratch_bytes;
     bool waits; /* blocks wait for each other */
+    bool has_roles;
 };
 
 /* A global tensor: those that are parameters by their number, then those of the launch. */
@@ -119,37 +122,53 @@ typedef struct interp_block {
     const tvm_interp_kernel *kernel;
     int32_t index[3];
     uint8_t *memory;
+    uint8_t *registers; /* of the context that runs */
     uint8_t *scratch;
-    interp_copies copies; /* of copy-async */
-    interp_copies bulk;   /* of copy-bulk */
-    uint64_t groups;      /* committed so far: the number of the group that is being filled */
+    interp_copies bulk; /* of copy-bulk */
     interp_barrier *barriers;
     char *print;
     size_t print_size;
-    interp_context *contexts; /* of the teams: each has its own program counter */
+    interp_context *contexts; /* the block's own, then those of the teams of its roles */
     uint32_t context_count;
     uint32_t slice;   /* instructions that may be executed before the limits are looked at again */
-    uint32_t arrived; /* warps that wait at the barrier of the block */
+    uint32_t running; /* teams of roles that have begun and not ended */
+    uint64_t seen;    /* interp_run.changes, before the contexts that wait for other blocks last looked */
 } interp_block;
 
+/* A context that is not ready does its instruction again once it is. */
 typedef enum interp_state {
     INTERP_READY,
-    INTERP_AT_BARRIER,  /* of the block */
-    INTERP_AT_MBARRIER, /* in wait-barrier, which is done again: tvm_interp_barrier_changed makes it ready */
-    INTERP_DONE
+    INTERP_AT_ROLES,   /* the block: for the teams of roles to end */
+    INTERP_AT_BARRIER, /* for the end of a phase of an mbarrier */
+    INTERP_AT_OTHERS,  /* for another block, while other contexts of this one may run */
+    INTERP_DONE        /* or has not begun */
 } interp_state;
 
+/* One flow of control: the block's, or that of a team of a role, which is begun with what the block's scalars
+ * are then. */
 struct interp_context {
     interp_block *block;
     tvm_team team;
+    uint32_t role;  /* its instruction; TVM_NONE: of the block */
+    uint32_t index; /* which of the role's teams */
     uint32_t pc;
     interp_state state;
-    const interp_barrier *awaited; /* of INTERP_AT_MBARRIER */
+    const interp_barrier *awaited; /* of INTERP_AT_BARRIER */
+    uint8_t *registers;            /* the tensors */
     tvm_scalar *slots;
     interp_loop *loops; /* by instruction: a loop has at most one activation */
     bool pipelined;     /* in a pipelined loop, where copies are done at once */
+    interp_copies copies; /* of copy-async */
+    uint64_t groups;      /* committed so far: the number of the group that is being filled */
     tvm_eval_env env;
 };
+
+/* The context does its instruction again when it goes on, which it may in another state than READY. */
+static inline tvm_status interp_again(interp_context *context, interp_state state) {
+    context->state = state;
+    context->pc--;
+    return TVM_OK;
+}
 
 /* ---- planning ---- */
 
@@ -228,9 +247,20 @@ tvm_status tvm_interp_next_slice(interp_context *context, const interp_insn *ins
 /* Wakes the workers that wait for a semaphore or for elements that are put; the mutex is held. */
 void tvm_interp_changed(interp_run *run);
 
-/* Sleeps until `ready`, which is asked with the mutex held, or the launch stops; false when all workers would
- * sleep. The kernel has `waits` set. */
-bool tvm_interp_wait(interp_run *run, bool (*ready)(void *data), void *data);
+/* For something that another block does: `ready` is asked with the mutex held. While other contexts of the
+ * block may run, one that must wait does its instruction again; else the worker sleeps until it is ready or
+ * the launch stops. The kernel has `waits` set. */
+typedef enum interp_wait {
+    INTERP_WAIT_OVER,
+    INTERP_WAIT_AGAIN,   /* or the launch stops: the instruction returns TVM_OK at once */
+    INTERP_WAIT_HOPELESS /* all workers would sleep */
+} interp_wait;
+interp_wait tvm_interp_wait(interp_context *context, bool (*ready)(void *data), void *data);
+/* Sleeps until something changes for which a context of the block may wait; false when all workers would
+ * sleep. */
+bool tvm_interp_sleep(interp_block *block);
+/* What the context waits for, in words; "" when it does not. */
+void tvm_interp_waits_for(const interp_context *context, char text[160]);
 
 tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn *insn, uint32_t expr,
                                tvm_scalar *value);
@@ -276,7 +306,8 @@ static inline const tvm_slot *interp_slot(const tvm_interp_kernel *kernel, uint3
     return &kernel->kernel->slots[slot];
 }
 static inline uint8_t *interp_tensor(const interp_block *block, uint32_t slot) {
-    return block->memory + block->kernel->offsets[slot];
+    bool in_registers = interp_slot(block->kernel, slot)->kind == TVM_SLOT_REGISTER;
+    return (in_registers ? block->registers : block->memory) + block->kernel->offsets[slot];
 }
 static inline interp_global *interp_global_of(const interp_run *run, uint32_t slot) {
     return &run->globals[run->kernel->globals[slot]];

@@ -407,20 +407,17 @@ static bool take(void *data) {
 
 tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
-    interp_run *run = context->block->run;
     exchange x;
     tvm_status status = find_exchange(context, insn, &x);
     if (status != TVM_OK) return status;
-    if (!tvm_interp_wait(run, take, &x))
+    interp_wait wait = tvm_interp_wait(context, take, &x);
+    if (wait == INTERP_WAIT_HOPELESS)
         return tvm_interp_fail(context, insn,
                                "deadlock: all blocks that run wait; elements of %s%s that this one waits for "
                                "are never put",
                                interp_sigil(context->block->kernel, plan->container),
                                interp_slot_name(context->block->kernel, plan->container));
-    if (atomic_load(&run->stop)) { /* perhaps nothing was taken */
-        context->state = INTERP_DONE;
-        return TVM_OK;
-    }
+    if (wait == INTERP_WAIT_AGAIN) return TVM_OK; /* nothing was taken */
     memcpy(interp_tensor(context->block, plan->tensor), x.elements, x.count * sizeof *x.elements);
     return TVM_OK;
 }
@@ -507,7 +504,7 @@ static bool grow_copies(interp_copies *copies) {
 
 tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies) {
     const copy_plan *plan = insn->plan;
-    interp_copy copy = {.group = context->block->groups, .insn = insn};
+    interp_copy copy = {.group = context->groups, .insn = insn};
     tvm_status status = tvm_interp_index(context, insn, 0, plan->target_rank, copy.target);
     if (status == TVM_OK)
         status = tvm_interp_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
@@ -544,10 +541,9 @@ void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy)
 }
 
 tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
-    interp_block *block = context->block;
-    tvm_status status = tvm_interp_start_copy(context, insn, &block->copies);
+    tvm_status status = tvm_interp_start_copy(context, insn, &context->copies);
     if (status == TVM_OK && context->pipelined)
-        tvm_interp_perform_copy(block, &block->copies.items[--block->copies.count]);
+        tvm_interp_perform_copy(context->block, &context->copies.items[--context->copies.count]);
     return status;
 }
 
@@ -555,7 +551,7 @@ INTERP_NO_PLAN(COMMIT_GROUP)
 
 tvm_status tvm_interp_COMMIT_GROUP(interp_context *context, const interp_insn *insn) {
     (void)insn;
-    context->block->groups++;
+    context->groups++;
     return TVM_OK;
 }
 
@@ -564,13 +560,12 @@ INTERP_NO_PLAN(WAIT_GROUP)
 /* Performs the copies of all committed groups but the `pending` latest, in the order in which they were
  * started. */
 tvm_status tvm_interp_WAIT_GROUP(interp_context *context, const interp_insn *insn) {
-    interp_block *block = context->block;
     uint64_t pending = insn->operands[0].value;
-    uint64_t retired = block->groups > pending ? block->groups - pending : 0;
-    interp_copies *copies = &block->copies;
+    uint64_t retired = context->groups > pending ? context->groups - pending : 0;
+    interp_copies *copies = &context->copies;
     size_t done = 0;
     while (done < copies->count && copies->items[done].group < retired)
-        tvm_interp_perform_copy(block, &copies->items[done++]);
+        tvm_interp_perform_copy(context->block, &copies->items[done++]);
     copies->count -= done;
     if (done && copies->count)
         memmove(copies->items, copies->items + done, copies->count * sizeof *copies->items);

@@ -1,6 +1,7 @@
 /* Blocks over host threads, contexts over a block. */
 #include "interp_impl.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ static tvm_status end_with(const interp_context *context, const interp_insn *ins
     const interp_block *block = context->block;
     const tvm_interp_kernel *k = block->kernel;
     interp_run *run = block->run;
-    char message[256];
+    char message[2048];
     vsnprintf(message, sizeof message, format, arguments);
     tvm_place place = {0};
     const char *mnemonic = "";
@@ -74,43 +75,76 @@ tvm_status tvm_interp_evaluate(const interp_context *context, const interp_insn 
 
 /* ---- a block ---- */
 
+/* May the block's own context do the instruction while teams of its roles run? Scalars and control are each
+ * team's own; all else is for all warps. */
+static bool is_apart(const interp_insn *insn) {
+    const tvm_op_info *info = tvm_op(insn->source->op);
+    return info->class <= TVM_CLASS_JUMP || info->traits & TVM_TRAIT_VALUE;
+}
+
 /* Runs a context until it is done or blocked. */
 static tvm_status context_run(interp_context *context) {
-    const tvm_interp_kernel *k = context->block->kernel;
+    interp_block *block = context->block;
+    const tvm_interp_kernel *k = block->kernel;
+    block->registers = context->registers;
     while (context->state == INTERP_READY) {
         if (context->pc >= k->kernel->insn_count) {
             context->state = INTERP_DONE;
             break;
         }
-        const interp_insn *insn = &k->insns[context->pc++];
-        tvm_status status = context->block->slice-- ? TVM_OK : tvm_interp_next_slice(context, insn);
+        const interp_insn *insn = &k->insns[context->pc];
+        if (block->running && context == block->contexts && !is_apart(insn)) {
+            context->state = INTERP_AT_ROLES;
+            break;
+        }
+        context->pc++;
+        tvm_status status = block->slice-- ? TVM_OK : tvm_interp_next_slice(context, insn);
         if (status == TVM_OK) status = insn->execute(context, insn);
         if (status != TVM_OK) return status;
     }
     return TVM_OK;
 }
 
-/* Lets the contexts through the barrier once all have arrived. */
-static void release_barrier(interp_block *block) {
-    if (block->arrived < block->kernel->kernel->warps) return;
-    block->arrived = 0;
-    for (uint32_t c = 0; c < block->context_count; c++) block->contexts[c].state = INTERP_READY;
+/* "role 'load', line 12: wait-barrier: 1 of 2 arrivals are missing" */
+static void context_text(const interp_context *context, char text[320]) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    const tvm_insn *insn = &k->kernel->insns[context->pc];
+    char who[96] = "the block", why[160];
+    if (context->role != TVM_NONE) {
+        const tvm_insn *source = &k->kernel->insns[context->role];
+        const tvm_role role = tvm_role_of(k->kernel, source);
+        int length = snprintf(who, sizeof who, "role '%.60s'", interp_slot_name(k, source->result));
+        if (tvm_role_teams(&role) > 1)
+            snprintf(who + length, sizeof who - (size_t)length, " %" PRIu32, context->index);
+    }
+    tvm_interp_waits_for(context, why);
+    snprintf(text, 320, "%s, line %" PRIu32 ": %s: %s", who, insn->line, tvm_op(insn->op)->mnemonic, why);
 }
 
+/* The block waits for its roles, so that what these wait for is the reason, where there are any. */
 static tvm_status report_deadlock(const interp_block *block) {
+    const interp_context *first = block->contexts;
+    char text[1600] = "", one[320];
+    size_t used = 0;
     for (uint32_t c = 0; c < block->context_count; c++) {
         const interp_context *context = &block->contexts[c];
-        const interp_barrier *barrier = context->awaited;
-        if (context->state == INTERP_AT_BARRIER)
-            return tvm_interp_fail(context, &block->kernel->insns[context->pc - 1],
-                                   "deadlock: %u of %u warps wait here for others that have ended",
-                                   block->arrived, block->kernel->kernel->warps);
-        if (context->state == INTERP_AT_MBARRIER)
-            return tvm_interp_fail(context, &block->kernel->insns[context->pc],
-                                   "deadlock: %u of %u arrivals and %lld bytes are missing", barrier->missing,
-                                   barrier->arrivals, (long long)barrier->bytes);
+        if (context->state == INTERP_DONE || context->state == INTERP_AT_ROLES) continue;
+        if (first->state == INTERP_DONE || first->state == INTERP_AT_ROLES) first = context;
+        context_text(context, one);
+        if (used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? "; " : "", one);
     }
-    return TVM_OK;
+    return tvm_interp_fail(first, &block->kernel->insns[first->pc], "deadlock: %s", text);
+}
+
+/* Those that wait for other blocks may look again. */
+static bool look_again(interp_block *block) {
+    bool any = false;
+    for (uint32_t c = 0; c < block->context_count; c++) any |= block->contexts[c].state == INTERP_AT_OTHERS;
+    if (!any || !tvm_interp_sleep(block)) return false;
+    for (uint32_t c = 0; c < block->context_count; c++)
+        if (block->contexts[c].state == INTERP_AT_OTHERS) block->contexts[c].state = INTERP_READY;
+    return true;
 }
 
 /* Runs the contexts in turn, each until it blocks, until all are done or none can go on. */
@@ -127,8 +161,8 @@ static tvm_status schedule(interp_block *block) {
             done += context->state == INTERP_DONE;
         }
         if (done == block->context_count) return TVM_OK;
-        release_barrier(block);
-        if (!ran) return report_deadlock(block);
+        if (atomic_load_explicit(&block->run->stop, memory_order_relaxed)) return TVM_OK;
+        if (!ran && !look_again(block)) return report_deadlock(block);
     }
 }
 
@@ -136,8 +170,10 @@ static void reset_context(interp_context *context) {
     const interp_block *block = context->block;
     const tvm_ir_kernel *kernel = block->kernel->kernel;
     context->pc = 0;
-    context->state = INTERP_READY;
     context->pipelined = false;
+    context->state = context->role == TVM_NONE ? INTERP_READY : INTERP_DONE;
+    context->copies.count = 0;
+    context->groups = 0;
     memset(context->slots, 0, kernel->slot_count * sizeof *context->slots);
     for (uint32_t p = 0; p < kernel->param_count; p++)
         if (kernel->slots[p].kind == TVM_SLOT_SCALAR) context->slots[p] = block->run->args[p].scalar;
@@ -149,9 +185,8 @@ static void reset_context(interp_context *context) {
 }
 
 tvm_status tvm_interp_block_run(interp_block *block) {
-    block->copies.count = block->bulk.count = 0;
-    block->groups = 0;
-    block->arrived = 0;
+    block->running = 0;
+    block->bulk.count = 0;
     memset(block->barriers, 0, block->kernel->barrier_count * sizeof *block->barriers);
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
     tvm_status status = schedule(block);
@@ -162,14 +197,15 @@ tvm_status tvm_interp_block_run(interp_block *block) {
 
 static void block_free(interp_block *block) {
     for (uint32_t c = 0; c < block->context_count; c++) {
+        free(block->contexts[c].registers);
         free(block->contexts[c].slots);
         free(block->contexts[c].loops);
+        free(block->contexts[c].copies.items);
     }
     free(block->contexts);
     free(block->barriers);
     free(block->memory);
     free(block->scratch);
-    free(block->copies.items);
     free(block->bulk.items);
     free(block->print);
 }
@@ -178,24 +214,37 @@ static void *aligned_memory(size_t bytes) {
     return aligned_alloc(64, (bytes + INTERP_SLACK + 63) / 64 * 64);
 }
 
+static bool context_make(interp_block *block, tvm_team team, uint32_t role, uint32_t index) {
+    const tvm_interp_kernel *k = block->kernel;
+    interp_context *context = &block->contexts[block->context_count++];
+    *context = (interp_context){.block = block, .team = team, .role = role, .index = index};
+    context->registers = aligned_memory(k->register_bytes);
+    context->slots = calloc((size_t)k->kernel->slot_count + 1, sizeof *context->slots);
+    context->loops = calloc((size_t)k->kernel->insn_count + 1, sizeof *context->loops);
+    return context->registers && context->slots && context->loops;
+}
+
+static bool make_teams(interp_block *block) {
+    const tvm_ir_kernel *kernel = block->kernel->kernel;
+    bool made = context_make(block, tvm_block_team(kernel), TVM_NONE, 0);
+    for (uint32_t i = 0; i < kernel->insn_count && block->kernel->has_roles; i++) {
+        if (tvm_insn_class(&kernel->insns[i]) != TVM_CLASS_SECTION) continue;
+        const tvm_role role = tvm_role_of(kernel, &kernel->insns[i]);
+        for (uint32_t t = 0; t < tvm_role_teams(&role) && made; t++)
+            made = context_make(block, tvm_role_team(&role, t), i, t);
+    }
+    return made;
+}
+
 static bool block_make(interp_block *block, interp_run *run) {
     const tvm_interp_kernel *k = run->kernel;
     *block = (interp_block){.run = run, .kernel = k};
     block->memory = aligned_memory(k->memory_bytes);
     block->scratch = aligned_memory(k->scratch_bytes);
-    block->contexts = calloc(1, sizeof *block->contexts);
+    block->contexts = calloc(1 + TVM_MAX_TEAMS, sizeof *block->contexts);
     block->barriers = calloc((size_t)k->barrier_count + 1, sizeof *block->barriers);
     if (!block->memory || !block->scratch || !block->contexts || !block->barriers) return false;
-    block->context_count = 1;
-    for (uint32_t c = 0; c < block->context_count; c++) {
-        interp_context *context = &block->contexts[c];
-        context->block = block;
-        context->team = tvm_block_team(k->kernel);
-        context->slots = calloc((size_t)k->kernel->slot_count + 1, sizeof *context->slots);
-        context->loops = calloc((size_t)k->kernel->insn_count + 1, sizeof *context->loops);
-        if (!context->slots || !context->loops) return false;
-    }
-    return true;
+    return make_teams(block);
 }
 
 /* ---- a launch ---- */

@@ -40,16 +40,39 @@ void tvm_interp_changed(interp_run *run) {
     pthread_cond_broadcast(&run->changed);
 }
 
-bool tvm_interp_wait(interp_run *run, bool (*ready)(void *data), void *data) {
-    bool hope = true;
+/* With the mutex held: until there are more changes than `seen`, or the launch stops; false when all workers
+ * would sleep. */
+static bool sleep_until_changed(interp_run *run, uint64_t seen) {
+    if (run->changes != seen) return true;
+    bool hope = ++run->waiting < run->working;
+    while (hope && run->changes == seen) pthread_cond_wait(&run->changed, &run->mutex);
+    return hope;
+}
+
+bool tvm_interp_sleep(interp_block *block) {
+    interp_run *run = block->run;
     pthread_mutex_lock(&run->mutex);
-    while (hope && !atomic_load(&run->stop) && !ready(data)) {
-        uint64_t seen = run->changes;
-        hope = ++run->waiting < run->working;
-        while (hope && run->changes == seen) pthread_cond_wait(&run->changed, &run->mutex);
-    }
+    bool hope = atomic_load(&run->stop) || sleep_until_changed(run, block->seen);
+    block->seen = run->changes;
     pthread_mutex_unlock(&run->mutex);
     return hope;
+}
+
+interp_wait tvm_interp_wait(interp_context *context, bool (*ready)(void *data), void *data) {
+    interp_run *run = context->block->run;
+    bool hope = true, is_ready = false;
+    pthread_mutex_lock(&run->mutex);
+    while (hope && !atomic_load(&run->stop) && !(is_ready = ready(data)) && !context->block->running)
+        hope = sleep_until_changed(run, run->changes);
+    bool stops = atomic_load(&run->stop);
+    pthread_mutex_unlock(&run->mutex);
+    if (!hope) return INTERP_WAIT_HOPELESS;
+    if (is_ready) return INTERP_WAIT_OVER;
+    if (stops)
+        context->state = INTERP_DONE;
+    else
+        interp_again(context, INTERP_AT_OTHERS);
+    return INTERP_WAIT_AGAIN;
 }
 
 static bool has_value(void *data) {
@@ -58,16 +81,14 @@ static bool has_value(void *data) {
 }
 
 tvm_status tvm_interp_LOCK_SEMAPHORE(interp_context *context, const interp_insn *insn) {
-    interp_run *run = context->block->run;
     semaphore s;
     tvm_status status = find_semaphore(context, insn, &s);
     if (status != TVM_OK || has_value(&s)) return status;
-    if (!tvm_interp_wait(run, has_value, &s))
+    if (tvm_interp_wait(context, has_value, &s) == INTERP_WAIT_HOPELESS)
         return tvm_interp_fail(context, insn,
                                "deadlock: all blocks that run wait; this semaphore, which is %" PRIu32
                                ", is never released as %" PRIu32,
                                __atomic_load_n(s.word, __ATOMIC_RELAXED), s.value);
-    if (atomic_load(&run->stop)) context->state = INTERP_DONE;
     return TVM_OK;
 }
 
