@@ -88,13 +88,20 @@ _Static_assert((int)EXPR_ROWS == (int)TVM_EXPR_COUNT, "expr.def gives its number
 
 const char *const tvm_compare_names[TVM_COMPARE_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
 const char *const tvm_reduction_names[TVM_REDUCTION_COUNT] = {"sum", "max", "min", "prod",   "and",   "or",
-                                                               "xor", "any", "all", "argmax", "argmin"};
+                                                              "xor", "any", "all", "argmax", "argmin"};
 static const uint8_t reduction_since[TVM_REDUCTION_COUNT] = {1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3};
+const char *const tvm_atomic_names[TVM_ATOMIC_COUNT] = {"add", "sub", "min", "max", "exch",
+                                                        "cas", "and", "or",  "xor"};
+const char *const tvm_order_names[TVM_ORDER_COUNT] = {"relaxed", "acquire", "release", "acq_rel"};
+const char *const tvm_scope_names[TVM_SCOPE_COUNT] = {"cta", "cluster", "gpu", "sys"};
 const char *const tvm_evict_names[TVM_EVICT_COUNT] = {"normal", "first", "last"};
 
 static const tvm_operand_words words[] = {
     {'C', TVM_COMPARE_COUNT, "a comparison", tvm_compare_names, NULL},
     {'R', TVM_REDUCTION_COUNT, "a reduction", tvm_reduction_names, reduction_since},
+    {'O', TVM_ATOMIC_COUNT, "an atomic operation", tvm_atomic_names, NULL},
+    {'M', TVM_ORDER_COUNT, "an order", tvm_order_names, NULL},
+    {'K', TVM_SCOPE_COUNT, "a scope", tvm_scope_names, NULL},
     {'E', TVM_EVICT_COUNT, "an eviction priority", tvm_evict_names, NULL},
 };
 

@@ -142,10 +142,10 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;      /* x r b s m g a v w N A D I C R E F; for kinds that are not stored: t T L S G P W */
-    bool indexed;   /* s[], g[], a[], v[], w[]; m[], where it is shared */
-    bool stored;    /* false for =t =T =L =S =G =P =W */
-    bool optional;  /* ? */
+    char kind;     /* x r b s m g a v w N A D I C R O M K E F; for kinds that are not stored: t T L S G P W */
+    bool indexed;  /* s[], g[], a[], v[], w[]; m[], where it is shared */
+    bool stored;   /* false for =t =T =L =S =G =P =W */
+    bool optional; /* ? */
     unsigned since; /* version of the language; 0: that of the row */
 } tvm_operand_desc;
 /* Walks the list: start with *cursor = info->operands; false at the end. */
@@ -191,6 +191,38 @@ typedef enum tvm_reduction {
     TVM_REDUCTION_COUNT
 } tvm_reduction;
 typedef enum tvm_evict { TVM_EVICT_NORMAL, TVM_EVICT_FIRST, TVM_EVICT_LAST, TVM_EVICT_COUNT } tvm_evict;
+typedef enum tvm_atomic {
+    TVM_ATOMIC_ADD,
+    TVM_ATOMIC_SUB,
+    TVM_ATOMIC_MIN,
+    TVM_ATOMIC_MAX,
+    TVM_ATOMIC_EXCH,
+    TVM_ATOMIC_CAS,
+    TVM_ATOMIC_AND,
+    TVM_ATOMIC_OR,
+    TVM_ATOMIC_XOR,
+    TVM_ATOMIC_COUNT
+} tvm_atomic;
+typedef enum tvm_order {
+    TVM_ORDER_RELAXED,
+    TVM_ORDER_ACQUIRE,
+    TVM_ORDER_RELEASE,
+    TVM_ORDER_ACQ_REL,
+    TVM_ORDER_COUNT
+} tvm_order;
+typedef enum tvm_scope {
+    TVM_SCOPE_CTA,
+    TVM_SCOPE_CLUSTER,
+    TVM_SCOPE_GPU,
+    TVM_SCOPE_SYS,
+    TVM_SCOPE_COUNT
+} tvm_scope;
+/* An atomic-fetch of a layout whose threads hold elements together gives what they were to all of them
+ * through shared memory, up to so many bytes. */
+enum { TVM_FETCH_SHARED_BYTES = 4096 };
+extern const char *const tvm_atomic_names[TVM_ATOMIC_COUNT];
+extern const char *const tvm_order_names[TVM_ORDER_COUNT];
+extern const char *const tvm_scope_names[TVM_SCOPE_COUNT];
 extern const char *const tvm_compare_names[TVM_COMPARE_COUNT];
 extern const char *const tvm_reduction_names[TVM_REDUCTION_COUNT];
 extern const char *const tvm_evict_names[TVM_EVICT_COUNT];

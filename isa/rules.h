@@ -53,8 +53,14 @@ tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, co
 /* Entry e is an mbarrier: may its index lie inside, as far as is known? There is no result. */
 tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry);
 
-/* Entry e is a mask, or left out: bool, broadcast to the tile within each thread; entry 0 is the memory. */
-tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, const tvm_layout *tile);
+/* Entry e is a mask, or left out: bool, broadcast to the tile within each thread; elements of the memory are
+ * whole bytes. */
+tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, unsigned memory, const tvm_layout *tile);
+/* The indices of the memory that are tensors are i32 or i64 and broadcast to the tile. */
+tvm_status tvm_rule_places(const tvm_rule *rule, unsigned memory, const tvm_layout *tile);
+/* The register tensor, which a message calls `what`, is broadcast to the tile within each thread. */
+tvm_status tvm_rule_broadcasts(const tvm_rule *rule, const tvm_slot *slot, const char *what,
+                               const tvm_layout *tile);
 
 /* The result is a register tensor of this type and layout, or a scalar of this type: completes *rule->type,
  * or says how what was declared differs. layout NULL: the declared one, which must be there. */

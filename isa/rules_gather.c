@@ -4,8 +4,8 @@
 #include "rules.h"
 
 /* Is the tensor broadcast to the tile within each thread? */
-static tvm_status broadcasts(const tvm_rule *rule, const tvm_slot *slot, const char *what,
-                             const tvm_layout *tile) {
+tvm_status tvm_rule_broadcasts(const tvm_rule *rule, const tvm_slot *slot, const char *what,
+                               const tvm_layout *tile) {
     tvm_why why = {""};
     const tvm_layout *layout = &rule->program->layouts[slot->layout];
     if (tvm_layout_equal(layout, tile) || tvm_layout_broadcasts(layout, tile, NULL, &why)) return TVM_OK;
@@ -13,15 +13,15 @@ static tvm_status broadcasts(const tvm_rule *rule, const tvm_slot *slot, const c
 }
 
 /* Elements that share a byte are not addressed one by one. */
-static tvm_status whole_bytes(const tvm_rule *rule) {
+static tvm_status whole_bytes(const tvm_rule *rule, unsigned memory) {
     char name[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
-    tvm_dtype dtype = tvm_rule_slot(rule, 0)->dtype;
+    tvm_dtype dtype = tvm_rule_slot(rule, memory)->dtype;
     if (dtype.bits % 8 == 0) return TVM_OK;
     return tvm_refuse(rule->why, "%s has type %s, expected elements of whole bytes",
-                      tvm_rule_name(rule, 0, tensor), tvm_dtype_name(dtype, name));
+                      tvm_rule_name(rule, memory, tensor), tvm_dtype_name(dtype, name));
 }
 
-tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, const tvm_layout *tile) {
+tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, unsigned memory, const tvm_layout *tile) {
     char name[TVM_DTYPE_NAME_MAX], mask[TVM_RULE_NAME_MAX];
     if (!tvm_rule_is_given(rule, entry)) return TVM_OK;
     const tvm_slot *slot = tvm_rule_slot(rule, entry);
@@ -29,19 +29,19 @@ tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, const tvm_layout 
     if (slot->dtype.kind != TVM_KIND_BOOL)
         return tvm_refuse(rule->why, "the mask %s has type %s, expected bool", mask,
                           tvm_dtype_name(slot->dtype, name));
-    tvm_status status = whole_bytes(rule);
-    return status == TVM_OK ? broadcasts(rule, slot, mask, tile) : status;
+    tvm_status status = whole_bytes(rule, memory);
+    return status == TVM_OK ? tvm_rule_broadcasts(rule, slot, mask, tile) : status;
 }
 
-/* ---- index tensors: entry 0 is the memory ---- */
+/* ---- index tensors ---- */
 
-static const tvm_slot *index_slot(const tvm_rule *rule, unsigned d) {
-    const tvm_operand *index = &rule->operands[rule->at[0] + 1 + d];
+static const tvm_slot *index_slot(const tvm_rule *rule, unsigned memory, unsigned d) {
+    const tvm_operand *index = &rule->operands[rule->at[memory] + 1 + d];
     return index->kind == TVM_OPERAND_SLOT ? &rule->kernel->slots[index->value] : NULL;
 }
 
-static unsigned memory_rank(const tvm_rule *rule) {
-    return tvm_slot_rank(rule->program, tvm_rule_slot(rule, 0));
+static unsigned memory_rank(const tvm_rule *rule, unsigned memory) {
+    return tvm_slot_rank(rule->program, tvm_rule_slot(rule, memory));
 }
 
 /* The layout that the index tensors and the mask give a tile: that of the first with the greatest rank and
@@ -50,8 +50,9 @@ static tvm_status derived_layout(const tvm_rule *rule, unsigned mask, tvm_layout
     const tvm_layout *layouts[TVM_MAX_RANK + 1];
     unsigned count = 0;
     tvm_why why = {""};
-    for (unsigned d = 0; d < memory_rank(rule); d++)
-        if (index_slot(rule, d)) layouts[count++] = &rule->program->layouts[index_slot(rule, d)->layout];
+    for (unsigned d = 0; d < memory_rank(rule, 0); d++)
+        if (index_slot(rule, 0, d))
+            layouts[count++] = &rule->program->layouts[index_slot(rule, 0, d)->layout];
     if (tvm_rule_is_tensor(rule, mask)) layouts[count++] = tvm_rule_layout(rule, mask);
     if (count == 0) return tvm_refuse(rule->why, "expected a layout for the result");
     for (unsigned i = 0; i < count; i++) {
@@ -66,24 +67,24 @@ static tvm_status derived_layout(const tvm_rule *rule, unsigned mask, tvm_layout
     return tvm_refuse(rule->why, "%s", why.text);
 }
 
-static tvm_status check_places(const tvm_rule *rule, const tvm_layout *tile) {
+tvm_status tvm_rule_places(const tvm_rule *rule, unsigned memory, const tvm_layout *tile) {
     char type[TVM_DTYPE_NAME_MAX], what[TVM_RULE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
-    unsigned rank = memory_rank(rule), tensors = 0;
+    unsigned rank = memory_rank(rule, memory), tensors = 0;
     for (unsigned d = 0; d < rank; d++) {
-        const tvm_slot *slot = index_slot(rule, d);
+        const tvm_slot *slot = index_slot(rule, memory, d);
         if (!slot) continue;
         tensors++;
-        snprintf(what, sizeof what, "index %u of %.40s", d, tvm_rule_name(rule, 0, tensor));
+        snprintf(what, sizeof what, "index %u of %.40s", d, tvm_rule_name(rule, memory, tensor));
         if (!tvm_dtype_same(slot->dtype, TVM_I(32)) && !tvm_dtype_same(slot->dtype, TVM_I(64)))
             return tvm_refuse(rule->why, "%s has type %s, expected i32 or i64", what,
                               tvm_dtype_name(slot->dtype, type));
-        tvm_status status = broadcasts(rule, slot, what, tile);
+        tvm_status status = tvm_rule_broadcasts(rule, slot, what, tile);
         if (status != TVM_OK) return status;
     }
     if (tile->rank > rank && tensors == 0)
         return tvm_refuse(rule->why, "the tile has %u dimensions, %s only %u, and no index is a tensor",
-                          tile->rank, tvm_rule_name(rule, 0, tensor), rank);
-    return whole_bytes(rule);
+                          tile->rank, tvm_rule_name(rule, memory, tensor), rank);
+    return whole_bytes(rule, memory);
 }
 
 tvm_status tvm_rule_GATHER(const tvm_rule *rule) {
@@ -95,8 +96,8 @@ tvm_status tvm_rule_GATHER(const tvm_rule *rule) {
     }
     tvm_status status =
         tvm_rule_register(rule, tvm_rule_slot(rule, MEMORY)->dtype, rule->type->has_layout ? NULL : &derived);
-    if (status == TVM_OK) status = check_places(rule, &rule->type->layout);
-    return status == TVM_OK ? tvm_rule_mask(rule, MASK, &rule->type->layout) : status;
+    if (status == TVM_OK) status = tvm_rule_places(rule, MEMORY, &rule->type->layout);
+    return status == TVM_OK ? tvm_rule_mask(rule, MASK, MEMORY, &rule->type->layout) : status;
 }
 
 tvm_status tvm_rule_SCATTER(const tvm_rule *rule) {
@@ -108,7 +109,7 @@ tvm_status tvm_rule_SCATTER(const tvm_rule *rule) {
         return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, SOURCE, source),
                           tvm_dtype_name(from, right), tvm_dtype_name(to, left),
                           tvm_rule_name(rule, MEMORY, tensor));
-    tvm_status status = check_places(rule, tvm_rule_layout(rule, SOURCE));
-    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, tvm_rule_layout(rule, SOURCE));
+    tvm_status status = tvm_rule_places(rule, MEMORY, tvm_rule_layout(rule, SOURCE));
+    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, MEMORY, tvm_rule_layout(rule, SOURCE));
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }

@@ -123,7 +123,7 @@ static tvm_status load(const tvm_rule *rule) {
 tvm_status tvm_rule_LOAD_GLOBAL(const tvm_rule *rule) {
     enum { MASK = 2 };
     tvm_status status = load(rule);
-    return status != TVM_OK ? status : tvm_rule_mask(rule, MASK, &rule->type->layout);
+    return status != TVM_OK ? status : tvm_rule_mask(rule, MASK, 0, &rule->type->layout);
 }
 
 tvm_status tvm_rule_tile(const tvm_rule *rule, unsigned entry, unsigned rank, const uint32_t *tile) {
@@ -136,7 +136,7 @@ tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
     tvm_status status = load(rule);
     const tvm_layout *tile = &rule->type->layout;
     if (status == TVM_OK) status = tile_inside(rule, 0, tile->rank, tile->shape);
-    return status == TVM_OK ? tvm_rule_mask(rule, MASK, tile) : status;
+    return status == TVM_OK ? tvm_rule_mask(rule, MASK, 0, tile) : status;
 }
 
 /* What the result is at least and less than: two of its type, and not known to hold no value. */
@@ -208,7 +208,7 @@ static tvm_status store_global(const tvm_rule *rule) {
 tvm_status tvm_rule_STORE_GLOBAL(const tvm_rule *rule) {
     enum { MASK = 2 };
     tvm_status status = store_global(rule);
-    return status != TVM_OK ? status : tvm_rule_mask(rule, MASK, tvm_rule_layout(rule, 1));
+    return status != TVM_OK ? status : tvm_rule_mask(rule, MASK, 0, tvm_rule_layout(rule, 1));
 }
 
 tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
@@ -217,7 +217,7 @@ tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
     if (status != TVM_OK) return status;
     const tvm_layout *tile = tvm_rule_layout(rule, 1);
     status = tile_inside(rule, 0, tile->rank, tile->shape);
-    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, tile);
+    if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, 0, tile);
     return status != TVM_OK ? status : tvm_rule_nothing(rule);
 }
 

@@ -416,6 +416,53 @@ static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
     }
 }
 
+/* ---- atomic operations ---- */
+
+static inline uint64_t ptx_atomic_word(const ptx_insn *insn, const char *op, const char *type, uint64_t old,
+                                       const uint64_t v[2]) {
+    if (ptx_is(op, "exch")) return v[0];
+    if (ptx_is(op, "cas")) return old == v[0] ? v[1] : old;
+    if (ptx_is(op, "and")) return old & v[0];
+    if (ptx_is(op, "or")) return old | v[0];
+    if (ptx_is(op, "xor")) return old ^ v[0];
+    const uint64_t operands[3] = {old, v[0], 0};
+    ptx_insn plain = *insn;
+    snprintf(plain.part[0], sizeof plain.part[0], "%s", op); /* what it is called among those of registers */
+    plain.part[1][0] = '\0';
+    if (ptx_is(type, "f16x2") || ptx_is(type, "bf16x2"))
+        return ptx_half_op(&plain, type[0] == 'b', operands, 0) |
+               ptx_half_op(&plain, type[0] == 'b', operands, 16);
+    if (ptx_is(type, "f16") || ptx_is(type, "bf16")) return ptx_half_op(&plain, type[0] == 'b', operands, 0);
+    if (ptx_is(type, "f32")) return ptx_f32_op(&plain, operands);
+    if (ptx_is(type, "f64"))
+        return ptx_from_double(
+            ptx_float_op(&plain, tvm_f64_from_bits(old), tvm_f64_from_bits(v[0]), 0, false));
+    return ptx_integer_op(&plain, type, operands);
+}
+
+/* atom and red: {order, scope, space, operation, [noftz, vector,] type}, one thread after the other. */
+static inline void ptx_atomic(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    bool is_atom = ptx_is(insn->part[0], "atom"), shared = ptx_is(insn->part[3], "shared");
+    const char *op = insn->part[4], *type = insn->part[insn->parts - 1];
+    const ptx_operand *memory = &insn->operand[is_atom], *data = &insn->operand[is_atom + 1];
+    unsigned bytes = (unsigned)strtoul(type + strcspn(type, "0123456789"), NULL, 10) / 8;
+    if (strstr(type, "x2")) bytes = 4;
+    unsigned count = data->kind == PTX_GROUP ? data->count : 1;
+    if (m->fault[0]) return;
+    uint8_t *at = ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
+    if (!shared && !ptx_allowed(m, insn, at, (size_t)bytes * count, t)) return;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t old = 0, v[2] = {0};
+        v[0] = data->kind == PTX_GROUP ? ptx_get(m, data->reg[i], t) : ptx_operand_value(m, data, t);
+        if (ptx_is(op, "cas")) v[1] = ptx_operand_value(m, &insn->operand[3], t);
+        memcpy(&old, at + i * bytes, bytes);
+        uint64_t made = ptx_atomic_word(insn, op, type, old, v);
+        memcpy(at + i * bytes, &made, bytes);
+        if (is_atom) ptx_set(m, insn->operand[0].reg[0], t, old);
+    }
+    if (shared) ptx_wrote(m, at, t, (size_t)bytes * count);
+}
+
 /* ---- execution ---- */
 
 static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
@@ -424,7 +471,9 @@ static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
     for (unsigned t = 0; t < m->threads; t++) {
         uint64_t v[5] = {0};
         if (!ptx_active(m, insn, t)) continue;
-        if (memory) {
+        if (ptx_is(insn->part[0], "atom") || ptx_is(insn->part[0], "red")) {
+            ptx_atomic(m, insn, t);
+        } else if (memory) {
             ptx_load_store(m, insn, t);
         } else if (copy) {
             ptx_cp_async(m, insn, t);

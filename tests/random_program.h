@@ -167,7 +167,7 @@ static inline void put_stage(random_program *p) {
 
 /* Everything that a kernel can do with memory at an index. What a sync orders stands between two of them. */
 static inline void put_access(random_program *p) {
-    switch (random_below(p, 14)) {
+    switch (random_below(p, 16)) {
     case 0:
         put(p, "%%t = load-global x[");
         put_index(p);
@@ -223,6 +223,16 @@ static inline void put_access(random_program *p) {
         put(p, ")\nscatter x[%%u], %%t%s\nscatter y[", RANDOM_OF(p, "", ", mask compare(ne, %u, 5)"));
         put_index(p);
         put(p, ", %%u], %%u\n");
+        break;
+    case 13:
+        put(p, "atomic %s y[%%m, ", RANDOM_OF(p, "add", "max", "xor"));
+        put_index(p);
+        put(p, "], %%m%s\n", RANDOM_OF(p, "", ", mask compare(gt, %m, 20)"));
+        break;
+    case 14:
+        put(p, "sync\natomic %s %%s[", RANDOM_OF(p, "sub", "min", "and"));
+        put_index(p);
+        put(p, ", %s, %s], %%m\nsync\n", RANDOM_OF(p, "0", "%m", "a"), RANDOM_OF(p, "0", "%m"));
         break;
     case 11:
         put(p, "sync\n%%m = gather %%s[");

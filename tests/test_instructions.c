@@ -146,13 +146,15 @@ static unsigned ptx_effects(const char *opcode, unsigned reads_shared, unsigned 
     return 0;
 }
 
-/* Of all instructions of a module. Shared memory is the translator's own where the program has no shared
- * tensor. */
-static unsigned module_effects(const char *ptx, bool has_shared) {
+/* Of all instructions of one kernel of a module. Shared memory is the translator's own where the program has
+ * no shared tensor. */
+static unsigned kernel_effects(const char *ptx, bool has_shared) {
+    static const char entry[] = ".visible .entry";
     unsigned effects = 0, reads = has_shared ? TVM_EFFECT_READ_SHARED : TVM_EFFECT_SCRATCH;
     unsigned writes = has_shared ? TVM_EFFECT_WRITE_SHARED : TVM_EFFECT_SCRATCH;
     for (const char *line = ptx; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
         char opcode[128];
+        if (line != ptx && begins(line, entry)) break;
         const char *at = line + strspn(line, " \t{");
         if (*at == '@') at += strcspn(at, " "), at += strspn(at, " ");
         snprintf(opcode, sizeof opcode, "%.*s", (int)strcspn(at, " \t;\n"), at);
@@ -197,7 +199,12 @@ START_TEST(test_effects) {
     unsigned expected = tvm_op(op)->effects | mbarrier_effects(program->kernels);
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
         tvm_module *module = translate(program, targets[t]);
-        found |= module_effects(module->ptx, has_shared_tensor(program->kernels));
+        const char *ptx = module->ptx;
+        for (uint32_t k = 0; k < program->kernel_count; k++) {
+            ptx = strstr(ptx + (k > 0), ".visible .entry");
+            ck_assert_ptr_nonnull(ptx);
+            found |= kernel_effects(ptx, has_shared_tensor(&program->kernels[k]));
+        }
         tvm_module_free(module);
     }
     ck_assert_msg(found == expected, "the row of %s says%s, its PTX has%s", tvm_op(op)->mnemonic,
@@ -219,20 +226,13 @@ START_TEST(test_element_types) {
     static const struct {
         tvm_dtype type;
         unsigned trait;
-    } types[] = {{TVM_I(8), TVM_TRAIT_SIGNED},
-                 {TVM_I(16), TVM_TRAIT_SIGNED},
-                 {TVM_I(32), TVM_TRAIT_SIGNED},
-                 {TVM_I(64), TVM_TRAIT_SIGNED},
-                 {TVM_U(8), TVM_TRAIT_UNSIGNED},
-                 {TVM_U(16), TVM_TRAIT_UNSIGNED},
-                 {TVM_U(32), TVM_TRAIT_UNSIGNED},
-                 {TVM_U(64), TVM_TRAIT_UNSIGNED},
-                 {TVM_F16, TVM_TRAIT_FLOAT},
-                 {TVM_BF16, TVM_TRAIT_FLOAT},
-                 {TVM_F32, TVM_TRAIT_FLOAT},
-                 {TVM_F64, TVM_TRAIT_DOUBLE},
-                 {TVM_BOOL, TVM_TRAIT_BOOL},
-                 {TVM_U(4), 0}};
+    } types[] = {{TVM_I(8), TVM_TRAIT_SIGNED},    {TVM_I(16), TVM_TRAIT_SIGNED},
+                 {TVM_I(32), TVM_TRAIT_SIGNED},   {TVM_I(64), TVM_TRAIT_SIGNED},
+                 {TVM_U(8), TVM_TRAIT_UNSIGNED},  {TVM_U(16), TVM_TRAIT_UNSIGNED},
+                 {TVM_U(32), TVM_TRAIT_UNSIGNED}, {TVM_U(64), TVM_TRAIT_UNSIGNED},
+                 {TVM_F16, TVM_TRAIT_FLOAT},      {TVM_BF16, TVM_TRAIT_FLOAT},
+                 {TVM_F32, TVM_TRAIT_FLOAT},      {TVM_F64, TVM_TRAIT_DOUBLE},
+                 {TVM_BOOL, TVM_TRAIT_BOOL},      {TVM_U(4), 0}};
     const tvm_op_info *info = tvm_op((unsigned)_i);
     for (size_t t = 0; is_element[_i] && t < sizeof types / sizeof *types; t++) {
         char name[TVM_DTYPE_NAME_MAX];

@@ -185,34 +185,6 @@ static void explain_exchange(emitter *e, const transfer *t, const access_plan *p
     tvm_explain(e, name, plan->widest, plan->count, -1, refused);
 }
 
-/* From here on each element of the accesses is written by one thread, the lowest that holds it: what a second
- * one put might come after the first has been taken. */
-static void keep_owners(emitter *e, transfer *t, const access_plan *plan) {
-    reg digits = {""}, pointer, predicate;
-    uint32_t below = 1;
-    for (uint32_t i = 0; i < plan->count; i++)
-        tvm_transfer_class(e, t, plan->accesses[i].class_id, &pointer, &predicate);
-    for (unsigned s = t->layout->spatials; s-- > 0;) {
-        int32_t m = t->layout->spatial[s];
-        uint32_t size = m < 0 ? (uint32_t)-m : t->layout->mode_size[m];
-        if (m < 0) {
-            reg digit = tvm_pure_modulo(e, tvm_pure_divide(e, tvm_thread_id(e), below), size);
-            digits = digits.name[0] ? tvm_pure(e, 'r', "or.b32 $, %s, %s;", digits.name, digit.name) : digit;
-        }
-        below *= size;
-    }
-    if (!digits.name[0]) return;
-    reg owner = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", digits.name);
-    for (uint32_t c = 0; c < t->map.classes; c++) {
-        reg both = owner;
-        if (t->predicate[c].name[0]) {
-            both = tvm_new_pred(e);
-            tvm_emit(e, "and.pred %s, %s, %s;", both.name, t->predicate[c].name, owner.name);
-        }
-        t->predicate[c] = both;
-    }
-}
-
 tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
     transfer t = {0};
     access_plan plan = {0};
@@ -223,7 +195,7 @@ tvm_status tvm_emit_PUT_GLOBAL(emitter *e, const tvm_insn *insn) {
     if (status == TVM_OK) {
         explain_exchange(e, &t, &plan, align, "st.relaxed.gpu.global");
         set_exchange(e, &t);
-        keep_owners(e, &t, &plan);
+        tvm_transfer_keep_owners(e, &t);
     }
     for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
         reg units[4];
@@ -281,7 +253,7 @@ static tvm_status take_planned(emitter *e, transfer *t, const access_plan *plan)
         tvm_emit_barrier(e);
     else
         tvm_emit(e, "bar.warp.sync 0xffffffff;");
-    keep_owners(e, t, plan);
+    tvm_transfer_keep_owners(e, t);
     reg zero = tvm_pure(e, 'r', "mov.b32 $, 0;");
     const reg zeros[4] = {zero, zero, zero, zero};
     for (uint32_t i = 0; i < plan->count && status == TVM_OK; i++) {

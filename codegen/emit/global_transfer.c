@@ -210,6 +210,30 @@ bool tvm_transfer_class(emitter *e, transfer *t, uint32_t class_id, reg *pointer
     return predicate->name[0] != '\0';
 }
 
+bool tvm_layout_owner(emitter *e, const tvm_layout *layout, reg *owner) {
+    reg digits = {""};
+    uint32_t below = 1;
+    for (unsigned s = layout->spatials; s-- > 0;) {
+        int32_t m = layout->spatial[s];
+        uint32_t size = m < 0 ? (uint32_t)-m : layout->mode_size[m];
+        if (m < 0) {
+            reg digit = tvm_pure_modulo(e, tvm_pure_divide(e, tvm_thread_id(e), below), size);
+            digits = digits.name[0] ? tvm_pure(e, 'r', "or.b32 $, %s, %s;", digits.name, digit.name) : digit;
+        }
+        below *= size;
+    }
+    if (!digits.name[0]) return false;
+    *owner = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", digits.name);
+    return true;
+}
+
+void tvm_transfer_keep_owners(emitter *e, transfer *t) {
+    reg owner, pointer, predicate;
+    for (uint32_t c = 0; c < t->map.classes; c++) tvm_transfer_class(e, t, c, &pointer, &predicate);
+    if (!tvm_layout_owner(e, t->layout, &owner)) return;
+    for (uint32_t c = 0; c < t->map.classes; c++) add_predicate(e, &t->predicate[c], owner);
+}
+
 void tvm_transfer_refusal(const transfer *t, const access_plan *plan, unsigned align, const char *what,
                           char out[200]) {
     out[0] = '\0';

@@ -59,6 +59,12 @@ bool tvm_transfer_is_guarded(const transfer *t);
 void tvm_transfer_coordinate(const transfer *t, uint32_t local, uint32_t coordinate[TVM_MAX_RANK]);
 /* Pointer and predicate of a class, made when first needed; false: no predicate. */
 bool tvm_transfer_class(emitter *e, transfer *t, uint32_t class_id, reg *pointer, reg *predicate);
+/* Is the thread the one, the lowest, that is to speak for the elements of the layout that it holds? Computed
+ * at kernel entry; false: all are. */
+bool tvm_layout_owner(emitter *e, const tvm_layout *layout, reg *owner);
+/* From here on each element is accessed by one thread: a second one might come after the first has been seen.
+ */
+void tvm_transfer_keep_owners(emitter *e, transfer *t);
 /* Why the widest access was not taken. */
 void tvm_transfer_refusal(const transfer *t, const access_plan *plan, unsigned align, const char *what,
                           char out[200]);

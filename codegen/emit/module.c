@@ -12,7 +12,7 @@ static const char *ptx_version(tvm_target target) {
     if (target.arch >= 120) return "8.7";
     if (target.arch >= 103) return "8.8";
     if (target.arch >= 100) return "8.6";
-    return "8.0";
+    return target.arch >= 90 ? "8.1" : "8.0";
 }
 
 /* A string that belongs to a module, whose `owner` is the head of the list. */

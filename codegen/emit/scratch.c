@@ -11,6 +11,7 @@ static const struct {
     uint64_t (*need)(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                      tvm_target target, uint64_t taken);
 } families[] = {
+    {"ATOMIC_FETCH", tvm_fetch_scratch},
     {"REDUCE", tvm_reduce_scratch},
     {"RELAYOUT", tvm_relayout_scratch},
 };

@@ -16,6 +16,8 @@ enum { SCRATCH_SMALL = 1024 }; /* bytes: up to here there is a second buffer */
 uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                           tvm_target target, uint64_t taken);
 /* The same of each family with the effect SCRATCH. */
+uint64_t tvm_fetch_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                           tvm_target target, uint64_t taken);
 uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                             tvm_target target, uint64_t taken);
 uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel,

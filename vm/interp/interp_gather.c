@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps of a register tensor that is broadcast to a tile, in elements; 0 where it is stretched. */
-static void broadcast_steps(const tvm_interp_kernel *k, uint32_t slot, unsigned rank,
-                            uint32_t steps[TVM_MAX_RANK]) {
+void tvm_interp_broadcast_steps(const tvm_interp_kernel *k, uint32_t slot, unsigned rank,
+                                uint32_t steps[TVM_MAX_RANK]) {
     unsigned own = tvm_slot_rank(k->program, interp_slot(k, slot));
     const uint32_t *shape = tvm_slot_shape(k->program, interp_slot(k, slot));
     uint32_t step = 1;
@@ -21,7 +20,7 @@ static void broadcast_steps(const tvm_interp_kernel *k, uint32_t slot, unsigned 
 
 void tvm_interp_plan_places(const tvm_interp_kernel *k, const tvm_operand *operands, uint32_t tile,
                             const tvm_operand *mask, interp_places *out) {
-    *out = (interp_places){.memory = operands[0].value, .mask = TVM_NONE};
+    *out = (interp_places){.operands = operands, .memory = operands[0].value, .mask = TVM_NONE};
     const tvm_slot *memory = interp_slot(k, out->memory), *of = interp_slot(k, tile);
     out->rank = tvm_slot_rank(k->program, memory);
     out->tile_rank = tvm_slot_rank(k->program, of);
@@ -30,11 +29,11 @@ void tvm_interp_plan_places(const tvm_interp_kernel *k, const tvm_operand *opera
         out->index[d].is_tensor = operands[1 + d].kind == TVM_OPERAND_SLOT;
         if (!out->index[d].is_tensor) continue;
         out->index[d].slot = operands[1 + d].value;
-        broadcast_steps(k, out->index[d].slot, out->tile_rank, out->index[d].step);
+        tvm_interp_broadcast_steps(k, out->index[d].slot, out->tile_rank, out->index[d].step);
     }
     if (!mask || mask->kind != TVM_OPERAND_SLOT) return;
     out->mask = mask->value;
-    broadcast_steps(k, out->mask, out->tile_rank, out->mask_step);
+    tvm_interp_broadcast_steps(k, out->mask, out->tile_rank, out->mask_step);
 }
 
 /* The place of a tile's element: its offset in the memory, in elements; false: it is outside. */
@@ -82,7 +81,7 @@ tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *ins
     for (unsigned d = 0; d < plan->rank; d++) {
         tvm_scalar value;
         if (plan->index[d].is_tensor) continue;
-        tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1 + d].value, &value);
+        tvm_status status = tvm_interp_evaluate(context, insn, plan->operands[1 + d].value, &value);
         if (status != TVM_OK) return status;
         start[d] = value.i;
     }

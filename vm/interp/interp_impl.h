@@ -47,7 +47,8 @@ struct tvm_interp_kernel {
     size_t memory_bytes;    /* of the shared tensors of a block */
     size_t register_bytes;  /* of the register tensors of a team */
     size_t scratch_bytes;
-    bool waits; /* blocks wait for each other */
+    bool waits;    /* blocks wait for each other */
+    bool in_order; /* what blocks do depends on their order: they run one after the other */
     bool has_roles;
 };
 
@@ -68,6 +69,7 @@ typedef struct interp_run {
     atomic_uint_fast64_t next;
     atomic_bool stop;
     pthread_mutex_t mutex;
+    pthread_mutex_t atomics;           /* held while an atomic instruction is done */
     pthread_cond_t changed;            /* a semaphore, or what else may let a block go on */
     uint64_t changes;                  /* how often, so far */
     unsigned working;                  /* workers that have not ended */
@@ -198,13 +200,17 @@ typedef struct interp_place_index {
     uint32_t slot, step[TVM_MAX_RANK]; /* of a tensor: elements, by dimension of the tile */
 } interp_place_index;
 typedef struct interp_places {
-    uint32_t memory, mask; /* slots; mask: or TVM_NONE */
+    const tvm_operand *operands; /* the memory, then its indices */
+    uint32_t memory, mask;       /* slots; mask: or TVM_NONE */
     unsigned rank, tile_rank;
     uint32_t tile[TVM_MAX_RANK], mask_step[TVM_MAX_RANK];
     interp_place_index index[TVM_MAX_RANK];
 } interp_places;
-/* operands: the memory and its indices, those of the instruction from the first on. tile: the slot of a
- * register tensor. mask: an operand that may be left out, or NULL. */
+/* Steps of a register tensor that is broadcast to a tile, in elements; 0 where it is stretched. */
+void tvm_interp_broadcast_steps(const tvm_interp_kernel *kernel, uint32_t slot, unsigned rank,
+                                uint32_t steps[TVM_MAX_RANK]);
+/* operands: the memory, then its indices. tile: the slot of a register tensor. mask: an operand that may be
+ * left out, or NULL. */
 void tvm_interp_plan_places(const tvm_interp_kernel *kernel, const tvm_operand *operands, uint32_t tile,
                             const tvm_operand *mask, interp_places *out);
 /* Visits the tile's elements in row-major order; place is NULL for those that are masked off or outside. */

@@ -374,9 +374,11 @@ static tvm_status run_blocks(interp_run *run, unsigned threads) {
     atomic_init(&run->next, 0);
     atomic_init(&run->stop, false);
     pthread_mutex_init(&run->mutex, NULL);
+    pthread_mutex_init(&run->atomics, NULL);
     pthread_cond_init(&run->changed, NULL);
     work(run, threads);
     pthread_cond_destroy(&run->changed);
+    pthread_mutex_destroy(&run->atomics);
     pthread_mutex_destroy(&run->mutex);
     tvm_status status = run->status;
     for (uint32_t i = 0; i < k->launch_tensor_count && status == TVM_OK; i++)
@@ -393,6 +395,7 @@ tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg 
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         threads = cores > 0 ? (unsigned)cores : 1;
     }
+    if (kernel->in_order) threads = 1;
     memcpy(run.grid, grid, sizeof run.grid);
     run.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     if (run.blocks == 0) return TVM_OK;
