@@ -90,6 +90,7 @@ static bool header(walk *w) {
     uint32_t index;
     kernel_of(w)->warps = old->warps;
     kernel_of(w)->resident = old->resident;
+    memcpy(kernel_of(w)->cluster, old->cluster, sizeof old->cluster);
     for (uint32_t i = 0; i < old->param_count; i++)
         if (!slot(w, i, &index)) return false;
     kernel_of(w)->param_count = old->param_count;

@@ -270,6 +270,7 @@ static const directive directives[] = {
     {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
     {"warps", warps, IN_KERNEL},
     {"resident", resident, IN_KERNEL},
+    {"cluster", tvm_asm_cluster, IN_KERNEL},
     {"grid", tvm_asm_grid, IN_KERNEL},
     {"assume", assume, IN_KERNEL},
     {"entry", tvm_asm_entry_header, TOP_LEVEL},

@@ -359,6 +359,15 @@ static void print_grid(listing *l) {
     if (axes) tvm_text_puts(&l->out, "\n");
 }
 
+static void print_cluster(listing *l) {
+    const uint32_t *cluster = l->kernel->cluster;
+    if (tvm_cluster_blocks(l->kernel) == 1) return;
+    tvm_text_add(&l->out, ".cluster %" PRIu32, cluster[0]);
+    if (cluster[1] > 1 || cluster[2] > 1) tvm_text_add(&l->out, ", %" PRIu32, cluster[1]);
+    if (cluster[2] > 1) tvm_text_add(&l->out, ", %" PRIu32, cluster[2]);
+    tvm_text_puts(&l->out, "\n");
+}
+
 static void print_kernel(listing *l, const tvm_ir_kernel *kernel) {
     l->kernel = kernel;
     tvm_text_puts(&l->out, "\n");
@@ -370,6 +379,7 @@ static void print_kernel(listing *l, const tvm_ir_kernel *kernel) {
     }
     tvm_text_add(&l->out, ".warps %" PRIu32 "\n", kernel->warps);
     if (kernel->resident != 1) tvm_text_add(&l->out, ".resident %" PRIu32 "\n", kernel->resident);
+    print_cluster(l);
     print_grid(l);
     for (uint32_t i = 0; i < kernel->assume_count; i++) {
         tvm_text_puts(&l->out, ".assume ");

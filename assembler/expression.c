@@ -98,6 +98,48 @@ static bool block_or_grid(tvm_asm *as, tvm_value *value) {
     return tvm_asm_node(as, token, &node, value);
 }
 
+/* The block's index in its cluster along an axis: block.x % 2. */
+static bool index_in_cluster(tvm_asm *as, const tvm_token *token, unsigned axis, tvm_value *value) {
+    const tvm_expr node = {.op = TVM_EXPR_BLOCK, .type = TVM_I(32), .a = axis};
+    const tvm_value extent = tvm_value_integer(tvm_asm_kernel(as)->cluster[axis]);
+    tvm_value block;
+    if (extent.as.i == 1) {
+        *value = tvm_value_integer(0);
+        return true;
+    }
+    return tvm_asm_node(as, token, &node, &block) &&
+           tvm_asm_binary(as, TVM_EXPR_MOD, token, &block, &extent, value);
+}
+
+/* x + X * (y + Y * z) */
+static bool rank_in_cluster(tvm_asm *as, const tvm_token *token, tvm_value *value) {
+    *value = tvm_value_integer(0);
+    for (unsigned axis = 3; axis-- > 0;) {
+        const tvm_value extent = tvm_value_integer(tvm_asm_kernel(as)->cluster[axis]);
+        tvm_value index, scaled;
+        if (extent.as.i == 1) continue;
+        if (!index_in_cluster(as, token, axis, &index) ||
+            !tvm_asm_binary(as, TVM_EXPR_MUL, token, value, &extent, &scaled) ||
+            !tvm_asm_binary(as, TVM_EXPR_ADD, token, &index, &scaled, value))
+            return false;
+    }
+    return true;
+}
+
+/* cluster.x and its kin, and cluster.rank, at the word: expressions of the block's index. */
+static bool of_cluster(tvm_asm *as, tvm_value *value) {
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_asm_next(as); /* the dot */
+    const tvm_token *what = tvm_asm_next(as);
+    const char *text = tvm_token_text(as->source, what);
+    if (!as->in_kernel || as->in_entry)
+        return tvm_asm_error(as, token, NULL, "the place in a cluster has a value only in a kernel");
+    if (tvm_asm_is(as, what, "rank")) return rank_in_cluster(as, token, value);
+    if (what->kind != TVM_TOKEN_NAME || what->length != 1 || text[0] < 'x' || text[0] > 'z')
+        return tvm_asm_error(as, what, NULL, "expected x, y, z or rank after 'cluster.'");
+    return index_in_cluster(as, token, (unsigned)(text[0] - 'x'), value);
+}
+
 /* multiprocessors, target: what a launch knows of the device. */
 static bool of_device(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
     const tvm_token *token = tvm_asm_next(as);
@@ -236,6 +278,9 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
     if (as->version >= 3 && tvm_asm_is(as, token, "role") && tvm_asm_is(as, after, ".") &&
         tvm_asm_is(as, tvm_asm_ahead(as, 2), "index"))
         return role_index(as, value);
+    if (tvm_asm_is(as, after, ".") && tvm_asm_is(as, token, "cluster") &&
+        as->kernel_version >= TVM_LANGUAGE_OF_CLUSTERS)
+        return of_cluster(as, value);
     if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_MULTIPROCESSORS)->text))
         return of_device(as, TVM_EXPR_MULTIPROCESSORS, value);
     if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_TARGET)->text))

@@ -216,7 +216,7 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
     as->kernel_index = index;
     as->kernel_version = as->version;
-    as->warps_seen = as->resident_seen = as->grid_seen = as->warps_missed = false;
+    as->warps_seen = as->resident_seen = as->cluster_seen = as->grid_seen = as->warps_missed = false;
     tvm_asm_kernel_open(as, token);
     good = good && parameters(as);
     if (!good) poison_rest(as, from);
@@ -283,6 +283,32 @@ bool tvm_asm_resident(tvm_asm *as) {
     if (!tvm_asm_static_integer(as, 1, TVM_MAX_RESIDENT, "the number of resident blocks", &blocks))
         return false;
     tvm_asm_kernel(as)->resident = (uint32_t)blocks;
+    return tvm_asm_expect_end(as);
+}
+
+/* Before whatever reads cluster.x and its kin, and the first instruction. */
+bool tvm_asm_cluster(tvm_asm *as, const tvm_token *token) {
+    uint32_t *cluster = tvm_asm_kernel(as)->cluster;
+    int64_t blocks = 1;
+    if (as->kernel_version < TVM_LANGUAGE_OF_CLUSTERS)
+        return tvm_asm_error(as, token, NULL, "'.cluster' needs '.vasm %d'", TVM_LANGUAGE_OF_CLUSTERS);
+    if (as->cluster_seen) return tvm_asm_error(as, token, NULL, "'.cluster' is already given");
+    if (tvm_asm_kernel(as)->insn_count > 0)
+        return tvm_asm_error(as, token, NULL, "'.cluster' stands before the first instruction of the kernel");
+    as->cluster_seen = true;
+    unsigned axis = 0;
+    do {
+        int64_t extent;
+        if (axis == 3)
+            return tvm_asm_error(as, tvm_asm_peek(as), NULL, "a cluster has at most three extents");
+        if (!tvm_asm_static_integer(as, 1, TVM_MAX_CLUSTER, "an extent of the cluster", &extent))
+            return false;
+        cluster[axis++] = (uint32_t)extent;
+        blocks *= extent;
+    } while (tvm_asm_accept(as, ","));
+    if (blocks > TVM_MAX_CLUSTER)
+        return tvm_asm_error(as, token, NULL, "a cluster of %lld blocks, expected at most %d",
+                             (long long)blocks, TVM_MAX_CLUSTER);
     return tvm_asm_expect_end(as);
 }
 

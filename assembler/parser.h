@@ -167,7 +167,7 @@ typedef struct tvm_asm {
     const tvm_source *kernel_source;
     uint32_t kernel_token;
     unsigned kernel_frames; /* open when it began */
-    bool warps_seen, resident_seen;
+    bool warps_seen, resident_seen, cluster_seen;
     bool grid_seen;
     unsigned kernel_version; /* of the language, at its header */
     bool warps_missed;       /* reported */
@@ -390,6 +390,7 @@ bool tvm_asm_launch_name(tvm_asm *as, const char *what, const char **name, uint3
 bool tvm_asm_launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, unsigned leaves,
                          const char *what);
 bool tvm_asm_resident(tvm_asm *as);
+bool tvm_asm_cluster(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_warps(tvm_asm *as);
 bool tvm_asm_grid(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_assume(tvm_asm *as);

@@ -192,7 +192,7 @@ static bool fits(const tvm_kernel_abi *abi, const tvm_ir_kernel *kernel, unsigne
         abi->flags & ~(uint32_t)TVM_ABI_FLAGS)
         return false;
     for (unsigned d = 0; d < 3; d++)
-        if (abi->cluster[d] != 1) return false;
+        if (abi->cluster[d] != kernel->cluster[d]) return false;
     for (uint32_t i = 0; i < abi->param_count; i++)
         if (!row_fits(abi, &abi->params[i], kernel)) return false;
     return true;

@@ -87,13 +87,16 @@ static void write_entry(tvm_text *t, const tvm_ir_program *program, const tvm_ir
     tvm_text_add(t, "\n");
 }
 
-static void write_absence(tvm_text *t, const tvm_kernel_code *kernel, tvm_target target, bool follows) {
+static void write_absence(tvm_text *t, const tvm_ir_kernel *source, const tvm_kernel_code *kernel,
+                          tvm_target target, bool follows) {
     char name[16];
     tvm_text_add(t, "%skernel %s is not for %s: ", follows ? "\n" : "", kernel->name,
                  tvm_target_name(target, name));
     if (kernel->abi.absence == TVM_ABI_TOO_BIG)
         tvm_text_add(t, "it needs %u bytes of shared memory, of which a block has %u\n",
                      (unsigned)kernel->abi.shared_bytes, tvm_target_shared_bytes(target));
+    else if (tvm_cluster_blocks(source) > 1 && target.arch < TVM_CLUSTER_TARGET)
+        tvm_text_add(t, "it has clusters, which sm_%d is the first to have\n", TVM_CLUSTER_TARGET);
     else
         tvm_text_add(t, "it assumes another target\n");
 }
@@ -105,7 +108,7 @@ tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, c
     for (size_t k = 0; k < module->kernel_count; k++) {
         const tvm_kernel_code *kernel = &module->kernels[k];
         if (kernel->abi.absence) {
-            write_absence(&t, kernel, module->target, k > 0);
+            write_absence(&t, &program->kernels[k], kernel, module->target, k > 0);
             continue;
         }
         tvm_text_add(&t, "%skernel %s for %s: %u threads, %u bytes of shared memory\n", k ? "\n" : "",

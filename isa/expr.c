@@ -314,6 +314,7 @@ static bool refuses_target(const tvm_ir_kernel *kernel, uint32_t expr, const tvm
 
 bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target) {
     const tvm_eval_env env = {.target = (int32_t)target};
+    if (tvm_cluster_blocks(kernel) > 1 && target != 0 && target < TVM_CLUSTER_TARGET) return false;
     for (uint32_t i = 0; i < kernel->assume_count; i++)
         if (refuses_target(kernel, kernel->assumes[i], &env)) return false;
     return true;

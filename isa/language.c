@@ -59,6 +59,7 @@ uint32_t tvm_language_operands(const tvm_ir_program *program, const tvm_ir_kerne
 }
 
 static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kernel, unsigned *version) {
+    if (tvm_cluster_blocks(kernel) > 1) need(version, TVM_LANGUAGE_OF_CLUSTERS);
     for (uint32_t i = 0; i < kernel->expr_count; i++)
         need(version, tvm_expr_op_info(kernel->exprs[i].op)->since);
     for (uint32_t i = 0; i < kernel->insn_count; i++) need_insn(program, kernel, &kernel->insns[i], version);

@@ -6,7 +6,10 @@
 #include "program.h"
 
 /* The latest that this library knows. */
-enum { TVM_LANGUAGE_VERSION = 3 };
+enum {
+    TVM_LANGUAGE_VERSION = 3,
+    TVM_LANGUAGE_OF_CLUSTERS = 3 /* .cluster: in the container a part of each kernel from here on */
+};
 
 /* The version that a reader of the verified program must know: the highest of all that it uses, 1 at least.
  */

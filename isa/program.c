@@ -279,7 +279,11 @@ uint32_t tvm_ir_program_add_image(tvm_ir_program *program, const tvm_ir_image *i
 }
 
 static tvm_ir_kernel empty_kernel(uint32_t name) {
-    return (tvm_ir_kernel){.name = name, .warps = 1, .resident = 1, .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
+    return (tvm_ir_kernel){.name = name,
+                           .warps = 1,
+                           .resident = 1,
+                           .cluster = {1, 1, 1},
+                           .grid = {TVM_NONE, TVM_NONE, TVM_NONE}};
 }
 
 uint32_t tvm_ir_program_add_kernel(tvm_ir_program *program, uint32_t name) {

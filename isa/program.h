@@ -21,6 +21,7 @@ enum {
     TVM_MAX_INSNS = 1 << 16,  /* of a kernel */
     TVM_MAX_EXPRS = 1 << 16,  /* of a kernel */
     TVM_MAX_EXPR_SIZE = 1024, /* nodes of one expression written out as a tree */
+    TVM_MAX_CLUSTER = 8,      /* blocks of a cluster: what every GPU that has clusters takes */
     TVM_MAX_RESIDENT = 32,    /* blocks of a multiprocessor */
     TVM_MAX_DEPTH = 64,       /* of nested control */
     TVM_MAX_UNROLL = 1024,    /* of one for */
@@ -341,10 +342,11 @@ typedef struct tvm_index {
 } tvm_index;
 
 typedef struct tvm_ir_kernel {
-    uint32_t name;     /* string; unique in the program; an identifier */
-    uint32_t warps;    /* 1..32; threads = 32 * warps */
-    uint32_t resident; /* 1..32: blocks that a multiprocessor is to hold at once, which bounds registers */
-    uint32_t grid[3];  /* launch-time expressions; x, y, z; TVM_NONE is 1 */
+    uint32_t name;       /* string; unique in the program; an identifier */
+    uint32_t warps;      /* 1..32; threads = 32 * warps */
+    uint32_t resident;   /* 1..32: blocks that a multiprocessor is to hold at once, which bounds registers */
+    uint32_t cluster[3]; /* 1..8: blocks of a cluster along x, y, z; the grid's extents are multiples */
+    uint32_t grid[3];    /* launch-time expressions; x, y, z; TVM_NONE is 1 */
     uint32_t param_count;
     tvm_slot *slots;
     uint32_t slot_count, slot_capacity;
@@ -489,7 +491,15 @@ static inline bool tvm_slot_is_in_shared(unsigned kind) {
 unsigned tvm_slot_rank(const tvm_ir_program *program, const tvm_slot *slot);
 const uint32_t *tvm_slot_shape(const tvm_ir_program *program, const tvm_slot *slot);
 
-/* May the kernel be launched on this target: does no assume that reads the target alone refuse it? */
+/* Blocks of a cluster; 1: the kernel has none. */
+static inline uint32_t tvm_cluster_blocks(const tvm_ir_kernel *kernel) {
+    return kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2];
+}
+
+/* The first architecture that has clusters. */
+enum { TVM_CLUSTER_TARGET = 90 };
+/* May the kernel be launched on this target (0: the interpreter): has the target clusters where there are
+ * any, and does no assume that reads the target alone refuse it? */
 bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target);
 
 /* A global tensor of the launch: what alloc-global makes. */

@@ -11,7 +11,8 @@
  *   SHRD      u32 count, of each: u8 rank  u8 modes  u8 base  u8 bits  u8 shift  u32 shape[rank]
  *             u32 mode_size[modes]  u32 mode_stride[modes]  u8 mode_dim[modes]
  *   KRNL      u32 count, of each:
- *             u32 name  u32 warps  u32 resident  u32 grid[3]  u32 parameters  u32 slots  u32 expressions
+ *             u32 name  u32 warps  u32 resident  from language 3 on: u32 cluster[3]
+ *             u32 grid[3]  u32 parameters  u32 slots  u32 expressions
  *             u32 assumes  u32 insns
  *     slot    u32 name  u8 kind  u8 rank (of GLOBAL, else 0)  dtype
  *             GLOBAL: u32 shape[rank]   REGISTER: u8 packing  u32 layout   SHARED: u32 layout

@@ -259,6 +259,7 @@ static void read_kernel(reader *r) {
     tvm_ir_kernel *kernel = &r->program->kernels[r->program->kernel_count - 1];
     kernel->warps = take_u32(r);
     kernel->resident = take_u32(r);
+    if (r->language >= TVM_LANGUAGE_OF_CLUSTERS) take_u32s(r, kernel->cluster, 3);
     take_u32s(r, kernel->grid, 3);
     kernel->param_count = take_count(r, 1, TVM_MAX_PARAMS, "parameters");
     uint32_t slots = take_count(r, 10, TVM_MAX_SLOTS, "variables");

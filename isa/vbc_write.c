@@ -298,6 +298,7 @@ static void write_kernel(const writer *w, const tvm_ir_kernel *kernel, const ker
     put_u32(out, w->strings.number[kernel->name]);
     put_u32(out, kernel->warps);
     put_u32(out, kernel->resident);
+    if (w->language >= TVM_LANGUAGE_OF_CLUSTERS) put_u32s(out, kernel->cluster, 3);
     for (unsigned d = 0; d < 3; d++)
         put_u32(out, kernel->grid[d] == TVM_NONE ? TVM_NONE : o->exprs.number[kernel->grid[d]]);
     const uint32_t counts[] = {kernel->param_count, o->slots.count, o->exprs.count, kernel->assume_count,

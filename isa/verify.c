@@ -516,6 +516,12 @@ static void check_insn(tvm_verify_state *state, const tvm_insn *insn, tvm_team t
 
 /* ---- kernels ---- */
 
+static bool is_cluster(const tvm_ir_kernel *kernel) {
+    for (unsigned d = 0; d < 3; d++)
+        if (kernel->cluster[d] < 1 || kernel->cluster[d] > TVM_MAX_CLUSTER) return false;
+    return tvm_cluster_blocks(kernel) <= TVM_MAX_CLUSTER;
+}
+
 static bool check_limits(tvm_verify_state *state) {
     const tvm_ir_kernel *kernel = state->kernel;
     if (!check_name(state, kernel->name, "a kernel")) return false;
@@ -524,6 +530,9 @@ static bool check_limits(tvm_verify_state *state) {
     else if (kernel->resident < 1 || kernel->resident > TVM_MAX_RESIDENT)
         tvm_verify_error(state, NULL, "%u resident blocks, expected 1 to %d", kernel->resident,
                          TVM_MAX_RESIDENT);
+    else if (!is_cluster(kernel))
+        tvm_verify_error(state, NULL, "a cluster of %u x %u x %u blocks, expected 1 to %d blocks",
+                         kernel->cluster[0], kernel->cluster[1], kernel->cluster[2], TVM_MAX_CLUSTER);
     else if (kernel->param_count > TVM_MAX_PARAMS || kernel->param_count > kernel->slot_count)
         tvm_verify_error(state, NULL, "%u parameters, expected at most %d", kernel->param_count,
                          TVM_MAX_PARAMS);

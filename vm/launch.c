@@ -116,6 +116,17 @@ static bool too_big(tvm_dtype type, tvm_scalar value, int64_t most) {
     return type.kind == TVM_KIND_UINT ? value.u > (uint64_t)most : value.i > most;
 }
 
+/* The grid is whole clusters. */
+static tvm_status check_clusters(const scope *s, const uint32_t grid[3], tvm_diags *diags) {
+    for (unsigned d = 0; d < 3; d++)
+        if (grid[d] % s->kernel->cluster[d])
+            return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                                "kernel '%s': grid.%c is %" PRIu32
+                                ", expected a multiple of its clusters' %" PRIu32 " blocks",
+                                kernel_name(s), "xyz"[d], grid[d], s -> kernel -> cluster[d]);
+    return TVM_OK;
+}
+
 static tvm_status check_grid(const scope *s, uint32_t grid[3], tvm_diags *diags) {
     static const int64_t most[3] = {TVM_GRID_MAX};
     static const char *const names[3] = {"grid.x", "grid.y", "grid.z"};
@@ -136,7 +147,7 @@ static tvm_status check_grid(const scope *s, uint32_t grid[3], tvm_diags *diags)
         }
         grid[d] = (uint32_t)value.i;
     }
-    return TVM_OK;
+    return check_clusters(s, grid, diags);
 }
 
 static tvm_status check_assumes(const scope *s, tvm_diags *diags) {

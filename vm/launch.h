@@ -19,9 +19,9 @@ typedef struct tvm_launch_env {
 
 /* Sets env->grid. Evaluates grid, assumes and tensor shapes.
  * TVM_ARGUMENT with a message naming kernel, parameter or assume, and the values, when: an assume is false;
- * an extent is negative; a grid extent is below 0 or above the hardware's (2^31-1, 65535, 65535); a row of a
- * sub-byte tensor is not whole bytes; a tensor has more than 2^40 elements. A grid extent of 0 is allowed:
- * nothing runs (launch returns at once). */
+ * an extent is negative; a grid extent is below 0 or above the hardware's (2^31-1, 65535, 65535); a row of
+ * a sub-byte tensor is not whole bytes; a grid extent is no multiple of the clusters'; a tensor has more
+ * than 2^40 elements. A grid extent of 0 is allowed: nothing runs (launch returns at once). */
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
                             tvm_diags *diags);
 

@@ -30,6 +30,7 @@ struct tvm_launch_plan {
     uint32_t constant_count, param_count, device_count, step_count, extent_count, late_count, assume_count,
         tensor_count;
     uint16_t grid[3]; /* NO_VALUE: 1 */
+    uint8_t cluster[3];
     uint8_t params[TVM_MAX_PARAMS];
     uint8_t device[DEVICE_VALUES]; /* tvm_expr_op */
     uint8_t extents[3];            /* 0 to 2: grid.x to grid.z */
@@ -175,6 +176,7 @@ static void place_tensor(const plan_maker *m, uint32_t index) {
 static void place_uses(const plan_maker *m) {
     const tvm_ir_kernel *kernel = m->kernel;
     tvm_launch_plan *plan = m->plan;
+    for (unsigned d = 0; d < 3; d++) plan->cluster[d] = (uint8_t)kernel->cluster[d];
     for (unsigned d = 0; d < 3; d++)
         plan->grid[d] = kernel->grid[d] == TVM_NONE ? NO_VALUE : m->values[kernel->grid[d]];
     for (uint32_t a = 0; a < kernel->assume_count; a++)
@@ -344,7 +346,7 @@ static bool set_grid(const tvm_launch_plan *plan, const int64_t *values, uint32_
     static const uint64_t most[3] = {TVM_GRID_MAX};
     for (unsigned d = 0; d < 3; d++) {
         uint64_t extent = plan->grid[d] == NO_VALUE ? 1 : (uint64_t)values[plan->grid[d]];
-        if (extent > most[d]) return false;
+        if (extent > most[d] || extent % plan->cluster[d]) return false;
         grid[d] = (uint32_t)extent;
     }
     return true;

@@ -142,8 +142,12 @@ static void write_entry(const emitter *e, tvm_text *out) {
     tvm_text_add(out, "\n.visible .entry %s(", name);
     tvm_params_write(&e->code->abi, out);
     /* Without .minnctapersm ptxas aims at an occupancy of its own choice, for which it may spill. */
-    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm %u\n{\n", e->code->abi.threads,
+    tvm_text_add(out, "\n)\n.maxntid %u, 1, 1\n.minnctapersm %u\n", e->code->abi.threads,
                  (unsigned)e->kernel->resident);
+    if (tvm_cluster_blocks(e->kernel) > 1)
+        tvm_text_add(out, ".explicitcluster\n.reqnctapercluster %u, %u, %u\n", e->code->abi.cluster[0],
+                     e->code->abi.cluster[1], e->code->abi.cluster[2]);
+    tvm_text_puts(out, "{\n");
     declare_registers(e, out);
     tvm_text_append(out, &e->prologue);
     tvm_text_append(out, &e->body);

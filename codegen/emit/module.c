@@ -33,7 +33,9 @@ const char *tvm_module_keep(tvm_module *module, const char *string) {
 
 static tvm_kernel_abi start_abi(const tvm_ir_kernel *kernel, tvm_target target) {
     if (!tvm_kernel_is_for(kernel, target.arch)) return (tvm_kernel_abi){.absence = TVM_ABI_OTHER_TARGET};
-    return (tvm_kernel_abi){.threads = 32 * kernel->warps, .cluster = {1, 1, 1}};
+    tvm_kernel_abi abi = {.threads = 32 * kernel->warps};
+    memcpy(abi.cluster, kernel->cluster, sizeof abi.cluster);
+    return abi;
 }
 
 static bool start_module(tvm_module *module, const tvm_ir_program *program) {

@@ -180,9 +180,11 @@ static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *dia
             diags, TVM_RESOURCES, NULL, tvm_status_advice(TVM_RESOURCES),
             "kernel '%s' needs %u bytes of shared memory, more than a block has on this GPU (%s)", name,
             (unsigned)abi->shared_bytes, code->device->target_name);
-    return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
-                        "kernel '%s' is not for %s: it assumes another target", name,
-                        code->device->target_name);
+    bool clusters = tvm_cluster_blocks(&code->program->kernels[kernel]) > 1 &&
+                    code->device->target.arch < TVM_CLUSTER_TARGET;
+    return tvm_diag_add(
+        diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: %s", name, code->device->target_name,
+        clusters ? "it has clusters, which sm_90 is the first to have" : "it assumes another target");
 }
 
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags) {
