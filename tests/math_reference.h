@@ -35,7 +35,7 @@ static const math_row math_rows[] = {
     {"sqrt", false, sqrtl, NULL, {0.5, 0.5, 0.5}, 0, 0, 16, 0},
     {"rsqrt", false, reference_rsqrt, NULL, {0.51, 0.51, 2}, 0, 0, 16, 0},
     {"exp", false, expl, NULL, {0.51, 0.51, 2.5}, 0, -106, 90, 0},
-    {"exp2", false, exp2l, NULL, {0.51, 0.51, 2}, 0, -150, 129, 0},
+    {"exp2", false, exp2l, NULL, {0.51, 0.51, 2.5}, 0, -150, 129, 0},
     {"log", false, logl, NULL, {0.51, 0.51, 1.5}, 0, 0, 4, 0},
     {"log2", false, log2l, NULL, {0.51, 0.51, 1.5}, 0, 0, 4, 0},
     {"sin", false, sinl, NULL, {0.51, 0.51, 2}, 0, -200000, 200000, 0},
@@ -49,13 +49,13 @@ static const math_row math_rows[] = {
     {"trunc", false, truncl, NULL, {0, 0, 0}, 0, -100, 100, 0},
     {"sqrt", true, sqrtl, NULL, {0.51, 0.51, 1.5}, 0, 0, 16, 0},
     {"rsqrt", true, reference_rsqrt, NULL, {0.51, 0.51, 2}, 0, 0, 16, 0},
-    {"exp", true, expl, NULL, {0.51, 1, 120}, 0, -86, 88, 0},
-    {"exp2", true, exp2l, NULL, {1.5, 1.5, 2}, 0, -126, 128, 0},
+    {"exp", true, expl, NULL, {0.51, 0.51, 100}, 0, -86, 88, 0},
+    {"exp2", true, exp2l, NULL, {1.5, 1.5, 2.5}, 0, -126, 128, 0},
     {"log", true, logl, NULL, {0.52, 0.52, 3}, 0x1p-21, 0, 4, 0},
     {"log2", true, log2l, NULL, {0.52, 0.52, 3}, 0x1p-21, 0, 4, 0},
-    {"sin", true, sinl, NULL, {0.51, 0.51, 2}, 0x1p-20, -3.14159, 3.14159, 3.1416},
-    {"cos", true, cosl, NULL, {0.51, 0.51, 2}, 0x1p-20, -3.14159, 3.14159, 3.1416},
-    {"tanh", true, tanhl, NULL, {2, 1, 16384}, 0, -10, 10, 0},
+    {"sin", true, sinl, NULL, {0.6, 0.6, 2}, 0x1p-20, -3.14159, 3.14159, 3.1416},
+    {"cos", true, cosl, NULL, {0.6, 0.6, 2}, 0x1p-20, -3.14159, 3.14159, 3.1416},
+    {"tanh", true, tanhl, NULL, {1.5, 1.5, 8192}, 0, -10, 10, 0},
     {"div", true, NULL, reference_div, {0.51, 0.51, 2}, 0, -100, 100, 0},
 };
 enum { MATH_ROWS = sizeof math_rows / sizeof *math_rows };
@@ -103,7 +103,7 @@ static inline bool math_counts(const math_row *row, double x, double y) {
  * or an error within the row's absolute bound. */
 static inline double math_error(const math_row *row, tvm_dtype type, double x, double y, double found) {
     long double exact = math_value(row, (long double)x, (long double)y);
-    if (row->fast && fabsl(exact) < 0x1p-126L && found == 0) return 0;
+    if (row->fast && fabsl(exact) < 0x1.01p-126L && found == 0) return 0;
     if (row->absolute > 0 && fabsl(exact - (long double)found) <= (long double)row->absolute) return 0;
     return math_units(type, exact, found);
 }

@@ -1,0 +1,292 @@
+/* Programs that memory bounds, against a plain copy of as many bytes, in one run: medians of replays of CUDA
+ * graphs of 40 launches or more over rotating copies of the data, larger than three times the L2. The copy is
+ * the faster of two kernels. Each line of the table below is a point: a program of programs/, its
+ * definitions, and the arguments of a launch. See elementwise --help and bench/NOTES. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+
+enum { ARGUMENTS = 12, DEFINES = 6, TEXT = 128, COPY_KERNELS = 2, ALIGNMENT = 256 };
+
+/* Arguments, with blanks between: `i:16384` an integer, `f:1e-5` a float, `r:f16:COUNT` a tensor that is
+ * read, `w:...` one that is written, `b:...` one that is both; `k:i32:COUNT:LIMIT` is read, of numbers below
+ * LIMIT. A count is a product, 4096*32. */
+typedef struct point {
+    const char *file, *defines, *kernel, *arguments;
+} point;
+
+static const point points[] = {
+    {"vector_add", "T=f16", "vector_add", "i:67108864 r:f16:67108864 r:f16:67108864 w:f16:67108864"},
+    {"vector_add", "T=f32", "vector_add", "i:67108861 r:f32:67108861 r:f32:67108861 w:f32:67108861"},
+    {"swiglu", "T=f16", "swiglu", "i:16384 i:4096 r:f16:16384*8192 w:f16:16384*4096"},
+    {"swiglu", "T=f16", "swiglu", "i:4096 i:152064 r:f16:4096*304128 w:f16:4096*152064"},
+    {"swiglu", "T=bf16 ACT=gelu_tanh", "swiglu", "i:16384 i:4096 r:bf16:16384*8192 w:bf16:16384*4096"},
+    {"swiglu", "T=f16", "swiglu", "i:64 i:8192 r:f16:64*16384 w:f16:64*8192"},
+    {"quantize_rows", "T=f16", "quantize_rows",
+     "i:16384 i:4096 r:f16:16384*4096 w:i8:16384*4096 w:f32:16384"},
+    {"quantize_rows", "T=f16", "quantize_rows",
+     "i:4096 i:152064 r:f16:4096*152064 w:i8:4096*152064 w:f32:4096"},
+    {"quantize_rows", "T=f16 OTYPE=f8_e4m3", "quantize_rows",
+     "i:16384 i:4096 r:f16:16384*4096 w:u8:16384*4096 w:f32:16384"},
+    {"quantize_rows", "T=f16 OTYPE=f8_e4m3 GROUP=128", "quantize_rows",
+     "i:16384 i:4096 r:f16:16384*4096 w:u8:16384*4096 w:f32:16384*32"},
+    {"quantize_rows", "T=bf16 OTYPE=f8_e4m3", "swiglu_quantize_rows",
+     "i:16384 i:4096 r:bf16:16384*8192 w:u8:16384*4096 w:f32:16384"},
+};
+enum { POINTS = sizeof points / sizeof *points };
+
+typedef struct options {
+    const char *folder, *only, *defines;
+    point own;
+    double rest;
+} options;
+
+static const struct argp_option argp_options[] = {
+    {"programs", 'p', "DIR", 0, "take the programs of DIR (default: programs)", 0},
+    {"only", 'o', "TEXT", 0, "only points whose program, definitions or kernel contain TEXT", 0},
+    {"define", 'D', "NAME=VALUE ...", 0, "more definitions for every point", 0},
+    {"point", 'x', "FILE/DEFINES/KERNEL/ARGUMENTS", 0, "this point in place of the table's", 0},
+    {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+    options *o = state->input;
+    char *rest = NULL;
+    switch (key) {
+    case 'p':
+        o->folder = arg;
+        return 0;
+    case 'o':
+        o->only = arg;
+        return 0;
+    case 'D':
+        o->defines = arg;
+        return 0;
+    case 'x':
+        o->own = (point){strtok_r(arg, "/", &rest), strtok_r(NULL, "/", &rest), strtok_r(NULL, "/", &rest),
+                         strtok_r(NULL, "/", &rest)};
+        if (!o->own.arguments) argp_error(state, "FILE/DEFINES/KERNEL/ARGUMENTS is expected");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- a point ---- */
+
+typedef struct argument {
+    char kind;     /* i f r w b k */
+    double number; /* of a scalar; the limit of k */
+    size_t bytes, at;
+} argument;
+
+typedef struct work {
+    tvm_kernel *kernel;
+    argument arguments[ARGUMENTS];
+    unsigned count;
+    size_t moved; /* bytes that are read or written */
+    bench_copies copies;
+    void *stream;
+} work;
+
+static size_t product(const char *text) {
+    char *end;
+    size_t value = strtoull(text, &end, 10);
+    while (*end == '*') value *= strtoull(end + 1, &end, 10);
+    return value;
+}
+
+static bool read_argument(bench *b, const char *text, argument *a) {
+    char type[16] = "", count[64] = "";
+    unsigned long long limit = 0;
+    tvm_dtype dtype;
+    *a = (argument){.kind = text[0]};
+    if (a->kind == 'i' || a->kind == 'f') {
+        a->number = strtod(text + 2, NULL);
+        return true;
+    }
+    int fields = sscanf(text, "%*c:%15[^:]:%63[^:]:%llu", type, count, &limit);
+    if (fields < 2 || !tvm_dtype_parse(type, strlen(type), &dtype)) return bench_fail(b, "what is %s?", text);
+    a->number = (double)limit;
+    a->bytes = product(count) * dtype.bits / 8;
+    return true;
+}
+
+static bool read_arguments(bench *b, const point *p, work *w, size_t *total) {
+    char copy[512], *rest = NULL;
+    snprintf(copy, sizeof copy, "%s", p->arguments);
+    for (char *at = strtok_r(copy, " ", &rest); at && w->count < ARGUMENTS; at = strtok_r(NULL, " ", &rest)) {
+        argument *a = &w->arguments[w->count++];
+        if (!read_argument(b, at, a)) return false;
+        a->at = *total;
+        *total += (a->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        w->moved += a->kind == 'b' ? 2 * a->bytes : a->bytes;
+    }
+    return true;
+}
+
+/* Random bits that are numbers of moderate size as f16, bf16 and f32; or integers below a limit. */
+static bool fill(bench *b, const work *w, uint8_t *host, size_t room) {
+    for (unsigned c = 0; c < w->copies.count; c++)
+        for (unsigned i = 0; i < w->count; i++) {
+            const argument *a = &w->arguments[i];
+            for (size_t done = 0; done < a->bytes; done += room) {
+                size_t part = a->bytes - done < room ? a->bytes - done : room;
+                if (done == 0 || part < room) bench_fill_random(b, host, part);
+                for (size_t j = 0; j + 2 <= part && a->kind != 'k' && done == 0; j += 2) {
+                    uint16_t word;
+                    memcpy(&word, host + j, 2);
+                    word = (uint16_t)((word & 0x87ff) | 0x3800);
+                    memcpy(host + j, &word, 2);
+                }
+                for (size_t j = 0; j + 4 <= part && a->kind == 'k' && done == 0; j += 4) {
+                    uint32_t word;
+                    memcpy(&word, host + j, 4);
+                    word = (uint32_t)((double)word * 0x1p-32 * a->number);
+                    memcpy(host + j, &word, 4);
+                }
+                if (!bench_write(b, (uint8_t *)w->copies.at[c] + a->at + done, host, part)) return false;
+            }
+        }
+    return true;
+}
+
+static bool launch(bench *b, unsigned i, void *data) {
+    work *w = data;
+    tvm_value values[ARGUMENTS] = {0};
+    uint8_t *base = w->copies.at[i % w->copies.count];
+    for (unsigned a = 0; a < w->count; a++) {
+        values[a].i = (int64_t)w->arguments[a].number;
+        values[a].f = w->arguments[a].number;
+        if (w->arguments[a].bytes) values[a].data = base + w->arguments[a].at;
+        values[a].bytes = w->arguments[a].bytes;
+    }
+    return bench_ok(b, tvm_launchv(w->kernel, b->stream, values, w->count), "launch");
+}
+
+/* ---- the copy ---- */
+
+typedef struct copier {
+    tvm_kernel *kernel;
+    const bench_copies *copies;
+    size_t bytes; /* of a half */
+} copier;
+
+static const char copy_text[] =
+    ".vasm 3\n.table WAYS(WARPS, PIECES)\nsmall: 4, 4\nlarge: 8, 8\n.endtable\n"
+    ".for W in WAYS\n.const TILE = 32 * WARPS * PIECES * 4\n"
+    ".kernel copy_${W.name}(n: i32, x: global u32[n], y: global u32[n])\n"
+    ".warps WARPS\n.grid cdiv(n, TILE)\n.assume n % 4 == 0\n"
+    "%i = i64(block.x) * TILE\nstore-global y[%i], load-global(x[%i], [TILE])\n.end\n"
+    ".endfor\n";
+
+/* From the first half of the data to the second. */
+static bool copy(bench *b, unsigned i, void *data) {
+    const copier *c = data;
+    uint8_t *from = c->copies->at[i % c->copies->count], *to = from + c->bytes;
+    tvm_value values[] = {
+        {.i = (int64_t)(c->bytes / 4)}, {.data = from, .bytes = c->bytes}, {.data = to, .bytes = c->bytes}};
+    return bench_ok(b, tvm_launchv(c->kernel, b->stream, values, 3), "copy");
+}
+
+/* ---- the run ---- */
+
+typedef struct run {
+    bench b;
+    options o;
+    tvm_kernel *copy[COPY_KERNELS];
+    uint8_t *host;
+    size_t room;
+} run;
+
+static bool load(run *r, const point *p, tvm_program **program, work *w) {
+    char path[4096], text[TEXT * 2], *rest = NULL;
+    const char *defines[DEFINES];
+    size_t count = 0;
+    snprintf(path, sizeof path, "%s/%s.vasm", r->o.folder, p->file);
+    snprintf(text, sizeof text, "%s %s", p->defines, r->o.defines ? r->o.defines : "");
+    for (char *at = strtok_r(text, " ", &rest); at && count < DEFINES; at = strtok_r(NULL, " ", &rest))
+        defines[count++] = at;
+    return bench_load(&r->b, path, defines, count, program) &&
+           bench_ok(&r->b, tvm_get_kernel(*program, p->kernel, &w->kernel), p->kernel);
+}
+
+static bool measure(run *r, const point *p, work *w, size_t total) {
+    bench *b = &r->b;
+    copier copiers[COPY_KERNELS];
+    bench_job jobs[COPY_KERNELS + 1];
+    bench_time times[COPY_KERNELS + 1];
+    unsigned launches = bench_copies_launches(&w->copies, BENCH_LAUNCHES);
+    if (!fill(b, w, r->host, r->room)) return false;
+    for (unsigned i = 0; i < w->copies.count; i++)
+        if (!launch(b, i, w) || !bench_wait(b)) return false;
+    jobs[0] = (bench_job){launch, w, launches};
+    for (unsigned c = 0; c < COPY_KERNELS; c++) {
+        copiers[c] = (copier){r->copy[c], &w->copies, total / 2 / 16 * 16};
+        if (copiers[c].bytes > w->moved / 2) copiers[c].bytes = w->moved / 2 / 16 * 16;
+        jobs[c + 1] = (bench_job){copy, &copiers[c], launches};
+        if (!copy(b, 0, &copiers[c]) || !bench_wait(b)) return false;
+    }
+    if (!bench_measure_in_turn(b, jobs, COPY_KERNELS + 1, BENCH_REPLAYS, times)) return false;
+    double best = times[1].median;
+    for (unsigned c = 1; c < COPY_KERNELS; c++)
+        if (times[c + 1].median < best) best = times[c + 1].median;
+    printf("%-52s %9.2f us %5.2f TB/s  copy %9.2f us %5.2f TB/s  %4.2f  %s\n", p->kernel, times[0].median,
+           (double)w->moved / times[0].median * 1e-6, best, (double)w->moved / best * 1e-6,
+           best / times[0].median, p->defines);
+    printf("    %s\n", p->arguments);
+    fflush(stdout);
+    return true;
+}
+
+static bool run_point(run *r, const point *p) {
+    work w = {0};
+    tvm_program *program = NULL;
+    size_t total = 0;
+    bool ok = load(r, p, &program, &w) && read_arguments(&r->b, p, &w, &total) &&
+              bench_copies_make(&r->b, total, &w.copies) && measure(r, p, &w, total);
+    if (!ok) printf("%s %s: %s\n", p->kernel, p->defines, r->b.why);
+    bench_copies_free(&r->b, &w.copies);
+    tvm_program_free(program);
+    return !r->b.lost;
+}
+
+static bool chosen(const options *o, const point *p) {
+    return !o->only || strstr(p->file, o->only) || strstr(p->defines, o->only) || strstr(p->kernel, o->only);
+}
+
+static bool open_all(run *r, tvm_program **program) {
+    static const char *const names[COPY_KERNELS] = {"copy_small", "copy_large"};
+    if (!bench_open(&r->b, false, 0)) return false;
+    r->b.rest = r->o.rest;
+    r->room = 16 << 20;
+    r->host = malloc(r->room);
+    if (!r->host) return bench_fail(&r->b, "out of memory");
+    if (!bench_ok(&r->b, tvm_assemble(r->b.context, copy_text, sizeof copy_text - 1, NULL, program), "copy"))
+        return false;
+    for (unsigned c = 0; c < COPY_KERNELS; c++)
+        if (!bench_ok(&r->b, tvm_get_kernel(*program, names[c], &r->copy[c]), names[c])) return false;
+    return true;
+}
+
+int main(int argc, char **argv) {
+    static const struct argp argp = {
+        argp_options, parse_option, NULL, "Measure memory-bound programs against a copy of as many bytes.",
+        NULL,         NULL,         NULL};
+    run r = {.o = {.folder = "programs", .rest = 0.1}};
+    tvm_program *program = NULL;
+    argp_parse(&argp, argc, argv, 0, NULL, &r.o);
+    bool ok = open_all(&r, &program);
+    if (ok && r.o.own.file)
+        ok = run_point(&r, &r.o.own);
+    else
+        for (size_t i = 0; ok && i < POINTS; i++)
+            if (chosen(&r.o, &points[i])) ok = run_point(&r, &points[i]);
+    if (!ok) fprintf(stderr, "elementwise: %s\n", r.b.why);
+    tvm_program_free(program);
+    free(r.host);
+    bench_close(&r.b);
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
