@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "types.h"
 
 enum { ARGUMENTS = 12, DEFINES = 6, TEXT = 128, COPY_KERNELS = 2, ALIGNMENT = 256 };
 
@@ -35,6 +36,10 @@ static const point points[] = {
      "i:16384 i:4096 r:f16:16384*4096 w:u8:16384*4096 w:f32:16384*32"},
     {"quantize_rows", "T=bf16 OTYPE=f8_e4m3", "swiglu_quantize_rows",
      "i:16384 i:4096 r:bf16:16384*8192 w:u8:16384*4096 w:f32:16384"},
+    {"rope", "T=f16", "rope",
+     "i:4096 i:8192 i:32 i:128 k:i32:8192:4096 r:f32:4096*128 r:f16:8192*32*128 w:f16:8192*32*128"},
+    {"rope", "T=f16 STYLE=interleaved", "rope",
+     "i:4096 i:8192 i:32 i:128 k:i32:8192:4096 r:f32:4096*128 r:f16:8192*32*128 w:f16:8192*32*128"},
 };
 enum { POINTS = sizeof points / sizeof *points };
 

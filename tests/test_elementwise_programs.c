@@ -175,9 +175,52 @@ START_TEST(rows_are_quantized) {
 }
 END_TEST
 
+/* ---- rope ---- */
+
+static void check_rope(const char *define, unsigned t, bool interleaved, size_t tokens, size_t heads,
+                       size_t d) {
+    enum { MAX = 40 };
+    kernel_kit k = kit_open("rope.vasm", define);
+    tvm_dtype type = type_of(type_names[t]);
+    const double sizes[] = {MAX, (double)tokens, (double)heads, (double)d};
+    for (unsigned i = 0; i < 4; i++) kit_scalar(&k, sizes[i]);
+    kit_tensor *positions = kit_input(&k, type_of("i32"), tokens, 0, MAX - 1),
+               *table = kit_input(&k, type_of("f32"), MAX * d, -1, 1),
+               *x = kit_input(&k, type, tokens * heads * d, -4, 4),
+               *y = kit_tensor_new(&k, type, tokens * heads * d);
+    kit_launch(&k, "rope");
+    for (size_t i = 0; i < tokens * heads * (d / 2); i++) {
+        size_t row = i / (d / 2), pair = i % (d / 2), p = (size_t)positions->values[row / heads];
+        size_t first = row * d + (interleaved ? 2 * pair : pair), second = first + (interleaved ? 1 : d / 2);
+        double cosine = table->values[p * d + pair], sine = table->values[p * d + d / 2 + pair];
+        double a = x->values[first] * cosine - x->values[second] * sine,
+               b = x->values[second] * cosine + x->values[first] * sine;
+        /* of a difference that cancels, the rounding of its terms is left */
+        double left = 4 * (fabs(cosine) + fabs(sine)) * 1.2e-7;
+        near(define, first, y->values[first], a, tolerances[t] + left / fmax(fabs(a), 0x1p-14));
+        near(define, second, y->values[second], b, tolerances[t] + left / fmax(fabs(b), 0x1p-14));
+    }
+    kit_close(&k);
+}
+
+START_TEST(heads_are_turned) {
+    static const size_t sizes[][3] = {{3, 17, 128}, {2, 5, 64}, {5, 33, 80},
+                                      {1, 3, 6},    {2, 9, 48}, {1, 130, 2}};
+    static const char *const styles[] = {"half", "interleaved"};
+    for (unsigned i = 0; i < 2; i++) {
+        char define[64];
+        snprintf(define, sizeof define, "T=%s STYLE=%s", type_names[_i], styles[i]);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            check_rope(define, (unsigned)_i, i == 1, sizes[s][0], sizes[s][1], sizes[s][2]);
+        compiles("rope.vasm", define);
+    }
+}
+END_TEST
+
 START_TEST(impossible_options_are_refused) {
     char path[5000];
     is_refused(program_path("swiglu.vasm", path), "ACT=relu", "ACT must be silu, gelu or gelu_tanh");
+    is_refused(program_path("rope.vasm", path), "STYLE=third", "STYLE must be half or interleaved");
     is_refused(program_path("quantize_rows.vasm", path), "OTYPE=f16", "OTYPE must be");
     is_refused(program_path("quantize_rows.vasm", path), "GROUP=100", "GROUP must be");
 }
@@ -190,6 +233,7 @@ int main(void) {
     tcase_add_test(tests, vectors_are_added);
     tcase_add_loop_test(tests, gated_units_are_those_of_float64, 0, TYPES);
     tcase_add_loop_test(tests, rows_are_quantized, 0, TYPES);
+    tcase_add_loop_test(tests, heads_are_turned, 0, TYPES);
     tcase_add_test(tests, impossible_options_are_refused);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
