@@ -12,6 +12,7 @@
 #include "ptx_mbarrier.h"
 #include "ptx_state.h"
 #include "ptx_wgmma.h"
+#include "types.h"
 
 /* ---- arithmetic ---- */
 
@@ -175,6 +176,12 @@ static inline uint64_t ptx_convert(const ptx_insn *insn, const uint64_t v[3]) {
         ptx_must(ptx_is(to, "f16x2"), "ptx: unknown %s", insn->text);
         return (uint64_t)ptx_ofp8_to_f16((uint8_t)(v[0] >> 8), e5m2) << 16 |
                ptx_ofp8_to_f16((uint8_t)v[0], e5m2);
+    }
+    if (ptx_is(to, "e4m3x2") || ptx_is(to, "e5m2x2")) {
+        tvm_dtype type = to[1] == '5' ? TVM_FLOAT(8, 5, 2) : TVM_FLOAT(8, 4, 3);
+        ptx_must(ptx_is(insn->part[2], "satfinite"), "ptx: unknown %s", insn->text);
+        return tvm_encode(type, (double)tvm_f32_from_bits((uint32_t)v[0])) << 8 |
+               tvm_encode(type, (double)tvm_f32_from_bits((uint32_t)v[1]));
     }
     if (ptx_is(to, "f16x2") || ptx_is(to, "bf16x2")) {
         float high = tvm_f32_from_bits((uint32_t)v[0]), low = tvm_f32_from_bits((uint32_t)v[1]);

@@ -168,13 +168,16 @@ static void check_casts_from(tvm_dtype from, const tvm_dtype *types, size_t tota
             if (has_cast(types[i], from, lowbit)) write_cast(out, types[i], from, lowbit);
     fclose(out);
     tvm_ir_program *program = assemble(text);
-    tvm_module *module = translate(program, 80);
-    for (size_t i = 0; i < total; i++)
-        for (int lowbit = 0; lowbit < 2; lowbit++)
-            for (unsigned round = 0;
-                 has_cast(types[i], from, lowbit) && round < (from.bits <= 8 ? 1 : ROUNDS); round++)
-                check_cast(module, types[i], from, lowbit, round);
-    tvm_module_free(module);
+    bool other_code = tvm_dtype_same(from, TVM_F32) || tvm_dtype_same(from, TVM_BF16); /* to f8 on sm_90 */
+    for (unsigned arch = 80; arch <= (other_code ? 90u : 80u); arch += 10) {
+        tvm_module *module = translate(program, arch);
+        for (size_t i = 0; i < total; i++)
+            for (int lowbit = 0; lowbit < 2; lowbit++)
+                for (unsigned round = 0;
+                     has_cast(types[i], from, lowbit) && round < (from.bits <= 8 ? 1 : ROUNDS); round++)
+                    check_cast(module, types[i], from, lowbit, round);
+        tvm_module_free(module);
+    }
     tvm_ir_program_free(program);
     free(text);
 }

@@ -20,6 +20,9 @@ typedef struct cast_work {
     const scaled_weights *scaled; /* the last step is left to mma's sums; or NULL */
 } cast_work;
 
+/* sm_89 has conversions to and from the types of OFP8, too, but in a later version of PTX. */
+enum { ARCH_OFP8 = 90 };
+
 /* ---- no conversion at all ---- */
 
 static const char *refuse_move(const emitter *e, const void *work) {
@@ -208,6 +211,41 @@ static bool emit_float_pairs(emitter *e, void *work) {
     return true;
 }
 
+/* ---- to f8_e4m3 and f8_e5m2 ---- */
+
+static const char *refuse_ofp8(const emitter *e, const void *work) {
+    const cast_work *w = work;
+    bool to_ofp8 = w->to.bits == 8 && tvm_float_has_nan(w->to);
+    bool from_f32 = tvm_dtype_same(w->from, TVM_F32) || tvm_dtype_same(w->from, TVM_BF16);
+    if (!to_ofp8 || !from_f32 || w->to_packing != TVM_PACKING_LINEAR) return "";
+    if (e->target.arch < ARCH_OFP8) return "not on this target";
+    return w->locals % 4 ? "no whole words" : NULL;
+}
+
+/* Two elements in the halves of a .b16. */
+static reg ofp8_pair(emitter *e, const cast_work *w, uint32_t local) {
+    reg f[2], d = tvm_new_h(e);
+    for (uint32_t i = 0; i < 2; i++) {
+        f[i] = tvm_read_element(e, w->source, local + i, false);
+        if (tvm_is_half(w->from)) f[i] = tvm_half_to_f32(e, w->from, f[i]);
+    }
+    tvm_emit(e, "cvt.rn.satfinite.%s.f32 %s, %s, %s;", w->to.exponent == 5 ? "e5m2x2" : "e4m3x2", d.name,
+             f[1].name, f[0].name);
+    return d;
+}
+
+static bool emit_ofp8(emitter *e, void *work) {
+    const cast_work *w = work;
+    element_writer writer;
+    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    for (uint32_t l = 0; l < w->locals; l += 4) {
+        reg low = ofp8_pair(e, w, l), high = ofp8_pair(e, w, l + 2);
+        tvm_write_word(e, &writer, tvm_pack_pair(e, low, high));
+    }
+    tvm_write_end(e, &writer);
+    return true;
+}
+
 /* ---- packing pair ---- */
 
 static packed_cast packed_work(const cast_work *w) {
@@ -262,6 +300,7 @@ static bool emit_elements(emitter *e, void *work) {
 static const candidate candidates[] = {
     {"move", refuse_move, emit_move},
     {"cvt of f32 pairs", refuse_f32_pairs, emit_f32_pairs},
+    {"cvt to pairs", refuse_ofp8, emit_ofp8},
     {"packed lookup", refuse_lookup, emit_lookup},
     {"packed pairs", refuse_packed, emit_packed},
     {"spliced pairs", refuse_integer_pairs, emit_integer_pairs},
