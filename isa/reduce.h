@@ -18,4 +18,25 @@ static inline bool tvm_reduce_is_position(uint32_t operation) {
     return operation == TVM_REDUCE_ARGMAX || operation == TVM_REDUCE_ARGMIN;
 }
 
+/* A `scan`: operation, source, axis, exclusive, reverse. */
+typedef struct tvm_scan {
+    uint32_t operation, source, axis;
+    bool exclusive, reverse;
+} tvm_scan;
+
+static inline tvm_scan tvm_scan_of(const tvm_operand *operands, uint32_t count) {
+    return (tvm_scan){.operation = operands[0].value,
+                      .source = operands[1].value,
+                      .axis = operands[2].value,
+                      .exclusive = count > 3 && operands[3].kind == TVM_OPERAND_CONST,
+                      .reverse = count > 4 && operands[4].kind == TVM_OPERAND_CONST};
+}
+
+/* Do threads count the mode, or locals? */
+static inline bool tvm_mode_is_spatial(const tvm_layout *layout, unsigned mode) {
+    for (unsigned i = 0; i < layout->spatials; i++)
+        if (layout->spatial[i] == (int32_t)mode) return true;
+    return false;
+}
+
 #endif

@@ -60,3 +60,15 @@ tvm_status tvm_rule_REDUCE(const tvm_rule *rule) {
     tvm_dtype dtype = tvm_rule_slot(rule, SOURCE)->dtype;
     return tvm_rule_register(rule, tvm_reduce_is_position(operation) ? TVM_I(32) : dtype, &layout);
 }
+
+tvm_status tvm_rule_SCAN(const tvm_rule *rule) {
+    enum { OPERATION, SOURCE, AXIS };
+    uint32_t operation = tvm_rule_value(rule, OPERATION);
+    if (tvm_reduce_is_position(operation))
+        return tvm_refuse(rule->why, "no scan of %s: expected a reduction of values",
+                          tvm_reduction_names[operation]);
+    tvm_status status = check_operation(rule, operation, SOURCE);
+    if (status == TVM_OK) status = check_axis(rule, tvm_rule_value(rule, AXIS), SOURCE);
+    if (status != TVM_OK) return status;
+    return tvm_rule_register(rule, tvm_rule_slot(rule, SOURCE)->dtype, tvm_rule_layout(rule, SOURCE));
+}

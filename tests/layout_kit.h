@@ -34,4 +34,46 @@ static inline void random_layout(uint32_t *state, uint32_t most, tvm_layout *lay
     reference_from_lists(&from, table);
 }
 
+/* Modes of two and three dealt to threads, as long as these divide `threads`, and to locals; what is left of
+ * the threads are replicas. */
+static inline tvm_layout random_layout_over(uint32_t *state, unsigned rank, const uint32_t *shape,
+                                            uint32_t threads) {
+    lists from;
+    tvm_layout layout;
+    tvm_why why = {""};
+    memset(&from, 0, sizeof from);
+    from.rank = rank;
+    for (unsigned d = 0; d < rank; d++) {
+        from.shape[d] = shape[d];
+        for (uint32_t rest = shape[d]; rest > 1; rest /= from.mode_size[from.modes - 1]) {
+            from.mode_size[from.modes] = rest % 2 == 0 ? 2 : 3;
+            from.mode_dim[from.modes++] = d;
+        }
+    }
+    uint8_t order[TVM_MAX_MODES];
+    for (unsigned m = 0; m < from.modes; m++) {
+        unsigned at = random_below(state, 3) == 0 ? random_below(state, m + 1) : m;
+        order[m] = order[at];
+        order[at] = (uint8_t)m;
+    }
+    uint32_t local_first = random_below(state, 4);
+    for (unsigned i = 0; i < from.modes; i++) {
+        uint32_t size = from.mode_size[order[i]];
+        if (i + local_first < from.modes && threads % size == 0) {
+            from.spatial[from.spatials++] = order[i];
+            threads /= size;
+        } else {
+            from.local[from.locals++] = order[i];
+        }
+    }
+    if (threads > 1) {
+        unsigned at = random_below(state, from.spatials + 1);
+        memmove(from.spatial + at + 1, from.spatial + at, (from.spatials - at) * sizeof from.spatial[0]);
+        from.spatial[at] = -(int32_t)threads;
+        from.spatials++;
+    }
+    ck_assert_msg(make_from(&from, &layout, &why) == TVM_OK, "%s", why.text);
+    return layout;
+}
+
 #endif

@@ -7,8 +7,7 @@
 #include "assembler_kit.h"
 #include "layout_kit.h"
 #include "program_kit.h"
-#include "ptx_machine.h"
-#include "translate_kit.h"
+#include "ptx_run_kit.h"
 
 enum { ELEMENTS_MAX = 1 << 13, ROUNDS = 12 };
 
@@ -16,62 +15,6 @@ static const struct {
     const char *type;
     unsigned bytes;
 } types[] = {{"f16", 2}, {"u8", 1}, {"f32", 4}, {"i64", 8}, {"i16", 2}};
-
-/* Modes of two and three dealt to threads, as long as these divide `threads`, and to locals; what is left of
- * the threads are replicas. */
-static tvm_layout random_over(uint32_t *state, unsigned rank, const uint32_t *shape, uint32_t threads) {
-    lists from;
-    tvm_layout layout;
-    tvm_why why = {""};
-    memset(&from, 0, sizeof from);
-    from.rank = rank;
-    for (unsigned d = 0; d < rank; d++) {
-        from.shape[d] = shape[d];
-        for (uint32_t rest = shape[d]; rest > 1; rest /= from.mode_size[from.modes - 1]) {
-            from.mode_size[from.modes] = rest % 2 == 0 ? 2 : 3;
-            from.mode_dim[from.modes++] = d;
-        }
-    }
-    uint8_t order[TVM_MAX_MODES];
-    for (unsigned m = 0; m < from.modes; m++) {
-        unsigned at = random_below(state, 3) == 0 ? random_below(state, m + 1) : m;
-        order[m] = order[at];
-        order[at] = (uint8_t)m;
-    }
-    uint32_t local_first = random_below(state, 4);
-    for (unsigned i = 0; i < from.modes; i++) {
-        uint32_t size = from.mode_size[order[i]];
-        if (i + local_first < from.modes && threads % size == 0) {
-            from.spatial[from.spatials++] = order[i];
-            threads /= size;
-        } else {
-            from.local[from.locals++] = order[i];
-        }
-    }
-    if (threads > 1) {
-        unsigned at = random_below(state, from.spatials + 1);
-        memmove(from.spatial + at + 1, from.spatial + at, (from.spatials - at) * sizeof from.spatial[0]);
-        from.spatial[at] = -(int32_t)threads;
-        from.spatials++;
-    }
-    ck_assert_msg(make_from(&from, &layout, &why) == TVM_OK, "%s", why.text);
-    return layout;
-}
-
-static void run_ptx(const tvm_ir_program *program, const char *target, const uint8_t *x, uint8_t *z,
-                    size_t bytes) {
-    tvm_module *module = translate(program, target);
-    ptx_machine m = ptx_load(module->ptx, "k", module->kernels[0].abi.threads);
-    m.params[0] = (uint64_t)(uintptr_t)x;
-    m.params[1] = (uint64_t)(uintptr_t)z;
-    ptx_allow(&m, x, bytes);
-    ptx_allow(&m, z, bytes);
-    m.grid[0] = m.grid[1] = m.grid[2] = 1;
-    ptx_run(&m);
-    ck_assert_msg(!m.fault[0] && !m.trapped, "%s", m.fault);
-    ptx_free(&m);
-    tvm_module_free(module);
-}
 
 /* expected: what stands in the PTX for sm_90a; "": nothing moves between threads; NULL: anything. */
 static void check_pair(const char *type, unsigned bytes, const tvm_layout *from, const tvm_layout *to,
@@ -119,8 +62,8 @@ START_TEST(test_random_layouts) {
             while (shape[d] > left);
             left /= shape[d];
         }
-        tvm_layout from = random_over(&state, rank, shape, threads),
-                   to = random_over(&state, rank, shape, threads);
+        tvm_layout from = random_layout_over(&state, rank, shape, threads),
+                   to = random_layout_over(&state, rank, shape, threads);
         check_pair(types[_i].type, types[_i].bytes, &from, &to, NULL);
     }
 }

@@ -10,6 +10,7 @@
 #include "caches.h"
 #include "compute.h"
 #include "numbers.h"
+#include "reduce_op.h"
 #include "scratch.h"
 
 #include <stdlib.h>
@@ -34,12 +35,9 @@ typedef struct partial {
 } partial;
 
 typedef struct reduction {
-    tvm_dtype type;    /* of the source */
-    tvm_dtype compute; /* f32 for f16 and bf16 */
-    uint32_t operation, axes;
+    reduce_op op;
+    uint32_t axes;
     bool is_position;
-    const char *name; /* "add.rn.f32" without the type; of argmax "max" */
-    const char *suffix;
     uint32_t source, result, locals, outputs;
     const tvm_layout *layout;
     axis_digit digits[TVM_MAX_MODES]; /* most significant first */
@@ -90,46 +88,26 @@ static void find_shuffles(reduction *r) {
     }
 }
 
-/* Of integers and of floats. */
-static const struct {
-    const char *integer, *real;
-} names[TVM_REDUCTION_COUNT] = {
-    [TVM_SUM] = {"add", "add.rn"},        [TVM_REDUCE_PROD] = {"mul.lo", "mul.rn"},
-    [TVM_REDUCE_MAX] = {"max", "max"},    [TVM_REDUCE_MIN] = {"min", "min"},
-    [TVM_REDUCE_AND] = {"and", NULL},     [TVM_REDUCE_OR] = {"or", NULL},
-    [TVM_REDUCE_XOR] = {"xor", NULL},     [TVM_REDUCE_ANY] = {"or", NULL},
-    [TVM_REDUCE_ALL] = {"and", NULL},     [TVM_REDUCE_ARGMAX] = {"max", "max"},
-    [TVM_REDUCE_ARGMIN] = {"min", "min"},
-};
-
-static bool is_bitwise(uint32_t operation) {
-    return operation >= TVM_REDUCE_AND && operation <= TVM_REDUCE_ALL;
-}
-
 static void plan_reduction(reduction *r, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                            const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(kernel, insn);
     const tvm_slot *source = &kernel->slots[operands[1].value];
-    *r = (reduction){.type = source->dtype,
+    *r = (reduction){.op = tvm_reduce_op(source->dtype, operands[0].value),
                      .source = operands[1].value,
                      .result = insn->result,
-                     .operation = operands[0].value,
                      .axes = tvm_reduce_axes(operands, insn->count),
                      .layout = &program->layouts[source->layout]};
-    r->is_position = tvm_reduce_is_position(r->operation);
-    r->compute = tvm_is_half(r->type) ? TVM_F32 : r->type;
+    r->is_position = tvm_reduce_is_position(r->op.operation);
     r->locals = tvm_layout_locals(r->layout);
     r->outputs = tvm_layout_locals(&program->layouts[kernel->slots[insn->result].layout]);
     r->threads = tvm_layout_threads(r->layout);
-    r->name = r->compute.kind == TVM_KIND_FLOAT ? names[r->operation].real : names[r->operation].integer;
-    r->suffix = is_bitwise(r->operation) ? tvm_element_suffix(r->compute) : tvm_arithmetic_suffix(r->compute);
     find_digits(r);
     find_shuffles(r);
     r->places = r->shuffles == 5 ? r->threads / WARP : r->threads;
 }
 
 static uint32_t value_bytes(const reduction *r) {
-    return r->compute.bits == 64 ? 8 : 4;
+    return r->op.compute.bits == 64 ? 8 : 4;
 }
 
 /* Of an output in scratch memory, values and positions. */
@@ -159,9 +137,9 @@ uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *
 static reg comes_first(emitter *e, const reduction *r, partial x, partial y) {
     reg better = tvm_new_pred(e), same = tvm_new_pred(e), before = tvm_new_pred(e), tie = tvm_new_pred(e),
         first = tvm_new_pred(e);
-    tvm_emit(e, "setp.%s.%s %s, %s, %s;", r->operation == TVM_REDUCE_ARGMAX ? "gt" : "lt", r->suffix,
+    tvm_emit(e, "setp.%s.%s %s, %s, %s;", r->op.operation == TVM_REDUCE_ARGMAX ? "gt" : "lt", r->op.suffix,
              better.name, y.value.name, x.value.name);
-    tvm_emit(e, "setp.eq.%s %s, %s, %s;", r->suffix, same.name, y.value.name, x.value.name);
+    tvm_emit(e, "setp.eq.%s %s, %s, %s;", r->op.suffix, same.name, y.value.name, x.value.name);
     tvm_emit(e, "setp.lt.s32 %s, %s, %s;", before.name, y.position.name, x.position.name);
     tvm_emit(e, "and.pred %s, %s, %s;", tie.name, same.name, before.name);
     tvm_emit(e, "or.pred %s, %s, %s;", first.name, better.name, tie.name);
@@ -169,14 +147,14 @@ static reg comes_first(emitter *e, const reduction *r, partial x, partial y) {
 }
 
 static partial combine(emitter *e, const reduction *r, partial x, partial y) {
-    partial d = {.value = tvm_new_element(e, r->compute)};
+    partial d = {.value = tvm_new_element(e, r->op.compute)};
     if (r->is_position) {
         reg first = comes_first(e, r, x, y);
         d.position = tvm_new_r(e);
         tvm_emit(e, "selp.b32 %s, %s, %s, %s;", d.position.name, y.position.name, x.position.name,
                  first.name);
     }
-    tvm_emit(e, "%s.%s %s, %s, %s;", r->name, r->suffix, d.value.name, x.value.name, y.value.name);
+    tvm_emit(e, "%s.%s %s, %s, %s;", r->op.name, r->op.suffix, d.value.name, x.value.name, y.value.name);
     return d;
 }
 
@@ -184,7 +162,7 @@ static partial combine(emitter *e, const reduction *r, partial x, partial y) {
 
 static reg own_element(emitter *e, const reduction *r, uint32_t local) {
     reg value = tvm_read_element(e, r->source, local, true);
-    return tvm_is_half(r->type) ? tvm_half_to_f32(e, r->type, value) : value;
+    return tvm_is_half(r->op.type) ? tvm_half_to_f32(e, r->op.type, value) : value;
 }
 
 static void combine_own(emitter *e, const reduction *r, const uint32_t *map, partial *outputs) {
@@ -235,12 +213,12 @@ static int by_position(const void *x, const void *y) {
 
 /* A NaN is as low as can be (argmin: as high). */
 static reg without_nan(emitter *e, const reduction *r, reg value) {
-    bool max = r->operation == TVM_REDUCE_ARGMAX;
-    if (r->compute.kind != TVM_KIND_FLOAT) return value;
-    reg d = tvm_new_element(e, r->compute);
-    tvm_emit(e, "%s.%s %s, %s, %s;", r->name, r->suffix, d.name, value.name,
-             r->compute.bits == 64 ? (max ? "0dFFF0000000000000" : "0d7FF0000000000000")
-                                   : (max ? "0fFF800000" : "0f7F800000"));
+    bool max = r->op.operation == TVM_REDUCE_ARGMAX;
+    if (r->op.compute.kind != TVM_KIND_FLOAT) return value;
+    reg d = tvm_new_element(e, r->op.compute);
+    tvm_emit(e, "%s.%s %s, %s, %s;", r->op.name, r->op.suffix, d.name, value.name,
+             r->op.compute.bits == 64 ? (max ? "0dFFF0000000000000" : "0d7FF0000000000000")
+                                      : (max ? "0fFF800000" : "0f7F800000"));
     return d;
 }
 
@@ -256,12 +234,12 @@ static void find_own(emitter *e, const reduction *r, const uint32_t *map, const 
             *output = (partial){value, position};
             continue;
         }
-        reg better = tvm_new_pred(e), best = tvm_new_element(e, r->compute);
-        tvm_emit(e, "setp.%s.%s %s, %s, %s;", r->operation == TVM_REDUCE_ARGMAX ? "gt" : "lt", r->suffix,
-                 better.name, value.name, output->value.name);
+        reg better = tvm_new_pred(e), best = tvm_new_element(e, r->op.compute);
+        tvm_emit(e, "setp.%s.%s %s, %s, %s;", r->op.operation == TVM_REDUCE_ARGMAX ? "gt" : "lt",
+                 r->op.suffix, better.name, value.name, output->value.name);
         tvm_emit(e, "selp.b32 %s, %u, %s, %s;", position.name, (unsigned)order[i].position,
                  output->position.name, better.name);
-        tvm_emit(e, "%s.%s %s, %s, %s;", r->name, r->suffix, best.name, output->value.name, value.name);
+        tvm_emit(e, "%s.%s %s, %s, %s;", r->op.name, r->op.suffix, best.name, output->value.name, value.name);
         *output = (partial){best, position};
     }
 }
@@ -285,42 +263,26 @@ static bool find_positions(emitter *e, const reduction *r, const uint32_t *map, 
 
 /* ---- within a warp ---- */
 
-static void shuffle_word(emitter *e, const char *to, const char *from, uint32_t lane_mask) {
-    tvm_emit(e, "shfl.sync.bfly.b32 %s, %s, %u, 31, 0xffffffff;", to, from, (unsigned)lane_mask);
-}
-
-static reg shuffle_value(emitter *e, const reduction *r, reg value, uint32_t lane_mask) {
-    reg d = tvm_new_element(e, r->compute);
-    if (r->compute.bits < 64) {
-        shuffle_word(e, d.name, value.name, lane_mask);
-        return d;
-    }
-    reg low = tvm_new_r(e), high = tvm_new_r(e), other_low = tvm_new_r(e), other_high = tvm_new_r(e);
-    tvm_emit(e, "mov.b64 {%s, %s}, %s;", low.name, high.name, value.name);
-    shuffle_word(e, other_low.name, low.name, lane_mask);
-    shuffle_word(e, other_high.name, high.name, lane_mask);
-    tvm_emit(e, "mov.b64 %s, {%s, %s};", d.name, other_low.name, other_high.name);
-    return d;
-}
-
 static partial shuffle(emitter *e, const reduction *r, partial x, uint32_t lane_mask) {
-    partial d = {.value = shuffle_value(e, r, x.value, lane_mask)};
+    char mask[16];
+    snprintf(mask, sizeof mask, "%u", (unsigned)lane_mask);
+    partial d = {.value = tvm_reduce_shuffle(e, &r->op, "bfly", x.value, mask)};
     if (r->is_position) {
         d.position = tvm_new_r(e);
-        shuffle_word(e, d.position.name, x.position.name, lane_mask);
+        tvm_emit(e, "shfl.sync.bfly.b32 %s, %s, %s, 31, 0xffffffff;", d.position.name, x.position.name, mask);
     }
     return d;
 }
 
 /* Integers of which all 32 lanes hold one each: in any order they give the same. */
 static bool is_redux(const reduction *r) {
-    return r->compute.kind != TVM_KIND_FLOAT && r->compute.bits < 64 && !r->is_position &&
-           r->operation != TVM_REDUCE_PROD;
+    return r->op.compute.kind != TVM_KIND_FLOAT && r->op.compute.bits < 64 && !r->is_position &&
+           r->op.operation != TVM_REDUCE_PROD;
 }
 
 static partial combine_warp(emitter *e, const reduction *r, partial x) {
     partial d = {.value = tvm_new_r(e)};
-    tvm_emit(e, "redux.sync.%s.%s %s, %s, 0xffffffff;", r->name, r->suffix, d.value.name, x.value.name);
+    tvm_emit(e, "redux.sync.%s.%s %s, %s, 0xffffffff;", r->op.name, r->op.suffix, d.value.name, x.value.name);
     return d;
 }
 
@@ -413,9 +375,9 @@ static partial combine_read(emitter *e, const reduction *r, reg first, reg first
     partial all[READ_BY_ALL];
     uint32_t most = 16 / value_bytes(r), width = r->exchanged < most ? r->exchanged : most;
     reg values[READ_BY_ALL], positions[READ_BY_ALL] = {{""}};
-    for (uint32_t q = 0; q < r->exchanged; q++) values[q] = tvm_new_element(e, r->compute);
+    for (uint32_t q = 0; q < r->exchanged; q++) values[q] = tvm_new_element(e, r->op.compute);
     for (uint32_t q = 0; q < r->exchanged; q += width)
-        load(e, tvm_element_suffix(r->compute), first, offset + q * value_bytes(r), width, &values[q]);
+        load(e, tvm_element_suffix(r->op.compute), first, offset + q * value_bytes(r), width, &values[q]);
     for (uint32_t q = 0; r->is_position && q < r->exchanged; q++) {
         positions[q] = tvm_new_r(e);
         load(e, "b32", first_position, offset_position + 4 * q, 1, &positions[q]);
@@ -431,8 +393,8 @@ static partial combine_read(emitter *e, const reduction *r, reg first, reg first
 static partial combine_spread(emitter *e, const reduction *r, reg lane, reg lane_position, uint32_t offset,
                               uint32_t offset_position) {
     static const uint32_t masks[5] = {1, 2, 4, 8, 16};
-    partial x = {.value = tvm_new_element(e, r->compute)};
-    load(e, tvm_element_suffix(r->compute), lane, offset, 1, &x.value);
+    partial x = {.value = tvm_new_element(e, r->op.compute)};
+    load(e, tvm_element_suffix(r->op.compute), lane, offset, 1, &x.value);
     if (r->is_position) {
         x.position = tvm_new_r(e);
         load(e, "b32", lane_position, offset_position, 1, &x.position);
@@ -452,7 +414,7 @@ static void exchange_warps(emitter *e, const reduction *r, partial *outputs, uin
     }
     reg first = scaled_address(e, from, bytes), first_position = scaled_address(e, from, 4);
     for (uint32_t o = 0; o < count; o++) {
-        store(e, tvm_element_suffix(r->compute), own, r->scratch + o * r->places * bytes, 1,
+        store(e, tvm_element_suffix(r->op.compute), own, r->scratch + o * r->places * bytes, 1,
               &outputs[o].value);
         if (r->is_position)
             store(e, "b32", own_position, positions + 4 * o * r->places, 1, &outputs[o].position);
@@ -517,9 +479,10 @@ static partials load_partials(emitter *e, const reduction *r, const piece *p, ui
     uint32_t place = partial_thread(r, q) * p->count;
     for (uint32_t i = 0; i < p->count; i++)
         loaded.outputs[i] =
-            (partial){tvm_new_element(e, r->compute), r->is_position ? tvm_new_r(e) : (reg){""}};
+            (partial){tvm_new_element(e, r->op.compute), r->is_position ? tvm_new_r(e) : (reg){""}};
     split(loaded.outputs, p->count, values, positions);
-    load(e, tvm_element_suffix(r->compute), p->first, p->offset + place * value_bytes(r), p->count, values);
+    load(e, tvm_element_suffix(r->op.compute), p->first, p->offset + place * value_bytes(r), p->count,
+         values);
     if (r->is_position)
         load(e, "b32", p->first_position, p->offset_position + place * 4, p->count, positions);
     return loaded;
@@ -528,7 +491,7 @@ static partials load_partials(emitter *e, const reduction *r, const piece *p, ui
 static void store_piece(emitter *e, const reduction *r, const piece *p, const partial *outputs) {
     reg values[VECTOR], positions[VECTOR];
     split(outputs, p->count, values, positions);
-    store(e, tvm_element_suffix(r->compute), p->own, p->offset, p->count, values);
+    store(e, tvm_element_suffix(r->op.compute), p->own, p->offset, p->count, values);
     if (r->is_position) store(e, "b32", p->own_position, p->offset_position, p->count, positions);
 }
 
@@ -599,9 +562,9 @@ static bool reduce_into(emitter *e, reduction *r, const uint32_t *map, partial *
     if (!tvm_write_begin(e, &writer, r->result)) return false;
     for (uint32_t o = 0; o < r->outputs; o++)
         tvm_write_element(e, &writer,
-                          r->is_position         ? outputs[o].position
-                          : tvm_is_half(r->type) ? tvm_f32_to_half(e, r->type, outputs[o].value)
-                                                 : outputs[o].value);
+                          r->is_position            ? outputs[o].position
+                          : tvm_is_half(r->op.type) ? tvm_f32_to_half(e, r->op.type, outputs[o].value)
+                                                    : outputs[o].value);
     tvm_write_end(e, &writer);
     return true;
 }
@@ -610,7 +573,8 @@ static void explain(emitter *e, const reduction *r, size_t before) {
     char name[96], refused[64] = "", lanes[24];
     snprintf(lanes, sizeof lanes, "%u shuffles", r->shuffles);
     snprintf(name, sizeof name, "%u own, %s, %u through shared memory", (unsigned)(r->locals / r->outputs),
-             r->shuffles == 5 && is_redux(r) ? "redux" : lanes, (unsigned)(r->exchanged > 1 ? r->exchanged : 0));
+             r->shuffles == 5 && is_redux(r) ? "redux" : lanes,
+             (unsigned)(r->exchanged > 1 ? r->exchanged : 0));
     if (r->exchanged > 1)
         snprintf(refused, sizeof refused, "shuffles: %s",
                  r->tree ? "partners in other warps" : "not a power of two of partial results");

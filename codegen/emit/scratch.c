@@ -14,6 +14,7 @@ static const struct {
     {"ATOMIC_FETCH", tvm_fetch_scratch},
     {"REDUCE", tvm_reduce_scratch},
     {"RELAYOUT", tvm_relayout_scratch},
+    {"SCAN", tvm_scan_scratch},
 };
 
 uint64_t tvm_scratch_need(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,

@@ -22,6 +22,8 @@ uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *
                             tvm_target target, uint64_t taken);
 uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                               const tvm_insn *insn, tvm_target target, uint64_t taken);
+uint64_t tvm_scan_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                          tvm_target target, uint64_t taken);
 
 /* Where bytes are counted from: the block's shared memory, of teams that run the same code moved on to their
  * own. */

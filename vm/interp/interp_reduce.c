@@ -1,28 +1,17 @@
 /* reduce: the elements of the axes combined in the order that the language fixes. */
-#include "interp_impl.h"
+#include "interp_reduce.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "interp_impl.h"
 #include "interp_loops.h"
 #include "reduce.h"
 
 /* ---- the plan ----
  * A place on the axes is what the thread's digits add plus what the local digits add, parts and locals in the
  * order in which they are combined: place p * locals + l is that of local l of the p-th part. */
-
-typedef enum reduce_class { REDUCE_FLOAT, REDUCE_DOUBLE, REDUCE_SIGNED, REDUCE_UNSIGNED } reduce_class;
-
-typedef struct reduce_value {
-    union {
-        float f;
-        double d;
-        int64_t i;
-        uint64_t u;
-    };
-    uint32_t position; /* of argmax and argmin */
-} reduce_value;
 
 /* A place on the axes: in elements of the source, and its row-major number among those of the axes. */
 typedef struct reduce_place {
@@ -31,9 +20,7 @@ typedef struct reduce_place {
 
 typedef struct reduce_plan {
     uint32_t source;
-    tvm_dtype type, result_type;
-    uint32_t operation;
-    reduce_class class;
+    interp_reduction reduction;
     unsigned kept; /* dimensions that are not reduced, and have more than one element */
     uint32_t kept_extent[TVM_MAX_RANK], kept_stride[TVM_MAX_RANK];
     uint32_t outputs, parts, locals;
@@ -61,18 +48,12 @@ static reduce_place mode_stride(const tvm_layout *layout, uint32_t axes, unsigne
     return stride;
 }
 
-static bool is_spatial(const tvm_layout *layout, unsigned mode) {
-    for (unsigned s = 0; s < layout->spatials; s++)
-        if (layout->spatial[s] == (int32_t)mode) return true;
-    return false;
-}
-
 /* Parts ascend along the axes: their modes that threads hold, in the order of their significance. Locals
  * ascend by local index: the other modes, in the order of the local digits. */
 static void order_places(reduce_plan *plan, const tvm_layout *layout, uint32_t axes, reduce_place *parts) {
     plan->parts = 1;
     for (unsigned m = 0; m < layout->modes; m++)
-        if ((axes >> layout->mode_dim[m] & 1) && is_spatial(layout, m))
+        if ((axes >> layout->mode_dim[m] & 1) && tvm_mode_is_spatial(layout, m))
             plan->parts = extend(parts, plan->parts, layout->mode_size[m], mode_stride(layout, axes, m));
     plan->locals = 1;
     for (unsigned l = 0; l < layout->locals; l++) {
@@ -85,11 +66,6 @@ static void order_places(reduce_plan *plan, const tvm_layout *layout, uint32_t a
         for (uint32_t l = plan->locals; l-- > 0;)
             plan->places[p * plan->locals + l] = (reduce_place){parts[p].offset + plan->places[l].offset,
                                                                 parts[p].position + plan->places[l].position};
-}
-
-static reduce_class classify(tvm_dtype type) {
-    if (type.kind == TVM_KIND_FLOAT) return type.bits == 64 ? REDUCE_DOUBLE : REDUCE_FLOAT;
-    return type.kind == TVM_KIND_INT ? REDUCE_SIGNED : REDUCE_UNSIGNED;
 }
 
 static void find_kept(reduce_plan *plan, const tvm_layout *layout, uint32_t axes) {
@@ -119,10 +95,7 @@ tvm_status tvm_plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *d
     }
     insn->plan = plan;
     plan->source = source;
-    plan->type = slot->dtype;
-    plan->result_type = interp_slot(k, insn->source->result)->dtype;
-    plan->operation = insn->operands[0].value;
-    plan->class = classify(slot->dtype);
+    plan->reduction = tvm_interp_reduction(slot->dtype, insn->operands[0].value);
     find_kept(plan, layout, axes);
     order_places(plan, layout, axes, parts);
     free(parts);
@@ -132,23 +105,29 @@ tvm_status tvm_plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *d
 
 /* ---- values ---- */
 
-/* A NaN has no place in the order: for argmax it is as low, for argmin as high as can be. */
-static double comparable(const reduce_plan *plan, double value) {
-    if (!tvm_reduce_is_position(plan->operation) || !isnan(value)) return value;
-    return plan->operation == TVM_REDUCE_ARGMAX ? -INFINITY : INFINITY;
+interp_reduction tvm_interp_reduction(tvm_dtype type, uint32_t operation) {
+    interp_reduction r = {.type = type, .operation = operation, .class = REDUCE_UNSIGNED};
+    if (type.kind == TVM_KIND_INT) r.class = REDUCE_SIGNED;
+    if (type.kind == TVM_KIND_FLOAT) r.class = type.bits == 64 ? REDUCE_DOUBLE : REDUCE_FLOAT;
+    return r;
 }
 
-static reduce_value read_value(const reduce_plan *plan, const void *containers, size_t base,
-                               reduce_place place) {
-    uint64_t code = tvm_container_get(plan->type, containers, base + place.offset);
-    unsigned unused = 64u - plan->type.bits;
-    reduce_value value = {.position = place.position};
-    switch (plan->class) {
+/* A NaN has no place in the order: for argmax it is as low, for argmin as high as can be. */
+static double comparable(const interp_reduction *r, double value) {
+    if (!tvm_reduce_is_position(r->operation) || !isnan(value)) return value;
+    return r->operation == TVM_REDUCE_ARGMAX ? -INFINITY : INFINITY;
+}
+
+reduce_value tvm_interp_reduce_read(const interp_reduction *r, const void *containers, size_t at) {
+    uint64_t code = tvm_container_get(r->type, containers, at);
+    unsigned unused = 64u - r->type.bits;
+    reduce_value value = {.position = 0};
+    switch (r->class) {
     case REDUCE_FLOAT:
-        value.f = (float)comparable(plan, tvm_decode(plan->type, code));
+        value.f = (float)comparable(r, tvm_decode(r->type, code));
         break;
     case REDUCE_DOUBLE:
-        value.d = comparable(plan, tvm_decode(plan->type, code));
+        value.d = comparable(r, tvm_decode(r->type, code));
         break;
     case REDUCE_SIGNED:
         value.i = (int64_t)(code << unused) >> unused;
@@ -159,19 +138,42 @@ static reduce_value read_value(const reduce_plan *plan, const void *containers, 
     return value;
 }
 
-/* A wide sum wraps to the narrower one, so that integers may be summed in 64 bits. */
-static void write_value(const reduce_plan *plan, void *containers, size_t at, reduce_value value) {
-    uint64_t code = value.u & (UINT64_MAX >> (64u - plan->type.bits));
-    if (plan->class == REDUCE_FLOAT) code = tvm_encode(plan->type, value.f);
-    if (plan->class == REDUCE_DOUBLE) code = tvm_encode(plan->type, value.d);
-    if (tvm_reduce_is_position(plan->operation)) code = value.position;
-    tvm_container_set(plan->result_type, containers, at, code);
+void tvm_interp_reduce_write(const interp_reduction *r, void *containers, size_t at, reduce_value value) {
+    uint64_t code = value.u & (UINT64_MAX >> (64u - r->type.bits));
+    if (r->class == REDUCE_FLOAT) code = tvm_encode(r->type, value.f);
+    if (r->class == REDUCE_DOUBLE) code = tvm_encode(r->type, value.d);
+    tvm_container_set(r->type, containers, at, code);
+}
+
+reduce_value tvm_interp_neutral(const interp_reduction *r) {
+    bool is_float = r->class == REDUCE_FLOAT || r->class == REDUCE_DOUBLE,
+         max = r->operation == TVM_REDUCE_MAX;
+    uint64_t ones = UINT64_MAX >> (64u - r->type.bits);
+    double number = r->operation == TVM_REDUCE_PROD ? 1
+                    : r->operation == TVM_SUM       ? 0
+                    : max                           ? -INFINITY
+                                                    : INFINITY;
+    if (is_float && r->class == REDUCE_FLOAT) return (reduce_value){.f = (float)number};
+    if (is_float) return (reduce_value){.d = number};
+    switch (r->operation) {
+    case TVM_REDUCE_PROD:
+        return (reduce_value){.u = 1};
+    case TVM_REDUCE_AND:
+    case TVM_REDUCE_ALL:
+        return (reduce_value){.u = r->type.kind == TVM_KIND_BOOL ? 1 : UINT64_MAX};
+    case TVM_REDUCE_MAX:
+        return (reduce_value){.u = r->class == REDUCE_SIGNED ? ~(ones >> 1) : 0};
+    case TVM_REDUCE_MIN:
+        return (reduce_value){.u = r->class == REDUCE_SIGNED ? ones >> 1 : ones};
+    default:
+        return (reduce_value){.u = 0};
+    }
 }
 
 /* ---- combining two ---- */
 
-static bool is_less(const reduce_plan *plan, reduce_value a, reduce_value b) {
-    switch (plan->class) {
+static bool is_less(const interp_reduction *r, reduce_value a, reduce_value b) {
+    switch (r->class) {
     case REDUCE_FLOAT:
         return a.f < b.f;
     case REDUCE_DOUBLE:
@@ -209,14 +211,14 @@ static reduce_value combine_double(uint32_t operation, reduce_value a, reduce_va
     }
 }
 
-static reduce_value combine_integer(const reduce_plan *plan, reduce_value a, reduce_value b) {
-    switch (plan->operation) {
+static reduce_value combine_integer(const interp_reduction *r, reduce_value a, reduce_value b) {
+    switch (r->operation) {
     case TVM_SUM:
         return (reduce_value){.u = a.u + b.u};
     case TVM_REDUCE_PROD:
         return (reduce_value){.u = a.u * b.u};
     case TVM_REDUCE_MIN:
-        return is_less(plan, b, a) ? b : a;
+        return is_less(r, b, a) ? b : a;
     case TVM_REDUCE_AND:
     case TVM_REDUCE_ALL:
         return (reduce_value){.u = a.u & b.u};
@@ -226,23 +228,23 @@ static reduce_value combine_integer(const reduce_plan *plan, reduce_value a, red
     case TVM_REDUCE_XOR:
         return (reduce_value){.u = a.u ^ b.u};
     default:
-        return is_less(plan, a, b) ? b : a;
+        return is_less(r, a, b) ? b : a;
     }
 }
 
-static reduce_value combine_position(const reduce_plan *plan, reduce_value a, reduce_value b) {
-    bool max = plan->operation == TVM_REDUCE_ARGMAX;
-    bool b_wins = max ? is_less(plan, a, b) : is_less(plan, b, a);
-    bool a_wins = max ? is_less(plan, b, a) : is_less(plan, a, b);
+static reduce_value combine_position(const interp_reduction *r, reduce_value a, reduce_value b) {
+    bool max = r->operation == TVM_REDUCE_ARGMAX;
+    bool b_wins = max ? is_less(r, a, b) : is_less(r, b, a);
+    bool a_wins = max ? is_less(r, b, a) : is_less(r, a, b);
     if (a_wins || b_wins) return b_wins ? b : a;
     return b.position < a.position ? b : a;
 }
 
-static reduce_value combine(const reduce_plan *plan, reduce_value a, reduce_value b) {
-    if (tvm_reduce_is_position(plan->operation)) return combine_position(plan, a, b);
-    if (plan->class == REDUCE_FLOAT) return combine_float(plan->operation, a, b);
-    if (plan->class == REDUCE_DOUBLE) return combine_double(plan->operation, a, b);
-    return combine_integer(plan, a, b);
+reduce_value tvm_interp_combine(const interp_reduction *r, reduce_value a, reduce_value b) {
+    if (tvm_reduce_is_position(r->operation)) return combine_position(r, a, b);
+    if (r->class == REDUCE_FLOAT) return combine_float(r->operation, a, b);
+    if (r->class == REDUCE_DOUBLE) return combine_double(r->operation, a, b);
+    return combine_integer(r, a, b);
 }
 
 /* ---- execution ---- */
@@ -252,9 +254,10 @@ static reduce_value combine_parts(const reduce_plan *plan, reduce_value *parts) 
     if ((plan->parts & (plan->parts - 1)) == 0) {
         for (uint32_t distance = 1; distance < plan->parts; distance *= 2)
             for (uint32_t p = 0; p < plan->parts; p += 2 * distance)
-                parts[p] = combine(plan, parts[p], parts[p + distance]);
+                parts[p] = tvm_interp_combine(&plan->reduction, parts[p], parts[p + distance]);
     } else {
-        for (uint32_t p = 1; p < plan->parts; p++) parts[0] = combine(plan, parts[0], parts[p]);
+        for (uint32_t p = 1; p < plan->parts; p++)
+            parts[0] = tvm_interp_combine(&plan->reduction, parts[0], parts[p]);
     }
     return parts[0];
 }
@@ -269,6 +272,12 @@ static size_t output_base(const reduce_plan *plan, uint32_t output) {
     return base;
 }
 
+static reduce_value read_place(const reduce_plan *plan, const void *source, size_t base, reduce_place place) {
+    reduce_value value = tvm_interp_reduce_read(&plan->reduction, source, base + place.offset);
+    value.position = place.position;
+    return value;
+}
+
 tvm_status tvm_interp_REDUCE(interp_context *context, const interp_insn *insn) {
     const reduce_plan *plan = insn->plan;
     const void *source = interp_tensor(context->block, plan->source);
@@ -278,11 +287,16 @@ tvm_status tvm_interp_REDUCE(interp_context *context, const interp_insn *insn) {
         size_t base = output_base(plan, output);
         const reduce_place *place = plan->places;
         for (uint32_t p = 0; p < plan->parts; p++) {
-            parts[p] = read_value(plan, source, base, *place++);
+            parts[p] = read_place(plan, source, base, *place++);
             for (uint32_t l = 1; l < plan->locals; l++)
-                parts[p] = combine(plan, parts[p], read_value(plan, source, base, *place++));
+                parts[p] =
+                    tvm_interp_combine(&plan->reduction, parts[p], read_place(plan, source, base, *place++));
         }
-        write_value(plan, result, output, combine_parts(plan, parts));
+        reduce_value all = combine_parts(plan, parts);
+        if (tvm_reduce_is_position(plan->reduction.operation))
+            tvm_container_set(TVM_I(32), result, output, all.position);
+        else
+            tvm_interp_reduce_write(&plan->reduction, result, output, all);
     }
     return TVM_OK;
 }
