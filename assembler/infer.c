@@ -30,6 +30,27 @@ uint32_t tvm_infer_result(const tvm_infer_state *in, uint32_t insn) {
     return slot != TVM_NONE && in->kernel->slots[slot].kind == TVM_SLOT_REGISTER ? slot : TVM_NONE;
 }
 
+uint32_t tvm_infer_moved(const tvm_infer_state *in, uint32_t insn, unsigned *ordinal) {
+    const tvm_insn *source = &in->kernel->insns[insn];
+    const tvm_operand *operands = tvm_operands(in->kernel, source);
+    const char *cursor = tvm_infer_row(in, insn)->operands;
+    tvm_infer_operands registers;
+    tvm_operand_desc desc;
+    uint32_t result = tvm_infer_result(in, insn), at = 0;
+    *ordinal = 0;
+    if (result != TVM_NONE) return result;
+    tvm_infer_registers(in, insn, &registers);
+    while (at < source->count && tvm_operand_next(&cursor, &desc)) {
+        if (!desc.stored) continue;
+        for (unsigned k = 0; desc.kind == 'r' && k < registers.count; k++) {
+            *ordinal = k;
+            if (registers.at[k] == at) return registers.slots[k];
+        }
+        at += tvm_entry_operands(in->program, in->kernel, &desc, &operands[at]);
+    }
+    return TVM_NONE;
+}
+
 const tvm_layout *tvm_infer_layout(const tvm_infer_state *in, uint32_t layout) {
     return &in->program->layouts[layout];
 }
@@ -145,10 +166,10 @@ static bool makes_anew(const tvm_infer_state *in, uint32_t insn) {
 static void find_definitions(tvm_infer_state *in) {
     uint8_t *times = tvm_infer_array(in, in->slot_count, sizeof *times);
     for (uint32_t i = 0; times && i < in->kernel->insn_count; i++) {
-        uint32_t slot = tvm_infer_result(in, i);
+        uint32_t slot = in->kernel->insns[i].result;
         if (slot == TVM_NONE) continue;
         in->definitions[slot] = times[slot] ? TVM_NONE : i;
-        in->remade[slot] = !times[slot] && makes_anew(in, i);
+        in->remade[slot] = !times[slot] && tvm_infer_result(in, i) == slot && makes_anew(in, i);
         times[slot] = 1;
     }
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { ACCESS_BYTES = 16 };
+
 typedef struct anchor_list {
     tvm_infer_state *in;
     tvm_infer_anchor *items;
@@ -73,9 +75,10 @@ static void add_within_threads(anchor_list *list, const tvm_layout *shape, uint3
         add(list, &made);
 }
 
-static void add_moved(anchor_list *list, uint32_t threads) {
+/* In runs of `width` bytes: those that `auto` gives elements that are wider by as much as 16 bytes are. */
+static void add_moved(anchor_list *list, uint32_t threads, unsigned width) {
     const tvm_layout *shape = tvm_infer_shape_of(list->in, list->slot);
-    unsigned bits = list->in->work[list->slot].dtype.bits;
+    unsigned bits = list->in->work[list->slot].dtype.bits * (ACCESS_BYTES / width);
     tvm_layout made;
     if (tvm_layout_auto(shape->rank, shape->shape, threads, bits, &made, NULL) == TVM_OK) add(list, &made);
     add_rows(list, shape, threads, bits);
@@ -147,20 +150,20 @@ unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,
                            tvm_infer_anchor anchors[TVM_INFER_ANCHORS]) {
     anchor_list list = {in, anchors, 0, slot, {TVM_WHY_ACCESS, insn}};
     const tvm_op_info *row = tvm_infer_row(in, insn);
-    tvm_infer_operands registers;
+    unsigned ordinal;
     tvm_team team = tvm_infer_team(in, insn);
     const tvm_layout *shape = tvm_infer_shape_of(in, slot);
-    tvm_infer_registers(in, insn, &registers);
     uint32_t result = tvm_infer_result(in, insn);
     if (tvm_infer_is_product(in, insn, slot)) {
         list.reason.why = TVM_WHY_PRODUCT;
         add_products(&list, team.warps);
-    } else if (tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA) {
-        add_moved(&list, tvm_team_threads(team));
+    } else if (tvm_infer_moved(in, insn, &ordinal) == slot &&
+               tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA) {
+        add_moved(&list, tvm_team_threads(team), tvm_infer_width(in, insn, in->work[slot].dtype.bits));
     } else if (row->effects & TVM_EFFECT_SCRATCH && result != TVM_NONE && slot != result) {
         const tvm_layout *to = tvm_infer_shape_of(in, result);
         list.reason.why = TVM_WHY_REDUCTION;
-        add_moved(&list, tvm_team_threads(team));
+        add_moved(&list, tvm_team_threads(team), ACCESS_BYTES);
         for (unsigned d = 0; d < shape->rank && to->rank == shape->rank; d++)
             if (to->shape[d] != shape->shape[d])
                 add_within_threads(&list, shape, tvm_team_threads(team), in->work[slot].dtype.bits, d);

@@ -27,9 +27,9 @@ static uint32_t run_of(const tvm_layout *layout) {
 }
 
 /* Bytes of an access of the widest kind that the layout's runs allow. */
-static unsigned access_bytes(const tvm_layout *layout, unsigned bits) {
+static unsigned access_bytes(const tvm_layout *layout, unsigned bits, unsigned widest) {
     uint64_t run = (uint64_t)run_of(layout) * bits;
-    unsigned bytes = ACCESS_BYTES;
+    unsigned bytes = widest;
     while (bytes > 1 && run % (8U * bytes) != 0) bytes /= 2;
     return bytes;
 }
@@ -66,8 +66,9 @@ tvm_infer_space tvm_infer_space_of(const tvm_infer_state *in, uint32_t insn) {
     return TVM_SPACE_NONE;
 }
 
-uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits) {
-    unsigned bytes = access_bytes(layout, bits);
+uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits,
+                               unsigned widest) {
+    unsigned bytes = access_bytes(layout, bits, widest);
     uint64_t thread_bytes = ((uint64_t)tvm_layout_locals(layout) * bits + 7) / 8;
     uint64_t accesses = (thread_bytes + bytes - 1) / bytes;
     if (space == TVM_SPACE_GLOBAL)
@@ -84,8 +85,8 @@ static uint64_t words(const tvm_layout *layout, unsigned bits) {
 uint64_t tvm_infer_relayout_cost(const tvm_layout *from, const tvm_layout *to, unsigned bits) {
     if (tvm_layout_equal(from, to)) return 0;
     if (tvm_layout_broadcasts(from, to, NULL, NULL)) return 1 + words(to, bits) / 4;
-    return RELAYOUT + tvm_infer_access_cost(TVM_SPACE_SHARED, from, bits) +
-           tvm_infer_access_cost(TVM_SPACE_SHARED, to, bits);
+    return RELAYOUT + tvm_infer_access_cost(TVM_SPACE_SHARED, from, bits, ACCESS_BYTES) +
+           tvm_infer_access_cost(TVM_SPACE_SHARED, to, bits, ACCESS_BYTES);
 }
 
 /* Threads over which a dimension is spread, within a warp and beyond. */

@@ -28,14 +28,13 @@ static uint64_t change(const planning *p, uint32_t slot, uint32_t from, uint32_t
 /* What the instruction moves, in the layout in which it does. */
 static uint64_t access_cost(const planning *p, const uint32_t *layouts, uint32_t result) {
     tvm_infer_space space = tvm_infer_space_of(p->in, p->insn);
-    uint64_t cost = 0;
     if (space == TVM_SPACE_NONE || p->in->kernel->insns[p->insn].op == TVM_OP_MMA) return 0;
-    if (p->result_slot != TVM_NONE)
-        cost += tvm_infer_access_cost(space, tvm_infer_layout(p->in, result), bits_of(p, p->result_slot));
-    else if (p->registers.count)
-        cost += tvm_infer_access_cost(space, tvm_infer_layout(p->in, layouts[0]),
-                                      bits_of(p, p->registers.slots[0]));
-    return cost;
+    unsigned k;
+    uint32_t moved = tvm_infer_moved(p->in, p->insn, &k);
+    if (moved == TVM_NONE) return 0;
+    return tvm_infer_access_cost(space,
+                                 tvm_infer_layout(p->in, p->result_slot != TVM_NONE ? result : layouts[k]),
+                                 bits_of(p, moved), tvm_infer_width(p->in, p->insn, bits_of(p, moved)));
 }
 
 /* Takes the plan if the rule does and it is the cheapest so far. */
@@ -59,16 +58,29 @@ static void consider_result(planning *p, uint32_t result) {
     if (tvm_infer_backwards(p->in, p->insn, result, layouts)) consider(p, layouts, result);
 }
 
+/* What is moved in the layouts that are best for that. */
 static void consider_moved(planning *p) {
     tvm_infer_anchor anchors[TVM_INFER_ANCHORS];
+    uint32_t layouts[TVM_INFER_OPERANDS];
     bool loads = p->result_slot != TVM_NONE;
-    uint32_t slot = loads ? p->result_slot : p->registers.slots[0], layouts[TVM_INFER_OPERANDS];
-    unsigned count = tvm_infer_anchors(p->in, p->insn, slot, anchors);
-    memcpy(layouts, p->have, sizeof layouts);
+    unsigned ordinal;
+    uint32_t slot = tvm_infer_moved(p->in, p->insn, &ordinal);
+    unsigned count = slot == TVM_NONE ? 0 : tvm_infer_anchors(p->in, p->insn, slot, anchors);
     for (unsigned i = 0; i < count; i++) {
-        if (!loads) layouts[0] = anchors[i].layout;
-        consider(p, layouts, loads ? anchors[i].layout : TVM_NONE);
+        if (loads && p->registers.count)
+            consider_result(p, anchors[i].layout);
+        else if (loads)
+            consider(p, p->have, anchors[i].layout);
+        else if (tvm_infer_beside(p->in, p->insn, ordinal, anchors[i].layout, layouts))
+            consider(p, layouts, TVM_NONE);
     }
+}
+
+/* Operands of an instruction without a result, as one of them has it. */
+static void consider_beside(planning *p) {
+    uint32_t layouts[TVM_INFER_OPERANDS];
+    for (unsigned k = 0; k < p->registers.count; k++)
+        if (tvm_infer_beside(p->in, p->insn, k, p->have[k], layouts)) consider(p, layouts, TVM_NONE);
 }
 
 void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *plan) {
@@ -96,6 +108,7 @@ void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *pla
         for (unsigned k = 0; k < p.registers.count; k++) consider_result(&p, p.have[k]);
         if (tvm_infer_attempt(in, insn, p.have, TVM_NONE, &made, NULL)) consider(&p, p.have, made);
     }
+    if (p.result_slot == TVM_NONE && p.registers.count > 1) consider_beside(&p);
     if (tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA)
         consider_moved(&p);
 }

@@ -106,6 +106,23 @@ bool tvm_infer_backwards(tvm_infer_state *in, uint32_t insn, uint32_t result, ui
            rearranged(in, insn, result, tvm_infer_shape_of(in, registers.slots[0]), &layouts[0]);
 }
 
+bool tvm_infer_beside(tvm_infer_state *in, uint32_t insn, unsigned k, uint32_t layout, uint32_t *layouts) {
+    tvm_infer_operands registers;
+    tvm_infer_registers(in, insn, &registers);
+    for (unsigned j = 0; j < registers.count; j++) {
+        tvm_layout part;
+        if (j == k) {
+            layouts[j] = layout;
+            continue;
+        }
+        if (!broadcast_part(tvm_infer_layout(in, layout), tvm_infer_shape_of(in, registers.slots[j]), &part))
+            return false;
+        layouts[j] = tvm_infer_number(in, &part);
+        if (layouts[j] == TVM_NONE) return false;
+    }
+    return tvm_infer_attempt(in, insn, layouts, TVM_NONE, NULL, NULL);
+}
+
 /* ---- spreading ---- */
 
 typedef struct queue {
@@ -148,8 +165,18 @@ static void settle(tvm_infer_state *in, queue *q, uint32_t insn) {
     uint32_t known[TVM_INFER_OPERANDS], layouts[TVM_INFER_OPERANDS];
     tvm_infer_registers(in, insn, &registers);
     uint32_t result = tvm_infer_result(in, insn), layout;
-    if (result == TVM_NONE || !registers.count) return;
+    if (result == TVM_NONE && registers.count < 2) return;
+    if (!registers.count) return;
     for (unsigned k = 0; k < registers.count; k++) known[k] = layouts[k] = in->layout[registers.slots[k]];
+    if (result == TVM_NONE) {
+        unsigned k = 0;
+        while (k < registers.count &&
+               (known[k] == TVM_NONE || !tvm_infer_beside(in, insn, k, known[k], layouts)))
+            k++;
+        for (unsigned j = 0; k < registers.count && j < registers.count; j++)
+            decide(in, q, registers.slots[j], layouts[j], TVM_WHY_USE, insn);
+        return;
+    }
     layout = in->layout[result];
     if (layout == TVM_NONE) {
         layout = suggested(in, insn, &registers, result, known, layouts);

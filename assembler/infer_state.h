@@ -42,9 +42,10 @@ typedef struct tvm_infer_state {
     uint32_t *weights; /* of each instruction: how often it runs, as far as is known */
     uint32_t *uses;    /* instructions that have slot s: uses[first_use[s] .. first_use[s + 1]) */
     uint32_t *first_use;
-    uint32_t *definitions; /* of each slot: the one instruction that assigns it, or TVM_NONE */
-    bool *remade;          /* the definition of each slot can be done once more, for another layout */
-    bool failed;           /* out of memory */
+    uint32_t
+        *definitions; /* of each slot, also of scalars: the one instruction that assigns it, or TVM_NONE */
+    bool *remade;     /* the definition of each slot can be done once more, for another layout */
+    bool failed;      /* out of memory */
 } tvm_infer_state;
 
 /* The register tensors among an instruction's operands, in order: at[k] is an operand's place. */
@@ -57,6 +58,9 @@ typedef struct tvm_infer_operands {
 /* Zeroed, in scratch memory: `count` items. NULL, and in->failed, when memory is out. */
 void *tvm_infer_array(tvm_infer_state *in, size_t count, size_t size);
 void tvm_infer_registers(const tvm_infer_state *in, uint32_t insn, tvm_infer_operands *out);
+/* The register tensor that an instruction moves to or from memory: its result, else the first operand that is
+ * a register tensor and nothing else; TVM_NONE: none. *ordinal: which of the registers. */
+uint32_t tvm_infer_moved(const tvm_infer_state *in, uint32_t insn, unsigned *ordinal);
 /* The register slot that the instruction assigns, or TVM_NONE. */
 uint32_t tvm_infer_result(const tvm_infer_state *in, uint32_t insn);
 static inline const tvm_op_info *tvm_infer_row(const tvm_infer_state *in, uint32_t insn) {
@@ -75,6 +79,9 @@ bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layou
                        uint32_t *result, tvm_why *why);
 
 /* ---- infer_spread.c ---- */
+/* Of an instruction without a result: operand k has this layout, the others what they have as parts of its
+ * shape. */
+bool tvm_infer_beside(tvm_infer_state *in, uint32_t insn, unsigned k, uint32_t layout, uint32_t *layouts);
 /* The operands' layouts that would give the result its layout: those that are not TVM_NONE in `layouts` stay,
  * the others are filled in. False when none is found. */
 bool tvm_infer_backwards(tvm_infer_state *in, uint32_t insn, uint32_t result, uint32_t *layouts);
@@ -92,12 +99,19 @@ unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,
 /* Is the slot the sums of an mma? */
 bool tvm_infer_is_product(const tvm_infer_state *in, uint32_t insn, uint32_t slot);
 
+/* ---- infer_align.c ---- */
+/* Bytes, 16 at most, that a thread may move at once where the instruction moves elements of `bits` of a
+ * global tensor: its rows, and the place of the tile, are known to be multiples of that. 16 of other
+ * instructions. */
+unsigned tvm_infer_width(const tvm_infer_state *in, uint32_t insn, unsigned bits);
+
 /* ---- infer_cost.c: about issue slots of a warp ---- */
 /* The address space of which the instruction moves the tensor. */
 typedef enum tvm_infer_space { TVM_SPACE_NONE, TVM_SPACE_GLOBAL, TVM_SPACE_SHARED } tvm_infer_space;
 tvm_infer_space tvm_infer_space_of(const tvm_infer_state *in, uint32_t insn);
-/* An access of a tile in this layout. */
-uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits);
+/* An access of a tile in this layout, of at most `widest` bytes a thread at once. */
+uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, unsigned bits,
+                               unsigned widest);
 uint64_t tvm_infer_relayout_cost(const tvm_layout *from, const tvm_layout *to, unsigned bits);
 /* What the instruction does on the tensors themselves, accesses aside. */
 uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t result);

@@ -14,7 +14,8 @@ static char *printed(const char *text) {
 
 #define KERNEL                                                                                               \
     ".vasm 3\n.kernel f(n: i32, x: global f16[n, 1024], y: global f16[n, 1024], z: global f32[n, 1024])\n"
-#define AXPY ".vasm 3\n.kernel f(n: i32, a: f32, x: global f32[n], y: global f32[n])\n.warps 4\n.grid 1\n"
+#define AXPY                                                                                                 \
+    ".vasm 3\n.kernel f(n: i32, a: f32, x: global f32[n], y: global f32[n])\n.warps 4\n.grid 1\n.assume n % 4 == 0\n"
 #define PRODUCT                                                                                                    \
     ".vasm 3\n.kernel f(a: global f16[64, 64], b: global f16[64, 64], c: global f32[64, 64])\n.grid 1\n.warps 4\n" \
     "%s = alloc-shared f16[64, 64]\n%t = alloc-shared f16[64, 64]\n"
@@ -26,6 +27,11 @@ static const struct {
     {AXPY "%u = load-global x, [512]\n%v = load-global y, tile [512]\nstore-global y, fma(%u, a, %v)\n.end\n",
      AXPY "%u = load-global x, spatial(128).local(4)\n%v = load-global y, spatial(128).local(4)\n"
           "store-global y, fma(%u, a, %v)\n.end\n"},
+    /* rows of any length: single elements side by side */
+    {".vasm 3\n.kernel f(n: i32, x: global f16[n, n])\n.warps 4\n.grid 1\n%u = load-global x, [4, 256]\n"
+     "store-global x, neg(%u)\n.end\n",
+     ".vasm 3\n.kernel f(n: i32, x: global f16[n, n])\n.warps 4\n.grid 1\n"
+     "%u = load-global x, local(4, 2).spatial(1, 128)\nstore-global x, neg(%u)\n.end\n"},
     /* what is written wins: it goes forwards and backwards */
     {AXPY
      "%u = load-global x, [512]\n%v = load-global y, local(4).spatial(128)\nstore-global y, %u + %v\n.end\n",
@@ -62,7 +68,8 @@ static const struct {
      "store-global c, %d\n.end\n",
      PRODUCT "%z = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
              "%c = mma %s, %t, %z, k 64\n%d = mma cast(%c, f16), %t, %z\nstore-global c, %d\n.end\n"},
-    /* what is stored is brought to a layout of 16-byte accesses, once it is narrow; a load of fragments likewise */
+    /* what is stored is brought to a layout of 16-byte accesses, once it is narrow; a load of fragments
+       likewise */
     {PRODUCT "%c = alloc-register f32[64, 64], init 0\n%c = mma %s, %t, %c, k 64\n"
              "store-global a, cast(%c, f16)\n.end\n",
      PRODUCT "%c = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
@@ -70,11 +77,12 @@ static const struct {
              "store-global a, %t_1_1\n.end\n"},
     {PRODUCT "%u = load-global a, [64, 64]\n%c = alloc-register f32[64, 64], init 0\n%c = mma %u, %t, %c\n"
              "store-global c, %c\n.end\n",
-     PRODUCT "%u_1 = load-global a, auto(64, 64, f16)\n%u = relayout %u_1, spatial(4, 1).local(1, 4).mma.m16n8k16.A\n"
-             "%c = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
-             "%c = mma %u, %t, %c\nstore-global c, %c\n.end\n"},
-    /* between two written layouts an inferred one: it takes the first, and is changed for the second, before the
-       loop in which that is */
+     PRODUCT
+     "%u_1 = load-global a, auto(64, 64, f16)\n%u = relayout %u_1, spatial(4, 1).local(1, 4).mma.m16n8k16.A\n"
+     "%c = alloc-register f32[64, 64], spatial(4, 1).local(1, 8).mma.m16n8k16.C, init 0\n"
+     "%c = mma %u, %t, %c\nstore-global c, %c\n.end\n"},
+    /* between two written layouts an inferred one: it takes the first, and is changed for the second, before
+       the loop in which that is */
     {AXPY "%u = load-global x, spatial(128).local(4)\n%v = load-global y, local(4).spatial(128)\n"
           "%w = alloc-register f32[512], init 1\n%u = add %u, %w\n"
           "for %i = 0 to n\n%v = add %v, %w\nend\nstore-global y, %u\nstore-global x, %v\n.end\n",
@@ -83,9 +91,9 @@ static const struct {
           "%w_1 = alloc-register f32[512], spatial(128).local(4), init 1\n%u = add %u, %w_1\n"
           "for %i = 0 to n\n%v = add %v, %w\nend\nstore-global y, %u\nstore-global x, %v\n.end\n"},
     /* transposed: one of the two, through shared memory */
-    {PRODUCT "store-global c, transpose(load-global(c, [64, 64]))\n.end\n",
-     PRODUCT "%t_1 = load-global c, auto(64, 64)\n%t_2 = transpose %t_1\n%t_2_1 = relayout %t_2, auto(64, 64)\n"
-             "store-global c, %t_2_1\n.end\n"},
+    {PRODUCT "store-global c, transpose(load-global(c, [64, 64]))\n.end\n", PRODUCT
+     "%t_1 = load-global c, auto(64, 64)\n%t_2 = transpose %t_1\n%t_2_1 = relayout %t_2, auto(64, 64)\n"
+     "store-global c, %t_2_1\n.end\n"},
     /* 32 columns to be read by a warp: the swizzle of single elements */
     {PRODUCT "%u = alloc-shared f32[32, 32]\nstore-shared %u, load-global(c, local(8, 1).spatial(4, 32))\n"
              "store-global c, load-shared(%u, local(1, 8).column_spatial(32, 4))\n.end\n",
@@ -107,16 +115,18 @@ static const struct {
     unsigned line;
     const char *message, *hint;
 } mistakes[] = {
-    {AXPY "%u = load-global x\n.end\n", 5, "expected the tile, as [16, 64], or a layout",
+    {AXPY "%u = load-global x\n.end\n", 6, "expected the tile, as [16, 64], or a layout",
      "leaves the layout"},
-    {AXPY "%u = load-global x, [512]\n%v = load-global y, [256]\n%u = add %u, %v\n.end\n", 7,
+    {AXPY "%u = load-global x, [512]\n%v = load-global y, [256]\n%u = add %u, %v\n.end\n", 8,
      "does not broadcast", NULL},
-    {AXPY "%u = load-global x, [512]\n%u = load-global x, [256]\n.end\n", 6,
-     "'%u' has another shape than this gives: that of line 5", "one name is one variable"},
-    {AXPY "%u = load-global x, spatial(128).local(4)\n%u = load-global x, local(4).spatial(128)\n.end\n", 6,
-     "'%u' has another layout than this gives: that of line 5", "one name is one variable"},
-    {AXPY "%u = load-global x, spatial(128).local(4)\n%v = load-global y, local(4).spatial(128)\n%w = %u + %v\n.end\n",
-     7, "spread over the threads differently", "'%u' has its layout from line 5, '%v' has its layout from line 6"},
+    {AXPY "%u = load-global x, [512]\n%u = load-global x, [256]\n.end\n", 7,
+     "'%u' has another shape than this gives: that of line 6", "one name is one variable"},
+    {AXPY "%u = load-global x, spatial(128).local(4)\n%u = load-global x, local(4).spatial(128)\n.end\n", 7,
+     "'%u' has another layout than this gives: that of line 6", "one name is one variable"},
+    {AXPY
+     "%u = load-global x, spatial(128).local(4)\n%v = load-global y, local(4).spatial(128)\n%w = %u + %v\n.end\n",
+     8, "spread over the threads differently",
+     "'%u' has its layout from line 6, '%v' has its layout from line 7"},
     {".vasm 2\n.kernel f(x: global f32[4])\n.warps 4\n.grid 1\n%u = load-global x, [512]\n.end\n", 5,
      "expected a register layout, found a list", NULL},
 };
@@ -140,11 +150,11 @@ END_TEST
 START_TEST(test_listing) {
     tvm_text layouts = {0};
     tvm_assembler_options options = {.layouts = &layouts};
-    tvm_ir_program_free(assemble_with(same[2].text, &options));
+    tvm_ir_program_free(assemble_with(same[3].text, &options));
     const char *text = tvm_text_string(&layouts);
     ck_assert_ptr_nonnull(strstr(text, "kernel f: 128 threads"));
-    ck_assert_ptr_nonnull(strstr(text, "     5  %u: f32[512]                  local(4).spatial(128)\n"));
-    ck_assert_ptr_nonnull(strstr(text, "from the operands of fma, line 7"));
+    ck_assert_ptr_nonnull(strstr(text, "     6  %u: f32[512]                  local(4).spatial(128)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "from the operands of fma, line 8"));
     ck_assert_ptr_nonnull(strstr(text, "written"));
     tvm_text_free(&layouts);
 }

@@ -1,0 +1,103 @@
+/* How wide the accesses of a global tensor may be: as its rows, and the tile's first element, are known to be
+ * aligned by constants and by assumptions such as n % 8 == 0. */
+#include "infer_state.h"
+
+enum { TWOS_MAX = 7, DEPTH = 16, WIDEST = 16 };
+
+static unsigned least(unsigned a, unsigned b) {
+    return a < b ? a : b;
+}
+
+static unsigned twos_of(int64_t value) {
+    return value == 0 ? TWOS_MAX : least((unsigned)__builtin_ctzll((uint64_t)value), TWOS_MAX);
+}
+
+/* Factors of two that the assumption says of the slot. */
+static unsigned assumed(const tvm_ir_kernel *k, uint32_t expr, uint32_t slot, unsigned depth) {
+    const tvm_expr *node = &k->exprs[expr];
+    if (depth == 0) return 0;
+    if (node->op == TVM_EXPR_LAND) {
+        unsigned a = assumed(k, node->a, slot, depth - 1), b = assumed(k, node->b, slot, depth - 1);
+        return a > b ? a : b;
+    }
+    if (node->op != TVM_EXPR_EQ) return 0;
+    const tvm_expr *rest = &k->exprs[node->a], *zero = &k->exprs[node->b];
+    if (rest->op != TVM_EXPR_MOD || zero->op != TVM_EXPR_INTEGER || zero->value.i) return 0;
+    const tvm_expr *of = &k->exprs[rest->a], *by = &k->exprs[rest->b];
+    while (of->op == TVM_EXPR_CAST) of = &k->exprs[of->a];
+    return of->op == TVM_EXPR_SLOT && of->a == slot && by->op == TVM_EXPR_INTEGER ? twos_of(by->value.i) : 0;
+}
+
+static unsigned twos(const tvm_infer_state *in, uint32_t expr, unsigned depth, unsigned unknown);
+
+static unsigned twos_of_slot(const tvm_infer_state *in, uint32_t slot, unsigned depth, unsigned unknown) {
+    const tvm_ir_kernel *k = in->kernel;
+    unsigned most = 0;
+    if (slot < k->param_count) {
+        for (uint32_t i = 0; i < k->assume_count; i++) {
+            unsigned found = assumed(k, k->assumes[i], slot, DEPTH);
+            if (found > most) most = found;
+        }
+        return most;
+    }
+    uint32_t definition = in->definitions[slot];
+    if (definition == TVM_NONE) return unknown;
+    const tvm_insn *insn = &k->insns[definition];
+    const tvm_operand *operands = tvm_operands(k, insn);
+    if (tvm_insn_has(insn, TVM_TRAIT_VALUE)) return twos(in, operands[0].value, depth, unknown);
+    if (tvm_insn_has(insn, TVM_TRAIT_COUNTER))
+        return least(twos(in, operands[0].value, depth, unknown),
+                     twos(in, operands[2].value, depth, unknown));
+    return unknown;
+}
+
+/* Factors of two of an expression, TWOS_MAX at most; of a variable whose value is not known, `unknown`. */
+static unsigned twos(const tvm_infer_state *in, uint32_t expr, unsigned depth, unsigned unknown) {
+    const tvm_expr *node = &in->kernel->exprs[expr];
+    if (depth-- == 0) return 0;
+    switch (node->op) {
+    case TVM_EXPR_INTEGER:
+        return twos_of(node->value.i);
+    case TVM_EXPR_SLOT:
+        return twos_of_slot(in, node->a, depth, unknown);
+    case TVM_EXPR_CAST:
+    case TVM_EXPR_NEG:
+        return twos(in, node->a, depth, unknown);
+    case TVM_EXPR_MUL:
+        return least(twos(in, node->a, depth, unknown) + twos(in, node->b, depth, unknown), TWOS_MAX);
+    case TVM_EXPR_ADD:
+    case TVM_EXPR_SUB:
+    case TVM_EXPR_MIN:
+    case TVM_EXPR_MAX:
+    case TVM_EXPR_MOD:
+        return least(twos(in, node->a, depth, unknown), twos(in, node->b, depth, unknown));
+    case TVM_EXPR_SELECT:
+        return least(twos(in, node->b, depth, unknown), twos(in, node->c, depth, unknown));
+    case TVM_EXPR_DIV: {
+        const tvm_expr *by = &in->kernel->exprs[node->b];
+        unsigned have = twos(in, node->a, depth, unknown), less;
+        if (by->op != TVM_EXPR_INTEGER || by->value.i <= 0 || by->value.i & (by->value.i - 1)) return 0;
+        less = twos_of(by->value.i);
+        return have > less ? have - less : 0;
+    }
+    default:
+        return 0;
+    }
+}
+
+unsigned tvm_infer_width(const tvm_infer_state *in, uint32_t insn, unsigned bits) {
+    const tvm_operand *operands = tvm_operands(in->kernel, &in->kernel->insns[insn]);
+    unsigned known = TWOS_MAX;
+    for (uint32_t i = 0; i < in->kernel->insns[insn].count; i++) {
+        const tvm_slot *slot = &in->kernel->slots[operands[i].value];
+        if (operands[i].kind != TVM_OPERAND_SLOT || slot->kind != TVM_SLOT_GLOBAL) continue;
+        const tvm_operand *last = &operands[i + slot->rank];
+        known = least(known, twos(in, slot->shape[slot->rank - 1], DEPTH, 0));
+        if (i + slot->rank < in->kernel->insns[insn].count && last->kind == TVM_OPERAND_EXPR)
+            known = least(known, twos(in, last->value, DEPTH, TWOS_MAX));
+        else
+            known = 0; /* a tensor of indices */
+    }
+    uint64_t bytes = ((uint64_t)bits << known) / 8;
+    return bytes >= WIDEST ? WIDEST : bytes ? (unsigned)bytes & -(unsigned)bytes : 1;
+}
