@@ -1,0 +1,149 @@
+/* What layouts that are left out are worth: accesses of 16 bytes and no bank conflicts; and a matmul without
+ * a layout against float64. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_kit.h"
+#include "translate_kit.h"
+
+enum { TIMEOUT = 600 };
+
+/* ---- the code ---- */
+
+static bool moves(const tvm_selection *s) {
+    static const char *const words[] = {"ld.", "st.", "cp.async", "ldmatrix"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(s->candidate, words[i], strlen(words[i])) == 0) return true;
+    return false;
+}
+
+/* Every access of every kernel. */
+static void check_accesses(const tvm_ir_program *program, const char *target) {
+    tvm_module *module = translate(program, target);
+    unsigned accesses = 0;
+    for (size_t k = 0; k < module->kernel_count; k++)
+        for (size_t i = 0; i < module->kernels[k].selection_count; i++) {
+            const tvm_selection *s = &module->kernels[k].selections[i];
+            ck_assert_msg(s->conflicts <= 0, "%s: line %u: %s: %s meets %d bank conflicts", target, s->line,
+                          s->instruction, s->candidate, s->conflicts);
+            if (!moves(s)) continue;
+            accesses++;
+            ck_assert_msg(s->bits == 128, "%s: line %u: %s: %s moves %u bits (%s)", target, s->line,
+                          s->instruction, s->candidate, s->bits, s->refused);
+        }
+    ck_assert_uint_gt(accesses, 0);
+    tvm_module_free(module);
+}
+
+#define MATRIX(name, parameters) ".vasm 3\n.kernel " name "(m: i32, n: i32, " parameters ")\n.warps 4\n"
+
+static const char *const texts[] = {
+    /* rows in a block, rows in a warp */
+    MATRIX("softmax", "x: global f16[m, n], y: global f16[m, n]")
+    ".grid cdiv(m, 4)\n.assume n % 8 == 0\n%i = block.x * 4\n"
+    "%inside = compare lt, iota(i32[1, 2048], axis 1), n\n"
+    "%x = where %inside, cast(load-global(x[%i, 0], [4, 2048]), f32), -inf\n"
+    "%e = exp(%x - reduce(max, %x, 1))\n"
+    "store-global y[%i, 0], cast(%e / reduce(sum, %e, 1), f16)\n.end\n",
+    MATRIX("rms_norm", "x: global bf16[m, n], w: global bf16[n], y: global bf16[m, n]")
+    ".grid m\n.assume n % 8 == 0\n"
+    "%x = cast(load-global(x[block.x, 0], [1, 4096]), f32)\n"
+    "%s = rsqrt(reduce(sum, %x * %x, 1) / f32(n) + 1e-5)\n"
+    "store-global y[block.x, 0], cast(%x * %s * cast(load-global(w), f32), bf16)\n.end\n",
+    /* a transpose through shared memory that the assembler plans */
+    MATRIX("transpose", "x: global f16[m, n], y: global f16[n, m]")
+    ".grid cdiv(n, 64), cdiv(m, 64)\n.assume n % 8 == 0, m % 8 == 0\n"
+    "%x = load-global x[block.y * 64, block.x * 64], [64, 64]\n"
+    "store-global y[block.x * 64, block.y * 64], transpose(%x)\n.end\n",
+    /* attention: the sums of one mma are the fragments of another */
+    ".vasm 3\n.kernel attention(n: i32, q: global f16[n, 64], k: global f16[n, 64],\n"
+    "v: global f16[n, 64], o: global f16[n, 64])\n.warps 4\n.grid cdiv(n, 64)\n"
+    "%k = alloc-shared f16[64, 64]\n%v = alloc-shared f16[64, 64]\n"
+    "%q = load-global q[block.x * 64], [64, 64]\n"
+    "%o = alloc-register f32[64, 64], init 0.0\n"
+    "%top = alloc-register f32[64, 1], init -1e30\n%sum = alloc-register f32[64, 1], init 0.0\n"
+    "for %j = 0 to n step 64\n"
+    "copy-async %k, k[%j, 0]\ncopy-async %v, v[%j, 0]\ncommit-group\nwait-group 0\nsync\n"
+    "%zero = alloc-register f32[64, 64], init 0.0\n"
+    "%s = mma %q, %k, %zero, transpose_b\n"
+    "%new = max(%top, reduce(max, %s, 1))\n%p = exp(%s - %new)\n%scale = exp(%top - %new)\n"
+    "%sum = %sum * %scale + reduce(sum, %p, 1)\n"
+    "%o = mma cast(%p, f16), %v, %o * %scale\n%top = %new\nsync\nend\n"
+    "store-global o[block.x * 64], cast(%o / %sum, f16)\n.end\n",
+};
+
+START_TEST(inferred_accesses_are_wide) {
+    tvm_ir_program *program = NULL;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_assemble_text(texts[_i], strlen(texts[_i]), "test.vasm", NULL, &program, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    tvm_diags_free(&diags);
+    ck_assert_int_eq(status, TVM_OK);
+    check_accesses(program, "sm_80");
+    check_accesses(program, "sm_90a");
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* ---- matmul_simple ---- */
+
+static const char *const defines[] = {"T=f16", "T=bf16"};
+static const size_t sizes[][3] = {{1, 8, 8}, {130, 136, 72}, {64, 200, 200}, {7, 264, 1000}};
+
+START_TEST(matmul_simple_is_that_of_float64) {
+    kernel_kit k = kit_open("matmul_simple.vasm", defines[_i]);
+    tvm_dtype type = _i ? TVM_BF16 : TVM_F16;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t m = sizes[s][0], n = sizes[s][1], depth = sizes[s][2];
+        kit_clear(&k);
+        kit_scalar(&k, (double)m), kit_scalar(&k, (double)n), kit_scalar(&k, (double)depth);
+        kit_tensor *a = kit_input(&k, type, m * depth, -1, 1), *b = kit_input(&k, type, depth * n, -1, 1);
+        kit_tensor *c = kit_tensor_new(&k, type, m * n);
+        kit_launch(&k, "matmul");
+        for (size_t i = 0; i < m * n; i++) {
+            double want = 0;
+            for (size_t l = 0; l < depth; l++)
+                want += a->values[i / n * depth + l] * b->values[l * n + i % n];
+            ck_assert_msg(fabs(c->values[i] - want) <= (_i ? 0x1p-8 : 0x1p-11) * fabs(want) + 1e-4,
+                          "%s: %zu x %zu x %zu: element %zu is %.9g, expected %.9g", defines[_i], m, n, depth,
+                          i, c->values[i], want);
+        }
+    }
+    kit_close(&k);
+}
+END_TEST
+
+START_TEST(matmul_simple_is_short_and_fast) {
+    char path[5000], line[400];
+    FILE *file = fopen(program_path("matmul_simple.vasm", path), "r");
+    unsigned lines = 0;
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof line, file)) lines++;
+    fclose(file);
+    ck_assert_uint_le(lines, 25);
+    tvm_ir_program *program = assemble_file(program_path("matmul_simple.vasm", path), defines[_i]);
+    check_accesses(program, "sm_80");
+    check_accesses(program, "sm_90a");
+    compiles_without_spills(program, defines[_i], "sm_80");
+    compiles_without_spills(program, defines[_i], "sm_90a");
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("inferred code");
+    TCase *tests = tcase_create("inferred code");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, inferred_accesses_are_wide, 0, sizeof texts / sizeof *texts);
+    tcase_add_loop_test(tests, matmul_simple_is_that_of_float64, 0, 2);
+    tcase_add_loop_test(tests, matmul_simple_is_short_and_fast, 0, 2);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
