@@ -62,6 +62,9 @@ tvm_status tvm_rule_places(const tvm_rule *rule, unsigned memory, const tvm_layo
 tvm_status tvm_rule_broadcasts(const tvm_rule *rule, const tvm_slot *slot, const char *what,
                                const tvm_layout *tile);
 
+/* Entry e is the rank of a block in its cluster, or left out: is it inside, as far as is known? */
+tvm_status tvm_rule_cluster_rank(const tvm_rule *rule, unsigned entry);
+
 /* The result is a register tensor of this type and layout, or a scalar of this type: completes *rule->type,
  * or says how what was declared differs. layout NULL: the declared one, which must be there. */
 tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_layout *layout);

@@ -69,7 +69,8 @@ tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry) {
 }
 
 tvm_status tvm_rule_ARRIVE_BARRIER(const tvm_rule *rule) {
-    return tvm_rule_barrier_index(rule, 0);
+    tvm_status status = tvm_rule_cluster_rank(rule, 1);
+    return status == TVM_OK ? tvm_rule_barrier_index(rule, 0) : status;
 }
 
 tvm_status tvm_rule_WAIT_BARRIER(const tvm_rule *rule) {

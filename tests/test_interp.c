@@ -310,7 +310,7 @@ START_TEST(copies_without_end_are_refused) {
                                "    end\n"
                                ".end\n";
     float a[32] = {0};
-    run_fails(text, "k: block (0,0,0): copy-async: more than 65536 copies that no wait-group has waited for",
+    run_fails(text, "k: block (0,0,0): copy-async: more than 65536 copies that nothing has waited for",
               VALUES(TENSOR("a", a)));
 }
 END_TEST

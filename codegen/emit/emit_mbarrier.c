@@ -4,6 +4,7 @@
 
 #include "analysis.h"
 #include "barrier.h"
+#include "cluster.h"
 #include "copy.h"
 #include "numbers.h"
 #include "shared_access.h"
@@ -127,15 +128,28 @@ tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
+static reg far_address(emitter *e, const mbarrier *b, uint32_t rank) {
+    reg near = tvm_new_r(e);
+    tvm_emit(e, "add.u32 %s, %s, %u;", near.name, b->address.name, b->plus);
+    return tvm_emit_cluster_address(e, near, rank);
+}
+
 tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     uint32_t count = e->slots[operands->value].team_arrivals / e->team.warps;
+    const tvm_operand *rank = &operands[insn->count - 1];
+    bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->kernel) > 1;
     mbarrier b = tvm_mbarrier_find(e, operands);
+    if (rank->kind != TVM_OPERAND_NONE && tvm_emit_cluster_guard(e, rank->value)) b.guarded = true;
     reg lane = tvm_pure(e, 'r', "and.b32 $, %s, 31;", tvm_thread_id(e).name);
     reg speaks = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", lane.name);
     tvm_emit_proxy_fence(e);
+    if (is_far) b.address = far_address(e, &b, rank->value);
     tvm_emit(e, "bar.warp.sync 0xffffffff;");
-    if (e->target.arch >= 90 && count > 1)
+    if (is_far)
+        tvm_emit(e, "@%s mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%s], %u;", speaks.name,
+                 b.address.name, count);
+    else if (e->target.arch >= 90 && count > 1)
         tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u], %u;", speaks.name, b.address.name, b.plus,
                  count);
     else
@@ -152,6 +166,7 @@ tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
     const char *parities = e->slots[operands->value].reg;
     bool sleeps = e->target.arch >= 90;
     mbarrier b = tvm_mbarrier_find(e, operands);
+    const char *scope = tvm_cluster_blocks(e->kernel) > 1 ? ".acquire.cluster.shared::cta" : ".shared";
     char text[16];
     const char *bit = bit_of(e, &b, text);
     reg masked = tvm_new_r(e), parity = tvm_new_r(e), done = tvm_new_pred(e), odd = tvm_new_pred(e);
@@ -161,7 +176,7 @@ tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "selp.b32 %s, 1, 0, %s;", parity.name, odd.name);
     tvm_text_add(&e->body, "$L%u:\n", again);
     if (sleeps)
-        tvm_emit(e, "mbarrier.try_wait.parity.shared.b64 %s, [%s+%u], %s, %u;", done.name, b.address.name,
+        tvm_emit(e, "mbarrier.try_wait.parity%s.b64 %s, [%s+%u], %s, %u;", scope, done.name, b.address.name,
                  b.plus, parity.name, SUSPEND_HINT);
     else
         tvm_emit(e, "mbarrier.test_wait.parity.shared.b64 %s, [%s+%u], %s;", done.name, b.address.name,

@@ -5,6 +5,7 @@
 
 #include "access.h"
 #include "caches.h"
+#include "cluster.h"
 #include "emit.h"
 #include "ldmatrix.h"
 #include "shared_places.h"
@@ -16,7 +17,20 @@ typedef struct tile_transfer {
     shared_lanes lanes;
     const tvm_layout *layout;
     uint32_t slot;
+    reg far; /* %r: what is added to an address for the tensor of another block; name[0] == 0: it is this
+                one's */
 } tile_transfer;
+
+static const char *space_of(const tile_transfer *t) {
+    return t->far.name[0] ? "shared::cluster" : "shared";
+}
+
+static reg reach(emitter *e, const tile_transfer *t, reg address) {
+    if (!t->far.name[0]) return address;
+    reg out = tvm_new_r(e);
+    tvm_emit(e, "add.u32 %s, %s, %s;", out.name, address.name, t->far.name);
+    return out;
+}
 
 static void open_lanes(emitter *e, tile_transfer *t) {
     uint32_t coordinate[TVM_MAX_RANK];
@@ -53,13 +67,14 @@ static void emit_access(emitter *e, tile_transfer *t, const access_plan *plan, c
     char operands[64];
     uint32_t plus;
     reg address = tvm_shared_address(&t->tile, &t->lanes, (uint32_t)(a->offset / 8) / t->tile.bytes, &plus);
+    address = reach(e, t, address);
     if (is_load) {
         tvm_access_load_registers(e, plan, a, t->slot, units);
-        tvm_emit(e, "ld.shared.%s %s, [%s+%u];", tvm_access_type(a->width),
+        tvm_emit(e, "ld.%s.%s %s, [%s+%u];", space_of(t), tvm_access_type(a->width),
                  tvm_access_operands(units, a->units, operands), address.name, plus);
     } else {
         tvm_access_gather(e, plan, a, t->slot, units);
-        tvm_emit(e, "st.shared.%s [%s+%u], %s;", tvm_access_type(a->width), address.name, plus,
+        tvm_emit(e, "st.%s.%s [%s+%u], %s;", space_of(t), tvm_access_type(a->width), address.name, plus,
                  tvm_access_operands(units, a->units, operands));
     }
 }
@@ -86,13 +101,14 @@ static tvm_status plan_of(emitter *e, tile_transfer *t, access_plan *plan) {
 
 static void explain_plain(emitter *e, const tile_transfer *t, const access_plan *plan, bool is_load,
                           const char *refused) {
-    char name[40], reason[400];
+    char name[64], reason[400];
     unsigned worst = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
         unsigned n = access_conflicts(t, &plan->accesses[i]);
         if (n > worst) worst = n;
     }
-    const char *what = is_load ? "ld.shared" : "st.shared";
+    char what[24];
+    snprintf(what, sizeof what, "%s.%s", is_load ? "ld" : "st", space_of(t));
     snprintf(name, sizeof name, "%s.%s%s", what, tvm_access_type(plan->widest),
              t->tile.guarded ? " guarded" : "");
     int n = snprintf(reason, sizeof reason, "%s", refused);
@@ -141,7 +157,7 @@ static tvm_status transfer_elements(emitter *e, tile_transfer *t, bool is_load) 
         char operands[64];
         reg units[4];
         tvm_layout_map(t->layout, 0, i, constant);
-        reg address = tvm_shared_address_of_coordinates(&t->tile, part, constant);
+        reg address = reach(e, t, tvm_shared_address_of_coordinates(&t->tile, part, constant));
         /* The plan of one element, moved to element i's place. */
         field moved[4];
         uint32_t count = plan.field_count < 4 ? plan.field_count : 4;
@@ -153,20 +169,20 @@ static tvm_status transfer_elements(emitter *e, tile_transfer *t, bool is_load) 
         }
         if (is_load) {
             tvm_access_load_registers(e, &plan, plan.accesses, t->slot, units);
-            tvm_emit(e, "ld.shared.%s %s, [%s+%u];", tvm_access_type(bits),
+            tvm_emit(e, "ld.%s.%s %s, [%s+%u];", space_of(t), tvm_access_type(bits),
                      tvm_access_operands(units, plan.accesses->units, operands), address.name,
                      e->slots[t->tile.slot].shared_offset);
             tvm_access_spread(e, &plan, plan.accesses, t->slot, units, started);
         } else {
             tvm_access_gather(e, &plan, plan.accesses, t->slot, units);
-            tvm_emit(e, "st.shared.%s [%s+%u], %s;", tvm_access_type(bits), address.name,
+            tvm_emit(e, "st.%s.%s [%s+%u], %s;", space_of(t), tvm_access_type(bits), address.name,
                      e->slots[t->tile.slot].shared_offset,
                      tvm_access_operands(units, plan.accesses->units, operands));
         }
         memcpy(plan.fields, moved, count * sizeof *moved);
     }
-    char name[40];
-    snprintf(name, sizeof name, "%s.%s by element%s", is_load ? "ld.shared" : "st.shared",
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s.%s by element%s", is_load ? "ld" : "st", space_of(t),
              tvm_access_type(bits), t->tile.guarded ? " guarded" : "");
     if (status == TVM_OK)
         tvm_explain(e, name, bits, locals, -1, "wider: a dimension of the shared layout has several modes");
@@ -247,5 +263,35 @@ tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
         free(t);
     }
     tvm_wgmma_stored(e, layout);
+    return status;
+}
+
+/* ---- tiles of the other blocks of a cluster ---- */
+
+static tvm_status move_far(emitter *e, const tvm_operand *tensor, uint32_t slot, bool is_load) {
+    uint32_t rank = tensor[1 + tvm_slot_shared_layout(e, tensor->value)->rank].value;
+    tile_transfer *t = open_tile(e, tensor, tvm_slot_layout(e, slot), slot);
+    if (!t) return TVM_NO_MEMORY;
+    if (tvm_emit_cluster_guard(e, rank)) t->tile.guarded = true;
+    if (tvm_cluster_blocks(e->kernel) > 1) {
+        reg there = tvm_emit_cluster_address(e, tvm_shared_base(e), rank);
+        t->far = tvm_new_r(e);
+        tvm_emit(e, "sub.u32 %s, %s, %s;", t->far.name, there.name, tvm_shared_base(e).name);
+    }
+    tvm_status status =
+        t->tile.linear ? transfer_planned(e, t, is_load, "") : transfer_elements(e, t, is_load);
+    free(t);
+    return status;
+}
+
+tvm_status tvm_emit_LOAD_CLUSTER(emitter *e, const tvm_insn *insn) {
+    return move_far(e, tvm_operands(e->kernel, insn), insn->result, true);
+}
+
+tvm_status tvm_emit_STORE_CLUSTER(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    uint32_t source = operands[insn->count - 1].value;
+    tvm_status status = move_far(e, operands, source, false);
+    tvm_wgmma_stored(e, tvm_slot_layout(e, source));
     return status;
 }

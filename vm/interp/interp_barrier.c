@@ -52,9 +52,11 @@ static void end_phase(interp_block *block, interp_barrier *barrier) {
 void tvm_interp_waits_for(const interp_context *context, char text[160]) {
     const interp_barrier *barrier = context->awaited;
     text[0] = '\0';
+    if (context->state == INTERP_AT_CLUSTER) snprintf(text, 160, "for the other blocks of the cluster");
     if (context->state == INTERP_AT_OTHERS) snprintf(text, 160, "all blocks that run wait");
     if (context->state != INTERP_AT_BARRIER) return;
-    snprintf(text, 160, "%" PRIu32 " of %" PRIu32 " arrivals are missing", barrier->missing, barrier->arrivals);
+    snprintf(text, 160, "%" PRIu32 " of %" PRIu32 " arrivals are missing", barrier->missing,
+             barrier->arrivals);
 }
 
 /* ---- instructions ---- */
@@ -72,12 +74,27 @@ tvm_status tvm_interp_ALLOC_BARRIER(interp_context *context, const interp_insn *
     return TVM_OK;
 }
 
+/* The same mbarrier of the block of that rank. */
+static tvm_status find_peer(interp_context *context, const interp_insn *insn, interp_block **block,
+                            interp_barrier **barrier) {
+    const tvm_operand *rank = &insn->operands[insn->source->count - 1];
+    if (rank->kind == TVM_OPERAND_NONE) return TVM_OK;
+    tvm_status status = tvm_interp_peer(context, insn, rank->value, block);
+    if (status != TVM_OK) return status;
+    *barrier = (*block)->barriers + (*barrier - context->block->barriers);
+    if ((*barrier)->arrivals) return TVM_OK;
+    return tvm_interp_fail(context, insn,
+                           "the other block has not made its mbarriers yet: a sync-cluster is missing");
+}
+
 tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn *insn) {
     interp_barrier *barrier;
+    interp_block *block = context->block;
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
+    if (status == TVM_OK) status = find_peer(context, insn, &block, &barrier);
     if (status != TVM_OK) return status;
     barrier->missing--;
-    end_phase(context->block, barrier);
+    end_phase(block, barrier);
     return TVM_OK;
 }
 

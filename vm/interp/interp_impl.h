@@ -118,11 +118,21 @@ struct interp_barrier {
     const interp_insn *bringer; /* that copy */
 };
 
+/* Of a block and sync-cluster. */
+typedef enum interp_meets {
+    INTERP_APART,
+    INTERP_MEETS, /* it has come there */
+    INTERP_MET    /* and all others have */
+} interp_meets;
+
 /* A worker's block: all memory is allocated once and used again for the next block. */
 typedef struct interp_block {
     interp_run *run;
     const tvm_interp_kernel *kernel;
     int32_t index[3];
+    struct interp_block *cluster; /* its blocks, by rank, which the worker runs in turn */
+    uint32_t cluster_size;
+    interp_meets meets;
     uint8_t *memory;
     uint8_t *registers; /* of the context that runs */
     uint8_t *scratch;
@@ -142,6 +152,7 @@ typedef enum interp_state {
     INTERP_READY,
     INTERP_AT_ROLES,   /* the block: for the teams of roles to end */
     INTERP_AT_BARRIER, /* for the end of a phase of an mbarrier */
+    INTERP_AT_CLUSTER, /* the block: for the others of its cluster */
     INTERP_AT_OTHERS,  /* for another block, while other contexts of this one may run */
     INTERP_DONE        /* or has not begun */
 } interp_state;
@@ -158,8 +169,8 @@ struct interp_context {
     const interp_barrier *awaited; /* of INTERP_AT_BARRIER */
     uint8_t *registers;            /* the tensors */
     tvm_scalar *slots;
-    interp_loop *loops; /* by instruction: a loop has at most one activation */
-    bool pipelined;     /* in a pipelined loop, where copies are done at once */
+    interp_loop *loops;   /* by instruction: a loop has at most one activation */
+    bool pipelined;       /* in a pipelined loop, where copies are done at once */
     interp_copies copies; /* of copy-async */
     uint64_t groups;      /* committed so far: the number of the group that is being filled */
     tvm_eval_env env;
@@ -187,6 +198,9 @@ typedef struct interp_tile {
 } interp_tile;
 void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *operands, uint32_t first,
                           unsigned tile_rank, const uint32_t *tile, interp_tile *out);
+/* Moves the tile, in row-major order, from or to the tensor of a block; a fault where it is not inside. */
+tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                const interp_block *block, bool is_load, void *elements);
 /* Its elements in row-major order; a fault where it is not inside of the tensor. */
 tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
                                 void *elements);
@@ -286,6 +300,10 @@ uint64_t tvm_interp_scalar_code(tvm_dtype type, tvm_scalar value);
 
 /* Fills `count` containers with one code. */
 void tvm_interp_fill(tvm_dtype type, void *containers, size_t count, uint64_t code);
+
+/* The block of the cluster that the expression is the rank of. */
+tvm_status tvm_interp_peer(interp_context *context, const interp_insn *insn, uint32_t rank,
+                           interp_block **peer);
 
 /* The mbarrier that operands[first], with its index, names; a fault where there is none. */
 tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *insn, uint32_t first,

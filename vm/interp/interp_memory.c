@@ -431,16 +431,20 @@ void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *op
 
 tvm_status tvm_interp_load_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
                                 void *elements) {
-    const interp_block *block = context->block;
+    return tvm_interp_move_tile(context, insn, tile, context->block, true, elements);
+}
+
+tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn, const interp_tile *tile,
+                                const interp_block *block, bool is_load, void *elements) {
     int64_t start[TVM_MAX_RANK];
     tvm_status status = tvm_interp_index(context, insn, tile->first, tile->rank, start);
     if (status == TVM_OK)
         status = tvm_interp_inside(context, insn, tile->slot, tile->rank, tile->shape, start, tile->tile_rank,
                                    tile->tile);
     if (status != TVM_OK) return status;
-    box_move(box_make(tile->rank, tile->shape, start, tile->tile_rank, tile->tile, tile->tile), LOAD,
-             width_of(interp_slot(block->kernel, tile->slot)->dtype), interp_tensor(block, tile->slot),
-             elements);
+    box_move(box_make(tile->rank, tile->shape, start, tile->tile_rank, tile->tile, tile->tile),
+             is_load ? LOAD : STORE, width_of(interp_slot(block->kernel, tile->slot)->dtype),
+             interp_tensor(block, tile->slot), elements);
     return TVM_OK;
 }
 

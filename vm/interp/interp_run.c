@@ -122,19 +122,24 @@ static void context_text(const interp_context *context, char text[320]) {
 }
 
 /* The block waits for its roles, so that what these wait for is the reason, where there are any. */
-static tvm_status report_deadlock(const interp_block *block) {
-    const interp_context *first = block->contexts;
+static tvm_status report_deadlock(const interp_block *cluster) {
+    const interp_context *first = NULL;
     char text[1600] = "", one[320];
     size_t used = 0;
-    for (uint32_t c = 0; c < block->context_count; c++) {
-        const interp_context *context = &block->contexts[c];
-        if (context->state == INTERP_DONE || context->state == INTERP_AT_ROLES) continue;
-        if (first->state == INTERP_DONE || first->state == INTERP_AT_ROLES) first = context;
-        context_text(context, one);
-        if (used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? "; " : "", one);
-    }
-    return tvm_interp_fail(first, &block->kernel->insns[first->pc], "deadlock: %s", text);
+    for (uint32_t b = 0; b < cluster->cluster_size; b++)
+        for (uint32_t c = 0; c < cluster[b].context_count; c++) {
+            const interp_context *context = &cluster[b].contexts[c];
+            if (context->state == INTERP_DONE || context->state == INTERP_AT_ROLES) continue;
+            if (!first) first = context;
+            context_text(context, one);
+            if (used >= sizeof text) continue;
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s", used ? "; " : "");
+            if (cluster->cluster_size > 1 && used < sizeof text)
+                used += (size_t)snprintf(text + used, sizeof text - used, "rank %" PRIu32 ", ", b);
+            if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, "%s", one);
+        }
+    if (!first) first = cluster->contexts;
+    return tvm_interp_fail(first, &cluster->kernel->insns[first->pc], "deadlock: %s", text);
 }
 
 /* Those that wait for other blocks may look again. */
@@ -147,22 +152,33 @@ static bool look_again(interp_block *block) {
     return true;
 }
 
-/* Runs the contexts in turn, each until it blocks, until all are done or none can go on. */
-static tvm_status schedule(interp_block *block) {
+/* Runs those that are ready in turn, each until it blocks; counts them, and those that are done. */
+static tvm_status run_ready(interp_block *block, uint32_t *ran, uint32_t *done) {
+    for (uint32_t c = 0; c < block->context_count; c++) {
+        interp_context *context = &block->contexts[c];
+        if (context->state == INTERP_READY) {
+            tvm_status status = context_run(context);
+            if (status != TVM_OK) return status;
+            ++*ran;
+        }
+        *done += context->state == INTERP_DONE;
+    }
+    return TVM_OK;
+}
+
+/* Until all contexts of the cluster's blocks are done, or none can go on. */
+static tvm_status schedule(interp_block *cluster) {
+    uint32_t count = cluster->cluster_size * cluster->context_count;
     for (;;) {
         uint32_t ran = 0, done = 0;
-        for (uint32_t c = 0; c < block->context_count; c++) {
-            interp_context *context = &block->contexts[c];
-            if (context->state == INTERP_READY) {
-                tvm_status status = context_run(context);
-                if (status != TVM_OK) return status;
-                ran++;
-            }
-            done += context->state == INTERP_DONE;
+        for (uint32_t b = 0; b < cluster->cluster_size; b++) {
+            tvm_status status = run_ready(&cluster[b], &ran, &done);
+            if (status != TVM_OK) return status;
         }
-        if (done == block->context_count) return TVM_OK;
-        if (atomic_load_explicit(&block->run->stop, memory_order_relaxed)) return TVM_OK;
-        if (!ran && !look_again(block)) return report_deadlock(block);
+        if (done == count) return TVM_OK;
+        if (atomic_load_explicit(&cluster->run->stop, memory_order_relaxed)) return TVM_OK;
+        for (uint32_t b = 0; !ran && b < cluster->cluster_size; b++) ran += look_again(&cluster[b]);
+        if (!ran) return report_deadlock(cluster);
     }
 }
 
@@ -184,14 +200,22 @@ static void reset_context(interp_context *context) {
     }
 }
 
-tvm_status tvm_interp_block_run(interp_block *block) {
+static void reset_block(interp_block *block) {
     block->running = 0;
     block->bulk.count = 0;
+    block->meets = INTERP_APART;
     memset(block->barriers, 0, block->kernel->barrier_count * sizeof *block->barriers);
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
-    tvm_status status = schedule(block);
-    if (status == TVM_OK) status = tvm_interp_bulk_end(block);
-    tvm_interp_print_flush(block);
+}
+
+/* Runs the blocks of a cluster. */
+static tvm_status cluster_run(interp_block *cluster) {
+    for (uint32_t b = 0; b < cluster->cluster_size; b++) reset_block(&cluster[b]);
+    tvm_status status = schedule(cluster);
+    for (uint32_t b = 0; b < cluster->cluster_size; b++) {
+        if (status == TVM_OK) status = tvm_interp_bulk_end(&cluster[b]);
+        tvm_interp_print_flush(&cluster[b]);
+    }
     return status;
 }
 
@@ -258,25 +282,45 @@ static void tell_waiting(interp_run *run, unsigned ended) {
     pthread_mutex_unlock(&run->mutex);
 }
 
+static bool cluster_make(interp_block cluster[TVM_MAX_CLUSTER], uint32_t size, interp_run *run) {
+    bool made = true;
+    for (uint32_t b = 0; b < size; b++) {
+        made = block_make(&cluster[b], run) && made;
+        cluster[b].cluster = cluster;
+        cluster[b].cluster_size = size;
+    }
+    return made;
+}
+
+/* Cluster number n of the launch: they are begun in the order of their indices, x fastest. */
+static void place_cluster(interp_block *cluster, uint64_t number) {
+    const interp_run *run = cluster->run;
+    const uint32_t *extent = run->kernel->kernel->cluster;
+    uint64_t index[3] = {0};
+    for (unsigned d = 0; d < 3; d++) {
+        index[d] = number % (run->grid[d] / extent[d]);
+        number /= run->grid[d] / extent[d];
+    }
+    for (uint32_t b = 0; b < cluster->cluster_size; b++) {
+        const uint32_t at[3] = {b % extent[0], b / extent[0] % extent[1], b / extent[0] / extent[1]};
+        for (unsigned d = 0; d < 3; d++) cluster[b].index[d] = (int32_t)(index[d] * extent[d] + at[d]);
+    }
+}
+
 static void *worker(void *argument) {
     interp_run *run = argument;
-    interp_block block;
-    if (!block_make(&block, run)) {
-        tvm_interp_no_memory(run);
-        block_free(&block);
-        tell_waiting(run, 1);
-        return NULL;
-    }
-    while (!atomic_load_explicit(&run->stop, memory_order_relaxed)) {
+    interp_block cluster[TVM_MAX_CLUSTER];
+    uint32_t size = tvm_cluster_blocks(run->kernel->kernel);
+    bool made = cluster_make(cluster, size, run);
+    if (!made) tvm_interp_no_memory(run);
+    while (made && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
         uint64_t number = atomic_fetch_add_explicit(&run->next, 1, memory_order_relaxed);
-        if (number >= run->blocks) break;
-        block.index[0] = (int32_t)(number % run->grid[0]);
-        block.index[1] = (int32_t)(number / run->grid[0] % run->grid[1]);
-        block.index[2] = (int32_t)(number / run->grid[0] / run->grid[1]);
-        if (tvm_interp_block_run(&block) != TVM_OK) break;
+        if (number >= run->blocks / size) break;
+        place_cluster(cluster, number);
+        if (cluster_run(cluster) != TVM_OK) break;
         if (run->kernel->waits) tell_waiting(run, 0);
     }
-    block_free(&block);
+    for (uint32_t b = 0; b < size; b++) block_free(&cluster[b]);
     tell_waiting(run, 1);
     return NULL;
 }

@@ -62,7 +62,8 @@ interp_wait tvm_interp_wait(interp_context *context, bool (*ready)(void *data), 
     interp_run *run = context->block->run;
     bool hope = true, is_ready = false;
     pthread_mutex_lock(&run->mutex);
-    while (hope && !atomic_load(&run->stop) && !(is_ready = ready(data)) && !context->block->running)
+    while (hope && !atomic_load(&run->stop) && !(is_ready = ready(data)) && !context->block->running &&
+           context->block->cluster_size == 1)
         hope = sleep_until_changed(run, run->changes);
     bool stops = atomic_load(&run->stop);
     pthread_mutex_unlock(&run->mutex);

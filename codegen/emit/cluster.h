@@ -1,0 +1,14 @@
+/* The shared memory of the other blocks of a cluster, where each tensor and mbarrier lies as in this one. */
+#ifndef TVM_CODEGEN_CLUSTER_H
+#define TVM_CODEGEN_CLUSTER_H
+
+#include "emit.h"
+
+/* Traps where the rank, an expression, is none of the cluster's; true: it is tested. */
+bool tvm_emit_cluster_guard(emitter *e, uint32_t rank);
+/* What an address of shared memory (%r) is in the block of that rank, for accesses of .shared::cluster. */
+reg tvm_emit_cluster_address(emitter *e, reg address, uint32_t rank);
+/* Where a block ends: it waits for the others of its cluster, if they may reach for its shared memory. */
+void tvm_emit_cluster_end(emitter *e);
+
+#endif

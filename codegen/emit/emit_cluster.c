@@ -1,0 +1,62 @@
+/* What the blocks of a cluster do together: PTX ISA, "barrier.cluster", "mapa". */
+#include "cluster.h"
+
+#include "analysis.h"
+#include "barrier.h"
+
+/* Does the kernel reach into other blocks' shared memory? */
+static bool reaches(const emitter *e) {
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        if (insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER) return true;
+        if (insn->op == TVM_OP_ARRIVE_BARRIER &&
+            tvm_operands(e->kernel, insn)[insn->count - 1].kind != TVM_OPERAND_NONE)
+            return true;
+    }
+    return false;
+}
+
+static void meet(emitter *e, const char *arrive, const char *wait) {
+    tvm_emit(e, "barrier.cluster.arrive%s.aligned;", arrive);
+    tvm_emit(e, "barrier.cluster.wait%s.aligned;", wait);
+}
+
+/* A block's shared memory lives as long as others may reach for it. */
+void tvm_emit_cluster_end(emitter *e) {
+    if (tvm_cluster_blocks(e->kernel) > 1 && reaches(e)) meet(e, ".release", ".acquire");
+}
+
+tvm_status tvm_emit_SYNC_CLUSTER(emitter *e, const tvm_insn *insn) {
+    (void)insn;
+    if (tvm_cluster_blocks(e->kernel) == 1) {
+        tvm_emit_barrier(e);
+        tvm_explain(e, "bar.sync", 0, 1, -1, "barrier.cluster: the cluster is one block");
+        return TVM_OK;
+    }
+    tvm_emit_proxy_fence(e);
+    meet(e, ".release", ".acquire");
+    e->scratch_read = 0;
+    tvm_explain(e, "barrier.cluster", 0, 1, -1, "");
+    return TVM_OK;
+}
+
+bool tvm_emit_cluster_guard(emitter *e, uint32_t rank) {
+    uint32_t most = tvm_cluster_blocks(e->kernel) - 1;
+    if (tvm_fact_at_most(e, rank, most)) return false;
+    reg at = tvm_emit_expr(e, rank), p = tvm_new_pred(e);
+    tvm_emit(e, "setp.gt.%s %s, %s, %u;", node_of(e, rank)->type.bits == 64 ? "u64" : "u32", p.name, at.name,
+             most);
+    tvm_emit_trap(e, p, true);
+    return true;
+}
+
+reg tvm_emit_cluster_address(emitter *e, reg address, uint32_t rank) {
+    reg block = tvm_emit_expr(e, rank), out = tvm_new_r(e);
+    if (node_of(e, rank)->type.bits == 64) {
+        reg low = tvm_new_r(e);
+        tvm_emit(e, "cvt.u32.u64 %s, %s;", low.name, block.name);
+        block = low;
+    }
+    tvm_emit(e, "mapa.shared::cluster.u32 %s, %s, %s;", out.name, address.name, block.name);
+    return out;
+}

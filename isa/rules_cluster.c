@@ -1,0 +1,45 @@
+/* Rules of what the blocks of a cluster do together, and with each other's shared memory. */
+#include "rules.h"
+
+/* The block of the cluster, entry e: its rank, as far as is known. */
+static tvm_status rank_inside(const tvm_rule *rule, unsigned entry) {
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_dtype type = tvm_rule_expr_type(rule, entry);
+    uint32_t blocks = tvm_cluster_blocks(rule->kernel);
+    int64_t rank;
+    if (!tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
+        return tvm_refuse(rule->why, "the rank has type %s, expected i32 or i64", tvm_dtype_name(type, name));
+    if (tvm_rule_integer(rule, tvm_rule_value(rule, entry), &rank) && (rank < 0 || rank >= blocks))
+        return tvm_refuse(rule->why, "block %lld of a cluster of %u", (long long)rank, blocks);
+    return TVM_OK;
+}
+
+tvm_status tvm_rule_cluster_rank(const tvm_rule *rule, unsigned entry) {
+    if (rule->operands[rule->at[entry]].kind == TVM_OPERAND_NONE) return TVM_OK;
+    return rank_inside(rule, entry);
+}
+
+tvm_status tvm_rule_SYNC_CLUSTER(const tvm_rule *rule) {
+    if (rule->team.warps != rule->kernel->warps)
+        return tvm_refuse(rule->why, "all warps of the cluster's blocks meet: it cannot stand in a role");
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_LOAD_CLUSTER(const tvm_rule *rule) {
+    tvm_status status = rank_inside(rule, 1);
+    if (status == TVM_OK) status = tvm_rule_register(rule, tvm_rule_slot(rule, 0)->dtype, NULL);
+    const tvm_layout *tile = &rule->type->layout;
+    return status == TVM_OK ? tvm_rule_tile(rule, 0, tile->rank, tile->shape) : status;
+}
+
+tvm_status tvm_rule_STORE_CLUSTER(const tvm_rule *rule) {
+    char found[TVM_DTYPE_NAME_MAX], wanted[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
+    tvm_dtype from = tvm_rule_slot(rule, 2)->dtype, to = tvm_rule_slot(rule, 0)->dtype;
+    const tvm_layout *tile = tvm_rule_layout(rule, 2);
+    if (!tvm_dtype_same(from, to))
+        return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, 2, tensor),
+                          tvm_dtype_name(from, found), tvm_dtype_name(to, wanted));
+    tvm_status status = rank_inside(rule, 1);
+    if (status == TVM_OK) status = tvm_rule_tile(rule, 0, tile->rank, tile->shape);
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
+}
