@@ -378,6 +378,27 @@ static inline void ptx_movmatrix(ptx_machine *m, const ptx_insn *insn) {
     }
 }
 
+/* Matrix i of stmatrix: its rows are at the addresses of lanes 8i..8i+7. */
+static inline void ptx_stmatrix(ptx_machine *m, const ptx_insn *insn) {
+    bool transposed = strstr(insn->text, ".trans") != NULL;
+    for (unsigned warp = 0; warp < m->threads; warp += 32)
+        for (unsigned i = 0; ptx_runs(m, warp) && i < insn->operand[1].count; i++) {
+            uint16_t matrix[8][8];
+            for (unsigned lane = 0; lane < 32; lane++) {
+                unsigned r = lane / 4, c = lane % 4 * 2;
+                uint32_t pair = (uint32_t)ptx_get(m, insn->operand[1].reg[i], warp + lane);
+                matrix[transposed ? c : r][transposed ? r : c] = (uint16_t)pair;
+                matrix[transposed ? c + 1 : r][transposed ? r : c + 1] = (uint16_t)(pair >> 16);
+            }
+            for (unsigned row = 0; row < 8; row++) {
+                unsigned t = warp + 8 * i + row;
+                uint8_t *at = ptx_address(m, insn, &insn->operand[0], true, t, 16);
+                ptx_wrote(m, at, t, 16);
+                memcpy(at, matrix[row], 16);
+            }
+        }
+}
+
 /* Matrix i of ldmatrix: its rows are at the addresses of lanes 8i..8i+7. */
 static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
     bool transposed = strstr(insn->text, ".trans") != NULL;
@@ -628,6 +649,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_movmatrix(m, insn);
     else if (ptx_is(op, "ldmatrix"))
         ptx_ldmatrix(m, insn);
+    else if (ptx_is(op, "stmatrix"))
+        ptx_stmatrix(m, insn);
     else if (ptx_is(op, "mma"))
         ptx_mma(m, insn);
     else if (ptx_is(op, "wgmma"))

@@ -1,4 +1,4 @@
-/* load-shared and store-shared: ldmatrix, else the widest plain accesses. */
+/* load-shared and store-shared: ldmatrix and stmatrix, else the widest plain accesses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,7 +259,11 @@ tvm_status tvm_emit_STORE_SHARED(emitter *e, const tvm_insn *insn) {
     } else {
         tile_transfer *t = open_tile(e, operands, layout, source);
         if (!t) return TVM_NO_MEMORY;
-        status = t->tile.linear ? transfer_planned(e, t, false, "") : transfer_elements(e, t, false);
+        char refused[200];
+        if (!t->tile.linear)
+            status = transfer_elements(e, t, false);
+        else if (!tvm_emit_stmatrix(e, &t->tile, &t->lanes, layout, source, refused, &status))
+            status = transfer_planned(e, t, false, refused);
         free(t);
     }
     tvm_wgmma_stored(e, layout);

@@ -1,7 +1,7 @@
-/* ldmatrix: 8x8 matrices of 16-bit elements, whose rows are 16 contiguous bytes (PTX ISA, "ldmatrix"). Word w
- * of every thread, locals 2w and 2w+1, is one matrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row i/4,
- * or, transposed, the elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Whether that is so is asked of
- * the linear offsets of all threads. */
+/* ldmatrix and stmatrix: 8x8 matrices of 16-bit elements, whose rows are 16 contiguous bytes (PTX ISA). Word
+ * w of every thread, locals 2w and 2w+1, is one matrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row
+ * i/4, or, transposed, the elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Whether that is so is asked
+ * of the linear offsets of all threads. */
 #include "ldmatrix.h"
 
 #include <stdio.h>
@@ -14,6 +14,7 @@
 enum { ROW = 8 }; /* elements of a matrix's row */
 
 typedef struct matrices {
+    const char *what; /* "ldmatrix", "stmatrix" */
     emitter *e;
     shared_tile *tile;
     const shared_lanes *lanes;
@@ -133,24 +134,30 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
         for (unsigned j = 0; j < count; j++)
             n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", j ? ", " : "",
                           tvm_slot_word(e, m->slot, w + j).name);
-        tvm_emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count,
-                 m->transposed ? ".trans" : "", list, address.name, plus);
+        const char *trans = m->transposed ? ".trans" : "";
+        if (m->what[0] == 'l')
+            tvm_emit(e, "ldmatrix.sync.aligned.m8n8.x%u%s.shared.b16 {%s}, [%s+%u];", count, trans, list,
+                     address.name, plus);
+        else
+            tvm_emit(e, "stmatrix.sync.aligned.m8n8.x%u%s.shared.b16 [%s+%u], {%s};", count, trans,
+                     address.name, plus, list);
     }
     char name[32];
-    snprintf(name, sizeof name, "ldmatrix.x%u%s%s", count, m->transposed ? ".trans" : "",
+    snprintf(name, sizeof name, "%s.x%u%s%s", m->what, count, m->transposed ? ".trans" : "",
              m->tile->guarded ? " guarded" : "");
     tvm_explain(e, name, 128, m->words / count, (int)worst, refused);
     free(rows);
     return TVM_OK;
 }
 
-bool tvm_emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
-                       uint32_t slot, char refused[200], tvm_status *status) {
+static bool emit_matrices(emitter *e, const char *what, shared_tile *tile, const shared_lanes *lanes,
+                          const tvm_layout *layout, uint32_t slot, char refused[200], tvm_status *status) {
+    char fewer[80];
     uint32_t locals = tvm_layout_locals(layout);
     refused[0] = '\0';
     if (tile->bytes != 2) return false;
     if (locals % 2 != 0 || tile->threads % 32 != 0) {
-        snprintf(refused, 200, "ldmatrix: an odd number of elements a thread");
+        snprintf(refused, 200, "%s: an odd number of elements a thread", what);
         return false;
     }
     uint32_t *constant = calloc(locals, sizeof *constant);
@@ -165,18 +172,32 @@ bool tvm_emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes,
     }
     bool shaped = false, taken = false;
     for (int transposed = 0; transposed < 2 && !taken; transposed++) {
-        matrices m = {e, tile, lanes, slot, locals / 2, constant, transposed == 1, 0};
+        matrices m = {what, e, tile, lanes, slot, locals / 2, constant, transposed == 1, 0};
         if (!lanes_match(&m)) continue;
         shaped = true;
         if (!words_match(&m)) continue;
         taken = true;
-        *status = emit_groups(
-            &m, layout, m.words % 4 == 0 ? "" : "ldmatrix.x4: the matrices of a thread are no multiple of 4");
+        snprintf(fewer, sizeof fewer, "%s.x4: the matrices of a thread are no multiple of 4", what);
+        *status = emit_groups(&m, layout, m.words % 4 == 0 ? "" : fewer);
     }
     if (!taken)
-        snprintf(refused, 200, "ldmatrix: %s",
+        snprintf(refused, 200, "%s: %s", what,
                  shaped ? "rows of 8 elements are not 16 contiguous, aligned bytes of the shared tensor"
                         : "the register layout is no multiple of the 8x8 fragment, transposed or not");
     free(constant);
     return taken;
+}
+
+bool tvm_emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
+                       uint32_t slot, char refused[200], tvm_status *status) {
+    return emit_matrices(e, "ldmatrix", tile, lanes, layout, slot, refused, status);
+}
+
+bool tvm_emit_stmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
+                       uint32_t slot, char refused[200], tvm_status *status) {
+    enum { ARCH_STMATRIX = 90 };
+    if (e->target.arch >= ARCH_STMATRIX)
+        return emit_matrices(e, "stmatrix", tile, lanes, layout, slot, refused, status);
+    refused[0] = '\0';
+    return false;
 }
