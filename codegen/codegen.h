@@ -61,6 +61,8 @@ typedef struct tvm_module {
     size_t cubin_size;
     char made_by[TVM_IMAGE_MADE_BY_MAX]; /* who made the cubin: "nvJitLink 13.0", "ptxas release 13.0,
                                             V13.0.88" */
+    const char *made_by_why;             /* a reason to tell, or NULL */
+    bool sets_registers;                 /* a kernel has setmaxnreg, which nvJitLink ignores */
     void *owner;                         /* of the strings */
 } tvm_module;
 

@@ -119,7 +119,9 @@ tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, c
     }
     for (uint32_t i = 0; i < program->entry_count; i++) write_entry(&t, program, &program->entries[i]);
     if (module->kernel_count == 0) tvm_text_add(&t, "no kernels\n");
-    if (module->made_by[0]) tvm_text_add(&t, "\ncompiled by %s\n", module->made_by);
+    if (module->made_by[0])
+        tvm_text_add(&t, "\ncompiled by %s%s%s\n", module->made_by, module->made_by_why ? ", " : "",
+                     module->made_by_why ? module->made_by_why : "");
     *report = t.failed ? NULL : t.data;
     if (!t.failed) return TVM_OK;
     tvm_text_free(&t);

@@ -1,11 +1,13 @@
 /* Which warps do an instruction. */
 #include "program.h"
 
+/* The instruction may not have been checked yet. */
 static uint32_t number(const tvm_ir_kernel *kernel, const tvm_insn *insn, uint32_t operand,
                        uint32_t otherwise) {
-    const tvm_operand *operands = tvm_operands(kernel, insn);
-    return operand < insn->count && operands[operand].kind == TVM_OPERAND_CONST ? operands[operand].value
-                                                                                : otherwise;
+    if (operand >= insn->count || (uint64_t)insn->first + insn->count > kernel->operand_count)
+        return otherwise;
+    const tvm_operand *value = &tvm_operands(kernel, insn)[operand];
+    return value->kind == TVM_OPERAND_CONST ? value->value : otherwise;
 }
 
 tvm_role tvm_role_of(const tvm_ir_kernel *kernel, const tvm_insn *insn) {

@@ -73,6 +73,10 @@ tvm_status tvm_rule_ARRIVE_BARRIER(const tvm_rule *rule) {
     return status == TVM_OK ? tvm_rule_barrier_index(rule, 0) : status;
 }
 
+tvm_status tvm_rule_SYNC_BARRIER(const tvm_rule *rule) {
+    return tvm_rule_barrier_index(rule, 0);
+}
+
 tvm_status tvm_rule_WAIT_BARRIER(const tvm_rule *rule) {
     return tvm_rule_barrier_index(rule, 0);
 }

@@ -184,6 +184,29 @@ START_TEST(then_ptxas_is_tried) {
 }
 END_TEST
 
+START_TEST(registers_are_set_by_ptxas) {
+    char *found = NULL;
+    write_ptxas("printf program >\"$4\"\n");
+    setenv("TVM_NVJITLINK", library_path[1], 1);
+    find(TVM_PTX_BY_NVJITLINK, library_path[1]);
+    setenv("TVM_PTXAS", script_path, 1);
+    module.sets_registers = true;
+    ck_assert_int_eq(tvm_ptx_compile(&compiler, &module, &diags), TVM_OK);
+    expect_cubin("program");
+    ck_assert_str_eq(module.made_by, "ptxas");
+    ck_assert_str_eq(module.made_by_why, "as nvJitLink ignores setmaxnreg");
+    unsetenv("TVM_PTXAS");
+    setenv("CUDA_HOME", "/no/cuda", 1);
+    setenv("PATH", "/no/path", 1);
+    if (tvm_ptxas_find(&found, NULL) == TVM_NO_PTXAS) { /* the toolkit's own is found without any of them */
+        ck_assert_int_eq(tvm_ptx_compile(&compiler, &module, &diags), TVM_OK);
+        ck_assert_str_eq(module.made_by, "nvJitLink 99.1");
+        ck_assert_str_eq(module.made_by_why, "which ignores setmaxnreg: there is no ptxas");
+    }
+    free(found);
+}
+END_TEST
+
 START_TEST(what_is_no_such_library_is_reported) {
     char path[256];
     snprintf(path, sizeof path, "%s/library", folder);
@@ -294,6 +317,7 @@ int main(void) {
     tcase_add_test(tests, unknown_options_are_left_out);
     tcase_add_loop_test(tests, a_failure_of_the_library_is_reported, 0, FAILURES);
     tcase_add_loop_test(tests, then_ptxas_is_tried, 0, FAILURES);
+    tcase_add_test(tests, registers_are_set_by_ptxas);
     tcase_add_test(tests, what_is_no_such_library_is_reported);
     tcase_add_test(tests, ptxas_is_named_by_its_release);
     if (has_toolkit()) {

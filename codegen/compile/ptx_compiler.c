@@ -68,10 +68,26 @@ static tvm_status compile_with_ptxas(tvm_module *module, const char *path, const
     return status;
 }
 
+/* nvJitLink compiles for linking, which is what setmaxnreg does not go with (ptxas' C7508). */
+static tvm_status compile_registers(tvm_module *module, const char *path, tvm_diags *diags) {
+    char *ptxas = NULL;
+    tvm_status status = tvm_ptxas_find(&ptxas, NULL);
+    if (status == TVM_OK) {
+        module->made_by_why = "as nvJitLink ignores setmaxnreg";
+        status = compile_with_ptxas(module, ptxas, NULL, diags);
+    } else if (status == TVM_NO_PTXAS) {
+        module->made_by_why = "which ignores setmaxnreg: there is no ptxas";
+        status = tvm_nvjitlink(module, path, diags);
+    }
+    free(ptxas);
+    return status;
+}
+
 /* nvJitLink, else a ptxas if one is found; the message is the last one's. */
 static tvm_status compile_with_library(tvm_module *module, const char *path, tvm_diags *diags) {
     tvm_diags refused = {0};
     char *ptxas = NULL;
+    if (module->sets_registers) return compile_registers(module, path, diags);
     tvm_status status = tvm_nvjitlink(module, path, &refused);
     if (status == TVM_PTXAS && !tvm_ptxas_find(&ptxas, NULL))
         status = compile_with_ptxas(module, ptxas, NULL, diags);

@@ -29,8 +29,8 @@ void tvm_ptx_compiler_free(tvm_ptx_compiler *compiler);
 tvm_status tvm_ptx_compiler_ask(tvm_ptx_compiler *compiler, tvm_diags *diags);
 
 /* Fills the module's cubin, resource usage and made_by. Where nvJitLink fails, as one older than the PTX or
- * the target does, ptxas is tried if there is one. TVM_PTXAS with what the compiler said; TVM_NO_PTXAS when
- * the compiler is the driver. */
+ * the target does, ptxas is tried if there is one; for a module that sets registers it comes first. TVM_PTXAS
+ * with what the compiler said; TVM_NO_PTXAS when the compiler is the driver. */
 tvm_status tvm_ptx_compile(const tvm_ptx_compiler *compiler, tvm_module *module, tvm_diags *diags);
 
 #endif

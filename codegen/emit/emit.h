@@ -33,12 +33,22 @@ typedef struct scaled_weights {
     double subtracted; /* what has been taken off the registers, in the value's unit, in place of zero */
 } scaled_weights;
 
+/* Whether the barriers of bar can stand for the mbarriers of a slot: see mbarrier.h. */
+typedef struct named_barriers {
+    uint32_t first; /* number of the first; 0: they cannot */
+    uint32_t warps; /* of each team that comes to them */
+    uint32_t threads;
+    bool syncs;
+    const char *refused;
+} named_barriers;
+
 typedef struct slot_state {
     uint32_t first_word, words; /* REGISTER: %w<first_word + i> */
     char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global);
                      BARRIER: that of the parities of the phases to wait for, a bit an mbarrier */
     uint32_t shared_offset; /* SHARED, BARRIER: bytes from the start of the block's dynamic shared memory */
     uint32_t team_arrivals; /* BARRIER: an arrival of a team, spread evenly over its warps */
+    named_barriers named;   /* BARRIER */
     uint32_t version;       /* counts assignments, for caches of expressions */
     scaled_weights scaled;  /* REGISTER */
     uint32_t reads;         /* how many operands of instructions it is */

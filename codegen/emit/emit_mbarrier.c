@@ -12,28 +12,83 @@
 /* Nanoseconds, at most, for which a thread may sleep in one try_wait. */
 enum { SUSPEND_HINT = 10000000 };
 
+/* Of a block, for bar. */
+enum { BARRIERS = 16 };
+
 /* ---- arrivals ---- */
 
 static uint32_t multiple_of_both(uint32_t a, uint32_t b) {
     return a / (uint32_t)tvm_fact_gcd(a, b) * b;
 }
 
+static void note_use(emitter *e, const tvm_insn *insn, uint32_t slot, tvm_team team) {
+    slot_state *state = &e->slots[slot];
+    named_barriers *named = &state->named;
+    bool syncs = insn->op == TVM_OP_SYNC_BARRIER, arrives = syncs || insn->op == TVM_OP_ARRIVE_BARRIER;
+    if (arrives) state->team_arrivals = multiple_of_both(state->team_arrivals, team.warps);
+    if (insn->op == TVM_OP_ARRIVE_BARRIER &&
+        tvm_operands(e->kernel, insn)[insn->count - 1].kind != TVM_OPERAND_NONE &&
+        tvm_cluster_blocks(e->kernel) > 1)
+        named->refused = "other blocks of the cluster arrive";
+    else if (!arrives)
+        named->refused = "teams also wait there, or copies come";
+    else if (named->warps && named->warps != team.warps)
+        named->refused = "the teams have different numbers of warps";
+    named->syncs = named->syncs || syncs;
+    named->warps = team.warps;
+}
+
+static uint32_t count_of(const emitter *e, uint32_t slot) {
+    return tvm_shared_layout_span(tvm_slot_shared_layout(e, slot));
+}
+
+static uint32_t arrivals_of(const emitter *e, const tvm_insn *alloc) {
+    const tvm_operand *arrivals = tvm_operands(e->kernel, alloc);
+    return arrivals->kind == TVM_OPERAND_NONE ? 1 : arrivals->value;
+}
+
+static bool is_open(const emitter *e, const tvm_insn *alloc) {
+    return tvm_operands(e->kernel, alloc)[1].kind != TVM_OPERAND_NONE;
+}
+
+/* The numbers from *next on are left. */
+static void name_barriers(emitter *e, const tvm_insn *alloc, uint32_t *next) {
+    named_barriers *named = &e->slots[alloc->result].named;
+    uint32_t count = count_of(e, alloc->result), warps = arrivals_of(e, alloc) * named->warps;
+    if (!named->syncs) named->refused = "no team syncs there";
+    if (is_open(e, alloc)) named->refused = "they are open";
+    if (warps > e->kernel->warps) named->refused = "there are more arrivals than warps";
+    if (!named->refused && *next + count > BARRIERS) named->refused = "there are no more than 16";
+    if (named->refused) return;
+    named->first = *next;
+    named->threads = 32 * warps;
+    *next += count;
+}
+
 void tvm_mbarriers_plan(emitter *e) {
     const tvm_ir_kernel *kernel = e->kernel;
+    uint32_t next = 1;
     for (uint32_t s = 0; s < kernel->slot_count; s++) e->slots[s].team_arrivals = 1;
     tvm_team_walk walk = {.depth = 0};
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
+        const tvm_operand *operands = tvm_operands(kernel, insn);
         tvm_team team = tvm_team_next(&walk, kernel, insn);
-        if (insn->op != TVM_OP_ARRIVE_BARRIER) continue;
-        slot_state *slot = &e->slots[tvm_operands(kernel, insn)->value];
-        slot->team_arrivals = multiple_of_both(slot->team_arrivals, team.warps);
+        for (uint32_t o = 0; o < insn->count; o++)
+            if (operands[o].kind == TVM_OPERAND_SLOT &&
+                kernel->slots[operands[o].value].kind == TVM_SLOT_BARRIER)
+                note_use(e, insn, operands[o].value, team);
+        if (tvm_insn_class(insn) != TVM_CLASS_SECTION) continue;
+        const tvm_role role = tvm_role_of(kernel, insn);
+        next += tvm_role_teams(&role);
     }
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         if (insn->op != TVM_OP_ALLOC_BARRIER) continue;
-        bool open = tvm_operands(kernel, insn)[1].kind != TVM_OPERAND_NONE;
-        tvm_emit_prologue(e, "mov.b32 %s, %s;", e->slots[insn->result].reg, open ? "0xffffffff" : "0");
+        name_barriers(e, insn, &next);
+        if (e->slots[insn->result].named.first) continue;
+        tvm_emit_prologue(e, "mov.b32 %s, %s;", e->slots[insn->result].reg,
+                          is_open(e, insn) ? "0xffffffff" : "0");
     }
 }
 
@@ -90,41 +145,43 @@ static const char *bit_of(emitter *e, const mbarrier *b, char text[16]) {
 
 /* ---- instructions ---- */
 
-static uint32_t count_of(const emitter *e, uint32_t slot) {
-    return tvm_shared_layout_span(tvm_slot_shared_layout(e, slot));
-}
-
 static void init_slot(emitter *e, const tvm_insn *insn, reg first) {
-    const tvm_operand *arrivals = tvm_operands(e->kernel, insn);
     const slot_state *slot = &e->slots[insn->result];
-    uint32_t count = (arrivals->kind == TVM_OPERAND_NONE ? 1 : arrivals->value) * slot->team_arrivals;
+    uint32_t count = arrivals_of(e, insn) * slot->team_arrivals;
     for (uint32_t i = 0; i < count_of(e, insn->result); i++)
         tvm_emit(e, "@%s mbarrier.init.shared.b64 [%s+%u], %u;", first.name, tvm_shared_base(e).name,
                  slot->shared_offset + 8 * i, count);
 }
 
+static bool makes_mbarriers(const emitter *e, const tvm_insn *insn) {
+    return insn->op == TVM_OP_ALLOC_BARRIER && !e->slots[insn->result].named.first;
+}
+
 /* The first of them makes those of the whole kernel. */
 static bool is_first(const emitter *e, const tvm_insn *insn) {
     const tvm_insn *at = e->kernel->insns;
-    while (at->op != TVM_OP_ALLOC_BARRIER) at++;
+    while (!makes_mbarriers(e, at)) at++;
     return at == insn;
 }
 
 /* The fences are for other blocks of the cluster, and for copies that complete on an mbarrier. */
 tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
-    if (!is_first(e, insn)) {
-        tvm_explain(e, "made before", 0, 0, -1, "");
+    const named_barriers *named = &e->slots[insn->result].named;
+    char why[80];
+    snprintf(why, sizeof why, "bar.sync: %s", named->refused ? named->refused : "");
+    if (named->first || !is_first(e, insn)) {
+        tvm_explain(e, named->first ? "bar" : "made before", 0, 0, -1, named->first ? "" : why);
         return TVM_OK;
     }
     reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
     for (uint32_t i = 0; i < e->kernel->insn_count; i++)
-        if (e->kernel->insns[i].op == TVM_OP_ALLOC_BARRIER) init_slot(e, &e->kernel->insns[i], first);
+        if (makes_mbarriers(e, &e->kernel->insns[i])) init_slot(e, &e->kernel->insns[i], first);
     if (e->target.arch >= 90) {
         tvm_emit(e, "@%s fence.mbarrier_init.release.cluster;", first.name);
         tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
     }
     tvm_emit_thread_barrier(e);
-    tvm_explain(e, "mbarrier.init, bar.sync", 64, count_of(e, insn->result), -1, "");
+    tvm_explain(e, "mbarrier.init, bar.sync", 64, count_of(e, insn->result), -1, why);
     return TVM_OK;
 }
 
@@ -134,10 +191,26 @@ static reg far_address(emitter *e, const mbarrier *b, uint32_t rank) {
     return tvm_emit_cluster_address(e, near, rank);
 }
 
-tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+/* At the barriers of bar; false: there are none for the slot. */
+static bool meet(emitter *e, const tvm_operand *operands, const char *what) {
+    const named_barriers *named = &e->slots[operands->value].named;
+    if (!named->first) return false;
+    mbarrier b = tvm_mbarrier_find(e, operands);
+    tvm_emit_proxy_fence(e);
+    if (b.number.name[0])
+        tvm_emit(e, "bar.%s %s, %u;", what, word_op(e, "add.u32", b.number, named->first).name,
+                 (unsigned)named->threads);
+    else
+        tvm_emit(e, "bar.%s %u, %u;", what, (unsigned)(named->first + b.constant), (unsigned)named->threads);
+    char name[32];
+    snprintf(name, sizeof name, "bar.%s%s", what, b.guarded ? " guarded" : "");
+    tvm_explain(e, name, 0, 1, -1, "");
+    return true;
+}
+
+/* rank: of the cluster's block whose mbarrier it is; of kind NONE: this one's. */
+static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operand *rank) {
     uint32_t count = e->slots[operands->value].team_arrivals / e->team.warps;
-    const tvm_operand *rank = &operands[insn->count - 1];
     bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->kernel) > 1;
     mbarrier b = tvm_mbarrier_find(e, operands);
     if (rank->kind != TVM_OPERAND_NONE && tvm_emit_cluster_guard(e, rank->value)) b.guarded = true;
@@ -155,17 +228,22 @@ tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
     else
         for (uint32_t i = 0; i < count; i++)
             tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u];", speaks.name, b.address.name, b.plus);
-    tvm_explain(e, b.guarded ? "mbarrier.arrive guarded" : "mbarrier.arrive", 64, 1, -1, "");
+    return b;
+}
+
+tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    if (meet(e, operands, "arrive")) return TVM_OK;
+    bool guarded = arrive(e, operands, &operands[insn->count - 1]).guarded;
+    tvm_explain(e, guarded ? "mbarrier.arrive guarded" : "mbarrier.arrive", 64, 1, -1, "");
     return TVM_OK;
 }
 
 /* All threads ask: who sees the end of a phase sees what came before its arrivals, and what copies brought.
  */
-tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
-    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
     const char *parities = e->slots[operands->value].reg;
     bool sleeps = e->target.arch >= 90;
-    mbarrier b = tvm_mbarrier_find(e, operands);
     const char *scope = tvm_cluster_blocks(e->kernel) > 1 ? ".acquire.cluster.shared::cta" : ".shared";
     char text[16];
     const char *bit = bit_of(e, &b, text);
@@ -184,6 +262,21 @@ tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
     tvm_emit(e, "@!%s bra $L%u;", done.name, again);
     tvm_emit(e, "xor.b32 %s, %s, %s;", parities, parities, bit);
     tvm_emit_bulk_arrived(e);
-    tvm_explain(e, sleeps ? "mbarrier.try_wait" : "mbarrier.test_wait", 64, 1, -1, "");
+}
+
+tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    wait(e, operands, tvm_mbarrier_find(e, operands));
+    tvm_explain(e, e->target.arch >= 90 ? "mbarrier.try_wait" : "mbarrier.test_wait", 64, 1, -1, "");
+    return TVM_OK;
+}
+
+tvm_status tvm_emit_SYNC_BARRIER(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    if (meet(e, operands, "sync")) return TVM_OK;
+    static const tvm_operand here = {TVM_OPERAND_NONE, 0};
+    wait(e, operands, arrive(e, operands, &here));
+    tvm_explain(e, e->target.arch >= 90 ? "mbarrier.arrive, try_wait" : "mbarrier.arrive, test_wait", 64, 1,
+                -1, "");
     return TVM_OK;
 }

@@ -116,6 +116,7 @@ tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
     uint32_t number = (uint32_t)(insn - e->kernel->insns), behind = tvm_new_label(e);
     bool whole = role.first % GROUP == 0 && role.end % GROUP == 0;
     explain(e, &role, change);
+    if (change) e->module->sets_registers = true;
     if (change && !whole) change_registers(e, &role, change);
     keep_out(e, role.first, role.end, behind);
     if (change && whole) tvm_emit(e, "%s %u;", change, (unsigned)role.registers);

@@ -1,6 +1,9 @@
 /* mbarriers (PTX ISA, "mbarrier"). An arrival of a team is one of each of its warps, so that no warp waits
  * for another; teams of different sizes count for the same, the least common multiple of their warps. Each
- * thread keeps the parity of the phase that it waits for next, a bit an mbarrier. */
+ * thread keeps the parity of the phase that it waits for next, a bit an mbarrier.
+ *
+ * Where teams do nothing but arrive and sync at them, the barriers of bar that the roles leave take their
+ * place: who waits there does not ask again and again. */
 #ifndef TVM_CODEGEN_MBARRIER_H
 #define TVM_CODEGEN_MBARRIER_H
 

@@ -8,6 +8,7 @@
 INTERP_NO_PLAN(ALLOC_BARRIER)
 INTERP_NO_PLAN(ARRIVE_BARRIER)
 INTERP_NO_PLAN(WAIT_BARRIER)
+INTERP_NO_PLAN(SYNC_BARRIER)
 
 static uint32_t count_of(const tvm_interp_kernel *k, uint32_t slot) {
     const tvm_slot *of = interp_slot(k, slot);
@@ -87,15 +88,19 @@ static tvm_status find_peer(interp_context *context, const interp_insn *insn, in
                            "the other block has not made its mbarriers yet: a sync-cluster is missing");
 }
 
-tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn *insn) {
+static tvm_status arrive(interp_context *context, const interp_insn *insn, bool may_be_far) {
     interp_barrier *barrier;
     interp_block *block = context->block;
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
-    if (status == TVM_OK) status = find_peer(context, insn, &block, &barrier);
+    if (status == TVM_OK && may_be_far) status = find_peer(context, insn, &block, &barrier);
     if (status != TVM_OK) return status;
     barrier->missing--;
     end_phase(block, barrier);
     return TVM_OK;
+}
+
+tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn *insn) {
+    return arrive(context, insn, true);
 }
 
 /* The phases that must have ended: those that the team has waited for, and one more; of an open mbarrier, not
@@ -123,4 +128,12 @@ tvm_status tvm_interp_WAIT_BARRIER(interp_context *context, const interp_insn *i
     }
     for (uint32_t w = team.first; w < team.first + team.warps; w++) barrier->waits[w]++;
     return TVM_OK;
+}
+
+/* Done again while it waits, it has arrived. */
+tvm_status tvm_interp_SYNC_BARRIER(interp_context *context, const interp_insn *insn) {
+    tvm_status status = context->has_arrived ? TVM_OK : arrive(context, insn, false);
+    if (status == TVM_OK) status = tvm_interp_WAIT_BARRIER(context, insn);
+    context->has_arrived = context->state == INTERP_AT_BARRIER;
+    return status;
 }

@@ -167,6 +167,7 @@ struct interp_context {
     uint32_t pc;
     interp_state state;
     const interp_barrier *awaited; /* of INTERP_AT_BARRIER */
+    bool has_arrived;              /* in a sync-barrier, which waits */
     uint8_t *registers;            /* the tensors */
     tvm_scalar *slots;
     interp_loop *loops;   /* by instruction: a loop has at most one activation */

@@ -186,6 +186,7 @@ static void reset_context(interp_context *context) {
     const interp_block *block = context->block;
     const tvm_ir_kernel *kernel = block->kernel->kernel;
     context->pc = 0;
+    context->has_arrived = false;
     context->pipelined = false;
     context->state = context->role == TVM_NONE ? INTERP_READY : INTERP_DONE;
     context->copies.count = 0;
