@@ -40,6 +40,16 @@ static const point points[] = {
      "i:4096 i:8192 i:32 i:128 k:i32:8192:4096 r:f32:4096*128 r:f16:8192*32*128 w:f16:8192*32*128"},
     {"rope", "T=f16 STYLE=interleaved", "rope",
      "i:4096 i:8192 i:32 i:128 k:i32:8192:4096 r:f32:4096*128 r:f16:8192*32*128 w:f16:8192*32*128"},
+    {"transpose", "T=f16", "transpose", "i:16384 i:4096 r:f16:16384*4096 w:f16:16384*4096"},
+    {"transpose", "T=f16", "transpose", "i:4096 i:152064 r:f16:4096*152064 w:f16:4096*152064"},
+    {"transpose", "T=f32", "transpose", "i:8192 i:8192 r:f32:8192*8192 w:f32:8192*8192"},
+    {"transpose", "T=f16", "transpose", "i:8191 i:8193 r:f16:8191*8193 w:f16:8191*8193"},
+    {"scatter_add", "T=f32", "scatter_add",
+     "i:16384 i:16384 i:4096 r:f32:16384*4096 k:i32:16384:16384 b:f32:16384*4096"},
+    {"scatter_add", "T=f16", "scatter_add",
+     "i:16384 i:16384 i:4096 r:f16:16384*4096 k:i32:16384:16384 b:f16:16384*4096"},
+    {"histogram", "T=i32", "histogram", "i:67108864 i:256 k:i32:67108864:256 b:i32:256"},
+    {"histogram", "T=i32", "histogram", "i:67108864 i:16384 k:i32:67108864:16384 b:i32:16384"},
 };
 enum { POINTS = sizeof points / sizeof *points };
 
