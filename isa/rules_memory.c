@@ -264,20 +264,21 @@ static tvm_status warps_cut(const tvm_rule *rule, unsigned rank, const uint32_t 
     return TVM_OK;
 }
 
-/* A tile, entry 2, of entries 0, shared, and 1, global. */
-static tvm_status copied_tile(const tvm_rule *rule, unsigned *rank, uint32_t tile[TVM_MAX_RANK]) {
+/* A tile, entry 2, of two tensors, entries 0 and 1, of which one is shared. */
+static tvm_status copied_tile(const tvm_rule *rule, unsigned shared, unsigned *rank,
+                              uint32_t tile[TVM_MAX_RANK]) {
     *rank = tvm_rule_value(rule, 2);
     for (uint32_t d = 0; d < *rank; d++) tile[d] = rule->operands[rule->at[2] + 1 + d].value;
     tvm_status status = same_dtype(rule, 0, 1);
     if (status == TVM_OK) status = tile_rank(rule, 0, *rank, "the tile");
     if (status == TVM_OK) status = tile_rank(rule, 1, *rank, "the tile");
-    return status == TVM_OK ? tile_inside(rule, 0, *rank, tile) : status;
+    return status == TVM_OK ? tile_inside(rule, shared, *rank, tile) : status;
 }
 
 tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK];
     unsigned rank;
-    tvm_status status = copied_tile(rule, &rank, tile);
+    tvm_status status = copied_tile(rule, 0, &rank, tile);
     if (status == TVM_OK) status = warps_cut(rule, rank, tile);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
@@ -285,9 +286,23 @@ tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
 tvm_status tvm_rule_COPY_BULK(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK];
     unsigned rank;
-    tvm_status status = copied_tile(rule, &rank, tile);
+    tvm_status status = copied_tile(rule, 0, &rank, tile);
     if (status != TVM_OK) return status;
     if (rule->operands[rule->at[3]].kind == TVM_OPERAND_NONE)
         return tvm_refuse(rule->why, "expected 'barrier', the mbarrier that its bytes are announced to");
     return tvm_rule_barrier_index(rule, 3);
+}
+
+tvm_status tvm_rule_STORE_BULK(const tvm_rule *rule) {
+    uint32_t tile[TVM_MAX_RANK];
+    unsigned rank;
+    tvm_status status = copied_tile(rule, 1, &rank, tile);
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
+}
+
+tvm_status tvm_rule_WAIT_BULK(const tvm_rule *rule) {
+    if (tvm_rule_value(rule, 0) > TVM_MAX_PENDING)
+        return tvm_refuse(rule->why, "pending is %u, expected at most %d", tvm_rule_value(rule, 0),
+                          TVM_MAX_PENDING);
+    return tvm_rule_nothing(rule);
 }

@@ -101,4 +101,62 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     ptx_engine_claims(m, address, bytes, (uint16_t)(PTX_ENGINE + number));
 }
 
+/* cp.async.bulk.tensor.Nd.global.shared::cta.tile.bulk_group: [map, {coordinates}], [shared]. What the copy
+ * engine reads must be visible to it and to the thread. */
+static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, unsigned t) {
+    const ptx_operand *target = &insn->operand[0], *source = &insn->operand[1];
+    uint64_t address = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, 32);
+    const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, target->reg[0], t);
+    uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
+    ptx_must(map->rank == target->count - 1 && map->rank == (unsigned)(insn->part[4][0] - '0'),
+             "ptx: coordinates of another rank than the map's: %s", insn->text);
+    ptx_must(address % 128 == 0 && address % (8 * map->span + !map->span) == 0,
+             "ptx: thread %u: %llx is misaligned for the box: %s", t, (unsigned long long)address,
+             insn->text);
+    ptx_must(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
+             "ptx: a box outside of shared memory: %s", insn->text);
+    for (uint64_t i = address; i < address + bytes; i++)
+        ptx_must(m->proxy[i] == PTX_VISIBLE, "ptx: the copy engine does not see what was written: %s",
+                 insn->text);
+    ck_assert_uint_lt(m->store_count, PTX_BULK);
+    ptx_bulk_store *store = &m->stores[m->store_count++];
+    *store = (ptx_bulk_store){.map = map, .address = address, .thread = t, .group = m->store_groups[t]};
+    for (unsigned d = 0; d < map->rank; d++)
+        store->at[map->rank - 1 - d] = (int32_t)ptx_get(m, target->reg[1 + d], t);
+}
+
+static inline void ptx_bulk_store_do(ptx_machine *m, const ptx_bulk_store *store) {
+    const ptx_tensor_map *map = store->map;
+    for (uint32_t n = 0; n < ptx_box_elements(map); n++) {
+        uint8_t *to = ptx_box_element(map, store->at, n);
+        for (unsigned k = 0; to && k < map->element_bytes; k++)
+            to[k] = m->shared[ptx_swizzled(map, store->address + (uint64_t)n * map->element_bytes + k)];
+    }
+}
+
+/* All but the latest groups of the thread are done, as late as they may be. */
+static inline void ptx_bulk_store_wait(ptx_machine *m, unsigned t, uint32_t pending) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < m->store_count; i++) {
+        const ptx_bulk_store *store = &m->stores[i];
+        if (store->thread == t && store->group + pending < m->store_groups[t])
+            ptx_bulk_store_do(m, store);
+        else
+            m->stores[kept++] = *store;
+    }
+    m->store_count = kept;
+}
+
+/* cp.async.bulk.commit_group, cp.async.bulk.wait_group */
+static inline void ptx_bulk_group(ptx_machine *m, const ptx_insn *insn) {
+    bool waits = ptx_is(insn->part[3], "wait_group");
+    for (unsigned t = 0; t < m->threads; t++) {
+        if (!ptx_active(m, insn, t)) continue;
+        if (waits)
+            ptx_bulk_store_wait(m, t, (uint32_t)ptx_operand_value(m, &insn->operand[0], t));
+        else
+            m->store_groups[t]++;
+    }
+}
+
 #endif

@@ -659,6 +659,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_fence(m, insn);
     else if (ptx_is(op, "elect"))
         ptx_elect(m, insn);
+    else if (ptx_is(op, "cp") && ptx_is(insn->part[2], "bulk") && !ptx_is(insn->part[3], "tensor"))
+        ptx_bulk_group(m, insn);
     else if (ptx_is(op, "cp") && (ptx_is(insn->part[2], "bulk") || ptx_is(insn->part[2], "mbarrier")))
         ptx_mbarrier_copy(m, insn);
     else
@@ -668,7 +670,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
 static inline bool ptx_does_nothing(const ptx_insn *insn) {
     const char *op = insn->part[0];
     return insn->label != UINT32_MAX || ptx_is(op, "griddepcontrol") || ptx_is(op, "nanosleep") ||
-           ptx_is(op, "prefetch") || (ptx_is(op, "cp") && insn->parts < 5); /* groups */
+           ptx_is(op, "prefetch") ||
+           (ptx_is(op, "cp") && insn->parts < 5 && !ptx_is(insn->part[2], "bulk")); /* groups */
 }
 
 /* One instruction of a part that does not wait; false: it has ended. */
@@ -705,7 +708,8 @@ static inline void ptx_run(ptx_machine *m) {
     m->part_count = 1;
     m->running = m->parts[0].warps;
     m->mbarrier_count = 0;
-    m->bulk_count = 0;
+    m->bulk_count = m->store_count = 0;
+    memset(m->store_groups, 0, sizeof m->store_groups);
     memset(m->arrived, 0, sizeof m->arrived);
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
@@ -729,6 +733,7 @@ static inline void ptx_run(ptx_machine *m) {
     }
     m->running = ptx_block_warps(m);
     ptx_wgmma_end(m);
+    ptx_must(m->store_count == 0 && m->bulk_count == 0, "ptx: a block ends before its copies");
 }
 
 #endif

@@ -112,6 +112,10 @@ static inline void ptx_mbarrier_copy(ptx_machine *m, const ptx_insn *insn) {
     bool is_bulk = ptx_is(insn->part[2], "bulk");
     for (unsigned t = 0; t < m->threads; t++) {
         if (!ptx_active(m, insn, t)) continue;
+        if (is_bulk && ptx_is(insn->part[5], "global")) {
+            ptx_bulk_store_start(m, insn, t);
+            continue;
+        }
         ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[is_bulk ? 2 : 0], t);
         if (is_bulk)
             ptx_bulk_start(m, insn, t, b, (unsigned)(b - m->mbarriers));

@@ -96,6 +96,15 @@ typedef struct ptx_bulk {
     uint64_t address, barrier;
 } ptx_bulk;
 
+/* A copy to global memory that a thread has started and not waited for. */
+typedef struct ptx_bulk_store {
+    const struct ptx_tensor_map *map;
+    int32_t at[5];
+    uint64_t address;
+    unsigned thread;
+    uint32_t group;
+} ptx_bulk_store;
+
 /* Warps that have gone the same way since they parted, in step. */
 typedef struct ptx_part {
     uint32_t warps; /* a mask */
@@ -129,6 +138,9 @@ typedef struct ptx_machine {
     unsigned mbarrier_count;
     ptx_bulk bulk[PTX_BULK];
     unsigned bulk_count;
+    ptx_bulk_store stores[PTX_BULK];
+    unsigned store_count;
+    uint32_t store_groups[1024]; /* that each thread has committed */
     uint32_t arrived[PTX_NAMED]; /* warps that have arrived at a barrier without waiting: a mask */
     uint32_t registers[8];       /* of a thread, by warpgroup; 0: as many as at the beginning */
     size_t written_ever;         /* the same, since the beginning */

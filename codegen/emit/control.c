@@ -7,6 +7,7 @@
 #include "analysis.h"
 #include "caches.h"
 #include "cluster.h"
+#include "copy.h"
 #include "emit.h"
 #include "scratch.h"
 #include "wgmma.h"
@@ -367,6 +368,7 @@ tvm_status tvm_emit_END(emitter *e, const tvm_insn *insn) {
 
 tvm_status tvm_emit_EXIT(emitter *e, const tvm_insn *insn) {
     (void)insn;
+    tvm_emit_bulk_end(e);
     tvm_emit_cluster_end(e);
     tvm_emit(e, "exit;");
     return TVM_OK;

@@ -10,12 +10,15 @@ typedef struct thread_copy {
     const tvm_operand *evict,
         *warps;          /* operands of kinds E and A; warps NULL: all of the team share the tile */
     const char *refused; /* better ways, and why not: "why; why", or "" */
+    bool is_store;       /* the other way, at once: target is global, source shared */
 } thread_copy;
 
 /* By cp.async, or element by element where nothing is aligned; writes the report. *is_async: the thread's
  * copies arrive when cp.async.wait_group or an mbarrier says so; else they have been stored. */
 tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *is_async);
 
+/* Where a team or block ends: its tiles live as long as store-bulk may read them. */
+void tvm_emit_bulk_end(emitter *e);
 /* Finds e->bulk. */
 void tvm_bulk_prepare(emitter *e);
 /* After the wait for an mbarrier: what copies brought is for wgmma, too. */

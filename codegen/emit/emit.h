@@ -76,9 +76,10 @@ typedef struct shared_need {
 
 /* How the kernel's tiles come to shared memory. */
 typedef struct bulk_ways {
-    bool by_engine;     /* some by the copy engine, which writes through the asynchronous proxy */
-    bool by_threads;    /* some of copy-bulk by threads */
-    bool threads_write; /* threads write shared tensors */
+    bool by_engine;        /* some by the copy engine, which writes through the asynchronous proxy */
+    bool stores_by_engine; /* some of store-bulk by the copy engine */
+    bool by_threads;       /* some of copy-bulk by threads */
+    bool threads_write;    /* threads write shared tensors */
 } bulk_ways;
 
 typedef struct emitter {

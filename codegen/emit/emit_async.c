@@ -27,6 +27,7 @@ typedef struct copy {
     uint32_t run;              /* elements of a chunk */
     uint32_t band;             /* elements of a row that a band has */
     uint64_t chunks;           /* of a part */
+    bool is_store;             /* from `target`, which is shared, to `source` */
     uint32_t extent[TVM_MAX_RANK]; /* of a band in chunks */
 } copy;
 
@@ -217,6 +218,42 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
     return true;
 }
 
+/* `%p` where the member has a chunk that lies inside; "": always. */
+static void store_guard(copy *c, turn_base *base, const turn *t, char guard[20]) {
+    emitter *e = c->e;
+    reg inside, has;
+    bool guarded = tvm_global_predicate(&base->g, t->delta, &inside);
+    guard[0] = '\0';
+    if (t->active < c->members) {
+        has = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
+        if (guarded) {
+            reg both = tvm_new_pred(e);
+            tvm_emit(e, "and.pred %s, %s, %s;", both.name, inside.name, has.name);
+            has = both;
+        }
+    } else if (guarded) {
+        has = inside;
+    } else {
+        return;
+    }
+    snprintf(guard, 20, "@%s ", has.name);
+}
+
+static void store_chunk(copy *c, turn_base *base, const turn *t, unsigned chunk_bytes, reg shared,
+                        uint32_t plus, reg global, int64_t ahead) {
+    emitter *e = c->e;
+    reg units[4];
+    char operands[64], guard[20];
+    uint32_t count = chunk_bytes / 4;
+    store_guard(c, base, t, guard);
+    for (uint32_t i = 0; i < count; i++) units[i] = tvm_new_r(e);
+    tvm_access_operands(units, count, operands);
+    const char *type = tvm_access_type(8 * chunk_bytes);
+    tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", guard, type, operands, shared.name, plus);
+    tvm_emit(e, "%sst.global%s.%s [%s+%" PRId64 "], %s%s;", guard, c->hint.level2, type, global.name, ahead,
+             operands, c->hint.policy);
+}
+
 static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, unsigned chunk_bytes) {
     emitter *e = c->e;
     uint32_t plus;
@@ -230,7 +267,9 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
     reg from = tvm_global_near_pointer(&base->g, t->delta, &ahead),
         inside; /* LDGSTS has 12 bits for a constant */
     const char *cache = chunk_bytes == 16 ? "cg" : "ca";
-    if (tvm_global_predicate(&base->g, t->delta, &inside)) {
+    if (c->is_store) {
+        store_chunk(c, base, t, chunk_bytes, to, plus, from, ahead);
+    } else if (tvm_global_predicate(&base->g, t->delta, &inside)) {
         reg size = tvm_new_r(e);
         tvm_emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
         /* No cache policy: with a source size beside it, an H200 (driver 580) refused what ptxas 13.0 makes
@@ -268,8 +307,12 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
     }
     char name[48];
     bool guarded = tvm_global_is_guarded(&base->g);
-    snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca",
-             guarded ? "" : c->hint.level2, chunk_bytes, guarded || s->guarded ? " guarded" : "");
+    if (c->is_store)
+        snprintf(name, sizeof name, "ld.shared and st.global %u%s", chunk_bytes,
+                 guarded || s->guarded ? " guarded" : "");
+    else
+        snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca",
+                 guarded ? "" : c->hint.level2, chunk_bytes, guarded || s->guarded ? " guarded" : "");
     turn t = turn_from(c, 0);
     open_base(c, s, &t, base);
     tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
@@ -305,6 +348,14 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
     }
     for (uint32_t i = 0; i < count; i++) tvm_emit(e, "mov.b32 %s, 0;", units[i].name);
     tvm_access_operands(units, count, operands);
+    if (c->is_store) {
+        reg shared = tvm_shared_address_of_coordinates(s, at, none);
+        tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", load_guard, tvm_access_type(8 * c->bytes), operands,
+                 shared.name, e->slots[s->slot].shared_offset);
+        tvm_emit(e, "%sst.global.%s [%s], %s;", load_guard, tvm_access_type(8 * c->bytes), from.name,
+                 operands);
+        return;
+    }
     tvm_emit(e, "%sld.global.%s %s, [%s];", load_guard, tvm_access_type(8 * c->bytes), operands, from.name);
     reg to = tvm_shared_address_of_coordinates(s, at, none);
     tvm_emit(e, "%sst.shared.%s [%s+%u], %s;", store_guard, tvm_access_type(8 * c->bytes), to.name,
@@ -319,7 +370,9 @@ static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const 
         open_base(c, s, &t, base);
         copy_element(c, s, &t, base);
     }
-    tvm_explain(c->e, "ld.global and st.shared by element", 8 * c->bytes, 2 * (unsigned)turns, -1, refused);
+    tvm_explain(c->e,
+                c->is_store ? "ld.shared and st.global by element" : "ld.global and st.shared by element",
+                8 * c->bytes, 2 * (unsigned)turns, -1, refused);
     return TVM_OK;
 }
 
@@ -327,8 +380,9 @@ static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
     const tvm_operand *warps = operands->warps;
     bool is_cut = warps && warps->kind != TVM_OPERAND_NONE;
     c->e = e;
-    c->target = operands->target;
-    c->source = operands->source;
+    c->is_store = operands->is_store;
+    c->target = c->is_store ? operands->source : operands->target;
+    c->source = c->is_store ? operands->target : operands->source;
     c->tile_rank = operands->tile->value;
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = operands->tile[1 + d].value;
     c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
@@ -356,8 +410,8 @@ tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *i
                          chunk_bytes, why);
         if (n > 0) used = used + (size_t)n < sizeof refused ? used + (size_t)n : sizeof refused - 1;
     }
-    *is_async = chunk_bytes >= 4;
-    if (*is_async)
+    *is_async = chunk_bytes >= 4 && !operands->is_store;
+    if (chunk_bytes >= 4)
         status = copy_chunks(&c, &s, base, chunk_bytes, refused);
     else
         status = copy_elements(&c, &s, base, refused);
@@ -370,7 +424,7 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     const tvm_operand *source = target + 1 + tvm_slot_shared_layout(e, target->value)->rank;
     const tvm_operand *tile = source + 1 + e->kernel->slots[source->value].rank;
     const tvm_operand *evict = tile + 1 + tile->value;
-    const thread_copy operands = {target, source, tile, evict, evict + 1, ""};
+    const thread_copy operands = {target, source, tile, evict, evict + 1, "", false};
     bool is_async;
     return tvm_emit_thread_copy(e, &operands, &is_async);
 }

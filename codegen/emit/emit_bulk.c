@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 
+#include "analysis.h"
 #include "barrier.h"
 #include "bulk_plan.h"
 #include "caches.h"
@@ -10,6 +11,9 @@
 #include "global_access.h"
 #include "mbarrier.h"
 #include "wgmma_impl.h"
+
+/* No extent is greater, and no box that begins there ends above what 32 bits hold. */
+enum { COORDINATE_MAX = INT32_MAX - TVM_ABI_BOX_EXTENT };
 
 typedef struct bulk_operands {
     bulk_tile tile;
@@ -43,13 +47,18 @@ static reg map_address(emitter *e, uint32_t row) {
     return address;
 }
 
-/* An index as a coordinate of 32 bits: one that is out of their range stays outside of the tensor. */
+/* An index as a coordinate of 32 bits: one that is out of their range stays outside of the tensor, and no box
+ * goes beyond it. */
 static reg narrow(emitter *e, uint32_t expr) {
-    reg at = tvm_emit_expr(e, expr);
-    if (node_of(e, expr)->type.bits == 32) return at;
-    reg low = tvm_new_rd(e), high = tvm_new_rd(e), out = tvm_new_r(e);
-    tvm_emit(e, "max.s64 %s, %s, -2147483648;", low.name, at.name);
-    tvm_emit(e, "min.s64 %s, %s, 2147483647;", high.name, low.name);
+    reg at = tvm_emit_expr(e, expr), out = tvm_new_r(e);
+    if (node_of(e, expr)->type.bits == 32) {
+        if (e->facts->exprs[expr].high <= COORDINATE_MAX) return at;
+        tvm_emit(e, "min.s32 %s, %s, %d;", out.name, at.name, COORDINATE_MAX);
+        return out;
+    }
+    reg low = tvm_new_rd(e), high = tvm_new_rd(e);
+    tvm_emit(e, "max.s64 %s, %s, %d;", low.name, at.name, -COORDINATE_MAX);
+    tvm_emit(e, "min.s64 %s, %s, %d;", high.name, low.name, COORDINATE_MAX);
     tvm_emit(e, "cvt.u32.u64 %s, %s;", out.name, high.name);
     return out;
 }
@@ -88,26 +97,32 @@ static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, u
     return g;
 }
 
-static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
-                      const mbarrier *barrier, uint32_t n) {
+/* Where box n lies: its coordinates in the tensor, innermost first; the bytes from the beginning of shared
+ * memory. */
+static uint32_t place_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
+                          uint32_t n, char coordinates[96]) {
     uint32_t at[TVM_MAX_RANK];
-    char coordinates[96];
     size_t used = 0;
     tvm_bulk_box(&o->tile, plan, n, at);
     for (unsigned d = g->rank; d-- > 0;) {
         uint32_t plus = d < g->lead ? 0 : at[d - g->lead] / (d + 1 == g->rank ? plan->factor : 1);
         reg index = plus ? word_op(e, "add.s32", g->index[d], plus) : g->index[d];
-        used += (size_t)snprintf(coordinates + used, sizeof coordinates - used, "%s%s", used ? ", " : "",
-                                 index.name);
+        used += (size_t)snprintf(coordinates + used, 96 - used, "%s%s", used ? ", " : "", index.name);
     }
-    uint32_t to = (plan->tile.constant + tvm_shared_linear(&plan->tile, at)) * plan->tile.bytes;
+    return e->slots[o->tile.shared->value].shared_offset +
+           (plan->tile.constant + tvm_shared_linear(&plan->tile, at)) * plan->tile.bytes;
+}
+
+static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
+                      const mbarrier *barrier, uint32_t n) {
+    char coordinates[96];
+    uint32_t to = place_box(e, o, plan, g, n, coordinates);
     tvm_emit(
         e,
         "@%s cp.async.bulk.tensor.%ud.shared::cluster.global.tile.mbarrier::complete_tx::bytes%s [%s+%u], [%s, "
         "{%s}], [%s+%u]%s;",
-        g->leader.name, g->rank, g->level2, g->shared.name,
-        e->slots[o->tile.shared->value].shared_offset + to, g->map.name, coordinates, barrier->address.name,
-        barrier->plus, g->policy);
+        g->leader.name, g->rank, g->level2, g->shared.name, to, g->map.name, coordinates,
+        barrier->address.name, barrier->plus, g->policy);
 }
 
 /* Does the kernel write the tensor itself? */
@@ -157,7 +172,7 @@ static void by_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint3
 static tvm_status by_threads(emitter *e, const bulk_operands *o, const char *why) {
     char refused[BULK_WHY_MAX + 32];
     snprintf(refused, sizeof refused, "cp.async.bulk.tensor: %s", why);
-    const thread_copy copy = {o->tile.shared, o->tile.global, o->extents, o->evict, NULL, refused};
+    const thread_copy copy = {o->tile.shared, o->tile.global, o->extents, o->evict, NULL, refused, false};
     bool is_async;
     mbarrier barrier = tvm_mbarrier_find(e, o->barrier);
     tvm_status status = tvm_emit_thread_copy(e, &copy, &is_async);
@@ -180,6 +195,74 @@ tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
+/* ---- store-bulk ---- */
+
+static bulk_operands read_store(const emitter *e, const tvm_insn *insn) {
+    bulk_operands o = {.tile.global = tvm_operands(e->kernel, insn)};
+    o.tile.shared = o.tile.global + 1 + e->kernel->slots[o.tile.global->value].rank;
+    o.extents = o.tile.shared + 1 + tvm_slot_shared_layout(e, o.tile.shared->value)->rank;
+    o.tile.rank = o.extents->value;
+    for (unsigned d = 0; d < o.tile.rank; d++) o.tile.extent[d] = o.extents[1 + d].value;
+    o.evict = o.extents + 1 + o.tile.rank;
+    return o;
+}
+
+/* Every store-bulk is a group of its own. */
+static void store_by_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint32_t row) {
+    char name[64], coordinates[96];
+    bool guarded =
+        tvm_shared_guard(e, o->tile.shared->value, o->tile.shared + 1, o->tile.rank, o->tile.extent);
+    engine g = open_engine(e, o, plan, row);
+    uint32_t behind = tvm_new_label(e);
+    g.leader = elect(e, behind);
+    for (uint32_t n = 0; n < plan->count; n++) {
+        uint32_t from = place_box(e, o, plan, &g, n, coordinates);
+        tvm_emit(e,
+                 "@%s cp.async.bulk.tensor.%ud.global.shared::cta.tile.bulk_group%s [%s, {%s}], [%s+%u]%s;",
+                 g.leader.name, g.rank, g.level2, g.map.name, coordinates, g.shared.name, from, g.policy);
+    }
+    tvm_emit(e, "@%s cp.async.bulk.commit_group;", g.leader.name);
+    tvm_text_add(&e->body, "$L%u:\n", behind);
+    snprintf(name, sizeof name, "cp.async.bulk.tensor.%ud.global%s%s", g.rank, g.level2,
+             guarded ? " guarded" : "");
+    tvm_explain(e, name, 0, plan->count, -1, "");
+}
+
+tvm_status tvm_emit_STORE_BULK(emitter *e, const tvm_insn *insn) {
+    bulk_operands o = read_store(e, insn);
+    bulk_plan plan;
+    char why[BULK_WHY_MAX], refused[BULK_WHY_MAX + 32];
+    if (tvm_bulk_plan_make(e, &o.tile, true, &plan, why)) {
+        uint32_t row = tvm_abi_add_map(&e->code->abi, &plan.map);
+        if (row != TVM_NONE) {
+            store_by_engine(e, &o, &plan, row);
+            return TVM_OK;
+        }
+        snprintf(why, sizeof why, "the kernel has %d tensor maps without it", TVM_ABI_TENSOR_MAPS);
+    }
+    snprintf(refused, sizeof refused, "cp.async.bulk.tensor: %s", why);
+    const thread_copy copy = {o.tile.global, o.tile.shared, o.extents, o.evict, NULL, refused, true};
+    bool is_async;
+    return tvm_emit_thread_copy(e, &copy, &is_async);
+}
+
+/* The groups are those of the thread that started them; the others have none, and wait for it at the barrier.
+ */
+tvm_status tvm_emit_WAIT_BULK(emitter *e, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    const char *read = operands[1].kind == TVM_OPERAND_NONE ? "" : ".read";
+    bool has_engine = e->target.arch >= 90;
+    if (has_engine) tvm_emit(e, "cp.async.bulk.wait_group%s %u;", read, operands[0].value);
+    tvm_emit_barrier(e);
+    tvm_explain(e, has_engine ? "cp.async.bulk.wait_group, bar.sync" : "bar.sync", 0, 1, -1,
+                has_engine ? "" : "cp.async.bulk.wait_group: the target lacks it");
+    return TVM_OK;
+}
+
+void tvm_emit_bulk_end(emitter *e) {
+    if (e->bulk.stores_by_engine) tvm_emit(e, "cp.async.bulk.wait_group.read 0;");
+}
+
 /* ---- the asynchronous proxy: PTX ISA, "Proxies" ---- */
 
 void tvm_bulk_prepare(emitter *e) {
@@ -187,6 +270,12 @@ void tvm_bulk_prepare(emitter *e) {
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->kernel->insns[i];
         bulk_plan plan;
+        if (insn->op == TVM_OP_STORE_BULK) {
+            bulk_operands o = read_store(e, insn);
+            if (tvm_bulk_plan_make(e, &o.tile, true, &plan, why))
+                e->bulk.by_engine = e->bulk.stores_by_engine = true;
+            continue;
+        }
         if (insn->op != TVM_OP_COPY_BULK) {
             if (tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_SHARED) e->bulk.threads_write = true;
             continue;

@@ -84,6 +84,14 @@ static void place_barriers(plan *p) {
     }
 }
 
+/* The shared tensors of bulk copies. */
+static void find_engine(plan *p, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(p->kernel, insn);
+    if (insn->op == TVM_OP_COPY_BULK) p->engine[operands->value] = true;
+    if (insn->op == TVM_OP_STORE_BULK)
+        p->engine[operands[1 + p->kernel->slots[operands->value].rank].value] = true;
+}
+
 static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kernel *kernel) {
     size_t slots = kernel->slot_count + (size_t)1;
     *p = (plan){.program = program,
@@ -94,9 +102,7 @@ static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kerne
                 .reuses = calloc(slots, sizeof *p->reuses),
                 .engine = calloc(slots, sizeof *p->engine)};
     if (!p->live || !p->freed || !p->offset || !p->reuses || !p->engine) return false;
-    for (uint32_t i = 0; i < kernel->insn_count; i++)
-        if (kernel->insns[i].op == TVM_OP_COPY_BULK)
-            p->engine[tvm_operands(kernel, &kernel->insns[i])[0].value] = true;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) find_engine(p, &kernel->insns[i]);
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         tvm_op_class class = tvm_insn_class(insn);

@@ -70,3 +70,25 @@ tvm_status tvm_interp_bulk_end(const interp_block *block) {
     }
     return TVM_OK;
 }
+
+/* ---- stores: what they store is what their tiles hold as late as may be ---- */
+
+tvm_status tvm_interp_STORE_BULK(interp_context *context, const interp_insn *insn) {
+    return tvm_interp_start_copy(context, insn, &context->stores);
+}
+
+void tvm_interp_finish_stores(interp_context *context, size_t pending) {
+    interp_copies *stores = &context->stores;
+    size_t done = stores->count > pending ? stores->count - pending : 0;
+    for (size_t i = 0; i < done; i++) tvm_interp_perform_store(context->block, &stores->items[i]);
+    stores->count -= done;
+    if (done && stores->count)
+        memmove(stores->items, stores->items + done, stores->count * sizeof *stores->items);
+}
+
+INTERP_NO_PLAN(WAIT_BULK)
+
+tvm_status tvm_interp_WAIT_BULK(interp_context *context, const interp_insn *insn) {
+    tvm_interp_finish_stores(context, insn->operands[0].value);
+    return TVM_OK;
+}

@@ -172,6 +172,7 @@ struct interp_context {
     tvm_scalar *slots;
     interp_loop *loops;   /* by instruction: a loop has at most one activation */
     bool pipelined;       /* in a pipelined loop, where copies are done at once */
+    interp_copies stores; /* of store-bulk */
     interp_copies copies; /* of copy-async */
     uint64_t groups;      /* committed so far: the number of the group that is being filled */
     tvm_eval_env env;
@@ -316,6 +317,10 @@ tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *i
  * operands have now. */
 tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies);
 void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy);
+/* The same for copies to global memory, whose plan is that of STORE_BULK. */
+void tvm_interp_perform_store(const interp_block *block, const interp_copy *copy);
+/* What a context's store-bulk have not stored, all but the latest ones. */
+void tvm_interp_finish_stores(interp_context *context, size_t pending);
 uint64_t tvm_interp_copy_bytes(const interp_copy *copy);
 /* The copies that belong to the phase of the mbarrier that is about to end. */
 void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier);

@@ -473,27 +473,45 @@ tvm_status tvm_interp_STORE_SHARED(interp_context *context, const interp_insn *i
 
 /* ---- asynchronous copies ---- */
 
+/* Between a shared tensor, the target but for store-bulk, and a global one. */
 typedef struct copy_plan {
     uint32_t target, source;
+    uint32_t target_first, source_first; /* operands */
     uint8_t target_rank, source_rank, tile_rank;
     width width;
     int64_t target_shape[TVM_MAX_RANK];
     int64_t tile[TVM_MAX_RANK];
 } copy_plan;
 
-tvm_status tvm_plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+/* `shared`, `global`: where the tensors stand among the operands; the tile comes after both. */
+static tvm_status plan_copy(tvm_interp_kernel *k, interp_insn *insn, uint32_t shared, uint32_t global,
+                            tvm_diags *diags) {
     copy_plan *plan = insn->plan = calloc(1, sizeof *plan);
     if (!plan) return tvm_diag_no_memory(diags);
     const tvm_operand *operands = insn->operands;
-    plan->target = operands[0].value;
+    plan->target = operands[shared].value;
     plan->target_rank = (uint8_t)slot_shape(k, plan->target, plan->target_shape);
-    plan->source = operands[1u + plan->target_rank].value;
+    plan->target_first = shared;
+    plan->source = operands[global].value;
     plan->source_rank = interp_slot(k, plan->source)->rank;
+    plan->source_first = global;
     const tvm_operand *tile = operands + 2u + plan->target_rank + plan->source_rank;
     plan->tile_rank = (uint8_t)tile[0].value;
     for (unsigned d = 0; d < plan->tile_rank; d++) plan->tile[d] = tile[1 + d].value;
     plan->width = width_of(interp_slot(k, plan->source)->dtype);
     return TVM_OK;
+}
+
+static uint32_t operands_of(const tvm_interp_kernel *k, uint32_t slot) {
+    return 1 + tvm_slot_rank(k->program, interp_slot(k, slot));
+}
+
+tvm_status tvm_plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    return plan_copy(k, insn, 0, operands_of(k, insn->operands[0].value), diags);
+}
+
+tvm_status tvm_plan_STORE_BULK(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    return plan_copy(k, insn, operands_of(k, insn->operands[0].value), 0, diags);
 }
 
 static bool grow_copies(interp_copies *copies) {
@@ -509,9 +527,9 @@ static bool grow_copies(interp_copies *copies) {
 tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies) {
     const copy_plan *plan = insn->plan;
     interp_copy copy = {.group = context->groups, .insn = insn};
-    tvm_status status = tvm_interp_index(context, insn, 0, plan->target_rank, copy.target);
+    tvm_status status = tvm_interp_index(context, insn, plan->target_first, plan->target_rank, copy.target);
     if (status == TVM_OK)
-        status = tvm_interp_index(context, insn, 1u + plan->target_rank, plan->source_rank, copy.source);
+        status = tvm_interp_index(context, insn, plan->source_first, plan->source_rank, copy.source);
     if (status == TVM_OK)
         status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
                                    copy.target, plan->tile_rank, plan->tile);
@@ -531,7 +549,7 @@ uint64_t tvm_interp_copy_bytes(const interp_copy *copy) {
     return bytes;
 }
 
-void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy) {
+static void perform(const interp_block *block, const interp_copy *copy, direction way) {
     const copy_plan *plan = copy->insn->plan;
     const int64_t *shape = plan->target_shape;
     const interp_global *global = interp_global_of(block->run, plan->source);
@@ -540,8 +558,16 @@ void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy)
     for (unsigned d = 0; d < plan->target_rank; d++) place = place * shape[d] + copy->target[d];
     box_move(
         box_make(plan->source_rank, global->shape, copy->source, plan->tile_rank, plan->tile, shape + points),
-        LOAD, plan->width, global->data,
+        way, plan->width, global->data,
         interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
+}
+
+void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy) {
+    perform(block, copy, LOAD);
+}
+
+void tvm_interp_perform_store(const interp_block *block, const interp_copy *copy) {
+    perform(block, copy, STORE);
 }
 
 tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {

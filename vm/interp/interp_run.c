@@ -161,6 +161,7 @@ static tvm_status run_ready(interp_block *block, uint32_t *ran, uint32_t *done) 
             if (status != TVM_OK) return status;
             ++*ran;
         }
+        if (context->state == INTERP_DONE) tvm_interp_finish_stores(context, 0);
         *done += context->state == INTERP_DONE;
     }
     return TVM_OK;
@@ -190,6 +191,7 @@ static void reset_context(interp_context *context) {
     context->pipelined = false;
     context->state = context->role == TVM_NONE ? INTERP_READY : INTERP_DONE;
     context->copies.count = 0;
+    context->stores.count = 0;
     context->groups = 0;
     memset(context->slots, 0, kernel->slot_count * sizeof *context->slots);
     for (uint32_t p = 0; p < kernel->param_count; p++)
@@ -226,6 +228,7 @@ static void block_free(interp_block *block) {
         free(block->contexts[c].slots);
         free(block->contexts[c].loops);
         free(block->contexts[c].copies.items);
+        free(block->contexts[c].stores.items);
     }
     free(block->contexts);
     free(block->barriers);
