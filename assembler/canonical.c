@@ -80,6 +80,10 @@ static bool instruction(walk *w, const tvm_insn *old) {
             return false;
         if (operands[i].kind == TVM_OPERAND_EXPR && !expr(w, operands[i].value, &operands[i].value))
             return false;
+        if (operands[i].kind == TVM_OPERAND_STRING) {
+            operands[i].value = string(w, operands[i].value);
+            if (operands[i].value == TVM_NONE) return false;
+        }
     }
     made.file = TVM_NONE;
     return tvm_ir_kernel_add_insn(kernel_of(w), &made, operands, old->count) != TVM_NONE;

@@ -165,6 +165,13 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
     }
 }
 
+static void print_quoted(listing *l, uint32_t string) {
+    tvm_text_puts(&l->out, "\"");
+    for (const char *c = tvm_string(l->program, string); *c; c++)
+        tvm_text_add(&l->out, "%s%c", *c == '"' || *c == '\\' ? "\\" : "", *c);
+    tvm_text_puts(&l->out, "\"");
+}
+
 /* Prints a stored operand; returns how many entries it takes. */
 static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_operand_desc *desc,
                              bool wide) {
@@ -174,6 +181,10 @@ static uint32_t print_stored(listing *l, const tvm_operand *operands, const tvm_
             tvm_text_add(&l->out, "%s%" PRIu32, i ? ", " : "[", operands[1 + i].value);
         tvm_text_puts(&l->out, "]");
         return 1 + value;
+    }
+    if (operands[0].kind == TVM_OPERAND_STRING) {
+        print_quoted(l, value);
+        return 1;
     }
     const tvm_operand_words *words = tvm_words_of(desc->kind);
     if (words) {
@@ -241,6 +252,13 @@ static void print_operands(listing *l, const tvm_insn *insn) {
         }
         if (desc.kind == 'L' && !writes_layout(l->program, l->kernel, insn)) continue;
         if (desc.kind == 'P' && l->kernel->slots[insn->result].packing == TVM_PACKING_LINEAR) continue;
+        if (desc.kind == 'V') {
+            for (operands++; operands < end; operands++) {
+                tvm_text_puts(&l->out, ", ");
+                print_expr(l, operands->value, wide);
+            }
+            continue;
+        }
         tvm_text_puts(&l->out, before);
         if (desc.optional)
             tvm_text_add(&l->out, "%.*s%s", (int)desc.name_length, desc.name, desc.kind == 'F' ? "" : " ");

@@ -18,7 +18,6 @@ const tvm_foreign tvm_foreign_words[] = {
     {"load", "load-global or load-shared", "load-global"},
     {"store", "store-global or store-shared", "store-global"},
     {"print", "print-tensor", "print-tensor"},
-    {"printf", "print-tensor", "print-tensor"},
     {"mov", "'%a = %b' copies a register tensor or a scalar", NULL},
     {"copy", "'%a = %b' copies a register tensor, copy-async from global to shared memory", "copy-async"},
     {"barrier", "the threads of a block wait for each other at sync, those of a warp at sync-warp", "sync"},

@@ -23,7 +23,7 @@ static bool read_optional(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
 static bool is_left_out(const tvm_asm *as, const tvm_reading *r, const tvm_operand_desc *desc,
                         const char *rest) {
     bool follows = desc->kind == 'L' && (as->version >= 3 || tvm_asm_loads_beside(as, r));
-    if (!desc->optional && desc->kind != 'A' && !follows) return false;
+    if (!desc->optional && desc->kind != 'A' && desc->kind != 'V' && !follows) return false;
     if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
     tvm_operand_desc later;
     while (tvm_operand_next(&rest, &later))

@@ -536,6 +536,38 @@ static bool layout_beside(tvm_asm *as, tvm_reading *r) {
     return !tvm_asm_is_open(as, as->beside - 1) || open_shape(as, r, layout->rank, layout->shape);
 }
 
+/* `Q`: a static string, which the program keeps. */
+static bool read_text(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
+    const tvm_token *token = tvm_asm_peek(as);
+    tvm_value value;
+    if (!tvm_asm_static(as, "a text", &value) || value.kind == TVM_VALUE_POISON) return false;
+    if (value.kind != TVM_VALUE_STRING)
+        return tvm_asm_error(as, token, NULL, "expected '%.*s', a text in quotes, found %s",
+                             (int)desc->name_length, desc->name, tvm_value_what(&value));
+    for (uint32_t i = 0; i < value.as.string.length; i++)
+        if ((unsigned char)value.as.string.text[i] < ' ' || value.as.string.text[i] == 0x7f)
+            return tvm_asm_error(as, token, NULL, "a text of a program has no control characters");
+    uint32_t string = tvm_ir_program_string(as->program, value.as.string.text, value.as.string.length);
+    if (string == TVM_NONE) return tvm_asm_no_memory(as);
+    return push(as, r, TVM_OPERAND_STRING, string);
+}
+
+/* `V`: the scalars that are left. */
+static bool read_values(tvm_asm *as, tvm_reading *r) {
+    uint32_t at = r->count;
+    if (!push(as, r, TVM_OPERAND_CONST, 0)) return false;
+    do {
+        const tvm_token *token = tvm_asm_peek(as);
+        tvm_value value;
+        if (r->operands[at].value == TVM_MAX_RANK)
+            return tvm_asm_error(as, token, NULL, "%s takes at most %d values", r->info->mnemonic,
+                                 TVM_MAX_RANK);
+        if (!tvm_asm_expression(as, &value) || !push_scalar(as, r, token, &value)) return false;
+        r->operands[at].value++;
+    } while (tvm_asm_accept(as, ","));
+    return true;
+}
+
 bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     uint32_t slot;
     tvm_value value;
@@ -561,6 +593,10 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
         return read_tensor(as, r, desc, TVM_SLOT_BARRIER, &slot) && read_indices(as, r, desc, slot);
     case 'm':
         return read_register_or_shared(as, r, desc);
+    case 'Q':
+        return read_text(as, r, desc);
+    case 'V':
+        return read_values(as, r);
     case 'N':
         return read_integer(as, r, desc);
     case 'A':
@@ -591,6 +627,7 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
 bool tvm_asm_leave_out(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     if (desc->kind == 'A' && !desc->optional) return default_tile(as, r);
     if (desc->kind == 'P') return true; /* linear */
+    if (desc->kind == 'V') return push(as, r, TVM_OPERAND_CONST, 0);
     if (desc->kind == 'L' && !desc->optional) return as->beside ? layout_beside(as, r) : open_tile(as, r);
     if (!desc->stored) return default_layout(as, r, desc->kind);
     return push(as, r, TVM_OPERAND_NONE, 0);

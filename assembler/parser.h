@@ -179,6 +179,7 @@ typedef struct tvm_asm {
     uint32_t arrays;
     uint32_t own_scope;   /* what is assigned in a macro is looked for from this scope of slots on */
     const char *assigned; /* variable of the statement, or NULL */
+    bool reports;         /* the statement prints: what it loads is called as what it loads from */
     uint32_t assigned_length;
     uint32_t statement_line;
     uint32_t beside; /* one more than the tensor's slot that the operand being read is broadcast to, or 0 */

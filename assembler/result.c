@@ -117,9 +117,20 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
                            tvm_op(op)->mnemonic, why.text);
 }
 
+/* In a statement that prints, what is loaded is named after the tensor that it is loaded from. */
+static void name_after_source(tvm_asm *as, const tvm_pending *pending) {
+    const tvm_operand *source = pending->operands;
+    const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
+    if (as->assigned || !pending->count || source->kind != TVM_OPERAND_SLOT) return;
+    if (kernel->slots[source->value].kind == TVM_SLOT_REGISTER) return;
+    as->assigned = tvm_string(as->program, kernel->slots[source->value].name);
+    as->assigned_length = (uint32_t)strlen(as->assigned);
+}
+
 bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {
     tvm_result_type type = pending->type;
     tvm_slot made;
+    if (as->reports) name_after_source(as, pending);
     return infer(as, pending->token, pending->op, pending->operands, pending->count, &type) &&
            make_slot(as, &type, &made) && tvm_asm_add_temporary(as, pending->token, &made, slot) &&
            tvm_asm_note_slot(as, pending->token, *slot, &type) &&

@@ -473,6 +473,7 @@ static bool without_result(tvm_asm *as) {
                              tvm_op(op)->mnemonic);
     }
     if (tvm_op(op)->class == TVM_CLASS_JUMP && !in_loop(as, token)) return false;
+    as->reports = tvm_op(op)->class == TVM_CLASS_REPORT;
     for (uint32_t i = 0; i < tokens; i++) tvm_asm_next(as);
     return tvm_asm_instruction(as, token, op, NULL, NULL, 0);
 }
@@ -491,6 +492,7 @@ void tvm_asm_statement(tvm_asm *as) {
     bool good;
     as->beside = 0;
     as->assigned = NULL;
+    as->reports = false;
     as->statement_line = tvm_asm_peek(as)->line;
     if (tvm_asm_at_local(as)) {
         good = with_result(as);

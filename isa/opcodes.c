@@ -161,6 +161,8 @@ uint32_t tvm_op_operands_max(const tvm_op_info *info) {
     uint32_t most = 0;
     while (tvm_operand_next(&cursor, &desc))
         if (desc.stored)
-            most += desc.indexed || tvm_is_list(desc.kind) ? 1 + TVM_MAX_RANK : desc.kind == 'I' ? 2 : 1;
+            most += desc.indexed || tvm_is_list(desc.kind) || desc.kind == 'V' ? 1 + TVM_MAX_RANK
+                    : desc.kind == 'I'                                         ? 2
+                                                                               : 1;
     return most;
 }

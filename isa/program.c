@@ -439,7 +439,7 @@ uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *
     if (operand->kind == TVM_OPERAND_NONE) return 1;
     if (desc->kind == 'm' && kernel->slots[operand->value].kind != TVM_SLOT_SHARED) return 1;
     if (desc->indexed) return 1 + tvm_slot_rank(program, &kernel->slots[operand->value]);
-    return tvm_is_list(desc->kind) ? 1 + operand->value : desc->kind == 'I' ? 2 : 1;
+    return tvm_is_list(desc->kind) || desc->kind == 'V' ? 1 + operand->value : desc->kind == 'I' ? 2 : 1;
 }
 
 const tvm_operand *tvm_insn_interval(const tvm_ir_program *program, const tvm_ir_kernel *kernel,

@@ -172,8 +172,9 @@ typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
     TVM_OPERAND_EXPR,     /* value: expression */
-    TVM_OPERAND_CONST /* value: the number; of A and D: the count, followed by that many CONST; of F: 1; of C,
-                         R and E: below */
+    TVM_OPERAND_CONST,    /* value: the number; of A and D: the count, followed by that many CONST; of V: the count,
+                             followed by that many EXPR; of F: 1; of C, R and E: below */
+    TVM_OPERAND_STRING    /* value: string */
 } tvm_operand_kind;
 
 typedef enum tvm_compare { TVM_EQ, TVM_NE, TVM_LT, TVM_LE, TVM_GT, TVM_GE, TVM_COMPARE_COUNT } tvm_compare;

@@ -252,6 +252,20 @@ static tvm_status check_interval(const tvm_rule *rule, const tvm_operand_desc *d
     return status == TVM_OK ? check_expr(rule, desc, operand + 1) : status;
 }
 
+static tvm_status check_values(const tvm_rule *rule, const tvm_operand_desc *desc, const tvm_operand *operand,
+                               uint32_t left, uint32_t *taken) {
+    uint32_t count = operand->value;
+    if (operand->kind != TVM_OPERAND_CONST || count > TVM_MAX_RANK || left < 1 + count)
+        return tvm_refuse(rule->why, "%.*s: expected a list of at most %d scalars", (int)desc->name_length,
+                          desc->name, TVM_MAX_RANK);
+    for (uint32_t i = 1; i <= count; i++) {
+        tvm_status status = check_expr(rule, desc, &operand[i]);
+        if (status != TVM_OK) return status;
+    }
+    *taken = 1 + count;
+    return TVM_OK;
+}
+
 /* `left` operands, one at least, begin at `operand`; *taken of them belong to the entry. */
 static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *desc,
                                 const tvm_operand *operand, uint32_t left, uint32_t *taken) {
@@ -269,6 +283,12 @@ static tvm_status check_operand(const tvm_rule *rule, const tvm_operand_desc *de
         return check_list(rule, desc, operand, left, taken);
     case 'I':
         return check_interval(rule, desc, operand, left, taken);
+    case 'V':
+        return check_values(rule, desc, operand, left, taken);
+    case 'Q':
+        if (operand->kind == TVM_OPERAND_STRING && operand->value < rule->program->string_count)
+            return TVM_OK;
+        return tvm_refuse(rule->why, "%.*s: expected a text", (int)desc->name_length, desc->name);
     case 'N':
         return check_const(rule, desc, operand, UINT32_MAX, "a constant");
     case 'F':

@@ -2,6 +2,8 @@
 #include "pipeline.h"
 #include "rules.h"
 
+#include <string.h>
+
 tvm_status tvm_rule_LET(const tvm_rule *rule) {
     return tvm_rule_scalar(rule, tvm_rule_expr_type(rule, 0));
 }
@@ -99,5 +101,28 @@ tvm_status tvm_rule_WAIT_GROUP(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_PRINT_TENSOR(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+
+/* ---- telling the user ---- */
+
+tvm_status tvm_rule_ASSERT(const tvm_rule *rule) {
+    char name[TVM_DTYPE_NAME_MAX];
+    if (rule->kernel->exprs[rule->operands[0].value].type.kind != TVM_KIND_BOOL)
+        return tvm_refuse(rule->why, "condition has type %s, expected bool",
+                          tvm_dtype_name(tvm_rule_expr_type(rule, 0), name));
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_TRAP(const tvm_rule *rule) {
+    return tvm_rule_nothing(rule);
+}
+
+tvm_status tvm_rule_PRINTF(const tvm_rule *rule) {
+    const char *text = tvm_string(rule->program, rule->operands[0].value);
+    uint32_t places = 0, values = tvm_rule_value(rule, 1);
+    while ((text = strstr(text, "{}")) != NULL) text += 2, places++;
+    if (places != values)
+        return tvm_refuse(rule->why, "the text has %u {}, but there are %u values", places, values);
     return tvm_rule_nothing(rule);
 }

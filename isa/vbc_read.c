@@ -246,7 +246,7 @@ static void read_insn(reader *r, tvm_ir_kernel *kernel) {
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
-        operands[i].kind = take_small(r, TVM_OPERAND_CONST, "the kind of an operand");
+        operands[i].kind = take_small(r, TVM_OPERAND_STRING, "the kind of an operand");
         operands[i].value = take_u32(r);
     }
     for (uint32_t i = 0; i < later; i++) operands[count++] = (tvm_operand){TVM_OPERAND_NONE, 0};

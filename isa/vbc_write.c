@@ -140,6 +140,7 @@ static void use_insn(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, co
     for (uint32_t i = 0; i < insn->count; i++) {
         if (operands[i].kind == TVM_OPERAND_SLOT) use_slot(w, kernel, o, operands[i].value);
         if (operands[i].kind == TVM_OPERAND_EXPR) use_expr(w, kernel, o, operands[i].value);
+        if (operands[i].kind == TVM_OPERAND_STRING) order_use(&w->strings, operands[i].value);
     }
     if (insn->result != TVM_NONE) use_slot(w, kernel, o, insn->result);
     if (insn->file != TVM_NONE) order_use(&w->files, insn->file);
@@ -289,6 +290,7 @@ static void write_insn(const writer *w, const kernel_order *o, const tvm_ir_kern
         tvm_operand operand = tvm_operands(kernel, insn)[i];
         if (operand.kind == TVM_OPERAND_SLOT) operand.value = o->slots.number[operand.value];
         if (operand.kind == TVM_OPERAND_EXPR) operand.value = o->exprs.number[operand.value];
+        if (operand.kind == TVM_OPERAND_STRING) operand.value = w->strings.number[operand.value];
         put_u8(out, (uint8_t)operand.kind);
         put_u32(out, operand.value);
     }

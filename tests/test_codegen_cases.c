@@ -148,7 +148,7 @@ static bool is_for_the_machine(const tvm_ir_kernel *kernel) {
     bool clusters = tvm_cluster_blocks(kernel) > 1;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         unsigned op = kernel->insns[i].op;
-        if (op == TVM_OP_PRINT_TENSOR || (clusters && op == TVM_OP_SYNC_CLUSTER)) return false;
+        if (tvm_op(op)->effects & TVM_EFFECT_OUTPUT || (clusters && op == TVM_OP_SYNC_CLUSTER)) return false;
     }
     return true;
 }

@@ -20,6 +20,8 @@ uint64_t tvm_fetch_scratch(const tvm_ir_program *program, const tvm_ir_kernel *k
                            tvm_target target, uint64_t taken);
 uint64_t tvm_reduce_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                             tvm_target target, uint64_t taken);
+uint64_t tvm_print_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                           tvm_target target, uint64_t taken);
 uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                               const tvm_insn *insn, tvm_target target, uint64_t taken);
 uint64_t tvm_scan_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,

@@ -1,8 +1,9 @@
-/* print-tensor. */
+/* What the user is told: print-tensor, printf, assert and trap. */
 #include "interp_impl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 INTERP_NO_PLAN(PRINT_TENSOR)
 
@@ -78,5 +79,60 @@ tvm_status tvm_interp_PRINT_TENSOR(interp_context *context, const interp_insn *i
         ok = ok && print_element(block, slot->dtype, tensor, i) &&
              print(block, i % columns == columns - 1 ? "\n" : " ");
     }
+    return ok ? TVM_OK : tvm_interp_no_memory(block->run);
+}
+
+/* ---- texts ---- */
+
+INTERP_NO_PLAN(ASSERT)
+INTERP_NO_PLAN(TRAP)
+INTERP_NO_PLAN(PRINTF)
+
+static const char *text_of(const interp_context *context, const tvm_operand *operand) {
+    bool given = operand->kind == TVM_OPERAND_STRING;
+    return given ? tvm_string(context->block->kernel->program, operand->value) : "";
+}
+
+tvm_status tvm_interp_ASSERT(interp_context *context, const interp_insn *insn) {
+    tvm_scalar holds;
+    tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[0].value, &holds);
+    if (status != TVM_OK || holds.i) return status;
+    const char *text = text_of(context, &insn->operands[1]);
+    return tvm_interp_fail(context, insn, "does not hold%s%.150s", *text ? ": " : "", text);
+}
+
+tvm_status tvm_interp_TRAP(interp_context *context, const interp_insn *insn) {
+    const char *text = text_of(context, &insn->operands[0]);
+    return tvm_interp_fail(context, insn, "%.150s", *text ? text : "the program stops here");
+}
+
+/* In pieces that print takes. */
+static bool print_text(interp_block *block, const char *text, size_t length) {
+    enum { PIECE = 128 };
+    bool ok = true;
+    for (; length > 0 && ok; length -= length < PIECE ? length : PIECE, text += PIECE)
+        ok = print(block, "%.*s", length < PIECE ? (int)length : PIECE, text);
+    return ok;
+}
+
+static bool print_scalar(interp_block *block, tvm_dtype type, tvm_scalar value) {
+    if (type.kind == TVM_KIND_FLOAT) return print(block, "%g", value.f);
+    if (type.kind == TVM_KIND_INT) return print(block, "%" PRId64, value.i);
+    return print(block, "%" PRIu64, value.u);
+}
+
+tvm_status tvm_interp_PRINTF(interp_context *context, const interp_insn *insn) {
+    interp_block *block = context->block;
+    const char *text = text_of(context, &insn->operands[0]), *place;
+    const tvm_operand *values = &insn->operands[2];
+    bool ok = true;
+    for (; ok && (place = strstr(text, "{}")) != NULL; text = place + 2, values++) {
+        tvm_scalar value;
+        tvm_status status = tvm_interp_evaluate(context, insn, values->value, &value);
+        if (status != TVM_OK) return status;
+        ok = print_text(block, text, (size_t)(place - text)) &&
+             print_scalar(block, block->kernel->kernel->exprs[values->value].type, value);
+    }
+    ok = ok && print_text(block, text, strlen(text)) && print(block, "\n");
     return ok ? TVM_OK : tvm_interp_no_memory(block->run);
 }
