@@ -7,8 +7,9 @@
 enum {
     LOOP_TURNS = 8, /* of a loop, to weigh what is in it */
     WEIGHT_MAX = 4096,
-    CANDIDATES = 48, /* anchors that are compared */
-    IMPROVEMENTS = 3 /* walks over the tensors */
+    CANDIDATES = 48,    /* anchors that are compared */
+    ATTEMPTS = 1 << 20, /* after so many, the first anchor is taken without a comparison */
+    IMPROVEMENTS = 3    /* walks over the tensors */
 };
 
 /* ---- what an instruction has ---- */
@@ -78,6 +79,7 @@ bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layou
     tvm_infer_operands registers;
     tvm_result_type type = {.kind = tvm_op(old->op)->result};
     uint32_t slot = tvm_infer_result(in, insn);
+    in->attempts++;
     if (old->count > TVM_INSN_OPERANDS) return false;
     if (old->count) memcpy(operands, tvm_operands(in->kernel, old), old->count * sizeof *operands);
     tvm_infer_registers(in, insn, &registers);
@@ -187,6 +189,7 @@ static bool start(tvm_infer_state *in, tvm_asm *as) {
     in->first_use = tvm_infer_array(in, in->slot_count + 1, sizeof *in->first_use);
     in->definitions = tvm_infer_array(in, in->slot_count, sizeof *in->definitions);
     in->remade = tvm_infer_array(in, in->slot_count, sizeof *in->remade);
+    in->queue = tvm_infer_array(in, in->slot_count, sizeof *in->queue);
     if (in->failed) return false;
     memcpy(in->work, in->kernel->slots, in->slot_count * sizeof *in->work);
     in->view = *in->kernel;
@@ -220,11 +223,13 @@ static uint64_t cost_around(tvm_infer_state *in, uint32_t slot) {
 
 /* ---- components: open tensors that instructions connect ---- */
 
+/* The memory serves one component after the other. */
 typedef struct component {
     uint32_t *slots;
     uint32_t count;
     uint32_t *insns;
     uint32_t insn_count;
+    uint32_t *before, *spread[CANDIDATES]; /* layouts while anchors are compared */
 } component;
 
 static void collect(tvm_infer_state *in, uint32_t first, bool *seen, bool *seen_insn, component *c) {
@@ -273,8 +278,8 @@ static unsigned find_candidates(tvm_infer_state *in, const component *c, bool pr
 static void decide_any(tvm_infer_state *in, uint32_t slot) {
     const tvm_layout *shape = tvm_infer_shape_of(in, slot);
     tvm_layout made;
-    if (tvm_layout_auto(shape->rank, shape->shape, tvm_layout_threads(shape), in->work[slot].dtype.bits, &made,
-                        NULL) != TVM_OK)
+    if (tvm_layout_auto(shape->rank, shape->shape, tvm_layout_threads(shape), in->work[slot].dtype.bits,
+                        &made, NULL) != TVM_OK)
         return;
     uint32_t number = tvm_infer_number(in, &made);
     if (number != TVM_NONE) tvm_infer_spread(in, slot, number, (tvm_infer_reason){TVM_WHY_ANY, 0});
@@ -294,26 +299,26 @@ static void decide_rest(tvm_infer_state *in, const component *c) {
 }
 
 /* The anchor from which the component costs least: that of the lowest number among equals. */
-static bool best_candidate(tvm_infer_state *in, const component *c, const tvm_infer_anchor *candidates,
+static bool best_candidate(tvm_infer_state *in, component *c, const tvm_infer_anchor *candidates,
                            unsigned count, unsigned *best) {
     uint64_t least = UINT64_MAX;
-    uint32_t *before = tvm_infer_array(in, in->slot_count, sizeof *before);
-    uint32_t *spread[CANDIDATES] = {0};
-    if (!before) return false;
-    memcpy(before, in->layout, in->slot_count * sizeof *before);
+    bool compared[CANDIDATES] = {false};
+    memcpy(c->before, in->layout, in->slot_count * sizeof *c->before);
     for (unsigned i = 0; i < count; i++) {
         unsigned known = 0;
-        while (known < i && (!spread[known] || spread[known][candidates[i].slot] != candidates[i].layout))
+        while (known < i &&
+               (!compared[known] || c->spread[known][candidates[i].slot] != candidates[i].layout))
             known++;
         if (known < i) continue; /* it follows from another one */
         uint64_t cost = 0;
         tvm_infer_spread(in, candidates[i].slot, candidates[i].layout, candidates[i].reason);
-        spread[i] = tvm_infer_array(in, in->slot_count, sizeof *before);
-        if (!spread[i]) return false;
-        memcpy(spread[i], in->layout, in->slot_count * sizeof *before);
+        if (!c->spread[i]) c->spread[i] = tvm_infer_array(in, in->slot_count, sizeof(uint32_t));
+        if (!c->spread[i]) return false;
+        compared[i] = true;
+        memcpy(c->spread[i], in->layout, in->slot_count * sizeof(uint32_t));
         decide_rest(in, c);
         for (uint32_t k = 0; k < c->insn_count; k++) cost += cost_of(in, c->insns[k]);
-        memcpy(in->layout, before, in->slot_count * sizeof *before);
+        memcpy(in->layout, c->before, in->slot_count * sizeof(uint32_t));
         if (cost >= least) continue;
         least = cost;
         *best = i;
@@ -330,11 +335,12 @@ static void spread_written(tvm_infer_state *in) {
     }
 }
 
-static void decide_component(tvm_infer_state *in, const component *c) {
+static void decide_component(tvm_infer_state *in, component *c) {
     for (unsigned products = 2; products-- > 0 && !in->failed;) {
         tvm_infer_anchor candidates[CANDIDATES];
         unsigned best = 0, count;
-        while (!in->failed && (count = find_candidates(in, c, products, candidates)) > 0 &&
+        while (!in->failed && in->attempts < ATTEMPTS &&
+               (count = find_candidates(in, c, products, candidates)) > 0 &&
                best_candidate(in, c, candidates, count, &best))
             tvm_infer_spread(in, candidates[best].slot, candidates[best].layout, candidates[best].reason);
     }
@@ -387,16 +393,19 @@ static void improve(tvm_infer_state *in, uint32_t slot) {
 static void decide(tvm_infer_state *in) {
     bool *seen = tvm_infer_array(in, in->slot_count, sizeof *seen);
     bool *seen_insn = tvm_infer_array(in, in->kernel->insn_count, sizeof *seen_insn);
+    component c = {.slots = tvm_infer_array(in, in->slot_count, sizeof *c.slots),
+                   .insns = tvm_infer_array(in, in->kernel->insn_count, sizeof *c.insns),
+                   .before = tvm_infer_array(in, in->slot_count, sizeof *c.before)};
+    if (in->failed) return;
     spread_written(in);
     for (uint32_t s = 0; s < in->slot_count && !in->failed; s++) {
-        component c = {tvm_infer_array(in, in->slot_count, sizeof(uint32_t)), 0,
-                       tvm_infer_array(in, in->kernel->insn_count, sizeof(uint32_t)), 0};
-        if (!in->open[s] || seen[s] || in->failed) continue;
+        if (!in->open[s] || seen[s]) continue;
+        c.count = c.insn_count = 0;
         collect(in, s, seen, seen_insn, &c);
         decide_component(in, &c);
     }
     for (unsigned walk = 0; walk < IMPROVEMENTS; walk++)
-        for (uint32_t s = 0; s < in->slot_count && !in->failed; s++)
+        for (uint32_t s = 0; s < in->slot_count && !in->failed && in->attempts < ATTEMPTS; s++)
             if (in->open[s] && in->layout[s] != TVM_NONE) improve(in, s);
 }
 

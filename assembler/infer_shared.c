@@ -125,16 +125,12 @@ static bool swizzled(const tvm_shared_layout *shape, unsigned base, unsigned bit
                                   shift, out, NULL) == TVM_OK;
 }
 
-static void decide(tvm_infer_state *in, uint32_t slot) {
-    tensor_use use = {
-        .accesses = tvm_arena_alloc(&in->as->scratch, (in->kernel->insn_count + 1) * sizeof *use.accesses)};
+/* accesses: room for one an instruction. */
+static void decide(tvm_infer_state *in, uint32_t slot, tile_access *accesses) {
+    tensor_use use = {.accesses = accesses};
     const tvm_shared_layout own = in->program->shared_layouts[in->kernel->slots[slot].layout];
     tvm_shared_layout best = own, made;
     unsigned bytes = in->kernel->slots[slot].dtype.bits / 8;
-    if (!use.accesses) {
-        in->failed = true;
-        return;
-    }
     if (!bytes || own.rank < 2) return;
     find_use(in, slot, &use);
     if (use.fixed || !use.count) return;
@@ -153,6 +149,8 @@ static void decide(tvm_infer_state *in, uint32_t slot) {
 }
 
 void tvm_infer_shared_layouts(tvm_infer_state *in) {
+    tile_access *accesses = tvm_infer_array(in, in->kernel->insn_count, sizeof *accesses);
     for (uint32_t s = 0; s < in->slot_count && !in->failed; s++)
-        if (in->kernel->slots[s].kind == TVM_SLOT_SHARED && tvm_asm_is_open(in->as, s)) decide(in, s);
+        if (in->kernel->slots[s].kind == TVM_SLOT_SHARED && tvm_asm_is_open(in->as, s))
+            decide(in, s, accesses);
 }

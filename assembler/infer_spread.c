@@ -191,11 +191,7 @@ static void settle(tvm_infer_state *in, queue *q, uint32_t insn) {
 }
 
 void tvm_infer_spread(tvm_infer_state *in, uint32_t slot, uint32_t layout, tvm_infer_reason reason) {
-    queue q = {.slots = tvm_arena_alloc(&in->as->scratch, (in->slot_count + 1) * sizeof(uint32_t))};
-    if (!q.slots) {
-        in->failed = true;
-        return;
-    }
+    queue q = {.slots = in->queue};
     decide(in, &q, slot, layout, reason.why, reason.insn);
     for (uint32_t next = 0; next < q.count; next++)
         for (uint32_t i = in->first_use[q.slots[next]]; i < in->first_use[q.slots[next] + 1]; i++)

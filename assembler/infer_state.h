@@ -45,7 +45,9 @@ typedef struct tvm_infer_state {
     uint32_t
         *definitions; /* of each slot, also of scalars: the one instruction that assigns it, or TVM_NONE */
     bool *remade;     /* the definition of each slot can be done once more, for another layout */
-    bool failed;      /* out of memory */
+    uint32_t *queue;   /* slots to spread from */
+    uint64_t attempts; /* how often a rule was asked, which bounds the work */
+    bool failed;       /* out of memory */
 } tvm_infer_state;
 
 /* The register tensors among an instruction's operands, in order: at[k] is an operand's place. */

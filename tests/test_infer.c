@@ -160,6 +160,19 @@ START_TEST(test_listing) {
 }
 END_TEST
 
+/* Tensors by the thousand, connected and not: memory and work are bounded. */
+START_TEST(test_many) {
+    tvm_text text = {0};
+    tvm_text_puts(&text, AXPY "%s = alloc-register f32[512], init 0\n");
+    for (unsigned i = 0; i < 1300; i++)
+        tvm_text_add(&text, "%%a%u = load-global x[%u], [512]\n%%b%u = neg %%a%u\n%s%%b%u\n", i, 4 * i, i, i,
+                     i % 2 ? "%s = add %s, " : "store-global y, ", i);
+    tvm_text_puts(&text, ".end\n");
+    tvm_ir_program_free(assemble(tvm_text_string(&text)));
+    tvm_text_free(&text);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("infer");
     TCase *tests = tcase_create("infer");
@@ -167,6 +180,7 @@ int main(void) {
     tcase_add_loop_test(tests, test_same_as_written, 0, sizeof same / sizeof *same);
     tcase_add_loop_test(tests, test_mistakes, 0, sizeof mistakes / sizeof *mistakes);
     tcase_add_test(tests, test_listing);
+    tcase_add_test(tests, test_many);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
