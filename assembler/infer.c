@@ -189,8 +189,10 @@ static bool start(tvm_infer_state *in, tvm_asm *as) {
     in->first_use = tvm_infer_array(in, in->slot_count + 1, sizeof *in->first_use);
     in->definitions = tvm_infer_array(in, in->slot_count, sizeof *in->definitions);
     in->remade = tvm_infer_array(in, in->slot_count, sizeof *in->remade);
+    in->source = tvm_infer_array(in, insns, sizeof *in->source);
     in->queue = tvm_infer_array(in, in->slot_count, sizeof *in->queue);
     if (in->failed) return false;
+    if (insns) memcpy(in->source, in->kernel->insns, insns * sizeof *in->source);
     memcpy(in->work, in->kernel->slots, in->slot_count * sizeof *in->work);
     in->view = *in->kernel;
     in->view.slots = in->work;

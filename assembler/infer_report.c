@@ -107,8 +107,8 @@ static void write_reason(const tvm_infer_state *in, uint32_t slot, tvm_text *tex
     }
     tvm_text_puts(text, why[reason->why]);
     if (names)
-        tvm_text_add(text, " %s, line %u", tvm_infer_row(in, reason->insn)->mnemonic,
-                     in->kernel->insns[reason->insn].line);
+        tvm_text_add(text, " %s, line %u", tvm_op(in->source[reason->insn].op)->mnemonic,
+                     in->source[reason->insn].line);
 }
 
 static void write_type(const tvm_infer_state *in, uint32_t slot, tvm_text *text) {

@@ -45,6 +45,7 @@ typedef struct tvm_infer_state {
     uint32_t
         *definitions; /* of each slot, also of scalars: the one instruction that assigns it, or TVM_NONE */
     bool *remade;     /* the definition of each slot can be done once more, for another layout */
+    tvm_insn *source;  /* the kernel's instructions before relayouts, which `insn` of reasons means */
     uint32_t *queue;   /* slots to spread from */
     uint64_t attempts; /* how often a rule was asked, which bounds the work */
     bool failed;       /* out of memory */

@@ -157,6 +157,16 @@ START_TEST(test_listing) {
     ck_assert_ptr_nonnull(strstr(text, "from the operands of fma, line 8"));
     ck_assert_ptr_nonnull(strstr(text, "written"));
     tvm_text_free(&layouts);
+    /* behind a relayout that was put before it, too */
+    layouts = (tvm_text){0};
+    tvm_ir_program_free(
+        assemble_with(PRODUCT "%u = load-global a, [64, 64]\n%z = alloc-register f32[64, 64], init 0\n"
+                              "%c = mma %u, %t, %z\nstore-global a, cast(%c, f16)\n.end\n",
+                      &options));
+    text = tvm_text_string(&layouts);
+    ck_assert_ptr_nonnull(strstr(text, "warps over the sums of mma, line 9"));
+    ck_assert_ptr_nonnull(strstr(text, "relayout of %t_1 to "));
+    tvm_text_free(&layouts);
 }
 END_TEST
 
