@@ -71,7 +71,9 @@ static bool write_product(const tvm_layout *layout, tvm_text *text) {
 }
 
 static void write_layout(const tvm_layout *layout, tvm_text *text) {
-    static const char *const atoms[] = {"mma.m16n8k16.C", "mma.m16n8k16.A", "mma.m16n8k16.B"};
+    static const char *const atoms[] = {"mma.m16n8k16.C", "mma.m16n8k16.A", "mma.m16n8k16.B",
+                                        "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k8.A",
+                                        "mma.m16n8k8.B"};
     char canonical[TVM_LAYOUT_TEXT_MAX];
     tvm_layout atom, outer;
     for (unsigned i = 0; i < sizeof atoms / sizeof *atoms; i++) {

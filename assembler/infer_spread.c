@@ -34,9 +34,12 @@ static bool fragments(const tvm_infer_state *in, uint32_t insn, const tvm_infer_
     }
     const tvm_layout *shape = tvm_infer_shape_of(in, registers->slots[k]);
     bool is_a = registers->at[k] == 0;
-    (void)insn;
-    return shape->rank == sums->rank &&
-           tvm_mma_fragments(sums, is_a, shape->shape[shape->rank - (is_a ? 1 : 2)], out, NULL) == TVM_OK;
+    const tvm_insn *mma = &in->kernel->insns[insn];
+    bool as_tf32 = tvm_mma_reads_tf32(in->program, in->kernel, tvm_operands(in->kernel, mma), mma->count);
+    const tvm_mma_atoms *atoms = tvm_mma_atoms_of(in->work[registers->slots[k]].dtype, as_tf32);
+    return atoms != NULL && shape->rank == sums->rank &&
+           tvm_mma_fragments(atoms, sums, is_a, shape->shape[shape->rank - (is_a ? 1 : 2)], out, NULL) ==
+               TVM_OK;
 }
 
 static bool guess(const tvm_infer_state *in, uint32_t insn, const tvm_infer_operands *registers, unsigned k,

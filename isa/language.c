@@ -1,5 +1,7 @@
 #include "language.h"
 
+#include "mma.h"
+
 #include <string.h>
 
 static void need(unsigned *version, unsigned since) {
@@ -30,6 +32,7 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
     tvm_operand_desc desc;
     uint32_t at = 0;
     need(version, info->since);
+    if (insn->op == TVM_OP_MMA) need(version, tvm_mma_since(program, kernel, operands, insn->count));
     while (tvm_operand_next(&cursor, &desc)) {
         if (desc.kind == 'L' && desc.since > *version && has_layout_of_its_own(program, kernel, insn))
             need(version, desc.since);

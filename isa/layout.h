@@ -77,9 +77,10 @@ tvm_status tvm_layout_replicated(unsigned rank, uint32_t threads, tvm_layout *ou
 tvm_status tvm_layout_whole(unsigned rank, const uint32_t *shape, uint32_t threads, tvm_layout *out,
                             tvm_why *why);
 
-/* Named atoms, by the name written in programs: "mma.m16n8k16.A", ".B" (k by n), ".C" (also D), "ldmatrix".
- * Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" (.f16/.bf16).
- * NULL past the last for the name list. */
+/* Named atoms, by the name written in programs: "mma.m16n8k16.A", ".B" (k by n), ".C" (also D), the same of
+ * m16n8k8 and m16n8k32, "ldmatrix". Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16 with
+ * floating point type" (.f16/.bf16), "... mma.m16n8k8" (.tf32) and "... mma.m16n8k32" (.s8/.u8). C is one
+ * layout. NULL past the last for the name list. */
 tvm_status tvm_layout_atom(const char *name, size_t length, tvm_layout *out, tvm_why *why);
 const char *tvm_layout_atom_name(size_t index);
 
@@ -154,20 +155,26 @@ tvm_status tvm_layout_joint(const tvm_layout *const *operands, unsigned count, t
 bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_layout *to, unsigned to_bits,
                          tvm_why *why);
 
+/* The fragments that mma multiplies: atoms, of `k` elements along k. Names that are NULL: one element, of one
+ * thread. */
+typedef struct tvm_mma_atoms {
+    const char *a, *b, *c;
+    uint32_t k;
+} tvm_mma_atoms;
+
 /* The rule of mma: a, b and c are [.., m, k], [.., k, n] and [.., m, n] with equal leading (batch) extents;
- * they are X.atom of the m16n8k16 fragments in the last two dimensions, and each warp that accumulates the
- * tile
- * (..,i,j) of c holds tiles (..,i,k) of a and (..,k,j) of b for every k. On success fills the tile counts;
- * then the tile lists can be enumerated with tvm_mma_tile: for warp-independent tile number t of c
- * (0..tiles_c), and k, the local tile numbers in a and b. The local numbers are required to be the same in
- * all warps. A tile number is the local index of the quotient layout X; its elements are locals [t*8, t*8+8)
- * of a, [t*4, ..+4) of b and c. */
+ * they are X.atom in the last two dimensions, and each warp (of single elements, each thread) that
+ * accumulates the tile (..,i,j) of c holds tiles (..,i,k) of a and (..,k,j) of b for every k. On success
+ * fills the tile counts; then the tile lists can be enumerated with tvm_mma_tile: for warp-independent tile
+ * number t of c (0..tiles_c), and k, the local tile numbers in a and b. The local numbers are required to be
+ * the same in all warps. A tile number is the local index of the quotient layout X; its elements are as many
+ * locals as the atom has, from that multiple on. */
 typedef struct tvm_mma_plan {
     tvm_layout outer_a, outer_b, outer_c; /* quotients by the atoms; threads() = warps */
     uint32_t tiles_c, tiles_k;
 } tvm_mma_plan;
-bool tvm_mma_plan_make(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_mma_plan *plan,
-                       tvm_why *why);
+bool tvm_mma_plan_make(const tvm_mma_atoms *atoms, const tvm_layout *a, const tvm_layout *b,
+                       const tvm_layout *c, tvm_mma_plan *plan, tvm_why *why);
 void tvm_mma_tile(const tvm_mma_plan *plan, uint32_t tile_c, uint32_t k, uint32_t *tile_a, uint32_t *tile_b);
 
 /* Canonical text, `layout([16, 8], [2, 8, 4, 2], [1, 2], [0, 3])`, which the assembler reads back. */
@@ -204,8 +211,8 @@ tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm
                                        tvm_why *why);
 /* What alloc-shared takes when none is written: row-major with the swizzle of 16-byte chunks that makes eight
  * consecutive rows of a 2-D tile hit different banks (ldmatrix), where the row is a power of two of at least
- * 32 bytes; else no swizzle. Elements of 16 bits whose rows are several times 128 bytes lie in blocks of columns
- * of 128 bytes, one after the other, as wgmma wants them. */
+ * 32 bytes; else no swizzle. Elements of 16 bits whose rows are several times 128 bytes lie in blocks of
+ * columns of 128 bytes, one after the other, as wgmma wants them. */
 tvm_status tvm_shared_layout_auto(unsigned rank, const uint32_t *shape, unsigned bits, tvm_shared_layout *out,
                                   tvm_why *why);
 bool tvm_shared_layout_equal(const tvm_shared_layout *a, const tvm_shared_layout *b);

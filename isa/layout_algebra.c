@@ -82,6 +82,14 @@ static const atom atoms[] = {
     {"mma.m16n8k16.B", {{false, false, {2, 1}}, {true, true, {4, 8}}, {false, false, {2, 1}}}},
     {"mma.m16n8k16.C", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
     {"mma.m16n8k16.D", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
+    {"mma.m16n8k8.A", {{false, true, {2, 2}}, {true, false, {8, 4}}, {false, false, {1, 1}}}},
+    {"mma.m16n8k8.B", {{false, false, {2, 1}}, {true, true, {4, 8}}, {false, false, {1, 1}}}},
+    {"mma.m16n8k8.C", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
+    {"mma.m16n8k8.D", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
+    {"mma.m16n8k32.A", {{false, true, {2, 2}}, {true, false, {8, 4}}, {false, false, {1, 4}}}},
+    {"mma.m16n8k32.B", {{false, false, {2, 1}}, {true, true, {4, 8}}, {false, false, {4, 1}}}},
+    {"mma.m16n8k32.C", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
+    {"mma.m16n8k32.D", {{false, false, {2, 1}}, {true, false, {8, 4}}, {false, false, {1, 2}}}},
     {"ldmatrix", {{true, false, {8, 4}}, {false, false, {1, 2}}, {false, false, {1, 1}}}},
 };
 

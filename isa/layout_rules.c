@@ -231,6 +231,8 @@ static bool mma_quotient(const tvm_layout *layout, const char *atom_name, tvm_la
         tvm_layout_refuse(why, "an operand of mma has rank 2 or more, not %u", layout->rank);
         return false;
     }
+    *outer = *layout;
+    if (!atom_name) return true;
     if (tvm_layout_atom(atom_name, strlen(atom_name), &atom, why) != TVM_OK) return false;
     if (tvm_layout_divide_right(layout, &atom, outer, why) == TVM_OK) return true;
     tvm_layout_refuse(why, "the layout is not a product X.%s", atom_name);
@@ -289,12 +291,11 @@ static bool mma_shapes_fit(const tvm_layout *a, const tvm_layout *b, const tvm_l
     return false;
 }
 
-bool tvm_mma_plan_make(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_mma_plan *plan,
-                       tvm_why *why) {
+bool tvm_mma_plan_make(const tvm_mma_atoms *atoms, const tvm_layout *a, const tvm_layout *b,
+                       const tvm_layout *c, tvm_mma_plan *plan, tvm_why *why) {
     tvm_mma_plan made;
-    if (!mma_quotient(a, "mma.m16n8k16.A", &made.outer_a, why) ||
-        !mma_quotient(b, "mma.m16n8k16.B", &made.outer_b, why) ||
-        !mma_quotient(c, "mma.m16n8k16.C", &made.outer_c, why) || !mma_shapes_fit(a, b, c, why))
+    if (!mma_quotient(a, atoms->a, &made.outer_a, why) || !mma_quotient(b, atoms->b, &made.outer_b, why) ||
+        !mma_quotient(c, atoms->c, &made.outer_c, why) || !mma_shapes_fit(a, b, c, why))
         return false;
     unsigned m = c->rank - 2U, n = c->rank - 1U;
     if (!same_threads(a, c, why) || !same_threads(b, c, why) ||

@@ -5,6 +5,65 @@
 
 #include "layout_digits.h"
 
+/* ---- types ---- */
+
+static const tvm_mma_atoms k8 = {"mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k16.C", 8};
+static const tvm_mma_atoms k16 = {"mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16};
+static const tvm_mma_atoms k32 = {"mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k16.C", 32};
+static const tvm_mma_atoms elements = {NULL, NULL, NULL, 1};
+
+#define F(bits, exponent, mantissa)                                                                          \
+    { TVM_KIND_FLOAT, bits, exponent, mantissa }
+#define I8                                                                                                   \
+    { TVM_KIND_INT, 8, 0, 0 }
+#define U8                                                                                                   \
+    { TVM_KIND_UINT, 8, 0, 0 }
+#define I32                                                                                                  \
+    { TVM_KIND_INT, 32, 0, 0 }
+#define F16  F(16, 5, 10)
+#define BF16 F(16, 8, 7)
+#define TF32 F(32, 8, 10)
+#define F32  F(32, 8, 23)
+#define F64  F(64, 11, 52)
+#define E4M3 F(8, 4, 3)
+#define E5M2 F(8, 5, 2)
+static const tvm_mma_types all_types[] = {
+    {F16, F16, F32, TVM_MMA_F32, &k16, false, 1},     {BF16, BF16, F32, TVM_MMA_F32, &k16, false, 1},
+    {F16, F16, F16, TVM_MMA_F16, &k16, false, 3},     {TF32, TF32, F32, TVM_MMA_F32, &k8, false, 3},
+    {F32, F32, F32, TVM_MMA_F32, &elements, true, 3}, {F64, F64, F64, TVM_MMA_F64, &k8, false, 3},
+    {I8, I8, I32, TVM_MMA_I32, &k32, false, 3},       {I8, U8, I32, TVM_MMA_I32, &k32, false, 3},
+    {U8, I8, I32, TVM_MMA_I32, &k32, false, 3},       {U8, U8, I32, TVM_MMA_I32, &k32, false, 3},
+    {E4M3, E4M3, F32, TVM_MMA_F32, &k32, false, 3},   {E4M3, E5M2, F32, TVM_MMA_F32, &k32, false, 3},
+    {E5M2, E4M3, F32, TVM_MMA_F32, &k32, false, 3},   {E5M2, E5M2, F32, TVM_MMA_F32, &k32, false, 3},
+};
+enum { TYPES = sizeof all_types / sizeof *all_types };
+
+const tvm_mma_types *tvm_mma_types_at(unsigned i) {
+    return i < TYPES ? &all_types[i] : NULL;
+}
+
+static tvm_dtype read_as(tvm_dtype type, bool as_tf32) {
+    return as_tf32 && tvm_dtype_same(type, TVM_F32) ? TVM_TF32 : type;
+}
+
+const tvm_mma_types *tvm_mma_find_types(tvm_dtype a, tvm_dtype b, tvm_dtype c, bool as_tf32) {
+    for (unsigned i = 0; i < TYPES; i++) {
+        const tvm_mma_types *t = &all_types[i];
+        if (tvm_dtype_same(t->a, read_as(a, as_tf32)) && tvm_dtype_same(t->b, read_as(b, as_tf32)) &&
+            tvm_dtype_same(t->c, c))
+            return t;
+    }
+    return NULL;
+}
+
+const tvm_mma_atoms *tvm_mma_atoms_of(tvm_dtype operand, bool as_tf32) {
+    for (unsigned i = 0; i < TYPES; i++)
+        if (tvm_dtype_same(all_types[i].a, read_as(operand, as_tf32))) return all_types[i].atoms;
+    return NULL;
+}
+
+/* ---- operands ---- */
+
 /* Number of operands that an entry of the row takes. */
 static uint32_t source_size(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                             const tvm_operand *operand) {
@@ -47,15 +106,27 @@ static uint32_t find_k(const tvm_ir_program *program, const tvm_ir_kernel *kerne
     return rank < 2 ? 0 : tvm_slot_shape(program, slot)[rank - (mma->b.is_shared ? 1 : 2)];
 }
 
+/* In their order. */
+enum { TRANSPOSE_A, TRANSPOSE_B, SPLIT_K, K, REASSOCIATE, READ_TF32 };
+
+bool tvm_mma_reads_tf32(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                        const tvm_operand *operands, uint32_t count) {
+    uint32_t at_b = source_size(program, kernel, operands);
+    uint32_t at_c = at_b + source_size(program, kernel, operands + at_b);
+    return option(operands, count, at_c + 1 + READ_TF32) != 0;
+}
+
 bool tvm_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_operand *operands,
                   uint32_t count, tvm_mma *out) {
-    enum { TRANSPOSE_A, TRANSPOSE_B, SPLIT_K, K, REASSOCIATE };
     uint32_t at_b = source_size(program, kernel, operands);
     uint32_t at_c = at_b + source_size(program, kernel, operands + at_b), options = at_c + 1;
     memset(out, 0, sizeof *out);
     read_source(kernel, operands, option(operands, count, options + TRANSPOSE_A) != 0, &out->a);
     read_source(kernel, operands + at_b, option(operands, count, options + TRANSPOSE_B) != 0, &out->b);
     out->c = operands[at_c].value;
+    out->types =
+        tvm_mma_find_types(kernel->slots[out->a.slot].dtype, kernel->slots[out->b.slot].dtype,
+                           kernel->slots[out->c].dtype, option(operands, count, options + READ_TF32) != 0);
     out->splits_k = option(operands, count, options + SPLIT_K) != 0;
     out->may_reassociate = option(operands, count, options + REASSOCIATE) != 0;
     const uint32_t *shape = tvm_slot_shape(program, &kernel->slots[out->c]);
@@ -72,25 +143,43 @@ bool tvm_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel, co
     return true;
 }
 
+unsigned tvm_mma_since(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                       const tvm_operand *operands, uint32_t count) {
+    tvm_mma mma;
+    tvm_mma_read(program, kernel, operands, count, &mma);
+    return mma.types ? mma.types->since : 1;
+}
+
 /* ---- layouts ---- */
 
-tvm_status tvm_mma_fragments(const tvm_layout *c, bool a, uint32_t k, tvm_layout *out, tvm_why *why) {
-    const char *name = a ? "mma.m16n8k16.A" : "mma.m16n8k16.B";
-    tvm_layout atom, atom_c, warps, steps;
+/* c = warps.C */
+static tvm_status find_warps(const tvm_mma_atoms *atoms, const tvm_layout *c, tvm_layout *warps,
+                             tvm_why *why) {
+    tvm_layout atom;
+    *warps = *c;
+    if (!atoms->c) return TVM_OK;
+    tvm_status status = tvm_layout_atom(atoms->c, strlen(atoms->c), &atom, why);
+    if (status == TVM_OK) status = tvm_layout_divide_right(c, &atom, warps, why);
+    return status == TVM_OK ? status : tvm_layout_refuse(why, "c's layout is not a product X.%s", atoms->c);
+}
+
+tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bool a, uint32_t k,
+                             tvm_layout *out, tvm_why *why) {
+    const char *name = a ? atoms->a : atoms->b;
+    tvm_layout atom, warps, steps;
     uint32_t shape[TVM_MAX_RANK];
-    if (k % 16 != 0) return tvm_layout_refuse(why, "k is %u, expected a multiple of 16", k);
-    tvm_status status = tvm_layout_atom("mma.m16n8k16.C", strlen("mma.m16n8k16.C"), &atom_c, why);
-    if (status == TVM_OK) status = tvm_layout_divide_right(c, &atom_c, &warps, why);
-    if (status != TVM_OK) return tvm_layout_refuse(why, "c's layout is not a product X.mma.m16n8k16.C");
+    if (k % atoms->k != 0) return tvm_layout_refuse(why, "k is %u, expected a multiple of %u", k, atoms->k);
+    tvm_status status = find_warps(atoms, c, &warps, why);
+    if (status != TVM_OK) return status;
     /* What a warp has of c along the dimension that the operand lacks, it needs once; and all of k. */
     for (unsigned d = 0; d < c->rank; d++) shape[d] = 1;
-    shape[c->rank - (a ? 1u : 2u)] = k / 16;
+    shape[c->rank - (a ? 1u : 2u)] = k / atoms->k;
     status = tvm_layout_reduce(&warps, c->rank - (a ? 1u : 2u), &warps, why);
     if (status == TVM_OK) status = tvm_layout_local(c->rank, shape, &steps, why);
-    if (status == TVM_OK) status = tvm_layout_compose(&steps, &warps, &warps, why);
-    if (status == TVM_OK) status = tvm_layout_atom(name, strlen(name), &atom, why);
-    if (status == TVM_OK) status = tvm_layout_compose(&warps, &atom, out, why);
-    return status == TVM_OK && !tvm_layout_holdable(out, why) ? TVM_INVALID : status;
+    if (status == TVM_OK) status = tvm_layout_compose(&steps, &warps, out, why);
+    if (status != TVM_OK || !name) return status;
+    status = tvm_layout_atom(name, strlen(name), &atom, why);
+    return status == TVM_OK ? tvm_layout_compose(out, &atom, out, why) : status;
 }
 
 tvm_status tvm_mma_tile_layout(const tvm_mma *mma, bool a, const tvm_layout *fragments, tvm_layout *out,

@@ -21,21 +21,47 @@ typedef struct tvm_mma_source {
 
 typedef struct tvm_mma {
     tvm_mma_source a, b;
-    uint32_t c;           /* slot */
-    uint32_t batch;       /* matrices of each operand */
-    uint32_t m, n, k;     /* of each matrix */
-    bool splits_k;        /* the matrices of a shared tile lie one after the other along k */
-    bool may_reassociate; /* constants may be taken off the sums in place of the operand */
+    uint32_t c;                        /* slot */
+    const struct tvm_mma_types *types; /* NULL: mma does not multiply these */
+    uint32_t batch;                    /* matrices of each operand */
+    uint32_t m, n, k;                  /* of each matrix */
+    bool splits_k;                     /* the matrices of a shared tile lie one after the other along k */
+    bool may_reassociate;              /* constants may be taken off the sums in place of the operand */
 } tvm_mma;
+
+/* What mma multiplies, and adds to. */
+typedef enum tvm_mma_sums { TVM_MMA_F32, TVM_MMA_F16, TVM_MMA_F64, TVM_MMA_I32 } tvm_mma_sums;
+typedef struct tvm_mma_types {
+    tvm_dtype a, b, c; /* of a flag `tf32` that type, whatever the tensors have */
+    tvm_mma_sums sums;
+    const tvm_mma_atoms *atoms;
+    bool is_scalar; /* f32 in full: multiplied without tensor cores */
+    unsigned since; /* version of the language */
+} tvm_mma_types;
+
+/* NULL: there are none such. `as_tf32`: f32 operands are read as tf32. */
+const tvm_mma_types *tvm_mma_find_types(tvm_dtype a, tvm_dtype b, tvm_dtype c, bool as_tf32);
+/* Row i of those, NULL past the last. */
+const tvm_mma_types *tvm_mma_types_at(unsigned i);
+/* The atoms for operands of this type; NULL: mma takes no such. */
+const tvm_mma_atoms *tvm_mma_atoms_of(tvm_dtype operand, bool as_tf32);
+/* Does the instruction have the flag? */
+bool tvm_mma_reads_tf32(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                        const tvm_operand *operands, uint32_t count);
 
 /* Reads an mma's operands, of which c is a register tensor of rank 2 or more. False when k is not known: both
  * are shared tiles and the instruction does not say it. */
 bool tvm_mma_read(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_operand *operands,
                   uint32_t count, tvm_mma *out);
 
+/* The version of the language with which its types came, of a verified instruction. */
+unsigned tvm_mma_since(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                       const tvm_operand *operands, uint32_t count);
+
 /* The register layout of operand `a` (else b) with k elements along k that goes with c: each warp has what
- * its tiles of c need. TVM_INVALID when c is no product X.mma.m16n8k16.C, or k no multiple of 16. */
-tvm_status tvm_mma_fragments(const tvm_layout *c, bool a, uint32_t k, tvm_layout *out, tvm_why *why);
+ * its tiles of c need. TVM_INVALID when c is no product X.C of the atom C, or k no multiple of the atoms'. */
+tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bool a, uint32_t k,
+                             tvm_layout *out, tvm_why *why);
 
 /* That layout as one of the tile in shared memory: which thread needs what. */
 tvm_status tvm_mma_tile_layout(const tvm_mma *mma, bool a, const tvm_layout *fragments, tvm_layout *out,

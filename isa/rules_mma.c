@@ -1,4 +1,5 @@
 /* The rule of mma. */
+#include <stdio.h>
 #include <string.h>
 
 #include "mma.h"
@@ -7,20 +8,58 @@
 /* Entries of the row. */
 enum { A, B, C };
 
+/* " or " between the last two. */
+static void add_name(char *text, size_t size, tvm_dtype type, bool last) {
+    char name[TVM_DTYPE_NAME_MAX];
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%s", !used ? "" : last ? " or " : ", ", tvm_dtype_name(type, name));
+}
+
+static bool takes_a(tvm_dtype a) {
+    return tvm_mma_atoms_of(a, false) != NULL;
+}
+
+static bool takes_both(tvm_dtype a, tvm_dtype b) {
+    const tvm_mma_types *t;
+    for (unsigned i = 0; (t = tvm_mma_types_at(i)); i++)
+        if (tvm_dtype_same(t->a, a) && tvm_dtype_same(t->b, b)) return true;
+    return false;
+}
+
+/* The types of b that go with a, or of c with both. */
+static void list_types(tvm_dtype a, const tvm_dtype *b, char *text, size_t size) {
+    tvm_dtype found[8];
+    unsigned count = 0;
+    const tvm_mma_types *t;
+    for (unsigned i = 0; (t = tvm_mma_types_at(i)); i++) {
+        tvm_dtype type = b ? t->c : t->b;
+        if (!tvm_dtype_same(t->a, a) || (b && !tvm_dtype_same(t->b, *b))) continue;
+        if (count == 0 || !tvm_dtype_same(found[count - 1], type)) found[count++] = type;
+    }
+    text[0] = '\0';
+    for (unsigned i = 0; i < count; i++) add_name(text, size, found[i], i + 1 == count);
+}
+
 static tvm_status check_types(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX], operand[TVM_RULE_NAME_MAX],
-        other[TVM_RULE_NAME_MAX];
+    char name[TVM_DTYPE_NAME_MAX], want[80], operand[TVM_RULE_NAME_MAX], other[TVM_RULE_NAME_MAX];
     tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype,
               c = tvm_rule_slot(rule, C)->dtype;
-    if (!tvm_dtype_same(a, TVM_F16) && !tvm_dtype_same(a, TVM_BF16))
-        return tvm_refuse(rule->why, "%s has type %s, expected f16 or bf16", tvm_rule_name(rule, A, operand),
-                          tvm_dtype_name(a, name));
-    if (!tvm_dtype_same(a, b))
+    bool as_tf32 = tvm_mma_reads_tf32(rule->program, rule->kernel, rule->operands, rule->count);
+    if (!takes_a(a))
+        return tvm_refuse(rule->why,
+                          "%s has type %s, expected f16, bf16, tf32, f32, f64, i8, u8, f8_e4m3 or f8_e5m2",
+                          tvm_rule_name(rule, A, operand), tvm_dtype_name(a, name));
+    if (as_tf32 && !tvm_dtype_same(a, TVM_F32))
+        return tvm_refuse(rule->why, "tf32 is of f32 operands, %s has type %s",
+                          tvm_rule_name(rule, A, operand), tvm_dtype_name(a, name));
+    list_types(a, NULL, want, sizeof want);
+    if (!takes_both(a, b))
         return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, B, operand),
-                          tvm_dtype_name(b, name), tvm_dtype_name(a, want), tvm_rule_name(rule, A, other));
-    if (!tvm_dtype_same(c, TVM_F32))
-        return tvm_refuse(rule->why, "%s has type %s, expected f32", tvm_rule_name(rule, C, operand),
-                          tvm_dtype_name(c, name));
+                          tvm_dtype_name(b, name), want, tvm_rule_name(rule, A, other));
+    list_types(a, &b, want, sizeof want);
+    if (!tvm_mma_find_types(a, b, c, false))
+        return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, C, operand),
+                          tvm_dtype_name(c, name), want);
     return TVM_OK;
 }
 
@@ -79,7 +118,8 @@ static tvm_status check_source(const tvm_rule *rule, const tvm_mma *mma, bool a,
     }
     tvm_status status = tvm_rule_tile(rule, entry, source->tile_rank, source->tile);
     if (status != TVM_OK) return status;
-    if (tvm_mma_fragments(c, a, mma->k, layout, &why) != TVM_OK) return tvm_refuse(rule->why, "%s", why.text);
+    if (tvm_mma_fragments(mma->types->atoms, c, a, mma->k, layout, &why) != TVM_OK)
+        return tvm_refuse(rule->why, "%s", why.text);
     return TVM_OK;
 }
 
@@ -105,6 +145,7 @@ tvm_status tvm_rule_MMA(const tvm_rule *rule) {
     if (status != TVM_OK) return status;
     tvm_mma_plan plan;
     tvm_why why = {""};
-    if (!tvm_mma_plan_make(&a, &b, c, &plan, &why)) return tvm_refuse(rule->why, "%s", why.text);
-    return tvm_rule_register(rule, TVM_F32, c);
+    if (!tvm_mma_plan_make(mma.types->atoms, &a, &b, c, &plan, &why))
+        return tvm_refuse(rule->why, "%s", why.text);
+    return tvm_rule_register(rule, mma.types->c, c);
 }

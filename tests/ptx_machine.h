@@ -10,6 +10,7 @@
 
 #include "ptx_math.h"
 #include "ptx_mbarrier.h"
+#include "ptx_mma.h"
 #include "ptx_state.h"
 #include "ptx_wgmma.h"
 #include "types.h"
@@ -418,30 +419,6 @@ static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
                 ptx_set(m, insn->operand[0].reg[i], warp + lane, low | high << 16);
             }
         }
-}
-
-/* Fragments of m16n8k16: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". */
-static inline void ptx_mma(ptx_machine *m, const ptx_insn *insn) {
-    bool bf16 = ptx_is(insn->part[7], "bf16");
-    const ptx_operand *o = insn->operand;
-    for (unsigned warp = 0; warp < m->threads; warp += 32) {
-        if (!ptx_runs(m, warp)) continue;
-        float a[16][16], b[16][8];
-        for (unsigned lane = 0; lane < 32; lane++) {
-            unsigned group = lane / 4, in = lane % 4 * 2;
-            for (unsigned i = 0; i < 8; i++)
-                a[group + (i / 2 % 2) * 8][in + i % 2 + i / 4 * 8] = ptx_half(m, &o[1], warp + lane, i, bf16);
-            for (unsigned i = 0; i < 4; i++)
-                b[in + i % 2 + i / 2 * 8][group] = ptx_half(m, &o[2], warp + lane, i, bf16);
-        }
-        for (unsigned lane = 0; lane < 32; lane++)
-            for (unsigned i = 0; i < 4; i++) {
-                unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-                float sum = tvm_f32_from_bits((uint32_t)ptx_get(m, o[3].reg[i], warp + lane));
-                for (unsigned k = 0; k < 16; k++) sum = fmaf(a[row][k], b[k][column], sum);
-                ptx_set(m, o[0].reg[i], warp + lane, ptx_from_float(sum));
-            }
-    }
 }
 
 /* ---- atomic operations ---- */

@@ -10,9 +10,9 @@
 #ifndef TVM_TESTS_PTX_WGMMA_H
 #define TVM_TESTS_PTX_WGMMA_H
 
-#include "ptx_state.h"
+#include "ptx_mma.h"
 
-enum { PTX_GROUP_THREADS = 128, PTX_ROWS = 64, PTX_K = 16, PTX_COLUMNS = 256 };
+enum { PTX_GROUP_THREADS = 128, PTX_ROWS = 64, PTX_K_BYTES = 32, PTX_COLUMNS = 256 };
 
 /* ---- what the other instructions may do meanwhile ---- */
 
@@ -109,7 +109,7 @@ static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d, bool t
     static const uint32_t widths[] = {16, 128, 64, 32};
     ptx_matrix x = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 16 & 0x3fff) << 4,
                     (uint32_t)(d >> 32 & 0x3fff) << 4, widths[d >> 62], transposed};
-    uint32_t in_row = x.start % x.width, taken = transposed ? 2 * rows : 2 * PTX_K;
+    uint32_t in_row = x.start % x.width, taken = transposed ? 2 * rows : PTX_K_BYTES;
     ptx_must((d & ~fields) == 0, "ptx: a descriptor of something else, %llx: %s", (unsigned long long)d,
              insn->text);
     if (x.width == 16) return x;
@@ -120,97 +120,129 @@ static inline ptx_matrix ptx_descriptor(const ptx_insn *insn, uint64_t d, bool t
     return x;
 }
 
-/* Where the element of 16 bits is. */
-static inline uint32_t ptx_matrix_place(const ptx_matrix *x, unsigned row, unsigned k) {
+/* Where the element is; transposed ones have 16 bits. */
+static inline uint32_t ptx_matrix_place(const ptx_matrix *x, unsigned row, unsigned k, unsigned bytes) {
     unsigned across = x->width / 2; /* elements beside each other */
-    uint32_t at = x->start;
+    uint32_t at = x->start, along = k * bytes;
     if (x->width == 16) {
-        at += (x->transposed ? k / 8 * x->leading + row / 8 * x->stride
-                             : row / 8 * x->stride + k / 8 * x->leading);
-        return at + (x->transposed ? k % 8 * 16 + row % 8 * 2 : row % 8 * 16 + k % 8 * 2);
+        if (x->transposed) return at + k / 8 * x->leading + k % 8 * 16 + row / 8 * x->stride + row % 8 * 2;
+        return at + row / 8 * x->stride + row % 8 * 16 + along / 16 * x->leading + along % 16;
     }
     if (x->transposed)
         at += k / 8 * x->stride + k % 8 * x->width + row / across * x->leading + row % across * 2;
     else
-        at += row / 8 * x->stride + row % 8 * x->width + 2 * k;
+        at += row / 8 * x->stride + row % 8 * x->width + along;
     return at ^ (at >> 7 & (x->width / 16 - 1)) << 4;
 }
 
 /* A row of a along m, or of b along n. */
 static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, const ptx_matrix *x, unsigned number,
-                                bool bf16, float row[PTX_K]) {
-    for (unsigned k = 0; k < PTX_K; k++) {
-        uint32_t at = ptx_matrix_place(x, number, k);
-        ptx_must(at >= PTX_SHARED_BASE && at + 2 <= PTX_SHARED, "ptx: outside of shared memory: %s",
+                                const ptx_type *type, double *row) {
+    unsigned bytes = type->bits / 8;
+    for (unsigned k = 0; k < PTX_K_BYTES / bytes; k++) {
+        uint32_t at = ptx_matrix_place(x, number, k, bytes);
+        ptx_must(at >= PTX_SHARED_BASE && at + bytes <= PTX_SHARED, "ptx: outside of shared memory: %s",
                  insn->text);
-        uint16_t code;
-        for (unsigned i = 0; i < 2; i++) {
+        uint64_t code = 0;
+        for (unsigned i = 0; i < bytes; i++) {
             ptx_must((m->seen[at + i] & ptx_block_warps(m)) == ptx_block_warps(m) &&
                          m->proxy[at + i] == PTX_VISIBLE,
                      "ptx: wgmma reads what was written, and no fence and barrier came after it: %s",
                      insn->text);
             m->read_last[at + i] = m->groups + 1;
         }
-        memcpy(&code, m->shared + at, 2);
-        row[k] = bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
+        memcpy(&code, m->shared + at, bytes);
+        row[k] = ptx_number(type, code);
     }
 }
 
 /* ---- the product of one warpgroup ---- */
 
+typedef struct ptx_wgmma_types {
+    const ptx_type *a, *b, *sum;
+    unsigned k;
+} ptx_wgmma_types;
+
 static inline void ptx_wgmma_sum(ptx_machine *m, const ptx_insn *insn, unsigned t, bool adds,
-                                 float a[PTX_ROWS][PTX_K], float b[PTX_COLUMNS][PTX_K]) {
-    unsigned warp = t / 32 % 4, lane = t % 32;
-    for (unsigned i = 0; i < insn->sum_count; i++) {
-        unsigned row = 16 * warp + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        float sum = adds ? tvm_f32_from_bits((uint32_t)ptx_get(m, insn->sums[i], t)) : 0;
-        for (unsigned k = 0; k < PTX_K; k++) sum = fmaf(a[row][k], b[column][k], sum);
-        ptx_set(m, insn->sums[i], t, ptx_from_float(sum));
+                                 const ptx_wgmma_types *types, double a[PTX_ROWS][PTX_K_BYTES],
+                                 double b[PTX_COLUMNS][PTX_K_BYTES]) {
+    unsigned warp = t / 32 % 4, lane = t % 32, in_word = 32 / types->sum->bits;
+    for (unsigned w = 0; w < insn->sum_count; w++) {
+        uint64_t word = 0;
+        for (unsigned j = 0; j < in_word; j++) {
+            unsigned i = w * in_word + j, shift = j * types->sum->bits;
+            unsigned row = 16 * warp + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+            uint64_t c = adds ? ptx_mask(ptx_get(m, insn->sums[w], t) >> shift, types->sum->bits) : 0;
+            word |= ptx_products(types->sum, c, types->k, a[row], b[column], 1) << shift;
+        }
+        ptx_set(m, insn->sums[w], t, word);
     }
 }
 
-/* Fragments: PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16". */
-static inline void ptx_wgmma_multiply(ptx_machine *m, const ptx_insn *insn, unsigned first, bool bf16) {
-    static float a[PTX_ROWS][PTX_K], b[PTX_COLUMNS][PTX_K];
+/* Fragments: PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16", and those of k8 and k32. */
+static inline void ptx_wgmma_multiply(ptx_machine *m, const ptx_insn *insn, unsigned first, unsigned columns,
+                                      const ptx_wgmma_types *types) {
+    static double a[PTX_ROWS][PTX_K_BYTES], b[PTX_COLUMNS][PTX_K_BYTES];
     const ptx_operand *o = insn->operand;
-    unsigned columns = 2 * insn->sum_count;
-    bool adds = ptx_uniform(m, insn, &o[2], first) != 0;
+    const ptx_shape s = {16, 8, types->k};
+    bool adds = ptx_uniform(m, insn, &o[2], first) != 0, halves = types->a->bits == 16;
     if (o[0].kind == PTX_REG) {
-        ptx_matrix x = ptx_descriptor(insn, ptx_uniform(m, insn, &o[0], first), o[5].value, PTX_ROWS);
-        for (unsigned r = 0; r < PTX_ROWS; r++) ptx_read_row(m, insn, &x, r, bf16, a[r]);
+        ptx_matrix x =
+            ptx_descriptor(insn, ptx_uniform(m, insn, &o[0], first), halves && o[5].value, PTX_ROWS);
+        for (unsigned r = 0; r < PTX_ROWS; r++) ptx_read_row(m, insn, &x, r, types->a, a[r]);
     }
     for (unsigned t = first; t < first + PTX_GROUP_THREADS && o[0].kind == PTX_GROUP; t++)
-        for (unsigned i = 0; i < 8; i++)
-            a[16 * (t / 32 % 4) + t % 32 / 4 + i / 2 % 2 * 8][t % 4 * 2 + i % 2 + i / 4 * 8] =
-                ptx_half(m, &o[0], t, i, bf16);
-    ptx_matrix x =
-        ptx_descriptor(insn, ptx_uniform(m, insn, &o[1], first), o[insn->operands - 1].value, columns);
-    for (unsigned c = 0; c < columns; c++) ptx_read_row(m, insn, &x, c, bf16, b[c]);
-    for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++) ptx_wgmma_sum(m, insn, t, adds, a, b);
+        for (unsigned i = 0; i < 128 / types->a->bits; i++) {
+            unsigned row, k;
+            ptx_place_a(&s, types->a->bits, t % 32, i, &row, &k);
+            a[16 * (t / 32 % 4) + row][k] = ptx_element(m, &o[0], t, i, types->a);
+        }
+    ptx_matrix x = ptx_descriptor(insn, ptx_uniform(m, insn, &o[1], first),
+                                  halves && o[insn->operands - 1].value, columns);
+    for (unsigned c = 0; c < columns; c++) ptx_read_row(m, insn, &x, c, types->b, b[c]);
+    for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++) ptx_wgmma_sum(m, insn, t, adds, types, a, b);
 }
 
 static inline bool ptx_is_bit(const ptx_operand *o) {
     return o->kind == PTX_IMMEDIATE && o->value <= 1;
 }
 
-/* d, a, descriptor of b, scale-d, imm-scale-a, imm-scale-b, imm-trans-a of a descriptor, imm-trans-b. */
+/* PTX ISA, "Asynchronous Warpgroup Level Matrix Shape": columns, of integers beyond 32 in steps of 16. */
+static inline bool ptx_wgmma_takes(const ptx_wgmma_types *t, unsigned columns, unsigned k) {
+    bool whole = t->sum->type.kind == TVM_KIND_INT, same = t->a == t->b;
+    bool f8 = t->a->bits == 8 && t->b->bits == 8 && !whole && t->a->name[0] == 'e' && t->b->name[0] == 'e',
+         i8 = t->a->bits == 8 && t->b->bits == 8 && whole && t->a->name[1] == '8' && t->b->name[1] == '8',
+         f16 =
+             same && t->a->bits == 16 && (t->sum->bits == 32 || (t->a->name[0] == 'f' && t->sum->bits == 16)),
+         tf32 = same && ptx_is(t->a->name, "tf32");
+    return (f8 || i8 || f16 || tf32) && (whole || t->sum->name[0] == 'f') && k == t->k && columns % 8 == 0 &&
+           columns >= 8 && columns <= PTX_COLUMNS && (!whole || columns <= 32 || columns % 16 == 0);
+}
+
+/* d, a, descriptor of b, scale-d; but for integers imm-scale-a, imm-scale-b; of 16 bits imm-trans-a of a
+ * descriptor, imm-trans-b. */
 static inline void ptx_wgmma_issue(ptx_machine *m, const ptx_insn *insn) {
     const ptx_operand *o = insn->operand;
-    unsigned columns = 0;
-    bool bf16 = ptx_is(insn->part[6], "bf16"), shared = o[0].kind == PTX_REG,
-         known = insn->parts == 8 && sscanf(insn->part[4], "m64n%uk16", &columns) == 1 &&
-                 ptx_is(insn->part[5], "f32") && (bf16 || ptx_is(insn->part[6], "f16")) &&
-                 ptx_is(insn->part[7], insn->part[6]) &&
-                 (shared ? insn->operands == 7 : insn->operands == 6 && o[0].count == 4);
-    ptx_must(known && columns % 8 == 0 && columns <= PTX_COLUMNS && insn->sum_count == columns / 2 &&
-                 o[3].value == 1 && o[4].value == 1 && ptx_is_bit(&o[5]) &&
-                 ptx_is_bit(&o[insn->operands - 1]) && insn->guard == UINT32_MAX &&
-                 m->threads % PTX_GROUP_THREADS == 0 && m->running == ptx_block_warps(m),
+    unsigned columns = 0, k = 0;
+    bool shared = o[0].kind == PTX_REG;
+    ptx_must(insn->parts == 8 && sscanf(insn->part[4], "m64n%uk%u", &columns, &k) == 2, "ptx: unknown %s",
+             insn->text);
+    ptx_wgmma_types types = {ptx_type_named(insn, insn->part[6]), ptx_type_named(insn, insn->part[7]),
+                             ptx_type_named(insn, insn->part[5]), 0};
+    types.k = 8 * PTX_K_BYTES / types.a->bits;
+    bool halves = types.a->bits == 16, whole = types.sum->type.kind == TVM_KIND_INT;
+    unsigned operands = whole ? 3 : !halves ? 5 : shared ? 7 : 6;
+    bool known = ptx_wgmma_takes(&types, columns, k) && insn->operands == operands &&
+                 (shared || o[0].count == 4) && insn->sum_count == columns / 2 * types.sum->bits / 32;
+    for (unsigned i = 3; i < operands; i++) known = known && (i < 5 ? o[i].value == 1 : ptx_is_bit(&o[i]));
+    ptx_must(known && insn->guard == UINT32_MAX && m->threads % PTX_GROUP_THREADS == 0 &&
+                 m->running == ptx_block_warps(m),
              "ptx: unknown %s", insn->text);
     for (unsigned i = 0; i < 4 && !shared; i++) ptx_wgmma_take(m, insn, o[0].reg[i], 0, 0);
     for (unsigned i = 0; i < insn->sum_count; i++) ptx_wgmma_take(m, insn, insn->sums[i], insn->sum_count, i);
     m->group_open = true;
-    for (unsigned t = 0; t < m->threads; t += PTX_GROUP_THREADS) ptx_wgmma_multiply(m, insn, t, bf16);
+    for (unsigned t = 0; t < m->threads; t += PTX_GROUP_THREADS)
+        ptx_wgmma_multiply(m, insn, t, columns, &types);
 }
 
 static inline void ptx_wgmma(ptx_machine *m, const ptx_insn *insn) {

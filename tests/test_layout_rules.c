@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mma.h"
 #include "layout_kit.h"
 
 static reference ref_a, ref_b, ref_c;
@@ -64,7 +65,7 @@ START_TEST(atoms_are_listed_by_name) {
         tvm_layout layout = atom(tvm_layout_atom_name(count));
         ck_assert(tvm_layout_valid(&layout, NULL));
     }
-    ck_assert_uint_eq(count, 5);
+    ck_assert_uint_eq(count, 13);
     tvm_layout c = atom("mma.m16n8k16.C"), d = atom("mma.m16n8k16.D");
     ck_assert(tvm_layout_equal(&c, &d));
     ck_assert_int_eq(tvm_layout_atom("mma.m16n8k16.Axx", 14, &out, &why), TVM_OK);
@@ -443,7 +444,7 @@ static bool check_mma(const tvm_layout *outer_a, const tvm_layout *outer_b, cons
     reference_of(outer_b, &ref_b);
     reference_of(outer_c, &ref_c);
     bool want = reference_mma();
-    ck_assert_int_eq(tvm_mma_plan_make(&a, &b, &c, &plan, &why), want);
+    ck_assert_int_eq(tvm_mma_plan_make(tvm_mma_atoms_of(TVM_F16, false), &a, &b, &c, &plan, &why), want);
     ck_assert_int_eq(why.text[0] == '\0', want);
     if (want) check_tiles(&plan);
     return want;
@@ -526,19 +527,19 @@ START_TEST(mma_plan_known_cases) {
     tvm_why why;
     tvm_layout good_c = atom("mma.m16n8k16.C"), good_a = atom("mma.m16n8k16.A"),
                good_b = atom("mma.m16n8k16.B");
-    ck_assert(tvm_mma_plan_make(&good_a, &good_b, &good_c, &plan, &why));
-    ck_assert(!tvm_mma_plan_make(&good_a, &good_c, &good_c, &plan, &why));
+    ck_assert(tvm_mma_plan_make(tvm_mma_atoms_of(TVM_F16, false), &good_a, &good_b, &good_c, &plan, &why));
+    ck_assert(!tvm_mma_plan_make(tvm_mma_atoms_of(TVM_F16, false), &good_a, &good_c, &good_c, &plan, &why));
     ck_assert_ptr_nonnull(strstr(why.text, "mma.m16n8k16.B"));
     tvm_layout cube;
     ck_assert_int_eq(tvm_layout_unsqueeze(&good_a, 0, &cube, NULL), TVM_OK);
-    ck_assert(!tvm_mma_plan_make(&cube, &good_b, &good_c, &plan, &why));
+    ck_assert(!tvm_mma_plan_make(tvm_mma_atoms_of(TVM_F16, false), &cube, &good_b, &good_c, &plan, &why));
     ck_assert_ptr_nonnull(strstr(why.text, "ranks 3, 2 and 2"));
     const uint32_t sixteen = 16;
     tvm_layout row;
     ck_assert_int_eq(tvm_layout_local(1, &sixteen, &row, NULL), TVM_OK);
-    ck_assert(!tvm_mma_plan_make(&row, &good_b, &good_c, &plan, &why));
+    ck_assert(!tvm_mma_plan_make(tvm_mma_atoms_of(TVM_F16, false), &row, &good_b, &good_c, &plan, &why));
     ck_assert_ptr_nonnull(strstr(why.text, "rank 2 or more"));
-    ck_assert(!tvm_mma_plan_make(&good_c, &good_b, &good_c, &plan, NULL));
+    ck_assert(!tvm_mma_plan_make(tvm_mma_atoms_of(TVM_F16, false), &good_c, &good_b, &good_c, &plan, NULL));
 }
 END_TEST
 

@@ -443,13 +443,13 @@ BUILD(mma_right) {
     mma(t, t->ra, t->rb, t->rc);
 }
 BUILD(mma_type_a) {
-    mma(t, t->rc, t->rb, t->rc);
+    mma(t, reg(t, "v", TVM_I(32), &t->k.a), t->rb, t->rc);
 }
 BUILD(mma_type_b) {
     mma(t, t->ra, reg(t, "v", TVM_BF16, &t->k.b), t->rc);
 }
 BUILD(mma_type_c) {
-    mma(t, t->ra, t->rb, reg(t, "v", TVM_F16, &t->k.c));
+    mma(t, t->ra, t->rb, reg(t, "v", TVM_BF16, &t->k.c));
 }
 static tvm_layout spread(unsigned rows, unsigned columns) {
     tvm_layout layout;
@@ -693,9 +693,9 @@ static const verify_case compute_cases[] = {
     WRONG(lowbit_double, "u3 to f64"),
     WRONG(cast_layout, "shape 16x8, expected 16x16"),
     RIGHT(mma_right),
-    WRONG(mma_type_a, "' has type f32, expected f16 or bf16"),
+    WRONG(mma_type_a, "' has type i32, expected f16, bf16, tf32, f32, f64, i8, u8, f8_e4m3 or f8_e5m2"),
     WRONG(mma_type_b, "' has type bf16, expected f16 as '"),
-    WRONG(mma_type_c, "' has type f16, expected f32"),
+    WRONG(mma_type_c, "' has type bf16, expected f32 or f16"),
     WRONG(mma_shape_a, "matmul: ", "mma: ", "' has shape 16x64, expected 16x16"),
     WRONG(mma_shape_b, "' has shape 16x16, expected k x 8 as '"),
     WRONG(mma_layout, "mma: ", "mma.m16n8k16.A"),

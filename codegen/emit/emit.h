@@ -108,6 +108,7 @@ typedef struct emitter {
     struct wgmma_state *wgmma;                /* wgmma.h */
     bulk_ways bulk;
     bool uses_vprintf;
+    unsigned ptx_version; /* 84: 8.4; the least that has what was emitted, where the target's own may not */
     shared_need shared; /* shared_plan.h: of the block's team, or of the role whose code is being emitted */
     shared_need role_shared[TVM_MAX_TEAMS];
     uint64_t shared_bytes; /* of the block */

@@ -5,6 +5,7 @@
 #include "barrier.h"
 #include "caches.h"
 #include "compute.h"
+#include "emit_mma.h"
 #include "scaled.h"
 #include "uses.h"
 #include "wgmma_impl.h"
@@ -20,38 +21,45 @@ typedef struct wgmma_source {
     reg b;
 } wgmma_source;
 
-/* `sums`, the registers of d, are a list of 4 for each of `columns` eights of columns. */
-static void emit_one(emitter *e, const char *type, uint32_t columns, const char *sums, const wgmma_source *s,
-                     bool zero) {
-    char a[4 * sizeof(reg) + 16];
+/* `sums`, the registers of d, are a list of words_c for each of `columns` eights of columns. Operands of 16
+ * bits may be transposed; integers have no signs to change. */
+static void emit_one(emitter *e, const tvm_mma_types *types, uint32_t columns, const char *sums,
+                     const wgmma_source *s, bool zero) {
+    char a[4 * sizeof(reg) + 16], flags[16] = "";
     if (s->a_is_shared)
         snprintf(a, sizeof a, "%s", s->a[0].name);
     else
         snprintf(a, sizeof a, "{%s, %s, %s, %s}", s->a[0].name, s->a[1].name, s->a[2].name, s->a[3].name);
-    tvm_emit(e, "wgmma.mma_async.sync.aligned.m64n%uk16.f32.%s.%s {%s}, %s, %s, %s, 1, 1%s, %d;", 8 * columns,
-             type, type, sums, a, s->b.name, tvm_pure(e, 'p', "setp.ne.u32 $, %d, 0;", !zero).name,
-             !s->a_is_shared   ? ""
-             : s->transposes_a ? ", 1"
-                               : ", 0",
-             s->transposes_b);
+    if (types->a.bits == 16)
+        snprintf(flags, sizeof flags, "%s, %d",
+                 !s->a_is_shared   ? ""
+                 : s->transposes_a ? ", 1"
+                                   : ", 0",
+                 s->transposes_b);
+    tvm_emit(e, "wgmma.mma_async.sync.aligned.m64n%uk%u.%s.%s.%s {%s}, %s, %s, %s%s%s;", 8 * columns,
+             types->atoms->k, tvm_mma_type_name(types->c), tvm_mma_type_name(types->a),
+             tvm_mma_type_name(types->b), sums, a, s->b.name,
+             tvm_pure(e, 'p', "setp.ne.u32 $, %d, 0;", !zero).name,
+             types->sums == TVM_MMA_I32 ? "" : ", 1, 1", flags);
 }
 
-static void emit_product(emitter *e, const product *t, uint32_t f, uint32_t k, wgmma_source *source,
-                         bool zero) {
+/* Of `count` eights of columns from `first` on, of all joined products. */
+static void emit_product(emitter *e, const product *t, uint32_t f, uint32_t k, uint32_t first, uint32_t count,
+                         wgmma_source *source, bool zero) {
     const products *all = &t->all;
+    const mma_operands *o = operands_of(e, t);
     char sums[SUMS_TEXT];
     size_t used = 0;
-    for (const product *of = t; of < t + t->joined; of++)
-        for (uint32_t i = 0; i < all->columns * 4; i++) {
-            uint32_t tile = all->tile_c[f * all->columns + i / 4];
-            reg d = tvm_slot_word(e, slot_sums(e, of), tile * 4 + i % 4);
-            used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "", d.name);
-        }
-    uint32_t slot = operands_of(e, t)->a, tile_a = all->tile_a[f * all->steps + k];
+    for (uint32_t i = 0; i < count * o->words_c; i++) {
+        uint32_t column = first + i / o->words_c;
+        uint32_t tile = all->tile_c[f * all->columns + column % all->columns];
+        reg d = tvm_slot_word(e, slot_sums(e, t + column / all->columns), tile * o->words_c + i % o->words_c);
+        used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "", d.name);
+    }
+    uint32_t tile_a = all->tile_a[f * all->steps + k];
     for (unsigned i = 0; i < 4 && !all->a_is_shared; i++)
-        source->a[i] = tvm_slot_word(e, slot, 4 * tile_a + i);
-    emit_one(e, tvm_slot_dtype(e, slot).exponent == 5 ? "f16" : "bf16", t->joined * all->columns, sums,
-             source, zero);
+        source->a[i] = tvm_slot_word(e, o->a, 4 * tile_a + i);
+    emit_one(e, o->mma.types, count, sums, source, zero);
 }
 
 /* ---- what scaled weights have not had subtracted: scaled.h ---- */
@@ -70,7 +78,8 @@ static void begin_columns(emitter *e, const product *t, uint32_t columns, column
     for (uint32_t i = 0; i < 4 * columns && ones->needed; i++) ones->words[i / 4][i % 4] = tvm_new_r(e);
 }
 
-static void step_columns(emitter *e, uint32_t columns, const column_sums *ones, reg where, bool zero) {
+static void step_columns(emitter *e, const product *t, uint32_t columns, const column_sums *ones, reg where,
+                         bool zero) {
     char sums[SUMS_TEXT];
     size_t used = 0;
     if (!ones->needed) return;
@@ -78,7 +87,7 @@ static void step_columns(emitter *e, uint32_t columns, const column_sums *ones, 
         used += (size_t)snprintf(sums + used, sizeof sums - used, "%s%s", used ? ", " : "",
                                  ones->words[i / 4][i % 4].name);
     const wgmma_source source = {.a = {ones->one, ones->one, ones->one, ones->one}, .b = where};
-    emit_one(e, "f16", columns, sums, &source, zero);
+    emit_one(e, operands_of(e, t)->mma.types, columns, sums, &source, zero);
 }
 
 static void subtract_columns(emitter *e, const product *t, const products *all, const column_sums *ones) {
@@ -112,6 +121,12 @@ static bool begin_sums(emitter *e, const product *t) {
     return zero;
 }
 
+/* How many eights of columns one wgmma takes, of as many that are left: of integers, of more than 32 columns
+ * a multiple of 16. */
+static uint32_t columns_of_one(const tvm_mma_types *types, uint32_t left) {
+    return types->sums == TVM_MMA_I32 && left > 4 ? left & ~1u : left;
+}
+
 /* The products of step k. */
 static void emit_step(emitter *e, const product *t, uint32_t k, const reg base[2], const wgmma_operand *a,
                       const wgmma_operand *b, bool zero, const column_sums *ones) {
@@ -119,12 +134,16 @@ static void emit_step(emitter *e, const product *t, uint32_t k, const reg base[2
     wgmma_source source = {.a_is_shared = all->a_is_shared,
                            .transposes_a = all->a.is_transposed,
                            .transposes_b = all->b.is_transposed};
-    source.b = tvm_wgmma_descriptor(e, b, &all->b, base[1], all->at_b[k]);
-    step_columns(e, t->joined * all->columns, ones, source.b, k == 0);
-    for (uint32_t f = 0; f < all->fragments; f++) {
-        if (all->a_is_shared)
-            source.a[0] = tvm_wgmma_descriptor(e, a, &all->a, base[0], all->at_a[f * all->steps + k]);
-        emit_product(e, t, f, k, &source, zero && k == 0);
+    uint32_t columns = t->joined * all->columns, count;
+    for (uint32_t first = 0; first < columns; first += count) {
+        count = columns_of_one(operands_of(e, t)->mma.types, columns - first);
+        source.b = tvm_wgmma_descriptor(e, b, &all->b, base[1], all->at_b[k] + first * all->b.stride);
+        if (first == 0) step_columns(e, t, columns, ones, source.b, k == 0);
+        for (uint32_t f = 0; f < all->fragments; f++) {
+            if (all->a_is_shared)
+                source.a[0] = tvm_wgmma_descriptor(e, a, &all->a, base[0], all->at_a[f * all->steps + k]);
+            emit_product(e, t, f, k, first, count, &source, zero && k == 0);
+        }
     }
 }
 
@@ -177,12 +196,17 @@ tvm_status tvm_emit_wgmma(emitter *e, const tvm_insn *insn) {
         tvm_status status = tvm_emit_load_tile(e, o->mma.a.tensor, &o->tile_a, o->a);
         if (status != TVM_OK) return status;
     }
-    char name[64], why[160] = "";
+    const tvm_mma_types *types = o->mma.types;
+    bool mixed = !tvm_dtype_same(types->a, types->b);
+    if (mixed) e->ptx_version = 84;
+    char name[96], why[160] = "";
     bool guarded = guard_tiles(e, t);
     emit_products(e, t);
     if (t->why_a) snprintf(why, sizeof why, "a from shared memory: %s", t->why_a);
-    snprintf(name, sizeof name, "wgmma.m64n%uk16.f32%s%s", 8 * t->joined * t->all.columns,
-             t->all.a_is_shared ? " of shared a" : "", guarded ? " guarded" : "");
+    snprintf(name, sizeof name, "wgmma.m64n%uk%u.%s.%s%s%s%s%s", 8 * t->joined * t->all.columns,
+             types->atoms->k, tvm_mma_type_name(types->c), tvm_mma_type_name(types->a), mixed ? "." : "",
+             mixed ? tvm_mma_type_name(types->b) : "", t->all.a_is_shared ? " of shared a" : "",
+             guarded ? " guarded" : "");
     tvm_explain(e, name, 0, t->all.steps * t->all.fragments, -1, why);
     return TVM_OK;
 }

@@ -216,6 +216,7 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_m
     if (held && status == TVM_OK) {
         write_entry(&e, &out->kernels);
         out->uses_vprintf = out->uses_vprintf || e.uses_vprintf;
+        if (e.ptx_version > out->ptx_version) out->ptx_version = e.ptx_version;
     }
     tvm_wgmma_free(&e);
     tvm_groups_free(&e);

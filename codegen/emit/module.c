@@ -8,11 +8,11 @@
 #include "shared_plan.h"
 
 /* The lowest PTX ISA version that has the target (PTX ISA, "Release Notes"). */
-static const char *ptx_version(tvm_target target) {
-    if (target.arch >= 120) return "8.7";
-    if (target.arch >= 103) return "8.8";
-    if (target.arch >= 100) return "8.6";
-    return target.arch >= 90 ? "8.1" : "8.0";
+static unsigned ptx_version(tvm_target target) {
+    if (target.arch >= 120) return 87;
+    if (target.arch >= 103) return 88;
+    if (target.arch >= 100) return 86;
+    return target.arch >= 90 ? 81 : 80;
 }
 
 /* A string that belongs to a module, whose `owner` is the head of the list. */
@@ -58,7 +58,9 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
 static tvm_status finish_module(tvm_module *module, const module_text *parts, tvm_diags *diags) {
     char name[16];
     tvm_text all = {0};
-    tvm_text_add(&all, ".version %s\n.target %s\n.address_size 64\n\n", ptx_version(module->target),
+    unsigned version = ptx_version(module->target);
+    if (parts->ptx_version > version) version = parts->ptx_version;
+    tvm_text_add(&all, ".version %u.%u\n.target %s\n.address_size 64\n\n", version / 10, version % 10,
                  tvm_target_name(module->target, name));
     tvm_text_add(&all, ".extern .shared .align %d .b8 tvm_smem[];\n", SHARED_ALIGNMENT_MAX);
     if (parts->uses_vprintf)

@@ -121,7 +121,7 @@ static bool is_added_product(emitter *e, group_match *g) {
     const mma_operands *x = tvm_mma_operands_of(e, first), *y = tvm_mma_operands_of(e, second);
     bool in_registers = !x->mma.b.is_shared && !y->mma.b.is_shared && !x->mma.a.is_shared;
     g->second = (uint32_t)(second - e->kernel->insns);
-    return in_registers && y->mma.c == first->result && y->a == x->a;
+    return in_registers && y->mma.c == first->result && y->a == x->a && tvm_mma_is_of_words(e, x);
 }
 
 static const char *refuse_added_product(emitter *e, const group_match *g) {

@@ -1,7 +1,8 @@
 /* ldmatrix and stmatrix: 8x8 matrices of 16-bit elements, whose rows are 16 contiguous bytes (PTX ISA). Word
  * w of every thread, locals 2w and 2w+1, is one matrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row
- * i/4, or, transposed, the elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Whether that is so is asked
- * of the linear offsets of all threads. */
+ * i/4, or, transposed, the elements of rows 2*(i%4) and 2*(i%4)+1 in column i/4. Elements of 8 and 32
+ * bits are four or one a word in place of two, not transposed. Whether that is so is asked of the linear
+ * offsets of all threads. */
 #include "ldmatrix.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include "analysis.h"
 #include "caches.h"
 
-enum { ROW = 8 }; /* elements of a matrix's row */
+enum { ROW_BYTES = 16, WORD_BYTES = 4 };
 
 typedef struct matrices {
     const char *what; /* "ldmatrix", "stmatrix" */
@@ -19,6 +20,7 @@ typedef struct matrices {
     shared_tile *tile;
     const shared_lanes *lanes;
     uint32_t slot, words;
+    uint32_t in_row, in_word; /* elements */
     const uint32_t *constant; /* by local: linear offset */
     bool transposed;
     uint32_t odd; /* transposed: the offset of the second element of each word from its first */
@@ -30,7 +32,7 @@ static bool lanes_match(const matrices *m) {
     for (uint32_t t = 0; t < m->tile->threads; t++) {
         uint32_t lane = t % 32, warp = t - lane;
         uint32_t row = m->transposed ? warp + lane % 4 : warp + lane / 4 * 4;
-        uint32_t at = m->transposed ? lane / 4 : 2 * (lane % 4);
+        uint32_t at = m->transposed ? lane / 4 : m->in_word * (lane % 4);
         if (offset[t] != offset[row] + at) return false;
     }
     return true;
@@ -38,7 +40,7 @@ static bool lanes_match(const matrices *m) {
 
 /* Does every row begin at a multiple of 16 bytes, and hold together? */
 static bool words_match(matrices *m) {
-    uint32_t align = ROW;
+    uint32_t align = m->in_row;
     for (uint32_t t = 0; t < m->tile->threads; t++) {
         uint32_t lane = t % 32;
         bool starts_row = m->transposed ? lane / 4 == 0 : lane % 4 == 0;
@@ -46,13 +48,15 @@ static bool words_match(matrices *m) {
     }
     align = (uint32_t)tvm_fact_gcd(align, m->tile->constant);
     align = (uint32_t)tvm_fact_gcd(align, m->tile->dynamic_divisor);
-    if (align != ROW || tvm_shared_run(m->tile) < ROW) return false;
-    m->odd = m->constant[1] - m->constant[0];
+    if (align != m->in_row || tvm_shared_run(m->tile) < m->in_row) return false;
+    m->odd = m->in_word > 1 ? m->constant[1] - m->constant[0] : 1;
     for (uint32_t w = 0; w < m->words; w++) {
-        uint32_t first = m->constant[2 * w], second = m->constant[2 * w + 1];
-        if (first % ROW != 0 || second - first != m->odd) return false;
+        const uint32_t *word = m->constant + m->in_word * w;
+        if (word[0] % m->in_row != 0) return false;
+        for (uint32_t i = 1; i < m->in_word; i++)
+            if (word[i] - word[0] != i * m->odd) return false;
     }
-    return m->transposed ? m->odd % ROW == 0 : m->odd == 1;
+    return m->transposed ? m->odd % m->in_row == 0 : m->odd == 1;
 }
 
 /* Offsets of the lanes' rows: lane i gives the address of row i%8 of matrix i/8; matrices lie at differences
@@ -103,7 +107,7 @@ static unsigned group_conflicts(const matrices *m, const shared_lanes *rows, uin
         for (unsigned lane = 0; lane < 32; lane++)
             address[lane] = tvm_shared_swizzle(m->tile->layout,
                                                rows->offset[warp + lane] + constant + m->tile->constant) *
-                            2;
+                            m->tile->bytes;
         unsigned conflicts = tvm_shared_conflicts(address, 8 * count, 128);
         if (conflicts > worst) worst = conflicts;
     }
@@ -119,7 +123,8 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
     for (uint32_t w = 0; w < m->words; w += count) {
         uint32_t step[4] = {0}, plus;
         char list[64];
-        for (unsigned j = 1; j < count; j++) step[j] = m->constant[2 * (w + j)] - m->constant[2 * w];
+        for (unsigned j = 1; j < count; j++)
+            step[j] = m->constant[m->in_word * (w + j)] - m->constant[m->in_word * w];
         if (memcmp(step, last, sizeof step) != 0) {
             /* Another arrangement of the matrices: other row addresses. */
             rows->group_count = 0;
@@ -127,8 +132,8 @@ static tvm_status emit_groups(matrices *m, const tvm_layout *layout, const char 
             row_value(m, layout, step, rows);
             memcpy(last, step, sizeof last);
         }
-        reg address = tvm_shared_address(m->tile, rows, m->constant[2 * w], &plus);
-        unsigned conflicts = group_conflicts(m, rows, m->constant[2 * w], count);
+        reg address = tvm_shared_address(m->tile, rows, m->constant[m->in_word * w], &plus);
+        unsigned conflicts = group_conflicts(m, rows, m->constant[m->in_word * w], count);
         if (conflicts > worst) worst = conflicts;
         int n = 0;
         for (unsigned j = 0; j < count; j++)
@@ -155,9 +160,10 @@ static bool emit_matrices(emitter *e, const char *what, shared_tile *tile, const
     char fewer[80];
     uint32_t locals = tvm_layout_locals(layout);
     refused[0] = '\0';
-    if (tile->bytes != 2) return false;
-    if (locals % 2 != 0 || tile->threads % 32 != 0) {
-        snprintf(refused, 200, "%s: an odd number of elements a thread", what);
+    if (tile->bytes == 0 || tile->bytes > WORD_BYTES) return false;
+    uint32_t in_word = WORD_BYTES / tile->bytes, forms = tile->bytes == 2 ? 2 : 1;
+    if (locals % in_word != 0 || tile->threads % 32 != 0) {
+        if (tile->bytes == 2) snprintf(refused, 200, "%s: an odd number of elements a thread", what);
         return false;
     }
     uint32_t *constant = calloc(locals, sizeof *constant);
@@ -171,8 +177,17 @@ static bool emit_matrices(emitter *e, const char *what, shared_tile *tile, const
         constant[i] = tvm_shared_linear(tile, coordinate);
     }
     bool shaped = false, taken = false;
-    for (int transposed = 0; transposed < 2 && !taken; transposed++) {
-        matrices m = {what, e, tile, lanes, slot, locals / 2, constant, transposed == 1, 0};
+    for (uint32_t form = 0; form < forms && !taken; form++) {
+        matrices m = {.what = what,
+                      .e = e,
+                      .tile = tile,
+                      .lanes = lanes,
+                      .slot = slot,
+                      .words = locals / in_word,
+                      .in_row = ROW_BYTES / tile->bytes,
+                      .in_word = in_word,
+                      .constant = constant,
+                      .transposed = form == 1};
         if (!lanes_match(&m)) continue;
         shaped = true;
         if (!words_match(&m)) continue;
@@ -180,7 +195,7 @@ static bool emit_matrices(emitter *e, const char *what, shared_tile *tile, const
         snprintf(fewer, sizeof fewer, "%s.x4: the matrices of a thread are no multiple of 4", what);
         *status = emit_groups(&m, layout, m.words % 4 == 0 ? "" : fewer);
     }
-    if (!taken)
+    if (!taken && tile->bytes == 2)
         snprintf(refused, 200, "%s: %s", what,
                  shaped ? "rows of 8 elements are not 16 contiguous, aligned bytes of the shared tensor"
                         : "the register layout is no multiple of the 8x8 fragment, transposed or not");

@@ -22,12 +22,18 @@ static tvm_status find_slot(emitter *e, mma_operands *o, bool a, uint32_t but, u
     tvm_why why = {""};
     *slot = source->slot;
     if (!source->is_shared) return TVM_OK;
-    tvm_status status = tvm_mma_fragments(tvm_slot_layout(e, o->mma.c), a, o->mma.k, &fragments, &why);
+    tvm_status status =
+        tvm_mma_fragments(o->mma.types->atoms, tvm_slot_layout(e, o->mma.c), a, o->mma.k, &fragments, &why);
     if (status == TVM_OK)
         status = tvm_mma_tile_layout(&o->mma, a, &fragments, a ? &o->tile_a : &o->tile_b, &why);
     if (status != TVM_OK) return tvm_diag_add(e->diags, TVM_INVALID, NULL, NULL, "mma: %s", why.text);
     *slot = find_temporary(e, e->kernel->slots[source->slot].dtype, &fragments, but);
     return TVM_OK;
+}
+
+static uint32_t words_of(const emitter *e, uint32_t slot, const tvm_layout *outer) {
+    uint32_t locals = tvm_layout_locals(tvm_slot_layout(e, slot)) / tvm_layout_locals(outer);
+    return locals * tvm_slot_dtype(e, slot).bits / 32;
 }
 
 static tvm_status make_one(emitter *e, const tvm_insn *insn, mma_operands *o) {
@@ -36,9 +42,13 @@ static tvm_status make_one(emitter *e, const tvm_insn *insn, mma_operands *o) {
     tvm_status status = find_slot(e, o, true, TVM_NONE, &o->a);
     if (status == TVM_OK) status = find_slot(e, o, false, o->a, &o->b);
     if (status != TVM_OK) return status;
-    if (tvm_mma_plan_make(tvm_slot_layout(e, o->a), tvm_slot_layout(e, o->b), tvm_slot_layout(e, o->mma.c),
-                          &o->plan, &why))
+    if (tvm_mma_plan_make(o->mma.types->atoms, tvm_slot_layout(e, o->a), tvm_slot_layout(e, o->b),
+                          tvm_slot_layout(e, o->mma.c), &o->plan, &why)) {
+        o->words_a = words_of(e, o->a, &o->plan.outer_a);
+        o->words_b = words_of(e, o->b, &o->plan.outer_b);
+        o->words_c = words_of(e, o->mma.c, &o->plan.outer_c);
         return TVM_OK;
+    }
     return tvm_diag_add(e->diags, TVM_INVALID, NULL, NULL, "mma: %s", why.text);
 }
 
@@ -74,4 +84,10 @@ void tvm_mma_operands_free(emitter *e) {
 
 const mma_operands *tvm_mma_operands_of(const emitter *e, const tvm_insn *mma) {
     return e->mma[mma - e->kernel->insns];
+}
+
+bool tvm_mma_is_of_words(const emitter *e, const mma_operands *o) {
+    const tvm_mma_types *types = o->mma.types;
+    bool is_f8 = types->a.kind == TVM_KIND_FLOAT && types->a.bits == 8;
+    return types->sums != TVM_MMA_F64 && !types->is_scalar && (!is_f8 || e->target.arch >= 89);
 }

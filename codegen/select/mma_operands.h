@@ -12,11 +12,15 @@ typedef struct mma_operands {
     uint32_t a, b;
     tvm_layout tile_a, tile_b; /* of those tiles: which thread needs what */
     tvm_mma_plan plan;
+    uint32_t words_a, words_b, words_c; /* of a fragment */
 } mma_operands;
 
 /* For all mma of the kernel; before its slots are declared, as temporaries are slots, too. */
 tvm_status tvm_mma_operands_make(emitter *e);
 void tvm_mma_operands_free(emitter *e);
 const mma_operands *tvm_mma_operands_of(const emitter *e, const tvm_insn *mma);
+
+/* Does an mma.sync of the target take words of the fragments as they are? */
+bool tvm_mma_is_of_words(const emitter *e, const mma_operands *o);
 
 #endif

@@ -100,7 +100,7 @@ static bool find_fragments(const emitter *e, const tvm_insn *mma, scaled_weights
 static bool is_legal(const emitter *e, const tvm_insn *insn, uint32_t weights, scaled_weights *scaled) {
     if (insn->op != TVM_OP_MMA) return false;
     const mma_operands *o = tvm_mma_operands_of(e, insn);
-    if (o->a != weights || o->b == weights) return false;
+    if (o->a != weights || o->b == weights || o->mma.types->sums != TVM_MMA_F32) return false;
     if (!tvm_slot_is_zero(e, o->mma.c) || o->mma.c == insn->result) return false;
     if (scaled->zero != 0 && !o->mma.may_reassociate) return false;
     return find_fragments(e, insn, scaled) && sums_are_multiplied(e, insn->result, 0);

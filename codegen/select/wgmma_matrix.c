@@ -19,7 +19,7 @@ enum { PIECE = 16, EIGHT = 8 };
 
 bool tvm_wgmma_open(emitter *e, const mma_operands *o, bool is_a, wgmma_operand *out) {
     const tvm_operand *tensor = is_a ? o->mma.a.tensor : o->mma.b.tensor;
-    const char *name = is_a ? "mma.m16n8k16.A" : "mma.m16n8k16.B";
+    const char *name = is_a ? o->mma.types->atoms->a : o->mma.types->atoms->b;
     out->is_a = is_a;
     out->layout = is_a ? &o->tile_a : &o->tile_b;
     return tvm_layout_atom(name, strlen(name), &out->atom, NULL) == TVM_OK &&
@@ -50,10 +50,9 @@ static const char *find_width(const wgmma_operand *o, wgmma_matrix *matrix) {
     return known ? NULL : "the tensor's swizzle is not one of wgmma's, swizzle(3, 1 to 3, 3)";
 }
 
-static const char *find_groups(const emitter *e, const wgmma_operand *o, wgmma_matrix *matrix) {
+static const char *find_groups(const wgmma_operand *o, wgmma_matrix *matrix) {
     uint32_t threads = tvm_layout_threads(o->layout), first = place(o, 0, 0, 0, 0);
     if (threads % WGMMA_THREADS != 0) return "the warps are no multiple of 4";
-    if (e->team.first % 4 != 0) return "the first warp is no multiple of 4";
     for (uint32_t g = 0; g < threads / WGMMA_THREADS; g++) {
         matrix->groups[g] = place(o, 4 * g, 0, 0, 0) - first;
         matrix->varies = matrix->varies || matrix->groups[g] != 0;
@@ -88,9 +87,9 @@ static const char *find_form(const wgmma_operand *o, wgmma_matrix *matrix) {
     return NULL;
 }
 
-const char *tvm_wgmma_find_matrix(const emitter *e, const wgmma_operand *o, wgmma_matrix *matrix) {
+const char *tvm_wgmma_find_matrix(const wgmma_operand *o, wgmma_matrix *matrix) {
     *matrix = (wgmma_matrix){.leading = PIECE};
-    const char *why = find_groups(e, o, matrix);
+    const char *why = find_groups(o, matrix);
     if (!why) why = find_width(o, matrix);
     if (!why) why = find_form(o, matrix);
     if (why || o->tile.dynamic_divisor * o->tile.bytes % matrix->period == 0) return why;

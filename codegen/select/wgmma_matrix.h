@@ -38,7 +38,7 @@ typedef struct wgmma_operand {
 bool tvm_wgmma_open(emitter *e, const mma_operands *o, bool is_a, wgmma_operand *out);
 
 /* What its fragments have in common, but for eights: NULL, or why no descriptor says it. */
-const char *tvm_wgmma_find_matrix(const emitter *e, const wgmma_operand *o, wgmma_matrix *matrix);
+const char *tvm_wgmma_find_matrix(const wgmma_operand *o, wgmma_matrix *matrix);
 
 /* The byte offset of the first element of a fragment (its local number) in the first warp, from where the
  * tile begins. */

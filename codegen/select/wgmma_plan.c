@@ -92,8 +92,9 @@ static const char *order_columns(const tvm_mma_plan *plan, const uint32_t *lies,
 static const char *find_b(emitter *e, const mma_operands *o, uint32_t *lies, products *all) {
     uint32_t at[WGMMA_COLUMNS];
     wgmma_operand b;
+    if (o->mma.types->is_scalar || o->mma.types->sums == TVM_MMA_F64) return "wgmma has no such type";
     if (!tvm_wgmma_open(e, o, false, &b)) return "a tile of b does not lie in whole modes of its tensor";
-    const char *why = tvm_wgmma_find_matrix(e, &b, &all->b);
+    const char *why = tvm_wgmma_find_matrix(&b, &all->b);
     uint32_t tiles = tvm_layout_locals(b.layout) / tvm_layout_locals(&b.atom);
     for (uint32_t t = 0; t < tiles && !why; t++) lies[t] = tvm_wgmma_offset(&b, t);
     if (!why) find_fragments(&o->plan, all);
@@ -108,7 +109,7 @@ static const char *find_b(emitter *e, const mma_operands *o, uint32_t *lies, pro
 static const char *find_a(emitter *e, const mma_operands *o, products *all) {
     wgmma_operand a;
     if (!tvm_wgmma_open(e, o, true, &a)) return "a tile of a does not lie in whole modes of its tensor";
-    const char *why = tvm_wgmma_find_matrix(e, &a, &all->a);
+    const char *why = tvm_wgmma_find_matrix(&a, &all->a);
     if (!why) why = tvm_wgmma_find_rows(&a, &all->a);
     for (uint32_t i = 0; i < all->fragments * all->steps && !why; i++) {
         all->at_a[i] = tvm_wgmma_offset(&a, all->tile_a[i]);

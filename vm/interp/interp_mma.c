@@ -1,37 +1,65 @@
 /* mma. */
 #include "interp_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "interp_vector.h"
 #include "mma.h"
 
-/* ---- mma ---- */
-
 /* An operand: a register tensor is dense as it is, a tile of a shared tensor is gathered to scratch memory.
  */
 typedef struct mma_operand {
     uint32_t slot;
+    tvm_dtype type;
+    unsigned bytes;          /* of an element */
     interp_tile tile;        /* of a shared one */
-    size_t loaded, gathered; /* places in scratch memory: of the tile as it is stored, and as mma reads it */
+    size_t loaded, gathered; /* places in scratch memory: of the tile as it is stored, and as mma reads it, */
+    size_t floats;           /* and of that as floats */
 } mma_operand;
 
 typedef struct mma_plan {
     tvm_mma mma;
     mma_operand a, b;
-    bool bf16;
+    tvm_interp_factor factor;
+    bool as_floats;     /* tvm_interp_mma does not read their types */
+    size_t sums, parts; /* of f16 sums, places of the sums in f32 and of a's part of a step */
+    float e4m3[256], e5m2[256];
 } mma_plan;
 
-static size_t plan_operand(tvm_interp_kernel *k, const interp_insn *insn, const tvm_mma_source *source,
-                           size_t elements, size_t scratch, mma_operand *operand) {
+/* ---- planning ---- */
+
+/* The next place in scratch memory; loops over elements may read and write INTERP_SLACK bytes further. */
+static size_t take_place(size_t *scratch, size_t bytes) {
+    size_t at = *scratch;
+    *scratch = (at + bytes + 2 * INTERP_SLACK - 1) / INTERP_SLACK * INTERP_SLACK;
+    return at;
+}
+
+static void plan_operand(tvm_interp_kernel *k, const interp_insn *insn, const tvm_mma_source *source,
+                         tvm_dtype type, size_t elements, size_t *scratch, mma_operand *operand) {
+    const mma_plan *plan = insn->plan;
     operand->slot = source->slot;
-    if (!source->is_shared) return scratch;
+    operand->type = type;
+    operand->bytes = tvm_dtype_container(type);
+    if (plan->as_floats) operand->floats = take_place(scratch, elements * sizeof(float));
+    if (!source->is_shared) return;
     tvm_interp_plan_tile(k, insn->operands, (uint32_t)(source->tensor - insn->operands), source->tile_rank,
                          source->tile, &operand->tile);
-    operand->loaded = scratch;
-    operand->gathered = scratch + elements * sizeof(uint16_t) + INTERP_SLACK;
-    return operand->gathered + elements * sizeof(uint16_t) + INTERP_SLACK;
+    operand->loaded = take_place(scratch, elements * operand->bytes);
+    operand->gathered = take_place(scratch, elements * operand->bytes);
+}
+
+static void plan_types(mma_plan *plan) {
+    tvm_dtype a = plan->mma.types->a;
+    bool f16 = tvm_dtype_same(a, TVM_F16), bf16 = tvm_dtype_same(a, TVM_BF16);
+    plan->factor = f16 ? TVM_FACTOR_F16 : bf16 ? TVM_FACTOR_BF16 : TVM_FACTOR_F32;
+    plan->as_floats = plan->mma.types->sums == TVM_MMA_F32 && (tvm_dtype_same(a, TVM_TF32) || a.bits == 8);
+    for (unsigned code = 0; code < 256 && plan->as_floats; code++) {
+        plan->e4m3[code] = (float)tvm_decode(TVM_FLOAT(8, 4, 3), code);
+        plan->e5m2[code] = (float)tvm_decode(TVM_FLOAT(8, 5, 2), code);
+    }
 }
 
 tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
@@ -39,60 +67,160 @@ tvm_status tvm_plan_MMA(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diag
     if (!plan) return tvm_diag_no_memory(diags);
     tvm_mma *mma = &plan->mma;
     tvm_mma_read(k->program, k->kernel, insn->operands, insn->source->count, mma);
-    plan->bf16 = tvm_dtype_same(interp_slot(k, mma->a.slot)->dtype, TVM_BF16);
-    size_t scratch = (tvm_interp_mma_scratch(mma->m, mma->k) + INTERP_SLACK) / INTERP_SLACK * INTERP_SLACK;
-    scratch = plan_operand(k, insn, &mma->a, (size_t)mma->batch * mma->m * mma->k, scratch, &plan->a);
-    scratch = plan_operand(k, insn, &mma->b, (size_t)mma->batch * mma->k * mma->n, scratch, &plan->b);
+    plan_types(plan);
+    size_t scratch = 0, size_a = (size_t)mma->batch * mma->m * mma->k,
+           size_b = (size_t)mma->batch * mma->k * mma->n;
+    take_place(&scratch, tvm_interp_mma_scratch(mma->m, mma->k));
+    plan_operand(k, insn, &mma->a, mma->types->a, size_a, &scratch, &plan->a);
+    plan_operand(k, insn, &mma->b, mma->types->b, size_b, &scratch, &plan->b);
+    if (mma->types->sums == TVM_MMA_F16) {
+        plan->sums = take_place(&scratch, (size_t)mma->m * mma->n * sizeof(float));
+        plan->parts = take_place(&scratch, (size_t)mma->m * mma->types->atoms->k * sizeof(uint16_t));
+    }
     tvm_interp_need_scratch(k, scratch);
     return TVM_OK;
 }
 
-/* Row-major matrices of `rows` times `columns` elements that are these steps apart in the tile. */
-static void gather(uint16_t *to, const uint16_t *tile, const tvm_mma *mma, uint32_t batch_stride,
+/* ---- operands ---- */
+
+#define GATHER(type)                                                                                         \
+    static void gather_##type(void *target, const void *tile, const tvm_mma *mma, uint32_t batch_stride,     \
+                              uint32_t rows, uint32_t row_stride, uint32_t columns,                          \
+                              uint32_t column_stride) {                                                      \
+        type *to = target;                                                                                   \
+        const type *from = tile;                                                                             \
+        for (uint32_t i = 0; i < mma->batch; i++)                                                            \
+            for (uint32_t r = 0; r < rows; r++)                                                              \
+                for (uint32_t c = 0; c < columns; c++)                                                       \
+                    *to++ = from[i * batch_stride + r * row_stride + c * column_stride];                     \
+    }
+GATHER(uint8_t)
+GATHER(uint16_t)
+GATHER(uint32_t)
+GATHER(uint64_t)
+
+/* Row-major matrices of rows x columns elements that are these steps apart in the tile. */
+static void gather(void *to, const void *tile, unsigned bytes, const tvm_mma *mma, uint32_t batch_stride,
                    uint32_t rows, uint32_t row_stride, uint32_t columns, uint32_t column_stride) {
-    for (uint32_t i = 0; i < mma->batch; i++)
-        for (uint32_t r = 0; r < rows; r++)
-            for (uint32_t c = 0; c < columns; c++)
-                *to++ = tile[i * batch_stride + r * row_stride + c * column_stride];
+    (bytes == 1   ? gather_uint8_t
+     : bytes == 2 ? gather_uint16_t
+     : bytes == 4 ? gather_uint32_t
+                  : gather_uint64_t)(to, tile, mma, batch_stride, rows, row_stride, columns, column_stride);
+}
+
+/* Of codes of tf32, f8_e4m3 or f8_e5m2. */
+static void to_floats(const mma_plan *plan, const mma_operand *operand, const void *from, size_t count,
+                      float *to) {
+    if (operand->bytes == 1) {
+        const float *table = operand->type.exponent == 4 ? plan->e4m3 : plan->e5m2;
+        const uint8_t *codes = from;
+        for (size_t i = 0; i < count; i++) to[i] = table[codes[i]];
+    } else {
+        const uint32_t *codes = from;
+        for (size_t i = 0; i < count; i++) to[i] = tvm_f32_from_bits(codes[i] & UINT32_C(0xffffe000));
+    }
 }
 
 /* The operand's matrices, dense. */
 static tvm_status read_operand(interp_context *context, const interp_insn *insn, bool is_a,
-                               const uint16_t **out) {
+                               const void **out) {
     const mma_plan *plan = insn->plan;
     const tvm_mma *mma = &plan->mma;
     const tvm_mma_source *source = is_a ? &mma->a : &mma->b;
     const mma_operand *operand = is_a ? &plan->a : &plan->b;
     const interp_block *block = context->block;
-    *out = (const uint16_t *)(const void *)interp_tensor(block, operand->slot);
-    if (!source->is_shared) return TVM_OK;
-    uint16_t *tile = (uint16_t *)(void *)(block->scratch + operand->loaded);
-    uint16_t *to = (uint16_t *)(void *)(block->scratch + operand->gathered);
-    tvm_status status = tvm_interp_load_tile(context, insn, &operand->tile, tile);
-    if (status != TVM_OK) return status;
-    if (is_a)
-        gather(to, tile, mma, source->batch_stride, mma->m, source->other_stride, mma->k, source->k_stride);
-    else
-        gather(to, tile, mma, source->batch_stride, mma->k, source->k_stride, mma->n, source->other_stride);
-    *out = to;
+    uint32_t rows = is_a ? mma->m : mma->k, columns = is_a ? mma->k : mma->n;
+    *out = interp_tensor(block, operand->slot);
+    if (source->is_shared) {
+        void *tile = block->scratch + operand->loaded, *to = block->scratch + operand->gathered;
+        tvm_status status = tvm_interp_load_tile(context, insn, &operand->tile, tile);
+        if (status != TVM_OK) return status;
+        gather(to, tile, operand->bytes, mma, source->batch_stride, rows,
+               is_a ? source->other_stride : source->k_stride, columns,
+               is_a ? source->k_stride : source->other_stride);
+        *out = to;
+    }
+    if (!plan->as_floats) return TVM_OK;
+    float *floats = (float *)(void *)(block->scratch + operand->floats);
+    to_floats(plan, operand, *out, (size_t)mma->batch * rows * columns, floats);
+    *out = floats;
     return TVM_OK;
+}
+
+/* ---- products ---- */
+
+/* Sums of f16 are rounded to f16 after the products of each fragment along k. */
+static void add_f16(const mma_plan *plan, const uint16_t *a, const uint16_t *b, uint16_t *c,
+                    uint8_t *scratch) {
+    const tvm_mma *mma = &plan->mma;
+    uint32_t step = mma->types->atoms->k;
+    size_t count = (size_t)mma->m * mma->n;
+    float *sums = (float *)(void *)(scratch + plan->sums);
+    uint16_t *part = (uint16_t *)(void *)(scratch + plan->parts);
+    for (uint32_t k = 0; k < mma->k; k += step) {
+        for (uint32_t r = 0; r < mma->m; r++)
+            memcpy(part + (size_t)r * step, a + (size_t)r * mma->k + k, step * sizeof *part);
+        tvm_interp_f16_to_f32(sums, c, count);
+        tvm_interp_mma(mma->m, mma->n, step, part, b + (size_t)k * mma->n, TVM_FACTOR_F16, sums, scratch);
+        tvm_interp_f32_to_f16(c, sums, count);
+    }
+}
+
+static void add_f64(const tvm_mma *mma, const double *a, const double *b, double *c) {
+    for (uint32_t r = 0; r < mma->m; r++, c += mma->n)
+        for (uint32_t k = 0; k < mma->k; k++)
+            for (uint32_t n = 0; n < mma->n; n++)
+                c[n] = fma(a[(size_t)r * mma->k + k], b[(size_t)k * mma->n + n], c[n]);
+}
+
+/* Sums wrap. */
+static void add_i32(const mma_plan *plan, const uint8_t *a, const uint8_t *b, uint32_t *c) {
+    const tvm_mma *mma = &plan->mma;
+    bool signed_a = plan->a.type.kind == TVM_KIND_INT, signed_b = plan->b.type.kind == TVM_KIND_INT;
+    for (uint32_t r = 0; r < mma->m; r++, c += mma->n)
+        for (uint32_t k = 0; k < mma->k; k++) {
+            uint8_t code = *a++;
+            int32_t x = signed_a ? (int8_t)code : code;
+            const uint8_t *row = b + (size_t)k * mma->n;
+            for (uint32_t n = 0; n < mma->n && signed_b; n++) c[n] += (uint32_t)(x * (int8_t)row[n]);
+            for (uint32_t n = 0; n < mma->n && !signed_b; n++) c[n] += (uint32_t)(x * row[n]);
+        }
+}
+
+static void add_products(const mma_plan *plan, const void *a, const void *b, void *c, uint8_t *scratch) {
+    const tvm_mma *mma = &plan->mma;
+    switch (mma->types->sums) {
+    case TVM_MMA_F32:
+        tvm_interp_mma(mma->m, mma->n, mma->k, a, b, plan->factor, c, scratch);
+        break;
+    case TVM_MMA_F16:
+        add_f16(plan, a, b, c, scratch);
+        break;
+    case TVM_MMA_F64:
+        add_f64(mma, a, b, c);
+        break;
+    case TVM_MMA_I32:
+        add_i32(plan, a, b, c);
+        break;
+    }
 }
 
 tvm_status tvm_interp_MMA(interp_context *context, const interp_insn *insn) {
     const mma_plan *plan = insn->plan;
     const tvm_mma *mma = &plan->mma;
     const interp_block *block = context->block;
-    const uint16_t *a, *b;
+    const void *a, *b;
     tvm_status status = read_operand(context, insn, true, &a);
     if (status == TVM_OK) status = read_operand(context, insn, false, &b);
     if (status != TVM_OK) return status;
-    const float *c = (const float *)(const void *)interp_tensor(block, mma->c);
-    float *result = (float *)(void *)interp_tensor(block, insn->source->result);
-    size_t size_a = (size_t)mma->m * mma->k, size_b = (size_t)mma->k * mma->n,
-           size_c = (size_t)mma->m * mma->n;
-    if (result != c) memcpy(result, c, mma->batch * size_c * sizeof *result);
+    const uint8_t *c = interp_tensor(block, mma->c);
+    uint8_t *result = interp_tensor(block, insn->source->result);
+    unsigned bytes = plan->as_floats ? (unsigned)sizeof(float) : plan->a.bytes;
+    size_t size_a = (size_t)mma->m * mma->k * bytes, size_b = (size_t)mma->k * mma->n * bytes,
+           size_c = (size_t)mma->m * mma->n * tvm_dtype_container(mma->types->c);
+    if (result != c) memcpy(result, c, mma->batch * size_c);
     for (uint32_t i = 0; i < mma->batch; i++)
-        tvm_interp_mma(mma->m, mma->n, mma->k, a + i * size_a, b + i * size_b, plan->bf16,
-                       result + i * size_c, block->scratch);
+        add_products(plan, (const uint8_t *)a + i * size_a, (const uint8_t *)b + i * size_b,
+                     result + i * size_c, block->scratch);
     return TVM_OK;
 }

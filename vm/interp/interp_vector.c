@@ -63,7 +63,17 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
  *
  * Each product is exact: added with one rounding. Of f16 it is an f32 (22 bits, within the exponents), so
  * that a product and a sum do; of bf16 it has 16 bits but may lie beyond f32's exponents, so that it takes an
- * fma. */
+ * fma, as those of f32 do. */
+
+/* Floats of a or b. */
+INLINE void factors(float *restrict to, const void *from, size_t at, tvm_interp_factor factor, size_t count) {
+    if (factor == TVM_FACTOR_F32)
+        memcpy(to, (const float *)from + at, count * sizeof *to);
+    else if (factor == TVM_FACTOR_BF16)
+        bf16_to_f32_body(to, (const uint16_t *)from + at, count);
+    else
+        f16_to_f32_body(to, (const uint16_t *)from + at, count);
+}
 
 /* c += b * a of vectors, rounded once. */
 #define FUSED_LANES(name, c, b, a)                                                                           \
@@ -76,7 +86,7 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
 #define MMA_BODY(name, bytes, attribute, fused)                                                              \
     typedef float name##_vector __attribute__((vector_size(bytes), aligned(4), may_alias));                  \
     enum { name##_LANES = (bytes) / 4, name##_WIDTH = MMA_COLUMNS * name##_LANES };                          \
-    attribute INLINE void name##_tile(size_t k, const float *a, const float *panel, bool bf16,               \
+    attribute INLINE void name##_tile(size_t k, const float *a, const float *panel, bool fuses,              \
                                       float *tile) {                                                         \
         name##_vector c[MMA_ROWS][MMA_COLUMNS];                                                              \
         memcpy(c, tile, sizeof c);                                                                           \
@@ -84,7 +94,7 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
             const name##_vector *b = (const name##_vector *)(const void *)(panel + p * name##_WIDTH);        \
             for (unsigned i = 0; i < MMA_ROWS; i++)                                                          \
                 for (unsigned j = 0; j < MMA_COLUMNS; j++)                                                   \
-                    if (bf16) {                                                                              \
+                    if (fuses) {                                                                             \
                         fused(name, c[i][j], b[j], a[i * k + p]);                                            \
                     } else {                                                                                 \
                         name##_vector product = b[j] * a[i * k + p];                                         \
@@ -93,43 +103,35 @@ INLINE void fma_f32_body(float *to, const float *const *operands, const size_t *
         }                                                                                                    \
         memcpy(tile, c, sizeof c);                                                                           \
     }                                                                                                        \
-    attribute INLINE void name##_panel(size_t k, size_t n, size_t width, const uint16_t *b, bool bf16,       \
-                                       float *panel) {                                                       \
+    attribute INLINE void name##_panel(size_t k, size_t n, size_t width, const void *b, size_t at,           \
+                                       tvm_interp_factor factor, float *panel) {                             \
         if (width < name##_WIDTH) memset(panel, 0, k *name##_WIDTH * sizeof *panel);                         \
-        for (size_t p = 0; p < k; p++) {                                                                     \
-            if (bf16)                                                                                        \
-                bf16_to_f32_body(panel + p * name##_WIDTH, b + p * n, width);                                \
-            else                                                                                             \
-                f16_to_f32_body(panel + p * name##_WIDTH, b + p * n, width);                                 \
-        }                                                                                                    \
+        for (size_t p = 0; p < k; p++) factors(panel + p * name##_WIDTH, b, at + p * n, factor, width);      \
     }                                                                                                        \
     attribute INLINE void name##_rows(size_t rows, size_t width, size_t k, size_t n, const float *a,         \
-                                      const float *panel, bool bf16, float *c) {                             \
+                                      const float *panel, bool fuses, float *c) {                            \
         float tile[MMA_ROWS * name##_WIDTH] __attribute__((aligned(64))) = {0};                              \
         for (size_t i = 0; i < rows; i++) memcpy(tile + i * name##_WIDTH, c + i * n, width * sizeof *c);     \
-        if (bf16)                                                                                            \
+        if (fuses)                                                                                           \
             name##_tile(k, a, panel, true, tile);                                                            \
         else                                                                                                 \
             name##_tile(k, a, panel, false, tile);                                                           \
         for (size_t i = 0; i < rows; i++) memcpy(c + i * n, tile + i * name##_WIDTH, width * sizeof *c);     \
     }                                                                                                        \
-    attribute INLINE void name##_body(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b,    \
-                                      bool bf16, float *c, float *scratch) {                                 \
+    attribute INLINE void name##_body(size_t m, size_t n, size_t k, const void *a, const void *b,            \
+                                      tvm_interp_factor factor, float *c, float *scratch) {                  \
         float *panel = scratch + mma_rows(m) * k;                                                            \
-        if (bf16)                                                                                            \
-            bf16_to_f32_body(scratch, a, m *k);                                                              \
-        else                                                                                                 \
-            f16_to_f32_body(scratch, a, m *k);                                                               \
+        factors(scratch, a, 0, factor, m *k);                                                                \
         memset(scratch + m * k, 0, (mma_rows(m) - m) * k * sizeof *scratch);                                 \
         for (size_t j = 0; j < n; j += name##_WIDTH) {                                                       \
             size_t width = n - j < name##_WIDTH ? n - j : (size_t)name##_WIDTH;                              \
             if (width == name##_WIDTH)                                                                       \
-                name##_panel(k, n, name##_WIDTH, b + j, bf16, panel);                                        \
+                name##_panel(k, n, name##_WIDTH, b, j, factor, panel);                                       \
             else                                                                                             \
-                name##_panel(k, n, width, b + j, bf16, panel);                                               \
+                name##_panel(k, n, width, b, j, factor, panel);                                              \
             for (size_t i = 0; i < m; i += MMA_ROWS)                                                         \
-                name##_rows(m - i < MMA_ROWS ? m - i : MMA_ROWS, width, k, n, scratch + i * k, panel, bf16,  \
-                            c + i * n + j);                                                                  \
+                name##_rows(m - i < MMA_ROWS ? m - i : MMA_ROWS, width, k, n, scratch + i * k, panel,        \
+                            factor != TVM_FACTOR_F16, c + i * n + j);                                        \
         }                                                                                                    \
     }
 
@@ -175,9 +177,9 @@ MMA_BODY(mma_16, 16, , FUSED_LANES)
                                            size_t count) {                                                   \
         fma_f32_body(to, operands, steps, count);                                                            \
     }                                                                                                        \
-    attribute static void mma_##suffix(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b,   \
-                                       bool bf16, float *c, float *scratch) {                                \
-        mma##_body(m, n, k, a, b, bf16, c, scratch);                                                         \
+    attribute static void mma_##suffix(size_t m, size_t n, size_t k, const void *a, const void *b,           \
+                                       tvm_interp_factor factor, float *c, float *scratch) {                 \
+        mma##_body(m, n, k, a, b, factor, c, scratch);                                                       \
     }
 
 INSTANCES(baseline, , mma_16)
@@ -222,7 +224,7 @@ void tvm_interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t tabl
     DISPATCH(lookup_32, (to, from, table, count));
 }
 
-void tvm_interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
-                    void *scratch) {
-    DISPATCH(mma, (m, n, k, a, b, bf16, c, scratch));
+void tvm_interp_mma(size_t m, size_t n, size_t k, const void *a, const void *b, tvm_interp_factor factor,
+                    float *c, void *scratch) {
+    DISPATCH(mma, (m, n, k, a, b, factor, c, scratch));
 }

@@ -28,10 +28,12 @@ void tvm_interp_lookup_32(uint32_t *to, const uint8_t *from, const uint32_t tabl
 /* Bytes of scratch, 64-byte aligned, that tvm_interp_mma needs. */
 size_t tvm_interp_mma_scratch(size_t m, size_t k);
 
-/* c[m,n] += a[m,k] * b[k,n], all row-major and dense; a and b are f16 codes, or bf16 codes. Each element of c
- * is accumulated in f32 one product after the other, k ascending: the exact product is added and the sum
- * rounded, as fmaf does. */
-void tvm_interp_mma(size_t m, size_t n, size_t k, const uint16_t *a, const uint16_t *b, bool bf16, float *c,
-                    void *scratch);
+/* What a and b of tvm_interp_mma are: codes of f16 or bf16, or floats. */
+typedef enum tvm_interp_factor { TVM_FACTOR_F16, TVM_FACTOR_BF16, TVM_FACTOR_F32 } tvm_interp_factor;
+
+/* c[m,n] += a[m,k] * b[k,n], all row-major and dense. Each element of c is accumulated in f32 one product
+ * after the other, k ascending: the exact product is added and the sum rounded, as fmaf does. */
+void tvm_interp_mma(size_t m, size_t n, size_t k, const void *a, const void *b, tvm_interp_factor factor,
+                    float *c, void *scratch);
 
 #endif
