@@ -40,7 +40,7 @@ static inline uint64_t ptx_swizzled(const ptx_tensor_map *map, uint64_t address)
 
 static inline void ptx_engine_claims(ptx_machine *m, uint64_t address, uint32_t bytes, uint16_t writer) {
     for (uint64_t i = address; i < address + bytes; i++) {
-        ptx_must(m->read_last[i] <= m->groups_done, "ptx: a copy to what a wgmma may still read");
+        ptx_must(!ptx_may_be_read(m, i), "ptx: a copy to what a wgmma may still read");
         m->shared[i] = 0xa5;
         m->writer[i] = writer;
         m->seen[i] = 0;

@@ -1,7 +1,7 @@
 /* Executes the PTX that the code generator writes, for tests where there is no GPU: one block, all threads in
  * step, as the PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches
  * must be taken by all threads of a warp alike; warps that part go on one after the other, each until it
- * waits at a barrier, and together again after that; wgmma are known where no warps have parted. Asynchronous
+ * waits at a barrier, and together again after that. Asynchronous
  * copies are done at once; what is approximate is exact; the products of an mma are added in the order of k.
  * A read of shared memory that no barrier orders after another thread's write, what a wgmma that runs beside
  * must not meet (ptx_wgmma.h), and whatever it does not know, ends the test. */
@@ -614,6 +614,21 @@ static inline void ptx_elect(ptx_machine *m, const ptx_insn *insn) {
         if (ptx_runs(m, t)) ptx_set(m, insn->operand[0].reg[0], t, t % 32 == 11);
 }
 
+/* All warps of a warpgroup together; what is added was there at the beginning, or another has given it back
+ * by then. */
+static inline void ptx_set_registers(ptx_machine *m, const ptx_insn *insn) {
+    uint32_t start = 65536 / m->threads / 8 * 8, wanted = (uint32_t)insn->operand[0].value;
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
+        if (!ptx_group_runs(m, g)) continue;
+        uint32_t *has = &m->registers[g];
+        if (*has == 0) *has = start < 256 ? start : 256;
+        ptx_must((m->running >> (4 * g) & 15) == 15 && wanted % 8 == 0 && wanted >= 24 && wanted <= 256 &&
+                     (ptx_is(insn->part[1], "inc") ? wanted >= *has : wanted <= *has),
+                 "ptx: unknown %s", insn->text);
+        *has = wanted;
+    }
+}
+
 static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
     const char *op = insn->part[0];
     if (ptx_is(op, "shfl"))
@@ -630,6 +645,8 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_stmatrix(m, insn);
     else if (ptx_is(op, "mma"))
         ptx_mma(m, insn);
+    else if (ptx_is(op, "setmaxnreg"))
+        ptx_set_registers(m, insn);
     else if (ptx_is(op, "wgmma"))
         ptx_wgmma(m, insn);
     else if (ptx_is(op, "fence"))
@@ -688,6 +705,7 @@ static inline void ptx_run(ptx_machine *m) {
     m->bulk_count = m->store_count = 0;
     memset(m->store_groups, 0, sizeof m->store_groups);
     memset(m->arrived, 0, sizeof m->arrived);
+    memset(m->registers, 0, sizeof m->registers);
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
     unsigned steps = 0;

@@ -22,6 +22,8 @@ enum {
     PTX_LOCALS = 8,
     PTX_TENSORS = 24,
     PTX_SUMS = 128, /* registers of a wgmma's d: m64n256 */
+    PTX_WARPGROUPS = 8,
+    PTX_GROUP_THREADS = 128, /* of a warpgroup */
     PTX_MBARRIERS = 128,
     PTX_BULK = 256,    /* copies under way */
     PTX_ENGINE = 2048, /* writers from there on are the copy engine, by the number of the copy's mbarrier */
@@ -70,6 +72,14 @@ typedef struct ptx_flight {
     uint16_t sums, place; /* it is number `place` of that many sums; sums 0: it is of a */
     bool accessed;        /* written by other instructions since the last wgmma.fence, or not yet fenced */
 } ptx_flight;
+
+/* wgmma of one warpgroup. */
+typedef struct ptx_warpgroup {
+    uint32_t groups, done; /* committed; and waited for */
+    bool open;
+    ptx_flight *flight;  /* by register */
+    uint32_t *read_last; /* of each byte of shared memory: the last of the groups that reads it */
+} ptx_warpgroup;
 
 /* Global memory that the kernel may access. */
 typedef struct ptx_memory {
@@ -144,13 +154,9 @@ typedef struct ptx_machine {
     uint32_t arrived[PTX_NAMED]; /* warps that have arrived at a barrier without waiting: a mask */
     uint32_t registers[8];       /* of a thread, by warpgroup; 0: as many as at the beginning */
     size_t written_ever;         /* the same, since the beginning */
-    size_t written;       /* bytes of shared memory that may have been written since the last barrier */
-    ptx_flight *flight;   /* by register */
-    uint32_t groups;      /* of wgmma, committed */
-    uint32_t groups_done; /* and waited for */
-    bool group_open;
-    uint8_t *proxy;      /* of each byte of shared memory: does the async proxy see it? ptx_proxy */
-    uint32_t *read_last; /* of each byte of shared memory: the last group of wgmma that reads it */
+    size_t written; /* bytes of shared memory that may have been written since the last barrier */
+    ptx_warpgroup warpgroups[PTX_WARPGROUPS];
+    uint8_t *proxy; /* of each byte of shared memory: does the async proxy see it? ptx_proxy */
     ptx_insn *insns;
     size_t insn_count, insn_capacity;
 } ptx_machine;
@@ -354,6 +360,11 @@ static inline void ptx_read_scope(ptx_machine *m, char *line) {
     memset(m->locals, 0, sizeof m->locals);
 }
 
+/* The last may have less than four warps. */
+static inline unsigned ptx_warpgroups(const ptx_machine *m) {
+    return (m->threads + PTX_GROUP_THREADS - 1) / PTX_GROUP_THREADS;
+}
+
 static inline size_t ptx_registers(const ptx_machine *m) {
     return m->first[PTX_CLASSES - 1] + (size_t)m->count[PTX_CLASSES - 1];
 }
@@ -387,14 +398,17 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
     }
     size_t all = ptx_registers(&m);
     m.regs = malloc((all + 1) * threads * sizeof *m.regs);
-    m.flight = calloc(all + 1, sizeof *m.flight);
     m.shared = malloc(PTX_SHARED);
     m.writer = calloc(PTX_SHARED, sizeof *m.writer);
     m.seen = malloc(PTX_SHARED * sizeof *m.seen);
     m.written_at = calloc(PTX_SHARED, sizeof *m.written_at);
     m.proxy = calloc(PTX_SHARED, sizeof *m.proxy);
-    m.read_last = calloc(PTX_SHARED, sizeof *m.read_last);
-    ck_assert(m.regs && m.flight && m.shared && m.writer && m.seen && m.written_at && m.proxy && m.read_last);
+    ck_assert(m.regs && m.shared && m.writer && m.seen && m.written_at && m.proxy);
+    for (unsigned g = 0; g < ptx_warpgroups(&m); g++) {
+        m.warpgroups[g].flight = calloc(all + 1, sizeof *m.warpgroups[g].flight);
+        m.warpgroups[g].read_last = calloc(PTX_SHARED, sizeof *m.warpgroups[g].read_last);
+        ck_assert(m.warpgroups[g].flight && m.warpgroups[g].read_last);
+    }
     memset(m.regs, 0xa5, (all + 1) * threads * sizeof *m.regs);
     memset(m.shared, 0xa5, PTX_SHARED);
     memset(m.seen, 0xff, PTX_SHARED * sizeof *m.seen);
@@ -404,13 +418,15 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
 static inline void ptx_free(ptx_machine *m) {
     for (size_t i = 0; i < m->insn_count; i++) free(m->insns[i].sums);
     free(m->regs);
-    free(m->flight);
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
+        free(m->warpgroups[g].flight);
+        free(m->warpgroups[g].read_last);
+    }
     free(m->shared);
     free(m->writer);
     free(m->seen);
     free(m->written_at);
     free(m->proxy);
-    free(m->read_last);
     free(m->insns);
 }
 
@@ -512,13 +528,20 @@ static inline uint8_t *ptx_address(ptx_machine *m, const ptx_insn *insn, const p
  * a barrier. */
 typedef enum ptx_proxy { PTX_VISIBLE, PTX_WRITTEN, PTX_FENCED } ptx_proxy;
 
+/* By a wgmma that has not been waited for. */
+static inline bool ptx_may_be_read(const ptx_machine *m, size_t byte) {
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++)
+        if (m->warpgroups[g].read_last[byte] > m->warpgroups[g].done) return true;
+    return false;
+}
+
 static inline void ptx_wrote(ptx_machine *m, const uint8_t *at, unsigned t, size_t bytes) {
     size_t first = (size_t)(at - m->shared);
     m->clock++;
     for (size_t i = first; i < first + bytes; i++) {
         m->written_at[i] = m->clock;
-        ptx_must(m->read_last[i] <= m->groups_done,
-                 "ptx: thread %u writes shared memory that a wgmma may still read", t);
+        ptx_must(!ptx_may_be_read(m, i), "ptx: thread %u writes shared memory that a wgmma may still read",
+                 t);
         m->writer[i] = (uint16_t)(t + 1);
         m->seen[i] = 0;
         m->proxy[i] = PTX_WRITTEN;

@@ -12,20 +12,25 @@
 
 #include "ptx_mma.h"
 
-enum { PTX_GROUP_THREADS = 128, PTX_ROWS = 64, PTX_K_BYTES = 32, PTX_COLUMNS = 256 };
+enum { PTX_ROWS = 64, PTX_K_BYTES = 32, PTX_COLUMNS = 256 };
 
 /* ---- what the other instructions may do meanwhile ---- */
 
-static inline bool ptx_in_flight(const ptx_machine *m, uint32_t number) {
-    return m->flight[number].group > m->groups_done;
+static inline bool ptx_in_flight(const ptx_warpgroup *w, uint32_t number) {
+    return w->flight[number].group > w->done;
 }
 
-static inline void ptx_wgmma_watch_operand(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+/* Is the instruction done by warps of the warpgroup? */
+static inline bool ptx_group_runs(const ptx_machine *m, unsigned group) {
+    return m->running >> (4 * group) & 15;
+}
+
+static inline void ptx_wgmma_watch_operand(ptx_warpgroup *w, const ptx_insn *insn, const ptx_operand *o,
                                            bool written) {
     if (o->kind == PTX_MEMORY ? o->reg[0] == UINT32_MAX : o->kind != PTX_REG && o->kind != PTX_GROUP) return;
     for (unsigned i = 0; i < (o->kind == PTX_MEMORY ? 1 : o->count); i++) {
-        ptx_flight *f = &m->flight[o->reg[i]];
-        ptx_must(!ptx_in_flight(m, o->reg[i]) || (f->sums == 0 && !written),
+        ptx_flight *f = &w->flight[o->reg[i]];
+        ptx_must(!ptx_in_flight(w, o->reg[i]) || (f->sums == 0 && !written),
                  "ptx: a wgmma that has not been waited for has a register as %s: %s",
                  f->sums ? "a sum" : "part of a", insn->text);
         if (written) f->accessed = true;
@@ -37,34 +42,40 @@ static inline void ptx_wgmma_watch(ptx_machine *m, const ptx_insn *insn) {
     const char *op = insn->part[0];
     if (insn->label != UINT32_MAX || ptx_is(op, "wgmma")) return;
     bool gives = !ptx_is(op, "st") && !ptx_is(op, "bra");
-    for (unsigned i = 0; i < insn->operands; i++)
-        ptx_wgmma_watch_operand(m, insn, &insn->operand[i],
-                                i == 0 && gives && insn->operand[0].kind != PTX_MEMORY);
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++)
+        for (unsigned i = 0; i < insn->operands && ptx_group_runs(m, g); i++)
+            ptx_wgmma_watch_operand(&m->warpgroups[g], insn, &insn->operand[i],
+                                    i == 0 && gives && insn->operand[0].kind != PTX_MEMORY);
 }
 
 /* ---- groups ---- */
 
 static inline void ptx_wgmma_begin(ptx_machine *m) {
     size_t all = ptx_registers(m);
-    for (size_t i = 0; i < all; i++) m->flight[i] = (ptx_flight){.accessed = true};
-    m->groups = m->groups_done = 0;
-    m->group_open = false;
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
+        ptx_warpgroup *w = &m->warpgroups[g];
+        for (size_t i = 0; i < all; i++) w->flight[i] = (ptx_flight){.accessed = true};
+        if (w->groups > 0) memset(w->read_last, 0, PTX_SHARED * sizeof *w->read_last);
+        w->groups = w->done = 0;
+        w->open = false;
+    }
     memset(m->proxy, PTX_VISIBLE, PTX_SHARED);
-    memset(m->read_last, 0, PTX_SHARED * sizeof *m->read_last);
 }
 
 static inline void ptx_wgmma_end(const ptx_machine *m) {
-    ptx_must(!m->group_open && m->groups == m->groups_done, "ptx: the end comes before a wgmma's");
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++)
+        ptx_must(!m->warpgroups[g].open && m->warpgroups[g].groups == m->warpgroups[g].done,
+                 "ptx: the end comes before a wgmma's");
 }
 
-static inline void ptx_wgmma_fence(ptx_machine *m) {
+static inline void ptx_wgmma_fence(const ptx_machine *m, ptx_warpgroup *w) {
     size_t all = ptx_registers(m);
-    for (size_t i = 0; i < all; i++) m->flight[i].accessed = false;
+    for (size_t i = 0; i < all; i++) w->flight[i].accessed = false;
 }
 
-static inline void ptx_wgmma_wait(ptx_machine *m, uint64_t pending) {
-    uint32_t done = m->groups > pending ? m->groups - (uint32_t)pending : 0;
-    if (done > m->groups_done) m->groups_done = done;
+static inline void ptx_wgmma_wait(ptx_warpgroup *w, uint64_t pending) {
+    uint32_t done = w->groups > pending ? w->groups - (uint32_t)pending : 0;
+    if (done > w->done) w->done = done;
 }
 
 /* Of the async proxy: what the thread itself wrote. */
@@ -79,14 +90,14 @@ static inline void ptx_fence(ptx_machine *m, const ptx_insn *insn) {
 /* ---- operands ---- */
 
 /* A register becomes one of the wgmma that is issued now: of a, or number `place` of its sums. */
-static inline void ptx_wgmma_take(ptx_machine *m, const ptx_insn *insn, uint32_t number, unsigned sums,
+static inline void ptx_wgmma_take(ptx_warpgroup *w, const ptx_insn *insn, uint32_t number, unsigned sums,
                                   unsigned place) {
-    ptx_flight *f = &m->flight[number];
-    if (ptx_in_flight(m, number))
+    ptx_flight *f = &w->flight[number];
+    if (ptx_in_flight(w, number))
         ptx_must(f->sums == sums && f->place == place,
                  "ptx: another wgmma still has a register, in another place: %s", insn->text);
     ptx_must(!f->accessed, "ptx: a register was written and no wgmma.fence came after it: %s", insn->text);
-    *f = (ptx_flight){.group = m->groups + 1, .sums = (uint16_t)sums, .place = (uint16_t)place};
+    *f = (ptx_flight){.group = w->groups + 1, .sums = (uint16_t)sums, .place = (uint16_t)place};
 }
 
 static inline uint64_t ptx_uniform(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
@@ -136,8 +147,10 @@ static inline uint32_t ptx_matrix_place(const ptx_matrix *x, unsigned row, unsig
 }
 
 /* A row of a along m, or of b along n. */
-static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, const ptx_matrix *x, unsigned number,
-                                const ptx_type *type, double *row) {
+static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, unsigned group, const ptx_matrix *x,
+                                unsigned number, const ptx_type *type, double *row) {
+    ptx_warpgroup *w = &m->warpgroups[group];
+    uint32_t warps = UINT32_C(15) << (4 * group);
     unsigned bytes = type->bits / 8;
     for (unsigned k = 0; k < PTX_K_BYTES / bytes; k++) {
         uint32_t at = ptx_matrix_place(x, number, k, bytes);
@@ -145,11 +158,10 @@ static inline void ptx_read_row(ptx_machine *m, const ptx_insn *insn, const ptx_
                  insn->text);
         uint64_t code = 0;
         for (unsigned i = 0; i < bytes; i++) {
-            ptx_must((m->seen[at + i] & ptx_block_warps(m)) == ptx_block_warps(m) &&
-                         m->proxy[at + i] == PTX_VISIBLE,
+            ptx_must((m->seen[at + i] & warps) == warps && m->proxy[at + i] == PTX_VISIBLE,
                      "ptx: wgmma reads what was written, and no fence and barrier came after it: %s",
                      insn->text);
-            m->read_last[at + i] = m->groups + 1;
+            w->read_last[at + i] = w->groups + 1;
         }
         memcpy(&code, m->shared + at, bytes);
         row[k] = ptx_number(type, code);
@@ -184,12 +196,13 @@ static inline void ptx_wgmma_multiply(ptx_machine *m, const ptx_insn *insn, unsi
                                       const ptx_wgmma_types *types) {
     static double a[PTX_ROWS][PTX_K_BYTES], b[PTX_COLUMNS][PTX_K_BYTES];
     const ptx_operand *o = insn->operand;
+    unsigned group = first / PTX_GROUP_THREADS;
     const ptx_shape s = {16, 8, types->k};
     bool adds = ptx_uniform(m, insn, &o[2], first) != 0, halves = types->a->bits == 16;
     if (o[0].kind == PTX_REG) {
         ptx_matrix x =
             ptx_descriptor(insn, ptx_uniform(m, insn, &o[0], first), halves && o[5].value, PTX_ROWS);
-        for (unsigned r = 0; r < PTX_ROWS; r++) ptx_read_row(m, insn, &x, r, types->a, a[r]);
+        for (unsigned r = 0; r < PTX_ROWS; r++) ptx_read_row(m, insn, group, &x, r, types->a, a[r]);
     }
     for (unsigned t = first; t < first + PTX_GROUP_THREADS && o[0].kind == PTX_GROUP; t++)
         for (unsigned i = 0; i < 128 / types->a->bits; i++) {
@@ -199,7 +212,7 @@ static inline void ptx_wgmma_multiply(ptx_machine *m, const ptx_insn *insn, unsi
         }
     ptx_matrix x = ptx_descriptor(insn, ptx_uniform(m, insn, &o[1], first),
                                   halves && o[insn->operands - 1].value, columns);
-    for (unsigned c = 0; c < columns; c++) ptx_read_row(m, insn, &x, c, types->b, b[c]);
+    for (unsigned c = 0; c < columns; c++) ptx_read_row(m, insn, group, &x, c, types->b, b[c]);
     for (unsigned t = first; t < first + PTX_GROUP_THREADS; t++) ptx_wgmma_sum(m, insn, t, adds, types, a, b);
 }
 
@@ -235,27 +248,32 @@ static inline void ptx_wgmma_issue(ptx_machine *m, const ptx_insn *insn) {
     bool known = ptx_wgmma_takes(&types, columns, k) && insn->operands == operands &&
                  (shared || o[0].count == 4) && insn->sum_count == columns / 2 * types.sum->bits / 32;
     for (unsigned i = 3; i < operands; i++) known = known && (i < 5 ? o[i].value == 1 : ptx_is_bit(&o[i]));
-    ptx_must(known && insn->guard == UINT32_MAX && m->threads % PTX_GROUP_THREADS == 0 &&
-                 m->running == ptx_block_warps(m),
-             "ptx: unknown %s", insn->text);
-    for (unsigned i = 0; i < 4 && !shared; i++) ptx_wgmma_take(m, insn, o[0].reg[i], 0, 0);
-    for (unsigned i = 0; i < insn->sum_count; i++) ptx_wgmma_take(m, insn, insn->sums[i], insn->sum_count, i);
-    m->group_open = true;
-    for (unsigned t = 0; t < m->threads; t += PTX_GROUP_THREADS)
-        ptx_wgmma_multiply(m, insn, t, columns, &types);
+    ptx_must(known && insn->guard == UINT32_MAX && m->threads % PTX_GROUP_THREADS == 0, "ptx: unknown %s",
+             insn->text);
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
+        ptx_warpgroup *w = &m->warpgroups[g];
+        if (!ptx_group_runs(m, g)) continue;
+        for (unsigned i = 0; i < 4 && !shared; i++) ptx_wgmma_take(w, insn, o[0].reg[i], 0, 0);
+        for (unsigned i = 0; i < insn->sum_count; i++)
+            ptx_wgmma_take(w, insn, insn->sums[i], insn->sum_count, i);
+        w->open = true;
+        ptx_wgmma_multiply(m, insn, g * PTX_GROUP_THREADS, columns, &types);
+    }
 }
 
 static inline void ptx_wgmma(ptx_machine *m, const ptx_insn *insn) {
-    if (ptx_is(insn->part[1], "mma_async")) {
-        ptx_wgmma_issue(m, insn);
-    } else if (ptx_is(insn->part[1], "fence")) {
-        ptx_wgmma_fence(m);
-    } else if (ptx_is(insn->part[1], "commit_group")) {
-        m->groups++;
-        m->group_open = false;
-    } else {
-        ptx_must(ptx_is(insn->part[1], "wait_group"), "ptx: unknown %s", insn->text);
-        ptx_wgmma_wait(m, insn->operand[0].value);
+    bool fence = ptx_is(insn->part[1], "fence"), commit = ptx_is(insn->part[1], "commit_group");
+    if (ptx_is(insn->part[1], "mma_async")) ptx_wgmma_issue(m, insn);
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
+        ptx_warpgroup *w = &m->warpgroups[g];
+        if (!ptx_group_runs(m, g)) continue;
+        ptx_must((m->running >> (4 * g) & 15) == 15, "ptx: a warpgroup's warps have parted: %s", insn->text);
+        if (fence) ptx_wgmma_fence(m, w);
+        if (commit) {
+            w->groups++;
+            w->open = false;
+        }
+        if (ptx_is(insn->part[1], "wait_group")) ptx_wgmma_wait(w, insn->operand[0].value);
     }
 }
 
