@@ -94,6 +94,7 @@ const char *const tvm_atomic_names[TVM_ATOMIC_COUNT] = {"add", "sub", "min", "ma
                                                         "cas", "and", "or",  "xor"};
 const char *const tvm_order_names[TVM_ORDER_COUNT] = {"relaxed", "acquire", "release", "acq_rel"};
 const char *const tvm_scope_names[TVM_SCOPE_COUNT] = {"cta", "cluster", "gpu", "sys"};
+const char *const tvm_axes_names[TVM_AXES_COUNT] = {"x", "y", "z", "all"};
 const char *const tvm_evict_names[TVM_EVICT_COUNT] = {"normal", "first", "last"};
 
 static const tvm_operand_words words[] = {
@@ -102,6 +103,7 @@ static const tvm_operand_words words[] = {
     {'O', TVM_ATOMIC_COUNT, "an atomic operation", tvm_atomic_names, NULL},
     {'M', TVM_ORDER_COUNT, "an order", tvm_order_names, NULL},
     {'K', TVM_SCOPE_COUNT, "a scope", tvm_scope_names, NULL},
+    {'Y', TVM_AXES_COUNT, "axes of the cluster", tvm_axes_names, NULL},
     {'E', TVM_EVICT_COUNT, "an eviction priority", tvm_evict_names, NULL},
 };
 

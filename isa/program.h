@@ -143,10 +143,10 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length);
 typedef struct tvm_operand_desc {
     const char *name; /* not terminated: name_length bytes */
     size_t name_length;
-    char kind;     /* x r b s m g a v w N A D I C R O M K E F; for kinds that are not stored: t T L S G P W */
-    bool indexed;  /* s[], g[], a[], v[], w[]; m[], where it is shared */
-    bool stored;   /* false for =t =T =L =S =G =P =W */
-    bool optional; /* ? */
+    char kind; /* x r b s m g a v w N A D I C R O M K E Y F; for kinds that are not stored: t T L S G P W */
+    bool indexed;   /* s[], g[], a[], v[], w[]; m[], where it is shared */
+    bool stored;    /* false for =t =T =L =S =G =P =W */
+    bool optional;  /* ? */
     unsigned since; /* version of the language; 0: that of the row */
 } tvm_operand_desc;
 /* Walks the list: start with *cursor = info->operands; false at the end. */
@@ -225,6 +225,8 @@ enum { TVM_FETCH_SHARED_BYTES = 4096 };
 extern const char *const tvm_atomic_names[TVM_ATOMIC_COUNT];
 extern const char *const tvm_order_names[TVM_ORDER_COUNT];
 extern const char *const tvm_scope_names[TVM_SCOPE_COUNT];
+typedef enum tvm_axes { TVM_AXIS_X, TVM_AXIS_Y, TVM_AXIS_Z, TVM_AXES_ALL, TVM_AXES_COUNT } tvm_axes;
+extern const char *const tvm_axes_names[TVM_AXES_COUNT];
 extern const char *const tvm_compare_names[TVM_COMPARE_COUNT];
 extern const char *const tvm_reduction_names[TVM_REDUCTION_COUNT];
 extern const char *const tvm_evict_names[TVM_EVICT_COUNT];

@@ -17,8 +17,8 @@ enum { COORDINATE_MAX = INT32_MAX - TVM_ABI_BOX_EXTENT };
 
 typedef struct bulk_operands {
     bulk_tile tile;
-    const tvm_operand *extents; /* count, then extents */
-    const tvm_operand *barrier, *evict;
+    const tvm_operand *extents;                     /* count, then extents */
+    const tvm_operand *barrier, *evict, *multicast; /* the last is NULL of store-bulk */
 } bulk_operands;
 
 static bulk_operands read_operands(const emitter *e, const tvm_insn *insn) {
@@ -29,7 +29,59 @@ static bulk_operands read_operands(const emitter *e, const tvm_insn *insn) {
     for (unsigned d = 0; d < o.tile.rank; d++) o.tile.extent[d] = o.extents[1 + d].value;
     o.barrier = o.extents + 1 + o.tile.rank;
     o.evict = o.barrier + 1 + tvm_slot_shared_layout(e, o.barrier->value)->rank;
+    o.multicast = o.evict + 1;
     return o;
+}
+
+/* ---- multicast: each block of a group brings a part of the tile to all of them ---- */
+
+/* The blocks of a cluster that differ along the axes alone. */
+typedef struct block_group {
+    uint32_t count;
+    uint32_t ranks; /* of its blocks, less that of the first: a mask */
+    uint32_t below; /* what a step along the axis adds to the rank */
+    char index[20]; /* the special register that numbers the blocks of the group */
+} block_group;
+
+static block_group group_of(const emitter *e, const tvm_operand *axes) {
+    const uint32_t *cluster = e->kernel->cluster;
+    block_group g = {.count = 1, .ranks = 1, .below = 1, .index = "%cluster_ctarank"};
+    if (!axes || axes->kind == TVM_OPERAND_NONE) return g;
+    if (axes->value == TVM_AXES_ALL) {
+        g.count = tvm_cluster_blocks(e->kernel);
+    } else {
+        g.count = cluster[axes->value];
+        for (unsigned d = 0; d < axes->value; d++) g.below *= cluster[d];
+        snprintf(g.index, sizeof g.index, "%%cluster_ctaid.%c", "xyz"[axes->value]);
+    }
+    for (uint32_t i = 1; i < g.count; i++) g.ranks |= UINT32_C(1) << (g.below * i);
+    return g;
+}
+
+/* A tile that is cut along a dimension, a part a block; the last block's part is at (count - 1) * extent. */
+typedef struct part_of_tile {
+    bulk_tile tile;
+    unsigned dim;    /* that it is cut along */
+    bool is_cut;     /* else the first block brings all of it */
+    uint32_t stride; /* elements of shared memory from one part to the next */
+} part_of_tile;
+
+static bool plan_part(emitter *e, const bulk_operands *o, const block_group *group, part_of_tile *part,
+                      bulk_plan *plan) {
+    char why[BULK_WHY_MAX];
+    for (unsigned d = 0; d < o->tile.rank && group->count > 1; d++) {
+        if (o->tile.extent[d] % group->count != 0) continue;
+        *part = (part_of_tile){.tile = o->tile, .dim = d, .is_cut = true};
+        part->tile.extent[d] /= group->count;
+        if (!tvm_bulk_plan_make(e, &part->tile, false, plan, why)) continue;
+        unsigned dim = plan->tile.lead + d;
+        if (plan->tile.modes[dim] != 1 || plan->factor != 1) continue;
+        part->stride = part->tile.extent[d] * plan->tile.layout->mode_stride[plan->tile.first[dim]];
+        uint64_t wanted = tvm_bulk_alignment(plan->tile.layout, 8 * plan->tile.bytes);
+        if ((uint64_t)part->stride * plan->tile.bytes % wanted == 0) return true;
+    }
+    *part = (part_of_tile){.tile = o->tile};
+    return tvm_bulk_plan_make(e, &part->tile, false, plan, why);
 }
 
 /* ---- by the copy engine ---- */
@@ -71,6 +123,7 @@ typedef struct engine {
     reg leader; /* predicate: the thread that starts the copies */
     char policy[16];
     const char *level2;
+    char mask[16]; /* ", %h5": of the blocks that a multicast is for; "": there is none */
 } engine;
 
 /* Everything that all threads compute: none of it may be computed first where one thread alone runs. */
@@ -116,13 +169,14 @@ static uint32_t place_box(emitter *e, const bulk_operands *o, const bulk_plan *p
 static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
                       const mbarrier *barrier, uint32_t n) {
     char coordinates[96];
+    const char *cast = g->mask[0] ? ".multicast::cluster" : "";
     uint32_t to = place_box(e, o, plan, g, n, coordinates);
     tvm_emit(
         e,
-        "@%s cp.async.bulk.tensor.%ud.shared::cluster.global.tile.mbarrier::complete_tx::bytes%s [%s+%u], [%s, "
-        "{%s}], [%s+%u]%s;",
-        g->leader.name, g->rank, g->level2, g->shared.name, to, g->map.name, coordinates,
-        barrier->address.name, barrier->plus, g->policy);
+        "@%s cp.async.bulk.tensor.%ud.shared::cluster.global.tile.mbarrier::complete_tx::bytes%s%s [%s+%u], "
+        "[%s, {%s}], [%s+%u]%s%s;",
+        g->leader.name, g->rank, cast, g->level2, g->shared.name, to, g->map.name, coordinates,
+        barrier->address.name, barrier->plus, g->mask, g->policy);
 }
 
 /* Does the kernel write the tensor itself? */
@@ -148,21 +202,59 @@ static reg elect(emitter *e, uint32_t label) {
     return leader;
 }
 
-static void by_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint32_t row) {
-    char name[64];
+/* The block's place in its group, as %r. */
+static reg place_in_group(emitter *e, const block_group *group) {
+    return tvm_pure(e, 'r', "mov.u32 $, %s;", group->index);
+}
+
+/* Moves the boxes on to the block's part, and says which blocks they are for. */
+static void aim(emitter *e, const block_group *group, const part_of_tile *part, const bulk_plan *plan,
+                engine *g) {
+    reg place = place_in_group(e, group), mask = tvm_new_h(e);
+    reg rank = tvm_pure(e, 'r', "mov.u32 $, %%cluster_ctarank;");
+    reg ahead = tvm_pure(e, 'r', "mul.lo.u32 $, %s, %u;", place.name, group->below);
+    reg first = tvm_pure(e, 'r', "sub.u32 $, %s, %s;", rank.name, ahead.name);
+    reg ranks = tvm_pure(e, 'r', "mov.b32 $, %u;", group->ranks);
+    reg blocks = tvm_pure(e, 'r', "shl.b32 $, %s, %s;", ranks.name, first.name);
+    tvm_emit(e, "cvt.u16.u32 %s, %s;", mask.name, blocks.name);
+    snprintf(g->mask, sizeof g->mask, ", %s", mask.name);
+    if (!part->is_cut) return;
+    reg index = tvm_new_r(e), shared = tvm_new_r(e);
+    unsigned d = g->lead + part->dim;
+    tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", index.name, place.name, part->tile.extent[part->dim],
+             g->index[d].name);
+    tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", shared.name, place.name, part->stride * plan->tile.bytes,
+             g->shared.name);
+    g->index[d] = index;
+    g->shared = shared;
+}
+
+static void by_engine(emitter *e, const bulk_operands *whole, const block_group *group,
+                      const part_of_tile *part, bulk_plan *plan, uint32_t row) {
+    char name[96];
+    bulk_operands o = *whole;
+    o.tile = part->tile;
+    uint32_t bytes = plan->count * plan->box_bytes * (part->is_cut ? group->count : 1);
     bool guarded =
-        tvm_shared_guard(e, o->tile.shared->value, o->tile.shared + 1, o->tile.rank, o->tile.extent);
-    mbarrier barrier = tvm_mbarrier_find(e, o->barrier);
-    engine g = open_engine(e, o, plan, row);
+        tvm_shared_guard(e, o.tile.shared->value, o.tile.shared + 1, o.tile.rank, whole->tile.extent);
+    mbarrier barrier = tvm_mbarrier_find(e, o.barrier);
+    engine g = open_engine(e, &o, plan, row);
+    if (group->count > 1) aim(e, group, part, plan, &g);
     uint32_t behind = tvm_new_label(e);
     g.leader = elect(e, behind);
-    if (is_written(e, o->tile.global->value)) tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
+    if (is_written(e, o.tile.global->value)) tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
     tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %u;", g.leader.name,
-             barrier.address.name, barrier.plus, plan->count * plan->box_bytes);
-    for (uint32_t n = 0; n < plan->count; n++) start_box(e, o, plan, &g, &barrier, n);
+             barrier.address.name, barrier.plus, bytes);
+    if (group->count > 1 && !part->is_cut) {
+        reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", place_in_group(e, group).name),
+            both = tvm_new_pred(e);
+        tvm_emit(e, "and.pred %s, %s, %s;", both.name, g.leader.name, first.name);
+        g.leader = both;
+    }
+    for (uint32_t n = 0; n < plan->count; n++) start_box(e, &o, plan, &g, &barrier, n);
     tvm_text_add(&e->body, "$L%u:\n", behind);
-    snprintf(name, sizeof name, "cp.async.bulk.tensor.%ud%s%s", g.rank, g.level2,
-             guarded || barrier.guarded ? " guarded" : "");
+    snprintf(name, sizeof name, "cp.async.bulk.tensor.%ud%s%s%s", g.rank, g.mask[0] ? ".multicast" : "",
+             g.level2, guarded || barrier.guarded ? " guarded" : "");
     tvm_explain(e, name, 0, plan->count, -1, "");
 }
 
@@ -183,15 +275,18 @@ static tvm_status by_threads(emitter *e, const bulk_operands *o, const char *why
 
 tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
     bulk_operands o = read_operands(e, insn);
+    block_group group = group_of(e, o.multicast);
+    part_of_tile part;
     bulk_plan plan;
     char why[BULK_WHY_MAX];
-    if (!tvm_bulk_plan_make(e, &o.tile, false, &plan, why)) return by_threads(e, &o, why);
+    if (!tvm_bulk_plan_make(e, &o.tile, false, &plan, why) || !plan_part(e, &o, &group, &part, &plan))
+        return by_threads(e, &o, why);
     uint32_t row = tvm_abi_add_map(&e->code->abi, &plan.map);
     if (row == TVM_NONE) {
         snprintf(why, sizeof why, "the kernel has %d tensor maps without it", TVM_ABI_TENSOR_MAPS);
         return by_threads(e, &o, why);
     }
-    by_engine(e, &o, &plan, row);
+    by_engine(e, &o, &group, &part, &plan, row);
     return TVM_OK;
 }
 
