@@ -91,6 +91,26 @@ static uint64_t pack_float(tvm_dtype type, number value) {
     return (magnitude | (uint64_t)value.negative << width) << float_padding(type);
 }
 
+/* ---- e8m0 ---- */
+
+enum { E8M0_NAN = 255, E8M0_BIAS = 127 };
+
+static number unpack_e8m0(uint64_t code) {
+    if (code == E8M0_NAN) return (number){.class = NOT_A_NUMBER};
+    return (number){.significand = 1, .exponent = (int)code - E8M0_BIAS};
+}
+
+/* The power of two below, or the next one from its middle on; what is outside of the range is its end. */
+static uint64_t pack_e8m0(number value) {
+    if (value.class == NOT_A_NUMBER) return E8M0_NAN;
+    if (value.negative || (value.class == FINITE && value.significand == 0)) return 0;
+    if (value.class == INFINITE) return E8M0_NAN - 1;
+    int top = 63 - __builtin_clzll(value.significand);
+    int code = top + value.exponent + E8M0_BIAS;
+    if (top > 0 && (value.significand >> (top - 1) & 1)) code++;
+    return code < 0 ? 0 : code >= E8M0_NAN ? E8M0_NAN - 1 : (uint64_t)code;
+}
+
 /* ---- integers ---- */
 
 static number unpack_integer(tvm_dtype type, uint64_t code) {
@@ -126,7 +146,7 @@ static number unpack(tvm_dtype type, uint64_t code) {
     code &= low_bits(type.bits);
     switch (type.kind) {
     case TVM_KIND_FLOAT:
-        return unpack_float(type, code);
+        return tvm_dtype_same(type, TVM_E8M0) ? unpack_e8m0(code) : unpack_float(type, code);
     case TVM_KIND_BOOL:
         return (number){.significand = code != 0};
     default:
@@ -137,7 +157,7 @@ static number unpack(tvm_dtype type, uint64_t code) {
 static uint64_t pack(tvm_dtype type, number value, bool nearest) {
     switch (type.kind) {
     case TVM_KIND_FLOAT:
-        return pack_float(type, value);
+        return tvm_dtype_same(type, TVM_E8M0) ? pack_e8m0(value) : pack_float(type, value);
     case TVM_KIND_BOOL:
         return value.class != FINITE || value.significand != 0;
     default:

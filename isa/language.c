@@ -66,6 +66,8 @@ static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kern
     for (uint32_t i = 0; i < kernel->expr_count; i++)
         need(version, tvm_expr_op_info(kernel->exprs[i].op)->since);
     for (uint32_t i = 0; i < kernel->insn_count; i++) need_insn(program, kernel, &kernel->insns[i], version);
+    for (uint32_t i = 0; i < kernel->slot_count; i++)
+        if (tvm_dtype_same(kernel->slots[i].dtype, TVM_E8M0)) need(version, 3);
 }
 
 unsigned tvm_language_needed(const tvm_ir_program *program) {

@@ -19,7 +19,8 @@
     X("bf16", FLOAT, 16, 8, 7)                                                                               \
     X("tf32", FLOAT, 32, 8, 10)                                                                              \
     X("f32", FLOAT, 32, 8, 23)                                                                               \
-    X("f64", FLOAT, 64, 11, 52)
+    X("f64", FLOAT, 64, 11, 52)                                                                              \
+    X("e8m0", FLOAT, 8, 8, 0)
 
 static const struct standard_type {
     char name[8];
@@ -61,7 +62,8 @@ bool tvm_dtype_is_integer(tvm_dtype type) {
 }
 
 bool tvm_dtype_is_arithmetic(tvm_dtype type) {
-    return type.kind != TVM_KIND_BOOL && !tvm_dtype_same(type, TVM_TF32) && find_standard(type);
+    bool holds_only = tvm_dtype_same(type, TVM_TF32) || tvm_dtype_same(type, TVM_E8M0);
+    return type.kind != TVM_KIND_BOOL && !holds_only && find_standard(type);
 }
 
 bool tvm_dtype_is_scalar(tvm_dtype type) {
@@ -92,7 +94,8 @@ bool tvm_float_has_infinity(tvm_dtype type) {
 }
 
 bool tvm_float_has_nan(tvm_dtype type) {
-    return tvm_float_has_infinity(type) || tvm_dtype_same(type, TVM_FLOAT(8, 4, 3));
+    return tvm_float_has_infinity(type) || tvm_dtype_same(type, TVM_FLOAT(8, 4, 3)) ||
+           tvm_dtype_same(type, TVM_E8M0);
 }
 
 const char *tvm_dtype_name(tvm_dtype type, char name[TVM_DTYPE_NAME_MAX]) {

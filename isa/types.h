@@ -1,11 +1,14 @@
 /* Data types of tensor elements and scalars, and exact conversions between their bit codes and host numbers.
  *
- * Standard types: bool, i8..i64, u8..u64, f16, bf16, tf32, f32, f64.
+ * Standard types: bool, i8..i64, u8..u64, f16, bf16, tf32, f32, f64, e8m0.
  * Low-precision types ("low-bit"): u1..u8, i2..i8, and fN_eXmY for N = 3..8 and every split 1 + X + Y = N
  * with X >= 1, Y >= 0. u8 and i8 are both. f8_e4m3 and f8_e5m2 are those of the OCP 8-bit floating point
  * specification (OFP8) revision 1.0 with their NaN and infinity; f6_e3m2, f6_e2m3 and f4_e2m1 those of the
  * OCP Microscaling formats (MX) specification 1.0; all others have neither infinity nor NaN, have subnormals,
  * and bias 2^(X-1)-1.
+ *
+ * e8m0 is the type of scales of MX: code c is 2^(c-127), 255 is NaN; there is neither sign, zero nor
+ * infinity.
  *
  * A *code* is an element's bits in the low `bits` of a uint64_t, the rest zero. tf32 is held as the upper 19
  * bits of an f32; its 13 lower bits are written as zero (ones in the canonical NaN) and ignored when read, as
@@ -45,6 +48,7 @@ typedef struct tvm_dtype {
 #define TVM_TF32           TVM_FLOAT(32, 8, 10)
 #define TVM_F32            TVM_FLOAT(32, 8, 23)
 #define TVM_F64            TVM_FLOAT(64, 11, 52)
+#define TVM_E8M0           TVM_FLOAT(8, 8, 0)
 
 enum { TVM_DTYPE_NAME_MAX = 16, TVM_DTYPE_COUNT_MAX = 64 };
 
@@ -91,7 +95,9 @@ double tvm_decode(tvm_dtype type, uint64_t code);
  * Overflow and infinity: infinity in f16 bf16 tf32 f32 f64; in low-bit floats the largest finite magnitude
  * (saturation, also f8_e5m2 and f8_e4m3). NaN: canonical NaN (sign 0, all other bits one) where the type has
  * NaN, else the largest positive finite value.
- * Integers: round to nearest even, saturating; NaN gives 0. bool: value != 0. */
+ * e8m0: to nearest, ties to the larger power; below 2^-127, zero and negative numbers as well, 2^-127; above
+ * 2^127, and infinity, 2^127; NaN is NaN. Integers: round to nearest even, saturating; NaN gives 0. bool:
+ * value != 0. */
 uint64_t tvm_encode(tvm_dtype type, double value);
 
 /* `cast` between any two types (the definition of the instruction cast, and of cast-lowbit):

@@ -6,8 +6,8 @@
 
 #include "types.h"
 
-static const char *const standard_names[] = {"bool", "i8",  "i16", "i32",  "i64",  "u8",  "u16",
-                                             "u32",  "u64", "f16", "bf16", "tf32", "f32", "f64"};
+static const char *const standard_names[] = {"bool", "i8",  "i16",  "i32",  "i64", "u8",  "u16", "u32",
+                                             "u64",  "f16", "bf16", "tf32", "f32", "f64", "e8m0"};
 static const char *const lowbit_names[] = {
     "u1",      "u2",      "u3",      "u4",      "u5",      "u6",      "u7",      "i2",
     "i3",      "i4",      "i5",      "i6",      "i7",      "f3_e1m1", "f3_e2m0", "f4_e1m2",
@@ -35,7 +35,7 @@ static bool among(const char *name, const char *const *names, size_t count) {
 
 START_TEST(list_is_complete) {
     tvm_dtype types[TVM_DTYPE_COUNT_MAX];
-    ck_assert_uint_eq(ALL, 54);
+    ck_assert_uint_eq(ALL, 55);
     ck_assert_uint_eq(tvm_dtype_list(NULL, 0), ALL);
     ck_assert_uint_eq(tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX), ALL);
     for (size_t i = 0; i < ALL; i++) {
@@ -185,8 +185,8 @@ START_TEST(containers) {
     static const struct {
         const char *name;
         unsigned bytes;
-    } cases[] = {{"bool", 1}, {"i8", 1},   {"u16", 2}, {"i32", 4},  {"u64", 8},
-                 {"f16", 2},  {"bf16", 2}, {"f32", 4}, {"tf32", 4}, {"f64", 8}};
+    } cases[] = {{"bool", 1}, {"i8", 1},  {"u16", 2},  {"i32", 4}, {"u64", 8}, {"f16", 2},
+                 {"bf16", 2}, {"f32", 4}, {"tf32", 4}, {"f64", 8}, {"e8m0", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ck_assert_uint_eq(tvm_dtype_container(named(cases[i].name)), cases[i].bytes);
     for (size_t i = 0; i < LOWBIT; i++) ck_assert_uint_eq(tvm_dtype_container(named(lowbit_names[i])), 1);
@@ -199,13 +199,14 @@ START_TEST(float_properties) {
         const char *name;
         int bias;
         bool infinity, nan;
-    } cases[] = {{"f16", 15, true, true},       {"bf16", 127, true, true},     {"tf32", 127, true, true},
-                 {"f32", 127, true, true},      {"f64", 1023, true, true},     {"f8_e4m3", 7, false, true},
-                 {"f8_e5m2", 15, true, true},   {"f6_e3m2", 3, false, false},  {"f6_e2m3", 1, false, false},
-                 {"f4_e2m1", 1, false, false},  {"f8_e3m4", 3, false, false},  {"f8_e6m1", 31, false, false},
-                 {"f8_e7m0", 63, false, false}, {"f8_e1m6", 0, false, false},  {"f3_e1m1", 0, false, false},
-                 {"f3_e2m0", 1, false, false},  {"f7_e4m2", 7, false, false},  {"f7_e5m1", 15, false, false},
-                 {"f5_e4m0", 7, false, false},  {"f6_e5m0", 15, false, false}, {"f8_e2m5", 1, false, false}};
+    } cases[] = {{"f16", 15, true, true},       {"bf16", 127, true, true},    {"tf32", 127, true, true},
+                 {"f32", 127, true, true},      {"f64", 1023, true, true},    {"f8_e4m3", 7, false, true},
+                 {"f8_e5m2", 15, true, true},   {"f6_e3m2", 3, false, false}, {"f6_e2m3", 1, false, false},
+                 {"f4_e2m1", 1, false, false},  {"f8_e3m4", 3, false, false}, {"f8_e6m1", 31, false, false},
+                 {"f8_e7m0", 63, false, false}, {"f8_e1m6", 0, false, false}, {"f3_e1m1", 0, false, false},
+                 {"f3_e2m0", 1, false, false},  {"f7_e4m2", 7, false, false}, {"f7_e5m1", 15, false, false},
+                 {"e8m0", 127, false, true},    {"f5_e4m0", 7, false, false}, {"f6_e5m0", 15, false, false},
+                 {"f8_e2m5", 1, false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tvm_dtype type = named(cases[i].name);
         ck_assert_int_eq(tvm_float_bias(type), cases[i].bias);

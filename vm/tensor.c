@@ -16,7 +16,7 @@ static const struct {
     {{TVM_KIND_FLOAT, 32, 8, 23}, TVM_TENSOR_FLOAT}, {{TVM_KIND_FLOAT, 64, 11, 52}, TVM_TENSOR_FLOAT},
     {{TVM_KIND_FLOAT, 8, 4, 3}, TVM_TENSOR_F8_E4M3}, {{TVM_KIND_FLOAT, 8, 5, 2}, TVM_TENSOR_F8_E5M2},
     {{TVM_KIND_FLOAT, 6, 2, 3}, TVM_TENSOR_F6_E2M3}, {{TVM_KIND_FLOAT, 6, 3, 2}, TVM_TENSOR_F6_E3M2},
-    {{TVM_KIND_FLOAT, 4, 2, 1}, TVM_TENSOR_F4_E2M1},
+    {{TVM_KIND_FLOAT, 4, 2, 1}, TVM_TENSOR_F4_E2M1}, {{TVM_KIND_FLOAT, 8, 8, 0}, TVM_TENSOR_E8M0},
 };
 
 static bool same_type(tvm_dtype type, unsigned code, unsigned bits) {
@@ -28,9 +28,10 @@ static bool same_type(tvm_dtype type, unsigned code, unsigned bits) {
     return false;
 }
 
-/* Low-precision types may also be held as the bytes of their bit string. */
+/* Low-precision types and e8m0 may also be held as the bytes of their bit string. */
 static bool holds(tvm_dtype type, unsigned code, unsigned bits) {
-    return same_type(type, code, bits) || (tvm_dtype_is_lowbit(type) && code == TVM_TENSOR_UINT && bits == 8);
+    bool bytes = tvm_dtype_is_lowbit(type) || tvm_dtype_same(type, TVM_E8M0);
+    return same_type(type, code, bits) || (bytes && code == TVM_TENSOR_UINT && bits == 8);
 }
 
 /* ---- texts ---- */
@@ -57,6 +58,8 @@ static const char *code_name(unsigned code) {
         return "float8_e4m3fn";
     case TVM_TENSOR_F8_E5M2:
         return "float8_e5m2";
+    case TVM_TENSOR_E8M0:
+        return "float8_e8m0fnu";
     case TVM_TENSOR_F6_E2M3:
         return "float6_e2m3fn";
     case TVM_TENSOR_F6_E3M2:

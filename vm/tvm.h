@@ -171,6 +171,7 @@ typedef enum tvm_tensor_code {
     TVM_TENSOR_BOOL = 6,
     TVM_TENSOR_F8_E4M3 = 10,
     TVM_TENSOR_F8_E5M2 = 12,
+    TVM_TENSOR_E8M0 = 14,
     TVM_TENSOR_F6_E2M3 = 15,
     TVM_TENSOR_F6_E3M2 = 16,
     TVM_TENSOR_F4_E2M1 = 17

@@ -75,7 +75,17 @@ static reg decode_lowbit_float(emitter *e, tvm_dtype type, reg code) {
     return float_of(e, select_word(e, word_op(e, "or.b32", bits, 0x7f800000), bits, special));
 }
 
+/* The code in the exponent's place; that of 2^-127 is a subnormal, and 255 NaN. */
+static reg decode_e8m0(emitter *e, reg code) {
+    reg placed = word_op(e, "max.u32", word_op(e, "shl.b32", code, 23), 0x00400000), nan = tvm_new_pred(e),
+        bits = tvm_new_r(e);
+    tvm_emit(e, "setp.eq.u32 %s, %s, 255;", nan.name, code.name);
+    tvm_emit(e, "selp.b32 %s, 0x7fffffff, %s, %s;", bits.name, placed.name, nan.name);
+    return float_of(e, bits);
+}
+
 static wide widen_float(emitter *e, tvm_dtype from, reg value) {
+    if (tvm_dtype_same(from, TVM_E8M0)) return (wide){FORM_F32, decode_e8m0(e, value), true};
     if (is_lowbit_float(from))
         return (wide){FORM_F32, decode_lowbit_float(e, from, value), tvm_float_has_nan(from)};
     if (from.bits == 64) return (wide){FORM_F64, value, true};
@@ -206,7 +216,24 @@ static reg to_lowbit_float(emitter *e, tvm_dtype to, wide source) {
     return d;
 }
 
+/* Half a unit of the exponent added to the bits carries into it; of subnormals, the least is 2^-127 itself,
+ * so that the middle above it is at 3 * 2^21. */
+static reg to_e8m0(emitter *e, wide source) {
+    reg value = round_to_odd(e, source), bits = bits_of(e, value), small = tvm_new_pred(e),
+        positive = tvm_new_r(e), rounded = tvm_new_r(e);
+    tvm_emit(e, "max.s32 %s, %s, 0;", positive.name, bits.name);
+    tvm_emit(e, "setp.lt.u32 %s, %s, 0x00800000;", small.name, positive.name);
+    tvm_emit(e, "selp.b32 %s, 0x00200000, 0x00400000, %s;", rounded.name, small.name);
+    tvm_emit(e, "add.u32 %s, %s, %s;", rounded.name, rounded.name, positive.name);
+    reg code = word_op(e, "min.u32", word_op(e, "shr.u32", rounded, 23), 254);
+    if (!source.may_be_nan) return code;
+    reg nan = is_nan(e, "f32", value), d = tvm_new_r(e);
+    tvm_emit(e, "selp.b32 %s, 255, %s, %s;", d.name, code.name, nan.name);
+    return d;
+}
+
 static reg to_float(emitter *e, tvm_dtype to, wide source) {
+    if (tvm_dtype_same(to, TVM_E8M0)) return to_e8m0(e, source);
     if (is_lowbit_float(to)) return to_lowbit_float(e, to, source);
     if (to.bits == 64) return to_f64(e, source);
     if (tvm_is_half(to)) return tvm_f32_to_half(e, to, round_to_odd(e, source));

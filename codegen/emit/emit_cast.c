@@ -137,7 +137,7 @@ static bool emit_integer_pairs(emitter *e, void *work) {
 static const char *refuse_float_pairs(const emitter *e, const void *work) {
     (void)e;
     const cast_work *w = work;
-    if (w->from.kind != TVM_KIND_FLOAT || w->from.bits > 8 || !tvm_is_half(w->to)) return "";
+    if (w->from.kind != TVM_KIND_FLOAT || !tvm_dtype_is_lowbit(w->from) || !tvm_is_half(w->to)) return "";
     if (w->from_packing != TVM_PACKING_LINEAR) return "";
     return w->from.exponent > w->to.exponent ? "f16 has fewer exponent bits" : NULL;
 }
@@ -215,7 +215,7 @@ static bool emit_float_pairs(emitter *e, void *work) {
 
 static const char *refuse_ofp8(const emitter *e, const void *work) {
     const cast_work *w = work;
-    bool to_ofp8 = w->to.bits == 8 && tvm_float_has_nan(w->to);
+    bool to_ofp8 = tvm_dtype_same(w->to, TVM_FLOAT(8, 4, 3)) || tvm_dtype_same(w->to, TVM_FLOAT(8, 5, 2));
     bool from_f32 = tvm_dtype_same(w->from, TVM_F32) || tvm_dtype_same(w->from, TVM_BF16);
     if (!to_ofp8 || !from_f32 || w->to_packing != TVM_PACKING_LINEAR) return "";
     if (e->target.arch < ARCH_OFP8) return "not on this target";

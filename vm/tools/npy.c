@@ -250,8 +250,9 @@ bool tvm_npy_of(tvm_dtype type, unsigned rank, const int64_t *shape, tvm_npy *np
 
 bool tvm_npy_fits(const tvm_npy *given, const tvm_npy *expected, tvm_dtype type) {
     bool lowbit = tvm_dtype_is_lowbit(type);
-    bool opaque = (given->kind == 'V' && (lowbit || tvm_dtype_same(type, TVM_BF16))) ||
-                  (given->kind == 'u' && lowbit); /* bit strings, of i8 too */
+    bool bytes = lowbit || tvm_dtype_same(type, TVM_E8M0);
+    bool opaque = (given->kind == 'V' && (bytes || tvm_dtype_same(type, TVM_BF16))) ||
+                  (given->kind == 'u' && bytes); /* bit strings, of i8 too */
     if ((given->kind != expected->kind && !opaque) || given->item != expected->item) return false;
     if (given->rank != expected->rank) return false;
     for (unsigned i = 0; i < given->rank; i++)

@@ -159,7 +159,7 @@ static uint64_t random_float(tvm_dtype type, uint64_t *state) {
 
 static uint64_t random_code(tvm_dtype type, uint64_t *state) {
     if (type.kind == TVM_KIND_BOOL) return next_random(state) >> 63;
-    if (type.kind == TVM_KIND_FLOAT && !tvm_dtype_is_lowbit(type)) return random_float(type, state);
+    if (type.kind == TVM_KIND_FLOAT && type.bits > 8) return random_float(type, state);
     uint64_t code;
     do code = next_random(state) >> (64 - type.bits);
     while (type.kind == TVM_KIND_FLOAT && !isfinite(tvm_decode(type, code)));

@@ -24,7 +24,7 @@ static const struct named_type {
     {"I64", {TVM_KIND_INT, 64, 0, 0}},      {"F16", {TVM_KIND_FLOAT, 16, 5, 10}},
     {"BF16", {TVM_KIND_FLOAT, 16, 8, 7}},   {"F32", {TVM_KIND_FLOAT, 32, 8, 23}},
     {"F64", {TVM_KIND_FLOAT, 64, 11, 52}},  {"F8_E4M3", {TVM_KIND_FLOAT, 8, 4, 3}},
-    {"F8_E5M2", {TVM_KIND_FLOAT, 8, 5, 2}},
+    {"F8_E5M2", {TVM_KIND_FLOAT, 8, 5, 2}}, {"F8_E8M0", {TVM_KIND_FLOAT, 8, 8, 0}},
 };
 enum { NAMED_TYPES = sizeof named_types / sizeof named_types[0] };
 
