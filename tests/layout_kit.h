@@ -34,7 +34,7 @@ static inline void random_layout(uint32_t *state, uint32_t most, tvm_layout *lay
     reference_from_lists(&from, table);
 }
 
-/* Modes of two and three dealt to threads, as long as these divide `threads`, and to locals; what is left of
+/* Small modes dealt to threads, as long as these divide `threads`, and to locals; what is left of
  * the threads are replicas. */
 static inline tvm_layout random_layout_over(uint32_t *state, unsigned rank, const uint32_t *shape,
                                             uint32_t threads) {
@@ -46,7 +46,7 @@ static inline tvm_layout random_layout_over(uint32_t *state, unsigned rank, cons
     for (unsigned d = 0; d < rank; d++) {
         from.shape[d] = shape[d];
         for (uint32_t rest = shape[d]; rest > 1; rest /= from.mode_size[from.modes - 1]) {
-            from.mode_size[from.modes] = rest % 2 == 0 ? 2 : 3;
+            from.mode_size[from.modes] = rest % 2 == 0 ? 2 : rest % 3 == 0 ? 3 : rest % 5 == 0 ? 5 : rest;
             from.mode_dim[from.modes++] = d;
         }
     }

@@ -101,12 +101,132 @@ START_TEST(test_ways) {
 }
 END_TEST
 
+/* ---- slice, insert, concat, repeat ---- */
+
+enum { SLICE, INSERT, CONCAT, REPEAT, INTERLEAVE, PIECES };
+
+/* A random instruction over random layouts of two dimensions, and what it must make of x and y = x + 1000. */
+typedef struct piece_case {
+    unsigned what, rows, columns, axis, times;
+    uint32_t offset[2], extent[2];
+    uint32_t result[2];
+} piece_case;
+
+static int32_t expected_at(const piece_case *c, uint32_t i, uint32_t j) {
+    uint32_t at[2] = {i, j}, second = 0, width = c->columns;
+    switch (c->what) {
+    case SLICE:
+        at[0] += c->offset[0], at[1] += c->offset[1];
+        break;
+    case INSERT:
+        second = i >= c->offset[0] && i < c->offset[0] + c->extent[0] && j >= c->offset[1] &&
+                 j < c->offset[1] + c->extent[1];
+        if (second) at[0] -= c->offset[0], at[1] -= c->offset[1], width = c->extent[1];
+        break;
+    case CONCAT:
+        second = at[c->axis] >= (c->axis ? c->columns : c->rows);
+        if (second) at[c->axis] -= c->axis ? c->columns : c->rows, width = c->extent[1];
+        break;
+    case REPEAT:
+        at[c->axis] %= c->axis ? c->columns : c->rows;
+        break;
+    default:
+        at[c->axis] /= c->times;
+    }
+    return (int32_t)(at[0] * width + at[1] + second * 10000);
+}
+
+static void random_case(uint32_t *state, unsigned what, piece_case *c) {
+    static const uint32_t extents[] = {2, 4, 6, 8, 16, 32};
+    *c = (piece_case){.what = what, .axis = random_below(state, 2), .times = 1 + random_below(state, 4)};
+    c->rows = extents[random_below(state, 6)], c->columns = extents[random_below(state, 6)];
+    c->extent[0] = 1 + random_below(state, c->rows), c->extent[1] = 1 + random_below(state, c->columns);
+    for (unsigned d = 0; d < 2; d++)
+        c->offset[d] = random_below(state, (d ? c->columns : c->rows) - c->extent[d] + 1);
+    if (what == CONCAT) c->extent[!c->axis] = c->axis ? c->rows : c->columns;
+    c->result[0] = c->rows, c->result[1] = c->columns;
+    if (what == SLICE) memcpy(c->result, c->extent, sizeof c->result);
+    if (what == CONCAT) c->result[c->axis] += c->extent[c->axis];
+    if (what >= REPEAT) c->result[c->axis] *= c->times;
+}
+
+static void case_body(uint32_t *state, const piece_case *c, uint32_t threads, char *body, size_t size) {
+    char layout[TVM_LAYOUT_TEXT_MAX];
+    tvm_layout result = random_layout_over(state, 2, c->result, threads);
+    tvm_layout_text(&result, layout);
+    if (c->what == SLICE)
+        snprintf(body, size, "slice %%v, [%u, %u], [%u, %u], layout %s", c->offset[0], c->offset[1],
+                 c->extent[0], c->extent[1], layout);
+    else if (c->what == INSERT)
+        snprintf(body, size, "insert %%v, %%w, [%u, %u]", c->offset[0], c->offset[1]);
+    else if (c->what == CONCAT)
+        snprintf(body, size, "concat %%v, %%w, %u, layout %s", c->axis, layout);
+    else
+        snprintf(body, size, "%s %%v, %u, %u", c->what == REPEAT ? "repeat" : "repeat-interleave", c->axis,
+                 c->times);
+}
+
+static void check_case(uint32_t *state, const piece_case *c) {
+    static int32_t in[2 * 1024], out[8 * 1024];
+    char text[8192], body[2048], first[TVM_LAYOUT_TEXT_MAX], second[TVM_LAYOUT_TEXT_MAX];
+    uint32_t threads = 32 * (1 + random_below(state, 3)), y_rows = c->extent[0], y_columns = c->extent[1];
+    tvm_layout x = random_layout_over(state, 2, (const uint32_t[]){c->rows, c->columns}, threads),
+               y = random_layout_over(state, 2, c->extent, threads);
+    case_body(state, c, threads, body, sizeof body);
+    snprintf(text, sizeof text,
+             ".vasm 3\n.kernel k(x: global i32[%u, %u], z: global i32[%u, %u])\n.warps %u\n.grid 1\n"
+             "%%v = load-global x, %s\n%%w = iota(i32[%u, %u], axis 0, layout %s) * %u + "
+             "iota(i32[%u, %u], axis 1, layout %s) + 10000\n%%r = %s\nstore-global z, %%r\n.end\n",
+             c->rows, c->columns, c->result[0], c->result[1], threads / 32, tvm_layout_text(&x, first),
+             y_rows, y_columns, tvm_layout_text(&y, second), y_columns, y_rows, y_columns, second, body);
+    for (uint32_t i = 0; i < c->rows * c->columns; i++) in[i] = (int32_t)i;
+    tvm_ir_program *program = assemble(text);
+    static const char *const targets[] = {"sm_80", "sm_90a"};
+    for (unsigned t = 0; t < 2; t++) {
+        memset(out, 0x5a, sizeof out);
+        run_ptx(program, targets[t], (const uint8_t *)in, (uint8_t *)out, sizeof in);
+        for (uint32_t i = 0; i < c->result[0] * c->result[1]; i++)
+            ck_assert_msg(out[i] == expected_at(c, i / c->result[1], i % c->result[1]),
+                          "%s: element %u is %d, expected %d:\n%s", targets[t], i, out[i],
+                          expected_at(c, i / c->result[1], i % c->result[1]), text);
+    }
+    tvm_ir_program_free(program);
+}
+
+START_TEST(test_pieces) {
+    uint32_t state = 5 + (uint32_t)_i;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        piece_case c;
+        do random_case(&state, (unsigned)_i, &c);
+        while (c.result[0] * c.result[1] > 1024);
+        check_case(&state, &c);
+    }
+}
+END_TEST
+
+/* Nothing moves where a slice, a stack of equal layouts or a repetition is of whole registers. */
+START_TEST(test_pieces_in_registers) {
+    tvm_ir_program *program = assemble(
+        ".vasm 3\n.kernel k(x: global f16[32, 64], z: global f16[64, 64])\n.warps 1\n.grid 1\n"
+        "%v = load-global x, local(4, 2).spatial(8, 4).local(1, 8)\n%a = slice %v, [8, 32], [16, 32]\n"
+        "%b = concat %a, %a, 1\n%c = insert %b, %a, [0, 32]\n%d = repeat %c, 0, 2\n%e = slice %d, [0, 0], [16, 64]\n"
+        "%f = repeat-interleave %e, 0, 4\nstore-global z, %f\n.end\n");
+    tvm_module *module = translate(program, "sm_90a");
+    ck_assert_ptr_null(strstr(module->ptx, "st.shared"));
+    ck_assert_ptr_null(strstr(module->ptx, "bar.sync"));
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("rearrange");
     TCase *tests = tcase_create("rearrange");
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, test_random_layouts, 0, sizeof types / sizeof *types);
     tcase_add_test(tests, test_ways);
+    tcase_add_loop_test(tests, test_pieces, 0, PIECES);
+    tcase_add_test(tests, test_pieces_in_registers);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

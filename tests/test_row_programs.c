@@ -235,6 +235,99 @@ START_TEST(reduce_combines_rows) {
 }
 END_TEST
 
+/* ---- cumsum ---- */
+
+/* Whole numbers that the type can hold, so that the sums are exact; of integers some wrap. */
+START_TEST(cumsum_adds_up_rows) {
+    char define[32];
+    snprintf(define, sizeof define, "T=%s", element_types[_i]);
+    kernel_kit k = kit_open("cumsum.vasm", define);
+    double range = _i == 0 ? 2048 : _i == 1 ? 256 : _i == 2 ? 0x1p24 : 0;
+    for (size_t s = 0; s < SIZES; s++) {
+        size_t m = sizes[s][0], n = sizes[s][1];
+        kit_clear(&k);
+        kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
+        kit_tensor *x = kit_input(&k, type_of(element_types[_i]), m * n, 0, 100);
+        for (size_t i = 0; i < m; i++) {
+            double sum = 0;
+            for (size_t j = 0; j < n; j++) {
+                double *v = &x->values[i * n + j];
+                *v = floor(*v) - (range ? 50 : 0);
+                if (range && fabs(sum + *v) > range) *v = sum > 0 ? -floor(sum / 2) : floor(-sum / 2);
+                sum += *v;
+            }
+        }
+        kit_write(&k, x);
+        kit_tensor *y = kit_tensor_new(&k, x->type, m * n);
+        kit_launch(&k, "cumsum");
+        for (size_t i = 0; i < m; i++) {
+            double sum = 0;
+            for (size_t j = 0; j < n; j++) {
+                sum += x->values[i * n + j];
+                if (x->type.kind == TVM_KIND_UINT) sum = fmod(sum, 256);
+                near(define, i * n + j, y->values[i * n + j], sum, 0);
+            }
+        }
+    }
+    kit_close(&k);
+    compiles("cumsum.vasm", define);
+}
+END_TEST
+
+/* ---- topk ---- */
+
+static const double *sorted_row;
+
+static int by_value(const void *a, const void *b) {
+    size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    double x = sorted_row[i], y = sorted_row[j];
+    if (isnan(x)) x = -INFINITY;
+    if (isnan(y)) y = -INFINITY;
+    return x != y ? (x > y ? -1 : 1) : i < j ? -1 : i > j;
+}
+
+static void check_topk(const char *define, const double *x, size_t n, const double *values,
+                       const double *indices, size_t count) {
+    size_t *order = calloc(n, sizeof *order);
+    ck_assert_ptr_nonnull(order);
+    for (size_t j = 0; j < n; j++) order[j] = j;
+    sorted_row = x;
+    qsort(order, n, sizeof *order, by_value);
+    for (size_t q = 0; q < count; q++) {
+        near(define, q, indices[q], (double)order[q], 0);
+        ck_assert(values[q] == (isnan(x[order[q]]) ? -INFINITY : x[order[q]]));
+    }
+    free(order);
+}
+
+/* Random values with many ties; ascending and descending rows, whose greatest values lie side by side. */
+START_TEST(topk_is_the_head_of_the_sorted_row) {
+    static const size_t shapes[][2] = {{2, 64}, {3, 100}, {3, 1000}, {2, 8192}, {3, 20001}, {1, 40000}};
+    unsigned type = (unsigned)_i % TYPES;
+    size_t count = _i < TYPES ? 20 : 64;
+    char define[32];
+    snprintf(define, sizeof define, "T=%s K=%zu", type_names[type], count);
+    kernel_kit k = kit_open("topk.vasm", define);
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        size_t m = shapes[s][0], n = shapes[s][1];
+        kit_clear(&k);
+        kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
+        kit_tensor *x = kit_input(&k, type_of(type_names[type]), m * n, -3, 3);
+        for (size_t j = 0; j < n && m > 1; j++) x->values[n + j] = s % 2 ? (double)j / 64 : -(double)j / 64;
+        for (size_t j = 0; j < n && m > 2; j += 7) x->values[2 * n + j] = j % 2 ? NAN : -0.0;
+        kit_write(&k, x);
+        kit_tensor *values = kit_tensor_new(&k, x->type, m * count),
+                   *at = kit_tensor_new(&k, TVM_I(32), m * count);
+        kit_launch(&k, "topk");
+        for (size_t i = 0; i < m; i++)
+            check_topk(define, x->values + i * n, n, values->values + i * count, at->values + i * count,
+                       count);
+    }
+    kit_close(&k);
+    compiles("topk.vasm", define);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("row programs");
     TCase *tests = tcase_create("row programs");
@@ -244,6 +337,8 @@ int main(void) {
     tcase_add_loop_test(tests, rms_norm_is_that_of_float64, 0, TYPES);
     tcase_add_loop_test(tests, argmax_is_the_first_of_the_greatest, 0, ELEMENT_TYPES);
     tcase_add_loop_test(tests, reduce_combines_rows, 0, ELEMENT_TYPES);
+    tcase_add_loop_test(tests, cumsum_adds_up_rows, 0, ELEMENT_TYPES);
+    tcase_add_loop_test(tests, topk_is_the_head_of_the_sorted_row, 0, 2 * TYPES);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -5,7 +5,7 @@
 #include "compute.h"
 #include "numbers.h"
 #include "scratch.h"
-#include "shared_access.h"
+#include "scratch_tile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,24 +27,13 @@ tvm_status tvm_emit_RELABEL(emitter *e, const tvm_insn *insn) {
 
 typedef enum how { IN_THREAD, MOVMATRIX, SHUFFLES, SCRATCH_MEMORY } how;
 
-/* One side of a move through scratch memory: where the elements of a layout lie, [index] at strides, and how
- * many neighbours are accessed at once. In elements. */
-typedef struct side {
-    const tvm_layout *layout;
-    uint32_t slot;
-    uint32_t locals;
-    uint32_t width;
-} side;
-
 typedef struct relayout {
     tvm_dtype type;
-    uint32_t bytes; /* of an element in scratch memory */
-    side source, result;
+    tile_side source, result;
     how how;
     uint32_t *map;      /* IN_THREAD: of the result's local index; MOVMATRIX and SHUFFLES: of its word */
     uint32_t *lane_xor; /* SHUFFLES: of each word of the result, to that of word 0 */
-    uint32_t stride[TVM_MAX_RANK]; /* SCRATCH_MEMORY, in elements */
-    uint32_t elements;             /* and how many it takes */
+    scratch_tile tile;  /* SCRATCH_MEMORY */
 } relayout;
 
 static void free_relayout(relayout *r) {
@@ -157,77 +146,6 @@ static bool is_shuffles(relayout *r) {
     return matched;
 }
 
-/* ---- relayout: the plan of scratch memory ---- */
-
-static uint32_t offset_of(const relayout *r, const tvm_layout *layout, uint32_t thread, uint32_t local) {
-    uint32_t index[TVM_MAX_RANK], offset = 0;
-    tvm_layout_map(layout, thread, local, index);
-    for (unsigned d = 0; d < layout->rank; d++) offset += index[d] * r->stride[d];
-    return offset;
-}
-
-static uint32_t mode_step(const relayout *r, const tvm_layout *layout, unsigned mode) {
-    uint32_t step = r->stride[layout->mode_dim[mode]];
-    for (unsigned m = mode + 1; m < layout->modes && layout->mode_dim[m] == layout->mode_dim[mode]; m++)
-        step *= layout->mode_size[m];
-    return step;
-}
-
-/* The most elements, at most 16 bytes, that every thread has side by side in ascending local order, at a
- * multiple of their number. */
-static uint32_t width_of(const relayout *r, const side *s) {
-    const tvm_layout *layout = s->layout;
-    uint32_t width = 16 / r->bytes;
-    for (; width > 1; width /= 2) {
-        bool fits = s->locals % width == 0 && width * r->bytes >= 4;
-        for (unsigned i = 0; fits && i < layout->spatials; i++)
-            fits = layout->spatial[i] < 0 || mode_step(r, layout, (unsigned)layout->spatial[i]) % width == 0;
-        for (uint32_t l = 0; fits && l < s->locals; l++) {
-            uint32_t first = offset_of(r, layout, 0, l - l % width);
-            fits = first % width == 0 && offset_of(r, layout, 0, l) == first + l % width;
-        }
-        if (fits) break;
-    }
-    return r->type.bits < 8 ? 1 : width;
-}
-
-/* Wavefronts of the first warp's accesses. */
-static uint32_t cost_of(const relayout *r, const side *s) {
-    uint32_t address[WARP], cost = 0, bits = 8 * s->width * r->bytes, least = bits <= 32 ? 1 : bits / 32;
-    for (uint32_t l = 0; l < s->locals; l += s->width) {
-        for (uint32_t lane = 0; lane < WARP; lane++)
-            address[lane] = r->bytes * offset_of(r, s->layout, lane, l);
-        cost += least + tvm_shared_conflicts(address, WARP, bits);
-    }
-    return cost;
-}
-
-static void set_strides(relayout *r, uint32_t padding) {
-    const tvm_layout *layout = r->source.layout;
-    uint32_t stride = 1;
-    for (unsigned d = layout->rank; d-- > 0;) {
-        r->stride[d] = stride;
-        stride *= layout->shape[d];
-        if (d + 1U == layout->rank && d > 0) stride += padding;
-    }
-    r->elements = stride;
-    r->source.width = width_of(r, &r->source);
-    r->result.width = width_of(r, &r->result);
-}
-
-/* Rows are as far apart as costs the fewest bank conflicts. */
-static void plan_scratch(relayout *r) {
-    uint32_t best = 0, least = UINT32_MAX;
-    for (uint32_t padding = 0; padding <= 32 / r->bytes; padding = padding ? 2 * padding : 1) {
-        set_strides(r, padding);
-        uint32_t cost = cost_of(r, &r->source) + cost_of(r, &r->result);
-        if (cost >= least) continue;
-        least = cost;
-        best = padding;
-    }
-    set_strides(r, best);
-}
-
 /* False without memory. */
 static bool plan_relayout(relayout *r, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                           const tvm_insn *insn) {
@@ -237,7 +155,6 @@ static bool plan_relayout(relayout *r, const tvm_ir_program *program, const tvm_
     *r = (relayout){.type = kernel->slots[slot].dtype,
                     .source = {.layout = from, .slot = slot, .locals = tvm_layout_locals(from)},
                     .result = {.layout = to, .slot = insn->result, .locals = tvm_layout_locals(to)}};
-    r->bytes = r->type.bits <= 8 ? 1 : r->type.bits / 8U;
     if (is_in_thread(r))
         r->how = IN_THREAD;
     else if (r->map && is_movmatrix(r))
@@ -246,7 +163,9 @@ static bool plan_relayout(relayout *r, const tvm_ir_program *program, const tvm_
         r->how = SHUFFLES;
     else
         r->how = SCRATCH_MEMORY;
-    if (r->map && r->how == SCRATCH_MEMORY) plan_scratch(r);
+    if (r->map && r->how == SCRATCH_MEMORY)
+        tvm_tile_plan(&r->tile, r->type, from->rank, from->shape,
+                      (tile_side *const[]){&r->source, &r->result}, 2);
     return r->map != NULL;
 }
 
@@ -256,7 +175,7 @@ uint64_t tvm_relayout_scratch(const tvm_ir_program *program, const tvm_ir_kernel
     (void)target, (void)taken;
     bool known = plan_relayout(&r, program, kernel, insn);
     free_relayout(&r);
-    return known && r.how == SCRATCH_MEMORY ? (uint64_t)r.elements * r.bytes : 0;
+    return known && r.how == SCRATCH_MEMORY ? tvm_tile_bytes(&r.tile) : 0;
 }
 
 /* ---- relayout: the code ---- */
@@ -336,77 +255,11 @@ static bool emit_shuffles(emitter *e, const relayout *r) {
     return true;
 }
 
-static reg side_address(emitter *e, const relayout *r, const side *s) {
-    reg address = tvm_shared_base(e), coordinate;
-    for (unsigned d = 0; d < s->layout->rank; d++)
-        if (tvm_thread_coordinate(e, s->layout, d, &coordinate))
-            address = tvm_pure(e, 'r', "add.u32 $, %s, %s;", address.name,
-                               tvm_pure_scale(e, coordinate, r->stride[d] * r->bytes).name);
-    return address;
-}
-
-/* The words of an access, `{a, b}` or `a`, and `v2.b32` or `b32`. */
-static void words_text(const reg *words, uint32_t count, char type[16], char list[64]) {
-    if (count == 1) {
-        snprintf(type, 16, "b32");
-        snprintf(list, 64, "%s", words[0].name);
-        return;
-    }
-    snprintf(type, 16, "v%u.b32", (unsigned)count);
-    int n = snprintf(list, 64, "{%s", words[0].name);
-    for (uint32_t i = 1; i < count; i++) n += snprintf(list + n, 64 - (size_t)n, ", %s", words[i].name);
-    snprintf(list + n, 64 - (size_t)n, "}");
-}
-
-static void store_side(emitter *e, const relayout *r, uint32_t scratch) {
-    const side *s = &r->source;
-    reg address = side_address(e, r, s), words[4];
-    char type[16], list[64];
-    uint32_t count = s->width * r->bytes / 4;
-    for (uint32_t l = 0; l < s->locals; l += s->width) {
-        uint32_t offset = scratch + r->bytes * offset_of(r, s->layout, 0, l);
-        if (count == 0) {
-            reg value = tvm_read_element(e, s->slot, l, false);
-            tvm_emit(e, "st.shared.b%u [%s+%u], %s;", (unsigned)(8 * r->bytes), address.name,
-                     (unsigned)offset, value.name);
-            continue;
-        }
-        for (uint32_t i = 0; i < count; i++) words[i] = tvm_slot_word(e, s->slot, l * r->bytes / 4 + i);
-        words_text(words, count, type, list);
-        tvm_emit(e, "st.shared.%s [%s+%u], %s;", type, address.name, (unsigned)offset, list);
-    }
-}
-
-static bool load_side(emitter *e, const relayout *r, uint32_t scratch) {
-    const side *s = &r->result;
-    reg address = side_address(e, r, s), words[4];
-    char type[16], list[64];
-    uint32_t count = s->width * r->bytes / 4;
-    element_writer writer;
-    if (!tvm_write_begin(e, &writer, s->slot)) return false;
-    for (uint32_t l = 0; l < s->locals; l += s->width) {
-        uint32_t offset = scratch + r->bytes * offset_of(r, s->layout, 0, l);
-        if (count == 0) {
-            reg value = tvm_new_element(e, r->type);
-            tvm_emit(e, "ld.shared.%s%u %s, [%s+%u];", tvm_is_half(r->type) ? "b" : "u",
-                     (unsigned)(8 * r->bytes), value.name, address.name, (unsigned)offset);
-            tvm_write_element(e, &writer, value);
-            continue;
-        }
-        for (uint32_t i = 0; i < count; i++) words[i] = tvm_new_r(e);
-        words_text(words, count, type, list);
-        tvm_emit(e, "ld.shared.%s %s, [%s+%u];", type, list, address.name, (unsigned)offset);
-        for (uint32_t i = 0; i < count; i++) tvm_write_word(e, &writer, words[i]);
-    }
-    tvm_write_end(e, &writer);
-    return true;
-}
-
 static bool emit_scratch(emitter *e, const relayout *r) {
-    uint32_t scratch = tvm_scratch_begin(e, (uint64_t)r->elements * r->bytes);
-    store_side(e, r, scratch);
+    uint32_t scratch = tvm_scratch_begin(e, tvm_tile_bytes(&r->tile));
+    tvm_tile_store(e, &r->tile, &r->source, scratch);
     tvm_scratch_publish(e);
-    return load_side(e, r, scratch);
+    return tvm_tile_load(e, &r->tile, &r->result, scratch);
 }
 
 tvm_status tvm_emit_RELAYOUT(emitter *e, const tvm_insn *insn) {

@@ -12,6 +12,7 @@ static const struct {
                      tvm_target target, uint64_t taken);
 } families[] = {
     {"ATOMIC_FETCH", tvm_fetch_scratch},
+    {"PIECES", tvm_pieces_scratch},
     {"PRINT_TENSOR", tvm_print_scratch},
     {"REDUCE", tvm_reduce_scratch},
     {"RELAYOUT", tvm_relayout_scratch},

@@ -30,6 +30,9 @@ uint64_t tvm_scan_scratch(const tvm_ir_program *program, const tvm_ir_kernel *ke
 /* Where bytes are counted from: the block's shared memory, of teams that run the same code moved on to their
  * own. */
 reg tvm_scratch_base(emitter *e);
+uint64_t tvm_pieces_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                            tvm_target target, uint64_t taken);
+
 /* What may be written: bytes [result, result + bytes) from there on. */
 uint32_t tvm_scratch_begin(emitter *e, uint64_t bytes);
 /* All threads of the team see what was written. */

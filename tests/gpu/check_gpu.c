@@ -243,7 +243,8 @@ static bool run_all(suite *s, const char *only) {
     } all[] = {
         {"cases", gpu_add_cases},    {"casts", gpu_add_casts},         {"element-wise", gpu_add_elementwise},
         {"functions", gpu_add_math}, {"matmul", gpu_add_matmuls},      {"matmul_lowbit", gpu_add_lowbits},
-        {"moves", gpu_add_moves},    {"interface", gpu_add_interface}, {"streams", gpu_add_streams}};
+        {"moves", gpu_add_moves},    {"interface", gpu_add_interface}, {"rows", gpu_add_rows},
+        {"streams", gpu_add_streams}};
     gpu_group groups[sizeof all / sizeof *all] = {0};
     size_t count = 0;
     double start = seconds();

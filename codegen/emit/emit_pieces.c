@@ -1,0 +1,163 @@
+/* slice, insert, concat, repeat and repeat-interleave. Where every thread has what its result needs, at
+ * places that are the same in all threads, they are other names for registers; else the pieces meet in
+ * scratch memory. */
+#include "compute.h"
+#include "pieces.h"
+#include "scratch.h"
+#include "scratch_tile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a local element of the result comes from, in every thread. */
+typedef struct origin {
+    uint32_t local;
+    unsigned piece;
+} origin;
+
+typedef struct assembly {
+    tvm_pieces pieces;
+    tvm_dtype type;
+    const tvm_layout *layouts[2], *layout;
+    uint32_t result, locals;
+    origin *origins; /* NULL: threads have not what they need */
+    scratch_tile tile;
+    tile_side sides[2], whole;
+} assembly;
+
+/* ---- the plan ---- */
+
+/* The piece's local index, in this thread, of the element that local l of the result is; UINT32_MAX: none. */
+static uint32_t find_local(const assembly *a, uint32_t thread, uint32_t l, uint32_t *const *tables,
+                           unsigned *piece) {
+    uint32_t index[TVM_MAX_RANK], from[TVM_MAX_RANK], flat = 0;
+    tvm_layout_map(a->layout, thread, l, index);
+    *piece = tvm_pieces_origin(&a->pieces, index, from);
+    for (unsigned d = 0; d < a->pieces.rank; d++) flat = flat * a->pieces.shapes[*piece][d] + from[d];
+    uint32_t locals = tvm_layout_locals(a->layouts[*piece]);
+    for (uint32_t i = 0; i < locals; i++)
+        if (tables[*piece][(size_t)thread * locals + i] == flat) return i;
+    return UINT32_MAX;
+}
+
+static bool has_element(const assembly *a, uint32_t thread, uint32_t l, const origin *o,
+                        uint32_t *const *tables) {
+    uint32_t index[TVM_MAX_RANK], from[TVM_MAX_RANK], flat = 0;
+    tvm_layout_map(a->layout, thread, l, index);
+    unsigned piece = tvm_pieces_origin(&a->pieces, index, from);
+    for (unsigned d = 0; d < a->pieces.rank; d++) flat = flat * a->pieces.shapes[piece][d] + from[d];
+    return piece == o->piece &&
+           tables[piece][(size_t)thread * tvm_layout_locals(a->layouts[piece]) + o->local] == flat;
+}
+
+static bool find_origins(assembly *a, uint32_t *const *tables) {
+    uint32_t threads = tvm_layout_threads(a->layout);
+    for (uint32_t l = 0; l < a->locals; l++) {
+        a->origins[l].local = find_local(a, 0, l, tables, &a->origins[l].piece);
+        if (a->origins[l].local == UINT32_MAX) return false;
+        for (uint32_t t = 1; t < threads; t++)
+            if (!has_element(a, t, l, &a->origins[l], tables)) return false;
+    }
+    return true;
+}
+
+static tile_side side_of(const tvm_layout *layout, uint32_t slot) {
+    return (tile_side){.layout = layout, .slot = slot, .locals = tvm_layout_locals(layout)};
+}
+
+/* The scratch tile is the source of a slice, and the result of what is made of two. */
+static void plan_tile(assembly *a) {
+    tile_side *sides[3] = {&a->sides[0], &a->whole, &a->sides[1]};
+    const tvm_layout *space = a->pieces.op == TVM_OP_SLICE ? a->layouts[0] : a->layout;
+    for (unsigned p = 0; p < a->pieces.count; p++) a->sides[p] = side_of(a->layouts[p], a->pieces.slots[p]);
+    a->whole = side_of(a->layout, a->result);
+    if (a->pieces.op == TVM_OP_SLICE) memcpy(a->whole.offset, a->pieces.offset, sizeof a->whole.offset);
+    if (a->pieces.op == TVM_OP_INSERT)
+        memcpy(a->sides[1].offset, a->pieces.offset, sizeof a->sides[1].offset);
+    if (a->pieces.op == TVM_OP_CONCAT)
+        a->sides[1].offset[a->pieces.axis] = a->pieces.shapes[0][a->pieces.axis];
+    tvm_tile_plan(&a->tile, a->type, space->rank, space->shape, sides, 1 + a->pieces.count);
+}
+
+/* False without memory. */
+static bool plan_assembly(assembly *a, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                          const tvm_insn *insn) {
+    uint32_t *tables[2] = {NULL, NULL};
+    *a = (assembly){.result = insn->result, .layout = &program->layouts[kernel->slots[insn->result].layout]};
+    tvm_pieces_of(program, kernel, insn, tvm_operands(kernel, insn), &a->pieces);
+    a->type = kernel->slots[insn->result].dtype;
+    a->locals = tvm_layout_locals(a->layout);
+    a->origins = calloc(a->locals, sizeof *a->origins);
+    bool good = a->origins != NULL;
+    for (unsigned p = 0; p < a->pieces.count; p++) {
+        a->layouts[p] = &program->layouts[kernel->slots[a->pieces.slots[p]].layout];
+        size_t entries = (size_t)tvm_layout_threads(a->layouts[p]) * tvm_layout_locals(a->layouts[p]);
+        tables[p] = malloc(entries * sizeof *tables[p]);
+        good = good && tables[p];
+        if (good) tvm_layout_table(a->layouts[p], tables[p]);
+    }
+    if (good && !find_origins(a, tables)) {
+        free(a->origins);
+        a->origins = NULL;
+        plan_tile(a);
+    }
+    free(tables[0]);
+    free(tables[1]);
+    return good;
+}
+
+uint64_t tvm_pieces_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                            tvm_target target, uint64_t taken) {
+    assembly a;
+    (void)target, (void)taken;
+    bool good = plan_assembly(&a, program, kernel, insn), through = good && !a.origins;
+    free(a.origins);
+    return through ? tvm_tile_bytes(&a.tile) : 0;
+}
+
+/* ---- the code ---- */
+
+/* Runs of elements that make words go as words. */
+static bool emit_registers(emitter *e, const assembly *a) {
+    uint32_t each = a->type.bits < 32 && 32 % a->type.bits == 0 ? 32U / a->type.bits : 1;
+    element_writer writer;
+    if (!tvm_write_begin(e, &writer, a->result)) return false;
+    for (uint32_t l = 0; l < a->locals;) {
+        const origin *o = &a->origins[l];
+        uint32_t run = 1;
+        while (run < each && l + run < a->locals && o[run].piece == o->piece &&
+               o[run].local == o->local + run)
+            run++;
+        if (each > 1 && run == each && l % each == 0 && o->local % each == 0) {
+            tvm_write_word(e, &writer, tvm_slot_word(e, a->pieces.slots[o->piece], o->local / each));
+            l += each;
+        } else {
+            tvm_write_element(e, &writer, tvm_read_element(e, a->pieces.slots[o->piece], o->local, false));
+            l++;
+        }
+    }
+    tvm_write_end(e, &writer);
+    return true;
+}
+
+/* What is inserted comes after what it replaces. */
+static bool emit_scratch(emitter *e, const assembly *a) {
+    uint32_t scratch = tvm_scratch_begin(e, tvm_tile_bytes(&a->tile));
+    tvm_tile_store(e, &a->tile, &a->sides[0], scratch);
+    if (a->pieces.op == TVM_OP_INSERT) tvm_scratch_publish(e);
+    if (a->pieces.count > 1) tvm_tile_store(e, &a->tile, &a->sides[1], scratch);
+    tvm_scratch_publish(e);
+    return tvm_tile_load(e, &a->tile, &a->whole, scratch);
+}
+
+tvm_status tvm_emit_PIECES(emitter *e, const tvm_insn *insn) {
+    assembly a;
+    size_t before = e->body.size;
+    bool done = plan_assembly(&a, e->program, e->kernel, insn), registers = done && a.origins;
+    done = done && (registers ? emit_registers : emit_scratch)(e, &a);
+    free(a.origins);
+    if (!done) return tvm_diag_no_memory(e->diags);
+    tvm_explain(e, registers ? "other registers" : "through shared memory", 0, tvm_body_lines(e, before), -1,
+                registers ? "" : "other registers: threads hold other elements");
+    return TVM_OK;
+}

@@ -1,0 +1,108 @@
+/* The shipped programs that work row by row, at sizes of all kinds: sums of whole numbers, positions and what
+ * is selected bit for bit the interpreter's, functions of floats within units in the last place. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "suite.h"
+
+enum { ONE = 1 };
+
+/* Arguments after m and n: e the number 1, x a matrix that is read, r one that is read and written, w a
+ * vector, y a matrix, i an i32 for each row, v a value for each row, k and j K values and indices for each.
+ */
+typedef struct program {
+    const char *file, *kernel, *arguments, *option;
+    bool exact;
+} program;
+
+static const program programs[] = {
+    {"softmax", "softmax", "xy", "", false},
+    {"layer_norm", "layer_norm", "exwwy", "", false},
+    {"rms_norm", "rms_norm", "exwy", "", false},
+    {"rms_norm", "add_rms_norm", "exrwy", "", false},
+    {"argmax", "argmax", "xi", "", true},
+    {"reduce", "reduce", "xv", "OP=\"sum\"", true},
+    {"reduce", "reduce", "xv", "OP=\"prod\"", true},
+    {"reduce", "reduce", "xv", "OP=\"min\"", true},
+    {"cumsum", "cumsum", "xy", "", true},
+    {"topk", "topk", "xkj", "K=20", true},
+};
+static const char *const types[] = {"f16", "bf16", "f32"};
+static const size_t sizes[][2] = {{3, 20},    {4, 1000},  {5, 1024},   {2, 5001},   {3, 8200},
+                                  {2, 16384}, {2, 20001}, {300, 4096}, {1, 152064}, {2, 262144}};
+enum { SIZES = sizeof sizes / sizeof *sizes, TOP = 20 };
+
+/* Numbers of few values, between -2 and 2, so that there are ties. */
+static void *random_codes(tvm_dtype type, size_t count, uint64_t seed) {
+    uint8_t *bytes = calloc(count * type.bits / 8 + 8, 1);
+    if (bytes == NULL) abort();
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        double value = (double)((int64_t)(seed >> 33) % 2048) / 1024 * (seed >> 63 ? -1 : 1);
+        tvm_bits_set(bytes, i * type.bits, type.bits, tvm_encode(type, value));
+    }
+    return bytes;
+}
+
+static gpu_arg argument(char kind, tvm_dtype type, size_t m, size_t n, bool exact, void **owned) {
+    unsigned units = exact ? 0 : type.bits == 32 ? 64 : 2;
+    gpu_arg out = ARG_OUT(type, m * n);
+    out.units = units;
+    switch (kind) {
+    case 'e':
+        return (gpu_arg)ARG_SCALAR(ONE);
+    case 'w':
+        *owned = random_codes(type, n, 7);
+        return (gpu_arg)ARG_IN(type, n, *owned);
+    case 'y':
+        return out;
+    case 'v':
+        out.count = m;
+        return out;
+    case 'k':
+        out.count = m * TOP;
+        return out;
+    case 'i':
+        return (gpu_arg)ARG_OUT(TVM_I(32), m);
+    case 'j':
+        return (gpu_arg)ARG_OUT(TVM_I(32), m * TOP);
+    default:
+        *owned = random_codes(type, m * n, kind == 'x' ? 3 : 5);
+        return (gpu_arg)ARG_IN(type, m * n, *owned);
+    }
+}
+
+static bool run_size(suite *s, const gpu_test *test, size_t m, size_t n) {
+    const program *p = test->data;
+    gpu_arg args[GPU_MAX_ARGS] = {ARG_SCALAR((int64_t)m), ARG_SCALAR((int64_t)n)};
+    void *owned[GPU_MAX_ARGS] = {0};
+    size_t count = 2;
+    for (const char *kind = p->arguments; *kind; kind++, count++)
+        args[count] = argument(*kind, test->type, m, n, p->exact, &owned[count]);
+    bool good = gpu_run_both(s, test, p->kernel, args, count);
+    if (!good) printf("%s: m %zu, n %zu\n", test->name, m, n);
+    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(owned[i]);
+    return good;
+}
+
+static bool run(suite *s, const gpu_test *test) {
+    bool good = true;
+    for (size_t i = 0; i < SIZES; i++) good = run_size(s, test, sizes[i][0], sizes[i][1]) && good;
+    return good;
+}
+
+void gpu_add_rows(suite *s, gpu_group *group) {
+    for (size_t p = 0; p < sizeof programs / sizeof *programs; p++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            char file[4096], title[128], type[16];
+            const char *defines[] = {type, programs[p].option};
+            snprintf(file, sizeof file, "%s/%s.vasm", s->programs, programs[p].file);
+            snprintf(type, sizeof type, "T=%s", types[t]);
+            snprintf(title, sizeof title, "%s %s %s", programs[p].kernel, type, programs[p].option);
+            gpu_test *test = gpu_add(group, title, NULL, file, defines, programs[p].option[0] ? 2 : 1);
+            test->run = run;
+            test->data = &programs[p];
+            if (!tvm_dtype_parse(types[t], strlen(types[t]), &test->type)) abort();
+        }
+}
