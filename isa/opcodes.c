@@ -32,7 +32,8 @@ enum {
     UNSIGNED = TVM_TRAIT_UNSIGNED,
     FLOAT = TVM_TRAIT_FLOAT,
     DOUBLE = TVM_TRAIT_DOUBLE,
-    BOOL = TVM_TRAIT_BOOL
+    BOOL = TVM_TRAIT_BOOL,
+    PENDING = TVM_TRAIT_PENDING
 };
 
 #define TVM_OP(number, id, mnemonic, since, class, family, result, operands, effects, traits, semantics)     \

@@ -28,6 +28,15 @@ uint32_t tvm_pipeline_stages(const tvm_ir_kernel *kernel, const tvm_insn *insn) 
     return stages->kind == TVM_OPERAND_CONST ? stages->value : 0;
 }
 
+unsigned tvm_pipeline_effects(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    unsigned effects = tvm_op(insn->op)->effects;
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_SLOT && kernel->slots[operands[o].value].kind == TVM_SLOT_SHARED)
+            return effects;
+    return effects & ~(unsigned)TVM_EFFECT_READ_SHARED;
+}
+
 bool tvm_pipeline_fills(const tvm_pipeline *pipeline, uint32_t slot) {
     for (uint32_t i = 0; i < pipeline->tensor_count; i++)
         if (pipeline->tensors[i] == slot) return true;
@@ -103,7 +112,7 @@ static tvm_status need_slot(finder *f, uint32_t slot, uint32_t reader) {
         return tvm_refuse(f->why, "'%s', on which a copy of the pipelined loop depends, is assigned %s",
                           slot_name(f, slot),
                           direct ? "in the turn before" : "under a condition or in a loop");
-    if (tvm_op(insn_at(f, setter)->op)->effects & ~(unsigned)TVM_EFFECT_READ_GLOBAL)
+    if (tvm_pipeline_effects(f->kernel, insn_at(f, setter)) & ~(unsigned)TVM_EFFECT_READ_GLOBAL)
         return tvm_refuse(f->why, "'%s', on which a copy of the pipelined loop depends, is the result of %s",
                           slot_name(f, slot), tvm_op(insn_at(f, setter)->op)->mnemonic);
     f->ahead[setter] = true;

@@ -31,6 +31,8 @@ uint32_t tvm_pipeline_stages(const tvm_ir_kernel *kernel, const tvm_insn *insn);
  * wrong. */
 tvm_status tvm_pipeline_find(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t loop,
                              tvm_pipeline *pipeline, bool *ahead, uint32_t *at, tvm_why *why);
+/* The effects of the instruction's row, of which it reads no shared memory where it names none. */
+unsigned tvm_pipeline_effects(const tvm_ir_kernel *kernel, const tvm_insn *insn);
 /* Is slot among the tensors? */
 bool tvm_pipeline_fills(const tvm_pipeline *pipeline, uint32_t slot);
 

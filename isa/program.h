@@ -109,7 +109,8 @@ typedef enum tvm_trait {
     TVM_TRAIT_UNSIGNED = 4096, /* u8 u16 u32 u64 */
     TVM_TRAIT_FLOAT = 8192,    /* f16 bf16 f32 */
     TVM_TRAIT_DOUBLE = 16384,  /* f64 */
-    TVM_TRAIT_BOOL = 32768     /* bool */
+    TVM_TRAIT_BOOL = 32768,    /* bool */
+    TVM_TRAIT_PENDING = 65536  /* of an ORDER: its operand pending says how many products may be unfinished */
 } tvm_trait;
 
 typedef enum tvm_slot_kind {

@@ -25,6 +25,13 @@ static inline bool ptx_group_runs(const ptx_machine *m, unsigned group) {
     return m->running >> (4 * group) & 15;
 }
 
+/* Is the instruction done by whole warpgroups? */
+static inline bool ptx_whole_groups_run(const ptx_machine *m) {
+    for (unsigned g = 0; g < ptx_warpgroups(m); g++)
+        if (ptx_group_runs(m, g) && (m->running >> (4 * g) & 15) != 15) return false;
+    return true;
+}
+
 static inline void ptx_wgmma_watch_operand(ptx_warpgroup *w, const ptx_insn *insn, const ptx_operand *o,
                                            bool written) {
     if (o->kind == PTX_MEMORY ? o->reg[0] == UINT32_MAX : o->kind != PTX_REG && o->kind != PTX_GROUP) return;
@@ -248,8 +255,7 @@ static inline void ptx_wgmma_issue(ptx_machine *m, const ptx_insn *insn) {
     bool known = ptx_wgmma_takes(&types, columns, k) && insn->operands == operands &&
                  (shared || o[0].count == 4) && insn->sum_count == columns / 2 * types.sum->bits / 32;
     for (unsigned i = 3; i < operands; i++) known = known && (i < 5 ? o[i].value == 1 : ptx_is_bit(&o[i]));
-    ptx_must(known && insn->guard == UINT32_MAX && m->threads % PTX_GROUP_THREADS == 0, "ptx: unknown %s",
-             insn->text);
+    ptx_must(known && insn->guard == UINT32_MAX && ptx_whole_groups_run(m), "ptx: unknown %s", insn->text);
     for (unsigned g = 0; g < ptx_warpgroups(m); g++) {
         ptx_warpgroup *w = &m->warpgroups[g];
         if (!ptx_group_runs(m, g)) continue;

@@ -199,7 +199,8 @@ static bool is_said(const tvm_module *module, const char *reason) {
 
 /* Loops, and what runs beside products, are what ptxas may not be able to follow. */
 static bool is_telling(const char *body) {
-    return strstr(body, "for %") || strstr(body, "while") || strstr(body, "cast-lowbit") || strstr(body, "%sa[");
+    return strstr(body, "for %") || strstr(body, "while") || strstr(body, "cast-lowbit") ||
+           strstr(body, "%sa[");
 }
 
 /* ptxas neither serializes them nor spills. */
@@ -305,25 +306,25 @@ static void check_row(const row *r) {
 /* Of F fragments a warp: those of a warpgroup are 64 rows one after the other. */
 #define ROWS_OF_64 ".layout CF = spatial(W / 4, 1).local(F, 1).spatial(4, 1).local(1, N / 8).mma.m16n8k16.C\n"
 #define FRAGMENTS                                                                                            \
-    ROWS_OF_64 COPY_X COPY_A "%acc = load-global gc[0, 0], CF\n" SHARED_MMA("%acc", "%acc")                 \
-        "store-global gy[0, 0], %acc\n"
+    ROWS_OF_64 COPY_X COPY_A                                                                                 \
+        "%acc = load-global gc[0, 0], CF\n" SHARED_MMA("%acc", "%acc") "store-global gy[0, 0], %acc\n"
 /* Operands that are stored transposed, in tensors that are made so. */
 #define TRANSPOSED_X(X)                                                                                      \
-    LOAD_X "%st = " X "\nstore-shared %st[0, 0], %x\nsync\n" LOAD_A LOAD_C                               \
+    LOAD_X "%st = " X "\nstore-shared %st[0, 0], %x\nsync\n" LOAD_A LOAD_C                                   \
            "%d = mma %w, %st[0, 0], %acc\n" STORE_Y
 #define TRANSPOSED_A                                                                                         \
-    "%wt = load-global ga[0, 0], A\n%turned = view %wt, T, permute(A, [1, 0])\n"                           \
-    "%sa = alloc-shared T[K, M]\nstore-shared %sa[0, 0], %turned\nsync\n"                                \
+    "%wt = load-global ga[0, 0], A\n%turned = view %wt, T, permute(A, [1, 0])\n"                             \
+    "%sa = alloc-shared T[K, M]\nstore-shared %sa[0, 0], %turned\nsync\n"                                    \
     "%acc = load-global gc[0, 0], C\n%d = mma %sa[0, 0], %sx[0, 0], %acc, transpose_a, transpose_b, k K\n" STORE_Y
 /* A ring of both operands, whose products run beside the copies of the next turn's. */
 #define RING                                                                                                 \
-    "%sa = alloc-shared T[3, M, 64]\n%sx = alloc-shared T[3, R, 64]\n"                                     \
-    ".for J = 0 to 2\ncopy-async %sa[J], ga[0, J * 64], [M, 64]\n"                                         \
-    "copy-async %sx[J], gx[0, J * 64], [R, 64]\ncommit-group\n.endfor\n" LOAD_C                           \
-    "for %i = 0 to some + 1\nwait-group 1\nsync\n"                                                         \
-    "if %i + 2 < K / 64\ncopy-async %sa[(%i + 2) % 3], ga[0, (%i + 2) * 64], [M, 64]\n"                    \
-    "copy-async %sx[(%i + 2) % 3], gx[0, (%i + 2) * 64], [R, 64]\nend\ncommit-group\n"                     \
-    "%acc = mma %sa[%i % 3, 0, 0], %sx[%i % 3, 0, 0], %acc, transpose_b, k 64\nend\n"                      \
+    "%sa = alloc-shared T[3, M, 64]\n%sx = alloc-shared T[3, R, 64]\n"                                       \
+    ".for J = 0 to 2\ncopy-async %sa[J], ga[0, J * 64], [M, 64]\n"                                           \
+    "copy-async %sx[J], gx[0, J * 64], [R, 64]\ncommit-group\n.endfor\n" LOAD_C                              \
+    "for %i = 0 to some + 1\nwait-group 1\nsync\n"                                                           \
+    "if %i + 2 < K / 64\ncopy-async %sa[(%i + 2) % 3], ga[0, (%i + 2) * 64], [M, 64]\n"                      \
+    "copy-async %sx[(%i + 2) % 3], gx[0, (%i + 2) * 64], [R, 64]\nend\ncommit-group\n"                       \
+    "%acc = mma %sa[%i % 3, 0, 0], %sx[%i % 3, 0, 0], %acc, transpose_b, k 64\nend\n"                        \
     "store-global gy[0, 0], %acc\n"
 
 static const row rows[] = {
@@ -373,8 +374,8 @@ static const row rows[] = {
     {"no swizzle: blocks of 16 bytes of each row",
      {"f16", 4, 24, 64, 1, 1},
      "%sx = alloc-shared T[R, K], shared([R, K], [R, K / 8, 8], [8, R * 8, 1])\n"
-     "copy-async %sx, gx[0, 0], [R, K]\ncommit-group\nwait-group 0\nsync\n" LOAD_A LOAD_C MMA(
-         "%d", "0", "0", "%acc") STORE_Y,
+     "copy-async %sx, gx[0, 0], [R, K]\ncommit-group\nwait-group 0\nsync\n" LOAD_A LOAD_C MMA("%d", "0", "0",
+                                                                                              "%acc") STORE_Y,
      plus_c,
      "wgmma.m64n24k16",
      1},
@@ -414,12 +415,7 @@ static const row rows[] = {
      plus_c,
      "wgmma.m64n32k16.f32.f16 of shared a",
      1},
-    {"a ring of both",
-     {"f16", 8, 32, 256, 1, 1},
-     RING,
-     plus_c,
-     "wgmma.m64n32k16.f32.f16 of shared a",
-     1},
+    {"a ring of both", {"f16", 8, 32, 256, 1, 1}, RING, plus_c, "wgmma.m64n32k16.f32.f16 of shared a", 1},
     {"a softmax beside a product",
      {"f16", 4, 16, 64, 2, 1},
      COPY_X LOAD_A LOAD_CS SOFTMAX STORE_DS,
@@ -892,7 +888,10 @@ static void execute_shipped(shipped *s, const tvm_module *module) {
     uint64_t values[PARAMETERS];
     for (uint32_t i = 0; i < PARAMETERS; i++)
         values[i] = i < 3 ? (uint64_t)s->scalars[i].i : (uint64_t)(uintptr_t)s->data[i];
-    abi_set(&code->abi, values, values + s->kernel->param_count, &s->env, NULL, machine.params,
+    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
+    const uint64_t *tensors = values + s->kernel->param_count;
+    abi_maps(&code->abi, s->program, s->kernel, &s->env, values, tensors, maps);
+    abi_set(&code->abi, values, tensors, &s->env, maps, machine.params,
             sizeof machine.params / sizeof *machine.params);
     memcpy(machine.grid, s->env.grid, sizeof machine.grid);
     for (machine.block[1] = 0; machine.block[1] < machine.grid[1]; machine.block[1]++)

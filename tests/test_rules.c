@@ -597,7 +597,7 @@ static const verify_case control_cases[] = {
     WRONG(for_not_closed, "for: ", "not closed by end"),
     WRONG(while_integer, "while: ", "i32", "expected bool"),
     WRONG(if_integer, "if: ", "i32", "expected bool"),
-    WRONG(stray_end, "end: ", "no for, while or if"),
+    WRONG(stray_end, "end: ", "no for, while, if or role"),
     WRONG(stray_else, "else: ", "no if"),
     WRONG(second_else, "else: ", "no if"),
     WRONG(stray_break, "break: ", "outside of every loop"),

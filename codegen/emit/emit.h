@@ -92,8 +92,9 @@ typedef struct emitter {
     tvm_target target;
     tvm_diags *diags;
     tvm_module *module;
-    tvm_kernel_code *code; /* this kernel's; its ABI is filled as the code is made */
-    tvm_text prologue;     /* thread-dependent values computed once, at kernel entry */
+    tvm_kernel_code *code;  /* this kernel's; its ABI is filled as the code is made */
+    const char *not_parted; /* module.h */
+    tvm_text prologue;      /* thread-dependent values computed once, at kernel entry */
     tvm_text body;
     uint32_t next_pred, next_r, next_rd, next_f, next_fd, next_h, next_label, next_word;
     slot_state *slots; /* the kernel's, then temporaries */

@@ -424,7 +424,10 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     const tvm_operand *source = target + 1 + tvm_slot_shared_layout(e, target->value)->rank;
     const tvm_operand *tile = source + 1 + e->kernel->slots[source->value].rank;
     const tvm_operand *evict = tile + 1 + tile->value;
-    const thread_copy operands = {target, source, tile, evict, evict + 1, "", false};
+    char why[200] = "";
+    if (e->not_parted && e->target.arch >= 90)
+        snprintf(why, sizeof why, "a warp of its own with the copy engine: %.140s", e->not_parted);
+    const thread_copy operands = {target, source, tile, evict, evict + 1, why, false};
     bool is_async;
     return tvm_emit_thread_copy(e, &operands, &is_async);
 }

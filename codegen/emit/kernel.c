@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "bulk_plan.h"
 #include "caches.h"
 #include "cluster.h"
 #include "copy.h"
@@ -15,6 +16,7 @@
 #include "mbarrier.h"
 #include "mma_operands.h"
 #include "params.h"
+#include "pipeline.h"
 #include "shared_plan.h"
 #include "uses.h"
 #include "wgmma.h"
@@ -200,8 +202,61 @@ static bool is_held(emitter *e) {
     return true;
 }
 
-tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_module *module,
-                           module_text *out, tvm_diags *diags) {
+static void free_emitter(emitter *e) {
+    tvm_wgmma_free(e);
+    tvm_groups_free(e);
+    tvm_slot_uses_free(e);
+    tvm_facts_free(e);
+    tvm_caches_free(e);
+    tvm_text_free(&e->body);
+    tvm_text_free(&e->prologue);
+    tvm_mma_operands_free(e);
+}
+
+/* The tile of a copy-async. */
+static bulk_tile tile_of(const emitter *e, const tvm_insn *insn) {
+    bulk_tile tile = {.shared = tvm_operands(e->kernel, insn)};
+    tile.global = tile.shared + 1 + tvm_slot_shared_layout(e, tile.shared->value)->rank;
+    const tvm_operand *extents = tile.global + 1 + e->kernel->slots[tile.global->value].rank;
+    tile.rank = extents->value;
+    for (unsigned d = 0; d < tile.rank; d++) tile.extent[d] = extents[1 + d].value;
+    return tile;
+}
+
+static bool copies_fit(emitter *e, char why[BULK_WHY_MAX]) {
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        bulk_plan plan;
+        if (tvm_pipeline_stages(e->kernel, insn)) end = insn->match;
+        if (i >= end || insn->op != TVM_OP_COPY_ASYNC) continue;
+        const bulk_tile tile = tile_of(e, insn);
+        e->insn = insn;
+        if (!tvm_bulk_plan_make(e, &tile, false, &plan, why)) return false;
+    }
+    return true;
+}
+
+bool tvm_copies_fit_engine(const tvm_ir_program *program, uint32_t kernel, tvm_target target, tvm_why *why) {
+    char text[BULK_WHY_MAX] = "";
+    tvm_kernel_code code = {.name = ""};
+    emitter e = {.program = program,
+                 .kernel = &program->kernels[kernel],
+                 .team = tvm_block_team(&program->kernels[kernel]),
+                 .target = target,
+                 .code = &code};
+    tvm_status status = tvm_mma_operands_make(&e);
+    if (status == TVM_OK) status = tvm_caches_make(&e);
+    if (status == TVM_OK) status = tvm_shared_plan_make(&e);
+    if (status == TVM_OK) status = tvm_facts_make(&e);
+    bool fit = status == TVM_OK && copies_fit(&e, text);
+    if (!fit) snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, text);
+    free_emitter(&e);
+    return fit;
+}
+
+tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, const char *not_parted,
+                           tvm_module *module, module_text *out, tvm_diags *diags) {
     emitter e = {.program = program,
                  .kernel = &program->kernels[kernel],
                  .team = tvm_block_team(&program->kernels[kernel]),
@@ -209,6 +264,7 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_m
                  .diags = diags,
                  .module = module,
                  .code = &module->kernels[kernel],
+                 .not_parted = not_parted,
                  .globals = &out->globals};
     tvm_status status = start_kernel(&e);
     bool held = status == TVM_OK && is_held(&e);
@@ -218,13 +274,6 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_m
         out->uses_vprintf = out->uses_vprintf || e.uses_vprintf;
         if (e.ptx_version > out->ptx_version) out->ptx_version = e.ptx_version;
     }
-    tvm_wgmma_free(&e);
-    tvm_groups_free(&e);
-    tvm_slot_uses_free(&e);
-    tvm_facts_free(&e);
-    tvm_caches_free(&e);
-    tvm_text_free(&e.body);
-    tvm_text_free(&e.prologue);
-    tvm_mma_operands_free(&e);
+    free_emitter(&e);
     return status;
 }

@@ -77,16 +77,19 @@ static tvm_status finish_module(tvm_module *module, const module_text *parts, tv
     return TVM_OK;
 }
 
-/* Of a program without pipelined loops. */
-static tvm_status translate(const tvm_ir_program *program, tvm_target target, tvm_module **module_out,
-                            tvm_diags *diags) {
+static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lowered, tvm_target target,
+                            tvm_module **module_out, tvm_diags *diags) {
     tvm_module *module = calloc(1, sizeof *module);
     if (!module) return tvm_diag_no_memory(diags);
     module->target = target;
     module_text parts = {.uses_vprintf = false};
+    if (lowered->program) program = lowered->program;
     tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
-        if (!module->kernels[k].abi.absence) status = tvm_emit_kernel(program, k, module, &parts, diags);
+        if (!module->kernels[k].abi.absence) {
+            const char *not_parted = lowered->program ? lowered->not_parted[k] : NULL;
+            status = tvm_emit_kernel(program, k, not_parted, module, &parts, diags);
+        }
     if (status == TVM_OK) status = finish_module(module, &parts, diags);
     tvm_text_free(&parts.globals);
     tvm_text_free(&parts.kernels);
@@ -99,11 +102,11 @@ static tvm_status translate(const tvm_ir_program *program, tvm_target target, tv
 
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags) {
-    tvm_ir_program *lowered;
+    tvm_lowered lowered;
     *module = NULL;
-    tvm_status status = tvm_pipelines_lower(program, &lowered, diags);
-    if (status == TVM_OK) status = translate(lowered ? lowered : program, target, module, diags);
-    tvm_ir_program_free(lowered);
+    tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
+    if (status == TVM_OK) status = translate(program, &lowered, target, module, diags);
+    tvm_lowered_free(&lowered);
     return status;
 }
 

@@ -16,8 +16,13 @@ typedef struct module_text {
 /* A copy of the string that lives as long as the module; NULL when out of memory. */
 const char *tvm_module_keep(tvm_module *module, const char *string);
 
-/* Translates a kernel of the program: appends its text, and fills its row of module->kernels. */
-tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_module *module,
-                           module_text *out, tvm_diags *diags);
+/* Translates a kernel of the program, which has no pipelined loops: appends its text, and fills its row of
+ * module->kernels. not_parted: why the copy engine does not do what was such a loop's copies, for the report,
+ * or NULL. */
+tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, const char *not_parted,
+                           tvm_module *module, module_text *out, tvm_diags *diags);
+
+/* Can the copy engine of the target do the copies of the kernel's pipelined loops? Else *why says why not. */
+bool tvm_copies_fit_engine(const tvm_ir_program *program, uint32_t kernel, tvm_target target, tvm_why *why);
 
 #endif

@@ -54,7 +54,12 @@ static bool global_fits(const emitter *e, const bulk_tile *tile, unsigned bytes,
                  TVM_ABI_TENSOR_MAP_RANK);
         return false;
     }
-    if (slot->rank == 1) return true;
+    /* An H200 (driver 580, CUDA 13.0) takes copies of these ranks for illegal instructions. */
+    if (slot->rank == 1 || slot->rank == TVM_ABI_TENSOR_MAP_RANK) {
+        snprintf(why, BULK_WHY_MAX, "%.60s has %u dimension%s, the copy engine is used for 2 to 4", name,
+                 slot->rank, slot->rank == 1 ? "" : "s");
+        return false;
+    }
     uint64_t row = tvm_fact_divisor(e, slot->shape[slot->rank - 1]) * bytes;
     if (row % TVM_ABI_BOX_GRANULE == 0) return true;
     snprintf(why, BULK_WHY_MAX,

@@ -1,6 +1,7 @@
 /* Pipelined loops (isa/pipeline.h) written out: what comes after sees plain loops, rings and explicit waits.
  * A tensor that a loop with STAGES stages fills becomes a ring of as many tiles, by one more dimension in
- * front:
+ * front. Where a warp of its own can start the copies by the copy engine, the kernel is parted into roles
+ * (pipeline_roles.c); else all threads copy, in groups of cp.async (pipeline_groups.c):
  *
  *     for each of the first STAGES - 1 turns: if there is such a turn, its copies; commit-group
  *     %stage = 0
@@ -15,10 +16,18 @@
 #ifndef TVM_CODEGEN_PIPELINE_LOWER_H
 #define TVM_CODEGEN_PIPELINE_LOWER_H
 
-#include "program.h"
+#include "codegen.h"
 
-/* *lowered is a verified program whose kernels, in the same order, have no pipelined loops; or NULL, when the
- * program has none. The caller frees it. TVM_UNSUPPORTED: a kernel would be too long. */
-tvm_status tvm_pipelines_lower(const tvm_ir_program *program, tvm_ir_program **lowered, tvm_diags *diags);
+typedef struct tvm_lowered {
+    /* verified; its kernels, in the same order, have no pipelined loops. NULL: the program has none */
+    tvm_ir_program *program;
+    char **not_parted; /* by kernel: why the copy engine does not do the copies; NULL: it does, or there are
+                          none */
+} tvm_lowered;
+
+/* What the program becomes on the target. TVM_UNSUPPORTED: a kernel would be too long. */
+tvm_status tvm_pipelines_lower(const tvm_ir_program *program, tvm_target target, tvm_lowered *lowered,
+                               tvm_diags *diags);
+void tvm_lowered_free(tvm_lowered *lowered);
 
 #endif

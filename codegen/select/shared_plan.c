@@ -177,15 +177,15 @@ tvm_status tvm_shared_plan_make(emitter *e) {
 tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                                    tvm_target target, uint64_t *bytes, tvm_diags *diags) {
     plan p;
-    tvm_ir_program *lowered;
-    tvm_status status = tvm_pipelines_lower(program, &lowered, diags);
+    tvm_lowered lowered;
+    tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
     if (status != TVM_OK) return status;
-    if (lowered) kernel = &lowered->kernels[kernel - program->kernels];
-    bool made = make_plan(&p, lowered ? lowered : program, kernel);
+    if (lowered.program) kernel = &lowered.program->kernels[kernel - program->kernels];
+    bool made = make_plan(&p, lowered.program ? lowered.program : program, kernel);
     shared_need whole, roles[TVM_MAX_TEAMS];
     if (made) *bytes = place_scratch(&p, target, &whole, roles);
     free_plan(&p);
-    tvm_ir_program_free(lowered);
+    tvm_lowered_free(&lowered);
     return made ? TVM_OK : tvm_diag_no_memory(diags);
 }
 

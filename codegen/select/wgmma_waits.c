@@ -109,11 +109,34 @@ static bool is_first(const struct wgmma_state *s, uint32_t number) {
     return s->role[s->products[number].mma] == WGMMA_FIRST;
 }
 
+/* The products that one group of this age may have done, at most; 0: there is none. */
+static uint32_t joined_at(const struct wgmma_state *s, const wait_set *set, unsigned age) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (set->age[entry_of(i)] == age && is_first(s, i) && s->products[i].joined > most)
+            most = s->products[i].joined;
+    return most;
+}
+
+/* The groups that do no more than the latest products which the instruction lets be unfinished. */
+static unsigned groups_let_be(const emitter *e, const wait_set *set, const tvm_insn *insn) {
+    const tvm_operand *said = &tvm_operands(e->kernel, insn)[insn->count - 2]; /* before the rank */
+    uint32_t left = said->kind == TVM_OPERAND_CONST ? said->value : 0;
+    unsigned age = 1;
+    for (; age < OLDEST; age++) {
+        uint32_t joined = joined_at(e->wgmma, set, age);
+        if (joined == 0 || joined > left) break;
+        left -= joined;
+    }
+    return age - 1;
+}
+
 /* How many of the latest groups may be unfinished where the instruction begins; OLDEST: any number. */
 static unsigned may_be_pending(const emitter *e, const wait_set *set, const tvm_insn *insn) {
     const struct wgmma_state *s = e->wgmma;
     unsigned pending = OLDEST;
     if (is_empty(set)) return pending;
+    if (tvm_insn_has(insn, TVM_TRAIT_PENDING)) return groups_let_be(e, set, insn);
     for (uint32_t i = 0; i < s->count; i++) {
         unsigned age = set->age[entry_of(i)];
         if (age != 0 && age <= pending && is_first(s, i) && must_wait(e, insn, &s->products[i]))
