@@ -6,6 +6,7 @@
  * one partial result, each warp reads those of its warps, side by side; else every thread reads the partial
  * results it needs, 16 bytes at a time, and combines them itself. */
 #include "reduce.h"
+#include "access.h"
 #include "barrier.h"
 #include "caches.h"
 #include "compute.h"
@@ -306,15 +307,13 @@ static reg scaled_address(emitter *e, reg place, uint32_t bytes) {
 
 /* Registers as the operand of an access: its type with the dot of a vector, and the list. */
 static void access_text(const char *suffix, uint32_t count, const reg *regs, char type[16], char list[64]) {
-    if (count == 1) {
+    reg units[4] = {{""}};
+    for (uint32_t i = 0; i < count && i < 4; i++) units[i] = regs[i];
+    if (count == 1)
         snprintf(type, 16, "%s", suffix);
-        snprintf(list, 64, "%s", regs[0].name);
-        return;
-    }
-    snprintf(type, 16, "v%u.%s", (unsigned)count, suffix);
-    int n = snprintf(list, 64, "{%s", regs[0].name);
-    for (uint32_t i = 1; i < count; i++) n += snprintf(list + n, 64 - (size_t)n, ", %s", regs[i].name);
-    snprintf(list + n, 64 - (size_t)n, "}");
+    else
+        snprintf(type, 16, "v%u.%s", (unsigned)count, suffix);
+    tvm_access_operands(units, count, list);
 }
 
 static void store(emitter *e, const char *suffix, reg address, uint32_t offset, uint32_t count,
