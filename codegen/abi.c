@@ -184,11 +184,17 @@ static bool row_fits(const tvm_kernel_abi *abi, const tvm_abi_param *param, cons
     }
 }
 
+/* The kernel's warps, and those that the code generator adds: a producer's, or its whole warpgroup's. */
+static bool are_threads(uint32_t threads, const tvm_ir_kernel *kernel) {
+    uint32_t more = threads - 32 * kernel->warps;
+    return threads <= TVM_MAX_THREADS && (more == 0 || more == 32 || more == 128);
+}
+
 static bool fits(const tvm_kernel_abi *abi, const tvm_ir_kernel *kernel, unsigned arch) {
     bool is_for = tvm_kernel_is_for(kernel, arch);
     if (abi->absence >= TVM_ABI_ABSENCES || (abi->absence == TVM_ABI_OTHER_TARGET) == is_for) return false;
     if (abi->absence != TVM_ABI_PRESENT) return abi->threads == 0 && abi->param_count == 0;
-    if (abi->threads != 32 * kernel->warps || abi->shared_bytes > TVM_MAX_SHARED_BYTES ||
+    if (!are_threads(abi->threads, kernel) || abi->shared_bytes > TVM_MAX_SHARED_BYTES ||
         abi->flags & ~(uint32_t)TVM_ABI_FLAGS)
         return false;
     for (unsigned d = 0; d < 3; d++)
