@@ -52,8 +52,8 @@ uint32_t tvm_infer_moved(const tvm_infer_state *in, uint32_t insn, unsigned *ord
     return TVM_NONE;
 }
 
-const tvm_layout *tvm_infer_layout(const tvm_infer_state *in, uint32_t layout) {
-    return &in->program->layouts[layout];
+tvm_layout tvm_infer_layout(const tvm_infer_state *in, uint32_t layout) {
+    return in->program->layouts[layout];
 }
 
 uint32_t tvm_infer_number(tvm_infer_state *in, const tvm_layout *layout) {
@@ -63,8 +63,8 @@ uint32_t tvm_infer_number(tvm_infer_state *in, const tvm_layout *layout) {
     return number;
 }
 
-const tvm_layout *tvm_infer_shape_of(const tvm_infer_state *in, uint32_t slot) {
-    return &in->program->layouts[in->kernel->slots[slot].layout];
+tvm_layout tvm_infer_shape_of(const tvm_infer_state *in, uint32_t slot) {
+    return in->program->layouts[in->kernel->slots[slot].layout];
 }
 
 tvm_team tvm_infer_team(const tvm_infer_state *in, uint32_t insn) {
@@ -93,7 +93,7 @@ bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layou
         type.dtype = in->work[slot].dtype;
         type.packing = (tvm_packing)in->work[slot].packing;
         type.has_layout = declared != TVM_NONE;
-        if (type.has_layout) type.layout = *tvm_infer_layout(in, declared);
+        if (type.has_layout) type.layout = tvm_infer_layout(in, declared);
     }
     if (tvm_infer(in->program, &in->view, tvm_infer_team(in, insn), old, operands, &type, why) != TVM_OK)
         return false;
@@ -278,10 +278,10 @@ static unsigned find_candidates(tvm_infer_state *in, const component *c, bool pr
 
 /* What no anchor decides. */
 static void decide_any(tvm_infer_state *in, uint32_t slot) {
-    const tvm_layout *shape = tvm_infer_shape_of(in, slot);
+    const tvm_layout shape = tvm_infer_shape_of(in, slot);
     tvm_layout made;
-    if (tvm_layout_auto(shape->rank, shape->shape, tvm_layout_threads(shape), in->work[slot].dtype.bits,
-                        &made, NULL) != TVM_OK)
+    if (tvm_layout_auto(shape.rank, shape.shape, tvm_layout_threads(&shape), in->work[slot].dtype.bits, &made,
+                        NULL) != TVM_OK)
         return;
     uint32_t number = tvm_infer_number(in, &made);
     if (number != TVM_NONE) tvm_infer_spread(in, slot, number, (tvm_infer_reason){TVM_WHY_ANY, 0});

@@ -77,11 +77,11 @@ static void add_within_threads(anchor_list *list, const tvm_layout *shape, uint3
 
 /* In runs of `width` bytes: those that `auto` gives elements that are wider by as much as 16 bytes are. */
 static void add_moved(anchor_list *list, uint32_t threads, unsigned width) {
-    const tvm_layout *shape = tvm_infer_shape_of(list->in, list->slot);
+    const tvm_layout shape = tvm_infer_shape_of(list->in, list->slot);
     unsigned bits = list->in->work[list->slot].dtype.bits * (ACCESS_BYTES / width);
     tvm_layout made;
-    if (tvm_layout_auto(shape->rank, shape->shape, threads, bits, &made, NULL) == TVM_OK) add(list, &made);
-    add_rows(list, shape, threads, bits);
+    if (tvm_layout_auto(shape.rank, shape.shape, threads, bits, &made, NULL) == TVM_OK) add(list, &made);
+    add_rows(list, &shape, threads, bits);
 }
 
 /* ---- mma ---- */
@@ -125,16 +125,16 @@ static void add_groups(anchor_list *list, const tvm_layout *shape, const tvm_lay
 }
 
 static void add_products(anchor_list *list, uint32_t warps) {
-    const tvm_layout *shape = tvm_infer_shape_of(list->in, list->slot);
+    const tvm_layout shape = tvm_infer_shape_of(list->in, list->slot);
     tvm_layout atom;
-    if (shape->rank < 2 || tvm_layout_atom("mma.m16n8k16.C", strlen("mma.m16n8k16.C"), &atom, NULL) != TVM_OK)
+    if (shape.rank < 2 || tvm_layout_atom("mma.m16n8k16.C", strlen("mma.m16n8k16.C"), &atom, NULL) != TVM_OK)
         return;
     for (uint32_t columns = 1; warps % 4 == 0 && columns <= warps / 4; columns++)
-        if (warps / 4 % columns == 0) add_groups(list, shape, &atom, warps / 4 / columns, columns);
-    uint32_t batch = shape->rank < 3 ? 1 : greatest_common_divisor(warps, shape->shape[shape->rank - 3]);
+        if (warps / 4 % columns == 0) add_groups(list, &shape, &atom, warps / 4 / columns, columns);
+    uint32_t batch = shape.rank < 3 ? 1 : greatest_common_divisor(warps, shape.shape[shape.rank - 3]);
     uint32_t rest = warps / batch;
     for (uint32_t columns = 1; columns <= rest; columns++)
-        if (rest % columns == 0) add_grid(list, shape, &atom, batch, rest / columns, columns);
+        if (rest % columns == 0) add_grid(list, &shape, &atom, batch, rest / columns, columns);
 }
 
 /* ---- by instruction ---- */
@@ -152,7 +152,7 @@ unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,
     const tvm_op_info *row = tvm_infer_row(in, insn);
     unsigned ordinal;
     tvm_team team = tvm_infer_team(in, insn);
-    const tvm_layout *shape = tvm_infer_shape_of(in, slot);
+    const tvm_layout shape = tvm_infer_shape_of(in, slot);
     uint32_t result = tvm_infer_result(in, insn);
     if (tvm_infer_is_product(in, insn, slot)) {
         list.reason.why = TVM_WHY_PRODUCT;
@@ -161,12 +161,12 @@ unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,
                tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA) {
         add_moved(&list, tvm_team_threads(team), tvm_infer_width(in, insn, in->work[slot].dtype.bits));
     } else if (row->effects & TVM_EFFECT_SCRATCH && result != TVM_NONE && slot != result) {
-        const tvm_layout *to = tvm_infer_shape_of(in, result);
+        const tvm_layout to = tvm_infer_shape_of(in, result);
         list.reason.why = TVM_WHY_REDUCTION;
         add_moved(&list, tvm_team_threads(team), ACCESS_BYTES);
-        for (unsigned d = 0; d < shape->rank && to->rank == shape->rank; d++)
-            if (to->shape[d] != shape->shape[d])
-                add_within_threads(&list, shape, tvm_team_threads(team), in->work[slot].dtype.bits, d);
+        for (unsigned d = 0; d < shape.rank && to.rank == shape.rank; d++)
+            if (to.shape[d] != shape.shape[d])
+                add_within_threads(&list, &shape, tvm_team_threads(team), in->work[slot].dtype.bits, d);
     }
     return list.count;
 }

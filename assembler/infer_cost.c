@@ -132,15 +132,16 @@ uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t 
     unsigned effects = tvm_infer_row(in, insn)->effects;
     tvm_infer_registers(in, insn, &registers);
     uint32_t slot = tvm_infer_result(in, insn);
+    tvm_layout to = {0};
+    if (slot != TVM_NONE) to = tvm_infer_layout(in, result);
     if (tvm_infer_space_of(in, insn) == TVM_SPACE_NONE && slot != TVM_NONE && registers.count)
-        cost += words(tvm_infer_layout(in, result), in->work[slot].dtype.bits);
+        cost += words(&to, in->work[slot].dtype.bits);
     for (unsigned k = 0; k < registers.count; k++) {
         unsigned bits = in->work[registers.slots[k]].dtype.bits;
-        const tvm_layout *layout = tvm_infer_layout(in, layouts[k]);
+        const tvm_layout layout = tvm_infer_layout(in, layouts[k]);
         /* The fragments of mma: a warp multiplies what it holds of both. */
-        if (in->kernel->insns[insn].op == TVM_OP_MMA) cost += 2 * words(layout, bits);
-        if (effects & TVM_EFFECT_SCRATCH && slot != TVM_NONE)
-            cost += combining(in, layout, tvm_infer_layout(in, result), bits);
+        if (in->kernel->insns[insn].op == TVM_OP_MMA) cost += 2 * words(&layout, bits);
+        if (effects & TVM_EFFECT_SCRATCH && slot != TVM_NONE) cost += combining(in, &layout, &to, bits);
     }
     return cost;
 }

@@ -20,9 +20,9 @@ static unsigned bits_of(const planning *p, uint32_t slot) {
 static uint64_t change(const planning *p, uint32_t slot, uint32_t from, uint32_t to) {
     if (from == to) return 0;
     if (!p->may_relayout) return TVM_INFER_NEVER;
-    if (p->in->remade[slot] && p->result_slot != slot) return tvm_layout_locals(tvm_infer_layout(p->in, to));
-    return tvm_infer_relayout_cost(tvm_infer_layout(p->in, from), tvm_infer_layout(p->in, to),
-                                   bits_of(p, slot));
+    const tvm_layout left = tvm_infer_layout(p->in, from), right = tvm_infer_layout(p->in, to);
+    if (p->in->remade[slot] && p->result_slot != slot) return tvm_layout_locals(&right);
+    return tvm_infer_relayout_cost(&left, &right, bits_of(p, slot));
 }
 
 /* What the instruction moves, in the layout in which it does. */
@@ -32,9 +32,9 @@ static uint64_t access_cost(const planning *p, const uint32_t *layouts, uint32_t
     unsigned k;
     uint32_t moved = tvm_infer_moved(p->in, p->insn, &k);
     if (moved == TVM_NONE) return 0;
-    return tvm_infer_access_cost(space,
-                                 tvm_infer_layout(p->in, p->result_slot != TVM_NONE ? result : layouts[k]),
-                                 bits_of(p, moved), tvm_infer_width(p->in, p->insn, bits_of(p, moved)));
+    const tvm_layout layout = tvm_infer_layout(p->in, p->result_slot != TVM_NONE ? result : layouts[k]);
+    return tvm_infer_access_cost(space, &layout, bits_of(p, moved),
+                                 tvm_infer_width(p->in, p->insn, bits_of(p, moved)));
 }
 
 /* Takes the plan if the rule does and it is the cheapest so far. */

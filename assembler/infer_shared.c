@@ -12,8 +12,8 @@ enum { BANKS = 32, WORD = 4, LANES = 32, WIDEST = 16, SAMPLES = 16 };
 /* ---- the cost of one access ---- */
 
 typedef struct tile_access {
-    const tvm_layout *tile; /* of the trailing dimensions */
-    unsigned bytes;         /* of an element */
+    tvm_layout tile; /* of the trailing dimensions */
+    unsigned bytes;  /* of an element */
     uint64_t weight;
 } tile_access;
 
@@ -21,13 +21,13 @@ typedef struct tile_access {
 static uint32_t place(const tile_access *access, const tvm_shared_layout *shared, uint32_t thread,
                       uint32_t local) {
     uint32_t index[TVM_MAX_RANK] = {0};
-    tvm_layout_map(access->tile, thread, local, index + shared->rank - access->tile->rank);
+    tvm_layout_map(&access->tile, thread, local, index + shared->rank - access->tile.rank);
     return tvm_shared_layout_offset(shared, index) * access->bytes;
 }
 
 /* Bytes that thread 0 can move at once: elements that follow each other, and begin at a multiple of that. */
 static unsigned width_of(const tile_access *access, const tvm_shared_layout *shared) {
-    uint32_t locals = tvm_layout_locals(access->tile);
+    uint32_t locals = tvm_layout_locals(&access->tile);
     for (unsigned bytes = WIDEST; bytes > access->bytes; bytes /= 2) {
         uint32_t count = bytes / access->bytes;
         bool fits = locals % count == 0;
@@ -60,7 +60,7 @@ static unsigned waves(const tile_access *access, const tvm_shared_layout *shared
 
 static uint64_t access_cost(const tile_access *access, const tvm_shared_layout *shared) {
     unsigned width = width_of(access, shared);
-    uint32_t step = width / access->bytes, accesses = tvm_layout_locals(access->tile) / step;
+    uint32_t step = width / access->bytes, accesses = tvm_layout_locals(&access->tile) / step;
     uint32_t lanes = width > 2 * WORD ? LANES / (width / WORD) : width > WORD ? LANES / 2 : LANES;
     uint32_t samples = accesses < SAMPLES ? accesses : SAMPLES;
     uint64_t cost = 0;

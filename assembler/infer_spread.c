@@ -32,20 +32,21 @@ static bool fragments(const tvm_infer_state *in, uint32_t insn, const tvm_infer_
         *out = *sums;
         return true;
     }
-    const tvm_layout *shape = tvm_infer_shape_of(in, registers->slots[k]);
+    const tvm_layout shape = tvm_infer_shape_of(in, registers->slots[k]);
     bool is_a = registers->at[k] == 0;
     const tvm_insn *mma = &in->kernel->insns[insn];
     bool as_tf32 = tvm_mma_reads_tf32(in->program, in->kernel, tvm_operands(in->kernel, mma), mma->count);
     const tvm_mma_atoms *atoms = tvm_mma_atoms_of(in->work[registers->slots[k]].dtype, as_tf32);
-    return atoms != NULL && shape->rank == sums->rank &&
-           tvm_mma_fragments(atoms, sums, is_a, shape->shape[shape->rank - (is_a ? 1 : 2)], out, NULL) ==
+    return atoms != NULL && shape.rank == sums->rank &&
+           tvm_mma_fragments(atoms, sums, is_a, shape.shape[shape.rank - (is_a ? 1 : 2)], out, NULL) ==
                TVM_OK;
 }
 
 static bool guess(const tvm_infer_state *in, uint32_t insn, const tvm_infer_operands *registers, unsigned k,
                   const tvm_layout *result, tvm_layout *out) {
     if (in->kernel->insns[insn].op == TVM_OP_MMA) return fragments(in, insn, registers, k, result, out);
-    return broadcast_part(result, tvm_infer_shape_of(in, registers->slots[k]), out);
+    const tvm_layout shape = tvm_infer_shape_of(in, registers->slots[k]);
+    return broadcast_part(result, &shape, out);
 }
 
 typedef struct permutation {
@@ -72,19 +73,19 @@ static bool next_permutation(permutation *p) {
 
 /* Instructions of one operand that rearrange: the result's layout with its dimensions exchanged, or in
  * another shape. */
-static bool rearranged(tvm_infer_state *in, uint32_t insn, uint32_t result, const tvm_layout *shape,
+static bool rearranged(tvm_infer_state *in, uint32_t insn, uint32_t result, uint32_t operand,
                        uint32_t *layout) {
-    const tvm_layout to = *tvm_infer_layout(in, result);
+    const tvm_layout to = tvm_infer_layout(in, result), shape = tvm_infer_shape_of(in, operand);
     tvm_layout made;
     permutation p = {.count = to.rank};
     for (unsigned d = 0; d < to.rank; d++) p.order[d] = d;
-    if (tvm_layout_elements(&to) == tvm_layout_elements(shape) &&
-        tvm_layout_reshape(&to, shape->rank, shape->shape, &made, NULL) == TVM_OK &&
+    if (tvm_layout_elements(&to) == tvm_layout_elements(&shape) &&
+        tvm_layout_reshape(&to, shape.rank, shape.shape, &made, NULL) == TVM_OK &&
         (*layout = tvm_infer_number(in, &made)) != TVM_NONE &&
         tvm_infer_attempt(in, insn, layout, result, NULL, NULL))
         return true;
-    for (bool more = to.rank == shape->rank && to.rank <= 4; more; more = next_permutation(&p)) {
-        if (tvm_layout_permute(&to, p.order, &made, NULL) != TVM_OK || !same_shape(&made, shape)) continue;
+    for (bool more = to.rank == shape.rank && to.rank <= 4; more; more = next_permutation(&p)) {
+        if (tvm_layout_permute(&to, p.order, &made, NULL) != TVM_OK || !same_shape(&made, &shape)) continue;
         *layout = tvm_infer_number(in, &made);
         if (*layout != TVM_NONE && tvm_infer_attempt(in, insn, layout, result, NULL, NULL)) return true;
     }
@@ -94,32 +95,33 @@ static bool rearranged(tvm_infer_state *in, uint32_t insn, uint32_t result, cons
 bool tvm_infer_backwards(tvm_infer_state *in, uint32_t insn, uint32_t result, uint32_t *layouts) {
     tvm_infer_operands registers;
     tvm_infer_registers(in, insn, &registers);
+    const tvm_layout to = tvm_infer_layout(in, result);
     unsigned missing = 0;
     bool guessed = true;
     for (unsigned k = 0; k < registers.count; k++) {
         tvm_layout made;
         if (layouts[k] != TVM_NONE) continue;
         missing++;
-        if (guess(in, insn, &registers, k, tvm_infer_layout(in, result), &made))
-            layouts[k] = tvm_infer_number(in, &made);
+        if (guess(in, insn, &registers, k, &to, &made)) layouts[k] = tvm_infer_number(in, &made);
         guessed = guessed && layouts[k] != TVM_NONE;
     }
     if (guessed && tvm_infer_attempt(in, insn, layouts, result, NULL, NULL)) return true;
     return registers.count == 1 && missing == 1 &&
-           rearranged(in, insn, result, tvm_infer_shape_of(in, registers.slots[0]), &layouts[0]);
+           rearranged(in, insn, result, registers.slots[0], &layouts[0]);
 }
 
 bool tvm_infer_beside(tvm_infer_state *in, uint32_t insn, unsigned k, uint32_t layout, uint32_t *layouts) {
+    const tvm_layout of_k = tvm_infer_layout(in, layout);
     tvm_infer_operands registers;
     tvm_infer_registers(in, insn, &registers);
     for (unsigned j = 0; j < registers.count; j++) {
+        const tvm_layout shape = tvm_infer_shape_of(in, registers.slots[j]);
         tvm_layout part;
         if (j == k) {
             layouts[j] = layout;
             continue;
         }
-        if (!broadcast_part(tvm_infer_layout(in, layout), tvm_infer_shape_of(in, registers.slots[j]), &part))
-            return false;
+        if (!broadcast_part(&of_k, &shape, &part)) return false;
         layouts[j] = tvm_infer_number(in, &part);
         if (layouts[j] == TVM_NONE) return false;
     }
@@ -144,15 +146,16 @@ static void decide(tvm_infer_state *in, queue *q, uint32_t slot, uint32_t layout
 /* The result's layout that the operands suggest: what the rule makes of them, or that of one of its shape. */
 static uint32_t suggested(tvm_infer_state *in, uint32_t insn, const tvm_infer_operands *registers,
                           uint32_t result, const uint32_t *known, uint32_t *layouts) {
+    const tvm_layout shape = tvm_infer_shape_of(in, result);
     uint32_t made;
     bool all = true;
     for (unsigned k = 0; k < registers->count; k++) all = all && known[k] != TVM_NONE;
     memcpy(layouts, known, registers->count * sizeof *layouts);
     if (all && tvm_infer_attempt(in, insn, layouts, TVM_NONE, &made, NULL)) return made;
     for (unsigned k = 0; k < registers->count; k++) {
-        if (known[k] == TVM_NONE ||
-            !same_shape(tvm_infer_layout(in, known[k]), tvm_infer_shape_of(in, result)))
-            continue;
+        if (known[k] == TVM_NONE) continue;
+        const tvm_layout of_k = tvm_infer_layout(in, known[k]);
+        if (!same_shape(&of_k, &shape)) continue;
         memcpy(layouts, known, registers->count * sizeof *layouts);
         if (tvm_infer_backwards(in, insn, known[k], layouts)) return known[k];
         /* Of operands that disagree, those that were known count for nothing but this one. */

@@ -69,11 +69,12 @@ uint32_t tvm_infer_result(const tvm_infer_state *in, uint32_t insn);
 static inline const tvm_op_info *tvm_infer_row(const tvm_infer_state *in, uint32_t insn) {
     return tvm_op(in->kernel->insns[insn].op);
 }
-const tvm_layout *tvm_infer_layout(const tvm_infer_state *in, uint32_t layout);
+/* A copy, as of tvm_infer_shape_of: the layouts of the program move when one is added. */
+tvm_layout tvm_infer_layout(const tvm_infer_state *in, uint32_t layout);
 /* The number of a layout; TVM_NONE when memory is out, or a thread cannot hold it. */
 uint32_t tvm_infer_number(tvm_infer_state *in, const tvm_layout *layout);
 /* The shape of a register slot. */
-const tvm_layout *tvm_infer_shape_of(const tvm_infer_state *in, uint32_t slot);
+tvm_layout tvm_infer_shape_of(const tvm_infer_state *in, uint32_t slot);
 tvm_team tvm_infer_team(const tvm_infer_state *in, uint32_t insn);
 
 /* Does the rule take operands of these layouts? declared: the result's layout, or TVM_NONE, where the rule
