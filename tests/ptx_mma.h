@@ -45,11 +45,12 @@ static inline uint64_t ptx_products(const ptx_type *sum, uint64_t code, unsigned
                                     const double *b, unsigned step_b) {
     double exact = ptx_number(sum, code);
     float rounded = (float)exact;
-    int64_t whole = (int64_t)exact;
+    bool integer = sum->bits == 32 && sum->type.kind == TVM_KIND_INT;
+    int64_t whole = integer ? (int64_t)exact : 0;
     for (unsigned k = 0; k < count; k++, b += step_b) {
         if (ptx_is(sum->name, "f64"))
             exact = fma(a[k], *b, exact);
-        else if (sum->bits == 32 && sum->type.kind == TVM_KIND_INT)
+        else if (integer)
             whole += (int64_t)(a[k] * *b);
         else
             rounded = fmaf((float)a[k], (float)*b, rounded);

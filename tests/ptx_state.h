@@ -565,12 +565,16 @@ static inline void ptx_reads(const ptx_machine *m, const ptx_insn *insn, const u
     }
 }
 
+/* The warp that wrote a byte last, as a mask: none where nothing did, or the copy engine. */
+static inline uint32_t ptx_writing_warp(const ptx_machine *m, size_t byte) {
+    unsigned writer = m->writer[byte];
+    return writer && writer < PTX_ENGINE ? UINT32_C(1) << ((writer - 1) / 32) : 0;
+}
+
 /* What the warps of `from` wrote, or saw, those of `to` see. */
 static inline void ptx_pass(ptx_machine *m, uint32_t from, uint32_t to) {
     for (size_t i = 0; i < m->written; i++) {
-        bool is_thread = m->writer[i] && m->writer[i] < PTX_ENGINE;
-        uint32_t writer = is_thread ? UINT32_C(1) << ((m->writer[i] - 1) / 32) : 0;
-        if (!((writer | m->seen[i]) & from)) continue;
+        if (!((ptx_writing_warp(m, i) | m->seen[i]) & from)) continue;
         m->seen[i] |= to;
         if (m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
     }
@@ -584,8 +588,7 @@ static inline void ptx_pass(ptx_machine *m, uint32_t from, uint32_t to) {
  * that it waits for at a barrier wrote, or saw, after that. */
 static inline void ptx_barrier(ptx_machine *m, bool of_warp) {
     if (of_warp) {
-        for (size_t i = 0; i < m->written; i++)
-            if (m->writer[i]) m->seen[i] |= UINT32_C(1) << ((m->writer[i] - 1) / 32) & m->running;
+        for (size_t i = 0; i < m->written; i++) m->seen[i] |= ptx_writing_warp(m, i) & m->running;
         return;
     }
     ptx_pass(m, m->running, m->running);

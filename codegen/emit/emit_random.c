@@ -205,7 +205,8 @@ static reg natural_log(emitter *e, reg x) {
     y = f32_op(e, "mul.rn", y, z);
     y = f32_fma(e, exponent, f32_constant(e, TVM_LOG_2_LOW), y);
     y = f32_fma(e, z, f32_constant(e, -0.5f), y);
-    return f32_fma(e, exponent, f32_constant(e, TVM_LOG_2_HIGH), f32_op(e, "add.rn", f, y));
+    y = f32_op(e, "add.rn", f, y);
+    return f32_fma(e, exponent, f32_constant(e, TVM_LOG_2_HIGH), y);
 }
 
 static reg normal(emitter *e, reg word) {
@@ -216,9 +217,10 @@ static reg normal(emitter *e, reg word) {
     tvm_emit(e, "neg.f32 %s, %s;", w.name, natural_log(e, product).name);
     tvm_emit(e, "sqrt.rn.f32 %s, %s;", root.name, w.name);
     tvm_emit(e, "setp.lt.f32 %s, %s, %s;", center.name, w.name, f32_constant(e, 5).name);
-    reg value = select_f32(
-        e, center, polynomial(e, tvm_erfinv_center, TVM_ERFINV_COEFFICIENTS, f32_with(e, "sub.rn", w, 2.5f)),
-        polynomial(e, tvm_erfinv_tail, TVM_ERFINV_COEFFICIENTS, f32_with(e, "sub.rn", root, 3)));
+    reg near = f32_with(e, "sub.rn", w, 2.5f), far = f32_with(e, "sub.rn", root, 3);
+    near = polynomial(e, tvm_erfinv_center, TVM_ERFINV_COEFFICIENTS, near);
+    far = polynomial(e, tvm_erfinv_tail, TVM_ERFINV_COEFFICIENTS, far);
+    reg value = select_f32(e, center, near, far);
     value = f32_with(e, "mul.rn", f32_op(e, "mul.rn", value, x), TVM_SQRT_2);
     reg opposite = tvm_new_f(e);
     tvm_emit(e, "neg.f32 %s, %s;", opposite.name, value.name);

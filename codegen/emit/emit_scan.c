@@ -155,19 +155,27 @@ static reg is_later(emitter *e, const scan *s, reg of, uint32_t distance) {
     return tvm_pure(e, 'p', "setp.%s.u32 $, %s, 0;", s->insn.reverse ? "eq" : "ne", bit.name);
 }
 
+/* What is before an element: where it is `later` than the partner, the partner's total as well. `before`
+ * without a name: nothing yet. */
+static reg choose_later(emitter *e, const scan *s, reg partner, reg before, reg later) {
+    bool first = !before.name[0];
+    reg with = first ? partner : combine(e, s, partner, before);
+    reg without = first ? neutral(e, s, false) : before;
+    return choose(e, s, with, without, later);
+}
+
 /* One level of the tree: partners differ in the bit `distance` of the lane. */
 static void step(emitter *e, const scan *s, reg of, uint32_t distance, reg *total, reg *before) {
     char mask[16];
     snprintf(mask, sizeof mask, "%u", (unsigned)distance);
     reg other = tvm_reduce_shuffle(e, &s->op, "bfly", *total, mask), later = is_later(e, s, of, distance);
-    *before = choose(e, s, before->name[0] ? combine(e, s, other, *before) : other,
-                     before->name[0] ? *before : neutral(e, s, false), later);
+    *before = choose_later(e, s, other, *before, later);
     *total = combine(e, s, *total, other);
 }
 
 static reg address_of(emitter *e, reg place, uint32_t bytes) {
-    return tvm_pure(e, 'r', "add.u32 $, %s, %s;", tvm_shared_base(e).name,
-                    tvm_pure_scale(e, place, bytes).name);
+    reg base = tvm_shared_base(e), offset = tvm_pure_scale(e, place, bytes);
+    return tvm_pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
 }
 
 /* Totals of warps, [total][warp]: each lane reads that of one of its group's warps, and the lanes scan them.
@@ -220,8 +228,7 @@ static void scan_all(emitter *e, const scan *s, uint32_t left, reg number, reg *
         if (odd >= 1) {
             reg bit = tvm_pure(e, 'r', "and.b32 $, %s, 1;", at.name);
             reg is_odd = tvm_pure(e, 'p', "setp.ne.u32 $, %s, 0;", bit.name);
-            earlier = choose(e, s, earlier.name[0] ? combine(e, s, sibling, earlier) : sibling,
-                             earlier.name[0] ? earlier : neutral(e, s, false), is_odd);
+            earlier = choose_later(e, s, sibling, earlier, is_odd);
         }
         if (count & 1) *total = total->name[0] ? combine(e, s, blocks[count - 1], *total) : blocks[count - 1];
         for (uint32_t k = 0; k + 1 < count; k += 2) blocks[k / 2] = combine(e, s, blocks[k], blocks[k + 1]);
