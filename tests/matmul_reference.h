@@ -4,6 +4,7 @@
 #define TVM_TESTS_MATMUL_REFERENCE_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -174,6 +175,12 @@ static inline double matmul_error(size_t count, matmul_variant variant, const ui
 /* What the error may be: that of rounding the output alone is about 2e-4 for f16, 1.7e-3 for bf16. */
 static inline double matmul_error_bound(matmul_variant variant) {
     return variant.bf16 ? 4e-3 : 1e-3;
+}
+
+/* 0, or one of +-1 and +-2: products and sums of them are exact. */
+static inline uint16_t small_half(bool bf16, uint64_t *state) {
+    unsigned r = (unsigned)(next_random(state) >> 32);
+    return r % 5 == 0 ? 0 : half_code(bf16, r >> 8 & 1, (int)(r >> 9 & 1), 0);
 }
 
 #endif

@@ -78,6 +78,20 @@ static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
     m->bulk_count = kept;
 }
 
+/* A copy of the engine, of so many coordinates: as the map has, and its box at an address in shared memory
+ * that it may have. */
+static inline void ptx_bulk_check(const ptx_insn *insn, unsigned t, const ptx_tensor_map *map, unsigned rank,
+                                  uint64_t address) {
+    uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
+    ptx_must(map->rank == rank && map->rank == (unsigned)(insn->part[4][0] - '0'),
+             "ptx: coordinates of another rank than the map's: %s", insn->text);
+    ptx_must(address % 128 == 0 && address % (8 * map->span + !map->span) == 0,
+             "ptx: thread %u: %llx is misaligned for the box: %s", t, (unsigned long long)address,
+             insn->text);
+    ptx_must(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
+             "ptx: a box outside of shared memory: %s", insn->text);
+}
+
 /* cp.async.bulk.tensor.Nd...shared::cluster.global.tile.mbarrier: [shared], [map, {coordinates}], [mbarrier]
  */
 static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned t, ptx_mbarrier *b,
@@ -86,13 +100,7 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     uint64_t address = ptx_mask(ptx_get(m, insn->operand[0].reg[0], t) + insn->operand[0].value, 32);
     const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, source->reg[0], t);
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
-    ptx_must(map->rank == source->count - 1 && map->rank == (unsigned)(insn->part[4][0] - '0'),
-             "ptx: coordinates of another rank than the map's: %s", insn->text);
-    ptx_must(address % 128 == 0 && address % (8 * map->span + !map->span) == 0,
-             "ptx: thread %u: %llx is misaligned for the box: %s", t, (unsigned long long)address,
-             insn->text);
-    ptx_must(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
-             "ptx: a box outside of shared memory: %s", insn->text);
+    ptx_bulk_check(insn, t, map, source->count - 1, address);
     ck_assert_uint_lt(m->bulk_count, PTX_BULK);
     ptx_bulk *copy = &m->bulk[m->bulk_count++];
     *copy = (ptx_bulk){.map = map, .address = address, .barrier = b->address};
@@ -108,13 +116,7 @@ static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, un
     uint64_t address = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, 32);
     const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, target->reg[0], t);
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
-    ptx_must(map->rank == target->count - 1 && map->rank == (unsigned)(insn->part[4][0] - '0'),
-             "ptx: coordinates of another rank than the map's: %s", insn->text);
-    ptx_must(address % 128 == 0 && address % (8 * map->span + !map->span) == 0,
-             "ptx: thread %u: %llx is misaligned for the box: %s", t, (unsigned long long)address,
-             insn->text);
-    ptx_must(address >= PTX_SHARED_BASE && address + bytes <= PTX_SHARED,
-             "ptx: a box outside of shared memory: %s", insn->text);
+    ptx_bulk_check(insn, t, map, target->count - 1, address);
     for (uint64_t i = address; i < address + bytes; i++)
         ptx_must(m->proxy[i] == PTX_VISIBLE, "ptx: the copy engine does not see what was written: %s",
                  insn->text);

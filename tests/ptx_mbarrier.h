@@ -60,9 +60,9 @@ static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, uns
     ptx_mbarrier_end_phase(m, b);
 }
 
-/* What the warps saw that arrived, the warp of t sees. */
+/* What the warps saw that arrived, and what the copies brought, the warp of t sees. */
 static inline void ptx_mbarrier_acquire(ptx_machine *m, const ptx_mbarrier *b, unsigned t) {
-    for (size_t i = 0; i < m->written; i++) {
+    for (size_t i = 0; i < m->written_ever; i++) {
         if (m->writer[i] == PTX_ENGINE + (b - m->mbarriers)) m->seen[i] |= UINT32_C(1) << (t / 32);
         for (unsigned w = 0; w < 32; w++) {
             bool own = m->writer[i] && (m->writer[i] - 1U) / 32 == w;

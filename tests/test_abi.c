@@ -7,6 +7,7 @@
 #include "abi.h"
 #include "assembler_kit.h"
 #include "codegen.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 
 /* ---- the table ---- */
@@ -160,9 +161,5 @@ int main(void) {
     tcase_add_test(cases, dependency_flags_are_those_of_the_code);
     tcase_add_test(cases, it_survives_being_numbers);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "assembler_kit.h"
+#include "suite_kit.h"
 #include "verify.h"
 
 /* ---- static expressions: seen as the constant that a variable is set to ---- */
@@ -602,9 +603,5 @@ static Suite *make_suite(void) {
 }
 
 int main(void) {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(make_suite());
 }

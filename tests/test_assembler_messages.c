@@ -5,6 +5,7 @@
 #include "assembler_kit.h"
 #include "foreign.h"
 #include "lexer.h"
+#include "suite_kit.h"
 #include "types.h"
 
 /* ---- mistakes: the first message ---- */
@@ -421,9 +422,5 @@ static Suite *make_suite(void) {
 }
 
 int main(void) {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(make_suite());
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime_kit.h"
+#include "suite_kit.h"
 
 static const char source[] = ".vasm 1\n" SCALE_KERNEL SCALARS_KERNEL;
 
@@ -200,9 +201,5 @@ int main(void) {
     tcase_add_checked_fixture(other, NULL, teardown);
     tcase_add_test(other, takes_many_parameters);
     suite_add_tcase(suite, other);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

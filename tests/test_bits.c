@@ -3,18 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random_kit.h"
+#include "suite_kit.h"
 #include "types.h"
 
 enum { MAX_BITS = 40 * 64 + 128 };
-
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t random_word(void) { /* xorshift64: Marsaglia, "Xorshift RNGs", 2003 */
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
 
 /* Exactly the bytes that hold `bits` bits, random, on the heap, so that a memory checker sees any other
  * access. */
@@ -22,7 +15,7 @@ static uint8_t *random_string(size_t bits) {
     size_t size = (bits + 7) / 8;
     uint8_t *string = malloc(size ? size : 1);
     ck_assert_ptr_nonnull(string);
-    for (size_t i = 0; i < size; i++) string[i] = (uint8_t)random_word();
+    for (size_t i = 0; i < size; i++) string[i] = (uint8_t)random_bits();
     return string;
 }
 
@@ -55,7 +48,7 @@ START_TEST(set_every_width_and_offset) {
         size_t total = (offset + bits + 7u) / 8 * 8;
         uint8_t *string = random_string(total);
         spread(string, total, before);
-        uint64_t word = random_word();
+        uint64_t word = random_bits();
         tvm_bits_set(string, offset, bits, word); /* bits of word beyond the width are dropped */
         spread(string, total, after);
         size_t wrong = 0;
@@ -202,9 +195,5 @@ int main(void) {
     tcase_add_test(cases, examples);
     tcase_add_test(cases, container_elements);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

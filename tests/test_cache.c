@@ -13,6 +13,7 @@
 
 #include "cache_kit.h"
 #include "fork_kit.h"
+#include "suite_kit.h"
 
 /* Files in the folder, their bytes in all, and the path of the last one seen. */
 static size_t list_folder(uint64_t *bytes, char path[512]) {
@@ -371,9 +372,5 @@ int main(void) {
     tcase_add_test(cases, empty_name_is_no_cache);
     tcase_add_test(cases, read_only_folder_is_read);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -16,6 +16,7 @@
 
 #include "cache_kit.h"
 #include "fork_kit.h"
+#include "suite_kit.h"
 
 enum { PATIENCE_MS = 100 * 1000 };
 
@@ -488,9 +489,5 @@ int main(void) {
     tcase_add_test(cases, stats_count_and_clear_removes);
     tcase_add_test(cases, the_environment_sets_the_bound);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

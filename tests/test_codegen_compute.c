@@ -8,6 +8,7 @@
 #include "assembler.h"
 #include "assembler_kit.h"
 #include "codegen.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
@@ -439,9 +440,5 @@ int main(void) {
     tcase_add_test(tests, tensors_are_printed_by_vprintf);
     tcase_add_test(tests, the_report_lists_every_instruction);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

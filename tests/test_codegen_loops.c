@@ -7,6 +7,7 @@
 
 #include "assembler.h"
 #include "codegen.h"
+#include "suite_kit.h"
 
 enum { LABELS = 256 };
 
@@ -180,9 +181,5 @@ int main(void) {
                         sizeof proofs / sizeof *proofs);
     tcase_add_test(tests, a_warp_waits_for_its_own_threads);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

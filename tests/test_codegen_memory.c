@@ -11,6 +11,7 @@
 #include "interp.h"
 #include "launch.h"
 #include "ptx_machine.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
@@ -592,9 +593,5 @@ int main(void) {
         tcase_add_loop_test(tests, ptxas_accepts_every_candidate, 0, runs);
     free(ptxas);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

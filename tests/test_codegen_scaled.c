@@ -10,6 +10,7 @@
 #include "codegen.h"
 #include "matmul_reference.h"
 #include "ptx_machine.h"
+#include "suite_kit.h"
 
 enum { TIMEOUT = 600, N_MAX = 128, K_MAX = 64, M_MAX = 32 };
 
@@ -456,9 +457,5 @@ int main(void) {
     tcase_add_loop_test(tests, sums_are_as_written_without_the_word, 0, 8);
     tcase_add_test(tests, floats_have_no_zero);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random_kit.h"
+#include "suite_kit.h"
 #include "types.h"
 
 /* ---- references ---- */
@@ -157,15 +159,6 @@ static size_t all_types(tvm_dtype types[TVM_DTYPE_COUNT_MAX]) {
 
 static table shared_table;
 
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t random_word(void) { /* xorshift64: Marsaglia, "Xorshift RNGs", 2003 */
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
 /* ---- floats ---- */
 
 START_TEST(decode_every_code) {
@@ -299,7 +292,7 @@ START_TEST(encode_floats) {
         wrong = wrong_beyond_the_end(&shared_table);
         ck_assert_msg(wrong == 0, "%zu beyond the end of %s", wrong, name);
         for (int i = 0; i < 2000; i++) {
-            double value = ldexp((double)(int64_t)random_word(), (int)(random_word() % 160) - 150);
+            double value = ldexp((double)(int64_t)random_bits(), (int)(random_bits() % 160) - 150);
             wrong += tvm_encode(types[t], value) != search_code(&shared_table, value);
         }
         ck_assert_msg(wrong == 0, "%zu random values to %s", wrong, name);
@@ -341,7 +334,7 @@ START_TEST(encode_wide_floats) {
     }
     size_t wrong = 0;
     for (int i = 0; i < 200000; i++) {
-        uint64_t word = random_word();
+        uint64_t word = random_bits();
         double any, near;
         memcpy(&any, &word, sizeof any);
         /* of float's range, with few bits beyond float's, so that ties come up */
@@ -403,7 +396,7 @@ static size_t wrong_inline_samples(const table *of, uint16_t (*from_f32)(float),
         wrong += from_f32(value) != search_code(of, (double)value);
     }
     for (int i = 0; i < 200000; i++) {
-        uint64_t word = random_word();
+        uint64_t word = random_bits();
         double value = ldexp((double)(int64_t)word, (int)(word % 330) - 230);
         wrong += from_f64(value) != search_code(of, value);
     }
@@ -607,7 +600,7 @@ START_TEST(cast_from_wide_types) {
         if (has_table(types[t])) build_table(&shared_table, types[t]);
         size_t wrong = 0;
         for (int i = 0; i < 4000; i++) {
-            uint64_t word = random_word();
+            uint64_t word = random_bits();
             double wide = i % 9 ? ldexp((double)(int64_t)word, (int)(word % 150) - 130) : NAN;
             if (i % 10 == 1) wide = copysign(INFINITY, wide);
             if (i % 5 == 0) wide = ldexp(rint(ldexp((double)(int64_t)word, -56)), -1 - i % 3);
@@ -634,7 +627,7 @@ END_TEST
 START_TEST(cast_from_64_bits) {
     size_t wrong = 0;
     for (int i = 0; i < 100000; i++) {
-        uint64_t code = random_word() >> (i % 64);
+        uint64_t code = random_bits() >> (i % 64);
         if (i % 3 == 0) code &= UINT64_MAX << (i % 50); /* ties */
         int64_t value = (int64_t)code;
         wrong += tvm_cast(TVM_F32, TVM_U(64), code, false) != f32_code((float)code);
@@ -728,9 +721,5 @@ int main(void) {
     tcase_add_test(cases, cast_from_64_bits);
     tcase_add_test(cases, cast_examples);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

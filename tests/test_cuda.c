@@ -13,6 +13,7 @@
 
 #include "cuda_kit.h"
 #include "runtime_kit.h"
+#include "suite_kit.h"
 
 #ifdef HAVE_CUDA_H
 
@@ -856,9 +857,5 @@ int main(void) {
     tcase_add_test(cases, build_without_cuda_says_so);
 #endif
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

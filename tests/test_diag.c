@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "diag.h"
+#include "suite_kit.h"
 
 /* The printed form, to be freed. */
 static char *printed(const tvm_diags *diags, const char *program, bool color) {
@@ -248,9 +249,5 @@ int main(void) {
     tcase_add_test(cases, lost_ones_are_told);
     tcase_add_test(cases, every_status_has_its_own_text);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

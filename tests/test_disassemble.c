@@ -3,6 +3,7 @@
 
 #include "assembler_kit.h"
 #include "fileio.h"
+#include "suite_kit.h"
 #include "vbc.h"
 
 typedef struct bytes {
@@ -354,9 +355,5 @@ static Suite *make_suite(void) {
 }
 
 int main(void) {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(make_suite());
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernel_kit.h"
+#include "suite_kit.h"
 
 enum { TIMEOUT = 600, TYPES = 3 };
 
@@ -236,9 +237,5 @@ int main(void) {
     tcase_add_loop_test(tests, heads_are_turned, 0, TYPES);
     tcase_add_test(tests, impossible_options_are_refused);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

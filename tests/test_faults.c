@@ -10,6 +10,7 @@
 #include <cuda.h>
 
 #include "cuda_kit.h"
+#include "suite_kit.h"
 
 static cuda_kit kit;
 static tvm_context *context;
@@ -249,11 +250,7 @@ int main(void) {
     tcase_add_test(cases, context_destroyed_by_its_owner);
     tcase_add_test(cases, errors_without_a_name);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }
 
 #else

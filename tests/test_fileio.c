@@ -12,6 +12,7 @@
 
 #include "fileio.h"
 #include "output.h"
+#include "suite_kit.h"
 
 static char folder[64];
 static char path[96];
@@ -298,9 +299,5 @@ int main(void) {
     tcase_add_test(files, test_killed_writer_leaves_nothing);
     tcase_add_test(files, test_output_replaces_when_committed);
     suite_add_tcase(suite, files);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

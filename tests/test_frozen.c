@@ -11,6 +11,7 @@
 #include "case_file.h"
 #include "codegen.h"
 #include "fileio.h"
+#include "suite_kit.h"
 #include "vbc.h"
 
 #define XXH_INLINE_ALL
@@ -170,9 +171,5 @@ int main(void) {
     tcase_add_loop_test(tests, test_translation, 0, FOLDERS);
     tcase_add_loop_test(tests, test_rewritten, 0, FOLDERS);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -21,6 +21,7 @@
 #include "folder_kit.h"
 #include "image.h"
 #include "runtime.h"
+#include "suite_kit.h"
 #include "vbc.h"
 #include "vbc_format.h"
 #include "fork_kit.h"
@@ -668,9 +669,5 @@ int main(void) {
     tcase_add_test(cases, threads_translate_their_programs_in_parallel);
 #endif
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernel_kit.h"
+#include "suite_kit.h"
 
 enum { TIMEOUT = 600 };
 
@@ -166,9 +167,5 @@ int main(void) {
     tcase_add_loop_test(tests, rows_are_added_to_rows, 0, ADDED);
     tcase_add_loop_test(tests, elements_are_counted, 0, COUNTED);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

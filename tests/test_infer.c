@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "assembler_kit.h"
+#include "suite_kit.h"
 
 static char *printed(const char *text) {
     tvm_ir_program *program = assemble(text);
@@ -192,9 +193,5 @@ int main(void) {
     tcase_add_test(tests, test_listing);
     tcase_add_test(tests, test_many);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernel_kit.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 
 enum { TIMEOUT = 600 };
@@ -142,9 +143,5 @@ int main(void) {
     tcase_add_loop_test(tests, matmul_simple_is_that_of_float64, 0, 2);
     tcase_add_loop_test(tests, matmul_simple_is_short_and_fast, 0, 2);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

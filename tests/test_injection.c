@@ -16,6 +16,7 @@
 #include "run_args.h"
 #include "run_bind.h"
 #include "shim.h"
+#include "suite_kit.h"
 
 enum { ELEMENTS = 16, SITES_MAX = 200000 };
 static cuda_kit kit;
@@ -529,9 +530,5 @@ int main(void) {
     tcase_add_test(cases, launch_makes_one_call);
 #endif
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -11,6 +11,7 @@
 #include "codegen.h"
 #include "fileio.h"
 #include "interp_loops.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 #include "vbc.h"
 
@@ -251,9 +252,5 @@ int main(void) {
     tcase_add_loop_test(tests, test_effects, 0, TVM_OP_COUNT);
     tcase_add_loop_test(tests, test_element_types, 0, TVM_OP_COUNT);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* The interpreter: memory, copies, control, errors, output, host threads, and what a launch checks. */
 #include "interp_case.h"
+#include "suite_kit.h"
 
 /* ---- global memory ---- */
 
@@ -663,9 +664,5 @@ int main(void) {
     tcase_add_test(tests, launches_that_break_an_assumption_are_refused);
     tcase_add_test(tests, shapes_are_computed_and_checked);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* The interpreter: what is computed on register tensors, against loops over plain numbers. */
 #include "interp_case.h"
+#include "suite_kit.h"
 
 #include <float.h>
 
@@ -938,9 +939,5 @@ int main(void) {
     tcase_add_test(tests, reduce_combines_in_its_order);
     tcase_add_test(tests, reduce_of_other_types);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include "interp_case.h"
 
 #include "fileio.h"
+#include "suite_kit.h"
 
 enum { M = 21, N = 136, K = 256, GROUP = 128, TILES = 2 };
 
@@ -82,9 +83,5 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, matmul_of_several_weight_types);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include "assembler.h"
 #include "launch.h"
 #include "launch_plan.h"
+#include "suite_kit.h"
 
 enum { MULTIPROCESSORS = 132, TARGET = 90 };
 
@@ -255,9 +256,5 @@ int main(void) {
     tcase_add_test(cases, floats_have_no_plan);
     tcase_add_test(cases, very_long_expressions_have_no_plan);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

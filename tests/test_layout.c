@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "layout_kit.h"
+#include "suite_kit.h"
 
 static reference ref_a, ref_b, ref_want;
 
@@ -791,9 +792,5 @@ int main(void) {
     tcase_add_test(algebra, results_may_overwrite_operands);
     tcase_add_test(algebra, auto_spreads_runs_over_threads);
     tcase_add_test(algebra, auto_runs_are_contiguous_and_aligned);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

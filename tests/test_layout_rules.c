@@ -6,6 +6,7 @@
 
 #include "mma.h"
 #include "layout_kit.h"
+#include "suite_kit.h"
 
 static reference ref_a, ref_b, ref_c;
 
@@ -560,9 +561,5 @@ int main(void) {
     tcase_add_loop_test(tests, mma_plan_agrees_with_its_definition, 0, 3);
     tcase_add_test(tests, mma_plan_splits_k_as_a_batch);
     tcase_add_test(tests, mma_plan_known_cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

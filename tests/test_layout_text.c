@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "layout_kit.h"
+#include "suite_kit.h"
 
 static reference ref_a;
 
@@ -140,9 +141,5 @@ int main(void) {
     tcase_add_test(tests, pictures_show_every_cell);
     tcase_add_test(tests, pictures_have_one_cell_an_element);
     tcase_add_test(tests, shared_text_says_the_whole_layout);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

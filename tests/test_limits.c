@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime_kit.h"
+#include "suite_kit.h"
 
 static const char source[] = ".vasm 2\n" SCALE_KERNEL ".kernel count(turns: i32, out: global i32[32])\n"
                              ".warps 1\n"
@@ -179,9 +180,5 @@ int main(void) {
     tcase_add_test(tests, sizes);
     tcase_add_test(tests, wrong_use);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -13,21 +13,14 @@
 #include "interp_loops.h"
 #include "math_reference.h"
 #include "ptx_machine.h"
+#include "random_kit.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 
 enum { TIMEOUT = 600, TYPES = 3, SAMPLES = 512 };
 
 static const tvm_dtype types[TYPES] = {
     {TVM_KIND_FLOAT, 16, 5, 10}, {TVM_KIND_FLOAT, 16, 8, 7}, {TVM_KIND_FLOAT, 32, 8, 23}};
-
-static uint64_t random_state = UINT64_C(88172645463325252);
-
-static uint64_t random_bits(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
 
 /* A code: any, one of the row's interval, or one where something special happens. */
 static uint64_t sample(const math_row *row, tvm_dtype type, unsigned i) {
@@ -144,9 +137,5 @@ int main(void) {
     tcase_add_test(tests, roots_of_f64_are_rounded);
     tcase_add_loop_test(tests, the_code_keeps_its_bounds, 0, MATH_ROWS);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernel_kit.h"
+#include "suite_kit.h"
 
 enum { TIMEOUT = 300 };
 
@@ -117,9 +118,5 @@ int main(void) {
     tcase_add_loop_test(tests, compiles, 0, 4);
     tcase_add_test(tests, other_types_are_refused);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "lowbit_reference.h"
 #include "shipped_kit.h"
+#include "suite_kit.h"
 #include "tvm.h"
 #include "type_kit.h"
 
@@ -490,9 +491,5 @@ static Suite *lowbit_suite(void) {
 
 int main(void) {
     lowbit_count = lowbit_types(lowbit);
-    SRunner *all = srunner_create(lowbit_suite());
-    srunner_run_all(all, CK_ENV);
-    int failed = srunner_ntests_failed(all);
-    srunner_free(all);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(lowbit_suite());
 }

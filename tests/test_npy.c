@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "npy.h"
+#include "suite_kit.h"
 
 /* A file with this header text and this many bytes of data (0, 1, 2, ...), malloc'ed. */
 static uint8_t *make_file(unsigned version, const char *header, size_t data, size_t *size) {
@@ -346,9 +347,5 @@ int main(void) {
     tcase_add_loop_test(cases, stands_in_a_file, 0, sizeof stands / sizeof *stands);
     tcase_add_test(cases, opaque_bytes_fit_only_types_numpy_lacks);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

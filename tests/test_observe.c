@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cuda_kit.h"
+#include "suite_kit.h"
 
 static cuda_kit kit;
 static char log_path[96], trace_path[96];
@@ -296,9 +297,5 @@ int main(void) {
 #endif
 #endif
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

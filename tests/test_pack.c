@@ -15,6 +15,7 @@
 #include "pack.h"
 #include "pack_vector.h"
 #include "safetensors.h"
+#include "suite_kit.h"
 #include "tvm.h"
 #include "vbc.h"
 
@@ -944,9 +945,5 @@ int main(void) {
         tcase_set_timeout(cases[i], 120);
         suite_add_tcase(suite, cases[i]);
     }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

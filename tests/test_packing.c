@@ -11,6 +11,7 @@
 #include "codegen.h"
 #include "interp.h"
 #include "ptx_machine.h"
+#include "suite_kit.h"
 #include "type_kit.h"
 #include "vbc.h"
 #include "verify.h"
@@ -653,9 +654,5 @@ static Suite *packing_suite(void) {
 
 int main(void) {
     lowbit_count = lowbit_types(lowbit);
-    SRunner *all = srunner_create(packing_suite());
-    srunner_run_all(all, CK_ENV);
-    int failed = srunner_ntests_failed(all);
-    srunner_free(all);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(packing_suite());
 }

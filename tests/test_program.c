@@ -9,6 +9,7 @@
 #include "language.h"
 #include "program.h"
 #include "program_kit.h"
+#include "suite_kit.h"
 #include "verify.h"
 
 /* xorshift64*, so that every run takes the same values. */
@@ -530,9 +531,5 @@ int main(void) {
     tcase_add_test(exprs, test_guards_keep_a_division_from_zero);
     tcase_add_test(exprs, test_types_of_expressions);
     suite_add_tcase(suite, exprs);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

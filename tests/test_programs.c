@@ -8,6 +8,7 @@
 
 #include "matmul_reference.h"
 #include "shipped_kit.h"
+#include "suite_kit.h"
 #include "tvm.h"
 #include "type_kit.h"
 
@@ -336,9 +337,5 @@ int main(void) {
     for (size_t i = 0; i < VARIANT_TYPES; i++) add_variants(variant_types[i], variants, &variant_count);
     for (size_t i = 0; i < COMPILED_VARIANT_TYPES; i++)
         add_variants(compiled_variant_types[i], compiled_variants, &compiled_variant_count);
-    SRunner *all = srunner_create(programs_suite());
-    srunner_run_all(all, CK_ENV);
-    int failed = srunner_ntests_failed(all);
-    srunner_free(all);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(programs_suite());
 }

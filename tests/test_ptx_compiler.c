@@ -13,6 +13,7 @@
 #include "folder_kit.h"
 #include "nvjitlink.h"
 #include "ptx_compiler.h"
+#include "suite_kit.h"
 
 static char folder[64], script_path[128], library_path[2][PATH_MAX];
 static tvm_diags diags;
@@ -325,9 +326,5 @@ int main(void) {
         tcase_add_test(tests, threads_compile_at_once);
     }
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -18,6 +18,7 @@
 #include "folder_kit.h"
 #include "ptxas.h"
 #include "fork_kit.h"
+#include "suite_kit.h"
 
 /* The ptxas of the toolkit that configure found. */
 #define CONFIGURED TVM_CUDA_PREFIX "/bin/ptxas"
@@ -333,9 +334,5 @@ int main(void) {
     tcase_add_test(tests, usage_of_unknown_kernels_and_odd_lines_is_ignored);
     tcase_add_test(tests, the_version_is_the_release_line);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

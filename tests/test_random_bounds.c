@@ -14,6 +14,7 @@
 #include "launch.h"
 #include "ptx_machine.h"
 #include "random_program.h"
+#include "suite_kit.h"
 
 enum { TIMEOUT = 300, PROGRAMS = 400, LAUNCHES = 3, BYTES = 1 << 16, PARAMS = 10, MULTIPROCESSORS = 2 };
 
@@ -226,9 +227,5 @@ int main(int argc, char **argv) {
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, generated_code_stays_in_its_tensors_and_traps_where_the_interpreter_faults);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include "layout_kit.h"
 #include "program_kit.h"
 #include "ptx_run_kit.h"
+#include "suite_kit.h"
 
 enum { ELEMENTS_MAX = 1 << 13, ROUNDS = 12 };
 
@@ -228,9 +229,5 @@ int main(void) {
     tcase_add_loop_test(tests, test_pieces, 0, PIECES);
     tcase_add_test(tests, test_pieces_in_registers);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

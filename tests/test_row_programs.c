@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernel_kit.h"
+#include "suite_kit.h"
 
 enum { TIMEOUT = 600, TYPES = 3 };
 
@@ -340,9 +341,5 @@ int main(void) {
     tcase_add_loop_test(tests, cumsum_adds_up_rows, 0, ELEMENT_TYPES);
     tcase_add_loop_test(tests, topk_is_the_head_of_the_sorted_row, 0, 2 * TYPES);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

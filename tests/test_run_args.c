@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_args.h"
+#include "suite_kit.h"
 
 static tvm_dtype type_of(const char *name) {
     tvm_dtype type;
@@ -237,9 +238,5 @@ int main(void) {
     tcase_add_test(cases, iota_tensors);
     tcase_add_test(cases, zero_tensors);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 
 #include "assembler.h"
 #include "runtime_kit.h"
+#include "suite_kit.h"
 #include "vbc.h"
 
 static const char source[] = ".vasm 1\n" SCALE_KERNEL SCALARS_KERNEL
@@ -438,9 +439,5 @@ int main(void) {
     tcase_add_test(cases, many_threads_at_once);
     tcase_add_test(cases, misuse_is_no_crash);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

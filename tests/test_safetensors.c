@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "safetensors.h"
+#include "suite_kit.h"
 
 /* A file of this header text, whose length is said to be `length`, and this many bytes of data; the open
  * descriptor. */
@@ -253,9 +254,5 @@ int main(void) {
     suite_add_tcase(suite, reading);
     suite_add_tcase(suite, refusing);
     suite_add_tcase(suite, writing);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include "assembler_kit.h"
 #include "layout_kit.h"
 #include "ptx_run_kit.h"
+#include "suite_kit.h"
 #include "tvm.h"
 #include "vbc.h"
 
@@ -155,9 +156,5 @@ int main(void) {
     tcase_add_loop_test(tests, scans_are_the_interpreters, 0, KINDS);
     tcase_add_loop_test(tests, reductions_are_the_interpreters, 0, KINDS);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "layout.h"
 #include "layout_reference.h"
+#include "suite_kit.h"
 
 enum { BANKS = 32, BANK_BYTES = 4, CHUNK_BYTES = 16 };
 
@@ -308,9 +309,5 @@ int main(void) {
     tcase_add_test(tests, auto_has_no_bank_conflicts);
     tcase_add_test(tests, auto_cuts_wide_rows_into_blocks_of_columns);
     tcase_add_test(tests, auto_swizzles_only_where_it_can);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include "codegen.h"
 #include "interp_case.h"
 #include "ptx_machine.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
@@ -435,9 +436,5 @@ int main(void) {
     tcase_add_loop_test(cases, the_order_of_a_put_and_a_take, 0,
                         sizeof exchange_orders / sizeof *exchange_orders);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include "barrier.h"
 #include "caches.h"
 #include "ptx_machine.h"
+#include "suite_kit.h"
 #include "verify.h"
 
 /* A kernel of 4 warps, which then has 8. */
@@ -136,9 +137,5 @@ int main(void) {
     tcase_add_test(cases, a_team_has_a_barrier_and_numbers_of_its_own);
     tcase_add_test(cases, warps_that_part_meet_at_their_barriers);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

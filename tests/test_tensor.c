@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "suite_kit.h"
 #include "tvm.h"
 
 /* The layout that DLPack 1.1's dlpack.h declares, for a C compiler: what any producer hands over. */
@@ -299,9 +300,5 @@ int main(void) {
     tcase_add_test(cases, bit_strings_are_named_in_the_message);
     tcase_add_test(cases, tensors_of_rank_0);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

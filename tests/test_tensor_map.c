@@ -14,6 +14,7 @@
 #include "assembler_kit.h"
 #include "cuda_kit.h"
 #include "runtime_kit.h"
+#include "suite_kit.h"
 #include "translate_kit.h"
 
 #ifdef HAVE_CUDA_H
@@ -354,9 +355,5 @@ int main(void) {
 #endif
     suite_add_tcase(suite, encoding);
     suite_add_tcase(suite, launches);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

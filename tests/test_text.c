@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "suite_kit.h"
 #include "text.h"
 
 /* Every length of a piece around the capacities that the text grows through, formatted and as bytes. */
@@ -79,9 +80,5 @@ int main(void) {
     tcase_add_test(tests, text_keeps_its_limit);
     tcase_add_test(tests, text_fails_with_what_is_appended);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "cuda_kit.h"
+#include "suite_kit.h"
 
 enum { THREADS = 16, ROUNDS = 24, ELEMENTS = 256, CONTEXTS = 4 };
 
@@ -178,9 +179,5 @@ int main(void) {
     tcase_add_test(cases, gpu_with_timelines);
 #endif
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "suite_kit.h"
 #include "types.h"
 
 static const char *const standard_names[] = {"bool", "i8",  "i16",  "i32",  "i64", "u8",  "u16", "u32",
@@ -230,9 +231,5 @@ int main(void) {
     tcase_add_test(cases, containers);
     tcase_add_test(cases, float_properties);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 #include "assembler.h"
 #include "assembler_kit.h"
 #include "codegen.h"
+#include "suite_kit.h"
 #include "tvm.h"
 #include "variants.h"
 #include "vbc.h"
@@ -548,9 +549,5 @@ int main(void) {
     tcase_add_test(tcase, test_launches_run_the_variant);
     tcase_add_loop_test(tcase, test_verifier_refuses, 0, 10);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -10,6 +10,7 @@
 #include "language.h"
 #include "program.h"
 #include "program_kit.h"
+#include "suite_kit.h"
 #include "vbc.h"
 #include "verify.h"
 
@@ -594,9 +595,5 @@ int main(void) {
     tcase_set_timeout(random_changes, 120);
     tcase_add_loop_test(random_changes, test_random_corruptions, 0, 2);
     suite_add_tcase(suite, random_changes);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

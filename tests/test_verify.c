@@ -1,4 +1,5 @@
 /* What the verifier asks of a whole program: values on every path, structure, limits; and how it reports. */
+#include "suite_kit.h"
 #include "verify_case.h"
 
 /* ---- values on every path ---- */
@@ -414,9 +415,5 @@ int main(void) {
     tcase_add_test(whole, test_work_is_bounded);
     tcase_add_test(whole, test_large_kernels_are_fine);
     suite_add_tcase(suite, whole);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

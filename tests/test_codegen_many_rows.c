@@ -1,0 +1,143 @@
+/* The variants of matmul_lowbit for many rows: the PTX of those that use wgmma, executed by ptx_machine.h,
+ * gives what the interpreter gives, to the last bit. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assembler.h"
+#include "abi_kit.h"
+#include "codegen.h"
+#include "interp.h"
+#include "launch.h"
+#include "matmul_reference.h"
+#include "ptx_machine.h"
+#include "shipped_kit.h"
+#include "suite_kit.h"
+#include "translate_kit.h"
+
+enum { TIMEOUT = 600 };
+
+enum { PARAMETERS = 16, SHIPPED_N = 520, SHIPPED_K = 640 };
+
+typedef struct shipped {
+    tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
+    tvm_launch_env env;
+    tvm_scalar scalars[PARAMETERS];
+    void *data[PARAMETERS];
+    uint64_t bytes[PARAMETERS];
+} shipped;
+
+/* Numbers whose products and sums are exact. */
+static void fill_parameter(const shipped *s, uint32_t i) {
+    const tvm_slot *slot = &s->kernel->slots[i];
+    uint64_t state = 0x9e3779b97f4a7c15u + i;
+    bool scales = strcmp(tvm_string(s->program, slot->name), "s") == 0;
+    uint16_t *halves = s->data[i];
+    uint8_t *bytes = s->data[i];
+    for (uint64_t b = 0; b < s->bytes[i] && slot->dtype.bits == 8; b++)
+        bytes[b] = (uint8_t)(next_random(&state) >> 40);
+    for (uint64_t h = 0; h < s->bytes[i] / 2 && slot->dtype.bits == 16; h++)
+        halves[h] = scales ? half_code(0, 0, (int)(h % 3) - 1, 0) : small_half(false, &state);
+}
+
+static void open_shipped(shipped *s, int m) {
+    const int64_t sizes[] = {m, SHIPPED_N, SHIPPED_K};
+    for (unsigned i = 0; i < 3; i++) s->scalars[i].i = sizes[i];
+    s->env = (tvm_launch_env){.scalars = s->scalars, .multiprocessors = 1, .target = 90};
+    ck_assert_int_eq(tvm_launch_check(s->program, s->kernel, &s->env, NULL), TVM_OK);
+    tvm_launch_tensor own[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t count = s->kernel->param_count, owned = tvm_launch_tensors(s->kernel, own);
+    for (uint32_t i = 3; i < count + owned; i++) {
+        int64_t extent[TVM_MAX_RANK];
+        ck_assert_int_eq(tvm_launch_shape(s->program, s->kernel, i < count ? i : own[i - count].slot, &s->env,
+                                          extent, &s->bytes[i], NULL),
+                         TVM_OK);
+        s->data[i] = aligned_alloc(64, (s->bytes[i] + 64) / 64 * 64);
+        ck_assert_ptr_nonnull(s->data[i]);
+        memset(s->data[i], 0, s->bytes[i]);
+        if (i < count) fill_parameter(s, i);
+    }
+}
+
+static void close_shipped(shipped *s) {
+    for (unsigned i = 3; i < PARAMETERS; i++) free(s->data[i]);
+    memset(s->data, 0, sizeof s->data);
+}
+
+static void interpret_shipped(shipped *s) {
+    tvm_diags diags = {0};
+    tvm_interp_kernel *prepared = NULL;
+    tvm_interp_arg args[PARAMETERS] = {{{0}, NULL}};
+    tvm_interp_options options = {.threads = 1, .multiprocessors = 1, .target = 90};
+    for (uint32_t i = 0; i < s->kernel->param_count; i++)
+        args[i] = (tvm_interp_arg){.scalar = s->scalars[i], .data = s->data[i]};
+    ck_assert_int_eq(tvm_interp_prepare(s->program, s->kernel, &prepared, &diags), TVM_OK);
+    tvm_status status = tvm_interp_run(prepared, args, s->env.grid, &options, &diags);
+    tvm_diags_print(&diags, stderr, "test", false);
+    ck_assert_int_eq(status, TVM_OK);
+    tvm_interp_free(prepared);
+}
+
+static void execute_shipped(shipped *s, const tvm_module *module) {
+    const tvm_kernel_code *code = &module->kernels[s->kernel - s->program->kernels];
+    ptx_machine machine = ptx_load(module->ptx, code->name, code->abi.threads);
+    uint64_t values[PARAMETERS];
+    for (uint32_t i = 0; i < PARAMETERS; i++)
+        values[i] = i < 3 ? (uint64_t)s->scalars[i].i : (uint64_t)(uintptr_t)s->data[i];
+    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
+    const uint64_t *tensors = values + s->kernel->param_count;
+    abi_maps(&code->abi, s->program, s->kernel, &s->env, values, tensors, maps);
+    abi_set(&code->abi, values, tensors, &s->env, maps, machine.params,
+            sizeof machine.params / sizeof *machine.params);
+    memcpy(machine.grid, s->env.grid, sizeof machine.grid);
+    for (machine.block[1] = 0; machine.block[1] < machine.grid[1]; machine.block[1]++)
+        for (machine.block[0] = 0; machine.block[0] < machine.grid[0]; machine.block[0]++) ptx_run(&machine);
+    ptx_free(&machine);
+}
+
+static bool has_wgmma(const tvm_kernel_code *code) {
+    for (size_t i = 0; i < code->selection_count; i++)
+        if (strncmp(code->selections[i].candidate, "wgmma", 5) == 0) return true;
+    return false;
+}
+
+static const char *const shipped_types[] = {"WTYPE=u4", "WTYPE=u3", "WTYPE=f6_e3m2", "WTYPE=u4 ZEROS=1",
+                                            "WTYPE=u1"};
+enum { SHIPPED_TYPES = sizeof shipped_types / sizeof *shipped_types };
+
+/* Its variants with wgmma give what the interpreter gives, to the last bit. */
+START_TEST(the_shipped_program_is_right) {
+    char path[5000];
+    shipped s = {.program = assemble_file(program_path("matmul_lowbit_u4.vasm", path), shipped_types[_i])};
+    tvm_module *module = translate(s.program, "sm_90a");
+    unsigned found = 0;
+    for (uint32_t k = 0; k < s.program->kernel_count; k++) {
+        if (!has_wgmma(&module->kernels[k])) continue;
+        s.kernel = &s.program->kernels[k];
+        uint32_t c = s.kernel->param_count - 1;
+        shipped again = s;
+        open_shipped(&s, 61);
+        open_shipped(&again, 61);
+        interpret_shipped(&s);
+        execute_shipped(&again, module);
+        ck_assert_mem_eq(s.data[c], again.data[c], s.bytes[c]);
+        close_shipped(&s);
+        close_shipped(&again);
+        found++;
+    }
+    ck_assert_uint_gt(found, 0);
+    tvm_module_free(module);
+    tvm_ir_program_free(s.program);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("codegen_many_rows");
+    TCase *tests = tcase_create("many_rows");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, the_shipped_program_is_right, 0, SHIPPED_TYPES);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
