@@ -14,6 +14,7 @@
 #include "run_bind.h"
 #include "run_cache.h"
 #include "run_check.h"
+#include "run_limits.h"
 #include "runtime.h"
 
 #ifdef PACKAGE_VERSION
@@ -34,7 +35,8 @@ enum {
     KEY_ARGS,
     KEY_CACHE_STATS,
     KEY_CACHE_CLEAR,
-    KEY_TRACE
+    KEY_TRACE,
+    KEY_LIMITS
 };
 
 static const struct argp_option options[] = {
@@ -53,6 +55,10 @@ static const struct argp_option options[] = {
      "multiprocessors that kernels see in the interpreter (default: 4)", 0},
     {"target", KEY_TARGET, "N", 0,
      "target that launches see in the interpreter, such as 80 or 90 (default: 0)", 0},
+    {"limits", KEY_LIMITS, "NAME=N,...", 0,
+     "refuse a launch beyond scratch-bytes=N, blocks=N, or in the interpreter instructions=N, milliseconds=N; "
+     "no-embedded-code: do not use machine code in the file",
+     0},
     {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
      "call a C function with the same arguments, and compare the tensors", 0},
     {"tolerance", KEY_TOLERANCE, "T", 0,
@@ -86,6 +92,7 @@ typedef struct run_settings {
     const char *file;
     const char *kernel;
     tvm_context_options context;
+    tvm_limits limits;
     const char *trace; /* NULL: no timeline */
     bool time, quiet, verbose;
     tvm_run_cache cache;
@@ -174,6 +181,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         if (!parse_count(arg, 0, 9999, &settings->context.target))
             argp_error(state, "--target %s: a number from 0 to 9999 is expected", arg);
         break;
+    case KEY_LIMITS: {
+        const char *wrong = tvm_run_limits_parse(arg, &settings->limits);
+        if (wrong) argp_error(state, "--limits: '%s' is not %s", wrong, tvm_run_limits_names);
+        break;
+    }
     case KEY_CHECK:
         settings->check = arg;
         break;
@@ -321,6 +333,7 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     tvm_context *context = NULL;
     tvm_program *code = NULL;
     tvm_status status = tvm_context_create(&settings->context, &context);
+    if (!status) status = tvm_set_limits(context, &settings->limits);
     if (status)
         failed(context, status, diags);
     else

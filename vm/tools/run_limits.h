@@ -1,0 +1,13 @@
+/* --limits of tvm-run. */
+#ifndef TVM_VM_TOOLS_RUN_LIMITS_H
+#define TVM_VM_TOOLS_RUN_LIMITS_H
+
+#include "tvm.h"
+
+/* Reads NAME=N[,NAME=N...] into the limits that are named, of which the others stay as they are; `text` is
+ * written to, as strsep(3) does. NULL, or what is wrong with it: the word that is none. */
+const char *tvm_run_limits_parse(char *text, tvm_limits *limits);
+/* Names of the limits, for a message. */
+extern const char tvm_run_limits_names[];
+
+#endif
