@@ -48,6 +48,8 @@ static const point points[] = {
      "i:16384 i:16384 i:4096 r:f32:16384*4096 k:i32:16384:16384 b:f32:16384*4096"},
     {"scatter_add", "T=f16", "scatter_add",
      "i:16384 i:16384 i:4096 r:f16:16384*4096 k:i32:16384:16384 b:f16:16384*4096"},
+    {"embedding", "T=f16", "embedding",
+     "i:16384 i:16384 i:4096 r:f16:16384*4096 k:i32:16384:16384 w:f16:16384*4096"},
     {"histogram", "T=i32", "histogram", "i:67108864 i:256 k:i32:67108864:256 b:i32:256"},
     {"histogram", "T=i32", "histogram", "i:67108864 i:16384 k:i32:67108864:16384 b:i32:16384"},
     {"softmax", "T=f16", "softmax", "i:16384 i:4096 r:f16:16384*4096 w:f16:16384*4096"},
@@ -67,6 +69,9 @@ static const point points[] = {
     {"argmax", "T=f16", "argmax", "i:64 i:152064 r:f16:64*152064 w:i32:64"},
     {"reduce", "T=f16", "reduce", "i:16384 i:4096 r:f16:16384*4096 w:f16:16384"},
     {"topk", "T=f16 K=20", "topk", "i:64 i:152064 r:f16:64*152064 w:f16:64*20 w:i32:64*20"},
+    {"sample", "T=f16", "sample", "i:64 i:152064 i:1 i:0 f:1 f:1 r:f16:64*152064 w:i32:64"},
+    {"sample", "T=f16", "sample", "i:64 i:152064 i:1 i:0 f:1 f:0.9 r:f16:64*152064 w:i32:64"},
+    {"sample", "T=f16 TOPK=50", "sample", "i:64 i:152064 i:1 i:0 f:1 f:0.9 r:f16:64*152064 w:i32:64"},
 };
 enum { POINTS = sizeof points / sizeof *points };
 

@@ -113,7 +113,7 @@ static bool failed(const loaded *l, const gpu_test *test, const char *kernel) {
 static bool set_up(loaded *l, const gpu_arg *args, size_t count) {
     for (size_t i = 0; i < count; i++) {
         l->values[i].i = args[i].scalar;
-        l->values[i].f = (double)args[i].scalar;
+        l->values[i].f = args[i].number;
         if (!args[i].tensor) continue;
         size_t bytes = gpu_arg_bytes(&args[i]);
         void *zeros = args[i].bytes == NULL ? calloc(bytes + 1, 1) : NULL;

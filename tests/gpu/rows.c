@@ -7,9 +7,11 @@
 #include "suite.h"
 
 enum { ONE = 1 };
+static const double HALF = 0.5;
 
-/* Arguments after m and n: e the number 1, x a matrix that is read, r one that is read and written, w a
- * vector, y a matrix, i an i32 for each row, v a value for each row, k and j K values and indices for each.
+/* Arguments after m and n: e the number 1, h the number 1/2, x a matrix that is read, r one that is read and
+ * written, w a vector, y a matrix, i an i32 for each row, v a value for each row, k and j K values and
+ * indices for each.
  */
 typedef struct program {
     const char *file, *kernel, *arguments, *option;
@@ -27,6 +29,8 @@ static const program programs[] = {
     {"reduce", "reduce", "xv", "OP=\"min\"", true},
     {"cumsum", "cumsum", "xy", "", true},
     {"topk", "topk", "xkj", "K=20", true},
+    {"sample", "sample", "eehhxi", "", true},
+    {"sample", "sample", "eehhxi", "TOPK=50", true},
 };
 static const char *const types[] = {"f16", "bf16", "f32"};
 static const size_t sizes[][2] = {{3, 20},    {4, 1000},  {5, 1024},   {2, 5001},   {3, 8200},
@@ -52,6 +56,8 @@ static gpu_arg argument(char kind, tvm_dtype type, size_t m, size_t n, bool exac
     switch (kind) {
     case 'e':
         return (gpu_arg)ARG_SCALAR(ONE);
+    case 'h':
+        return (gpu_arg)ARG_NUMBER(HALF);
     case 'w':
         *owned = random_codes(type, n, 7);
         return (gpu_arg)ARG_IN(type, n, *owned);

@@ -40,13 +40,15 @@ struct suite {
 typedef struct gpu_arg {
     bool tensor;
     int64_t scalar;
+    double number; /* of a scalar that is a float */
     tvm_dtype type;
     size_t count; /* elements */
     const void *bytes;
     double tolerance; /* 0: bit for bit (any NaN for a NaN); else relative to max(1, |value|) */
     unsigned units;   /* of floats: codes of the same sign may lie so far apart, units in the last place */
 } gpu_arg;
-#define ARG_SCALAR(value)  ((gpu_arg){.scalar = (value)})
+#define ARG_NUMBER(value)  ((gpu_arg){.scalar = (int64_t)(value), .number = (double)(value)})
+#define ARG_SCALAR(value)  ARG_NUMBER(value)
 #define ARG_IN(t, n, data) ((gpu_arg){.tensor = true, .type = (t), .count = (n), .bytes = (data)})
 #define ARG_OUT(t, n)      ARG_IN(t, n, NULL)
 enum { GPU_MAX_ARGS = 16 };
