@@ -6,6 +6,7 @@
 
 #include "expr_text.h"
 #include "parser.h"
+#include "picture.h"
 
 enum { ARENA_LIMIT = 256 << 20 };
 
@@ -178,21 +179,69 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
 
 /* ---- pictures ---- */
 
-tvm_status tvm_print_layout(const char *expression, char **picture, tvm_diags *diags) {
-    *picture = NULL;
+static bool picture_value(tvm_asm *as, const char *title, const char *text, tvm_value *value) {
+    return tvm_asm_expression_of_text(as, title, text, strlen(text), value) &&
+           value->kind != TVM_VALUE_POISON;
+}
+
+/* The bits of an element in memory. */
+static bool picture_bits(tvm_asm *as, const char *name, unsigned *bits) {
+    tvm_dtype type;
+    *bits = 16;
+    if (!name) return true;
+    if (!tvm_dtype_parse(name, strlen(name), &type)) {
+        tvm_asm_error_in(as, NULL, NULL, "such as f16, f32 or u4", "'%.40s' is no type", name);
+        return false;
+    }
+    *bits = type.bits;
+    return true;
+}
+
+static void same_shape(tvm_asm *as, const tvm_layout *layout, const tvm_shared_layout *tile) {
+    bool same = layout->rank == tile->rank;
+    for (unsigned d = 0; same && d < tile->rank; d++) same = layout->shape[d] == tile->shape[d];
+    if (!same)
+        tvm_asm_error_in(as, NULL, NULL, NULL, "the register layout and the shared layout differ in shape");
+}
+
+static void draw(tvm_asm *as, const tvm_picture_request *request, picture *p) {
+    tvm_value value, memory;
+    unsigned bits;
+    if (!picture_bits(as, request->type, &bits) || !picture_value(as, "layout", request->expression, &value))
+        return;
+    bool accessed = request->shared || request->global;
+    if (value.kind == TVM_VALUE_SHARED && !accessed) {
+        tvm_picture_shared(p, value.as.shared, bits);
+    } else if (value.kind != TVM_VALUE_LAYOUT) {
+        tvm_asm_error_in(as, NULL, NULL, NULL, "expected a register layout%s, found %s",
+                         accessed ? "" : " or a shared layout", tvm_value_what(&value));
+    } else if (request->global) {
+        if (request->row && request->row < value.as.layout->shape[value.as.layout->rank - 1])
+            tvm_asm_error_in(as, NULL, NULL, NULL,
+                             "a row of the global tensor is shorter than one of the tile");
+        else
+            tvm_picture_global_access(p, value.as.layout, request->row, bits);
+    } else if (!request->shared) {
+        tvm_picture_layout(p, value.as.layout);
+    } else if (picture_value(as, "shared layout", request->shared, &memory)) {
+        if (memory.kind != TVM_VALUE_SHARED)
+            tvm_asm_error_in(as, NULL, NULL, "shared([64, 64], [64, 64], [64, 1], swizzle(3, 3, 3))",
+                             "expected a shared layout with its shape, found %s", tvm_value_what(&memory));
+        else
+            same_shape(as, value.as.layout, memory.as.shared);
+        if (as->status == TVM_OK) tvm_picture_shared_access(p, value.as.layout, memory.as.shared, bits);
+    }
+}
+
+tvm_status tvm_print_layout(const tvm_picture_request *request, char **text, tvm_diags *diags) {
+    picture p = {.wide = request->svg};
+    *text = NULL;
     tvm_asm *as = start(NULL, diags);
     if (!as) return TVM_NO_MEMORY;
-    tvm_value value;
-    if (tvm_asm_expression_of_text(as, "layout", expression, strlen(expression), &value)) {
-        if (value.kind != TVM_VALUE_LAYOUT) {
-            tvm_asm_error_in(as, NULL, NULL, NULL, "expected a register layout, found %s",
-                             tvm_value_what(&value));
-        } else {
-            *picture = tvm_layout_picture(value.as.layout);
-            if (!*picture) tvm_asm_no_memory(as);
-        }
-    }
+    draw(as, request, &p);
     tvm_status status = as->status;
     finish(as);
+    if (status == TVM_OK) return tvm_picture_finish(&p, request, text, diags);
+    tvm_picture_free(&p);
     return status;
 }

@@ -23,11 +23,22 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
 /* Text that assembles to the same program (line table aside). *text is malloc'ed and NUL-terminated. */
 tvm_status tvm_disassemble(const tvm_ir_program *program, char **text, tvm_diags *diags);
 
-/* Evaluates a layout expression on its own and returns its picture (malloc'ed): tvm-as --print-layout. */
-tvm_status tvm_print_layout(const char *expression, char **picture, tvm_diags *diags);
+/* A picture that is asked for: as text of at most 80 columns, or as SVG. */
+typedef struct tvm_picture_request {
+    const char
+        *expression;    /* a register layout or a shared layout; of tvm_print_packing a low-precision type */
+    const char *type;   /* of the elements in memory; NULL: f16 */
+    const char *shared; /* NULL, or the shared layout that is accessed with the register layout */
+    bool global;        /* a tile of a global tensor is accessed, */
+    uint64_t row;       /* of which a row has as many elements; 0: as the tile's */
+    bool svg;
+    bool colour; /* of text: with a terminal's escape sequences */
+} tvm_picture_request;
 
-/* A picture (malloc'ed) of the words of a block of a low-precision type in each packing: tvm-as
- * --print-packing. */
-tvm_status tvm_print_packing(const char *type, char **picture, tvm_diags *diags);
+/* The picture of a layout, or of a warp's accesses to memory: tvm-as --print-layout. *text is malloc'ed. */
+tvm_status tvm_print_layout(const tvm_picture_request *request, char **text, tvm_diags *diags);
+
+/* A picture of the words of a block of a low-precision type in each packing: tvm-as --print-packing. */
+tvm_status tvm_print_packing(const tvm_picture_request *request, char **text, tvm_diags *diags);
 
 #endif

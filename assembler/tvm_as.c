@@ -22,13 +22,24 @@
 
 enum { SOURCE_LIMIT = 64 << 20, EXIT_USAGE = 2 };
 
-enum { OPTION_PRINT_LAYOUT = 256, OPTION_PRINT_PACKING, OPTION_NO_LINES, OPTION_CHECK, OPTION_LAYOUTS };
+enum {
+    OPTION_PRINT_LAYOUT = 256,
+    OPTION_PRINT_PACKING,
+    OPTION_SVG,
+    OPTION_TYPE,
+    OPTION_SHARED,
+    OPTION_GLOBAL,
+    OPTION_NO_LINES,
+    OPTION_CHECK,
+    OPTION_LAYOUTS
+};
 
 typedef struct arguments {
     const char *input;
     const char *output;
-    const char *print_layout;
-    const char *print_packing;
+    bool print_layout, print_packing;
+    tvm_picture_request picture; /* of one of both */
+    const char *svg;             /* the file; NULL: text to standard output */
     bool no_lines;
     bool check;
     bool layouts;
@@ -47,7 +58,18 @@ static const struct argp_option options[] = {
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
     {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
     {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0,
-     "print a layout as a grid of thread: local cells, and exit", 0},
+     "print a register layout as a grid of thread: local cells, or a shared layout by banks, and exit", 0},
+    {"type", OPTION_TYPE, "TYPE", 0, "of --print-layout: the type of the elements in memory (default: f16)",
+     0},
+    {"shared", OPTION_SHARED, "LAYOUT", 0,
+     "of --print-layout: print the accesses of each warp to a tile with this shared layout, and bank conflicts",
+     0},
+    {"global", OPTION_GLOBAL, "ROW", OPTION_ARG_OPTIONAL,
+     "of --print-layout: print the accesses of each warp to a tile of a global tensor with ROW elements in a row "
+     "(default: as many as the tile has)",
+     0},
+    {"svg", OPTION_SVG, "FILE", 0,
+     "of --print-layout and --print-packing: write SVG to FILE (-: standard output)", 0},
     {"print-packing", OPTION_PRINT_PACKING, "TYPE", 0,
      "print where the bits of a low-precision type's elements lie in each packing, and exit", 0},
     {NULL, 0, NULL, 0, NULL, 0},
@@ -59,6 +81,28 @@ static error_t append(const char ***list, size_t *count, const char *item) {
     *list = more;
     more[(*count)++] = item;
     return 0;
+}
+
+static uint64_t parse_row(const char *text, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    unsigned long long row = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    if (row < 1 || row > INT32_MAX || *end)
+        argp_error(state, "--global=%s: a number of elements from 1 to %d is expected", text, INT32_MAX);
+    return row;
+}
+
+static void check_together(const arguments *args, struct argp_state *state) {
+    bool prints = args->print_layout || args->print_packing;
+    if (!args->input && !prints) argp_error(state, "no input file");
+    if (args->input && prints) argp_error(state, "--print-layout and --print-packing go without a file");
+    if (args->print_layout && args->print_packing)
+        argp_error(state, "one of --print-layout and --print-packing at a time");
+    if (args->svg && !prints) argp_error(state, "--svg goes with --print-layout or --print-packing");
+    if (!args->print_layout && (args->picture.shared || args->picture.global || args->picture.type))
+        argp_error(state, "--type, --shared and --global go with --print-layout");
+    if (args->picture.shared && args->picture.global)
+        argp_error(state, "one of --shared and --global at a time");
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state) {
@@ -73,10 +117,22 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     case 'I':
         return append(&args->include_dirs, &args->include_dir_count, argument);
     case OPTION_PRINT_LAYOUT:
-        args->print_layout = argument;
-        return 0;
     case OPTION_PRINT_PACKING:
-        args->print_packing = argument;
+        *(key == OPTION_PRINT_LAYOUT ? &args->print_layout : &args->print_packing) = true;
+        args->picture.expression = argument;
+        return 0;
+    case OPTION_SVG:
+        args->svg = argument;
+        return 0;
+    case OPTION_TYPE:
+        args->picture.type = argument;
+        return 0;
+    case OPTION_SHARED:
+        args->picture.shared = argument;
+        return 0;
+    case OPTION_GLOBAL:
+        args->picture.global = true;
+        args->picture.row = argument ? parse_row(argument, state) : 0;
         return 0;
     case OPTION_NO_LINES:
         args->no_lines = true;
@@ -92,7 +148,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         args->input = argument;
         return 0;
     case ARGP_KEY_END:
-        if (!args->input && !args->print_layout && !args->print_packing) argp_error(state, "no input file");
+        check_together(args, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -112,11 +168,21 @@ static char *default_output(const char *input) {
     return output;
 }
 
+/* Colours are for terminals, and where NO_COLOR has not switched them off. */
+static bool is_coloured(int file) {
+    const char *no_color = getenv("NO_COLOR");
+    return isatty(file) && !(no_color && no_color[0]);
+}
+
 static tvm_status print_picture(const arguments *args, tvm_diags *diags) {
-    char *picture;
-    tvm_status status = args->print_layout ? tvm_print_layout(args->print_layout, &picture, diags)
-                                           : tvm_print_packing(args->print_packing, &picture, diags);
-    if (status == TVM_OK) status = tvm_file_write("-", picture, strlen(picture), diags);
+    char *picture = NULL;
+    tvm_picture_request request = args->picture;
+    request.svg = args->svg != NULL;
+    request.colour = !args->svg && is_coloured(STDOUT_FILENO);
+    tvm_status status = args->print_layout ? tvm_print_layout(&request, &picture, diags)
+                                           : tvm_print_packing(&request, &picture, diags);
+    if (status == TVM_OK)
+        status = tvm_file_write(args->svg ? args->svg : "-", picture, strlen(picture), diags);
     free(picture);
     return status;
 }
@@ -161,8 +227,7 @@ int main(int argc, char **argv) {
     tvm_status status = error                                     ? tvm_diag_no_memory(&diags)
                         : args.print_layout || args.print_packing ? print_picture(&args, &diags)
                                                                   : assemble(&args, &diags);
-    const char *no_color = getenv("NO_COLOR");
-    tvm_diags_print(&diags, stderr, "tvm-as", isatty(STDERR_FILENO) && !(no_color && no_color[0]));
+    tvm_diags_print(&diags, stderr, "tvm-as", is_coloured(STDERR_FILENO));
     tvm_diags_free(&diags);
     free(args.defines);
     free(args.include_dirs);

@@ -180,10 +180,6 @@ void tvm_mma_tile(const tvm_mma_plan *plan, uint32_t tile_c, uint32_t k, uint32_
 /* Canonical text, `layout([16, 8], [2, 8, 4, 2], [1, 2], [0, 3])`, which the assembler reads back. */
 const char *tvm_layout_text(const tvm_layout *layout, char text[TVM_LAYOUT_TEXT_MAX]);
 
-/* A picture for a terminal: the grid of `thread: local` cells (every holder of an element), one block of
- * lines per leading index for ranks above 2. malloc'ed, or NULL when out of memory. */
-char *tvm_layout_picture(const tvm_layout *layout);
-
 /* ---- shared layouts ---------------------------------------------------------------------------------------
  * Row-major modes with strides, in elements, then an XOR swizzle on the element offset o (CuTe's convention):
  *   o ^ (((o >> (base + shift)) & (2^bits - 1)) << base),  bits <= shift; bits == 0 means none. */

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!expression) return 0;
     if (size) memcpy(expression, data, size);
     expression[size] = '\0';
-    tvm_status status = tvm_print_layout(expression, &picture, &diags);
+    tvm_status status = tvm_print_layout(&(tvm_picture_request){.expression = expression}, &picture, &diags);
     fuzz_status(status, &diags);
     if (status == TVM_OK) FUZZ_REQUIRE(picture[0] != '\0', &diags);
     tvm_diags_free(&diags);

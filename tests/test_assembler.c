@@ -553,18 +553,22 @@ END_TEST
 
 /* ---- pictures ---- */
 
+static tvm_status print_layout(const char *expression, char **picture, tvm_diags *diags) {
+    return tvm_print_layout(&(tvm_picture_request){.expression = expression}, picture, diags);
+}
+
 START_TEST(test_print_layout) {
     char *picture;
     tvm_diags diags = {0};
-    ck_assert_int_eq(tvm_print_layout("spatial(2, 2).local(1, 2)", &picture, &diags), TVM_OK);
+    ck_assert_int_eq(print_layout("spatial(2, 2).local(1, 2)", &picture, &diags), TVM_OK);
     ck_assert_ptr_nonnull(strstr(picture, "3: 1"));
     free(picture);
-    ck_assert_int_ne(tvm_print_layout("spatial(2", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(print_layout("spatial(2", &picture, &diags), TVM_OK);
     ck_assert_ptr_null(picture);
-    ck_assert_int_ne(tvm_print_layout("u3", &picture, &diags), TVM_OK);
-    ck_assert_int_ne(tvm_print_layout("%x", &picture, &diags), TVM_OK);
-    ck_assert_int_ne(tvm_print_layout("block.x", &picture, &diags), TVM_OK);
-    ck_assert_int_ne(tvm_print_layout("auto(2, 2)", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(print_layout("u3", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(print_layout("%x", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(print_layout("block.x", &picture, &diags), TVM_OK);
+    ck_assert_int_ne(print_layout("auto(2, 2)", &picture, &diags), TVM_OK);
     ck_assert_uint_eq(diags.count, 5);
     tvm_diags_free(&diags);
 }

@@ -208,9 +208,13 @@ static outcome run_assembler_files(void) {
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
     char *layout = NULL, *packing = NULL;
+    const tvm_picture_request drawn = {.expression = "local(2,1).spatial(8,4).local(1,2)",
+                                       .shared = "shared([16, 8], [16, 8], [8, 1])",
+                                       .svg = true};
+    const tvm_picture_request packed = {.expression = "u3"};
     DIAGS(tvm_assemble_text(text, sizeof text - 1, "/nowhere/text.vasm", &options, &program, &diags));
-    DIAGS(tvm_print_layout("local(2,1).spatial(8,4).local(1,2)", &layout, &diags));
-    DIAGS(tvm_print_packing("u3", &packing, &diags));
+    DIAGS(tvm_print_layout(&drawn, &layout, &diags));
+    DIAGS(tvm_print_packing(&packed, &packing, &diags));
     if (!o->status)
         o->wrong = program->layout_count != 1 || program->layouts[0].shape[0] != 64 || !*layout || !*packing;
     tvm_ir_program_free(program);

@@ -5,6 +5,7 @@
 
 #include "analysis.h"
 #include "caches.h"
+#include "traffic.h"
 
 uint32_t tvm_shared_swizzle(const tvm_shared_layout *layout, uint32_t offset) {
     uint32_t mask = (UINT32_C(1) << layout->swizzle_bits) - 1;
@@ -368,28 +369,6 @@ reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_M
 
 /* ---- bank conflicts ---- */
 
-/* The wavefronts of lanes that are served together: the most different words that one of the 32 banks has. */
-static unsigned phase_wavefronts(const uint32_t *address, unsigned lanes, unsigned words) {
-    uint32_t seen[128], count = 0;
-    unsigned load[32] = {0}, most = 0;
-    for (unsigned i = 0; i < lanes; i++)
-        for (unsigned w = 0; w < words; w++) {
-            uint32_t word = address[i] / 4 + w, n = 0;
-            while (n < count && seen[n] != word) n++;
-            if (n < count) continue;
-            seen[count++] = word;
-            if (++load[word % 32] > most) most = load[word % 32];
-        }
-    return most;
-}
-
 unsigned tvm_shared_conflicts(const uint32_t *address, unsigned lanes, unsigned width) {
-    /* 16-byte accesses are served by quarter warps, 8-byte ones by half warps, others at once. */
-    unsigned together = width == 128 ? 8 : width == 64 ? 16 : 32, words = width > 32 ? width / 32 : 1;
-    unsigned extra = 0;
-    for (unsigned first = 0; first < lanes; first += together) {
-        unsigned n = lanes - first < together ? lanes - first : together;
-        extra += phase_wavefronts(address + first, n, words) - 1;
-    }
-    return extra;
+    return tvm_bank_passes(address, lanes, width, NULL) - tvm_bank_passes_least(lanes, width);
 }
