@@ -7,7 +7,7 @@
 #include "tvm.h"
 #include "types.h"
 
-enum { KIT_TENSORS = 16, KIT_ARGUMENTS = 16 };
+enum { KIT_TENSORS = 16, KIT_ARGUMENTS = 24 };
 
 /* A tensor in the context's memory; `values` are its elements as float64. */
 typedef struct kit_tensor {

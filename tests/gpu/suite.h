@@ -51,7 +51,7 @@ typedef struct gpu_arg {
 #define ARG_SCALAR(value)  ARG_NUMBER(value)
 #define ARG_IN(t, n, data) ((gpu_arg){.tensor = true, .type = (t), .count = (n), .bytes = (data)})
 #define ARG_OUT(t, n)      ARG_IN(t, n, NULL)
-enum { GPU_MAX_ARGS = 16 };
+enum { GPU_MAX_ARGS = 24 };
 
 static inline size_t gpu_arg_bytes(const gpu_arg *arg) {
     return (arg->count * arg->type.bits + 7) / 8;
@@ -72,6 +72,7 @@ bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const ui
               const uint8_t *gpu);
 
 /* The groups. */
+void gpu_add_attention(suite *s, gpu_group *group);
 void gpu_add_cases(suite *s, gpu_group *group);
 void gpu_add_casts(suite *s, gpu_group *group);
 void gpu_add_elementwise(suite *s, gpu_group *group);

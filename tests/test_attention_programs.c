@@ -1,0 +1,324 @@
+/* attention on the interpreter against float64: every option, their pairs, and sequences of all lengths; and
+ * through ptxas without a spill. What no sequence owns, and other sequences' keys, are NaN: none may come
+ * into a result. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_kit.h"
+#include "suite_kit.h"
+
+enum { TIMEOUT = 600, SEQUENCES = 6, ALL = -1 };
+
+/* A batch: `queries` and `keys` of each sequence, and what is asked for. */
+typedef struct batch {
+    const char *type;
+    unsigned d, dv, heads, kv_heads, page;
+    int left, right;
+    bool capped, biased;
+    const char *kernel;
+    unsigned queries[SEQUENCES], keys[SEQUENCES];
+} batch;
+
+static const double scale = 0.125, cap = 2.0;
+
+/* ---- memory ---- */
+
+/* A batch's tensors; `row` says which row of k and v is the sequence's key, NONE of others. */
+typedef struct memory {
+    kit_tensor *q, *k, *v, *slopes, *o, *lse;
+    size_t tokens, rows, columns, starts[SEQUENCES + 1], key_starts[SEQUENCES + 1];
+    size_t *table; /* [SEQUENCES, columns] */
+} memory;
+
+static tvm_dtype type_of(const char *name) {
+    tvm_dtype type;
+    ck_assert(tvm_dtype_parse(name, strlen(name), &type));
+    return type;
+}
+
+static size_t key_row(const batch *b, const memory *m, unsigned sequence, size_t key) {
+    if (b->page == 0) return m->key_starts[sequence] + key;
+    return m->table[sequence * m->columns + key / b->page] * b->page + key % b->page;
+}
+
+/* Pages in an order of their own, and one between each two that nobody has. */
+static void lay_out(const batch *b, memory *m) {
+    size_t pages = 0;
+    m->columns = 1;
+    for (unsigned s = 0; s < SEQUENCES; s++) {
+        m->starts[s + 1] = m->starts[s] + b->queries[s];
+        m->key_starts[s + 1] = m->key_starts[s] + b->keys[s];
+        if (b->page && (b->keys[s] - 1 + b->page) / b->page > m->columns && b->keys[s] > 0)
+            m->columns = (b->keys[s] - 1 + b->page) / b->page;
+    }
+    m->tokens = m->starts[SEQUENCES];
+    m->rows = m->key_starts[SEQUENCES];
+    m->table = calloc(SEQUENCES * m->columns, sizeof *m->table);
+    ck_assert_ptr_nonnull(m->table);
+    for (unsigned s = SEQUENCES; s-- > 0 && b->page;)
+        for (size_t i = (b->keys[s] + b->page - 1) / b->page; i-- > 0; pages += 2)
+            m->table[s * m->columns + i] = pages;
+    if (b->page) m->rows = (pages + 1) * b->page;
+}
+
+static void spoil(kernel_kit *kit, const batch *b, const memory *m, kit_tensor *t, size_t width) {
+    bool *owned = calloc(m->rows + 1, sizeof *owned);
+    ck_assert_ptr_nonnull(owned);
+    for (unsigned s = 0; s < SEQUENCES; s++)
+        for (size_t i = 0; i < b->keys[s]; i++) owned[key_row(b, m, s, i)] = true;
+    for (size_t i = 0; i < m->rows * width; i++)
+        if (!owned[i / width]) t->values[i] = NAN;
+    kit_write(kit, t);
+    free(owned);
+}
+
+static void integers(kernel_kit *kit, const size_t *values, size_t count, double past) {
+    kit_tensor *t = kit_tensor_new(kit, TVM_I(32), count);
+    for (size_t i = 0; i < count; i++) t->values[i] = (double)values[i];
+    if (past != 0) /* entries of the table that no key needs */
+        for (size_t i = 0; i < count; i++) t->values[i] = values[i] == SIZE_MAX ? past : t->values[i];
+    kit_write(kit, t);
+}
+
+static void give_places(kernel_kit *kit, const batch *b, const memory *m) {
+    size_t lengths[SEQUENCES], *table = calloc(SEQUENCES * m->columns, sizeof *table);
+    ck_assert_ptr_nonnull(table);
+    integers(kit, m->starts, SEQUENCES + 1, 0);
+    for (unsigned s = 0; s < SEQUENCES; s++) {
+        lengths[s] = b->keys[s];
+        for (size_t i = 0; i < m->columns; i++)
+            table[s * m->columns + i] = i * b->page < b->keys[s] ? m->table[s * m->columns + i] : SIZE_MAX;
+    }
+    if (b->page == 0) integers(kit, m->key_starts, SEQUENCES + 1, 0);
+    if (b->page) integers(kit, lengths, SEQUENCES, 0);
+    if (b->page) integers(kit, table, SEQUENCES * m->columns, -1);
+    free(table);
+}
+
+static memory give(kernel_kit *kit, const batch *b) {
+    memory m = {0};
+    size_t longest = 0;
+    tvm_dtype type = type_of(b->type), out = type.bits == 8 ? type_of("f16") : type;
+    lay_out(b, &m);
+    for (unsigned s = 0; s < SEQUENCES; s++)
+        if (b->queries[s] > longest) longest = b->queries[s];
+    const double scalars[] = {SEQUENCES, (double)m.tokens, (double)m.rows,  b->heads, b->kv_heads, b->d,
+                              b->dv,     (double)longest,  (double)b->left, b->right, scale};
+    kit_clear(kit);
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) kit_scalar(kit, scalars[i]);
+    if (b->capped) kit_scalar(kit, cap);
+    if (b->page) kit_scalar(kit, (double)m.columns);
+    m.q = kit_input(kit, type, m.tokens * b->heads * b->d, -2, 2);
+    m.k = kit_input(kit, type, m.rows * b->kv_heads * b->d, -2, 2);
+    m.v = kit_input(kit, type, m.rows * b->kv_heads * b->dv, -1, 1);
+    spoil(kit, b, &m, m.k, b->kv_heads * b->d);
+    spoil(kit, b, &m, m.v, b->kv_heads * b->dv);
+    if (b->biased) m.slopes = kit_input(kit, type_of("f32"), b->heads, 0.01, 0.5);
+    give_places(kit, b, &m);
+    m.o = kit_tensor_new(kit, out, m.tokens * b->heads * b->dv);
+    m.lse = kit_tensor_new(kit, type_of("f32"), m.tokens * b->heads);
+    return m;
+}
+
+/* ---- float64 ---- */
+
+static double score(const batch *b, const memory *m, unsigned head, size_t query, size_t row,
+                    double distance) {
+    const double *q = m->q->values + (query * b->heads + head) * b->d, *k = m->k->values;
+    unsigned kv_head = head / (b->heads / b->kv_heads);
+    double x = 0;
+    k += (row * b->kv_heads + kv_head) * b->d;
+    for (unsigned i = 0; i < b->d; i++) x += q[i] * k[i];
+    x *= scale;
+    if (b->capped) x = cap * tanh(x / cap);
+    return b->biased ? x - m->slopes->values[head] * fabs(distance) : x;
+}
+
+static void check_row(const batch *b, const memory *m, unsigned s, unsigned head, size_t i) {
+    size_t query = m->starts[s] + i;
+    unsigned kv_head = head / (b->heads / b->kv_heads);
+    double sum = 0, o[256] = {0}, place = (double)i + b->keys[s] - b->queries[s];
+    double tolerance = strcmp(b->type, "bf16") == 0 ? 0x1p-7 : 0x1p-10;
+    for (size_t j = 0; j < b->keys[s]; j++) {
+        double distance = (double)j - place;
+        if (b->left >= 0 && distance < -b->left) continue;
+        if (b->right >= 0 && distance > b->right) continue;
+        size_t row = key_row(b, m, s, j);
+        double weight = exp(score(b, m, head, query, row, distance));
+        sum += weight;
+        for (unsigned c = 0; c < b->dv; c++)
+            o[c] += weight * m->v->values[(row * b->kv_heads + kv_head) * b->dv + c];
+    }
+    double lse = m->lse->values[query * b->heads + head];
+    ck_assert_msg(sum == 0 ? lse == -INFINITY : fabs(lse - log(sum)) <= 1e-4,
+                  "sequence %u, head %u, query %zu: %g, not %g", s, head, i, lse, log(sum));
+    for (unsigned c = 0; c < b->dv; c++) {
+        double found = m->o->values[(query * b->heads + head) * b->dv + c], want = sum == 0 ? 0 : o[c] / sum;
+        ck_assert_msg(fabs(found - want) <= tolerance,
+                      "sequence %u, head %u, query %zu, column %u: %g, not %g", s, head, i, c, found, want);
+    }
+}
+
+static void check_batch(kernel_kit *kit, const batch *b) {
+    memory m = give(kit, b);
+    kit_launch(kit, b->kernel ? b->kernel : "attention");
+    for (unsigned s = 0; s < SEQUENCES; s++)
+        for (unsigned head = 0; head < b->heads; head++)
+            for (size_t i = 0; i < b->queries[s]; i++) check_row(b, &m, s, head, i);
+    free(m.table);
+}
+
+static kernel_kit open_for(const batch *b) {
+    char define[128];
+    snprintf(define, sizeof define, "T=%s PAGE=%u CAP=%s ALIBI=%s", b->type, b->page,
+             b->capped ? "true" : "false", b->biased ? "true" : "false");
+    return kit_open("attention.vasm", define);
+}
+
+static void check_one(const batch *b) {
+    kernel_kit kit = open_for(b);
+    check_batch(&kit, b);
+    kit_close(&kit);
+}
+
+/* ---- tests ---- */
+
+/* Lengths of 0 and 1, more queries than keys, a chunk against a long cache, several tiles of both. */
+#define MIXED .queries = {5, 0, 1, 70, 9, 3}, .keys = {5, 7, 1, 131, 4, 0}
+#define SMALL .d = 64, .dv = 64, .heads = 2, .kv_heads = 1, MIXED
+
+static const int windows[][2] = {{ALL, ALL}, {ALL, 0}, {3, 0}, {70, 0}, {2, 5}, {ALL, 64}};
+enum { WINDOWS = sizeof windows / sizeof *windows, OPTIONS = 8 };
+static const char *const kernels[] = {"attention_d64", "attention_wide64"};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+START_TEST(every_mask_goes_with_every_option) {
+    batch b = {SMALL, .type = "f16", .capped = _i & 1, .biased = _i & 2, .page = _i & 4 ? 16 : 0};
+    kernel_kit kit = open_for(&b);
+    for (unsigned w = 0; w < WINDOWS * KERNELS; w++) {
+        b.left = windows[w % WINDOWS][0], b.right = windows[w % WINDOWS][1], b.kernel = kernels[w / WINDOWS];
+        check_batch(&kit, &b);
+    }
+    kit_close(&kit);
+}
+END_TEST
+
+/* Several tiles of several blocks, and those that see all keys. */
+START_TEST(wide_tiles_serve_long_sequences) {
+    batch b = {.type = "f16",
+               .d = 128,
+               .dv = 128,
+               .heads = 2,
+               .kv_heads = 2,
+               .left = ALL,
+               .right = ALL,
+               .queries = {150, 2, 260},
+               .keys = {190, 530, 1},
+               .kernel = "attention_wide128"};
+    check_one(&b);
+    b.right = 0, b.kernel = "attention_band128";
+    check_one(&b);
+}
+END_TEST
+
+START_TEST(every_page_size_serves) {
+    for (unsigned page = 32; page <= 128; page *= 2)
+        check_one(&(batch){SMALL, .type = "f16", .left = ALL, .right = 0, .page = page});
+}
+END_TEST
+
+static const unsigned widths[][2] = {{64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
+/* Of sm_90a, which the interpreter runs, too, when asked for by name. */
+static const char *const wide[] = {"attention_wide64", NULL, NULL, "attention_band128", "attention_wide192",
+                                   "attention_wide256"};
+enum { WIDTHS = sizeof widths / sizeof *widths };
+
+START_TEST(every_width_and_ratio_of_heads_serves) {
+    for (unsigned heads = 1; heads <= 6; heads += 5) {
+        batch b = {.type = "f16",
+                   .d = widths[_i][0],
+                   .dv = widths[_i][1],
+                   .heads = heads,
+                   .kv_heads = heads == 6 ? 2 : 1,
+                   .left = ALL,
+                   .right = 0,
+                   .queries = {3, 2},
+                   .keys = {3, 35}};
+        check_one(&b);
+        if (wide[_i]) b.kernel = wide[_i], check_one(&b);
+    }
+}
+END_TEST
+
+static const char *const types[] = {"bf16", "f8_e4m3", "f8_e5m2"};
+enum { TYPES = sizeof types / sizeof *types };
+
+START_TEST(every_type_serves) {
+    check_one(&(batch){SMALL, .left = ALL, .right = 0, .type = types[_i]});
+    check_one(&(batch){SMALL, .left = 9, .right = 0, .type = types[_i], .page = 16, .capped = true});
+}
+END_TEST
+
+/* The interpreter reports what a GPU would keep inside of the cache. */
+START_TEST(a_page_that_the_cache_lacks_is_a_fault) {
+    batch b = {SMALL, .type = "f16", .left = ALL, .right = 0, .page = 16};
+    kernel_kit kit = open_for(&b);
+    tvm_kernel *kernel = NULL;
+    memory m = give(&kit, &b);
+    for (size_t i = 0; i < kit.tensor_count; i++)
+        if (kit.tensors[i].count == SEQUENCES * m.columns && kit.tensors[i].type.bits == 32) {
+            kit.tensors[i].values[0] = (double)(m.rows / b.page);
+            kit_write(&kit, &kit.tensors[i]);
+        }
+    ck_assert_int_eq(tvm_get_kernel(kit.program, "attention", &kernel), TVM_OK);
+    ck_assert_int_ne(tvm_launchv(kernel, NULL, kit.arguments, kit.argument_count), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(tvm_message(kit.context), "load-scalar"));
+    free(m.table);
+    kit_close(&kit);
+}
+END_TEST
+
+START_TEST(a_width_that_nothing_serves_names_the_nearest) {
+    batch b = {SMALL, .type = "f16", .left = ALL, .right = ALL};
+    kernel_kit kit = open_for(&b);
+    tvm_kernel *kernel = NULL;
+    b.d = b.dv = 72;
+    memory m = give(&kit, &b);
+    ck_assert_int_eq(tvm_get_kernel(kit.program, "attention", &kernel), TVM_OK);
+    ck_assert_int_ne(tvm_launchv(kernel, NULL, kit.arguments, kit.argument_count), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(tvm_message(kit.context), "attention_d"));
+    free(m.table);
+    kit_close(&kit);
+}
+END_TEST
+
+START_TEST(it_compiles_without_spills) {
+    static const char *const old = "T=f8_e4m3 CAP=true ALIBI=true PAGE=16";
+    char path[5000];
+    tvm_ir_program *program = assemble_file(program_path("attention.vasm", path), "");
+    compiles_without_spills(program, "", "sm_90a");
+    tvm_ir_program_free(program);
+    program = assemble_file(path, old);
+    compiles_without_spills(program, old, "sm_80");
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("attention programs");
+    TCase *tests = tcase_create("attention");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, every_mask_goes_with_every_option, 0, OPTIONS);
+    tcase_add_test(tests, wide_tiles_serve_long_sequences);
+    tcase_add_test(tests, every_page_size_serves);
+    tcase_add_loop_test(tests, every_width_and_ratio_of_heads_serves, 0, WIDTHS);
+    tcase_add_loop_test(tests, every_type_serves, 0, TYPES);
+    tcase_add_test(tests, a_page_that_the_cache_lacks_is_a_fault);
+    tcase_add_test(tests, a_width_that_nothing_serves_names_the_nearest);
+    tcase_add_test(tests, it_compiles_without_spills);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
