@@ -97,7 +97,12 @@ bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layou
     }
     if (tvm_infer(in->program, &in->view, tvm_infer_team(in, insn), old, operands, &type, why) != TVM_OK)
         return false;
-    if (!result || slot == TVM_NONE) return true;
+    if (slot == TVM_NONE) return true;
+    /* An instruction whose text has the tile, as gather may, derives less where its layout is left out. */
+    const tvm_layout shape = tvm_infer_shape_of(in, slot);
+    if (shape.rank != type.layout.rank || memcmp(shape.shape, type.layout.shape, sizeof shape.shape) != 0)
+        return false;
+    if (!result) return true;
     *result = tvm_infer_number(in, &type.layout);
     return *result != TVM_NONE;
 }

@@ -111,11 +111,9 @@ static unsigned steps_of(uint32_t threads) {
     return steps;
 }
 
-/* A row that combines along an axis: of what differs in extent, or as its operand `axis` says. */
-static uint64_t combining(const tvm_infer_state *in, const tvm_layout *from, const tvm_layout *to,
-                          unsigned bits) {
+/* A row that combines along the axes that differ in extent. */
+static uint64_t combining(const tvm_layout *from, const tvm_layout *to, unsigned bits) {
     uint64_t cost = 0;
-    (void)in;
     for (unsigned d = 0; d < from->rank && from->rank == to->rank; d++) {
         uint32_t lanes, warps;
         if (from->shape[d] == to->shape[d]) continue;
@@ -124,6 +122,24 @@ static uint64_t combining(const tvm_infer_state *in, const tvm_layout *from, con
         if (warps > 1) cost += CROSSING_WARPS + 2 * warps * words(to, bits);
     }
     return cost;
+}
+
+/* A scan along an axis: each part of it that a thread holds is one more to be combined with those of other
+ * threads. */
+static uint64_t scanning(const tvm_layout *layout, unsigned axis, unsigned bits) {
+    uint32_t lanes, warps, parts = tvm_layout_locals(layout);
+    unsigned finest = layout->modes;
+    while (finest > 0 && layout->mode_dim[finest - 1] != axis) finest--;
+    for (unsigned i = 0; finest > 0 && i < layout->locals; i++)
+        if (layout->local[i] == finest - 1) parts /= layout->mode_size[finest - 1];
+    spread_of(layout, axis, &lanes, &warps);
+    uint64_t words = ((uint64_t)parts * bits + 31) / 32, cost = steps_of(lanes) * SHUFFLE * words;
+    return warps > 1 ? cost + CROSSING_WARPS + 2 * warps * words : cost;
+}
+
+static unsigned scan_axis(const tvm_infer_state *in, uint32_t insn) {
+    enum { OPERATION, SOURCE, AXIS };
+    return tvm_operands(in->kernel, &in->kernel->insns[insn])[AXIS].value;
 }
 
 uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t result) {
@@ -141,7 +157,8 @@ uint64_t tvm_infer_work_cost(tvm_infer_state *in, uint32_t insn, const uint32_t 
         const tvm_layout layout = tvm_infer_layout(in, layouts[k]);
         /* The fragments of mma: a warp multiplies what it holds of both. */
         if (in->kernel->insns[insn].op == TVM_OP_MMA) cost += 2 * words(&layout, bits);
-        if (effects & TVM_EFFECT_SCRATCH && slot != TVM_NONE) cost += combining(in, &layout, &to, bits);
+        if (effects & TVM_EFFECT_SCRATCH && slot != TVM_NONE) cost += combining(&layout, &to, bits);
+        if (in->kernel->insns[insn].op == TVM_OP_SCAN) cost += scanning(&layout, scan_axis(in, insn), bits);
     }
     return cost;
 }

@@ -55,6 +55,16 @@ static const struct {
      KERNEL
      ".warps 4\n.grid 1\n%u = cast(load-global(x, spatial(4, 1).local(1, 8).spatial(1, 32).local(1, 4)), f32)\n"
      "%v = %u - reduce(max, %u, 1)\nstore-global z, %v\n.end\n"},
+    /* a row in one warp, for the sake of the scan */
+    {KERNEL ".warps 4\n.grid 1\nstore-global y, scan(sum, load-global(x, [4, 1024]), 1)\n.end\n",
+     KERNEL ".warps 4\n.grid 1\n"
+            "store-global y, scan(sum, load-global(x, spatial(4, 1).local(1, 4).spatial(1, 32).local(1, 8)), 1)\n"
+            ".end\n"},
+    /* the tile of a gather is what its text says, more than its indices */
+    {KERNEL ".warps 4\n.grid 1\n%i = iota i32[16, 1], axis 0, layout spatial(16, 1).replicated(8, 2)\n"
+            "store-global y, gather(x[%i, 0], layout [16, 64])\n.end\n",
+     KERNEL ".warps 4\n.grid 1\n%i = iota i32[16, 1], axis 0, layout spatial(16, 1).replicated(8, 2)\n"
+            "store-global y, gather(x[%i, 0], layout spatial(16, 8).local(1, 8))\n.end\n"},
     /* columns within threads */
     {KERNEL ".warps 4\n.grid 1\n%u = load-global x, [16, 1024]\nstore-global y, reduce(max, %u, 0)\n.end\n",
      KERNEL ".warps 4\n.grid 1\n%u = load-global x, local(16, 1).spatial(1, 128).local(1, 8)\n"
