@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "case_file.h"
-#include "abi_kit.h"
 #include "codegen.h"
 #include "launch.h"
-#include "ptx_machine.h"
+#include "ptx_launch_kit.h"
 
 enum { TIMEOUT = 300, MARGIN = 64, MARGIN_BYTE = 0x5a, MULTIPROCESSORS = 2 };
 
@@ -81,19 +80,11 @@ static void run(launch *l, const tvm_module *module, const char *target) {
     for (uint32_t i = 0; i < count; i++) values[i] = param_bits(l, i);
     for (uint32_t i = 0; i < l->own_count; i++)
         tensors[i] = (uint64_t)(uintptr_t)(l->block[count + i] + MARGIN);
-    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
-    abi_maps(&code->abi, l->program, l->kernel, &l->env, values, tensors, maps);
-    abi_set(&code->abi, values, tensors, &l->env, maps, m.params, sizeof m.params / sizeof *m.params);
     for (uint32_t i = 0; i < count + l->own_count; i++)
         if (l->block[i]) ptx_allow(&m, l->block[i] + MARGIN, l->bytes[i]);
     ptx_allow(&m, (const uint8_t *)"", 0); /* of a kernel without tensors */
-    memcpy(m.grid, l->env.grid, sizeof m.grid);
-    for (m.block[2] = 0; m.block[2] < m.grid[2]; m.block[2]++)
-        for (m.block[1] = 0; m.block[1] < m.grid[1]; m.block[1]++)
-            for (m.block[0] = 0; m.block[0] < m.grid[0] && !m.trapped; m.block[0]++) {
-                ptx_run(&m);
-                ck_assert_msg(!m.fault[0], "%s: %s: %s", target, l->c->name, m.fault);
-            }
+    ptx_launch(&m, module, l->program, l->kernel, &l->env, values, tensors);
+    ck_assert_msg(!m.fault[0], "%s: %s: %s", target, l->c->name, m.fault);
     ck_assert_msg(m.trapped == l->c->traps_gpu, "%s: %s: %s", target, l->c->name,
                   m.trapped ? "a trap" : "no trap, though the case has one");
     ptx_free(&m);

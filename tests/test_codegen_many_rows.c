@@ -6,12 +6,11 @@
 #include <string.h>
 
 #include "assembler.h"
-#include "abi_kit.h"
 #include "codegen.h"
 #include "interp.h"
 #include "launch.h"
 #include "matmul_reference.h"
-#include "ptx_machine.h"
+#include "ptx_launch_kit.h"
 #include "shipped_kit.h"
 #include "suite_kit.h"
 #include "translate_kit.h"
@@ -86,14 +85,8 @@ static void execute_shipped(shipped *s, const tvm_module *module) {
     uint64_t values[PARAMETERS];
     for (uint32_t i = 0; i < PARAMETERS; i++)
         values[i] = i < 3 ? (uint64_t)s->scalars[i].i : (uint64_t)(uintptr_t)s->data[i];
-    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
-    const uint64_t *tensors = values + s->kernel->param_count;
-    abi_maps(&code->abi, s->program, s->kernel, &s->env, values, tensors, maps);
-    abi_set(&code->abi, values, tensors, &s->env, maps, machine.params,
-            sizeof machine.params / sizeof *machine.params);
-    memcpy(machine.grid, s->env.grid, sizeof machine.grid);
-    for (machine.block[1] = 0; machine.block[1] < machine.grid[1]; machine.block[1]++)
-        for (machine.block[0] = 0; machine.block[0] < machine.grid[0]; machine.block[0]++) ptx_run(&machine);
+    ptx_launch(&machine, module, s->program, s->kernel, &s->env, values, values + s->kernel->param_count);
+    ck_assert_msg(!machine.fault[0] && !machine.trapped, "%s", machine.fault);
     ptx_free(&machine);
 }
 

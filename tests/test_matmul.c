@@ -1,25 +1,39 @@
-/* programs/matmul.vasm: both variants, with each part of the epilogue, against float64, and the same bits for
- * a row whatever the rows beside it; put through ptxas without a spill. */
+/* programs/matmul.vasm: both variants, of all types, with each part of the epilogue, on the interpreter and
+ * as generated code on the PTX machine, against float64; the same bits for a row whatever the rows beside it;
+ * put through ptxas without a spill. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
 
 #include "kernel_kit.h"
+#include "ptx_launch_kit.h"
 #include "suite_kit.h"
+#include "translate_kit.h"
 
 enum { TIMEOUT = 300 };
 
+/* a and b are random in [low, -low); sums may be wrong by `bound` and a unit of c. */
 typedef struct form {
-    const char *define;
-    bool is_bf16, scales, bias, residual;
+    const char *define, *a, *b, *c;
+    double low, bound;
+    bool scales, bias, residual;
     enum { NONE, RELU, SILU } act;
 } form;
 
 static const form forms[] = {
-    {"T=f16", .act = NONE},
-    {"T=bf16 SCALES=true BIAS=true", .is_bf16 = true, .scales = true, .bias = true},
-    {"T=f16 ACT=relu RESIDUAL=true", .residual = true, .act = RELU},
-    {"T=f16 SCALES=true BIAS=true ACT=silu RESIDUAL=true", false, true, true, true, SILU},
+    {"T=f16", "f16", "f16", "f16", -1, 2e-4, false, false, false, NONE},
+    {"T=bf16 SCALES=true BIAS=true", "bf16", "bf16", "bf16", -1, 2e-4, true, true, false, NONE},
+    {"T=f16 ACT=relu RESIDUAL=true", "f16", "f16", "f16", -1, 2e-4, false, false, true, RELU},
+    {"T=f16 SCALES=true BIAS=true ACT=silu RESIDUAL=true", "f16", "f16", "f16", -1, 2e-4, true, true, true,
+     SILU},
+    {"T=f8_e4m3 SCALES=true", "f8_e4m3", "f8_e4m3", "f16", -2, 4e-4, true, false, false, NONE},
+    {"T=f8_e5m2 TB=f8_e4m3 OTYPE=f32 BIAS=true", "f8_e5m2", "f8_e4m3", "f32", -2, 1e-4, false, true, false,
+     NONE},
+    {"T=f8_e4m3 TB=f8_e5m2 OTYPE=bf16", "f8_e4m3", "f8_e5m2", "bf16", -2, 1e-4, false, false, false, NONE},
+    {"T=i8 BIAS=true ACT=silu RESIDUAL=true", "i8", "i8", "f16", -128, 2e-4, true, true, true, SILU},
+    {"T=i8 SCALES=false OTYPE=f32", "i8", "i8", "f32", -128, 0, false, false, false, NONE},
+    {"T=u8 TB=i8 OTYPE=bf16", "u8", "i8", "bf16", -200, 2e-4, true, false, false, NONE},
+    {"T=f32 BIAS=true RESIDUAL=true", "f32", "f32", "f32", -1, 1e-4, false, true, true, NONE},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 static const char *const kernels[] = {"matmul", "matmul_wide", "matmul_plain"};
@@ -29,49 +43,116 @@ static double activation(double x, const form *f) {
     return f->act == RELU ? fmax(x, 0) : f->act == SILU ? x / (1 + exp(-x)) : x;
 }
 
+static tvm_dtype type_of(const char *name) {
+    tvm_dtype type;
+    ck_assert(tvm_dtype_parse(name, strlen(name), &type));
+    return type;
+}
+
 typedef struct operands {
     kit_tensor *a, *b, *sa, *sb, *bias, *r, *c;
 } operands;
 
+/* What is multiplied: of an f32 what is left of it without its lower 13 bits. */
+static double factor(const kit_tensor *t, size_t i) {
+    if (t->type.bits != 32) return t->values[i];
+    float value = (float)t->values[i];
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= ~UINT32_C(0x1fff);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static operands make(kernel_kit *k, const form *f, const size_t size[3]) {
-    tvm_dtype type = f->is_bf16 ? TVM_BF16 : TVM_F16;
     size_t m = size[0], n = size[1], depth = size[2];
+    double scale = f->low < -100 ? 0.005 : 0.5;
     operands o = {0};
     kit_clear(k);
     for (unsigned i = 0; i < 3; i++) kit_scalar(k, (double)size[i]);
-    o.a = kit_input(k, type, m * depth, -1, 1), o.b = kit_input(k, type, n * depth, -1, 1);
-    if (f->scales) o.sa = kit_input(k, TVM_F32, m, 0.5, 2), o.sb = kit_input(k, TVM_F32, n, 0.5, 2);
+    o.a = kit_input(k, type_of(f->a), m * depth, f->a[0] == 'u' ? 0 : f->low, -f->low);
+    o.b = kit_input(k, type_of(f->b), n * depth, f->low, -f->low);
+    if (f->scales)
+        o.sa = kit_input(k, TVM_F32, m, scale, 4 * scale), o.sb = kit_input(k, TVM_F32, n, scale, 2 * scale);
     if (f->bias) o.bias = kit_input(k, TVM_F32, n, -2, 2);
-    if (f->residual) o.r = kit_input(k, type, m * n, -4, 4);
-    o.c = kit_tensor_new(k, type, m * n);
+    if (f->residual) o.r = kit_input(k, type_of(f->c), m * n, -4, 4);
+    o.c = kit_tensor_new(k, type_of(f->c), m * n);
     return o;
 }
 
 static double expected(const operands *o, const form *f, size_t i, size_t j, size_t n, size_t depth) {
     double sum = 0;
-    for (size_t l = 0; l < depth; l++) sum += o->a->values[i * depth + l] * o->b->values[j * depth + l];
+    for (size_t l = 0; l < depth; l++) sum += factor(o->a, i * depth + l) * factor(o->b, j * depth + l);
     if (f->scales) sum *= o->sa->values[i] * o->sb->values[j];
     if (f->bias) sum += o->bias->values[j];
     sum = activation(sum, f);
     return f->residual ? sum + o->r->values[i * n + j] : sum;
 }
 
+static void compare(const operands *o, const form *f, const size_t size[3], const double *wanted,
+                    const char *where) {
+    double unit = o->c->type.bits == 32 ? 0x1p-22 : o->c->type.mantissa == 7 ? 0x1p-8 : 0x1p-11;
+    for (size_t i = 0; i < size[0] * size[1]; i++) {
+        double bound = f->bound > 0 ? unit * fabs(wanted[i]) + f->bound : 0;
+        ck_assert_msg(fabs(o->c->values[i] - wanted[i]) <= bound,
+                      "%s, %s: %zu x %zu x %zu: element %zu is %.9g, expected %.9g", where, f->define,
+                      size[0], size[1], size[2], i, o->c->values[i], wanted[i]);
+    }
+}
+
+/* The same launch as generated code, on two multiprocessors; c before is no number. */
+static void execute(kernel_kit *k, const operands *o, const tvm_ir_program *program, const char *name,
+                    const char *target_name) {
+    tvm_scalar scalars[KIT_ARGUMENTS] = {{0}};
+    uint64_t values[KIT_ARGUMENTS];
+    tvm_target target;
+    const tvm_ir_kernel *kernel = NULL;
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        if (!strcmp(tvm_string(program, program->kernels[i].name), name)) kernel = &program->kernels[i];
+    ck_assert_ptr_nonnull(kernel);
+    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
+    tvm_launch_env env = {.scalars = scalars, .multiprocessors = 2, .target = target.arch};
+    for (size_t i = 0; i < 3; i++) scalars[i].i = k->arguments[i].i;
+    ck_assert_int_eq(tvm_launch_check(program, kernel, &env, NULL), TVM_OK);
+    tvm_module *module = translate(program, target_name);
+    const tvm_kernel_code *code = &module->kernels[kernel - program->kernels];
+    ptx_machine m = ptx_load(module->ptx, code->name, code->abi.threads);
+    memset(o->c->data, 0x7f, kit_bytes(o->c));
+    for (size_t i = 0; i < k->argument_count; i++)
+        values[i] = i < 3 ? (uint64_t)k->arguments[i].i : (uint64_t)(uintptr_t)k->arguments[i].data;
+    for (size_t i = 0; i < k->tensor_count; i++) ptx_allow(&m, k->tensors[i].data, kit_bytes(&k->tensors[i]));
+    ptx_launch(&m, module, program, kernel, &env, values, NULL);
+    ck_assert_msg(!m.fault[0] && !m.trapped, "%s for %s: %s", name, target_name, m.fault);
+    ptx_free(&m);
+    tvm_module_free(module);
+    kit_read(k, o->c);
+}
+
 START_TEST(each_variant_multiplies) {
     const form *f = &forms[_i];
+    char path[5000];
     kernel_kit k = kit_open("matmul.vasm", f->define);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    tvm_ir_program *program = assemble_file(program_path("matmul.vasm", path), f->define);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        const size_t *size = sizes[s];
+        operands o = make(&k, f, size);
+        double *wanted = calloc(size[0] * size[1], sizeof *wanted);
+        ck_assert_ptr_nonnull(wanted);
+        for (size_t i = 0; i < size[0] * size[1]; i++)
+            wanted[i] = expected(&o, f, i / size[1], i % size[1], size[1], size[2]);
         for (size_t v = 0; v < sizeof kernels / sizeof *kernels; v++) {
-            size_t m = sizes[s][0], n = sizes[s][1], depth = sizes[s][2];
-            operands o = make(&k, f, sizes[s]);
             kit_launch(&k, kernels[v]);
-            for (size_t i = 0; i < m * n; i++) {
-                double want = expected(&o, f, i / n, i % n, n, depth);
-                double bound = (f->is_bf16 ? 0x1p-8 : 0x1p-11) * fabs(want) + 2e-4;
-                ck_assert_msg(fabs(o.c->values[i] - want) <= bound,
-                              "%s, %s: %zu x %zu x %zu: element %zu is %.9g, expected %.9g", kernels[v],
-                              f->define, m, n, depth, i, o.c->values[i], want);
-            }
+            compare(&o, f, size, wanted, kernels[v]);
         }
+        if (s == 1) {
+            execute(&k, &o, program, "matmul_wide", "sm_90a");
+            compare(&o, f, size, wanted, "matmul_wide for sm_90a");
+            execute(&k, &o, program, "matmul_plain", "sm_80");
+            compare(&o, f, size, wanted, "matmul_plain for sm_80");
+        }
+        free(wanted);
+    }
+    tvm_ir_program_free(program);
     kit_close(&k);
 }
 END_TEST
@@ -92,20 +173,36 @@ START_TEST(rows_do_not_depend_on_each_other) {
 }
 END_TEST
 
+/* One of each type for two targets, and two for the others. */
+static const struct {
+    const char *target;
+    unsigned form;
+} compiled[] = {
+    {"sm_90a", 1},  {"sm_90a", 3},  {"sm_90a", 5},  {"sm_90a", 7},  {"sm_90a", 10}, {"sm_80", 1},
+    {"sm_80", 3},   {"sm_80", 5},   {"sm_80", 7},   {"sm_80", 10},  {"sm_89", 5},   {"sm_89", 3},
+    {"sm_100a", 7}, {"sm_100a", 3}, {"sm_120a", 5}, {"sm_120a", 3},
+};
+enum { COMPILED = sizeof compiled / sizeof *compiled };
+
 START_TEST(compiles) {
-    static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
     char path[5000];
-    for (unsigned f = 0; f < 2; f++) {
-        tvm_ir_program *program = assemble_file(program_path("matmul.vasm", path), forms[f].define);
-        compiles_without_spills(program, forms[f].define, targets[_i]);
-        tvm_ir_program_free(program);
-    }
+    const char *define = forms[compiled[_i].form].define;
+    tvm_ir_program *program = assemble_file(program_path("matmul.vasm", path), define);
+    compiles_without_spills(program, define, compiled[_i].target);
+    tvm_ir_program_free(program);
 }
 END_TEST
 
 START_TEST(other_types_are_refused) {
+    static const char *const refused[][2] = {
+        {"T=f64", "T must be f16, bf16"},
+        {"T=f16 TB=bf16", "TB must be T"},
+        {"T=i8 TB=f8_e4m3", "TB must be T"},
+        {"T=f16 OTYPE=i8", "OTYPE must be f16, bf16 or f32"},
+    };
     char path[5000];
-    is_refused(program_path("matmul.vasm", path), "T=f32", "T must be f16 or bf16");
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        is_refused(program_path("matmul.vasm", path), refused[i][0], refused[i][1]);
 }
 END_TEST
 
@@ -115,7 +212,7 @@ int main(void) {
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, each_variant_multiplies, 0, FORMS);
     tcase_add_loop_test(tests, rows_do_not_depend_on_each_other, 0, 3);
-    tcase_add_loop_test(tests, compiles, 0, 4);
+    tcase_add_loop_test(tests, compiles, 0, COMPILED);
     tcase_add_test(tests, other_types_are_refused);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
