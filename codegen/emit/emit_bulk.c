@@ -372,7 +372,9 @@ void tvm_bulk_prepare(emitter *e) {
             continue;
         }
         if (insn->op != TVM_OP_COPY_BULK) {
-            if (tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_SHARED) e->bulk.threads_write = true;
+            /* of a loop, what its pipeline's copies write: they stand in its body */
+            bool writes = tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_SHARED;
+            if (writes && tvm_insn_class(insn) != TVM_CLASS_LOOP) e->bulk.threads_write = true;
             continue;
         }
         bulk_operands o = read_operands(e, insn);

@@ -127,6 +127,7 @@ tvm_status tvm_transfer_open(emitter *e, transfer *t, const tvm_operand *tensor,
     t->hint = (cache_hint){"", "", ""};
     t->layout = tvm_slot_layout(e, slot);
     t->g.whole_bytes = is_store;
+    t->g.is_near = true;
     bool made = tvm_broadcast_open(e, &t->mask, mask, t->layout);
     for (unsigned d = 0; d < rank; d++)
         made = tvm_broadcast_open(e, &t->index[d], &tensor[1 + d], t->layout) && made;

@@ -12,6 +12,9 @@
 /* Above this many bytes across the tile, a constant stride goes the way of run-time ones, in 64 bits. */
 enum { CONSTANT_REACH = 1 << 24, ALIGN_MAX_BITS = 128 };
 
+/* Bytes that the constant part of an address may be of one index: instructions have 24 bits for all of it. */
+enum { NEAR = 1 << 20 };
+
 static uint32_t shape_expr(const global_access *g, unsigned tensor_dim) {
     return g->e->kernel->slots[g->slot].shape[tensor_dim];
 }
@@ -122,8 +125,19 @@ unsigned tvm_global_alignment(const global_access *g, const uint64_t rows[TVM_MA
     return (unsigned)(align & (~align + 1));
 }
 
+/* Elements by which the index of the dimension is ahead, if tvm_global_offset has them. */
+static int64_t near_index(const global_access *g, unsigned tensor_dim) {
+    int64_t value;
+    if (!g->is_near || is_tensor(g, tensor_dim) || g->bits % 8 != 0 || !g->constant_stride[tensor_dim] ||
+        !tvm_fact_constant(g->e, g->index[tensor_dim].value, &value) || value < 0 || value > NEAR)
+        return 0;
+    int64_t ahead = value * g->stride[tensor_dim];
+    return ahead * bytes_scale(g) <= NEAR ? ahead : 0;
+}
+
 int64_t tvm_global_offset(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK]) {
     int64_t offset = 0;
+    for (unsigned d = 0; d < g->rank; d++) offset += near_index(g, d);
     for (unsigned d = 0; d < g->tile_rank; d++)
         if (g->constant_stride[g->lead + d]) offset += coordinate[d] * g->stride[g->lead + d];
     return offset;
@@ -265,7 +279,9 @@ static void make_base(global_access *g) {
             int64_t value;
             uint32_t expr = g->index[d].value;
             if (is_tensor(g, d)) continue;
-            if (when_known(e, expr) != when || (tvm_fact_constant(e, expr, &value) && value == 0)) continue;
+            if (when_known(e, expr) != when || (tvm_fact_constant(e, expr, &value) && value == 0) ||
+                near_index(g, d) != 0)
+                continue;
             reg bytes = index_bytes(g, d);
             if (when != HERE || !tvm_innermost_loop(e))
                 address = add64(e, when, address, bytes);

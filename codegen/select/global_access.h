@@ -48,6 +48,8 @@ typedef struct global_access {
     } pointers[GLOBAL_CACHE];
     unsigned pointer_count;
     bool whole_bytes; /* sub-byte: an index is taken to begin at a byte (store-global) */
+    bool is_near;     /* constant indices are part of tvm_global_offset, not of the address, where they are few
+                         bytes: tiles of one tensor then have their address in common */
 } global_access;
 
 /* part and extent (tile_rank entries) have been set; the rest is found out. */
