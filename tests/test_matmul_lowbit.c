@@ -67,6 +67,17 @@ START_TEST(options_compile_for_sm_90a) {
 }
 END_TEST
 
+START_TEST(batch_invariant_programs_compile) {
+    static const char *const defines[] = {"WTYPE=u4", "WTYPE=u8 ZEROS=true",
+                                          "WTYPE=f8_e6m1 GROUP=32 OTYPE=f32"};
+    char define[128];
+    snprintf(define, sizeof define, "%s BATCH_INVARIANT=true", defines[_i]);
+    tvm_ir_program *program = assemble_file(lowbit_path(), define);
+    compiles_without_spills(program, define, "sm_90a");
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 /* ---- what the assembler makes of them */
 
 START_TEST(generated_files_are_the_matmul) {
@@ -333,6 +344,47 @@ START_TEST(every_option_multiplies) {
 }
 END_TEST
 
+static const lowbit_form invariant_forms[] = {
+    {"u4", {0, 128, 0}, false, false},
+    {"u8", {0, 128, 1}, true, false},
+    {"u3", {1, 64, 0}, false, true},
+    {"f8_e6m1", {0, 32, 0}, false, true},
+};
+enum { INVARIANT_FORMS = sizeof invariant_forms / sizeof *invariant_forms };
+
+/* With BATCH_INVARIANT rows have the same bits, however many are beside them. */
+START_TEST(rows_do_not_depend_on_the_batch) {
+    enum { M = 129, N = 136, K = 640 };
+    static const long batches[] = {1, 3, 17, 64};
+    static const machine machines[] = {{90, 3}, {80, 4}};
+    const lowbit_form *f = &invariant_forms[_i / 2];
+    char define[160];
+    runner r;
+    problem o;
+    lowbit_define(f, define);
+    snprintf(define + strlen(define), 32, " BATCH_INVARIANT=true");
+    open_defined(&r, f, define, machines[_i % 2]);
+    make_problem(&r, &o, M, N, K);
+    uint16_t *rows = o.a;
+    size_t row = product_bytes(&r, &o) / M;
+    uint8_t *all = multiply(&r, &o, "matmul_lowbit");
+    is_product(&r, &o, all, "matmul_lowbit");
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        o.m = batches[i];
+        uint8_t *some = multiply(&r, &o, "matmul_lowbit");
+        ck_assert_msg(memcmp(some, all, (size_t)o.m * row) == 0, "%s: %ld rows", define, o.m);
+        free(some);
+    }
+    o.m = 1, o.a = rows + (M - 1) * K;
+    uint8_t *last = multiply(&r, &o, "matmul_lowbit");
+    ck_assert_mem_eq(last, all + (M - 1) * row, row);
+    o.a = rows;
+    free(all), free(last);
+    free_problem(&o);
+    close_runner(&r);
+}
+END_TEST
+
 /* Weights that are read before the launch before has ended: the same bits. */
 START_TEST(early_weights_are_the_same) {
     static const long sizes[][3] = {{5, 136, 1408}, {16, 520, 384}, {40, 72, 2688}};
@@ -486,6 +538,11 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(run, impossible_sizes_are_refused, 0, 2);
     tcase_add_test(run, large_variants_are_for_sm_90);
     suite_add_tcase(suite, run);
+    TCase *batches = tcase_create("batches");
+    tcase_set_timeout(batches, TIMEOUT);
+    tcase_add_loop_test(batches, batch_invariant_programs_compile, 0, 3);
+    tcase_add_loop_test(batches, rows_do_not_depend_on_the_batch, 0, 2 * INVARIANT_FORMS);
+    suite_add_tcase(suite, batches);
     return suite;
 }
 

@@ -45,6 +45,15 @@ static const lowbit_form forms[] = {
     {"f5_e2m2", {0, 64, 0}, false, true},
 };
 
+/* Put through one build whose rows do not depend on how many there are. */
+static const lowbit_form invariant_forms[] = {
+    {"u4", {0, 128, 0}, false, false},
+    {"u3", {1, 64, 0}, false, true},
+    {"u8", {0, 128, 1}, true, false},
+    {"f8_e6m1", {0, 32, 0}, false, true},
+};
+enum { INVARIANT_FORMS = sizeof invariant_forms / sizeof *invariant_forms };
+
 /* What a test runs: a form; the variants by name as well. */
 typedef struct lowbit_data {
     lowbit_form form;
@@ -214,7 +223,34 @@ static bool run(suite *s, const gpu_test *test) {
     return good;
 }
 
-static void add(suite *s, gpu_group *group, lowbit_data *data, const lowbit_form *form, bool variants) {
+/* The rows of a product of 129 have the same bits in products of fewer rows. */
+static bool run_invariant(suite *s, const gpu_test *test) {
+    static const long batches[] = {1, 3, 17, 64};
+    const lowbit_data *data = test->data;
+    const lowbit_size size = {129, 1160, 1408};
+    weight_type weight;
+    problem o;
+    if (!weight_type_parse(data->form.type, &weight)) return false;
+    make(&o, &data->form, weight, size);
+    bool good = pack(s, test, &o) && check_kernel(s, test, &o, "matmul_lowbit");
+    uint8_t *all = good ? multiply(s->gpu, test, &o, "matmul_lowbit") : NULL;
+    size_t row = (size_t)size.n * (data->form.f32 ? 4 : 2);
+    for (size_t i = 0; all != NULL && i < sizeof batches / sizeof *batches; i++) {
+        o.size.m = batches[i], o.a = (size_t)(batches[i] * size.k), o.c = (size_t)(batches[i] * size.n);
+        uint8_t *some = multiply(s->gpu, test, &o, "matmul_lowbit");
+        bool same = some != NULL && memcmp(some, all, (size_t)batches[i] * row) == 0;
+        if (!same) printf("%s: other bits with %ld rows\n", test->name, batches[i]);
+        good = good && same;
+        free(some);
+    }
+    free(all);
+    free_problem(&o);
+    return good;
+}
+
+/* The program with the form's definitions, and one more if it is not NULL. */
+static gpu_test *add(suite *s, gpu_group *group, lowbit_data *data, const lowbit_form *form, bool variants,
+                     const char *more) {
     char file[4096], define[128], title[160], *save = NULL;
     const char *defines[8];
     size_t count = 0;
@@ -223,13 +259,16 @@ static void add(suite *s, gpu_group *group, lowbit_data *data, const lowbit_form
     snprintf(data->type, sizeof data->type, "%s", form->type);
     data->form.type = data->type;
     lowbit_define(form, define);
-    snprintf(title, sizeof title, "matmul_lowbit%s %s", variants ? " variants" : "", define);
+    snprintf(title, sizeof title, "matmul_lowbit%s %s %s", variants ? " variants" : "", define,
+             more ? more : "");
     for (char *next = strtok_r(define, " ", &save); next != NULL; next = strtok_r(NULL, " ", &save))
         defines[count++] = next;
+    if (more != NULL) defines[count++] = more;
     gpu_test *test = gpu_add(group, title, NULL, file, defines, count);
     if (!tvm_dtype_parse(data->type, strlen(data->type), &test->type)) abort();
     test->run = run;
     test->data = data;
+    return test;
 }
 
 /* s->model, an interpreter with the GPU's target and multiprocessors: a launch on the GPU sees them, and so
@@ -258,7 +297,7 @@ static void open_model(suite *s) {
 
 void gpu_add_lowbits(suite *s, gpu_group *group) {
     enum { FORMS = sizeof forms / sizeof *forms };
-    static lowbit_data data[TVM_DTYPE_COUNT_MAX + VARIANT_FORMS + FORMS];
+    static lowbit_data data[TVM_DTYPE_COUNT_MAX + VARIANT_FORMS + FORMS + INVARIANT_FORMS];
     tvm_dtype types[TVM_DTYPE_COUNT_MAX];
     char name[TVM_DTYPE_NAME_MAX];
     size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX), used = 0;
@@ -266,8 +305,10 @@ void gpu_add_lowbits(suite *s, gpu_group *group) {
     for (size_t i = 0; i < count; i++) {
         if (!tvm_dtype_is_lowbit(types[i])) continue;
         tvm_dtype_name(types[i], name);
-        add(s, group, &data[used++], &(lowbit_form){.type = name, .options = matmul_default}, false);
+        add(s, group, &data[used++], &(lowbit_form){.type = name, .options = matmul_default}, false, NULL);
     }
-    for (size_t i = 0; i < VARIANT_FORMS; i++) add(s, group, &data[used++], &variant_forms[i], true);
-    for (size_t i = 0; i < FORMS; i++) add(s, group, &data[used++], &forms[i], false);
+    for (size_t i = 0; i < VARIANT_FORMS; i++) add(s, group, &data[used++], &variant_forms[i], true, NULL);
+    for (size_t i = 0; i < FORMS; i++) add(s, group, &data[used++], &forms[i], false, NULL);
+    for (size_t i = 0; i < INVARIANT_FORMS; i++)
+        add(s, group, &data[used++], &invariant_forms[i], false, "BATCH_INVARIANT=true")->run = run_invariant;
 }
