@@ -20,7 +20,7 @@
 static inline void ptx_shuffle(ptx_machine *m, const ptx_insn *insn) {
     uint64_t values[1024];
     bool indexed = ptx_is(insn->part[2], "idx");
-    ck_assert(indexed || ptx_is(insn->part[2], "bfly"));
+    ptx_must(indexed || ptx_is(insn->part[2], "bfly"), "ptx: unknown %s", insn->text);
     for (unsigned t = 0; t < m->threads; t++) {
         if (!ptx_runs(m, t)) continue;
         unsigned lane = (unsigned)ptx_operand_value(m, &insn->operand[2], t);
@@ -45,7 +45,7 @@ static inline uint64_t ptx_reduced(const ptx_insn *insn, uint64_t a, uint64_t b)
 }
 
 static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
-    ck_assert(ptx_is(insn->part[1], "sync"));
+    ptx_must(ptx_is(insn->part[1], "sync"), "ptx: unknown %s", insn->text);
     for (unsigned warp = 0; warp < m->threads; warp += 32) {
         if (!ptx_runs(m, warp)) continue;
         uint64_t all = ptx_operand_value(m, &insn->operand[1], warp);
@@ -57,7 +57,7 @@ static inline void ptx_reduce(ptx_machine *m, const ptx_insn *insn) {
 
 /* vote.sync.any.pred. */
 static inline void ptx_vote(ptx_machine *m, const ptx_insn *insn) {
-    ck_assert(ptx_is(insn->part[2], "any"));
+    ptx_must(ptx_is(insn->part[2], "any"), "ptx: unknown %s", insn->text);
     for (unsigned warp = 0; warp < m->threads; warp += 32) {
         if (!ptx_runs(m, warp)) continue;
         bool any = false;

@@ -173,7 +173,8 @@ static inline int64_t ptx_signed(uint64_t value, unsigned width) {
 }
 
 static inline bool ptx_is(const char *a, const char *b) {
-    return strcmp(a, b) == 0;
+    return a[0] == b[0] &&
+           strcmp(a, b) == 0; /* asked of each thread for each row: mostly the first letter says no */
 }
 
 /* As ck_assert_msg, which also notes its place in a file at each call, and is slow for that. */
@@ -201,10 +202,10 @@ static inline uint32_t ptx_register(const ptx_machine *m, const char *name) {
     const char *number = NULL;
     for (uint32_t i = 0; i < PTX_LOCALS; i++)
         if (strcmp(name, m->locals[i]) == 0) return m->first[PTX_CLASSES - 1] + i;
-    ck_assert_msg(name[0] == '%', "ptx: expected a register: %s", name);
+    ptx_must(name[0] == '%', "ptx: expected a register: %s", name);
     unsigned c = ptx_class(name + 1, &number);
     unsigned long n = strtoul(number, NULL, 10);
-    ck_assert_msg(n < m->count[c], "ptx: undeclared register %s", name);
+    ptx_must(n < m->count[c], "ptx: undeclared register %s", name);
     return m->first[c] + (uint32_t)n;
 }
 
@@ -213,7 +214,7 @@ static inline void ptx_read_group(const ptx_machine *m, ptx_operand *o, const ch
     snprintf(copy, sizeof copy, "%.*s", (int)(strlen(text) - 2), text + 1);
     o->kind = PTX_GROUP;
     for (char *name = strtok_r(copy, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
-        ck_assert_uint_lt(o->count, PTX_VECTOR);
+        ptx_must(o->count < PTX_VECTOR, "ptx: more registers than expected: %s", text);
         o->reg[o->count++] = ptx_register(m, name);
     }
 }
@@ -233,7 +234,7 @@ static inline void ptx_read_memory(const ptx_machine *m, ptx_operand *o, const c
     if (sscanf(text, "[param_%31[0-9]]", offset) == 1) {
         o->reg[0] = UINT32_MAX;
     } else {
-        ck_assert_int_ge(sscanf(text, "[%31[^]+]+%31[^]]", name, offset), 1);
+        ptx_must(sscanf(text, "[%31[^]+]+%31[^]]", name, offset) >= 1, "ptx: %s", text);
         o->reg[0] = ptx_register(m, name);
     }
     o->value = strtoull(offset, NULL, 0);
@@ -279,7 +280,7 @@ static inline void ptx_read_operands(const ptx_machine *m, ptx_insn *insn, char 
                                      : strcspn(at, ",");
         char text[160];
         snprintf(text, sizeof text, "%.*s", (int)length, at);
-        ck_assert_uint_lt(insn->operands, PTX_OPERANDS);
+        ptx_must(insn->operands < PTX_OPERANDS, "ptx: more operands than expected: %s", insn->text);
         insn->operand[insn->operands++] = ptx_read_operand(m, text);
         at += length;
     }
@@ -293,7 +294,7 @@ static inline char *ptx_read_sums(const ptx_machine *m, ptx_insn *insn, char *at
     insn->sums = calloc(PTX_SUMS, sizeof *insn->sums);
     ck_assert_ptr_nonnull(insn->sums);
     for (char *name = strtok_r(strchr(at, '{') + 1, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
-        ck_assert_uint_lt(insn->sum_count, PTX_SUMS);
+        ptx_must(insn->sum_count < PTX_SUMS, "ptx: more sums than expected: %s", insn->text);
         insn->sums[insn->sum_count++] = ptx_register(m, name);
     }
     return end + 1;
@@ -313,7 +314,7 @@ static inline void ptx_read_insn(ptx_machine *m, char *line) {
         return;
     }
     char *end = strrchr(line, ';'), *save = NULL;
-    ck_assert_msg(end != NULL, "ptx: %s", line);
+    ptx_must(end != NULL, "ptx: %s", line);
     *end = '\0';
     if (line[0] == '@') {
         char *blank = strchr(line, ' ');
@@ -381,7 +382,7 @@ static inline ptx_machine ptx_load(const char *ptx, const char *kernel, unsigned
     while (strncmp(at, "}\n", 2) != 0) {
         char line[4096];
         size_t length = strcspn(at, "\n");
-        ck_assert_uint_lt(length, sizeof line);
+        ptx_must(length < sizeof line, "ptx: a long line: %.80s", at);
         snprintf(line, sizeof line, "%.*s", (int)length, at);
         at += length + 1;
         char *text = line + strspn(line, " \t");
@@ -605,8 +606,8 @@ static inline unsigned ptx_bits(const ptx_insn *insn) {
 static inline void ptx_stores_alone(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
                                     unsigned t) {
     for (unsigned other = 0; other < t; other++)
-        ck_assert_msg(!ptx_active(m, insn, other) || ptx_get(m, o->reg[0], other) != ptx_get(m, o->reg[0], t),
-                      "ptx: threads %u and %u store to the same place: %s", other, t, insn->text);
+        ptx_must(!ptx_active(m, insn, other) || ptx_get(m, o->reg[0], other) != ptx_get(m, o->reg[0], t),
+                 "ptx: threads %u and %u store to the same place: %s", other, t, insn->text);
 }
 
 static inline void ptx_load_store(ptx_machine *m, const ptx_insn *insn, unsigned t) {

@@ -1,0 +1,226 @@
+/* Atomic operations whose results no order changes, and matrix products that no order rounds. */
+#include "state.h"
+
+#include <string.h>
+
+static uint32_t constant(gen *g, int64_t value) {
+    return gen_integer(g, TVM_I(32), value);
+}
+
+/* ---- atomic operations ---- */
+
+/* A tensor of the type, of which (whole) every element is a small whole number. */
+static uint32_t operand(gen *g, tvm_dtype type, bool whole, const tvm_layout *layout) {
+    if (whole) {
+        uint32_t slot = gen_load_input(g, "small", type, layout);
+        return slot;
+    }
+    uint32_t slot = gen_register_of(g, type, TVM_NONE);
+    return slot != TVM_NONE && tvm_layout_equal(gen_layout_of(g, slot), layout) ? slot
+                                                                                : gen_fresh(g, type, layout);
+}
+
+static bool is_order_free(unsigned operation, tvm_dtype type) {
+    if (operation == TVM_ATOMIC_EXCH || operation == TVM_ATOMIC_CAS) return false;
+    return tvm_dtype_is_integer(type);
+}
+
+/* Every place once: then any operation will do, and what it fetches is told; of floats they are whole
+ * numbers, which no sum rounds. */
+void gen_atomic(gen *g) {
+    static const tvm_dtype types[] = {TVM_I(32), TVM_U(32), TVM_I(64), TVM_U(64),
+                                      TVM_F32,   TVM_F16,   TVM_BF16,  TVM_F64};
+    uint32_t shape[TVM_MAX_RANK], extents[TVM_MAX_RANK + 1];
+    tvm_dtype type = types[gen_below(g, 8)];
+    unsigned operation = gen_below(g, TVM_ATOMIC_COUNT);
+    bool unique = g->depth == 0 && !g->in_role && (gen_one_in(g, 2) || !is_order_free(operation, type)),
+         fetch = unique && gen_one_in(g, 2);
+    tvm_layout layout;
+    unsigned rank = gen_shape(g, shape);
+    if ((!unique && !is_order_free(operation, type)) || g->params + 6 >= GEN_PARAMS ||
+        (type.kind == TVM_KIND_FLOAT && operation >= TVM_ATOMIC_AND) || !gen_layout(g, rank, shape, &layout))
+        return;
+    uint32_t source = operand(g, type, type.kind == TVM_KIND_FLOAT, &layout);
+    gen_insn insn = gen_begin(fetch ? TVM_OP_ATOMIC_FETCH : TVM_OP_ATOMIC);
+    for (unsigned d = 0; d < rank; d++) extents[1 + d] = constant(g, shape[d] + gen_below(g, 3));
+    extents[0] = constant(g, g->blocks);
+    gen_put_const(&insn, operation);
+    gen_put_slot(&insn, gen_param(g, "zero", type, rank + 1, extents));
+    gen_put_expr(&insn, unique ? gen_block(g) : constant(g, 0));
+    for (unsigned d = 0; d < rank; d++)
+        if (gen_one_in(g, 2))
+            gen_put_expr(&insn, constant(g, 0));
+        else
+            gen_put_slot(&insn, gen_index_tensor(g, &layout, unique, d));
+    gen_put_slot(&insn, source);
+    if (operation == TVM_ATOMIC_CAS)
+        gen_put_slot(&insn, gen_one_in(g, 2) ? source : gen_fresh(g, type, &layout));
+    else
+        gen_put_none(&insn);
+    gen_put_none(&insn);
+    gen_put_const(&insn, gen_below(g, TVM_ORDER_COUNT));
+    gen_put_const(&insn, 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
+    uint32_t result = TVM_NONE;
+    if (gen_take(g, &insn, &result) && fetch) g->vars[result].exact_bits = type.kind != TVM_KIND_FLOAT;
+}
+
+/* ---- matrix products ---- */
+
+typedef struct product {
+    tvm_dtype a, b, c;
+    const char *atom_a, *atom_b, *atom_c; /* NULL: of threads */
+    uint32_t m, n, k;                     /* of an atom */
+} product;
+
+static product choose(gen *g) {
+    static const product all[] = {
+        {TVM_F16, TVM_F16, TVM_F32, "mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16, 8, 16},
+        {TVM_F16, TVM_F16, TVM_F16, "mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16, 8, 16},
+        {TVM_BF16, TVM_BF16, TVM_F32, "mma.m16n8k16.A", "mma.m16n8k16.B", "mma.m16n8k16.C", 16, 8, 16},
+        {TVM_TF32, TVM_TF32, TVM_F32, "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8},
+        {TVM_I(8), TVM_U(8), TVM_I(32), "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k32.C", 16, 8, 32},
+        {TVM_U(8), TVM_U(8), TVM_I(32), "mma.m16n8k32.A", "mma.m16n8k32.B", "mma.m16n8k32.C", 16, 8, 32},
+        {TVM_FLOAT(8, 4, 3), TVM_FLOAT(8, 5, 2), TVM_F32, "mma.m16n8k32.A", "mma.m16n8k32.B",
+         "mma.m16n8k32.C", 16, 8, 32},
+        {TVM_F64, TVM_F64, TVM_F64, "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8},
+        {TVM_F32, TVM_F32, TVM_F32, NULL, NULL, NULL, 1, 1, 1},
+    };
+    return all[gen_below(g, sizeof all / sizeof *all)];
+}
+
+/* Warps (or threads) along m and n, and the tiles that each has. */
+typedef struct tiling {
+    uint32_t down, across, m, n, k;
+} tiling;
+
+static bool atom(const char *name, tvm_layout *out) {
+    tvm_why why;
+    const uint32_t one[2] = {1, 1};
+    if (name == NULL) return tvm_layout_local(2, one, out, &why) == TVM_OK;
+    return tvm_layout_atom(name, strlen(name), out, &why) == TVM_OK;
+}
+
+/* spatial(down, 1).replicated(across) and the like, composed with locals and the fragment. */
+static bool operand_layout(const char *name, uint32_t down, uint32_t across, bool rows, bool columns,
+                           uint32_t height, uint32_t width, tvm_layout *out) {
+    tvm_why why;
+    tvm_layout first, second, inner, held;
+    const uint32_t tall[2] = {down, 1}, broad[2] = {1, across}, tile[2] = {height, width};
+    tvm_status status =
+        rows ? tvm_layout_spatial(2, tall, &first, &why) : tvm_layout_replicated(2, down, &first, &why);
+    if (status == TVM_OK)
+        status = columns ? tvm_layout_spatial(2, broad, &second, &why)
+                         : tvm_layout_replicated(2, across, &second, &why);
+    if (status != TVM_OK || !atom(name, &inner)) return false;
+    if (tvm_layout_local(2, tile, &held, &why) != TVM_OK) return false;
+    tvm_layout outer;
+    return tvm_layout_compose(&first, &second, &outer, &why) == TVM_OK &&
+           tvm_layout_compose(&outer, &held, &first, &why) == TVM_OK &&
+           tvm_layout_compose(&first, &inner, out, &why) == TVM_OK;
+}
+
+/* Small whole numbers; of tf32, whose inputs are f32, viewed. */
+static uint32_t fragment(gen *g, tvm_dtype type, const tvm_layout *layout) {
+    if (!tvm_dtype_same(type, TVM_TF32)) return gen_load_input(g, "small", type, layout);
+    gen_insn insn = gen_begin(TVM_OP_VIEW);
+    gen_put_slot(&insn, gen_load_input(g, "small", TVM_F32, layout));
+    insn.type = (tvm_result_type){.dtype = type, .has_layout = true, .layout = *layout};
+    uint32_t slot = gen_must(g, &insn);
+    g->vars[slot] = (gen_var){.alive = true, .exact_bits = true, .whole = true, .high = 4};
+    return slot;
+}
+
+/* The tile in a shared tensor, stored as it is or transposed; puts it and its indices. */
+static void put_shared(gen *g, gen_insn *insn, tvm_dtype type, const tvm_layout *layout, bool transposed) {
+    tvm_why why;
+    uint32_t slot = fragment(g, type, layout), order[2] = {1, 0},
+             shape[2] = {layout->shape[0], layout->shape[1]};
+    if (transposed) {
+        gen_insn turn = gen_begin(TVM_OP_TRANSPOSE);
+        gen_put_slot(&turn, slot);
+        gen_put_list(&turn, 2, order);
+        slot = gen_must(g, &turn);
+        shape[0] = layout->shape[1], shape[1] = layout->shape[0];
+    }
+    gen_insn alloc = gen_begin(TVM_OP_ALLOC_SHARED), store = gen_begin(TVM_OP_STORE_SHARED);
+    alloc.type.dtype = type;
+    alloc.type.has_layout =
+        tvm_shared_layout_auto(2, shape, type.bits, &alloc.type.shared_layout, &why) == TVM_OK;
+    uint32_t tile = gen_must(g, &alloc);
+    gen_put_slot(&store, tile);
+    gen_put_expr(&store, constant(g, 0));
+    gen_put_expr(&store, constant(g, 0));
+    gen_put_slot(&store, slot);
+    gen_put_none(&store);
+    gen_must(g, &store);
+    gen_sync(g);
+    gen_put_slot(insn, tile);
+    gen_put_expr(insn, constant(g, 0));
+    gen_put_expr(insn, constant(g, 0));
+}
+
+static void put_flag(gen_insn *insn, bool flag) {
+    if (flag)
+        gen_put_const(insn, 1);
+    else
+        gen_put_none(insn);
+}
+
+/* An earlier product of the type and layout, while its sums are small; or zeros. */
+static uint32_t sums(gen *g, tvm_dtype type, const tvm_layout *layout) {
+    uint32_t slot = gen_register_of(g, type, TVM_NONE);
+    bool fits = slot != TVM_NONE && g->vars[slot].whole && g->vars[slot].high < 512 &&
+                tvm_layout_equal(gen_layout_of(g, slot), layout);
+    return fits ? slot : gen_fresh(g, type, layout);
+}
+
+static void put_product(gen *g, const product *p, const tvm_layout *a, const tvm_layout *b,
+                        const tvm_layout *c) {
+    bool allocates = g->depth == 0 && !g->in_role, shared_b = allocates && gen_one_in(g, 2),
+         shared_a = shared_b && gen_one_in(g, 3), turn_a = shared_a && gen_one_in(g, 2),
+         turn_b = shared_b && gen_one_in(g, 2);
+    gen_insn insn = gen_begin(TVM_OP_MMA);
+    if (shared_a)
+        put_shared(g, &insn, p->a, a, turn_a);
+    else
+        gen_put_slot(&insn, fragment(g, p->a, a));
+    if (shared_b)
+        put_shared(g, &insn, p->b, b, turn_b);
+    else
+        gen_put_slot(&insn, fragment(g, p->b, b));
+    uint32_t sum = sums(g, p->c, c), before = (uint32_t)g->vars[sum].high;
+    gen_put_slot(&insn, sum);
+    put_flag(&insn, turn_a);
+    put_flag(&insn, turn_b);
+    gen_put_none(&insn);
+    if (shared_a && shared_b)
+        gen_put_const(&insn, a->shape[1]);
+    else
+        gen_put_none(&insn);
+    gen_put_none(&insn);
+    gen_put_none(&insn);
+    uint32_t result = TVM_NONE;
+    if (!gen_take(g, &insn, &result)) return;
+    g->vars[result] = (gen_var){
+        .alive = true, .exact_bits = true, .whole = true, .high = before + 16 * (int64_t)a->shape[1]};
+    gen_store_output(g, result);
+}
+
+void gen_mma(gen *g) {
+    product p = choose(g);
+    bool threads = p.atom_a == NULL;
+    uint32_t units = threads ? tvm_team_threads(g->team) : g->team.warps;
+    tiling t = {.down = 1,
+                .across = units,
+                .m = 1 + gen_below(g, 2),
+                .n = 1 + gen_below(g, 3),
+                .k = 1 + gen_below(g, 3)};
+    while (t.across % 2 == 0 && gen_one_in(g, 2)) t.across /= 2, t.down *= 2;
+    tvm_layout a, b, c;
+    if (!g->options->layouts_matter || g->params + 4 >= GEN_PARAMS) return;
+    if (!operand_layout(p.atom_a, t.down, t.across, true, false, t.m, t.k, &a) ||
+        !operand_layout(p.atom_b, t.down, t.across, false, true, t.k, t.n, &b) ||
+        !operand_layout(p.atom_c, t.down, t.across, true, true, t.m, t.n, &c))
+        return;
+    put_product(g, &p, &a, &b, &c);
+}

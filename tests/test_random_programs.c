@@ -1,0 +1,322 @@
+/* Random programs (generate/generate.h): the text that the disassembler writes is the same program; the
+ * generated code for two targets, executed by ptx_machine.h, does what the interpreter does; so it does
+ * unrolled or not, and with other layouts. Each program is checked in a process of its own; one that fails is
+ * made smaller and shown.
+ *
+ *   test_random_programs [SEEDS [FIRST]]    programs to make, and the first one's seed
+ *   test_random_programs FILE.vasm          checks that program */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "abi_kit.h"
+#include "fileio.h"
+#include "fuzz_kit.h"
+#include "generate/generate.h"
+#include "generate/arguments.h"
+#include "generate/relayout.h"
+#include "generate/shrink.h"
+#include "ptx_machine.h"
+#include "suite_kit.h"
+
+enum { TIMEOUT = 600, PROGRAMS = 120, COVERED = 3000, INSTRUCTIONS = 1 << 20, SHRINKS = 3000, SHOWN = 3 };
+
+/* What a child says of its program. */
+typedef enum outcome {
+    GOOD,
+    REFUSED = 20,
+    FAULT,
+    DIFFERS,
+    TRAPS,
+    OUTSIDE,
+    UNROLLED,
+    RELAID,
+    ABORTED
+} outcome;
+
+static unsigned seeds = PROGRAMS;
+static uint64_t first_seed = 1;
+
+static outcome bad(outcome what, const char *where, const char *text) {
+    fprintf(stderr, "%s: %s\n", where, text);
+    return what;
+}
+
+/* ---- generated code ---- */
+
+static bool is_for_the_machine(const tvm_ir_kernel *kernel) {
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (kernel->insns[i].op == TVM_OP_SYNC_CLUSTER ||
+            tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_OUTPUT)
+            return false;
+    return true;
+}
+
+/* The memory of the tensors that the launch makes. */
+typedef struct own_tensors {
+    uint8_t *block[TVM_MAX_LAUNCH_TENSORS];
+    uint64_t bytes[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t count;
+} own_tensors;
+
+static own_tensors make_own(const generate_launch *l) {
+    own_tensors own = {.count = 0};
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    own.count = tvm_launch_tensors(l->kernel, tensors);
+    for (uint32_t i = 0; i < own.count; i++) {
+        int64_t shape[TVM_MAX_RANK];
+        ck_assert_int_eq(
+            tvm_launch_shape(l->program, l->kernel, tensors[i].slot, &l->env, shape, &own.bytes[i], NULL),
+            TVM_OK);
+        own.block[i] = calloc(1, own.bytes[i] + 1);
+        ck_assert_ptr_nonnull(own.block[i]);
+    }
+    return own;
+}
+
+static uint64_t argument(const generate_launch *l, uint32_t p) {
+    const tvm_slot *slot = &l->kernel->slots[p];
+    if (l->tensors[p]) return (uint64_t)(uintptr_t)l->tensors[p];
+    return slot->dtype.kind == TVM_KIND_FLOAT ? tvm_encode(slot->dtype, l->scalars[p].f) : l->scalars[p].u;
+}
+
+static outcome run_ptx(const generate_launch *l, const tvm_module *module, const char *where) {
+    const tvm_kernel_code *code = &module->kernels[0];
+    ptx_machine m = ptx_load(module->ptx, code->name, code->abi.threads);
+    own_tensors own = make_own(l);
+    uint64_t values[TVM_MAX_PARAMS], tensors[TVM_MAX_LAUNCH_TENSORS];
+    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
+    for (uint32_t p = 0; p < l->kernel->param_count; p++) {
+        values[p] = argument(l, p);
+        if (l->tensors[p]) ptx_allow(&m, l->tensors[p], l->bytes[p]);
+    }
+    for (uint32_t i = 0; i < own.count; i++) {
+        tensors[i] = (uint64_t)(uintptr_t)own.block[i];
+        ptx_allow(&m, own.block[i], own.bytes[i]);
+    }
+    ptx_allow(&m, (const uint8_t *)"", 0);
+    abi_maps(&code->abi, l->program, l->kernel, &l->env, values, tensors, maps);
+    abi_set(&code->abi, values, tensors, &l->env, maps, m.params, sizeof m.params / sizeof *m.params);
+    memcpy(m.grid, l->env.grid, sizeof m.grid);
+    for (m.block[0] = 0; m.block[0] < m.grid[0] && !m.trapped && !m.fault[0]; m.block[0]++) ptx_run(&m);
+    outcome result = m.fault[0]  ? bad(OUTSIDE, where, m.fault)
+                     : m.trapped ? bad(TRAPS, where, "the generated code traps")
+                                 : GOOD;
+    for (uint32_t i = 0; i < own.count; i++) free(own.block[i]);
+    ptx_free(&m);
+    return result;
+}
+
+/* The code for a target gives what the interpreter gave. */
+static outcome compare_ptx(const tvm_ir_program *program, const generate_launch *expected,
+                           const char *target_name, outcome otherwise) {
+    tvm_diags diags = {0};
+    tvm_target target;
+    tvm_module *module = NULL;
+    tvm_why why = {""};
+    generate_launch l;
+    ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
+    if (!is_for_the_machine(&program->kernels[0]) || !tvm_kernel_is_for(&program->kernels[0], target.arch))
+        return GOOD;
+    if (tvm_translate(program, target, &module, &diags) != TVM_OK) {
+        tvm_diags_print(&diags, stderr, target_name, false);
+        return FAULT;
+    }
+    outcome result = GOOD;
+    if (module->kernels[0].abi.absence == TVM_ABI_PRESENT &&
+        generate_launch_make(&l, program, expected->set, target.arch, &diags)) {
+        result = run_ptx(&l, module, target_name);
+        if (result == GOOD && !generate_launches_same(expected, &l, &why))
+            result = bad(otherwise, target_name, why.text);
+        generate_launch_free(&l);
+    }
+    tvm_module_free(module);
+    tvm_diags_free(&diags);
+    return result;
+}
+
+/* ---- metamorphic ---- */
+
+/* The same loops with other numbers of turns in their bodies. */
+static outcome compare_unrolled(tvm_ir_program *program, const generate_launch *expected) {
+    const tvm_ir_kernel *kernel = &program->kernels[0];
+    bool any = false;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        if (kernel->insns[i].op != TVM_OP_FOR) continue;
+        tvm_operand *unroll = &kernel->operands[kernel->insns[i].first + 3];
+        unroll->value = unroll->value == 1 ? 3 : 1;
+        any = true;
+    }
+    return any ? compare_ptx(program, expected, "sm_80", UNROLLED) : GOOD;
+}
+
+static outcome interpret(generate_launch *l, const tvm_ir_program *program) {
+    tvm_diags diags = {0};
+    tvm_interp_kernel *ready = NULL;
+    outcome result = GOOD;
+    if (tvm_interp_prepare(program, &program->kernels[0], &ready, &diags) != TVM_OK ||
+        generate_launch_interpret(l, ready, INSTRUCTIONS, &diags) != TVM_OK)
+        result = bad(FAULT, "interpreter", diags.count ? diags.items[0].message : "?");
+    tvm_interp_free(ready);
+    tvm_diags_free(&diags);
+    return result;
+}
+
+/* The layouts are left out, and the assembler finds others. */
+static outcome compare_relaid(const char *text, const generate_launch *expected) {
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    tvm_why why = {""};
+    generate_launch l;
+    outcome result = GOOD;
+    char *open = leave_layouts_out(text);
+    if (open && tvm_assemble_text(open, strlen(open), "open.vasm", NULL, &program, &diags) == TVM_OK) {
+        if (generate_launch_make(&l, program, expected->set, 0, &diags)) {
+            result = interpret(&l, program);
+            if (result == GOOD && !generate_launches_same(expected, &l, &why))
+                result = bad(RELAID, "layouts", why.text);
+        }
+        generate_launch_free(&l);
+        if (result == GOOD) result = compare_ptx(program, expected, "sm_90a", RELAID);
+    } else if (getenv("RANDOM_VERBOSE")) {
+        tvm_diags_print(&diags, stderr, "layouts left out", false);
+    }
+    tvm_ir_program_free(program);
+    free(open);
+    tvm_diags_free(&diags);
+    return result;
+}
+
+/* ---- one program ---- */
+
+static outcome check_set(const char *text, tvm_ir_program *program, unsigned set, bool any_layout) {
+    tvm_diags diags = {0};
+    generate_launch l;
+    outcome result = GOOD;
+    if (generate_launch_make(&l, program, set, 0, &diags)) {
+        result = interpret(&l, program);
+        if (result == GOOD) result = compare_ptx(program, &l, "sm_80", DIFFERS);
+        if (result == GOOD) result = compare_ptx(program, &l, "sm_90a", DIFFERS);
+        if (result == GOOD && any_layout) result = compare_relaid(text, &l);
+        if (result == GOOD) result = compare_unrolled(program, &l);
+    }
+    generate_launch_free(&l);
+    tvm_diags_free(&diags);
+    return result;
+}
+
+/* A program whose results depend on no layout says so in its first line. */
+static outcome check_program(const char *text) {
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    bool any_layout = strncmp(text, "; any layout", strlen("; any layout")) == 0;
+    if (tvm_assemble_text(text, strlen(text), "random.vasm", NULL, &program, &diags) != TVM_OK) {
+        tvm_diags_print(&diags, stderr, "random", false);
+        tvm_diags_free(&diags);
+        return REFUSED;
+    }
+    fuzz_round_trips(program);
+    outcome result = check_set(text, program, (unsigned)strlen(text) % GENERATE_SETS, any_layout);
+    tvm_ir_program_free(program);
+    return result;
+}
+
+/* In another process, which may end as it will. */
+static outcome check_apart(const char *text, bool quiet) {
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        if (quiet && (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout)))
+            _exit(ABORTED);
+        _exit((int)check_program(text));
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) != EXIT_FAILURE ? (outcome)WEXITSTATUS(status) : ABORTED;
+}
+
+static bool fails_alike(const char *text, void *data) {
+    return check_apart(text, true) == *(const outcome *)data;
+}
+
+static void show(const char *name, const char *text, outcome what) {
+    char *small = shrink(text, fails_alike, &what, SHRINKS);
+    fprintf(stderr, "%s, made smaller:\n%s\n", name, small);
+    check_apart(small, false);
+    free(small);
+}
+
+/* Of every second program results do not depend on layouts. */
+static char *make(uint64_t seed, uint64_t *used, tvm_why *why) {
+    generate_options options = {
+        .prints = true, .clusters = true, .layouts_matter = seed % 2 == 0, .used = used};
+    char *text = generate_program(seed, &options, why);
+    if (!text || options.layouts_matter) return text;
+    size_t size = strlen(text) + 32;
+    char *marked = malloc(size);
+    ck_assert_ptr_nonnull(marked);
+    snprintf(marked, size, "; any layout\n%s", text);
+    free(text);
+    return marked;
+}
+
+START_TEST(programs_do_on_all_machines_what_the_interpreter_does) {
+    unsigned wrong = 0, made = 0;
+    for (uint64_t seed = first_seed; seed < first_seed + seeds && wrong < SHOWN; seed++) {
+        tvm_why why;
+        char name[64], *text = make(seed, NULL, &why);
+        if (!text) continue;
+        made++;
+        outcome what = check_apart(text, false);
+        snprintf(name, sizeof name, "seed %llu", (unsigned long long)seed);
+        if (what != GOOD) {
+            wrong++;
+            fprintf(stderr, "%s: outcome %d\n", name, (int)what);
+            show(name, text, what);
+        }
+        free(text);
+    }
+    ck_assert_uint_eq(wrong, 0);
+    ck_assert_uint_ge(made, seeds * 9 / 10);
+}
+END_TEST
+
+START_TEST(programs_use_every_row_of_the_table) {
+    static uint64_t used[TVM_OP_COUNT];
+    tvm_why why;
+    for (uint64_t seed = 1; seed <= COVERED; seed++) free(make(seed, used, &why));
+    for (unsigned op = 0; op < TVM_OP_COUNT; op++)
+        ck_assert_msg(used[op] >= 3, "%s is in %llu programs of %d", tvm_op(op)->mnemonic,
+                      (unsigned long long)used[op], COVERED);
+}
+END_TEST
+
+static int check_file(const char *path) {
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    tvm_diags diags = {0};
+    if (tvm_file_read(path, 1 << 20, &bytes, &size, &diags) != TVM_OK) return EXIT_FAILURE;
+    char *text = strndup((char *)bytes, size);
+    outcome what = check_apart(text, false);
+    printf("outcome %d\n", (int)what);
+    free(text);
+    free(bytes);
+    return what == GOOD ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strstr(argv[1], ".vasm")) return check_file(argv[1]);
+    if (argc > 1) seeds = (unsigned)strtoul(argv[1], NULL, 0);
+    if (argc > 2) first_seed = strtoull(argv[2], NULL, 0);
+    Suite *suite = suite_create("random programs");
+    TCase *tests = tcase_create("all");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_test(tests, programs_do_on_all_machines_what_the_interpreter_does);
+    tcase_add_test(tests, programs_use_every_row_of_the_table);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
