@@ -119,7 +119,8 @@ static bool is_simple(const lowering *l, tvm_why *why) {
         const tvm_insn *insn = &l->from->insns[i];
         tvm_op_class class = tvm_insn_class(insn);
         loops += tvm_pipeline_stages(l->from, insn) > 0;
-        if (class == TVM_CLASS_SECTION || class == TVM_CLASS_EXIT || class == TVM_CLASS_FREE) {
+        if (class == TVM_CLASS_SECTION || class == TVM_CLASS_EXIT || class == TVM_CLASS_FREE ||
+            insn->op == TVM_OP_SYNC_CLUSTER) { /* of all warps: it stands in no role */
             say(why, "the kernel has ", tvm_op(insn->op)->mnemonic);
             return false;
         }

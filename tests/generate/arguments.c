@@ -71,9 +71,9 @@ static void fill(generate_launch *l, uint32_t p) {
         tvm_bits_set(l->tensors[p], i * type.bits, type.bits, element(name, type, &state));
 }
 
-bool generate_launch_make(generate_launch *l, const tvm_ir_program *program, unsigned set, uint32_t target,
-                          tvm_diags *diags) {
-    *l = (generate_launch){.program = program, .kernel = &program->kernels[0], .set = set};
+bool generate_launch_make(generate_launch *l, const tvm_ir_program *program, uint32_t kernel, unsigned set,
+                          uint32_t target, tvm_diags *diags) {
+    *l = (generate_launch){.program = program, .kernel = &program->kernels[kernel], .set = set};
     for (uint32_t p = 0; p < l->kernel->param_count; p++)
         if (l->kernel->slots[p].kind == TVM_SLOT_SCALAR) l->scalars[p] = scalar(name_of(l, p), set);
     l->env = (tvm_launch_env){.scalars = l->scalars, .multiprocessors = MULTIPROCESSORS, .target = target};

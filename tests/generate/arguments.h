@@ -18,10 +18,10 @@ typedef struct generate_launch {
     uint8_t *tensors[TVM_MAX_PARAMS]; /* NULL: a scalar */
 } generate_launch;
 
-/* A launch of the program's kernel with set 0, 1 or 2 of arguments, for an architecture (0: the interpreter);
- * false where its assumptions refuse it. Freed by generate_launch_free in either case. */
-bool generate_launch_make(generate_launch *l, const tvm_ir_program *program, unsigned set, uint32_t target,
-                          tvm_diags *diags);
+/* A launch of a kernel of the program with set 0, 1 or 2 of arguments, for an architecture (0: the
+ * interpreter); false where its assumptions refuse it. Freed by generate_launch_free in either case. */
+bool generate_launch_make(generate_launch *l, const tvm_ir_program *program, uint32_t kernel, unsigned set,
+                          uint32_t target, tvm_diags *diags);
 /* What the tensors held at first. */
 void generate_launch_fill(generate_launch *l);
 void generate_launch_free(generate_launch *l);

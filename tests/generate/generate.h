@@ -18,7 +18,7 @@
 #include "program.h"
 
 typedef struct generate_options {
-    unsigned statements; /* about so many, 0: a number by the seed */
+    bool small;          /* few statements, few elements a thread: soon compiled */
     bool prints;         /* with print-tensor and printf */
     bool clusters;       /* with sync-cluster, which needs blocks that run at the same time */
     bool layouts_matter; /* with what depends on layouts: sums of floats, views, fragments */

@@ -209,10 +209,10 @@ static uint32_t begin_role(gen *g, uint32_t first, uint32_t end) {
     return slot;
 }
 
-static void end_role(gen *g, const bool *alive) {
+static void end_role(gen *g) {
     plain(g, TVM_OP_END);
     g->team = tvm_block_team(g->kernel);
-    for (uint32_t s = 0; s < g->kernel->slot_count && s < GEN_SLOTS; s++) g->vars[s].alive = alive[s];
+    for (uint32_t s = 0; s < g->kernel->slot_count && s < GEN_SLOTS; s++) g->vars[s].alive = g->outside[s];
 }
 
 typedef struct ring {
@@ -225,7 +225,7 @@ static uint32_t stage_of(gen *g, const ring *r, uint32_t i) {
     return gen_apply(g, TVM_EXPR_MOD, gen_slot_expr(g, i), constant(g, r->stages));
 }
 
-static void produce(gen *g, const ring *r, uint32_t end, const bool *alive) {
+static void produce(gen *g, const ring *r, uint32_t end) {
     tvm_layout layout;
     begin_role(g, 0, end);
     if (!gen_layout(g, r->rank, r->tile, &layout)) g->failed = true;
@@ -238,10 +238,10 @@ static void produce(gen *g, const ring *r, uint32_t end, const bool *alive) {
     add_to(g, tile, step);
     if (gen_one_in(g, 2)) gen_compute(g);
     plain(g, TVM_OP_END);
-    end_role(g, alive);
+    end_role(g);
 }
 
-static void consume(gen *g, const ring *r, uint32_t first, const bool *alive) {
+static void consume(gen *g, const ring *r, uint32_t first) {
     tvm_layout layout;
     begin_role(g, first, g->kernel->warps);
     if (!gen_layout(g, r->rank, r->tile, &layout)) g->failed = true;
@@ -259,12 +259,11 @@ static void consume(gen *g, const ring *r, uint32_t first, const bool *alive) {
         if (g->kernel->slots[s].kind != TVM_SLOT_GLOBAL) g->vars[s].alive = false;
     gen_compute(g);
     gen_store_output(g, sum);
-    end_role(g, alive);
+    end_role(g);
 }
 
 /* A ring between two teams. */
 void gen_roles(gen *g) {
-    static bool alive[GEN_SLOTS];
     uint32_t shape[TVM_MAX_RANK + 1], warps = g->kernel->warps;
     ring r = {.stages = 1 + gen_below(g, 3), .turns = 1 + gen_below(g, 5), .type = sum_type(g)};
     r.rank = gen_shape(g, r.tile);
@@ -276,14 +275,14 @@ void gen_roles(gen *g) {
     r.full = barriers(g, r.stages, 1, false);
     r.empty = barriers(g, r.stages, 1, true);
     uint32_t end = 1 + gen_below(g, warps - 1);
-    for (uint32_t s = 0; s < GEN_SLOTS; s++) alive[s] = g->vars[s].alive;
+    for (uint32_t s = 0; s < GEN_SLOTS; s++) g->outside[s] = g->vars[s].alive;
     for (uint32_t s = 0; s < g->kernel->slot_count && s < GEN_SLOTS; s++)
         if (g->kernel->slots[s].kind == TVM_SLOT_REGISTER) g->vars[s].alive = false;
     g->in_role = true;
-    produce(g, &r, end, alive);
+    produce(g, &r, end);
     for (uint32_t s = 0; s < g->kernel->slot_count && s < GEN_SLOTS; s++)
         if (g->kernel->slots[s].kind == TVM_SLOT_REGISTER) g->vars[s].alive = false;
-    consume(g, &r, end, alive);
+    consume(g, &r, end);
     g->in_role = false;
 }
 

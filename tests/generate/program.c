@@ -35,7 +35,7 @@ static void choose_assumptions(gen *g) {
 static void choose_shapes(gen *g) {
     static const uint32_t extents[] = {1, 2, 3, 4, 8, 16, 32, 5, 6, 12, 24, 64, 8, 16, 4, 32};
     for (unsigned s = 0; s < GEN_SHAPES; s++) {
-        uint32_t elements = 1, most = 16 * tvm_team_threads(g->team);
+        uint32_t elements = 1, most = gen_locals(g) / 2 * tvm_team_threads(g->team);
         g->shapes[s].rank = 1 + gen_below(g, 3);
         for (unsigned d = 0; d < g->shapes[s].rank; d++) {
             uint32_t extent = extents[gen_below(g, 16)];
@@ -51,6 +51,7 @@ static void begin(gen *g) {
     static const uint32_t warps[] = {1, 1, 2, 4, 4, 3, 8, 2};
     g->program = tvm_ir_program_new();
     if (g->program == NULL) abort();
+    g->type_count = (unsigned)tvm_dtype_list(g->types, TVM_DTYPE_COUNT_MAX);
     tvm_ir_program_add_kernel(g->program, tvm_ir_program_string(g->program, "k", 1));
     g->kernel = &g->program->kernels[0];
     g->kernel->warps = warps[gen_below(g, 8)];
@@ -86,7 +87,7 @@ static void maybe_exit(gen *g) {
 static void statements(gen *g) {
     static void (*const special[])(gen *) = {gen_between_blocks, gen_pipeline, gen_bulk, gen_roles,
                                              gen_cluster};
-    unsigned count = g->options->statements ? g->options->statements : 3 + gen_below(g, 14);
+    unsigned count = g->options->small ? 1 + gen_below(g, 5) : 3 + gen_below(g, 14);
     bool waits = gen_one_in(g, 8), clusters = g->kernel->cluster[0] > 1;
     if (waits) plain(g, TVM_OP_WAIT_DEPENDENCY);
     tvm_layout layout;

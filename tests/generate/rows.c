@@ -395,6 +395,7 @@ static bool try_row(gen *g, unsigned op) {
     tvm_why why;
     if (tvm_infer(g->program, g->kernel, g->team, &insn, asked.operands, &asked.type, &why) != TVM_OK)
         return false;
+    if (tvm_layout_locals(&asked.type.layout) > 4 * gen_locals(g)) return false;
     tvm_dtype type = asked.type.dtype;
     unsigned units = type.kind == TVM_KIND_FLOAT ? function_units(op, type, r.fast) : 0;
     uint32_t result = units ? TVM_NONE : assigned_again(g, &asked.type);

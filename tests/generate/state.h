@@ -13,6 +13,7 @@ enum {
     GEN_SHAPES = 3,
     GEN_DEPTH = 3,
     GEN_LOCALS = 32, /* elements that a thread holds of a tensor whose layout is chosen */
+    GEN_FEW_LOCALS = 4,
     GEN_BLOCKS = 3
 };
 
@@ -41,6 +42,9 @@ typedef struct gen {
     tvm_team team;
     uint32_t blocks;
     gen_var vars[GEN_SLOTS];
+    bool outside[GEN_SLOTS]; /* of roles: what was alive there */
+    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
+    unsigned type_count;
     unsigned params, names, depth, loops;
     bool in_role, in_pipeline, failed;
     struct {
@@ -54,6 +58,8 @@ typedef struct gen {
 
 /* ---- values.c: numbers, expressions, layouts, slots ---- */
 unsigned gen_below(gen *g, unsigned n);
+/* The most elements that a thread holds of a tensor. */
+uint32_t gen_locals(const gen *g);
 bool gen_one_in(gen *g, unsigned n);
 /* Of constants alone, its value. */
 uint32_t gen_node(gen *g, tvm_expr node);

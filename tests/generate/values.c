@@ -8,6 +8,10 @@ unsigned gen_below(gen *g, unsigned n) {
     return (unsigned)(generate_bits(&g->state) % n);
 }
 
+uint32_t gen_locals(const gen *g) {
+    return g->options->small ? GEN_FEW_LOCALS : GEN_LOCALS;
+}
+
 bool gen_one_in(gen *g, unsigned n) {
     return gen_below(g, n) == 0;
 }
@@ -206,13 +210,10 @@ uint32_t gen_scalar_for(gen *g, tvm_dtype type) {
 /* ---- types and shapes ---- */
 
 tvm_dtype gen_dtype(gen *g) {
-    static tvm_dtype all[TVM_DTYPE_COUNT_MAX];
-    static size_t count;
     static const tvm_dtype often[] = {TVM_F16,   TVM_F32,   TVM_I(32), TVM_BF16,  TVM_U(8),
                                       TVM_I(8),  TVM_I(32), TVM_F16,   TVM_U(32), TVM_I(64),
                                       TVM_U(64), TVM_F64,   TVM_I(16), TVM_U(16), TVM_BOOL};
-    if (count == 0) count = tvm_dtype_list(all, TVM_DTYPE_COUNT_MAX);
-    if (gen_one_in(g, 4)) return all[gen_below(g, (unsigned)count)];
+    if (gen_one_in(g, 4)) return g->types[gen_below(g, g->type_count)];
     return often[gen_below(g, sizeof often / sizeof *often)];
 }
 
@@ -271,7 +272,7 @@ bool gen_spread(gen *g, unsigned rank, const uint32_t *shape, bool replicas, tvm
             local[locals++] = (uint8_t)order[i];
         }
     }
-    if (held > GEN_LOCALS || (left > 1 && !replicas)) return false;
+    if (held > gen_locals(g) || (left > 1 && !replicas)) return false;
     if (left > 1) {
         unsigned at = gen_below(g, spatials + 1);
         memmove(spatial + at + 1, spatial + at, (spatials - at) * sizeof *spatial);
@@ -289,7 +290,7 @@ bool gen_layout(gen *g, unsigned rank, const uint32_t *shape, tvm_layout *out) {
         if (!gen_one_in(g, 3) && gen_spread(g, rank, shape, true, out)) return true;
     return tvm_layout_auto(rank, shape, tvm_team_threads(g->team), 8u << gen_below(g, 4), out, &why) ==
                TVM_OK &&
-           tvm_layout_locals(out) <= 4 * GEN_LOCALS;
+           tvm_layout_locals(out) <= 4 * gen_locals(g);
 }
 
 /* ---- slots ---- */
@@ -318,7 +319,9 @@ uint32_t gen_param(gen *g, const char *kind, tvm_dtype type, unsigned rank, cons
 }
 
 const tvm_layout *gen_layout_of(const gen *g, uint32_t slot) {
-    return &g->program->layouts[g->kernel->slots[slot].layout];
+    static const tvm_layout none = {.rank = 0};
+    uint32_t layout = g->kernel->slots[slot].layout; /* of a program that has failed, of any slot */
+    return layout < g->program->layout_count ? &g->program->layouts[layout] : &none;
 }
 
 static bool of_team(const gen *g, uint32_t slot) {

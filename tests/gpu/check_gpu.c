@@ -1,7 +1,8 @@
 /* Compares the GPU with the interpreter: the data-driven cases, every conversion of low-precision types,
  * element-wise instructions over random data, and the matmul programs (these with float64, too).
  *
- *   check_gpu CASES PROGRAMS     the folders tests/cases and programs
+ *   check_gpu CASES PROGRAMS [GROUP]     the folders tests/cases and programs
+ *   check_gpu --random N [SEED]          N random programs, from that seed on
  *
  * Prints a line for each failure and each group, and at the end `N passed, N failed, N skipped`. Exit status
  * 77 and the reason where there is no GPU. */
@@ -267,17 +268,22 @@ static bool run_all(suite *s, const char *only) {
 
 int main(int argc, char **argv) {
     if (argc != 3 && argc != 4) {
-        fprintf(stderr, "usage: check_gpu CASES PROGRAMS [GROUP]\n");
+        fprintf(stderr, "usage: check_gpu CASES PROGRAMS [GROUP]\n       check_gpu --random N [SEED]\n");
         return 2;
     }
+    bool random = strcmp(argv[1], "--random") == 0;
     suite s = {.cases = argv[1], .programs = argv[2]};
     char cache[] = "/tmp/check_gpu.XXXXXX", command[64];
     if (mkdtemp(cache) == NULL) {
         perror("check_gpu");
         return EXIT_FAILURE;
     }
-    int status = open_contexts(&s, cache);
-    if (status == 0) {
+    /* random programs are not met again: nothing is kept of them */
+    int status = open_contexts(&s, random ? "" : cache);
+    if (status == 0 && random) {
+        uint64_t first = argc == 4 ? strtoull(argv[3], NULL, 0) : 1;
+        if (!gpu_random(s.gpu, first, strtoull(argv[2], NULL, 0))) status = EXIT_FAILURE;
+    } else if (status == 0) {
         if (!run_all(&s, argc == 4 ? argv[3] : NULL)) printf("there is no group '%s'\n", argv[3]);
         printf("%u passed, %u failed, %u skipped\n", s.passed, s.failed, s.skipped);
         if (s.failed != 0 || s.passed == 0) status = EXIT_FAILURE;

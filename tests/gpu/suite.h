@@ -85,4 +85,8 @@ void gpu_add_interface(suite *s, gpu_group *group);
 void gpu_add_rows(suite *s, gpu_group *group);
 void gpu_add_streams(suite *s, gpu_group *group);
 
+/* `count` programs of tests/generate from seed `first` on, on the GPU and on the interpreter; prints what
+ * differs, made smaller. */
+bool gpu_random(tvm_context *gpu, uint64_t first, uint64_t count);
+
 #endif
