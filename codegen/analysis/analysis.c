@@ -235,6 +235,8 @@ void tvm_facts_free(emitter *e) {
 
 /* ---- constants of the path ---- */
 
+static bool constant_of(const emitter *e, uint32_t expr, int64_t *value);
+
 static bool find_constant(const emitter *e, uint32_t expr, int64_t *value) {
     const tvm_expr *node = node_of(e, expr);
     if (node->op == TVM_EXPR_SLOT) {
@@ -246,14 +248,14 @@ static bool find_constant(const emitter *e, uint32_t expr, int64_t *value) {
     const uint32_t children[3] = {node->a, node->b, node->c};
     tvm_scalar operands[3] = {{0}, {0}, {0}}, out;
     for (unsigned i = 0; i < arity; i++)
-        if (!tvm_fact_constant(e, children[i], &operands[i].i)) return false;
+        if (!constant_of(e, children[i], &operands[i].i)) return false;
     tvm_dtype type = node_of(e, node->op == TVM_EXPR_SELECT ? node->b : node->a)->type;
     if (tvm_expr_apply(node, type, operands, &out, NULL) != TVM_OK) return false;
     *value = out.i;
     return true;
 }
 
-bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+static bool constant_of(const emitter *e, uint32_t expr, int64_t *value) {
     const tvm_expr *node = node_of(e, expr);
     expr_fact *fact = &e->facts->exprs[expr];
     if (!is_integer(node->type)) return false;
@@ -272,6 +274,13 @@ bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
     }
     *value = fact->seen_value;
     return fact->seen_known;
+}
+
+bool tvm_fact_constant(const emitter *e, uint32_t expr, int64_t *value) {
+    if (!constant_of(e, expr, value)) return false;
+    if (e->claims)
+        tvm_fact_claim(e, &(tvm_claim){.kind = TVM_CLAIM_RANGE, .expr = expr, .low = *value, .high = *value});
+    return true;
 }
 
 bool tvm_fact_stable(const emitter *e, uint32_t expr) {

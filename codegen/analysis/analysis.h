@@ -4,6 +4,7 @@
 #ifndef TVM_CODEGEN_ANALYSIS_H
 #define TVM_CODEGEN_ANALYSIS_H
 
+#include "claims.h"
 #include "emit.h"
 
 /* A sum of multiples of expressions that are looked into no further (atoms), and a constant. */
@@ -104,6 +105,11 @@ void tvm_linear_add_term(linear *sum, uint32_t atom, int64_t factor);
 void tvm_linear_add_scaled(linear *sum, const linear *more, int64_t factor);
 /* Proof of sum >= 0 for every launch. */
 bool tvm_linear_not_negative(const emitter *e, const linear *sum);
+
+/* Takes down what is proved where code is being emitted (its place is filled in); and what is known of every
+ * operand wherever it is evaluated. e->claims is there. */
+void tvm_fact_claim(const emitter *e, const tvm_claim *made);
+void tvm_fact_claim_values(emitter *e);
 
 /* Entering the first (or else the second) part of IF or the body of WHILE: conditions that hold there are
  * pushed. The return value is for tvm_fact_leave. */

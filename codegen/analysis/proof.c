@@ -473,7 +473,14 @@ unsigned tvm_fact_set_aside(emitter *e, unsigned mark) {
 
 /* ---- questions ---- */
 
-bool tvm_fact_not_negative(const emitter *e, uint32_t index) {
+/* What is proved of an expression's values is taken down where somebody wants it. */
+static bool claimed_range(const emitter *e, uint32_t expr, int64_t low, int64_t high, bool proved) {
+    if (proved && e->claims)
+        tvm_fact_claim(e, &(tvm_claim){.kind = TVM_CLAIM_RANGE, .expr = expr, .low = low, .high = high});
+    return proved;
+}
+
+static bool is_not_negative(const emitter *e, uint32_t index) {
     if (e->facts->exprs[index].low >= 0) return true;
     if (!e->facts->exprs[index].exact) return false;
     linear sum = {0};
@@ -497,14 +504,14 @@ static bool lies_below(const emitter *e, uint32_t index, linear *high, int64_t h
            tvm_linear_not_negative(e, high);
 }
 
-bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
+static bool is_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
     linear high = {.constant = -extent};
     unsigned budget = SUM_BUDGET;
     tvm_linear_add_value(e, &high, bound_expr, 1, &budget);
     return lies_below(e, index, &high, e->facts->exprs[bound_expr].high);
 }
 
-bool tvm_fact_at_most(const emitter *e, uint32_t index, int64_t most) {
+static bool is_at_most(const emitter *e, uint32_t index, int64_t most) {
     const expr_fact *fact = &e->facts->exprs[index];
     linear high = {.constant = most};
     if (fact->low >= 0 && fact->high <= most) return true;
@@ -513,10 +520,27 @@ bool tvm_fact_at_most(const emitter *e, uint32_t index, int64_t most) {
 
 bool tvm_fact_positive(const emitter *e, uint32_t expr) {
     int64_t value;
-    return e->facts->exprs[expr].low > 0 || (tvm_fact_constant(e, expr, &value) && value > 0);
+    return claimed_range(e, expr, 1, INT64_MAX,
+                         e->facts->exprs[expr].low > 0 || (tvm_fact_constant(e, expr, &value) && value > 0));
 }
 
-void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
+bool tvm_fact_not_negative(const emitter *e, uint32_t index) {
+    return claimed_range(e, index, 0, INT64_MAX, is_not_negative(e, index));
+}
+
+bool tvm_fact_at_most(const emitter *e, uint32_t index, int64_t most) {
+    return claimed_range(e, index, 0, most, is_at_most(e, index, most));
+}
+
+bool tvm_fact_inside(const emitter *e, uint32_t index, int64_t extent, uint32_t bound_expr) {
+    if (!is_inside(e, index, extent, bound_expr)) return false;
+    if (e->claims)
+        tvm_fact_claim(
+            e, &(tvm_claim){.kind = TVM_CLAIM_INSIDE, .expr = index, .bound = bound_expr, .low = extent});
+    return true;
+}
+
+static void split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
     linear sum = {0};
     unsigned budget = SUM_BUDGET;
     tvm_linear_add(e, &sum, index, 1, &budget);
@@ -535,4 +559,11 @@ void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_
     if (sum.constant == 0 && *divisor % (rest ? rest : 1) == 0) return;
     *constant = sum.constant;
     *divisor = rest & (~rest + 1);
+}
+
+void tvm_fact_split(const emitter *e, uint32_t index, int64_t *constant, uint64_t *divisor) {
+    split(e, index, constant, divisor);
+    if (e->claims)
+        tvm_fact_claim(
+            e, &(tvm_claim){.kind = TVM_CLAIM_REST, .expr = index, .low = *constant, .divisor = *divisor});
 }

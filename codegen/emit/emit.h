@@ -103,6 +103,7 @@ typedef struct emitter {
     struct mma_operands **mma, *mma_operands; /* mma_operands.h: by instruction; all */
     const tvm_insn *insn;                     /* being emitted */
     struct facts *facts;                      /* analysis.h: what is known here */
+    struct tvm_claims *claims;                /* claims.h: what takes down what is proved; NULL: nothing does */
     struct caches *caches;                    /* thread parts, expressions */
     struct slot_uses *uses;                   /* uses.h */
     struct groups *groups;                    /* groups.h */

@@ -175,6 +175,7 @@ static tvm_status translate_kernel(emitter *e) {
     tvm_status status = tvm_facts_make(e);
     if (status == TVM_OK) status = tvm_slot_uses_make(e);
     if (status != TVM_OK) return status;
+    if (e->claims) tvm_fact_claim_values(e);
     tvm_control_plan(e);
     declare_slots(e);
     tvm_params_load(e);
@@ -265,6 +266,7 @@ tvm_status tvm_emit_kernel(const tvm_ir_program *program, uint32_t kernel, const
                  .module = module,
                  .code = &module->kernels[kernel],
                  .not_parted = not_parted,
+                 .claims = out->claims,
                  .globals = &out->globals};
     tvm_status status = start_kernel(&e);
     bool held = status == TVM_OK && is_held(&e);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "claims.h"
 #include "pipeline_lower.h"
 #include "shared_plan.h"
 
@@ -78,11 +79,11 @@ static tvm_status finish_module(tvm_module *module, const module_text *parts, tv
 }
 
 static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lowered, tvm_target target,
-                            tvm_module **module_out, tvm_diags *diags) {
+                            tvm_claims *claims, tvm_module **module_out, tvm_diags *diags) {
     tvm_module *module = calloc(1, sizeof *module);
     if (!module) return tvm_diag_no_memory(diags);
     module->target = target;
-    module_text parts = {.uses_vprintf = false};
+    module_text parts = {.claims = claims};
     if (lowered->program) program = lowered->program;
     tvm_status status = start_module(module, program) ? TVM_OK : tvm_diag_no_memory(diags);
     for (uint32_t k = 0; k < program->kernel_count && status == TVM_OK; k++)
@@ -102,10 +103,15 @@ static tvm_status translate(const tvm_ir_program *program, const tvm_lowered *lo
 
 tvm_status tvm_translate(const tvm_ir_program *program, tvm_target target, tvm_module **module,
                          tvm_diags *diags) {
+    return tvm_translate_noting(program, target, NULL, module, diags);
+}
+
+tvm_status tvm_translate_noting(const tvm_ir_program *program, tvm_target target, tvm_claims *claims,
+                                tvm_module **module, tvm_diags *diags) {
     tvm_lowered lowered;
     *module = NULL;
     tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
-    if (status == TVM_OK) status = translate(program, &lowered, target, module, diags);
+    if (status == TVM_OK) status = translate(program, &lowered, target, claims, module, diags);
     tvm_lowered_free(&lowered);
     return status;
 }

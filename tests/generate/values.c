@@ -1,4 +1,5 @@
 /* What programs compute with: numbers, scalar expressions of known ranges, types, layouts, tensors. */
+#include "node.h"
 #include "state.h"
 
 #include <stdio.h>
@@ -18,47 +19,11 @@ bool gen_one_in(gen *g, unsigned n) {
 
 /* ---- expressions ---- */
 
-static bool is_constant(const gen *g, uint32_t expr) {
-    unsigned op = g->kernel->exprs[expr].op;
-    return op == TVM_EXPR_INTEGER || op == TVM_EXPR_FLOAT;
-}
-
-/* An operator of constants is its result. */
-static void fold(gen *g, tvm_expr *node) {
-    const uint32_t operands[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
-    tvm_scalar values[3] = {{0}}, result;
-    for (unsigned i = 0; i < arity; i++) {
-        if (!is_constant(g, operands[i])) return;
-        const tvm_expr *of = &g->kernel->exprs[operands[i]];
-        if (of->op == TVM_EXPR_FLOAT)
-            values[i].f = of->value.f;
-        else
-            values[i].i = of->value.i;
-    }
-    tvm_why why;
-    if (arity == 0) return;
-    if (tvm_expr_apply(node, g->kernel->exprs[node->a].type, values, &result, &why) != TVM_OK) {
-        g->failed = true;
-        return;
-    }
-    bool is_float = node->type.kind == TVM_KIND_FLOAT;
-    *node = (tvm_expr){.op = is_float ? TVM_EXPR_FLOAT : TVM_EXPR_INTEGER, .type = node->type};
-    if (is_float)
-        node->value.f = result.f;
-    else
-        node->value.i = result.i;
-}
-
 uint32_t gen_node(gen *g, tvm_expr node) {
-    tvm_why why;
-    if (node.op == TVM_EXPR_SELECT && is_constant(g, node.a))
-        return g->kernel->exprs[node.a].value.i ? node.b : node.c;
-    if (tvm_expr_check(g->kernel, &node, &why) != TVM_OK) g->failed = true;
-    fold(g, &node);
-    uint32_t expr = tvm_ir_kernel_expr(g->kernel, &node);
-    if (expr == TVM_NONE) g->failed = true;
-    return expr;
+    uint32_t expr = generate_node(g->kernel, node);
+    if (expr != TVM_NONE) return expr;
+    g->failed = true;
+    return 0; /* one that exists: that of n */
 }
 
 uint32_t gen_integer(gen *g, tvm_dtype type, int64_t value) {

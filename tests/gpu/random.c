@@ -25,7 +25,8 @@ enum {
     MARGIN_BYTE = 0xa5, /* around each tensor */
     SHOWN = 3,          /* programs that differ are made smaller and printed */
     SHRINKS = 300,
-    INSTRUCTIONS = 1 << 22
+    INSTRUCTIONS = 1 << 22,
+    TELL_SECONDS = 5
 };
 
 typedef struct hunt {
@@ -37,7 +38,31 @@ typedef struct hunt {
     pthread_mutex_t lock;    /* of output, and of what follows */
     char *shown[SHOWN];
     unsigned shown_count;
+    double start, told; /* seconds */
 } hunt;
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void tell(const hunt *h) {
+    printf("%llu random programs, %llu launches, %u wrong, %u without a result (%.1f s)\n",
+           (unsigned long long)atomic_load(&h->programs), (unsigned long long)atomic_load(&h->launches),
+           atomic_load(&h->wrong), atomic_load(&h->lost), seconds() - h->start);
+    fflush(stdout);
+}
+
+/* How far it has come, now and then. */
+static void tell_at_times(hunt *h) {
+    pthread_mutex_lock(&h->lock);
+    if (seconds() - h->told > TELL_SECONDS) {
+        h->told = seconds();
+        tell(h);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
 
 /* A worker's tensors. */
 typedef struct arena {
@@ -204,6 +229,7 @@ static void run_batch(hunt *h, uint64_t first, unsigned count, arena *a) {
     unload(&l);
     free(all);
     for (unsigned i = 0; i < count; i++) free(texts[i]);
+    tell_at_times(h);
 }
 
 static void *work(void *data) {
@@ -259,27 +285,18 @@ static void show(hunt *h) {
 
 /* ---- the whole ---- */
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 bool gpu_random(tvm_context *gpu, uint64_t first, uint64_t count) {
     hunt h = {.gpu = gpu, .first = first, .count = count};
     pthread_t threads[WORKERS];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = cores < 1 ? 1 : cores > WORKERS ? WORKERS : (size_t)cores, started = 0;
-    double start = seconds();
+    h.start = h.told = seconds();
     pthread_mutex_init(&h.lock, NULL);
     while (started < wanted && pthread_create(&threads[started], NULL, work, &h) == 0) started++;
     if (started == 0) work(&h);
     for (size_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    unsigned wrong = atomic_load(&h.wrong), lost = atomic_load(&h.lost);
-    printf("%llu random programs, %llu launches, %u wrong, %u without a result (%.1f s)\n",
-           (unsigned long long)atomic_load(&h.programs), (unsigned long long)atomic_load(&h.launches), wrong,
-           lost, seconds() - start);
+    tell(&h);
     show(&h);
     pthread_mutex_destroy(&h.lock);
-    return wrong == 0 && lost == 0 && atomic_load(&h.programs) > 0;
+    return atomic_load(&h.wrong) == 0 && atomic_load(&h.lost) == 0 && atomic_load(&h.programs) > 0;
 }
