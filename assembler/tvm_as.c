@@ -9,6 +9,7 @@
 #include "assembler.h"
 #include "fileio.h"
 #include "vbc.h"
+#include "warn_race.h"
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -40,7 +41,7 @@ typedef struct arguments {
     bool print_layout, print_packing;
     tvm_picture_request picture; /* of one of both */
     const char *svg;             /* the file; NULL: text to standard output */
-    bool no_lines;
+    bool no_lines, warn_race;
     bool check;
     bool layouts;
     const char **defines;
@@ -56,6 +57,7 @@ static const struct argp_option options[] = {
     {"include", 'I', "DIR", 0, "search DIR for included files", 0},
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
+    {"warn", 'W', "race", 0, "warn of accesses of shared memory that nothing orders on some path", 0},
     {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
     {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0,
      "print a register layout as a grid of thread: local cells, or a shared layout by banks, and exit", 0},
@@ -134,6 +136,10 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         args->picture.global = true;
         args->picture.row = argument ? parse_row(argument, state) : 0;
         return 0;
+    case 'W':
+        if (strcmp(argument, "race") != 0) argp_error(state, "-W%s: race is expected", argument);
+        args->warn_race = true;
+        return 0;
     case OPTION_NO_LINES:
         args->no_lines = true;
         return 0;
@@ -201,6 +207,7 @@ static tvm_status assemble(const arguments *args, tvm_diags *diags) {
     if (status != TVM_OK) return status;
     status = tvm_assemble_text((const char *)text, size, args->input, &how, &program, diags);
     free(text);
+    if (status == TVM_OK && args->warn_race) status = tvm_warn_races(program, diags);
     if (status == TVM_OK && args->layouts)
         status = layouts.failed ? tvm_diag_no_memory(diags)
                                 : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);

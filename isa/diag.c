@@ -176,7 +176,7 @@ static void print_one(const tvm_diag *diag, FILE *stream, const char *program, b
     if (color) fputs(STYLE_BOLD, stream);
     print_place(diag, stream, program);
     if (color) fputs(STYLE_ERROR, stream);
-    fputs("error: ", stream);
+    fputs(diag->status == TVM_OK ? "warning: " : "error: ", stream);
     if (color) fputs(STYLE_PLAIN STYLE_BOLD, stream);
     print_text(stream, diag->message, strlen(diag->message));
     fputs(color ? STYLE_PLAIN "\n" : "\n", stream);

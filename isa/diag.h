@@ -23,7 +23,7 @@ typedef struct tvm_place {
 } tvm_place;
 
 typedef struct tvm_diag {
-    tvm_status status;
+    tvm_status status; /* TVM_OK: a warning */
     char *file;
     uint32_t line;
     uint32_t column;
@@ -52,8 +52,8 @@ tvm_status tvm_diag_addv(tvm_diags *diags, tvm_status status, const tvm_place *p
 /* Shorthand for the one message of an allocation that failed. */
 tvm_status tvm_diag_no_memory(tvm_diags *diags);
 
-/* Prints all of them as `file:line:column: error: message`, the source line with its caret, and the hint.
- * `program` prefixes diagnostics without a file. */
+/* Prints all of them as `file:line:column: error: message` (or warning), the source line with its caret, and
+ * the hint. `program` prefixes diagnostics without a file. */
 void tvm_diags_print(const tvm_diags *diags, FILE *stream, const char *program, bool color);
 
 void tvm_diags_free(tvm_diags *diags);

@@ -47,7 +47,8 @@ extern "C" {
       "free the programs and the tvm_context before the CUcontext they run in is destroyed or reset, and "   \
       "create another")                                                                                      \
     X(LIMIT, 23, "a limit that the context sets", "")                                                        \
-    X(CANCELLED, 24, "the launch was cancelled", "")
+    X(CANCELLED, 24, "the launch was cancelled", "")                                                         \
+    X(SANITIZER, 25, "the sanitizer has found errors", "")
 
 typedef enum tvm_status {
 #define TVM_STATUS_ENUM(id, value, text, advice) TVM_##id = value,

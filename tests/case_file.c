@@ -46,6 +46,8 @@ typedef enum section {
     SECTION_OUT,
     SECTION_REFUSE,
     SECTION_PRINTS,
+    SECTION_SANITIZER,
+    SECTION_WARNINGS,
     SECTION_PRINTS_GPU
 } section;
 
@@ -63,6 +65,10 @@ static bool open_section(case_file *c, char *words, section *now) {
         *now = SECTION_ERROR, c->errors = duplicate("", 0);
     else if (strcmp(name, "prints") == 0)
         *now = SECTION_PRINTS, c->prints = duplicate("", 0);
+    else if (strcmp(name, "sanitizer") == 0)
+        *now = SECTION_SANITIZER, c->sanitizer = duplicate("", 0);
+    else if (strcmp(name, "warnings") == 0)
+        *now = SECTION_WARNINGS, c->warnings = duplicate("", 0);
     else if (strcmp(name, "prints-gpu") == 0)
         *now = SECTION_PRINTS_GPU, c->prints_gpu = duplicate("", 0);
     else if (strcmp(name, "trap") == 0)
@@ -104,6 +110,12 @@ static bool add_line(case_file *c, section now, const char *line, size_t length)
     case SECTION_PRINTS:
         append_line(&c->prints, line, length);
         return true;
+    case SECTION_SANITIZER:
+        append_line(&c->sanitizer, line, length);
+        return true;
+    case SECTION_WARNINGS:
+        append_line(&c->warnings, line, length);
+        return true;
     case SECTION_PRINTS_GPU:
         append_line(&c->prints_gpu, line, length);
         return true;
@@ -120,6 +132,7 @@ static bool add_line(case_file *c, section now, const char *line, size_t length)
 static bool has_outcome(const case_file *c) {
     if (c->errors != NULL) return *c->errors != '\0';
     if (c->kernel == NULL) return false;
+    if (c->sanitizer != NULL) return *c->sanitizer != '\0';
     if (c->refusal != NULL) return *c->refusal != '\0' || c->bytecode != NULL;
     return c->out_count > 0 || (c->prints != NULL && *c->prints != '\0');
 }
@@ -168,7 +181,7 @@ void case_free(case_file *c) {
     for (size_t i = 0; i < c->arg_count; i++) free(c->args[i].name), free(c->args[i].text);
     for (size_t i = 0; i < c->out_count; i++) free(c->outs[i].name), free(c->outs[i].text);
     free(c->name), free(c->program), free(c->bytecode), free(c->kernel), free(c->errors), free(c->refusal);
-    free(c->prints), free(c->prints_gpu), free(c);
+    free(c->prints), free(c->prints_gpu), free(c->sanitizer), free(c->warnings), free(c);
 }
 
 tvm_status case_assemble(const case_file *c, const char *folder, tvm_ir_program **program, tvm_diags *diags) {
@@ -405,6 +418,25 @@ static bool check_printed(const case_file *c, tvm_device_kind device, FILE *prin
     return good;
 }
 
+size_t case_count_lines(const char *text, const char *begin) {
+    size_t count = 0;
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        count += strncmp(line, begin, strlen(begin)) == 0;
+    }
+    return count;
+}
+
+/* What the case says, and no other report. */
+static bool check_sanitizer(const case_file *c, tvm_status status, const char *message) {
+    static const char begin[] = "case.vasm:";
+    if (status != TVM_SANITIZER) fprintf(stderr, "%s: nothing was reported\n", c->name);
+    if (status != TVM_SANITIZER || !case_lines_found(c->sanitizer, message, c->name)) return false;
+    if (case_count_lines(message, begin) == case_count_lines(c->sanitizer, begin)) return true;
+    fprintf(stderr, "%s: other reports, too:\n%s\n", c->name, message);
+    return false;
+}
+
 bool case_launch(const case_file *c, tvm_context *context, const uint8_t *bytecode, size_t size,
                  case_output *output) {
     launch l = {.c = c, .context = context};
@@ -418,7 +450,9 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
         status = make_tensors(&l);
         if (status == TVM_OK) status = launch_now(&l, printed);
     }
-    if (good && c->refusal != NULL) {
+    if (good && c->sanitizer != NULL) {
+        good = check_sanitizer(c, status, tvm_message(context));
+    } else if (good && c->refusal != NULL) {
         good = status != TVM_OK && case_lines_found(c->refusal, tvm_message(context), c->name);
         if (status == TVM_OK) fprintf(stderr, "%s: the launch was not refused\n", c->name);
     } else if (status != TVM_OK) {

@@ -31,6 +31,8 @@ typedef struct case_file {
     char
         *prints; /* lines that the kernel must print, or NULL; prints_gpu: on a GPU, where the form differs */
     char *prints_gpu;
+    char *sanitizer; /* lines that the sanitizer must say of the launch, and no others; or NULL */
+    char *warnings;  /* lines of tvm-as -W race, and no others */
     char *defines[CASE_MAX_ITEMS];
     size_t define_count;
     case_item args[CASE_MAX_ITEMS], outs[CASE_MAX_ITEMS];
@@ -58,6 +60,9 @@ char **case_list(const char *folder);
 
 /* Does every line of `expected` stand in `text`? Else false, and the missing line is printed to stderr. */
 bool case_lines_found(const char *expected, const char *text, const char *name);
+
+/* Lines of a text that begin so. */
+size_t case_count_lines(const char *text, const char *begin);
 
 /* Runs the case's launch on a context, bytecode given, and compares its outputs (or the refusal). False with
  * the reason on stderr. outputs, if not NULL, receives the malloc'ed bytes of each tensor parameter in order

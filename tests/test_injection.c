@@ -323,6 +323,47 @@ static outcome run_arguments(void) {
     return result;
 }
 
+/* A launch in which the sanitizer finds something in each of its parts: finding it is right. */
+static outcome run_sanitizer(void) {
+    static const char text[] =
+        ".vasm 3\n.kernel k(n: i32, x: global f16[n, 16], y: global f32[16, 8], sem: global i32[2])\n"
+        ".warps 2\n.grid 2\n"
+        "    %s = alloc-shared f16[16, 16]\n    %w = alloc-shared f16[16, 8], row_major\n    %b = alloc-barrier [1]\n"
+        "    copy-async %s, x, warps [2, 1]\n    commit-group\n    wait-group 0\n    sync-warp\n"
+        "    store-shared %w, alloc-register(f16[16, 8], spatial(16, 4).local(1, 2), init 1.0)\n    sync\n"
+        "    role one warps 0 to 1\n        %a = load-shared %s, mma.m16n8k16.A\n"
+        "        %c = mma %a, %w[0, 0], alloc-register(f32[16, 8], mma.m16n8k16.C), k 16\n"
+        "        store-global y, %c\n        arrive-barrier %b\n    end\n"
+        "    role two warps 1 to 2\n        wait-barrier %b\n        lock-semaphore sem[0], 0\n"
+        "        atomic add sem[1], alloc-register(i32[1], replicated(32).local(1), init 1), order acq_rel\n"
+        "        store-global y, load-global(y, spatial(16, 2).local(1, 4))\n        release-semaphore sem[0], 0\n"
+        "    end\n.end\n";
+    outcome result = {0}, *o = &result;
+    tvm_context *context = NULL;
+    tvm_program *program = NULL;
+    tvm_kernel *kernel = NULL;
+    static _Alignas(16) uint16_t x[16 * 16];
+    static _Alignas(16) float y[16 * 8];
+    static _Alignas(16) int32_t sem[2];
+    tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 1, .cache_dir = kit.cache};
+    STEP(context, tvm_context_create(&options, &context));
+    STEP(context, tvm_set_sanitizer(context, TVM_SANITIZE_JSON));
+    STEP(context, tvm_assemble(context, text, sizeof text - 1, NULL, &program));
+    STEP(context, tvm_get_kernel(program, "k", &kernel));
+    if (!o->status) {
+        tvm_status status = tvm_launch(kernel, NULL, 16, x, y, sem);
+        /* what was found, unless memory for its text was what failed */
+        const char *said = tvm_message(context);
+        if (status == TVM_SANITIZER && !strstr(said, "\"race-global\"") && !strstr(said, "memory"))
+            o->wrong = true;
+        if (!status) o->wrong = true;
+        if (status && status != TVM_SANITIZER) note(o, status, "tvm_launch", tvm_message(context));
+    }
+    tvm_program_free(program);
+    tvm_context_free(context);
+    return result;
+}
+
 /* ---- failing one call after the other ---- */
 
 typedef struct scene {
@@ -338,6 +379,7 @@ static const scene scenes[] = {
     {"CUDA, cold", run_cuda_cold, true, 100},
 #endif
     {"interpreter", run_cpu, false, 40},
+    {"sanitizer", run_sanitizer, false, 40},
     {"assembler", run_assembler, false, 20},
     {"wrong text", run_wrong_text, false, 10},
     {"translator", run_translator, false, 40},

@@ -26,6 +26,7 @@ typedef struct tvm_device_launch {
     uint64_t instructions;
     unsigned milliseconds;
     const atomic_uint *cancelled;
+    tvm_sanitize sanitize;
 } tvm_device_launch;
 
 typedef struct tvm_device_ops {

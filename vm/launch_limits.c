@@ -16,6 +16,20 @@ tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits) {
     return tvm_context_finish(context, TVM_OK, &(tvm_diags){0});
 }
 
+tvm_status tvm_set_sanitizer(tvm_context *context, tvm_sanitize sanitize) {
+    if (!context) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status && (unsigned)sanitize > TVM_SANITIZE_JSON)
+        status =
+            tvm_diag_add(&diags, TVM_USAGE, NULL, NULL, "there is no sanitizer number %d", (int)sanitize);
+    if (!status && sanitize && context->ops->kind != TVM_DEVICE_CPU)
+        status = tvm_diag_add(&diags, TVM_UNSUPPORTED, NULL, NULL,
+                              "launches on a GPU are not checked: the sanitizer is the interpreter's");
+    if (!status) atomic_store(&context->limits.sanitize, (unsigned)sanitize);
+    return tvm_context_finish(context, status, &diags);
+}
+
 tvm_status tvm_cancel(tvm_context *context) {
     if (!context) return TVM_USAGE;
     tvm_diags diags = {0};
@@ -48,6 +62,7 @@ tvm_status tvm_limits_check(tvm_limits_state *limits, const char *kernel, uint32
     if (most && bytes > most) return refuse(kernel, "bytes of tensors of its own", bytes, most, diags);
     launch->instructions = atomic_load_explicit(&limits->instructions, memory_order_relaxed);
     launch->milliseconds = atomic_load_explicit(&limits->milliseconds, memory_order_relaxed);
+    launch->sanitize = (tvm_sanitize)atomic_load_explicit(&limits->sanitize, memory_order_relaxed);
     launch->cancelled = &limits->cancelled;
     return TVM_OK;
 }

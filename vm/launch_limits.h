@@ -1,4 +1,4 @@
-/* The limits of a context (tvm_set_limits), and the calls that end its launches. */
+/* The limits of a context (tvm_set_limits), whether its launches are checked, and the calls that end them. */
 #ifndef TVM_VM_LAUNCH_LIMITS_H
 #define TVM_VM_LAUNCH_LIMITS_H
 
@@ -12,6 +12,7 @@ typedef struct tvm_limits_state {
     atomic_uint_fast64_t scratch_bytes, blocks, instructions;
     atomic_uint milliseconds;
     atomic_bool known_sizes, no_embedded_code;
+    atomic_uint sanitize;    /* tvm_sanitize */
     atomic_uint cancelled;   /* counts tvm_cancel */
     tvm_memory_table memory; /* what tvm_memory_alloc has given out */
 } tvm_limits_state;

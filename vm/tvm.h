@@ -83,6 +83,13 @@ tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits);
  * launches cannot be called back. */
 tvm_status tvm_cancel(tvm_context *context);
 
+/* Checks what is launched from now on in a context on the interpreter: races, reads of what was never written or
+ * has not been copied yet, barriers that not all reach, deadlocks, ... (tvm-memory(7)). Such launches run on one
+ * thread, and slower. One that has errors is TVM_SANITIZER, and tvm_message tells all of them: as lines, or as one
+ * JSON document. TVM_UNSUPPORTED on a GPU. */
+typedef enum tvm_sanitize { TVM_SANITIZE_OFF, TVM_SANITIZE_TEXT, TVM_SANITIZE_JSON } tvm_sanitize;
+tvm_status tvm_set_sanitizer(tvm_context *context, tvm_sanitize sanitize);
+
 /* Bytecode from a file or from memory (copied). Free after its last launch has finished. */
 tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **program);
 tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_program **program);

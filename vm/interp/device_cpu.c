@@ -125,7 +125,8 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
                                   .target = opened->device->target,
                                   .instructions = launch->instructions,
                                   .milliseconds = launch->milliseconds,
-                                  .cancelled = launch->cancelled};
+                                  .cancelled = launch->cancelled,
+                                  .sanitize = launch->sanitize};
     return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
                           launch->grid, &options, diags);
 }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "program.h"
+#include "tvm.h"
 
 /* One argument of a kernel: the value of a scalar, or the host address of a tensor. */
 typedef struct tvm_interp_arg {
@@ -28,6 +29,8 @@ typedef struct tvm_interp_options {
     uint64_t instructions;        /* that may be executed, each counted once for its team; 0: no limit */
     unsigned milliseconds;        /* that the launch may take; 0: no limit */
     const atomic_uint *cancelled; /* the launch ends when this number changes; NULL: it never does */
+    tvm_sanitize sanitize; /* not TVM_SANITIZE_OFF: the launch runs on one thread, and is TVM_SANITIZER when
+                              it has errors that a GPU would not report */
     FILE *output; /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
 } tvm_interp_options;
 

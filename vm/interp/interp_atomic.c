@@ -1,6 +1,7 @@
 /* Atomic operations. An instruction is done as a whole, its elements one after the other in row-major order.
  * Of kernels in which the order of blocks can be seen, blocks run one after the other, too (interp_run.c). */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ typedef struct atomic_plan {
     interp_loop_function loop; /* NULL: exch and cas */
     uint32_t source, expected; /* slots; expected: or TVM_NONE */
     unsigned bytes;
+    tvm_order order;
     uint32_t expected_step[TVM_MAX_RANK];
 } atomic_plan;
 
@@ -41,7 +43,9 @@ static tvm_status plan_atomic(tvm_interp_kernel *k, interp_insn *insn, bool fetc
     plan->source = source->value;
     plan->bytes = tvm_dtype_container(type);
     plan->expected = source[1].kind == TVM_OPERAND_SLOT ? source[1].value : TVM_NONE;
+    plan->order = source[3].kind == TVM_OPERAND_CONST ? (tvm_order)source[3].value : TVM_ORDER_RELAXED;
     tvm_interp_plan_places(k, memory, plan->source, &source[2], &plan->places);
+    plan->places.in_block = source[4].kind == TVM_OPERAND_CONST && source[4].value == TVM_SCOPE_CTA;
     if (plan->expected != TVM_NONE)
         tvm_interp_broadcast_steps(k, plan->expected, plan->places.tile_rank, plan->expected_step);
     if (row_of(operation) != TVM_OP_COUNT) plan->loop = tvm_interp_element_loop(row_of(operation), type);
@@ -59,6 +63,8 @@ tvm_status tvm_plan_ATOMIC_FETCH(tvm_interp_kernel *kernel, interp_insn *insn, t
 
 /* An instruction being done. */
 typedef struct atomic_work {
+    interp_context *context;
+    tvm_status status; /* of the sanitizer */
     const atomic_plan *plan;
     const uint8_t *source, *expected; /* expected: or NULL */
     uint8_t *result;                  /* NULL: nothing is fetched */
@@ -72,13 +78,21 @@ static const uint8_t *expected_of(const atomic_work *w, size_t element) {
     return w->expected + at * w->plan->bytes;
 }
 
+static void order(atomic_work *w, const void *place) {
+    bool releases = w->plan->order == TVM_ORDER_RELEASE || w->plan->order == TVM_ORDER_ACQ_REL;
+    bool acquires = w->plan->order == TVM_ORDER_ACQUIRE || w->plan->order == TVM_ORDER_ACQ_REL;
+    if (acquires && w->status == TVM_OK) w->status = tvm_sanitize_acquire(w->context, place);
+    if (releases && w->status == TVM_OK) w->status = tvm_sanitize_release(w->context, place);
+}
+
 static void update(void *data, size_t element, uint8_t *place) {
     static const size_t steps[3] = {1, 1, 1};
-    const atomic_work *w = data;
+    atomic_work *w = data;
     unsigned bytes = w->plan->bytes;
     uint64_t old = 0, value = 0, made = 0;
     memcpy(&value, w->source + element * bytes, bytes);
     const void *const operands[3] = {&old, &value, NULL};
+    if (place && interp_sanitized(w->context)) order(w, place);
     if (place) {
         memcpy(&old, place, bytes);
         made = value;
@@ -92,11 +106,13 @@ static tvm_status do_atomic(interp_context *context, const interp_insn *insn, ui
     const interp_block *block = context->block;
     const atomic_plan *plan = insn->plan;
     interp_run *run = block->run;
-    atomic_work work = {.plan = plan, .source = interp_tensor(block, plan->source), .result = result};
+    atomic_work work = {
+        .context = context, .plan = plan, .source = interp_tensor(block, plan->source), .result = result};
     if (plan->expected != TVM_NONE) work.expected = interp_tensor(block, plan->expected);
     pthread_mutex_lock(&run->atomics);
     tvm_status status = tvm_interp_each_place(context, insn, &plan->places, update, &work);
     pthread_mutex_unlock(&run->atomics);
+    if (status == TVM_OK) status = work.status;
     if (!block->kernel->waits) return status;
     pthread_mutex_lock(&run->mutex);
     tvm_interp_changed(run); /* perhaps a semaphore */

@@ -1,6 +1,7 @@
 /* mbarriers. A phase ends with its last arrival, once the bytes have come that were announced to it; each
  * warp counts the phases that it has waited for, so that no program names one. */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,8 +31,9 @@ tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *i
         tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[first + 1 + d].value, &index);
         if (status != TVM_OK) return status;
         if (index.i < 0 || index.i >= shape[d])
-            return tvm_interp_fail(context, insn, "%%%s: index %" PRId64 " in dimension %u: expected 0 to %u",
-                                   interp_slot_name(k, slot), index.i, d, shape[d] - 1);
+            return tvm_interp_fault(context, insn, INTERP_OUTSIDE,
+                                    "%%%s: index %" PRId64 " in dimension %u: expected 0 to %u",
+                                    interp_slot_name(k, slot), index.i, d, shape[d] - 1);
         at = at * shape[d] + index.i;
     }
     *out = &context->block->barriers[k->offsets[slot] + (size_t)at];
@@ -40,14 +42,16 @@ tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *i
 
 /* ---- phases ---- */
 
-static void end_phase(interp_block *block, interp_barrier *barrier) {
-    if (barrier->missing > 0) return;
+static tvm_status end_phase(interp_block *block, interp_barrier *barrier) {
+    if (barrier->missing > 0) return TVM_OK;
     tvm_interp_bulk_come(block, barrier);
     barrier->phases++;
     barrier->missing = barrier->arrivals;
+    tvm_status status = block->run->sanitizer ? tvm_sanitize_phase(block, barrier) : TVM_OK;
     for (uint32_t c = 0; c < block->context_count; c++)
         if (block->contexts[c].state == INTERP_AT_BARRIER && block->contexts[c].awaited == barrier)
             block->contexts[c].state = INTERP_READY;
+    return status;
 }
 
 void tvm_interp_waits_for(const interp_context *context, char text[160]) {
@@ -72,6 +76,8 @@ tvm_status tvm_interp_ALLOC_BARRIER(interp_context *context, const interp_insn *
                                        .open = insn->operands[1].kind != TVM_OPERAND_NONE};
         barriers[i].missing = barriers[i].arrivals;
     }
+    if (interp_sanitized(context))
+        tvm_sanitize_alloc_barrier(context, (uint32_t)k->offsets[insn->source->result], count);
     return TVM_OK;
 }
 
@@ -88,15 +94,23 @@ static tvm_status find_peer(interp_context *context, const interp_insn *insn, in
                            "the other block has not made its mbarriers yet: a sync-cluster is missing");
 }
 
+/* The latest products that the arrival leaves out. */
+static uint32_t pending_of(const interp_insn *insn) {
+    const tvm_op_info *info = tvm_op(insn->source->op);
+    const tvm_operand *pending = &insn->operands[insn->source->count - 2];
+    return info->traits & TVM_TRAIT_PENDING && pending->kind == TVM_OPERAND_CONST ? pending->value : 0;
+}
+
 static tvm_status arrive(interp_context *context, const interp_insn *insn, bool may_be_far) {
     interp_barrier *barrier;
     interp_block *block = context->block;
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
     if (status == TVM_OK && may_be_far) status = find_peer(context, insn, &block, &barrier);
+    if (status == TVM_OK && interp_sanitized(context))
+        status = tvm_sanitize_arrive(context, block, barrier, pending_of(insn));
     if (status != TVM_OK) return status;
     barrier->missing--;
-    end_phase(block, barrier);
-    return TVM_OK;
+    return end_phase(block, barrier);
 }
 
 tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn *insn) {
@@ -127,7 +141,7 @@ tvm_status tvm_interp_WAIT_BARRIER(interp_context *context, const interp_insn *i
         return interp_again(context, INTERP_AT_BARRIER);
     }
     for (uint32_t w = team.first; w < team.first + team.warps; w++) barrier->waits[w]++;
-    return TVM_OK;
+    return interp_sanitized(context) ? tvm_sanitize_wait(context, barrier) : TVM_OK;
 }
 
 /* Done again while it waits, it has arrived. */

@@ -1,5 +1,6 @@
 /* Bulk copies: what they bring is there when the phase of their mbarrier ends, not before. */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -26,7 +27,10 @@ tvm_status tvm_interp_COPY_BULK(interp_context *context, const interp_insn *insn
     interp_copy *copy = &block->bulk.items[block->bulk.count - 1];
     copy->barrier = barrier;
     barrier->bytes += (int64_t)tvm_interp_copy_bytes(copy);
-    return TVM_OK;
+    if (!interp_sanitized(context)) return TVM_OK;
+    sanitize_access to = {.mode = SANITIZE_WRITE, .actor = SANITIZE_BULK, .barrier = barrier}, from = to;
+    from.mode = SANITIZE_READ;
+    return tvm_interp_sanitize_copy(context, copy, to, from);
 }
 
 void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier) {
@@ -74,7 +78,14 @@ tvm_status tvm_interp_bulk_end(const interp_block *block) {
 /* ---- stores: what they store is what their tiles hold as late as may be ---- */
 
 tvm_status tvm_interp_STORE_BULK(interp_context *context, const interp_insn *insn) {
-    return tvm_interp_start_copy(context, insn, &context->stores);
+    tvm_status status = tvm_interp_start_copy(context, insn, &context->stores);
+    if (status != TVM_OK || !interp_sanitized(context)) return status;
+    status =
+        tvm_interp_sanitize_copy(context, &context->stores.items[context->stores.count - 1],
+                                 (sanitize_access){.mode = SANITIZE_READ, .actor = SANITIZE_STORE_READ},
+                                 (sanitize_access){.mode = SANITIZE_WRITE, .actor = SANITIZE_STORE_WRITE});
+    tvm_sanitize_store(context);
+    return status;
 }
 
 void tvm_interp_finish_stores(interp_context *context, size_t pending) {
@@ -90,5 +101,7 @@ INTERP_NO_PLAN(WAIT_BULK)
 
 tvm_status tvm_interp_WAIT_BULK(interp_context *context, const interp_insn *insn) {
     tvm_interp_finish_stores(context, insn->operands[0].value);
-    return TVM_OK;
+    if (!interp_sanitized(context)) return TVM_OK;
+    return tvm_sanitize_wait_bulk(context, insn->operands[0].value,
+                                  insn->operands[1].kind != TVM_OPERAND_NONE);
 }

@@ -1,5 +1,6 @@
 /* The blocks of a cluster: they meet, and reach into each other's shared memory. */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ tvm_status tvm_interp_SYNC_CLUSTER(interp_context *context, const interp_insn *i
         cluster[b].contexts[0].state = INTERP_READY;
     }
     block->meets = INTERP_APART;
-    return TVM_OK;
+    return interp_sanitized(context) ? tvm_sanitize_sync_cluster(cluster) : TVM_OK;
 }
 
 tvm_status tvm_interp_peer(interp_context *context, const interp_insn *insn, uint32_t rank,
@@ -32,8 +33,9 @@ tvm_status tvm_interp_peer(interp_context *context, const interp_insn *insn, uin
     tvm_status status = tvm_interp_evaluate(context, insn, rank, &value);
     if (status != TVM_OK) return status;
     if (value.i < 0 || value.i >= block->cluster_size)
-        return tvm_interp_fail(context, insn, "rank %" PRId64 ": the cluster has %" PRIu32 " blocks", value.i,
-                               block->cluster_size);
+        return tvm_interp_fault(context, insn, INTERP_OUTSIDE,
+                                "rank %" PRId64 ": the cluster has %" PRIu32 " blocks", value.i,
+                                block->cluster_size);
     *peer = &block->cluster[value.i];
     return TVM_OK;
 }
@@ -52,7 +54,7 @@ static tvm_status plan_peer(tvm_interp_kernel *k, interp_insn *insn, uint32_t te
     tvm_interp_plan_tile(k, insn->operands, 0, tvm_slot_rank(k->program, slot),
                          tvm_slot_shape(k->program, slot), &plan->tile);
     plan->rank = insn->operands[1 + plan->tile.rank].value;
-    plan->tensor = tensor;
+    plan->tensor = plan->tile.tensor = tensor;
     return TVM_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline.h"
+#include "sanitize.h"
 
 INTERP_NO_PLAN(LET)
 INTERP_NO_PLAN(FOR)
@@ -100,7 +101,7 @@ static bool overlaps(tvm_team team, const tvm_role *role) {
     return team.first < role->end && role->first < team.first + team.warps;
 }
 
-static void begin(interp_context *team, const interp_context *block, tvm_scalar index) {
+static tvm_status begin(interp_context *team, const interp_context *block, tvm_scalar index) {
     const tvm_ir_kernel *kernel = block->block->kernel->kernel;
     memcpy(team->slots, block->slots, kernel->slot_count * sizeof *team->slots);
     team->slots[kernel->insns[team->role].result] = index;
@@ -108,6 +109,7 @@ static void begin(interp_context *team, const interp_context *block, tvm_scalar 
     team->state = INTERP_READY;
     team->pipelined = false;
     team->block->running++;
+    return interp_sanitized(team) ? tvm_sanitize_role_begin(team, block) : TVM_OK;
 }
 
 /* The block begins the teams, once those that have warps of theirs have ended, and goes on behind the role.
@@ -119,11 +121,12 @@ tvm_status tvm_interp_ROLE(interp_context *context, const interp_insn *insn) {
     for (uint32_t c = 1; c < block->context_count; c++)
         if (block->contexts[c].state != INTERP_DONE && overlaps(block->contexts[c].team, &role))
             return interp_again(context, INTERP_AT_ROLES);
-    for (uint32_t c = 1; c < block->context_count; c++)
+    tvm_status status = TVM_OK;
+    for (uint32_t c = 1; c < block->context_count && status == TVM_OK; c++)
         if (block->contexts[c].role == at)
-            begin(&block->contexts[c], context, (tvm_scalar){.i = block->contexts[c].index});
+            status = begin(&block->contexts[c], context, (tvm_scalar){.i = block->contexts[c].index});
     context->pc = insn->source->match + 1;
-    return TVM_OK;
+    return status;
 }
 
 static tvm_status end_role(interp_context *context) {
@@ -131,6 +134,7 @@ static tvm_status end_role(interp_context *context) {
     context->state = INTERP_DONE;
     block->running--;
     if (block->contexts[0].state == INTERP_AT_ROLES) block->contexts[0].state = INTERP_READY;
+    if (block->running == 0 && interp_sanitized(context)) return tvm_sanitize_roles_end(&block->contexts[0]);
     return TVM_OK;
 }
 
@@ -163,14 +167,12 @@ tvm_status tvm_interp_EXIT(interp_context *context, const interp_insn *insn) {
 
 /* What one instruction does is done for all threads before the next. */
 tvm_status tvm_interp_SYNC_WARP(interp_context *context, const interp_insn *insn) {
-    (void)context;
     (void)insn;
-    return TVM_OK;
+    return interp_sanitized(context) ? tvm_sanitize_sync_warp(context) : TVM_OK;
 }
 
 /* A team is one context. */
 tvm_status tvm_interp_SYNC(interp_context *context, const interp_insn *insn) {
-    (void)context;
     (void)insn;
-    return TVM_OK;
+    return interp_sanitized(context) ? tvm_sanitize_sync(context) : TVM_OK;
 }

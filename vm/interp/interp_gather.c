@@ -1,6 +1,7 @@
 /* Elements that are addressed one by one: gather and scatter by tensors of indices, masked loads and stores.
  */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ void tvm_interp_broadcast_steps(const tvm_interp_kernel *k, uint32_t slot, unsig
 
 void tvm_interp_plan_places(const tvm_interp_kernel *k, const tvm_operand *operands, uint32_t tile,
                             const tvm_operand *mask, interp_places *out) {
-    *out = (interp_places){.operands = operands, .memory = operands[0].value, .mask = TVM_NONE};
+    *out = (interp_places){.operands = operands, .memory = operands[0].value, .mask = TVM_NONE, .of = tile};
     const tvm_slot *memory = interp_slot(k, out->memory), *of = interp_slot(k, tile);
     out->rank = tvm_slot_rank(k->program, memory);
     out->tile_rank = tvm_slot_rank(k->program, of);
@@ -68,6 +69,22 @@ static bool is_masked(const interp_block *block, const interp_places *plan, cons
     return interp_tensor(block, plan->mask)[element] == 0;
 }
 
+/* By what the instruction may do: one that reads and writes is atomic. */
+static sanitize_mode mode_of(const interp_insn *insn) {
+    unsigned effects = tvm_op(insn->source->op)->effects;
+    if (!(effects & (TVM_EFFECT_WRITE_GLOBAL | TVM_EFFECT_WRITE_SHARED))) return SANITIZE_READ;
+    return effects & (TVM_EFFECT_READ_GLOBAL | TVM_EFFECT_READ_SHARED) ? SANITIZE_ATOMIC : SANITIZE_WRITE;
+}
+
+static bool sanitize_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
+                            sanitize_walk *walk) {
+    const sanitize_access access = {.owner = context->block,
+                                    .memory = plan->memory,
+                                    .tensor = plan->of,
+                                    .mode = plan->in_block ? SANITIZE_ATOMIC_BLOCK : mode_of(insn)};
+    return tvm_sanitize_open(context, insn, &access, walk);
+}
+
 tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                  interp_visit visit, void *data) {
     const interp_block *block = context->block;
@@ -85,13 +102,17 @@ tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *ins
         if (status != TVM_OK) return status;
         start[d] = value.i;
     }
+    sanitize_walk walk = {.status = TVM_OK};
+    bool sanitized = interp_sanitized(context);
+    if (sanitized && !sanitize_places(context, insn, plan, &walk)) return walk.status;
     for (size_t element = 0;; element++) {
         bool inside =
             !is_masked(block, plan, coordinate) && locate(block, plan, shape, start, coordinate, &offset);
+        if (sanitized && inside) tvm_sanitize_row(&walk, offset, (int64_t)element, 1);
         visit(data, element, inside ? memory + (size_t)offset * bytes : NULL);
         unsigned d = plan->tile_rank;
         while (d > 0 && ++coordinate[d - 1] == plan->tile[d - 1]) coordinate[--d] = 0;
-        if (d == 0) return TVM_OK;
+        if (d == 0) return walk.status;
     }
 }
 

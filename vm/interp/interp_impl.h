@@ -81,6 +81,7 @@ typedef struct interp_run {
     tvm_status status;
     tvm_diags *diags;
     FILE *output;
+    struct sanitizer *sanitizer; /* NULL: the launch is not checked; see sanitize.h */
 } interp_run;
 
 typedef struct interp_barrier interp_barrier;
@@ -195,6 +196,7 @@ void tvm_interp_need_scratch(tvm_interp_kernel *kernel, size_t bytes);
 /* A tile of a shared tensor whose slot, followed by its indices, is operand `first`. */
 typedef struct interp_tile {
     uint32_t slot, first;
+    uint32_t tensor; /* whose threads move it; TVM_NONE: the team does together */
     unsigned rank, tile_rank;
     int64_t shape[TVM_MAX_RANK], tile[TVM_MAX_RANK];
 } interp_tile;
@@ -217,8 +219,9 @@ typedef struct interp_place_index {
 } interp_place_index;
 typedef struct interp_places {
     const tvm_operand *operands; /* the memory, then its indices */
-    uint32_t memory, mask;       /* slots; mask: or TVM_NONE */
+    uint32_t memory, mask, of;   /* slots: mask: or TVM_NONE; of: the tile's register tensor */
     unsigned rank, tile_rank;
+    bool in_block; /* of an atomic: its scope is the block */
     uint32_t tile[TVM_MAX_RANK], mask_step[TVM_MAX_RANK];
     interp_place_index index[TVM_MAX_RANK];
 } interp_places;
@@ -258,6 +261,15 @@ tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *ins
 /* The same with another status, which it returns. */
 tvm_status tvm_interp_end(const interp_context *context, const interp_insn *insn, tvm_status status,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* tvm_interp_fail of a kind, which the sanitizer tells. */
+typedef enum interp_fault {
+    INTERP_FAULT,
+    INTERP_OUTSIDE,  /* an index, or a tile, is outside */
+    INTERP_DEADLOCK, /* nothing that runs can go on */
+    INTERP_BARRIER   /* the same: others have ended without coming here */
+} interp_fault;
+tvm_status tvm_interp_fault(const interp_context *context, const interp_insn *insn, interp_fault kind,
+                            const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
 tvm_status tvm_interp_no_memory(interp_run *run);
 

@@ -1,6 +1,8 @@
 /* Tensors in memory: allocation, loads, stores and asynchronous copies of tiles. */
 #include "interp_impl.h"
 
+#include "sanitize.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,20 +101,34 @@ static void store_row(width w, uint8_t *container, int64_t element, const uint8_
 
 typedef enum direction { LOAD, STORE } direction;
 
+/* The row at an index, of the last dimension: where it begins on both sides; false: it is outside. */
+static inline bool box_row(const box *b, const int64_t *index, int64_t *element, int64_t *place) {
+    bool inside = b->inside;
+    *element = b->base;
+    *place = 0;
+    for (unsigned d = 0; d + 1 < b->rank; d++) {
+        inside = inside && index[d] >= b->low[d] && index[d] < b->high[d];
+        *element = (int64_t)((uint64_t)*element + (uint64_t)index[d] * (uint64_t)b->step[d]);
+        *place += index[d] * b->dense[d];
+    }
+    return inside;
+}
+
+/* The index of the next row; false: there is none. */
+static inline bool box_next(const box *b, int64_t *index) {
+    unsigned d = b->rank - 1;
+    while (d > 0 && ++index[d - 1] == b->extent[d - 1]) index[--d] = 0;
+    return d > 0;
+}
+
 /* Moves a tile between a container and the dense side, one row of the last dimension after the other. On a
  * load what is outside becomes zero bits, on a store it is dropped. */
 static void box_move(box b, direction way, width w, uint8_t *container, uint8_t *dense) {
     box_merge(&b);
     unsigned last = b.rank - 1;
-    int64_t index[TVM_MAX_RANK] = {0};
-    for (;;) {
-        int64_t element = b.base, place = 0;
-        bool inside = b.inside;
-        for (unsigned d = 0; d < last; d++) {
-            inside = inside && index[d] >= b.low[d] && index[d] < b.high[d];
-            element = (int64_t)((uint64_t)element + (uint64_t)index[d] * (uint64_t)b.step[d]);
-            place += index[d] * b.dense[d];
-        }
+    int64_t index[TVM_MAX_RANK] = {0}, element, place;
+    do {
+        bool inside = box_row(&b, index, &element, &place);
         uint8_t *row = dense + (size_t)place * w.bytes;
         if (inside && way == LOAD)
             load_row(w, container, element, row, b.extent[last], b.low[last], b.high[last]);
@@ -120,10 +136,22 @@ static void box_move(box b, direction way, width w, uint8_t *container, uint8_t 
             store_row(w, container, element, row, b.low[last], b.high[last]);
         else if (way == LOAD)
             zero(row, b.extent[last], w.bytes);
-        unsigned d = last;
-        while (d > 0 && ++index[d - 1] == b.extent[d - 1]) index[--d] = 0;
-        if (d == 0) return;
-    }
+    } while (box_next(&b, index));
+}
+
+/* Tells the sanitizer of the tile's elements that lie inside. */
+static tvm_status box_sanitize(box b, interp_context *context, const interp_insn *insn,
+                               const sanitize_access *access) {
+    sanitize_walk walk;
+    int64_t index[TVM_MAX_RANK] = {0}, element, place;
+    if (!tvm_sanitize_open(context, insn, access, &walk)) return walk.status;
+    box_merge(&b);
+    unsigned last = b.rank - 1;
+    do
+        if (box_row(&b, index, &element, &place))
+            tvm_sanitize_row(&walk, element + b.low[last], place + b.low[last], b.high[last] - b.low[last]);
+    while (box_next(&b, index));
+    return walk.status;
 }
 
 /* ---- operands ---- */
@@ -164,11 +192,12 @@ tvm_status tvm_interp_inside(const interp_context *context, const interp_insn *i
         if (start[d] >= 0 && start[d] <= shape[d] - extent) continue;
         const char *name = interp_slot_name(k, slot);
         if (extent == 1)
-            return tvm_interp_fail(context, insn, "%%%s: index %lld is outside dimension %u of extent %lld",
-                                   name, (long long)start[d], d, (long long)shape[d]);
-        return tvm_interp_fail(context, insn,
-                               "%%%s: %lld elements at index %lld are outside dimension %u of extent %lld",
-                               name, (long long)extent, (long long)start[d], d, (long long)shape[d]);
+            return tvm_interp_fault(context, insn, INTERP_OUTSIDE,
+                                    "%%%s: index %lld is outside dimension %u of extent %lld", name,
+                                    (long long)start[d], d, (long long)shape[d]);
+        return tvm_interp_fault(context, insn, INTERP_OUTSIDE,
+                                "%%%s: %lld elements at index %lld are outside dimension %u of extent %lld",
+                                name, (long long)extent, (long long)start[d], d, (long long)shape[d]);
     }
     return TVM_OK;
 }
@@ -202,7 +231,7 @@ tvm_status tvm_interp_ALLOC_SHARED(interp_context *context, const interp_insn *i
     uint32_t result = insn->source->result;
     memset(interp_tensor(context->block, result), 0xff,
            (size_t)k->extents[result] * tvm_dtype_container(interp_slot(k, result)->dtype));
-    return TVM_OK;
+    return interp_sanitized(context) ? tvm_sanitize_alloc_shared(context, insn) : TVM_OK;
 }
 
 INTERP_NO_PLAN(ALLOC_GLOBAL)
@@ -216,7 +245,7 @@ tvm_status tvm_interp_ALLOC_GLOBAL(interp_context *context, const interp_insn *i
 INTERP_NO_PLAN(FREE_SHARED)
 
 tvm_status tvm_interp_FREE_SHARED(interp_context *context, const interp_insn *insn) {
-    (void)context, (void)insn;
+    if (interp_sanitized(context)) tvm_sanitize_free_shared(context, insn);
     return TVM_OK;
 }
 
@@ -291,11 +320,21 @@ static tvm_status find_global_tile(interp_context *context, const interp_insn *i
     return TVM_OK;
 }
 
+/* Of a tile of the plan, in global or in the block's shared memory. */
+static tvm_status sanitize_tile(interp_context *context, const interp_insn *insn, box where,
+                                sanitize_mode mode) {
+    const tile_plan *plan = insn->plan;
+    const sanitize_access access = {
+        .owner = context->block, .memory = plan->container, .tensor = plan->tensor, .mode = mode};
+    return interp_sanitized(context) ? box_sanitize(where, context, insn, &access) : TVM_OK;
+}
+
 tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *insn) {
     const tile_plan *plan = insn->plan;
     global_tile tile;
     if (plan->masked) return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, true);
     tvm_status status = find_global_tile(context, insn, &tile);
+    if (status == TVM_OK) status = sanitize_tile(context, insn, tile.where, SANITIZE_READ);
     if (status != TVM_OK) return status;
     box_move(tile.where, LOAD, plan->width, tile.container, interp_tensor(context->block, plan->tensor));
     return TVM_OK;
@@ -317,6 +356,8 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
                                interp_sigil(block->kernel, plan->container),
                                interp_slot_name(block->kernel, plan->container), (long long)column,
                                plan->width.bits);
+    status = sanitize_tile(context, insn, tile.where, SANITIZE_WRITE);
+    if (status != TVM_OK) return status;
     box_move(tile.where, STORE, plan->width, tile.container, interp_tensor(block, plan->tensor));
     return TVM_OK;
 }
@@ -389,7 +430,7 @@ tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *ins
         tvm_interp_changed(run);
     }
     pthread_mutex_unlock(&run->mutex);
-    if (empty) return TVM_OK;
+    if (empty) return sanitize_tile(context, insn, x.tile.where, SANITIZE_PUT);
     return tvm_interp_fail(context, insn, "%s%s: an element that was put before has not been taken",
                            interp_sigil(context->block->kernel, plan->container),
                            interp_slot_name(context->block->kernel, plan->container));
@@ -412,19 +453,21 @@ tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *in
     if (status != TVM_OK) return status;
     interp_wait wait = tvm_interp_wait(context, take, &x);
     if (wait == INTERP_WAIT_HOPELESS)
-        return tvm_interp_fail(context, insn,
-                               "deadlock: all blocks that run wait; elements of %s%s that this one waits for "
-                               "are never put",
-                               interp_sigil(context->block->kernel, plan->container),
-                               interp_slot_name(context->block->kernel, plan->container));
+        return tvm_interp_fault(
+            context, insn, INTERP_DEADLOCK,
+            "deadlock: all blocks that run wait; elements of %s%s that this one waits for "
+            "are never put",
+            interp_sigil(context->block->kernel, plan->container),
+            interp_slot_name(context->block->kernel, plan->container));
     if (wait == INTERP_WAIT_AGAIN) return TVM_OK; /* nothing was taken */
     memcpy(interp_tensor(context->block, plan->tensor), x.elements, x.count * sizeof *x.elements);
-    return TVM_OK;
+    return sanitize_tile(context, insn, x.tile.where, SANITIZE_TAKE);
 }
 
 void tvm_interp_plan_tile(const tvm_interp_kernel *kernel, const tvm_operand *operands, uint32_t first,
                           unsigned tile_rank, const uint32_t *tile, interp_tile *out) {
-    *out = (interp_tile){.slot = operands[first].value, .first = first, .tile_rank = tile_rank};
+    *out = (interp_tile){
+        .slot = operands[first].value, .first = first, .tensor = TVM_NONE, .tile_rank = tile_rank};
     out->rank = slot_shape(kernel, out->slot, out->shape);
     for (unsigned d = 0; d < tile_rank; d++) out->tile[d] = tile[d];
 }
@@ -442,8 +485,18 @@ tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn
         status = tvm_interp_inside(context, insn, tile->slot, tile->rank, tile->shape, start, tile->tile_rank,
                                    tile->tile);
     if (status != TVM_OK) return status;
-    box_move(box_make(tile->rank, tile->shape, start, tile->tile_rank, tile->tile, tile->tile),
-             is_load ? LOAD : STORE, width_of(interp_slot(block->kernel, tile->slot)->dtype),
+    box where = box_make(tile->rank, tile->shape, start, tile->tile_rank, tile->tile, tile->tile);
+    if (interp_sanitized(context)) {
+        const sanitize_access access = {.owner = block,
+                                        .memory = tile->slot,
+                                        .tensor = tile->tensor,
+                                        .mode = is_load ? SANITIZE_READ : SANITIZE_WRITE,
+                                        .actor = tile->tensor == TVM_NONE ? SANITIZE_MMA : SANITIZE_THREADS,
+                                        .operand = tile->first};
+        status = box_sanitize(where, context, insn, &access);
+        if (status != TVM_OK) return status;
+    }
+    box_move(where, is_load ? LOAD : STORE, width_of(interp_slot(block->kernel, tile->slot)->dtype),
              interp_tensor(block, tile->slot), elements);
     return TVM_OK;
 }
@@ -458,8 +511,11 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
                                    plan->tile_rank, plan->tile);
     if (status != TVM_OK) return status;
     if (plan->masked) return tvm_interp_move_places(context, insn, &plan->places, plan->tensor, way == LOAD);
-    box_move(box_make(plan->rank, plan->shape, start, plan->tile_rank, plan->tile, plan->tile), way,
-             plan->width, interp_tensor(block, plan->container), interp_tensor(block, plan->tensor));
+    box where = box_make(plan->rank, plan->shape, start, plan->tile_rank, plan->tile, plan->tile);
+    status = sanitize_tile(context, insn, where, way == LOAD ? SANITIZE_READ : SANITIZE_WRITE);
+    if (status != TVM_OK) return status;
+    box_move(where, way, plan->width, interp_tensor(block, plan->container),
+             interp_tensor(block, plan->tensor));
     return TVM_OK;
 }
 
@@ -570,8 +626,46 @@ void tvm_interp_perform_store(const interp_block *block, const interp_copy *copy
     perform(block, copy, STORE);
 }
 
+/* Both sides of the copy that was started last; `shared` and `global` say how and by whom. */
+tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *copy, sanitize_access shared,
+                                    sanitize_access global) {
+    const copy_plan *plan = copy->insn->plan;
+    const int64_t *tile = plan->tile;
+    const interp_global *memory = interp_global_of(context->block->run, plan->source);
+    shared.owner = global.owner = context->block;
+    shared.memory = plan->target;
+    global.memory = plan->source;
+    shared.tensor = global.tensor = TVM_NONE;
+    shared.tile = global.tile = tile;
+    shared.tile_rank = global.tile_rank = plan->tile_rank;
+    tvm_status status = box_sanitize(
+        box_make(plan->target_rank, plan->target_shape, copy->target, plan->tile_rank, tile, tile), context,
+        copy->insn, &shared);
+    if (status != TVM_OK) return status;
+    return box_sanitize(box_make(plan->source_rank, memory->shape, copy->source, plan->tile_rank, tile, tile),
+                        context, copy->insn, &global);
+}
+
+/* How warps share the tile out: the last entry; NULL: it has none. */
+static const tvm_operand *parts_of(const tvm_interp_kernel *k, const interp_insn *insn) {
+    uint32_t tile = operands_of(k, insn->operands[0].value);
+    tile += operands_of(k, insn->operands[tile].value);
+    const tvm_operand *parts = &insn->operands[tile + 2 + insn->operands[tile].value];
+    return parts->kind == TVM_OPERAND_CONST ? parts : NULL;
+}
+
+static tvm_status sanitize_copy_async(interp_context *context, const interp_insn *insn) {
+    sanitize_access to = {.mode = SANITIZE_WRITE,
+                          .actor = context->pipelined ? SANITIZE_DONE : SANITIZE_COPY,
+                          .parts = parts_of(context->block->kernel, insn)},
+                    from = to;
+    from.mode = SANITIZE_READ;
+    return tvm_interp_sanitize_copy(context, &context->copies.items[context->copies.count - 1], to, from);
+}
+
 tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
     tvm_status status = tvm_interp_start_copy(context, insn, &context->copies);
+    if (status == TVM_OK && interp_sanitized(context)) status = sanitize_copy_async(context, insn);
     if (status == TVM_OK && context->pipelined)
         tvm_interp_perform_copy(context->block, &context->copies.items[--context->copies.count]);
     return status;
@@ -592,6 +686,7 @@ INTERP_NO_PLAN(WAIT_GROUP)
 tvm_status tvm_interp_WAIT_GROUP(interp_context *context, const interp_insn *insn) {
     uint64_t pending = insn->operands[0].value;
     uint64_t retired = context->groups > pending ? context->groups - pending : 0;
+    if (interp_sanitized(context)) tvm_sanitize_wait_group(context, retired);
     interp_copies *copies = &context->copies;
     size_t done = 0;
     while (done < copies->count && copies->items[done].group < retired)

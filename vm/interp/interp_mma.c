@@ -1,5 +1,6 @@
 /* mma. */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -210,6 +211,7 @@ tvm_status tvm_interp_MMA(interp_context *context, const interp_insn *insn) {
     const tvm_mma *mma = &plan->mma;
     const interp_block *block = context->block;
     const void *a, *b;
+    if (interp_sanitized(context)) tvm_sanitize_mma(context);
     tvm_status status = read_operand(context, insn, true, &a);
     if (status == TVM_OK) status = read_operand(context, insn, false, &b);
     if (status != TVM_OK) return status;

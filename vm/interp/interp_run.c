@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "launch.h"
+#include "sanitize.h"
 
 /* ---- errors ---- */
 
@@ -25,7 +26,7 @@ tvm_status tvm_interp_no_memory(interp_run *run) {
 }
 
 static tvm_status end_with(const interp_context *context, const interp_insn *insn, tvm_status status,
-                           const char *format, va_list arguments) {
+                           interp_fault fault, const char *format, va_list arguments) {
     const interp_block *block = context->block;
     const tvm_interp_kernel *k = block->kernel;
     interp_run *run = block->run;
@@ -37,6 +38,10 @@ static tvm_status end_with(const interp_context *context, const interp_insn *ins
         if (insn->source->file != TVM_NONE) place.file = tvm_string(k->program, insn->source->file);
         place.line = insn->source->line;
         mnemonic = tvm_op(insn->source->op)->mnemonic;
+    }
+    if (run->sanitizer && status == TVM_FAULT) {
+        tvm_sanitize_fault(context, insn, fault, message);
+        return status;
     }
     pthread_mutex_lock(&run->mutex);
     if (run->status == TVM_OK)
@@ -52,7 +57,7 @@ tvm_status tvm_interp_end(const interp_context *context, const interp_insn *insn
                           const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    end_with(context, insn, status, format, arguments);
+    end_with(context, insn, status, INTERP_FAULT, format, arguments);
     va_end(arguments);
     return status;
 }
@@ -60,7 +65,16 @@ tvm_status tvm_interp_end(const interp_context *context, const interp_insn *insn
 tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    end_with(context, insn, TVM_FAULT, format, arguments);
+    end_with(context, insn, TVM_FAULT, INTERP_FAULT, format, arguments);
+    va_end(arguments);
+    return TVM_FAULT;
+}
+
+tvm_status tvm_interp_fault(const interp_context *context, const interp_insn *insn, interp_fault kind,
+                            const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    end_with(context, insn, TVM_FAULT, kind, format, arguments);
     va_end(arguments);
     return TVM_FAULT;
 }
@@ -121,6 +135,23 @@ static void context_text(const interp_context *context, char text[320]) {
     snprintf(text, 320, "%s, line %" PRIu32 ": %s: %s", who, insn->line, tvm_op(insn->op)->mnemonic, why);
 }
 
+/* Do all that wait do so at one barrier, to which others that have ended did not come? */
+static bool are_missed(const interp_block *cluster) {
+    const interp_barrier *barrier = NULL;
+    bool ended = false, meets = false;
+    for (uint32_t b = 0; b < cluster->cluster_size; b++)
+        for (uint32_t c = 0; c < cluster[b].context_count; c++) {
+            const interp_context *context = &cluster[b].contexts[c];
+            if (context->state == INTERP_AT_ROLES) continue;
+            ended |= context->state == INTERP_DONE;
+            meets |= context->state == INTERP_AT_CLUSTER;
+            if (context->state != INTERP_AT_BARRIER) continue;
+            if (barrier && barrier != context->awaited) return false;
+            barrier = context->awaited;
+        }
+    return ended && !barrier != !meets;
+}
+
 /* The block waits for its roles, so that what these wait for is the reason, where there are any. */
 static tvm_status report_deadlock(const interp_block *cluster) {
     const interp_context *first = NULL;
@@ -139,7 +170,8 @@ static tvm_status report_deadlock(const interp_block *cluster) {
             if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, "%s", one);
         }
     if (!first) first = cluster->contexts;
-    return tvm_interp_fail(first, &cluster->kernel->insns[first->pc], "deadlock: %s", text);
+    return tvm_interp_fault(first, &cluster->kernel->insns[first->pc],
+                            are_missed(cluster) ? INTERP_BARRIER : INTERP_DEADLOCK, "deadlock: %s", text);
 }
 
 /* Those that wait for other blocks may look again. */
@@ -214,6 +246,7 @@ static void reset_block(interp_block *block) {
 /* Runs the blocks of a cluster. */
 static tvm_status cluster_run(interp_block *cluster) {
     for (uint32_t b = 0; b < cluster->cluster_size; b++) reset_block(&cluster[b]);
+    if (cluster->run->sanitizer) tvm_sanitize_cluster(cluster);
     tvm_status status = schedule(cluster);
     for (uint32_t b = 0; b < cluster->cluster_size; b++) {
         if (status == TVM_OK) status = tvm_interp_bulk_end(&cluster[b]);
@@ -321,7 +354,8 @@ static void *worker(void *argument) {
         uint64_t number = atomic_fetch_add_explicit(&run->next, 1, memory_order_relaxed);
         if (number >= run->blocks / size) break;
         place_cluster(cluster, number);
-        if (cluster_run(cluster) != TVM_OK) break;
+        tvm_status status = cluster_run(cluster);
+        if (status != TVM_OK && !(status == TVM_FAULT && run->sanitizer)) break;
         if (run->kernel->waits) tell_waiting(run, 0);
     }
     for (uint32_t b = 0; b < size; b++) block_free(&cluster[b]);
@@ -429,7 +463,7 @@ static tvm_status run_blocks(interp_run *run, unsigned threads) {
     pthread_mutex_destroy(&run->atomics);
     pthread_mutex_destroy(&run->mutex);
     tvm_status status = run->status;
-    for (uint32_t i = 0; i < k->launch_tensor_count && status == TVM_OK; i++)
+    for (uint32_t i = 0; i < k->launch_tensor_count && status == TVM_OK && !tvm_sanitize_found(run); i++)
         if (k->launch_tensors[i].clean) status = check_clean(run, &k->launch_tensors[i], run->diags);
     return status;
 }
@@ -443,13 +477,15 @@ tvm_status tvm_interp_run(const tvm_interp_kernel *kernel, const tvm_interp_arg 
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         threads = cores > 0 ? (unsigned)cores : 1;
     }
-    if (kernel->in_order) threads = 1;
+    if (kernel->in_order || (options && options->sanitize)) threads = 1;
     memcpy(run.grid, grid, sizeof run.grid);
     run.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     if (run.blocks == 0) return TVM_OK;
     tvm_interp_limits_begin(&run, options);
     tvm_status status = make_globals(&run, options, diags);
+    if (status == TVM_OK && run.options->sanitize) status = tvm_sanitize_begin(&run);
     if (status == TVM_OK) status = run_blocks(&run, threads);
+    if (run.sanitizer) status = tvm_sanitize_end(&run, status);
     free_globals(&run);
     return status;
 }

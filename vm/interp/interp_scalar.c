@@ -1,5 +1,6 @@
 /* Scalars from memory: load-scalar. */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <string.h>
 
@@ -22,6 +23,12 @@ static tvm_status find_element(interp_context *context, const interp_insn *insn,
         at = at * shape[d] + index[d];
     }
     const uint8_t *data = shared ? interp_tensor(block, slot) : interp_global_of(block->run, slot)->data;
+    if (inside && interp_sanitized(context)) {
+        const sanitize_access access = {.owner = block, .memory = slot, .tensor = TVM_NONE};
+        sanitize_walk walk;
+        if (tvm_sanitize_open(context, insn, &access, &walk)) tvm_sanitize_row(&walk, at, 0, 1);
+        if (walk.status != TVM_OK) return walk.status;
+    }
     *element = inside ? data + (size_t)at * tvm_dtype_container(interp_slot(k, slot)->dtype) : NULL;
     return TVM_OK;
 }

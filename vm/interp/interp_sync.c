@@ -2,6 +2,7 @@
  * its worker thread asleep. Blocks are begun in the order of their index, so that those of a lower index run
  * or have ended. */
 #include "interp_impl.h"
+#include "sanitize.h"
 
 #include <inttypes.h>
 
@@ -24,9 +25,10 @@ static tvm_status find_semaphore(const interp_context *context, const interp_ins
         tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1 + d].value, &value);
         if (status != TVM_OK) return status;
         if (value.i < 0 || value.i >= global->shape[d])
-            return tvm_interp_fail(
-                context, insn, "%s%s: index %" PRId64 " in dimension %u: expected 0 to %" PRId64,
-                interp_sigil(k, slot), interp_slot_name(k, slot), value.i, d, global->shape[d] - 1);
+            return tvm_interp_fault(context, insn, INTERP_OUTSIDE,
+                                    "%s%s: index %" PRId64 " in dimension %u: expected 0 to %" PRId64,
+                                    interp_sigil(k, slot), interp_slot_name(k, slot), value.i, d,
+                                    global->shape[d] - 1);
         at = at * global->shape[d] + value.i;
     }
     tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1 + rank].value, &value);
@@ -84,12 +86,14 @@ static bool has_value(void *data) {
 tvm_status tvm_interp_LOCK_SEMAPHORE(interp_context *context, const interp_insn *insn) {
     semaphore s;
     tvm_status status = find_semaphore(context, insn, &s);
-    if (status != TVM_OK || has_value(&s)) return status;
-    if (tvm_interp_wait(context, has_value, &s) == INTERP_WAIT_HOPELESS)
-        return tvm_interp_fail(context, insn,
-                               "deadlock: all blocks that run wait; this semaphore, which is %" PRIu32
-                               ", is never released as %" PRIu32,
-                               __atomic_load_n(s.word, __ATOMIC_RELAXED), s.value);
+    if (status != TVM_OK) return status;
+    interp_wait wait = has_value(&s) ? INTERP_WAIT_OVER : tvm_interp_wait(context, has_value, &s);
+    if (wait == INTERP_WAIT_HOPELESS)
+        return tvm_interp_fault(context, insn, INTERP_DEADLOCK,
+                                "deadlock: all blocks that run wait; this semaphore, which is %" PRIu32
+                                ", is never released as %" PRIu32,
+                                __atomic_load_n(s.word, __ATOMIC_RELAXED), s.value);
+    if (wait == INTERP_WAIT_OVER && interp_sanitized(context)) return tvm_sanitize_acquire(context, s.word);
     return TVM_OK;
 }
 
@@ -102,7 +106,7 @@ tvm_status tvm_interp_RELEASE_SEMAPHORE(interp_context *context, const interp_in
     __atomic_store_n(s.word, s.value, __ATOMIC_RELEASE);
     tvm_interp_changed(run);
     pthread_mutex_unlock(&run->mutex);
-    return TVM_OK;
+    return interp_sanitized(context) ? tvm_sanitize_release(context, s.word) : TVM_OK;
 }
 
 /* ---- launches: here, one has ended before the next one begins ---- */

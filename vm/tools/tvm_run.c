@@ -36,7 +36,8 @@ enum {
     KEY_CACHE_STATS,
     KEY_CACHE_CLEAR,
     KEY_TRACE,
-    KEY_LIMITS
+    KEY_LIMITS,
+    KEY_SANITIZE
 };
 
 static const struct argp_option options[] = {
@@ -58,6 +59,10 @@ static const struct argp_option options[] = {
     {"limits", KEY_LIMITS, "NAME=N,...", 0,
      "refuse a launch beyond scratch-bytes=N, blocks=N, or in the interpreter instructions=N, milliseconds=N; "
      "no-embedded-code: do not use machine code in the file",
+     0},
+    {"sanitize", KEY_SANITIZE, "json", OPTION_ARG_OPTIONAL,
+     "check the launch in the interpreter: races, reads of what is not there, deadlocks, ...; json: reports as one "
+     "document on standard output",
      0},
     {"check", KEY_CHECK, "LIBRARY:FUNCTION", 0,
      "call a C function with the same arguments, and compare the tensors", 0},
@@ -95,6 +100,7 @@ typedef struct run_settings {
     tvm_limits limits;
     const char *trace; /* NULL: no timeline */
     bool time, quiet, verbose;
+    tvm_sanitize sanitize;
     tvm_run_cache cache;
     unsigned repeats; /* 0: the device's default */
     const char *check;
@@ -169,6 +175,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_TRACE:
         settings->trace = arg;
         break;
+    case KEY_SANITIZE:
+        if (arg && strcmp(arg, "json")) argp_error(state, "--sanitize=%s: json is expected, or nothing", arg);
+        settings->sanitize = arg ? TVM_SANITIZE_JSON : TVM_SANITIZE_TEXT;
+        break;
     case KEY_THREADS:
         if (!parse_count(arg, 1, 4096, &settings->context.threads))
             argp_error(state, "--threads %s: a number from 1 to 4096 is expected", arg);
@@ -209,6 +219,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         add_word(settings, arg, state);
         break;
     case ARGP_KEY_END:
+        if (settings->sanitize && settings->context.device == TVM_DEVICE_AUTO)
+            settings->context.device = TVM_DEVICE_CPU;
         if (!settings->file && !settings->cache) argp_error(state, "a bytecode file is expected");
         if (settings->file && settings->cache)
             argp_error(state, "--cache-stats and --cache-clear take no file");
@@ -277,6 +289,16 @@ static void print_warning(const run_settings *settings, const tvm_context *conte
     if (warning && !settings->quiet) fprintf(stderr, "tvm-run: warning: %s\n", warning);
 }
 
+/* A launch that is not right in JSON has said why on standard output. */
+static tvm_status launch_once(const run_settings *settings, const tvm_run_binding *binding,
+                              tvm_diags *diags) {
+    tvm_status status = tvm_launchv(binding->function, NULL, binding->values, binding->count);
+    if (settings->sanitize != TVM_SANITIZE_JSON || (status && status != TVM_SANITIZER))
+        return failed(binding->context, status, diags);
+    puts(status ? tvm_message(binding->context) : "{\"reports\": [], \"lost\": 0}");
+    return status;
+}
+
 static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_run_check *check,
                          tvm_diags *diags) {
     tvm_context *context = binding->context;
@@ -286,9 +308,7 @@ static tvm_status launch(const run_settings *settings, tvm_run_binding *binding,
         fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(binding->function->code));
     if (!status) status = tvm_run_upload(binding, diags);
     if (!status && settings->check) status = tvm_run_check_copy(check, binding, diags);
-    if (!status)
-        status =
-            failed(context, tvm_launchv(binding->function, NULL, binding->values, binding->count), diags);
+    if (!status) status = launch_once(settings, binding, diags);
     if (!status) status = failed(context, tvm_synchronize(context, NULL), diags);
     if (!status) status = tvm_run_download(binding, diags);
     if (!status && settings->check)
@@ -338,6 +358,8 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
         failed(context, status, diags);
     else
         status = failed(context, tvm_load_file(context, settings->file, &code), diags);
+    if (!status && settings->sanitize)
+        status = failed(context, tvm_set_sanitizer(context, settings->sanitize), diags);
     if (!status && !settings->quiet) print_device(context);
     bool tracing = !status && settings->trace;
     if (tracing) status = failed(context, tvm_trace_start(context, settings->trace), diags);

@@ -1,0 +1,220 @@
+/* The sanitizer: finds what is wrong in the cases of tests/cases/sanitizer, each of which has a mistake, and
+ * nothing in all other cases nor in the shipped programs.
+ *
+ *   run_sanitize [CASE...]      without arguments: all of them */
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "case_file.h"
+#include "fileio.h"
+#include "vbc.h"
+#include "warn_race.h"
+
+static unsigned passed, bad;
+
+static void count(bool good, const char *what) {
+    passed += good;
+    bad += !good;
+    if (!good) printf("FAIL: %s\n", what);
+}
+
+/* target: that launches see. */
+static tvm_context *open_context(tvm_sanitize sanitize, unsigned target) {
+    tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 2, .cache_dir = "", .target = target};
+    tvm_context *context = NULL;
+    if (tvm_context_create(&options, &context) != TVM_OK || tvm_set_sanitizer(context, sanitize) != TVM_OK)
+        abort();
+    return context;
+}
+
+/* ---- cases ---- */
+
+static bool has_faults(const case_file *c) {
+    return c->errors != NULL || c->refusal != NULL || c->kernel == NULL;
+}
+
+/* What tvm-as -W race says of a program; without `expected` it says nothing. */
+static bool check_warnings(const tvm_ir_program *program, const char *expected, const char *name) {
+    static const char begin[] = "case.vasm:";
+    tvm_diags diags = {0};
+    char *text = NULL;
+    size_t size = 0;
+    bool good = tvm_warn_races(program, &diags) == TVM_OK;
+    FILE *stream = open_memstream(&text, &size);
+    if (stream == NULL) abort();
+    tvm_diags_print(&diags, stream, name, false);
+    fclose(stream);
+    if (expected == NULL) {
+        good = good && diags.count == 0;
+        if (!good) fprintf(stderr, "%s: warnings:\n%s", name, text);
+    } else {
+        good = good && case_lines_found(expected, text, name) &&
+               diags.count == case_count_lines(expected, begin);
+    }
+    free(text);
+    tvm_diags_free(&diags);
+    return good;
+}
+
+static bool run_case(const char *path, const char *folder, bool wrong) {
+    case_file *c = case_read(path);
+    tvm_ir_program *program = NULL;
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    if (c == NULL) return false;
+    bool good = has_faults(c) && !wrong;
+    if (!good) {
+        good = case_assemble(c, folder, &program, &diags) == TVM_OK &&
+               tvm_vbc_write(program, true, &bytes, &size, &diags) == TVM_OK;
+        if (!good) tvm_diags_print(&diags, stderr, path, false);
+        good = good && check_warnings(program, c->warnings, c->name);
+        tvm_context *context = open_context(TVM_SANITIZE_TEXT, 0);
+        good = good && case_launch(c, context, bytes, size, NULL);
+        tvm_context_free(context);
+    }
+    tvm_diags_free(&diags);
+    tvm_ir_program_free(program);
+    free(bytes);
+    case_free(c);
+    return good;
+}
+
+static void run_cases(char **paths, const char *folder, bool wrong) {
+    for (char **path = paths; path != NULL && *path != NULL; path++)
+        count(run_case(*path, folder, wrong), *path);
+}
+
+static void free_paths(char **paths) {
+    for (char **path = paths; path != NULL && *path != NULL; path++) free(*path);
+    free(paths);
+}
+
+/* ---- shipped programs ---- */
+
+/* Sizes that are tried in turn until a kernel takes its scalars: of rows, and of the rest. */
+static const int sizes[][2] = {{3, 64},     {17, 256}, {64, 128},  {2, 512},   {128, 256},
+                               {64, 1024},  {1, 2048}, {5, 4096},  {70, 1000}, {7, 33},
+                               {8192, 256}, {300, 60}, {16, 8192}, {1, 16384}};
+
+enum { MOST_BYTES = 1 << 22 }; /* of a tensor */
+
+typedef struct shipped_launch {
+    tvm_context *context;
+    tvm_kernel *kernel;
+    tvm_value values[64];
+    size_t count;
+} shipped_launch;
+
+static void set_scalars(shipped_launch *l, const int size[2]) {
+    tvm_param_info info;
+    for (size_t i = 0; i < l->count; i++) {
+        if (tvm_param(l->kernel, i, &info) != TVM_OK) abort();
+        bool rows = !strcmp(info.name, "m") || !strcmp(info.name, "rows") || !strcmp(info.name, "tokens");
+        l->values[i] = (tvm_value){.i = size[!rows], .f = 1};
+        if (!strcmp(info.type, "bool")) l->values[i].i = 1;
+    }
+}
+
+/* False: not of these sizes. */
+static bool make_tensors(shipped_launch *l) {
+    tvm_param_info info;
+    for (size_t i = 0; i < l->count; i++) {
+        int64_t shape[8];
+        size_t bytes;
+        if (tvm_param(l->kernel, i, &info) != TVM_OK) abort();
+        if (!info.is_tensor) continue;
+        if (tvm_param_shape(l->kernel, i, l->values, l->count, shape, &bytes) != TVM_OK) return false;
+        if (bytes > MOST_BYTES) return false;
+        if (tvm_memory_alloc(l->context, bytes + 16, &l->values[i].data) != TVM_OK) abort();
+        memset(l->values[i].data, 0, bytes);
+    }
+    return true;
+}
+
+static void free_tensors(shipped_launch *l) {
+    for (size_t i = 0; i < l->count; i++)
+        if (l->values[i].data != NULL) tvm_memory_free(l->context, l->values[i].data);
+}
+
+/* TVM_ARGUMENT: no size serves it. */
+static tvm_status launch_kernel(tvm_context *context, tvm_kernel *kernel) {
+    shipped_launch l = {.context = context, .kernel = kernel, .count = tvm_param_count(kernel)};
+    tvm_status status = TVM_ARGUMENT;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes && status == TVM_ARGUMENT; s++) {
+        set_scalars(&l, sizes[s]);
+        if (make_tensors(&l)) status = tvm_launchv(kernel, NULL, l.values, l.count);
+        if (status != TVM_OK && status != TVM_ARGUMENT)
+            fprintf(stderr, "%s: %s\n", tvm_kernel_name(kernel), tvm_message(context));
+        free_tensors(&l);
+    }
+    return status;
+}
+
+/* No variant has a warning. */
+static bool is_silent(const char *path, const char *folder, const uint8_t *text, size_t size) {
+    tvm_ir_program *program = NULL;
+    tvm_assembler_options options = {.include_dirs = &folder, .include_dir_count = 1};
+    bool good = tvm_assemble_text((const char *)text, size, path, &options, &program, NULL) == TVM_OK &&
+                check_warnings(program, NULL, path);
+    tvm_ir_program_free(program);
+    return good;
+}
+
+static void run_program(tvm_context *context, const char *folder, const char *name) {
+    char path[4200];
+    uint8_t *text = NULL;
+    size_t size = 0, ran = 0;
+    tvm_program *program = NULL;
+    const tvm_assemble_options options = {.name = path, .include_dirs = &folder, .include_dir_count = 1};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    bool good = tvm_file_read(path, 1 << 20, &text, &size, NULL) == TVM_OK &&
+                tvm_assemble(context, (const char *)text, size, &options, &program) == TVM_OK &&
+                is_silent(path, folder, text, size);
+    if (!good) fprintf(stderr, "%s: %s\n", path, tvm_message(context));
+    for (size_t i = 0; good && i < tvm_kernel_count(program); i++) {
+        tvm_kernel *kernel = tvm_kernel_at(program, i);
+        tvm_status status = launch_kernel(context, kernel);
+        ran += status == TVM_OK;
+        if (status == TVM_OK || status == TVM_ARGUMENT) continue;
+        good = false;
+    }
+    if (good) printf("%s: %zu of %zu kernels\n", path, ran, tvm_kernel_count(program));
+    if (good && !ran) fprintf(stderr, "%s: no size serves any of its kernels\n", path);
+    tvm_program_free(program);
+    free(text);
+    count(good && ran, path);
+}
+
+static void run_programs(const char *folder) {
+    glob_t found;
+    char pattern[4200];
+    tvm_context *context = open_context(TVM_SANITIZE_TEXT, 90);
+    snprintf(pattern, sizeof pattern, "%s/*.vasm", folder);
+    if (glob(pattern, 0, NULL, &found) != 0) abort();
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        run_program(context, folder, strrchr(found.gl_pathv[i], '/') + 1);
+    globfree(&found);
+    tvm_context_free(context);
+}
+
+int main(int argc, char **argv) {
+    const char *top = getenv("srcdir") ? getenv("srcdir") : ".";
+    char right[4096], wrong[4096], programs[4096];
+    snprintf(right, sizeof right, "%s/tests/cases", top);
+    snprintf(wrong, sizeof wrong, "%s/tests/cases/sanitizer", top);
+    snprintf(programs, sizeof programs, "%s/programs", top);
+    if (argc > 1) {
+        run_cases(argv + 1, right, strstr(argv[1], "sanitizer") != NULL);
+    } else {
+        char **seeded = case_list(wrong), **cases = case_list(right);
+        run_cases(seeded, right, true);
+        run_cases(cases, right, false);
+        run_programs(programs);
+        free_paths(seeded);
+        free_paths(cases);
+    }
+    printf("%u passed, %u failed\n", passed, bad);
+    return bad == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,129 @@
+/* The sanitizer of block-level programs: what the interpreter tells it.
+ *
+ * A launch with a sanitizer runs its blocks one after the other on one thread. The interpreter calls the
+ * functions below where an instruction touches memory or orders threads; without a sanitizer
+ * (interp_run.sanitizer is NULL) that costs one branch an instruction. What happens with it:
+ *
+ *   sanitize_access.c  launches, blocks, and the shadows of their tensors
+ *   sanitize_threads.c which thread touches which element, from the layout of the register tensor
+ *   sanitize_shadow.c  who wrote and read an element last, and whether that is ordered before who touches it
+ * now sanitize_clock.c   clocks: what each team has seen of whom sanitize_order.c   what sync, mbarriers,
+ * copies, semaphores and atomics do to the clocks sanitize_race.c    an access that nothing orders, as a
+ * report sanitize_report.c  reports: kept once a pair of places, as diagnostics or JSON
+ *
+ * Functions that return a status fail for want of memory alone, with tvm_interp_no_memory. */
+#ifndef TVM_VM_INTERP_SANITIZE_H
+#define TVM_VM_INTERP_SANITIZE_H
+
+#include "interp_impl.h"
+
+static inline bool interp_sanitized(const interp_context *context) {
+    return __builtin_expect(context->block->run->sanitizer != NULL, false);
+}
+
+/* ---- a launch ---- */
+
+/* Makes run->sanitizer, once the global tensors have been found. */
+tvm_status tvm_sanitize_begin(interp_run *run);
+/* Reports what was found and frees the sanitizer: TVM_SANITIZER, or the status that the launch has ended
+ * with. */
+tvm_status tvm_sanitize_end(interp_run *run, tvm_status status);
+/* A cluster begins: its blocks have seen nothing. */
+void tvm_sanitize_cluster(interp_block *cluster);
+/* What would have ended the launch without a sanitizer; it goes on with the next cluster. */
+void tvm_sanitize_fault(const interp_context *context, const interp_insn *insn, interp_fault kind,
+                        const char *message);
+/* Has a report been made of this launch? */
+bool tvm_sanitize_found(const interp_run *run);
+
+/* ---- memory ---- */
+
+typedef enum sanitize_mode {
+    SANITIZE_READ,
+    SANITIZE_WRITE,
+    SANITIZE_ATOMIC,
+    SANITIZE_ATOMIC_BLOCK, /* of scope cta */
+    SANITIZE_PUT,          /* and TAKE: elements that blocks pass to each other */
+    SANITIZE_TAKE
+} sanitize_mode;
+
+/* Who touches: the threads that hold the elements of a register tensor, or all of the team. */
+typedef enum sanitize_actor {
+    SANITIZE_THREADS,
+    SANITIZE_MMA,         /* reads until an arrival that is not pending */
+    SANITIZE_COPY,        /* copy-async, until wait-group */
+    SANITIZE_STORE_READ,  /* store-bulk of its tile, until wait-bulk */
+    SANITIZE_STORE_WRITE, /* and of global memory */
+    SANITIZE_BULK,        /* copy-bulk, until the phase of its mbarrier has ended */
+    SANITIZE_DONE         /* ordered by itself, as the copies of a pipelined loop are */
+} sanitize_actor;
+
+typedef struct sanitize_access {
+    const interp_block *owner; /* of shared memory */
+    uint32_t memory;           /* slot */
+    uint32_t tensor;           /* slot of the register tensor; TVM_NONE: all threads of the team */
+    sanitize_mode mode;
+    sanitize_actor actor;
+    const interp_barrier *barrier; /* of SANITIZE_BULK */
+    const tvm_operand *parts;      /* of a copy-async: how warps share the tile out, or NULL */
+    const int64_t *tile;           /* its extents */
+    unsigned tile_rank;
+    uint32_t operand; /* of SANITIZE_MMA: the one where the tile begins */
+} sanitize_access;
+
+/* An access that goes on for several rows. */
+typedef struct sanitize_walk {
+    interp_context *context;
+    struct sanitizer *sanitizer;
+    struct interp_memory_shadow *memory;
+    const uint16_t *codes; /* by element of the register tensor; NULL: `code` for all */
+    uint32_t event, layout;
+    uint16_t code, base;
+    uint16_t mask; /* of a code that is looked up */
+    sanitize_mode mode;
+    sanitize_actor actor;
+    uint32_t slot, rank;
+    struct {
+        uint32_t event;
+        uint8_t relation;
+    } known[2]; /* the relation of an event to this access: of writes, of reads */
+    tvm_status status;
+} sanitize_walk;
+
+/* False: there is nothing to do, or walk->status says what failed. */
+bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const sanitize_access *access,
+                       sanitize_walk *walk);
+/* `count` elements of the memory from `element` on, those of the register tensor from `dense` on. */
+void tvm_sanitize_row(sanitize_walk *walk, int64_t element, int64_t dense, int64_t count);
+
+/* Both sides of the context's latest copy (interp_memory.c): how, and by whom. */
+tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *copy, sanitize_access shared,
+                                    sanitize_access global);
+
+/* ---- order ---- */
+
+tvm_status tvm_sanitize_sync(interp_context *context);
+tvm_status tvm_sanitize_sync_warp(interp_context *context);
+tvm_status tvm_sanitize_role_begin(interp_context *team, const interp_context *block);
+/* The block's own context goes on once all roles have ended. */
+tvm_status tvm_sanitize_roles_end(interp_context *block);
+void tvm_sanitize_alloc_barrier(interp_context *context, uint32_t first, uint32_t count);
+/* An arrival at an mbarrier of `block`; `pending`: products that it leaves out. */
+tvm_status tvm_sanitize_arrive(interp_context *context, interp_block *block, const interp_barrier *barrier,
+                               uint32_t pending);
+/* A phase has ended, and its copies have come. */
+tvm_status tvm_sanitize_phase(interp_block *block, const interp_barrier *barrier);
+tvm_status tvm_sanitize_wait(interp_context *context, const interp_barrier *barrier);
+/* Before the reads of a product, which may run on. */
+void tvm_sanitize_mma(interp_context *context);
+void tvm_sanitize_wait_group(interp_context *context, uint64_t retired);
+/* A store-bulk has begun. */
+void tvm_sanitize_store(interp_context *context);
+tvm_status tvm_sanitize_wait_bulk(interp_context *context, uint32_t pending, bool read);
+tvm_status tvm_sanitize_sync_cluster(interp_block *cluster);
+tvm_status tvm_sanitize_release(interp_context *context, const void *word);
+tvm_status tvm_sanitize_acquire(interp_context *context, const void *word);
+tvm_status tvm_sanitize_alloc_shared(interp_context *context, const interp_insn *insn);
+void tvm_sanitize_free_shared(interp_context *context, const interp_insn *insn);
+
+#endif

@@ -1,0 +1,203 @@
+/* Inside of the sanitizer: what its files share. See sanitize.h. */
+#ifndef TVM_VM_INTERP_SANITIZE_IMPL_H
+#define TVM_VM_INTERP_SANITIZE_IMPL_H
+
+#include "sanitize.h"
+
+/* ---- clocks ----
+ *
+ * A launch has one counter, `now`, that every operation of order moves on. Who touches memory is an actor:
+ * the threads of a team, its products, its copies, ... A clock says of some actors up to which time what they
+ * did has been seen: all that has a lower time. Ascending by actor. */
+
+typedef struct san_tick {
+    uint32_t actor, time;
+} san_tick;
+
+typedef struct san_clock {
+    san_tick *ticks;
+    uint32_t count, capacity;
+} san_clock;
+
+uint32_t tvm_san_seen(const san_clock *clock, uint32_t actor);
+/* False: out of memory. */
+bool tvm_san_see(san_clock *clock, uint32_t actor, uint32_t time);
+bool tvm_san_join(san_clock *clock, const san_clock *other);
+void tvm_san_clock_free(san_clock *clock);
+
+/* ---- who, when, where ---- */
+
+/* The actors of a context, in the order of sanitize_actor; those of the mbarriers of a block follow those of
+ * its contexts. */
+enum { SAN_ACTORS = SANITIZE_STORE_WRITE + 1 };
+
+/* Accesses of one instruction at one time. Number 0 is none. */
+typedef struct san_event {
+    uint32_t actor, time;
+    uint32_t insn;
+    uint32_t layout; /* of the program; TVM_NONE: no thread of its own has an element */
+    uint8_t mode;    /* sanitize_mode */
+} san_event;
+
+/* Threads of a block: one, by its number; all that hold an element of the event's layout, of which it is the
+ * first; several of a warp, of which it is one; several of several warps. SAN_UPDATE: of a write, that it had
+ * read the element. */
+enum { SAN_THREAD = 1023, SAN_HOLDERS = 1024, SAN_WARP = 2048, SAN_MANY = 4096, SAN_UPDATE = 8192 };
+
+/* What is known of an element, or a byte: the last write, the last read, and another that is not ordered with
+ * it. */
+typedef struct san_cell {
+    uint32_t write, read, other; /* events; 0: none */
+    uint16_t writer, reader, other_reader;
+} san_cell;
+
+/* Memory: a shared tensor, or global tensors that overlap. */
+typedef struct san_region {
+    san_cell *cells;
+    uint64_t count;
+    uintptr_t base; /* of global memory */
+    uint64_t bytes;
+    unsigned granule; /* bytes of a cell */
+    bool undefined;   /* before it is written */
+} san_region;
+
+/* A tensor in a region. */
+struct interp_memory_shadow {
+    san_region *region;
+    uint64_t first; /* cell */
+    unsigned bits;  /* of an element */
+};
+
+/* Of a register layout. */
+typedef struct san_layout {
+    uint16_t *codes;      /* by element: its first thread, with SAN_HOLDERS where there are more */
+    uint64_t holders[16]; /* bits: the threads that hold what thread 0 holds */
+    bool in_warp;         /* they are in its warp */
+    bool replicated;
+} san_layout;
+
+/* ---- state ---- */
+
+typedef struct san_context {
+    san_clock seen;                         /* by all threads of the team */
+    uint32_t *latest;                       /* by instruction: its latest event */
+    uint64_t retired;                       /* copy-async groups that wait-group has let go on */
+    uint64_t warp_retired;                  /* that sync-warp has shown to the warps */
+    uint32_t stores;                        /* store-bulk so far */
+    uint32_t products[TVM_MAX_PENDING + 1]; /* times of the latest, a ring */
+    uint32_t product_count;
+} san_context;
+
+typedef struct san_barrier {
+    san_clock arrived, ended; /* of the phase that is on; of those before it */
+} san_barrier;
+
+typedef struct san_block {
+    san_context *contexts;
+    san_barrier *barriers;
+    struct interp_memory_shadow *shared; /* by slot */
+    bool *freed;                         /* by slot */
+    uint32_t warps[32];                  /* by warp: when its threads last met */
+    uint32_t first_actor;
+    int32_t index[3];
+} san_block;
+
+typedef struct san_word {
+    const void *address;
+    san_clock clock;
+} san_word;
+
+/* Warps of a tile that has no register tensor. */
+typedef struct san_part {
+    uint32_t insn, operand;
+    uint16_t *codes; /* by element; NULL: all warps */
+} san_part;
+
+typedef enum san_kind {
+#define SAN_KIND(id, name, text) SAN_##id,
+#include "sanitize_kinds.def"
+    SAN_KINDS
+} san_kind;
+
+enum { SAN_TEXT = 400 };
+
+typedef struct san_report {
+    san_kind kind;
+    uint32_t insn, other; /* instructions; other: TVM_NONE: there is none */
+    uint64_t count;       /* elements */
+    uint32_t slot;        /* TVM_NONE: no memory */
+    int32_t block[3];
+    char element[96], who[96], whom[96], what[SAN_TEXT];
+    const char *hint;
+    bool covered; /* by another report */
+} san_report;
+
+typedef struct sanitizer {
+    interp_run *run;
+    const tvm_interp_kernel *kernel;
+    uint32_t context_count; /* of a block */
+    uint32_t actor_count;
+    uint32_t now;
+    san_event *events;
+    uint32_t event_count, event_capacity;
+    san_region *regions; /* of global memory */
+    uint32_t region_count;
+    struct interp_memory_shadow *globals; /* by slot */
+    san_block blocks[TVM_MAX_CLUSTER];
+    uint32_t block_count;
+    san_layout *layouts; /* by layout of the program */
+    san_word *words;     /* semaphores and other words that order: a hash table */
+    uint32_t word_count, word_capacity;
+    san_part *parts;
+    uint32_t part_count;
+    san_report *reports;
+    uint32_t report_count, report_capacity;
+    bool no_memory; /* for a report */
+    bool faulted;   /* a block has ended with a fault */
+    uint64_t lost;  /* reports that were too many */
+} sanitizer;
+
+static inline san_block *san_block_of(sanitizer *s, const interp_block *block) {
+    return &s->blocks[block - block->cluster];
+}
+static inline san_context *san_context_of(sanitizer *s, const interp_context *context) {
+    return &san_block_of(s, context->block)->contexts[context - context->block->contexts];
+}
+static inline uint32_t san_actor(const san_block *block, uint32_t context, sanitize_actor actor) {
+    return block->first_actor + context * SAN_ACTORS + (uint32_t)actor;
+}
+static inline uint32_t san_actor_of(const sanitizer *s, const interp_context *context, sanitize_actor actor) {
+    const interp_block *block = context->block;
+    return san_actor(&s->blocks[block - block->cluster], (uint32_t)(context - block->contexts), actor);
+}
+static inline uint32_t san_barrier_actor(const sanitizer *s, const san_block *block, uint32_t barrier) {
+    return block->first_actor + s->context_count * SAN_ACTORS + barrier;
+}
+
+/* The number of a new event, or of the instruction's latest one where it is the same; 0: out of memory. */
+uint32_t tvm_san_event(sanitizer *s, san_context *context, const san_event *event);
+/* Sets who of the walk's team touches which element; false: out of memory. */
+bool tvm_san_threads(sanitizer *s, const interp_context *context, const sanitize_access *access,
+                     uint32_t insn, sanitize_walk *walk);
+/* Cells that nothing is known of; false: out of memory. */
+bool tvm_san_region_make(san_region *region, uint64_t count);
+void tvm_san_region_free(san_region *region);
+
+/* Before a walk's access to an element: a record of the past that nothing orders before it. */
+void tvm_san_race(sanitize_walk *walk, uint64_t at, uint32_t event, uint16_t code, uint16_t mine,
+                  bool was_write);
+void tvm_san_undefined(sanitize_walk *walk, uint64_t at, uint16_t mine);
+
+/* Counts the report with one of the same kind and places, or keeps it; what has been filled in but `count`.
+ * NULL: it is counted there, or out of memory. */
+san_report *tvm_san_report(sanitizer *s, san_kind kind, uint32_t insn, uint32_t other);
+/* Drops reports that others cover. */
+void tvm_san_finish(sanitizer *s);
+const char *tvm_san_kind_name(san_kind kind);
+const char *tvm_san_kind_text(san_kind kind);
+/* As one JSON document, malloc'ed; NULL: out of memory. */
+char *tvm_san_json(const sanitizer *s);
+tvm_place tvm_san_place(const sanitizer *s, uint32_t insn);
+const char *tvm_san_mnemonic(const sanitizer *s, uint32_t insn);
+
+#endif

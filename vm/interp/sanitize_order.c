@@ -1,0 +1,265 @@
+/* What orders threads (tvm-memory(7)), as changes of clocks. */
+#include "sanitize_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static sanitizer *sanitizer_of(const interp_block *block) {
+    return block->run->sanitizer;
+}
+
+static tvm_status finish(sanitizer *s, bool done) {
+    return done ? TVM_OK : tvm_interp_no_memory(s->run);
+}
+
+static uint32_t index_of(const interp_context *context) {
+    return (uint32_t)(context - context->block->contexts);
+}
+
+/* Adds to `clock` what the threads of the context have done and seen, those copies that have ended for the
+ * ones that made them, and all products but the latest `pending`. */
+static bool publish(sanitizer *s, const san_block *block, uint32_t index, uint32_t pending,
+                    san_clock *clock) {
+    const san_context *own = &block->contexts[index];
+    uint32_t products = s->now;
+    if (pending > own->product_count) pending = own->product_count;
+    if (pending) products = own->products[(own->product_count - pending) % (TVM_MAX_PENDING + 1)];
+    return tvm_san_join(clock, &own->seen) &&
+           tvm_san_see(clock, san_actor(block, index, SANITIZE_THREADS), s->now) &&
+           tvm_san_see(clock, san_actor(block, index, SANITIZE_MMA), products) &&
+           tvm_san_see(clock, san_actor(block, index, SANITIZE_COPY),
+                       own->retired ? (uint32_t)own->retired + 1 : 0);
+}
+
+/* ---- a team ---- */
+
+/* All warps of the block stand at a sync of its own context, with what they did in roles that have ended. */
+tvm_status tvm_sanitize_sync(interp_context *context) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_block *block = san_block_of(s, context->block);
+    uint32_t index = index_of(context);
+    san_clock *seen = &block->contexts[index].seen;
+    s->now++;
+    bool done = publish(s, block, index, 0, seen);
+    for (uint32_t c = 1; c < s->context_count && index == 0 && done; c++)
+        done = publish(s, block, c, 0, seen);
+    for (uint32_t w = context->team.first; w < context->team.first + context->team.warps; w++)
+        block->warps[w] = s->now;
+    return finish(s, done);
+}
+
+tvm_status tvm_sanitize_sync_warp(interp_context *context) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_block *block = san_block_of(s, context->block);
+    san_context *own = san_context_of(s, context);
+    s->now++;
+    own->warp_retired = own->retired ? own->retired + 1 : 0;
+    for (uint32_t w = context->team.first; w < context->team.first + context->team.warps; w++)
+        block->warps[w] = s->now;
+    return TVM_OK;
+}
+
+/* ---- roles ---- */
+
+static bool overlap(tvm_team a, tvm_team b) {
+    return a.first < b.first + b.warps && b.first < a.first + a.warps;
+}
+
+/* A team knows what the block had seen, and its warps what they saw in roles that have ended. */
+tvm_status tvm_sanitize_role_begin(interp_context *team, const interp_context *block) {
+    sanitizer *s = sanitizer_of(team->block);
+    san_block *own = san_block_of(s, team->block);
+    san_clock *seen = &own->contexts[index_of(team)].seen;
+    bool done = tvm_san_join(seen, &own->contexts[index_of(block)].seen);
+    for (uint32_t c = 1; c < s->context_count && done; c++)
+        if (c != index_of(team) && overlap(team->team, team->block->contexts[c].team))
+            done = tvm_san_join(seen, &own->contexts[c].seen);
+    s->now++;
+    return finish(s, done);
+}
+
+tvm_status tvm_sanitize_roles_end(interp_context *block) {
+    sanitizer *s = sanitizer_of(block->block);
+    san_block *own = san_block_of(s, block->block);
+    bool done = true;
+    for (uint32_t c = 1; c < s->context_count && done; c++)
+        done = tvm_san_join(&own->contexts[0].seen, &own->contexts[c].seen);
+    return finish(s, done);
+}
+
+/* ---- mbarriers ---- */
+
+static san_barrier *barrier_of(sanitizer *s, const interp_block *block, const interp_barrier *barrier) {
+    return &san_block_of(s, block)->barriers[barrier - block->barriers];
+}
+
+void tvm_sanitize_alloc_barrier(interp_context *context, uint32_t first, uint32_t count) {
+    san_block *block = san_block_of(sanitizer_of(context->block), context->block);
+    for (uint32_t i = first; i < first + count; i++)
+        block->barriers[i].arrived.count = block->barriers[i].ended.count = 0;
+}
+
+tvm_status tvm_sanitize_arrive(interp_context *context, interp_block *block, const interp_barrier *barrier,
+                               uint32_t pending) {
+    sanitizer *s = sanitizer_of(context->block);
+    s->now++;
+    return finish(s, publish(s, san_block_of(s, context->block), index_of(context), pending,
+                             &barrier_of(s, block, barrier)->arrived));
+}
+
+tvm_status tvm_sanitize_phase(interp_block *block, const interp_barrier *barrier) {
+    sanitizer *s = sanitizer_of(block);
+    san_barrier *own = barrier_of(s, block, barrier);
+    bool done =
+        tvm_san_join(&own->ended, &own->arrived) &&
+        tvm_san_see(&own->ended,
+                    san_barrier_actor(s, san_block_of(s, block), (uint32_t)(barrier - block->barriers)),
+                    (uint32_t)barrier->phases + 1);
+    own->arrived.count = 0;
+    return finish(s, done);
+}
+
+tvm_status tvm_sanitize_wait(interp_context *context, const interp_barrier *barrier) {
+    sanitizer *s = sanitizer_of(context->block);
+    return finish(
+        s, tvm_san_join(&san_context_of(s, context)->seen, &barrier_of(s, context->block, barrier)->ended));
+}
+
+/* ---- what runs on ---- */
+
+void tvm_sanitize_mma(interp_context *context) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_context *own = san_context_of(s, context);
+    s->now++;
+    own->products[own->product_count++ % (TVM_MAX_PENDING + 1)] = s->now;
+}
+
+void tvm_sanitize_wait_group(interp_context *context, uint64_t retired) {
+    san_context *own = san_context_of(sanitizer_of(context->block), context);
+    if (retired > own->retired) own->retired = retired;
+}
+
+void tvm_sanitize_store(interp_context *context) {
+    san_context_of(sanitizer_of(context->block), context)->stores++;
+}
+
+/* A barrier of the team. */
+tvm_status tvm_sanitize_wait_bulk(interp_context *context, uint32_t pending, bool read) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_context *own = san_context_of(s, context);
+    uint32_t done = own->stores > pending ? own->stores - pending : 0;
+    if (!done) return TVM_OK;
+    bool good = tvm_san_see(&own->seen, san_actor_of(s, context, SANITIZE_STORE_READ), done + 1);
+    if (!read)
+        good = good && tvm_san_see(&own->seen, san_actor_of(s, context, SANITIZE_STORE_WRITE), done + 1);
+    return finish(s, good);
+}
+
+/* ---- blocks ---- */
+
+tvm_status tvm_sanitize_sync_cluster(interp_block *cluster) {
+    sanitizer *s = sanitizer_of(cluster);
+    san_clock all = {0};
+    bool done = true;
+    s->now++;
+    for (uint32_t b = 0; b < cluster->cluster_size; b++)
+        for (uint32_t c = 0; c < s->context_count; c++) done = done && publish(s, &s->blocks[b], c, 0, &all);
+    for (uint32_t b = 0; b < cluster->cluster_size; b++) {
+        done = done && tvm_san_join(&s->blocks[b].contexts[0].seen, &all);
+        for (uint32_t w = 0; w < s->kernel->kernel->warps; w++) s->blocks[b].warps[w] = s->now;
+    }
+    tvm_san_clock_free(&all);
+    return finish(s, done);
+}
+
+/* The word's entry: open addressing, at most half full. */
+static san_clock *find_word(sanitizer *s, const void *address) {
+    if (2 * s->word_count >= s->word_capacity) {
+        uint32_t capacity = s->word_capacity ? 2 * s->word_capacity : 64;
+        san_word *words = calloc(capacity, sizeof *words), *old = s->words;
+        if (!words) return NULL;
+        for (uint32_t i = 0; i < s->word_capacity; i++) {
+            if (!old[i].address) continue;
+            uint32_t to = (uint32_t)((uintptr_t)old[i].address / 4 * 2654435761u) & (capacity - 1);
+            while (words[to].address) to = (to + 1) & (capacity - 1);
+            words[to] = old[i];
+        }
+        free(old);
+        s->words = words;
+        s->word_capacity = capacity;
+    }
+    uint32_t at = (uint32_t)((uintptr_t)address / 4 * 2654435761u) & (s->word_capacity - 1);
+    while (s->words[at].address && s->words[at].address != address) at = (at + 1) & (s->word_capacity - 1);
+    if (!s->words[at].address) s->word_count++;
+    s->words[at].address = address;
+    return &s->words[at].clock;
+}
+
+tvm_status tvm_sanitize_release(interp_context *context, const void *word) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_clock *clock = find_word(s, word);
+    s->now++;
+    return finish(s, clock && publish(s, san_block_of(s, context->block), index_of(context), 0, clock));
+}
+
+tvm_status tvm_sanitize_acquire(interp_context *context, const void *word) {
+    sanitizer *s = sanitizer_of(context->block);
+    const san_clock *clock = find_word(s, word);
+    return finish(s, clock && tvm_san_join(&san_context_of(s, context)->seen, clock));
+}
+
+/* ---- shared memory ---- */
+
+/* The latest event of a cell that nothing orders: of copies that are still under way. */
+static bool is_busy(const sanitizer *s, const san_block *block, const san_clock *seen, uint32_t event) {
+    if (!event) return false;
+    const san_event *e = &s->events[event];
+    uint32_t local = e->actor - block->first_actor;
+    bool copies = local < s->actor_count &&
+                  (local >= s->context_count * SAN_ACTORS || local % SAN_ACTORS >= SANITIZE_COPY);
+    return copies && e->time && e->time >= tvm_san_seen(seen, e->actor);
+}
+
+static void report_reuse(sanitizer *s, const san_block *block, uint32_t insn, uint32_t slot, uint32_t event) {
+    san_report *report = tvm_san_report(s, SAN_REUSE, insn, s->events[event].insn);
+    if (!report) return;
+    report->slot = slot;
+    memcpy(report->block, block->index, sizeof report->block);
+    report->hint =
+        "wait for the copy, with wait-group, wait-barrier or wait-bulk, and sync, before free-shared";
+    snprintf(report->what, sizeof report->what,
+             "alloc-shared may take the memory of %%%s, which %s, line %u, still uses (block (%d,%d,%d))",
+             interp_slot_name(s->kernel, slot), tvm_san_mnemonic(s, s->events[event].insn),
+             (unsigned)tvm_san_place(s, s->events[event].insn).line, block->index[0], block->index[1],
+             block->index[2]);
+}
+
+/* Memory that was freed may be given out: nothing may be under way there. */
+static void check_freed(sanitizer *s, const san_block *block, uint32_t insn, uint32_t slot) {
+    san_region *region = block->shared[slot].region;
+    const san_clock *seen = &block->contexts[0].seen;
+    for (uint64_t i = 0; i < region->count; i++) {
+        const san_cell *cell = &region->cells[i];
+        const uint32_t events[3] = {cell->write, cell->read, cell->other};
+        for (unsigned e = 0; e < 3; e++) {
+            if (!is_busy(s, block, seen, events[e])) continue;
+            report_reuse(s, block, insn, slot, events[e]);
+            return;
+        }
+    }
+}
+
+tvm_status tvm_sanitize_alloc_shared(interp_context *context, const interp_insn *insn) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_block *block = san_block_of(s, context->block);
+    san_region *region = block->shared[insn->source->result].region;
+    memset(region->cells, 0, region->count * sizeof *region->cells);
+    for (uint32_t slot = 0; slot < s->kernel->kernel->slot_count; slot++)
+        if (block->freed[slot]) check_freed(s, block, (uint32_t)(insn - s->kernel->insns), slot);
+    return TVM_OK;
+}
+
+void tvm_sanitize_free_shared(interp_context *context, const interp_insn *insn) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_block_of(s, context->block)->freed[insn->operands[0].value] = true;
+}

@@ -1,0 +1,203 @@
+/* An access that nothing orders after an earlier one: what it is called, who did both, and what would help.
+ */
+#include "sanitize_impl.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- who ---- */
+
+typedef struct party {
+    const san_event *event;
+    const san_block *block; /* NULL: another one than those that run */
+    int32_t index[3];
+    uint32_t local; /* actor of the block */
+} party;
+
+static party find_party(const sanitizer *s, uint32_t number) {
+    party p = {.event = &s->events[number]};
+    uint64_t block = p.event->actor / s->actor_count;
+    const uint32_t *grid = s->run->grid;
+    p.local = p.event->actor % s->actor_count;
+    p.index[0] = (int32_t)(block % grid[0]);
+    p.index[1] = (int32_t)(block / grid[0] % grid[1]);
+    p.index[2] = (int32_t)(block / grid[0] / grid[1]);
+    for (uint32_t b = 0; b < s->block_count; b++)
+        if (s->blocks[b].first_actor == block * s->actor_count) p.block = &s->blocks[b];
+    return p;
+}
+
+static bool is_context(const sanitizer *s, const party *p) {
+    return p->local < s->context_count * SAN_ACTORS;
+}
+
+/* Of the context's role; NULL: the block's own. */
+static const char *role_of(const sanitizer *s, const party *p) {
+    const tvm_ir_kernel *kernel = s->kernel->kernel;
+    uint32_t context = p->local / SAN_ACTORS, first = 1;
+    if (!is_context(s, p) || context == 0) return NULL;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        if (tvm_insn_class(&kernel->insns[i]) != TVM_CLASS_SECTION) continue;
+        const tvm_role role = tvm_role_of(kernel, &kernel->insns[i]);
+        if (context < first + tvm_role_teams(&role))
+            return interp_slot_name(s->kernel, kernel->insns[i].result);
+        first += tvm_role_teams(&role);
+    }
+    return NULL;
+}
+
+static bool is_copy(const sanitizer *s, const party *p) {
+    return !is_context(s, p) || p->local % SAN_ACTORS >= SANITIZE_COPY;
+}
+
+static void describe(const sanitizer *s, const party *p, uint16_t code, bool with_block, char out[96]) {
+    const char *role = role_of(s, p);
+    unsigned thread = code & SAN_THREAD;
+    int length;
+    if (is_copy(s, p))
+        length = snprintf(out, 96, "the copy");
+    else if (code & SAN_MANY)
+        length = snprintf(out, 96, "threads of several warps");
+    else if (code & SAN_WARP)
+        length = snprintf(out, 96, "threads of warp %u", thread / 32);
+    else
+        length = snprintf(out, 96, "thread %u", thread);
+    if (role) length += snprintf(out + length, 96 - (size_t)length, " of role '%.30s'", role);
+    if (with_block)
+        snprintf(out + length, 96 - (size_t)length, ", block (%d,%d,%d)", p->index[0], p->index[1],
+                 p->index[2]);
+}
+
+/* ---- where ---- */
+
+/* "%s[3, 4]", the element of the slot that the cell belongs to. */
+static void name_element(const sanitize_walk *walk, uint64_t at, char out[96]) {
+    const sanitizer *s = walk->sanitizer;
+    const tvm_interp_kernel *k = s->kernel;
+    uint64_t granule = 8 * (uint64_t)walk->memory->region->granule;
+    uint64_t element = (at - walk->memory->first) * granule / walk->memory->bits;
+    int64_t shape[TVM_MAX_RANK], index[TVM_MAX_RANK] = {0};
+    unsigned rank = tvm_interp_shape(walk->context, walk->slot, shape);
+    for (unsigned d = rank; d-- > 0;) {
+        index[d] = shape[d] ? (int64_t)(element % (uint64_t)shape[d]) : 0;
+        element /= shape[d] ? (uint64_t)shape[d] : 1;
+    }
+    int length = snprintf(out, 96, "%s%.40s[", interp_sigil(k, walk->slot), interp_slot_name(k, walk->slot));
+    for (unsigned d = 0; d < rank && length < 90; d++)
+        length += snprintf(out + length, 96 - (size_t)length, "%s%" PRId64, d ? ", " : "", index[d]);
+    if (length < 95) snprintf(out + length, 96 - (size_t)length, "]");
+}
+
+/* ---- what ---- */
+
+static bool reads(const san_event *event) {
+    return event->mode == SANITIZE_READ;
+}
+
+typedef struct verdict {
+    san_kind kind;
+    const char *hint;
+} verdict;
+
+/* Of a copy that the access is not ordered after. */
+static verdict judge_copy(const sanitize_walk *walk, const party *past, bool was_write) {
+    const sanitizer *s = walk->sanitizer;
+    const san_event *now = &s->events[walk->event];
+    uint32_t actor = is_context(s, past) ? past->local % SAN_ACTORS : SANITIZE_BULK;
+    verdict v = {.kind = SAN_BUSY};
+    if (was_write && reads(now)) v.kind = SAN_UNDELIVERED;
+    if (actor == SANITIZE_COPY && past->block) {
+        const san_context *own = &past->block->contexts[past->local / SAN_ACTORS];
+        const interp_context *context = walk->context;
+        const interp_context *maker = &context->block->contexts[past->local / SAN_ACTORS];
+        bool committed = past->event->time <= (uint32_t)maker->groups;
+        if (!committed)
+            v.hint = "a commit-group after the copy, then wait-group and sync";
+        else if (past->event->time > own->retired)
+            v.hint = "a wait-group that leaves fewer groups pending, then sync";
+        else
+            v.hint = "a sync after the wait-group: it lets each thread see its own copies alone";
+        return v;
+    }
+    v.hint = actor == SANITIZE_BULK         ? "a wait-barrier for the phase of the copy's mbarrier"
+             : actor == SANITIZE_STORE_READ ? "a wait-bulk with read before the tile is written again"
+                                            : "a wait-bulk before others use what it stores";
+    return v;
+}
+
+static bool one_warp(uint16_t a, uint16_t b) {
+    return !((a | b) & SAN_MANY) && (a & SAN_THREAD) / 32 == (b & SAN_THREAD) / 32;
+}
+
+static verdict judge(const sanitize_walk *walk, const party *past, const party *now, uint16_t code,
+                     uint16_t mine, bool was_write) {
+    const sanitizer *s = walk->sanitizer;
+    bool shared = interp_slot(s->kernel, walk->slot)->kind == TVM_SLOT_SHARED;
+    verdict v = {.kind = shared ? SAN_RACE_SHARED : SAN_RACE_GLOBAL};
+    bool same_block = memcmp(past->index, now->index, sizeof past->index) == 0;
+    if (is_copy(s, past)) return judge_copy(walk, past, was_write);
+    if (!same_block && shared) {
+        v.hint = "sync-cluster, or an arrive-barrier with rank and a wait-barrier, in between";
+    } else if (!same_block) {
+        bool atomic = !reads(past->event) && past->event->mode != SANITIZE_WRITE &&
+                      now->event->mode != SANITIZE_WRITE && !reads(now->event);
+        bool adds = code & mine & SAN_UPDATE;
+        if (adds) v.kind = SAN_ORDER;
+        v.hint =
+            atomic ? "scope gpu: atomics of scope cta are for the threads of one block"
+            : adds
+                ? "atomic, or lock-semaphore and release-semaphore around the update: blocks run in any order"
+                : "release-semaphore and lock-semaphore in between, or another launch: blocks run in any order";
+    } else if (past->local / SAN_ACTORS != now->local / SAN_ACTORS && is_context(s, now) &&
+               now->local >= SAN_ACTORS) {
+        v.hint =
+            "an arrive-barrier after the one and a wait-barrier before the other; sync is the team's alone";
+    } else if (is_copy(s, now)) {
+        v.hint = "a sync before the copy: its threads may be others than those that used the tile";
+    } else if (one_warp(code, mine)) {
+        v.hint = "a sync-warp in between, or sync";
+    } else {
+        v.hint = "a sync in between";
+    }
+    return v;
+}
+
+static const char *verb(const san_event *event, bool past) {
+    static const char *const verbs[][2] = {{"reads", "read"}, {"writes", "wrote"}, {"updates", "updated"}};
+    return verbs[event->mode == SANITIZE_READ ? 0 : event->mode == SANITIZE_WRITE ? 1 : 2][past];
+}
+
+void tvm_san_race(sanitize_walk *walk, uint64_t at, uint32_t event, uint16_t code, uint16_t mine,
+                  bool was_write) {
+    sanitizer *s = walk->sanitizer;
+    const party past = find_party(s, event), now = find_party(s, walk->event);
+    const verdict v = judge(walk, &past, &now, code, mine, was_write);
+    san_report *report = tvm_san_report(s, v.kind, now.event->insn, past.event->insn);
+    if (!report) return;
+    bool other = memcmp(past.index, now.index, sizeof past.index) != 0;
+    report->slot = walk->slot;
+    report->hint = v.hint;
+    memcpy(report->block, now.index, sizeof report->block);
+    name_element(walk, at, report->element);
+    describe(s, &now, mine, true, report->who);
+    describe(s, &past, code, other, report->whom);
+    snprintf(report->what, sizeof report->what, "%s %s %s (%s), which %s, line %u, %s (%s)",
+             tvm_san_mnemonic(s, now.event->insn), verb(now.event, false), report->element, report->who,
+             tvm_san_mnemonic(s, past.event->insn), (unsigned)tvm_san_place(s, past.event->insn).line,
+             verb(past.event, true), report->whom);
+}
+
+void tvm_san_undefined(sanitize_walk *walk, uint64_t at, uint16_t mine) {
+    sanitizer *s = walk->sanitizer;
+    const party now = find_party(s, walk->event);
+    san_report *report = tvm_san_report(s, SAN_UNINITIALIZED, now.event->insn, TVM_NONE);
+    if (!report) return;
+    report->slot = walk->slot;
+    report->hint =
+        "store to every element before it is read; alloc-shared and alloc-global leave them undefined";
+    memcpy(report->block, now.index, sizeof report->block);
+    name_element(walk, at, report->element);
+    describe(s, &now, mine, true, report->who);
+    snprintf(report->what, sizeof report->what, "%s reads %s (%s), which nothing has written",
+             tvm_san_mnemonic(s, now.event->insn), report->element, report->who);
+}
