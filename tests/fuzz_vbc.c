@@ -1,6 +1,6 @@
-/* Fuzzing target: containers. The mutator changes the contents of sections and then sets right the sizes,
- * offsets and checksums, so that the reader's later stages and the verifier are reached; now and then it
- * leaves them wrong. */
+/* Fuzzing target: containers. The mutator changes the program, so that what only the verifier can refuse is
+ * written as a container; or the contents of sections, and then sets right the sizes, offsets and checksums,
+ * so that the reader's later stages are reached; now and then it leaves them wrong. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -35,7 +35,98 @@ static unsigned sections(const uint8_t *data, size_t size) {
     return end == size ? (unsigned)count : 0;
 }
 
+/* ---- the program ---- */
+
+static uint32_t below(unsigned *seed, uint32_t n) {
+    *seed = *seed * 1664525u + 1013904223u; /* Numerical Recipes' */
+    return n ? (*seed >> 8) % n : 0;
+}
+
+/* Another slot of the same kind, or the same one: the writer takes kinds as verified. */
+static uint32_t other_slot(const tvm_ir_kernel *kernel, uint32_t slot, unsigned *seed) {
+    uint32_t other = below(seed, kernel->slot_count);
+    return kernel->slots[other].kind == kernel->slots[slot].kind ? other : slot;
+}
+
+static void change_operand(tvm_ir_kernel *kernel, unsigned *seed) {
+    if (kernel->operand_count == 0) return;
+    tvm_operand *operand = &kernel->operands[below(seed, kernel->operand_count)];
+    if (operand->kind == TVM_OPERAND_SLOT)
+        operand->value = other_slot(kernel, operand->value, seed);
+    else if (operand->kind == TVM_OPERAND_EXPR)
+        operand->value = below(seed, kernel->expr_count);
+    else if (operand->kind == TVM_OPERAND_CONST)
+        operand->value = below(seed, 2) ? operand->value ^ 1u << below(seed, 8) : below(seed, 4);
+}
+
+static void change_expr(tvm_ir_kernel *kernel, unsigned *seed) {
+    if (kernel->expr_count == 0) return;
+    tvm_expr *node = &kernel->exprs[below(seed, kernel->expr_count)];
+    unsigned op = below(seed, TVM_EXPR_COUNT);
+    if (node->op == TVM_EXPR_INTEGER)
+        node->value.i = below(seed, 2) ? node->value.i + 1 : (int64_t)(UINT64_MAX << below(seed, 32));
+    else if (tvm_expr_op_info(op)->arity == tvm_expr_op_info(node->op)->arity && op > TVM_EXPR_SLOT)
+        node->op = (uint8_t)op;
+}
+
+/* Another type, layout or packing; another result or instruction of as many operands. */
+static void change_slot(const tvm_ir_program *program, tvm_ir_kernel *kernel, unsigned *seed) {
+    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
+    if (kernel->slot_count == 0) return;
+    tvm_slot *slot = &kernel->slots[below(seed, kernel->slot_count)];
+    uint32_t way = below(seed, 3);
+    if (way == 0)
+        slot->dtype = types[below(seed, (uint32_t)tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX))];
+    else if (slot->kind == TVM_SLOT_REGISTER && way == 1)
+        slot->layout = below(seed, program->layout_count);
+    else if (slot->kind == TVM_SLOT_REGISTER)
+        slot->packing ^= 1;
+}
+
+static void change_insn(tvm_ir_kernel *kernel, unsigned *seed) {
+    if (kernel->insn_count == 0) return;
+    tvm_insn *insn = &kernel->insns[below(seed, kernel->insn_count)];
+    unsigned op = below(seed, TVM_OP_COUNT);
+    if (strcmp(tvm_op(op)->operands, tvm_op(insn->op)->operands) == 0)
+        insn->op = (uint16_t)op;
+    else if (insn->result != TVM_NONE)
+        insn->result = other_slot(kernel, insn->result, seed);
+}
+
+/* The container of the changed program; its size, or 0. */
+static size_t change_program(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    uint8_t *bytes = NULL;
+    size_t made = 0;
+    if (tvm_vbc_read(data, size, "fuzz.vbc", &program, &diags) == TVM_OK && program->kernel_count > 0) {
+        tvm_ir_kernel *kernel = &program->kernels[below(&seed, program->kernel_count)];
+        for (uint32_t i = 1 + below(&seed, 3); i > 0; i--) {
+            uint32_t way = below(&seed, 8);
+            if (way < 4)
+                change_operand(kernel, &seed);
+            else if (way < 6)
+                change_expr(kernel, &seed);
+            else if (way == 6)
+                change_slot(program, kernel, &seed);
+            else
+                change_insn(kernel, &seed);
+        }
+        tvm_status status = tvm_vbc_write(program, TVM_VBC_LINES, &bytes, &made, &diags);
+        if (status != TVM_OK || made > max_size) made = 0;
+        if (made) memcpy(data, bytes, made);
+    }
+    free(bytes);
+    tvm_ir_program_free(program);
+    tvm_diags_free(&diags);
+    return made;
+}
+
+/* ---- sections ---- */
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
+    size_t made = seed % 2 ? change_program(data, size, max_size, seed / 2) : 0;
+    if (made) return made;
     unsigned count = sections(data, size);
     if (count == 0 || seed % 32 == 0) return LLVMFuzzerMutate(data, size, max_size);
     uint8_t *entry = data + VBC_HEADER_SIZE + seed / 32 % count * VBC_ENTRY_SIZE;

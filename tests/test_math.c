@@ -11,6 +11,7 @@
 #include "codegen.h"
 #include "interp.h"
 #include "interp_loops.h"
+#include "fileio.h"
 #include "math_reference.h"
 #include "ptx_machine.h"
 #include "random_kit.h"
@@ -129,12 +130,57 @@ START_TEST(the_code_keeps_its_bounds) {
 }
 END_TEST
 
+/* Does `NAME NUMBER` stand in the text, each a word? */
+static bool states(const char *text, const char *name, double number) {
+    size_t length = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
+        char *end;
+        bool is_word = strchr(" \n", at[-1]) && at[length] == ' ';
+        if (is_word && strtod(at + length, &end) == number && end > at + length && strchr(" ,\n", *end))
+            return true;
+    }
+    return false;
+}
+
+/* The lines of the manual's table that follows these words. */
+static char *manual_table(const char *manual, const char *words) {
+    const char *at = strstr(manual, words);
+    at = at ? strstr(at, ".nf\n") : NULL;
+    const char *end = at ? strstr(at, ".fi\n") : NULL;
+    ck_assert_msg(end != NULL, "the manual has no table after '%s'", words);
+    return strndup(at, (size_t)(end - at)); /* begins with a dot: no name does */
+}
+
+START_TEST(the_manual_states_the_bounds_that_are_tested) {
+    char path[4096];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/man/vasm.5.in", getenv("srcdir") ? getenv("srcdir") : ".");
+    ck_assert_int_eq(tvm_file_read(path, 1 << 20, &bytes, &size, NULL), TVM_OK);
+    char *manual = strndup((const char *)bytes, size), *plain = manual_table(manual, "in a sweep of f32"),
+         *fast = manual_table(manual, "In f32, in the same units:");
+    for (size_t i = 0; i < MATH_ROWS; i++) {
+        const math_row *row = &math_rows[i];
+        const char *table = row->fast ? fast : plain;
+        if (!row->fast && row->units[2] <= 0.5) continue; /* correctly rounded: in words */
+        if (row->absolute > 0) continue;                  /* of several rows together, in words */
+        ck_assert_msg(states(table, row->name, row->units[2]), "%s%s: the manual does not say %g", row->name,
+                      row->fast ? " fast" : "", row->units[2]);
+    }
+    free(plain);
+    free(fast);
+    free(manual);
+    free(bytes);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("math");
     TCase *tests = tcase_create("functions");
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, the_interpreter_rounds_correctly, 0, MATH_ROWS);
     tcase_add_test(tests, roots_of_f64_are_rounded);
+    tcase_add_test(tests, the_manual_states_the_bounds_that_are_tested);
     tcase_add_loop_test(tests, the_code_keeps_its_bounds, 0, MATH_ROWS);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -1,5 +1,6 @@
 /* Instructions: any row that computes registers, its operands chosen by their kinds; what of that is right,
  * the rules say. */
+#include "math_reference.h"
 #include "state.h"
 
 #include <stdio.h>
@@ -110,18 +111,17 @@ static bool moves_elements(unsigned op) {
     }
 }
 
-/* How far off a function may be on a GPU, in units of the last place: what vasm(5) says, rounded up. */
+/* How far off a function may be on a GPU, in units of the last place: what the tests of functions allow,
+ * rounded up; of those that have an interval, whose arguments may be a little beyond it, more. */
 static unsigned function_units(unsigned op, tvm_dtype type, bool fast) {
-    static const struct {
-        unsigned op, units, fast;
-    } table[] = {{TVM_OP_SQRT, 0, 2},    {TVM_OP_RSQRT, 2, 2}, {TVM_OP_EXP, 3, 100}, {TVM_OP_EXP2, 3, 3},
-                 {TVM_OP_LOG, 2, 8},     {TVM_OP_LOG2, 2, 8},  {TVM_OP_SIN, 2, 16},  {TVM_OP_COS, 2, 16},
-                 {TVM_OP_TANH, 2, 8192}, {TVM_OP_ERF, 2, 2},   {TVM_OP_POW, 4, 4},   {TVM_OP_DIV, 0, 2}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].op == op) {
-            unsigned units = fast ? table[i].fast : table[i].units;
-            return type.bits == 16 && units ? 2 : units;
-        }
+    enum { NEAR_INTERVAL = 64 };
+    unsigned t = type.bits == 16 ? type.exponent == 8 : 2;
+    for (size_t i = 0; i < MATH_ROWS; i++) {
+        const math_row *row = &math_rows[i];
+        if (row->fast != fast || strcmp(row->name, tvm_op(op)->mnemonic) != 0) continue;
+        if (row->beyond > 0 || row->absolute > 0) return NEAR_INTERVAL;
+        return row->units[t] > 0.5 ? (unsigned)row->units[t] + 1 : 0;
+    }
     return 0;
 }
 
