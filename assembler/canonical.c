@@ -32,6 +32,14 @@ static uint32_t *fresh_map(uint32_t count) {
 
 static bool expr(walk *w, uint32_t old, uint32_t *out);
 
+static bool extents(walk *w, tvm_slot *of) {
+    for (unsigned d = 0; of->kind == TVM_SLOT_GLOBAL && d < of->rank; d++) {
+        if (!expr(w, of->shape[d], &of->shape[d])) return false;
+        if (of->form == TVM_FORM_STRIDED && !expr(w, of->stride[d], &of->stride[d])) return false;
+    }
+    return true;
+}
+
 /* The extents of a parameter follow once all parameters are there. */
 static bool slot(walk *w, uint32_t old, uint32_t *out) {
     if (old == TVM_NONE || w->slots[old] != TVM_NONE) {
@@ -45,8 +53,7 @@ static bool slot(walk *w, uint32_t old, uint32_t *out) {
     if (tvm_slot_is_in_shared(made.kind))
         made.layout = tvm_ir_program_shared_layout(w->to, &w->from->shared_layouts[made.layout]);
     if (made.kind == TVM_SLOT_GLOBAL && old >= w->kernel->param_count)
-        for (unsigned d = 0; d < made.rank; d++)
-            if (!expr(w, made.shape[d], &made.shape[d])) return false;
+        if (!extents(w, &made)) return false;
     bool tensor = made.kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(made.kind);
     if (made.name == TVM_NONE || (tensor && made.layout == TVM_NONE)) return false;
     *out = w->slots[old] = tvm_ir_kernel_add_slot(kernel_of(w), &made);
@@ -98,11 +105,11 @@ static bool header(walk *w) {
     for (uint32_t i = 0; i < old->param_count; i++)
         if (!slot(w, i, &index)) return false;
     kernel_of(w)->param_count = old->param_count;
-    for (uint32_t i = 0; i < old->param_count; i++)
-        for (unsigned d = 0; d < old->slots[i].rank; d++) {
-            if (!expr(w, old->slots[i].shape[d], &index)) return false;
-            kernel_of(w)->slots[i].shape[d] = index;
-        }
+    for (uint32_t i = 0; i < old->param_count; i++) {
+        tvm_slot made = kernel_of(w)->slots[i];
+        if (!extents(w, &made)) return false;
+        kernel_of(w)->slots[i] = made;
+    }
     for (unsigned axis = 0; axis < 3; axis++) {
         if (!expr(w, old->grid[axis], &index)) return false;
         kernel_of(w)->grid[axis] = index;

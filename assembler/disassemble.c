@@ -125,15 +125,20 @@ static void print_shape(listing *l, const tvm_slot *slot) {
     print_extents(l, slot);
 }
 
+/* "[m, n]" */
+static void print_exprs(listing *l, unsigned count, const uint32_t *exprs) {
+    for (unsigned d = 0; d < count; d++) {
+        tvm_text_puts(&l->out, d ? ", " : "[");
+        print_expr(l, exprs[d], false);
+    }
+    tvm_text_puts(&l->out, "]");
+}
+
 /* "f32[m, n]" of a global tensor. */
 static void print_global_type(listing *l, const tvm_slot *slot) {
     char name[TVM_DTYPE_NAME_MAX];
     tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
-    for (unsigned d = 0; d < slot->rank; d++) {
-        tvm_text_puts(&l->out, d ? ", " : "[");
-        print_expr(l, slot->shape[d], false);
-    }
-    tvm_text_puts(&l->out, "]");
+    print_exprs(l, slot->rank, slot->shape);
 }
 
 /* What the result's slot says: no operand of the instruction holds it. */
@@ -155,6 +160,15 @@ static void print_declared(listing *l, const tvm_insn *insn, char kind) {
         break;
     case 'G':
         print_global_type(l, slot);
+        break;
+    case 'X':
+        print_exprs(l, slot->rank, slot->shape);
+        break;
+    case 'Z':
+        if (slot->form == TVM_FORM_STRIDED)
+            print_exprs(l, slot->rank, slot->stride);
+        else
+            tvm_text_puts(&l->out, "row_major");
         break;
     case 'W':
         print_extents(l, slot);
@@ -251,6 +265,7 @@ static void print_operands(listing *l, const tvm_insn *insn) {
             continue;
         }
         if (desc.kind == 'L' && !writes_layout(l->program, l->kernel, insn)) continue;
+        if (desc.kind == 'Z' && l->kernel->slots[insn->result].form == TVM_FORM_PART) continue;
         if (desc.kind == 'P' && l->kernel->slots[insn->result].packing == TVM_PACKING_LINEAR) continue;
         if (desc.kind == 'V') {
             for (operands++; operands < end; operands++) {
@@ -345,6 +360,10 @@ static void print_parameter(listing *l, uint32_t index) {
     if (slot->kind == TVM_SLOT_GLOBAL) {
         tvm_text_puts(&l->out, "global ");
         print_global_type(l, slot);
+        if (slot->form == TVM_FORM_STRIDED) {
+            tvm_text_puts(&l->out, " strides ");
+            print_exprs(l, slot->rank, slot->stride);
+        }
     } else {
         tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
     }

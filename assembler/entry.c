@@ -61,7 +61,8 @@ static bool take_parameters(tvm_asm *as, const tvm_token *token, uint32_t first)
         tvm_slot slot = as->program->kernels[first].slots[p];
         const char *name = tvm_string(as->program, slot.name);
         uint32_t length = (uint32_t)strlen(name);
-        for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = TVM_NONE;
+        for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = slot.stride[d] = TVM_NONE;
+        slot.form = TVM_FORM_ROW_MAJOR;
         if (!tvm_asm_add_parameter(as, name, length, &slot)) return false;
         const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
         if (constant && constant->line)

@@ -1,5 +1,6 @@
 /* The layouts of a kernel's open tensors: see infer.h. */
 #include "infer_state.h"
+#include "view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +184,7 @@ static void find_definitions(tvm_infer_state *in) {
 
 static bool start(tvm_infer_state *in, tvm_asm *as) {
     *in = (tvm_infer_state){.as = as, .program = as->program, .kernel = tvm_asm_kernel(as)};
+    tvm_views_find(in->kernel);
     in->slot_count = in->kernel->slot_count;
     uint32_t insns = in->kernel->insn_count;
     in->work = tvm_infer_array(in, in->slot_count + TVM_INFER_OPERANDS, sizeof *in->work);

@@ -1,6 +1,7 @@
 /* How wide the accesses of a global tensor may be: as its rows, and the tile's first element, are known to be
  * aligned by constants and by assumptions such as n % 8 == 0. */
 #include "infer_state.h"
+#include "view.h"
 
 enum { TWOS_MAX = 7, DEPTH = 16, WIDEST = 16 };
 
@@ -85,6 +86,42 @@ static unsigned twos(const tvm_infer_state *in, uint32_t expr, unsigned depth, u
     }
 }
 
+/* Factors of two of the step along a dimension of a global tensor; TWOS_MAX: it is the constant 1 (*is_one),
+ * or more than that. */
+static unsigned twos_of_step(const tvm_infer_state *in, uint32_t slot, unsigned dim, bool *is_one) {
+    const tvm_ir_kernel *k = in->kernel;
+    tvm_global_dim of = tvm_global_step(k, slot, dim);
+    const tvm_slot *tensor = &k->slots[of.slot];
+    *is_one = false;
+    if (tensor->form == TVM_FORM_STRIDED) {
+        const tvm_expr *stride = &k->exprs[tensor->stride[of.dim]];
+        *is_one = stride->op == TVM_EXPR_INTEGER && stride->value.i == 1;
+        return *is_one ? TWOS_MAX : twos(in, tensor->stride[of.dim], DEPTH, 0);
+    }
+    *is_one = of.dim + 1U == tensor->rank;
+    return *is_one ? TWOS_MAX : twos(in, tensor->shape[tensor->rank - 1], DEPTH, 0);
+}
+
+/* Of the rows of a global tensor and where they begin: 0 where neighbours are apart. The bound of views of
+ * views bounds the recursion. */
+static unsigned twos_of_rows(const tvm_infer_state *in, uint32_t slot) {
+    const tvm_ir_kernel *k = in->kernel;
+    const tvm_slot *tensor = &k->slots[slot];
+    unsigned known = TWOS_MAX;
+    bool is_one = true, unit;
+    for (unsigned d = 0; d < tensor->rank; d++) known = least(known, twos_of_step(in, slot, d, &is_one));
+    if (!is_one) return 0;
+    if (tensor->view == 0 || tvm_view_depth(k, slot) > TVM_MAX_VIEW_DEPTH) return known;
+    tvm_view view;
+    tvm_view_read(k, &k->insns[tensor->view - 1], &view);
+    for (unsigned d = 0; d < view.base_rank; d++) {
+        unsigned step = twos_of_step(in, view.base, d, &unit),
+                 index = twos(in, view.index[d].value, DEPTH, TWOS_MAX);
+        known = least(known, least(unit ? index : step + index, TWOS_MAX));
+    }
+    return least(known, twos_of_rows(in, view.base));
+}
+
 unsigned tvm_infer_width(const tvm_infer_state *in, uint32_t insn, unsigned bits) {
     const tvm_operand *operands = tvm_operands(in->kernel, &in->kernel->insns[insn]);
     unsigned known = TWOS_MAX;
@@ -92,7 +129,8 @@ unsigned tvm_infer_width(const tvm_infer_state *in, uint32_t insn, unsigned bits
         const tvm_slot *slot = &in->kernel->slots[operands[i].value];
         if (operands[i].kind != TVM_OPERAND_SLOT || slot->kind != TVM_SLOT_GLOBAL) continue;
         const tvm_operand *last = &operands[i + slot->rank];
-        known = least(known, twos(in, slot->shape[slot->rank - 1], DEPTH, 0));
+        known = least(known, twos(in, slot->shape[slot->rank - 1], DEPTH, 0)); /* where the rows end */
+        known = least(known, twos_of_rows(in, operands[i].value));
         if (i + slot->rank < in->kernel->insns[insn].count && last->kind == TVM_OPERAND_EXPR)
             known = least(known, twos(in, last->value, DEPTH, TWOS_MAX));
         else

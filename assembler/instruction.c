@@ -4,7 +4,7 @@
 #include <string.h>
 
 static bool is_optional(const tvm_operand_desc *desc) {
-    return desc->optional || desc->kind == 'A';
+    return desc->optional || desc->kind == 'A' || desc->kind == 'X';
 }
 
 /* operand [if condition]: where it does not hold the operand is left out. */
@@ -23,7 +23,8 @@ static bool read_optional(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
 static bool is_left_out(const tvm_asm *as, const tvm_reading *r, const tvm_operand_desc *desc,
                         const char *rest) {
     bool follows = desc->kind == 'L' && (as->version >= 3 || tvm_asm_loads_beside(as, r));
-    if (!desc->optional && desc->kind != 'A' && desc->kind != 'V' && !follows) return false;
+    if (!desc->optional && desc->kind != 'A' && desc->kind != 'X' && desc->kind != 'V' && !follows)
+        return false;
     if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
     tvm_operand_desc later;
     while (tvm_operand_next(&rest, &later))

@@ -32,17 +32,29 @@ static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, 
     return tvm_asm_lower(as, token, value, type, expr) && tvm_asm_launch_time(as, token, *expr, leaves, what);
 }
 
-bool tvm_asm_global_shape(tvm_asm *as, unsigned leaves, uint32_t *rank, uint32_t shape[TVM_MAX_RANK]) {
+/* A list of them, past its bracket. */
+static bool extents(tvm_asm *as, unsigned leaves, const char *what, uint32_t *count, uint32_t *exprs) {
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value list;
     if (!tvm_asm_list(as, "]", &list)) return false;
-    *rank = list.as.list.count;
-    if (*rank < 1 || *rank > TVM_MAX_RANK)
+    *count = list.as.list.count;
+    if (*count < 1 || *count > TVM_MAX_RANK)
         return tvm_asm_invalid(as, token, NULL, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK,
-                               *rank);
-    for (uint32_t d = 0; d < *rank; d++)
-        if (!extent(as, token, &list.as.list.items[d], leaves, "an extent", &shape[d])) return false;
+                               *count);
+    for (uint32_t d = 0; d < *count; d++)
+        if (!extent(as, token, &list.as.list.items[d], leaves, what, &exprs[d])) return false;
     return true;
+}
+
+bool tvm_asm_global_shape(tvm_asm *as, unsigned leaves, uint32_t *rank, uint32_t shape[TVM_MAX_RANK]) {
+    return extents(as, leaves, "an extent", rank, shape);
+}
+
+bool tvm_asm_global_strides(tvm_asm *as, unsigned leaves, uint32_t rank, uint32_t stride[TVM_MAX_RANK]) {
+    const tvm_token *token = tvm_asm_peek(as);
+    uint32_t count;
+    if (!extents(as, leaves, "a stride", &count, stride)) return false;
+    return count == rank || tvm_asm_invalid(as, token, NULL, "%u strides for %u dimensions", count, rank);
 }
 
 /* ---- parameters ---- */
@@ -66,7 +78,7 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
     char name[TVM_DTYPE_NAME_MAX];
     if (!tvm_asm_type(as, &type)) return false;
     *slot = (tvm_slot){.kind = global ? TVM_SLOT_GLOBAL : TVM_SLOT_SCALAR, .dtype = type, .layout = TVM_NONE};
-    for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = slot->stride[d] = TVM_NONE;
     if (!global) {
         if (tvm_asm_at(as, "["))
             return tvm_asm_error(as, tvm_asm_peek(as), "a tensor is written 'global f16[m, n]'",
@@ -78,7 +90,17 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
     }
     if (!tvm_asm_expect(as, "[", "and the shape after the type of a global tensor")) return false;
     *shape_at = as->at;
-    return skip_brackets(as);
+    if (!skip_brackets(as)) return false;
+    if (!tvm_asm_at(as, "strides")) return true;
+    if (as->version < TVM_LANGUAGE_OF_STRIDES)
+        return tvm_asm_error(as, tvm_asm_peek(as), NULL, "'strides' needs '.vasm %d'",
+                             TVM_LANGUAGE_OF_STRIDES);
+    if (type.bits % 8 != 0)
+        return tvm_asm_invalid(as, token, NULL,
+                               "a tensor of %s has no strides: its elements are no whole bytes",
+                               tvm_dtype_name(type, name));
+    tvm_asm_next(as);
+    return tvm_asm_expect(as, "[", "and a stride for each dimension") && skip_brackets(as);
 }
 
 /* Reads a shape at a token that parameter_type has passed, now that all parameters are known. */
@@ -86,12 +108,17 @@ static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
     uint32_t after = as->at;
     as->at = shape_at;
     uint32_t rank, shape[TVM_MAX_RANK];
-    bool good = tvm_asm_global_shape(as, 0, &rank, shape);
+    uint32_t stride[TVM_MAX_RANK];
+    bool good = tvm_asm_global_shape(as, 0, &rank, shape), strided = good && tvm_asm_accept(as, "strides");
+    if (strided) good = tvm_asm_expect(as, "[", "") && tvm_asm_global_strides(as, 0, rank, stride);
     as->at = after;
     if (!good) return false;
     tvm_slot *slot = &tvm_asm_kernel(as)->slots[index];
     memcpy(slot->shape, shape, rank * sizeof *shape);
     slot->rank = (uint8_t)rank;
+    if (!strided) return true;
+    memcpy(slot->stride, stride, rank * sizeof *stride);
+    slot->form = TVM_FORM_STRIDED;
     return true;
 }
 

@@ -569,7 +569,7 @@ static bool read_values(tvm_asm *as, tvm_reading *r) {
 }
 
 bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
-    uint32_t slot;
+    uint32_t slot, count;
     tvm_value value;
     const tvm_token *token = tvm_asm_peek(as);
     switch (desc->kind) {
@@ -602,9 +602,14 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
     case 'A':
         return read_tile(as, r, desc);
     case 'D':
-        return read_numbers(as, r, desc);
+        count = r->count;
+        return read_numbers(as, r, desc) && tvm_asm_order_extents(as, r, count);
     case 'F':
         return read_flag(as, r, desc);
+    case 'X':
+        return tvm_asm_read_view_extents(as, r);
+    case 'Z':
+        return tvm_asm_read_view_strides(as, r);
     case 't':
         return read_typed_shape(as, r);
     case 'T':
@@ -625,8 +630,12 @@ bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
 }
 
 bool tvm_asm_leave_out(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
-    if (desc->kind == 'A' && !desc->optional) return default_tile(as, r);
-    if (desc->kind == 'P') return true; /* linear */
+    if (desc->kind == 'A' && !desc->optional) {
+        r->extents_follow = true;
+        return default_tile(as, r);
+    }
+    if (desc->kind == 'P' || desc->kind == 'Z') return true; /* linear; as in what is viewed */
+    if (desc->kind == 'X') return tvm_asm_leave_out_view_extents(as, r);
     if (desc->kind == 'V') return push(as, r, TVM_OPERAND_CONST, 0);
     if (desc->kind == 'L' && !desc->optional) return as->beside ? layout_beside(as, r) : open_tile(as, r);
     if (!desc->stored) return default_layout(as, r, desc->kind);

@@ -156,8 +156,8 @@ typedef struct tvm_asm {
     const tvm_source *let_source; /* where the .let that is being read was used, or NULL */
     const tvm_token *let_token;
 
-    uint32_t role; /* slot of the role around; TVM_NONE: there is none */
-    tvm_team team; /* of that role */
+    uint32_t role;  /* slot of the role around; TVM_NONE: there is none */
+    tvm_team team;  /* of that role */
     bool in_kernel; /* or in an entry, whose head is like that of a kernel */
     bool in_entry;
     uint32_t kernel_index;
@@ -260,8 +260,8 @@ tvm_dtype tvm_asm_type_of(const tvm_asm *as, const tvm_value *value);
 /* A scalar as an expression node of a type: constants are made of it, others cast where they differ. */
 bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type,
                    uint32_t *expr);
-/* Becomes the value one of the type where such a variable is assigned: literals that it can hold do, others only
- * widen. */
+/* Becomes the value one of the type where such a variable is assigned: literals that it can hold do, others
+ * only widen. */
 bool tvm_asm_adapts(const tvm_asm *as, const tvm_value *value, tvm_dtype to);
 /* A scalar as an expression of its own type. */
 bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *value, uint32_t *expr);
@@ -296,6 +296,8 @@ bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, co
 /* `n, grid.x]`: the shape of a global tensor, past its bracket; `leaves` as of tvm_expr_leaves, beside what
  * every launch-time expression may have. */
 bool tvm_asm_global_shape(tvm_asm *as, unsigned leaves, uint32_t *rank, uint32_t shape[TVM_MAX_RANK]);
+/* The strides, past their bracket, of one of that rank. */
+bool tvm_asm_global_strides(tvm_asm *as, unsigned leaves, uint32_t rank, uint32_t stride[TVM_MAX_RANK]);
 bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count,
                      const char *what, unsigned most, uint32_t *extents, uint32_t *extent_count);
 bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape,

@@ -25,7 +25,8 @@ typedef struct tvm_reading {
     bool wide;   /* something is f64 */
     bool nested; /* in parentheses, as a value */
     tvm_result_type type;
-    bool has_shape; /* =t */
+    bool extents_follow; /* those of a view are left out */
+    bool has_shape;      /* =t */
     uint32_t shape[TVM_MAX_RANK];
     uint32_t rank;
     uint32_t tile_slot; /* first indexed shared tensor, and the number of indices given */
@@ -43,5 +44,16 @@ bool tvm_asm_push_value(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
 bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc);
 /* Does the layout of the tile that is loaded follow from what it is broadcast to? */
 bool tvm_asm_loads_beside(const tvm_asm *as, const tvm_reading *r);
+
+/* ---- views (operand_view.c) ---- */
+
+/* `[k, n]`: the extents of a view of a global tensor. Left out they are those of what it views. */
+bool tvm_asm_read_view_extents(tvm_asm *as, tvm_reading *r);
+bool tvm_asm_leave_out_view_extents(tvm_asm *as, tvm_reading *r);
+/* `[1, m]` or `row_major`, the word before it read. */
+bool tvm_asm_read_view_strides(tvm_asm *as, tvm_reading *r);
+/* An order, operand `at`, has been read: where the extents were left out, they are those of the dimensions
+ * that it names. */
+bool tvm_asm_order_extents(tvm_asm *as, tvm_reading *r, uint32_t at);
 
 #endif

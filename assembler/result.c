@@ -26,6 +26,7 @@ bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t res
     }
     if (insn.file == TVM_NONE || tvm_ir_kernel_add_insn(kernel, &insn, operands, count) == TVM_NONE)
         return tvm_asm_no_memory(as);
+    if (op == TVM_OP_VIEW_GLOBAL || op == TVM_OP_VIEW_SHARED) kernel->slots[result].view = kernel->insn_count;
     return tvm_asm_note_insn(as, token);
 }
 
@@ -35,10 +36,13 @@ static bool make_slot(tvm_asm *as, const tvm_result_type *type, tvm_slot *slot) 
                        .dtype = type->dtype,
                        .packing = (uint8_t)type->packing,
                        .layout = TVM_NONE};
-    for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = TVM_NONE;
+    for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = slot->stride[d] = TVM_NONE;
     if (type->kind == TVM_SLOT_GLOBAL) {
         slot->rank = (uint8_t)type->rank;
+        slot->form = (uint8_t)type->form;
         memcpy(slot->shape, type->shape, type->rank * sizeof *slot->shape);
+        if (type->form == TVM_FORM_STRIDED)
+            memcpy(slot->stride, type->stride, type->rank * sizeof *slot->stride);
         return true;
     }
     if (type->kind == TVM_SLOT_SCALAR) return true;
@@ -107,14 +111,13 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
     const tvm_result_type declared = *type;
     char hint[256];
     bool open = type->open || tvm_asm_has_open(as, operands, count);
-    tvm_status status =
-        open && type->kind != TVM_SLOT_SHARED
-            ? tvm_asm_infer_shape(as, &insn, operands, type, &why)
-            : tvm_infer(as->program, kernel, tvm_asm_team(as), &insn, operands, type, &why);
+    tvm_status status = open && type->kind != TVM_SLOT_SHARED
+                            ? tvm_asm_infer_shape(as, &insn, operands, type, &why)
+                            : tvm_infer(as->program, kernel, tvm_asm_team(as), &insn, operands, type, &why);
     if (status == TVM_OK) return true;
     if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
-    return tvm_asm_invalid(as, token, open ? NULL : layout_lines(as, &insn, operands, &declared, hint), "%s: %s",
-                           tvm_op(op)->mnemonic, why.text);
+    return tvm_asm_invalid(as, token, open ? NULL : layout_lines(as, &insn, operands, &declared, hint),
+                           "%s: %s", tvm_op(op)->mnemonic, why.text);
 }
 
 /* In a statement that prints, what is loaded is named after the tensor that it is loaded from. */

@@ -67,7 +67,8 @@ static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kern
         need(version, tvm_expr_op_info(kernel->exprs[i].op)->since);
     for (uint32_t i = 0; i < kernel->insn_count; i++) need_insn(program, kernel, &kernel->insns[i], version);
     for (uint32_t i = 0; i < kernel->slot_count; i++)
-        if (tvm_dtype_same(kernel->slots[i].dtype, TVM_E8M0)) need(version, 3);
+        if (tvm_dtype_same(kernel->slots[i].dtype, TVM_E8M0) || kernel->slots[i].form != TVM_FORM_ROW_MAJOR)
+            need(version, 3);
 }
 
 unsigned tvm_language_needed(const tvm_ir_program *program) {

@@ -201,7 +201,13 @@ typedef struct tvm_shared_layout {
 tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
                                   const uint32_t *mode_size, const uint32_t *mode_stride, unsigned base,
                                   unsigned bits, unsigned shift, tvm_shared_layout *out, tvm_why *why);
+/* The same for a part of a tensor, with the swizzle of its layout, which may lead outside of the part. */
+tvm_status tvm_shared_layout_part(unsigned rank, const uint32_t *shape, unsigned modes,
+                                  const uint32_t *mode_size, const uint32_t *mode_stride,
+                                  const tvm_shared_layout *of, tvm_shared_layout *out, tvm_why *why);
+/* A layout of either. Does the swizzle of one stay in the elements that the layout spans? */
 bool tvm_shared_layout_valid(const tvm_shared_layout *layout, tvm_why *why);
+tvm_status tvm_shared_layout_whole(const tvm_shared_layout *layout, tvm_why *why);
 /* Row-major, contiguous, no swizzle. */
 tvm_status tvm_shared_layout_row_major(unsigned rank, const uint32_t *shape, tvm_shared_layout *out,
                                        tvm_why *why);

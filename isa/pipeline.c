@@ -2,6 +2,7 @@
 #include "pipeline.h"
 
 #include "rules.h"
+#include "view.h"
 
 typedef struct finder {
     const tvm_ir_program *program;
@@ -129,12 +130,22 @@ static tvm_status need_expr(finder *f, uint32_t expr, uint32_t reader) {
     return status;
 }
 
+/* A tensor that is read: what it is a view of and where does not depend on the turn. */
+static tvm_status need_tensor(const finder *f, uint32_t slot) {
+    uint32_t view = f->kernel->slots[slot].view;
+    if (view <= f->found->loop || view > f->found->end) return TVM_OK;
+    return tvm_refuse(f->why, "'%s', from which a pipelined loop copies, is a view that is made in it",
+                      slot_name(f, slot));
+}
+
 static tvm_status need_operands(finder *f, uint32_t at) {
     const tvm_insn *insn = insn_at(f, at);
     const tvm_operand *operands = tvm_operands(f->kernel, insn);
     tvm_status status = TVM_OK;
-    for (uint32_t o = 0; o < insn->count && status == TVM_OK; o++)
+    for (uint32_t o = 0; o < insn->count && status == TVM_OK; o++) {
         if (operands[o].kind == TVM_OPERAND_EXPR) status = need_expr(f, operands[o].value, at);
+        if (operands[o].kind == TVM_OPERAND_SLOT) status = need_tensor(f, operands[o].value);
+    }
     return status;
 }
 
@@ -184,6 +195,31 @@ static tvm_status check_order(const finder *f, const tvm_insn *insn) {
     return TVM_OK;
 }
 
+/* A global tensor of the memory that the slot is in, which the instruction names; TVM_NONE: none. */
+static uint32_t names_memory(const finder *f, const tvm_insn *insn, uint32_t slot) {
+    const tvm_operand *operands = tvm_operands(f->kernel, insn);
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_SLOT && tvm_global_alias(f->kernel, operands[o].value, slot))
+            return operands[o].value;
+    return TVM_NONE;
+}
+
+/* Does it write, in global memory, what one that is done ahead reads? */
+static tvm_status check_global(finder *f, const tvm_insn *insn) {
+    if (walk(f) != TVM_OK) return TVM_INVALID;
+    for (uint32_t i = f->found->loop + 1; i < f->found->end; i++) {
+        const tvm_operand *operands = tvm_operands(f->kernel, insn_at(f, i));
+        for (uint32_t o = 0; f->ahead[i] && o < insn_at(f, i)->count; o++) {
+            if (operands[o].kind != TVM_OPERAND_SLOT) continue;
+            uint32_t target = names_memory(f, insn, operands[o].value);
+            if (target != TVM_NONE)
+                return tvm_refuse(f->why, "'%s' is written in the pipelined loop that copies from it",
+                                  slot_name(f, target));
+        }
+    }
+    return TVM_OK;
+}
+
 /* Does the instruction write a tensor that is filled ahead, or read it before it is filled, or write what a
  * copy reads? */
 static tvm_status check_tensors(finder *f, const tvm_insn *insn, uint32_t last_copy) {
@@ -201,15 +237,7 @@ static tvm_status check_tensors(finder *f, const tvm_insn *insn, uint32_t last_c
             return tvm_refuse(f->why, "'%s' is used before the copies of the pipelined loop",
                               slot_name(f, slot));
     }
-    if (!(effects & TVM_EFFECT_WRITE_GLOBAL)) return TVM_OK;
-    if (walk(f) != TVM_OK) return TVM_INVALID;
-    for (uint32_t i = f->found->loop + 1; i < f->found->end; i++) {
-        uint32_t target = tvm_operands(f->kernel, insn)->value;
-        if (f->ahead[i] && names(f, insn_at(f, i), target, false))
-            return tvm_refuse(f->why, "'%s' is written in the pipelined loop that copies from it",
-                              slot_name(f, target));
-    }
-    return TVM_OK;
+    return effects & TVM_EFFECT_WRITE_GLOBAL ? check_global(f, insn) : TVM_OK;
 }
 
 static tvm_status check_body(finder *f) {

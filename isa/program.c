@@ -310,7 +310,8 @@ uint32_t tvm_ir_program_add_entry(tvm_ir_program *program, uint32_t name) {
 static bool take_signature(tvm_ir_kernel *head, const tvm_ir_kernel *kernel) {
     for (uint32_t p = 0; p < kernel->param_count && p < kernel->slot_count; p++) {
         tvm_slot slot = kernel->slots[p];
-        for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = TVM_NONE;
+        for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = slot.stride[d] = TVM_NONE;
+        slot.form = TVM_FORM_ROW_MAJOR;
         if (tvm_ir_kernel_add_slot(head, &slot) == TVM_NONE) return false;
         head->param_count++;
     }

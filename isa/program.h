@@ -33,6 +33,7 @@ enum {
     TVM_MAX_KERNELS = 256,
     TVM_MAX_ENTRIES = 256,
     TVM_MAX_CASES = 4096,             /* of an entry */
+    TVM_MAX_VIEW_DEPTH = 8,           /* views of views */
     TVM_MAX_LAUNCH_TENSORS = 16,      /* alloc-global of a kernel */
     TVM_MAX_IMAGES = 64,              /* of a program */
     TVM_MAX_IMAGE_FACTS = 1 << 16,    /* of an image */
@@ -173,8 +174,8 @@ typedef enum tvm_operand_kind {
     TVM_OPERAND_NONE = 0, /* an optional operand that was left out */
     TVM_OPERAND_SLOT,     /* value: slot */
     TVM_OPERAND_EXPR,     /* value: expression */
-    TVM_OPERAND_CONST,    /* value: the number; of A and D: the count, followed by that many CONST; of V: the count,
-                             followed by that many EXPR; of F: 1; of C, R and E: below */
+    TVM_OPERAND_CONST,    /* value: the number; of A and D: the count, followed by that many CONST; of V: the
+                             count,    followed by that many EXPR; of F: 1; of C, R and E: below */
     TVM_OPERAND_STRING    /* value: string */
 } tvm_operand_kind;
 
@@ -327,15 +328,28 @@ bool tvm_expr_compares(unsigned op, bool less, bool equal, bool greater);
 
 /* ---- slots: the variables of a kernel; the first param_count are its parameters ---- */
 
+/* How the elements of a global tensor lie in memory. */
+typedef enum tvm_global_form {
+    TVM_FORM_ROW_MAJOR, /* one behind the other */
+    TVM_FORM_STRIDED,   /* by the strides of the slot */
+    TVM_FORM_PART,      /* of a view: by those of the tensor that it is a part of (view.h) */
+    TVM_FORMS
+} tvm_global_form;
+
 typedef struct tvm_slot {
-    uint32_t name; /* string; unique in the kernel */
-    uint8_t kind;  /* tvm_slot_kind */
-    uint8_t rank;  /* of GLOBAL; of others see the layout */
+    uint32_t name;  /* string; unique in the kernel */
+    uint8_t kind;   /* tvm_slot_kind */
+    uint8_t rank;   /* of GLOBAL; of others see the layout */
+    uint8_t form;   /* tvm_global_form, of GLOBAL; else 0 */
+    bool at_launch; /* of a view: the launch checks that it lies inside. Derived, as `view` */
     tvm_dtype dtype;
     uint8_t packing; /* tvm_packing, of REGISTER; else 0 */
     uint32_t layout; /* REGISTER: program->layouts; SHARED, BARRIER: program->shared_layouts; else TVM_NONE */
-    /* GLOBAL: launch-time expressions, of alloc-global also of the grid; row-major, contiguous */
+    /* GLOBAL: launch-time expressions, of what is no parameter also of the grid */
     uint32_t shape[TVM_MAX_RANK];
+    uint32_t stride[TVM_MAX_RANK]; /* of form STRIDED: the same, in elements */
+    uint32_t view; /* GLOBAL: one more than the view-global that makes it; 0: none. Derived, not stored in the
+                      container: tvm_views_find */
 } tvm_slot;
 
 /* Finds equal entries of a pool, so that they are shared; private to program.c. */

@@ -53,6 +53,7 @@ tvm_status tvm_rule_ALLOC_SHARED(const tvm_rule *rule) {
     tvm_result_type *type = rule->type;
     if (type->dtype.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
     if (!type->has_layout) return tvm_refuse(rule->why, "expected a layout for the result");
+    if (tvm_shared_layout_whole(&type->shared_layout, rule->why) != TVM_OK) return TVM_INVALID;
     type->kind = TVM_SLOT_SHARED;
     return whole_bytes(rule, type->dtype);
 }
@@ -66,6 +67,8 @@ tvm_status tvm_rule_ALLOC_GLOBAL(const tvm_rule *rule) {
     if (type->dtype.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
     if (type->rank < 1 || type->rank > TVM_MAX_RANK)
         return tvm_refuse(rule->why, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK, type->rank);
+    if (type->form != TVM_FORM_ROW_MAJOR)
+        return tvm_refuse(rule->why, "a tensor of the launch is in row-major order");
     type->kind = TVM_SLOT_GLOBAL;
     return TVM_OK;
 }

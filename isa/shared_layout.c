@@ -36,12 +36,13 @@ static tvm_status check_strides(const tvm_shared_layout *layout, tvm_why *why) {
  * last, partial block can be left: not if its XOR is 0, or if it is whole blocks of twice the XOR's top bit.
  */
 static tvm_status check_swizzle(const tvm_shared_layout *layout, unsigned base, unsigned bits, unsigned shift,
-                                tvm_why *why) {
+                                bool whole, tvm_why *why) {
     if (bits == 0) return TVM_OK;
     if (bits > shift)
         return tvm_layout_refuse(why, "a swizzle of %u bits with a shift of only %u", bits, shift);
     if (base > 31 || shift > 31 || base + shift + bits > 31)
         return tvm_layout_refuse(why, "swizzle(%u, %u, %u) reaches beyond bit 31", base, bits, shift);
+    if (!whole) return TVM_OK;
     uint32_t span = tvm_shared_layout_span(layout);
     uint32_t rest = span % (UINT32_C(1) << (base + bits));
     uint32_t flip = ((span - 1) >> (base + shift)) & ((UINT32_C(1) << bits) - 1);
@@ -51,9 +52,10 @@ static tvm_status check_swizzle(const tvm_shared_layout *layout, unsigned base, 
     return TVM_OK;
 }
 
-tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
-                                  const uint32_t *mode_size, const uint32_t *mode_stride, unsigned base,
-                                  unsigned bits, unsigned shift, tvm_shared_layout *out, tvm_why *why) {
+/* whole: of a tensor's own memory, which the swizzle must not leave. */
+static tvm_status make(unsigned rank, const uint32_t *shape, unsigned modes, const uint32_t *mode_size,
+                       const uint32_t *mode_stride, unsigned base, unsigned bits, unsigned shift, bool whole,
+                       tvm_shared_layout *out, tvm_why *why) {
     uint8_t dims[TVM_MAX_MODES];
     if (modes > TVM_MAX_MODES)
         return tvm_layout_refuse(why, "the layout has more than %d modes", TVM_MAX_MODES);
@@ -79,7 +81,7 @@ tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned
         layout.mode_dim[layout.modes++] = dims[m];
     }
     status = check_strides(&layout, why);
-    if (status == TVM_OK) status = check_swizzle(&layout, base, bits, shift, why);
+    if (status == TVM_OK) status = check_swizzle(&layout, base, bits, shift, whole, why);
     if (status != TVM_OK) return status;
     layout.swizzle_base = (uint8_t)(bits ? base : 0);
     layout.swizzle_bits = (uint8_t)bits;
@@ -88,11 +90,29 @@ tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned
     return TVM_OK;
 }
 
+tvm_status tvm_shared_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
+                                  const uint32_t *mode_size, const uint32_t *mode_stride, unsigned base,
+                                  unsigned bits, unsigned shift, tvm_shared_layout *out, tvm_why *why) {
+    return make(rank, shape, modes, mode_size, mode_stride, base, bits, shift, true, out, why);
+}
+
+tvm_status tvm_shared_layout_part(unsigned rank, const uint32_t *shape, unsigned modes,
+                                  const uint32_t *mode_size, const uint32_t *mode_stride,
+                                  const tvm_shared_layout *of, tvm_shared_layout *out, tvm_why *why) {
+    return make(rank, shape, modes, mode_size, mode_stride, of->swizzle_base, of->swizzle_bits,
+                of->swizzle_shift, false, out, why);
+}
+
+tvm_status tvm_shared_layout_whole(const tvm_shared_layout *layout, tvm_why *why) {
+    return check_swizzle(layout, layout->swizzle_base, layout->swizzle_bits, layout->swizzle_shift, true,
+                         why);
+}
+
 bool tvm_shared_layout_valid(const tvm_shared_layout *layout, tvm_why *why) {
     tvm_shared_layout canonical;
-    if (tvm_shared_layout_make(layout->rank, layout->shape, layout->modes, layout->mode_size,
-                               layout->mode_stride, layout->swizzle_base, layout->swizzle_bits,
-                               layout->swizzle_shift, &canonical, why) != TVM_OK)
+    if (make(layout->rank, layout->shape, layout->modes, layout->mode_size, layout->mode_stride,
+             layout->swizzle_base, layout->swizzle_bits, layout->swizzle_shift, false, &canonical,
+             why) != TVM_OK)
         return false;
     if (!tvm_shared_layout_equal(layout, &canonical)) {
         tvm_layout_refuse(why, "the shared layout is not in canonical form");

@@ -14,8 +14,9 @@
  *             u32 name  u32 warps  u32 resident  from language 3 on: u32 cluster[3]
  *             u32 grid[3]  u32 parameters  u32 slots  u32 expressions
  *             u32 assumes  u32 insns
- *     slot    u32 name  u8 kind  u8 rank (of GLOBAL, else 0)  dtype
- *             GLOBAL: u32 shape[rank]   REGISTER: u8 packing  u32 layout   SHARED: u32 layout
+ *     slot    u32 name  u8 kind  u8 rank (of GLOBAL: + 16 * form, else 0)  dtype
+ *             GLOBAL: u32 shape[rank], of form STRIDED: u32 stride[rank]
+ *             REGISTER: u8 packing  u32 layout   SHARED: u32 layout
  *     dtype   u8 kind  u8 bits  u8 exponent  u8 mantissa
  *     expr    u8 op  dtype  u32 operand[arity]; SLOT, BLOCK, GRID: u32; INTEGER, FLOAT: u64
  *     assume  u32 expression
@@ -39,6 +40,7 @@ enum {
     VBC_ENTRY_SIZE = 32,
     VBC_TAG_SIZE = 4,
     VBC_MAX_SECTIONS = 16,
+    VBC_FORM_SHIFT = 4, /* of the form of a global tensor, above its rank */
     VBC_IMAGES_VERSION = 2,
     VBC_IMAGE_MIN = 41, /* bytes of an image at least */
     VBC_IMAGE_PTX = 0,

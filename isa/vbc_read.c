@@ -195,12 +195,17 @@ static void read_slot(reader *r, tvm_ir_kernel *kernel) {
     tvm_slot slot = {.layout = TVM_NONE};
     slot.name = take_u32(r);
     slot.kind = take_small(r, TVM_SLOT_KINDS - 1, "the kind of a variable");
-    slot.rank = take_small(r, slot.kind == TVM_SLOT_GLOBAL ? TVM_MAX_RANK : 0, "the rank of a variable");
+    uint8_t most = TVM_MAX_RANK | (TVM_FORMS - 1) << VBC_FORM_SHIFT;
+    slot.rank = take_small(r, slot.kind == TVM_SLOT_GLOBAL ? most : 0, "the rank of a variable");
+    slot.form = slot.rank >> VBC_FORM_SHIFT;
+    slot.rank &= (1 << VBC_FORM_SHIFT) - 1;
+    if (slot.rank > TVM_MAX_RANK) slot.rank = 0; /* which the verifier refuses */
     slot.dtype = take_dtype(r);
     if (slot.kind == TVM_SLOT_REGISTER)
         slot.packing = take_small(r, TVM_PACKING_COUNT - 1, "the packing of a variable");
     if (slot.kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(slot.kind)) slot.layout = take_u32(r);
     take_u32s(r, slot.shape, slot.rank);
+    if (slot.form == TVM_FORM_STRIDED) take_u32s(r, slot.stride, slot.rank);
     if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_slot(kernel, &slot));
 }
 

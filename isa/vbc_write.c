@@ -113,6 +113,13 @@ typedef struct writer {
 
 static void use_expr(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t expr);
 
+static void use_extents(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, const tvm_slot *slot) {
+    if (slot->kind != TVM_SLOT_GLOBAL) return;
+    for (unsigned d = 0; d < slot->rank; d++) use_expr(w, kernel, o, slot->shape[d]);
+    for (unsigned d = 0; d < slot->rank && slot->form == TVM_FORM_STRIDED; d++)
+        use_expr(w, kernel, o, slot->stride[d]);
+}
+
 /* The extents of a parameter are used once all parameters are. */
 static void use_slot(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t index) {
     const tvm_slot *slot = &kernel->slots[index];
@@ -120,8 +127,7 @@ static void use_slot(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, ui
     order_use(&w->strings, slot->name);
     if (slot->kind == TVM_SLOT_REGISTER) order_use(&w->layouts, slot->layout);
     if (tvm_slot_is_in_shared(slot->kind)) order_use(&w->shared_layouts, slot->layout);
-    if (slot->kind != TVM_SLOT_GLOBAL || index < kernel->param_count) return;
-    for (unsigned d = 0; d < slot->rank; d++) use_expr(w, kernel, o, slot->shape[d]);
+    if (index >= kernel->param_count) use_extents(w, kernel, o, slot);
 }
 
 /* Operands before the operator, from the left. The limit on the size of an expression bounds the recursion.
@@ -151,9 +157,7 @@ static bool use_kernel(writer *w, const tvm_ir_kernel *kernel, kernel_order *o) 
         return false;
     order_use(&w->strings, kernel->name);
     for (uint32_t p = 0; p < kernel->param_count; p++) use_slot(w, kernel, o, p);
-    for (uint32_t p = 0; p < kernel->param_count; p++)
-        for (unsigned d = 0; kernel->slots[p].kind == TVM_SLOT_GLOBAL && d < kernel->slots[p].rank; d++)
-            use_expr(w, kernel, o, kernel->slots[p].shape[d]);
+    for (uint32_t p = 0; p < kernel->param_count; p++) use_extents(w, kernel, o, &kernel->slots[p]);
     for (unsigned d = 0; d < 3; d++)
         if (kernel->grid[d] != TVM_NONE) use_expr(w, kernel, o, kernel->grid[d]);
     for (uint32_t i = 0; i < kernel->assume_count; i++) use_expr(w, kernel, o, kernel->assumes[i]);
@@ -246,13 +250,15 @@ static void write_shared_layouts(const writer *w, sink *out) {
 static void write_slot(const writer *w, const kernel_order *o, const tvm_slot *slot, sink *out) {
     put_u32(out, w->strings.number[slot->name]);
     put_u8(out, slot->kind);
-    put_u8(out, slot->kind == TVM_SLOT_GLOBAL ? slot->rank : 0);
+    put_u8(out, slot->kind == TVM_SLOT_GLOBAL ? (uint8_t)(slot->rank | slot->form << VBC_FORM_SHIFT) : 0);
     put_dtype(out, slot->dtype);
     if (slot->kind == TVM_SLOT_REGISTER) put_u8(out, slot->packing);
     if (slot->kind == TVM_SLOT_REGISTER) put_u32(out, w->layouts.number[slot->layout]);
     if (tvm_slot_is_in_shared(slot->kind)) put_u32(out, w->shared_layouts.number[slot->layout]);
     if (slot->kind == TVM_SLOT_GLOBAL)
         for (unsigned d = 0; d < slot->rank; d++) put_u32(out, o->exprs.number[slot->shape[d]]);
+    if (slot->kind == TVM_SLOT_GLOBAL && slot->form == TVM_FORM_STRIDED)
+        for (unsigned d = 0; d < slot->rank; d++) put_u32(out, o->exprs.number[slot->stride[d]]);
 }
 
 static void write_expr(const kernel_order *o, const tvm_expr *node, sink *out) {

@@ -2,6 +2,7 @@
 #include "program_append.h"
 #include "rules.h"
 #include "verify_state.h"
+#include "view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +226,10 @@ static void check_slot(tvm_verify_state *state, uint32_t index) {
         if (slot->rank < 1 || slot->rank > TVM_MAX_RANK)
             tvm_verify_error(state, NULL, "global tensor '%s' has rank %u, expected 1 to %d", name,
                              slot->rank, TVM_MAX_RANK);
+        else if (slot->form >= (param ? TVM_FORM_PART : TVM_FORMS))
+            tvm_verify_error(state, NULL, "global tensor '%s' is no view", name);
+        else if (slot->form == TVM_FORM_STRIDED && slot->dtype.bits % 8 != 0)
+            tvm_verify_error(state, NULL, "'%s' has strides: expected elements of whole bytes", name);
     } else {
         check_tensor_slot(state, slot);
     }
@@ -312,8 +317,10 @@ static void check_exprs(tvm_verify_state *state) {
         for (unsigned d = 0; kernel->slots[p].kind == TVM_SLOT_GLOBAL && d < kernel->slots[p].rank; d++) {
             char what[128];
             snprintf(what, sizeof what, "dimension %u of '%.60s'", d, slot_name(state, &kernel->slots[p]));
-            check_launch_time(state, kernel->slots[p].shape[d], false,
-                              p < kernel->param_count ? launch : launch | TVM_LEAF_GRID, what);
+            unsigned leaves = p < kernel->param_count ? launch : launch | TVM_LEAF_GRID;
+            check_launch_time(state, kernel->slots[p].shape[d], false, leaves, what);
+            if (kernel->slots[p].form == TVM_FORM_STRIDED)
+                check_launch_time(state, kernel->slots[p].stride[d], false, leaves, what);
         }
     for (unsigned d = 0; d < 3; d++)
         if (kernel->grid[d] != TVM_NONE) check_launch_time(state, kernel->grid[d], false, launch, "grid");
@@ -466,6 +473,8 @@ static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_in
     type.has_layout = slot->kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(slot->kind);
     if (slot->kind == TVM_SLOT_GLOBAL) type.rank = slot->rank;
     memcpy(type.shape, slot->shape, sizeof type.shape);
+    type.form = (tvm_global_form)slot->form;
+    memcpy(type.stride, slot->stride, sizeof type.stride);
     if (slot->kind == TVM_SLOT_REGISTER) type.layout = state->program->layouts[slot->layout];
     if (tvm_slot_is_in_shared(slot->kind)) type.shared_layout = state->program->shared_layouts[slot->layout];
     return type;
@@ -558,14 +567,22 @@ static void check_kernel(tvm_verify_state *state) {
     check_exprs(state);
     if (state->errors > before) return;
     tvm_team_walk walk = {.depth = 0};
-    for (uint32_t i = 0; i < kernel->insn_count && !tvm_verify_done(state); i++)
-        check_insn(state, &kernel->insns[i], tvm_team_next(&walk, kernel, &kernel->insns[i]));
+    for (uint32_t s = 0; s < kernel->slot_count; s++) kernel->slots[s].view = 0;
+    for (uint32_t i = 0; i < kernel->insn_count && !tvm_verify_done(state); i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        unsigned errors = state->errors;
+        check_insn(state, insn, tvm_team_next(&walk, kernel, insn));
+        /* What views it looks through what has been found right. */
+        bool view = insn->op == TVM_OP_VIEW_GLOBAL || insn->op == TVM_OP_VIEW_SHARED;
+        if (view && state->errors == errors) kernel->slots[insn->result].view = i + 1;
+    }
     if (tvm_verify_done(state)) return;
     tvm_status status = tvm_ir_kernel_match(state->program, kernel, state->diags);
     if (status != TVM_OK) {
         state->status = status;
         state->errors++;
     }
+    if (state->errors == before) tvm_views_find(kernel);
     if (state->errors == before) tvm_verify_roles(state);
     if (state->errors == before) tvm_verify_flow(state);
     if (state->errors == before && !state->stopped) tvm_verify_pipelines(state);

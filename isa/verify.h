@@ -16,6 +16,8 @@ typedef struct tvm_result_type {
     tvm_shared_layout shared_layout; /* of SHARED */
     uint32_t rank;                   /* of GLOBAL, and its extents: expressions */
     uint32_t shape[TVM_MAX_RANK];
+    tvm_global_form form;          /* of GLOBAL */
+    uint32_t stride[TVM_MAX_RANK]; /* of STRIDED */
 } tvm_result_type;
 
 /* Checks the operands of one instruction of a team against its row's rule and completes *type: on entry it

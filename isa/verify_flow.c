@@ -3,6 +3,8 @@
  * closes. */
 #include "verify_state.h"
 
+#include "view.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,9 +71,10 @@ static const char *name_of(const flow *f, uint32_t slot) {
 
 static void read_slot(flow *f, const tvm_insn *insn, uint32_t slot) {
     if (f->kernel->slots[slot].kind == TVM_SLOT_SHARED) {
-        if (f->life[slot] != LIVE)
+        uint32_t root = f->life[slot] == LIVE ? tvm_view_root(f->kernel, slot) : slot;
+        if (f->life[root] != LIVE)
             tvm_verify_error(f->state, insn, "shared tensor '%s' is used %s", name_of(f, slot),
-                             f->life[slot] == FREED ? "after free-shared" : "before alloc-shared");
+                             f->life[root] == FREED ? "after free-shared" : "before alloc-shared");
     } else if (!set_has(&f->assigned, slot)) {
         if (f->role && f->kernel->slots[slot].kind == TVM_SLOT_REGISTER && set_has(&f->frames[0].entry, slot))
             tvm_verify_error(f->state, insn, "'%s' is the block's: a role has register tensors of its own",
@@ -213,6 +216,9 @@ static void free_shared(flow *f, const tvm_insn *insn) {
     uint32_t slot = tvm_operands(f->kernel, insn)[0].value;
     if (f->depth > 0) {
         tvm_verify_error(f->state, insn, "shared memory cannot be freed inside for, while, if or role");
+    } else if (f->kernel->slots[slot].view) {
+        tvm_verify_error(f->state, insn, "'%s' is a view: expected the tensor that alloc-shared made",
+                         name_of(f, slot));
     } else if (f->life[slot] == LIVE) {
         f->life[slot] = FREED;
         f->shared_bytes -= shared_size(f, slot);
@@ -259,8 +265,25 @@ static void allocate(flow *f, const tvm_insn *insn) {
     if (f->kernel->slots[insn->result].kind == TVM_SLOT_GLOBAL) alloc_global(f, insn);
 }
 
+/* One name is one view: what an access looks at does not depend on the path. */
+static void make_view(flow *f, const tvm_insn *insn) {
+    const tvm_slot *slot = &f->kernel->slots[insn->result];
+    if (f->life[insn->result] != NOT_YET)
+        tvm_verify_error(f->state, insn, "'%s' is made twice: expected a name of its own for each view",
+                         name_of(f, insn->result));
+    else if (slot->kind == TVM_SLOT_GLOBAL && slot->form != TVM_FORM_PART && !slot->at_launch)
+        tvm_verify_error(
+            f->state, insn,
+            "a view with strides stands outside of control and before exit, at an index that the launch "
+            "knows");
+    else if (tvm_view_depth(f->kernel, insn->result) > TVM_MAX_VIEW_DEPTH)
+        tvm_verify_error(f->state, insn, "views of views are at most %d deep", TVM_MAX_VIEW_DEPTH);
+    f->life[insn->result] = LIVE;
+}
+
 static void assign(flow *f, const tvm_insn *insn) {
     if (insn->result == TVM_NONE) return;
+    if (f->kernel->slots[insn->result].view) make_view(f, insn);
     if (is_loop_variable(f, insn->result))
         tvm_verify_error(f->state, insn, "'%s' is the variable of a loop around it, which cannot be assigned",
                          name_of(f, insn->result));

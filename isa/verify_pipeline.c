@@ -49,11 +49,15 @@ static void check_loop(check *c, uint32_t loop) {
 static void check_use(check *c, const tvm_insn *insn, const tvm_pipeline *around) {
     const tvm_operand *operands = tvm_operands(c->kernel, insn);
     if (tvm_insn_class(insn) == TVM_CLASS_FREE) return;
-    for (uint32_t o = 0; o < insn->count; o++)
-        if (operands[o].kind == TVM_OPERAND_SLOT && c->filled[operands[o].value] &&
-            !(around && tvm_pipeline_fills(around, operands[o].value)))
+    for (uint32_t o = 0; o < insn->count; o++) {
+        if (operands[o].kind != TVM_OPERAND_SLOT || !c->filled[operands[o].value]) continue;
+        if (insn->op == TVM_OP_VIEW_SHARED || c->kernel->slots[operands[o].value].view)
+            tvm_verify_error(c->state, insn, "'%s' is filled by a pipelined loop: expected no view of it",
+                             name_of(c, operands[o].value));
+        else if (!(around && tvm_pipeline_fills(around, operands[o].value)))
             tvm_verify_error(c->state, insn, "'%s' is filled by a pipelined loop: expected its use there",
                              name_of(c, operands[o].value));
+    }
 }
 
 static void check_uses(check *c) {

@@ -187,11 +187,14 @@ static tvm_status check_tensor(const tvm_kernel *function, uint32_t param, const
                                const tvm_launch_shapes *shapes, tvm_diags *diags) {
     const tvm_value *value = args->values ? &args->values[param] : NULL;
     const void *data = args->data[param];
-    int64_t shape[TVM_MAX_RANK];
+    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK];
     uint64_t needed;
     tvm_status status = tvm_launch_shapes_find(shapes, param, shape, &needed, diags);
+    bool strided = function->kernel->slots[param].form == TVM_FORM_STRIDED;
+    if (!status && value && value->tensor && strided)
+        status = tvm_launch_strides(shapes->program, shapes->kernel, param, &shapes->env, stride, diags);
     if (!status && value && value->tensor)
-        status = tvm_tensor_check(function, param, shape, value->tensor, diags);
+        status = tvm_tensor_check(function, param, shape, strided ? stride : NULL, value->tensor, diags);
     if (status) return status;
     if ((uintptr_t)data % 16)
         return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,

@@ -1,7 +1,10 @@
 #include "launch.h"
 #include "expr_text.h"
 
+#include "view.h"
+
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 /* ---- text of an expression and of the parameters that it reads ---- */
@@ -73,16 +76,24 @@ static tvm_text describe(const scope *s, uint32_t expr) {
     return tvm_launch_expr_text(s->program, s->kernel, expr, s->env);
 }
 
+static void print_exprs(tvm_text *text, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                        unsigned count, const uint32_t *exprs) {
+    for (unsigned d = 0; d < count; d++) {
+        tvm_text_puts(text, d ? ", " : "[");
+        tvm_print_expr(text, program, kernel, exprs[d], false);
+    }
+    tvm_text_puts(text, "]");
+}
+
 char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param) {
     const tvm_slot *slot = &kernel->slots[param];
     tvm_text text = {.limit = TEXT_MAX};
     if (slot->kind != TVM_SLOT_GLOBAL) return strdup("");
-    tvm_text_puts(&text, "[");
-    for (unsigned d = 0; d < slot->rank; d++) {
-        if (d > 0) tvm_text_puts(&text, ", ");
-        tvm_print_expr(&text, program, kernel, slot->shape[d], false);
+    print_exprs(&text, program, kernel, slot->rank, slot->shape);
+    if (slot->form == TVM_FORM_STRIDED) {
+        tvm_text_puts(&text, " strides ");
+        print_exprs(&text, program, kernel, slot->rank, slot->stride);
     }
-    tvm_text_puts(&text, "]");
     text = cut(text);
     if (!text.failed || text.too_long) return text.data;
     tvm_text_free(&text);
@@ -127,6 +138,16 @@ static tvm_status check_clusters(const scope *s, const uint32_t grid[3], tvm_dia
     return TVM_OK;
 }
 
+/* Without diags nobody asks why. */
+__attribute__((format(printf, 2, 3))) static tvm_status refuse(tvm_diags *diags, const char *format, ...) {
+    va_list arguments;
+    if (!diags) return TVM_ARGUMENT;
+    va_start(arguments, format);
+    tvm_diag_addv(diags, TVM_ARGUMENT, NULL, NULL, format, arguments);
+    va_end(arguments);
+    return TVM_ARGUMENT;
+}
+
 static tvm_status check_grid(const scope *s, uint32_t grid[3], tvm_diags *diags) {
     static const int64_t most[3] = {TVM_GRID_MAX};
     static const char *const names[3] = {"grid.x", "grid.y", "grid.z"};
@@ -167,21 +188,52 @@ static tvm_status check_assumes(const scope *s, tvm_diags *diags) {
 
 /* ---- shapes ---- */
 
-static tvm_status evaluate_extent(const scope *s, uint32_t param, unsigned d, int64_t *extent,
-                                  tvm_diags *diags) {
-    uint32_t expr = s->kernel->slots[param].shape[d];
+/* word: "extent", or "stride". */
+static tvm_status evaluate_extent(const scope *s, uint32_t param, uint32_t expr, const char *word, unsigned d,
+                                  int64_t *extent, tvm_diags *diags) {
     char what[160];
     tvm_scalar value;
     tvm_status status = evaluate(s, expr, "", &value, NULL);
     bool big = status == TVM_OK && too_big(s->kernel->exprs[expr].type, value, TVM_ELEMENTS_MAX);
     *extent = status == TVM_OK ? value.i : 0;
     if (status == TVM_OK && !big && value.i >= 0) return TVM_OK;
-    snprintf(what, sizeof what, "extent %u of %.100s", d,
+    if (!diags) return TVM_ARGUMENT;
+    snprintf(what, sizeof what, "%s %u of %.100s", word, d,
              slot_name(s, param)); /* no launch that succeeds pays for it */
     if (status != TVM_OK) return evaluate(s, expr, what, &value, diags);
     tvm_text text = describe(s, expr);
     tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s is %s: %s", kernel_name(s), what,
                  big ? "above 2^40" : "negative", tvm_text_string(&text));
+    tvm_text_free(&text);
+    return TVM_ARGUMENT;
+}
+
+/* Bytes of the memory of a parameter with strides, and the strides. */
+static tvm_status check_strides(const scope *s, uint32_t param, const int64_t *shape, uint64_t *bytes,
+                                int64_t stride[TVM_MAX_RANK], tvm_diags *diags) {
+    const tvm_slot *slot = &s->kernel->slots[param];
+    int64_t span;
+    for (unsigned d = 0; d < slot->rank; d++) {
+        tvm_status status = evaluate_extent(s, param, slot->stride[d], "stride", d, &stride[d], diags);
+        if (status != TVM_OK) return status;
+    }
+    if (!tvm_strided_span(slot->rank, shape, stride, &span) || span > TVM_ELEMENTS_MAX)
+        return refuse(diags, "kernel '%s': %s goes over more than 2^40 elements", kernel_name(s),
+                      slot_name(s, param));
+    *bytes = (uint64_t)span * slot->dtype.bits / 8;
+    return TVM_OK;
+}
+
+static tvm_status check_row(const scope *s, uint32_t param, int64_t row, tvm_diags *diags) {
+    const tvm_slot *slot = &s->kernel->slots[param];
+    char name[TVM_DTYPE_NAME_MAX];
+    if ((uint64_t)row * slot->dtype.bits % 8 == 0) return TVM_OK;
+    if (!diags) return TVM_ARGUMENT;
+    tvm_text text = describe(s, slot->shape[slot->rank - 1]);
+    tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
+                 "kernel '%s': a row of %s, %" PRId64 " elements of %s, is not whole bytes: %s",
+                 kernel_name(s), slot_name(s, param), row, tvm_dtype_name(slot->dtype, name),
+                 tvm_text_string(&text));
     tvm_text_free(&text);
     return TVM_ARGUMENT;
 }
@@ -194,7 +246,7 @@ tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *
     int64_t elements = 1;
     bool empty = false, big = false;
     for (unsigned d = 0; d < slot->rank; d++) {
-        tvm_status status = evaluate_extent(&s, param, d, &shape[d], diags);
+        tvm_status status = evaluate_extent(&s, param, slot->shape[d], "extent", d, &shape[d], diags);
         if (status != TVM_OK) return status;
         empty = empty || shape[d] == 0;
         /* The limit is on the extents that are not zero: strides are products of them. */
@@ -202,22 +254,80 @@ tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *
               elements > TVM_ELEMENTS_MAX;
     }
     if (big)
-        return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': %s has more than 2^40 elements",
-                            kernel_name(&s), slot_name(&s, param));
-    unsigned bits = slot->dtype.bits;
-    int64_t row = slot->rank ? shape[slot->rank - 1] : 1;
-    if ((uint64_t)row * bits % 8) {
-        char name[TVM_DTYPE_NAME_MAX];
-        tvm_text text = describe(&s, slot->shape[slot->rank - 1]);
-        tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                     "kernel '%s': a row of %s, %" PRId64 " elements of %s, is not whole bytes: %s",
-                     kernel_name(&s), slot_name(&s, param), row, tvm_dtype_name(slot->dtype, name),
-                     tvm_text_string(&text));
-        tvm_text_free(&text);
-        return TVM_ARGUMENT;
-    }
-    *bytes = empty ? 0 : (uint64_t)elements * bits / 8;
+        return refuse(diags, "kernel '%s': %s has more than 2^40 elements", kernel_name(&s),
+                      slot_name(&s, param));
+    int64_t stride[TVM_MAX_RANK];
+    if (slot->form == TVM_FORM_STRIDED) return check_strides(&s, param, shape, bytes, stride, diags);
+    tvm_status status = check_row(&s, param, slot->rank ? shape[slot->rank - 1] : 1, diags);
+    if (status != TVM_OK) return status;
+    *bytes = empty ? 0 : (uint64_t)elements * slot->dtype.bits / 8;
     return TVM_OK;
+}
+
+tvm_status tvm_launch_strides(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
+                              const tvm_launch_env *env, int64_t stride[TVM_MAX_RANK], tvm_diags *diags) {
+    const scope s = {program, kernel, env};
+    tvm_status status = TVM_OK;
+    for (unsigned d = 0; d < kernel->slots[slot].rank && status == TVM_OK; d++) {
+        tvm_global_dim step = tvm_global_step(kernel, slot, d);
+        const tvm_slot *of = &kernel->slots[step.slot];
+        int64_t extent;
+        stride[d] = 1;
+        if (of->form == TVM_FORM_STRIDED)
+            status =
+                evaluate_extent(&s, step.slot, of->stride[step.dim], "stride", step.dim, &stride[d], diags);
+        for (unsigned i = step.dim + 1; i < of->rank && of->form == TVM_FORM_ROW_MAJOR && status == TVM_OK;
+             i++) {
+            status = evaluate_extent(&s, step.slot, of->shape[i], "extent", i, &extent, diags);
+            stride[d] = (int64_t)((uint64_t)stride[d] * (uint64_t)extent);
+        }
+    }
+    return status;
+}
+
+/* ---- views ---- */
+
+/* The view that instruction `insn` makes, which is one that the launch checks. */
+static tvm_status check_view(const scope *s, uint32_t slot, const tvm_insn *insn, tvm_diags *diags) {
+    const tvm_ir_kernel *kernel = s->kernel;
+    tvm_view_numbers n = {.form = (tvm_global_form)kernel->slots[slot].form};
+    uint64_t bytes;
+    tvm_view view;
+    tvm_why why = {{0}};
+    tvm_view_read(kernel, insn, &view);
+    n.base_rank = view.base_rank;
+    n.rank = view.rank;
+    memcpy(n.from, view.from, sizeof n.from);
+    tvm_status status = tvm_launch_shape(s->program, kernel, view.base, s->env, n.base_shape, &bytes, diags);
+    for (unsigned d = 0; d < view.base_rank && status == TVM_OK; d++) {
+        tvm_scalar value = {0};
+        status = evaluate(s, view.index[d].value, "an index", &value, diags);
+        n.index[d] = value.i;
+    }
+    for (unsigned d = 0; d < view.rank && status == TVM_OK; d++) {
+        const tvm_slot *of = &kernel->slots[slot];
+        status = evaluate_extent(s, slot, of->shape[d], "extent", d, &n.shape[d], diags);
+        if (status == TVM_OK && of->form == TVM_FORM_STRIDED)
+            status = evaluate_extent(s, slot, of->stride[d], "stride", d, &n.stride[d], diags);
+    }
+    if (status != TVM_OK || tvm_view_inside(&n, &why) == TVM_OK) return status;
+    const tvm_place place = {.file = insn->file == TVM_NONE ? NULL : tvm_string(s->program, insn->file),
+                             .line = insn->line};
+    return tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL, "kernel '%s': view '%%%s' of '%s%s': %s",
+                        kernel_name(s), slot_name(s, slot), view.base < kernel->param_count ? "" : "%",
+                        slot_name(s, view.base), why.text);
+}
+
+/* Those that every block makes; a grid without blocks makes none. */
+static tvm_status check_views(const scope *s, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    const uint32_t *grid = s->env->grid;
+    if (!grid[0] || !grid[1] || !grid[2]) return TVM_OK;
+    for (uint32_t i = 0; i < s->kernel->slot_count && status == TVM_OK; i++) {
+        const tvm_slot *slot = &s->kernel->slots[i];
+        if (slot->at_launch) status = check_view(s, i, &s->kernel->insns[slot->view - 1], diags);
+    }
+    return status;
 }
 
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
@@ -231,5 +341,5 @@ tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *
         if (kernel->slots[p].kind == TVM_SLOT_GLOBAL)
             status = tvm_launch_shape(program, kernel, p, env, shape, &bytes, diags);
     }
-    return status;
+    return status == TVM_OK ? check_views(&s, diags) : status;
 }

@@ -21,7 +21,8 @@ typedef struct tvm_launch_env {
  * TVM_ARGUMENT with a message naming kernel, parameter or assume, and the values, when: an assume is false;
  * an extent is negative; a grid extent is below 0 or above the hardware's (2^31-1, 65535, 65535); a row of
  * a sub-byte tensor is not whole bytes; a grid extent is no multiple of the clusters'; a tensor has more
- * than 2^40 elements. A grid extent of 0 is allowed: nothing runs (launch returns at once). */
+ * than 2^40 elements, or goes over more; a stride is negative; a view that every block makes does not lie
+ * inside of what it views. A grid extent of 0 is allowed: nothing runs (launch returns at once). */
 tvm_status tvm_launch_check(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_launch_env *env,
                             tvm_diags *diags);
 
@@ -41,11 +42,17 @@ bool tvm_launch_print_values(tvm_text *out, const tvm_ir_program *program, const
 tvm_text tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
                               const tvm_launch_env *env);
 
-/* Extents and bytes of global tensor `slot`: a parameter, or one of the launch, whose extents may read the
- * grid. */
+/* Extents and bytes of global tensor `slot`: a parameter, or one of the launch or a view, whose extents may
+ * read the grid. Without strides the bytes are those of the elements, with them those from the first to
+ * behind the last one. diags NULL: nobody asks why not. */
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
                             const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags);
+
+/* Steps of a global tensor's dimensions in its memory, in elements: also of a view, whose extents then are
+ * those of a launch. diags NULL: nobody asks why not. */
+tvm_status tvm_launch_strides(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
+                              const tvm_launch_env *env, int64_t stride[TVM_MAX_RANK], tvm_diags *diags);
 
 /* The extents of a tensor parameter as they are declared, "[m, k / 64]"; "" for a scalar. malloc'ed; NULL
  * when out of memory. */

@@ -186,6 +186,14 @@ static void place_uses(const plan_maker *m) {
     for (uint32_t t = 0; t < m->made_count; t++) place_tensor(m, m->made[t].slot);
 }
 
+/* Strides and views are left to tvm_launch_check. */
+static bool is_plain(const tvm_ir_kernel *kernel) {
+    bool plain = true;
+    for (uint32_t s = 0; s < kernel->slot_count; s++)
+        plain = plain && kernel->slots[s].form != TVM_FORM_STRIDED && !kernel->slots[s].at_launch;
+    return plain;
+}
+
 tvm_status tvm_launch_plan_make(const tvm_ir_kernel *kernel, tvm_launch_plan **plan, tvm_diags *diags) {
     *plan = NULL;
     size_t exprs = (size_t)kernel->expr_count + 1;
@@ -194,8 +202,8 @@ tvm_status tvm_launch_plan_make(const tvm_ir_kernel *kernel, tvm_launch_plan **p
     m.plan = calloc(1, sizeof *m.plan + kernel->assume_count * sizeof m.plan->assumes[0]);
     m.values = calloc(exprs, sizeof *m.values);
     m.needed = calloc(2 * exprs, sizeof *m.needed);
-    bool memory = m.plan && m.values && m.needed, taken = memory;
-    if (memory) {
+    bool memory = m.plan && m.values && m.needed, taken = memory && is_plain(kernel);
+    if (taken) {
         m.late = m.needed + exprs;
         find_needed(&m);
         for (plan_sort sort = 0; taken && sort < SORTS; sort++) taken = place(&m, sort);

@@ -161,26 +161,30 @@ static tvm_status check_device(const tvm_kernel *function, const char *name, con
                         device_text(type, id, found));
 }
 
-/* Strides of extents of 1 say nothing, and none do when there is no element. */
+/* Strides of extents of 1 say nothing, and none do when there is no element. declared: the parameter's, or
+ * NULL. What is left out is row-major. */
 static tvm_status check_strides(const tvm_kernel *function, const char *name, const tvm_tensor *tensor,
-                                tvm_diags *diags) {
-    int64_t expected = 1;
-    if (!tensor->strides) return TVM_OK;
+                                const int64_t *declared, tvm_diags *diags) {
+    int64_t contiguous = 1;
     for (int32_t d = 0; d < tensor->ndim; d++)
         if (!tensor->shape[d]) return TVM_OK;
     for (int32_t d = tensor->ndim; d-- > 0;) {
-        if (tensor->shape[d] != 1 && tensor->strides[d] != expected)
+        int64_t expected = declared ? declared[d] : contiguous;
+        int64_t found = tensor->strides ? tensor->strides[d] : contiguous;
+        if (tensor->shape[d] != 1 && found != expected)
             return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
-                                "kernel '%s': tensor '%s' is to be contiguous: stride %" PRId32
-                                " is to be %" PRId64 ", but is %" PRId64,
-                                tvm_kernel_name(function), name, d, expected, tensor->strides[d]);
-        expected *= tensor->shape[d]; /* bounded: the shape is the declared one */
+                                "kernel '%s': tensor '%s' is to be %s: stride %" PRId32 " is to be %" PRId64
+                                ", but is %" PRId64,
+                                tvm_kernel_name(function), name,
+                                declared ? "laid out as its parameter says" : "contiguous", d, expected,
+                                found);
+        contiguous *= tensor->shape[d]; /* bounded: the shape is the declared one */
     }
     return TVM_OK;
 }
 
 tvm_status tvm_tensor_check(const tvm_kernel *function, uint32_t param, const int64_t shape[TVM_MAX_RANK],
-                            const tvm_tensor *tensor, tvm_diags *diags) {
+                            const int64_t *stride, const tvm_tensor *tensor, tvm_diags *diags) {
     const tvm_slot *slot = &function->kernel->slots[param];
     const char *name = tvm_string(function->code->program, slot->name);
     if (!holds(slot->dtype, tensor->dtype.code, tensor->dtype.bits) || !has_shape(tensor, slot, shape)) {
@@ -191,6 +195,6 @@ tvm_status tvm_tensor_check(const tvm_kernel *function, uint32_t param, const in
         tvm_text_free(&found);
         return TVM_ARGUMENT;
     }
-    tvm_status status = check_strides(function, name, tensor, diags);
+    tvm_status status = check_strides(function, name, tensor, stride, diags);
     return status ? status : check_device(function, name, tensor, diags);
 }

@@ -157,8 +157,10 @@ static void find_assumptions(const emitter *e) {
         assume(e, kernel->assumes[i % kernel->assume_count]);
     for (uint32_t p = 0; p < kernel->slot_count; p++) {
         const tvm_slot *slot = &kernel->slots[p];
-        if (slot->kind != TVM_SLOT_GLOBAL) continue;
+        if (slot->kind != TVM_SLOT_GLOBAL || (slot->view && !slot->at_launch)) continue;
         for (unsigned d = 0; d < slot->rank; d++) assume_bound(e->facts, slot->shape[d], TVM_EXPR_GE, 0);
+        for (unsigned d = 0; d < slot->rank && slot->form == TVM_FORM_STRIDED; d++)
+            assume_bound(e->facts, slot->stride[d], TVM_EXPR_GE, 0);
         uint32_t row = slot->shape[slot->rank - 1];
         unsigned bits = slot->dtype.bits;
         uint64_t whole = 8 / tvm_fact_gcd(bits, 8); /* elements in the shortest run of whole bytes */

@@ -42,11 +42,20 @@ typedef struct named_barriers {
     const char *refused;
 } named_barriers;
 
+/* Of a view: its address is a register of the run. Nothing of it: a parameter or tensor of the launch. */
+typedef struct tensor_place {
+    bool moves;         /* it is known where the view is made, not at kernel entry */
+    uint32_t made_at;   /* loops begun until then (caches.scopes) */
+    unsigned alignment; /* bits */
+} tensor_place;
+
 typedef struct slot_state {
     uint32_t first_word, words; /* REGISTER: %w<first_word + i> */
     char reg[24]; /* SCALAR: its register; GLOBAL: its address register (%rd.., already cvta'd to global);
                      BARRIER: that of the parities of the phases to wait for, a bit an mbarrier */
+    tensor_place place;     /* GLOBAL */
     uint32_t shared_offset; /* SHARED, BARRIER: bytes from the start of the block's dynamic shared memory */
+    uint32_t shared_base;   /* SHARED: of a view: its first element from there, before the swizzle */
     uint32_t team_arrivals; /* BARRIER: an arrival of a team, spread evenly over its warps */
     named_barriers named;   /* BARRIER */
     uint32_t version;       /* counts assignments, for caches of expressions */
@@ -111,7 +120,7 @@ typedef struct emitter {
     bulk_ways bulk;
     bool uses_vprintf;
     unsigned ptx_version; /* 84: 8.4; the least that has what was emitted, where the target's own may not */
-    shared_need shared; /* shared_plan.h: of the block's team, or of the role whose code is being emitted */
+    shared_need shared;   /* shared_plan.h: of the block's team, or of the role whose code is being emitted */
     shared_need role_shared[TVM_MAX_TEAMS];
     uint64_t shared_bytes; /* of the block */
     unsigned scratch_read,

@@ -210,6 +210,10 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
         snprintf(why, 160, "global addresses are known to be multiples of %u bytes only", align / 8);
         return false;
     }
+    if (c->run > 1 && !tvm_global_has_rows(&base->g)) {
+        snprintf(why, 160, "neighbours of a row are apart in global memory");
+        return false;
+    }
     unsigned end = base->g.rank - 1;
     if (!base->g.proven[end] && tvm_fact_gcd(base->g.granule[end], c->run) != c->run) {
         snprintf(why, 160, "a chunk may cross the tensor's edge");

@@ -3,6 +3,8 @@
  */
 #include <stdio.h>
 
+#include "shared_view.h"
+#include "view.h"
 #include "analysis.h"
 #include "barrier.h"
 #include "bulk_plan.h"
@@ -186,7 +188,8 @@ static bool is_written(const emitter *e, uint32_t slot) {
         if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) continue;
         const tvm_operand *operands = tvm_operands(e->kernel, insn);
         for (uint32_t o = 0; o < insn->count; o++)
-            if (operands[o].kind == TVM_OPERAND_SLOT && operands[o].value == slot) return true;
+            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_global_alias(e->kernel, operands[o].value, slot))
+                return true;
     }
     return false;
 }

@@ -60,6 +60,11 @@ static bool global_fits(const emitter *e, const bulk_tile *tile, unsigned bytes,
                  slot->rank, slot->rank == 1 ? "" : "s");
         return false;
     }
+    if (slot->view || slot->form != TVM_FORM_ROW_MAJOR) {
+        snprintf(why, BULK_WHY_MAX, "%.60s %s, the copy engine is used for whole tensors in row-major order",
+                 name, slot->view ? "is a view" : "has strides");
+        return false;
+    }
     uint64_t row = tvm_fact_divisor(e, slot->shape[slot->rank - 1]) * bytes;
     uint64_t first = tvm_fact_divisor(e, tile->global[slot->rank].value) * bytes;
     if (first % TVM_ABI_BOX_GRANULE != 0) {

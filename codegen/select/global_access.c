@@ -32,23 +32,51 @@ static bool is_tensor(const global_access *g, unsigned tensor_dim) {
     return g->index[tensor_dim].kind == TVM_OPERAND_SLOT;
 }
 
-static void find_strides(global_access *g) {
-    int64_t stride = 1;
-    uint64_t divisor = 1;
+/* Steps are products of divisors; one that does not fit loses all but its power of two. */
+static void multiply_divisor(uint64_t *divisor, uint64_t by) {
+    if (__builtin_mul_overflow(*divisor, by, divisor)) *divisor = *divisor & (~*divisor + 1);
+    if (*divisor > INT32_MAX) *divisor = *divisor & (~*divisor + 1);
+}
+
+/* The step along a dimension: its value, where that is a constant of at most CONSTANT_REACH, and a divisor.
+ */
+static bool find_step(const global_access *g, unsigned tensor_dim, int64_t *value, uint64_t *divisor) {
+    const emitter *e = g->e;
+    tvm_global_dim of = g->step_of[tensor_dim];
+    const tvm_slot *slot = &e->kernel->slots[of.slot];
+    int64_t factor;
+    *value = 1;
+    *divisor = 1;
+    if (slot->form == TVM_FORM_STRIDED) {
+        *divisor = tvm_fact_divisor(e, slot->stride[of.dim]);
+        return tvm_fact_constant(e, slot->stride[of.dim], value) && *value >= 0 && *value <= CONSTANT_REACH;
+    }
     bool constant = true;
-    for (unsigned d = g->rank; d-- > 0;) {
-        uint32_t extent = d >= g->lead ? g->extent[d - g->lead] : 1;
-        g->stride_divisor[d] = divisor;
+    for (unsigned d = slot->rank; --d > of.dim;) {
+        multiply_divisor(divisor, tvm_fact_divisor(e, slot->shape[d]));
+        constant = constant && tvm_fact_constant(e, slot->shape[d], &factor) && factor >= 0 &&
+                   factor <= CONSTANT_REACH && *value <= CONSTANT_REACH;
+        if (constant) *value *= factor;
+    }
+    return constant;
+}
+
+static bool has_unit_step(const global_access *g, unsigned tensor_dim) {
+    int64_t value;
+    uint64_t divisor;
+    return find_step(g, tensor_dim, &value, &divisor) && value == 1;
+}
+
+bool tvm_global_has_rows(const global_access *g) {
+    return has_unit_step(g, g->rank - 1);
+}
+
+static void find_strides(global_access *g) {
+    for (unsigned d = 0; d < g->rank; d++) {
+        int64_t extent = d >= g->lead ? g->extent[d - g->lead] : 1;
+        bool constant = find_step(g, d, &g->stride[d], &g->stride_divisor[d]);
         g->constant_stride[d] =
-            constant && d >= g->lead && stride * extent * bytes_scale(g) <= CONSTANT_REACH;
-        g->stride[d] = stride;
-        int64_t shape;
-        uint64_t shape_divisor = tvm_fact_divisor(g->e, shape_expr(g, d));
-        if (__builtin_mul_overflow(divisor, shape_divisor, &divisor)) divisor = divisor & (~divisor + 1);
-        if (divisor > INT32_MAX) divisor = divisor & (~divisor + 1);
-        constant = constant && tvm_fact_constant(g->e, shape_expr(g, d), &shape) && shape >= 0 &&
-                   shape <= CONSTANT_REACH && stride <= CONSTANT_REACH;
-        if (constant) stride *= shape;
+            constant && d >= g->lead && g->stride[d] * extent * bytes_scale(g) <= CONSTANT_REACH;
     }
 }
 
@@ -85,6 +113,7 @@ void tvm_global_open(emitter *e, global_access *g, uint32_t slot, const tvm_oper
     g->tile_rank = tile_rank;
     g->lead = g->rank - tile_rank;
     g->bits = tensor->dtype.bits;
+    for (unsigned d = 0; d < g->rank; d++) g->step_of[d] = tvm_global_step(e->kernel, slot, d);
     find_strides(g);
     find_bounds(g);
 }
@@ -108,7 +137,8 @@ bool tvm_global_is_guarded(const global_access *g) {
 }
 
 unsigned tvm_global_alignment(const global_access *g, const uint64_t rows[TVM_MAX_RANK]) {
-    uint64_t align = ALIGN_MAX_BITS;
+    unsigned base = g->e->slots[g->slot].place.alignment;
+    uint64_t align = base ? base : ALIGN_MAX_BITS;
     for (unsigned d = 0; d < g->rank; d++) {
         uint64_t step = index_divisor(g, d);
         if (d >= g->lead) {
@@ -189,14 +219,19 @@ static reg add64(emitter *e, enum when when, reg a, reg b) {
 reg tvm_global_stride(global_access *g, unsigned tensor_dim) {
     reg product = {""};
     int64_t constant = 1;
-    for (unsigned d = tensor_dim + 1; d < g->rank; d++) {
+    tvm_global_dim of = g->step_of[tensor_dim];
+    const tvm_slot *slot = &g->e->kernel->slots[of.slot];
+    bool strided = slot->form == TVM_FORM_STRIDED;
+    /* The stride alone, or the extents behind. */
+    for (unsigned d = strided ? of.dim : of.dim + 1; d < (strided ? of.dim + 1 : slot->rank); d++) {
         int64_t value;
         enum when when;
-        if (tvm_fact_constant(g->e, shape_expr(g, d), &value)) {
+        uint32_t expr = strided ? slot->stride[d] : slot->shape[d];
+        if (tvm_fact_constant(g->e, expr, &value)) {
             constant = (int64_t)((uint64_t)constant * (uint64_t)value);
             continue;
         }
-        reg factor = widen(g, shape_expr(g, d), &when);
+        reg factor = widen(g, expr, &when);
         product = product.name[0] ? tvm_pure(g->e, 'd', "mul.lo.s64 $, %s, %s;", product.name, factor.name)
                                   : factor;
     }
@@ -228,27 +263,25 @@ reg tvm_global_position(global_access *g, unsigned tensor_dim) {
 /* value * stride of the dimension, in bytes; in bits >> 3 for the last dimension of sub-byte tensors. */
 static reg scaled(global_access *g, unsigned d, reg value, enum when when) {
     emitter *e = g->e;
-    bool is_last = d + 1 == g->rank;
-    if (is_last && g->bits == 8) return value;
+    bool is_unit = has_unit_step(g, d);
+    if (is_unit && g->bits == 8) return value;
     char factor[24];
-    if (is_last)
+    if (is_unit)
         snprintf(factor, sizeof factor, "%u", g->bits > 8 ? g->bits / 8 : g->bits);
     else
         snprintf(factor, sizeof factor, "%s", stride_bytes(g, d).name);
     reg out = compute(e, when, "mul.lo.s64 $, %s, %s;", value.name, factor);
-    return is_last && g->bits < 8 ? compute(e, when, "shr.s64 $, %s, 3;", out.name) : out;
+    return is_unit && g->bits < 8 ? compute(e, when, "shr.s64 $, %s, 3;", out.name) : out;
 }
 
 /* Is a step along the dimension a constant number of bytes that 31 bits hold? */
 static bool step_is_constant(const global_access *g, unsigned tensor_dim, int64_t *bytes) {
-    int64_t step = g->bits;
-    for (unsigned d = tensor_dim + 1; d < g->rank; d++) {
-        int64_t shape;
-        if (!tvm_fact_constant(g->e, shape_expr(g, d), &shape) || __builtin_mul_overflow(step, shape, &step))
-            return false;
-    }
+    int64_t step;
+    uint64_t divisor;
+    if (!find_step(g, tensor_dim, &step, &divisor) || __builtin_mul_overflow(step, (int64_t)g->bits, &step))
+        return false;
     *bytes = step / 8;
-    return step % 8 == 0 && step >= 0 && *bytes <= INT32_MAX;
+    return step % 8 == 0 && *bytes <= INT32_MAX;
 }
 
 /* Index times step along the dimension, in bytes. */
@@ -263,32 +296,55 @@ static reg index_bytes(global_access *g, unsigned d) {
     return scaled(g, d, index, when);
 }
 
+/* When the address of the tensor is known: of a view that is made at an index of the run, where it is made.
+ */
+static enum when when_placed(const global_access *g) {
+    const tensor_place *place = &g->e->slots[g->slot].place;
+    const loop_frame *loop = tvm_innermost_loop(g->e);
+    if (!place->moves) return AT_ENTRY;
+    return loop && place->made_at < loop->scope ? BEFORE_LOOP : HERE;
+}
+
+/* sum + more, both of which may be nothing. */
+static reg plus(emitter *e, enum when when, reg sum, reg more) {
+    if (!sum.name[0]) return more;
+    return more.name[0] ? add64(e, when, sum, more) : sum;
+}
+
+/* `sum`, and what of the tensor's address and the indices becomes known then. */
+static reg add_known(global_access *g, enum when when, reg sum) {
+    emitter *e = g->e;
+    reg tensor = {""};
+    if (when_placed(g) == when) memcpy(tensor.name, e->slots[g->slot].reg, sizeof tensor.name);
+    sum = plus(e, when, sum, tensor);
+    for (unsigned d = 0; d < g->tile_rank && when == AT_ENTRY; d++) {
+        if (!g->part[d].varies) continue;
+        reg part = tvm_pure(e, 'd', "cvt.u64.u32 $, %s;", g->part[d].value.name);
+        sum = plus(e, AT_ENTRY, sum, scaled(g, g->lead + d, part, AT_ENTRY));
+    }
+    for (unsigned d = 0; d < g->rank; d++) {
+        int64_t value;
+        uint32_t expr = g->index[d].value;
+        if (is_tensor(g, d)) continue;
+        if (when_known(e, expr) != when || (tvm_fact_constant(e, expr, &value) && value == 0) ||
+            near_index(g, d) != 0)
+            continue;
+        sum = plus(e, when, sum, index_bytes(g, d));
+    }
+    return sum;
+}
+
 /* Tensor + thread parts + indices: what changes least first, so that it is computed once. What a loop changes
  * is kept apart. */
 static void make_base(global_access *g) {
-    emitter *e = g->e;
-    reg address = {""};
-    memcpy(address.name, e->slots[g->slot].reg, sizeof address.name);
-    for (unsigned d = 0; d < g->tile_rank; d++) {
-        if (!g->part[d].varies) continue;
-        reg part = tvm_pure(e, 'd', "cvt.u64.u32 $, %s;", g->part[d].value.name);
-        address = add64(e, AT_ENTRY, address, scaled(g, g->lead + d, part, AT_ENTRY));
-    }
-    for (enum when when = AT_ENTRY; when <= HERE; when++)
-        for (unsigned d = 0; d < g->rank; d++) {
-            int64_t value;
-            uint32_t expr = g->index[d].value;
-            if (is_tensor(g, d)) continue;
-            if (when_known(e, expr) != when || (tvm_fact_constant(e, expr, &value) && value == 0) ||
-                near_index(g, d) != 0)
-                continue;
-            reg bytes = index_bytes(g, d);
-            if (when != HERE || !tvm_innermost_loop(e))
-                address = add64(e, when, address, bytes);
-            else
-                g->moving = g->moving.name[0] ? add64(e, HERE, g->moving, bytes) : bytes;
-        }
-    g->base = address;
+    bool in_loop = tvm_innermost_loop(g->e);
+    reg address = add_known(g, AT_ENTRY, (reg){""});
+    if (in_loop) address = add_known(g, BEFORE_LOOP, address);
+    if (in_loop)
+        g->moving = add_known(g, HERE, (reg){""});
+    else
+        address = add_known(g, HERE, address);
+    g->base = address.name[0] ? address : tvm_pure(g->e, 'd', "mov.b64 $, 0;");
     g->has_base = true;
 }
 

@@ -5,6 +5,7 @@
 #define TVM_CODEGEN_GLOBAL_ACCESS_H
 
 #include "emit.h"
+#include "view.h"
 
 /* The thread's part of a coordinate in one dimension of the tile. */
 typedef struct thread_part {
@@ -18,7 +19,8 @@ enum { GLOBAL_CACHE = 64 };
 typedef struct global_access {
     emitter *e;
     uint32_t slot;
-    unsigned rank, tile_rank, lead; /* dimension d of the tile is lead + d of the tensor */
+    tvm_global_dim step_of[TVM_MAX_RANK]; /* by dimension of the tensor: whose step it has */
+    unsigned rank, tile_rank, lead;       /* dimension d of the tile is lead + d of the tensor */
     unsigned bits;
     const tvm_operand *index; /* one expression a dimension, or a register tensor, which has no part in what
                                  follows but for the alignment: tvm_global_element adds it */
@@ -55,6 +57,8 @@ typedef struct global_access {
 /* part and extent (tile_rank entries) have been set; the rest is found out. */
 void tvm_global_open(emitter *e, global_access *g, uint32_t slot, const tvm_operand *index,
                      unsigned tile_rank);
+/* Are neighbours along the last dimension neighbours in memory? */
+bool tvm_global_has_rows(const global_access *g);
 /* Is anything unproven? */
 bool tvm_global_is_guarded(const global_access *g);
 /* Alignment, in bits, of every address whose constant coordinates lead to a multiple of it; `rows` are

@@ -15,6 +15,8 @@
  * own products need not be done. */
 #include "pipeline_build.h"
 
+#include "view.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +62,8 @@ static bool is_written(const lowering *l, uint32_t slot) {
         const tvm_operand *operands = tvm_operands(l->from, insn);
         if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) continue;
         for (uint32_t o = 0; o < insn->count; o++)
-            if (operands[o].kind == TVM_OPERAND_SLOT && operands[o].value == slot) return true;
+            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_global_alias(l->from, operands[o].value, slot))
+                return true;
     }
     return false;
 }
@@ -119,8 +122,9 @@ static bool is_simple(const lowering *l, tvm_why *why) {
         const tvm_insn *insn = &l->from->insns[i];
         tvm_op_class class = tvm_insn_class(insn);
         loops += tvm_pipeline_stages(l->from, insn) > 0;
-        if (class == TVM_CLASS_SECTION || class == TVM_CLASS_EXIT || class == TVM_CLASS_FREE ||
-            insn->op == TVM_OP_SYNC_CLUSTER) { /* of all warps: it stands in no role */
+        /* sync-cluster is of all warps: it stands in no role; each role would make the view, which has one place. */
+        bool whole = insn->op == TVM_OP_SYNC_CLUSTER || insn->op == TVM_OP_VIEW_GLOBAL;
+        if (class == TVM_CLASS_SECTION || class == TVM_CLASS_EXIT || class == TVM_CLASS_FREE || whole) {
             say(why, "the kernel has ", tvm_op(insn->op)->mnemonic);
             return false;
         }

@@ -83,6 +83,7 @@ bool tvm_shared_open(emitter *e, shared_tile *s, uint32_t slot, const tvm_operan
     s->bytes = tvm_slot_dtype(e, slot).bits / 8;
     s->threads = threads;
     s->linear = true;
+    s->constant = e->slots[slot].shared_base;
     find_modes(s);
     for (unsigned d = 0; d < s->rank; d++) {
         int64_t constant;
@@ -344,7 +345,14 @@ void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, r
 }
 
 reg tvm_shared_address_of_offset(shared_tile *s, reg offset) {
-    return moving_address(s, offset.name[0] ? offset : tvm_pure(s->e, 'r', "mov.b32 $, 0;"));
+    uint32_t base = s->e->slots[s->slot].shared_base;
+    if (!offset.name[0]) return moving_address(s, tvm_pure(s->e, 'r', "mov.b32 $, %u;", base));
+    reg sum = offset;
+    if (base != 0) {
+        sum = tvm_new_r(s->e);
+        tvm_emit(s->e, "add.u32 %s, %s, %u;", sum.name, offset.name, base);
+    }
+    return moving_address(s, sum);
 }
 
 reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],

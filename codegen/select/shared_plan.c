@@ -1,4 +1,6 @@
 /* Shared memory by liveness: first fit among the tensors that live at the same time. */
+#include "shared_view.h"
+#include "view.h"
 #include "shared_plan.h"
 
 #include <stdlib.h>
@@ -87,9 +89,10 @@ static void place_barriers(plan *p) {
 /* The shared tensors of bulk copies. */
 static void find_engine(plan *p, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
-    if (insn->op == TVM_OP_COPY_BULK) p->engine[operands->value] = true;
+    if (insn->op == TVM_OP_COPY_BULK) p->engine[tvm_view_root(p->kernel, operands->value)] = true;
     if (insn->op == TVM_OP_STORE_BULK)
-        p->engine[operands[1 + p->kernel->slots[operands->value].rank].value] = true;
+        p->engine[tvm_view_root(p->kernel, operands[1 + p->kernel->slots[operands->value].rank].value)] =
+            true;
 }
 
 static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kernel *kernel) {
@@ -168,6 +171,13 @@ tvm_status tvm_shared_plan_make(emitter *e) {
     for (uint32_t s = 0; made && s < e->kernel->slot_count; s++) {
         e->slots[s].shared_offset = p.offset[s];
         e->caches->reuses[s] = p.reuses[s];
+    }
+    for (uint32_t s = 0; made && s < e->kernel->slot_count; s++) {
+        tvm_shared_root root;
+        if (e->kernel->slots[s].kind != TVM_SLOT_SHARED || !e->kernel->slots[s].view) continue;
+        tvm_shared_root_find(e->program, e->kernel, s, &root);
+        e->slots[s].shared_offset = p.offset[root.slot];
+        e->slots[s].shared_base = root.base;
     }
     if (made) e->shared_bytes = place_scratch(&p, e->target, &e->shared, e->role_shared);
     free_plan(&p);

@@ -10,6 +10,8 @@
  * cores do this one, and needs registers for those of two steps only. */
 #include <stdlib.h>
 
+#include "shared_view.h"
+#include "view.h"
 #include "groups.h"
 #include "wgmma_impl.h"
 
@@ -79,7 +81,8 @@ static bool waits_for(const emitter *e, const tvm_insn *insn, const product *p) 
         return !p->all.a_is_shared;
     for (uint32_t i = 0; i < insn->count; i++) {
         if (operands[i].kind != TVM_OPERAND_SLOT) continue;
-        bool is_read = operands[i].value == o->mma.b.slot || operands[i].value == o->mma.a.slot;
+        bool is_read = tvm_shared_alias(e->kernel, operands[i].value, o->mma.b.slot) ||
+                       (o->mma.a.is_shared && tvm_shared_alias(e->kernel, operands[i].value, o->mma.a.slot));
         if (is_sums_of(e, p, operands[i].value) || (writes && is_read)) return true;
     }
     return false;

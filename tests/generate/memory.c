@@ -53,6 +53,29 @@ static void put_mask(gen_insn *insn, uint32_t mask) {
         gen_put_slot(insn, mask);
 }
 
+/* A parameter of those extents, or such a view of one: a part from an index on, or with its dimensions
+ * exchanged. */
+static uint32_t param_or_view(gen *g, const char *kind, tvm_dtype type, unsigned rank,
+                              const uint32_t *extents) {
+    uint32_t whole[TVM_MAX_RANK], order[TVM_MAX_RANK], first = gen_below(g, 4);
+    if (type.bits % 8 != 0 || !gen_one_in(g, 4)) return gen_param(g, kind, type, rank, extents);
+    bool exchanged = gen_one_in(g, 2);
+    gen_insn insn = gen_begin(TVM_OP_VIEW_GLOBAL);
+    insn.type = (tvm_result_type){.dtype = type, .rank = rank, .form = TVM_FORM_PART};
+    memcpy(insn.type.shape, extents, rank * sizeof *extents);
+    for (unsigned d = 0; d < rank; d++) {
+        order[d] = exchanged ? rank - 1 - d : d;
+        whole[order[d]] = gen_apply(g, TVM_EXPR_ADD, extents[d], constant(g, first + 1));
+    }
+    gen_put_slot(&insn, gen_param(g, kind, type, rank, whole));
+    for (unsigned d = 0; d < rank; d++) gen_put_expr(&insn, gen_index(g, first, 1));
+    if (exchanged)
+        gen_put_list(&insn, rank, order);
+    else
+        gen_put_none(&insn);
+    return gen_must(g, &insn);
+}
+
 uint32_t gen_load_input(gen *g, const char *kind, tvm_dtype type, const tvm_layout *layout) {
     uint32_t extents[TVM_MAX_RANK + 1], mask = maybe_mask(g, type, TVM_NONE);
     bool stacked = layout->rank < 4 && gen_one_in(g, 3), is_small = kind[0] == 's';
@@ -65,7 +88,7 @@ uint32_t gen_load_input(gen *g, const char *kind, tvm_dtype type, const tvm_layo
     memcpy(shape, insn.type.layout.shape, sizeof shape);
     extents_about(g, type, rank, shape, extents + stacked);
     if (stacked) extents[0] = constant(g, 1 + gen_below(g, 4));
-    gen_put_slot(&insn, gen_param(g, kind, type, rank + stacked, extents));
+    gen_put_slot(&insn, param_or_view(g, kind, type, rank + stacked, extents));
     if (stacked) gen_put_expr(&insn, gen_index(g, 3, 1));
     for (unsigned d = 0; d < rank; d++) {
         uint32_t step = d + 1 == rank ? row_step(type) : 1;
@@ -242,12 +265,40 @@ static unsigned shared_tile(gen *g, uint32_t slot, gen_insn *insn, uint32_t tile
     return dims;
 }
 
+/* The tensor, or where its layout has one a view of it: half of a dimension, or its dimensions exchanged, or
+ * one of all. */
+static uint32_t tensor_or_view(gen *g, uint32_t slot) {
+    const tvm_shared_layout layout = g->program->shared_layouts[g->kernel->slots[slot].layout];
+    uint32_t result = TVM_NONE, extents[TVM_MAX_RANK], order[TVM_MAX_RANK], all = 1;
+    unsigned way = gen_below(g, 8);
+    if (way > 2) return slot;
+    gen_insn insn = gen_begin(TVM_OP_VIEW_SHARED);
+    gen_put_slot(&insn, slot);
+    for (unsigned d = 0; d < layout.rank; d++) {
+        bool half = way == 0 && layout.shape[d] % 2 == 0 && gen_one_in(g, 2);
+        order[d] = layout.rank - 1 - d;
+        extents[d] = way == 1 ? layout.shape[order[d]] : layout.shape[d] / (half ? 2 : 1);
+        all *= layout.shape[d];
+        gen_put_expr(&insn, constant(g, half && gen_one_in(g, 2) ? extents[d] : 0));
+    }
+    gen_put_list(&insn, layout.rank, extents);
+    if (way == 1)
+        gen_put_list(&insn, layout.rank, order);
+    else
+        gen_put_none(&insn);
+    if (way == 2)
+        gen_put_list(&insn, 1, &all);
+    else
+        gen_put_none(&insn);
+    return gen_take(g, &insn, &result) ? result : slot;
+}
+
 static void load_shared(gen *g) {
     uint32_t tile[TVM_MAX_RANK];
     gen_shared *s = any_shared(g);
     gen_insn insn = gen_begin(TVM_OP_LOAD_SHARED);
     if (!s) return;
-    unsigned rank = shared_tile(g, s->slot, &insn, tile);
+    unsigned rank = shared_tile(g, tensor_or_view(g, s->slot), &insn, tile);
     insn.type.has_layout = gen_layout(g, rank, tile, &insn.type.layout);
     if (!insn.type.has_layout) return;
     to_read(g, s);

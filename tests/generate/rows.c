@@ -44,7 +44,9 @@ static uint32_t slot_of_type(gen *g, const tvm_result_type *type) {
         slot.layout = tvm_ir_program_shared_layout(g->program, &type->shared_layout);
     if (type->kind == TVM_SLOT_GLOBAL) {
         slot.rank = (uint8_t)type->rank;
+        slot.form = (uint8_t)type->form;
         memcpy(slot.shape, type->shape, sizeof slot.shape);
+        memcpy(slot.stride, type->stride, sizeof slot.stride);
     }
     uint32_t index = tvm_ir_kernel_add_slot(g->kernel, &slot);
     if (index < GEN_SLOTS) return index;
@@ -71,6 +73,8 @@ bool gen_take(gen *g, gen_insn *made, uint32_t *result) {
         if (result) *result = insn.result;
     }
     if (tvm_ir_kernel_add_insn(g->kernel, &insn, made->operands, made->count) == TVM_NONE) g->failed = true;
+    if (made->op == TVM_OP_VIEW_GLOBAL || made->op == TVM_OP_VIEW_SHARED)
+        g->kernel->slots[insn.result].view = g->kernel->insn_count;
     return !g->failed;
 }
 

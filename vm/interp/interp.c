@@ -1,4 +1,5 @@
 #include "interp_impl.h"
+#include "shared_view.h"
 
 #include <stdlib.h>
 
@@ -34,10 +35,18 @@ static void place_tensors(tvm_interp_kernel *k) {
         }
         if (slot->kind != TVM_SLOT_REGISTER && slot->kind != TVM_SLOT_SHARED) continue;
         k->extents[s] = slot_extent(k->program, slot);
+        if (slot->view) continue;
         size_t *offset = slot->kind == TVM_SLOT_SHARED ? &shared : &registers;
         k->offsets[s] = *offset;
         size_t bytes = (size_t)k->extents[s] * tvm_dtype_container(slot->dtype) + INTERP_SLACK;
         *offset += (bytes + 63) / 64 * 64;
+    }
+    for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
+        tvm_shared_root root;
+        if (interp_slot(k, s)->kind != TVM_SLOT_SHARED || !interp_slot(k, s)->view) continue;
+        tvm_shared_root_find(k->program, k->kernel, s, &root);
+        k->offsets[s] =
+            k->offsets[root.slot] + (size_t)root.first * tvm_dtype_container(interp_slot(k, s)->dtype);
     }
     k->memory_bytes = shared;
     k->register_bytes = registers;
@@ -48,6 +57,9 @@ static void number_globals(tvm_interp_kernel *k) {
     for (uint32_t p = 0; p < k->kernel->param_count; p++) k->globals[p] = p;
     for (uint32_t i = 0; i < k->launch_tensor_count; i++)
         k->globals[k->launch_tensors[i].slot] = k->kernel->param_count + i;
+    for (uint32_t s = 0; s < k->kernel->slot_count; s++)
+        if (interp_slot(k, s)->view && interp_slot(k, s)->kind == TVM_SLOT_GLOBAL)
+            k->globals[s] = k->kernel->param_count + k->launch_tensor_count + k->view_count++;
 }
 
 static tvm_status plan_insns(tvm_interp_kernel *k, tvm_diags *diags) {

@@ -104,6 +104,7 @@ static bool overlaps(tvm_team team, const tvm_role *role) {
 static tvm_status begin(interp_context *team, const interp_context *block, tvm_scalar index) {
     const tvm_ir_kernel *kernel = block->block->kernel->kernel;
     memcpy(team->slots, block->slots, kernel->slot_count * sizeof *team->slots);
+    memcpy(team->views, block->views, team->block->kernel->view_count * sizeof *team->views);
     team->slots[kernel->insns[team->role].result] = index;
     team->pc = team->role + 1;
     team->state = INTERP_READY;

@@ -39,7 +39,7 @@ void tvm_interp_plan_places(const tvm_interp_kernel *k, const tvm_operand *opera
 
 /* The place of a tile's element: its offset in the memory, in elements; false: it is outside. */
 static bool locate(const interp_block *block, const interp_places *plan, const int64_t *shape,
-                   const int64_t *start, const uint32_t *coordinate, int64_t *offset) {
+                   const int64_t *stride, const int64_t *start, const uint32_t *coordinate, int64_t *offset) {
     *offset = 0;
     for (unsigned d = 0; d < plan->rank; d++) {
         const interp_place_index *index = &plan->index[d];
@@ -57,7 +57,7 @@ static bool locate(const interp_block *block, const interp_places *plan, const i
             if (__builtin_add_overflow(at, (int64_t)along, &at)) return false;
         }
         if (at < 0 || at >= shape[d]) return false;
-        *offset = *offset * shape[d] + at;
+        *offset += at * stride[d];
     }
     return true;
 }
@@ -88,13 +88,12 @@ static bool sanitize_places(interp_context *context, const interp_insn *insn, co
 tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                  interp_visit visit, void *data) {
     const interp_block *block = context->block;
-    bool shared = interp_slot(block->kernel, plan->memory)->kind == TVM_SLOT_SHARED;
-    uint8_t *memory =
-        shared ? interp_tensor(block, plan->memory) : interp_global_of(block->run, plan->memory)->data;
+    uint8_t *memory = tvm_interp_data(context, plan->memory);
     unsigned bytes = tvm_dtype_container(interp_slot(block->kernel, plan->memory)->dtype);
-    int64_t shape[TVM_MAX_RANK], start[TVM_MAX_RANK] = {0}, offset;
+    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], start[TVM_MAX_RANK] = {0}, offset;
     uint32_t coordinate[TVM_MAX_RANK] = {0};
     tvm_interp_shape(context, plan->memory, shape);
+    tvm_interp_strides(context, plan->memory, stride);
     for (unsigned d = 0; d < plan->rank; d++) {
         tvm_scalar value;
         if (plan->index[d].is_tensor) continue;
@@ -106,9 +105,9 @@ tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *ins
     bool sanitized = interp_sanitized(context);
     if (sanitized && !sanitize_places(context, insn, plan, &walk)) return walk.status;
     for (size_t element = 0;; element++) {
-        bool inside =
-            !is_masked(block, plan, coordinate) && locate(block, plan, shape, start, coordinate, &offset);
-        if (sanitized && inside) tvm_sanitize_row(&walk, offset, (int64_t)element, 1);
+        bool inside = !is_masked(block, plan, coordinate) &&
+                      locate(block, plan, shape, stride, start, coordinate, &offset);
+        if (sanitized && inside) tvm_sanitize_row(&walk, offset, 1, (int64_t)element, 1);
         visit(data, element, inside ? memory + (size_t)offset * bytes : NULL);
         unsigned d = plan->tile_rank;
         while (d > 0 && ++coordinate[d - 1] == plan->tile[d - 1]) coordinate[--d] = 0;

@@ -43,6 +43,7 @@ struct tvm_interp_kernel {
     uint32_t *globals; /* of each GLOBAL slot: which of the launch's */
     tvm_launch_tensor launch_tensors[TVM_MAX_LAUNCH_TENSORS];
     uint32_t launch_tensor_count;
+    uint32_t view_count;
     uint32_t barrier_count; /* mbarriers of a block */
     size_t memory_bytes;    /* of the shared tensors of a block */
     size_t register_bytes;  /* of the register tensors of a team */
@@ -57,6 +58,8 @@ typedef struct interp_global {
     void *data;
     uint64_t bytes;
     int64_t shape[TVM_MAX_RANK];
+    int64_t stride[TVM_MAX_RANK]; /* elements */
+    bool known;                   /* of a view: its extents and strides have values */
 } interp_global;
 
 /* One launch. Workers share it; what they write is under the mutex or atomic. */
@@ -92,6 +95,7 @@ typedef struct interp_copy {
     uint64_t group;          /* of copy-async */
     interp_barrier *barrier; /* of copy-bulk */
     const interp_insn *insn;
+    interp_global global; /* as it was when the copy was started */
     int64_t target[TVM_MAX_RANK];
     int64_t source[TVM_MAX_RANK];
 } interp_copy;
@@ -171,6 +175,7 @@ struct interp_context {
     bool has_arrived;              /* in a sync-barrier, which waits */
     uint8_t *registers;            /* the tensors */
     tvm_scalar *slots;
+    interp_global *views; /* those that it has made */
     interp_loop *loops;   /* by instruction: a loop has at most one activation */
     bool pipelined;       /* in a pipelined loop, where copies are done at once */
     interp_copies stores; /* of store-bulk */
@@ -304,6 +309,9 @@ tvm_status tvm_interp_index(interp_context *context, const interp_insn *insn, ui
                             int64_t *index);
 /* The extents of a tensor, for a global one those of the launch; returns its rank. */
 unsigned tvm_interp_shape(const interp_context *context, uint32_t slot, int64_t shape[TVM_MAX_RANK]);
+/* Its steps, in elements, and its first element. */
+void tvm_interp_strides(const interp_context *context, uint32_t slot, int64_t stride[TVM_MAX_RANK]);
+uint8_t *tvm_interp_data(const interp_context *context, uint32_t slot);
 /* A fault unless the tile, whose dimensions are the last ones of the shared tensor, lies inside of it. */
 tvm_status tvm_interp_inside(const interp_context *context, const interp_insn *insn, uint32_t slot,
                              unsigned rank, const int64_t *shape, const int64_t *start, unsigned tile_rank,
@@ -351,8 +359,14 @@ static inline uint8_t *interp_tensor(const interp_block *block, uint32_t slot) {
     bool in_registers = interp_slot(block->kernel, slot)->kind == TVM_SLOT_REGISTER;
     return (in_registers ? block->registers : block->memory) + block->kernel->offsets[slot];
 }
-static inline interp_global *interp_global_of(const interp_run *run, uint32_t slot) {
+/* A parameter or tensor of the launch; of a view its extents and strides alone. */
+static inline interp_global *interp_run_global(const interp_run *run, uint32_t slot) {
     return &run->globals[run->kernel->globals[slot]];
+}
+static inline interp_global *interp_global_of(const interp_context *context, uint32_t slot) {
+    const tvm_interp_kernel *k = context->block->kernel;
+    uint32_t own = k->kernel->param_count + k->launch_tensor_count, number = k->globals[slot];
+    return number < own ? &context->block->run->globals[number] : &context->views[number - own];
 }
 static inline const char *interp_slot_name(const tvm_interp_kernel *kernel, uint32_t slot) {
     return tvm_string(kernel->program, interp_slot(kernel, slot)->name);

@@ -259,6 +259,7 @@ static void block_free(interp_block *block) {
     for (uint32_t c = 0; c < block->context_count; c++) {
         free(block->contexts[c].registers);
         free(block->contexts[c].slots);
+        free(block->contexts[c].views);
         free(block->contexts[c].loops);
         free(block->contexts[c].copies.items);
         free(block->contexts[c].stores.items);
@@ -282,7 +283,8 @@ static bool context_make(interp_block *block, tvm_team team, uint32_t role, uint
     context->registers = aligned_memory(k->register_bytes);
     context->slots = calloc((size_t)k->kernel->slot_count + 1, sizeof *context->slots);
     context->loops = calloc((size_t)k->kernel->insn_count + 1, sizeof *context->loops);
-    return context->registers && context->slots && context->loops;
+    context->views = calloc((size_t)k->view_count + 1, sizeof *context->views);
+    return context->registers && context->slots && context->views && context->loops;
 }
 
 static bool make_teams(interp_block *block) {
@@ -381,13 +383,24 @@ static void work(interp_run *run, unsigned threads) {
 
 static tvm_status find_global(interp_run *run, uint32_t slot, const tvm_launch_env *env, tvm_diags *diags) {
     const tvm_interp_kernel *k = run->kernel;
-    interp_global *global = interp_global_of(run, slot);
-    return tvm_launch_shape(k->program, k->kernel, slot, env, global->shape, &global->bytes, diags);
+    interp_global *global = interp_run_global(run, slot);
+    tvm_status status =
+        tvm_launch_shape(k->program, k->kernel, slot, env, global->shape, &global->bytes, diags);
+    return status == TVM_OK ? tvm_launch_strides(k->program, k->kernel, slot, env, global->stride, diags)
+                            : status;
+}
+
+/* Extents that have no value are an error where the view is made, if it is. */
+static void find_views(interp_run *run, const tvm_launch_env *env) {
+    const tvm_interp_kernel *k = run->kernel;
+    for (uint32_t s = 0; s < k->kernel->slot_count; s++)
+        if (interp_slot(k, s)->view && interp_slot(k, s)->kind == TVM_SLOT_GLOBAL)
+            interp_run_global(run, s)->known = find_global(run, s, env, NULL) == TVM_OK;
 }
 
 /* Undefined contents are all ones, as those of alloc-shared. */
 static tvm_status make_global(interp_run *run, const tvm_launch_tensor *tensor, tvm_diags *diags) {
-    interp_global *global = interp_global_of(run, tensor->slot);
+    interp_global *global = interp_run_global(run, tensor->slot);
     if (global->bytes <= PTRDIFF_MAX / 2) global->data = aligned_memory(global->bytes);
     if (!global->data)
         return tvm_diag_add(diags, TVM_DEVICE_MEMORY, NULL, NULL,
@@ -402,7 +415,7 @@ static tvm_status make_globals(interp_run *run, const tvm_interp_options *option
     const tvm_interp_kernel *k = run->kernel;
     uint32_t params = k->kernel->param_count;
     tvm_scalar *scalars = calloc((size_t)params + 1, sizeof *scalars);
-    run->globals = calloc((size_t)params + k->launch_tensor_count + 1, sizeof *run->globals);
+    run->globals = calloc((size_t)params + k->launch_tensor_count + k->view_count + 1, sizeof *run->globals);
     if (!scalars || !run->globals) {
         free(scalars);
         return tvm_diag_no_memory(diags);
@@ -422,6 +435,7 @@ static tvm_status make_globals(interp_run *run, const tvm_interp_options *option
         status = find_global(run, k->launch_tensors[i].slot, &env, diags);
         if (status == TVM_OK) status = make_global(run, &k->launch_tensors[i], diags);
     }
+    if (status == TVM_OK) find_views(run, &env);
     free(scalars);
     return status;
 }
@@ -436,7 +450,7 @@ static void free_globals(interp_run *run) {
 /* What clean asks of the program: nothing but zero bits when the last block has ended. */
 static tvm_status check_clean(const interp_run *run, const tvm_launch_tensor *tensor, tvm_diags *diags) {
     const tvm_interp_kernel *k = run->kernel;
-    const interp_global *global = interp_global_of(run, tensor->slot);
+    const interp_global *global = interp_run_global(run, tensor->slot);
     const uint8_t *data = global->data;
     uint64_t at = 0;
     while (at < global->bytes && !data[at]) at++;

@@ -12,24 +12,26 @@ static tvm_status find_element(interp_context *context, const interp_insn *insn,
     const tvm_interp_kernel *k = block->kernel;
     uint32_t slot = insn->operands[0].value;
     bool shared = interp_slot(k, slot)->kind == TVM_SLOT_SHARED, inside = true;
-    int64_t index[TVM_MAX_RANK], shape[TVM_MAX_RANK], at = 0;
+    int64_t index[TVM_MAX_RANK], shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], at = 0;
     unsigned rank = tvm_interp_shape(context, slot, shape);
     tvm_status status = tvm_interp_index(context, insn, 0, rank, index);
     if (status == TVM_OK && shared)
         status = tvm_interp_inside(context, insn, slot, rank, shape, index, 0, NULL);
     if (status != TVM_OK) return status;
+    tvm_interp_strides(context, slot, stride);
     for (unsigned d = 0; d < rank && inside; d++) {
         inside = index[d] >= 0 && index[d] < shape[d];
-        at = at * shape[d] + index[d];
+        if (inside) at += index[d] * stride[d];
     }
-    const uint8_t *data = shared ? interp_tensor(block, slot) : interp_global_of(block->run, slot)->data;
     if (inside && interp_sanitized(context)) {
-        const sanitize_access access = {.owner = block, .memory = slot, .tensor = TVM_NONE};
+        const sanitize_access access = {.owner = context->block, .memory = slot, .tensor = TVM_NONE};
         sanitize_walk walk;
-        if (tvm_sanitize_open(context, insn, &access, &walk)) tvm_sanitize_row(&walk, at, 0, 1);
+        if (tvm_sanitize_open(context, insn, &access, &walk)) tvm_sanitize_row(&walk, at, 1, 0, 1);
         if (walk.status != TVM_OK) return walk.status;
     }
-    *element = inside ? data + (size_t)at * tvm_dtype_container(interp_slot(k, slot)->dtype) : NULL;
+    *element = inside ? tvm_interp_data(context, slot) +
+                            (size_t)at * tvm_dtype_container(interp_slot(k, slot)->dtype)
+                      : NULL;
     return TVM_OK;
 }
 

@@ -17,7 +17,7 @@ typedef struct semaphore {
 static tvm_status find_semaphore(const interp_context *context, const interp_insn *insn, semaphore *out) {
     const tvm_interp_kernel *k = context->block->kernel;
     uint32_t slot = insn->operands[0].value;
-    const interp_global *global = interp_global_of(context->block->run, slot);
+    const interp_global *global = interp_global_of(context, slot);
     unsigned rank = interp_slot(k, slot)->rank;
     int64_t at = 0;
     tvm_scalar value;
@@ -29,7 +29,7 @@ static tvm_status find_semaphore(const interp_context *context, const interp_ins
                                     "%s%s: index %" PRId64 " in dimension %u: expected 0 to %" PRId64,
                                     interp_sigil(k, slot), interp_slot_name(k, slot), value.i, d,
                                     global->shape[d] - 1);
-        at = at * global->shape[d] + value.i;
+        at += value.i * global->stride[d];
     }
     tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1 + rank].value, &value);
     *out = (semaphore){(uint32_t *)global->data + at, (uint32_t)value.u};

@@ -75,7 +75,9 @@ typedef struct sanitize_access {
 typedef struct sanitize_walk {
     interp_context *context;
     struct sanitizer *sanitizer;
-    struct interp_memory_shadow *memory;
+    struct san_region *region;
+    uint64_t first;        /* cell of the tensor's first element */
+    unsigned bits;         /* of an element */
     const uint16_t *codes; /* by element of the register tensor; NULL: `code` for all */
     uint32_t event, layout;
     uint16_t code, base;
@@ -93,8 +95,9 @@ typedef struct sanitize_walk {
 /* False: there is nothing to do, or walk->status says what failed. */
 bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const sanitize_access *access,
                        sanitize_walk *walk);
-/* `count` elements of the memory from `element` on, those of the register tensor from `dense` on. */
-void tvm_sanitize_row(sanitize_walk *walk, int64_t element, int64_t dense, int64_t count);
+/* `count` elements of the memory from `element` on, `step` apart, those of the register tensor from `dense`
+ * on. */
+void tvm_sanitize_row(sanitize_walk *walk, int64_t element, int64_t step, int64_t dense, int64_t count);
 
 /* Both sides of the context's latest copy (interp_memory.c): how, and by whom. */
 tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *copy, sanitize_access shared,

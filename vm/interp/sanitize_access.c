@@ -38,21 +38,37 @@ static bool is_atomic(sanitize_mode mode) {
     return mode == SANITIZE_ATOMIC || mode == SANITIZE_ATOMIC_BLOCK;
 }
 
+/* By its address, since tensors may share memory, and views do; NULL: it has no elements. */
+static san_region *find_region(const sanitizer *s, const sanitize_access *access, uintptr_t data,
+                               bool shared) {
+    const san_block *block = &s->blocks[access->owner - access->owner->cluster];
+    san_region *regions = shared ? block->shared : s->regions;
+    uint32_t count = shared ? s->kernel->kernel->slot_count : s->region_count;
+    for (uint32_t r = 0; r < count; r++)
+        if (data - regions[r].base < regions[r].bytes) return &regions[r];
+    return NULL;
+}
+
 bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const sanitize_access *access,
                        sanitize_walk *walk) {
     sanitizer *s = context->block->run->sanitizer;
     const tvm_interp_kernel *k = s->kernel;
     bool shared = interp_slot(k, access->memory)->kind == TVM_SLOT_SHARED;
     uint32_t number = (uint32_t)(insn - k->insns);
+    tvm_dtype dtype = interp_slot(k, access->memory)->dtype;
+    uintptr_t data = (uintptr_t)(shared ? interp_tensor(access->owner, access->memory)
+                                        : tvm_interp_data(context, access->memory));
     *walk = (sanitize_walk){.context = context,
                             .sanitizer = s,
-                            .memory = shared ? &san_block_of(s, access->owner)->shared[access->memory]
-                                             : &s->globals[access->memory],
+                            .region = find_region(s, access, data, shared),
+                            .bits = shared ? 8 * tvm_dtype_container(dtype) : dtype.bits,
                             .mode = access->mode,
                             .mask = is_atomic(access->mode) ? SAN_THREAD : UINT16_MAX,
                             .actor = access->actor,
                             .slot = access->memory,
                             .rank = (uint32_t)(access->owner - access->owner->cluster)};
+    if (!walk->region) return false;
+    walk->first = (data - walk->region->base) / walk->region->granule;
     bool made = tvm_san_threads(s, context, access, number, walk);
     san_event event = {.actor = event_actor(s, context, access),
                        .time = event_time(s, context, access),
@@ -90,8 +106,8 @@ static uint32_t find_ranges(const interp_run *run, range *ranges) {
     uint32_t count = 0;
     for (uint32_t s = 0; s < k->kernel->slot_count; s++) {
         const tvm_slot *slot = interp_slot(k, s);
-        if (slot->kind != TVM_SLOT_GLOBAL) continue;
-        const interp_global *global = interp_global_of(run, s);
+        if (slot->kind != TVM_SLOT_GLOBAL || slot->view) continue;
+        const interp_global *global = interp_run_global(run, s);
         bool undefined = s >= k->kernel->param_count;
         for (uint32_t i = 0; i < k->launch_tensor_count; i++)
             if (k->launch_tensors[i].slot == s && k->launch_tensors[i].clean) undefined = false;
@@ -118,10 +134,6 @@ static bool make_regions(sanitizer *s, const range *ranges, uint32_t count) {
         }
         region->bytes = end - region->base;
         if (!tvm_san_region_make(region, region->bytes / region->granule + 1)) return false;
-        for (uint32_t r = i; r < next; r++)
-            s->globals[ranges[r].slot] =
-                (struct interp_memory_shadow){region, (ranges[r].first - region->base) / region->granule,
-                                              interp_slot(s->kernel, ranges[r].slot)->dtype.bits};
     }
     return true;
 }
@@ -130,8 +142,7 @@ static bool make_globals(sanitizer *s) {
     uint32_t slots = s->kernel->kernel->slot_count;
     range *ranges = calloc((size_t)slots + 1, sizeof *ranges);
     s->regions = calloc((size_t)slots + 1, sizeof *s->regions);
-    s->globals = calloc((size_t)slots + 1, sizeof *s->globals);
-    bool made = ranges && s->regions && s->globals && make_regions(s, ranges, find_ranges(s->run, ranges));
+    bool made = ranges && s->regions && make_regions(s, ranges, find_ranges(s->run, ranges));
     free(ranges);
     return made;
 }
@@ -142,14 +153,11 @@ static bool make_shared(const sanitizer *s, san_block *block) {
     const tvm_interp_kernel *k = s->kernel;
     bool made = true;
     for (uint32_t slot = 0; slot < k->kernel->slot_count && made; slot++) {
-        if (interp_slot(k, slot)->kind != TVM_SLOT_SHARED) continue;
-        struct interp_memory_shadow *shadow = &block->shared[slot];
-        shadow->bits = 8 * tvm_dtype_container(interp_slot(k, slot)->dtype);
-        shadow->region = calloc(1, sizeof *shadow->region);
-        made = shadow->region && tvm_san_region_make(shadow->region, k->extents[slot]);
-        if (!made) break;
-        shadow->region->granule = shadow->bits / 8;
-        shadow->region->undefined = true;
+        if (interp_slot(k, slot)->kind != TVM_SLOT_SHARED || interp_slot(k, slot)->view) continue;
+        san_region *region = &block->shared[slot];
+        made = tvm_san_region_make(region, k->extents[slot]);
+        region->granule = tvm_dtype_container(interp_slot(k, slot)->dtype);
+        region->undefined = true;
     }
     return made;
 }
@@ -188,9 +196,7 @@ static void free_block(const sanitizer *s, san_block *block) {
         tvm_san_clock_free(&block->barriers[b].ended);
     }
     for (uint32_t slot = 0; block->shared && slot < s->kernel->kernel->slot_count; slot++) {
-        if (!block->shared[slot].region) continue;
-        tvm_san_region_free(block->shared[slot].region);
-        free(block->shared[slot].region);
+        tvm_san_region_free(&block->shared[slot]);
     }
     free(block->contexts);
     free(block->barriers);
@@ -208,7 +214,6 @@ static void sanitizer_free(sanitizer *s) {
     free(s->words);
     free(s->layouts);
     free(s->regions);
-    free(s->globals);
     free(s->events);
     free(s->reports);
     free(s);
@@ -238,6 +243,16 @@ tvm_status tvm_sanitize_begin(interp_run *run) {
     return status;
 }
 
+/* Where the worker's block has its shared tensors. */
+static void place_shared(const sanitizer *s, san_block *block, const interp_block *memory) {
+    for (uint32_t slot = 0; slot < s->kernel->kernel->slot_count; slot++) {
+        san_region *region = &block->shared[slot];
+        if (!region->cells) continue;
+        region->base = (uintptr_t)interp_tensor(memory, slot);
+        region->bytes = region->count * region->granule;
+    }
+}
+
 void tvm_sanitize_cluster(interp_block *cluster) {
     sanitizer *s = cluster->run->sanitizer;
     const uint32_t *grid = cluster->run->grid;
@@ -248,6 +263,7 @@ void tvm_sanitize_cluster(interp_block *cluster) {
         uint64_t number = ((uint64_t)index[2] * grid[1] + (uint64_t)index[1]) * grid[0] + (uint64_t)index[0];
         block->first_actor = (uint32_t)(number * s->actor_count);
         memcpy(block->index, index, sizeof block->index);
+        place_shared(s, block, &cluster[b]);
         memset(block->warps, 0, sizeof block->warps);
         memset(block->freed, 0, s->kernel->kernel->slot_count * sizeof *block->freed);
         for (uint32_t c = 0; c < s->context_count; c++) {

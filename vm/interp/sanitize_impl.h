@@ -55,18 +55,11 @@ typedef struct san_cell {
 typedef struct san_region {
     san_cell *cells;
     uint64_t count;
-    uintptr_t base; /* of global memory */
+    uintptr_t base; /* its memory */
     uint64_t bytes;
     unsigned granule; /* bytes of a cell */
     bool undefined;   /* before it is written */
 } san_region;
-
-/* A tensor in a region. */
-struct interp_memory_shadow {
-    san_region *region;
-    uint64_t first; /* cell */
-    unsigned bits;  /* of an element */
-};
 
 /* Of a register layout. */
 typedef struct san_layout {
@@ -95,9 +88,9 @@ typedef struct san_barrier {
 typedef struct san_block {
     san_context *contexts;
     san_barrier *barriers;
-    struct interp_memory_shadow *shared; /* by slot */
-    bool *freed;                         /* by slot */
-    uint32_t warps[32];                  /* by warp: when its threads last met */
+    san_region *shared; /* by slot */
+    bool *freed;        /* by slot */
+    uint32_t warps[32]; /* by warp: when its threads last met */
     uint32_t first_actor;
     int32_t index[3];
 } san_block;
@@ -119,7 +112,7 @@ typedef enum san_kind {
     SAN_KINDS
 } san_kind;
 
-enum { SAN_TEXT = 400 };
+enum { SAN_TEXT = 1024 };
 
 typedef struct san_report {
     san_kind kind;
@@ -142,7 +135,6 @@ typedef struct sanitizer {
     uint32_t event_count, event_capacity;
     san_region *regions; /* of global memory */
     uint32_t region_count;
-    struct interp_memory_shadow *globals; /* by slot */
     san_block blocks[TVM_MAX_CLUSTER];
     uint32_t block_count;
     san_layout *layouts; /* by layout of the program */

@@ -236,7 +236,7 @@ static void report_reuse(sanitizer *s, const san_block *block, uint32_t insn, ui
 
 /* Memory that was freed may be given out: nothing may be under way there. */
 static void check_freed(sanitizer *s, const san_block *block, uint32_t insn, uint32_t slot) {
-    san_region *region = block->shared[slot].region;
+    san_region *region = &block->shared[slot];
     const san_clock *seen = &block->contexts[0].seen;
     for (uint64_t i = 0; i < region->count; i++) {
         const san_cell *cell = &region->cells[i];
@@ -252,7 +252,7 @@ static void check_freed(sanitizer *s, const san_block *block, uint32_t insn, uin
 tvm_status tvm_sanitize_alloc_shared(interp_context *context, const interp_insn *insn) {
     sanitizer *s = sanitizer_of(context->block);
     san_block *block = san_block_of(s, context->block);
-    san_region *region = block->shared[insn->source->result].region;
+    san_region *region = &block->shared[insn->source->result];
     memset(region->cells, 0, region->count * sizeof *region->cells);
     for (uint32_t slot = 0; slot < s->kernel->kernel->slot_count; slot++)
         if (block->freed[slot]) check_freed(s, block, (uint32_t)(insn - s->kernel->insns), slot);

@@ -74,13 +74,19 @@ static void describe(const sanitizer *s, const party *p, uint16_t code, bool wit
 static void name_element(const sanitize_walk *walk, uint64_t at, char out[96]) {
     const sanitizer *s = walk->sanitizer;
     const tvm_interp_kernel *k = s->kernel;
-    uint64_t granule = 8 * (uint64_t)walk->memory->region->granule;
-    uint64_t element = (at - walk->memory->first) * granule / walk->memory->bits;
-    int64_t shape[TVM_MAX_RANK], index[TVM_MAX_RANK] = {0};
+    int64_t element = (int64_t)((at - walk->first) * 8 * walk->region->granule / walk->bits);
+    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], index[TVM_MAX_RANK] = {0};
+    bool done[TVM_MAX_RANK] = {false};
     unsigned rank = tvm_interp_shape(walk->context, walk->slot, shape);
-    for (unsigned d = rank; d-- > 0;) {
-        index[d] = shape[d] ? (int64_t)(element % (uint64_t)shape[d]) : 0;
-        element /= shape[d] ? (uint64_t)shape[d] : 1;
+    tvm_interp_strides(walk->context, walk->slot, stride);
+    for (unsigned n = 0; n < rank; n++) { /* the dimensions by their steps, the largest first */
+        unsigned next = rank;
+        for (unsigned d = 0; d < rank; d++)
+            if (!done[d] && (next == rank || stride[d] > stride[next])) next = d;
+        done[next] = true;
+        if (shape[next] <= 1 || stride[next] <= 0) continue;
+        index[next] = element / stride[next];
+        element %= stride[next];
     }
     int length = snprintf(out, 96, "%s%.40s[", interp_sigil(k, walk->slot), interp_slot_name(k, walk->slot));
     for (unsigned d = 0; d < rank && length < 90; d++)

@@ -176,7 +176,7 @@ static inline void touch_read(sanitize_walk *walk, san_cell *cell, uint64_t at, 
         relation past = relation_of(walk, 0, cell->write);
         if (past != ORDERED && !ordered(walk, past, cell->write, cell->writer, mine, true))
             tvm_san_race(walk, at, cell->write, cell->writer, mine, true);
-    } else if (walk->memory->region->undefined) {
+    } else if (walk->region->undefined) {
         tvm_san_undefined(walk, at, mine);
     }
     if (cell->read != walk->event || cell->reader != mine) record_read(walk, cell, mine);
@@ -214,7 +214,7 @@ static inline void touch_write(sanitize_walk *walk, san_cell *cell, uint64_t at,
 
 /* Cells [at, at + count), which threads touch one each (codes), or all the same ones. */
 static void touch(sanitize_walk *walk, uint64_t at, uint64_t count, const uint16_t *codes) {
-    san_cell *cells = walk->memory->region->cells + at;
+    san_cell *cells = walk->region->cells + at;
     bool reads = walk->mode == SANITIZE_READ;
     for (uint64_t i = 0; i < count; i++) {
         uint16_t code = (uint16_t)(codes ? (codes[i] & walk->mask) + walk->base : walk->code);
@@ -227,26 +227,28 @@ static void touch(sanitize_walk *walk, uint64_t at, uint64_t count, const uint16
 
 /* Elements of less than a byte, and those of memory that another tensor has in smaller ones. */
 static void touch_uneven(sanitize_walk *walk, uint64_t element, uint64_t dense, uint64_t count) {
-    const struct interp_memory_shadow *m = walk->memory;
-    uint64_t granule = 8 * (uint64_t)m->region->granule, latest = UINT64_MAX;
+    uint64_t granule = 8 * (uint64_t)walk->region->granule, latest = UINT64_MAX;
     const uint16_t *codes = walk->codes;
     const uint16_t fixed = walk->code;
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t bit = (element + i) * m->bits, first = bit / granule, last = (bit + m->bits - 1) / granule;
+        uint64_t bit = (element + i) * walk->bits, first = bit / granule,
+                 last = (bit + walk->bits - 1) / granule;
         uint16_t code = codes ? (uint16_t)((codes[dense + i] & walk->mask) + walk->base) : fixed;
         if (first == latest && code == walk->code) first++;
         walk->code = code;
-        if (first <= last) touch(walk, m->first + first, last - first + 1, NULL);
+        if (first <= last) touch(walk, walk->first + first, last - first + 1, NULL);
         latest = last;
     }
     walk->code = fixed;
 }
 
-void tvm_sanitize_row(sanitize_walk *walk, int64_t element, int64_t dense, int64_t count) {
-    const struct interp_memory_shadow *m = walk->memory;
+void tvm_sanitize_row(sanitize_walk *walk, int64_t element, int64_t step, int64_t dense, int64_t count) {
+    for (; step != 1 && count > 1; count--, element += step, dense++)
+        tvm_sanitize_row(walk, element, 1, dense, 1);
     if (count <= 0) return;
-    if (m->bits != 8 * m->region->granule)
+    if (walk->bits != 8 * walk->region->granule)
         touch_uneven(walk, (uint64_t)element, (uint64_t)dense, (uint64_t)count);
     else
-        touch(walk, m->first + (uint64_t)element, (uint64_t)count, walk->codes ? walk->codes + dense : NULL);
+        touch(walk, walk->first + (uint64_t)element, (uint64_t)count,
+              walk->codes ? walk->codes + dense : NULL);
 }

@@ -1,0 +1,160 @@
+#include "interp_box.h"
+
+#include <string.h>
+
+#include "shared_view.h"
+
+void tvm_interp_row_major(unsigned rank, const int64_t *shape, int64_t *stride) {
+    uint64_t step = 1;
+    for (unsigned d = rank; d-- > 0; step *= (uint64_t)shape[d]) stride[d] = (int64_t)step;
+}
+
+unsigned tvm_interp_slot_shape(const tvm_interp_kernel *k, uint32_t slot, int64_t shape[TVM_MAX_RANK]) {
+    const tvm_slot *s = interp_slot(k, slot);
+    unsigned rank = tvm_slot_rank(k->program, s);
+    const uint32_t *extents = tvm_slot_shape(k->program, s);
+    for (unsigned d = 0; d < rank; d++) shape[d] = extents[d];
+    return rank;
+}
+
+void tvm_interp_shared_steps(const tvm_interp_kernel *k, uint32_t slot, int64_t stride[TVM_MAX_RANK]) {
+    tvm_shared_root root;
+    tvm_shared_root_find(k->program, k->kernel, slot, &root);
+    for (unsigned d = 0; d < tvm_slot_rank(k->program, interp_slot(k, slot)); d++) stride[d] = root.step[d];
+}
+
+interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_t *stride,
+                               const int64_t *start, unsigned tile_rank, const int64_t *tile,
+                               const int64_t *dense) {
+    interp_box b = {.rank = tile_rank, .inside = true};
+    uint64_t base = 0;
+    for (unsigned d = rank; d-- > 0;) {
+        uint64_t step = (uint64_t)stride[d];
+        base += (uint64_t)start[d] * step; /* wraps when far outside: not used then */
+        if (d < rank - tile_rank) {
+            if (start[d] < 0 || start[d] >= shape[d]) b.inside = false;
+        } else {
+            unsigned t = d - (rank - tile_rank);
+            bool before = start[d] <= -tile[t], after = start[d] >= shape[d];
+            b.extent[t] = tile[t];
+            b.low[t] = start[d] < 0 && !before ? -start[d] : 0;
+            b.high[t] = before || after ? 0 : tile[t] < shape[d] - start[d] ? tile[t] : shape[d] - start[d];
+            b.step[t] = (int64_t)step;
+            b.dense[t] = dense[t];
+            if (b.low[t] >= b.high[t]) b.inside = false;
+        }
+    }
+    b.base = (int64_t)base;
+    return b;
+}
+
+/* Merges dimensions that are contiguous on both sides, for longer rows. */
+static void box_merge(interp_box *b) {
+    for (unsigned d = b->rank - 1; d > 0 && b->rank > 1; d--) {
+        bool whole = b->low[d] == 0 && b->high[d] == b->extent[d];
+        if (!whole || b->step[d - 1] != b->extent[d] * b->step[d] ||
+            b->dense[d - 1] != b->extent[d] * b->dense[d])
+            return;
+        int64_t extent = b->extent[d];
+        b->extent[d - 1] *= extent;
+        b->low[d - 1] *= extent;
+        b->high[d - 1] *= extent;
+        b->step[d - 1] = b->step[d];
+        b->dense[d - 1] = b->dense[d];
+        b->rank = d;
+    }
+}
+
+static void zero(uint8_t *dense, int64_t count, unsigned bytes) {
+    if (count > 0) memset(dense, 0, (size_t)count * bytes);
+}
+
+/* Elements of whole bytes, `from_step` and `to_step` elements apart. */
+static void copy_apart(uint8_t *to, int64_t to_step, const uint8_t *from, int64_t from_step, int64_t count,
+                       unsigned bytes) {
+    for (int64_t i = 0; i < count; i++)
+        memcpy(to + (size_t)(i * to_step) * bytes, from + (size_t)(i * from_step) * bytes, bytes);
+}
+
+/* A row of a tile that is being loaded: zeros, what is inside, zeros. Its elements are `step` apart; those
+ * that are no whole bytes are next to each other. */
+static void load_row(interp_width w, const uint8_t *container, int64_t element, int64_t step, uint8_t *dense,
+                     int64_t extent, int64_t low, int64_t high) {
+    zero(dense, low, w.bytes);
+    if (step != 1)
+        copy_apart(dense + (size_t)low * w.bytes, 1, container + (element + low * step) * w.bytes, step,
+                   high - low, w.bytes);
+    else if (w.bits == 8 * w.bytes)
+        memcpy(dense + (size_t)low * w.bytes, container + (element + low) * w.bytes,
+               (size_t)(high - low) * w.bytes);
+    else
+        tvm_bits_unpack(w.type, container, (uint64_t)(element + low) * w.bits, (size_t)(high - low),
+                        dense + (size_t)low * w.bytes);
+    zero(dense + (size_t)high * w.bytes, extent - high, w.bytes);
+}
+
+static void store_row(interp_width w, uint8_t *container, int64_t element, int64_t step, const uint8_t *dense,
+                      int64_t low, int64_t high) {
+    if (step != 1)
+        copy_apart(container + (element + low * step) * w.bytes, step, dense + (size_t)low * w.bytes, 1,
+                   high - low, w.bytes);
+    else if (w.bits == 8 * w.bytes)
+        memcpy(container + (element + low) * w.bytes, dense + (size_t)low * w.bytes,
+               (size_t)(high - low) * w.bytes);
+    else
+        tvm_bits_pack(w.type, container, (uint64_t)(element + low) * w.bits, (size_t)(high - low),
+                      dense + (size_t)low * w.bytes);
+}
+
+/* The row at an index, of the last dimension: where it begins on both sides; false: it is outside. */
+static inline bool box_row(const interp_box *b, const int64_t *index, int64_t *element, int64_t *place) {
+    bool inside = b->inside;
+    *element = b->base;
+    *place = 0;
+    for (unsigned d = 0; d + 1 < b->rank; d++) {
+        inside = inside && index[d] >= b->low[d] && index[d] < b->high[d];
+        *element = (int64_t)((uint64_t)*element + (uint64_t)index[d] * (uint64_t)b->step[d]);
+        *place += index[d] * b->dense[d];
+    }
+    return inside;
+}
+
+/* The index of the next row; false: there is none. */
+static inline bool box_next(const interp_box *b, int64_t *index) {
+    unsigned d = b->rank - 1;
+    while (d > 0 && ++index[d - 1] == b->extent[d - 1]) index[--d] = 0;
+    return d > 0;
+}
+
+/* One row of the last dimension after the other. */
+void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uint8_t *container,
+                         uint8_t *dense) {
+    box_merge(&b);
+    unsigned last = b.rank - 1;
+    int64_t index[TVM_MAX_RANK] = {0}, element, place;
+    do {
+        bool inside = box_row(&b, index, &element, &place);
+        uint8_t *row = dense + (size_t)place * w.bytes;
+        if (inside && way == INTERP_LOAD)
+            load_row(w, container, element, b.step[last], row, b.extent[last], b.low[last], b.high[last]);
+        else if (inside)
+            store_row(w, container, element, b.step[last], row, b.low[last], b.high[last]);
+        else if (way == INTERP_LOAD)
+            zero(row, b.extent[last], w.bytes);
+    } while (box_next(&b, index));
+}
+
+tvm_status tvm_interp_box_sanitize(interp_box b, interp_context *context, const interp_insn *insn,
+                                   const sanitize_access *access) {
+    sanitize_walk walk;
+    int64_t index[TVM_MAX_RANK] = {0}, element, place;
+    if (!tvm_sanitize_open(context, insn, access, &walk)) return walk.status;
+    box_merge(&b);
+    unsigned last = b.rank - 1;
+    do
+        if (box_row(&b, index, &element, &place))
+            tvm_sanitize_row(&walk, element + b.low[last] * b.step[last], b.step[last], place + b.low[last],
+                             b.high[last] - b.low[last]);
+    while (box_next(&b, index));
+    return walk.status;
+}

@@ -1,0 +1,49 @@
+/* Boxes: a tile of a container (a global or shared tensor), and its dense counterpart. */
+#ifndef TVM_VM_INTERP_BOX_H
+#define TVM_VM_INTERP_BOX_H
+
+#include "sanitize.h"
+
+/* Dimension by dimension, the part [low, high) of the tile that lies inside the container, and the steps, in
+ * elements, of the container and of the dense side. */
+typedef struct interp_box {
+    unsigned rank;
+    bool inside;  /* is any of it inside? */
+    int64_t base; /* the container's element at tile index 0; may itself be outside */
+    int64_t extent[TVM_MAX_RANK], low[TVM_MAX_RANK], high[TVM_MAX_RANK];
+    int64_t step[TVM_MAX_RANK], dense[TVM_MAX_RANK];
+} interp_box;
+
+/* Bits of an element in the container and bytes of one on the dense side. */
+typedef struct interp_width {
+    tvm_dtype type;
+    unsigned bits, bytes;
+} interp_width;
+static inline interp_width interp_width_of(tvm_dtype type) {
+    return (interp_width){type, type.bits, tvm_dtype_container(type)};
+}
+
+typedef enum interp_direction { INTERP_LOAD, INTERP_STORE } interp_direction;
+
+/* The operands of a tile: where it starts in a container of `rank` dimensions, of which it spans the last
+ * `tile_rank`, with a step of `stride` elements in each; `dense` are the steps of those dimensions on the
+ * dense side, whose last one is 1. */
+interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_t *stride,
+                               const int64_t *start, unsigned tile_rank, const int64_t *tile,
+                               const int64_t *dense);
+/* Moves a tile between a container and the dense side. On a load what is outside becomes zero bits, on a
+ * store it is dropped. */
+void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uint8_t *container,
+                         uint8_t *dense);
+/* Tells the sanitizer of the tile's elements that lie inside. */
+tvm_status tvm_interp_box_sanitize(interp_box b, interp_context *context, const interp_insn *insn,
+                                   const sanitize_access *access);
+
+/* Steps, in elements, of a tensor whose elements are one behind the other. */
+void tvm_interp_row_major(unsigned rank, const int64_t *shape, int64_t *stride);
+/* Extents of a shared or register tensor; returns its rank. */
+unsigned tvm_interp_slot_shape(const tvm_interp_kernel *k, uint32_t slot, int64_t shape[TVM_MAX_RANK]);
+/* Steps of a shared tensor: of a view among the elements of what alloc-shared made. */
+void tvm_interp_shared_steps(const tvm_interp_kernel *k, uint32_t slot, int64_t stride[TVM_MAX_RANK]);
+
+#endif

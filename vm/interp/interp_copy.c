@@ -1,0 +1,208 @@
+/* Asynchronous copies of tiles between shared and global memory. */
+#include "interp_box.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Between a shared tensor, the target but for store-bulk, and a global one. */
+typedef struct copy_plan {
+    uint32_t target, source;
+    uint32_t target_first, source_first; /* operands */
+    uint8_t target_rank, source_rank, tile_rank;
+    interp_width width;
+    int64_t target_shape[TVM_MAX_RANK], target_step[TVM_MAX_RANK];
+    int64_t tile[TVM_MAX_RANK];
+} copy_plan;
+
+/* `shared`, `global`: where the tensors stand among the operands; the tile comes after both. */
+static tvm_status plan_copy(tvm_interp_kernel *k, interp_insn *insn, uint32_t shared, uint32_t global,
+                            tvm_diags *diags) {
+    copy_plan *plan = insn->plan = calloc(1, sizeof *plan);
+    if (!plan) return tvm_diag_no_memory(diags);
+    const tvm_operand *operands = insn->operands;
+    plan->target = operands[shared].value;
+    plan->target_rank = (uint8_t)tvm_interp_slot_shape(k, plan->target, plan->target_shape);
+    plan->target_first = shared;
+    plan->source = operands[global].value;
+    plan->source_rank = interp_slot(k, plan->source)->rank;
+    plan->source_first = global;
+    const tvm_operand *tile = operands + 2u + plan->target_rank + plan->source_rank;
+    plan->tile_rank = (uint8_t)tile[0].value;
+    for (unsigned d = 0; d < plan->tile_rank; d++) plan->tile[d] = tile[1 + d].value;
+    plan->width = interp_width_of(interp_slot(k, plan->source)->dtype);
+    tvm_interp_shared_steps(k, plan->target, plan->target_step);
+    size_t bytes = plan->width.bytes;
+    for (unsigned d = 0; d < plan->tile_rank; d++) bytes *= (size_t)plan->tile[d];
+    if (interp_slot(k, plan->target)->view) tvm_interp_need_scratch(k, bytes);
+    return TVM_OK;
+}
+
+static uint32_t operands_of(const tvm_interp_kernel *k, uint32_t slot) {
+    return 1 + tvm_slot_rank(k->program, interp_slot(k, slot));
+}
+
+tvm_status tvm_plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    return plan_copy(k, insn, 0, operands_of(k, insn->operands[0].value), diags);
+}
+
+tvm_status tvm_plan_STORE_BULK(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    return plan_copy(k, insn, operands_of(k, insn->operands[0].value), 0, diags);
+}
+
+static bool grow_copies(interp_copies *copies) {
+    if (copies->count < copies->capacity) return true;
+    size_t capacity = copies->capacity ? 2 * copies->capacity : 16;
+    interp_copy *items = realloc(copies->items, capacity * sizeof *items);
+    if (!items) return false;
+    copies->items = items;
+    copies->capacity = capacity;
+    return true;
+}
+
+tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies) {
+    const copy_plan *plan = insn->plan;
+    interp_copy copy = {
+        .group = context->groups, .insn = insn, .global = *interp_global_of(context, plan->source)};
+    tvm_status status = tvm_interp_index(context, insn, plan->target_first, plan->target_rank, copy.target);
+    if (status == TVM_OK)
+        status = tvm_interp_index(context, insn, plan->source_first, plan->source_rank, copy.source);
+    if (status == TVM_OK)
+        status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
+                                   copy.target, plan->tile_rank, plan->tile);
+    if (status != TVM_OK) return status;
+    if (copies->count >= INTERP_MAX_COPIES)
+        return tvm_interp_fail(context, insn, "more than %d copies that nothing has waited for",
+                               INTERP_MAX_COPIES);
+    if (!grow_copies(copies)) return tvm_interp_no_memory(context->block->run);
+    copies->items[copies->count++] = copy;
+    return TVM_OK;
+}
+
+uint64_t tvm_interp_copy_bytes(const interp_copy *copy) {
+    const copy_plan *plan = copy->insn->plan;
+    uint64_t bytes = plan->width.bytes;
+    for (unsigned d = 0; d < plan->tile_rank; d++) bytes *= (uint64_t)plan->tile[d];
+    return bytes;
+}
+
+/* Through the scratch memory, where neighbours of the shared tile's last dimension are apart. */
+static void perform_apart(const interp_block *block, const interp_copy *copy, interp_direction way) {
+    const copy_plan *plan = copy->insn->plan;
+    const interp_global *global = &copy->global;
+    int64_t dense[TVM_MAX_RANK];
+    tvm_interp_row_major(plan->tile_rank, plan->tile, dense);
+    const interp_box far = tvm_interp_box_make(plan->source_rank, global->shape, global->stride, copy->source,
+                                               plan->tile_rank, plan->tile, dense);
+    const interp_box near = tvm_interp_box_make(plan->target_rank, plan->target_shape, plan->target_step,
+                                                copy->target, plan->tile_rank, plan->tile, dense);
+    uint8_t *shared = interp_tensor(block, plan->target);
+    if (way == INTERP_LOAD) tvm_interp_box_move(far, INTERP_LOAD, plan->width, global->data, block->scratch);
+    tvm_interp_box_move(near, way == INTERP_LOAD ? INTERP_STORE : INTERP_LOAD, plan->width, shared,
+                        block->scratch);
+    if (way == INTERP_STORE)
+        tvm_interp_box_move(far, INTERP_STORE, plan->width, global->data, block->scratch);
+}
+
+static bool has_rows(const copy_plan *plan) {
+    unsigned last = plan->target_rank - 1u;
+    return plan->target_step[last] == 1 || plan->target_shape[last] == 1;
+}
+
+static void perform(const interp_block *block, const interp_copy *copy, interp_direction way) {
+    const copy_plan *plan = copy->insn->plan;
+    const interp_global *global = &copy->global;
+    unsigned points = plan->target_rank - plan->tile_rank;
+    int64_t place = 0;
+    if (!has_rows(plan)) {
+        perform_apart(block, copy, way);
+        return;
+    }
+    for (unsigned d = 0; d < plan->target_rank; d++) place += copy->target[d] * plan->target_step[d];
+    tvm_interp_box_move(tvm_interp_box_make(plan->source_rank, global->shape, global->stride, copy->source,
+                                            plan->tile_rank, plan->tile, plan->target_step + points),
+                        way, plan->width, global->data,
+                        interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
+}
+
+void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy) {
+    perform(block, copy, INTERP_LOAD);
+}
+
+void tvm_interp_perform_store(const interp_block *block, const interp_copy *copy) {
+    perform(block, copy, INTERP_STORE);
+}
+
+/* Both sides of the copy that was started last; `shared` and `global` say how and by whom. */
+tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *copy, sanitize_access shared,
+                                    sanitize_access global) {
+    const copy_plan *plan = copy->insn->plan;
+    const int64_t *tile = plan->tile;
+    int64_t dense[TVM_MAX_RANK];
+    tvm_interp_row_major(plan->tile_rank, tile, dense);
+    shared.owner = global.owner = context->block;
+    shared.memory = plan->target;
+    global.memory = plan->source;
+    shared.tensor = global.tensor = TVM_NONE;
+    shared.tile = global.tile = tile;
+    shared.tile_rank = global.tile_rank = plan->tile_rank;
+    tvm_status status =
+        tvm_interp_box_sanitize(tvm_interp_box_make(plan->target_rank, plan->target_shape, plan->target_step,
+                                                    copy->target, plan->tile_rank, tile, dense),
+                                context, copy->insn, &shared);
+    if (status != TVM_OK) return status;
+    return tvm_interp_box_sanitize(tvm_interp_box_make(plan->source_rank, copy->global.shape,
+                                                       copy->global.stride, copy->source, plan->tile_rank,
+                                                       tile, dense),
+                                   context, copy->insn, &global);
+}
+
+/* How warps share the tile out: the last entry; NULL: it has none. */
+static const tvm_operand *parts_of(const tvm_interp_kernel *k, const interp_insn *insn) {
+    uint32_t tile = operands_of(k, insn->operands[0].value);
+    tile += operands_of(k, insn->operands[tile].value);
+    const tvm_operand *parts = &insn->operands[tile + 2 + insn->operands[tile].value];
+    return parts->kind == TVM_OPERAND_CONST ? parts : NULL;
+}
+
+static tvm_status sanitize_copy_async(interp_context *context, const interp_insn *insn) {
+    sanitize_access to = {.mode = SANITIZE_WRITE,
+                          .actor = context->pipelined ? SANITIZE_DONE : SANITIZE_COPY,
+                          .parts = parts_of(context->block->kernel, insn)},
+                    from = to;
+    from.mode = SANITIZE_READ;
+    return tvm_interp_sanitize_copy(context, &context->copies.items[context->copies.count - 1], to, from);
+}
+
+tvm_status tvm_interp_COPY_ASYNC(interp_context *context, const interp_insn *insn) {
+    tvm_status status = tvm_interp_start_copy(context, insn, &context->copies);
+    if (status == TVM_OK && interp_sanitized(context)) status = sanitize_copy_async(context, insn);
+    if (status == TVM_OK && context->pipelined)
+        tvm_interp_perform_copy(context->block, &context->copies.items[--context->copies.count]);
+    return status;
+}
+
+INTERP_NO_PLAN(COMMIT_GROUP)
+
+tvm_status tvm_interp_COMMIT_GROUP(interp_context *context, const interp_insn *insn) {
+    (void)insn;
+    context->groups++;
+    return TVM_OK;
+}
+
+INTERP_NO_PLAN(WAIT_GROUP)
+
+/* Performs the copies of all committed groups but the `pending` latest, in the order in which they were
+ * started. */
+tvm_status tvm_interp_WAIT_GROUP(interp_context *context, const interp_insn *insn) {
+    uint64_t pending = insn->operands[0].value;
+    uint64_t retired = context->groups > pending ? context->groups - pending : 0;
+    if (interp_sanitized(context)) tvm_sanitize_wait_group(context, retired);
+    interp_copies *copies = &context->copies;
+    size_t done = 0;
+    while (done < copies->count && copies->items[done].group < retired)
+        tvm_interp_perform_copy(context->block, &copies->items[done++]);
+    copies->count -= done;
+    if (done && copies->count)
+        memmove(copies->items, copies->items + done, copies->count * sizeof *copies->items);
+    return TVM_OK;
+}
