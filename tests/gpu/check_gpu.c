@@ -241,11 +241,19 @@ static bool run_all(suite *s, const char *only) {
     static const struct {
         const char *name;
         void (*add)(suite *s, gpu_group *group);
-    } all[] = {
-        {"cases", gpu_add_cases},    {"casts", gpu_add_casts},         {"element-wise", gpu_add_elementwise},
-        {"functions", gpu_add_math}, {"matmul", gpu_add_matmuls},      {"matmul_lowbit", gpu_add_lowbits},
-        {"moves", gpu_add_moves},    {"interface", gpu_add_interface}, {"products", gpu_add_products},
-        {"rows", gpu_add_rows},      {"streams", gpu_add_streams},     {"attention", gpu_add_attention}};
+    } all[] = {{"cases", gpu_add_cases},
+               {"casts", gpu_add_casts},
+               {"element-wise", gpu_add_elementwise},
+               {"functions", gpu_add_math},
+               {"matmul", gpu_add_matmuls},
+               {"matmul_lowbit", gpu_add_lowbits},
+               {"moves", gpu_add_moves},
+               {"interface", gpu_add_interface},
+               {"products", gpu_add_products},
+               {"rows", gpu_add_rows},
+               {"streams", gpu_add_streams},
+               {"attention", gpu_add_attention},
+               {"attention_decode", gpu_add_attention_decode}};
     gpu_group groups[sizeof all / sizeof *all] = {0};
     size_t count = 0;
     double start = seconds();

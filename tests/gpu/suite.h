@@ -73,6 +73,7 @@ bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const ui
 
 /* The groups. */
 void gpu_add_attention(suite *s, gpu_group *group);
+void gpu_add_attention_decode(suite *s, gpu_group *group);
 void gpu_add_cases(suite *s, gpu_group *group);
 void gpu_add_casts(suite *s, gpu_group *group);
 void gpu_add_elementwise(suite *s, gpu_group *group);

@@ -1,0 +1,257 @@
+/* attention_decode against a kernel that only reads as many bytes as the cache has, in one run: medians of
+ * replays of CUDA graphs of 40 launches or more, over copies of the cache that are larger together than three
+ * times the L2. 8 heads of 128 elements in the cache. See attention_decode --help and bench/NOTES. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+
+enum {
+    D = 128,
+    KV_HEADS = 8,
+    SLAB_TOKENS = 16,
+    DEFINES = 8,
+    REPLAYS = 9,
+    TEXT = 128,
+    BATCH_MAX = 64,
+    CHUNK = 1 << 26
+};
+
+/* `slab`: bytes of 16 tokens of a head in the cache. */
+typedef struct form {
+    const char *name, *defines;
+    unsigned slab;
+} form;
+
+static const form forms[] = {
+    {"f16", "ATYPE=f16", 8192},
+    {"f8_e4m3", "KTYPE=f8_e4m3 VTYPE=f8_e4m3", 4096 + 64},
+    {"u4", "KTYPE=u4 VTYPE=u4", 2048 + 64},
+    {"u3", "KTYPE=u3 VTYPE=u3", 1536 + 64},
+    {"u2", "KTYPE=u2 VTYPE=u2 KZEROS=true VZEROS=true", 1024 + 128},
+    {"u8", "KTYPE=u8 VTYPE=u8", 4096 + 64},
+    {"f8_e4m3-u4", "KTYPE=f8_e4m3 VTYPE=u4", 3072 + 64},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+/* `mixed`: lengths from 1 to twice the length. */
+typedef struct point {
+    unsigned batch, length, heads;
+    bool mixed;
+} point;
+
+static const point points[] = {{64, 4096, 32, false},  {16, 4096, 32, false}, {1, 65536, 32, false},
+                               {1, 4096, 32, false},   {64, 8192, 32, true},  {64, 8192, 32, false},
+                               {64, 16384, 32, false}, {64, 4096, 64, false}, {1, 131072, 64, false}};
+enum { POINTS = sizeof points / sizeof *points };
+
+typedef struct options {
+    const char *folder, *code, *only, *json, *kernel;
+    unsigned page, points;
+} options;
+
+static const struct argp_option argp_options[] = {
+    {"programs", 'p', "DIR", 0, "take attention_decode.vasm of DIR (default: programs)", 0},
+    {"code", 'c', "DIR", 0, "take DIR/TYPE.vbc, assembled before", 0},
+    {"only", 'o', "LIST", 0, "these types, with blanks between", 0},
+    {"points", 'n', "N", 0, "the first N shapes", 0},
+    {"kernel", 'k', "NAME", 0, "this variant in place of the entry's choice", 0},
+    {"page", 'g', "N", 0, "tokens of a page (default: 16)", 0},
+    {"json", 'j', "FILE", 0, "write a line of JSON a point", 0},
+    {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+    options *o = state->input;
+    switch (key) {
+    case 'p':
+        o->folder = arg;
+        return 0;
+    case 'c':
+        o->code = arg;
+        return 0;
+    case 'o':
+        o->only = arg;
+        return 0;
+    case 'n':
+        o->points = (unsigned)strtoul(arg, NULL, 10);
+        return 0;
+    case 'g':
+        o->page = (unsigned)strtoul(arg, NULL, 10);
+        return 0;
+    case 'k':
+        o->kernel = arg;
+        return 0;
+    case 'j':
+        o->json = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+typedef struct work {
+    tvm_kernel *kernel;
+    point point;
+    unsigned max_pages, pages;
+    size_t bytes; /* of the cache that are read */
+    bench_copies copies;
+    void *q, *table, *lengths, *out;
+} work;
+
+static bool launch(bench *b, unsigned i, void *data) {
+    work *w = data;
+    const unsigned scalars[] = {w->point.batch, 1, w->point.heads, KV_HEADS, w->pages, w->max_pages, 0};
+    void *const tensors[] = {w->q, w->copies.at[i % w->copies.count], w->table, w->lengths, w->out};
+    tvm_value values[16] = {0};
+    unsigned n = 0;
+    for (unsigned j = 0; j < sizeof scalars / sizeof *scalars; j++) values[n++].i = scalars[j];
+    values[n++].f = 0.088;
+    for (unsigned j = 0; j < sizeof tensors / sizeof *tensors; j++) values[n++].data = tensors[j];
+    return bench_ok(b, tvm_launchv(w->kernel, b->stream, values, n), "launch");
+}
+
+/* Words that are moderate numbers as f16, and whatever they are as codes. */
+static bool fill(bench *b, void *to, size_t bytes) {
+    uint16_t *host = malloc(CHUNK);
+    bool ok = host || bench_fail(b, "out of memory");
+    if (ok) bench_fill_random(b, host, bytes < CHUNK ? bytes : CHUNK);
+    for (size_t i = 0; ok && i < CHUNK / sizeof *host; i++) host[i] = (uint16_t)((host[i] & 0x87ff) | 0x3800);
+    for (size_t done = 0; ok && done < bytes; done += CHUNK)
+        ok = bench_write(b, (uint8_t *)to + done, host, bytes - done < CHUNK ? bytes - done : CHUNK);
+    free(host);
+    return ok;
+}
+
+/* Lengths, pages in no order, and the cache. */
+static bool make(bench *b, work *w, const options *o, const form *f) {
+    const point *p = &w->point;
+    int lengths[BATCH_MAX];
+    size_t tokens = 0, slabs = 0;
+    for (unsigned i = 0; i < p->batch; i++) {
+        lengths[i] = p->mixed ? (int)(1 + bench_random(b) % (2 * p->length)) : (int)p->length;
+        unsigned pages = ((unsigned)lengths[i] + o->page - 1) / o->page;
+        if (pages > w->max_pages) w->max_pages = pages;
+        w->pages += pages;
+        tokens += (size_t)lengths[i];
+        slabs += ((size_t)lengths[i] + SLAB_TOKENS - 1) / SLAB_TOKENS;
+    }
+    if (p->mixed) fprintf(stderr, "%zu tokens in all\n", tokens);
+    size_t entries = (size_t)p->batch * w->max_pages, q = (size_t)p->batch * p->heads * D * 2;
+    size_t cache = (size_t)w->pages * KV_HEADS * (o->page / SLAB_TOKENS) * f->slab;
+    int *table = calloc(entries, sizeof *table), *order = calloc(w->pages, sizeof *order);
+    w->bytes = slabs * KV_HEADS * f->slab;
+    for (unsigned i = 0; order && i < w->pages; i++) {
+        unsigned j = (unsigned)(bench_random(b) % (i + 1));
+        order[i] = order[j], order[j] = (int)i;
+    }
+    unsigned next = 0;
+    for (size_t i = 0; table && order && i < entries; i++)
+        if ((int)(i % w->max_pages * o->page) < lengths[i / w->max_pages]) table[i] = order[next++];
+    bool ok = (table && order) || bench_fail(b, "out of memory");
+    ok = ok && bench_alloc(b, entries * sizeof *table, &w->table) &&
+         bench_write(b, w->table, table, entries * 4) &&
+         bench_alloc(b, p->batch * sizeof *lengths, &w->lengths) &&
+         bench_write(b, w->lengths, lengths, p->batch * 4) && bench_alloc(b, q, &w->q) && fill(b, w->q, q) &&
+         bench_alloc(b, q, &w->out);
+    w->copies.bytes = cache;
+    unsigned copies = (unsigned)(3 * b->l2 / cache) + 1;
+    for (; ok && w->copies.count < copies && w->copies.count < BENCH_COPIES_MAX; w->copies.count++)
+        ok = bench_alloc(b, cache, &w->copies.at[w->copies.count]) &&
+             fill(b, w->copies.at[w->copies.count], cache);
+    free(table), free(order);
+    return ok;
+}
+
+static bool run_point(bench *b, bench_floor *floor, const options *o, const form *f, tvm_kernel *kernel,
+                      const point *p, FILE *json) {
+    work w = {.kernel = kernel, .point = *p};
+    bench_time time = {0};
+    double floor_time = 0;
+    bool ok =
+        make(b, &w, o, f) && launch(b, 0, &w) && bench_wait(b) &&
+        bench_measure(b, launch, &w, bench_copies_launches(&w.copies, BENCH_LAUNCHES), REPLAYS, &time) &&
+        bench_floor_time(b, floor, &w.copies, w.bytes / 16 * 16, false, &floor_time);
+    if (ok) {
+        printf("%-10s %2u x %6u%s heads %2u  %9.1f MB  floor %8.2f us  ours %8.2f us  %5.1f%%  %5.2f TB/s\n",
+               f->name, p->batch, p->length, p->mixed ? " mixed" : "      ", p->heads, (double)w.bytes / 1e6,
+               floor_time, time.median, 100 * floor_time / time.median, (double)w.bytes / time.median / 1e6);
+        if (json)
+            fprintf(
+                json,
+                "{\"type\": \"%s\", \"batch\": %u, \"length\": %u, \"mixed\": %s, \"heads\": %u, \"page\": %u, "
+                "\"bytes\": %zu, \"floor_us\": %.3f, \"ours_us\": %.3f}\n",
+                f->name, p->batch, p->length, p->mixed ? "true" : "false", p->heads, o->page, w.bytes,
+                floor_time, time.median);
+    } else {
+        printf("%-10s %2u x %6u: %s\n", f->name, p->batch, p->length, b->why);
+    }
+    fflush(stdout);
+    for (unsigned i = 0; i < w.copies.count; i++) bench_free(b, w.copies.at[i]);
+    bench_free(b, w.q), bench_free(b, w.table), bench_free(b, w.lengths), bench_free(b, w.out);
+    return ok;
+}
+
+static bool load(bench *b, const options *o, const form *f, tvm_program **program, tvm_kernel **kernel) {
+    char path[4096], copy[TEXT], page[16], *rest = NULL;
+    const char *defines[DEFINES] = {page};
+    size_t count = 1;
+    snprintf(page, sizeof page, "PAGE=%u", o->page);
+    snprintf(copy, sizeof copy, "%s", f->defines);
+    for (char *at = strtok_r(copy, " ", &rest); at; at = strtok_r(NULL, " ", &rest)) defines[count++] = at;
+    if (o->code) snprintf(path, sizeof path, "%s/%s.vbc", o->code, f->name);
+    if (!o->code) snprintf(path, sizeof path, "%s/attention_decode.vasm", o->folder);
+    return bench_load(b, path, defines, o->code ? 0 : count, program) &&
+           bench_ok(b, tvm_get_kernel(*program, o->kernel, kernel), o->kernel);
+}
+
+static bool has_word(const char *list, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
+    return false;
+}
+
+static bool run_all(bench *b, const options *o, FILE *json) {
+    bench_floor *floor = bench_floor_open();
+    bool ok = true;
+    for (unsigned i = 0; i < FORMS && floor && !b->lost; i++) {
+        tvm_program *program = NULL;
+        tvm_kernel *kernel = NULL;
+        if (o->only && !has_word(o->only, forms[i].name)) continue;
+        if (!load(b, o, &forms[i], &program, &kernel)) {
+            printf("%s: %s\n", forms[i].name, b->why);
+            ok = false;
+            continue;
+        }
+        for (unsigned j = 0; j < o->points && !b->lost; j++)
+            ok = run_point(b, floor, o, &forms[i], kernel, &points[j], json) && ok;
+        tvm_program_free(program);
+    }
+    bench_floor_close(b, floor);
+    return ok && floor && !b->lost;
+}
+
+int main(int argc, char **argv) {
+    static const struct argp parser = {
+        argp_options, parse_option, NULL, "Measures attention_decode against the read floor.",
+        NULL,         NULL,         NULL};
+    options o = {.folder = "programs", .kernel = "attention_decode", .page = SLAB_TOKENS, .points = POINTS};
+    bench b;
+    argp_err_exit_status = 2;
+    argp_parse(&parser, argc, argv, 0, NULL, &o);
+    if (o.points > POINTS) o.points = POINTS;
+    FILE *json = o.json ? fopen(o.json, "w") : NULL;
+    bool ok = bench_open(&b, false, 7);
+    if (ok && !b.cuda) ok = bench_fail(&b, "there is no GPU");
+    if (ok && o.json && !json) ok = bench_fail(&b, "%s: cannot be written", o.json);
+    b.rest = 0.02;
+    if (ok)
+        ok = run_all(&b, &o, json);
+    else
+        fprintf(stderr, "attention_decode: %s\n", b.why);
+    if (json && fclose(json)) ok = false;
+    bench_close(&b);
+    return ok ? 0 : 1;
+}

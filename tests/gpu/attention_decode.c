@@ -1,0 +1,94 @@
+/* programs/attention_decode.vasm and kv_append.vasm: types and options of the cache, shapes that are cut into
+ * parts, on the GPU against float64; and twice for the same bits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode_kit.h"
+#include "suite.h"
+
+static const decode_shape shapes[] = {
+    {4, 1, 32, 8, 0, {0, 1, 500, 77}},
+    {2, 2, 32, 2, 200, {700, 5}},
+    {1, 1, 16, 2, 0, {2500}},
+    {6, 4, 4, 2, 0, {17, 16, 128, 3, 300, 64}},
+};
+static const decode_form forms[] = {
+    {.a = "f16", .page = 16, .lse = true},
+    {.a = "bf16", .page = 128, .soft_cap = true},
+    {.a = "f16", .d = 64, .page = 32, .rope = true},
+    {.a = "f16", .d = 256, .page = 64},
+    {.a = "f16", .k = "f8_e4m3", .v = "f8_e4m3", .page = 16},
+    {.a = "bf16", .k = "f8_e5m2", .v = "f8_e4m3", .k_group = -1, .v_group = -1, .page = 32},
+    {.a = "f16", .k = "i8", .v = "u8", .v_zeros = true, .page = 64},
+    {.a = "f16", .k = "u4", .v = "u4", .page = 16},
+    {.a = "bf16",
+     .k = "u4",
+     .v = "u4",
+     .k_zeros = true,
+     .v_zeros = true,
+     .k_group = 32,
+     .v_group = 32,
+     .page = 128},
+    {.a = "f16", .k = "u4", .v = "u2", .channels = true, .k_zeros = true, .v_zeros = true, .page = 32},
+    {.a = "f16", .k = "f4_e2m1", .v = "i4", .k_group = 64, .page = 64},
+    {.a = "f16", .k = "u3", .v = "u3", .page = 16},
+    {.a = "f16", .k = "u2", .v = "u2", .k_zeros = true, .v_zeros = true, .page = 32},
+    {.a = "f16", .k = "f6_e3m2", .v = "f8_e6m1", .page = 64},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes, FORMS = sizeof forms / sizeof *forms };
+
+static bool run_shape(suite *s, const gpu_test *test, const decode_shape *shape) {
+    decode_run r;
+    double *first = NULL;
+    bool good = decode_open(&r, s->gpu, s->programs, test->data, shape);
+    good = good && decode_attend(&r, "attention_decode") && decode_compare(&r);
+    size_t bytes = r.out.count * sizeof *first;
+    if (good) {
+        first = malloc(bytes);
+        if (first == NULL) abort();
+        memcpy(first, r.out.values, bytes);
+        good = decode_attend(&r, "attention_decode");
+        if (good && memcmp(first, r.out.values, bytes) != 0)
+            good = decode_fail(&r, "other bits the second time");
+    }
+    if (!good)
+        printf("%s: batch %d, %d queries, %d heads: %s\n", test->name, shape->batch, shape->queries,
+               shape->heads, r.why);
+    free(first);
+    decode_close(&r);
+    return good;
+}
+
+static bool run(suite *s, const gpu_test *test) {
+    bool good = true;
+    for (size_t i = 0; i < SHAPES; i++) good = run_shape(s, test, &shapes[i]) && good;
+    return good;
+}
+
+/* The cache alone, and that attention_decode's programs are translated side by side with kv_append's. */
+static bool run_cache(suite *s, const gpu_test *test) {
+    decode_run r;
+    bool good = decode_open(&r, s->gpu, s->programs, test->data, &shapes[0]);
+    if (!good) printf("%s: %s\n", test->name, r.why);
+    decode_close(&r);
+    return good;
+}
+
+static void add(suite *s, gpu_group *group, const decode_form *form, bool decode) {
+    const char *program = decode ? "attention_decode" : "kv_append", *defines[DECODE_DEFINES];
+    char name[128], file[4200], texts[DECODE_DEFINES][32];
+    size_t count = decode_defines(form, decode, texts), at;
+    for (size_t i = 0; i < count; i++) defines[i] = texts[i];
+    at = (size_t)snprintf(name, sizeof name, "%s", program);
+    for (size_t i = 0; i < count && at < sizeof name; i++)
+        at += (size_t)snprintf(name + at, sizeof name - at, " %s", texts[i]);
+    snprintf(file, sizeof file, "%s/%s.vasm", s->programs, program);
+    gpu_test *test = gpu_add(group, name, NULL, file, defines, count);
+    test->run = decode ? run : run_cache;
+    test->data = form;
+}
+
+void gpu_add_attention_decode(suite *s, gpu_group *group) {
+    for (size_t i = 0; i < FORMS; i++) add(s, group, &forms[i], false), add(s, group, &forms[i], true);
+}

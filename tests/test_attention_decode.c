@@ -1,0 +1,191 @@
+/* programs/attention_decode.vasm, kv_append.vasm and attention_merge.vasm on the interpreter, against
+ * float64: every type of cache, every option, lengths and windows at the edges of tiles; and through ptxas
+ * without a spill. */
+#include <check.h>
+
+#include "decode_kit.h"
+#include "kernel_kit.h"
+#include "suite_kit.h"
+
+enum { TIMEOUT = 600 };
+
+static tvm_context *context_of(unsigned multiprocessors, unsigned target) {
+    tvm_context *context = NULL;
+    tvm_context_options options = {.device = TVM_DEVICE_CPU,
+                                   .threads = 1,
+                                   .cache_dir = "",
+                                   .multiprocessors = multiprocessors,
+                                   .target = target};
+    ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
+    return context;
+}
+
+/* Opens, attends and compares, on so many multiprocessors: that is how the tokens are cut into parts. */
+static void attends(const decode_form *form, const decode_shape *shape, unsigned multiprocessors,
+                    unsigned target) {
+    decode_run r;
+    tvm_context *context = context_of(multiprocessors, target);
+    bool good = decode_open(&r, context, programs_folder(), form, shape) &&
+                decode_attend(&r, "attention_decode") && decode_compare(&r);
+    ck_assert_msg(good, "%s %s %s d %d page %d, %d queries, %d heads of %d, window %d: %s", form->a,
+                  form->k ? form->k : "", form->v ? form->v : "", r.form.d, r.form.page, shape->queries,
+                  shape->heads, shape->kv_heads, shape->window, r.why);
+    decode_close(&r);
+    tvm_context_free(context);
+}
+
+/* ---- Shapes ---- */
+
+static const decode_shape shapes[] = {
+    {3, 1, 1, 1, 0, {0, 1, 77}}, {2, 1, 8, 2, 0, {130, 64}},
+    {1, 1, 16, 2, 0, {300}},     {2, 1, 16, 1, 0, {65, 15}},
+    {2, 2, 8, 2, 0, {100, 1}},   {1, 8, 4, 1, 0, {200}},
+    {2, 3, 32, 2, 0, {47, 19}},  {2, 1, 4, 1, 5, {140, 3}},
+    {2, 4, 4, 2, 33, {129, 48}}, {5, 1, 4, 2, 100, {0, 16, 17, 99, 260}},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+static const int page_sizes[] = {16, 32, 64, 128};
+
+START_TEST(attention_of_any_shape) {
+    const decode_shape *shape = &shapes[_i];
+    decode_form form = {.a = "f16", .d = 64, .page = page_sizes[_i % 4], .lse = true};
+    for (unsigned multiprocessors = 1; multiprocessors <= 4; multiprocessors += 3)
+        attends(&form, shape, multiprocessors, multiprocessors == 4 ? 90 : 80);
+}
+END_TEST
+
+/* ---- Types and options ---- */
+
+static const decode_form forms[] = {
+    {.a = "bf16"},
+    {.a = "f16", .d = 256},
+    {.a = "f16", .k = "f8_e4m3", .v = "f8_e4m3"},
+    {.a = "bf16", .k = "f8_e4m3", .v = "f8_e5m2", .k_group = -1, .v_group = -1},
+    {.a = "f16", .k = "f8_e5m2", .v = "u8", .lse = true},
+    {.a = "f16", .k = "i8", .v = "i8", .v_group = 64},
+    {.a = "f16", .k = "u8", .v = "u8", .k_zeros = true, .v_zeros = true, .rope = true},
+    {.a = "f16", .k = "u4", .v = "u4", .soft_cap = true, .lse = true},
+    {.a = "bf16", .k = "u4", .v = "u4", .k_zeros = true, .v_zeros = true, .k_group = 32, .v_group = 32},
+    {.a = "f16", .k = "i4", .v = "f4_e2m1", .k_group = 64, .v_group = 32},
+    {.a = "f16", .k = "f4_e2m1", .v = "i4", .d = 256, .rope = true},
+    {.a = "f16", .k = "u4", .v = "u3", .channels = true},
+    {.a = "f16", .k = "u4", .v = "u2", .channels = true, .k_zeros = true, .v_zeros = true, .v_group = 32},
+    {.a = "f16", .k = "u3", .v = "u2", .k_zeros = true, .v_zeros = true, .k_group = 64},
+    {.a = "bf16", .k = "u2", .v = "u1", .k_zeros = true, .v_zeros = true, .v_group = 64},
+    {.a = "f16", .k = "f6_e3m2", .v = "f5_e2m2", .d = 64},
+    {.a = "f16", .k = "u6", .v = "f8_e6m1", .d = 64},
+    {.a = "f16", .k = "f16", .v = "u4", .d = 96},
+    {.a = "bf16", .k = "f8_e4m3", .v = "bf16", .channels = true, .d = 80},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+START_TEST(attention_to_any_types) {
+    static const decode_shape small = {2, 1, 4, 2, 0, {150, 37}}, several = {2, 3, 8, 2, 70, {90, 131}};
+    decode_form form = forms[_i];
+    form.page = page_sizes[_i % 4];
+    attends(&form, &small, 2, 90);
+    attends(&form, &several, 3, 80);
+}
+END_TEST
+
+/* ---- What is refused ---- */
+
+/* With one number of a tensor of i32 changed: 0 the table, 1 the lengths. */
+static void is_fault(unsigned which, int at, double value, const char *message) {
+    static const decode_shape shape = {2, 1, 4, 2, 0, {40, 37}};
+    decode_form form = {.a = "f16", .d = 64};
+    decode_run r;
+    tvm_context *context = context_of(2, 90);
+    ck_assert_msg(decode_open(&r, context, programs_folder(), &form, &shape), "%s", r.why);
+    decode_tensor *t = which == 0 ? &r.table : &r.lengths;
+    t->values[at] = value;
+    ck_assert(decode_write(&r, t));
+    ck_assert_msg(!decode_attend(&r, "attention_decode") && strstr(r.why, message), "%s", r.why);
+    decode_close(&r);
+    tvm_context_free(context);
+}
+
+START_TEST(pages_and_lengths_out_of_range_are_faults) {
+    is_fault(0, 1, -1, "range");
+    is_fault(0, 2, 1000, "range");
+    is_fault(1, 1, 49, "range");
+    is_fault(1, 0, -1, "range");
+}
+END_TEST
+
+/* ---- attention_merge ---- */
+
+static const size_t merges[][4] = {
+    {1, 3, 2, 64}, {3, 2, 5, 128}, {8, 1, 3, 80}, {2, 3, 1, 1000}, {5, 4, 1, 37}};
+enum { MERGES = sizeof merges / sizeof *merges };
+
+START_TEST(merged_parts_are_the_whole) {
+    kernel_kit k = kit_open("attention_merge.vasm", _i == 0   ? "T=f16"
+                                                    : _i == 1 ? "T=bf16 OTYPE=f32"
+                                                              : "T=f32");
+    for (size_t m = 0; m < MERGES; m++) {
+        size_t parts = merges[m][0], rows = merges[m][1] * merges[m][2], d = merges[m][3];
+        kit_clear(&k);
+        for (size_t i = 0; i < 4; i++) kit_scalar(&k, (double)merges[m][i]);
+        kit_tensor *x = kit_input(&k,
+                                  _i == 0   ? TVM_F16
+                                  : _i == 1 ? TVM_BF16
+                                            : TVM_F32,
+                                  parts * rows * d, -1, 1);
+        kit_tensor *lse = kit_input(&k, TVM_F32, parts * rows, -6, 3);
+        for (size_t i = 0; i < parts; i++) lse->values[i * rows] = -INFINITY;
+        kit_write(&k, lse);
+        kit_tensor *out = kit_tensor_new(&k, _i == 0 ? TVM_F16 : TVM_F32, rows * d);
+        kit_tensor *out_lse = kit_tensor_new(&k, TVM_F32, rows);
+        kit_launch(&k, "attention_merge");
+        for (size_t row = 0; row < rows; row++) {
+            double total = 0;
+            for (size_t i = 0; i < parts; i++) total += exp(lse->values[i * rows + row]);
+            ck_assert(row == 0 ? out_lse->values[0] == -INFINITY
+                               : fabs(out_lse->values[row] - log(total)) < 1e-5);
+            for (size_t j = 0; j < d; j++) {
+                double want = 0;
+                for (size_t i = 0; i < parts && row != 0; i++)
+                    want += x->values[(i * rows + row) * d + j] * exp(lse->values[i * rows + row]) / total;
+                ck_assert_double_eq_tol(out->values[row * d + j], want, _i == 0 ? 4e-4 : 2e-6);
+            }
+        }
+    }
+    kit_close(&k);
+}
+END_TEST
+
+/* ---- Machine code ---- */
+
+static const char *const compiled[][3] = {
+    {"attention_decode.vasm", "ATYPE=f16", "sm_80"},
+    {"attention_decode.vasm", "ATYPE=f16", "sm_90a"},
+    {"attention_decode.vasm", "ATYPE=bf16 KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true LSE=true", "sm_90a"},
+    {"attention_decode.vasm", "KTYPE=u3 VTYPE=u2 PAGE=64 SOFT_CAP=true", "sm_120a"},
+    {"attention_decode.vasm", "KTYPE=f8_e4m3 VTYPE=f8_e4m3", "sm_100a"},
+    {"kv_append.vasm", "ROPE=true", "sm_89"},
+    {"kv_append.vasm", "KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true", "sm_90a"},
+    {"attention_merge.vasm", "T=f16", "sm_90a"},
+};
+enum { COMPILED = sizeof compiled / sizeof *compiled };
+
+START_TEST(programs_compile_without_spills) {
+    char path[5000];
+    tvm_ir_program *program = assemble_file(program_path(compiled[_i][0], path), compiled[_i][1]);
+    compiles_without_spills(program, compiled[_i][1], compiled[_i][2]);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("attention_decode");
+    TCase *tests = tcase_create("attention_decode");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_loop_test(tests, attention_of_any_shape, 0, SHAPES);
+    tcase_add_loop_test(tests, attention_to_any_types, 0, FORMS);
+    tcase_add_test(tests, pages_and_lengths_out_of_range_are_faults);
+    tcase_add_loop_test(tests, merged_parts_are_the_whole, 0, 3);
+    tcase_add_loop_test(tests, programs_compile_without_spills, 0, COMPILED);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
