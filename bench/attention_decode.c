@@ -16,7 +16,7 @@ enum {
     REPLAYS = 9,
     TEXT = 128,
     BATCH_MAX = 64,
-    CHUNK = 1 << 26
+    CHUNK = 1 << 24
 };
 
 /* `slab`: bytes of 16 tokens of a head in the cache. */
@@ -93,6 +93,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 typedef struct work {
     tvm_kernel *kernel;
+    const uint16_t *words; /* CHUNK bytes of contents */
     point point;
     unsigned max_pages, pages;
     size_t bytes; /* of the cache that are read */
@@ -113,14 +114,18 @@ static bool launch(bench *b, unsigned i, void *data) {
 }
 
 /* Words that are moderate numbers as f16, and whatever they are as codes. */
-static bool fill(bench *b, void *to, size_t bytes) {
-    uint16_t *host = malloc(CHUNK);
-    bool ok = host || bench_fail(b, "out of memory");
-    if (ok) bench_fill_random(b, host, bytes < CHUNK ? bytes : CHUNK);
-    for (size_t i = 0; ok && i < CHUNK / sizeof *host; i++) host[i] = (uint16_t)((host[i] & 0x87ff) | 0x3800);
+static uint16_t *random_words(bench *b) {
+    uint16_t *words = malloc(CHUNK);
+    if (words) bench_fill_random(b, words, CHUNK);
+    for (size_t i = 0; words && i < CHUNK / sizeof *words; i++)
+        words[i] = (uint16_t)((words[i] & 0x87ff) | 0x3800);
+    return words;
+}
+
+static bool fill(bench *b, const work *w, void *to, size_t bytes) {
+    bool ok = true;
     for (size_t done = 0; ok && done < bytes; done += CHUNK)
-        ok = bench_write(b, (uint8_t *)to + done, host, bytes - done < CHUNK ? bytes - done : CHUNK);
-    free(host);
+        ok = bench_write(b, (uint8_t *)to + done, w->words, bytes - done < CHUNK ? bytes - done : CHUNK);
     return ok;
 }
 
@@ -153,20 +158,20 @@ static bool make(bench *b, work *w, const options *o, const form *f) {
     ok = ok && bench_alloc(b, entries * sizeof *table, &w->table) &&
          bench_write(b, w->table, table, entries * 4) &&
          bench_alloc(b, p->batch * sizeof *lengths, &w->lengths) &&
-         bench_write(b, w->lengths, lengths, p->batch * 4) && bench_alloc(b, q, &w->q) && fill(b, w->q, q) &&
-         bench_alloc(b, q, &w->out);
+         bench_write(b, w->lengths, lengths, p->batch * 4) && bench_alloc(b, q, &w->q) &&
+         fill(b, w, w->q, q) && bench_alloc(b, q, &w->out);
     w->copies.bytes = cache;
     unsigned copies = (unsigned)(3 * b->l2 / cache) + 1;
     for (; ok && w->copies.count < copies && w->copies.count < BENCH_COPIES_MAX; w->copies.count++)
         ok = bench_alloc(b, cache, &w->copies.at[w->copies.count]) &&
-             fill(b, w->copies.at[w->copies.count], cache);
+             fill(b, w, w->copies.at[w->copies.count], cache);
     free(table), free(order);
     return ok;
 }
 
 static bool run_point(bench *b, bench_floor *floor, const options *o, const form *f, tvm_kernel *kernel,
-                      const point *p, FILE *json) {
-    work w = {.kernel = kernel, .point = *p};
+                      const uint16_t *words, const point *p, FILE *json) {
+    work w = {.kernel = kernel, .words = words, .point = *p};
     bench_time time = {0};
     double floor_time = 0;
     bool ok =
@@ -215,8 +220,9 @@ static bool has_word(const char *list, const char *word) {
 
 static bool run_all(bench *b, const options *o, FILE *json) {
     bench_floor *floor = bench_floor_open();
+    uint16_t *words = random_words(b);
     bool ok = true;
-    for (unsigned i = 0; i < FORMS && floor && !b->lost; i++) {
+    for (unsigned i = 0; i < FORMS && floor && words && !b->lost; i++) {
         tvm_program *program = NULL;
         tvm_kernel *kernel = NULL;
         if (o->only && !has_word(o->only, forms[i].name)) continue;
@@ -226,11 +232,12 @@ static bool run_all(bench *b, const options *o, FILE *json) {
             continue;
         }
         for (unsigned j = 0; j < o->points && !b->lost; j++)
-            ok = run_point(b, floor, o, &forms[i], kernel, &points[j], json) && ok;
+            ok = run_point(b, floor, o, &forms[i], kernel, words, &points[j], json) && ok;
         tvm_program_free(program);
     }
     bench_floor_close(b, floor);
-    return ok && floor && !b->lost;
+    free(words);
+    return ok && floor && words && !b->lost;
 }
 
 int main(int argc, char **argv) {
