@@ -1,6 +1,7 @@
 /* Teams, below the language: layouts are for the threads of a team, it waits at a barrier of its own, its
  * threads are numbered from its first warp; and the tests' PTX machine runs warps that part. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,12 +131,57 @@ START_TEST(warps_that_part_meet_at_their_barriers) {
 }
 END_TEST
 
+static unsigned count_of(const char *text, const char *part) {
+    unsigned count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) count++;
+    return count;
+}
+
+/* The copy engine writes a ring, whose stages a consumer gives back. `write`: what it does before the
+ * arrival. */
+static unsigned count_fences(const char *write) {
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        ".vasm 3\n.kernel f(n: i32, x: global f16[n, 64], y: global f16[64, 64])\n.warps 8\n.grid 1\n"
+        "%%s = alloc-shared f16[2, 64, 64]\n%%full = alloc-barrier [2]\n%%empty = alloc-barrier [2], open\n"
+        "role load warps 0 to 4\nfor %%i = 0 to n\nwait-barrier %%empty[%%i %% 2]\n"
+        "copy-bulk %%s[%%i %% 2], x[%%i * 64, 0], barrier %%full[%%i %% 2]\narrive-barrier %%full[%%i %% 2]\n"
+        "end\nend\nrole use warps 4 to 8\nfor %%i = 0 to n\nwait-barrier %%full[%%i %% 2]\n"
+        "%%v = load-shared %%s[%%i %% 2], spatial(16, 8).local(4, 8)\n%s"
+        "arrive-barrier %%empty[%%i %% 2]\nend\nend\n.end\n",
+        write);
+    tvm_ir_program *program = assemble(text);
+    tvm_target target;
+    tvm_module *module = NULL;
+    ck_assert_int_eq(tvm_target_parse("sm_90a", &target, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_translate(program, target, &module, NULL), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(module->ptx, "cp.async.bulk.tensor"));
+    unsigned count = count_of(module->ptx, "fence.proxy.async");
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+    return count;
+}
+
+START_TEST(an_arrival_is_fenced_where_threads_may_have_written) {
+    static const char *const store = "store-shared %s[%i % 2, 0, 0], %v\n";
+    char once[128], after[128];
+    unsigned least = count_fences("");
+    snprintf(once, sizeof once, "%ssync\n", store);
+    snprintf(after, sizeof after, "if %%i > 3\n%ssync\n%send\n", store, store);
+    ck_assert_uint_eq(count_fences(store), least + 1);
+    ck_assert_uint_eq(count_fences(once), least + 1);  /* at the sync, not again */
+    ck_assert_uint_eq(count_fences(after), least + 2); /* on one path into the arrival */
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("teams");
     TCase *cases = tcase_create("teams");
     tcase_add_test(cases, layouts_are_for_the_threads_of_a_team);
     tcase_add_test(cases, a_team_has_a_barrier_and_numbers_of_its_own);
     tcase_add_test(cases, warps_that_part_meet_at_their_barriers);
+    tcase_add_test(cases, an_arrival_is_fenced_where_threads_may_have_written);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -1,14 +1,5 @@
 #include "barrier.h"
 
-#include "wgmma_impl.h"
-
-/* wgmma reads shared memory through the asynchronous proxy, and the copy engine writes it so (PTX ISA,
- * "Proxies"). */
-void tvm_emit_proxy_fence(emitter *e) {
-    if ((e->wgmma->used || e->bulk.by_engine) && e->bulk.threads_write)
-        tvm_emit(e, "fence.proxy.async.shared::cta;");
-}
-
 void tvm_emit_barrier(emitter *e) {
     tvm_emit_proxy_fence(e);
     tvm_emit_thread_barrier(e);

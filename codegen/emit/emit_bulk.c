@@ -374,17 +374,12 @@ void tvm_bulk_prepare(emitter *e) {
                 e->bulk.by_engine = e->bulk.stores_by_engine = true;
             continue;
         }
-        if (insn->op != TVM_OP_COPY_BULK) {
-            /* of a loop, what its pipeline's copies write: they stand in its body */
-            bool writes = tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_SHARED;
-            if (writes && tvm_insn_class(insn) != TVM_CLASS_LOOP) e->bulk.threads_write = true;
-            continue;
-        }
+        if (insn->op != TVM_OP_COPY_BULK) continue;
         bulk_operands o = read_operands(e, insn);
         if (tvm_bulk_plan_make(e, &o.tile, false, &plan, why))
             e->bulk.by_engine = true;
         else
-            e->bulk.by_threads = e->bulk.threads_write = true;
+            e->bulk.by_threads = true;
     }
 }
 

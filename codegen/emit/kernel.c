@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis.h"
+#include "barrier.h"
 #include "bulk_plan.h"
 #include "caches.h"
 #include "cluster.h"
@@ -182,6 +183,7 @@ static tvm_status translate_kernel(emitter *e) {
     tvm_mbarriers_plan(e);
     tvm_bulk_prepare(e);
     status = tvm_groups_make(e);
+    if (status == TVM_OK) status = tvm_proxy_plan(e);
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
     if (status == TVM_OK) tvm_wgmma_drain(e);
@@ -212,6 +214,7 @@ static void free_emitter(emitter *e) {
     tvm_text_free(&e->body);
     tvm_text_free(&e->prologue);
     tvm_mma_operands_free(e);
+    free(e->bulk.unfenced);
 }
 
 /* The tile of a copy-async. */
