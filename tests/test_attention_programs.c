@@ -225,8 +225,11 @@ START_TEST(wide_tiles_serve_long_sequences) {
 END_TEST
 
 START_TEST(every_page_size_serves) {
+    static const char *const of_page[] = {"attention_wide64", "attention_d64"};
     for (unsigned page = 32; page <= 128; page *= 2)
-        check_one(&(batch){SMALL, .type = "f16", .left = ALL, .right = 0, .page = page});
+        for (unsigned i = 0; i < 2; i++)
+            check_one(
+                &(batch){SMALL, .type = "f16", .left = ALL, .right = 0, .page = page, .kernel = of_page[i]});
 }
 END_TEST
 
