@@ -73,22 +73,20 @@ tvm_team tvm_infer_team(const tvm_infer_state *in, uint32_t insn) {
 }
 
 /* The operands' slots are replaced by spare ones, which have the layouts that are tried. */
-bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t declared,
-                       uint32_t *result, tvm_why *why) {
+static bool ask_rule(tvm_infer_state *in, uint32_t insn, const tvm_infer_operands *registers,
+                     const uint32_t *layouts, uint32_t declared, uint32_t *result, tvm_why *why) {
     const tvm_insn *old = &in->kernel->insns[insn];
     tvm_operand operands[TVM_INSN_OPERANDS];
-    tvm_infer_operands registers;
     tvm_result_type type = {.kind = tvm_op(old->op)->result};
     uint32_t slot = tvm_infer_result(in, insn);
     in->attempts++;
     if (old->count > TVM_INSN_OPERANDS) return false;
     if (old->count) memcpy(operands, tvm_operands(in->kernel, old), old->count * sizeof *operands);
-    tvm_infer_registers(in, insn, &registers);
-    for (unsigned k = 0; k < registers.count; k++) {
+    for (unsigned k = 0; k < registers->count; k++) {
         uint32_t spare = in->slot_count + k;
-        in->work[spare] = in->work[registers.slots[k]];
+        in->work[spare] = in->work[registers->slots[k]];
         in->work[spare].layout = layouts[k];
-        operands[registers.at[k]].value = spare;
+        operands[registers->at[k]].value = spare;
     }
     if (slot != TVM_NONE) {
         type.dtype = in->work[slot].dtype;
@@ -106,6 +104,32 @@ bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layou
     if (!result) return true;
     *result = tvm_infer_number(in, &type.layout);
     return *result != TVM_NONE;
+}
+
+bool tvm_infer_attempt(tvm_infer_state *in, uint32_t insn, const uint32_t *layouts, uint32_t declared,
+                       uint32_t *result, tvm_why *why) {
+    tvm_infer_operands registers;
+    tvm_infer_memo *memo = in->asked[insn];
+    tvm_infer_registers(in, insn, &registers);
+    for (; memo && !why; memo = memo->next) {
+        if (memo->result != declared || memo->numbered != (result != NULL) ||
+            memcmp(memo->layouts, layouts, registers.count * sizeof *layouts) != 0)
+            continue;
+        if (result && memo->good) *result = memo->made;
+        return memo->good;
+    }
+    bool good = ask_rule(in, insn, &registers, layouts, declared, result, why);
+    memo = in->memos < TVM_INFER_MEMOS ? tvm_infer_array(in, 1, sizeof *memo) : NULL;
+    if (!memo) return good;
+    in->memos++;
+    memcpy(memo->layouts, layouts, registers.count * sizeof *layouts);
+    memo->result = declared;
+    memo->numbered = result != NULL;
+    memo->good = good;
+    if (result && good) memo->made = *result;
+    memo->next = in->asked[insn];
+    in->asked[insn] = memo;
+    return good;
 }
 
 /* ---- the state ---- */
@@ -198,6 +222,8 @@ static bool start(tvm_infer_state *in, tvm_asm *as) {
     in->remade = tvm_infer_array(in, in->slot_count, sizeof *in->remade);
     in->source = tvm_infer_array(in, insns, sizeof *in->source);
     in->queue = tvm_infer_array(in, in->slot_count, sizeof *in->queue);
+    in->asked = tvm_infer_array(in, insns, sizeof *in->asked);
+    in->plans = tvm_infer_array(in, insns, sizeof *in->plans);
     if (in->failed) return false;
     if (insns) memcpy(in->source, in->kernel->insns, insns * sizeof *in->source);
     memcpy(in->work, in->kernel->slots, in->slot_count * sizeof *in->work);

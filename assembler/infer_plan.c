@@ -83,9 +83,35 @@ static void consider_beside(planning *p) {
         if (tvm_infer_beside(p->in, p->insn, k, p->have[k], layouts)) consider(p, layouts, TVM_NONE);
 }
 
+typedef struct tvm_infer_plan_memo {
+    struct tvm_infer_plan_memo *next;
+    uint32_t have[TVM_INFER_OPERANDS], result;
+    tvm_infer_plan plan;
+} plan_memo;
+
+static bool is_of(const plan_memo *memo, const planning *p) {
+    return memo->result == p->result &&
+           memcmp(memo->have, p->have, p->registers.count * sizeof *p->have) == 0;
+}
+
+static void find_best(planning *p) {
+    uint32_t made;
+    p->best->cost = 2 * (uint64_t)TVM_INFER_NEVER;
+    consider(p, p->have, p->result);
+    if (!p->may_relayout) return;
+    if (p->result_slot != TVM_NONE && p->registers.count) {
+        consider_result(p, p->result);
+        for (unsigned k = 0; k < p->registers.count; k++) consider_result(p, p->have[k]);
+        if (tvm_infer_attempt(p->in, p->insn, p->have, TVM_NONE, &made, NULL)) consider(p, p->have, made);
+    }
+    if (p->result_slot == TVM_NONE && p->registers.count > 1) consider_beside(p);
+    if (tvm_infer_space_of(p->in, p->insn) != TVM_SPACE_NONE &&
+        p->in->kernel->insns[p->insn].op != TVM_OP_MMA)
+        consider_moved(p);
+}
+
 void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *plan) {
     planning p = {.in = in, .insn = insn, .best = plan};
-    uint32_t made;
     *plan = (tvm_infer_plan){.cost = 0, .result = TVM_NONE};
     tvm_infer_registers(in, insn, &p.registers);
     p.result_slot = tvm_infer_result(in, insn);
@@ -98,17 +124,19 @@ void tvm_infer_make_plan(tvm_infer_state *in, uint32_t insn, tvm_infer_plan *pla
         if (p.have[k] == TVM_NONE) return;
         open = open || in->open[p.registers.slots[k]];
     }
-    plan->cost = 2 * (uint64_t)TVM_INFER_NEVER;
     /* Between written layouts nothing is changed: they contradict each other. */
     p.may_relayout = open;
-    consider(&p, p.have, p.result);
-    if (!p.may_relayout) return;
-    if (p.result_slot != TVM_NONE && p.registers.count) {
-        consider_result(&p, p.result);
-        for (unsigned k = 0; k < p.registers.count; k++) consider_result(&p, p.have[k]);
-        if (tvm_infer_attempt(in, insn, p.have, TVM_NONE, &made, NULL)) consider(&p, p.have, made);
+    plan_memo *memo = in->plans[insn];
+    while (memo && !is_of(memo, &p)) memo = memo->next;
+    if (memo) {
+        *plan = memo->plan;
+        return;
     }
-    if (p.result_slot == TVM_NONE && p.registers.count > 1) consider_beside(&p);
-    if (tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA)
-        consider_moved(&p);
+    find_best(&p);
+    memo = in->memos < TVM_INFER_MEMOS ? tvm_infer_array(in, 1, sizeof *memo) : NULL;
+    if (!memo) return;
+    in->memos++;
+    *memo = (plan_memo){.next = in->plans[insn], .result = p.result, .plan = *plan};
+    memcpy(memo->have, p.have, sizeof memo->have);
+    in->plans[insn] = memo;
 }

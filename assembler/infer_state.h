@@ -9,7 +9,8 @@
 enum {
     TVM_INFER_OPERANDS = 8, /* register tensors that an instruction reads, at most */
     TVM_INFER_ANCHORS = 8,  /* layouts that a tensor has for its own sake, at most */
-    TVM_INFER_NEVER = 1 << 30
+    TVM_INFER_NEVER = 1 << 30,
+    TVM_INFER_MEMOS = 1 << 16 /* that are kept of a kernel, which bounds the memory */
 };
 
 /* Why a tensor has its layout. */
@@ -28,6 +29,17 @@ typedef struct tvm_infer_reason {
     uint32_t insn;
 } tvm_infer_reason;
 
+/* What was found of an instruction with these layouts, and was asked again many times: a list for each
+ * instruction. */
+typedef struct tvm_infer_memo {
+    struct tvm_infer_memo *next;
+    uint32_t layouts[TVM_INFER_OPERANDS]; /* of the operands */
+    uint32_t result;                      /* the result's, or TVM_NONE */
+    uint32_t made;                        /* what was found */
+    bool numbered, good;
+} tvm_infer_memo;
+struct tvm_infer_plan_memo;
+
 typedef struct tvm_infer_state {
     tvm_asm *as;
     tvm_ir_program *program;
@@ -43,12 +55,15 @@ typedef struct tvm_infer_state {
     uint32_t *uses;    /* instructions that have slot s: uses[first_use[s] .. first_use[s + 1]) */
     uint32_t *first_use;
     uint32_t
-        *definitions; /* of each slot, also of scalars: the one instruction that assigns it, or TVM_NONE */
-    bool *remade;     /* the definition of each slot can be done once more, for another layout */
+        *definitions;  /* of each slot, also of scalars: the one instruction that assigns it, or TVM_NONE */
+    bool *remade;      /* the definition of each slot can be done once more, for another layout */
     tvm_insn *source;  /* the kernel's instructions before relayouts, which `insn` of reasons means */
     uint32_t *queue;   /* slots to spread from */
     uint64_t attempts; /* how often a rule was asked, which bounds the work */
-    bool failed;       /* out of memory */
+    tvm_infer_memo **asked;             /* of each instruction: attempts */
+    struct tvm_infer_plan_memo **plans; /* and plans */
+    uint32_t memos;                     /* kept in all */
+    bool failed;                        /* out of memory */
 } tvm_infer_state;
 
 /* The register tensors among an instruction's operands, in order: at[k] is an operand's place. */

@@ -90,10 +90,11 @@ tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_la
     tvm_status status = result_dtype(rule, dtype);
     if (status != TVM_OK) return status;
     if (type->has_layout && !tvm_layout_equal(&type->layout, layout)) {
-        tvm_shape_text(layout->rank, layout->shape, found);
-        tvm_shape_text(type->layout.rank, type->layout.shape, declared);
-        if (strcmp(found, declared) != 0)
-            return tvm_refuse(rule->why, "the result has shape %s, expected %s as declared", found, declared);
+        if (layout->rank != type->layout.rank ||
+            memcmp(layout->shape, type->layout.shape, layout->rank * sizeof layout->shape[0]) != 0)
+            return tvm_refuse(rule->why, "the result has shape %s, expected %s as declared",
+                              tvm_shape_text(layout->rank, layout->shape, found),
+                              tvm_shape_text(type->layout.rank, type->layout.shape, declared));
         return tvm_refuse(rule->why, "the result has a layout other than declared: %s",
                           tvm_layout_text(layout, text));
     }
@@ -149,22 +150,23 @@ static tvm_status check_slot(const tvm_rule *rule, const tvm_operand_desc *desc,
         return tvm_refuse(rule->why, "%.*s: slot %u does not exist", length, desc->name, operand->value);
     unsigned found = rule->kernel->slots[operand->value].kind;
     char name[TVM_RULE_NAME_MAX];
-    operand_name(rule, desc, operand, name);
     if (found != kind)
-        return tvm_refuse(rule->why, "%s is %s, expected %s", name,
+        return tvm_refuse(rule->why, "%s is %s, expected %s", operand_name(rule, desc, operand, name),
                           found < TVM_SLOT_KINDS ? slot_kinds[found] : "of no kind", slot_kinds[kind]);
     if (found == TVM_SLOT_REGISTER) {
         uint32_t layout = rule->kernel->slots[operand->value].layout;
         uint32_t threads = tvm_layout_threads(&rule->program->layouts[layout]);
         if (threads != tvm_team_threads(rule->team))
-            return tvm_refuse(rule->why, "the layout of %s is for %u threads, the %s %u (%u warps)", name,
-                              threads, rule->team.warps == rule->kernel->warps ? "kernel has" : "team has",
+            return tvm_refuse(rule->why, "the layout of %s is for %u threads, the %s %u (%u warps)",
+                              operand_name(rule, desc, operand, name), threads,
+                              rule->team.warps == rule->kernel->warps ? "kernel has" : "team has",
                               tvm_team_threads(rule->team), rule->team.warps);
     }
     unsigned packing = rule->kernel->slots[operand->value].packing;
     if (packing != TVM_PACKING_LINEAR && !(rule->info->traits & TVM_TRAIT_PACKED)) {
         char takers[128];
-        return tvm_refuse(rule->why, "%s has packing %s, which only %s take: cast it, or view it as u8", name,
+        return tvm_refuse(rule->why, "%s has packing %s, which only %s take: cast it, or view it as u8",
+                          operand_name(rule, desc, operand, name),
                           packing < TVM_PACKING_COUNT ? tvm_packing_names[packing] : "that does not exist",
                           packed_takers(takers));
     }
@@ -185,10 +187,10 @@ static tvm_status check_expr(const tvm_rule *rule, const tvm_operand_desc *desc,
 static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *desc,
                                 const tvm_operand *operand, uint32_t left, uint32_t *taken) {
     char name[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
-    operand_name(rule, desc, operand, tensor);
     unsigned rank = tvm_slot_rank(rule->program, &rule->kernel->slots[operand->value]);
     if (left < 1 + rank)
-        return tvm_refuse(rule->why, "%s has %u dimensions, but %u indices", tensor, rank, left - 1);
+        return tvm_refuse(rule->why, "%s has %u dimensions, but %u indices",
+                          operand_name(rule, desc, operand, tensor), rank, left - 1);
     for (unsigned d = 1; d <= rank; d++) {
         bool is_tensor = desc->kind == 'v' && operand[d].kind == TVM_OPERAND_SLOT;
         tvm_status status = is_tensor ? check_slot(rule, desc, &operand[d], TVM_SLOT_REGISTER)
@@ -197,8 +199,8 @@ static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *de
         if (is_tensor) continue;
         tvm_dtype type = rule->kernel->exprs[operand[d].value].type;
         if (!tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
-            return tvm_refuse(rule->why, "index %u of %s has type %s, expected i32 or i64", d - 1, tensor,
-                              tvm_dtype_name(type, name));
+            return tvm_refuse(rule->why, "index %u of %s has type %s, expected i32 or i64", d - 1,
+                              operand_name(rule, desc, operand, tensor), tvm_dtype_name(type, name));
     }
     *taken = 1 + rank;
     return TVM_OK;

@@ -34,11 +34,11 @@ static tvm_status result_shape(const tvm_rule *rule, unsigned first, unsigned en
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
         const tvm_layout *layout = tvm_rule_layout(rule, entry);
-        tvm_shape_text(out->rank, out->extent, before);
         if (!broadcast_shape(out, layout))
             return tvm_refuse(rule->why, "%s has shape %s, which does not broadcast with %s",
                               tvm_rule_name(rule, entry, operand),
-                              tvm_shape_text(layout->rank, layout->shape, found), before);
+                              tvm_shape_text(layout->rank, layout->shape, found),
+                              tvm_shape_text(out->rank, out->extent, before));
     }
     return TVM_OK;
 }
@@ -59,7 +59,7 @@ static tvm_status derived_layout(const tvm_rule *rule, unsigned first, unsigned 
         count++;
     }
     tvm_why why = {""};
-    if (tvm_layout_joint(operands, count, out, &why) == TVM_OK) return TVM_OK;
+    if (tvm_layout_joint(operands, count, out, rule->why ? &why : NULL) == TVM_OK) return TVM_OK;
     return tvm_refuse(rule->why, "%s", why.text);
 }
 
@@ -83,7 +83,8 @@ static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned e
         if (!tvm_rule_is_tensor(rule, entry)) continue;
         const tvm_layout *layout = tvm_rule_layout(rule, entry);
         tvm_why why = {""};
-        if (!tvm_layout_equal(layout, out) && !tvm_layout_broadcasts(layout, out, NULL, &why))
+        if (!tvm_layout_equal(layout, out) &&
+            !tvm_layout_broadcasts(layout, out, NULL, rule->why ? &why : NULL))
             return tvm_refuse(rule->why, "layout of %s: %.120s", tvm_rule_name(rule, entry, operand),
                               why.text);
     }
@@ -94,6 +95,7 @@ static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned e
 static tvm_status tensor_dtype(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *out) {
     char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
     char operand[TVM_RULE_NAME_MAX], other[TVM_RULE_NAME_MAX];
+    unsigned named = first; /* the tensor of that type */
     *out = (tvm_dtype){0};
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
@@ -101,9 +103,9 @@ static tvm_status tensor_dtype(const tvm_rule *rule, unsigned first, unsigned en
         if (out->kind != TVM_KIND_NONE && !tvm_dtype_same(*out, dtype))
             return tvm_refuse(rule->why, "%s has type %s, expected %s as %s",
                               tvm_rule_name(rule, entry, operand), tvm_dtype_name(dtype, name),
-                              tvm_dtype_name(*out, want), other);
+                              tvm_dtype_name(*out, want), tvm_rule_name(rule, named, other));
         *out = dtype;
-        tvm_rule_name(rule, entry, other);
+        named = entry;
     }
     return TVM_OK;
 }
@@ -178,6 +180,10 @@ tvm_status tvm_rule_COMPARE(const tvm_rule *rule) {
     tvm_dtype dtype;
     tvm_layout layout;
     tvm_status status = arithmetic(rule, 1, 3, &dtype, &layout);
+    tvm_compare operation = (tvm_compare)tvm_rule_value(rule, 0);
+    if (status == TVM_OK && dtype.kind == TVM_KIND_BOOL && operation != TVM_EQ && operation != TVM_NE)
+        return tvm_refuse(rule->why, "bool tensors are compared by eq and ne, not by %s",
+                          tvm_compare_names[operation]);
     return status == TVM_OK ? tvm_rule_register(rule, TVM_BOOL, &layout) : status;
 }
 

@@ -406,7 +406,13 @@ static const loop_row rows[] = {
     FLOATING(16, 8, 7, bf16),
     FLOATING(32, 8, 23, f32),
     {.type = {TVM_KIND_FLOAT, 64, 11, 52}, FLOAT_ROW(f64)},
-    {.type = {TVM_KIND_BOOL, 8, 0, 0}, .AND = and_u8, .OR = or_u8, .XOR = xor_u8, .NOT = not_bool},
+    {.type = {TVM_KIND_BOOL, 8, 0, 0},
+     .AND = and_u8,
+     .OR = or_u8,
+     .XOR = xor_u8,
+     .NOT = not_bool,
+     .eq = eq_u8,
+     .ne = ne_u8},
 };
 
 static const loop_row *find_row(tvm_dtype type) {
