@@ -314,7 +314,7 @@ enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
 START_TEST(large_variants_multiply) {
     static const long sizes[][3] = {{17, 136, 1408}, {70, 1160, 640}};
     const lowbit_form *f = &large_forms[_i];
-    for (unsigned v = LARGE; v <= ROWS128; v++) {
+    for (unsigned v = LARGE; v <= CLUSTER8; v++) {
         char kernel[32];
         lowbit_variant_name(v, kernel);
         if (form_has(f, kernel)) form_multiplies(f, (machine){90, 5}, kernel, sizes, 2);

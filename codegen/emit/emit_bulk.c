@@ -369,9 +369,8 @@ void tvm_bulk_prepare(emitter *e) {
         const tvm_insn *insn = &e->kernel->insns[i];
         bulk_plan plan;
         if (insn->op == TVM_OP_STORE_BULK) {
-            bulk_operands o = read_store(e, insn);
-            if (tvm_bulk_plan_make(e, &o.tile, true, &plan, why))
-                e->bulk.by_engine = e->bulk.stores_by_engine = true;
+            /* where it stands more may be known of its indices than here */
+            if (e->target.arch >= 90) e->bulk.by_engine = e->bulk.stores_by_engine = true;
             continue;
         }
         if (insn->op != TVM_OP_COPY_BULK) continue;

@@ -54,12 +54,6 @@ static bool global_fits(const emitter *e, const bulk_tile *tile, unsigned bytes,
                  TVM_ABI_TENSOR_MAP_RANK);
         return false;
     }
-    /* An H200 (driver 580, CUDA 13.0) takes copies of these ranks for illegal instructions. */
-    if (slot->rank == 1 || slot->rank == TVM_ABI_TENSOR_MAP_RANK) {
-        snprintf(why, BULK_WHY_MAX, "%.60s has %u dimension%s, the copy engine is used for 2 to 4", name,
-                 slot->rank, slot->rank == 1 ? "" : "s");
-        return false;
-    }
     if (slot->view || slot->form != TVM_FORM_ROW_MAJOR) {
         snprintf(why, BULK_WHY_MAX, "%.60s %s, the copy engine is used for whole tensors in row-major order",
                  name, slot->view ? "is a view" : "has strides");
@@ -67,17 +61,31 @@ static bool global_fits(const emitter *e, const bulk_tile *tile, unsigned bytes,
     }
     uint64_t row = tvm_fact_divisor(e, slot->shape[slot->rank - 1]) * bytes;
     uint64_t first = tvm_fact_divisor(e, tile->global[slot->rank].value) * bytes;
+    /* Else it is an illegal instruction, to an H200 (driver 580, CUDA 13.0). */
     if (first % TVM_ABI_BOX_GRANULE != 0) {
         snprintf(why, BULK_WHY_MAX,
                  "its rows are known to begin at multiples of %" PRIu64 " bytes only, not of 16",
                  tvm_fact_gcd(first, TVM_ABI_BOX_GRANULE));
         return false;
     }
-    if (row % TVM_ABI_BOX_GRANULE == 0) return true;
+    if (slot->rank == 1 || row % TVM_ABI_BOX_GRANULE == 0) return true;
     snprintf(why, BULK_WHY_MAX,
              "rows of %.60s are known to be multiples of %" PRIu64 " bytes only, not of 16", name,
              tvm_fact_gcd(row, TVM_ABI_BOX_GRANULE));
     return false;
+}
+
+/* Where a box is stored no coordinate may be negative: that is an illegal instruction, to an H200 (driver
+ * 580, CUDA 13.0), which loads such boxes and drops what lies behind the tensor's end. */
+static bool begins_inside(const emitter *e, const bulk_tile *tile, char why[BULK_WHY_MAX]) {
+    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+    for (unsigned d = 0; d < slot->rank; d++) {
+        if (e->facts->exprs[tile->global[1 + d].value].low >= 0) continue;
+        snprintf(why, BULK_WHY_MAX, "index %u of %.60s may be negative, for all that is known", d,
+                 name_of(e, tile->global->value));
+        return false;
+    }
+    return true;
 }
 
 /* Elements of the tensor that one of the map may be at most: rows and the tile's first coordinate are whole
@@ -205,15 +213,9 @@ bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bool is_written, bulk
     bool is_linear =
         tvm_shared_open(e, &plan->tile, tile->shared->value, tile->shared + 1, tile->rank, tile->extent, 1);
     const shared_tile *s = &plan->tile;
-    if (is_written) {
-        /* An H200 (driver 580, CUDA 13.0) took some of them, at the tensor's edge, for illegal instructions.
-         */
-        snprintf(why, BULK_WHY_MAX, "%s", "stores by the copy engine are not used yet");
-        return false;
-    }
     plan->box_bytes = s->bytes;
     plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bytes);
-    if (!global_fits(e, tile, s->bytes, why)) return false;
+    if (!global_fits(e, tile, s->bytes, why) || (is_written && !begins_inside(e, tile, why))) return false;
     if (!is_linear || plan->map.swizzle == TVM_ABI_SWIZZLES) {
         snprintf(why, BULK_WHY_MAX, "%s",
                  is_linear ? "the swizzle is none of a tensor map's"
