@@ -42,6 +42,7 @@ static void finish(tvm_asm *as) {
     tvm_asm_free_open(as);
     tvm_ir_program_free(as->program);
     free(as->defines);
+    free(as->tunes.values);
     free(as);
 }
 
@@ -92,7 +93,7 @@ static void read_defines(tvm_asm *as) {
     for (size_t i = 0; i < count && !as->stopped; i++) add_define(as, as->options->defines[i]);
 }
 
-/* A later -D of a name replaces an earlier one; each must have found its .const. */
+/* A later -D of a name replaces an earlier one; each must have found its .const or .tune. */
 static void check_defines(tvm_asm *as) {
     for (size_t i = 0; i < as->define_count; i++) {
         const tvm_define *define = &as->defines[i];
@@ -103,7 +104,7 @@ static void check_defines(tvm_asm *as) {
         for (uint32_t j = 0; j < as->names.count; j++)
             tvm_suggest_offer(&suggest, as->names.items[j].name, as->names.items[j].length);
         tvm_asm_error_in(as, NULL, NULL, tvm_suggest_hint(&suggest, "", hint),
-                         "-D %s: there is no .const of that name at top level", define->name);
+                         "-D %s: there is no .const of that name at top level, nor a .tune", define->name);
     }
 }
 

@@ -5,12 +5,24 @@
 #include "program.h"
 #include "text.h"
 
+/* What .tune makes: points, each a value for each name, the first the one that is assembled. Texts that -D
+ * takes. */
+enum { TVM_TUNE_NAMES = 16, TVM_TUNE_POINTS = 1 << 16, TVM_TUNE_VALUE = 64 };
+typedef struct tvm_tune_space {
+    char names[TVM_TUNE_NAMES][TVM_TUNE_VALUE];
+    char (*values)[TVM_TUNE_VALUE]; /* of name n in point p: [p * name_count + n] */
+    unsigned name_count;
+    uint32_t point_count; /* 0: the program has no .tune */
+} tvm_tune_space;
+void tvm_tune_space_free(tvm_tune_space *space);
+
 typedef struct tvm_assembler_options {
     const char *const *defines; /* "NAME=VALUE", each overriding the .const of that name */
     size_t define_count;
     const char *const *include_dirs; /* searched after the including file's own folder */
     size_t include_dir_count;
     tvm_text *layouts; /* NULL, or what gets a listing of the tensors' layouts and of why they have them */
+    tvm_tune_space *space; /* NULL, or what gets the space, also of a program with errors behind its .tune */
 } tvm_assembler_options;
 
 /* Assembles and verifies. `name` is the file named in diagnostics and against whose folder .include is

@@ -44,10 +44,10 @@ static tvm_define *find_define(const tvm_asm *as, const char *name, uint32_t len
     return NULL;
 }
 
-/* -D wins over the first .const of that name at top level. */
-static bool overridden(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
-                       tvm_value *value) {
+bool tvm_asm_overridden(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                        tvm_value *value, bool *given) {
     tvm_define *define = as->names.scope == 0 && !as->in_kernel ? find_define(as, name, length) : NULL;
+    if (given) *given = define != NULL;
     if (!define) return true;
     define->used = true;
     bool numbers = tvm_value_is_number(&define->value) && tvm_value_is_number(value);
@@ -78,7 +78,7 @@ static bool one_const(tvm_asm *as) {
     bool good = tvm_asm_static(as, "a constant", &value);
     if (!good) value = tvm_value_poison();
     if (set_by_another_file(as, name, length)) return good;
-    good = overridden(as, token, name, length, &value) && good;
+    good = tvm_asm_overridden(as, token, name, length, &value, NULL) && good;
     return tvm_asm_define(as, token, name, length, &value) && good;
 }
 
@@ -267,6 +267,7 @@ static const directive directives[] = {
     {"endtable", end_of_table, ANYWHERE},
     {"scope", tvm_asm_scope, ANYWHERE},
     {"endscope", tvm_asm_endscope, ANYWHERE},
+    {"tune", tvm_asm_tune, TOP_LEVEL},
     {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
     {"warps", warps, IN_KERNEL},
     {"resident", resident, IN_KERNEL},

@@ -124,6 +124,15 @@ typedef struct tvm_control {
     uint32_t token;
 } tvm_control;
 
+/* The space that the .tune so far make. */
+typedef struct tvm_tunes {
+    tvm_word name[TVM_TUNE_NAMES];
+    const tvm_token *token[TVM_TUNE_NAMES];
+    unsigned names;
+    tvm_value *values; /* TVM_TUNE_NAMES a point; malloc'ed */
+    uint32_t points;
+} tvm_tunes;
+
 typedef struct tvm_asm {
     const tvm_assembler_options *options;
     tvm_ir_program *program;
@@ -137,6 +146,7 @@ typedef struct tvm_asm {
     bool left_out;    /* text, because of an error: what is not defined may have been defined there */
     unsigned version; /* of the language, as the file being read says, or as the one that includes it */
 
+    tvm_tunes tunes;
     tvm_arena keep;    /* until the end */
     tvm_arena scratch; /* until the statement's end */
     tvm_source *sources;
@@ -425,6 +435,13 @@ void tvm_asm_skip_to(tvm_asm *as, const char *opener, const char *closer, bool b
 /* Past `name = expression` and the like: to the comma, closing parenthesis or end of the statement that ends
  * it. */
 void tvm_asm_skip_expression(tvm_asm *as);
+
+/* ---- .tune (tune.c), and what it shares with .const (directives.c) ---- */
+bool tvm_asm_tune(tvm_asm *as, const tvm_token *token);
+/* -D wins over the first .const or .tune of that name at top level: the value becomes what it gives. *given
+ * (may be NULL): it gives one. */
+bool tvm_asm_overridden(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                        tvm_value *value, bool *given);
 
 /* ---- macros and scopes (macro.c), tables (table.c) ---- */
 bool tvm_asm_macro(tvm_asm *as, const tvm_token *token);

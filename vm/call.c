@@ -404,10 +404,40 @@ tvm_status tvm_param_shape(const tvm_kernel *function, size_t index, const tvm_v
     return finish(function, variant, status, &diags);
 }
 
+enum { MOST_SETS = 64 };
+
+tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, unsigned set_count, size_t count,
+                         unsigned repeats, double *microseconds) {
+    if (!function || !microseconds || !set_count || set_count > MOST_SETS) return TVM_USAGE;
+    *microseconds = 0;
+    typedef struct set {
+        call_args args;
+        tvm_launch_shapes shapes;
+    } set;
+    set *made = calloc(set_count, sizeof *made);
+    tvm_device_launch launches[MOST_SETS];
+    const tvm_kernel *variant = function;
+    tvm_diags diags = {0};
+    tvm_status status = made ? TVM_OK : tvm_diag_no_memory(&diags);
+    for (unsigned i = 0; !status && i < set_count; i++) {
+        status = arguments_and_variant(function, sets[i], count, &made[i].args, &variant, &diags);
+        launches[i] = launch_of(variant, NULL, &made[i].args);
+        if (!status) status = check_arguments(variant, &made[i].args, &made[i].shapes, &launches[i], &diags);
+    }
+    if (!status && launches->grid[0] && launches->grid[1] && launches->grid[2])
+        status = function->code->context->ops->time(function->code->device_code, launches, set_count, repeats,
+                                                    microseconds, &diags);
+    free(made);
+    return finish(function, variant, status, &diags);
+}
+
 tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count, unsigned repeats,
                     double *microseconds) {
-    if (!function || !microseconds) return TVM_USAGE;
-    *microseconds = 0;
+    return tvm_time_sets(function, &values, 1, count, repeats, microseconds);
+}
+
+tvm_status tvm_launch_counted(tvm_kernel *function, const tvm_value *values, size_t count,
+                              tvm_launch_counts *counts) {
     call_args args;
     const tvm_kernel *variant;
     tvm_diags diags = {0};
@@ -415,8 +445,8 @@ tvm_status tvm_time(tvm_kernel *function, const tvm_value *values, size_t count,
     tvm_launch_shapes shapes;
     tvm_device_launch launch = launch_of(variant, NULL, &args);
     if (!status) status = check_arguments(variant, &args, &shapes, &launch, &diags);
+    launch.counts = counts;
     if (!status && launch.grid[0] && launch.grid[1] && launch.grid[2])
-        status = function->code->context->ops->time(function->code->device_code, &launch, repeats,
-                                                    microseconds, &diags);
+        status = function->code->context->ops->launch(function->code->device_code, &launch, &diags);
     return finish(function, variant, status, &diags);
 }

@@ -11,6 +11,15 @@
 #include "program.h"
 #include "tvm.h"
 
+/* What the interpreter counts of a launch: instructions, each once for its team; bytes that are inside of the
+ * tensors, as often as they are touched; executions of each of the kernel's instructions (NULL: not wanted).
+ */
+typedef struct tvm_launch_counts {
+    uint64_t instructions, blocks;
+    uint64_t global_read, global_written, shared_read, shared_written;
+    uint64_t *executed;
+} tvm_launch_counts;
+
 /* One launch. The arguments have been checked against the kernel and the grid holds at least one block.
  * scalars[i] or data[i] is the value of parameter i, tensor_bytes[i] the size of tensor i of the launch;
  * shapes has the extents of both. */
@@ -27,6 +36,7 @@ typedef struct tvm_device_launch {
     unsigned milliseconds;
     const atomic_uint *cancelled;
     tvm_sanitize sanitize;
+    tvm_launch_counts *counts; /* added to; NULL: nothing is counted */
 } tvm_device_launch;
 
 typedef struct tvm_device_ops {
@@ -59,8 +69,9 @@ typedef struct tvm_device_ops {
     tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
     /* Prepares, and makes the memory that this launch takes; the tensors' data is not looked at. */
     tvm_status (*reserve)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
-    tvm_status (*time)(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
-                       tvm_diags *diags);
+    /* Of `count` launches of one kernel with the same scalars, which take turns. */
+    tvm_status (*time)(void *code, const tvm_device_launch *launches, unsigned count, unsigned repeats,
+                       double *microseconds, tvm_diags *diags);
     tvm_status (*synchronize)(void *device, void *stream, tvm_diags *diags);
 
     /* The timeline's spans of the device, from begin to end; NULL where launches are done when they return.

@@ -79,6 +79,14 @@ tvm_launch_env tvm_context_launch_env(const tvm_context *context);
 tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
                             const tvm_kernel **variant);
 
+/* tvm_time with several sets of arguments, equal in their scalars, at most 64, that the launches take in
+ * turn: those of more bytes than the L2 cache has are read from memory. */
+tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, unsigned set_count, size_t count,
+                         unsigned repeats, double *microseconds);
+/* tvm_launchv on the interpreter, which counts. */
+tvm_status tvm_launch_counted(tvm_kernel *function, const tvm_value *values, size_t count,
+                              tvm_launch_counts *counts);
+
 /* NULL when there is nothing to say. */
 const char *tvm_context_note(const tvm_context *context);
 const char *tvm_context_warning(const tvm_context *context);

@@ -66,7 +66,7 @@ tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info,
 const char *tvm_cuda_code_origin(const void *code);
 tvm_status tvm_cuda_launch(void *code, const tvm_device_launch *launch, tvm_diags *diags);
 tvm_status tvm_cuda_reserve(void *code, const tvm_device_launch *launch, tvm_diags *diags);
-tvm_status tvm_cuda_time(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
-                         tvm_diags *diags);
+tvm_status tvm_cuda_time(void *code, const tvm_device_launch *launches, unsigned count, unsigned repeats,
+                         double *microseconds, tvm_diags *diags);
 
 #endif

@@ -10,7 +10,13 @@
 
 #include <stdlib.h>
 
-enum { LAUNCHES_PER_GRAPH = 20, DEFAULT_REPEATS = 200 };
+/* of one set of tensors, and of several, whose number they are a multiple of */
+enum { LAUNCHES_PER_GRAPH = 20, LAUNCHES_IN_TURN = 40, DEFAULT_REPEATS = 200 };
+
+typedef struct cuda_launches {
+    const tvm_device_launch *items;
+    unsigned count, per_graph;
+} cuda_launches;
 
 typedef struct cuda_timer {
     CUstream stream;
@@ -32,7 +38,7 @@ static void timing_free(cuda_device *device, cuda_timer *timer) {
 }
 
 /* Launches into a capture, which is ended in any case. */
-static tvm_status capture(cuda_code *code, const tvm_device_launch *launch, cuda_timer *timer,
+static tvm_status capture(cuda_code *code, const cuda_launches *launches, cuda_timer *timer,
                           tvm_diags *diags) {
     cuda_device *device = code->device;
     const tvm_cuda_driver *driver = &device->driver;
@@ -40,13 +46,13 @@ static tvm_status capture(cuda_code *code, const tvm_device_launch *launch, cuda
         tvm_cuda_result(device, driver->capture_begin(timer->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                         "cuStreamBeginCapture", diags);
     if (status) return status;
-    for (int i = 0; !status && i < LAUNCHES_PER_GRAPH; i++)
-        status = tvm_cuda_enqueue(code, launch, timer->stream, diags);
+    for (unsigned i = 0; !status && i < launches->per_graph; i++)
+        status = tvm_cuda_enqueue(code, &launches->items[i % launches->count], timer->stream, diags);
     CUresult result = driver->capture_end(timer->stream, &timer->graph);
     return status ? status : tvm_cuda_result(device, result, "cuStreamEndCapture", diags);
 }
 
-static tvm_status timing_make(cuda_code *code, const tvm_device_launch *launch, cuda_timer *timer,
+static tvm_status timing_make(cuda_code *code, const cuda_launches *launches, cuda_timer *timer,
                               tvm_diags *diags) {
     cuda_device *device = code->device;
     const tvm_cuda_driver *driver = &device->driver;
@@ -54,8 +60,8 @@ static tvm_status timing_make(cuda_code *code, const tvm_device_launch *launch, 
     if (!result) result = driver->event_create(&timer->start, CU_EVENT_DEFAULT);
     if (!result) result = driver->event_create(&timer->stop, CU_EVENT_DEFAULT);
     tvm_status status = tvm_cuda_result(device, result, "cuEventCreate", diags);
-    if (!status) status = tvm_cuda_make_room(code, launch, timer->stream, diags);
-    if (!status) status = capture(code, launch, timer, diags);
+    if (!status) status = tvm_cuda_make_room(code, launches->items, timer->stream, diags);
+    if (!status) status = capture(code, launches, timer, diags);
     if (!status)
         status = tvm_cuda_result(device, driver->graph_instantiate(&timer->exec, timer->graph, 0),
                                  "cuGraphInstantiate", diags);
@@ -63,8 +69,8 @@ static tvm_status timing_make(cuda_code *code, const tvm_device_launch *launch, 
 }
 
 /* One replay, in microseconds a launch. */
-static tvm_status replay(cuda_device *device, const cuda_timer *timer, double *microseconds,
-                         tvm_diags *diags) {
+static tvm_status replay(cuda_device *device, const cuda_timer *timer, unsigned launches,
+                         double *microseconds, tvm_diags *diags) {
     const tvm_cuda_driver *driver = &device->driver;
     float milliseconds = 0;
     CUresult result = driver->event_record(timer->start, timer->stream);
@@ -72,36 +78,39 @@ static tvm_status replay(cuda_device *device, const cuda_timer *timer, double *m
     if (!result) result = driver->event_record(timer->stop, timer->stream);
     if (!result) result = driver->event_synchronize(timer->stop);
     if (!result) result = driver->event_elapsed(&milliseconds, timer->start, timer->stop);
-    *microseconds = (double)milliseconds * 1e3 / LAUNCHES_PER_GRAPH;
+    *microseconds = (double)milliseconds * 1e3 / launches;
     return tvm_cuda_result(device, result, "cuGraphLaunch", diags);
 }
 
-static tvm_status measure(cuda_code *code, const tvm_device_launch *launch, double *samples, unsigned count,
+static tvm_status measure(cuda_code *code, const cuda_launches *launches, double *samples, unsigned count,
                           tvm_diags *diags) {
     cuda_device *device = code->device;
     cuda_timer timer = {0};
     double warm_up;
     tvm_status status =
         tvm_cuda_result(device, device->driver.context_synchronize(), "cuCtxSynchronize", diags);
-    if (!status) status = timing_make(code, launch, &timer, diags);
-    if (!status) status = replay(device, &timer, &warm_up, diags);
-    for (unsigned i = 0; !status && i < count; i++) status = replay(device, &timer, &samples[i], diags);
+    if (!status) status = timing_make(code, launches, &timer, diags);
+    if (!status) status = replay(device, &timer, launches->per_graph, &warm_up, diags);
+    for (unsigned i = 0; !status && i < count; i++)
+        status = replay(device, &timer, launches->per_graph, &samples[i], diags);
     timing_free(device, &timer);
     return status;
 }
 
-tvm_status tvm_cuda_time(void *code, const tvm_device_launch *launch, unsigned repeats, double *microseconds,
-                         tvm_diags *diags) {
+tvm_status tvm_cuda_time(void *code, const tvm_device_launch *launches, unsigned launch_count,
+                         unsigned repeats, double *microseconds, tvm_diags *diags) {
     cuda_device *device = ((cuda_code *)code)->device;
     if (!repeats) repeats = DEFAULT_REPEATS;
-    unsigned count = repeats / LAUNCHES_PER_GRAPH + (repeats % LAUNCHES_PER_GRAPH != 0);
+    cuda_launches all = {launches, launch_count, LAUNCHES_PER_GRAPH};
+    if (launch_count > 1) all.per_graph = (LAUNCHES_IN_TURN + launch_count - 1) / launch_count * launch_count;
+    unsigned count = repeats / all.per_graph + (repeats % all.per_graph != 0);
     double *samples = calloc(count, sizeof *samples);
     if (!samples) return tvm_diag_no_memory(diags);
     bool pushed;
-    tvm_status status = tvm_cuda_prepare(code, launch->kernel, diags);
+    tvm_status status = tvm_cuda_prepare(code, launches->kernel, diags);
     if (!status) status = tvm_cuda_enter(device, &pushed, diags);
     if (!status) {
-        status = measure(code, launch, samples, count, diags);
+        status = measure(code, &all, samples, count, diags);
         tvm_cuda_leave(device, pushed);
     }
     if (!status) *microseconds = tvm_median(samples, count);

@@ -126,7 +126,8 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
                                   .instructions = launch->instructions,
                                   .milliseconds = launch->milliseconds,
                                   .cancelled = launch->cancelled,
-                                  .sanitize = launch->sanitize};
+                                  .sanitize = launch->sanitize,
+                                  .counts = launch->counts};
     return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
                           launch->grid, &options, diags);
 }
@@ -142,15 +143,15 @@ static double now_microseconds(void) {
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-static tvm_status cpu_time(void *code, const tvm_device_launch *launch, unsigned repeats,
+static tvm_status cpu_time(void *code, const tvm_device_launch *launches, unsigned count, unsigned repeats,
                            double *microseconds, tvm_diags *diags) {
     if (!repeats) repeats = DEFAULT_REPEATS;
     double *samples = calloc(repeats, sizeof *samples);
     if (!samples) return tvm_diag_no_memory(diags);
-    tvm_status status = cpu_prepare(code, launch->kernel, diags);
+    tvm_status status = cpu_prepare(code, launches->kernel, diags);
     for (unsigned i = 0; !status && i < repeats; i++) {
         double start = now_microseconds();
-        status = cpu_launch(code, launch, diags);
+        status = cpu_launch(code, &launches[i % count], diags);
         samples[i] = now_microseconds() - start;
     }
     if (!status) *microseconds = tvm_median(samples, repeats);

@@ -31,6 +31,7 @@ typedef struct tvm_interp_options {
     const atomic_uint *cancelled; /* the launch ends when this number changes; NULL: it never does */
     tvm_sanitize sanitize; /* not TVM_SANITIZE_OFF: the launch runs on one thread, and is TVM_SANITIZER when
                               it has errors that a GPU would not report */
+    struct tvm_launch_counts *counts; /* added to; NULL: nothing is counted */
     FILE *output; /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
 } tvm_interp_options;
 

@@ -68,6 +68,7 @@ typedef struct atomic_work {
     const atomic_plan *plan;
     const uint8_t *source, *expected; /* expected: or NULL */
     uint8_t *result;                  /* NULL: nothing is fetched */
+    uint64_t inside;                  /* elements so far */
 } atomic_work;
 
 static const uint8_t *expected_of(const atomic_work *w, size_t element) {
@@ -94,6 +95,7 @@ static void update(void *data, size_t element, uint8_t *place) {
     const void *const operands[3] = {&old, &value, NULL};
     if (place && interp_sanitized(w->context)) order(w, place);
     if (place) {
+        w->inside++;
         memcpy(&old, place, bytes);
         made = value;
         if (w->plan->loop) w->plan->loop(1, &made, operands, steps);
@@ -113,6 +115,9 @@ static tvm_status do_atomic(interp_context *context, const interp_insn *insn, ui
     tvm_status status = tvm_interp_each_place(context, insn, &plan->places, update, &work);
     pthread_mutex_unlock(&run->atomics);
     if (status == TVM_OK) status = work.status;
+    bool is_shared = interp_slot(block->kernel, plan->places.memory)->kind == TVM_SLOT_SHARED;
+    interp_count(block, is_shared, true, work.inside, 8 * plan->bytes);
+    interp_count(block, is_shared, false, work.inside, 8 * plan->bytes);
     if (!block->kernel->waits) return status;
     pthread_mutex_lock(&run->mutex);
     tvm_interp_changed(run); /* perhaps a semaphore */

@@ -48,6 +48,12 @@ interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_
     return b;
 }
 
+uint64_t tvm_interp_box_inside(const interp_box *b) {
+    uint64_t inside = b->inside;
+    for (unsigned d = 0; d < b->rank && inside; d++) inside *= (uint64_t)(b->high[d] - b->low[d]);
+    return inside;
+}
+
 /* Merges dimensions that are contiguous on both sides, for longer rows. */
 static void box_merge(interp_box *b) {
     for (unsigned d = b->rank - 1; d > 0 && b->rank > 1; d--) {

@@ -31,6 +31,8 @@ typedef enum interp_direction { INTERP_LOAD, INTERP_STORE } interp_direction;
 interp_box tvm_interp_box_make(unsigned rank, const int64_t *shape, const int64_t *stride,
                                const int64_t *start, unsigned tile_rank, const int64_t *tile,
                                const int64_t *dense);
+/* Elements of the tile that lie inside of the container. */
+uint64_t tvm_interp_box_inside(const interp_box *b);
 /* Moves a tile between a container and the dense side. On a load what is outside becomes zero bits, on a
  * store it is dropped. */
 void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uint8_t *container,

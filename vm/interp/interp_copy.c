@@ -85,6 +85,15 @@ uint64_t tvm_interp_copy_bytes(const interp_copy *copy) {
     return bytes;
 }
 
+/* `far`: of the global tensor. What is outside of it is zero in shared memory. */
+static void count_copy(const interp_block *block, const copy_plan *plan, const interp_box *far,
+                       bool is_load) {
+    uint64_t inside = tvm_interp_box_inside(far), tile = 1;
+    for (unsigned d = 0; d < plan->tile_rank; d++) tile *= (uint64_t)plan->tile[d];
+    interp_count(block, false, is_load, inside, plan->width.bits);
+    interp_count(block, true, !is_load, is_load ? tile : inside, plan->width.bits);
+}
+
 /* Through the scratch memory, where neighbours of the shared tile's last dimension are apart. */
 static void perform_apart(const interp_block *block, const interp_copy *copy, interp_direction way) {
     const copy_plan *plan = copy->insn->plan;
@@ -96,11 +105,11 @@ static void perform_apart(const interp_block *block, const interp_copy *copy, in
     const interp_box near = tvm_interp_box_make(plan->target_rank, plan->target_shape, plan->target_step,
                                                 copy->target, plan->tile_rank, plan->tile, dense);
     uint8_t *shared = interp_tensor(block, plan->target);
-    if (way == INTERP_LOAD) tvm_interp_box_move(far, INTERP_LOAD, plan->width, global->data, block->scratch);
-    tvm_interp_box_move(near, way == INTERP_LOAD ? INTERP_STORE : INTERP_LOAD, plan->width, shared,
-                        block->scratch);
-    if (way == INTERP_STORE)
-        tvm_interp_box_move(far, INTERP_STORE, plan->width, global->data, block->scratch);
+    bool is_load = way == INTERP_LOAD;
+    count_copy(block, plan, &far, is_load);
+    if (is_load) tvm_interp_box_move(far, INTERP_LOAD, plan->width, global->data, block->scratch);
+    tvm_interp_box_move(near, is_load ? INTERP_STORE : INTERP_LOAD, plan->width, shared, block->scratch);
+    if (!is_load) tvm_interp_box_move(far, INTERP_STORE, plan->width, global->data, block->scratch);
 }
 
 static bool has_rows(const copy_plan *plan) {
@@ -118,9 +127,11 @@ static void perform(const interp_block *block, const interp_copy *copy, interp_d
         return;
     }
     for (unsigned d = 0; d < plan->target_rank; d++) place += copy->target[d] * plan->target_step[d];
-    tvm_interp_box_move(tvm_interp_box_make(plan->source_rank, global->shape, global->stride, copy->source,
-                                            plan->tile_rank, plan->tile, plan->target_step + points),
-                        way, plan->width, global->data,
+    const interp_box where =
+        tvm_interp_box_make(plan->source_rank, global->shape, global->stride, copy->source, plan->tile_rank,
+                            plan->tile, plan->target_step + points);
+    count_copy(block, plan, &where, way == INTERP_LOAD);
+    tvm_interp_box_move(where, way, plan->width, global->data,
                         interp_tensor(block, plan->target) + (size_t)place * plan->width.bytes);
 }
 

@@ -121,10 +121,12 @@ tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *ins
 typedef struct dense {
     uint8_t *elements;
     unsigned bytes;
+    uint64_t inside; /* so far */
 } dense;
 
 static void load_element(void *data, size_t element, uint8_t *place) {
-    const dense *to = data;
+    dense *to = data;
+    to->inside += place != NULL;
     uint8_t *at = to->elements + element * to->bytes;
     if (place)
         memcpy(at, place, to->bytes);
@@ -133,15 +135,21 @@ static void load_element(void *data, size_t element, uint8_t *place) {
 }
 
 static void store_element(void *data, size_t element, uint8_t *place) {
-    const dense *from = data;
+    dense *from = data;
+    from->inside += place != NULL;
     if (place) memcpy(place, from->elements + element * from->bytes, from->bytes);
 }
 
 tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                   uint32_t slot, bool is_load) {
-    dense registers = {interp_tensor(context->block, slot),
-                       tvm_dtype_container(interp_slot(context->block->kernel, slot)->dtype)};
-    return tvm_interp_each_place(context, insn, plan, is_load ? load_element : store_element, &registers);
+    const interp_block *block = context->block;
+    const tvm_slot *memory = interp_slot(block->kernel, plan->memory);
+    dense registers = {interp_tensor(block, slot),
+                       tvm_dtype_container(interp_slot(block->kernel, slot)->dtype), 0};
+    tvm_status status =
+        tvm_interp_each_place(context, insn, plan, is_load ? load_element : store_element, &registers);
+    interp_count(block, memory->kind == TVM_SLOT_SHARED, is_load, registers.inside, memory->dtype.bits);
+    return status;
 }
 
 static tvm_status plan_places(tvm_interp_kernel *k, interp_insn *insn, uint32_t tile, uint32_t mask,

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "device.h"
 #include "interp.h"
 
 enum {
@@ -147,9 +148,10 @@ typedef struct interp_block {
     size_t print_size;
     interp_context *contexts; /* the block's own, then those of the teams of its roles */
     uint32_t context_count;
-    uint32_t slice;   /* instructions that may be executed before the limits are looked at again */
-    uint32_t running; /* teams of roles that have begun and not ended */
-    uint64_t seen;    /* interp_run.changes, before the contexts that wait for other blocks last looked */
+    uint32_t slice;            /* instructions that may be executed before the limits are looked at again */
+    tvm_launch_counts *counts; /* since the worker began; NULL: nothing is counted */
+    uint32_t running;          /* teams of roles that have begun and not ended */
+    uint64_t seen; /* interp_run.changes, before the contexts that wait for other blocks last looked */
 } interp_block;
 
 /* A context that is not ready does its instruction again once it is. */
@@ -189,6 +191,17 @@ static inline tvm_status interp_again(interp_context *context, interp_state stat
     context->state = state;
     context->pc--;
     return TVM_OK;
+}
+
+/* Counts elements of a shared or global tensor that were read or written. */
+static inline void interp_count(const interp_block *block, bool is_shared, bool is_load, uint64_t elements,
+                                unsigned bits) {
+    tvm_launch_counts *c = block->counts;
+    uint64_t bytes = (elements * bits + 7) / 8;
+    if (!c) return;
+    *(is_shared ? is_load ? &c->shared_read : &c->shared_written
+      : is_load ? &c->global_read
+                : &c->global_written) += bytes;
 }
 
 /* ---- planning ---- */

@@ -195,6 +195,7 @@ tvm_status tvm_interp_LOAD_GLOBAL(interp_context *context, const interp_insn *in
     tvm_status status = find_global_tile(context, insn, &tile);
     if (status == TVM_OK) status = sanitize_tile(context, insn, tile.where, SANITIZE_READ);
     if (status != TVM_OK) return status;
+    interp_count(context->block, false, true, tvm_interp_box_inside(&tile.where), plan->width.bits);
     tvm_interp_box_move(tile.where, INTERP_LOAD, plan->width, tile.container,
                         interp_tensor(context->block, plan->tensor));
     return TVM_OK;
@@ -218,6 +219,7 @@ tvm_status tvm_interp_STORE_GLOBAL(interp_context *context, const interp_insn *i
                                plan->width.bits);
     status = sanitize_tile(context, insn, tile.where, SANITIZE_WRITE);
     if (status != TVM_OK) return status;
+    interp_count(block, false, false, tvm_interp_box_inside(&tile.where), plan->width.bits);
     tvm_interp_box_move(tile.where, INTERP_STORE, plan->width, tile.container,
                         interp_tensor(block, plan->tensor));
     return TVM_OK;
@@ -268,10 +270,7 @@ static size_t count_full(const exchange *x) {
 }
 
 static size_t count_inside(const exchange *x) {
-    const interp_box *where = &x->tile.where;
-    size_t inside = where->inside;
-    for (unsigned d = 0; d < where->rank && inside; d++) inside *= (size_t)(where->high[d] - where->low[d]);
-    return inside;
+    return (size_t)tvm_interp_box_inside(&x->tile.where);
 }
 
 tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *insn) {
@@ -291,6 +290,7 @@ tvm_status tvm_interp_PUT_GLOBAL(interp_context *context, const interp_insn *ins
         tvm_interp_changed(run);
     }
     pthread_mutex_unlock(&run->mutex);
+    interp_count(context->block, false, false, count_inside(&x), plan->width.bits);
     if (empty) return sanitize_tile(context, insn, x.tile.where, SANITIZE_PUT);
     return tvm_interp_fail(context, insn, "%s%s: an element that was put before has not been taken",
                            interp_sigil(context->block->kernel, plan->container),
@@ -321,6 +321,8 @@ tvm_status tvm_interp_TAKE_GLOBAL(interp_context *context, const interp_insn *in
             interp_sigil(context->block->kernel, plan->container),
             interp_slot_name(context->block->kernel, plan->container));
     if (wait == INTERP_WAIT_AGAIN) return TVM_OK; /* nothing was taken */
+    interp_count(context->block, false, true, count_inside(&x), plan->width.bits);
+    interp_count(context->block, false, false, count_inside(&x), plan->width.bits);
     memcpy(interp_tensor(context->block, plan->tensor), x.elements, x.count * sizeof *x.elements);
     return sanitize_tile(context, insn, x.tile.where, SANITIZE_TAKE);
 }
@@ -350,6 +352,7 @@ tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn
     tvm_interp_row_major(tile->tile_rank, tile->tile, dense);
     interp_box where =
         tvm_interp_box_make(tile->rank, tile->shape, stride, start, tile->tile_rank, tile->tile, dense);
+    interp_width width = interp_width_of(interp_slot(block->kernel, tile->slot)->dtype);
     if (interp_sanitized(context)) {
         const sanitize_access access = {.owner = block,
                                         .memory = tile->slot,
@@ -360,9 +363,9 @@ tvm_status tvm_interp_move_tile(interp_context *context, const interp_insn *insn
         status = tvm_interp_box_sanitize(where, context, insn, &access);
         if (status != TVM_OK) return status;
     }
-    tvm_interp_box_move(where, is_load ? INTERP_LOAD : INTERP_STORE,
-                        interp_width_of(interp_slot(block->kernel, tile->slot)->dtype),
-                        interp_tensor(block, tile->slot), elements);
+    interp_count(block, true, is_load, tvm_interp_box_inside(&where), width.bits);
+    tvm_interp_box_move(where, is_load ? INTERP_LOAD : INTERP_STORE, width, interp_tensor(block, tile->slot),
+                        elements);
     return TVM_OK;
 }
 
@@ -381,6 +384,7 @@ static tvm_status move_shared(interp_context *context, const interp_insn *insn, 
                                            plan->tile, plan->dense);
     status = sanitize_tile(context, insn, where, way == INTERP_LOAD ? SANITIZE_READ : SANITIZE_WRITE);
     if (status != TVM_OK) return status;
+    interp_count(block, true, way == INTERP_LOAD, tvm_interp_box_inside(&where), plan->width.bits);
     tvm_interp_box_move(where, way, plan->width, interp_tensor(block, plan->container),
                         interp_tensor(block, plan->tensor));
     return TVM_OK;

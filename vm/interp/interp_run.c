@@ -114,6 +114,9 @@ static tvm_status context_run(interp_context *context) {
         context->pc++;
         tvm_status status = block->slice-- ? TVM_OK : tvm_interp_next_slice(context, insn);
         if (status == TVM_OK) status = insn->execute(context, insn);
+        /* one that waits is done again */
+        if (block->counts && context->pc != (uint32_t)(insn - k->insns))
+            block->counts->executed[insn - k->insns]++;
         if (status != TVM_OK) return status;
     }
     return TVM_OK;
@@ -241,6 +244,7 @@ static void reset_block(interp_block *block) {
     block->meets = INTERP_APART;
     memset(block->barriers, 0, block->kernel->barrier_count * sizeof *block->barriers);
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
+    if (block->counts) block->counts->blocks++;
 }
 
 /* Runs the blocks of a cluster. */
@@ -270,6 +274,8 @@ static void block_free(interp_block *block) {
     free(block->scratch);
     free(block->bulk.items);
     free(block->print);
+    if (block->counts) free(block->counts->executed);
+    free(block->counts);
 }
 
 static void *aligned_memory(size_t bytes) {
@@ -306,6 +312,12 @@ static bool block_make(interp_block *block, interp_run *run) {
     block->scratch = aligned_memory(k->scratch_bytes);
     block->contexts = calloc(1 + TVM_MAX_TEAMS, sizeof *block->contexts);
     block->barriers = calloc((size_t)k->barrier_count + 1, sizeof *block->barriers);
+    if (run->options->counts) {
+        block->counts = calloc(1, sizeof *block->counts);
+        if (!block->counts) return false;
+        block->counts->executed = calloc((size_t)k->kernel->insn_count + 1, sizeof(uint64_t));
+        if (!block->counts->executed) return false;
+    }
     if (!block->memory || !block->scratch || !block->contexts || !block->barriers) return false;
     return make_teams(block);
 }
@@ -346,6 +358,24 @@ static void place_cluster(interp_block *cluster, uint64_t number) {
     }
 }
 
+/* What a worker's block has counted. */
+static void add_counts(interp_run *run, const interp_block *block) {
+    tvm_launch_counts *all = run->options->counts;
+    const tvm_launch_counts *own = block->counts;
+    if (!own || !own->executed) return;
+    pthread_mutex_lock(&run->mutex);
+    all->blocks += own->blocks;
+    all->global_read += own->global_read;
+    all->global_written += own->global_written;
+    all->shared_read += own->shared_read;
+    all->shared_written += own->shared_written;
+    for (uint32_t i = 0; i < run->kernel->kernel->insn_count; i++) {
+        all->instructions += own->executed[i];
+        if (all->executed) all->executed[i] += own->executed[i];
+    }
+    pthread_mutex_unlock(&run->mutex);
+}
+
 static void *worker(void *argument) {
     interp_run *run = argument;
     interp_block cluster[TVM_MAX_CLUSTER];
@@ -360,7 +390,10 @@ static void *worker(void *argument) {
         if (status != TVM_OK && !(status == TVM_FAULT && run->sanitizer)) break;
         if (run->kernel->waits) tell_waiting(run, 0);
     }
-    for (uint32_t b = 0; b < size; b++) block_free(&cluster[b]);
+    for (uint32_t b = 0; b < size; b++) {
+        add_counts(run, &cluster[b]);
+        block_free(&cluster[b]);
+    }
     tell_waiting(run, 1);
     return NULL;
 }

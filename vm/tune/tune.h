@@ -1,0 +1,136 @@
+/* tvm-tune: its parts, and how data flows.
+ *
+ *   tune_space.c   the program's space (.tune) -> variants: one bytecode file each in a folder of its own,
+ * made by all cores, translated and compiled where a target is known; what cannot be is dropped tune_shapes.c
+ * the shapes file -> shapes, each of a class tune_worker.c  a process that owns the device: checks a variant
+ * against the reference, and measures it. What it does with a bad variant (a fault that takes the device
+ * along, a kernel that never ends) costs the variant and the process, not the run tune_run.c     hands the
+ * variants to the worker, all quickly and then those that may be the best in turn tune_choose.c  the times ->
+ * a variant for each class tune_write.c   the chosen ones as program text or bytecode tune_log.c     the JSON
+ * log, what --resume takes from it, and the picture */
+#ifndef TVM_TUNE_H
+#define TVM_TUNE_H
+
+#include "assembler.h"
+#include "codegen.h"
+#include "run_args.h"
+#include "tvm.h"
+
+enum { TUNE_WHY = 320, TUNE_LABEL = 200, TUNE_SHAPES = 256, TUNE_CLASSES = 64, TUNE_TEXT = 256 };
+
+typedef enum tune_state {
+    TUNE_WAITING, /* to be measured; at the end: time was over */
+    TUNE_DROPPED, /* it cannot be, or not well: shared memory, registers, spills */
+    TUNE_WRONG,   /* its results are not the reference's */
+    TUNE_FAILED,
+    TUNE_TIMED,
+    TUNE_STATES
+} tune_state;
+extern const char *const tune_state_names[TUNE_STATES];
+
+/* What is made least. */
+typedef enum tune_cost { TUNE_TIME, TUNE_INSTRUCTIONS, TUNE_BYTES, TUNE_COSTS } tune_cost;
+extern const char *const tune_cost_names[TUNE_COSTS], *const tune_cost_units[TUNE_COSTS];
+
+typedef struct tune_variant {
+    char label[TUNE_LABEL];  /* "BM=64 STAGES=2" */
+    char suffix[TUNE_LABEL]; /* "BM64_STAGES2", of names */
+    tune_state state;
+    char why[TUNE_WHY];
+    int registers;   /* -1: not known */
+    int64_t spilled; /* bytes of a thread in local memory; -1: not known */
+    uint64_t shared; /* bytes of a block */
+    double *costs;   /* by shape: NAN: not measured, or not for this shape; of TUNE_TIME in microseconds */
+    bool measured;   /* now or in the log: it is not done again */
+} tune_variant;
+
+typedef struct tune_shape {
+    char text[TUNE_TEXT]; /* as it stands in the file */
+    tvm_run_args args;
+    unsigned class_number;
+    bool check_only;
+} tune_shape;
+
+typedef struct tune_options {
+    const char *input, *kernel;
+    const char **defines;
+    size_t define_count;
+    const char **include_dirs;
+    size_t include_dir_count;
+    tvm_context_options device;
+    const char *target; /* NULL: the device's */
+    const char *shapes, *reference;
+    const char *log, *resume, *svg, *output;
+    const char **words; /* of --args */
+    size_t word_count;
+    tune_cost cost;
+    double tolerance, gain, seconds, limit;
+    int64_t spills; /* bytes that a thread may spill */
+    unsigned jobs, repeats;
+    bool quiet;
+} tune_options;
+
+typedef struct tune {
+    tune_options options;
+    char *text; /* of the program */
+    size_t text_size;
+    tvm_tune_space space;
+    tune_variant *variants; /* by point; the first is the default */
+    uint32_t count;
+    tune_shape shapes[TUNE_SHAPES];
+    unsigned shape_count;
+    char classes[TUNE_CLASSES][TUNE_TEXT]; /* conditions; "": for all others */
+    unsigned class_count;
+    unsigned chosen[TUNE_CLASSES]; /* variants; UINT32_MAX: none */
+    double gains[TUNE_CLASSES];    /* percent of the default's cost; NAN: the default has none */
+    char folder[64];               /* of the variants' files; "": none yet */
+    char device[TUNE_TEXT];
+    unsigned device_target, multiprocessors; /* 90; of the interpreter what was asked for, 0: none */
+    double begun;
+} tune;
+
+double tune_now(void); /* seconds, monotonic */
+/* The path of a variant's bytecode. */
+const char *tune_path(const tune *t, uint32_t variant, char path[TUNE_TEXT]);
+
+/* ---- tune_space.c ---- */
+tvm_status tune_space_read(tune *t, tvm_diags *diags);
+/* Assembles and compiles all that are waiting; those that cannot be are dropped. */
+tvm_status tune_space_build(tune *t, tvm_diags *diags);
+
+/* ---- tune_shapes.c ---- */
+tvm_status tune_shapes_read(tune *t, tvm_diags *diags);
+void tune_shapes_free(tune *t);
+
+/* ---- tune_worker.c ---- */
+typedef struct tune_worker {
+    int pid, to, from; /* pipes */
+} tune_worker;
+/* What the worker is asked for: a variant is checked and measured on every shape (shape UINT32_MAX), or
+ * measured thoroughly on one. */
+typedef struct tune_task {
+    uint32_t variant, shape, repeats;
+} tune_task;
+typedef struct tune_answer {
+    tune_state state;
+    char why[TUNE_WHY];
+    int registers;
+    int64_t spilled;
+    double costs[TUNE_SHAPES];
+} tune_answer;
+/* Starts the process, which opens the device; its name and target are filled in. */
+tvm_status tune_worker_start(tune *t, tune_worker *w, tvm_diags *diags);
+void tune_worker_stop(tune_worker *w);
+/* Asks and waits, at most options.limit seconds. False: the worker is gone, and the answer says why. */
+bool tune_worker_ask(const tune *t, tune_worker *w, const tune_task *task, tune_answer *answer);
+
+/* ---- the others ---- */
+tvm_status tune_measure(tune *t, tvm_diags *diags);
+void tune_choose(tune *t);
+void tune_print(const tune *t);
+tvm_status tune_write(const tune *t, tvm_diags *diags);
+tvm_status tune_log_write(const tune *t, tvm_diags *diags);
+tvm_status tune_log_read(tune *t, tvm_diags *diags);
+tvm_status tune_svg_write(const tune *t, tvm_diags *diags);
+
+#endif

@@ -1,0 +1,184 @@
+/* The chosen variants as one program: their kernels under names of their own, and an entry whose cases are
+ * the classes. A variant's text is what tvm-dis prints, in a scope of its own. */
+#include "tune.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fileio.h"
+#include "vbc.h"
+
+static bool is_word(char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+/* What the entry is called: that of --kernel, or what the program has one of. */
+static const char *tuned_name(const tune *t, const tvm_ir_program *program) {
+    if (t->options.kernel) return t->options.kernel;
+    return tvm_string(program,
+                      program->entry_count ? program->entries[0].head.name : program->kernels[0].name);
+}
+
+static const tvm_ir_entry *find_entry(const tvm_ir_program *program, const char *name) {
+    for (uint32_t e = 0; e < program->entry_count; e++)
+        if (!strcmp(tvm_string(program, program->entries[e].head.name), name)) return &program->entries[e];
+    return NULL;
+}
+
+/* Is a line of the listing one that begins "WORD NAME", with NAME one of the tuned kernels? */
+static bool is_kept(const tvm_ir_program *program, const tvm_ir_entry *entry, const char *tuned,
+                    const char *name, size_t length) {
+    if (!entry) return strlen(tuned) == length && !strncmp(name, tuned, length);
+    for (uint32_t c = 0; c < entry->case_count; c++) {
+        const char *kernel = tvm_string(program, program->kernels[entry->cases[c].kernel].name);
+        if (strlen(kernel) == length && !strncmp(name, kernel, length)) return true;
+    }
+    return false;
+}
+
+/* Copies the layouts and the kernels, the latter renamed. */
+static void put_kernels(const tune_variant *v, const tvm_ir_program *program, const char *tuned,
+                        const char *listing, tvm_text *out) {
+    const tvm_ir_entry *entry = find_entry(program, tuned);
+    bool keeps = true;
+    tvm_text_add(out, "\n; %s\n.scope\n", v->label);
+    for (const char *line = listing; *line; line += strcspn(line, "\n") + 1) {
+        size_t length = strcspn(line, "\n");
+        if (!strncmp(line, ".vasm", 5)) continue;
+        if (!strncmp(line, ".entry", 6)) break;
+        if (!strncmp(line, ".kernel ", 8)) {
+            size_t name = 0;
+            while (is_word(line[8 + name])) name++;
+            keeps = is_kept(program, entry, tuned, line + 8, name);
+            if (keeps)
+                tvm_text_add(out, ".kernel %.*s_%s%.*s\n", (int)name, line + 8, v->suffix,
+                             (int)(length - 8 - name), line + 8 + name);
+        } else if (keeps && length) {
+            tvm_text_add(out, "%.*s\n", (int)length, line);
+        }
+        if (!strncmp(line, ".end\n", 5)) keeps = true;
+        if (!line[length]) break;
+    }
+    tvm_text_puts(out, ".endscope\n");
+}
+
+/* "; m=1: 3.20 of 4.00 us" */
+static void put_costs(const tune *t, unsigned c, tvm_text *out) {
+    const char *before = " ;";
+    if (c == t->class_count) tvm_text_puts(out, " ; for all else, not measured");
+    for (unsigned s = 0; s < t->shape_count; s++) {
+        if (t->shapes[s].class_number != c || t->shapes[s].check_only) continue;
+        double best = t->variants[t->chosen[c]].costs[s];
+        double usual = t->variants[0].state == TUNE_TIMED ? t->variants[0].costs[s] : NAN;
+        tvm_text_add(out, "%s %s: %.4g of %.4g %s", before, t->shapes[s].text, best, usual,
+                     tune_cost_units[t->options.cost]);
+        before = ",";
+    }
+    tvm_text_puts(out, "\n");
+}
+
+/* The cases of a class (beyond the last: the default, for all else): of a kernel one, of an entry each of its
+ * own that the class's condition allows, too. */
+static void put_cases(const tune *t, unsigned c, uint32_t number, const tvm_ir_program *program,
+                      const char *tuned, const char *listing, tvm_text *out) {
+    const tune_variant *v = &t->variants[number];
+    char where[TUNE_TEXT + 32] = "";
+    bool measured = c < t->class_count, gpu = t->options.device.device != TVM_DEVICE_CPU && t->device_target;
+    int at = measured && gpu ? snprintf(where, sizeof where, "target == %u", t->device_target) : 0;
+    if (measured && t->classes[c][0])
+        snprintf(where + at, sizeof where - (size_t)at, "%s(%s)", at ? " && " : "", t->classes[c]);
+    if (!find_entry(program, tuned)) {
+        tvm_text_add(out, ".case %s_%s%s%s", tuned, v->suffix, where[0] ? " if " : "", where);
+        put_costs(t, c, out);
+        return;
+    }
+    char head[TUNE_TEXT];
+    snprintf(head, sizeof head, "\n.entry %s\n", tuned);
+    const char *line = strstr(listing, head);
+    put_costs(t, c, out);
+    for (line = line ? line + strlen(head) : ""; !strncmp(line, ".case ", 6);
+         line += strcspn(line, "\n") + 1) {
+        size_t length = strcspn(line, "\n"), name = 6;
+        while (is_word(line[name])) name++;
+        tvm_text_add(out, "%.*s_%s", (int)name, line, v->suffix);
+        bool has = !strncmp(line + name, " if ", 4);
+        if (has || where[0]) tvm_text_add(out, " if %s", where);
+        if (has && where[0]) tvm_text_add(out, " && (%.*s)", (int)(length - name - 4), line + name + 4);
+        if (has && !where[0]) tvm_text_add(out, "%.*s", (int)(length - name - 4), line + name + 4);
+        tvm_text_puts(out, "\n");
+        if (!line[length]) break;
+    }
+}
+
+/* Is there a launch that none of the cases is for? */
+static bool has_condition(const tune *t) {
+    bool gpu = t->options.device.device != TVM_DEVICE_CPU && t->device_target;
+    return gpu || t->classes[t->class_count - 1][0];
+}
+
+static tvm_status read_variant(const tune *t, uint32_t v, tvm_ir_program **program, char **listing,
+                               tvm_diags *diags) {
+    char path[TUNE_TEXT];
+    *listing = NULL;
+    tvm_status status = tvm_vbc_read_file(tune_path(t, v, path), program, diags);
+    if (!status) tvm_ir_program_drop_images(*program);
+    return status ? status : tvm_disassemble(*program, listing, diags);
+}
+
+/* The variants that are chosen, each once, and the default behind all cases where the last class has a
+ * condition. */
+static tvm_status put_program(const tune *t, tvm_text *out, tvm_diags *diags) {
+    tvm_text cases = {0}, kernels = {0};
+    char tuned[TUNE_TEXT] = "";
+    tvm_status status = TVM_OK;
+    bool falls_back = has_condition(t) && t->variants[0].state == TUNE_TIMED;
+    for (unsigned c = 0; !status && c < t->class_count + falls_back; c++) {
+        uint32_t v = c < t->class_count ? t->chosen[c] : 0;
+        tvm_ir_program *program = NULL;
+        char *listing = NULL;
+        if (v == UINT32_MAX) continue;
+        bool again = false;
+        for (unsigned b = 0; b < c; b++) again = again || t->chosen[b] == v;
+        status = read_variant(t, v, &program, &listing, diags);
+        if (!status) {
+            snprintf(tuned, sizeof tuned, "%s", tuned_name(t, program));
+            if (!again) put_kernels(&t->variants[v], program, tuned, listing, &kernels);
+            put_cases(t, c, v, program, tuned, listing, &cases);
+        }
+        free(listing);
+        tvm_ir_program_free(program);
+    }
+    if (!status && !cases.size)
+        status = tvm_diag_add(diags, TVM_INVALID, NULL, NULL,
+                              "no class has a variant that is right: nothing to write");
+    tvm_text_add(
+        out,
+        "; The best variants of '%s' that tvm-tune found on %s,\n; by %s. Written by tvm-tune, not by hand.\n",
+        t->options.input, t->device, tune_cost_names[t->options.cost]);
+    tvm_text_puts(out, ".vasm 3\n");
+    tvm_text_append(out, &kernels);
+    tvm_text_add(out, "\n.entry %s\n", tuned);
+    tvm_text_append(out, &cases);
+    tvm_text_puts(out, ".end\n");
+    tvm_text_free(&kernels);
+    tvm_text_free(&cases);
+    return status ? status : out->failed ? tvm_diag_no_memory(diags) : TVM_OK;
+}
+
+tvm_status tune_write(const tune *t, tvm_diags *diags) {
+    const char *path = t->options.output;
+    tvm_text text = {0};
+    tvm_ir_program *program = NULL;
+    size_t length = strlen(path);
+    tvm_status status = put_program(t, &text, diags);
+    /* Assembled also where text is written: what is handed out must be right. */
+    if (!status) status = tvm_assemble_text(text.data, text.size, "tuned", NULL, &program, diags);
+    if (!status && length > 4 && !strcmp(path + length - 4, ".vbc"))
+        status = tvm_vbc_write_file(program, path, 0, diags);
+    else if (!status)
+        status = tvm_file_write(path, text.data, text.size, diags);
+    tvm_ir_program_free(program);
+    tvm_text_free(&text);
+    return status;
+}
