@@ -102,4 +102,9 @@ tvm_status tvm_ptxas(tvm_module *module, const char *path, tvm_diags *diags);
 /* The report of --explain / --emit report: malloc'ed text. */
 tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **text, tvm_diags *diags);
 
+/* The same, with the program's text where its files can be read, what a turn of each loop does, the stages of pipelined
+ * loops, and the PTX, as an HTML page that needs nothing else. sass: the listing of the cubin, or NULL. */
+tvm_status tvm_report_html(const tvm_ir_program *program, const tvm_module *module, const char *title,
+                           const char *sass, char **page, tvm_diags *diags);
+
 #endif

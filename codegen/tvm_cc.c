@@ -12,16 +12,17 @@
 #include "embed.h"
 #include "fileio.h"
 #include "ptx_compiler.h"
+#include "subprocess.h"
 #include "vbc.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION ""
 #endif
 
-enum { EXIT_USAGE = 2, KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS };
+enum { EXIT_USAGE = 2, KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000 };
 
-typedef enum output_kind { EMIT_PTX, EMIT_CUBIN, EMIT_REPORT, EMIT_KINDS } output_kind;
-static const char *const kind_names[EMIT_KINDS] = {"ptx", "cubin", "report"};
+typedef enum output_kind { EMIT_PTX, EMIT_CUBIN, EMIT_REPORT, EMIT_HTML, EMIT_KINDS } output_kind;
+static const char *const kind_names[EMIT_KINDS] = {"ptx", "cubin", "report", "html"};
 
 typedef struct arguments {
     const char *input, *output, *target, *ptxas, *embed;
@@ -33,7 +34,7 @@ typedef struct arguments {
 static output_kind parse_kind(const char *text, struct argp_state *state) {
     for (unsigned k = 0; k < EMIT_KINDS; k++)
         if (strcmp(text, kind_names[k]) == 0) return (output_kind)k;
-    argp_error(state, "--emit: unknown '%s', expected ptx, cubin or report", text);
+    argp_error(state, "--emit: unknown '%s', expected ptx, cubin, report or html", text);
     return EMIT_PTX;
 }
 
@@ -91,7 +92,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
 static const struct argp_option options[] = {
     {"target", 't', "TARGET", 0,
      "translate for TARGET, such as sm_80, sm_89, sm_90a, sm_100a (default: sm_80)", 0},
-    {"emit", KEY_EMIT, "KIND", 0, "write ptx (the default), cubin or report", 0},
+    {"emit", KEY_EMIT, "KIND", 0, "write ptx (the default), cubin, report, or html, the report as a page", 0},
     {"output", 'o', "FILE", 0, "write to FILE; - is standard output, the default", 0},
     {"explain", KEY_EXPLAIN, NULL, 0, "also report what was selected for each instruction, to standard error",
      0},
@@ -121,11 +122,39 @@ static tvm_status compile_ptx(tvm_module *module, const arguments *a, tvm_diags 
     return status;
 }
 
+/* What cuobjdump lists of the cubin; NULL where there is no cubin, or no cuobjdump in PATH. */
+static char *list_sass(const tvm_module *module) {
+    char path[] = "/tmp/tvm-cc-XXXXXX";
+    const char *const command[] = {"/usr/bin/env", "cuobjdump", "-sass", path, NULL};
+    tvm_process_result result = {0};
+    int file = module->cubin ? mkstemp(path) : -1;
+    if (file < 0) return NULL;
+    bool written = write(file, module->cubin, module->cubin_size) == (ssize_t)module->cubin_size;
+    close(file);
+    tvm_status status = written ? tvm_process_run(command, NULL, 0, SASS_MS, &result, NULL) : TVM_IO;
+    unlink(path);
+    if (status == TVM_OK && !result.error && !result.timed_out && !result.signal && !result.exit_code)
+        return result.output;
+    free(result.output);
+    return NULL;
+}
+
+static tvm_status write_page(const tvm_ir_program *program, const tvm_module *module, const arguments *a,
+                             tvm_diags *diags) {
+    char *page = NULL, *sass = list_sass(module);
+    tvm_status status = tvm_report_html(program, module, a->input, sass, &page, diags);
+    if (status == TVM_OK) status = tvm_file_write(a->output, page, strlen(page), diags);
+    free(page);
+    free(sass);
+    return status;
+}
+
 static tvm_status write_output(const tvm_ir_program *program, const tvm_module *module, const arguments *a,
                                tvm_diags *diags) {
     char *report = NULL;
     tvm_status status = TVM_OK;
     if (a->explain || a->kind == EMIT_REPORT) status = tvm_report(program, module, &report, diags);
+    if (status == TVM_OK && a->kind == EMIT_HTML) status = write_page(program, module, a, diags);
     if (status == TVM_OK && a->kind == EMIT_PTX)
         status = tvm_file_write(a->output, module->ptx, module->ptx_size, diags);
     if (status == TVM_OK && a->kind == EMIT_CUBIN)

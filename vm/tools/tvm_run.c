@@ -15,6 +15,7 @@
 #include "run_cache.h"
 #include "run_check.h"
 #include "run_limits.h"
+#include "run_profile.h"
 #include "runtime.h"
 
 #ifdef PACKAGE_VERSION
@@ -36,6 +37,8 @@ enum {
     KEY_CACHE_STATS,
     KEY_CACHE_CLEAR,
     KEY_TRACE,
+    KEY_PROFILE,
+    KEY_SVG,
     KEY_LIMITS,
     KEY_SANITIZE
 };
@@ -47,6 +50,11 @@ static const struct argp_option options[] = {
      0},
     {"time", KEY_TIME, "REPEATS", OPTION_ARG_OPTIONAL,
      "print the median of the device time over repeated launches", 0},
+    {"profile", KEY_PROFILE, NULL, 0,
+     "print what the interpreter counts of a launch, and on a GPU its time beside what memory and the tensor cores "
+     "take",
+     0},
+    {"svg", KEY_SVG, "FILE", 0, "of --profile on a GPU: draw the roofline", 0},
     {"quiet", KEY_QUIET, NULL, 0,
      "do not say which device is used, nor warn; of --time print the microseconds alone", 0},
     {"trace", KEY_TRACE, "FILE.json", 0,
@@ -99,7 +107,8 @@ typedef struct run_settings {
     tvm_context_options context;
     tvm_limits limits;
     const char *trace; /* NULL: no timeline */
-    bool time, quiet, verbose;
+    bool time, profile, quiet, verbose;
+    const char *svg; /* of --profile; NULL: none */
     tvm_sanitize sanitize;
     tvm_run_cache cache;
     unsigned repeats; /* 0: the device's default */
@@ -172,6 +181,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_QUIET:
         settings->quiet = true;
         break;
+    case KEY_PROFILE:
+        settings->profile = true;
+        break;
+    case KEY_SVG:
+        settings->svg = arg;
+        break;
     case KEY_TRACE:
         settings->trace = arg;
         break;
@@ -221,6 +236,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_END:
         if (settings->sanitize && settings->context.device == TVM_DEVICE_AUTO)
             settings->context.device = TVM_DEVICE_CPU;
+        if (settings->svg && !settings->profile) argp_error(state, "--svg goes with --profile");
         if (!settings->file && !settings->cache) argp_error(state, "a bytecode file is expected");
         if (settings->file && settings->cache)
             argp_error(state, "--cache-stats and --cache-clear take no file");
@@ -284,6 +300,14 @@ static tvm_status print_time(const run_settings *settings, const tvm_run_binding
     return TVM_OK;
 }
 
+static tvm_status print_profile(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_run_profile profile;
+    tvm_status status = tvm_run_profile_take(binding, &settings->args, settings->file, &profile, diags);
+    if (status) return status;
+    tvm_run_profile_print(&profile, stdout);
+    return settings->svg ? tvm_run_profile_svg(&profile, settings->svg, diags) : TVM_OK;
+}
+
 static void print_warning(const run_settings *settings, const tvm_context *context) {
     const char *warning = tvm_context_warning(context);
     if (warning && !settings->quiet) fprintf(stderr, "tvm-run: warning: %s\n", warning);
@@ -315,6 +339,7 @@ static tvm_status launch(const run_settings *settings, tvm_run_binding *binding,
         status = tvm_run_check_compare(check, binding, settings->tolerance, settings->quiet ? NULL : stdout,
                                        diags);
     if (!status && settings->time) status = print_time(settings, binding, diags);
+    if (!status && settings->profile) status = print_profile(settings, binding, diags);
     return status;
 }
 
