@@ -47,15 +47,15 @@ static tvm_status assemble(const tune *t, uint32_t point, tvm_tune_space *space,
     return tvm_assemble_text(t->text, t->text_size, o->input, &how, program, diags);
 }
 
-static void name_variant(const tvm_tune_space *s, uint32_t point, tune_variant *v) {
-    int at = 0;
-    for (unsigned n = 0; n < s->name_count; n++)
-        at += snprintf(v->label + at, at < TUNE_LABEL ? (size_t)(TUNE_LABEL - at) : 0, "%s%s=%s",
-                       n ? " " : "", s->names[n], s->values[(size_t)point * s->name_count + n]);
-    size_t to = 0;
-    for (const char *c = v->label; *c && to + 1 < TUNE_LABEL; c++)
+/* False: the name is too long. */
+static bool name_variant(const tvm_tune_space *s, uint32_t point, tune_variant *v) {
+    size_t at = 0, to = 0;
+    for (unsigned n = 0; n < s->name_count && at < TUNE_LABEL; n++)
+        at += (size_t)snprintf(v->label + at, TUNE_LABEL - at, "%s%s=%s", n ? " " : "", s->names[n],
+                               s->values[(size_t)point * s->name_count + n]);
+    for (const char *c = v->label; *c; c++)
         if (*c != '=') v->suffix[to++] = *c == '-' ? 'm' : isalnum((unsigned char)*c) ? *c : '_';
-    v->suffix[to] = 0;
+    return at < TUNE_LABEL;
 }
 
 tvm_status tune_space_read(tune *t, tvm_diags *diags) {
@@ -80,7 +80,10 @@ tvm_status tune_space_read(tune *t, tvm_diags *diags) {
     if (!t->variants) return tvm_diag_no_memory(diags);
     for (uint32_t v = 0; v < t->count; v++) {
         tune_variant *variant = &t->variants[v];
-        name_variant(&t->space, v, variant);
+        if (!name_variant(&t->space, v, variant))
+            return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                                "the names and values of a point are longer than %d bytes: '%.60s...'",
+                                TUNE_LABEL - 1, variant->label);
         variant->registers = -1;
         variant->spilled = -1;
         variant->costs = calloc(t->shape_count, sizeof *variant->costs);
