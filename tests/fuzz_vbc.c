@@ -42,20 +42,27 @@ static uint32_t below(unsigned *seed, uint32_t n) {
     return n ? (*seed >> 8) % n : 0;
 }
 
-/* Another slot of the same kind, or the same one: the writer takes kinds as verified. */
+/* Another slot of the same kind and rank, or the same one: the writer takes as many indices as were verified.
+ */
 static uint32_t other_slot(const tvm_ir_kernel *kernel, uint32_t slot, unsigned *seed) {
     uint32_t other = below(seed, kernel->slot_count);
-    return kernel->slots[other].kind == kernel->slots[slot].kind ? other : slot;
+    const tvm_slot *a = &kernel->slots[other], *b = &kernel->slots[slot];
+    return a->kind == b->kind && a->rank == b->rank && a->layout == b->layout ? other : slot;
 }
 
+/* Numbers alone, not those that say how many follow. */
 static void change_operand(tvm_ir_kernel *kernel, unsigned *seed) {
-    if (kernel->operand_count == 0) return;
-    tvm_operand *operand = &kernel->operands[below(seed, kernel->operand_count)];
+    if (kernel->insn_count == 0) return;
+    const tvm_insn *insn = &kernel->insns[below(seed, kernel->insn_count)];
+    if (insn->count == 0) return;
+    tvm_operand *operand = &kernel->operands[insn->first + below(seed, insn->count)];
+    const char *row = tvm_op(insn->op)->operands;
+    bool lists = strstr(row, ":A") || strstr(row, ":D") || strstr(row, ":V");
     if (operand->kind == TVM_OPERAND_SLOT)
         operand->value = other_slot(kernel, operand->value, seed);
     else if (operand->kind == TVM_OPERAND_EXPR)
         operand->value = below(seed, kernel->expr_count);
-    else if (operand->kind == TVM_OPERAND_CONST)
+    else if (operand->kind == TVM_OPERAND_CONST && !lists)
         operand->value = below(seed, 2) ? operand->value ^ 1u << below(seed, 8) : below(seed, 4);
 }
 
