@@ -71,9 +71,29 @@ static uint32_t claimed(tvm_ir_kernel *k, const tvm_claim *c) {
     }
 }
 
-/* It holds, or this is another path. */
-static uint32_t where_it_holds(tvm_ir_kernel *k, const tvm_claim *c, uint32_t condition) {
+/* The instructions of a kernel before its claims came in. */
+typedef struct original {
+    tvm_insn *insns;
+    uint32_t count;
+} original;
+
+/* Is the slot assigned where instruction `at` is reached: before it, in a body that it stands in, too? */
+static bool is_assigned(const original *of, uint32_t slot, uint32_t at) {
+    for (uint32_t i = 0; i < at; i++) {
+        bool around = of->insns[i].result == slot;
+        for (uint32_t o = 0; o <= i && around; o++) {
+            bool opens = tvm_class_opens(tvm_insn_class(&of->insns[o])) || of->insns[o].op == TVM_OP_ELSE;
+            if (opens && of->insns[o].match > i && of->insns[o].match < at) around = false;
+        }
+        if (around) return true;
+    }
+    return false;
+}
+
+/* It holds, or this is another path. What may be unassigned is read by nothing that is claimed of. */
+static uint32_t where_it_holds(tvm_ir_kernel *k, const tvm_claim *c, const original *of, uint32_t condition) {
     for (unsigned i = 0; i < c->constants; i++) {
+        if (!is_assigned(of, c->slot[i], c->insn)) continue;
         uint32_t slot = generate_node(
             k, (tvm_expr){.op = TVM_EXPR_SLOT, .type = k->slots[c->slot[i]].dtype, .a = c->slot[i]});
         uint32_t other = node(k, TVM_EXPR_NE, TVM_BOOL, wide(k, slot), number(k, c->value[i]));
@@ -91,13 +111,13 @@ static bool is_of_the_body(const tvm_ir_kernel *k, const tvm_claim *c) {
     return !(leaves & (TVM_LEAF_MULTIPROCESSORS | TVM_LEAF_TARGET));
 }
 
-static void put_claim(tvm_ir_program *program, tvm_ir_kernel *k, const tvm_claim *c) {
+static void put_claim(tvm_ir_program *program, tvm_ir_kernel *k, const tvm_claim *c, const original *of) {
     static const char *const kinds[] = {"range", "divisor", "rest", "inside"};
     char text[160];
     if (!is_of_the_body(k, c)) return;
     uint32_t condition = claimed(k, c);
     if (condition == TVM_NONE || k->exprs[condition].op == TVM_EXPR_INTEGER) return;
-    condition = where_it_holds(k, c, condition);
+    condition = where_it_holds(k, c, of, condition);
     snprintf(text, sizeof text, "claim: %s of expression %u: %lld, %lld, %llu", kinds[c->kind], c->expr,
              (long long)c->low, (long long)c->high, (unsigned long long)c->divisor);
     const tvm_operand operands[2] = {
@@ -124,23 +144,24 @@ static bool same_claim(const tvm_claim *a, const tvm_claim *b) {
 static const tvm_claim *put_claims(tvm_ir_program *program, uint32_t index, const tvm_claim *c,
                                    const tvm_claim *end) {
     tvm_ir_kernel *k = &program->kernels[index];
-    uint32_t count = k->insn_count;
-    tvm_insn *insns = malloc((count + 1) * sizeof *insns);
-    ck_assert_ptr_nonnull(insns);
-    if (count) memcpy(insns, k->insns, count * sizeof *insns);
+    const original of = {malloc((k->insn_count + (size_t)1) * sizeof *k->insns), k->insn_count};
+    ck_assert_ptr_nonnull(of.insns);
+    if (of.count) memcpy(of.insns, k->insns, of.count * sizeof *of.insns);
     k->insn_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < of.count; i++) {
         const tvm_claim *first = c;
         for (; c < end && c->kernel == index && c->insn == i; c++) {
             const tvm_claim *before = first;
             while (before < c && !same_claim(before, c)) before++;
-            if (before == c && insns[i].op != TVM_OP_ELSE && k->insn_count < 50000) put_claim(program, k, c);
+            if (before == c && of.insns[i].op != TVM_OP_ELSE && k->insn_count < 50000)
+                put_claim(program, k, c, &of);
         }
         tvm_operand operands[TVM_INSN_OPERANDS];
-        if (insns[i].count) memcpy(operands, tvm_operands(k, &insns[i]), insns[i].count * sizeof *operands);
-        ck_assert_uint_ne(tvm_ir_kernel_add_insn(k, &insns[i], operands, insns[i].count), TVM_NONE);
+        if (of.insns[i].count)
+            memcpy(operands, tvm_operands(k, &of.insns[i]), of.insns[i].count * sizeof *operands);
+        ck_assert_uint_ne(tvm_ir_kernel_add_insn(k, &of.insns[i], operands, of.insns[i].count), TVM_NONE);
     }
-    free(insns);
+    free(of.insns);
     return c;
 }
 
