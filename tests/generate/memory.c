@@ -120,8 +120,9 @@ static uint32_t as_whole_bytes(gen *g, uint32_t slot) {
     return insn.type.has_layout && gen_take(g, &insn, &result) ? result : TVM_NONE;
 }
 
-/* A packed tensor as bytes. */
+/* A packed tensor as bytes, which are in the order of its layout. */
 static uint32_t unpacked(gen *g, uint32_t slot) {
+    if (!g->options->layouts_matter) return TVM_NONE;
     uint32_t bits = g->kernel->slots[slot].dtype.bits * tvm_layout_locals(gen_layout_of(g, slot));
     uint32_t shape[2] = {tvm_team_threads(g->team), bits / 8}, result = TVM_NONE;
     gen_insn insn = gen_begin(TVM_OP_VIEW);
