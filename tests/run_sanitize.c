@@ -107,13 +107,36 @@ typedef struct shipped_launch {
     size_t count;
 } shipped_launch;
 
+/* Of attention: sequences, the heads of both sides, and pages. */
+static const struct {
+    const char *name;
+    int value;
+} named[] = {{"batch", 2}, {"queries", 1},   {"heads", 4},  {"kv_heads", 2},
+             {"pages", 4}, {"max_pages", 2}, {"window", 0}, {"longest", 1}};
+
+static int scalar_of(const char *name, const int size[2]) {
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        if (!strcmp(name, named[i].name)) return named[i].value;
+    bool rows = !strcmp(name, "m") || !strcmp(name, "rows") || !strcmp(name, "tokens");
+    return size[!rows];
+}
+
 static void set_scalars(shipped_launch *l, const int size[2]) {
     tvm_param_info info;
     for (size_t i = 0; i < l->count; i++) {
         if (tvm_param(l->kernel, i, &info) != TVM_OK) abort();
-        bool rows = !strcmp(info.name, "m") || !strcmp(info.name, "rows") || !strcmp(info.name, "tokens");
-        l->values[i] = (tvm_value){.i = size[!rows], .f = 1};
+        l->values[i] = (tvm_value){.i = scalar_of(info.name, size), .f = 1};
         if (!strcmp(info.type, "bool")) l->values[i].i = 1;
+    }
+}
+
+/* Sequences of five tokens, of which one is new, in pages of their own. */
+static void set_sequences(const char *name, const char *type, void *data, size_t bytes) {
+    int32_t *numbers = data;
+    if (strcmp(type, "i32")) return;
+    for (size_t i = 0; i < bytes / sizeof *numbers; i++) {
+        if (!strcmp(name, "lengths")) numbers[i] = 5;
+        if (!strcmp(name, "starts") || !strcmp(name, "table")) numbers[i] = (int32_t)i;
     }
 }
 
@@ -129,6 +152,7 @@ static bool make_tensors(shipped_launch *l) {
         if (bytes > MOST_BYTES) return false;
         if (tvm_memory_alloc(l->context, bytes + 16, &l->values[i].data) != TVM_OK) abort();
         memset(l->values[i].data, 0, bytes);
+        set_sequences(info.name, info.type, l->values[i].data, bytes);
     }
     return true;
 }

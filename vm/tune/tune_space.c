@@ -155,7 +155,8 @@ static void read_report(const build *b, const tvm_ir_program *program, const tvm
 static tvm_status translate(const build *b, tvm_ir_program *program, tune_variant *v, tvm_diags *diags) {
     tvm_module *module = NULL;
     tvm_status status = tvm_translate(program, b->target, &module, diags);
-    if (!status && b->can_compile && !b->embeds) status = tvm_ptx_compile(&b->compiler, module, diags);
+    /* Compiled for the report, even where it is compiled again for the file: only here are spills known. */
+    if (!status && b->can_compile) status = tvm_ptx_compile(&b->compiler, module, diags);
     if (!status) read_report(b, program, module, v);
     tvm_module_free(module);
     if (!status && b->embeds && v->state == TUNE_WAITING)
