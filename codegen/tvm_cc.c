@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "codegen.h"
@@ -122,19 +123,24 @@ static tvm_status compile_ptx(tvm_module *module, const arguments *a, tvm_diags 
     return status;
 }
 
-/* What cuobjdump lists of the cubin; NULL where there is no cubin, or no cuobjdump in PATH. */
+/* What cuobjdump lists of the cubin, which it has from memory, as ptxas has its input; a listing that was cut
+ * says so. NULL where there is no cubin, or no cuobjdump in PATH. */
 static char *list_sass(const tvm_module *module) {
-    char path[] = "/tmp/tvm-cc-XXXXXX";
+    static const char rest[] = "\n(the rest of the listing is left out)\n";
+    char path[32];
     const char *const command[] = {"/usr/bin/env", "cuobjdump", "-sass", path, NULL};
     tvm_process_result result = {0};
-    int file = module->cubin ? mkstemp(path) : -1;
+    int file = module->cubin ? memfd_create("module.cubin", MFD_CLOEXEC) : -1;
     if (file < 0) return NULL;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     bool written = write(file, module->cubin, module->cubin_size) == (ssize_t)module->cubin_size;
+    tvm_status status = written ? tvm_process_run(command, &file, 1, SASS_MS, &result, NULL) : TVM_IO;
     close(file);
-    tvm_status status = written ? tvm_process_run(command, NULL, 0, SASS_MS, &result, NULL) : TVM_IO;
-    unlink(path);
-    if (status == TVM_OK && !result.error && !result.timed_out && !result.signal && !result.exit_code)
+    if (status == TVM_OK && !result.error && !result.timed_out && !result.signal && !result.exit_code) {
+        if (strlen(result.output) == TVM_PROCESS_OUTPUT_MAX)
+            strcpy(result.output + TVM_PROCESS_OUTPUT_MAX - sizeof rest + 1, rest);
         return result.output;
+    }
     free(result.output);
     return NULL;
 }

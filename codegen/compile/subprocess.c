@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OUTPUT_MAX = 64 << 10, POLL_MS = 20 };
+enum { POLL_MS = 20 };
 
 typedef struct process {
     pid_t pid;
@@ -21,7 +21,7 @@ typedef struct process {
     bool ended;
     int wait_status;
     size_t size;
-    char *output; /* OUTPUT_MAX + 1 bytes */
+    char *output; /* TVM_PROCESS_OUTPUT_MAX + 1 bytes */
 } process;
 
 static int64_t now_ms(void) {
@@ -40,7 +40,7 @@ static void read_output(process *p) {
         p->pipe = -1;
         return;
     }
-    size_t room = OUTPUT_MAX - p->size, keep = (size_t)got < room ? (size_t)got : room;
+    size_t room = TVM_PROCESS_OUTPUT_MAX - p->size, keep = (size_t)got < room ? (size_t)got : room;
     memcpy(p->output + p->size, chunk, keep);
     p->size += keep;
 }
@@ -142,7 +142,7 @@ static void limit_processor_time(pid_t pid, unsigned limit_ms) {
 tvm_status tvm_process_run(const char *const argv[], const int *passed, size_t passed_count,
                            unsigned limit_ms, tvm_process_result *result, tvm_diags *diags) {
     *result = (tvm_process_result){0};
-    process p = {.output = malloc(OUTPUT_MAX + 1), .deadline = now_ms() + limit_ms};
+    process p = {.output = malloc(TVM_PROCESS_OUTPUT_MAX + 1), .deadline = now_ms() + limit_ms};
     if (!p.output) return tvm_diag_no_memory(diags);
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {

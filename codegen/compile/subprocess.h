@@ -4,9 +4,12 @@
 
 #include "diag.h"
 
+enum { TVM_PROCESS_OUTPUT_MAX = 64 << 10 }; /* bytes; what comes after them is dropped */
+
 typedef struct tvm_process_result {
-    char *output; /* standard output and error as they came, NUL-terminated, at most 64 KiB; malloc'ed */
-    int error;    /* errno of starting it, or 0: then the others hold */
+    char
+        *output; /* standard output and error as they came, NUL-terminated, cut off at the limit; malloc'ed */
+    int error;   /* errno of starting it, or 0: then the others hold */
     bool timed_out;
     int signal;    /* that ended it, or 0 */
     int exit_code; /* when no signal did */
