@@ -61,6 +61,7 @@ static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
 static _Thread_local int captured = -1; /* launches of the capture under way */
 static _Thread_local CUstream capturing;
+static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 static fake_context primaries[DEVICES], foreign;
 static pthread_mutex_t lock =
@@ -598,7 +599,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
     ENTER_CONTEXT();
     void *data = NULL;
-    if (captured >= 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (captured >= 0 && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (getenv("FAKE_CUDA_MEMORY")) say("alloc %zu\n", bytes);
     if (bytes <= (size_t)1 << 40) data = aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (!data || !keep(data, free)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -611,9 +613,13 @@ CUresult cuMemFree(CUdeviceptr address) {
     return release(entered, (void *)(uintptr_t)address);
 }
 
+static bool is_captured(CUstream stream) {
+    return captured >= 0 && stream == capturing;
+}
+
 CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t bytes, CUstream stream) {
-    (void)stream;
     ENTER_CONTEXT();
+    if (is_captured(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (getenv("FAKE_CUDA_MEMORY")) say("set %d %zu\n", value, bytes);
     memset((void *)(uintptr_t)address, value, bytes);
     return CUDA_SUCCESS;
@@ -652,15 +658,22 @@ CUresult cuStreamDestroy(CUstream stream) {
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
-    (void)stream;
     ENTER_CONTEXT();
+    if (is_captured(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return meet_fault();
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
     ENTER_CONTEXT();
-    *status = captured >= 0 && stream == capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                                   : CU_STREAM_CAPTURE_STATUS_NONE;
+    *status = is_captured(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+    ENTER();
+    CUstreamCaptureMode before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
     return CUDA_SUCCESS;
 }
 

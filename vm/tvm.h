@@ -216,18 +216,18 @@ tvm_status tvm_prepare(tvm_kernel *kernel);
 const char *tvm_code_origin(const tvm_program *program);
 
 /* Prepares, and makes the memory that launches of this kernel with these scalars need on this stream (tensors
- * of alloc-global), so that they allocate nothing and can be captured into a CUDA graph; tensors' data is not
- * looked at. Such memory belongs to the stream until the context is freed: streams never share it. A captured
- * launch uses that of the stream it was captured on, so that its graph must not run while other launches that
- * use it do. */
+ * of alloc-global), so that they allocate nothing; without it the first launch does, also while the stream is
+ * being captured into a CUDA graph, which the allocation is no part of. Tensors' data is not looked at. Such
+ * memory belongs to the stream until the context is freed: streams never share it. A captured launch uses
+ * that of the stream it was captured on, so that its graph must not run while other launches that use it do.
+ */
 tvm_status tvm_reserve(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
 
 /* Launches on a stream (a CUstream; NULL the default one; ignored by the interpreter, which is done when it
  * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as
  * unsigned, i64 as int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes
  * them from an array. TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned
- * or a tensor too small, or no variant of an entry serves the arguments; TVM_USAGE when memory is needed that
- * only tvm_reserve may make, as the stream is being captured. */
+ * or a tensor too small, or no variant of an entry serves the arguments. */
 tvm_status tvm_launch(tvm_kernel *kernel, void *stream, ...);
 tvm_status tvm_launchv(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
 

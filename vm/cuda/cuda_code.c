@@ -63,7 +63,11 @@ static CUresult load_module(cuda_code *code, const tvm_image *image, char log[LO
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)(uintptr_t)LOG_BYTES};
     log[0] = '\0';
+    /* While this or another thread captures a stream, too: loading is no part of the graph. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool relaxed = !code->device->driver.capture_mode(&mode);
     CUresult result = code->device->driver.module_load(&code->module, image->code, 2, options, values);
+    if (relaxed) code->device->driver.capture_mode(&mode);
     log[LOG_BYTES - 1] = '\0';
     if (result) code->module = NULL;
     return result;

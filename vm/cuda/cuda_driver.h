@@ -38,6 +38,7 @@
     X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2")                                                 \
     X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize")                                        \
     X(stream_capturing, cuStreamIsCapturing, "cuStreamIsCapturing")                                          \
+    X(capture_mode, cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode")                  \
     X(capture_begin, cuStreamBeginCapture, "cuStreamBeginCapture_v2")                                        \
     X(capture_end, cuStreamEndCapture, "cuStreamEndCapture")                                                 \
     X(graph_instantiate, cuGraphInstantiate, "cuGraphInstantiateWithFlags")                                  \

@@ -78,14 +78,27 @@ static cuda_scratch *add_owner(cuda_device *device, scratch_key key) {
 }
 
 /* Zeros that every stream sees. */
-static tvm_status clear(cuda_device *device, CUstream stream, const scratch_block *block, tvm_diags *diags) {
+static tvm_status clear_on(cuda_device *device, CUstream stream, const scratch_block *block,
+                           tvm_diags *diags) {
     CUresult result = device->driver.memory_set(block->address, 0, block->bytes, stream);
     if (result) return tvm_cuda_result(device, result, "cuMemsetD8Async", diags);
     return tvm_cuda_result(device, device->driver.stream_synchronize(stream), "cuStreamSynchronize", diags);
 }
 
-static tvm_status add_block(cuda_device *device, CUstream stream, cuda_scratch *owner, uint64_t bytes,
-                            tvm_diags *diags) {
+/* What is captured is not done: then a stream of its own clears. */
+static tvm_status clear(cuda_device *device, CUstream stream, bool capturing, const scratch_block *block,
+                        tvm_diags *diags) {
+    if (!capturing) return clear_on(device, stream, block, diags);
+    CUstream own;
+    CUresult result = device->driver.stream_create(&own, CU_STREAM_NON_BLOCKING);
+    if (result) return tvm_cuda_result(device, result, "cuStreamCreate", diags);
+    tvm_status status = clear_on(device, own, block, diags);
+    device->driver.stream_destroy(own);
+    return status;
+}
+
+static tvm_status add_block(cuda_device *device, CUstream stream, bool capturing, cuda_scratch *owner,
+                            uint64_t bytes, tvm_diags *diags) {
     scratch_block *old = atomic_load_explicit(&owner->newest, memory_order_relaxed);
     if (old && old->bytes >= bytes) return TVM_OK; /* another thread was here first */
     scratch_block *block = calloc(1, sizeof *block);
@@ -106,7 +119,7 @@ static tvm_status add_block(cuda_device *device, CUstream stream, cuda_scratch *
         free(block);
         return status;
     }
-    if (owner->code) status = clear(device, stream, block, diags);
+    if (owner->code) status = clear(device, stream, capturing, block, diags);
     if (status) {
         device->driver.memory_free(block->address);
         free(block);
@@ -116,31 +129,35 @@ static tvm_status add_block(cuda_device *device, CUstream stream, cuda_scratch *
     return TVM_OK;
 }
 
-/* Memory cannot be made, nor a stream waited for, inside of a capture. */
-static tvm_status check_capture(cuda_device *device, CUstream stream, tvm_diags *diags) {
-    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = device->driver.stream_capturing(stream, &capturing);
-    if (result) return tvm_cuda_result(device, result, "cuStreamIsCapturing", diags);
-    if (capturing == CU_STREAM_CAPTURE_STATUS_NONE) return TVM_OK;
-    return tvm_diag_add(diags, TVM_USAGE, NULL,
-                        "call tvm_reserve with this kernel, stream and arguments first",
-                        "the launch needs memory for its global tensors, which cannot be allocated while the "
-                        "stream is being captured: call tvm_reserve before the capture begins");
-}
-
-static tvm_status make(cuda_device *device, CUstream stream, const void *code,
-                       const uint64_t bytes[CUDA_SCRATCH_POOLS], tvm_diags *diags) {
-    tvm_status status = check_capture(device, stream, diags);
-    if (status) return status;
+static tvm_status add_blocks(cuda_device *device, CUstream stream, bool capturing, const void *code,
+                             const uint64_t bytes[CUDA_SCRATCH_POOLS], tvm_diags *diags) {
+    tvm_status status = TVM_OK;
     pthread_mutex_lock(&device->scratch_lock);
     for (unsigned p = 0; !status && p < CUDA_SCRATCH_POOLS; p++) {
         scratch_key key = key_of(stream, p, code);
         if (!bytes[p]) continue;
         cuda_scratch *owner = find(device, key);
         if (!owner) owner = add_owner(device, key);
-        status = owner ? add_block(device, stream, owner, bytes[p], diags) : tvm_diag_no_memory(diags);
+        status =
+            owner ? add_block(device, stream, capturing, owner, bytes[p], diags) : tvm_diag_no_memory(diags);
     }
     pthread_mutex_unlock(&device->scratch_lock);
+    return status;
+}
+
+/* While a stream is being captured, too: allocating and clearing are no part of the graph, which the thread
+ * has to say by its capture mode. */
+static tvm_status make(cuda_device *device, CUstream stream, const void *code,
+                       const uint64_t bytes[CUDA_SCRATCH_POOLS], tvm_diags *diags) {
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result = device->driver.stream_capturing(stream, &capturing);
+    if (result) return tvm_cuda_result(device, result, "cuStreamIsCapturing", diags);
+    result = device->driver.capture_mode(&mode);
+    if (result) return tvm_cuda_result(device, result, "cuThreadExchangeStreamCaptureMode", diags);
+    tvm_status status =
+        add_blocks(device, stream, capturing != CU_STREAM_CAPTURE_STATUS_NONE, code, bytes, diags);
+    device->driver.capture_mode(&mode);
     return status;
 }
 

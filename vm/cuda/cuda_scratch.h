@@ -13,8 +13,8 @@ enum { CUDA_SCRATCH_UNDEFINED, CUDA_SCRATCH_CLEAN, CUDA_SCRATCH_POOLS };
 
 /* Addresses, 256-byte aligned, of at least bytes[i] bytes of each pool for launches of a program (which
  * `code` stands for) on the stream (0 for 0 bytes). Where the memory is there already nothing is locked or
- * allocated; else it is made, and the stream waited for; TVM_USAGE when the stream is being captured,
- * TVM_DEVICE_MEMORY. The CUDA context is current. */
+ * allocated; else it is made, and the stream waited for, or, while it is being captured, one of the
+ * function's own; TVM_DEVICE_MEMORY. The CUDA context is current. */
 tvm_status tvm_cuda_scratch_get(cuda_device *device, CUstream stream, const void *code,
                                 const uint64_t bytes[CUDA_SCRATCH_POOLS],
                                 CUdeviceptr address[CUDA_SCRATCH_POOLS], tvm_diags *diags);
