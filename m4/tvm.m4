@@ -89,3 +89,37 @@ AC_DEFUN([TVM_VERSION_SCRIPT], [
   rm -f conftest.map
   AM_CONDITIONAL([HAVE_VERSION_SCRIPT], [test "x$have_version_script" = xyes])
 ])
+
+# TVM_FIND_PYTHON: the interpreter that the Python package is built for and tested with: --with-python, else the first of
+# python3 and /usr/bin/python3 that has its headers, one that also has numpy and pytest before others. Sets have_python,
+# have_python_tests; substitutes PYTHON, PYTHON_CPPFLAGS. The package needs position-independent code of the library.
+AC_DEFUN([TVM_FIND_PYTHON], [
+  have_python=no
+  have_python_tests=no
+  PYTHON=
+  PYTHON_CPPFLAGS=
+  AS_CASE([$with_python],
+    [no], [tvm_python_candidates=],
+    [yes|check], [tvm_python_candidates="python3 /usr/bin/python3"],
+    [tvm_python_candidates=$with_python])
+  tvm_python_headers='import sys, sysconfig, os
+folder = sysconfig.get_path("include")
+sys.exit(sys.version_info < (3, 11) or not os.path.exists(folder + "/Python.h") or print(folder))'
+  AC_MSG_CHECKING([for Python 3.11 with its headers])
+  for tvm_python in $tvm_python_candidates; do
+    AS_IF([test $have_python_tests = no && tvm_folder=`$tvm_python -c "$tvm_python_headers" 2>/dev/null`], [
+      tvm_tests=no
+      AS_IF([$tvm_python -c 'import numpy, pytest' 2>/dev/null], [tvm_tests=yes])
+      AS_IF([test $have_python = no || test $tvm_tests = yes],
+        [have_python=yes; have_python_tests=$tvm_tests; PYTHON=$tvm_python; PYTHON_CPPFLAGS="-isystem $tvm_folder"])])
+  done
+  AC_MSG_RESULT([${PYTHON:-no}])
+  AS_IF([test "x$enable_shared$pic_mode" = xnodefault && test $have_python = yes],
+    [AC_MSG_NOTICE([--disable-shared without --with-pic: the Python package is not built])
+     have_python=no; have_python_tests=no])
+  AS_CASE([$with_python], [no|check], [],
+    [AS_IF([test $have_python = no],
+      [AC_MSG_ERROR([the Python package cannot be built: no Python 3.11 with headers, or no --with-pic])])])
+  AC_SUBST([PYTHON])
+  AC_SUBST([PYTHON_CPPFLAGS])
+])

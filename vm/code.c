@@ -2,6 +2,7 @@
 #include "runtime.h"
 #include "signature.h"
 #include "vbc.h"
+#include "view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,15 @@ tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_pr
     return tvm_context_finish(context, status, &diags);
 }
 
+tvm_status tvm_program_bytes(const tvm_program *code, void **bytes, size_t *size) {
+    if (!code || !bytes || !size) return TVM_USAGE;
+    uint8_t *written = NULL;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_vbc_write(code->program, TVM_VBC_LINES | TVM_VBC_IMAGES, &written, size, &diags);
+    *bytes = written;
+    return tvm_context_finish(code->context, status, &diags);
+}
+
 /* ---- introspection ---- */
 
 const char *tvm_code_origin(const tvm_program *code) {
@@ -205,6 +215,36 @@ tvm_status tvm_param(const tvm_kernel *function, size_t index, tvm_param_info *i
                              .rank = tensor ? slot->rank : 0,
                              .shape = function->shapes[index]};
     return tvm_context_finish(function->code->context, TVM_OK, &diags);
+}
+
+/* Has the instruction the memory of a parameter for an operand? Of those that write to global memory only
+ * targets have.
+ */
+static bool has_operand_in(const tvm_ir_kernel *kernel, const tvm_insn *insn, uint32_t param) {
+    for (uint32_t i = 0; i < insn->count; i++) {
+        const tvm_operand *operand = &kernel->operands[insn->first + i];
+        if (operand->kind == TVM_OPERAND_SLOT && kernel->slots[operand->value].kind == TVM_SLOT_GLOBAL &&
+            tvm_view_root(kernel, operand->value) == param)
+            return true;
+    }
+    return false;
+}
+
+static bool writes_to(const tvm_ir_kernel *kernel, uint32_t param) {
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WRITE_GLOBAL &&
+            has_operand_in(kernel, &kernel->insns[i], param))
+            return true;
+    return false;
+}
+
+int tvm_param_written(const tvm_kernel *function, size_t index) {
+    if (!function || index >= function->kernel->param_count) return 0;
+    if (!function->entry) return writes_to(function->kernel, (uint32_t)index);
+    for (uint32_t i = 0; i < function->entry->case_count; i++)
+        if (writes_to(&function->code->program->kernels[function->entry->cases[i].kernel], (uint32_t)index))
+            return 1;
+    return 0;
 }
 
 tvm_status tvm_get_kernel_info(tvm_kernel *function, tvm_kernel_info *info) {

@@ -83,10 +83,10 @@ tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits);
  * launches cannot be called back. */
 tvm_status tvm_cancel(tvm_context *context);
 
-/* Checks what is launched from now on in a context on the interpreter: races, reads of what was never written or
- * has not been copied yet, barriers that not all reach, deadlocks, ... (tvm-memory(7)). Such launches run on one
- * thread, and slower. One that has errors is TVM_SANITIZER, and tvm_message tells all of them: as lines, or as one
- * JSON document. TVM_UNSUPPORTED on a GPU. */
+/* Checks what is launched from now on in a context on the interpreter: races, reads of what was never written
+ * or has not been copied yet, barriers that not all reach, deadlocks, ... (tvm-memory(7)). Such launches run
+ * on one thread, and slower. One that has errors is TVM_SANITIZER, and tvm_message tells all of them: as
+ * lines, or as one JSON document. TVM_UNSUPPORTED on a GPU. */
 typedef enum tvm_sanitize { TVM_SANITIZE_OFF, TVM_SANITIZE_TEXT, TVM_SANITIZE_JSON } tvm_sanitize;
 tvm_status tvm_set_sanitizer(tvm_context *context, tvm_sanitize sanitize);
 
@@ -107,6 +107,9 @@ typedef struct tvm_assemble_options {
 tvm_status tvm_assemble(tvm_context *context, const char *text, size_t length,
                         const tvm_assemble_options *options, tvm_program **program);
 void tvm_program_free(tvm_program *program);
+/* The program as bytecode, with its line table and, where it came with it, its code: what tvm_load takes, in
+ * another context, too. *bytes is malloc'ed, the caller frees it. TVM_NO_MEMORY. */
+tvm_status tvm_program_bytes(const tvm_program *program, void **bytes, size_t *size);
 
 /* Kernels and entries: names under which several kernels of one signature, its variants, are launched. The
  * kernels come first. */
@@ -126,6 +129,9 @@ typedef struct tvm_param_info {
     const char *shape; /* of a tensor, as declared: "[k / 64, n]"; else "" */
 } tvm_param_info;
 tvm_status tvm_param(const tvm_kernel *kernel, size_t index, tvm_param_info *info);
+/* 1 when the kernel, or a variant of the entry, has an instruction that writes to tensor parameter `index`;
+ * else 0. */
+int tvm_param_written(const tvm_kernel *kernel, size_t index);
 
 /* What the kernel became on the context's device. Translates and loads it, as tvm_prepare does. */
 typedef struct tvm_kernel_info {

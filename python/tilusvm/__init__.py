@@ -1,0 +1,69 @@
+"""Tilus VM: block-level GPU programs over low-precision types, from Python.
+
+    import tilusvm
+    axpy = tilusvm.assemble(open("axpy.vasm").read())["axpy"]
+    axpy(n, 3.0, x, y)                      # torch tensors on a GPU, or numpy arrays on the interpreter
+
+Kernels take torch tensors as they are, on torch's current stream; numpy arrays run on the interpreter, which defines
+what every instruction does. The language is vasm(5); the programs that ship are program(NAME).
+"""
+
+from ._errors import (
+    ArgumentError,
+    AssembleError,
+    CancelledError,
+    CompileError,
+    CudaError,
+    Error,
+    FaultError,
+    FileError,
+    FormatError,
+    LaunchError,
+    LimitError,
+    NotFoundError,
+    OutOfMemoryError,
+    SanitizerError,
+    SignatureError,
+    UnsupportedError,
+    UsageError,
+)
+from ._device import cancel, device_name, interpreter, set_limits, set_sanitizer, synchronize
+from ._load import PROGRAMS, assemble, load, program, program_names
+from ._native import version as __version__
+from ._program import Kernel, KernelInfo, Param, Program
+
+__all__ = [
+    "ArgumentError",
+    "AssembleError",
+    "CancelledError",
+    "CompileError",
+    "CudaError",
+    "Error",
+    "FaultError",
+    "FileError",
+    "FormatError",
+    "Kernel",
+    "KernelInfo",
+    "LaunchError",
+    "LimitError",
+    "NotFoundError",
+    "OutOfMemoryError",
+    "PROGRAMS",
+    "Param",
+    "Program",
+    "SanitizerError",
+    "SignatureError",
+    "UnsupportedError",
+    "UsageError",
+    "assemble",
+    "cancel",
+    "device_name",
+    "interpreter",
+    "load",
+    "program",
+    "program_names",
+    "set_limits",
+    "set_sanitizer",
+    "synchronize",
+    "__version__",
+]

@@ -1,0 +1,75 @@
+"""python -m tilusvm info: what is here."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import tilusvm
+
+_PROBE = """
+.vasm 3
+.kernel probe(x: global i32[32])
+.warps 1
+.grid 1
+    store-global x[0], iota(i32[32], axis 0)
+.end
+"""
+
+
+def _cache() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(base) / "tilusvm"
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
+    return f"{folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
+
+
+def _gpus() -> list[str]:
+    lines: list[str] = []
+    try:
+        while True:
+            lines.append(tilusvm.device_name(len(lines)))
+    except tilusvm.Error as error:
+        return lines or [str(error).splitlines()[0]]
+
+
+def _compiler() -> str:
+    """What makes machine code here, found by making some."""
+    program = tilusvm.assemble(_PROBE, name="probe")
+    try:
+        program["probe"].prepare(0)
+    except tilusvm.Error as error:
+        ptxas = os.environ.get("TVM_PTXAS") or shutil.which("ptxas")
+        return f"ptxas: {ptxas}" if ptxas else str(error).splitlines()[0]
+    return program.origin(0)
+
+
+def info() -> None:
+    """Prints the version, the devices, what compiles, the cache and the programs that ship."""
+    rows = [
+        ("tilusvm", tilusvm.__version__),
+        ("package", str(Path(tilusvm.__file__).parent)),
+        ("interpreter", tilusvm.device_name("cpu")),
+        *(("GPU", line) for line in _gpus()),
+        ("code", _compiler()),
+        ("cache", _cache()),
+        ("programs", ", ".join(tilusvm.program_names())),
+    ]
+    for name, text in rows:
+        print(f"{name:12} {text}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tilusvm", description="Tilus VM from Python.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("info", help="version, devices, compilers, cache, programs")
+    parser.parse_args(arguments)
+    info()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

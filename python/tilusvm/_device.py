@@ -1,0 +1,48 @@
+"""The devices that kernels run on: the interpreter, and GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native
+
+
+def device_name(device: Any = "cpu") -> str:
+    """ "interpreter, 2 threads", "NVIDIA H200 (cuda:0, sm_90a)". Raises CudaError where there is none."""
+    return _native.device_name(device)
+
+
+def synchronize(device: Any = "cuda", stream: int = 0) -> None:
+    """Waits for a stream; a kernel that faulted raises FaultError, with its name."""
+    _native.synchronize(device, stream)
+
+
+def interpreter(*, threads: int = 0, multiprocessors: int = 0, target: int = 0) -> None:
+    """Sets the interpreter up, before the first program: its threads (0: one a core), and what launches see of the
+    device: its multiprocessors (0: 4) and target (80, 89, 90, ...; 0: none), to run a GPU's variant and schedule.
+
+    Raises UsageError once it is in use.
+    """
+    _native.set_interpreter(threads, multiprocessors, target)
+
+
+def set_limits(
+    device: Any = "cpu", *, scratch_bytes: int = 0, blocks: int = 0, instructions: int = 0, milliseconds: int = 0
+) -> None:
+    """What launches on a device may take from now on, 0 for no limit: bytes of tensors that they make for themselves,
+    blocks, and on the interpreter instructions and time. One beyond them raises LimitError."""
+    _native.set_limits(device, scratch_bytes, blocks, instructions, milliseconds)
+
+
+def set_sanitizer(mode: str | None) -> None:
+    """Checks what is launched on the interpreter from now on for races, reads of what was never written, deadlocks
+    (tvm-memory(7)): mode "text" or "json", the form of SanitizerError's message, or None. Launches are slower."""
+    modes = {None: 0, "off": 0, "text": 1, "json": 2}
+    if mode not in modes:
+        raise ValueError(f'mode is "text", "json" or None, not {mode!r}')
+    _native.set_sanitizer(modes[mode])
+
+
+def cancel() -> None:
+    """Ends all launches that run on the interpreter, whose callers get CancelledError; called by another thread."""
+    _native.cancel()
