@@ -1,7 +1,8 @@
 """Builds the wheel, for pip: the project's own configure and make build the library and the extension, and this puts
 them into the archive with the package's files and the programs. Needs nothing but Python and what ./configure asks for.
 
-The environment variables CC, CFLAGS and TILUSVM_CONFIGURE (more arguments of ./configure) are heard.
+The environment variables CC, CFLAGS and TILUSVM_CONFIGURE (more arguments of ./configure) are heard; TILUSVM_BUILD is a
+folder that was configured before, in which make is called.
 """
 
 import base64
@@ -34,14 +35,20 @@ def _version():
 
 def _build(folder):
     """The package, put together in a folder: the path of tilusvm/ with the extension."""
+    folder = os.environ.get("TILUSVM_BUILD") or folder
+    if not (Path(folder) / "config.status").exists():
+        _configure(folder)
+    jobs = str(len(os.sched_getaffinity(0)))
+    _run(["make", f"-j{jobs}", "python"], folder)
+    return Path(folder) / "python" / "tilusvm"
+
+
+def _configure(folder):
     if not (TOP / "configure").exists():
         _run(["autoreconf", "-fi"], TOP)
     more = shlex.split(os.environ.get("TILUSVM_CONFIGURE", ""))
     options = ["--disable-shared", "--with-pic", f"--with-python={sys.executable}", *more]
     _run([TOP / "configure", *options], folder)
-    jobs = str(len(os.sched_getaffinity(0)))
-    _run(["make", f"-j{jobs}", "python"], folder)
-    return Path(folder) / "python" / "tilusvm"
 
 
 def _metadata(version):
@@ -88,6 +95,18 @@ class _Wheel:
         self.record.append(f"{info}/RECORD,,")
         self.zip.writestr(zipfile.ZipInfo(f"{info}/RECORD"), "\n".join(self.record) + "\n")
         self.zip.close()
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Without it pip builds the wheel twice."""
+    version = _version()
+    info = Path(metadata_directory) / f"tilusvm-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(_metadata(version))
+    return info.name
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
