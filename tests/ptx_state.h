@@ -260,6 +260,8 @@ static inline ptx_operand ptx_read_operand(const ptx_machine *m, const char *tex
         o = (ptx_operand){.kind = PTX_REG, .reg = {ptx_register(m, text + 2)}, .count = 1};
     else if (strncmp(text, "param_", 6) == 0)
         o = (ptx_operand){.kind = PTX_PARAM, .value = strtoull(text + 6, NULL, 10)};
+    else if (strcmp(text, "%smid") == 0)
+        o.value = 0;
     else if (strncmp(text, "%nctaid.", 8) == 0)
         o = (ptx_operand){.kind = PTX_NCTAID, .value = (uint64_t)(text[8] - 'x')};
     else if (text[0] == '%' || islower((unsigned char)text[0]))

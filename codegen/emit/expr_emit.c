@@ -190,12 +190,33 @@ static void emit_arithmetic(emitter *e, const tvm_expr *node, reg a, reg b, reg 
     tvm_emit(e, "%s.%s %s, %s, %s;", operation, type, out.name, a.name, b.name);
 }
 
+/* Of a word not by neg, nor by sub from 0: ptxas 13.0 makes one instruction of two min or max, for sm_90 and
+ * sm_100, and forgets that their operands are negated. */
+static void emit_negated(emitter *e, tvm_dtype type, reg a, reg out) {
+    if (type.kind != TVM_KIND_BOOL && type.bits == 64) {
+        tvm_emit(e, "neg.s64 %s, %s;", out.name, a.name);
+        return;
+    }
+    reg others = tvm_new_r(e);
+    tvm_emit(e, "not.b32 %s, %s;", others.name, a.name);
+    tvm_emit(e, "add.s32 %s, %s, 1;", out.name, others.name);
+}
+
+/* 0 - x, and x * -1. */
+static bool is_negation(const emitter *e, const tvm_expr *node) {
+    int64_t value;
+    if (node->op == TVM_EXPR_SUB) return tvm_fact_constant(e, node->a, &value) && value == 0;
+    return node->op == TVM_EXPR_MUL && tvm_fact_constant(e, node->b, &value) && value == -1;
+}
+
 static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
     reg a = tvm_emit_expr(e, node->a), b = tvm_emit_expr(e, node->b);
     if (node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_SHR)
         emit_shift(e, node, a, b, out);
     else if (node->op == TVM_EXPR_CDIV)
         emit_cdiv(e, node, a, b, out);
+    else if (node->type.kind != TVM_KIND_FLOAT && is_negation(e, node))
+        emit_negated(e, node->type, node->op == TVM_EXPR_SUB ? b : a, out);
     else if ((node->op != TVM_EXPR_DIV && node->op != TVM_EXPR_MOD) || !divide_by_power(e, node, a, out))
         emit_arithmetic(e, node, a, b, out);
 }
@@ -210,7 +231,7 @@ static void emit_unary(emitter *e, const tvm_expr *node, reg out) {
     else if (node->type.kind == TVM_KIND_FLOAT)
         tvm_emit(e, "neg.%s %s, %s;", type, out.name, a.name);
     else
-        tvm_emit(e, "neg.%s %s, %s;", node->type.bits == 64 ? "s64" : "s32", out.name, a.name);
+        emit_negated(e, node->type, a, out);
 }
 
 static void emit_select(emitter *e, const tvm_expr *node, reg out) {

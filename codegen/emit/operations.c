@@ -40,8 +40,11 @@ static const operation operation_CLIP = {.exact = {INTEGERS(CLIP), SINGLES(CLIP)
 static const operation operation_FMA = {.exact = {INTEGERS("mad.lo.$t %result, %x, %y, %z;"),
                                                   SINGLES("fma.rn.$t %result, %x, %y, %z;"),
                                                   PAIRS("fma.rn.$t %result, %x, %y, %z;")}};
-static const operation operation_NEG = {
-    .exact = {INTEGERS("neg.$t %result, %x;"), SINGLES("neg.$t %result, %x;"), PAIRS("neg.$t %result, %x;")}};
+/* Of words not by neg: see emit_negated in expr_emit.c. */
+static const operation operation_NEG = {.exact = {[FORM_WORD] = "not.b32 %e, %x; add.$t %result, %e, 1;",
+                                                  [FORM_LONG] = "neg.$t %result, %x;",
+                                                  SINGLES("neg.$t %result, %x;"),
+                                                  PAIRS("neg.$t %result, %x;")}};
 static const operation operation_ABS = {
     .exact = {INTEGERS("abs.$t %result, %x;"), SINGLES("abs.$t %result, %x;"), PAIRS("abs.$t %result, %x;")}};
 
