@@ -82,6 +82,7 @@ tvm_status tvm_interp_ELSE(interp_context *context, const interp_insn *insn) {
 static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t end) {
     const interp_block *block = context->block;
     const tvm_insn *loop = &block->kernel->kernel->insns[opener];
+    if (interp_sanitized(context)) tvm_sanitize_turn(context);
     if (atomic_load_explicit(&block->run->stop, memory_order_relaxed)) {
         context->state = INTERP_DONE;
     } else if (loop->op == TVM_OP_WHILE) {

@@ -6,10 +6,11 @@
  *
  *   sanitize_access.c  launches, blocks, and the shadows of their tensors
  *   sanitize_threads.c which thread touches which element, from the layout of the register tensor
- *   sanitize_shadow.c  who wrote and read an element last, and whether that is ordered before who touches it
- * now sanitize_clock.c   clocks: what each team has seen of whom sanitize_order.c   what sync, mbarriers,
- * copies, semaphores and atomics do to the clocks sanitize_race.c    an access that nothing orders, as a
- * report sanitize_report.c  reports: kept once a pair of places, as diagnostics or JSON
+ *   sanitize_shadow.c  who wrote and read an element last, and whether that comes before who touches it now
+ *   sanitize_clock.c   clocks: what each team has seen of whom
+ *   sanitize_order.c   what sync, mbarriers, copies, semaphores and atomics do to the clocks
+ *   sanitize_race.c    an access that nothing orders, as a report
+ *   sanitize_report.c  reports: kept once a pair of places, as diagnostics or JSON
  *
  * Functions that return a status fail for want of memory alone, with tvm_interp_no_memory. */
 #ifndef TVM_VM_INTERP_SANITIZE_H
@@ -105,6 +106,8 @@ tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *
 
 /* ---- order ---- */
 
+/* The next turn of a loop: what an instruction does in it is another access. */
+void tvm_sanitize_turn(const interp_context *context);
 tvm_status tvm_sanitize_sync(interp_context *context);
 tvm_status tvm_sanitize_sync_warp(interp_context *context);
 tvm_status tvm_sanitize_role_begin(interp_context *team, const interp_context *block);

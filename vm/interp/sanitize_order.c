@@ -33,6 +33,10 @@ static bool publish(sanitizer *s, const san_block *block, uint32_t index, uint32
 
 /* ---- a team ---- */
 
+void tvm_sanitize_turn(const interp_context *context) {
+    sanitizer_of(context->block)->now++;
+}
+
 /* All warps of the block stand at a sync of its own context, with what they did in roles that have ended. */
 tvm_status tvm_sanitize_sync(interp_context *context) {
     sanitizer *s = sanitizer_of(context->block);
