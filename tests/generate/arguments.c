@@ -104,13 +104,14 @@ void generate_launch_free(generate_launch *l) {
 }
 
 tvm_status generate_launch_interpret(generate_launch *l, const tvm_interp_kernel *ready,
-                                     uint64_t instructions, tvm_diags *diags) {
+                                     uint64_t instructions, tvm_sanitize sanitize, tvm_diags *diags) {
     tvm_interp_arg args[TVM_MAX_PARAMS];
     FILE *nowhere = fopen("/dev/null", "w");
     const tvm_interp_options options = {.threads = 1,
                                         .multiprocessors = MULTIPROCESSORS,
                                         .target = l->env.target,
                                         .instructions = instructions,
+                                        .sanitize = sanitize,
                                         .output = nowhere};
     for (uint32_t p = 0; p < l->kernel->param_count; p++)
         args[p] = (tvm_interp_arg){.scalar = l->scalars[p], .data = l->tensors[p]};

@@ -22,7 +22,8 @@ typedef struct generate_options {
     bool prints;         /* with print-tensor and printf */
     bool clusters;       /* with sync-cluster, which needs blocks that run at the same time */
     bool layouts_matter; /* with what depends on layouts: sums of floats, views, fragments */
-    uint64_t *used;      /* NULL, or TVM_OP_COUNT counters of the rows of programs that were made */
+    void (*made)(void *data, const tvm_ir_program *program); /* NULL, or sees each program */
+    void *data;
 } generate_options;
 
 /* malloc'ed text of one kernel `k`; NULL where what was made is no program after all (*why says so). */

@@ -53,12 +53,35 @@ static void put_mask(gen_insn *insn, uint32_t mask) {
         gen_put_slot(insn, mask);
 }
 
+void gen_put_evict(gen *g, gen_insn *insn) {
+    if (gen_one_in(g, 4))
+        gen_put_const(insn, gen_below(g, TVM_EVICT_COUNT));
+    else
+        gen_put_none(insn);
+}
+
+/* A parameter of those extents whose rows, or columns, lie farther apart than they must. */
+static uint32_t strided_param(gen *g, const char *kind, tvm_dtype type, unsigned rank,
+                              const uint32_t *extents) {
+    uint32_t slot = gen_param(g, kind, type, rank, extents), step = constant(g, 1);
+    bool columns = gen_one_in(g, 2);
+    g->kernel->slots[slot].form = TVM_FORM_STRIDED;
+    for (unsigned i = 0; i < rank; i++) {
+        unsigned d = columns ? i : rank - 1 - i;
+        g->kernel->slots[slot].stride[d] = step;
+        step = gen_apply(g, TVM_EXPR_MUL, step, extents[d]);
+        if (gen_one_in(g, 2)) step = gen_apply(g, TVM_EXPR_ADD, step, constant(g, 1 + gen_below(g, 8)));
+    }
+    return slot;
+}
+
 /* A parameter of those extents, or such a view of one: a part from an index on, or with its dimensions
  * exchanged. */
 static uint32_t param_or_view(gen *g, const char *kind, tvm_dtype type, unsigned rank,
                               const uint32_t *extents) {
     uint32_t whole[TVM_MAX_RANK], order[TVM_MAX_RANK], first = gen_below(g, 4);
     if (type.bits % 8 != 0 || !gen_one_in(g, 4)) return gen_param(g, kind, type, rank, extents);
+    if (gen_one_in(g, 4)) return strided_param(g, kind, type, rank, extents);
     bool exchanged = gen_one_in(g, 2);
     gen_insn insn = gen_begin(TVM_OP_VIEW_GLOBAL);
     insn.type = (tvm_result_type){.dtype = type, .rank = rank, .form = TVM_FORM_PART};
@@ -97,10 +120,7 @@ uint32_t gen_load_input(gen *g, const char *kind, tvm_dtype type, const tvm_layo
                             : beside         ? gen_scalar(g, 2).expr
                                              : gen_index(g, 2 * step, step));
     }
-    if (gen_one_in(g, 4))
-        gen_put_const(&insn, gen_below(g, 3));
-    else
-        gen_put_none(&insn);
+    gen_put_evict(g, &insn);
     put_mask(&insn, mask);
     uint32_t slot = gen_must(g, &insn);
     g->vars[slot] = (gen_var){.alive = true, .exact_bits = true, .whole = is_small, .high = is_small ? 4 : 0};
@@ -132,11 +152,18 @@ static uint32_t unpacked(gen *g, uint32_t slot) {
     return insn.type.has_layout && gen_take(g, &insn, &result) ? result : TVM_NONE;
 }
 
+/* The block's, or its team's. */
+static uint32_t own_place(gen *g) {
+    if (!g->teams) return gen_block(g);
+    uint32_t first = gen_apply(g, TVM_EXPR_MUL, gen_block(g), constant(g, g->teams));
+    return gen_apply(g, TVM_EXPR_ADD, first, gen_slot_expr(g, g->team_index));
+}
+
 static bool store_tile(gen *g, uint32_t slot, uint32_t target, unsigned rank, const uint32_t *shape) {
     gen_insn insn = gen_begin(TVM_OP_STORE_GLOBAL);
     tvm_dtype type = g->kernel->slots[slot].dtype;
     gen_put_slot(&insn, target);
-    gen_put_expr(&insn, gen_block(g));
+    gen_put_expr(&insn, own_place(g));
     for (unsigned d = 0; d < rank; d++) {
         uint32_t step = d + 1 == rank ? row_step(type) : 1;
         bool moves = g->depth == 0 && gen_one_in(g, 4) && shape[d] > 1;
@@ -165,11 +192,13 @@ void gen_store_output(gen *g, uint32_t slot) {
     memcpy(shape, shape_of(g, slot), sizeof shape);
     if (units) snprintf(kind, sizeof kind, "near%u_", units);
     extents_about(g, type, rank, shape, extents + 1);
-    extents[0] = constant(g, g->blocks);
+    extents[0] = constant(g, g->blocks * (g->teams ? g->teams : 1));
     uint32_t target = gen_param(g, kind, type, rank + 1, extents);
-    if (store_tile(g, slot, target, rank, shape)) return;
-    uint32_t other = as_whole_bytes(g, slot);
-    if (other != TVM_NONE) store_tile(g, other, target, rank, shape);
+    if (!store_tile(g, slot, target, rank, shape)) {
+        uint32_t other = as_whole_bytes(g, slot);
+        if (other != TVM_NONE) store_tile(g, other, target, rank, shape);
+    }
+    if (g->depth > 0) gen_sync(g); /* all threads that hold an element store it, and so does the next turn */
 }
 
 /* ---- shared tensors ---- */
@@ -302,8 +331,14 @@ static void load_shared(gen *g) {
     unsigned rank = shared_tile(g, tensor_or_view(g, s->slot), &insn, tile);
     insn.type.has_layout = gen_layout(g, rank, tile, &insn.type.layout);
     if (!insn.type.has_layout) return;
+    uint32_t mask = gen_one_in(g, 3) ? gen_register_of(g, TVM_BOOL, TVM_NONE) : TVM_NONE;
     to_read(g, s);
-    gen_put_none(&insn);
+    if (mask != TVM_NONE && gen_layout_of(g, mask)->rank == rank &&
+        memcmp(shape_of(g, mask), tile, rank * sizeof *tile) == 0)
+        insn.type.layout = *gen_layout_of(g, mask);
+    else
+        mask = TVM_NONE;
+    put_mask(&insn, mask);
     uint32_t slot = gen_must(g, &insn);
     tvm_dtype type = g->kernel->slots[slot].dtype;
     g->vars[slot].exact_bits = type.kind != TVM_KIND_FLOAT || !tvm_float_has_nan(type);
@@ -373,7 +408,7 @@ static void copy_async(gen *g) {
     for (unsigned d = 0; d < rank; d++)
         gen_put_expr(&insn, gen_one_in(g, 2) ? constant(g, 0) : gen_scalar(g, 1).expr);
     gen_put_list(&insn, rank, tile);
-    gen_put_none(&insn);
+    gen_put_evict(g, &insn);
     put_warps(g, &insn, rank, tile);
     gen_must(g, &insn);
     plain(g, TVM_OP_COMMIT_GROUP);
@@ -443,10 +478,9 @@ static void gather(gen *g) {
     gen_put_slot(&insn, gen_param(g, "raw", type, rank, extents));
     insn.type = (tvm_result_type){.has_layout = true, .layout = layout};
     put_places(g, &insn, &layout, false);
-    gen_put_none(&insn);
-    uint32_t mask = TVM_NONE;
-    put_mask(&insn, mask);
-    uint32_t result = TVM_NONE;
+    gen_put_evict(g, &insn);
+    uint32_t mask = gen_one_in(g, 3) ? gen_register_of(g, TVM_BOOL, TVM_NONE) : TVM_NONE, result = TVM_NONE;
+    put_mask(&insn, mask != TVM_NONE && tvm_layout_equal(gen_layout_of(g, mask), &layout) ? mask : TVM_NONE);
     if (gen_take(g, &insn, &result)) g->vars[result].exact_bits = true;
 }
 

@@ -70,15 +70,26 @@ static uint32_t barriers(gen *g, uint32_t count, uint32_t arrivals, bool open) {
     return gen_must(g, &insn);
 }
 
-static void at_barrier(gen *g, unsigned op, uint32_t barrier, uint32_t index) {
+/* rank: of arrive-barrier, an expression; TVM_NONE: left out */
+static void at_barrier_of(gen *g, unsigned op, uint32_t barrier, uint32_t index, uint32_t rank) {
     gen_insn insn = gen_begin(op);
     gen_put_slot(&insn, barrier);
     gen_put_expr(&insn, index);
     if (op == TVM_OP_ARRIVE_BARRIER) {
-        gen_put_none(&insn);
-        gen_put_none(&insn);
+        if (rank == TVM_NONE && gen_one_in(g, 4))
+            gen_put_const(&insn, 0); /* no product is pending */
+        else
+            gen_put_none(&insn);
+        if (rank == TVM_NONE)
+            gen_put_none(&insn);
+        else
+            gen_put_expr(&insn, rank);
     }
     gen_must(g, &insn);
+}
+
+static void at_barrier(gen *g, unsigned op, uint32_t barrier, uint32_t index) {
+    at_barrier_of(g, op, barrier, index, TVM_NONE);
 }
 
 static void put_index(gen *g, gen_insn *insn, uint32_t first, unsigned rank) {
@@ -152,25 +163,32 @@ void gen_bulk(gen *g) {
     tvm_dtype type = types[gen_below(g, 5)];
     tvm_layout layout;
     if (g->params + 3 >= GEN_PARAMS || !gen_layout(g, 2, tile, &layout)) return;
-    uint32_t tensor = shared_tensor(g, type, 2, tile), barrier = barriers(g, 1, 1, false),
-             wide = gen_below(g, 3) * 8;
+    bool clusters = g->kernel->cluster[0] > 1, together = clusters && gen_one_in(g, 2);
+    uint32_t arrivals = 1 + gen_one_in(g, 3), tensor = shared_tensor(g, type, 2, tile),
+             barrier = barriers(g, 1, arrivals, false), wide = gen_below(g, 3) * 8;
+    if (together) plain(g, TVM_OP_SYNC_CLUSTER);
     extents[0] = constant(g, tile[0] + gen_below(g, 5));
     extents[1] = constant(g, tile[1] + wide * (gen_one_in(g, 4) ? 1 : 2));
     gen_insn copy = gen_begin(TVM_OP_COPY_BULK);
     gen_put_slot(&copy, tensor);
     put_index(g, &copy, constant(g, 0), 2);
     gen_put_slot(&copy, gen_param(g, "raw", type, 2, extents));
-    gen_put_expr(&copy, gen_index(g, 3, 1));
-    gen_put_expr(&copy, gen_one_in(g, 2) ? constant(g, 0) : gen_scalar(g, 1).expr);
+    bool same = together || gen_one_in(g, 2); /* the index of all blocks */
+    gen_put_expr(&copy, same ? constant(g, gen_below(g, 4)) : gen_index(g, 3, 1));
+    gen_put_expr(&copy, same ? constant(g, 0) : gen_scalar(g, 1).expr);
     gen_put_list(&copy, 2, tile);
     gen_put_slot(&copy, barrier);
     gen_put_expr(&copy, constant(g, 0));
-    gen_put_none(&copy);
-    gen_put_none(&copy);
+    gen_put_evict(g, &copy);
+    if (together)
+        gen_put_const(&copy, gen_one_in(g, 2) ? TVM_AXIS_X : TVM_AXES_ALL);
+    else
+        gen_put_none(&copy);
     gen_must(g, &copy);
-    at_barrier(g, TVM_OP_ARRIVE_BARRIER, barrier, constant(g, 0));
+    for (uint32_t i = 0; i < arrivals; i++) at_barrier(g, TVM_OP_ARRIVE_BARRIER, barrier, constant(g, 0));
     gen_compute(g);
     at_barrier(g, TVM_OP_WAIT_BARRIER, barrier, constant(g, 0));
+    if (together) plain(g, TVM_OP_SYNC_CLUSTER);
     if (gen_one_in(g, 2)) load_stage(g, tensor, constant(g, 0), &layout, 2);
     if (gen_one_in(g, 2)) { /* another tile, of registers */
         gen_sync(g);
@@ -185,10 +203,13 @@ void gen_bulk(gen *g) {
     gen_put_slot(&store, tensor);
     put_index(g, &store, constant(g, 0), 2);
     gen_put_list(&store, 2, tile);
-    gen_put_none(&store);
+    gen_put_evict(g, &store);
     gen_must(g, &store);
     gen_put_const(&wait, 0);
-    gen_put_none(&wait);
+    if (gen_one_in(g, 3)) /* what it stores is not read again */
+        gen_put_const(&wait, 1);
+    else
+        gen_put_none(&wait);
     gen_must(g, &wait);
     if (gen_one_in(g, 2)) {
         uint32_t all = barriers(g, 1, 1, false);
@@ -198,14 +219,22 @@ void gen_bulk(gen *g) {
 
 /* ---- roles ---- */
 
-static uint32_t begin_role(gen *g, uint32_t first, uint32_t end) {
+static void put_number(gen_insn *insn, uint32_t number) {
+    if (number)
+        gen_put_const(insn, number);
+    else
+        gen_put_none(insn);
+}
+
+/* by, registers: 0: left out. */
+static uint32_t begin_role(gen *g, uint32_t first, uint32_t end, uint32_t by, uint32_t registers) {
     gen_insn insn = gen_begin(TVM_OP_ROLE);
     gen_put_const(&insn, first);
     gen_put_const(&insn, end);
-    gen_put_none(&insn);
-    gen_put_none(&insn);
+    put_number(&insn, by);
+    put_number(&insn, registers);
     uint32_t slot = gen_must(g, &insn);
-    g->team = (tvm_team){first, end - first};
+    g->team = (tvm_team){first, by ? by : end - first};
     return slot;
 }
 
@@ -219,6 +248,7 @@ typedef struct ring {
     uint32_t tensor, full, empty, stages, turns, tile[TVM_MAX_RANK];
     tvm_dtype type;
     unsigned rank; /* of the tile */
+    bool moves_registers;
 } ring;
 
 static uint32_t stage_of(gen *g, const ring *r, uint32_t i) {
@@ -227,7 +257,7 @@ static uint32_t stage_of(gen *g, const ring *r, uint32_t i) {
 
 static void produce(gen *g, const ring *r, uint32_t end) {
     tvm_layout layout;
-    begin_role(g, 0, end);
+    begin_role(g, 0, end, 0, r->moves_registers ? 88 : 0);
     if (!gen_layout(g, r->rank, r->tile, &layout)) g->failed = true;
     uint32_t tile = gen_fresh(g, r->type, &layout), step = gen_fresh(g, r->type, &layout);
     if (!g->failed) add_to(g, tile, step);
@@ -243,7 +273,7 @@ static void produce(gen *g, const ring *r, uint32_t end) {
 
 static void consume(gen *g, const ring *r, uint32_t first) {
     tvm_layout layout;
-    begin_role(g, first, g->kernel->warps);
+    begin_role(g, first, g->kernel->warps, 0, r->moves_registers ? 160 : 0);
     if (!gen_layout(g, r->rank, r->tile, &layout)) g->failed = true;
     uint32_t sum = gen_fresh(g, r->type, &layout), before = g->kernel->slot_count;
     g->depth++;
@@ -262,6 +292,36 @@ static void consume(gen *g, const ring *r, uint32_t first) {
     end_role(g);
 }
 
+static void no_registers(gen *g) {
+    for (uint32_t s = 0; s < g->kernel->slot_count && s < GEN_SLOTS; s++)
+        if (g->kernel->slots[s].kind == TVM_SLOT_REGISTER) g->vars[s].alive = false;
+}
+
+/* Teams that each compute for themselves what the others do, too, or not quite. */
+static void teams(gen *g) {
+    uint32_t warps = g->kernel->warps, by = 1 + gen_below(g, warps), shape[TVM_MAX_RANK];
+    tvm_layout layout;
+    unsigned rank = gen_shape(g, shape);
+    if (warps % by != 0) by = 1;
+    for (uint32_t s = 0; s < GEN_SLOTS; s++) g->outside[s] = g->vars[s].alive;
+    no_registers(g);
+    g->in_role = true;
+    g->team_index = begin_role(g, 0, warps, by, 0);
+    g->teams = warps / by;
+    g->vars[g->team_index] = (gen_var){.alive = true, .whole = true, .high = g->teams - 1};
+    if (gen_layout(g, rank, shape, &layout)) {
+        uint32_t tile = gen_load_input(g, "raw", sum_type(g), &layout);
+        for (unsigned i = gen_below(g, 4); i > 0; i--) gen_compute(g);
+        if (gen_one_in(g, 2)) gen_sync(g);
+        gen_store_output(g, tile);
+        uint32_t last = gen_register(g);
+        if (last != TVM_NONE) gen_store_output(g, last);
+    }
+    g->teams = 0;
+    g->in_role = false;
+    end_role(g);
+}
+
 /* A ring between two teams. */
 void gen_roles(gen *g) {
     uint32_t shape[TVM_MAX_RANK + 1], warps = g->kernel->warps;
@@ -269,19 +329,24 @@ void gen_roles(gen *g) {
     r.rank = gen_shape(g, r.tile);
     if (warps < 2 || g->params + 4 >= GEN_PARAMS) return;
     gen_sync(g);
+    if (gen_one_in(g, 3)) {
+        teams(g);
+        return;
+    }
     shape[0] = r.stages;
     memcpy(shape + 1, r.tile, sizeof r.tile);
     r.tensor = shared_tensor(g, r.type, r.rank + 1, shape);
     r.full = barriers(g, r.stages, 1, false);
     r.empty = barriers(g, r.stages, 1, true);
-    uint32_t end = 1 + gen_below(g, warps - 1);
+    r.moves_registers = warps == 8 && gen_one_in(g, 2);
+    if (r.moves_registers) gen_store_results(g); /* nothing may follow such roles */
+    g->ended = r.moves_registers;
+    uint32_t end = r.moves_registers ? 4 : 1 + gen_below(g, warps - 1);
     for (uint32_t s = 0; s < GEN_SLOTS; s++) g->outside[s] = g->vars[s].alive;
-    for (uint32_t s = 0; s < g->kernel->slot_count && s < GEN_SLOTS; s++)
-        if (g->kernel->slots[s].kind == TVM_SLOT_REGISTER) g->vars[s].alive = false;
+    no_registers(g);
     g->in_role = true;
     produce(g, &r, end);
-    for (uint32_t s = 0; s < g->kernel->slot_count && s < GEN_SLOTS; s++)
-        if (g->kernel->slots[s].kind == TVM_SLOT_REGISTER) g->vars[s].alive = false;
+    no_registers(g);
     consume(g, &r, end);
     g->in_role = false;
 }
@@ -388,6 +453,8 @@ void gen_cluster(gen *g) {
                          ? gen_apply(g, TVM_EXPR_MOD,
                                      gen_apply(g, TVM_EXPR_ADD, gen_block(g), constant(g, 1)), constant(g, 2))
                          : constant(g, 0);
+    bool arrives = gen_one_in(g, 2); /* rather than to sync */
+    uint32_t barrier = arrives ? barriers(g, 1, 1, false) : TVM_NONE;
     if (clusters) plain(g, TVM_OP_SYNC_CLUSTER);
     gen_insn store = gen_begin(TVM_OP_STORE_CLUSTER), load = gen_begin(TVM_OP_LOAD_CLUSTER);
     gen_put_slot(&store, tensor);
@@ -395,6 +462,12 @@ void gen_cluster(gen *g) {
     gen_put_expr(&store, other);
     gen_put_slot(&store, source);
     gen_must(g, &store);
+    if (arrives) {
+        at_barrier_of(g, TVM_OP_ARRIVE_BARRIER, barrier, constant(g, 0), other);
+        at_barrier(g, TVM_OP_WAIT_BARRIER, barrier, constant(g, 0));
+        uint32_t own = load_stage(g, tensor, constant(g, 0), &layout, rank);
+        gen_store_output(g, own);
+    }
     if (clusters)
         plain(g, TVM_OP_SYNC_CLUSTER);
     else

@@ -57,9 +57,14 @@ void gen_atomic(gen *g) {
         gen_put_slot(&insn, gen_one_in(g, 2) ? source : gen_fresh(g, type, &layout));
     else
         gen_put_none(&insn);
-    gen_put_none(&insn);
+    uint32_t mask = gen_one_in(g, 3) ? gen_register_of(g, TVM_BOOL, source) : TVM_NONE;
+    if (mask == TVM_NONE && gen_one_in(g, 6)) mask = gen_fresh(g, TVM_BOOL, &layout);
+    if (mask != TVM_NONE && tvm_layout_equal(gen_layout_of(g, mask), &layout))
+        gen_put_slot(&insn, mask);
+    else
+        gen_put_none(&insn);
     gen_put_const(&insn, gen_below(g, TVM_ORDER_COUNT));
-    gen_put_const(&insn, 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
+    gen_put_const(&insn, unique ? gen_below(g, TVM_SCOPE_COUNT) : 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
     uint32_t result = TVM_NONE;
     if (gen_take(g, &insn, &result) && fetch) g->vars[result].exact_bits = type.kind != TVM_KIND_FLOAT;
 }
@@ -84,6 +89,7 @@ static product choose(gen *g) {
          "mma.m16n8k32.C", 16, 8, 32},
         {TVM_F64, TVM_F64, TVM_F64, "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8},
         {TVM_F32, TVM_F32, TVM_F32, NULL, NULL, NULL, 1, 1, 1},
+        {TVM_F32, TVM_F32, TVM_F32, "mma.m16n8k8.A", "mma.m16n8k8.B", "mma.m16n8k8.C", 16, 8, 8},
     };
     return all[gen_below(g, sizeof all / sizeof *all)];
 }
@@ -197,8 +203,8 @@ static void put_product(gen *g, const product *p, const tvm_layout *a, const tvm
         gen_put_const(&insn, a->shape[1]);
     else
         gen_put_none(&insn);
-    gen_put_none(&insn);
-    gen_put_none(&insn);
+    put_flag(&insn, gen_one_in(g, 4));                           /* reassociate: no sum is rounded */
+    put_flag(&insn, p->atom_a && tvm_dtype_same(p->a, TVM_F32)); /* tf32 */
     uint32_t result = TVM_NONE;
     if (!gen_take(g, &insn, &result)) return;
     g->vars[result] = (gen_var){

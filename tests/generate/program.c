@@ -96,16 +96,17 @@ static void statements(gen *g) {
             gen_load_input(g, gen_one_in(g, 4) ? "small" : "raw", gen_dtype(g), &layout);
     for (unsigned i = gen_below(g, 3); i > 0; i--) gen_alloc_shared(g);
     unsigned last = gen_below(g, count + 1), with = gen_below(g, 3) ? 0 : gen_below(g, 5) + 1;
-    for (unsigned i = 0; i < count && !g->failed; i++) {
+    for (unsigned i = 0; i < count && !g->failed && !g->ended; i++) {
         if (i == last && with) special[with - 1](g);
-        if (i == last && clusters) gen_cluster(g);
+        if (i == last && clusters && !g->ended) gen_cluster(g);
+        if (g->ended) break;
         if (gen_one_in(g, 40)) plain(g, TVM_OP_LAUNCH_DEPENDENTS);
         gen_statement(g);
     }
-    if (!clusters && gen_one_in(g, 12)) maybe_exit(g);
+    if (!clusters && !g->ended && gen_one_in(g, 12)) maybe_exit(g);
 }
 
-static void store_results(gen *g) {
+void gen_store_results(gen *g) {
     for (uint32_t s = g->kernel->slot_count; s-- > 0 && g->params < GEN_PARAMS - 1;)
         if (g->kernel->slots[s].kind == TVM_SLOT_REGISTER && g->vars[s].alive && g->vars[s].units == 0)
             gen_store_output(g, s);
@@ -160,7 +161,7 @@ char *generate_program(uint64_t seed, const generate_options *options, tvm_why *
     g->options = options;
     begin(g);
     statements(g);
-    store_results(g);
+    if (!g->ended) gen_store_results(g);
     if (why) snprintf(why->text, sizeof why->text, "what was to be right is not");
     if (!g->failed && g->kernel->slot_count < GEN_SLOTS) {
         params_first(g);
@@ -170,8 +171,7 @@ char *generate_program(uint64_t seed, const generate_options *options, tvm_why *
             text = NULL;
         }
     }
-    for (uint32_t i = 0; text && options->used && i < g->kernel->insn_count; i++)
-        options->used[g->kernel->insns[i].op]++;
+    if (text && options->made) options->made(options->data, g->program);
     tvm_diags_free(&diags);
     tvm_ir_program_free(g->program);
     free(g);

@@ -147,17 +147,28 @@ static void note_result(gen *g, const gen_insn *insn, uint32_t result, bool fast
     if (type.kind == TVM_KIND_FLOAT) v->units = function_units(insn->op, type, fast);
 }
 
+/* The largest whole number that a fast function is spoken of; those that have no interval are of all. */
+static int64_t fast_until(unsigned op) {
+    for (size_t i = 0; i < MATH_ROWS; i++)
+        if (math_rows[i].fast && strcmp(math_rows[i].name, tvm_op(op)->mnemonic) == 0 &&
+            math_rows[i].beyond > 0)
+            return (int64_t)math_rows[i].beyond;
+    return INT64_MAX;
+}
+
 /* May the row's result be told of these operands, the same on every machine? */
 static bool is_defined(gen *g, const gen_insn *insn, bool fast) {
     bool is_float = false, is_whole = true, is_exact = true;
+    int64_t high = 0;
     for (uint32_t i = 0; i < insn->count; i++) {
         if (insn->operands[i].kind != TVM_OPERAND_SLOT) continue;
         const gen_var *source = &g->vars[insn->operands[i].value];
         is_float = is_float || g->kernel->slots[insn->operands[i].value].dtype.kind == TVM_KIND_FLOAT;
         is_whole = is_whole && source->whole;
         is_exact = is_exact && source->exact_bits;
+        if (source->high > high) high = source->high;
     }
-    if (fast && !is_whole) return false;
+    if (fast && (!is_whole || high > fast_until(insn->op))) return false;
     if (insn->op == TVM_OP_VIEW) return is_exact && g->options->layouts_matter;
     if ((insn->op != TVM_OP_REDUCE && insn->op != TVM_OP_SCAN) || g->options->layouts_matter) return true;
     unsigned operation = insn->operands[0].value;

@@ -41,12 +41,14 @@ typedef struct gen {
     tvm_ir_kernel *kernel; /* the program's only one: does not move */
     tvm_team team;
     uint32_t blocks;
+    uint32_t teams, team_index; /* of a role that has several; teams: else 0 */
     gen_var vars[GEN_SLOTS];
     bool outside[GEN_SLOTS]; /* of roles: what was alive there */
     tvm_dtype types[TVM_DTYPE_COUNT_MAX];
     unsigned type_count;
     unsigned params, names, depth, loops;
-    bool in_role, in_pipeline, failed;
+    bool in_role, failed;
+    bool ended; /* nothing may follow */
     struct {
         unsigned rank;
         uint32_t extent[TVM_MAX_RANK];
@@ -117,6 +119,8 @@ bool gen_compute(gen *g);
 uint32_t gen_fresh(gen *g, tvm_dtype type, const tvm_layout *layout);
 
 /* ---- memory.c ---- */
+/* An eviction priority, or none. */
+void gen_put_evict(gen *g, gen_insn *insn);
 void gen_sync(gen *g);
 uint32_t gen_load_input(gen *g, const char *kind, tvm_dtype type, const tvm_layout *layout);
 void gen_store_output(gen *g, uint32_t slot);
@@ -128,6 +132,10 @@ uint32_t gen_index_tensor(gen *g, const tvm_layout *layout, bool unique, unsigne
 /* ---- products.c ---- */
 void gen_atomic(gen *g);
 void gen_mma(gen *g);
+
+/* ---- program.c ---- */
+/* Every register tensor becomes an output. */
+void gen_store_results(gen *g);
 
 /* ---- control.c ---- */
 void gen_body(gen *g, unsigned statements);

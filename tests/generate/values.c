@@ -61,6 +61,9 @@ static gen_range leaf(gen *g) {
     unsigned count = 0;
     if (gen_one_in(g, 3)) return constant(g, gen_below(g, 9));
     if (gen_one_in(g, 4)) return (gen_range){gen_block(g), 0, g->blocks - 1};
+    if (gen_one_in(g, 12))
+        return (gen_range){gen_node(g, (tvm_expr){.op = TVM_EXPR_GRID, .type = TVM_I(32)}), g->blocks,
+                           g->blocks};
     for (uint32_t s = g->kernel->slot_count; s-- > 0 && count < 8;)
         if (g->kernel->slots[s].kind == TVM_SLOT_SCALAR && g->vars[s].alive && g->vars[s].whole &&
             tvm_dtype_same(g->kernel->slots[s].dtype, TVM_I(32)))
@@ -80,13 +83,22 @@ static int64_t most(int64_t a, int64_t b) {
 static gen_range by_constant(gen *g, gen_range a) {
     int64_t by = 1 + gen_below(g, 9);
     uint32_t number = gen_integer(g, TVM_I(32), by);
-    switch (gen_below(g, 4)) {
+    switch (gen_below(g, 7)) {
     case 0:
         return (gen_range){gen_apply(g, TVM_EXPR_MUL, a.expr, number), a.low * by, a.high * by};
     case 1:
         return (gen_range){gen_apply(g, TVM_EXPR_DIV, a.expr, number), a.low / by, a.high / by};
     case 2:
         return (gen_range){gen_apply(g, TVM_EXPR_MOD, a.expr, number), a.low < 0 ? 1 - by : 0, by - 1};
+    case 3:
+        return (gen_range){gen_apply(g, TVM_EXPR_CDIV, a.expr, number), (a.low + by - 1) / by,
+                           (a.high + by - 1) / by};
+    case 4:
+        number = gen_integer(g, TVM_I(32), by % 4);
+        return (gen_range){gen_apply(g, TVM_EXPR_SHL, a.expr, number), a.low * (1 << by % 4),
+                           a.high * (1 << by % 4)};
+    case 5:
+        return (gen_range){gen_apply(g, TVM_EXPR_AND, a.expr, number), 0, by};
     default:
         return (gen_range){gen_apply(g, TVM_EXPR_SHR, a.expr, gen_integer(g, TVM_I(32), by % 4)),
                            a.low >> by % 4, a.high >> by % 4};
@@ -99,13 +111,31 @@ static gen_range select(gen *g, gen_range a, gen_range b) {
     return (gen_range){gen_node(g, node), least(a.low, b.low), most(a.high, b.high)};
 }
 
+static gen_range of_one(gen *g, gen_range a) {
+    tvm_expr node = {.op = gen_one_in(g, 2) ? TVM_EXPR_NEG : TVM_EXPR_NOT, .type = TVM_I(32), .a = a.expr};
+    int64_t less = node.op == TVM_EXPR_NOT;
+    return (gen_range){gen_node(g, node), -a.high - less, -a.low - less};
+}
+
+/* Of two that are not negative: it has no bit above the highest one of either. */
+static gen_range bits_of(gen *g, gen_range a, gen_range b) {
+    int64_t all = 1;
+    while (all <= a.high || all <= b.high) all *= 2;
+    if (a.low < 0 || b.low < 0) return a;
+    return (gen_range){gen_apply(g, gen_one_in(g, 2) ? TVM_EXPR_OR : TVM_EXPR_XOR, a.expr, b.expr), 0,
+                       all - 1};
+}
+
 gen_range gen_scalar(gen *g, unsigned depth) {
     if (depth == 0 || gen_one_in(g, 4)) return leaf(g);
     gen_range a = gen_scalar(g, depth - 1);
+    if (gen_one_in(g, 8)) return of_one(g, a);
     if (gen_one_in(g, 2)) return by_constant(g, a);
     gen_range b = gen_scalar(g, depth - 1);
     bool small = most(most(a.high, -a.low), most(b.high, -b.low)) < 1 << 12;
-    switch (gen_below(g, 6)) {
+    switch (gen_below(g, 7)) {
+    case 6:
+        return bits_of(g, a, b);
     case 0:
         return (gen_range){gen_apply(g, TVM_EXPR_SUB, a.expr, b.expr), a.low - b.high, a.high - b.low};
     case 1:
@@ -147,6 +177,7 @@ uint32_t gen_condition(gen *g) {
                                            TVM_EXPR_GE, TVM_EXPR_EQ, TVM_EXPR_NE};
     gen_range a = gen_scalar(g, 1), b = gen_scalar(g, 1);
     uint32_t first = gen_apply(g, comparisons[gen_below(g, 6)], a.expr, b.expr);
+    if (gen_one_in(g, 6)) return gen_node(g, (tvm_expr){.op = TVM_EXPR_LNOT, .type = TVM_BOOL, .a = first});
     if (!gen_one_in(g, 4)) return first;
     uint32_t other = gen_slot_expr(g, g->scalar_bool);
     return gen_apply(g, gen_one_in(g, 2) ? TVM_EXPR_LAND : TVM_EXPR_LOR, first, other);

@@ -119,11 +119,11 @@ static bool run_on_gpu(hunt *h, tvm_kernel *kernel, arena *a, const generate_lau
            tvm_memory_read(h->gpu, a->host, a->device, a->used) == TVM_OK;
 }
 
-static bool interpret(generate_launch *l, tvm_why *why) {
+static bool interpret(generate_launch *l, tvm_sanitize sanitize, tvm_why *why) {
     tvm_diags diags = {0};
     tvm_interp_kernel *ready = NULL;
     bool good = tvm_interp_prepare(l->program, l->kernel, &ready, &diags) == TVM_OK &&
-                generate_launch_interpret(l, ready, INSTRUCTIONS, &diags) == TVM_OK;
+                generate_launch_interpret(l, ready, INSTRUCTIONS, sanitize, &diags) == TVM_OK;
     if (!good)
         snprintf(why->text, sizeof why->text, "interpreter: %.180s",
                  diags.count ? diags.items[0].message : "?");
@@ -134,12 +134,12 @@ static bool interpret(generate_launch *l, tvm_why *why) {
 
 /* Does the kernel do on both what it does? Otherwise *why. */
 static bool same_on_both(hunt *h, tvm_kernel *kernel, const tvm_ir_program *program, uint32_t index,
-                         unsigned set, arena *a, tvm_why *why) {
+                         unsigned set, tvm_sanitize sanitize, arena *a, tvm_why *why) {
     generate_launch l;
     bool good = true;
     if (generate_launch_make(&l, program, index, set, 0, NULL) && place_tensors(a, &l)) {
         atomic_fetch_add(&h->launches, 1);
-        good = interpret(&l, why);
+        good = interpret(&l, sanitize, why);
         if (good && !run_on_gpu(h, kernel, a, &l)) {
             snprintf(why->text, sizeof why->text, "%.190s", tvm_message(h->gpu));
             atomic_store(&h->dead, true);
@@ -218,7 +218,8 @@ static void run_batch(hunt *h, uint64_t first, unsigned count, arena *a) {
         for (unsigned i = 0; i < count && !atomic_load(&h->dead); i++) {
             if (!texts[i]) continue;
             atomic_fetch_add(&h->programs, 1);
-            if (!same_on_both(h, tvm_kernel_at(l.code, index), l.program, index, set_of(first + i), a, &why))
+            if (!same_on_both(h, tvm_kernel_at(l.code, index), l.program, index, set_of(first + i),
+                              TVM_SANITIZE_OFF, a, &why))
                 note_wrong(h, first + i, texts[i], &why);
             index++;
         }
@@ -254,7 +255,7 @@ typedef struct attempt {
     arena *a;
 } attempt;
 
-/* Any set of arguments will do, as long as both have results. */
+/* Any set of arguments will do, as long as both have results and nothing undefined is read. */
 static bool fails(const char *text, void *data) {
     attempt *t = data;
     loaded l;
@@ -262,7 +263,8 @@ static bool fails(const char *text, void *data) {
     bool bad = false;
     if (!atomic_load(&t->h->dead) && load(t->h, text, &l, &why))
         for (unsigned set = 0; set < GENERATE_SETS && !bad; set++)
-            bad = !same_on_both(t->h, tvm_kernel_at(l.code, 0), l.program, 0, set, t->a, &why) &&
+            bad = !same_on_both(t->h, tvm_kernel_at(l.code, 0), l.program, 0, set, TVM_SANITIZE_TEXT, t->a,
+                                &why) &&
                   strncmp(why.text, "interpreter", strlen("interpreter")) != 0;
     unload(&l);
     return bad;
