@@ -320,7 +320,7 @@ END_TEST
  * strides. */
 START_TEST(every_half) {
     tvm_dtype type = lowbit_type(_i);
-    pack_coder coder = pack_coder_make(type);
+    pack_coder coder = tvm_pack_coder_make(type);
     for (int source = 0; source < 2; source++) {
         tvm_dtype half = source ? TVM_BF16 : TVM_F16;
         enum { COUNT = 1 << 16 };
@@ -335,7 +335,7 @@ START_TEST(every_half) {
         pack_divisors by = {.divisors = divisors, .reciprocals = divisors, .offsets = offsets};
         for (int moderate = 0; moderate < 2; moderate++) {
             by.moderate = moderate;
-            pack_codes(&coder, source ? PACK_BF16 : PACK_F16, &rows, &by, codes, COUNT);
+            tvm_pack_codes(&coder, source ? PACK_BF16 : PACK_F16, &rows, &by, codes, COUNT);
             for (unsigned i = 0; i < COUNT; i++)
                 ck_assert_uint_eq(codes[i], tvm_encode(type, tvm_decode(half, row[i])));
         }
@@ -369,6 +369,85 @@ static double *unpack_to(const pack_options *packing, tvm_dtype to, const char *
     unlink(options.output);
     return values;
 }
+
+/* A file's weights, group by group, are what tvm_quantize makes of them in memory: rows or their transpose,
+ * in one piece or in several, and the rows' importance from a file. */
+static void check_searched(bool own, bool transpose, bool weighed) {
+    enum { K = 192, N = 1100, GROUP = 64 };
+    static double weights[K * N];
+    static float floats[K * N], importance[K];
+    static uint8_t codes[K * N];
+    static uint16_t scales[K / GROUP * N], zeros[K / GROUP * N];
+    uint64_t seed = 9;
+    for (int i = 0; i < K * N; i++) {
+        weights[i] = 0;
+        for (int t = 0; t < 4; t++) weights[i] += (double)next_random(&seed) * 0x1p-31 - 0.5;
+    }
+    for (int i = 0; i < K; i++) importance[i] = (float)(1 + i % 5);
+    write_weights(in_folder("w.npy"), TVM_F16, K, N, weights, transpose);
+    for (int i = 0; i < K * N; i++) floats[i] = (float)weights[i];
+    write_npy(in_folder("p.npy"), TVM_F32, K, 1, importance);
+    pack_options options = {.input = in_folder("w.npy"),
+                            .output = in_folder("out"),
+                            .type = TVM_U(2),
+                            .group = GROUP,
+                            .own_zeros = own,
+                            .scale_type = TVM_F16,
+                            .search = true,
+                            .activations = weighed ? in_folder("p.npy") : NULL,
+                            .transpose = transpose,
+                            .threads = 2};
+    pack_well(&options);
+    packed read = read_packed(in_folder("out"));
+    int64_t shape[2] = {K, N}, bytes[2] = {K, N / 4}, groups[2] = {K / GROUP, N};
+    tvm_tensor w = {floats, {TVM_TENSOR_CPU, 0}, 2, {TVM_TENSOR_FLOAT, 32, 1}, shape, NULL, 0}, p = w, s = w,
+               z;
+    p.data = codes, p.shape = bytes, p.dtype = (tvm_tensor_dtype){TVM_TENSOR_UINT, 8, 1};
+    s.data = scales, s.shape = groups, s.dtype.bits = 16;
+    z = s, z.data = zeros;
+    tvm_context *context;
+    tvm_context_options cpu = {.device = TVM_DEVICE_CPU};
+    tvm_quantize_options how = {.type = "u2"};
+    if (weighed) how.importance = importance, how.importance_length = K;
+    ck_assert_int_eq(tvm_context_create(&cpu, &context), TVM_OK);
+    ck_assert_int_eq(tvm_quantize(context, &how, &w, &p, &s, own ? &z : NULL), TVM_OK);
+    tvm_context_free(context);
+    ck_assert_mem_eq(data_of(&read, "packed"), codes, K * N / 4);
+    ck_assert_mem_eq(data_of(&read, "scales"), scales, sizeof scales);
+    if (own) ck_assert_mem_eq(data_of(&read, "zeros"), zeros, sizeof zeros);
+    free_packed(&read);
+}
+
+START_TEST(searches_scales) {
+    check_searched(false, false, false);
+    check_searched(true, true, false);
+    check_searched(false, true, true);
+    check_searched(true, false, true);
+}
+END_TEST
+
+START_TEST(refuses_activations) {
+    static double weights[64];
+    static float numbers[8];
+    write_weights(in_folder("w.npy"), TVM_F16, 8, 8, weights, false);
+    write_npy(in_folder("p.npy"), TVM_F32, 7, 1, numbers);
+    pack_options options = {.input = in_folder("w.npy"),
+                            .output = in_folder("out"),
+                            .type = TVM_U(2),
+                            .group = 8,
+                            .scale_type = TVM_F16,
+                            .search = true,
+                            .activations = in_folder("p.npy")};
+    pack_badly(&options, "8 numbers of F32, F16 or BF16 are expected");
+    numbers[5] = -1;
+    write_npy(in_folder("p.npy"), TVM_F32, 1, 8, numbers);
+    pack_badly(&options, "number 5 of the activations");
+    write_npy(in_folder("p.npy"), TVM_U(8), 1, 8, numbers);
+    pack_badly(&options, "8 numbers of F32, F16 or BF16 are expected");
+    options.activations = in_folder("nothing.npy");
+    pack_badly(&options, "No such file");
+}
+END_TEST
 
 /* Weights (code - offset) * scale in which the codes' ends occur come back as they were. */
 static void check_identity(tvm_dtype type, bool own, tvm_dtype scale_type, const char *layout, uint64_t k,
@@ -925,6 +1004,7 @@ int main(void) {
     tcase_add_test(codes, knows_all_types);
     tcase_add_loop_test(codes, nearest_codes, 0, LOWBIT_COUNT);
     tcase_add_loop_test(codes, every_half, 0, LOWBIT_COUNT);
+    tcase_add_test(codes, searches_scales);
     tcase_add_test(codes, says_when_scales_underflow);
     tcase_add_test(codes, takes_codes);
     tcase_add_test(codes, takes_signed_codes);
@@ -935,6 +1015,7 @@ int main(void) {
     tcase_add_test(layouts, layout_down_the_columns);
     tcase_add_loop_test(layouts, refuses_layouts, 0, sizeof bad_layouts / sizeof bad_layouts[0]);
     tcase_add_test(bad, refuses_weights_that_are_not_finite);
+    tcase_add_test(bad, refuses_activations);
     tcase_add_test(bad, refuses_what_does_not_fit);
     tcase_add_test(bad, refuses_malformed_files);
     tcase_add_test(bad, refuses_to_unpack);

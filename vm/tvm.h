@@ -269,6 +269,28 @@ tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, siz
 tvm_status tvm_time(tvm_kernel *kernel, const tvm_value *values, size_t count, unsigned repeats,
                     double *microseconds);
 
+/* How tvm_quantize chooses scales: those whose codes have the least squared error, by a search, or the least
+ * that hold the largest weight. */
+typedef enum tvm_scales { TVM_SCALES_MSE, TVM_SCALES_ABSMAX } tvm_scales;
+typedef struct tvm_quantize_options {
+    const char *type;         /* of the codes: "u1" to "u8", "i2" to "i8", "f3_e1m1" to "f8_e7m0" */
+    tvm_scales scales;        /* zero-initialised: TVM_SCALES_MSE */
+    const float *importance;  /* of the k rows' errors, by MSE: mean squares of the inputs; NULL: equal */
+    size_t importance_length; /* k; 0 without importance */
+    unsigned threads;         /* 0: one a core */
+} tvm_quantize_options;
+/* Quantizes a matrix of weights [k, n], as tvm-pack(1) does, tvm_quantize(3) says how: weights is f32, f16 or
+ * bf16, row-major or the transpose of a row-major [n, k], as w.t() of torch's Linear is. The results are in
+ * memory of the caller, row-major: packed, u8 [k, b], rows of compact bit strings, b the least number of
+ * bytes that hold n whole codes and end with a whole code; scales, f16 or bf16 [k / g, n], whose shape says
+ * how many rows, g, share a scale; zeros, of the type and shape of scales, with a zero point to each, or
+ * NULL: (code - 2^(bits-1)) * scale is the value of an unsigned code, code * scale that of others. All
+ * tensors are in the host's memory, and not kept. TVM_ARGUMENT, naming the tensor, where one is not as it
+ * should be; TVM_FORMAT where a weight is not finite or a scale beyond its type. Any number of threads may
+ * call it at once. */
+tvm_status tvm_quantize(tvm_context *context, const tvm_quantize_options *options, const tvm_tensor *weights,
+                        const tvm_tensor *packed, const tvm_tensor *scales, const tvm_tensor *zeros);
+
 /* A timeline of the context from here to tvm_trace_stop (or tvm_context_free), of all threads: translating,
  * ptxas, loading, launches and waiting, and launches on the GPU between events, unless captured into a graph.
  * Written to `path` as Chrome's trace events (JSON), which Perfetto and chrome://tracing show. Launches cost

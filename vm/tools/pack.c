@@ -6,6 +6,7 @@
 #include "pack_job.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,10 @@
 enum {
     PIECE_BYTES = 1 << 20, /* of input: within a core's second-level cache */
     SLAB_BYTES = 4 << 20,
-    PIECE_COLUMNS = 4096, /* at the most, where rows lie side by side in the file */
-    NARROW_COLUMNS = 512, /* below which reading them piece by piece costs more than idle threads */
-    TURNED_ROWS = 4096,   /* of a piece, where columns do */
+    SEARCHED_BYTES = 64 << 20, /* of a piece that is in memory while its scales are searched */
+    PIECE_COLUMNS = 4096,      /* at the most, where rows lie side by side in the file */
+    NARROW_COLUMNS = 512,      /* below which reading them piece by piece costs more than idle threads */
+    TURNED_ROWS = 4096,        /* of a piece, where columns do */
     PIECES_A_THREAD = 4,
     GROUP_BYTES = 24,       /* of buffers, for a group and column */
     ALL_BUFFERS = 512 << 20 /* of all threads: memory stays below 1 GiB */
@@ -33,7 +35,7 @@ static void *buffer(uint64_t bytes, bool *good) {
 }
 
 typedef struct buffer_sizes {
-    uint64_t slab, raw, codes, scratch, out, groups;
+    uint64_t slab, raw, codes, scratch, out, groups, search;
 } buffer_sizes;
 
 static buffer_sizes sizes_of(const pack_job *job) {
@@ -46,6 +48,7 @@ static buffer_sizes sizes_of(const pack_job *job) {
     sizes.scratch = job->laid_out ? pack_layout_scratch(&job->layout) : 0;
     sizes.out =
         job->laid_out ? across * job->layout.bytes : rows * job->piece_columns * job->type.bits / 8 + 8;
+    sizes.search = job->options->search ? tvm_pack_search_bytes(job->group) : 0;
     sizes.groups = ((job->piece_rows + job->group - 1) / job->group + 1) * job->piece_columns;
     return sizes;
 }
@@ -64,6 +67,7 @@ static bool make_buffers(pack_buffers *buffers, const buffer_sizes *sizes) {
     buffers->by.offsets = buffer(sizes->groups * sizeof(float), &good);
     buffers->scales = buffer(sizes->groups * sizeof *buffers->scales, &good);
     buffers->zeros = buffer(sizes->groups * sizeof *buffers->zeros, &good);
+    buffers->search = buffer(sizes->search, &good);
     return good;
 }
 
@@ -80,14 +84,15 @@ static void free_buffers(pack_buffers *buffers) {
     free(buffers->by.offsets);
     free(buffers->scales);
     free(buffers->zeros);
+    free(buffers->search);
 }
 
 /* As many threads as have work and memory. */
 static tvm_status make_all_buffers(pack_job *job, tvm_diags *diags) {
     buffer_sizes sizes = sizes_of(job);
-    uint64_t each =
-        sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.groups * GROUP_BYTES;
-    uint64_t threads = pack_threads(job->options->threads);
+    uint64_t each = sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.search +
+                    sizes.groups * GROUP_BYTES;
+    uint64_t threads = tvm_pack_threads(job->options->threads);
     if (threads > job->pieces) threads = job->pieces ? job->pieces : 1;
     if (threads > ALL_BUFFERS / (each + 1)) threads = ALL_BUFFERS / (each + 1);
     if (!threads) threads = 1;
@@ -123,7 +128,7 @@ static uint64_t columns_of_piece(const pack_job *job, uint64_t most) {
 }
 
 static void cut_pieces(pack_job *job) {
-    uint64_t threads = pack_threads(job->options->threads);
+    uint64_t threads = tvm_pack_threads(job->options->threads);
     uint64_t unit = common_multiple(job->group, job->tile_rows);
     if (unit > job->k) unit = tvm_round_up(job->k, job->tile_rows);
     job->piece_rows = unit;
@@ -135,25 +140,34 @@ static void cut_pieces(pack_job *job) {
     while (down * ((job->n + job->piece_columns - 1) / job->piece_columns) < threads * PIECES_A_THREAD &&
            job->piece_columns / 2 >= job->tile_columns && job->piece_columns / 2 >= NARROW_COLUMNS)
         job->piece_columns = job->piece_columns / 2 / job->tile_columns * job->tile_columns;
+    while (job->options->search && job->piece_rows * job->piece_columns * job->item > SEARCHED_BYTES &&
+           job->piece_columns / 2 >= job->tile_columns)
+        job->piece_columns = job->piece_columns / 2 / job->tile_columns * job->tile_columns;
     job->pieces_across = (job->n + job->piece_columns - 1) / job->piece_columns;
     job->pieces = down * job->pieces_across;
     uint64_t step = job->laid_out ? job->tile_rows : 1;
     job->slab_rows = SLAB_BYTES / (job->piece_columns * job->item) / step * step;
     if (!job->slab_rows) job->slab_rows = step;
-    if (job->slab_rows > job->piece_rows) job->slab_rows = tvm_round_up(job->piece_rows, step);
+    if (job->slab_rows > job->piece_rows || job->options->search)
+        job->slab_rows = tvm_round_up(job->piece_rows, step);
 }
 
 tvm_status pack_job_plan(pack_job *job, tvm_diags *diags) {
     job->tile_rows = job->laid_out ? job->layout.rows : 1;
     job->tile_columns = job->laid_out ? job->layout.columns : 8; /* whole bytes */
-    job->coder = pack_coder_make(job->type);
+    job->coder = tvm_pack_coder_make(job->type);
     if (!job->pieces_across) cut_pieces(job);
+    if (job->options->search && job->slab_rows * job->piece_columns * job->item > ALL_BUFFERS / 2)
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, "--scales absmax reads groups piece by piece",
+                            "groups of %" PRIu64 " rows are too long for a search of their scales",
+                            job->group);
     return make_all_buffers(job, diags);
 }
 
 void pack_job_free(pack_job *job) {
     for (unsigned i = 0; job->buffers && i < job->threads; i++) free_buffers(&job->buffers[i]);
     free(job->buffers);
+    free(job->importance);
     pack_array_close(&job->input);
     pack_array_close(&job->given_scales);
     pack_array_close(&job->given_zeros);
@@ -244,7 +258,8 @@ static tvm_status check_input(pack_job *job, tvm_diags *diags) {
 
 /* ---- scales given beside codes ---- */
 
-static tvm_status open_beside(const char *where, const char *what, pack_array *array, tvm_diags *diags) {
+/* FILE or FILE:NAME. */
+static tvm_status open_at(const char *where, pack_array *array, tvm_diags *diags) {
     char *path = strdup(where);
     if (!path) return tvm_diag_no_memory(diags);
     char *colon = strrchr(path, ':');
@@ -252,6 +267,11 @@ static tvm_status open_beside(const char *where, const char *what, pack_array *a
     tvm_status status = pack_array_open(path, colon ? colon + 1 : NULL, array, diags);
     array->path = where;
     free(path);
+    return status;
+}
+
+static tvm_status open_beside(const char *where, const char *what, pack_array *array, tvm_diags *diags) {
+    tvm_status status = open_at(where, array, diags);
     if (status) return status;
     tvm_place place = {.file = where};
     char text[TVM_SAFETENSORS_TEXT_MAX];
@@ -301,6 +321,41 @@ static tvm_status check_group(pack_job *job, tvm_diags *diags) {
     tvm_status status = TVM_OK;
     if (job->given_scales.path) status = check_beside(job, "scales", &job->given_scales, diags);
     if (!status && job->given_zeros.path) status = check_beside(job, "zeros", &job->given_zeros, diags);
+    return status;
+}
+
+/* The numbers by which the errors of the k rows count. */
+static tvm_status read_importance(pack_job *job, tvm_diags *diags) {
+    const pack_options *options = job->options;
+    pack_array array = {.descriptor = -1};
+    if (!options->activations || !options->search) return TVM_OK;
+    tvm_status status = open_at(options->activations, &array, diags);
+    tvm_place place = {.file = options->activations};
+    uint64_t count = 1;
+    char text[TVM_SAFETENSORS_TEXT_MAX];
+    for (unsigned d = 0; d < array.rank; d++) count *= array.shape[d] && count <= job->k ? array.shape[d] : 0;
+    bool wide = tvm_dtype_same(array.type, TVM_F32);
+    if (!status && (count != job->k ||
+                    (!wide && !tvm_dtype_same(array.type, TVM_F16) && !tvm_dtype_same(array.type, TVM_BF16))))
+        status = tvm_diag_add(diags, TVM_ARGUMENT, &place, NULL,
+                              "the activations are %s; %" PRIu64
+                              " numbers of F32, F16 or BF16 are expected, one a row",
+                              pack_array_text(&array, text), job->k);
+    size_t bytes = (size_t)(job->k * array.type.bits / 8);
+    uint8_t *raw = malloc(bytes + 1);
+    job->importance = malloc((job->k + 1) * sizeof *job->importance);
+    if (!status && (!raw || !job->importance)) status = tvm_diag_no_memory(diags);
+    if (!status)
+        status = tvm_read_at(array.descriptor, options->activations, raw, bytes, array.offset, diags);
+    for (uint64_t i = 0; !status && i < job->k; i++) {
+        job->importance[i] = (float)tvm_decode(array.type, tvm_container_get(array.type, raw, i));
+        if (!(job->importance[i] >= 0) || isinf(job->importance[i]))
+            status = tvm_diag_add(diags, TVM_FORMAT, &place,
+                                  "squares of the inputs, summed or averaged, are expected",
+                                  "number %" PRIu64 " of the activations is not finite, or negative", i);
+    }
+    free(raw);
+    pack_array_close(&array);
     return status;
 }
 
@@ -482,14 +537,16 @@ static tvm_status run(pack_job *job, tvm_diags *diags) {
     if (!status) status = check_input(job, diags);
     if (!status) status = open_scales(job, diags);
     if (!status) status = check_group(job, diags);
+    if (!status) status = read_importance(job, diags);
     if (!status) job->columns = pack_row_columns(job->type, job->n);
     if (!status) status = start_output(job, diags);
     if (status) return status;
-    job->scaler = pack_scaler_make(job->type, job->has_zeros, tvm_dtype_same(options->scale_type, TVM_BF16));
+    job->scaler =
+        tvm_pack_scaler_make(job->type, job->has_zeros, tvm_dtype_same(options->scale_type, TVM_BF16));
     if (job->k && job->n) {
         status = pack_job_plan(job, diags);
         if (!status)
-            status = pack_work(job->pieces, job->threads, pack_quantize, job, &options->progress, diags);
+            status = tvm_pack_work(job->pieces, job->threads, pack_quantize, job, &options->progress, diags);
         if (!status) warn_of_underflows(job);
     }
     if (!status && job->given_scales.path)

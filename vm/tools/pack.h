@@ -21,7 +21,10 @@ typedef struct pack_options {
     uint64_t group;             /* rows that share a scale; 0: all */
     bool own_zeros;             /* a zero point to a group */
     tvm_dtype scale_type;       /* f16 or bf16 */
-    bool transpose;             /* the input is [n, k] */
+    bool search;             /* scales of the least squared error; else those that hold the largest weight */
+    const char *activations; /* numbers by whose size the rows' errors count, FILE.npy or
+                                FILE.safetensors:NAME; NULL: alike */
+    bool transpose;          /* the input is [n, k] */
     pack_codes_given given;
     unsigned threads; /* 0: one a core */
     pack_progress progress;

@@ -7,6 +7,7 @@
 #include "pack.h"
 #include "pack_file.h"
 #include "pack_layout.h"
+#include "search.h"
 
 /* Memory of one thread. */
 typedef struct pack_buffers {
@@ -18,6 +19,7 @@ typedef struct pack_buffers {
     int32_t *greatest, *least; /* [groups of a piece, columns of a piece] */
     pack_divisors by;          /* of the same */
     uint16_t *scales, *zeros;
+    void *search;                       /* of tvm_pack_search */
     uint64_t underflows;                /* scales that are 0 though the group has another weight than 0 */
     uint64_t first_group, first_column; /* of them, the first group's first */
 } pack_buffers;
@@ -48,17 +50,12 @@ typedef struct pack_job {
     pack_coder coder;
     pack_array given_scales, given_zeros; /* of codes */
     bool has_scales, has_zeros;
+    float *importance; /* of the k rows, for the search, or NULL */
     tvm_output output;
     uint64_t packed_at, scales_at, zeros_at; /* in the output; unpacking: in the input */
     unsigned threads;
     pack_buffers *buffers; /* one a thread */
 } pack_job;
-
-/* The least number of columns from n on whose codes are whole bytes. */
-static inline uint64_t pack_row_columns(tvm_dtype type, uint64_t n) {
-    unsigned lowest = type.bits & (~type.bits + 1u); /* the power of two that divides the bits */
-    return tvm_round_up(n, lowest < 8 ? 8 / lowest : 1);
-}
 
 /* Rows that plain packing takes at a time. */
 enum { PACK_PLAIN_ROWS = 64 };

@@ -360,7 +360,7 @@ static tvm_status make_moves(pack_layout *layout, const uint32_t *sources, tvm_d
 
 void pack_layout_tile(const pack_layout *layout, const uint8_t *codes, void *scratch, uint8_t *tile) {
     uint32_t *words = scratch;
-    pack_move(&layout->moves, codes, (uint8_t *)(words + layout->moves.words), words);
+    tvm_pack_move(&layout->moves, codes, (uint8_t *)(words + layout->moves.words), words);
     for (size_t w = 0; w < layout->moves.words; w++) words[w] ^= layout->complement[w];
     memcpy(tile, words, layout->bytes);
 }

@@ -47,7 +47,8 @@ static tvm_status load(const piece *p, uint64_t row, uint64_t rows) {
     if (!job->options->transpose)
         return read_block(p, row, rows, p->column, p->columns, job->item, job->n, buffers->slab);
     tvm_status status = read_block(p, p->column, p->columns, row, rows, job->item, job->k, buffers->raw);
-    if (!status) pack_transpose(job->item, buffers->raw, rows, p->columns, rows, buffers->slab, p->columns);
+    if (!status)
+        tvm_pack_transpose(job->item, buffers->raw, rows, p->columns, rows, buffers->slab, p->columns);
     return status;
 }
 
@@ -77,7 +78,7 @@ static void slab_extremes(const piece *p, uint64_t slab, uint64_t rows) {
         uint64_t run = rows_of_group(p->job, row, slab + rows);
         pack_rows part = slab_rows(p, slab, row, run, 0, p->columns);
         size_t at = group_at(p, row);
-        pack_extremes(p->job->source, &part, p->buffers->greatest + at, p->buffers->least + at);
+        tvm_pack_extremes(p->job->source, &part, p->buffers->greatest + at, p->buffers->least + at);
         row += run;
     }
 }
@@ -154,7 +155,7 @@ static tvm_status write_matrix(const piece *p, const uint16_t *values, uint64_t 
     tvm_status status = TVM_OK;
     for (uint64_t i = 0; !status && i < rows; i++)
         status = tvm_output_write(&job->output, values + i * p->columns, run * sizeof *values,
-                                   at + ((first + i) * width + p->column) * sizeof *values, p->diags);
+                                  at + ((first + i) * width + p->column) * sizeof *values, p->diags);
     return status;
 }
 
@@ -172,6 +173,22 @@ static void count_underflows(const piece *p, size_t count) {
     }
 }
 
+/* Better scales for the groups of a piece, which is in the slab. */
+static void search_scales(const piece *p) {
+    const pack_job *job = p->job;
+    pack_buffers *buffers = p->buffers;
+    for (uint64_t row = p->row; row < p->row + p->rows; row += job->group) {
+        pack_rows part = slab_rows(p, p->row, row, rows_of_group(job, row, p->row + p->rows), 0, p->columns);
+        size_t at = group_at(p, row);
+        pack_divisors by = {buffers->by.divisors + at, buffers->by.reciprocals + at, buffers->by.offsets + at,
+                            buffers->by.moderate};
+        tvm_pack_search(&job->scaler, &job->coder, job->source, &part,
+                        job->importance ? job->importance + row : NULL, buffers->scales + at,
+                        buffers->zeros + at, &by, buffers->search);
+        buffers->by.moderate = by.moderate;
+    }
+}
+
 /* The first pass: scales and zeros of the piece. A piece of one slab is in memory afterwards. */
 static tvm_status find_scales(const piece *p) {
     pack_job *job = p->job;
@@ -186,9 +203,10 @@ static tvm_status find_scales(const piece *p) {
         slab_extremes(p, slab, rows);
     }
     if (!all_finite(p, count)) return name_nonfinite(p);
-    if (!pack_scales(&job->scaler, job->source, count, buffers->greatest, buffers->least, buffers->scales,
-                     buffers->zeros, &buffers->by))
+    if (!tvm_pack_scales(&job->scaler, job->source, count, buffers->greatest, buffers->least, buffers->scales,
+                         buffers->zeros, &buffers->by))
         return name_overflow(p, count);
+    if (job->options->search) search_scales(p);
     count_underflows(p, count);
     tvm_status status = write_matrix(p, buffers->scales, job->scales_at);
     if (!status && job->has_zeros) status = write_matrix(p, buffers->zeros, job->zeros_at);
@@ -206,7 +224,7 @@ static tvm_status name_strange_code(const piece *p, uint64_t slab, const pack_ro
             const uint8_t *code = data + i * rows->stride + j;
             pack_rows one = {.data = code, .stride = 1, .rows = 1, .columns = 1};
             uint8_t copy;
-            if (pack_copy_codes(p->job->type, sign_extended, &one, &copy, 1)) continue;
+            if (tvm_pack_copy_codes(p->job->type, sign_extended, &one, &copy, 1)) continue;
             snprintf(what, sizeof what, "is %d, which is no code of %s",
                      sign_extended ? (int)(int8_t)*code : *code, tvm_dtype_name(p->job->type, name));
             size_t at = (size_t)(code - start);
@@ -221,7 +239,7 @@ static tvm_status encode(const piece *p, uint64_t slab, uint64_t row, uint64_t r
     const pack_job *job = p->job;
     if (job->options->given != PACK_WEIGHTS) {
         pack_rows part = slab_rows(p, slab, row, rows, column, columns);
-        return pack_copy_codes(job->type, job->input.type.kind == TVM_KIND_INT, &part, codes, code_stride)
+        return tvm_pack_copy_codes(job->type, job->input.type.kind == TVM_KIND_INT, &part, codes, code_stride)
                    ? TVM_OK
                    : name_strange_code(p, slab, &part);
     }
@@ -233,7 +251,7 @@ static tvm_status encode(const piece *p, uint64_t slab, uint64_t row, uint64_t r
                             .reciprocals = p->buffers->by.reciprocals + at,
                             .offsets = p->buffers->by.offsets + at,
                             .moderate = p->buffers->by.moderate};
-        pack_codes(&job->coder, job->source, &part, &by, codes, code_stride);
+        tvm_pack_codes(&job->coder, job->source, &part, &by, codes, code_stride);
         codes += run * code_stride;
         row += run;
     }
@@ -282,7 +300,7 @@ static tvm_status pack_plain(const piece *p, uint64_t slab, uint64_t row, uint64
     if (status) return status;
     for (uint64_t i = 0; i < rows; i++, codes += columns) {
         memset(codes + p->columns, 0, columns - p->columns);
-        pack_bits(bits, codes, columns, p->buffers->out + i * run);
+        tvm_pack_bits(bits, codes, columns, p->buffers->out + i * run);
     }
     if (run == width) {
         run *= rows;
@@ -290,7 +308,7 @@ static tvm_status pack_plain(const piece *p, uint64_t slab, uint64_t row, uint64
     }
     for (uint64_t i = 0; !status && i < rows; i++)
         status = tvm_output_write(&job->output, p->buffers->out + i * run, run,
-                                   job->packed_at + (row + i) * width + left, p->diags);
+                                  job->packed_at + (row + i) * width + left, p->diags);
     return status;
 }
 

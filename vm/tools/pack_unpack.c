@@ -55,15 +55,15 @@ static void put_values(const piece *p, uint64_t row, uint64_t rows, uint64_t col
         const uint8_t *from = codes + (i - row) * width;
         size_t place = (size_t)((i - p->row) * p->columns + column);
         if (u->job.item == 4) {
-            pack_values(u->values, from, zeros, scales, columns, (float *)p->buffers->slab + place);
+            tvm_pack_values(u->values, from, zeros, scales, columns, (float *)p->buffers->slab + place);
             continue;
         }
         float values[COLUMNS];
         pack_float half = tvm_dtype_same(u->to, TVM_F16) ? PACK_F16 : PACK_BF16;
         for (size_t j = 0; j < columns; j += COLUMNS) {
             size_t count = columns - j < COLUMNS ? columns - j : COLUMNS;
-            pack_values(u->values, from + j, zeros + j, scales + j, count, values);
-            pack_to_half(half, values, count, (uint16_t *)p->buffers->slab + place + j);
+            tvm_pack_values(u->values, from + j, zeros + j, scales + j, count, values);
+            tvm_pack_to_half(half, values, count, (uint16_t *)p->buffers->slab + place + j);
         }
     }
 }
@@ -118,8 +118,8 @@ static tvm_status unpack_piece(void *closure, unsigned thread, uint64_t number, 
     if (!status) status = job->laid_out ? unpack_tiles(&p) : unpack_plain(&p);
     for (uint64_t i = 0; !status && i < p.rows; i++)
         status = tvm_output_write(&job->output, (uint8_t *)p.buffers->slab + i * p.columns * job->item,
-                                   p.columns * job->item,
-                                   u->to_at + ((p.row + i) * job->n + p.column) * job->item, diags);
+                                  p.columns * job->item,
+                                  u->to_at + ((p.row + i) * job->n + p.column) * job->item, diags);
     return status;
 }
 
@@ -311,7 +311,8 @@ static tvm_status run(unpacker *u, tvm_diags *diags) {
         cut(job);
         status = pack_job_plan(job, diags);
         if (!status)
-            status = pack_work(job->pieces, job->threads, unpack_piece, u, &job->options->progress, diags);
+            status =
+                tvm_pack_work(job->pieces, job->threads, unpack_piece, u, &job->options->progress, diags);
     }
     return status ? status : tvm_output_commit(&job->output, diags);
 }

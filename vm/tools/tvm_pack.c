@@ -30,6 +30,7 @@ enum {
     KEY_QUANTIZED,
     KEY_SCALES,
     KEY_ZEROS,
+    KEY_ACTIVATIONS,
     KEY_UNPACK,
     KEY_THREADS,
     KEY_QUIET
@@ -51,7 +52,12 @@ static const struct argp_option options[] = {
     {"transpose", KEY_TRANSPOSE, NULL, 0, "the input is [n, k], as torch's Linear has its weight", 0},
     {"quantized", KEY_QUANTIZED, "HOW", OPTION_ARG_OPTIONAL,
      "the input is codes: one to a byte (codes, the default), or rows of compact bit strings (bits)", 0},
-    {"scales", KEY_SCALES, "FILE[:NAME]", 0, "with --quantized, the scales [k/G, n]", 0},
+    {"scales", KEY_SCALES, "HOW", 0,
+     "mse (the default): scales of the least squared error; absmax: the least that hold the largest weight; "
+     "with --quantized: FILE[:NAME], the scales [k/G, n]",
+     0},
+    {"activations", KEY_ACTIVATIONS, "FILE[:NAME]", 0,
+     "k numbers, the mean squares of the inputs: a row's error counts so much (with --scales mse)", 0},
     {"zeros", KEY_ZEROS, "FILE[:NAME]", 0, "with --quantized, the zero points [k/G, n]", 0},
     {"unpack", KEY_UNPACK, NULL, 0, "the other way: packed weights to a .npy or .safetensors file", 0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: one a core)", 0},
@@ -113,16 +119,29 @@ static void parse_words(int key, const char *arg, pack_options *pack, struct arg
     }
 }
 
+/* --scales is a way to find them, or where those of given codes are. */
+static void check_scales(pack_options *pack, struct argp_state *state) {
+    const char *how = pack->scales;
+    if (pack->given == PACK_WEIGHTS) {
+        pack->search = !how || strcmp(how, "absmax");
+        pack->scales = NULL;
+        if (pack->zeros || (how && strcmp(how, "absmax") && strcmp(how, "mse")))
+            argp_error(state, "--scales is mse or absmax; a FILE, and --zeros, go with --quantized");
+    }
+    if (pack->activations && !pack->search) argp_error(state, "--activations goes with --scales mse");
+}
+
 static void check_usage(pack_settings *settings, struct argp_state *state) {
     pack_options *pack = &settings->options;
     if (!pack->input) argp_error(state, "an input file is expected");
     if (!pack->output) argp_error(state, "an output is expected: -o FILE");
-    if ((pack->scales || pack->zeros) && pack->given == PACK_WEIGHTS)
-        argp_error(state, "--scales and --zeros go with --quantized");
+    bool scales = pack->scales || pack->activations;
+    check_scales(pack, state);
     if (pack->kernel && !pack->layout) argp_error(state, "--kernel goes with --layout");
     if (!settings->grouped && pack->given == PACK_WEIGHTS) pack->group = DEFAULT_GROUP;
     if (!settings->unpack) return;
-    if (settings->grouped || pack->own_zeros || pack->given != PACK_WEIGHTS || pack->transpose ||
+    pack->search = false;
+    if (settings->grouped || scales || pack->own_zeros || pack->given != PACK_WEIGHTS || pack->transpose ||
         pack->tensor)
         argp_error(state,
                    "with --unpack only --layout, --kernel, --type, --threads and --quiet have a meaning");
@@ -168,6 +187,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_ZEROS:
         pack->zeros = arg;
+        break;
+    case KEY_ACTIVATIONS:
+        pack->activations = arg;
         break;
     case KEY_UNPACK:
         settings->unpack = true;

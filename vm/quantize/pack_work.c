@@ -106,9 +106,9 @@ static unsigned start(work *w, unsigned threads, pthread_t *handles) {
     return count;
 }
 
-tvm_status pack_work(uint64_t pieces, unsigned threads,
-                     tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
-                     void *closure, const pack_progress *progress, tvm_diags *diags) {
+tvm_status tvm_pack_work(uint64_t pieces, unsigned threads,
+                         tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
+                         void *closure, const pack_progress *progress, tvm_diags *diags) {
     work w = {.run = run,
               .closure = closure,
               .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -135,7 +135,7 @@ tvm_status pack_work(uint64_t pieces, unsigned threads,
     return w.status;
 }
 
-unsigned pack_threads(unsigned wanted) {
+unsigned tvm_pack_threads(unsigned wanted) {
     if (wanted) return wanted;
     cpu_set_t set;
     if (!sched_getaffinity(0, sizeof set, &set)) return (unsigned)CPU_COUNT(&set);

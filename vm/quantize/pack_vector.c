@@ -1,16 +1,9 @@
 #include "vector.h"
 
+#include "load.h"
 #include "pack_vector.h"
 
 #include <string.h>
-
-#ifdef VECTOR_X86
-#include <immintrin.h>
-#endif
-
-/* A number within 2^22 is rounded to nearest even by adding 1.5 * 2^23, which leaves it in the sum's low
- * bits. */
-#define ROUNDER 12582912.0f
 
 /* ---- extremes ---- */
 
@@ -129,32 +122,6 @@ INLINE uint32_t scales_of_any_body(const pack_scaler *scaler, pack_float type, s
  * first-level cache. */
 enum { CHUNK = 512 };
 
-INLINE void load_f16_baseline(const uint16_t *restrict row, float *restrict x, size_t count) {
-    for (size_t j = 0; j < count; j++) x[j] = tvm_f16_to_f32(row[j]);
-}
-
-#ifdef VECTOR_X86
-/* By the instruction for it, which compilers do not find by themselves. */
-TARGET_256 static inline void load_f16_avx2(const uint16_t *restrict row, float *restrict x, size_t count) {
-    size_t j = 0;
-    for (; j + 8 <= count; j += 8)
-        _mm256_storeu_ps(x + j, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(row + j))));
-    load_f16_baseline(row + j, x + j, count - j);
-}
-
-TARGET_512 static inline void load_f16_avx512(const uint16_t *restrict row, float *restrict x, size_t count) {
-    size_t j = 0;
-    for (; j + 16 <= count; j += 16)
-        _mm512_storeu_ps(x + j,
-                         _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(row + j))));
-    load_f16_baseline(row + j, x + j, count - j);
-}
-#endif
-
-INLINE void load_bf16(const uint16_t *restrict row, float *restrict x, size_t count) {
-    for (size_t j = 0; j < count; j++) x[j] = tvm_bf16_to_f32(row[j]);
-}
-
 INLINE void divide(float *restrict x, const float *restrict divisors, size_t count) {
     for (size_t j = 0; j < count; j++) x[j] = x[j] / divisors[j];
 }
@@ -206,8 +173,6 @@ INLINE void codes_float_body(const pack_coder *coder, const float *restrict quot
 INLINE void narrow_body(const uint32_t *restrict wide, uint8_t *restrict codes, size_t count) {
     for (size_t j = 0; j < count; j++) codes[j] = (uint8_t)wide[j];
 }
-
-typedef void load_f16(const uint16_t *restrict row, float *restrict x, size_t count);
 
 INLINE void codes_body(const pack_coder *coder, load_f16 *load, bool fused, pack_float type,
                        const pack_rows *rows, const pack_divisors *by, uint8_t *codes, size_t code_stride) {
@@ -344,8 +309,8 @@ INSTANCES(avx2, TARGET_256, true)
 INSTANCES(avx512, TARGET_512, true)
 #endif
 
-bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
-                     size_t code_stride) {
+bool tvm_pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
+                         size_t code_stride) {
     unsigned mask = (1u << type.bits) - 1, strange = 0;
     unsigned half = sign_extended && type.kind == TVM_KIND_INT ? 1u << (type.bits - 1) : 0;
     for (size_t i = 0; i < rows->rows; i++)
@@ -354,7 +319,7 @@ bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, 
     return !strange;
 }
 
-pack_scaler pack_scaler_make(tvm_dtype type, bool own_zeros, bool bf16) {
+pack_scaler tvm_pack_scaler_make(tvm_dtype type, bool own_zeros, bool bf16) {
     pack_scaler scaler = {.bf16 = bf16, .positive = (1u << type.bits) - 1};
     double half = 1u << (type.bits - 1);
     if (type.kind == TVM_KIND_FLOAT) {
@@ -370,40 +335,40 @@ pack_scaler pack_scaler_make(tvm_dtype type, bool own_zeros, bool bf16) {
     return scaler;
 }
 
-bool pack_scales(const pack_scaler *scaler, pack_float type, size_t count, const int32_t *greatest,
-                 const int32_t *least, uint16_t *scales, uint16_t *zeros, pack_divisors *to) {
+bool tvm_pack_scales(const pack_scaler *scaler, pack_float type, size_t count, const int32_t *greatest,
+                     const int32_t *least, uint16_t *scales, uint16_t *zeros, pack_divisors *to) {
     uint32_t odd;
     DISPATCH(odd = scales, (scaler, type, count, greatest, least, scales, zeros, to));
     to->moderate = !odd;
     return !(odd & 1);
 }
 
-void pack_extremes(pack_float type, const pack_rows *rows, int32_t *greatest, int32_t *least) {
+void tvm_pack_extremes(pack_float type, const pack_rows *rows, int32_t *greatest, int32_t *least) {
     if (type == PACK_F32)
         DISPATCH(extremes_32, (rows, greatest, least));
     else
         DISPATCH(extremes_16, (rows, greatest, least));
 }
 
-void pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const pack_divisors *by,
-                uint8_t *codes, size_t code_stride) {
+void tvm_pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const pack_divisors *by,
+                    uint8_t *codes, size_t code_stride) {
     DISPATCH(codes, (coder, type, rows, by, codes, code_stride));
 }
 
-void pack_values(const float values[256], const uint8_t *codes, const float *offsets, const float *scales,
-                 size_t count, float *to) {
+void tvm_pack_values(const float values[256], const uint8_t *codes, const float *offsets, const float *scales,
+                     size_t count, float *to) {
     DISPATCH(values, (values, codes, offsets, scales, count, to));
 }
 
-void pack_to_half(pack_float type, const float *from, size_t count, uint16_t *to) {
+void tvm_pack_to_half(pack_float type, const float *from, size_t count, uint16_t *to) {
     DISPATCH(to_half, (type, from, count, to));
 }
 
-void pack_move(const pack_moves *moves, const uint8_t *codes, uint8_t *scratch, uint32_t *words) {
+void tvm_pack_move(const pack_moves *moves, const uint8_t *codes, uint8_t *scratch, uint32_t *words) {
     DISPATCH(move, (moves, codes, scratch, words));
 }
 
-pack_coder pack_coder_make(tvm_dtype type) {
+pack_coder tvm_pack_coder_make(tvm_dtype type) {
     pack_coder coder = {.type = type, .mask = (1u << type.bits) - 1};
     if (type.kind == TVM_KIND_UINT) {
         coder.high = (float)coder.mask;
@@ -424,7 +389,7 @@ pack_coder pack_coder_make(tvm_dtype type) {
     return coder;
 }
 
-void pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *string) {
+void tvm_pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *string) {
     size_t groups = count / 8;
     if (bits == 8)
         memcpy(string, codes, count);
@@ -434,8 +399,8 @@ void pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *strin
     for (size_t i = groups * 8; i < count && bits < 8; i++) tvm_bits_set(string, i * bits, bits, codes[i]);
 }
 
-void pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns,
-                    void *to, size_t to_stride) {
+void tvm_pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns,
+                        void *to, size_t to_stride) {
     enum { BLOCK = 32 };
     for (size_t i0 = 0; i0 < rows; i0 += BLOCK)
         for (size_t j0 = 0; j0 < columns; j0 += BLOCK) {

@@ -4,7 +4,8 @@
 
 #include "diag.h"
 
-/* Told about ten times a second, by the thread that called pack_work, how much is done. show may be NULL. */
+/* Told about ten times a second, by the thread that called tvm_pack_work, how much is done. show may be NULL.
+ */
 typedef struct pack_progress {
     void (*show)(void *closure, double fraction);
     void *closure;
@@ -13,11 +14,11 @@ typedef struct pack_progress {
 /* Calls run(closure, thread, piece) for every piece below `pieces`, begun in order; `thread` is below
  * `threads` and no two calls at a time have the same. When pieces fail, the diagnostics are those of the
  * first one, whichever thread came upon it. */
-tvm_status pack_work(uint64_t pieces, unsigned threads,
-                     tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
-                     void *closure, const pack_progress *progress, tvm_diags *diags);
+tvm_status tvm_pack_work(uint64_t pieces, unsigned threads,
+                         tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
+                         void *closure, const pack_progress *progress, tvm_diags *diags);
 
 /* `wanted`, or the cores that this process may use when it is 0. */
-unsigned pack_threads(unsigned wanted);
+unsigned tvm_pack_threads(unsigned wanted);
 
 #endif

@@ -6,6 +6,13 @@
 
 typedef enum pack_float { PACK_F16, PACK_BF16, PACK_F32 } pack_float;
 
+/* The least number of columns from n on whose codes are whole bytes: those of a row of a plain bit string. */
+static inline uint64_t pack_row_columns(tvm_dtype type, uint64_t n) {
+    unsigned lowest = type.bits & (~type.bits + 1u); /* the power of two that divides the bits */
+    uint64_t step = lowest < 8 ? 8 / lowest : 1;
+    return (n + step - 1) / step * step;
+}
+
 /* A matrix of floats in memory, row after row. */
 typedef struct pack_rows {
     const void *data;
@@ -24,7 +31,7 @@ static inline uint32_t pack_key_bits(int32_t key) {
 
 /* Raises greatest[j] and lowers least[j] by the keys of column j. 16-bit floats: the key of the f32 with
  * these upper bits, or of the f16's own bits in the upper half. */
-void pack_extremes(pack_float type, const pack_rows *rows, int32_t *greatest, int32_t *least);
+void tvm_pack_extremes(pack_float type, const pack_rows *rows, int32_t *greatest, int32_t *least);
 
 /* How scales are chosen. */
 typedef enum pack_scaling {
@@ -43,7 +50,7 @@ typedef struct pack_scaler {
      * lose its precision, or be zero, where the code has exponents to spare). Else 0. */
     double floor;
 } pack_scaler;
-pack_scaler pack_scaler_make(tvm_dtype type, bool own_zeros, bool bf16);
+pack_scaler tvm_pack_scaler_make(tvm_dtype type, bool own_zeros, bool bf16);
 
 /* What weights are divided by, for each column. Scales are moderate when all are zero or between 2^-24 and
  * 2^40 (every f16 is); that of a zero scale is 2^100, which is beyond any weight that gets one. */
@@ -58,8 +65,8 @@ typedef struct pack_divisors {
 
 /* Of `count` columns of groups. greatest and least are keys as pack_extremes leaves them, of finite weights.
  * false when a scale is beyond the type of scales. */
-bool pack_scales(const pack_scaler *scaler, pack_float type, size_t count, const int32_t *greatest,
-                 const int32_t *least, uint16_t *scales, uint16_t *zeros, pack_divisors *to);
+bool tvm_pack_scales(const pack_scaler *scaler, pack_float type, size_t count, const int32_t *greatest,
+                     const int32_t *least, uint16_t *scales, uint16_t *zeros, pack_divisors *to);
 
 /* How a type's codes are made of quotients. */
 typedef struct pack_coder {
@@ -69,7 +76,7 @@ typedef struct pack_coder {
     /* floats: see codes_float_body */
     uint32_t shift, half, ties, rebias, least_normal, greatest, unit_bits, sign_shift;
 } pack_coder;
-pack_coder pack_coder_make(tvm_dtype type);
+pack_coder tvm_pack_coder_make(tvm_dtype type);
 
 /* codes[i * code_stride + j] = the code nearest to weight[i][j] / divisors[j]: for floats tvm_encode's; for
  * integers the quotient to nearest even, plus offsets[j], saturating. The weights are finite.
@@ -85,22 +92,22 @@ pack_coder pack_coder_make(tvm_dtype type);
  * fused multiply-add: q0 = w*r, e = w - q0*s (exact: q0 is within two units of w/s), q = q0 + e*r, which is
  * w/s with a relative error of 2^-24 in its last two units, rounded: far less than the margin above, and h
  * itself when w = h*s. */
-void pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const pack_divisors *by,
-                uint8_t *codes, size_t code_stride);
+void tvm_pack_codes(const pack_coder *coder, pack_float type, const pack_rows *rows, const pack_divisors *by,
+                    uint8_t *codes, size_t code_stride);
 
 /* to[j] = (values[codes[j]] - offsets[j]) * scales[j], one rounding; and those as f16 or bf16. */
-void pack_values(const float values[256], const uint8_t *codes, const float *offsets, const float *scales,
-                 size_t count, float *to);
-void pack_to_half(pack_float type, const float *from, size_t count, uint16_t *to);
+void tvm_pack_values(const float values[256], const uint8_t *codes, const float *offsets, const float *scales,
+                     size_t count, float *to);
+void tvm_pack_to_half(pack_float type, const float *from, size_t count, uint16_t *to);
 
 /* Copies codes that were given, one to a byte; false when one is none of the type. Codes of signed types may
  * be their values, sign-extended. */
-bool pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
-                     size_t code_stride);
+bool tvm_pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
+                         size_t code_stride);
 
 /* Compact bit string of `count` codes of 1 to 8 bits, count * bits a multiple of 8. `string` may be written
  * up to 7 bytes past its end. */
-void pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *string);
+void tvm_pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *string);
 
 /* Bits moved within a tile: word w of the result is the OR over `slots` of
  * (codes[source] & mask) << left >> right, each at [slot * words + w]. */
@@ -111,10 +118,10 @@ typedef struct pack_moves {
     const uint8_t *mask, *left, *right;
 } pack_moves;
 /* scratch: `words` bytes. */
-void pack_move(const pack_moves *moves, const uint8_t *codes, uint8_t *scratch, uint32_t *words);
+void tvm_pack_move(const pack_moves *moves, const uint8_t *codes, uint8_t *scratch, uint32_t *words);
 
 /* to[j * to_stride + i] = from[i * from_stride + j], elements of 1, 2 or 4 bytes. */
-void pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns,
-                    void *to, size_t to_stride);
+void tvm_pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns,
+                        void *to, size_t to_stride);
 
 #endif

@@ -1,0 +1,458 @@
+#include "vector.h"
+
+#include "load.h"
+#include "search.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Columns that are searched together, and rows whose sums are f32 before they are added to those of f64. */
+enum { STRIP = 64, RUN = 128, TOGETHER = 4 };
+
+/* Weights of a strip are kept divided by a power of two, `base`, so that the scale that just holds the
+ * largest is from 1 to 2. A float type counts as divided by `unit`, which brings its largest value there,
+ * too. Scales below are in these units but for `real` ones. */
+typedef struct searcher {
+    const pack_scaler *scaler;
+    const pack_coder *coder;
+    const float *strip;  /* [rows, STRIP] */
+    const float *weight; /* importance of the rows, or NULL */
+    size_t rows, columns;
+    double unit;
+    /* of the type, in its unit */
+    float low, high;
+    uint32_t least_normal, to_rounder; /* floats: see round_float */
+    float base[STRIP], least[STRIP], greatest[STRIP];
+    /* the candidate of each column, and its sums */
+    float inverse[STRIP], lows[STRIP], highs[STRIP];
+    double first[STRIP], second[STRIP];
+    /* the best so far */
+    double scale[STRIP], zero[STRIP], error[STRIP];
+    double total[STRIP], plain[STRIP], mean[STRIP]; /* importance * weight^2; weight^2; the weighed mean */
+    double times[STRIP], step[STRIP];               /* candidates, from one to the next */
+} searcher;
+
+/* ---- sums of a candidate ---- */
+
+/* The value nearest to x, which is within the type's: of a float of so large an ulp that what is lost is x's
+ * bits below the type's mantissa. The exponent of that float is that of x, or of the least normal number, and
+ * 23 - mantissa. */
+INLINE float round_float(float x, uint32_t least_normal, uint32_t to_rounder) {
+    uint32_t exponent = tvm_f32_bits(x) & 0x7f800000;
+    exponent = exponent > least_normal ? exponent : least_normal;
+    float rounder = tvm_f32_from_bits(exponent + to_rounder);
+    return (x + rounder) - rounder;
+}
+
+INLINE float nearest(float x, float low, float high, bool is_float, uint32_t least_normal,
+                     uint32_t to_rounder) {
+    x = x > low ? x : low;
+    x = x < high ? x : high;
+    return is_float ? round_float(x, least_normal, to_rounder) : (x + ROUNDER) - ROUNDER;
+}
+
+/* What a row adds to the sums of column j. With q the values of the codes:
+ * products: first = the sum of importance * weight * q, second = that of importance * q^2. The best scale for
+ * these codes is first / second, and leaves the error total - first^2 / second. Else: first = the sum of
+ * importance * (weight / scale - q)^2, which is exact enough for types of 8 bits, too. */
+INLINE void add_weight(const searcher *s, size_t row, size_t j, bool products, bool is_float, bool weighted,
+                       uint32_t least_normal, uint32_t to_rounder, float *first, float *second) {
+    float x = s->strip[row * STRIP + j], scaled = x * s->inverse[j];
+    float q = nearest(scaled, s->lows[j], s->highs[j], is_float, least_normal, to_rounder);
+    float rest = scaled - q;
+    if (products && weighted) {
+        float heavy = q * s->weight[row];
+        *first += x * heavy;
+        *second += heavy * q;
+    } else if (products) {
+        *first += x * q;
+        *second += q * q;
+    } else {
+        *first += weighted ? s->weight[row] * rest * rest : rest * rest;
+    }
+}
+
+/* Sums over a run of rows in f32, some rows at a time, are added to those in f64. */
+INLINE void sums_of_body(searcher *s, bool products, bool is_float, bool weighted) {
+    uint32_t least_normal = s->least_normal, to_rounder = s->to_rounder;
+    memset(s->first, 0, sizeof s->first);
+    memset(s->second, 0, sizeof s->second);
+    for (size_t start = 0; start < s->rows; start += RUN) {
+        size_t end = s->rows - start < RUN ? s->rows : start + RUN, row = start;
+        float first[STRIP] = {0}, second[STRIP] = {0};
+        for (; row + TOGETHER <= end; row += TOGETHER)
+            for (size_t j = 0; j < STRIP; j++) {
+                float one = first[j], two = second[j];
+                for (size_t i = 0; i < TOGETHER; i++)
+                    add_weight(s, row + i, j, products, is_float, weighted, least_normal, to_rounder, &one,
+                               &two);
+                first[j] = one;
+                second[j] = two;
+            }
+        for (; row < end; row++)
+            for (size_t j = 0; j < STRIP; j++)
+                add_weight(s, row, j, products, is_float, weighted, least_normal, to_rounder, &first[j],
+                           &second[j]);
+        for (size_t j = 0; j < STRIP; j++) {
+            s->first[j] += (double)first[j];
+            s->second[j] += (double)second[j];
+        }
+    }
+}
+
+INLINE void sums_body(searcher *s, bool products) {
+    bool is_float = s->coder->type.kind == TVM_KIND_FLOAT;
+    if (products && is_float && s->weight)
+        sums_of_body(s, true, true, true);
+    else if (products && is_float)
+        sums_of_body(s, true, true, false);
+    else if (products && s->weight)
+        sums_of_body(s, true, false, true);
+    else if (products)
+        sums_of_body(s, true, false, false);
+    else if (is_float && s->weight)
+        sums_of_body(s, false, true, true);
+    else if (is_float)
+        sums_of_body(s, false, true, false);
+    else if (s->weight)
+        sums_of_body(s, false, false, true);
+    else
+        sums_of_body(s, false, false, false);
+}
+
+/* ---- a strip of columns ---- */
+
+/* Rows of up to STRIP columns, 0 beyond them, divided by the base; their extremes. */
+INLINE void load_body(searcher *s, load_f16 *load, pack_float type, const pack_rows *rows, float *strip) {
+    float divide[STRIP];
+    for (size_t j = 0; j < STRIP; j++) {
+        divide[j] = 1 / s->base[j];
+        s->least[j] = s->greatest[j] = 0;
+    }
+    for (size_t i = 0; i < rows->rows; i++) {
+        float *restrict to = strip + i * STRIP;
+        size_t at = i * rows->stride;
+        if (type == PACK_F16)
+            load((const uint16_t *)rows->data + at, to, rows->columns);
+        else if (type == PACK_BF16)
+            load_bf16((const uint16_t *)rows->data + at, to, rows->columns);
+        else
+            memcpy(to, (const float *)rows->data + at, rows->columns * sizeof *to);
+        for (size_t j = rows->columns; j < STRIP; j++) to[j] = 0;
+        for (size_t j = 0; j < STRIP; j++) {
+            to[j] *= divide[j];
+            s->least[j] = to[j] < s->least[j] ? to[j] : s->least[j];
+            s->greatest[j] = to[j] > s->greatest[j] ? to[j] : s->greatest[j];
+        }
+    }
+}
+
+/* The sums of importance * weight^2 and of weight^2, and the mean. */
+INLINE void totals_body(searcher *s) {
+    memset(s->total, 0, sizeof s->total);
+    memset(s->plain, 0, sizeof s->plain);
+    memset(s->mean, 0, sizeof s->mean);
+    double all = 0;
+    for (size_t start = 0; start < s->rows; start += RUN) {
+        size_t end = s->rows - start < RUN ? s->rows : start + RUN;
+        float sum[STRIP] = {0}, plain[STRIP] = {0}, mean[STRIP] = {0};
+        for (size_t i = start; i < end; i++) {
+            const float *restrict x = s->strip + i * STRIP;
+            float weight = s->weight ? s->weight[i] : 1;
+            all += (double)weight;
+            for (size_t j = 0; j < STRIP; j++) {
+                plain[j] += x[j] * x[j];
+                mean[j] += x[j] * weight;
+                sum[j] += x[j] * x[j] * weight;
+            }
+        }
+        for (size_t j = 0; j < STRIP; j++) {
+            s->total[j] += (double)sum[j];
+            s->plain[j] += (double)plain[j];
+            s->mean[j] += (double)mean[j];
+        }
+    }
+    for (size_t j = 0; j < STRIP; j++) s->mean[j] /= all > 0 ? all : 1;
+}
+
+#define INSTANCES(suffix, attribute)                                                                         \
+    attribute static void sums_##suffix(searcher *s, bool products) {                                        \
+        sums_body(s, products);                                                                              \
+    }                                                                                                        \
+    attribute static void totals_##suffix(searcher *s) {                                                     \
+        totals_body(s);                                                                                      \
+    }                                                                                                        \
+    attribute static void load_##suffix(searcher *s, pack_float type, const pack_rows *rows, float *strip) { \
+        load_body(s, load_f16_##suffix, type, rows, strip);                                                  \
+    }
+
+INSTANCES(baseline, )
+
+#ifdef VECTOR_X86
+INSTANCES(avx2, TARGET_256)
+INSTANCES(avx512, TARGET_512)
+#endif
+
+static void sums(searcher *s, bool products) {
+    DISPATCH(sums, (s, products));
+}
+
+/* ---- candidates ---- */
+
+static double to_real(const searcher *s, size_t j) {
+    return (double)s->base[j] / s->unit;
+}
+
+static bool own_zero(const searcher *s) {
+    return s->scaler->scaling == PACK_OWN_ZERO;
+}
+
+/* Sets column j's candidate; scale 0: none, its sums are those of values that are 0. */
+static void propose(searcher *s, size_t j, double scale, double zero) {
+    s->inverse[j] = scale != 0 ? (float)(1 / scale) : 0;
+    s->lows[j] = own_zero(s) ? (float)-zero : s->low;
+    s->highs[j] = own_zero(s) ? (float)(s->scaler->positive - zero) : s->high;
+}
+
+/* Keeps what is better than the best so far, with the scale that is best for its codes. */
+static void keep_products(searcher *s) {
+    for (size_t j = 0; j < s->columns; j++) {
+        if (!(s->second[j] > 0)) continue;
+        double error = s->total[j] - s->first[j] * s->first[j] / s->second[j];
+        if (!(error < s->error[j])) continue;
+        s->error[j] = error;
+        s->scale[j] = s->first[j] / s->second[j];
+        s->zero[j] = -(double)s->lows[j];
+    }
+}
+
+/* The zero point next to the one that puts the middle of the codes in the middle of the weights: half-way
+ * between the extremes where these are held, the mean where most of them is cut off. Or the next one, on the
+ * other side of it. */
+static double middle_zero(const searcher *s, size_t j, double scale, bool other) {
+    double most = s->scaler->positive, held = s->times[j];
+    double centre = held * ((double)s->least[j] + (double)s->greatest[j]) / 2 + (1 - held) * s->mean[j];
+    double middle = most / 2 - centre / scale;
+    middle = middle > 0 ? middle < most ? middle : most : 0;
+    double zero = nearbyint(middle);
+    if (other) zero += middle > zero ? 1 : -1;
+    return zero > 0 ? zero < most ? zero : most : 0;
+}
+
+/* The scale with which the largest weight of a column is just not cut off. */
+static double holding_scale(const searcher *s, size_t j, bool negative) {
+    double greatest = negative ? -(double)s->least[j] : (double)s->greatest[j];
+    double least = negative ? -(double)s->greatest[j] : (double)s->least[j];
+    if (own_zero(s)) return (greatest - least) / s->scaler->positive;
+    double above = s->high > 0 ? greatest / (double)s->high : 0, below = least / (double)s->low;
+    double floor = s->scaler->floor / to_real(s, j), scale = above > below ? above : below;
+    return scale > 0 && scale < floor ? floor : scale;
+}
+
+/* How scales are tried: `count` of them from `from` to `to` times the one that holds the largest weight. */
+typedef struct plan {
+    unsigned count;
+    double from, to;
+    bool negative;    /* those of the other sign, too: codes reach farther below than above their middle */
+    bool other_zeros; /* two zero points for each */
+} plan;
+
+static plan plan_of(const searcher *s) {
+    static const double from[] = {0, 0.2, 0.15, 0.3, 0.4, 0.55, 0.7, 0.8, 0.88};
+    tvm_dtype type = s->coder->type;
+    if (type.kind == TVM_KIND_FLOAT)
+        return (plan){.count = 10, .from = type.mantissa && type.exponent < 3 ? 0.35 : 0.5, .to = 1.5};
+    bool few = type.bits <= 4;
+    plan p = {.count = few ? 6 : 10, .from = from[type.bits], .to = 1};
+    p.negative = few && !own_zero(s);
+    p.other_zeros = few && own_zero(s);
+    return p;
+}
+
+static void try_all(searcher *s, bool negative, bool other) {
+    for (size_t j = 0; j < s->columns; j++) {
+        double scale = holding_scale(s, j, negative) * s->times[j];
+        double zero = own_zero(s) && scale > 0 ? middle_zero(s, j, scale, other) : 0;
+        propose(s, j, negative ? -scale : scale, zero);
+    }
+    sums(s, true);
+    keep_products(s);
+}
+
+/* Around the best, and from there to the best scale for its codes, whose codes may be better again. */
+static void refine(searcher *s) {
+    static const double around[] = {-0.5, 0.5, 0};
+    double scale[STRIP], zero[STRIP];
+    memcpy(scale, s->scale, sizeof scale);
+    memcpy(zero, s->zero, sizeof zero);
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        for (size_t j = 0; j < s->columns; j++)
+            if (around[i] != 0)
+                propose(s, j, scale[j] * (1 + around[i] * (s->step[j] - 1)), zero[j]);
+            else
+                propose(s, j, s->scale[j], s->zero[j]);
+        sums(s, true);
+        keep_products(s);
+    }
+}
+
+/* Where the weights of important rows are smaller than others, so is the least candidate. */
+static void start_candidates(searcher *s, const plan *p) {
+    double rows = 0, most = p->count - 1, step = pow(p->to / p->from, 1 / most);
+    for (size_t i = 0; s->weight && i < s->rows; i++) rows += (double)s->weight[i];
+    for (size_t j = 0; j < s->columns; j++) {
+        s->times[j] = p->from;
+        s->step[j] = step;
+        if (!s->weight || !(s->total[j] > 0)) continue;
+        double ratio = sqrt(s->total[j] / rows / (s->plain[j] / (double)s->rows));
+        if (ratio >= 1) continue;
+        if (ratio < 0.01) ratio = 0.01;
+        s->times[j] *= ratio;
+        s->step[j] *= pow(ratio, -1 / most);
+    }
+}
+
+static void search(searcher *s) {
+    plan p = plan_of(s);
+    start_candidates(s, &p);
+    for (unsigned i = 0; i < p.count; i++) {
+        for (int negative = 0; negative <= p.negative; negative++)
+            for (int other = 0; other <= p.other_zeros; other++) try_all(s, negative, other);
+        for (size_t j = 0; j < s->columns; j++) s->times[j] *= s->step[j];
+    }
+    refine(s);
+}
+
+/* ---- the scales as they are stored ---- */
+
+typedef struct found {
+    uint16_t *scales, *zeros;
+    pack_divisors to;
+} found;
+
+static float half_value(const pack_scaler *scaler, uint16_t code) {
+    return scaler->bf16 ? tvm_bf16_to_f32(code) : tvm_f16_to_f32(code);
+}
+
+/* The scale's code: of the two around it the nearer one, or the other. */
+static uint16_t scale_code(const pack_scaler *scaler, double real, bool other) {
+    uint16_t code = scaler->bf16 ? tvm_f64_to_bf16(real) : tvm_f64_to_f16(real);
+    if (!other) return code;
+    double magnitude = fabs(real), nearer = fabs((double)half_value(scaler, code));
+    if (magnitude > nearer) return (uint16_t)(code + 1);
+    return code & 0x7fff ? (uint16_t)(code - 1) : code;
+}
+
+/* Sets `error` to that of the scales as they were found without a search. */
+static void start(searcher *s, const found *f) {
+    for (size_t j = 0; j < s->columns; j++) {
+        double scale = (double)half_value(s->scaler, f->scales[j]) / to_real(s, j);
+        propose(s, j, scale, own_zero(s) ? (double)f->to.offsets[j] : 0);
+        s->scale[j] = scale;
+    }
+    sums(s, false);
+    for (size_t j = 0; j < s->columns; j++)
+        s->error[j] = s->scale[j] != 0 ? s->scale[j] * s->scale[j] * s->first[j] : s->total[j];
+}
+
+static void store(const searcher *s, size_t j, uint16_t code, double zero, const found *f) {
+    float scale = half_value(s->scaler, code);
+    f->scales[j] = code;
+    f->to.divisors[j] = scale;
+    f->to.reciprocals[j] = 1 / scale;
+    if (!own_zero(s)) return;
+    f->to.offsets[j] = (float)zero;
+    f->zeros[j] = s->scaler->bf16 ? tvm_f64_to_bf16(zero) : tvm_f64_to_f16(zero);
+}
+
+/* What was found, rounded to the type of scales, where it has a smaller error than what stands there. */
+static void replace(searcher *s, const double *scale, const double *zero, bool other, const found *f) {
+    uint16_t codes[STRIP];
+    double real[STRIP];
+    for (size_t j = 0; j < s->columns; j++) {
+        double wanted = scale[j] * to_real(s, j), floor = s->scaler->floor;
+        /* where the weights reach the floor the scale is not below it */
+        if (floor > 0 && (double)fabsf(half_value(s->scaler, f->scales[j])) >= floor && wanted < floor)
+            wanted = floor;
+        codes[j] = scale_code(s->scaler, wanted, other);
+        real[j] = (double)half_value(s->scaler, codes[j]);
+        if (!isfinite(real[j])) real[j] = 0;
+        propose(s, j, real[j] / to_real(s, j), zero[j]);
+    }
+    sums(s, false);
+    for (size_t j = 0; j < s->columns; j++) {
+        double inner = real[j] / to_real(s, j), error = inner * inner * s->first[j];
+        if (real[j] == 0 || !(error < s->error[j])) continue;
+        s->error[j] = error;
+        store(s, j, codes[j], zero[j], f);
+    }
+}
+
+/* ---- a group ---- */
+
+static void set_type(searcher *s) {
+    const pack_coder *coder = s->coder;
+    s->unit = 1;
+    s->low = -(float)s->scaler->negative;
+    s->high = (float)s->scaler->positive;
+    if (coder->type.kind != TVM_KIND_FLOAT) return;
+    unsigned exponent = (unsigned)ilogb(s->scaler->positive);
+    s->unit = ldexp(1, (int)exponent);
+    s->high = (float)(s->scaler->positive / s->unit);
+    s->low = -s->high;
+    s->least_normal = coder->least_normal - (exponent << 23);
+    s->to_rounder = (coder->shift << 23) | 0x400000;
+}
+
+static void search_strip(searcher *s, const found *f) {
+    double scale[STRIP], zero[STRIP];
+    DISPATCH(totals, (s));
+    for (size_t j = 0; j < s->columns; j++) {
+        s->error[j] = INFINITY;
+        s->scale[j] = s->zero[j] = 0;
+    }
+    search(s);
+    memcpy(scale, s->scale, sizeof scale);
+    memcpy(zero, s->zero, sizeof zero);
+    start(s, f);
+    replace(s, scale, zero, false, f);
+    if (s->scaler->bf16) replace(s, scale, zero, true, f); /* whose steps are large */
+}
+
+size_t tvm_pack_search_bytes(size_t rows) {
+    return rows * STRIP * sizeof(float);
+}
+
+/* A power of two about as large as the scale, which f32 and its reciprocal hold. */
+static float base_of(float scale, double unit) {
+    double magnitude = fabs((double)scale) * unit;
+    int exponent = magnitude > 0 && magnitude < 0x1p126 ? ilogb(magnitude) : 0;
+    return ldexpf(1, exponent < -125 ? -125 : exponent > 125 ? 125 : exponent);
+}
+
+static bool is_moderate(float scale) {
+    uint32_t magnitude = tvm_f32_bits(scale) & 0x7fffffff;
+    return !magnitude || (magnitude >= PACK_MODERATE_LEAST && magnitude <= PACK_MODERATE_GREATEST);
+}
+
+void tvm_pack_search(const pack_scaler *scaler, const pack_coder *coder, pack_float type,
+                     const pack_rows *rows, const float *importance, uint16_t *scales, uint16_t *zeros,
+                     pack_divisors *to, void *memory) {
+    float *strip = memory;
+    searcher s = {.scaler = scaler, .coder = coder, .strip = strip, .weight = importance, .rows = rows->rows};
+    set_type(&s);
+    for (size_t column = 0; column < rows->columns; column += STRIP) {
+        found f = {scales + column,
+                   zeros + column,
+                   {to->divisors + column, to->reciprocals + column, to->offsets + column, to->moderate}};
+        pack_rows part = *rows;
+        part.data = (const uint8_t *)rows->data + column * (type == PACK_F32 ? 4 : 2);
+        part.columns = s.columns = rows->columns - column < STRIP ? rows->columns - column : STRIP;
+        for (size_t j = 0; j < STRIP; j++)
+            s.base[j] = j < s.columns ? base_of(half_value(scaler, scales[column + j]), s.unit) : 1;
+        DISPATCH(load, (&s, type, &part, strip));
+        search_strip(&s, &f);
+        for (size_t j = 0; j < s.columns; j++)
+            to->moderate = to->moderate && is_moderate(half_value(scaler, scales[column + j]));
+    }
+}
