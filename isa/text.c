@@ -1,5 +1,6 @@
 #include "text.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,13 +29,126 @@ static bool reserve(tvm_text *text, size_t more) {
     return true;
 }
 
-void tvm_text_addv(tvm_text *text, const char *format, va_list arguments) {
+/* ---- formats ---- */
+
+/* One conversion of a format, as far as it is known here. */
+typedef struct conversion {
+    char kind, fill;
+    unsigned width, size; /* size: 0 int, 1 long, 2 long long, 3 size_t */
+    bool counted;         /* .* */
+} conversion;
+
+typedef struct argument_list {
+    va_list list;
+} argument_list;
+
+static const char *read_conversion(const char *at, conversion *c) {
+    *c = (conversion){.fill = ' '};
+    if (*at == '0') c->fill = *at++;
+    while (*at >= '0' && *at <= '9') c->width = c->width * 10 + (unsigned)(*at++ - '0');
+    if (at[0] == '.' && at[1] == '*') {
+        c->counted = true;
+        at += 2;
+    }
+    if (*at == 'z') c->size = 3, at++;
+    for (; *at == 'l' && c->size < 2; at++) c->size++;
+    c->kind = *at;
+    return *at ? at + 1 : at;
+}
+
+static void add_digits(tvm_text *text, const conversion *c, uint64_t value, bool negative) {
+    char digits[64], *end = digits + sizeof digits, *at = end;
+    const char *names = c->kind == 'X' ? "0123456789ABCDEF" : "0123456789abcdef";
+    unsigned base = c->kind == 'd' || c->kind == 'u' ? 10 : 16;
+    do {
+        *--at = names[value % base];
+        value /= base;
+    } while (value);
+    if (negative && c->fill == ' ') *--at = '-';
+    while ((size_t)(end - at) + (negative && c->fill == '0') < c->width && at > digits + 1) *--at = c->fill;
+    if (negative && c->fill == '0') *--at = '-';
+    tvm_text_bytes(text, at, (size_t)(end - at));
+}
+
+static uint64_t take_integer(argument_list *a, const conversion *c) {
+    bool is_signed = c->kind == 'd';
+    switch (c->size) {
+    case 0:
+        return is_signed ? (uint64_t)va_arg(a->list, int) : va_arg(a->list, unsigned);
+    case 1:
+        return is_signed ? (uint64_t)va_arg(a->list, long) : va_arg(a->list, unsigned long);
+    case 2:
+        return is_signed ? (uint64_t)va_arg(a->list, long long) : va_arg(a->list, unsigned long long);
+    default:
+        return va_arg(a->list, size_t);
+    }
+}
+
+static void add_string(tvm_text *text, const char *string, bool counted, int count) {
+    size_t length = 0;
+    if (!counted || count < 0)
+        length = strlen(string);
+    else
+        while (length < (size_t)count && string[length]) length++;
+    tvm_text_bytes(text, string, length);
+}
+
+/* False where there is a conversion that is not known here. */
+static bool add_conversion(tvm_text *text, const conversion *c, argument_list *a) {
+    int count = c->counted ? va_arg(a->list, int) : 0;
+    if (c->counted && c->kind != 's') return false;
+    switch (c->kind) {
+    case 's':
+        if (c->width) return false;
+        add_string(text, va_arg(a->list, const char *), c->counted, count);
+        return true;
+    case 'd':
+    case 'u':
+    case 'x':
+    case 'X': {
+        if (c->width > 32) return false;
+        uint64_t value = take_integer(a, c);
+        bool negative = c->kind == 'd' && (int64_t)value < 0;
+        add_digits(text, c, negative ? 0 - value : value, negative);
+        return true;
+    }
+    case 'c':
+        if (c->width || c->size) return false;
+        tvm_text_bytes(text, &(char){(char)va_arg(a->list, int)}, 1);
+        return true;
+    case '%':
+        tvm_text_bytes(text, "%", 1);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What nearly all texts are made of, several times as fast as the C library's way. */
+static bool add_known(tvm_text *text, const char *format, va_list list) {
+    argument_list a;
+    bool known = true;
+    va_copy(a.list, list);
+    while (known && *format) {
+        const char *plain = format;
+        while (*format && *format != '%') format++;
+        tvm_text_bytes(text, plain, (size_t)(format - plain));
+        if (!*format) break;
+        conversion c;
+        format = read_conversion(format + 1, &c);
+        known = add_conversion(text, &c, &a);
+    }
+    va_end(a.list);
+    return known;
+}
+
+static void add_formatted(tvm_text *text, const char *format, va_list list) {
     va_list again;
-    va_copy(again, arguments);
+    va_copy(again, list);
     /* What is there mostly holds it, so that it is written at once. */
     if (reserve(text, 0)) {
         size_t room = text->capacity - text->size;
-        int length = vsnprintf(text->data + text->size, room, format, arguments);
+        int length = vsnprintf(text->data + text->size, room, format, list);
         if (length < 0) {
             text->failed = true;
         } else if (reserve(text, (size_t)length)) {
@@ -44,6 +158,14 @@ void tvm_text_addv(tvm_text *text, const char *format, va_list arguments) {
         text->data[text->size] = '\0';
     }
     va_end(again);
+}
+
+void tvm_text_addv(tvm_text *text, const char *format, va_list list) {
+    size_t before = text->size;
+    if (!*format) tvm_text_bytes(text, format, 0);
+    if (add_known(text, format, list) || text->failed) return;
+    text->size = before;
+    add_formatted(text, format, list);
 }
 
 void tvm_text_add(tvm_text *text, const char *format, ...) {

@@ -67,7 +67,10 @@ reg tvm_constant_word(emitter *e, uint32_t value) {
 }
 
 reg tvm_half_to_f32(emitter *e, tvm_dtype type, reg half) {
-    reg value = tvm_new_f(e);
+    return tvm_half_to_f32_in(e, type, half, tvm_new_f(e));
+}
+
+reg tvm_half_to_f32_in(emitter *e, tvm_dtype type, reg half, reg value) {
     if (type.exponent == 5) {
         tvm_emit(e, "cvt.f32.f16 %s, %s;", value.name, half.name);
         return value;

@@ -35,6 +35,7 @@ bool tvm_is_half(tvm_dtype type); /* f16 or bf16 */
 reg tvm_pack_pair(emitter *e, reg low, reg high);
 /* An f16 or bf16 register as f32, exact but for the payload of a NaN; and back, rounded to nearest even. */
 reg tvm_half_to_f32(emitter *e, tvm_dtype type, reg half);
+reg tvm_half_to_f32_in(emitter *e, tvm_dtype type, reg half, reg value);
 reg tvm_f32_to_half(emitter *e, tvm_dtype type, reg value);
 /* A .b32 register holding a constant. */
 reg tvm_constant_word(emitter *e, uint32_t value);

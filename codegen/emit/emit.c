@@ -13,18 +13,18 @@
 void tvm_emit(emitter *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    tvm_text_add(&e->body, "\t");
+    tvm_text_bytes(&e->body, "\t", 1);
     tvm_text_addv(&e->body, format, arguments);
-    tvm_text_add(&e->body, "\n");
+    tvm_text_bytes(&e->body, "\n", 1);
     va_end(arguments);
 }
 
 void tvm_emit_prologue(emitter *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    tvm_text_add(&e->prologue, "\t");
+    tvm_text_bytes(&e->prologue, "\t", 1);
     tvm_text_addv(&e->prologue, format, arguments);
-    tvm_text_add(&e->prologue, "\n");
+    tvm_text_bytes(&e->prologue, "\n", 1);
     va_end(arguments);
 }
 
@@ -32,8 +32,13 @@ void tvm_emit_prologue(emitter *e, const char *format, ...) {
 
 /* Eight digits are more than a kernel within the limits of a program can use. */
 static reg numbered(const char *prefix, uint32_t number) {
-    reg r;
-    snprintf(r.name, sizeof r.name, "%s%u", prefix, number % 10000000U);
+    reg r = {""};
+    size_t length = strlen(prefix);
+    unsigned digits = 1;
+    number %= 10000000U;
+    for (uint32_t rest = number / 10; rest; rest /= 10) digits++;
+    memcpy(r.name, prefix, length);
+    for (unsigned i = digits; i-- > 0; number /= 10) r.name[length + i] = (char)('0' + number % 10);
     return r;
 }
 
@@ -147,6 +152,12 @@ static reg read_packed(emitter *e, uint32_t slot, uint32_t local, bool sign) {
     return code;
 }
 
+void tvm_read_halves(emitter *e, uint32_t slot, uint32_t word, reg halves[2]) {
+    halves[0] = tvm_new_h(e);
+    halves[1] = tvm_new_h(e);
+    tvm_emit(e, "mov.b32 {%s, %s}, %s;", halves[0].name, halves[1].name, tvm_slot_word(e, slot, word).name);
+}
+
 reg tvm_read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
     tvm_dtype type = tvm_slot_dtype(e, slot);
     if (tvm_slot_packing(e, slot) != TVM_PACKING_LINEAR)
@@ -165,20 +176,20 @@ reg tvm_read_element(emitter *e, uint32_t slot, uint32_t local, bool extend) {
         return out;
     }
     if (type.bits == 16 && type.kind == TVM_KIND_FLOAT) {
-        reg half = tvm_new_h(e), other = tvm_new_h(e);
-        const reg *first = local % 2 ? &other : &half, *second = local % 2 ? &half : &other;
-        tvm_emit(e, "mov.b32 {%s, %s}, %s;", first->name, second->name, low.name);
-        return half;
+        reg halves[2];
+        tvm_read_halves(e, slot, word, halves);
+        return halves[local % 2];
     }
     return read_narrow(e, slot, bit, type.bits, extend && type.kind == TVM_KIND_INT);
 }
 
 /* ---- elements into words ---- */
 
-bool tvm_write_begin(emitter *e, element_writer *w, uint32_t slot) {
+static bool begin(emitter *e, element_writer *w, uint32_t slot, bool apart) {
     *w = (element_writer){.slot = slot, .bits = tvm_slot_dtype(e, slot).bits};
     w->built = calloc(e->slots[slot].words ? e->slots[slot].words : 1, sizeof *w->built);
     w->packed = tvm_slot_packing(e, slot) != TVM_PACKING_LINEAR;
+    w->apart = apart && !w->packed;
     if (w->packed) w->built_count = e->slots[slot].words;
     if (w->built) return true;
     w->failed = true;
@@ -186,8 +197,23 @@ bool tvm_write_begin(emitter *e, element_writer *w, uint32_t slot) {
     return false;
 }
 
+reg tvm_write_place(emitter *e, const element_writer *w) {
+    bool own = w->apart && w->built_count < e->slots[w->slot].words;
+    return own ? tvm_slot_word(e, w->slot, w->built_count) : tvm_new_r(e);
+}
+
+bool tvm_write_begin(emitter *e, element_writer *w, uint32_t slot) {
+    return begin(e, w, slot, false);
+}
+
+bool tvm_write_begin_apart(emitter *e, element_writer *w, uint32_t slot, bool apart) {
+    return begin(e, w, slot, apart);
+}
+
 static void push_word(emitter *e, element_writer *w, reg word) {
     if (w->failed || w->built_count >= e->slots[w->slot].words) return;
+    reg place = tvm_slot_word(e, w->slot, w->built_count);
+    if (w->apart && strcmp(place.name, word.name) != 0) tvm_emit(e, "mov.b32 %s, %s;", place.name, word.name);
     w->built[w->built_count++] = word;
     w->word = w->built_count;
     w->filled = 0;
@@ -200,7 +226,7 @@ static void write_half(emitter *e, element_writer *w, reg value, bool is_float) 
         w->filled = 16;
         return;
     }
-    reg word = tvm_new_r(e);
+    reg word = tvm_write_place(e, w);
     if (is_float)
         tvm_emit(e, "mov.b32 %s, {%s, %s};", word.name, w->half.name, value.name);
     else
@@ -261,6 +287,13 @@ static void write_packed(emitter *e, element_writer *w, reg value) {
     w->local++;
 }
 
+/* The value's register may be written again before the end, unless it is the word's own. */
+static void write_whole(emitter *e, element_writer *w, reg value) {
+    reg word = tvm_write_place(e, w);
+    if (strcmp(word.name, value.name) != 0) tvm_emit(e, "mov.b32 %s, %s;", word.name, value.name);
+    push_word(e, w, word);
+}
+
 void tvm_write_element(emitter *e, element_writer *w, reg value) {
     bool is_float = tvm_slot_dtype(e, w->slot).kind == TVM_KIND_FLOAT;
     if (w->packed) {
@@ -270,13 +303,15 @@ void tvm_write_element(emitter *e, element_writer *w, reg value) {
     w->local++;
     if (w->bits == 64) {
         reg low = tvm_new_r(e), high = tvm_new_r(e);
+        if (w->apart && w->built_count + 1 < e->slots[w->slot].words) {
+            low = tvm_slot_word(e, w->slot, w->built_count);
+            high = tvm_slot_word(e, w->slot, w->built_count + 1);
+        }
         tvm_emit(e, "mov.b64 {%s, %s}, %s;", low.name, high.name, value.name);
         push_word(e, w, low);
         push_word(e, w, high);
     } else if (w->bits == 32) {
-        reg word = tvm_new_r(e);
-        tvm_emit(e, "mov.b32 %s, %s;", word.name, value.name);
-        push_word(e, w, word);
+        write_whole(e, w, value);
     } else if (w->bits == 16) {
         write_half(e, w, value, is_float);
     } else {
@@ -285,10 +320,8 @@ void tvm_write_element(emitter *e, element_writer *w, reg value) {
 }
 
 void tvm_write_word(emitter *e, element_writer *w, reg word) {
-    reg copy = tvm_new_r(e);
-    tvm_emit(e, "mov.b32 %s, %s;", copy.name, word.name);
     if (w->bits) w->local += 32 / w->bits;
-    push_word(e, w, copy);
+    write_whole(e, w, word);
 }
 
 void tvm_write_end(emitter *e, element_writer *w) {
@@ -299,7 +332,7 @@ void tvm_write_end(emitter *e, element_writer *w) {
     } else if (w->filled > 0) {
         push_word(e, w, w->bits == 16 ? w->half : w->pending);
     }
-    for (uint32_t i = 0; i < w->built_count; i++)
+    for (uint32_t i = 0; i < w->built_count && !w->apart; i++)
         tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, w->slot, i).name, w->built[i].name);
     free(w->built);
     w->built = NULL;

@@ -113,11 +113,11 @@ typedef struct emitter {
     struct mma_operands **mma, *mma_operands; /* mma_operands.h: by instruction; all */
     const tvm_insn *insn;                     /* being emitted */
     struct facts *facts;                      /* analysis.h: what is known here */
-    struct tvm_claims *claims;                /* claims.h: what takes down what is proved; NULL: nothing does */
-    struct caches *caches;                    /* thread parts, expressions */
-    struct slot_uses *uses;                   /* uses.h */
-    struct groups *groups;                    /* groups.h */
-    struct wgmma_state *wgmma;                /* wgmma.h */
+    struct tvm_claims *claims; /* claims.h: what takes down what is proved; NULL: nothing does */
+    struct caches *caches;     /* thread parts, expressions */
+    struct slot_uses *uses;    /* uses.h */
+    struct groups *groups;     /* groups.h */
+    struct wgmma_state *wgmma; /* wgmma.h */
     bulk_ways bulk;
     bool uses_vprintf;
     unsigned ptx_version; /* 84: 8.4; the least that has what was emitted, where the target's own may not */
@@ -169,6 +169,8 @@ uint32_t tvm_tensor_words(uint32_t locals, unsigned bits);
  * f64 -> %fd, i64/u64 -> %rd, f16/bf16 -> %h, integers and low-bit types of up to 32 bits -> %r (the code,
  * zero-extended; integers sign-extended when `extend`). tf32 -> %f. */
 reg tvm_read_element(emitter *e, uint32_t slot, uint32_t local, bool extend);
+/* Both f16 or bf16 elements of a word, in .b16 registers. */
+void tvm_read_halves(emitter *e, uint32_t slot, uint32_t word, reg halves[2]);
 /* Result elements are collected and written as whole words: begin, tvm_write_element for each local in
  * ascending order, end (flushes). The value register is of the class above; bits above the type's width are
  * ignored. */
@@ -183,9 +185,15 @@ typedef struct element_writer {
     reg *built;
     uint32_t built_count;
     bool packed; /* the slot's packing is not linear: runs of bits go where it puts them */
+    bool apart;  /* no operand is the same slot: words are written as they are built */
     bool failed;
 } element_writer;
 bool tvm_write_begin(emitter *e, element_writer *w, uint32_t slot);
+/* The same; where `apart`, nothing that is still to be read lies in the slot. */
+bool tvm_write_begin_apart(emitter *e, element_writer *w, uint32_t slot, bool apart);
+/* A register in which the next word, or element of 32 bits, may be computed: the slot's own where it is
+ * apart. */
+reg tvm_write_place(emitter *e, const element_writer *w);
 void tvm_write_element(emitter *e, element_writer *w, reg value);
 void tvm_write_word(emitter *e, element_writer *w, reg word); /* a whole word at once, at a word boundary */
 void tvm_write_end(emitter *e, element_writer *w);

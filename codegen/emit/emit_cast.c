@@ -52,14 +52,18 @@ static const char *refuse_f32_pairs(const emitter *e, const void *work) {
     return w->locals % 2 ? "an odd number of elements" : NULL;
 }
 
+static bool begin(emitter *e, const cast_work *w, element_writer *writer) {
+    return tvm_write_begin_apart(e, writer, w->result, w->source != w->result);
+}
+
 static bool emit_f32_pairs(emitter *e, void *work) {
     const cast_work *w = work;
     const char *type = w->to.exponent == 5 ? "f16x2" : "bf16x2";
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
-        reg pair = tvm_new_r(e), low = tvm_read_element(e, w->source, l, false),
-            high = tvm_read_element(e, w->source, l + 1, false);
+        reg pair = tvm_write_place(e, &writer), low = tvm_slot_word(e, w->source, l),
+            high = tvm_slot_word(e, w->source, l + 1);
         tvm_emit(e, "cvt.rn.%s.f32 %s, %s, %s;", type, pair.name, high.name, low.name);
         tvm_write_word(e, &writer, pair);
     }
@@ -121,7 +125,7 @@ static bool emit_integer_pairs(emitter *e, void *work) {
     reg one = bf16 ? tvm_constant_word(e, 0x3f803f80) : (reg){""};
     reg minus = tvm_constant_word(e, (base | 0x8000u) * 0x10001u);
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
         reg spliced = spread_pair(e, w, l, base * 0x10001u), pair = tvm_new_r(e);
         if (bf16)
@@ -195,7 +199,7 @@ static bool emit_float_pairs(emitter *e, void *work) {
     reg scale = tvm_constant_word(e, factor * 0x10001u);
     reg zero = bf16 ? tvm_constant_word(e, 0x80008000) : (reg){""};
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
         reg codes = spread_pair(e, w, l, 0), placed = place_fields(e, w, codes), pair = placed;
         if (power != 0) {
@@ -237,7 +241,7 @@ static reg ofp8_pair(emitter *e, const cast_work *w, uint32_t local) {
 static bool emit_ofp8(emitter *e, void *work) {
     const cast_work *w = work;
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l += 4) {
         reg low = ofp8_pair(e, w, l), high = ofp8_pair(e, w, l + 2);
         tvm_write_word(e, &writer, tvm_pack_pair(e, low, high));
@@ -281,14 +285,17 @@ static bool emit_lookup(emitter *e, void *work) {
 static bool emit_elements(emitter *e, void *work) {
     const cast_work *w = work;
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     bool same = tvm_dtype_same(w->from, w->to) && tvm_dtype_is_lowbit(w->to); /* only another packing */
     bool any_nan = tvm_dtype_same(w->from, TVM_F16) && tvm_dtype_same(w->to, TVM_F32) &&
                    tvm_feeds_arithmetic(e, w->result);
+    bool halves = tvm_is_half(w->from) && w->from_packing == TVM_PACKING_LINEAR;
+    reg both[2];
     for (uint32_t l = 0; l < w->locals; l++) {
-        reg value = tvm_read_element(e, w->source, l, false);
+        if (halves && l % 2 == 0) tvm_read_halves(e, w->source, l / 2, both);
+        reg value = halves ? both[l % 2] : tvm_read_element(e, w->source, l, false);
         if (any_nan)
-            value = tvm_half_to_f32(e, TVM_F16, value);
+            value = tvm_half_to_f32_in(e, TVM_F16, value, tvm_write_place(e, &writer));
         else if (!same)
             value = tvm_convert_loose(e, w->to, w->from, value, w->lowbit);
         tvm_write_element(e, &writer, value);

@@ -105,7 +105,9 @@ static reg multiplied_element(emitter *e, const source *s, uint32_t local) {
 
 static reg source_element(emitter *e, const source *s, uint32_t local) {
     if (s->multiplied) return multiplied_element(e, s, local);
-    return s->scalar ? s->value : tvm_read_element(e, s->slot, s->map[local], true);
+    if (s->scalar) return s->value;
+    if (tvm_slot_dtype(e, s->slot).bits == 32) return tvm_slot_word(e, s->slot, s->map[local]);
+    return tvm_read_element(e, s->slot, s->map[local], true);
 }
 
 /* An element of a float source as f32 (f64 as f64). */
@@ -127,6 +129,16 @@ static reg source_pair(emitter *e, const elementwise *w, const source *s, uint32
     tvm_emit(e, "prmt.b32 %s, %s, %s, 0x%02x%02x;", pair.name, first.name,
              tvm_slot_word(e, s->slot, b / 2).name, high, low);
     return pair;
+}
+
+/* Results are written at once where no source lies in their slot. */
+static bool begin(emitter *e, const elementwise *w, element_writer *writer) {
+    bool apart = true;
+    for (unsigned i = 0; i < w->count; i++) {
+        const source *s = &w->sources[i];
+        if ((!s->scalar && s->slot == w->result) || (s->multiplied && s->sums == w->result)) apart = false;
+    }
+    return tvm_write_begin_apart(e, writer, w->result, apart);
 }
 
 static tvm_status finish(emitter *e, elementwise *w, bool taken, const candidate *candidates, size_t count) {
@@ -156,11 +168,12 @@ static bool emit_packed(emitter *e, void *work) {
     const char *sequence = packed_sequence(e, w);
     const sequence_type type = {w->type.exponent == 8 ? "bf16x2" : "f16x2", 'r', 32};
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l += 2) {
         reg operands[3] = {0};
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_pair(e, w, &w->sources[i], l);
-        tvm_write_word(e, &writer, tvm_emit_sequence(e, sequence, type, operands));
+        reg place = tvm_write_place(e, &writer);
+        tvm_write_word(e, &writer, tvm_emit_sequence_to(e, sequence, type, operands, place));
     }
     tvm_write_end(e, &writer);
     return true;
@@ -182,12 +195,14 @@ static const char *refuse_whole(const emitter *e, const void *work) {
 static bool emit_whole(emitter *e, void *work) {
     const elementwise *w = work;
     const char *sequence = tvm_operation_whole(w->operation, w->type);
+    const sequence_type type = {"b32", 'r', 32};
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t i = 0; i < tvm_tensor_words(w->locals, w->type.bits); i++) {
         reg operands[3] = {0};
         for (unsigned s = 0; s < w->count; s++) operands[s] = tvm_slot_word(e, w->sources[s].slot, i);
-        tvm_write_word(e, &writer, tvm_emit_sequence(e, sequence, (sequence_type){"b32", 'r', 32}, operands));
+        reg place = tvm_write_place(e, &writer);
+        tvm_write_word(e, &writer, tvm_emit_sequence_to(e, sequence, type, operands, place));
     }
     tvm_write_end(e, &writer);
     return true;
@@ -209,11 +224,12 @@ static bool emit_single(emitter *e, void *work) {
     const elementwise *w = work;
     const char *sequence = tvm_operation_single(w->operation, w->fast, w->type);
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
         reg operands[3] = {0};
         for (unsigned i = 0; i < w->count; i++) operands[i] = source_number(e, w, &w->sources[i], l);
-        reg d = tvm_emit_sequence(e, sequence, single_type(w->type), operands);
+        reg place = w->type.bits == 32 ? tvm_write_place(e, &writer) : (reg){""};
+        reg d = tvm_emit_sequence_to(e, sequence, single_type(w->type), operands, place);
         tvm_write_element(e, &writer, tvm_is_half(w->type) ? tvm_f32_to_half(e, w->type, d) : d);
     }
     tvm_write_end(e, &writer);
@@ -250,7 +266,7 @@ static bool emit_compare(emitter *e, void *work) {
     const elementwise *w = work;
     bool unordered = w->compare == TVM_NE && w->type.kind == TVM_KIND_FLOAT; /* true of NaN */
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
         reg x = source_number(e, w, &w->sources[0], l), y = source_number(e, w, &w->sources[1], l);
         reg predicate = tvm_new_pred(e), d = tvm_new_r(e);
@@ -277,12 +293,12 @@ static bool emit_where(emitter *e, void *work) {
     const elementwise *w = work;
     const char *suffix = tvm_element_suffix(w->type);
     element_writer writer;
-    if (!tvm_write_begin(e, &writer, w->result)) return false;
+    if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
         reg condition = source_element(e, &w->sources[0], l), predicate = tvm_new_pred(e);
         tvm_emit(e, "setp.ne.b32 %s, %s, 0;", predicate.name, condition.name);
         reg x = source_element(e, &w->sources[1], l), y = source_element(e, &w->sources[2], l);
-        reg d = tvm_new_element(e, w->type);
+        reg d = w->type.bits == 32 ? tvm_write_place(e, &writer) : tvm_new_element(e, w->type);
         tvm_emit(e, "selp.%s %s, %s, %s, %s;", suffix, d.name, x.name, y.name, predicate.name);
         tvm_write_element(e, &writer, d);
     }

@@ -40,7 +40,8 @@ static reg new_of_class(emitter *e, char class) {
 
 static void bind(expansion *s, const char *name, reg value) {
     binding *to = &s->bindings[s->count < NAMES ? s->count++ : NAMES - 1];
-    snprintf(to->name, sizeof to->name, "%s", name);
+    to->name[0] = '\0';
+    strncat(to->name, name, sizeof to->name - 1);
     to->value = value;
 }
 
@@ -100,9 +101,11 @@ static size_t put_number(expansion *s, const char *at) {
 static size_t put_register(expansion *s, const char *at) {
     char name[NAME_MAX_LENGTH];
     size_t length = word_length(at + 1);
-    snprintf(name, sizeof name, "%.*s", (int)length, at + 1);
+    if (length > sizeof name - 1) length = sizeof name - 1;
+    memcpy(name, at + 1, length);
+    name[length] = '\0';
     put_text(s, named(s, name).name);
-    return 1 + length;
+    return 1 + word_length(at + 1);
 }
 
 /* One line, up to its semicolon; what follows it. */
@@ -127,10 +130,16 @@ static const char *emit_line(expansion *s, const char *at) {
     return at;
 }
 
-reg tvm_emit_sequence(emitter *e, const char *sequence, sequence_type type, const reg operands[3]) {
+reg tvm_emit_sequence_to(emitter *e, const char *sequence, sequence_type type, const reg operands[3],
+                         reg result) {
     static const char *const names[3] = {"x", "y", "z"};
     expansion s = {.e = e, .type = type};
     for (unsigned i = 0; i < 3; i++) bind(&s, names[i], operands[i]);
+    if (result.name[0]) bind(&s, "result", result);
     while (*sequence != '\0') sequence = emit_line(&s, sequence);
     return named(&s, "result");
+}
+
+reg tvm_emit_sequence(emitter *e, const char *sequence, sequence_type type, const reg operands[3]) {
+    return tvm_emit_sequence_to(e, sequence, type, operands, (reg){""});
 }

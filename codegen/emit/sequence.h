@@ -22,5 +22,8 @@ typedef struct sequence_type {
 
 /* Emits the sequence; gives %result. */
 reg tvm_emit_sequence(emitter *e, const char *sequence, sequence_type type, const reg operands[3]);
+/* The same, with %result in this register, which is none of the operands; "": in a new one. */
+reg tvm_emit_sequence_to(emitter *e, const char *sequence, sequence_type type, const reg operands[3],
+                         reg result);
 
 #endif
