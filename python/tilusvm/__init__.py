@@ -8,6 +8,8 @@ Kernels take torch tensors as they are, on torch's current stream; numpy arrays 
 what every instruction does. The language is vasm(5); the programs that ship are program(NAME).
 """
 
+import importlib
+
 from ._errors import (
     ArgumentError,
     AssembleError,
@@ -31,6 +33,18 @@ from ._device import cancel, device_name, interpreter, set_limits, set_sanitizer
 from ._load import PROGRAMS, assemble, load, program, program_names
 from ._native import version as __version__
 from ._program import Kernel, KernelInfo, Param, Program
+
+#: What needs torch, which is imported when one of these is first named.
+_OF_TORCH = ("nn", "ops", "parallel", "quantize", "storage")
+
+
+def __getattr__(name):
+    if name in _OF_TORCH:
+        return importlib.import_module(f".{name}", __name__)
+    if name == "quantize_":
+        return importlib.import_module(".quantize", __name__).quantize_
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
 
 __all__ = [
     "ArgumentError",

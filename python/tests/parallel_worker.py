@@ -1,0 +1,151 @@
+"""What each process of test_parallel.py does; torchrun --nproc-per-node 2 parallel_worker.py for two GPUs.
+
+Without GPUs of its own for each process it is gloo and the interpreter.
+"""
+
+import copy
+import os
+import pickle
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+from tilusvm import nn, parallel, quantize, storage
+
+
+def main():
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    gpus = torch.cuda.is_available() and torch.cuda.device_count() >= world
+    device = torch.device("cuda", rank) if gpus else torch.device("cpu")
+    if gpus:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if gpus else "gloo", **({"device_id": device} if gpus else {}))
+    torch.manual_seed(0)  # the same weights on every rank
+    with torch.no_grad():
+        check_layers(device)
+        check_model(device, sys.argv[1] if len(sys.argv) > 1 else None)
+        check_floats(device)
+        if gpus:
+            measure(device)
+    dist.barrier()
+    if rank == 0:
+        print("parallel: all is right", flush=True)
+    dist.destroy_process_group()
+
+
+def close(ours, whole, tolerance=2e-3):
+    assert ours.shape == whole.shape and ours.dtype == whole.dtype, (ours.shape, whole.shape, ours.dtype)
+    worst = (ours.double() - whole.double()).abs().max() / whole.double().abs().max()
+    assert worst <= tolerance, f"{worst:.2e}"
+
+
+def check_layers(device):
+    """Columns gathered, and rows added up, are the whole layer's, for whole granules and others, and every option."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for type, group, zeros, outputs in [("u4", 64, False, 256), ("u3", 32, True, 48), ("f6_e3m2", 0, False, 36)]:
+        linear = torch.nn.Linear(256, outputs)
+        whole = nn.Linear.from_float(linear, type, group, zeros=zeros).to(device)
+        x = torch.randn(2, 3, 256).half().to(device)
+        y = whole(x)
+        column = parallel.ColumnParallelLinear.from_linear(whole, gather_output=True)
+        assert column.linear.out_features == outputs // world
+        assert torch.equal(column.linear.dequantize(), whole.dequantize().chunk(world)[rank])
+        close(column(x), y, 1e-3)
+        column.gather_output = False
+        close(column(x), y.chunk(world, -1)[rank], 1e-3)
+        for options in ({}, {"reduce_dtype": torch.float32}):
+            row = parallel.RowParallelLinear.from_linear(whole, scatter_input=True, **options)
+            assert torch.equal(row.linear.dequantize(), whole.dequantize().chunk(world, 1)[rank])
+            assert (row.linear.bias is not None) == (rank == 0)
+            close(row(x), y)
+            assert torch.equal(copy.deepcopy(row)(x), row(x))
+            assert torch.equal(
+                pickle.loads(pickle.dumps(row)).linear(x[..., :128].contiguous()), row.linear(x[..., :128])
+            )
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(128, 512)
+        self.down = torch.nn.Linear(512, 128)
+
+    def forward(self, x):
+        return self.down(torch.nn.functional.silu(self.up(x)))
+
+
+def check_model(device, folder):
+    """A plan for a model, of layers that are loaded from a file where there is a folder; and compiled."""
+    model = quantize.quantize_(Block(), "u4", 64, dtype=torch.float16, progress=False)
+    x = torch.randn(4, 128).half().to(device)
+    whole = copy.deepcopy(model).to(device)(x)
+    if folder:
+        if dist.get_rank() == 0:
+            storage.save(model, folder)
+        dist.barrier()
+        model = storage.load(Block().to("meta"), folder)
+    plan = {"up": "column", "down": "row"}
+    model = parallel.parallelize_(model, plan).to(device)
+    close(model(x), whole)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    close(compiled(x), whole)
+
+
+def check_floats(device):
+    """Each rank quantizes its own part: the codes are the whole layer's."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    linear = torch.nn.Linear(256, 128).to(device)
+    whole = nn.Linear.from_float(linear, "u4", 32).dequantize()
+    for kind, along in ((parallel.ColumnParallelLinear, 0), (parallel.RowParallelLinear, 1)):
+        part = kind.from_float(linear, type="u4", group=32)
+        assert torch.equal(part.linear.dequantize(), whole.chunk(world, along)[rank])
+    try:
+        parallel.RowParallelLinear.from_float(torch.nn.Linear(96, 8), type="u4", group=32)
+    except ValueError as error:
+        assert "whole groups" in str(error)
+    else:
+        raise AssertionError("half a group was taken")
+
+
+def measure(device):
+    """The feed-forward part of Llama 3.3 70B: on one GPU, on both, and its sum alone; in CUDA graphs."""
+    rank = dist.get_rank()
+    up = torch.nn.Linear(8192, 28672, bias=False, device=device, dtype=torch.float16)
+    down = torch.nn.Linear(28672, 8192, bias=False, device=device, dtype=torch.float16)
+    layers = [nn.Linear.from_float(layer, "u4", 128, scales="absmax") for layer in (up, down)]
+    column, row = (
+        parallel.ColumnParallelLinear.from_linear(layers[0]),
+        parallel.RowParallelLinear.from_linear(layers[1]),
+    )
+    for rows in (1, 16, 64):
+        x = torch.randn(rows, 8192, device=device, dtype=torch.float16)
+        close(row(column(x)), layers[1](layers[0](x)), 5e-3)
+        y = torch.randn(rows, 8192, device=device, dtype=torch.float16)
+        steps = {
+            "one GPU": lambda x=x: layers[1](layers[0](x)),
+            "two": lambda x=x: row(column(x)),
+            "the sum": lambda y=y: dist.all_reduce(y),
+        }
+        for name, step in steps.items():
+            for _ in range(3):
+                step()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(10):
+                    step()
+            graph.replay()
+            torch.cuda.synchronize()
+            dist.barrier()
+            start = time.perf_counter()
+            for _ in range(10):
+                graph.replay()
+            torch.cuda.synchronize()
+            if rank == 0:
+                print(f"rows {rows:3}  {name:8} {(time.perf_counter() - start) * 1e4:8.1f} us", flush=True)
+
+
+if __name__ == "__main__":
+    main()

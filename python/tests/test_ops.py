@@ -1,0 +1,302 @@
+"""The operators against torch's own arithmetic in f32 or f64; schemas, fake tensors, autocast, and what is refused."""
+
+import math
+
+import pytest
+from conftest import NO_TORCH, torch
+
+if torch is None:
+    pytest.skip(NO_TORCH, allow_module_level=True)
+
+from torch_kit import DEVICES, HALVES, close  # noqa: E402
+
+from tilusvm import nn, ops, quantize  # noqa: E402
+
+F = torch.nn.functional
+HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
+ROUNDING = {HALF: 1e-3, BFLOAT: 8e-3, FLOAT: 1e-5}
+FLOATS = list(ROUNDING)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    torch.manual_seed(11)
+    return request.param
+
+
+def rows(device, dtype, *shape):
+    return torch.randn(*shape, device=device).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rms_norm(device, dtype):
+    x, w = rows(device, dtype, 2, 3, 72), rows(device, dtype, 72)
+    close(ops.rms_norm(x, w, 1e-5), F.rms_norm(x.double(), (72,), w.double(), 1e-5), ROUNDING[dtype])
+    residual = rows(device, dtype, 2, 3, 72)
+    total = (x.float() + residual.float()).to(dtype)
+    y = ops.add_rms_norm(x, residual, w, 1e-5)
+    assert torch.equal(residual, total)
+    close(y, F.rms_norm(total.double(), (72,), w.double(), 1e-5), ROUNDING[dtype])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+def test_swiglu(device, dtype, activation):
+    x = rows(device, dtype, 3, 5, 80)
+    a, b = x.double().chunk(2, -1)
+    act = {"silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda v: F.gelu(v, approximate="tanh")}[activation]
+    close(ops.swiglu(x, activation), act(a) * b, ROUNDING[dtype])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_softmax(device, dtype):
+    x = rows(device, dtype, 4, 1, 100)
+    close(ops.softmax(x), x.double().softmax(-1), ROUNDING[dtype])
+
+
+@pytest.mark.parametrize("style", ["half", "interleaved"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rope(device, dtype, style):
+    x = rows(device, dtype, 2, 3, 4, 32)
+    positions = torch.tensor([[0, 1, 2], [5, 6, 7]], dtype=torch.int32, device=device)
+    angles = torch.arange(8, device=device)[:, None] * 10000.0 ** (-torch.arange(16, device=device) / 16)
+    table = torch.cat([angles.cos(), angles.sin()], 1)
+    turn = torch.polar(torch.ones_like(angles), angles)[positions.long()][:, :, None].to(torch.complex128)
+    d = x.double()
+    pairs = torch.stack([d[..., :16], d[..., 16:]], -1) if style == "half" else d.view(2, 3, 4, 16, 2)
+    turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turn)
+    expected = torch.cat([turned[..., 0], turned[..., 1]], -1) if style == "half" else turned.flatten(-2)
+    close(ops.rope(x, positions, table, style), expected, ROUNDING[dtype])
+
+
+def test_quantize_rows(device):
+    x = rows(device, HALF, 2, 3, 128)
+    for dtype, half_step in [(torch.int8, 0.5), (torch.float8_e4m3fn, 16.0), (torch.float8_e5m2, 4096.0)]:
+        for group in (0, 32):
+            y, s = ops.quantize_rows(x, dtype, group)
+            assert y.shape == x.shape and s.shape == (2, 3, 128 // (group or 128)) and y.dtype == dtype
+            back = y.float().view(2, 3, s.shape[-1], -1) * s[..., None]
+            assert ((back - x.view_as(back)).abs() <= 1.01 * half_step * s[..., None]).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_embedding(device, dtype):
+    table = rows(device, dtype, 10, 24)
+    ids = torch.tensor([[3, 9], [0, 10]], dtype=torch.int32, device=device)
+    assert torch.equal(ops.embedding(ids, table), F.pad(table, (0, 0, 0, 1))[ids.long()])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_matmul(device, dtype):
+    a, b = rows(device, dtype, 2, 3, 64), rows(device, dtype, 40, 64)
+    bias, residual = rows(device, FLOAT, 40), rows(device, dtype, 2, 3, 40)
+    product = a.double() @ b.double().t()
+    tolerance = max(ROUNDING[dtype], 2e-3 if dtype == FLOAT else 0)  # as tf32
+    close(ops.matmul(a, b), product, tolerance)
+    ours = ops.matmul(a, b, bias=bias, residual=residual, activation="silu", out_dtype=dtype)
+    close(ours, F.silu(product + bias) + residual, tolerance)
+    assert ops.matmul(a, b, out_dtype=FLOAT).dtype == FLOAT
+
+
+def test_matmul_of_eight_bits(device):
+    x, w = rows(device, HALF, 5, 64), rows(device, HALF, 24, 64)
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        (a, sa), (b, sb) = ops.quantize_rows(x, dtype), ops.quantize_rows(w, dtype)
+        ours = ops.matmul(a, b, sa, sb.view(-1), out_dtype=FLOAT)
+        close(ours, (a.double() * sa) @ (b.double() * sb).t(), 1e-5)
+
+
+# ---- attention ----
+
+
+def reference(q, k, v, scale, left, right, cap=0.0):
+    """One sequence, [tokens, heads, d], in f64: the output, and the logarithms of sums of exponentials."""
+    q, k, v = (t.double().transpose(0, 1) for t in (q, k, v))
+    k, v = (t.repeat_interleave(q.shape[0] // k.shape[0], 0) for t in (k, v))
+    scores = scale * q @ k.transpose(1, 2)
+    if cap:
+        scores = cap * torch.tanh(scores / cap)
+    place = torch.arange(q.shape[1], device=q.device)[:, None] + k.shape[1] - q.shape[1]
+    key = torch.arange(k.shape[1], device=q.device)
+    hidden = (key > place + right if right >= 0 else key < 0) | (key < place - left if left >= 0 else key < 0)
+    scores = scores.masked_fill(hidden, -torch.inf)
+    return (scores.softmax(-1) @ v).transpose(0, 1), scores.logsumexp(-1).t()
+
+
+def starts_of(lengths, device):
+    return F.pad(torch.tensor(lengths, device=device).cumsum(0), (1, 0)).int()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("left, right, cap", [(-1, -1, 0.0), (-1, 0, 0.0), (5, 0, 20.0)])
+def test_attention(device, dtype, left, right, cap):
+    q_lengths, k_lengths, heads, kv_heads, d = [7, 1, 20], [7, 30, 33], 4, 2, 64
+    q = rows(device, dtype, sum(q_lengths), heads, d)
+    k, v = (rows(device, dtype, sum(k_lengths), kv_heads, d) for _ in range(2))
+    q_starts, k_starts = starts_of(q_lengths, device), starts_of(k_lengths, device)
+    out, lse = ops.attention(q, k, v, q_starts, k_starts, longest=20, left=left, right=right, cap=cap)
+    for i in range(3):
+        own, keys = slice(*q_starts[i : i + 2].tolist()), slice(*k_starts[i : i + 2].tolist())
+        expected, logs = reference(q[own], k[keys], v[keys], d**-0.5, left, right, cap)
+        close(out[own], expected, 3 * ROUNDING[dtype])
+        close(lse[own], logs, 1e-3)
+
+
+def test_attention_to_pages(device):
+    heads, d, page = 2, 64, 16
+    lengths = torch.tensor([20, 40], dtype=torch.int32, device=device)
+    table = torch.tensor([[3, 1, 0], [0, 4, 2]], dtype=torch.int32, device=device)
+    k, v = (rows(device, HALF, 5, page, heads, d) for _ in range(2))
+    q = rows(device, HALF, 6, heads, d)
+    q_starts = starts_of([2, 4], device)
+    out, _ = ops.attention(q, k, v, q_starts, lengths, table=table, longest=4, right=0)
+    for i in range(2):
+        own = slice(*q_starts[i : i + 2].tolist())
+        keys, values = (t[table[i].long()].flatten(0, 1)[: lengths[i]] for t in (k, v))
+        close(out[own], reference(q[own], keys, values, d**-0.5, -1, 0)[0], 3e-3)
+
+
+@pytest.mark.parametrize(
+    "k_type, v_type, zeros, tolerance",
+    [(None, None, False, 3e-3), ("u8", "u8", True, 0.02), ("f8_e4m3", "u4", False, 0.2)],
+)
+def test_decode(device, k_type, v_type, zeros, tolerance):
+    """Tokens are appended in two steps, and the newest attend to all."""
+    form = ops.CacheFormat(HALF, k_type, v_type, head=64, page=16, k_zeros=zeros, v_zeros=zeros)
+    kv_heads, heads, lengths = 2, 4, [19, 33]
+    cache = form.zeros(6, kv_heads, device)
+    table = torch.tensor([[5, 1, 0], [3, 4, 2]], dtype=torch.int32, device=device)
+    k, v = ([rows(device, HALF, n, kv_heads, 64) for n in lengths] for _ in range(2))
+    for begin, end in ((0, 17), (17, None)):
+        parts = [[t[begin:end] for t in ts] for ts in (k, v)]
+        counts = [len(t) for t in parts[0]]
+        now = torch.tensor([begin + c for c in counts], dtype=torch.int32, device=device)
+        ops.kv_append(
+            torch.cat(parts[0]),
+            torch.cat(parts[1]),
+            cache,
+            starts_of(counts, device),
+            table,
+            now,
+            form,
+            longest=max(counts),
+        )
+    q = rows(device, HALF, 2, 1, heads, 64)
+    out, lse = ops.attention_decode(q, cache, table, now, form)
+    assert now.tolist() == lengths and lse.shape == (2, 1, heads)
+    for i in range(2):
+        close(out[i], reference(q[i], k[i], v[i], 0.125, -1, 0)[0], tolerance)
+
+
+def test_cache_formats():
+    assert ops.CacheFormat().shape(7, 3) == (7, 3, 1, 2048)
+    assert ops.CacheFormat(k_type="u4", v_type="u4", k_zeros=True).shape(1, 1)[3] == 2 * 256 + 16 + 8
+    assert ops.CacheFormat(k_type="u4", k_group=32, page=64).shape(1, 1)[2:] == (4, 256 + 32 + 1024)
+    assert ops.CacheFormat(k_type="u4", k_channels=True, k_zeros=True).shape(1, 1)[3] == 256 + 1024
+
+
+# ---- what torch asks of operators ----
+
+
+def examples():
+    """Of each operator good arguments on the CPU."""
+    x, w = rows("cpu", HALF, 2, 64), rows("cpu", HALF, 64)
+    layer = nn.Linear.from_float(torch.nn.Linear(64, 16), "u4", 32)
+    heads = rows("cpu", HALF, 5, 2, 64)
+    starts, lengths = starts_of([5], "cpu"), torch.tensor([5], dtype=torch.int32)
+    form = ops.CacheFormat(head=64)
+    cache, table = form.zeros(2, 2), torch.zeros(1, 1, dtype=torch.int32)
+    text = str(form)
+    ops.kv_append(heads, heads, cache, starts, table, lengths, form, longest=5)
+    return {
+        "matmul_lowbit": (x, layer.packed, layer.scales, None, layer.bias, "u4", 32),
+        "matmul": (x, rows("cpu", HALF, 8, 64)),
+        "rms_norm": (x, w, 1e-6),
+        "add_rms_norm": (x, x.clone(), w, 1e-6),
+        "swiglu": (x,),
+        "rope": (heads, torch.arange(5, dtype=torch.int32), torch.randn(8, 64)),
+        "softmax": (x,),
+        "quantize_rows": (x, torch.int8),
+        "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
+        "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
+        "attention_decode": (heads[:1, None], cache, table, lengths, None, None, text, 0, 0.1, 0.0),
+        "kv_append": (heads, heads, cache, starts, table, lengths, None, None, None, text, 5),
+        "unpack": (layer.packed, "u4", 32, 16),
+    }
+
+
+NAMES = [
+    "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "quantize_rows", "embedding",
+    "attention", "attention_decode", "kv_append", "unpack",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schemas_and_fake_tensors(name):
+    torch.manual_seed(12)
+    arguments = examples()
+    op = getattr(torch.ops.tilusvm, name).default
+    torch.library.opcheck(op, arguments[name], test_utils=("test_schema", "test_faketensor"))
+
+
+def test_compiled_without_graph_breaks():
+    torch.manual_seed(13)
+    weight = torch.randn(64).half()
+
+    def block(x, residual):
+        y = ops.add_rms_norm(x, residual, weight)
+        return ops.softmax(ops.swiglu(y)) + ops.rms_norm(residual, weight).chunk(2, -1)[0]
+
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    for m in (2, 5, 7):
+        x, r = rows("cpu", HALF, m, 64), rows("cpu", HALF, m, 64)
+        r2 = r.clone()
+        assert torch.equal(compiled(x, r), block(x, r2)) and torch.equal(r, r2)
+
+
+def test_autocast(device):
+    x, w = rows(device, FLOAT, 2, 64), rows(device, FLOAT, 64)
+    heads, starts = rows(device, FLOAT, 5, 2, 64), starts_of([5], device)
+    with torch.autocast(device, dtype=BFLOAT):
+        assert ops.rms_norm(x, w.half()).dtype == FLOAT
+        assert ops.matmul(x, rows(device, FLOAT, 8, 64)).dtype == BFLOAT
+        assert ops.attention(heads, heads, heads, starts, starts, longest=5)[0].dtype == BFLOAT
+        assert ops.swiglu(x).dtype == FLOAT
+
+
+@pytest.mark.parametrize("name", NAMES[:-1])
+def test_wrong_arguments_are_named(name):
+    """Each tensor in turn of another type, with another stride, on another device, and not aligned."""
+    arguments = examples()
+    op = getattr(torch.ops.tilusvm, name).default
+    for i, parameter in enumerate(op._schema.arguments):
+        if i >= len(arguments[name]) or not isinstance(arguments[name][i], torch.Tensor):
+            continue
+        good = arguments[name][i]
+        spread = torch.stack([good, good], -1)[..., 0]
+        shifted = torch.empty(good.numel() + 1, dtype=good.dtype)[1:].view(good.shape).copy_(good)
+        for bad in (good.to(torch.float64), spread, good.to("meta"), shifted):
+            if bad is spread and spread.is_contiguous() or i == 0 and bad.is_meta:
+                continue  # strides of extents of 1 do not matter; the first tensor says where to run
+            args = list(arguments[name])
+            args[i] = bad
+            with pytest.raises((TypeError, ValueError), match=rf"{name}: .*\b{parameter.name}\b"):
+                op(*args)
+
+
+def test_torch_warns_of_gradients_that_are_not_there():
+    x = rows("cpu", HALF, 2, 64).requires_grad_()
+    w = rows("cpu", HALF, 64)
+    with pytest.warns(UserWarning, match="autograd kernel was not registered"):
+        ops.rms_norm(x, w).sum().backward()
+
+
+def test_unpack_refuses():
+    with pytest.raises(ValueError, match="packed"):
+        quantize.unpack(torch.zeros(1, 2, 7, dtype=torch.uint8), "u4", 32, 16)
+
+
+def test_scale_is_that_of_the_head():
+    heads, starts = rows("cpu", HALF, 5, 2, 64), starts_of([5], "cpu")
+    given = ops.attention(heads, heads, heads, starts, starts, longest=5, scale=1 / math.sqrt(64))
+    assert torch.equal(given[0], ops.attention(heads, heads, heads, starts, starts, longest=5)[0])

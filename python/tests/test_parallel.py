@@ -1,0 +1,52 @@
+"""Layers over two processes: gloo and the interpreter, or NCCL where there are two GPUs."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import NO_TORCH, torch
+
+if torch is None:
+    pytest.skip(NO_TORCH, allow_module_level=True)
+
+from tilusvm import nn, parallel  # noqa: E402
+
+WORKER = pathlib.Path(__file__).parent / "parallel_worker.py"
+
+
+def test_two_processes(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", WORKER, tmp_path]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "parallel: all is right" in done.stdout
+
+
+def test_parts_that_cannot_be():
+    layer = nn.Linear(192, 100, group=64)
+    for axis, world, message in [
+        ("in", 2, "whole groups of 64"), ("in", 5, "in_features must be a multiple"),
+        ("out", 3, "out_features must be a multiple"), ("both", 2, "axis"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            parallel.shard(layer, 0, world, axis)
+    assert parallel.shard(layer, 0, 1, "in") is layer
+
+
+def test_parts_are_cut_where_they_lie():
+    """Whole granules are views of what they were cut from, so that of a mapped file only they are read."""
+    layer = nn.Linear(128, 256, group=64)
+    part = parallel.shard(layer, 1, 2, "out")
+    assert part.packed.data_ptr() == layer.packed[2:].data_ptr() and part.packed.shape[0] == 2
+
+
+def test_plans():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(128, 128)
+
+    with pytest.raises(ValueError, match="the plan for up"):
+        parallel.parallelize_(Model(), {"*": "diagonal"})

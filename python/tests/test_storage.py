@@ -1,0 +1,149 @@
+"""Models in .safetensors files: round trips, shards, mappings, and files that are damaged."""
+
+import json
+import struct
+
+import pytest
+from conftest import NO_TORCH, torch
+
+if torch is None:
+    pytest.skip(NO_TORCH, allow_module_level=True)
+
+from torch_kit import DEVICES  # noqa: E402
+
+from tilusvm import nn, quantize, storage  # noqa: E402
+
+
+class Model(torch.nn.Module):
+    """Two layers, a weight that two names share, a buffer, odd sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(11, 64)
+        self.up = torch.nn.Linear(64, 100)
+        self.norm = torch.nn.LayerNorm(100)
+        self.down = torch.nn.Linear(100, 64, bias=False)
+        self.head = torch.nn.Linear(64, 11, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("count", torch.tensor([1, 2, 3]))
+
+    def forward(self, ids):
+        return self.head(self.down(self.norm(self.up(self.embed(ids)))))
+
+
+def quantized(seed=0):
+    torch.manual_seed(seed)
+    return quantize.quantize_(Model().half(), {"up": "u3", "down": "f6_e3m2"}, 32, progress=False)
+
+
+IDS = torch.tensor([[1, 5, 10]])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("most", [1 << 30, 3000])
+def test_round_trip(tmp_path, most, device):
+    model = quantized()
+    storage.save(model.to(device), tmp_path, max_shard_bytes=most)
+    files = sorted(p.name for p in tmp_path.iterdir())
+    assert files == ["model.safetensors"] if most > 3000 else len(files) > 2
+    for other in (Model().half(), quantized(1), Model().to("meta")):
+        storage.load(other, tmp_path, device=device)
+        assert other.up.type == "u3" and other.down.group == 32
+        assert torch.equal(other(IDS.to(device)), model(IDS.to(device)))
+        assert other.head.weight is other.embed.weight
+        assert torch.equal(other.count.cpu(), torch.tensor([1, 2, 3]))
+        assert not any(p.requires_grad for p in other.parameters())
+
+
+def test_tensors_are_the_mapping(tmp_path):
+    storage.save(quantized(), tmp_path)
+    model = storage.load(Model().to("meta"), tmp_path)
+    maps = [line.split() for line in open("/proc/self/maps") if str(tmp_path / "model.safetensors") in line]
+    ranges = [[int(x, 16) for x in m[0].split("-")] for m in maps]
+    for layer in (model.up, model.down):
+        for tensor in (layer.packed, layer.scales):
+            assert tensor.data_ptr() % 16 == 0
+            assert any(low <= tensor.data_ptr() < high for low, high in ranges)
+    model.up.scales.zero_()  # private: the file stays
+    assert torch.equal(storage.load(Model().to("meta"), tmp_path)(IDS), quantized()(IDS))
+
+
+def test_others_can_read_it(tmp_path):
+    reader = pytest.importorskip("safetensors.torch")
+    model = quantized()
+    storage.save(model, tmp_path, max_shard_bytes=3000)
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    theirs = {}
+    for name in set(index["weight_map"].values()):
+        theirs |= reader.load_file(tmp_path / name)
+    ours = model.state_dict()
+    assert set(theirs) == set(index["weight_map"]) == set(ours) - {"head.weight"} | ({"head.weight"} & set(theirs))
+    assert all(torch.equal(theirs[n], ours[n]) for n in theirs)
+    assert index["metadata"]["total_size"] == sum(t.numel() * t.element_size() for t in theirs.values())
+
+
+def test_files_of_others(tmp_path):
+    writer = pytest.importorskip("safetensors.torch")
+    model = Model()
+    tensors = {n: t.clone() for n, t in model.state_dict().items()}
+    writer.save_file(tensors, tmp_path / "model.safetensors")
+    other = storage.load(Model(), tmp_path)
+    assert torch.equal(other(IDS), model(IDS))
+
+
+def test_a_layer_alone(tmp_path):
+    layer = quantized().up
+    storage.save(layer, tmp_path)
+    x = torch.randn(2, 64).half()
+    other = storage.load(nn.Linear(64, 100, type="u8", group=128), tmp_path)
+    assert torch.equal(other(x), layer(x)) and other.type == "u3"
+
+
+def test_what_does_not_fit(tmp_path):
+    storage.save(quantized(), tmp_path)
+    bigger = Model()
+    bigger.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(KeyError, match="extra.weight"):
+        storage.load(bigger, tmp_path)
+    storage.load(bigger, tmp_path, strict=False)
+    other = Model()
+    other.norm = torch.nn.LayerNorm(99)
+    with pytest.raises(ValueError, match="norm"):
+        storage.load(other, tmp_path)
+    with pytest.raises(FileNotFoundError):
+        storage.load(Model(), tmp_path / "nowhere")
+
+
+def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"x": {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"not json", b"[]", entry("F99"), entry(shape=(3,)), entry(offsets=(0, 4)), entry(offsets=(-8, 0)),
+     entry(offsets=(8, 16)), entry(shape=(-2,)), {"x": {}}, entry(shape=("a",))],
+)  # fmt: skip
+def test_damaged_files(tmp_path, header):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        storage.load(torch.nn.Linear(1, 2), tmp_path)
+    path.write_bytes(b"\xff" * 9)
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        storage.load(torch.nn.Linear(1, 2), tmp_path)
+
+
+def test_an_index_stays_in_its_folder(tmp_path):
+    index = {"weight_map": {"weight": "../model.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="other folders"):
+        storage.load(torch.nn.Linear(1, 2), tmp_path)
+
+
+def test_nothing_is_left_of_a_save_that_failed(tmp_path):
+    model = torch.nn.Module()
+    model.register_buffer("x", torch.zeros(4, dtype=torch.complex64))
+    with pytest.raises(TypeError, match="complex64"):
+        storage.save(model, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,205 @@
+"""Linear: torch.nn.Linear with weights of 1 to 8 bits."""
+
+from __future__ import annotations
+
+import torch
+
+from . import ops, quantize
+from ._formats import format_of
+from ._registry import HALVES, plain
+
+__all__ = ["Linear"]
+
+
+class _Product(torch.autograd.Function):
+    """x @ W with the gradient of x; the weights have none."""
+
+    @staticmethod
+    def forward(ctx, x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
+        ctx.save_for_backward(packed, scales, zeros)
+        ctx.type, ctx.group, ctx.dtype = type, group, x.dtype
+        return ops._matmul_lowbit_op(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        packed, scales, zeros = ctx.saved_tensors
+        weight = quantize.dequantize(packed, scales, zeros, type=ctx.type, group=ctx.group, dtype=gradient.dtype)
+        return ((gradient @ weight).to(ctx.dtype), *[None] * 8)
+
+
+class Linear(torch.nn.Module):
+    """y = x W^T + bias, as torch.nn.Linear, with weights [out_features, in_features] of a low-precision type.
+
+    in_features, out_features: any, as the weights are filled up with zeros to whole groups and multiples of 8. x is
+    [..., in_features] of dtype, float16 or bfloat16, of any number of rows, on the device of the weights; under
+    autocast of any floating type. A GPU launches on torch's current stream; on the CPU the interpreter runs.
+
+    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 32, 64, 128, or 0 for all; zeros:
+    a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others.
+
+    Buffers: packed (uint8), scales, zeros (or None), bias (or None), the last three of dtype. The gradient goes to x
+    alone.
+    """
+
+    def __init__(
+        self,
+        in_features,
+        out_features,
+        bias=True,
+        *,
+        type="u4",
+        group=128,
+        zeros=False,
+        dtype=torch.float16,
+        device=None,
+        batch_invariant=False,
+    ):
+        super().__init__()
+        fmt = format_of(type)
+        if group not in (0, 32, 64, 128):
+            raise ValueError(f"group must be 32, 64, 128 or 0, not {group!r}")
+        if zeros and fmt.kind != "u":
+            raise ValueError(f"zeros goes with unsigned types, not with {type}")
+        if dtype not in HALVES:
+            raise TypeError(f"dtype must be torch.float16 or torch.bfloat16, not {dtype}")
+        self.in_features, self.out_features = in_features, out_features
+        self.type, self.group, self.batch_invariant = type, group, batch_invariant
+        self._whole = n, k = self._extents()
+        groups = (k // group if group else 1, n)
+
+        def half(*shape):
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        shape = ops.packed_shape(type, group, k, n)
+        self.register_buffer("packed", torch.zeros(shape, dtype=torch.uint8, device=device))
+        self.register_buffer("scales", half(*groups))
+        self.register_buffer("zeros", half(*groups) if zeros else None)
+        self.register_buffer("bias", half(n) if bias else None)
+
+    def _extents(self):
+        """Of the packed weights: n, k."""
+        rows = ops.group_rows(self.group)
+        return -(-self.out_features // 8) * 8, -(-self.in_features // rows) * rows
+
+    @classmethod
+    @torch.no_grad()
+    def from_float(
+        cls,
+        linear,
+        type="u4",
+        group=128,
+        *,
+        zeros=False,
+        dtype=None,
+        scales="mse",
+        importance=None,
+        device=None,
+        batch_invariant=False,
+    ):
+        """Quantizes a torch.nn.Linear; quantize.quantize_ has the arguments."""
+        dtype = dtype or (linear.weight.dtype if linear.weight.dtype in HALVES else torch.float16)
+        weight = linear.weight.detach().to(device or linear.weight.device)
+        codes, found, points = quantize.quantize_weight(
+            weight, type, group, zeros=zeros, dtype=dtype, scales=scales, importance=importance
+        )
+        bias = getattr(linear, "bias", None)
+        return cls.from_codes(
+            codes,
+            found,
+            points,
+            bias,
+            type=type,
+            group=group,
+            in_features=weight.shape[1],
+            out_features=weight.shape[0],
+            batch_invariant=batch_invariant,
+        )
+
+    @classmethod
+    @torch.no_grad()
+    def from_codes(
+        cls,
+        codes,
+        scales,
+        zeros=None,
+        bias=None,
+        *,
+        type,
+        group=128,
+        in_features=None,
+        out_features=None,
+        batch_invariant=False,
+    ):
+        """Of given codes uint8[k, n], one to a byte, scales [k / group, n], zero points as scales and bias, without
+        quantizing anew. in_features, out_features: where k and n are filled up."""
+        k, n = codes.shape
+        self = cls(
+            in_features or k,
+            out_features or n,
+            bias is not None,
+            type=type,
+            group=group,
+            zeros=zeros is not None,
+            dtype=scales.dtype,
+            device="meta",
+            batch_invariant=batch_invariant,
+        )
+        if self._extents() != (n, k) or tuple(scales.shape) != tuple(self.scales.shape):
+            raise ValueError(
+                f"codes [{k}, {n}] and scales {list(scales.shape)} do not belong to {self.in_features} inputs, "
+                f"{self.out_features} outputs and group {group}"
+            )
+        self.packed = quantize.pack(codes, type, group, scales.dtype, zeros=zeros is not None, bias=bias is not None)
+        self.scales, self.zeros = scales.contiguous(), None if zeros is None else zeros.to(scales.dtype).contiguous()
+        if bias is not None:
+            bias = bias.detach().to(codes.device, scales.dtype)
+            self.bias = torch.nn.functional.pad(bias, (0, n - bias.shape[0])).contiguous()
+        return self
+
+    @property
+    def dtype(self):
+        return self.scales.dtype
+
+    @property
+    def device(self):
+        return self.packed.device
+
+    @torch.no_grad()
+    def dequantize(self, dtype=torch.float32):
+        """The weights [out_features, in_features], computed in f32 and rounded to dtype."""
+        weight = quantize.dequantize(
+            self.packed, self.scales, self.zeros, type=self.type, group=self.group, dtype=dtype
+        )
+        return weight[: self.out_features, : self.in_features].contiguous()
+
+    def forward(self, x, *, out_dtype=None):
+        """out_dtype: torch.float32 leaves the sums unrounded; None is the type of the layer."""
+        scales = self.scales
+        if x.dtype is not scales.dtype and torch.is_autocast_enabled(x.device.type):
+            x = x.to(scales.dtype)
+        if x.shape[-1:] != (self.in_features,):
+            raise ValueError(f"Linear: x must have {self.in_features} columns, not the shape {list(x.shape)}")
+        n, k = self._whole
+        if k != self.in_features:
+            x = torch.nn.functional.pad(x, (0, k - self.in_features))
+        if not x.is_contiguous():
+            x = x.contiguous()
+        args = (x, self.packed, scales, self.zeros, self.bias, self.type, self.group, out_dtype, self.batch_invariant)
+        if x.requires_grad and torch.is_grad_enabled():
+            y = _Product.apply(*args)
+        else:
+            if plain(x) and x.data_ptr() & 15:
+                args = (x.clone(), *args[1:])
+            y = ops._matmul_lowbit_op(*args)
+        return y if n == self.out_features else y[..., : self.out_features]
+
+    def extra_repr(self):
+        parts = [
+            f"in_features={self.in_features}",
+            f"out_features={self.out_features}",
+            f"bias={self.bias is not None}",
+        ]
+        parts += [f"type={self.type}", f"group={self.group}"]
+        parts += ["zeros=True"] if self.zeros is not None else []
+        parts += ["batch_invariant=True"] if self.batch_invariant else []
+        return ", ".join([*parts, f"dtype={self.dtype}"])

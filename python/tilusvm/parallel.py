@@ -1,0 +1,200 @@
+"""Linear layers over several GPUs: the columns, or the rows, of packed weights on the ranks of a process group.
+
+A pair of them needs one sum over the ranks: ColumnParallelLinear has a part of the outputs, which what is done
+element by element leaves where it is, RowParallelLinear takes them as its part of the inputs and adds up over the
+ranks.
+
+    torchrun --nproc-per-node 2 script.py
+"""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+
+import torch
+import torch.distributed as dist
+
+from . import ops, quantize
+from .nn import Linear
+
+__all__ = ["ColumnParallelLinear", "RowParallelLinear", "shard", "parallelize_"]
+
+
+def _part(size, rank, world, name):
+    if size % world:
+        raise ValueError(f"{name} must be a multiple of the number of ranks, {world}, not {size}")
+    return size // world * rank, size // world * (rank + 1)
+
+
+@torch.no_grad()
+def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
+    """What a rank of `world` has of a Linear: axis "out", a part of the outputs; "in", of the inputs.
+
+    Packed weights are cut as they are where the part is whole granules: multiples of 64 outputs, and of a group's
+    inputs; other parts of outputs are packed anew, from the same codes. A part of the inputs must be whole groups
+    (ValueError); the bias is then that of rank 0. Parts of mapped tensors are read alone.
+    """
+    if axis not in ("out", "in"):
+        raise ValueError(f'axis must be "out" or "in", not {axis!r}')
+    if world == 1:
+        return linear
+    outputs, inputs = linear.out_features, linear.in_features
+    bias, zeros = linear.bias, linear.zeros
+    made = {"type": linear.type, "group": linear.group, "batch_invariant": linear.batch_invariant}
+    if axis == "in":
+        rows = ops.group_rows(linear.group)
+        begin, end = _part(inputs, rank, world, "in_features")
+        if begin % rows or end % rows:
+            raise ValueError(f"a part of in_features, {end - begin}, must be whole groups of {rows}")
+        granules = slice(None), slice(begin // rows, end // rows)
+        groups = slice(begin // rows, end // rows) if linear.group else slice(None)
+        own = slice(None)
+        inputs = end - begin
+        bias = bias if rank == 0 else None
+    else:
+        begin, end = _part(outputs, rank, world, "out_features")
+        own, groups = slice(begin, end), slice(None)
+        granules = slice(begin // 64, end // 64), slice(None)
+        outputs = end - begin
+        if outputs % 64:
+            codes = quantize.unpack(linear.packed, linear.type, linear.group, linear.scales.shape[1])
+            parts = [_filled(t, begin, end) for t in (codes, linear.scales, zeros, bias)]
+            return Linear.from_codes(*parts, in_features=inputs, out_features=outputs, **made)
+    part = Linear(inputs, outputs, bias is not None, zeros=zeros is not None, dtype=linear.dtype, device="meta", **made)
+    part.packed = linear.packed[granules].contiguous()
+    part.scales = linear.scales[groups, own].contiguous()
+    part.zeros = None if zeros is None else zeros[groups, own].contiguous()
+    part.bias = None if bias is None else bias[own].contiguous()
+    return part
+
+
+def _filled(tensor, begin, end):
+    """Columns from begin to end, filled up to a multiple of 8 with zeros."""
+    if tensor is None:
+        return None
+    return torch.nn.functional.pad(tensor[..., begin:end], (0, -(end - begin) % 8)).contiguous()
+
+
+class _Parallel(torch.nn.Module):
+    axis: str
+
+    def __init__(self, linear: Linear, process_group=None, **options):
+        """linear: this rank's part, as shard makes it; process_group: None for all processes."""
+        super().__init__()
+        self.linear, self.process_group = linear, process_group
+        self._options(**options)
+
+    @classmethod
+    def from_linear(cls, linear, process_group=None, **options):
+        """Cuts a whole Linear, of which only this rank's part is kept."""
+        rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
+        return cls(shard(linear, rank, world, cls.axis), process_group, **options)
+
+    @classmethod
+    @torch.no_grad()
+    def from_float(cls, linear, process_group=None, *, options=None, **quantization):
+        """Quantizes this rank's part of a torch.nn.Linear; quantization: the arguments of nn.Linear.from_float.
+
+        options: those of the class. The codes are those of the whole layer's.
+        """
+        rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
+        along = 0 if cls.axis == "out" else 1
+        begin, end = _part(linear.weight.shape[along], rank, world, f"{cls.axis}_features")
+        part = torch.nn.Linear(1, 1, bias=False, device="meta")
+        part.weight = torch.nn.Parameter(linear.weight.narrow(along, begin, end - begin), requires_grad=False)
+        if linear.bias is not None and along == 0:
+            part.bias = torch.nn.Parameter(linear.bias[begin:end], requires_grad=False)
+        elif linear.bias is not None and rank == 0:
+            part.bias = torch.nn.Parameter(linear.bias.detach(), requires_grad=False)
+        size = quantization.get("group", 128)
+        if along == 1 and ((end - begin) % ops.group_rows(size) or not size):
+            raise ValueError(f"a part of in_features, {end - begin}, must be whole groups of inputs, not of {size}")
+        return cls(Linear.from_float(part, **quantization), process_group, **(options or {}))
+
+    def __deepcopy__(self, memo):
+        memo[id(self.process_group)] = self.process_group  # a process group has no copies
+        memo[id(self)] = made = self.__class__.__new__(self.__class__)
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
+
+class ColumnParallelLinear(_Parallel):
+    """y = x W^T + bias with a part of the outputs on each rank; x is whole on every rank.
+
+    gather_output: whether every rank gets the whole y; else its own part.
+    """
+
+    axis = "out"
+
+    def _options(self, gather_output=False):
+        self.gather_output = gather_output
+
+    def forward(self, x):
+        y = self.linear(x)
+        if not self.gather_output:
+            return y
+        world = dist.get_world_size(self.process_group)
+        parts = torch.empty((world * y.shape[0], *y.shape[1:]), dtype=y.dtype, device=y.device)
+        dist.all_gather_into_tensor(parts, y.contiguous(), group=self.process_group)
+        return parts.view(world, *y.shape).movedim(0, -2).flatten(-2)
+
+    def extra_repr(self):
+        return f"gather_output={self.gather_output}"
+
+
+class RowParallelLinear(_Parallel):
+    """y = x W^T + bias with a part of the inputs on each rank; every rank gets the whole y.
+
+    scatter_input: whether x is whole, and each rank takes its part; else x is the rank's part already. reduce_dtype:
+    the type in which the ranks' sums are added up, torch.float32, or None for that of x, which is half the traffic.
+    """
+
+    axis = "in"
+
+    def _options(self, scatter_input=False, reduce_dtype=None):
+        if reduce_dtype not in (None, torch.float32):
+            raise TypeError(f"reduce_dtype must be None or torch.float32, not {reduce_dtype}")
+        self.scatter_input, self.reduce_dtype = scatter_input, reduce_dtype
+
+    def forward(self, x):
+        if self.scatter_input:
+            part = self.linear.in_features
+            x = x.narrow(-1, part * dist.get_rank(self.process_group), part)
+        y = self.linear(x, out_dtype=self.reduce_dtype).contiguous()
+        dist.all_reduce(y, group=self.process_group)
+        return y if self.reduce_dtype is None else y.to(x.dtype)
+
+    def extra_repr(self):
+        return f"scatter_input={self.scatter_input}, reduce_dtype={self.reduce_dtype}"
+
+
+_KINDS = {
+    "column": (ColumnParallelLinear, {}),
+    "column, gathered": (ColumnParallelLinear, {"gather_output": True}),
+    "row": (RowParallelLinear, {}),
+    "row, scattered": (RowParallelLinear, {"scatter_input": True}),
+}
+
+
+def parallelize_(model, plan, process_group=None):
+    """Replaces the nn.Linear modules that the plan names by this rank's parts, in place; returns the model.
+
+    plan: a mapping of name patterns to "column", "row", "column, gathered" or "row, scattered", such as
+    {"*.[qkv]_proj": "column", "*.o_proj": "row"}; the first pattern that fits is taken. A model whose tensors are
+    mapped (storage.load without a device) reads its own parts alone.
+    """
+    for name, module in list(model.named_modules()):
+        kind = next((k for p, k in plan.items() if fnmatch.fnmatchcase(name, p)), None)
+        if not isinstance(module, Linear) or kind is None:
+            continue
+        if kind not in _KINDS:
+            raise ValueError(f"the plan for {name} must be one of {', '.join(map(repr, _KINDS))}, not {kind!r}")
+        make, options = _KINDS[kind]
+        parent, _, last = name.rpartition(".")
+        try:
+            setattr(model.get_submodule(parent), last, make.from_linear(module, process_group, **options))
+        except ValueError as error:
+            error.add_note(f"in the module {name}")
+            raise
+    return model

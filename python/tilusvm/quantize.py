@@ -1,0 +1,288 @@
+"""Weights of a torch model to low-precision types: of a matrix, quantize_weight, pack and back; of a model, quantize_.
+
+A matrix is torch's: [n, k], rows are outputs. Codes, packed weights, scales and zero points are the programs', for W
+[k, n] with groups along k (tilusvm(7), tvm-pack(1)).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import sys
+from collections.abc import Mapping
+
+import torch
+
+from ._formats import bits_of_codes, format_of
+from ._registry import HALVES, library
+from ._scales import scales_of
+from .ops import group_rows, lowbit_program, packed_shape
+
+__all__ = ["quantize_weight", "pack", "unpack", "dequantize", "quantize_"]
+
+
+def _padded(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _check(weight, type, group, zeros, dtype):
+    fmt = format_of(type)
+    if group not in (0, 32, 64, 128):
+        raise ValueError(f"group must be 32, 64, 128, or 0 for one scale a row, not {group!r}")
+    if zeros and fmt.kind != "u":
+        raise ValueError(f"zeros goes with unsigned types, not with {type}")
+    if dtype not in HALVES:
+        raise TypeError(f"dtype must be torch.float16 or torch.bfloat16, not {dtype}")
+    if weight.dim() != 2 or not weight.is_floating_point():
+        raise ValueError(f"weight must be a floating matrix, not {weight.dtype} {list(weight.shape)}")
+    return fmt
+
+
+def _strange(weight):
+    place = (~weight.isfinite()).nonzero()[0].tolist()
+    return ValueError(f"weight{place} is {weight[tuple(place)].item()}: weights must be finite")
+
+
+@torch.no_grad()
+def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.float16, scales="mse", importance=None):
+    """Quantizes a matrix [n, k] on its device: codes uint8[k, n], scales dtype[k / group, n], zero points or None.
+
+    k is filled up with zeros to a multiple of the group, n to one of 8: the results have those extents. zeros: a zero
+    point to a group, for unsigned types. scales: "mse" searches for the least squared error, "absmax" takes the least
+    scale that holds each group. importance: f32[k], how much the squared error of each input counts (the mean square
+    of activations). ValueError for weights that are not finite, and scales beyond the range of dtype.
+    """
+    fmt = _check(weight, type, group, zeros, dtype)
+    n, k = weight.shape
+    rows = group_rows(group)
+    padded = (_padded(n, 8), _padded(k, rows))
+    w = weight.float()
+    if padded != (n, k):
+        w = torch.nn.functional.pad(w, (0, padded[1] - k, 0, padded[0] - n))
+    n, k = padded
+    size = group or k
+    if importance is not None:
+        importance = _importance(importance, weight.shape[1], k, w.device, n, size)
+    groups = w.reshape(-1, size)
+    scale, zero = scales_of(groups, fmt, zeros, dtype, scales, importance)
+    if not torch.isfinite(scale).all():
+        if not torch.isfinite(weight).all():
+            raise _strange(weight)
+        at = int((~torch.isfinite(scale)).nonzero()[0])
+        hint = ": dtype=torch.bfloat16 has a wider range" if dtype == torch.float16 else ""
+        raise ValueError(f"the scale of row {at // (k // size)} of weight is beyond the range of {dtype}{hint}")
+    codes = torch.empty(k, n, dtype=torch.uint8, device=w.device)
+    chunk = max((1 << 24) // k, 1)
+    for i in range(0, n, chunk):
+        part = slice(i * (k // size), (i + chunk) * (k // size))
+        x = groups[part].double() / torch.where(scale[part] == 0, torch.inf, scale[part]).double()[:, None]
+        if zeros:
+            x = (x.round_() + zero[part, None] - (1 << fmt.bits - 1)).clamp_(fmt.least, fmt.greatest)
+        codes[:, i : i + chunk] = fmt.encode(x).view(-1, k).t()
+    scale = scale.to(dtype).view(n, k // size).t().contiguous()
+    return codes, scale, zero.to(dtype).view(n, k // size).t().contiguous() if zeros else None
+
+
+def _importance(importance, inputs, k, device, n, size):
+    """By group: f32[size] where there is one group to a row, else [groups, size]."""
+    importance = torch.as_tensor(importance, dtype=torch.float32, device=device)
+    if tuple(importance.shape) != (inputs,) or not bool((importance >= 0).all() & importance.isfinite().all()):
+        raise ValueError(f"importance must be {inputs} finite numbers that are not negative")
+    importance = torch.nn.functional.pad(importance, (0, k - inputs))
+    return importance if size == k else importance.view(-1, size).repeat(n, 1)
+
+
+def _device_check(tensor, name):
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"{name} must be on a CUDA device or the CPU, not on {tensor.device}")
+
+
+def pack(codes, type, group=128, dtype=torch.float16, *, zeros=False, bias=False):
+    """Codes uint8[k, n] as the program matmul_lowbit reads them, uint8[ops.packed_shape(type, group, k, n)].
+
+    The program's own kernel lays them out, on the codes' device. k is a multiple of the group (128 for 0), n of 8.
+    dtype, zeros and bias change nothing of it: those of what will be multiplied spare a GPU the translation of
+    another program.
+    """
+    _device_check(codes, "codes")
+    k, n = codes.shape
+    if codes.dtype != torch.uint8 or k % group_rows(group) or n % 8:
+        raise ValueError(
+            f"codes must be uint8 [multiple of {group_rows(group)}, multiple of 8], "
+            f"not {codes.dtype} {list(codes.shape)}"
+        )
+    bits = format_of(type).bits
+    packed = torch.empty(packed_shape(type, group, k, n), dtype=torch.uint8, device=codes.device)
+    if codes.numel():
+        lowbit_program(type, group, dtype, zeros, bias)["pack"](k, n, bits_of_codes(codes, bits), packed)
+    return packed
+
+
+@functools.lru_cache(maxsize=64)
+def _moves(type: str, group: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the kernel `pack` does to a granule: the bits that it flips, as bytes, and where it puts each bit.
+
+    Of bit b of element [row, column] the place is at [row * 64 + column, b]. The kernel moves bits and may flip them
+    (the signs of signed types), so it says so itself: it packs zeros, and then, for each p, bit p of the number of
+    every place.
+    """
+    bits, rows = format_of(type).bits, group_rows(group)
+    count = rows * 64 * bits
+    numbers = torch.arange(count, dtype=torch.int32)
+    one_each = torch.arange(8, dtype=torch.int32)
+    kernel = lowbit_program(type, group, torch.float16)["pack"]
+
+    def packed(places):
+        strings = (places.view(-1, 8) << one_each).sum(1).to(torch.uint8).view(rows, 8 * bits)
+        result = torch.empty(1, 1, count // 8, dtype=torch.uint8)
+        kernel(rows, 64, strings, result)
+        return result.view(-1)
+
+    flipped = packed(torch.zeros_like(numbers))
+    sources = torch.zeros(count, dtype=torch.int64)
+    for p in range((count - 1).bit_length()):
+        plane = packed(numbers >> p & 1) ^ flipped
+        sources |= (plane[:, None].int() >> one_each & 1).view(-1).long() << p
+    places = torch.empty(count, dtype=torch.int64)
+    places[sources] = torch.arange(count)
+    return flipped.to(device), places.view(rows * 64, bits).to(device)
+
+
+def _unpack(packed, type, group, n):
+    bits, rows = format_of(type).bits, group_rows(group)
+    blocks, groups, size = packed.shape
+    flipped, places = _moves(type, group, str(packed.device))
+    codes = torch.empty(groups * rows, blocks * 64, dtype=torch.uint8, device=packed.device)
+    shifts = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    chunk = max((1 << 22) // (groups * size), 1)
+    for j in range(0, blocks, chunk):
+        part = packed[j : j + chunk] ^ flipped
+        all_bits = (part[..., None] >> shifts & 1).view(*part.shape[:2], size * 8)
+        found = torch.zeros(*part.shape[:2], rows * 64, dtype=torch.uint8, device=packed.device)
+        for b in range(bits):
+            found |= all_bits.index_select(2, places[:, b]) << b
+        found = found.view(-1, groups, rows, 64).permute(1, 2, 0, 3).reshape(groups * rows, -1)
+        codes[:, j * 64 : j * 64 + found.shape[1]] = found
+    return codes[:, :n].contiguous()
+
+
+def _dequantize(packed, scales, zeros, type, group, dtype):
+    codes = _unpack(packed, type, group, scales.shape[1])
+    k, n = codes.shape
+    if zeros is None:
+        numbers = format_of(type).numbers(codes.device)[codes.int()]
+    else:
+        numbers = codes.float() - zeros.float().repeat_interleave(k // zeros.shape[0], 0)
+    numbers *= scales.float().repeat_interleave(k // scales.shape[0], 0)
+    return numbers.t().to(dtype).contiguous()
+
+
+library.define("unpack(Tensor packed, str type, int group, int n) -> Tensor")
+library.define(
+    "dequantize(Tensor packed, Tensor scales, Tensor? zeros, str type, int group, ScalarType dtype) -> Tensor"
+)
+for _key in ("CPU", "CUDA"):
+    library.impl("unpack", _unpack, _key)
+    library.impl("dequantize", _dequantize, _key)
+
+
+@torch.library.register_fake("tilusvm::unpack", lib=library)
+def _(packed, type, group, n):
+    return packed.new_empty((packed.shape[1] * group_rows(group), n))
+
+
+@torch.library.register_fake("tilusvm::dequantize", lib=library)
+def _(packed, scales, zeros, type, group, dtype):
+    return scales.new_empty((scales.shape[1], packed.shape[1] * group_rows(group)), dtype=dtype)
+
+
+def unpack(packed, type, group, n):
+    """The codes uint8[k, n] of what pack made, bit by bit."""
+    _check_packed(packed, type, group, n)
+    return torch.ops.tilusvm.unpack(packed, type, group, n)
+
+
+def _check_packed(packed, type, group, n):
+    _device_check(packed, "packed")
+    wanted = packed_shape(type, group, packed.shape[-2] * group_rows(group), n) if packed.dim() == 3 else None
+    if packed.dtype != torch.uint8 or tuple(packed.shape) != wanted:
+        raise ValueError(f"packed must be {type} weights of {n} columns, not {packed.dtype} {list(packed.shape)}")
+
+
+def dequantize(packed, scales, zeros=None, *, type, group=128, dtype=torch.float32):
+    """The matrix [n, k] that packed weights stand for, computed in f32: (code - zero) * scale, rounded to dtype."""
+    if not torch.compiler.is_compiling():
+        _check_packed(packed, type, group, scales.shape[1])
+    return torch.ops.tilusvm.dequantize(packed, scales, zeros, type, group, dtype)
+
+
+# ---- models ----
+
+
+def _types_for(names, type):
+    """Of each name its type: `type` itself, or that of the first pattern of the mapping which the name fits."""
+    if not isinstance(type, Mapping):
+        return dict.fromkeys(names, type)
+    found = {n: next((t for p, t in type.items() if fnmatch.fnmatchcase(n, p)), None) for n in names}
+    return {n: t for n, t in found.items() if t is not None}
+
+
+class _Bar:
+    """A bar on a terminal, and nothing elsewhere."""
+
+    def __init__(self):
+        self.shown = sys.stderr.isatty()
+
+    def __call__(self, done, total, name):
+        if self.shown:
+            filled = 30 * done // max(total, 1)
+            end = "\n" if done == total else ""
+            print(
+                f"\r[{'#' * filled}{'.' * (30 - filled)}] {done}/{total} {name[-40:]:40}",
+                end=end,
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def quantize_(
+    model, type="u4", group=128, skip=(), *, zeros=False, dtype=None, scales="mse", importance=None, device=None,
+    progress=True,
+):  # fmt: skip
+    """Replaces the torch.nn.Linear modules of a model by nn.Linear of low-precision weights, in place; returns the
+    model.
+
+    type: a type's name, or a mapping of name patterns ("*.down_proj") to types, of which the first that fits is
+    taken; modules that none fits stay. skip: patterns of names to leave alone ("lm_head"). dtype: torch.float16 or
+    bfloat16, of scales and activations; None: the weight's where it is one of them, else float16. device: where to
+    quantize, and where the results stay; None: each weight's. importance: a mapping of names to what quantize_weight
+    takes. progress: True for a bar on a terminal, or a function of (done, total, name). The weights are freed as the
+    work goes on.
+    """
+    from .nn import Linear
+
+    if isinstance(skip, str):
+        raise TypeError("skip must be a sequence of patterns, not a string")
+    found = {n: m for n, m in model.named_modules(remove_duplicate=False) if isinstance(m, torch.nn.Linear)}
+    found = {n: m for n, m in found.items() if not any(fnmatch.fnmatchcase(n, p) for p in skip)}
+    types = _types_for(found, type)
+    if "" in types:
+        raise ValueError("the model is a Linear itself: use nn.Linear.from_float")
+    show = _Bar() if progress is True else progress or (lambda done, total, name: None)
+    made = {}
+    for done, (name, kind) in enumerate(types.items()):
+        show(done, len(types), name)
+        linear = found.pop(name)
+        if linear not in made:
+            try:
+                made[linear] = Linear.from_float(
+                    linear, kind, group, zeros=zeros, dtype=dtype, scales=scales, device=device,
+                    importance=None if importance is None else importance.get(name),
+                )  # fmt: skip
+            except (ValueError, TypeError) as error:
+                error.add_note(f"in the module {name}")
+                raise
+        parent, _, last = name.rpartition(".")
+        setattr(model.get_submodule(parent), last, made[linear])
+    show(len(types), len(types), "")
+    return model
