@@ -62,8 +62,11 @@ static tvm_status read_tensor(const tvm_run_binding *binding, size_t index, void
 
 tvm_status tvm_run_check_copy(tvm_run_check *check, const tvm_run_binding *binding, tvm_diags *diags) {
     tvm_status status = TVM_OK;
-    for (size_t i = 0; !status && i < binding->count; i++)
-        if (binding->params[i].info.is_tensor) status = read_tensor(binding, i, &check->data[i], diags);
+    for (size_t i = 0; !status && i < binding->count; i++) {
+        if (!binding->params[i].info.is_tensor) continue;
+        check->bytes[i] = binding->params[i].expected.bytes;
+        status = read_tensor(binding, i, &check->data[i], diags);
+    }
     return status;
 }
 
@@ -211,6 +214,10 @@ static tvm_status compare_tensor(const tvm_run_check *check, const tvm_run_bindi
     int64_t shape[TVM_MAX_RANK];
     void *found = NULL;
     comparison c;
+    if (param->expected.bytes != check->bytes[index])
+        return tvm_diag_add(diags, TVM_INVALID, NULL, NULL, "tensor '%s' has %zu bytes, that of '%s' %zu",
+                            param->info.name, (size_t)param->expected.bytes, check->symbol,
+                            check->bytes[index]);
     tvm_status status =
         tvm_param_shape(binding->function, index, binding->values, binding->count, shape, NULL);
     if (status) return tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_message(binding->context));

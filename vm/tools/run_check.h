@@ -10,6 +10,7 @@ typedef struct tvm_run_check {
     void *handle;
     void (*function)(void);
     void *data[TVM_MAX_PARAMS]; /* the reference's copies of the tensors */
+    size_t bytes[TVM_MAX_PARAMS];
 } tvm_run_check;
 
 /* reference: "LIBRARY:FUNCTION". Zero-initialise the check; release with tvm_run_check_close in any case.

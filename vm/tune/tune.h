@@ -1,19 +1,22 @@
 /* tvm-tune: its parts, and how data flows.
  *
- *   tune_space.c   the program's space (.tune) -> variants: one bytecode file each in a folder of its own,
+ *   tune_space.c     the program's space (.tune) -> variants: one bytecode file each in a folder of its own,
  * made by all cores, translated and compiled where a target is known; what cannot be is dropped tune_shapes.c
- * the shapes file -> shapes, each of a class tune_worker.c  a process that owns the device: checks a variant
- * against the reference, and measures it. What it does with a bad variant (a fault that takes the device
- * along, a kernel that never ends) costs the variant and the process, not the run tune_run.c     hands the
- * variants to the worker, all quickly and then those that may be the best in turn tune_choose.c  the times ->
- * a variant for each class tune_write.c   the chosen ones as program text or bytecode tune_log.c     the JSON
- * log, what --resume takes from it, and the picture */
+ * the shapes file -> shapes, each of a class tune_worker.c    a process that owns the device: checks a
+ * variant against the reference, and measures it. What it does with a bad variant (a fault that takes the
+ * device along, a kernel that never ends) costs the variant and the process, not the run tune_team.c      the
+ * worker of this process and, over tune_ranks.c, those of the other ranks of an MPI job tune_run.c hands the
+ * variants out, all quickly and then those that may be the best in turn tune_progress.c  the bar that a
+ * terminal shows tune_choose.c    the times -> a variant for each class tune_write.c     the chosen ones as
+ * program text or bytecode tune_log.c       the JSON log, and what --resume takes from it tune_picture.c the
+ * costs of the space, drawn */
 #ifndef TVM_TUNE_H
 #define TVM_TUNE_H
 
 #include "assembler.h"
 #include "codegen.h"
 #include "run_args.h"
+#include "tune_ranks.h"
 #include "tvm.h"
 
 enum { TUNE_WHY = 320, TUNE_LABEL = 200, TUNE_SHAPES = 256, TUNE_CLASSES = 64, TUNE_TEXT = 256 };
@@ -42,6 +45,7 @@ typedef struct tune_variant {
     uint64_t shared; /* bytes of a block */
     double *costs;   /* by shape: NAN: not measured, or not for this shape; of TUNE_TIME in microseconds */
     bool measured;   /* now or in the log: it is not done again */
+    int rank;        /* that measured it; -1: none has */
 } tune_variant;
 
 typedef struct tune_shape {
@@ -68,10 +72,18 @@ typedef struct tune_options {
     int64_t spills; /* bytes that a thread may spill */
     unsigned jobs, repeats;
     bool quiet;
+    FILE *messages; /* of the command line's errors; NULL: standard error */
 } tune_options;
+
+typedef struct tune_device {
+    char text[TUNE_TEXT];             /* as tvm_device_name has it */
+    unsigned target, multiprocessors; /* 90; of the interpreter what was asked for, 0: none */
+    bool is_gpu;
+} tune_device;
 
 typedef struct tune {
     tune_options options;
+    tune_ranks ranks;
     char *text; /* of the program */
     size_t text_size;
     tvm_tune_space space;
@@ -84,8 +96,7 @@ typedef struct tune {
     unsigned chosen[TUNE_CLASSES]; /* variants; UINT32_MAX: none */
     double gains[TUNE_CLASSES];    /* percent of the default's cost; NAN: the default has none */
     char folder[64];               /* of the variants' files; "": none yet */
-    char device[TUNE_TEXT];
-    unsigned device_target, multiprocessors; /* 90; of the interpreter what was asked for, 0: none */
+    tune_device device;
     double begun;
 } tune;
 
@@ -95,8 +106,10 @@ const char *tune_path(const tune *t, uint32_t variant, char path[TUNE_TEXT]);
 
 /* ---- tune_space.c ---- */
 tvm_status tune_space_read(tune *t, tvm_diags *diags);
-/* Assembles and compiles all that are waiting; those that cannot be are dropped. */
-tvm_status tune_space_build(tune *t, tvm_diags *diags);
+/* Assembles and compiles all that are waiting; those that cannot be are dropped. `idle` is called meanwhile.
+ */
+typedef void tune_idle(void *data, unsigned done, unsigned all);
+tvm_status tune_space_build(tune *t, tune_idle *idle, void *data, tvm_diags *diags);
 
 /* ---- tune_shapes.c ---- */
 tvm_status tune_shapes_read(tune *t, tvm_diags *diags);
@@ -105,7 +118,9 @@ void tune_shapes_free(tune *t);
 /* ---- tune_worker.c ---- */
 typedef struct tune_worker {
     int pid, to, from; /* pipes */
+    double begun;      /* with its task */
 } tune_worker;
+extern const tune_worker tune_no_worker;
 /* What the worker is asked for: a variant is checked and measured on every shape (shape UINT32_MAX), or
  * measured thoroughly on one. */
 typedef struct tune_task {
@@ -118,11 +133,30 @@ typedef struct tune_answer {
     int64_t spilled;
     double costs[TUNE_SHAPES];
 } tune_answer;
-/* Starts the process, which opens the device; its name and target are filled in. */
+/* Starts the process, which opens the device: t->device. */
 tvm_status tune_worker_start(tune *t, tune_worker *w, tvm_diags *diags);
 void tune_worker_stop(tune_worker *w);
-/* Asks and waits, at most options.limit seconds. False: the worker is gone, and the answer says why. */
-bool tune_worker_ask(const tune *t, tune_worker *w, const tune_task *task, tune_answer *answer);
+void tune_worker_give(tune_worker *w, const tune_task *task);
+/* Waits for the answer for so many milliseconds; false: not yet. That of a worker which is gone, or has taken
+ * more than options.limit seconds, says so. */
+bool tune_worker_take(const tune *t, tune_worker *w, tune_answer *answer, int milliseconds);
+/* Another process after an answer that may have brought the old one down, or its device. */
+tvm_status tune_worker_renew(tune *t, tune_worker *w, const tune_answer *answer, tvm_diags *diags);
+/* The first variant that was built: what it is measured against, and whose binding makes the tensors. */
+uint32_t tune_first_built(const tune *t);
+
+/* ---- tune_progress.c ---- */
+typedef struct tune_progress {
+    const tune *t;
+    const char *what; /* "variants" */
+    unsigned done, all;
+    double begun;
+} tune_progress;
+void tune_progress_show(const tune_progress *p);
+/* Takes the bar away. */
+void tune_progress_end(const tune *t);
+/* A line on standard error, unless --quiet. */
+void tune_say(const tune *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- the others ---- */
 tvm_status tune_measure(tune *t, tvm_diags *diags);

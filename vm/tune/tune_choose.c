@@ -78,7 +78,7 @@ static void print_class(const tune *t, unsigned c) {
 void tune_print(const tune *t) {
     unsigned counts[TUNE_STATES] = {0};
     for (uint32_t v = 0; v < t->count; v++) counts[t->variants[v].state]++;
-    printf("%s: %u variants: %u measured, %u dropped, %u wrong, %u failed, %u left\n", t->device,
+    printf("%s: %u variants: %u measured, %u dropped, %u wrong, %u failed, %u left\n", t->device.text,
            (unsigned)t->count, counts[TUNE_TIMED], counts[TUNE_DROPPED], counts[TUNE_WRONG],
            counts[TUNE_FAILED], counts[TUNE_WAITING]);
     for (unsigned c = 0; c < t->class_count; c++) print_class(t, c);

@@ -8,13 +8,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "embed.h"
 #include "fileio.h"
 #include "vbc.h"
 
-enum { SOURCE_LIMIT = 64 << 20 };
+enum { SOURCE_LIMIT = 64 << 20, NAP_MS = 5 };
 
 const char *const tune_state_names[TUNE_STATES] = {"left", "dropped", "wrong", "failed", "measured"};
 const char *const tune_cost_names[TUNE_COSTS] = {"time", "instructions", "bytes"};
@@ -86,6 +87,7 @@ tvm_status tune_space_read(tune *t, tvm_diags *diags) {
                                 TUNE_LABEL - 1, variant->label);
         variant->registers = -1;
         variant->spilled = -1;
+        variant->rank = -1;
         variant->costs = calloc(t->shape_count, sizeof *variant->costs);
         if (!variant->costs) return tvm_diag_no_memory(diags);
         for (unsigned s = 0; s < t->shape_count; s++) variant->costs[s] = NAN;
@@ -100,7 +102,7 @@ typedef struct build {
     tvm_target target;
     bool has_target, can_compile, embeds;
     tvm_ptx_compiler compiler;
-    atomic_uint next;
+    atomic_uint next, built;
 } build;
 
 static void drop(tune_variant *v, tune_state state, const tvm_diags *diags) {
@@ -182,21 +184,22 @@ static void build_one(const build *b, uint32_t number) {
 
 static void *build_some(void *argument) {
     build *b = argument;
-    for (uint32_t v = atomic_fetch_add(&b->next, 1); v < b->t->count; v = atomic_fetch_add(&b->next, 1))
+    for (uint32_t v = atomic_fetch_add(&b->next, 1); v < b->t->count; v = atomic_fetch_add(&b->next, 1)) {
         if (b->t->variants[v].state == TUNE_WAITING || b->t->variants[v].state == TUNE_TIMED) build_one(b, v);
+        atomic_fetch_add(&b->built, 1);
+    }
     return NULL;
 }
 
 /* On a GPU the variants get cubins; for the interpreter a target is asked for what is dropped alone. */
 static tvm_status find_target(build *b, tvm_diags *diags) {
     tune *t = b->t;
-    bool gpu = t->device_target && t->options.device.device != TVM_DEVICE_CPU;
     tvm_status status = TVM_OK;
     if (t->options.target)
         status = tvm_target_parse(t->options.target, &b->target, diags);
-    else if (gpu)
+    else if (t->device.is_gpu)
         status =
-            tvm_target_for_device((int)t->device_target / 10, (int)t->device_target % 10, &b->target, diags);
+            tvm_target_for_device((int)t->device.target / 10, (int)t->device.target % 10, &b->target, diags);
     else
         return TVM_OK;
     if (status) return status;
@@ -204,23 +207,26 @@ static tvm_status find_target(build *b, tvm_diags *diags) {
     status = tvm_ptx_compiler_find(&b->compiler, NULL, diags);
     b->can_compile = !status && b->compiler.kind != TVM_PTX_BY_DRIVER;
     if (b->can_compile) status = tvm_ptx_compiler_ask(&b->compiler, diags);
-    b->embeds = gpu && b->can_compile;
+    b->embeds = t->device.is_gpu && b->can_compile;
     return status;
 }
 
-tvm_status tune_space_build(tune *t, tvm_diags *diags) {
+tvm_status tune_space_build(tune *t, tune_idle *idle, void *data, tvm_diags *diags) {
     build b = {.t = t};
-    pthread_t others[256];
+    pthread_t builders[256];
     unsigned started = 0;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned jobs = t->options.jobs ? t->options.jobs : cores > 0 ? (unsigned)cores : 1;
     tvm_status status = find_target(&b, diags);
     if (jobs > 256) jobs = 256;
     if (jobs > t->count) jobs = t->count;
-    while (!status && started + 1 < jobs && !pthread_create(&others[started], NULL, build_some, &b))
-        started++;
-    if (!status) build_some(&b);
-    for (unsigned i = 0; i < started; i++) pthread_join(others[i], NULL);
+    while (!status && started < jobs && !pthread_create(&builders[started], NULL, build_some, &b)) started++;
+    if (!status && !started) build_some(&b);
+    while (!status && atomic_load(&b.built) < t->count) {
+        idle(data, atomic_load(&b.built), t->count);
+        nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
+    }
+    for (unsigned i = 0; i < started; i++) pthread_join(builders[i], NULL);
     tvm_ptx_compiler_free(&b.compiler);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -73,8 +74,7 @@ static tvm_status load(const worker *w, tvm_context *context, uint32_t variant, 
     return TVM_OK;
 }
 
-/* The first variant that was built: what it is measured against, and whose binding makes the tensors. */
-static uint32_t first_built(const tune *t) {
+uint32_t tune_first_built(const tune *t) {
     char path[TUNE_TEXT];
     for (uint32_t v = 0; v < t->count; v++)
         if (access(tune_path(t, v, path), R_OK) == 0) return v;
@@ -264,12 +264,11 @@ static void do_variant(worker *w, const tune_task *task, tune_answer *answer) {
 
 typedef struct greeting {
     tvm_status status;
-    char text[TUNE_TEXT]; /* the device, or why there is none */
-    unsigned target, multiprocessors;
+    tune_device device; /* or, as its text, why there is none */
 } greeting;
 
 static tvm_status open_reference(worker *w, tvm_diags *diags) {
-    uint32_t first = first_built(w->t);
+    uint32_t first = tune_first_built(w->t);
     tvm_status status =
         load(w, w->context, first, w->t->options.kernel, &w->device_program, &w->device_kernel, diags);
     if (status) return status;
@@ -279,7 +278,9 @@ static tvm_status open_reference(worker *w, tvm_diags *diags) {
                       diags);
     tvm_context_options options = w->t->options.device;
     options.device = TVM_DEVICE_CPU;
-    options.target = tvm_context_launch_env(w->context).target;
+    tvm_launch_env env = tvm_context_launch_env(w->context); /* on which shapes may depend */
+    options.target = env.target;
+    options.multiprocessors = env.multiprocessors;
     status = tvm_context_create(&options, &w->interpreter);
     if (status) return failed(w->interpreter, status, diags);
     return load(w, w->interpreter, first, w->t->options.kernel, &w->reference_program, &w->reference_kernel,
@@ -315,22 +316,32 @@ static bool receive_all(int from, void *bytes, size_t size, double limit) {
     return true;
 }
 
+/* Each rank of a machine has a GPU of its own: its number among those that CUDA_VISIBLE_DEVICES leaves. */
+static int ordinal_of(const tune *t) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int count = visible && *visible ? 1 : INT_MAX;
+    for (const char *c = visible; c && *c; c++) count += *visible && *c == ',';
+    return t->options.device.ordinal + t->ranks.local % count;
+}
+
 static int serve(tune *t, int from, int to) {
     worker *w = calloc(1, sizeof *w);
-    greeting hello = {.text = ""};
+    greeting hello = {.status = TVM_OK};
     tune_task task;
     tune_answer answer;
     bool opened = false;
     if (!w) return 1;
     w->t = t;
-    hello.status = tvm_context_create(&t->options.device, &w->context);
-    snprintf(hello.text, sizeof hello.text, "%s",
+    tvm_context_options options = t->options.device;
+    options.ordinal = ordinal_of(t);
+    hello.status = tvm_context_create(&options, &w->context);
+    snprintf(hello.device.text, sizeof hello.device.text, "%s",
              hello.status ? tvm_message(w->context) : tvm_device_name(w->context));
     if (!hello.status) {
         tvm_launch_env env = tvm_context_launch_env(w->context);
-        hello.target = env.target;
-        hello.multiprocessors = env.multiprocessors;
-        if (tvm_device(w->context) == TVM_DEVICE_CPU) hello.target = t->options.device.target;
+        hello.device.is_gpu = tvm_device(w->context) != TVM_DEVICE_CPU;
+        hello.device.target = hello.device.is_gpu ? env.target : t->options.device.target;
+        hello.device.multiprocessors = env.multiprocessors;
     }
     if (!send_all(to, &hello, sizeof hello) || hello.status) return 1;
     while (receive_all(from, &task, sizeof task, -1)) {
@@ -349,10 +360,12 @@ static int serve(tune *t, int from, int to) {
     return 0;
 }
 
+const tune_worker tune_no_worker = {.pid = -1, .to = -1, .from = -1};
+
 tvm_status tune_worker_start(tune *t, tune_worker *w, tvm_diags *diags) {
     int down[2], up[2];
     greeting hello;
-    *w = (tune_worker){.pid = -1, .to = -1, .from = -1};
+    *w = tune_no_worker;
     if (pipe2(down, O_CLOEXEC))
         return tvm_diag_add(diags, TVM_IO, NULL, NULL, "no pipe: %s", strerror(errno));
     if (pipe2(up, O_CLOEXEC)) {
@@ -371,10 +384,8 @@ tvm_status tune_worker_start(tune *t, tune_worker *w, tvm_diags *diags) {
     if (w->pid < 0) return tvm_diag_add(diags, TVM_IO, NULL, NULL, "no process: %s", strerror(errno));
     if (!receive_all(w->from, &hello, sizeof hello, -1))
         return tvm_diag_add(diags, TVM_NO_DEVICE, NULL, NULL, "the process that opens the device has ended");
-    if (hello.status) return tvm_diag_add(diags, hello.status, NULL, NULL, "%s", hello.text);
-    snprintf(t->device, sizeof t->device, "%s", hello.text);
-    t->device_target = hello.target;
-    t->multiprocessors = hello.multiprocessors;
+    if (hello.status) return tvm_diag_add(diags, hello.status, NULL, NULL, "%s", hello.device.text);
+    t->device = hello.device;
     return TVM_OK;
 }
 
@@ -385,17 +396,24 @@ void tune_worker_stop(tune_worker *w) {
         kill(w->pid, SIGKILL);
         while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR) continue;
     }
-    *w = (tune_worker){.pid = -1, .to = -1, .from = -1};
+    *w = tune_no_worker;
 }
 
-bool tune_worker_ask(const tune *t, tune_worker *w, const tune_task *task, tune_answer *answer) {
-    double begun = tune_now();
+void tune_worker_give(tune_worker *w, const tune_task *task) {
+    w->begun = tune_now();
+    send_all(w->to, task, sizeof *task); /* where it has ended, taking the answer tells */
+}
+
+bool tune_worker_take(const tune *t, tune_worker *w, tune_answer *answer, int milliseconds) {
+    struct pollfd ready = {.fd = w->from, .events = POLLIN};
+    double left = w->begun + t->options.limit - tune_now();
+    bool late = left <= 0;
     int status = 0;
-    if (send_all(w->to, task, sizeof *task) && receive_all(w->from, answer, sizeof *answer, t->options.limit))
-        return true;
+    if (!late && poll(&ready, 1, milliseconds) <= 0) return false;
+    if (!late && receive_all(w->from, answer, sizeof *answer, left)) return true;
     *answer = (tune_answer){.state = TUNE_FAILED, .registers = -1, .spilled = -1};
     for (unsigned s = 0; s < TUNE_SHAPES; s++) answer->costs[s] = NAN;
-    bool late = tune_now() - begun >= t->options.limit;
+    late = tune_now() - w->begun >= t->options.limit;
     if (!late && waitpid(w->pid, &status, 0) == w->pid) w->pid = -1;
     if (late)
         snprintf(answer->why, sizeof answer->why, "it took longer than %g seconds", t->options.limit);
@@ -404,5 +422,11 @@ bool tune_worker_ask(const tune *t, tune_worker *w, const tune_task *task, tune_
                  WTERMSIG(status));
     else
         snprintf(answer->why, sizeof answer->why, "the process that ran it has ended");
-    return false;
+    return true;
+}
+
+tvm_status tune_worker_renew(tune *t, tune_worker *w, const tune_answer *answer, tvm_diags *diags) {
+    if (answer->state != TUNE_FAILED) return TVM_OK;
+    tune_worker_stop(w);
+    return tune_worker_start(t, w, diags);
 }

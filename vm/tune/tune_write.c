@@ -84,8 +84,9 @@ static void put_cases(const tune *t, unsigned c, uint32_t number, const tvm_ir_p
                       const char *tuned, const char *listing, tvm_text *out) {
     const tune_variant *v = &t->variants[number];
     char where[TUNE_TEXT + 32] = "";
-    bool measured = c < t->class_count, gpu = t->options.device.device != TVM_DEVICE_CPU && t->device_target;
-    int at = measured && gpu ? snprintf(where, sizeof where, "target == %u", t->device_target) : 0;
+    bool measured = c < t->class_count;
+    int at =
+        measured && t->device.is_gpu ? snprintf(where, sizeof where, "target == %u", t->device.target) : 0;
     if (measured && t->classes[c][0])
         snprintf(where + at, sizeof where - (size_t)at, "%s(%s)", at ? " && " : "", t->classes[c]);
     if (!find_entry(program, tuned)) {
@@ -113,8 +114,7 @@ static void put_cases(const tune *t, unsigned c, uint32_t number, const tvm_ir_p
 
 /* Is there a launch that none of the cases is for? */
 static bool has_condition(const tune *t) {
-    bool gpu = t->options.device.device != TVM_DEVICE_CPU && t->device_target;
-    return gpu || t->classes[t->class_count - 1][0];
+    return t->device.is_gpu || t->classes[t->class_count - 1][0];
 }
 
 static tvm_status read_variant(const tune *t, uint32_t v, tvm_ir_program **program, char **listing,
@@ -155,7 +155,7 @@ static tvm_status put_program(const tune *t, tvm_text *out, tvm_diags *diags) {
     tvm_text_add(
         out,
         "; The best variants of '%s' that tvm-tune found on %s,\n; by %s. Written by tvm-tune, not by hand.\n",
-        t->options.input, t->device, tune_cost_names[t->options.cost]);
+        t->options.input, t->device.text, tune_cost_names[t->options.cost]);
     tvm_text_puts(out, ".vasm 3\n");
     tvm_text_append(out, &kernels);
     tvm_text_add(out, "\n.entry %s\n", tuned);

@@ -3,7 +3,7 @@
 #include "config.h"
 #endif
 
-#include "tune.h"
+#include "tune_team.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -145,6 +145,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     tune_options *o = state->input;
     double value = 0;
     switch (key) {
+    case ARGP_KEY_INIT:
+        if (o->messages) state->out_stream = state->err_stream = o->messages;
+        return 0;
     case KEY_KERNEL:
         o->kernel = arg;
         return 0;
@@ -243,8 +246,10 @@ static void remove_folder(const tune *t) {
 static tvm_status run(tune *t, tvm_diags *diags) {
     tvm_status status = tune_shapes_read(t, diags);
     if (!status) status = tune_space_read(t, diags);
-    if (!status && t->options.resume) status = tune_log_read(t, diags);
     if (!status) status = make_folder(t, diags);
+    if (t->ranks.rank > 0) return tune_team_serve(t, status, diags);
+    if (!status && t->options.resume) status = tune_log_read(t, diags);
+    if (status) tune_team_send_away(t);
     if (!status) status = tune_measure(t, diags);
     if (status) return status;
     tune_choose(t);
@@ -268,8 +273,12 @@ int main(int argc, char **argv) {
     t->begun = tune_now();
     argp_err_exit_status = EXIT_USAGE;
     signal(SIGPIPE, SIG_IGN);
-    tvm_status status =
-        argp_parse(&parser, argc, argv, 0, NULL, &t->options) ? tvm_diag_no_memory(&diags) : run(t, &diags);
+    tvm_status status = tune_ranks_begin(&t->ranks, &diags);
+    /* What all ranks would say, rank 0 says. */
+    if (t->ranks.rank > 0) t->options.messages = fopen("/dev/null", "w");
+    if (!status && argp_parse(&parser, argc, argv, 0, NULL, &t->options)) status = tvm_diag_no_memory(&diags);
+    if (t->ranks.rank > 0) t->options.quiet = true;
+    if (!status) status = run(t, &diags);
     if (!status && (fflush(stdout) || ferror(stdout)))
         status = tvm_diag_add(&diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s",
                               strerror(errno));
@@ -283,6 +292,7 @@ int main(int argc, char **argv) {
     tune_shapes_free(t);
     tvm_diags_free(&diags);
     free(t->text);
+    if (t->options.messages) fclose(t->options.messages);
     free(t->options.words);
     free(t->options.defines);
     free(t->options.include_dirs);

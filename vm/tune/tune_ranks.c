@@ -1,0 +1,103 @@
+/* The ranks of an MPI job: what tvm-tune needs of MPI, each message with a limit of time, as a rank that is
+ * gone takes and sends none. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "tune_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tune.h"
+
+enum { NAP_MS = 1, TAG = 1 };
+
+/* Has a launcher of MPI started this process? Each says so in its own way: Open MPI, MPICH, Slurm's PMIx. */
+static bool is_launched(void) {
+    static const char *const signs[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"};
+    for (unsigned i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (getenv(signs[i])) return true;
+    return false;
+}
+
+#ifdef HAVE_MPI
+#include <mpi.h>
+
+static void finish(void) {
+    MPI_Finalize();
+}
+
+tvm_status tune_ranks_begin(tune_ranks *ranks, tvm_diags *diags) {
+    MPI_Comm neighbours;
+    *ranks = (tune_ranks){.size = 1};
+    if (!is_launched()) return TVM_OK;
+    if (MPI_Init(NULL, NULL) != MPI_SUCCESS || atexit(finish))
+        return tvm_diag_add(diags, TVM_IO, NULL, NULL, "MPI cannot be initialized");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &ranks->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks->size);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours);
+    MPI_Comm_rank(neighbours, &ranks->local);
+    MPI_Comm_free(&neighbours);
+    return TVM_OK;
+}
+
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
+}
+
+bool tune_ranks_send(int to, const void *bytes, size_t size, double limit) {
+    MPI_Request request;
+    int done = 0;
+    double end = tune_now() + limit;
+    if (MPI_Isend(bytes, (int)size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
+    for (;;) {
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+        if (done) return true;
+        if (tune_now() > end) break;
+        nap();
+    }
+    MPI_Cancel(&request);
+    MPI_Request_free(&request);
+    return false;
+}
+
+int tune_ranks_receive(int from, void *bytes, size_t size, double limit) {
+    MPI_Status status;
+    int there = 0, got = 0;
+    double end = tune_now() + limit;
+    if (from == TUNE_ANY_RANK) from = MPI_ANY_SOURCE;
+    for (;;) {
+        if (MPI_Iprobe(from, TAG, MPI_COMM_WORLD, &there, &status) != MPI_SUCCESS) return -1;
+        if (there) break;
+        if (tune_now() >= end) return -1;
+        nap();
+    }
+    MPI_Get_count(&status, MPI_BYTE, &got);
+    if (got != (int)size || MPI_Recv(bytes, got, MPI_BYTE, status.MPI_SOURCE, TAG, MPI_COMM_WORLD,
+                                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        return -1;
+    return status.MPI_SOURCE;
+}
+
+#else
+
+tvm_status tune_ranks_begin(tune_ranks *ranks, tvm_diags *diags) {
+    *ranks = (tune_ranks){.size = 1};
+    return is_launched() ? tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, "configure where pkg-config finds MPI",
+                                        "this tvm-tune was built without MPI: it runs alone, without mpirun")
+                         : TVM_OK;
+}
+
+bool tune_ranks_send(int to, const void *bytes, size_t size, double limit) {
+    return (void)to, (void)bytes, (void)size, (void)limit, false;
+}
+
+int tune_ranks_receive(int from, void *bytes, size_t size, double limit) {
+    return (void)from, (void)bytes, (void)size, (void)limit, -1;
+}
+
+#endif
