@@ -132,6 +132,25 @@ START_TEST(strides_of_what_is_not_walked_say_nothing) {
 }
 END_TEST
 
+START_TEST(one_dimension_with_all_elements_is_any_shape) {
+    int64_t flat[] = {32}, wrong[][1] = {{31}, {33}, {-32}, {INT64_MAX}}, spread[] = {2};
+    float *all = (float *)(void *)memory;
+    tvm_tensor x = {.data = memory, CPU_TENSOR, .shape = flat}, y = x;
+    x.ndim = y.ndim = 1;
+    y.byte_offset = 128;
+    for (int i = 0; i < 32; i++) all[i] = (float)i;
+    ck_assert_msg(launch(&x, &y) == TVM_OK, "%s", tvm_message(context));
+    for (int i = 0; i < 32; i++) ck_assert_float_eq(all[32 + i], 2.0f * (float)i);
+    x.strides = spread;
+    assert_refused(launch(&x, &y), "'x'", "stride 0 is to be 1", "is 2");
+    x.strides = NULL;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        x.shape = wrong[i];
+        assert_refused(launch(&x, &y), "'x'", "f32[4, 8]", "float32[");
+    }
+}
+END_TEST
+
 START_TEST(refuses_wrong_shapes) {
     int64_t right[] = {4, 8}, fewer[] = {3, 8}, wider[] = {4, 16}, three[] = {1, 4, 8}, negative[] = {4, -8};
     tvm_tensor good = {.data = memory, CPU_TENSOR, .shape = right}, x = good;
@@ -292,6 +311,7 @@ int main(void) {
     tcase_add_test(cases, has_the_layout_of_dlpack);
     tcase_add_test(cases, launches_with_tensors);
     tcase_add_test(cases, strides_of_what_is_not_walked_say_nothing);
+    tcase_add_test(cases, one_dimension_with_all_elements_is_any_shape);
     tcase_add_test(cases, refuses_wrong_shapes);
     tcase_add_test(cases, refuses_wrong_types);
     tcase_add_test(cases, refuses_what_is_not_contiguous);

@@ -139,6 +139,18 @@ static bool has_shape(const tvm_tensor *tensor, const tvm_slot *slot, const int6
            bits == (uint64_t)shape[last] * slot->dtype.bits;
 }
 
+/* One dimension with all elements, which says nothing of their order: that of what a program lays out itself,
+ * which the variants of an entry may declare differently. */
+static bool is_flat(const tvm_tensor *tensor, const tvm_slot *slot, const int64_t *shape) {
+    uint64_t found, bits = slot->dtype.bits;
+    if (tensor->ndim != 1 || !tensor->shape || tensor->shape[0] < 0 || slot->rank < 2) return false;
+    for (unsigned d = 0; d < slot->rank; d++)
+        if (__builtin_mul_overflow(bits, (uint64_t)shape[d], &bits)) return false;
+    return !__builtin_mul_overflow((uint64_t)tensor->shape[0],
+                                   (uint64_t)tensor->dtype.bits * tensor->dtype.lanes, &found) &&
+           found == bits;
+}
+
 static bool on_device(const tvm_context *context, int32_t type, int32_t id) {
     if (context->ops->kind == TVM_DEVICE_CPU)
         return type == TVM_TENSOR_CPU || type == TVM_TENSOR_CUDA_HOST || type == TVM_TENSOR_CUDA_MANAGED;
@@ -187,7 +199,9 @@ tvm_status tvm_tensor_check(const tvm_kernel *function, uint32_t param, const in
                             const int64_t *stride, const tvm_tensor *tensor, tvm_diags *diags) {
     const tvm_slot *slot = &function->kernel->slots[param];
     const char *name = tvm_string(function->code->program, slot->name);
-    if (!holds(slot->dtype, tensor->dtype.code, tensor->dtype.bits) || !has_shape(tensor, slot, shape)) {
+    bool flat = !stride && is_flat(tensor, slot, shape);
+    if (!holds(slot->dtype, tensor->dtype.code, tensor->dtype.bits) ||
+        (!flat && !has_shape(tensor, slot, shape))) {
         tvm_text expected = declared_text(function, param, shape), found = tensor_text(tensor);
         tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "kernel '%s': tensor '%s' is to be %s, but is %s",
                      tvm_kernel_name(function), name, tvm_text_string(&expected), tvm_text_string(&found));

@@ -10,8 +10,8 @@ static inline void *tvm_tensor_data(const tvm_tensor *tensor) {
 }
 
 /* Is the tensor what parameter `param` declares, whose extents are `shape`: type, shape, on the context's
- * device, with the strides declared, or (NULL) row-major and contiguous? TVM_ARGUMENT with the parameter,
- * what is expected and what was found. */
+ * device, with the strides declared, or (NULL) row-major and contiguous, then also as one dimension?
+ * TVM_ARGUMENT with the parameter, what is expected and what was found. */
 tvm_status tvm_tensor_check(const tvm_kernel *function, uint32_t param, const int64_t shape[TVM_MAX_RANK],
                             const int64_t *stride, const tvm_tensor *tensor, tvm_diags *diags);
 

@@ -74,12 +74,12 @@ def plain(tensor) -> bool:
     """
     return (
         type(tensor) is torch.Tensor
-        and (tensor.is_cuda or tensor.is_cpu)
         and not torch.compiler.is_compiling()
+        and (tensor.is_cuda or tensor.is_cpu)
         and not torch._C._len_torch_dispatch_stack()
         and torch._C._functorch.peek_interpreter_stack() is None
-        and not torch.is_autocast_enabled(tensor.device.type)
-        and not torch.jit.is_tracing()
+        and not torch._C._is_any_autocast_enabled()
+        and not torch._C._is_tracing()
     )
 
 

@@ -18,7 +18,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx, x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
         ctx.save_for_backward(packed, scales, zeros)
         ctx.type, ctx.group, ctx.dtype = type, group, x.dtype
-        return ops._matmul_lowbit_op(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant)
+        return ops.lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -174,7 +174,8 @@ class Linear(torch.nn.Module):
 
     def forward(self, x, *, out_dtype=None):
         """out_dtype: torch.float32 leaves the sums unrounded; None is the type of the layer."""
-        scales = self.scales
+        buffers = self._buffers  # attributes of a module that are buffers are found late
+        scales = buffers["scales"]
         if x.dtype is not scales.dtype and torch.is_autocast_enabled(x.device.type):
             x = x.to(scales.dtype)
         if x.shape[-1:] != (self.in_features,):
@@ -184,13 +185,15 @@ class Linear(torch.nn.Module):
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
         if not x.is_contiguous():
             x = x.contiguous()
-        args = (x, self.packed, scales, self.zeros, self.bias, self.type, self.group, out_dtype, self.batch_invariant)
+        rest = buffers["packed"], scales, buffers["zeros"], buffers["bias"], self.type, self.group, out_dtype
         if x.requires_grad and torch.is_grad_enabled():
-            y = _Product.apply(*args)
+            y = _Product.apply(x, *rest, self.batch_invariant)
+        elif plain(x):
+            if x.data_ptr() & 15:
+                x = x.clone()
+            y = ops.lowbit_operator.direct(x, *rest, self.batch_invariant)
         else:
-            if plain(x) and x.data_ptr() & 15:
-                args = (x.clone(), *args[1:])
-            y = ops._matmul_lowbit_op(*args)
+            y = ops.lowbit_operator.op(x, *rest, self.batch_invariant)
         return y if n == self.out_features else y[..., : self.out_features]
 
     def extra_repr(self):

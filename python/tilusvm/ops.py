@@ -78,18 +78,17 @@ def packed_shape(type: str, group: int, k: int, n: int) -> tuple[int, int, int]:
 
 
 def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
-    k, n = x.shape[-1], scales.shape[1]
+    shape, n = x.shape, scales.shape[1]
     kernel = _lowbit_kernel(type, group, scales.dtype, zeros is not None, bias is not None, out_dtype, batch_invariant)
-    out = torch.empty((*x.shape[:-1], n), dtype=out_dtype or x.dtype, device=x.device)
-    rows = x if x.dim() == 2 else x.view(-1, k) if x.numel() else x.view(rows_of(x), k)
-    out_rows = out if x.dim() == 2 else out.view(rows.shape[0], n)
-    args = [rows.shape[0], n, k, rows, packed, scales]
-    if zeros is not None:
-        args.append(zeros)
-    if bias is not None:
-        args.append(bias)
-    kernel(*args, out_rows)
-    return out
+    k, m = shape[-1], shape[0] if len(shape) == 2 else rows_of(x)
+    rows = x if len(shape) == 2 else x.view(m, k)
+    out = torch.empty((m, n), dtype=out_dtype or x.dtype, device=x.device)
+    granules = packed.view(-1)  # whose shapes the variants declare differently
+    if zeros is None and bias is None:
+        kernel(m, n, k, rows, granules, scales, out)
+    else:
+        kernel(m, n, k, rows, granules, scales, *(t for t in (zeros, bias) if t is not None), out)
+    return out if len(shape) == 2 else out.view(*shape[:-1], n)
 
 
 def _check_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
@@ -130,7 +129,7 @@ def _cast_lowbit(dtype, x, packed, scales, zeros, bias, *rest):
     return x.to(scales.dtype), packed, scales, zeros, bias, *rest
 
 
-_matmul_lowbit_op = Operator(
+lowbit_operator = Operator(
     "matmul_lowbit(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str type, int group, "
     "ScalarType? out_dtype=None, bool batch_invariant=False) -> Tensor",
     _matmul_lowbit,
@@ -147,7 +146,7 @@ def matmul_lowbit(x, packed, scales, zeros=None, bias=None, *, type, group=128, 
     0; zeros: as scales, zero points of unsigned types; bias: [n]. n is a multiple of 8, k of the group (128 for 0).
     out_dtype: torch.float32 leaves the sums unrounded. batch_invariant: a row's bits do not depend on the other rows.
     """
-    return _matmul_lowbit_op(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant)
+    return lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant)
 
 
 # ---- matmul ----
