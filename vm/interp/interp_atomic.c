@@ -79,11 +79,15 @@ static const uint8_t *expected_of(const atomic_work *w, size_t element) {
     return w->expected + at * w->plan->bytes;
 }
 
-static void order(atomic_work *w, const void *place) {
+/* What the thread that does it releases and acquires. */
+static void order(atomic_work *w, size_t element, const void *place) {
+    uint32_t thread = 0;
     bool releases = w->plan->order == TVM_ORDER_RELEASE || w->plan->order == TVM_ORDER_ACQ_REL;
     bool acquires = w->plan->order == TVM_ORDER_ACQUIRE || w->plan->order == TVM_ORDER_ACQ_REL;
-    if (acquires && w->status == TVM_OK) w->status = tvm_sanitize_acquire(w->context, place);
-    if (releases && w->status == TVM_OK) w->status = tvm_sanitize_release(w->context, place);
+    if ((acquires || releases) && w->status == TVM_OK)
+        w->status = tvm_sanitize_thread(w->context, w->plan->source, element, &thread);
+    if (acquires && w->status == TVM_OK) w->status = tvm_sanitize_acquire_one(w->context, place, thread);
+    if (releases && w->status == TVM_OK) w->status = tvm_sanitize_release_one(w->context, place, thread);
 }
 
 static void update(void *data, size_t element, uint8_t *place) {
@@ -93,7 +97,7 @@ static void update(void *data, size_t element, uint8_t *place) {
     uint64_t old = 0, value = 0, made = 0;
     memcpy(&value, w->source + element * bytes, bytes);
     const void *const operands[3] = {&old, &value, NULL};
-    if (place && interp_sanitized(w->context)) order(w, place);
+    if (place && interp_sanitized(w->context)) order(w, element, place);
     if (place) {
         w->inside++;
         memcpy(&old, place, bytes);

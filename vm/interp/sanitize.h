@@ -129,6 +129,11 @@ tvm_status tvm_sanitize_wait_bulk(interp_context *context, uint32_t pending, boo
 tvm_status tvm_sanitize_sync_cluster(interp_block *cluster);
 tvm_status tvm_sanitize_release(interp_context *context, const void *word);
 tvm_status tvm_sanitize_acquire(interp_context *context, const void *word);
+/* The same of one thread of the block, by an atomic operation: others have their part in it by a sync. */
+tvm_status tvm_sanitize_release_one(interp_context *context, const void *word, uint32_t thread);
+tvm_status tvm_sanitize_acquire_one(interp_context *context, const void *word, uint32_t thread);
+/* Which thread has the element of the register tensor. */
+tvm_status tvm_sanitize_thread(interp_context *context, uint32_t slot, uint64_t element, uint32_t *thread);
 tvm_status tvm_sanitize_alloc_shared(interp_context *context, const interp_insn *insn);
 void tvm_sanitize_free_shared(interp_context *context, const interp_insn *insn);
 

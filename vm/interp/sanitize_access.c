@@ -189,6 +189,9 @@ static uint32_t count_contexts(const tvm_ir_kernel *kernel) {
 static void free_block(const sanitizer *s, san_block *block) {
     for (uint32_t c = 0; block->contexts && c < s->context_count; c++) {
         tvm_san_clock_free(&block->contexts[c].seen);
+        for (uint32_t i = 0; i < block->contexts[c].acquired_capacity; i++)
+            tvm_san_clock_free(&block->contexts[c].acquired[i].clock);
+        free(block->contexts[c].acquired);
         free(block->contexts[c].latest);
     }
     for (uint32_t b = 0; block->barriers && b < s->kernel->barrier_count; b++) {
@@ -269,6 +272,8 @@ void tvm_sanitize_cluster(interp_block *cluster) {
         for (uint32_t c = 0; c < s->context_count; c++) {
             san_context *context = &block->contexts[c];
             context->seen.count = 0;
+            for (uint32_t i = 0; i < context->acquired_count; i++) context->acquired[i].clock.count = 0;
+            context->acquired_count = 0;
             context->retired = context->warp_retired = 0;
             context->stores = context->product_count = 0;
         }

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first tick of the actor or a higher one. */
-static uint32_t find(const san_clock *clock, uint32_t actor) {
+/* The first tick of that one or a higher one. */
+static uint32_t find(const san_clock *clock, uint64_t who) {
     uint32_t low = 0, high = clock->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (clock->ticks[middle].actor < actor)
+        if (clock->ticks[middle].who < who)
             low = middle + 1;
         else
             high = middle;
@@ -17,9 +17,9 @@ static uint32_t find(const san_clock *clock, uint32_t actor) {
     return low;
 }
 
-uint32_t tvm_san_seen(const san_clock *clock, uint32_t actor) {
-    uint32_t at = find(clock, actor);
-    return at < clock->count && clock->ticks[at].actor == actor ? clock->ticks[at].time : 0;
+uint32_t tvm_san_seen(const san_clock *clock, uint64_t who) {
+    uint32_t at = find(clock, who);
+    return at < clock->count && clock->ticks[at].who == who ? clock->ticks[at].time : 0;
 }
 
 static bool reserve(san_clock *clock, uint32_t count) {
@@ -33,16 +33,16 @@ static bool reserve(san_clock *clock, uint32_t count) {
     return true;
 }
 
-bool tvm_san_see(san_clock *clock, uint32_t actor, uint32_t time) {
-    uint32_t at = find(clock, actor);
+bool tvm_san_see(san_clock *clock, uint64_t who, uint32_t time) {
+    uint32_t at = find(clock, who);
     if (time == 0) return true;
-    if (at < clock->count && clock->ticks[at].actor == actor) {
+    if (at < clock->count && clock->ticks[at].who == who) {
         if (clock->ticks[at].time < time) clock->ticks[at].time = time;
         return true;
     }
     if (!reserve(clock, clock->count + 1)) return false;
     memmove(clock->ticks + at + 1, clock->ticks + at, (clock->count - at) * sizeof *clock->ticks);
-    clock->ticks[at] = (san_tick){actor, time};
+    clock->ticks[at] = (san_tick){who, time};
     clock->count++;
     return true;
 }
@@ -50,22 +50,22 @@ bool tvm_san_see(san_clock *clock, uint32_t actor, uint32_t time) {
 bool tvm_san_join(san_clock *clock, const san_clock *other) {
     uint32_t added = 0;
     for (uint32_t i = 0, j = 0; j < other->count; j++) {
-        while (i < clock->count && clock->ticks[i].actor < other->ticks[j].actor) i++;
-        added += i == clock->count || clock->ticks[i].actor != other->ticks[j].actor;
+        while (i < clock->count && clock->ticks[i].who < other->ticks[j].who) i++;
+        added += i == clock->count || clock->ticks[i].who != other->ticks[j].who;
     }
     if (!reserve(clock, clock->count + added)) return false;
     uint32_t from = clock->count, to = clock->count + added, next = other->count;
     clock->count = to;
     while (next > 0) {
         const san_tick tick = other->ticks[next - 1];
-        if (from > 0 && clock->ticks[from - 1].actor > tick.actor) {
+        if (from > 0 && clock->ticks[from - 1].who > tick.who) {
             clock->ticks[--to] = clock->ticks[--from];
             continue;
         }
         next--;
-        if (from > 0 && clock->ticks[from - 1].actor == tick.actor) {
+        if (from > 0 && clock->ticks[from - 1].who == tick.who) {
             uint32_t time = clock->ticks[--from].time;
-            clock->ticks[--to] = (san_tick){tick.actor, time > tick.time ? time : tick.time};
+            clock->ticks[--to] = (san_tick){tick.who, time > tick.time ? time : tick.time};
         } else {
             clock->ticks[--to] = tick;
         }

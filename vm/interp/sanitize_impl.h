@@ -8,20 +8,33 @@
  *
  * A launch has one counter, `now`, that every operation of order moves on. Who touches memory is an actor:
  * the threads of a team, its products, its copies, ... A clock says of some actors up to which time what they
- * did has been seen: all that has a lower time. Ascending by actor. */
+ * did has been seen: all that has a lower time. Of the threads of a team it may be what one of them did, or
+ * one warp: an atomic release is one thread's. Ascending by who. */
 
 typedef struct san_tick {
-    uint32_t actor, time;
+    uint64_t who; /* san_who */
+    uint32_t time;
 } san_tick;
+
+/* The actor's threads: all, one warp, or one of them. */
+static inline uint64_t san_all(uint32_t actor) {
+    return (uint64_t)actor << 16;
+}
+static inline uint64_t san_warp(uint32_t actor, uint32_t warp) {
+    return san_all(actor) + 1 + warp;
+}
+static inline uint64_t san_thread(uint32_t actor, uint32_t thread) {
+    return san_warp(actor, TVM_MAX_THREADS / 32) + thread;
+}
 
 typedef struct san_clock {
     san_tick *ticks;
     uint32_t count, capacity;
 } san_clock;
 
-uint32_t tvm_san_seen(const san_clock *clock, uint32_t actor);
+uint32_t tvm_san_seen(const san_clock *clock, uint64_t who);
 /* False: out of memory. */
-bool tvm_san_see(san_clock *clock, uint32_t actor, uint32_t time);
+bool tvm_san_see(san_clock *clock, uint64_t who, uint32_t time);
 bool tvm_san_join(san_clock *clock, const san_clock *other);
 void tvm_san_clock_free(san_clock *clock);
 
@@ -71,8 +84,16 @@ typedef struct san_layout {
 
 /* ---- state ---- */
 
+/* What one thread of a team has seen, or its warp (SAN_WARP), and the others will with the next sync. */
+typedef struct san_acquired {
+    san_clock clock;
+    uint16_t thread;
+} san_acquired;
+
 typedef struct san_context {
-    san_clock seen;                         /* by all threads of the team */
+    san_clock seen;         /* by all threads of the team */
+    san_acquired *acquired; /* beside that */
+    uint32_t acquired_count, acquired_capacity;
     uint32_t *latest;                       /* by instruction: its latest event */
     uint64_t retired;                       /* copy-async groups that wait-group has let go on */
     uint64_t warp_retired;                  /* that sync-warp has shown to the warps */
@@ -145,6 +166,7 @@ typedef struct sanitizer {
     san_report *reports;
     uint32_t report_count, report_capacity;
     bool no_memory; /* for a report */
+    bool one_sided; /* threads have acquired or released for themselves */
     bool faulted;   /* a block has ended with a fault */
     uint64_t lost;  /* reports that were too many */
 } sanitizer;

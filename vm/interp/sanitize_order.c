@@ -22,13 +22,22 @@ static bool publish(sanitizer *s, const san_block *block, uint32_t index, uint32
                     san_clock *clock) {
     const san_context *own = &block->contexts[index];
     uint32_t products = s->now;
+    bool done = true;
+    for (uint32_t i = 0; i < own->acquired_count && done; i++)
+        done = tvm_san_join(clock, &own->acquired[i].clock);
     if (pending > own->product_count) pending = own->product_count;
     if (pending) products = own->products[(own->product_count - pending) % (TVM_MAX_PENDING + 1)];
-    return tvm_san_join(clock, &own->seen) &&
-           tvm_san_see(clock, san_actor(block, index, SANITIZE_THREADS), s->now) &&
-           tvm_san_see(clock, san_actor(block, index, SANITIZE_MMA), products) &&
-           tvm_san_see(clock, san_actor(block, index, SANITIZE_COPY),
+    return done && tvm_san_join(clock, &own->seen) &&
+           tvm_san_see(clock, san_all(san_actor(block, index, SANITIZE_THREADS)), s->now) &&
+           tvm_san_see(clock, san_all(san_actor(block, index, SANITIZE_MMA)), products) &&
+           tvm_san_see(clock, san_all(san_actor(block, index, SANITIZE_COPY)),
                        own->retired ? (uint32_t)own->retired + 1 : 0);
+}
+
+/* All threads of the team have it now. */
+static void forget_acquired(san_context *context) {
+    for (uint32_t i = 0; i < context->acquired_count; i++) context->acquired[i].clock.count = 0;
+    context->acquired_count = 0;
 }
 
 /* ---- a team ---- */
@@ -47,6 +56,7 @@ tvm_status tvm_sanitize_sync(interp_context *context) {
     bool done = publish(s, block, index, 0, seen);
     for (uint32_t c = 1; c < s->context_count && index == 0 && done; c++)
         done = publish(s, block, c, 0, seen);
+    forget_acquired(&block->contexts[index]);
     for (uint32_t w = context->team.first; w < context->team.first + context->team.warps; w++)
         block->warps[w] = s->now;
     return finish(s, done);
@@ -58,6 +68,7 @@ tvm_status tvm_sanitize_sync_warp(interp_context *context) {
     san_context *own = san_context_of(s, context);
     s->now++;
     own->warp_retired = own->retired ? own->retired + 1 : 0;
+    for (uint32_t i = 0; i < own->acquired_count; i++) own->acquired[i].thread |= SAN_WARP;
     for (uint32_t w = context->team.first; w < context->team.first + context->team.warps; w++)
         block->warps[w] = s->now;
     return TVM_OK;
@@ -114,11 +125,11 @@ tvm_status tvm_sanitize_arrive(interp_context *context, interp_block *block, con
 tvm_status tvm_sanitize_phase(interp_block *block, const interp_barrier *barrier) {
     sanitizer *s = sanitizer_of(block);
     san_barrier *own = barrier_of(s, block, barrier);
-    bool done =
-        tvm_san_join(&own->ended, &own->arrived) &&
-        tvm_san_see(&own->ended,
-                    san_barrier_actor(s, san_block_of(s, block), (uint32_t)(barrier - block->barriers)),
-                    (uint32_t)barrier->phases + 1);
+    bool done = tvm_san_join(&own->ended, &own->arrived) &&
+                tvm_san_see(&own->ended,
+                            san_all(san_barrier_actor(s, san_block_of(s, block),
+                                                      (uint32_t)(barrier - block->barriers))),
+                            (uint32_t)barrier->phases + 1);
     own->arrived.count = 0;
     return finish(s, done);
 }
@@ -153,9 +164,10 @@ tvm_status tvm_sanitize_wait_bulk(interp_context *context, uint32_t pending, boo
     san_context *own = san_context_of(s, context);
     uint32_t done = own->stores > pending ? own->stores - pending : 0;
     if (!done) return TVM_OK;
-    bool good = tvm_san_see(&own->seen, san_actor_of(s, context, SANITIZE_STORE_READ), done + 1);
+    bool good = tvm_san_see(&own->seen, san_all(san_actor_of(s, context, SANITIZE_STORE_READ)), done + 1);
     if (!read)
-        good = good && tvm_san_see(&own->seen, san_actor_of(s, context, SANITIZE_STORE_WRITE), done + 1);
+        good = good &&
+               tvm_san_see(&own->seen, san_all(san_actor_of(s, context, SANITIZE_STORE_WRITE)), done + 1);
     return finish(s, good);
 }
 
@@ -170,6 +182,7 @@ tvm_status tvm_sanitize_sync_cluster(interp_block *cluster) {
         for (uint32_t c = 0; c < s->context_count; c++) done = done && publish(s, &s->blocks[b], c, 0, &all);
     for (uint32_t b = 0; b < cluster->cluster_size; b++) {
         done = done && tvm_san_join(&s->blocks[b].contexts[0].seen, &all);
+        forget_acquired(&s->blocks[b].contexts[0]);
         for (uint32_t w = 0; w < s->kernel->kernel->warps; w++) s->blocks[b].warps[w] = s->now;
     }
     tvm_san_clock_free(&all);
@@ -212,6 +225,56 @@ tvm_status tvm_sanitize_acquire(interp_context *context, const void *word) {
     return finish(s, clock && tvm_san_join(&san_context_of(s, context)->seen, clock));
 }
 
+/* ---- atomics ---- */
+
+/* What the thread, or its warp, has beside the team's; NULL: nothing, or (make) out of memory. */
+static san_acquired *acquired_of(san_context *context, uint32_t thread, bool make) {
+    for (uint32_t i = 0; i < context->acquired_count; i++)
+        if (context->acquired[i].thread == thread) return &context->acquired[i];
+    if (!make) return NULL;
+    if (context->acquired_count == context->acquired_capacity) {
+        uint32_t capacity = context->acquired_capacity ? 2 * context->acquired_capacity : 4;
+        san_acquired *more = realloc(context->acquired, capacity * sizeof *more);
+        if (!more) return NULL;
+        memset(more + context->acquired_capacity, 0, (capacity - context->acquired_capacity) * sizeof *more);
+        context->acquired = more;
+        context->acquired_capacity = capacity;
+    }
+    san_acquired *own = &context->acquired[context->acquired_count++];
+    own->thread = (uint16_t)thread;
+    return own;
+}
+
+/* What the thread did since the last sync, and its warp until it last met. */
+static bool publish_thread(const sanitizer *s, const san_block *block, uint32_t index, uint32_t thread,
+                           san_clock *clock) {
+    uint32_t actor = san_actor(block, index, SANITIZE_THREADS);
+    san_context *own = &block->contexts[index];
+    const san_acquired *beside = acquired_of(own, thread, false),
+                       *warps = acquired_of(own, thread | SAN_WARP, false);
+    return tvm_san_join(clock, &own->seen) && (!beside || tvm_san_join(clock, &beside->clock)) &&
+           (!warps || tvm_san_join(clock, &warps->clock)) &&
+           tvm_san_see(clock, san_warp(actor, thread / 32), block->warps[thread / 32]) &&
+           tvm_san_see(clock, san_thread(actor, thread), s->now);
+}
+
+tvm_status tvm_sanitize_release_one(interp_context *context, const void *word, uint32_t thread) {
+    sanitizer *s = sanitizer_of(context->block);
+    san_clock *clock = find_word(s, word);
+    s->now++;
+    s->one_sided = true;
+    return finish(
+        s, clock && publish_thread(s, san_block_of(s, context->block), index_of(context), thread, clock));
+}
+
+tvm_status tvm_sanitize_acquire_one(interp_context *context, const void *word, uint32_t thread) {
+    sanitizer *s = sanitizer_of(context->block);
+    const san_clock *clock = find_word(s, word);
+    san_acquired *own = acquired_of(san_context_of(s, context), thread, true);
+    s->one_sided = true;
+    return finish(s, clock && own && tvm_san_join(&own->clock, clock));
+}
+
 /* ---- shared memory ---- */
 
 /* The latest event of a cell that nothing orders: of copies that are still under way. */
@@ -221,7 +284,7 @@ static bool is_busy(const sanitizer *s, const san_block *block, const san_clock 
     uint32_t local = e->actor - block->first_actor;
     bool copies = local < s->actor_count &&
                   (local >= s->context_count * SAN_ACTORS || local % SAN_ACTORS >= SANITIZE_COPY);
-    return copies && e->time && e->time >= tvm_san_seen(seen, e->actor);
+    return copies && e->time && e->time >= tvm_san_seen(seen, san_all(e->actor));
 }
 
 static void report_reuse(sanitizer *s, const san_block *block, uint32_t insn, uint32_t slot, uint32_t event) {

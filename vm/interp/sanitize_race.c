@@ -153,6 +153,9 @@ static verdict judge(const sanitize_walk *walk, const party *past, const party *
             atomic ? "scope gpu: atomics of scope cta are for the threads of one block"
             : adds
                 ? "atomic, or lock-semaphore and release-semaphore around the update: blocks run in any order"
+            : s->one_sided
+                ? "a sync before an atomic release by the one block, and after an atomic acquire by the other: "
+                  "each is one thread's"
                 : "release-semaphore and lock-semaphore in between, or another launch: blocks run in any order";
     } else if (past->local / SAN_ACTORS != now->local / SAN_ACTORS && is_context(s, now) &&
                now->local >= SAN_ACTORS) {

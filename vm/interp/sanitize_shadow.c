@@ -61,7 +61,7 @@ static relation find_relation(const sanitize_walk *walk, uint32_t number) {
     const san_event *event = &s->events[number];
     bool same_block = is_block(s, block, event->actor);
     if (number == walk->event || exchanged(walk, event, same_block) ||
-        event->time < tvm_san_seen(&own->seen, event->actor))
+        event->time < tvm_san_seen(&own->seen, san_all(event->actor)))
         return ORDERED;
     if (!same_block) return UNORDERED;
     if (event->time == 0) return ORDERED;
@@ -118,9 +118,37 @@ static bool by_thread(const sanitize_walk *walk, const san_event *event, uint16_
     return same_warp && theirs == own && among(layout, theirs, now, own);
 }
 
+/* Does the clock have what the threads of the code did then? */
+static bool clock_has(const sanitize_walk *walk, const san_clock *clock, const san_event *event,
+                      uint16_t code) {
+    uint32_t thread = code & SAN_THREAD;
+    bool several = code & (SAN_MANY | SAN_WARP);
+    return event->time < tvm_san_seen(clock, san_all(event->actor)) ||
+           (in_one_warp(walk, code, event->layout) &&
+            event->time < tvm_san_seen(clock, san_warp(event->actor, thread / 32))) ||
+           (!several && event->time < tvm_san_seen(clock, san_thread(event->actor, thread)));
+}
+
+/* By atomic operations of single threads. */
+static bool by_atomics(const sanitize_walk *walk, const san_event *event, uint16_t code, uint16_t mine) {
+    const san_context *own = san_context_of(walk->sanitizer, walk->context);
+    bool alone = !(mine & (SAN_HOLDERS | SAN_MANY | SAN_WARP));
+    if (clock_has(walk, &own->seen, event, code)) return true;
+    for (uint32_t i = 0; i < own->acquired_count; i++) {
+        uint32_t thread = own->acquired[i].thread & SAN_THREAD, other = mine & SAN_THREAD;
+        bool warp = own->acquired[i].thread & SAN_WARP;
+        bool has = warp ? other / 32 == thread / 32 && in_one_warp(walk, mine, walk->layout)
+                        : alone && other == thread;
+        if (has && clock_has(walk, &own->acquired[i].clock, event, code)) return true;
+    }
+    return false;
+}
+
 static bool ordered(const sanitize_walk *walk, relation past, uint32_t event, uint16_t code, uint16_t mine,
                     bool was_write) {
     if (past == ORDERED) return true;
+    if (walk->sanitizer->one_sided && by_atomics(walk, &walk->sanitizer->events[event], code, mine))
+        return true;
     if (past == UNORDERED) return false;
     if (past == BY_THREAD) return by_thread(walk, &walk->sanitizer->events[event], code, mine, was_write);
     return (code & SAN_WARP) && (code & SAN_THREAD) / 32 == (mine & SAN_THREAD) / 32 &&

@@ -54,6 +54,14 @@ static const san_layout *find_layout(sanitizer *s, uint32_t number) {
     return out;
 }
 
+tvm_status tvm_sanitize_thread(interp_context *context, uint32_t slot, uint64_t element, uint32_t *thread) {
+    sanitizer *s = context->block->run->sanitizer;
+    const san_layout *layout = find_layout(s, interp_slot(s->kernel, slot)->layout);
+    if (!layout) return tvm_interp_no_memory(s->run);
+    *thread = 32 * context->team.first + (layout->codes[element] & SAN_THREAD);
+    return TVM_OK;
+}
+
 /* ---- parts of tiles ---- */
 
 static const san_part *find_part(const sanitizer *s, uint32_t insn, uint32_t operand) {
