@@ -19,8 +19,10 @@ static const char style[] =
     "table{border-collapse:collapse}td,th{padding:2px 8px;text-align:left;vertical-align:top;"
     "border-bottom:1px solid #eee}"
     "td.n{text-align:right;color:#666}code,pre,td.c{font-family:monospace;font-size:13px;white-space:pre}"
+    "td.c{white-space:pre-wrap;max-width:38em}td.no{min-width:16em}"
     "pre{background:#f6f6f6;padding:8px;overflow-x:auto;max-height:40em}"
     ".bad{color:#b00}.no{color:#960;white-space:normal}"
+    ".code{display:flex;gap:1em}.code pre{flex:1;min-width:0}"
     "summary{cursor:pointer;margin-top:1em}";
 
 static void put_escaped(tvm_text *out, const char *text, size_t length) {
@@ -73,18 +75,19 @@ static const char *line_of(const source *s, uint32_t line, size_t *length) {
     return at;
 }
 
-static void put_selection(tvm_text *out, const tvm_selection *s, const source *text, bool first) {
-    tvm_text_add(out, "<tr><td class=\"n\">");
-    if (s->line && first) tvm_text_add(out, "%" PRIu32, s->line);
-    tvm_text_puts(out, "</td><td class=\"c\">");
-    if (first && s->line && text->text) {
-        size_t length;
-        const char *line = line_of(text, s->line, &length);
-        put_escaped(out, line, length);
-    } else if (first || !text->text) {
-        put_text(out, s->instruction);
+/* Is a line number that of a line of this file? Macros may be of another. */
+static bool is_of(const source *s, const tvm_ir_kernel *kernel, uint32_t line) {
+    bool any = false;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        if (kernel->insns[i].line != line) continue;
+        if (kernel->insns[i].file != s->file) return false;
+        any = true;
     }
-    tvm_text_puts(out, "</td><td class=\"c\">");
+    return any && s->text;
+}
+
+static void put_cells(tvm_text *out, const tvm_selection *s) {
+    tvm_text_puts(out, "<td class=\"c\">");
     put_text(out, s->candidate);
     tvm_text_puts(out, "</td><td class=\"n\">");
     if (s->bits) tvm_text_add(out, "%u", s->bits);
@@ -96,15 +99,77 @@ static void put_selection(tvm_text *out, const tvm_selection *s, const source *t
     tvm_text_puts(out, "</td></tr>\n");
 }
 
+static void put_number(tvm_text *out, uint32_t line) {
+    tvm_text_puts(out, "<tr><td class=\"n\">");
+    if (line) tvm_text_add(out, "%" PRIu32, line);
+    tvm_text_puts(out, "</td><td class=\"c\">");
+}
+
+/* A line of the text, and what was selected for it. */
+static void put_line(tvm_text *out, const source *text, uint32_t line, const tvm_ir_kernel *kernel,
+                     const tvm_kernel_code *code) {
+    size_t length;
+    const char *at = line_of(text, line, &length);
+    bool first = true, known = is_of(text, kernel, line);
+    for (size_t i = 0; known && i < code->selection_count; i++) {
+        if (code->selections[i].line != line) continue;
+        put_number(out, first ? line : 0);
+        if (first) put_escaped(out, at, length);
+        tvm_text_puts(out, "</td>");
+        put_cells(out, &code->selections[i]);
+        first = false;
+    }
+    if (!first) return;
+    put_number(out, line);
+    put_escaped(out, at, length);
+    tvm_text_puts(out, "</td><td></td><td></td><td></td><td></td><td></td></tr>\n");
+}
+
+static bool begins(const source *text, uint32_t line, const char *word) {
+    size_t length;
+    const char *at = line_of(text, line, &length);
+    return length >= strlen(word) && !strncmp(at, word, strlen(word));
+}
+
+/* From its .kernel to its .end, where these stand at the beginning of a line; else its instructions' lines.
+ */
+static bool find_lines(const source *text, const tvm_ir_kernel *kernel, uint32_t *first, uint32_t *last) {
+    uint32_t lines = 1;
+    for (size_t i = 0; i < text->size; i++) lines += text->text[i] == '\n';
+    *first = UINT32_MAX, *last = 0;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        if (insn->file != text->file || !insn->line || insn->line > lines) continue;
+        if (insn->line < *first) *first = insn->line;
+        if (insn->line > *last) *last = insn->line;
+    }
+    if (!*last) return false;
+    uint32_t head = *first, end = *last;
+    while (head && !begins(text, head, ".kernel")) head--;
+    while (end <= lines && !begins(text, end, ".end\n") && !begins(text, end, ".kernel")) end++;
+    if (head) *first = head;
+    if (end <= lines && begins(text, end, ".end\n")) *last = end;
+    return true;
+}
+
 static void put_selections(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                            const tvm_kernel_code *code) {
     source text = open_source(program, kernel);
+    uint32_t first = 0, last = 0;
     tvm_text_puts(out, "<table><tr><th>line</th><th>program</th><th>selected</th><th>bits</th><th>count</th>"
                        "<th>conflicts</th><th>why not better</th></tr>\n");
-    for (size_t i = 0; i < code->selection_count; i++)
-        put_selection(out, &code->selections[i], &text,
-                      i == 0 || !code->selections[i].line ||
-                          code->selections[i].line != code->selections[i - 1].line);
+    if (text.text && find_lines(&text, kernel, &first, &last))
+        for (uint32_t line = first; line <= last; line++) put_line(out, &text, line, kernel, code);
+    uint32_t before = 0;
+    for (size_t i = 0; i < code->selection_count; i++) {
+        const tvm_selection *s = &code->selections[i];
+        if (s->line >= first && s->line <= last && is_of(&text, kernel, s->line)) continue;
+        put_number(out, s->line == before ? 0 : s->line);
+        put_text(out, s->instruction);
+        tvm_text_puts(out, "</td>");
+        put_cells(out, s);
+        before = s->line;
+    }
     tvm_text_puts(out, "</table>\n");
     free(text.text);
 }
@@ -165,7 +230,7 @@ static turn turn_of(const tvm_ir_program *program, const tvm_ir_kernel *kernel, 
 }
 
 /* Copies of a turn start STAGES - 1 turns ahead, and the turn's instructions follow when they have come. */
-static void put_stages(tvm_text *out, uint32_t stages) {
+static void put_stages(tvm_text *out, uint32_t stages, const char *wait) {
     uint32_t turns = stages - 1 + TURNS, width = LABEL + turns * TURN;
     tvm_text_add(out,
                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%" PRIu32 "\" height=\"%" PRIu32
@@ -190,12 +255,22 @@ static void put_stages(tvm_text *out, uint32_t stages) {
                      "\">turn %" PRIu32 "</text>\n",
                      work, y - 1, work, y + 17, work + 1, y, TURN - 2, work + 5, y + 12, k);
     }
-    tvm_text_add(out,
-                 "<text x=\"0\" y=\"%u\" fill=\"#b00\">red: the wait for the turn's copies</text></svg>\n",
-                 (unsigned)(TURNS + 1) * ROW + 24);
+    tvm_text_add(out, "<text x=\"0\" y=\"%u\" fill=\"#b00\">red: the wait for the turn's copies%s",
+                 (unsigned)(TURNS + 1) * ROW + 24, *wait ? ", " : "");
+    put_text(out, wait);
+    tvm_text_puts(out, "</text></svg>\n");
 }
 
-static void put_loops(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel) {
+/* The wait that was placed in the loop that begins on this line. */
+static const char *wait_of(const tvm_kernel_code *code, uint32_t line) {
+    for (size_t i = 0; i < code->selection_count; i++)
+        if (code->selections[i].line == line && strstr(code->selections[i].candidate, "wait"))
+            return code->selections[i].candidate;
+    return "";
+}
+
+static void put_loops(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                      const tvm_kernel_code *code) {
     bool any = false;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
@@ -223,7 +298,7 @@ static void put_loops(tvm_text *out, const tvm_ir_program *program, const tvm_ir
         if (stages < 2) continue;
         tvm_text_add(out, "<p>The loop of line %" PRIu32 " has %" PRIu32 " stages:</p>\n",
                      kernel->insns[i].line, stages);
-        put_stages(out, stages);
+        put_stages(out, stages, wait_of(code, kernel->insns[i].line));
     }
 }
 
@@ -257,7 +332,7 @@ static void put_kernel(tvm_text *out, const tvm_ir_program *program, const tvm_i
         tvm_text_puts(out, "</p>\n");
     }
     put_selections(out, program, kernel, code);
-    put_loops(out, program, kernel);
+    put_loops(out, program, kernel, code);
 }
 
 tvm_status tvm_report_html(const tvm_ir_program *program, const tvm_module *module, const char *title,
@@ -276,14 +351,15 @@ tvm_status tvm_report_html(const tvm_ir_program *program, const tvm_module *modu
     }
     for (size_t k = 0; k < module->kernel_count; k++)
         put_kernel(&t, program, &program->kernels[k], &module->kernels[k], module->target);
-    tvm_text_puts(&t, "<details><summary>PTX</summary><pre>");
+    tvm_text_add(&t, "<details><summary>PTX%s</summary><div class=\"code\"><pre>", sass ? " and SASS" : "");
     put_escaped(&t, module->ptx, module->ptx_size);
-    tvm_text_puts(&t, "</pre></details>\n");
+    tvm_text_puts(&t, "</pre>");
     if (sass) {
-        tvm_text_puts(&t, "<details><summary>SASS</summary><pre>");
+        tvm_text_puts(&t, "<pre>");
         put_text(&t, sass);
-        tvm_text_puts(&t, "</pre></details>\n");
+        tvm_text_puts(&t, "</pre>");
     }
+    tvm_text_puts(&t, "</div></details>\n");
     tvm_text_puts(&t, "</body></html>\n");
     *page = t.failed ? NULL : t.data;
     if (!t.failed) return TVM_OK;

@@ -8,7 +8,23 @@
 
 /* ---- building ---- */
 
+/* An operator of constants alone is its result, as the verifier wants it: bounds of a loop may be constants.
+ */
+static tvm_expr fold(const lowering *l, tvm_expr expr) {
+    const uint32_t children[3] = {expr.a, expr.b, expr.c};
+    unsigned arity = tvm_expr_op_info(expr.op)->arity;
+    tvm_scalar operands[3], value;
+    tvm_why why;
+    for (unsigned i = 0; i < arity; i++) {
+        if (children[i] == TVM_NONE || l->to->exprs[children[i]].op != TVM_EXPR_INTEGER) return expr;
+        operands[i].i = l->to->exprs[children[i]].value.i;
+    }
+    if (!arity || tvm_expr_apply(&expr, l->to->exprs[expr.a].type, operands, &value, &why)) return expr;
+    return (tvm_expr){.op = TVM_EXPR_INTEGER, .type = expr.type, .value.i = value.i};
+}
+
 uint32_t tvm_lower_node(lowering *l, tvm_expr expr) {
+    expr = fold(l, expr);
     uint32_t index = tvm_ir_kernel_expr(l->to, &expr);
     if (index == TVM_NONE) l->failed = true;
     return index;

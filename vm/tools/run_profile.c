@@ -148,8 +148,8 @@ tvm_status tvm_run_profile_take(tvm_run_binding *binding, const tvm_run_args *ar
             context, tvm_time(binding->function, binding->values, binding->count, 0, &profile->microseconds),
             diags);
         if (!status)
-            status =
-                tvm_run_walls(context, &profile->bytes_per_second, &profile->operations_per_second, diags);
+            status = tvm_run_walls(context, &profile->bytes_per_second, &profile->operations_per_second,
+                                   &profile->walls_measured, diags);
     }
     return status ? status : count(binding, args, file, target, profile, diags);
 }

@@ -25,7 +25,8 @@ typedef struct tvm_run_profile {
     uint64_t passes, conflicts;
     char target[16];
     /* on a GPU; NAN on the interpreter */
-    double microseconds, bytes_per_second, operations_per_second; /* the latter two: the walls, measured */
+    double microseconds, bytes_per_second, operations_per_second; /* the latter two: the walls */
+    bool walls_measured;                                          /* now, not taken from the cache */
 } tvm_run_profile;
 
 /* Counts one more launch with the binding's arguments, on the interpreter, from the contents that the
@@ -41,8 +42,21 @@ double tvm_run_profile_operations(const tvm_run_profile *profile);
 void tvm_run_profile_print(const tvm_run_profile *profile, FILE *out);
 tvm_status tvm_run_profile_svg(const tvm_run_profile *profile, const char *path, tvm_diags *diags);
 
-/* run_walls.c: the rates that kernels of their own reach on a GPU: reads of memory, and products of f16. */
+/* run_walls.c: the rates that kernels of their own reach on a GPU: reads of memory, and a large product of
+ * f16. Measured once: they are kept in the cache. */
 tvm_status tvm_run_walls(tvm_context *context, double *bytes_per_second, double *operations_per_second,
-                         tvm_diags *diags);
+                         bool *measured, tvm_diags *diags);
+
+/* A launch as the command line has it, for another process. */
+typedef struct tvm_run_ncu_launch {
+    const char *file, *function; /* a bytecode file; of its kernels and entries */
+    const char *kernel;          /* that the GPU sees */
+    int ordinal;
+    const char *const *words; /* NAME=VALUE */
+    size_t word_count;
+} tvm_run_ncu_launch;
+/* run_ncu.c: prints counters, named NAME,NAME,... (NULL: the usual ones). TVM_NOT_FOUND, TVM_UNSUPPORTED with
+ * ncu's reason. */
+tvm_status tvm_run_ncu(const tvm_run_ncu_launch *launch, const char *counters, FILE *out, tvm_diags *diags);
 
 #endif

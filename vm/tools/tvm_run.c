@@ -39,6 +39,7 @@ enum {
     KEY_TRACE,
     KEY_PROFILE,
     KEY_SVG,
+    KEY_NCU,
     KEY_LIMITS,
     KEY_SANITIZE
 };
@@ -55,6 +56,8 @@ static const struct argp_option options[] = {
      "take",
      0},
     {"svg", KEY_SVG, "FILE", 0, "of --profile on a GPU: draw the roofline", 0},
+    {"ncu", KEY_NCU, "NAME,...", OPTION_ARG_OPTIONAL,
+     "of --profile on a GPU: also the hardware's counters, by Nsight Compute's names", 0},
     {"quiet", KEY_QUIET, NULL, 0,
      "do not say which device is used, nor warn; of --time print the microseconds alone", 0},
     {"trace", KEY_TRACE, "FILE.json", 0,
@@ -109,6 +112,10 @@ typedef struct run_settings {
     const char *trace; /* NULL: no timeline */
     bool time, profile, quiet, verbose;
     const char *svg; /* of --profile; NULL: none */
+    bool ncu;
+    const char *counters; /* of ncu; NULL: the usual ones */
+    const char **words;   /* of --args, as written */
+    size_t word_count;
     tvm_sanitize sanitize;
     tvm_run_cache cache;
     unsigned repeats; /* 0: the device's default */
@@ -155,6 +162,7 @@ static void add_word(run_settings *settings, const char *word, struct argp_state
         if (tvm_run_args_add(&settings->args, word, &settings->diags))
             argp_error(state, "%s",
                        settings->diags.count ? settings->diags.items[0].message : "out of memory");
+        settings->words[settings->word_count++] = word;
     } else if (settings->file) {
         argp_error(state, "'%s' is not NAME=VALUE, and the file is '%s'", word, settings->file);
     } else {
@@ -186,6 +194,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_SVG:
         settings->svg = arg;
+        break;
+    case KEY_NCU:
+        settings->ncu = true;
+        settings->counters = arg;
         break;
     case KEY_TRACE:
         settings->trace = arg;
@@ -237,6 +249,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         if (settings->sanitize && settings->context.device == TVM_DEVICE_AUTO)
             settings->context.device = TVM_DEVICE_CPU;
         if (settings->svg && !settings->profile) argp_error(state, "--svg goes with --profile");
+        if (settings->ncu && !settings->profile) argp_error(state, "--ncu goes with --profile");
         if (!settings->file && !settings->cache) argp_error(state, "a bytecode file is expected");
         if (settings->file && settings->cache)
             argp_error(state, "--cache-stats and --cache-clear take no file");
@@ -300,12 +313,29 @@ static tvm_status print_time(const run_settings *settings, const tvm_run_binding
     return TVM_OK;
 }
 
+static tvm_status print_counters(const run_settings *settings, const tvm_run_binding *binding,
+                                 tvm_diags *diags) {
+    if (tvm_device(binding->context) == TVM_DEVICE_CPU)
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
+                            "ncu counts on a GPU; there is only the interpreter");
+    const tvm_run_ncu_launch launch = {settings->file,
+                                       tvm_kernel_name(binding->function),
+                                       tvm_kernel_name(binding->variant),
+                                       settings->context.ordinal,
+                                       settings->words,
+                                       settings->word_count};
+    return tvm_run_ncu(&launch, settings->counters, stdout, diags);
+}
+
 static tvm_status print_profile(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
     tvm_run_profile profile;
     tvm_status status = tvm_run_profile_take(binding, &settings->args, settings->file, &profile, diags);
     if (status) return status;
+    if (settings->verbose && tvm_device(binding->context) != TVM_DEVICE_CPU)
+        fprintf(stderr, "tvm-run: walls: %s\n", profile.walls_measured ? "measured now" : "of the cache");
     tvm_run_profile_print(&profile, stdout);
-    return settings->svg ? tvm_run_profile_svg(&profile, settings->svg, diags) : TVM_OK;
+    if (settings->svg) status = tvm_run_profile_svg(&profile, settings->svg, diags);
+    return !status && settings->ncu ? print_counters(settings, binding, diags) : status;
 }
 
 static void print_warning(const run_settings *settings, const tvm_context *context) {
@@ -402,7 +432,8 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
 int main(int argc, char **argv) {
     static const struct argp parser = {
         options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description, NULL, NULL, NULL};
-    run_settings settings = {.tolerance = -1};
+    run_settings settings = {.tolerance = -1, .words = calloc((size_t)argc + 1, sizeof *settings.words)};
+    if (!settings.words) return EXIT_FAILURE;
     argp_err_exit_status = EXIT_USAGE;
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
     tvm_status status;
@@ -416,5 +447,6 @@ int main(int argc, char **argv) {
     if (status) tvm_diags_print(&settings.diags, stderr, "tvm-run", isatty(STDERR_FILENO));
     tvm_diags_free(&settings.diags);
     tvm_run_args_free(&settings.args);
+    free(settings.words);
     return status ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -2,6 +2,7 @@
 #include "tune.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The geometric mean, over the class's shapes, of a variant's cost by that of the one it is compared with
  * (NULL: 1). NAN where it has none of them. */
@@ -68,7 +69,9 @@ static void print_class(const tune *t, unsigned c) {
             printf("  %-40s      default       chosen  %s\n", "shape", tune_cost_units[t->options.cost]);
             shown = true;
         }
-        printf("  %-40s", t->shapes[s].text[0] ? t->shapes[s].text : "(of --args)");
+        const char *text = t->shapes[s].text[0] ? t->shapes[s].text : "(of --args)";
+        if (strlen(text) > 40) printf("  %s\n", text);
+        printf("  %-40s", strlen(text) > 40 ? "" : text);
         print_cost(t->variants[0].state == TUNE_TIMED ? t->variants[0].costs[s] : NAN, t->options.cost);
         print_cost(t->chosen[c] == UINT32_MAX ? NAN : t->variants[t->chosen[c]].costs[s], t->options.cost);
         putchar('\n');
