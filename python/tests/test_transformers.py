@@ -1,0 +1,173 @@
+"""Models of transformers by this package's kernels, against transformers' own: tiny ones with random weights."""
+
+import pytest
+from conftest import needs_gpu, torch
+
+transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
+pytest.importorskip("torch", reason="torch cannot be imported")
+
+from tilusvm import nn  # noqa: E402
+from tilusvm.quantize import quantize_  # noqa: E402
+from tilusvm.transformers import Decoder, Options, PagedCache, TilusConfig, accelerate_  # noqa: E402
+
+transformers.logging.set_verbosity_error()
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+WINDOW = dict(sliding_window=8)
+GEMMA = dict(WINDOW, query_pre_attn_scalar=64)
+FAMILIES = {"llama": {}, "qwen2": {}, "qwen3": {}, "mistral": WINDOW, "gemma2": GEMMA, "gemma3_text": GEMMA}
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def model_of(family, device="cpu", **words):
+    """Of which the norms and the head's logits say something."""
+    config = transformers.AutoConfig.for_model(
+        family, hidden_size=128, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=64, vocab_size=96, max_position_embeddings=128, pad_token_id=0, bos_token_id=1,
+        eos_token_id=None, tie_word_embeddings=False, **{**FAMILIES[family], **words},
+    )  # fmt: skip
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16).eval()
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            parameter.normal_(0.0 if "gemma" in family else 1.0, 0.2)
+        elif parameter.dim() == 2:
+            parameter.normal_(0.0, 1.0 if "embed" in name else 0.2)
+    return model.to(device)
+
+
+def ids_of(batch, tokens, device="cpu"):
+    return torch.randint(1, 96, (batch, tokens), generator=torch.Generator().manual_seed(tokens)).to(device)
+
+
+def same_until_a_tie(model, found, expected, prompt):
+    """The tokens are equal up to the first place where two logits are nearly so."""
+    for ours, theirs in zip(found.tolist(), expected.tolist()):
+        for place in range(prompt, len(theirs)):
+            if ours[place] == theirs[place]:
+                continue
+            logits = model(torch.tensor([theirs[:place]], device=found.device)).logits[0, -1].float()
+            assert abs(logits[ours[place]] - logits[theirs[place]]) < 0.02 * logits.abs().max()
+            break
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_decoder(family, device):
+    """Prompt, several tokens at once, and one by one."""
+    model = model_of(family, device)
+    ids = ids_of(2, 23, device)
+    expected = model(ids).logits
+    tolerance = 0.01 * expected.abs().max()
+    decoder = Decoder(model, 2, 64, page=16)
+    for begin, end in [(0, 18), (18, 21), (21, 22), (22, 23)]:
+        logits = decoder.forward(ids[:, begin:end])
+        assert (logits - expected[:, end - 1]).abs().max() < tolerance
+    theirs = model.generate(ids, max_new_tokens=6, do_sample=False)
+    ours = decoder.generate(ids, 6)
+    assert ours.shape == theirs.shape
+    same_until_a_tie(model, ours, theirs, 23)
+    assert (device == "cuda") == (decoder.graph is not None)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_decoder_of_quantized_layers(device):
+    model = model_of("llama", device)
+    quantize_(model, "u4", progress=False)
+    plain, ids = model_of("llama", device), ids_of(1, 20, device)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            plain.get_submodule(name).weight.copy_(module.dequantize())
+    expected = plain(ids).logits[:, -1]
+    decoder = Decoder(model, 1, 64, page=16)
+    assert len(decoder.blocks[0].qkv.parts) == 1
+    assert (decoder.forward(ids) - expected).abs().max() < 0.01 * expected.abs().max()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("type, zeros, error", [("f8_e4m3", False, 0.1), ("u8", True, 0.03), ("u4", True, 0.5)])
+def test_low_bit_caches(type, zeros, error, device):
+    model = model_of("llama", device)
+    ids = ids_of(2, 23, device)
+    expected = model(ids).logits[:, -1]
+    decoder = Decoder(model, 2, 64, page=32, cache=type, zeros=zeros)
+    decoder.forward(ids[:, :-1])
+    logits = decoder.forward(ids[:, -1:])
+    assert 0 < (logits - expected).abs().max() < error * expected.abs().max()
+
+
+def test_each_part_can_be_left_to_torch():
+    model = model_of("qwen3")
+    ids = ids_of(1, 20)
+    expected = model(ids).logits
+    for part in ("norms", "rotary", "mlp", "attention", "merge"):
+        other = accelerate_(model_of("qwen3"), **{part: False})
+        assert (other(ids).logits - expected).abs().max() < 0.01 * expected.abs().max(), part
+    assert Options(mlp=False).mlp is False
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_accelerated_models(family, device):
+    model, ids = model_of(family, device), ids_of(2, 19, device)
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    expected, padded = model(ids).logits, model(ids, attention_mask=mask).logits
+    theirs = model.generate(ids, max_new_tokens=5, do_sample=False)
+    assert accelerate_(model) is model
+    tolerance = 0.01 * expected.abs().max()
+    assert (model(ids).logits - expected).abs().max() < tolerance
+    assert (model(ids, use_cache=False).logits - expected).abs().max() < tolerance
+    assert (model(ids, attention_mask=mask).logits - padded)[mask.bool()].abs().max() < tolerance
+    cache = PagedCache(model.config, 2, 64, page=16, device=device)
+    for words in ({}, {"past_key_values": cache}, {"cache_implementation": "static"}):
+        ours = model.generate(ids, max_new_tokens=5, do_sample=False, **words)
+        same_until_a_tie(model, ours, theirs, 19)
+    assert cache.get_seq_length() == 19 + 4 and cache.lengths.tolist() == [23, 23]
+
+
+def test_what_is_refused():
+    model, ids = accelerate_(model_of("llama")), ids_of(2, 19)
+    with pytest.raises(ValueError, match="accelerated before"):
+        accelerate_(model)
+    cache = PagedCache(model.config, 2, 32, page=16, device="cpu")
+    mask = torch.ones_like(ids)
+    mask[0, 0] = 0
+    with pytest.raises(ValueError, match="padding"):
+        model(ids, attention_mask=mask, past_key_values=cache)
+    model(ids, past_key_values=cache)
+    with pytest.raises(ValueError, match="at most 8 tokens"):
+        model(ids[:, :9], past_key_values=cache)
+    with pytest.raises(ValueError, match="holds 32 tokens"):
+        PagedCache(model.config, 2, 32, page=16, device="cpu").advance(33)
+    other = transformers.AutoModelForCausalLM.from_config(
+        transformers.GPT2Config(n_embd=64, n_layer=1, n_head=2, vocab_size=96)
+    )
+    with pytest.raises(ValueError, match="family gpt2"):
+        accelerate_(other)
+    with pytest.raises(ValueError, match="group must be"):
+        TilusConfig(group=100)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_from_pretrained(tmp_path, device):
+    model, ids = model_of("llama", device), ids_of(1, 20, device)
+    model.save_pretrained(tmp_path / "plain")
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    config = TilusConfig("u8", group=32)
+    quantized = load(tmp_path / "plain", quantization_config=config, dtype=torch.float16).to(device)
+    layer = quantized.model.layers[0].mlp.up_proj
+    assert (layer.type, layer.group) == ("u8", 32) and type(quantized.lm_head) is torch.nn.Linear
+    for name, module in quantized.named_modules():
+        if isinstance(module, nn.Linear):
+            model.get_submodule(name).weight.copy_(module.dequantize())
+    logits, expected = quantized(ids).logits, model(ids).logits
+    assert (logits - expected).abs().max() < 0.01 * expected.abs().max()
+    quantized.save_pretrained(tmp_path / "quantized")
+    again = load(tmp_path / "quantized", dtype=torch.float16).to(device)
+    assert again.config.quantization_config.type == "u8"
+    assert torch.equal(again(ids).logits, logits)

@@ -1,0 +1,211 @@
+"""A decoder layer of this package's kernels, in the place of one of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral
+families of transformers.
+
+    x, residual -> norm(residual += x) -> q, k, v -> norms of heads -> rotary embedding -> cache, attention
+                -> projection -> [norm] -> norm(residual += x) -> gate, up -> activation -> down -> [norm] ->
+                x, residual
+
+What a layer adds to the residual is added where the next norm reads it, so that a layer gives two tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .. import nn
+from ..ops import add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
+from ._cache import PagedCache
+
+__all__ = ["Block", "Options"]
+
+_ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
+
+
+class Options:
+    """What of a model this package does: norms, rotary, mlp, attention; merge: q, k, v and gate, up as one product
+    each."""
+
+    def __init__(self, *, norms=True, rotary=True, mlp=True, attention=True, merge=True):
+        self.norms, self.rotary, self.mlp, self.attention, self.merge = norms, rotary, mlp, attention, merge
+
+
+class Norm(torch.nn.Module):
+    """RMSNorm by rms_norm and add_rms_norm; of Gemma the factor is one more than the weight."""
+
+    def __init__(self, norm, fused=True):
+        super().__init__()
+        plus_one = type(norm).__name__.startswith("Gemma")
+        self.eps = getattr(norm, "eps", None) or norm.variance_epsilon
+        weight = norm.weight.detach()
+        self.weight = torch.nn.Parameter((1.0 + weight.float()).to(weight.dtype) if plus_one else weight, False)
+        self.reference = None if fused else norm
+
+    def forward(self, x, residual=None):
+        """norm(x), or norm(residual += x)."""
+        if self.reference is not None:
+            return self.reference(x if residual is None else residual.add_(x))
+        if residual is None:
+            return rms_norm(x.contiguous(), self.weight, self.eps)
+        return add_rms_norm(x, residual, self.weight, self.eps)
+
+
+def _merged(parts):
+    """One Linear that gives what all give, side by side; None where they are not alike."""
+    if all(type(part) is torch.nn.Linear for part in parts):
+        bias = parts[0].bias is not None
+        if any((part.bias is not None) != bias for part in parts):
+            return None
+        whole = torch.nn.Linear(1, 1, bias=bias, device="meta")
+        whole.weight = torch.nn.Parameter(torch.cat([part.weight.detach() for part in parts]), False)
+        if bias:
+            whole.bias = torch.nn.Parameter(torch.cat([part.bias.detach() for part in parts]), False)
+        whole.in_features, whole.out_features = parts[0].in_features, whole.weight.shape[0]
+        return whole
+    if not all(type(part) is nn.Linear for part in parts):
+        return None
+
+    def form(part):
+        return part.type, part.group, part.dtype, part.zeros is None, part.bias is None, part.in_features
+
+    if len({form(part) for part in parts}) > 1 or any(part.out_features % 64 for part in parts):
+        return None  # granules of packed weights are of 64 columns
+    first = parts[0]
+    whole = nn.Linear(
+        first.in_features, sum(part.out_features for part in parts), first.bias is not None, type=first.type,
+        group=first.group, zeros=first.zeros is not None, dtype=first.dtype, device="meta",
+        batch_invariant=first.batch_invariant,
+    )  # fmt: skip
+    whole.packed = torch.cat([part.packed for part in parts])
+    whole.scales = torch.cat([part.scales for part in parts], 1)
+    if first.zeros is not None:
+        whole.zeros = torch.cat([part.zeros for part in parts], 1)
+    if first.bias is not None:
+        whole.bias = torch.cat([part.bias for part in parts])
+    return whole
+
+
+class _Side(torch.nn.Module):
+    """Linear layers of one input: one product where they can be merged. Gives the whole, [tokens, sum of outputs]."""
+
+    def __init__(self, parts, merge):
+        super().__init__()
+        self.sizes = [part.out_features for part in parts]
+        whole = _merged(parts) if merge else None
+        self.parts = torch.nn.ModuleList(parts if whole is None else [whole])
+
+    def forward(self, x):
+        found = [part(x) for part in self.parts]
+        return found[0] if len(found) == 1 else torch.cat(found, -1)
+
+    def split(self, x):
+        """The output of each, contiguous."""
+        found = [part(x) for part in self.parts]
+        if len(found) > 1 or len(self.sizes) == 1:
+            return found
+        views = found[0].split(self.sizes, -1)
+        if x.shape[0] == 1:
+            return views
+        out = [torch.empty(view.shape, dtype=view.dtype, device=view.device) for view in views]
+        torch.split_with_sizes_copy(found[0], self.sizes, -1, out=out)
+        return out
+
+
+def _turned(x, positions, table):
+    """What rope does, by torch."""
+    cos, sin = (part[:, None] for part in table[positions.long()].chunk(2, -1))
+    a, b = x.float().chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
+
+
+class Block(torch.nn.Module):
+    """Of a decoder layer, whose weights it takes."""
+
+    #: So many new tokens of a sequence at most go through attention_decode, which reads the cache; more, attention.
+    few_queries = 8
+
+    def __init__(self, layer, index, config, options):
+        super().__init__()
+        attn, mlp = layer.self_attn, layer.mlp
+        self.index, self.options = index, options
+        self.head = attn.head_dim
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.scale = float(attn.scaling)
+        self.cap = float(getattr(attn, "attn_logit_softcapping", None) or 0.0)
+        # Of Mistral all layers have the window of the configuration.
+        window = config.sliding_window if config.model_type == "mistral" else getattr(attn, "sliding_window", None)
+        self.window = int(window or 0)
+        self.activation = _ACTIVATIONS[getattr(config, "hidden_activation", None) or config.hidden_act]
+        self.act = mlp.act_fn
+        self.qkv = _Side([attn.q_proj, attn.k_proj, attn.v_proj], options.merge)
+        self.out = attn.o_proj
+        self.gate_up = _Side([mlp.gate_proj, mlp.up_proj], options.merge)
+        self.down = mlp.down_proj
+
+        def norm(owner, name):
+            found = getattr(owner, name, None)
+            return None if found is None else Norm(found, options.norms)
+
+        self.before = norm(layer, "input_layernorm")
+        self.q_norm, self.k_norm = norm(attn, "q_norm"), norm(attn, "k_norm")
+        four = hasattr(layer, "pre_feedforward_layernorm")  # of Gemma: norms of what is added, too
+        self.after_attention = norm(layer, "post_attention_layernorm") if four else None
+        self.before_mlp = norm(layer, "pre_feedforward_layernorm" if four else "post_attention_layernorm")
+        self.after_mlp = norm(layer, "post_feedforward_layernorm") if four else None
+
+    def forward(self, x, residual, context):
+        """x [tokens, hidden], residual as x or None at the first layer; the same of the next."""
+        if residual is None:
+            residual = x.clone()
+            h = self.before(x)
+        else:
+            h = self.before(x, residual)
+        x = self.out(self._attend(h, context))
+        if self.after_attention is not None:
+            x = self.after_attention(x)
+        h = self.before_mlp(x, residual)
+        x = self.down(self._gated(h))
+        if self.after_mlp is not None:
+            x = self.after_mlp(x)
+        return x, residual
+
+    def _gated(self, h):
+        both = self.gate_up(h)
+        if self.options.mlp:
+            return swiglu(both, self.activation)
+        gate, up = both.chunk(2, -1)
+        return self.act(gate) * up
+
+    def _heads(self, h):
+        tokens = h.shape[0]
+        q, k, v = self.qkv.split(h)
+        q = q.reshape(tokens, self.heads, self.head)
+        k, v = (part.reshape(tokens, self.kv_heads, self.head) for part in (k, v))
+        if self.q_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        return q, k, v
+
+    def _attend(self, h, context):
+        q, k, v = self._heads(h)
+        cache, table = context.cache, context.table
+        turn = rope if self.options.rotary else _turned
+        q = turn(q, context.positions, table)
+        few = isinstance(cache, PagedCache) and context.new <= self.few_queries
+        if few and self.options.rotary and context.absolute:
+            cache.append(self.index, k, v, table)
+        else:
+            k = turn(k, context.positions, table)
+            if isinstance(cache, PagedCache):
+                cache.append(self.index, k, v)
+        if few:
+            out = attention_decode(
+                q.view(cache.batch, context.new, self.heads, self.head), cache.data[self.index], cache.table,
+                cache.lengths, cache.format, window=self.window, scale=self.scale, cap=self.cap,
+            )[0]  # fmt: skip
+        elif context.attend is not None:
+            out = context.attend(self, q, k, v)
+        else:
+            out = attention(
+                q, k, v, context.starts, context.starts, longest=context.new, scale=self.scale,
+                left=self.window - 1 if self.window else -1, right=0, cap=self.cap,
+            )[0]  # fmt: skip
+        return out.reshape(q.shape[0], self.heads * self.head)

@@ -1,0 +1,166 @@
+"""A whole model of blocks: prompts, and steps of one token that a CUDA graph replays."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import torch
+
+from ._block import Block, Norm, Options
+from ._cache import PagedCache
+
+__all__ = ["Decoder", "Context", "rotation_table"]
+
+
+@dataclasses.dataclass
+class Context:
+    """What the layers of one call share."""
+
+    new: int  #: tokens of each sequence
+    positions: torch.Tensor  #: i32 [tokens]
+    table: torch.Tensor  #: f32 [max, head]
+    starts: torch.Tensor  #: i32 [batch + 1]: the rows of each sequence
+    cache: object = None
+    absolute: bool = True  #: row p of the table is position p, also of what the cache holds
+    attend: object = None  #: (block, q, k, v) -> out, in the place of the package's attention
+
+
+def rotation_table(rotary, layer_type, positions, device):
+    """Of each position the cosines and then the sines, f32 [positions, head], as the model's own module computes
+    them."""
+    rotary = copy.deepcopy(rotary).to(device)
+    x = torch.empty(1, 1, 1, dtype=torch.float32, device=device)
+    ids = torch.arange(positions, device=device)[None]
+    words = {"layer_type": layer_type} if hasattr(rotary, "layer_types") else {}
+    cos, sin = rotary(x, position_ids=ids, **words)
+    half = cos.shape[-1] // 2
+    return torch.cat([cos[0, :, :half], sin[0, :, :half]], -1).contiguous()
+
+
+def layer_types(config):
+    return getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+
+
+class Decoder:
+    """Runs a causal language model of transformers by this package's kernels, layer by layer.
+
+    model: of the Llama, Qwen 2 and 3, Gemma 2 and 3 or Mistral families, its linear layers of torch or tilusvm.nn, on
+    its device. batch sequences of one length, at most max_tokens; cache: a type of PagedCache, None: that of the
+    model. The weights that are merged (q, k, v; gate, up) are copied, and with consume the model gives its own up.
+
+        decoder = Decoder(model, batch=1, max_tokens=4096, cache="f8_e4m3")
+        tokens = decoder.generate(prompt, 128)              # ids [batch, tokens] of the prompt and 128 more, greedy
+    """
+
+    def __init__(self, model, batch, max_tokens, *, cache=None, zeros=False, page=64, options=None, consume=False):
+        config = model.config.get_text_config()
+        body = model.model
+        self.config, self.options = config, options or Options()
+        self.embed, self.head = body.embed_tokens, model.lm_head
+        self.device = self.embed.weight.device
+        self.norm = Norm(body.norm, self.options.norms)
+        dtype = body.norm.weight.dtype
+        self.factor = None
+        if config.model_type == "gemma2":
+            self.factor = torch.tensor(config.hidden_size**0.5, dtype=dtype, device=self.device)
+        self.final_cap = getattr(config, "final_logit_softcapping", None)
+        kinds = layer_types(config)
+        self.tables = {kind: rotation_table(body.rotary_emb, kind, max_tokens, self.device) for kind in set(kinds)}
+        self.kinds, self.blocks = kinds, []
+        for i, layer in enumerate(body.layers):
+            self.blocks.append(Block(layer, i, config, self.options))
+            if consume:
+                layer.self_attn, layer.mlp = torch.nn.Identity(), torch.nn.Identity()
+        self.serve(batch, max_tokens, cache=cache, zeros=zeros, page=page)
+
+    def serve(self, batch, max_tokens, *, cache=None, zeros=False, page=64):
+        """Another cache, for so many sequences, at most as long as at first; an empty one."""
+        self.graph = None
+        self.cache = PagedCache(
+            self.config, batch, max_tokens, type=cache, zeros=zeros, page=page, dtype=self.norm.weight.dtype,
+            device=self.device,
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def forward(self, ids):
+        """Logits [batch, vocabulary] of the token behind the newest ones, ids [batch, tokens]."""
+        batch, new = ids.shape
+        cache = self.cache
+        cache.advance(new)
+        newest = torch.arange(new, dtype=torch.int32, device=self.device)
+        positions = (cache.lengths[:, None] - new + newest).flatten()
+        return self._run(ids.flatten(), new, positions)
+
+    def _run(self, ids, new, positions):
+        x = torch.nn.functional.embedding(ids, self.embed.weight)
+        if hasattr(self.embed, "embed_scale"):
+            x = x * self.embed.embed_scale.to(x.dtype)
+        elif self.factor is not None:
+            x = x * self.factor
+        cache, residual = self.cache, None
+        for kind, block in zip(self.kinds, self.blocks):
+            context = Context(new, positions, self.tables[kind], cache.starts(new), cache)
+            x, residual = block(x, residual, context)
+        if new > 1:  # of each sequence the last
+            x, residual = (t.view(cache.batch, new, -1)[:, -1].contiguous() for t in (x, residual))
+        logits = self.head(self.norm(x, residual))
+        return logits if not self.final_cap else torch.tanh(logits / self.final_cap) * self.final_cap
+
+    # ---- steps from a graph ----
+
+    def _step(self):
+        """One token more of each sequence: from self.token to self.token."""
+        self.cache.lengths += 1
+        logits = self._run(self.token, 1, self.cache.lengths - 1)
+        self.logits.copy_(logits)
+        self.token.copy_(logits.argmax(-1))
+
+    @torch.no_grad()
+    def capture(self):
+        """Makes the graph of a step; what the cache holds beyond its lengths is lost."""
+        cache = self.cache
+        self.token = torch.zeros(cache.batch, dtype=torch.int64, device=self.device)
+        self.logits = torch.empty(cache.batch, self.config.vocab_size, dtype=self.norm.weight.dtype, device=self.device)
+        stream = torch.cuda.Stream(self.device)
+        lengths = cache.lengths.clone()
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            self._step()  # makes on this stream what launches need
+            cache.lengths.copy_(lengths)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                self._step()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        self.graph = graph
+
+    def step(self):
+        """The next token of each sequence into self.token, its logits into self.logits: a replay, where a GPU has
+        them."""
+        cache = self.cache
+        if cache.tokens + 1 > cache.max_tokens:
+            raise ValueError(f"the cache holds {cache.max_tokens} tokens of a sequence")
+        cache.tokens += 1
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            with torch.no_grad():
+                self._step()
+
+    @torch.no_grad()
+    def generate(self, ids, new_tokens):
+        """ids [batch, tokens] and new_tokens more of each, those of the greatest logits."""
+        self.cache.reset()
+        if self.device.type == "cuda" and self.graph is None:
+            self.capture()
+        first = self.forward(ids.to(self.device))
+        if self.graph is None:
+            self.token = torch.empty(ids.shape[0], dtype=torch.int64, device=self.device)
+            self.logits = torch.empty_like(first)
+        self.logits.copy_(first)
+        self.token.copy_(first.argmax(-1))
+        found = [self.token.clone()]
+        for _ in range(new_tokens - 1):
+            self.step()
+            found.append(self.token.clone())
+        return torch.cat([ids.to(self.device), torch.stack(found, 1)], 1)
