@@ -399,6 +399,21 @@ void tvm_pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *s
     for (size_t i = groups * 8; i < count && bits < 8; i++) tvm_bits_set(string, i * bits, bits, codes[i]);
 }
 
+/* 8 by 8 bytes: halves, quarters and eighths are exchanged across the diagonal. */
+static inline void transpose_bytes(const uint8_t *from, size_t from_stride, uint8_t *to, size_t to_stride) {
+    uint64_t rows[8];
+    for (unsigned i = 0; i < 8; i++) memcpy(&rows[i], from + i * from_stride, 8);
+    static const uint64_t masks[3] = {0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff};
+    for (unsigned step = 4, level = 0; step; step /= 2, level++)
+        for (unsigned i = 0; i < 8; i++) {
+            if (i & step) continue;
+            uint64_t moved = (rows[i] >> 8 * step ^ rows[i + step]) & masks[level];
+            rows[i] ^= moved << 8 * step;
+            rows[i + step] ^= moved;
+        }
+    for (unsigned i = 0; i < 8; i++) memcpy(to + i * to_stride, &rows[i], 8);
+}
+
 void tvm_pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns,
                         void *to, size_t to_stride) {
     enum { BLOCK = 32 };
@@ -406,6 +421,14 @@ void tvm_pack_transpose(unsigned item, const void *from, size_t from_stride, siz
         for (size_t j0 = 0; j0 < columns; j0 += BLOCK) {
             size_t i1 = rows - i0 < BLOCK ? rows : i0 + BLOCK,
                    j1 = columns - j0 < BLOCK ? columns : j0 + BLOCK;
+            if (item == 1 && i1 == i0 + BLOCK && j1 == j0 + BLOCK) {
+                for (size_t at = 0; at < BLOCK * BLOCK / 64; at++) {
+                    size_t i = i0 + at / (BLOCK / 8) * 8, j = j0 + at % (BLOCK / 8) * 8;
+                    transpose_bytes((const uint8_t *)from + i * from_stride + j, from_stride,
+                                    (uint8_t *)to + j * to_stride + i, to_stride);
+                }
+                continue;
+            }
             for (size_t j = j0; j < j1; j++)
                 for (size_t i = i0; i < i1; i++) {
                     if (item == 1)

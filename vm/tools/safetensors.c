@@ -302,7 +302,8 @@ static json_t *tensor_entry(const tvm_safetensor *tensor, uint64_t begin) {
     json_t *shape = json_array();
     for (unsigned d = 0; d < tensor->rank; d++)
         json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", tvm_safetensors_type(tensor->type), "shape", shape,
+    const char *type = tensor->type.kind == TVM_KIND_NONE ? tensor->dtype : tvm_safetensors_type(tensor->type);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", shape,
                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
 }
 
@@ -317,7 +318,7 @@ static char *header_text(tvm_safetensors *tensors) {
     uint64_t begin = 0;
     for (size_t i = 0; good && i < tensors->count; i++) {
         tvm_safetensor *tensor = &tensors->items[i];
-        good = shape_bytes(tensor, &tensor->bytes) &&
+        good = (tensor->type.kind == TVM_KIND_NONE || shape_bytes(tensor, &tensor->bytes)) &&
                !json_object_set_new(root, tensor->name, tensor_entry(tensor, begin));
         tensor->offset = begin;
         begin += tensor->bytes;

@@ -47,7 +47,7 @@ const char *tvm_safetensor_text(const tvm_safetensor *tensor, char text[TVM_SAFE
 const char *tvm_safetensors_type(tvm_dtype type);
 
 /* The bytes of a file before its data, malloc'ed. Sets the tensors' offsets and bytes, in the order of the
- * items; of each the name, type, rank and shape are taken. */
+ * items; of each the name, type, rank and shape are taken, and where the type is not known dtype and bytes. */
 tvm_status tvm_safetensors_header(tvm_safetensors *tensors, uint8_t **header, size_t *size, tvm_diags *diags);
 
 /* pread of all bytes. TVM_IO with the system's reason, TVM_FORMAT when the file ends before. */

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "pack.h"
 
 #ifdef PACKAGE_VERSION
@@ -32,6 +33,7 @@ enum {
     KEY_ZEROS,
     KEY_ACTIVATIONS,
     KEY_UNPACK,
+    KEY_FROM,
     KEY_THREADS,
     KEY_QUIET
 };
@@ -60,6 +62,10 @@ static const struct argp_option options[] = {
      "k numbers, the mean squares of the inputs: a row's error counts so much (with --scales mse)", 0},
     {"zeros", KEY_ZEROS, "FILE[:NAME]", 0, "with --quantized, the zero points [k/G, n]", 0},
     {"unpack", KEY_UNPACK, NULL, 0, "the other way: packed weights to a .npy or .safetensors file", 0},
+    {"from", KEY_FROM, "FORMAT", 0,
+     "a quantized checkpoint, a folder or a file, with its codes and scales: auto, gptq, gptq_v2, awq, "
+     "compressed-tensors, mxfp4, nvfp4, fp8-block or fp8",
+     0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: one a core)", 0},
     {"quiet", KEY_QUIET, NULL, 0, "show no progress, and no warnings", 0},
     {0}};
@@ -73,11 +79,14 @@ static const char description[] =
     "  tvm-pack --type u3 --group 128 --layout matmul_u3.vbc W.npy -o W.tvmw\n"
     "  tvm-run matmul_u3.vbc --kernel matmul m=16 a=@a.npy p=@W.tvmw:packed s=@W.tvmw:scales c=out:c.npy\n"
     "  tvm-pack --unpack --layout matmul_u3.vbc W.tvmw -o W3.npy\n"
+    "  tvm-pack --from auto Llama-3.1-8B-GPTQ -o Llama-3.1-8B-tilus\n"
     "\n"
     "Exit status: 0 success, 1 an error, 2 wrong usage.";
 
 typedef struct pack_settings {
     pack_options options;
+    const char *from; /* a checkpoint's format; NULL: a matrix */
+    bool scale_given;
     bool grouped, unpack, quiet;
     struct timespec start;
     bool shown; /* a progress bar is on the terminal */
@@ -131,11 +140,31 @@ static void check_scales(pack_options *pack, struct argp_state *state) {
     if (pack->activations && !pack->search) argp_error(state, "--activations goes with --scales mse");
 }
 
+/* Is the word one of a list with commas? */
+static bool is_listed(const char *word, const char *list) {
+    size_t length = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (!at[length] || at[length] == ',')) return length > 0;
+    return false;
+}
+
+static void check_from(const pack_settings *settings, struct argp_state *state) {
+    const pack_options *pack = &settings->options;
+    if (!settings->from) return;
+    if (!is_listed(settings->from, tvm_checkpoint_formats()))
+        argp_error(state, "--from %s: it is one of %s", settings->from, tvm_checkpoint_formats());
+    if (settings->unpack || settings->grouped || pack->own_zeros || pack->given != PACK_WEIGHTS ||
+        pack->transpose || pack->tensor || pack->layout || pack->scales || pack->zeros || pack->activations ||
+        pack->type.kind != TVM_KIND_NONE)
+        argp_error(state, "with --from only --scale, --threads and --quiet have a meaning");
+}
+
 static void check_usage(pack_settings *settings, struct argp_state *state) {
     pack_options *pack = &settings->options;
     if (!pack->input) argp_error(state, "an input file is expected");
     if (!pack->output) argp_error(state, "an output is expected: -o FILE");
     bool scales = pack->scales || pack->activations;
+    check_from(settings, state);
     check_scales(pack, state);
     if (pack->kernel && !pack->layout) argp_error(state, "--kernel goes with --layout");
     if (!settings->grouped && pack->given == PACK_WEIGHTS) pack->group = DEFAULT_GROUP;
@@ -165,8 +194,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         settings->grouped = true;
         if (!parse_group(arg, &pack->group)) argp_error(state, "--group %s: a number or k is expected", arg);
         break;
-    case KEY_ZERO:
     case KEY_SCALE:
+        settings->scale_given = true;
+        parse_words(key, arg, pack, state);
+        break;
+    case KEY_ZERO:
     case KEY_QUANTIZED:
         parse_words(key, arg, pack, state);
         break;
@@ -190,6 +222,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         break;
     case KEY_ACTIVATIONS:
         pack->activations = arg;
+        break;
+    case KEY_FROM:
+        settings->from = arg;
         break;
     case KEY_UNPACK:
         settings->unpack = true;
@@ -242,6 +277,18 @@ static void print_warnings(const tvm_diags *warnings) {
     }
 }
 
+static tvm_status import(const pack_settings *settings, tvm_diags *diags) {
+    const pack_options *pack = &settings->options;
+    checkpoint_options how = {.input = pack->input,
+                              .output = pack->output,
+                              .from = settings->from,
+                              .threads = pack->threads,
+                              .progress = pack->progress,
+                              .warnings = pack->warnings};
+    if (settings->scale_given) how.scale_type = pack->scale_type;
+    return tvm_checkpoint_import(&how, diags);
+}
+
 int main(int argc, char **argv) {
     static const struct argp parser = {options, parse_option, "FILE -o FILE", description, NULL, NULL, NULL};
     pack_settings settings = {.options = {.scale_type = TVM_F16}};
@@ -252,8 +299,9 @@ int main(int argc, char **argv) {
     if (!settings.quiet) settings.options.warnings = &warnings;
     if (!settings.quiet && isatty(STDERR_FILENO))
         settings.options.progress = (pack_progress){.show = show_progress, .closure = &settings};
-    tvm_status status =
-        settings.unpack ? tvm_unpack(&settings.options, &diags) : tvm_pack(&settings.options, &diags);
+    tvm_status status = settings.from     ? import(&settings, &diags)
+                        : settings.unpack ? tvm_unpack(&settings.options, &diags)
+                                          : tvm_pack(&settings.options, &diags);
     if (settings.shown) fprintf(stderr, "\r%70s\r", "");
     print_warnings(&warnings);
     if (status) tvm_diags_print(&diags, stderr, "tvm-pack", isatty(STDERR_FILENO));

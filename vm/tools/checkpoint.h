@@ -1,0 +1,27 @@
+/* Quantized checkpoints of other programs, imported with their codes and scales: tvm-pack --from. */
+#ifndef TVM_VM_CHECKPOINT_H
+#define TVM_VM_CHECKPOINT_H
+
+#include "pack_work.h"
+#include "types.h"
+
+typedef struct checkpoint_options {
+    const char *input;    /* a folder of .safetensors files, or one such file */
+    const char *output;   /* then a folder, which is made if it is not there, or a file */
+    const char *from;     /* "auto", or a name that tvm_checkpoint_formats lists */
+    tvm_dtype scale_type; /* f16 or bf16; kind TVM_KIND_NONE: as they are found, f16 where that is neither */
+    unsigned threads;     /* 0: one a core */
+    pack_progress progress;
+    tvm_diags *warnings; /* gets what is no error: scales that are rounded; NULL: not wanted */
+} checkpoint_options;
+
+/* Writes options->output as tilusvm-weights(5) says: every layer of a format that is known, and all other
+ * tensors as they are. Files appear when all of them are written. TVM_FORMAT for what is malformed, with the
+ * tensor; TVM_UNSUPPORTED for a format or a form of it that is not known; TVM_NOT_FOUND where nothing is
+ * quantized. */
+tvm_status tvm_checkpoint_import(const checkpoint_options *options, tvm_diags *diags);
+
+/* "gptq, gptq_v2, awq, ..." */
+const char *tvm_checkpoint_formats(void);
+
+#endif
