@@ -153,6 +153,9 @@ static PyMethodDef functions[] = {
     {"set_sanitizer", set_sanitizer, METH_O, "set_sanitizer(mode) -> None"},
     {"set_interpreter", set_interpreter, METH_VARARGS,
      "set_interpreter(threads, multiprocessors, target) -> None"},
+    {"quantize", py_quantize, METH_VARARGS,
+     "quantize(type, absmax, n, k, weights, code, bits, packed, width, scales, zeros, scale_code, groups, "
+     "importance) -> None"},
     {NULL, NULL, 0, NULL}};
 
 /* ---- the module ---- */

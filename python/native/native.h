@@ -169,4 +169,8 @@ int py_arguments_take(py_kernel *kernel, PyObject *tuple, PyObject *dict, py_arg
                       py_arguments *out);
 void py_arguments_release(py_arguments *arguments);
 
+/* ---- quantize.c: a function of the module ---- */
+
+PyObject *py_quantize(PyObject *module, PyObject *args);
+
 #endif

@@ -52,6 +52,8 @@ class _Search:
         self.lows, self.highs = fmt.least / self.unit, fmt.greatest / self.unit
         size = self.first_scale.abs().double() * self.unit
         self.base = 2.0 ** torch.where(size > 0, size, torch.ones_like(size)).log2().floor().clamp(-125, 125)
+        floor = 2.0**-14 if dtype == torch.float16 and fmt.exponent >= 4 else 0.0
+        self.floor = floor * self.unit / self.base
         self.w = w / self.base.float()[:, None]
         self.importance = importance
         self.heavy = self.w if importance is None else self.w * importance
@@ -103,25 +105,41 @@ class _Search:
             zero += torch.where(middle > zero, 1.0, -1.0)
         return zero.clamp_(0, last)
 
+    def starts(self, start):
+        """The least candidates, as parts of the scales that hold: less where the important weights are small."""
+        if self.importance is None:
+            return torch.full_like(self.total, start)
+        important = self.total / self.weighted(torch.ones_like(self.w)).sum(1)
+        ratio = (important / self.w.square().mean(1)).sqrt().nan_to_num(1.0).clamp(0.01, 1)
+        return start * ratio
+
+    def candidate(self, times, sign):
+        """times the scale that holds the group, of that sign."""
+        if self.own_zeros:
+            return (self.high - self.low).double() / ((1 << self.fmt.bits) - 1) * times
+        high, low = (self.high, self.low) if sign > 0 else (-self.low, -self.high)
+        above = high.double() / self.highs if self.highs else torch.zeros_like(self.total)
+        scale = torch.maximum(above, low.double() / self.lows)
+        return torch.where(scale > 0, torch.maximum(scale, self.floor), scale) * (sign * times)
+
     def run(self):
         fmt, few = self.fmt, self.fmt.kind != "f" and self.fmt.bits <= 4
         if fmt.kind == "f":
             count, start, end = 10, 0.35 if fmt.mantissa and fmt.exponent < 3 else 0.5, 1.5
         else:
-            count, start, end = 8 if few else 5, _STARTS[fmt.bits], 1.0
-        step = (end / start) ** (1 / (count - 1))
+            count, start, end = 8 if few else 10, _STARTS[fmt.bits], 1.0
+        times = self.starts(start)
+        step = (end / times) ** (1 / (count - 1))
         nothing = torch.zeros_like(self.total)
-        for i in range(count):
-            times = start * step**i
+        for _ in range(count):
             for sign in (1, -1) if few and not self.own_zeros else (1,):
-                high, low = (self.high, self.low) if sign > 0 else (-self.low, -self.high)
-                if self.own_zeros:
-                    scale = (high - low).double() / ((1 << fmt.bits) - 1) * times
-                    for other in (False, True) if few else (False,):
-                        self.propose(scale, torch.where(scale > 0, self.middle_zero(scale, other), nothing))
-                    continue
-                above = high.double() / self.highs if self.highs else nothing
-                self.propose(torch.maximum(above, low.double() / self.lows) * (sign * times), nothing)
+                scale = self.candidate(times, sign)
+                for other in (False, True) if few and self.own_zeros else (False,):
+                    zero = (
+                        torch.where(scale > 0, self.middle_zero(scale, other), nothing) if self.own_zeros else nothing
+                    )
+                    self.propose(scale, zero)
+            times = times * step
         scale, zero = self.scale, self.zero
         for around in (-0.5, 0.5):
             self.propose(scale * (1 + around * (step - 1)), zero)
@@ -160,8 +178,6 @@ def scales_of(w, fmt: Format, own_zeros: bool, dtype, method: str, importance=No
     method: "mse", least squared error, each weight's times its importance ([size] or [groups, size]; None: 1);
     "absmax", the least that hold each group.
     """
-    if method not in ("mse", "absmax"):
-        raise ValueError(f"scales must be mse or absmax, not {method!r}")
     scales, zeros = [], []
     rows = max(_ROOM // max(w.shape[1], 1), 1)
     for i in range(0, w.shape[0], rows):

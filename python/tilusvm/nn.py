@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from . import ops, quantize
-from ._formats import format_of
+from ._formats import bits_of_codes, format_of
 from ._registry import HALVES, plain
 
 __all__ = ["Linear"]
@@ -99,21 +99,12 @@ class Linear(torch.nn.Module):
         """Quantizes a torch.nn.Linear; quantize.quantize_ has the arguments."""
         dtype = dtype or (linear.weight.dtype if linear.weight.dtype in HALVES else torch.float16)
         weight = linear.weight.detach().to(device or linear.weight.device)
-        codes, found, points = quantize.quantize_weight(
+        strings, found, points = quantize.quantize_strings(
             weight, type, group, zeros=zeros, dtype=dtype, scales=scales, importance=importance
         )
-        bias = getattr(linear, "bias", None)
-        return cls.from_codes(
-            codes,
-            found,
-            points,
-            bias,
-            type=type,
-            group=group,
-            in_features=weight.shape[1],
-            out_features=weight.shape[0],
-            batch_invariant=batch_invariant,
-        )
+        outputs, inputs = weight.shape
+        made = cls._empty(inputs, outputs, found, points, linear.bias, type, group, batch_invariant)
+        return made._fill(strings, found, points, linear.bias)
 
     @classmethod
     @torch.no_grad()
@@ -133,9 +124,19 @@ class Linear(torch.nn.Module):
         """Of given codes uint8[k, n], one to a byte, scales [k / group, n], zero points as scales and bias, without
         quantizing anew. in_features, out_features: where k and n are filled up."""
         k, n = codes.shape
-        self = cls(
-            in_features or k,
-            out_features or n,
+        made = cls._empty(in_features or k, out_features or n, scales, zeros, bias, type, group, batch_invariant)
+        if made._whole != (n, k) or tuple(scales.shape) != tuple(made.scales.shape) or codes.dtype != torch.uint8:
+            raise ValueError(
+                f"codes {codes.dtype} [{k}, {n}] and scales {list(scales.shape)} do not belong to {made.in_features} "
+                f"inputs, {made.out_features} outputs and group {group}"
+            )
+        return made._fill(bits_of_codes(codes, format_of(type).bits), scales, zeros, bias)
+
+    @classmethod
+    def _empty(cls, inputs, outputs, scales, zeros, bias, type, group, batch_invariant):
+        return cls(
+            inputs,
+            outputs,
             bias is not None,
             type=type,
             group=group,
@@ -144,16 +145,16 @@ class Linear(torch.nn.Module):
             device="meta",
             batch_invariant=batch_invariant,
         )
-        if self._extents() != (n, k) or tuple(scales.shape) != tuple(self.scales.shape):
-            raise ValueError(
-                f"codes [{k}, {n}] and scales {list(scales.shape)} do not belong to {self.in_features} inputs, "
-                f"{self.out_features} outputs and group {group}"
-            )
-        self.packed = quantize.pack(codes, type, group, scales.dtype, zeros=zeros is not None, bias=bias is not None)
+
+    def _fill(self, strings, scales, zeros, bias):
+        """Of codes as rows of compact bit strings."""
+        self.packed = quantize.pack_strings(
+            strings, self.type, self.group, scales.dtype, zeros=zeros is not None, bias=bias is not None
+        )
         self.scales, self.zeros = scales.contiguous(), None if zeros is None else zeros.to(scales.dtype).contiguous()
         if bias is not None:
-            bias = bias.detach().to(codes.device, scales.dtype)
-            self.bias = torch.nn.functional.pad(bias, (0, n - bias.shape[0])).contiguous()
+            bias = bias.detach().to(strings.device, scales.dtype)
+            self.bias = torch.nn.functional.pad(bias, (0, self._whole[0] - bias.shape[0])).contiguous()
         return self
 
     @property

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 import torch
 
-from ._formats import bits_of_codes, format_of
+from . import FormatError, _native
+from ._formats import bits_of_codes, codes_of_bits, format_of
 from ._registry import HALVES, library
 from ._scales import scales_of
 from .ops import group_rows, lowbit_program, packed_shape
@@ -38,11 +39,6 @@ def _check(weight, type, group, zeros, dtype):
     return fmt
 
 
-def _strange(weight):
-    place = (~weight.isfinite()).nonzero()[0].tolist()
-    return ValueError(f"weight{place} is {weight[tuple(place)].item()}: weights must be finite")
-
-
 @torch.no_grad()
 def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.float16, scales="mse", importance=None):
     """Quantizes a matrix [n, k] on its device: codes uint8[k, n], scales dtype[k / group, n], zero points or None.
@@ -52,27 +48,81 @@ def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.fl
     scale that holds each group. importance: f32[k], how much the squared error of each input counts (the mean square
     of activations). ValueError for weights that are not finite, and scales beyond the range of dtype.
     """
+    strings, found, points = quantize_strings(
+        weight, type, group, zeros=zeros, dtype=dtype, scales=scales, importance=importance
+    )
+    return codes_of_bits(strings, format_of(type).bits), found, points
+
+
+@torch.no_grad()
+def quantize_strings(weight, type, group, *, zeros, dtype, scales, importance):
+    """As quantize_weight, but the codes are rows of compact bit strings, uint8[k, n * bits / 8]."""
     fmt = _check(weight, type, group, zeros, dtype)
+    _device_check(weight, "weight")
+    if scales not in ("mse", "absmax"):
+        raise ValueError(f"scales must be mse or absmax, not {scales!r}")
     n, k = weight.shape
-    rows = group_rows(group)
-    padded = (_padded(n, 8), _padded(k, rows))
-    w = weight.float()
-    if padded != (n, k):
-        w = torch.nn.functional.pad(w, (0, padded[1] - k, 0, padded[0] - n))
-    n, k = padded
-    size = group or k
+    padded = (_padded(n, 8), _padded(k, group_rows(group)))
     if importance is not None:
-        importance = _importance(importance, weight.shape[1], k, w.device, n, size)
-    groups = w.reshape(-1, size)
-    scale, zero = scales_of(groups, fmt, zeros, dtype, scales, importance)
+        importance = _importance(importance, k, padded[1], weight.device)
+    if padded != (n, k):
+        weight = torch.nn.functional.pad(weight, (0, padded[1] - k, 0, padded[0] - n))
+    work = _quantize_on_a_cpu if weight.device.type == "cpu" else _quantize_on_a_gpu
+    return work(weight, fmt, group, zeros, dtype, scales, importance)
+
+
+def _importance(importance, inputs, k, device):
+    importance = torch.as_tensor(importance, dtype=torch.float32, device=device)
+    if tuple(importance.shape) != (inputs,) or not bool((importance >= 0).all() & importance.isfinite().all()):
+        raise ValueError(f"importance must be {inputs} finite numbers that are not negative")
+    return torch.nn.functional.pad(importance, (0, k - inputs)).contiguous()
+
+
+def _refuse(weight, dtype):
+    """What is wrong with weights for which no scales can be had."""
+    if not torch.isfinite(weight).all():
+        place = (~weight.isfinite()).nonzero()[0].tolist()
+        return ValueError(f"weight{place} is {weight[tuple(place)].item()}: weights must be finite")
+    hint = ": dtype=torch.bfloat16 has a wider range" if dtype == torch.float16 else ""
+    row = int(weight.abs().amax(1).argmax())
+    return ValueError(f"a scale of row {row} of weight is beyond the range of {dtype}{hint}")
+
+
+_CODES = {torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32)}  # DLPack's
+
+
+def _quantize_on_a_cpu(weight, fmt, group, zeros, dtype, method, importance):
+    """By the library, which knows nothing of torch."""
+    weight = (weight if weight.dtype in _CODES else weight.float()).contiguous()
+    n, k = weight.shape
+    groups = k // group if group else 1
+    strings = torch.empty(k, n * fmt.bits // 8, dtype=torch.uint8)
+    scale = torch.empty(groups, n, dtype=dtype)
+    zero = torch.empty_like(scale) if zeros else None
+    if weight.numel() == 0:
+        return strings, scale, zero
+    try:
+        _native.quantize(
+            fmt.name, method == "absmax", n, k, weight.data_ptr(), *_CODES[weight.dtype], strings.data_ptr(),
+            strings.shape[1], scale.data_ptr(), zero.data_ptr() if zeros else 0, _CODES[dtype][0], groups,
+            0 if importance is None else importance.data_ptr(),
+        )  # fmt: skip
+    except FormatError as error:
+        raise _refuse(weight, dtype) from error
+    return strings, scale, zero
+
+
+def _quantize_on_a_gpu(weight, fmt, group, zeros, dtype, method, importance):
+    n, k = weight.shape
+    size = group or k
+    if importance is not None and size != k:
+        importance = importance.view(-1, size).repeat(n, 1)
+    groups = weight.float().reshape(-1, size)
+    scale, zero = scales_of(groups, fmt, zeros, dtype, method, importance)
     if not torch.isfinite(scale).all():
-        if not torch.isfinite(weight).all():
-            raise _strange(weight)
-        at = int((~torch.isfinite(scale)).nonzero()[0])
-        hint = ": dtype=torch.bfloat16 has a wider range" if dtype == torch.float16 else ""
-        raise ValueError(f"the scale of row {at // (k // size)} of weight is beyond the range of {dtype}{hint}")
-    codes = torch.empty(k, n, dtype=torch.uint8, device=w.device)
-    chunk = max((1 << 24) // k, 1)
+        raise _refuse(weight, dtype)
+    codes = torch.empty(k, n, dtype=torch.uint8, device=weight.device)
+    chunk = max((1 << 24) // max(k, 1), 1)
     for i in range(0, n, chunk):
         part = slice(i * (k // size), (i + chunk) * (k // size))
         x = groups[part].double() / torch.where(scale[part] == 0, torch.inf, scale[part]).double()[:, None]
@@ -80,16 +130,8 @@ def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.fl
             x = (x.round_() + zero[part, None] - (1 << fmt.bits - 1)).clamp_(fmt.least, fmt.greatest)
         codes[:, i : i + chunk] = fmt.encode(x).view(-1, k).t()
     scale = scale.to(dtype).view(n, k // size).t().contiguous()
-    return codes, scale, zero.to(dtype).view(n, k // size).t().contiguous() if zeros else None
-
-
-def _importance(importance, inputs, k, device, n, size):
-    """By group: f32[size] where there is one group to a row, else [groups, size]."""
-    importance = torch.as_tensor(importance, dtype=torch.float32, device=device)
-    if tuple(importance.shape) != (inputs,) or not bool((importance >= 0).all() & importance.isfinite().all()):
-        raise ValueError(f"importance must be {inputs} finite numbers that are not negative")
-    importance = torch.nn.functional.pad(importance, (0, k - inputs))
-    return importance if size == k else importance.view(-1, size).repeat(n, 1)
+    zero = zero.to(dtype).view(n, k // size).t().contiguous() if zeros else None
+    return bits_of_codes(codes, fmt.bits), scale, zero
 
 
 def _device_check(tensor, name):
@@ -111,10 +153,16 @@ def pack(codes, type, group=128, dtype=torch.float16, *, zeros=False, bias=False
             f"codes must be uint8 [multiple of {group_rows(group)}, multiple of 8], "
             f"not {codes.dtype} {list(codes.shape)}"
         )
-    bits = format_of(type).bits
-    packed = torch.empty(packed_shape(type, group, k, n), dtype=torch.uint8, device=codes.device)
-    if codes.numel():
-        lowbit_program(type, group, dtype, zeros, bias)["pack"](k, n, bits_of_codes(codes, bits), packed)
+    strings = bits_of_codes(codes, format_of(type).bits)
+    return pack_strings(strings, type, group, dtype, zeros=zeros, bias=bias)
+
+
+def pack_strings(strings, type, group, dtype, *, zeros, bias):
+    """As pack, of codes as rows of compact bit strings."""
+    k, n = strings.shape[0], strings.shape[1] * 8 // format_of(type).bits
+    packed = torch.empty(packed_shape(type, group, k, n), dtype=torch.uint8, device=strings.device)
+    if strings.numel():
+        lowbit_program(type, group, dtype, zeros, bias)["pack"](k, n, strings, packed)
     return packed
 
 
