@@ -54,7 +54,7 @@ static const char multiply_text[] =
     ".end\n";
 
 static const char *const reads[][2] = {
-    {"WARPS=8", "DEPTH=8"}, {"WARPS=16", "DEPTH=8"}, {"WARPS=32", "DEPTH=4"}};
+    {"WARPS=8", "DEPTH=16"}, {"WARPS=16", "DEPTH=8"}, {"WARPS=32", "DEPTH=8"}};
 static const char *const tiles[][2] = {
     {"BN=256", "STAGES=3"}, {"BN=128", "STAGES=4"}, {"BN=128", "STAGES=3"}};
 enum { WAYS = 3 };

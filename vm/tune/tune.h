@@ -64,7 +64,7 @@ typedef struct tune_options {
     tvm_context_options device;
     const char *target; /* NULL: the device's */
     const char *shapes, *reference;
-    const char *log, *resume, *svg, *output;
+    const char *log, *resume, *from, *svg, *output, *cases;
     const char **words; /* of --args */
     size_t word_count;
     tune_cost cost;
@@ -106,7 +106,8 @@ const char *tune_path(const tune *t, uint32_t variant, char path[TUNE_TEXT]);
 
 /* ---- tune_space.c ---- */
 tvm_status tune_space_read(tune *t, tvm_diags *diags);
-/* Assembles and compiles all that are waiting; those that cannot be are dropped. `idle` is called meanwhile.
+/* Assembles and compiles all that are waiting; those that cannot be are dropped. `idle` (NULL: none) is
+ * called meanwhile.
  */
 typedef void tune_idle(void *data, unsigned done, unsigned all);
 tvm_status tune_space_build(tune *t, tune_idle *idle, void *data, tvm_diags *diags);
@@ -163,8 +164,10 @@ tvm_status tune_measure(tune *t, tvm_diags *diags);
 void tune_choose(tune *t);
 void tune_print(const tune *t);
 tvm_status tune_write(const tune *t, tvm_diags *diags);
+tvm_status tune_cases_write(const tune *t, tvm_diags *diags);
 tvm_status tune_log_write(const tune *t, tvm_diags *diags);
-tvm_status tune_log_read(tune *t, tvm_diags *diags);
+/* What it knows of the variants; of options.from also the device. */
+tvm_status tune_log_read(tune *t, const char *path, tvm_diags *diags);
 tvm_status tune_svg_write(const tune *t, tvm_diags *diags);
 
 #endif

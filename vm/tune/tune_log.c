@@ -36,10 +36,12 @@ tvm_status tune_log_write(const tune *t, tvm_diags *diags) {
                                         x->registers, "spilled", (json_int_t)x->spilled, "shared",
                                         (json_int_t)x->shared, "rank", x->rank, "costs", costs_json(t, x)));
     }
-    json_t *log = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "version", LOG_VERSION, "program",
-                            t->options.input, "kernel", t->options.kernel ? t->options.kernel : "", "device",
-                            t->device.text, "cost", tune_cost_names[t->options.cost], "unit",
-                            tune_cost_units[t->options.cost], "shapes", shapes_json(t), "variants", variants);
+    json_t *log =
+        json_pack("{s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:s, s:s, s:o, s:o}", "version", LOG_VERSION,
+                  "program", t->options.input, "kernel", t->options.kernel ? t->options.kernel : "", "device",
+                  t->device.text, "gpu", t->device.is_gpu, "target", (int)t->device.target, "multiprocessors",
+                  (int)t->device.multiprocessors, "cost", tune_cost_names[t->options.cost], "unit",
+                  tune_cost_units[t->options.cost], "shapes", shapes_json(t), "variants", variants);
     char *text = log ? json_dumps(log, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     tvm_status status =
         text ? tvm_file_write(t->options.log, text, strlen(text), diags) : tvm_diag_no_memory(diags);
@@ -89,8 +91,17 @@ static bool same_shapes(const tune *t, const json_t *shapes) {
     return true;
 }
 
-tvm_status tune_log_read(tune *t, tvm_diags *diags) {
-    const char *path = t->options.resume;
+/* The device that the log's times are of. */
+static void read_device(tune *t, const json_t *log) {
+    const char *text = json_string_value(json_object_get(log, "device"));
+    t->device = (tune_device){.target = (unsigned)json_integer_value(json_object_get(log, "target")),
+                              .multiprocessors =
+                                  (unsigned)json_integer_value(json_object_get(log, "multiprocessors")),
+                              .is_gpu = json_is_true(json_object_get(log, "gpu"))};
+    snprintf(t->device.text, sizeof t->device.text, "%s", text ? text : "a device without a name");
+}
+
+tvm_status tune_log_read(tune *t, const char *path, tvm_diags *diags) {
     const tvm_place place = {.file = path};
     uint8_t *bytes = NULL;
     size_t size, i;
@@ -113,6 +124,7 @@ tvm_status tune_log_read(tune *t, tvm_diags *diags) {
     json_array_foreach(status ? NULL : json_object_get(log, "variants"), i,
                        variant) if (!status && !read_variant(t, variant)) status =
         tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "variant %zu is damaged", i);
+    if (!status && t->options.from) read_device(t, log);
     json_decref(log);
     return status;
 }

@@ -195,6 +195,7 @@ static void *build_some(void *argument) {
 static tvm_status find_target(build *b, tvm_diags *diags) {
     tune *t = b->t;
     tvm_status status = TVM_OK;
+    if (t->options.from) return TVM_OK; /* nothing is run */
     if (t->options.target)
         status = tvm_target_parse(t->options.target, &b->target, diags);
     else if (t->device.is_gpu)
@@ -223,7 +224,7 @@ tvm_status tune_space_build(tune *t, tune_idle *idle, void *data, tvm_diags *dia
     while (!status && started < jobs && !pthread_create(&builders[started], NULL, build_some, &b)) started++;
     if (!status && !started) build_some(&b);
     while (!status && atomic_load(&b.built) < t->count) {
-        idle(data, atomic_load(&b.built), t->count);
+        if (idle) idle(data, atomic_load(&b.built), t->count);
         nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
     }
     for (unsigned i = 0; i < started; i++) pthread_join(builders[i], NULL);

@@ -65,8 +65,8 @@ static void put_kernels(const tune_variant *v, const tvm_ir_program *program, co
 
 /* "; m=1: 3.20 of 4.00 us" */
 static void put_costs(const tune *t, unsigned c, tvm_text *out) {
-    const char *before = " ;";
-    if (c == t->class_count) tvm_text_puts(out, " ; for all else, not measured");
+    const char *before = ";";
+    if (c == t->class_count) tvm_text_puts(out, "; for all else, not measured");
     for (unsigned s = 0; s < t->shape_count; s++) {
         if (t->shapes[s].class_number != c || t->shapes[s].check_only) continue;
         double best = t->variants[t->chosen[c]].costs[s];
@@ -78,31 +78,17 @@ static void put_costs(const tune *t, unsigned c, tvm_text *out) {
     tvm_text_puts(out, "\n");
 }
 
-/* The cases of a class (beyond the last: the default, for all else): of a kernel one, of an entry each of its
- * own that the class's condition allows, too. */
-static void put_cases(const tune *t, unsigned c, uint32_t number, const tvm_ir_program *program,
-                      const char *tuned, const char *listing, tvm_text *out) {
-    const tune_variant *v = &t->variants[number];
-    char where[TUNE_TEXT + 32] = "";
-    bool measured = c < t->class_count;
-    int at =
-        measured && t->device.is_gpu ? snprintf(where, sizeof where, "target == %u", t->device.target) : 0;
-    if (measured && t->classes[c][0])
-        snprintf(where + at, sizeof where - (size_t)at, "%s(%s)", at ? " && " : "", t->classes[c]);
-    if (!find_entry(program, tuned)) {
-        tvm_text_add(out, ".case %s_%s%s%s", tuned, v->suffix, where[0] ? " if " : "", where);
-        put_costs(t, c, out);
-        return;
-    }
+/* The cases of the tuned entry, each with one condition more (""): kernels with the suffix in their names. */
+static void put_entry(const char *listing, const char *tuned, const char *suffix, const char *where,
+                      tvm_text *out) {
     char head[TUNE_TEXT];
     snprintf(head, sizeof head, "\n.entry %s\n", tuned);
     const char *line = strstr(listing, head);
-    put_costs(t, c, out);
     for (line = line ? line + strlen(head) : ""; !strncmp(line, ".case ", 6);
          line += strcspn(line, "\n") + 1) {
         size_t length = strcspn(line, "\n"), name = 6;
         while (is_word(line[name])) name++;
-        tvm_text_add(out, "%.*s_%s", (int)name, line, v->suffix);
+        tvm_text_add(out, "%.*s%s%s", (int)name, line, *suffix ? "_" : "", suffix);
         bool has = !strncmp(line + name, " if ", 4);
         if (has || where[0]) tvm_text_add(out, " if %s", where);
         if (has && where[0]) tvm_text_add(out, " && (%.*s)", (int)(length - name - 4), line + name + 4);
@@ -110,6 +96,37 @@ static void put_cases(const tune *t, unsigned c, uint32_t number, const tvm_ir_p
         tvm_text_puts(out, "\n");
         if (!line[length]) break;
     }
+}
+
+enum { WHERE = TUNE_TEXT + 64 };
+
+/* The condition of a class on the device that it was measured on: of its target, or of this very size, too.
+ */
+static const char *condition_of(const tune *t, unsigned c, bool sized, char where[WHERE]) {
+    int at = 0;
+    where[0] = 0;
+    if (t->device.is_gpu && sized)
+        at = snprintf(where, WHERE, "multiprocessors == %u && ", t->device.multiprocessors);
+    if (t->device.is_gpu) at += snprintf(where + at, WHERE - (size_t)at, "target == %u", t->device.target);
+    if (t->classes[c][0]) snprintf(where + at, WHERE - (size_t)at, "%s(%s)", at ? " && " : "", t->classes[c]);
+    return where;
+}
+
+/* The cases of a class (beyond the last: the default, for all else): of a kernel one, of an entry each of its
+ * own that the class's condition allows, too. */
+static void put_cases(const tune *t, unsigned c, uint32_t number, const tvm_ir_program *program,
+                      const char *tuned, const char *listing, tvm_text *out) {
+    const tune_variant *v = &t->variants[number];
+    char where[WHERE] = "";
+    if (c < t->class_count) condition_of(t, c, false, where);
+    if (!find_entry(program, tuned)) {
+        tvm_text_add(out, ".case %s_%s%s%s", tuned, v->suffix, where[0] ? " if " : "", where);
+        tvm_text_puts(out, " ");
+        put_costs(t, c, out);
+        return;
+    }
+    put_costs(t, c, out);
+    put_entry(listing, tuned, v->suffix, where, out);
 }
 
 /* Is there a launch that none of the cases is for? */
@@ -180,5 +197,73 @@ tvm_status tune_write(const tune *t, tvm_diags *diags) {
         status = tvm_file_write(path, text.data, text.size, diags);
     tvm_ir_program_free(program);
     tvm_text_free(&text);
+    return status;
+}
+
+/* ---- cases for the program itself ---- */
+
+/* A kernel's text in a listing, from .kernel to .end; NULL: it has none of that name. */
+static const char *find_kernel(const char *listing, const char *name, size_t *size) {
+    char head[TUNE_TEXT];
+    snprintf(head, sizeof head, "\n.kernel %s(", name);
+    const char *at = strstr(listing, head), *end = at ? strstr(at, "\n.end\n") : NULL;
+    if (end) *size = (size_t)(end - at);
+    return end ? at : NULL;
+}
+
+/* Are the kernels of the variant's entry the program's own, so that its cases can name them? */
+static tvm_status check_own(const tvm_ir_program *program, const char *tuned, const char *listing,
+                            const char *usual, tvm_diags *diags) {
+    const tvm_ir_entry *entry = find_entry(program, tuned);
+    if (!entry)
+        return tvm_diag_add(diags, TVM_INVALID, NULL, "-o writes the kernels, too",
+                            "--cases: '%s' is a kernel; only an entry has cases", tuned);
+    for (uint32_t c = 0; c < entry->case_count; c++) {
+        const char *name = tvm_string(program, program->kernels[entry->cases[c].kernel].name);
+        size_t size = 0, other = 0;
+        const char *own = find_kernel(listing, name, &size), *from = find_kernel(usual, name, &other);
+        if (!own || !from || size != other || memcmp(own, from, size) != 0)
+            return tvm_diag_add(diags, TVM_INVALID, NULL, "-o writes the kernels, too",
+                                "--cases: kernel '%s' of a variant is not the default's", name);
+    }
+    return TVM_OK;
+}
+
+/* For each class in which a variant is better than the default. */
+static tvm_status put_own_cases(const tune *t, const char *usual, tvm_text *out, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (unsigned c = 0; !status && c < t->class_count; c++) {
+        uint32_t v = t->chosen[c];
+        tvm_ir_program *program = NULL;
+        char *listing = NULL, where[WHERE];
+        if (v == UINT32_MAX || v == 0 || isnan(t->gains[c])) continue;
+        status = read_variant(t, v, &program, &listing, diags);
+        const char *tuned = status ? "" : tuned_name(t, program);
+        if (!status) status = check_own(program, tuned, listing, usual, diags);
+        if (!status) {
+            put_costs(t, c, out);
+            put_entry(listing, tuned, "", condition_of(t, c, true, where), out);
+        }
+        free(listing);
+        tvm_ir_program_free(program);
+    }
+    return status;
+}
+
+tvm_status tune_cases_write(const tune *t, tvm_diags *diags) {
+    tvm_text text = {0};
+    tvm_ir_program *program = NULL;
+    char *usual = NULL;
+    bool compares = t->variants[0].state == TUNE_TIMED; /* else nothing is known to be better */
+    tvm_status status = compares ? read_variant(t, 0, &program, &usual, diags) : TVM_OK;
+    tvm_ir_program_free(program);
+    tvm_text_add(
+        &text, "; The cases of '%s' that tvm-tune found on %s,\n; by %s. Written by tvm-tune, not by hand.\n",
+        t->options.input, t->device.text, tune_cost_names[t->options.cost]);
+    if (!status && compares) status = put_own_cases(t, usual, &text, diags);
+    if (!status && text.failed) status = tvm_diag_no_memory(diags);
+    if (!status) status = tvm_file_write(t->options.cases, text.data, text.size, diags);
+    tvm_text_free(&text);
+    free(usual);
     return status;
 }

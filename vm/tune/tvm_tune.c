@@ -35,6 +35,8 @@ enum {
     KEY_JOBS,
     KEY_LOG,
     KEY_RESUME,
+    KEY_FROM,
+    KEY_CASES,
     KEY_SVG,
     KEY_QUIET,
     KEY_ARGS,
@@ -69,6 +71,9 @@ static const struct argp_option options[] = {
     {"jobs", KEY_JOBS, "N", 0, "build with N threads (default: one a core)", 0},
     {"log", KEY_LOG, "FILE.json", 0, "write what was measured, after each variant", 0},
     {"resume", KEY_RESUME, "FILE.json", 0, "do not measure again what stands in this log", 0},
+    {"from", KEY_FROM, "FILE.json", 0, "measure nothing: choose from what stands in this log", 0},
+    {"cases", KEY_CASES, "FILE", 0,
+     "write the cases that are better than the entry's own, for .include in it", 0},
     {"output", 'o', "FILE", 0, "write the chosen variants and the entry: text, or bytecode to a FILE.vbc", 0},
     {"svg", KEY_SVG, "FILE.svg", 0, "draw the cost of every variant", 0},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 0},
@@ -202,6 +207,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_RESUME:
         o->resume = arg;
         return 0;
+    case KEY_FROM:
+        o->from = arg;
+        return 0;
+    case KEY_CASES:
+        o->cases = arg;
+        return 0;
     case KEY_SVG:
         o->svg = arg;
         return 0;
@@ -217,6 +228,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         return add_word(o, arg, state);
     case ARGP_KEY_END:
         if (!o->input) argp_error(state, "a program's text is expected");
+        if (o->from && o->resume)
+            argp_error(state, "--from and --resume: one log, to choose from or to go on from");
         if (o->cost != TUNE_TIME && o->device.device == TVM_DEVICE_CUDA)
             argp_error(state, "--cost %s is counted by the interpreter: --device=cpu",
                        tune_cost_names[o->cost]);
@@ -248,15 +261,17 @@ static tvm_status run(tune *t, tvm_diags *diags) {
     if (!status) status = tune_space_read(t, diags);
     if (!status) status = make_folder(t, diags);
     if (t->ranks.rank > 0) return tune_team_serve(t, status, diags);
-    if (!status && t->options.resume) status = tune_log_read(t, diags);
-    if (status) tune_team_send_away(t);
-    if (!status) status = tune_measure(t, diags);
+    const char *log = t->options.from ? t->options.from : t->options.resume;
+    if (!status && log) status = tune_log_read(t, log, diags);
+    if (status || t->options.from) tune_team_send_away(t);
+    if (!status) status = t->options.from ? tune_space_build(t, NULL, NULL, diags) : tune_measure(t, diags);
     if (status) return status;
     tune_choose(t);
     tune_print(t);
     if (t->options.log) status = tune_log_write(t, diags);
     if (!status && t->options.svg) status = tune_svg_write(t, diags);
     if (!status && t->options.output) status = tune_write(t, diags);
+    if (!status && t->options.cases) status = tune_cases_write(t, diags);
     bool any = false;
     for (unsigned c = 0; c < t->class_count; c++) any = any || t->chosen[c] != UINT32_MAX;
     if (!status && !any) status = tvm_diag_add(diags, TVM_INVALID, NULL, NULL, "no variant is right");
