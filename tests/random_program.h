@@ -165,9 +165,47 @@ static inline void put_stage(random_program *p) {
     }
 }
 
+/* "i, j" */
+static inline void put_two(random_program *p) {
+    put_index(p);
+    put(p, ", ");
+    put_index(p);
+}
+
+/* A part of y, or its elements in other steps, and a tile of that. */
+static inline void put_view(random_program *p) {
+    unsigned number = p->given++;
+    put(p, "%%w%u = view-global y[", number);
+    put_two(p);
+    put(p, "], [%s, %s]%s\n", RANDOM_OF(p, "4", "n", "16", "b"), RANDOM_OF(p, "8", "32", "n - 4", "a"),
+        RANDOM_OF(p, "", "", ", order [1, 0]", ", strides [1, 1]", ", strides [a, 1]",
+                  ", strides row_major"));
+    bool store = random_below(p, 3) == 0;
+    put(p, "%s%%w%u[", store ? "store-global " : "%m = load-global ", number);
+    put_two(p);
+    put(p, "], %s\n", store ? "%m" : "spatial(4, 8).local(1, 4)");
+}
+
+/* By the copy engine, or threads in its place. */
+static inline void put_bulk(random_program *p) {
+    bool store = random_below(p, 2);
+    put(p, store ? "sync\nstore-bulk y[" : "sync\ncopy-bulk %%s[");
+    if (store)
+        put_two(p);
+    else
+        put_stage(p);
+    put(p, store ? "], %%s[" : "], y[");
+    if (store)
+        put_stage(p);
+    else
+        put_two(p);
+    put(p, store ? "], [4, 32]\nwait-bulk 0\nsync\n"
+                 : "], [4, 32], barrier %%b[0]\narrive-barrier %%b[0]\nwait-barrier %%b[0]\nsync\n");
+}
+
 /* Everything that a kernel can do with memory at an index. What a sync orders stands between two of them. */
 static inline void put_access(random_program *p) {
-    switch (random_below(p, 16)) {
+    switch (random_below(p, 22)) {
     case 0:
         put(p, "%%t = load-global x[");
         put_index(p);
@@ -250,6 +288,28 @@ static inline void put_access(random_program *p) {
         put(p, "sync\nstore-shared %%s[");
         put_stage(p);
         put(p, "], %%m\nsync\n");
+        break;
+    case 16:
+    case 17:
+        put_view(p);
+        break;
+    case 18:
+        put_bulk(p);
+        break;
+    case 19: /* of the block itself */
+        put(p, "sync\nstore-cluster %%s[");
+        put_stage(p);
+        put(p, "], %s, %%m\nsync\n", RANDOM_OF(p, "0", "0", "0", "a", "b & 1"));
+        break;
+    case 20:
+        put(p, "sync\n%%m = load-cluster %%s[");
+        put_stage(p);
+        put(p, "], %s, spatial(4, 8).local(1, 4)\n", RANDOM_OF(p, "0", "0", "0", "a", "b & 1"));
+        break;
+    case 21:
+        put(p, "%%m = load-global o[");
+        put_two(p);
+        put(p, "], spatial(4, 8).local(1, 4)\n");
         break;
     default:
         put(p, "sync\ncopy-async %%s[");
@@ -342,9 +402,11 @@ static inline void random_program_make(random_program *p, uint64_t seed) {
     *p = (random_program){.state = seed};
     put(p, ".vasm 3\n.kernel k(a: i32, b: i32, n: i32, c: i64, d: u32, u: u64, x: global f32[%s],\n",
         RANDOM_OF(p, "n", "40", "128", "1000", "cdiv(n, 8) * 8", "n * 3", "i64(n) + 8", "b", "i32(c)"));
-    put(p, "    y: global i32[%s, %s], z: global u4[%s], w: global u32[%s])\n", RANDOM_OF(p, "n", "16", "b"),
+    put(p, "    y: global i32[%s, %s], z: global u4[%s], w: global u32[%s],\n", RANDOM_OF(p, "n", "16", "b"),
         RANDOM_OF(p, "8", "40", "n", "cdiv(n, 4) * 4"), RANDOM_OF(p, "64", "n * 2", "32"),
         RANDOM_OF(p, "n", "16", "64"));
+    put(p, "    o: global i32[%s, %s] strides [%s, %s])\n", RANDOM_OF(p, "n", "4", "b"),
+        RANDOM_OF(p, "8", "n"), RANDOM_OF(p, "n", "a", "40", "1"), RANDOM_OF(p, "1", "1", "b", "n"));
     put(p, ".warps 1\n.grid %s\n", RANDOM_OF(p, "1", "2", "cdiv(n, 32)", "min(n, 3)"));
     for (unsigned i = random_below(p, 3); i > 0; i--)
         put(p, ".assume %s\n",
@@ -354,7 +416,7 @@ static inline void random_program_make(random_program *p, uint64_t seed) {
     put(p, "%%t = alloc-register f32[32], spatial(32), init 1\n"
            "%%m = alloc-register i32[4, 32], spatial(4, 8).local(1, 4), init 5\n"
            "%%q = alloc-register u4[32], spatial(4).replicated(8).local(8), init 3\n"
-           "%%s = alloc-shared i32[3, 4, 32]\n"
+           "%%s = alloc-shared i32[3, 4, 32]\n%%b = alloc-barrier [1]\n"
            "store-shared %%s[0], %%m\nstore-shared %%s[1], %%m\nstore-shared %%s[2], %%m\nsync\n"
            "%%v0 = 0\n%%v1 = a\n%%v2 = b\n%%e = 0\n");
     p->variables = 3;

@@ -8,6 +8,7 @@
 
 #include "case_file.h"
 #include "fileio.h"
+#include "shipped_sizes.h"
 #include "vbc.h"
 #include "warn_race.h"
 
@@ -93,16 +94,6 @@ static void free_paths(char **paths) {
 
 /* ---- shipped programs ---- */
 
-/* Sizes that are tried in turn until a kernel takes its scalars: of rows, of the rest, and of a head's
- * values. */
-typedef struct size_of {
-    int rows, rest, values;
-} size_of;
-static const size_of sizes[] = {
-    {3, 64, 64},      {17, 256, 256},    {64, 128, 128},   {2, 512, 512}, {128, 256, 256},  {64, 1024, 1024},
-    {1, 2048, 2048},  {5, 4096, 4096},   {70, 1000, 1000}, {7, 33, 33},   {8192, 256, 256}, {300, 60, 60},
-    {16, 8192, 8192}, {1, 16384, 16384}, {70, 192, 128},   {70, 96, 96},  {70, 80, 80}};
-
 enum { MOST_BYTES = 1 << 22 /* of a tensor */, MOST_KERNELS = 64 };
 
 typedef struct shipped_launch {
@@ -112,26 +103,11 @@ typedef struct shipped_launch {
     size_t count;
 } shipped_launch;
 
-/* Of attention: sequences, the heads of both sides, and pages. */
-static const struct {
-    const char *name;
-    int value;
-} named[] = {{"batch", 2}, {"queries", 1},   {"heads", 4},  {"kv_heads", 2},
-             {"pages", 4}, {"max_pages", 2}, {"window", 0}, {"longest", 1}};
-
-static int scalar_of(const char *name, const size_of *size) {
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-        if (!strcmp(name, named[i].name)) return named[i].value;
-    bool rows = !strcmp(name, "m") || !strcmp(name, "rows") || !strcmp(name, "tokens");
-    if (!strcmp(name, "dv")) return size->values;
-    return rows ? size->rows : size->rest;
-}
-
 static void set_scalars(shipped_launch *l, const size_of *size) {
     tvm_param_info info;
     for (size_t i = 0; i < l->count; i++) {
         if (tvm_param(l->kernel, i, &info) != TVM_OK) abort();
-        l->values[i] = (tvm_value){.i = scalar_of(info.name, size), .f = 1};
+        l->values[i] = (tvm_value){.i = shipped_scalar(info.name, size), .f = 1};
         if (!strcmp(info.type, "bool")) l->values[i].i = 1;
     }
 }
@@ -172,8 +148,8 @@ static void free_tensors(shipped_launch *l) {
 static tvm_status launch_kernel(tvm_context *context, tvm_kernel *kernel) {
     shipped_launch l = {.context = context, .kernel = kernel, .count = tvm_param_count(kernel)};
     tvm_status status = TVM_ARGUMENT;
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes && status == TVM_ARGUMENT; s++) {
-        set_scalars(&l, &sizes[s]);
+    for (size_t s = 0; s < SHIPPED_SIZES && status == TVM_ARGUMENT; s++) {
+        set_scalars(&l, &shipped_sizes[s]);
         if (make_tensors(&l)) status = tvm_launchv(kernel, NULL, l.values, l.count);
         if (status != TVM_OK && status != TVM_ARGUMENT)
             fprintf(stderr, "%s: %s\n", tvm_kernel_name(kernel), tvm_message(context));

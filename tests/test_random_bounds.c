@@ -49,7 +49,9 @@ static bool execute(const launch *l, const tvm_module *module, const random_prog
         values[i] = l->gpu[i] ? (uint64_t)(uintptr_t)l->gpu[i] : (uint64_t)l->scalars[i].i;
         if (l->gpu[i]) ptx_allow(&m, l->gpu[i], l->bytes[i]);
     }
-    abi_set(&code->abi, values, NULL, &l->env, NULL, m.params, sizeof m.params / sizeof *m.params);
+    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
+    abi_maps(&code->abi, l->program, l->kernel, &l->env, values, NULL, maps);
+    abi_set(&code->abi, values, NULL, &l->env, maps, m.params, sizeof m.params / sizeof *m.params);
     memcpy(m.grid, l->env.grid, sizeof m.grid);
     for (m.block[0] = 0; m.block[0] < m.grid[0] && !m.trapped && !m.fault[0]; m.block[0]++) ptx_run(&m);
     const char *wrong = m.fault[0] ? m.fault : differs(l, &m);
@@ -63,7 +65,7 @@ typedef struct counts {
     unsigned programs, launches, faults, wrong;
 } counts;
 
-static void run_program(const random_program *p, unsigned seed, counts *out) {
+static void run_program(const random_program *p, unsigned seed, tvm_target target, counts *out) {
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
     tvm_module *module = NULL;
@@ -71,7 +73,7 @@ static void run_program(const random_program *p, unsigned seed, counts *out) {
     uint64_t state = seed;
     /* A constant index outside of a shared tensor, a constant division by zero and the like are refused. */
     bool good = tvm_assemble_text(p->text, p->length, "random.vasm", NULL, &program, &diags) == TVM_OK &&
-                tvm_translate(program, (tvm_target){.arch = 80}, &module, &diags) == TVM_OK &&
+                tvm_translate(program, target, &module, &diags) == TVM_OK &&
                 tvm_interp_prepare(program, &program->kernels[0], &ready, &diags) == TVM_OK;
     if (good) {
         out->programs++;
@@ -98,11 +100,12 @@ static void run_program(const random_program *p, unsigned seed, counts *out) {
 }
 
 START_TEST(generated_code_stays_in_its_tensors_and_traps_where_the_interpreter_faults) {
+    static const tvm_target targets[] = {{80, '\0'}, {90, 'a'}};
     static random_program p;
     counts all = {0};
     for (unsigned i = 0; i < seeds && all.wrong < 3; i++) {
         random_program_make(&p, first_seed + i);
-        run_program(&p, first_seed + i, &all);
+        run_program(&p, first_seed + i, targets[i % 2], &all);
     }
     ck_assert_uint_eq(all.wrong, 0);
     /* It would show nothing if most programs were refused, or none came to a fault. */

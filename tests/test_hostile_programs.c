@@ -1,0 +1,171 @@
+/* The shipped programs on tensors that strangers filled: page tables, lengths, indices and scales of any
+ * bits. The generated code, executed by ptx_machine.h, reads and writes its tensors alone; it may trap.
+ * Programs whose blocks wait for each other's data are left out: nothing ends such a wait. */
+#include <check.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launch.h"
+#include "ptx_launch_kit.h"
+#include "generate/generate.h"
+#include "shipped_kit.h"
+#include "shipped_sizes.h"
+#include "suite_kit.h"
+
+enum { TIMEOUT = 300, MOST_BYTES = 1 << 20, MOST_BLOCKS = 2, FILLS = 2, SECONDS = 2 };
+
+typedef struct launch {
+    const tvm_ir_program *program;
+    const tvm_ir_kernel *kernel;
+    const tvm_module *module;
+    tvm_launch_env env;
+    tvm_scalar scalars[TVM_MAX_PARAMS];
+    uint8_t *data[TVM_MAX_PARAMS], *own[TVM_MAX_LAUNCH_TENSORS];
+    uint64_t bytes[TVM_MAX_PARAMS], own_bytes[TVM_MAX_LAUNCH_TENSORS];
+    uint32_t own_count;
+} launch;
+
+static uint8_t *memory(uint64_t bytes) {
+    uint8_t *data = aligned_alloc(256, (bytes + 256) / 256 * 256);
+    ck_assert_ptr_nonnull(data);
+    memset(data, 0, bytes);
+    return data;
+}
+
+/* False: not of these sizes. */
+static bool choose(launch *l, const size_of *size) {
+    int64_t shape[TVM_MAX_RANK];
+    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
+    for (uint32_t p = 0; p < l->kernel->param_count; p++) {
+        const tvm_slot *slot = &l->kernel->slots[p];
+        int value = shipped_scalar(tvm_string(l->program, slot->name), size);
+        if (slot->kind != TVM_SLOT_SCALAR) continue;
+        if (slot->dtype.kind == TVM_KIND_FLOAT)
+            l->scalars[p].f = 1;
+        else
+            l->scalars[p].i = slot->dtype.kind == TVM_KIND_BOOL ? 1 : value;
+    }
+    l->env = (tvm_launch_env){.scalars = l->scalars, .multiprocessors = 2, .target = 80};
+    if (tvm_launch_check(l->program, l->kernel, &l->env, NULL) != TVM_OK) return false;
+    for (uint32_t p = 0; p < l->kernel->param_count; p++)
+        if (l->kernel->slots[p].kind == TVM_SLOT_GLOBAL &&
+            (tvm_launch_shape(l->program, l->kernel, p, &l->env, shape, &l->bytes[p], NULL) != TVM_OK ||
+             l->bytes[p] > MOST_BYTES))
+            return false;
+    l->own_count = tvm_launch_tensors(l->kernel, tensors);
+    for (uint32_t i = 0; i < l->own_count; i++)
+        if (tvm_launch_shape(l->program, l->kernel, tensors[i].slot, &l->env, shape, &l->own_bytes[i],
+                             NULL) != TVM_OK ||
+            l->own_bytes[i] > MOST_BYTES)
+            return false;
+    return true;
+}
+
+/* Words: extremes, small ones, or any bits. */
+static void fill(uint8_t *data, uint64_t bytes, unsigned how, uint64_t *state) {
+    static const uint32_t extremes[] = {0x80000000u, 0x7fffffffu, UINT32_MAX, 0, 1, 1u << 20, 0x40000000u, 7};
+    for (uint64_t i = 0; i < bytes; i += 4) {
+        uint64_t bits = generate_bits(state);
+        uint32_t word = how == 0 ? extremes[bits % 8] : how == 1 ? (uint32_t)(bits % 40) - 4 : (uint32_t)bits;
+        memcpy(data + i, &word, bytes - i < 4 ? bytes - i : 4);
+    }
+}
+
+static void run(launch *l, unsigned how) {
+    const tvm_kernel_code *code = &l->module->kernels[l->kernel - l->program->kernels];
+    uint64_t values[TVM_MAX_PARAMS], tensors[TVM_MAX_LAUNCH_TENSORS], state = how + 1;
+    ptx_machine m = ptx_load(l->module->ptx, code->name, code->abi.threads);
+    for (uint32_t p = 0; p < l->kernel->param_count; p++) {
+        tvm_dtype type = l->kernel->slots[p].dtype;
+        values[p] = type.kind == TVM_KIND_FLOAT ? tvm_encode(type, l->scalars[p].f) : l->scalars[p].u;
+        if (l->kernel->slots[p].kind != TVM_SLOT_GLOBAL) continue;
+        l->data[p] = memory(l->bytes[p]);
+        fill(l->data[p], l->bytes[p], how, &state);
+        ptx_allow(&m, l->data[p], l->bytes[p]);
+        values[p] = (uint64_t)(uintptr_t)l->data[p];
+    }
+    for (uint32_t i = 0; i < l->own_count; i++) {
+        l->own[i] = memory(l->own_bytes[i]);
+        ptx_allow(&m, l->own[i], l->own_bytes[i]);
+        tensors[i] = (uint64_t)(uintptr_t)l->own[i];
+    }
+    for (unsigned d = 0; d < 3; d++)
+        if (l->env.grid[d] > (d ? 2 : MOST_BLOCKS)) l->env.grid[d] = d ? 2 : MOST_BLOCKS;
+    ptx_launch(&m, l->module, l->program, l->kernel, &l->env, values, tensors);
+    if (m.fault[0]) {
+        fprintf(stderr, "%s, fill %u: %s\n", code->name, how, m.fault);
+        _exit(2);
+    }
+    ptx_free(&m);
+}
+
+static bool waits(const tvm_ir_kernel *kernel) {
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WAIT) return true;
+    return false;
+}
+
+/* In a process of its own, which a loop of 2^31 turns may keep: then it has done nothing wrong so far. */
+static void run_apart(launch *l, unsigned how) {
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        signal(SIGALRM, SIG_DFL); /* Check has a handler of its own */
+        alarm(SECONDS);
+        run(l, how);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    bool long_one = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+    ck_assert_msg(long_one || (WIFEXITED(status) && WEXITSTATUS(status) == 0), "%s, fill %u: status %d",
+                  tvm_string(l->program, l->kernel->name), how, status);
+}
+
+static unsigned run_kernel(const tvm_ir_program *program, const tvm_module *module, uint32_t k) {
+    launch l = {.program = program, .kernel = &program->kernels[k], .module = module};
+    unsigned s = 0;
+    if (!tvm_kernel_is_for(l.kernel, 80) || module->kernels[k].abi.absence != TVM_ABI_PRESENT ||
+        waits(l.kernel))
+        return 0;
+    while (s < SHIPPED_SIZES && !choose(&l, &shipped_sizes[s])) s++;
+    if (s == SHIPPED_SIZES) return 0;
+    for (unsigned how = 0; how < FILLS; how++) run_apart(&l, how);
+    return 1;
+}
+
+START_TEST(nothing_but_tensors_is_touched) {
+    char pattern[5000];
+    glob_t found;
+    unsigned kernels = 0, ran = 0;
+    snprintf(pattern, sizeof pattern, "%s/*.vasm", programs_folder());
+    ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        tvm_ir_program *program = assemble_file(found.gl_pathv[i], "");
+        tvm_module *module = NULL;
+        ck_assert_int_eq(tvm_translate(program, (tvm_target){.arch = 80}, &module, NULL), TVM_OK);
+        for (uint32_t k = 0; k < program->kernel_count; k++) ran += run_kernel(program, module, k);
+        kernels += program->kernel_count;
+        tvm_module_free(module);
+        tvm_ir_program_free(program);
+    }
+    globfree(&found);
+    printf("%u of %u kernels\n", ran, kernels);
+    ck_assert_uint_ge(2 * ran, kernels);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("hostile programs");
+    TCase *tests = tcase_create("hostile programs");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_test(tests, nothing_but_tensors_is_touched);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
