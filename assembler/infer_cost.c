@@ -34,20 +34,33 @@ static unsigned access_bytes(const tvm_layout *layout, unsigned bits, unsigned w
     return bytes;
 }
 
-/* Different pieces of `size` bytes that the lanes of warp 0 touch in one access. */
-static unsigned touched(const tvm_layout *layout, unsigned bits, unsigned size) {
-    uint64_t pieces[WARP];
-    unsigned count = 0;
+/* Where the first elements of warp 0's lanes lie: the row above, the byte in it below. */
+typedef struct lane_places {
+    uint64_t at[WARP];
+    unsigned count;
+} lane_places;
+
+static void find_lanes(const tvm_layout *layout, unsigned bits, lane_places *lanes) {
     uint32_t threads = tvm_layout_threads(layout);
-    for (uint32_t lane = 0; lane < WARP && lane < threads; lane++) {
+    lanes->count = threads < WARP ? threads : WARP;
+    for (uint32_t lane = 0; lane < lanes->count; lane++) {
         uint32_t index[TVM_MAX_RANK];
         tvm_layout_map(layout, lane, 0, index);
         uint64_t row = 0;
         for (unsigned d = 0; d + 1 < layout->rank; d++) row = row * layout->shape[d] + index[d];
-        uint64_t piece = (row << 32) + (uint64_t)index[layout->rank - 1] * bits / 8 / size;
-        unsigned i = 0;
-        while (i < count && pieces[i] != piece) i++;
-        if (i == count) pieces[count++] = piece;
+        lanes->at[lane] = (row << 32) + (uint64_t)index[layout->rank - 1] * bits / 8;
+    }
+}
+
+/* Different pieces of `size` bytes, a power of two, that they touch in one access. */
+static unsigned touched(const lane_places *lanes, unsigned size) {
+    uint64_t pieces[WARP];
+    unsigned count = 0;
+    for (unsigned lane = 0; lane < lanes->count; lane++) {
+        uint64_t piece = lanes->at[lane] / size;
+        unsigned i = count; /* mostly the last one again */
+        while (i > 0 && pieces[i - 1] != piece) i--;
+        if (i == 0) pieces[count++] = piece;
     }
     return count;
 }
@@ -71,10 +84,11 @@ uint64_t tvm_infer_access_cost(tvm_infer_space space, const tvm_layout *layout, 
     unsigned bytes = access_bytes(layout, bits, widest);
     uint64_t thread_bytes = ((uint64_t)tvm_layout_locals(layout) * bits + 7) / 8;
     uint64_t accesses = (thread_bytes + bytes - 1) / bytes;
+    lane_places lanes;
+    find_lanes(layout, bits, &lanes);
     if (space == TVM_SPACE_GLOBAL)
-        return accesses *
-               (ISSUE + LINE * touched(layout, bits, LINE_BYTES) + touched(layout, bits, SECTOR_BYTES));
-    unsigned waves = (touched(layout, bits, bytes) * bytes + BANKS_BYTES - 1) / BANKS_BYTES;
+        return accesses * (ISSUE + LINE * touched(&lanes, LINE_BYTES) + touched(&lanes, SECTOR_BYTES));
+    unsigned waves = (touched(&lanes, bytes) * bytes + BANKS_BYTES - 1) / BANKS_BYTES;
     return accesses * (ISSUE + 4 * (uint64_t)waves);
 }
 

@@ -169,12 +169,13 @@ static bool looks_like_mnemonic(const tvm_asm *as) {
     if (tvm_symbols_find(&as->names, text, token->length) || tvm_asm_find_parameter(as, text, token->length))
         return false;
     const tvm_token *after = tvm_asm_ahead(as, count);
+    bool operand = after->kind == TVM_TOKEN_NAME ||
+                   (tvm_asm_is(as, after, "%") && tvm_asm_ahead(as, count + 1)->adjacent);
+    if (!operand || count > 1 || tvm_foreign_hint(text, length)) return operand;
     tvm_suggest suggest;
     tvm_suggest_start(&suggest, text, length);
     offer_mnemonics(&suggest, true);
-    bool operand = after->kind == TVM_TOKEN_NAME ||
-                   (tvm_asm_is(as, after, "%") && tvm_asm_ahead(as, count + 1)->adjacent);
-    return operand && (count > 1 || tvm_foreign_hint(text, length) || tvm_suggest_best(&suggest));
+    return tvm_suggest_best(&suggest) != NULL;
 }
 
 static bool assigned_name(tvm_asm *as, const char **name, uint32_t *length) {

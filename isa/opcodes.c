@@ -119,8 +119,9 @@ const tvm_op_info *tvm_op(unsigned op) {
 }
 
 tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length) {
-    for (unsigned op = 0; op < TVM_OP_COUNT; op++)
-        if (strlen(ops[op].mnemonic) == length && memcmp(ops[op].mnemonic, mnemonic, length) == 0)
+    for (unsigned op = 0; op < TVM_OP_COUNT && length; op++)
+        if (ops[op].mnemonic[0] == *mnemonic && strncmp(ops[op].mnemonic, mnemonic, length) == 0 &&
+            ops[op].mnemonic[length] == '\0')
             return (tvm_opcode)op;
     return TVM_OP_COUNT;
 }

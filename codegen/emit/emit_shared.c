@@ -7,6 +7,7 @@
 #include "caches.h"
 #include "cluster.h"
 #include "emit.h"
+#include "global_transfer.h"
 #include "ldmatrix.h"
 #include "shared_places.h"
 #include "wgmma.h"
@@ -17,6 +18,7 @@ typedef struct tile_transfer {
     shared_lanes lanes;
     const tvm_layout *layout;
     uint32_t slot;
+    char guard[16]; /* "@%p ": of stores; "": all threads store */
     reg far; /* %r: what is added to an address for the tensor of another block; name[0] == 0: it is this
                 one's */
 } tile_transfer;
@@ -74,8 +76,8 @@ static void emit_access(emitter *e, tile_transfer *t, const access_plan *plan, c
                  tvm_access_operands(units, a->units, operands), address.name, plus);
     } else {
         tvm_access_gather(e, plan, a, t->slot, units);
-        tvm_emit(e, "st.%s.%s [%s+%u], %s;", space_of(t), tvm_access_type(a->width), address.name, plus,
-                 tvm_access_operands(units, a->units, operands));
+        tvm_emit(e, "%sst.%s.%s [%s+%u], %s;", t->guard, space_of(t), tvm_access_type(a->width), address.name,
+                 plus, tvm_access_operands(units, a->units, operands));
     }
 }
 
@@ -175,7 +177,7 @@ static tvm_status transfer_elements(emitter *e, tile_transfer *t, bool is_load) 
             tvm_access_spread(e, &plan, plan.accesses, t->slot, units, started);
         } else {
             tvm_access_gather(e, &plan, plan.accesses, t->slot, units);
-            tvm_emit(e, "st.%s.%s [%s+%u], %s;", space_of(t), tvm_access_type(bits), address.name,
+            tvm_emit(e, "%sst.%s.%s [%s+%u], %s;", t->guard, space_of(t), tvm_access_type(bits), address.name,
                      e->slots[t->tile.slot].shared_offset,
                      tvm_access_operands(units, plan.accesses->units, operands));
         }
@@ -282,6 +284,10 @@ static tvm_status move_far(emitter *e, const tvm_operand *tensor, uint32_t slot,
         t->far = tvm_new_r(e);
         tvm_emit(e, "sub.u32 %s, %s, %s;", t->far.name, there.name, tvm_shared_base(e).name);
     }
+    /* one thread's way to another block is enough for what several have */
+    reg owner;
+    if (!is_load && tvm_layout_owner(e, t->layout, &owner))
+        snprintf(t->guard, sizeof t->guard, "@%s ", owner.name);
     tvm_status status =
         t->tile.linear ? transfer_planned(e, t, is_load, "") : transfer_elements(e, t, is_load);
     free(t);
