@@ -147,6 +147,27 @@ def test_given_codes():
         nn.Linear.from_codes(codes, scales[:1], type="u3", group=32)
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+def test_layers_put_together(zeros):
+    layers = [layer(128, n, bias=bias, zeros=zeros) for n, bias in ((64, True), (128, False), (20, True))]
+    whole = nn.Linear.cat(layers)
+    x = torch.randn(3, 128, dtype=torch.float16)
+    assert whole.out_features == 212 and whole.in_features == 128
+    assert torch.equal(whole(x), torch.cat([part(x) for part in layers], -1))
+    assert torch.equal(whole.dequantize(), torch.cat([part.dequantize() for part in layers]))
+    assert nn.Linear.cat([layers[1]]).bias is None
+    for other, message in [
+        (layer(128, 64, group=32, zeros=zeros), "group differs"),
+        (layer(128, 64, type="u3", zeros=zeros), "type differs"),
+        (layer(256, 64, zeros=zeros), "in_features differs"),
+        (layer(128, 64, zeros=not zeros), "zero points"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            nn.Linear.cat([layers[0], other])
+    with pytest.raises(ValueError, match="multiple of 64"):
+        nn.Linear.cat(layers[::-1])
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_autocast(device):
     linear = layer(device=device)

@@ -103,7 +103,8 @@ def test_matmul_of_eight_bits(device):
     for dtype in (torch.int8, torch.float8_e4m3fn):
         (a, sa), (b, sb) = ops.quantize_rows(x, dtype), ops.quantize_rows(w, dtype)
         ours = ops.matmul(a, b, sa, sb.view(-1), out_dtype=FLOAT)
-        close(ours, (a.double() * sa) @ (b.double() * sb).t(), 1e-5)
+        # tensor cores of sm_90 add products of f8 with fewer bits than an f32 has
+        close(ours, (a.double() * sa) @ (b.double() * sb).t(), 1e-5 if dtype == torch.int8 else 1e-3)
 
 
 # ---- attention ----

@@ -133,6 +133,40 @@ class Linear(torch.nn.Module):
         return made._fill(bits_of_codes(codes, format_of(type).bits), scales, zeros, bias)
 
     @classmethod
+    @torch.no_grad()
+    def cat(cls, layers):
+        """One layer whose outputs are those of the layers, one after the other: a launch for all of them.
+
+        They have the same inputs, type, group, zero points and dtype, and but for the last a multiple of 64 outputs
+        each, so that packed weights are put together as they are. A bias that some have not is zero there. ValueError
+        where they do not fit.
+        """
+        first = layers[0]
+        alike = ("in_features", "type", "group", "dtype", "batch_invariant")
+        for layer in layers[1:]:
+            for name in alike:
+                if getattr(layer, name) != getattr(first, name):
+                    raise ValueError(f"cat: {name} differs: {getattr(first, name)} and {getattr(layer, name)}")
+            if (layer.zeros is None) != (first.zeros is None):
+                raise ValueError("cat: some of the layers have zero points, and others none")
+        for layer in layers[:-1]:
+            if layer.out_features % 64:
+                raise ValueError(f"cat: out_features must be a multiple of 64, not {layer.out_features}")
+        outputs = sum(layer.out_features for layer in layers)
+        biases = [layer.bias for layer in layers]
+        bias = None
+        if any(b is not None for b in biases):
+            bias = torch.cat([torch.zeros_like(m.scales[0]) if m.bias is None else m.bias for m in layers])
+        made = cls._empty(
+            first.in_features, outputs, first.scales, first.zeros, bias, first.type, first.group, first.batch_invariant
+        )
+        made.packed = torch.cat([layer.packed for layer in layers])
+        made.scales = torch.cat([layer.scales for layer in layers], 1)
+        made.zeros = None if first.zeros is None else torch.cat([layer.zeros for layer in layers], 1)
+        made.bias = bias
+        return made
+
+    @classmethod
     def _empty(cls, inputs, outputs, scales, zeros, bias, type, group, batch_invariant):
         return cls(
             inputs,
@@ -179,7 +213,7 @@ class Linear(torch.nn.Module):
         scales = buffers["scales"]
         if x.dtype is not scales.dtype and torch.is_autocast_enabled(x.device.type):
             x = x.to(scales.dtype)
-        if x.shape[-1:] != (self.in_features,):
+        if not x.dim() or x.size(-1) != self.in_features:
             raise ValueError(f"Linear: x must have {self.in_features} columns, not the shape {list(x.shape)}")
         n, k = self._whole
         if k != self.in_features:

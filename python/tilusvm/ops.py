@@ -82,7 +82,7 @@ def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch
     kernel = _lowbit_kernel(type, group, scales.dtype, zeros is not None, bias is not None, out_dtype, batch_invariant)
     k, m = shape[-1], shape[0] if len(shape) == 2 else rows_of(x)
     rows = x if len(shape) == 2 else x.view(m, k)
-    out = torch.empty((m, n), dtype=out_dtype or x.dtype, device=x.device)
+    out = x.new_empty((m, n)) if out_dtype is None else x.new_empty((m, n), dtype=out_dtype)
     granules = packed.view(-1)  # whose shapes the variants declare differently
     if zeros is None and bias is None:
         kernel(m, n, k, rows, granules, scales, out)

@@ -63,25 +63,10 @@ def _merged(parts):
         return whole
     if not all(type(part) is nn.Linear for part in parts):
         return None
-
-    def form(part):
-        return part.type, part.group, part.dtype, part.zeros is None, part.bias is None, part.in_features
-
-    if len({form(part) for part in parts}) > 1 or any(part.out_features % 64 for part in parts):
-        return None  # granules of packed weights are of 64 columns
-    first = parts[0]
-    whole = nn.Linear(
-        first.in_features, sum(part.out_features for part in parts), first.bias is not None, type=first.type,
-        group=first.group, zeros=first.zeros is not None, dtype=first.dtype, device="meta",
-        batch_invariant=first.batch_invariant,
-    )  # fmt: skip
-    whole.packed = torch.cat([part.packed for part in parts])
-    whole.scales = torch.cat([part.scales for part in parts], 1)
-    if first.zeros is not None:
-        whole.zeros = torch.cat([part.zeros for part in parts], 1)
-    if first.bias is not None:
-        whole.bias = torch.cat([part.bias for part in parts])
-    return whole
+    try:
+        return nn.Linear.cat(parts)
+    except ValueError:  # their types, groups or sizes
+        return None
 
 
 class _Side(torch.nn.Module):
