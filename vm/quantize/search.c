@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Columns that are searched together, and rows whose sums are f32 before they are added to those of f64. */
-enum { STRIP = 64, RUN = 128, TOGETHER = 4 };
+enum { STRIP = 64, RUN = 128, TOGETHER = 4, WINDOWS = 2 };
 
 /* Weights of a strip are kept divided by a power of two, `base`, so that the scale that just holds the
  * largest is from 1 to 2. A float type counts as divided by `unit`, which brings its largest value there,
@@ -24,10 +24,11 @@ typedef struct searcher {
     uint32_t least_normal, to_rounder; /* floats: see round_float */
     float base[STRIP], least[STRIP], greatest[STRIP];
     /* the candidate of each column, and its sums */
-    float inverse[STRIP], lows[STRIP], highs[STRIP];
-    double first[STRIP], second[STRIP];
+    float inverse[STRIP], lows[WINDOWS][STRIP], highs[WINDOWS][STRIP];
+    double first[WINDOWS][STRIP], second[WINDOWS][STRIP];
     /* the best so far */
-    double scale[STRIP], zero[STRIP], error[STRIP];
+    double scale[STRIP], zero[STRIP], gain[STRIP];  /* gain: by how much the error is below that of zeros */
+    double error[STRIP];                            /* of the scales as they are stored */
     double total[STRIP], plain[STRIP], mean[STRIP]; /* importance * weight^2; weight^2; the weighed mean */
     double times[STRIP], step[STRIP];               /* candidates, from one to the next */
 } searcher;
@@ -44,80 +45,80 @@ INLINE float round_float(float x, uint32_t least_normal, uint32_t to_rounder) {
     return (x + rounder) - rounder;
 }
 
-INLINE float nearest(float x, float low, float high, bool is_float, uint32_t least_normal,
-                     uint32_t to_rounder) {
+/* What of the sums is wanted. With q the values of the codes:
+ * PRODUCTS: first = the sum of importance * weight * q, second = that of importance * q^2. The best scale for
+ * these codes is first / second, and leaves the error total - first^2 / second. PAIRS: the same for two
+ * windows of codes with one scale, of integers. RESIDUALS: first = the sum of importance * (weight / scale -
+ * q)^2, which is exact enough for types of 8 bits, too. */
+typedef enum sum_kind { PRODUCTS, PAIRS, RESIDUALS } sum_kind;
+
+INLINE float within(float x, float low, float high) {
     x = x > low ? x : low;
-    x = x < high ? x : high;
-    return is_float ? round_float(x, least_normal, to_rounder) : (x + ROUNDER) - ROUNDER;
+    return x < high ? x : high;
 }
 
-/* What a row adds to the sums of column j. With q the values of the codes:
- * products: first = the sum of importance * weight * q, second = that of importance * q^2. The best scale for
- * these codes is first / second, and leaves the error total - first^2 / second. Else: first = the sum of
- * importance * (weight / scale - q)^2, which is exact enough for types of 8 bits, too. */
-INLINE void add_weight(const searcher *s, size_t row, size_t j, bool products, bool is_float, bool weighted,
-                       uint32_t least_normal, uint32_t to_rounder, float *first, float *second) {
-    float x = s->strip[row * STRIP + j], scaled = x * s->inverse[j];
-    float q = nearest(scaled, s->lows[j], s->highs[j], is_float, least_normal, to_rounder);
-    float rest = scaled - q;
-    if (products && weighted) {
-        float heavy = q * s->weight[row];
-        *first += x * heavy;
-        *second += heavy * q;
-    } else if (products) {
-        *first += x * q;
-        *second += q * q;
-    } else {
-        *first += weighted ? s->weight[row] * rest * rest : rest * rest;
+/* What a row adds to the sums of column j. */
+INLINE void add_weight(const searcher *s, size_t row, size_t j, sum_kind kind, bool is_float, bool weighted,
+                       uint32_t least_normal, uint32_t to_rounder, float first[WINDOWS],
+                       float second[WINDOWS]) {
+    float x = s->strip[row * STRIP + j], scaled = x * s->inverse[j], weight = weighted ? s->weight[row] : 1;
+    float q = is_float ? round_float(within(scaled, s->lows[0][j], s->highs[0][j]), least_normal, to_rounder)
+                       : (scaled + ROUNDER) - ROUNDER;
+    for (int w = 0; w < (kind == PAIRS ? WINDOWS : 1); w++) {
+        float value = is_float ? q : within(q, s->lows[w][j], s->highs[w][j]);
+        float heavy = weighted ? value * weight : value, rest = scaled - value;
+        first[w] += kind == RESIDUALS ? weighted ? weight * rest * rest : rest * rest : x * heavy;
+        if (kind != RESIDUALS) second[w] += heavy * value;
     }
 }
 
 /* Sums over a run of rows in f32, some rows at a time, are added to those in f64. */
-INLINE void sums_of_body(searcher *s, bool products, bool is_float, bool weighted) {
+INLINE void sums_of_body(searcher *s, sum_kind kind, bool is_float, bool weighted) {
     uint32_t least_normal = s->least_normal, to_rounder = s->to_rounder;
+    const int windows = kind == PAIRS ? WINDOWS : 1;
     memset(s->first, 0, sizeof s->first);
     memset(s->second, 0, sizeof s->second);
     for (size_t start = 0; start < s->rows; start += RUN) {
         size_t end = s->rows - start < RUN ? s->rows : start + RUN, row = start;
-        float first[STRIP] = {0}, second[STRIP] = {0};
-        for (; row + TOGETHER <= end; row += TOGETHER)
+        float first[WINDOWS][STRIP] = {0}, second[WINDOWS][STRIP] = {0};
+        for (; row < end; row += TOGETHER)
             for (size_t j = 0; j < STRIP; j++) {
-                float one = first[j], two = second[j];
+                float one[WINDOWS], two[WINDOWS];
+                for (int w = 0; w < windows; w++) one[w] = first[w][j], two[w] = second[w][j];
                 for (size_t i = 0; i < TOGETHER; i++)
-                    add_weight(s, row + i, j, products, is_float, weighted, least_normal, to_rounder, &one,
-                               &two);
-                first[j] = one;
-                second[j] = two;
+                    add_weight(s, row + i, j, kind, is_float, weighted, least_normal, to_rounder, one, two);
+                for (int w = 0; w < windows; w++) first[w][j] = one[w], second[w][j] = two[w];
             }
-        for (; row < end; row++)
-            for (size_t j = 0; j < STRIP; j++)
-                add_weight(s, row, j, products, is_float, weighted, least_normal, to_rounder, &first[j],
-                           &second[j]);
-        for (size_t j = 0; j < STRIP; j++) {
-            s->first[j] += (double)first[j];
-            s->second[j] += (double)second[j];
-        }
+        for (int w = 0; w < windows; w++)
+            for (size_t j = 0; j < STRIP; j++) {
+                s->first[w][j] += (double)first[w][j];
+                s->second[w][j] += (double)second[w][j];
+            }
     }
 }
 
-INLINE void sums_body(searcher *s, bool products) {
+INLINE void sums_body(searcher *s, sum_kind kind) {
     bool is_float = s->coder->type.kind == TVM_KIND_FLOAT;
-    if (products && is_float && s->weight)
-        sums_of_body(s, true, true, true);
-    else if (products && is_float)
-        sums_of_body(s, true, true, false);
-    else if (products && s->weight)
-        sums_of_body(s, true, false, true);
-    else if (products)
-        sums_of_body(s, true, false, false);
+    if (kind == PAIRS && s->weight)
+        sums_of_body(s, PAIRS, false, true);
+    else if (kind == PAIRS)
+        sums_of_body(s, PAIRS, false, false);
+    else if (kind == PRODUCTS && is_float && s->weight)
+        sums_of_body(s, PRODUCTS, true, true);
+    else if (kind == PRODUCTS && is_float)
+        sums_of_body(s, PRODUCTS, true, false);
+    else if (kind == PRODUCTS && s->weight)
+        sums_of_body(s, PRODUCTS, false, true);
+    else if (kind == PRODUCTS)
+        sums_of_body(s, PRODUCTS, false, false);
     else if (is_float && s->weight)
-        sums_of_body(s, false, true, true);
+        sums_of_body(s, RESIDUALS, true, true);
     else if (is_float)
-        sums_of_body(s, false, true, false);
+        sums_of_body(s, RESIDUALS, true, false);
     else if (s->weight)
-        sums_of_body(s, false, false, true);
+        sums_of_body(s, RESIDUALS, false, true);
     else
-        sums_of_body(s, false, false, false);
+        sums_of_body(s, RESIDUALS, false, false);
 }
 
 /* ---- a strip of columns ---- */
@@ -145,9 +146,11 @@ INLINE void load_body(searcher *s, load_f16 *load, pack_float type, const pack_r
             s->greatest[j] = to[j] > s->greatest[j] ? to[j] : s->greatest[j];
         }
     }
+    /* rows are added TOGETHER at a time */
+    memset(strip + rows->rows * STRIP, 0, (TOGETHER - 1) * STRIP * sizeof *strip);
 }
 
-/* The sums of importance * weight^2 and of weight^2, and the mean. */
+/* The mean; where rows have an importance, the sums of importance * weight^2 and of weight^2. */
 INLINE void totals_body(searcher *s) {
     memset(s->total, 0, sizeof s->total);
     memset(s->plain, 0, sizeof s->plain);
@@ -160,9 +163,9 @@ INLINE void totals_body(searcher *s) {
             const float *restrict x = s->strip + i * STRIP;
             float weight = s->weight ? s->weight[i] : 1;
             all += (double)weight;
-            for (size_t j = 0; j < STRIP; j++) {
+            for (size_t j = 0; j < STRIP; j++) mean[j] += x[j] * weight;
+            for (size_t j = 0; s->weight && j < STRIP; j++) {
                 plain[j] += x[j] * x[j];
-                mean[j] += x[j] * weight;
                 sum[j] += x[j] * x[j] * weight;
             }
         }
@@ -176,8 +179,8 @@ INLINE void totals_body(searcher *s) {
 }
 
 #define INSTANCES(suffix, attribute)                                                                         \
-    attribute static void sums_##suffix(searcher *s, bool products) {                                        \
-        sums_body(s, products);                                                                              \
+    attribute static void sums_##suffix(searcher *s, sum_kind kind) {                                        \
+        sums_body(s, kind);                                                                                  \
     }                                                                                                        \
     attribute static void totals_##suffix(searcher *s) {                                                     \
         totals_body(s);                                                                                      \
@@ -193,8 +196,8 @@ INSTANCES(avx2, TARGET_256)
 INSTANCES(avx512, TARGET_512)
 #endif
 
-static void sums(searcher *s, bool products) {
-    DISPATCH(sums, (s, products));
+static void sums(searcher *s, sum_kind kind) {
+    DISPATCH(sums, (s, kind));
 }
 
 /* ---- candidates ---- */
@@ -207,22 +210,23 @@ static bool own_zero(const searcher *s) {
     return s->scaler->scaling == PACK_OWN_ZERO;
 }
 
-/* Sets column j's candidate; scale 0: none, its sums are those of values that are 0. */
-static void propose(searcher *s, size_t j, double scale, double zero) {
+/* Sets column j's candidate, in window w; scale 0: none, its sums are those of values that are 0. */
+static void propose(searcher *s, size_t j, double scale, double zero, int w) {
     s->inverse[j] = scale != 0 ? (float)(1 / scale) : 0;
-    s->lows[j] = own_zero(s) ? (float)-zero : s->low;
-    s->highs[j] = own_zero(s) ? (float)(s->scaler->positive - zero) : s->high;
+    s->lows[w][j] = own_zero(s) ? (float)-zero : s->low;
+    s->highs[w][j] = own_zero(s) ? (float)(s->scaler->positive - zero) : s->high;
 }
 
-/* Keeps what is better than the best so far, with the scale that is best for its codes. */
-static void keep_products(searcher *s) {
+/* Keeps what is better than the best so far, with the scale that is best for its codes: of the window
+ * `mirrored` a negative one. */
+static void keep_products(searcher *s, int w, bool mirrored) {
     for (size_t j = 0; j < s->columns; j++) {
-        if (!(s->second[j] > 0)) continue;
-        double error = s->total[j] - s->first[j] * s->first[j] / s->second[j];
-        if (!(error < s->error[j])) continue;
-        s->error[j] = error;
-        s->scale[j] = s->first[j] / s->second[j];
-        s->zero[j] = -(double)s->lows[j];
+        if (!(s->second[w][j] > 0)) continue;
+        double gain = s->first[w][j] * s->first[w][j] / s->second[w][j];
+        if (!(gain > s->gain[j])) continue;
+        s->gain[j] = gain;
+        s->scale[j] = s->first[w][j] / s->second[w][j] * (mirrored ? -1 : 1);
+        s->zero[j] = mirrored ? 0 : -(double)s->lows[w][j];
     }
 }
 
@@ -239,13 +243,12 @@ static double middle_zero(const searcher *s, size_t j, double scale, bool other)
     return zero > 0 ? zero < most ? zero : most : 0;
 }
 
-/* The scale with which the largest weight of a column is just not cut off. */
-static double holding_scale(const searcher *s, size_t j, bool negative) {
-    double greatest = negative ? -(double)s->least[j] : (double)s->greatest[j];
-    double least = negative ? -(double)s->greatest[j] : (double)s->least[j];
+/* The scale with which the largest weight of a column is just not cut off, below the middle of integers. */
+static double holding_scale(const searcher *s, size_t j) {
+    double greatest = (double)s->greatest[j], least = (double)s->least[j];
     if (own_zero(s)) return (greatest - least) / s->scaler->positive;
-    double above = s->high > 0 ? greatest / (double)s->high : 0, below = least / (double)s->low;
-    double floor = s->scaler->floor / to_real(s, j), scale = above > below ? above : below;
+    double scale = (greatest > -least ? greatest : -least) / -(double)s->low,
+           floor = s->scaler->floor / to_real(s, j);
     return scale > 0 && scale < floor ? floor : scale;
 }
 
@@ -253,30 +256,35 @@ static double holding_scale(const searcher *s, size_t j, bool negative) {
 typedef struct plan {
     unsigned count;
     double from, to;
-    bool negative;    /* those of the other sign, too: codes reach farther below than above their middle */
-    bool other_zeros; /* two zero points for each */
+    bool pairs; /* for each, two zero points, or those of the other sign, too: codes reach farther below than
+                   above 0 */
 } plan;
 
 static plan plan_of(const searcher *s) {
-    static const double from[] = {0, 0.2, 0.15, 0.3, 0.4, 0.55, 0.7, 0.8, 0.88};
+    static const double from[] = {0, 0.2, 0.25, 0.35, 0.45, 0.6, 0.75, 0.85, 0.9};
     tvm_dtype type = s->coder->type;
     if (type.kind == TVM_KIND_FLOAT)
-        return (plan){.count = 10, .from = type.mantissa && type.exponent < 3 ? 0.35 : 0.5, .to = 1.5};
-    bool few = type.bits <= 4;
-    plan p = {.count = few ? 6 : 10, .from = from[type.bits], .to = 1};
-    p.negative = few && !own_zero(s);
-    p.other_zeros = few && own_zero(s);
+        return (plan){
+            .count = s->weight ? 10 : 8, .from = type.mantissa && type.exponent < 3 ? 0.35 : 0.5, .to = 1.5};
+    plan p = {.count = 6, .from = from[type.bits], .to = 1, .pairs = type.bits <= 4};
+    if (p.pairs) p.count = s->weight ? 6 : 5; /* weighed, the range is wider */
+    if (own_zero(s)) p.from *= 0.9;
+    if (!own_zero(s) && type.bits > 1) p.to = (double)s->low / -(double)s->high;
     return p;
 }
 
-static void try_all(searcher *s, bool negative, bool other) {
+static void try_all(searcher *s, bool pairs) {
+    bool mirror = pairs && !own_zero(s);
     for (size_t j = 0; j < s->columns; j++) {
-        double scale = holding_scale(s, j, negative) * s->times[j];
-        double zero = own_zero(s) && scale > 0 ? middle_zero(s, j, scale, other) : 0;
-        propose(s, j, negative ? -scale : scale, zero);
+        double scale = holding_scale(s, j) * s->times[j];
+        for (int w = 0; w <= pairs; w++)
+            propose(s, j, scale, own_zero(s) && scale > 0 ? middle_zero(s, j, scale, w) : 0, w);
+        if (!mirror) continue;
+        s->lows[1][j] = -s->high;
+        s->highs[1][j] = -s->low;
     }
-    sums(s, true);
-    keep_products(s);
+    sums(s, pairs ? PAIRS : PRODUCTS);
+    for (int w = 0; w <= pairs; w++) keep_products(s, w, w && mirror);
 }
 
 /* Around the best, and from there to the best scale for its codes, whose codes may be better again. */
@@ -288,11 +296,11 @@ static void refine(searcher *s) {
     for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
         for (size_t j = 0; j < s->columns; j++)
             if (around[i] != 0)
-                propose(s, j, scale[j] * (1 + around[i] * (s->step[j] - 1)), zero[j]);
+                propose(s, j, scale[j] * (1 + around[i] * (s->step[j] - 1)), zero[j], 0);
             else
-                propose(s, j, s->scale[j], s->zero[j]);
-        sums(s, true);
-        keep_products(s);
+                propose(s, j, s->scale[j], s->zero[j], 0);
+        sums(s, PRODUCTS);
+        keep_products(s, 0, false);
     }
 }
 
@@ -316,8 +324,7 @@ static void search(searcher *s) {
     plan p = plan_of(s);
     start_candidates(s, &p);
     for (unsigned i = 0; i < p.count; i++) {
-        for (int negative = 0; negative <= p.negative; negative++)
-            for (int other = 0; other <= p.other_zeros; other++) try_all(s, negative, other);
+        try_all(s, p.pairs);
         for (size_t j = 0; j < s->columns; j++) s->times[j] *= s->step[j];
     }
     refine(s);
@@ -347,12 +354,11 @@ static uint16_t scale_code(const pack_scaler *scaler, double real, bool other) {
 static void start(searcher *s, const found *f) {
     for (size_t j = 0; j < s->columns; j++) {
         double scale = (double)half_value(s->scaler, f->scales[j]) / to_real(s, j);
-        propose(s, j, scale, own_zero(s) ? (double)f->to.offsets[j] : 0);
+        propose(s, j, scale, own_zero(s) ? (double)f->to.offsets[j] : 0, 0);
         s->scale[j] = scale;
     }
-    sums(s, false);
-    for (size_t j = 0; j < s->columns; j++)
-        s->error[j] = s->scale[j] != 0 ? s->scale[j] * s->scale[j] * s->first[j] : s->total[j];
+    sums(s, RESIDUALS);
+    for (size_t j = 0; j < s->columns; j++) s->error[j] = s->scale[j] * s->scale[j] * s->first[0][j];
 }
 
 static void store(const searcher *s, size_t j, uint16_t code, double zero, const found *f) {
@@ -377,11 +383,11 @@ static void replace(searcher *s, const double *scale, const double *zero, bool o
         codes[j] = scale_code(s->scaler, wanted, other);
         real[j] = (double)half_value(s->scaler, codes[j]);
         if (!isfinite(real[j])) real[j] = 0;
-        propose(s, j, real[j] / to_real(s, j), zero[j]);
+        propose(s, j, real[j] / to_real(s, j), zero[j], 0);
     }
-    sums(s, false);
+    sums(s, RESIDUALS);
     for (size_t j = 0; j < s->columns; j++) {
-        double inner = real[j] / to_real(s, j), error = inner * inner * s->first[j];
+        double inner = real[j] / to_real(s, j), error = inner * inner * s->first[0][j];
         if (real[j] == 0 || !(error < s->error[j])) continue;
         s->error[j] = error;
         store(s, j, codes[j], zero[j], f);
@@ -406,11 +412,8 @@ static void set_type(searcher *s) {
 
 static void search_strip(searcher *s, const found *f) {
     double scale[STRIP], zero[STRIP];
-    DISPATCH(totals, (s));
-    for (size_t j = 0; j < s->columns; j++) {
-        s->error[j] = INFINITY;
-        s->scale[j] = s->zero[j] = 0;
-    }
+    if (s->weight || own_zero(s)) DISPATCH(totals, (s));
+    for (size_t j = 0; j < s->columns; j++) s->gain[j] = s->scale[j] = s->zero[j] = 0;
     search(s);
     memcpy(scale, s->scale, sizeof scale);
     memcpy(zero, s->zero, sizeof zero);
@@ -420,7 +423,7 @@ static void search_strip(searcher *s, const found *f) {
 }
 
 size_t tvm_pack_search_bytes(size_t rows) {
-    return rows * STRIP * sizeof(float);
+    return (rows + TOGETHER) * (STRIP + 1) * sizeof(float);
 }
 
 /* A power of two about as large as the scale, which f32 and its reciprocal hold. */
@@ -438,8 +441,12 @@ static bool is_moderate(float scale) {
 void tvm_pack_search(const pack_scaler *scaler, const pack_coder *coder, pack_float type,
                      const pack_rows *rows, const float *importance, uint16_t *scales, uint16_t *zeros,
                      pack_divisors *to, void *memory) {
-    float *strip = memory;
-    searcher s = {.scaler = scaler, .coder = coder, .strip = strip, .weight = importance, .rows = rows->rows};
+    float *strip = memory, *weights = strip + (rows->rows + TOGETHER) * STRIP;
+    searcher s = {.scaler = scaler, .coder = coder, .strip = strip, .rows = rows->rows};
+    if (importance) {
+        memset(weights + rows->rows, 0, TOGETHER * sizeof *weights);
+        s.weight = memcpy(weights, importance, rows->rows * sizeof *weights);
+    }
     set_type(&s);
     for (size_t column = 0; column < rows->columns; column += STRIP) {
         found f = {scales + column,
