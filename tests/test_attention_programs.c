@@ -318,14 +318,18 @@ START_TEST(a_width_that_nothing_serves_names_the_nearest) {
 }
 END_TEST
 
+static const char *const compiled[][2] = {
+    {"", "sm_90a"},
+    {"T=bf16 PAGE=32 CAP=true", "sm_90a"},
+    {"T=f8_e5m2 PAGE=64", "sm_90a"},
+    {"T=f8_e4m3 CAP=true ALIBI=true PAGE=16", "sm_80"},
+};
+enum { COMPILED = sizeof compiled / sizeof *compiled };
+
 START_TEST(it_compiles_without_spills) {
-    static const char *const old = "T=f8_e4m3 CAP=true ALIBI=true PAGE=16";
     char path[5000];
-    tvm_ir_program *program = assemble_file(program_path("attention.vasm", path), "");
-    compiles_without_spills(program, "", "sm_90a");
-    tvm_ir_program_free(program);
-    program = assemble_file(path, old);
-    compiles_without_spills(program, old, "sm_80");
+    tvm_ir_program *program = assemble_file(program_path("attention.vasm", path), compiled[_i][0]);
+    compiles_without_spills(program, compiled[_i][0], compiled[_i][1]);
     tvm_ir_program_free(program);
 }
 END_TEST
@@ -342,7 +346,7 @@ int main(void) {
     tcase_add_loop_test(tests, eight_bits_are_multiplied_as_they_are, 0, 4);
     tcase_add_test(tests, a_page_that_the_cache_lacks_is_a_fault);
     tcase_add_test(tests, a_width_that_nothing_serves_names_the_nearest);
-    tcase_add_test(tests, it_compiles_without_spills);
+    tcase_add_loop_test(tests, it_compiles_without_spills, 0, COMPILED);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
