@@ -48,7 +48,7 @@ static const point points[] = {{64, 4096, 32, false},  {16, 4096, 32, false}, {1
 enum { POINTS = sizeof points / sizeof *points };
 
 typedef struct options {
-    const char *folder, *code, *only, *json, *kernel;
+    const char *folder, *code, *only, *json, *svg, *kernel;
     unsigned page, points;
 } options;
 
@@ -60,6 +60,7 @@ static const struct argp_option argp_options[] = {
     {"kernel", 'k', "NAME", 0, "this variant in place of the entry's choice", 0},
     {"page", 'g', "N", 0, "tokens of a page (default: 16)", 0},
     {"json", 'j', "FILE", 0, "write a line of JSON a point", 0},
+    {"svg", 's', "FILE", 0, "draw the shares of the floor, by shape and type", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
@@ -86,9 +87,66 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case 'j':
         o->json = arg;
         return 0;
+    case 's':
+        o->svg = arg;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+/* ---- the picture: share of the floor, a column a shape, a colour a type ---- */
+
+/* 0: not measured. */
+typedef struct shares {
+    double of[FORMS][POINTS];
+} shares;
+
+enum { LEFT = 50, TOP = 60, COLUMN = 110, HEIGHT = 260 };
+static const char *const colours[FORMS] = {"#0072b2", "#e69f00", "#d55e00", "#009e73",
+                                           "#cc79a7", "#56b4e9", "#6b4c9a"};
+
+static double y_of(double share) {
+    return TOP + HEIGHT * (1 - (share < 1 ? share : 1));
+}
+
+static void draw_axes(FILE *out) {
+    for (unsigned tenth = 0; tenth <= 10; tenth += 2)
+        fprintf(out,
+                "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#e4e4e4\"/><text x=\"%d\" "
+                "y=\"%.1f\" text-anchor=\"end\">%.1f</text>\n",
+                LEFT, y_of(tenth / 10.0), LEFT + COLUMN * POINTS, y_of(tenth / 10.0), LEFT - 6,
+                y_of(tenth / 10.0) + 4, tenth / 10.0);
+    for (unsigned j = 0; j < POINTS; j++)
+        fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%u \xc3\x97 %u%s, %u</text>\n",
+                LEFT + COLUMN * (int)j + COLUMN / 2, TOP + HEIGHT + 16, points[j].batch, points[j].length,
+                points[j].mixed ? " mixed" : "", points[j].heads);
+    for (unsigned i = 0; i < FORMS; i++)
+        fprintf(out, "<circle cx=\"%d\" cy=\"40\" r=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"44\">%s</text>\n",
+                LEFT + COLUMN * (int)i, colours[i], LEFT + COLUMN * (int)i + 8, forms[i].name);
+}
+
+static bool draw(const char *path, const shares *all) {
+    FILE *out = fopen(path, "w");
+    if (!out) return false;
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" "
+            "fill=\"#fff\"/>\n<text x=\"%d\" y=\"20\" font-size=\"14\">Decode attention, share of the read "
+            "floor: batch \xc3\x97 tokens, heads</text>\n",
+            LEFT + COLUMN * POINTS + 20, TOP + HEIGHT + 30, LEFT);
+    draw_axes(out);
+    for (unsigned i = 0; i < FORMS; i++)
+        for (unsigned j = 0; j < POINTS; j++)
+            if (all->of[i][j] > 0)
+                fprintf(
+                    out,
+                    "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>%s: %.3f</title></circle>\n",
+                    LEFT + COLUMN * (j + 0.2 + 0.1 * i), y_of(all->of[i][j]), colours[i], forms[i].name,
+                    all->of[i][j]);
+    fputs("</svg>\n", out);
+    bool written = !ferror(out);
+    return fclose(out) == 0 && written;
 }
 
 typedef struct work {
@@ -170,7 +228,7 @@ static bool make(bench *b, work *w, const options *o, const form *f) {
 }
 
 static bool run_point(bench *b, bench_floor *floor, const options *o, const form *f, tvm_kernel *kernel,
-                      const uint16_t *words, const point *p, FILE *json) {
+                      const uint16_t *words, const point *p, FILE *json, double *share) {
     work w = {.kernel = kernel, .words = words, .point = *p};
     bench_time time = {0};
     double floor_time = 0;
@@ -179,6 +237,7 @@ static bool run_point(bench *b, bench_floor *floor, const options *o, const form
         bench_measure(b, launch, &w, bench_copies_launches(&w.copies, BENCH_LAUNCHES), REPLAYS, &time) &&
         bench_floor_time(b, floor, &w.copies, w.bytes / 16 * 16, false, &floor_time);
     if (ok) {
+        *share = floor_time / time.median;
         printf("%-10s %2u x %6u%s heads %2u  %9.1f MB  floor %8.2f us  ours %8.2f us  %5.1f%%  %5.2f TB/s\n",
                f->name, p->batch, p->length, p->mixed ? " mixed" : "      ", p->heads, (double)w.bytes / 1e6,
                floor_time, time.median, 100 * floor_time / time.median, (double)w.bytes / time.median / 1e6);
@@ -218,7 +277,7 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-static bool run_all(bench *b, const options *o, FILE *json) {
+static bool run_all(bench *b, const options *o, FILE *json, shares *all) {
     bench_floor *floor = bench_floor_open();
     uint16_t *words = random_words(b);
     bool ok = true;
@@ -232,7 +291,7 @@ static bool run_all(bench *b, const options *o, FILE *json) {
             continue;
         }
         for (unsigned j = 0; j < o->points && !b->lost; j++)
-            ok = run_point(b, floor, o, &forms[i], kernel, words, &points[j], json) && ok;
+            ok = run_point(b, floor, o, &forms[i], kernel, words, &points[j], json, &all->of[i][j]) && ok;
         tvm_program_free(program);
     }
     bench_floor_close(b, floor);
@@ -246,6 +305,7 @@ int main(int argc, char **argv) {
         NULL,         NULL,         NULL};
     options o = {.folder = "programs", .kernel = "attention_decode", .page = SLAB_TOKENS, .points = POINTS};
     bench b;
+    shares all = {{{0}}};
     argp_err_exit_status = 2;
     argp_parse(&parser, argc, argv, 0, NULL, &o);
     if (o.points > POINTS) o.points = POINTS;
@@ -255,10 +315,14 @@ int main(int argc, char **argv) {
     if (ok && o.json && !json) ok = bench_fail(&b, "%s: cannot be written", o.json);
     b.rest = 0.02;
     if (ok)
-        ok = run_all(&b, &o, json);
+        ok = run_all(&b, &o, json, &all);
     else
         fprintf(stderr, "attention_decode: %s\n", b.why);
     if (json && fclose(json)) ok = false;
+    if (ok && o.svg && !draw(o.svg, &all)) {
+        fprintf(stderr, "attention_decode: %s: cannot be written\n", o.svg);
+        ok = false;
+    }
     bench_close(&b);
     return ok ? 0 : 1;
 }
