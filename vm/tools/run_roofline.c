@@ -73,7 +73,7 @@ static void print_roofline(const tvm_run_profile *p, FILE *out) {
     }
     fprintf(out, "%12s +0.1", "");
     for (int d = 1; d <= DECADES; d++) fprintf(out, "%*.0f", WIDTH / DECADES - (d == 1), pow(10, d - 1));
-    fprintf(out, "  op/byte\n");
+    fprintf(out, "\n%*s\n", 13 + WIDTH, "op/byte");
 }
 
 static void print_bytes(const char *name, uint64_t read, uint64_t written, FILE *out) {
@@ -101,9 +101,10 @@ void tvm_run_profile_print(const tvm_run_profile *p, FILE *out) {
     fprintf(out, "%.3f us; at least %s of memory, at %s/s %.3f us: %.0f %%\n", p->microseconds,
             amount((double)tvm_run_profile_bytes(p), "B", text), amount(p->bytes_per_second, "B", other),
             p->microseconds * memory / 100, memory);
-    fprintf(out, "%12s of products of f16, at %s/s %.3f us: %.0f %%\n",
-            amount(tvm_run_profile_operations(p), "op", text), amount(p->operations_per_second, "op", other),
-            p->microseconds * tensor / 100, tensor);
+    if (tensor > 0)
+        fprintf(out, "%12s of products of f16, at %s/s %.3f us: %.0f %%\n",
+                amount(tvm_run_profile_operations(p), "op", text),
+                amount(p->operations_per_second, "op", other), p->microseconds * tensor / 100, tensor);
     fprintf(out, "the nearest wall is %s: %.0f %% of it\n", memory >= tensor ? "memory" : "the tensor cores",
             fmax(memory, tensor));
     print_roofline(p, out);
@@ -144,6 +145,7 @@ tvm_status tvm_run_profile_svg(const tvm_run_profile *p, const char *path, tvm_d
         tvm_text_add(&out, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">%s</text>\n", LEFT - 6,
                      y_of(p, level) + 4, amount(level, "op/s", text));
     }
+    bool is_right = x_of(x) > LEFT + ACROSS / 2; /* its text goes where there is room, below the roof */
     double knee = p->operations_per_second / p->bytes_per_second;
     tvm_text_add(
         &out,
@@ -151,9 +153,10 @@ tvm_status tvm_run_profile_svg(const tvm_run_profile *p, const char *path, tvm_d
         x_of(0.1), y_of(p, roof_at(p, 0.1)), x_of(knee), TOP, LEFT + ACROSS, TOP);
     tvm_text_add(
         &out,
-        "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"#d55e00\"/><text x=\"%.1f\" y=\"%.1f\">%.0f %% of "
-        "memory, %.0f %% of the tensor cores</text>\n",
-        x_of(x), y_of(p, rate), x_of(x) + 9, y_of(p, rate) + 4, memory_share(p), tensor_share(p));
+        "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"#d55e00\"/>"
+        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.0f %% of memory, %.0f %% of the tensor cores</text>\n",
+        x_of(x), y_of(p, rate), is_right ? x_of(x) - 9 : x_of(x) + 9, y_of(p, rate) + 16,
+        is_right ? "end" : "start", memory_share(p), tensor_share(p));
     tvm_text_add(&out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">operations a byte</text>\n</svg>\n",
                  LEFT + ACROSS / 2, TOP + DOWN + 36);
     tvm_status status =

@@ -66,12 +66,12 @@ static void print_class(const tune *t, unsigned c) {
             else
                 printf(" %s, %.1f %% better than the default\n", t->variants[t->chosen[c]].label,
                        t->gains[c]);
-            printf("  %-40s      default       chosen  %s\n", "shape", tune_cost_units[t->options.cost]);
+            printf("  %-38s      default       chosen  %s\n", "shape", tune_cost_units[t->options.cost]);
             shown = true;
         }
         const char *text = t->shapes[s].text[0] ? t->shapes[s].text : "(of --args)";
-        if (strlen(text) > 40) printf("  %s\n", text);
-        printf("  %-40s", strlen(text) > 40 ? "" : text);
+        if (strlen(text) > 38) printf("  %s\n", text);
+        printf("  %-38s", strlen(text) > 38 ? "" : text);
         print_cost(t->variants[0].state == TUNE_TIMED ? t->variants[0].costs[s] : NAN, t->options.cost);
         print_cost(t->chosen[c] == UINT32_MAX ? NAN : t->variants[t->chosen[c]].costs[s], t->options.cost);
         putchar('\n');

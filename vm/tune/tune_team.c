@@ -106,7 +106,9 @@ static void meet(tune_team *team, unsigned number, const report *r) {
     s->state = SEAT_IDLE;
     if (!r->status && is_alike(&team->t->device, &r->device)) return;
     s->state = SEAT_REFUSED;
-    tune_say(team->t, "rank %u takes no part: %s", number, r->device.text);
+    tune_say(team->t,
+             r->status ? "rank %u takes no part: %s" : "rank %u takes no part: it has another device, %s",
+             number, r->device.text);
 }
 
 /* True: something has happened. */
