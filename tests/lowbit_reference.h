@@ -15,23 +15,25 @@ typedef struct lowbit_form {
     bool bias, f32; /* f32: of the product */
 } lowbit_form;
 
-/* The kernels of the entry. split8 is for few bits, rows64 for such as rows112, for eight, and rows128 are
- * not for; those for more than 16 rows, from large to cluster8, are else all there for u4 with default
- * options, other forms may lack some. */
-enum { SPLIT8 = 1, LARGE = 4, ROWS64 = 8, ROWS112 = 9, CLUSTER8 = 13, SMALL8 = 14, LOWBIT_VARIANTS = 16 };
+/* The kernels of the entry. split8 is for few bits, rows112 for types that rows128 is not for; those for more
+ * than 16 rows, from large to tall6, are else all there for u4 with default options, other forms may lack
+ * some.
+ */
+enum { SPLIT8 = 1, LARGE = 4, ROWS112 = 8, LAST_LARGE = 19, SMALL8 = 20, LOWBIT_VARIANTS = 22 };
 
 static inline void lowbit_variant_name(unsigned variant, char name[32]) {
     static const char *const names[LOWBIT_VARIANTS] = {
-        "narrow8", "split8",  "narrow16", "wide16",   "large",    "wide32",   "wide64", "square64",
-        "rows64",  "rows112", "rows128",  "cluster2", "cluster4", "cluster8", "small8", "small16"};
+        "narrow8", "split8",  "narrow16", "wide16",   "large",    "wide32",   "wide64",   "square64",
+        "rows112", "rows128", "cluster2", "cluster3", "cluster4", "cluster6", "cluster8", "tall1",
+        "tall2",   "tall3",   "tall4",    "tall6",    "small8",   "small16"};
     snprintf(name, 32, "matmul_lowbit_%s", names[variant]);
 }
 
 static inline bool lowbit_may_lack(const lowbit_form *f, unsigned variant) {
     bool is_default = strcmp(f->type, "u4") == 0 && !f->options.bf16 && !f->options.zeros &&
                       (f->options.group == 128 || f->options.group == 0) && !f->bias && !f->f32;
-    return variant == SPLIT8 || variant == ROWS64 || variant == ROWS112 ||
-           (variant >= LARGE && variant <= CLUSTER8 && !is_default);
+    return variant == SPLIT8 || variant == ROWS112 ||
+           (variant >= LARGE && variant <= LAST_LARGE && !is_default);
 }
 
 /* The definitions NAME=VALUE, with a space between. */

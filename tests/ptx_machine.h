@@ -308,6 +308,7 @@ static inline void ptx_join(ptx_machine *m) {
         for (unsigned q = m->part_count; q-- > p + 1;) {
             if (m->parts[p].waits || m->parts[q].waits || m->parts[p].at != m->parts[q].at) continue;
             m->parts[p].asked = UINT64_MAX;
+            m->parts[p].gathers = false;
             m->parts[p].warps |= m->parts[q].warps;
             ptx_part_end(m, q);
         }
@@ -379,6 +380,11 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
     const ptx_insn *insn = &m->insns[part->at++];
     const char *op = insn->part[0];
     m->running = part->warps;
+    if ((ptx_is(op, "wgmma") || ptx_is(op, "setmaxnreg")) && !ptx_whole_groups_run(m)) {
+        part->at--;
+        part->gathers = true;
+        return true;
+    }
     bool barrier = ptx_is(op, "bar"), of_warp = barrier && ptx_is(insn->part[1], "warp");
     if (of_warp) ptx_barrier(m, true);
     if (barrier && !of_warp) ptx_arrive(m, part, insn);
@@ -396,9 +402,10 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
     return true;
 }
 
-/* Can the part go on? Not while it waits, or knows that the mbarrier that it asks has not changed. */
+/* Can the part go on? Not while it waits, for the rest of a warpgroup, too, or knows that the mbarrier that
+ * it asks has not changed. */
 static inline bool ptx_can_go_on(const ptx_machine *m, const ptx_part *part) {
-    return !part->waits && part->asked != m->events;
+    return !part->waits && !part->gathers && part->asked != m->events;
 }
 
 /* Runs the loaded entry with params set, until it returns, traps or faults. */

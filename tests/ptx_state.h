@@ -119,6 +119,7 @@ typedef struct ptx_bulk_store {
 typedef struct ptx_part {
     uint32_t warps; /* a mask */
     size_t at;      /* the next instruction */
+    bool gathers;   /* until its warpgroups are whole */
     bool waits;
     uint64_t barrier, count; /* then: the barrier, and the threads that it waits for */
     uint64_t asked;          /* ptx_machine.events when it last asked an mbarrier in vain */
