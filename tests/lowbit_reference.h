@@ -15,7 +15,7 @@ typedef struct lowbit_form {
     bool bias, f32; /* f32: of the product */
 } lowbit_form;
 
-/* The kernels of the entry. split8 is for few bits, rows112 for types that rows128 is not for; those for more
+/* The kernels of the entry. split8 is for few bits, rows112 for what rows128 is not for; those for more
  * than 16 rows, from large to tall6, are else all there for u4 with default options, other forms may lack
  * some.
  */

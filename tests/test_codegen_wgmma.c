@@ -710,6 +710,25 @@ START_TEST(what_does_not_depend_runs_beside) {
 }
 END_TEST
 
+/* In a loop ptxas would take the registers of %w for the product of which %w is a view while wgmma still
+ * reads them.
+ */
+START_TEST(what_becomes_an_operand_is_computed_after_the_wait) {
+    static const shape at = {"f16", 4, 16, 64, 1, 1};
+    static const char body[] = COPY_X LOAD_A LOAD_C
+        "for %i = 0 to some\n%t = load-global ga[0, 0], A\n%scaled = mul %t, 3\n%w = view %scaled, T, A\n" MMA(
+            "%acc", "0", "0", "%acc") "end\nstore-global gy[0, 0], %acc\n";
+    tvm_ir_program *program = assemble(&at, body);
+    tvm_module *module = translate(program, "sm_90a");
+    const char *product = strstr(module->ptx, "wgmma.fence"),
+               *wait = strstr(module->ptx, "wgmma.wait_group.sync.aligned 0;"),
+               *multiply = strstr(module->ptx, "mul.rn.f16x2");
+    ck_assert(product && wait && multiply && wait < multiply && multiply < product);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 /* Every warp stores all of x, and reads what it stored itself, without a sync. */
 START_TEST(what_each_warp_stored_itself_is_seen) {
     static const char body[] =
@@ -820,6 +839,7 @@ int main(void) {
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, products_are_right, 0, ROWS);
     tcase_add_test(tests, what_does_not_depend_runs_beside);
+    tcase_add_test(tests, what_becomes_an_operand_is_computed_after_the_wait);
     tcase_add_test(tests, what_each_warp_stored_itself_is_seen);
     tcase_add_loop_test(tests, others_are_left_to_mma_sync, 0, REFUSALS);
     suite_add_tcase(suite, tests);

@@ -64,6 +64,18 @@ static bool is_sums_of(const emitter *e, const product *p, uint32_t slot) {
     return false;
 }
 
+/* Do the instructions right behind only make another view of the result, at last in the slot? ptxas gives
+ * both the same registers, so that what computes the result is what writes the slot. */
+static bool becomes(const emitter *e, const tvm_insn *insn, uint32_t slot) {
+    const tvm_insn *end = e->kernel->insns + e->kernel->insn_count, *next = insn + 1;
+    for (uint32_t value = insn->result; value != TVM_NONE && next < end && next->op == TVM_OP_VIEW; next++) {
+        if (tvm_operands(e->kernel, next)[0].value != value) return false;
+        value = next->result;
+        if (value == slot) return true;
+    }
+    return false;
+}
+
 /* Must another instruction wait for p? */
 static bool waits_for(const emitter *e, const tvm_insn *insn, const product *p) {
     const tvm_op_info *info = tvm_op(insn->op);
@@ -74,6 +86,7 @@ static bool waits_for(const emitter *e, const tvm_insn *insn, const product *p) 
     if (info->class >= TVM_CLASS_LOOP && info->class <= TVM_CLASS_JUMP && insn->result == TVM_NONE)
         return false;
     if (info->class != TVM_CLASS_LOOP && !(info->traits & TVM_TRAIT_BESIDE)) return true;
+    if (!p->all.a_is_shared && becomes(e, insn, o->a)) return true;
     if (insn->result == o->a || (insn->result != TVM_NONE && is_sums_of(e, p, insn->result))) return true;
     /* it would load its a to where that of p is */
     if (e->mma[insn - e->kernel->insns] && tvm_mma_operands_of(e, insn)->mma.a.is_shared &&
