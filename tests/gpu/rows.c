@@ -19,7 +19,7 @@ typedef enum closeness {
 
 /* Arguments after m and n: e the number 1, h the number 1/2, x a matrix that is read, r one that is read and
  * written, w a vector, y a matrix, i an i32 for each row, v a value for each row, k and j K values and
- * indices for each.
+ * indices for each, q a matrix of i8 and s an f32 for each row.
  */
 typedef struct program {
     const char *file, *kernel, *arguments, *option;
@@ -37,6 +37,7 @@ static const program programs[] = {
     {"reduce", "reduce", "xv", "OP=\"min\"", EXACT},
     {"cumsum", "cumsum", "xy", "", EXACT},
     {"topk", "topk", "xkj", "K=20", EXACT},
+    {"quantize_rows", "quantize_rows", "xqs", "", EXACT},
     {"sample", "sample", "eehhxi", "", EXACT},
     {"sample", "sample", "eehhxi", "TOPK=50", EXACT},
 };
@@ -80,6 +81,10 @@ static gpu_arg argument(char kind, tvm_dtype type, size_t m, size_t n, closeness
         return out;
     case 'i':
         return (gpu_arg)ARG_OUT(TVM_I(32), m);
+    case 'q':
+        return (gpu_arg)ARG_OUT(TVM_I(8), m * n);
+    case 's':
+        return (gpu_arg)ARG_OUT(TVM_F32, m);
     case 'j':
         return (gpu_arg)ARG_OUT(TVM_I(32), m * TOP);
     default:
