@@ -12,7 +12,7 @@ import torch
 from ._formats import Format
 
 _STARTS = (0, 0.2, 0.15, 0.3, 0.4, 0.55, 0.7, 0.8, 0.88)  # of the search, by bits
-_ROOM = 1 << 22  # elements that are searched at once: what a cache holds
+_ROOM = 1 << 24  # elements that are searched at once: so many that launches cost less than what they do
 
 
 def holding(w, fmt: Format, own_zeros: bool, dtype):
