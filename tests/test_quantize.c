@@ -226,6 +226,8 @@ START_TEST(near_the_least_error) {
     if (type.bits > 4) return;
     check_near_least(type, false, false, 0, 32, within);
     if (type.kind != TVM_KIND_UINT) return;
+    /* a group of which a sample is searched first */
+    if (type.bits == 3) check_near_least(type, false, true, 0, 2048, within);
     check_near_least(type, true, false, 0, 128, within);
     check_near_least(type, true, true, 0.5, 64, within);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Columns that are searched together, and rows whose sums are f32 before they are added to those of f64. */
-enum { STRIP = 64, RUN = 128, TOGETHER = 4, WINDOWS = 2 };
+enum { STRIP = 64, RUN = 128, TOGETHER = 4, WINDOWS = 2, SAMPLE = 1024 };
 
 /* Weights of a strip are kept divided by a power of two, `base`, so that the scale that just holds the
  * largest is from 1 to 2. A float type counts as divided by `unit`, which brings its largest value there,
@@ -287,15 +287,18 @@ static void try_all(searcher *s, bool pairs) {
     for (int w = 0; w <= pairs; w++) keep_products(s, w, w && mirror);
 }
 
-/* Around the best, and from there to the best scale for its codes, whose codes may be better again. */
-static void refine(searcher *s) {
-    static const double around[] = {-0.5, 0.5, 0};
+/* Around the best, and from there to the best scale for its codes, whose codes may be better again. What was
+ * the best of a sample is first tried with all rows. */
+static void refine(searcher *s, bool sampled) {
+    static const double around[] = {0, -0.5, 0.5};
+    enum { AROUND = sizeof around / sizeof *around };
     double scale[STRIP], zero[STRIP];
     memcpy(scale, s->scale, sizeof scale);
     memcpy(zero, s->zero, sizeof zero);
-    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+    for (size_t j = 0; sampled && j < s->columns; j++) s->gain[j] = 0;
+    for (size_t i = !sampled; i <= AROUND; i++) {
         for (size_t j = 0; j < s->columns; j++)
-            if (around[i] != 0)
+            if (i < AROUND)
                 propose(s, j, scale[j] * (1 + around[i] * (s->step[j] - 1)), zero[j], 0);
             else
                 propose(s, j, s->scale[j], s->zero[j], 0);
@@ -320,14 +323,35 @@ static void start_candidates(searcher *s, const plan *p) {
     }
 }
 
-static void search(searcher *s) {
+/* Of a long group SAMPLE rows tell which candidate is best: `to` gets every so-many-th of them, and their
+ * importance. */
+static void take_sample(searcher *s, float *to) {
+    size_t step = s->rows / SAMPLE;
+    float *weights = to + (SAMPLE + TOGETHER) * STRIP;
+    memset(to + SAMPLE * STRIP, 0, (TOGETHER * STRIP) * sizeof *to);
+    for (size_t i = 0; i < SAMPLE; i++) {
+        memcpy(to + i * STRIP, s->strip + i * step * STRIP, STRIP * sizeof *to);
+        if (s->weight) weights[i] = s->weight[i * step];
+    }
+    s->strip = to;
+    s->rows = SAMPLE;
+    if (s->weight) s->weight = weights;
+}
+
+static void search(searcher *s, float *sample) {
+    const float *strip = s->strip, *weight = s->weight;
+    size_t rows = s->rows;
     plan p = plan_of(s);
     start_candidates(s, &p);
+    if (rows >= 2 * SAMPLE) take_sample(s, sample);
     for (unsigned i = 0; i < p.count; i++) {
         try_all(s, p.pairs);
         for (size_t j = 0; j < s->columns; j++) s->times[j] *= s->step[j];
     }
-    refine(s);
+    s->strip = strip;
+    s->weight = weight;
+    s->rows = rows;
+    refine(s, rows >= 2 * SAMPLE);
 }
 
 /* ---- the scales as they are stored ---- */
@@ -410,11 +434,11 @@ static void set_type(searcher *s) {
     s->to_rounder = (coder->shift << 23) | 0x400000;
 }
 
-static void search_strip(searcher *s, const found *f) {
+static void search_strip(searcher *s, const found *f, float *sample) {
     double scale[STRIP], zero[STRIP];
     if (s->weight || own_zero(s)) DISPATCH(totals, (s));
     for (size_t j = 0; j < s->columns; j++) s->gain[j] = s->scale[j] = s->zero[j] = 0;
-    search(s);
+    search(s, sample);
     memcpy(scale, s->scale, sizeof scale);
     memcpy(zero, s->zero, sizeof zero);
     start(s, f);
@@ -423,7 +447,7 @@ static void search_strip(searcher *s, const found *f) {
 }
 
 size_t tvm_pack_search_bytes(size_t rows) {
-    return (rows + TOGETHER) * (STRIP + 1) * sizeof(float);
+    return (rows + TOGETHER + SAMPLE + TOGETHER) * (STRIP + 1) * sizeof(float);
 }
 
 /* A power of two about as large as the scale, which f32 and its reciprocal hold. */
@@ -443,6 +467,7 @@ void tvm_pack_search(const pack_scaler *scaler, const pack_coder *coder, pack_fl
                      pack_divisors *to, void *memory) {
     float *strip = memory, *weights = strip + (rows->rows + TOGETHER) * STRIP;
     searcher s = {.scaler = scaler, .coder = coder, .strip = strip, .rows = rows->rows};
+    float *sample = weights + rows->rows + TOGETHER;
     if (importance) {
         memset(weights + rows->rows, 0, TOGETHER * sizeof *weights);
         s.weight = memcpy(weights, importance, rows->rows * sizeof *weights);
@@ -458,7 +483,7 @@ void tvm_pack_search(const pack_scaler *scaler, const pack_coder *coder, pack_fl
         for (size_t j = 0; j < STRIP; j++)
             s.base[j] = j < s.columns ? base_of(half_value(scaler, scales[column + j]), s.unit) : 1;
         DISPATCH(load, (&s, type, &part, strip));
-        search_strip(&s, &f);
+        search_strip(&s, &f, sample);
         for (size_t j = 0; j < s.columns; j++)
             to->moderate = to->moderate && is_moderate(half_value(scaler, scales[column + j]));
     }
