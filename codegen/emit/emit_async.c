@@ -280,9 +280,10 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
          * of it as an illegal instruction. */
         tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%" PRId64 "], %u, %s;", guard, cache, to.name,
                  plus, from.name, ahead, chunk_bytes, size.name);
-    } else {
+    } else { /* the same was refused of a cp.async that not all threads do */
         tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%" PRId64 "], %u%s;", guard, cache,
-                 c->hint.level2, to.name, plus, from.name, ahead, chunk_bytes, c->hint.policy);
+                 *guard ? "" : c->hint.level2, to.name, plus, from.name, ahead, chunk_bytes,
+                 *guard ? "" : c->hint.policy);
     }
 }
 
