@@ -76,6 +76,17 @@ uint32_t tvm_tensor_words(uint32_t locals, unsigned bits) {
     return (uint32_t)(((uint64_t)locals * bits + 31) / 32);
 }
 
+void tvm_hide_constants(emitter *e, uint32_t slot) {
+    reg number = tvm_pure(e, 'r', "mov.u32 $, %%smid;"),
+        zero = tvm_pure(e, 'r', "shr.u32 $, %s, 31;", number.name);
+    uint32_t count =
+        tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, slot)), tvm_slot_dtype(e, slot).bits);
+    for (uint32_t i = 0; i < count; i++) {
+        reg word = tvm_slot_word(e, slot, i);
+        tvm_emit(e, "or.b32 %s, %s, %s;", word.name, word.name, zero.name);
+    }
+}
+
 static const temporary *temporary_of(const emitter *e, uint32_t slot) {
     return slot < e->kernel->slot_count ? NULL : &e->temporaries[slot - e->kernel->slot_count];
 }

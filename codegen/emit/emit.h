@@ -159,6 +159,9 @@ uint32_t tvm_new_label(emitter *e); /* written $L<n> */
 
 /* Word i of a register tensor's slot. */
 reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i);
+/* Puts a zero that ptxas cannot know to be one to each word of the slot, which keeps its value: for uses that
+ * ptxas compiles wrong where it knows a word to be constant. */
+void tvm_hide_constants(emitter *e, uint32_t slot);
 /* Stops the launch as a fault where the predicate is true (or else false), for the bounds of what is not
  * proved. The predicate is the same in all threads of the block, or of those that are to do something. */
 void tvm_emit_trap(emitter *e, reg predicate, bool when);

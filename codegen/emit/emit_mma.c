@@ -149,29 +149,18 @@ static tvm_status load_operands(emitter *e, const mma_operands *o) {
     return status;
 }
 
-/* Where tensor cores have no products of f8, on sm_90 and sm_100, ptxas makes them of f16; ptxas 13.0 then
- * takes other bits than a register's upper half where it comes to know late that the register is constant, as
- * of a load whose condition never holds. So each word has a zero put to it which ptxas cannot know to be one.
- */
-static void hide_constants(emitter *e, uint32_t slot) {
-    reg number = tvm_pure(e, 'r', "mov.u32 $, %%smid;"),
-        zero = tvm_pure(e, 'r', "shr.u32 $, %s, 31;", number.name);
-    uint32_t count = tvm_layout_locals(tvm_slot_layout(e, slot)) / 4;
-    for (uint32_t i = 0; i < count; i++) {
-        reg word = tvm_slot_word(e, slot, i);
-        tvm_emit(e, "or.b32 %s, %s, %s;", word.name, word.name, zero.name);
-    }
-}
-
 static bool is_f8(tvm_dtype type) {
     return type.kind == TVM_KIND_FLOAT && type.bits == 8;
 }
 
+/* Where tensor cores have no products of f8, on sm_90 and sm_100, ptxas makes them of f16; ptxas 13.0 then
+ * takes other bits than a register's upper half where it comes to know late that the register is constant, as
+ * of a load whose condition never holds. */
 static void hide_operands(emitter *e, const mma_operands *o) {
     bool through_f16 = e->target.arch >= 90 && e->target.arch < 120;
     if (!is_f8(o->mma.types->a) || !through_f16) return;
-    if (!o->mma.a.is_shared) hide_constants(e, o->a);
-    if (!o->mma.b.is_shared) hide_constants(e, o->b);
+    if (!o->mma.a.is_shared) tvm_hide_constants(e, o->a);
+    if (!o->mma.b.is_shared) tvm_hide_constants(e, o->b);
 }
 
 static tvm_status emit_words(emitter *e, const tvm_insn *insn, const mma_operands *o) {

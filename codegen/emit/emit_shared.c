@@ -286,8 +286,12 @@ static tvm_status move_far(emitter *e, const tvm_operand *tensor, uint32_t slot,
     }
     /* one thread's way to another block is enough for what several have */
     reg owner;
-    if (!is_load && tvm_layout_owner(e, t->layout, &owner))
+    if (!is_load && tvm_layout_owner(e, t->layout, &owner)) {
         snprintf(t->guard, sizeof t->guard, "@%s ", owner.name);
+        /* of four words that are constants, ptxas 12.8 and 13.0 can forget three in a store with a condition
+         */
+        tvm_hide_constants(e, slot);
+    }
     tvm_status status =
         t->tile.linear ? transfer_planned(e, t, is_load, "") : transfer_elements(e, t, is_load);
     free(t);
