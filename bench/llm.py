@@ -75,6 +75,8 @@ def model_of(config, weights, head, group):
         elif isinstance(module, torch.nn.Embedding) or "Norm" in type(module).__name__:
             module.weight = torch.nn.Parameter(torch.empty_like(module.weight, device="cuda"), False)
             module.weight.data.normal_(1.0 if "Norm" in type(module).__name__ else 0.0, 0.02)
+            if hasattr(module, "embed_scale"):  # Gemma's, a tensor that is in no checkpoint
+                module.embed_scale = torch.tensor(module.scalar_embed_scale, device="cuda", dtype=torch.float16)
     model.model.rotary_emb = type(model.model.rotary_emb)(config).to("cuda")
     return model.eval()
 

@@ -28,11 +28,17 @@ class _Shared:
     def table(self, embeddings):
         """The rotation of each token, f32 [tokens, head], from the model's cosines and sines: once a call and kind."""
         cos, sin = embeddings
+        if torch.compiler.is_compiling():  # what a CUDA graph of torch.compile makes is not to be kept beyond it
+            return self._joined(cos, sin)
         if self._of is not cos:
-            half = cos.shape[-1] // 2
-            table = torch.cat([cos[..., :half], sin[..., :half]], -1).float()
-            self._of, self._table = cos, table.reshape(-1, 2 * half).contiguous()
+            self._of, self._table = cos, self._joined(cos, sin)
         return self._table
+
+    @staticmethod
+    def _joined(cos, sin):
+        half = cos.shape[-1] // 2
+        table = torch.cat([cos[..., :half], sin[..., :half]], -1).float()
+        return table.reshape(-1, 2 * half).contiguous()
 
 
 class Layer(Block):
