@@ -1,7 +1,12 @@
 """What the tests of the torch half share: devices, types, and decoding that knows nothing of the package's own."""
 
+import pathlib
+import subprocess
+
 import pytest
 from conftest import needs_gpu, torch
+
+import tilusvm
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 HALVES = [] if torch is None else [torch.float16, torch.bfloat16]
@@ -10,6 +15,18 @@ UNSIGNED = [f"u{b}" for b in range(1, 9)]
 SIGNED = [f"i{b}" for b in range(2, 9)]
 FLOATS = [f"f{b}_e{e}m{b - 1 - e}" for b in range(3, 9) for e in range(1, b)]
 TYPES = UNSIGNED + SIGNED + FLOATS
+
+
+#: Of the build that the package is in.
+TOOL = pathlib.Path(tilusvm.__file__).parent.parent.parent / "tvm-pack"
+
+
+def tvm_pack(*arguments):
+    """Runs the tool, where it is built."""
+    if not TOOL.exists():
+        pytest.skip(f"tvm-pack is not built: there is no {TOOL}")
+    done = subprocess.run([TOOL, "--quiet", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def number(type, code):

@@ -35,10 +35,12 @@ class Linear(torch.nn.Module):
     autocast of any floating type. A GPU launches on torch's current stream; on the CPU the interpreter runs.
 
     type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 32, 64, 128, or 0 for all; zeros:
-    a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others.
+    a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others. order: row
+    i of W [in_features, out_features] multiplies x[..., order[i]]; multiplier: y = multiplier (x W) + bias, in f32
+    until it is rounded. Both are for weights that others have quantized.
 
-    Buffers: packed (uint8), scales, zeros (or None), bias (or None), the last three of dtype. The gradient goes to x
-    alone.
+    Buffers: packed (uint8), scales, zeros (or None), bias (or None), the last three of dtype; order (int32
+    [in_features], or None), multiplier (float32 [1], or None). The gradient goes to x alone.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class Linear(torch.nn.Module):
         dtype=torch.float16,
         device=None,
         batch_invariant=False,
+        order=False,
+        multiplier=False,
     ):
         super().__init__()
         fmt = format_of(type)
@@ -75,6 +79,10 @@ class Linear(torch.nn.Module):
         self.register_buffer("scales", half(*groups))
         self.register_buffer("zeros", half(*groups) if zeros else None)
         self.register_buffer("bias", half(n) if bias else None)
+        inputs = torch.arange(in_features, dtype=torch.int32, device=device) if order else None
+        self.register_buffer("order", inputs)
+        one = torch.ones(1, dtype=torch.float32, device=device) if multiplier else None
+        self.register_buffer("multiplier", one)
 
     def _extents(self):
         """Of the packed weights: n, k."""
@@ -134,12 +142,35 @@ class Linear(torch.nn.Module):
 
     @classmethod
     @torch.no_grad()
+    def from_strings(
+        cls, strings, scales, zeros=None, bias=None, *, type, group, in_features, out_features, order=None,
+        multiplier=None,
+    ):  # fmt: skip
+        """As from_codes, of codes as rows of compact bit strings, uint8[in_features, whole bytes of the columns], and
+        scales and zero points of out_features columns; they are filled up here. order, multiplier: the buffers."""
+        made = cls._empty(in_features, out_features, scales, zeros, bias, type, group, False)
+        n, k = made._whole
+        rows, columns = k - in_features, n - out_features
+
+        def filled(tensor, *more):
+            return torch.nn.functional.pad(tensor, more) if any(more) else tensor
+
+        strings = filled(strings, 0, n * format_of(type).bits // 8 - strings.shape[1], 0, rows)
+        groups = made.scales.shape[0] - scales.shape[0]
+        scales = filled(scales, 0, columns, 0, groups)
+        zeros = zeros if zeros is None else filled(zeros, 0, columns, 0, groups)
+        made._fill(strings, scales, zeros, bias)
+        made.order, made.multiplier = order, multiplier
+        return made
+
+    @classmethod
+    @torch.no_grad()
     def cat(cls, layers):
         """One layer whose outputs are those of the layers, one after the other: a launch for all of them.
 
-        They have the same inputs, type, group, zero points and dtype, and but for the last a multiple of 64 outputs
-        each, so that packed weights are put together as they are. A bias that some have not is zero there. ValueError
-        where they do not fit.
+        They have the same inputs, in the same order, type, group, zero points and dtype, no multipliers, and but for
+        the last a multiple of 64 outputs each, so that packed weights are put together as they are. A bias that some
+        have not is zero there. ValueError where they do not fit.
         """
         first = layers[0]
         alike = ("in_features", "type", "group", "dtype", "batch_invariant")
@@ -149,6 +180,11 @@ class Linear(torch.nn.Module):
                     raise ValueError(f"cat: {name} differs: {getattr(first, name)} and {getattr(layer, name)}")
             if (layer.zeros is None) != (first.zeros is None):
                 raise ValueError("cat: some of the layers have zero points, and others none")
+            same = layer.order is first.order
+            if not same and (layer.order is None or first.order is None or not torch.equal(layer.order, first.order)):
+                raise ValueError("cat: the orders of inputs differ")
+        if any(layer.multiplier is not None for layer in layers):
+            raise ValueError("cat: layers with a multiplier cannot be put together")
         for layer in layers[:-1]:
             if layer.out_features % 64:
                 raise ValueError(f"cat: out_features must be a multiple of 64, not {layer.out_features}")
@@ -163,7 +199,7 @@ class Linear(torch.nn.Module):
         made.packed = torch.cat([layer.packed for layer in layers])
         made.scales = torch.cat([layer.scales for layer in layers], 1)
         made.zeros = None if first.zeros is None else torch.cat([layer.zeros for layer in layers], 1)
-        made.bias = bias
+        made.bias, made.order = bias, first.order
         return made
 
     @classmethod
@@ -202,10 +238,29 @@ class Linear(torch.nn.Module):
     @torch.no_grad()
     def dequantize(self, dtype=torch.float32):
         """The weights [out_features, in_features], computed in f32 and rounded to dtype."""
+        exact = dtype if self.multiplier is None else torch.float32
         weight = quantize.dequantize(
-            self.packed, self.scales, self.zeros, type=self.type, group=self.group, dtype=dtype
+            self.packed, self.scales, self.zeros, type=self.type, group=self.group, dtype=exact
         )
-        return weight[: self.out_features, : self.in_features].contiguous()
+        weight = weight if self.multiplier is None else (weight * self.multiplier).to(dtype)
+        weight = weight[: self.out_features, : self.in_features]
+        if self.order is not None:
+            weight = torch.empty_like(weight).index_copy_(1, self.order.long(), weight)
+        return weight.contiguous()
+
+    def _apply(self, fn, recurse=True):
+        """half() and the like are for what multiplies activations, not for the multiplier, which f16 may not hold."""
+        multiplier = self.multiplier
+        super()._apply(fn, recurse)
+        if multiplier is not None and self.multiplier.dtype != multiplier.dtype:
+            self.multiplier = multiplier.to(self.multiplier.device)
+        return self
+
+    def _multiplied(self, y, out_dtype):
+        """Of the product in f32 the result."""
+        y = y * self.multiplier
+        y = y if self.bias is None else y + self.bias
+        return y.to(out_dtype or self.dtype)
 
     def forward(self, x, *, out_dtype=None):
         """out_dtype: torch.float32 leaves the sums unrounded; None is the type of the layer."""
@@ -215,12 +270,18 @@ class Linear(torch.nn.Module):
             x = x.to(scales.dtype)
         if not x.dim() or x.size(-1) != self.in_features:
             raise ValueError(f"Linear: x must have {self.in_features} columns, not the shape {list(x.shape)}")
+        order, multiplier, bias = buffers["order"], buffers["multiplier"], buffers["bias"]
+        if order is not None:
+            x = x.index_select(-1, order)
         n, k = self._whole
         if k != self.in_features:
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
         if not x.is_contiguous():
             x = x.contiguous()
-        rest = buffers["packed"], scales, buffers["zeros"], buffers["bias"], self.type, self.group, out_dtype
+        rounded = out_dtype
+        if multiplier is not None:
+            bias, rounded = None, torch.float32
+        rest = buffers["packed"], scales, buffers["zeros"], bias, self.type, self.group, rounded
         if x.requires_grad and torch.is_grad_enabled():
             y = _Product.apply(x, *rest, self.batch_invariant)
         elif plain(x):
@@ -229,6 +290,8 @@ class Linear(torch.nn.Module):
             y = ops.lowbit_operator.direct(x, *rest, self.batch_invariant)
         else:
             y = ops.lowbit_operator.op(x, *rest, self.batch_invariant)
+        if multiplier is not None:
+            y = self._multiplied(y, out_dtype)
         return y if n == self.out_features else y[..., : self.out_features]
 
     def extra_repr(self):
@@ -239,5 +302,7 @@ class Linear(torch.nn.Module):
         ]
         parts += [f"type={self.type}", f"group={self.group}"]
         parts += ["zeros=True"] if self.zeros is not None else []
+        for name in ("order", "multiplier"):
+            parts += [f"{name}=True"] if getattr(self, name) is not None else []
         parts += ["batch_invariant=True"] if self.batch_invariant else []
         return ", ".join([*parts, f"dtype={self.dtype}"])

@@ -33,7 +33,7 @@ def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
 
     Packed weights are cut as they are where the part is whole granules: multiples of 64 outputs, and of a group's
     inputs; other parts of outputs are packed anew, from the same codes. A part of the inputs must be whole groups
-    (ValueError); the bias is then that of rank 0. Parts of mapped tensors are read alone.
+    without an order (ValueError); the bias is then that of rank 0. Parts of mapped tensors are read alone.
     """
     if axis not in ("out", "in"):
         raise ValueError(f'axis must be "out" or "in", not {axis!r}')
@@ -42,6 +42,8 @@ def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
     outputs, inputs = linear.out_features, linear.in_features
     bias, zeros = linear.bias, linear.zeros
     made = {"type": linear.type, "group": linear.group, "batch_invariant": linear.batch_invariant}
+    if axis == "in" and linear.order is not None:
+        raise ValueError("inputs that have an order (act-order) cannot be cut: a part of the rows reads all of them")
     if axis == "in":
         rows = ops.group_rows(linear.group)
         begin, end = _part(inputs, rank, world, "in_features")
@@ -60,12 +62,15 @@ def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
         if outputs % 64:
             codes = quantize.unpack(linear.packed, linear.type, linear.group, linear.scales.shape[1])
             parts = [_filled(t, begin, end) for t in (codes, linear.scales, zeros, bias)]
-            return Linear.from_codes(*parts, in_features=inputs, out_features=outputs, **made)
+            part = Linear.from_codes(*parts, in_features=inputs, out_features=outputs, **made)
+            part.order, part.multiplier = linear.order, linear.multiplier
+            return part
     part = Linear(inputs, outputs, bias is not None, zeros=zeros is not None, dtype=linear.dtype, device="meta", **made)
     part.packed = linear.packed[granules].contiguous()
     part.scales = linear.scales[groups, own].contiguous()
     part.zeros = None if zeros is None else zeros[groups, own].contiguous()
     part.bias = None if bias is None else bias[own].contiguous()
+    part.order, part.multiplier = linear.order, linear.multiplier
     return part
 
 

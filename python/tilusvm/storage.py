@@ -4,7 +4,7 @@ A folder holds model.safetensors, or model-00001-of-00003.safetensors, ... and m
 model hub's tools write and read them. The tensors are those of state_dict(); __metadata__ says beside "format" and
 "version", as JSON, which "modules" of the file are nn.Linear, with their types, and the "aliases" of tensors that are
 one. Data begins at multiples of 64 bytes, and what kernels read comes first, at multiples of 16: it can be used where
-it is mapped.
+it is mapped. load reads folders that tvm-pack --from wrote, too (checkpoint).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import struct
 
 import torch
 
+from . import UnsupportedError
+from .checkpoint import layers_of
 from .nn import Linear
 
 __all__ = ["save", "load"]
@@ -66,7 +68,7 @@ def _write(path, tensors, metadata):
         raise
 
 
-class _File:
+class File:
     """A file's header, checked, and its data, mapped privately: pages are read when they are used."""
 
     def __init__(self, path):
@@ -110,17 +112,17 @@ class _File:
         return torch.frombuffer(self.map, dtype=dtype, count=count, offset=begin).view(shape)
 
 
-def _files(path):
+def files_of(path):
     if not os.path.isdir(path):
-        return [_File(path)]
+        return [File(path)]
     index = os.path.join(path, _INDEX)
     if os.path.exists(index):
         with open(index) as file:
             names = sorted(set(json.load(file)["weight_map"].values()))
         if any(os.path.basename(name) != name for name in names):
             raise ValueError(f"{index} names files of other folders")
-        return [_File(os.path.join(path, name)) for name in names]
-    return [_File(os.path.join(path, "model.safetensors"))]
+        return [File(os.path.join(path, name)) for name in names]
+    return [File(os.path.join(path, "model.safetensors"))]
 
 
 # ---- models ----
@@ -129,7 +131,8 @@ def _files(path):
 def _describe(module):
     return {
         "in_features": module.in_features, "out_features": module.out_features, "type": module.type,
-        "group": module.group, "batch_invariant": module.batch_invariant,
+        "group": module.group, "batch_invariant": module.batch_invariant, "order": module.order is not None,
+        "multiplier": module.multiplier is not None,
     }  # fmt: skip
 
 
@@ -204,7 +207,6 @@ def _prepare(model, modules, names):
     """Puts nn.Linear where the files have them."""
     for name, config in modules.items():
         prefix = f"{name}." if name else ""
-        parent, _, last = name.rpartition(".")
         made = Linear(
             config["in_features"],
             config["out_features"],
@@ -213,47 +215,109 @@ def _prepare(model, modules, names):
             group=config["group"],
             zeros=prefix + "zeros" in names,
             batch_invariant=config["batch_invariant"],
+            order=config.get("order", False),
+            multiplier=config.get("multiplier", False),
+            dtype=config.get("dtype", torch.float16),
             device="meta",
         )
-        made.train(model.training)
-        if not name:
-            if not isinstance(model, Linear):
-                raise ValueError("the file holds a single layer, the model is none")
-            model.__dict__.update(made.__dict__)
-        else:
-            setattr(model.get_submodule(parent), last, made)
+        _put(model, name, made)
+
+
+def _put(model, name, made):
+    made.train(model.training)
+    parent, _, last = name.rpartition(".")
+    if name:
+        setattr(model.get_submodule(parent), last, made)
+    elif isinstance(model, Linear):
+        model.__dict__.update(made.__dict__)
+    else:
+        raise ValueError("the file holds a single layer, the model is none")
+
+
+def moved(value, device):
+    """A mapped tensor on the device, or as it is, where kernels can read it there."""
+    if device is not None and torch.device(device).type != "cpu":
+        return value.to(device)
+    return value.clone() if value.numel() and value.data_ptr() % 16 else value
+
+
+def prepare_imported(model, files, path):
+    """Puts nn.Linear without memory where files have imported layers, which are returned, by name."""
+    layers = {name: layer for file in files for name, layer in layers_of(file.path, file.metadata).items()}
+    names = {name for file in files for name in file.entries}
+    _check_modules(model, layers, path)
+    _prepare(model, {name: layer.config(names) for name, layer in layers.items()}, names)
+    return layers
+
+
+def fill_imported(model, layer, tensors):
+    """Puts the nn.Linear of an imported layer's tensors, by the ends of their names, where it belongs."""
+    _put(model, layer.name, layer.linear(tensors))
+
+
+def _check_modules(model, layers, path):
+    """Is there a linear layer of the right extents for each imported one?"""
+    for name, layer in layers.items():
+        try:
+            module = model.get_submodule(name)
+        except AttributeError:
+            raise KeyError(f"{path} has a layer {name}, the model has none") from None
+        if not isinstance(module, (torch.nn.Linear, Linear)):
+            raise UnsupportedError(f"layer {name} is a {type(module).__name__} in the model, not a torch.nn.Linear")
+        if (module.in_features, module.out_features) != (layer.in_features, layer.out_features):
+            raise ValueError(
+                f"layer {name} has {layer.in_features} inputs and {layer.out_features} outputs in {path}, "
+                f"{module.in_features} and {module.out_features} in the model"
+            )
+
+
+def _ties(model, names):
+    """Of parameters that are missing, others of the model that they are one with."""
+    named = list(model.named_parameters(remove_duplicate=False))
+    first = {id(parameter): name for name, parameter in named if name in names}
+    return {name: first[id(p)] for name, p in named if name not in names and id(p) in first}
 
 
 @torch.no_grad()
 def load(model, path, *, device=None, strict=True):
-    """Gives a model the tensors of a folder, or one file, that save wrote; returns it.
+    """Gives a model the tensors of a folder, or one file, that save or tvm-pack --from wrote; returns it.
 
     The model has the shapes of the one that was saved, before quantize_ or after, and may be on the meta device: its
     own tensors are dropped, not filled. Without a device the tensors are the file's mapping, read as they are used
     and private; with one they are copied there, one by one. Parameters need no gradient afterwards. strict: KeyError
     where the model has tensors that the files have not, or the other way.
+
+    Of what tvm-pack imported, each torch.nn.Linear becomes an nn.Linear of the same codes and scales, whose packed
+    weights are made here, on the device; its multiplier goes into the scales where they hold the products. Of those a
+    layer that no program multiplies is an UnsupportedError that names it.
     """
-    files = _files(os.fspath(path))
+    files = files_of(os.fspath(path))
     where = {name: file for file in files for name in file.entries}
     aliases = {a: n for file in files for a, n in json.loads(file.metadata.get("aliases", "{}")).items()}
     modules = {m: c for file in files for m, c in json.loads(file.metadata.get("modules", "{}")).items()}
+    layers = prepare_imported(model, files, path)
     names = {**dict.fromkeys(where), **dict.fromkeys(aliases)}
     _prepare(model, modules, names)
+    if layers:
+        aliases.update(_ties(model, names))
+        names.update(dict.fromkeys(aliases))
     wanted = model.state_dict().keys()
     missing, strange = [n for n in wanted if n not in names], [n for n in names if n not in wanted]
     if strict and (missing or strange):
         raise KeyError(f"of the model's tensors these are not in {path}: {missing}; these are only there: {strange}")
-    values = {}
+    values, own = {}, {}
     for name, file in where.items():
-        if name not in wanted and name not in aliases.values():
-            continue
-        value = file.tensor(name)
-        if device is not None and torch.device(device).type != "cpu":
-            value = value.to(device)
-        elif value.numel() and value.data_ptr() % 16:
-            value = value.clone()
-        values[name] = torch.nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
+        layer, _, last = name.rpartition(".")
+        if layer in layers and name in wanted:
+            own.setdefault(layer, {})[last] = file
+        elif name in wanted or name in aliases.values():
+            value = moved(file.tensor(name), device)
+            values[name] = torch.nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
     for name in wanted:
-        if name in names:
-            _place(model, name, values[aliases.get(name, name)])
+        source = aliases.get(name, name)
+        if source in values:
+            _place(model, name, values[source])
+    for name, parts in own.items():
+        tensors = {last: moved(file.tensor(f"{name}.{last}"), device) for last, file in parts.items()}
+        fill_imported(model, layers[name], tensors)
     return model

@@ -8,7 +8,7 @@ import torch
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from .. import nn
+from .. import nn, storage
 from ..quantize import quantize_
 
 __all__ = ["TilusConfig", "TilusQuantizer"]
@@ -20,11 +20,11 @@ class TilusConfig(QuantizationConfigMixin):
 
     type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 32, 64, 128, or 0 for all; zeros: a
     zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with wildcards, that
-    stay.
+    stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their config.json.
     """
 
-    def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), **kwargs):
-        self.quant_method = "tilusvm"
+    def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **kwargs):
+        self.quant_method, self.version = "tilusvm", version
         self.type, self.group, self.zeros, self.scales, self.skip = type, group, zeros, scales, list(skip)
         if group not in (0, 32, 64, 128):
             raise ValueError(f"group must be 32, 64, 128 or 0, not {group!r}")
@@ -45,6 +45,8 @@ class TilusQuantizer(HfQuantizer):
         if not self.pre_quantized:
             return model
         how = self.quantization_config
+        if how.version is not None:
+            return self._prepare_imported(model, **kwargs)
         for name, module in list(model.named_modules()):
             if isinstance(module, torch.nn.Linear) and not self._skips(name):
                 layer = nn.Linear(
@@ -55,8 +57,23 @@ class TilusQuantizer(HfQuantizer):
                 setattr(model.get_submodule(owner), last, layer)
         return model
 
+    def _prepare_imported(self, model, checkpoint_files, **kwargs):
+        files, dtype = [storage.File(path) for path in checkpoint_files], model.dtype
+        self.imported = storage.prepare_imported(model, files, model.name_or_path)
+        for name, layer in self.imported.items():
+            if dtype != layer.dtype:
+                raise ValueError(
+                    f"layer {name} has scales of {layer.dtype}, the model is {dtype}: load it with "
+                    f"dtype={layer.dtype}, or import it with tvm-pack's option --scale"
+                )
+        return model
+
     def _process_model_after_weight_loading(self, model, **kwargs):
         how = self.quantization_config
+        for name, layer in getattr(self, "imported", {}).items():
+            buffers = model.get_submodule(name)._buffers
+            tensors = {last: storage.moved(tensor, None) for last, tensor in buffers.items() if tensor is not None}
+            storage.fill_imported(model, layer, tensors)
         if not self.pre_quantized:
             quantize_(
                 model, how.type, how.group, skip=how.skip, zeros=how.zeros, scales=how.scales, progress=False
@@ -64,15 +81,17 @@ class TilusQuantizer(HfQuantizer):
         for module in model.modules():  # what lies in a file may begin anywhere
             if isinstance(module, nn.Linear):
                 for name, tensor in list(module.named_buffers()):
-                    if tensor.data_ptr() % 16:
-                        setattr(module, name, tensor.clone())
+                    setattr(module, name, storage.moved(tensor, None))
+        for parameter in model.parameters():
+            parameter.data = storage.moved(parameter.data, None)
         return model
 
     def _skips(self, name):
         return any(fnmatch.fnmatch(name, pattern) for pattern in self.quantization_config.skip)
 
     def is_serializable(self, *args, **kwargs):
-        return True
+        """Not what was imported, whose layers may be of several types: storage.save writes them."""
+        return self.quantization_config.version is None
 
     @property
     def is_trainable(self):
