@@ -1,26 +1,8 @@
 /* tvm-pack --from: small checkpoints of each format, made here as those who publish it lay it out; what comes
  * of them is compared with the weights that they were made of. And what is refused. */
 #include "checkpoint_kit.h"
-#include "folder_kit.h"
+#include "own_folder_kit.h"
 #include "suite_kit.h"
-
-static char folder[64];
-
-static const char *in_folder(const char *name) {
-    static char paths[32][160];
-    static unsigned next;
-    char *path = paths[next++ % 32];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static void setup(void) {
-    folder_make(folder);
-}
-
-static void teardown(void) {
-    folder_remove(folder);
-}
 
 static uint64_t state = 1;
 

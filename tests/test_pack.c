@@ -10,32 +10,15 @@
 #include <unistd.h>
 
 #include "assembler.h"
-#include "folder_kit.h"
+#include "lowbit_kit.h"
 #include "npy.h"
+#include "own_folder_kit.h"
 #include "pack.h"
 #include "pack_vector.h"
 #include "safetensors.h"
 #include "suite_kit.h"
 #include "tvm.h"
 #include "vbc.h"
-
-static char folder[64];
-
-static const char *in_folder(const char *name) {
-    static char paths[64][128]; /* of a test */
-    static unsigned next;
-    char *path = paths[next++ % 64];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static void setup(void) {
-    folder_make(folder);
-}
-
-static void teardown(void) {
-    folder_remove(folder);
-}
 
 static uint64_t next_random(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -260,16 +243,6 @@ static void compare_plain(const setting *s, const double *weights, const char *p
         }
     free_packed(&read);
 }
-
-static tvm_dtype lowbit_type(int index) {
-    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
-    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (tvm_dtype_is_lowbit(types[i]) && index-- == 0) return types[i];
-    return (tvm_dtype){0};
-}
-
-enum { LOWBIT_COUNT = 7 + 1 + 6 + 1 + 27 };
 
 START_TEST(knows_all_types) {
     ck_assert_int_ne(lowbit_type(LOWBIT_COUNT - 1).kind, TVM_KIND_NONE);

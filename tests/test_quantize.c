@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lowbit_kit.h"
 #include "suite_kit.h"
 #include "tvm.h"
 #include "types.h"
@@ -205,16 +206,6 @@ static void check_near_least(tvm_dtype type, bool zeros, bool heavy, double shif
                   zeros, heavy, error / least);
     free_matrix(&m);
 }
-
-static tvm_dtype lowbit_type(int index) {
-    tvm_dtype types[TVM_DTYPE_COUNT_MAX];
-    size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (tvm_dtype_is_lowbit(types[i]) && index-- == 0) return types[i];
-    return (tvm_dtype){0};
-}
-
-enum { LOWBIT_COUNT = 7 + 1 + 6 + 1 + 27 };
 
 /* With more bits the error is a jagged function of the scale, of which the fine search finds the lucky
  * places. */
