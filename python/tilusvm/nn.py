@@ -59,13 +59,7 @@ class Linear(torch.nn.Module):
         multiplier=False,
     ):
         super().__init__()
-        fmt = format_of(type)
-        if group not in (0, 32, 64, 128):
-            raise ValueError(f"group must be 32, 64, 128 or 0, not {group!r}")
-        if zeros and fmt.kind != "u":
-            raise ValueError(f"zeros goes with unsigned types, not with {type}")
-        if dtype not in HALVES:
-            raise TypeError(f"dtype must be torch.float16 or torch.bfloat16, not {dtype}")
+        fmt = quantize.checked_format(type, group, zeros, dtype)
         self.in_features, self.out_features = in_features, out_features
         self.type, self.group, self.batch_invariant = type, group, batch_invariant
         self._whole = n, k = self._extents()

@@ -26,7 +26,8 @@ def _padded(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def _check(weight, type, group, zeros, dtype):
+def checked_format(type, group, zeros, dtype):
+    """The Format of weights with one scale of `dtype` for `group` rows; ValueError or TypeError for what is none."""
     fmt = format_of(type)
     if group not in (0, 32, 64, 128):
         raise ValueError(f"group must be 32, 64, 128, or 0 for one scale a row, not {group!r}")
@@ -34,6 +35,11 @@ def _check(weight, type, group, zeros, dtype):
         raise ValueError(f"zeros goes with unsigned types, not with {type}")
     if dtype not in HALVES:
         raise TypeError(f"dtype must be torch.float16 or torch.bfloat16, not {dtype}")
+    return fmt
+
+
+def _check(weight, type, group, zeros, dtype):
+    fmt = checked_format(type, group, zeros, dtype)
     if weight.dim() != 2 or not weight.is_floating_point():
         raise ValueError(f"weight must be a floating matrix, not {weight.dtype} {list(weight.shape)}")
     return fmt
