@@ -112,14 +112,22 @@ static void set_scalars(shipped_launch *l, const size_of *size) {
     }
 }
 
-/* Sequences of five tokens, of which one is new, in pages of their own. */
+/* Sequences of five tokens, of which one is new, in pages of their own; of 21 keys where they lie together,
+ * so that tiles end within them. */
 static void set_sequences(const char *name, const char *type, void *data, size_t bytes) {
+    static const struct {
+        const char *name;
+        int32_t first, step, end; /* numbers from `end` on come round */
+    } rules[] = {{"lengths", 5, 0, 8},
+                 {"starts", 0, 1, 64},
+                 {"q_starts", 0, 1, 64},
+                 {"k_starts", 0, 21, 64},
+                 {"table", 0, 1, 4}};
     int32_t *numbers = data;
     if (strcmp(type, "i32")) return;
-    for (size_t i = 0; i < bytes / sizeof *numbers; i++) {
-        if (!strcmp(name, "lengths")) numbers[i] = 5;
-        if (!strcmp(name, "starts") || !strcmp(name, "table")) numbers[i] = (int32_t)i;
-    }
+    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
+        for (size_t i = 0; !strcmp(name, rules[r].name) && i < bytes / sizeof *numbers; i++)
+            numbers[i] = (rules[r].first + rules[r].step * (int32_t)i) % rules[r].end;
 }
 
 /* False: not of these sizes. */
@@ -158,24 +166,38 @@ static tvm_status launch_kernel(tvm_context *context, tvm_kernel *kernel) {
     return status;
 }
 
+/* A program as it is assembled. */
+typedef struct shipped_text {
+    const char *folder, *path, *define; /* NAME=VALUE, or NULL */
+    uint8_t *text;
+    size_t size;
+} shipped_text;
+
 /* No variant has a warning. */
-static bool is_silent(const char *path, const char *folder, const uint8_t *text, size_t size) {
+static bool is_silent(const shipped_text *t) {
     tvm_ir_program *program = NULL;
-    tvm_assembler_options options = {.include_dirs = &folder, .include_dir_count = 1};
-    bool good = tvm_assemble_text((const char *)text, size, path, &options, &program, NULL) == TVM_OK &&
-                check_warnings(program, NULL, path);
+    tvm_assembler_options options = {.include_dirs = &t->folder,
+                                     .include_dir_count = 1,
+                                     .defines = &t->define,
+                                     .define_count = t->define != NULL};
+    const char *text = (const char *)t->text;
+    bool good = tvm_assemble_text(text, t->size, t->path, &options, &program, NULL) == TVM_OK &&
+                check_warnings(program, NULL, t->path);
     tvm_ir_program_free(program);
     return good;
 }
 
 /* Those of the program's kernels that serve the target; *count: of all. */
-static bool run_kernels(const char *folder, const char *path, const uint8_t *text, size_t size,
-                        unsigned target, bool *ran, size_t *count) {
+static bool run_kernels(const shipped_text *t, unsigned target, bool *ran, size_t *count) {
     tvm_context *context = open_context(TVM_SANITIZE_TEXT, target);
     tvm_program *program = NULL;
-    const tvm_assemble_options options = {.name = path, .include_dirs = &folder, .include_dir_count = 1};
-    bool good = tvm_assemble(context, (const char *)text, size, &options, &program) == TVM_OK;
-    if (!good) fprintf(stderr, "%s: %s\n", path, tvm_message(context));
+    const tvm_assemble_options options = {.name = t->path,
+                                          .include_dirs = &t->folder,
+                                          .include_dir_count = 1,
+                                          .defines = &t->define,
+                                          .define_count = t->define != NULL};
+    bool good = tvm_assemble(context, (const char *)t->text, t->size, &options, &program) == TVM_OK;
+    if (!good) fprintf(stderr, "%s: %s\n", t->path, tvm_message(context));
     *count = tvm_kernel_count(program);
     for (size_t i = 0; good && i < *count && i < MOST_KERNELS; i++) {
         tvm_status status = ran[i] ? TVM_OK : launch_kernel(context, tvm_kernel_at(program, i));
@@ -187,33 +209,40 @@ static bool run_kernels(const char *folder, const char *path, const uint8_t *tex
     return good;
 }
 
-static void run_program(const char *folder, const char *name) {
+static void run_program(const char *folder, const char *name, const char *define) {
     static const unsigned targets[] = {90, 80};
     char path[4200];
-    uint8_t *text = NULL;
-    size_t size = 0, kernels = 0;
+    shipped_text text = {.folder = folder, .path = path, .define = define};
+    size_t kernels = 0;
     bool ran[MOST_KERNELS] = {false};
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    bool good =
-        tvm_file_read(path, 1 << 20, &text, &size, NULL) == TVM_OK && is_silent(path, folder, text, size);
+    bool good = tvm_file_read(path, 1 << 20, &text.text, &text.size, NULL) == TVM_OK && is_silent(&text);
     for (size_t t = 0; good && t < sizeof targets / sizeof *targets; t++)
-        good = run_kernels(folder, path, text, size, targets[t], ran, &kernels);
+        good = run_kernels(&text, targets[t], ran, &kernels);
     for (size_t i = 0; i < kernels; i++) {
         if (!good || (i < MOST_KERNELS && ran[i])) continue;
         fprintf(stderr, "%s: no size serves kernel %zu\n", path, i);
         good = false;
     }
-    free(text);
+    free(text.text);
+    if (define != NULL) snprintf(path + strlen(path), sizeof path - strlen(path), " with %s", define);
     count(good && kernels, path);
 }
 
 static void run_programs(const char *folder) {
+    static const char *const defined[][2] = {{"attention.vasm", "PAGE=16"},
+                                             {"attention.vasm", "T=f8_e4m3"},
+                                             {"attention_decode.vasm", "KTYPE=u4"},
+                                             {"kv_append.vasm", "KTYPE=u4"}};
     glob_t found;
     char pattern[4200];
     snprintf(pattern, sizeof pattern, "%s/*.vasm", folder);
     if (glob(pattern, 0, NULL, &found) != 0) abort();
-    for (size_t i = 0; i < found.gl_pathc; i++) run_program(folder, strrchr(found.gl_pathv[i], '/') + 1);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        run_program(folder, strrchr(found.gl_pathv[i], '/') + 1, NULL);
     globfree(&found);
+    for (size_t i = 0; i < sizeof defined / sizeof *defined; i++)
+        run_program(folder, defined[i][0], defined[i][1]);
 }
 
 int main(int argc, char **argv) {

@@ -19,7 +19,7 @@ enum { SHIPPED_SIZES = sizeof shipped_sizes / sizeof *shipped_sizes };
 static const struct {
     const char *name;
     int value;
-} named[] = {{"batch", 2}, {"queries", 1},   {"heads", 4},  {"kv_heads", 2},
+} named[] = {{"batch", 2}, {"queries", 1},   {"heads", 4},  {"kv_heads", 2}, {"sequences", 2},
              {"pages", 4}, {"max_pages", 2}, {"window", 0}, {"longest", 1}};
 
 static inline int shipped_scalar(const char *name, const size_of *size) {
