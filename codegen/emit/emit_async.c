@@ -17,7 +17,9 @@
 typedef struct copy {
     emitter *e;
     const tvm_operand *target, *source; /* slot, then indices */
-    cache_hint hint;
+    cache_hint
+        hint; /* of stores: what ptxas 12.8 and 13.0 make of a cp.async with a cache policy, beside a source
+                 size, a predicate or a uniform shared address, an H200 refuses as an illegal instruction */
     unsigned tile_rank;
     uint32_t tile[TVM_MAX_RANK];
     uint32_t
@@ -276,14 +278,11 @@ static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, 
     } else if (tvm_global_predicate(&base->g, t->delta, &inside)) {
         reg size = tvm_new_r(e);
         tvm_emit(e, "selp.b32 %s, %u, 0, %s;", size.name, chunk_bytes, inside.name);
-        /* No cache policy: with a source size beside it, an H200 (driver 580) refused what ptxas 13.0 makes
-         * of it as an illegal instruction. */
         tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%" PRId64 "], %u, %s;", guard, cache, to.name,
                  plus, from.name, ahead, chunk_bytes, size.name);
-    } else { /* the same was refused of a cp.async that not all threads do */
-        tvm_emit(e, "%scp.async.%s.shared.global%s [%s+%u], [%s+%" PRId64 "], %u%s;", guard, cache,
-                 *guard ? "" : c->hint.level2, to.name, plus, from.name, ahead, chunk_bytes,
-                 *guard ? "" : c->hint.policy);
+    } else {
+        tvm_emit(e, "%scp.async.%s.shared.global [%s+%u], [%s+%" PRId64 "], %u;", guard, cache, to.name, plus,
+                 from.name, ahead, chunk_bytes);
     }
 }
 
@@ -316,8 +315,8 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
         snprintf(name, sizeof name, "ld.shared and st.global %u%s", chunk_bytes,
                  guarded || s->guarded ? " guarded" : "");
     else
-        snprintf(name, sizeof name, "cp.async.%s%s %u%s", chunk_bytes == 16 ? "cg" : "ca",
-                 guarded ? "" : c->hint.level2, chunk_bytes, guarded || s->guarded ? " guarded" : "");
+        snprintf(name, sizeof name, "cp.async.%s %u%s", chunk_bytes == 16 ? "cg" : "ca", chunk_bytes,
+                 guarded || s->guarded ? " guarded" : "");
     turn t = turn_from(c, 0);
     open_base(c, s, &t, base);
     tvm_explain(e, name, 8 * chunk_bytes, (unsigned)turns, (int)chunk_conflicts(c, s, base, chunk_bytes),
@@ -392,7 +391,7 @@ static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
     for (unsigned d = 0; d < c->tile_rank; d++) c->tile[d] = operands->tile[1 + d].value;
     c->bytes = tvm_slot_dtype(e, c->target->value).bits / 8;
     c->threads = c->members = tvm_team_threads(e->team);
-    c->hint = tvm_cache_hint(e, operands->evict);
+    if (c->is_store) c->hint = tvm_cache_hint(e, operands->evict);
     for (unsigned d = 0; d < c->tile_rank; d++) c->parts[d] = is_cut ? warps[1 + d].value : 1;
     if (is_cut) c->members = 32;
 }
