@@ -8,7 +8,7 @@
 
 #include "case_file.h"
 #include "fileio.h"
-#include "shipped_sizes.h"
+#include "shipped_launch.h"
 #include "vbc.h"
 #include "warn_race.h"
 
@@ -94,75 +94,13 @@ static void free_paths(char **paths) {
 
 /* ---- shipped programs ---- */
 
-enum { MOST_BYTES = 1 << 22 /* of a tensor */, MOST_KERNELS = 64 };
-
-typedef struct shipped_launch {
-    tvm_context *context;
-    tvm_kernel *kernel;
-    tvm_value values[64];
-    size_t count;
-} shipped_launch;
-
-static void set_scalars(shipped_launch *l, const size_of *size) {
-    tvm_param_info info;
-    for (size_t i = 0; i < l->count; i++) {
-        if (tvm_param(l->kernel, i, &info) != TVM_OK) abort();
-        l->values[i] = (tvm_value){.i = shipped_scalar(info.name, size), .f = 1};
-        if (!strcmp(info.type, "bool")) l->values[i].i = 1;
-    }
-}
-
-/* Sequences of five tokens, of which one is new, in pages of their own; of 21 keys where they lie together,
- * so that tiles end within them. */
-static void set_sequences(const char *name, const char *type, void *data, size_t bytes) {
-    static const struct {
-        const char *name;
-        int32_t first, step, end; /* numbers from `end` on come round */
-    } rules[] = {{"lengths", 5, 0, 8},
-                 {"starts", 0, 1, 64},
-                 {"q_starts", 0, 1, 64},
-                 {"k_starts", 0, 21, 64},
-                 {"table", 0, 1, 4}};
-    int32_t *numbers = data;
-    if (strcmp(type, "i32")) return;
-    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
-        for (size_t i = 0; !strcmp(name, rules[r].name) && i < bytes / sizeof *numbers; i++)
-            numbers[i] = (rules[r].first + rules[r].step * (int32_t)i) % rules[r].end;
-}
-
-/* False: not of these sizes. */
-static bool make_tensors(shipped_launch *l) {
-    tvm_param_info info;
-    for (size_t i = 0; i < l->count; i++) {
-        int64_t shape[8];
-        size_t bytes;
-        if (tvm_param(l->kernel, i, &info) != TVM_OK) abort();
-        if (!info.is_tensor) continue;
-        if (tvm_param_shape(l->kernel, i, l->values, l->count, shape, &bytes) != TVM_OK) return false;
-        if (bytes > MOST_BYTES) return false;
-        if (tvm_memory_alloc(l->context, bytes + 16, &l->values[i].data) != TVM_OK) abort();
-        memset(l->values[i].data, 0, bytes);
-        set_sequences(info.name, info.type, l->values[i].data, bytes);
-    }
-    return true;
-}
-
-static void free_tensors(shipped_launch *l) {
-    for (size_t i = 0; i < l->count; i++)
-        if (l->values[i].data != NULL) tvm_memory_free(l->context, l->values[i].data);
-}
+enum { MOST_KERNELS = 64 };
 
 /* TVM_ARGUMENT: no size serves it. */
 static tvm_status launch_kernel(tvm_context *context, tvm_kernel *kernel) {
-    shipped_launch l = {.context = context, .kernel = kernel, .count = tvm_param_count(kernel)};
     tvm_status status = TVM_ARGUMENT;
-    for (size_t s = 0; s < SHIPPED_SIZES && status == TVM_ARGUMENT; s++) {
-        set_scalars(&l, &shipped_sizes[s]);
-        if (make_tensors(&l)) status = tvm_launchv(kernel, NULL, l.values, l.count);
-        if (status != TVM_OK && status != TVM_ARGUMENT)
-            fprintf(stderr, "%s: %s\n", tvm_kernel_name(kernel), tvm_message(context));
-        free_tensors(&l);
-    }
+    for (size_t s = 0; s < SHIPPED_SIZES && status == TVM_ARGUMENT; s++)
+        status = shipped_launch_kernel(context, kernel, &shipped_sizes[s]);
     return status;
 }
 

@@ -129,6 +129,26 @@ START_TEST(scans_are_the_interpreters) {
 }
 END_TEST
 
+/* Layouts whose axis is one digit of many threads: of shuffles and of totals in shared memory, each lane's or
+ * each warp's. */
+START_TEST(scans_over_threads_are_the_interpreters) {
+    static const uint32_t shapes[][2] = {{32, 4}, {64, 2}, {128, 1}, {256, 1}, {512, 2}, {96, 1}, {24, 4}};
+    uint32_t state = 7;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (unsigned way = 0; way < 4; way++) {
+            static const char *const ways[] = {"", ", reverse", ", exclusive", ", exclusive, reverse"};
+            char body[128];
+            tvm_layout layout;
+            tvm_why why = {""};
+            ck_assert_msg(tvm_layout_spatial(2, shapes[i], &layout, &why) == TVM_OK, "%s", why.text);
+            snprintf(body, sizeof body, "%%r = scan sum, %%v, 0%s", ways[way]);
+            fill(0, tvm_layout_elements(&layout), &state);
+            check_body(0, &layout, body, NULL, tvm_layout_elements(&layout));
+            check_sums(&layout, 0, way >= 2, way % 2);
+        }
+}
+END_TEST
+
 START_TEST(reductions_are_the_interpreters) {
     unsigned kind = (unsigned)_i;
     uint32_t state = 99 + kind;
@@ -154,6 +174,7 @@ int main(void) {
     TCase *tests = tcase_create("scan");
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, scans_are_the_interpreters, 0, KINDS);
+    tcase_add_test(tests, scans_over_threads_are_the_interpreters);
     tcase_add_loop_test(tests, reductions_are_the_interpreters, 0, KINDS);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

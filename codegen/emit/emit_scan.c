@@ -178,8 +178,8 @@ static reg address_of(emitter *e, reg place, uint32_t bytes) {
     return tvm_pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
 }
 
-/* Totals of warps, [total][warp]: each lane reads that of one of its group's warps, and the lanes scan them.
- */
+/* Totals of warps, [total][warp]: each lane reads that of one of its group's warps, and the lanes make the
+ * tree. Before a warp come the blocks that its number names, each from a lane that has its total. */
 static void exchange_warps(emitter *e, const scan *s, const scan_digit *digit, uint32_t scratch,
                            uint32_t count, reg *totals, reg *before) {
     const char *suffix = tvm_element_suffix(s->op.compute);
@@ -194,13 +194,18 @@ static void exchange_warps(emitter *e, const scan *s, const scan_digit *digit, u
     reg lane = tvm_pure_modulo(e, thread, digit->left), number = tvm_pure_modulo(e, warp, digit->left);
     reg from = address_of(e, tvm_pure(e, 'r', "add.u32 $, %s, %s;", group.name, lane.name), bytes);
     for (uint32_t j = 0; j < count; j++) {
-        reg value = tvm_new_element(e, s->op.compute), earlier = {""};
+        reg value = tvm_new_element(e, s->op.compute);
         tvm_emit(e, "ld.shared.%s %s, [%s+%u];", suffix, value.name, from.name,
                  (unsigned)(scratch + j * row));
-        for (uint32_t distance = 1; distance < digit->left; distance *= 2)
-            step(e, s, lane, distance, &value, &earlier);
-        earlier = tvm_reduce_shuffle(e, &s->op, "idx", earlier, number.name);
-        before[j] = before[j].name[0] ? combine(e, s, earlier, before[j]) : earlier;
+        for (uint32_t distance = 1; distance < digit->left; distance *= 2) {
+            char mask[16];
+            snprintf(mask, sizeof mask, "%u", (unsigned)distance);
+            reg sibling = tvm_pure(e, 'r', "xor.b32 $, %s, %s;", number.name, mask);
+            reg earlier = tvm_reduce_shuffle(e, &s->op, "idx", value, sibling.name);
+            reg other = tvm_reduce_shuffle(e, &s->op, "bfly", value, mask);
+            before[j] = choose_later(e, s, earlier, before[j], is_later(e, s, number, distance));
+            value = combine(e, s, value, other);
+        }
         totals[j] = value;
     }
 }
@@ -213,12 +218,12 @@ static reg number_of(emitter *e, const scan *s, const scan_digit *digit) {
                            : number;
 }
 
-/* Of `left` totals in order: what they come to, and what comes before that of the thread. They are combined
- * as blocks of powers of two; before a number come the blocks that its binary digits name. */
+/* Of `left` totals in order: what they come to, and what comes before that of the thread, in which *before is
+ * the last. They are combined as blocks of powers of two; before a number come the blocks that its binary
+ * digits name, the last one first. */
 static void scan_all(emitter *e, const scan *s, uint32_t left, reg number, reg *blocks, reg *total,
                      reg *before) {
     *total = (reg){""};
-    reg earlier = {""};
     for (unsigned level = 0; left >> level > 0; level++) {
         uint32_t count = left >> level, odd = (left - 1) >> level;
         reg at = tvm_pure_divide(e, number, 1U << level), sibling = blocks[0];
@@ -228,12 +233,11 @@ static void scan_all(emitter *e, const scan *s, uint32_t left, reg number, reg *
         if (odd >= 1) {
             reg bit = tvm_pure(e, 'r', "and.b32 $, %s, 1;", at.name);
             reg is_odd = tvm_pure(e, 'p', "setp.ne.u32 $, %s, 0;", bit.name);
-            earlier = choose_later(e, s, sibling, earlier, is_odd);
+            *before = choose_later(e, s, sibling, *before, is_odd);
         }
         if (count & 1) *total = total->name[0] ? combine(e, s, blocks[count - 1], *total) : blocks[count - 1];
         for (uint32_t k = 0; k + 1 < count; k += 2) blocks[k / 2] = combine(e, s, blocks[k], blocks[k + 1]);
     }
-    *before = before->name[0] ? combine(e, s, earlier, *before) : earlier;
 }
 
 /* Totals of threads, [total][thread]: each thread reads all that are combined with its own. */
