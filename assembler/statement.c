@@ -38,7 +38,9 @@ unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens) {
         length = last->offset + last->length - tvm_asm_peek(as)->offset;
         unsigned op = tvm_op_by_name(text, length);
         *tokens = count;
-        if (op != TVM_OP_COUNT && tvm_op(op)->since <= as->version) return op;
+        if (op == TVM_OP_COUNT) continue;
+        if (tvm_op(op)->since <= as->version) return op;
+        if (tvm_op(op)->result == TVM_SLOT_NONE) return TVM_OP_COUNT; /* no shorter one is meant */
     }
     return TVM_OP_COUNT;
 }

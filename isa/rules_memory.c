@@ -267,21 +267,21 @@ static tvm_status warps_cut(const tvm_rule *rule, unsigned rank, const uint32_t 
     return TVM_OK;
 }
 
-/* A tile, entry 2, of two tensors, entries 0 and 1, of which one is shared. */
-static tvm_status copied_tile(const tvm_rule *rule, unsigned shared, unsigned *rank,
+/* A tile, entry first + 2, of two tensors, the entries before it, of which one is shared. */
+static tvm_status copied_tile(const tvm_rule *rule, unsigned first, unsigned shared, unsigned *rank,
                               uint32_t tile[TVM_MAX_RANK]) {
-    *rank = tvm_rule_value(rule, 2);
-    for (uint32_t d = 0; d < *rank; d++) tile[d] = rule->operands[rule->at[2] + 1 + d].value;
-    tvm_status status = same_dtype(rule, 0, 1);
-    if (status == TVM_OK) status = tile_rank(rule, 0, *rank, "the tile");
-    if (status == TVM_OK) status = tile_rank(rule, 1, *rank, "the tile");
+    *rank = tvm_rule_value(rule, first + 2);
+    for (uint32_t d = 0; d < *rank; d++) tile[d] = rule->operands[rule->at[first + 2] + 1 + d].value;
+    tvm_status status = same_dtype(rule, first, first + 1);
+    if (status == TVM_OK) status = tile_rank(rule, first, *rank, "the tile");
+    if (status == TVM_OK) status = tile_rank(rule, first + 1, *rank, "the tile");
     return status == TVM_OK ? tile_inside(rule, shared, *rank, tile) : status;
 }
 
 tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK];
     unsigned rank;
-    tvm_status status = copied_tile(rule, 0, &rank, tile);
+    tvm_status status = copied_tile(rule, 0, 0, &rank, tile);
     if (status == TVM_OK) status = warps_cut(rule, rank, tile);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
@@ -289,7 +289,7 @@ tvm_status tvm_rule_COPY_ASYNC(const tvm_rule *rule) {
 tvm_status tvm_rule_COPY_BULK(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK];
     unsigned rank;
-    tvm_status status = copied_tile(rule, 0, &rank, tile);
+    tvm_status status = copied_tile(rule, 0, 0, &rank, tile);
     if (status != TVM_OK) return status;
     if (rule->operands[rule->at[3]].kind == TVM_OPERAND_NONE)
         return tvm_refuse(rule->why, "expected 'barrier', the mbarrier that its bytes are announced to");
@@ -299,7 +299,25 @@ tvm_status tvm_rule_COPY_BULK(const tvm_rule *rule) {
 tvm_status tvm_rule_STORE_BULK(const tvm_rule *rule) {
     uint32_t tile[TVM_MAX_RANK];
     unsigned rank;
-    tvm_status status = copied_tile(rule, 1, &rank, tile);
+    tvm_status status = copied_tile(rule, 0, 1, &rank, tile);
+    return status == TVM_OK ? tvm_rule_nothing(rule) : status;
+}
+
+/* Sums of elements that the copy engine and the threads have atomic sums of. */
+tvm_status tvm_rule_REDUCE_BULK(const tvm_rule *rule) {
+    enum { OPERATION, TARGET, SOURCE };
+    uint32_t tile[TVM_MAX_RANK];
+    char name[TVM_DTYPE_NAME_MAX];
+    unsigned rank;
+    tvm_atomic operation = (tvm_atomic)tvm_rule_value(rule, OPERATION);
+    tvm_dtype type = tvm_rule_slot(rule, TARGET)->dtype;
+    if (operation != TVM_ATOMIC_ADD)
+        return tvm_refuse(rule->why, "operation %s, expected add", tvm_atomic_names[operation]);
+    if (!tvm_dtype_is_arithmetic(type) || (type.kind != TVM_KIND_FLOAT && type.bits < 32))
+        return tvm_refuse(rule->why,
+                          "sums of type %s, expected an integer of 32 or 64 bits, f16, bf16, f32 or f64",
+                          tvm_dtype_name(type, name));
+    tvm_status status = copied_tile(rule, TARGET, SOURCE, &rank, tile);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 

@@ -12,6 +12,11 @@
 static inline void abi_maps(const tvm_kernel_abi *abi, const tvm_ir_program *program,
                             const tvm_ir_kernel *kernel, const tvm_launch_env *env, const uint64_t *values,
                             const uint64_t *tensors, ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS]) {
+    static const char *const types[TVM_ABI_ELEMENTS] = {
+        [TVM_ABI_BITS8] = "none", [TVM_ABI_BITS16] = "none", [TVM_ABI_BITS32] = "u32",
+        [TVM_ABI_BITS64] = "u64", [TVM_ABI_I32] = "s32",     [TVM_ABI_I64] = "s64",
+        [TVM_ABI_F16] = "f16",    [TVM_ABI_BF16] = "bf16",   [TVM_ABI_F32] = "f32",
+        [TVM_ABI_F64] = "f64"};
     for (uint32_t i = 0; i < abi->map_count; i++) {
         const tvm_abi_map *map = &abi->maps[i];
         uint32_t slot = tvm_abi_map_slot(kernel, map), bytes = tvm_abi_element_bytes(map->element);
@@ -22,6 +27,7 @@ static inline void abi_maps(const tvm_kernel_abi *abi, const tvm_ir_program *pro
         maps[i] = (ptx_tensor_map){.address = (uint8_t *)(uintptr_t)place,
                                    .rank = map->rank,
                                    .element_bytes = bytes,
+                                   .type = types[map->element],
                                    .span = map->swizzle ? 16U << map->swizzle : 0};
         for (unsigned d = 0; d < map->rank; d++) {
             maps[i].extents[d] = (uint64_t)shape[d];

@@ -302,4 +302,28 @@ static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
     return ptx_arithmetic(insn, v);
 }
 
+/* ---- atomic operations ---- */
+
+static inline uint64_t ptx_atomic_word(const ptx_insn *insn, const char *op, const char *type, uint64_t old,
+                                       const uint64_t v[2]) {
+    if (ptx_is(op, "exch")) return v[0];
+    if (ptx_is(op, "cas")) return old == v[0] ? v[1] : old;
+    if (ptx_is(op, "and")) return old & v[0];
+    if (ptx_is(op, "or")) return old | v[0];
+    if (ptx_is(op, "xor")) return old ^ v[0];
+    const uint64_t operands[3] = {old, v[0], 0};
+    ptx_insn plain = *insn;
+    snprintf(plain.part[0], sizeof plain.part[0], "%s", op); /* what it is called among those of registers */
+    plain.part[1][0] = '\0';
+    if (ptx_is(type, "f16x2") || ptx_is(type, "bf16x2"))
+        return ptx_half_op(&plain, type[0] == 'b', operands, 0) |
+               ptx_half_op(&plain, type[0] == 'b', operands, 16);
+    if (ptx_is(type, "f16") || ptx_is(type, "bf16")) return ptx_half_op(&plain, type[0] == 'b', operands, 0);
+    if (ptx_is(type, "f32")) return ptx_f32_op(&plain, operands);
+    if (ptx_is(type, "f64"))
+        return ptx_from_double(
+            ptx_float_op(&plain, tvm_f64_from_bits(old), tvm_f64_from_bits(v[0]), 0, false));
+    return ptx_integer_op(&plain, type, operands);
+}
+
 #endif

@@ -4,6 +4,7 @@
 #ifndef TVM_TESTS_PTX_BULK_H
 #define TVM_TESTS_PTX_BULK_H
 
+#include "ptx_arithmetic.h"
 #include "ptx_state.h"
 
 /* What stands for a CUtensorMap. All in the order of the tensor's dimensions; extents in elements of the map.
@@ -11,6 +12,7 @@
 typedef struct ptx_tensor_map {
     uint8_t *address;
     unsigned rank, element_bytes, span; /* span: bytes of the swizzle, 0 without */
+    const char *type;                   /* what cp.reduce takes an element for */
     uint64_t extents[5];
     uint32_t box[5];
 } ptx_tensor_map;
@@ -78,12 +80,19 @@ static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
     m->bulk_count = kept;
 }
 
+/* Where "tensor" stands among the parts of cp.async.bulk.tensor or cp.reduce.async.bulk.tensor; 0: it is
+ * none. */
+static inline unsigned ptx_bulk_tensor(const ptx_insn *insn) {
+    unsigned at = ptx_is(insn->part[1], "reduce") ? 4 : 3;
+    return ptx_is(insn->part[at - 1], "bulk") && ptx_is(insn->part[at], "tensor") ? at : 0;
+}
+
 /* A copy of the engine, of so many coordinates: as the map has, and its box at an address in shared memory
  * that it may have. */
 static inline void ptx_bulk_check(const ptx_insn *insn, unsigned t, const ptx_tensor_map *map, unsigned rank,
                                   uint64_t address) {
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
-    ptx_must(map->rank == rank && map->rank == (unsigned)(insn->part[4][0] - '0'),
+    ptx_must(map->rank == rank && map->rank == (unsigned)(insn->part[ptx_bulk_tensor(insn) + 1][0] - '0'),
              "ptx: coordinates of another rank than the map's: %s", insn->text);
     ptx_must(address % 128 == 0 && address % (8 * map->span + !map->span) == 0,
              "ptx: thread %u: %llx is misaligned for the box: %s", t, (unsigned long long)address,
@@ -109,8 +118,8 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     ptx_engine_claims(m, address, bytes, (uint16_t)(PTX_ENGINE + number));
 }
 
-/* cp.async.bulk.tensor.Nd.global.shared::cta.tile.bulk_group: [map, {coordinates}], [shared]. What the copy
- * engine reads must be visible to it and to the thread. */
+/* cp.async.bulk.tensor.Nd.global.shared::cta.tile.bulk_group: [map, {coordinates}], [shared]; or cp.reduce
+ * and .add before .tile. What the copy engine reads must be visible to it and to the thread. */
 static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     const ptx_operand *target = &insn->operand[0], *source = &insn->operand[1];
     uint64_t address = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, 32);
@@ -123,6 +132,10 @@ static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, un
     ck_assert_uint_lt(m->store_count, PTX_BULK);
     ptx_bulk_store *store = &m->stores[m->store_count++];
     *store = (ptx_bulk_store){.map = map, .address = address, .thread = t, .group = m->store_groups[t]};
+    if (ptx_is(insn->part[1], "reduce")) {
+        ptx_must(ptx_is(insn->part[8], "add") && !strstr(map->type, "none"), "ptx: unknown %s", insn->text);
+        store->adds = insn;
+    }
     for (unsigned d = 0; d < map->rank; d++)
         store->at[map->rank - 1 - d] = (int32_t)ptx_get(m, target->reg[1 + d], t);
 }
@@ -131,8 +144,14 @@ static inline void ptx_bulk_store_do(ptx_machine *m, const ptx_bulk_store *store
     const ptx_tensor_map *map = store->map;
     for (uint32_t n = 0; n < ptx_box_elements(map); n++) {
         uint8_t *to = ptx_box_element(map, store->at, n);
+        uint64_t old = 0, value[2] = {0};
         for (unsigned k = 0; to && k < map->element_bytes; k++)
-            to[k] = m->shared[ptx_swizzled(map, store->address + (uint64_t)n * map->element_bytes + k)];
+            value[0] |=
+                (uint64_t)m->shared[ptx_swizzled(map, store->address + (uint64_t)n * map->element_bytes + k)]
+                << 8 * k;
+        if (to) memcpy(&old, to, map->element_bytes);
+        if (store->adds) value[0] = ptx_atomic_word(store->adds, "add", map->type, old, value);
+        if (to) memcpy(to, value, map->element_bytes);
     }
 }
 

@@ -128,28 +128,6 @@ static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
 
 /* ---- atomic operations ---- */
 
-static inline uint64_t ptx_atomic_word(const ptx_insn *insn, const char *op, const char *type, uint64_t old,
-                                       const uint64_t v[2]) {
-    if (ptx_is(op, "exch")) return v[0];
-    if (ptx_is(op, "cas")) return old == v[0] ? v[1] : old;
-    if (ptx_is(op, "and")) return old & v[0];
-    if (ptx_is(op, "or")) return old | v[0];
-    if (ptx_is(op, "xor")) return old ^ v[0];
-    const uint64_t operands[3] = {old, v[0], 0};
-    ptx_insn plain = *insn;
-    snprintf(plain.part[0], sizeof plain.part[0], "%s", op); /* what it is called among those of registers */
-    plain.part[1][0] = '\0';
-    if (ptx_is(type, "f16x2") || ptx_is(type, "bf16x2"))
-        return ptx_half_op(&plain, type[0] == 'b', operands, 0) |
-               ptx_half_op(&plain, type[0] == 'b', operands, 16);
-    if (ptx_is(type, "f16") || ptx_is(type, "bf16")) return ptx_half_op(&plain, type[0] == 'b', operands, 0);
-    if (ptx_is(type, "f32")) return ptx_f32_op(&plain, operands);
-    if (ptx_is(type, "f64"))
-        return ptx_from_double(
-            ptx_float_op(&plain, tvm_f64_from_bits(old), tvm_f64_from_bits(v[0]), 0, false));
-    return ptx_integer_op(&plain, type, operands);
-}
-
 /* atom and red: {order, scope, space, operation, [noftz, vector,] type}, one thread after the other. */
 static inline void ptx_atomic(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     bool is_atom = ptx_is(insn->part[0], "atom"), shared = ptx_is(insn->part[3], "shared");
@@ -361,7 +339,7 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_elect(m, insn);
     else if (ptx_is(op, "cp") && ptx_is(insn->part[2], "bulk") && !ptx_is(insn->part[3], "tensor"))
         ptx_bulk_group(m, insn);
-    else if (ptx_is(op, "cp") && (ptx_is(insn->part[2], "bulk") || ptx_is(insn->part[2], "mbarrier")))
+    else if (ptx_is(op, "cp") && (ptx_bulk_tensor(insn) || ptx_is(insn->part[2], "mbarrier")))
         ptx_mbarrier_copy(m, insn);
     else
         ptx_step_threads(m, insn);

@@ -109,10 +109,10 @@ static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
 
 /* cp.async.bulk.tensor; and cp.async.mbarrier.arrive, which adds an arrival that has come at once. */
 static inline void ptx_mbarrier_copy(ptx_machine *m, const ptx_insn *insn) {
-    bool is_bulk = ptx_is(insn->part[2], "bulk");
+    unsigned is_bulk = ptx_bulk_tensor(insn);
     for (unsigned t = 0; t < m->threads; t++) {
         if (!ptx_active(m, insn, t)) continue;
-        if (is_bulk && ptx_is(insn->part[5], "global")) {
+        if (is_bulk && ptx_is(insn->part[is_bulk + 2], "global")) {
             ptx_bulk_store_start(m, insn, t);
             continue;
         }

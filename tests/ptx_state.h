@@ -113,6 +113,7 @@ typedef struct ptx_bulk_store {
     uint64_t address;
     unsigned thread;
     uint32_t group;
+    const ptx_insn *adds; /* cp.reduce; NULL: cp */
 } ptx_bulk_store;
 
 /* Warps that have gone the same way since they parted, in step. */

@@ -189,7 +189,11 @@ static inline void put_view(random_program *p) {
 /* By the copy engine, or threads in its place. */
 static inline void put_bulk(random_program *p) {
     bool store = random_below(p, 2);
-    put(p, store ? "sync\nstore-bulk y[" : "sync\ncopy-bulk %%s[");
+    const char *way = RANDOM_OF(p, "store-bulk", "reduce-bulk add,");
+    if (store)
+        put(p, "sync\n%s y[", way);
+    else
+        put(p, "sync\ncopy-bulk %%s[");
     if (store)
         put_two(p);
     else
@@ -400,7 +404,7 @@ static inline void put_body(random_program *p, unsigned depth) {
 
 static inline void random_program_make(random_program *p, uint64_t seed) {
     *p = (random_program){.state = seed};
-    put(p, ".vasm 3\n.kernel k(a: i32, b: i32, n: i32, c: i64, d: u32, u: u64, x: global f32[%s],\n",
+    put(p, ".vasm 4\n.kernel k(a: i32, b: i32, n: i32, c: i64, d: u32, u: u64, x: global f32[%s],\n",
         RANDOM_OF(p, "n", "40", "128", "1000", "cdiv(n, 8) * 8", "n * 3", "i64(n) + 8", "b", "i32(c)"));
     put(p, "    y: global i32[%s, %s], z: global u4[%s], w: global u32[%s],\n", RANDOM_OF(p, "n", "16", "b"),
         RANDOM_OF(p, "8", "40", "n", "cdiv(n, 4) * 4"), RANDOM_OF(p, "64", "n * 2", "32"),

@@ -306,8 +306,18 @@ END_TEST
 static const char *const left_out[] = {
     "mma split_k",           /* tests/cases/mma_split_k.case, and the programs of low-bit weights */
     "copy-bulk multicast y", /* clusters lie along x */
-    "copy-bulk multicast z", "scan operation argmax",    /* scan has them not */
-    "scan operation argmin", "operator multiprocessors", /* machines differ in them */
+    "copy-bulk multicast z",
+    "scan operation argmax", /* scan has them not */
+    "scan operation argmin",
+    "reduce-bulk operation sub", /* nor has it these */
+    "reduce-bulk operation min",
+    "reduce-bulk operation max",
+    "reduce-bulk operation exch",
+    "reduce-bulk operation cas",
+    "reduce-bulk operation and",
+    "reduce-bulk operation or",
+    "reduce-bulk operation xor",
+    "operator multiprocessors", /* machines differ in them */
     "operator target",
 };
 

@@ -11,6 +11,7 @@ typedef struct thread_copy {
         *warps;          /* operands of kinds E and A; warps NULL: all of the team share the tile */
     const char *refused; /* better ways, and why not: "why; why", or "" */
     bool is_store;       /* the other way, at once: target is global, source shared */
+    bool adds;           /* of a store: to what is there */
 } thread_copy;
 
 /* By cp.async, or element by element where nothing is aligned; writes the report. *is_async: the thread's

@@ -9,6 +9,7 @@
 
 #include "analysis.h"
 #include "access.h"
+#include "atomic.h"
 #include "caches.h"
 #include "copy.h"
 #include "global_access.h"
@@ -30,6 +31,7 @@ typedef struct copy {
     uint32_t band;             /* elements of a row that a band has */
     uint64_t chunks;           /* of a part */
     bool is_store;             /* from `target`, which is shared, to `source` */
+    bool adds;                 /* to what is there */
     uint32_t extent[TVM_MAX_RANK]; /* of a band in chunks */
 } copy;
 
@@ -224,40 +226,38 @@ static bool chunk_fits(copy *c, shared_tile *s, unsigned chunk_bytes, turn_base 
     return true;
 }
 
-/* `%p` where the member has a chunk that lies inside; "": always. */
-static void store_guard(copy *c, turn_base *base, const turn *t, char guard[20]) {
+/* Where the member has a chunk that lies inside; without a name: always. */
+static reg store_guard(copy *c, turn_base *base, const turn *t) {
     emitter *e = c->e;
-    reg inside, has;
+    reg inside = {""};
     bool guarded = tvm_global_predicate(&base->g, t->delta, &inside);
-    guard[0] = '\0';
-    if (t->active < c->members) {
-        has = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
-        if (guarded) {
-            reg both = tvm_new_pred(e);
-            tvm_emit(e, "and.pred %s, %s, %s;", both.name, inside.name, has.name);
-            has = both;
-        }
-    } else if (guarded) {
-        has = inside;
-    } else {
-        return;
-    }
-    snprintf(guard, 20, "@%s ", has.name);
+    if (t->active == c->members) return guarded ? inside : (reg){""};
+    reg has = tvm_pure(e, 'p', "setp.lt.u32 $, %s, %u;", member_number(c).name, t->active);
+    if (!guarded) return has;
+    reg both = tvm_new_pred(e);
+    tvm_emit(e, "and.pred %s, %s, %s;", both.name, inside.name, has.name);
+    return both;
 }
 
 static void store_chunk(copy *c, turn_base *base, const turn *t, unsigned chunk_bytes, reg shared,
                         uint32_t plus, reg global, int64_t ahead) {
     emitter *e = c->e;
     reg units[4];
-    char operands[64], guard[20];
+    char operands[64], guard[20] = "";
     uint32_t count = chunk_bytes / 4;
-    store_guard(c, base, t, guard);
+    reg has = store_guard(c, base, t);
+    if (has.name[0]) snprintf(guard, sizeof guard, "@%s ", has.name);
     for (uint32_t i = 0; i < count; i++) units[i] = tvm_new_r(e);
+    for (uint32_t i = 0; c->adds && i < count; i++) tvm_emit(e, "mov.b32 %s, 0;", units[i].name);
     tvm_access_operands(units, count, operands);
     const char *type = tvm_access_type(8 * chunk_bytes);
     tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", guard, type, operands, shared.name, plus);
-    tvm_emit(e, "%sst.global%s.%s [%s+%" PRId64 "], %s%s;", guard, c->hint.level2, type, global.name, ahead,
-             operands, c->hint.policy);
+    if (c->adds)
+        tvm_emit_global_add(e, tvm_slot_dtype(e, c->source->value), global, ahead, has, units,
+                            8 * chunk_bytes);
+    else
+        tvm_emit(e, "%sst.global%s.%s [%s+%" PRId64 "], %s%s;", guard, c->hint.level2, type, global.name,
+                 ahead, operands, c->hint.policy);
 }
 
 static void emit_chunk(copy *c, shared_tile *s, const turn *t, turn_base *base, unsigned chunk_bytes) {
@@ -312,7 +312,7 @@ static tvm_status copy_chunks(copy *c, shared_tile *s, turn_base *base, unsigned
     char name[48];
     bool guarded = tvm_global_is_guarded(&base->g);
     if (c->is_store)
-        snprintf(name, sizeof name, "ld.shared and st.global %u%s", chunk_bytes,
+        snprintf(name, sizeof name, "ld.shared and %s.global %u%s", c->adds ? "red" : "st", chunk_bytes,
                  guarded || s->guarded ? " guarded" : "");
     else
         snprintf(name, sizeof name, "cp.async.%s %u%s", chunk_bytes == 16 ? "cg" : "ca", chunk_bytes,
@@ -356,8 +356,12 @@ static void copy_element(copy *c, shared_tile *s, const turn *t, turn_base *base
         reg shared = tvm_shared_address_of_coordinates(s, at, none);
         tvm_emit(e, "%sld.shared.%s %s, [%s+%u];", load_guard, tvm_access_type(8 * c->bytes), operands,
                  shared.name, e->slots[s->slot].shared_offset);
-        tvm_emit(e, "%sst.global.%s [%s], %s;", load_guard, tvm_access_type(8 * c->bytes), from.name,
-                 operands);
+        if (c->adds)
+            tvm_emit_global_add(e, tvm_slot_dtype(e, c->source->value), from, 0,
+                                inside.name[0] ? inside : active, units, 8 * c->bytes);
+        else
+            tvm_emit(e, "%sst.global.%s [%s], %s;", load_guard, tvm_access_type(8 * c->bytes), from.name,
+                     operands);
         return;
     }
     tvm_emit(e, "%sld.global.%s %s, [%s];", load_guard, tvm_access_type(8 * c->bytes), operands, from.name);
@@ -375,7 +379,9 @@ static tvm_status copy_elements(copy *c, shared_tile *s, turn_base *base, const 
         copy_element(c, s, &t, base);
     }
     tvm_explain(c->e,
-                c->is_store ? "ld.shared and st.global by element" : "ld.global and st.shared by element",
+                c->adds       ? "ld.shared and red.global by element"
+                : c->is_store ? "ld.shared and st.global by element"
+                              : "ld.global and st.shared by element",
                 8 * c->bytes, 2 * (unsigned)turns, -1, refused);
     return TVM_OK;
 }
@@ -385,6 +391,7 @@ static void read_operands(emitter *e, const thread_copy *operands, copy *c) {
     bool is_cut = warps && warps->kind != TVM_OPERAND_NONE;
     c->e = e;
     c->is_store = operands->is_store;
+    c->adds = operands->adds;
     c->target = c->is_store ? operands->source : operands->target;
     c->source = c->is_store ? operands->target : operands->source;
     c->tile_rank = operands->tile->value;
@@ -431,7 +438,8 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     char why[200] = "";
     if (e->not_parted && e->target.arch >= 90)
         snprintf(why, sizeof why, "a warp of its own with the copy engine: %.140s", e->not_parted);
-    const thread_copy operands = {target, source, tile, evict, evict + 1, why, false};
+    const thread_copy operands = {
+        .target = target, .source = source, .tile = tile, .evict = evict, .warps = evict + 1, .refused = why};
     bool is_async;
     return tvm_emit_thread_copy(e, &operands, &is_async);
 }

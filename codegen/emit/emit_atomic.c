@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "atomic.h"
 #include "compute.h"
 #include "emit.h"
 #include "global_transfer.h"
@@ -228,6 +229,60 @@ static reg update_element(emitter *e, atomic *a, const spot *at, uint32_t local)
                               : "0f00000000");
     emit_once(e, a, at, bits, &old, operands);
     return sums_float ? bits_of(e, a->type, old) : old;
+}
+
+/* ---- sums of words ---- */
+
+static void add_element(emitter *e, atomic *a, const spot *at, reg value) {
+    if (a->loops) {
+        emit_loop(e, a, at, value);
+        return;
+    }
+    if (a->type.bits >= 32) value = number_of(e, a->type, value);
+    emit_once(e, a, at, a->type.bits, NULL, value.name);
+}
+
+/* The two halves of a word, or of 16 bits the one. */
+static void add_halves(emitter *e, atomic *a, spot at, reg word, bool both) {
+    reg low = tvm_new_h(e), high = tvm_new_h(e);
+    tvm_emit(e, "mov.b32 {%s, %s}, %s;", low.name, high.name, word.name);
+    add_element(e, a, &at, low);
+    at.plus += 2;
+    if (both) add_element(e, a, &at, high);
+}
+
+/* Up to four words by one instruction. */
+static void add_vector(emitter *e, atomic *a, const spot *at, const reg *words, unsigned count) {
+    char operands[64];
+    int n = snprintf(operands, sizeof operands, "%s", count > 1 ? "{" : "");
+    for (unsigned w = 0; w < count; w++) {
+        reg value = a->type.bits == 32 ? number_of(e, a->type, words[w]) : words[w];
+        n += snprintf(operands + n, sizeof operands - (size_t)n, "%s%s", w ? ", " : "", value.name);
+    }
+    snprintf(operands + n, sizeof operands - (size_t)n, "%s", count > 1 ? "}" : "");
+    emit_once(e, a, at, 32 * count, NULL, operands);
+}
+
+void tvm_emit_global_add(emitter *e, tvm_dtype type, reg address, int64_t plus, reg predicate,
+                         const reg *words, unsigned bits) {
+    atomic a = {
+        .operation = TVM_ATOMIC_ADD, .type = type, .space = ".global", .order = ".relaxed", .scope = ".gpu"};
+    spot at = {.address = address, .predicate = predicate, .plus = plus};
+    a.loops = needs_loop(e, &a);
+    a.widest = widest_access(e, &a);
+    unsigned count = bits < 32 ? 1 : bits / 32, step = a.widest > 32 ? a.widest / 32 : 1;
+    if (step > count) step = count;
+    for (unsigned w = 0; w < count; w += step, at.plus += 4 * (int)step) {
+        if (type.bits == 16 && (bits == 16 || a.loops)) {
+            add_halves(e, &a, at, words[w], bits > 16);
+        } else if (type.bits == 64) {
+            reg wide = tvm_new_rd(e);
+            tvm_emit(e, "mov.b64 %s, {%s, %s};", wide.name, words[w].name, words[w + 1].name);
+            add_element(e, &a, &at, wide);
+        } else {
+            add_vector(e, &a, &at, words + w, step);
+        }
+    }
 }
 
 /* ---- what was there before ---- */

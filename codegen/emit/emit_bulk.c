@@ -75,7 +75,7 @@ static bool plan_part(emitter *e, const bulk_operands *o, const block_group *gro
         if (o->tile.extent[d] % group->count != 0) continue;
         *part = (part_of_tile){.tile = o->tile, .dim = d, .is_cut = true};
         part->tile.extent[d] /= group->count;
-        if (!tvm_bulk_plan_make(e, &part->tile, false, plan, why)) continue;
+        if (!tvm_bulk_plan_make(e, &part->tile, BULK_LOAD, plan, why)) continue;
         unsigned dim = plan->tile.lead + d;
         if (plan->tile.modes[dim] != 1 || plan->factor != 1) continue;
         part->stride = part->tile.extent[d] * plan->tile.layout->mode_stride[plan->tile.first[dim]];
@@ -83,7 +83,7 @@ static bool plan_part(emitter *e, const bulk_operands *o, const block_group *gro
         if ((uint64_t)part->stride * plan->tile.bytes % wanted == 0) return true;
     }
     *part = (part_of_tile){.tile = o->tile};
-    return tvm_bulk_plan_make(e, &part->tile, false, plan, why);
+    return tvm_bulk_plan_make(e, &part->tile, BULK_LOAD, plan, why);
 }
 
 /* ---- by the copy engine ---- */
@@ -267,7 +267,11 @@ static void by_engine(emitter *e, const bulk_operands *whole, const block_group 
 static tvm_status by_threads(emitter *e, const bulk_operands *o, const char *why) {
     char refused[BULK_WHY_MAX + 32];
     snprintf(refused, sizeof refused, "cp.async.bulk.tensor: %s", why);
-    const thread_copy copy = {o->tile.shared, o->tile.global, o->extents, o->evict, NULL, refused, false};
+    const thread_copy copy = {.target = o->tile.shared,
+                              .source = o->tile.global,
+                              .tile = o->extents,
+                              .evict = o->evict,
+                              .refused = refused};
     bool is_async;
     mbarrier barrier = tvm_mbarrier_find(e, o->barrier);
     tvm_status status = tvm_emit_thread_copy(e, &copy, &is_async);
@@ -282,7 +286,7 @@ tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
     part_of_tile part;
     bulk_plan plan;
     char why[BULK_WHY_MAX];
-    if (!tvm_bulk_plan_make(e, &o.tile, false, &plan, why) || !plan_part(e, &o, &group, &part, &plan))
+    if (!tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why) || !plan_part(e, &o, &group, &part, &plan))
         return by_threads(e, &o, why);
     uint32_t row = tvm_abi_add_map(&e->code->abi, &plan.map);
     if (row == TVM_NONE) {
@@ -293,10 +297,10 @@ tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
-/* ---- store-bulk ---- */
+/* ---- store-bulk and reduce-bulk ---- */
 
-static bulk_operands read_store(const emitter *e, const tvm_insn *insn) {
-    bulk_operands o = {.tile.global = tvm_operands(e->kernel, insn)};
+static bulk_operands read_store(const emitter *e, const tvm_operand *operands) {
+    bulk_operands o = {.tile.global = operands};
     o.tile.shared = o.tile.global + 1 + e->kernel->slots[o.tile.global->value].rank;
     o.extents = o.tile.shared + 1 + tvm_slot_shared_layout(e, o.tile.shared->value)->rank;
     o.tile.rank = o.extents->value;
@@ -305,9 +309,10 @@ static bulk_operands read_store(const emitter *e, const tvm_insn *insn) {
     return o;
 }
 
-/* Every store-bulk is a group of its own. */
-static void store_by_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint32_t row) {
+/* Each is a group of its own. */
+static void store_by_engine(emitter *e, const bulk_operands *o, bulk_way way, bulk_plan *plan, uint32_t row) {
     char name[64], coordinates[96];
+    const char *reduce = way == BULK_ADD ? ".reduce" : "", *add = way == BULK_ADD ? ".add" : "";
     bool guarded =
         tvm_shared_guard(e, o->tile.shared->value, o->tile.shared + 1, o->tile.rank, o->tile.extent);
     engine g = open_engine(e, o, plan, row);
@@ -315,33 +320,48 @@ static void store_by_engine(emitter *e, const bulk_operands *o, bulk_plan *plan,
     g.leader = elect(e, behind);
     for (uint32_t n = 0; n < plan->count; n++) {
         uint32_t from = place_box(e, o, plan, &g, n, coordinates);
-        tvm_emit(e,
-                 "@%s cp.async.bulk.tensor.%ud.global.shared::cta.tile.bulk_group%s [%s, {%s}], [%s+%u]%s;",
-                 g.leader.name, g.rank, g.level2, g.map.name, coordinates, g.shared.name, from, g.policy);
+        tvm_emit(
+            e, "@%s cp%s.async.bulk.tensor.%ud.global.shared::cta%s.tile.bulk_group%s [%s, {%s}], [%s+%u]%s;",
+            g.leader.name, reduce, g.rank, add, g.level2, g.map.name, coordinates, g.shared.name, from,
+            g.policy);
     }
     tvm_emit(e, "@%s cp.async.bulk.commit_group;", g.leader.name);
     tvm_text_add(&e->body, "$L%u:\n", behind);
-    snprintf(name, sizeof name, "cp.async.bulk.tensor.%ud.global%s%s", g.rank, g.level2,
+    snprintf(name, sizeof name, "cp%s.async.bulk.tensor.%ud.global%s%s%s", reduce, g.rank, add, g.level2,
              guarded ? " guarded" : "");
     tvm_explain(e, name, 0, plan->count, -1, "");
 }
 
-tvm_status tvm_emit_STORE_BULK(emitter *e, const tvm_insn *insn) {
-    bulk_operands o = read_store(e, insn);
+static tvm_status store_tile(emitter *e, const tvm_operand *operands, bulk_way way) {
+    bulk_operands o = read_store(e, operands);
     bulk_plan plan;
     char why[BULK_WHY_MAX], refused[BULK_WHY_MAX + 32];
-    if (tvm_bulk_plan_make(e, &o.tile, true, &plan, why)) {
+    if (tvm_bulk_plan_make(e, &o.tile, way, &plan, why)) {
         uint32_t row = tvm_abi_add_map(&e->code->abi, &plan.map);
         if (row != TVM_NONE) {
-            store_by_engine(e, &o, &plan, row);
+            store_by_engine(e, &o, way, &plan, row);
             return TVM_OK;
         }
         snprintf(why, sizeof why, "the kernel has %d tensor maps without it", TVM_ABI_TENSOR_MAPS);
     }
-    snprintf(refused, sizeof refused, "cp.async.bulk.tensor: %s", why);
-    const thread_copy copy = {o.tile.global, o.tile.shared, o.extents, o.evict, NULL, refused, true};
+    snprintf(refused, sizeof refused, "cp%s.async.bulk.tensor: %s", way == BULK_ADD ? ".reduce" : "", why);
+    const thread_copy copy = {.target = o.tile.global,
+                              .source = o.tile.shared,
+                              .tile = o.extents,
+                              .evict = o.evict,
+                              .refused = refused,
+                              .is_store = true,
+                              .adds = way == BULK_ADD};
     bool is_async;
     return tvm_emit_thread_copy(e, &copy, &is_async);
+}
+
+tvm_status tvm_emit_STORE_BULK(emitter *e, const tvm_insn *insn) {
+    return store_tile(e, tvm_operands(e->kernel, insn), BULK_STORE);
+}
+
+tvm_status tvm_emit_REDUCE_BULK(emitter *e, const tvm_insn *insn) {
+    return store_tile(e, tvm_operands(e->kernel, insn) + 1, BULK_ADD);
 }
 
 /* The groups are those of the thread that started them; the others have none, and wait for it at the barrier.
@@ -368,14 +388,14 @@ void tvm_bulk_prepare(emitter *e) {
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->kernel->insns[i];
         bulk_plan plan;
-        if (insn->op == TVM_OP_STORE_BULK) {
+        if (insn->op == TVM_OP_STORE_BULK || insn->op == TVM_OP_REDUCE_BULK) {
             /* where it stands more may be known of its indices than here */
             if (e->target.arch >= 90) e->bulk.by_engine = e->bulk.stores_by_engine = true;
             continue;
         }
         if (insn->op != TVM_OP_COPY_BULK) continue;
         bulk_operands o = read_operands(e, insn);
-        if (tvm_bulk_plan_make(e, &o.tile, false, &plan, why))
+        if (tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why))
             e->bulk.by_engine = true;
         else
             e->bulk.by_threads = true;

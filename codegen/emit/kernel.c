@@ -236,7 +236,7 @@ static bool copies_fit(emitter *e, char why[BULK_WHY_MAX]) {
         if (i >= end || insn->op != TVM_OP_COPY_ASYNC) continue;
         const bulk_tile tile = tile_of(e, insn);
         e->insn = insn;
-        if (!tvm_bulk_plan_make(e, &tile, false, &plan, why)) return false;
+        if (!tvm_bulk_plan_make(e, &tile, BULK_LOAD, &plan, why)) return false;
     }
     return true;
 }

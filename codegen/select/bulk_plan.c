@@ -111,7 +111,8 @@ static uint32_t row_run(const shared_tile *s, const bulk_tile *tile) {
     return run >= extent ? extent : extent % run == 0 ? run : 0;
 }
 
-static bool last_box(const emitter *e, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
+static bool last_box(const emitter *e, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
+                     char why[BULK_WHY_MAX]) {
     unsigned bytes = plan->tile.bytes, last = tile->rank - 1;
     uint32_t run = row_run(&plan->tile, tile), granule = TVM_ABI_BOX_GRANULE / bytes;
     if (plan->map.swizzle) {
@@ -122,7 +123,7 @@ static bool last_box(const emitter *e, const bulk_tile *tile, bulk_plan *plan, c
                  run * bytes, plan->box[last] * bytes);
         return false;
     }
-    if (run > TVM_ABI_BOX_EXTENT) plan->factor = widest(e, tile, bytes, run);
+    if (run > TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(e, tile, bytes, run);
     plan->box[last] = part_of(run, plan->factor * TVM_ABI_BOX_EXTENT, granule);
     if (plan->box[last] > 0) return true;
     snprintf(why, BULK_WHY_MAX, "%u bytes of a row are contiguous in shared memory, no multiple of 16",
@@ -207,7 +208,7 @@ static void describe(const emitter *e, const bulk_tile *tile, bool is_written, b
     plan->map.box[slot->rank - 1] = (uint16_t)(plan->box[tile->rank - 1] / plan->factor);
 }
 
-bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bool is_written, bulk_plan *plan,
+bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
                         char why[BULK_WHY_MAX]) {
     *plan = (bulk_plan){.factor = 1, .count = 1};
     bool is_linear =
@@ -215,14 +216,15 @@ bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bool is_written, bulk
     const shared_tile *s = &plan->tile;
     plan->box_bytes = s->bytes;
     plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bytes);
-    if (!global_fits(e, tile, s->bytes, why) || (is_written && !begins_inside(e, tile, why))) return false;
+    if (!global_fits(e, tile, s->bytes, why) || (way != BULK_LOAD && !begins_inside(e, tile, why)))
+        return false;
     if (!is_linear || plan->map.swizzle == TVM_ABI_SWIZZLES) {
         snprintf(why, BULK_WHY_MAX, "%s",
                  is_linear ? "the swizzle is none of a tensor map's"
                            : "a dimension of the shared layout has several modes");
         return false;
     }
-    if (!last_box(e, tile, plan, why)) return false;
+    if (!last_box(e, tile, way, plan, why)) return false;
     other_boxes(tile, plan);
     for (unsigned d = 0; d < tile->rank; d++) {
         plan->count *= tile->extent[d] / plan->box[d];
@@ -234,6 +236,6 @@ bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bool is_written, bulk
         return false;
     }
     if (!aligned(tile, plan, why)) return false;
-    describe(e, tile, is_written, plan);
+    describe(e, tile, way != BULK_LOAD, plan);
     return true;
 }

@@ -16,6 +16,9 @@ typedef struct bulk_tile {
     uint32_t extent[TVM_MAX_RANK];
 } bulk_tile;
 
+/* What boxes are started for. */
+typedef enum bulk_way { BULK_LOAD, BULK_STORE, BULK_ADD } bulk_way;
+
 typedef struct bulk_plan {
     tvm_abi_map map;
     shared_tile tile;           /* opened */
@@ -26,7 +29,7 @@ typedef struct bulk_plan {
 } bulk_plan;
 
 /* False with the reason. */
-bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bool is_written, bulk_plan *plan,
+bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
                         char why[BULK_WHY_MAX]);
 /* Coordinates in the tile, in elements, at which box number n begins. */
 void tvm_bulk_box(const bulk_tile *tile, const bulk_plan *plan, uint32_t n, uint32_t at[TVM_MAX_RANK]);

@@ -89,10 +89,12 @@ static void place_barriers(plan *p) {
 /* The shared tensors of bulk copies. */
 static void find_engine(plan *p, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
-    if (insn->op == TVM_OP_COPY_BULK) p->engine[tvm_view_root(p->kernel, operands->value)] = true;
-    if (insn->op == TVM_OP_STORE_BULK)
-        p->engine[tvm_view_root(p->kernel, operands[1 + p->kernel->slots[operands->value].rank].value)] =
-            true;
+    if (insn->op != TVM_OP_COPY_BULK && insn->op != TVM_OP_STORE_BULK && insn->op != TVM_OP_REDUCE_BULK)
+        return;
+    for (uint32_t o = 0; o < insn->count; o++)
+        if (operands[o].kind == TVM_OPERAND_SLOT &&
+            p->kernel->slots[operands[o].value].kind == TVM_SLOT_SHARED)
+            p->engine[tvm_view_root(p->kernel, operands[o].value)] = true;
 }
 
 static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kernel *kernel) {

@@ -40,7 +40,7 @@ char *generate_batch(char *const *texts, unsigned count) {
     for (unsigned i = 0; i < count; i++) size += texts[i] ? 3 * strlen(texts[i]) + 64 : 0;
     char *all = malloc(size), *to = all;
     if (!all) abort();
-    to = stpcpy(to, ".vasm 3\n");
+    to = stpcpy(to, ".vasm 4\n");
     for (unsigned i = 0; i < count; i++)
         if (texts[i]) to = put_renamed(to, texts[i], i);
     *to = '\0';

@@ -195,7 +195,10 @@ void gen_bulk(gen *g) {
         store_stage(g, tensor, constant(g, 0), gen_fresh(g, type, &layout), 2);
     }
     gen_sync(g);
-    gen_insn store = gen_begin(TVM_OP_STORE_BULK), wait = gen_begin(TVM_OP_WAIT_BULK);
+    bool adds = type.bits > 8 && gen_one_in(g, 2); /* each place once, so that the order is no matter */
+    gen_insn store = gen_begin(adds ? TVM_OP_REDUCE_BULK : TVM_OP_STORE_BULK),
+             wait = gen_begin(TVM_OP_WAIT_BULK);
+    if (adds) gen_put_const(&store, TVM_ATOMIC_ADD);
     shape[0] = constant(g, g->blocks), shape[1] = constant(g, tile[0] - gen_below(g, 2));
     shape[2] = constant(g, tile[1] + gen_below(g, 2) * 8);
     gen_put_slot(&store, gen_param(g, "zero", type, 3, shape));

@@ -112,6 +112,18 @@ static void store_row(interp_width w, uint8_t *container, int64_t element, int64
                       dense + (size_t)low * w.bytes);
 }
 
+/* Of elements of whole bytes. */
+static void combine_row(interp_width w, uint8_t *container, int64_t element, int64_t step,
+                        const uint8_t *dense, int64_t low, int64_t high) {
+    static const size_t steps[3] = {1, 1, 1};
+    int64_t together = step == 1 ? high - low : 1;
+    for (int64_t i = low; i < high; i += together) {
+        uint8_t *at = container + (element + i * step) * w.bytes;
+        const void *const operands[3] = {at, dense + (size_t)i * w.bytes, NULL};
+        w.combine((size_t)together, at, operands, steps);
+    }
+}
+
 /* The row at an index, of the last dimension: where it begins on both sides; false: it is outside. */
 static inline bool box_row(const interp_box *b, const int64_t *index, int64_t *element, int64_t *place) {
     bool inside = b->inside;
@@ -143,6 +155,8 @@ void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uin
         uint8_t *row = dense + (size_t)place * w.bytes;
         if (inside && way == INTERP_LOAD)
             load_row(w, container, element, b.step[last], row, b.extent[last], b.low[last], b.high[last]);
+        else if (inside && way == INTERP_COMBINE)
+            combine_row(w, container, element, b.step[last], row, b.low[last], b.high[last]);
         else if (inside)
             store_row(w, container, element, b.step[last], row, b.low[last], b.high[last]);
         else if (way == INTERP_LOAD)

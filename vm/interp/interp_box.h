@@ -2,6 +2,7 @@
 #ifndef TVM_VM_INTERP_BOX_H
 #define TVM_VM_INTERP_BOX_H
 
+#include "interp_loops.h"
 #include "sanitize.h"
 
 /* Dimension by dimension, the part [low, high) of the tile that lies inside the container, and the steps, in
@@ -18,12 +19,14 @@ typedef struct interp_box {
 typedef struct interp_width {
     tvm_dtype type;
     unsigned bits, bytes;
+    interp_loop_function combine; /* of INTERP_COMBINE */
 } interp_width;
 static inline interp_width interp_width_of(tvm_dtype type) {
-    return (interp_width){type, type.bits, tvm_dtype_container(type)};
+    return (interp_width){.type = type, .bits = type.bits, .bytes = tvm_dtype_container(type)};
 }
 
-typedef enum interp_direction { INTERP_LOAD, INTERP_STORE } interp_direction;
+/* INTERP_COMBINE: a store, after which the container's element is combine(element, what is stored). */
+typedef enum interp_direction { INTERP_LOAD, INTERP_STORE, INTERP_COMBINE } interp_direction;
 
 /* The operands of a tile: where it starts in a container of `rank` dimensions, of which it spans the last
  * `tile_rank`, with a step of `stride` elements in each; `dense` are the steps of those dimensions on the

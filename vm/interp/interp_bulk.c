@@ -77,15 +77,22 @@ tvm_status tvm_interp_bulk_end(const interp_block *block) {
 
 /* ---- stores: what they store is what their tiles hold as late as may be ---- */
 
-tvm_status tvm_interp_STORE_BULK(interp_context *context, const interp_insn *insn) {
+static tvm_status start_store(interp_context *context, const interp_insn *insn, sanitize_mode mode) {
     tvm_status status = tvm_interp_start_copy(context, insn, &context->stores);
     if (status != TVM_OK || !interp_sanitized(context)) return status;
-    status =
-        tvm_interp_sanitize_copy(context, &context->stores.items[context->stores.count - 1],
-                                 (sanitize_access){.mode = SANITIZE_READ, .actor = SANITIZE_STORE_READ},
-                                 (sanitize_access){.mode = SANITIZE_WRITE, .actor = SANITIZE_STORE_WRITE});
+    status = tvm_interp_sanitize_copy(context, &context->stores.items[context->stores.count - 1],
+                                      (sanitize_access){.mode = SANITIZE_READ, .actor = SANITIZE_STORE_READ},
+                                      (sanitize_access){.mode = mode, .actor = SANITIZE_STORE_WRITE});
     tvm_sanitize_store(context);
     return status;
+}
+
+tvm_status tvm_interp_STORE_BULK(interp_context *context, const interp_insn *insn) {
+    return start_store(context, insn, SANITIZE_WRITE);
+}
+
+tvm_status tvm_interp_REDUCE_BULK(interp_context *context, const interp_insn *insn) {
+    return start_store(context, insn, SANITIZE_ATOMIC);
 }
 
 void tvm_interp_finish_stores(interp_context *context, size_t pending) {

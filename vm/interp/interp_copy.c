@@ -14,6 +14,10 @@ typedef struct copy_plan {
     int64_t tile[TVM_MAX_RANK];
 } copy_plan;
 
+static uint32_t operands_of(const tvm_interp_kernel *k, uint32_t slot) {
+    return 1 + tvm_slot_rank(k->program, interp_slot(k, slot));
+}
+
 /* `shared`, `global`: where the tensors stand among the operands; the tile comes after both. */
 static tvm_status plan_copy(tvm_interp_kernel *k, interp_insn *insn, uint32_t shared, uint32_t global,
                             tvm_diags *diags) {
@@ -26,7 +30,8 @@ static tvm_status plan_copy(tvm_interp_kernel *k, interp_insn *insn, uint32_t sh
     plan->source = operands[global].value;
     plan->source_rank = interp_slot(k, plan->source)->rank;
     plan->source_first = global;
-    const tvm_operand *tile = operands + 2u + plan->target_rank + plan->source_rank;
+    uint32_t last = shared > global ? shared : global;
+    const tvm_operand *tile = operands + last + operands_of(k, operands[last].value);
     plan->tile_rank = (uint8_t)tile[0].value;
     for (unsigned d = 0; d < plan->tile_rank; d++) plan->tile[d] = tile[1 + d].value;
     plan->width = interp_width_of(interp_slot(k, plan->source)->dtype);
@@ -37,16 +42,22 @@ static tvm_status plan_copy(tvm_interp_kernel *k, interp_insn *insn, uint32_t sh
     return TVM_OK;
 }
 
-static uint32_t operands_of(const tvm_interp_kernel *k, uint32_t slot) {
-    return 1 + tvm_slot_rank(k->program, interp_slot(k, slot));
-}
-
 tvm_status tvm_plan_COPY_ASYNC(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     return plan_copy(k, insn, 0, operands_of(k, insn->operands[0].value), diags);
 }
 
 tvm_status tvm_plan_STORE_BULK(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     return plan_copy(k, insn, operands_of(k, insn->operands[0].value), 0, diags);
+}
+
+/* Sums of floats show the order in which blocks come to them. */
+tvm_status tvm_plan_REDUCE_BULK(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
+    tvm_status status = plan_copy(k, insn, 1 + operands_of(k, insn->operands[1].value), 1, diags);
+    if (status != TVM_OK) return status;
+    copy_plan *plan = insn->plan;
+    plan->width.combine = tvm_interp_element_loop(TVM_OP_ADD, plan->width.type);
+    if (plan->width.type.kind == TVM_KIND_FLOAT) k->in_order = true;
+    return TVM_OK;
 }
 
 static bool grow_copies(interp_copies *copies) {
@@ -92,6 +103,7 @@ static void count_copy(const interp_block *block, const copy_plan *plan, const i
     for (unsigned d = 0; d < plan->tile_rank; d++) tile *= (uint64_t)plan->tile[d];
     interp_count(block, false, is_load, inside, plan->width.bits);
     interp_count(block, true, !is_load, is_load ? tile : inside, plan->width.bits);
+    if (plan->width.combine) interp_count(block, false, true, inside, plan->width.bits);
 }
 
 /* Through the scratch memory, where neighbours of the shared tile's last dimension are apart. */
@@ -109,7 +121,7 @@ static void perform_apart(const interp_block *block, const interp_copy *copy, in
     count_copy(block, plan, &far, is_load);
     if (is_load) tvm_interp_box_move(far, INTERP_LOAD, plan->width, global->data, block->scratch);
     tvm_interp_box_move(near, is_load ? INTERP_STORE : INTERP_LOAD, plan->width, shared, block->scratch);
-    if (!is_load) tvm_interp_box_move(far, INTERP_STORE, plan->width, global->data, block->scratch);
+    if (!is_load) tvm_interp_box_move(far, way, plan->width, global->data, block->scratch);
 }
 
 static bool has_rows(const copy_plan *plan) {
@@ -140,7 +152,14 @@ void tvm_interp_perform_copy(const interp_block *block, const interp_copy *copy)
 }
 
 void tvm_interp_perform_store(const interp_block *block, const interp_copy *copy) {
-    perform(block, copy, INTERP_STORE);
+    const copy_plan *plan = copy->insn->plan;
+    if (!plan->width.combine) {
+        perform(block, copy, INTERP_STORE);
+        return;
+    }
+    pthread_mutex_lock(&block->run->atomics);
+    perform(block, copy, INTERP_COMBINE);
+    pthread_mutex_unlock(&block->run->atomics);
 }
 
 /* Both sides of the copy that was started last; `shared` and `global` say how and by whom. */
