@@ -13,7 +13,10 @@ typedef struct lowbit_form {
     const char *type;
     matmul_variant options;
     bool bias, f32; /* f32: of the product */
+    bool factor;    /* by which the sums are multiplied: LOWBIT_FACTOR */
 } lowbit_form;
+
+#define LOWBIT_FACTOR 0.1875f
 
 /* The kernels of the entry. split8 is for few bits, rows112 for what rows128 is not for; those for more
  * than 16 rows, from large to tall6, are else all there for u4 with default options, other forms may lack
@@ -39,18 +42,20 @@ static inline bool lowbit_may_lack(const lowbit_form *f, unsigned variant) {
 /* The definitions NAME=VALUE, with a space between. */
 static inline void lowbit_define(const lowbit_form *f, char define[128]) {
     const char *half = f->options.bf16 ? "bf16" : "f16";
-    snprintf(define, 128, "WTYPE=%s ATYPE=%s OTYPE=%s GROUP=%ld ZEROS=%s BIAS=%s", f->type, half,
+    snprintf(define, 128, "WTYPE=%s ATYPE=%s OTYPE=%s GROUP=%ld ZEROS=%s BIAS=%s FACTOR=%s", f->type, half,
              f->f32 ? "f32" : half, f->options.group, f->options.zeros ? "true" : "false",
-             f->bias ? "true" : "false");
+             f->bias ? "true" : "false", f->factor ? "true" : "false");
 }
 
-/* Fills bias[n] (zeros without one) and adds it to every row of expected[m, n]. */
+/* Multiplies expected[m, n] by the factor, fills bias[n] (zeros without one) and adds it to every row. */
 static inline void lowbit_bias(const lowbit_form *f, long m, long n, uint16_t *bias, double *expected) {
     for (long j = 0; j < n; j++)
         bias[j] =
             f->bias ? half_code(f->options.bf16, (unsigned)j & 1, (int)(j % 3) - 1, (unsigned)(37 * j) & 1023)
                     : 0;
-    for (long i = 0; i < m * n; i++) expected[i] += half_value(f->options.bf16, bias[i % n]);
+    for (long i = 0; i < m * n; i++)
+        expected[i] =
+            expected[i] * (f->factor ? (double)LOWBIT_FACTOR : 1) + half_value(f->options.bf16, bias[i % n]);
 }
 
 static inline double lowbit_value(const lowbit_form *f, const void *c, size_t i) {

@@ -49,18 +49,18 @@ START_TEST(few_types_compile_for_other_targets) {
 END_TEST
 
 static const lowbit_form compiled_forms[] = {
-    {"u4", {1, 128, 0}, false, false},     {"u4", {0, 32, 1}, true, false},
-    {"u4", {1, 64, 1}, true, true},        {"u4", {0, 0, 1}, false, true},
-    {"u1", {0, 128, 0}, true, false},      {"u2", {1, 32, 1}, true, false},
-    {"i5", {0, 128, 0}, false, true},      {"u6", {0, 128, 1}, true, false},
-    {"u8", {0, 128, 1}, true, true},       {"u8", {1, 0, 1}, true, false},
-    {"u8", {0, 64, 0}, false, true},       {"i5", {1, 0, 0}, true, true},
-    {"f6_e3m2", {1, 64, 0}, false, false}, {"f8_e7m0", {1, 32, 0}, true, 1},
-    {"f8_e7m0", {0, 0, 0}, true, 1},       {"u4", {0, 64, 1}, true, false},
-    {"u4", {0, 32, 0}, false, false},      {"u2", {0, 128, 1}, true, false},
-    {"u2", {1, 64, 0}, false, false},      {"u8", {1, 32, 1}, true, false},
-    {"u8", {0, 0, 1}, false, false},       {"f4_e2m1", {1, 128, 0}, true, false},
-    {"u5", {0, 64, 1}, true, true},        {"f7_e2m4", {0, 128, 0}, true, false},
+    {"u4", {1, 128, 0}, false, false, false},     {"u4", {0, 32, 1}, true, false, false},
+    {"u4", {1, 64, 1}, true, true, false},        {"u4", {0, 0, 1}, false, true, false},
+    {"u1", {0, 128, 0}, true, false, false},      {"u2", {1, 32, 1}, true, false, false},
+    {"i5", {0, 128, 0}, false, true, false},      {"u6", {0, 128, 1}, true, false, false},
+    {"u8", {0, 128, 1}, true, true, false},       {"u8", {1, 0, 1}, true, false, false},
+    {"u8", {0, 64, 0}, false, true, false},       {"i5", {1, 0, 0}, true, true, false},
+    {"f6_e3m2", {1, 64, 0}, false, false, false}, {"f8_e7m0", {1, 32, 0}, true, 1, false},
+    {"f8_e7m0", {0, 0, 0}, true, 1, false},       {"u4", {0, 64, 1}, true, false, false},
+    {"u4", {0, 32, 0}, false, false, false},      {"u2", {0, 128, 1}, true, false, false},
+    {"u8", {1, 32, 1}, true, false, false},       {"u8", {0, 0, 1}, false, false, false},
+    {"f4_e2m1", {1, 128, 0}, true, false, false}, {"u5", {0, 64, 1}, true, true, false},
+    {"f4_e2m1", {0, 16, 0}, false, false, true},  {"u3", {1, 16, 1}, true, false, false},
 };
 enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
 
@@ -89,12 +89,15 @@ END_TEST
 
 /* What a block needs of shared memory grows with the options; all of them have room. */
 START_TEST(options_go_together) {
-    static const long groups[] = {32, 64, 128, 0};
+    static const long groups[] = {32, 64, 128, 0, 16};
     char name[TVM_DTYPE_NAME_MAX], define[128];
     tvm_dtype_name(lowbit[_i], name);
-    for (unsigned i = 0; i < 64; i++) {
-        lowbit_form f = {name, {i & 1, groups[i >> 1 & 3], i >> 3 & 1}, i >> 4 & 1, i >> 5 & 1};
+    for (unsigned i = 0; i < 40; i++) {
+        bool f32 = i >> 2 & 1;
+        lowbit_form f = {name, {i & 1, groups[i >> 3], i >> 1 & 1}, !f32, f32, i % 3 == 0};
         if (f.options.zeros && name[0] != 'u') continue;
+        bool beyond_f16 = lowbit[_i].exponent > 5 || (lowbit[_i].exponent == 5 && lowbit[_i].mantissa < 2);
+        if (f.options.group == 16 && !f.options.bf16 && beyond_f16) continue;
         lowbit_define(&f, define);
         tvm_ir_program_free(assemble_file(lowbit_path(), define));
     }
@@ -105,8 +108,9 @@ START_TEST(impossible_options_are_refused) {
     static const char *const refused[][2] = {
         {"ATYPE=f32", "ATYPE must be f16 or bf16"},
         {"ATYPE=bf16 OTYPE=f16", "OTYPE must be ATYPE or f32"},
-        {"GROUP=16", "GROUP must be 32, 64, 128 or 0"},
-        {"GROUP=256", "GROUP must be 32, 64, 128 or 0"},
+        {"GROUP=8", "GROUP must be 16, 32, 64, 128 or 0"},
+        {"GROUP=256", "GROUP must be 16, 32, 64, 128 or 0"},
+        {"WTYPE=f6_e5m0 GROUP=16", "groups of 16 of weights that f16 does not hold need ATYPE=bf16"},
         {"WTYPE=i4 ZEROS=true", "ZEROS goes with unsigned weights"},
         {"WTYPE=f6_e3m2 ZEROS=true", "ZEROS goes with unsigned weights"},
     };
@@ -174,6 +178,7 @@ typedef struct problem {
     long m, n, k;
     uint16_t *a, *s, *z, *bias;
     uint8_t *w, *p;
+    float *factor;
     double *expected;
 } problem;
 
@@ -194,6 +199,7 @@ static void make_problem(const runner *r, problem *o, long m, long n, long k) {
     size_t scales = (size_t)(matmul_groups(options, k) * n) * 2;
     *o = (problem){.m = m, .n = n, .k = k};
     o->a = zeroed((size_t)(m * k) * 2), o->s = zeroed(scales), o->z = zeroed(scales);
+    o->factor = zeroed(sizeof(float)), *o->factor = LOWBIT_FACTOR;
     o->bias = zeroed((size_t)n * 2), o->w = zeroed((size_t)(k * n) * (size_t)r->weight.bits / 8);
     o->expected = zeroed((size_t)(m * n) * sizeof(double));
     matmul_inputs(m, n, k, r->weight, options, (uint64_t)(m + n + k), o->a, o->w, o->s, o->z);
@@ -203,7 +209,7 @@ static void make_problem(const runner *r, problem *o, long m, long n, long k) {
 }
 
 static void free_problem(problem *o) {
-    void *const memory[] = {o->a, o->s, o->z, o->bias, o->w, o->p, o->expected};
+    void *const memory[] = {o->a, o->s, o->z, o->bias, o->w, o->p, o->factor, o->expected};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) free(memory[i]);
 }
 
@@ -212,11 +218,16 @@ static size_t product_bytes(const runner *r, const problem *o) {
 }
 
 /* The arguments of the entry and of all variants; how many. */
-static size_t arguments(const runner *r, const problem *o, void *c, tvm_value values[9]) {
+static size_t arguments(const runner *r, const problem *o, void *c, tvm_value values[10]) {
     size_t count = 0;
     const long sizes[] = {o->m, o->n, o->k};
-    void *const tensors[] = {
-        o->a, o->p, o->s, r->form->options.zeros ? o->z : NULL, r->form->bias ? o->bias : NULL, c};
+    void *const tensors[] = {o->a,
+                             o->p,
+                             o->s,
+                             r->form->options.zeros ? o->z : NULL,
+                             r->form->bias ? o->bias : NULL,
+                             r->form->factor ? o->factor : NULL,
+                             c};
     for (size_t i = 0; i < 3; i++) values[count++] = (tvm_value){.i = sizes[i]};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         if (tensors[i] != NULL) values[count++] = (tvm_value){.data = tensors[i]};
@@ -225,7 +236,7 @@ static size_t arguments(const runner *r, const problem *o, void *c, tvm_value va
 
 /* The product, malloc'ed. */
 static void *multiply(const runner *r, const problem *o, const char *kernel) {
-    tvm_value values[9];
+    tvm_value values[10];
     void *c = zeroed(product_bytes(r, o));
     memset(c, 0x7f, product_bytes(r, o)); /* elements that are not written are no numbers */
     size_t count = arguments(r, o, c, values);
@@ -305,11 +316,12 @@ START_TEST(every_variant_multiplies_every_shape) {
 END_TEST
 
 static const lowbit_form large_forms[] = {
-    {"u4", {1, 64, 1}, true, false},       {"u4", {0, 32, 0}, false, false},
-    {"u4", {0, 0, 0}, true, false},        {"u4", {0, 0, 1}, false, true},
-    {"u2", {0, 64, 1}, false, false},      {"i5", {1, 64, 0}, true, false},
-    {"u6", {0, 128, 1}, true, false},      {"f3_e1m1", {0, 128, 0}, false, false},
-    {"f8_e4m3", {0, 32, 0}, false, false}, {"f8_e5m2", {1, 64, 0}, false, false},
+    {"u4", {1, 64, 1}, true, false, false},       {"u4", {0, 32, 0}, false, false, false},
+    {"u4", {0, 0, 0}, true, false, false},        {"u4", {0, 0, 1}, false, true, false},
+    {"u2", {0, 64, 1}, false, false, false},      {"i5", {1, 64, 0}, true, false, false},
+    {"u6", {0, 128, 1}, true, false, false},      {"f3_e1m1", {0, 128, 0}, false, false, false},
+    {"f8_e4m3", {0, 32, 0}, false, false, false}, {"f8_e5m2", {1, 64, 0}, false, false, false},
+    {"f4_e2m1", {0, 16, 0}, true, false, true},   {"u3", {1, 16, 1}, false, false, false},
 };
 enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
 
@@ -327,8 +339,8 @@ START_TEST(large_variants_multiply) {
 END_TEST
 
 static const matmul_variant options[] = {
-    {0, 32, 0}, {0, 64, 0},  {0, 0, 0}, {1, 32, 0}, {1, 128, 0}, {1, 0, 0},
-    {0, 32, 1}, {0, 128, 1}, {0, 0, 1}, {1, 64, 1}, {1, 128, 1}, {1, 0, 1},
+    {0, 32, 0},  {0, 64, 0}, {0, 0, 0},  {1, 32, 0},  {1, 128, 0}, {1, 0, 0},  {0, 32, 1},
+    {0, 128, 1}, {0, 0, 1},  {1, 64, 1}, {1, 128, 1}, {1, 0, 1},   {0, 16, 0}, {1, 16, 1},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
@@ -339,8 +351,9 @@ START_TEST(every_option_multiplies) {
     static const long sizes[][3] = {{3, 136, 384}, {16, 72, 1408}, {33, 136, 384}};
     for (unsigned t = 0; t < sizeof types / sizeof *types; t++) {
         unsigned turn = t + (unsigned)_i;
-        lowbit_form f = {types[t], options[_i], turn & 1, turn >> 1 & 1};
+        lowbit_form f = {types[t], options[_i], turn & 1, turn >> 1 & 1, turn % 3 == 0};
         if (f.options.zeros && f.type[0] != 'u') continue;
+        if (f.options.group == 16 && strcmp(f.type, "f8_e6m1") == 0) f.options.bf16 = true;
         form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", sizes, 3);
         form_multiplies(&f, (machine){80, 4}, "matmul_lowbit", sizes, 3);
     }
@@ -348,9 +361,12 @@ START_TEST(every_option_multiplies) {
 END_TEST
 
 static const lowbit_form invariant_forms[] = {
-    {"u4", {0, 128, 0}, false, false}, {"u4", {0, 128, 0}, false, true}, /* in f32, which shows each sum's
-                                                                            last bit */
-    {"u8", {0, 128, 1}, true, false},  {"u3", {1, 64, 0}, false, true},  {"f8_e6m1", {0, 32, 0}, false, true},
+    {"u4", {0, 128, 0}, false, false, false},
+    {"u4", {0, 128, 0}, false, true, false}, /* in f32, which shows each sum's
+                                  last bit */
+    {"u8", {0, 128, 1}, true, false, false},
+    {"u3", {1, 64, 0}, false, true, false},
+    {"f8_e6m1", {0, 32, 0}, false, true, false},
 };
 enum { INVARIANT_FORMS = sizeof invariant_forms / sizeof *invariant_forms };
 
@@ -421,7 +437,7 @@ START_TEST(the_entry_is_a_variant) {
     open_runner(&r, &f, machines[_i]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem o;
-        tvm_value values[9];
+        tvm_value values[10];
         const char *name = NULL;
         make_problem(&r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
         size_t count = arguments(&r, &o, o.p, values);
@@ -505,7 +521,7 @@ START_TEST(large_variants_are_for_sm_90) {
     const lowbit_form f = {.type = "u3", .options = matmul_default};
     runner r;
     problem o;
-    tvm_value values[9];
+    tvm_value values[10];
     open_runner(&r, &f, (machine){80, 4});
     make_problem(&r, &o, 1, 64, 128);
     size_t count = arguments(&r, &o, o.p, values);

@@ -169,10 +169,20 @@ def mxfp4(k, n):
     return {"weight_packed": packed, "weight_scale": scales}, weight.T
 
 
-def nvfp4(k, n):
+def nvfp4(k, n, over):
+    """As mxfp4, but a scale in e4m3 to 16, and one of all, f32, which multiplies (weight_scale_2) or divides."""
     tensors, _ = mxfp4(k, n)
-    scales = numpy.full((n, k // 16), 0x38, numpy.uint8)
-    return tensors | {"weight_scale": ("F8_E4M3", scales), "weight_global_scale": numpy.ones(1, numpy.float32)}
+    draw = numpy.random.default_rng(6)
+    packed = tensors["weight_packed"]
+    values = numpy.array([number("f4_e2m1", code) for code in range(16)])
+    codes = numpy.stack([packed & 15, packed >> 4], -1).reshape(n, k)
+    scales = draw.integers(0x18, 0x58, (n, k // 16)).astype(numpy.uint8)
+    whole = numpy.float32(0.0137)
+    weight = values[codes] * numpy.array([number("f8_e4m3", code) or 0 for code in range(256)])[scales].repeat(16, 1)
+    tensors = {"weight_packed" if over else "weight": packed, "weight_scale": ("F8_E4M3", scales)}
+    tensors["weight_global_scale" if over else "weight_scale_2"] = numpy.array([1 / whole if over else whole])
+    times = numpy.float32(1) / tensors["weight_global_scale"][0] if over else whole
+    return tensors, weight.T * float(times)
 
 
 # ---- each format ----
@@ -243,6 +253,23 @@ def test_mxfp4(tmp_path):
     layer = loaded(tensors, tmp_path)
     assert (layer.type, layer.group, layer.dtype) == ("f4_e2m1", 32, torch.bfloat16)
     check(layer, weight)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("over", [False, True])
+def test_nvfp4(tmp_path, over, device):
+    """The scales of 16 inputs and that of all stay apart, as they are."""
+    tensors, weight = nvfp4(288, 40, over)
+    layer = loaded(tensors, tmp_path, device=device)
+    assert (layer.type, layer.group, layer.dtype) == ("f4_e2m1", 16, torch.float16)
+    assert layer.multiplier.item() == pytest.approx(0.0137)
+    weight = torch.from_numpy(weight).to(device)
+    assert torch.equal(layer.dequantize(), weight.t().float())
+    for rows in (1, 9, 40):
+        x = torch.randn(rows, 288, generator=torch.Generator().manual_seed(1)).to(device).half()
+        close(layer(x), x.double() @ weight, 1e-3)
+    halves = [parallel.shard(layer, rank, 2, "out")(x) for rank in range(2)]
+    assert torch.equal(torch.cat(halves, -1), layer(x))
 
 
 # ---- a multiplier ----
@@ -344,9 +371,9 @@ def model_of(k, n):
 
 
 def test_groups_that_no_program_has(tmp_path):
-    target = imported(tmp_path, {f"x.{name}": t for name, t in nvfp4(64, 24).items()})
-    with pytest.raises(tilusvm.UnsupportedError, match="layer x .*groups are of 16"):
-        storage.load(model_of(64, 24), target)
+    target = imported(tmp_path, {f"x.{name}": t for name, t in gptq(80, 32, 40, 4)[0].items()})
+    with pytest.raises(tilusvm.UnsupportedError, match="layer x .*groups are of 40"):
+        storage.load(model_of(80, 32), target)
 
 
 def test_stacks_of_experts(tmp_path):

@@ -37,6 +37,8 @@ def few_types():
         yield type, group, dtype, False
         if type[0] == "u":
             yield type, (0, 128, 32, 64)[i % 4], HALVES[i % 2], True
+        if i % 5 == 2:
+            yield type, 16, torch.bfloat16, type[0] == "u"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -51,9 +53,10 @@ def test_types(type, group, dtype, zeros, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("rows", [1, 2, 9, 16, 17, 40, 65, 130])
-def test_rows(rows, device):
-    linear = layer(device=device)
-    x = torch.randn(rows, 128, device=device, dtype=torch.float16)
+@pytest.mark.parametrize("type, group", [("u4", 64), ("f4_e2m1", 16)])
+def test_rows(type, group, rows, device):
+    linear = layer(256, type=type, group=group, device=device)
+    x = torch.randn(rows, 256, device=device, dtype=torch.float16)
     close(linear(x), exact(linear, x), 1e-3)
 
 

@@ -27,7 +27,7 @@ def test_two_processes(tmp_path):
 def test_parts_that_cannot_be():
     layer = nn.Linear(192, 100, group=64)
     for axis, world, message in [
-        ("in", 2, "whole groups of 64"), ("in", 5, "in_features must be a multiple"),
+        ("in", 2, "a multiple of 64"), ("in", 5, "in_features must be a multiple"),
         ("out", 3, "out_features must be a multiple"), ("both", 2, "axis"),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=message):

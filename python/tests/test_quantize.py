@@ -150,7 +150,8 @@ def test_what_cannot_be_quantized():
     for bad, arguments, message in [
         (w, {"type": "u9"}, "u1 to u8"),
         (w, {"type": "f4_e2m2"}, "f4_e2m2"),
-        (w, {"group": 16}, "group must be"),
+        (w, {"group": 8}, "group must be"),
+        (w, {"type": "f6_e5m0", "group": 16}, "group must be 32 or more for f6_e5m0"),
         (w, {"type": "i4", "zeros": True}, "zeros"),
         (w, {"scales": "best"}, "mse or absmax"),
         (w[0], {}, "matrix"),

@@ -16,7 +16,7 @@ from .nn import Linear
 
 __all__ = ["ImportedLayer", "layers_of"]
 
-_GROUPS = (128, 64, 32)  # of the programs
+_GROUPS = (128, 64, 32, 16)  # of the programs
 _SCALES = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -54,7 +54,7 @@ class ImportedLayer:
         for group in _GROUPS:
             if size % group == 0:
                 return group, size // group
-        raise self._refused(f"its groups are of {size} inputs; programs take multiples of 32, or all inputs as one")
+        raise self._refused(f"its groups are of {size} inputs; programs take multiples of 16, or all inputs as one")
 
     def _damaged(self, what):
         return ValueError(f"{self._path}: layer {self.name}: {what}")

@@ -15,16 +15,17 @@ class _Product(torch.autograd.Function):
     """x @ W with the gradient of x; the weights have none."""
 
     @staticmethod
-    def forward(ctx, x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
-        ctx.save_for_backward(packed, scales, zeros)
+    def forward(ctx, x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
+        ctx.save_for_backward(packed, scales, zeros, multiplier)
         ctx.type, ctx.group, ctx.dtype = type, group, x.dtype
-        return ops.lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant)
+        return ops.lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier)
 
     @staticmethod
     def backward(ctx, gradient):
-        packed, scales, zeros = ctx.saved_tensors
+        packed, scales, zeros, multiplier = ctx.saved_tensors
+        gradient = gradient if multiplier is None else (gradient * multiplier).to(gradient.dtype)
         weight = quantize.dequantize(packed, scales, zeros, type=ctx.type, group=ctx.group, dtype=gradient.dtype)
-        return ((gradient @ weight).to(ctx.dtype), *[None] * 8)
+        return ((gradient @ weight).to(ctx.dtype), *[None] * 9)
 
 
 class Linear(torch.nn.Module):
@@ -34,10 +35,10 @@ class Linear(torch.nn.Module):
     [..., in_features] of dtype, float16 or bfloat16, of any number of rows, on the device of the weights; under
     autocast of any floating type. A GPU launches on torch's current stream; on the CPU the interpreter runs.
 
-    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 32, 64, 128, or 0 for all; zeros:
-    a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others. order: row
-    i of W [in_features, out_features] multiplies x[..., order[i]]; multiplier: y = multiplier (x W) + bias, in f32
-    until it is rounded. Both are for weights that others have quantized.
+    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all;
+    zeros: a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others.
+    order: row i of W [in_features, out_features] multiplies x[..., order[i]]; multiplier: y = multiplier (x W) + bias,
+    in f32 until it is rounded. Both are for weights that others have quantized.
 
     Buffers: packed (uint8), scales, zeros (or None), bias (or None), the last three of dtype; order (int32
     [in_features], or None), multiplier (float32 [1], or None). The gradient goes to x alone.
@@ -250,12 +251,6 @@ class Linear(torch.nn.Module):
             self.multiplier = multiplier.to(self.multiplier.device)
         return self
 
-    def _multiplied(self, y, out_dtype):
-        """Of the product in f32 the result."""
-        y = y * self.multiplier
-        y = y if self.bias is None else y + self.bias
-        return y.to(out_dtype or self.dtype)
-
     def forward(self, x, *, out_dtype=None):
         """out_dtype: torch.float32 leaves the sums unrounded; None is the type of the layer."""
         buffers = self._buffers  # attributes of a module that are buffers are found late
@@ -264,7 +259,7 @@ class Linear(torch.nn.Module):
             x = x.to(scales.dtype)
         if not x.dim() or x.size(-1) != self.in_features:
             raise ValueError(f"Linear: x must have {self.in_features} columns, not the shape {list(x.shape)}")
-        order, multiplier, bias = buffers["order"], buffers["multiplier"], buffers["bias"]
+        order = buffers["order"]
         if order is not None:
             x = x.index_select(-1, order)
         n, k = self._whole
@@ -272,20 +267,16 @@ class Linear(torch.nn.Module):
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
         if not x.is_contiguous():
             x = x.contiguous()
-        rounded = out_dtype
-        if multiplier is not None:
-            bias, rounded = None, torch.float32
-        rest = buffers["packed"], scales, buffers["zeros"], bias, self.type, self.group, rounded
+        weights = buffers["packed"], scales, buffers["zeros"], buffers["bias"]
+        rest = *weights, self.type, self.group, out_dtype, self.batch_invariant, buffers["multiplier"]
         if x.requires_grad and torch.is_grad_enabled():
-            y = _Product.apply(x, *rest, self.batch_invariant)
+            y = _Product.apply(x, *rest)
         elif plain(x):
             if x.data_ptr() & 15:
                 x = x.clone()
-            y = ops.lowbit_operator.direct(x, *rest, self.batch_invariant)
+            y = ops.lowbit_operator.direct(x, *rest)
         else:
-            y = ops.lowbit_operator.op(x, *rest, self.batch_invariant)
-        if multiplier is not None:
-            y = self._multiplied(y, out_dtype)
+            y = ops.lowbit_operator.op(x, *rest)
         return y if n == self.out_features else y[..., : self.out_features]
 
     def extra_repr(self):

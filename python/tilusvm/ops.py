@@ -46,13 +46,28 @@ def rows_of(tensor) -> int:
 # ---- matmul_lowbit ----
 
 
+GROUPS = (0, 16, 32, 64, 128)  #: rows of weights that share a scale, as matmul_lowbit takes them; 0: all
+
+
 def group_rows(group: int) -> int:
-    """Rows of a group of weights as the program packs them: with one scale a column it is 128."""
-    return group or 128
+    """Rows of weights that the program packs together: a group, or 128 of a column with one scale or with groups of
+    16."""
+    return 128 if group in (0, 16) else group
+
+
+def check_group(op: str, type: str, group: int, dtype):
+    """ValueError where no program has groups of so many rows."""
+    if group not in GROUPS or isinstance(group, bool):
+        raise ValueError(f"{op}group must be 16, 32, 64, 128, or 0 for one scale a row, not {group!r}")
+    fmt = format_of(type)
+    if group == 16 and dtype == torch.float16 and (fmt.exponent > 5 or fmt.exponent == 5 and fmt.mantissa < 2):
+        raise ValueError(f"{op}group must be 32 or more for {type}, which float16 does not hold, not 16")
 
 
 @functools.lru_cache(maxsize=None)
-def lowbit_program(type: str, group: int, dtype, zeros=False, bias=False, out_dtype=None, batch_invariant=False):
+def lowbit_program(
+    type: str, group: int, dtype, zeros=False, bias=False, out_dtype=None, batch_invariant=False, factor=False
+):
     """The program matmul_lowbit for these weights, whose kernel `pack` lays them out."""
     consts = {"WTYPE": type, "ATYPE": TYPES[dtype], "GROUP": group}
     if zeros:
@@ -63,6 +78,8 @@ def lowbit_program(type: str, group: int, dtype, zeros=False, bias=False, out_dt
         consts["OTYPE"] = TYPES[out_dtype]
     if batch_invariant:
         consts["BATCH_INVARIANT"] = True
+    if factor:
+        consts["FACTOR"] = True
     return program("matmul_lowbit", **consts)
 
 
@@ -72,42 +89,42 @@ def _lowbit_kernel(*args):
 
 
 def packed_shape(type: str, group: int, k: int, n: int) -> tuple[int, int, int]:
-    """Of weights [k, n]: granules of 64 columns and a group's rows, in bytes."""
+    """Of weights [k, n]: granules of 64 columns and group_rows(group) rows, in bytes."""
     rows = group_rows(group)
     return (-(-n // 64), k // rows, rows * 8 * format_of(type).bits)
 
 
-def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
+def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
     shape, n = x.shape, scales.shape[1]
-    kernel = _lowbit_kernel(type, group, scales.dtype, zeros is not None, bias is not None, out_dtype, batch_invariant)
+    more = [t for t in (zeros, bias, multiplier) if t is not None]
+    kernel = _lowbit_kernel(
+        type, group, scales.dtype, zeros is not None, bias is not None, out_dtype, batch_invariant,
+        multiplier is not None,
+    )  # fmt: skip
     k, m = shape[-1], shape[0] if len(shape) == 2 else rows_of(x)
     rows = x if len(shape) == 2 else x.view(m, k)
     out = x.new_empty((m, n)) if out_dtype is None else x.new_empty((m, n), dtype=out_dtype)
     granules = packed.view(-1)  # whose shapes the variants declare differently
-    if zeros is None and bias is None:
-        kernel(m, n, k, rows, granules, scales, out)
-    else:
-        kernel(m, n, k, rows, granules, scales, *(t for t in (zeros, bias) if t is not None), out)
+    kernel(m, n, k, rows, granules, scales, *more, out)
     return out if len(shape) == 2 else out.view(*shape[:-1], n)
 
 
-def _check_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
+def _check_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
     op = "matmul_lowbit"
     bits = format_of(type).bits
-    if group not in (0, 32, 64, 128):
-        raise ValueError(f"{op}: group must be 32, 64, 128 or 0, not {group}")
+    check_group(f"{op}: ", type, group, scales.dtype if isinstance(scales, torch.Tensor) else None)
     most = scales if scales.device == packed.device else x  # where all but one lie
     need(op, "scales", scales, dtype=HALVES, dim=2, like=most)
     need(op, "x", x, dtype=scales.dtype, like=most)
     if x.dim() < 1:
         raise ValueError(f"{op}: x must have a dimension at least")
     k, n, rows = x.shape[-1], scales.shape[1], group_rows(group)
-    groups = scales.shape[0] if group else packed.shape[1]
+    groups = scales.shape[0] * group // rows if group else packed.shape[1]
     if k != groups * rows:
         raise ValueError(f"{op}: x must have {groups * rows} columns, as the weights have rows, not {k}")
     if n % 8:
         raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {n}")
-    need(op, "scales", scales, shape=(groups if group else 1, n))
+    need(op, "scales", scales, shape=(k // group if group else 1, n))
     need(op, "packed", packed, dtype=torch.uint8, shape=(-(-n // 64), groups, rows * 8 * bits), like=most)
     if zeros is not None:
         need(op, "zeros", zeros, dtype=scales.dtype, shape=tuple(scales.shape), like=scales)
@@ -115,11 +132,13 @@ def _check_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_
             raise ValueError(f"{op}: zeros goes with unsigned types, not with {type}")
     if bias is not None:
         need(op, "bias", bias, dtype=scales.dtype, shape=(n,), like=scales)
+    if multiplier is not None:
+        need(op, "multiplier", multiplier, dtype=torch.float32, shape=(1,), like=scales)
     if out_dtype not in (None, scales.dtype, torch.float32):
         raise TypeError(f"{op}: out_dtype must be {scales.dtype} or torch.float32, not {out_dtype}")
 
 
-def _fake_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant):
+def _fake_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
     return x.new_empty((*x.shape[:-1], scales.shape[1]), dtype=out_dtype or x.dtype)
 
 
@@ -131,7 +150,7 @@ def _cast_lowbit(dtype, x, packed, scales, zeros, bias, *rest):
 
 lowbit_operator = Operator(
     "matmul_lowbit(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str type, int group, "
-    "ScalarType? out_dtype=None, bool batch_invariant=False) -> Tensor",
+    "ScalarType? out_dtype=None, bool batch_invariant=False, Tensor? multiplier=None) -> Tensor",
     _matmul_lowbit,
     _check_lowbit,
     _fake_lowbit,
@@ -139,14 +158,19 @@ lowbit_operator = Operator(
 )
 
 
-def matmul_lowbit(x, packed, scales, zeros=None, bias=None, *, type, group=128, out_dtype=None, batch_invariant=False):
-    """x @ W + bias for weights W [k, n] of any low-precision type, where x is [..., k], of the type of the scales.
+def matmul_lowbit(
+    x, packed, scales, zeros=None, bias=None, *, type, group=128, out_dtype=None, batch_invariant=False,
+    multiplier=None,
+):  # fmt: skip
+    """x @ W * multiplier + bias for weights W [k, n] of any low-precision type, where x is [..., k], of the type of the
+    scales.
 
     packed: uint8, packed_shape(type, group, k, n), by quantize.pack; scales: halves [k / group, n], or [1, n] for group
-    0; zeros: as scales, zero points of unsigned types; bias: [n]. n is a multiple of 8, k of the group (128 for 0).
+    0; zeros: as scales, zero points of unsigned types; bias: [n]; multiplier: float32 [1], of the sums in f32. n is a
+    multiple of 8, k of group_rows(group).
     out_dtype: torch.float32 leaves the sums unrounded. batch_invariant: a row's bits do not depend on the other rows.
     """
-    return lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant)
+    return lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier)
 
 
 # ---- matmul ----

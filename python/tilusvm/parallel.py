@@ -31,9 +31,9 @@ def _part(size, rank, world, name):
 def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
     """What a rank of `world` has of a Linear: axis "out", a part of the outputs; "in", of the inputs.
 
-    Packed weights are cut as they are where the part is whole granules: multiples of 64 outputs, and of a group's
-    inputs; other parts of outputs are packed anew, from the same codes. A part of the inputs must be whole groups
-    without an order (ValueError); the bias is then that of rank 0. Parts of mapped tensors are read alone.
+    Packed weights are cut as they are where the part is whole granules: multiples of 64 outputs, and of
+    ops.group_rows inputs; other parts of outputs are packed anew, from the same codes. A part of the inputs must be
+    whole granules without an order (ValueError); the bias is then that of rank 0. Parts of mapped tensors are read alone.
     """
     if axis not in ("out", "in"):
         raise ValueError(f'axis must be "out" or "in", not {axis!r}')
@@ -48,9 +48,9 @@ def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
         rows = ops.group_rows(linear.group)
         begin, end = _part(inputs, rank, world, "in_features")
         if begin % rows or end % rows:
-            raise ValueError(f"a part of in_features, {end - begin}, must be whole groups of {rows}")
+            raise ValueError(f"a part of in_features, {end - begin}, must be a multiple of {rows}")
         granules = slice(None), slice(begin // rows, end // rows)
-        groups = slice(begin // rows, end // rows) if linear.group else slice(None)
+        groups = slice(begin // linear.group, end // linear.group) if linear.group else slice(None)
         own = slice(None)
         inputs = end - begin
         bias = bias if rank == 0 else None
@@ -114,7 +114,8 @@ class _Parallel(torch.nn.Module):
             part.bias = torch.nn.Parameter(linear.bias.detach(), requires_grad=False)
         size = quantization.get("group", 128)
         if along == 1 and ((end - begin) % ops.group_rows(size) or not size):
-            raise ValueError(f"a part of in_features, {end - begin}, must be whole groups of inputs, not of {size}")
+            rows = f"a multiple of {ops.group_rows(size)}" if size else "of more than one group"
+            raise ValueError(f"a part of in_features, {end - begin}, must be {rows}")
         return cls(Linear.from_float(part, **quantization), process_group, **(options or {}))
 
     def __deepcopy__(self, memo):

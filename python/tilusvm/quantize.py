@@ -17,7 +17,7 @@ from . import FormatError, _native
 from ._formats import bits_of_codes, codes_of_bits, format_of
 from ._registry import HALVES, library
 from ._scales import scales_of
-from .ops import group_rows, lowbit_program, packed_shape
+from .ops import check_group, group_rows, lowbit_program, packed_shape
 
 __all__ = ["quantize_weight", "pack", "unpack", "dequantize", "quantize_"]
 
@@ -29,8 +29,7 @@ def _padded(size: int, multiple: int) -> int:
 def checked_format(type, group, zeros, dtype):
     """The Format of weights with one scale of `dtype` for `group` rows; ValueError or TypeError for what is none."""
     fmt = format_of(type)
-    if group not in (0, 32, 64, 128):
-        raise ValueError(f"group must be 32, 64, 128, or 0 for one scale a row, not {group!r}")
+    check_group("", type, group, dtype)
     if zeros and fmt.kind != "u":
         raise ValueError(f"zeros goes with unsigned types, not with {type}")
     if dtype not in HALVES:
@@ -49,9 +48,9 @@ def _check(weight, type, group, zeros, dtype):
 def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.float16, scales="mse", importance=None):
     """Quantizes a matrix [n, k] on its device: codes uint8[k, n], scales dtype[k / group, n], zero points or None.
 
-    k is filled up with zeros to a multiple of the group, n to one of 8: the results have those extents. zeros: a zero
-    point to a group, for unsigned types. scales: "mse" searches for the least squared error, "absmax" takes the least
-    scale that holds each group. importance: f32[k], how much the squared error of each input counts (the mean square
+    k is filled up with zeros to a multiple of the group (of 128 for 0 and 16), n to one of 8: the results have those
+    extents. zeros: a zero point to a group, for unsigned types. scales: "mse" searches for the least squared error,
+    "absmax" takes the least scale that holds each group. importance: f32[k], how much the squared error of each input counts (the mean square
     of activations). ValueError for weights that are not finite, and scales beyond the range of dtype.
     """
     strings, found, points = quantize_strings(
@@ -148,7 +147,8 @@ def _device_check(tensor, name):
 def pack(codes, type, group=128, dtype=torch.float16, *, zeros=False, bias=False):
     """Codes uint8[k, n] as the program matmul_lowbit reads them, uint8[ops.packed_shape(type, group, k, n)].
 
-    The program's own kernel lays them out, on the codes' device. k is a multiple of the group (128 for 0), n of 8.
+    The program's own kernel lays them out, on the codes' device. k is a multiple of the group (128 for 0 and 16), n of
+    8.
     dtype, zeros and bias change nothing of it: those of what will be multiplied spare a GPU the translation of
     another program.
     """
@@ -184,7 +184,7 @@ def _moves(type: str, group: int, device: str) -> tuple[torch.Tensor, torch.Tens
     count = rows * 64 * bits
     numbers = torch.arange(count, dtype=torch.int32)
     one_each = torch.arange(8, dtype=torch.int32)
-    kernel = lowbit_program(type, group, torch.float16)["pack"]
+    kernel = lowbit_program(type, group, torch.bfloat16)["pack"]
 
     def packed(places):
         strings = (places.view(-1, 8) << one_each).sum(1).to(torch.uint8).view(rows, 8 * bits)

@@ -24,33 +24,35 @@ static const lowbit_size large_sizes[] = {{5, 1544, 8320}, {20, 9608, 1408}, {70
 enum { LARGE_SIZES = sizeof large_sizes / sizeof *large_sizes };
 
 static const lowbit_form variant_forms[] = {
-    {"u4", {0, 128, 0}, false, false}, {"u3", {0, 128, 0}, false, false},
-    {"u8", {0, 128, 0}, false, false}, {"f6_e3m2", {0, 128, 0}, false, false},
-    {"u4", {1, 64, 1}, true, false},   {"u4", {0, 32, 0}, true, false},
-    {"u2", {0, 0, 1}, false, false},   {"i5", {0, 64, 0}, true, false},
+    {"u4", {0, 128, 0}, false, false, false},    {"u3", {0, 128, 0}, false, false, false},
+    {"u8", {0, 128, 0}, false, false, false},    {"f6_e3m2", {0, 128, 0}, false, false, false},
+    {"u4", {1, 64, 1}, true, false, false},      {"u4", {0, 32, 0}, true, false, false},
+    {"u2", {0, 0, 1}, false, false, false},      {"i5", {0, 64, 0}, true, false, false},
+    {"f4_e2m1", {0, 16, 0}, false, false, true}, {"u3", {1, 16, 1}, true, false, false},
 };
 enum { VARIANT_FORMS = sizeof variant_forms / sizeof *variant_forms };
 
 static const lowbit_form forms[] = {
-    {"u4", {1, 128, 0}, false, false},     {"u4", {0, 32, 1}, true, false},
-    {"u4", {1, 64, 1}, true, true},        {"u4", {0, 0, 1}, false, true},
-    {"u1", {0, 64, 0}, true, true},        {"u2", {1, 32, 1}, true, false},
-    {"u3", {0, 128, 1}, true, true},       {"u6", {0, 128, 1}, true, true},
-    {"u8", {0, 128, 1}, true, true},       {"u8", {1, 0, 1}, true, false},
-    {"u8", {0, 32, 0}, false, true},       {"i5", {1, 0, 0}, true, true},
-    {"i5", {0, 64, 0}, true, true},        {"i8", {0, 0, 0}, false, true},
-    {"f6_e3m2", {1, 64, 0}, false, false}, {"f6_e3m2", {0, 32, 0}, true, true},
-    {"f8_e4m3", {0, 0, 0}, true, 1},       {"f8_e4m3", {1, 128, 0}, true, true},
-    {"f8_e6m1", {1, 32, 0}, true, true},   {"f8_e6m1", {0, 0, 0}, true, 1},
-    {"f5_e2m2", {0, 64, 0}, false, true},
+    {"u4", {1, 128, 0}, false, false, false},     {"u4", {0, 32, 1}, true, false, false},
+    {"u4", {1, 64, 1}, true, true, false},        {"u4", {0, 0, 1}, false, true, false},
+    {"u1", {0, 64, 0}, true, true, false},        {"u2", {1, 32, 1}, true, false, false},
+    {"u3", {0, 128, 1}, true, true, false},       {"u6", {0, 128, 1}, true, true, false},
+    {"u8", {0, 128, 1}, true, true, false},       {"u8", {1, 0, 1}, true, false, false},
+    {"u8", {0, 32, 0}, false, true, false},       {"i5", {1, 0, 0}, true, true, false},
+    {"i5", {0, 64, 0}, true, true, false},        {"i8", {0, 0, 0}, false, true, false},
+    {"f6_e3m2", {1, 64, 0}, false, false, false}, {"f6_e3m2", {0, 32, 0}, true, true, false},
+    {"f8_e4m3", {0, 0, 0}, true, 1, false},       {"f8_e4m3", {1, 128, 0}, true, true, false},
+    {"f8_e6m1", {1, 32, 0}, true, true, false},   {"f8_e6m1", {0, 0, 0}, true, 1, false},
+    {"f5_e2m2", {0, 64, 0}, false, true, false},  {"u8", {0, 16, 1}, false, false, false},
+    {"f4_e2m1", {1, 16, 0}, true, true, true},
 };
 
 /* Put through one build whose rows do not depend on how many there are. */
 static const lowbit_form invariant_forms[] = {
-    {"u4", {0, 128, 0}, false, false},
-    {"u3", {1, 64, 0}, false, true},
-    {"u8", {0, 128, 1}, true, false},
-    {"f8_e6m1", {0, 32, 0}, false, true},
+    {"u4", {0, 128, 0}, false, false, false},
+    {"u3", {1, 64, 0}, false, true, false},
+    {"u8", {0, 128, 1}, true, false, false},
+    {"f8_e6m1", {0, 32, 0}, false, true, false},
 };
 enum { INVARIANT_FORMS = sizeof invariant_forms / sizeof *invariant_forms };
 
@@ -136,9 +138,11 @@ static uint8_t *multiply(tvm_context *context, const gpu_test *test, const probl
                                   ARG_IN(TVM_U(8), o->p, o->packed),
                                   ARG_IN(half, o->s, o->scales)};
     uint8_t *outputs[GPU_MAX_ARGS] = {0};
+    const float factor = LOWBIT_FACTOR;
     size_t count = 6;
     if (o->form->options.zeros) args[count++] = ARG_IN(half, o->s, o->zeros);
     if (o->form->bias) args[count++] = ARG_IN(half, (size_t)o->size.n, o->bias);
+    if (o->form->factor) args[count++] = ARG_IN(TVM_F32, 1, (const uint8_t *)&factor);
     args[count] = ARG_IN(o->form->f32 ? TVM_F32 : half, o->c, o->poison);
     bool good = gpu_launch(context, test, kernel, args, count + 1, outputs);
     uint8_t *c = outputs[count];

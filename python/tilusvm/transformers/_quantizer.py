@@ -9,6 +9,7 @@ from transformers.quantizers import HfQuantizer, register_quantization_config, r
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from .. import nn, storage
+from ..ops import check_group
 from ..quantize import quantize_
 
 __all__ = ["TilusConfig", "TilusQuantizer"]
@@ -18,7 +19,7 @@ __all__ = ["TilusConfig", "TilusQuantizer"]
 class TilusConfig(QuantizationConfigMixin):
     """How from_pretrained quantizes linear layers.
 
-    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 32, 64, 128, or 0 for all; zeros: a
+    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all; zeros: a
     zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with wildcards, that
     stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their config.json.
     """
@@ -26,8 +27,7 @@ class TilusConfig(QuantizationConfigMixin):
     def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **kwargs):
         self.quant_method, self.version = "tilusvm", version
         self.type, self.group, self.zeros, self.scales, self.skip = type, group, zeros, scales, list(skip)
-        if group not in (0, 32, 64, 128):
-            raise ValueError(f"group must be 32, 64, 128 or 0, not {group!r}")
+        check_group("", type, group, None)
 
 
 @register_quantizer("tilusvm")
