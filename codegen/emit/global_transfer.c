@@ -102,6 +102,17 @@ static void map_free(element_map *map) {
     *map = (element_map){0};
 }
 
+tvm_status tvm_transfer_classify(emitter *e, transfer *t) {
+    map_free(&t->map);
+    free(t->pointer);
+    free(t->predicate);
+    t->pointer = t->predicate = NULL;
+    if (!map_make(t)) return tvm_diag_no_memory(e->diags);
+    t->pointer = calloc(t->map.classes, sizeof *t->pointer);
+    t->predicate = calloc(t->map.classes, sizeof *t->predicate);
+    return t->pointer && t->predicate ? TVM_OK : tvm_diag_no_memory(e->diags);
+}
+
 /* The thread parts of the coordinates whose indices are scalars. */
 static void find_parts(emitter *e, transfer *t, unsigned tile_rank, unsigned lead) {
     global_access *g = &t->g;
@@ -136,10 +147,7 @@ tvm_status tvm_transfer_open(emitter *e, transfer *t, const tvm_operand *tensor,
     t->extra = t->layout->rank - tile_rank;
     find_parts(e, t, tile_rank, rank - tile_rank);
     tvm_global_open(e, &t->g, tensor->value, tensor + 1, tile_rank);
-    if (!map_make(t)) return tvm_diag_no_memory(e->diags);
-    t->pointer = calloc(t->map.classes, sizeof *t->pointer);
-    t->predicate = calloc(t->map.classes, sizeof *t->predicate);
-    return t->pointer && t->predicate ? TVM_OK : tvm_diag_no_memory(e->diags);
+    return tvm_transfer_classify(e, t);
 }
 
 void tvm_transfer_close(transfer *t) {
@@ -284,7 +292,13 @@ static bool reads_result(const transfer *t) {
 
 tvm_status tvm_transfer_load_all(emitter *e, transfer *t, unsigned align) {
     access_plan plan;
-    tvm_status status = tvm_transfer_plan(e, t, align, &plan);
+    tvm_status status;
+    if (tvm_transfer_find_runs(e, t, align, &plan, &status)) {
+        status = tvm_transfer_load_runs(e, t, &plan);
+        tvm_access_plan_free(&plan);
+        return status;
+    }
+    if (status == TVM_OK) status = tvm_transfer_plan(e, t, align, &plan);
     if (status != TVM_OK) return status;
     bool *started = calloc(e->slots[t->slot].words + (size_t)1, sizeof *started);
     reg(*units)[4] = calloc(plan.count + (size_t)1, sizeof *units);
@@ -313,7 +327,13 @@ tvm_status tvm_transfer_load_all(emitter *e, transfer *t, unsigned align) {
 
 tvm_status tvm_transfer_store_all(emitter *e, transfer *t, unsigned align) {
     access_plan plan = {0};
-    tvm_status status = tvm_transfer_plan(e, t, align, &plan);
+    tvm_status status;
+    if (tvm_transfer_find_runs(e, t, align, &plan, &status)) {
+        status = tvm_transfer_store_runs(e, t, &plan);
+        tvm_access_plan_free(&plan);
+        return status;
+    }
+    if (status == TVM_OK) status = tvm_transfer_plan(e, t, align, &plan);
     for (uint32_t i = 0; i < plan.count && status == TVM_OK; i++) {
         reg pointer, predicate, units[4];
         tvm_transfer_class(e, t, plan.accesses[i].class_id, &pointer, &predicate);

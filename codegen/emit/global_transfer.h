@@ -54,6 +54,8 @@ void tvm_transfer_close(transfer *t);
 /* Alignment, in bits, of every class's base; below 8: inside a byte. */
 unsigned tvm_transfer_alignment(const transfer *t);
 bool tvm_transfer_is_guarded(const transfer *t);
+/* Finds the classes anew, after a change of the granules. */
+tvm_status tvm_transfer_classify(emitter *e, transfer *t);
 /* The constant coordinates of an element in the dimensions that the tensor has and whose indices are scalars.
  */
 void tvm_transfer_coordinate(const transfer *t, uint32_t local, uint32_t coordinate[TVM_MAX_RANK]);
@@ -73,6 +75,14 @@ tvm_status tvm_transfer_plan(emitter *e, transfer *t, unsigned align, access_pla
 /* One access, to `units` or from them. */
 void tvm_transfer_load(emitter *e, transfer *t, const access_plan *plan, const access *a, reg units[4]);
 void tvm_transfer_store(emitter *e, transfer *t, const access *a, const reg units[4]);
+
+/* Where each thread holds whole runs of 16 or 8 bytes along rows that, for all that is known, begin and end
+ * anywhere: one access a run that lies inside and is aligned when the kernel runs, and one an element of the
+ * others, which are those at a row's ends where the program begins its tile at a multiple of that. False:
+ * there are no such runs, or they need no test. */
+bool tvm_transfer_find_runs(emitter *e, transfer *t, unsigned align, access_plan *plan, tvm_status *status);
+tvm_status tvm_transfer_load_runs(emitter *e, transfer *t, const access_plan *plan);
+tvm_status tvm_transfer_store_runs(emitter *e, transfer *t, const access_plan *plan);
 
 /* The whole tensor, and its line of the report. */
 tvm_status tvm_transfer_load_all(emitter *e, transfer *t, unsigned align);

@@ -441,6 +441,28 @@ static reg bound_test(global_access *g, unsigned d, uint32_t first) {
     return p;
 }
 
+bool tvm_global_last(global_access *g, reg *at, reg *limit) {
+    emitter *e = g->e;
+    unsigned d = g->rank - 1;
+    uint32_t index = g->index[d].value, shape = shape_expr(g, d);
+    enum when when;
+    if (!is_narrow(e, index) || !is_narrow(e, shape)) {
+        *at = tvm_global_position(g, d);
+        *limit = widen(g, shape, &when);
+        return true;
+    }
+    const thread_part *part = &g->part[d - g->lead];
+    int64_t value;
+    bool constant = tvm_fact_constant(e, index, &value);
+    *at = constant ? tvm_pure(e, 'r', "mov.b32 $, %" PRId64 ";", value) : tvm_emit_expr(e, index);
+    *limit = tvm_emit_expr(e, shape);
+    if (!part->varies) return false;
+    reg sum = tvm_new_r(e);
+    tvm_emit(e, "add.s32 %s, %s, %s;", sum.name, at->name, part->value.name);
+    *at = sum;
+    return false;
+}
+
 bool tvm_global_guard_bytes(global_access *g) {
     emitter *e = g->e;
     uint32_t index = g->index[g->rank - 1].value;

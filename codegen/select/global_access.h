@@ -50,8 +50,8 @@ typedef struct global_access {
     } pointers[GLOBAL_CACHE];
     unsigned pointer_count;
     bool whole_bytes; /* sub-byte: an index is taken to begin at a byte (store-global) */
-    bool is_near;     /* constant indices are part of tvm_global_offset, not of the address, where they are few
-                         bytes: tiles of one tensor then have their address in common */
+    bool is_near; /* constant indices are part of tvm_global_offset, not of the address, where they are few
+                     bytes: tiles of one tensor then have their address in common */
 } global_access;
 
 /* part and extent (tile_rank entries) have been set; the rest is found out. */
@@ -77,6 +77,8 @@ reg tvm_global_near_pointer(global_access *g, const uint32_t coordinate[TVM_MAX_
 bool tvm_global_guard_bytes(global_access *g);
 /* The predicate of the granule that the constant coordinates lie in; false: always inside. */
 bool tvm_global_predicate(global_access *g, const uint32_t coordinate[TVM_MAX_RANK], reg *out);
+/* Of the last dimension: index and thread part, and the extent; true: they are %rd, else %r, signed. */
+bool tvm_global_last(global_access *g, reg *at, reg *limit);
 /* Numbers that are equal for coordinates that share pointer and predicate. */
 void tvm_global_key(const global_access *g, const uint32_t coordinate[TVM_MAX_RANK],
                     uint32_t key[2 * TVM_MAX_RANK]);
