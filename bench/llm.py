@@ -4,24 +4,34 @@
     python bench/llm.py --shapes llama-8b --types u4,f16 --batches 1,16,64 --json llm.json
 
 f16 is the same harness with torch's linear layers (cuBLAS); --transformers measures transformers' own model in f16,
-compiled, with a static cache. A line of JSON a case:
+compiled, with a static cache; --start the way from a checkpoint on disk to the first token. A line of JSON a case:
 
     decode_us       of a step of all sequences, replayed from a CUDA graph, behind a prompt of --prompt tokens
     tokens_s        of all sequences together
     weight_bytes    that a step reads: linear layers, head, norms
     share           (weight_bytes / 4.65 TB/s) / decode: what of a step the weights alone would take at the H200's rate
+    cache_bytes     of keys and values that it reads; share_all: of the weights and these together
     first_ms        prompt to first token, batch 1: host time, the GPU waited for
+
+and of a start, by a process of its own, seconds: total_s of the process, of which imports_s; load_s, the files to the
+GPU; first_s, a decoder and the first token; cubins: "made" or "kept" in the cache; read_s: the files read once more.
 """
 
 import argparse
 import json
+import os
+import pathlib
+import subprocess
 import sys
+import tempfile
 import time
+
+STARTED = time.perf_counter()
 
 import torch
 import transformers
 
-from tilusvm import nn
+from tilusvm import nn, storage
 from tilusvm.transformers import Decoder
 
 RATE = 4.65e12  # bytes a second that an H200 reads
@@ -62,10 +72,20 @@ def linear_of(weights, inputs, outputs, bias, group):
     return layer
 
 
-def model_of(config, weights, head, group):
-    """transformers' model with weights on the GPU alone, random ones."""
+def empty_model_of(config):
+    """transformers' model without weights, but with what is in no checkpoint."""
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16)
+    embed = model.model.embed_tokens
+    if hasattr(embed, "embed_scale"):  # Gemma's
+        embed.embed_scale = torch.tensor(embed.scalar_embed_scale, device="cuda", dtype=torch.float16)
+    model.model.rotary_emb = type(model.model.rotary_emb)(config).to("cuda")
+    return model.eval()
+
+
+def model_of(config, weights, head, group):
+    """transformers' model with weights on the GPU alone, random ones."""
+    model = empty_model_of(config)
     for name, module in list(model.named_modules()):
         if isinstance(module, torch.nn.Linear):
             of = head if name == "lm_head" else weights
@@ -75,16 +95,19 @@ def model_of(config, weights, head, group):
         elif isinstance(module, torch.nn.Embedding) or "Norm" in type(module).__name__:
             module.weight = torch.nn.Parameter(torch.empty_like(module.weight, device="cuda"), False)
             module.weight.data.normal_(1.0 if "Norm" in type(module).__name__ else 0.0, 0.02)
-            if hasattr(module, "embed_scale"):  # Gemma's, a tensor that is in no checkpoint
-                module.embed_scale = torch.tensor(module.scalar_embed_scale, device="cuda", dtype=torch.float16)
-    model.model.rotary_emb = type(model.model.rotary_emb)(config).to("cuda")
-    return model.eval()
+    return model
 
 
 def weight_bytes(decoder):
     owners = [decoder.head, decoder.norm, *decoder.blocks]
     tensors = [t for owner in owners for t in (*owner.parameters(), *owner.buffers())]
     return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def cache_bytes(decoder, tokens):
+    """Of keys and values of so many tokens of each sequence."""
+    cache = decoder.cache
+    return sum(t.numel() * t.element_size() for t in cache.data) * tokens // cache.max_tokens
 
 
 def decode_us(decoder, prompt, steps=32):
@@ -131,7 +154,9 @@ def measure(shape, weights, options):
         row["decode_us"] = decode_us(decoder, options.prompt)
         row["tokens_s"] = batch * 1e6 / row["decode_us"]
         row["weight_bytes"] = weight_bytes(decoder)
+        row["cache_bytes"] = cache_bytes(decoder, options.prompt)
         row["share"] = row["weight_bytes"] / RATE * 1e6 / row["decode_us"]
+        row["share_all"] = (row["weight_bytes"] + row["cache_bytes"]) / RATE * 1e6 / row["decode_us"]
         if batch == 1:
             row["first_ms"] = first_ms(decoder, options.prompt, config.vocab_size)
         yield row
@@ -171,6 +196,50 @@ def measure_transformers(shape, options):
         yield row
 
 
+def start_from(folder, shape, options):
+    """From the files to the first token, in a process that does nothing else; one line of JSON."""
+    row = {"imports_s": time.perf_counter() - STARTED}
+    torch.zeros(1, device="cuda")
+    begin = time.perf_counter()
+    model = storage.load(empty_model_of(config_of(shape, options.layers)), folder, device="cuda")
+    torch.cuda.synchronize()
+    row["load_s"] = time.perf_counter() - begin
+    begin = time.perf_counter()
+    decoder = Decoder(model, 1, options.prompt + 128, cache=options.cache, consume=True)
+    ids = torch.randint(0, decoder.config.vocab_size, (1, options.prompt), device="cuda")
+    decoder.forward(ids).argmax(-1).item()
+    row["first_s"] = time.perf_counter() - begin
+    print(json.dumps(row))
+
+
+def measure_start(shape, weights, options):
+    """Starts of a packed checkpoint that is written first: with an empty cache of cubins, and with what that left."""
+    folder = pathlib.Path(options.start) / f"{shape}-{weights}"
+    model = model_of(config_of(shape, options.layers), weights, options.head or weights, options.group)
+    storage.save(model, folder)
+    del model
+    torch.cuda.empty_cache()
+    files = list(folder.glob("*.safetensors"))
+    begin = time.perf_counter()
+    for file in files:
+        with open(file, "rb", buffering=0) as stream:
+            buffer = bytearray(1 << 24)
+            while stream.readinto(buffer):
+                pass
+    read = time.perf_counter() - begin
+    words = [sys.executable, __file__, "--shapes", shape, "--prompt", str(options.prompt), "--from", str(folder)]
+    words += ["--layers", str(options.layers)] if options.layers else []
+    with tempfile.TemporaryDirectory() as cubins:
+        for kept in (False, True):
+            begin = time.perf_counter()
+            environment = dict(os.environ, XDG_CACHE_HOME=cubins)
+            found = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+            row = {"shape": shape, "type": weights, "start": True, "cubins": "kept" if kept else "made"}
+            row["file_bytes"] = sum(file.stat().st_size for file in files)
+            row.update(read_s=read, total_s=time.perf_counter() - begin, **json.loads(found.stdout))
+            yield row
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", default="llama-8b", help=", ".join(SHAPES))
@@ -182,13 +251,19 @@ def main():
     parser.add_argument("--cache", help="type of keys and values; f16 without")
     parser.add_argument("--layers", type=int, help="as many instead of the shape's")
     parser.add_argument("--transformers", action="store_true", help="transformers' own, compiled, too (minutes)")
+    parser.add_argument("--start", metavar="FOLDER", help="starts instead, of checkpoints that are written there")
+    parser.add_argument("--from", dest="source", help="one start of a checkpoint, by --start itself")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further case after so many")
     parser.add_argument("--json", help="file of the rows, one a line")
     options = parser.parse_args()
+    if options.source:
+        return start_from(options.source, options.shapes, options)
     begin = time.perf_counter()
     out = open(options.json, "w") if options.json else None
-    jobs = [(shape, weights) for shape in options.shapes.split(",") for weights in options.types.split(",")]
-    makers = [lambda s=s, t=t: measure(s, t, options) for s, t in jobs]
+    types = [word for word in options.types.split(",") if word]
+    jobs = [(shape, weights) for shape in options.shapes.split(",") for weights in types]
+    of = measure_start if options.start else measure
+    makers = [lambda s=s, t=t: of(s, t, options) for s, t in jobs]
     if options.transformers:
         makers += [lambda s=s: measure_transformers(s, options) for s in options.shapes.split(",")]
     for maker in makers:

@@ -167,6 +167,7 @@ static const char *const compiled[][3] = {
     {"attention_decode.vasm", "KTYPE=u4 VTYPE=f8_e5m2 KCHANNELS=true PAGE=32", "sm_89"},
     {"attention_decode.vasm", "KTYPE=u3 VTYPE=u3 LSE=true", "sm_90a"},
     {"kv_append.vasm", "ROPE=true", "sm_89"},
+    {"kv_append.vasm", "QKV=true KTYPE=u4 VTYPE=u4", "sm_90a"},
     {"kv_append.vasm", "KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true", "sm_90a"},
     {"attention_merge.vasm", "T=f16", "sm_90a"},
 };

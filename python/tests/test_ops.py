@@ -52,6 +52,7 @@ def test_swiglu(device, dtype, activation):
 def test_softmax(device, dtype):
     x = rows(device, dtype, 4, 1, 100)
     close(ops.softmax(x), x.double().softmax(-1), ROUNDING[dtype])
+    assert torch.equal(ops.argmax(x).long(), x.argmax(-1))
 
 
 @pytest.mark.parametrize("style", ["half", "interleaved"])
@@ -189,6 +190,24 @@ def test_decode(device, k_type, v_type, zeros, tolerance):
         close(out[i], reference(q[i], k[i], v[i], 0.125, -1, 0)[0], tolerance)
 
 
+@pytest.mark.parametrize("type", [None, "u4"])
+def test_queries_keys_and_values_at_once(device, type):
+    """As rope and kv_append one after the other, of tokens that begin within a slab."""
+    form = ops.CacheFormat(HALF, type, type, head=64, page=16)
+    kv_heads, heads, counts = 2, 6, [3, 2]
+    caches = [form.zeros(6, kv_heads, device) for _ in range(2)]
+    table = torch.tensor([[5, 1, 0], [3, 4, 2]], dtype=torch.int32, device=device)
+    lengths = torch.tensor([18, 35], dtype=torch.int32, device=device)
+    positions = torch.cat([torch.arange(n - c, n) for n, c in zip(lengths.tolist(), counts)]).int().to(device)
+    qkv, rotation = rows(device, HALF, 5, (heads + 2 * kv_heads) * 64), rows(device, FLOAT, 48, 64)
+    q, k, v = (t.reshape(5, -1, 64).contiguous() for t in qkv.split([heads * 64, kv_heads * 64, kv_heads * 64], -1))
+    where = starts_of(counts, device), table, lengths, form
+    ops.kv_append(k, v, caches[0], *where, longest=3, rotation=rotation)
+    turned = ops.qkv_append(qkv, caches[1], *where, longest=3, rotation=rotation)
+    close(turned, ops.rope(q, positions, rotation), 2e-3)
+    assert torch.equal(*caches) and caches[0].any()
+
+
 def test_cache_formats():
     assert ops.CacheFormat().shape(7, 3) == (7, 3, 1, 2048)
     assert ops.CacheFormat(k_type="u4", v_type="u4", k_zeros=True).shape(1, 1)[3] == 2 * 256 + 16 + 8
@@ -217,18 +236,20 @@ def examples():
         "swiglu": (x,),
         "rope": (heads, torch.arange(5, dtype=torch.int32), torch.randn(8, 64)),
         "softmax": (x,),
+        "argmax": (x,),
         "quantize_rows": (x, torch.int8),
         "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
         "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
         "attention_decode": (heads[:1, None], cache, table, lengths, None, None, text, 0, 0.1, 0.0),
         "kv_append": (heads, heads, cache, starts, table, lengths, None, None, None, text, 5),
+        "qkv_append": (rows("cpu", HALF, 5, 6 * 64), cache, starts, table, lengths, torch.randn(8, 64), text, 5),
         "unpack": (layer.packed, "u4", 32, 16),
     }
 
 
 NAMES = [
-    "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "quantize_rows", "embedding",
-    "attention", "attention_decode", "kv_append", "unpack",
+    "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "quantize_rows",
+    "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
 ]  # fmt: skip
 
 

@@ -295,6 +295,62 @@ def _cast_append(dtype, k, v, cache, starts, table, lengths, rotation, k_scale, 
     return k.to(half), v.to(half), cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest
 
 
+def _append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest):
+    batch, tokens, kv_heads, d = lengths.shape[0], qkv.shape[0], cache.shape[1], _formats[format].head
+    heads = qkv.shape[1] // d - 2 * kv_heads
+    q = qkv.new_empty((tokens, heads, d))
+    kernel = _cache_kernel("kv_append", "kv_append", format, ("QKV", True))
+    sizes = [batch, tokens, longest, heads, kv_heads, cache.shape[0], table.shape[1], rotation.shape[0]]
+    kernel(
+        *sizes, starts, table, lengths, qkv.view(tokens, heads + 2 * kv_heads, d), rotation, q, cache.view(torch.uint32)
+    )
+    return q
+
+
+def _check_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest):
+    op, format = "qkv_append", _formats[format]
+    need(op, "qkv", qkv, dtype=format.dtype, dim=2)
+    _need_cache(op, cache, format, table, lengths, qkv)
+    kv_heads = cache.shape[1]
+    if qkv.shape[1] % format.head or qkv.shape[1] < 2 * kv_heads * format.head:
+        raise ValueError(
+            f"{op}: qkv must have heads of {format.head} elements, {kv_heads} of them keys and {kv_heads} values, not "
+            f"{qkv.shape[1]} columns"
+        )
+    need(op, "starts", starts, dtype=torch.int32, shape=(lengths.shape[0] + 1,), like=qkv)
+    need(op, "rotation", rotation, dtype=torch.float32, shape=(None, format.head), like=qkv)
+    if format.k_channels:
+        raise ValueError(f"{op}: the format must not have k_channels")
+
+
+def _fake_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest):
+    d = _formats[format].head
+    return qkv.new_empty((qkv.shape[0], qkv.shape[1] // d - 2 * cache.shape[1], d))
+
+
+def _cast_append_qkv(dtype, qkv, cache, starts, table, lengths, rotation, format, longest):
+    return qkv.to(_formats[format].dtype), cache, starts, table, lengths, rotation, format, longest
+
+
+_append_qkv_op = Operator(
+    "qkv_append(Tensor qkv, Tensor(a!) cache, Tensor starts, Tensor table, Tensor lengths, Tensor rotation, "
+    "str format, int longest) -> Tensor",
+    _append_qkv,
+    _check_append_qkv,
+    _fake_append_qkv,
+    _cast_append_qkv,
+)
+
+
+def qkv_append(qkv, cache, starts, table, lengths, format: CacheFormat, *, longest, rotation):
+    """kv_append, and rope of the queries, of what one product gives: one launch; the queries, turned.
+
+    qkv: [tokens, (heads + 2 kv_heads) * head], of a token the queries, then the keys, then the values; the rest as for
+    kv_append, and formats without k_channels. Returns [tokens, heads, head].
+    """
+    return _append_qkv_op(qkv, cache, starts, table, lengths, rotation, _text(format), longest)
+
+
 _append_op = Operator(
     "kv_append(Tensor k, Tensor v, Tensor(a!) cache, Tensor starts, Tensor table, Tensor lengths, Tensor? rotation, "
     "Tensor? k_scale, Tensor? k_zero, str format, int longest) -> ()",

@@ -15,17 +15,18 @@ class _Product(torch.autograd.Function):
     """x @ W with the gradient of x; the weights have none."""
 
     @staticmethod
-    def forward(ctx, x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
+    def forward(ctx, x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier, early):
         ctx.save_for_backward(packed, scales, zeros, multiplier)
         ctx.type, ctx.group, ctx.dtype = type, group, x.dtype
-        return ops.lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier)
+        rest = type, group, out_dtype, batch_invariant, multiplier, early
+        return ops.lowbit_operator(x, packed, scales, zeros, bias, *rest)
 
     @staticmethod
     def backward(ctx, gradient):
         packed, scales, zeros, multiplier = ctx.saved_tensors
         gradient = gradient if multiplier is None else (gradient * multiplier).to(gradient.dtype)
         weight = quantize.dequantize(packed, scales, zeros, type=ctx.type, group=ctx.group, dtype=gradient.dtype)
-        return ((gradient @ weight).to(ctx.dtype), *[None] * 9)
+        return ((gradient @ weight).to(ctx.dtype), *[None] * 10)
 
 
 class Linear(torch.nn.Module):
@@ -40,9 +41,14 @@ class Linear(torch.nn.Module):
     order: row i of W [in_features, out_features] multiplies x[..., order[i]]; multiplier: y = multiplier (x W) + bias,
     in f32 until it is rounded. Both are for weights that others have quantized.
 
+    early, an attribute, False at first: a GPU reads the first weights while the launch before may still run. Where that
+    writes no weights, as in a model that runs, it saves the wait for them.
+
     Buffers: packed (uint8), scales, zeros (or None), bias (or None), the last three of dtype; order (int32
     [in_features], or None), multiplier (float32 [1], or None). The gradient goes to x alone.
     """
+
+    early = False
 
     def __init__(
         self,
@@ -268,7 +274,7 @@ class Linear(torch.nn.Module):
         if not x.is_contiguous():
             x = x.contiguous()
         weights = buffers["packed"], scales, buffers["zeros"], buffers["bias"]
-        rest = *weights, self.type, self.group, out_dtype, self.batch_invariant, buffers["multiplier"]
+        rest = *weights, self.type, self.group, out_dtype, self.batch_invariant, buffers["multiplier"], self.early
         if x.requires_grad and torch.is_grad_enabled():
             y = _Product.apply(x, *rest)
         elif plain(x):

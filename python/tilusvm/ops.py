@@ -17,7 +17,7 @@ import math
 import torch
 
 from . import program
-from ._attention import CacheFormat, attention, attention_decode, kv_append
+from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._formats import format_of
 from ._registry import FLOATS, HALVES, TYPES, Operator, cast_all, cast_to_first, need, type_name
 
@@ -29,11 +29,13 @@ __all__ = [
     "swiglu",
     "rope",
     "softmax",
+    "argmax",
     "quantize_rows",
     "embedding",
     "attention",
     "attention_decode",
     "kv_append",
+    "qkv_append",
     "CacheFormat",
 ]
 
@@ -66,8 +68,9 @@ def check_group(op: str, type: str, group: int, dtype):
 
 @functools.lru_cache(maxsize=None)
 def lowbit_program(
-    type: str, group: int, dtype, zeros=False, bias=False, out_dtype=None, batch_invariant=False, factor=False
-):
+    type: str, group: int, dtype, zeros=False, bias=False, out_dtype=None, batch_invariant=False, factor=False,
+    early=False,
+):  # fmt: skip
     """The program matmul_lowbit for these weights, whose kernel `pack` lays them out."""
     consts = {"WTYPE": type, "ATYPE": TYPES[dtype], "GROUP": group}
     if zeros:
@@ -80,6 +83,8 @@ def lowbit_program(
         consts["BATCH_INVARIANT"] = True
     if factor:
         consts["FACTOR"] = True
+    if early:
+        consts["EARLY"] = True
     return program("matmul_lowbit", **consts)
 
 
@@ -94,12 +99,12 @@ def packed_shape(type: str, group: int, k: int, n: int) -> tuple[int, int, int]:
     return (-(-n // 64), k // rows, rows * 8 * format_of(type).bits)
 
 
-def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
+def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier, early):
     shape, n = x.shape, scales.shape[1]
     more = [t for t in (zeros, bias, multiplier) if t is not None]
     kernel = _lowbit_kernel(
         type, group, scales.dtype, zeros is not None, bias is not None, out_dtype, batch_invariant,
-        multiplier is not None,
+        multiplier is not None, early,
     )  # fmt: skip
     k, m = shape[-1], shape[0] if len(shape) == 2 else rows_of(x)
     rows = x if len(shape) == 2 else x.view(m, k)
@@ -109,7 +114,7 @@ def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch
     return out if len(shape) == 2 else out.view(*shape[:-1], n)
 
 
-def _check_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
+def _check_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier, early):
     op = "matmul_lowbit"
     bits = format_of(type).bits
     check_group(f"{op}: ", type, group, scales.dtype if isinstance(scales, torch.Tensor) else None)
@@ -138,7 +143,7 @@ def _check_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_
         raise TypeError(f"{op}: out_dtype must be {scales.dtype} or torch.float32, not {out_dtype}")
 
 
-def _fake_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier):
+def _fake_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier, early):
     return x.new_empty((*x.shape[:-1], scales.shape[1]), dtype=out_dtype or x.dtype)
 
 
@@ -150,7 +155,7 @@ def _cast_lowbit(dtype, x, packed, scales, zeros, bias, *rest):
 
 lowbit_operator = Operator(
     "matmul_lowbit(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str type, int group, "
-    "ScalarType? out_dtype=None, bool batch_invariant=False, Tensor? multiplier=None) -> Tensor",
+    "ScalarType? out_dtype=None, bool batch_invariant=False, Tensor? multiplier=None, bool early=False) -> Tensor",
     _matmul_lowbit,
     _check_lowbit,
     _fake_lowbit,
@@ -160,7 +165,7 @@ lowbit_operator = Operator(
 
 def matmul_lowbit(
     x, packed, scales, zeros=None, bias=None, *, type, group=128, out_dtype=None, batch_invariant=False,
-    multiplier=None,
+    multiplier=None, early=False,
 ):  # fmt: skip
     """x @ W * multiplier + bias for weights W [k, n] of any low-precision type, where x is [..., k], of the type of the
     scales.
@@ -169,8 +174,11 @@ def matmul_lowbit(
     0; zeros: as scales, zero points of unsigned types; bias: [n]; multiplier: float32 [1], of the sums in f32. n is a
     multiple of 8, k of group_rows(group).
     out_dtype: torch.float32 leaves the sums unrounded. batch_invariant: a row's bits do not depend on the other rows.
+    early: the first weights, scales and zero points are read while the launch before on the stream may still run, so
+    that launch must not be what writes them.
     """
-    return lowbit_operator(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier)
+    rest = type, group, out_dtype, batch_invariant, multiplier, early
+    return lowbit_operator(x, packed, scales, zeros, bias, *rest)
 
 
 # ---- matmul ----
@@ -424,6 +432,36 @@ _softmax_op = Operator(
 def softmax(x):
     """Softmax over the last dimension of a float [..., n], n up to 2^20, computed in f32."""
     return _softmax_op(x)
+
+
+_INTEGERS = (torch.int8, torch.uint8, torch.int32)
+
+
+def _argmax(x):
+    out = torch.empty(x.shape[:-1], dtype=torch.int32, device=x.device)
+    m, n = rows_of(x), x.shape[-1]
+    _kernel("argmax", "argmax", x.dtype)(m, n, x.view(m, n), out.view(m, 1))
+    return out
+
+
+def _check_argmax(x):
+    need("argmax", "x", x, dtype=FLOATS + _INTEGERS)
+    if x.dim() < 1 or not 1 <= x.shape[-1] <= 1 << 30:
+        raise ValueError(f"argmax: x must have 1 to 2^30 columns, not the shape {list(x.shape)}")
+
+
+_argmax_op = Operator(
+    "argmax(Tensor x) -> Tensor",
+    _argmax,
+    _check_argmax,
+    lambda x: x.new_empty(x.shape[:-1], dtype=torch.int32),
+)
+
+
+def argmax(x):
+    """The index of the greatest element of the last dimension of x [..., n], the lowest of equal ones: i32 [...]. x: a
+    float, int8, uint8 or int32; a NaN is below every number."""
+    return _argmax_op(x)
 
 
 _QUANTIZED = (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)

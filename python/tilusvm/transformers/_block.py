@@ -10,6 +10,8 @@ What a layer adds to the residual is added where the next norm reads it, so that
 
 from __future__ import annotations
 
+import copy
+
 import torch
 
 from .. import nn
@@ -49,6 +51,15 @@ class Norm(torch.nn.Module):
         return add_rms_norm(x, residual, self.weight, self.eps)
 
 
+def early(layer):
+    """The layer, with the same weights, for where the launch before it writes none: see nn.Linear."""
+    if type(layer) is not nn.Linear:
+        return layer
+    layer = copy.copy(layer)
+    layer.early = True
+    return layer
+
+
 def _merged(parts):
     """One Linear that gives what all give, side by side; None where they are not alike."""
     if all(type(part) is torch.nn.Linear for part in parts):
@@ -76,7 +87,7 @@ class _Side(torch.nn.Module):
         super().__init__()
         self.sizes = [part.out_features for part in parts]
         whole = _merged(parts) if merge else None
-        self.parts = torch.nn.ModuleList(parts if whole is None else [whole])
+        self.parts = torch.nn.ModuleList(map(early, parts if whole is None else [whole]))
 
     def forward(self, x):
         found = [part(x) for part in self.parts]
@@ -122,9 +133,9 @@ class Block(torch.nn.Module):
         self.activation = _ACTIVATIONS[getattr(config, "hidden_activation", None) or config.hidden_act]
         self.act = mlp.act_fn
         self.qkv = _Side([attn.q_proj, attn.k_proj, attn.v_proj], options.merge)
-        self.out = attn.o_proj
+        self.out = early(attn.o_proj)
         self.gate_up = _Side([mlp.gate_proj, mlp.up_proj], options.merge)
-        self.down = mlp.down_proj
+        self.down = early(mlp.down_proj)
 
         def norm(owner, name):
             found = getattr(owner, name, None)
@@ -170,17 +181,18 @@ class Block(torch.nn.Module):
         return q, k, v
 
     def _attend(self, h, context):
-        q, k, v = self._heads(h)
         cache, table = context.cache, context.table
-        turn = rope if self.options.rotary else _turned
-        q = turn(q, context.positions, table)
         few = isinstance(cache, PagedCache) and context.new <= self.few_queries
-        if few and self.options.rotary and context.absolute:
-            cache.append(self.index, k, v, table)
+        at_once = few and self.options.rotary and context.absolute
+        if at_once and self.q_norm is None:
+            q = cache.append_all(self.index, self.qkv(h), table)
         else:
-            k = turn(k, context.positions, table)
+            q, k, v = self._heads(h)
+            turn = rope if self.options.rotary else _turned
+            q = turn(q, context.positions, table)
+            k = k if at_once else turn(k, context.positions, table)
             if isinstance(cache, PagedCache):
-                cache.append(self.index, k, v)
+                cache.append(self.index, k, v, table if at_once else None)
         if few:
             out = attention_decode(
                 q.view(cache.batch, context.new, self.heads, self.head), cache.data[self.index], cache.table,

@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from transformers.cache_utils import Cache
 
-from ..ops import CacheFormat, kv_append
+from ..ops import CacheFormat, kv_append, qkv_append
 
 __all__ = ["PagedCache"]
 
@@ -65,6 +65,15 @@ class PagedCache(Cache):
         tokens = k.shape[0] // self.batch
         kv_append(
             k, v, self.data[layer], self.starts(tokens), self.table, self.lengths, self.format, longest=tokens,
+            rotation=rotation,
+        )  # fmt: skip
+
+    def append_all(self, layer: int, qkv, rotation):
+        """append of the keys and values in qkv [batch * tokens, (heads + 2 kv_heads) * head], the keys turned;
+        gives the queries, turned, [batch * tokens, heads, head]."""
+        tokens = qkv.shape[0] // self.batch
+        return qkv_append(
+            qkv, self.data[layer], self.starts(tokens), self.table, self.lengths, self.format, longest=tokens,
             rotation=rotation,
         )  # fmt: skip
 

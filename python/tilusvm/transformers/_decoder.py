@@ -7,7 +7,8 @@ import dataclasses
 
 import torch
 
-from ._block import Block, Norm, Options
+from ..ops import argmax
+from ._block import Block, Norm, Options, early
 from ._cache import PagedCache
 
 __all__ = ["Decoder", "Context", "rotation_table"]
@@ -57,7 +58,7 @@ class Decoder:
         config = model.config.get_text_config()
         body = model.model
         self.config, self.options = config, options or Options()
-        self.embed, self.head = body.embed_tokens, model.lm_head
+        self.embed, self.head = body.embed_tokens, early(model.lm_head)
         self.device = self.embed.weight.device
         self.norm = Norm(body.norm, self.options.norms)
         dtype = body.norm.weight.dtype
@@ -104,7 +105,7 @@ class Decoder:
             x, residual = block(x, residual, context)
         if new > 1:  # of each sequence the last
             x, residual = (t.view(cache.batch, new, -1)[:, -1].contiguous() for t in (x, residual))
-        logits = self.head(self.norm(x, residual))
+        logits = self.head(self.norm(x, residual)).contiguous()
         return logits if not self.final_cap else torch.tanh(logits / self.final_cap) * self.final_cap
 
     # ---- steps from a graph ----
@@ -113,15 +114,14 @@ class Decoder:
         """One token more of each sequence: from self.token to self.token."""
         self.cache.lengths += 1
         logits = self._run(self.token, 1, self.cache.lengths - 1)
-        self.logits.copy_(logits)
-        self.token.copy_(logits.argmax(-1))
+        self.logits = logits
+        self.token.copy_(argmax(logits))
 
     @torch.no_grad()
     def capture(self):
         """Makes the graph of a step; what the cache holds beyond its lengths is lost."""
         cache = self.cache
         self.token = torch.zeros(cache.batch, dtype=torch.int64, device=self.device)
-        self.logits = torch.empty(cache.batch, self.config.vocab_size, dtype=self.norm.weight.dtype, device=self.device)
         stream = torch.cuda.Stream(self.device)
         lengths = cache.lengths.clone()
         stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -156,9 +156,7 @@ class Decoder:
         first = self.forward(ids.to(self.device))
         if self.graph is None:
             self.token = torch.empty(ids.shape[0], dtype=torch.int64, device=self.device)
-            self.logits = torch.empty_like(first)
-        self.logits.copy_(first)
-        self.token.copy_(first.argmax(-1))
+        self.token.copy_(argmax(first))
         found = [self.token.clone()]
         for _ in range(new_tokens - 1):
             self.step()
