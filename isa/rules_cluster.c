@@ -43,3 +43,22 @@ tvm_status tvm_rule_STORE_CLUSTER(const tvm_rule *rule) {
     if (status == TVM_OK) status = tvm_rule_tile(rule, 0, tile->rank, tile->shape);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
+
+/* A tile of this block's tensor, which takes the same place in a tensor of another block's. */
+tvm_status tvm_rule_COPY_CLUSTER(const tvm_rule *rule) {
+    enum { TARGET, RANK, SOURCE, TILE, BARRIER };
+    char found[TVM_DTYPE_NAME_MAX], wanted[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
+    tvm_dtype from = tvm_rule_slot(rule, SOURCE)->dtype, to = tvm_rule_slot(rule, TARGET)->dtype;
+    uint32_t rank = tvm_rule_value(rule, TILE), tile[TVM_MAX_RANK];
+    if (rule->operands[rule->at[BARRIER]].kind == TVM_OPERAND_NONE)
+        return tvm_refuse(rule->why,
+                          "expected 'barrier', the other block's mbarrier that its bytes are announced to");
+    for (uint32_t d = 0; d < rank; d++) tile[d] = rule->operands[rule->at[TILE] + 1 + d].value;
+    if (!tvm_dtype_same(from, to))
+        return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, SOURCE, tensor),
+                          tvm_dtype_name(from, found), tvm_dtype_name(to, wanted));
+    tvm_status status = rank_inside(rule, RANK);
+    if (status == TVM_OK) status = tvm_rule_tile(rule, TARGET, rank, tile);
+    if (status == TVM_OK) status = tvm_rule_tile(rule, SOURCE, rank, tile);
+    return status == TVM_OK ? tvm_rule_barrier_index(rule, BARRIER) : status;
+}

@@ -69,6 +69,11 @@ static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
             continue;
         }
         const ptx_tensor_map *map = copy->map;
+        if (!map) {
+            memmove(m->shared + copy->address, m->shared + copy->from, copy->bytes);
+            b->bytes -= copy->bytes;
+            continue;
+        }
         for (uint32_t n = 0; n < ptx_box_elements(map); n++) {
             const uint8_t *from = ptx_box_element(map, copy->at, n);
             for (unsigned k = 0; k < map->element_bytes; k++)
@@ -118,6 +123,30 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     ptx_engine_claims(m, address, bytes, (uint16_t)(PTX_ENGINE + number));
 }
 
+static inline void ptx_engine_sees(const ptx_machine *m, const ptx_insn *insn, uint64_t address,
+                                   uint32_t bytes) {
+    for (uint64_t i = address; i < address + bytes; i++)
+        ptx_must(m->proxy[i] == PTX_VISIBLE, "ptx: the copy engine does not see what was written: %s",
+                 insn->text);
+}
+
+/* cp.async.bulk.shared::cluster.shared::cta.mbarrier: [shared], [shared], bytes, [mbarrier]; of one block */
+static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned t, const ptx_mbarrier *b,
+                                 unsigned number) {
+    const ptx_operand *target = &insn->operand[0], *source = &insn->operand[1];
+    uint64_t to = ptx_mask(ptx_get(m, target->reg[0], t) + target->value, 32);
+    uint64_t from = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, 32);
+    uint32_t bytes = (uint32_t)ptx_operand_value(m, &insn->operand[2], t);
+    ptx_must((to | from | bytes) % 16 == 0 && bytes > 0, "ptx: a copy of no whole 16 bytes: %s", insn->text);
+    ptx_must(to >= PTX_SHARED_BASE && from >= PTX_SHARED_BASE && to + bytes <= PTX_SHARED &&
+                 from + bytes <= PTX_SHARED,
+             "ptx: a copy outside of shared memory: %s", insn->text);
+    ptx_engine_sees(m, insn, from, bytes);
+    ck_assert_uint_lt(m->bulk_count, PTX_BULK);
+    m->bulk[m->bulk_count++] = (ptx_bulk){.address = to, .from = from, .bytes = bytes, .barrier = b->address};
+    ptx_engine_claims(m, to, bytes, (uint16_t)(PTX_ENGINE + number));
+}
+
 /* cp.async.bulk.tensor.Nd.global.shared::cta.tile.bulk_group: [map, {coordinates}], [shared]; or cp.reduce
  * and .add before .tile. What the copy engine reads must be visible to it and to the thread. */
 static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, unsigned t) {
@@ -126,9 +155,7 @@ static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, un
     const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, target->reg[0], t);
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
     ptx_bulk_check(insn, t, map, target->count - 1, address);
-    for (uint64_t i = address; i < address + bytes; i++)
-        ptx_must(m->proxy[i] == PTX_VISIBLE, "ptx: the copy engine does not see what was written: %s",
-                 insn->text);
+    ptx_engine_sees(m, insn, address, bytes);
     ck_assert_uint_lt(m->store_count, PTX_BULK);
     ptx_bulk_store *store = &m->stores[m->store_count++];
     *store = (ptx_bulk_store){.map = map, .address = address, .thread = t, .group = m->store_groups[t]};

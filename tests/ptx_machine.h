@@ -337,9 +337,10 @@ static inline void ptx_step_warps(ptx_machine *m, const ptx_insn *insn) {
         ptx_fence(m, insn);
     else if (ptx_is(op, "elect"))
         ptx_elect(m, insn);
-    else if (ptx_is(op, "cp") && ptx_is(insn->part[2], "bulk") && !ptx_is(insn->part[3], "tensor"))
+    else if (ptx_is(op, "cp") && ptx_is(insn->part[2], "bulk") && strstr(insn->part[3], "_group"))
         ptx_bulk_group(m, insn);
-    else if (ptx_is(op, "cp") && (ptx_bulk_tensor(insn) || ptx_is(insn->part[2], "mbarrier")))
+    else if (ptx_is(op, "cp") &&
+             (ptx_bulk_tensor(insn) || ptx_is(insn->part[2], "bulk") || ptx_is(insn->part[2], "mbarrier")))
         ptx_mbarrier_copy(m, insn);
     else
         ptx_step_threads(m, insn);

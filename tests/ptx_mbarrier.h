@@ -110,14 +110,17 @@ static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
 /* cp.async.bulk.tensor; and cp.async.mbarrier.arrive, which adds an arrival that has come at once. */
 static inline void ptx_mbarrier_copy(ptx_machine *m, const ptx_insn *insn) {
     unsigned is_bulk = ptx_bulk_tensor(insn);
+    bool is_move = ptx_is(insn->part[2], "bulk") && !is_bulk;
     for (unsigned t = 0; t < m->threads; t++) {
         if (!ptx_active(m, insn, t)) continue;
         if (is_bulk && ptx_is(insn->part[is_bulk + 2], "global")) {
             ptx_bulk_store_start(m, insn, t);
             continue;
         }
-        ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[is_bulk ? 2 : 0], t);
-        if (is_bulk)
+        ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[is_move ? 3 : is_bulk ? 2 : 0], t);
+        if (is_move)
+            ptx_bulk_move(m, insn, t, b, (unsigned)(b - m->mbarriers));
+        else if (is_bulk)
             ptx_bulk_start(m, insn, t, b, (unsigned)(b - m->mbarriers));
         else
             b->arrived[t / 32] = ++m->clock;

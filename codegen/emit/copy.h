@@ -18,6 +18,9 @@ typedef struct thread_copy {
  * copies arrive when cp.async.wait_group or an mbarrier says so; else they have been stored. */
 tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *is_async);
 
+/* Branches to the label in all warps of the team but the first, of which it elects a thread: a predicate. */
+reg tvm_emit_elect(emitter *e, uint32_t label);
+
 /* Where a team or block ends: its tiles live as long as store-bulk may read them. */
 void tvm_emit_bulk_end(emitter *e);
 /* Finds e->bulk. */

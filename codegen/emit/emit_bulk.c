@@ -194,8 +194,7 @@ static bool is_written(const emitter *e, uint32_t slot) {
     return false;
 }
 
-/* Branches to the label in all warps of the team but the first, of which it elects a thread. */
-static reg elect(emitter *e, uint32_t label) {
+reg tvm_emit_elect(emitter *e, uint32_t label) {
     reg leader = tvm_new_pred(e);
     if (e->team.warps > 1) {
         reg first = tvm_pure(e, 'p', "setp.lt.u32 $, %s, 32;", tvm_thread_id(e).name);
@@ -244,7 +243,7 @@ static void by_engine(emitter *e, const bulk_operands *whole, const block_group 
     engine g = open_engine(e, &o, plan, row);
     if (group->count > 1) aim(e, group, part, plan, &g);
     uint32_t behind = tvm_new_label(e);
-    g.leader = elect(e, behind);
+    g.leader = tvm_emit_elect(e, behind);
     if (is_written(e, o.tile.global->value)) tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
     tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %u;", g.leader.name,
              barrier.address.name, barrier.plus, bytes);
@@ -317,7 +316,7 @@ static void store_by_engine(emitter *e, const bulk_operands *o, bulk_way way, bu
         tvm_shared_guard(e, o->tile.shared->value, o->tile.shared + 1, o->tile.rank, o->tile.extent);
     engine g = open_engine(e, o, plan, row);
     uint32_t behind = tvm_new_label(e);
-    g.leader = elect(e, behind);
+    g.leader = tvm_emit_elect(e, behind);
     for (uint32_t n = 0; n < plan->count; n++) {
         uint32_t from = place_box(e, o, plan, &g, n, coordinates);
         tvm_emit(
@@ -393,6 +392,7 @@ void tvm_bulk_prepare(emitter *e) {
             if (e->target.arch >= 90) e->bulk.by_engine = e->bulk.stores_by_engine = true;
             continue;
         }
+        if (insn->op == TVM_OP_COPY_CLUSTER && e->target.arch >= 90) e->bulk.by_engine = true;
         if (insn->op != TVM_OP_COPY_BULK) continue;
         bulk_operands o = read_operands(e, insn);
         if (tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why))

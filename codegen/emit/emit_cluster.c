@@ -8,7 +8,9 @@
 static bool reaches(const emitter *e) {
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->kernel->insns[i];
-        if (insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER) return true;
+        if (insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER ||
+            insn->op == TVM_OP_COPY_CLUSTER)
+            return true;
         if ((insn->op == TVM_OP_ARRIVE_BARRIER || insn->op == TVM_OP_COPY_BULK) &&
             tvm_operands(e->kernel, insn)[insn->count - 1].kind != TVM_OPERAND_NONE)
             return true;

@@ -89,7 +89,8 @@ static void place_barriers(plan *p) {
 /* The shared tensors of bulk copies. */
 static void find_engine(plan *p, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(p->kernel, insn);
-    if (insn->op != TVM_OP_COPY_BULK && insn->op != TVM_OP_STORE_BULK && insn->op != TVM_OP_REDUCE_BULK)
+    if (insn->op != TVM_OP_COPY_BULK && insn->op != TVM_OP_STORE_BULK && insn->op != TVM_OP_REDUCE_BULK &&
+        insn->op != TVM_OP_COPY_CLUSTER)
         return;
     for (uint32_t o = 0; o < insn->count; o++)
         if (operands[o].kind == TVM_OPERAND_SLOT &&

@@ -456,14 +456,24 @@ void gen_cluster(gen *g) {
                          ? gen_apply(g, TVM_EXPR_MOD,
                                      gen_apply(g, TVM_EXPR_ADD, gen_block(g), constant(g, 1)), constant(g, 2))
                          : constant(g, 0);
-    bool arrives = gen_one_in(g, 2); /* rather than to sync */
+    bool arrives = gen_one_in(g, 2), copies = arrives && gen_one_in(g, 2); /* rather than to sync */
     uint32_t barrier = arrives ? barriers(g, 1, 1, false) : TVM_NONE;
+    uint32_t mine = copies ? shared_tensor(g, type, rank, tile) : TVM_NONE;
+    if (copies) store_stage(g, mine, constant(g, 0), source, rank);
+    if (copies) gen_sync(g);
     if (clusters) plain(g, TVM_OP_SYNC_CLUSTER);
-    gen_insn store = gen_begin(TVM_OP_STORE_CLUSTER), load = gen_begin(TVM_OP_LOAD_CLUSTER);
+    gen_insn store = gen_begin(copies ? TVM_OP_COPY_CLUSTER : TVM_OP_STORE_CLUSTER),
+             load = gen_begin(TVM_OP_LOAD_CLUSTER);
     gen_put_slot(&store, tensor);
     put_index(g, &store, constant(g, 0), rank);
     gen_put_expr(&store, other);
-    gen_put_slot(&store, source);
+    gen_put_slot(&store, copies ? mine : source);
+    if (copies) {
+        put_index(g, &store, constant(g, 0), rank);
+        gen_put_list(&store, rank, tile);
+        gen_put_slot(&store, barrier);
+        gen_put_expr(&store, constant(g, 0));
+    }
     gen_must(g, &store);
     if (arrives) {
         at_barrier_of(g, TVM_OP_ARRIVE_BARRIER, barrier, constant(g, 0), other);

@@ -42,8 +42,13 @@ void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier) {
             bulk->items[kept++] = *copy;
             continue;
         }
-        tvm_interp_perform_copy(block, copy);
-        barrier->bytes -= (int64_t)tvm_interp_copy_bytes(copy);
+        if (copy->from) {
+            tvm_interp_perform_cluster_copy(block, copy);
+            barrier->bytes -= (int64_t)tvm_interp_cluster_copy_bytes(copy);
+        } else {
+            tvm_interp_perform_copy(block, copy);
+            barrier->bytes -= (int64_t)tvm_interp_copy_bytes(copy);
+        }
         barrier->brought = barrier->phases + 1;
         barrier->bringer = copy->insn;
     }

@@ -70,6 +70,16 @@ static bool grow_copies(interp_copies *copies) {
     return true;
 }
 
+tvm_status tvm_interp_add_copy(interp_context *context, const interp_insn *insn, interp_copies *copies,
+                               const interp_copy *copy) {
+    if (copies->count >= INTERP_MAX_COPIES)
+        return tvm_interp_fail(context, insn, "more than %d copies that nothing has waited for",
+                               INTERP_MAX_COPIES);
+    if (!grow_copies(copies)) return tvm_interp_no_memory(context->block->run);
+    copies->items[copies->count++] = *copy;
+    return TVM_OK;
+}
+
 tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *insn, interp_copies *copies) {
     const copy_plan *plan = insn->plan;
     interp_copy copy = {
@@ -80,13 +90,7 @@ tvm_status tvm_interp_start_copy(interp_context *context, const interp_insn *ins
     if (status == TVM_OK)
         status = tvm_interp_inside(context, insn, plan->target, plan->target_rank, plan->target_shape,
                                    copy.target, plan->tile_rank, plan->tile);
-    if (status != TVM_OK) return status;
-    if (copies->count >= INTERP_MAX_COPIES)
-        return tvm_interp_fail(context, insn, "more than %d copies that nothing has waited for",
-                               INTERP_MAX_COPIES);
-    if (!grow_copies(copies)) return tvm_interp_no_memory(context->block->run);
-    copies->items[copies->count++] = copy;
-    return TVM_OK;
+    return status == TVM_OK ? tvm_interp_add_copy(context, insn, copies, &copy) : status;
 }
 
 uint64_t tvm_interp_copy_bytes(const interp_copy *copy) {

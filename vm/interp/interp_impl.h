@@ -94,9 +94,10 @@ typedef struct interp_barrier interp_barrier;
  * has not ended. */
 typedef struct interp_copy {
     uint64_t group;          /* of copy-async */
-    interp_barrier *barrier; /* of copy-bulk */
+    interp_barrier *barrier; /* of copy-bulk and copy-cluster */
     const interp_insn *insn;
-    interp_global global; /* as it was when the copy was started */
+    const struct interp_block *from; /* of copy-cluster: whose tile it is; else NULL */
+    interp_global global;            /* as it was when the copy was started */
     int64_t target[TVM_MAX_RANK];
     int64_t source[TVM_MAX_RANK];
 } interp_copy;
@@ -355,6 +356,12 @@ void tvm_interp_perform_store(const interp_block *block, const interp_copy *copy
 /* What a context's store-bulk have not stored, all but the latest ones. */
 void tvm_interp_finish_stores(interp_context *context, size_t pending);
 uint64_t tvm_interp_copy_bytes(const interp_copy *copy);
+/* Appends it, one of those that nothing has waited for. */
+tvm_status tvm_interp_add_copy(interp_context *context, const interp_insn *insn, interp_copies *copies,
+                               const interp_copy *copy);
+/* The same of copy-cluster; `block` is the one that it goes to. */
+void tvm_interp_perform_cluster_copy(const interp_block *block, const interp_copy *copy);
+uint64_t tvm_interp_cluster_copy_bytes(const interp_copy *copy);
 /* The copies that belong to the phase of the mbarrier that is about to end. */
 void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier);
 /* At the end of a block: a fault where a copy-bulk has not come, or nobody has waited for it. */

@@ -8,9 +8,12 @@
 
 static uint32_t event_actor(const sanitizer *s, const interp_context *context,
                             const sanitize_access *access) {
-    const san_block *block = &s->blocks[context->block - context->block->cluster];
-    if (access->actor == SANITIZE_BULK)
-        return san_barrier_actor(s, block, (uint32_t)(access->barrier - context->block->barriers));
+    if (access->actor == SANITIZE_BULK) { /* the mbarrier may be another block's */
+        const interp_block *of = context->block->cluster;
+        while (access->barrier < of->barriers || access->barrier >= of->barriers + of->kernel->barrier_count)
+            of++;
+        return san_barrier_actor(s, &s->blocks[of - of->cluster], (uint32_t)(access->barrier - of->barriers));
+    }
     return san_actor_of(s, context, access->actor == SANITIZE_DONE ? SANITIZE_THREADS : access->actor);
 }
 
