@@ -1,5 +1,6 @@
-/* How wide the accesses of a global tensor may be: as its rows, and the tile's first element, are known to be
- * aligned by constants and by assumptions such as n % 8 == 0. */
+/* How the elements of a global tensor lie: along which dimension neighbours are neighbours in memory, a line,
+ * and how wide accesses may be: as lines, and the tile's first element, are known to be aligned by constants
+ * and by assumptions such as n % 8 == 0. */
 #include "infer_state.h"
 #include "view.h"
 
@@ -102,15 +103,26 @@ static unsigned twos_of_step(const tvm_infer_state *in, uint32_t slot, unsigned 
     return *is_one ? TWOS_MAX : twos(in, tensor->shape[tensor->rank - 1], DEPTH, 0);
 }
 
-/* Of the rows of a global tensor and where they begin: 0 where neighbours are apart. The bound of views of
+/* The last dimension along which neighbours are neighbours in memory; the rank: there is none. */
+static unsigned line_of(const tvm_infer_state *in, uint32_t slot) {
+    unsigned rank = in->kernel->slots[slot].rank;
+    bool is_one = false;
+    for (unsigned d = rank; d-- > 0;) {
+        twos_of_step(in, slot, d, &is_one);
+        if (is_one) return d;
+    }
+    return rank;
+}
+
+/* Of the lines of a global tensor and where they begin: 0 where neighbours are apart. The bound of views of
  * views bounds the recursion. */
-static unsigned twos_of_rows(const tvm_infer_state *in, uint32_t slot) {
+static unsigned twos_of_lines(const tvm_infer_state *in, uint32_t slot) {
     const tvm_ir_kernel *k = in->kernel;
     const tvm_slot *tensor = &k->slots[slot];
     unsigned known = TWOS_MAX;
-    bool is_one = true, unit;
-    for (unsigned d = 0; d < tensor->rank; d++) known = least(known, twos_of_step(in, slot, d, &is_one));
-    if (!is_one) return 0;
+    bool unit;
+    if (line_of(in, slot) == tensor->rank) return 0;
+    for (unsigned d = 0; d < tensor->rank; d++) known = least(known, twos_of_step(in, slot, d, &unit));
     if (tensor->view == 0 || tvm_view_depth(k, slot) > TVM_MAX_VIEW_DEPTH) return known;
     tvm_view view;
     tvm_view_read(k, &k->insns[tensor->view - 1], &view);
@@ -119,7 +131,7 @@ static unsigned twos_of_rows(const tvm_infer_state *in, uint32_t slot) {
                  index = twos(in, view.index[d].value, DEPTH, TWOS_MAX);
         known = least(known, least(unit ? index : step + index, TWOS_MAX));
     }
-    return least(known, twos_of_rows(in, view.base));
+    return least(known, twos_of_lines(in, view.base));
 }
 
 unsigned tvm_infer_width(const tvm_infer_state *in, uint32_t insn, unsigned bits) {
@@ -128,14 +140,40 @@ unsigned tvm_infer_width(const tvm_infer_state *in, uint32_t insn, unsigned bits
     for (uint32_t i = 0; i < in->kernel->insns[insn].count; i++) {
         const tvm_slot *slot = &in->kernel->slots[operands[i].value];
         if (operands[i].kind != TVM_OPERAND_SLOT || slot->kind != TVM_SLOT_GLOBAL) continue;
-        const tvm_operand *last = &operands[i + slot->rank];
-        known = least(known, twos(in, slot->shape[slot->rank - 1], DEPTH, 0)); /* where the rows end */
-        known = least(known, twos_of_rows(in, operands[i].value));
-        if (i + slot->rank < in->kernel->insns[insn].count && last->kind == TVM_OPERAND_EXPR)
-            known = least(known, twos(in, last->value, DEPTH, TWOS_MAX));
+        unsigned line = least(line_of(in, operands[i].value), slot->rank - 1U);
+        const tvm_operand *index = &operands[i + 1 + line];
+        known = least(known, twos(in, slot->shape[line], DEPTH, 0)); /* where the lines end */
+        known = least(known, twos_of_lines(in, operands[i].value));
+        if (i + slot->rank < in->kernel->insns[insn].count && index->kind == TVM_OPERAND_EXPR)
+            known = least(known, twos(in, index->value, DEPTH, TWOS_MAX));
         else
             known = 0; /* a tensor of indices */
     }
     uint64_t bytes = ((uint64_t)bits << known) / 8;
     return bytes >= WIDEST ? WIDEST : bytes ? (unsigned)bytes & -(unsigned)bytes : 1;
+}
+
+unsigned tvm_infer_line(const tvm_infer_state *in, uint32_t insn, unsigned rank) {
+    const tvm_operand *operands = tvm_operands(in->kernel, &in->kernel->insns[insn]);
+    for (uint32_t i = 0; i < in->kernel->insns[insn].count; i++) {
+        const tvm_slot *slot = &in->kernel->slots[operands[i].value];
+        if (operands[i].kind != TVM_OPERAND_SLOT || slot->kind != TVM_SLOT_GLOBAL) continue;
+        unsigned line = line_of(in, operands[i].value), before = slot->rank - least(rank, slot->rank);
+        return line < slot->rank && line >= before ? rank - (slot->rank - line) : rank - 1;
+    }
+    return rank - 1;
+}
+
+bool tvm_infer_lines_last(const tvm_layout *layout, unsigned line, tvm_layout *out) {
+    uint32_t order[TVM_MAX_RANK];
+    for (unsigned d = 0; d < layout->rank; d++)
+        order[d] = d + 1U == layout->rank ? line : d < line ? d : d + 1;
+    return tvm_layout_permute(layout, order, out, NULL) == TVM_OK;
+}
+
+bool tvm_infer_lines_back(const tvm_layout *layout, unsigned line, tvm_layout *out) {
+    uint32_t order[TVM_MAX_RANK];
+    for (unsigned d = 0; d < layout->rank; d++)
+        order[d] = d < line ? d : d == line ? layout->rank - 1U : d - 1;
+    return tvm_layout_permute(layout, order, out, NULL) == TVM_OK;
 }

@@ -11,11 +11,13 @@ typedef struct anchor_list {
     unsigned count;
     uint32_t slot;
     tvm_infer_reason reason;
+    unsigned line; /* the dimension that the layouts have as the last one */
 } anchor_list;
 
 static void add(anchor_list *list, const tvm_layout *layout) {
-    if (list->count == TVM_INFER_ANCHORS) return;
-    uint32_t number = tvm_infer_number(list->in, layout);
+    tvm_layout back;
+    if (list->count == TVM_INFER_ANCHORS || !tvm_infer_lines_back(layout, list->line, &back)) return;
+    uint32_t number = tvm_infer_number(list->in, &back);
     if (number == TVM_NONE) return;
     for (unsigned i = 0; i < list->count; i++)
         if (list->items[i].layout == number) return;
@@ -77,7 +79,10 @@ static void add_within_threads(anchor_list *list, const tvm_layout *shape, uint3
 
 /* In runs of `width` bytes: those that `auto` gives elements that are wider by as much as 16 bytes are. */
 static void add_moved(anchor_list *list, uint32_t threads, unsigned width) {
-    const tvm_layout shape = tvm_infer_shape_of(list->in, list->slot);
+    const tvm_layout found = tvm_infer_shape_of(list->in, list->slot);
+    tvm_layout shape = found;
+    for (unsigned d = list->line; d + 1 < shape.rank; d++) shape.shape[d] = shape.shape[d + 1];
+    shape.shape[shape.rank - 1] = found.shape[list->line];
     unsigned bits = list->in->work[list->slot].dtype.bits * (ACCESS_BYTES / width);
     tvm_layout made;
     if (tvm_layout_auto(shape.rank, shape.shape, threads, bits, &made, NULL) == TVM_OK) add(list, &made);
@@ -148,17 +153,19 @@ bool tvm_infer_is_product(const tvm_infer_state *in, uint32_t insn, uint32_t slo
 
 unsigned tvm_infer_anchors(tvm_infer_state *in, uint32_t insn, uint32_t slot,
                            tvm_infer_anchor anchors[TVM_INFER_ANCHORS]) {
-    anchor_list list = {in, anchors, 0, slot, {TVM_WHY_ACCESS, insn}};
+    anchor_list list = {.in = in, .items = anchors, .slot = slot, .reason = {TVM_WHY_ACCESS, insn}};
     const tvm_op_info *row = tvm_infer_row(in, insn);
     unsigned ordinal;
     tvm_team team = tvm_infer_team(in, insn);
     const tvm_layout shape = tvm_infer_shape_of(in, slot);
     uint32_t result = tvm_infer_result(in, insn);
+    list.line = shape.rank - 1U;
     if (tvm_infer_is_product(in, insn, slot)) {
         list.reason.why = TVM_WHY_PRODUCT;
         add_products(&list, team.warps);
     } else if (tvm_infer_moved(in, insn, &ordinal) == slot &&
                tvm_infer_space_of(in, insn) != TVM_SPACE_NONE && in->kernel->insns[insn].op != TVM_OP_MMA) {
+        list.line = tvm_infer_line(in, insn, shape.rank);
         add_moved(&list, tvm_team_threads(team), tvm_infer_width(in, insn, in->work[slot].dtype.bits));
     } else if (row->effects & TVM_EFFECT_SCRATCH && result != TVM_NONE && slot != result) {
         const tvm_layout to = tvm_infer_shape_of(in, result);

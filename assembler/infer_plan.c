@@ -32,7 +32,9 @@ static uint64_t access_cost(const planning *p, const uint32_t *layouts, uint32_t
     unsigned k;
     uint32_t moved = tvm_infer_moved(p->in, p->insn, &k);
     if (moved == TVM_NONE) return 0;
-    const tvm_layout layout = tvm_infer_layout(p->in, p->result_slot != TVM_NONE ? result : layouts[k]);
+    const tvm_layout found = tvm_infer_layout(p->in, p->result_slot != TVM_NONE ? result : layouts[k]);
+    tvm_layout layout;
+    if (!tvm_infer_lines_last(&found, tvm_infer_line(p->in, p->insn, found.rank), &layout)) layout = found;
     return tvm_infer_access_cost(space, &layout, bits_of(p, moved),
                                  tvm_infer_width(p->in, p->insn, bits_of(p, moved)));
 }

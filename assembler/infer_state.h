@@ -120,9 +120,15 @@ bool tvm_infer_is_product(const tvm_infer_state *in, uint32_t insn, uint32_t slo
 
 /* ---- infer_align.c ---- */
 /* Bytes, 16 at most, that a thread may move at once where the instruction moves elements of `bits` of a
- * global tensor: its rows, and the place of the tile, are known to be multiples of that. 16 of other
+ * global tensor: its lines, and the place of the tile, are known to be multiples of that. 16 of other
  * instructions. */
 unsigned tvm_infer_width(const tvm_infer_state *in, uint32_t insn, unsigned bits);
+/* The dimension of the tile, of `rank` dimensions, that the instruction moves, along which neighbours are
+ * neighbours in memory; the last one where there is none, and of shared tensors. */
+unsigned tvm_infer_line(const tvm_infer_state *in, uint32_t insn, unsigned rank);
+/* A layout with that dimension as the last one; and such a layout with it where it was. */
+bool tvm_infer_lines_last(const tvm_layout *layout, unsigned line, tvm_layout *out);
+bool tvm_infer_lines_back(const tvm_layout *layout, unsigned line, tvm_layout *out);
 
 /* ---- infer_cost.c: about issue slots of a warp ---- */
 /* The address space of which the instruction moves the tensor. */

@@ -17,6 +17,8 @@ static char *printed(const char *text) {
     ".vasm 3\n.kernel f(n: i32, x: global f16[n, 1024], y: global f16[n, 1024], z: global f32[n, 1024])\n"
 #define AXPY                                                                                                 \
     ".vasm 3\n.kernel f(n: i32, a: f32, x: global f32[n], y: global f32[n])\n.warps 4\n.grid 1\n.assume n % 4 == 0\n"
+#define COLUMNS                                                                                              \
+    ".vasm 3\n.kernel f(m: i32, x: global f16[m, 64] strides [1, m])\n.warps 4\n.grid 1\n.assume m % 8 == 0\n"
 #define PRODUCT                                                                                                    \
     ".vasm 3\n.kernel f(a: global f16[64, 64], b: global f16[64, 64], c: global f32[64, 64])\n.grid 1\n.warps 4\n" \
     "%s = alloc-shared f16[64, 64]\n%t = alloc-shared f16[64, 64]\n"
@@ -49,6 +51,18 @@ static const struct {
      AXPY
      "%u = alloc-register f32[512], local(4).spatial(128), init a\n%u = load-global y, local(4).spatial(128)\n"
      "store-global y, %u\n.end\n"},
+    /* a column-major tensor: the runs of threads, and neighbours of threads, go along its columns */
+    {COLUMNS
+     "%u = load-global x[block.x * 64, 0], [64, 64]\nstore-global x[block.x * 64, 0], neg(%u)\n.end\n",
+     COLUMNS "%u = load-global x[block.x * 64, 0], local(1, 4).spatial(1, 16).spatial(8, 1).local(8, 1)\n"
+             "store-global x[block.x * 64, 0], neg(%u)\n.end\n"},
+    /* and so of a transposed view, from which the rows of another tensor take a relayout */
+    {".vasm 3\n.kernel f(n: i32, x: global f16[n, n], y: global f16[n, n])\n.warps 4\n.grid 1\n.assume n % 8 == 0\n"
+     "%t = view-global x, order [1, 0]\nstore-global y, load-global(%t, [64, 64])\n.end\n",
+     ".vasm 3\n.kernel f(n: i32, x: global f16[n, n], y: global f16[n, n])\n.warps 4\n.grid 1\n.assume n % 8 == 0\n"
+     "%t = view-global x, order [1, 0]\n"
+     "%t_1 = load-global %t, local(1, 4).spatial(1, 16).spatial(8, 1).local(8, 1)\n"
+     "%t_1_1 = relayout %t_1, local(4, 1).spatial(16, 8).local(1, 8)\nstore-global y, %t_1_1\n.end\n"},
     /* a row in one warp, for the sake of the reduction, in runs of 16 bytes of f32; its sum is broadcast */
     {KERNEL ".warps 4\n.grid 1\n%u = cast(load-global(x, [4, 1024]), f32)\n%v = %u - reduce(max, %u, 1)\n"
             "store-global z, %v\n.end\n",
@@ -56,10 +70,10 @@ static const struct {
      ".warps 4\n.grid 1\n%u = cast(load-global(x, spatial(4, 1).local(1, 8).spatial(1, 32).local(1, 4)), f32)\n"
      "%v = %u - reduce(max, %u, 1)\nstore-global z, %v\n.end\n"},
     /* a row in one warp, for the sake of the scan */
-    {KERNEL ".warps 4\n.grid 1\nstore-global y, scan(sum, load-global(x, [4, 1024]), 1)\n.end\n",
-     KERNEL ".warps 4\n.grid 1\n"
-            "store-global y, scan(sum, load-global(x, spatial(4, 1).local(1, 4).spatial(1, 32).local(1, 8)), 1)\n"
-            ".end\n"},
+    {KERNEL ".warps 4\n.grid 1\nstore-global y, scan(sum, load-global(x, [4, 1024]), 1)\n.end\n", KERNEL
+     ".warps 4\n.grid 1\n"
+     "store-global y, scan(sum, load-global(x, spatial(4, 1).local(1, 4).spatial(1, 32).local(1, 8)), 1)\n"
+     ".end\n"},
     /* the tile of a gather is what its text says, more than its indices */
     {KERNEL ".warps 4\n.grid 1\n%i = iota i32[16, 1], axis 0, layout spatial(16, 1).replicated(8, 2)\n"
             "store-global y, gather(x[%i, 0], layout [16, 64])\n.end\n",
