@@ -1,128 +1,17 @@
-/* tvm-pack: codes and scales against a plain computation of both, layouts against the interpreter running the
- * kernel, the way back, what is refused, and how much memory it takes. */
+/* tvm-pack: codes and scales against a plain computation of both, the way back, and how much memory it takes.
+ */
 #include <check.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "assembler.h"
 #include "lowbit_kit.h"
-#include "npy.h"
-#include "own_folder_kit.h"
-#include "pack.h"
+#include "pack_kit.h"
 #include "pack_vector.h"
-#include "safetensors.h"
 #include "suite_kit.h"
 #include "tvm.h"
-#include "vbc.h"
-
-static uint64_t next_random(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
-/* ---- inputs ---- */
-
-/* Codes of a 16- or 32-bit float type, or bytes. */
-static void write_npy(const char *path, tvm_dtype type, uint64_t rows, uint64_t columns, const void *data) {
-    tvm_npy npy = {.kind = tvm_dtype_same(type, TVM_BF16) ? 'V'
-                           : type.kind == TVM_KIND_FLOAT  ? 'f'
-                           : type.kind == TVM_KIND_INT    ? 'i'
-                                                          : 'u',
-                   .item = type.bits / 8u,
-                   .rank = 2,
-                   .shape = {rows, columns}};
-    npy.bytes = rows * columns * npy.item;
-    ck_assert_int_eq(tvm_npy_write(path, &npy, data, NULL), TVM_OK);
-}
-
-/* Rounds the values to the type, in place, and writes them. */
-static void write_weights(const char *path, tvm_dtype type, uint64_t rows, uint64_t columns, double *values,
-                          bool transposed) {
-    uint8_t *data = malloc(rows * columns * 4);
-    ck_assert_ptr_nonnull(data);
-    for (uint64_t i = 0; i < rows; i++)
-        for (uint64_t j = 0; j < columns; j++) {
-            uint64_t code = tvm_encode(type, values[i * columns + j]);
-            values[i * columns + j] = tvm_decode(type, code);
-            tvm_container_set(type, data, transposed ? j * rows + i : i * columns + j, code);
-        }
-    write_npy(path, type, transposed ? columns : rows, transposed ? rows : columns, data);
-    free(data);
-}
-
-static double *random_weights(uint64_t count, double size, uint64_t seed) {
-    double *values = malloc(count * sizeof *values);
-    ck_assert_ptr_nonnull(values);
-    for (uint64_t i = 0; i < count; i++) values[i] = ((double)next_random(&seed) * 0x1p-30 - 1) * size;
-    return values;
-}
-
-/* ---- results ---- */
-
-typedef struct packed {
-    tvm_safetensors tensors;
-    uint8_t *file;
-} packed;
-
-static packed read_packed(const char *path) {
-    packed read;
-    struct stat info;
-    int descriptor = open(path, O_RDONLY);
-    ck_assert_int_ge(descriptor, 0);
-    ck_assert_int_eq(tvm_safetensors_read(descriptor, path, &read.tensors, NULL), TVM_OK);
-    fstat(descriptor, &info);
-    read.file = malloc((size_t)info.st_size);
-    ck_assert_ptr_nonnull(read.file);
-    ck_assert_int_eq(tvm_read_at(descriptor, path, read.file, (size_t)info.st_size, 0, NULL), TVM_OK);
-    close(descriptor);
-    return read;
-}
-
-static const uint8_t *data_of(const packed *read, const char *name) {
-    const tvm_safetensor *tensor = tvm_safetensors_find(&read->tensors, name);
-    ck_assert_ptr_nonnull(tensor);
-    return read->file + tensor->offset;
-}
-
-static void free_packed(packed *read) {
-    tvm_safetensors_free(&read->tensors);
-    free(read->file);
-}
-
-static void pack_well(const pack_options *options) {
-    tvm_diags diags = {0};
-    tvm_status status = tvm_pack(options, &diags);
-    ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
-    tvm_diags_free(&diags);
-}
-
-static bool folder_has(const char *name) {
-    struct stat info;
-    return stat(in_folder(name), &info) == 0;
-}
-
-static int files_in_folder(void) {
-    char command[128];
-    snprintf(command, sizeof command, "test -z \"$(ls -A %s | grep -v '^[wspm][.]')\"", folder);
-    return system(command);
-}
-
-/* Refused with this text, and nothing is left behind. */
-static void pack_badly(const pack_options *options, const char *says) {
-    tvm_diags diags = {0};
-    ck_assert_int_ne(tvm_pack(options, &diags), TVM_OK);
-    ck_assert_uint_eq(diags.count, 1);
-    ck_assert_msg(strstr(diags.items[0].message, says) != NULL, "'%s' is not said: %s", says,
-                  diags.items[0].message);
-    tvm_diags_free(&diags);
-    ck_assert(!folder_has("out"));
-    ck_assert_int_eq(files_in_folder(), 0);
-}
 
 /* ---- the plain computation ---- */
 
@@ -209,20 +98,21 @@ static void compare_group(const setting *s, const packed *read, const double *we
     double expected = reference_scale(s->type, s->own, s->scale_type, greatest, least);
     double scale =
         tvm_decode(s->scale_type, tvm_container_get(s->scale_type, data_of(read, "scales"), g * s->n + j));
-    ck_assert_msg(scale == expected, "scale [%d, %d] is %g, not %g", (int)g, (int)j, scale, expected);
+    if (scale != expected) ck_abort_msg("scale [%d, %d] is %g, not %g", (int)g, (int)j, scale, expected);
     double offset = offset_of(s, scale, least);
     if (s->own) {
         double zero =
             tvm_decode(s->scale_type, tvm_container_get(s->scale_type, data_of(read, "zeros"), g * s->n + j));
-        ck_assert_msg(zero == offset, "zero [%d, %d] is %g, not %g", (int)g, (int)j, zero, offset);
+        if (zero != offset) ck_abort_msg("zero [%d, %d] is %g, not %g", (int)g, (int)j, zero, offset);
     }
     for (uint64_t i = g * s->group; i < (g + 1) * s->group; i++) {
         double weight = weights[i * s->n + j];
         unsigned code =
             (unsigned)tvm_bits_get(data_of(read, "packed"), (i * row_of(s) + j) * s->type.bits, s->type.bits);
         unsigned right = reference_code(s->type, weight, scale, offset);
-        ck_assert_msg(code == right, "code [%d, %d] of %g / %g is %u, not %u", (int)i, (int)j, weight, scale,
-                      code, right);
+        if (code != right)
+            ck_abort_msg("code [%d, %d] of %g / %g is %u, not %u", (int)i, (int)j, weight, scale, code,
+                         right);
     }
 }
 
@@ -239,7 +129,7 @@ static void compare_plain(const setting *s, const double *weights, const char *p
     for (uint64_t i = 0; i < s->k; i++)
         for (uint64_t j = s->n; j < row_of(s); j++) {
             uint64_t bit = (i * row_of(s) + j) * s->type.bits;
-            ck_assert_uint_eq(tvm_bits_get(data_of(&read, "packed"), bit, s->type.bits), 0);
+            if (tvm_bits_get(data_of(&read, "packed"), bit, s->type.bits)) ck_abort_msg("row %d", (int)i);
         }
     free_packed(&read);
 }
@@ -310,38 +200,14 @@ START_TEST(every_half) {
             by.moderate = moderate;
             tvm_pack_codes(&coder, source ? PACK_BF16 : PACK_F16, &rows, &by, codes, COUNT);
             for (unsigned i = 0; i < COUNT; i++)
-                ck_assert_uint_eq(codes[i], tvm_encode(type, tvm_decode(half, row[i])));
+                if (codes[i] != tvm_encode(type, tvm_decode(half, row[i])))
+                    ck_abort_msg("%04x became %02x", row[i], codes[i]);
         }
     }
 }
 END_TEST
 
 /* ---- the way back ---- */
-
-static double *unpack_to(const pack_options *packing, tvm_dtype to, const char *name, uint64_t count) {
-    pack_options options = {.input = packing->output,
-                            .output = in_folder(name),
-                            .layout = packing->layout,
-                            .type = to,
-                            .threads = 2};
-    tvm_diags diags = {0};
-    tvm_status status = tvm_unpack(&options, &diags);
-    ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
-    tvm_diags_free(&diags);
-    FILE *stream = fopen(options.output, "rb");
-    ck_assert_ptr_nonnull(stream);
-    size_t bytes = count * to.bits / 8;
-    uint8_t *data = malloc(bytes);
-    double *values = malloc(count * sizeof *values);
-    ck_assert(data && values);
-    ck_assert_int_eq(fseek(stream, -(long)bytes, SEEK_END), 0);
-    ck_assert_uint_eq(fread(data, 1, bytes, stream), bytes);
-    fclose(stream);
-    for (uint64_t i = 0; i < count; i++) values[i] = tvm_decode(to, tvm_container_get(to, data, i));
-    free(data);
-    unlink(options.output);
-    return values;
-}
 
 /* A file's weights, group by group, are what tvm_quantize makes of them in memory: rows or their transpose,
  * in one piece or in several, and the rows' importance from a file. */
@@ -445,7 +311,7 @@ static void check_identity(tvm_dtype type, bool own, tvm_dtype scale_type, const
     ck_assert_ptr_nonnull(before);
     memcpy(before, weights, count * sizeof *before);
     write_weights(in_folder("w.npy"), TVM_F32, k, n, weights, false);
-    for (uint64_t i = 0; i < count; i++) ck_assert(before[i] == weights[i]);
+    ck_assert_mem_eq(before, weights, count * sizeof *before);
     pack_options options = {.input = in_folder("w.npy"),
                             .output = in_folder("out"),
                             .layout = layout,
@@ -457,7 +323,7 @@ static void check_identity(tvm_dtype type, bool own, tvm_dtype scale_type, const
     pack_well(&options);
     double *back = unpack_to(&options, TVM_F32, "back.npy", count);
     for (uint64_t i = 0; i < count; i++)
-        ck_assert_msg(back[i] == weights[i], "weight %d: %g became %g", (int)i, weights[i], back[i]);
+        if (back[i] != weights[i]) ck_abort_msg("weight %d: %g became %g", (int)i, weights[i], back[i]);
     free(back);
     free(before);
     free(weights);
@@ -504,15 +370,17 @@ static void compare_unpacked(const setting *s, const packed *read, const double 
         uint64_t bit = (i / s->n * row_of(s) + i % s->n) * s->type.bits;
         double value = tvm_decode(s->type, tvm_bits_get(data_of(read, "packed"), bit, s->type.bits));
         if (s->type.kind == TVM_KIND_UINT) value -= 1 << (s->type.bits - 1);
-        ck_assert_double_eq(back[i], value * scale);
+        if (back[i] != value * scale) ck_abort_msg("%g is not %g", back[i], value * scale);
     }
 }
 
-/* Rows that end inside a byte are filled up; those of 9001 columns are cut into several pieces. */
+/* Rows that end inside a byte are filled up; those of 9001 columns are cut into several pieces, which depends
+ * on the bits alone. */
 START_TEST(fills_rows_to_whole_bytes) {
-    static const uint64_t columns[] = {1, 7, 10, 9001};
+    static const uint64_t columns[] = {10, 1, 7, 9001};
     tvm_dtype type = lowbit_type(_i);
-    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+    size_t sizes = type.kind == TVM_KIND_UINT ? sizeof columns / sizeof *columns : 1;
+    for (size_t c = 0; c < sizes; c++)
         for (int transpose = 0; transpose < 2; transpose++) {
             setting s = {type, TVM_F16, false, 4, columns[c], 4};
             double *weights = random_weights(s.k * s.n, 1, (uint64_t)_i + c);
@@ -573,179 +441,6 @@ START_TEST(says_when_scales_underflow) {
     pack_well(&options);
     ck_assert_uint_eq(warnings.count, 0);
     free(weights);
-}
-END_TEST
-
-/* ---- layouts ---- */
-
-static void assemble(const char *path, const char *text, size_t size, const char *name, const char *define) {
-    tvm_diags diags = {0};
-    tvm_ir_program *program = NULL;
-    tvm_assembler_options options = {.defines = &define, .define_count = define != NULL};
-    tvm_status status = tvm_assemble_text(text, size, name, &options, &program, &diags);
-    ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
-    ck_assert_int_eq(tvm_vbc_write_file(program, path, false, NULL), TVM_OK);
-    tvm_ir_program_free(program);
-    tvm_diags_free(&diags);
-}
-
-static void assemble_matmul(const char *path, tvm_dtype type) {
-    const char *top = getenv("srcdir");
-    char define[64], name[TVM_DTYPE_NAME_MAX], source[512], text[4096];
-    snprintf(define, sizeof define, "WTYPE=%s", tvm_dtype_name(type, name));
-    snprintf(source, sizeof source, "%s/programs/matmul_u3.vasm", top ? top : ".");
-    FILE *stream = fopen(source, "rb");
-    ck_assert_ptr_nonnull(stream);
-    size_t size = fread(text, 1, sizeof text, stream);
-    fclose(stream);
-    assemble(path, text, size, source, define);
-}
-
-/* What the interpreter makes of rows of bit strings. */
-static uint8_t *pack_by_kernel(const char *program, int64_t k, int64_t n, const uint8_t *rows, size_t bytes) {
-    tvm_context_options options = {.device = TVM_DEVICE_CPU, .threads = 2};
-    tvm_context *context;
-    tvm_program *code;
-    tvm_kernel *pack;
-    tvm_value values[4] = {{.i = 0}};
-    uint8_t *result = calloc(bytes, 1);
-    ck_assert_ptr_nonnull(result);
-    ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
-    ck_assert_int_eq(tvm_load_file(context, program, &code), TVM_OK);
-    ck_assert_int_eq(tvm_get_kernel(code, "pack", &pack), TVM_OK);
-    for (size_t p = 0; p < 4; p++) {
-        tvm_param_info info;
-        ck_assert_int_eq(tvm_param(pack, p, &info), TVM_OK);
-        values[p].i = *info.name == 'k' ? k : n;
-        if (!info.is_tensor) continue;
-        size_t size = *info.name == 'w' ? (size_t)(k * n) * info.bits / 8 : bytes;
-        ck_assert_int_eq(tvm_memory_alloc(context, size, &values[p].data), TVM_OK);
-        if (*info.name == 'w')
-            ck_assert_int_eq(tvm_memory_write(context, values[p].data, rows, size), TVM_OK);
-    }
-    ck_assert_int_eq(tvm_launchv(pack, NULL, values, 4), TVM_OK);
-    for (size_t p = 0; p < 4; p++) {
-        tvm_param_info info;
-        tvm_param(pack, p, &info);
-        if (*info.name == 'p') tvm_memory_read(context, result, values[p].data, bytes);
-        if (info.is_tensor) tvm_memory_free(context, values[p].data);
-    }
-    tvm_program_free(code);
-    tvm_context_free(context);
-    return result;
-}
-
-/* Packs in plain rows and as the program says; the kernel brings the one to the other. */
-static void check_layout(const char *program, tvm_dtype type, uint64_t k, uint64_t n, bool transpose) {
-    double *weights = random_weights(k * n, 0.3, k + n);
-    write_weights(in_folder("w.npy"), TVM_F16, k, n, weights, transpose);
-    pack_options options = {.input = in_folder("w.npy"),
-                            .output = in_folder("out"),
-                            .type = type,
-                            .group = 64,
-                            .scale_type = TVM_F16,
-                            .transpose = transpose,
-                            .threads = 2};
-    pack_well(&options);
-    packed plain = read_packed(options.output);
-    options.layout = program;
-    pack_well(&options);
-    packed laid = read_packed(options.output);
-    const tvm_safetensor *tensor = tvm_safetensors_find(&laid.tensors, "packed");
-    uint8_t *expected =
-        pack_by_kernel(program, (int64_t)k, (int64_t)n, data_of(&plain, "packed"), tensor->bytes);
-    ck_assert_mem_eq(data_of(&laid, "packed"), expected, tensor->bytes);
-    ck_assert_mem_eq(data_of(&laid, "scales"), data_of(&plain, "scales"), k / 64 * n * 2);
-    double *back = unpack_to(&options, TVM_F32, "back.npy", k * n);
-    options.layout = NULL;
-    pack_well(&options);
-    double *same = unpack_to(&options, TVM_F32, "back.npy", k * n);
-    for (uint64_t i = 0; i < k * n; i++) ck_assert(back[i] == same[i]);
-    free(back);
-    free(same);
-    free(expected);
-    free_packed(&plain);
-    free_packed(&laid);
-    free(weights);
-}
-
-START_TEST(layout_of_the_matmul) {
-    static const char *const names[] = {"u1", "u2", "u3", "u4", "u5", "u7", "u8", "i6", "f6_e3m2", "f8_e4m3"};
-    tvm_dtype type;
-    ck_assert(tvm_dtype_parse(names[_i], strlen(names[_i]), &type));
-    assemble_matmul(in_folder("m.vbc"), type);
-    check_layout(in_folder("m.vbc"), type, 256, 264, false);
-    check_layout(in_folder("m.vbc"), type, 128, 8, true);
-}
-END_TEST
-
-/* Tiles down the columns, of sizes that are no powers of two, halves of codes far apart. */
-static const char odd_layout[] =
-    ".vasm 1\n"
-    ".kernel pack(n: i32, k: i32, p: global u8[cdiv(n, 24), cdiv(k, 32), 384], w: global u4[k, n])\n"
-    ".warps 1\n"
-    ".grid cdiv(n, 24), cdiv(k, 32)\n"
-    ".assume n % 8 == 0, k % 4 == 0\n"
-    "    %c = load-global w[block.y * 32, block.x * 24], spatial(32, 1).local(1, 24)\n"
-    "    %q = view %c, u8, spatial(32).local(12)\n"
-    "    %low = where %mask, %q, %q\n"
-    "    store-global p[block.x, block.y, 0], %q\n"
-    ".end\n";
-
-START_TEST(layout_down_the_columns) {
-    char text[sizeof odd_layout];
-    strcpy(text, odd_layout);
-    char *line = strstr(text, "    %low");
-    memmove(line, strchr(line, '\n') + 1, strlen(strchr(line, '\n') + 1) + 1);
-    assemble(in_folder("m.vbc"), text, strlen(text), "odd.vasm", NULL);
-    check_layout(in_folder("m.vbc"), TVM_U(4), 192, 64, false);
-    check_layout(in_folder("m.vbc"), TVM_U(4), 64, 24, true);
-    check_layout(in_folder("m.vbc"), TVM_U(4), 64, 8, false);
-}
-END_TEST
-
-static const struct bad_layout {
-    const char *signature, *body, *says;
-} bad_layouts[] = {
-    {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n]",
-     "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n"
-     "%o = alloc-register u8[1, 32], spatial(1, 32), init 1\n"
-     "%s = add %v, %o\nstore-global p[block.y, block.x * 32], %s\n",
-     "by itself"},
-    {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n + n / 32]",
-     "%v = load-global w[block.y, block.x * 32], spatial(1, 32)\n"
-     "%o = alloc-register u8[1, 1], replicated(32, 2), init 1\n"
-     "store-global p[block.y, block.x * 33], %v\nstore-global p[block.y, block.x * 33 + 32], %o\n",
-     "no weight's"},
-    {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n]",
-     "%o = alloc-register u8[1, 32], spatial(1, 32), init 0\nstore-global p[block.y, block.x * 32], %o\n",
-     "not all bits"},
-    {"k: i32, n: i32, w: global u8[k, n], p: global u8[k, n]",
-     "%v = load-global w[block.y, 0], spatial(1, 32)\nstore-global p[block.y, block.x * 32], %v\n",
-     "by itself"},
-    {"k: i32, n: i32, w: global u8[k, n], p: global u8[64, 64]",
-     "%v = load-global w[block.y, 0], spatial(1, 32)\nstore-global p[block.y, block.x * 32], %v\n", "grow"},
-    {"k: i32, n: i32, w: global f16[k, n], p: global u8[k, 2 * n]", "", "8 bits or less"},
-    {"k: i32, n: i32, w: global u8[n, k], p: global u8[k, n]", "", "it must be"},
-    {"k: i32, n: i32, w: global u8[k, n], p: global u16[k, n]", "", "it must be"},
-    {"k: i32, n: i32, w: global u8[k, n]", "", "it must be"},
-};
-
-START_TEST(refuses_layouts) {
-    const struct bad_layout *row = &bad_layouts[_i];
-    char text[1024];
-    snprintf(text, sizeof text,
-             ".vasm 1\n.kernel pack(%s)\n.warps 1\n.grid cdiv(n, 32), k\n.assume n %% 32 == 0\n%s.end\n",
-             row->signature, row->body);
-    assemble(in_folder("m.vbc"), text, strlen(text), "bad.vasm", NULL);
-    double *weights = random_weights(64 * 64, 1, 1);
-    write_weights(in_folder("w.npy"), TVM_F16, 64, 64, weights, false);
-    free(weights);
-    pack_options options = {.input = in_folder("w.npy"),
-                            .output = in_folder("out"),
-                            .layout = in_folder("m.vbc"),
-                            .scale_type = TVM_F16};
-    pack_badly(&options, row->says);
 }
 END_TEST
 
@@ -811,142 +506,15 @@ START_TEST(takes_signed_codes) {
 }
 END_TEST
 
-/* ---- bad input ---- */
-
-START_TEST(refuses_weights_that_are_not_finite) {
-    static const double strange[] = {NAN, INFINITY, -INFINITY};
-    static const char *const says[] = {"is NaN", "is infinite", "is infinite"};
-    static const tvm_dtype sources[] = {
-        {TVM_KIND_FLOAT, 16, 5, 10}, {TVM_KIND_FLOAT, 16, 8, 7}, {TVM_KIND_FLOAT, 32, 8, 23}};
-    for (unsigned i = 0; i < 18; i++) {
-        double *weights = random_weights(512 * 24, 1, i);
-        weights[300 * 24 + 17] = weights[400 * 24 + 2] = strange[i % 3];
-        bool transpose = i >= 9;
-        write_weights(in_folder("w.npy"), sources[i / 3 % 3], 512, 24, weights, transpose);
-        free(weights);
-        pack_options options = {.input = in_folder("w.npy"),
-                                .output = in_folder("out"),
-                                .type = TVM_U(4),
-                                .group = 128,
-                                .scale_type = TVM_F16,
-                                .transpose = transpose,
-                                .threads = 2};
-        char text[64];
-        snprintf(text, sizeof text, "weight [%d, %d] %s", transpose ? 17 : 300, transpose ? 300 : 17,
-                 says[i % 3]);
-        pack_badly(&options, text);
-        options.group = 0;
-        pack_badly(&options, text);
-    }
-}
-END_TEST
-
-START_TEST(refuses_what_does_not_fit) {
-    double *weights = random_weights(64 * 20, 1, 1);
-    weights[3 * 20 + 1] = 1e30;
-    write_weights(in_folder("w.npy"), TVM_F32, 64, 20, weights, false);
-    pack_options options = {.input = in_folder("w.npy"),
-                            .output = in_folder("out"),
-                            .type = TVM_U(4),
-                            .group = 32,
-                            .scale_type = TVM_F16};
-    pack_badly(&options, "the scale of group 0, column 1 is beyond the range of f16");
-    options.group = 48;
-    pack_badly(&options, "a group of 48 rows does not divide k, which is 64");
-    options.group = 32;
-    options.type = TVM_F16;
-    pack_badly(&options, "f16 is no type of weights");
-    options.type = TVM_I(4);
-    options.own_zeros = true;
-    pack_badly(&options, "goes with unsigned types");
-    options.own_zeros = false;
-    options.type = (tvm_dtype){0};
-    pack_badly(&options, "neither a type nor a layout");
-    options.type = TVM_U(4);
-    options.tensor = "a";
-    pack_badly(&options, "a .npy file has no tensors");
-    options.tensor = NULL;
-    options.layout = in_folder("w.npy");
-    tvm_diags diags = {0};
-    ck_assert_int_ne(tvm_pack(&options, &diags), TVM_OK);
-    tvm_diags_free(&diags);
-    assemble_matmul(in_folder("m.vbc"), TVM_U(3));
-    options.layout = in_folder("m.vbc");
-    pack_badly(&options, "the type is u4, but the layout of");
-    options.type = TVM_U(3);
-    pack_badly(&options, "n % 8 == 0");
-    write_npy(in_folder("w.npy"), TVM_U(8), 4, 4, weights);
-    options.layout = NULL;
-    pack_badly(&options, "the array is U8 [4, 4]; F32, F16 or BF16 is expected");
-    free(weights);
-}
-END_TEST
-
-static void write_text(const char *path, const char *text, size_t size) {
-    FILE *stream = fopen(path, "wb");
-    ck_assert_ptr_nonnull(stream);
-    ck_assert_uint_eq(fwrite(text, 1, size, stream), size);
-    fclose(stream);
-}
-
-START_TEST(refuses_malformed_files) {
-    pack_options options = {
-        .input = in_folder("w.bin"), .output = in_folder("out"), .type = TVM_U(4), .scale_type = TVM_F16};
-    write_text(options.input, "short", 5);
-    pack_badly(&options, "not a .safetensors file");
-    write_text(options.input, "\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10);
-    pack_badly(&options, "truncated");
-    write_text(options.input, "\x93NUMPY\x02\x00\xff\xff\xff\xff{}", 14);
-    pack_badly(&options, "malformed .npy header");
-    write_text(options.input, "\x93NUMPY\x01\x00\x02\x00{}", 12);
-    pack_badly(&options, "missing");
-    double *weights = random_weights(64 * 8, 1, 1);
-    write_weights(in_folder("w.npy"), TVM_F16, 64, 8, weights, false);
-    free(weights);
-    ck_assert_int_eq(truncate(in_folder("w.npy"), 1000), 0);
-    options.input = in_folder("w.npy");
-    pack_badly(&options, "truncated");
-    options.input = in_folder("w.none");
-    pack_badly(&options, "cannot open");
-}
-END_TEST
-
-START_TEST(refuses_to_unpack) {
-    double *weights = random_weights(128 * 16, 1, 1);
-    write_weights(in_folder("w.npy"), TVM_F16, 128, 16, weights, false);
-    free(weights);
-    assemble_matmul(in_folder("m.vbc"), TVM_U(4));
-    pack_options options = {.input = in_folder("w.npy"),
-                            .output = in_folder("p.tvmw"),
-                            .layout = in_folder("m.vbc"),
-                            .scale_type = TVM_F16};
-    pack_well(&options);
-    pack_options back = {.input = in_folder("p.tvmw"), .output = in_folder("out")};
-    tvm_diags diags = {0};
-    ck_assert_int_eq(tvm_unpack(&back, &diags), TVM_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "m.vbc"));
-    tvm_diags_free(&diags);
-    assemble_matmul(in_folder("m.vbc"), TVM_U(3));
-    back.layout = in_folder("m.vbc");
-    ck_assert_int_eq(tvm_unpack(&back, &diags), TVM_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "the layout of"));
-    tvm_diags_free(&diags);
-    back.input = in_folder("w.npy");
-    ck_assert_int_ne(tvm_unpack(&back, &diags), TVM_OK);
-    tvm_diags_free(&diags);
-    ck_assert(!folder_has("out"));
-}
-END_TEST
-
 /* ---- size ---- */
 
-/* Sparse files of 768 MiB: a small part of them is in memory at any time, whatever the group and the order of
+/* Sparse files of 96 MiB: a small part of them is in memory at any time, whatever the group and the order of
  * the file. */
 START_TEST(takes_little_memory) {
     static const struct {
         uint64_t rows, columns, group;
         bool transpose;
-    } inputs[] = {{65536, 6144, 128, false}, {65536, 6144, 0, true}};
+    } inputs[] = {{8192, 6144, 128, false}, {8192, 6144, 0, true}};
     uint8_t header[TVM_NPY_HEADER_MAX];
     tvm_npy npy = {.kind = 'f', .item = 2, .rank = 2, .shape = {inputs[_i].rows, inputs[_i].columns}};
     size_t size = tvm_npy_header(&npy, header);
@@ -965,15 +533,14 @@ START_TEST(takes_little_memory) {
     getrusage(RUSAGE_SELF, &before);
     pack_well(&options);
     getrusage(RUSAGE_SELF, &after);
-    ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 128 << 10); /* KiB */
+    ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 32 << 10); /* KiB */
     ck_assert(folder_has("out"));
 }
 END_TEST
 
 int main(void) {
     Suite *suite = suite_create("pack");
-    TCase *codes = tcase_create("codes"), *back = tcase_create("back"), *layouts = tcase_create("layouts");
-    TCase *bad = tcase_create("bad input"), *size = tcase_create("size");
+    TCase *codes = tcase_create("codes"), *back = tcase_create("back"), *size = tcase_create("size");
     tcase_add_test(codes, knows_all_types);
     tcase_add_loop_test(codes, nearest_codes, 0, LOWBIT_COUNT);
     tcase_add_loop_test(codes, every_half, 0, LOWBIT_COUNT);
@@ -984,16 +551,9 @@ int main(void) {
     tcase_add_loop_test(back, identity_of_representable_weights, 0, LOWBIT_COUNT);
     tcase_add_test(back, unpacks_to_any_float);
     tcase_add_loop_test(back, fills_rows_to_whole_bytes, 0, LOWBIT_COUNT);
-    tcase_add_loop_test(layouts, layout_of_the_matmul, 0, 10);
-    tcase_add_test(layouts, layout_down_the_columns);
-    tcase_add_loop_test(layouts, refuses_layouts, 0, sizeof bad_layouts / sizeof bad_layouts[0]);
-    tcase_add_test(bad, refuses_weights_that_are_not_finite);
-    tcase_add_test(bad, refuses_activations);
-    tcase_add_test(bad, refuses_what_does_not_fit);
-    tcase_add_test(bad, refuses_malformed_files);
-    tcase_add_test(bad, refuses_to_unpack);
     tcase_add_loop_test(size, takes_little_memory, 0, 2);
-    TCase *cases[] = {codes, back, layouts, bad, size};
+    tcase_add_test(codes, refuses_activations);
+    TCase *cases[] = {codes, back, size};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tcase_add_checked_fixture(cases[i], setup, teardown);
         tcase_set_timeout(cases[i], 120);
