@@ -62,12 +62,18 @@ static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, uns
 
 /* What the warps saw that arrived, and what the copies brought, the warp of t sees. */
 static inline void ptx_mbarrier_acquire(ptx_machine *m, const ptx_mbarrier *b, unsigned t) {
+    const uint32_t own = UINT32_C(1) << (t / 32);
+    unsigned arrived[32], count = 0;
+    for (unsigned w = 0; w < 32; w++)
+        if (b->ended[w]) arrived[count++] = w;
     for (size_t i = 0; i < m->written_ever; i++) {
-        if (m->writer[i] == PTX_ENGINE + (b - m->mbarriers)) m->seen[i] |= UINT32_C(1) << (t / 32);
-        for (unsigned w = 0; w < 32; w++) {
-            bool own = m->writer[i] && (m->writer[i] - 1U) / 32 == w;
-            if (b->ended[w] < m->written_at[i] || !(own || m->seen[i] >> w & 1)) continue;
-            m->seen[i] |= UINT32_C(1) << (t / 32);
+        if (m->writer[i] == PTX_ENGINE + (b - m->mbarriers)) m->seen[i] |= own;
+        if (m->seen[i] & own && m->proxy[i] != PTX_FENCED) continue; /* nothing is new */
+        for (unsigned n = 0; n < count; n++) {
+            unsigned w = arrived[n];
+            bool wrote = m->writer[i] && (m->writer[i] - 1U) / 32 == w;
+            if (b->ended[w] < m->written_at[i] || !(wrote || m->seen[i] >> w & 1)) continue;
+            m->seen[i] |= own;
             if (m->proxy[i] == PTX_FENCED) m->proxy[i] = PTX_VISIBLE;
         }
     }
@@ -85,10 +91,11 @@ static inline bool ptx_mbarrier_test(ptx_machine *m, const ptx_insn *insn, unsig
 static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
     const char *what = insn->part[1];
     bool waits = ptx_is(what, "try_wait") || ptx_is(what, "test_wait"), found = false;
+    bool makes = ptx_is(what, "init"), expects = ptx_is(what, "expect_tx");
     ptx_must(!waits || ptx_is(insn->part[2], "parity"), "ptx: unknown %s", insn->text);
     for (unsigned t = 0; t < m->threads; t++) {
         if (!ptx_active(m, insn, t)) continue;
-        if (ptx_is(what, "init")) {
+        if (makes) {
             ptx_mbarrier_init(m, insn, t);
         } else if (waits) {
             bool ended = ptx_mbarrier_test(m, insn, t);
@@ -96,7 +103,7 @@ static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
             if (ended && t % 32 == 0)
                 ptx_mbarrier_acquire(m, ptx_mbarrier_made(m, insn, &insn->operand[1], t), t);
             found = found || ended;
-        } else if (ptx_is(what, "expect_tx")) {
+        } else if (expects) {
             ptx_bulk_expect(m, insn, ptx_mbarrier_made(m, insn, &insn->operand[0], t), t);
         } else {
             ptx_must(ptx_is(what, "arrive") && ptx_is(insn->part[2], "shared"), "ptx: unknown %s",

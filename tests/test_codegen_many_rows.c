@@ -17,7 +17,7 @@
 
 enum { TIMEOUT = 600 };
 
-enum { PARAMETERS = 16, SHIPPED_N = 520, SHIPPED_K = 640 };
+enum { PARAMETERS = 16, SHIPPED_N = 264, SHIPPED_K = 384 };
 
 typedef struct shipped {
     tvm_ir_program *program;

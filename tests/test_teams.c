@@ -175,6 +175,52 @@ START_TEST(an_arrival_is_fenced_where_threads_may_have_written) {
 }
 END_TEST
 
+/* Blocks that give tiles back to each other; `write`: what the second one does besides. */
+static tvm_module *translate_pair(const char *write) {
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        ".vasm 3\n.kernel f(n: i32, x: global f16[n, 64], y: global f16[n, 64])\n.warps 8\n.cluster 2\n.grid 2\n"
+        "%%s = alloc-shared f16[2, 64, 64]\n%%full = alloc-barrier [2]\n"
+        "%%empty = alloc-barrier [2], arrivals 2, open\nsync-cluster\n"
+        "role load warps 0 to 4\nfor %%i = 0 to n\nwait-barrier %%empty[%%i %% 2]\n"
+        "copy-bulk %%s[%%i %% 2], x[%%i * 64, 0], barrier %%full[%%i %% 2], multicast all\n"
+        "arrive-barrier %%full[%%i %% 2]\nend\nend\n"
+        "role use warps 4 to 8\nfor %%i = 0 to n\nwait-barrier %%full[%%i %% 2]\n"
+        "%%v = load-shared %%s[%%i %% 2], spatial(16, 8).local(4, 8)\n%s"
+        "arrive-barrier %%empty[%%i %% 2], rank 0\narrive-barrier %%empty[%%i %% 2], rank 1\nend\nend\n.end\n",
+        write);
+    tvm_ir_program *program = assemble(text);
+    tvm_target target;
+    tvm_module *module = NULL;
+    ck_assert_int_eq(tvm_target_parse("sm_90a", &target, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_translate(program, target, &module, NULL), TVM_OK);
+    tvm_ir_program_free(program);
+    return module;
+}
+
+/* Its shared memory is reached for until both are done, and read by the copy engine. */
+START_TEST(a_team_that_ends_its_block_waits_for_the_cluster) {
+    tvm_module *module = translate_pair("store-bulk y[max(%i, 0) * 64, 0], %s[%i % 2]\nwait-bulk 0, read\n");
+    unsigned returns = count_of(module->ptx, "\tret;");
+    ck_assert_uint_gt(returns, 1);
+    ck_assert_uint_eq(count_of(module->ptx, "wait_group.read 0;\n\tbarrier.cluster.arrive.release.aligned;\n"
+                                            "\tbarrier.cluster.wait.acquire.aligned;\n\tret;"),
+                      returns);
+    tvm_module_free(module);
+}
+END_TEST
+
+/* What was written another block may read after the arrival; what was only read needs no fence. */
+START_TEST(a_far_arrival_is_a_release_where_blocks_tell_each_other) {
+    tvm_module *quiet = translate_pair(""), *tells = translate_pair("store-global x[%i * 64, 0], %v\n");
+    ck_assert_uint_eq(count_of(quiet->ptx, "mbarrier.arrive.shared::cluster"), 2);
+    ck_assert_uint_eq(count_of(tells->ptx, "mbarrier.arrive.release.cluster.shared::cluster"), 2);
+    tvm_module_free(quiet);
+    tvm_module_free(tells);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("teams");
     TCase *cases = tcase_create("teams");
@@ -182,6 +228,8 @@ int main(void) {
     tcase_add_test(cases, a_team_has_a_barrier_and_numbers_of_its_own);
     tcase_add_test(cases, warps_that_part_meet_at_their_barriers);
     tcase_add_test(cases, an_arrival_is_fenced_where_threads_may_have_written);
+    tcase_add_test(cases, a_team_that_ends_its_block_waits_for_the_cluster);
+    tcase_add_test(cases, a_far_arrival_is_a_release_where_blocks_tell_each_other);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -23,6 +23,8 @@ reg tvm_emit_elect(emitter *e, uint32_t label);
 
 /* Where a team or block ends: its tiles live as long as store-bulk may read them. */
 void tvm_emit_bulk_end(emitter *e);
+/* Does the kernel write the global tensor? */
+bool tvm_emit_writes_global(const emitter *e, uint32_t slot);
 /* Finds e->bulk. */
 void tvm_bulk_prepare(emitter *e);
 /* After the wait for an mbarrier: what copies brought is for wgmma, too. */

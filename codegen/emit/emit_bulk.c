@@ -181,8 +181,7 @@ static void start_box(emitter *e, const bulk_operands *o, const bulk_plan *plan,
         barrier->address.name, barrier->plus, g->mask, g->policy);
 }
 
-/* Does the kernel write the tensor itself? */
-static bool is_written(const emitter *e, uint32_t slot) {
+bool tvm_emit_writes_global(const emitter *e, uint32_t slot) {
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->kernel->insns[i];
         if (!(tvm_op(insn->op)->effects & TVM_EFFECT_WRITE_GLOBAL)) continue;
@@ -244,7 +243,8 @@ static void by_engine(emitter *e, const bulk_operands *whole, const block_group 
     if (group->count > 1) aim(e, group, part, plan, &g);
     uint32_t behind = tvm_new_label(e);
     g.leader = tvm_emit_elect(e, behind);
-    if (is_written(e, o.tile.global->value)) tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
+    if (tvm_emit_writes_global(e, o.tile.global->value))
+        tvm_emit(e, "@%s fence.proxy.async.global;", g.leader.name);
     tvm_emit(e, "@%s mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%s+%u], %u;", g.leader.name,
              barrier.address.name, barrier.plus, bytes);
     if (group->count > 1 && !part->is_cut) {

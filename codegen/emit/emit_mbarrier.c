@@ -208,6 +208,28 @@ static bool meet(emitter *e, const tvm_operand *operands, const char *what) {
     return true;
 }
 
+/* Does a block read what another one of its cluster writes: shared memory of another block, or a global
+ * tensor that the kernel writes? put-global and take-global see to it themselves. */
+static bool tells_cluster(const emitter *e) {
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        if (insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER) return true;
+        if (!(tvm_op(insn->op)->effects & TVM_EFFECT_READ_GLOBAL) || insn->op == TVM_OP_TAKE_GLOBAL) continue;
+        const tvm_operand *operands = tvm_operands(e->kernel, insn);
+        for (uint32_t o = 0; o < insn->count; o++)
+            if (operands[o].kind == TVM_OPERAND_SLOT && tvm_emit_writes_global(e, operands[o].value))
+                return true;
+    }
+    return false;
+}
+
+/* An arrival at another block's mbarrier. Where it tells of nothing but tiles that have been read, it needs
+ * no fence: one for the cluster waits for all of the thread's writes to global memory. */
+static void arrive_far(emitter *e, const char *address, const char *speaks, uint32_t count) {
+    tvm_emit(e, "@%s mbarrier.arrive%s.shared::cluster.b64 _, [%s], %u;", speaks,
+             tells_cluster(e) ? ".release.cluster" : "", address, count);
+}
+
 /* rank: of the cluster's block whose mbarrier it is; of kind NONE: this one's. */
 static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operand *rank) {
     uint32_t count = e->slots[operands->value].team_arrivals / e->team.warps;
@@ -220,8 +242,7 @@ static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operan
     if (is_far) b.address = far_address(e, &b, rank->value);
     tvm_emit(e, "bar.warp.sync 0xffffffff;");
     if (is_far)
-        tvm_emit(e, "@%s mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%s], %u;", speaks.name,
-                 b.address.name, count);
+        arrive_far(e, b.address.name, speaks.name, count);
     else if (e->target.arch >= 90 && count > 1)
         tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u], %u;", speaks.name, b.address.name, b.plus,
                  count);

@@ -3,6 +3,8 @@
 #include "analysis.h"
 #include "barrier.h"
 #include "caches.h"
+#include "cluster.h"
+#include "copy.h"
 #include "emit.h"
 #include "scratch.h"
 #include "wgmma.h"
@@ -126,7 +128,11 @@ tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
     tvm_scratch_join(e);
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
     tvm_wgmma_drain(e);
-    if (is_last(e, insn, &role)) tvm_emit(e, "ret;");
+    if (is_last(e, insn, &role)) {
+        tvm_emit_bulk_end(e);
+        tvm_emit_cluster_end(e);
+        tvm_emit(e, "ret;");
+    }
     tvm_text_add(&e->body, "$L%u:\n", behind);
     tvm_fact_forget_assigned(e, number, insn->match);
     tvm_scratch_join(e);
