@@ -80,6 +80,8 @@ static bool open_section(case_file *c, char *words, section *now) {
         c->defines[c->define_count++] = duplicate(word, strlen(word));
     else if (strcmp(name, "launch") == 0 && word != NULL && c->kernel == NULL)
         *now = SECTION_LAUNCH, c->kernel = duplicate(word, strlen(word));
+    else if (strcmp(name, "before") == 0 && word != NULL && c->before == NULL)
+        *now = SECTION_NONE, c->before = duplicate(word, strlen(word));
     else if (strcmp(name, "out") == 0 && word != NULL && c->out_count < CASE_MAX_ITEMS) {
         case_item *item = &c->outs[c->out_count++];
         *now = SECTION_OUT;
@@ -180,7 +182,8 @@ void case_free(case_file *c) {
     for (size_t i = 0; i < c->define_count; i++) free(c->defines[i]);
     for (size_t i = 0; i < c->arg_count; i++) free(c->args[i].name), free(c->args[i].text);
     for (size_t i = 0; i < c->out_count; i++) free(c->outs[i].name), free(c->outs[i].text);
-    free(c->name), free(c->program), free(c->bytecode), free(c->kernel), free(c->errors), free(c->refusal);
+    free(c->name), free(c->program), free(c->bytecode), free(c->kernel), free(c->before), free(c->errors),
+        free(c->refusal);
     free(c->prints), free(c->prints_gpu), free(c->sanitizer), free(c->warnings), free(c);
 }
 
@@ -404,6 +407,23 @@ static tvm_status launch_now(launch *l, FILE *printed) {
     return status;
 }
 
+/* The kernel that the case has come first: its parameters are among the launch's. */
+static tvm_status launch_before(const launch *l, tvm_program *code) {
+    tvm_kernel *kernel = NULL;
+    tvm_value values[CASE_MAX_ITEMS];
+    tvm_status status = tvm_get_kernel(code, l->c->before, &kernel);
+    size_t count = status == TVM_OK ? tvm_param_count(kernel) : 0;
+    for (size_t i = 0; i < count; i++) {
+        tvm_param_info info;
+        size_t at = 0;
+        if (tvm_param(kernel, i, &info) != TVM_OK) return TVM_USAGE;
+        while (at < l->count && strcmp(info.name, l->names[at]) != 0) at++;
+        if (at == l->count) return TVM_USAGE;
+        values[i] = l->values[at];
+    }
+    return status == TVM_OK ? tvm_launchv(kernel, NULL, values, count) : status;
+}
+
 static bool check_printed(const case_file *c, tvm_device_kind device, FILE *printed) {
     static const size_t limit = 1 << 20;
     const char *expected = device == TVM_DEVICE_CUDA ? c->prints_gpu : c->prints;
@@ -448,6 +468,7 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
     bool good = status == TVM_OK && read_params(&l);
     if (good) {
         status = make_tensors(&l);
+        if (status == TVM_OK && c->before != NULL) status = launch_before(&l, code);
         if (status == TVM_OK) status = launch_now(&l, printed);
     }
     if (good && c->sanitizer != NULL) {

@@ -24,6 +24,7 @@ typedef struct case_file {
     char *program;
     char *bytecode; /* in place of the program: a file of the same folder, or NULL */
     char *kernel;   /* NULL: nothing is launched */
+    char *before;   /* a kernel that is launched first, with arguments of the same names; or NULL */
     char *errors;   /* lines that the refusal of the program must contain, or NULL */
     char *refusal;  /* lines that the refusal of the launch must contain, or NULL */
     bool traps;     /* the refusal comes while the kernel runs, and of the interpreter alone, */

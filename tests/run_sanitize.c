@@ -97,10 +97,10 @@ static void free_paths(char **paths) {
 enum { MOST_KERNELS = 64 };
 
 /* TVM_ARGUMENT: no size serves it. */
-static tvm_status launch_kernel(tvm_context *context, tvm_kernel *kernel) {
+static tvm_status launch_kernel(tvm_context *context, tvm_kernel *kernel, unsigned times) {
     tvm_status status = TVM_ARGUMENT;
     for (size_t s = 0; s < SHIPPED_SIZES && status == TVM_ARGUMENT; s++)
-        status = shipped_launch_kernel(context, kernel, &shipped_sizes[s]);
+        status = shipped_launch_kernel(context, kernel, &shipped_sizes[s], times);
     return status;
 }
 
@@ -109,10 +109,18 @@ typedef struct shipped_text {
     const char *folder, *path, *define; /* NAME=VALUE, or NULL */
     uint8_t *text;
     size_t size;
+    bool waits; /* a kernel may begin before the launch ahead of it has ended */
 } shipped_text;
 
+static bool waits(const tvm_ir_program *program) {
+    for (uint32_t k = 0; k < program->kernel_count; k++)
+        for (uint32_t i = 0; i < program->kernels[k].insn_count; i++)
+            if (program->kernels[k].insns[i].op == TVM_OP_WAIT_DEPENDENCY) return true;
+    return false;
+}
+
 /* No variant has a warning. */
-static bool is_silent(const shipped_text *t) {
+static bool is_silent(shipped_text *t) {
     tvm_ir_program *program = NULL;
     tvm_assembler_options options = {.include_dirs = &t->folder,
                                      .include_dir_count = 1,
@@ -121,6 +129,7 @@ static bool is_silent(const shipped_text *t) {
     const char *text = (const char *)t->text;
     bool good = tvm_assemble_text(text, t->size, t->path, &options, &program, NULL) == TVM_OK &&
                 check_warnings(program, NULL, t->path);
+    t->waits = good && waits(program);
     tvm_ir_program_free(program);
     return good;
 }
@@ -138,7 +147,8 @@ static bool run_kernels(const shipped_text *t, unsigned target, bool *ran, size_
     if (!good) fprintf(stderr, "%s: %s\n", t->path, tvm_message(context));
     *count = tvm_kernel_count(program);
     for (size_t i = 0; good && i < *count && i < MOST_KERNELS; i++) {
-        tvm_status status = ran[i] ? TVM_OK : launch_kernel(context, tvm_kernel_at(program, i));
+        tvm_status status =
+            ran[i] ? TVM_OK : launch_kernel(context, tvm_kernel_at(program, i), t->waits ? 2 : 1);
         ran[i] = status == TVM_OK;
         good = status == TVM_OK || status == TVM_ARGUMENT;
     }
@@ -183,6 +193,55 @@ static void run_programs(const char *folder) {
         run_program(folder, defined[i][0], defined[i][1]);
 }
 
+/* ---- launches of one stream ---- */
+
+/* Launches kernels by their letters in one context; 'S': tvm_synchronize; a digit: the stream from then on.
+ */
+static tvm_status run_chain(const char *chain) {
+    static const char text[] =
+        ".vasm 3\n"
+        ".kernel w(x: global i32[32])\n.warps 1\n.grid 1\n"
+        "store-global x[0], iota(i32[32], 0, layout spatial(32))\nwait-dependency\n.end\n"
+        ".kernel r(x: global i32[32])\n.warps 1\n.grid 1\n"
+        "wait-dependency\nstore-global x[0], load-global(x[0], spatial(32)) + 1\n.end\n"
+        ".kernel p(x: global i32[32])\n.warps 1\n.grid 1\n"
+        "store-global x[0], load-global(x[0], spatial(32)) + 1\n.end\n";
+    static int streams[10];
+    tvm_context *context = open_context(TVM_SANITIZE_TEXT, 0);
+    tvm_program *program = NULL;
+    tvm_kernel *kernel = NULL;
+    void *stream = NULL;
+    tvm_value x = {.bytes = 128};
+    if (tvm_assemble(context, text, strlen(text), NULL, &program) != TVM_OK ||
+        tvm_memory_alloc(context, 128, &x.data) != TVM_OK)
+        abort();
+    memset(x.data, 0, 128);
+    tvm_status status = TVM_OK;
+    for (; *chain && status == TVM_OK; chain++) {
+        const char name[2] = {*chain, '\0'};
+        if (*chain >= '0' && *chain <= '9')
+            stream = &streams[*chain - '0'];
+        else if (*chain == 'S')
+            status = tvm_synchronize(context, stream);
+        else if ((status = tvm_get_kernel(program, name, &kernel)) == TVM_OK)
+            status = tvm_launchv(kernel, stream, &x, 1);
+    }
+    tvm_memory_free(context, x.data);
+    tvm_program_free(program);
+    tvm_context_free(context);
+    return status;
+}
+
+static void run_chains(void) {
+    static const char *const right[] = {"w", "rSw", "r0w1w", "rp", "rrrp", "wSw"}, *const wrong[] = {
+                                                                                       "pw",      "rw",
+                                                                                       "ww",      "rrrw",
+                                                                                       "r0w1w0w", "rSpw"};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) count(run_chain(right[i]) == TVM_OK, right[i]);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        count(run_chain(wrong[i]) == TVM_SANITIZER, wrong[i]);
+}
+
 int main(int argc, char **argv) {
     const char *top = getenv("srcdir") ? getenv("srcdir") : ".";
     char right[4096], wrong[4096], programs[4096];
@@ -196,6 +255,7 @@ int main(int argc, char **argv) {
         run_cases(seeded, right, true);
         run_cases(cases, right, false);
         run_programs(programs);
+        run_chains();
         free_paths(seeded);
         free_paths(cases);
     }

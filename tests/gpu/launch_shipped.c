@@ -19,7 +19,7 @@ static bool launch_all(tvm_context *context, const char *path) {
         tvm_kernel *kernel = tvm_kernel_at(program, k);
         unsigned served = 0;
         for (size_t s = 0; good && s < sizeof odd_sizes / sizeof *odd_sizes && served < LAUNCHES; s++) {
-            tvm_status status = shipped_launch_kernel(context, kernel, &odd_sizes[s]);
+            tvm_status status = shipped_launch_kernel(context, kernel, &odd_sizes[s], 1);
             served += status == TVM_OK;
             good = status == TVM_OK || status == TVM_ARGUMENT;
         }

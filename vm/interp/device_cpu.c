@@ -16,10 +16,12 @@ typedef struct cpu_device {
     uint32_t multiprocessors;
     uint32_t target;
     char name[64];
+    pthread_mutex_t lock; /* of what follows */
+    tvm_sanitize_past *past;
 } cpu_device;
 
 typedef struct cpu_code {
-    const cpu_device *device;
+    cpu_device *device;
     const tvm_ir_program *program;
     pthread_mutex_t lock; /* of preparing */
     _Atomic(tvm_interp_kernel *) kernels[];
@@ -31,6 +33,10 @@ static tvm_status cpu_open(const tvm_context_options *options, tvm_observer *obs
     cpu_device *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return tvm_diag_no_memory(diags);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (pthread_mutex_init(&cpu->lock, NULL)) {
+        free(cpu);
+        return tvm_diag_no_memory(diags);
+    }
     cpu->threads = options->threads ? options->threads : cores > 0 ? (unsigned)cores : 1;
     cpu->multiprocessors = options->multiprocessors ? options->multiprocessors : TVM_INTERP_MULTIPROCESSORS;
     cpu->target = options->target;
@@ -40,8 +46,34 @@ static tvm_status cpu_open(const tvm_context_options *options, tvm_observer *obs
     return TVM_OK;
 }
 
+/* What the sanitizer knows of earlier launches; the caller has it alone. */
+static tvm_sanitize_past *take_past(cpu_device *device) {
+    pthread_mutex_lock(&device->lock);
+    tvm_sanitize_past *past = device->past;
+    device->past = NULL;
+    pthread_mutex_unlock(&device->lock);
+    return past;
+}
+
+/* Of two launches at once, which nothing orders, one is kept. */
+static void keep_past(cpu_device *device, tvm_sanitize_past *past) {
+    pthread_mutex_lock(&device->lock);
+    tvm_sanitize_past *other = device->past;
+    device->past = past;
+    pthread_mutex_unlock(&device->lock);
+    tvm_sanitize_past_free(other);
+}
+
+/* The caller waits for all launches, or does what does. */
+static void end_past(void *device) {
+    tvm_sanitize_past_free(take_past(device));
+}
+
 static void cpu_close(void *device) {
-    free(device);
+    cpu_device *cpu = device;
+    end_past(device);
+    pthread_mutex_destroy(&cpu->lock);
+    free(cpu);
 }
 
 static const char *cpu_name(const void *device) {
@@ -120,6 +152,9 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
         args[i].scalar = launch->scalars[i];
         args[i].data = launch->data[i];
     }
+    /* of a launch without the sanitizer nothing is known, nor of those before it */
+    tvm_sanitize_past *past = take_past(opened->device);
+    if (!launch->sanitize) tvm_sanitize_past_free(past), past = NULL;
     tvm_interp_options options = {.threads = opened->device->threads,
                                   .multiprocessors = opened->device->multiprocessors,
                                   .target = opened->device->target,
@@ -127,9 +162,13 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
                                   .milliseconds = launch->milliseconds,
                                   .cancelled = launch->cancelled,
                                   .sanitize = launch->sanitize,
+                                  .past = &past,
+                                  .stream = launch->stream,
                                   .counts = launch->counts};
-    return tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire), args,
-                          launch->grid, &options, diags);
+    status = tvm_interp_run(atomic_load_explicit(&opened->kernels[launch->kernel], memory_order_acquire),
+                            args, launch->grid, &options, diags);
+    if (past) keep_past(opened->device, past);
+    return status;
 }
 
 /* Launches may allocate: nobody captures them. */
@@ -160,7 +199,8 @@ static tvm_status cpu_time(void *code, const tvm_device_launch *launches, unsign
 }
 
 static tvm_status cpu_synchronize(void *device, void *stream, tvm_diags *diags) {
-    (void)device, (void)stream, (void)diags;
+    (void)stream, (void)diags;
+    end_past(device);
     return TVM_OK;
 }
 
@@ -174,13 +214,15 @@ static tvm_status cpu_memory_alloc(void *device, size_t bytes, void **data, tvm_
 }
 
 static tvm_status cpu_memory_free(void *device, void *data, tvm_diags *diags) {
-    (void)device, (void)diags;
+    (void)diags;
+    end_past(device);
     free(data);
     return TVM_OK;
 }
 
 static tvm_status cpu_memory_copy(void *device, void *to, const void *from, size_t bytes, tvm_diags *diags) {
-    (void)device, (void)diags;
+    (void)diags;
+    end_past(device);
     memcpy(to, from, bytes);
     return TVM_OK;
 }

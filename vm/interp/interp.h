@@ -22,6 +22,11 @@ void tvm_interp_free(tvm_interp_kernel *kernel);
 
 enum { TVM_INTERP_MULTIPROCESSORS = 4 };
 
+/* What launches with the sanitizer leave behind for those that may begin before they have ended: one entry a
+ * launch, the latest first. */
+typedef struct tvm_sanitize_past tvm_sanitize_past;
+void tvm_sanitize_past_free(tvm_sanitize_past *past);
+
 typedef struct tvm_interp_options {
     unsigned threads;             /* blocks run on this many host threads; 0: one a core */
     uint32_t multiprocessors;     /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
@@ -31,6 +36,9 @@ typedef struct tvm_interp_options {
     const atomic_uint *cancelled; /* the launch ends when this number changes; NULL: it never does */
     tvm_sanitize sanitize; /* not TVM_SANITIZE_OFF: the launch runs on one thread, and is TVM_SANITIZER when
                               it has errors that a GPU would not report */
+    tvm_sanitize_past **past; /* of the sanitizer: launches that have come before, to which this one is added;
+                                 NULL: nothing is known of them */
+    void *stream;             /* of the launch: what orders it after those of the past */
     struct tvm_launch_counts *counts; /* added to; NULL: nothing is counted */
     FILE *output; /* of print-tensor; NULL: stdout. Lines of one block are not mixed with those of another. */
 } tvm_interp_options;

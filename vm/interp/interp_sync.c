@@ -87,6 +87,7 @@ tvm_status tvm_interp_LOCK_SEMAPHORE(interp_context *context, const interp_insn 
     semaphore s;
     tvm_status status = find_semaphore(context, insn, &s);
     if (status != TVM_OK) return status;
+    if (interp_sanitized(context)) tvm_sanitize_semaphore(context, insn, s.word);
     interp_wait wait = has_value(&s) ? INTERP_WAIT_OVER : tvm_interp_wait(context, has_value, &s);
     if (wait == INTERP_WAIT_HOPELESS)
         return tvm_interp_fault(context, insn, INTERP_DEADLOCK,
@@ -102,6 +103,7 @@ tvm_status tvm_interp_RELEASE_SEMAPHORE(interp_context *context, const interp_in
     semaphore s;
     tvm_status status = find_semaphore(context, insn, &s);
     if (status != TVM_OK) return status;
+    if (interp_sanitized(context)) tvm_sanitize_semaphore(context, insn, s.word);
     pthread_mutex_lock(&run->mutex);
     __atomic_store_n(s.word, s.value, __ATOMIC_RELEASE);
     tvm_interp_changed(run);
@@ -120,6 +122,6 @@ tvm_status tvm_interp_LAUNCH_DEPENDENTS(interp_context *context, const interp_in
 }
 
 tvm_status tvm_interp_WAIT_DEPENDENCY(interp_context *context, const interp_insn *insn) {
-    (void)context, (void)insn;
-    return TVM_OK;
+    (void)insn;
+    return interp_sanitized(context) ? tvm_sanitize_wait_dependency(context) : TVM_OK;
 }

@@ -9,6 +9,7 @@
  *   sanitize_shadow.c  who wrote and read an element last, and whether that comes before who touches it now
  *   sanitize_clock.c   clocks: what each team has seen of whom
  *   sanitize_order.c   what sync, mbarriers, copies, semaphores and atomics do to the clocks
+ *   sanitize_past.c    launches before this one, of the same stream, until wait-dependency
  *   sanitize_race.c    an access that nothing orders, as a report
  *   sanitize_report.c  reports: kept once a pair of places, as diagnostics or JSON
  *
@@ -79,6 +80,7 @@ typedef struct sanitize_walk {
     struct san_region *region;
     uint64_t first;        /* cell of the tensor's first element */
     unsigned bits;         /* of an element */
+    bool early;            /* earlier launches may still run */
     const uint16_t *codes; /* by element of the register tensor; NULL: `code` for all */
     uint32_t event, layout;
     uint16_t code, base;
@@ -134,6 +136,10 @@ tvm_status tvm_sanitize_release_one(interp_context *context, const void *word, u
 tvm_status tvm_sanitize_acquire_one(interp_context *context, const void *word, uint32_t thread);
 /* Which thread has the element of the register tensor. */
 tvm_status tvm_sanitize_thread(interp_context *context, uint32_t slot, uint64_t element, uint32_t *thread);
+/* The team goes on once earlier launches of the stream have ended. */
+tvm_status tvm_sanitize_wait_dependency(interp_context *context);
+/* A semaphore's word, before the instruction touches it. */
+void tvm_sanitize_semaphore(interp_context *context, const interp_insn *insn, const void *word);
 tvm_status tvm_sanitize_alloc_shared(interp_context *context, const interp_insn *insn);
 void tvm_sanitize_free_shared(interp_context *context, const interp_insn *insn);
 

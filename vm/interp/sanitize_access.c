@@ -72,6 +72,7 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
                             .rank = (uint32_t)(access->owner - access->owner->cluster)};
     if (!walk->region) return false;
     walk->first = (data - walk->region->base) / walk->region->granule;
+    walk->early = !shared && tvm_san_is_early(s, context);
     bool made = tvm_san_threads(s, context, access, number, walk);
     san_event event = {.actor = event_actor(s, context, access),
                        .time = event_time(s, context, access),
@@ -89,7 +90,7 @@ typedef struct range {
     uintptr_t first, end;
     uint32_t slot;
     unsigned granule;
-    bool undefined;
+    bool undefined, scratch;
 } range;
 
 static int by_address(const void *a, const void *b) {
@@ -115,8 +116,12 @@ static uint32_t find_ranges(const interp_run *run, range *ranges) {
         for (uint32_t i = 0; i < k->launch_tensor_count; i++)
             if (k->launch_tensors[i].slot == s && k->launch_tensors[i].clean) undefined = false;
         unsigned granule = slot->dtype.bits < 8 || slot->dtype.bits % 8 ? 1 : slot->dtype.bits / 8;
-        ranges[count++] = (range){(uintptr_t)global->data, (uintptr_t)global->data + global->bytes, s,
-                                  granule & (granule - 1) ? 1 : granule, undefined};
+        ranges[count++] = (range){(uintptr_t)global->data,
+                                  (uintptr_t)global->data + global->bytes,
+                                  s,
+                                  granule & (granule - 1) ? 1 : granule,
+                                  undefined,
+                                  s >= k->kernel->param_count};
     }
     if (count) qsort(ranges, count, sizeof *ranges, by_address);
     return count;
@@ -130,6 +135,7 @@ static bool make_regions(sanitizer *s, const range *ranges, uint32_t count) {
         region->base = ranges[i].first;
         region->granule = ranges[i].granule;
         region->undefined = ranges[i].undefined;
+        region->scratch = ranges[i].scratch;
         for (next = i + 1; next < count && ranges[next].first < end; next++) {
             if (ranges[next].end > end) end = ranges[next].end;
             region->granule =
@@ -232,6 +238,7 @@ tvm_status tvm_sanitize_begin(interp_run *run) {
     s->run = run;
     s->kernel = k;
     s->now = 1;
+    tvm_san_past_begin(s);
     s->context_count = count_contexts(k->kernel);
     s->actor_count = s->context_count * SAN_ACTORS + k->barrier_count;
     s->layouts = calloc((size_t)k->program->layout_count + 1, sizeof *s->layouts);
@@ -239,7 +246,7 @@ tvm_status tvm_sanitize_begin(interp_run *run) {
     s->block_count = tvm_cluster_blocks(k->kernel);
     for (uint32_t b = 0; b < s->block_count && made; b++) made = make_block(s, &s->blocks[b]);
     tvm_status status = made ? TVM_OK : tvm_diag_no_memory(run->diags);
-    if (made && run->blocks > (UINT32_MAX - 1) / s->actor_count)
+    if (made && run->blocks > (SAN_LAUNCHES - 1) / s->actor_count)
         status = tvm_diag_add(run->diags, TVM_UNSUPPORTED, NULL, NULL,
                               "kernel '%s': %llu blocks are too many for the sanitizer",
                               tvm_string(k->program, k->kernel->name), (unsigned long long)run->blocks);
@@ -263,8 +270,11 @@ void tvm_sanitize_cluster(interp_block *cluster) {
     sanitizer *s = cluster->run->sanitizer;
     const uint32_t *grid = cluster->run->grid;
     s->now++;
+    tvm_san_past_blocks(s);
     for (uint32_t b = 0; b < cluster->cluster_size; b++) {
         san_block *block = &s->blocks[b];
+        block->runs = true;
+        block->waited = false;
         const int32_t *index = cluster[b].index;
         uint64_t number = ((uint64_t)index[2] * grid[1] + (uint64_t)index[1]) * grid[0] + (uint64_t)index[0];
         block->first_actor = (uint32_t)(number * s->actor_count);
@@ -314,6 +324,7 @@ static tvm_status add_json(const sanitizer *s, tvm_diags *diags) {
 tvm_status tvm_sanitize_end(interp_run *run, tvm_status status) {
     sanitizer *s = run->sanitizer;
     run->sanitizer = NULL;
+    tvm_san_past_blocks(s);
     tvm_san_finish(s);
     if (s->no_memory)
         status = tvm_diag_no_memory(run->diags);
@@ -322,6 +333,7 @@ tvm_status tvm_sanitize_end(interp_run *run, tvm_status status) {
                                                              : add_reports(s, run->diags);
     else if (s->report_count)
         add_reports(s, run->diags);
+    tvm_san_past_end(s);
     sanitizer_free(s);
     return status;
 }

@@ -72,6 +72,7 @@ typedef struct san_region {
     uint64_t bytes;
     unsigned granule; /* bytes of a cell */
     bool undefined;   /* before it is written */
+    bool scratch;     /* alloc-global */
 } san_region;
 
 /* Of a register layout. */
@@ -114,6 +115,7 @@ typedef struct san_block {
     uint32_t warps[32]; /* by warp: when its threads last met */
     uint32_t first_actor;
     int32_t index[3];
+    bool runs, waited; /* it has begun; it has come to wait-dependency */
 } san_block;
 
 typedef struct san_word {
@@ -169,7 +171,13 @@ typedef struct sanitizer {
     bool one_sided; /* threads have acquired or released for themselves */
     bool faulted;   /* a block has ended with a fault */
     uint64_t lost;  /* reports that were too many */
+    uint32_t waits; /* the kernel's first wait-dependency; TVM_NONE: it begins when others have ended */
+    const tvm_sanitize_past *past; /* what launches before have done; of `stream` alone */
+    void *stream;
 } sanitizer;
+
+/* What earlier launches of the stream did, as an actor: who has waited for them has seen it. */
+enum { SAN_LAUNCHES = INT32_MAX };
 
 static inline san_block *san_block_of(sanitizer *s, const interp_block *block) {
     return &s->blocks[block - block->cluster];
@@ -201,6 +209,20 @@ void tvm_san_region_free(san_region *region);
 void tvm_san_race(sanitize_walk *walk, uint64_t at, uint32_t event, uint16_t code, uint16_t mine,
                   bool was_write);
 void tvm_san_undefined(sanitize_walk *walk, uint64_t at, uint16_t mine);
+/* Of cell `at`, while earlier launches may still run; `whose` says what they do there. */
+void tvm_san_early(sanitize_walk *walk, uint64_t at, uint16_t mine, const char *whose);
+
+/* ---- launches before ---- */
+
+void tvm_san_past_begin(sanitizer *s);
+/* Leaves what the launch did to its parameters: its regions and events are taken away. */
+void tvm_san_past_end(sanitizer *s);
+/* May earlier launches still run beside what the team does? */
+bool tvm_san_is_early(sanitizer *s, const interp_context *context);
+/* The walk's row of elements, before it is touched. */
+void tvm_san_past_row(sanitize_walk *walk, int64_t element, int64_t dense, int64_t count);
+/* Blocks that have run and have not come to wait-dependency. */
+void tvm_san_past_blocks(sanitizer *s);
 
 /* Counts the report with one of the same kind and places, or keeps it; what has been filled in but `count`.
  * NULL: it is counted there, or out of memory. */

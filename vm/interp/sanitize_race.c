@@ -196,6 +196,21 @@ void tvm_san_race(sanitize_walk *walk, uint64_t at, uint32_t event, uint16_t cod
              verb(past.event, true), report->whom);
 }
 
+void tvm_san_early(sanitize_walk *walk, uint64_t at, uint16_t mine, const char *whose) {
+    sanitizer *s = walk->sanitizer;
+    const party now = find_party(s, walk->event);
+    san_report *report = tvm_san_report(s, SAN_DEPENDENCY, now.event->insn, TVM_NONE);
+    if (!report) return;
+    report->slot = walk->slot;
+    report->hint = "a wait-dependency before it; where another team waits, a barrier behind that";
+    memcpy(report->block, now.index, sizeof report->block);
+    name_element(walk, at, report->element);
+    describe(s, &now, mine, true, report->who);
+    snprintf(report->what, sizeof report->what, "%s %s %s (%s) before wait-dependency; %s",
+             tvm_san_mnemonic(s, now.event->insn), verb(now.event, false), report->element, report->who,
+             whose);
+}
+
 void tvm_san_undefined(sanitize_walk *walk, uint64_t at, uint16_t mine) {
     sanitizer *s = walk->sanitizer;
     const party now = find_party(s, walk->event);

@@ -274,6 +274,7 @@ void tvm_sanitize_row(sanitize_walk *walk, int64_t element, int64_t step, int64_
     for (; step != 1 && count > 1; count--, element += step, dense++)
         tvm_sanitize_row(walk, element, 1, dense, 1);
     if (count <= 0) return;
+    if (walk->early) tvm_san_past_row(walk, element, dense, count);
     if (walk->bits != 8 * walk->region->granule)
         touch_uneven(walk, (uint64_t)element, (uint64_t)dense, (uint64_t)count);
     else

@@ -96,6 +96,7 @@ typedef struct tune {
     unsigned chosen[TUNE_CLASSES]; /* variants; UINT32_MAX: none */
     double gains[TUNE_CLASSES];    /* percent of the default's cost; NAN: the default has none */
     char folder[64];               /* of the variants' files; "": none yet */
+    int keeper, kept;              /* the process that removes it, at the end of this pipe */
     tune_device device;
     double begun;
 } tune;
@@ -111,6 +112,10 @@ tvm_status tune_space_read(tune *t, tvm_diags *diags);
  */
 typedef void tune_idle(void *data, unsigned done, unsigned all);
 tvm_status tune_space_build(tune *t, tune_idle *idle, void *data, tvm_diags *diags);
+
+/* ---- tune_folder.c ---- */
+tvm_status tune_folder_make(tune *t, tvm_diags *diags);
+void tune_folder_remove(tune *t);
 
 /* ---- tune_shapes.c ---- */
 tvm_status tune_shapes_read(tune *t, tvm_diags *diags);

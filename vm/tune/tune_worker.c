@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -373,9 +374,12 @@ tvm_status tune_worker_start(tune *t, tune_worker *w, tvm_diags *diags) {
         return tvm_diag_add(diags, TVM_IO, NULL, NULL, "no pipe: %s", strerror(errno));
     }
     fflush(NULL);
+    pid_t parent = getpid();
     w->pid = fork();
     if (w->pid == 0) {
         close(down[1]), close(up[0]);
+        /* what it runs may take long, and nobody would want the answer */
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent) _exit(1);
         _exit(serve(t, down[0], up[1]));
     }
     close(down[0]), close(up[1]);

@@ -240,26 +240,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static tvm_status make_folder(tune *t, tvm_diags *diags) {
-    const char *top = getenv("TMPDIR");
-    snprintf(t->folder, sizeof t->folder, "%.40s/tvm-tune-XXXXXX", top && *top ? top : "/tmp");
-    if (mkdtemp(t->folder)) return TVM_OK;
-    tvm_status status = tvm_diag_add(diags, TVM_IO, NULL, NULL, "%s: %s", t->folder, strerror(errno));
-    t->folder[0] = 0;
-    return status;
-}
-
-static void remove_folder(const tune *t) {
-    char path[TUNE_TEXT];
-    if (!t->folder[0]) return;
-    for (uint32_t v = 0; v < t->count; v++) unlink(tune_path(t, v, path));
-    rmdir(t->folder);
-}
-
 static tvm_status run(tune *t, tvm_diags *diags) {
     tvm_status status = tune_shapes_read(t, diags);
     if (!status) status = tune_space_read(t, diags);
-    if (!status) status = make_folder(t, diags);
+    if (!status) status = tune_folder_make(t, diags);
     if (t->ranks.rank > 0) return tune_team_serve(t, status, diags);
     const char *log = t->options.from ? t->options.from : t->options.resume;
     if (!status && log) status = tune_log_read(t, log, diags);
@@ -300,7 +284,7 @@ int main(int argc, char **argv) {
     const char *no_color = getenv("NO_COLOR");
     if (status)
         tvm_diags_print(&diags, stderr, "tvm-tune", isatty(STDERR_FILENO) && !(no_color && no_color[0]));
-    remove_folder(t);
+    tune_folder_remove(t);
     for (uint32_t v = 0; t->variants && v < t->count; v++) free(t->variants[v].costs);
     free(t->variants);
     tvm_tune_space_free(&t->space);
