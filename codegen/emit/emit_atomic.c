@@ -308,7 +308,7 @@ static reg thread_address(emitter *e, const tvm_layout *layout, unsigned bytes) 
             at = tvm_pure(e, 'r', "mad.lo.u32 $, %s, %u, %s;", part.name, (unsigned)step, at.name);
         step *= layout->shape[d];
     }
-    return tvm_pure(e, 'r', "add.u32 $, %s, %s;", at.name, tvm_shared_base(e).name);
+    return tvm_pure(e, 'r', "add.u32 $, %s, %s;", at.name, tvm_scratch_base(e).name);
 }
 
 uint64_t tvm_fetch_scratch(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,

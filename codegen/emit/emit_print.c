@@ -158,7 +158,7 @@ static void print_header(emitter *e) {
 
 /* The elements of the turn's piece, from the threads that hold them. */
 static void gather_piece(emitter *e, const printer *p) {
-    reg first = tvm_new_r(e), base = tvm_shared_base(e);
+    reg first = tvm_new_r(e), base = tvm_scratch_base(e);
     reg start = word_op(e, "mul.lo.u32", p->row, p->columns),
         within = word_op(e, "mul.lo.u32", p->piece, PIECE);
     reg left = tvm_new_r(e), count = tvm_new_r(e);
@@ -203,7 +203,7 @@ static void print_piece(emitter *e, const printer *p) {
     if (p->layout->rank > 2) print_matrix(e, p);
     for (unsigned i = 0; i < PIECE && i < p->columns; i++) {
         reg value = tvm_new_rd(e);
-        tvm_emit(e, "ld.shared.b64 %s, [%s+%u];", value.name, tvm_shared_base(e).name,
+        tvm_emit(e, "ld.shared.b64 %s, [%s+%u];", value.name, tvm_scratch_base(e).name,
                  (unsigned)(p->scratch + VALUE_BYTES * i));
         tvm_emit(e, "st.local.b64 [arguments+%u], %s;", (unsigned)(VALUE_BYTES * i), value.name);
     }
@@ -241,7 +241,7 @@ static void print_rows(emitter *e, printer *p) {
 tvm_status tvm_emit_PRINT_TENSOR(emitter *e, const tvm_insn *insn) {
     printer p;
     plan_printer(e, &p, insn);
-    tvm_shared_base(e);
+    tvm_scratch_base(e);
     p.scratch = tvm_scratch_begin(e, PIECE * VALUE_BYTES);
     tvm_emit(e, "{");
     declare_header(e, &p);

@@ -174,7 +174,7 @@ static void step(emitter *e, const scan *s, reg of, uint32_t distance, reg *tota
 }
 
 static reg address_of(emitter *e, reg place, uint32_t bytes) {
-    reg base = tvm_shared_base(e), offset = tvm_pure_scale(e, place, bytes);
+    reg base = tvm_scratch_base(e), offset = tvm_pure_scale(e, place, bytes);
     return tvm_pure(e, 'r', "add.u32 $, %s, %s;", base.name, offset.name);
 }
 

@@ -4,6 +4,7 @@
 
 #include "caches.h"
 #include "compute.h"
+#include "scratch.h"
 #include "shared_access.h"
 
 enum { WARP = 32 };
@@ -93,7 +94,7 @@ uint64_t tvm_tile_bytes(const scratch_tile *t) {
 /* ---- the code ---- */
 
 static reg side_address(emitter *e, const scratch_tile *t, const tile_side *s) {
-    reg address = tvm_shared_base(e), coordinate;
+    reg address = tvm_scratch_base(e), coordinate;
     for (unsigned d = 0; d < s->layout->rank; d++)
         if (tvm_thread_coordinate(e, s->layout, d, &coordinate))
             address = tvm_pure(e, 'r', "add.u32 $, %s, %s;", address.name,
