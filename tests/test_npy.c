@@ -126,7 +126,6 @@ static const struct refused {
     const char *why;
 } refused[] = {
     {"{'descr': '>f4', 'fortran_order': False, 'shape': (3,)}", 12, TVM_UNSUPPORTED, "big-endian"},
-    {"{'descr': '<f4', 'fortran_order': True, 'shape': (3, 1)}", 12, TVM_UNSUPPORTED, "Fortran"},
     {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,)}", 12, TVM_UNSUPPORTED, "structured"},
     {"{'descr': '<M8[us]', 'fortran_order': False, 'shape': (3,)}", 24, TVM_UNSUPPORTED, "dtype"},
     {"{'descr': '|O', 'fortran_order': False, 'shape': (3,)}", 24, TVM_FORMAT, "descr"},
@@ -329,6 +328,28 @@ START_TEST(opaque_bytes_fit_only_types_numpy_lacks) {
 }
 END_TEST
 
+/* A [2, 3] array in Fortran order: 0 10 1 11 2 12, and its rows four elements apart. */
+START_TEST(arranges_elements) {
+    static const char header[] = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3)}";
+    static const int16_t columns[] = {0, 10, 1, 11, 2, 12};
+    static const int64_t apart[] = {4, 1};
+    size_t size;
+    uint8_t *file = make_file(1, header, sizeof columns, &size);
+    tvm_npy npy;
+    int64_t step[TVM_MAX_RANK];
+    int16_t rows[8] = {0, 0, 0, -1, 0, 0, 0, -1};
+    ck_assert_int_eq(parse(file, size, &npy, NULL), TVM_OK);
+    ck_assert(npy.fortran);
+    tvm_npy_steps(&npy, step);
+    ck_assert_int_eq(step[0], 1);
+    ck_assert_int_eq(step[1], 2);
+    tvm_npy_arrange(&npy, apart, (uint8_t *)rows, step, (const uint8_t *)columns);
+    static const int16_t expected[] = {0, 1, 2, -1, 10, 11, 12, -1};
+    ck_assert_mem_eq(rows, expected, sizeof expected);
+    free(file);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("npy");
     TCase *cases = tcase_create("npy");
@@ -346,6 +367,7 @@ int main(void) {
     tcase_add_test(cases, survives_corruption);
     tcase_add_loop_test(cases, stands_in_a_file, 0, sizeof stands / sizeof *stands);
     tcase_add_test(cases, opaque_bytes_fit_only_types_numpy_lacks);
+    tcase_add_test(cases, arranges_elements);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

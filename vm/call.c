@@ -404,6 +404,19 @@ tvm_status tvm_param_shape(const tvm_kernel *function, size_t index, const tvm_v
     return finish(function, variant, status, &diags);
 }
 
+tvm_status tvm_kernel_strides(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
+                              int64_t stride[TVM_MAX_RANK]) {
+    const tvm_kernel *variant = function;
+    call_args args;
+    tvm_diags diags = {0};
+    tvm_status status = arguments_and_variant(function, values, count, &args, &variant, &diags);
+    const tvm_launch_env env = env_of(function, &args);
+    if (!status)
+        status = tvm_launch_strides(function->code->program, variant->kernel, (uint32_t)index, &env, stride,
+                                    &diags);
+    return finish(function, variant, status, &diags);
+}
+
 enum { MOST_SETS = 64 };
 
 tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, unsigned set_count, size_t count,

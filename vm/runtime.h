@@ -78,6 +78,9 @@ tvm_launch_env tvm_context_launch_env(const tvm_context *context);
  * that it would run. */
 tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
                             const tvm_kernel **variant);
+/* The steps of a tensor parameter, in elements, as tvm_param_shape gives its extents. */
+tvm_status tvm_kernel_strides(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
+                              int64_t stride[TVM_MAX_RANK]);
 
 /* tvm_time with several sets of arguments, equal in their scalars, at most 64, that the launches take in
  * turn: those of more bytes than the L2 cache has are read from memory. */

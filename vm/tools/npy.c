@@ -100,9 +100,10 @@ static tvm_status read_descr(header_reader *reader) {
 
 static tvm_status read_order(header_reader *reader) {
     if (take_word(reader, "False")) return TVM_OK;
-    if (take_word(reader, "True"))
-        return unsupported(reader, "numpy: numpy.ascontiguousarray(a)",
-                           "the array is in Fortran order; C order is needed");
+    if (take_word(reader, "True")) {
+        reader->npy->fortran = true;
+        return TVM_OK;
+    }
     return malformed(reader, "'fortran_order' is neither True nor False");
 }
 
@@ -222,6 +223,33 @@ uint64_t tvm_npy_extent(const uint8_t *file, size_t size) {
     tvm_status status = parse_header(&reader, file, size);
     if (npy.offset > size && npy.offset <= LONGEST_START + TVM_NPY_HEADER_LIMIT) return npy.offset;
     return status ? 0 : npy.offset + npy.bytes;
+}
+
+/* ---- order ---- */
+
+void tvm_npy_steps(const tvm_npy *npy, int64_t step[TVM_MAX_RANK]) {
+    uint64_t below = 1;
+    for (unsigned i = 0; i < npy->rank; i++) {
+        unsigned d = npy->fortran ? i : npy->rank - 1 - i;
+        step[d] = (int64_t)below;
+        below *= npy->shape[d];
+    }
+}
+
+void tvm_npy_arrange(const tvm_npy *npy, const int64_t *to_step, uint8_t *to, const int64_t *from_step,
+                     const uint8_t *from) {
+    uint64_t index[TVM_MAX_RANK] = {0};
+    unsigned d = npy->rank;
+    if (!npy->bytes) return;
+    do {
+        int64_t at = 0, place = 0;
+        for (d = 0; d < npy->rank; d++) {
+            at += (int64_t)index[d] * from_step[d];
+            place += (int64_t)index[d] * to_step[d];
+        }
+        memcpy(to + (size_t)place * npy->item, from + (size_t)at * npy->item, npy->item);
+        while (d > 0 && ++index[d - 1] == npy->shape[d - 1]) index[--d] = 0;
+    } while (d > 0);
 }
 
 /* ---- types ---- */

@@ -1,5 +1,5 @@
 /* Arrays in .npy files: NEP 1, "A Simple File Format for NumPy Arrays", versions 1.0, 2.0 and 3.0;
- * little-endian, C order. */
+ * little-endian; what is written is in C order. */
 #ifndef TVM_VM_NPY_H
 #define TVM_VM_NPY_H
 
@@ -19,13 +19,14 @@ typedef struct tvm_npy {
     unsigned item; /* bytes of an element */
     unsigned rank;
     uint64_t shape[TVM_MAX_RANK];
+    bool fortran;  /* neighbours in the file are those along the first dimension */
     size_t offset; /* of the data in the file */
     size_t bytes;  /* of the data */
 } tvm_npy;
 
 /* Reads the header and checks that the data is all there. `path` is named in diagnostics. TVM_FORMAT for
  * anything malformed, truncated or too long, a header of more than TVM_NPY_HEADER_LIMIT bytes among it;
- * TVM_UNSUPPORTED for big-endian, Fortran order, structured types and ranks above TVM_MAX_RANK; TVM_VERSION.
+ * TVM_UNSUPPORTED for big-endian, structured types and ranks above TVM_MAX_RANK; TVM_VERSION.
  */
 tvm_status tvm_npy_parse(const uint8_t *file, size_t size, const char *path, tvm_npy *npy, tvm_diags *diags);
 
@@ -42,6 +43,12 @@ bool tvm_npy_of(tvm_dtype type, unsigned rank, const int64_t *shape, tvm_npy *np
 /* May a file with this header be given for a tensor that stands as `expected`? (An opaque '|V2' or '|V1', as
  * ml_dtypes writes, may be given for bf16 and low-bit types.) */
 bool tvm_npy_fits(const tvm_npy *given, const tvm_npy *expected, tvm_dtype type);
+
+/* Elements from one to the next along each dimension, in the file. */
+void tvm_npy_steps(const tvm_npy *npy, int64_t step[TVM_MAX_RANK]);
+/* Copies the array's elements from such steps to others. Where several have one place, the last one stays. */
+void tvm_npy_arrange(const tvm_npy *npy, const int64_t *to_step, uint8_t *to, const int64_t *from_step,
+                     const uint8_t *from);
 
 /* "'<f2' (16, 64)" */
 const char *tvm_npy_text(const tvm_npy *npy, char text[TVM_NPY_TEXT_MAX]);

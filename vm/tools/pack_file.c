@@ -46,6 +46,9 @@ static tvm_status open_npy(pack_array *array, uint64_t size, const uint8_t start
     free(header);
     if (status) return status;
     char text[TVM_NPY_TEXT_MAX];
+    if (npy.fortran && npy.rank > 1)
+        return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, "numpy: numpy.ascontiguousarray(a)",
+                            "the array is in Fortran order; C order is needed");
     if (!npy_type(&npy, &array->type))
         return tvm_diag_add(diags, TVM_UNSUPPORTED, &place, NULL, "an array of %s cannot be taken",
                             tvm_npy_text(&npy, text));

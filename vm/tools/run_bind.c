@@ -239,13 +239,25 @@ static tvm_status check_bools(const tvm_run_param *param, tvm_diags *diags) {
     return TVM_OK;
 }
 
+/* Where the elements of a file lie in the tensor's memory. Tensors with strides have elements of whole bytes.
+ */
+static tvm_status find_strides(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
+    tvm_run_param *param = &binding->params[index];
+    param->strided = binding->function->kernel->slots[index].form == TVM_FORM_STRIDED;
+    tvm_npy_steps(&param->expected, param->stride);
+    if (!param->strided) return TVM_OK;
+    return failed(
+        binding, tvm_kernel_strides(binding->function, index, binding->values, binding->count, param->stride),
+        diags);
+}
+
 static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
     tvm_run_param *param = &binding->params[index];
     int64_t shape[TVM_MAX_RANK];
-    size_t bytes;
     char declared[TVM_NPY_TEXT_MAX], expected[TVM_NPY_TEXT_MAX], given[TVM_NPY_TEXT_MAX];
     tvm_status status = failed(
-        binding, tvm_param_shape(binding->function, index, binding->values, binding->count, shape, &bytes),
+        binding,
+        tvm_param_shape(binding->function, index, binding->values, binding->count, shape, &param->bytes),
         diags);
     if (status) return status;
     if (!tvm_npy_of(param->type, param->info.rank, shape, &param->expected))
@@ -254,6 +266,8 @@ static tvm_status check_tensor(tvm_run_binding *binding, size_t index, tvm_diags
                             shape_text(param->info.rank, shape, declared));
     param->elements = param->expected.bytes ? 1 : 0;
     for (unsigned d = 0; d < param->info.rank; d++) param->elements *= (uint64_t)shape[d];
+    status = find_strides(binding, index, diags);
+    if (status) return status;
     if (!param->file) return TVM_OK;
     if (param->stored ? tensor_fits(param) : tvm_npy_fits(&param->given, &param->expected, param->type))
         return param->type.kind == TVM_KIND_BOOL ? check_bools(param, diags) : TVM_OK;
@@ -300,19 +314,29 @@ tvm_status tvm_run_bind(tvm_context *context, tvm_kernel *function, const tvm_ru
 static tvm_status upload(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
     tvm_run_param *param = &binding->params[index];
     tvm_value *value = &binding->values[index];
-    size_t bytes = param->expected.bytes;
+    size_t bytes = param->bytes, dense = param->expected.bytes;
     tvm_status status = failed(binding, tvm_memory_alloc(binding->context, bytes, &value->data), diags);
     if (status) return status;
     value->bytes = bytes;
-    uint8_t *made = NULL;
-    const uint8_t *from = param->file ? param->file + param->given.offset : NULL;
-    if (!from) {
-        from = made = malloc(bytes ? bytes : 1);
-        if (!made) return tvm_diag_no_memory(diags);
-        tvm_run_fill(param->arg, param->type, param->elements, index, made);
+    bool apart = param->strided || (param->file && param->given.fortran);
+    uint8_t *made = param->file ? NULL : malloc(dense ? dense : 1),
+            *arranged = apart ? calloc(1, bytes + 1) : NULL;
+    const uint8_t *from = param->file ? param->file + param->given.offset : made;
+    if (!from || (apart && !arranged)) {
+        free(made);
+        free(arranged);
+        return tvm_diag_no_memory(diags);
+    }
+    if (made) tvm_run_fill(param->arg, param->type, param->elements, index, made);
+    if (apart) {
+        int64_t step[TVM_MAX_RANK];
+        tvm_npy_steps(made ? &param->expected : &param->given, step);
+        tvm_npy_arrange(&param->expected, param->stride, arranged, step, from);
+        from = arranged;
     }
     status = failed(binding, tvm_memory_write(binding->context, value->data, from, bytes), diags);
     free(made);
+    free(arranged);
     free(param->file);
     param->file = NULL;
     return status;
@@ -330,12 +354,22 @@ tvm_status tvm_run_download(const tvm_run_binding *binding, tvm_diags *diags) {
     for (size_t i = 0; !status && i < binding->count; i++) {
         const tvm_run_param *param = &binding->params[i];
         if (!param->arg || !param->arg->out) continue;
-        void *data = malloc(param->expected.bytes ? param->expected.bytes : 1);
-        if (!data) return tvm_diag_no_memory(diags);
-        status = failed(
-            binding, tvm_memory_read(binding->context, data, binding->values[i].data, param->expected.bytes),
-            diags);
-        if (!status) status = tvm_npy_write(param->arg->out, &param->expected, data, diags);
+        size_t dense = param->expected.bytes;
+        uint8_t *data = malloc(param->bytes + 1), *arranged = param->strided ? malloc(dense + 1) : NULL;
+        if (!data || (param->strided && !arranged))
+            status = tvm_diag_no_memory(diags);
+        else
+            status =
+                failed(binding,
+                       tvm_memory_read(binding->context, data, binding->values[i].data, param->bytes), diags);
+        if (!status && arranged) {
+            int64_t step[TVM_MAX_RANK];
+            tvm_npy_steps(&param->expected, step);
+            tvm_npy_arrange(&param->expected, step, arranged, param->stride, data);
+        }
+        if (!status)
+            status = tvm_npy_write(param->arg->out, &param->expected, arranged ? arranged : data, diags);
+        free(arranged);
         free(data);
     }
     return status;

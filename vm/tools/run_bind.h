@@ -21,6 +21,9 @@ typedef struct tvm_run_param {
     tvm_dtype stored_type; /* of it */
     tvm_npy expected;      /* the tensor as it stands in a file */
     uint64_t elements;
+    size_t bytes;                 /* of its memory */
+    int64_t stride[TVM_MAX_RANK]; /* of `expected`, in its elements, there */
+    bool strided;
 } tvm_run_param;
 
 typedef struct tvm_run_binding {

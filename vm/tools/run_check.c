@@ -53,7 +53,7 @@ void tvm_run_check_close(tvm_run_check *check) {
 
 /* Tensor `index` of the device, in host memory. */
 static tvm_status read_tensor(const tvm_run_binding *binding, size_t index, void **data, tvm_diags *diags) {
-    size_t bytes = binding->params[index].expected.bytes;
+    size_t bytes = binding->params[index].bytes;
     *data = aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
     if (!*data) return tvm_diag_no_memory(diags);
     tvm_status status = tvm_memory_read(binding->context, *data, binding->values[index].data, bytes);
@@ -64,7 +64,7 @@ tvm_status tvm_run_check_copy(tvm_run_check *check, const tvm_run_binding *bindi
     tvm_status status = TVM_OK;
     for (size_t i = 0; !status && i < binding->count; i++) {
         if (!binding->params[i].info.is_tensor) continue;
-        check->bytes[i] = binding->params[i].expected.bytes;
+        check->bytes[i] = binding->params[i].bytes;
         status = read_tensor(binding, i, &check->data[i], diags);
     }
     return status;
@@ -208,27 +208,41 @@ static tvm_status refuse(const tvm_run_check *check, const tvm_run_param *param,
                         c->first.reference);
 }
 
+/* Brings a tensor with strides into the order in which it stands in a file; *data is malloc'ed. */
+static tvm_status put_in_order(const tvm_run_param *param, const void *memory, void **data,
+                               tvm_diags *diags) {
+    int64_t step[TVM_MAX_RANK];
+    *data = malloc(param->expected.bytes + 1);
+    if (!*data) return tvm_diag_no_memory(diags);
+    tvm_npy_steps(&param->expected, step);
+    tvm_npy_arrange(&param->expected, step, *data, param->stride, memory);
+    return TVM_OK;
+}
+
 static tvm_status compare_tensor(const tvm_run_check *check, const tvm_run_binding *binding, size_t index,
                                  double tolerance, FILE *report, bool *equal, tvm_diags *diags) {
     const tvm_run_param *param = &binding->params[index];
     int64_t shape[TVM_MAX_RANK];
-    void *found = NULL;
+    void *found = NULL, *ordered = NULL, *reference = NULL;
     comparison c;
-    if (param->expected.bytes != check->bytes[index])
+    if (param->bytes != check->bytes[index])
         return tvm_diag_add(diags, TVM_INVALID, NULL, NULL, "tensor '%s' has %zu bytes, that of '%s' %zu",
-                            param->info.name, (size_t)param->expected.bytes, check->symbol,
-                            check->bytes[index]);
+                            param->info.name, param->bytes, check->symbol, check->bytes[index]);
     tvm_status status =
         tvm_param_shape(binding->function, index, binding->values, binding->count, shape, NULL);
     if (status) return tvm_diag_add(diags, status, NULL, NULL, "%s", tvm_message(binding->context));
     status = read_tensor(binding, index, &found, diags);
+    if (!status && param->strided) status = put_in_order(param, found, &ordered, diags);
+    if (!status && param->strided) status = put_in_order(param, check->data[index], &reference, diags);
     if (!status) {
-        compare(param, found, check->data[index], tolerance, &c);
+        compare(param, ordered ? ordered : found, reference ? reference : check->data[index], tolerance, &c);
         *equal = *equal && !c.unequal;
         if (c.unequal && report) report_tensor(report, param, shape, &c);
         if (c.wrong) status = refuse(check, param, shape, &c, tolerance, diags);
     }
     free(found);
+    free(ordered);
+    free(reference);
     return status;
 }
 
