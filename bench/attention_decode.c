@@ -42,14 +42,19 @@ typedef struct point {
     bool mixed;
 } point;
 
-static const point points[] = {{64, 4096, 32, false},  {16, 4096, 32, false}, {1, 65536, 32, false},
-                               {1, 4096, 32, false},   {64, 8192, 32, true},  {64, 8192, 32, false},
+static const point points[] = {{1, 512, 32, false},    {1, 2048, 32, false},  {1, 4096, 32, false},
+                               {16, 2048, 32, false},  {16, 4096, 32, false}, {64, 4096, 32, false},
+                               {1, 65536, 32, false},  {64, 8192, 32, true},  {64, 8192, 32, false},
                                {64, 16384, 32, false}, {64, 4096, 64, false}, {1, 131072, 64, false}};
 enum { POINTS = sizeof points / sizeof *points };
 
+enum { KERNELS = 16 };
+
+/* `points`: what is measured of them, count. */
 typedef struct options {
-    const char *folder, *code, *only, *json, *svg, *kernel;
-    unsigned page, points;
+    const char *folder, *code, *only, *json, *svg, *kernels[KERNELS];
+    unsigned page, count, kernel_count;
+    point points[POINTS];
 } options;
 
 static const struct argp_option argp_options[] = {
@@ -57,11 +62,23 @@ static const struct argp_option argp_options[] = {
     {"code", 'c', "DIR", 0, "take DIR/TYPE.vbc, assembled before", 0},
     {"only", 'o', "LIST", 0, "these types, with blanks between", 0},
     {"points", 'n', "N", 0, "the first N shapes", 0},
-    {"kernel", 'k', "NAME", 0, "this variant in place of the entry's choice", 0},
+    {"shapes", 'x', "LIST", 0, "these, such as '1x2048 16x4096', of 32 heads", 0},
+    {"kernel", 'k', "NAME", 0, "this variant in place of the entry's choice; may be repeated", 0},
     {"page", 'g', "N", 0, "tokens of a page (default: 16)", 0},
     {"json", 'j', "FILE", 0, "write a line of JSON a point", 0},
     {"svg", 's', "FILE", 0, "draw the shares of the floor, by shape and type", 0},
     {0}};
+
+static bool parse_shapes(options *o, const char *list) {
+    int used;
+    for (o->count = 0; o->count < POINTS; o->count++, list += used) {
+        point *p = &o->points[o->count];
+        *p = (point){.heads = 32};
+        if (sscanf(list, " %ux%u%n", &p->batch, &p->length, &used) != 2) break;
+        if (p->batch < 1 || p->batch > BATCH_MAX || p->length < 1 || p->length > 1 << 20) return false;
+    }
+    return o->count > 0 && strspn(list, " ") == strlen(list);
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
     options *o = state->input;
@@ -76,13 +93,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         o->only = arg;
         return 0;
     case 'n':
-        o->points = (unsigned)strtoul(arg, NULL, 10);
+        o->count = (unsigned)strtoul(arg, NULL, 10);
+        if (o->count > POINTS) o->count = POINTS;
+        return 0;
+    case 'x':
+        if (!parse_shapes(o, arg)) argp_error(state, "%s: no shapes of 1 to %d sequences", arg, BATCH_MAX);
         return 0;
     case 'g':
         o->page = (unsigned)strtoul(arg, NULL, 10);
         return 0;
     case 'k':
-        o->kernel = arg;
+        if (o->kernel_count == KERNELS) argp_error(state, "at most %d variants", KERNELS);
+        o->kernels[o->kernel_count++] = arg;
         return 0;
     case 'j':
         o->json = arg;
@@ -110,34 +132,34 @@ static double y_of(double share) {
     return TOP + HEIGHT * (1 - (share < 1 ? share : 1));
 }
 
-static void draw_axes(FILE *out) {
+static void draw_axes(FILE *out, const options *o) {
     for (unsigned tenth = 0; tenth <= 10; tenth += 2)
         fprintf(out,
                 "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#e4e4e4\"/><text x=\"%d\" "
                 "y=\"%.1f\" text-anchor=\"end\">%.1f</text>\n",
-                LEFT, y_of(tenth / 10.0), LEFT + COLUMN * POINTS, y_of(tenth / 10.0), LEFT - 6,
+                LEFT, y_of(tenth / 10.0), LEFT + COLUMN * (int)o->count, y_of(tenth / 10.0), LEFT - 6,
                 y_of(tenth / 10.0) + 4, tenth / 10.0);
-    for (unsigned j = 0; j < POINTS; j++)
+    for (unsigned j = 0; j < o->count; j++)
         fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%u \xc3\x97 %u%s, %u</text>\n",
-                LEFT + COLUMN * (int)j + COLUMN / 2, TOP + HEIGHT + 16, points[j].batch, points[j].length,
-                points[j].mixed ? " mixed" : "", points[j].heads);
+                LEFT + COLUMN * (int)j + COLUMN / 2, TOP + HEIGHT + 16, o->points[j].batch,
+                o->points[j].length, o->points[j].mixed ? " mixed" : "", o->points[j].heads);
     for (unsigned i = 0; i < FORMS; i++)
         fprintf(out, "<circle cx=\"%d\" cy=\"40\" r=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"44\">%s</text>\n",
                 LEFT + COLUMN * (int)i, colours[i], LEFT + COLUMN * (int)i + 8, forms[i].name);
 }
 
-static bool draw(const char *path, const shares *all) {
-    FILE *out = fopen(path, "w");
+static bool draw(const options *o, const shares *all) {
+    FILE *out = fopen(o->svg, "w");
     if (!out) return false;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
             "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" "
             "fill=\"#fff\"/>\n<text x=\"%d\" y=\"20\" font-size=\"14\">Decode attention, share of the read "
             "floor: batch \xc3\x97 tokens, heads</text>\n",
-            LEFT + COLUMN * POINTS + 20, TOP + HEIGHT + 30, LEFT);
-    draw_axes(out);
+            LEFT + COLUMN * (int)o->count + 20, TOP + HEIGHT + 30, LEFT);
+    draw_axes(out, o);
     for (unsigned i = 0; i < FORMS; i++)
-        for (unsigned j = 0; j < POINTS; j++)
+        for (unsigned j = 0; j < o->count; j++)
             if (all->of[i][j] > 0)
                 fprintf(
                     out,
@@ -257,7 +279,7 @@ static bool run_point(bench *b, bench_floor *floor, const options *o, const form
     return ok;
 }
 
-static bool load(bench *b, const options *o, const form *f, tvm_program **program, tvm_kernel **kernel) {
+static bool load(bench *b, const options *o, const form *f, tvm_program **program) {
     char path[4096], copy[TEXT], page[16], *rest = NULL;
     const char *defines[DEFINES] = {page};
     size_t count = 1;
@@ -266,8 +288,7 @@ static bool load(bench *b, const options *o, const form *f, tvm_program **progra
     for (char *at = strtok_r(copy, " ", &rest); at; at = strtok_r(NULL, " ", &rest)) defines[count++] = at;
     if (o->code) snprintf(path, sizeof path, "%s/%s.vbc", o->code, f->name);
     if (!o->code) snprintf(path, sizeof path, "%s/attention_decode.vasm", o->folder);
-    return bench_load(b, path, defines, o->code ? 0 : count, program) &&
-           bench_ok(b, tvm_get_kernel(*program, o->kernel, kernel), o->kernel);
+    return bench_load(b, path, defines, o->code ? 0 : count, program);
 }
 
 static bool has_word(const char *list, const char *word) {
@@ -277,23 +298,34 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
+/* Shapes that a variant does not serve are left out of the picture. */
+static bool run_form(bench *b, bench_floor *floor, const options *o, unsigned number, const uint16_t *words,
+                     FILE *json, shares *all) {
+    tvm_program *program = NULL;
+    const form *f = &forms[number];
+    bool ok = load(b, o, f, &program);
+    if (!ok) printf("%s: %s\n", f->name, b->why);
+    for (unsigned k = 0; program && k < o->kernel_count && !b->lost; k++) {
+        tvm_kernel *kernel = NULL;
+        if (tvm_get_kernel(program, o->kernels[k], &kernel) != TVM_OK) {
+            printf("%s: there is no %s\n", f->name, o->kernels[k]);
+            continue;
+        }
+        if (o->kernel_count > 1) printf("%s\n", o->kernels[k]);
+        for (unsigned j = 0; j < o->count && !b->lost; j++)
+            ok = run_point(b, floor, o, f, kernel, words, &o->points[j], json, &all->of[number][j]) && ok;
+    }
+    tvm_program_free(program);
+    return ok;
+}
+
 static bool run_all(bench *b, const options *o, FILE *json, shares *all) {
     bench_floor *floor = bench_floor_open();
     uint16_t *words = random_words(b);
     bool ok = true;
-    for (unsigned i = 0; i < FORMS && floor && words && !b->lost; i++) {
-        tvm_program *program = NULL;
-        tvm_kernel *kernel = NULL;
-        if (o->only && !has_word(o->only, forms[i].name)) continue;
-        if (!load(b, o, &forms[i], &program, &kernel)) {
-            printf("%s: %s\n", forms[i].name, b->why);
-            ok = false;
-            continue;
-        }
-        for (unsigned j = 0; j < o->points && !b->lost; j++)
-            ok = run_point(b, floor, o, &forms[i], kernel, words, &points[j], json, &all->of[i][j]) && ok;
-        tvm_program_free(program);
-    }
+    for (unsigned i = 0; i < FORMS && floor && words && !b->lost; i++)
+        if (!o->only || has_word(o->only, forms[i].name))
+            ok = run_form(b, floor, o, i, words, json, all) && ok;
     bench_floor_close(b, floor);
     free(words);
     return ok && floor && words && !b->lost;
@@ -303,12 +335,13 @@ int main(int argc, char **argv) {
     static const struct argp parser = {
         argp_options, parse_option, NULL, "Measures attention_decode against the read floor.",
         NULL,         NULL,         NULL};
-    options o = {.folder = "programs", .kernel = "attention_decode", .page = SLAB_TOKENS, .points = POINTS};
+    options o = {.folder = "programs", .page = SLAB_TOKENS, .count = POINTS};
     bench b;
     shares all = {{{0}}};
+    memcpy(o.points, points, sizeof points);
     argp_err_exit_status = 2;
     argp_parse(&parser, argc, argv, 0, NULL, &o);
-    if (o.points > POINTS) o.points = POINTS;
+    if (o.kernel_count == 0) o.kernels[o.kernel_count++] = "attention_decode";
     FILE *json = o.json ? fopen(o.json, "w") : NULL;
     bool ok = bench_open(&b, false, 7);
     if (ok && !b.cuda) ok = bench_fail(&b, "there is no GPU");
@@ -319,7 +352,7 @@ int main(int argc, char **argv) {
     else
         fprintf(stderr, "attention_decode: %s\n", b.why);
     if (json && fclose(json)) ok = false;
-    if (ok && o.svg && !draw(o.svg, &all)) {
+    if (ok && o.svg && !draw(&o, &all)) {
         fprintf(stderr, "attention_decode: %s: cannot be written\n", o.svg);
         ok = false;
     }

@@ -15,13 +15,14 @@
 #include "tvm.h"
 #include "types.h"
 
-enum { DECODE_SEQUENCES = 8, DECODE_SLAB = 16, DECODE_ARGUMENTS = 24, DECODE_DEFINES = 16 };
+enum { DECODE_SEQUENCES = 8, DECODE_SLAB = 16, DECODE_ARGUMENTS = 24, DECODE_DEFINES = 16, DECODE_HEADS = 3 };
 
-/* What the programs are assembled for; 0 is the programs' own choice, and of groups -1 none. */
+/* What the programs are assembled for; 0 is the programs' own choice, and of groups -1 none. `qkv`: kv_append
+ * gets keys and values in rows with DECODE_HEADS heads of queries before them. */
 typedef struct decode_form {
     const char *a, *k, *v;
     int d, page, k_group, v_group;
-    bool channels, k_zeros, v_zeros, soft_cap, lse, rope;
+    bool channels, k_zeros, v_zeros, soft_cap, lse, rope, qkv;
 } decode_form;
 
 typedef struct decode_shape {
@@ -157,9 +158,9 @@ static inline size_t decode_defines(const decode_form *f, bool decode, char text
     const struct {
         const char *name;
         bool set;
-    } flags[] = {{"KCHANNELS", f->channels}, {"KZEROS", f->k_zeros},
-                 {"VZEROS", f->v_zeros},     {"SOFT_CAP", f->soft_cap && decode},
-                 {"LSE", f->lse && decode},  {"ROPE", f->rope && !decode}};
+    } flags[] = {{"KCHANNELS", f->channels},          {"KZEROS", f->k_zeros},    {"VZEROS", f->v_zeros},
+                 {"SOFT_CAP", f->soft_cap && decode}, {"LSE", f->lse && decode}, {"ROPE", f->rope && !decode},
+                 {"QKV", f->qkv && !decode}};
     snprintf(texts[n++], 32, "ATYPE=%s", f->a);
     if (f->k) snprintf(texts[n++], 32, "KTYPE=%s", f->k);
     if (f->v) snprintf(texts[n++], 32, "VTYPE=%s", f->v);
@@ -252,22 +253,67 @@ static inline bool decode_part(decode_run *r, int part, bool both) {
     return decode_write(r, &r->starts) && decode_write(r, &r->lengths);
 }
 
+/* k and v; or, with `turned`, the rows of which they are a part, and where their queries go. */
 static inline bool decode_store(decode_run *r, const char *name, const decode_tensor *k,
-                                const decode_tensor *v) {
+                                const decode_tensor *v, const decode_tensor *rows,
+                                const decode_tensor *turned) {
     decode_list l = {.count = 0};
     decode_add(&l, r->shape.batch),
         decode_add(&l, (double)(k->count / (size_t)(r->shape.kv_heads * r->form.d)));
-    decode_add(&l, r->longest), decode_add(&l, r->shape.kv_heads);
+    decode_add(&l, r->longest);
+    if (turned) decode_add(&l, DECODE_HEADS);
+    decode_add(&l, r->shape.kv_heads);
     decode_add(&l, r->pages), decode_add(&l, r->max_pages);
     bool turn = r->form.rope && strcmp(name, "kv_append") == 0;
     if (turn) decode_add(&l, (double)(r->rotation.count / (size_t)r->form.d));
-    const decode_tensor *list[] = {&r->starts, &r->table, &r->lengths, k, v};
-    for (size_t i = 0; i < 5; i++) decode_add_tensor(&l, list[i]);
+    const decode_tensor *list[] = {&r->starts, &r->table, &r->lengths, turned ? rows : k, v};
+    for (size_t i = 0; i < (turned ? 4 : 5); i++) decode_add_tensor(&l, list[i]);
     if (turn) decode_add_tensor(&l, &r->rotation);
     if (r->form.channels) decode_add_tensor(&l, &r->k_scale);
     if (r->form.channels && r->form.k_zeros) decode_add_tensor(&l, &r->k_zero);
+    if (turned) decode_add_tensor(&l, turned);
     decode_add_tensor(&l, &r->cache);
     return decode_launch(r, r->append, name, &l);
+}
+
+/* The queries of rows of `part`, turned by their positions. */
+static inline bool decode_compare_queries(decode_run *r, int part, const decode_tensor *rows,
+                                          const decode_tensor *turned) {
+    size_t d = (size_t)r->form.d, width = (DECODE_HEADS + 2 * (size_t)r->shape.kv_heads) * d, row = 0;
+    for (int i = 0; i < r->shape.batch; i++) {
+        int length = r->shape.lengths[i], half = length * 2 / 3;
+        for (int t = part == 0 ? 0 : half; t < (part == 0 ? half : length); t++, row++)
+            for (size_t j = 0; j < DECODE_HEADS * d; j++) {
+                const double *x = rows->values + row * width + j - j % d, *turn = r->rotation.values;
+                turn += (size_t)t * d + j % (d / 2);
+                double a = x[j % (d / 2)], b = x[j % (d / 2) + d / 2], want = x[j % d];
+                if (r->form.rope)
+                    want = j % d < d / 2 ? a * turn[0] - b * turn[d / 2] : b * turn[0] + a * turn[d / 2];
+                double got = turned->values[row * DECODE_HEADS * d + j];
+                if (!(fabs(got - want) <= 1e-6))
+                    return decode_fail(r, "q, row %zu, %zu is %.9g, expected %.9g", row, j, got, want);
+            }
+    }
+    return true;
+}
+
+/* Keys and values in rows behind queries, to the cache; and what became of the queries. */
+static inline bool decode_store_rows(decode_run *r, int part, const decode_tensor *k,
+                                     const decode_tensor *v) {
+    size_t own = (size_t)(r->shape.kv_heads * r->form.d), before = (size_t)(DECODE_HEADS * r->form.d);
+    size_t width = before + 2 * own, tokens = k->count / own;
+    decode_tensor rows = {.data = NULL}, turned = {.data = NULL};
+    bool good = decode_new(r, &rows, k->type, tokens * width, -1, 1) &&
+                decode_new(r, &turned, k->type, tokens * before, 99, 99);
+    for (size_t t = 0; good && t < tokens; t++) {
+        double *to = rows.values + t * width + before;
+        memcpy(to, k->values + t * own, own * sizeof *to);
+        memcpy(to + own, v->values + t * own, own * sizeof *to);
+    }
+    good = good && decode_write(r, &rows) && decode_store(r, "kv_append", k, v, &rows, &turned) &&
+           decode_read(r, &turned) && decode_compare_queries(r, part, &rows, &turned);
+    decode_free_tensor(r, &rows), decode_free_tensor(r, &turned);
+    return good;
 }
 
 /* Rows of the sequences' tokens in `part` of them, of `all`, to a tensor of their own. */
@@ -289,11 +335,14 @@ static inline bool decode_fill(decode_run *r) {
     for (int part = 0; part < 2 && good; part++) {
         decode_tensor k = {.data = NULL}, v = {.data = NULL};
         good = decode_pick(r, &r->k, part, &k) && decode_pick(r, &r->v, part, &v) &&
-               decode_part(r, part, false) && decode_store(r, "kv_append", &k, &v);
+               decode_part(r, part, false) &&
+               (r->form.qkv ? decode_store_rows(r, part, &k, &v)
+                            : decode_store(r, "kv_append", &k, &v, NULL, NULL));
         decode_free_tensor(r, &k), decode_free_tensor(r, &v);
     }
-    return good && decode_part(r, 0, true) && decode_store(r, "kv_unpack", &r->back_k, &r->back_v) &&
-           decode_read(r, &r->back_k) && decode_read(r, &r->back_v);
+    return good && decode_part(r, 0, true) &&
+           decode_store(r, "kv_unpack", &r->back_k, &r->back_v, NULL, NULL) && decode_read(r, &r->back_k) &&
+           decode_read(r, &r->back_v);
 }
 
 /* ---- What quantization may change ---- */

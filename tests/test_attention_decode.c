@@ -21,17 +21,22 @@ static tvm_context *context_of(unsigned multiprocessors, unsigned target) {
 }
 
 /* Opens, attends and compares, on so many multiprocessors: that is how the tokens are cut into parts. */
-static void attends(const decode_form *form, const decode_shape *shape, unsigned multiprocessors,
-                    unsigned target) {
+static void attends_by(const char *kernel, const decode_form *form, const decode_shape *shape,
+                       unsigned multiprocessors, unsigned target) {
     decode_run r;
     tvm_context *context = context_of(multiprocessors, target);
-    bool good = decode_open(&r, context, programs_folder(), form, shape) &&
-                decode_attend(&r, "attention_decode") && decode_compare(&r);
-    ck_assert_msg(good, "%s %s %s d %d page %d, %d queries, %d heads of %d, window %d: %s", form->a,
-                  form->k ? form->k : "", form->v ? form->v : "", r.form.d, r.form.page, shape->queries,
-                  shape->heads, shape->kv_heads, shape->window, r.why);
+    bool good = decode_open(&r, context, programs_folder(), form, shape) && decode_attend(&r, kernel) &&
+                decode_compare(&r);
+    ck_assert_msg(good, "%s: %s %s %s d %d page %d, %d queries, %d heads of %d, window %d: %s", kernel,
+                  form->a, form->k ? form->k : "", form->v ? form->v : "", r.form.d, r.form.page,
+                  shape->queries, shape->heads, shape->kv_heads, shape->window, r.why);
     decode_close(&r);
     tvm_context_free(context);
+}
+
+static void attends(const decode_form *form, const decode_shape *shape, unsigned multiprocessors,
+                    unsigned target) {
+    attends_by("attention_decode", form, shape, multiprocessors, target);
 }
 
 /* ---- Shapes ---- */
@@ -51,6 +56,7 @@ START_TEST(attention_of_any_shape) {
     decode_form form = {.a = "f16", .d = 64, .page = page_sizes[_i % 4], .lse = true};
     for (unsigned multiprocessors = 1; multiprocessors <= 4; multiprocessors += 3)
         attends(&form, shape, multiprocessors, multiprocessors == 4 ? 90 : 80);
+    attends_by("attention_decode_cluster8", &form, shape, 1, 90);
 }
 END_TEST
 
@@ -63,8 +69,8 @@ static const decode_form forms[] = {
     {.a = "bf16", .k = "f8_e4m3", .v = "f8_e5m2", .k_group = -1, .v_group = -1},
     {.a = "f16", .k = "f8_e5m2", .v = "u8", .lse = true},
     {.a = "f16", .k = "i8", .v = "i8", .v_group = 64},
-    {.a = "f16", .k = "u8", .v = "u8", .k_zeros = true, .v_zeros = true, .rope = true},
-    {.a = "f16", .k = "u4", .v = "u4", .soft_cap = true, .lse = true},
+    {.a = "f16", .k = "u8", .v = "u8", .k_zeros = true, .v_zeros = true, .rope = true, .qkv = true},
+    {.a = "f16", .k = "u4", .v = "u4", .rope = true, .qkv = true, .soft_cap = true, .lse = true},
     {.a = "bf16", .k = "u4", .v = "u4", .k_zeros = true, .v_zeros = true, .k_group = 32, .v_group = 32},
     {.a = "f16", .k = "i4", .v = "f4_e2m1", .k_group = 64, .v_group = 32},
     {.a = "f16", .k = "f4_e2m1", .v = "i4", .d = 256, .rope = true},
@@ -83,7 +89,7 @@ START_TEST(attention_to_any_types) {
     static const decode_shape small = {2, 1, 4, 2, 0, {150, 37}}, several = {2, 3, 8, 2, 70, {90, 131}};
     decode_form form = forms[_i];
     form.page = page_sizes[_i % 4];
-    attends(&form, &small, 2, 90);
+    attends_by("attention_decode_cluster8", &form, &small, 2, 90);
     attends(&form, &several, 3, 80);
 }
 END_TEST
