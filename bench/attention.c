@@ -38,6 +38,8 @@ static const point points[] = {
     {"d256", "f16", 256, 256, 16, 16, 4, 4096, -1},    {"d256", "f16", 256, 256, 16, 16, 4, 4096, 0},
     {"d192", "f16", 192, 128, 32, 32, 4, 4096, -1},    {"d192", "f16", 192, 128, 32, 32, 4, 4096, 0},
     {"gqa", "f16", 128, 128, 32, 8, 2, 6000, -1},      {"gqa", "f16", 128, 128, 32, 8, 2, 6000, 0},
+    {"d80", "f16", 80, 80, 32, 32, 4, 4096, -1},       {"d80", "f16", 80, 80, 32, 32, 4, 4096, 0},
+    {"d96", "f16", 96, 96, 32, 32, 4, 4096, -1},       {"d96", "f16", 96, 96, 32, 32, 4, 4096, 0},
     {"bf16", "bf16", 128, 128, 32, 32, 4, 4096, -1},   {"bf16", "bf16", 128, 128, 32, 32, 4, 4096, 0},
     {"f8", "f8_e4m3", 128, 128, 32, 32, 1, 16384, -1}, {"f8", "f8_e4m3", 128, 128, 32, 32, 1, 16384, 0},
 };
@@ -54,7 +56,7 @@ static const struct argp_option argp_options[] = {
     {"program", KEY_PROGRAM, "FILE", 0,
      "the program of the points of a type (--type), such as one with code for the device", 0},
     {"type", KEY_TYPE, "TYPE", 0, "of --program (default: f16)", 0},
-    {"only", KEY_ONLY, "NAME", 0, "only the points of that name", 0},
+    {"only", KEY_ONLY, "NAME", 0, "only points whose name begins so: d128, d128-2048, d128-2048-causal", 0},
     {"kernel", KEY_KERNEL, "NAME", 0, "this kernel in place of the entry", 0},
     {"json", KEY_JSON, "FILE", 0, "write the numbers, a JSON object a line", 0},
     {"rest", KEY_REST, "SECONDS", 0, "without launches before each point (default: 0.1)", 0},
@@ -271,6 +273,13 @@ static bool run_point(run *r, const point *p) {
     return !r->b.lost;
 }
 
+static bool is_wanted(const point *p, const char *only) {
+    char name[64];
+    snprintf(name, sizeof name, "%s-%u-%s-", p->name, p->length, p->right < 0 ? "full" : "causal");
+    size_t length = only ? strlen(only) : 0;
+    return !only || (strncmp(name, only, length) == 0 && name[length] == '-');
+}
+
 int main(int argc, char **argv) {
     static const struct argp argp = {argp_options, parse_option, NULL, "Measure prefill attention.",
                                      NULL,         NULL,         NULL};
@@ -284,7 +293,7 @@ int main(int argc, char **argv) {
     if (ok && r.o.json && !(r.json = fopen(r.o.json, "w")))
         ok = bench_fail(&r.b, "%s cannot be written", r.o.json);
     for (size_t i = 0; ok && i < POINTS; i++)
-        if (!r.o.only || strcmp(points[i].name, r.o.only) == 0) ok = run_point(&r, &points[i]);
+        if (is_wanted(&points[i], r.o.only)) ok = run_point(&r, &points[i]);
     if (!ok) fprintf(stderr, "attention: %s\n", r.b.why);
     if (r.json) fclose(r.json);
     free(r.pool), free(r.coded);
