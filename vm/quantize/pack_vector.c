@@ -399,44 +399,49 @@ void tvm_pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *s
     for (size_t i = groups * 8; i < count && bits < 8; i++) tvm_bits_set(string, i * bits, bits, codes[i]);
 }
 
-/* 8 by 8 bytes: halves, quarters and eighths are exchanged across the diagonal. */
-static inline void transpose_bytes(const uint8_t *from, size_t from_stride, uint8_t *to, size_t to_stride) {
+/* A square of 8 / item words of 8 bytes: halves, quarters and, of bytes, eighths are exchanged across the
+ * diagonal. */
+INLINE void transpose_square(unsigned item, const uint8_t *from, size_t from_stride, uint8_t *to,
+                             size_t to_stride) {
+    static const uint64_t masks[5] = {0, 0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0, 0x00000000ffffffff};
+    const unsigned count = 8 / item;
     uint64_t rows[8];
-    for (unsigned i = 0; i < 8; i++) memcpy(&rows[i], from + i * from_stride, 8);
-    static const uint64_t masks[3] = {0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff};
-    for (unsigned step = 4, level = 0; step; step /= 2, level++)
-        for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < count; i++) memcpy(&rows[i], from + i * from_stride, 8);
+    for (unsigned step = count / 2; step; step /= 2)
+        for (unsigned i = 0; i < count; i++) {
             if (i & step) continue;
-            uint64_t moved = (rows[i] >> 8 * step ^ rows[i + step]) & masks[level];
-            rows[i] ^= moved << 8 * step;
+            uint64_t moved = (rows[i] >> 8 * item * step ^ rows[i + step]) & masks[item * step];
+            rows[i] ^= moved << 8 * item * step;
             rows[i + step] ^= moved;
         }
-    for (unsigned i = 0; i < 8; i++) memcpy(to + i * to_stride, &rows[i], 8);
+    for (unsigned i = 0; i < count; i++) memcpy(to + i * to_stride, &rows[i], 8);
 }
 
+/* Columns from `begin` to `end`, in bytes, of all rows: what is left over at the ends element by element. */
+INLINE void transpose_columns(unsigned item, const uint8_t *from, size_t from_stride, size_t rows,
+                              size_t begin, size_t end, uint8_t *to, size_t to_stride) {
+    const size_t side = 8 / item, whole_rows = rows - rows % side, whole_end = end - (end - begin) % 8;
+    for (size_t i = 0; i < whole_rows; i += side)
+        for (size_t j = begin; j < whole_end; j += 8)
+            transpose_square(item, from + i * from_stride + j, from_stride,
+                             to + j / item * to_stride + i * item, to_stride);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = i < whole_rows ? whole_end : begin; j < end; j += item)
+            memcpy(to + j / item * to_stride + i * item, from + i * from_stride + j, item);
+}
+
+/* A line of the cache of each row after the other, all of it, as rows may begin at the same place of the
+ * cache. */
 void tvm_pack_transpose(unsigned item, const void *from, size_t from_stride, size_t rows, size_t columns,
                         void *to, size_t to_stride) {
-    enum { BLOCK = 32 };
-    for (size_t i0 = 0; i0 < rows; i0 += BLOCK)
-        for (size_t j0 = 0; j0 < columns; j0 += BLOCK) {
-            size_t i1 = rows - i0 < BLOCK ? rows : i0 + BLOCK,
-                   j1 = columns - j0 < BLOCK ? columns : j0 + BLOCK;
-            if (item == 1 && i1 == i0 + BLOCK && j1 == j0 + BLOCK) {
-                for (size_t at = 0; at < BLOCK * BLOCK / 64; at++) {
-                    size_t i = i0 + at / (BLOCK / 8) * 8, j = j0 + at % (BLOCK / 8) * 8;
-                    transpose_bytes((const uint8_t *)from + i * from_stride + j, from_stride,
-                                    (uint8_t *)to + j * to_stride + i, to_stride);
-                }
-                continue;
-            }
-            for (size_t j = j0; j < j1; j++)
-                for (size_t i = i0; i < i1; i++) {
-                    if (item == 1)
-                        ((uint8_t *)to)[j * to_stride + i] = ((const uint8_t *)from)[i * from_stride + j];
-                    else if (item == 2)
-                        ((uint16_t *)to)[j * to_stride + i] = ((const uint16_t *)from)[i * from_stride + j];
-                    else
-                        ((uint32_t *)to)[j * to_stride + i] = ((const uint32_t *)from)[i * from_stride + j];
-                }
-        }
+    enum { LINE = 64 };
+    for (size_t begin = 0; begin < columns * item; begin += LINE) {
+        size_t end = columns * item - begin < LINE ? columns * item : begin + LINE;
+        if (item == 1)
+            transpose_columns(1, from, from_stride, rows, begin, end, to, to_stride);
+        else if (item == 2)
+            transpose_columns(2, from, from_stride * 2, rows, begin, end, to, to_stride * 2);
+        else
+            transpose_columns(4, from, from_stride * 4, rows, begin, end, to, to_stride * 4);
+    }
 }

@@ -26,11 +26,14 @@ typedef struct searcher {
     /* the candidate of each column, and its sums */
     float inverse[STRIP], lows[WINDOWS][STRIP], highs[WINDOWS][STRIP];
     double first[WINDOWS][STRIP], second[WINDOWS][STRIP];
-    /* the best so far */
-    double scale[STRIP], zero[STRIP], gain[STRIP];  /* gain: by how much the error is below that of zeros */
-    double error[STRIP];                            /* of the scales as they are stored */
-    double total[STRIP], plain[STRIP], mean[STRIP]; /* importance * weight^2; weight^2; the weighed mean */
-    double times[STRIP], step[STRIP];               /* candidates, from one to the next */
+    /* the best so far: its sums, first / second is the scale */
+    double best_first[STRIP], best_second[STRIP];
+    float zero[STRIP];
+    double error[STRIP];               /* of the scales as they are stored */
+    double total[STRIP], plain[STRIP]; /* importance * weight^2; weight^2 */
+    float mean[STRIP];                 /* weighed by the importance */
+    float hold[STRIP];                 /* the scale with which the largest weight is just not cut off */
+    float times[STRIP], step[STRIP];   /* candidates, as parts of it, from one to the next */
 } searcher;
 
 /* ---- sums of a candidate ---- */
@@ -154,8 +157,7 @@ INLINE void load_body(searcher *s, load_f16 *load, pack_float type, const pack_r
 INLINE void totals_body(searcher *s) {
     memset(s->total, 0, sizeof s->total);
     memset(s->plain, 0, sizeof s->plain);
-    memset(s->mean, 0, sizeof s->mean);
-    double all = 0;
+    double all = 0, sums_of_all[STRIP] = {0};
     for (size_t start = 0; start < s->rows; start += RUN) {
         size_t end = s->rows - start < RUN ? s->rows : start + RUN;
         float sum[STRIP] = {0}, plain[STRIP] = {0}, mean[STRIP] = {0};
@@ -172,10 +174,68 @@ INLINE void totals_body(searcher *s) {
         for (size_t j = 0; j < STRIP; j++) {
             s->total[j] += (double)sum[j];
             s->plain[j] += (double)plain[j];
-            s->mean[j] += (double)mean[j];
+            sums_of_all[j] += (double)mean[j];
         }
     }
-    for (size_t j = 0; j < STRIP; j++) s->mean[j] /= all > 0 ? all : 1;
+    for (size_t j = 0; j < STRIP; j++) s->mean[j] = (float)(sums_of_all[j] / (all > 0 ? all : 1));
+}
+
+/* ---- candidates of a strip ---- */
+
+/* The scale with which the largest weight of a column is just not cut off, below the middle of integers. */
+INLINE void hold_body(searcher *s, bool own) {
+    float part = own ? 1 / (float)s->scaler->positive : -1 / s->low;
+    float floor = (float)(s->scaler->floor * s->unit);
+    for (size_t j = 0; j < STRIP; j++) {
+        float least = s->least[j], greatest = s->greatest[j];
+        float reach = own ? greatest - least : greatest > -least ? greatest : -least;
+        float scale = reach * part, lowest = floor / s->base[j];
+        s->hold[j] = scale > 0 && scale < lowest ? lowest : scale;
+    }
+}
+
+/* Candidates of these scales in window 0; 0: none, its sums are those of values that are 0. */
+INLINE void propose_body(searcher *s, bool own, const float *scale, const float *zero) {
+    float most = (float)s->scaler->positive;
+    for (size_t j = 0; j < STRIP; j++) {
+        s->inverse[j] = scale[j] != 0 ? 1 / scale[j] : 0;
+        s->lows[0][j] = own ? -zero[j] : s->low;
+        s->highs[0][j] = own ? most - zero[j] : s->high;
+    }
+}
+
+/* Candidates of the part `times` of the scale that holds all. The zero point is the one next to that which
+ * puts the middle of the codes in the middle of the weights: half-way between the extremes where these are
+ * held, the mean where most of them is cut off. In window 1 that on the other side of it, or without zero
+ * points the codes of a negative scale. */
+INLINE void candidates_body(searcher *s, bool own) {
+    float most = (float)s->scaler->positive, zero[STRIP] = {0}, other[STRIP] = {0}, scale[STRIP];
+    for (size_t j = 0; j < STRIP; j++) scale[j] = s->hold[j] * s->times[j];
+    for (size_t j = 0; own && j < STRIP; j++) {
+        float held = s->times[j], inverse = scale[j] != 0 ? 1 / scale[j] : 0;
+        float centre = held * (s->least[j] + s->greatest[j]) / 2 + (1 - held) * s->mean[j];
+        float middle = most / 2 - centre * inverse;
+        middle = within(middle, 0, most);
+        zero[j] = (middle + ROUNDER) - ROUNDER;
+        other[j] = within(zero[j] + (middle > zero[j] ? 1.0f : -1.0f), 0, most);
+    }
+    propose_body(s, own, scale, zero);
+    for (size_t j = 0; j < STRIP; j++) {
+        s->lows[1][j] = own ? -other[j] : -s->high;
+        s->highs[1][j] = own ? most - other[j] : -s->low;
+    }
+}
+
+/* Keeps what is better than the best so far, with the scale that is best for its codes: of the window
+ * `mirrored` a negative one. By how much the error is below that of zeros, first^2 / second, is compared. */
+INLINE void keep_body(searcher *s, int w, bool mirrored) {
+    for (size_t j = 0; j < STRIP; j++) {
+        double first = s->first[w][j], second = s->second[w][j];
+        bool better = first * first * s->best_second[j] > s->best_first[j] * s->best_first[j] * second;
+        s->best_first[j] = better ? mirrored ? -first : first : s->best_first[j];
+        s->best_second[j] = better ? second : s->best_second[j];
+        s->zero[j] = better ? -s->lows[w][j] : s->zero[j];
+    }
 }
 
 #define INSTANCES(suffix, attribute)                                                                         \
@@ -184,6 +244,30 @@ INLINE void totals_body(searcher *s) {
     }                                                                                                        \
     attribute static void totals_##suffix(searcher *s) {                                                     \
         totals_body(s);                                                                                      \
+    }                                                                                                        \
+    attribute static void hold_##suffix(searcher *s, bool own) {                                             \
+        if (own)                                                                                             \
+            hold_body(s, true);                                                                              \
+        else                                                                                                 \
+            hold_body(s, false);                                                                             \
+    }                                                                                                        \
+    attribute static void propose_##suffix(searcher *s, bool own, const float *scale, const float *zero) {   \
+        if (own)                                                                                             \
+            propose_body(s, true, scale, zero);                                                              \
+        else                                                                                                 \
+            propose_body(s, false, scale, zero);                                                             \
+    }                                                                                                        \
+    attribute static void candidates_##suffix(searcher *s, bool own) {                                       \
+        if (own)                                                                                             \
+            candidates_body(s, true);                                                                        \
+        else                                                                                                 \
+            candidates_body(s, false);                                                                       \
+    }                                                                                                        \
+    attribute static void keep_##suffix(searcher *s, int w, bool mirrored) {                                 \
+        if (mirrored)                                                                                        \
+            keep_body(s, w, true);                                                                           \
+        else                                                                                                 \
+            keep_body(s, w, false);                                                                          \
     }                                                                                                        \
     attribute static void load_##suffix(searcher *s, pack_float type, const pack_rows *rows, float *strip) { \
         load_body(s, load_f16_##suffix, type, rows, strip);                                                  \
@@ -210,48 +294,6 @@ static bool own_zero(const searcher *s) {
     return s->scaler->scaling == PACK_OWN_ZERO;
 }
 
-/* Sets column j's candidate, in window w; scale 0: none, its sums are those of values that are 0. */
-static void propose(searcher *s, size_t j, double scale, double zero, int w) {
-    s->inverse[j] = scale != 0 ? (float)(1 / scale) : 0;
-    s->lows[w][j] = own_zero(s) ? (float)-zero : s->low;
-    s->highs[w][j] = own_zero(s) ? (float)(s->scaler->positive - zero) : s->high;
-}
-
-/* Keeps what is better than the best so far, with the scale that is best for its codes: of the window
- * `mirrored` a negative one. */
-static void keep_products(searcher *s, int w, bool mirrored) {
-    for (size_t j = 0; j < s->columns; j++) {
-        if (!(s->second[w][j] > 0)) continue;
-        double gain = s->first[w][j] * s->first[w][j] / s->second[w][j];
-        if (!(gain > s->gain[j])) continue;
-        s->gain[j] = gain;
-        s->scale[j] = s->first[w][j] / s->second[w][j] * (mirrored ? -1 : 1);
-        s->zero[j] = mirrored ? 0 : -(double)s->lows[w][j];
-    }
-}
-
-/* The zero point next to the one that puts the middle of the codes in the middle of the weights: half-way
- * between the extremes where these are held, the mean where most of them is cut off. Or the next one, on the
- * other side of it. */
-static double middle_zero(const searcher *s, size_t j, double scale, bool other) {
-    double most = s->scaler->positive, held = s->times[j];
-    double centre = held * ((double)s->least[j] + (double)s->greatest[j]) / 2 + (1 - held) * s->mean[j];
-    double middle = most / 2 - centre / scale;
-    middle = middle > 0 ? middle < most ? middle : most : 0;
-    double zero = nearbyint(middle);
-    if (other) zero += middle > zero ? 1 : -1;
-    return zero > 0 ? zero < most ? zero : most : 0;
-}
-
-/* The scale with which the largest weight of a column is just not cut off, below the middle of integers. */
-static double holding_scale(const searcher *s, size_t j) {
-    double greatest = (double)s->greatest[j], least = (double)s->least[j];
-    if (own_zero(s)) return (greatest - least) / s->scaler->positive;
-    double scale = (greatest > -least ? greatest : -least) / -(double)s->low,
-           floor = s->scaler->floor / to_real(s, j);
-    return scale > 0 && scale < floor ? floor : scale;
-}
-
 /* How scales are tried: `count` of them from `from` to `to` times the one that holds the largest weight. */
 typedef struct plan {
     unsigned count;
@@ -274,36 +316,37 @@ static plan plan_of(const searcher *s) {
 }
 
 static void try_all(searcher *s, bool pairs) {
-    bool mirror = pairs && !own_zero(s);
-    for (size_t j = 0; j < s->columns; j++) {
-        double scale = holding_scale(s, j) * s->times[j];
-        for (int w = 0; w <= pairs; w++)
-            propose(s, j, scale, own_zero(s) && scale > 0 ? middle_zero(s, j, scale, w) : 0, w);
-        if (!mirror) continue;
-        s->lows[1][j] = -s->high;
-        s->highs[1][j] = -s->low;
-    }
+    DISPATCH(candidates, (s, own_zero(s)));
     sums(s, pairs ? PAIRS : PRODUCTS);
-    for (int w = 0; w <= pairs; w++) keep_products(s, w, w && mirror);
+    for (int w = 0; w <= pairs; w++) DISPATCH(keep, (s, w, w && !own_zero(s)));
+}
+
+static void forget(searcher *s) {
+    memset(s->best_first, 0, sizeof s->best_first);
+    memset(s->zero, 0, sizeof s->zero);
+    for (size_t j = 0; j < STRIP; j++) s->best_second[j] = 1;
+}
+
+static double best_scale(const searcher *s, size_t j) {
+    return s->best_first[j] / s->best_second[j];
 }
 
 /* Around the best, and from there to the best scale for its codes, whose codes may be better again. What was
  * the best of a sample is first tried with all rows. */
 static void refine(searcher *s, bool sampled) {
-    static const double around[] = {0, -0.5, 0.5};
+    static const float around[] = {0, -0.5f, 0.5f};
     enum { AROUND = sizeof around / sizeof *around };
-    double scale[STRIP], zero[STRIP];
-    memcpy(scale, s->scale, sizeof scale);
+    float scale[STRIP], zero[STRIP], candidate[STRIP];
+    for (size_t j = 0; j < STRIP; j++) scale[j] = (float)best_scale(s, j);
     memcpy(zero, s->zero, sizeof zero);
-    for (size_t j = 0; sampled && j < s->columns; j++) s->gain[j] = 0;
+    if (sampled) forget(s);
     for (size_t i = !sampled; i <= AROUND; i++) {
-        for (size_t j = 0; j < s->columns; j++)
-            if (i < AROUND)
-                propose(s, j, scale[j] * (1 + around[i] * (s->step[j] - 1)), zero[j], 0);
-            else
-                propose(s, j, s->scale[j], s->zero[j], 0);
+        for (size_t j = 0; j < STRIP; j++)
+            candidate[j] =
+                i < AROUND ? scale[j] * (1 + around[i] * (s->step[j] - 1)) : (float)best_scale(s, j);
+        DISPATCH(propose, (s, own_zero(s), candidate, i < AROUND ? zero : s->zero));
         sums(s, PRODUCTS);
-        keep_products(s, 0, false);
+        DISPATCH(keep, (s, 0, false));
     }
 }
 
@@ -311,15 +354,15 @@ static void refine(searcher *s, bool sampled) {
 static void start_candidates(searcher *s, const plan *p) {
     double rows = 0, most = p->count - 1, step = pow(p->to / p->from, 1 / most);
     for (size_t i = 0; s->weight && i < s->rows; i++) rows += (double)s->weight[i];
-    for (size_t j = 0; j < s->columns; j++) {
-        s->times[j] = p->from;
-        s->step[j] = step;
+    for (size_t j = 0; j < STRIP; j++) {
+        s->times[j] = (float)p->from;
+        s->step[j] = (float)step;
         if (!s->weight || !(s->total[j] > 0)) continue;
         double ratio = sqrt(s->total[j] / rows / (s->plain[j] / (double)s->rows));
         if (ratio >= 1) continue;
         if (ratio < 0.01) ratio = 0.01;
-        s->times[j] *= ratio;
-        s->step[j] *= pow(ratio, -1 / most);
+        s->times[j] *= (float)ratio;
+        s->step[j] *= (float)pow(ratio, -1 / most);
     }
 }
 
@@ -346,7 +389,7 @@ static void search(searcher *s, float *sample) {
     if (rows >= 2 * SAMPLE) take_sample(s, sample);
     for (unsigned i = 0; i < p.count; i++) {
         try_all(s, p.pairs);
-        for (size_t j = 0; j < s->columns; j++) s->times[j] *= s->step[j];
+        for (size_t j = 0; j < STRIP; j++) s->times[j] *= s->step[j];
     }
     s->strip = strip;
     s->weight = weight;
@@ -376,29 +419,32 @@ static uint16_t scale_code(const pack_scaler *scaler, double real, bool other) {
 
 /* Sets `error` to that of the scales as they were found without a search. */
 static void start(searcher *s, const found *f) {
+    float scale[STRIP] = {0}, zero[STRIP] = {0};
     for (size_t j = 0; j < s->columns; j++) {
-        double scale = (double)half_value(s->scaler, f->scales[j]) / to_real(s, j);
-        propose(s, j, scale, own_zero(s) ? (double)f->to.offsets[j] : 0, 0);
-        s->scale[j] = scale;
+        scale[j] = (float)((double)half_value(s->scaler, f->scales[j]) / to_real(s, j));
+        zero[j] = own_zero(s) ? f->to.offsets[j] : 0;
     }
+    DISPATCH(propose, (s, own_zero(s), scale, zero));
     sums(s, RESIDUALS);
-    for (size_t j = 0; j < s->columns; j++) s->error[j] = s->scale[j] * s->scale[j] * s->first[0][j];
+    for (size_t j = 0; j < s->columns; j++)
+        s->error[j] = (double)scale[j] * (double)scale[j] * s->first[0][j];
 }
 
-static void store(const searcher *s, size_t j, uint16_t code, double zero, const found *f) {
+static void store(const searcher *s, size_t j, uint16_t code, float zero, const found *f) {
     float scale = half_value(s->scaler, code);
     f->scales[j] = code;
     f->to.divisors[j] = scale;
     f->to.reciprocals[j] = 1 / scale;
     if (!own_zero(s)) return;
-    f->to.offsets[j] = (float)zero;
-    f->zeros[j] = s->scaler->bf16 ? tvm_f64_to_bf16(zero) : tvm_f64_to_f16(zero);
+    f->to.offsets[j] = zero;
+    f->zeros[j] = s->scaler->bf16 ? tvm_f64_to_bf16((double)zero) : tvm_f64_to_f16((double)zero);
 }
 
 /* What was found, rounded to the type of scales, where it has a smaller error than what stands there. */
-static void replace(searcher *s, const double *scale, const double *zero, bool other, const found *f) {
+static void replace(searcher *s, const double *scale, const float *zero, bool other, const found *f) {
     uint16_t codes[STRIP];
     double real[STRIP];
+    float inner_scale[STRIP] = {0};
     for (size_t j = 0; j < s->columns; j++) {
         double wanted = scale[j] * to_real(s, j), floor = s->scaler->floor;
         /* where the weights reach the floor the scale is not below it */
@@ -407,11 +453,12 @@ static void replace(searcher *s, const double *scale, const double *zero, bool o
         codes[j] = scale_code(s->scaler, wanted, other);
         real[j] = (double)half_value(s->scaler, codes[j]);
         if (!isfinite(real[j])) real[j] = 0;
-        propose(s, j, real[j] / to_real(s, j), zero[j], 0);
+        inner_scale[j] = (float)(real[j] / to_real(s, j));
     }
+    DISPATCH(propose, (s, own_zero(s), inner_scale, zero));
     sums(s, RESIDUALS);
     for (size_t j = 0; j < s->columns; j++) {
-        double inner = real[j] / to_real(s, j), error = inner * inner * s->first[0][j];
+        double inner = (double)inner_scale[j], error = inner * inner * s->first[0][j];
         if (real[j] == 0 || !(error < s->error[j])) continue;
         s->error[j] = error;
         store(s, j, codes[j], zero[j], f);
@@ -435,11 +482,13 @@ static void set_type(searcher *s) {
 }
 
 static void search_strip(searcher *s, const found *f, float *sample) {
-    double scale[STRIP], zero[STRIP];
+    double scale[STRIP];
+    float zero[STRIP];
     if (s->weight || own_zero(s)) DISPATCH(totals, (s));
-    for (size_t j = 0; j < s->columns; j++) s->gain[j] = s->scale[j] = s->zero[j] = 0;
+    DISPATCH(hold, (s, own_zero(s)));
+    forget(s);
     search(s, sample);
-    memcpy(scale, s->scale, sizeof scale);
+    for (size_t j = 0; j < STRIP; j++) scale[j] = best_scale(s, j);
     memcpy(zero, s->zero, sizeof zero);
     start(s, f);
     replace(s, scale, zero, false, f);
