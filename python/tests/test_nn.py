@@ -245,9 +245,41 @@ def test_wrong_arguments():
         nn.Linear(64, 64, group=48)
     with pytest.raises(ValueError, match="zeros"):
         nn.Linear(64, 64, type="f4_e2m1", zeros=True)
+    with pytest.raises(TypeError, match="x must be a tensor, not list"):
+        linear([1.0])
+    with pytest.raises(TypeError, match="x must be a dense tensor, not a sparse_coo one"):
+        linear(good.to_sparse())
+    with pytest.raises(ValueError, match="in_features must be a number of features, not -1"):
+        nn.Linear(-1, 64)
+    with pytest.raises(TypeError, match="linear must be a torch.nn.Linear, not NoneType"):
+        nn.Linear.from_float(None)
+    with pytest.raises(TypeError, match="layers must be nn.Linear"):
+        nn.Linear.cat([linear, None])
     linear.float()
     with pytest.raises(TypeError, match=r"scales must be torch\.float16"):
         linear(good)
+
+
+def test_wrong_codes():
+    """What would be other weights than those that are given."""
+    codes, scales = torch.zeros(128, 64, dtype=torch.uint8), torch.ones(1, 64, dtype=torch.float16)
+    for words, message in [
+        ({"codes": codes + 16}, "codes must be below 16 for u4, not 16"),
+        ({"codes": codes.int()}, "codes must be torch.uint8"),
+        ({"scales": scales.float()}, "scales must be"),
+        ({"zeros": scales[:, :8]}, "zeros must have the shape"),
+        ({"bias": torch.ones(7)}, "bias must have 64 elements"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            nn.Linear.from_codes(**{"codes": codes, "scales": scales, "type": "u4", **words})
+    linear = nn.Linear.from_codes(codes, scales, type="u4")
+    for words, message in [
+        ({"scales": scales[:0]}, "scales must have the shape"),
+        ({"scales": [1]}, "scales must be a tensor"),
+        ({"zeros": scales.to("meta")}, "zeros must be on cpu"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            quantize.dequantize(linear.packed, **{"scales": scales, "type": "u4", **words})
 
 
 @needs_gpu

@@ -33,6 +33,10 @@ def test_parts_that_cannot_be():
         with pytest.raises(ValueError, match=message):
             parallel.shard(layer, 0, world, axis)
     assert parallel.shard(layer, 0, 1, "in") is layer
+    with pytest.raises(ValueError, match="rank must be one of the 2 ranks"):
+        parallel.shard(layer, 2, 2, "out")
+    with pytest.raises(TypeError, match="quantize it first"):
+        parallel.shard(torch.nn.Linear(8, 8), 0, 2, "out")
 
 
 def test_parts_are_cut_where_they_lie():

@@ -149,8 +149,14 @@ def test_what_is_refused():
     )
     with pytest.raises(ValueError, match="family gpt2"):
         accelerate_(other)
-    with pytest.raises(ValueError, match="group must be"):
-        TilusConfig(group=100)
+    for words, message in [
+        ({"group": 100}, "group must be"), ({"scales": "best"}, "mse or absmax"), ({"skip": "lm_head"}, "skip must be"),
+        ({"type": "i4", "zeros": True}, "zeros goes with unsigned"), ({"type": "u9"}, "type must be"),
+    ]:  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=message):
+            TilusConfig(**words)
+    with pytest.raises(TypeError, match="model must be a model of transformers"):
+        accelerate_(torch.nn.Sequential())
 
 
 @pytest.mark.parametrize("device", DEVICES)

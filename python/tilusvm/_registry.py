@@ -27,13 +27,21 @@ HALVES = (torch.float16, torch.bfloat16)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
+def need_tensor(op, name, value):
+    """TypeError where the value is no tensor of torch with strides, as those are that kernels read."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{op}: {name} must be a tensor, not {type(value).__name__}")
+    if value.layout is not torch.strided or value.is_nested:
+        kind = "nested" if value.is_nested else str(value.layout).removeprefix("torch.")
+        raise TypeError(f"{op}: {name} must be a dense tensor, not a {kind} one")
+
+
 def need(op, name, tensor, *, dtype=None, shape=None, dim=None, like=None):
     """Raises TypeError or ValueError that names the argument where the tensor is not as the operator wants it.
 
     dtype: one, or several; shape: extents, None for any; dim: number of extents; like: a tensor of the same device.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{op}: {name} must be a tensor, not {type(tensor).__name__}")
+    need_tensor(op, name, tensor)
     if dtype is not None and tensor.dtype not in (dtype if isinstance(dtype, tuple) else (dtype,)):
         names = " or ".join(str(d) for d in (dtype if isinstance(dtype, tuple) else (dtype,)))
         raise TypeError(f"{op}: {name} must be {names}, not {tensor.dtype}")
@@ -103,6 +111,7 @@ class Operator:
         self.op = getattr(torch.ops.tilusvm, self.name).default
         defaults = [argument.default_value for argument in self.op._schema.arguments]
         names = [argument.name for argument in self.op._schema.arguments]
+        self.first = names[0]
 
         def whole(args, kwargs):
             """All arguments in their order: the dispatcher leaves out those at their defaults."""
@@ -146,6 +155,8 @@ class Operator:
             raise
 
     def __call__(self, tensor, *args):
+        if not isinstance(tensor, torch.Tensor):
+            need_tensor(self.name, self.first, tensor)
         if plain(tensor) and not (torch.is_grad_enabled() and _wants_gradient((tensor, *args))):
             return self.direct(tensor, *args)
         return self.op(tensor, *args)

@@ -6,7 +6,7 @@ import torch
 
 from . import ops, quantize
 from ._formats import bits_of_codes, format_of
-from ._registry import HALVES, plain
+from ._registry import HALVES, need, need_tensor, plain
 
 __all__ = ["Linear"]
 
@@ -66,7 +66,10 @@ class Linear(torch.nn.Module):
         multiplier=False,
     ):
         super().__init__()
-        fmt = quantize.checked_format(type, group, zeros, dtype)
+        quantize.checked_format(type, group, zeros, dtype)
+        for name, size in (("in_features", in_features), ("out_features", out_features)):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise ValueError(f"Linear: {name} must be a number of features, not {size!r}")
         self.in_features, self.out_features = in_features, out_features
         self.type, self.group, self.batch_invariant = type, group, batch_invariant
         self._whole = n, k = self._extents()
@@ -106,6 +109,8 @@ class Linear(torch.nn.Module):
         batch_invariant=False,
     ):
         """Quantizes a torch.nn.Linear; quantize.quantize_ has the arguments."""
+        if not isinstance(getattr(linear, "weight", None), torch.Tensor):
+            raise TypeError(f"from_float: linear must be a torch.nn.Linear, not {linear.__class__.__name__}")
         dtype = dtype or (linear.weight.dtype if linear.weight.dtype in HALVES else torch.float16)
         weight = linear.weight.detach().to(device or linear.weight.device)
         strings, found, points = quantize.quantize_strings(
@@ -132,9 +137,18 @@ class Linear(torch.nn.Module):
     ):
         """Of given codes uint8[k, n], one to a byte, scales [k / group, n], zero points as scales and bias, without
         quantizing anew. in_features, out_features: where k and n are filled up."""
+        need("from_codes", "codes", codes, dtype=torch.uint8, dim=2)
+        need("from_codes", "scales", scales, dtype=HALVES, dim=2, like=codes)
         k, n = codes.shape
+        if zeros is not None:
+            need("from_codes", "zeros", zeros, shape=tuple(scales.shape), like=codes)
+        if bias is not None:
+            need_tensor("from_codes", "bias", bias)
+            if bias.dim() != 1 or bias.shape[0] not in (n, out_features):
+                raise ValueError(f"from_codes: bias must have {out_features or n} elements, not {list(bias.shape)}")
+        quantize.check_codes("from_codes", codes, type)
         made = cls._empty(in_features or k, out_features or n, scales, zeros, bias, type, group, batch_invariant)
-        if made._whole != (n, k) or tuple(scales.shape) != tuple(made.scales.shape) or codes.dtype != torch.uint8:
+        if made._whole != (n, k) or tuple(scales.shape) != tuple(made.scales.shape):
             raise ValueError(
                 f"codes {codes.dtype} [{k}, {n}] and scales {list(scales.shape)} do not belong to {made.in_features} "
                 f"inputs, {made.out_features} outputs and group {group}"
@@ -173,6 +187,8 @@ class Linear(torch.nn.Module):
         the last a multiple of 64 outputs each, so that packed weights are put together as they are. A bias that some
         have not is zero there. ValueError where they do not fit.
         """
+        if not layers or not all(isinstance(layer, Linear) for layer in layers):
+            raise TypeError("cat: layers must be nn.Linear, one at least")
         first = layers[0]
         alike = ("in_features", "type", "group", "dtype", "batch_invariant")
         for layer in layers[1:]:
@@ -261,6 +277,7 @@ class Linear(torch.nn.Module):
         """out_dtype: torch.float32 leaves the sums unrounded; None is the type of the layer."""
         buffers = self._buffers  # attributes of a module that are buffers are found late
         scales = buffers["scales"]
+        need_tensor("Linear", "x", x)
         if x.dtype is not scales.dtype and torch.is_autocast_enabled(x.device.type):
             x = x.to(scales.dtype)
         if not x.dim() or x.size(-1) != self.in_features:

@@ -33,8 +33,13 @@ def shard(linear: Linear, rank: int, world: int, axis: str) -> Linear:
 
     Packed weights are cut as they are where the part is whole granules: multiples of 64 outputs, and of
     ops.group_rows inputs; other parts of outputs are packed anew, from the same codes. A part of the inputs must be
-    whole granules without an order (ValueError); the bias is then that of rank 0. Parts of mapped tensors are read alone.
+    whole granules without an order (ValueError); the bias is then that of rank 0. Parts of mapped tensors are read
+    alone.
     """
+    if not isinstance(linear, Linear):
+        raise TypeError(f"linear must be a tilusvm.nn.Linear, not {type(linear).__name__}: quantize it first")
+    if world < 1 or not 0 <= rank < world:
+        raise ValueError(f"rank must be one of the {world} ranks of world, not {rank}")
     if axis not in ("out", "in"):
         raise ValueError(f'axis must be "out" or "in", not {axis!r}')
     if world == 1:

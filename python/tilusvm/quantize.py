@@ -15,7 +15,7 @@ import torch
 
 from . import FormatError, _native
 from ._formats import bits_of_codes, codes_of_bits, format_of
-from ._registry import HALVES, library
+from ._registry import HALVES, library, need, need_tensor
 from ._scales import scales_of
 from .ops import check_group, group_rows, lowbit_program, packed_shape
 
@@ -152,15 +152,25 @@ def pack(codes, type, group=128, dtype=torch.float16, *, zeros=False, bias=False
     dtype, zeros and bias change nothing of it: those of what will be multiplied spare a GPU the translation of
     another program.
     """
+    need("pack", "codes", codes, dim=2)
     _device_check(codes, "codes")
+    checked_format(type, group, zeros, dtype)
     k, n = codes.shape
     if codes.dtype != torch.uint8 or k % group_rows(group) or n % 8:
         raise ValueError(
             f"codes must be uint8 [multiple of {group_rows(group)}, multiple of 8], "
             f"not {codes.dtype} {list(codes.shape)}"
         )
+    check_codes("pack", codes, type)
     strings = bits_of_codes(codes, format_of(type).bits)
     return pack_strings(strings, type, group, dtype, zeros=zeros, bias=bias)
+
+
+def check_codes(op, codes, type):
+    """ValueError where a code has more bits than the type: they would be those of its neighbour."""
+    bits = format_of(type).bits
+    if bits < 8 and codes.numel() and not codes.is_meta and int(codes.max()) >> bits:
+        raise ValueError(f"{op}: codes must be below {1 << bits} for {type}, not {int(codes.max())}")
 
 
 def pack_strings(strings, type, group, dtype, *, zeros, bias):
@@ -257,7 +267,11 @@ def unpack(packed, type, group, n):
 
 
 def _check_packed(packed, type, group, n):
+    need_tensor("packed weights", "packed", packed)
     _device_check(packed, "packed")
+    check_group("", type, group, None)
+    if n < 0 or n % 8:
+        raise ValueError(f"n must be a multiple of 8, not {n}")
     wanted = packed_shape(type, group, packed.shape[-2] * group_rows(group), n) if packed.dim() == 3 else None
     if packed.dtype != torch.uint8 or tuple(packed.shape) != wanted:
         raise ValueError(f"packed must be {type} weights of {n} columns, not {packed.dtype} {list(packed.shape)}")
@@ -266,7 +280,12 @@ def _check_packed(packed, type, group, n):
 def dequantize(packed, scales, zeros=None, *, type, group=128, dtype=torch.float32):
     """The matrix [n, k] that packed weights stand for, computed in f32: (code - zero) * scale, rounded to dtype."""
     if not torch.compiler.is_compiling():
+        need("dequantize", "scales", scales, dtype=HALVES, dim=2, like=packed)
         _check_packed(packed, type, group, scales.shape[1])
+        groups = packed.shape[1] * group_rows(group) // group if group else 1
+        for name, tensor in (("scales", scales), ("zeros", zeros)):
+            if tensor is not None:
+                need("dequantize", name, tensor, shape=(groups, scales.shape[1]), like=packed)
     return torch.ops.tilusvm.dequantize(packed, scales, zeros, type, group, dtype)
 
 
@@ -315,6 +334,8 @@ def quantize_(
     """
     from .nn import Linear
 
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {model.__class__.__name__}")
     if isinstance(skip, str):
         raise TypeError("skip must be a sequence of patterns, not a string")
     found = {n: m for n, m in model.named_modules(remove_duplicate=False) if isinstance(m, torch.nn.Linear)}

@@ -20,7 +20,20 @@ from ._cache import PagedCache
 
 __all__ = ["Block", "Options"]
 
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "mistral")
+
 _ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
+
+
+def text_config(model):
+    """The configuration of a causal language model of these families; TypeError or ValueError for others."""
+    config = getattr(model, "config", None)
+    if not hasattr(config, "get_text_config"):
+        raise TypeError(f"model must be a model of transformers, not {type(model).__name__}")
+    config = config.get_text_config()
+    if config.model_type not in FAMILIES:
+        raise ValueError(f"the model is of the family {config.model_type}, not one of {', '.join(FAMILIES)}")
+    return config
 
 
 class Options:

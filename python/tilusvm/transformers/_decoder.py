@@ -8,7 +8,7 @@ import dataclasses
 import torch
 
 from ..ops import argmax
-from ._block import Block, Norm, Options, early
+from ._block import Block, Norm, Options, early, text_config
 from ._cache import PagedCache
 
 __all__ = ["Decoder", "Context", "rotation_table"]
@@ -55,7 +55,7 @@ class Decoder:
     """
 
     def __init__(self, model, batch, max_tokens, *, cache=None, zeros=False, page=64, options=None, consume=False):
-        config = model.config.get_text_config()
+        config = text_config(model)
         body = model.model
         self.config, self.options = config, options or Options()
         self.embed, self.head = body.embed_tokens, early(model.lm_head)

@@ -9,13 +9,11 @@ from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..ops import attention
-from ._block import Block, Norm, Options
+from ._block import FAMILIES, Block, Norm, Options, text_config
 from ._cache import PagedCache
 from ._decoder import Context
 
 __all__ = ["accelerate_", "FAMILIES"]
-
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "mistral")
 
 
 class _Shared:
@@ -120,9 +118,7 @@ def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, mer
 
     ValueError for models of other families.
     """
-    config = model.config.get_text_config()
-    if config.model_type not in FAMILIES:
-        raise ValueError(f"the model is of the family {config.model_type}, not one of {', '.join(FAMILIES)}")
+    config = text_config(model)
     options = Options(norms=norms, rotary=rotary, mlp=mlp, attention=attention, merge=merge)
     body, shared = model.model, _Shared()
     if any(isinstance(layer, Layer) for layer in body.layers):

@@ -9,8 +9,7 @@ from transformers.quantizers import HfQuantizer, register_quantization_config, r
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from .. import nn, storage
-from ..ops import check_group
-from ..quantize import quantize_
+from ..quantize import checked_format, quantize_
 
 __all__ = ["TilusConfig", "TilusQuantizer"]
 
@@ -25,9 +24,13 @@ class TilusConfig(QuantizationConfigMixin):
     """
 
     def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **kwargs):
+        if isinstance(skip, str):
+            raise TypeError("skip must be a sequence of patterns, not a string")
+        if scales not in ("mse", "absmax"):
+            raise ValueError(f"scales must be mse or absmax, not {scales!r}")
+        checked_format(type, group, zeros, torch.bfloat16)
         self.quant_method, self.version = "tilusvm", version
         self.type, self.group, self.zeros, self.scales, self.skip = type, group, zeros, scales, list(skip)
-        check_group("", type, group, None)
 
 
 @register_quantizer("tilusvm")
