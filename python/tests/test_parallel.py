@@ -16,12 +16,25 @@ from tilusvm import nn, parallel  # noqa: E402
 WORKER = pathlib.Path(__file__).parent / "parallel_worker.py"
 
 
-def test_two_processes(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", WORKER, tmp_path]
+def torchrun(*script):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", *script]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "parallel: all is right" in done.stdout
+    return done.stdout
+
+
+def test_two_processes(tmp_path):
+    assert "parallel: all is right" in torchrun(WORKER, tmp_path)
+
+
+def test_the_example(tmp_path):
+    text = (WORKER.parent.parent / "TORCH.md").read_text()
+    begin = text.index("# split.py")
+    script = tmp_path / "split.py"
+    script.write_text(text[begin : text.index("```", begin)])
+    said = torchrun(script)
+    assert all(f"rank {rank}: 256 hidden units, True" in said for rank in range(2)), said
 
 
 def test_parts_that_cannot_be():

@@ -50,8 +50,8 @@ def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.fl
 
     k is filled up with zeros to a multiple of the group (of 128 for 0 and 16), n to one of 8: the results have those
     extents. zeros: a zero point to a group, for unsigned types. scales: "mse" searches for the least squared error,
-    "absmax" takes the least scale that holds each group. importance: f32[k], how much the squared error of each input counts (the mean square
-    of activations). ValueError for weights that are not finite, and scales beyond the range of dtype.
+    "absmax" takes the least scale that holds each group. importance: f32[k], how much the squared error of each input
+    counts (the mean square of activations). ValueError for weights that are not finite, and scales beyond the range of dtype.
     """
     strings, found, points = quantize_strings(
         weight, type, group, zeros=zeros, dtype=dtype, scales=scales, importance=importance

@@ -18,9 +18,9 @@ __all__ = ["TilusConfig", "TilusQuantizer"]
 class TilusConfig(QuantizationConfigMixin):
     """How from_pretrained quantizes linear layers.
 
-    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all; zeros: a
-    zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with wildcards, that
-    stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their config.json.
+    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all;
+    zeros: a zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with
+    wildcards, that stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their config.json.
     """
 
     def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **kwargs):
