@@ -117,6 +117,23 @@ static reg narrow(emitter *e, uint32_t expr) {
     return out;
 }
 
+/* Both parts are in range and 32 bits wide, and so is what saturates above it: the origin is no more than an
+ * extent. */
+static reg coordinate(emitter *e, const bulk_plan *plan, unsigned dim) {
+    uint32_t origin = plan->origin[dim], index = plan->index[dim];
+    int64_t value;
+    if (index == TVM_NONE) return narrow(e, origin);
+    if (origin == TVM_NONE || (tvm_fact_constant(e, origin, &value) && value == 0)) return narrow(e, index);
+    reg first = narrow(e, origin), at = narrow(e, index), wide = tvm_new_rd(e), more = tvm_new_rd(e);
+    reg sum = tvm_new_r(e);
+    tvm_emit(e, "cvt.s64.s32 %s, %s;", wide.name, first.name);
+    tvm_emit(e, "cvt.s64.s32 %s, %s;", more.name, at.name);
+    tvm_emit(e, "add.s64 %s, %s, %s;", wide.name, wide.name, more.name);
+    tvm_emit(e, "min.s64 %s, %s, %d;", wide.name, wide.name, COORDINATE_MAX);
+    tvm_emit(e, "cvt.u32.u64 %s, %s;", sum.name, wide.name);
+    return sum;
+}
+
 typedef struct engine {
     reg map;                 /* %rd */
     reg shared;              /* %r: where the tile begins, without the constant part */
@@ -130,13 +147,12 @@ typedef struct engine {
 
 /* Everything that all threads compute: none of it may be computed first where one thread alone runs. */
 static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint32_t row) {
-    const tvm_operand *global = o->tile.global;
     engine g = {.rank = plan->map.rank, .lead = plan->map.rank - o->tile.rank};
     cache_hint hint = tvm_cache_hint(e, o->evict);
     g.level2 = hint.level2;
     snprintf(g.policy, sizeof g.policy, "%s", hint.policy);
     g.map = map_address(e, row);
-    for (unsigned d = 0; d < g.rank; d++) g.index[d] = narrow(e, global[1 + d].value);
+    for (unsigned d = 0; d < g.rank; d++) g.index[d] = coordinate(e, plan, d);
     if (plan->factor > 1)
         g.index[g.rank - 1] = word_op(e, "shr.s32", g.index[g.rank - 1],
                                       plan->factor == 2   ? 1

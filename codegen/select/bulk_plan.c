@@ -7,6 +7,7 @@
 
 #include "analysis.h"
 #include "numbers.h"
+#include "view.h"
 
 /* Bytes that a box begins at a multiple of; a swizzle of so many spans repeats itself. */
 enum { BOX_ALIGNMENT = 128, SPANS_OF_SWIZZLE = 8 };
@@ -41,8 +42,84 @@ static const char *name_of(const emitter *e, uint32_t slot) {
 
 /* ---- the tensor ---- */
 
-static bool global_fits(const emitter *e, const bulk_tile *tile, unsigned bytes, char why[BULK_WHY_MAX]) {
+/* The tensor that the map is of. */
+static const tvm_slot *mapped(const emitter *e, const bulk_tile *tile) {
+    return &e->kernel->slots[tvm_view_root(e->kernel, tile->global->value)];
+}
+
+/* Is what is outside of the view in dimension d outside of the tensor, too, or is none of the tile outside?
+ */
+static bool ends_alike(emitter *e, const bulk_tile *tile, const tvm_view *view, unsigned d) {
+    const tvm_slot *slot = &e->kernel->slots[tile->global->value], *base = &e->kernel->slots[view->base];
+    uint32_t extent = d + tile->rank < slot->rank ? 1 : tile->extent[d + tile->rank - slot->rank];
+    int64_t first;
+    if (slot->shape[d] == base->shape[view->from[d]] &&
+        tvm_fact_constant(e, view->index[view->from[d]].value, &first) && first == 0)
+        return true;
+    return tvm_fact_inside(e, tile->global[1 + d].value, extent, slot->shape[d]);
+}
+
+/* Has a variable one value from its assignment on? Then one instruction assigns it, once. */
+static bool is_set_once(const emitter *e, uint32_t slot) {
+    unsigned loops_end = 0, set = 0;
+    bool once = true;
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        bool is_loop = tvm_insn_class(insn) == TVM_CLASS_LOOP;
+        if (is_loop && insn->match > loops_end) loops_end = insn->match;
+        if (insn->result != slot) continue;
+        once = once && i >= loops_end && !is_loop;
+        set++;
+    }
+    return once && set == 1;
+}
+
+/* Has the expression one value at all places that come after its variables' assignments? */
+static bool keeps_value(const emitter *e, uint32_t expr) {
+    const tvm_expr *node = node_of(e, expr);
+    if (tvm_fact_stable(e, expr)) return true;
+    if (node->op == TVM_EXPR_SLOT) return node->a < e->kernel->param_count || is_set_once(e, node->a);
+    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    return arity > 0 && keeps_value(e, node->a) && (arity < 2 || keeps_value(e, node->b)) &&
+           (arity < 3 || keeps_value(e, node->c));
+}
+
+/* A part of a tensor, at an index that stays as it is, the tile's dimensions the tensor's last ones in their
+ * order, goes by boxes of the tensor. */
+static bool find_view(emitter *e, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
     const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+    const char *name = name_of(e, tile->global->value), *wrong = NULL;
+    tvm_view view;
+    for (unsigned d = 0; d < TVM_ABI_TENSOR_MAP_RANK; d++) plan->origin[d] = plan->index[d] = TVM_NONE;
+    for (unsigned d = 0; !slot->view && d < slot->rank; d++) plan->index[d] = tile->global[1 + d].value;
+    if (!slot->view) return true;
+    tvm_view_read(e->kernel, &e->kernel->insns[slot->view - 1], &view);
+    if (slot->form != TVM_FORM_PART || e->kernel->slots[view.base].view)
+        wrong = slot->form == TVM_FORM_PART ? "of another view" : "with strides";
+    for (unsigned b = 0; !wrong && b < view.base_rank; b++) {
+        plan->origin[b] = view.index[b].value;
+        if (!keeps_value(e, view.index[b].value)) wrong = "at an index that changes";
+    }
+    for (unsigned d = 0; !wrong && d < slot->rank; d++) {
+        plan->index[view.from[d]] = tile->global[1 + d].value;
+        if (d + tile->rank >= slot->rank && view.from[d] + slot->rank != view.base_rank + d)
+            wrong = "whose dimensions are in another order";
+        else if (!ends_alike(e, tile, &view, d))
+            wrong = "that ends, for all that is known, within the tile before the tensor does";
+    }
+    if (wrong) snprintf(why, BULK_WHY_MAX, "%.60s is a view %s", name, wrong);
+    return !wrong;
+}
+
+static uint64_t divisor_of(const emitter *e, const bulk_plan *plan, unsigned dim) {
+    uint64_t origin = plan->origin[dim] == TVM_NONE ? 0 : tvm_fact_divisor(e, plan->origin[dim]),
+             index = plan->index[dim] == TVM_NONE ? 0 : tvm_fact_divisor(e, plan->index[dim]);
+    return tvm_fact_gcd(origin, index);
+}
+
+static bool global_fits(emitter *e, const bulk_tile *tile, bulk_plan *plan, unsigned bytes,
+                        char why[BULK_WHY_MAX]) {
+    const tvm_slot *slot = mapped(e, tile);
     const char *name = name_of(e, tile->global->value);
     if (e->target.arch < 90) {
         char target[16];
@@ -54,13 +131,14 @@ static bool global_fits(const emitter *e, const bulk_tile *tile, unsigned bytes,
                  TVM_ABI_TENSOR_MAP_RANK);
         return false;
     }
-    if (slot->view || slot->form != TVM_FORM_ROW_MAJOR) {
-        snprintf(why, BULK_WHY_MAX, "%.60s %s, the copy engine is used for whole tensors in row-major order",
-                 name, slot->view ? "is a view" : "has strides");
+    if (slot->form != TVM_FORM_ROW_MAJOR) {
+        snprintf(why, BULK_WHY_MAX,
+                 "%.60s has strides, the copy engine is used for tensors in row-major order", name);
         return false;
     }
+    if (!find_view(e, tile, plan, why)) return false;
     uint64_t row = tvm_fact_divisor(e, slot->shape[slot->rank - 1]) * bytes;
-    uint64_t first = tvm_fact_divisor(e, tile->global[slot->rank].value) * bytes;
+    uint64_t first = divisor_of(e, plan, slot->rank - 1) * bytes;
     /* Else it is an illegal instruction, to an H200 (driver 580, CUDA 13.0). */
     if (first % TVM_ABI_BOX_GRANULE != 0) {
         snprintf(why, BULK_WHY_MAX,
@@ -90,10 +168,11 @@ static bool begins_inside(const emitter *e, const bulk_tile *tile, char why[BULK
 
 /* Elements of the tensor that one of the map may be at most: rows and the tile's first coordinate are whole
  * ones. */
-static unsigned widest(const emitter *e, const bulk_tile *tile, unsigned bytes, uint32_t run) {
-    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+static unsigned widest(const emitter *e, const bulk_tile *tile, const bulk_plan *plan, unsigned bytes,
+                       uint32_t run) {
+    const tvm_slot *slot = mapped(e, tile);
     uint64_t whole = tvm_fact_gcd(8 / bytes, tvm_fact_divisor(e, slot->shape[slot->rank - 1]));
-    whole = tvm_fact_gcd(whole, tvm_fact_divisor(e, tile->global[slot->rank].value));
+    whole = tvm_fact_gcd(whole, divisor_of(e, plan, slot->rank - 1));
     return (unsigned)tvm_fact_gcd(whole, run);
 }
 
@@ -123,7 +202,7 @@ static bool last_box(const emitter *e, const bulk_tile *tile, bulk_way way, bulk
                  run * bytes, plan->box[last] * bytes);
         return false;
     }
-    if (run > TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(e, tile, bytes, run);
+    if (run > TVM_ABI_BOX_EXTENT && way != BULK_ADD) plan->factor = widest(e, tile, plan, bytes, run);
     plan->box[last] = part_of(run, plan->factor * TVM_ABI_BOX_EXTENT, granule);
     if (plan->box[last] > 0) return true;
     snprintf(why, BULK_WHY_MAX, "%u bytes of a row are contiguous in shared memory, no multiple of 16",
@@ -196,10 +275,11 @@ static uint32_t number_of(const emitter *e, uint32_t slot) {
 }
 
 static void describe(const emitter *e, const bulk_tile *tile, bool is_written, bulk_plan *plan) {
-    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+    uint32_t root = tvm_view_root(e->kernel, tile->global->value);
+    const tvm_slot *slot = &e->kernel->slots[root];
     unsigned lead = slot->rank - tile->rank;
     uint32_t row = plan->box[tile->rank - 1] * plan->tile.bytes;
-    plan->map.tensor = (uint16_t)number_of(e, tile->global->value);
+    plan->map.tensor = (uint16_t)number_of(e, root);
     plan->map.rank = slot->rank;
     plan->map.element = (uint8_t)element_of(slot->dtype, plan->factor, is_written);
     plan->map.is_written = is_written;
@@ -216,7 +296,7 @@ bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bulk_way way, bulk_pl
     const shared_tile *s = &plan->tile;
     plan->box_bytes = s->bytes;
     plan->map.swizzle = (uint8_t)swizzle_of(s->layout, s->bytes);
-    if (!global_fits(e, tile, s->bytes, why) || (way != BULK_LOAD && !begins_inside(e, tile, why)))
+    if (!global_fits(e, tile, plan, s->bytes, why) || (way != BULK_LOAD && !begins_inside(e, tile, why)))
         return false;
     if (!is_linear || plan->map.swizzle == TVM_ABI_SWIZZLES) {
         snprintf(why, BULK_WHY_MAX, "%s",

@@ -21,10 +21,14 @@ typedef enum bulk_way { BULK_LOAD, BULK_STORE, BULK_ADD } bulk_way;
 
 typedef struct bulk_plan {
     tvm_abi_map map;
-    shared_tile tile;           /* opened */
-    unsigned factor;            /* elements of the tensor that are one of the map */
-    uint32_t box[TVM_MAX_RANK]; /* in the tensor's elements, by dimension of the tile */
-    uint32_t count;             /* boxes that are the tile */
+    /* The coordinate of a dimension of the map's tensor is the sum of two expressions; TVM_NONE: there is
+     * none. */
+    uint32_t origin[TVM_ABI_TENSOR_MAP_RANK]; /* of the view, in what it views */
+    uint32_t index[TVM_ABI_TENSOR_MAP_RANK];  /* of the tile */
+    shared_tile tile;                         /* opened */
+    unsigned factor;                          /* elements of the tensor that are one of the map */
+    uint32_t box[TVM_MAX_RANK];               /* in the tensor's elements, by dimension of the tile */
+    uint32_t count;                           /* boxes that are the tile */
     uint32_t box_bytes;
 } bulk_plan;
 
