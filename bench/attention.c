@@ -21,6 +21,7 @@ enum {
     KEY_REPLAYS,
     DEFINES = 8,
     POOL = 1 << 22,
+    KEYS_FROM = 1000003, /* of the pool: no query is a key */
     ROWS = 6
 };
 
@@ -135,6 +136,8 @@ static void fill_pool(bench *b, const work *w, const value_type *type, uint16_t 
         pool[i] = (uint16_t)value_code(type, sum);
         memcpy(coded + i * w->width, &pool[i], w->width); /* the lower byte of 8 bits */
     }
+    memcpy(pool + POOL, pool, KEYS_FROM * sizeof *pool);
+    memcpy(coded + POOL * w->width, coded, KEYS_FROM * w->width);
 }
 
 static bool fill(bench *b, const work *w, const uint8_t *coded) {
@@ -144,7 +147,8 @@ static bool fill(bench *b, const work *w, const uint8_t *coded) {
         for (unsigned t = Q; t <= V; t++)
             for (size_t done = 0; done < w->bytes[t]; done += most) {
                 size_t part = w->bytes[t] - done < most ? w->bytes[t] - done : most;
-                if (!bench_write(b, base + w->at[t] + done, coded, part)) return false;
+                const uint8_t *from = coded + (t == K ? KEYS_FROM * w->width : 0);
+                if (!bench_write(b, base + w->at[t] + done, from, part)) return false;
             }
         for (uint32_t s = 0; s <= w->p->sequences; s++) {
             uint32_t start = s * w->p->length;
@@ -195,7 +199,7 @@ static bool check(bench *b, const work *w, const value_type *type, const uint16_
             double score = 0;
             for (unsigned i = 0; i < p->d; i++)
                 score += pool_at(type, pool, (query * p->heads + head) * p->d + i) *
-                         pool_at(type, pool, (j * p->kv_heads + kv_head) * p->d + i);
+                         pool_at(type, pool, (j * p->kv_heads + kv_head) * p->d + i + KEYS_FROM);
             double weight = exp(score / sqrt(p->d));
             sum += weight;
             for (unsigned i = 0; i < p->dv; i++)
@@ -287,8 +291,8 @@ int main(int argc, char **argv) {
     argp_parse(&argp, argc, argv, 0, NULL, &r.o);
     bool ok = bench_open(&r.b, false, 0);
     r.b.rest = r.o.rest;
-    r.pool = malloc((size_t)POOL * 2);
-    r.coded = malloc((size_t)POOL * 2);
+    r.pool = malloc(((size_t)POOL + KEYS_FROM) * 2);
+    r.coded = malloc(((size_t)POOL + KEYS_FROM) * 2);
     if (ok && (!r.pool || !r.coded)) ok = bench_fail(&r.b, "out of memory");
     if (ok && r.o.json && !(r.json = fopen(r.o.json, "w")))
         ok = bench_fail(&r.b, "%s cannot be written", r.o.json);
