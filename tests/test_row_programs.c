@@ -17,10 +17,11 @@ static const double tolerances[TYPES] = {0x1.1p-11, 0x1.1p-8, 1e-5};
 
 /* Of one tile and more, in whole vectors and not, beyond what is held in registers; more rows than the
  * interpreter has multiprocessors. */
-static const size_t sizes[][2] = {{3, 1},     {5, 7},     {4, 1000}, {2, 1024}, {1, 1032},
-                                  {2, 4096},  {2, 5001},  {3, 8191}, {1, 8200}, {1, 16384},
-                                  {1, 20001}, {1, 40000}, {9, 17000}, {90, 13}};
-enum { SIZES = sizeof sizes / sizeof *sizes };
+static const size_t sizes[][2] = {{3, 1},     {5, 7},     {4, 1000},  {2, 1024}, {1, 1032},
+                                  {2, 4096},  {2, 5001},  {3, 8191},  {1, 8200}, {1, 16384},
+                                  {1, 20001}, {1, 40000}, {9, 17000}, {90, 13},  {5, 65544}};
+/* The last one is of rows that a block holds while the next one comes, as softmax and rms_norm do. */
+enum { SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = SIZES - 1 };
 
 static tvm_dtype type_of(const char *name) {
     tvm_dtype type;
@@ -108,7 +109,7 @@ START_TEST(layer_norm_is_that_of_float64) {
     char define[32];
     double eps = 0x1p-10;
     kernel_kit k = open_type("layer_norm.vasm", (unsigned)_i, define);
-    for (size_t s = 0; s < SIZES; s++) {
+    for (size_t s = 0; s < COMMON_SIZES; s++) {
         size_t m = sizes[s][0], n = sizes[s][1];
         kit_tensor *x = rows(&k, (unsigned)_i, s, &eps, 6, 10);
         kit_tensor *w = kit_input(&k, x->type, n, -2, 2), *b = kit_input(&k, x->type, n, -2, 2),
@@ -165,7 +166,7 @@ START_TEST(argmax_is_the_first_of_the_greatest) {
     char define[32];
     snprintf(define, sizeof define, "T=%s", element_types[_i]);
     kernel_kit k = kit_open("argmax.vasm", define);
-    for (size_t s = 0; s < SIZES; s++) {
+    for (size_t s = 0; s < COMMON_SIZES; s++) {
         size_t m = sizes[s][0], n = sizes[s][1];
         kit_clear(&k);
         kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
@@ -230,7 +231,7 @@ START_TEST(reduce_combines_rows) {
         char define[64];
         snprintf(define, sizeof define, "T=%s OP=\"%s\"", element_types[_i], operations[op]);
         kernel_kit k = kit_open("reduce.vasm", define);
-        for (size_t s = 0; s < SIZES; s++)
+        for (size_t s = 0; s < COMMON_SIZES; s++)
             check_reduce(define, op, &k, s, element_types[_i], _i < TYPES ? tolerances[_i] : 0);
         kit_close(&k);
         compiles("reduce.vasm", define);
@@ -246,7 +247,7 @@ START_TEST(cumsum_adds_up_rows) {
     snprintf(define, sizeof define, "T=%s", element_types[_i]);
     kernel_kit k = kit_open("cumsum.vasm", define);
     double range = _i == 0 ? 2048 : _i == 1 ? 256 : _i == 2 ? 0x1p24 : 0;
-    for (size_t s = 0; s < SIZES; s++) {
+    for (size_t s = 0; s < COMMON_SIZES; s++) {
         size_t m = sizes[s][0], n = sizes[s][1];
         kit_clear(&k);
         kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
