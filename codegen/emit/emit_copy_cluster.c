@@ -85,6 +85,10 @@ static uint32_t find_runs(const emitter *e, const tiles *t, run *runs, char why[
         snprintf(why, WHY_MAX, "%s lacks it", tvm_target_name(e->target, target));
         return 0;
     }
+    if (tvm_cluster_blocks(e->kernel) == 1) { /* an illegal instruction, to an H200 (driver 580, CUDA 13.0) */
+        snprintf(why, WHY_MAX, "the cluster is one block");
+        return 0;
+    }
     if (!t->to.linear || !t->from.linear || !t->to.fixed || !t->from.fixed) {
         snprintf(why, WHY_MAX, "run-time indices change the order of the tile's bytes");
         return 0;
@@ -175,6 +179,10 @@ static void by_threads(emitter *e, tiles *t, bool guarded, const char *why) {
     uint32_t threads = tvm_team_threads(e->team), turns = 0;
     snprintf(refused, sizeof refused, "cp.async.bulk: %s", why);
     for (uint32_t first = 0; first < t->elements; first += threads, turns++) copy_element(e, t, first);
+    if (tvm_cluster_blocks(e->kernel) == 1) { /* an arrival of each thread's own, that comes at once */
+        mbarrier b = tvm_mbarrier_find(e, t->barrier);
+        tvm_emit(e, "cp.async.mbarrier.arrive.shared.b64 [%s+%u];", b.address.name, b.plus);
+    }
     tvm_explain(e,
                 guarded ? "ld.shared and st.shared by element guarded" : "ld.shared and st.shared by element",
                 8 * t->from.bytes, 2 * turns, -1, refused);

@@ -317,5 +317,8 @@ bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bulk_way way, bulk_pl
     }
     if (!aligned(tile, plan, why)) return false;
     describe(e, tile, way != BULK_LOAD, plan);
+    /* Sums wrap alike; those of signed ones are an illegal instruction, to an H200 (driver 580, CUDA 13.0).
+     */
+    if (way == BULK_ADD && plan->map.element == TVM_ABI_I64) plan->map.element = TVM_ABI_BITS64;
     return true;
 }
