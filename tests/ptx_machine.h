@@ -156,6 +156,8 @@ static inline void ptx_atomic(ptx_machine *m, const ptx_insn *insn, unsigned t) 
 static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
     bool memory = ptx_is(insn->part[0], "ld") || ptx_is(insn->part[0], "st"),
          copy = ptx_is(insn->part[0], "cp");
+    ptx_must(!copy || insn->guard == UINT32_MAX || !strstr(insn->text, "cache_hint"),
+             "ptx: an H200 refuses a cp.async with a cache policy under a predicate: %s", insn->text);
     for (unsigned t = 0; t < m->threads; t++) {
         uint64_t v[5] = {0};
         if (!ptx_active(m, insn, t)) continue;
@@ -387,7 +389,8 @@ static inline bool ptx_can_go_on(const ptx_machine *m, const ptx_part *part) {
     return !part->waits && !part->gathers && part->asked != m->events;
 }
 
-/* Runs the loaded entry with params set, until it returns, traps or faults. */
+/* Runs the loaded entry with params set, until it returns, traps or faults. Parts take turns at barriers:
+ * what one team has stored, others may overwrite before it goes on. */
 static inline void ptx_run(ptx_machine *m) {
     m->parts[0] = (ptx_part){.warps = ptx_block_warps(m), .asked = UINT64_MAX};
     m->part_count = 1;
@@ -399,11 +402,15 @@ static inline void ptx_run(ptx_machine *m) {
     memset(m->registers, 0, sizeof m->registers);
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
-    unsigned steps = 0;
+    unsigned steps = 0, latest = 0;
     while (m->part_count > 0) {
-        unsigned p = 0;
-        while (p < m->part_count && !ptx_can_go_on(m, &m->parts[p])) p++;
-        ptx_must(p < m->part_count, "ptx: warps wait for others that never come: %s",
+        unsigned p = m->part_count, turns = 0;
+        for (; turns < m->part_count; turns++) {
+            p = (latest + 1 + turns) % m->part_count;
+            if (ptx_can_go_on(m, &m->parts[p])) break;
+        }
+        latest = p;
+        ptx_must(turns < m->part_count, "ptx: warps wait for others that never come: %s",
                  m->insns[m->parts[0].at - 1].text);
         bool goes_on = true;
         while (goes_on && ptx_can_go_on(m, &m->parts[p]) && !m->fault[0] && !m->trapped) {
