@@ -119,10 +119,12 @@ static void test_run(emitter *e, runs *r, uint32_t i) {
     run->first = moved(e, r, r->at, coordinate[last_of(t)]);
     reg last = moved(e, r, run->first, length - 1);
     /* Unsigned, what is negative is beyond every extent. */
-    reg inside = both(e, "and", compare(e, r, "lt", 'u', run->first, r->limit.name),
-                      compare(e, r, "lt", 'u', last, r->limit.name));
-    reg some = both(e, "and", compare(e, r, "ge", 's', last, "0"),
-                    compare(e, r, "lt", 's', run->first, r->limit.name));
+    reg ends = compare(e, r, "lt", 'u', last, r->limit.name);
+    reg begins = compare(e, r, "lt", 'u', run->first, r->limit.name);
+    reg inside = both(e, "and", begins, ends);
+    begins = compare(e, r, "lt", 's', run->first, r->limit.name);
+    ends = compare(e, r, "ge", 's', last, "0");
+    reg some = both(e, "and", ends, begins);
     /* The other dimensions. */
     t->g.proven[t->g.rank - 1] = true;
     if (tvm_global_predicate(&t->g, coordinate, &others)) {
