@@ -82,11 +82,11 @@ static const selection_row selection_rows[] = {
     /* Columns in steps of 8. */
     {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", ".assume n % 8 == 0", "load-global",
      "ld.global.v4.b32 guarded", 128, 8, -1, ""},
-    /* An even row: no more than two f32 are aligned. */
+    /* An even row: no more than two f32 are known to be aligned, which is tested where the kernel runs. */
     {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", ".assume n % 2 == 0", "load-global",
-     "ld.global.v2.b32 guarded", 64, 16, -1, "multiples of 64 bits"},
+     "ld.global.v4.b32, or by elements", 128, 8, -1, ""},
     {"%v = load-global y[block.y * 64, block.x * 64], auto(64, 64)", "", "load-global",
-     "ld.global.b32 guarded", 32, 32, -1, "multiples of 32 bits"},
+     "ld.global.v4.b32, or by elements", 128, 8, -1, ""},
     /* Eight u3 are three bytes. */
     {"%v = load-global q[block.y * 64, block.x * 64], spatial(16, 8).local(4, 8)", ALL, "load-global",
      "ld.global.u8", 8, 12, -1, "multiples of 8 bits"},
@@ -230,8 +230,9 @@ START_TEST(a_tile_is_guarded_only_where_it_may_cross_an_edge) {
              row->body);
     tvm_module *module = translate_text(text);
     const char *candidate = selection(module, "load-global")->candidate;
-    ck_assert_msg((strstr(candidate, "guarded") != NULL) == row->guarded, "%s\n%s: %s", row->head, row->body,
-                  candidate);
+    /* what may be done by elements is tested by elements */
+    bool guarded = strstr(candidate, "guarded") != NULL || strstr(candidate, "or by elements") != NULL;
+    ck_assert_msg(guarded == row->guarded, "%s\n%s: %s", row->head, row->body, candidate);
     tvm_module_free(module);
 }
 END_TEST
@@ -250,7 +251,7 @@ START_TEST(freed_shared_memory_is_used_again_after_a_barrier) {
 END_TEST
 
 /* A block has 163 KiB on sm_80, 99 KiB on sm_89. big, which prints, and small are variants of one entry. */
-#define BIG                                                                                                  \
+#define BIG                                                                                                      \
     ".kernel big()\n.warps 1\n.grid 1\n%a = alloc-shared f32[40000]\n%v = alloc-register f32[32], spatial(32), " \
     "init 0.0\nprint-tensor %v\n.end\n"
 #define SMALL ".kernel small()\n.warps 1\n.grid 1\n%a = alloc-shared f32[64]\n.end\n"
