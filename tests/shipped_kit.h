@@ -25,9 +25,13 @@ static inline tvm_status assemble_with(const char *path, const char *define, tvm
     uint8_t *text = NULL;
     size_t size = 0, count = 0;
     char copy[256];
-    const char *defines[8], *folder = programs_folder();
+    enum { MOST = 16 };
+    const char *defines[MOST], *folder = programs_folder();
     snprintf(copy, sizeof copy, "%s", define);
-    for (char *next = strtok(copy, " "); next != NULL; next = strtok(NULL, " ")) defines[count++] = next;
+    for (char *next = strtok(copy, " "); next != NULL; next = strtok(NULL, " ")) {
+        ck_assert_uint_lt(count, MOST);
+        defines[count++] = next;
+    }
     tvm_assembler_options options = {
         .include_dirs = &folder, .include_dir_count = 1, .defines = defines, .define_count = count};
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, diags), TVM_OK);

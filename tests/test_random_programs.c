@@ -23,7 +23,7 @@
 #include "ptx_machine.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600, PROGRAMS = 120, COVERED = 3000, INSTRUCTIONS = 1 << 20, SHRINKS = 3000, SHOWN = 3 };
+enum { TIMEOUT = 600, PROGRAMS = 120, COVERED = 6000, INSTRUCTIONS = 1 << 20, SHRINKS = 3000, SHOWN = 3 };
 
 /* What a child says of its program. */
 typedef enum outcome {

@@ -27,13 +27,28 @@ static bool may_have_runs(const transfer *t, unsigned align, unsigned bits) {
     return align < bits || g->granule[g->rank - 1] % run != 0;
 }
 
+/* Is every class a piece of one row? Where a dimension is 1, memory goes on along the one before it. */
+static bool lie_in_rows(const transfer *t) {
+    uint32_t first[TVM_MAX_RANK], at[TVM_MAX_RANK];
+    unsigned last = last_of(t);
+    bool all = true;
+    for (uint32_t local = 0; local < t->map.locals && all; local++) {
+        uint32_t from = t->map.class_first[t->map.class_id[local]];
+        tvm_transfer_coordinate(t, from, first);
+        tvm_transfer_coordinate(t, local, at);
+        for (unsigned d = 0; d < last; d++) all = all && at[d] == first[d];
+        all = all && t->map.offset[local] - t->map.offset[from] == (int64_t)at[last] - first[last];
+    }
+    return all;
+}
+
 /* With classes of runs of so many bits, and a plan of one access each; false: there is none, and the classes
  * are of no use. */
 static bool plan_runs(emitter *e, transfer *t, unsigned bits, access_plan *plan, tvm_status *status) {
     t->g.granule[t->g.rank - 1] = bits / t->g.bits;
     *status = tvm_transfer_classify(e, t);
     if (*status == TVM_OK) *status = tvm_transfer_plan(e, t, bits, plan);
-    bool all = *status == TVM_OK && plan->count == t->map.classes;
+    bool all = *status == TVM_OK && plan->count == t->map.classes && lie_in_rows(t);
     for (uint32_t i = 0; i < plan->count && all; i++) all = plan->accesses[i].width == bits;
     if (!all) tvm_access_plan_free(plan);
     return all;

@@ -172,7 +172,8 @@ void gen_bulk(gen *g) {
     gen_insn copy = gen_begin(TVM_OP_COPY_BULK);
     gen_put_slot(&copy, tensor);
     put_index(g, &copy, constant(g, 0), 2);
-    gen_put_slot(&copy, gen_param(g, "raw", type, 2, extents));
+    /* A GPU adds subnormal numbers of f32 as zeros. */
+    gen_put_slot(&copy, gen_param(g, tvm_dtype_same(type, TVM_F32) ? "small" : "raw", type, 2, extents));
     bool same = together || gen_one_in(g, 2); /* the index of all blocks */
     gen_put_expr(&copy, same ? constant(g, gen_below(g, 4)) : gen_index(g, 3, 1));
     gen_put_expr(&copy, same ? constant(g, 0) : gen_scalar(g, 1).expr);
