@@ -25,8 +25,24 @@ static bool is_launched(void) {
 
 #ifdef HAVE_MPI
 #include <mpi.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <unistd.h>
 
-static void finish(void) {
+enum { LAST_SECONDS = 10 };
+
+static void *give_up(void *status) {
+    sleep(LAST_SECONDS);
+    _exit((int)(intptr_t)status);
+}
+
+/* MPI_Finalize waits for all ranks; of Open MPI, for ever where one was killed. So the process ends without
+ * it. */
+static void finish(int status, void *unused) {
+    pthread_t thread;
+    (void)unused;
+    fflush(NULL);
+    if (pthread_create(&thread, NULL, give_up, (void *)(intptr_t)status) == 0) pthread_detach(thread);
     MPI_Finalize();
 }
 
@@ -34,7 +50,7 @@ tvm_status tune_ranks_begin(tune_ranks *ranks, tvm_diags *diags) {
     MPI_Comm neighbours;
     *ranks = (tune_ranks){.size = 1};
     if (!is_launched()) return TVM_OK;
-    if (MPI_Init(NULL, NULL) != MPI_SUCCESS || atexit(finish))
+    if (MPI_Init(NULL, NULL) != MPI_SUCCESS || on_exit(finish, NULL))
         return tvm_diag_add(diags, TVM_IO, NULL, NULL, "MPI cannot be initialized");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &ranks->rank);
