@@ -137,6 +137,16 @@ static unsigned count_of(const char *text, const char *part) {
     return count;
 }
 
+static tvm_module *translate(const char *text) {
+    tvm_ir_program *program = assemble(text);
+    tvm_target target;
+    tvm_module *module = NULL;
+    ck_assert_int_eq(tvm_target_parse("sm_90a", &target, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_translate(program, target, &module, NULL), TVM_OK);
+    tvm_ir_program_free(program);
+    return module;
+}
+
 /* The copy engine writes a ring, whose stages a consumer gives back. `write`: what it does before the
  * arrival. */
 static unsigned count_fences(const char *write) {
@@ -151,15 +161,10 @@ static unsigned count_fences(const char *write) {
         "%%v = load-shared %%s[%%i %% 2], spatial(16, 8).local(4, 8)\n%s"
         "arrive-barrier %%empty[%%i %% 2]\nend\nend\n.end\n",
         write);
-    tvm_ir_program *program = assemble(text);
-    tvm_target target;
-    tvm_module *module = NULL;
-    ck_assert_int_eq(tvm_target_parse("sm_90a", &target, NULL), TVM_OK);
-    ck_assert_int_eq(tvm_translate(program, target, &module, NULL), TVM_OK);
+    tvm_module *module = translate(text);
     ck_assert_ptr_nonnull(strstr(module->ptx, "cp.async.bulk.tensor"));
     unsigned count = count_of(module->ptx, "fence.proxy.async");
     tvm_module_free(module);
-    tvm_ir_program_free(program);
     return count;
 }
 
@@ -190,13 +195,7 @@ static tvm_module *translate_pair(const char *write) {
         "%%v = load-shared %%s[%%i %% 2], spatial(16, 8).local(4, 8)\n%s"
         "arrive-barrier %%empty[%%i %% 2], rank 0\narrive-barrier %%empty[%%i %% 2], rank 1\nend\nend\n.end\n",
         write);
-    tvm_ir_program *program = assemble(text);
-    tvm_target target;
-    tvm_module *module = NULL;
-    ck_assert_int_eq(tvm_target_parse("sm_90a", &target, NULL), TVM_OK);
-    ck_assert_int_eq(tvm_translate(program, target, &module, NULL), TVM_OK);
-    tvm_ir_program_free(program);
-    return module;
+    return translate(text);
 }
 
 /* Its shared memory is reached for until both are done, and read by the copy engine. */

@@ -19,7 +19,14 @@
 #include "tune_ranks.h"
 #include "tvm.h"
 
-enum { TUNE_WHY = 320, TUNE_LABEL = 200, TUNE_SHAPES = 256, TUNE_CLASSES = 64, TUNE_TEXT = 256 };
+enum {
+    TUNE_WHY = 320,
+    TUNE_LABEL = 200,
+    TUNE_SHAPES = 256,
+    TUNE_CLASSES = 64,
+    TUNE_TEXT = 256,
+    TUNE_FOLDER = 232
+};
 
 typedef enum tune_state {
     TUNE_WAITING, /* to be measured; at the end: time was over */
@@ -95,7 +102,7 @@ typedef struct tune {
     unsigned class_count;
     unsigned chosen[TUNE_CLASSES]; /* variants; UINT32_MAX: none */
     double gains[TUNE_CLASSES];    /* percent of the default's cost; NAN: the default has none */
-    char folder[64];               /* of the variants' files; "": none yet */
+    char folder[TUNE_FOLDER];      /* of the variants' files; "": none yet */
     int keeper, kept;              /* the process that removes it, at the end of this pipe */
     tune_device device;
     double begun;

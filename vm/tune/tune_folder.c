@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static void remove_all(const char *folder) {
-    char path[64 + NAME_MAX + 2];
+    char path[TUNE_FOLDER + NAME_MAX + 2];
     DIR *all = opendir(folder);
     for (struct dirent *entry; all && (entry = readdir(all));) {
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
@@ -38,8 +38,13 @@ static void keep(const char *folder, int end) {
 tvm_status tune_folder_make(tune *t, tvm_diags *diags) {
     const char *top = getenv("TMPDIR");
     int ends[2];
-    snprintf(t->folder, sizeof t->folder, "%.40s/tvm-tune-XXXXXX", top && *top ? top : "/tmp");
+    if (!top || !*top) top = "/tmp";
     t->keeper = -1;
+    if ((size_t)snprintf(t->folder, sizeof t->folder, "%s/tvm-tune-XXXXXX", top) >= sizeof t->folder) {
+        t->folder[0] = 0;
+        return tvm_diag_add(diags, TVM_IO, NULL, "set TMPDIR to a shorter path",
+                            "the path of TMPDIR is too long: %s", top);
+    }
     if (!mkdtemp(t->folder)) {
         tvm_status status = tvm_diag_add(diags, TVM_IO, NULL, NULL, "%s: %s", t->folder, strerror(errno));
         t->folder[0] = 0;
