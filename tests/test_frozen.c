@@ -27,7 +27,8 @@ static const struct {
     uint64_t hash;
 } folders[] = {{"1", 138, UINT64_C(0x8b85d5d7a62f104e)},
                {"2", 159, UINT64_C(0xa114dee47bf17ddf)},
-               {"3", 247, UINT64_C(0x852b00a310933828)}};
+               {"3", 247, UINT64_C(0x852b00a310933828)},
+               {"4", 266, UINT64_C(0xe18dd51c57fc52ef)}};
 
 static char *folder_of(int version, char path[4096]) {
     const char *top = getenv("srcdir");
