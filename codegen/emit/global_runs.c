@@ -131,7 +131,9 @@ static void test_run(emitter *e, runs *r, uint32_t i) {
     tvm_transfer_coordinate(t, t->map.class_first[a->class_id], coordinate);
     run->pointer = tvm_global_pointer(&t->g, coordinate);
     run->bytes = a->offset / 8;
-    run->first = moved(e, r, r->at, coordinate[last_of(t)]);
+    /* Registers may hold a run's elements in any order: the class's first local need not be its first
+     * element. */
+    run->first = moved(e, r, r->at, coordinate[last_of(t)] / length * length);
     reg last = moved(e, r, run->first, length - 1);
     /* Unsigned, what is negative is beyond every extent. */
     reg ends = compare(e, r, "lt", 'u', last, r->limit.name);
