@@ -101,10 +101,9 @@ static inline uint64_t next_random(uint64_t *state) { /* xorshift64* (Vigna 2016
 }
 
 static inline unsigned get_bits(const uint8_t *bytes, size_t bit, int width) {
-    unsigned code = 0;
-    for (int i = 0; i < width; i++)
-        code |= (unsigned)(bytes[(bit + (size_t)i) / 8] >> (bit + (size_t)i) % 8 & 1) << i;
-    return code;
+    unsigned shift = bit % 8, code = bytes[bit / 8];
+    if (shift + (unsigned)width > 8) code |= (unsigned)bytes[bit / 8 + 1] << 8;
+    return code >> shift & ((1u << width) - 1);
 }
 
 /* Random inputs: activations of magnitude [2^-5, 2) and either sign, scales in [2^-8, 2^-6), zero points
@@ -144,19 +143,27 @@ static inline void matmul_expect(long m, long n, long k, weight_type type, matmu
                                  const uint16_t *a, const uint8_t *w, const uint16_t *s, const uint16_t *z,
                                  double *expected) {
     double *activation = malloc((size_t)(m * k) * sizeof *activation);
-    if (activation == NULL) abort();
-    double zero = type.kind == 'u' ? matmul_pow2(type.bits - 1) : 0;
+    double *row = malloc((size_t)n * 3 * sizeof *row), *scale = row + n, *zero = scale + n, value[256];
+    if (activation == NULL || row == NULL) abort();
     long group = variant.group == 0 ? k : variant.group;
+    for (unsigned code = 0; code < 1u << type.bits; code++) value[code] = weight_value(type, code);
     for (long i = 0; i < m * k; i++) activation[i] = half_value(variant.bf16, a[i]);
-    for (long l = 0; l < k; l++)
+    for (long l = 0; l < k; l++) {
+        for (long j = 0; j < n && l % group == 0; j++) {
+            scale[j] = half_value(variant.bf16, s[l / group * n + j]);
+            zero[j] = variant.zeros      ? half_value(variant.bf16, z[l / group * n + j])
+                      : type.kind == 'u' ? matmul_pow2(type.bits - 1)
+                                         : 0;
+        }
         for (long j = 0; j < n; j++) {
             unsigned code = get_bits(w, (size_t)(l * n + j) * (size_t)type.bits, type.bits);
-            if (variant.zeros) zero = half_value(variant.bf16, z[l / group * n + j]);
-            double weight =
-                (weight_value(type, code) - zero) * half_value(variant.bf16, s[l / group * n + j]);
-            for (long i = 0; i < m; i++) expected[i * n + j] += activation[i * k + l] * weight;
+            row[j] = (value[code] - zero[j]) * scale[j];
         }
+        for (long i = 0; i < m; i++)
+            for (long j = 0; j < n; j++) expected[i * n + j] += activation[i * k + l] * row[j];
+    }
     free(activation);
+    free(row);
 }
 
 /* ||c - expected|| / ||expected||, Frobenius; the largest |difference| in *largest. */

@@ -4,6 +4,7 @@
  *   check_gpu CASES PROGRAMS [GROUP]     the folders tests/cases and programs
  *   check_gpu --random N [SEED]          N random programs, from that seed on
  *
+ * Programs are translated on every core; tests of the groups that take long run beside each other there, too.
  * Prints a line for each failure and each group, and at the end `N passed, N failed, N skipped`. Exit status
  * 77 and the reason where there is no GPU. */
 #include <pthread.h>
@@ -19,7 +20,7 @@
 #include "suite.h"
 #include "vbc.h"
 
-enum { EXIT_SKIP = 77, MAX_COMPILERS = 32 };
+enum { EXIT_SKIP = 77, MAX_THREADS = 32 };
 
 /* ---- programs */
 
@@ -63,6 +64,16 @@ gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const ch
 
 /* ---- translation of all programs ahead, on every core: ptxas takes most of the time */
 
+/* Runs `work`, which takes what there is to do until there is no more, on every core, and waits for it. */
+static void on_every_core(void *(*work)(void *), void *data) {
+    pthread_t threads[MAX_THREADS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : (size_t)cores, started = 0;
+    while (started < wanted && pthread_create(&threads[started], NULL, work, data) == 0) started++;
+    if (started == 0) work(data);
+    for (size_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
 typedef struct warm_up {
     gpu_group *groups;
     size_t group_count;
@@ -87,21 +98,10 @@ static void *warm(void *data) {
     }
 }
 
-static void warm_all(suite *s, gpu_group *groups, size_t group_count) {
-    warm_up w = {.groups = groups, .group_count = group_count, .gpu = s->gpu};
-    pthread_t threads[MAX_COMPILERS];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t wanted = cores < 1 ? 1 : cores > MAX_COMPILERS ? MAX_COMPILERS : (size_t)cores, started = 0;
-    while (started < wanted && pthread_create(&threads[started], NULL, warm, &w) == 0) started++;
-    if (started == 0) warm(&w);
-    for (size_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
-}
-
 /* ---- launches */
 
 typedef struct loaded {
     tvm_context *context;
-    tvm_program *code;
     tvm_kernel *function;
     tvm_value values[GPU_MAX_ARGS];
 } loaded;
@@ -139,17 +139,26 @@ static bool read_back(const loaded *l, const gpu_arg *args, size_t count, uint8_
     return true;
 }
 
-bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args,
-                size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
+bool gpu_launch_code(tvm_context *context, tvm_program *code, const gpu_test *test, const char *name,
+                     const gpu_arg *args, size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
     loaded l = {.context = context};
-    bool good = tvm_load(context, test->bytecode, test->size, &l.code) == TVM_OK &&
-                tvm_get_kernel(l.code, name, &l.function) == TVM_OK && set_up(&l, args, count) &&
+    bool good = tvm_get_kernel(code, name, &l.function) == TVM_OK && set_up(&l, args, count) &&
                 tvm_launchv(l.function, NULL, l.values, count) == TVM_OK &&
                 tvm_synchronize(context, NULL) == TVM_OK && read_back(&l, args, count, outputs);
     if (!good) failed(&l, test, name);
     for (size_t i = 0; i < count; i++)
         if (l.values[i].data != NULL) tvm_memory_free(context, l.values[i].data);
-    tvm_program_free(l.code);
+    return good;
+}
+
+bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args,
+                size_t count, uint8_t *outputs[GPU_MAX_ARGS]) {
+    const loaded l = {.context = context};
+    tvm_program *code = NULL;
+    bool good = tvm_load(context, test->bytecode, test->size, &code) == TVM_OK
+                    ? gpu_launch_code(context, code, test, name, args, count, outputs)
+                    : failed(&l, test, name);
+    tvm_program_free(code);
     return good;
 }
 
@@ -203,23 +212,45 @@ static double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+typedef struct group_run {
+    suite *s;
+    const gpu_group *group;
+    atomic_size_t next;
+    pthread_mutex_t lock; /* of the suite's counts */
+} group_run;
+
+static void run_test(group_run *r, const gpu_test *test) {
+    bool good = test->run == NULL || (test->bytecode != NULL && test->run(r->s, test));
+    pthread_mutex_lock(&r->lock);
+    unsigned *count = test->run == NULL ? &r->s->skipped : good ? &r->s->passed : &r->s->failed;
+    ++*count;
+    if (!good) printf("FAIL: %s\n", test->name);
+    fflush(stdout);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void *run_tests(void *data) {
+    group_run *r = data;
+    for (;;) {
+        size_t index = atomic_fetch_add(&r->next, 1);
+        if (index >= r->group->count) return NULL;
+        run_test(r, &r->group->tests[index]);
+    }
+}
+
 static void run_group(suite *s, const gpu_group *group) {
+    group_run r = {.s = s, .group = group};
     unsigned passed = s->passed, bad = s->failed;
     double start = seconds();
-    for (size_t i = 0; i < group->count; i++) {
-        const gpu_test *test = &group->tests[i];
-        if (test->run == NULL) {
-            s->skipped++;
-        } else if (test->bytecode != NULL && test->run(s, test)) {
-            s->passed++;
-        } else {
-            s->failed++;
-            printf("FAIL: %s\n", test->name);
-        }
-        fflush(stdout);
-    }
+    pthread_mutex_init(&r.lock, NULL);
+    if (group->beside)
+        on_every_core(run_tests, &r);
+    else
+        run_tests(&r);
+    pthread_mutex_destroy(&r.lock);
     printf("%s: %u passed, %u failed (%.1f s)\n", group->name, s->passed - passed, s->failed - bad,
            seconds() - start);
+    fflush(stdout);
 }
 
 /* 0, or the status to exit with. */
@@ -241,19 +272,20 @@ static bool run_all(suite *s, const char *only) {
     static const struct {
         const char *name;
         void (*add)(suite *s, gpu_group *group);
-    } all[] = {{"cases", gpu_add_cases},
-               {"casts", gpu_add_casts},
-               {"element-wise", gpu_add_elementwise},
-               {"functions", gpu_add_math},
-               {"matmul", gpu_add_matmuls},
-               {"matmul_lowbit", gpu_add_lowbits},
-               {"moves", gpu_add_moves},
-               {"interface", gpu_add_interface},
-               {"products", gpu_add_products},
-               {"rows", gpu_add_rows},
-               {"streams", gpu_add_streams},
-               {"attention", gpu_add_attention},
-               {"attention_decode", gpu_add_attention_decode}};
+        bool beside;
+    } all[] = {{"cases", gpu_add_cases, false},
+               {"casts", gpu_add_casts, false},
+               {"element-wise", gpu_add_elementwise, false},
+               {"functions", gpu_add_math, true},
+               {"matmul", gpu_add_matmuls, true},
+               {"matmul_lowbit", gpu_add_lowbits, true},
+               {"moves", gpu_add_moves, false},
+               {"interface", gpu_add_interface, false},
+               {"products", gpu_add_products, true},
+               {"rows", gpu_add_rows, true},
+               {"streams", gpu_add_streams, false},
+               {"attention", gpu_add_attention, true},
+               {"attention_decode", gpu_add_attention_decode, true}};
     gpu_group groups[sizeof all / sizeof *all] = {0};
     size_t count = 0;
     double start = seconds();
@@ -261,9 +293,11 @@ static bool run_all(suite *s, const char *only) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (only != NULL && strcmp(only, all[i].name) != 0) continue;
         groups[count].name = all[i].name;
+        groups[count].beside = all[i].beside;
         all[i].add(s, &groups[count++]);
     }
-    warm_all(s, groups, count);
+    warm_up w = {.groups = groups, .group_count = count, .gpu = s->gpu};
+    on_every_core(warm, &w);
     printf("programs translated (%.1f s)\n", seconds() - start);
     fflush(stdout);
     for (size_t g = 0; g < count; g++) {

@@ -1,5 +1,6 @@
-/* launch_shipped FILE.vbc...: every kernel of the files on the GPU, at small sizes that fill no tile. What it
- * computes is not looked at: it is run under compute-sanitizer (tests/gpu/sanitize). */
+/* launch_shipped FILE.vbc[:KERNEL]...: every kernel of the files, or the one of that name, on the GPU, at
+ * small sizes that fill no tile. What it computes is not looked at: it is run under compute-sanitizer
+ * (tests/gpu/sanitize). */
 #include "shipped_launch.h"
 
 enum { LAUNCHES = 3 /* of a kernel, at most */ };
@@ -10,14 +11,17 @@ static const size_of odd_sizes[] = {
     {17, 1024, 1024, 0}, {1, 4096, 4096, 0},   {7, 33, 33, 0},       {5, 8192, 64, 0},  {2, 16384, 64, 0},
 };
 
-static bool launch_all(tvm_context *context, const char *path) {
+static bool launch_all(tvm_context *context, char *path) {
     tvm_program *program = NULL;
     unsigned kernels = 0, launches = 0;
+    char *only = strstr(path, ".vbc:");
+    if (only) only += strlen(".vbc"), *only++ = '\0';
     bool good = tvm_load_file(context, path, &program) == TVM_OK;
     if (!good) fprintf(stderr, "%s: %s\n", path, tvm_message(context));
     for (size_t k = 0; good && k < tvm_kernel_count(program); k++) {
         tvm_kernel *kernel = tvm_kernel_at(program, k);
         unsigned served = 0;
+        if (only && strcmp(only, tvm_kernel_name(kernel)) != 0) continue;
         for (size_t s = 0; good && s < sizeof odd_sizes / sizeof *odd_sizes && served < LAUNCHES; s++) {
             tvm_status status = shipped_launch_kernel(context, kernel, &odd_sizes[s], 1);
             served += status == TVM_OK;

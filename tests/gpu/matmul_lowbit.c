@@ -1,6 +1,7 @@
 /* programs/matmul_lowbit_u4.vasm: every weight type through the entry, every variant by its name for a few,
  * options for a few, twice for the same bits; against float64, and against the interpreter with this GPU's
- * target and multiprocessors, which shares tiles out among the blocks as the GPU does. */
+ * target and multiprocessors, which shares tiles out among the blocks as the GPU does. The interpreter takes
+ * by far the longest: of the variants it runs each one at a few sizes, in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +61,17 @@ enum { INVARIANT_FORMS = sizeof invariant_forms / sizeof *invariant_forms };
 typedef struct lowbit_data {
     lowbit_form form;
     bool variants;
+    size_t turn; /* of the variants that the interpreter runs */
     char type[TVM_DTYPE_NAME_MAX];
 } lowbit_data;
+
+/* A test's program where it runs. */
+typedef struct lowbit_run {
+    suite *s;
+    const gpu_test *test;
+    const lowbit_data *data;
+    tvm_program *gpu, *model;
+} lowbit_run;
 
 typedef struct problem {
     const lowbit_form *form;
@@ -102,34 +112,40 @@ static void free_problem(problem *o) {
 }
 
 /* The extents of a tensor parameter on this context; false with the reason printed. */
-static bool shape_of(tvm_context *context, const gpu_test *test, const char *kernel, size_t index,
-                     const tvm_value *values, size_t count, int64_t shape[8], size_t *bytes) {
-    tvm_program *code = NULL;
+static bool shape_of(tvm_context *context, tvm_program *code, const gpu_test *test, const char *kernel,
+                     size_t index, const tvm_value *values, size_t count, int64_t shape[8], size_t *bytes) {
     tvm_kernel *function = NULL;
-    bool good = tvm_load(context, test->bytecode, test->size, &code) == TVM_OK &&
-                tvm_get_kernel(code, kernel, &function) == TVM_OK &&
+    bool good = tvm_get_kernel(code, kernel, &function) == TVM_OK &&
                 tvm_param_shape(function, index, values, count, shape, bytes) == TVM_OK;
     if (!good) printf("%s: %s\n", test->name, tvm_message(context));
-    tvm_program_free(code);
+    return good;
+}
+
+static bool load(tvm_context *context, const gpu_test *test, tvm_program **code) {
+    bool good = tvm_load(context, test->bytecode, test->size, code) == TVM_OK;
+    if (!good) printf("%s: %s\n", test->name, tvm_message(context));
     return good;
 }
 
 /* Packs on the GPU and on the interpreter, to the same bytes. */
-static bool pack(suite *s, const gpu_test *test, problem *o) {
+static bool pack(const lowbit_run *r, problem *o) {
     tvm_value values[4] = {{.i = o->size.k}, {.i = o->size.n}};
     int64_t shape[8];
-    uint8_t *packed[GPU_MAX_ARGS] = {0};
-    if (!shape_of(s->cpu, test, "pack", 3, values, 4, shape, &o->p)) return false;
+    suite *s = r->s;
+    uint8_t *cpu[GPU_MAX_ARGS] = {0}, *gpu[GPU_MAX_ARGS] = {0};
+    if (!shape_of(s->model, r->model, r->test, "pack", 3, values, 4, shape, &o->p)) return false;
     const gpu_arg args[] = {ARG_SCALAR(o->size.k), ARG_SCALAR(o->size.n),
-                            ARG_IN(test->type, o->w, o->weights), ARG_OUT(TVM_U(8), o->p)};
-    bool good = gpu_run_both(s, test, "pack", args, 4) && gpu_launch(s->gpu, test, "pack", args, 4, packed);
-    o->packed = packed[3], packed[3] = NULL;
-    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(packed[i]);
+                            ARG_IN(r->test->type, o->w, o->weights), ARG_OUT(TVM_U(8), o->p)};
+    bool good = gpu_launch_code(s->model, r->model, r->test, "pack", args, 4, cpu) &&
+                gpu_launch_code(s->gpu, r->gpu, r->test, "pack", args, 4, gpu) &&
+                gpu_same(r->test->name, "packed weights", &args[3], cpu[3], gpu[3]);
+    o->packed = gpu[3], gpu[3] = NULL;
+    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(cpu[i]), free(gpu[i]);
     return good;
 }
 
 /* The product there, malloc'ed; NULL with the reason printed. */
-static uint8_t *multiply(tvm_context *context, const gpu_test *test, const problem *o, const char *kernel) {
+static uint8_t *multiply(const lowbit_run *r, bool on_gpu, const problem *o, const char *kernel) {
     tvm_dtype half = o->form->options.bf16 ? TVM_BF16 : TVM_F16;
     gpu_arg args[GPU_MAX_ARGS] = {ARG_SCALAR(o->size.m),
                                   ARG_SCALAR(o->size.n),
@@ -144,7 +160,8 @@ static uint8_t *multiply(tvm_context *context, const gpu_test *test, const probl
     if (o->form->bias) args[count++] = ARG_IN(half, (size_t)o->size.n, o->bias);
     if (o->form->factor) args[count++] = ARG_IN(TVM_F32, 1, (const uint8_t *)&factor);
     args[count] = ARG_IN(o->form->f32 ? TVM_F32 : half, o->c, o->poison);
-    bool good = gpu_launch(context, test, kernel, args, count + 1, outputs);
+    bool good = gpu_launch_code(on_gpu ? r->s->gpu : r->s->model, on_gpu ? r->gpu : r->model, r->test, kernel,
+                                args, count + 1, outputs);
     uint8_t *c = outputs[count];
     outputs[count] = NULL;
     for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(outputs[i]);
@@ -161,69 +178,78 @@ static bool near_enough(const gpu_test *test, const problem *o, const char *kern
     return false;
 }
 
-static bool compare(const gpu_test *test, const problem *o, const char *kernel, const uint8_t *cpu,
-                    uint8_t *const gpu[2]) {
+static bool interpret(const lowbit_run *r, const problem *o, const char *kernel, const uint8_t *gpu) {
+    uint8_t *cpu = multiply(r, false, o, kernel);
     double *interpreted = zeroed(o->c * sizeof(double));
-    for (size_t i = 0; i < o->c; i++) interpreted[i] = lowbit_value(o->form, cpu, i);
-    bool good = near_enough(test, o, kernel, "the interpreter against float64", cpu, o->expected);
-    good = near_enough(test, o, kernel, "the GPU against float64", gpu[0], o->expected) && good;
-    good = near_enough(test, o, kernel, "the GPU against the interpreter", gpu[0], interpreted) && good;
-    free(interpreted);
-    if (memcmp(gpu[0], gpu[1], o->c * (o->form->f32 ? 4 : 2)) == 0) return good;
-    printf("%s: %s: m %ld n %ld k %ld: other bits the second time\n", test->name, kernel, o->size.m,
-           o->size.n, o->size.k);
-    return false;
-}
-
-static bool check_kernel(suite *s, const gpu_test *test, const problem *o, const char *kernel) {
-    uint8_t *cpu = multiply(s->model, test, o, kernel);
-    uint8_t *gpu[2] = {multiply(s->gpu, test, o, kernel), multiply(s->gpu, test, o, kernel)};
-    bool good = cpu != NULL && gpu[0] != NULL && gpu[1] != NULL && compare(test, o, kernel, cpu, gpu);
-    free(cpu), free(gpu[0]), free(gpu[1]);
+    for (size_t i = 0; cpu != NULL && i < o->c; i++) interpreted[i] = lowbit_value(o->form, cpu, i);
+    bool good = cpu != NULL &&
+                near_enough(r->test, o, kernel, "the interpreter against float64", cpu, o->expected) &&
+                near_enough(r->test, o, kernel, "the GPU against the interpreter", gpu, interpreted);
+    free(interpreted), free(cpu);
     return good;
 }
 
-static bool has_kernel(suite *s, const gpu_test *test, const char *name) {
-    tvm_program *code = NULL;
+static bool check_kernel(const lowbit_run *r, const problem *o, const char *kernel, bool interpreted) {
+    uint8_t *gpu[2] = {multiply(r, true, o, kernel), multiply(r, true, o, kernel)};
+    bool good = gpu[0] != NULL && gpu[1] != NULL;
+    if (good && memcmp(gpu[0], gpu[1], o->c * (o->form->f32 ? 4 : 2)) != 0) {
+        printf("%s: %s: m %ld n %ld k %ld: other bits the second time\n", r->test->name, kernel, o->size.m,
+               o->size.n, o->size.k);
+        good = false;
+    }
+    good = good && near_enough(r->test, o, kernel, "the GPU against float64", gpu[0], o->expected) &&
+           (!interpreted || interpret(r, o, kernel, gpu[0]));
+    free(gpu[0]), free(gpu[1]);
+    return good;
+}
+
+static bool has_kernel(const lowbit_run *r, const char *name) {
     tvm_kernel *kernel = NULL;
-    bool has = tvm_load(s->gpu, test->bytecode, test->size, &code) == TVM_OK &&
-               tvm_get_kernel(code, name, &kernel) == TVM_OK;
-    tvm_program_free(code);
-    return has;
+    return tvm_get_kernel(r->gpu, name, &kernel) == TVM_OK;
 }
 
 /* Those that this GPU has: all but the small ones are for sm_90 and later. */
-static bool check_variants(suite *s, const gpu_test *test, const problem *o) {
+static bool check_variants(const lowbit_run *r, const problem *o, size_t size) {
     enum { LATE_TARGET = 90 };
+    size_t every = size < SIZES ? SIZES : LOWBIT_VARIANTS;
     bool good = true;
     for (unsigned v = 0; v < LOWBIT_VARIANTS; v++) {
         char kernel[32];
         lowbit_variant_name(v, kernel);
-        if (s->target < LATE_TARGET && v < SMALL8) continue;
-        if (lowbit_may_lack(o->form, v) && !has_kernel(s, test, kernel)) continue;
-        good = check_kernel(s, test, o, kernel) && good;
+        if (r->s->target < LATE_TARGET && v < SMALL8) continue;
+        if (lowbit_may_lack(o->form, v) && !has_kernel(r, kernel)) continue;
+        good = check_kernel(r, o, kernel, (v + size + r->data->turn) % every == 0) && good;
     }
     return good;
 }
 
-static bool run_size(suite *s, const gpu_test *test, lowbit_size size) {
-    const lowbit_data *data = test->data;
+static bool run_size(const lowbit_run *r, size_t index) {
     weight_type weight;
     problem o;
-    if (!weight_type_parse(data->form.type, &weight)) return false;
-    make(&o, &data->form, weight, size);
-    bool good = pack(s, test, &o) && check_kernel(s, test, &o, "matmul_lowbit") &&
-                (!data->variants || check_variants(s, test, &o));
+    if (!weight_type_parse(r->data->form.type, &weight)) return false;
+    make(&o, &r->data->form, weight, index < SIZES ? sizes[index] : large_sizes[index - SIZES]);
+    bool good = pack(r, &o) && check_kernel(r, &o, "matmul_lowbit", index < SIZES) &&
+                (!r->data->variants || check_variants(r, &o, index));
     free_problem(&o);
     return good;
 }
 
+static bool open_run(lowbit_run *r, suite *s, const gpu_test *test) {
+    *r = (lowbit_run){.s = s, .test = test, .data = test->data};
+    return s->model != NULL && load(s->gpu, test, &r->gpu) && load(s->model, test, &r->model);
+}
+
+static void close_run(lowbit_run *r) {
+    tvm_program_free(r->gpu);
+    tvm_program_free(r->model);
+}
+
 static bool run(suite *s, const gpu_test *test) {
-    const lowbit_data *data = test->data;
-    bool good = s->model != NULL;
-    for (size_t i = 0; good && i < SIZES; i++) good = run_size(s, test, sizes[i]);
-    for (size_t i = 0; good && data->variants && i < LARGE_SIZES; i++)
-        good = run_size(s, test, large_sizes[i]);
+    lowbit_run r;
+    bool good = open_run(&r, s, test);
+    size_t count = good && r.data->variants ? SIZES + LARGE_SIZES : SIZES;
+    for (size_t i = 0; good && i < count; i++) good = run_size(&r, i);
+    close_run(&r);
     return good;
 }
 
@@ -234,14 +260,15 @@ static bool run_invariant(suite *s, const gpu_test *test) {
     const lowbit_size size = {129, 1160, 1408};
     weight_type weight;
     problem o;
+    lowbit_run r;
     if (!weight_type_parse(data->form.type, &weight)) return false;
     make(&o, &data->form, weight, size);
-    bool good = pack(s, test, &o) && check_kernel(s, test, &o, "matmul_lowbit");
-    uint8_t *all = good ? multiply(s->gpu, test, &o, "matmul_lowbit") : NULL;
+    bool good = open_run(&r, s, test) && pack(&r, &o) && check_kernel(&r, &o, "matmul_lowbit", true);
+    uint8_t *all = good ? multiply(&r, true, &o, "matmul_lowbit") : NULL;
     size_t row = (size_t)size.n * (data->form.f32 ? 4 : 2);
     for (size_t i = 0; all != NULL && i < sizeof batches / sizeof *batches; i++) {
         o.size.m = batches[i], o.a = (size_t)(batches[i] * size.k), o.c = (size_t)(batches[i] * size.n);
-        uint8_t *some = multiply(s->gpu, test, &o, "matmul_lowbit");
+        uint8_t *some = multiply(&r, true, &o, "matmul_lowbit");
         bool same = some != NULL && memcmp(some, all, (size_t)batches[i] * row) == 0;
         if (!same) printf("%s: other bits with %ld rows\n", test->name, batches[i]);
         good = good && same;
@@ -249,6 +276,7 @@ static bool run_invariant(suite *s, const gpu_test *test) {
     }
     free(all);
     free_problem(&o);
+    close_run(&r);
     return good;
 }
 
@@ -285,7 +313,9 @@ static void open_model(suite *s) {
     int64_t shape[8] = {0};
     size_t bytes;
     tvm_value value = {.i = 0};
-    if (test->bytecode != NULL && shape_of(s->gpu, test, "device", 0, &value, 1, shape, &bytes)) {
+    tvm_program *code = NULL;
+    if (test->bytecode != NULL && load(s->gpu, test, &code) &&
+        shape_of(s->gpu, code, test, "device", 0, &value, 1, shape, &bytes)) {
         tvm_context_options options = {
             .device = TVM_DEVICE_CPU, .multiprocessors = (unsigned)shape[0], .target = (unsigned)shape[1]};
         s->target = options.target;
@@ -295,6 +325,7 @@ static void open_model(suite *s) {
             s->model = NULL;
         }
     }
+    tvm_program_free(code);
     free(probe.tests[0].bytecode);
     free(probe.tests);
 }
@@ -311,7 +342,10 @@ void gpu_add_lowbits(suite *s, gpu_group *group) {
         tvm_dtype_name(types[i], name);
         add(s, group, &data[used++], &(lowbit_form){.type = name, .options = matmul_default}, false, NULL);
     }
-    for (size_t i = 0; i < VARIANT_FORMS; i++) add(s, group, &data[used++], &variant_forms[i], true, NULL);
+    for (size_t i = 0; i < VARIANT_FORMS; i++) {
+        add(s, group, &data[used], &variant_forms[i], true, NULL);
+        data[used++].turn = 5 * i;
+    }
     for (size_t i = 0; i < FORMS; i++) add(s, group, &data[used++], &forms[i], false, NULL);
     for (size_t i = 0; i < INVARIANT_FORMS; i++)
         add(s, group, &data[used++], &invariant_forms[i], false, "BATCH_INVARIANT=true")->run = run_invariant;

@@ -24,6 +24,7 @@ struct gpu_test {
 
 typedef struct gpu_group {
     const char *name;
+    bool beside; /* its tests may run at the same time */
     gpu_test *tests;
     size_t count, capacity;
 } gpu_group;
@@ -62,8 +63,11 @@ static inline size_t gpu_arg_bytes(const gpu_arg *arg) {
 gpu_test *gpu_add(gpu_group *group, const char *name, const char *text, const char *file,
                   const char *const *defines, size_t define_count);
 
-/* Launches kernel `name` of the test's program there and gives back the tensors' contents (malloc'ed, zeroed
- * array of GPU_MAX_ARGS pointers). False with the reason printed. */
+/* Launches kernel `name` of the program there and gives back the tensors' contents (malloc'ed, zeroed
+ * first); false with the reason printed. */
+bool gpu_launch_code(tvm_context *context, tvm_program *code, const gpu_test *test, const char *name,
+                     const gpu_arg *args, size_t count, uint8_t *outputs[GPU_MAX_ARGS]);
+/* The same, of the test's program, which is loaded for it. */
 bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, const gpu_arg *args,
                 size_t count, uint8_t *outputs[GPU_MAX_ARGS]);
 /* On both, and compares every tensor. */
