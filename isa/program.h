@@ -462,6 +462,8 @@ void tvm_ir_program_free(tvm_ir_program *program); /* NULL is fine */
 /* A copy of the kernels and of what they refer to, with the same indices: without entries and images. NULL
  * when out of memory. */
 tvm_ir_program *tvm_ir_program_clone_kernels(const tvm_ir_program *program);
+/* The same of one kernel, which is the copy's kernel 0. */
+tvm_ir_program *tvm_ir_program_clone_kernel(const tvm_ir_program *program, uint32_t kernel);
 uint32_t tvm_ir_program_string(tvm_ir_program *program, const char *text, size_t length);
 uint32_t tvm_ir_program_layout(tvm_ir_program *program, const tvm_layout *layout);
 uint32_t tvm_ir_program_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout);

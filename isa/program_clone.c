@@ -1,4 +1,4 @@
-/* A copy of a program's kernels, to be rewritten. */
+/* Copies of a program's kernels, to be rewritten or translated by themselves. */
 #include "program.h"
 
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static bool clone_strings(tvm_ir_program *to, const tvm_ir_program *from) {
     return true;
 }
 
-tvm_ir_program *tvm_ir_program_clone_kernels(const tvm_ir_program *from) {
+/* Kernels `first` to `first + count`. */
+static tvm_ir_program *clone(const tvm_ir_program *from, uint32_t first, uint32_t count) {
     tvm_ir_program *to = tvm_ir_program_new();
     bool failed = to == NULL || !clone_strings(to, from);
     if (!failed) {
@@ -44,13 +45,21 @@ tvm_ir_program *tvm_ir_program_clone_kernels(const tvm_ir_program *from) {
             copied(from->shared_layouts, to->shared_layout_capacity = from->shared_layout_count,
                    sizeof *to->shared_layouts, &failed);
         to->shared_layout_count = to->shared_layouts ? from->shared_layout_count : 0;
-        to->kernels = calloc(from->kernel_count + (size_t)1, sizeof *to->kernels);
+        to->kernels = calloc(count + (size_t)1, sizeof *to->kernels);
         failed = failed || to->kernels == NULL;
-        to->kernel_capacity = to->kernels ? from->kernel_count + 1 : 0;
+        to->kernel_capacity = to->kernels ? count + 1 : 0;
     }
-    for (uint32_t k = 0; !failed && k < from->kernel_count; k++)
-        clone_kernel(&to->kernels[to->kernel_count++], &from->kernels[k], &failed);
+    for (uint32_t k = 0; !failed && k < count; k++)
+        clone_kernel(&to->kernels[to->kernel_count++], &from->kernels[first + k], &failed);
     if (!failed) return to;
     tvm_ir_program_free(to);
     return NULL;
+}
+
+tvm_ir_program *tvm_ir_program_clone_kernels(const tvm_ir_program *from) {
+    return clone(from, 0, from->kernel_count);
+}
+
+tvm_ir_program *tvm_ir_program_clone_kernel(const tvm_ir_program *from, uint32_t kernel) {
+    return clone(from, kernel, 1);
 }

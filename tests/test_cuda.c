@@ -143,6 +143,7 @@ START_TEST(launches_with_the_grid_and_arguments) {
     ck_assert_int_eq(tvm_memory_alloc(context, 4000, &x), TVM_OK);
     ck_assert_int_eq(tvm_memory_alloc(context, 4000, &y), TVM_OK);
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("scalars")), TVM_OK);
     log_of(driver_log);
     setenv("FAKE_CUDA_PARAMS", "ifpp", 1);
     ck_assert_int_eq(tvm_launch(function_of("scale"), NULL, 1000, 0.1, x, y), TVM_OK);
@@ -624,15 +625,50 @@ END_TEST
 START_TEST(second_run_needs_no_ptxas) {
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
-    ck_assert_int_eq(tvm_prepare(function_of("scalars")), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
     close_all();
-    assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
-    assert_log(driver_log, "retain\nload cubin\nattribute shared 8 65536\nunload\nrelease\n");
+    assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n-v -arch=sm_90a\n");
+    assert_log(driver_log,
+               "retain\nload cubin\nload cubin\nattribute shared 8 65536\nunload\nunload\nrelease\n");
     open_all();
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
     assert_log(ptxas_log, "%s", ""); /* not even for its version */
-    assert_log(driver_log, "retain\nload cubin\nattribute shared 8 65536\nunload\nrelease\n");
+    assert_log(driver_log, "retain\nload cubin\nunload\nrelease\n");
+}
+END_TEST
+
+/* Two kernels of one program, each by a thread: the stand-in for ptxas waits until it runs twice. */
+static void *prepare_one(void *kernel) {
+    return (void *)(uintptr_t)tvm_prepare(kernel);
+}
+
+START_TEST(threads_translate_kernels_side_by_side) {
+    pthread_t thread;
+    void *status;
+    open_all();
+    folder_meeting_ptxas(kit.folder, 2);
+    ck_assert_int_eq(pthread_create(&thread, NULL, prepare_one, function_of("scale")), 0);
+    ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
+    pthread_join(thread, &status);
+    ck_assert_uint_eq((uintptr_t)status, TVM_OK);
+}
+END_TEST
+
+/* A launch has the kernel translated that it runs; preparing an entry all that it may run. */
+START_TEST(kernels_are_translated_when_asked_for) {
+    open_all();
+    ck_assert_str_eq(tvm_code_origin(code), "");
+    ck_assert_int_eq(tvm_launch(function_of("any_scale"), NULL, 0, 0.5, NULL, NULL), TVM_OK);
+    assert_log(ptxas_log, "%s", ""); /* no block, no code */
+    const tvm_value values[] = {{.i = 99}, {.f = 0.5}, {.data = NULL}, {.data = NULL}};
+    ck_assert_int_eq(tvm_reserve(function_of("any_scale"), NULL, values, 4), TVM_OK);
+    assert_log(ptxas_log, "--version \n-v -arch=sm_90a\n");
+    ck_assert_ptr_nonnull(strstr(tvm_code_origin(code), "cubin for sm_90a"));
+    ck_assert_int_eq(tvm_prepare(function_of("any_scale")), TVM_OK);
+    assert_log(ptxas_log, "-v -arch=sm_90a\n");
+    ck_assert_int_eq(tvm_prepare(function_of("any_scale")), TVM_OK);
+    assert_log(ptxas_log, "%s", "");
 }
 END_TEST
 
@@ -687,12 +723,12 @@ END_TEST
 START_TEST(without_ptxas_the_driver_compiles) {
     setenv("TVM_PTXAS", "/nowhere/ptxas", 1);
     open_all();
-    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
     assert_log(driver_log, "retain\nload ptx\nattribute shared 8 65536\n");
     close_all();
     log_of(driver_log);
     open_all();
-    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+    ck_assert_int_eq(tvm_prepare(function_of("shared")), TVM_OK);
     assert_log(driver_log, "retain\nload ptx\nattribute shared 8 65536\n");
 }
 END_TEST
@@ -774,8 +810,7 @@ START_TEST(runs_in_the_callers_context) {
     ck_assert_int_eq(tvm_load(context, kit.bytecode, kit.bytecode_size, &code), TVM_OK);
     ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
     close_all();
-    assert_log(driver_log,
-               "load cubin\nattribute shared 8 65536\nunload\n"); /* the primary one is not touched */
+    assert_log(driver_log, "load cubin\nunload\n"); /* the primary one is not touched */
 }
 END_TEST
 
@@ -840,6 +875,8 @@ int main(void) {
     tcase_add_test(cases, a_kernel_that_waits_for_its_dependency_may_begin_early);
     tcase_add_test(cases, threads_share_streams);
     tcase_add_test(cases, second_run_needs_no_ptxas);
+    tcase_add_test(cases, threads_translate_kernels_side_by_side);
+    tcase_add_test(cases, kernels_are_translated_when_asked_for);
     tcase_add_test(cases, another_ptxas_or_target_is_another_entry);
     tcase_add_test(cases, corrupted_cache_is_made_anew);
     tcase_add_test(cases, works_without_a_cache);

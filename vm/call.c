@@ -3,6 +3,7 @@
 #include "runtime.h"
 #include "signature.h"
 #include "tensor.h"
+#include "work.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -340,19 +341,23 @@ static tvm_status prepare(const tvm_kernel *kernel, tvm_diags *diags) {
     return status;
 }
 
-/* Of an entry those kernels that launches on this device may run. */
+static tvm_status prepare_variant(void *closure, unsigned thread, uint64_t number, tvm_diags *diags) {
+    const tvm_kernel *entry = closure;
+    const tvm_kernel *variant = &entry->code->functions[entry->entry->cases[number].kernel];
+    (void)thread;
+    return tvm_variants_possible(entry->variants, (uint32_t)number) ? prepare(variant, diags) : TVM_OK;
+}
+
+/* Of an entry those kernels that launches on this device may run, several at a time. */
 tvm_status tvm_prepare(tvm_kernel *function) {
     if (!function) return TVM_USAGE;
-    const tvm_ir_entry *entry = function->entry;
-    const tvm_kernel *variant = function;
     tvm_diags diags = {0};
-    tvm_status status = entry ? TVM_OK : prepare(function, &diags);
-    for (uint32_t i = 0; entry && !status && i < entry->case_count; i++) {
-        if (!tvm_variants_possible(function->variants, i)) continue;
-        variant = &function->code->functions[entry->cases[i].kernel];
-        status = prepare(variant, &diags);
-    }
-    return finish(function, variant, status, &diags);
+    if (!function->entry) return finish(function, function, prepare(function, &diags), &diags);
+    uint32_t cases = function->entry->case_count;
+    unsigned threads = tvm_work_threads(0);
+    if (threads > cases) threads = cases;
+    tvm_status status = tvm_work(cases, threads, prepare_variant, function, NULL, &diags);
+    return finish(function, NULL, status, &diags);
 }
 
 tvm_status tvm_kernel_variant(const tvm_kernel *function, const tvm_value *values, size_t count,

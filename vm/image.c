@@ -159,10 +159,16 @@ static bool leave_to_driver(const tvm_ptx_compiler *compiler, tvm_diags *failure
     return true;
 }
 
+static bool has_code(const tvm_module *module) {
+    for (size_t k = 0; k < module->kernel_count; k++)
+        if (!module->kernels[k].abi.absence) return true;
+    return false;
+}
+
 static tvm_status compile(const tvm_ptx_compiler *compiler, tvm_observer *observer, tvm_module *module,
                           tvm_diags *warnings, tvm_diags *diags) {
     tvm_diags failure = {0};
-    if (compiler->kind == TVM_PTX_BY_DRIVER) return TVM_OK;
+    if (compiler->kind == TVM_PTX_BY_DRIVER || !has_code(module)) return TVM_OK;
     tvm_span span = tvm_span_begin(observer, TVM_SPAN_PTXAS, compiler->path);
     tvm_status status = tvm_ptx_compile(compiler, module, &failure);
     tvm_span_end(observer, &span);
@@ -221,23 +227,37 @@ static tvm_status make(const tvm_image_request *request, tvm_ptx_compiler *compi
     return status ? status : find_or_build(request, compiler, image, warnings, diags);
 }
 
-tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
-                          tvm_diags *diags) {
+static tvm_status find_compiler(const tvm_image_request *request, tvm_ptx_compiler *compiler,
+                                tvm_diags *warnings, tvm_diags *diags) {
+    *compiler = (tvm_ptx_compiler){0};
+    if (!tvm_target_cubin_runs(request->target, request->capability)) return TVM_OK;
+    return tvm_ptx_compiler_find(compiler, warnings, diags);
+}
+
+tvm_status tvm_image_embedded(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
+                              tvm_diags *diags) {
     uint64_t hash[2];
-    tvm_ptx_compiler compiler = {0};
-    bool embedded = !request->not_embedded && request->program->image_count > 0;
+    tvm_ptx_compiler compiler;
     *image = (tvm_image){0};
+    if (!request->program->image_count) return TVM_OK;
     tvm_status status = tvm_vbc_hash(request->program, hash, diags);
     if (status) return status;
-    if (embedded) tvm_image_note_stale(request->program, hash, warnings);
-    if (embedded && tvm_image_find_embedded(request, hash, TVM_EMBEDDED_EXACT, image)) return TVM_OK;
-    if (tvm_target_cubin_runs(request->target, request->capability))
-        status = tvm_ptx_compiler_find(&compiler, warnings, diags);
-    if (status) return status;
-    bool found = embedded && compiler.kind == TVM_PTX_BY_DRIVER &&
-                 (tvm_image_find_embedded(request, hash, TVM_EMBEDDED_LOWER, image) ||
-                  tvm_image_find_embedded(request, hash, TVM_EMBEDDED_PTX_FOR, image));
-    if (!found) status = make(request, &compiler, image, warnings, diags);
+    tvm_image_note_stale(request->program, hash, warnings);
+    if (tvm_image_find_embedded(request, hash, TVM_EMBEDDED_EXACT, image)) return TVM_OK;
+    status = find_compiler(request, &compiler, NULL, diags);
+    if (!status && compiler.kind == TVM_PTX_BY_DRIVER &&
+        !tvm_image_find_embedded(request, hash, TVM_EMBEDDED_LOWER, image))
+        tvm_image_find_embedded(request, hash, TVM_EMBEDDED_PTX_FOR, image);
+    tvm_ptx_compiler_free(&compiler);
+    return status;
+}
+
+tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
+                          tvm_diags *diags) {
+    tvm_ptx_compiler compiler;
+    *image = (tvm_image){0};
+    tvm_status status = find_compiler(request, &compiler, warnings, diags);
+    if (!status) status = make(request, &compiler, image, warnings, diags);
     tvm_ptx_compiler_free(&compiler);
     return status;
 }

@@ -12,7 +12,6 @@ typedef struct tvm_image_request {
     tvm_target target;      /* the best for the device */
     unsigned capability;    /* of the device: 10 major + minor */
     tvm_cache *cache;       /* may be NULL */
-    bool not_embedded;      /* what is embedded in the program was refused by the driver */
     tvm_observer *observer; /* may be NULL */
 } tvm_image_request;
 
@@ -31,11 +30,16 @@ typedef struct tvm_image {
     tvm_cache_key key;
 } tvm_image;
 
-/* The first there is of: an embedded cubin for exactly the target; where a cubin runs on the device and there
- * is a compiler, one from the cache or made now; an embedded cubin for a lower target that runs there; PTX
- * for the driver, embedded if it is for the target or the device is newer than the code generator knows. The
- * program outlives the image. Trouble with the cache, and embedded code that is of another program or code
- * generator, goes to *warnings and stops nothing. */
+/* Code for a program is the first there is of: an embedded cubin for exactly the target; where a cubin runs
+ * on the device and there is a compiler, one from the cache or made now; an embedded cubin for a lower target
+ * that runs there; PTX for the driver, embedded if it is for the target or the device is newer than the code
+ * generator knows. The program outlives the image. Trouble with the cache, and embedded code that is of
+ * another program or code generator, goes to *warnings and stops nothing.
+ *
+ * tvm_image_embedded gives what is embedded, where that is it, else an image without code; tvm_image_make the
+ * rest. */
+tvm_status tvm_image_embedded(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
+                              tvm_diags *diags);
 tvm_status tvm_image_make(const tvm_image_request *request, tvm_image *image, tvm_diags *warnings,
                           tvm_diags *diags);
 void tvm_image_free(tvm_image *image);

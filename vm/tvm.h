@@ -214,11 +214,11 @@ tvm_status tvm_kernel_variant(const tvm_kernel *kernel, const tvm_value *values,
                               const char **name);
 
 /* Translates and loads now, so that the first launch does not; of an entry every variant that this device may
- * run. */
+ * run, several at a time. */
 tvm_status tvm_prepare(tvm_kernel *kernel);
-/* Where the program's code comes from, once one of its kernels has been prepared: "cubin for sm_90a, from the
- * cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the driver"; "interpreted"; "" before. Lives as long
- * as the program. */
+/* Where the program's code comes from, once one of its kernels has been prepared, which each is by itself; of
+ * the first of them: "cubin for sm_90a, from the cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the
+ * driver"; "interpreted"; "" before. Lives as long as the program. */
 const char *tvm_code_origin(const tvm_program *program);
 
 /* Prepares, and makes the memory that launches of this kernel with these scalars need on this stream (tensors

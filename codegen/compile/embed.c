@@ -1,12 +1,10 @@
 #include "embed.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "vbc.h"
+#include "work.h"
 
 tvm_status tvm_embed_parse(const char *list, tvm_target targets[TVM_EMBED_MAX], size_t *count,
                            tvm_diags *diags) {
@@ -24,7 +22,7 @@ tvm_status tvm_embed_parse(const char *list, tvm_target targets[TVM_EMBED_MAX], 
     }
 }
 
-/* ---- the jobs: a module each, made by threads that take the next one ---- */
+/* ---- the jobs: a module each ---- */
 
 typedef struct job {
     tvm_target target;
@@ -41,30 +39,16 @@ typedef struct work {
     const tvm_ptx_compiler *compiler;
     job jobs[MAX_JOBS];
     size_t count;
-    atomic_size_t next;
 } work;
 
-static void *do_jobs(void *argument) {
-    work *w = argument;
-    for (size_t i = atomic_fetch_add(&w->next, 1); i < w->count; i = atomic_fetch_add(&w->next, 1)) {
-        job *j = &w->jobs[i];
-        j->status = tvm_translate(w->program, j->target, &j->module, &j->diags);
-        if (!j->status) j->status = tvm_module_check(w->program, j->module, &j->diags);
-        if (!j->status && !j->ptx) j->status = tvm_ptx_compile(w->compiler, j->module, &j->diags);
-    }
-    return NULL;
-}
-
-/* This thread is one of them; those that cannot be had are not needed. */
-static void run_jobs(work *w, unsigned threads) {
-    pthread_t others[MAX_JOBS];
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned started = 0;
-    if (threads == 0) threads = processors > 0 ? (unsigned)processors : 1;
-    if (threads > w->count) threads = (unsigned)w->count;
-    while (started + 1 < threads && pthread_create(&others[started], NULL, do_jobs, w) == 0) started++;
-    do_jobs(w);
-    for (unsigned i = 0; i < started; i++) pthread_join(others[i], NULL);
+static tvm_status do_job(void *closure, unsigned thread, uint64_t number, tvm_diags *diags) {
+    work *w = closure;
+    job *j = &w->jobs[number];
+    (void)thread, (void)diags;
+    j->status = tvm_translate(w->program, j->target, &j->module, &j->diags);
+    if (!j->status) j->status = tvm_module_check(w->program, j->module, &j->diags);
+    if (!j->status && !j->ptx) j->status = tvm_ptx_compile(w->compiler, j->module, &j->diags);
+    return TVM_OK; /* how each of them went is looked at when all are done */
 }
 
 static void plan(work *w, const tvm_target *targets, size_t count) {
@@ -122,8 +106,9 @@ tvm_status tvm_embed(tvm_ir_program *program, const tvm_target *targets, size_t 
     w->program = program;
     w->compiler = compiler;
     plan(w, targets, count);
-    run_jobs(w, jobs);
-    status = finish(program, w, hash, diags);
+    jobs = tvm_work_threads(jobs);
+    status = tvm_work(w->count, jobs < w->count ? jobs : (unsigned)w->count, do_job, w, NULL, diags);
+    if (!status) status = finish(program, w, hash, diags);
     if (status) tvm_ir_program_drop_images(program);
     for (size_t i = 0; i < w->count; i++) {
         tvm_module_free(w->jobs[i].module);

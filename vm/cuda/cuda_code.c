@@ -1,4 +1,4 @@
-/* Programs on a GPU: loading them and launching their kernels. */
+/* Programs on a GPU, and launches of their kernels. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -11,36 +11,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void free_code(cuda_code *code, bool locked) {
+    while (code->locks) pthread_mutex_destroy(&code->kernels[--code->locks].lock);
+    if (locked) pthread_mutex_destroy(&code->lock);
+    free(code);
+}
+
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags) {
     cuda_code *opened = calloc(1, sizeof *opened + program->kernel_count * sizeof opened->kernels[0]);
     if (!opened) return tvm_diag_no_memory(diags);
-    if (pthread_mutex_init(&opened->lock, NULL)) {
-        free(opened);
-        return tvm_diag_no_memory(diags);
-    }
     opened->device = device;
     opened->program = program;
+    bool locked = !pthread_mutex_init(&opened->lock, NULL);
+    while (locked && opened->locks < program->kernel_count &&
+           !pthread_mutex_init(&opened->kernels[opened->locks].lock, NULL))
+        opened->locks++;
     *code = opened;
-    return TVM_OK;
-}
-
-static void unload(cuda_code *code) {
-    bool pushed;
-    if (!code->module || tvm_cuda_enter(code->device, &pushed, NULL)) return;
-    for (uint32_t k = 0; k < code->program->kernel_count; k++) {
-        tvm_cuda_tensor_maps_close(code->device, code->kernels[k].maps);
-        code->kernels[k].maps = NULL;
-    }
-    tvm_cuda_scratch_forget(code->device, code);
-    code->device->driver.module_unload(code->module);
-    code->module = NULL;
-    tvm_cuda_leave(code->device, pushed);
+    if (locked && opened->locks == program->kernel_count) return TVM_OK;
+    free_code(opened, locked);
+    *code = NULL;
+    return tvm_diag_no_memory(diags);
 }
 
 void tvm_cuda_code_close(void *code) {
-    unload(code);
-    pthread_mutex_destroy(&((cuda_code *)code)->lock);
-    free(code);
+    tvm_cuda_unload(code);
+    free_code(code, true);
 }
 
 tvm_status tvm_cuda_shared_memory(const void *code, uint64_t *needs, uint64_t *has, tvm_diags *diags) {
@@ -55,127 +50,13 @@ tvm_status tvm_cuda_shared_memory(const void *code, uint64_t *needs, uint64_t *h
     return status;
 }
 
-/* ---- loading; the CUDA context is current, the lock is held ---- */
-
-enum { LOG_BYTES = 4096 };
-
-static CUresult load_module(cuda_code *code, const tvm_image *image, char log[LOG_BYTES]) {
-    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *values[] = {log, (void *)(uintptr_t)LOG_BYTES};
-    log[0] = '\0';
-    /* While this or another thread captures a stream, too: loading is no part of the graph. */
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    bool relaxed = !code->device->driver.capture_mode(&mode);
-    CUresult result = code->device->driver.module_load(&code->module, image->code, 2, options, values);
-    if (relaxed) code->device->driver.capture_mode(&mode);
-    log[LOG_BYTES - 1] = '\0';
-    if (result) code->module = NULL;
-    return result;
-}
-
-static tvm_status load_image(cuda_code *code, const tvm_image *image, tvm_diags *diags) {
-    char log[LOG_BYTES];
-    tvm_observer *observer = code->device->observer;
-    tvm_span span = tvm_span_begin(observer, TVM_SPAN_LOAD, image->ptx ? "PTX" : "cubin");
-    CUresult result = load_module(code, image, log);
-    tvm_span_end(observer, &span);
-    if (!result || !log[0]) return tvm_cuda_result(code->device, result, "cuModuleLoadDataEx", diags);
-    tvm_status status = tvm_cuda_status(result);
-    if (image->ptx && status == TVM_IMAGE) status = TVM_PTXAS;
-    return tvm_diag_add(diags, status, NULL,
-                        status == TVM_PTXAS ? "no ptxas was found, so that the driver's compiler was used"
-                                            : tvm_status_advice(status),
-                        "%s (error %d): %s", tvm_status_text(TVM_IMAGE), (int)result, log);
-}
-
-/* An image that is not new and that the driver refuses is made anew, once: what it was made for may have
- * changed. */
-static tvm_status make_and_load(cuda_code *code, tvm_image *image, tvm_diags *warnings, tvm_diags *diags) {
-    cuda_device *device = code->device;
-    tvm_image_request request = {.program = code->program,
-                                 .target = device->target,
-                                 .capability = device->capability,
-                                 .cache = device->cache,
-                                 .observer = device->observer};
-    tvm_status status = tvm_image_make(&request, image, warnings, diags);
-    if (status) return status;
-    if (image->source == TVM_IMAGE_MADE) return load_image(code, image, diags);
-    if (load_image(code, image, NULL) == TVM_OK) return TVM_OK;
-    if (image->source == TVM_IMAGE_EMBEDDED) {
-        request.not_embedded = true;
-        tvm_diag_add(warnings, TVM_DRIVER, NULL, NULL,
-                     "the driver refuses the code embedded in the program, which is translated instead");
-    } else {
-        tvm_cache_drop(device->cache, image->key);
-    }
-    tvm_image_free(image);
-    status = tvm_image_make(&request, image, warnings, diags);
-    return status ? status : load_image(code, image, diags);
-}
-
-/* Above 48 KiB a kernel has to ask for its shared memory: CUDA C Programming Guide, "Shared Memory" of 7.x
- * and later. */
-enum { SHARED_UNASKED = 48 * 1024 };
-
-static tvm_status find_kernel(cuda_code *code, uint32_t index, const tvm_image *image, tvm_diags *diags) {
-    cuda_device *device = code->device;
-    cuda_kernel *kernel = &code->kernels[index];
-    const char *name = tvm_string(code->program, code->program->kernels[index].name);
-    kernel->abi = image->kernels[index];
-    if (kernel->abi.absence) return TVM_OK;
-    kernel->name = tvm_cuda_intern(device, name);
-    if (!kernel->name) return tvm_diag_no_memory(diags);
-    tvm_status status =
-        tvm_cuda_result(device, device->driver.module_function(&kernel->function, code->module, name),
-                        "cuModuleGetFunction", diags);
-    if (!status)
-        status = tvm_cuda_tensor_maps_open(device, code->program, &code->program->kernels[index],
-                                           &kernel->abi, &kernel->maps, diags);
-    if (status || kernel->abi.shared_bytes <= SHARED_UNASKED) return status;
-    CUresult result = device->driver.function_set(
-        kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)kernel->abi.shared_bytes);
-    if (result != CUDA_ERROR_INVALID_VALUE)
-        return tvm_cuda_result(device, result, "cuFuncSetAttribute", diags);
-    kernel->abi.absence = TVM_ABI_TOO_BIG; /* code for another target, whose blocks have more */
-    return TVM_OK;
-}
-
-static tvm_status load(cuda_code *code, tvm_diags *diags) {
-    tvm_image image = {0};
-    tvm_diags warnings = {0};
-    tvm_status status = make_and_load(code, &image, &warnings, diags);
-    for (uint32_t i = 0; !status && i < image.kernel_count; i++) status = find_kernel(code, i, &image, diags);
-    if (status)
-        unload(code);
-    else
-        tvm_image_origin(&image, code->origin);
-    tvm_cuda_warn(code->device, &warnings);
-    tvm_diags_free(&warnings);
-    tvm_image_free(&image);
-    return status;
-}
-
 const char *tvm_cuda_code_origin(const void *code) {
     const cuda_code *opened = code;
-    return atomic_load_explicit(&opened->loaded, memory_order_acquire) ? opened->origin : "";
+    return atomic_load_explicit(&opened->told, memory_order_acquire) ? opened->origin : "";
 }
 
-/* The code in the current CUDA context, by the first caller for all. */
-static tvm_status ensure_loaded(cuda_code *code, tvm_diags *diags) {
-    if (atomic_load_explicit(&code->loaded, memory_order_acquire)) return TVM_OK;
-    tvm_status status = TVM_OK;
-    pthread_mutex_lock(&code->lock);
-    if (!atomic_load_explicit(&code->loaded, memory_order_relaxed)) {
-        status = load(code, diags);
-        if (!status) atomic_store_explicit(&code->loaded, true, memory_order_release);
-    }
-    pthread_mutex_unlock(&code->lock);
-    return status;
-}
-
-/* Of one kernel, though a program is translated as a whole. */
 static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *diags) {
-    tvm_status status = ensure_loaded(code, diags);
+    tvm_status status = tvm_cuda_load(code, kernel, diags);
     if (status || !code->kernels[kernel].abi.absence) return status;
     const tvm_kernel_abi *abi = &code->kernels[kernel].abi;
     const char *name = tvm_string(code->program, code->program->kernels[kernel].name);

@@ -7,6 +7,9 @@
 #include "image.h"
 
 typedef struct cuda_kernel {
+    atomic_bool loaded;   /* what follows the lock is there */
+    pthread_mutex_t lock; /* of loading it */
+    CUmodule module;      /* its own; NULL: it is in the program's */
     CUfunction function;
     const char *name; /* the device's copy */
     tvm_kernel_abi abi;
@@ -16,12 +19,19 @@ typedef struct cuda_kernel {
 typedef struct cuda_code {
     cuda_device *device;
     const tvm_ir_program *program;
-    pthread_mutex_t lock; /* of loading */
-    atomic_bool loaded;
-    CUmodule module;
-    char origin[TVM_IMAGE_ORIGIN_MAX]; /* where the module comes from */
+    pthread_mutex_t lock; /* of what follows, up to the kernels; taken after a kernel's */
+    bool embedded_tried;
+    CUmodule module; /* of what is embedded in the program; NULL: not loaded, or there is none that serves */
+    atomic_bool told;
+    char origin[TVM_IMAGE_ORIGIN_MAX]; /* where the first kernel that was loaded comes from */
+    uint32_t locks;                    /* of kernels, that were made */
     cuda_kernel kernels[];
 } cuda_code;
+
+/* cuda_load.c: makes and loads a kernel, the first caller for all; other threads may load others meanwhile.
+ * One that is not for the device is loaded with an absence for its ABI. The CUDA context is current. */
+tvm_status tvm_cuda_load(cuda_code *code, uint32_t kernel, tvm_diags *diags);
+void tvm_cuda_unload(cuda_code *code);
 
 /* Makes the memory that the launch takes on the stream. */
 tvm_status tvm_cuda_make_room(cuda_code *code, const tvm_device_launch *launch, CUstream stream,

@@ -1,6 +1,6 @@
 /* tvm_quantize: weights in memory to codes, scales and zero points. */
 #include "numbers.h"
-#include "pack_work.h"
+#include "work.h"
 #include "search.h"
 #include "tensor.h"
 
@@ -124,7 +124,7 @@ static tvm_status run(quantizer *q, tvm_diags *diags) {
     q->piece_columns = q->group > LONG_ROWS ? LONG_COLUMNS : PIECE_COLUMNS;
     q->pieces_across = (q->n + q->piece_columns - 1) / q->piece_columns;
     uint64_t pieces = q->k / q->group * q->pieces_across, area = q->group * q->piece_columns;
-    q->threads = tvm_pack_threads(q->options->threads);
+    q->threads = tvm_work_threads(q->options->threads);
     if (q->threads > pieces) q->threads = (unsigned)pieces;
     q->memory = calloc(q->threads, sizeof *q->memory);
     bool good = q->memory;
@@ -135,7 +135,7 @@ static tvm_status run(quantizer *q, tvm_diags *diags) {
         good = q->memory[i].codes && q->memory[i].search && (!q->turned || q->memory[i].slab);
     }
     tvm_status status =
-        good ? tvm_pack_work(pieces, q->threads, quantize_piece, q, NULL, diags) : tvm_diag_no_memory(diags);
+        good ? tvm_work(pieces, q->threads, quantize_piece, q, NULL, diags) : tvm_diag_no_memory(diags);
     for (unsigned i = 0; q->memory && i < q->threads; i++) {
         free(q->memory[i].codes);
         free(q->memory[i].slab);

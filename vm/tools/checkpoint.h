@@ -2,7 +2,7 @@
 #ifndef TVM_VM_CHECKPOINT_H
 #define TVM_VM_CHECKPOINT_H
 
-#include "pack_work.h"
+#include "work.h"
 #include "types.h"
 
 typedef struct checkpoint_options {
@@ -11,7 +11,7 @@ typedef struct checkpoint_options {
     const char *from;     /* "auto", or a name that tvm_checkpoint_formats lists */
     tvm_dtype scale_type; /* f16 or bf16; kind TVM_KIND_NONE: as they are found, f16 where that is neither */
     unsigned threads;     /* 0: one a core */
-    pack_progress progress;
+    tvm_work_progress progress;
     tvm_diags *warnings; /* gets what is no error: scales that are rounded; NULL: not wanted */
 } checkpoint_options;
 

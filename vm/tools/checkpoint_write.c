@@ -404,15 +404,14 @@ static tvm_status write_piece(void *closure, unsigned thread, uint64_t piece, tv
 }
 
 static tvm_status write_all(writer *w, tvm_diags *diags) {
-    unsigned threads = tvm_pack_threads(w->c->options->threads);
+    unsigned threads = tvm_work_threads(w->c->options->threads);
     if (threads > w->pieces) threads = w->pieces ? (unsigned)w->pieces : 1;
     w->buffers = calloc(threads, sizeof *w->buffers);
     bool good = w->buffers;
     for (unsigned i = 0; good && i < threads; i++)
         good = (w->buffers[i] = malloc(ROWS * w->row_bytes + 8 + ROWS * STRIDE + 64));
-    tvm_status status =
-        good ? tvm_pack_work(w->pieces, threads, write_piece, w, &w->c->options->progress, diags)
-             : tvm_diag_no_memory(diags);
+    tvm_status status = good ? tvm_work(w->pieces, threads, write_piece, w, &w->c->options->progress, diags)
+                             : tvm_diag_no_memory(diags);
     for (unsigned i = 0; w->buffers && i < threads; i++) free(w->buffers[i]);
     free(w->buffers);
     return status;

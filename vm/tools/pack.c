@@ -92,7 +92,7 @@ static tvm_status make_all_buffers(pack_job *job, tvm_diags *diags) {
     buffer_sizes sizes = sizes_of(job);
     uint64_t each = sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.search +
                     sizes.groups * GROUP_BYTES;
-    uint64_t threads = tvm_pack_threads(job->options->threads);
+    uint64_t threads = tvm_work_threads(job->options->threads);
     if (threads > job->pieces) threads = job->pieces ? job->pieces : 1;
     if (threads > ALL_BUFFERS / (each + 1)) threads = ALL_BUFFERS / (each + 1);
     if (!threads) threads = 1;
@@ -128,7 +128,7 @@ static uint64_t columns_of_piece(const pack_job *job, uint64_t most) {
 }
 
 static void cut_pieces(pack_job *job) {
-    uint64_t threads = tvm_pack_threads(job->options->threads);
+    uint64_t threads = tvm_work_threads(job->options->threads);
     uint64_t unit = common_multiple(job->group, job->tile_rows);
     if (unit > job->k) unit = tvm_round_up(job->k, job->tile_rows);
     job->piece_rows = unit;
@@ -546,7 +546,7 @@ static tvm_status run(pack_job *job, tvm_diags *diags) {
     if (job->k && job->n) {
         status = pack_job_plan(job, diags);
         if (!status)
-            status = tvm_pack_work(job->pieces, job->threads, pack_quantize, job, &options->progress, diags);
+            status = tvm_work(job->pieces, job->threads, pack_quantize, job, &options->progress, diags);
         if (!status) warn_of_underflows(job);
     }
     if (!status && job->given_scales.path)

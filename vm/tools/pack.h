@@ -2,7 +2,7 @@
 #ifndef TVM_VM_PACK_H
 #define TVM_VM_PACK_H
 
-#include "pack_work.h"
+#include "work.h"
 #include "types.h"
 
 typedef enum pack_codes_given {
@@ -27,7 +27,7 @@ typedef struct pack_options {
     bool transpose;          /* the input is [n, k] */
     pack_codes_given given;
     unsigned threads; /* 0: one a core */
-    pack_progress progress;
+    tvm_work_progress progress;
     tvm_diags *warnings; /* gets what is no error: scales that underflow; NULL: not wanted */
 } pack_options;
 

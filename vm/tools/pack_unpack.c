@@ -311,8 +311,7 @@ static tvm_status run(unpacker *u, tvm_diags *diags) {
         cut(job);
         status = pack_job_plan(job, diags);
         if (!status)
-            status =
-                tvm_pack_work(job->pieces, job->threads, unpack_piece, u, &job->options->progress, diags);
+            status = tvm_work(job->pieces, job->threads, unpack_piece, u, &job->options->progress, diags);
     }
     return status ? status : tvm_output_commit(&job->output, diags);
 }

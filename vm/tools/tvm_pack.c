@@ -298,7 +298,7 @@ int main(int argc, char **argv) {
     clock_gettime(CLOCK_MONOTONIC, &settings.start);
     if (!settings.quiet) settings.options.warnings = &warnings;
     if (!settings.quiet && isatty(STDERR_FILENO))
-        settings.options.progress = (pack_progress){.show = show_progress, .closure = &settings};
+        settings.options.progress = (tvm_work_progress){.show = show_progress, .closure = &settings};
     tvm_status status = settings.from     ? import(&settings, &diags)
                         : settings.unpack ? tvm_unpack(&settings.options, &diags)
                                           : tvm_pack(&settings.options, &diags);

@@ -1,4 +1,4 @@
-#include "pack_work.h"
+#include "work.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STACK = 256 << 10, TICK = 100000000 /* nanoseconds */ };
+enum { STACK = 2 << 20, TICK = 100000000 /* nanoseconds */ };
 
 typedef struct work {
     tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags);
@@ -67,7 +67,7 @@ static void *thread_main(void *closure) {
 }
 
 /* Until all threads have ended. */
-static void watch(work *w, const pack_progress *progress) {
+static void watch(work *w, const tvm_work_progress *progress) {
     pthread_mutex_lock(&w->lock);
     while (w->running) {
         struct timespec until;
@@ -106,9 +106,9 @@ static unsigned start(work *w, unsigned threads, pthread_t *handles) {
     return count;
 }
 
-tvm_status tvm_pack_work(uint64_t pieces, unsigned threads,
-                         tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
-                         void *closure, const pack_progress *progress, tvm_diags *diags) {
+tvm_status tvm_work(uint64_t pieces, unsigned threads,
+                    tvm_status (*run)(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags),
+                    void *closure, const tvm_work_progress *progress, tvm_diags *diags) {
     work w = {.run = run,
               .closure = closure,
               .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -135,7 +135,7 @@ tvm_status tvm_pack_work(uint64_t pieces, unsigned threads,
     return w.status;
 }
 
-unsigned tvm_pack_threads(unsigned wanted) {
+unsigned tvm_work_threads(unsigned wanted) {
     if (wanted) return wanted;
     cpu_set_t set;
     if (!sched_getaffinity(0, sizeof set, &set)) return (unsigned)CPU_COUNT(&set);
