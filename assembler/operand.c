@@ -637,7 +637,8 @@ bool tvm_asm_leave_out(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc
     if (desc->kind == 'P' || desc->kind == 'Z') return true; /* linear; as in what is viewed */
     if (desc->kind == 'X') return tvm_asm_leave_out_view_extents(as, r);
     if (desc->kind == 'V') return push(as, r, TVM_OPERAND_CONST, 0);
-    if (desc->kind == 'L' && !desc->optional) return as->beside ? layout_beside(as, r) : open_tile(as, r);
+    if (desc->kind == 'L' && !desc->optional)
+        return tvm_asm_loads_beside(as, r) ? layout_beside(as, r) : open_tile(as, r);
     if (!desc->stored) return default_layout(as, r, desc->kind);
     return push(as, r, TVM_OPERAND_NONE, 0);
 }
