@@ -42,8 +42,11 @@ static reg numbered(const char *prefix, uint32_t number) {
     return r;
 }
 
+reg tvm_pred(uint32_t number) {
+    return numbered("%p", number);
+}
 reg tvm_new_pred(emitter *e) {
-    return numbered("%p", e->next_pred++);
+    return tvm_pred(e->next_pred++);
 }
 reg tvm_new_r(emitter *e) {
     return numbered("%r", e->next_r++);

@@ -112,6 +112,8 @@ typedef struct emitter {
     uint32_t temporary_count;
     struct mma_operands **mma, *mma_operands; /* mma_operands.h: by instruction; all */
     const tvm_insn *insn;                     /* being emitted */
+    const tvm_insn *compared;                 /* the compare that was emitted last */
+    uint32_t compared_pred;                   /* %p of its first element; the others' follow */
     struct facts *facts;                      /* analysis.h: what is known here */
     struct tvm_claims *claims; /* claims.h: what takes down what is proved; NULL: nothing does */
     struct caches *caches;     /* thread parts, expressions */
@@ -142,6 +144,7 @@ void tvm_emit_prologue(emitter *e, const char *format, ...) __attribute__((forma
 
 /* A fresh virtual register, by class: .pred %p, .b32 %r, .b64 %rd, .f32 %f, .f64 %fd, .b16 %h. */
 reg tvm_new_pred(emitter *e);
+reg tvm_pred(uint32_t number); /* %p<number> */
 reg tvm_new_r(emitter *e);
 reg tvm_new_rd(emitter *e);
 reg tvm_new_f(emitter *e);

@@ -267,9 +267,11 @@ static bool emit_compare(emitter *e, void *work) {
     bool unordered = w->compare == TVM_NE && w->type.kind == TVM_KIND_FLOAT; /* true of NaN */
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
+    e->compared = e->insn, e->compared_pred = e->next_pred;
+    e->next_pred += w->locals;
     for (uint32_t l = 0; l < w->locals; l++) {
         reg x = source_number(e, w, &w->sources[0], l), y = source_number(e, w, &w->sources[1], l);
-        reg predicate = tvm_new_pred(e), d = tvm_new_r(e);
+        reg predicate = tvm_pred(e->compared_pred + l), d = tvm_new_r(e);
         tvm_emit(e, "setp.%s%s.%s %s, %s, %s;", tests[w->compare], unordered ? "u" : "",
                  tvm_arithmetic_suffix(w->type), predicate.name, x.name, y.name);
         tvm_emit(e, "selp.b32 %s, 1, 0, %s;", d.name, predicate.name);
@@ -289,14 +291,23 @@ tvm_status tvm_emit_COMPARE(emitter *e, const tvm_insn *insn) {
 
 /* ---- where ---- */
 
+/* The condition of element `local`. That of a compare right before is still in a predicate: were it read back
+ * from the tensor, ptxas would make the conditions of all elements before it uses the first. */
+static reg where_condition(emitter *e, const source *s, uint32_t local) {
+    if (e->compared && e->insn == e->compared + 1 && !s->scalar && s->slot == e->compared->result)
+        return tvm_pred(e->compared_pred + s->map[local]);
+    reg condition = source_element(e, s, local), predicate = tvm_new_pred(e);
+    tvm_emit(e, "setp.ne.b32 %s, %s, 0;", predicate.name, condition.name);
+    return predicate;
+}
+
 static bool emit_where(emitter *e, void *work) {
     const elementwise *w = work;
     const char *suffix = tvm_element_suffix(w->type);
     element_writer writer;
     if (!begin(e, w, &writer)) return false;
     for (uint32_t l = 0; l < w->locals; l++) {
-        reg condition = source_element(e, &w->sources[0], l), predicate = tvm_new_pred(e);
-        tvm_emit(e, "setp.ne.b32 %s, %s, 0;", predicate.name, condition.name);
+        reg predicate = where_condition(e, &w->sources[0], l);
         reg x = source_element(e, &w->sources[1], l), y = source_element(e, &w->sources[2], l);
         reg d = w->type.bits == 32 ? tvm_write_place(e, &writer) : tvm_new_element(e, w->type);
         tvm_emit(e, "selp.%s %s, %s, %s, %s;", suffix, d.name, x.name, y.name, predicate.name);
