@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "checkpoint.h"
+#include "matmul_reference.h"
 #include "safetensors.h"
 #include "types.h"
 
@@ -127,6 +128,7 @@ typedef struct kit_layer {
     const kit_result *read;
     const tvm_safetensor *packed, *scales, *zeros, *order, *multiplier;
     tvm_dtype type;
+    const double *table; /* of what its codes mean; NULL: they are numbers */
     uint64_t group, k, n;
 } kit_layer;
 
@@ -147,7 +149,11 @@ static inline kit_layer kit_open_layer(const kit_result *read, const char *name)
     const char *json = tvm_safetensors_metadata(&read->tensors, key);
     ck_assert_msg(json != NULL, "%s is not described", key);
     kit_member(json, "type", value);
-    ck_assert(tvm_dtype_parse(value, strlen(value), &layer.type));
+    layer.table = weight_table(value);
+    if (layer.table)
+        layer.type = TVM_U(4);
+    else
+        ck_assert(tvm_dtype_parse(value, strlen(value), &layer.type));
     kit_member(json, "group", value);
     layer.group = strtoull(value, NULL, 10);
     layer.packed = kit_find(read, name, ".packed");
@@ -159,7 +165,8 @@ static inline kit_layer kit_open_layer(const kit_result *read, const char *name)
     layer.k = layer.packed->shape[layer.packed->rank - 2];
     layer.n = layer.scales->shape[layer.scales->rank - 1];
     kit_member(json, "zero", value);
-    ck_assert_str_eq(value, layer.zeros ? "per-group" : layer.type.kind == TVM_KIND_UINT ? "mid" : "none");
+    bool mid = layer.type.kind == TVM_KIND_UINT && !layer.table;
+    ck_assert_str_eq(value, layer.zeros ? "per-group" : mid ? "mid" : "none");
     return layer;
 }
 
@@ -174,7 +181,8 @@ static inline double kit_weight(const kit_layer *layer, uint64_t index, uint64_t
     double zero = layer->zeros                        ? kit_number(read, layer->zeros, at)
                   : layer->type.kind == TVM_KIND_UINT ? (double)(1u << (layer->type.bits - 1))
                                                       : 0;
-    double value = (tvm_decode(layer->type, code) - zero) * kit_number(read, layer->scales, at);
+    double level = layer->table ? layer->table[code] : tvm_decode(layer->type, code) - zero;
+    double value = level * kit_number(read, layer->scales, at);
     *input = layer->order ? (uint64_t)kit_number(read, layer->order, i) : i;
     return value * (layer->multiplier ? kit_number(read, layer->multiplier, 0) : 1);
 }

@@ -8,7 +8,7 @@
 
 #include "matmul_reference.h"
 
-/* A program: its weight type and options. */
+/* A program: its weight type, or the table that codes of u4 have their values from, and options. */
 typedef struct lowbit_form {
     const char *type;
     matmul_variant options;
@@ -42,9 +42,11 @@ static inline bool lowbit_may_lack(const lowbit_form *f, unsigned variant) {
 /* The definitions NAME=VALUE, with a space between. */
 static inline void lowbit_define(const lowbit_form *f, char define[128]) {
     const char *half = f->options.bf16 ? "bf16" : "f16";
-    snprintf(define, 128, "WTYPE=%s ATYPE=%s OTYPE=%s GROUP=%ld ZEROS=%s BIAS=%s FACTOR=%s", f->type, half,
-             f->f32 ? "f32" : half, f->options.group, f->options.zeros ? "true" : "false",
-             f->bias ? "true" : "false", f->factor ? "true" : "false");
+    bool table = weight_table(f->type) != NULL;
+    snprintf(define, 128, "WTYPE=%s ATYPE=%s OTYPE=%s GROUP=%ld ZEROS=%s BIAS=%s FACTOR=%s%s%s%s",
+             table ? "u4" : f->type, half, f->f32 ? "f32" : half, f->options.group,
+             f->options.zeros ? "true" : "false", f->bias ? "true" : "false", f->factor ? "true" : "false",
+             table ? " BOOK=\"" : "", table ? f->type : "", table ? "\"" : "");
 }
 
 /* Multiplies expected[m, n] by the factor, fills bias[n] (zeros without one) and adds it to every row. */
@@ -76,9 +78,9 @@ static inline double lowbit_error(const lowbit_form *f, size_t count, const void
 }
 
 /* What it may be. Sums are f32, so a product of f32 is off by no more than their rounding, in which codes of
- * 1 bit may stand with seven others. */
+ * 1 bit may stand with seven others, and that of a table's values. */
 static inline double lowbit_error_bound(const lowbit_form *f) {
-    return f->f32 ? 1e-5 : matmul_error_bound(f->options);
+    return f->f32 ? (weight_table(f->type) ? 2e-4 : 1e-5) : matmul_error_bound(f->options);
 }
 
 #endif

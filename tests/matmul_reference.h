@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The options of the program, apart from the weight type. */
 typedef struct matmul_variant {
@@ -24,14 +25,42 @@ static inline long matmul_groups(matmul_variant variant, long k) {
 }
 
 typedef struct weight_type {
-    char kind; /* u, i or f */
+    char kind; /* u, i or f; t: the values of a table */
     int bits, exponent, mantissa;
+    const double *values;
 } weight_type;
 
-/* "u3", "i5", "f6_e3m2"; false for anything else. */
+/* What codes mean to bitsandbytes: nf4 of the QLoRA paper, appendix E, and its fp4, in twelfths. */
+static inline const double *weight_table(const char *name) {
+    static const double nf4[] = {
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    };
+    static const double fp4[] = {0,  0.0625 / 12,  8.0 / 12,  1,  4.0 / 12,  6.0 / 12,  2.0 / 12,  3.0 / 12,
+                                 -0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12};
+    return strcmp(name, "nf4") == 0 ? nf4 : strcmp(name, "fp4") == 0 ? fp4 : NULL;
+}
+
+/* "u3", "i5", "f6_e3m2", "nf4"; false for anything else. */
 static inline int weight_type_parse(const char *name, weight_type *type) {
-    *type = (weight_type){0};
-    if (sscanf(name, "f%d_e%dm%d", &type->bits, &type->exponent, &type->mantissa) == 3)
+    *type = (weight_type){.values = weight_table(name)};
+    if (type->values)
+        type->kind = 't', type->bits = 4;
+    else if (sscanf(name, "f%d_e%dm%d", &type->bits, &type->exponent, &type->mantissa) == 3)
         type->kind = 'f';
     else if (sscanf(name, "%c%d", &type->kind, &type->bits) != 2 || (type->kind != 'u' && type->kind != 'i'))
         return 0;
@@ -58,6 +87,7 @@ static inline int is_avoided(weight_type type, unsigned code) {
  */
 static inline double weight_value(weight_type type, unsigned code) {
     if (type.kind == 'u') return code;
+    if (type.kind == 't') return type.values[code];
     if (type.kind == 'i')
         return code >> (type.bits - 1) ? (double)code - matmul_pow2(type.bits) : (double)code;
     unsigned fraction = code & ((1u << type.mantissa) - 1);

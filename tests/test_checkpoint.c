@@ -424,6 +424,88 @@ static bool file_says(const char *path, const char *text) {
 }
 
 /* A layer's tensors may lie in two files; what is not quantized is copied, types that are not known, too. */
+/* ---- bitsandbytes */
+
+/* A layer of 4 bits, codes in the order of the rows of its weight [n, k]; nested: absmax of codes, whose
+ * values are squares, with a sign, and which are scaled by of 100 blocks each. `m` gets the weights. */
+static void add_bitsandbytes(kit_file *file, const char *table, bool nested) {
+    enum { K = 128, N = 24, BLOCK = 64, BLOCKS = N * K / BLOCK, OUTER = 100 };
+    const double *values = weight_table(table);
+    char name[64], text[160];
+    make_matrix(K, N, BLOCK, 4, TVM_F16, 0);
+    uint8_t *codes = kit_add(file, "x.weight", "U8", kit_shape(K * N / 2, 1), K * N / 2);
+    float *map = kit_add(file, "x.weight.quant_map", "F32", "16", 64);
+    void *absmax = nested ? kit_add(file, "x.weight.absmax", "U8", kit_shape(BLOCKS, 0), BLOCKS)
+                          : kit_add(file, "x.weight.absmax", "F32", kit_shape(BLOCKS, 0), BLOCKS * 4);
+    float *squares = nested ? kit_add(file, "x.weight.nested_quant_map", "F32", "256", 1024) : NULL;
+    float *outer = nested ? kit_add(file, "x.weight.nested_absmax", "F32", "1", 4) : NULL;
+    for (int i = 0; i < 16; i++) map[i] = (float)values[i];
+    for (int i = 0; nested && i < 256; i++) squares[i] = (float)((i - 128) * abs(i - 128)) / 16384;
+    if (nested) *outer = 0.5F;
+    for (int b = 0; b < BLOCKS; b++) {
+        unsigned code = draw(256);
+        double *scale = &m.scale[b % (K / BLOCK)][b / (K / BLOCK)];
+        *scale = nested ? (double)squares[code] * 0.5 + 0.75 : *scale;
+        if (nested)
+            ((uint8_t *)absmax)[b] = (uint8_t)code;
+        else
+            ((float *)absmax)[b] = (float)*scale;
+    }
+    for (int j = 0; j < N; j++)
+        for (int i = 0; i < K; i++) {
+            codes[(j * K + i) / 2] |= (uint8_t)(m.code[i][j] << (i % 2 ? 0 : 4));
+            m.weight[i][j] = values[m.code[i][j]] * m.scale[i / BLOCK][j];
+        }
+    int length =
+        snprintf(text, sizeof text,
+                 "{\"quant_type\": \"%s\", \"blocksize\": %d, \"dtype\": \"float16\", \"shape\": [%d, %d]%s}",
+                 table, BLOCK, N, K, nested ? ", \"nested_blocksize\": 100, \"nested_offset\": 0.75" : "");
+    snprintf(name, sizeof name, "x.weight.quant_state.bitsandbytes__%s", table);
+    memcpy(kit_add(file, name, "U8", kit_shape(length, 0), (size_t)length), text, (size_t)length);
+}
+
+START_TEST(bitsandbytes) {
+    kit_file file = {.count = 0};
+    tvm_diags diags = {0}, warnings = {0};
+    bool nested = _i == 1;
+    add_bitsandbytes(&file, _i == 2 ? "fp4" : "nf4", nested);
+    kit_write(&file, in_folder("m.safetensors"));
+    ck_assert_int_eq(import("m.safetensors", "out", _i ? "auto" : "bitsandbytes", &diags, &warnings), TVM_OK);
+    ck_assert_uint_eq(warnings.count, nested); /* scales that were codes of f16 stay what they are */
+    compare_file("out", "x", false, false, nested ? 0x1p-11 : 0);
+    tvm_diags_free(&warnings);
+}
+END_TEST
+
+/* What is written in place of something in an entry: its name, or else its data from `from` on. */
+static const struct {
+    int entry; /* 0 the weight, 1 quant_map, 2 absmax, 3 nested_quant_map, 4 nested_absmax, 5 the state */
+    const char *from, *to, *says;
+} bitsandbytes_refusals[] = {
+    {1, "", "1234", "quant_map[0] is 1.66"},
+    {1, NULL, "x.weight.none", "quant_map is not F32 [16]"},
+    {3, NULL, "x.weight.none", "nested_quant_map is not F32 [256]"},
+    {4, NULL, "x.weight.none", "nested_absmax is not F32, one for each nested_blocksize scales"},
+    {5, NULL, "x.weight.none", "it has no quant_state of nf4 or fp4"},
+    {5, "{", "<", "its quant_state is not JSON"},
+    {5, "128]", "256]", "the weight has 1536 bytes, not two codes in each of [24, 256]"},
+    {5, "64,", "48,", "rows of 128 weights are no whole blocks of 48"},
+    {5, "64,", "-4,", "its quant_state has no shape [n, k] and no blocksize"},
+    {5, "100,", " 10,", "nested_absmax is not F32, one for each nested_blocksize scales"},
+};
+
+START_TEST(refuses_bitsandbytes) {
+    kit_file file = {.count = 0};
+    add_bitsandbytes(&file, "nf4", true);
+    kit_entry *entry = &file.entries[bitsandbytes_refusals[_i].entry];
+    const char *from = bitsandbytes_refusals[_i].from, *to = bitsandbytes_refusals[_i].to;
+    char *at = from ? (*from ? strstr(entry->data, from) : entry->data) : entry->name;
+    memcpy(at, to, strlen(to) + !from);
+    kit_write(&file, in_folder("m.safetensors"));
+    import_badly("m.safetensors", "auto", bitsandbytes_refusals[_i].says);
+}
+END_TEST
+
 START_TEST(model_of_two_files) {
     kit_file one = {.count = 0}, two = {.count = 0};
     make_folders();
@@ -511,11 +593,6 @@ static void group_too_large(kit_file *file) {
 static void short_order(kit_file *file) {
     snprintf(file->entries[3].shape, sizeof file->entries[3].shape, "8,8");
 }
-static void nf4(kit_file *file) {
-    for (int i = 0; i < 3; i++)
-        snprintf(file->entries[i].name, sizeof file->entries[i].name, "x.weight%s",
-                 i ? i == 1 ? ".absmax" : ".quant_map" : "");
-}
 static void nothing(kit_file *file) {
     for (int i = 0; i < 4; i++) snprintf(file->entries[i].name, sizeof file->entries[i].name, "t%d", i);
 }
@@ -535,7 +612,6 @@ static const struct {
     {group_negative, "gptq", "g_idx[7] is -5; there are 2 groups"},
     {group_too_large, "gptq", "g_idx gives group 1 more rows than 32"},
     {short_order, "gptq", "g_idx is I32 [8, 8]; I32 [64] is expected"},
-    {nf4, "auto", "the codes of bitsandbytes mean values of a table"},
     {nothing, "auto", "no layer of format auto is here; known are auto, gptq"},
 };
 
@@ -592,6 +668,9 @@ int main(void) {
     tcase_add_loop_test(good, mxfp4, 0, 2);
     tcase_add_loop_test(good, nvfp4, 0, 2);
     tcase_add_loop_test(good, fp8_block, 0, 2);
+    tcase_add_loop_test(good, bitsandbytes, 0, 3);
+    tcase_add_loop_test(bad, refuses_bitsandbytes, 0,
+                        sizeof bitsandbytes_refusals / sizeof *bitsandbytes_refusals);
     tcase_add_test(good, model_of_two_files);
     tcase_add_loop_test(bad, refuses_layers, 0, sizeof refusals / sizeof *refusals);
     tcase_add_test(bad, refuses_files);

@@ -75,6 +75,8 @@ static const lowbit_form compiled_forms[] = {
     {"u8", {1, 32, 1}, true, false, false},       {"u8", {0, 0, 1}, false, false, false},
     {"f4_e2m1", {1, 128, 0}, true, false, false}, {"u5", {0, 64, 1}, true, true, false},
     {"f4_e2m1", {0, 16, 0}, false, false, true},  {"u3", {1, 16, 1}, true, false, false},
+    {"nf4", {0, 64, 0}, false, false, false},     {"nf4", {1, 128, 0}, true, false, false},
+    {"fp4", {0, 0, 0}, false, false, true},
 };
 enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
 
@@ -128,6 +130,9 @@ START_TEST(impossible_options_are_refused) {
         {"WTYPE=f6_e5m0 GROUP=16", "groups of 16 of weights that f16 does not hold need ATYPE=bf16"},
         {"WTYPE=i4 ZEROS=true", "ZEROS goes with unsigned weights"},
         {"WTYPE=f6_e3m2 ZEROS=true", "ZEROS goes with unsigned weights"},
+        {"BOOK=\"nf3\"", "BOOK must be none, nf4 or fp4"},
+        {"WTYPE=u3 BOOK=\"nf4\"", "BOOK goes with u4, without ZEROS"},
+        {"WTYPE=u4 ZEROS=true BOOK=\"fp4\"", "BOOK goes with u4, without ZEROS"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         is_refused(lowbit_path(), refused[i][0], refused[i][1]);
@@ -338,6 +343,7 @@ static const lowbit_form large_forms[] = {
     {"u6", {0, 128, 1}, true, false, false},      {"f3_e1m1", {0, 128, 0}, false, false, false},
     {"f8_e4m3", {0, 32, 0}, false, false, false}, {"f8_e5m2", {1, 64, 0}, false, false, false},
     {"f4_e2m1", {0, 16, 0}, true, false, true},   {"u3", {1, 16, 1}, false, false, false},
+    {"nf4", {0, 64, 0}, false, false, false},     {"fp4", {1, 32, 0}, true, false, false},
 };
 enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
 
@@ -363,7 +369,7 @@ enum { OPTIONS = sizeof options / sizeof *options };
 /* Each with and without a bias and f32 in turn, through the entry for a large device and for one with small
  * variants. */
 START_TEST(every_option_multiplies) {
-    static const char *const types[] = {"u4", "u3", "i5", "f6_e3m2", "f8_e6m1", "u8"};
+    static const char *const types[] = {"u4", "u3", "i5", "f6_e3m2", "f8_e6m1", "u8", "nf4"};
     static const long sizes[][3] = {{3, 136, 384}, {16, 72, 1408}, {33, 136, 384}};
     for (unsigned t = 0; t < sizeof types / sizeof *types; t++) {
         unsigned turn = t + (unsigned)_i;
@@ -383,6 +389,7 @@ static const lowbit_form invariant_forms[] = {
     {"u8", {0, 128, 1}, true, false, false},
     {"u3", {1, 64, 0}, false, true, false},
     {"f8_e6m1", {0, 32, 0}, false, true, false},
+    {"nf4", {0, 64, 0}, false, false, false},
 };
 enum { INVARIANT_FORMS = sizeof invariant_forms / sizeof *invariant_forms };
 

@@ -76,3 +76,27 @@ bool tvm_slot_is_zero(const emitter *e, uint32_t slot) {
     return node && ((node->op == TVM_EXPR_FLOAT && node->value.f == 0) ||
                     (node->op == TVM_EXPR_INTEGER && node->value.i == 0));
 }
+
+/* A constant of the text, as an operand; -1 where it is none, or negative. */
+static int64_t literal_of(const emitter *e, const tvm_operand *operand) {
+    const tvm_expr *node = operand->kind == TVM_OPERAND_EXPR ? &e->kernel->exprs[operand->value] : NULL;
+    return node && node->op == TVM_EXPR_INTEGER && node->value.i >= 0 ? node->value.i : -1;
+}
+
+bool tvm_slot_elements_at_most(const emitter *e, uint32_t slot, int64_t most) {
+    tvm_dtype type = tvm_slot_dtype(e, slot);
+    if (type.kind == TVM_KIND_UINT && type.bits < 32 && most >= (INT64_C(1) << type.bits) - 1) return true;
+    const tvm_insn *insn = tvm_slot_definition(e, slot);
+    if (!insn || type.bits < 32) return false;
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    if (insn->op == TVM_OP_CAST) {
+        /* of a narrower type, so that no value is another one of the result's */
+        return tvm_slot_dtype(e, operands[0].value).bits < 32 &&
+               tvm_slot_elements_at_most(e, operands[0].value, most);
+    }
+    for (unsigned i = 0; insn->op == TVM_OP_AND && i < 2; i++) {
+        int64_t mask = literal_of(e, &operands[i]);
+        if (mask >= 0 && mask <= most) return true;
+    }
+    return false;
+}

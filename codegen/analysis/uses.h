@@ -22,6 +22,9 @@ const tvm_insn *tvm_slot_definition(const emitter *e, uint32_t slot);
 const tvm_insn *tvm_slot_reader(const emitter *e, uint32_t slot, uint32_t i);
 /* Is the register tensor zero wherever it is read? */
 bool tvm_slot_is_zero(const emitter *e, uint32_t slot);
+/* Proof that the elements of an integer register tensor are from 0 to `most`, wherever it is read: their type
+ * has no others, or they are cast from such elements or masked. */
+bool tvm_slot_elements_at_most(const emitter *e, uint32_t slot, int64_t most);
 /* Do only instructions read the slot that give a NaN of their own for any NaN? */
 bool tvm_feeds_arithmetic(const emitter *e, uint32_t slot);
 

@@ -4,6 +4,7 @@
 
 #include "analysis.h"
 #include "compute.h"
+#include "uses.h"
 
 bool tvm_shared_places_open(emitter *e, shared_places *p, const tvm_operand *tensor, const tvm_layout *layout,
                             const tvm_operand *mask, bool tested) {
@@ -17,7 +18,10 @@ bool tvm_shared_places_open(emitter *e, shared_places *p, const tvm_operand *ten
     bool made = tvm_broadcast_open(e, &p->mask, mask, layout);
     for (unsigned d = 0; d < shared->rank; d++) {
         made = tvm_broadcast_open(e, &p->tensor[d], &p->index[d], layout) && made;
-        if (p->tensor[d].map) continue;
+        if (p->tensor[d].map) {
+            p->proven[d] = tvm_slot_elements_at_most(e, p->index[d].value, (int64_t)shared->shape[d] - 1);
+            continue;
+        }
         bool in_tile = shared->rank - d <= layout->rank;
         unsigned t = in_tile ? layout->rank - (shared->rank - d) : 0;
         uint32_t extent = in_tile ? layout->shape[t] : 1;

@@ -119,7 +119,7 @@ def test_what_a_gpu_does_is_what_the_library_does(type, zeros, dtype):
     form = format_of(type)
     for method, counts in [("absmax", None), ("mse", None), ("mse", importance)]:
         arguments = (w, form, 64, zeros, dtype, method, counts)
-        library, ours = quantize._quantize_on_a_cpu(*arguments), quantize._quantize_on_a_gpu(*arguments)
+        library, ours = quantize._quantize_by_library(*arguments), quantize._quantize_by_torch(*arguments)
         if method == "absmax":
             assert all(a is None or torch.equal(a, b) for a, b in zip(library, ours))
             continue

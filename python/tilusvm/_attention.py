@@ -162,6 +162,8 @@ class CacheFormat:
 
     def _words(self, type, group, zeros, channels=False):
         """Of a slab's keys, or values: of their codes, of their scales and zero points."""
+        if type is not None and format_of(type).kind == "t":
+            raise ValueError(f"a cache of keys and values has numbers, not codes of a table, as {type}")
         bits = 16 if type is None else format_of(type).bits
         scaled = type is not None and not channels
         groups = self.head // (group or self.head)

@@ -13,20 +13,37 @@ import re
 import torch
 
 
-class Format:
-    """A type of weights: `u1` to `u8`, `i2` to `i8`, `f3_e1m1` to `f8_e7m0`.
+#: What codes of 4 bits mean to bitsandbytes: nf4 of the QLoRA paper (Dettmers et al. 2023, appendix E), and its fp4.
+_TABLES = {
+    "nf4": (
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+        -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    ),
+    "fp4": tuple(sign * twelfths / 12 for sign in (1, -1) for twelfths in (0, 0.0625, 8, 12, 4, 6, 2, 3)),
+}  # fmt: skip
 
-    name, bits; kind: "u", "i" or "f"; greatest, least: the largest and smallest numbers that codes stand for.
+
+class Format:
+    """A type of weights: `u1` to `u8`, `i2` to `i8`, `f3_e1m1` to `f8_e7m0`, and the tables `nf4` and `fp4`.
+
+    name, bits; kind: "u", "i", "f" or "t"; greatest, least: the largest and smallest numbers that codes stand for.
+    consts: of the program matmul_lowbit.
     """
 
-    __slots__ = ("name", "bits", "kind", "exponent", "mantissa", "greatest", "least", "_magnitudes")
+    __slots__ = ("name", "bits", "kind", "exponent", "mantissa", "greatest", "least", "consts", "_magnitudes")
 
     def __init__(self, name: str):
+        if isinstance(name, str) and name in _TABLES:
+            self.name, self.kind, self.bits, self.exponent, self.mantissa = name, "t", 4, 0, 0
+            self.greatest, self.least, self._magnitudes = 1.0, -1.0, None
+            self.consts = {"WTYPE": "u4", "BOOK": f'"{name}"'}
+            return
         match = re.fullmatch(r"([ui])([1-8])|f([3-8])_e([1-7])m([0-6])", name) if isinstance(name, str) else None
         kind = match and (match[1] or "f")
         if not match or name == "i1" or kind == "f" and int(match[3]) != 1 + int(match[4]) + int(match[5]):
-            raise ValueError(f"type must be u1 to u8, i2 to i8 or a float such as f6_e3m2, not {name!r}")
-        self.name, self.kind = name, kind
+            raise ValueError(f"type must be u1 to u8, i2 to i8, a float such as f6_e3m2, nf4 or fp4, not {name!r}")
+        self.name, self.kind, self.consts = name, kind, {"WTYPE": name}
         self.bits = int(match[2] or match[3])
         self.exponent, self.mantissa = (int(match[4]), int(match[5])) if kind == "f" else (0, 0)
         self._magnitudes = self._float_magnitudes() if kind == "f" else None
@@ -52,6 +69,8 @@ class Format:
         half = 1 << self.bits - 1
         if self.kind == "u":
             numbers = codes - half
+        elif self.kind == "t":
+            numbers = torch.tensor(_TABLES[self.name])
         elif self.kind == "i":
             numbers = torch.where(codes < half, codes, codes - 2 * half)
         else:
@@ -62,8 +81,16 @@ class Format:
             numbers = torch.cat([magnitudes, -magnitudes])
         return numbers.to(device)
 
+    def nearest_places(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of a table: the numbers, from the least up, as x has them, and which of them are nearest to x."""
+        numbers = self.numbers(x.device).to(x.dtype).sort().values
+        return numbers, torch.bucketize(x, (numbers[1:] + numbers[:-1]) / 2, out_int32=True)
+
     def encode(self, x: torch.Tensor) -> torch.Tensor:
-        """The codes, uint8, of the numbers nearest to x (f32 or f64): ties to even, saturating."""
+        """The codes, uint8, of the numbers nearest to x (f32 or f64): ties to even, of a table down, saturating."""
+        if self.kind == "t":
+            order = self.numbers(x.device).sort(stable=True).indices.to(torch.uint8)
+            return order[self.nearest_places(x)[1]]
         if self.kind == "f":
             magnitudes = torch.tensor(self._magnitudes, dtype=x.dtype, device=x.device)
             middles = (magnitudes[1:] + magnitudes[:-1]) / 2
@@ -78,6 +105,8 @@ class Format:
         )
 
     def zero_code(self) -> int:
+        if self.kind == "t":
+            return _TABLES[self.name].index(0.0)
         return 1 << self.bits - 1 if self.kind == "u" else 0
 
     def __repr__(self) -> str:

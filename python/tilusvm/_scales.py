@@ -69,6 +69,9 @@ class _Search:
             last = (1 << self.fmt.bits) - 1
             x = torch.maximum(x, -zero[:, None])
             return torch.minimum(x, (last - zero)[:, None]).round_()
+        if self.fmt.kind == "t":
+            numbers, places = self.fmt.nearest_places(x)
+            return numbers[places]
         x = x.clamp_(self.lows, self.highs)
         if self.fmt.kind != "f":
             return x.round_()

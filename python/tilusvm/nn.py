@@ -36,8 +36,8 @@ class Linear(torch.nn.Module):
     [..., in_features] of dtype, float16 or bfloat16, of any number of rows, on the device of the weights; under
     autocast of any floating type. A GPU launches on torch's current stream; on the CPU the interpreter runs.
 
-    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all;
-    zeros: a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others.
+    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0, nf4, fp4; group: inputs that share a scale: 16, 32, 64, 128, or 0 for
+    all; zeros: a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others.
     order: row i of W [in_features, out_features] multiplies x[..., order[i]]; multiplier: y = multiplier (x W) + bias,
     in f32 until it is rounded. Both are for weights that others have quantized.
 

@@ -5,8 +5,8 @@ worked on there, on torch's current stream; those on the CPU by the interpreter.
 shape, stride or alignment is a TypeError or ValueError that names the argument; what a program refuses otherwise is a
 tilusvm.Error. They have no gradients (nn.Linear has): torch says so when one is asked for.
 
-`type` is a low-precision type's name ("u4", "f6_e3m2"); halves are torch.float16 and torch.bfloat16, floats also
-torch.float32. All tensors are contiguous.
+`type` is a low-precision type's name ("u4", "f6_e3m2"), or that of a table of 16 values, "nf4" or "fp4"; halves are
+torch.float16 and torch.bfloat16, floats also torch.float32. All tensors are contiguous.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def lowbit_program(
     early=False,
 ):  # fmt: skip
     """The program matmul_lowbit for these weights, whose kernel `pack` lays them out."""
-    consts = {"WTYPE": type, "ATYPE": TYPES[dtype], "GROUP": group}
+    consts = {**format_of(type).consts, "ATYPE": TYPES[dtype], "GROUP": group}
     if zeros:
         consts["ZEROS"] = True
     if bias:

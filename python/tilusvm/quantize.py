@@ -51,7 +51,8 @@ def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.fl
     k is filled up with zeros to a multiple of the group (of 128 for 0 and 16), n to one of 8: the results have those
     extents. zeros: a zero point to a group, for unsigned types. scales: "mse" searches for the least squared error,
     "absmax" takes the least scale that holds each group. importance: f32[k], how much the squared error of each input
-    counts (the mean square of activations). ValueError for weights that are not finite, and scales beyond the range of dtype.
+    counts (the mean square of activations). ValueError for weights that are not finite, and scales beyond the range of
+    dtype.
     """
     strings, found, points = quantize_strings(
         weight, type, group, zeros=zeros, dtype=dtype, scales=scales, importance=importance
@@ -72,7 +73,8 @@ def quantize_strings(weight, type, group, *, zeros, dtype, scales, importance):
         importance = _importance(importance, k, padded[1], weight.device)
     if padded != (n, k):
         weight = torch.nn.functional.pad(weight, (0, padded[1] - k, 0, padded[0] - n))
-    work = _quantize_on_a_cpu if weight.device.type == "cpu" else _quantize_on_a_gpu
+    by_library = weight.device.type == "cpu" and fmt.kind != "t"
+    work = _quantize_by_library if by_library else _quantize_by_torch
     return work(weight, fmt, group, zeros, dtype, scales, importance)
 
 
@@ -96,7 +98,7 @@ def _refuse(weight, dtype):
 _CODES = {torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32)}  # DLPack's
 
 
-def _quantize_on_a_cpu(weight, fmt, group, zeros, dtype, method, importance):
+def _quantize_by_library(weight, fmt, group, zeros, dtype, method, importance):
     """By the library, which knows nothing of torch."""
     weight = (weight if weight.dtype in _CODES else weight.float()).contiguous()
     n, k = weight.shape
@@ -117,7 +119,7 @@ def _quantize_on_a_cpu(weight, fmt, group, zeros, dtype, method, importance):
     return strings, scale, zero
 
 
-def _quantize_on_a_gpu(weight, fmt, group, zeros, dtype, method, importance):
+def _quantize_by_torch(weight, fmt, group, zeros, dtype, method, importance):
     n, k = weight.shape
     size = group or k
     if importance is not None and size != k:
@@ -234,7 +236,10 @@ def _dequantize(packed, scales, zeros, type, group, dtype):
     codes = _unpack(packed, type, group, scales.shape[1])
     k, n = codes.shape
     if zeros is None:
-        numbers = format_of(type).numbers(codes.device)[codes.int()]
+        fmt = format_of(type)
+        numbers = fmt.numbers(codes.device)
+        numbers = numbers.to(scales.dtype).float() if fmt.kind == "t" else numbers  # as the program has a table
+        numbers = numbers[codes.int()]
     else:
         numbers = codes.float() - zeros.float().repeat_interleave(k // zeros.shape[0], 0)
     numbers *= scales.float().repeat_interleave(k // scales.shape[0], 0)

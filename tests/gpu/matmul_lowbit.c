@@ -30,6 +30,7 @@ static const lowbit_form variant_forms[] = {
     {"u4", {1, 64, 1}, true, false, false},      {"u4", {0, 32, 0}, true, false, false},
     {"u2", {0, 0, 1}, false, false, false},      {"i5", {0, 64, 0}, true, false, false},
     {"f4_e2m1", {0, 16, 0}, false, false, true}, {"u3", {1, 16, 1}, true, false, false},
+    {"nf4", {0, 64, 0}, false, false, false},
 };
 enum { VARIANT_FORMS = sizeof variant_forms / sizeof *variant_forms };
 
@@ -45,7 +46,8 @@ static const lowbit_form forms[] = {
     {"f8_e4m3", {0, 0, 0}, true, 1, false},       {"f8_e4m3", {1, 128, 0}, true, true, false},
     {"f8_e6m1", {1, 32, 0}, true, true, false},   {"f8_e6m1", {0, 0, 0}, true, 1, false},
     {"f5_e2m2", {0, 64, 0}, false, true, false},  {"u8", {0, 16, 1}, false, false, false},
-    {"f4_e2m1", {1, 16, 0}, true, true, true},
+    {"f4_e2m1", {1, 16, 0}, true, true, true},    {"fp4", {0, 128, 0}, true, false, false},
+    {"nf4", {1, 64, 0}, true, false, false},      {"nf4", {0, 0, 0}, false, true, true},
 };
 
 /* Put through one build whose rows do not depend on how many there are. */
@@ -284,7 +286,7 @@ static bool run_invariant(suite *s, const gpu_test *test) {
 static gpu_test *add(suite *s, gpu_group *group, lowbit_data *data, const lowbit_form *form, bool variants,
                      const char *more) {
     char file[4096], define[128], title[160], *save = NULL;
-    const char *defines[8];
+    const char *defines[10];
     size_t count = 0;
     snprintf(file, sizeof file, "%s/matmul_lowbit_u4.vasm", s->programs);
     *data = (lowbit_data){.form = *form, .variants = variants};
@@ -297,7 +299,8 @@ static gpu_test *add(suite *s, gpu_group *group, lowbit_data *data, const lowbit
         defines[count++] = next;
     if (more != NULL) defines[count++] = more;
     gpu_test *test = gpu_add(group, title, NULL, file, defines, count);
-    if (!tvm_dtype_parse(data->type, strlen(data->type), &test->type)) abort();
+    const char *codes = weight_table(data->type) ? "u4" : data->type;
+    if (!tvm_dtype_parse(codes, strlen(codes), &test->type)) abort();
     test->run = run;
     test->data = data;
     return test;

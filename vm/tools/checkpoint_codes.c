@@ -24,10 +24,11 @@ INLINE void awq_body(const uint8_t *restrict words, uint64_t count, uint8_t *res
     }
 }
 
-INLINE void nibbles_body(const uint8_t *restrict from, uint64_t count, uint8_t *restrict to) {
+/* Both codes of each byte; `upper`: 1 where that of the upper half is the first. */
+INLINE void nibbles_body(const uint8_t *restrict from, uint64_t count, unsigned upper, uint8_t *restrict to) {
     for (uint64_t i = 0; i < count / 2; i++) {
-        to[2 * i] = from[i] & 15;
-        to[2 * i + 1] = from[i] >> 4;
+        to[2 * i + upper] = from[i] & 15;
+        to[2 * i + (upper ^ 1)] = from[i] >> 4;
     }
 }
 
@@ -39,8 +40,12 @@ INLINE void nibbles_body(const uint8_t *restrict from, uint64_t count, uint8_t *
     attribute static void awq_##suffix(const uint8_t *words, uint64_t count, uint8_t *to) {                  \
         awq_body(words, count, to);                                                                          \
     }                                                                                                        \
-    attribute static void nibbles_##suffix(const uint8_t *from, uint64_t count, uint8_t *to) {               \
-        nibbles_body(from, count, to);                                                                       \
+    attribute static void nibbles_##suffix(const uint8_t *from, uint64_t count, unsigned upper,              \
+                                           uint8_t *to) {                                                    \
+        if (upper)                                                                                           \
+            nibbles_body(from, count, 1, to);                                                                \
+        else                                                                                                 \
+            nibbles_body(from, count, 0, to);                                                                \
     }
 
 INSTANCES(baseline, )
@@ -74,14 +79,15 @@ void ck_take_awq(const ck_layer *layer, uint64_t index, const uint64_t *rows, ui
 
 /* Rows of W that follow each other, of codes that are halves of bytes or bytes: `data` is the first one's
  * column. */
-static void take_block(const uint8_t *data, uint64_t width, unsigned bits, uint64_t count, uint64_t columns,
-                       uint8_t *to, size_t stride) {
+static void take_block(const ck_layer *layer, const uint8_t *data, uint64_t width, uint64_t count,
+                       uint64_t columns, uint8_t *to, size_t stride) {
+    unsigned bits = layer->bits;
     uint8_t block[TURNED_COLUMNS * TURNED_ROWS];
     for (uint64_t start = 0; start < columns; start += TURNED_COLUMNS) {
         uint64_t some = columns - start < TURNED_COLUMNS ? columns - start : TURNED_COLUMNS;
         const uint8_t *from = data + start * width;
         for (uint64_t j = 0; bits == 4 && j < some; j++)
-            DISPATCH(nibbles, (from + j * width, count, block + j * TURNED_ROWS));
+            DISPATCH(nibbles, (from + j * width, count, layer->upper_first, block + j * TURNED_ROWS));
         tvm_pack_transpose(1, bits == 4 ? block : from, bits == 4 ? TURNED_ROWS : width, some, count,
                            to + start, stride);
     }
@@ -95,7 +101,7 @@ void ck_take_turned(const ck_layer *layer, uint64_t index, const uint64_t *rows,
     uint64_t width = words ? codes->shape[codes->rank - 1] * 4 : layer->k * bits / 8;
     const uint8_t *data = layer->codes.data + (index * layer->n + column) * width;
     if (!layer->order && (bits == 4 || bits == 8) && count <= TURNED_ROWS && (count * bits) % 8 == 0) {
-        take_block(data + rows[0] * bits / 8, width, bits, count, columns, to, stride);
+        take_block(layer, data + rows[0] * bits / 8, width, count, columns, to, stride);
         return;
     }
     for (uint64_t j = 0; j < columns; j++, data += width)

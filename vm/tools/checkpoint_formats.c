@@ -1,7 +1,7 @@
 /* The table of formats. Layouts are those that the programs which write them document or show in their
  * sources: AutoGPTQ and GPTQModel (nn_modules/qlinear), AutoAWQ (modules/linear/gemm), compressed-tensors
  * (compressors/quantized_compressors), the OCP microscaling formats 1.0 as in gpt-oss, NVIDIA Model
- * Optimizer's NVFP4 export, DeepSeek-V3 (inference/fp8_cast_bf16). */
+ * Optimizer's NVFP4 export, DeepSeek-V3 (inference/fp8_cast_bf16), bitsandbytes (functional.QuantState). */
 #include "checkpoint_impl.h"
 
 #include <inttypes.h>
@@ -11,10 +11,8 @@
 
 /* ---- messages ---- */
 
-static tvm_status refuse(const checkpoint *c, const ck_layer *layer, tvm_status status, tvm_diags *diags,
-                         const char *format, ...) __attribute__((format(printf, 5, 6)));
-static tvm_status refuse(const checkpoint *c, const ck_layer *layer, tvm_status status, tvm_diags *diags,
-                         const char *format, ...) {
+tvm_status ck_refuse(const checkpoint *c, const ck_layer *layer, tvm_status status, tvm_diags *diags,
+                     const char *format, ...) {
     char text[512];
     tvm_place place = {.file = c->files[layer->file].path};
     va_list arguments;
@@ -25,12 +23,8 @@ static tvm_status refuse(const checkpoint *c, const ck_layer *layer, tvm_status 
                         layer->format->name, text);
 }
 
-static bool has_type(const ck_tensor *tensor, tvm_dtype type) {
-    return tensor->data && tvm_dtype_same(tensor->header->type, type);
-}
-
 static bool is_half(const ck_tensor *tensor) {
-    return has_type(tensor, TVM_F16) || has_type(tensor, TVM_BF16);
+    return ck_has_type(tensor, TVM_F16) || ck_has_type(tensor, TVM_BF16);
 }
 
 static uint64_t extent(const ck_tensor *tensor, unsigned from_end) {
@@ -43,14 +37,14 @@ static uint64_t extent(const ck_tensor *tensor, unsigned from_end) {
 static tvm_status need(const checkpoint *c, const ck_layer *layer, const char *what, const ck_tensor *tensor,
                        tvm_dtype type, uint64_t rows, uint64_t columns, tvm_diags *diags) {
     char text[TVM_SAFETENSORS_TEXT_MAX];
-    if (!tensor->data) return refuse(c, layer, TVM_FORMAT, diags, "it has no %s", what);
-    bool typed =
-        type.kind == TVM_KIND_NONE ? is_half(tensor) || has_type(tensor, TVM_F32) : has_type(tensor, type);
+    if (!tensor->data) return ck_refuse(c, layer, TVM_FORMAT, diags, "it has no %s", what);
+    bool typed = type.kind == TVM_KIND_NONE ? is_half(tensor) || ck_has_type(tensor, TVM_F32)
+                                            : ck_has_type(tensor, type);
     if (typed && tensor->header->rank == 2 && extent(tensor, 1) == rows && extent(tensor, 0) == columns)
         return TVM_OK;
     const char *name = type.kind == TVM_KIND_NONE ? "F16, BF16 or F32" : tvm_safetensors_type(type);
-    return refuse(c, layer, TVM_FORMAT, diags, "%s is %s; %s [%" PRIu64 ", %" PRIu64 "] is expected", what,
-                  tvm_safetensor_text(tensor->header, text), name, rows, columns);
+    return ck_refuse(c, layer, TVM_FORMAT, diags, "%s is %s; %s [%" PRIu64 ", %" PRIu64 "] is expected", what,
+                     tvm_safetensor_text(tensor->header, text), name, rows, columns);
 }
 
 /* ---- numbers in memory ---- */
@@ -70,8 +64,8 @@ static double scale_at(const ck_tensor *tensor, uint64_t index) {
 /* Groups of rows as they are scaled, from the number of groups. */
 static tvm_status set_group(const checkpoint *c, ck_layer *layer, uint64_t groups, tvm_diags *diags) {
     if (!groups || !layer->k || layer->k % groups)
-        return refuse(c, layer, TVM_UNSUPPORTED, diags,
-                      "%" PRIu64 " rows do not make %" PRIu64 " equal groups", layer->k, groups);
+        return ck_refuse(c, layer, TVM_UNSUPPORTED, diags,
+                         "%" PRIu64 " rows do not make %" PRIu64 " equal groups", layer->k, groups);
     layer->group = layer->k / groups;
     return TVM_OK;
 }
@@ -81,9 +75,9 @@ static tvm_status set_order(const checkpoint *c, ck_layer *layer, tvm_diags *dia
     const ck_tensor *tensor = &layer->order_tensor;
     char text[TVM_SAFETENSORS_TEXT_MAX];
     if (!tensor->data || !layer->k) return TVM_OK;
-    if (!has_type(tensor, TVM_I(32)) || tensor->header->rank != 1 || extent(tensor, 0) != layer->k)
-        return refuse(c, layer, TVM_FORMAT, diags, "g_idx is %s; I32 [%" PRIu64 "] is expected",
-                      tvm_safetensor_text(tensor->header, text), layer->k);
+    if (!ck_has_type(tensor, TVM_I(32)) || tensor->header->rank != 1 || extent(tensor, 0) != layer->k)
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "g_idx is %s; I32 [%" PRIu64 "] is expected",
+                         tvm_safetensor_text(tensor->header, text), layer->k);
     /* what compressed-tensors leaves in it where rows are not moved */
     if (ck_word_at(tensor->data, 0) == UINT32_MAX) return TVM_OK;
     uint64_t groups = layer->k / layer->group;
@@ -94,14 +88,14 @@ static tvm_status set_order(const checkpoint *c, ck_layer *layer, tvm_diags *dia
     for (uint64_t i = 0; !status && i < layer->k; i++) {
         uint32_t group = ck_word_at(tensor->data, i);
         if (group >= groups)
-            status = refuse(c, layer, TVM_FORMAT, diags,
-                            "g_idx[%" PRIu64 "] is %" PRId32 "; there are %" PRIu64 " groups", i,
-                            (int32_t)group, groups);
+            status = ck_refuse(c, layer, TVM_FORMAT, diags,
+                               "g_idx[%" PRIu64 "] is %" PRId32 "; there are %" PRIu64 " groups", i,
+                               (int32_t)group, groups);
         else if (filled[group] == layer->group)
-            status = refuse(c, layer, TVM_UNSUPPORTED, diags,
-                            "g_idx gives group %" PRIu32 " more rows than %" PRIu64
-                            "; groups of one size are expected",
-                            group, layer->group);
+            status = ck_refuse(c, layer, TVM_UNSUPPORTED, diags,
+                               "g_idx gives group %" PRIu32 " more rows than %" PRIu64
+                               "; groups of one size are expected",
+                               group, layer->group);
         else
             order[group * layer->group + filled[group]++] = (uint32_t)i;
         moved = moved || group != i / layer->group;
@@ -127,7 +121,7 @@ static bool any_zero_off_middle(const ck_layer *layer) {
  * / 32]: so are those of a row; scales [groups, n]; g_idx I32 [k], the group of each row. */
 static bool is_gptq(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, ".scales");
-    return has_type(&layer->codes, TVM_I(32)) && scales.data &&
+    return ck_has_type(&layer->codes, TVM_I(32)) && scales.data &&
            extent(&scales, 0) == extent(&layer->codes, 0);
 }
 
@@ -146,15 +140,15 @@ static tvm_status plan_gptq(const checkpoint *c, ck_layer *layer, tvm_diags *dia
     layer->plus_one = !strcmp(layer->format->name, "gptq") && strcmp(c->config.version, "gptq_v2");
     layer->bits = gptq_bits(c, layer);
     if (layer->bits != 2 && layer->bits != 3 && layer->bits != 4 && layer->bits != 8)
-        return refuse(c, layer, TVM_UNSUPPORTED, diags,
-                      "codes of 2, 3, 4 or 8 bits are known; qzeros or the configuration tell");
+        return ck_refuse(c, layer, TVM_UNSUPPORTED, diags,
+                         "codes of 2, 3, 4 or 8 bits are known; qzeros or the configuration tell");
     layer->k = extent(&layer->codes, 1) * 32 / layer->bits;
     layer->type = TVM_U(layer->bits);
     uint64_t groups = extent(&layer->scales, 1);
     tvm_status status =
         need(c, layer, "qweight", &layer->codes, TVM_I(32), layer->k * layer->bits / 32, layer->n, diags);
     if (!status && extent(&layer->codes, 1) * 32 % layer->bits)
-        status = refuse(c, layer, TVM_FORMAT, diags, "the words of qweight are no whole number of codes");
+        status = ck_refuse(c, layer, TVM_FORMAT, diags, "the words of qweight are no whole number of codes");
     if (!status) status = set_group(c, layer, groups, diags);
     if (!status) status = need(c, layer, "scales", &layer->scales, (tvm_dtype){0}, groups, layer->n, diags);
     if (!status && layer->zeros.data)
@@ -182,7 +176,7 @@ static unsigned zero_gptq(const ck_layer *layer, uint64_t index, uint64_t group,
  * likewise; scales [groups, n]. */
 static bool is_awq(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, ".scales");
-    return has_type(&layer->codes, TVM_I(32)) && scales.data &&
+    return ck_has_type(&layer->codes, TVM_I(32)) && scales.data &&
            extent(&scales, 0) == 8 * extent(&layer->codes, 0);
 }
 
@@ -194,10 +188,10 @@ static tvm_status plan_awq(const checkpoint *c, ck_layer *layer, tvm_diags *diag
     layer->bits = 4;
     layer->type = TVM_U(4);
     if (c->config.bits && c->config.bits != 4)
-        return refuse(c, layer, TVM_UNSUPPORTED, diags, "codes of %u bits are not known", c->config.bits);
+        return ck_refuse(c, layer, TVM_UNSUPPORTED, diags, "codes of %u bits are not known", c->config.bits);
     if (c->config.version[0] && strcmp(c->config.version, "gemm"))
-        return refuse(c, layer, TVM_UNSUPPORTED, diags, "version '%.30s' is not known; gemm is",
-                      c->config.version);
+        return ck_refuse(c, layer, TVM_UNSUPPORTED, diags, "version '%.30s' is not known; gemm is",
+                         c->config.version);
     uint64_t groups = extent(&layer->scales, 1);
     tvm_status status = need(c, layer, "qweight", &layer->codes, TVM_I(32), layer->k, layer->n / 8, diags);
     if (!status) status = set_group(c, layer, groups, diags);
@@ -229,7 +223,7 @@ static double scale_turned(const ck_layer *layer, uint64_t index, uint64_t group
  * weight_shape I64 [2]; weight_g_idx. */
 static bool is_compressed(const checkpoint *c, const ck_layer *layer) {
     (void)c;
-    return has_type(&layer->codes, TVM_I(32));
+    return ck_has_type(&layer->codes, TVM_I(32));
 }
 
 static unsigned compressed_bits(const checkpoint *c, const ck_layer *layer, uint64_t words) {
@@ -249,14 +243,14 @@ static tvm_status plan_compressed(const checkpoint *c, ck_layer *layer, tvm_diag
     layer->n = rows;
     layer->k = words * (c->config.bits && c->config.bits <= 8 ? 32 / c->config.bits : 8);
     if (shape.data && extent(&shape, 0) == 2 &&
-        (has_type(&shape, TVM_I(64)) || has_type(&shape, TVM_I(32)))) {
+        (ck_has_type(&shape, TVM_I(64)) || ck_has_type(&shape, TVM_I(32)))) {
         layer->n = tvm_container_get(shape.header->type, shape.data, 0);
         layer->k = tvm_container_get(shape.header->type, shape.data, 1);
     }
     if (layer->n != rows || layer->k > words * 32)
-        return refuse(c, layer, TVM_FORMAT, diags, "weight_shape does not go with weight_packed");
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "weight_shape does not go with weight_packed");
     layer->bits = compressed_bits(c, layer, words);
-    if (!layer->bits) return refuse(c, layer, TVM_UNSUPPORTED, diags, "codes of 1 to 8 bits are known");
+    if (!layer->bits) return ck_refuse(c, layer, TVM_UNSUPPORTED, diags, "codes of 1 to 8 bits are known");
     layer->type = TVM_U(layer->bits);
     uint64_t groups = extent(&layer->scales, 0), a_word = 32 / layer->bits;
     tvm_status status = need(c, layer, "weight_packed", &layer->codes, TVM_I(32), rows, words, diags);
@@ -281,7 +275,7 @@ static unsigned zero_compressed(const ck_layer *layer, uint64_t index, uint64_t 
 /* int-quantized: weight I8 [n, k], weight_scale [n, 1] or [n, groups], and no zero points. */
 static bool is_int8(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, ".weight_scale");
-    return has_type(&layer->codes, TVM_I(8)) && scales.data;
+    return ck_has_type(&layer->codes, TVM_I(8)) && scales.data;
 }
 
 static tvm_status plan_bytes(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
@@ -290,21 +284,21 @@ static tvm_status plan_bytes(const checkpoint *c, ck_layer *layer, tvm_diags *di
     layer->n = extent(&layer->codes, 1);
     layer->k = extent(&layer->codes, 0);
     layer->bits = 8;
-    layer->type = has_type(&layer->codes, TVM_I(8)) ? TVM_I(8) : TVM_FLOAT(8, 4, 3);
+    layer->type = ck_has_type(&layer->codes, TVM_I(8)) ? TVM_I(8) : TVM_FLOAT(8, 4, 3);
     tvm_status status =
         need(c, layer, "weight", &layer->codes, layer->codes.header->type, layer->n, layer->k, diags);
     uint64_t scales =
         layer->scales.data ? layer->scales.header->bytes * 8 / layer->scales.header->type.bits : 0;
     for (size_t i = 0; !status && zeros.data && i < zeros.header->bytes; i++)
         if (zeros.data[i])
-            status = refuse(c, layer, TVM_UNSUPPORTED, diags, "zero points of signed codes are not known");
+            status = ck_refuse(c, layer, TVM_UNSUPPORTED, diags, "zero points of signed codes are not known");
     if (status) return status;
     if (scales == 1 || (scales == layer->n && extent(&layer->scales, 0) <= 1)) {
         layer->group = layer->k ? layer->k : 1;
-        return is_half(&layer->scales) || has_type(&layer->scales, TVM_F32)
+        return is_half(&layer->scales) || ck_has_type(&layer->scales, TVM_F32)
                    ? TVM_OK
-                   : refuse(c, layer, TVM_FORMAT, diags, "weight_scale is of type %.20s",
-                            layer->scales.header->dtype);
+                   : ck_refuse(c, layer, TVM_FORMAT, diags, "weight_scale is of type %.20s",
+                               layer->scales.header->dtype);
     }
     uint64_t groups = extent(&layer->scales, 0);
     status = need(c, layer, "weight_scale", &layer->scales, (tvm_dtype){0}, layer->n, groups, diags);
@@ -315,13 +309,13 @@ static tvm_status plan_bytes(const checkpoint *c, ck_layer *layer, tvm_diags *di
 
 static bool is_fp8(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, ".weight_scale");
-    return has_type(&layer->codes, TVM_FLOAT(8, 4, 3)) && scales.data;
+    return ck_has_type(&layer->codes, TVM_FLOAT(8, 4, 3)) && scales.data;
 }
 
 /* weight F8_E4M3 [n, k], weight_scale_inv [ceil(n / 128), ceil(k / 128)], by which weights are multiplied. */
 static bool is_fp8_block(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, ".weight_scale_inv");
-    return has_type(&layer->codes, TVM_FLOAT(8, 4, 3)) && scales.data;
+    return ck_has_type(&layer->codes, TVM_FLOAT(8, 4, 3)) && scales.data;
 }
 
 static tvm_status plan_fp8_block(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
@@ -356,14 +350,14 @@ static double scale_of_block(const ck_layer *layer, uint64_t index, uint64_t gro
  * e8m0. */
 static bool is_mxfp4(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, "_scales");
-    return has_type(&layer->codes, TVM_U(8)) && scales.data && layer->codes.header->rank >= 3 &&
+    return ck_has_type(&layer->codes, TVM_U(8)) && scales.data && layer->codes.header->rank >= 3 &&
            extent(&layer->codes, 0) == 16;
 }
 
 static tvm_status check_e8m0(const checkpoint *c, const ck_layer *layer, tvm_diags *diags) {
     for (uint64_t i = 0; i < layer->scales.header->bytes; i++)
         if (layer->scales.data[i] == 255)
-            return refuse(c, layer, TVM_FORMAT, diags, "scale %" PRIu64 " is NaN", i);
+            return ck_refuse(c, layer, TVM_FORMAT, diags, "scale %" PRIu64 " is NaN", i);
     return TVM_OK;
 }
 
@@ -377,12 +371,14 @@ static tvm_status plan_mxfp4(const checkpoint *c, ck_layer *layer, tvm_diags *di
     layer->type = TVM_FLOAT(4, 2, 1);
     layer->stacked = layer->codes.header->rank == 4;
     layer->count = layer->stacked ? extent(&layer->codes, 3) : 1;
-    if (!layer->scales.data || (!has_type(&layer->scales, TVM_U(8)) && !has_type(&layer->scales, TVM_E8M0)) ||
+    if (!layer->scales.data ||
+        (!ck_has_type(&layer->scales, TVM_U(8)) && !ck_has_type(&layer->scales, TVM_E8M0)) ||
         layer->codes.header->rank > 4 ||
         layer->scales.header->bytes != layer->count * layer->n * (layer->k / 32) ||
         extent(&layer->scales, 0) != layer->k / 32)
-        return refuse(c, layer, TVM_FORMAT, diags, "scales are %s; U8, one for each 32 weights, is expected",
-                      layer->scales.data ? tvm_safetensor_text(layer->scales.header, text) : "not there");
+        return ck_refuse(c, layer, TVM_FORMAT, diags,
+                         "scales are %s; U8, one for each 32 weights, is expected",
+                         layer->scales.data ? tvm_safetensor_text(layer->scales.header, text) : "not there");
     return check_e8m0(c, layer, diags);
 }
 
@@ -395,7 +391,7 @@ static double scale_e8m0(const ck_layer *layer, uint64_t index, uint64_t group, 
  * weight_scale_2, or the reciprocal of weight_global_scale. */
 static bool is_nvfp4(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, ".weight_scale");
-    return has_type(&layer->codes, TVM_U(8)) && has_type(&scales, TVM_FLOAT(8, 4, 3));
+    return ck_has_type(&layer->codes, TVM_U(8)) && ck_has_type(&scales, TVM_FLOAT(8, 4, 3));
 }
 
 static tvm_status plan_pairs(const checkpoint *c, ck_layer *layer, uint64_t group, tvm_dtype scale,
@@ -411,7 +407,7 @@ static tvm_status plan_pairs(const checkpoint *c, ck_layer *layer, uint64_t grou
         status = need(c, layer, "weight_scale", &layer->scales, scale, layer->n, layer->k / group, diags);
     if (!status && layer->k % group)
         status =
-            refuse(c, layer, TVM_FORMAT, diags, "%" PRIu64 " is no multiple of %" PRIu64, layer->k, group);
+            ck_refuse(c, layer, TVM_FORMAT, diags, "%" PRIu64 " is no multiple of %" PRIu64, layer->k, group);
     return status;
 }
 
@@ -421,21 +417,22 @@ static tvm_status plan_nvfp4(const checkpoint *c, ck_layer *layer, tvm_diags *di
     const ck_tensor *global = times.data ? &times : &over;
     tvm_status status = plan_pairs(c, layer, 16, TVM_FLOAT(8, 4, 3), diags);
     if (status) return status;
-    if (!has_type(global, TVM_F32) || global->header->bytes != 4)
-        return refuse(c, layer, TVM_FORMAT, diags,
-                      "weight_scale_2 or weight_global_scale, one F32, is expected");
+    if (!ck_has_type(global, TVM_F32) || global->header->bytes != 4)
+        return ck_refuse(c, layer, TVM_FORMAT, diags,
+                         "weight_scale_2 or weight_global_scale, one F32, is expected");
     /* the quotient is f32, as the programs that run these models compute it */
     double value = scale_at(global, 0);
     layer->multiplier = times.data ? value : (double)(1 / (float)value);
     layer->has_multiplier = true;
     if (!isfinite(layer->multiplier) || !(layer->multiplier > 0))
-        return refuse(c, layer, TVM_FORMAT, diags, "the scale of all weights is %g", value);
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "the scale of all weights is %g", value);
     return TVM_OK;
 }
 
 static bool is_mxfp4_rows(const checkpoint *c, const ck_layer *layer) {
     ck_tensor scales = ck_find(c, layer->name, ".weight_scale");
-    return has_type(&layer->codes, TVM_U(8)) && (has_type(&scales, TVM_U(8)) || has_type(&scales, TVM_E8M0));
+    return ck_has_type(&layer->codes, TVM_U(8)) &&
+           (ck_has_type(&scales, TVM_U(8)) || ck_has_type(&scales, TVM_E8M0));
 }
 
 static tvm_status plan_mxfp4_rows(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
@@ -459,6 +456,8 @@ static const ck_format formats[] = {
     {"nvfp4", ".weight", is_nvfp4, plan_nvfp4, ck_take_turned, scale_turned, NULL},
     {"fp8-block", ".weight", is_fp8_block, plan_fp8_block, ck_take_turned, scale_of_block, NULL},
     {"fp8", ".weight", is_fp8, plan_bytes, ck_take_turned, scale_turned, NULL},
+    {"bitsandbytes", ".weight", ck_is_bitsandbytes, ck_plan_bitsandbytes, ck_take_turned,
+     ck_scale_bitsandbytes, NULL},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -480,10 +479,16 @@ static const char *const consumed[] = {".qweight",
                                        "_blocks",
                                        "_scales",
                                        ".weight_scale_inv",
-                                       ".input_global_scale"};
+                                       ".input_global_scale",
+                                       ".weight.absmax",
+                                       ".weight.quant_map",
+                                       ".weight.nested_absmax",
+                                       ".weight.nested_quant_map",
+                                       ".weight.quant_state.bitsandbytes__nf4",
+                                       ".weight.quant_state.bitsandbytes__fp4"};
 
 const char *tvm_checkpoint_formats(void) {
-    return "auto, gptq, gptq_v2, awq, compressed-tensors, mxfp4, nvfp4, fp8-block, fp8";
+    return "auto, gptq, gptq_v2, awq, compressed-tensors, mxfp4, nvfp4, fp8-block, fp8, bitsandbytes";
 }
 
 static bool is_wanted(const checkpoint *c, const ck_format *format) {
@@ -538,7 +543,7 @@ static tvm_status add_layer(checkpoint *c, const ck_tensor *tensor, tvm_diags *d
         ck_layer *added = &c->layers[c->layer_count - 1];
         tvm_status status = formats[i].plan(c, added, diags);
         if (!status && (!added->k || !added->n))
-            status = refuse(c, added, TVM_FORMAT, diags, "it has no weights");
+            status = ck_refuse(c, added, TVM_FORMAT, diags, "it has no weights");
         return status;
     }
     return TVM_OK;
@@ -548,13 +553,6 @@ static tvm_status add_layer(checkpoint *c, const ck_tensor *tensor, tvm_diags *d
 static tvm_status name_nothing(const checkpoint *c, tvm_diags *diags) {
     tvm_place place = {.file = c->options->input};
     const char *method = c->config.method;
-    for (size_t i = 0; i < c->tensor_count; i++)
-        if (stem(c->tensors[i].header->name, ".weight.quant_map") ||
-            stem(c->tensors[i].header->name, ".weight.absmax"))
-            return tvm_diag_add(
-                diags, TVM_UNSUPPORTED, &place,
-                "quantize the model's own weights: tvm-pack --type f4_e2m1 --group 64, for instance",
-                "the codes of bitsandbytes mean values of a table (nf4, fp4), which no program here takes");
     if (method[0])
         return tvm_diag_add(diags, TVM_NOT_FOUND, &place, NULL,
                             "no layer of format %s is here; the configuration says '%s'; known are %s",
@@ -570,6 +568,6 @@ tvm_status ck_find_layers(checkpoint *c, tvm_diags *diags) {
     if (c->layer_count) qsort(c->layers, c->layer_count, sizeof *c->layers, by_layer_name);
     for (size_t i = 1; !status && i < c->layer_count; i++)
         if (!strcmp(c->layers[i].name, c->layers[i - 1].name))
-            status = refuse(c, &c->layers[i], TVM_FORMAT, diags, "it has two kinds of codes");
+            status = ck_refuse(c, &c->layers[i], TVM_FORMAT, diags, "it has two kinds of codes");
     return status;
 }

@@ -1,7 +1,7 @@
-/* What an import works on, shared by checkpoint.c, checkpoint_formats.c, checkpoint_files.c and
- * checkpoint_write.c. Data flow: files are opened and mapped (files); config.json is read and every tensor's
- * name is looked up in the table of formats, which makes layers of them (formats); these are written, piece
- * by piece on all threads (write). */
+/* What an import works on, shared by checkpoint_bitsandbytes.c, checkpoint_codes.c, checkpoint_files.c,
+ * checkpoint_formats.c and checkpoint_write.c. Data flow: files are opened and mapped (files); config.json is
+ * read and every tensor's name is looked up in the table of formats, which makes layers of them (formats);
+ * these are written, piece by piece on all threads (write). */
 #ifndef TVM_VM_CHECKPOINT_IMPL_H
 #define TVM_VM_CHECKPOINT_IMPL_H
 
@@ -45,6 +45,14 @@ typedef struct ck_layer {
     uint64_t count, k, n, group;
     tvm_dtype type;
     unsigned bits;
+    const char
+        *table; /* "nf4", "fp4": codes of u4 whose values are those of a table; NULL: numbers of the type */
+    bool upper_first; /* of the two codes of a byte */
+    /* Scales that are codes themselves: values[code] * outer[i / outer_group] + offset, in f32; outer.data
+     * NULL: none */
+    ck_tensor values, outer;
+    uint64_t outer_group;
+    float offset;
     bool own_zeros;
     bool plus_one;                      /* GPTQ: zero points are one more than what is stored */
     uint32_t *order;                    /* row i of W is row order[i] of what is stored; NULL: i */
@@ -101,6 +109,19 @@ ck_tensor ck_find(const checkpoint *c, const char *name, const char *suffix);
 tvm_status ck_find_layers(checkpoint *c, tvm_diags *diags);
 /* Does the tensor belong to a layer, so that it is not copied? */
 bool ck_is_consumed(const checkpoint *c, const char *name);
+
+/* Adds an error that names the layer; returns the status. */
+tvm_status ck_refuse(const checkpoint *c, const ck_layer *layer, tvm_status status, tvm_diags *diags,
+                     const char *format, ...) __attribute__((format(printf, 5, 6)));
+static inline bool ck_has_type(const ck_tensor *tensor, tvm_dtype type) {
+    return tensor->data && tvm_dtype_same(tensor->header->type, type);
+}
+
+/* ---- checkpoint_bitsandbytes.c: a row of the table of formats */
+
+bool ck_is_bitsandbytes(const checkpoint *c, const ck_layer *layer);
+tvm_status ck_plan_bitsandbytes(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+double ck_scale_bitsandbytes(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 
 /* ---- checkpoint_codes.c: ck_format.take of several formats */
 

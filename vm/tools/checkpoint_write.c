@@ -128,7 +128,7 @@ static tvm_status count_rounded(const checkpoint *c, ck_layer *layer, double val
  * a power of two that brings them where f16 is as exact as it gets. */
 static tvm_status choose_scales(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
     tvm_dtype found = layer->scales.header->type, wanted = c->options->scale_type;
-    bool power = tvm_dtype_same(found, TVM_U(8)) || tvm_dtype_same(found, TVM_E8M0);
+    bool power = !layer->table && (tvm_dtype_same(found, TVM_U(8)) || tvm_dtype_same(found, TVM_E8M0));
     bool half = tvm_dtype_same(found, TVM_F16) || tvm_dtype_same(found, TVM_BF16);
     layer->scale_type = wanted.kind != TVM_KIND_NONE ? wanted : half ? found : power ? TVM_BF16 : TVM_F16;
     double range[2] = {INFINITY, 0};
@@ -236,6 +236,7 @@ static uint64_t pieces_of(part *p, const tvm_safetensor *item) {
 /* ---- the header ---- */
 
 static const char *zero_of(const ck_layer *layer) {
+    if (layer->table) return "none";
     return layer->own_zeros ? "per-group" : layer->type.kind == TVM_KIND_UINT ? "mid" : "none";
 }
 
@@ -246,15 +247,19 @@ static char *description_of(const ck_layer *layer) {
     snprintf(shape + at, sizeof shape - (size_t)at, "%" PRIu64 ",%" PRIu64, layer->k, layer->n);
     snprintf(group, sizeof group, "%" PRIu64, layer->group);
     snprintf(columns, sizeof columns, "%" PRIu64, pack_row_columns(layer->type, layer->n));
-    if (layer->type.kind == TVM_KIND_UINT)
+    if (layer->type.kind == TVM_KIND_UINT && !layer->table)
         snprintf(middle, sizeof middle, "%u", 1u << (layer->type.bits - 1));
-    snprintf(value, sizeof value, "%scode%s%s%s * scales%s", *middle ? "(" : "", *middle ? " - " : "",
-             layer->own_zeros ? "zeros" : middle, *middle ? ")" : "",
-             layer->has_multiplier ? " * multiplier" : "");
+    const char *times = layer->has_multiplier ? " * multiplier" : "";
+    if (layer->table)
+        snprintf(value, sizeof value, "%s[code] * scales%s", layer->table, times);
+    else
+        snprintf(value, sizeof value, "%scode%s%s%s * scales%s", *middle ? "(" : "", *middle ? " - " : "",
+                 layer->own_zeros ? "zeros" : middle, *middle ? ")" : "", times);
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "type", tvm_dtype_name(layer->type, type), "shape",
-        shape, "group", group, "scale", tvm_dtype_same(layer->scale_type, TVM_BF16) ? "bf16" : "f16", "zero",
-        zero_of(layer), "value", value, "packing", "rows", "layout", "plain", "from", layer->format->name);
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "type",
+        layer->table ? layer->table : tvm_dtype_name(layer->type, type), "shape", shape, "group", group,
+        "scale", tvm_dtype_same(layer->scale_type, TVM_BF16) ? "bf16" : "f16", "zero", zero_of(layer),
+        "value", value, "packing", "rows", "layout", "plain", "from", layer->format->name);
     if (object && pack_row_columns(layer->type, layer->n) != layer->n)
         json_object_set_new(object, "columns", json_string(columns));
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;

@@ -1,0 +1,135 @@
+/* What bitsandbytes writes of a layer of 4 bits (functional.QuantState.as_dict, packed):
+ *
+ *   X.weight U8 [n * k / 2, 1]: the codes of W transposed, row after row, the first of two in the upper half
+ *   X.weight.quant_map F32 [16]: what the codes mean, nf4 or fp4
+ *   X.weight.absmax F32 [n * k / blocksize]: the scales of as many codes that follow each other; or U8, with
+ *   X.weight.nested_absmax F32, nested_quant_map F32 [256]: and scales, and what their codes mean
+ *   X.weight.quant_state.bitsandbytes__nf4, or __fp4, U8: a JSON object of quant_type, blocksize, shape [n,
+ * k], and of nested scales nested_blocksize and nested_offset. */
+#include "checkpoint_impl.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+
+/* The QLoRA paper (Dettmers et al. 2023), appendix E. */
+static const float nf4_values[16] = {
+    -1.0F,
+    -0.6961928009986877F,
+    -0.5250730514526367F,
+    -0.39491748809814453F,
+    -0.28444138169288635F,
+    -0.18477343022823334F,
+    -0.09105003625154495F,
+    0.0F,
+    0.07958029955625534F,
+    0.16093020141124725F,
+    0.24611230194568634F,
+    0.33791524171829224F,
+    0.44070982933044434F,
+    0.5626170039176941F,
+    0.7229568362236023F,
+    1.0F,
+};
+static const float fp4_twelfths[8] = {0, 0.0625F, 8, 12, 4, 6, 2, 3};
+
+static float table_value(bool nf4, unsigned code) {
+    return nf4 ? nf4_values[code] : (code & 8 ? -1.0F : 1.0F) * (fp4_twelfths[code & 7] / 12);
+}
+
+static float f32_at(const ck_tensor *tensor, uint64_t index) {
+    return tvm_f32_from_bits(ck_word_at(tensor->data, index));
+}
+
+static uint64_t count_of(const ck_tensor *tensor) {
+    return tensor->header->bytes * 8 / tensor->header->type.bits;
+}
+
+bool ck_is_bitsandbytes(const checkpoint *c, const ck_layer *layer) {
+    ck_tensor scales = ck_find(c, layer->name, ".weight.absmax");
+    return ck_has_type(&layer->codes, TVM_U(8)) && scales.data;
+}
+
+/* The numbers of the state, which are said to be in `state`; 0 of what is not there. */
+static tvm_status read_state(const checkpoint *c, ck_layer *layer, const ck_tensor *state, tvm_diags *diags) {
+    json_error_t error;
+    json_t *root = json_loadb((const char *)state->data, state->header->bytes, 0, &error);
+    const json_t *shape = json_object_get(root, "shape");
+    json_int_t n = json_integer_value(json_array_get(shape, 0)),
+               k = json_integer_value(json_array_get(shape, 1)),
+               block = json_integer_value(json_object_get(root, "blocksize")),
+               outer = json_integer_value(json_object_get(root, "nested_blocksize"));
+    layer->offset = (float)json_number_value(json_object_get(root, "nested_offset"));
+    bool good = json_array_size(shape) == 2 && n > 0 && k > 0 && block > 0 && outer >= 0;
+    if (!root) return ck_refuse(c, layer, TVM_FORMAT, diags, "its quant_state is not JSON: %s", error.text);
+    json_decref(root);
+    if (!good)
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "its quant_state has no shape [n, k] and no blocksize");
+    layer->n = (uint64_t)n, layer->k = (uint64_t)k;
+    layer->group = (uint64_t)block, layer->outer_group = (uint64_t)outer;
+    return TVM_OK;
+}
+
+/* Are the codes, whose count is known to be right, those of rows of whole groups? */
+static tvm_status check_codes(const checkpoint *c, const ck_layer *layer, tvm_diags *diags) {
+    uint64_t weights = 0;
+    if (__builtin_mul_overflow(layer->n, layer->k, &weights) || layer->codes.header->bytes * 2 != weights)
+        return ck_refuse(c, layer, TVM_FORMAT, diags,
+                         "the weight has %" PRIu64 " bytes, not two codes in each of [%" PRIu64 ", %" PRIu64
+                         "]",
+                         (uint64_t)layer->codes.header->bytes, layer->n, layer->k);
+    if (layer->k % layer->group)
+        return ck_refuse(c, layer, TVM_UNSUPPORTED, diags,
+                         "rows of %" PRIu64 " weights are no whole blocks of %" PRIu64, layer->k,
+                         layer->group);
+    return TVM_OK;
+}
+
+static tvm_status check_scales(const checkpoint *c, const ck_layer *layer, tvm_diags *diags) {
+    bool nested = ck_has_type(&layer->scales, TVM_U(8));
+    uint64_t blocks = layer->n * (layer->k / layer->group);
+    if ((!nested && !ck_has_type(&layer->scales, TVM_F32)) || count_of(&layer->scales) != blocks)
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "absmax is not F32 or U8 [%" PRIu64 "]", blocks);
+    if (!nested) return TVM_OK;
+    if (!ck_has_type(&layer->values, TVM_F32) || count_of(&layer->values) != 256)
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "nested_quant_map is not F32 [256]");
+    if (!layer->outer_group || !ck_has_type(&layer->outer, TVM_F32) ||
+        count_of(&layer->outer) != (blocks + layer->outer_group - 1) / layer->outer_group)
+        return ck_refuse(c, layer, TVM_FORMAT, diags,
+                         "nested_absmax is not F32, one for each nested_blocksize scales");
+    return TVM_OK;
+}
+
+tvm_status ck_plan_bitsandbytes(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
+    ck_tensor nf4 = ck_find(c, layer->name, ".weight.quant_state.bitsandbytes__nf4"),
+              fp4 = ck_find(c, layer->name, ".weight.quant_state.bitsandbytes__fp4"),
+              map = ck_find(c, layer->name, ".weight.quant_map");
+    layer->scales = ck_find(c, layer->name, ".weight.absmax");
+    layer->values = ck_find(c, layer->name, ".weight.nested_quant_map");
+    layer->outer = ck_find(c, layer->name, ".weight.nested_absmax");
+    layer->type = TVM_U(4);
+    layer->bits = 4;
+    layer->upper_first = true;
+    layer->table = nf4.data ? "nf4" : "fp4";
+    const ck_tensor *state = nf4.data ? &nf4 : &fp4;
+    if (!ck_has_type(state, TVM_U(8)))
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "it has no quant_state of nf4 or fp4");
+    if (!ck_has_type(&map, TVM_F32) || count_of(&map) != 16)
+        return ck_refuse(c, layer, TVM_FORMAT, diags, "quant_map is not F32 [16]");
+    for (unsigned i = 0; i < 16; i++)
+        if (!(f32_at(&map, i) == table_value(nf4.data != NULL, i)))
+            return ck_refuse(c, layer, TVM_UNSUPPORTED, diags, "quant_map[%u] is %g; that of %s is %g", i,
+                             (double)f32_at(&map, i), layer->table, (double)table_value(nf4.data != NULL, i));
+    tvm_status status = read_state(c, layer, state, diags);
+    if (!status) status = check_codes(c, layer, diags);
+    return status ? status : check_scales(c, layer, diags);
+}
+
+/* In f32, as bitsandbytes computes nested ones. */
+double ck_scale_bitsandbytes(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
+    uint64_t block = column * (layer->k / layer->group) + group;
+    (void)index;
+    if (!ck_has_type(&layer->scales, TVM_U(8))) return (double)f32_at(&layer->scales, block);
+    float value =
+        f32_at(&layer->values, layer->scales.data[block]) * f32_at(&layer->outer, block / layer->outer_group);
+    return (double)(value + layer->offset);
+}
