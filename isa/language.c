@@ -24,6 +24,12 @@ static bool has_layout_of_its_own(const tvm_ir_program *program, const tvm_ir_ke
     return true;
 }
 
+/* Does the row take elements of the result's type only from version 5 of the language on? */
+static bool is_later_type(const tvm_op_info *info, tvm_dtype type) {
+    unsigned later = type.bits == 64 ? TVM_TRAIT_DOUBLE_5 : TVM_TRAIT_FLOAT_5;
+    return type.kind == TVM_KIND_FLOAT && (info->traits & later);
+}
+
 static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
                       unsigned *version) {
     const tvm_op_info *info = tvm_op(insn->op);
@@ -33,6 +39,8 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
     uint32_t at = 0;
     need(version, info->since);
     if (insn->op == TVM_OP_MMA) need(version, tvm_mma_since(program, kernel, operands, insn->count));
+    if (info->result == TVM_SLOT_REGISTER && is_later_type(info, kernel->slots[insn->result].dtype))
+        need(version, 5);
     while (tvm_operand_next(&cursor, &desc)) {
         if (desc.kind == 'L' && desc.since > *version && has_layout_of_its_own(program, kernel, insn))
             need(version, desc.since);

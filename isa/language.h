@@ -7,7 +7,7 @@
 
 /* The latest that this library knows. */
 enum {
-    TVM_LANGUAGE_VERSION = 4,
+    TVM_LANGUAGE_VERSION = 5,
     TVM_LANGUAGE_OF_STRIDES = 3, /* strides of parameters */
     TVM_LANGUAGE_OF_CLUSTERS = 3 /* .cluster: in the container a part of each kernel from here on */
 };

@@ -111,7 +111,10 @@ typedef enum tvm_trait {
     TVM_TRAIT_FLOAT = 8192,    /* f16 bf16 f32 */
     TVM_TRAIT_DOUBLE = 16384,  /* f64 */
     TVM_TRAIT_BOOL = 32768,    /* bool */
-    TVM_TRAIT_PENDING = 65536  /* of an ORDER: its operand pending says how many products may be unfinished */
+    TVM_TRAIT_PENDING = 65536, /* of an ORDER: its operand pending says how many products may be unfinished */
+    /* types of element that came with version 5 of the language, where the row is older */
+    TVM_TRAIT_FLOAT_5 = 131072,
+    TVM_TRAIT_DOUBLE_5 = 262144
 } tvm_trait;
 
 typedef enum tvm_slot_kind {

@@ -25,28 +25,33 @@ typedef struct math_row {
     bool fast;
     long double (*unary)(long double);
     long double (*binary)(long double, long double);
-    double units[3];  /* of the last place: of f16, bf16 and f32 */
+    double units[4];  /* of the last place: of f16, bf16, f32 and f64 */
     double absolute;  /* or so much, where that is more */
     double low, high; /* where f32 is sampled densely */
     double beyond;    /* larger arguments are not spoken of; 0: all are */
 } math_row;
 
 static const math_row math_rows[] = {
-    {"sqrt", false, sqrtl, NULL, {0.5, 0.5, 0.5}, 0, 0, 16, 0},
-    {"rsqrt", false, reference_rsqrt, NULL, {0.51, 0.51, 2}, 0, 0, 16, 0},
-    {"exp", false, expl, NULL, {0.51, 0.51, 2.5}, 0, -106, 90, 0},
-    {"exp2", false, exp2l, NULL, {0.51, 0.51, 2.5}, 0, -150, 129, 0},
-    {"log", false, logl, NULL, {0.51, 0.51, 1.5}, 0, 0, 4, 0},
-    {"log2", false, log2l, NULL, {0.51, 0.51, 1.5}, 0, 0, 4, 0},
-    {"sin", false, sinl, NULL, {0.51, 0.51, 2}, 0, -200000, 200000, 0},
-    {"cos", false, cosl, NULL, {0.51, 0.51, 2}, 0, -200000, 200000, 0},
-    {"tanh", false, tanhl, NULL, {0.51, 0.51, 2}, 0, -10, 10, 0},
-    {"erf", false, erfl, NULL, {0.51, 0.51, 1.5}, 0, -5, 5, 0},
-    {"pow", false, NULL, powl, {0.52, 0.52, 3.5}, 0, 0, 20, 0},
-    {"floor", false, floorl, NULL, {0, 0, 0}, 0, -100, 100, 0},
-    {"ceil", false, ceill, NULL, {0, 0, 0}, 0, -100, 100, 0},
-    {"round", false, rintl, NULL, {0, 0, 0}, 0, -100, 100, 0},
-    {"trunc", false, truncl, NULL, {0, 0, 0}, 0, -100, 100, 0},
+    {"sqrt", false, sqrtl, NULL, {0.5, 0.5, 0.5, 0.5}, 0, 0, 16, 0},
+    {"rsqrt", false, reference_rsqrt, NULL, {0.51, 0.51, 2, 1.5}, 0, 0, 16, 0},
+    {"exp", false, expl, NULL, {0.51, 0.51, 2.5, 1}, 0, -106, 90, 0},
+    {"exp2", false, exp2l, NULL, {0.51, 0.51, 2.5, 1}, 0, -150, 129, 0},
+    {"log", false, logl, NULL, {0.51, 0.51, 1.5, 1}, 0, 0, 4, 0},
+    {"log2", false, log2l, NULL, {0.51, 0.51, 1.5, 1}, 0, 0, 4, 0},
+    {"sin", false, sinl, NULL, {0.51, 0.51, 2, 1}, 0, -200000, 200000, 0},
+    {"cos", false, cosl, NULL, {0.51, 0.51, 2, 1}, 0, -200000, 200000, 0},
+    {"tan", false, tanl, NULL, {0.51, 0.51, 4, 2.5}, 0, -200000, 200000, 0},
+    {"sinh", false, sinhl, NULL, {0.51, 0.51, 3, 2}, 0, -90, 90, 0},
+    {"cosh", false, coshl, NULL, {0.51, 0.51, 3, 1.5}, 0, -90, 90, 0},
+    {"tanh", false, tanhl, NULL, {0.51, 0.51, 2, 2}, 0, -10, 10, 0},
+    {"erf", false, erfl, NULL, {0.51, 0.51, 1.5, 1.5}, 0, -5, 5, 0},
+    {"atan2", false, NULL, atan2l, {0.51, 0.51, 2.5, 2}, 0, -2, 2, 0},
+    {"mod", false, NULL, fmodl, {0, 0, 0, 0}, 0, -100, 100, 0},
+    {"pow", false, NULL, powl, {0.52, 0.52, 3.5, 1.5}, 0, 0, 20, 0},
+    {"floor", false, floorl, NULL, {0, 0, 0, 0}, 0, -100, 100, 0},
+    {"ceil", false, ceill, NULL, {0, 0, 0, 0}, 0, -100, 100, 0},
+    {"round", false, rintl, NULL, {0, 0, 0, 0}, 0, -100, 100, 0},
+    {"trunc", false, truncl, NULL, {0, 0, 0, 0}, 0, -100, 100, 0},
     {"sqrt", true, sqrtl, NULL, {0.51, 0.51, 1.5}, 0, 0, 16, 0},
     {"rsqrt", true, reference_rsqrt, NULL, {0.51, 0.51, 2}, 0, 0, 16, 0},
     {"exp", true, expl, NULL, {0.51, 0.51, 100}, 0, -86, 88, 0},
@@ -59,6 +64,16 @@ static const math_row math_rows[] = {
     {"div", true, NULL, reference_div, {0.51, 0.51, 2}, 0, -100, 100, 0},
 };
 enum { MATH_ROWS = sizeof math_rows / sizeof *math_rows };
+
+/* The types; of f64 fast forms are those without the word. */
+enum { MATH_TYPES = 4, MATH_F64 = 3 };
+static const tvm_dtype math_types[MATH_TYPES] = {{TVM_KIND_FLOAT, 16, 5, 10},
+                                                 {TVM_KIND_FLOAT, 16, 8, 7},
+                                                 {TVM_KIND_FLOAT, 32, 8, 23},
+                                                 {TVM_KIND_FLOAT, 64, 11, 52}};
+static inline bool math_has(const math_row *row, unsigned type) {
+    return type != MATH_F64 || !row->fast;
+}
 
 /* Digits of a float type, its subnormals' unit, and beyond which power of two it ends. */
 static inline int math_digits(tvm_dtype type) {

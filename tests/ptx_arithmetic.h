@@ -34,8 +34,15 @@ static inline double ptx_fma_odd(double a, double b, double c) {
     return tvm_f64_from_bits((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
 }
 
+/* a / b rounded toward zero. */
+static inline double ptx_divide_to_zero(double a, double b) {
+    double quotient = a / b, rest = fma(-quotient, b, a); /* is exact */
+    return rest != 0 && (rest > 0) != (a > 0) ? nextafter(quotient, 0) : quotient;
+}
+
 static inline double ptx_float_op(const ptx_insn *insn, double a, double b, double c, bool half) {
     const char *op = insn->part[0];
+    if (ptx_is(op, "div") && ptx_is(insn->part[1], "rz")) return ptx_divide_to_zero(a, b);
     if (ptx_is(op, "add")) return half ? ptx_fma_odd(a, 1, b) : a + b;
     if (ptx_is(op, "sub")) return half ? ptx_fma_odd(b, -1, a) : a - b;
     if (ptx_is(op, "mul")) return a * b;
@@ -81,6 +88,11 @@ static inline uint64_t ptx_integer_op(const ptx_insn *insn, const char *type, co
     int64_t x = ptx_signed(a, width), y = ptx_signed(b, width);
     bool wide = ptx_is(insn->part[1], "wide");
     if (ptx_is(op, "mul") && ptx_is(insn->part[1], "hi")) {
+        __extension__ typedef __int128 wide_integer;
+        __extension__ typedef unsigned __int128 wide_unsigned;
+        if (width == 64)
+            return (uint64_t)(is_signed ? (wide_unsigned)((wide_integer)x * y) >> 64
+                                        : (wide_unsigned)a * b >> 64);
         ptx_must(width == 32 && !is_signed, "ptx: unknown %s", insn->text);
         return a * b >> 32;
     }
@@ -291,7 +303,10 @@ static inline uint64_t ptx_value(const ptx_insn *insn, const uint64_t v[5]) {
         return insn->part[1][0] == 'l' ? both << (v[2] & 31) >> 32 : both >> (v[2] & 31);
     }
     if (ptx_is(op, "popc")) return (uint64_t)__builtin_popcountll(ptx_mask(v[0], ptx_bits(insn)));
-    if (ptx_is(op, "copysign")) return (v[0] & 0x80000000) | (v[1] & 0x7fffffff);
+    if (ptx_is(op, "copysign")) {
+        uint64_t sign = ptx_is(insn->part[1], "f64") ? UINT64_C(1) << 63 : UINT64_C(1) << 31;
+        return (v[0] & sign) | (v[1] & (sign - 1));
+    }
     if (ptx_is(op, "lop3")) return ptx_lop3((uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], v[3]);
     if (ptx_is(op, "prmt")) return ptx_permute(v[0], v[1], v[2]);
     if (ptx_is(op, "bfe") || ptx_is(op, "bfi")) return ptx_bit_field(insn, v);

@@ -1,5 +1,7 @@
 #include "operations.h"
 
+#include "functions_f64.h"
+
 /* In all forms that compute in a type of their own the same instruction. */
 #define INTEGERS(text) [FORM_WORD] = (text), [FORM_LONG] = (text)
 #define SINGLES(text)  [FORM_F32] = (text), [FORM_F64] = (text)
@@ -28,7 +30,13 @@ static const operation operation_DIV = {
     .fast = {[FORM_F32] = "div.approx.ftz.f32 %result, %x, %y;"},
     .not_packed = "no packed division"};
 static const operation operation_MOD = {
-    .exact = {INTEGERS("rem.$t %e, %x, %y; setp.eq.$b %p, %y, 0; selp.$b %result, %x, %e, %p;")}};
+    .exact = {INTEGERS("rem.$t %e, %x, %y; setp.eq.$b %p, %y, 0; selp.$b %result, %x, %e, %p;"),
+              [FORM_F32] = tvm_mod_f32, [FORM_F64] = tvm_mod_f64},
+    .not_packed = "no packed remainder"};
+static const operation operation_MULHI = {
+    .exact = {[FORM_WORD] =
+                  "mul.wide.$t %q, %x, %y; shr.u64 %q, %q, $top; shr.u64 %q, %q, 1; cvt.u32.u64 %result, %q;",
+              [FORM_LONG] = "mul.hi.$t %result, %x, %y;"}};
 static const operation operation_MIN = {.exact = {INTEGERS("min.$t %result, %x, %y;"),
                                                   SINGLES("min.$t %result, %x, %y;"),
                                                   PAIRS("min.$t %result, %x, %y;")}};
@@ -100,38 +108,40 @@ static const operation operation_RSQRT = {
 /* e to the x in f32: x = j ln 2 + f with |f| <= ln 2 / 2 (ln 2 in two parts, so that f is nearly exact), 2^(f
  * log2 e) from the hardware, and 2^j applied as two powers of two, which also reaches the subnormals. Outside
  * [-105, 89] the result is zero or infinity as at the ends. */
+#define EXPONENTIAL                                                                                          \
+    "mul.rn.f32 %fs, %fin, #1.44269504;"                                                                     \
+    "cvt.rni.f32.f32 %fj, %fs;"                                                                              \
+    "neg.f32 %fm, %fj;"                                                                                      \
+    "fma.rn.f32 %ff, %fm, 0f3F317200, %fin;" /* ln 2, the upper bits */                                      \
+    "fma.rn.f32 %ff, %fm, 0f35BFBE8E, %ff;"  /* and the rest */                                              \
+    "mul.rn.f32 %ff, %ff, #1.44269504;"                                                                      \
+    "ex2.approx.f32 %fp, %ff;"                                                                               \
+    "cvt.rni.s32.f32 %rn, %fj;"
+#define SCALE                                                                                                \
+    "shr.s32 %rhalf, %rn, 1;"                                                                                \
+    "sub.s32 %rrest, %rn, %rhalf;"                                                                           \
+    "shl.b32 %rhalf, %rhalf, 23;"                                                                            \
+    "add.s32 %rhalf, %rhalf, 0x3f800000;"                                                                    \
+    "mul.rn.f32 %fp, %fp, %rhalf;"                                                                           \
+    "shl.b32 %rrest, %rrest, 23;"                                                                            \
+    "add.s32 %rrest, %rrest, 0x3f800000;"                                                                    \
+    "mul.rn.f32 %fp, %fp, %rrest;"
 static const char exp_f32[] = "max.f32 %flow, %x, #-105;"
-                              "min.f32 %fin, %flow, #89;"
-                              "mul.rn.f32 %fs, %fin, #1.44269504;"
-                              "cvt.rni.f32.f32 %fj, %fs;"
-                              "neg.f32 %fm, %fj;"
-                              "fma.rn.f32 %ff, %fm, 0f3F317200, %fin;" /* ln 2, the upper bits */
-                              "fma.rn.f32 %ff, %fm, 0f35BFBE8E, %ff;"  /* and the rest */
-                              "mul.rn.f32 %ff, %ff, #1.44269504;"
-                              "ex2.approx.f32 %fp, %ff;"
-                              "cvt.rni.s32.f32 %rn, %fj;"
-                              "shr.s32 %rhalf, %rn, 1;"
-                              "sub.s32 %rrest, %rn, %rhalf;"
-                              "shl.b32 %rhalf, %rhalf, 23;"
-                              "add.s32 %rhalf, %rhalf, 0x3f800000;"
-                              "mul.rn.f32 %fp, %fp, %rhalf;"
-                              "shl.b32 %rrest, %rrest, 23;"
-                              "add.s32 %rrest, %rrest, 0x3f800000;"
-                              "mul.rn.f32 %fp, %fp, %rrest;"
-                              "setp.nan.f32 %p, %x, %x;"
+                              "min.f32 %fin, %flow, #89;" EXPONENTIAL SCALE "setp.nan.f32 %p, %x, %x;"
                               "selp.f32 %result, 0f7FFFFFFF, %fp, %p;";
 /* x log2 e is up to 2^7, its error 2^-17: nothing beside the half unit of a result of 11 digits. */
 static const char exp_half[] = "mul.rn.f32 %f, %x, #1.44269504; ex2.approx.f32 %result, %f;";
 
 static const operation operation_EXP = {
-    .exact = {[FORM_F32] = exp_f32, [FORM_F16] = exp_half, [FORM_BF16] = exp_half},
+    .exact = {[FORM_F32] = exp_f32, [FORM_F64] = tvm_exp_f64, [FORM_F16] = exp_half, [FORM_BF16] = exp_half},
     .fast = {[FORM_F32] = "mul.rn.f32 %f, %x, #1.44269504; ex2.approx.ftz.f32 %result, %f;"},
     .not_packed = "no packed exponential of full precision"};
-static const operation operation_EXP2 = {.exact = {[FORM_F32] = "ex2.approx.f32 %result, %x;"},
-                                         .fast = {[FORM_F32] = "ex2.approx.ftz.f32 %result, %x;",
-                                                  [FORM_F16X2] = "ex2.approx.f16x2 %result, %x;",
-                                                  [FORM_BF16X2_90] = "ex2.approx.ftz.bf16x2 %result, %x;"},
-                                         NO_PACKED_FUNCTION};
+static const operation operation_EXP2 = {
+    .exact = {[FORM_F32] = "ex2.approx.f32 %result, %x;", [FORM_F64] = tvm_exp2_f64},
+    .fast = {[FORM_F32] = "ex2.approx.ftz.f32 %result, %x;",
+             [FORM_F16X2] = "ex2.approx.f16x2 %result, %x;",
+             [FORM_BF16X2_90] = "ex2.approx.ftz.bf16x2 %result, %x;"},
+    NO_PACKED_FUNCTION};
 
 /* tanh x: below 0.5625 x + x^3 T(x^2), T a minimax polynomial (relative error 2^-29); above 1 - 2 / (e^(2x) +
  * 1), where the errors of the hardware's functions are halved at least. */
@@ -151,7 +161,7 @@ static const char tanh_f32[] = "abs.f32 %fa, %x;"
                                "setp.lt.f32 %p, %fa, #0.5625;"
                                "selp.f32 %fe, %ft, %fe, %p;"
                                "copysign.f32 %result, %x, %fe;";
-static const operation operation_TANH = {.exact = {[FORM_F32] = tanh_f32},
+static const operation operation_TANH = {.exact = {[FORM_F32] = tanh_f32, [FORM_F64] = tvm_tanh_f64},
                                          .fast = {[FORM_F32] = "tanh.approx.f32 %result, %x;",
                                                   [FORM_F16X2] = "tanh.approx.f16x2 %result, %x;",
                                                   [FORM_BF16X2_90] = "tanh.approx.bf16x2 %result, %x;"},
@@ -182,7 +192,8 @@ static const char erf_f32[] = "mul.rn.f32 %fz, %x, %x;"
                               "copysign.f32 %fq, %x, %fq;"
                               "setp.lt.f32 %p, %fa, #0.927734375;"
                               "selp.f32 %result, %fs, %fq, %p;";
-static const operation operation_ERF = {.exact = {[FORM_F32] = erf_f32}, NO_PACKED_FUNCTION};
+static const operation operation_ERF = {.exact = {[FORM_F32] = erf_f32, [FORM_F64] = tvm_erf_f64},
+                                        NO_PACKED_FUNCTION};
 
 /* ---- logarithms ---- */
 
@@ -228,10 +239,10 @@ static const char log2_f32[] = "mov.f32 %fx, %x;" LOG_PARTS LOG_SERIES "mul.rn.f
                                "add.rn.f32 %fq, %fq, %fe;"
                                "selp.f32 %result, %fq, %fbad, %pgood;";
 static const operation operation_LOG = {
-    .exact = {[FORM_F32] = log_f32},
+    .exact = {[FORM_F32] = log_f32, [FORM_F64] = tvm_log_f64},
     .fast = {[FORM_F32] = "lg2.approx.ftz.f32 %f, %x; mul.rn.f32 %result, %f, #0.693147182;"},
     NO_PACKED_FUNCTION};
-static const operation operation_LOG2 = {.exact = {[FORM_F32] = log2_f32},
+static const operation operation_LOG2 = {.exact = {[FORM_F32] = log2_f32, [FORM_F64] = tvm_log2_f64},
                                          .fast = {[FORM_F32] = "lg2.approx.ftz.f32 %result, %x;"},
                                          NO_PACKED_FUNCTION};
 
@@ -314,7 +325,8 @@ static const char pow_f32[] = "abs.f32 %fx, %x;" LOG_PARTS "add.rn.f32 %fr, %ff,
                               "setp.eq.f32 %pone, %fx, #1;"
                               "setp.eq.and.f32 %pone, %fn, 0f7F800000, %pone;"
                               "selp.f32 %result, #1, %fw, %pone;";
-static const operation operation_POW = {.exact = {[FORM_F32] = pow_f32}, NO_PACKED_FUNCTION};
+static const operation operation_POW = {.exact = {[FORM_F32] = pow_f32, [FORM_F64] = tvm_pow_f64},
+                                        NO_PACKED_FUNCTION};
 
 /* ---- sine and cosine ---- */
 
@@ -378,7 +390,7 @@ static const operation operation_POW = {.exact = {[FORM_F32] = pow_f32}, NO_PACK
                                    "$1:;"
 /* sin r and cos r by minimax polynomials (relative errors 2^-28 and 2^-33); one of them, and the sign, by the
  * quadrant. */
-#define QUADRANT                                                                                             \
+#define SINE_AND_COSINE                                                                                      \
     "mul.rn.f32 %fz, %fr, %fr;"                                                                              \
     "fma.rn.f32 %fs, %fz, #-0.000195120228, #0.00833213702;"                                                 \
     "fma.rn.f32 %fs, %fs, %fz, #-0.166666538;"                                                               \
@@ -389,7 +401,9 @@ static const operation operation_POW = {.exact = {[FORM_F32] = pow_f32}, NO_PACK
     "fma.rn.f32 %fc, %fc, %fz, #-0.5;"                                                                       \
     "fma.rn.f32 %fc, %fc, %fz, #1;"                                                                          \
     "and.b32 %ro, %rq, 1;"                                                                                   \
-    "setp.ne.s32 %po, %ro, 0;"                                                                               \
+    "setp.ne.s32 %po, %ro, 0;"
+#define QUADRANT                                                                                             \
+    SINE_AND_COSINE                                                                                          \
     "selp.f32 %fs, %fc, %fs, %po;"                                                                           \
     "and.b32 %ro, %rq, 2;"                                                                                   \
     "setp.ne.s32 %po, %ro, 0;"                                                                               \
@@ -402,12 +416,90 @@ static const operation operation_POW = {.exact = {[FORM_F32] = pow_f32}, NO_PACK
 
 static const char sin_f32[] = REDUCE REDUCE_LARGE SIN;
 static const char cos_f32[] = REDUCE REDUCE_LARGE COS;
-static const operation operation_SIN = {.exact = {[FORM_F32] = sin_f32, [FORM_F16] = REDUCE SIN},
-                                        .fast = {[FORM_F32] = "sin.approx.ftz.f32 %result, %x;"},
-                                        NO_PACKED_FUNCTION};
-static const operation operation_COS = {.exact = {[FORM_F32] = cos_f32, [FORM_F16] = REDUCE COS},
-                                        .fast = {[FORM_F32] = "cos.approx.ftz.f32 %result, %x;"},
-                                        NO_PACKED_FUNCTION};
+static const operation operation_SIN = {
+    .exact = {[FORM_F32] = sin_f32, [FORM_F64] = tvm_sin_f64, [FORM_F16] = REDUCE SIN},
+    .fast = {[FORM_F32] = "sin.approx.ftz.f32 %result, %x;"},
+    NO_PACKED_FUNCTION};
+static const operation operation_COS = {
+    .exact = {[FORM_F32] = cos_f32, [FORM_F64] = tvm_cos_f64, [FORM_F16] = REDUCE COS},
+    .fast = {[FORM_F32] = "cos.approx.ftz.f32 %result, %x;"},
+    NO_PACKED_FUNCTION};
+
+/* sin / cos, or -cos / sin. */
+#define TAN                                                                                                  \
+    SINE_AND_COSINE                                                                                          \
+    "neg.f32 %fn, %fc;"                                                                                      \
+    "selp.f32 %fn, %fn, %fs, %po;"                                                                           \
+    "selp.f32 %fc, %fs, %fc, %po;"                                                                           \
+    "div.rn.f32 %fs, %fn, %fc;"                                                                              \
+    "setp.eq.f32 %p, %x, #0; selp.f32 %result, %x, %fs, %p;"
+static const char tan_f32[] = REDUCE REDUCE_LARGE TAN;
+static const operation operation_TAN = {
+    .exact = {[FORM_F32] = tan_f32, [FORM_F64] = tvm_tan_f64, [FORM_F16] = REDUCE TAN}, NO_PACKED_FUNCTION};
+
+/* As tvm_atan2_f64; relative error of the polynomial 2^-31. */
+static const char atan2_f32[] = "abs.f32 %fa, %x;"
+                                "abs.f32 %fb, %y;"
+                                "min.f32 %fn, %fa, %fb;"
+                                "max.f32 %fm, %fa, %fb;"
+                                "div.rn.f32 %ft, %fn, %fm;"
+                                "setp.eq.f32 %p, %fm, #0;"
+                                "selp.f32 %ft, #0, %ft, %p;"
+                                "setp.eq.f32 %p, %fn, 0f7F800000;"
+                                "selp.f32 %ft, #1, %ft, %p;"
+                                "mul.rn.f32 %fz, %ft, %ft;"
+                                "fma.rn.f32 %fp, %fz, #-0.000985402148, #0.00645374833;"
+                                "fma.rn.f32 %fp, %fp, %fz, #-0.0197872482;"
+                                "fma.rn.f32 %fp, %fp, %fz, #0.038949661;"
+                                "fma.rn.f32 %fp, %fp, %fz, #-0.0580521449;"
+                                "fma.rn.f32 %fp, %fp, %fz, #0.0743721202;"
+                                "fma.rn.f32 %fp, %fp, %fz, #-0.0904206634;"
+                                "fma.rn.f32 %fp, %fp, %fz, #0.111055337;"
+                                "fma.rn.f32 %fp, %fp, %fz, #-0.142853826;"
+                                "fma.rn.f32 %fp, %fp, %fz, #0.199999928;"
+                                "fma.rn.f32 %fp, %fp, %fz, #-0.333333343;"
+                                "mul.rn.f32 %fp, %fp, %fz;"
+                                "fma.rn.f32 %ft, %fp, %ft, %ft;"
+                                "setp.gt.f32 %pswap, %fa, %fb;"
+                                "mov.b32 %rhigh, %y;"
+                                "setp.lt.s32 %pneg, %rhigh, 0;"
+                                "selp.f32 %fh, 0f40490FDB, #0, %pneg;" /* pi, and what it lacks */
+                                "selp.f32 %fl, 0fB3BBBD2E, #0, %pneg;"
+                                "selp.f32 %fh, 0f3FC90FDB, %fh, %pswap;"
+                                "selp.f32 %fl, 0fB33BBD2E, %fl, %pswap;"
+                                "xor.pred %p, %pswap, %pneg;"
+                                "neg.f32 %fn, %ft;"
+                                "selp.f32 %ft, %fn, %ft, %p;"
+                                "add.rn.f32 %ft, %ft, %fl;"
+                                "add.rn.f32 %ft, %fh, %ft;"
+                                "copysign.f32 %ft, %x, %ft;"
+                                "setp.nan.f32 %p, %x, %y;"
+                                "selp.f32 %result, 0f7FFFFFFF, %ft, %p;";
+static const operation operation_ATAN2 = {.exact = {[FORM_F32] = atan2_f32, [FORM_F64] = tvm_atan2_f64},
+                                          NO_PACKED_FUNCTION};
+
+/* ---- hyperbolic sine and cosine ---- */
+
+/* As tvm_sinh_f64 and tvm_cosh_f64; relative error of the polynomial 2^-32. */
+#define HALVES                                                                                               \
+    "abs.f32 %fa, %x;"                                                                                       \
+    "min.f32 %fin, %fa, #91;" EXPONENTIAL "sub.s32 %rn, %rn, 1;" SCALE "rcp.rn.f32 %fr, %fp;"
+#define NAN_OF_X "setp.nan.f32 %p, %x, %x; selp.f32 %result, %x, %fp, %p;"
+static const char sinh_f32[] = HALVES "fma.rn.f32 %fp, %fr, #-0.25, %fp;"
+                                      "mul.rn.f32 %fz, %fa, %fa;"
+                                      "fma.rn.f32 %ft, %fz, #2.8063057e-06, #0.000198380978;"
+                                      "fma.rn.f32 %ft, %ft, %fz, #0.00833333936;"
+                                      "fma.rn.f32 %ft, %ft, %fz, #0.166666672;"
+                                      "mul.rn.f32 %fz, %fz, %fa;"
+                                      "fma.rn.f32 %ft, %ft, %fz, %fa;"
+                                      "setp.lt.f32 %p, %fa, #1;"
+                                      "selp.f32 %fp, %ft, %fp, %p;"
+                                      "copysign.f32 %fp, %x, %fp;" NAN_OF_X;
+static const char cosh_f32[] = HALVES "fma.rn.f32 %fp, %fr, #0.25, %fp;" NAN_OF_X;
+static const operation operation_SINH = {.exact = {[FORM_F32] = sinh_f32, [FORM_F64] = tvm_sinh_f64},
+                                         NO_PACKED_FUNCTION};
+static const operation operation_COSH = {.exact = {[FORM_F32] = cosh_f32, [FORM_F64] = tvm_cosh_f64},
+                                         NO_PACKED_FUNCTION};
 
 /* ---- the rows ---- */
 

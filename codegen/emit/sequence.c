@@ -1,11 +1,12 @@
 #include "sequence.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES = 64, LABELS = 4, NAME_MAX_LENGTH = 12, LINE_MAX_LENGTH = 160 };
+enum { NAMES = 96, LABELS = 4, NAME_MAX_LENGTH = 12, LINE_MAX_LENGTH = 160 };
 
 typedef struct binding {
     char name[NAME_MAX_LENGTH];
@@ -91,8 +92,14 @@ static size_t put_special(expansion *s, const char *at) {
     return 1 + length;
 }
 
+/* #1.5 of f32, ##1.5 of f64. */
 static size_t put_number(expansion *s, const char *at) {
-    char *end, text[16];
+    char *end, text[24];
+    if (at[1] == '#') {
+        snprintf(text, sizeof text, "0d%016" PRIX64, tvm_f64_bits(strtod(at + 2, &end)));
+        put_text(s, text);
+        return (size_t)(end - at);
+    }
     snprintf(text, sizeof text, "0f%08X", (unsigned)tvm_f32_bits(strtof(at + 1, &end)));
     put_text(s, text);
     return (size_t)(end - at);

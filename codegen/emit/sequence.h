@@ -5,7 +5,7 @@
  *     %result     is what it gives
  *     %fNAME      is a register of the sequence's own, by the letter after the percent sign: f .f32, g .f64,
  * r .b32, q .b64, p .pred, e of the result's class; NAME may be empty, and a register may be assigned again
- *     #NUMBER     is a constant of f32, in decimal
+ *     #NUMBER     is a constant of f32, in decimal; ##NUMBER one of f64
  *     $t $b       are the suffix of the type that is computed in ("s32", "f16x2") and that of its bits
  * ("b32") $top $mask  are the element's bits less one, and a word with its bits set $1 $2       are labels;
  * `$1:;` defines one. All threads of a warp go the same way. */

@@ -1,6 +1,6 @@
 /* Functions of floats on the GPU against long double, in units of the last place: what vasm(5) says of them.
- * All codes of f16 and bf16; of f32 any, and a row's interval densely. Prints the greatest error that it
- * found. */
+ * All codes of f16 and bf16; of f32 and f64 any, and a row's interval densely. Prints the greatest error that
+ * it found. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "math_reference.h"
 #include "suite.h"
 
-enum { HALVES = 1 << 16, SINGLES = 1 << 19, TYPES = 3 };
+enum { HALVES = 1 << 16, SINGLES = 1 << 19 };
 
-static const char *const names[TYPES] = {"f16", "bf16", "f32"};
+static const char *const names[MATH_TYPES] = {"f16", "bf16", "f32", "f64"};
 
 /* Knuth's MMIX */
 static uint64_t next_random(uint64_t *state) {
@@ -28,7 +28,7 @@ static uint8_t *samples(const math_row *row, tvm_dtype type, size_t count, bool 
             code = i;
         else if (i % 4)
             code = tvm_encode(type, row->low + (row->high - row->low) * at);
-        tvm_bits_set(bytes, i * type.bits, type.bits, code & ((UINT64_C(1) << type.bits) - 1));
+        tvm_bits_set(bytes, i * type.bits, type.bits, code & UINT64_MAX >> (64 - type.bits));
     }
     return bytes;
 }
@@ -55,7 +55,7 @@ static bool run(suite *s, const gpu_test *test) {
     const math_row *row = test->data;
     bool half = test->type.bits == 16, good = false;
     size_t count = half ? HALVES : SINGLES;
-    unsigned t = half ? test->type.exponent == 8 : 2;
+    unsigned t = half ? test->type.exponent == 8 : test->type.bits == 64 ? MATH_F64 : 2;
     uint8_t *x = samples(row, test->type, count, half, 7), *y = samples(row, test->type, count, false, 8);
     uint8_t *outputs[GPU_MAX_ARGS] = {0};
     gpu_arg args[] = {ARG_SCALAR((int64_t)count), ARG_IN(test->type, count, x), ARG_IN(test->type, count, y),
@@ -74,13 +74,14 @@ static bool run(suite *s, const gpu_test *test) {
 
 void gpu_add_math(suite *s, gpu_group *group) {
     (void)s;
-    for (size_t i = 0; i < MATH_ROWS * TYPES; i++) {
-        const math_row *row = &math_rows[i / TYPES];
-        const char *type = names[i % TYPES];
+    for (size_t i = 0; i < MATH_ROWS * MATH_TYPES; i++) {
+        const math_row *row = &math_rows[i / MATH_TYPES];
+        const char *type = names[i % MATH_TYPES];
+        if (!math_has(row, i % MATH_TYPES)) continue;
         char title[64], text[512];
         snprintf(title, sizeof title, "%s%s of %s", row->name, row->fast ? " fast" : "", type);
         snprintf(text, sizeof text,
-                 ".vasm 3\n.kernel k(n: i32, x: global %s[n], y: global %s[n], r: global %s[n])\n.warps 4\n"
+                 ".vasm 5\n.kernel k(n: i32, x: global %s[n], y: global %s[n], r: global %s[n])\n.warps 4\n"
                  ".grid cdiv(n, 512)\n%%i = block.x * 512\n%%x = load-global x[%%i], auto(512)\n"
                  "%%y = load-global y[%%i], auto(512)\n%%r = %s %%x%s%s\nstore-global r[%%i], %%r\n.end\n",
                  type, type, type, row->name, row->binary ? ", %y" : "", row->fast ? ", fast" : "");

@@ -31,6 +31,20 @@ enum { CHUNK = 256 };
 #define SINT_MOD(T, a, b) ((b) == 0 ? (a) : (b) == -1 ? (T)0 : (T)((a) % (b)))
 #define INT_NEG(T, a)     INT_SUB(T, 0, a)
 
+/* The upper half of a product. */
+static inline uint64_t upper_unsigned(uint64_t a, uint64_t b) {
+    uint64_t low = (a & UINT32_MAX) * (b & UINT32_MAX), cross = (a >> 32) * (b & UINT32_MAX) + (low >> 32);
+    uint64_t other = (a & UINT32_MAX) * (b >> 32) + (cross & UINT32_MAX);
+    return (a >> 32) * (b >> 32) + (cross >> 32) + (other >> 32);
+}
+static inline uint64_t upper_signed(int64_t a, int64_t b) {
+    return upper_unsigned((uint64_t)a, (uint64_t)b) - (a < 0 ? (uint64_t)b : 0) - (b < 0 ? (uint64_t)a : 0);
+}
+#define UINT_MULHI(T, a, b)                                                                                  \
+    (T)(sizeof(T) == 8 ? upper_unsigned(a, b) : (uint64_t)(a) * (uint64_t)(b) >> (INT_WIDTH(T) & 63))
+#define SINT_MULHI(T, a, b)                                                                                  \
+    (T)(sizeof(T) == 8 ? upper_signed(a, b) : (uint64_t)((int64_t)(a) * (int64_t)(b)) >> (INT_WIDTH(T) & 63))
+
 #define INT_ABS(T, a) ((a) < 1 ? INT_SUB(T, 0, a) : (a))
 
 /* Counts of shifts are modulo the width. */
@@ -133,6 +147,7 @@ double tvm_interp_max_f64(double a, double b) {
     COMMON_LOOPS(suffix, T, INT)                                                                             \
     BINARY_LOOP(div_##suffix, T, T, CLASS##_DIV)                                                             \
     BINARY_LOOP(mod_##suffix, T, T, CLASS##_MOD)                                                             \
+    BINARY_LOOP(mulhi_##suffix, T, T, CLASS##_MULHI)                                                         \
     TERNARY_LOOP(fma_##suffix, T, INT_FMA)                                                                   \
     BINARY_LOOP(and_##suffix, T, T, INT_AND)                                                                 \
     BINARY_LOOP(or_##suffix, T, T, INT_OR)                                                                   \
@@ -179,8 +194,8 @@ static double rsqrt(double x) {
     return 1 / sqrt(x);
 }
 
-static double rsqrt_double(double x) {
-    return (double)(1 / sqrtl((long double)x));
+static long double rsqrtl(long double x) {
+    return 1 / sqrtl(x);
 }
 
 static inline double from_f16(uint16_t code) {
@@ -198,8 +213,8 @@ static inline double from_f64(double value) {
 static inline float to_f32(double value) {
     return (float)value;
 }
-static inline double to_f64(double value) {
-    return value;
+static inline double to_f64(long double value) {
+    return (double)value;
 }
 
 #define FUNCTION_LOOP(name, function, T, suffix, round)                                                      \
@@ -213,14 +228,19 @@ static inline double to_f64(double value) {
     FUNCTION_LOOP(name, function, uint16_t, f16, tvm_f64_to_f16)                                             \
     FUNCTION_LOOP(name, function, uint16_t, bf16, tvm_f64_to_bf16)                                           \
     FUNCTION_LOOP(name, function, float, f32, to_f32)
-#define POWER_LOOP(T, suffix, round)                                                                         \
-    static void pow_##suffix(size_t count, void *result, const void *const operands[3],                      \
-                             const size_t steps[3]) {                                                        \
+/* Of x and y. */
+#define FUNCTION2_LOOP(name, function, T, suffix, round)                                                     \
+    static void name##_##suffix(size_t count, void *result, const void *const operands[3],                   \
+                                const size_t steps[3]) {                                                     \
         const T *x = operands[0], *y = operands[1];                                                          \
         T *to = result;                                                                                      \
         for (size_t i = 0; i < count; i++)                                                                   \
-            to[i] = round(pow(from_##suffix(x[i * steps[0]]), from_##suffix(y[i * steps[1]])));              \
+            to[i] = round(function(from_##suffix(x[i * steps[0]]), from_##suffix(y[i * steps[1]])));         \
     }
+#define FUNCTION2_LOOPS(name, function)                                                                      \
+    FUNCTION2_LOOP(name, function, uint16_t, f16, tvm_f64_to_f16)                                            \
+    FUNCTION2_LOOP(name, function, uint16_t, bf16, tvm_f64_to_bf16)                                          \
+    FUNCTION2_LOOP(name, function, float, f32, to_f32)
 
 FUNCTION_LOOPS(sqrt, sqrt)
 FUNCTION_LOOPS(rsqrt, rsqrt)
@@ -232,15 +252,35 @@ FUNCTION_LOOPS(sin, sin)
 FUNCTION_LOOPS(cos, cos)
 FUNCTION_LOOPS(tanh, tanh)
 FUNCTION_LOOPS(erf, erf)
+FUNCTION_LOOPS(tan, tan)
+FUNCTION_LOOPS(sinh, sinh)
+FUNCTION_LOOPS(cosh, cosh)
 FUNCTION_LOOPS(floor, floor)
 FUNCTION_LOOPS(ceil, ceil)
 FUNCTION_LOOPS(round, rint)
 FUNCTION_LOOPS(trunc, trunc)
-POWER_LOOP(uint16_t, f16, tvm_f64_to_f16)
-POWER_LOOP(uint16_t, bf16, tvm_f64_to_bf16)
-POWER_LOOP(float, f32, to_f32)
+FUNCTION2_LOOPS(pow, pow)
+FUNCTION2_LOOPS(atan2, atan2)
+FUNCTION2_LOOPS(mod, fmod)
+
+/* Of f64 in long double, which has 64 digits or more: rounded to 0.51 units or better. */
+#define LONG_LOOP(name) FUNCTION_LOOP(name, name##l, double, f64, to_f64)
+LONG_LOOP(rsqrt)
+LONG_LOOP(exp)
+LONG_LOOP(exp2)
+LONG_LOOP(log)
+LONG_LOOP(log2)
+LONG_LOOP(sin)
+LONG_LOOP(cos)
+LONG_LOOP(tan)
+LONG_LOOP(tanh)
+LONG_LOOP(sinh)
+LONG_LOOP(cosh)
+LONG_LOOP(erf)
+FUNCTION2_LOOP(pow, powl, double, f64, to_f64)
+FUNCTION2_LOOP(atan2, atan2l, double, f64, to_f64)
+FUNCTION2_LOOP(mod, fmod, double, f64, to_f64)
 FUNCTION_LOOP(sqrt, sqrt, double, f64, to_f64)
-FUNCTION_LOOP(rsqrt, rsqrt_double, double, f64, to_f64)
 FUNCTION_LOOP(floor, floor, double, f64, to_f64)
 FUNCTION_LOOP(ceil, ceil, double, f64, to_f64)
 FUNCTION_LOOP(round, rint, double, f64, to_f64)
@@ -374,24 +414,25 @@ typedef struct loop_row {
 #define COMMON_ROW(suffix)                                                                                   \
     .ADD = add_##suffix, .SUB = sub_##suffix, .MUL = mul_##suffix, .DIV = div_##suffix, .MIN = min_##suffix, \
     .MAX = max_##suffix, .NEG = neg_##suffix, .ABS = abs_##suffix, .FMA = fma_##suffix,                      \
-    .CLIP = clip_##suffix, .eq = eq_##suffix, .ne = ne_##suffix, .lt = lt_##suffix, .le = le_##suffix
+    .CLIP = clip_##suffix, .MOD = mod_##suffix, .eq = eq_##suffix, .ne = ne_##suffix, .lt = lt_##suffix,     \
+    .le = le_##suffix
 
 #define FLOAT_ROW(suffix)                                                                                    \
-    COMMON_ROW(suffix), .SQRT = sqrt_##suffix, .RSQRT = rsqrt_##suffix, .FLOOR = floor_##suffix,             \
-                        .CEIL = ceil_##suffix, .ROUND = round_##suffix, .TRUNC = trunc_##suffix
+    COMMON_ROW(suffix),                                                                                      \
+        .SQRT = sqrt_##suffix, .RSQRT = rsqrt_##suffix, .FLOOR = floor_##suffix, .CEIL = ceil_##suffix,      \
+        .ROUND = round_##suffix, .TRUNC = trunc_##suffix, .EXP = exp_##suffix, .EXP2 = exp2_##suffix,        \
+        .LOG = log_##suffix, .LOG2 = log2_##suffix, .SIN = sin_##suffix, .COS = cos_##suffix,                \
+        .TANH = tanh_##suffix, .ERF = erf_##suffix, .POW = pow_##suffix, .TAN = tan_##suffix,                \
+        .SINH = sinh_##suffix, .COSH = cosh_##suffix, .ATAN2 = atan2_##suffix
 
 #define INTEGER(kind, size, suffix)                                                                          \
     {                                                                                                        \
-        .type = {kind, size, 0, 0}, COMMON_ROW(suffix), .MOD = mod_##suffix, .AND = and_##suffix,            \
+        .type = {kind, size, 0, 0}, COMMON_ROW(suffix), .MULHI = mulhi_##suffix, .AND = and_##suffix,        \
         .OR = or_##suffix, .XOR = xor_##suffix, .NOT = not_##suffix, .SHL = shl_##suffix,                    \
         .SHR = shr_##suffix, .POPCOUNT = popcount_##suffix                                                   \
     }
 #define FLOATING(size, e, m, suffix)                                                                         \
-    {                                                                                                        \
-        .type = {TVM_KIND_FLOAT, size, e, m}, FLOAT_ROW(suffix), .EXP = exp_##suffix, .EXP2 = exp2_##suffix, \
-        .LOG = log_##suffix, .LOG2 = log2_##suffix, .SIN = sin_##suffix, .COS = cos_##suffix,                \
-        .TANH = tanh_##suffix, .ERF = erf_##suffix, .POW = pow_##suffix                                      \
-    }
+    { .type = {TVM_KIND_FLOAT, size, e, m}, FLOAT_ROW(suffix) }
 
 static const loop_row rows[] = {
     INTEGER(TVM_KIND_INT, 8, i8),
@@ -405,7 +446,7 @@ static const loop_row rows[] = {
     FLOATING(16, 5, 10, f16),
     FLOATING(16, 8, 7, bf16),
     FLOATING(32, 8, 23, f32),
-    {.type = {TVM_KIND_FLOAT, 64, 11, 52}, FLOAT_ROW(f64)},
+    FLOATING(64, 11, 52, f64),
     {.type = {TVM_KIND_BOOL, 8, 0, 0},
      .AND = and_u8,
      .OR = or_u8,
