@@ -206,6 +206,7 @@ def start_from(folder, shape, options):
     row["load_s"] = time.perf_counter() - begin
     begin = time.perf_counter()
     decoder = Decoder(model, 1, options.prompt + 128, cache=options.cache, consume=True)
+    decoder.prepare(options.prompt)
     ids = torch.randint(0, decoder.config.vocab_size, (1, options.prompt), device="cuda")
     decoder.forward(ids).argmax(-1).item()
     row["first_s"] = time.perf_counter() - begin

@@ -27,37 +27,53 @@ typedef struct assembly {
 
 /* ---- the plan ---- */
 
-/* The piece's local index, in this thread, of the element that local l of the result is; UINT32_MAX: none. */
-static uint32_t find_local(const assembly *a, uint32_t thread, uint32_t l, uint32_t *const *tables,
-                           unsigned *piece) {
+/* The place of an element in the tensor of its result. */
+typedef struct place {
+    uint32_t at[TVM_MAX_RANK];
+} place;
+
+/* What a layout's digits add up to: element (t, l) lies at threads[t] + locals[l]. */
+typedef struct places {
+    place *threads, *locals;
+} places;
+
+static bool find_places(const tvm_layout *layout, places *out) {
+    uint32_t threads = tvm_layout_threads(layout), locals = tvm_layout_locals(layout);
+    out->threads = calloc((size_t)threads + locals, sizeof *out->threads);
+    if (!out->threads) return false;
+    out->locals = out->threads + threads;
+    for (uint32_t t = 0; t < threads; t++) tvm_layout_map(layout, t, 0, out->threads[t].at);
+    for (uint32_t l = 0; l < locals; l++) tvm_layout_map(layout, 0, l, out->locals[l].at);
+    return true;
+}
+
+/* The element of a piece, in row-major order, that the result has for element (thread, l). */
+static uint32_t source_of(const assembly *a, const places *p, uint32_t thread, uint32_t l, unsigned *piece) {
     uint32_t index[TVM_MAX_RANK], from[TVM_MAX_RANK], flat = 0;
-    tvm_layout_map(a->layout, thread, l, index);
+    for (unsigned d = 0; d < a->layout->rank; d++) index[d] = p->threads[thread].at[d] + p->locals[l].at[d];
     *piece = tvm_pieces_origin(&a->pieces, index, from);
     for (unsigned d = 0; d < a->pieces.rank; d++) flat = flat * a->pieces.shapes[*piece][d] + from[d];
-    uint32_t locals = tvm_layout_locals(a->layouts[*piece]);
-    for (uint32_t i = 0; i < locals; i++)
-        if (tables[*piece][(size_t)thread * locals + i] == flat) return i;
-    return UINT32_MAX;
+    return flat;
 }
 
-static bool has_element(const assembly *a, uint32_t thread, uint32_t l, const origin *o,
-                        uint32_t *const *tables) {
-    uint32_t index[TVM_MAX_RANK], from[TVM_MAX_RANK], flat = 0;
-    tvm_layout_map(a->layout, thread, l, index);
-    unsigned piece = tvm_pieces_origin(&a->pieces, index, from);
-    for (unsigned d = 0; d < a->pieces.rank; d++) flat = flat * a->pieces.shapes[piece][d] + from[d];
-    return piece == o->piece &&
-           tables[piece][(size_t)thread * tvm_layout_locals(a->layouts[piece]) + o->local] == flat;
-}
-
-static bool find_origins(assembly *a, uint32_t *const *tables) {
-    uint32_t threads = tvm_layout_threads(a->layout);
-    for (uint32_t l = 0; l < a->locals; l++) {
-        a->origins[l].local = find_local(a, 0, l, tables, &a->origins[l].piece);
-        if (a->origins[l].local == UINT32_MAX) return false;
-        for (uint32_t t = 1; t < threads; t++)
-            if (!has_element(a, t, l, &a->origins[l], tables)) return false;
+/* Has every thread the element of the result's local l where thread 0 has it? */
+static bool find_origin(assembly *a, const places *p, uint32_t l, uint32_t *const *tables) {
+    origin *o = &a->origins[l];
+    uint32_t flat = source_of(a, p, 0, l, &o->piece), threads = tvm_layout_threads(a->layout);
+    uint32_t locals = tvm_layout_locals(a->layouts[o->piece]);
+    while (o->local < locals && tables[o->piece][o->local] != flat) o->local++;
+    if (o->local == locals) return false;
+    for (uint32_t t = 1; t < threads; t++) {
+        unsigned piece;
+        flat = source_of(a, p, t, l, &piece);
+        if (piece != o->piece || tables[piece][(size_t)t * locals + o->local] != flat) return false;
     }
+    return true;
+}
+
+static bool find_origins(assembly *a, const places *p, uint32_t *const *tables) {
+    for (uint32_t l = 0; l < a->locals; l++)
+        if (!find_origin(a, p, l, tables)) return false;
     return true;
 }
 
@@ -88,7 +104,8 @@ static bool plan_assembly(assembly *a, const tvm_ir_program *program, const tvm_
     a->type = kernel->slots[insn->result].dtype;
     a->locals = tvm_layout_locals(a->layout);
     a->origins = calloc(a->locals, sizeof *a->origins);
-    bool good = a->origins != NULL;
+    places result = {NULL, NULL};
+    bool good = a->origins != NULL && find_places(a->layout, &result);
     for (unsigned p = 0; p < a->pieces.count; p++) {
         a->layouts[p] = &program->layouts[kernel->slots[a->pieces.slots[p]].layout];
         size_t entries = (size_t)tvm_layout_threads(a->layouts[p]) * tvm_layout_locals(a->layouts[p]);
@@ -96,11 +113,12 @@ static bool plan_assembly(assembly *a, const tvm_ir_program *program, const tvm_
         good = good && tables[p];
         if (good) tvm_layout_table(a->layouts[p], tables[p]);
     }
-    if (good && !find_origins(a, tables)) {
+    if (good && !find_origins(a, &result, tables)) {
         free(a->origins);
         a->origins = NULL;
         plan_tile(a);
     }
+    free(result.threads);
     free(tables[0]);
     free(tables[1]);
     return good;

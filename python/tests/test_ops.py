@@ -37,6 +37,10 @@ def test_rms_norm(device, dtype):
     y = ops.add_rms_norm(x, residual, w, 1e-5)
     assert torch.equal(residual, total)
     close(y, F.rms_norm(total.double(), (72,), w.double(), 1e-5), ROUNDING[dtype])
+    inner, again = rows(device, dtype, 72), residual.clone()
+    expected = ops.add_rms_norm(ops.rms_norm(x, inner, 1e-5), residual, w, 1e-5)
+    assert torch.equal(ops.add_rms_norm(x, again, w, 1e-5, inner), expected)
+    assert torch.equal(again, residual)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -232,7 +236,7 @@ def examples():
         "matmul_lowbit": (x, layer.packed, layer.scales, None, layer.bias, "u4", 32),
         "matmul": (x, rows("cpu", HALF, 8, 64)),
         "rms_norm": (x, w, 1e-6),
-        "add_rms_norm": (x, x.clone(), w, 1e-6),
+        "add_rms_norm": (x, x.clone(), w, 1e-6, w),
         "swiglu": (x,),
         "rope": (heads, torch.arange(5, dtype=torch.int32), torch.randn(8, 64)),
         "softmax": (x,),

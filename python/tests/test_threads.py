@@ -47,6 +47,22 @@ def test_many_threads(axpy):
     assert not wrong
 
 
+def test_threads_get_one_program():
+    found = []
+    barrier = threading.Barrier(8)
+
+    def work():
+        barrier.wait()
+        found.append(tilusvm.program("vector_add", T="bf16"))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and all(program is found[0] for program in found)
+
+
 def test_errors_are_the_threads_own(axpy):
     messages = {}
 

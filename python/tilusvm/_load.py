@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Iterable
 
@@ -78,7 +79,6 @@ def program_names() -> list[str]:
     return sorted(path.stem for path in PROGRAMS.glob("*.vasm"))
 
 
-@functools.lru_cache(maxsize=None)
 def _shipped(name: str, defines: tuple[str, ...]) -> Program:
     file, implied = _file_of(name)
     path = PROGRAMS / file
@@ -86,10 +86,24 @@ def _shipped(name: str, defines: tuple[str, ...]) -> Program:
     return Program(_native.assemble(path.read_text(), str(path), all_defines, []), name=name)
 
 
+_made: dict[tuple[str, tuple[str, ...]], Future] = {}  # or being made
+_lock = threading.Lock()  # of it
+
+
 def program(name: str, **consts: bool | int | float | str) -> Program:
     """A program that ships with the package (tilusvm(7) lists them), assembled with these constants.
 
     program("matmul_lowbit", WTYPE="u4"), program("attention_decode", HEAD=128): the same arguments give the same
-    object. Raises NotFoundError; AssembleError where the constants make no program.
+    object, in all threads. Raises NotFoundError; AssembleError where the constants make no program.
     """
-    return _shipped(name, tuple(sorted(_define(const, value) for const, value in consts.items())))
+    key = name, tuple(sorted(_define(const, value) for const, value in consts.items()))
+    with _lock:
+        found = _made.get(key)
+        future = found or _made.setdefault(key, Future())
+    if found is None:
+        try:
+            future.set_result(_shipped(*key))
+        except BaseException as error:
+            del _made[key]
+            future.set_exception(error)
+    return future.result()

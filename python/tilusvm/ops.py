@@ -320,37 +320,49 @@ def rms_norm(x, weight, eps=1e-6):
     return _rms_norm_op(x, weight, eps)
 
 
-def _add_rms_norm(x, residual, weight, eps):
+def _add_rms_norm(x, residual, weight, eps, inner):
     out = torch.empty_like(x)
     m, n = rows_of(x), x.shape[-1]
-    kernel = _kernel("rms_norm", "add_rms_norm", x.dtype)
-    kernel(m, n, eps, x.view(m, n), residual.view(m, n), weight, out.view(m, n))
+    kernel = _kernel("rms_norm", "add_rms_norm", x.dtype, **({} if inner is None else {"INNER": True}))
+    weights = (weight,) if inner is None else (inner, weight)
+    kernel(m, n, eps, x.view(m, n), residual.view(m, n), *weights, out.view(m, n))
     return out
 
 
-def _check_add_rms_norm(x, residual, weight, eps):
-    _check_row("add_rms_norm", x)
-    need("add_rms_norm", "residual", residual, dtype=x.dtype, shape=tuple(x.shape), like=x)
-    need("add_rms_norm", "weight", weight, dtype=x.dtype, shape=(x.shape[-1],), like=x)
+#: Columns at most of add_rms_norm with inner.
+INNER_COLUMNS = 16384
 
 
-def _cast_add_rms_norm(dtype, x, residual, weight, eps):
+def _check_add_rms_norm(x, residual, weight, eps, inner):
+    op = "add_rms_norm"
+    _check_row(op, x)
+    need(op, "residual", residual, dtype=x.dtype, shape=tuple(x.shape), like=x)
+    need(op, "weight", weight, dtype=x.dtype, shape=(x.shape[-1],), like=x)
+    if inner is not None:
+        need(op, "inner", inner, dtype=x.dtype, shape=(x.shape[-1],), like=x)
+        if x.shape[-1] > INNER_COLUMNS:
+            raise ValueError(f"{op}: x must have {INNER_COLUMNS} columns at most with inner, not {x.shape[-1]}")
+
+
+def _cast_add_rms_norm(dtype, x, residual, weight, eps, inner):
     # The residual is written: it cannot be another tensor.
-    return x.to(residual.dtype), residual, weight.to(residual.dtype), eps
+    inner = inner if inner is None else inner.to(residual.dtype)
+    return x.to(residual.dtype), residual, weight.to(residual.dtype), eps, inner
 
 
 _add_rms_norm_op = Operator(
-    "add_rms_norm(Tensor x, Tensor(a!) residual, Tensor weight, float eps=1e-6) -> Tensor",
+    "add_rms_norm(Tensor x, Tensor(a!) residual, Tensor weight, float eps=1e-6, Tensor? inner=None) -> Tensor",
     _add_rms_norm,
     _check_add_rms_norm,
-    lambda x, residual, weight, eps: torch.empty_like(x),
+    lambda x, residual, weight, eps, inner: torch.empty_like(x),
     _cast_add_rms_norm,
 )
 
 
-def add_rms_norm(x, residual, weight, eps=1e-6):
-    """Adds x to residual, in place, rounded to their type, and returns rms_norm of the sum."""
-    return _add_rms_norm_op(x, residual, weight, eps)
+def add_rms_norm(x, residual, weight, eps=1e-6, inner=None):
+    """Adds x to residual, in place, rounded to their type, and returns rms_norm of the sum. With inner, weights [n] of
+    their type, rms_norm(x, inner, eps) is added in the place of x, by the same launch; n is at most 16384 then."""
+    return _add_rms_norm_op(x, residual, weight, eps, inner)
 
 
 def _swiglu(x, activation):

@@ -1,11 +1,11 @@
 """A decoder layer of this package's kernels, in the place of one of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral
 families of transformers.
 
-    x, residual -> norm(residual += x) -> q, k, v -> norms of heads -> rotary embedding -> cache, attention
-                -> projection -> [norm] -> norm(residual += x) -> gate, up -> activation -> down -> [norm] ->
-                x, residual
+    x, residual -> norm(residual += [norm](x)) -> q, k, v -> norms of heads -> rotary embedding -> cache, attention
+                -> projection -> norm(residual += [norm](x)) -> gate, up -> activation -> down -> x, residual
 
-What a layer adds to the residual is added where the next norm reads it, so that a layer gives two tensors.
+What a layer adds to the residual is added where the next norm reads it, in one launch, so that a layer gives two
+tensors; of Gemma it is normalized before, by weights of the layer that gave it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import copy
 import torch
 
 from .. import nn
-from ..ops import add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
+from ..ops import INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
 from ._cache import PagedCache
 
 __all__ = ["Block", "Options"]
@@ -55,13 +55,18 @@ class Norm(torch.nn.Module):
         self.weight = torch.nn.Parameter((1.0 + weight.float()).to(weight.dtype) if plus_one else weight, False)
         self.reference = None if fused else norm
 
-    def forward(self, x, residual=None):
-        """norm(x), or norm(residual += x)."""
+    def forward(self, x, residual=None, inner=None):
+        """norm(x), or norm(residual += x), or norm(residual += inner(x)) for another Norm."""
+        if inner is not None and (self.reference is not None or not self._takes(inner, x)):
+            x, inner = inner(x), None
         if self.reference is not None:
             return self.reference(x if residual is None else residual.add_(x))
         if residual is None:
             return rms_norm(x.contiguous(), self.weight, self.eps)
-        return add_rms_norm(x, residual, self.weight, self.eps)
+        return add_rms_norm(x, residual, self.weight, self.eps, None if inner is None else inner.weight)
+
+    def _takes(self, inner, x):
+        return inner.eps == self.eps and x.shape[-1] <= INNER_COLUMNS
 
 
 def early(layer):
@@ -161,21 +166,31 @@ class Block(torch.nn.Module):
         self.before_mlp = norm(layer, "pre_feedforward_layernorm" if four else "post_attention_layernorm")
         self.after_mlp = norm(layer, "post_feedforward_layernorm") if four else None
 
-    def forward(self, x, residual, context):
-        """x [tokens, hidden], residual as x or None at the first layer; the same of the next."""
+    def forward(self, x, residual, context, inner=None):
+        """x [tokens, hidden], residual as x or None at the first layer; the same of the next. inner: the Norm of x
+        before it is added, after_mlp of the layer that gave it."""
         if residual is None:
             residual = x.clone()
             h = self.before(x)
         else:
-            h = self.before(x, residual)
+            h = self.before(x, residual, inner)
         x = self.out(self._attend(h, context))
-        if self.after_attention is not None:
-            x = self.after_attention(x)
-        h = self.before_mlp(x, residual)
-        x = self.down(self._gated(h))
-        if self.after_mlp is not None:
-            x = self.after_mlp(x)
-        return x, residual
+        h = self.before_mlp(x, residual, self.after_attention)
+        return self.down(self._gated(h)), residual
+
+    def first_launches(self, x, context):
+        """Functions of no arguments that launch, all of them together, what a call with this x launches, on data of no
+        account: for threads, each of which waits for the code of some of the kernels. The cache's newest tokens are
+        lost."""
+        rows, options = x.shape[0], self.options
+        wide = x.new_zeros(rows, 2 * self.gate_up.sizes[0])
+        heads = [x.new_zeros(rows, count, self.head) for count in (self.heads, self.kv_heads, self.kv_heads)]
+        flat = heads[0].view(rows, -1)
+        norms = [(self.before, self.after_mlp), (self.before_mlp, self.after_attention)]
+        jobs = [lambda: self.before(x), *(lambda n=n, i=i: n(x, x.clone(), i) for n, i in norms)]
+        jobs += [lambda: self._attend(x, context), lambda: self._attended(*heads, context)]
+        jobs += [lambda: self.out(flat), lambda: self.gate_up(x), lambda: self.down(wide[:, : wide.shape[1] // 2])]
+        return [*jobs, lambda: swiglu(wide, self.activation)] if options.mlp else jobs
 
     def _gated(self, h):
         both = self.gate_up(h)
@@ -195,10 +210,10 @@ class Block(torch.nn.Module):
 
     def _attend(self, h, context):
         cache, table = context.cache, context.table
-        few = isinstance(cache, PagedCache) and context.new <= self.few_queries
+        few = self._few(context)
         at_once = few and self.options.rotary and context.absolute
         if at_once and self.q_norm is None:
-            q = cache.append_all(self.index, self.qkv(h), table)
+            q, k, v = cache.append_all(self.index, self.qkv(h), table), None, None
         else:
             q, k, v = self._heads(h)
             turn = rope if self.options.rotary else _turned
@@ -206,7 +221,14 @@ class Block(torch.nn.Module):
             k = k if at_once else turn(k, context.positions, table)
             if isinstance(cache, PagedCache):
                 cache.append(self.index, k, v, table if at_once else None)
-        if few:
+        return self._attended(q, k, v, context)
+
+    def _few(self, context):
+        return isinstance(context.cache, PagedCache) and context.new <= self.few_queries
+
+    def _attended(self, q, k, v, context):
+        cache = context.cache
+        if self._few(context):
             out = attention_decode(
                 q.view(cache.batch, context.new, self.heads, self.head), cache.data[self.index], cache.table,
                 cache.lengths, cache.format, window=self.window, scale=self.scale, cap=self.cap,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import copy
 import dataclasses
 
@@ -83,6 +85,30 @@ class Decoder:
             device=self.device,
         )  # fmt: skip
 
+    def prepare(self, tokens):
+        """Makes and loads the code of the kernels that a prompt of so many tokens of each sequence, and the steps
+        behind it, launch, that of different kernels side by side; without it the first launch of each waits for its
+        own. Before the first prompt: what the cache has is lost."""
+        cache, layer = self.cache, self.blocks[0]
+        hidden = self.norm.weight.shape[0]
+        logits = torch.zeros(cache.batch, self.head.out_features, dtype=self.norm.weight.dtype, device=self.device)
+        jobs = [lambda: argmax(logits), lambda: self.head(x[: cache.batch])]
+        cache.lengths.fill_(tokens)
+        for new in {tokens, 1}:
+            x = torch.zeros(cache.batch * new, hidden, dtype=logits.dtype, device=self.device)
+            positions = torch.zeros(x.shape[0], dtype=torch.int32, device=self.device)
+            context = Context(new, positions, self.tables[self.kinds[0]], cache.starts(new), cache)
+            jobs += layer.first_launches(x, context)
+
+        def run(job):
+            with torch.no_grad(), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
+                job()
+
+        stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
+        with concurrent.futures.ThreadPoolExecutor(len(jobs)) as threads:
+            list(threads.map(run, jobs))
+        cache.reset()
+
     @torch.no_grad()
     def forward(self, ids):
         """Logits [batch, vocabulary] of the token behind the newest ones, ids [batch, tokens]."""
@@ -99,13 +125,14 @@ class Decoder:
             x = x * self.embed.embed_scale.to(x.dtype)
         elif self.factor is not None:
             x = x * self.factor
-        cache, residual = self.cache, None
+        cache, residual, inner = self.cache, None, None
         for kind, block in zip(self.kinds, self.blocks):
             context = Context(new, positions, self.tables[kind], cache.starts(new), cache)
-            x, residual = block(x, residual, context)
+            x, residual = block(x, residual, context, inner)
+            inner = block.after_mlp
         if new > 1:  # of each sequence the last
             x, residual = (t.view(cache.batch, new, -1)[:, -1].contiguous() for t in (x, residual))
-        logits = self.head(self.norm(x, residual)).contiguous()
+        logits = self.head(self.norm(x, residual, inner)).contiguous()
         return logits if not self.final_cap else torch.tanh(logits / self.final_cap) * self.final_cap
 
     # ---- steps from a graph ----

@@ -70,6 +70,7 @@ class Layer(Block):
             context.attend = lambda block, q, k, v: self._attend_with(context, attention_mask, q, k, v)
         x = hidden_states.reshape(batch * new, -1)
         x, residual = super().forward(x, None, context)
+        x = x if self.after_mlp is None else self.after_mlp(x)
         return (x + residual).view(hidden_states.shape)
 
     def _attend_with(self, context, mask, q, k, v):
