@@ -163,7 +163,7 @@ void gen_bulk(gen *g) {
     tvm_dtype type = types[gen_below(g, 5)];
     tvm_layout layout;
     if (g->params + 3 >= GEN_PARAMS || !gen_layout(g, 2, tile, &layout)) return;
-    bool clusters = g->kernel->cluster[0] > 1, together = clusters && gen_one_in(g, 2);
+    bool clusters = g->kernel->cluster[g->axis] > 1, together = clusters && gen_one_in(g, 2);
     uint32_t arrivals = 1 + gen_one_in(g, 3), tensor = shared_tensor(g, type, 2, tile),
              barrier = barriers(g, 1, arrivals, false), wide = gen_below(g, 3) * 8;
     if (together) plain(g, TVM_OP_SYNC_CLUSTER);
@@ -182,7 +182,7 @@ void gen_bulk(gen *g) {
     gen_put_expr(&copy, constant(g, 0));
     gen_put_evict(g, &copy);
     if (together)
-        gen_put_const(&copy, gen_one_in(g, 2) ? TVM_AXIS_X : TVM_AXES_ALL);
+        gen_put_const(&copy, gen_one_in(g, 2) ? TVM_AXIS_X + g->axis : TVM_AXES_ALL);
     else
         gen_put_none(&copy);
     gen_must(g, &copy);
@@ -448,7 +448,7 @@ void gen_between_blocks(gen *g) {
 void gen_cluster(gen *g) {
     uint32_t tile[TVM_MAX_RANK];
     tvm_layout layout;
-    bool clusters = g->kernel->cluster[0] > 1;
+    bool clusters = g->kernel->cluster[g->axis] > 1;
     unsigned rank = gen_shape(g, tile);
     tvm_dtype type = sum_type(g);
     if (!gen_layout(g, rank, tile, &layout)) return;

@@ -180,6 +180,16 @@ static uint32_t sums(gen *g, tvm_dtype type, const tvm_layout *layout) {
     return fits ? slot : gen_fresh(g, type, layout);
 }
 
+/* With the last two words; high: of its numbers. */
+static void take_product(gen *g, const product *p, gen_insn *insn, int64_t high) {
+    uint32_t result = TVM_NONE;
+    put_flag(insn, gen_one_in(g, 4));                           /* reassociate: no sum is rounded */
+    put_flag(insn, p->atom_a && tvm_dtype_same(p->a, TVM_F32)); /* tf32 */
+    if (!gen_take(g, insn, &result)) return;
+    g->vars[result] = (gen_var){.alive = true, .exact_bits = true, .whole = true, .high = high};
+    gen_store_output(g, result);
+}
+
 static void put_product(gen *g, const product *p, const tvm_layout *a, const tvm_layout *b,
                         const tvm_layout *c) {
     bool allocates = g->depth == 0 && !g->in_role, shared_b = allocates && gen_one_in(g, 2),
@@ -203,13 +213,61 @@ static void put_product(gen *g, const product *p, const tvm_layout *a, const tvm
         gen_put_const(&insn, a->shape[1]);
     else
         gen_put_none(&insn);
-    put_flag(&insn, gen_one_in(g, 4));                           /* reassociate: no sum is rounded */
-    put_flag(&insn, p->atom_a && tvm_dtype_same(p->a, TVM_F32)); /* tf32 */
-    uint32_t result = TVM_NONE;
-    if (!gen_take(g, &insn, &result)) return;
-    g->vars[result] = (gen_var){
-        .alive = true, .exact_bits = true, .whole = true, .high = before + 16 * (int64_t)a->shape[1]};
-    gen_store_output(g, result);
+    take_product(g, p, &insn, before + 16 * (int64_t)a->shape[1]);
+}
+
+/* ---- batches ---- */
+
+/* Each warp's own tile of a batch. */
+static bool batch_layout(gen *g, const char *name, uint32_t height, uint32_t width, tvm_layout *out) {
+    tvm_why why;
+    tvm_layout inner, entry, first, held, outer;
+    const uint32_t warps[3] = {g->team.warps, 1, 1}, tile[3] = {1, height, width};
+    return atom(name, &inner) && tvm_layout_unsqueeze(&inner, 0, &entry, &why) == TVM_OK &&
+           tvm_layout_spatial(3, warps, &first, &why) == TVM_OK &&
+           tvm_layout_local(3, tile, &held, &why) == TVM_OK &&
+           tvm_layout_compose(&first, &held, &outer, &why) == TVM_OK &&
+           tvm_layout_compose(&outer, &entry, out, &why) == TVM_OK;
+}
+
+/* The matrices of the batch one after the other along k, in a shared tensor. */
+static bool put_split(gen *g, gen_insn *insn, tvm_dtype type, uint32_t rows, uint32_t columns) {
+    const uint32_t shape[TVM_MAX_RANK] = {rows, columns};
+    tvm_layout layout;
+    if (!gen_layout(g, 2, shape, &layout)) return false;
+    put_shared(g, insn, type, &layout, false);
+    return true;
+}
+
+/* Of each warp a matrix; those of b, or of both, now and then parts of one along k. */
+static void put_batch(gen *g, const product *p) {
+    uint32_t m = 1 + gen_below(g, 2), n = 1 + gen_below(g, 2), k = 1 + gen_below(g, 2), warps = g->team.warps;
+    bool split = g->depth == 0 && !g->in_role && !gen_one_in(g, 4), both = split && gen_one_in(g, 3),
+         turn_a = both && gen_one_in(g, 2), turn_b = split && gen_one_in(g, 2);
+    tvm_layout a, b, c;
+    if (!batch_layout(g, p->atom_a, m, k, &a) || !batch_layout(g, p->atom_b, k, n, &b) ||
+        !batch_layout(g, p->atom_c, m, n, &c))
+        return;
+    gen_insn insn = gen_begin(TVM_OP_MMA);
+    uint32_t rows = a.shape[1], all = a.shape[2] * warps, columns = b.shape[2];
+    if (!both)
+        gen_put_slot(&insn, fragment(g, p->a, &a));
+    else if (!put_split(g, &insn, p->a, turn_a ? all : rows, turn_a ? rows : all))
+        return;
+    if (!split)
+        gen_put_slot(&insn, fragment(g, p->b, &b));
+    else if (!put_split(g, &insn, p->b, turn_b ? columns : all, turn_b ? all : columns))
+        return;
+    uint32_t sum = sums(g, p->c, &c), before = (uint32_t)g->vars[sum].high;
+    gen_put_slot(&insn, sum);
+    put_flag(&insn, turn_a);
+    put_flag(&insn, turn_b);
+    put_flag(&insn, split);
+    if (both)
+        gen_put_const(&insn, a.shape[2]);
+    else
+        gen_put_none(&insn);
+    take_product(g, p, &insn, before + 16 * (int64_t)a.shape[2]);
 }
 
 void gen_mma(gen *g) {
@@ -224,6 +282,10 @@ void gen_mma(gen *g) {
     while (t.across % 2 == 0 && gen_one_in(g, 2)) t.across /= 2, t.down *= 2;
     tvm_layout a, b, c;
     if (!g->options->layouts_matter || g->params + 4 >= GEN_PARAMS) return;
+    if (!threads && units > 1 && gen_one_in(g, 3)) {
+        put_batch(g, &p);
+        return;
+    }
     if (!operand_layout(p.atom_a, t.down, t.across, true, false, t.m, t.k, &a) ||
         !operand_layout(p.atom_b, t.down, t.across, false, true, t.k, t.n, &b) ||
         !operand_layout(p.atom_c, t.down, t.across, true, true, t.m, t.n, &c))

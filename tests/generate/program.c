@@ -47,6 +47,18 @@ static void choose_shapes(gen *g) {
     }
 }
 
+/* So many; now and then with what machines differ in, so that it makes no difference. */
+static uint32_t blocks(gen *g, uint32_t count) {
+    uint32_t number = gen_integer(g, TVM_I(32), count);
+    if (!gen_one_in(g, 6)) return number;
+    bool target = gen_one_in(g, 2);
+    uint32_t found =
+        gen_node(g, (tvm_expr){.op = target ? TVM_EXPR_TARGET : TVM_EXPR_MULTIPROCESSORS, .type = TVM_I(32)});
+    /* The interpreter's target is 0. */
+    uint32_t least = gen_apply(g, TVM_EXPR_MIN, found, gen_integer(g, TVM_I(32), !target));
+    return gen_apply(g, target ? TVM_EXPR_ADD : TVM_EXPR_MUL, number, least);
+}
+
 static void begin(gen *g) {
     static const uint32_t warps[] = {1, 1, 2, 4, 4, 3, 8, 2};
     g->program = tvm_ir_program_new();
@@ -64,8 +76,9 @@ static void begin(gen *g) {
     g->scalar_bool = scalar_param(g, "t", TVM_BOOL);
     bool clusters = g->options->clusters && gen_one_in(g, 4);
     g->blocks = clusters ? 2 : 1 + gen_below(g, GEN_BLOCKS);
-    if (clusters) g->kernel->cluster[0] = 2;
-    g->kernel->grid[0] = gen_integer(g, TVM_I(32), g->blocks);
+    g->axis = clusters || gen_one_in(g, 3) ? gen_below(g, 3) : 0;
+    if (clusters) g->kernel->cluster[g->axis] = 2;
+    for (unsigned d = 0; d <= g->axis; d++) g->kernel->grid[d] = blocks(g, d == g->axis ? g->blocks : 1);
     choose_assumptions(g);
     choose_shapes(g);
 }
@@ -88,7 +101,7 @@ static void statements(gen *g) {
     static void (*const special[])(gen *) = {gen_between_blocks, gen_pipeline, gen_bulk, gen_roles,
                                              gen_cluster};
     unsigned count = g->options->small ? 1 + gen_below(g, 5) : 3 + gen_below(g, 14);
-    bool waits = gen_one_in(g, 8), clusters = g->kernel->cluster[0] > 1;
+    bool waits = gen_one_in(g, 8), clusters = g->kernel->cluster[g->axis] > 1;
     if (waits) plain(g, TVM_OP_WAIT_DEPENDENCY);
     tvm_layout layout;
     for (unsigned i = 0; i < 2; i++)

@@ -41,6 +41,7 @@ typedef struct gen {
     tvm_ir_kernel *kernel; /* the program's only one: does not move */
     tvm_team team;
     uint32_t blocks;
+    unsigned axis;              /* along which the blocks lie, and a cluster's */
     uint32_t teams, team_index; /* of a role that has several; teams: else 0 */
     gen_var vars[GEN_SLOTS];
     bool outside[GEN_SLOTS]; /* of roles: what was alive there */

@@ -39,7 +39,7 @@ uint32_t gen_slot_expr(gen *g, uint32_t slot) {
 }
 
 uint32_t gen_block(gen *g) {
-    return gen_node(g, (tvm_expr){.op = TVM_EXPR_BLOCK, .type = TVM_I(32)});
+    return gen_node(g, (tvm_expr){.op = TVM_EXPR_BLOCK, .type = TVM_I(32), .a = g->axis});
 }
 
 uint32_t gen_apply(gen *g, unsigned op, uint32_t a, uint32_t b) {
@@ -62,8 +62,8 @@ static gen_range leaf(gen *g) {
     if (gen_one_in(g, 3)) return constant(g, gen_below(g, 9));
     if (gen_one_in(g, 4)) return (gen_range){gen_block(g), 0, g->blocks - 1};
     if (gen_one_in(g, 12))
-        return (gen_range){gen_node(g, (tvm_expr){.op = TVM_EXPR_GRID, .type = TVM_I(32)}), g->blocks,
-                           g->blocks};
+        return (gen_range){gen_node(g, (tvm_expr){.op = TVM_EXPR_GRID, .type = TVM_I(32), .a = g->axis}),
+                           g->blocks, g->blocks};
     for (uint32_t s = g->kernel->slot_count; s-- > 0 && count < 8;)
         if (g->kernel->slots[s].kind == TVM_SLOT_SCALAR && g->vars[s].alive && g->vars[s].whole &&
             tvm_dtype_same(g->kernel->slots[s].dtype, TVM_I(32)))
