@@ -27,8 +27,10 @@ const tvm_token *tvm_asm_next(tvm_asm *as) {
 
 bool tvm_asm_is(const tvm_asm *as, const tvm_token *token, const char *text) {
     if ((token->kind != TVM_TOKEN_SIGN && token->kind != TVM_TOKEN_NAME) || token->pasted) return false;
-    return strlen(text) == token->length &&
-           memcmp(tvm_token_text(as->source, token), text, token->length) == 0;
+    const char *found = tvm_token_text(as->source, token);
+    size_t i = 0; /* nearly always the first byte decides */
+    while (i < token->length && text[i] && found[i] == text[i]) i++;
+    return i == token->length && !text[i];
 }
 
 bool tvm_asm_at(const tvm_asm *as, const char *text) {

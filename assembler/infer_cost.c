@@ -40,15 +40,33 @@ typedef struct lane_places {
     unsigned count;
 } lane_places;
 
+/* What the dimensions' indices count for in a place of bits. */
+static void find_steps(const tvm_layout *layout, unsigned bits, uint64_t step[TVM_MAX_RANK]) {
+    uint64_t rows = UINT64_C(1) << 32;
+    step[layout->rank - 1] = bits;
+    for (unsigned d = layout->rank - 1; d-- > 0; rows *= layout->shape[d]) step[d] = rows;
+}
+
+/* Least significant part of the thread's number first: each repeats the lanes so far, further on. */
 static void find_lanes(const tvm_layout *layout, unsigned bits, lane_places *lanes) {
     uint32_t threads = tvm_layout_threads(layout);
+    uint64_t step[TVM_MAX_RANK], stride[TVM_MAX_MODES];
+    find_steps(layout, bits, step);
+    tvm_layout_mode_strides(layout, stride);
     lanes->count = threads < WARP ? threads : WARP;
-    for (uint32_t lane = 0; lane < lanes->count; lane++) {
-        uint32_t index[TVM_MAX_RANK];
-        tvm_layout_map(layout, lane, 0, index);
-        uint64_t row = 0;
-        for (unsigned d = 0; d + 1 < layout->rank; d++) row = row * layout->shape[d] + index[d];
-        lanes->at[lane] = (row << 32) + (uint64_t)index[layout->rank - 1] * bits / 8;
+    lanes->at[0] = 0;
+    unsigned count = 1;
+    for (unsigned i = layout->spatials; i-- > 0 && count < lanes->count;) {
+        int32_t m = layout->spatial[i];
+        uint64_t size = m < 0 ? (uint64_t) - (int64_t)m : layout->mode_size[m];
+        uint64_t by = m < 0 ? 0 : stride[m] * step[layout->mode_dim[m]], total = count * size;
+        for (uint64_t lane = count; lane < total && lane < lanes->count; lane++)
+            lanes->at[lane] = lanes->at[lane - count] + by;
+        count = (unsigned)(total < WARP ? total : WARP);
+    }
+    for (unsigned lane = 0; lane < lanes->count; lane++) {
+        uint64_t row = lanes->at[lane] & ~(uint64_t)UINT32_MAX;
+        lanes->at[lane] = row + (lanes->at[lane] - row) / 8;
     }
 }
 

@@ -10,7 +10,7 @@
 #include "gpu.h"
 #include "types.h"
 
-enum { ARGUMENTS = 12, DEFINES = 6, TEXT = 128, COPY_KERNELS = 2, ALIGNMENT = 256 };
+enum { ARGUMENTS = 12, DEFINES = 6, TEXT = 128, COPY_KERNELS = 2, ALIGNMENT = 256, OWN_POINTS = 64 };
 
 /* Arguments, with blanks between: `i:16384` an integer, `f:1e-5` a float, `r:f16:COUNT` a tensor that is
  * read, `w:...` one that is written, `b:...` one that is both; `k:i32:COUNT:LIMIT` is read, of numbers below
@@ -81,19 +81,28 @@ enum { POINTS = sizeof points / sizeof *points };
 
 typedef struct options {
     const char *folder, *only, *defines;
-    point own;
+    point own[OWN_POINTS];
+    size_t own_count;
     double rest;
+    unsigned replays;
+    bool cached;
 } options;
 
 static const struct argp_option argp_options[] = {
     {"programs", 'p', "DIR", 0, "take the programs of DIR (default: programs)", 0},
     {"only", 'o', "TEXT", 0, "only points whose program, definitions or kernel contain TEXT", 0},
     {"define", 'D', "NAME=VALUE ...", 0, "more definitions for every point", 0},
-    {"point", 'x', "FILE/DEFINES/KERNEL/ARGUMENTS", 0, "this point in place of the table's", 0},
+    {"point", 'x', "FILE/DEFINES/KERNEL/ARGUMENTS", 0,
+     "this point in place of the table's; once or more. FILE is a program's name, or a file's that ends in .vbc",
+     0},
+    {"cached", 'c', NULL, 0, "copies of the data that together fill a third of the L2, not three of them", 0},
+    {"replays", 'n', "N", 0, "replays of each graph, 15 at most (default: 15)", 0},
+    {"rest", 'r', "SECONDS", 0, "pause before each turn of replays (default: 0.1)", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
     options *o = state->input;
+    point *own;
     char *rest = NULL;
     switch (key) {
     case 'p':
@@ -106,9 +115,23 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
         o->defines = arg;
         return 0;
     case 'x':
-        o->own = (point){strtok_r(arg, "/", &rest), strtok_r(NULL, "/", &rest), strtok_r(NULL, "/", &rest),
-                         strtok_r(NULL, "/", &rest)};
-        if (!o->own.arguments) argp_error(state, "FILE/DEFINES/KERNEL/ARGUMENTS is expected");
+        if (o->own_count == OWN_POINTS) argp_error(state, "too many points");
+        own = &o->own[o->own_count++];
+        own->file = strtok_r(arg, "/", &rest);
+        own->defines = strtok_r(NULL, "/", &rest);
+        own->kernel = strtok_r(NULL, "/", &rest);
+        own->arguments = strtok_r(NULL, "/", &rest);
+        if (!own->arguments) argp_error(state, "FILE/DEFINES/KERNEL/ARGUMENTS is expected");
+        return 0;
+    case 'c':
+        o->cached = true;
+        return 0;
+    case 'n':
+        o->replays = (unsigned)strtoul(arg, NULL, 10);
+        if (!o->replays || o->replays > BENCH_REPLAYS) argp_error(state, "1 to 15 replays are expected");
+        return 0;
+    case 'r':
+        o->rest = strtod(arg, NULL);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -246,7 +269,9 @@ static bool load(run *r, const point *p, tvm_program **program, work *w) {
     char path[4096], text[TEXT * 2], *rest = NULL;
     const char *defines[DEFINES];
     size_t count = 0;
-    snprintf(path, sizeof path, "%s/%s.vasm", r->o.folder, p->file);
+    size_t length = strlen(p->file);
+    bool bytecode = length > 4 && !strcmp(p->file + length - 4, ".vbc");
+    snprintf(path, sizeof path, "%s/%s%s", r->o.folder, p->file, bytecode ? "" : ".vasm");
     snprintf(text, sizeof text, "%s %s", p->defines, r->o.defines ? r->o.defines : "");
     for (char *at = strtok_r(text, " ", &rest); at && count < DEFINES; at = strtok_r(NULL, " ", &rest))
         defines[count++] = at;
@@ -270,7 +295,7 @@ static bool measure(run *r, const point *p, work *w, size_t total) {
         jobs[c + 1] = (bench_job){copy, &copiers[c], launches};
         if (!copy(b, 0, &copiers[c]) || !bench_wait(b)) return false;
     }
-    if (!bench_measure_in_turn(b, jobs, COPY_KERNELS + 1, BENCH_REPLAYS, times)) return false;
+    if (!bench_measure_in_turn(b, jobs, COPY_KERNELS + 1, r->o.replays, times)) return false;
     double best = times[1].median;
     for (unsigned c = 1; c < COPY_KERNELS; c++)
         if (times[c + 1].median < best) best = times[c + 1].median;
@@ -302,6 +327,7 @@ static bool open_all(run *r, tvm_program **program) {
     static const char *const names[COPY_KERNELS] = {"copy_small", "copy_large"};
     if (!bench_open(&r->b, false, 0)) return false;
     r->b.rest = r->o.rest;
+    if (r->o.cached) r->b.l2 /= 9; /* of which copies fill three */
     r->room = 16 << 20;
     r->host = malloc(r->room);
     if (!r->host) return bench_fail(&r->b, "out of memory");
@@ -316,15 +342,13 @@ int main(int argc, char **argv) {
     static const struct argp argp = {
         argp_options, parse_option, NULL, "Measure memory-bound programs against a copy of as many bytes.",
         NULL,         NULL,         NULL};
-    run r = {.o = {.folder = "programs", .rest = 0.1}};
+    run r = {.o = {.folder = "programs", .rest = 0.1, .replays = BENCH_REPLAYS}};
     tvm_program *program = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &r.o);
     bool ok = open_all(&r, &program);
-    if (ok && r.o.own.file)
-        ok = run_point(&r, &r.o.own);
-    else
-        for (size_t i = 0; ok && i < POINTS; i++)
-            if (chosen(&r.o, &points[i])) ok = run_point(&r, &points[i]);
+    for (size_t i = 0; ok && i < r.o.own_count; i++) ok = run_point(&r, &r.o.own[i]);
+    for (size_t i = 0; ok && !r.o.own_count && i < POINTS; i++)
+        if (chosen(&r.o, &points[i])) ok = run_point(&r, &points[i]);
     if (!ok) fprintf(stderr, "elementwise: %s\n", r.b.why);
     tvm_program_free(program);
     free(r.host);

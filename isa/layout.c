@@ -68,9 +68,13 @@ static void mode_strides(unsigned modes, const uint32_t *mode_size, const uint8_
     }
 }
 
+void tvm_layout_mode_strides(const tvm_layout *layout, uint64_t *strides) {
+    mode_strides(layout->modes, layout->mode_size, layout->mode_dim, strides);
+}
+
 void tvm_digits_of(const tvm_layout *layout, tvm_digits *digits) {
     uint64_t strides[TVM_MAX_MODES];
-    mode_strides(layout->modes, layout->mode_size, layout->mode_dim, strides);
+    tvm_layout_mode_strides(layout, strides);
     tvm_digits_start(digits, layout->rank, layout->shape);
     for (unsigned i = 0; i < layout->spatials; i++) {
         int32_t m = layout->spatial[i];

@@ -120,6 +120,8 @@ uint32_t tvm_layout_threads(const tvm_layout *layout);
 uint32_t tvm_layout_locals(const tvm_layout *layout);
 uint32_t tvm_layout_elements(const tvm_layout *layout);
 uint32_t tvm_layout_replication(const tvm_layout *layout); /* threads that hold each element */
+/* What a step of each mode adds to the index of its dimension; up to TVM_MAX_MODES of them. */
+void tvm_layout_mode_strides(const tvm_layout *layout, uint64_t *strides);
 
 /* (thread, local) -> index vector of `rank` entries. */
 void tvm_layout_map(const tvm_layout *layout, uint32_t thread, uint32_t local, uint32_t *index);

@@ -12,18 +12,15 @@ unsigned tvm_lanes_together(unsigned width) {
 /* Of lanes that are served together: the n-th different word of a bank is had in pass n. */
 static unsigned passes_together(const uint32_t *address, unsigned lanes, unsigned words, unsigned first,
                                 uint8_t *pass) {
-    uint32_t seen[WARP * WORDS], order[WARP * WORDS], count = 0;
+    uint32_t seen[TVM_BANKS][WARP]; /* words of a bank: a lane has at most one of them */
     unsigned load[TVM_BANKS] = {0}, most = 0;
     for (unsigned i = 0; i < lanes; i++)
         for (unsigned w = 0; w < words; w++) {
-            uint32_t word = address[i] / 4 + w, n = 0;
-            while (n < count && seen[n] != word) n++;
-            if (n == count) {
-                seen[count] = word;
-                order[count++] = load[word % TVM_BANKS]++;
-                if (load[word % TVM_BANKS] > most) most = load[word % TVM_BANKS];
-            }
-            if (pass && w == 0) pass[i] = (uint8_t)(first + order[n]);
+            uint32_t word = address[i] / 4 + w, bank = word % TVM_BANKS, n = 0;
+            while (n < load[bank] && seen[bank][n] != word) n++;
+            if (n == load[bank]) seen[bank][load[bank]++] = word;
+            if (load[bank] > most) most = load[bank];
+            if (pass && w == 0) pass[i] = (uint8_t)(first + n);
         }
     return most;
 }

@@ -116,17 +116,19 @@ tvm_status tvm_transfer_classify(emitter *e, transfer *t) {
 /* The thread parts of the coordinates whose indices are scalars. */
 static void find_parts(emitter *e, transfer *t, unsigned tile_rank, unsigned lead) {
     global_access *g = &t->g;
-    uint32_t threads = tvm_layout_threads(t->layout), index[TVM_MAX_RANK];
     for (unsigned d = 0; d < tile_rank; d++) {
         bool has_tensor = t->index[lead + d].map;
         g->extent[d] = has_tensor ? 1 : t->layout->shape[t->extra + d];
         g->part[d].varies =
             !has_tensor && tvm_thread_coordinate(e, t->layout, t->extra + d, &g->part[d].value);
     }
-    for (uint32_t i = 0; i < threads; i++) {
-        tvm_layout_map(t->layout, i, 0, index);
-        for (unsigned d = 0; d < tile_rank; d++)
-            g->part[d].divisor = tvm_fact_gcd(g->part[d].divisor, index[t->extra + d]);
+    uint64_t stride[TVM_MAX_MODES];
+    tvm_layout_mode_strides(t->layout, stride);
+    for (unsigned i = 0; i < t->layout->spatials; i++) {
+        int32_t m = t->layout->spatial[i];
+        unsigned d = m < 0 ? 0 : t->layout->mode_dim[m] - t->extra;
+        if (m >= 0 && d < tile_rank && t->layout->mode_size[m] > 1)
+            g->part[d].divisor = tvm_fact_gcd(g->part[d].divisor, stride[m]);
     }
 }
 
