@@ -31,7 +31,7 @@ unsigned tvm_abi_element_bytes(unsigned element) {
 static bool same_map(const tvm_abi_map *a, const tvm_abi_map *b) {
     return a->tensor == b->tensor && a->element == b->element && a->rank == b->rank &&
            a->swizzle == b->swizzle && a->promotion == b->promotion && a->is_written == b->is_written &&
-           memcmp(a->box, b->box, sizeof a->box) == 0;
+           a->row == b->row && memcmp(a->box, b->box, sizeof a->box) == 0;
 }
 
 uint32_t tvm_abi_add_map(tvm_kernel_abi *abi, const tvm_abi_map *map) {
@@ -80,7 +80,8 @@ enum {
 
 static void encode_map(const tvm_abi_map *map, uint32_t words[MAP]) {
     words[0] = map->tensor | (uint32_t)map->element << 16 | (uint32_t)map->rank << 24;
-    words[1] = map->swizzle | (uint32_t)map->promotion << 8 | (uint32_t)map->is_written << 16;
+    words[1] = map->swizzle | (uint32_t)map->promotion << 8 | (uint32_t)map->is_written << 16 |
+               (uint32_t)map->row << 24;
     words[2] = map->box[0] | (uint32_t)map->box[1] << 16;
     words[3] = map->box[2] | (uint32_t)map->box[3] << 16;
     words[4] = map->box[4];
@@ -93,6 +94,7 @@ static tvm_abi_map decode_map(const uint32_t words[MAP]) {
                          .swizzle = (uint8_t)words[1],
                          .promotion = (uint8_t)(words[1] >> 8),
                          .is_written = (uint8_t)(words[1] >> 16),
+                         .row = (uint8_t)(words[1] >> 24),
                          .box = {(uint16_t)words[2], (uint16_t)(words[2] >> 16), (uint16_t)words[3],
                                  (uint16_t)(words[3] >> 16), (uint16_t)words[4]}};
 }
@@ -149,7 +151,8 @@ static bool map_fits(const tvm_abi_map *map, const tvm_ir_kernel *kernel) {
     bool named = map->element < TVM_ABI_ELEMENTS && map->swizzle < TVM_ABI_SWIZZLES && map->is_written <= 1 &&
                  (map->promotion <= 2 || map->promotion == 4);
     if (slot == TVM_NONE || !named || map->rank == 0 || map->rank > TVM_ABI_TENSOR_MAP_RANK) return false;
-    unsigned bytes = tvm_abi_element_bytes(map->element), row = map->box[map->rank - 1] * bytes;
+    if (map->row >= (kernel->slots[slot].form == TVM_FORM_STRIDED ? map->rank : 1)) return false;
+    unsigned bytes = tvm_abi_element_bytes(map->element), row = map->box[tvm_abi_map_dim(map, 0)] * bytes;
     if (map->rank != kernel->slots[slot].rank || 8 * bytes % kernel->slots[slot].dtype.bits != 0)
         return false;
     for (unsigned d = 0; d < TVM_ABI_TENSOR_MAP_RANK; d++)

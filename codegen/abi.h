@@ -65,8 +65,10 @@ typedef enum tvm_abi_swizzle {
 } tvm_abi_swizzle;
 
 /* A tensor as the copy engine (TMA) sees it: boxes of it go from or to shared memory; what lies outside is
- * read as zero bits and not written. All dimensions are the tensor's, which is contiguous; an element is one
- * of the tensor's, or several of a row. Launches make the CUtensorMap of it: not interleaved, zero fill. */
+ * read as zero bits and not written. All dimensions are the tensor's, in steps of its strides; an element is
+ * one of the tensor's, or several of a row, which is the dimension whose elements are neighbours in memory.
+ * Launches make the CUtensorMap of it: not interleaved, zero fill; its innermost dimension is that of rows,
+ * then come the others, the tensor's last one first. */
 typedef struct tvm_abi_map {
     uint16_t tensor;   /* parameter, or param_count + number of a tensor of the launch (tvm_launch_tensors) */
     uint8_t element;   /* tvm_abi_element */
@@ -74,7 +76,8 @@ typedef struct tvm_abi_map {
     uint8_t swizzle;   /* tvm_abi_swizzle */
     uint8_t promotion; /* a read fetches so many times 64 bytes at once to the L2: 0 (no more than it needs),
                           1, 2, 4 */
-    uint8_t is_written;                    /* 0 or 1: boxes go to the tensor */
+    uint8_t is_written; /* 0 or 1: boxes go to the tensor */
+    uint8_t row;        /* the dimension of rows, counted from the last one: 0 in row-major order */
     uint16_t box[TVM_ABI_TENSOR_MAP_RANK]; /* extents in elements, in the tensor's order of dimensions */
 } tvm_abi_map;
 
@@ -104,6 +107,12 @@ typedef struct tvm_kernel_abi {
     uint32_t map_count; /* each is one row's */
     tvm_abi_map maps[TVM_ABI_TENSOR_MAPS];
 } tvm_kernel_abi;
+
+/* The tensor's dimension that is dimension d of the CUtensorMap, 0 being the innermost one. */
+static inline unsigned tvm_abi_map_dim(const tvm_abi_map *map, unsigned d) {
+    unsigned row = map->rank - 1U - map->row, at = map->rank - d;
+    return d == 0 ? row : at > row ? at : at - 1;
+}
 
 /* Appends a row. Its number; TVM_NONE when the table or the room for parameters is full. */
 uint32_t tvm_abi_add(tvm_kernel_abi *abi, tvm_abi_kind kind, unsigned width, uint32_t index);

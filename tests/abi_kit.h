@@ -29,14 +29,22 @@ static inline void abi_maps(const tvm_kernel_abi *abi, const tvm_ir_program *pro
                                    .element_bytes = bytes,
                                    .type = types[map->element],
                                    .span = map->swizzle ? 16U << map->swizzle : 0};
+        int64_t strides[TVM_MAX_RANK];
+        ck_assert_int_eq(tvm_launch_strides(program, kernel, slot, env, strides, NULL), TVM_OK);
         for (unsigned d = 0; d < map->rank; d++) {
             maps[i].extents[d] = (uint64_t)shape[d];
             maps[i].box[d] = map->box[d];
+            maps[i].order[d] = tvm_abi_map_dim(map, d);
         }
-        uint64_t row = (uint64_t)shape[map->rank - 1] * kernel->slots[slot].dtype.bits / 8;
-        ck_assert_uint_eq(row % bytes, 0);
-        if (map->rank > 1) ck_assert_uint_eq(row % 16, 0);
-        maps[i].extents[map->rank - 1] = row / bytes;
+        unsigned row = maps[i].order[0], bits = kernel->slots[slot].dtype.bits;
+        for (unsigned d = 0; d < map->rank; d++) {
+            maps[i].strides[d] = (uint64_t)strides[d] * bits / 8;
+            if (d != row) ck_assert_uint_eq(maps[i].strides[d] % 16, 0);
+        }
+        ck_assert_int_eq(strides[row], 1);
+        ck_assert_uint_eq((uint64_t)shape[row] * bits / 8 % bytes, 0);
+        maps[i].extents[row] = (uint64_t)shape[row] * bits / 8 / bytes;
+        maps[i].strides[row] = bytes;
     }
 }
 

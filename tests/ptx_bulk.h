@@ -13,8 +13,9 @@ typedef struct ptx_tensor_map {
     uint8_t *address;
     unsigned rank, element_bytes, span; /* span: bytes of the swizzle, 0 without */
     const char *type;                   /* what cp.reduce takes an element for */
-    uint64_t extents[5];
+    uint64_t extents[5], strides[5];    /* strides in bytes */
     uint32_t box[5];
+    unsigned order[5]; /* dimensions of the tensor from the map's innermost one on */
 } ptx_tensor_map;
 
 static inline uint32_t ptx_box_elements(const ptx_tensor_map *map) {
@@ -25,14 +26,15 @@ static inline uint32_t ptx_box_elements(const ptx_tensor_map *map) {
 
 /* The tensor's element for one of the box, by its number; NULL: it is outside. */
 static inline uint8_t *ptx_box_element(const ptx_tensor_map *map, const int32_t *at, uint32_t number) {
-    uint64_t element = 0, step = 1;
-    for (unsigned d = map->rank; d-- > 0; number /= map->box[d]) {
+    uint64_t offset = 0;
+    for (unsigned i = 0; i < map->rank; i++) {
+        unsigned d = map->order[i];
         int64_t index = (int64_t)at[d] + number % map->box[d];
         if (index < 0 || (uint64_t)index >= map->extents[d]) return NULL;
-        element += (uint64_t)index * step;
-        step *= map->extents[d];
+        offset += (uint64_t)index * map->strides[d];
+        number /= map->box[d];
     }
-    return map->address + element * map->element_bytes;
+    return map->address + offset;
 }
 
 /* Chunks of 16 bytes change places by bits 7 and up of the address. */
@@ -119,7 +121,7 @@ static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned
     ptx_bulk *copy = &m->bulk[m->bulk_count++];
     *copy = (ptx_bulk){.map = map, .address = address, .barrier = b->address};
     for (unsigned d = 0; d < map->rank; d++)
-        copy->at[map->rank - 1 - d] = (int32_t)ptx_get(m, source->reg[1 + d], t);
+        copy->at[map->order[d]] = (int32_t)ptx_get(m, source->reg[1 + d], t);
     ptx_engine_claims(m, address, bytes, (uint16_t)(PTX_ENGINE + number));
 }
 
@@ -164,7 +166,7 @@ static inline void ptx_bulk_store_start(ptx_machine *m, const ptx_insn *insn, un
         store->adds = insn;
     }
     for (unsigned d = 0; d < map->rank; d++)
-        store->at[map->rank - 1 - d] = (int32_t)ptx_get(m, target->reg[1 + d], t);
+        store->at[map->order[d]] = (int32_t)ptx_get(m, target->reg[1 + d], t);
 }
 
 static inline void ptx_bulk_store_do(ptx_machine *m, const ptx_bulk_store *store) {

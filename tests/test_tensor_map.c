@@ -184,6 +184,48 @@ START_TEST(what_fits_no_map_is_refused) {
 }
 END_TEST
 
+/* Column-major, its first dimension the rows of the map, which is the ABI's to say. */
+static const char strided_source[] =
+    ".vasm 3\n"
+    ".kernel f(ld: i32, n: i32, x: global f16[3, 64, n] strides [1, ld, 4096])\n"
+    ".warps 1\n"
+    ".grid 1\n"
+    "    launch-dependents\n"
+    ".end\n";
+static const tvm_abi_map strided = {
+    .tensor = 2, .element = TVM_ABI_F16, .rank = 3, .row = 2, .box = {8, 4, 2}};
+
+static void setup_strided(void) {
+    kit_setup_with(&kit, strided_source);
+    snprintf(driver_log, sizeof driver_log, "%s/driver.log", kit.folder);
+    setenv("FAKE_CUDA_LOG", driver_log, 1);
+}
+
+START_TEST(maps_have_the_strides_of_the_launch) {
+    char expected[256];
+    open_with(&strided, 1);
+    setenv("FAKE_CUDA_PARAMS", "iipt", 1);
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 16, 5, x), TVM_OK);
+    snprintf(expected, sizeof expected, "{%p 6[3,5,64] 8192 32 8x2x4 0 0}", (void *)x);
+    const char *text = launched();
+    ck_assert_msg(strstr(text, expected) != NULL, "'%s' has no '%s'", text, expected);
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 24, 5, x), TVM_OK);
+    ck_assert_ptr_nonnull(strstr(launched(), "6[3,5,64] 8192 48 "));
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 12, 5, x), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(tvm_message(context), "a multiple of 16 below 2^40, not 24"));
+}
+END_TEST
+
+START_TEST(a_row_of_elements_apart_is_refused) {
+    tvm_abi_map other_row = strided;
+    other_row.row = 0;
+    other_row.box[2] = 8;
+    open_with(&other_row, 1);
+    ck_assert_int_eq(tvm_launch(kernel, NULL, 16, 5, x), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(tvm_message(context), "the stride of a row's elements is 1, not 4096"));
+}
+END_TEST
+
 START_TEST(a_driver_that_fails_is_quoted) {
     open_with(both, 1);
     ck_assert_int_eq(tvm_prepare(kernel), TVM_OK);
@@ -255,6 +297,11 @@ END_TEST
 static const tvm_abi_map wrong[] = {
     {.tensor = 0, .rank = 3, .box = {1, 1, 64}},
     {.tensor = 4, .rank = 2, .box = {1, 64}},
+    {.tensor = 2,
+     .element = TVM_ABI_F16,
+     .rank = 3,
+     .row = 1,
+     .box = {1, 8, 64}}, /* of a tensor in row-major order */
     {.tensor = 2, .element = TVM_ABI_ELEMENTS, .rank = 3, .box = {1, 1, 64}},
     {.tensor = 2, .element = TVM_ABI_BITS8, .rank = 3, .box = {1, 1, 64}}, /* half an element */
     {.tensor = 2, .element = TVM_ABI_F16, .rank = 2, .box = {1, 64}},
@@ -352,6 +399,11 @@ int main(void) {
     tcase_add_test(launches, what_fits_no_map_is_refused);
     tcase_add_test(launches, a_driver_that_fails_is_quoted);
     tcase_add_test(launches, threads_find_whole_maps);
+    TCase *steps = tcase_create("strides");
+    tcase_add_checked_fixture(steps, setup_strided, teardown);
+    tcase_add_test(steps, maps_have_the_strides_of_the_launch);
+    tcase_add_test(steps, a_row_of_elements_apart_is_refused);
+    suite_add_tcase(suite, steps);
 #endif
     suite_add_tcase(suite, encoding);
     suite_add_tcase(suite, launches);

@@ -138,7 +138,7 @@ typedef struct engine {
     reg map;                 /* %rd */
     reg shared;              /* %r: where the tile begins, without the constant part */
     reg index[TVM_MAX_RANK]; /* by dimension of the tensor */
-    unsigned rank, lead;
+    unsigned rank;
     reg leader; /* predicate: the thread that starts the copies */
     char policy[16];
     const char *level2;
@@ -147,17 +147,15 @@ typedef struct engine {
 
 /* Everything that all threads compute: none of it may be computed first where one thread alone runs. */
 static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, uint32_t row) {
-    engine g = {.rank = plan->map.rank, .lead = plan->map.rank - o->tile.rank};
+    engine g = {.rank = plan->map.rank};
     cache_hint hint = tvm_cache_hint(e, o->evict);
     g.level2 = hint.level2;
     snprintf(g.policy, sizeof g.policy, "%s", hint.policy);
     g.map = map_address(e, row);
     for (unsigned d = 0; d < g.rank; d++) g.index[d] = coordinate(e, plan, d);
+    unsigned inner = tvm_abi_map_dim(&plan->map, 0);
     if (plan->factor > 1)
-        g.index[g.rank - 1] = word_op(e, "shr.s32", g.index[g.rank - 1],
-                                      plan->factor == 2   ? 1
-                                      : plan->factor == 4 ? 2
-                                                          : 3);
+        g.index[inner] = word_op(e, "shr.s32", g.index[inner], plan->factor == 2 ? 1 : plan->factor == 4 ? 2 : 3);
     g.shared = tvm_shared_base(e);
     if (plan->tile.has_dynamic) {
         reg address = tvm_new_r(e);
@@ -172,11 +170,13 @@ static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, u
  * memory. */
 static uint32_t place_box(emitter *e, const bulk_operands *o, const bulk_plan *plan, const engine *g,
                           uint32_t n, char coordinates[96]) {
-    uint32_t at[TVM_MAX_RANK];
+    uint32_t at[TVM_MAX_RANK], ahead[TVM_ABI_TENSOR_MAP_RANK] = {0};
     size_t used = 0;
     tvm_bulk_box(&o->tile, plan, n, at);
-    for (unsigned d = g->rank; d-- > 0;) {
-        uint32_t plus = d < g->lead ? 0 : at[d - g->lead] / (d + 1 == g->rank ? plan->factor : 1);
+    for (unsigned d = 0; d < o->tile.rank; d++) ahead[plan->dim[d]] = at[d];
+    for (unsigned i = 0; i < g->rank; i++) {
+        unsigned d = tvm_abi_map_dim(&plan->map, i);
+        uint32_t plus = ahead[d] / (i == 0 ? plan->factor : 1);
         reg index = plus ? word_op(e, "add.s32", g->index[d], plus) : g->index[d];
         used += (size_t)snprintf(coordinates + used, 96 - used, "%s%s", used ? ", " : "", index.name);
     }
@@ -237,7 +237,7 @@ static void aim(emitter *e, const block_group *group, const part_of_tile *part, 
     snprintf(g->mask, sizeof g->mask, ", %s", mask.name);
     if (!part->is_cut) return;
     reg index = tvm_new_r(e), shared = tvm_new_r(e);
-    unsigned d = g->lead + part->dim;
+    unsigned d = plan->dim[part->dim];
     tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", index.name, place.name, part->tile.extent[part->dim],
              g->index[d].name);
     tvm_emit(e, "mad.lo.u32 %s, %s, %u, %s;", shared.name, place.name, part->stride * plan->tile.bytes,

@@ -84,14 +84,15 @@ static bool keeps_value(const emitter *e, uint32_t expr) {
            (arity < 3 || keeps_value(e, node->c));
 }
 
-/* A part of a tensor, at an index that stays as it is, the tile's dimensions the tensor's last ones in their
- * order, goes by boxes of the tensor. */
+/* A part of a tensor, at an index that stays as it is, its dimensions in any order, goes by boxes of the
+ * tensor. */
 static bool find_view(emitter *e, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
     const tvm_slot *slot = &e->kernel->slots[tile->global->value];
     const char *name = name_of(e, tile->global->value), *wrong = NULL;
     tvm_view view;
     for (unsigned d = 0; d < TVM_ABI_TENSOR_MAP_RANK; d++) plan->origin[d] = plan->index[d] = TVM_NONE;
     for (unsigned d = 0; !slot->view && d < slot->rank; d++) plan->index[d] = tile->global[1 + d].value;
+    for (unsigned d = 0; d < tile->rank; d++) plan->dim[d] = (uint8_t)(slot->rank - tile->rank + d);
     if (!slot->view) return true;
     tvm_view_read(e->kernel, &e->kernel->insns[slot->view - 1], &view);
     if (slot->form != TVM_FORM_PART || e->kernel->slots[view.base].view)
@@ -102,9 +103,8 @@ static bool find_view(emitter *e, const bulk_tile *tile, bulk_plan *plan, char w
     }
     for (unsigned d = 0; !wrong && d < slot->rank; d++) {
         plan->index[view.from[d]] = tile->global[1 + d].value;
-        if (d + tile->rank >= slot->rank && view.from[d] + slot->rank != view.base_rank + d)
-            wrong = "whose dimensions are in another order";
-        else if (!ends_alike(e, tile, &view, d))
+        if (d + tile->rank >= slot->rank) plan->dim[d + tile->rank - slot->rank] = view.from[d];
+        if (!ends_alike(e, tile, &view, d))
             wrong = "that ends, for all that is known, within the tile before the tensor does";
     }
     if (wrong) snprintf(why, BULK_WHY_MAX, "%.60s is a view %s", name, wrong);
@@ -117,10 +117,40 @@ static uint64_t divisor_of(const emitter *e, const bulk_plan *plan, unsigned dim
     return tvm_fact_gcd(origin, index);
 }
 
+/* The dimension of the tensor whose elements are neighbours in memory; the rank: none is known. */
+static unsigned row_of(const emitter *e, const tvm_slot *slot) {
+    int64_t stride;
+    if (slot->form == TVM_FORM_ROW_MAJOR) return slot->rank - 1U;
+    for (unsigned d = slot->rank; d-- > 0;)
+        if (tvm_fact_constant(e, slot->stride[d], &stride) && stride == 1) return d;
+    return slot->rank;
+}
+
+/* Bytes that the steps of all dimensions but that of rows are known to be multiples of. */
+static uint64_t steps_of(const emitter *e, const tvm_slot *slot, unsigned row, unsigned bytes) {
+    uint64_t step = 0;
+    if (slot->form == TVM_FORM_ROW_MAJOR)
+        return slot->rank > 1 ? tvm_fact_divisor(e, slot->shape[row]) * bytes : 0;
+    for (unsigned d = 0; d < slot->rank; d++)
+        if (d != row) step = tvm_fact_gcd(step, tvm_fact_divisor(e, slot->stride[d]) * bytes);
+    return step;
+}
+
+/* The tile's dimensions as boxes have them: that of rows, then the others, the tensor's last one first.
+ * False: the tile is none of rows. */
+static bool order_tile(const bulk_tile *tile, bulk_plan *plan) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < plan->map.rank; i++)
+        for (unsigned d = 0; d < tile->rank; d++)
+            if (plan->dim[d] == tvm_abi_map_dim(&plan->map, i)) plan->order[count++] = (uint8_t)d;
+    return plan->dim[plan->order[0]] == tvm_abi_map_dim(&plan->map, 0);
+}
+
 static bool global_fits(emitter *e, const bulk_tile *tile, bulk_plan *plan, unsigned bytes,
                         char why[BULK_WHY_MAX]) {
     const tvm_slot *slot = mapped(e, tile);
     const char *name = name_of(e, tile->global->value);
+    unsigned row = row_of(e, slot);
     if (e->target.arch < 90) {
         char target[16];
         snprintf(why, BULK_WHY_MAX, "%s lacks it", tvm_target_name(e->target, target));
@@ -131,14 +161,19 @@ static bool global_fits(emitter *e, const bulk_tile *tile, bulk_plan *plan, unsi
                  TVM_ABI_TENSOR_MAP_RANK);
         return false;
     }
-    if (slot->form != TVM_FORM_ROW_MAJOR) {
-        snprintf(why, BULK_WHY_MAX,
-                 "%.60s has strides, the copy engine is used for tensors in row-major order", name);
+    if (row == slot->rank) {
+        snprintf(why, BULK_WHY_MAX, "no stride of %.60s is known to be 1", name);
         return false;
     }
     if (!find_view(e, tile, plan, why)) return false;
-    uint64_t row = tvm_fact_divisor(e, slot->shape[slot->rank - 1]) * bytes;
-    uint64_t first = divisor_of(e, plan, slot->rank - 1) * bytes;
+    plan->map.rank = slot->rank;
+    plan->map.row = (uint8_t)(slot->rank - 1 - row);
+    if (!order_tile(tile, plan)) {
+        snprintf(why, BULK_WHY_MAX,
+                 "the tile has one element only of the dimension of %.60s that is rows in memory", name);
+        return false;
+    }
+    uint64_t step = steps_of(e, slot, row, bytes), first = divisor_of(e, plan, row) * bytes;
     /* Else it is an illegal instruction, to an H200 (driver 580, CUDA 13.0). */
     if (first % TVM_ABI_BOX_GRANULE != 0) {
         snprintf(why, BULK_WHY_MAX,
@@ -146,10 +181,10 @@ static bool global_fits(emitter *e, const bulk_tile *tile, bulk_plan *plan, unsi
                  tvm_fact_gcd(first, TVM_ABI_BOX_GRANULE));
         return false;
     }
-    if (slot->rank == 1 || row % TVM_ABI_BOX_GRANULE == 0) return true;
-    snprintf(why, BULK_WHY_MAX,
-             "rows of %.60s are known to be multiples of %" PRIu64 " bytes only, not of 16", name,
-             tvm_fact_gcd(row, TVM_ABI_BOX_GRANULE));
+    if (step % TVM_ABI_BOX_GRANULE == 0) return true;
+    snprintf(why, BULK_WHY_MAX, "%s of %.60s are known to be multiples of %" PRIu64 " bytes only, not of 16",
+             slot->form == TVM_FORM_ROW_MAJOR ? "rows" : "strides", name,
+             tvm_fact_gcd(step, TVM_ABI_BOX_GRANULE));
     return false;
 }
 
@@ -171,8 +206,9 @@ static bool begins_inside(const emitter *e, const bulk_tile *tile, char why[BULK
 static unsigned widest(const emitter *e, const bulk_tile *tile, const bulk_plan *plan, unsigned bytes,
                        uint32_t run) {
     const tvm_slot *slot = mapped(e, tile);
-    uint64_t whole = tvm_fact_gcd(8 / bytes, tvm_fact_divisor(e, slot->shape[slot->rank - 1]));
-    whole = tvm_fact_gcd(whole, divisor_of(e, plan, slot->rank - 1));
+    unsigned row = plan->dim[plan->order[0]];
+    uint64_t whole = tvm_fact_gcd(8 / bytes, tvm_fact_divisor(e, slot->shape[row]));
+    whole = tvm_fact_gcd(whole, divisor_of(e, plan, row));
     return (unsigned)tvm_fact_gcd(whole, run);
 }
 
@@ -185,15 +221,17 @@ static unsigned innermost_mode(const shared_tile *s, unsigned dim) {
 }
 
 /* Elements of a row of the tile that are neighbours in shared memory. */
-static uint32_t row_run(const shared_tile *s, const bulk_tile *tile) {
-    uint32_t extent = tile->extent[tile->rank - 1], run = tvm_shared_contiguous(s);
+static uint32_t row_run(const bulk_tile *tile, const bulk_plan *plan) {
+    const shared_tile *s = &plan->tile;
+    uint32_t extent = tile->extent[plan->order[0]],
+             run = tvm_shared_contiguous_in(s, s->lead + plan->order[0]);
     return run >= extent ? extent : extent % run == 0 ? run : 0;
 }
 
-static bool last_box(const emitter *e, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
-                     char why[BULK_WHY_MAX]) {
-    unsigned bytes = plan->tile.bytes, last = tile->rank - 1;
-    uint32_t run = row_run(&plan->tile, tile), granule = TVM_ABI_BOX_GRANULE / bytes;
+static bool row_box(const emitter *e, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
+                    char why[BULK_WHY_MAX]) {
+    unsigned bytes = plan->tile.bytes, last = plan->order[0];
+    uint32_t run = row_run(tile, plan), granule = TVM_ABI_BOX_GRANULE / bytes;
     if (plan->map.swizzle) {
         plan->box[last] = (uint32_t)span_of(plan->map.swizzle) / bytes;
         if (run == plan->box[last]) return true;
@@ -210,12 +248,12 @@ static bool last_box(const emitter *e, const bulk_tile *tile, bulk_way way, bulk
     return false;
 }
 
-/* The other dimensions, from the last but one on, as long as they go on where the ones after them end. */
+/* The other dimensions, as long as they go on where the ones before them end. */
 static void other_boxes(const bulk_tile *tile, bulk_plan *plan) {
     const shared_tile *s = &plan->tile;
-    uint64_t filled = plan->box[tile->rank - 1];
-    for (unsigned d = tile->rank - 1; d-- > 0;) {
-        unsigned dim = s->lead + d, m = innermost_mode(s, dim);
+    uint64_t filled = plan->box[plan->order[0]];
+    for (unsigned i = 1; i < tile->rank; i++) {
+        unsigned d = plan->order[i], dim = s->lead + d, m = innermost_mode(s, dim);
         plan->box[d] = 1;
         if (tile->extent[d] == 1 || s->modes[dim] == 0 || s->layout->mode_stride[m] != filled) continue;
         uint32_t size = s->modes[dim] == 1 ? tile->extent[d] : s->layout->mode_size[m];
@@ -277,15 +315,15 @@ static uint32_t number_of(const emitter *e, uint32_t slot) {
 static void describe(const emitter *e, const bulk_tile *tile, bool is_written, bulk_plan *plan) {
     uint32_t root = tvm_view_root(e->kernel, tile->global->value);
     const tvm_slot *slot = &e->kernel->slots[root];
-    unsigned lead = slot->rank - tile->rank;
-    uint32_t row = plan->box[tile->rank - 1] * plan->tile.bytes;
+    unsigned last = plan->order[0];
+    uint32_t row = plan->box[last] * plan->tile.bytes;
     plan->map.tensor = (uint16_t)number_of(e, root);
-    plan->map.rank = slot->rank;
     plan->map.element = (uint8_t)element_of(slot->dtype, plan->factor, is_written);
     plan->map.is_written = is_written;
     plan->map.promotion = is_written ? 0 : row >= 128 ? 4 : row >= 64 ? 2 : 1;
-    for (unsigned d = 0; d < slot->rank; d++) plan->map.box[d] = d < lead ? 1 : (uint16_t)plan->box[d - lead];
-    plan->map.box[slot->rank - 1] = (uint16_t)(plan->box[tile->rank - 1] / plan->factor);
+    for (unsigned d = 0; d < slot->rank; d++) plan->map.box[d] = 1;
+    for (unsigned d = 0; d < tile->rank; d++) plan->map.box[plan->dim[d]] = (uint16_t)plan->box[d];
+    plan->map.box[plan->dim[last]] = (uint16_t)(plan->box[last] / plan->factor);
 }
 
 bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bulk_way way, bulk_plan *plan,
@@ -304,7 +342,7 @@ bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bulk_way way, bulk_pl
                            : "a dimension of the shared layout has several modes");
         return false;
     }
-    if (!last_box(e, tile, way, plan, why)) return false;
+    if (!row_box(e, tile, way, plan, why)) return false;
     other_boxes(tile, plan);
     for (unsigned d = 0; d < tile->rank; d++) {
         plan->count *= tile->extent[d] / plan->box[d];

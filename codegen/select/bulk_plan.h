@@ -25,6 +25,8 @@ typedef struct bulk_plan {
      * none. */
     uint32_t origin[TVM_ABI_TENSOR_MAP_RANK]; /* of the view, in what it views */
     uint32_t index[TVM_ABI_TENSOR_MAP_RANK];  /* of the tile */
+    uint8_t dim[TVM_MAX_RANK];                /* the tensor's that a dimension of the tile is */
+    uint8_t order[TVM_MAX_RANK];              /* dimensions of the tile as boxes have them, rows first */
     shared_tile tile;                         /* opened */
     unsigned factor;                          /* elements of the tensor that are one of the map */
     uint32_t box[TVM_MAX_RANK];               /* in the tensor's elements, by dimension of the tile */

@@ -128,10 +128,14 @@ bool tvm_shared_open_layout(emitter *e, shared_tile *s, uint32_t slot, const tvm
     return s->linear;
 }
 
+uint32_t tvm_shared_contiguous_in(const shared_tile *s, unsigned dim) {
+    unsigned m = s->first[dim] + s->modes[dim] - 1u;
+    if (s->modes[dim] == 0) return UINT32_MAX; /* one element */
+    return s->layout->mode_stride[m] != 1 ? 1 : s->modes[dim] == 1 ? UINT32_MAX : s->layout->mode_size[m];
+}
+
 uint32_t tvm_shared_contiguous(const shared_tile *s) {
-    unsigned d = s->rank - 1, m = s->first[d] + s->modes[d] - 1u;
-    if (s->modes[d] == 0) return UINT32_MAX; /* one element */
-    return s->layout->mode_stride[m] != 1 ? 1 : s->modes[d] == 1 ? UINT32_MAX : s->layout->mode_size[m];
+    return tvm_shared_contiguous_in(s, s->rank - 1);
 }
 
 uint32_t tvm_shared_strides(const shared_tile *s, unsigned d) {

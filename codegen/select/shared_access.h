@@ -62,7 +62,9 @@ uint32_t tvm_shared_run(const shared_tile *s);
 /* Alignment in elements (a power of two up to 16) of lane offsets plus the run-time part. */
 uint32_t tvm_shared_alignment(const shared_tile *s, const shared_lanes *lanes);
 
-/* Elements of the last dimension that are neighbours before the swizzle, from multiples of as many on. */
+/* Elements of a dimension that are neighbours before the swizzle, from multiples of as many on; those of the
+ * last one. */
+uint32_t tvm_shared_contiguous_in(const shared_tile *s, unsigned dim);
 uint32_t tvm_shared_contiguous(const shared_tile *s);
 /* Greatest common divisor of the strides of the modes of the tile's dimension d; of the last dimension
  * without the mode whose elements are neighbours. */

@@ -27,7 +27,7 @@ enum {
 /* What a map depends on beside the ABI. */
 typedef struct map_key {
     uint64_t address;
-    uint64_t extents[RANK]; /* of the tensor, in its own elements */
+    uint64_t extents[RANK], strides[RANK]; /* of the tensor, in its own elements */
 } map_key;
 enum { KEY_WORDS = sizeof(map_key) / 8 };
 
@@ -143,11 +143,11 @@ static tvm_status encode(const cuda_tensor_maps *maps, const tvm_abi_map *map, c
                          encoding *out, tvm_diags *diags) {
     uint32_t slot = tvm_abi_map_slot(maps->kernel, map);
     unsigned bits = maps->kernel->slots[slot].dtype.bits, bytes = tvm_abi_element_bytes(map->element);
-    uint64_t stride = bytes;
     bool empty = false;
     *out = (encoding){.address = key->address};
     for (unsigned i = 0; i < map->rank; i++) {
-        unsigned d = map->rank - 1U - i;
+        unsigned d = tvm_abi_map_dim(map, i);
+        uint64_t stride = key->strides[d] * bits / 8; /* of rows that are whole bytes */
         out->box[i] = map->box[d];
         out->steps[i] = 1;
         out->extents[i] = key->extents[d];
@@ -156,6 +156,8 @@ static tvm_status encode(const cuda_tensor_maps *maps, const tvm_abi_map *map, c
                 return refuse(maps, slot, "the bits of a row are whole elements of the map",
                               key->extents[d] * bits, diags);
             out->extents[i] = key->extents[d] * bits / (8 * bytes);
+            if (key->extents[d] > 1 && key->strides[d] != 1)
+                return refuse(maps, slot, "the stride of a row's elements is 1", key->strides[d], diags);
         }
         empty = empty || key->extents[d] == 0;
         if (out->extents[i] > EXTENT_MAX)
@@ -163,7 +165,6 @@ static tvm_status encode(const cuda_tensor_maps *maps, const tvm_abi_map *map, c
         if (i > 0 && !empty && (stride % TVM_ABI_BOX_GRANULE != 0 || stride > STRIDE_MAX))
             return refuse(maps, slot, "the bytes of its rows are a multiple of 16 below 2^40", stride, diags);
         if (i > 0) out->strides[i - 1] = stride;
-        stride *= out->extents[i];
     }
     if (empty) encode_nothing(maps, map, out);
     return TVM_OK;
@@ -185,7 +186,7 @@ static tvm_status make(const cuda_tensor_maps *maps, const tvm_abi_map *map, con
 
 static kept_map *place_of(cuda_tensor_maps *maps, uint32_t map, const map_key *key) {
     uint64_t mixed = key->address >> 4;
-    for (unsigned d = 0; d < RANK; d++) mixed = mixed * 31 + key->extents[d];
+    for (unsigned d = 0; d < RANK; d++) mixed = (mixed * 31 + key->extents[d]) * 31 + key->strides[d];
     return &maps->kept[map * KEPT + (mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - 6))];
 }
 _Static_assert(KEPT == 1 << 6, "the hash has six bits");
@@ -224,16 +225,30 @@ static void keep(kept_map *kept, const map_key *key, const CUtensorMap *made) {
     atomic_store_explicit(&kept->version, version + 2 ? version + 2 : 2, memory_order_release);
 }
 
+static tvm_status find_key(const tvm_ir_kernel *kernel, const tvm_abi_map *map, uint64_t address,
+                           const tvm_launch_shapes *shapes, map_key *key, tvm_diags *diags) {
+    uint32_t slot = tvm_abi_map_slot(kernel, map);
+    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK];
+    uint64_t bytes, step = 1;
+    bool strided = kernel->slots[slot].form == TVM_FORM_STRIDED;
+    *key = (map_key){.address = address};
+    tvm_status status = tvm_launch_shapes_find(shapes, slot, shape, &bytes, diags);
+    if (!status && strided)
+        status = tvm_launch_strides(shapes->program, kernel, slot, &shapes->env, stride, diags);
+    for (unsigned d = map->rank; d-- > 0 && !status;) {
+        key->extents[d] = (uint64_t)shape[d];
+        key->strides[d] = strided ? (uint64_t)stride[d] : step;
+        step *= key->extents[d];
+    }
+    return status;
+}
+
 tvm_status tvm_cuda_tensor_map_get(cuda_tensor_maps *maps, uint32_t map, uint64_t address,
                                    const tvm_launch_shapes *shapes, void *out, tvm_diags *diags) {
-    uint32_t slot = tvm_abi_map_slot(maps->kernel, &maps->maps[map]);
-    int64_t shape[TVM_MAX_RANK];
-    map_key key = {.address = address};
-    uint64_t bytes;
+    map_key key;
     CUtensorMap made;
-    tvm_status status = tvm_launch_shapes_find(shapes, slot, shape, &bytes, diags);
+    tvm_status status = find_key(maps->kernel, &maps->maps[map], address, shapes, &key, diags);
     if (status) return status;
-    for (unsigned d = 0; d < maps->maps[map].rank; d++) key.extents[d] = (uint64_t)shape[d];
     kept_map *kept = place_of(maps, map, &key);
     if (find(kept, &key, out)) return TVM_OK;
     status = make(maps, &maps->maps[map], &key, &made, diags);
