@@ -146,6 +146,7 @@ def measure(shape, weights, options):
     config = config_of(shape, options.layers)
     model = model_of(config, weights, options.head or weights, options.group)
     decoder = Decoder(model, 1, options.prompt + 128, cache=options.cache, consume=True)
+    decoder.prepare(options.prompt)
     for batch in options.batches:
         decoder.serve(batch, options.prompt + 128, cache=options.cache)
         row = {"shape": shape, "type": weights, "head": options.head or weights, "batch": batch}
