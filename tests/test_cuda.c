@@ -759,6 +759,21 @@ START_TEST(ptxas_that_fails_is_quoted) {
 }
 END_TEST
 
+/* One from before --split-compile. */
+START_TEST(older_ptxas_is_run_without_threads) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/older", kit.folder);
+    folder_script(
+        path, "%s",
+        "case \"$*\" in *--split-compile*) echo \"ptxas fatal : Unknown option '--split-compile'\"; exit 1;;\n"
+        "--version) echo 'Cuda compilation tools, release 12.0, V12.0.1';;\n"
+        "*) printf '\\177ELF made for %s' \"$2\" >\"$4\";; esac\n");
+    setenv("TVM_PTXAS", path, 1);
+    open_all();
+    ck_assert_int_eq(tvm_prepare(function_of("scale")), TVM_OK);
+}
+END_TEST
+
 START_TEST(fault_names_the_kernel) {
     open_all();
     void *x;
@@ -883,6 +898,7 @@ int main(void) {
     tcase_add_test(cases, without_ptxas_the_driver_compiles);
     tcase_add_test(cases, driver_that_refuses_code_is_quoted);
     tcase_add_test(cases, ptxas_that_fails_is_quoted);
+    tcase_add_test(cases, older_ptxas_is_run_without_threads);
     tcase_add_test(cases, fault_names_the_kernel);
     tcase_add_test(cases, out_of_device_memory);
     tcase_add_test(cases, times_graph_replays);

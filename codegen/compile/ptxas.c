@@ -100,11 +100,9 @@ static void trim_end(char *text) {
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) text[--length] = '\0';
 }
 
-/* Runs argv and turns every failure into a diagnostic. */
-static tvm_status run(const char *const argv[], const int *passed, size_t passed_count, unsigned limit_ms,
-                      tvm_process_result *result, tvm_diags *diags) {
-    tvm_status status = tvm_process_run(argv, passed, passed_count, limit_ms, result, diags);
-    if (status != TVM_OK) return status;
+/* Turns every failure of argv, which has been run, into a diagnostic. */
+static tvm_status outcome(const char *const argv[], unsigned limit_ms, tvm_process_result *result,
+                          tvm_diags *diags) {
     trim_end(result->output);
     const char *separator = result->output[0] ? ":\n" : "";
     if (result->error == ENOENT || result->error == EACCES)
@@ -124,6 +122,12 @@ static tvm_status run(const char *const argv[], const int *passed, size_t passed
         return tvm_diag_add(diags, TVM_PTXAS, NULL, NULL, "%s failed with exit status %d%s%s", argv[0],
                             result->exit_code, separator, result->output);
     return TVM_OK;
+}
+
+static tvm_status run(const char *const argv[], const int *passed, size_t passed_count, unsigned limit_ms,
+                      tvm_process_result *result, tvm_diags *diags) {
+    tvm_status status = tvm_process_run(argv, passed, passed_count, limit_ms, result, diags);
+    return status ? status : outcome(argv, limit_ms, result, diags);
 }
 
 tvm_status tvm_ptxas_version(const char *path, char **version, tvm_diags *diags) {
@@ -257,15 +261,34 @@ static tvm_status take_cubin(int file, tvm_module *module, const char *path, tvm
     return TVM_OK;
 }
 
+/* Threads for the kernels of a module; a number of its own, as the cubin tells it, though no instruction
+ * depends on it. */
+#define SPLIT "--split-compile=16"
+
+/* A ptxas that does not know SPLIT is run again without it. */
+static tvm_status run_split(const char *argv[], size_t split_at, const int *passed, size_t passed_count,
+                            unsigned limit_ms, tvm_process_result *result, tvm_diags *diags) {
+    tvm_status status = tvm_process_run(argv, passed, passed_count, limit_ms, result, diags);
+    if (status != TVM_OK) return status;
+    if (result->exit_code && strstr(result->output, "split-compile")) {
+        free(result->output);
+        argv[split_at] = NULL;
+        return run(argv, passed, passed_count, limit_ms, result, diags);
+    }
+    return outcome(argv, limit_ms, result, diags);
+}
+
 static tvm_status translate_in(const int files[FILES], tvm_module *module, const char *path,
                                unsigned limit_ms, tvm_diags *diags) {
     char name[16], arch[32];
     file_name names[FILES];
     for (int i = 0; i < FILES; i++) snprintf(names[i], sizeof names[i], "/proc/self/fd/%d", files[i]);
     snprintf(arch, sizeof arch, "-arch=%s", tvm_target_name(module->target, name));
-    const char *const argv[] = {path, "-v", arch, "-o", names[CUBIN], names[PTX], NULL};
+    enum { SPLIT_AT = 6 };
+    const char *argv[] = {
+        path, "-v", arch, "-o", names[CUBIN], names[PTX], module->kernel_count > 1 ? SPLIT : NULL, NULL};
     tvm_process_result result;
-    tvm_status status = run(argv, files, FILES, limit_ms, &result, diags);
+    tvm_status status = run_split(argv, SPLIT_AT, files, FILES, limit_ms, &result, diags);
     if (status == TVM_OK) status = take_cubin(files[CUBIN], module, path, diags);
     if (status == TVM_OK) tvm_ptxas_read_usage(module, result.output);
     free(result.output);
