@@ -72,7 +72,8 @@ static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
         }
         const ptx_tensor_map *map = copy->map;
         if (!map) {
-            memmove(m->shared + copy->address, m->shared + copy->from, copy->bytes);
+            const uint8_t *from = copy->global ? copy->global : m->shared + copy->from;
+            memmove(m->shared + copy->address, from, copy->bytes);
             b->bytes -= copy->bytes;
             continue;
         }
@@ -132,20 +133,25 @@ static inline void ptx_engine_sees(const ptx_machine *m, const ptx_insn *insn, u
                  insn->text);
 }
 
-/* cp.async.bulk.shared::cluster.shared::cta.mbarrier: [shared], [shared], bytes, [mbarrier]; of one block */
+/* cp.async.bulk.shared::cluster.shared::cta.mbarrier: [shared], [shared], bytes, [mbarrier]; of one block. Or
+ * of global memory: [shared], [global], bytes, [mbarrier] */
 static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned t, const ptx_mbarrier *b,
                                  unsigned number) {
     const ptx_operand *target = &insn->operand[0], *source = &insn->operand[1];
     uint64_t to = ptx_mask(ptx_get(m, target->reg[0], t) + target->value, 32);
-    uint64_t from = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, 32);
+    bool is_global = ptx_is(insn->part[4], "global");
+    uint64_t from = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, is_global ? 64 : 32);
     uint32_t bytes = (uint32_t)ptx_operand_value(m, &insn->operand[2], t);
     ptx_must((to | from | bytes) % 16 == 0 && bytes > 0, "ptx: a copy of no whole 16 bytes: %s", insn->text);
-    ptx_must(to >= PTX_SHARED_BASE && from >= PTX_SHARED_BASE && to + bytes <= PTX_SHARED &&
-                 from + bytes <= PTX_SHARED,
+    ptx_must(to >= PTX_SHARED_BASE && to + bytes <= PTX_SHARED &&
+                 (is_global || (from >= PTX_SHARED_BASE && from + bytes <= PTX_SHARED)),
              "ptx: a copy outside of shared memory: %s", insn->text);
-    ptx_engine_sees(m, insn, from, bytes);
+    if (!is_global) ptx_engine_sees(m, insn, from, bytes);
+    ptx_bulk copy = {.address = to, .from = from, .bytes = bytes, .barrier = b->address};
+    if (is_global) copy.global = (const uint8_t *)(uintptr_t)from;
+    if (is_global && !ptx_allowed(m, insn, copy.global, bytes, t)) return;
     ck_assert_uint_lt(m->bulk_count, PTX_BULK);
-    m->bulk[m->bulk_count++] = (ptx_bulk){.address = to, .from = from, .bytes = bytes, .barrier = b->address};
+    m->bulk[m->bulk_count++] = copy;
     ptx_engine_claims(m, to, bytes, (uint16_t)(PTX_ENGINE + number));
 }
 

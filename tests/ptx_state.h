@@ -104,7 +104,8 @@ typedef struct ptx_bulk {
     const struct ptx_tensor_map *map;
     int32_t at[5];
     uint64_t address, barrier;
-    uint64_t from; /* without a map: bytes of shared memory */
+    const uint8_t *global; /* without a map: bytes of global memory, or NULL and */
+    uint64_t from;         /* bytes of shared memory */
     uint32_t bytes;
 } ptx_bulk;
 

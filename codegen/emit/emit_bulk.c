@@ -8,6 +8,7 @@
 #include "analysis.h"
 #include "barrier.h"
 #include "bulk_plan.h"
+#include "bulk_run.h"
 #include "caches.h"
 #include "copy.h"
 #include "global_access.h"
@@ -301,8 +302,13 @@ tvm_status tvm_emit_COPY_BULK(emitter *e, const tvm_insn *insn) {
     part_of_tile part;
     bulk_plan plan;
     char why[BULK_WHY_MAX];
-    if (!tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why) || !plan_part(e, &o, &group, &part, &plan))
-        return by_threads(e, &o, why);
+    bool has_boxes =
+        tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why) && plan_part(e, &o, &group, &part, &plan);
+    /* A run is shorter to start than several boxes, or one of wider elements than the tensor's. */
+    if ((!has_boxes || plan.count > 1 || plan.factor > 1) && e->bulk.by_engine && group.count == 1 &&
+        tvm_emit_bulk_run(e, &o.tile, o.barrier, o.evict))
+        return TVM_OK;
+    if (!has_boxes) return by_threads(e, &o, why);
     uint32_t row = tvm_abi_add_map(&e->code->abi, &plan.map);
     if (row == TVM_NONE) {
         snprintf(why, sizeof why, "the kernel has %d tensor maps without it", TVM_ABI_TENSOR_MAPS);
@@ -411,7 +417,8 @@ void tvm_bulk_prepare(emitter *e) {
         if (insn->op == TVM_OP_COPY_CLUSTER && e->target.arch >= 90) e->bulk.by_engine = true;
         if (insn->op != TVM_OP_COPY_BULK) continue;
         bulk_operands o = read_operands(e, insn);
-        if (tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why))
+        if (tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why) ||
+            (group_of(e, o.multicast).count == 1 && tvm_bulk_run_may_be(e, &o.tile)))
             e->bulk.by_engine = true;
         else
             e->bulk.by_threads = true;

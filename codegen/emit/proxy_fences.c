@@ -1,12 +1,15 @@
 /* Where threads fence what they wrote to shared memory, before they tell others of it: see barrier.h.
  *
  * A fence costs tens of cycles, as much as a barrier, and an arrival stands in each turn of a consumer's
- * loop; so it is left out where no thread can have written since its last one. "May have written" flows along
- * the instructions; where paths meet, either will do; at a loop's head it is the least solution that holds
- * for all turns. */
+ * loop; so it is left out where no thread can have written since its last one, to memory that the
+ * asynchronous proxy touches: where that only brings tiles, theirs alone. "May have written" flows along the
+ * instructions; where paths meet, either will do; at a loop's head it is the least solution that holds for
+ * all turns. */
 #include <stdlib.h>
 
 #include "barrier.h"
+#include "shared_access.h"
+#include "shared_view.h"
 #include "wgmma_impl.h"
 
 typedef struct frame {
@@ -23,12 +26,57 @@ typedef struct walk {
     bool grown;
 } walk;
 
-/* Does the instruction write through the threads, or wait for what they copied? */
-static bool writes(const tvm_insn *insn) {
+/* The memory of a shared tensor, or of what it is a view of. */
+typedef struct span {
+    uint64_t first, end;
+} span;
+
+static span span_of(const emitter *e, uint32_t slot) {
+    tvm_shared_root root;
+    tvm_shared_root_find(e->program, e->kernel, slot, &root);
+    uint64_t elements = tvm_shared_layout_span(tvm_slot_shared_layout(e, root.slot));
+    uint64_t first = e->slots[root.slot].shared_offset;
+    return (span){first, first + (elements * e->kernel->slots[root.slot].dtype.bits + 7) / 8};
+}
+
+/* Is the tensor's memory, or a part of it, where copy-bulk brings tiles to? */
+static bool is_target(const emitter *e, uint32_t slot) {
+    span written = span_of(e, slot);
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        if (insn->op != TVM_OP_COPY_BULK) continue;
+        span target = span_of(e, tvm_operands(e->kernel, insn)[0].value);
+        if (written.first < target.end && target.first < written.end) return true;
+    }
+    return false;
+}
+
+/* Where wgmma, store-bulk or copy-cluster may read any shared tensor. */
+static bool engine_reads(const emitter *e) {
+    if (e->wgmma->used || e->bulk.stores_by_engine) return true;
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++)
+        if (e->kernel->insns[i].op == TVM_OP_COPY_CLUSTER) return true;
+    return false;
+}
+
+/* Does the instruction write through the threads, or wait for what they copied, to memory that the
+ * asynchronous proxy reads or writes? */
+static bool writes(const emitter *e, const tvm_insn *insn) {
     const tvm_op_info *info = tvm_op(insn->op);
+    const tvm_operand *operands = tvm_operands(e->kernel, insn);
     if (info->class == TVM_CLASS_LOOP || insn->op == TVM_OP_COPY_BULK) return false;
-    return info->effects & TVM_EFFECT_WRITE_SHARED ||
-           (info->effects & TVM_EFFECT_ASYNC && !(info->effects & TVM_EFFECT_BARRIER));
+    if (!(info->effects & TVM_EFFECT_WRITE_SHARED) &&
+        (!(info->effects & TVM_EFFECT_ASYNC) || info->effects & TVM_EFFECT_BARRIER))
+        return false;
+    if (engine_reads(e)) return true;
+    bool has_tensor = false;
+    for (uint32_t i = 0; i < insn->count; i++) {
+        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
+        if (e->kernel->slots[operands[i].value].kind != TVM_SLOT_SHARED) continue;
+        if (is_target(e, operands[i].value)) return true;
+        has_tensor = true;
+    }
+    return !has_tensor;
 }
 
 /* Does every thread come to a fence there, where one is needed? */
@@ -57,7 +105,8 @@ static void walk_insn(walk *w, uint32_t at) {
     const tvm_insn *insn = &w->e->kernel->insns[at];
     bool *unfenced = &w->e->bulk.unfenced[at];
     if (w->written && !*unfenced) *unfenced = w->grown = true;
-    if (writes(insn)) *unfenced = true; /* its own are fenced, too */
+    bool is_written = writes(w->e, insn);
+    if (is_written) *unfenced = true; /* its own are fenced, too */
     switch (tvm_insn_class(insn)) {
     case TVM_CLASS_LOOP:
         w->frames[w->depth++] = (frame){.opener = at};
@@ -84,7 +133,7 @@ static void walk_insn(walk *w, uint32_t at) {
         break;
     default:
         if (fences(insn)) w->written = false;
-        if (writes(insn)) w->written = true;
+        if (is_written) w->written = true;
     }
 }
 
