@@ -81,7 +81,8 @@ static inline double lowbit_error(const lowbit_form *f, size_t count, const void
 /* What it may be. Sums are f32, so a product of f32 is off by no more than their rounding, in which codes of
  * 1 bit may stand with seven others, and that of a table's values. */
 static inline double lowbit_error_bound(const lowbit_form *f) {
-    return f->f32 ? (weight_table(f->type) ? 2e-4 : 1e-5) : matmul_error_bound(f->options);
+    if (f->f32 && weight_table(f->type)) return f->options.bf16 ? 2e-3 : 2e-4;
+    return f->f32 ? 1e-5 : matmul_error_bound(f->options);
 }
 
 #endif

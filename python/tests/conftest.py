@@ -1,6 +1,7 @@
 """What the tests share. Torch is used where it can be imported; its tests say so where it cannot."""
 
 import pathlib
+import textwrap
 
 import numpy
 import pytest
@@ -42,6 +43,13 @@ def aligned(shape, dtype, fill=0):
     array = memory[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
     array[...] = fill
     return array
+
+
+def readme_lines(start):
+    """The indented lines of the project's README that begin with the line `start`, up to an empty one."""
+    text = (pathlib.Path(__file__).parent.parent.parent / "README").read_text()
+    block = text[text.index(f"    {start}\n") :].partition("\n\n")[0]
+    return textwrap.dedent(block)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,9 @@ import pathlib
 import subprocess
 import sys
 
+import numpy
+from conftest import aligned, readme_lines
+
 import tilusvm
 
 README = pathlib.Path(__file__).parent.parent / "README.md"
@@ -18,7 +21,17 @@ def test_the_tutorial():
 
 
 def test_info():
-    output = subprocess.run([sys.executable, "-m", "tilusvm", "info"], capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "tilusvm", "info"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert output.startswith("tilusvm") and tilusvm.__version__ in output
     for word in ("interpreter", "GPU", "code", "cache", "programs", "matmul_lowbit_u4"):
         assert word in output
+
+
+def test_the_lines_of_the_project(tmp_path, monkeypatch):
+    (tmp_path / "axpy.vasm").write_text(readme_lines("; axpy.vasm: y = alpha * x + y"))
+    monkeypatch.chdir(tmp_path)
+    x, y = aligned(1000, numpy.float32), aligned(1000, numpy.float32, 2)
+    x[:] = numpy.arange(1000)
+    exec(readme_lines("import tilusvm"), {"x": x, "y": y})
+    assert numpy.array_equal(y, 3 * numpy.arange(1000) + 2)

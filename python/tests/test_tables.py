@@ -48,7 +48,8 @@ def exact(codes, scales, name):
     "name, group, dtype, rows",
     [
         ("nf4", 64, torch.float16, (1, 9, 17, 70)), ("nf4", 64, torch.bfloat16, (3, 33)),
-        ("fp4", 128, torch.float16, (5,)), ("nf4", 0, torch.float16, (2, 20)), ("fp4", 32, torch.bfloat16, (8,)), ("nf4", 16, torch.float16, (1, 40)),
+        ("fp4", 128, torch.float16, (5,)), ("nf4", 0, torch.float16, (2, 20)), ("fp4", 32, torch.bfloat16, (8,)),
+        ("nf4", 16, torch.float16, (1, 40)),
     ],
 )  # fmt: skip
 def test_layers(name, group, dtype, rows, device):

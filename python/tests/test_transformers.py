@@ -1,7 +1,7 @@
 """Models of transformers by this package's kernels, against transformers' own: tiny ones with random weights."""
 
 import pytest
-from conftest import needs_gpu, torch
+from conftest import needs_gpu, readme_lines, torch
 
 transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
 pytest.importorskip("torch", reason="torch cannot be imported")
@@ -87,6 +87,42 @@ def test_decoder_of_quantized_layers(device):
     assert len(decoder.blocks[0].qkv.parts) == 1
     decoder.prepare(20)  # leaves no trace
     assert (decoder.forward(ids) - expected).abs().max() < 0.01 * expected.abs().max()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "family, type, group", [
+        ("llama", "u4", 64), ("qwen2", "u3", 64), ("qwen3", "f6_e3m2", 128), ("mistral", "u8", 0),
+        ("gemma2", "u4", 128), ("gemma3_text", "nf4", 64),
+    ],
+)  # fmt: skip
+def test_greedy_tokens(family, type, group, device):
+    """Prompts and 12 tokens: logits are within 1 % of eager torch in f32, over the weights that the codes stand for,
+    and each token is that one's greatest, up to a tie: two logits that are nearer than the error of both."""
+    model, ids = model_of(family, device), ids_of(2, 20, device)
+    quantize_(model, type, group, progress=False)
+    exact = model_of(family, device).float()
+    exact.set_attn_implementation("eager")
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            exact.get_submodule(name).weight.copy_(module.dequantize())
+    decoder = Decoder(model, 2, 64, page=16)
+    tokens = decoder.generate(ids, 12)
+    decoder.cache.reset()
+    ours = torch.stack([decoder.forward(part) for part in (ids, *tokens[:, 20:-1, None].unbind(1))], 1)
+    assert torch.equal(ours.argmax(-1), tokens[:, 20:])
+    theirs = exact(tokens).logits[:, 19:-1]
+    error = (ours.float() - theirs).abs().max()
+    assert error < 0.01 * theirs.abs().max()
+    behind = theirs.amax(-1) - theirs.gather(-1, tokens[:, 20:, None])[..., 0]
+    assert (behind <= 2 * error).all()
+    expected = exact.generate(ids, max_new_tokens=12, do_sample=False)
+    for row in range(2):
+        differ = (tokens[row] != expected[row]).nonzero()
+        if len(differ):  # nothing but a tie is where they part
+            first = int(differ[0]) - 20
+            two = theirs[row, first].topk(2).values
+            assert two[0] - two[1] <= 2 * error
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -178,3 +214,15 @@ def test_from_pretrained(tmp_path, device):
     again = load(tmp_path / "quantized", dtype=torch.float16).to(device)
     assert again.config.quantization_config.type == "u8"
     assert torch.equal(again(ids).logits, logits)
+
+
+def test_the_lines_of_the_project(tmp_path):
+    model_of("llama").save_pretrained(tmp_path)
+    lines = readme_lines("from transformers import AutoModelForCausalLM")
+    if not torch.cuda.is_available():
+        lines = lines.replace(".cuda()", "")
+    names = {"path": tmp_path}
+    exec(lines, names)
+    model = names["model"]
+    assert len(lines.splitlines()) == 3 and type(model.model.layers[0].mlp.up_proj) is nn.Linear
+    assert model.generate(ids_of(1, 5, model.device), max_new_tokens=3, do_sample=False).shape == (1, 8)

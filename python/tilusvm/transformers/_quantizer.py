@@ -18,7 +18,7 @@ __all__ = ["TilusConfig", "TilusQuantizer"]
 class TilusConfig(QuantizationConfigMixin):
     """How from_pretrained quantizes linear layers.
 
-    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all;
+    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0, nf4, fp4; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all;
     zeros: a zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with
     wildcards, that stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their config.json.
     """
