@@ -69,39 +69,53 @@ static void add_predicate(emitter *e, reg *all, reg one) {
     *all = one;
 }
 
+/* The element's position along dimension d, where it is not proved to be inside with a test of it. */
+static reg position(emitter *e, const shared_places *p, unsigned d, uint32_t local, uint32_t coordinate,
+                    reg *predicate) {
+    const broadcast *tensor = &p->tensor[d];
+    bool wide;
+    reg at;
+    if (tensor->map) {
+        wide = tvm_slot_dtype(e, tensor->slot).bits == 64;
+        at = tvm_read_element(e, tensor->slot, tensor->map[local], true);
+    } else {
+        wide = node_of(e, p->index[d].value)->type.bits == 64;
+        at = scalar_position(e, p, d, coordinate, wide);
+    }
+    if (!p->proven[d]) {
+        reg inside = tvm_new_pred(e);
+        /* Unsigned, a negative position is above every extent. */
+        tvm_emit(e, "setp.lt.%s %s, %s, %u;", wide ? "u64" : "u32", inside.name, at.name,
+                 p->tile.layout->shape[d]);
+        add_predicate(e, predicate, inside);
+    }
+    if (!wide) return at;
+    reg narrow = tvm_new_r(e);
+    tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
+    return narrow;
+}
+
+/* Scalar positions first: without a swizzle they are an address that many elements have, to which a
+ * multiplication adds what is the element's own. */
 bool tvm_shared_place(emitter *e, shared_places *p, uint32_t local, reg *address, reg *predicate) {
     uint32_t coordinate[TVM_MAX_RANK] = {0};
     unsigned rank = p->tile.rank;
+    bool plain = p->tile.layout->swizzle_bits == 0;
     reg offset = {""};
     predicate->name[0] = '\0';
     tvm_layout_map(p->layout, 0, local, coordinate);
-    for (unsigned d = 0; d < rank; d++) {
-        const broadcast *tensor = &p->tensor[d];
-        bool in_tile = rank - d <= p->layout->rank, wide;
-        reg at;
-        if (tensor->map) {
-            wide = tvm_slot_dtype(e, tensor->slot).bits == 64;
-            at = tvm_read_element(e, tensor->slot, tensor->map[local], true);
-        } else {
-            wide = node_of(e, p->index[d].value)->type.bits == 64;
-            at = scalar_position(e, p, d, in_tile ? coordinate[p->layout->rank - (rank - d)] : 0, wide);
+    for (unsigned tensors = 0; tensors < 2; tensors++) {
+        for (unsigned d = 0; d < rank; d++) {
+            bool in_tile = rank - d <= p->layout->rank;
+            if ((p->tensor[d].map != NULL) != (tensors == 1)) continue;
+            uint32_t constant = in_tile ? coordinate[p->layout->rank - (rank - d)] : 0;
+            reg at = position(e, p, d, local, constant, predicate);
+            tvm_shared_add_position(&p->tile, d, at, plain && tensors ? p->tile.bytes : 1, &offset);
         }
-        if (!p->proven[d]) {
-            reg inside = tvm_new_pred(e);
-            /* Unsigned, a negative position is above every extent. */
-            tvm_emit(e, "setp.lt.%s %s, %s, %u;", wide ? "u64" : "u32", inside.name, at.name,
-                     p->tile.layout->shape[d]);
-            add_predicate(e, predicate, inside);
-        }
-        if (wide) {
-            reg narrow = tvm_new_r(e);
-            tvm_emit(e, "cvt.u32.u64 %s, %s;", narrow.name, at.name);
-            at = narrow;
-        }
-        tvm_shared_add_position(&p->tile, d, at, &offset);
+        if (plain && !tensors) offset = tvm_shared_address_of_offset(&p->tile, offset);
     }
+    *address = plain ? offset : tvm_shared_address_of_offset(&p->tile, offset);
     if (p->mask.map) add_predicate(e, predicate, tvm_broadcast_set(e, &p->mask, local));
-    *address = tvm_shared_address_of_offset(&p->tile, offset);
     return predicate->name[0] != '\0';
 }
 

@@ -325,7 +325,7 @@ reg tvm_shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, u
 
 /* ---- any layout ---- */
 
-void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, reg *offset) {
+void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, uint32_t unit, reg *offset) {
     emitter *e = s->e;
     unsigned first = 0;
     while (first < s->layout->modes && s->layout->mode_dim[first] != dim) first++;
@@ -340,10 +340,10 @@ void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, r
             position = rest;
         }
         if (offset->name[0])
-            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", sum.name, digit.name, s->layout->mode_stride[m],
+            tvm_emit(e, "mad.lo.s32 %s, %s, %u, %s;", sum.name, digit.name, s->layout->mode_stride[m] * unit,
                      offset->name);
         else
-            tvm_emit(e, "mul.lo.s32 %s, %s, %u;", sum.name, digit.name, s->layout->mode_stride[m]);
+            tvm_emit(e, "mul.lo.s32 %s, %s, %u;", sum.name, digit.name, s->layout->mode_stride[m] * unit);
         *offset = sum;
     }
 }
@@ -374,7 +374,7 @@ reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_M
             if (coordinate[d - s->lead].name[0])
                 tvm_emit(e, "add.s32 %s, %s, %s;", sum.name, sum.name, coordinate[d - s->lead].name);
         }
-        tvm_shared_add_position(s, d, sum, &offset);
+        tvm_shared_add_position(s, d, sum, 1, &offset);
     }
     return tvm_shared_address_of_offset(s, offset);
 }

@@ -85,8 +85,9 @@ reg tvm_shared_address(shared_tile *s, shared_lanes *lanes, uint32_t constant, u
 reg tvm_shared_address_of_coordinates(shared_tile *s, const reg coordinate[TVM_MAX_RANK],
                                       const uint32_t constant[TVM_MAX_RANK]);
 
-/* Adds to a linear offset (name[0] == 0: 0) what a position in a dimension of the tensor, a %r, adds. */
-void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, reg *offset);
+/* Adds to a linear offset (name[0] == 0: 0) what a position in a dimension of the tensor, a %r, adds; `unit`
+ * times. */
+void tvm_shared_add_position(const shared_tile *s, unsigned dim, reg position, uint32_t unit, reg *offset);
 /* The address of a linear offset; the tensor's shared_offset is to be added. */
 reg tvm_shared_address_of_offset(shared_tile *s, reg offset);
 
