@@ -10,9 +10,10 @@
  *             copy-bulk ..., barrier %full[%stage]     the body
  *             arrive-barrier %full[%stage]             arrive-barrier %empty[%stage]
  *
- * Stages go on from one run of the loop to the next, so that in a kernel that stays the next tile's copies
- * come during the epilogue. Where the body multiplies shared tiles, it arrives a turn later, before which its
- * own products need not be done. */
+ * Views of global tensors, which have one place, are made before the roles, as are the scalars that they
+ * need. Stages go on from one run of the loop to the next, so that in a kernel that stays the next tile's
+ * copies come during the epilogue. Where the body multiplies shared tiles, it arrives a turn later, before
+ * which its own products need not be done. */
 #include "pipeline_build.h"
 
 #include "view.h"
@@ -34,6 +35,7 @@ enum {
 typedef struct slice {
     lowering *l;
     bool *kept;      /* by instruction */
+    bool *before;    /* the same: done before the roles, for both */
     uint32_t *outer; /* by instruction: what opens the innermost control around it; TVM_NONE */
     bool grown;
     tvm_why *why;
@@ -41,7 +43,7 @@ typedef struct slice {
 } slice;
 
 static void keep(slice *s, uint32_t at) {
-    if (s->kept[at]) return;
+    if (s->kept[at] || s->before[at]) return;
     s->kept[at] = s->grown = true;
 }
 
@@ -122,8 +124,7 @@ static bool is_simple(const lowering *l, tvm_why *why) {
         const tvm_insn *insn = &l->from->insns[i];
         tvm_op_class class = tvm_insn_class(insn);
         loops += tvm_pipeline_stages(l->from, insn) > 0;
-        /* sync-cluster is of all warps: it stands in no role; each role would make the view, which has one place. */
-        bool whole = insn->op == TVM_OP_SYNC_CLUSTER || insn->op == TVM_OP_VIEW_GLOBAL;
+        bool whole = insn->op == TVM_OP_SYNC_CLUSTER; /* is of all warps: it stands in no role */
         if (class == TVM_CLASS_SECTION || class == TVM_CLASS_EXIT || class == TVM_CLASS_FREE || whole) {
             say(why, "the kernel has ", tvm_op(insn->op)->mnemonic);
             return false;
@@ -142,6 +143,64 @@ static bool is_simple(const lowering *l, tvm_why *why) {
     return false;
 }
 
+/* ---- what is done before the roles ---- */
+
+static void do_before(slice *s, uint32_t at);
+
+/* Variables have the value before the roles that they always have: one instruction sets each. */
+static void set_before(slice *s, uint32_t expr, uint32_t user) {
+    const tvm_ir_kernel *kernel = s->l->from;
+    const tvm_expr *node = &kernel->exprs[expr];
+    const uint32_t children[3] = {node->a, node->b, node->c};
+    unsigned setters = 0;
+    for (uint32_t i = 0; node->op == TVM_EXPR_SLOT && i < kernel->insn_count && !s->failed; i++) {
+        if (kernel->insns[i].result != node->a) continue;
+        if (setters++ || i > user)
+            refuse_slice(s, "a view-global is made of a variable that changes");
+        else
+            do_before(s, i);
+    }
+    for (unsigned i = 0; i < tvm_expr_op_info(node->op)->arity && !s->failed; i++)
+        set_before(s, children[i], user);
+}
+
+/* Does the instruction stand, or come to stand, where the next launch may still write what it reads? */
+static bool follows_dependency(const tvm_ir_kernel *kernel, uint32_t at) {
+    for (uint32_t i = 0; i < at; i++)
+        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_LAST_LAUNCH) return true;
+    return false;
+}
+
+static void do_before(slice *s, uint32_t at) {
+    const tvm_ir_kernel *kernel = s->l->from;
+    const tvm_insn *insn = &kernel->insns[at];
+    const tvm_operand *operands = tvm_operands(kernel, insn);
+    unsigned effects = tvm_pipeline_effects(kernel, insn);
+    if (s->before[at]) return;
+    s->before[at] = true;
+    if (s->outer[at] != TVM_NONE || at > s->l->loop.loop || tvm_class_opens(tvm_insn_class(insn)))
+        refuse_slice(
+            s,
+            "a view-global, or what it is made of, stands in a loop or under a condition, or behind the loop");
+    else if (effects & ~(unsigned)TVM_EFFECT_READ_GLOBAL)
+        refuse_slice(s, "a view-global is made of more than scalars and global memory");
+    else if (effects && follows_dependency(kernel, at))
+        refuse_slice(s, "a view-global is made of what is read behind wait-dependency");
+    for (uint32_t o = 0; o < insn->count && !s->failed; o++) {
+        if (operands[o].kind == TVM_OPERAND_EXPR) set_before(s, operands[o].value, at);
+        if (operands[o].kind != TVM_OPERAND_SLOT || kernel->slots[operands[o].value].kind != TVM_SLOT_GLOBAL)
+            continue;
+        if (effects && is_written(s->l, operands[o].value))
+            refuse_slice(s, "the kernel writes what a view-global is made of");
+    }
+}
+
+/* All views, in the order of the text, in which one is made before another that is made of it. */
+static void find_before(slice *s) {
+    for (uint32_t i = 0; i < s->l->from->insn_count && !s->failed; i++)
+        if (s->l->from->insns[i].op == TVM_OP_VIEW_GLOBAL) do_before(s, i);
+}
+
 /* What is kept while anything needs it. */
 static void grow(slice *s) {
     const tvm_ir_kernel *kernel = s->l->from;
@@ -156,13 +215,15 @@ static void grow(slice *s) {
     } while (s->grown && !s->failed);
 }
 
-/* NULL: it cannot be; l->failed where there is no memory. */
-static bool *find_slice(lowering *l, tvm_why *why) {
+/* False: it cannot be; l->failed where there is no memory. */
+static bool find_slice(lowering *l, tvm_why *why, bool **kept, bool **before) {
     slice s = {.l = l, .why = why};
     s.kept = calloc(l->from->insn_count, sizeof *s.kept);
+    s.before = calloc(l->from->insn_count, sizeof *s.before);
     s.outer = calloc(l->from->insn_count, sizeof *s.outer);
-    if (s.kept && s.outer) {
+    if (s.kept && s.before && s.outer) {
         find_outer(&s);
+        find_before(&s);
         for (uint32_t i = l->loop.loop; i < l->loop.end; i++)
             if (i == l->loop.loop || l->ahead[i]) keep(&s, i);
         grow(&s);
@@ -170,9 +231,9 @@ static bool *find_slice(lowering *l, tvm_why *why) {
         l->failed = s.failed = true;
     }
     free(s.outer);
-    if (!s.failed) return s.kept;
-    free(s.kept);
-    return NULL;
+    *kept = s.kept;
+    *before = s.before;
+    return !s.failed;
 }
 
 static void find_only_loop(lowering *l) {
@@ -183,17 +244,19 @@ static void find_only_loop(lowering *l) {
 
 bool tvm_lower_can_part(lowering *l, tvm_why *why) {
     find_only_loop(l);
-    bool *kept = is_simple(l, why) ? find_slice(l, why) : NULL;
+    bool *kept = NULL, *before = NULL;
+    bool can = is_simple(l, why) && find_slice(l, why, &kept, &before);
     free(kept);
+    free(before);
     l->loop.end = 0;
-    return kept != NULL && !l->failed;
+    return can && !l->failed;
 }
 
 /* ---- writing ---- */
 
 typedef struct roles {
     lowering *l;
-    bool *kept;
+    bool *kept, *before;  /* as of a slice */
     uint32_t full, empty; /* slots */
     uint32_t products;    /* mma of shared tiles in the body: then it arrives a turn later */
 } roles;
@@ -348,7 +411,7 @@ static void write_consumer(const roles *r) {
         const tvm_insn *insn = &l->from->insns[i];
         if (i == l->loop.loop || i == l->loop.end)
             write_consumer_loop(r, i == l->loop.loop);
-        else if (!is_allocation(l, insn) && !(l->ahead[i] && insn->op == TVM_OP_COPY_ASYNC))
+        else if (!is_allocation(l, insn) && !r->before[i] && !(l->ahead[i] && insn->op == TVM_OP_COPY_ASYNC))
             tvm_lower_copy(l, insn);
     }
 }
@@ -379,8 +442,10 @@ static uint32_t consumer_registers(const tvm_ir_kernel *from, uint32_t warps) {
 
 void tvm_lower_roles(lowering *l, bool has_registers) {
     find_only_loop(l);
-    roles r = {.l = l, .kept = l->failed ? NULL : find_slice(l, NULL)};
-    if (!r.kept) {
+    roles r = {.l = l};
+    if (l->failed || !find_slice(l, NULL, &r.kept, &r.before)) {
+        free(r.kept);
+        free(r.before);
         l->failed = true;
         return;
     }
@@ -389,7 +454,7 @@ void tvm_lower_roles(lowering *l, bool has_registers) {
     bool changes = has_registers && warps % GROUP == 0 && entry < MOST_OF_A_THREAD;
     l->to->warps = warps + (changes ? GROUP : 1);
     for (uint32_t i = 0; i < l->from->insn_count; i++)
-        if (is_allocation(l, &l->from->insns[i])) tvm_lower_copy(l, &l->from->insns[i]);
+        if (is_allocation(l, &l->from->insns[i]) || r.before[i]) tvm_lower_copy(l, &l->from->insns[i]);
     r.full = new_barriers(l, place, "full", false);
     r.empty = new_barriers(l, place, "empty", true);
     r.products = find_products(l);
@@ -400,5 +465,6 @@ void tvm_lower_roles(lowering *l, bool has_registers) {
     write_consumer(&r);
     close(l, place);
     free(r.kept);
+    free(r.before);
     l->loop.end = 0;
 }
