@@ -1,7 +1,7 @@
 /* Rules of atomic operations. */
 #include "rules.h"
 
-enum { OPERATION, MEMORY, SOURCE, EXPECTED, MASK };
+enum { OPERATION, MEMORY, SOURCE, EXPECTED, MASK, ORDER, SCOPE, RANK };
 
 static tvm_status takes_type(const tvm_rule *rule) {
     char name[TVM_DTYPE_NAME_MAX];
@@ -39,11 +39,24 @@ static tvm_status expected(const tvm_rule *rule) {
                                tvm_rule_layout(rule, SOURCE));
 }
 
+/* The tensor is another block's. */
+static tvm_status far(const tvm_rule *rule) {
+    char name[TVM_RULE_NAME_MAX];
+    if (!tvm_rule_is_given(rule, RANK)) return TVM_OK;
+    if (tvm_rule_slot(rule, MEMORY)->kind != TVM_SLOT_SHARED)
+        return tvm_refuse(rule->why, "%s is global: 'rank' is of a shared tensor of the cluster's blocks",
+                          tvm_rule_name(rule, MEMORY, name));
+    if (tvm_rule_is_given(rule, SCOPE) && tvm_rule_value(rule, SCOPE) == TVM_SCOPE_CTA)
+        return tvm_refuse(rule->why, "a scope of the block does not reach the tensor of another one");
+    return tvm_rule_cluster_rank(rule, RANK);
+}
+
 static tvm_status check(const tvm_rule *rule) {
     tvm_status status = takes_type(rule);
     if (status == TVM_OK) status = same_type(rule, SOURCE);
     if (status == TVM_OK) status = tvm_rule_places(rule, MEMORY, tvm_rule_layout(rule, SOURCE));
     if (status == TVM_OK) status = expected(rule);
+    if (status == TVM_OK) status = far(rule);
     return status == TVM_OK ? tvm_rule_mask(rule, MASK, MEMORY, tvm_rule_layout(rule, SOURCE)) : status;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "atomic.h"
+#include "cluster.h"
 #include "compute.h"
 #include "emit.h"
 #include "global_transfer.h"
@@ -23,6 +24,7 @@ typedef struct atomic {
     const tvm_layout *layout;
     uint32_t source; /* slots */
     broadcast expected;
+    uint32_t rank; /* of the block whose tensor it is, an expression; TVM_NONE: this one */
     char name[64]; /* of the instruction, for the report */
 } atomic;
 
@@ -59,7 +61,10 @@ static void open_atomic(emitter *e, const tvm_insn *insn, atomic *a) {
                   .source = source->value,
                   .layout = tvm_slot_layout(e, source->value),
                   .fetches = insn->result != TVM_NONE};
-    a->space = e->kernel->slots[operands[1].value].kind == TVM_SLOT_SHARED ? ".shared" : ".global";
+    a->rank = source[5].kind == TVM_OPERAND_EXPR ? source[5].value : TVM_NONE;
+    a->space = e->kernel->slots[operands[1].value].kind != TVM_SLOT_SHARED ? ".global"
+               : a->rank == TVM_NONE || tvm_cluster_blocks(e->kernel) == 1 ? ".shared"
+                                                                           : ".shared::cluster";
     a->order = orders[order->kind == TVM_OPERAND_CONST ? order->value : TVM_ORDER_RELAXED];
     unsigned wide = scope->kind == TVM_OPERAND_CONST ? scope->value : TVM_SCOPE_GPU;
     if (wide == TVM_SCOPE_CLUSTER && e->target.arch < 90) wide = TVM_SCOPE_CTA; /* a cluster is one block */
@@ -433,9 +438,11 @@ static tvm_status update_shared(emitter *e, atomic *a, const tvm_insn *insn, con
     reg owner;
     bool made = tvm_shared_places_open(e, &p, memory, a->layout, mask, true);
     bool owns = tvm_layout_owner(e, a->layout, &owner);
+    bool checked = a->rank != TVM_NONE && tvm_emit_cluster_guard(e, a->rank);
     for (uint32_t i = 0; i < f->locals && made; i++) {
         spot at = {.plus = e->slots[memory->value].shared_offset};
         bool guarded = tvm_shared_place(e, &p, i, &at.address, &at.predicate);
+        if (a->space[7] == ':') at.address = tvm_emit_cluster_address(e, at.address, a->rank);
         if (owns && guarded) {
             reg both = tvm_new_pred(e);
             tvm_emit(e, "and.pred %s, %s, %s;", both.name, at.predicate.name, owner.name);
@@ -445,8 +452,8 @@ static tvm_status update_shared(emitter *e, atomic *a, const tvm_insn *insn, con
         }
         f->old[i] = update_element(e, a, &at, i);
     }
-    tvm_status status =
-        made ? finish(e, a, insn, f, tvm_shared_places_guarded(&p), f->locals) : tvm_diag_no_memory(e->diags);
+    tvm_status status = made ? finish(e, a, insn, f, checked || tvm_shared_places_guarded(&p), f->locals)
+                             : tvm_diag_no_memory(e->diags);
     tvm_shared_places_close(&p);
     tvm_wgmma_stored(e, a->layout);
     return status;

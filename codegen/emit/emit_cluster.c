@@ -4,15 +4,23 @@
 #include "analysis.h"
 #include "barrier.h"
 
+/* Is the last operand, a rank or the axes of a multicast, given? */
+static bool last_given(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    return tvm_operands(kernel, insn)[insn->count - 1].kind != TVM_OPERAND_NONE;
+}
+
+bool tvm_cluster_access(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
+    if (insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER) return true;
+    return (insn->op == TVM_OP_ATOMIC || insn->op == TVM_OP_ATOMIC_FETCH) && last_given(kernel, insn);
+}
+
 /* Does the kernel reach into other blocks' shared memory? */
 static bool reaches(const emitter *e) {
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->kernel->insns[i];
-        if (insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER ||
-            insn->op == TVM_OP_COPY_CLUSTER)
-            return true;
+        if (tvm_cluster_access(e->kernel, insn) || insn->op == TVM_OP_COPY_CLUSTER) return true;
         if ((insn->op == TVM_OP_ARRIVE_BARRIER || insn->op == TVM_OP_COPY_BULK) &&
-            tvm_operands(e->kernel, insn)[insn->count - 1].kind != TVM_OPERAND_NONE)
+            last_given(e->kernel, insn))
             return true;
     }
     return false;

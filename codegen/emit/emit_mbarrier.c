@@ -213,7 +213,7 @@ static bool meet(emitter *e, const tvm_operand *operands, const char *what) {
 static bool tells_cluster(const emitter *e) {
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->kernel->insns[i];
-        if (insn->op == TVM_OP_LOAD_CLUSTER || insn->op == TVM_OP_STORE_CLUSTER) return true;
+        if (tvm_cluster_access(e->kernel, insn)) return true;
         if (!(tvm_op(insn->op)->effects & TVM_EFFECT_READ_GLOBAL) || insn->op == TVM_OP_TAKE_GLOBAL) continue;
         const tvm_operand *operands = tvm_operands(e->kernel, insn);
         for (uint32_t o = 0; o < insn->count; o++)

@@ -444,6 +444,23 @@ void gen_between_blocks(gen *g) {
 
 /* ---- clusters ---- */
 
+/* The source into the tensor of the block of that rank, each element by an atomic operation. */
+static void exchange(gen *g, uint32_t tensor, unsigned rank, uint32_t source, uint32_t other) {
+    uint32_t fetched = TVM_NONE;
+    bool fetch = gen_one_in(g, 2);
+    gen_insn insn = gen_begin(fetch ? TVM_OP_ATOMIC_FETCH : TVM_OP_ATOMIC);
+    gen_put_const(&insn, TVM_ATOMIC_EXCH);
+    gen_put_slot(&insn, tensor);
+    put_index(g, &insn, constant(g, 0), rank);
+    gen_put_slot(&insn, source);
+    gen_put_none(&insn);
+    gen_put_none(&insn);
+    gen_put_const(&insn, gen_below(g, TVM_ORDER_COUNT));
+    gen_put_const(&insn, 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
+    gen_put_expr(&insn, other);
+    if (!gen_take(g, &insn, &fetched)) g->failed = true;
+}
+
 /* Tiles of the other block of a cluster of two; without a cluster, of the block itself. */
 void gen_cluster(gen *g) {
     uint32_t tile[TVM_MAX_RANK];
@@ -458,6 +475,7 @@ void gen_cluster(gen *g) {
                                      gen_apply(g, TVM_EXPR_ADD, gen_block(g), constant(g, 1)), constant(g, 2))
                          : constant(g, 0);
     bool arrives = gen_one_in(g, 2), copies = arrives && gen_one_in(g, 2); /* rather than to sync */
+    bool exchanges = !copies && type.bits >= 16 && gen_one_in(g, 3);
     uint32_t barrier = arrives ? barriers(g, 1, 1, false) : TVM_NONE;
     uint32_t mine = copies ? shared_tensor(g, type, rank, tile) : TVM_NONE;
     if (copies) store_stage(g, mine, constant(g, 0), source, rank);
@@ -475,7 +493,10 @@ void gen_cluster(gen *g) {
         gen_put_slot(&store, barrier);
         gen_put_expr(&store, constant(g, 0));
     }
-    gen_must(g, &store);
+    if (exchanges)
+        exchange(g, tensor, rank, source, other);
+    else
+        gen_must(g, &store);
     if (arrives) {
         at_barrier_of(g, TVM_OP_ARRIVE_BARRIER, barrier, constant(g, 0), other);
         at_barrier(g, TVM_OP_WAIT_BARRIER, barrier, constant(g, 0));

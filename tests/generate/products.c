@@ -65,6 +65,7 @@ void gen_atomic(gen *g) {
         gen_put_none(&insn);
     gen_put_const(&insn, gen_below(g, TVM_ORDER_COUNT));
     gen_put_const(&insn, unique ? gen_below(g, TVM_SCOPE_COUNT) : 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
+    gen_put_none(&insn); /* rank: gen_cluster */
     uint32_t result = TVM_NONE;
     if (gen_take(g, &insn, &result) && fetch) g->vars[result].exact_bits = type.kind != TVM_KIND_FLOAT;
 }

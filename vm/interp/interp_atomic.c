@@ -12,6 +12,7 @@ typedef struct atomic_plan {
     interp_places places;
     interp_loop_function loop; /* NULL: exch and cas */
     uint32_t source, expected; /* slots; expected: or TVM_NONE */
+    uint32_t rank;             /* of the block whose tensor it is, an expression; TVM_NONE: this one */
     unsigned bytes;
     tvm_order order;
     uint32_t expected_step[TVM_MAX_RANK];
@@ -44,6 +45,7 @@ static tvm_status plan_atomic(tvm_interp_kernel *k, interp_insn *insn, bool fetc
     plan->bytes = tvm_dtype_container(type);
     plan->expected = source[1].kind == TVM_OPERAND_SLOT ? source[1].value : TVM_NONE;
     plan->order = source[3].kind == TVM_OPERAND_CONST ? (tvm_order)source[3].value : TVM_ORDER_RELAXED;
+    plan->rank = source[5].kind == TVM_OPERAND_EXPR ? source[5].value : TVM_NONE;
     tvm_interp_plan_places(k, memory, plan->source, &source[2], &plan->places);
     plan->places.in_block = source[4].kind == TVM_OPERAND_CONST && source[4].value == TVM_SCOPE_CTA;
     if (plan->expected != TVM_NONE)
@@ -109,14 +111,16 @@ static void update(void *data, size_t element, uint8_t *place) {
 }
 
 static tvm_status do_atomic(interp_context *context, const interp_insn *insn, uint8_t *result) {
-    const interp_block *block = context->block;
+    interp_block *block = context->block, *owner = block;
     const atomic_plan *plan = insn->plan;
     interp_run *run = block->run;
+    tvm_status status = plan->rank == TVM_NONE ? TVM_OK : tvm_interp_peer(context, insn, plan->rank, &owner);
+    if (status != TVM_OK) return status;
     atomic_work work = {
         .context = context, .plan = plan, .source = interp_tensor(block, plan->source), .result = result};
     if (plan->expected != TVM_NONE) work.expected = interp_tensor(block, plan->expected);
     pthread_mutex_lock(&run->atomics);
-    tvm_status status = tvm_interp_each_place(context, insn, &plan->places, update, &work);
+    status = tvm_interp_each_place(context, insn, &plan->places, owner, update, &work);
     pthread_mutex_unlock(&run->atomics);
     if (status == TVM_OK) status = work.status;
     bool is_shared = interp_slot(block->kernel, plan->places.memory)->kind == TVM_SLOT_SHARED;

@@ -77,8 +77,8 @@ static sanitize_mode mode_of(const interp_insn *insn) {
 }
 
 static bool sanitize_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
-                            sanitize_walk *walk) {
-    const sanitize_access access = {.owner = context->block,
+                            const interp_block *owner, sanitize_walk *walk) {
+    const sanitize_access access = {.owner = owner,
                                     .memory = plan->memory,
                                     .tensor = plan->of,
                                     .mode = plan->in_block ? SANITIZE_ATOMIC_BLOCK : mode_of(insn)};
@@ -86,9 +86,10 @@ static bool sanitize_places(interp_context *context, const interp_insn *insn, co
 }
 
 tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
-                                 interp_visit visit, void *data) {
+                                 const interp_block *owner, interp_visit visit, void *data) {
     const interp_block *block = context->block;
-    uint8_t *memory = tvm_interp_data(context, plan->memory);
+    uint8_t *memory =
+        owner == block ? tvm_interp_data(context, plan->memory) : interp_tensor(owner, plan->memory);
     unsigned bytes = tvm_dtype_container(interp_slot(block->kernel, plan->memory)->dtype);
     int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], start[TVM_MAX_RANK] = {0}, offset;
     uint32_t coordinate[TVM_MAX_RANK] = {0};
@@ -103,7 +104,7 @@ tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *ins
     }
     sanitize_walk walk = {.status = TVM_OK};
     bool sanitized = interp_sanitized(context);
-    if (sanitized && !sanitize_places(context, insn, plan, &walk)) return walk.status;
+    if (sanitized && !sanitize_places(context, insn, plan, owner, &walk)) return walk.status;
     for (size_t element = 0;; element++) {
         bool inside = !is_masked(block, plan, coordinate) &&
                       locate(block, plan, shape, stride, start, coordinate, &offset);
@@ -147,7 +148,7 @@ tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *in
     dense registers = {interp_tensor(block, slot),
                        tvm_dtype_container(interp_slot(block->kernel, slot)->dtype), 0};
     tvm_status status =
-        tvm_interp_each_place(context, insn, plan, is_load ? load_element : store_element, &registers);
+        tvm_interp_each_place(context, insn, plan, block, is_load ? load_element : store_element, &registers);
     interp_count(block, memory->kind == TVM_SLOT_SHARED, is_load, registers.inside, memory->dtype.bits);
     return status;
 }

@@ -253,8 +253,9 @@ void tvm_interp_plan_places(const tvm_interp_kernel *kernel, const tvm_operand *
                             const tvm_operand *mask, interp_places *out);
 /* Visits the tile's elements in row-major order; place is NULL for those that are masked off or outside. */
 typedef void (*interp_visit)(void *data, size_t element, uint8_t *place);
+/* owner: the block whose shared memory it is. */
 tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
-                                 interp_visit visit, void *data);
+                                 const interp_block *owner, interp_visit visit, void *data);
 /* Loads them to a register tensor, with zero bits where there is no place, or stores those that have one. */
 tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                   uint32_t slot, bool is_load);
