@@ -19,7 +19,8 @@ enum {
     KEY_JSON,
     KEY_REST,
     KEY_REPLAYS,
-    DEFINES = 8,
+    PARTS = 4, /* uniform numbers of 16 bits that a pool's number is the sum of */
+    SUMS = PARTS * 0xffff + 1,
     POOL = 1 << 22,
     KEYS_FROM = 1000003, /* of the pool: no query is a key */
     ROWS = 6
@@ -124,20 +125,42 @@ static void lay_out(work *w) {
     w->copies.bytes = at;
 }
 
-/* Numbers of about a normal distribution, which come again after POOL of them; `coded`, as they go to the
- * device. */
-static void fill_pool(bench *b, const work *w, const value_type *type, uint16_t *pool, uint8_t *coded) {
+/* Numbers of about a normal distribution, and what is known of their type. */
+typedef struct numbers {
+    value_type type;
+    uint16_t *pool; /* codes, which come again after POOL of them */
+    uint8_t *coded; /* as they go to the device */
+    uint16_t *sums; /* the code of each sum of PARTS */
+    double *values; /* of each code */
+} numbers;
+
+static void fill_pool(bench *b, const work *w, numbers *n) {
+    for (unsigned sum = 0; sum < SUMS; sum++) {
+        double x = sqrt(12.0 / PARTS) * (sum * 0x1p-16 - PARTS / 2.0);
+        n->sums[sum] = (uint16_t)value_code(&n->type, fabs(x) < 0x1p-12 ? 0x1p-12 : x);
+    }
+    for (uint32_t code = 0; code < 1u << 8 * w->width; code++) n->values[code] = value_of(&n->type, code);
     for (size_t i = 0; i < POOL; i++) {
         uint64_t bits = bench_random(b);
-        double sum = 0;
-        for (unsigned part = 0; part < 4; part++) sum += (double)(bits >> 16 * part & 0xffff) * 0x1p-16 - 0.5;
-        sum *= sqrt(3.0);
-        if (fabs(sum) < 0x1p-12) sum = 0x1p-12;
-        pool[i] = (uint16_t)value_code(type, sum);
-        memcpy(coded + i * w->width, &pool[i], w->width); /* the lower byte of 8 bits */
+        uint32_t sum = 0;
+        for (unsigned part = 0; part < PARTS; part++) sum += (uint32_t)(bits >> 16 * part & 0xffff);
+        n->pool[i] = n->sums[sum];
+        memcpy(n->coded + i * w->width, &n->pool[i], w->width); /* the lower byte of 8 bits */
     }
-    memcpy(pool + POOL, pool, KEYS_FROM * sizeof *pool);
-    memcpy(coded + POOL * w->width, coded, KEYS_FROM * w->width);
+    memcpy(n->pool + POOL, n->pool, KEYS_FROM * sizeof *n->pool);
+    memcpy(n->coded + POOL * w->width, n->coded, KEYS_FROM * w->width);
+}
+
+static bool make_numbers(numbers *n) {
+    n->pool = malloc(((size_t)POOL + KEYS_FROM) * sizeof *n->pool);
+    n->coded = malloc(((size_t)POOL + KEYS_FROM) * 2);
+    n->sums = malloc(SUMS * sizeof *n->sums);
+    n->values = malloc((1 << 16) * sizeof *n->values);
+    return n->pool && n->coded && n->sums && n->values;
+}
+
+static void free_numbers(numbers *n) {
+    free(n->pool), free(n->coded), free(n->sums), free(n->values);
 }
 
 static bool fill(bench *b, const work *w, const uint8_t *coded) {
@@ -178,14 +201,14 @@ static bool launch(bench *b, unsigned i, void *data) {
 
 /* ---- float64 ---- */
 
-static double pool_at(const value_type *type, const uint16_t *pool, size_t index) {
-    return value_of(type, pool[index % POOL]);
+static double pool_at(const numbers *n, size_t index) {
+    return n->values[n->pool[index % POOL]];
 }
 
 /* The greatest error of some rows of the first copy, relative to what a row's values can be off: one. */
-static bool check(bench *b, const work *w, const value_type *type, const uint16_t *pool, double *error) {
+static bool check(bench *b, const work *w, const numbers *n, double *error) {
     const point *p = w->p;
-    value_type out = *type;
+    value_type out = n->type;
     if (w->width == 1 && !value_type_named("f16", &out)) return bench_fail(b, "f16 is no type");
     *error = 0;
     for (unsigned r = 0; r < ROWS; r++) {
@@ -198,12 +221,12 @@ static bool check(bench *b, const work *w, const value_type *type, const uint16_
         for (size_t j = first; j < end; j++) {
             double score = 0;
             for (unsigned i = 0; i < p->d; i++)
-                score += pool_at(type, pool, (query * p->heads + head) * p->d + i) *
-                         pool_at(type, pool, (j * p->kv_heads + kv_head) * p->d + i + KEYS_FROM);
+                score += pool_at(n, (query * p->heads + head) * p->d + i) *
+                         pool_at(n, (j * p->kv_heads + kv_head) * p->d + i + KEYS_FROM);
             double weight = exp(score / sqrt(p->d));
             sum += weight;
             for (unsigned i = 0; i < p->dv; i++)
-                o[i] += weight * pool_at(type, pool, (j * p->kv_heads + kv_head) * p->dv + i);
+                o[i] += weight * pool_at(n, (j * p->kv_heads + kv_head) * p->dv + i);
         }
         const uint8_t *base = w->copies.at[0];
         if (!bench_read(b, found, base + w->at[O] + (query * p->heads + head) * p->dv * 2, p->dv * (size_t)2))
@@ -219,26 +242,25 @@ static bool check(bench *b, const work *w, const value_type *type, const uint16_
 typedef struct run {
     bench b;
     options o;
-    uint16_t *pool;
-    uint8_t *coded;
+    numbers numbers;
     FILE *json;
 } run;
 
-static bool measure(run *r, work *w, const value_type *type) {
+static bool measure(run *r, work *w) {
     bench *b = &r->b;
     const point *p = w->p;
     double flop =
         2.0 * p->heads * p->sequences * p->length * p->length * (p->d + p->dv) * (p->right < 0 ? 1 : .5);
-    double error;
+    double error = 0;
     bench_time time;
     /* 20 ms a graph, at least */
     unsigned least = (unsigned)(20e3 / (flop / 600e6)) + 1;
     if (least > BENCH_LAUNCHES) least = BENCH_LAUNCHES;
-    fill_pool(b, w, type, r->pool, r->coded);
-    if (!fill(b, w, r->coded)) return false;
+    fill_pool(b, w, &r->numbers);
+    if (!fill(b, w, r->numbers.coded)) return false;
     for (unsigned i = 0; i < w->copies.count; i++)
         if (!launch(b, i, w) || !bench_wait(b)) return false;
-    if (!check(b, w, type, r->pool, &error) ||
+    if (!check(b, w, &r->numbers, &error) ||
         !bench_measure(b, launch, w, bench_copies_launches(&w->copies, least), r->o.replays, &time))
         return false;
     printf(
@@ -260,17 +282,16 @@ static bool run_point(run *r, const point *p) {
     char path[4096], define[32];
     const char *defines[] = {define};
     tvm_program *program = NULL;
-    value_type type;
     work w = {.p = p, .width = strncmp(p->type, "f8", 2) == 0 ? 1 : 2};
     bool own = r->o.program && strcmp(p->type, r->o.type) == 0;
     snprintf(path, sizeof path, "%s/attention.vasm", r->o.folder);
     snprintf(define, sizeof define, "T=%s", p->type);
     lay_out(&w);
-    bool ok = value_type_named(p->type, &type) &&
+    bool ok = value_type_named(p->type, &r->numbers.type) &&
               bench_load(&r->b, own ? r->o.program : path, defines, own ? 0 : 1, &program) &&
               bench_ok(&r->b, tvm_get_kernel(program, r->o.kernel ? r->o.kernel : "attention", &w.kernel),
                        "attention") &&
-              bench_copies_make(&r->b, w.copies.bytes, &w.copies) && measure(r, &w, &type);
+              bench_copies_make(&r->b, w.copies.bytes, &w.copies) && measure(r, &w);
     if (!ok) printf("%s %s: %s\n", p->name, p->right < 0 ? "full" : "causal", r->b.why);
     bench_copies_free(&r->b, &w.copies);
     tvm_program_free(program);
@@ -291,16 +312,14 @@ int main(int argc, char **argv) {
     argp_parse(&argp, argc, argv, 0, NULL, &r.o);
     bool ok = bench_open(&r.b, false, 0);
     r.b.rest = r.o.rest;
-    r.pool = malloc(((size_t)POOL + KEYS_FROM) * 2);
-    r.coded = malloc(((size_t)POOL + KEYS_FROM) * 2);
-    if (ok && (!r.pool || !r.coded)) ok = bench_fail(&r.b, "out of memory");
+    if (ok && !make_numbers(&r.numbers)) ok = bench_fail(&r.b, "out of memory");
     if (ok && r.o.json && !(r.json = fopen(r.o.json, "w")))
         ok = bench_fail(&r.b, "%s cannot be written", r.o.json);
     for (size_t i = 0; ok && i < POINTS; i++)
         if (is_wanted(&points[i], r.o.only)) ok = run_point(&r, &points[i]);
     if (!ok) fprintf(stderr, "attention: %s\n", r.b.why);
     if (r.json) fclose(r.json);
-    free(r.pool), free(r.coded);
+    free_numbers(&r.numbers);
     bench_close(&r.b);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
