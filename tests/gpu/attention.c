@@ -1,35 +1,26 @@
-/* attention: every option, on the GPU with the kernels of its target, on the interpreter with those of any
- * target. What no query may see is NaN. */
+/* attention: every pair of its choices, and every width and mask of f16 and f8, on the GPU with the kernels
+ * of its target, on the interpreter with those of any target. What no query may see is NaN. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_pairs.h"
 #include "suite.h"
 
-enum { SEQUENCES = 4, HEADS = 4, KV_HEADS = 2, NOBODYS = 2 };
+enum { SEQUENCES = 4, NOBODYS = 2 };
 
-typedef struct option {
-    const char *defines[4];
-    const char *type;
-    unsigned page;
-    bool capped, biased;
-} option;
-
-static const option options[] = {
-    {{"T=f16"}, "f16", 0, false, false},
-    {{"T=bf16"}, "bf16", 0, false, false},
-    {{"T=f8_e4m3"}, "f8_e4m3", 0, false, false},
-    {{"T=f16", "PAGE=16"}, "f16", 16, false, false},
-    {{"T=bf16", "PAGE=64", "CAP=true"}, "bf16", 64, true, false},
-    {{"T=f16", "CAP=true", "ALIBI=true"}, "f16", 0, true, true},
-};
+/* What is launched with every width and mask. */
+static const char *const types[] = {"f16", "f8_e4m3"};
 static const unsigned widths[][2] = {{64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
 static const int windows[][2] = {{-1, -1}, {-1, 0}, {100, 0}};
-/* Options other than the first take windows in turn. The keys of sequence NOBODYS have no queries: they are
- * NaN, and follow upon others. */
+/* The keys of sequence NOBODYS have no queries: they are NaN, and follow upon others. */
 static const size_t queries[SEQUENCES] = {70, 1, 0, 150}, keys[SEQUENCES] = {70, 300, 50, 200};
-enum { WIDTHS = sizeof widths / sizeof *widths, WINDOWS = sizeof windows / sizeof *windows };
+enum {
+    TYPES = sizeof types / sizeof *types,
+    WIDTHS = sizeof widths / sizeof *widths,
+    WINDOWS = sizeof windows / sizeof *windows
+};
 
 typedef struct batch {
     gpu_arg args[GPU_MAX_ARGS];
@@ -51,7 +42,7 @@ static void add(batch *b, gpu_arg arg) {
 
 /* Pages one after the other, from the last sequence's last to the first one's first; those left over are NaN.
  */
-static void lay_out(const option *o, batch *b) {
+static void lay_out(const attention_choice *o, batch *b) {
     int32_t pages = 1;
     for (size_t i = 0; i < SEQUENCES; i++) {
         b->starts[i + 1] = b->starts[i] + (int32_t)queries[i];
@@ -67,7 +58,7 @@ static void lay_out(const option *o, batch *b) {
     b->rows = (size_t)pages * o->page;
 }
 
-static bool *owned_rows(const option *o, const batch *b) {
+static bool *owned_rows(const attention_choice *o, const batch *b) {
     bool *owned = zeroed(b->rows);
     for (size_t i = 0; i < SEQUENCES; i++)
         for (size_t j = 0; j < keys[i]; j++) {
@@ -93,26 +84,35 @@ static void add_values(batch *b, tvm_dtype type, size_t count, double limit, con
     add(b, (gpu_arg)ARG_IN(type, count, bytes));
 }
 
-static void make(batch *b, const option *o, tvm_dtype type, const unsigned width[2], const int window[2]) {
+static void make(batch *b, const attention_choice *o, tvm_dtype type) {
     tvm_dtype out = type.bits == 8 ? TVM_F16 : type;
     *b = (batch){0};
     lay_out(o, b);
     bool *owned = owned_rows(o, b);
-    const int64_t scalars[] = {
-        SEQUENCES, (int64_t)b->tokens, (int64_t)b->rows, HEADS, KV_HEADS, width[0], width[1],
-        150,       window[0],          window[1],        1};
+    const int64_t scalars[] = {SEQUENCES,
+                               (int64_t)b->tokens,
+                               (int64_t)b->rows,
+                               o->heads,
+                               o->kv_heads,
+                               o->d,
+                               o->dv,
+                               150,
+                               o->left,
+                               o->right,
+                               1};
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) add(b, (gpu_arg)ARG_SCALAR(scalars[i]));
     if (o->capped) add(b, (gpu_arg)ARG_SCALAR(3));
     if (o->page) add(b, (gpu_arg)ARG_SCALAR((int64_t)b->columns));
-    add_values(b, type, b->tokens * HEADS * width[0], 0.25, NULL, 1);
-    add_values(b, type, b->rows * KV_HEADS * width[0], 1, owned, KV_HEADS * width[0]);
-    add_values(b, type, b->rows * KV_HEADS * width[1], 1, owned, KV_HEADS * width[1]);
-    if (o->biased) add_values(b, TVM_F32, HEADS, 0.25, NULL, 1);
+    add_values(b, type, b->tokens * o->heads * o->d, 0.25, NULL, 1);
+    add_values(b, type, b->rows * o->kv_heads * o->d, 1, owned, o->kv_heads * o->d);
+    add_values(b, type, b->rows * o->kv_heads * o->dv, 1, owned, o->kv_heads * o->dv);
+    if (o->biased) add_values(b, TVM_F32, o->heads, 0.25, NULL, 1);
     add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES + 1, b->starts));
     if (o->page == 0) add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES + 1, b->key_starts));
     if (o->page) add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES, b->lengths));
     if (o->page) add(b, (gpu_arg)ARG_IN(TVM_I(32), SEQUENCES * b->columns, b->table));
-    gpu_arg result = ARG_OUT(out, b->tokens * HEADS * width[1]), sums = ARG_OUT(TVM_F32, b->tokens * HEADS);
+    gpu_arg result = ARG_OUT(out, b->tokens * o->heads * o->dv),
+            sums = ARG_OUT(TVM_F32, b->tokens * o->heads);
     result.tolerance = strcmp(o->type, "bf16") == 0 ? 0x1p-7 : 0x1p-10;
     if (type.bits == 8) result.tolerance = 0x1p-4; /* of sm_90a: the weights are, too */
     sums.tolerance = 1e-4;
@@ -134,35 +134,65 @@ static bool same_again(suite *s, const gpu_test *test, const batch *b) {
     return good;
 }
 
-static bool run(suite *s, const gpu_test *test) {
+static bool run(suite *s, const gpu_test *test, const attention_choice *choice) {
+    batch b;
+    make(&b, choice, test->type);
+    bool good = gpu_run_both(s, test, "attention", b.args, b.count) && same_again(s, test, &b);
+    if (!good)
+        printf("%s: d %u, dv %u, window %d, %d, heads %u, %u\n", test->name, choice->d, choice->dv,
+               choice->left, choice->right, choice->heads, choice->kv_heads);
+    for (size_t a = 0; a < GPU_MAX_ARGS; a++) free(b.owned[a]);
+    free(b.table);
+    return good;
+}
+
+static bool run_row(suite *s, const gpu_test *test) {
+    attention_choice choice = attention_choose(test->data);
+    return run(s, test, &choice);
+}
+
+static bool run_type(suite *s, const gpu_test *test) {
     bool good = true;
     for (size_t i = 0; i < (size_t)WIDTHS * WINDOWS; i++) {
         const unsigned *width = widths[i / WINDOWS];
         const int *window = windows[i % WINDOWS];
-        batch b;
-        if (test->data != &options[0] && i % WINDOWS != i / WINDOWS % WINDOWS) continue;
-        make(&b, test->data, test->type, width, window);
-        bool same = gpu_run_both(s, test, "attention", b.args, b.count) && same_again(s, test, &b);
-        if (!same)
-            printf("%s: d %u, dv %u, window %d, %d\n", test->name, width[0], width[1], window[0], window[1]);
-        good = good && same;
-        for (size_t a = 0; a < GPU_MAX_ARGS; a++) free(b.owned[a]);
-        free(b.table);
+        good = run(s, test,
+                   &(attention_choice){.type = test->data,
+                                       .d = width[0],
+                                       .dv = width[1],
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .left = window[0],
+                                       .right = window[1]}) &&
+               good;
     }
     return good;
 }
 
+static gpu_test *add_program(suite *s, gpu_group *group, const attention_choice *choice) {
+    char file[4096], title[128], type[32], page[32];
+    const char *defines[] = {type, page, choice->capped ? "CAP=true" : "CAP=false",
+                             choice->biased ? "ALIBI=true" : "ALIBI=false"};
+    snprintf(type, sizeof type, "T=%s", choice->type);
+    snprintf(page, sizeof page, "PAGE=%u", choice->page);
+    snprintf(title, sizeof title, "attention %s %s %s %s", type, page, defines[2], defines[3]);
+    snprintf(file, sizeof file, "%s/attention.vasm", s->programs);
+    gpu_test *test = gpu_add(group, title, NULL, file, defines, sizeof defines / sizeof *defines);
+    if (!tvm_dtype_parse(choice->type, strlen(choice->type), &test->type)) abort();
+    return test;
+}
+
 void gpu_add_attention(suite *s, gpu_group *group) {
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        const option *o = &options[i];
-        char file[4096], title[128] = "attention";
-        size_t count = 0;
-        for (; count < 4 && o->defines[count]; count++)
-            snprintf(title + strlen(title), sizeof title - strlen(title), " %s", o->defines[count]);
-        snprintf(file, sizeof file, "%s/attention.vasm", s->programs);
-        gpu_test *test = gpu_add(group, title, NULL, file, o->defines, count);
-        test->run = run;
-        test->data = o;
-        if (!tvm_dtype_parse(o->type, strlen(o->type), &test->type)) abort();
+    for (size_t i = 0; i < TYPES; i++) {
+        gpu_test *test = add_program(s, group, &(attention_choice){.type = types[i]});
+        test->run = run_type;
+        test->data = types[i];
+    }
+    for (size_t i = 0; i < ATTENTION_ROWS; i++) {
+        attention_choice choice = attention_choose(attention_rows[i]);
+        gpu_test *test = add_program(s, group, &choice);
+        test->run = run_row;
+        test->data = attention_rows[i];
+        test->few = true;
     }
 }

@@ -20,6 +20,7 @@ struct gpu_test {
     bool (*run)(suite *s, const gpu_test *test);
     tvm_dtype type;
     const void *data; /* of `run`'s own */
+    bool few;         /* of its kernels are launched: they are made then, not ahead */
 };
 
 typedef struct gpu_group {
