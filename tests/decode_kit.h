@@ -360,16 +360,12 @@ static inline double decode_largest(tvm_dtype type) {
     return most;
 }
 
-/* Half the distance of a type's neighbours where `x` is, in units of the codes. */
+/* Half the distance of a type's neighbours where `x` is, in units of the codes, or where it may come to be
+ * when the scale is rounded: a power of two away at the most. */
 static inline double decode_half_step(tvm_dtype type, double x) {
-    double low = -INFINITY, high = INFINITY;
     if (type.kind != TVM_KIND_FLOAT) return 0.5;
-    for (uint64_t code = 0; code < UINT64_C(1) << type.bits; code++) {
-        double value = tvm_decode(type, code);
-        if (value <= x) low = fmax(low, value);
-        if (value >= x) high = fmin(high, value);
-    }
-    return fmax(isfinite(high - low) ? (high - low) / 2 : 0, fabs(x) * ldexp(1, -1 - type.mantissa));
+    int subnormal = 2 - (1 << (type.exponent - 1)); /* exponent of the smallest normal number */
+    return fmax(fabs(x), ldexp(1, subnormal)) * ldexp(1, -1 - type.mantissa);
 }
 
 static inline bool decode_compare_group(decode_run *r, const char *what, const double *x, const double *y,
