@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "numbers.h"
+#include "view.h"
 
 /* ---- the table ---- */
 
@@ -31,7 +32,7 @@ unsigned tvm_abi_element_bytes(unsigned element) {
 static bool same_map(const tvm_abi_map *a, const tvm_abi_map *b) {
     return a->tensor == b->tensor && a->element == b->element && a->rank == b->rank &&
            a->swizzle == b->swizzle && a->promotion == b->promotion && a->is_written == b->is_written &&
-           a->row == b->row && memcmp(a->box, b->box, sizeof a->box) == 0;
+           a->row == b->row && a->view == b->view && memcmp(a->box, b->box, sizeof a->box) == 0;
 }
 
 uint32_t tvm_abi_add_map(tvm_kernel_abi *abi, const tvm_abi_map *map) {
@@ -45,12 +46,21 @@ uint32_t tvm_abi_add_map(tvm_kernel_abi *abi, const tvm_abi_map *map) {
     return row;
 }
 
-uint32_t tvm_abi_map_slot(const tvm_ir_kernel *kernel, const tvm_abi_map *map) {
+static uint32_t memory_slot(const tvm_ir_kernel *kernel, const tvm_abi_map *map) {
     tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
     if (map->tensor < kernel->param_count)
         return kernel->slots[map->tensor].kind == TVM_SLOT_GLOBAL ? map->tensor : TVM_NONE;
     uint32_t made = map->tensor - kernel->param_count;
     return made < tvm_launch_tensors(kernel, tensors) ? tensors[made].slot : TVM_NONE;
+}
+
+uint32_t tvm_abi_map_slot(const tvm_ir_kernel *kernel, const tvm_abi_map *map) {
+    uint32_t memory = memory_slot(kernel, map), view = map->view - 1U;
+    if (memory == TVM_NONE || map->view == 0) return memory;
+    const tvm_slot *slot = view < kernel->slot_count ? &kernel->slots[view] : NULL;
+    bool fits = slot && slot->kind == TVM_SLOT_GLOBAL && slot->at_launch && slot->form != TVM_FORM_PART &&
+                tvm_view_root(kernel, view) == memory;
+    return fits ? view : TVM_NONE;
 }
 
 uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind) {
@@ -84,7 +94,7 @@ static void encode_map(const tvm_abi_map *map, uint32_t words[MAP]) {
                (uint32_t)map->row << 24;
     words[2] = map->box[0] | (uint32_t)map->box[1] << 16;
     words[3] = map->box[2] | (uint32_t)map->box[3] << 16;
-    words[4] = map->box[4];
+    words[4] = map->box[4] | (uint32_t)map->view << 16;
 }
 
 static tvm_abi_map decode_map(const uint32_t words[MAP]) {
@@ -94,6 +104,7 @@ static tvm_abi_map decode_map(const uint32_t words[MAP]) {
                          .swizzle = (uint8_t)words[1],
                          .promotion = (uint8_t)(words[1] >> 8),
                          .is_written = (uint8_t)(words[1] >> 16),
+                         .view = (uint16_t)(words[4] >> 16),
                          .row = (uint8_t)(words[1] >> 24),
                          .box = {(uint16_t)words[2], (uint16_t)(words[2] >> 16), (uint16_t)words[3],
                                  (uint16_t)(words[3] >> 16), (uint16_t)words[4]}};

@@ -77,6 +77,8 @@ typedef struct tvm_abi_map {
     uint8_t promotion; /* a read fetches so many times 64 bytes at once to the L2: 0 (no more than it needs),
                           1, 2, 4 */
     uint8_t is_written; /* 0 or 1: boxes go to the tensor */
+    uint16_t view;      /* one more than the slot of a view with strides of its own, which begins where
+                           the tensor does and is what the map is of; 0: it is of the tensor */
     uint8_t row;        /* the dimension of rows, counted from the last one: 0 in row-major order */
     uint16_t box[TVM_ABI_TENSOR_MAP_RANK]; /* extents in elements, in the tensor's order of dimensions */
 } tvm_abi_map;

@@ -302,6 +302,7 @@ static const tvm_abi_map wrong[] = {
      .rank = 3,
      .row = 1,
      .box = {1, 8, 64}}, /* of a tensor in row-major order */
+    {.tensor = 2, .element = TVM_ABI_F16, .rank = 3, .view = 3, .box = {1, 1, 64}}, /* slot 2 is no view */
     {.tensor = 2, .element = TVM_ABI_ELEMENTS, .rank = 3, .box = {1, 1, 64}},
     {.tensor = 2, .element = TVM_ABI_BITS8, .rank = 3, .box = {1, 1, 64}}, /* half an element */
     {.tensor = 2, .element = TVM_ABI_F16, .rank = 2, .box = {1, 64}},

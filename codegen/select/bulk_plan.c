@@ -42,9 +42,15 @@ static const char *name_of(const emitter *e, uint32_t slot) {
 
 /* ---- the tensor ---- */
 
-/* The tensor that the map is of. */
+/* The slot that the map is of: the tensor's, or that of a view with strides of its own. */
+static uint32_t mapped_slot(const emitter *e, const bulk_tile *tile) {
+    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
+    bool has_strides = slot->view && slot->form != TVM_FORM_PART;
+    return has_strides ? tile->global->value : tvm_view_root(e->kernel, tile->global->value);
+}
+
 static const tvm_slot *mapped(const emitter *e, const bulk_tile *tile) {
-    return &e->kernel->slots[tvm_view_root(e->kernel, tile->global->value)];
+    return &e->kernel->slots[mapped_slot(e, tile)];
 }
 
 /* Is what is outside of the view in dimension d outside of the tensor, too, or is none of the tile outside?
@@ -84,6 +90,17 @@ static bool keeps_value(const emitter *e, uint32_t expr) {
            (arity < 3 || keeps_value(e, node->c));
 }
 
+/* A launch makes the map of a view with strides of its own: it checks it, and its memory begins where a
+ * tensor's does. */
+static bool begins_with_tensor(const emitter *e, const tvm_slot *slot, const tvm_view *view) {
+    int64_t first;
+    if (!slot->at_launch || e->kernel->slots[view->base].view || slot - e->kernel->slots >= UINT16_MAX)
+        return false;
+    for (unsigned b = 0; b < view->base_rank; b++)
+        if (!tvm_fact_constant(e, view->index[b].value, &first) || first != 0) return false;
+    return true;
+}
+
 /* A part of a tensor, at an index that stays as it is, its dimensions in any order, goes by boxes of the
  * tensor. */
 static bool find_view(emitter *e, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
@@ -95,8 +112,13 @@ static bool find_view(emitter *e, const bulk_tile *tile, bulk_plan *plan, char w
     for (unsigned d = 0; d < tile->rank; d++) plan->dim[d] = (uint8_t)(slot->rank - tile->rank + d);
     if (!slot->view) return true;
     tvm_view_read(e->kernel, &e->kernel->insns[slot->view - 1], &view);
-    if (slot->form != TVM_FORM_PART || e->kernel->slots[view.base].view)
-        wrong = slot->form == TVM_FORM_PART ? "of another view" : "with strides";
+    if (slot->form != TVM_FORM_PART) {
+        for (unsigned d = 0; d < slot->rank; d++) plan->index[d] = tile->global[1 + d].value;
+        if (begins_with_tensor(e, slot, &view)) return true;
+        wrong = "with strides that does not begin, in each block, with its tensor";
+    } else if (e->kernel->slots[view.base].view) {
+        wrong = "of another view";
+    }
     for (unsigned b = 0; !wrong && b < view.base_rank; b++) {
         plan->origin[b] = view.index[b].value;
         if (!keeps_value(e, view.index[b].value)) wrong = "at an index that changes";
@@ -313,11 +335,12 @@ static uint32_t number_of(const emitter *e, uint32_t slot) {
 }
 
 static void describe(const emitter *e, const bulk_tile *tile, bool is_written, bulk_plan *plan) {
-    uint32_t root = tvm_view_root(e->kernel, tile->global->value);
-    const tvm_slot *slot = &e->kernel->slots[root];
+    uint32_t of = mapped_slot(e, tile), root = tvm_view_root(e->kernel, of);
+    const tvm_slot *slot = &e->kernel->slots[of];
     unsigned last = plan->order[0];
     uint32_t row = plan->box[last] * plan->tile.bytes;
     plan->map.tensor = (uint16_t)number_of(e, root);
+    plan->map.view = (uint16_t)(of == root ? 0 : of + 1);
     plan->map.element = (uint8_t)element_of(slot->dtype, plan->factor, is_written);
     plan->map.is_written = is_written;
     plan->map.promotion = is_written ? 0 : row >= 128 ? 4 : row >= 64 ? 2 : 1;

@@ -232,7 +232,9 @@ static tvm_status find_key(const tvm_ir_kernel *kernel, const tvm_abi_map *map, 
     uint64_t bytes, step = 1;
     bool strided = kernel->slots[slot].form == TVM_FORM_STRIDED;
     *key = (map_key){.address = address};
-    tvm_status status = tvm_launch_shapes_find(shapes, slot, shape, &bytes, diags);
+    tvm_status status =
+        map->view ? tvm_launch_shape(shapes->program, kernel, slot, &shapes->env, shape, &bytes, diags)
+                  : tvm_launch_shapes_find(shapes, slot, shape, &bytes, diags);
     if (!status && strided)
         status = tvm_launch_strides(shapes->program, kernel, slot, &shapes->env, stride, diags);
     for (unsigned d = map->rank; d-- > 0 && !status;) {
