@@ -75,9 +75,8 @@ static const lowbit_form compiled_forms[] = {
     {"u8", {1, 32, 1}, true, false, false},       {"u8", {0, 0, 1}, false, false, false},
     {"f4_e2m1", {1, 128, 0}, true, false, false}, {"u5", {0, 64, 1}, true, true, false},
     {"f4_e2m1", {0, 16, 0}, false, false, true},  {"u3", {1, 16, 1}, true, false, false},
-    {"nf4", {0, 64, 0}, false, false, false},     {"nf4", {1, 128, 0}, true, false, false},
-    {"fp4", {0, 0, 0}, false, false, true},       {"u8", {0, 16, 0}, true, false, true},
-    {"u4", {0, 32, 1}, false, true, true},
+    {"nf4", {0, 64, 0}, false, false, false},     {"nf4", {1, 128, 0}, true, false, true},
+    {"u8", {0, 16, 0}, true, false, true},        {"u4", {0, 32, 1}, false, true, true},
 };
 enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
 
@@ -344,7 +343,7 @@ static const lowbit_form large_forms[] = {
     {"u6", {0, 128, 1}, true, false, false},      {"f3_e1m1", {0, 128, 0}, false, false, false},
     {"f8_e4m3", {0, 32, 0}, false, false, false}, {"f8_e5m2", {1, 64, 0}, false, false, false},
     {"f4_e2m1", {0, 16, 0}, true, false, true},   {"u3", {1, 16, 1}, false, false, false},
-    {"nf4", {0, 64, 0}, false, false, false},     {"fp4", {1, 32, 0}, true, false, false},
+    {"fp4", {1, 32, 0}, true, false, false},
 };
 enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
 
