@@ -14,7 +14,8 @@ compiled, with a static cache; --start the way from a checkpoint on disk to the 
     first_ms        prompt to first token, batch 1: host time, the GPU waited for
 
 and of a start, by a process of its own, seconds: total_s of the process, of which imports_s; load_s, the files to the
-GPU; first_s, a decoder and the first token; cubins: "made" or "kept" in the cache; read_s: the files read once more.
+GPU; first_s, a decoder, its kernels' code and the first token; cubins: "made" or "kept" in the cache; read_s: the files
+read once more.
 """
 
 import argparse

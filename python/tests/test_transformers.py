@@ -86,6 +86,8 @@ def test_decoder_of_quantized_layers(device):
     decoder = Decoder(model, 1, 64, page=16)
     assert len(decoder.blocks[0].qkv.parts) == 1
     decoder.prepare(20)  # leaves no trace
+    with pytest.raises(ValueError, match="holds 64 tokens"):
+        decoder.prepare(65)
     assert (decoder.forward(ids) - expected).abs().max() < 0.01 * expected.abs().max()
 
 

@@ -93,7 +93,8 @@ class Decoder:
         hidden = self.norm.weight.shape[0]
         logits = torch.zeros(cache.batch, self.head.out_features, dtype=self.norm.weight.dtype, device=self.device)
         jobs = [lambda: argmax(logits), lambda: self.head(x[: cache.batch])]
-        cache.lengths.fill_(tokens)
+        cache.reset()
+        cache.advance(tokens)
         for new in {tokens, 1}:
             x = torch.zeros(cache.batch * new, hidden, dtype=logits.dtype, device=self.device)
             positions = torch.zeros(x.shape[0], dtype=torch.int32, device=self.device)
