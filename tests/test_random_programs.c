@@ -16,6 +16,7 @@
 #include "fileio.h"
 #include "fuzz_kit.h"
 #include "generate/arguments.h"
+#include "generate/batch.h"
 #include "generate/coverage.h"
 #include "generate/generate.h"
 #include "generate/relayout.h"
@@ -305,6 +306,31 @@ START_TEST(programs_do_on_all_machines_what_the_interpreter_does) {
 }
 END_TEST
 
+/* A GPU is given many at a time. */
+START_TEST(programs_are_one_text_together) {
+    enum { TOGETHER = 60 };
+    const generate_options options = {.prints = false};
+    char *texts[TOGETHER];
+    tvm_why why;
+    tvm_diags diags = {0};
+    tvm_ir_program *program = NULL;
+    unsigned made = 0;
+    for (unsigned i = 0; i < TOGETHER; i++) {
+        texts[i] = generate_program(first_seed + i, &options, &why);
+        made += texts[i] != NULL;
+    }
+    char *all = generate_batch(texts, TOGETHER);
+    tvm_status status = tvm_assemble_text(all, strlen(all), "all.vasm", NULL, &program, &diags);
+    tvm_diags_print(&diags, stderr, "a batch", false);
+    ck_assert_int_eq(status, TVM_OK);
+    ck_assert_uint_eq(program->kernel_count, made);
+    tvm_ir_program_free(program);
+    tvm_diags_free(&diags);
+    for (unsigned i = 0; i < TOGETHER; i++) free(texts[i]);
+    free(all);
+}
+END_TEST
+
 /* ---- coverage ---- */
 
 /* Parts of the table that no program can have. */
@@ -371,6 +397,7 @@ int main(int argc, char **argv) {
         tcase_add_test(tests, the_file_does_it_too);
     } else {
         tcase_add_test(tests, programs_do_on_all_machines_what_the_interpreter_does);
+        tcase_add_test(tests, programs_are_one_text_together);
         tcase_add_test(tests, programs_have_every_part_of_the_language);
     }
     suite_add_tcase(suite, tests);

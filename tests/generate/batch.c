@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "language.h"
+
 static int is_of_name(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
@@ -40,7 +42,7 @@ char *generate_batch(char *const *texts, unsigned count) {
     for (unsigned i = 0; i < count; i++) size += texts[i] ? 3 * strlen(texts[i]) + 64 : 0;
     char *all = malloc(size), *to = all;
     if (!all) abort();
-    to = stpcpy(to, ".vasm 4\n");
+    to += sprintf(to, ".vasm %d\n", TVM_LANGUAGE_VERSION);
     for (unsigned i = 0; i < count; i++)
         if (texts[i]) to = put_renamed(to, texts[i], i);
     *to = '\0';
