@@ -270,7 +270,9 @@ static void produce(gen *g, const ring *r, uint32_t end) {
     store_stage(g, r->tensor, stage_of(g, r, i), tile, r->rank + 1);
     at_barrier(g, TVM_OP_ARRIVE_BARRIER, r->full, stage_of(g, r, i));
     add_to(g, tile, step);
+    g->depth++;
     if (gen_one_in(g, 2)) gen_compute(g);
+    g->depth--;
     plain(g, TVM_OP_END);
     end_role(g);
 }
@@ -459,6 +461,7 @@ static void exchange(gen *g, uint32_t tensor, unsigned rank, uint32_t source, ui
     gen_put_const(&insn, 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
     gen_put_expr(&insn, other);
     if (!gen_take(g, &insn, &fetched)) g->failed = true;
+    if (fetch && !g->failed) g->vars[fetched].alive = false; /* nothing was stored there before */
 }
 
 /* Tiles of the other block of a cluster of two; without a cluster, of the block itself. */
