@@ -72,13 +72,15 @@ static void find_lanes(const tvm_layout *layout, unsigned bits, lane_places *lan
 
 /* Different pieces of `size` bytes, a power of two, that they touch in one access. */
 static unsigned touched(const lane_places *lanes, unsigned size) {
-    uint64_t pieces[WARP];
+    uint64_t pieces[WARP], greatest = 0;
     unsigned count = 0;
     for (unsigned lane = 0; lane < lanes->count; lane++) {
         uint64_t piece = lanes->at[lane] / size;
-        unsigned i = count; /* mostly the last one again */
+        unsigned i = count; /* mostly the last one again, or one beyond all */
+        if (piece > greatest) i = 0;
         while (i > 0 && pieces[i - 1] != piece) i--;
         if (i == 0) pieces[count++] = piece;
+        if (piece > greatest) greatest = piece;
     }
     return count;
 }

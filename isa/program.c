@@ -93,8 +93,13 @@ uint32_t tvm_ir_program_string(tvm_ir_program *program, const char *text, size_t
 
 /* ---- layouts: plain values whose unused entries are zero, so bytes are compared ---- */
 
+/* What mostly tells layouts apart, as many bytes as the hash takes by its short way. */
+enum { LAYOUT_HASHED = 240 };
+static_assert(offsetof(tvm_layout, spatial) < LAYOUT_HASHED, "");
+static_assert(LAYOUT_HASHED <= sizeof(tvm_layout), "");
+
 static uint64_t hash_layout(const void *owner, uint32_t entry) {
-    return XXH3_64bits(&((const tvm_ir_program *)owner)->layouts[entry], sizeof(tvm_layout));
+    return XXH3_64bits(&((const tvm_ir_program *)owner)->layouts[entry], LAYOUT_HASHED);
 }
 
 static bool same_layout(const void *owner, uint32_t entry, const void *key, size_t length) {
@@ -114,7 +119,7 @@ uint32_t tvm_append_layout(tvm_ir_program *program, const tvm_layout *layout) {
 uint32_t tvm_ir_program_layout(tvm_ir_program *program, const tvm_layout *layout) {
     pool entries = {program, program->layout_count, hash_layout, same_layout};
     if (!index_update(&program->layout_index, &entries)) return TVM_NONE;
-    uint32_t found = index_find(&program->layout_index, &entries, XXH3_64bits(layout, sizeof *layout), layout,
+    uint32_t found = index_find(&program->layout_index, &entries, XXH3_64bits(layout, LAYOUT_HASHED), layout,
                                 sizeof *layout);
     return found != TVM_NONE ? found : tvm_append_layout(program, layout);
 }

@@ -311,20 +311,23 @@ static void check_topk(const char *define, const double *x, size_t n, const doub
 }
 
 /* Random values with many ties; ascending and descending rows, whose greatest values lie side by side; great
- * values that one place of a thread meets. */
+ * values that one place of a thread meets. With clusters and without. */
 START_TEST(topk_is_the_head_of_the_sorted_row) {
-    static const size_t shapes[][2] = {{2, 64}, {3, 100}, {3, 1000}, {2, 8192}, {3, 20001}, {1, 100000}};
-    unsigned type = (unsigned)_i % TYPES;
-    size_t count = _i < TYPES ? 20 : 64;
-    char define[32];
-    snprintf(define, sizeof define, "T=%s K=%zu", type_names[type], count);
+    static const size_t shapes[][2] = {{2, 64},   {3, 100},   {3, 1000},  {3, 20001},
+                                       {2, 8192}, {3, 12288}, {1, 100000}};
+    unsigned type = (unsigned)_i % TYPES, way = (unsigned)_i / TYPES;
+    size_t count = way == 1 ? 64 : 20;
+    char define[64];
+    snprintf(define, sizeof define, "T=%s K=%zu CLUSTERS=%s", type_names[type], count,
+             way == 2 ? "false" : "true");
     kernel_kit k = kit_open("topk.vasm", define);
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    for (size_t s = way == 2 ? 4 : 0; s < sizeof shapes / sizeof *shapes; s++) {
         size_t m = shapes[s][0], n = shapes[s][1];
         kit_clear(&k);
         kit_scalar(&k, (double)m), kit_scalar(&k, (double)n);
         kit_tensor *x = kit_input(&k, type_of(type_names[type]), m * n, -3, 3);
-        for (size_t j = 0; j < n && m > 1; j++) x->values[n + j] = s % 2 ? (double)j / 64 : -(double)j / 64;
+        for (size_t j = 0; j < n && m > 1; j++)
+            x->values[n + j] = s % 2 == 0 ? (double)j / 64 : -(double)j / 64;
         for (size_t j = 0; j < n && m > 2; j += 7) x->values[2 * n + j] = j % 2 ? NAN : -0.0;
         for (size_t j = 0; j < n && m == 1; j += 24576) x->values[j] = 100 - (double)j / 8192;
         kit_write(&k, x);
@@ -356,6 +359,6 @@ int main(void) {
     add(suite, "argmax", argmax_is_the_first_of_the_greatest, ELEMENT_TYPES);
     add(suite, "reduce", reduce_combines_rows, ELEMENT_TYPES);
     add(suite, "cumsum", cumsum_adds_up_rows, ELEMENT_TYPES);
-    add(suite, "topk", topk_is_the_head_of_the_sorted_row, 2 * TYPES);
+    add(suite, "topk", topk_is_the_head_of_the_sorted_row, 3 * TYPES);
     return run_suite(suite);
 }

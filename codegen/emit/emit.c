@@ -31,9 +31,9 @@ void tvm_emit_prologue(emitter *e, const char *format, ...) {
 /* ---- registers ---- */
 
 /* Eight digits are more than a kernel within the limits of a program can use. */
-static reg numbered(const char *prefix, uint32_t number) {
+static inline reg numbered(const char *prefix, uint32_t number) {
     reg r = {""};
-    size_t length = strlen(prefix);
+    size_t length = strlen(prefix); /* of a literal: known when this is compiled */
     unsigned digits = 1;
     number %= 10000000U;
     for (uint32_t rest = number / 10; rest; rest /= 10) digits++;
