@@ -461,7 +461,6 @@ static void exchange(gen *g, uint32_t tensor, unsigned rank, uint32_t source, ui
     gen_put_const(&insn, 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
     gen_put_expr(&insn, other);
     if (!gen_take(g, &insn, &fetched)) g->failed = true;
-    if (fetch && !g->failed) g->vars[fetched].alive = false; /* nothing was stored there before */
 }
 
 /* Tiles of the other block of a cluster of two; without a cluster, of the block itself. */
@@ -481,8 +480,8 @@ void gen_cluster(gen *g) {
     bool exchanges = !copies && type.bits >= 16 && gen_one_in(g, 3);
     uint32_t barrier = arrives ? barriers(g, 1, 1, false) : TVM_NONE;
     uint32_t mine = copies ? shared_tensor(g, type, rank, tile) : TVM_NONE;
-    if (copies) store_stage(g, mine, constant(g, 0), source, rank);
-    if (copies) gen_sync(g);
+    if (copies || exchanges) store_stage(g, copies ? mine : tensor, constant(g, 0), source, rank);
+    if (copies || exchanges) gen_sync(g);
     if (clusters) plain(g, TVM_OP_SYNC_CLUSTER);
     gen_insn store = gen_begin(copies ? TVM_OP_COPY_CLUSTER : TVM_OP_STORE_CLUSTER),
              load = gen_begin(TVM_OP_LOAD_CLUSTER);

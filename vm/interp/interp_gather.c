@@ -76,11 +76,19 @@ static sanitize_mode mode_of(const interp_insn *insn) {
     return effects & (TVM_EFFECT_READ_GLOBAL | TVM_EFFECT_READ_SHARED) ? SANITIZE_ATOMIC : SANITIZE_WRITE;
 }
 
+/* All atomic operations but an exchange whose old value nobody gets. */
+static bool is_update(const interp_context *context, const interp_insn *insn) {
+    const tvm_operand *operands = tvm_operands(context->block->kernel->kernel, insn->source);
+    return mode_of(insn) == SANITIZE_ATOMIC &&
+           (insn->source->result != TVM_NONE || operands[0].value != TVM_ATOMIC_EXCH);
+}
+
 static bool sanitize_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
                             const interp_block *owner, sanitize_walk *walk) {
     const sanitize_access access = {.owner = owner,
                                     .memory = plan->memory,
                                     .tensor = plan->of,
+                                    .updates = is_update(context, insn),
                                     .mode = plan->in_block ? SANITIZE_ATOMIC_BLOCK : mode_of(insn)};
     return tvm_sanitize_open(context, insn, &access, walk);
 }

@@ -65,6 +65,7 @@ typedef struct sanitize_access {
     uint32_t memory;           /* slot */
     uint32_t tensor;           /* slot of the register tensor; TVM_NONE: all threads of the team */
     sanitize_mode mode;
+    bool updates; /* an atomic operation whose result depends on what was there */
     sanitize_actor actor;
     const interp_barrier *barrier; /* of SANITIZE_BULK */
     const tvm_operand *parts;      /* of a copy-async: how warps share the tile out, or NULL */
@@ -78,9 +79,10 @@ typedef struct sanitize_walk {
     interp_context *context;
     struct sanitizer *sanitizer;
     struct san_region *region;
-    uint64_t first;        /* cell of the tensor's first element */
-    unsigned bits;         /* of an element */
-    bool early;            /* earlier launches may still run */
+    uint64_t first; /* cell of the tensor's first element */
+    unsigned bits;  /* of an element */
+    bool early;     /* earlier launches may still run */
+    bool updates;
     const uint16_t *codes; /* by element of the register tensor; NULL: `code` for all */
     uint32_t event, layout;
     uint16_t code, base;

@@ -66,6 +66,7 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
                             .region = find_region(s, access, data, shared),
                             .bits = shared ? 8 * tvm_dtype_container(dtype) : dtype.bits,
                             .mode = access->mode,
+                            .updates = access->updates,
                             .mask = is_atomic(access->mode) ? SAN_THREAD : UINT16_MAX,
                             .actor = access->actor,
                             .slot = access->memory,

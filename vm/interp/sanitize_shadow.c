@@ -221,6 +221,7 @@ static bool is_update(const sanitize_walk *walk, const san_cell *cell, uint16_t 
 
 static inline void touch_write(sanitize_walk *walk, san_cell *cell, uint64_t at, uint16_t mine) {
     bool races = false;
+    if (walk->updates && !cell->write && walk->region->undefined) tvm_san_undefined(walk, at, mine);
     if (cell->read && is_update(walk, cell, mine)) mine |= SAN_UPDATE;
     if (cell->write) {
         relation past = relation_of(walk, 0, cell->write);
