@@ -461,6 +461,7 @@ static void exchange(gen *g, uint32_t tensor, unsigned rank, uint32_t source, ui
     gen_put_const(&insn, 1 + gen_below(g, TVM_SCOPE_COUNT - 1));
     gen_put_expr(&insn, other);
     if (!gen_take(g, &insn, &fetched)) g->failed = true;
+    if (fetch && fetched != TVM_NONE) g->vars[fetched].alive = false; /* nobody had written there */
 }
 
 /* Tiles of the other block of a cluster of two; without a cluster, of the block itself. */
