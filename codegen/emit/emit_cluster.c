@@ -14,14 +14,23 @@ bool tvm_cluster_access(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     return (insn->op == TVM_OP_ATOMIC || insn->op == TVM_OP_ATOMIC_FETCH) && last_given(kernel, insn);
 }
 
-/* Does the kernel reach into other blocks' shared memory? */
-static bool reaches(const emitter *e) {
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+/* Does the instruction reach into other blocks' shared memory? */
+static bool reaches(const emitter *e, const tvm_insn *insn) {
+    if (tvm_cluster_access(e->kernel, insn) || insn->op == TVM_OP_COPY_CLUSTER) return true;
+    return (insn->op == TVM_OP_ARRIVE_BARRIER || insn->op == TVM_OP_COPY_BULK) && last_given(e->kernel, insn);
+}
+
+/* May another block still reach into the memory of one that has come to its end? Not where all meet behind
+ * the last instruction that does. */
+static bool may_reach_at_end(const emitter *e) {
+    unsigned depth = 0;
+    for (uint32_t i = e->kernel->insn_count; i-- > 0;) {
         const tvm_insn *insn = &e->kernel->insns[i];
-        if (tvm_cluster_access(e->kernel, insn) || insn->op == TVM_OP_COPY_CLUSTER) return true;
-        if ((insn->op == TVM_OP_ARRIVE_BARRIER || insn->op == TVM_OP_COPY_BULK) &&
-            last_given(e->kernel, insn))
-            return true;
+        tvm_op_class class = tvm_insn_class(insn);
+        if (reaches(e, insn)) return true;
+        if (insn->op == TVM_OP_SYNC_CLUSTER && depth == 0) return false;
+        if (class == TVM_CLASS_END) depth++;
+        if (class == TVM_CLASS_LOOP || class == TVM_CLASS_BRANCH || class == TVM_CLASS_SECTION) depth--;
     }
     return false;
 }
@@ -33,7 +42,7 @@ static void meet(emitter *e, const char *arrive, const char *wait) {
 
 /* A block's shared memory lives as long as others may reach for it. */
 void tvm_emit_cluster_end(emitter *e) {
-    if (tvm_cluster_blocks(e->kernel) > 1 && reaches(e)) meet(e, ".release", ".acquire");
+    if (tvm_cluster_blocks(e->kernel) > 1 && may_reach_at_end(e)) meet(e, ".release", ".acquire");
 }
 
 tvm_status tvm_emit_SYNC_CLUSTER(emitter *e, const tvm_insn *insn) {
