@@ -18,25 +18,34 @@ typedef struct lowbit_form {
 
 #define LOWBIT_FACTOR 0.1875f
 
-/* The kernels of the entry. split8 is for few bits, rows112 for what rows128 is not for; those for more
- * than 16 rows, from large to broad4, are else all there for u4 with default options, other forms may lack
- * some.
+/* The kernels of the entry. split8 is for few bits, short8 and short16 for groups of 32, rows112 for what
+ * rows128 is not for; those for more than 16 rows, from large to broad4, are else all there for u4 with
+ * default options, other forms may lack some.
  */
-enum { SPLIT8 = 1, LARGE = 4, ROWS112 = 8, LAST_LARGE = 24, SMALL8 = 25, LOWBIT_VARIANTS = 27 };
+enum {
+    SPLIT8 = 1,
+    SHORT8,
+    SHORT16,
+    LARGE = 6,
+    ROWS112 = 10,
+    LAST_LARGE = 26,
+    SMALL8 = 27,
+    LOWBIT_VARIANTS = 29
+};
 
 static inline void lowbit_variant_name(unsigned variant, char name[32]) {
     static const char *const names[LOWBIT_VARIANTS] = {
-        "narrow8",  "split8",   "narrow16", "wide16",   "large",    "wide32",   "wide64",
-        "square64", "rows112",  "rows128",  "pairs256", "cluster2", "cluster3", "cluster4",
-        "cluster6", "cluster8", "tall1",    "tall2",    "tall3",    "tall4",    "tall6",
-        "broad1",   "broad2",   "broad3",   "broad4",   "small8",   "small16"};
+        "narrow8",  "split8",   "short8",  "short16", "narrow16", "wide16",   "large",    "wide32",
+        "wide64",   "square64", "rows112", "rows128", "pairs256", "cluster2", "cluster3", "cluster4",
+        "cluster6", "cluster8", "tall1",   "tall2",   "tall3",    "tall4",    "tall6",    "broad1",
+        "broad2",   "broad3",   "broad4",  "small8",  "small16"};
     snprintf(name, 32, "matmul_lowbit_%s", names[variant]);
 }
 
 static inline bool lowbit_may_lack(const lowbit_form *f, unsigned variant) {
     bool is_default = strcmp(f->type, "u4") == 0 && !f->options.bf16 && !f->options.zeros &&
                       (f->options.group == 128 || f->options.group == 0) && !f->bias && !f->f32;
-    return variant == SPLIT8 || variant == ROWS112 ||
+    return variant == SPLIT8 || variant == SHORT8 || variant == SHORT16 || variant == ROWS112 ||
            (variant >= LARGE && variant <= LAST_LARGE && !is_default);
 }
 
