@@ -45,9 +45,15 @@ static bool needs_loop(const emitter *e, const atomic *a) {
     return a->operation != TVM_ATOMIC_CAS && a->type.kind == TVM_KIND_FLOAT;
 }
 
+/* red does not acquire, and has neither exch nor cas. */
+static bool is_red(const atomic *a) {
+    bool acquires = a->order[1] == 'a';
+    return !a->fetches && !acquires && a->operation != TVM_ATOMIC_EXCH && a->operation != TVM_ATOMIC_CAS;
+}
+
 static unsigned widest_access(const emitter *e, const atomic *a) {
     if (a->loops || !is_sum(a) || a->type.kind != TVM_KIND_FLOAT || a->type.bits > 32) return a->type.bits;
-    return e->target.arch >= 90 && !a->fetches ? 128 : 32;
+    return e->target.arch >= 90 && is_red(a) ? 128 : 32;
 }
 
 static void open_atomic(emitter *e, const tvm_insn *insn, atomic *a) {
@@ -148,17 +154,16 @@ static const char *suffix(const atomic *a, unsigned width, char text[32]) {
     return text;
 }
 
-/* red or atom with these operands; d: where the old element goes, or NULL. red has no acquire. */
+/* red or atom with these operands; d: where the old element goes, or NULL. */
 static void emit_once(emitter *e, atomic *a, const spot *at, unsigned width, const reg *d,
                       const char *operands) {
     char type[32];
-    bool is_red = !d && a->order[1] == 'r' && a->operation <= TVM_ATOMIC_XOR &&
-                  a->operation != TVM_ATOMIC_EXCH && a->operation != TVM_ATOMIC_CAS;
-    reg sink = d || is_red ? (reg){""} : new_bits(e, width);
+    bool red = is_red(a);
+    reg sink = d || red ? (reg){""} : new_bits(e, width);
     const char *guard = at->predicate.name[0] ? "@" : "", *space = guard[0] ? " " : "";
     suffix(a, width, type);
-    snprintf(a->name, sizeof a->name, "%s%s.%s", is_red ? "red" : "atom", a->space, type);
-    if (is_red)
+    snprintf(a->name, sizeof a->name, "%s%s.%s", red ? "red" : "atom", a->space, type);
+    if (red)
         tvm_emit(e, "%s%s%sred%s%s%s.%s [%s+%lld], %s;", guard, at->predicate.name, space, a->order, a->scope,
                  a->space, type, at->address.name, at->plus, operands);
     else
