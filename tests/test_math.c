@@ -58,7 +58,7 @@ static void check_rounding(const math_row *row, tvm_dtype type, uint64_t x, uint
 START_TEST(the_interpreter_rounds_correctly) {
     const math_row *row = &math_rows[_i];
     for (unsigned t = 0; t < MATH_TYPES; t++)
-        for (unsigned i = 0; i < 65536 && math_has(row, t); i++) {
+        for (unsigned i = 0, end = t == MATH_F64 ? 1 << 13 : 1 << 16; i < end && math_has(row, t); i++) {
             bool all = math_types[t].bits == 16 && row->unary;
             uint64_t x = all ? i : sample(row, math_types[t], i % 8191);
             check_rounding(row, math_types[t], x, sample(row, math_types[t], i % 4093));

@@ -136,6 +136,9 @@ BUILD(add_outer_threads) {
 BUILD(mod_floats) {
     INSN(&t->k, MOD, t->rd, S(t->rc), S(t->rc));
 }
+BUILD(mod_bools) {
+    INSN(&t->k, MOD, t->mask, S(t->mask), S(t->mask));
+}
 BUILD(fma_right) {
     INSN(&t->k, FMA, t->rd, S(t->rc), X(t->one), S(t->row_sum));
 }
@@ -148,6 +151,10 @@ BUILD(neg_unsigned) {
 }
 BUILD(exp_double) {
     uint32_t v = reg(t, "v", TVM_F64, &t->k.c);
+    INSN(&t->k, EXP, v, S(v));
+}
+BUILD(exp_integer) {
+    uint32_t v = reg(t, "v", TVM_I(32), &t->k.c);
     INSN(&t->k, EXP, v, S(v));
 }
 BUILD(exp_right) {
@@ -222,11 +229,13 @@ static const verify_case compute_cases[] = {
     WRONG(add_result_type, "type f32, expected bool"),
     RIGHT(add_outer),
     WRONG(add_outer_threads, "layout of '%v'"),
-    WRONG(mod_floats, "has type f32, expected i8..i64 or u8..u64"),
+    RIGHT(mod_floats),
+    WRONG(mod_bools, "has type bool, expected"),
     RIGHT(fma_right),
     WRONG(fma_scalars, "all are scalars"),
     WRONG(neg_unsigned, "'%v' has type u32"),
-    WRONG(exp_double, "'%v' has type f64, expected f16, bf16 or f32"),
+    RIGHT(exp_double),
+    WRONG(exp_integer, "'%v' has type i32, expected f16, bf16, f32 or f64"),
     RIGHT(exp_right),
     RIGHT(compare_right),
     WRONG(compare_operation, "operation: expected a comparison"),
