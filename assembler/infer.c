@@ -72,6 +72,20 @@ tvm_team tvm_infer_team(const tvm_infer_state *in, uint32_t insn) {
     return in->teams[insn];
 }
 
+/* A view reads each thread's bits as they lie: in another layout they would be other elements. So where its
+ * layout is left out it is its source's, and of another width than its source it is written. */
+static bool is_view_as_it_lies(const tvm_infer_state *in, uint32_t insn, const uint32_t *layouts,
+                               uint32_t declared, tvm_why *why) {
+    uint32_t slot = tvm_infer_result(in, insn);
+    if (in->kernel->insns[insn].op != TVM_OP_VIEW || slot == TVM_NONE || !in->open[slot]) return true;
+    if (declared == TVM_NONE || declared == layouts[0]) return true;
+    if (why)
+        snprintf(why->text, sizeof why->text,
+                 "a view without a layout has its source's; of another width it needs one, which says where "
+                 "the elements are that the bits become");
+    return false;
+}
+
 /* The operands' slots are replaced by spare ones, which have the layouts that are tried. */
 static bool ask_rule(tvm_infer_state *in, uint32_t insn, const tvm_infer_operands *registers,
                      const uint32_t *layouts, uint32_t declared, uint32_t *result, tvm_why *why) {
@@ -81,6 +95,7 @@ static bool ask_rule(tvm_infer_state *in, uint32_t insn, const tvm_infer_operand
     uint32_t slot = tvm_infer_result(in, insn);
     in->attempts++;
     if (old->count > TVM_INSN_OPERANDS) return false;
+    if (!is_view_as_it_lies(in, insn, layouts, declared, why)) return false;
     if (old->count) memcpy(operands, tvm_operands(in->kernel, old), old->count * sizeof *operands);
     for (unsigned k = 0; k < registers->count; k++) {
         uint32_t spare = in->slot_count + k;
