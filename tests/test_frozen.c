@@ -28,7 +28,8 @@ static const struct {
 } folders[] = {{"1", 138, UINT64_C(0x8b85d5d7a62f104e)},
                {"2", 159, UINT64_C(0xa114dee47bf17ddf)},
                {"3", 247, UINT64_C(0x852b00a310933828)},
-               {"4", 266, UINT64_C(0xe18dd51c57fc52ef)}};
+               {"4", 266, UINT64_C(0xe18dd51c57fc52ef)},
+               {"5", 279, UINT64_C(0x7a01bb27da496acb)}};
 
 static char *folder_of(int version, char path[4096]) {
     const char *top = getenv("srcdir");
