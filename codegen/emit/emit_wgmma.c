@@ -142,6 +142,10 @@ static void emit_step(emitter *e, const product *t, uint32_t k, const reg base[2
         for (uint32_t f = 0; f < all->fragments; f++) {
             if (all->a_is_shared)
                 source.a[0] = tvm_wgmma_descriptor(e, a, &all->a, base[0], all->at_a[f * all->steps + k]);
+            /* ptxas 13.0 makes one wgmma of two behind one fence whose fragments of a are the same values, and of
+             * whose sums the first is only written: the other's sums are then never made */
+            else if (f > 0 && zero && k == 0)
+                tvm_emit(e, "wgmma.fence.sync.aligned;");
             emit_product(e, t, f, k, first, count, &source, zero && k == 0);
         }
     }
