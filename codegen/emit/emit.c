@@ -79,9 +79,18 @@ uint32_t tvm_tensor_words(uint32_t locals, unsigned bits) {
     return (uint32_t)(((uint64_t)locals * bits + 31) / 32);
 }
 
+/* The number of a multiprocessor has no bit 31. */
+static reg unknown_zero(emitter *e) {
+    reg number = tvm_pure(e, 'r', "mov.u32 $, %%smid;");
+    return tvm_pure(e, 'r', "shr.u32 $, %s, 31;", number.name);
+}
+
+reg tvm_hidden_word(emitter *e, uint32_t word) {
+    return tvm_pure(e, 'r', "or.b32 $, %s, 0x%08x;", unknown_zero(e).name, (unsigned)word);
+}
+
 void tvm_hide_constants(emitter *e, uint32_t slot) {
-    reg number = tvm_pure(e, 'r', "mov.u32 $, %%smid;"),
-        zero = tvm_pure(e, 'r', "shr.u32 $, %s, 31;", number.name);
+    reg zero = unknown_zero(e);
     uint32_t count =
         tvm_tensor_words(tvm_layout_locals(tvm_slot_layout(e, slot)), tvm_slot_dtype(e, slot).bits);
     for (uint32_t i = 0; i < count; i++) {

@@ -165,6 +165,12 @@ reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i);
 /* Puts a zero that ptxas cannot know to be one to each word of the slot, which keeps its value: for uses that
  * ptxas compiles wrong where it knows a word to be constant. */
 void tvm_hide_constants(emitter *e, uint32_t slot);
+/* The same of one word: a register of kernel entry that holds it. */
+reg tvm_hidden_word(emitter *e, uint32_t word);
+/* The register `value` of an expression that is an operand of an f32 min, and as an `f32`: ptxas 13.0 makes
+ * one saturated instruction of min with 1.0 and max with a zero, in both orders. That gives 0.0 where the
+ * result is -0.0, and where it is 1.0 as the min's other operand is NaN. So the 1.0 is hidden from it. */
+reg tvm_least_operand(emitter *e, uint32_t expr, reg value);
 /* Stops the launch as a fault where the predicate is true (or else false), for the bounds of what is not
  * proved. The predicate is the same in all threads of the block, or of those that are to do something. */
 void tvm_emit_trap(emitter *e, reg predicate, bool when);

@@ -43,9 +43,13 @@ static bool take_tensor(emitter *e, elementwise *w, source *s, uint32_t slot) {
     return true;
 }
 
-static void take_scalar(emitter *e, elementwise *w, source *s, uint32_t expr) {
+static void take_scalar(emitter *e, elementwise *w, unsigned i, uint32_t expr) {
+    source *s = &w->sources[i];
+    bool is_f32 = w->type.kind == TVM_KIND_FLOAT && w->type.bits == 32;
     s->scalar = true;
     s->value = tvm_extend_code(e, w->type, tvm_emit_expr_as(e, expr, w->type, false));
+    if (is_f32 && w->operation && w->operation->least >> i & 1)
+        s->value = tvm_least_operand(e, expr, s->value);
     if (tvm_is_half(w->type)) s->pair = tvm_pack_pair(e, s->value, s->value);
 }
 
@@ -62,7 +66,7 @@ static bool take_sources(emitter *e, elementwise *w, const tvm_insn *insn, unsig
     for (unsigned i = 0; i < count; i++) {
         const tvm_operand *operand = &operands[first + i];
         if (operand->kind != TVM_OPERAND_SLOT)
-            take_scalar(e, w, &w->sources[i], operand->value);
+            take_scalar(e, w, i, operand->value);
         else if (!take_tensor(e, w, &w->sources[i], operand->value))
             return false;
     }

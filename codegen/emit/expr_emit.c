@@ -209,8 +209,19 @@ static bool is_negation(const emitter *e, const tvm_expr *node) {
     return node->op == TVM_EXPR_MUL && tvm_fact_constant(e, node->b, &value) && value == -1;
 }
 
+reg tvm_least_operand(emitter *e, uint32_t expr, reg value) {
+    const tvm_expr *node = &e->kernel->exprs[expr];
+    bool one = (node->op == TVM_EXPR_FLOAT && node->value.f == 1) ||
+               (node->op == TVM_EXPR_INTEGER && node->value.i == 1);
+    return one ? tvm_hidden_word(e, tvm_f32_bits(1)) : value;
+}
+
 static void emit_binary(emitter *e, const tvm_expr *node, reg out) {
     reg a = tvm_emit_expr(e, node->a), b = tvm_emit_expr(e, node->b);
+    if (node->op == TVM_EXPR_MIN && node->type.kind == TVM_KIND_FLOAT && node->type.bits == 32) {
+        a = tvm_least_operand(e, node->a, a);
+        b = tvm_least_operand(e, node->b, b);
+    }
     if (node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_SHR)
         emit_shift(e, node, a, b, out);
     else if (node->op == TVM_EXPR_CDIV)

@@ -39,12 +39,13 @@ static const operation operation_MULHI = {
               [FORM_LONG] = "mul.hi.$t %result, %x, %y;"}};
 static const operation operation_MIN = {.exact = {INTEGERS("min.$t %result, %x, %y;"),
                                                   SINGLES("min.$t %result, %x, %y;"),
-                                                  PAIRS("min.$t %result, %x, %y;")}};
+                                                  PAIRS("min.$t %result, %x, %y;")},
+                                        .least = 3};
 static const operation operation_MAX = {.exact = {INTEGERS("max.$t %result, %x, %y;"),
                                                   SINGLES("max.$t %result, %x, %y;"),
                                                   PAIRS("max.$t %result, %x, %y;")}};
 #define CLIP "max.$t %e, %x, %y; min.$t %result, %e, %z;"
-static const operation operation_CLIP = {.exact = {INTEGERS(CLIP), SINGLES(CLIP), PAIRS(CLIP)}};
+static const operation operation_CLIP = {.exact = {INTEGERS(CLIP), SINGLES(CLIP), PAIRS(CLIP)}, .least = 4};
 static const operation operation_FMA = {.exact = {INTEGERS("mad.lo.$t %result, %x, %y, %z;"),
                                                   SINGLES("fma.rn.$t %result, %x, %y, %z;"),
                                                   PAIRS("fma.rn.$t %result, %x, %y, %z;")}};

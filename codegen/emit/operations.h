@@ -25,6 +25,7 @@ typedef struct operation {
     const char *exact[OPERATION_FORMS]; /* NULL: there is none */
     const char *fast[OPERATION_FORMS];  /* with the row's operand `fast` */
     const char *not_packed;             /* why there is no form of two halves */
+    unsigned least;                     /* bit i: operand i is one of a min (tvm_least_operand) */
 } operation;
 
 /* The operation of an element-wise row; NULL of other rows. */
