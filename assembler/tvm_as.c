@@ -8,6 +8,7 @@
 
 #include "assembler.h"
 #include "fileio.h"
+#include "tool.h"
 #include "vbc.h"
 #include "warn_race.h"
 
@@ -229,6 +230,7 @@ int main(int argc, char **argv) {
     argp_program_version = "tvm-as (Tilus VM) " PACKAGE_VERSION;
     if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
     argp_err_exit_status = EXIT_USAGE;
+    tvm_tool_signals();
     tvm_diags diags = {0};
     error_t error = argp_parse(&parser, argc, argv, 0, NULL, &args);
     tvm_status status = error                                     ? tvm_diag_no_memory(&diags)

@@ -14,6 +14,7 @@
 #include "fileio.h"
 #include "ptx_compiler.h"
 #include "subprocess.h"
+#include "tool.h"
 #include "vbc.h"
 
 #ifndef PACKAGE_VERSION
@@ -254,6 +255,7 @@ int main(int argc, char **argv) {
     arguments a = {.output = NULL};
     argp_program_version = "tvm-cc (Tilus VM) " PACKAGE_VERSION;
     argp_err_exit_status = EXIT_USAGE;
+    tvm_tool_signals();
     tvm_diags diags = {0};
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &a) == 0;
     tvm_status status = !parsed   ? tvm_diag_no_memory(&diags)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -89,6 +90,61 @@ static int set_size(int descriptor, uint64_t size) {
     return error;
 }
 
+/* A stream's buffer goes where write goes, past a limit an error. What write returns is the number of bytes,
+ * 0 for an error (fopencookie(3)). */
+static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
+    int error = tvm_write_all((int)(intptr_t)cookie, bytes, size);
+    if (!error) return (ssize_t)size;
+    errno = error;
+    return 0;
+}
+
+static int stream_close(void *cookie) {
+    return close((int)(intptr_t)cookie);
+}
+
+FILE *tvm_output_stream(const char *path, bool append) {
+    int mode = append ? O_APPEND : O_TRUNC;
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
+    if (descriptor < 0) return NULL;
+    cookie_io_functions_t functions = {.write = stream_write, .close = stream_close};
+    FILE *stream = fopencookie((void *)(intptr_t)descriptor, "w", functions);
+    if (!stream) close(descriptor);
+    return stream;
+}
+
+/* ---- temporaries, as a signal's handler finds them ---- */
+
+/* A handler gets nothing but the signal's number, so what it removes stands here: the one mutable state that
+ * outputs share. A place is taken before the file is made and free after it has gone, so that a signal at any
+ * time, in any thread, finds it; of more outputs at once than there are places the last are not found. */
+static _Atomic(char *) temporaries[256];
+enum { TEMPORARIES = sizeof temporaries / sizeof *temporaries };
+
+static void remember(char *name) {
+    for (size_t i = 0; i < TEMPORARIES; i++) {
+        char *none = NULL;
+        if (atomic_compare_exchange_strong(&temporaries[i], &none, name)) return;
+    }
+}
+
+/* Free for the next, and the name with it. */
+static void forget(char *name) {
+    if (!name) return;
+    for (size_t i = 0; i < TEMPORARIES; i++) {
+        char *same = name;
+        if (atomic_compare_exchange_strong(&temporaries[i], &same, NULL)) break;
+    }
+    free(name);
+}
+
+void tvm_output_remove_temporaries(void) {
+    for (size_t i = 0; i < TEMPORARIES; i++) {
+        const char *name = atomic_load(&temporaries[i]);
+        if (name) unlink(name);
+    }
+}
+
 /* ---- names ---- */
 
 /* A name beside path; NULL when memory runs out. */
@@ -112,13 +168,14 @@ static int open_named(tvm_output *output) {
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
         char *name = name_beside(output->path, attempt);
         if (!name) break;
+        remember(name);
         int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (descriptor >= 0) {
             output->temporary = name;
             return descriptor;
         }
         int error = errno;
-        free(name);
+        forget(name);
         errno = error;
         if (error != EEXIST) break;
     }
@@ -139,9 +196,10 @@ static int give_name(tvm_output *output, bool *done) {
     for (unsigned attempt = 0; attempt < 1000 && error == EEXIST; attempt++) {
         char *name = name_beside(output->path, attempt);
         if (!name) return ENOMEM;
+        remember(name);
         error = link_as(output, name);
         if (error)
-            free(name);
+            forget(name);
         else
             output->temporary = name;
     }
@@ -188,7 +246,7 @@ static int name_and_rename(tvm_output *output) {
     if (error && done) unlink(output->path);
     if (!error && !done && rename(output->temporary, output->path)) error = errno;
     if (error && output->temporary) unlink(output->temporary);
-    free(output->temporary);
+    forget(output->temporary);
     output->temporary = NULL;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
@@ -203,7 +261,7 @@ tvm_status tvm_output_commit(tvm_output *output, tvm_diags *diags) {
 void tvm_output_close(tvm_output *output) {
     if (output->path && output->descriptor >= 0) close(output->descriptor);
     if (output->temporary) unlink(output->temporary);
-    free(output->temporary);
+    forget(output->temporary);
     free(output->path);
     *output = (tvm_output){.descriptor = -1};
 }

@@ -2,6 +2,8 @@
 #ifndef TVM_ISA_OUTPUT_H
 #define TVM_ISA_OUTPUT_H
 
+#include <stdio.h>
+
 #include "diag.h"
 
 /* A file that has no name until it is committed, where the file system has such files (open(2), O_TMPFILE);
@@ -25,6 +27,14 @@ tvm_status tvm_output_write(const tvm_output *output, const void *bytes, size_t 
 tvm_status tvm_output_commit(tvm_output *output, tvm_diags *diags);
 /* Without a commit nothing is left. */
 void tvm_output_close(tvm_output *output);
+
+/* Removes the temporaries of all outputs of the process: for a handler of a signal that ends it, and safe
+ * there (signal-safety(7)). */
+void tvm_output_remove_temporaries(void);
+
+/* A stream to a file that grows while it is written, such as a log; NULL and errno where it cannot be opened.
+ * A file-size limit is an error of the stream, as below. */
+FILE *tvm_output_stream(const char *path, bool append);
 
 /* Writes all bytes where the descriptor stands: 0 or the error's number. A file-size limit (setrlimit(2)) is
  * EFBIG: its signal, SIGXFSZ, would end the process of whoever called the library. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "nvtx.h"
+#include "output.h"
 #include "trace.h"
 
 static const char *const level_names[] = {"default", "error", "warn", "info", "debug", "off"};
@@ -77,7 +78,7 @@ static void open_log(tvm_observer *observer, const tvm_context_options *options)
     observer->closure = options->log_closure;
     if (observer->level >= TVM_LOG_INFO) atomic_fetch_or(&observer->active, TVM_OBSERVE_LOG);
     if (observer->level && !options->log && path && *path) {
-        observer->log_file = fopen(path, "ae");
+        observer->log_file = tvm_output_stream(path, true);
         if (!observer->log_file)
             tvm_log(observer, TVM_LOG_WARN, "TILUSVM_LOG_FILE=%s cannot be written: %s", path,
                     strerror(errno));

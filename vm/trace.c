@@ -1,4 +1,5 @@
 #include "trace.h"
+#include "output.h"
 
 #include <errno.h>
 #include <string.h>
@@ -75,7 +76,7 @@ tvm_status tvm_observer_trace(tvm_observer *observer, const char *path, tvm_diag
     if (observer->trace) {
         status = tvm_diag_add(diags, TVM_USAGE, NULL, NULL, "a timeline is being written already");
     } else {
-        observer->trace = fopen(path, "we");
+        observer->trace = tvm_output_stream(path, false);
         if (!observer->trace)
             status =
                 tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot open for writing: %s", strerror(errno));

@@ -12,6 +12,7 @@
 
 #include "checkpoint.h"
 #include "pack.h"
+#include "tool.h"
 
 #ifdef PACKAGE_VERSION
 const char *argp_program_version = "tvm-pack (Tilus VM) " PACKAGE_VERSION;
@@ -294,6 +295,7 @@ int main(int argc, char **argv) {
     pack_settings settings = {.options = {.scale_type = TVM_F16}};
     tvm_diags diags = {0}, warnings = {0};
     argp_err_exit_status = EXIT_USAGE;
+    tvm_tool_signals();
     argp_parse(&parser, argc, argv, 0, NULL, &settings);
     clock_gettime(CLOCK_MONOTONIC, &settings.start);
     if (!settings.quiet) settings.options.warnings = &warnings;

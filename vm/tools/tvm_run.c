@@ -17,6 +17,7 @@
 #include "run_limits.h"
 #include "run_profile.h"
 #include "runtime.h"
+#include "tool.h"
 
 #ifdef PACKAGE_VERSION
 const char *argp_program_version = "tvm-run (Tilus VM) " PACKAGE_VERSION;
@@ -435,6 +436,7 @@ int main(int argc, char **argv) {
     run_settings settings = {.tolerance = -1, .words = calloc((size_t)argc + 1, sizeof *settings.words)};
     if (!settings.words) return EXIT_FAILURE;
     argp_err_exit_status = EXIT_USAGE;
+    tvm_tool_signals();
     bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
     tvm_status status;
     if (!parsed)

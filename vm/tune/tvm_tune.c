@@ -3,6 +3,7 @@
 #include "config.h"
 #endif
 
+#include "tool.h"
 #include "tune_team.h"
 
 #include <argp.h>
@@ -271,6 +272,7 @@ int main(int argc, char **argv) {
     t->options = (tune_options){.tolerance = -1, .gain = 2, .limit = 120, .repeats = DEFAULT_REPEATS};
     t->begun = tune_now();
     argp_err_exit_status = EXIT_USAGE;
+    tvm_tool_signals();
     signal(SIGPIPE, SIG_IGN);
     tvm_status status = tune_ranks_begin(&t->ranks, &diags);
     /* What all ranks would say, rank 0 says. */
