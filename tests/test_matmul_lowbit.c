@@ -96,6 +96,18 @@ START_TEST(batch_invariant_programs_compile) {
 }
 END_TEST
 
+START_TEST(stacks_of_experts_compile) {
+    static const char *const defines[] = {"WTYPE=u4", "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true",
+                                          "WTYPE=u3 GROUP=64 ZEROS=true FACTOR=true",
+                                          "WTYPE=u4 GROUP=64 BOOK=\"nf4\""};
+    char define[128];
+    snprintf(define, sizeof define, "%s EXPERTS=true", defines[_i]);
+    tvm_ir_program *program = assemble_file(lowbit_path(), define);
+    compiles_without_spills(program, define, "sm_90a");
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 /* ---- what the assembler makes of them */
 
 START_TEST(generated_files_are_the_matmul) {
@@ -133,6 +145,8 @@ START_TEST(impossible_options_are_refused) {
         {"BOOK=\"nf3\"", "BOOK must be none, nf4 or fp4"},
         {"WTYPE=u3 BOOK=\"nf4\"", "BOOK goes with u4, without ZEROS"},
         {"WTYPE=u4 ZEROS=true BOOK=\"fp4\"", "BOOK goes with u4, without ZEROS"},
+        {"WTYPE=u4 EXPERTS=true EARLY=true", "EXPERTS goes with neither EARLY nor BATCH_INVARIANT"},
+        {"WTYPE=u4 EXPERTS=true BATCH_INVARIANT=true", "EXPERTS goes with neither EARLY nor BATCH_INVARIANT"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         is_refused(lowbit_path(), refused[i][0], refused[i][1]);
@@ -214,7 +228,7 @@ static void pack(const runner *r, problem *o) {
                   tvm_message(r->context));
 }
 
-static void make_problem(const runner *r, problem *o, long m, long n, long k) {
+static void make_seeded(const runner *r, problem *o, long m, long n, long k, uint64_t seed) {
     const matmul_variant options = r->form->options;
     size_t scales = (size_t)(matmul_groups(options, k) * n) * 2;
     *o = (problem){.m = m, .n = n, .k = k};
@@ -222,10 +236,14 @@ static void make_problem(const runner *r, problem *o, long m, long n, long k) {
     o->factor = zeroed(sizeof(float)), *o->factor = LOWBIT_FACTOR;
     o->bias = zeroed((size_t)n * 2), o->w = zeroed((size_t)(k * n) * (size_t)r->weight.bits / 8);
     o->expected = zeroed((size_t)(m * n) * sizeof(double));
-    matmul_inputs(m, n, k, r->weight, options, (uint64_t)(m + n + k), o->a, o->w, o->s, o->z);
+    matmul_inputs(m, n, k, r->weight, options, seed, o->a, o->w, o->s, o->z);
     matmul_expect(m, n, k, r->weight, options, o->a, o->w, o->s, o->z, o->expected);
     lowbit_bias(r->form, m, n, o->bias, o->expected);
     pack(r, o);
+}
+
+static void make_problem(const runner *r, problem *o, long m, long n, long k) {
+    make_seeded(r, o, m, n, k, (uint64_t)(m + n + k));
 }
 
 static void free_problem(problem *o) {
@@ -448,6 +466,63 @@ START_TEST(early_weights_are_the_same) {
 }
 END_TEST
 
+/* ---- stacks of experts */
+
+enum { EXPERTS = 3, TILES = 4 };
+
+/* The tensors of the problems, one behind the other. */
+static void *stacked(void *const parts[EXPERTS], size_t bytes) {
+    uint8_t *whole = zeroed(EXPERTS * bytes);
+    for (size_t i = 0; i < EXPERTS; i++) memcpy(whole + i * bytes, parts[i], bytes);
+    return whole;
+}
+
+/* Tiles of `rows` rows, each by the matrix that it names or none: as the products one by one. */
+static void experts_multiply(const runner *r, int rows, int n, int k) {
+    static const int of_tile[TILES] = {2, EXPERTS, 0, 2};
+    int32_t e[TILES] __attribute__((aligned(64)));
+    problem o[EXPERTS];
+    memcpy(e, of_tile, sizeof e);
+    for (size_t i = 0; i < EXPERTS; i++) make_seeded(r, &o[i], rows, n, k, 7 + i);
+    const size_t scales = (size_t)(matmul_groups(r->form->options, k) * n) * 2;
+    const size_t packed = (size_t)((n + 63) / 64 * 64 * k) * (size_t)r->weight.bits / 8;
+    const size_t of_a = (size_t)(rows * k) * 2, of_c = product_bytes(r, o);
+    void *p = stacked((void *[]){o[0].p, o[1].p, o[2].p}, packed);
+    void *s = stacked((void *[]){o[0].s, o[1].s, o[2].s}, scales);
+    void *z = stacked((void *[]){o[0].z, o[1].z, o[2].z}, scales);
+    void *bias = stacked((void *[]){o[0].bias, o[1].bias, o[2].bias}, (size_t)n * 2);
+    uint8_t *a = zeroed(TILES * of_a), *c = zeroed(TILES * of_c);
+    memset(c, 0x7f, TILES * of_c);
+    for (size_t t = 0; t < TILES; t++)
+        if (e[t] < EXPERTS) memcpy(a + t * of_a, o[e[t]].a, of_a);
+    tvm_kernel *kernel = kernel_of(r, "matmul_lowbit");
+    ck_assert_msg(tvm_launch(kernel, NULL, TILES * rows, n, k, EXPERTS, rows, a, e, p, s, z, bias, c) ==
+                      TVM_OK,
+                  "%s", tvm_message(r->context));
+    for (size_t t = 0; t < TILES; t++)
+        if (e[t] < EXPERTS) is_product(r, &o[e[t]], c + t * of_c, "EXPERTS");
+    for (size_t i = 0; i < of_c; i++)
+        ck_assert_int_eq(c[of_c + i], 0x7f); /* the tile of none is not written */
+    e[3] = EXPERTS + 1;
+    ck_assert_int_ne(tvm_launch(kernel, NULL, TILES * rows, n, k, EXPERTS, rows, a, e, p, s, z, bias, c),
+                     TVM_OK);
+    ck_assert_ptr_nonnull(strstr(tvm_message(r->context), "range"));
+    for (size_t i = 0; i < EXPERTS; i++) free_problem(&o[i]);
+    free(p), free(s), free(z), free(bias), free(a), free(c);
+}
+
+START_TEST(stacks_of_experts_multiply) {
+    static const machine machines[] = {{0, 4}, {90, 3}, {90, 132}};
+    const lowbit_form f = {.type = "u4", .options = {.group = 64, .zeros = 1}, .bias = true};
+    runner r;
+    open_defined(&r, &f, "WTYPE=u4 GROUP=64 ZEROS=true BIAS=true EXPERTS=true", machines[_i]);
+    experts_multiply(&r, 8, 200, 640);
+    experts_multiply(&r, 16, 72, 320);
+    if (machines[_i].target == 90) experts_multiply(&r, 32, 264, 128);
+    close_runner(&r);
+}
+END_TEST
+
 /* ---- the entry */
 
 /* The bits are those of the variant that it names. */
@@ -564,6 +639,7 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
     tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
+    tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 4);
     suite_add_tcase(suite, compile);
     tcase_add_loop_test(text, generated_files_are_the_matmul, 0, lowbit_count);
     tcase_add_loop_test(text, options_go_together, 0, lowbit_count);
@@ -575,6 +651,7 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);
+    tcase_add_loop_test(run, stacks_of_experts_multiply, 0, 3);
     tcase_add_loop_test(run, the_entry_is_a_variant, 0, 4);
     tcase_add_loop_test(run, measured_choices_are_for_one_device, 0, lowbit_count);
     tcase_add_loop_test(run, impossible_sizes_are_refused, 0, 2);

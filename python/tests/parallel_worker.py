@@ -27,6 +27,7 @@ def main():
         check_layers(device)
         check_model(device, sys.argv[1] if len(sys.argv) > 1 else None)
         check_floats(device)
+        check_language_model(device)
         if gpus:
             measure(device)
     dist.barrier()
@@ -107,6 +108,30 @@ def check_floats(device):
         assert "a multiple of 32" in str(error)
     else:
         raise AssertionError("half a group was taken")
+
+
+def check_language_model(device):
+    """The plan of TORCH.md for a model of transformers, where it can be imported, whose heads the ranks share."""
+    try:
+        import transformers
+    except ImportError:
+        return
+    config = transformers.LlamaConfig(
+        hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=32, vocab_size=64, max_position_embeddings=64,
+    )  # fmt: skip
+    torch.manual_seed(2)
+    model = transformers.LlamaForCausalLM(config).half().eval().to(device)
+    quantize.quantize_(model, "u8", 32, skip=["lm_head"], progress=False)
+    ids = torch.arange(1, 12, device=device).view(1, -1)
+    whole = copy.deepcopy(model)
+    plan = {"*.[qkv]_proj": "column", "*.o_proj": "row", "*.up_proj": "column", "*.gate_proj": "column",
+            "*.down_proj": "row"}  # fmt: skip
+    parallel.parallelize_(model, plan)
+    assert model.model.layers[0].self_attn.q_proj.linear.out_features == 64
+    close(model(ids).logits, whole(ids).logits, 5e-3)
+    words = {"max_new_tokens": 4, "do_sample": False}
+    assert torch.equal(model.generate(ids, **words)[:, :12], whole.generate(ids, **words)[:, :12])
 
 
 def measure(device):

@@ -98,12 +98,12 @@ def drawn(k, n, group, bits, seed=0, zeros=True, scale=0.01):
     return codes, scales, points
 
 
-def gptq(k, n, group, bits, *, mixed=False, zeros=True, bias=False):
+def gptq(k, n, group, bits, *, mixed=False, zeros=True, bias=False, seed=0):
     """qweight: strings of codes down the columns; qzeros along rows, less one; g_idx: the group of each row."""
-    codes, scales, points = drawn(k, n, group, bits, zeros=zeros)
+    codes, scales, points = drawn(k, n, group, bits, seed, zeros=zeros)
     groups = numpy.arange(k) // group
     if mixed:
-        groups = numpy.random.default_rng(9).permutation(groups)
+        groups = numpy.random.default_rng(9 + seed).permutation(groups)
     tensors = {
         "qweight": numpy.ascontiguousarray(words(codes.T, bits).T),
         "qzeros": words(points - 1, bits), "scales": scales, "g_idx": groups.astype(numpy.int32),
@@ -376,7 +376,7 @@ def test_groups_that_no_program_has(tmp_path):
         storage.load(model_of(80, 32), target)
 
 
-def test_stacks_of_experts(tmp_path):
+def test_stacks_of_no_experts(tmp_path):
     blocks = numpy.zeros((3, 32, 2, 16), numpy.uint8)
     target = imported(tmp_path, {"x_blocks": blocks, "x_scales": numpy.full((3, 32, 2), 127, numpy.uint8)})
     with pytest.raises(tilusvm.UnsupportedError, match="layer x .*3 matrices"):

@@ -12,6 +12,7 @@ import torch
 
 from . import UnsupportedError
 from ._formats import format_of
+from .experts import Experts
 from .nn import Linear
 
 __all__ = ["ImportedLayer", "layers_of"]
@@ -23,9 +24,9 @@ _SCALES = {"f16": torch.float16, "bf16": torch.bfloat16}
 class ImportedLayer:
     """What the metadata of a file say of one layer, whose tensors are name.packed, name.scales, ...
 
-    in_features, out_features, type; group: that of nn.Linear; spread: how many of its groups share a scale of the
-    file's; dtype: of the scales. UnsupportedError where no program multiplies such weights, ValueError where the
-    description is damaged.
+    in_features, out_features, type; experts: how many matrices it is a stack of, or None; group: that of nn.Linear;
+    spread: how many of its groups share a scale of the file's; dtype: of the scales. UnsupportedError where no program
+    multiplies such weights, ValueError where the description is damaged.
     """
 
     def __init__(self, name, text, path):
@@ -37,12 +38,11 @@ class ImportedLayer:
             self.type = format_of(kind).name
             self.zeros, self.dtype = said["zero"] == "per-group", _SCALES[said["scale"]]
             *stack, self.in_features, self.out_features = shape
-            if min(shape) <= 0 or size <= 0 or self.in_features % size:
+            if len(stack) > 1 or min(shape) <= 0 or size <= 0 or self.in_features % size:
                 raise ValueError(f"groups of {size} in the shape {shape}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(f"what is said of it cannot be read: {error!r}") from error
-        if stack:
-            raise self._refused(f"it is a stack of {stack[0]} matrices (experts), and nn.Linear multiplies one")
+        self.experts = stack[0] if stack else None
         if packing != "rows":
             raise self._refused(f"its packing is {packing!r}, not rows")
         self.group, self.spread = self._grouped(size)
@@ -62,17 +62,30 @@ class ImportedLayer:
     def _refused(self, what):
         return UnsupportedError(f"{self._path}: layer {self.name} cannot be multiplied: {what}")
 
-    def config(self, names):
-        """The arguments of an nn.Linear that has the names of the layer's tensors, and none of its memory."""
+    def config(self, name, names):
+        """The arguments of an nn.Linear that has the names of the layer's tensors, which are among names and begin with
+        name, and none of its memory; of a stack those of Experts."""
         return {
             "in_features": self.in_features, "out_features": self.out_features, "type": self.type,
-            "group": self.group, "batch_invariant": False, "order": f"{self.name}.order" in names,
-            "multiplier": f"{self.name}.multiplier" in names, "dtype": self.dtype,
+            "group": self.group, "batch_invariant": False, "order": f"{name}.order" in names,
+            "multiplier": f"{name}.multiplier" in names, "dtype": self.dtype,
+            **({"experts": self.experts} if self.experts else {}),
         }  # fmt: skip
+
+    def layer(self, tensors):
+        """The nn.Linear of its tensors, a mapping of "packed", "scales" and what else it has, on their device; of a
+        stack the Experts."""
+        if not self.experts:
+            return self.linear(tensors)
+        for name, tensor in tensors.items():
+            if tensor.dim() < 1 or tensor.shape[0] != self.experts:
+                raise self._damaged(f"{name} is {tensor.dtype} {list(tensor.shape)}, for {self.experts} matrices")
+        parts = ({name: _part(name, tensor[i]) for name, tensor in tensors.items()} for i in range(self.experts))
+        return Experts.collect(map(self.linear, parts), self.experts)
 
     @torch.no_grad()
     def linear(self, tensors):
-        """The layer of its tensors, a mapping of "packed", "scales" and what else it has, on their device."""
+        """The nn.Linear of the tensors of one matrix."""
         fmt = format_of(self.type)
         groups = self.in_features // (self.group or self.in_features) // self.spread
         width = -(-self.out_features * fmt.bits // 8)
@@ -111,6 +124,10 @@ class ImportedLayer:
 
     def _spread(self, tensor):
         return tensor if self.spread == 1 else tensor.repeat_interleave(self.spread, 0)
+
+
+def _part(name, tensor):
+    return tensor.view(1) if name == "multiplier" else tensor
 
 
 def _folded(scales, multiplier):

@@ -29,7 +29,27 @@ class _Product(torch.autograd.Function):
         return ((gradient @ weight).to(ctx.dtype), *[None] * 10)
 
 
-class Linear(torch.nn.Module):
+class LowBit(torch.nn.Module):
+    """What has weights of a low-precision type: buffers packed, scales, zeros, bias, order, multiplier."""
+
+    @property
+    def dtype(self):
+        return self.scales.dtype
+
+    @property
+    def device(self):
+        return self.packed.device
+
+    def _apply(self, fn, recurse=True):
+        """half() and the like are for what multiplies activations, not for the multiplier, which f16 may not hold."""
+        multiplier = self.multiplier
+        super()._apply(fn, recurse)
+        if multiplier is not None and self.multiplier.dtype != multiplier.dtype:
+            self.multiplier = multiplier.to(self.multiplier.device)
+        return self
+
+
+class Linear(LowBit):
     """y = x W^T + bias, as torch.nn.Linear, with weights [out_features, in_features] of a low-precision type.
 
     in_features, out_features: any, as the weights are filled up with zeros to whole groups and multiples of 8. x is
@@ -244,14 +264,6 @@ class Linear(torch.nn.Module):
             self.bias = torch.nn.functional.pad(bias, (0, self._whole[0] - bias.shape[0])).contiguous()
         return self
 
-    @property
-    def dtype(self):
-        return self.scales.dtype
-
-    @property
-    def device(self):
-        return self.packed.device
-
     @torch.no_grad()
     def dequantize(self, dtype=torch.float32):
         """The weights [out_features, in_features], computed in f32 and rounded to dtype."""
@@ -264,14 +276,6 @@ class Linear(torch.nn.Module):
         if self.order is not None:
             weight = torch.empty_like(weight).index_copy_(1, self.order.long(), weight)
         return weight.contiguous()
-
-    def _apply(self, fn, recurse=True):
-        """half() and the like are for what multiplies activations, not for the multiplier, which f16 may not hold."""
-        multiplier = self.multiplier
-        super()._apply(fn, recurse)
-        if multiplier is not None and self.multiplier.dtype != multiplier.dtype:
-            self.multiplier = multiplier.to(self.multiplier.device)
-        return self
 
     def forward(self, x, *, out_dtype=None):
         """out_dtype: torch.float32 leaves the sums unrounded; None is the type of the layer."""

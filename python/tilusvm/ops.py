@@ -69,7 +69,7 @@ def check_group(op: str, type: str, group: int, dtype):
 @functools.lru_cache(maxsize=None)
 def lowbit_program(
     type: str, group: int, dtype, zeros=False, bias=False, out_dtype=None, batch_invariant=False, factor=False,
-    early=False,
+    early=False, experts=False,
 ):  # fmt: skip
     """The program matmul_lowbit for these weights, whose kernel `pack` lays them out."""
     consts = {**format_of(type).consts, "ATYPE": TYPES[dtype], "GROUP": group}
@@ -85,6 +85,8 @@ def lowbit_program(
         consts["FACTOR"] = True
     if early:
         consts["EARLY"] = True
+    if experts:
+        consts["EXPERTS"] = True
     return program("matmul_lowbit", **consts)
 
 

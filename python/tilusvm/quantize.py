@@ -328,7 +328,7 @@ def quantize_(
     progress=True,
 ):  # fmt: skip
     """Replaces the torch.nn.Linear modules of a model by nn.Linear of low-precision weights, in place; returns the
-    model.
+    model. The experts of a mixture of transformers, weights of three dimensions, become a MixtureOfExperts.
 
     type: a type's name, or a mapping of name patterns ("*.down_proj") to types, of which the first that fits is
     taken; modules that none fits stay. skip: patterns of names to leave alone ("lm_head"). dtype: torch.float16 or
@@ -337,32 +337,43 @@ def quantize_(
     takes. progress: True for a bar on a terminal, or a function of (done, total, name). The weights are freed as the
     work goes on.
     """
+    from .experts import is_mixture, quantize_mixture, stacks_of
     from .nn import Linear
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {model.__class__.__name__}")
     if isinstance(skip, str):
         raise TypeError("skip must be a sequence of patterns, not a string")
-    found = {n: m for n, m in model.named_modules(remove_duplicate=False) if isinstance(m, torch.nn.Linear)}
+    found = {
+        n: m for n, m in model.named_modules(remove_duplicate=False)
+        if isinstance(m, torch.nn.Linear) or is_mixture(m)
+    }  # fmt: skip
     found = {n: m for n, m in found.items() if not any(fnmatch.fnmatchcase(n, p) for p in skip)}
-    types = _types_for(found, type)
+    types = _types_for([n for n, m in found.items() if isinstance(m, torch.nn.Linear)], type)
+    for name, module in found.items():
+        if name not in types and is_mixture(module):
+            own = _types_for([f"{name}.{stack}" for stack in stacks_of(module)], type)
+            if len(own) == len(stacks_of(module)):  # all of it, or nothing
+                types[name] = {stack.rpartition(".")[2]: kind for stack, kind in own.items()}
     if "" in types:
         raise ValueError("the model is a Linear itself: use nn.Linear.from_float")
     show = _Bar() if progress is True else progress or (lambda done, total, name: None)
     made = {}
     for done, (name, kind) in enumerate(types.items()):
         show(done, len(types), name)
-        linear = found.pop(name)
-        if linear not in made:
+        module = found.pop(name)
+        words = {"zeros": zeros, "dtype": dtype, "scales": scales, "device": device}
+        if module not in made:
             try:
-                made[linear] = Linear.from_float(
-                    linear, kind, group, zeros=zeros, dtype=dtype, scales=scales, device=device,
-                    importance=None if importance is None else importance.get(name),
-                )  # fmt: skip
+                if isinstance(kind, dict):
+                    made[module] = quantize_mixture(module, kind, group, **words)
+                else:
+                    words["importance"] = None if importance is None else importance.get(name)
+                    made[module] = Linear.from_float(module, kind, group, **words)
             except (ValueError, TypeError) as error:
                 error.add_note(f"in the module {name}")
                 raise
         parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, made[linear])
+        setattr(model.get_submodule(parent), last, made[module])
     show(len(types), len(types), "")
     return model

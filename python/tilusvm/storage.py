@@ -13,12 +13,14 @@ import json
 import mmap
 import os
 import struct
+import sys
 
 import torch
 
 from . import UnsupportedError
 from .checkpoint import layers_of
-from .nn import Linear
+from .experts import Experts, MixtureOfExperts, is_mixture
+from .nn import Linear, LowBit
 
 __all__ = ["save", "load"]
 
@@ -131,9 +133,13 @@ def files_of(path):
 def _describe(module):
     return {
         "in_features": module.in_features, "out_features": module.out_features, "type": module.type,
-        "group": module.group, "batch_invariant": module.batch_invariant, "order": module.order is not None,
-        "multiplier": module.multiplier is not None,
+        "group": module.group, "order": module.order is not None,
+        "multiplier": module.multiplier is not None, **_kind_of(module),
     }  # fmt: skip
+
+
+def _kind_of(module):
+    return {"experts": module.experts} if isinstance(module, Experts) else {"batch_invariant": module.batch_invariant}
 
 
 def _aligned_first(item):
@@ -165,7 +171,7 @@ def save(model, folder, *, max_shard_bytes=5_000_000_000):
         shards[-1][name] = tensor
         room -= size
     os.makedirs(folder, exist_ok=True)
-    modules = {name: _describe(m) for name, m in model.named_modules() if isinstance(m, Linear)}
+    modules = {name: _describe(m) for name, m in model.named_modules() if isinstance(m, LowBit)}
     names = ["model.safetensors"]
     if len(shards) > 1:
         names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
@@ -204,21 +210,23 @@ def _place(model, name, value):
 
 
 def _prepare(model, modules, names):
-    """Puts nn.Linear where the files have them."""
+    """Puts nn.Linear, and Experts, where the files have them."""
     for name, config in modules.items():
         prefix = f"{name}." if name else ""
-        made = Linear(
-            config["in_features"],
-            config["out_features"],
-            prefix + "bias" in names,
+        sizes, words = (config["in_features"], config["out_features"], prefix + "bias" in names), {}
+        make, words = Linear, {"batch_invariant": config.get("batch_invariant", False)}
+        if "experts" in config:
+            make, sizes, words = Experts, (config["experts"], *sizes), {}
+        made = make(
+            *sizes,
             type=config["type"],
             group=config["group"],
             zeros=prefix + "zeros" in names,
-            batch_invariant=config["batch_invariant"],
             order=config.get("order", False),
             multiplier=config.get("multiplier", False),
             dtype=config.get("dtype", torch.float16),
             device="meta",
+            **words,
         )
         _put(model, name, made)
 
@@ -227,11 +235,22 @@ def _put(model, name, made):
     made.train(model.training)
     parent, _, last = name.rpartition(".")
     if name:
-        setattr(model.get_submodule(parent), last, made)
+        owner = mixture_at(model, parent) if isinstance(made, Experts) else model.get_submodule(parent)
+        setattr(owner, last, made)
     elif isinstance(model, Linear):
         model.__dict__.update(made.__dict__)
     else:
         raise ValueError("the file holds a single layer, the model is none")
+
+
+def mixture_at(model, name):
+    """The MixtureOfExperts of that name, which takes the place of the experts that transformers has there."""
+    module = model.get_submodule(name)
+    if is_mixture(module):
+        parent, _, last = name.rpartition(".")
+        module = MixtureOfExperts(module)
+        setattr(model.get_submodule(parent), last, module)
+    return module
 
 
 def moved(value, device):
@@ -241,27 +260,124 @@ def moved(value, device):
     return value.clone() if value.numel() and value.data_ptr() % 16 else value
 
 
+class _Waiting:
+    """Imported layers that become one module of a model: a layer or a stack by itself, or those of a list of experts.
+
+    layers: by the names of their tensors in the model.
+    """
+
+    def __init__(self, name):
+        self.name, self.layers = name, {}
+
+    def fill(self, model, tensors_of):
+        """tensors_of: a function of a layer's name that gives its tensors, by the last words of their names."""
+        (layer,) = self.layers.values()
+        _put(model, self.name, layer.layer(tensors_of(self.name)))
+
+
+class _WaitingList(_Waiting):
+    """Experts that a file has one by one, name.0.gate_proj and so on; stacks are made of them, one after the other."""
+
+    def fill(self, model, tensors_of):
+        mixture = model.get_submodule(self.name)
+        for child in list(mixture._modules):
+            if child.isdigit():
+                delattr(mixture, child)
+
+        def every(kind):
+            return (self.layers[name].layer(tensors_of(name)) for name in self._names(kind))
+
+        count = mixture.num_experts
+        first, *second = self.kinds()[:-1]
+        stack = None
+        if second:
+            try:  # as one product
+                stack = Experts.collect(map(Linear.cat, zip(every(first), every(second[0]))), count)
+            except ValueError:  # their types, orders or multipliers
+                mixture.up_proj = Experts.collect(every(second[0]), count)
+        name = "gate_proj" if second and stack is None else "gate_up_proj" if second else "up_proj"
+        setattr(mixture, name, stack or Experts.collect(every(first), count))
+        mixture.down_proj = Experts.collect(every(self.kinds()[-1]), count)
+
+    def _names(self, kind):
+        return sorted((n for n in self.layers if n.endswith(f".{kind}")), key=lambda n: int(n.split(".")[-2]))
+
+    def kinds(self):
+        """The names of the matrices of an expert: gate, up, down; of some gate and up are w1 and w3."""
+        found = {name.rpartition(".")[2] for name in self.layers}
+        for kinds in (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"), ("up_proj", "down_proj")):
+            if found == set(kinds):
+                return kinds
+        raise UnsupportedError(f"the experts {self.name} are of the matrices {', '.join(sorted(found))}")
+
+    def check(self, count):
+        for kind in self.kinds():
+            numbers = [int(name.split(".")[-2]) for name in self._names(kind)]
+            if numbers != list(range(count)):
+                raise KeyError(f"of the {count} experts of {self.name} the files have the {kind} of {numbers}")
+
+
 def prepare_imported(model, files, path):
-    """Puts nn.Linear without memory where files have imported layers, which are returned, by name."""
-    layers = {name: layer for file in files for name, layer in layers_of(file.path, file.metadata).items()}
-    names = {name for file in files for name in file.entries}
-    _check_modules(model, layers, path)
-    _prepare(model, {name: layer.config(names) for name, layer in layers.items()}, names)
-    return layers
+    """Puts modules without memory where files have imported layers, and what waits for their tensors: a list."""
+    rename = _renamer(model)
+    layers = {rename(n): layer for file in files for n, layer in layers_of(file.path, file.metadata).items()}
+    names = {rename(name) for file in files for name in file.entries}
+    waiting, plain = {}, {}
+    for name, layer in layers.items():
+        parts = name.rsplit(".", 2)
+        experts = _module(model, parts[0]) if len(parts) == 3 and parts[1].isdigit() else None
+        if isinstance(experts, MixtureOfExperts) or is_mixture(experts):
+            waiting.setdefault(parts[0], _WaitingList(parts[0])).layers[name] = layer
+        else:
+            waiting.setdefault(name, _Waiting(name)).layers[name] = layer
+            plain[name] = layer
+    _check_modules(model, plain, path)
+    for name, experts in waiting.items():
+        if isinstance(experts, _WaitingList):
+            mixture = mixture_at(model, name)
+            experts.check(mixture.num_experts)
+            for layer in experts.layers:
+                number, kind = layer.split(".")[-2:]
+                child = getattr(mixture, number, None) or torch.nn.Module()
+                mixture.add_module(number, child)
+                child.add_module(kind, torch.nn.Identity())
+    _prepare(model, {name: layer.config(name, names) for name, layer in layers.items()}, names)
+    return list(waiting.values())
 
 
-def fill_imported(model, layer, tensors):
-    """Puts the nn.Linear of an imported layer's tensors, by the ends of their names, where it belongs."""
-    _put(model, layer.name, layer.linear(tensors))
+def _module(model, name):
+    try:
+        return model.get_submodule(name)
+    except AttributeError:
+        return None
+
+
+def _renamer(model):
+    """Names of a checkpoint to those of a model of transformers, which calls some modules otherwise than their files
+    do."""
+    loading = sys.modules.get("transformers.core_model_loading")
+    if loading is None or not hasattr(model, "base_model_prefix"):
+        return lambda name: name
+    mapping = sys.modules["transformers.conversion_mapping"].get_model_conversion_mapping(model)
+    renamings = [each for each in mapping if isinstance(each, loading.WeightRenaming)]
+    return lambda name: loading.rename_source_key(name, renamings, [])[0]
 
 
 def _check_modules(model, layers, path):
-    """Is there a linear layer of the right extents for each imported one?"""
+    """Is there a linear layer, or a stack of experts, of the right extents for each imported one?"""
     for name, layer in layers.items():
-        try:
-            module = model.get_submodule(name)
-        except AttributeError:
-            raise KeyError(f"{path} has a layer {name}, the model has none") from None
+        parent, _, last = name.rpartition(".")
+        owner = _module(model, parent)
+        if layer.experts and (is_mixture(owner) or isinstance(owner, MixtureOfExperts)):
+            _check_stack(owner, last, layer, path)
+            continue
+        module = _module(model, name)
+        if module is None:
+            raise KeyError(f"{path} has a layer {name}, the model has none")
+        if layer.experts:
+            raise UnsupportedError(
+                f"layer {name} is a stack of {layer.experts} matrices, in the model a {type(module).__name__}"
+            )
         if not isinstance(module, (torch.nn.Linear, Linear)):
             raise UnsupportedError(f"layer {name} is a {type(module).__name__} in the model, not a torch.nn.Linear")
         if (module.in_features, module.out_features) != (layer.in_features, layer.out_features):
@@ -269,6 +385,17 @@ def _check_modules(model, layers, path):
                 f"layer {name} has {layer.in_features} inputs and {layer.out_features} outputs in {path}, "
                 f"{module.in_features} and {module.out_features} in the model"
             )
+
+
+def _check_stack(owner, name, layer, path):
+    weight = owner._parameters.get(name)
+    if weight is None:
+        return
+    wanted = [layer.experts, layer.out_features, layer.in_features]
+    if getattr(owner, "is_transposed", False):
+        wanted[1:] = wanted[:0:-1]
+    if list(weight.shape) != wanted:
+        raise ValueError(f"layer {layer.name} is of the shape {wanted} in {path}, {list(weight.shape)} in the model")
 
 
 def _ties(model, names):
@@ -292,12 +419,16 @@ def load(model, path, *, device=None, strict=True):
     layer that no program multiplies is an UnsupportedError that names it.
     """
     files = files_of(os.fspath(path))
-    where = {name: file for file in files for name in file.entries}
+    where = {name: (file, name) for file in files for name in file.entries}
     aliases = {a: n for file in files for a, n in json.loads(file.metadata.get("aliases", "{}")).items()}
     modules = {m: c for file in files for m, c in json.loads(file.metadata.get("modules", "{}")).items()}
-    layers = prepare_imported(model, files, path)
+    waiting = prepare_imported(model, files, path)
+    if waiting:
+        rename = _renamer(model)
+        where = {rename(name): (file, name) for name, (file, _) in where.items()}
     names = {**dict.fromkeys(where), **dict.fromkeys(aliases)}
     _prepare(model, modules, names)
+    layers = {name for each in waiting for name in each.layers}
     if layers:
         aliases.update(_ties(model, names))
         names.update(dict.fromkeys(aliases))
@@ -306,18 +437,19 @@ def load(model, path, *, device=None, strict=True):
     if strict and (missing or strange):
         raise KeyError(f"of the model's tensors these are not in {path}: {missing}; these are only there: {strange}")
     values, own = {}, {}
-    for name, file in where.items():
+    for name, (file, called) in where.items():
         layer, _, last = name.rpartition(".")
         if layer in layers and name in wanted:
-            own.setdefault(layer, {})[last] = file
+            own.setdefault(layer, {})[last] = file, called
         elif name in wanted or name in aliases.values():
-            value = moved(file.tensor(name), device)
+            value = moved(file.tensor(called), device)
             values[name] = torch.nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
     for name in wanted:
         source = aliases.get(name, name)
         if source in values:
             _place(model, name, values[source])
-    for name, parts in own.items():
-        tensors = {last: moved(file.tensor(f"{name}.{last}"), device) for last, file in parts.items()}
-        fill_imported(model, layers[name], tensors)
+    for each in waiting:
+        each.fill(
+            model, lambda name: {last: moved(file.tensor(called), device) for last, (file, called) in own[name].items()}
+        )
     return model

@@ -9,6 +9,7 @@ from transformers.quantizers import HfQuantizer, register_quantization_config, r
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from .. import nn, storage
+from ..experts import MixtureOfExperts, empty_mixture, is_mixture
 from ..quantize import checked_format, quantize_
 
 __all__ = ["TilusConfig", "TilusQuantizer"]
@@ -18,9 +19,10 @@ __all__ = ["TilusConfig", "TilusQuantizer"]
 class TilusConfig(QuantizationConfigMixin):
     """How from_pretrained quantizes linear layers.
 
-    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0, nf4, fp4; group: inputs that share a scale: 16, 32, 64, 128, or 0 for all;
-    zeros: a zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with
-    wildcards, that stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their config.json.
+    type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0, nf4, fp4; group: inputs that share a scale: 16, 32, 64, 128, or 0 for
+    all; zeros: a zero point to a group, for unsigned types; scales: "mse" or "absmax"; skip: names of modules, with
+    wildcards, that stay. version: of what tvm-pack --from imported, whose files say the rest; it is in their
+    config.json.
     """
 
     def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **kwargs):
@@ -56,14 +58,18 @@ class TilusQuantizer(HfQuantizer):
                     module.in_features, module.out_features, module.bias is not None, type=how.type, group=how.group,
                     zeros=how.zeros, dtype=module.weight.dtype, device="meta",
                 )  # fmt: skip
-                owner, _, last = name.rpartition(".")
-                setattr(model.get_submodule(owner), last, layer)
+            elif is_mixture(module) and not self._skips(name):
+                layer = empty_mixture(module, how.type, how.group, zeros=how.zeros)
+            else:
+                continue
+            owner, _, last = name.rpartition(".")
+            setattr(model.get_submodule(owner), last, layer)
         return model
 
     def _prepare_imported(self, model, checkpoint_files, **kwargs):
         files, dtype = [storage.File(path) for path in checkpoint_files], model.dtype
         self.imported = storage.prepare_imported(model, files, model.name_or_path)
-        for name, layer in self.imported.items():
+        for name, layer in (pair for each in self.imported for pair in each.layers.items()):
             if dtype != layer.dtype:
                 raise ValueError(
                     f"layer {name} has scales of {layer.dtype}, the model is {dtype}: load it with "
@@ -73,18 +79,18 @@ class TilusQuantizer(HfQuantizer):
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         how = self.quantization_config
-        for name, layer in getattr(self, "imported", {}).items():
-            buffers = model.get_submodule(name)._buffers
-            tensors = {last: storage.moved(tensor, None) for last, tensor in buffers.items() if tensor is not None}
-            storage.fill_imported(model, layer, tensors)
+        for each in getattr(self, "imported", []):
+            modules = {name: model.get_submodule(name) for name in each.layers}
+            each.fill(model, lambda name: _tensors(modules[name]))
         if not self.pre_quantized:
             quantize_(
                 model, how.type, how.group, skip=how.skip, zeros=how.zeros, scales=how.scales, progress=False
             )
         for module in model.modules():  # what lies in a file may begin anywhere
-            if isinstance(module, nn.Linear):
+            if isinstance(module, nn.LowBit):
                 for name, tensor in list(module.named_buffers()):
                     setattr(module, name, storage.moved(tensor, None))
+        _keep_stacks(model)
         for parameter in model.parameters():
             parameter.data = storage.moved(parameter.data, None)
         return model
@@ -99,3 +105,15 @@ class TilusQuantizer(HfQuantizer):
     @property
     def is_trainable(self):
         return False
+
+
+def _keep_stacks(model):
+    """save_pretrained writes stacks of experts as they are here: transformers takes those that it made apart."""
+    conversions = getattr(model, "_weight_conversions", None)
+    if conversions and any(isinstance(module, MixtureOfExperts) for module in model.modules()):
+        kept = [each for each in conversions if not any("experts" in name for name in each.target_patterns)]
+        model._weight_conversions = kept
+
+
+def _tensors(module):
+    return {last: storage.moved(tensor, None) for last, tensor in module._buffers.items() if tensor is not None}

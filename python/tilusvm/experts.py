@@ -1,0 +1,389 @@
+"""Stacks of linear layers of which each row of activations takes one: the experts of a mixture.
+
+    tiles = tiles_of(top_k_index, experts, rows)        # on the device: which rows go where, in tiles of one expert
+    y = tiles.gather(stack(tiles.spread(x), tiles))
+
+A launch multiplies all tiles, each by its own matrix, which it finds by a number in memory: nothing waits for the
+device, so that a mixture can be captured into a CUDA graph. quantize_ puts MixtureOfExperts in the place of the experts
+of transformers (Mixtral, Qwen 2 and 3 MoE, gpt-oss, DeepSeek, ...).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import torch
+
+from . import quantize
+from ._formats import format_of
+from ._registry import HALVES, Operator, need, need_tensor
+from .nn import Linear, LowBit
+from .ops import check_group, group_rows, lowbit_program, packed_shape
+
+__all__ = ["ExpertTiles", "Experts", "MixtureOfExperts", "matmul_experts", "tiles_of"]
+
+_OWN_TILES = 16  #: so many rows have a tile each: that is quicker than to sort them
+
+
+class ExpertTiles(NamedTuple):
+    """Where rows lie so that each tile is of one expert."""
+
+    experts: torch.Tensor  #: i32 [tiles]: the expert of each; the number of experts for those that are left out
+    places: torch.Tensor  #: i64 [rows]: where each row lies among those of the tiles
+    valid: torch.Tensor  #: bool [rows]: is its expert one?
+    rows: int  #: of a tile
+
+    def spread(self, x, each=1):
+        """x [rows / each, k] as rows of tiles [tiles * rows, k], zeros between them; each: rows that share one of x."""
+        out = x.new_zeros(self.experts.shape[0] * self.rows, x.shape[-1])
+        return out.index_copy_(0, self.places, x.repeat_interleave(each, 0) if each > 1 else x)
+
+    def gather(self, y):
+        """The way back; rows without an expert are zeros."""
+        return torch.where(self.valid[:, None], y.index_select(0, self.places), 0)
+
+
+def tiles_of(index, experts, rows) -> ExpertTiles:
+    """The tiles of `rows` rows for an integer tensor that names the expert of each row, of any shape; without a copy
+    to the host. A number that is not 0 to experts - 1 is that of no expert."""
+    need_tensor("tiles_of", "index", index)
+    if index.dtype.is_floating_point or index.dtype == torch.bool:
+        raise TypeError(f"tiles_of: index must be of integers, not {index.dtype}")
+    index = index.reshape(-1).long()
+    count, device = index.shape[0], index.device
+    valid = (index >= 0) & (index < experts)
+    key = torch.where(valid, index, experts)
+    if count <= _OWN_TILES:
+        places = torch.arange(count, device=device) * rows
+        return ExpertTiles(key.int(), places, valid, rows)
+    # Each expert's rows fill whole tiles but for the last; all that have none are one row of a tile that is left out.
+    touched = min(count, experts)
+    tiles = touched + (count - touched) // rows + 1
+    ordered, order = key.sort(stable=True)
+    counts = torch.zeros(experts + 1, dtype=torch.int64, device=device).index_add_(0, key, torch.ones_like(key))
+    ends = ((counts[:experts] + rows - 1) // rows).cumsum(0)
+    owner = torch.searchsorted(ends, torch.arange(tiles, device=device), right=True)
+    first_tile = torch.cat([ends.new_zeros(1), ends])
+    first_row = counts.cumsum(0) - counts
+    place = first_tile[ordered] * rows + torch.arange(count, device=device) - first_row[ordered]
+    place = torch.where(ordered < experts, place, tiles * rows - 1)
+    places = torch.empty_like(place).index_copy_(0, order, place)
+    return ExpertTiles(owner.int(), places, valid, rows)
+
+
+# ---- the operator ----
+
+
+def _kernel(type, group, dtype, zeros, bias, out_dtype, factor):
+    return lowbit_program(type, group, dtype, zeros, bias, out_dtype, False, factor, False, True)["matmul_lowbit"]
+
+
+def tile_rows(type, group, dtype, zeros, device) -> tuple[int, ...]:
+    """The rows that tiles may have on a device, from the least."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
+        return 8, 16
+    program = lowbit_program(type, group, dtype, zeros, False, None, False, False, False, True)
+    return 8, 16, *(rows for rows in (32, 64) if f"matmul_lowbit_wide{rows}" in program)
+
+
+def _run(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier):
+    m, k = x.shape
+    experts, _, n = scales.shape
+    out = torch.empty(m, n, dtype=out_dtype or scales.dtype, device=x.device)
+    if m and n:
+        has = [t is not None for t in (zeros, bias, multiplier)]
+        kernel = _kernel(type, group, scales.dtype, has[0], has[1], out_dtype, has[2])
+        more = [t for t in (zeros, bias, multiplier) if t is not None]
+        kernel(m, n, k, experts, m // tiles.shape[0], x, tiles, packed, scales, *more, out)
+    return out
+
+
+def _check(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier):
+    op = "matmul_experts"
+    need(op, "scales", scales, dtype=HALVES, dim=3)
+    check_group(f"{op}: ", type, group, scales.dtype)
+    need(op, "x", x, dtype=scales.dtype, dim=2, like=scales)
+    need(op, "tiles", tiles, dtype=torch.int32, dim=1, like=scales)
+    need(op, "packed", packed, dtype=torch.uint8, dim=4, like=scales)
+    experts, groups, n = scales.shape
+    rows = group_rows(group)
+    k = packed.shape[2] * rows
+    if x.shape[1] != k:
+        raise ValueError(f"{op}: x must have {k} columns, as the weights have rows, not {x.shape[1]}")
+    if not tiles.shape[0] or x.shape[0] % tiles.shape[0] or x.shape[0] // tiles.shape[0] not in (8, 16, 32, 64):
+        raise ValueError(f"{op}: x must have 8, 16, 32 or 64 rows a tile, not {x.shape[0]} for {tiles.shape[0]} tiles")
+    if n % 8:
+        raise ValueError(f"{op}: scales must have a multiple of 8 columns, not {n}")
+    need(op, "packed", packed, shape=(experts, *packed_shape(type, group, k, n)))
+    need(op, "scales", scales, shape=(experts, k // group if group else 1, n))
+    if zeros is not None:
+        need(op, "zeros", zeros, dtype=scales.dtype, shape=tuple(scales.shape), like=scales)
+        if format_of(type).kind != "u":
+            raise ValueError(f"{op}: zeros goes with unsigned types, not with {type}")
+    if bias is not None:
+        need(op, "bias", bias, dtype=scales.dtype, shape=(experts, n), like=scales)
+    if multiplier is not None:
+        need(op, "multiplier", multiplier, dtype=torch.float32, shape=(experts,), like=scales)
+    if out_dtype not in (None, scales.dtype, torch.float32):
+        raise TypeError(f"{op}: out_dtype must be {scales.dtype} or torch.float32, not {out_dtype}")
+
+
+def _fake(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier):
+    return x.new_empty((x.shape[0], scales.shape[2]), dtype=out_dtype or scales.dtype)
+
+
+def _cast(dtype, x, tiles, packed, scales, zeros, bias, *rest):
+    return x.to(scales.dtype), tiles, packed, scales, zeros, None if bias is None else bias.to(scales.dtype), *rest
+
+
+_operator = Operator(
+    "matmul_experts(Tensor x, Tensor tiles, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str type, "
+    "int group, ScalarType? out_dtype=None, Tensor? multiplier=None) -> Tensor",
+    _run,
+    _check,
+    _fake,
+    _cast,
+)
+
+
+def matmul_experts(
+    x, tiles, packed, scales, zeros=None, bias=None, *, type, group=128, out_dtype=None, multiplier=None
+):  # fmt: skip
+    """Tile i of x times matrix tiles[i] of a stack, for all i: [m, n].
+
+    x: halves [m, k], m / tiles rows a tile, 8, 16, 32 or 64 (tile_rows says what a device takes); tiles: i32, the
+    number of matrices for a tile that is left out, whose rows of the result are undefined; packed: uint8 [experts,
+    *packed_shape(type, group, k, n)]; scales: of x's type, [experts, k / group, n], or [experts, 1, n] for group 0;
+    zeros: as scales; bias: [experts, n]; multiplier: f32 [experts]; out_dtype: as of matmul_lowbit.
+    """
+    return _operator(x, tiles, packed, scales, zeros, bias, type, group, out_dtype, multiplier)
+
+
+# ---- layers ----
+
+
+class Experts(LowBit):
+    """`experts` linear layers of one shape and type, nn.Linear without a gradient: y[i] = x[i] W[expert of i]^T + bias.
+
+    The arguments and buffers are those of nn.Linear, the buffers with a first dimension of experts: packed, scales,
+    zeros, bias, order, multiplier.
+    """
+
+    def __init__(self, experts, in_features, out_features, bias=True, *, device=None, **options):
+        super().__init__()
+        if not isinstance(experts, int) or not 1 <= experts <= 65536:
+            raise ValueError(f"Experts: experts must be a number from 1 to 65536, not {experts!r}")
+        one = Linear(in_features, out_features, bias, device="meta", **options)
+        if one.batch_invariant:
+            raise ValueError("Experts: batch_invariant is for nn.Linear alone")
+        self.experts, self.in_features, self.out_features = experts, in_features, out_features
+        self.type, self.group, self._whole = one.type, one.group, one._whole
+        for name, tensor in one._buffers.items():
+            made = None
+            if tensor is not None:
+                shape = () if name == "multiplier" else tensor.shape
+                made = torch.zeros(experts, *shape, dtype=tensor.dtype, device=device)
+            self.register_buffer(name, made)
+        if self.order is not None:
+            self.order += torch.arange(in_features, dtype=torch.int32, device=device)
+        if self.multiplier is not None:
+            self.multiplier += 1
+
+    @classmethod
+    def from_linears(cls, layers):
+        """Of nn.Linear layers of one shape and type, whose tensors are copied. What some have and others have not, is
+        made up: zero points in the middle, a bias of zeros, the plain order, a multiplier of 1."""
+        layers = list(layers)
+        return cls.collect(layers, len(layers))
+
+    @classmethod
+    @torch.no_grad()
+    def collect(cls, layers, count):
+        """from_linears of an iterable of `count` layers, of which only one need be there at a time."""
+        made = None
+        for i, layer in enumerate(layers):
+            if not isinstance(layer, Linear):
+                raise TypeError(f"layers must be nn.Linear, not {type(layer).__name__}")
+            if made is None:
+                made = cls(
+                    count, layer.in_features, layer.out_features, False, type=layer.type, group=layer.group,
+                    dtype=layer.dtype, device="meta",
+                )  # fmt: skip
+            for name in ("in_features", "out_features", "type", "group", "dtype"):
+                if getattr(layer, name) != getattr(made, name):
+                    raise ValueError(f"{name} of expert {i} is {getattr(layer, name)}, not {getattr(made, name)}")
+            for name, value in layer._buffers.items():
+                made._set(name, i, value)
+        if made is None or i != count - 1:
+            raise ValueError(f"there must be {count} layers, one at least")
+        return made
+
+    def _set(self, name, expert, value):
+        """Copies an expert's tensor to its place; None where it has none, for which the others' make up one."""
+        buffer = self._buffers[name]
+        if value is None and buffer is None:
+            return
+        if buffer is None or buffer.is_meta:
+            shape = (self.experts,) if name == "multiplier" else (self.experts, *value.shape)
+            plain = {"zeros": float(1 << format_of(self.type).bits - 1), "multiplier": 1.0}.get(name, 0)
+            buffer = self._buffers[name] = torch.full(shape, plain, dtype=value.dtype, device=value.device)
+            if name == "order":
+                buffer += torch.arange(self.in_features, dtype=value.dtype, device=value.device)
+        if value is not None:
+            buffer[expert] = value.view(buffer[expert].shape)
+
+    @classmethod
+    @torch.no_grad()
+    def from_float(cls, weight, type="u4", group=128, *, bias=None, transposed=False, device=None, **options):
+        """Quantizes weights [experts, out_features, in_features], or with transposed [experts, in_features,
+        out_features], one expert after the other; bias: [experts, out_features]; options: of nn.Linear.from_float."""
+        need_tensor("from_float", "weight", weight)
+        if weight.dim() != 3:
+            raise ValueError(f"from_float: weight must have 3 dimensions, not the shape {list(weight.shape)}")
+
+        def layers():
+            for i, matrix in enumerate(weight.detach()):
+                linear = torch.nn.Linear(1, 1, bias=False, device="meta")
+                linear.weight = torch.nn.Parameter(matrix.t() if transposed else matrix, requires_grad=False)
+                if bias is not None:
+                    linear.bias = torch.nn.Parameter(bias[i].detach(), requires_grad=False)
+                yield Linear.from_float(linear, type, group, device=device, **options)
+
+        return cls.collect(layers(), weight.shape[0])
+
+    def linear(self, expert) -> Linear:
+        """One of them, an nn.Linear over the same memory."""
+        made = Linear(
+            self.in_features, self.out_features, self.bias is not None, type=self.type, group=self.group,
+            zeros=self.zeros is not None, dtype=self.dtype, device="meta",
+        )  # fmt: skip
+        for name, buffer in self._buffers.items():
+            value = None if buffer is None else buffer[expert]
+            made._buffers[name] = value.view(1) if name == "multiplier" and value is not None else value
+        return made
+
+    def dequantize(self, dtype=torch.float32):
+        """The weights [experts, out_features, in_features]."""
+        return torch.stack([self.linear(i).dequantize(dtype) for i in range(self.experts)])
+
+    def rows_for(self, count) -> int:
+        """Of a tile, where `count` rows go to the experts."""
+        allowed = tile_rows(self.type, self.group, self.dtype, self.zeros is not None, self.device)
+        return next((rows for rows in allowed if count <= rows * self.experts), allowed[-1])
+
+    def forward(self, x, experts, bias=None):
+        """x: [rows, in_features]; experts: an integer to a row, or the ExpertTiles that x has been spread to, as the
+        result is then. bias: [experts, out_features], in the place of the layers' own."""
+        need_tensor("Experts", "x", x)
+        if x.dtype is not self.dtype and torch.is_autocast_enabled(x.device.type):
+            x = x.to(self.dtype)
+        if x.dim() != 2 or x.shape[1] != self.in_features:
+            raise ValueError(f"Experts: x must have the shape [rows, {self.in_features}], not {list(x.shape)}")
+        if isinstance(experts, ExpertTiles):
+            return self._multiply(x, experts, bias)
+        tiles = tiles_of(experts, self.experts, self.rows_for(x.shape[0]))
+        named = tiles.places.shape[0]
+        if named != x.shape[0]:
+            raise ValueError(f"Experts: experts must name one for each of {x.shape[0]} rows, not {named}")
+        return tiles.gather(self._multiply(tiles.spread(x), tiles, bias))
+
+    def _multiply(self, x, tiles, bias):
+        n, k = self._whole
+        if self.order is not None:
+            owner = tiles.experts.clamp(max=self.experts - 1).repeat_interleave(tiles.rows)
+            x = x.gather(1, self.order.index_select(0, owner).long())
+        if k != self.in_features:
+            x = torch.nn.functional.pad(x, (0, k - self.in_features))
+        if bias is not None:
+            bias = torch.nn.functional.pad(bias.to(self.dtype), (0, n - self.out_features)).contiguous()
+        y = _operator(
+            x.contiguous(), tiles.experts, self.packed, self.scales, self.zeros, self.bias if bias is None else bias,
+            self.type, self.group, None, self.multiplier,
+        )  # fmt: skip
+        return y if n == self.out_features else y[:, : self.out_features].contiguous()
+
+    def extra_repr(self):
+        return f"experts={self.experts}, {self.linear(0).extra_repr()}"
+
+
+class MixtureOfExperts(torch.nn.Module):
+    """The experts of a mixture of transformers, with low-precision weights: y = sum over the top k of weight * expert.
+
+    In the place of a module with num_experts, weights gate_up_proj (or up_proj) and down_proj of three dimensions, and
+    transformers' way to call it, (hidden_states [tokens, hidden], top_k_index, top_k_weights [tokens, k]). What stands
+    between the two products is that module's own. Stacks: gate_up_proj, or gate_proj and up_proj, and down_proj.
+    """
+
+    def __init__(self, module):
+        super().__init__()
+        if not is_mixture(module):
+            raise TypeError(f"module must be the experts of a mixture of transformers, not {type(module).__name__}")
+        self.num_experts = module.num_experts
+        between = copy.copy(module)
+        between._parameters = {}
+        self._between = [between]  # no module of ours: it has no tensors
+        for name, parameter in module._parameters.items():
+            if name.endswith("_bias"):
+                self.register_parameter(name, parameter)
+        self.train(module.training)
+
+    def _interleaved(self):
+        return not getattr(self._between[0], "is_concatenated", True)
+
+    def forward(self, hidden_states, top_k_index, top_k_weights):
+        shape = hidden_states.shape
+        x = hidden_states.reshape(-1, shape[-1])
+        tokens, top = top_k_index.shape
+        tiles = tiles_of(top_k_index, self.num_experts, self.down_proj.rows_for(tokens * top))
+        x = tiles.spread(x, top)
+        if hasattr(self, "gate_proj"):
+            h = torch.stack([self.gate_proj(x, tiles), self.up_proj(x, tiles)], -1 if self._interleaved() else -2)
+            h = h.flatten(-2)
+        else:
+            first = "gate_up_proj" if hasattr(self, "gate_up_proj") else "up_proj"
+            h = getattr(self, first)(x, tiles, getattr(self, f"{first}_bias", None))
+        between = self._between[0]
+        gated = getattr(between, "has_gate", True)
+        h = between._apply_gate(h) if gated else between.act_fn(h)
+        y = tiles.gather(self.down_proj(h.to(x.dtype), tiles, getattr(self, "down_proj_bias", None)))
+        y = y.view(tokens, top, -1) * top_k_weights[..., None]
+        return y.sum(1).to(hidden_states.dtype).view(shape)
+
+
+def is_mixture(module) -> bool:
+    """Has it the experts of a mixture as transformers keeps them, stacked?"""
+    down = getattr(module, "_parameters", {}).get("down_proj")
+    return down is not None and down.dim() == 3 and hasattr(module, "num_experts") and bool(stacks_of(module))
+
+
+def stacks_of(module) -> list[str]:
+    """The names of the weights of a mixture's experts that are stacked, the first product's first."""
+    found = [name for name in ("gate_up_proj", "up_proj") if name in module._parameters]
+    return [*found[:1], "down_proj"] if found else []
+
+
+@torch.no_grad()
+def quantize_mixture(module, types, group, **options) -> MixtureOfExperts:
+    """Of the experts of transformers; types: a type for each of stacks_of(module); options: of nn.Linear.from_float."""
+    made = MixtureOfExperts(module)
+    for name in stacks_of(module):
+        weight = module._parameters[name]
+        stack = Experts.from_float(weight, types[name], group, transposed=_transposed(module), **options)
+        made.add_module(name, stack)
+    return made
+
+
+def empty_mixture(module, type, group, *, zeros) -> MixtureOfExperts:
+    """What quantize_mixture makes, without memory."""
+    made = MixtureOfExperts(module)
+    for name in stacks_of(module):
+        weight = module._parameters[name]
+        experts, outputs, inputs = weight.mT.shape if _transposed(module) else weight.shape
+        words = {"type": type, "group": group, "zeros": zeros, "dtype": weight.dtype, "device": "meta"}
+        made.add_module(name, Experts(experts, inputs, outputs, False, **words))
+    return made
+
+
+def _transposed(module):
+    return getattr(module, "is_transposed", False)
