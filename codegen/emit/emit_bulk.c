@@ -118,18 +118,24 @@ static reg narrow(emitter *e, uint32_t expr) {
     return out;
 }
 
-/* Both parts are in range and 32 bits wide, and so is what saturates above it: the origin is no more than an
- * extent. */
+/* All of the sum is in range and 32 bits wide, and so is what saturates above it: where a view begins is no
+ * more than an extent. */
 static reg coordinate(emitter *e, const bulk_plan *plan, unsigned dim) {
-    uint32_t origin = plan->origin[dim], index = plan->index[dim];
+    const bulk_sum *at = &plan->at[dim];
+    reg part[TVM_MAX_VIEW_DEPTH + 1], wide, more, sum;
+    unsigned parts = 0;
     int64_t value;
-    if (index == TVM_NONE) return narrow(e, origin);
-    if (origin == TVM_NONE || (tvm_fact_constant(e, origin, &value) && value == 0)) return narrow(e, index);
-    reg first = narrow(e, origin), at = narrow(e, index), wide = tvm_new_rd(e), more = tvm_new_rd(e);
-    reg sum = tvm_new_r(e);
-    tvm_emit(e, "cvt.s64.s32 %s, %s;", wide.name, first.name);
-    tvm_emit(e, "cvt.s64.s32 %s, %s;", more.name, at.name);
-    tvm_emit(e, "add.s64 %s, %s, %s;", wide.name, wide.name, more.name);
+    for (unsigned i = 0; i < at->count; i++) {
+        bool is_nothing = tvm_fact_constant(e, at->expr[i], &value) && value == 0;
+        if (!is_nothing || (i + 1 == at->count && parts == 0)) part[parts++] = narrow(e, at->expr[i]);
+    }
+    if (parts == 1) return part[0];
+    wide = tvm_new_rd(e), more = tvm_new_rd(e), sum = tvm_new_r(e);
+    tvm_emit(e, "cvt.s64.s32 %s, %s;", wide.name, part[0].name);
+    for (unsigned i = 1; i < parts; i++) {
+        tvm_emit(e, "cvt.s64.s32 %s, %s;", more.name, part[i].name);
+        tvm_emit(e, "add.s64 %s, %s, %s;", wide.name, wide.name, more.name);
+    }
     tvm_emit(e, "min.s64 %s, %s, %d;", wide.name, wide.name, COORDINATE_MAX);
     tvm_emit(e, "cvt.u32.u64 %s, %s;", sum.name, wide.name);
     return sum;
@@ -156,7 +162,10 @@ static engine open_engine(emitter *e, const bulk_operands *o, bulk_plan *plan, u
     for (unsigned d = 0; d < g.rank; d++) g.index[d] = coordinate(e, plan, d);
     unsigned inner = tvm_abi_map_dim(&plan->map, 0);
     if (plan->factor > 1)
-        g.index[inner] = word_op(e, "shr.s32", g.index[inner], plan->factor == 2 ? 1 : plan->factor == 4 ? 2 : 3);
+        g.index[inner] = word_op(e, "shr.s32", g.index[inner],
+                                 plan->factor == 2   ? 1
+                                 : plan->factor == 4 ? 2
+                                                     : 3);
     g.shared = tvm_shared_base(e);
     if (plan->tile.has_dynamic) {
         reg address = tvm_new_r(e);

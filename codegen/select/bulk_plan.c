@@ -42,27 +42,19 @@ static const char *name_of(const emitter *e, uint32_t slot) {
 
 /* ---- the tensor ---- */
 
-/* The slot that the map is of: the tensor's, or that of a view with strides of its own. */
+/* The slot that the map is of: what the tile is a part of, a tensor or a view with strides of its own. */
 static uint32_t mapped_slot(const emitter *e, const bulk_tile *tile) {
-    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
-    bool has_strides = slot->view && slot->form != TVM_FORM_PART;
-    return has_strides ? tile->global->value : tvm_view_root(e->kernel, tile->global->value);
+    uint32_t slot = tile->global->value;
+    tvm_view view;
+    while (e->kernel->slots[slot].view && e->kernel->slots[slot].form == TVM_FORM_PART) {
+        tvm_view_read(e->kernel, &e->kernel->insns[e->kernel->slots[slot].view - 1], &view);
+        slot = view.base;
+    }
+    return slot;
 }
 
 static const tvm_slot *mapped(const emitter *e, const bulk_tile *tile) {
     return &e->kernel->slots[mapped_slot(e, tile)];
-}
-
-/* Is what is outside of the view in dimension d outside of the tensor, too, or is none of the tile outside?
- */
-static bool ends_alike(emitter *e, const bulk_tile *tile, const tvm_view *view, unsigned d) {
-    const tvm_slot *slot = &e->kernel->slots[tile->global->value], *base = &e->kernel->slots[view->base];
-    uint32_t extent = d + tile->rank < slot->rank ? 1 : tile->extent[d + tile->rank - slot->rank];
-    int64_t first;
-    if (slot->shape[d] == base->shape[view->from[d]] &&
-        tvm_fact_constant(e, view->index[view->from[d]].value, &first) && first == 0)
-        return true;
-    return tvm_fact_inside(e, tile->global[1 + d].value, extent, slot->shape[d]);
 }
 
 /* Has a variable one value from its assignment on? Then one instruction assigns it, once. */
@@ -90,53 +82,109 @@ static bool keeps_value(const emitter *e, uint32_t expr) {
            (arity < 3 || keeps_value(e, node->c));
 }
 
+static bool is_zero(const emitter *e, uint32_t expr) {
+    int64_t value;
+    return tvm_fact_constant(e, expr, &value) && value == 0;
+}
+
 /* A launch makes the map of a view with strides of its own: it checks it, and its memory begins where a
  * tensor's does. */
-static bool begins_with_tensor(const emitter *e, const tvm_slot *slot, const tvm_view *view) {
-    int64_t first;
-    if (!slot->at_launch || e->kernel->slots[view->base].view || slot - e->kernel->slots >= UINT16_MAX)
-        return false;
-    for (unsigned b = 0; b < view->base_rank; b++)
-        if (!tvm_fact_constant(e, view->index[b].value, &first) || first != 0) return false;
+static bool begins_with_tensor(const emitter *e, uint32_t slot) {
+    if (!e->kernel->slots[slot].at_launch || slot >= UINT16_MAX) return false;
+    while (e->kernel->slots[slot].view) {
+        tvm_view view;
+        tvm_view_read(e->kernel, &e->kernel->insns[e->kernel->slots[slot].view - 1], &view);
+        for (unsigned b = 0; b < view.base_rank; b++)
+            if (!is_zero(e, view.index[b].value)) return false;
+        slot = view.base;
+    }
     return true;
 }
 
-/* A part of a tensor, at an index that stays as it is, its dimensions in any order, goes by boxes of the
- * tensor. */
-static bool find_view(emitter *e, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
-    const tvm_slot *slot = &e->kernel->slots[tile->global->value];
-    const char *name = name_of(e, tile->global->value), *wrong = NULL;
+/* A tile on its way through views to the tensor of the map. */
+typedef struct view_walk {
+    uint32_t slot;              /* what it is a tile of, so far */
+    bulk_sum at[TVM_MAX_RANK];  /* its coordinates there */
+    uint8_t from[TVM_MAX_RANK]; /* the dimension there that dimension d of the tile's own tensor is */
+} view_walk;
+
+/* Does a part, which lies inside of its base, end where that does in dimension d? */
+static bool ends_with_base(const emitter *e, const tvm_slot *slot, const tvm_view *view, unsigned d) {
+    enum { BUDGET = 16 };
+    unsigned budget = BUDGET;
+    linear left = {0};
+    tvm_linear_add_value(e, &left, slot->shape[d], 1, &budget);
+    tvm_linear_add_value(e, &left, view->index[view->from[d]].value, 1, &budget);
+    tvm_linear_add_value(e, &left, e->kernel->slots[view->base].shape[view->from[d]], -1, &budget);
+    return !left.failed && tvm_linear_not_negative(e, &left);
+}
+
+/* Is what is outside of the part in dimension d of the tile's own tensor outside of its base, too, or is none
+ * of the tile outside? */
+static bool ends_alike(const emitter *e, const bulk_tile *tile, const view_walk *w, const tvm_view *view,
+                       unsigned d) {
+    const tvm_slot *own = &e->kernel->slots[tile->global->value], *slot = &e->kernel->slots[w->slot];
+    unsigned dim = w->from[d], of_base = view->from[dim];
+    uint32_t extent = d + tile->rank < own->rank ? 1 : tile->extent[d + tile->rank - own->rank];
+    bool begins_alike = is_zero(e, view->index[of_base].value);
+    if (begins_alike && slot->shape[dim] == e->kernel->slots[view->base].shape[of_base]) return true;
+    if (tvm_fact_inside(e, tile->global[1 + d].value, extent, own->shape[d])) return true;
+    return (begins_alike || tvm_fact_not_negative(e, tile->global[1 + d].value)) &&
+           ends_with_base(e, slot, view, dim);
+}
+
+/* From a part to its base; NULL, or what is wrong. */
+static const char *leave_part(const emitter *e, const bulk_tile *tile, view_walk *w) {
     tvm_view view;
-    for (unsigned d = 0; d < TVM_ABI_TENSOR_MAP_RANK; d++) plan->origin[d] = plan->index[d] = TVM_NONE;
-    for (unsigned d = 0; !slot->view && d < slot->rank; d++) plan->index[d] = tile->global[1 + d].value;
-    for (unsigned d = 0; d < tile->rank; d++) plan->dim[d] = (uint8_t)(slot->rank - tile->rank + d);
-    if (!slot->view) return true;
-    tvm_view_read(e->kernel, &e->kernel->insns[slot->view - 1], &view);
-    if (slot->form != TVM_FORM_PART) {
-        for (unsigned d = 0; d < slot->rank; d++) plan->index[d] = tile->global[1 + d].value;
-        if (begins_with_tensor(e, slot, &view)) return true;
+    bulk_sum at[TVM_MAX_RANK] = {0};
+    tvm_view_read(e->kernel, &e->kernel->insns[e->kernel->slots[w->slot].view - 1], &view);
+    for (unsigned b = 0; b < view.base_rank; b++) {
+        at[b] = (bulk_sum){.count = 1, .expr = {view.index[b].value}};
+        if (!keeps_value(e, view.index[b].value)) return "at an index that changes";
+    }
+    for (unsigned d = 0; d < e->kernel->slots[tile->global->value].rank; d++)
+        if (!ends_alike(e, tile, w, &view, d))
+            return "that ends, for all that is known, within the tile before what it is of";
+    for (unsigned d = 0; d < view.rank; d++) {
+        bulk_sum *sum = &at[view.from[d]];
+        for (unsigned i = 0; i < w->at[d].count; i++) sum->expr[sum->count++] = w->at[d].expr[i];
+    }
+    for (unsigned d = 0; d < e->kernel->slots[tile->global->value].rank; d++)
+        w->from[d] = view.from[w->from[d]];
+    memcpy(w->at, at, sizeof at);
+    w->slot = view.base;
+    return NULL;
+}
+
+/* A part of a tensor, or a part of that, at indices that stay as they are, its dimensions in any order, goes
+ * by boxes of the tensor. */
+static bool find_view(const emitter *e, const bulk_tile *tile, bulk_plan *plan, char why[BULK_WHY_MAX]) {
+    view_walk w = {.slot = tile->global->value};
+    const tvm_slot *slots = e->kernel->slots;
+    unsigned rank = slots[w.slot].rank;
+    const char *wrong = NULL;
+    for (unsigned d = 0; d < rank; d++) {
+        w.at[d] = (bulk_sum){.count = 1, .expr = {tile->global[1 + d].value}};
+        w.from[d] = (uint8_t)d;
+    }
+    while (!wrong && slots[w.slot].view && slots[w.slot].form == TVM_FORM_PART) {
+        uint32_t part = w.slot;
+        wrong = leave_part(e, tile, &w);
+        if (wrong) w.slot = part;
+    }
+    if (!wrong && slots[w.slot].view && !begins_with_tensor(e, w.slot))
         wrong = "with strides that does not begin, in each block, with its tensor";
-    } else if (e->kernel->slots[view.base].view) {
-        wrong = "of another view";
-    }
-    for (unsigned b = 0; !wrong && b < view.base_rank; b++) {
-        plan->origin[b] = view.index[b].value;
-        if (!keeps_value(e, view.index[b].value)) wrong = "at an index that changes";
-    }
-    for (unsigned d = 0; !wrong && d < slot->rank; d++) {
-        plan->index[view.from[d]] = tile->global[1 + d].value;
-        if (d + tile->rank >= slot->rank) plan->dim[d + tile->rank - slot->rank] = view.from[d];
-        if (!ends_alike(e, tile, &view, d))
-            wrong = "that ends, for all that is known, within the tile before the tensor does";
-    }
-    if (wrong) snprintf(why, BULK_WHY_MAX, "%.60s is a view %s", name, wrong);
+    memcpy(plan->at, w.at, sizeof plan->at);
+    for (unsigned d = 0; d < tile->rank; d++) plan->dim[d] = w.from[rank - tile->rank + d];
+    if (wrong) snprintf(why, BULK_WHY_MAX, "%.60s is a view %s", name_of(e, w.slot), wrong);
     return !wrong;
 }
 
 static uint64_t divisor_of(const emitter *e, const bulk_plan *plan, unsigned dim) {
-    uint64_t origin = plan->origin[dim] == TVM_NONE ? 0 : tvm_fact_divisor(e, plan->origin[dim]),
-             index = plan->index[dim] == TVM_NONE ? 0 : tvm_fact_divisor(e, plan->index[dim]);
-    return tvm_fact_gcd(origin, index);
+    uint64_t divisor = 0;
+    for (unsigned i = 0; i < plan->at[dim].count; i++)
+        divisor = tvm_fact_gcd(divisor, tvm_fact_divisor(e, plan->at[dim].expr[i]));
+    return divisor;
 }
 
 /* The dimension of the tensor whose elements are neighbours in memory; the rank: none is known. */

@@ -19,18 +19,21 @@ typedef struct bulk_tile {
 /* What boxes are started for. */
 typedef enum bulk_way { BULK_LOAD, BULK_STORE, BULK_ADD } bulk_way;
 
+/* A sum of expressions: where the views begin, each in what it views, then the tile's index. */
+typedef struct bulk_sum {
+    unsigned count;
+    uint32_t expr[TVM_MAX_VIEW_DEPTH + 1];
+} bulk_sum;
+
 typedef struct bulk_plan {
     tvm_abi_map map;
-    /* The coordinate of a dimension of the map's tensor is the sum of two expressions; TVM_NONE: there is
-     * none. */
-    uint32_t origin[TVM_ABI_TENSOR_MAP_RANK]; /* of the view, in what it views */
-    uint32_t index[TVM_ABI_TENSOR_MAP_RANK];  /* of the tile */
-    uint8_t dim[TVM_MAX_RANK];                /* the tensor's that a dimension of the tile is */
-    uint8_t order[TVM_MAX_RANK];              /* dimensions of the tile as boxes have them, rows first */
-    shared_tile tile;                         /* opened */
-    unsigned factor;                          /* elements of the tensor that are one of the map */
-    uint32_t box[TVM_MAX_RANK];               /* in the tensor's elements, by dimension of the tile */
-    uint32_t count;                           /* boxes that are the tile */
+    bulk_sum at[TVM_MAX_RANK];   /* the tile's coordinates in the map's tensor */
+    uint8_t dim[TVM_MAX_RANK];   /* the tensor's that a dimension of the tile is */
+    uint8_t order[TVM_MAX_RANK]; /* dimensions of the tile as boxes have them, rows first */
+    shared_tile tile;            /* opened */
+    unsigned factor;             /* elements of the tensor that are one of the map */
+    uint32_t box[TVM_MAX_RANK];  /* in the tensor's elements, by dimension of the tile */
+    uint32_t count;              /* boxes that are the tile */
     uint32_t box_bytes;
 } bulk_plan;
 
