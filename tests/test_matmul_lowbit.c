@@ -77,6 +77,7 @@ static const lowbit_form compiled_forms[] = {
     {"f4_e2m1", {0, 16, 0}, false, false, true},  {"u3", {1, 16, 1}, true, false, false},
     {"nf4", {0, 64, 0}, false, false, false},     {"nf4", {1, 128, 0}, true, false, true},
     {"u8", {0, 16, 0}, true, false, true},        {"u4", {0, 32, 1}, false, true, true},
+    {"u5", {0, 64, 1}, false, false, false},      {"u1", {0, 32, 1}, true, false, false},
 };
 enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
 
