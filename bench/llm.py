@@ -12,6 +12,7 @@ compiled, with a static cache; --start the way from a checkpoint on disk to the 
     share           (weight_bytes / 4.65 TB/s) / decode: what of a step the weights alone would take at the H200's rate
     cache_bytes     of keys and values that it reads; share_all: of the weights and these together
     first_ms        prompt to first token, batch 1: host time, the GPU waited for
+    scaled_from     with --scaled, the numbers of layers that were measured; all is then linear in them, not measured
 
 and of a start, by a process of its own, seconds: total_s of the process, of which imports_s; load_s, the files to the
 GPU; first_s, a decoder, its kernels' code and the first token; cubins: "made" or "kept" in the cache; read_s: the files
@@ -19,6 +20,7 @@ read once more.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -66,11 +68,17 @@ def linear_of(weights, inputs, outputs, bias, group):
         return layer
     layer = nn.Linear(inputs, outputs, bias, type=weights, group=group, device="cuda")
     layer.packed.random_(0, 256)
+    layer.scales.fill_(inputs**-0.5 / spread(weights, group))
+    return layer
+
+
+@functools.lru_cache(maxsize=None)
+def spread(weights, group):
+    """The standard deviation of weights of random bytes."""
     probe = nn.Linear(1024, 64, False, type=weights, group=group, device="cuda")
     probe.packed.random_(0, 256)
     probe.scales.fill_(1.0)
-    layer.scales.fill_(float(inputs**-0.5 / probe.dequantize().std()))
-    return layer
+    return float(probe.dequantize().std())
 
 
 def empty_model_of(config):
@@ -108,7 +116,8 @@ def weight_bytes(decoder):
 def cache_bytes(decoder, tokens):
     """Of keys and values of so many tokens of each sequence."""
     cache = decoder.cache
-    return sum(t.numel() * t.element_size() for t in cache.data) * tokens // cache.max_tokens
+    data = cache.data[: len(decoder.blocks)]
+    return sum(t.numel() * t.element_size() for t in data) * tokens // cache.max_tokens
 
 
 def decode_us(decoder, prompt, steps=32):
@@ -143,25 +152,44 @@ def first_ms(decoder, prompt, vocabulary):
     return min(times[1:])
 
 
-def measure(shape, weights, options):
-    config = config_of(shape, options.layers)
-    model = model_of(config, weights, options.head or weights, options.group)
-    decoder = Decoder(model, 1, options.prompt + 128, cache=options.cache, consume=True)
+def rows_of(decoder, row, options):
+    """The row of each batch, of the decoder's layers."""
     decoder.prepare(options.prompt)
     for batch in options.batches:
         decoder.serve(batch, options.prompt + 128, cache=options.cache)
-        row = {"shape": shape, "type": weights, "head": options.head or weights, "batch": batch}
-        row["prompt"] = options.prompt
-        row["layers"], row["cache"] = config.num_hidden_layers, options.cache
-        row["decode_us"] = decode_us(decoder, options.prompt)
-        row["tokens_s"] = batch * 1e6 / row["decode_us"]
-        row["weight_bytes"] = weight_bytes(decoder)
-        row["cache_bytes"] = cache_bytes(decoder, options.prompt)
-        row["share"] = row["weight_bytes"] / RATE * 1e6 / row["decode_us"]
-        row["share_all"] = (row["weight_bytes"] + row["cache_bytes"]) / RATE * 1e6 / row["decode_us"]
+        found = dict(row, batch=batch, prompt=options.prompt, layers=len(decoder.blocks), cache=options.cache)
+        found["decode_us"] = decode_us(decoder, options.prompt)
+        found["weight_bytes"] = weight_bytes(decoder)
+        found["cache_bytes"] = cache_bytes(decoder, options.prompt)
         if batch == 1:
-            row["first_ms"] = first_ms(decoder, options.prompt, config.vocab_size)
-        yield row
+            found["first_ms"] = first_ms(decoder, options.prompt, decoder.config.vocab_size)
+        yield with_shares(found)
+
+
+def with_shares(row):
+    row["tokens_s"] = row["batch"] * 1e6 / row["decode_us"]
+    row["share"] = row["weight_bytes"] / RATE * 1e6 / row["decode_us"]
+    row["share_all"] = (row["weight_bytes"] + row["cache_bytes"]) / RATE * 1e6 / row["decode_us"]
+    return row
+
+
+def measure(shape, weights, options):
+    config = config_of(shape, options.layers or options.scaled)
+    model = model_of(config, weights, options.head or weights, options.group)
+    decoder = Decoder(model, 1, options.prompt + 128, cache=options.cache, consume=True)
+    row = {"shape": shape, "type": weights, "head": options.head or weights}
+    rows = rows_of(decoder, row, options)
+    if not options.scaled:
+        yield from rows
+        return
+    rows, few, layers = list(rows), options.scaled // 3, SHAPES[shape][1]["num_hidden_layers"]
+    decoder.blocks, decoder.kinds = decoder.blocks[:few], decoder.kinds[:few]
+    for many, less in zip(rows, rows_of(decoder, row, options)):
+        for key in ("decode_us", "weight_bytes", "cache_bytes", "first_ms"):
+            if key in many:
+                many[key] += (many[key] - less[key]) / (options.scaled - few) * (layers - options.scaled)
+        many["scaled_from"], many["layers"] = [few, options.scaled], layers
+        yield with_shares(many)
 
 
 def measure_transformers(shape, options):
@@ -253,6 +281,7 @@ def main():
     parser.add_argument("--prompt", default=2048, type=int)
     parser.add_argument("--cache", help="type of keys and values; f16 without")
     parser.add_argument("--layers", type=int, help="as many instead of the shape's")
+    parser.add_argument("--scaled", type=int, help="measure as many and a third of them, and scale to the shape's")
     parser.add_argument("--transformers", action="store_true", help="transformers' own, compiled, too (minutes)")
     parser.add_argument("--start", metavar="FOLDER", help="starts instead, of checkpoints that are written there")
     parser.add_argument("--from", dest="source", help="one start of a checkpoint, by --start itself")

@@ -22,7 +22,7 @@ enum { DECODE_SEQUENCES = 8, DECODE_SLAB = 16, DECODE_ARGUMENTS = 24, DECODE_DEF
 typedef struct decode_form {
     const char *a, *k, *v;
     int d, page, k_group, v_group;
-    bool channels, k_zeros, v_zeros, soft_cap, lse, rope, qkv;
+    bool channels, k_zeros, v_zeros, soft_cap, lse, rope, qkv, early;
 } decode_form;
 
 typedef struct decode_shape {
@@ -162,7 +162,7 @@ static inline size_t decode_defines(const decode_form *f, bool decode, char text
         bool set;
     } flags[] = {{"KCHANNELS", f->channels},          {"KZEROS", f->k_zeros},    {"VZEROS", f->v_zeros},
                  {"SOFT_CAP", f->soft_cap && decode}, {"LSE", f->lse && decode}, {"ROPE", f->rope && !decode},
-                 {"QKV", f->qkv && !decode}};
+                 {"QKV", f->qkv && !decode},          {"EARLY", f->early}};
     snprintf(texts[n++], 32, "ATYPE=%s", f->a);
     if (f->k) snprintf(texts[n++], 32, "KTYPE=%s", f->k);
     if (f->v) snprintf(texts[n++], 32, "VTYPE=%s", f->v);

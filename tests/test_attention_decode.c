@@ -53,7 +53,7 @@ static const int page_sizes[] = {16, 32, 64, 128};
 
 START_TEST(attention_of_any_shape) {
     const decode_shape *shape = &shapes[_i];
-    decode_form form = {.a = "f16", .d = 64, .page = page_sizes[_i % 4], .lse = true};
+    decode_form form = {.a = "f16", .d = 64, .page = page_sizes[_i % 4], .lse = true, .early = _i % 3 == 1};
     for (unsigned multiprocessors = 1; multiprocessors <= 4; multiprocessors += 3)
         attends(&form, shape, multiprocessors, multiprocessors == 4 ? 90 : 80);
     attends_by("attention_decode_cluster8", &form, shape, 1, 90);
@@ -64,13 +64,20 @@ END_TEST
 
 static const decode_form forms[] = {
     {.a = "bf16"},
-    {.a = "f16", .d = 256},
+    {.a = "f16", .d = 256, .rope = true, .qkv = true, .early = true},
     {.a = "f16", .k = "f8_e4m3", .v = "f8_e4m3"},
     {.a = "bf16", .k = "f8_e4m3", .v = "f8_e5m2", .k_group = -1, .v_group = -1},
     {.a = "f16", .k = "f8_e5m2", .v = "u8", .lse = true},
     {.a = "f16", .k = "i8", .v = "i8", .v_group = 64},
     {.a = "f16", .k = "u8", .v = "u8", .k_zeros = true, .v_zeros = true, .rope = true, .qkv = true},
-    {.a = "f16", .k = "u4", .v = "u4", .rope = true, .qkv = true, .soft_cap = true, .lse = true},
+    {.a = "f16",
+     .k = "u4",
+     .v = "u4",
+     .rope = true,
+     .qkv = true,
+     .soft_cap = true,
+     .lse = true,
+     .early = true},
     {.a = "bf16", .k = "u4", .v = "u4", .k_zeros = true, .v_zeros = true, .k_group = 32, .v_group = 32},
     {.a = "f16", .k = "i4", .v = "f4_e2m1", .k_group = 64, .v_group = 32},
     {.a = "f16", .k = "f4_e2m1", .v = "i4", .d = 256, .rope = true},
@@ -165,7 +172,7 @@ END_TEST
 
 static const char *const compiled[][3] = {
     {"attention_decode.vasm", "ATYPE=f16", "sm_80"},
-    {"attention_decode.vasm", "ATYPE=f16", "sm_90a"},
+    {"attention_decode.vasm", "EARLY=true", "sm_90a"},
     {"attention_decode.vasm", "ATYPE=bf16 KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true LSE=true", "sm_90a"},
     {"attention_decode.vasm", "KTYPE=u3 VTYPE=u2 PAGE=64 SOFT_CAP=true", "sm_120a"},
     {"attention_decode.vasm", "KTYPE=f8_e4m3 VTYPE=f8_e4m3", "sm_100a"},
@@ -173,7 +180,8 @@ static const char *const compiled[][3] = {
     {"attention_decode.vasm", "KTYPE=u4 VTYPE=f8_e5m2 KCHANNELS=true PAGE=32", "sm_89"},
     {"attention_decode.vasm", "KTYPE=u3 VTYPE=u3 LSE=true", "sm_90a"},
     {"kv_append.vasm", "ROPE=true", "sm_89"},
-    {"kv_append.vasm", "QKV=true KTYPE=u4 VTYPE=u4", "sm_90a"},
+    {"kv_append.vasm", "QKV=true KTYPE=u4 VTYPE=u4 EARLY=true", "sm_90a"},
+    {"kv_append.vasm", "QKV=true D=256", "sm_90a"},
     {"kv_append.vasm", "KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true", "sm_90a"},
     {"attention_merge.vasm", "T=f16", "sm_90a"},
 };

@@ -1,6 +1,6 @@
-/* The shipped programs that move elements to other places: transpose, embedding, scatter_add and histogram.
- * On the interpreter against plain loops, at sizes of all kinds, and through ptxas without a spill, with all
- * their types. */
+/* The shipped programs that move elements to other places: transpose, embedding, scatter_add and histogram;
+ * and widen_lowbit, which moves packed weights to a wider type. On the interpreter against plain loops, at
+ * sizes of all kinds, and through ptxas without a spill, with all their types. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -158,6 +158,49 @@ START_TEST(elements_are_counted) {
 }
 END_TEST
 
+/* ---- widen_lowbit ---- */
+
+static const char *const widened[][2] = {{"f6_e3m2", "GROUP=128"}, {"f6_e2m3", "GROUP=64"},
+                                         {"f5_e2m2", "GROUP=32"},  {"f5_e4m0", "GROUP=0"},
+                                         {"f7_e4m2", "GROUP=128"}, {"f7_e3m3", "GROUP=64"}};
+enum { WIDENED = sizeof widened / sizeof *widened, WIDENED_K = 256, WIDENED_N = 136 };
+
+/* Weights of all codes, packed as matmul_lowbit has them in that type: bytes. */
+static kit_tensor *packed_as(kernel_kit *k, const char *type, const char *values_of, const char *group) {
+    char define[64];
+    snprintf(define, sizeof define, "WTYPE=%s %s FEWER=true", type, group);
+    *k = kit_open("matmul_lowbit_u4.vasm", define);
+    kit_scalar(k, WIDENED_K), kit_scalar(k, WIDENED_N);
+    kit_tensor *w = kit_tensor_new(k, type_of(type), WIDENED_K * WIDENED_N);
+    for (size_t i = 0; i < w->count; i++)
+        w->values[i] = tvm_decode(type_of(values_of), (i + i / 64) % (1U << type_of(values_of).bits));
+    kit_write(k, w);
+    kit_tensor *p = kit_tensor_new(k, type_of("u8"), 3 * WIDENED_K * 64 * w->type.bits / 8);
+    kit_launch(k, "pack");
+    return p;
+}
+
+/* As packed from the start in the wider type. */
+START_TEST(packed_weights_are_widened) {
+    const char *type = widened[_i][0], *group = widened[_i][1];
+    size_t kg = group[6] == '0' ? 128 : (size_t)atoi(group + 6), granules = 3 * (WIDENED_K / kg);
+    char define[64];
+    snprintf(define, sizeof define, "WTYPE=%s %s", type, group);
+    kernel_kit narrow, wide, k = kit_open("widen_lowbit.vasm", define);
+    kit_tensor *from = packed_as(&narrow, type, type, group), *to = packed_as(&wide, "f8_e4m3", type, group);
+    kit_scalar(&k, (double)granules);
+    kit_tensor *p = kit_tensor_new(&k, type_of("u8"), granules * kg * 64 * type_of(type).bits / 8);
+    ck_assert_uint_eq(p->count, from->count);
+    memcpy(p->values, from->values, from->count * sizeof *p->values);
+    kit_write(&k, p);
+    kit_tensor *found = kit_tensor_new(&k, type_of("u8"), granules * kg * 64);
+    kit_launch(&k, "widen");
+    for (size_t i = 0; i < found->count; i++) same(define, i, found->values[i], to->values[i]);
+    kit_close(&k), kit_close(&narrow), kit_close(&wide);
+    compiles("widen_lowbit.vasm", define);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("index_programs");
     TCase *tests = tcase_create("programs");
@@ -166,6 +209,7 @@ int main(void) {
     tcase_add_loop_test(tests, rows_are_looked_up, 0, MOVED);
     tcase_add_loop_test(tests, rows_are_added_to_rows, 0, ADDED);
     tcase_add_loop_test(tests, elements_are_counted, 0, COUNTED);
+    tcase_add_loop_test(tests, packed_weights_are_widened, 0, WIDENED);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

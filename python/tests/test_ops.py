@@ -163,10 +163,10 @@ def test_attention_to_pages(device):
 
 
 @pytest.mark.parametrize(
-    "k_type, v_type, zeros, tolerance",
-    [(None, None, False, 3e-3), ("u8", "u8", True, 0.02), ("f8_e4m3", "u4", False, 0.2)],
+    "k_type, v_type, zeros, tolerance, early",
+    [(None, None, False, 3e-3, True), ("u8", "u8", True, 0.02, False), ("f8_e4m3", "u4", False, 0.2, True)],
 )
-def test_decode(device, k_type, v_type, zeros, tolerance):
+def test_decode(device, k_type, v_type, zeros, tolerance, early):
     """Tokens are appended in two steps, and the newest attend to all."""
     form = ops.CacheFormat(HALF, k_type, v_type, head=64, page=16, k_zeros=zeros, v_zeros=zeros)
     kv_heads, heads, lengths = 2, 4, [19, 33]
@@ -186,16 +186,32 @@ def test_decode(device, k_type, v_type, zeros, tolerance):
             now,
             form,
             longest=max(counts),
+            early=early,
         )
+    now.add_(0)  # a launch of another kind, behind which what was written before is there for all that follow
     q = rows(device, HALF, 2, 1, heads, 64)
-    out, lse = ops.attention_decode(q, cache, table, now, form)
+    out, lse = ops.attention_decode(q, cache, table, now, form, early=early)
     assert now.tolist() == lengths and lse.shape == (2, 1, heads)
     for i in range(2):
         close(out[i], reference(q[i], k[i], v[i], 0.125, -1, 0)[0], tolerance)
 
 
-@pytest.mark.parametrize("type", [None, "u4"])
-def test_queries_keys_and_values_at_once(device, type):
+@pytest.mark.parametrize("type, group", [("f6_e3m2", 128), ("f5_e2m2", 32), ("f7_e4m2", 0)])
+def test_widened_weights_have_the_same_values(device, type, group):
+    layer = nn.Linear.from_float(torch.nn.Linear(256, 72), type, group, device=device)
+    wide = nn.Linear(256, 72, type="f8_e4m3", group=group, device=device)
+    wide.packed, wide.scales = ops.widen(layer.packed, type, group), layer.scales
+    assert ops.widens(type, group) and wide.packed.shape == nn.Linear(256, 72, type="f8_e4m3", group=group).packed.shape
+    assert torch.equal(wide.dequantize(), layer.dequantize())
+
+
+def test_few_types_are_widened():
+    wide = [ops.widens(type, 128) for type in ("u6", "f4_e2m1", "f6_e1m4", "f7_e5m1", "f8_e4m3", "f6_e2m3", "nf4")]
+    assert wide == [False] * 5 + [True, False] and not ops.widens("f6_e3m2", 16)
+
+
+@pytest.mark.parametrize("type, early", [(None, False), ("u4", False), (None, True), ("u4", True)])
+def test_queries_keys_and_values_at_once(device, type, early):
     """As rope and kv_append one after the other, of tokens that begin within a slab."""
     form = ops.CacheFormat(HALF, type, type, head=64, page=16)
     kv_heads, heads, counts = 2, 6, [3, 2]
@@ -207,7 +223,7 @@ def test_queries_keys_and_values_at_once(device, type):
     q, k, v = (t.reshape(5, -1, 64).contiguous() for t in qkv.split([heads * 64, kv_heads * 64, kv_heads * 64], -1))
     where = starts_of(counts, device), table, lengths, form
     ops.kv_append(k, v, caches[0], *where, longest=3, rotation=rotation)
-    turned = ops.qkv_append(qkv, caches[1], *where, longest=3, rotation=rotation)
+    turned = ops.qkv_append(qkv, caches[1], *where, longest=3, rotation=rotation, early=early)
     close(turned, ops.rope(q, positions, rotation), 2e-3)
     assert torch.equal(*caches) and caches[0].any()
 

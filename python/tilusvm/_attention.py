@@ -212,11 +212,16 @@ def _need_channels(op, format, kv_heads, k_scale, k_zero, like):
             need(op, name, tensor, dtype=torch.float32, shape=(kv_heads, format.head), like=like)
 
 
-def _decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap):
+def _flags(**flags):
+    """Constants of those that are set."""
+    return tuple((name, True) for name, flag in flags.items() if flag)
+
+
+def _decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap, early):
     batch, queries, heads, d = q.shape
     out = torch.empty_like(q)
     lse = torch.empty((batch, queries, heads), dtype=torch.float32, device=q.device)
-    consts = (("LSE", True), ("SOFT_CAP", True)) if cap > 0 else (("LSE", True),)
+    consts = _flags(LSE=True, SOFT_CAP=cap > 0, EARLY=early)
     kernel = _cache_kernel("attention_decode", "attention_decode", format, *consts)
     args = [batch, queries, heads, cache.shape[1], cache.shape[0], table.shape[1], window, scale]
     if cap > 0:
@@ -227,7 +232,7 @@ def _decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, ca
     return out, lse
 
 
-def _check_decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap):
+def _check_decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap, early):
     op, format = "attention_decode", _formats[format]
     need(op, "q", q, dtype=format.dtype, dim=4)
     _need_cache(op, cache, format, table, lengths, q)
@@ -237,7 +242,7 @@ def _check_decode(q, cache, table, lengths, k_scale, k_zero, format, window, sca
     _need_channels(op, format, cache.shape[1], k_scale, k_zero, q)
 
 
-def _fake_decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap):
+def _fake_decode(q, cache, table, lengths, k_scale, k_zero, format, window, scale, cap, early):
     return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -247,7 +252,7 @@ def _cast_decode(dtype, q, cache, table, lengths, k_scale, k_zero, format, *rest
 
 _decode_op = Operator(
     "attention_decode(Tensor q, Tensor cache, Tensor table, Tensor lengths, Tensor? k_scale, Tensor? k_zero, "
-    "str format, int window, float scale, float cap) -> (Tensor, Tensor)",
+    "str format, int window, float scale, float cap, bool early=False) -> (Tensor, Tensor)",
     _decode,
     _check_decode,
     _fake_decode,
@@ -256,22 +261,25 @@ _decode_op = Operator(
 
 
 def attention_decode(
-    q, cache, table, lengths, format: CacheFormat, *, window=0, scale=None, cap=0.0, k_scale=None, k_zero=None
-):
+    q, cache, table, lengths, format: CacheFormat, *, window=0, scale=None, cap=0.0, k_scale=None, k_zero=None,
+    early=False,
+):  # fmt: skip
     """Attention of the newest tokens of sequences to all that a paged cache has of them: (out, lse).
 
     q: [batch, queries, heads, head] of the format's dtype, the newest tokens, which see each other causally; cache:
     int32, format.shape(pages, kv_heads); table: i32 [batch, max_pages], the pages of each sequence; lengths: i32
     [batch], their tokens, the newest included. window > 0: a query sees that many tokens, itself included. scale: 1 /
     sqrt(head) when None; cap > 0: scores are cap * tanh(score / cap). out as q; lse: f32 [batch, queries, heads].
+    early: lengths, table and the cache's older tokens are read while this package's launches before may still run: none
+    of those since the latest launch of another kernel, such as torch's, may write them.
     """
     scale = 1 / math.sqrt(format.head) if scale is None else scale
-    return _decode_op(q, cache, table, lengths, k_scale, k_zero, _text(format), window, scale, cap)
+    return _decode_op(q, cache, table, lengths, k_scale, k_zero, _text(format), window, scale, cap, early)
 
 
-def _append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest):
+def _append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest, early):
     batch, tokens, kv_heads = lengths.shape[0], k.shape[0], k.shape[1]
-    kernel = _cache_kernel("kv_append", "kv_append", format, *((("ROPE", True),) if rotation is not None else ()))
+    kernel = _cache_kernel("kv_append", "kv_append", format, *_flags(ROPE=rotation is not None, EARLY=early))
     args = [batch, tokens, longest, kv_heads, cache.shape[0], table.shape[1]]
     if rotation is not None:
         args.append(rotation.shape[0])
@@ -280,7 +288,7 @@ def _append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, form
     kernel(*args, cache.view(torch.uint32))
 
 
-def _check_append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest):
+def _check_append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest, early):
     op, format = "kv_append", _formats[format]
     need(op, "k", k, dtype=format.dtype, shape=(None, None, format.head))
     need(op, "v", v, dtype=format.dtype, shape=tuple(k.shape), like=k)
@@ -292,16 +300,16 @@ def _check_append(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero
     _need_channels(op, format, k.shape[1], k_scale, k_zero, k)
 
 
-def _cast_append(dtype, k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest):
+def _cast_append(dtype, k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, format, *rest):
     half = _formats[format].dtype
-    return k.to(half), v.to(half), cache, starts, table, lengths, rotation, k_scale, k_zero, format, longest
+    return k.to(half), v.to(half), cache, starts, table, lengths, rotation, k_scale, k_zero, format, *rest
 
 
-def _append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest):
+def _append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest, early):
     batch, tokens, kv_heads, d = lengths.shape[0], qkv.shape[0], cache.shape[1], _formats[format].head
     heads = qkv.shape[1] // d - 2 * kv_heads
     q = qkv.new_empty((tokens, heads, d))
-    kernel = _cache_kernel("kv_append", "kv_append", format, ("QKV", True))
+    kernel = _cache_kernel("kv_append", "kv_append", format, *_flags(QKV=True, EARLY=early))
     sizes = [batch, tokens, longest, heads, kv_heads, cache.shape[0], table.shape[1], rotation.shape[0]]
     kernel(
         *sizes, starts, table, lengths, qkv.view(tokens, heads + 2 * kv_heads, d), rotation, q, cache.view(torch.uint32)
@@ -309,7 +317,7 @@ def _append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest):
     return q
 
 
-def _check_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest):
+def _check_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest, early):
     op, format = "qkv_append", _formats[format]
     need(op, "qkv", qkv, dtype=format.dtype, dim=2)
     _need_cache(op, cache, format, table, lengths, qkv)
@@ -325,18 +333,18 @@ def _check_append_qkv(qkv, cache, starts, table, lengths, rotation, format, long
         raise ValueError(f"{op}: the format must not have k_channels")
 
 
-def _fake_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest):
+def _fake_append_qkv(qkv, cache, starts, table, lengths, rotation, format, longest, early):
     d = _formats[format].head
     return qkv.new_empty((qkv.shape[0], qkv.shape[1] // d - 2 * cache.shape[1], d))
 
 
-def _cast_append_qkv(dtype, qkv, cache, starts, table, lengths, rotation, format, longest):
-    return qkv.to(_formats[format].dtype), cache, starts, table, lengths, rotation, format, longest
+def _cast_append_qkv(dtype, qkv, cache, starts, table, lengths, rotation, format, *rest):
+    return qkv.to(_formats[format].dtype), cache, starts, table, lengths, rotation, format, *rest
 
 
 _append_qkv_op = Operator(
     "qkv_append(Tensor qkv, Tensor(a!) cache, Tensor starts, Tensor table, Tensor lengths, Tensor rotation, "
-    "str format, int longest) -> Tensor",
+    "str format, int longest, bool early=False) -> Tensor",
     _append_qkv,
     _check_append_qkv,
     _fake_append_qkv,
@@ -344,18 +352,18 @@ _append_qkv_op = Operator(
 )
 
 
-def qkv_append(qkv, cache, starts, table, lengths, format: CacheFormat, *, longest, rotation):
+def qkv_append(qkv, cache, starts, table, lengths, format: CacheFormat, *, longest, rotation, early=False):
     """kv_append, and rope of the queries, of what one product gives: one launch; the queries, turned.
 
     qkv: [tokens, (heads + 2 kv_heads) * head], of a token the queries, then the keys, then the values; the rest as for
     kv_append, and formats without k_channels. Returns [tokens, heads, head].
     """
-    return _append_qkv_op(qkv, cache, starts, table, lengths, rotation, _text(format), longest)
+    return _append_qkv_op(qkv, cache, starts, table, lengths, rotation, _text(format), longest, early)
 
 
 _append_op = Operator(
     "kv_append(Tensor k, Tensor v, Tensor(a!) cache, Tensor starts, Tensor table, Tensor lengths, Tensor? rotation, "
-    "Tensor? k_scale, Tensor? k_zero, str format, int longest) -> ()",
+    "Tensor? k_scale, Tensor? k_zero, str format, int longest, bool early=False) -> ()",
     _append,
     _check_append,
     lambda *args: None,
@@ -364,12 +372,14 @@ _append_op = Operator(
 
 
 def kv_append(
-    k, v, cache, starts, table, lengths, format: CacheFormat, *, longest, rotation=None, k_scale=None, k_zero=None
-):
+    k, v, cache, starts, table, lengths, format: CacheFormat, *, longest, rotation=None, k_scale=None, k_zero=None,
+    early=False,
+):  # fmt: skip
     """Puts new keys and values of sequences into their pages of a cache, quantized as its format says.
 
     k, v: [tokens, kv_heads, head] of the format's dtype; starts: i32 [batch + 1], the rows of k and v of each sequence;
     longest: no sequence has more; table, lengths: as for attention_decode, the new tokens included. rotation: f32 [max,
-    head], the table of rope, by which keys are turned first (half style).
+    head], the table of rope, by which keys are turned first (half style). early: starts, table and lengths are read
+    while this package's launches before may still run, as attention_decode does.
     """
-    _append_op(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, _text(format), longest)
+    _append_op(k, v, cache, starts, table, lengths, rotation, k_scale, k_zero, _text(format), longest, early)

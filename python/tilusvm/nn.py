@@ -58,6 +58,8 @@ class Linear(LowBit):
 
     type: u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0, nf4, fp4; group: inputs that share a scale: 16, 32, 64, 128, or 0 for
     all; zeros: a zero point to a group, for unsigned types; batch_invariant: a row's bits do not depend on the others.
+    Floats of 5 to 7 bits are multiplied by way of f8_e4m3, exactly, with 1024 rows of x or more on a Hopper GPU, which
+    takes as much memory for the time of the call.
     order: row i of W [in_features, out_features] multiplies x[..., order[i]]; multiplier: y = multiplier (x W) + bias,
     in f32 until it is rounded. Both are for weights that others have quantized.
 

@@ -101,8 +101,38 @@ def packed_shape(type: str, group: int, k: int, n: int) -> tuple[int, int, int]:
     return (-(-n // 64), k // rows, rows * 8 * format_of(type).bits)
 
 
+#: Rows from which on the product of weights that widen takes is faster by way of f8_e4m3, on a Hopper GPU.
+WIDE_ROWS = 1024
+
+
+def widens(type: str, group: int) -> bool:
+    """Does f8_e4m3 have all values of the type, one of 5 to 7 bits?"""
+    fmt = format_of(type)
+    return fmt.kind == "f" and 5 <= fmt.bits <= 7 and fmt.exponent <= 4 and fmt.mantissa <= 3 and group != 16
+
+
+def widen(packed, type: str, group: int, early=False):
+    """Packed weights of a type that widens as those of f8_e4m3, for the same scales: as packed, 8 / bits as large.
+    early: as for matmul_lowbit."""
+    out = packed.new_empty((*packed.shape[:2], 64 * group_rows(group)))
+    _widening(type, group, early)(packed.shape[0] * packed.shape[1], packed.view(-1), out.view(-1))
+    return out
+
+
+@functools.lru_cache(maxsize=None)
+def _widening(type, group, early):
+    return program("widen_lowbit", **format_of(type).consts, GROUP=group, EARLY=early)["widen"]
+
+
+@functools.lru_cache(maxsize=None)
+def _is_hopper(device):
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+
+
 def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch_invariant, multiplier, early):
     shape, n = x.shape, scales.shape[1]
+    if shape.numel() >= WIDE_ROWS * shape[-1] and not batch_invariant and widens(type, group) and _is_hopper(x.device):
+        packed, type, early = widen(packed, type, group, early), "f8_e4m3", False  # behind what writes its weights
     more = [t for t in (zeros, bias, multiplier) if t is not None]
     kernel = _lowbit_kernel(
         type, group, scales.dtype, zeros is not None, bias is not None, out_dtype, batch_invariant,

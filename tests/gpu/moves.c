@@ -1,12 +1,14 @@
-/* The shipped programs that move elements to other places, of every size: the interpreter and the GPU alike.
- * What is added are small whole numbers, whose sums do not depend on their order. */
+/* The shipped programs that move elements to other places, or into another type, of every size: the
+ * interpreter and the GPU alike. What is added are small whole numbers, whose sums do not depend on their
+ * order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "suite.h"
 
-/* One launch: transpose m, n; embedding and scatter_add vocabulary, rows, n; histogram n, bins. */
+/* One launch: transpose m, n; embedding and scatter_add vocabulary, rows, n; histogram n, bins;
+ * widen_lowbit granules. */
 typedef struct launch {
     const char *file, *type;
     int64_t sizes[3];
@@ -36,6 +38,10 @@ static const launch launches[] = {
     {"histogram", "i64", {300001, 16384}},
     {"histogram", "u8", {1000001, 256}},
     {"histogram", "i16", {500000, 20000}},
+    {"widen_lowbit", "f6_e3m2", {1001}},
+    {"widen_lowbit", "f5_e2m2", {6}},
+    {"widen_lowbit", "f7_e4m2", {333}},
+    {"widen_lowbit", "f6_e2m3", {64}},
 };
 enum { LAUNCHES = sizeof launches / sizeof *launches };
 
@@ -49,6 +55,17 @@ static uint8_t *whole_numbers(tvm_dtype type, size_t count, int64_t low, int64_t
         tvm_bits_set(bytes, i * type.bits, type.bits, tvm_encode(type, value));
     }
     return bytes;
+}
+
+/* Granules of 128 rows and 64 columns, of all codes. */
+static bool run_widening(suite *s, const gpu_test *test) {
+    const launch *l = test->data;
+    size_t weights = (size_t)l->sizes[0] * 128 * 64, bytes = weights * test->type.bits / 8;
+    uint8_t *p = whole_numbers(TVM_U(8), bytes, 0, 256, 9);
+    gpu_arg args[] = {ARG_SCALAR(l->sizes[0]), ARG_IN(TVM_U(8), bytes, p), ARG_OUT(TVM_U(8), weights)};
+    bool good = gpu_run_both(s, test, "widen", args, 3);
+    free(p);
+    return good;
 }
 
 static bool run(suite *s, const gpu_test *test) {
@@ -93,9 +110,10 @@ void gpu_add_moves(suite *s, gpu_group *group) {
         snprintf(title, sizeof title, "%s of %s, %lld x %lld x %lld", l->file, l->type,
                  (long long)l->sizes[0], (long long)l->sizes[1], (long long)l->sizes[2]);
         snprintf(path, sizeof path, "%s/%s.vasm", s->programs, l->file);
-        snprintf(define, sizeof define, "T=%s", l->type);
+        bool widens = l->file[0] == 'w';
+        snprintf(define, sizeof define, widens ? "WTYPE=%s" : "T=%s", l->type);
         gpu_test *test = gpu_add(group, title, NULL, path, defines, 1);
-        test->run = run;
+        test->run = widens ? run_widening : run;
         test->data = l;
         tvm_dtype_parse(l->type, strlen(l->type), &test->type);
     }

@@ -231,7 +231,7 @@ class Block(torch.nn.Module):
         if self._few(context):
             out = attention_decode(
                 q.view(cache.batch, context.new, self.heads, self.head), cache.data[self.index], cache.table,
-                cache.lengths, cache.format, window=self.window, scale=self.scale, cap=self.cap,
+                cache.lengths, cache.format, window=self.window, scale=self.scale, cap=self.cap, early=True,
             )[0]  # fmt: skip
         elif context.attend is not None:
             out = context.attend(self, q, k, v)

@@ -65,7 +65,7 @@ class PagedCache(Cache):
         tokens = k.shape[0] // self.batch
         kv_append(
             k, v, self.data[layer], self.starts(tokens), self.table, self.lengths, self.format, longest=tokens,
-            rotation=rotation,
+            rotation=rotation, early=True,
         )  # fmt: skip
 
     def append_all(self, layer: int, qkv, rotation):
@@ -74,7 +74,7 @@ class PagedCache(Cache):
         tokens = qkv.shape[0] // self.batch
         return qkv_append(
             qkv, self.data[layer], self.starts(tokens), self.table, self.lengths, self.format, longest=tokens,
-            rotation=rotation,
+            rotation=rotation, early=True,
         )  # fmt: skip
 
     def reset(self) -> None:
