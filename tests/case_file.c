@@ -471,6 +471,8 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
         if (status == TVM_OK && c->before != NULL) status = launch_before(&l, code);
         if (status == TVM_OK) status = launch_now(&l, printed);
     }
+    if (output != NULL && status != TVM_OK)
+        output->message = duplicate(tvm_message(context), strlen(tvm_message(context)));
     if (good && c->sanitizer != NULL) {
         good = check_sanitizer(c, status, tvm_message(context));
     } else if (good && c->refusal != NULL) {
@@ -490,5 +492,6 @@ bool case_launch(const case_file *c, tvm_context *context, const uint8_t *byteco
 
 void case_output_free(case_output *output) {
     for (size_t i = 0; i < CASE_MAX_ITEMS; i++) free(output->bytes[i]);
+    free(output->message);
     memset(output, 0, sizeof *output);
 }

@@ -71,6 +71,7 @@ size_t case_count_lines(const char *text, const char *begin);
 typedef struct case_output {
     uint8_t *bytes[CASE_MAX_ITEMS];
     size_t sizes[CASE_MAX_ITEMS];
+    char *message; /* of a launch that failed, malloc'ed; NULL: it did not */
 } case_output;
 bool case_launch(const case_file *c, tvm_context *context, const uint8_t *bytecode, size_t size,
                  case_output *output);

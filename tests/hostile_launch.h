@@ -11,7 +11,7 @@
 #include "launch.h"
 #include "random_program.h"
 
-enum { BYTES = 1 << 16, PARAMS = 12, MULTIPROCESSORS = 2 };
+enum { BYTES = 1 << 16, PARAMS = 16, MULTIPROCESSORS = 2 };
 
 /* A kernel and one set of arguments. */
 typedef struct launch {

@@ -18,6 +18,8 @@ typedef struct random_program {
     unsigned loops, variables; /* of i32 that are set: loop variables %i<0>.., %v<0>.. */
     bool stage;                /* %st is set */
     unsigned given;            /* scalars from memory, %g0.. */
+    unsigned depth;            /* of control */
+    unsigned views;            /* %w0.. */
 } random_program;
 
 /* splitmix64 */
@@ -172,44 +174,86 @@ static inline void put_two(random_program *p) {
     put_index(p);
 }
 
-/* A part of y, or its elements in other steps, and a tile of that. */
-static inline void put_view(random_program *p) {
-    unsigned number = p->given++;
-    put(p, "%%w%u = view-global y[", number);
-    put_two(p);
-    put(p, "], [%s, %s]%s\n", RANDOM_OF(p, "4", "n", "16", "b"), RANDOM_OF(p, "8", "32", "n - 4", "a"),
-        RANDOM_OF(p, "", "", ", order [1, 0]", ", strides [1, 1]", ", strides [a, 1]",
-                  ", strides row_major"));
+/* The name of a tensor of i32 of two dimensions: y, the strided o, what the launch makes, or a view of one.
+ */
+static inline const char *put_tensor(random_program *p, bool written, char name[8]) {
+    const char *of = written ? RANDOM_OF(p, "y", "y", "%h") : RANDOM_OF(p, "y", "o", "o", "%h");
+    if (random_below(p, 3)) return of;
+    bool strided = of[0] == 'y' && p->depth == 0 && random_below(p, 2);
+    snprintf(name, 8, "%%w%u", p->views++);
+    put(p, "%s = view-global %s[", name, of);
+    if (random_below(p, 2))
+        put(p, "0, 0");
+    else
+        put_two(p);
+    put(p, "]");
+    if (strided || random_below(p, 2))
+        put(p, ", [%s, %s]", RANDOM_OF(p, "4", "n", "16", "b"), RANDOM_OF(p, "8", "32", "n - 4", "a", "n"));
+    if (strided)
+        put(p, "%s",
+            RANDOM_OF(p, ", strides [1, 1]", ", strides [a, 1]", ", strides row_major", ", strides [8, 1]",
+                      ", strides [1, 8]", ", strides [n, 1]"));
+    else if (random_below(p, 2))
+        put(p, ", order [1, 0]");
+    put(p, "\n");
+    return name;
+}
+
+static inline void put_part(random_program *p) {
+    char name[8];
     bool store = random_below(p, 3) == 0;
-    put(p, "%s%%w%u[", store ? "store-global " : "%m = load-global ", number);
+    const char *of = put_tensor(p, store, name);
+    put(p, "%s%s[", store ? "store-global " : "%m = load-global ", of);
     put_two(p);
     put(p, "], %s\n", store ? "%m" : "spatial(4, 8).local(1, 4)");
 }
 
-/* By the copy engine, or threads in its place. */
+/* "i, j" of a tile that the copy engine may take: a column that is known to be a multiple of 16 bytes, and
+ * often no row below 0. `turned`: i is the column. */
+static inline void put_place(random_program *p, bool turned) {
+    for (unsigned d = 0; d < 2; d++) {
+        unsigned way = random_below(p, 4);
+        if (d) put(p, ", ");
+        if (way == 0) {
+            put_index(p);
+        } else if (way == 1) {
+            put(p, "%s", RANDOM_OF(p, "0", "block.x * 32", "4"));
+        } else if ((d == 0) == turned) {
+            put(p, "(");
+            put_expr(p, 'i', 1 + random_below(p, 2));
+            put(p, ") %s", RANDOM_OF(p, "* 4", "* 32", "& 60", "* 8"));
+        } else {
+            put(p, "min(max(");
+            put_expr(p, 'i', 1 + random_below(p, 2));
+            put(p, ", %s), %s)", RANDOM_OF(p, "0", "0", "1", "-3"), RANDOM_OF(p, "3", "31", "n", "900"));
+        }
+    }
+}
+
+/* By the copy engine, or threads in its place. %sv is %k with its columns as rows. */
 static inline void put_bulk(random_program *p) {
-    bool store = random_below(p, 2);
-    const char *way = RANDOM_OF(p, "store-bulk", "reduce-bulk add,");
+    char name[8];
+    bool store = random_below(p, 2), turned = random_below(p, 3) == 0;
+    const char *way = RANDOM_OF(p, "store-bulk", "reduce-bulk add,"), *of = put_tensor(p, store, name);
+    const char *shared = turned ? "%sv" : "%k", *tile = turned ? "[32, 4]" : "[4, 32]";
+    put(p, "sync\n%s %s[", store ? way : "copy-bulk", store ? of : shared);
     if (store)
-        put(p, "sync\n%s y[", way);
-    else
-        put(p, "sync\ncopy-bulk %%s[");
-    if (store)
-        put_two(p);
+        put_place(p, turned);
     else
         put_stage(p);
-    put(p, store ? "], %%s[" : "], y[");
+    put(p, "], %s[", store ? shared : of);
     if (store)
         put_stage(p);
     else
-        put_two(p);
-    put(p, store ? "], [4, 32]\nwait-bulk 0\nsync\n"
-                 : "], [4, 32], barrier %%b[0]\narrive-barrier %%b[0]\nwait-barrier %%b[0]\nsync\n");
+        put_place(p, turned);
+    put(p, "], %s%s", tile,
+        store ? "\nwait-bulk 0\nsync\n"
+              : ", barrier %b[0]\narrive-barrier %b[0]\nwait-barrier %b[0]\nsync\n");
 }
 
 /* Everything that a kernel can do with memory at an index. What a sync orders stands between two of them. */
 static inline void put_access(random_program *p) {
-    switch (random_below(p, 22)) {
+    switch (random_below(p, 23)) {
     case 0:
         put(p, "%%t = load-global x[");
         put_index(p);
@@ -250,7 +294,7 @@ static inline void put_access(random_program *p) {
         put(p, "], 7\n");
         break;
     case 7:
-        put(p, "sync\n%%m = load-shared %%s[");
+        put(p, "sync\n%%m = load-shared %s[", RANDOM_OF(p, "%s", "%k"));
         put_stage(p);
         put(p, ", %s], spatial(4, 8).local(1, 4)\n", RANDOM_OF(p, "0", "a % 2", "block.x"));
         break;
@@ -274,7 +318,8 @@ static inline void put_access(random_program *p) {
     case 14:
         put(p, "sync\natomic %s %%s[", RANDOM_OF(p, "sub", "min", "and"));
         put_index(p);
-        put(p, ", %s, %s], %%m\nsync\n", RANDOM_OF(p, "0", "%m", "a"), RANDOM_OF(p, "0", "%m"));
+        put(p, ", %s, %s], %%m%s\nsync\n", RANDOM_OF(p, "0", "%m", "a"), RANDOM_OF(p, "0", "%m"),
+            RANDOM_OF(p, "", "", ", rank 0", ", rank a", ", rank b & 1"));
         break;
     case 11:
         put(p, "sync\n%%m = gather %%s[");
@@ -289,15 +334,16 @@ static inline void put_access(random_program *p) {
         put(p, ", %s, %%u], %%u\nsync\n", RANDOM_OF(p, "0", "a", "%u"));
         break;
     case 8:
-        put(p, "sync\nstore-shared %%s[");
+        put(p, "sync\nstore-shared %s[", RANDOM_OF(p, "%s", "%k"));
         put_stage(p);
         put(p, "], %%m\nsync\n");
         break;
     case 16:
     case 17:
-        put_view(p);
+        put_part(p);
         break;
     case 18:
+    case 22:
         put_bulk(p);
         break;
     case 19: /* of the block itself */
@@ -375,9 +421,72 @@ static inline void put_loop(random_program *p, unsigned depth) {
     put(p, "end\n");
 }
 
+/* A loop whose copies go to stages ahead of it, by a producer warp or not; its body writes to x alone. */
+static inline void put_pipeline(random_program *p) {
+    char name[8];
+    const char *of = put_tensor(p, false, name);
+    unsigned turns = 1 + random_below(p, 5);
+    put(p, "%%e = ");
+    put_expr(p, 'i', 2);
+    put(p, "\nfor %%i%u = ", p->loops);
+    switch (random_below(p, 4)) {
+    case 0:
+        put(p, "%u to %u", random_below(p, 4), turns + 3);
+        break;
+    case 1:
+        put(p, "%%e to %%e + %u", turns);
+        break;
+    case 2:
+        put(p, "0 to min(n, %u) step 4", 8 * turns);
+        break;
+    default:
+        put(p, "%u to min(%%e, %u) step %s", random_below(p, 9), 8 + turns, RANDOM_OF(p, "2", "3", "32"));
+        break;
+    }
+    put(p, " pipeline 3\n");
+    p->loops++;
+    put(p, "copy-async %%r, %s[", of);
+    put_place(p, false);
+    put(p, "]\n");
+    if (random_below(p, 3) == 0) {
+        put(p, "copy-async %%r2, x[");
+        if (random_below(p, 2))
+            put(p, "%%i%u * 32", p->loops - 1);
+        else
+            put_index(p);
+        put(p, "]\n");
+        put(p, "%%t = load-shared %%r2, spatial(32)\n");
+    }
+    put(p, "%%m = load-shared %%r, spatial(4, 8).local(1, 4)\n");
+    if (random_below(p, 2)) {
+        put(p, "%%y0 = ");
+        put_expr(p, 'i', 2);
+        put(p, "\n");
+    }
+    if (random_below(p, 2)) {
+        if (random_below(p, 2)) {
+            put(p, "if ");
+            put_condition(p, 2);
+            put(p, "\n%%a2 = add %%m, %%a2\nend\n");
+        } else
+            put(p, "%%a2 = add %%m, %%a2\n");
+    }
+    if (random_below(p, 3) == 0) {
+        put(p, "scatter z2[(%%m + ");
+        put_index(p);
+        put(p, ") & 1023], %%m, mask compare(eq, %%m, 7)\n");
+    }
+    p->loops--;
+    put(p, "end\nstore-global y[");
+    put_two(p);
+    put(p, "], %%a2\n");
+}
+
 static inline void put_statement(random_program *p, unsigned depth) {
-    unsigned way = random_below(p, depth == 0 ? 6 : 10);
-    if (way < 4) {
+    unsigned way = random_below(p, depth == 0 ? 6 : 11);
+    if (way == 10) {
+        put_pipeline(p);
+    } else if (way < 4) {
         put_access(p);
     } else if (way < 6) {
         put(p, "%%v%u = ", random_below(p, p->variables));
@@ -399,30 +508,41 @@ static inline void put_statement(random_program *p, unsigned depth) {
 }
 
 static inline void put_body(random_program *p, unsigned depth) {
+    p->depth++;
     for (unsigned i = 1 + random_below(p, 3); i > 0; i--) put_statement(p, depth);
+    p->depth--;
 }
 
 static inline void random_program_make(random_program *p, uint64_t seed) {
     *p = (random_program){.state = seed};
-    put(p, ".vasm 4\n.kernel k(a: i32, b: i32, n: i32, c: i64, d: u32, u: u64, x: global f32[%s],\n",
+    put(p, ".vasm 5\n.kernel k(a: i32, b: i32, n: i32, c: i64, d: u32, u: u64, x: global f32[%s],\n",
         RANDOM_OF(p, "n", "40", "128", "1000", "cdiv(n, 8) * 8", "n * 3", "i64(n) + 8", "b", "i32(c)"));
     put(p, "    y: global i32[%s, %s], z: global u4[%s], w: global u32[%s],\n", RANDOM_OF(p, "n", "16", "b"),
         RANDOM_OF(p, "8", "40", "n", "cdiv(n, 4) * 4"), RANDOM_OF(p, "64", "n * 2", "32"),
         RANDOM_OF(p, "n", "16", "64"));
-    put(p, "    o: global i32[%s, %s] strides [%s, %s])\n", RANDOM_OF(p, "n", "4", "b"),
-        RANDOM_OF(p, "8", "n"), RANDOM_OF(p, "n", "a", "40", "1"), RANDOM_OF(p, "1", "1", "b", "n"));
+    put(p, "    o: global i32[%s, %s] strides [%s], z2: global i32[1024])\n",
+        RANDOM_OF(p, "n", "4", "b", "32"), RANDOM_OF(p, "8", "n", "32"),
+        RANDOM_OF(p, "n, 1", "a, 1", "40, 1", "1, 1", "1, n", "1, a", "1, 64", "n * 4, 1", "a, b",
+                  "1, a * 4"));
     put(p, ".warps 1\n.grid %s\n", RANDOM_OF(p, "1", "2", "cdiv(n, 32)", "min(n, 3)"));
     for (unsigned i = random_below(p, 3); i > 0; i--)
         put(p, ".assume %s\n",
             RANDOM_OF(p, "a > 0", "a % 4 == 0", "b >= 0 && b < 100", "u < 18446744073709551615", "u < 50",
                       "u % 6 == 0", "d > 3", "c <= 1000", "a % 6 == 0", "n % 8 == 0",
-                      "u >= 9223372036854775808", "c >= 0"));
-    put(p, "%%t = alloc-register f32[32], spatial(32), init 1\n"
-           "%%m = alloc-register i32[4, 32], spatial(4, 8).local(1, 4), init 5\n"
-           "%%q = alloc-register u4[32], spatial(4).replicated(8).local(8), init 3\n"
-           "%%s = alloc-shared i32[3, 4, 32]\n%%b = alloc-barrier [1]\n"
-           "store-shared %%s[0], %%m\nstore-shared %%s[1], %%m\nstore-shared %%s[2], %%m\nsync\n"
-           "%%v0 = 0\n%%v1 = a\n%%v2 = b\n%%e = 0\n");
+                      "u >= 9223372036854775808", "c >= 0", "n % 4 == 0", "a % 4 == 0 && n % 4 == 0",
+                      "b % 4 == 0"));
+    put(p,
+        "%%t = alloc-register f32[32], spatial(32), init 1\n"
+        "%%m = alloc-register i32[4, 32], spatial(4, 8).local(1, 4), init 5\n"
+        "%%q = alloc-register u4[32], spatial(4).replicated(8).local(8), init 3\n"
+        "%%s = alloc-shared i32[3, 4, 32]\n%%k = alloc-shared i32[3, 4, 32], row_major\n"
+        "%%sv = view-shared %%k, order [0, 2, 1]\n"
+        "%%r = alloc-shared i32[4, 32], row_major\n"
+        "%%r2 = alloc-shared f32[32]\n%%a2 = alloc-register i32[4, 32], spatial(4, 8).local(1, 4), init 0\n"
+        "%%h = alloc-global i32[8, n]\nfor %%z = 0 to n step 32\nstore-global %%h[0, %%z], %%m\n"
+        "store-global %%h[4, %%z], %%m\nend\n%%b = alloc-barrier [1]\n"
+        ".for T = 0 to 3\nstore-shared %%s[T], %%m\nstore-shared %%k[T], %%m\n.endfor\nsync\n"
+        "%%v0 = 0\n%%v1 = a\n%%v2 = b\n%%e = 0\n");
     p->variables = 3;
     for (unsigned i = random_below(p, 3); i > 0; i--) put_scalar(p);
     if (random_below(p, 2)) {

@@ -3,6 +3,7 @@
  *
  *   run_sanitize [CASE...]      without arguments: all of them */
 #include <glob.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,48 @@ static bool check_warnings(const tvm_ir_program *program, const char *expected, 
     return good;
 }
 
+/* Is a report of a kind that there is, and of this line? */
+static bool is_report(const json_t *report, long line) {
+    static const char *const kinds[] = {
+#define SAN_KIND(id, name, text) name,
+#include "sanitize_kinds.def"
+    };
+    const char *kind = json_string_value(json_object_get(report, "kind"));
+    const json_t *place = json_object_get(report, "place");
+    bool known = false;
+    for (size_t i = 0; kind != NULL && i < sizeof kinds / sizeof *kinds; i++)
+        known = known || strcmp(kind, kinds[i]) == 0;
+    return known && json_integer_value(json_object_get(place, "line")) == line &&
+           json_string_value(json_object_get(report, "message")) != NULL;
+}
+
+/* The reports as JSON are those of the text, in its order. */
+static bool check_json(case_file *c, const uint8_t *bytes, size_t size) {
+    static const char begin[] = "case.vasm:";
+    static char none[] = "";
+    char *expected = c->sanitizer;
+    tvm_context *context = open_context(TVM_SANITIZE_JSON, 0);
+    case_output output = {.message = NULL};
+    c->sanitizer = none; /* no line of text is */
+    bool good = case_launch(c, context, bytes, size, &output);
+    c->sanitizer = expected;
+    const char *message = output.message != NULL ? output.message : "";
+    json_t *document = json_loads(message, 0, NULL), *all = json_object_get(document, "reports");
+    good = good && json_is_integer(json_object_get(document, "lost")) &&
+           json_array_size(all) == case_count_lines(expected, begin);
+    size_t i = 0;
+    for (const char *line = expected; good && line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, begin, strlen(begin)) != 0) continue;
+        good = is_report(json_array_get(all, i++), strtol(line + strlen(begin), NULL, 10));
+    }
+    if (!good) fprintf(stderr, "%s: as JSON: %s\n", c->name, message);
+    case_output_free(&output);
+    json_decref(document);
+    tvm_context_free(context);
+    return good;
+}
+
 static bool run_case(const char *path, const char *folder, bool wrong) {
     case_file *c = case_read(path);
     tvm_ir_program *program = NULL;
@@ -74,6 +117,7 @@ static bool run_case(const char *path, const char *folder, bool wrong) {
         tvm_context *context = open_context(TVM_SANITIZE_TEXT, 0);
         good = good && case_launch(c, context, bytes, size, NULL);
         tvm_context_free(context);
+        if (wrong) good = good && check_json(c, bytes, size);
     }
     tvm_diags_free(&diags);
     tvm_ir_program_free(program);

@@ -1,6 +1,6 @@
 /* Every fact that the prover claims while it translates a program (codegen/analysis/claims.h) is checked when
  * the program runs: a copy of it with an `assert` before each instruction that something is claimed of runs
- * on the interpreter. Programs: random ones on hostile arguments (random_program.h), which compute indices in
+ * on the interpreter. Programs: random ones on hostile arguments (random_ring.h), which compute indices in
  * every way, and those of every row of the table (generate/generate.h), and the cases.
  *
  *   test_claims [SEEDS [FIRST]]      programs to make, and the first one's seed */
@@ -16,6 +16,7 @@
 #include "generate/generate.h"
 #include "generate/node.h"
 #include "hostile_launch.h"
+#include "random_ring.h"
 #include "suite_kit.h"
 #include "vbc.h"
 #include "verify.h"
@@ -238,7 +239,7 @@ static void run_hostile(const random_program *p, unsigned seed, counts *all) {
     char name[32];
     snprintf(name, sizeof name, "seed %u", seed);
     if (!program) return;
-    all->claims += assert_claims(program, "sm_80");
+    all->claims += assert_claims(program, seed / 4 % 2 ? "sm_90a" : "sm_80");
     ck_assert_int_eq(tvm_interp_prepare(program, &program->kernels[0], &ready, NULL), TVM_OK);
     for (unsigned i = 0, tries = 0; i < LAUNCHES && tries < 60; tries++) {
         launch l = {.program = program, .kernel = &program->kernels[0]};
@@ -257,7 +258,7 @@ START_TEST(claims_hold_for_hostile_arguments) {
     static random_program p;
     counts all = {0};
     for (unsigned i = 0; i < seeds && all.wrong < 3; i++) {
-        random_program_make(&p, first_seed + i);
+        random_kernel_make(&p, first_seed + i);
         run_hostile(&p, first_seed + i, &all);
     }
     printf("%zu claims of %u programs, %u launches\n", all.claims, seeds, all.launches);

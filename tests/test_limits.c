@@ -1,9 +1,10 @@
 /* What a context refuses or ends by its limits, on the interpreter. */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime_kit.h"
 #include "suite_kit.h"
@@ -21,6 +22,9 @@ static const char source[] = ".vasm 2\n" SCALE_KERNEL ".kernel count(turns: i32,
                              ".kernel wait(n: i32, s: global u32[n])\n"
                              ".warps 1\n"
                              ".grid n\n"
+                             "    if block.x == 0\n"
+                             "        release-semaphore s[1], 2\n"
+                             "    end\n"
                              "    while block.x == 0\n"
                              "        sync\n"
                              "    end\n"
@@ -111,9 +115,11 @@ START_TEST(milliseconds) {
 }
 END_TEST
 
-static void *cancel_soon(void *started) {
-    (void)started;
-    usleep(20000);
+/* As soon as the launch runs. */
+static void *cancel_what_runs(void *semaphores) {
+    _Atomic uint32_t *running = (_Atomic uint32_t *)semaphores + 1;
+    while (atomic_load(running) != 2) sched_yield();
+    atomic_store(running, 0);
     return tvm_cancel(context) ? NULL : context;
 }
 
@@ -123,7 +129,7 @@ START_TEST(cancelled) {
     pthread_t thread;
     void *result;
     for (unsigned round = 0; round < 3; round++) {
-        ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, NULL), 0);
+        ck_assert_int_eq(pthread_create(&thread, NULL, cancel_what_runs, s), 0);
         assert_says(tvm_launch(kernel_named(code, "wait"), NULL, 3, s), TVM_CANCELLED,
                     "the launch was cancelled");
         ck_assert_int_eq(pthread_join(thread, &result), 0);

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "abi_kit.h"
 #include "assembler.h"
 #include "codegen.h"
 #include "hostile_launch.h"
-#include "ptx_machine.h"
+#include "ptx_launch_kit.h"
+#include "random_ring.h"
 #include "suite_kit.h"
 
 enum { TIMEOUT = 300, PROGRAMS = 400, LAUNCHES = 3 };
@@ -49,11 +49,10 @@ static bool execute(const launch *l, const tvm_module *module, const random_prog
         values[i] = l->gpu[i] ? (uint64_t)(uintptr_t)l->gpu[i] : (uint64_t)l->scalars[i].i;
         if (l->gpu[i]) ptx_allow(&m, l->gpu[i], l->bytes[i]);
     }
-    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
-    abi_maps(&code->abi, l->program, l->kernel, &l->env, values, NULL, maps);
-    abi_set(&code->abi, values, NULL, &l->env, maps, m.params, sizeof m.params / sizeof *m.params);
-    memcpy(m.grid, l->env.grid, sizeof m.grid);
-    for (m.block[0] = 0; m.block[0] < m.grid[0] && !m.trapped && !m.fault[0]; m.block[0]++) ptx_run(&m);
+    ptx_own own;
+    ptx_own_make(&own, &m, l->program, l->kernel, &l->env);
+    ptx_launch(&m, module, l->program, l->kernel, &l->env, values, own.place);
+    ptx_own_free(&own);
     const char *wrong = m.fault[0] ? m.fault : differs(l, &m);
     if (wrong) say(l, p, seed, wrong);
     bool good = wrong == NULL;
@@ -63,6 +62,7 @@ static bool execute(const launch *l, const tvm_module *module, const random_prog
 
 typedef struct counts {
     unsigned programs, launches, faults, wrong;
+    unsigned engine, producers; /* programs that use the copy engine, and that have a warp more */
 } counts;
 
 static void run_program(const random_program *p, unsigned seed, tvm_target target, counts *out) {
@@ -77,6 +77,8 @@ static void run_program(const random_program *p, unsigned seed, tvm_target targe
                 tvm_interp_prepare(program, &program->kernels[0], &ready, &diags) == TVM_OK;
     if (good) {
         out->programs++;
+        out->engine += strstr(module->ptx, "async.bulk.tensor") != NULL;
+        out->producers += module->kernels[0].abi.threads > 32;
         for (unsigned i = 0; i < LAUNCHES; i++) {
             launch l = {.program = program, .kernel = &program->kernels[0]};
             for (unsigned tries = 0; tries < 40; tries++) {
@@ -104,17 +106,19 @@ START_TEST(generated_code_stays_in_its_tensors_and_traps_where_the_interpreter_f
     static random_program p;
     counts all = {0};
     for (unsigned i = 0; i < seeds && all.wrong < 3; i++) {
-        random_program_make(&p, first_seed + i);
-        run_program(&p, first_seed + i, targets[i % 2], &all);
+        random_kernel_make(&p, first_seed + i);
+        run_program(&p, first_seed + i, targets[i / 4 % 2], &all);
     }
     ck_assert_uint_eq(all.wrong, 0);
     /* It would show nothing if most programs were refused, or none came to a fault. */
-    printf("%u programs of %u, %u launches, %u with a fault\n", all.programs, seeds, all.launches,
-           all.faults);
+    printf("%u programs of %u, %u launches, %u with a fault; %u with the copy engine, %u with a producer\n",
+           all.programs, seeds, all.launches, all.faults, all.engine, all.producers);
     ck_assert_uint_ge(all.programs, seeds / 2);
     ck_assert_uint_ge(all.launches, seeds / 2);
     ck_assert_uint_ge(all.faults, seeds / 10);
     ck_assert_uint_ge(all.launches - all.faults, seeds / 10);
+    ck_assert_uint_ge(all.engine, seeds / 80);
+    ck_assert_uint_ge(all.producers, seeds / 200);
 }
 END_TEST
 

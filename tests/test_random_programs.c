@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "abi_kit.h"
 #include "fileio.h"
 #include "fuzz_kit.h"
 #include "generate/arguments.h"
@@ -21,7 +20,7 @@
 #include "generate/generate.h"
 #include "generate/relayout.h"
 #include "generate/shrink.h"
-#include "ptx_machine.h"
+#include "ptx_launch_kit.h"
 #include "suite_kit.h"
 
 enum { TIMEOUT = 600, PROGRAMS = 120, COVERED = 6000, INSTRUCTIONS = 1 << 20, SHRINKS = 3000, SHOWN = 3 };
@@ -59,28 +58,6 @@ static bool is_for_the_machine(const tvm_ir_kernel *kernel) {
     return true;
 }
 
-/* The memory of the tensors that the launch makes. */
-typedef struct own_tensors {
-    uint8_t *block[TVM_MAX_LAUNCH_TENSORS];
-    uint64_t bytes[TVM_MAX_LAUNCH_TENSORS];
-    uint32_t count;
-} own_tensors;
-
-static own_tensors make_own(const generate_launch *l) {
-    own_tensors own = {.count = 0};
-    tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
-    own.count = tvm_launch_tensors(l->kernel, tensors);
-    for (uint32_t i = 0; i < own.count; i++) {
-        int64_t shape[TVM_MAX_RANK];
-        ck_assert_int_eq(
-            tvm_launch_shape(l->program, l->kernel, tensors[i].slot, &l->env, shape, &own.bytes[i], NULL),
-            TVM_OK);
-        own.block[i] = calloc(1, own.bytes[i] + 1);
-        ck_assert_ptr_nonnull(own.block[i]);
-    }
-    return own;
-}
-
 static uint64_t argument(const generate_launch *l, uint32_t p) {
     const tvm_slot *slot = &l->kernel->slots[p];
     if (l->tensors[p]) return (uint64_t)(uintptr_t)l->tensors[p];
@@ -90,31 +67,19 @@ static uint64_t argument(const generate_launch *l, uint32_t p) {
 static outcome run_ptx(const generate_launch *l, const tvm_module *module, const char *where) {
     const tvm_kernel_code *code = &module->kernels[0];
     ptx_machine m = ptx_load(module->ptx, code->name, code->abi.threads);
-    own_tensors own = make_own(l);
-    uint64_t values[TVM_MAX_PARAMS], tensors[TVM_MAX_LAUNCH_TENSORS];
-    ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
+    ptx_own own;
+    uint64_t values[TVM_MAX_PARAMS];
     for (uint32_t p = 0; p < l->kernel->param_count; p++) {
         values[p] = argument(l, p);
         if (l->tensors[p]) ptx_allow(&m, l->tensors[p], l->bytes[p]);
     }
-    for (uint32_t i = 0; i < own.count; i++) {
-        tensors[i] = (uint64_t)(uintptr_t)own.block[i];
-        ptx_allow(&m, own.block[i], own.bytes[i]);
-    }
+    ptx_own_make(&own, &m, l->program, l->kernel, &l->env);
     ptx_allow(&m, (const uint8_t *)"", 0);
-    abi_maps(&code->abi, l->program, l->kernel, &l->env, values, tensors, maps);
-    abi_set(&code->abi, values, tensors, &l->env, maps, m.params, sizeof m.params / sizeof *m.params);
-    memcpy(m.grid, l->env.grid, sizeof m.grid);
-    for (uint32_t b = 0; b < m.grid[0] * m.grid[1] * m.grid[2] && !m.trapped && !m.fault[0]; b++) {
-        m.block[0] = b % m.grid[0];
-        m.block[1] = b / m.grid[0] % m.grid[1];
-        m.block[2] = b / m.grid[0] / m.grid[1];
-        ptx_run(&m);
-    }
+    ptx_launch(&m, module, l->program, l->kernel, &l->env, values, own.place);
     outcome result = m.fault[0]  ? bad(OUTSIDE, where, m.fault)
                      : m.trapped ? bad(TRAPS, where, "the generated code traps")
                                  : GOOD;
-    for (uint32_t i = 0; i < own.count; i++) free(own.block[i]);
+    ptx_own_free(&own);
     ptx_free(&m);
     return result;
 }

@@ -21,7 +21,9 @@
 #define NVTX_AS_SYSTEM_HEADER
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
+#define getenv secure_getenv /* by which it finds the library that it opens */
 #include <nvtx3/nvToolsExt.h>
+#undef getenv
 #pragma GCC diagnostic pop
 
 bool tvm_nvtx_present(void) {
