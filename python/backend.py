@@ -34,7 +34,7 @@ def _version():
 
 
 def _build(folder):
-    """The package, put together in a folder: the path of tilusvm/ with the extension."""
+    """The package, put together in a folder: the path of tilusvm/ with the extension, beside which is bin/."""
     folder = os.environ.get("TILUSVM_BUILD") or folder
     if not (Path(folder) / "config.status").exists():
         _configure(folder)
@@ -97,6 +97,13 @@ class _Wheel:
         self.zip.close()
 
 
+def _close(wheel, package, version):
+    """Adds the command tvm-pack, and what installers want to know."""
+    tool = package.parent / "bin" / "tvm-pack"
+    wheel.add(f"tilusvm-{version}.data/scripts/{tool.name}", tool.read_bytes(), 0o755)
+    wheel.close(f"tilusvm-{version}.dist-info", version)
+
+
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     """Without it pip builds the wheel twice."""
     version = _version()
@@ -121,7 +128,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
                 wheel.add(f"tilusvm/{file.relative_to(package)}", file.read_bytes(), mode)
         for file in sorted((TOP / "programs").rglob("*.vasm*")):
             wheel.add(f"tilusvm/programs/{file.relative_to(TOP / 'programs')}", file.read_bytes())
-        wheel.close(f"tilusvm-{version}.dist-info", version)
+        _close(wheel, package, version)
     return name
 
 
@@ -134,7 +141,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     package = _build(folder)
     wheel = _Wheel(Path(wheel_directory) / name)
     wheel.add("tilusvm.pth", f"{package.parent}\n".encode())
-    wheel.close(f"tilusvm-{version}.dist-info", version)
+    _close(wheel, package, version)
     return name
 
 

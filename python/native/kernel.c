@@ -274,30 +274,32 @@ static PyGetSetDef kernel_attributes[] = {
 #define WITH_NAMES(function) (PyCFunction)(void (*)(void)) function
 static PyMethodDef kernel_methods[] = {
     {"reserve", WITH_NAMES(kernel_reserve), METH_VARARGS | METH_KEYWORDS,
-     "reserve(*args, stream=None, device=None, **by_name) -> None\n\n"
+     "reserve($self, /, *args, stream=None, device=None, **by_name)\n--\n\n"
      "Prepares, and makes the memory that launches with these scalars need on the stream, so that they can be\n"
      "captured into a CUDA graph. Tensors may be left out when device says where."},
     {"variant", WITH_NAMES(kernel_variant), METH_VARARGS | METH_KEYWORDS,
-     "variant(*args, device=None, **by_name) -> str\n\n"
+     "variant($self, /, *args, device=None, **by_name)\n--\n\n"
      "The name of the kernel that a launch with these arguments runs. Tensors may be left out."},
     {"time", WITH_NAMES(kernel_time), METH_VARARGS | METH_KEYWORDS,
-     "time(*args, **by_name) -> float\n\n"
+     "time($self, /, *args, **by_name)\n--\n\n"
      "Microseconds on the device of one launch with these arguments: the median of 20."},
     {"_shape", WITH_NAMES(kernel_shape), METH_VARARGS | METH_KEYWORDS,
-     "_shape(index, *args, device=None, **by_name) -> (tuple, bytes)"},
+     "_shape($self, index, /, *args, device=None, **by_name)\n--\n\nA tensor's extents, and its bytes."},
     {"prepare", kernel_prepare, METH_O,
-     "prepare(device) -> None\n\nTranslates and loads now, so that the first launch does not; of an entry all variants."},
+     "prepare($self, device, /)\n--\n\n"
+     "Translates and loads now, so that the first launch does not; of an entry all variants."},
     {"_info", kernel_info, METH_O,
-     "_info(device) -> (target, threads, shared_bytes, registers, local_bytes)"},
+     "_info($self, device, /)\n--\n\n(target, threads, shared_bytes, registers, local_bytes)"},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot kernel_slots[] = {{Py_tp_init, kernel_init},
-                                     {Py_tp_dealloc, kernel_free},
-                                     {Py_tp_call, kernel_call},
-                                     {Py_tp_getset, kernel_attributes},
-                                     {Py_tp_methods, kernel_methods},
-                                     {Py_tp_doc, "Kernel(program, index)\n\nA kernel or entry of a program."},
-                                     {0, NULL}};
+static PyType_Slot kernel_slots[] = {
+    {Py_tp_init, kernel_init},
+    {Py_tp_dealloc, kernel_free},
+    {Py_tp_call, kernel_call},
+    {Py_tp_getset, kernel_attributes},
+    {Py_tp_methods, kernel_methods},
+    {Py_tp_doc, "Kernel(program, index, /)\n--\n\nA kernel or entry of a program."},
+    {0, NULL}};
 
 PyType_Spec py_kernel_spec = {.name = "tilusvm._native.Kernel",
                               .basicsize = sizeof(py_kernel),

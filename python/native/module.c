@@ -144,18 +144,21 @@ static PyObject *set_interpreter(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
-    {"assemble", assemble, METH_VARARGS, "assemble(text, name, defines, folders) -> bytes"},
-    {"device_name", device_name, METH_O, "device_name(device) -> str"},
-    {"synchronize", synchronize, METH_VARARGS, "synchronize(device, stream) -> None"},
-    {"cancel", cancel, METH_NOARGS, "cancel() -> None"},
+    {"assemble", assemble, METH_VARARGS,
+     "assemble($module, text, name, defines, folders, /)\n--\n\nText to bytecode."},
+    {"device_name", device_name, METH_O, "device_name($module, device, /)\n--\n\nWhat it is."},
+    {"synchronize", synchronize, METH_VARARGS, "synchronize($module, device, stream, /)\n--\n\nWaits."},
+    {"cancel", cancel, METH_NOARGS, "cancel($module, /)\n--\n\nEnds launches on the interpreter."},
     {"set_limits", set_limits, METH_VARARGS,
-     "set_limits(device, scratch_bytes, blocks, instructions, milliseconds) -> None"},
-    {"set_sanitizer", set_sanitizer, METH_O, "set_sanitizer(mode) -> None"},
+     "set_limits($module, device, scratch_bytes, blocks, instructions, milliseconds, /)\n--\n\n"
+     "What launches may take."},
+    {"set_sanitizer", set_sanitizer, METH_O,
+     "set_sanitizer($module, mode, /)\n--\n\n0: none; 1: text, 2: JSON."},
     {"set_interpreter", set_interpreter, METH_VARARGS,
-     "set_interpreter(threads, multiprocessors, target) -> None"},
+     "set_interpreter($module, threads, multiprocessors, target, /)\n--\n\nBefore the first program."},
     {"quantize", py_quantize, METH_VARARGS,
-     "quantize(type, absmax, n, k, weights, code, bits, packed, width, scales, zeros, scale_code, groups, "
-     "importance) -> None"},
+     "quantize($module, type, absmax, n, k, weights, code, bits, packed, width, scales, zeros, scale_code, "
+     "groups, importance, /)\n--\n\nWeights to codes and scales; tensors are addresses."},
     {NULL, NULL, 0, NULL}};
 
 /* ---- the module ---- */

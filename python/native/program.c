@@ -75,15 +75,17 @@ static PyGetSetDef program_attributes[] = {
 
 static PyMethodDef program_methods[] = {
     {"origin", program_origin, METH_O,
-     "origin(device) -> str\n\nWhere its code there comes from: the cache, a compiler; \"\" before the first launch."},
+     "origin($self, device, /)\n--\n\n"
+     "Where its code there comes from: the cache, a compiler; \"\" before the first launch."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot program_slots[] = {{Py_tp_init, program_init},
-                                      {Py_tp_dealloc, program_free},
-                                      {Py_tp_getset, program_attributes},
-                                      {Py_tp_methods, program_methods},
-                                      {Py_tp_doc, "Program(bytes)\n\nBytecode that has been verified."},
-                                      {0, NULL}};
+static PyType_Slot program_slots[] = {
+    {Py_tp_init, program_init},
+    {Py_tp_dealloc, program_free},
+    {Py_tp_getset, program_attributes},
+    {Py_tp_methods, program_methods},
+    {Py_tp_doc, "Program(bytes, /)\n--\n\nBytecode that has been verified."},
+    {0, NULL}};
 
 PyType_Spec py_program_spec = {.name = "tilusvm._native.Program",
                                .basicsize = sizeof(py_program),

@@ -206,6 +206,12 @@ def test_models_that_cannot_be():
         quantize.quantize_(Model(), "u4", skip="head")
     with pytest.raises(ValueError, match="from_float"):
         quantize.quantize_(torch.nn.Linear(64, 64))
+    with pytest.raises(ValueError, match=r"no pattern that a layer's name fits: \['\*.up'\]; there are "):
+        quantize.quantize_(Model(), {"*.up": "u4"})
+    with pytest.raises(ValueError, match="importance names layers that there are not: upp; there are "):
+        quantize.quantize_(Model(), "u4", 32, importance={"upp": torch.ones(64)})
+    with pytest.warns(UserWarning, match="'lm_head', to skip"):
+        quantize.quantize_(Model(), "u4", 32, skip=["lm_head"], progress=False)
     model = Model()
     model.down.weight.data[1, 2] = torch.inf
     with pytest.raises(ValueError, match=r"\[1, 2\]") as error:

@@ -24,7 +24,7 @@ def test_info():
     command = [sys.executable, "-m", "tilusvm", "info"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert output.startswith("tilusvm") and tilusvm.__version__ in output
-    for word in ("interpreter", "GPU", "code", "cache", "programs", "matmul_lowbit_u4"):
+    for word in ("interpreter", "GPU", "code", "cache", "torch", "tvm-pack", "programs", "matmul_lowbit_u4"):
         assert word in output
 
 

@@ -147,3 +147,33 @@ def test_nothing_is_left_of_a_save_that_failed(tmp_path):
     with pytest.raises(TypeError, match="complex64"):
         storage.save(model, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def resident(name):
+    """VmRSS or VmHWM, the peak since it was last reset, in bytes."""
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+
+def peak(function):
+    """By how many bytes resident memory grew, at its peak, while the function ran."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError as error:
+        pytest.skip(f"the peak of resident memory cannot be reset: {error}")
+    before = resident("VmRSS")
+    function()
+    return resident("VmHWM") - before
+
+
+def test_there_is_no_second_copy(tmp_path):
+    """Of 64 MiB of weights: none where they are saved; where they are loaded, and read, the file's pages alone."""
+    layer = nn.Linear(8192, 8192, bias=False, type="u8", group=128)
+    layer.packed.random_(0, 256)
+    model, size = torch.nn.Sequential(layer), layer.packed.numel()
+    assert peak(lambda: storage.save(model, tmp_path, max_shard_bytes=size)) < size // 4
+    del model, layer
+    empty = torch.nn.Sequential(nn.Linear(8192, 8192, bias=False, type="u8", group=128, device="meta"))
+    assert peak(lambda: storage.load(empty, tmp_path)) < size // 4  # mapped, not read
+    assert size // 2 < peak(lambda: empty[0].packed.max()) < size + size // 4

@@ -43,6 +43,10 @@ def test_it_runs_alone(wheel, tmp_path):
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout
     assert output.startswith(str(tmp_path))
+    (tool,) = tmp_path.glob("*.data/scripts/tvm-pack")
+    tool.chmod(0o755)
+    said = subprocess.run([tool, "--version"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert said.split()[-1] == tilusvm.__version__
 
 
 def test_the_extension_asks_for_nothing_else():

@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import tilusvm
@@ -47,8 +48,21 @@ def _compiler() -> str:
     return program.origin(0)
 
 
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _paths() -> str:
+    """Where commands are: PATH, and beside Python itself, as in a virtual environment that is not activated."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+
+
 def info() -> None:
-    """Prints the version, the devices, what compiles, the cache and the programs that ship."""
+    """Prints the version, the devices, what compiles, the cache, what goes with the package, and the programs that
+    ship."""
     rows = [
         ("tilusvm", tilusvm.__version__),
         ("package", str(Path(tilusvm.__file__).parent)),
@@ -56,6 +70,9 @@ def info() -> None:
         *(("GPU", line) for line in _gpus()),
         ("code", _compiler()),
         ("cache", _cache()),
+        ("torch", _installed("torch")),
+        ("transformers", _installed("transformers")),
+        ("tvm-pack", shutil.which("tvm-pack", path=_paths()) or "not in PATH"),
         ("programs", ", ".join(tilusvm.program_names())),
     ]
     for name, text in rows:

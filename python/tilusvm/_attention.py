@@ -146,6 +146,7 @@ class CacheFormat:
     v_zeros: bool = False
 
     def constants(self) -> dict:
+        """Of the programs that read and write it."""
         if self.dtype not in HALVES:
             raise TypeError(f"dtype must be torch.float16 or torch.bfloat16, not {self.dtype}")
         consts = {"ATYPE": TYPES[self.dtype], "D": self.head, "PAGE": self.page}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any, Iterator, Mapping, NamedTuple
 
@@ -31,6 +32,18 @@ class KernelInfo(NamedTuple):
     local_bytes: int  #: of a thread: spilled registers, indexed locals
 
 
+class _Signature:
+    """Of a kernel, for help() and editors: its parameters, and the words of a launch."""
+
+    def __get__(self, kernel, owner=None):
+        if kernel is None:
+            return None
+        kind = inspect.Parameter
+        own = [kind(p.name, kind.POSITIONAL_OR_KEYWORD, annotation=f"{p.type}{p.shape}") for p in kernel.params]
+        words = [kind(name, kind.KEYWORD_ONLY, default=None) for name in ("stream", "device")]
+        return inspect.Signature([*own, *words], return_annotation=None)
+
+
 class Kernel(_native.Kernel):
     """A kernel or an entry of a program: call it.
 
@@ -50,6 +63,8 @@ class Kernel(_native.Kernel):
     Raises ArgumentError, which names the argument; SignatureError for arguments that are missing or unknown;
     FaultError and others of tilusvm.Error. Ctrl-C ends a launch on the interpreter.
     """
+
+    __signature__ = _Signature()
 
     def __init__(self, program: Program, index: int):
         super().__init__(program._native, index)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import sys
+import warnings
 from collections.abc import Mapping
 
 import torch
@@ -305,6 +306,22 @@ def _types_for(names, type):
     return {n: t for n, t in found.items() if t is not None}
 
 
+def _check_names(names, skip, importance):
+    """Warns of a pattern that fits nothing, which is mistyped, or for another model; ValueError for importance of
+    none of the layers."""
+    for pattern in skip:
+        if not fnmatch.filter(names, pattern):
+            warnings.warn(f"quantize_: no layer has a name that {pattern!r}, to skip, fits", stacklevel=3)
+    unknown = [name for name in importance or {} if name not in names]
+    if unknown:
+        raise ValueError(f"importance names layers that there are not: {_some(unknown)}; there are {_some(names)}")
+
+
+def _some(names):
+    names = list(names)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") if names else "none"
+
+
 class _Bar:
     """A bar on a terminal, and nothing elsewhere."""
 
@@ -331,11 +348,11 @@ def quantize_(
     model. The experts of a mixture of transformers, weights of three dimensions, become a MixtureOfExperts.
 
     type: a type's name, or a mapping of name patterns ("*.down_proj") to types, of which the first that fits is
-    taken; modules that none fits stay. skip: patterns of names to leave alone ("lm_head"). dtype: torch.float16 or
-    bfloat16, of scales and activations; None: the weight's where it is one of them, else float16. device: where to
-    quantize, and where the results stay; None: each weight's. importance: a mapping of names to what quantize_weight
-    takes. progress: True for a bar on a terminal, or a function of (done, total, name). The weights are freed as the
-    work goes on.
+    taken; modules that none fits stay. skip: patterns of names to leave alone ("lm_head"); one that fits nothing is
+    warned of. dtype: torch.float16 or bfloat16, of scales and activations; None: the weight's where it is one of them,
+    else float16. device: where to quantize, and where the results stay; None: each weight's. importance: a mapping of
+    names to what quantize_weight takes. progress: True for a bar on a terminal, or a function of (done, total, name).
+    The weights are freed as the work goes on.
     """
     from .experts import is_mixture, quantize_mixture, stacks_of
     from .nn import Linear
@@ -344,17 +361,20 @@ def quantize_(
         raise TypeError(f"model must be a torch.nn.Module, not {model.__class__.__name__}")
     if isinstance(skip, str):
         raise TypeError("skip must be a sequence of patterns, not a string")
-    found = {
+    every = {
         n: m for n, m in model.named_modules(remove_duplicate=False)
         if isinstance(m, torch.nn.Linear) or is_mixture(m)
     }  # fmt: skip
-    found = {n: m for n, m in found.items() if not any(fnmatch.fnmatchcase(n, p) for p in skip)}
+    _check_names(every, skip, importance)
+    found = {n: m for n, m in every.items() if not any(fnmatch.fnmatchcase(n, p) for p in skip)}
     types = _types_for([n for n, m in found.items() if isinstance(m, torch.nn.Linear)], type)
     for name, module in found.items():
         if name not in types and is_mixture(module):
             own = _types_for([f"{name}.{stack}" for stack in stacks_of(module)], type)
             if len(own) == len(stacks_of(module)):  # all of it, or nothing
                 types[name] = {stack.rpartition(".")[2]: kind for stack, kind in own.items()}
+    if isinstance(type, Mapping) and not types:
+        raise ValueError(f"type has no pattern that a layer's name fits: {list(type)}; there are {_some(found)}")
     if "" in types:
         raise ValueError("the model is a Linear itself: use nn.Linear.from_float")
     show = _Bar() if progress is True else progress or (lambda done, total, name: None)

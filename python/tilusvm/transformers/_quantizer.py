@@ -83,9 +83,9 @@ class TilusQuantizer(HfQuantizer):
             modules = {name: model.get_submodule(name) for name in each.layers}
             each.fill(model, lambda name: _tensors(modules[name]))
         if not self.pre_quantized:
-            quantize_(
-                model, how.type, how.group, skip=how.skip, zeros=how.zeros, scales=how.scales, progress=False
-            )
+            names = [name for name, _ in model.named_modules()]
+            skip = [pattern for pattern in how.skip if fnmatch.filter(names, pattern)]  # lm_head not all models have
+            quantize_(model, how.type, how.group, skip=skip, zeros=how.zeros, scales=how.scales, progress=False)
         for module in model.modules():  # what lies in a file may begin anywhere
             if isinstance(module, nn.LowBit):
                 for name, tensor in list(module.named_buffers()):
