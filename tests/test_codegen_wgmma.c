@@ -464,6 +464,32 @@ START_TEST(what_becomes_an_operand_is_computed_after_the_wait) {
 }
 END_TEST
 
+static unsigned count_groups(const shape *at, const char *body) {
+    tvm_ir_program *program = assemble(at, body);
+    tvm_module *module = translate(program, "sm_90a");
+    unsigned groups = 0;
+    for (const char *c = module->ptx; (c = strstr(c, "wgmma.commit_group")) != NULL; c++) groups++;
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+    return groups;
+}
+
+/* The fragments of an operand are computed beside the steps of its product, each step a group; those of
+ * operands that take turns beside the product of the other, which is one group.
+ */
+START_TEST(operands_that_take_turns_are_computed_beside_whole_products) {
+    static const shape at = {"f16", 4, 16, 64, 1, 1};
+    static const char one[] = COPY_X LOAD_C "%t = load-global ga[0, 0], A\n%w = %t * 3\n" MMA(
+        "%acc", "0", "0", "%acc") "store-global gy[0, 0], %acc\n";
+    static const char two[] = COPY_X LOAD_C "%t = load-global ga[0, 0], A\n%w = %t * 3\n" MMA(
+        "%acc", "0", "0",
+        "%acc") "%v = %t * 5\n"
+                "%acc = mma %v, %sx[0, 0], %acc, transpose_b\nstore-global gy[0, 0], %acc\n";
+    ck_assert_uint_eq(count_groups(&at, one), 4);
+    ck_assert_uint_eq(count_groups(&at, two), 2);
+}
+END_TEST
+
 /* Every warp stores all of x, and reads what it stored itself, without a sync. */
 START_TEST(what_each_warp_stored_itself_is_seen) {
     static const char body[] =
@@ -488,6 +514,7 @@ int main(void) {
     tcase_add_loop_test(tests, products_are_right, 0, ROWS);
     tcase_add_test(tests, what_does_not_depend_runs_beside);
     tcase_add_test(tests, what_becomes_an_operand_is_computed_after_the_wait);
+    tcase_add_test(tests, operands_that_take_turns_are_computed_beside_whole_products);
     tcase_add_test(tests, what_each_warp_stored_itself_is_seen);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -119,7 +119,7 @@ static const char *find_a(emitter *e, const mma_operands *o, products *all) {
 }
 
 /* Is a computed right before the mma? Then its fragments are computed step by step beside the products. */
-static bool is_paced(const emitter *e, const product *p) {
+static bool is_computed_beside(const emitter *e, const product *p) {
     const tvm_insn *insn = &e->kernel->insns[p->mma];
     uint32_t a = operands_of(e, p)->a;
     if (p->all.a_is_shared || p->all.steps == 1) return false;
@@ -141,11 +141,43 @@ static const char *find_products(emitter *e, const mma_operands *o, product *p) 
     p->columns = p->all.columns;
     if (o->mma.a.is_shared) p->why_a = find_a(e, o, &p->all);
     p->all.a_is_shared = o->mma.a.is_shared && !p->why_a;
-    p->is_paced = is_paced(e, p);
     return NULL;
 }
 
 /* ---- the plan ---- */
+
+/* A thread with more sums has no registers for two operands as well. */
+enum { FEW_SUMS = 96 };
+
+static bool is_next(const emitter *e, const product *p, const product *next) {
+    return next->mma == p->mma + 1 && operands_of(e, next)->a == operands_of(e, p)->a;
+}
+
+/* The sums that a thread has of the product, and of those beside it that have the same a. */
+static uint32_t count_sums(const emitter *e, const struct wgmma_state *s, const product *p) {
+    const product *first = p, *last = p;
+    uint32_t count = 0;
+    while (first > s->products && is_next(e, first - 1, first)) first--;
+    while (last + 1 < s->products + s->count && is_next(e, last, last + 1)) last++;
+    for (; first <= last; first++) count += tvm_layout_locals(tvm_slot_layout(e, slot_sums(e, first)));
+    return count;
+}
+
+/* Does another product add to the same sums, with another a from registers? Then the program computes one
+ * beside the other. */
+static bool takes_turns(const emitter *e, const struct wgmma_state *s, const product *p) {
+    if (count_sums(e, s, p) > FEW_SUMS) return false;
+    for (const product *q = s->products; q < s->products + s->count; q++)
+        if (!q->refused && !q->all.a_is_shared && slot_sums(e, q) == slot_sums(e, p) &&
+            operands_of(e, q)->a != operands_of(e, p)->a)
+            return true;
+    return false;
+}
+
+static void find_pace(const emitter *e, struct wgmma_state *s) {
+    for (product *p = s->products; p < s->products + s->count; p++)
+        p->is_paced = !p->refused && is_computed_beside(e, p) && !takes_turns(e, s, p);
+}
 
 static tvm_status find_all(emitter *e, struct wgmma_state *s) {
     tvm_team_walk walk = {.depth = 0};
@@ -163,6 +195,7 @@ static tvm_status find_all(emitter *e, struct wgmma_state *s) {
         p->refused = why;
         s->product[i] = ++s->count;
     }
+    find_pace(e, s);
     return TVM_OK;
 }
 

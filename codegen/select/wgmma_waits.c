@@ -7,7 +7,9 @@
  *
  * A product is one group. Where its a is computed right before it (is_paced), each step of k is one, and all
  * but the latest group are waited for: ptxas then computes a's fragments of the next step while the tensor
- * cores do this one, and needs registers for those of two steps only. */
+ * cores do this one, and needs registers for those of two steps only. Where the program itself has two
+ * operands take turns, one is computed while the other is multiplied, and such waits would only hold the
+ * warps up. */
 #include <stdlib.h>
 
 #include "shared_view.h"
