@@ -116,9 +116,11 @@ def check_language_model(device):
         import transformers
     except ImportError:
         return
+    from tilusvm import transformers as transformers_kit
+
     config = transformers.LlamaConfig(
         hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=32, vocab_size=64, max_position_embeddings=64,
+        head_dim=64, vocab_size=64, max_position_embeddings=64,
     )  # fmt: skip
     torch.manual_seed(2)
     model = transformers.LlamaForCausalLM(config).half().eval().to(device)
@@ -128,10 +130,15 @@ def check_language_model(device):
     plan = {"*.[qkv]_proj": "column", "*.o_proj": "row", "*.up_proj": "column", "*.gate_proj": "column",
             "*.down_proj": "row"}  # fmt: skip
     parallel.parallelize_(model, plan)
-    assert model.model.layers[0].self_attn.q_proj.linear.out_features == 64
+    assert model.model.layers[0].self_attn.q_proj.linear.out_features == 128
     close(model(ids).logits, whole(ids).logits, 5e-3)
     words = {"max_new_tokens": 4, "do_sample": False}
-    assert torch.equal(model.generate(ids, **words)[:, :12], whole.generate(ids, **words)[:, :12])
+    tokens = whole.generate(ids, **words)
+    assert torch.equal(model.generate(ids, **words)[:, :12], tokens[:, :12])
+    decoder = transformers_kit.Decoder(model, batch=1, max_tokens=32, page=16)
+    assert decoder.blocks[0].kv_heads == 1 and len(decoder.blocks[0].qkv.parts) == 1
+    close(decoder.forward(ids), whole(ids).logits[:, -1], 5e-3)
+    assert torch.equal(decoder.generate(ids, 4)[:, :12], tokens[:, :12])
 
 
 def measure(device):

@@ -191,8 +191,26 @@ def test_models(family, device, tmp_path):
     storage.save(quantized, tmp_path)
     other = storage.load(model_of(family).to("meta"), tmp_path, device=device)
     assert torch.equal(mlp_of(other).experts.down_proj.packed, mixture.down_proj.packed)
-    assert torch.equal(mlp_of(other)(torch.ones(1, 3, 64, device=device).half())[0],
-                       mlp_of(quantized)(torch.ones(1, 3, 64, device=device).half())[0])  # fmt: skip
+    assert torch.equal(other(IDS.to(device)).logits, logits)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("family", ["mixtral", "qwen2_moe", "qwen3_moe"])
+def test_decoders(family, device):
+    """Around the experts the package's kernels, in place and by the Decoder, whose steps a CUDA graph replays."""
+    from tilusvm.transformers import Decoder, accelerate_
+
+    model = quantize_(model_of(family), "u4", 32, skip=["lm_head"], progress=False).to(device)
+    ids = IDS.to(device)
+    wanted = model(ids).logits
+    decoder = Decoder(model, 2, 32, page=16)
+    decoder.prepare(12)
+    close(decoder.forward(ids[:, :8]), wanted[:, 7], 0.01)
+    for i in range(8, 12):
+        logits = decoder.forward(ids[:, i : i + 1])
+    close(logits, wanted[:, 11], 0.01)
+    assert decoder.generate(ids, 3).shape == (2, 15) and (device == "cuda") == (decoder.graph is not None)
+    close(accelerate_(model)(ids).logits, wanted, 0.01)
 
 
 @pytest.mark.parametrize("family", ["mixtral", "gpt_oss"])
@@ -300,7 +318,7 @@ def imported(folder, model, device, pretrained):
 
 
 def check(model, found, device, tolerance):
-    """Of the mixture alone: a buffer that is not in files, as those of rotary embedding, stays on the meta device."""
+    """Of the mixture, and the whole: norms and the like of the file's type, too."""
     draw = torch.Generator().manual_seed(2)
     x = torch.randn(2, 9, 64, generator=draw).to(found.dtype)
     model = model.float()
@@ -308,6 +326,7 @@ def check(model, found, device, tolerance):
     wanted, ours = mlp_of(model)(x.float()), mlp_of(found)(x.to(device))
     wanted, ours = (y[0] if isinstance(y, tuple) else y for y in (wanted, ours))
     close(ours.cpu(), wanted, tolerance)
+    close(found(IDS.to(device)).logits.cpu(), model(IDS).logits, 3 * tolerance)
 
 
 def test_lists_that_are_not_whole(tmp_path):

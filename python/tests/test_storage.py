@@ -114,6 +114,36 @@ def test_what_does_not_fit(tmp_path):
         storage.load(Model(), tmp_path / "nowhere")
 
 
+def test_buffers_that_no_file_has(tmp_path):
+    class Scaled(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.register_buffer("factor", torch.ones(2), persistent=False)
+
+    storage.save(Scaled(), tmp_path)
+    assert torch.equal(storage.load(Scaled(), tmp_path).factor, torch.ones(2))
+    with pytest.raises(KeyError, match="buffers on the meta device that no file has: .'factor'"):
+        storage.load(Scaled().to("meta"), tmp_path)
+    assert storage.load(Scaled().to("meta"), tmp_path, strict=False).factor.is_meta
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+def test_models_of_transformers_from_the_meta_device(tmp_path, family):
+    """Rotary embedding and the scale of Gemma's embedding are in no file."""
+    transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
+    config = transformers.AutoConfig.for_model(
+        family, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=1,
+        num_key_value_heads=1, head_dim=64, vocab_size=32, max_position_embeddings=32,
+    )  # fmt: skip
+    make = transformers.AutoModelForCausalLM.from_config
+    model = quantize.quantize_(make(config, dtype=torch.float16).eval(), "u8", 32, progress=False)
+    storage.save(model, tmp_path)
+    with torch.device("meta"):
+        empty = make(config, dtype=torch.float16).eval()
+    ids = torch.arange(1, 9)[None]
+    assert torch.equal(storage.load(empty, tmp_path)(ids).logits, model(ids).logits)
+
+
 def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
     return {"x": {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}}
 

@@ -405,14 +405,33 @@ def _ties(model, names):
     return {name: first[id(p)] for name, p in named if name not in names and id(p) in first}
 
 
+def _make_the_rest(model, device, strict):
+    """The buffers that no file has, such as those of rotary embedding, of a model from the meta device: those of
+    transformers can be made anew. KeyError, where strict, for others."""
+    makers = {name: module for name, module in model.named_modules() if hasattr(module, "_init_weights")}
+    for name, module in model.named_modules():
+        left = [n for n in module._non_persistent_buffers_set if getattr(module._buffers[n], "is_meta", False)]
+        owners = [owner for owner in makers if not owner or name == owner or name.startswith(f"{owner}.")]
+        if left and owners:
+            for parameter in module.parameters(recurse=False):
+                parameter._is_hf_initialized = True  # _init_weights leaves it alone
+            for n in left:
+                module._buffers[n] = torch.empty_like(module._buffers[n], device=device or "cpu")
+            makers[max(owners, key=len)]._init_weights(module)
+        elif left and strict:
+            who = name or "the model"
+            raise KeyError(f"{who} has buffers on the meta device that no file has: {left}; make the model on another")
+
+
 @torch.no_grad()
 def load(model, path, *, device=None, strict=True):
     """Gives a model the tensors of a folder, or one file, that save or tvm-pack --from wrote; returns it.
 
     The model has the shapes of the one that was saved, before quantize_ or after, and may be on the meta device: its
-    own tensors are dropped, not filled. Without a device the tensors are the file's mapping, read as they are used
-    and private; with one they are copied there, one by one. Parameters need no gradient afterwards. strict: KeyError
-    where the model has tensors that the files have not, or the other way.
+    own tensors are dropped, not filled; buffers of transformers that no file has are made anew. Without a device the
+    tensors are the file's mapping, read as they are used and private; with one they are copied there, one by one.
+    Parameters need no gradient afterwards. strict: KeyError where the model has tensors that the files have not, or the
+    other way.
 
     Of what tvm-pack imported, each torch.nn.Linear becomes an nn.Linear of the same codes and scales, whose packed
     weights are made here, on the device; its multiplier goes into the scales where they hold the products. Of those a
@@ -452,4 +471,5 @@ def load(model, path, *, device=None, strict=True):
         each.fill(
             model, lambda name: {last: moved(file.tensor(called), device) for last, (file, called) in own[name].items()}
         )
+    _make_the_rest(model, device, strict)
     return model

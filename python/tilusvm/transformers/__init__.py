@@ -4,7 +4,8 @@
     accelerate_(model)                                          # norms, rotary embedding, attention, ... in place
     tokens = Decoder(model, batch=1, max_tokens=4096).generate(prompt, 128)             # steps from a CUDA graph
 
-Of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral families, with linear layers of torch or tilusvm.nn.
+Of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral families, and Mixtral and Qwen 2 and 3 MoE, with linear layers of
+torch, tilusvm.nn, or tilusvm.parallel.
 """
 
 from ._block import Options

@@ -1,5 +1,6 @@
 """A decoder layer of this package's kernels, in the place of one of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral
-families of transformers.
+families of transformers, or of the mixtures Mixtral and Qwen 2 and 3 MoE, whose routers and experts stay modules of the
+model.
 
     x, residual -> norm(residual += [norm](x)) -> q, k, v -> norms of heads -> rotary embedding -> cache, attention
                 -> projection -> norm(residual += [norm](x)) -> gate, up -> activation -> down -> x, residual
@@ -14,13 +15,15 @@ import copy
 
 import torch
 
-from .. import nn
+from .. import nn, parallel
 from ..ops import INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
 from ._cache import PagedCache
 
 __all__ = ["Block", "Options"]
 
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "mistral")
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "mistral", "mixtral", "qwen2_moe", "qwen3_moe")
+#: Of these all layers have the window of the configuration.
+_ONE_WINDOW = ("mistral", "mixtral", "qwen3_moe")
 
 _ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
 
@@ -76,6 +79,12 @@ def early(layer):
     layer = copy.copy(layer)
     layer.early = True
     return layer
+
+
+def _own(layer):
+    """Of a layer that has a part of the outputs on each rank: this rank's."""
+    is_part = isinstance(layer, parallel.ColumnParallelLinear) and not layer.gather_output
+    return layer.linear if is_part else layer
 
 
 def _merged(parts):
@@ -142,18 +151,20 @@ class Block(torch.nn.Module):
         attn, mlp = layer.self_attn, layer.mlp
         self.index, self.options = index, options
         self.head = attn.head_dim
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        q, k, v = (_own(part) for part in (attn.q_proj, attn.k_proj, attn.v_proj))
+        self.heads, self.kv_heads = q.out_features // self.head, k.out_features // self.head
         self.scale = float(attn.scaling)
         self.cap = float(getattr(attn, "attn_logit_softcapping", None) or 0.0)
-        # Of Mistral all layers have the window of the configuration.
-        window = config.sliding_window if config.model_type == "mistral" else getattr(attn, "sliding_window", None)
-        self.window = int(window or 0)
+        whole = config.model_type in _ONE_WINDOW
+        self.window = int((config.sliding_window if whole else getattr(attn, "sliding_window", None)) or 0)
         self.activation = _ACTIVATIONS[getattr(config, "hidden_activation", None) or config.hidden_act]
-        self.act = mlp.act_fn
-        self.qkv = _Side([attn.q_proj, attn.k_proj, attn.v_proj], options.merge)
+        self.qkv = _Side([q, k, v], options.merge)
         self.out = early(attn.o_proj)
-        self.gate_up = _Side([mlp.gate_proj, mlp.up_proj], options.merge)
-        self.down = early(mlp.down_proj)
+        self.mixture = mlp if hasattr(mlp, "experts") else None
+        if self.mixture is None:
+            self.act = mlp.act_fn
+            self.gate_up = _Side([_own(mlp.gate_proj), _own(mlp.up_proj)], options.merge)
+            self.down = early(mlp.down_proj)
 
         def norm(owner, name):
             found = getattr(owner, name, None)
@@ -176,21 +187,29 @@ class Block(torch.nn.Module):
             h = self.before(x, residual, inner)
         x = self.out(self._attend(h, context))
         h = self.before_mlp(x, residual, self.after_attention)
-        return self.down(self._gated(h)), residual
+        return self._mlp(h), residual
 
     def first_launches(self, x, context):
         """Functions of no arguments that launch, all of them together, what a call with this x launches, on data of no
         account: for threads, each of which waits for the code of some of the kernels. The cache's newest tokens are
         lost."""
         rows, options = x.shape[0], self.options
-        wide = x.new_zeros(rows, 2 * self.gate_up.sizes[0])
         heads = [x.new_zeros(rows, count, self.head) for count in (self.heads, self.kv_heads, self.kv_heads)]
         flat = heads[0].view(rows, -1)
         norms = [(self.before, self.after_mlp), (self.before_mlp, self.after_attention)]
         jobs = [lambda: self.before(x), *(lambda n=n, i=i: n(x, x.clone(), i) for n, i in norms)]
         jobs += [lambda: self._attend(x, context), lambda: self._attended(*heads, context)]
-        jobs += [lambda: self.out(flat), lambda: self.gate_up(x), lambda: self.down(wide[:, : wide.shape[1] // 2])]
+        jobs.append(lambda: self.out(flat))
+        if self.mixture is not None:
+            return [*jobs, lambda: self._mlp(x)]
+        wide = x.new_zeros(rows, 2 * self.gate_up.sizes[0])
+        jobs += [lambda: self.gate_up(x), lambda: self.down(wide[:, : wide.shape[1] // 2])]
         return [*jobs, lambda: swiglu(wide, self.activation)] if options.mlp else jobs
+
+    def _mlp(self, h):
+        if self.mixture is not None:
+            return self.mixture(h[None])[0]
+        return self.down(self._gated(h))
 
     def _gated(self, h):
         both = self.gate_up(h)

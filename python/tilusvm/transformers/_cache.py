@@ -20,6 +20,8 @@ class PagedCache(Cache):
     come, a scale to a head and token; zeros: zero points, for unsigned types. Pages are of `page` tokens: 16, 32, 64
     or 128.
 
+    kv_heads: of this rank, where ranks share them; else the configuration's.
+
     table, i32 [batch, pages of a sequence], says which pages a sequence has, lengths, i32 [batch], how many tokens: on
     the device, so that steps can be replayed from a CUDA graph. All sequences are of one length.
     """
@@ -27,8 +29,9 @@ class PagedCache(Cache):
     is_compileable = False
 
     def __init__(
-        self, config, batch, max_tokens, *, type=None, zeros=False, page=64, dtype=torch.float16, device="cuda"
-    ):
+        self, config, batch, max_tokens, *, type=None, zeros=False, page=64, dtype=torch.float16, device="cuda",
+        kv_heads=None,
+    ):  # fmt: skip
         config = config.get_text_config()
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.format = CacheFormat(
@@ -41,7 +44,8 @@ class PagedCache(Cache):
         self.table = torch.arange(every, dtype=torch.int32, device=device).view(batch, self.pages)
         self.lengths = torch.zeros(batch, dtype=torch.int32, device=device)
         self.data = [
-            self.format.zeros(every, config.num_key_value_heads, device=device) for _ in range(config.num_hidden_layers)
+            self.format.zeros(every, kv_heads or config.num_key_value_heads, device=device)
+            for _ in range(config.num_hidden_layers)
         ]
         self._starts = {}
         super().__init__(layers=[])

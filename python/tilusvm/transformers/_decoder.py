@@ -48,9 +48,10 @@ def layer_types(config):
 class Decoder:
     """Runs a causal language model of transformers by this package's kernels, layer by layer.
 
-    model: of the Llama, Qwen 2 and 3, Gemma 2 and 3 or Mistral families, its linear layers of torch or tilusvm.nn, on
-    its device. batch sequences of one length, at most max_tokens; cache: a type of PagedCache, None: that of the
-    model. The weights that are merged (q, k, v; gate, up) are copied, and with consume the model gives its own up.
+    model: of the Llama, Qwen 2 and 3, Gemma 2 and 3 or Mistral families, or Mixtral, Qwen 2 or 3 MoE; its linear layers
+    of torch or tilusvm.nn, on its device, or of tilusvm.parallel, a part on each rank. batch sequences of one length,
+    at most max_tokens; cache: a type of PagedCache, None: that of the model. The weights that are merged (q, k, v;
+    gate, up) are copied, and with consume the model gives its own up.
 
         decoder = Decoder(model, batch=1, max_tokens=4096, cache="f8_e4m3")
         tokens = decoder.generate(prompt, 128)              # ids [batch, tokens] of the prompt and 128 more, greedy
@@ -82,7 +83,7 @@ class Decoder:
         self.graph = None
         self.cache = PagedCache(
             self.config, batch, max_tokens, type=cache, zeros=zeros, page=page, dtype=self.norm.weight.dtype,
-            device=self.device,
+            device=self.device, kv_heads=self.blocks[0].kv_heads,
         )  # fmt: skip
 
     def prepare(self, tokens):

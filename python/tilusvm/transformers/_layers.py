@@ -112,10 +112,11 @@ def _before_call(shared):
 def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, merge=True):
     """Puts this package's kernels into a causal language model of transformers, in place, and returns it.
 
-    Of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral families, in float16 or bfloat16, for inference. norms:
-    RMSNorm, with the sum before it; rotary: rotary embedding; mlp: the gated unit; attention: of prompts, and with a
-    PagedCache of all tokens; other caches, and padding, leave it to the configuration's. merge: q, k and v as one
-    product, gate and up as one. Linear layers stay what they are: quantize_ them, before or after without merge.
+    Of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral families, Mixtral, and Qwen 2 and 3 MoE, in float16 or
+    bfloat16, for inference. norms: RMSNorm, with the sum before it; rotary: rotary embedding; mlp: the gated unit;
+    attention: of prompts, and with a PagedCache of all tokens; other caches, and padding, leave it to the
+    configuration's. merge: q, k and v as one product, gate and up as one. Linear layers stay what they are: quantize_
+    them, before or after without merge.
 
     ValueError for models of other families.
     """
