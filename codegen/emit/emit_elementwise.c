@@ -8,6 +8,7 @@
 
 #include "operations.h"
 #include "scaled.h"
+#include "wgmma.h"
 
 enum { MAX_SOURCES = 4 };
 
@@ -240,7 +241,47 @@ static bool emit_single(emitter *e, void *work) {
     return true;
 }
 
+/* Sums of wgmma, in place, times a factor of their row: that of online softmax, which is mostly 1. A warp
+ * whose factors all are skips the multiplications. */
+enum { LEAST_SKIPPED = 16 }; /* multiplications of a factor */
+
+static const char *refuse_ones(const emitter *e, const void *work) {
+    const elementwise *w = work;
+    const source *sums = &w->sources[0], *factor = &w->sources[1];
+    if (w->operation != tvm_operation_of(TVM_OP_MUL) || w->type.kind != TVM_KIND_FLOAT || w->type.bits != 32)
+        return "";
+    if (sums->scalar || factor->scalar || sums->multiplied || factor->multiplied) return "";
+    if (sums->slot != w->result || factor->slot == w->result || !tvm_wgmma_has_sums(e, sums->slot)) return "";
+    uint32_t factors = tvm_layout_locals(tvm_slot_layout(e, factor->slot));
+    for (uint32_t l = 0; l < w->locals; l++)
+        if (sums->map[l] != l) return "";
+    return w->locals < LEAST_SKIPPED * factors ? "few elements of a factor" : NULL;
+}
+
+static bool emit_ones(emitter *e, void *work) {
+    const elementwise *w = work;
+    const source *factor = &w->sources[1];
+    uint32_t sums = w->sources[0].slot, factors = tvm_layout_locals(tvm_slot_layout(e, factor->slot));
+    uint32_t done = tvm_new_label(e);
+    reg any = tvm_new_pred(e);
+    for (uint32_t f = 0; f < factors; f++) {
+        reg value = tvm_slot_word(e, factor->slot, f);
+        tvm_emit(e, f ? "setp.neu.or.f32 %s, %s, 0f3F800000, %s;" : "setp.neu.f32 %s, %s, 0f3F800000;",
+                 any.name, value.name, any.name);
+    }
+    tvm_emit(e, "vote.sync.any.pred %s, %s, 0xffffffff;", any.name, any.name);
+    tvm_emit(e, "@!%s bra $L%u;", any.name, done);
+    for (uint32_t l = 0; l < w->locals; l++) {
+        reg sum = tvm_slot_word(e, sums, l);
+        tvm_emit(e, "mul.rn.f32 %s, %s, %s;", sum.name, sum.name,
+                 tvm_slot_word(e, factor->slot, factor->map[l]).name);
+    }
+    tvm_text_add(&e->body, "$L%u:\n", done);
+    return true;
+}
+
 static const candidate arithmetic[] = {
+    {"skipped where all are 1", refuse_ones, emit_ones},
     {"whole words", refuse_whole, emit_whole},
     {"packed pairs", refuse_packed, emit_packed},
     {"single elements", NULL, emit_single},

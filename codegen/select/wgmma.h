@@ -27,6 +27,8 @@ group_emitter tvm_emit_wgmma;
 
 /* Is the mma done by a wgmma? */
 bool tvm_wgmma_takes(const emitter *e, const tvm_insn *insn);
+/* Does a wgmma of the kernel have its sums in the slot? */
+bool tvm_wgmma_has_sums(const emitter *e, uint32_t slot);
 /* Eights of columns of one that does the mma; 0: none does. */
 uint32_t tvm_wgmma_columns(const emitter *e, const tvm_insn *mma);
 

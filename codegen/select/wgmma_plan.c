@@ -289,6 +289,13 @@ bool tvm_wgmma_takes(const emitter *e, const tvm_insn *insn) {
     return e->wgmma->used && e->wgmma->role[insn_number(e, insn)] != WGMMA_NONE;
 }
 
+bool tvm_wgmma_has_sums(const emitter *e, uint32_t slot) {
+    const struct wgmma_state *s = e->wgmma;
+    for (uint32_t i = 0; s->used && i < s->count; i++)
+        if (s->role[s->products[i].mma] != WGMMA_NONE && slot_sums(e, &s->products[i]) == slot) return true;
+    return false;
+}
+
 uint32_t tvm_wgmma_columns(const emitter *e, const tvm_insn *mma) {
     const struct wgmma_state *s = e->wgmma;
     if (!tvm_wgmma_takes(e, mma)) return 0;
