@@ -5,6 +5,7 @@
 #define TVM_TESTS_PTX_BULK_H
 
 #include "ptx_arithmetic.h"
+#include "ptx_cluster.h"
 #include "ptx_state.h"
 
 /* What stands for a CUtensorMap. All in the order of the tensor's dimensions; extents in elements of the map.
@@ -61,6 +62,18 @@ static inline void ptx_bulk_expect(ptx_machine *m, const ptx_insn *insn, ptx_mba
     b->bytes += (int64_t)ptx_operand_value(m, &insn->operand[1], t);
 }
 
+static inline uint32_t ptx_bulk_size(const ptx_bulk *copy) {
+    return copy->map ? ptx_box_elements(copy->map) * copy->map->element_bytes : copy->bytes;
+}
+
+/* Bytes of the copies that complete on the mbarrier. */
+static inline int64_t ptx_bulk_bytes(const ptx_machine *m, const ptx_mbarrier *b) {
+    int64_t bytes = 0;
+    for (unsigned i = 0; i < m->bulk_count; i++)
+        if (m->bulk[i].barrier == b->address) bytes += ptx_bulk_size(&m->bulk[i]);
+    return bytes;
+}
+
 /* The copies that complete on the mbarrier come. */
 static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
     unsigned kept = 0;
@@ -71,10 +84,9 @@ static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
             continue;
         }
         const ptx_tensor_map *map = copy->map;
+        b->bytes -= ptx_bulk_size(copy);
         if (!map) {
-            const uint8_t *from = copy->global ? copy->global : m->shared + copy->from;
-            memmove(m->shared + copy->address, from, copy->bytes);
-            b->bytes -= copy->bytes;
+            memmove(m->shared + copy->address, copy->from, copy->bytes);
             continue;
         }
         for (uint32_t n = 0; n < ptx_box_elements(map); n++) {
@@ -83,7 +95,6 @@ static inline void ptx_bulk_come(ptx_machine *m, ptx_mbarrier *b) {
                 m->shared[ptx_swizzled(map, copy->address + (uint64_t)n * map->element_bytes + k)] =
                     from ? from[k] : 0;
         }
-        b->bytes -= (int64_t)ptx_box_elements(map) * map->element_bytes;
     }
     m->bulk_count = kept;
 }
@@ -110,20 +121,20 @@ static inline void ptx_bulk_check(const ptx_insn *insn, unsigned t, const ptx_te
 }
 
 /* cp.async.bulk.tensor.Nd...shared::cluster.global.tile.mbarrier: [shared], [map, {coordinates}], [mbarrier]
- */
+ * to the memory of the block `to`, which has the mbarrier. */
 static inline void ptx_bulk_start(ptx_machine *m, const ptx_insn *insn, unsigned t, ptx_mbarrier *b,
-                                  unsigned number) {
+                                  ptx_machine *to) {
     const ptx_operand *source = &insn->operand[1];
     uint64_t address = ptx_mask(ptx_get(m, insn->operand[0].reg[0], t) + insn->operand[0].value, 32);
     const ptx_tensor_map *map = (const ptx_tensor_map *)(uintptr_t)ptx_get(m, source->reg[0], t);
     uint32_t bytes = ptx_box_elements(map) * map->element_bytes;
     ptx_bulk_check(insn, t, map, source->count - 1, address);
-    ck_assert_uint_lt(m->bulk_count, PTX_BULK);
-    ptx_bulk *copy = &m->bulk[m->bulk_count++];
+    ck_assert_uint_lt(to->bulk_count, PTX_BULK);
+    ptx_bulk *copy = &to->bulk[to->bulk_count++];
     *copy = (ptx_bulk){.map = map, .address = address, .barrier = b->address};
     for (unsigned d = 0; d < map->rank; d++)
         copy->at[map->order[d]] = (int32_t)ptx_get(m, source->reg[1 + d], t);
-    ptx_engine_claims(m, address, bytes, (uint16_t)(PTX_ENGINE + number));
+    ptx_engine_claims(to, address, bytes, (uint16_t)(PTX_ENGINE + (b - to->mbarriers)));
 }
 
 static inline void ptx_engine_sees(const ptx_machine *m, const ptx_insn *insn, uint64_t address,
@@ -133,12 +144,14 @@ static inline void ptx_engine_sees(const ptx_machine *m, const ptx_insn *insn, u
                  insn->text);
 }
 
-/* cp.async.bulk.shared::cluster.shared::cta.mbarrier: [shared], [shared], bytes, [mbarrier]; of one block. Or
- * of global memory: [shared], [global], bytes, [mbarrier] */
+/* cp.async.bulk.shared::cluster.shared::cta.mbarrier: [shared], [shared], bytes, [mbarrier]; to the block
+ * that has the mbarrier. Or of global memory: [shared], [global], bytes, [mbarrier] */
 static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned t, const ptx_mbarrier *b,
-                                 unsigned number) {
+                                 ptx_machine *owner) {
     const ptx_operand *target = &insn->operand[0], *source = &insn->operand[1];
     uint64_t to = ptx_mask(ptx_get(m, target->reg[0], t) + target->value, 32);
+    ptx_must(ptx_owner(m, insn, &to) == owner, "ptx: an mbarrier of another block than the memory: %s",
+             insn->text);
     bool is_global = ptx_is(insn->part[4], "global");
     uint64_t from = ptx_mask(ptx_get(m, source->reg[0], t) + source->value, is_global ? 64 : 32);
     uint32_t bytes = (uint32_t)ptx_operand_value(m, &insn->operand[2], t);
@@ -147,12 +160,12 @@ static inline void ptx_bulk_move(ptx_machine *m, const ptx_insn *insn, unsigned 
                  (is_global || (from >= PTX_SHARED_BASE && from + bytes <= PTX_SHARED)),
              "ptx: a copy outside of shared memory: %s", insn->text);
     if (!is_global) ptx_engine_sees(m, insn, from, bytes);
-    ptx_bulk copy = {.address = to, .from = from, .bytes = bytes, .barrier = b->address};
-    if (is_global) copy.global = (const uint8_t *)(uintptr_t)from;
-    if (is_global && !ptx_allowed(m, insn, copy.global, bytes, t)) return;
-    ck_assert_uint_lt(m->bulk_count, PTX_BULK);
-    m->bulk[m->bulk_count++] = copy;
-    ptx_engine_claims(m, to, bytes, (uint16_t)(PTX_ENGINE + number));
+    ptx_bulk copy = {.address = to, .bytes = bytes, .barrier = b->address};
+    copy.from = is_global ? (const uint8_t *)(uintptr_t)from : m->shared + from;
+    if (is_global && !ptx_allowed(m, insn, copy.from, bytes, t)) return;
+    ck_assert_uint_lt(owner->bulk_count, PTX_BULK);
+    owner->bulk[owner->bulk_count++] = copy;
+    ptx_engine_claims(owner, to, bytes, (uint16_t)(PTX_ENGINE + (b - owner->mbarriers)));
 }
 
 /* cp.async.bulk.tensor.Nd.global.shared::cta.tile.bulk_group: [map, {coordinates}], [shared]; or cp.reduce

@@ -36,20 +36,74 @@ static inline void ptx_own_free(ptx_own *own) {
     own->count = 0;
 }
 
+/* Machines for the other blocks of the cluster, which access the memory that `m` may. */
+static inline void ptx_peers_make(ptx_machine *m, const tvm_module *module, const tvm_kernel_code *code) {
+    const uint32_t *cluster = code->abi.cluster;
+    unsigned blocks = cluster[0] * cluster[1] * cluster[2];
+    if (blocks <= 1) return;
+    ck_assert_uint_le(blocks, PTX_PEERS);
+    m->peers[0] = m;
+    for (unsigned r = 1; r < blocks; r++) {
+        m->peers[r] = malloc(sizeof *m);
+        ck_assert_ptr_nonnull(m->peers[r]);
+        *m->peers[r] = ptx_load(module->ptx, code->name, code->abi.threads);
+        for (unsigned i = 0; i < m->memories; i++)
+            ptx_allow(m->peers[r], m->memory[i].bytes, m->memory[i].size);
+    }
+    for (unsigned r = 0; r < blocks; r++) {
+        ptx_machine *peer = m->peers[r];
+        peer->peer_count = blocks;
+        peer->rank = r;
+        peer->place[0] = r % cluster[0];
+        peer->place[1] = r / cluster[0] % cluster[1];
+        peer->place[2] = r / cluster[0] / cluster[1];
+        memcpy(peer->peers, m->peers, sizeof m->peers);
+        memcpy(peer->params, m->params, sizeof m->params);
+        memcpy(peer->grid, m->grid, sizeof m->grid);
+    }
+}
+
+/* `m` ends as the first of its peers does that traps or makes a fault. */
+static inline void ptx_peers_run(ptx_machine *m) {
+    for (unsigned r = 1; r < m->peer_count; r++)
+        for (unsigned d = 0; d < 3; d++) m->peers[r]->block[d] = m->block[d] + m->peers[r]->place[d];
+    ptx_run_cluster(m);
+    for (unsigned r = 1; r < m->peer_count && !m->trapped && !m->fault[0]; r++) {
+        m->trapped = m->peers[r]->trapped;
+        memcpy(m->fault, m->peers[r]->fault, sizeof m->fault);
+    }
+}
+
+static inline void ptx_peers_free(ptx_machine *m) {
+    for (unsigned r = 1; r < m->peer_count; r++) {
+        ptx_free(m->peers[r]);
+        free(m->peers[r]);
+    }
+    m->peer_count = 0;
+}
+
 /* `m` is made of the module's code of the kernel; values and tensors are those of abi_set. Ends with the
- * first block that traps or makes a fault. */
+ * first block, or cluster, that traps or makes a fault. */
 static inline void ptx_launch(ptx_machine *m, const tvm_module *module, const tvm_ir_program *program,
                               const tvm_ir_kernel *kernel, const tvm_launch_env *env, const uint64_t *values,
                               const uint64_t *tensors) {
-    const tvm_kernel_abi *abi = &module->kernels[kernel - program->kernels].abi;
+    const tvm_kernel_code *code = &module->kernels[kernel - program->kernels];
+    const uint32_t *by = code->abi.cluster;
     ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
-    abi_maps(abi, program, kernel, env, values, tensors, maps);
-    abi_set(abi, values, tensors, env, maps, m->params, sizeof m->params / sizeof *m->params);
+    abi_maps(&code->abi, program, kernel, env, values, tensors, maps);
+    abi_set(&code->abi, values, tensors, env, maps, m->params, sizeof m->params / sizeof *m->params);
     memcpy(m->grid, env->grid, sizeof m->grid);
-    for (m->block[2] = 0; m->block[2] < m->grid[2]; m->block[2]++)
-        for (m->block[1] = 0; m->block[1] < m->grid[1]; m->block[1]++)
-            for (m->block[0] = 0; m->block[0] < m->grid[0] && !m->trapped && !m->fault[0]; m->block[0]++)
-                ptx_run(m);
+    ptx_peers_make(m, module, code);
+    for (m->block[2] = 0; m->block[2] < m->grid[2]; m->block[2] += by[2])
+        for (m->block[1] = 0; m->block[1] < m->grid[1]; m->block[1] += by[1])
+            for (m->block[0] = 0; m->block[0] < m->grid[0] && !m->trapped && !m->fault[0];
+                 m->block[0] += by[0]) {
+                if (m->peer_count > 0)
+                    ptx_peers_run(m);
+                else
+                    ptx_run(m);
+            }
+    ptx_peers_free(m);
 }
 
 #endif

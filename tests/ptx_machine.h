@@ -1,5 +1,6 @@
 /* Executes the PTX that the code generator writes, for tests where there is no GPU: one block, all threads in
- * step, as the PTX ISA manual defines each instruction. It shares nothing with the code generator. Branches
+ * step, or the blocks of a cluster, each of which runs until it waits for another (ptx_cluster.h), as the PTX
+ * ISA manual defines each instruction. It shares nothing with the code generator. Branches
  * must be taken by all threads of a warp alike; warps that part go on one after the other, each until it
  * waits at a barrier, and together again after that. Asynchronous
  * copies are done at once; what is approximate is exact; the products of an mma are added in the order of k.
@@ -131,14 +132,17 @@ static inline void ptx_ldmatrix(ptx_machine *m, const ptx_insn *insn) {
 /* atom and red: {order, scope, space, operation, [noftz, vector,] type}, one thread after the other. */
 static inline void ptx_atomic(ptx_machine *m, const ptx_insn *insn, unsigned t) {
     bool is_atom = ptx_is(insn->part[0], "atom"), shared = ptx_is(insn->part[3], "shared");
+    bool far = ptx_is(insn->part[3], "shared::cluster");
     const char *op = insn->part[4], *type = insn->part[insn->parts - 1];
     const ptx_operand *memory = &insn->operand[is_atom], *data = &insn->operand[is_atom + 1];
     unsigned bytes = (unsigned)strtoul(type + strcspn(type, "0123456789"), NULL, 10) / 8;
     if (strstr(type, "x2")) bytes = 4;
     unsigned count = data->kind == PTX_GROUP ? data->count : 1;
     if (m->fault[0]) return;
-    uint8_t *at = ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
-    if (!shared && !ptx_allowed(m, insn, at, (size_t)bytes * count, t)) return;
+    ptx_machine *owner = m;
+    uint8_t *at = far ? ptx_far(m, insn, memory, t, (size_t)bytes * count, &owner)
+                      : ptx_address(m, insn, memory, shared, t, (size_t)bytes * count);
+    if (!shared && !far && !ptx_allowed(m, insn, at, (size_t)bytes * count, t)) return;
     for (unsigned i = 0; i < count; i++) {
         uint64_t old = 0, v[2] = {0};
         v[0] = data->kind == PTX_GROUP ? ptx_get(m, data->reg[i], t) : ptx_operand_value(m, data, t);
@@ -149,6 +153,7 @@ static inline void ptx_atomic(ptx_machine *m, const ptx_insn *insn, unsigned t) 
         if (is_atom) ptx_set(m, insn->operand[0].reg[0], t, old);
     }
     if (shared) ptx_wrote(m, at, t, (size_t)bytes * count);
+    if (far) ptx_far_wrote(owner, at, (size_t)bytes * count);
 }
 
 /* ---- execution ---- */
@@ -163,6 +168,8 @@ static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
         if (!ptx_active(m, insn, t)) continue;
         if (ptx_is(insn->part[0], "atom") || ptx_is(insn->part[0], "red")) {
             ptx_atomic(m, insn, t);
+        } else if (memory && ptx_is(insn->part[1], "shared::cluster")) {
+            ptx_far_load_store(m, insn, t);
         } else if (memory) {
             ptx_load_store(m, insn, t);
         } else if (copy) {
@@ -170,7 +177,8 @@ static inline void ptx_step_threads(ptx_machine *m, const ptx_insn *insn) {
         } else {
             for (unsigned i = 1; i < insn->operands; i++)
                 v[i - 1] = ptx_operand_value(m, &insn->operand[i], t);
-            uint64_t value = ptx_value(insn, v);
+            uint64_t value =
+                ptx_is(insn->part[0], "mapa") ? ptx_mapa(m, insn, v[0], v[1]) : ptx_value(insn, v);
             const ptx_operand *to = &insn->operand[0];
             unsigned width = ptx_width(m, to->reg[0]);
             for (unsigned i = 0; i < to->count; i++)
@@ -366,6 +374,12 @@ static inline bool ptx_step(ptx_machine *m, ptx_part *part) {
         part->gathers = true;
         return true;
     }
+    if (ptx_is(op, "barrier")) { /* who waits has arrived just before */
+        ptx_must(ptx_is(insn->part[1], "cluster") && m->peer_count > 0, "ptx: unknown %s", insn->text);
+        part->waits = part->meets = ptx_is(insn->part[2], "wait");
+        part->barrier = UINT64_MAX;
+        return true;
+    }
     bool barrier = ptx_is(op, "bar"), of_warp = barrier && ptx_is(insn->part[1], "warp");
     if (of_warp) ptx_barrier(m, true);
     if (barrier && !of_warp) ptx_arrive(m, part, insn);
@@ -389,9 +403,8 @@ static inline bool ptx_can_go_on(const ptx_machine *m, const ptx_part *part) {
     return !part->waits && !part->gathers && part->asked != m->events;
 }
 
-/* Runs the loaded entry with params set, until it returns, traps or faults. Parts take turns at barriers:
- * what one team has stored, others may overwrite before it goes on. */
-static inline void ptx_run(ptx_machine *m) {
+/* The loaded entry with params set, from its beginning. */
+static inline void ptx_start(ptx_machine *m) {
     m->parts[0] = (ptx_part){.warps = ptx_block_warps(m), .asked = UINT64_MAX};
     m->part_count = 1;
     m->running = m->parts[0].warps;
@@ -402,19 +415,24 @@ static inline void ptx_run(ptx_machine *m) {
     memset(m->registers, 0, sizeof m->registers);
     ptx_barrier(m, false);
     ptx_wgmma_begin(m);
-    unsigned steps = 0, latest = 0;
+    m->steps = m->latest = 0;
+    m->ended = false;
+}
+
+/* Runs until it returns, traps or faults, or nothing can go on before another block does. Parts take turns at
+ * barriers: what one team has stored, others may overwrite before it goes on. */
+static inline void ptx_go_on(ptx_machine *m) {
     while (m->part_count > 0) {
         unsigned p = m->part_count, turns = 0;
         for (; turns < m->part_count; turns++) {
-            p = (latest + 1 + turns) % m->part_count;
+            p = (m->latest + 1 + turns) % m->part_count;
             if (ptx_can_go_on(m, &m->parts[p])) break;
         }
-        latest = p;
-        ptx_must(turns < m->part_count, "ptx: warps wait for others that never come: %s",
-                 m->insns[m->parts[0].at - 1].text);
+        if (turns == m->part_count) return;
+        m->latest = p;
         bool goes_on = true;
         while (goes_on && ptx_can_go_on(m, &m->parts[p]) && !m->fault[0] && !m->trapped) {
-            ptx_must(++steps < PTX_STEPS_MAX, "ptx: no end is in sight");
+            ptx_must(++m->steps < PTX_STEPS_MAX, "ptx: no end is in sight");
             goes_on = ptx_step(m, &m->parts[p]);
             if (m->part_count > 1 && ptx_is(m->insns[m->parts[p].at - 1].part[0], "bar")) break;
         }
@@ -427,6 +445,58 @@ static inline void ptx_run(ptx_machine *m) {
     m->running = ptx_block_warps(m);
     ptx_wgmma_end(m);
     ptx_must(m->store_count == 0 && m->bulk_count == 0, "ptx: a block ends before its copies");
+    m->ended = true;
+}
+
+static inline bool ptx_is_over(const ptx_machine *m) {
+    return m->ended || m->trapped || m->fault[0];
+}
+
+static inline void ptx_must_go_on(const ptx_machine *m) {
+    ptx_must(m->part_count == 0, "ptx: warps wait for others that never come: %s",
+             m->insns[m->parts[0].at - 1].text);
+}
+
+/* One block. */
+static inline void ptx_run(ptx_machine *m) {
+    ptx_start(m);
+    ptx_go_on(m);
+    if (!ptx_is_over(m)) ptx_must_go_on(m);
+}
+
+/* All blocks of a cluster have come to barrier.cluster: they go on, and each sees all. */
+static inline bool ptx_meet(ptx_machine *m) {
+    for (unsigned r = 0; r < m->peer_count; r++)
+        if (!m->peers[r]->ended && !ptx_all_meet(m->peers[r])) return false;
+    for (unsigned r = 0; r < m->peer_count; r++) {
+        ptx_machine *peer = m->peers[r];
+        peer->running = ptx_block_warps(peer);
+        if (!peer->ended) ptx_barrier(peer, false);
+        for (unsigned p = 0; p < peer->part_count; p++) peer->parts[p].waits = peer->parts[p].meets = false;
+    }
+    return true;
+}
+
+/* The blocks of a cluster, m's peers, each of which goes on until it waits for another. Ends with the first
+ * that traps or makes a fault. */
+static inline void ptx_run_cluster(ptx_machine *m) {
+    unsigned left = m->peer_count;
+    for (unsigned r = 0; r < m->peer_count; r++) ptx_start(m->peers[r]);
+    while (left > 0) {
+        unsigned steps = 0;
+        left = 0;
+        for (unsigned r = 0; r < m->peer_count; r++) {
+            ptx_machine *peer = m->peers[r];
+            unsigned before = peer->steps;
+            if (peer->ended) continue;
+            ptx_go_on(peer);
+            if (peer->trapped || peer->fault[0]) return;
+            steps += peer->steps - before;
+            left += !peer->ended;
+        }
+        if (!left || steps || ptx_meet(m)) continue;
+        for (unsigned r = 0; r < m->peer_count; r++) ptx_must_go_on(m->peers[r]);
+    }
 }
 
 #endif

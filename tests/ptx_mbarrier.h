@@ -12,34 +12,50 @@ static inline ptx_mbarrier *ptx_mbarrier_find(ptx_machine *m, uint64_t address) 
     return NULL;
 }
 
-static inline uint64_t ptx_mbarrier_address(const ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+/* *m becomes the block whose mbarrier it is. */
+static inline uint64_t ptx_mbarrier_address(ptx_machine **m, const ptx_insn *insn, const ptx_operand *o,
                                             unsigned t) {
-    uint64_t address = ptx_mask(ptx_get(m, o->reg[0], t) + o->value, 32);
+    uint64_t address = ptx_mask(ptx_get(*m, o->reg[0], t) + o->value, 32);
+    *m = ptx_owner(*m, insn, &address);
     ptx_must(address % 8 == 0 && address >= PTX_SHARED_BASE && address + 8 <= PTX_SHARED,
              "ptx: no place for an mbarrier: %s", insn->text);
     return address;
 }
 
+/* *owner: the block whose mbarrier it is. */
+static inline ptx_mbarrier *ptx_mbarrier_of(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
+                                            unsigned t, ptx_machine **owner) {
+    *owner = m;
+    uint64_t address = ptx_mbarrier_address(owner, insn, o, t);
+    ptx_mbarrier *b = ptx_mbarrier_find(*owner, address);
+    ptx_must(b != NULL, "ptx: there is no mbarrier: %s", insn->text);
+    ptx_must(*owner != m || b->maker == t || b->seen >> (t / 32) & 1,
+             "ptx: no barrier comes after mbarrier.init: %s", insn->text);
+    return b;
+}
+
 static inline ptx_mbarrier *ptx_mbarrier_made(ptx_machine *m, const ptx_insn *insn, const ptx_operand *o,
                                               unsigned t) {
-    ptx_mbarrier *b = ptx_mbarrier_find(m, ptx_mbarrier_address(m, insn, o, t));
-    ptx_must(b != NULL, "ptx: there is no mbarrier: %s", insn->text);
-    ptx_must(b->maker == t || b->seen >> (t / 32) & 1, "ptx: no barrier comes after mbarrier.init: %s",
-             insn->text);
+    ptx_machine *owner;
+    ptx_mbarrier *b = ptx_mbarrier_of(m, insn, o, t, &owner);
+    ptx_must(owner == m, "ptx: another block's mbarrier: %s", insn->text);
     return b;
 }
 
 static inline void ptx_mbarrier_init(ptx_machine *m, const ptx_insn *insn, unsigned t) {
-    uint64_t address = ptx_mbarrier_address(m, insn, &insn->operand[0], t);
-    ptx_must(ptx_mbarrier_find(m, address) == NULL, "ptx: an mbarrier is made twice: %s", insn->text);
+    ptx_machine *owner = m;
+    uint64_t address = ptx_mbarrier_address(&owner, insn, &insn->operand[0], t);
+    ptx_must(owner == m && ptx_mbarrier_find(m, address) == NULL, "ptx: an mbarrier is made twice: %s",
+             insn->text);
     ck_assert_uint_lt(m->mbarrier_count, PTX_MBARRIERS);
     uint32_t count = (uint32_t)ptx_operand_value(m, &insn->operand[1], t);
     m->mbarriers[m->mbarrier_count++] =
         (ptx_mbarrier){.address = address, .maker = t, .expected = count, .missing = count};
 }
 
+/* Not before the copies that are announced have been started, by other blocks of the cluster, too. */
 static inline void ptx_mbarrier_end_phase(ptx_machine *m, ptx_mbarrier *b) {
-    if (b->missing > 0) return;
+    if (b->missing > 0 || (m->peer_count && ptx_bulk_bytes(m, b) < b->bytes)) return;
     ptx_bulk_come(m, b);
     ptx_must(b->bytes == 0, "ptx: a phase whose copies are not the %lld bytes more that were announced",
              (long long)b->bytes);
@@ -52,12 +68,13 @@ static inline void ptx_mbarrier_end_phase(ptx_machine *m, ptx_mbarrier *b) {
 }
 
 static inline void ptx_mbarrier_arrive(ptx_machine *m, const ptx_insn *insn, unsigned t) {
-    ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[1], t);
+    ptx_machine *owner;
+    ptx_mbarrier *b = ptx_mbarrier_of(m, insn, &insn->operand[1], t, &owner);
     uint32_t count = insn->operands > 2 ? (uint32_t)ptx_operand_value(m, &insn->operand[2], t) : 1;
     ptx_must(count <= b->missing, "ptx: more arrivals than an mbarrier is for: %s", insn->text);
     b->missing -= count;
-    b->arrived[t / 32] = ++m->clock;
-    ptx_mbarrier_end_phase(m, b);
+    if (owner == m) b->arrived[t / 32] = ++m->clock;
+    ptx_mbarrier_end_phase(owner, b);
 }
 
 /* What the warps saw that arrived, and what the copies brought, the warp of t sees. */
@@ -104,14 +121,28 @@ static inline bool ptx_mbarrier_step(ptx_machine *m, const ptx_insn *insn) {
                 ptx_mbarrier_acquire(m, ptx_mbarrier_made(m, insn, &insn->operand[1], t), t);
             found = found || ended;
         } else if (expects) {
-            ptx_bulk_expect(m, insn, ptx_mbarrier_made(m, insn, &insn->operand[0], t), t);
+            ptx_machine *owner;
+            ptx_bulk_expect(m, insn, ptx_mbarrier_of(m, insn, &insn->operand[0], t, &owner), t);
         } else {
-            ptx_must(ptx_is(what, "arrive") && ptx_is(insn->part[2], "shared"), "ptx: unknown %s",
-                     insn->text);
+            ptx_must(ptx_is(what, "arrive"), "ptx: unknown %s", insn->text);
             ptx_mbarrier_arrive(m, insn, t);
         }
     }
     return waits && !found;
+}
+
+/* The box goes to the same place of each block of the mask, and completes on its mbarrier at the same place.
+ */
+static inline void ptx_multicast(ptx_machine *m, const ptx_insn *insn, unsigned t, uint64_t barrier) {
+    uint64_t mask = ptx_operand_value(m, &insn->operand[3], t);
+    ptx_must(mask && mask >> m->peer_count == 0, "ptx: no blocks of the cluster: %s", insn->text);
+    for (unsigned r = 0; r < m->peer_count; r++) {
+        if (!(mask >> r & 1)) continue;
+        ptx_mbarrier *b = ptx_mbarrier_find(m->peers[r], barrier);
+        ptx_must(b && !m->peers[r]->ended, "ptx: block %u has no such mbarrier: %s", r, insn->text);
+        ptx_bulk_start(m, insn, t, b, m->peers[r]);
+        ptx_mbarrier_end_phase(m->peers[r], b);
+    }
 }
 
 /* cp.async.bulk.tensor; and cp.async.mbarrier.arrive, which adds an arrival that has come at once. */
@@ -124,11 +155,14 @@ static inline void ptx_mbarrier_copy(ptx_machine *m, const ptx_insn *insn) {
             ptx_bulk_store_start(m, insn, t);
             continue;
         }
-        ptx_mbarrier *b = ptx_mbarrier_made(m, insn, &insn->operand[is_move ? 3 : is_bulk ? 2 : 0], t);
+        ptx_machine *owner;
+        ptx_mbarrier *b = ptx_mbarrier_of(m, insn, &insn->operand[is_move ? 3 : is_bulk ? 2 : 0], t, &owner);
         if (is_move)
-            ptx_bulk_move(m, insn, t, b, (unsigned)(b - m->mbarriers));
+            ptx_bulk_move(m, insn, t, b, owner), ptx_mbarrier_end_phase(owner, b);
+        else if (is_bulk && strstr(insn->text, ".multicast"))
+            ptx_multicast(m, insn, t, b->address);
         else if (is_bulk)
-            ptx_bulk_start(m, insn, t, b, (unsigned)(b - m->mbarriers));
+            ptx_bulk_start(m, insn, t, b, m);
         else
             b->arrived[t / 32] = ++m->clock;
     }

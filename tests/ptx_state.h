@@ -28,6 +28,7 @@ enum {
     PTX_BULK = 256,    /* copies under way */
     PTX_ENGINE = 2048, /* writers from there on are the copy engine, by the number of the copy's mbarrier */
     PTX_NAMED = 16,    /* barriers of bar */
+    PTX_PEERS = 16,    /* blocks of a cluster */
     PTX_SHARED = 228 << 10,
     PTX_SHARED_BASE = 1 << 10
 };
@@ -43,6 +44,8 @@ typedef enum ptx_kind {
     PTX_LANE,
     PTX_CTAID,
     PTX_NCTAID,
+    PTX_CLUSTER_CTAID, /* of the block in its cluster */
+    PTX_CLUSTER_RANK,
     PTX_PARAM
 } ptx_kind;
 
@@ -104,8 +107,7 @@ typedef struct ptx_bulk {
     const struct ptx_tensor_map *map;
     int32_t at[5];
     uint64_t address, barrier;
-    const uint8_t *global; /* without a map: bytes of global memory, or NULL and */
-    uint64_t from;         /* bytes of shared memory */
+    const uint8_t *from; /* without a map: so many bytes of global memory, or of a block's shared memory */
     uint32_t bytes;
 } ptx_bulk;
 
@@ -125,7 +127,8 @@ typedef struct ptx_part {
     size_t at;      /* the next instruction */
     bool gathers;   /* until its warpgroups are whole */
     bool waits;
-    uint64_t barrier, count; /* then: the barrier, and the threads that it waits for */
+    bool meets;              /* then: the cluster's other blocks; or */
+    uint64_t barrier, count; /* the barrier, and the threads that it waits for */
     uint64_t asked;          /* ptx_machine.events when it last asked an mbarrier in vain */
 } ptx_part;
 
@@ -138,7 +141,12 @@ typedef struct ptx_machine {
     unsigned memories;
     bool trapped;    /* the block came to a trap, and has ended there */
     char fault[256]; /* or has ended because it accessed other global memory; "": it has not */
+    bool ended;
+    unsigned steps, latest; /* part */
     uint32_t block[3], grid[3];
+    struct ptx_machine *peers[PTX_PEERS]; /* the blocks of the cluster by rank; none where it is one block */
+    unsigned peer_count, rank;
+    uint32_t place[3]; /* in the cluster */
     uint64_t params[32];
     uint32_t first[PTX_CLASSES], count[PTX_CLASSES]; /* registers of each class */
     char locals[PTX_LOCALS][8]; /* names of registers between braces; their class is the last */
@@ -261,6 +269,10 @@ static inline ptx_operand ptx_read_operand(const ptx_machine *m, const char *tex
         o.kind = PTX_LANE;
     else if (strncmp(text, "%ctaid.", 7) == 0)
         o = (ptx_operand){.kind = PTX_CTAID, .value = (uint64_t)(text[7] - 'x')};
+    else if (strncmp(text, "%cluster_ctaid.", 15) == 0)
+        o = (ptx_operand){.kind = PTX_CLUSTER_CTAID, .value = (uint64_t)(text[15] - 'x')};
+    else if (strcmp(text, "%cluster_ctarank") == 0)
+        o.kind = PTX_CLUSTER_RANK;
     else if (strncmp(text, "_|", 2) == 0)
         o = (ptx_operand){.kind = PTX_REG, .reg = {ptx_register(m, text + 2)}, .count = 1};
     else if (strncmp(text, "param_", 6) == 0)
@@ -472,6 +484,10 @@ static inline uint64_t ptx_operand_value(const ptx_machine *m, const ptx_operand
         return m->block[o->value];
     case PTX_NCTAID:
         return m->grid[o->value];
+    case PTX_CLUSTER_CTAID:
+        return m->place[o->value];
+    case PTX_CLUSTER_RANK:
+        return m->rank;
     case PTX_PARAM:
         return m->params[o->value];
     case PTX_GROUP: {

@@ -91,8 +91,10 @@ static void run(launch *l, unsigned how) {
         values[p] = (uint64_t)(uintptr_t)l->data[p];
     }
     ptx_own_make(&own, &m, l->program, l->kernel, &l->env);
-    for (unsigned d = 0; d < 3; d++)
-        if (l->env.grid[d] > (d ? 2 : MOST_BLOCKS)) l->env.grid[d] = d ? 2 : MOST_BLOCKS;
+    for (unsigned d = 0; d < 3; d++) { /* whole clusters */
+        uint32_t most = code->abi.cluster[d] > MOST_BLOCKS ? code->abi.cluster[d] : MOST_BLOCKS;
+        if (l->env.grid[d] > most) l->env.grid[d] = most;
+    }
     ptx_launch(&m, l->module, l->program, l->kernel, &l->env, values, own.place);
     if (m.fault[0]) {
         fprintf(stderr, "%s, fill %u: %s\n", code->name, how, m.fault);
@@ -101,12 +103,10 @@ static void run(launch *l, unsigned how) {
     ptx_free(&m);
 }
 
-/* For other blocks: of the launch, or of its cluster, which the machine runs alone. */
+/* For blocks beyond its own cluster. */
 static bool waits(const tvm_ir_kernel *kernel) {
     for (uint32_t i = 0; i < kernel->insn_count; i++)
-        if (kernel->insns[i].op == TVM_OP_SYNC_CLUSTER ||
-            tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WAIT)
-            return true;
+        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_WAIT) return true;
     return false;
 }
 

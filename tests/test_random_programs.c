@@ -52,9 +52,7 @@ static outcome bad(outcome what, const char *where, const char *text) {
 
 static bool is_for_the_machine(const tvm_ir_kernel *kernel) {
     for (uint32_t i = 0; i < kernel->insn_count; i++)
-        if (kernel->insns[i].op == TVM_OP_SYNC_CLUSTER ||
-            tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_OUTPUT)
-            return false;
+        if (tvm_op(kernel->insns[i].op)->effects & TVM_EFFECT_OUTPUT) return false;
     return true;
 }
 

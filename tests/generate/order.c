@@ -464,6 +464,25 @@ static void exchange(gen *g, uint32_t tensor, unsigned rank, uint32_t source, ui
     if (fetch && fetched != TVM_NONE) g->vars[fetched].alive = false; /* nobody had written there */
 }
 
+/* A tile whose elements differ, and differ from those of other blocks. */
+static uint32_t tile_of_block(gen *g, tvm_dtype type, const tvm_layout *layout) {
+    uint32_t slot = gen_load_input(g, "small", type, layout);
+    const tvm_layout *has = gen_layout_of(g, slot);
+    gen_insn init = gen_begin(TVM_OP_ALLOC_REGISTER), sum = gen_begin(TVM_OP_ADD);
+    if (has->rank != layout->rank ||
+        memcmp(has->shape, layout->shape, layout->rank * sizeof *layout->shape)) {
+        g->failed = true;
+        return slot;
+    }
+    init.type = (tvm_result_type){.dtype = type, .has_layout = true, .layout = *has};
+    gen_put_expr(&init, gen_apply(g, TVM_EXPR_MUL, gen_block(g), constant(g, 5)));
+    gen_put_slot(&sum, slot);
+    gen_put_slot(&sum, gen_must(g, &init));
+    slot = gen_must(g, &sum);
+    g->vars[slot] = (gen_var){.alive = true, .exact_bits = true};
+    return slot;
+}
+
 /* Tiles of the other block of a cluster of two; without a cluster, of the block itself. */
 void gen_cluster(gen *g) {
     uint32_t tile[TVM_MAX_RANK];
@@ -472,7 +491,7 @@ void gen_cluster(gen *g) {
     unsigned rank = gen_shape(g, tile);
     tvm_dtype type = sum_type(g);
     if (!gen_layout(g, rank, tile, &layout)) return;
-    uint32_t tensor = shared_tensor(g, type, rank, tile), source = gen_fresh(g, type, &layout),
+    uint32_t tensor = shared_tensor(g, type, rank, tile), source = tile_of_block(g, type, &layout),
              other = clusters
                          ? gen_apply(g, TVM_EXPR_MOD,
                                      gen_apply(g, TVM_EXPR_ADD, gen_block(g), constant(g, 1)), constant(g, 2))
