@@ -120,7 +120,7 @@ def cache_bytes(decoder, tokens):
     return sum(t.numel() * t.element_size() for t in data) * tokens // cache.max_tokens
 
 
-def decode_us(decoder, prompt, steps=32):
+def decode_us(decoder, prompt, steps=16):
     """Microseconds of a step behind a prompt; what the cache holds does not matter."""
     cache = decoder.cache
     decoder.capture()

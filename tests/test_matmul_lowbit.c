@@ -445,9 +445,10 @@ START_TEST(rows_do_not_depend_on_the_batch) {
 }
 END_TEST
 
-/* Weights that are read before the launch before has ended: the same bits. */
+/* Weights that are read before the launch before has ended: the same bits, where tiles of up to 8 rows have
+ * more than four steps. */
 START_TEST(early_weights_are_the_same) {
-    static const long sizes[][3] = {{5, 136, 1408}, {16, 520, 384}, {40, 72, 2688}};
+    static const long sizes[][3] = {{5, 136, 5248}, {16, 520, 384}, {40, 72, 2688}};
     static const machine machines[] = {{90, 3}, {90, 132}, {0, 4}};
     const lowbit_form f = {.type = "u4", .options = {.group = 128, .zeros = 1}, .bias = true};
     runner late, early;
@@ -464,6 +465,28 @@ START_TEST(early_weights_are_the_same) {
     }
     close_runner(&late);
     close_runner(&early);
+}
+END_TEST
+
+/* By split8, which else is for few bits, and in whole tiles where their steps are few. */
+START_TEST(early_launches_multiply) {
+    static const char *const defines[] = {"WTYPE=u4 EARLY=true",
+                                          "WTYPE=f6_e3m2 ATYPE=bf16 GROUP=32 EARLY=true"};
+    static const lowbit_form forms[] = {{"u4", {0, 128, 0}, false, false, false},
+                                        {"f6_e3m2", {1, 32, 0}, false, false, false}};
+    static const long sizes[][3] = {{5, 136, 1408}, {3, 20488, 256}, {5, 136, 1408}};
+    runner r;
+    open_defined(&r, &forms[_i], defines[_i], (machine){90, _i == 0 ? 3 : 132});
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        problem o;
+        make_problem(&r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
+        const char *kernel = i == 0 ? "matmul_lowbit_split8" : "matmul_lowbit";
+        uint8_t *found = multiply(&r, &o, kernel);
+        is_product(&r, &o, found, kernel);
+        free(found);
+        free_problem(&o);
+    }
+    close_runner(&r);
 }
 END_TEST
 
@@ -652,6 +675,7 @@ static Suite *lowbit_suite(void) {
     tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);
+    tcase_add_loop_test(run, early_launches_multiply, 0, 2);
     tcase_add_loop_test(run, stacks_of_experts_multiply, 0, 3);
     tcase_add_loop_test(run, the_entry_is_a_variant, 0, 4);
     tcase_add_loop_test(run, measured_choices_are_for_one_device, 0, lowbit_count);

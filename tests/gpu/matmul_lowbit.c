@@ -346,7 +346,7 @@ void gpu_add_lowbits(suite *s, gpu_group *group) {
         add(s, group, &data[used++], &(lowbit_form){.type = name, .options = matmul_default}, false, NULL);
     }
     for (size_t i = 0; i < VARIANT_FORMS; i++) {
-        add(s, group, &data[used], &variant_forms[i], true, NULL);
+        add(s, group, &data[used], &variant_forms[i], true, i % 3 == 2 ? "EARLY=true" : NULL);
         data[used++].turn = 5 * i;
     }
     for (size_t i = 0; i < FORMS; i++) add(s, group, &data[used++], &forms[i], false, NULL);
