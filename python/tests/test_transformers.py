@@ -171,6 +171,11 @@ def test_accelerated_models(family, device):
 
 def test_what_is_refused():
     model, ids = accelerate_(model_of("llama")), ids_of(2, 19)
+    decoder = Decoder(model_of("llama"), 1, 32, page=16)
+
+    def fresh(**words):
+        return PagedCache(model.config, 2, 32, **{"page": 16, "device": "cpu", **words})
+
     with pytest.raises(ValueError, match="accelerated before"):
         accelerate_(model)
     cache = PagedCache(model.config, 2, 32, page=16, device="cpu")
@@ -188,6 +193,19 @@ def test_what_is_refused():
     )
     with pytest.raises(ValueError, match="family gpt2"):
         accelerate_(other)
+    for call, message in [
+        (lambda: Decoder(model_of("llama").float(), 1, 64), "model must be of torch.float16"),
+        (lambda: decoder.generate(ids, 2), r"ids must have the shape \[1, tokens\], not \[2, 19\]"),
+        (lambda: decoder.generate(ids[:1].tolist(), 2), "ids must be a tensor"),
+        (lambda: decoder.generate(ids[:1].float(), 2), "ids must be torch.int64"),
+        (lambda: decoder.generate(ids[:1], 15), "holds 32 tokens of a sequence, not 33"),
+        (lambda: model(ids[:1], past_key_values=fresh()), "for a batch of 2, not 1"),
+        (lambda: model(ids, past_key_values=fresh(dtype=torch.bfloat16)), "for torch.bfloat16, not torch.float16"),
+        (lambda: fresh(page=10), "page must be one of 16, 32, 64, 128"),
+        (lambda: PagedCache(model.config, 0, 32), "batch must be a number from 1"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
     for words, message in [
         ({"group": 100}, "group must be"), ({"scales": "best"}, "mse or absmax"), ({"skip": "lm_head"}, "skip must be"),
         ({"type": "i4", "zeros": True}, "zeros goes with unsigned"), ({"type": "u9"}, "type must be"),

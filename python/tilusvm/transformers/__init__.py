@@ -1,6 +1,6 @@
 """Language models of transformers by this package's kernels.
 
-    model = AutoModelForCausalLM.from_pretrained(path, quantization_config=TilusConfig("u4"), device_map="cuda")
+    model = AutoModelForCausalLM.from_pretrained(path, quantization_config=TilusConfig("u4"), dtype="float16").cuda()
     accelerate_(model)                                          # norms, rotary embedding, attention, ... in place
     tokens = Decoder(model, batch=1, max_tokens=4096).generate(prompt, 128)             # steps from a CUDA graph
 

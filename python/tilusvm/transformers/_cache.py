@@ -7,9 +7,13 @@ import dataclasses
 import torch
 from transformers.cache_utils import Cache
 
+from .._registry import HALVES
 from ..ops import CacheFormat, kv_append, qkv_append
 
 __all__ = ["PagedCache"]
+
+
+PAGES = (16, 32, 64, 128)
 
 
 class PagedCache(Cache):
@@ -18,7 +22,7 @@ class PagedCache(Cache):
 
     type: None keeps keys and values as they are, "f8_e4m3", "u4" or another low-precision type quantizes them as they
     come, a scale to a head and token; zeros: zero points, for unsigned types. Pages are of `page` tokens: 16, 32, 64
-    or 128.
+    or 128. dtype: of the model; None: what its configuration says, or float16.
 
     kv_heads: of this rank, where ranks share them; else the configuration's.
 
@@ -29,10 +33,17 @@ class PagedCache(Cache):
     is_compileable = False
 
     def __init__(
-        self, config, batch, max_tokens, *, type=None, zeros=False, page=64, dtype=torch.float16, device="cuda",
-        kv_heads=None,
-    ):  # fmt: skip
+        self, config, batch, max_tokens, *, type=None, zeros=False, page=64, dtype=None, device="cuda", kv_heads=None
+    ):
         config = config.get_text_config()
+        if page not in PAGES:
+            raise ValueError(f"page must be one of {', '.join(map(str, PAGES))} tokens, not {page!r}")
+        for name, value in (("batch", batch), ("max_tokens", max_tokens)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a number from 1, not {value!r}")
+        if dtype is None:
+            dtype = getattr(config, "dtype", None)
+            dtype = dtype if dtype in HALVES else torch.float16
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.format = CacheFormat(
             dtype=dtype, k_type=type, v_type=type, head=head, page=page, k_zeros=zeros, v_zeros=zeros
@@ -56,6 +67,13 @@ class PagedCache(Cache):
             device = self.lengths.device
             self._starts[tokens] = torch.arange(self.batch + 1, dtype=torch.int32, device=device) * tokens
         return self._starts[tokens]
+
+    def check(self, batch: int, dtype: torch.dtype) -> None:
+        """ValueError or TypeError where it is not for so many sequences, or a model of that type."""
+        if batch != self.batch:
+            raise ValueError(f"the PagedCache is for a batch of {self.batch}, not {batch}")
+        if dtype != self.format.dtype:
+            raise TypeError(f"the PagedCache is for {self.format.dtype}, not {dtype}: make it with dtype={dtype}")
 
     def advance(self, tokens: int) -> None:
         """Makes room for so many new tokens of each sequence, before the first layer appends them."""

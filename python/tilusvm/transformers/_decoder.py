@@ -9,6 +9,7 @@ import dataclasses
 
 import torch
 
+from .._registry import HALVES
 from ..ops import argmax
 from ._block import Block, Norm, Options, early, text_config
 from ._cache import PagedCache
@@ -65,6 +66,8 @@ class Decoder:
         self.device = self.embed.weight.device
         self.norm = Norm(body.norm, self.options.norms)
         dtype = body.norm.weight.dtype
+        if dtype not in HALVES:
+            raise TypeError(f"model must be of torch.float16 or torch.bfloat16, not {dtype}: call its half() before")
         self.factor = None
         if config.model_type == "gemma2":
             self.factor = torch.tensor(config.hidden_size**0.5, dtype=dtype, device=self.device)
@@ -111,10 +114,20 @@ class Decoder:
             list(threads.map(run, jobs))
         cache.reset()
 
+    def _check(self, ids):
+        if not isinstance(ids, torch.Tensor):
+            raise TypeError(f"ids must be a tensor of tokens, not {type(ids).__name__}")
+        if ids.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"ids must be torch.int64 or torch.int32, not {ids.dtype}")
+        batch = self.cache.batch
+        if ids.dim() != 2 or ids.shape[0] != batch or not ids.shape[1]:
+            raise ValueError(f"ids must have the shape [{batch}, tokens], not {list(ids.shape)}")
+
     @torch.no_grad()
     def forward(self, ids):
         """Logits [batch, vocabulary] of the token behind the newest ones, ids [batch, tokens]."""
-        batch, new = ids.shape
+        self._check(ids)
+        new = ids.shape[1]
         cache = self.cache
         cache.advance(new)
         newest = torch.arange(new, dtype=torch.int32, device=self.device)
@@ -179,6 +192,10 @@ class Decoder:
     @torch.no_grad()
     def generate(self, ids, new_tokens):
         """ids [batch, tokens] and new_tokens more of each, those of the greatest logits."""
+        self._check(ids)
+        tokens, most = ids.shape[1] + new_tokens - 1, self.cache.max_tokens
+        if tokens > most:
+            raise ValueError(f"the cache holds {most} tokens of a sequence, not {tokens}: max_tokens of the Decoder")
         self.cache.reset()
         if self.device.type == "cuda" and self.graph is None:
             self.capture()

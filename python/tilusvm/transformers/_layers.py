@@ -63,6 +63,7 @@ class Layer(Block):
         context = Context(new, positions, table, starts, cache, absolute=False)
         if isinstance(cache, PagedCache):
             if self.index == 0:
+                cache.check(batch, hidden_states.dtype)
                 cache.advance(new)
             if context.new > self.few_queries and cache.tokens != new:
                 raise ValueError(f"a PagedCache that is not empty takes at most {self.few_queries} tokens at once")
