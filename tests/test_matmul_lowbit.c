@@ -134,6 +134,15 @@ START_TEST(options_go_together) {
 }
 END_TEST
 
+START_TEST(tables_go_with_all_variants) {
+    static const long groups[] = {32, 64, 128, 0, 16};
+    char define[128];
+    snprintf(define, sizeof define, "BOOK=\"%s\" GROUP=%ld ATYPE=%s", _i % 2 ? "nf4" : "fp4", groups[_i],
+             _i % 2 ? "f16" : "bf16");
+    tvm_ir_program_free(assemble_file(lowbit_path(), define));
+}
+END_TEST
+
 START_TEST(impossible_options_are_refused) {
     static const char *const refused[][2] = {
         {"ATYPE=f32", "ATYPE must be f16 or bf16"},
@@ -667,6 +676,7 @@ static Suite *lowbit_suite(void) {
     suite_add_tcase(suite, compile);
     tcase_add_loop_test(text, generated_files_are_the_matmul, 0, lowbit_count);
     tcase_add_loop_test(text, options_go_together, 0, lowbit_count);
+    tcase_add_loop_test(text, tables_go_with_all_variants, 0, 5);
     tcase_add_test(text, impossible_options_are_refused);
     suite_add_tcase(suite, text);
     tcase_set_timeout(run, TIMEOUT);
