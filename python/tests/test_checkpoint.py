@@ -376,6 +376,12 @@ def test_groups_that_no_program_has(tmp_path):
         storage.load(model_of(80, 32), target)
 
 
+def test_what_is_not_imported(tmp_path):
+    write(tmp_path / "model.safetensors", {f"x.{name}": t for name, t in gptq(64, 32, 64, 4)[0].items()})
+    with pytest.raises(tilusvm.UnsupportedError, match=f"tvm-pack --from=auto {tmp_path} -o"):
+        storage.load(model_of(64, 32), tmp_path)
+
+
 def test_stacks_of_no_experts(tmp_path):
     blocks = numpy.zeros((3, 32, 2, 16), numpy.uint8)
     target = imported(tmp_path, {"x_blocks": blocks, "x_scales": numpy.full((3, 32, 2), 127, numpy.uint8)})

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pathlib
+import typing
 
 import pytest
 from conftest import torch
@@ -78,3 +79,12 @@ def public():
 def test_everything_public_is_described():
     bare = [name for name, value in public() if not inspect.getdoc(value)]
     assert bare == []
+
+
+def test_everything_public_has_types():
+    """Each parameter and result, and the names of the types are there."""
+    for name, value in public():
+        if inspect.isfunction(value):
+            hints = typing.get_type_hints(value)
+            own = {p for p in inspect.signature(value).parameters if p not in ("self", "cls")} | {"return"}
+            assert own <= hints.keys(), name

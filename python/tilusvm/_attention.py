@@ -102,9 +102,10 @@ _attention_op = Operator(
 
 
 def attention(
-    q, k, v, q_starts, k_starts, *, longest, scale=None, left=-1, right=-1, cap=0.0, table=None, slopes=None,
-    out_dtype=None,
-):  # fmt: skip
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_starts: torch.Tensor, k_starts: torch.Tensor, *, longest: int,
+    scale: float | None = None, left: int = -1, right: int = -1, cap: float = 0.0, table: torch.Tensor | None = None,
+    slopes: torch.Tensor | None = None, out_dtype: torch.dtype | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """softmax(scale q k^T) v of a ragged batch, and the log of each row's sum of exponentials: (out, lse).
 
     q: [tokens, heads, d], k: [kv_tokens, kv_heads, d], v: [kv_tokens, kv_heads, dv], halves or float8; d and dv are
@@ -175,7 +176,7 @@ class CacheFormat:
         k = self._words(self.k_type, self.k_group, self.k_zeros, self.k_channels)
         return pages, kv_heads, self.page // 16, sum(k) + sum(self._words(self.v_type, self.v_group, self.v_zeros))
 
-    def zeros(self, pages: int, kv_heads: int, device=None) -> torch.Tensor:
+    def zeros(self, pages: int, kv_heads: int, device: torch.device | str | None = None) -> torch.Tensor:
         """A cache of nothing."""
         return torch.zeros(self.shape(pages, kv_heads), dtype=torch.int32, device=device)
 
@@ -262,9 +263,10 @@ _decode_op = Operator(
 
 
 def attention_decode(
-    q, cache, table, lengths, format: CacheFormat, *, window=0, scale=None, cap=0.0, k_scale=None, k_zero=None,
-    early=False,
-):  # fmt: skip
+    q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, format: CacheFormat, *,
+    window: int = 0, scale: float | None = None, cap: float = 0.0, k_scale: torch.Tensor | None = None,
+    k_zero: torch.Tensor | None = None, early: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Attention of the newest tokens of sequences to all that a paged cache has of them: (out, lse).
 
     q: [batch, queries, heads, head] of the format's dtype, the newest tokens, which see each other causally; cache:
@@ -353,7 +355,10 @@ _append_qkv_op = Operator(
 )
 
 
-def qkv_append(qkv, cache, starts, table, lengths, format: CacheFormat, *, longest, rotation, early=False):
+def qkv_append(
+    qkv: torch.Tensor, cache: torch.Tensor, starts: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor,
+    format: CacheFormat, *, longest: int, rotation: torch.Tensor, early: bool = False,
+) -> torch.Tensor:  # fmt: skip
     """kv_append, and rope of the queries, of what one product gives: one launch; the queries, turned.
 
     qkv: [tokens, (heads + 2 kv_heads) * head], of a token the queries, then the keys, then the values; the rest as for
@@ -373,9 +378,10 @@ _append_op = Operator(
 
 
 def kv_append(
-    k, v, cache, starts, table, lengths, format: CacheFormat, *, longest, rotation=None, k_scale=None, k_zero=None,
-    early=False,
-):  # fmt: skip
+    k: torch.Tensor, v: torch.Tensor, cache: torch.Tensor, starts: torch.Tensor, table: torch.Tensor,
+    lengths: torch.Tensor, format: CacheFormat, *, longest: int, rotation: torch.Tensor | None = None,
+    k_scale: torch.Tensor | None = None, k_zero: torch.Tensor | None = None, early: bool = False,
+) -> None:  # fmt: skip
     """Puts new keys and values of sequences into their pages of a cache, quantized as its format says.
 
     k, v: [tokens, kv_heads, head] of the format's dtype; starts: i32 [batch + 1], the rows of k and v of each sequence;

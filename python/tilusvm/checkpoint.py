@@ -7,6 +7,8 @@ codes, scales and zero points, the codes laid out by the program's kernel. Nothi
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 
@@ -29,7 +31,7 @@ class ImportedLayer:
     multiplies such weights, ValueError where the description is damaged.
     """
 
-    def __init__(self, name, text, path):
+    def __init__(self, name: str, text: str, path: str) -> None:
         self.name, self._path = name, path
         try:
             said = json.loads(text)
@@ -62,7 +64,7 @@ class ImportedLayer:
     def _refused(self, what):
         return UnsupportedError(f"{self._path}: layer {self.name} cannot be multiplied: {what}")
 
-    def config(self, name, names):
+    def config(self, name: str, names: Collection[str]) -> dict[str, Any]:
         """The arguments of an nn.Linear that has the names of the layer's tensors, which are among names and begin with
         name, and none of its memory; of a stack those of Experts."""
         return {
@@ -72,7 +74,7 @@ class ImportedLayer:
             **({"experts": self.experts} if self.experts else {}),
         }  # fmt: skip
 
-    def layer(self, tensors):
+    def layer(self, tensors: Mapping[str, torch.Tensor]) -> Linear | Experts:
         """The nn.Linear of its tensors, a mapping of "packed", "scales" and what else it has, on their device; of a
         stack the Experts."""
         if not self.experts:
@@ -84,7 +86,7 @@ class ImportedLayer:
         return Experts.collect(map(self.linear, parts), self.experts)
 
     @torch.no_grad()
-    def linear(self, tensors):
+    def linear(self, tensors: Mapping[str, torch.Tensor]) -> Linear:
         """The nn.Linear of the tensors of one matrix."""
         fmt = format_of(self.type)
         groups = self.in_features // (self.group or self.in_features) // self.spread
@@ -139,7 +141,7 @@ def _folded(scales, multiplier):
     return (products, None) if torch.equal(products.double(), exact) else (scales, multiplier)
 
 
-def layers_of(path, metadata):
+def layers_of(path: str, metadata: Mapping[str, str]) -> dict[str, ImportedLayer]:
     """The imported layers of a file with these metadata, by name; none of a file of another kind."""
     if metadata.get("format") != "tilusvm-model":
         return {}

@@ -11,7 +11,8 @@ of transformers (Mixtral, Qwen 2 and 3 MoE, gpt-oss, DeepSeek, ...).
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,17 +35,17 @@ class ExpertTiles(NamedTuple):
     valid: torch.Tensor  #: bool [rows]: is its expert one?
     rows: int  #: of a tile
 
-    def spread(self, x, each=1):
+    def spread(self, x: torch.Tensor, each: int = 1) -> torch.Tensor:
         """x [rows / each, k] as rows of tiles [tiles * rows, k], zeros between them; each: rows that share one of x."""
         out = x.new_zeros(self.experts.shape[0] * self.rows, x.shape[-1])
         return out.index_copy_(0, self.places, x.repeat_interleave(each, 0) if each > 1 else x)
 
-    def gather(self, y):
+    def gather(self, y: torch.Tensor) -> torch.Tensor:
         """The way back; rows without an expert are zeros."""
         return torch.where(self.valid[:, None], y.index_select(0, self.places), 0)
 
 
-def tiles_of(index, experts, rows) -> ExpertTiles:
+def tiles_of(index: torch.Tensor, experts: int, rows: int) -> ExpertTiles:
     """The tiles of `rows` rows for an integer tensor that names the expert of each row, of any shape; without a copy
     to the host. A number that is not 0 to experts - 1 is that of no expert."""
     need_tensor("tiles_of", "index", index)
@@ -148,8 +149,10 @@ _operator = Operator(
 
 
 def matmul_experts(
-    x, tiles, packed, scales, zeros=None, bias=None, *, type, group=128, out_dtype=None, multiplier=None
-):  # fmt: skip
+    x: torch.Tensor, tiles: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None, *, type: str, group: int = 128, out_dtype: torch.dtype | None = None,
+    multiplier: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
     """Tile i of x times matrix tiles[i] of a stack, for all i: [m, n].
 
     x: halves [m, k], m / tiles rows a tile, 8, 16, 32 or 64 (tile_rows says what a device takes); tiles: i32, the
@@ -170,7 +173,10 @@ class Experts(LowBit):
     zeros, bias, order, multiplier.
     """
 
-    def __init__(self, experts, in_features, out_features, bias=True, *, device=None, **options):
+    def __init__(
+        self, experts: int, in_features: int, out_features: int, bias: bool = True, *,
+        device: torch.device | str | None = None, **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(experts, int) or not 1 <= experts <= 65536:
             raise ValueError(f"Experts: experts must be a number from 1 to 65536, not {experts!r}")
@@ -191,7 +197,7 @@ class Experts(LowBit):
             self.multiplier += 1
 
     @classmethod
-    def from_linears(cls, layers):
+    def from_linears(cls, layers: Iterable[Linear]) -> Experts:
         """Of nn.Linear layers of one shape and type, whose tensors are copied. What some have and others have not, is
         made up: zero points in the middle, a bias of zeros, the plain order, a multiplier of 1."""
         layers = list(layers)
@@ -199,7 +205,7 @@ class Experts(LowBit):
 
     @classmethod
     @torch.no_grad()
-    def collect(cls, layers, count):
+    def collect(cls, layers: Iterable[Linear], count: int) -> Experts:
         """from_linears of an iterable of `count` layers, of which only one need be there at a time."""
         made = None
         for i, layer in enumerate(layers):
@@ -235,7 +241,10 @@ class Experts(LowBit):
 
     @classmethod
     @torch.no_grad()
-    def from_float(cls, weight, type="u4", group=128, *, bias=None, transposed=False, device=None, **options):
+    def from_float(
+        cls, weight: torch.Tensor, type: str = "u4", group: int = 128, *, bias: torch.Tensor | None = None,
+        transposed: bool = False, device: torch.device | str | None = None, **options: Any,
+    ) -> Experts:  # fmt: skip
         """Quantizes weights [experts, out_features, in_features], or with transposed [experts, in_features,
         out_features], one expert after the other; bias: [experts, out_features]; options: of nn.Linear.from_float."""
         need_tensor("from_float", "weight", weight)
@@ -252,7 +261,7 @@ class Experts(LowBit):
 
         return cls.collect(layers(), weight.shape[0])
 
-    def linear(self, expert) -> Linear:
+    def linear(self, expert: int) -> Linear:
         """One of them, an nn.Linear over the same memory."""
         made = Linear(
             self.in_features, self.out_features, self.bias is not None, type=self.type, group=self.group,
@@ -263,16 +272,18 @@ class Experts(LowBit):
             made._buffers[name] = value.view(1) if name == "multiplier" and value is not None else value
         return made
 
-    def dequantize(self, dtype=torch.float32):
+    def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """The weights [experts, out_features, in_features]."""
         return torch.stack([self.linear(i).dequantize(dtype) for i in range(self.experts)])
 
-    def rows_for(self, count) -> int:
+    def rows_for(self, count: int) -> int:
         """Of a tile, where `count` rows go to the experts."""
         allowed = tile_rows(self.type, self.group, self.dtype, self.zeros is not None, self.device)
         return next((rows for rows in allowed if count <= rows * self.experts), allowed[-1])
 
-    def forward(self, x, experts, bias=None):
+    def forward(
+        self, x: torch.Tensor, experts: torch.Tensor | ExpertTiles, bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         """x: [rows, in_features]; experts: an integer to a row, or the ExpertTiles that x has been spread to, as the
         result is then. bias: [experts, out_features], in the place of the layers' own."""
         need_tensor("Experts", "x", x)
@@ -303,7 +314,7 @@ class Experts(LowBit):
         )  # fmt: skip
         return y if n == self.out_features else y[:, : self.out_features].contiguous()
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"experts={self.experts}, {self.linear(0).extra_repr()}"
 
 
@@ -315,7 +326,7 @@ class MixtureOfExperts(torch.nn.Module):
     between the two products is that module's own. Stacks: gate_up_proj, or gate_proj and up_proj, and down_proj.
     """
 
-    def __init__(self, module):
+    def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
         if not is_mixture(module):
             raise TypeError(f"module must be the experts of a mixture of transformers, not {type(module).__name__}")
@@ -331,7 +342,9 @@ class MixtureOfExperts(torch.nn.Module):
     def _interleaved(self):
         return not getattr(self._between[0], "is_concatenated", True)
 
-    def forward(self, hidden_states, top_k_index, top_k_weights):
+    def forward(
+        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor,
+    ) -> torch.Tensor:  # fmt: skip
         shape = hidden_states.shape
         x = hidden_states.reshape(-1, shape[-1])
         tokens, top = top_k_index.shape

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from . import ops, quantize
@@ -33,11 +35,11 @@ class LowBit(torch.nn.Module):
     """What has weights of a low-precision type: buffers packed, scales, zeros, bias, order, multiplier."""
 
     @property
-    def dtype(self):
+    def dtype(self) -> torch.dtype:
         return self.scales.dtype
 
     @property
-    def device(self):
+    def device(self) -> torch.device:
         return self.packed.device
 
     def _apply(self, fn, recurse=True):
@@ -73,20 +75,10 @@ class Linear(LowBit):
     early = False
 
     def __init__(
-        self,
-        in_features,
-        out_features,
-        bias=True,
-        *,
-        type="u4",
-        group=128,
-        zeros=False,
-        dtype=torch.float16,
-        device=None,
-        batch_invariant=False,
-        order=False,
-        multiplier=False,
-    ):
+        self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,
+        zeros: bool = False, dtype: torch.dtype = torch.float16, device: torch.device | str | None = None,
+        batch_invariant: bool = False, order: bool = False, multiplier: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         quantize.checked_format(type, group, zeros, dtype)
         for name, size in (("in_features", in_features), ("out_features", out_features)):
@@ -118,18 +110,10 @@ class Linear(LowBit):
     @classmethod
     @torch.no_grad()
     def from_float(
-        cls,
-        linear,
-        type="u4",
-        group=128,
-        *,
-        zeros=False,
-        dtype=None,
-        scales="mse",
-        importance=None,
-        device=None,
-        batch_invariant=False,
-    ):
+        cls, linear: torch.nn.Linear, type: str = "u4", group: int = 128, *, zeros: bool = False,
+        dtype: torch.dtype | None = None, scales: str = "mse", importance: torch.Tensor | None = None,
+        device: torch.device | str | None = None, batch_invariant: bool = False,
+    ) -> Linear:  # fmt: skip
         """Quantizes a torch.nn.Linear; quantize.quantize_ has the arguments."""
         if not isinstance(getattr(linear, "weight", None), torch.Tensor):
             raise TypeError(f"from_float: linear must be a torch.nn.Linear, not {linear.__class__.__name__}")
@@ -145,18 +129,10 @@ class Linear(LowBit):
     @classmethod
     @torch.no_grad()
     def from_codes(
-        cls,
-        codes,
-        scales,
-        zeros=None,
-        bias=None,
-        *,
-        type,
-        group=128,
-        in_features=None,
-        out_features=None,
-        batch_invariant=False,
-    ):
+        cls, codes: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None, *, type: str, group: int = 128, in_features: int | None = None,
+        out_features: int | None = None, batch_invariant: bool = False,
+    ) -> Linear:  # fmt: skip
         """Of given codes uint8[k, n], one to a byte, scales [k / group, n], zero points as scales and bias, without
         quantizing anew. in_features, out_features: where k and n are filled up."""
         need("from_codes", "codes", codes, dtype=torch.uint8, dim=2)
@@ -180,9 +156,10 @@ class Linear(LowBit):
     @classmethod
     @torch.no_grad()
     def from_strings(
-        cls, strings, scales, zeros=None, bias=None, *, type, group, in_features, out_features, order=None,
-        multiplier=None,
-    ):  # fmt: skip
+        cls, strings: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None, *, type: str, group: int, in_features: int, out_features: int,
+        order: torch.Tensor | None = None, multiplier: torch.Tensor | None = None,
+    ) -> Linear:  # fmt: skip
         """As from_codes, of codes as rows of compact bit strings, uint8[in_features, whole bytes of the columns], and
         scales and zero points of out_features columns; they are filled up here. order, multiplier: the buffers."""
         made = cls._empty(in_features, out_features, scales, zeros, bias, type, group, False)
@@ -202,7 +179,7 @@ class Linear(LowBit):
 
     @classmethod
     @torch.no_grad()
-    def cat(cls, layers):
+    def cat(cls, layers: Sequence[Linear]) -> Linear:
         """One layer whose outputs are those of the layers, one after the other: a launch for all of them.
 
         They have the same inputs, in the same order, type, group, zero points and dtype, no multipliers, and but for
@@ -267,7 +244,7 @@ class Linear(LowBit):
         return self
 
     @torch.no_grad()
-    def dequantize(self, dtype=torch.float32):
+    def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """The weights [out_features, in_features], computed in f32 and rounded to dtype."""
         exact = dtype if self.multiplier is None else torch.float32
         weight = quantize.dequantize(
@@ -279,7 +256,7 @@ class Linear(LowBit):
             weight = torch.empty_like(weight).index_copy_(1, self.order.long(), weight)
         return weight.contiguous()
 
-    def forward(self, x, *, out_dtype=None):
+    def forward(self, x: torch.Tensor, *, out_dtype: torch.dtype | None = None) -> torch.Tensor:
         """out_dtype: torch.float32 leaves the sums unrounded; None is the type of the layer."""
         buffers = self._buffers  # attributes of a module that are buffers are found late
         scales = buffers["scales"]
@@ -308,7 +285,7 @@ class Linear(LowBit):
             y = ops.lowbit_operator.op(x, *rest)
         return y if n == self.out_features else y[..., : self.out_features]
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         parts = [
             f"in_features={self.in_features}",
             f"out_features={self.out_features}",

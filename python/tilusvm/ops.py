@@ -196,9 +196,10 @@ lowbit_operator = Operator(
 
 
 def matmul_lowbit(
-    x, packed, scales, zeros=None, bias=None, *, type, group=128, out_dtype=None, batch_invariant=False,
-    multiplier=None, early=False,
-):  # fmt: skip
+    x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None, *, type: str, group: int = 128, out_dtype: torch.dtype | None = None,
+    batch_invariant: bool = False, multiplier: torch.Tensor | None = None, early: bool = False,
+) -> torch.Tensor:  # fmt: skip
     """x @ W * multiplier + bias for weights W [k, n] of any low-precision type, where x is [..., k], of the type of the
     scales.
 
@@ -300,7 +301,11 @@ _matmul_op = Operator(
 )
 
 
-def matmul(a, b, scale_a=None, scale_b=None, bias=None, residual=None, *, activation="none", out_dtype=None):
+def matmul(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None = None, scale_b: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None, residual: torch.Tensor | None = None, *, activation: str = "none",
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:  # fmt: skip
     """activation(a @ b.T * scale_a * scale_b + bias) + residual, computed in f32 and rounded once.
 
     a: [..., k], b: [n, k], of a float, float8 or 8-bit integer type (f32 is multiplied as tf32); scale_a: f32 [rows
@@ -346,7 +351,7 @@ _rms_norm_op = Operator(
 )
 
 
-def rms_norm(x, weight, eps=1e-6):
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension, in f32: x a float [..., n], weight [n] of its
     type."""
     return _rms_norm_op(x, weight, eps)
@@ -391,7 +396,9 @@ _add_rms_norm_op = Operator(
 )
 
 
-def add_rms_norm(x, residual, weight, eps=1e-6, inner=None):
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, inner: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
     """Adds x to residual, in place, rounded to their type, and returns rms_norm of the sum. With inner, weights [n] of
     their type, rms_norm(x, inner, eps) is added in the place of x, by the same launch; n is at most 16384 then."""
     return _add_rms_norm_op(x, residual, weight, eps, inner)
@@ -420,7 +427,7 @@ _swiglu_op = Operator(
 )
 
 
-def swiglu(x, activation="silu"):
+def swiglu(x: torch.Tensor, activation: str = "silu") -> torch.Tensor:
     """activation(a) * b, where a row of x [..., 2n] is one of a and then of b: silu, gelu or gelu_tanh."""
     return _swiglu_op(x, activation)
 
@@ -452,7 +459,7 @@ _rope_op = Operator(
 )
 
 
-def rope(x, positions, table, style="half"):
+def rope(x: torch.Tensor, positions: torch.Tensor, table: torch.Tensor, style: str = "half") -> torch.Tensor:
     """Rotary embedding of x, a float [..., heads, d], d even.
 
     positions: i32 [...]; table: f32 [max, d], of each position the d/2 cosines and then the sines. style: half
@@ -473,7 +480,7 @@ _softmax_op = Operator(
 )
 
 
-def softmax(x):
+def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax over the last dimension of a float [..., n], n up to 2^20, computed in f32."""
     return _softmax_op(x)
 
@@ -502,7 +509,7 @@ _argmax_op = Operator(
 )
 
 
-def argmax(x):
+def argmax(x: torch.Tensor) -> torch.Tensor:
     """The index of the greatest element of the last dimension of x [..., n], the lowest of equal ones: i32 [...]. x: a
     float, int8, uint8 or int32; a NaN is below every number."""
     return _argmax_op(x)
@@ -544,7 +551,9 @@ _quantize_rows_op = Operator(
 )
 
 
-def quantize_rows(x, dtype=torch.int8, group=0):
+def quantize_rows(
+    x: torch.Tensor, dtype: torch.dtype = torch.int8, group: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """x [..., n] as 8-bit numbers of dtype (int8, float8_e4m3fn, float8_e5m2), and f32 scales [..., n / group or 1].
 
     x is numbers * scales; a scale for each row, or `group` columns (32 to 512): max |x| / the greatest number.
@@ -573,6 +582,6 @@ _embedding_op = Operator(
 )
 
 
-def embedding(ids, table):
+def embedding(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     """table[ids], rows of zeros where there is no such row: ids i32 [...], table a float [vocabulary, n]."""
     return _embedding_op(ids, table)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import fnmatch
+from collections.abc import Mapping
 
 import torch
 import torch.distributed as dist
@@ -141,7 +142,7 @@ class ColumnParallelLinear(_Parallel):
     def _options(self, gather_output=False):
         self.gather_output = gather_output
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.linear(x)
         if not self.gather_output:
             return y
@@ -150,7 +151,7 @@ class ColumnParallelLinear(_Parallel):
         dist.all_gather_into_tensor(parts, y.contiguous(), group=self.process_group)
         return parts.view(world, *y.shape).movedim(0, -2).flatten(-2)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"gather_output={self.gather_output}"
 
 
@@ -168,7 +169,7 @@ class RowParallelLinear(_Parallel):
             raise TypeError(f"reduce_dtype must be None or torch.float32, not {reduce_dtype}")
         self.scatter_input, self.reduce_dtype = scatter_input, reduce_dtype
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.scatter_input:
             part = self.linear.in_features
             x = x.narrow(-1, part * dist.get_rank(self.process_group), part)
@@ -176,7 +177,7 @@ class RowParallelLinear(_Parallel):
         dist.all_reduce(y, group=self.process_group)
         return y if self.reduce_dtype is None else y.to(x.dtype)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"scatter_input={self.scatter_input}, reduce_dtype={self.reduce_dtype}"
 
 
@@ -188,7 +189,9 @@ _KINDS = {
 }
 
 
-def parallelize_(model, plan, process_group=None):
+def parallelize_(
+    model: torch.nn.Module, plan: Mapping[str, str], process_group: dist.ProcessGroup | None = None,
+) -> torch.nn.Module:  # fmt: skip
     """Replaces the nn.Linear modules that the plan names by this rank's parts, in place; returns the model.
 
     plan: a mapping of name patterns to "column", "row", "column, gathered" or "row, scattered", such as

@@ -10,7 +10,7 @@ import fnmatch
 import functools
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
@@ -46,7 +46,10 @@ def _check(weight, type, group, zeros, dtype):
 
 
 @torch.no_grad()
-def quantize_weight(weight, type="u4", group=128, *, zeros=False, dtype=torch.float16, scales="mse", importance=None):
+def quantize_weight(
+    weight: torch.Tensor, type: str = "u4", group: int = 128, *, zeros: bool = False,
+    dtype: torch.dtype = torch.float16, scales: str = "mse", importance: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:  # fmt: skip
     """Quantizes a matrix [n, k] on its device: codes uint8[k, n], scales dtype[k / group, n], zero points or None.
 
     k is filled up with zeros to a multiple of the group (of 128 for 0 and 16), n to one of 8: the results have those
@@ -147,7 +150,10 @@ def _device_check(tensor, name):
         raise ValueError(f"{name} must be on a CUDA device or the CPU, not on {tensor.device}")
 
 
-def pack(codes, type, group=128, dtype=torch.float16, *, zeros=False, bias=False):
+def pack(
+    codes: torch.Tensor, type: str, group: int = 128, dtype: torch.dtype = torch.float16, *, zeros: bool = False,
+    bias: bool = False,
+) -> torch.Tensor:  # fmt: skip
     """Codes uint8[k, n] as the program matmul_lowbit reads them, uint8[ops.packed_shape(type, group, k, n)].
 
     The program's own kernel lays them out, on the codes' device. k is a multiple of the group (128 for 0 and 16), n of
@@ -266,7 +272,7 @@ def _(packed, scales, zeros, type, group, dtype):
     return scales.new_empty((scales.shape[1], packed.shape[1] * group_rows(group)), dtype=dtype)
 
 
-def unpack(packed, type, group, n):
+def unpack(packed: torch.Tensor, type: str, group: int, n: int) -> torch.Tensor:
     """The codes uint8[k, n] of what pack made, bit by bit."""
     _check_packed(packed, type, group, n)
     return torch.ops.tilusvm.unpack(packed, type, group, n)
@@ -283,7 +289,10 @@ def _check_packed(packed, type, group, n):
         raise ValueError(f"packed must be {type} weights of {n} columns, not {packed.dtype} {list(packed.shape)}")
 
 
-def dequantize(packed, scales, zeros=None, *, type, group=128, dtype=torch.float32):
+def dequantize(
+    packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, type: str, group: int = 128,
+    dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:  # fmt: skip
     """The matrix [n, k] that packed weights stand for, computed in f32: (code - zero) * scale, rounded to dtype."""
     if not torch.compiler.is_compiling():
         need("dequantize", "scales", scales, dtype=HALVES, dim=2, like=packed)
@@ -341,9 +350,11 @@ class _Bar:
 
 
 def quantize_(
-    model, type="u4", group=128, skip=(), *, zeros=False, dtype=None, scales="mse", importance=None, device=None,
-    progress=True,
-):  # fmt: skip
+    model: torch.nn.Module, type: str | Mapping[str, str] = "u4", group: int = 128, skip: Iterable[str] = (), *,
+    zeros: bool = False, dtype: torch.dtype | None = None, scales: str = "mse",
+    importance: Mapping[str, torch.Tensor] | None = None, device: torch.device | str | None = None,
+    progress: bool | Callable[[int, int, str], None] = True,
+) -> torch.nn.Module:  # fmt: skip
     """Replaces the torch.nn.Linear modules of a model by nn.Linear of low-precision weights, in place; returns the
     model. The experts of a mixture of transformers, weights of three dimensions, become a MixtureOfExperts.
 

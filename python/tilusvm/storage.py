@@ -31,6 +31,9 @@ _NAMES = {
 }  # fmt: skip
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _INDEX = "model.safetensors.index.json"
+_OF_OTHERS = (  # what tensors are called that tvm-pack --from imports
+    ".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks", ".weight.absmax",
+)  # fmt: skip
 _HEADER_MOST = 100_000_000
 _ALIGNMENT = 64
 
@@ -148,7 +151,7 @@ def _aligned_first(item):
     return (tensor.numel() * tensor.element_size() % 16 != 0, not name.endswith(("packed", "scales", "zeros")))
 
 
-def save(model, folder, *, max_shard_bytes=5_000_000_000):
+def save(model: torch.nn.Module, folder: str | os.PathLike[str], *, max_shard_bytes: int = 5_000_000_000) -> None:
     """Writes the model's state to a folder, which is made where it is not; tensor by tensor, so without a second copy.
 
     max_shard_bytes: what a file holds at most, but for one larger tensor. Tensors that several modules share are
@@ -424,7 +427,10 @@ def _make_the_rest(model, device, strict):
 
 
 @torch.no_grad()
-def load(model, path, *, device=None, strict=True):
+def load(
+    model: torch.nn.Module, path: str | os.PathLike[str], *, device: torch.device | str | None = None,
+    strict: bool = True,
+) -> torch.nn.Module:  # fmt: skip
     """Gives a model the tensors of a folder, or one file, that save or tvm-pack --from wrote; returns it.
 
     The model has the shapes of the one that was saved, before quantize_ or after, and may be on the meta device: its
@@ -453,6 +459,11 @@ def load(model, path, *, device=None, strict=True):
         names.update(dict.fromkeys(aliases))
     wanted = model.state_dict().keys()
     missing, strange = [n for n in wanted if n not in names], [n for n in names if n not in wanted]
+    if any(name.endswith(_OF_OTHERS) for name in strange):
+        raise UnsupportedError(
+            f"{path} has layers that another program quantized: import it with tvm-pack --from=auto {path} -o FOLDER, "
+            f"and load that"
+        )
     if strict and (missing or strange):
         raise KeyError(f"of the model's tensors these are not in {path}: {missing}; these are only there: {strange}")
     values, own = {}, {}
