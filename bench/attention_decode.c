@@ -2,13 +2,16 @@
  * replays of CUDA graphs of 40 launches or more, over copies of the cache that are larger together than three
  * times the L2. 8 heads of 128 elements in the cache. See attention_decode --help and bench/NOTES. */
 #include <argp.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu.h"
+#include "value.h"
 
 enum {
+    SEED = 7,
     D = 128,
     KV_HEADS = 8,
     SLAB_TOKENS = 16,
@@ -62,8 +65,9 @@ static const struct argp_option argp_options[] = {
     {"code", 'c', "DIR", 0, "take DIR/TYPE.vbc, assembled before", 0},
     {"only", 'o', "LIST", 0, "these types, with blanks between", 0},
     {"points", 'n', "N", 0, "the first N shapes", 0},
-    {"shapes", 'x', "LIST", 0, "these, such as '1x2048 16x4096', of 32 heads", 0},
-    {"kernel", 'k', "NAME", 0, "this variant in place of the entry's choice; may be repeated", 0},
+    {"shapes", 'x', "LIST", 0, "these, such as '1x2048 64x8192m', of 32 heads (m: of mixed lengths)", 0},
+    {"kernel", 'k', "NAME", 0,
+     "this variant in place of the entry's choice; of several the results are compared", 0},
     {"page", 'g', "N", 0, "tokens of a page (default: 16)", 0},
     {"json", 'j', "FILE", 0, "write a line of JSON a point", 0},
     {"svg", 's', "FILE", 0, "draw the shares of the floor, by shape and type", 0},
@@ -75,6 +79,8 @@ static bool parse_shapes(options *o, const char *list) {
         point *p = &o->points[o->count];
         *p = (point){.heads = 32};
         if (sscanf(list, " %ux%u%n", &p->batch, &p->length, &used) != 2) break;
+        p->mixed = list[used] == 'm';
+        used += p->mixed;
         if (p->batch < 1 || p->batch > BATCH_MAX || p->length < 1 || p->length > 1 << 20) return false;
     }
     return o->count > 0 && strspn(list, " ") == strlen(list);
@@ -122,6 +128,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 /* 0: not measured. */
 typedef struct shares {
     double of[FORMS][POINTS];
+    float
+        *out[POINTS]; /* what the first variant made of the first copy, for the others to be compared with */
 } shares;
 
 enum { LEFT = 50, TOP = 60, COLUMN = 110, HEIGHT = 260 };
@@ -193,12 +201,12 @@ static bool launch(bench *b, unsigned i, void *data) {
     return bench_ok(b, tvm_launchv(w->kernel, b->stream, values, n), "launch");
 }
 
-/* Words that are moderate numbers as f16, and whatever they are as codes. */
+/* Words that are moderate numbers as f16 and as f8, and whatever they are as other codes. */
 static uint16_t *random_words(bench *b) {
     uint16_t *words = malloc(CHUNK);
     if (words) bench_fill_random(b, words, CHUNK);
     for (size_t i = 0; words && i < CHUNK / sizeof *words; i++)
-        words[i] = (uint16_t)((words[i] & 0x87ff) | 0x3800);
+        words[i] = (uint16_t)((words[i] & 0x87bf) | 0x3800);
     return words;
 }
 
@@ -213,6 +221,7 @@ static bool fill(bench *b, const work *w, void *to, size_t bytes) {
 static bool make(bench *b, work *w, const options *o, const form *f) {
     const point *p = &w->point;
     int lengths[BATCH_MAX];
+    b->random = SEED; /* the same for each variant */
     size_t tokens = 0, slabs = 0;
     for (unsigned i = 0; i < p->batch; i++) {
         lengths[i] = p->mixed ? (int)(1 + bench_random(b) % (2 * p->length)) : (int)p->length;
@@ -249,13 +258,38 @@ static bool make(bench *b, work *w, const options *o, const form *f) {
     return ok;
 }
 
+/* Of copy 0; the first call of a shape keeps it, others print by how much they differ. */
+static bool compare(bench *b, work *w, float **first) {
+    size_t count = (size_t)w->point.batch * w->point.heads * D;
+    uint16_t *bits = malloc(count * sizeof *bits);
+    float *out = malloc(count * sizeof *out);
+    value_type f16;
+    bool ok = (bits && out && value_type_named("f16", &f16)) || bench_fail(b, "out of memory");
+    ok = ok && launch(b, 0, w) && bench_wait(b) && bench_read(b, bits, w->out, count * sizeof *bits);
+    double most = 0, difference = 0;
+    for (size_t i = 0; ok && i < count; i++) {
+        out[i] = (float)value_of(&f16, bits[i]);
+        most = fmax(most, fabs((double)out[i]));
+        double apart = *first ? fabs((double)(out[i] - (*first)[i])) : 0;
+        if (!(apart <= difference) && !isnan(difference)) difference = apart;
+    }
+    if (ok && *first) printf("  differs by %.2g of %.2g\n", difference, most);
+    free(bits);
+    if (ok && !*first)
+        *first = out;
+    else
+        free(out);
+    return ok;
+}
+
 static bool run_point(bench *b, bench_floor *floor, const options *o, const form *f, tvm_kernel *kernel,
-                      const uint16_t *words, const point *p, FILE *json, double *share) {
+                      const uint16_t *words, const point *p, FILE *json, double *share, float **first) {
     work w = {.kernel = kernel, .words = words, .point = *p};
     bench_time time = {0};
     double floor_time = 0;
     bool ok =
-        make(b, &w, o, f) && launch(b, 0, &w) && bench_wait(b) &&
+        make(b, &w, o, f) &&
+        (o->kernel_count > 1 ? compare(b, &w, first) : launch(b, 0, &w) && bench_wait(b)) &&
         bench_measure(b, launch, &w, bench_copies_launches(&w.copies, BENCH_LAUNCHES), REPLAYS, &time) &&
         bench_floor_time(b, floor, &w.copies, w.bytes / 16 * 16, false, &floor_time);
     if (ok) {
@@ -313,8 +347,11 @@ static bool run_form(bench *b, bench_floor *floor, const options *o, unsigned nu
         }
         if (o->kernel_count > 1) printf("%s\n", o->kernels[k]);
         for (unsigned j = 0; j < o->count && !b->lost; j++)
-            ok = run_point(b, floor, o, f, kernel, words, &o->points[j], json, &all->of[number][j]) && ok;
+            ok = run_point(b, floor, o, f, kernel, words, &o->points[j], json, &all->of[number][j],
+                           &all->out[j]) &&
+                 ok;
     }
+    for (unsigned j = 0; j < POINTS; j++) free(all->out[j]), all->out[j] = NULL;
     tvm_program_free(program);
     return ok;
 }
@@ -337,13 +374,13 @@ int main(int argc, char **argv) {
         NULL,         NULL,         NULL};
     options o = {.folder = "programs", .page = SLAB_TOKENS, .count = POINTS};
     bench b;
-    shares all = {{{0}}};
+    shares all = {{{0}}, {NULL}};
     memcpy(o.points, points, sizeof points);
     argp_err_exit_status = 2;
     argp_parse(&parser, argc, argv, 0, NULL, &o);
     if (o.kernel_count == 0) o.kernels[o.kernel_count++] = "attention_decode";
     FILE *json = o.json ? fopen(o.json, "w") : NULL;
-    bool ok = bench_open(&b, false, 7);
+    bool ok = bench_open(&b, false, SEED);
     if (ok && !b.cuda) ok = bench_fail(&b, "there is no GPU");
     if (ok && o.json && !json) ok = bench_fail(&b, "%s: cannot be written", o.json);
     b.rest = 0.02;

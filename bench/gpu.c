@@ -163,6 +163,7 @@ void bench_copies_free(bench *b, bench_copies *copies) {
 }
 
 unsigned bench_copies_launches(const bench_copies *copies, unsigned least) {
+    if (copies->bytes > BENCH_LARGE && least > BENCH_LEAST_LARGE) least = BENCH_LEAST_LARGE;
     return (least + copies->count - 1) / copies->count * copies->count;
 }
 

@@ -14,8 +14,10 @@
 #include "tvm.h"
 
 enum {
-    BENCH_LAUNCHES = 40, /* of a graph, at least */
-    BENCH_REPLAYS = 15,  /* that the median is taken of */
+    BENCH_LAUNCHES = 40,   /* of a graph, at least */
+    BENCH_LEAST_LARGE = 8, /* of data above BENCH_LARGE bytes */
+    BENCH_LARGE = 1 << 30,
+    BENCH_REPLAYS = 15, /* that the median is taken of */
     BENCH_WARM_UP = 3,
     BENCH_JOBS = 32, /* that take turns, at most */
     BENCH_COPIES_MAX = 256
@@ -69,7 +71,8 @@ typedef struct bench_copies {
 } bench_copies;
 bool bench_copies_make(bench *b, size_t bytes, bench_copies *copies);
 void bench_copies_free(bench *b, bench_copies *copies);
-/* Launches of a graph: a multiple of the copies, at least `least`. */
+/* Launches of a graph: a multiple of the copies, at least `least`, or BENCH_LEAST_LARGE where each takes
+ * long. */
 unsigned bench_copies_launches(const bench_copies *copies, unsigned least);
 
 /* A bytecode file, or, where the path ends in .vasm, the program assembled with these -D NAME=VALUE. */

@@ -525,18 +525,24 @@ static inline bool decode_tensors(decode_run *r) {
            channels = (size_t)s->kv_heads * d;
     size_t rows = (size_t)(s->batch * s->queries * s->heads);
     double codes = r->form.k_zeros ? (double)(1 << r->k_type.bits) - 1 : 2 * decode_largest(r->k_type);
+    double most = r->form.rope ? 1.42 : 1.02; /* no key is greater, turned ones neither */
     if (r->k_type.kind == TVM_KIND_FLOAT) codes = 2;
     bool good =
         decode_new(r, &r->k, TVM_F32, kv, -1, 1) && decode_new(r, &r->v, TVM_F32, kv, -1, 1) &&
         decode_new(r, &r->back_k, TVM_F32, kv, 0, 0) && decode_new(r, &r->back_v, TVM_F32, kv, 0, 0) &&
         decode_new(r, &r->rotation, TVM_F32, (size_t)r->longest * d, -1, 1) &&
-        decode_new(r, &r->k_scale, TVM_F32, channels, 2.1 / codes, 2.5 / codes) &&
+        decode_new(r, &r->k_scale, TVM_F32, channels, (2 * most + 0.06) / codes, (2 * most + 0.46) / codes) &&
         decode_new(r, &r->k_zero, TVM_F32, channels, 0, 0) &&
         decode_poison(r, &r->cache, (size_t)(r->pages * s->kv_heads * r->form.page / 16) * r->slab) &&
         decode_new(r, &r->q, r->type, rows * d, -3, 3) && decode_new(r, &r->out, r->type, rows * d, 99, 99) &&
         decode_new(r, &r->lse, TVM_F32, rows, 99, 99);
-    for (size_t i = 0; good && i < channels; i++) r->k_zero.values[i] = 1.02 / r->k_scale.values[i];
-    return good && decode_write(r, &r->k_zero);
+    for (size_t i = 0; good && i < channels; i++) r->k_zero.values[i] = most / r->k_scale.values[i];
+    for (size_t i = 0; good && i < r->rotation.count; i++)
+        if (i % d < d / 2) {
+            double angle = 3.2 * r->rotation.values[i];
+            r->rotation.values[i] = cos(angle), r->rotation.values[i + d / 2] = sin(angle);
+        }
+    return good && decode_write(r, &r->k_zero) && decode_write(r, &r->rotation);
 }
 
 static inline void decode_close(decode_run *r) {

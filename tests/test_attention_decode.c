@@ -4,6 +4,7 @@
 #include <check.h>
 
 #include "decode_kit.h"
+#include "decode_pairs.h"
 #include "kernel_kit.h"
 #include "suite_kit.h"
 
@@ -96,33 +97,156 @@ START_TEST(attention_to_any_types) {
     static const decode_shape small = {2, 1, 4, 2, 0, {150, 37}}, several = {2, 3, 8, 2, 70, {90, 131}};
     decode_form form = forms[_i];
     form.page = page_sizes[_i % 4];
-    attends_by("attention_decode_cluster8", &form, &small, 2, 90);
-    attends(&form, &several, 3, 80);
+    if (_i % 2)
+        attends_by("attention_decode_cluster8", &form, &small, 2, 90);
+    else
+        attends(&form, &several, 3, 80);
+}
+END_TEST
+
+/* The rows hold every pair that they leave out no reason for; a variant that a cache or shape does not have
+ * is left to the entry. */
+static bool has_pair(unsigned first, unsigned second, unsigned a, unsigned b) {
+    for (size_t i = 0; i < DECODE_ROWS; i++)
+        if (decode_rows[i][first] == (char)('0' + a) && decode_rows[i][second] == (char)('0' + b))
+            return true;
+    return false;
+}
+
+/* Of heads of 80, the second width: keys of kinds 3 to 5, values of kinds 2, 3 and 5, and turned keys. */
+static bool is_served(unsigned kind, unsigned choice) {
+    return kind == 0   ? choice < 3 || choice > 5
+           : kind == 1 ? choice < 2 || choice == 4
+                       : kind != 9 || choice == 0;
+}
+
+START_TEST(the_rows_hold_every_pair) {
+    enum { WIDTH = 2, OF_80 = 1 };
+    for (unsigned first = 0; first < DECODE_KINDS; first++)
+        for (unsigned second = first + 1; second < DECODE_KINDS; second++)
+            for (unsigned a = 0; a < decode_choices[first]; a++)
+                for (unsigned b = 0; b < decode_choices[second]; b++) {
+                    if ((first == WIDTH && a == OF_80 && !is_served(second, b)) ||
+                        (second == WIDTH && b == OF_80 && !is_served(first, a)))
+                        continue;
+                    ck_assert_msg(has_pair(first, second, a, b), "no row has %u of %u and %u of %u", a, first,
+                                  b, second);
+                }
+}
+END_TEST
+
+START_TEST(attention_with_every_pair_of_choices) {
+    decode_choice c = decode_choose(decode_rows[_i]);
+    bool small = c.variant && strcmp(c.variant, "small8") == 0;
+    bool has_variant = c.variant && !small;
+    char kernel[64] = "attention_decode";
+    decode_run r;
+    tvm_kernel *variant = NULL;
+    tvm_context *context = context_of(3, small ? 80 : 90);
+    bool good = decode_open(&r, context, programs_folder(), &c.form, &c.shape);
+    if (has_variant) snprintf(kernel, sizeof kernel, "attention_decode_%s", c.variant);
+    if (good && has_variant &&
+        (tvm_get_kernel(r.decode, kernel, &variant) != TVM_OK ||
+         (strstr(kernel, "heads8") && c.shape.kv_heads % 8)))
+        strcpy(kernel, "attention_decode");
+    good = good && decode_attend(&r, kernel) && decode_compare(&r);
+    ck_assert_msg(good, "row %s, %s: %s", decode_rows[_i], kernel, r.why);
+    decode_close(&r);
+    tvm_context_free(context);
+}
+END_TEST
+
+/* A warp for each of eight heads. On 20 multiprocessors the parts of the long sequence are put together in
+ * two steps. */
+START_TEST(attention_of_eight_heads_a_block) {
+    static const decode_form eight[] = {
+        {.a = "f16", .k = "f8_e4m3", .page = 32, .lse = true},
+        {.a = "f16", .k = "u4", .v = "u4", .page = 16},
+        {.a = "bf16", .k = "f8_e4m3", .v = "u2", .v_zeros = true, .page = 64}};
+    static const decode_shape shape = {3, 1, 8, 8, 0, {900, 0, 40}}, several = {2, 4, 16, 8, 70, {290, 131}};
+    attends_by("attention_decode_heads8", &eight[_i], &shape, 20, 90);
+    attends_by("attention_decode_heads8", &eight[_i], &several, 3, 90);
 }
 END_TEST
 
 /* ---- What is refused ---- */
 
-/* With one number of a tensor of i32 changed: 0 the table, 1 the lengths. */
-static void is_fault(unsigned which, int at, double value, const char *message) {
-    static const decode_shape shape = {2, 1, 4, 2, 0, {40, 37}};
-    decode_form form = {.a = "f16", .d = 64};
+/* With one number of a tensor of i32 changed, 0 the table, 1 the lengths: by each variant, those that have
+ * that `target` and what it chooses itself. */
+static void is_fault(unsigned which, int at, double value, unsigned target) {
+    static const decode_shape shape = {2, 1, 16, 8, 0, {40, 37}};
+    static const char *const hopper[] = {"attention_decode",
+                                         "attention_decode_cluster8",
+                                         "attention_decode_heads8",
+                                         "attention_decode_bulk8",
+                                         "attention_decode_bulk4",
+                                         "attention_decode_columns8",
+                                         NULL},
+                             *const others[] = {"attention_decode", "attention_decode_small8", NULL};
+    decode_form form = {.a = "f16", .k = "u4", .v = "u4", .d = 64};
     decode_run r;
-    tvm_context *context = context_of(2, 90);
+    tvm_context *context = context_of(2, target);
     ck_assert_msg(decode_open(&r, context, programs_folder(), &form, &shape), "%s", r.why);
     decode_tensor *t = which == 0 ? &r.table : &r.lengths;
     t->values[at] = value;
     ck_assert(decode_write(&r, t));
-    ck_assert_msg(!decode_attend(&r, "attention_decode") && strstr(r.why, message), "%s", r.why);
+    for (const char *const *kernel = target == 90 ? hopper : others; *kernel; kernel++) {
+        r.why[0] = '\0';
+        ck_assert_msg(!decode_attend(&r, *kernel) && strstr(r.why, "range"), "%s: %s", *kernel, r.why);
+    }
     decode_close(&r);
     tvm_context_free(context);
 }
 
 START_TEST(pages_and_lengths_out_of_range_are_faults) {
-    is_fault(0, 1, -1, "range");
-    is_fault(0, 2, 1000, "range");
-    is_fault(1, 1, 49, "range");
-    is_fault(1, 0, -1, "range");
+    for (unsigned target = 80; target <= 90; target += 10) {
+        is_fault(0, 1, -1, target);
+        is_fault(0, 2, 1000, target);
+        is_fault(1, 1, 49, target);
+        is_fault(1, 0, -1, target);
+    }
+}
+END_TEST
+
+START_TEST(impossible_options_are_refused) {
+    static const char *const options[][2] = {
+        {"PAGE=24", "PAGE must be 16, 32, 64 or 128"},
+        {"D=72", "D must be a multiple of 16 up to 256"},
+        {"KTYPE=bf16", "KTYPE must be ATYPE or of at most 8 bits"},
+        {"VTYPE=u4 VGROUP=24", "VGROUP must be a multiple of 16 that divides D, or 0"},
+        {"KTYPE=i4 KZEROS=true", "KZEROS goes with unsigned keys that have scales"},
+        {"OTYPE=f64", "OTYPE must be ATYPE or f32"},
+    };
+    char path[5000];
+    program_path("attention_decode.vasm", path);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        is_refused(path, options[i][0], options[i][1]);
+}
+END_TEST
+
+/* What nothing serves is refused before it runs, with what the arguments must be. */
+static const struct {
+    decode_shape shape;
+    const char *message[2];
+} unserved[] = {
+    {{1, 1, 5, 2, 0, {40}}, {"heads % kv_heads == 0", "heads = 5, kv_heads = 2"}},
+    {{1, 65, 2, 2, 0, {80}}, {"queries <= 64", "queries = 65"}},
+    {{1, 1, 2, 2, -1, {40}}, {"window >= 0", "window = -1"}},
+};
+enum { UNSERVED = sizeof unserved / sizeof *unserved };
+
+START_TEST(what_nothing_serves_is_refused_with_what_is_served) {
+    decode_form form = {.a = "f16", .d = 64};
+    for (unsigned target = 80; target <= 90; target += 10) {
+        decode_run r;
+        tvm_context *context = context_of(2, target);
+        ck_assert_msg(decode_open(&r, context, programs_folder(), &form, &unserved[_i].shape), "%s", r.why);
+        ck_assert(!decode_attend(&r, "attention_decode"));
+        for (size_t i = 0; i < 2; i++)
+            ck_assert_msg(strstr(r.why, unserved[_i].message[i]) != NULL, "%s", r.why);
+        decode_close(&r);
+        tvm_context_free(context);
+    }
 }
 END_TEST
 
@@ -198,12 +322,20 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("attention_decode");
     TCase *tests = tcase_create("attention_decode");
+    TCase *refused = tcase_create("refused");
     tcase_set_timeout(tests, TIMEOUT);
+    tcase_set_timeout(refused, TIMEOUT);
     tcase_add_loop_test(tests, attention_of_any_shape, 0, SHAPES);
     tcase_add_loop_test(tests, attention_to_any_types, 0, FORMS);
-    tcase_add_test(tests, pages_and_lengths_out_of_range_are_faults);
+    tcase_add_test(tests, the_rows_hold_every_pair);
+    tcase_add_loop_test(tests, attention_with_every_pair_of_choices, 0, DECODE_ROWS);
+    tcase_add_loop_test(tests, attention_of_eight_heads_a_block, 0, 3);
+    tcase_add_test(refused, pages_and_lengths_out_of_range_are_faults);
+    tcase_add_test(refused, impossible_options_are_refused);
+    tcase_add_loop_test(refused, what_nothing_serves_is_refused_with_what_is_served, 0, UNSERVED);
     tcase_add_loop_test(tests, merged_parts_are_the_whole, 0, 3);
     tcase_add_loop_test(tests, programs_compile_without_spills, 0, COMPILED);
     suite_add_tcase(suite, tests);
+    suite_add_tcase(suite, refused);
     return run_suite(suite);
 }

@@ -36,6 +36,7 @@ static const decode_form forms[] = {
     {.a = "f16", .k = "u4", .v = "u2", .channels = true, .k_zeros = true, .v_zeros = true, .page = 32},
     {.a = "f16", .k = "f4_e2m1", .v = "i4", .k_group = 64, .page = 64},
     {.a = "f16", .k = "u3", .v = "u3", .page = 16},
+    {.a = "f16", .k = "u4", .v = "f8_e5m2", .page = 32},
     {.a = "f16", .k = "u2", .v = "u2", .k_zeros = true, .v_zeros = true, .page = 32},
     {.a = "f16", .k = "f6_e3m2", .v = "f8_e6m1", .page = 64},
 };
@@ -56,14 +57,15 @@ static bool attends_by(decode_run *r, const char *kernel) {
 
 /* What the entry chooses; on a Hopper GPU the variants, too, which it takes for many tokens. */
 static bool run_shape(suite *s, const gpu_test *test, const decode_shape *shape) {
-    static const char *const kernels[] = {"attention_decode", "attention_decode_bulk8",
-                                          "attention_decode_bulk4", "attention_decode_columns8",
-                                          "attention_decode_cluster8"};
+    static const char *const kernels[] = {"attention_decode",          "attention_decode_bulk8",
+                                          "attention_decode_bulk4",    "attention_decode_columns8",
+                                          "attention_decode_cluster8", "attention_decode_heads8"};
     decode_run r;
     bool good = decode_open(&r, s->gpu, s->programs, test->data, shape);
     for (size_t i = 0; good && i < sizeof kernels / sizeof *kernels; i++) {
         tvm_kernel *variant;
-        bool is_entry = i == 0;
+        bool is_entry = i == 0, has_heads = strstr(kernels[i], "heads8") != NULL;
+        if (has_heads && shape->kv_heads % 8 != 0) continue;
         if (!is_entry && (s->target != 90 || tvm_get_kernel(r.decode, kernels[i], &variant) != TVM_OK))
             continue;
         good = attends_by(&r, kernels[i]);
