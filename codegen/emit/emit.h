@@ -88,8 +88,8 @@ typedef struct bulk_ways {
     bool by_engine;        /* some by the copy engine, which writes through the asynchronous proxy */
     bool stores_by_engine; /* some of store-bulk by the copy engine */
     bool by_threads;       /* some of copy-bulk by threads */
-    bool *unfenced; /* of each instruction: may threads have written to shared memory since a fence of theirs?
-                     */
+    uint32_t *unfenced;    /* of each instruction: the warps, of those that do it, that may have written to
+                              shared    memory since a fence of theirs */
 } bulk_ways;
 
 typedef struct emitter {

@@ -2,7 +2,8 @@
  *
  * A fence costs tens of cycles, as much as a barrier, and an arrival stands in each turn of a consumer's
  * loop; so it is left out where no thread can have written since its last one, to memory that the
- * asynchronous proxy touches: where that only brings tiles, theirs alone. "May have written" flows along the
+ * asynchronous proxy touches: where that only brings tiles, theirs alone. "May have written" is a set of
+ * warps, as what a role's do says nothing of those of the next one, which run beside them. It flows along the
  * instructions; where paths meet, either will do; at a loop's head it is the least solution that holds for
  * all turns. */
 #include <stdlib.h>
@@ -12,15 +13,18 @@
 #include "shared_view.h"
 #include "wgmma_impl.h"
 
+/* Bit w: warp w of the block. */
+typedef uint32_t warp_set;
+
 typedef struct frame {
     uint32_t opener;
-    bool other;     /* a branch: at the end of its other path so far; a loop: where it ends */
-    bool continues; /* what jumps to the head of a loop have */
+    warp_set other;     /* a branch: at the end of its other path so far; a loop: where it ends */
+    warp_set continues; /* what jumps to the head of a loop have */
 } frame;
 
 typedef struct walk {
     emitter *e;
-    bool written;
+    warp_set written, active; /* active: the warps that do the instruction */
     frame frames[TVM_MAX_DEPTH];
     unsigned depth;
     bool grown;
@@ -90,34 +94,50 @@ static frame *innermost_loop(walk *w) {
     return &w->frames[d - 1];
 }
 
+static warp_set warps_of(uint32_t first, uint32_t end) {
+    return (warp_set)((UINT64_C(1) << end) - (UINT64_C(1) << first));
+}
+
+/* Adds to what is known of an instruction. */
+static void grow(walk *w, uint32_t at, warp_set written) {
+    warp_set *unfenced = &w->e->bulk.unfenced[at];
+    if (written & ~*unfenced) w->grown = true;
+    *unfenced |= written;
+}
+
 static void close_frame(walk *w) {
     frame *f = &w->frames[--w->depth];
-    bool *head = &w->e->bulk.unfenced[f->opener];
-    if (tvm_insn_class(&w->e->kernel->insns[f->opener]) == TVM_CLASS_LOOP) {
-        bool again = w->written || f->continues;
-        if (again && !*head) *head = w->grown = true;
-        w->written = *head;
+    tvm_op_class class = tvm_insn_class(&w->e->kernel->insns[f->opener]);
+    if (class == TVM_CLASS_LOOP) {
+        grow(w, f->opener, w->written | f->continues);
+        w->written = w->e->bulk.unfenced[f->opener];
     }
-    w->written = w->written || f->other;
+    if (class == TVM_CLASS_SECTION) w->active = warps_of(0, w->e->kernel->warps);
+    w->written |= f->other;
 }
 
 static void walk_insn(walk *w, uint32_t at) {
     const tvm_insn *insn = &w->e->kernel->insns[at];
-    bool *unfenced = &w->e->bulk.unfenced[at];
-    if (w->written && !*unfenced) *unfenced = w->grown = true;
+    tvm_op_class class = tvm_insn_class(insn);
     bool is_written = writes(w->e, insn);
-    if (is_written) *unfenced = true; /* its own are fenced, too */
-    switch (tvm_insn_class(insn)) {
+    grow(w, at, class == TVM_CLASS_LOOP ? w->written : w->written & w->active);
+    if (is_written) grow(w, at, w->active); /* its own are fenced, too */
+    switch (class) {
     case TVM_CLASS_LOOP:
         w->frames[w->depth++] = (frame){.opener = at};
-        w->written = *unfenced;
+        w->written = w->e->bulk.unfenced[at];
         break;
+    case TVM_CLASS_SECTION: {
+        tvm_role role = tvm_role_of(w->e->kernel, insn);
+        w->frames[w->depth++] = (frame){.opener = at};
+        w->active = warps_of(role.first, role.end);
+        break;
+    }
     case TVM_CLASS_BRANCH:
-    case TVM_CLASS_SECTION:
         w->frames[w->depth++] = (frame){.opener = at, .other = w->written};
         break;
     case TVM_CLASS_ELSE: {
-        bool then = w->written;
+        warp_set then = w->written;
         w->written = w->frames[w->depth - 1].other;
         w->frames[w->depth - 1].other = then;
         break;
@@ -132,8 +152,8 @@ static void walk_insn(walk *w, uint32_t at) {
             innermost_loop(w)->continues |= w->written;
         break;
     default:
-        if (fences(insn)) w->written = false;
-        if (is_written) w->written = true;
+        if (fences(insn)) w->written &= ~w->active;
+        if (is_written) w->written |= w->active;
     }
 }
 
@@ -142,7 +162,7 @@ tvm_status tvm_proxy_plan(emitter *e) {
     if (!e->bulk.unfenced) return tvm_diag_no_memory(e->diags);
     bool grown = true;
     while (grown) {
-        walk w = {.e = e};
+        walk w = {.e = e, .active = warps_of(0, e->kernel->warps)};
         for (uint32_t i = 0; i < e->kernel->insn_count; i++) walk_insn(&w, i);
         grown = w.grown;
     }
