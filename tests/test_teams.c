@@ -180,6 +180,33 @@ START_TEST(an_arrival_is_fenced_where_threads_may_have_written) {
 }
 END_TEST
 
+/* Roles that run beside each other, in this order of the text; what the first one wrote is its own. */
+static unsigned count_role_fences(const char *one, const char *other) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             ".vasm 3\n.kernel f(n: i32, x: global f16[n, 64])\n.warps 8\n.grid 1\n"
+             "%%s = alloc-shared f16[2, 64, 64]\n%%b = alloc-barrier [2]\n%s%s.end\n",
+             one, other);
+    tvm_module *module = translate(text);
+    unsigned count = count_of(module->ptx, "fence.proxy.async");
+    tvm_module_free(module);
+    return count;
+}
+
+START_TEST(a_role_does_not_fence_what_another_wrote) {
+    static const char *const writes =
+        "role writes warps 0 to 4\ncopy-bulk %s[0], x[0, 0], barrier %b[0]\narrive-barrier %b[0]\n"
+        "wait-barrier %b[0]\n"
+        "store-shared %s[1, 0, 0], alloc-register(f16[64, 64], spatial(16, 8).local(4, 8))\nend\n";
+    static const char *const arrives = "role arrives warps 4 to 8\nfor %i = 0 to n\narrive-barrier %b[1]\n"
+                                       "wait-barrier %b[1]\nend\nend\n";
+    static const char *const both = "sync\nfor %i = 0 to n\nsync\nend\n";
+    unsigned least = count_role_fences(arrives, writes);
+    ck_assert_uint_eq(count_role_fences(writes, arrives), least);
+    ck_assert_uint_gt(count_role_fences(writes, both), least); /* the whole block's does */
+}
+END_TEST
+
 /* Blocks that give tiles back to each other; `write`: what the second one does besides. */
 static tvm_module *translate_pair(const char *write) {
     char text[1024];
@@ -227,6 +254,7 @@ int main(void) {
     tcase_add_test(cases, a_team_has_a_barrier_and_numbers_of_its_own);
     tcase_add_test(cases, warps_that_part_meet_at_their_barriers);
     tcase_add_test(cases, an_arrival_is_fenced_where_threads_may_have_written);
+    tcase_add_test(cases, a_role_does_not_fence_what_another_wrote);
     tcase_add_test(cases, a_team_that_ends_its_block_waits_for_the_cluster);
     tcase_add_test(cases, a_far_arrival_is_a_release_where_blocks_tell_each_other);
     suite_add_tcase(suite, cases);

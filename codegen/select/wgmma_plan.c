@@ -146,8 +146,9 @@ static const char *find_products(emitter *e, const mma_operands *o, product *p) 
 
 /* ---- the plan ---- */
 
-/* A thread with more sums has no registers for two operands as well. */
-enum { FEW_SUMS = 96 };
+/* Of a thread's sums and two operands of a: with more than these there are none left for what computes one.
+ */
+enum { MOST_REGISTERS = 112 };
 
 static bool is_next(const emitter *e, const product *p, const product *next) {
     return next->mma == p->mma + 1 && operands_of(e, next)->a == operands_of(e, p)->a;
@@ -166,7 +167,9 @@ static uint32_t count_sums(const emitter *e, const struct wgmma_state *s, const 
 /* Does another product add to the same sums, with another a from registers? Then the program computes one
  * beside the other. */
 static bool takes_turns(const emitter *e, const struct wgmma_state *s, const product *p) {
-    if (count_sums(e, s, p) > FEW_SUMS) return false;
+    uint32_t a = operands_of(e, p)->a;
+    uint32_t bits = tvm_layout_locals(tvm_slot_layout(e, a)) * e->kernel->slots[a].dtype.bits;
+    if (count_sums(e, s, p) + 2 * bits / 32 > MOST_REGISTERS) return false;
     for (const product *q = s->products; q < s->products + s->count; q++)
         if (!q->refused && !q->all.a_is_shared && slot_sums(e, q) == slot_sums(e, p) &&
             operands_of(e, q)->a != operands_of(e, p)->a)
