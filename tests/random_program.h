@@ -174,21 +174,18 @@ static inline void put_two(random_program *p) {
     put_index(p);
 }
 
-/* The name of a tensor of i32 of two dimensions: y, the strided o, what the launch makes, or a view of one.
- */
-static inline const char *put_tensor(random_program *p, bool written, char name[8]) {
-    const char *of = written ? RANDOM_OF(p, "y", "y", "%h") : RANDOM_OF(p, "y", "o", "o", "%h");
-    if (random_below(p, 3)) return of;
-    bool strided = of[0] == 'y' && p->depth == 0 && random_below(p, 2);
-    snprintf(name, 8, "%%w%u", p->views++);
-    put(p, "%s = view-global %s[", name, of);
+/* A part of a tensor, now and then with strides of its own, as %w<number>. */
+static inline void put_view(random_program *p, const char *of, bool strided) {
+    unsigned number = p->views++;
+    put(p, "%%w%u = view-global %s[", number, of);
     if (random_below(p, 2))
-        put(p, "0, 0");
+        put(p, "%s", RANDOM_OF(p, "0, 0", "0, 0", "0, 4", "1, 0", "block.x, 0"));
     else
         put_two(p);
     put(p, "]");
     if (strided || random_below(p, 2))
-        put(p, ", [%s, %s]", RANDOM_OF(p, "4", "n", "16", "b"), RANDOM_OF(p, "8", "32", "n - 4", "a", "n"));
+        put(p, ", [%s, %s]", RANDOM_OF(p, "4", "n", "16", "b", "n - 1"),
+            RANDOM_OF(p, "8", "32", "n - 4", "a", "n"));
     if (strided)
         put(p, "%s",
             RANDOM_OF(p, ", strides [1, 1]", ", strides [a, 1]", ", strides row_major", ", strides [8, 1]",
@@ -196,6 +193,19 @@ static inline const char *put_tensor(random_program *p, bool written, char name[
     else if (random_below(p, 2))
         put(p, ", order [1, 0]");
     put(p, "\n");
+}
+
+/* The name of a tensor of i32 of two dimensions: y, the strided o, what the launch makes, or a view of one,
+ * or of a view. */
+static inline const char *put_tensor(random_program *p, bool written, char name[8]) {
+    const char *of = written ? RANDOM_OF(p, "y", "y", "%h") : RANDOM_OF(p, "y", "o", "o", "%h");
+    if (random_below(p, 3)) return of;
+    put_view(p, of, of[0] == 'y' && p->depth == 0 && random_below(p, 2));
+    snprintf(name, 8, "%%w%u", p->views - 1);
+    while (random_below(p, 3) == 0) {
+        put_view(p, name, false);
+        snprintf(name, 8, "%%w%u", p->views - 1);
+    }
     return name;
 }
 

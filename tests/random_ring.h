@@ -70,10 +70,10 @@ static inline void put_ring(random_program *p) {
     if (random_below(p, 2)) {
         put(p, "%%p = load-scalar g[%%i%u%s], range %s to %s\n", i, RANDOM_OF(p, "", " & 15", " % 16"),
             RANDOM_OF(p, "0", "0", "-1"), RANDOM_OF(p, "8", "n", "31", "b"));
-        put(p, "copy-async %%r, %s[%s]\n", RANDOM_OF(p, "o", "%w", "%w"),
+        put(p, "copy-async %%r, %s[%s]\n", RANDOM_OF(p, "o", "%w0", "%w1"),
             RANDOM_OF(p, "%p, 0", "0, %p * 4", "%p, %p * 4"));
     } else {
-        put(p, "copy-async %%r, %s[", RANDOM_OF(p, "o", "%w", "%w"));
+        put(p, "copy-async %%r, %s[", RANDOM_OF(p, "o", "%w0", "%w1"));
         if (random_below(p, 2))
             put(p, "%s", RANDOM_OF(p, "0, %i0 * 32", "%i0, 0", "%i0 * 4, 0", "%i0, %i0 * 4"));
         else
@@ -117,13 +117,8 @@ static inline void random_ring_make(random_program *p, uint64_t seed) {
         "%%a2 = alloc-register i32[4, 32], spatial(4, 8).local(1, 4), init 0\n"
         "%%r = alloc-shared i32[4, 32], row_major\n%%r2 = alloc-shared f32[32]\n%%v0 = b\n%%y0 = 0\n%%y1 = n\n");
     p->variables = 1;
-    put(p, "%%w = view-global o[");
-    if (random_below(p, 2))
-        put(p, "%s", RANDOM_OF(p, "0, 0", "block.x, 0", "0, block.x * 4", "max(a, 0), 0"));
-    else
-        put_two(p);
-    put(p, "]%s\n",
-        RANDOM_OF(p, "", ", [n, 8]", ", [4, 32]", ", [b, 4]", ", order [1, 0]", ", [n, 4], order [1, 0]"));
+    put_view(p, "o", false);
+    put_view(p, RANDOM_OF(p, "o", "%w0", "%w0"), false);
     for (unsigned i = random_below(p, 3); i > 0; i--) put_quiet(p, 2);
     unsigned way = random_below(p, 4);
     if (way == 0) {

@@ -446,12 +446,16 @@ void gen_between_blocks(gen *g) {
 
 /* ---- clusters ---- */
 
-/* The source into the tensor of the block of that rank, each element by an atomic operation. */
+/* The source into the tensor of the block of that rank, each element by an atomic operation, which no other
+ * block does there. */
 static void exchange(gen *g, uint32_t tensor, unsigned rank, uint32_t source, uint32_t other) {
+    static const tvm_atomic operations[] = {TVM_ATOMIC_EXCH, TVM_ATOMIC_ADD, TVM_ATOMIC_SUB, TVM_ATOMIC_MIN,
+                                            TVM_ATOMIC_MAX,  TVM_ATOMIC_AND, TVM_ATOMIC_OR,  TVM_ATOMIC_XOR};
+    bool is_float = g->kernel->slots[tensor].dtype.kind == TVM_KIND_FLOAT;
     uint32_t fetched = TVM_NONE;
     bool fetch = gen_one_in(g, 2);
     gen_insn insn = gen_begin(fetch ? TVM_OP_ATOMIC_FETCH : TVM_OP_ATOMIC);
-    gen_put_const(&insn, TVM_ATOMIC_EXCH);
+    gen_put_const(&insn, operations[gen_below(g, is_float ? 5 : 8)]);
     gen_put_slot(&insn, tensor);
     put_index(g, &insn, constant(g, 0), rank);
     gen_put_slot(&insn, source);
