@@ -241,8 +241,8 @@ static tvm_status eval_lazily(const tvm_ir_kernel *kernel, const tvm_expr *node,
     return tvm_expr_eval(kernel, node->b, env, value, why);
 }
 
-tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env,
-                         tvm_scalar *value, tvm_why *why) {
+static tvm_status eval_anew(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env,
+                            tvm_scalar *value, tvm_why *why) {
     const tvm_expr *node = &kernel->exprs[expr];
     switch (node->op) {
     case TVM_EXPR_SLOT:
@@ -276,6 +276,21 @@ tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_e
     }
     tvm_dtype type = arity > 0 ? kernel->exprs[node->a].type : node->type;
     return tvm_expr_apply(node, type, operands, value, why);
+}
+
+tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env,
+                         tvm_scalar *value, tvm_why *why) {
+    tvm_eval_kept *kept = expr < TVM_EVAL_KEPT ? env->kept : NULL;
+    if (kept && kept->known[expr]) {
+        *value = kept->values[expr];
+        return TVM_OK;
+    }
+    tvm_status status = eval_anew(kernel, expr, env, value, why);
+    if (kept && status == TVM_OK) {
+        kept->known[expr] = true;
+        kept->values[expr] = *value;
+    }
+    return status;
 }
 
 unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {

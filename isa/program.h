@@ -541,13 +541,21 @@ typedef union tvm_scalar {
     double f;
 } tvm_scalar;
 
+/* Values of a kernel's first expressions, by index, where many are evaluated that have parts in common. */
+enum { TVM_EVAL_KEPT = 2048 };
+typedef struct tvm_eval_kept {
+    bool known[TVM_EVAL_KEPT];
+    tvm_scalar values[TVM_EVAL_KEPT];
+} tvm_eval_kept;
+
 /* Where scalar expressions are evaluated. slots[s] is the value of scalar slot s. */
 typedef struct tvm_eval_env {
     const tvm_scalar *slots;
     int32_t block[3];
     int32_t grid[3];
     int32_t multiprocessors;
-    int32_t target; /* 80, 89, 90, ...; 0: the interpreter */
+    int32_t target;      /* 80, 89, 90, ...; 0: the interpreter */
+    tvm_eval_kept *kept; /* NULL, or what is known here, to which evaluation adds */
 } tvm_eval_env;
 
 /* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their

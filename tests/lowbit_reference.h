@@ -19,7 +19,7 @@ typedef struct lowbit_form {
 #define LOWBIT_FACTOR 0.1875f
 
 /* The kernels of the entry. split8 is for few bits, short8 and short16 for groups of 32, rows112 for what
- * rows128 is not for; those for more than 16 rows, from large to tower1, are else all there for u4 with
+ * rows128 is not for; those for more than 16 rows, from large to high2, are else all there for u4 with
  * default options, other forms may lack some.
  */
 enum {
@@ -28,9 +28,9 @@ enum {
     SHORT16,
     LARGE = 6,
     ROWS112 = 10,
-    LAST_LARGE = 34,
-    SMALL8 = 35,
-    LOWBIT_VARIANTS = 37
+    LAST_LARGE = 40,
+    SMALL8 = 41,
+    LOWBIT_VARIANTS = 43
 };
 
 static inline void lowbit_variant_name(unsigned variant, char name[32]) {
@@ -38,8 +38,9 @@ static inline void lowbit_variant_name(unsigned variant, char name[32]) {
         "narrow8",  "split8",   "short8",  "short16", "narrow16", "wide16",   "large",    "wide32",
         "wide64",   "square64", "rows112", "rows128", "pairs256", "cluster2", "cluster3", "cluster4",
         "cluster6", "cluster8", "tall1",   "tall2",   "tall3",    "tall4",    "tall6",    "broad1",
-        "broad2",   "broad3",   "broad4",  "slim1",   "slim2",    "slim3",    "triple1",  "triple2",
-        "triple3",  "triple4",  "tower1",  "small8",  "small16"};
+        "broad2",   "broad3",   "broad4",  "broadw",  "slim1",    "slim2",    "slim3",    "slim4",
+        "slim6",    "triple1",  "triple2", "triple3", "triple4",  "triplew",  "tower1",   "high1",
+        "high2",    "small8",   "small16"};
     snprintf(name, 32, "matmul_lowbit_%s", names[variant]);
 }
 

@@ -3,6 +3,7 @@
 #include "variants.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Where a decision leads: a step, or the end. */
 #define CHOSEN UINT32_C(0x80000000) /* | case */
@@ -307,11 +308,12 @@ bool tvm_variants_possible(const tvm_variants *variants, uint32_t index) {
 
 /* ---- choosing ---- */
 
-static tvm_status evaluate(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env, bool *holds,
-                           tvm_diags *diags) {
+static tvm_status evaluate(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env,
+                           tvm_eval_kept *kept, bool *holds, tvm_diags *diags) {
     tvm_eval_env known = {.slots = env->scalars,
                           .multiprocessors = (int32_t)env->multiprocessors,
-                          .target = (int32_t)env->target};
+                          .target = (int32_t)env->target,
+                          .kept = kept};
     tvm_scalar value = {0};
     tvm_why why = {""};
     tvm_status status = tvm_expr_eval(&t->entry->head, expr, &known, &value, &why);
@@ -331,20 +333,31 @@ static inline bool in_range(const decision *d, const tvm_launch_env *env) {
     return value - d->low <= d->span;
 }
 
+/* From an EXPRESSION on: the conditions of cases have most of their expressions in common. */
+static tvm_status choose_by_expressions(const tvm_variants *variants, const tvm_launch_env *env, uint32_t *at,
+                                        tvm_diags *diags) {
+    tvm_eval_kept kept;
+    memset(kept.known, 0, sizeof kept.known);
+    while (!(*at & CHOSEN)) {
+        const decision *d = &variants->decisions[*at];
+        bool holds = d->subject != EXPRESSION && in_range(d, env);
+        if (d->subject == EXPRESSION) {
+            tvm_status status = evaluate(variants, (uint32_t)d->low, env, &kept, &holds, diags);
+            if (status) return status;
+        }
+        *at = holds ? d->if_true : d->if_false;
+    }
+    return TVM_OK;
+}
+
 tvm_status tvm_variants_choose(const tvm_variants *variants, const tvm_launch_env *env, uint32_t *index,
                                tvm_diags *diags) {
     uint32_t at = variants->start;
-    while (!(at & CHOSEN)) {
-        const decision *d = &variants->decisions[at];
-        bool holds;
-        if (d->subject != EXPRESSION) {
-            holds = in_range(d, env);
-        } else {
-            tvm_status status = evaluate(variants, (uint32_t)d->low, env, &holds, diags);
-            if (status) return status;
-        }
-        at = holds ? d->if_true : d->if_false;
-    }
+    while (!(at & CHOSEN) && variants->decisions[at].subject != EXPRESSION)
+        at = in_range(&variants->decisions[at], env) ? variants->decisions[at].if_true
+                                                     : variants->decisions[at].if_false;
+    tvm_status status = at & CHOSEN ? TVM_OK : choose_by_expressions(variants, env, &at, diags);
+    if (status) return status;
     if (at == NOBODY)
         return tvm_variants_refuse(variants->program, variants->entry, env, &variants->room, diags);
     *index = at & ~CHOSEN;
