@@ -90,11 +90,19 @@ def test_a_stack_is_a_module():
     assert type(one) is nn.Linear and torch.equal(one.dequantize(), made.dequantize()[3])
     again = experts.Experts.from_linears(made.linear(i) for i in range(4))
     assert torch.equal(again(x, index), y)
-    compiled = torch.compile(made, fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(x, index), y)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(made(x.float(), index), y)
     assert "experts=4, in_features=128" in repr(made)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_compiled_without_graph_breaks(device):
+    """Few rows and many."""
+    made = stack(device)
+    compiled = torch.compile(made, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
+    for rows in (3, 40):
+        x, index = torch.randn(rows, 128, device=device).half(), torch.arange(rows, device=device) % 4
+        assert torch.equal(compiled(x, index), made(x, index))
 
 
 def test_what_is_refused():

@@ -80,6 +80,7 @@ def _kernel(type, group, dtype, zeros, bias, out_dtype, factor):
     return lowbit_program(type, group, dtype, zeros, bias, out_dtype, False, factor, False, True)["matmul_lowbit"]
 
 
+@torch.compiler.assume_constant_result
 def tile_rows(type, group, dtype, zeros, device) -> tuple[int, ...]:
     """The rows that tiles may have on a device, from the least."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
