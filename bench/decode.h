@@ -13,7 +13,7 @@ enum {
     DECODE_BATCHES = 32,
     DECODE_DEFINES = 32,
     DECODE_COLUMNS = 64, /* of the result that are compared with the reference */
-    DECODE_PEERS = 4
+    DECODE_PEERS = 8
 };
 
 typedef struct decode_shape {
