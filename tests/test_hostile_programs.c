@@ -17,7 +17,7 @@
 #include "shipped_sizes.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 300, MOST_BYTES = 1 << 20, MOST_BLOCKS = 2, FILLS = 2, SECONDS = 2 };
+enum { TIMEOUT = 300, MOST_BYTES = 1 << 20, MOST_BLOCKS = 2, FILLS = 2, SECONDS = 1 };
 
 typedef struct launch {
     const tvm_ir_program *program;
