@@ -55,6 +55,21 @@ static bool attends_by(decode_run *r, const char *kernel) {
     return good;
 }
 
+/* With pages and lengths that are not there: the nearest ones are taken, nothing outside of the cache is
+ * touched (which compute-sanitizer would see), and the right table gives the right results afterwards. */
+static bool stays_inside(decode_run *r, const char *kernel) {
+    double page = r->table.values[0], length = r->lengths.values[0],
+           last = r->lengths.values[r->shape.batch - 1];
+    r->table.values[0] = -1;
+    r->lengths.values[0] = 0x7fffffff;
+    r->lengths.values[r->shape.batch - 1] = -5;
+    bool good = decode_write(r, &r->table) && decode_write(r, &r->lengths) && decode_attend(r, kernel);
+    r->table.values[0] = page;
+    r->lengths.values[0] = length;
+    r->lengths.values[r->shape.batch - 1] = last;
+    return good && decode_write(r, &r->table) && decode_write(r, &r->lengths);
+}
+
 /* What the entry chooses; on a Hopper GPU the variants, too, which it takes for many tokens. */
 static bool run_shape(suite *s, const gpu_test *test, const decode_shape *shape) {
     static const char *const kernels[] = {"attention_decode",          "attention_decode_bulk8",
@@ -68,7 +83,7 @@ static bool run_shape(suite *s, const gpu_test *test, const decode_shape *shape)
         if (has_heads && shape->kv_heads % 8 != 0) continue;
         if (!is_entry && (s->target != 90 || tvm_get_kernel(r.decode, kernels[i], &variant) != TVM_OK))
             continue;
-        good = attends_by(&r, kernels[i]);
+        good = stays_inside(&r, kernels[i]) && attends_by(&r, kernels[i]);
         if (!good) printf("%s ", kernels[i]);
     }
     if (!good)
