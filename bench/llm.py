@@ -13,6 +13,7 @@ compiled, with a static cache; --start the way from a checkpoint on disk to the 
     cache_bytes     of keys and values that it reads; share_all: of the weights and these together
     first_ms        prompt to first token, batch 1: host time, the GPU waited for
     scaled_from     with --scaled, the numbers of layers that were measured; all is then linear in them, not measured
+                    (a whole llama-8b took 4 to 8% longer)
 
 and of a start, by a process of its own, seconds: total_s of the process, of which imports_s; load_s, the files to the
 GPU; first_s, a decoder, its kernels' code and the first token; cubins: "made" or "kept" in the cache; read_s: the files
