@@ -453,32 +453,41 @@ static inline double decode_score(const decode_run *r, size_t token, int kv_head
     return r->form.soft_cap ? r->cap * tanh(sum / r->cap) : sum;
 }
 
+/* What elements may differ by, for the greatest value and for a result. Weights are rounded apart from each
+ * other, so that their errors add up by the root of the sum of the weights' squares; four times that, as
+ * there are many results.
+ */
+static inline double decode_tolerance(const decode_run *r, double total, double squares, double want) {
+    double unit = strcmp(r->form.a, "bf16") == 0 ? 1.2e-2 : 1.5e-3;
+    double spread = total > 0 ? fmin(4 * sqrt(squares) / total, 1) : 0;
+    return unit * fmax(spread * r->v_most, fabs(want));
+}
+
 /* One query and head; `begin` is the first row of the sequence's keys, `from` to before `to` what it sees. */
 static inline bool decode_compare_head(decode_run *r, size_t begin, int from, int to, size_t row, int head) {
     int d = r->form.d, kv_head = head / (r->shape.heads / r->shape.kv_heads);
     size_t at = row * (size_t)r->shape.heads + (size_t)head;
     const double *q = r->q.values + at * (size_t)d, *out = r->out.values + at * (size_t)d;
-    double most = -INFINITY, total = 0, *expected = calloc((size_t)d, sizeof *expected), tolerance;
+    double most = -INFINITY, total = 0, squares = 0, *expected = calloc((size_t)d, sizeof *expected);
     if (expected == NULL) abort();
     for (int t = from; t < to; t++) most = fmax(most, decode_score(r, begin + (size_t)t, kv_head, q));
     for (int t = from; t < to; t++) {
         double p = exp(decode_score(r, begin + (size_t)t, kv_head, q) - most);
         const double *v = r->back_v.values +
                           ((begin + (size_t)t) * (size_t)r->shape.kv_heads + (size_t)kv_head) * (size_t)d;
-        total += p;
+        total += p, squares += p * p;
         for (int j = 0; j < d; j++) expected[j] += p * v[j];
     }
-    tolerance = (strcmp(r->form.a, "bf16") == 0 ? 1.2e-2 : 1.5e-3) * r->v_most;
     bool good = true;
     for (int j = 0; j < d && good; j++) {
         double want = total > 0 ? expected[j] / total : 0;
-        if (!(fabs(out[j] - want) <= tolerance))
+        if (!(fabs(out[j] - want) <= decode_tolerance(r, total, squares, want)))
             good = decode_fail(r, "row %zu, head %d, element %d is %.6g, expected %.6g", row, head, j, out[j],
                                want);
     }
     double log_sum = total > 0 ? log(total) + most : -INFINITY;
     if (good && r->form.lse && r->lse.values[at] != log_sum &&
-        !(fabs(r->lse.values[at] - log_sum) <= 2 * tolerance))
+        !(fabs(r->lse.values[at] - log_sum) <= 2 * decode_tolerance(r, 1, 1, 0)))
         good = decode_fail(r, "row %zu, head %d: lse %.6g, expected %.6g", row, head, r->lse.values[at],
                            log_sum);
     free(expected);
