@@ -1,6 +1,6 @@
-/* programs/matmul_lowbit.vasminc: every weight type and the options put through ptxas without a spill; the
- * entry and each of its variants on the interpreter against float64, with as many multiprocessors as make
- * tiles whole and as make them shared. */
+/* programs/matmul_lowbit.vasminc: the entry and each of its variants on the interpreter against float64, with
+ * as many multiprocessors as make tiles whole and as make them shared. What compiles: test_lowbit_compiled.c.
+ */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,151 +17,10 @@ enum { TIMEOUT = 600 };
 static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
 static int lowbit_count;
 
-/* Of each width and each way to convert one; the others differ in constants alone. */
-static bool is_of_a_kind(tvm_dtype type) {
-    static const char *const types[] = {"u1",      "u2",      "u3",      "u4",      "u5",      "u6",
-                                        "u7",      "u8",      "i5",      "f3_e1m1", "f4_e2m1", "f5_e2m2",
-                                        "f6_e3m2", "f7_e2m4", "f8_e4m3", "f8_e5m2", "f8_e7m0"};
-    char name[TVM_DTYPE_NAME_MAX];
-    tvm_dtype_name(type, name);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i], name) == 0) return true;
-    return false;
-}
-
 static const char *lowbit_path(void) {
     static char path[5000];
     return program_path("matmul_lowbit_u4.vasm", path);
 }
-
-/* ---- ptxas */
-
-/* Without the variants that differ in the size of their clusters alone, or `only` one of them. */
-static void compiles(const lowbit_form *f, const char *target, const char *only) {
-    char define[192];
-    lowbit_define(f, define);
-    snprintf(define + strlen(define), 64, " FEWER=true ONLY=\"%s\"", only);
-    tvm_ir_program *program = assemble_file(lowbit_path(), define);
-    compiles_without_spills(program, define, target);
-    tvm_ir_program_free(program);
-}
-
-START_TEST(every_weight_type_compiles_for_sm_90a) {
-    static const char *const variants[] = {"narrow8", "narrow16", "wide16", "small16"};
-    char name[TVM_DTYPE_NAME_MAX];
-    compiles(&(lowbit_form){.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default}, "sm_90a",
-             is_of_a_kind(lowbit[_i]) ? "rule" : variants[_i % 4]);
-}
-END_TEST
-
-/* matmul_lowbit_u4.vasm is put through ptxas for every target by test_programs. */
-START_TEST(few_types_compile_for_other_targets) {
-    static const char *const types[] = {"u2", "u8", "f6_e3m2"}, *const targets[] = {"sm_80", "sm_89",
-                                                                                    "sm_100a"};
-    compiles(&(lowbit_form){.type = types[_i / 3], .options = matmul_default}, targets[_i % 3], "rule");
-}
-END_TEST
-
-static const lowbit_form compiled_forms[] = {
-    {"u4", {1, 128, 0}, false, false, false},     {"u4", {0, 32, 1}, true, false, false},
-    {"u4", {1, 64, 1}, true, true, false},        {"u4", {0, 0, 1}, false, true, false},
-    {"u1", {0, 128, 0}, true, false, false},      {"u2", {1, 32, 1}, true, false, false},
-    {"i5", {0, 128, 0}, false, true, false},      {"u6", {0, 128, 1}, true, false, false},
-    {"u8", {0, 128, 1}, true, true, false},       {"u8", {1, 0, 1}, true, false, false},
-    {"u8", {0, 64, 0}, false, true, false},       {"i5", {1, 0, 0}, true, true, false},
-    {"f6_e3m2", {1, 64, 0}, false, false, false}, {"f8_e7m0", {1, 32, 0}, true, 1, false},
-    {"f8_e7m0", {0, 0, 0}, true, 1, false},       {"u4", {0, 64, 1}, true, false, false},
-    {"u4", {0, 32, 0}, false, false, false},      {"u2", {0, 128, 1}, true, false, false},
-    {"u8", {1, 32, 1}, true, false, false},       {"u8", {0, 0, 1}, false, false, false},
-    {"f4_e2m1", {1, 128, 0}, true, false, false}, {"u5", {0, 64, 1}, true, true, false},
-    {"f4_e2m1", {0, 16, 0}, false, false, true},  {"u3", {1, 16, 1}, true, false, false},
-    {"nf4", {0, 64, 0}, false, false, false},     {"nf4", {1, 128, 0}, true, false, true},
-    {"u8", {0, 16, 0}, true, false, true},        {"u4", {0, 32, 1}, false, true, true},
-    {"u5", {0, 64, 1}, false, false, false},      {"u1", {0, 32, 1}, true, false, false},
-};
-enum { COMPILED_FORMS = sizeof compiled_forms / sizeof *compiled_forms };
-
-START_TEST(options_compile_for_sm_90a) {
-    compiles(&compiled_forms[_i], "sm_90a", "rule");
-}
-END_TEST
-
-START_TEST(batch_invariant_programs_compile) {
-    static const char *const defines[] = {"WTYPE=u4", "WTYPE=u8 ZEROS=true",
-                                          "WTYPE=f8_e6m1 GROUP=32 OTYPE=f32"};
-    char define[128];
-    snprintf(define, sizeof define, "%s BATCH_INVARIANT=true", defines[_i]);
-    tvm_ir_program *program = assemble_file(lowbit_path(), define);
-    compiles_without_spills(program, define, "sm_90a");
-    tvm_ir_program_free(program);
-}
-END_TEST
-
-START_TEST(stacks_of_experts_compile) {
-    static const char *const defines[] = {"WTYPE=u4", "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true",
-                                          "WTYPE=u3 GROUP=64 ZEROS=true FACTOR=true",
-                                          "WTYPE=u4 GROUP=64 BOOK=\"nf4\""};
-    char define[128];
-    snprintf(define, sizeof define, "%s EXPERTS=true", defines[_i]);
-    tvm_ir_program *program = assemble_file(lowbit_path(), define);
-    compiles_without_spills(program, define, "sm_90a");
-    tvm_ir_program_free(program);
-}
-END_TEST
-
-/* ---- what the assembler makes of them */
-
-START_TEST(generated_files_are_the_matmul) {
-    generated_is_defined("matmul_lowbit", "u4", lowbit[_i]);
-}
-END_TEST
-
-/* What a block needs of shared memory grows with the options; all of them have room. */
-START_TEST(options_go_together) {
-    static const long groups[] = {32, 64, 128, 0, 16};
-    char name[TVM_DTYPE_NAME_MAX], define[128];
-    tvm_dtype_name(lowbit[_i], name);
-    for (unsigned i = is_of_a_kind(lowbit[_i]) ? 0 : (unsigned)_i % 4; i < 40;
-         i += is_of_a_kind(lowbit[_i]) ? 1 : 7) {
-        bool f32 = i >> 2 & 1;
-        lowbit_form f = {name, {i & 1, groups[i >> 3], i >> 1 & 1}, !f32, f32, i % 3 == 0};
-        if (f.options.zeros && name[0] != 'u') continue;
-        bool beyond_f16 = lowbit[_i].exponent > 5 || (lowbit[_i].exponent == 5 && lowbit[_i].mantissa < 2);
-        if (f.options.group == 16 && !f.options.bf16 && beyond_f16) continue;
-        lowbit_define(&f, define);
-        tvm_ir_program_free(assemble_file(lowbit_path(), define));
-    }
-}
-END_TEST
-
-START_TEST(tables_go_with_all_variants) {
-    static const long groups[] = {32, 64, 128, 0, 16};
-    char define[128];
-    snprintf(define, sizeof define, "BOOK=\"%s\" GROUP=%ld ATYPE=%s", _i % 2 ? "nf4" : "fp4", groups[_i],
-             _i % 2 ? "f16" : "bf16");
-    tvm_ir_program_free(assemble_file(lowbit_path(), define));
-}
-END_TEST
-
-START_TEST(impossible_options_are_refused) {
-    static const char *const refused[][2] = {
-        {"ATYPE=f32", "ATYPE must be f16 or bf16"},
-        {"ATYPE=bf16 OTYPE=f16", "OTYPE must be ATYPE or f32"},
-        {"GROUP=8", "GROUP must be 16, 32, 64, 128 or 0"},
-        {"GROUP=256", "GROUP must be 16, 32, 64, 128 or 0"},
-        {"WTYPE=f6_e5m0 GROUP=16", "groups of 16 of weights that f16 does not hold need ATYPE=bf16"},
-        {"WTYPE=i4 ZEROS=true", "ZEROS goes with unsigned weights"},
-        {"WTYPE=f6_e3m2 ZEROS=true", "ZEROS goes with unsigned weights"},
-        {"BOOK=\"nf3\"", "BOOK must be none, nf4 or fp4"},
-        {"WTYPE=u3 BOOK=\"nf4\"", "BOOK goes with u4, without ZEROS"},
-        {"WTYPE=u4 ZEROS=true BOOK=\"fp4\"", "BOOK goes with u4, without ZEROS"},
-        {"WTYPE=u4 EXPERTS=true EARLY=true", "EXPERTS goes with neither EARLY nor BATCH_INVARIANT"},
-        {"WTYPE=u4 EXPERTS=true BATCH_INVARIANT=true", "EXPERTS goes with neither EARLY nor BATCH_INVARIANT"},
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        is_refused(lowbit_path(), refused[i][0], refused[i][1]);
-}
-END_TEST
 
 /* ---- the interpreter */
 
@@ -608,7 +467,7 @@ START_TEST(measured_choices_are_for_one_device) {
     };
     char name[TVM_DTYPE_NAME_MAX], define[64];
     const lowbit_form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
-    if (!is_of_a_kind(lowbit[_i])) return;
+    if (!lowbit_is_of_a_kind(lowbit[_i])) return;
     snprintf(define, sizeof define, "WTYPE=%s TABLE=false", name);
     for (size_t d = 0; d < sizeof machines / sizeof *machines; d++) {
         runner with, without;
@@ -666,19 +525,7 @@ END_TEST
 
 static Suite *lowbit_suite(void) {
     Suite *suite = suite_create("matmul_lowbit");
-    TCase *compile = tcase_create("ptxas"), *text = tcase_create("text"), *run = tcase_create("interpreter");
-    tcase_set_timeout(compile, TIMEOUT);
-    tcase_set_timeout(text, TIMEOUT);
-    tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
-    tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
-    tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
-    tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 4);
-    suite_add_tcase(suite, compile);
-    tcase_add_loop_test(text, generated_files_are_the_matmul, 0, lowbit_count);
-    tcase_add_loop_test(text, options_go_together, 0, lowbit_count);
-    tcase_add_loop_test(text, tables_go_with_all_variants, 0, 5);
-    tcase_add_test(text, impossible_options_are_refused);
-    suite_add_tcase(suite, text);
+    TCase *run = tcase_create("interpreter");
     tcase_set_timeout(run, TIMEOUT);
     tcase_add_loop_test(run, every_weight_type_multiplies, 0, lowbit_count);
     tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * LOWBIT_VARIANTS);
@@ -694,7 +541,6 @@ static Suite *lowbit_suite(void) {
     suite_add_tcase(suite, run);
     TCase *batches = tcase_create("batches");
     tcase_set_timeout(batches, TIMEOUT);
-    tcase_add_loop_test(batches, batch_invariant_programs_compile, 0, 3);
     tcase_add_loop_test(batches, rows_do_not_depend_on_the_batch, 0, 2 * INVARIANT_FORMS);
     suite_add_tcase(suite, batches);
     return suite;
