@@ -5,6 +5,14 @@
 #include <check.h>
 #include <stdlib.h>
 
+/* A case of the suite whose tests may take so many seconds each. */
+static inline TCase *suite_case(Suite *suite, const char *name, double seconds) {
+    TCase *tests = tcase_create(name);
+    tcase_set_timeout(tests, seconds);
+    suite_add_tcase(suite, tests);
+    return tests;
+}
+
 /* Runs the suite, and frees it; the exit status of the test program. */
 static inline int run_suite(Suite *suite) {
     SRunner *runner = srunner_create(suite);

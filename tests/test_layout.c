@@ -312,16 +312,9 @@ START_TEST(the_largest_layout_fits_its_table) {
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name) {
-    TCase *tests = tcase_create(name);
-    tcase_set_timeout(tests, 120);
-    suite_add_tcase(suite, tests);
-    return tests;
-}
-
 int main(void) {
     Suite *suite = suite_create("layout");
-    TCase *canonical = add_case(suite, "canonical form");
+    TCase *canonical = suite_case(suite, "canonical form", 120);
     tcase_add_test(canonical, make_is_the_function_of_its_lists);
     tcase_add_test(canonical, equal_structs_are_equal_functions);
     tcase_add_test(canonical, make_is_idempotent);
@@ -329,7 +322,7 @@ int main(void) {
     tcase_add_test(canonical, valid_agrees_with_the_rules);
     tcase_add_test(canonical, valid_survives_random_bytes);
     tcase_add_test(canonical, unused_entries_must_be_zero);
-    TCase *queries = add_case(suite, "queries");
+    TCase *queries = suite_case(suite, "queries", 120);
     tcase_add_test(queries, locate_finds_the_lowest_holder);
     tcase_add_test(queries, index_is_a_sum_of_thread_and_local_parts);
     tcase_add_test(queries, the_largest_layout_fits_its_table);

@@ -451,16 +451,9 @@ START_TEST(auto_runs_are_contiguous_and_aligned) {
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name) {
-    TCase *tests = tcase_create(name);
-    tcase_set_timeout(tests, 120);
-    suite_add_tcase(suite, tests);
-    return tests;
-}
-
 int main(void) {
     Suite *suite = suite_create("layout_algebra");
-    TCase *algebra = add_case(suite, "algebra");
+    TCase *algebra = suite_case(suite, "algebra", 120);
     tcase_add_test(algebra, primitives_enumerate_their_shape);
     tcase_add_test(algebra, replicated_is_one_element_everywhere);
     tcase_add_test(algebra, compose_is_the_kronecker_product);

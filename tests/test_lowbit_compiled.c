@@ -21,14 +21,20 @@ static const char *lowbit_path(void) {
 
 /* ---- ptxas */
 
-/* Without the variants that differ in the size of their clusters alone, or `only` one of them. */
-static void compiles(const lowbit_form *f, const char *target, const char *only) {
-    char define[192];
-    lowbit_define(f, define);
-    snprintf(define + strlen(define), 64, " FEWER=true ONLY=\"%s\"", only);
+static void defined_compiles(const char *definitions, const char *more, const char *target) {
+    char define[256];
+    snprintf(define, sizeof define, "%s %s", definitions, more);
     tvm_ir_program *program = assemble_file(lowbit_path(), define);
     compiles_without_spills(program, define, target);
     tvm_ir_program_free(program);
+}
+
+/* Without the variants that differ in the size of their clusters alone, or `only` one of them. */
+static void compiles(const lowbit_form *f, const char *target, const char *only) {
+    char define[192], more[64];
+    lowbit_define(f, define);
+    snprintf(more, sizeof more, "FEWER=true ONLY=\"%s\"", only);
+    defined_compiles(define, more, target);
 }
 
 START_TEST(every_weight_type_compiles_for_sm_90a) {
@@ -74,11 +80,7 @@ END_TEST
 START_TEST(batch_invariant_programs_compile) {
     static const char *const defines[] = {"WTYPE=u4", "WTYPE=u8 ZEROS=true",
                                           "WTYPE=f8_e6m1 GROUP=32 OTYPE=f32"};
-    char define[128];
-    snprintf(define, sizeof define, "%s BATCH_INVARIANT=true", defines[_i]);
-    tvm_ir_program *program = assemble_file(lowbit_path(), define);
-    compiles_without_spills(program, define, "sm_90a");
-    tvm_ir_program_free(program);
+    defined_compiles(defines[_i], "BATCH_INVARIANT=true", "sm_90a");
 }
 END_TEST
 
@@ -86,11 +88,7 @@ START_TEST(stacks_of_experts_compile) {
     static const char *const defines[] = {"WTYPE=u4", "WTYPE=f4_e2m1 ATYPE=bf16 GROUP=32 BIAS=true",
                                           "WTYPE=u3 GROUP=64 ZEROS=true FACTOR=true",
                                           "WTYPE=u4 GROUP=64 BOOK=\"nf4\""};
-    char define[128];
-    snprintf(define, sizeof define, "%s EXPERTS=true", defines[_i]);
-    tvm_ir_program *program = assemble_file(lowbit_path(), define);
-    compiles_without_spills(program, define, "sm_90a");
-    tvm_ir_program_free(program);
+    defined_compiles(defines[_i], "EXPERTS=true", "sm_90a");
 }
 END_TEST
 
