@@ -88,8 +88,9 @@ typedef struct bulk_ways {
     bool by_engine;        /* some by the copy engine, which writes through the asynchronous proxy */
     bool stores_by_engine; /* some of store-bulk by the copy engine */
     bool by_threads;       /* some of copy-bulk by threads */
-    uint32_t *unfenced;    /* of each instruction: the warps, of those that do it, that may have written to
-                              shared    memory since a fence of theirs */
+    /* Of each instruction: the warps, of those that do it, that may have written to shared memory since a
+     * fence of theirs. */
+    uint32_t *unfenced;
 } bulk_ways;
 
 typedef struct emitter {
@@ -167,9 +168,10 @@ reg tvm_slot_word(const emitter *e, uint32_t slot, uint32_t i);
 void tvm_hide_constants(emitter *e, uint32_t slot);
 /* The same of one word: a register of kernel entry that holds it. */
 reg tvm_hidden_word(emitter *e, uint32_t word);
-/* The register `value` of an expression that is an operand of an f32 min, and as an `f32`: ptxas 13.0 makes
- * one saturated instruction of min with 1.0 and max with a zero, in both orders. That gives 0.0 where the
- * result is -0.0, and where it is 1.0 as the min's other operand is NaN. So the 1.0 is hidden from it. */
+/* The register to use for `value`, which holds an operand of an f32 min that `expr` is: `value` itself, or a
+ * hidden copy where it is the constant 1.0. ptxas 13.0 makes one saturating instruction of min with 1.0 and
+ * max with a zero, in either order: it gives 0.0 where the result is -0.0, and where it is 1.0 as the min's
+ * other operand is NaN. */
 reg tvm_least_operand(emitter *e, uint32_t expr, reg value);
 /* Stops the launch as a fault where the predicate is true (or else false), for the bounds of what is not
  * proved. The predicate is the same in all threads of the block, or of those that are to do something. */
