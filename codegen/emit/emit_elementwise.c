@@ -386,7 +386,10 @@ static bool constant_code(const emitter *e, uint32_t expr, tvm_dtype type, bool 
     return true;
 }
 
-static bool fill_constant(emitter *e, uint32_t slot, uint32_t locals, unsigned bits, uint64_t code) {
+/* 1.0 as f32 is hidden from ptxas, as the tensor may be an operand of min (tvm_least_operand). */
+static bool fill_constant(emitter *e, uint32_t slot, uint32_t locals, uint64_t code) {
+    tvm_dtype type = tvm_slot_dtype(e, slot);
+    unsigned bits = type.bits;
     uint32_t words = tvm_tensor_words(locals, bits);
     uint8_t *string = calloc(words + 1, 4);
     if (!string) return false;
@@ -395,6 +398,7 @@ static bool fill_constant(emitter *e, uint32_t slot, uint32_t locals, unsigned b
         tvm_emit(e, "mov.b32 %s, 0x%08x;", tvm_slot_word(e, slot, i).name,
                  (unsigned)tvm_bits_get(string, (uint64_t)i * 32, 32));
     free(string);
+    if (type.kind == TVM_KIND_FLOAT && bits == 32 && code == tvm_f32_bits(1)) tvm_hide_constants(e, slot);
     return true;
 }
 
@@ -415,7 +419,7 @@ tvm_status tvm_emit_ALLOC_REGISTER(emitter *e, const tvm_insn *insn) {
     uint64_t code = 0;
     bool given = init && init->kind == TVM_OPERAND_EXPR;
     if (!given || constant_code(e, init->value, type, lowbit, &code))
-        done = fill_constant(e, insn->result, locals, type.bits, code);
+        done = fill_constant(e, insn->result, locals, code);
     else
         done = fill_value(e, insn->result, locals, tvm_emit_expr_as(e, init->value, type, lowbit));
     if (!done) return tvm_diag_no_memory(e->diags);
