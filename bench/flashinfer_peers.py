@@ -2,12 +2,16 @@
 """attention_decode and attention beside their peers in one process: FlashInfer's paged decode on tensor cores and its
 FA3 prefill, and cuDNN's prefill.
 
-    flashinfer_peers.py [--flashinfer libflashinfer.so] [--decode BxTOKENS,...] [--prefill D:BxTOKENS,...]
+    flashinfer_peers.py [--flashinfer libflashinfer.so] [--decode BxTOKENS,...] [--prefill D:BxTOKENS,...] [--errors]
 
 Results are compared with float64 before they are timed: decode with all of some sequences, prefill with a row; for f8
 and u4 of what was not yet quantized, so that the codes are most of their error. Times are medians of replays of CUDA
 graphs over rotating caches, larger together than three times the L2; the replays of all alternate. Prints a JSON object
 a line; tb_s: the bytes of codes of keys and values a second.
+
+With --errors nothing is timed: inputs are numbers that every peer's type holds, f8's where any is of f8, and printed are
+the greatest error and the root of the mean square of errors against float64 of the same numbers, of all results, both
+over the root of the mean square of the results.
 
 libflashinfer.so is flashinfer_glue.cu with FlashInfer's headers; its head says how it is made."""
 import argparse
@@ -207,6 +211,81 @@ def prefill(d, batch, tokens, heads, options):
             say(job, d=d, batch=batch, tokens=tokens, heads=heads, causal=causal, tflops=round(work / job.us / 1e6))
 
 
+# ---- errors ----
+
+
+def say_error(peer, found, expected, **facts):
+    scale = expected.square().mean().sqrt()
+    error = (found.double() - expected) / scale
+    greatest, rms = error.abs().max().item(), error.square().mean().sqrt().item()
+    print(json.dumps({"peer": peer, **facts, "greatest": greatest, "rms": rms}), flush=True)
+
+
+def exact_prefill(q, k, v, causal):
+    """float64, [tokens, heads, d]."""
+    found = []
+    for h in range(q.shape[1]):
+        scores = q[:, h].double() @ k[:, h].double().T / math.sqrt(q.shape[2])
+        if causal:
+            scores += torch.full_like(scores, -math.inf).triu(1)
+        found.append(torch.softmax(scores, -1) @ v[:, h].double())
+    return torch.stack(found, 1)
+
+
+def prefill_errors(d, tokens, heads, eight, outliers, options):
+    kind = torch.float8_e4m3fn if eight else torch.float16
+    q, k, v = (torch.randn(tokens, heads, d, device="cuda") for _ in range(3))
+    if outliers:
+        q, k, v = (torch.where(torch.rand_like(x) < 1e-3, 10 * x, x) for x in (q, k, v))
+    q, k, v = (x.to(kind) for x in (q, k, v))
+    starts = torch.tensor([0, tokens], dtype=torch.int32, device="cuda")
+    out, ones = torch.empty(tokens, heads, d, dtype=torch.float16, device="cuda"), torch.ones(heads, device="cuda")
+    for causal in (False, True):
+        expected = exact_prefill(q, k, v, causal)
+        facts = {"type": "f8_e4m3" if eight else "f16", "d": d, "causal": causal, "outliers": outliers}
+        ours = ops.attention(q, k, v, starts, starts, longest=tokens, right=0 if causal else -1)[0]
+        say_error("tilusvm", ours, expected, **facts)
+        run = getattr(options.library, f"fa3_{'f8' if eight else ''}{'c' if causal else 'n'}{d}")
+        sizes = tokens, tokens, heads, heads, ctypes.c_float(1 / math.sqrt(d))
+        if run(*pointers(q, k, v, out), *sizes, stream(), *pointers(ones)):
+            raise RuntimeError("FA3 refused")
+        say_error("flashinfer fa3", out, expected, **facts)
+
+
+def decode_errors(batch, tokens, heads, eight, options):
+    q = torch.randn(batch, heads, HEAD, device="cuda").half()
+    keys, values = (torch.randn(batch * tokens, KV_HEADS, HEAD, device="cuda").half() for _ in range(2))
+    kind = torch.float8_e4m3fn if eight else torch.float16
+    if eight:  # the greatest is 448 / 128, so that our scales are powers of two, and codes the same numbers
+        for x in (keys, values):
+            x.clamp_(-3.5, 3.5)[..., 0] = 3.5
+            x.copy_(x.to(kind))
+    table = torch.randperm(batch * tokens // PAGE, device="cuda").int().view(batch, -1)
+    lengths = torch.full((batch,), tokens, dtype=torch.int32, device="cuda")
+    expected = exact_decode(q, keys, values, batch, range(batch))
+    facts = {"type": "f8_e4m3" if eight else "f16", "batch": batch, "tokens": tokens, "heads": heads}
+    form, cache = our_cache("f8_e4m3" if eight else None, keys, values, table, lengths)
+    ours = ops.attention_decode(q.view(batch, 1, heads, HEAD), cache, table, lengths, form)[0]
+    say_error("tilusvm", ours.view(batch, heads, HEAD), expected, **facts)
+    both = torch.empty(table.numel(), 2, PAGE, KV_HEADS, HEAD, dtype=kind, device="cuda")
+    for i, x in enumerate((keys, values)):
+        pages = x.to(kind).view(-1, PAGE, KV_HEADS, HEAD)
+        both.view(torch.uint8)[table.flatten().long(), i] = pages.view(torch.uint8)
+    out = torch.empty_like(q)
+    peer = FlashInferDecode(options.library, "f8" if eight else "f16", table, heads)
+    peer.run(q, both[:, 0], both[:, 1], out, False)
+    say_error("flashinfer", out, expected, **facts)
+
+
+def errors(options):
+    for eight in (False, True):
+        for shape in filter(None, options.decode.split(",")):
+            decode_errors(*map(int, shape.split("x")), options.heads, eight, options)
+        for d in (128,) if eight else (128, 64, 256):
+            for outliers in (False, True):
+                prefill_errors(d, 4096, 4, eight, outliers, options)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--decode", default="64x4096,16x4096,1x65536,1x4096")
@@ -214,9 +293,13 @@ def main():
     parser.add_argument("--prefill", default="128:1x16384,64:1x16384,256:1x16384")
     parser.add_argument("--flashinfer", help="the library of flashinfer_glue.cu")
     parser.add_argument("--replays", type=int, default=9)
+    parser.add_argument("--errors", action="store_true", help="instead of times; with --flashinfer")
     options = parser.parse_args()
     if options.flashinfer:
         options.library = ctypes.CDLL(options.flashinfer)
+    if options.errors:
+        torch.manual_seed(1)
+        return errors(options)
     for shape in filter(None, options.decode.split(",")):
         decode(*map(int, shape.split("x")), options.heads, options)
         torch.cuda.empty_cache()

@@ -463,25 +463,45 @@ static inline double decode_tolerance(const decode_run *r, double total, double 
     return unit * fmax(spread * r->v_most, fabs(want));
 }
 
-/* One query and head; `begin` is the first row of the sequence's keys, `from` to before `to` what it sees. */
-static inline bool decode_compare_head(decode_run *r, size_t begin, int from, int to, size_t row, int head) {
+/* The sums of one query and head: the greatest score, the weights with it as 1, their squares, and the values
+ * by them, [d]. `begin` is the first row of the sequence's keys, `from` to before `to` what the query sees.
+ */
+typedef struct decode_sums {
+    double most, total, squares, *values;
+} decode_sums;
+
+static inline decode_sums decode_sum(const decode_run *r, size_t begin, int from, int to, size_t row,
+                                     int head) {
     int d = r->form.d, kv_head = head / (r->shape.heads / r->shape.kv_heads);
-    size_t at = row * (size_t)r->shape.heads + (size_t)head;
-    const double *q = r->q.values + at * (size_t)d, *out = r->out.values + at * (size_t)d;
-    double most = -INFINITY, total = 0, squares = 0, *expected = calloc((size_t)d, sizeof *expected);
-    if (expected == NULL) abort();
-    for (int t = from; t < to; t++) most = fmax(most, decode_score(r, begin + (size_t)t, kv_head, q));
-    for (int t = from; t < to; t++) {
-        double p = exp(decode_score(r, begin + (size_t)t, kv_head, q) - most);
-        const double *v = r->back_v.values +
-                          ((begin + (size_t)t) * (size_t)r->shape.kv_heads + (size_t)kv_head) * (size_t)d;
-        total += p, squares += p * p;
-        for (int j = 0; j < d; j++) expected[j] += p * v[j];
+    const double *q = r->q.values + (row * (size_t)r->shape.heads + (size_t)head) * (size_t)d;
+    size_t seen = to > from ? (size_t)(to - from) : 0;
+    decode_sums sums = {.most = -INFINITY, .values = calloc((size_t)d, sizeof *sums.values)};
+    double *scores = calloc(seen + 1, sizeof *scores);
+    if (sums.values == NULL || scores == NULL) abort();
+    for (size_t i = 0; i < seen; i++) {
+        scores[i] = decode_score(r, begin + (size_t)from + i, kv_head, q);
+        sums.most = fmax(sums.most, scores[i]);
     }
+    for (size_t i = 0; i < seen; i++) {
+        double p = exp(scores[i] - sums.most);
+        size_t token = (begin + (size_t)from + i) * (size_t)r->shape.kv_heads + (size_t)kv_head;
+        sums.total += p, sums.squares += p * p;
+        for (int j = 0; j < d; j++) sums.values[j] += p * r->back_v.values[token * (size_t)d + (size_t)j];
+    }
+    free(scores);
+    return sums;
+}
+
+static inline bool decode_compare_head(decode_run *r, size_t begin, int from, int to, size_t row, int head) {
+    int d = r->form.d;
+    size_t at = row * (size_t)r->shape.heads + (size_t)head;
+    const double *out = r->out.values + at * (size_t)d;
+    decode_sums sums = decode_sum(r, begin, from, to, row, head);
+    double most = sums.most, total = sums.total;
     bool good = true;
     for (int j = 0; j < d && good; j++) {
-        double want = total > 0 ? expected[j] / total : 0;
-        if (!(fabs(out[j] - want) <= decode_tolerance(r, total, squares, want)))
+        double want = total > 0 ? sums.values[j] / total : 0;
+        if (!(fabs(out[j] - want) <= decode_tolerance(r, total, sums.squares, want)))
             good = decode_fail(r, "row %zu, head %d, element %d is %.6g, expected %.6g", row, head, j, out[j],
                                want);
     }
@@ -490,7 +510,7 @@ static inline bool decode_compare_head(decode_run *r, size_t begin, int from, in
         !(fabs(r->lse.values[at] - log_sum) <= 2 * decode_tolerance(r, 1, 1, 0)))
         good = decode_fail(r, "row %zu, head %d: lse %.6g, expected %.6g", row, head, r->lse.values[at],
                            log_sum);
-    free(expected);
+    free(sums.values);
     return good;
 }
 

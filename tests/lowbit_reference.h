@@ -28,19 +28,19 @@ enum {
     SHORT16,
     LARGE = 6,
     ROWS112 = 10,
-    LAST_LARGE = 40,
-    SMALL8 = 41,
-    LOWBIT_VARIANTS = 43
+    LAST_LARGE = 41,
+    SMALL8 = 42,
+    LOWBIT_VARIANTS = 44
 };
 
 static inline void lowbit_variant_name(unsigned variant, char name[32]) {
     static const char *const names[LOWBIT_VARIANTS] = {
-        "narrow8",  "split8",   "short8",  "short16", "narrow16", "wide16",   "large",    "wide32",
-        "wide64",   "square64", "rows112", "rows128", "pairs256", "cluster2", "cluster3", "cluster4",
-        "cluster6", "cluster8", "tall1",   "tall2",   "tall3",    "tall4",    "tall6",    "broad1",
-        "broad2",   "broad3",   "broad4",  "broadw",  "slim1",    "slim2",    "slim3",    "slim4",
-        "slim6",    "triple1",  "triple2", "triple3", "triple4",  "triplew",  "tower1",   "high1",
-        "high2",    "small8",   "small16"};
+        "narrow8",  "split8",   "short8",   "short16", "narrow16", "wide16",   "large",    "wide32",
+        "wide64",   "square64", "rows112",  "rows128", "pairs256", "cluster1", "cluster2", "cluster3",
+        "cluster4", "cluster6", "cluster8", "tall1",   "tall2",    "tall3",    "tall4",    "tall6",
+        "broad1",   "broad2",   "broad3",   "broad4",  "broadw",   "slim1",    "slim2",    "slim3",
+        "slim4",    "slim6",    "triple1",  "triple2", "triple3",  "triple4",  "triplew",  "tower1",
+        "high1",    "high2",    "small8",   "small16"};
     snprintf(name, 32, "matmul_lowbit_%s", names[variant]);
 }
 

@@ -144,7 +144,7 @@ enum { MOST_KERNELS = 64 };
 static tvm_status launch_kernel(tvm_context *context, tvm_kernel *kernel, unsigned times) {
     tvm_status status = TVM_ARGUMENT;
     for (size_t s = 0; s < SHIPPED_SIZES && status == TVM_ARGUMENT; s++)
-        status = shipped_launch_kernel(context, kernel, &shipped_sizes[s], times);
+        status = shipped_launch_kernel(context, kernel, &shipped_sizes[s], times, false);
     return status;
 }
 

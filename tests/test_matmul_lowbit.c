@@ -223,6 +223,36 @@ START_TEST(every_variant_multiplies_every_shape) {
 }
 END_TEST
 
+/* Each kernel of programs that have them all together is in the list of variants, and each of the list in a
+ * program: so none is left out of the tests, here and on a GPU, that go by that list. */
+START_TEST(the_list_of_variants_is_whole) {
+    static const lowbit_form all[] = {{.type = "u4", .options = {0, 128, 0}},
+                                      {.type = "u4", .options = {0, 32, 0}},
+                                      {.type = "u8", .options = {0, 128, 0}},
+                                      {.type = "u2", .options = {0, 128, 0}}};
+    bool found[LOWBIT_VARIANTS] = {false};
+    char name[32];
+    for (size_t f = 0; f < sizeof all / sizeof *all; f++) {
+        runner r;
+        open_runner(&r, &all[f], (machine){90, 1});
+        for (size_t k = 0; k < tvm_kernel_count(r.code); k++) {
+            const char *kernel = tvm_kernel_name(tvm_kernel_at(r.code, k));
+            bool listed = strncmp(kernel, "matmul_lowbit_", 14) != 0;
+            for (unsigned v = 0; v < LOWBIT_VARIANTS; v++) {
+                lowbit_variant_name(v, name);
+                if (strcmp(kernel, name) == 0) listed = found[v] = true;
+            }
+            ck_assert_msg(listed, "%s is not in the list", kernel);
+        }
+        close_runner(&r);
+    }
+    for (unsigned v = 0; v < LOWBIT_VARIANTS; v++) {
+        lowbit_variant_name(v, name);
+        ck_assert_msg(found[v], "no program has %s", name);
+    }
+}
+END_TEST
+
 static const lowbit_form large_forms[] = {
     {"u4", {1, 64, 1}, true, false, false},       {"u4", {0, 32, 0}, false, false, false},
     {"u4", {0, 0, 0}, true, false, false},        {"u4", {0, 0, 1}, false, true, false},
@@ -529,6 +559,7 @@ static Suite *lowbit_suite(void) {
     tcase_set_timeout(run, TIMEOUT);
     tcase_add_loop_test(run, every_weight_type_multiplies, 0, lowbit_count);
     tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * LOWBIT_VARIANTS);
+    tcase_add_test(run, the_list_of_variants_is_whole);
     tcase_add_loop_test(run, large_variants_multiply, 0, LARGE_FORMS);
     tcase_add_loop_test(run, every_option_multiplies, 0, OPTIONS);
     tcase_add_loop_test(run, early_weights_are_the_same, 0, 3);

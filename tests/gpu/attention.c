@@ -121,24 +121,11 @@ static void make(batch *b, const attention_choice *o, tvm_dtype type) {
     free(owned);
 }
 
-/* The GPU gives the same bits again, whichever blocks do what. */
-static bool same_again(suite *s, const gpu_test *test, const batch *b) {
-    uint8_t *first[GPU_MAX_ARGS] = {0}, *second[GPU_MAX_ARGS] = {0};
-    bool good = gpu_launch(s->gpu, test, "attention", b->args, b->count, first) &&
-                gpu_launch(s->gpu, test, "attention", b->args, b->count, second);
-    for (size_t i = 0; good && i < b->count; i++) {
-        const gpu_arg *arg = &b->args[i];
-        if (arg->tensor && memcmp(first[i], second[i], arg->count * arg->type.bits / 8) != 0)
-            printf("%s: other bits the second time\n", test->name), good = false;
-    }
-    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(first[i]), free(second[i]);
-    return good;
-}
-
-static bool run(suite *s, const gpu_test *test, const attention_choice *choice) {
+static bool run(suite *s, const gpu_test *test, const attention_choice *choice, const char *kernel) {
     batch b;
     make(&b, choice, test->type);
-    bool good = gpu_run_both(s, test, "attention", b.args, b.count) && same_again(s, test, &b);
+    bool good =
+        gpu_run_both(s, test, kernel, b.args, b.count) && gpu_run_again(s, test, kernel, b.args, b.count);
     if (!good)
         printf("%s: d %u, dv %u, window %d, %d, heads %u, %u\n", test->name, choice->d, choice->dv,
                choice->left, choice->right, choice->heads, choice->kv_heads);
@@ -149,23 +136,26 @@ static bool run(suite *s, const gpu_test *test, const attention_choice *choice) 
 
 static bool run_row(suite *s, const gpu_test *test) {
     attention_choice choice = attention_choose(test->data);
-    return run(s, test, &choice);
+    return run(s, test, &choice, "attention");
 }
 
+/* What the entry chooses, and the kernel for any target, which it does not choose where there is a better
+ * one. */
 static bool run_type(suite *s, const gpu_test *test) {
     bool good = true;
     for (size_t i = 0; i < (size_t)WIDTHS * WINDOWS; i++) {
         const unsigned *width = widths[i / WINDOWS];
         const int *window = windows[i % WINDOWS];
-        good = run(s, test,
-                   &(attention_choice){.type = test->data,
-                                       .d = width[0],
-                                       .dv = width[1],
-                                       .heads = 4,
-                                       .kv_heads = 2,
-                                       .left = window[0],
-                                       .right = window[1]}) &&
-               good;
+        const attention_choice choice = {.type = test->data,
+                                         .d = width[0],
+                                         .dv = width[1],
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .left = window[0],
+                                         .right = window[1]};
+        char plain[32];
+        snprintf(plain, sizeof plain, "attention_d%u", width[0]);
+        good = run(s, test, &choice, "attention") && run(s, test, &choice, plain) && good;
     }
     return good;
 }
@@ -183,7 +173,50 @@ static gpu_test *add_program(suite *s, gpu_group *group, const attention_choice 
     return test;
 }
 
+/* ---- attention_merge */
+
+/* Parts, tokens, heads, d. */
+static const size_t merges[][4] = {{1, 3, 2, 64}, {3, 2, 5, 128},  {8, 1, 3, 80}, {2, 3, 1, 1000},
+                                   {5, 4, 1, 37}, {2, 33, 4, 256}, {4, 5, 2, 512}};
+static const char *const merged_types[] = {"f16", "bf16", "f32"};
+enum { MERGES = sizeof merges / sizeof *merges, MERGED_TYPES = sizeof merged_types / sizeof *merged_types };
+
+/* Outputs of which some saw no keys; of the first row none did. */
+static bool run_merge(suite *s, const gpu_test *test) {
+    bool good = true;
+    for (size_t m = 0; m < MERGES; m++) {
+        batch b = {.count = 0};
+        size_t parts = merges[m][0], rows = merges[m][1] * merges[m][2], d = merges[m][3];
+        for (size_t i = 0; i < 4; i++) add(&b, (gpu_arg)ARG_SCALAR(merges[m][i]));
+        add_values(&b, test->type, parts * rows * d, 1, NULL, 1);
+        add_values(&b, TVM_F32, parts * rows, 6, NULL, 1);
+        float *sums = b.owned[b.count - 1];
+        for (size_t i = 0; i < parts * rows; i++)
+            if (i % rows == 0 || i % 7 == 3) sums[i] = -INFINITY;
+        gpu_arg out = ARG_OUT(test->type, rows * d), lse = ARG_OUT(TVM_F32, rows);
+        out.tolerance = test->type.bits == 32 ? 1e-5 : test->type.mantissa == 7 ? 0x1p-7 : 0x1p-10;
+        lse.tolerance = 1e-5;
+        add(&b, out), add(&b, lse);
+        good = gpu_run_both(s, test, "attention_merge", b.args, b.count) &&
+               gpu_run_again(s, test, "attention_merge", b.args, b.count) && good;
+        for (size_t a = 0; a < GPU_MAX_ARGS; a++) free(b.owned[a]);
+    }
+    return good;
+}
+
+static void add_merge(suite *s, gpu_group *group, const char *type) {
+    char file[4096], title[64], define[32];
+    const char *defines[] = {define};
+    snprintf(define, sizeof define, "T=%s", type);
+    snprintf(title, sizeof title, "attention_merge %s", define);
+    snprintf(file, sizeof file, "%s/attention_merge.vasm", s->programs);
+    gpu_test *test = gpu_add(group, title, NULL, file, defines, 1);
+    if (!tvm_dtype_parse(type, strlen(type), &test->type)) abort();
+    test->run = run_merge;
+}
+
 void gpu_add_attention(suite *s, gpu_group *group) {
+    for (size_t i = 0; i < MERGED_TYPES; i++) add_merge(s, group, merged_types[i]);
     for (size_t i = 0; i < TYPES; i++) {
         gpu_test *test = add_program(s, group, &(attention_choice){.type = types[i]});
         test->run = run_type;

@@ -1,5 +1,6 @@
 /* programs/attention_decode.vasm and kv_append.vasm: types and options of the cache, shapes that are cut into
  * parts, on the GPU against float64; and twice for the same bits. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,70 @@ static bool run(suite *s, const gpu_test *test) {
     return good;
 }
 
+/* ---- Long sums ---- */
+
+/* Weights that are nearly equal, of so many tokens that a warp sums 2000: what a tensor core cuts off each
+ * product where the sum is much greater, it cuts to one side, so that it adds up. So many tiles of queries
+ * that each has one block or few, for one head of keys or for eight. */
+static const decode_form long_forms[] = {
+    {.a = "f16", .k = "u4", .v = "u4", .d = 64},
+    {.a = "f16", .k = "u4", .v = "u3", .d = 64},
+    {.a = "f16", .k = "u4", .v = "u2", .d = 64},
+    {.a = "f16", .k = "u4", .v = "u4", .v_zeros = true, .d = 64},
+    {.a = "f16", .k = "u4", .v = "f8_e4m3", .d = 64},
+};
+enum { LONG_FORMS = sizeof long_forms / sizeof *long_forms };
+static const struct {
+    decode_shape shape;
+    const char *kernels[5];
+} long_sums[] = {
+    {{1, 64, 16, 1, 0, {16384}},
+     {"attention_decode", "attention_decode_bulk8", "attention_decode_bulk4", "attention_decode_columns8"}},
+    {{1, 64, 128, 8, 0, {2048}}, {"attention_decode_heads8"}}};
+enum { LONG_SUMS = sizeof long_sums / sizeof *long_sums };
+
+/* The mean of the errors of the first and the last query, against the root of the mean square of the results.
+ * Where sums were kept for all of a warp's tokens it was 0.1 to 2 of it. */
+static bool has_no_bias(decode_run *r) {
+    static const double least = 1e-2;
+    const decode_shape *s = &r->shape;
+    size_t d = (size_t)r->form.d, count = 0;
+    double error = 0, squares = 0;
+    for (int query = 0; query < s->queries; query += s->queries - 1)
+        for (int head = 0; head < s->heads; head++) {
+            decode_sums sums =
+                decode_sum(r, 0, 0, s->lengths[0] - s->queries + query + 1, (size_t)query, head);
+            const double *out = r->out.values + ((size_t)query * (size_t)s->heads + (size_t)head) * d;
+            for (size_t j = 0; j < d; j++, count++) {
+                double want = sums.values[j] / sums.total;
+                error += out[j] - want, squares += want * want;
+            }
+            free(sums.values);
+        }
+    double bias = error / (double)count / sqrt(squares / (double)count);
+    return fabs(bias) < least || decode_fail(r, "the mean of the errors is %.2g of the results", bias);
+}
+
+static bool run_long(suite *s, const gpu_test *test) {
+    bool good = true;
+    for (size_t i = 0; good && i < LONG_SUMS; i++) {
+        decode_run r;
+        tvm_kernel *variant;
+        good = decode_open(&r, s->gpu, s->programs, test->data, &long_sums[i].shape);
+        r.scale = 1.0 / 64;
+        for (const char *const *kernel = long_sums[i].kernels; good && *kernel; kernel++) {
+            bool is_entry = strcmp(*kernel, "attention_decode") == 0;
+            if (!is_entry && (s->target != 90 || tvm_get_kernel(r.decode, *kernel, &variant) != TVM_OK))
+                continue;
+            good = decode_attend(&r, *kernel) && has_no_bias(&r);
+            if (!good) printf("%s ", *kernel);
+        }
+        if (!good) printf("%s: %d tokens: %s\n", test->name, long_sums[i].shape.lengths[0], r.why);
+        decode_close(&r);
+    }
+    return good;
+}
+
 /* The cache alone, and that attention_decode's programs are translated side by side with kv_append's. */
 static bool run_cache(suite *s, const gpu_test *test) {
     decode_run r;
@@ -108,7 +173,7 @@ static bool run_cache(suite *s, const gpu_test *test) {
     return good;
 }
 
-static void add(suite *s, gpu_group *group, const decode_form *form, bool decode) {
+static gpu_test *add(suite *s, gpu_group *group, const decode_form *form, bool decode) {
     const char *program = decode ? "attention_decode" : "kv_append", *defines[DECODE_DEFINES];
     char name[128], file[4200], texts[DECODE_DEFINES][32];
     size_t count = decode_defines(form, decode, texts), at;
@@ -120,8 +185,10 @@ static void add(suite *s, gpu_group *group, const decode_form *form, bool decode
     gpu_test *test = gpu_add(group, name, NULL, file, defines, count);
     test->run = decode ? run : run_cache;
     test->data = form;
+    return test;
 }
 
 void gpu_add_attention_decode(suite *s, gpu_group *group) {
+    for (size_t i = 0; i < LONG_FORMS; i++) add(s, group, &long_forms[i], true)->run = run_long;
     for (size_t i = 0; i < FORMS; i++) add(s, group, &forms[i], false), add(s, group, &forms[i], true);
 }

@@ -83,7 +83,8 @@ typedef struct warm_up {
 
 static void prepare(tvm_context *gpu, const gpu_test *test) {
     tvm_program *code = NULL;
-    if (test->few || test->bytecode == NULL || tvm_load(gpu, test->bytecode, test->size, &code) != TVM_OK) return;
+    if (test->few || test->bytecode == NULL || tvm_load(gpu, test->bytecode, test->size, &code) != TVM_OK)
+        return;
     for (size_t i = 0; i < tvm_kernel_count(code); i++) tvm_prepare(tvm_kernel_at(code, i));
     tvm_program_free(code); /* what failed is reported by the test itself; the rest is in the cache */
 }
@@ -204,6 +205,19 @@ bool gpu_run_both(suite *s, const gpu_test *test, const char *name, const gpu_ar
     return good;
 }
 
+bool gpu_run_again(suite *s, const gpu_test *test, const char *name, const gpu_arg *args, size_t count) {
+    uint8_t *first[GPU_MAX_ARGS] = {0}, *second[GPU_MAX_ARGS] = {0};
+    bool good = gpu_launch(s->gpu, test, name, args, count, first) &&
+                gpu_launch(s->gpu, test, name, args, count, second);
+    for (size_t i = 0; good && i < count; i++)
+        if (args[i].tensor && memcmp(first[i], second[i], gpu_arg_bytes(&args[i])) != 0) {
+            printf("%s: %s: other bits the second time\n", test->name, name);
+            good = false;
+        }
+    for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(first[i]), free(second[i]);
+    return good;
+}
+
 /* ---- the whole */
 
 static double seconds(void) {
@@ -253,6 +267,29 @@ static void run_group(suite *s, const gpu_group *group) {
     fflush(stdout);
 }
 
+/* s->model, an interpreter with the GPU's target and multiprocessors: a launch on the GPU sees them, and so
+ * do the extents of its parameters. */
+static bool open_model(suite *s) {
+    static const char source[] =
+        ".vasm 1\n.kernel device(x: global u8[multiprocessors, target])\n.warps 1\n.grid 1\n.end\n";
+    const tvm_value value = {.i = 0};
+    int64_t shape[8] = {0};
+    size_t bytes;
+    tvm_program *code = NULL;
+    tvm_kernel *device = NULL;
+    bool good = tvm_assemble(s->gpu, source, strlen(source), NULL, &code) == TVM_OK &&
+                tvm_get_kernel(code, "device", &device) == TVM_OK &&
+                tvm_param_shape(device, 0, &value, 1, shape, &bytes) == TVM_OK;
+    if (!good) printf("check_gpu: %s\n", tvm_message(s->gpu));
+    tvm_program_free(code);
+    tvm_context_options options = {
+        .device = TVM_DEVICE_CPU, .multiprocessors = (unsigned)shape[0], .target = (unsigned)shape[1]};
+    s->target = options.target;
+    if (!good || tvm_context_create(&options, &s->model) == TVM_OK) return good;
+    printf("check_gpu: %s\n", tvm_message(s->model));
+    return false;
+}
+
 /* 0, or the status to exit with. */
 static int open_contexts(suite *s, const char *cache) {
     tvm_context_options options = {.device = TVM_DEVICE_CUDA, .cache_dir = cache};
@@ -262,7 +299,8 @@ static int open_contexts(suite *s, const char *cache) {
         return EXIT_SKIP;
     }
     options = (tvm_context_options){.device = TVM_DEVICE_CPU};
-    if (status == TVM_OK && tvm_context_create(&options, &s->cpu) == TVM_OK) return 0;
+    if (status == TVM_OK && tvm_context_create(&options, &s->cpu) == TVM_OK)
+        return open_model(s) ? 0 : EXIT_FAILURE;
     printf("check_gpu: %s\n", tvm_message(status == TVM_OK ? s->cpu : s->gpu));
     return EXIT_FAILURE;
 }

@@ -238,7 +238,7 @@ static bool run_size(const lowbit_run *r, size_t index) {
 
 static bool open_run(lowbit_run *r, suite *s, const gpu_test *test) {
     *r = (lowbit_run){.s = s, .test = test, .data = test->data};
-    return s->model != NULL && load(s->gpu, test, &r->gpu) && load(s->model, test, &r->model);
+    return load(s->gpu, test, &r->gpu) && load(s->model, test, &r->model);
 }
 
 static void close_run(lowbit_run *r) {
@@ -282,6 +282,72 @@ static bool run_invariant(suite *s, const gpu_test *test) {
     return good;
 }
 
+/* ---- 2^20 rows and a few, whose activations and products are more than 2^31 elements each */
+
+enum { MANY = (1 << 20) + 3, PERIOD = 67, PERIODS = 64, STRETCH = 300 };
+
+/* Rows of activations that repeat, written a few periods at a time. */
+static bool write_rows(const lowbit_run *r, const problem *o, uint8_t *data) {
+    size_t row = (size_t)o->size.k * 2, rows = (size_t)PERIOD * PERIODS;
+    uint8_t *some = zeroed(rows * row);
+    bool good = true;
+    for (size_t i = 0; i < rows; i++)
+        memcpy(some + i * row, o->activations + i % PERIOD * (size_t)o->size.k, row);
+    for (size_t at = 0; good && at < MANY; at += rows) {
+        size_t count = MANY - at < rows ? MANY - at : rows;
+        good = tvm_memory_write(r->s->gpu, data + at * row, some, count * row) == TVM_OK;
+    }
+    free(some);
+    return good;
+}
+
+/* The rows from `first` on, a stretch of them, against those of the period. */
+static bool check_stretch(const lowbit_run *r, const problem *o, const uint8_t *c, size_t first) {
+    size_t n = (size_t)o->size.n, wrong = 0;
+    uint16_t *found = zeroed(STRETCH * n * 2);
+    bool good = tvm_memory_read(r->s->gpu, found, c + first * n * 2, STRETCH * n * 2) == TVM_OK;
+    for (size_t i = 0; good && i < STRETCH; i++) {
+        double error = lowbit_error(o->form, n, found + i * n, o->expected + (first + i) % PERIOD * n);
+        if (!(error <= lowbit_error_bound(o->form)) && wrong++ == 0)
+            printf("%s: row %zu: relative Frobenius error %.3g\n", r->test->name, first + i, error);
+    }
+    free(found);
+    return good && wrong == 0;
+}
+
+static bool run_many(suite *s, const gpu_test *test) {
+    const lowbit_data *data = test->data;
+    const lowbit_size size = {PERIOD, 2056, 2176};
+    const size_t far = (size_t)1 << 31, k = (size_t)size.k, n = (size_t)size.n;
+    const size_t stretches[] = {0, far / k - STRETCH / 2, far / n - STRETCH / 2, MANY - STRETCH};
+    void *memory[4] = {NULL}; /* a, p, s, c */
+    weight_type weight;
+    problem o;
+    lowbit_run r;
+    tvm_kernel *kernel = NULL;
+    if (!weight_type_parse(data->form.type, &weight)) return false;
+    make(&o, &data->form, weight, size);
+    bool good = open_run(&r, s, test) && pack(&r, &o);
+    const size_t bytes[] = {(size_t)MANY * k * 2, o.p, o.s * 2, (size_t)MANY * n * 2};
+    for (size_t i = 0; good && i < 4; i++) good = tvm_memory_alloc(s->gpu, bytes[i], &memory[i]) == TVM_OK;
+    good = good && write_rows(&r, &o, memory[0]) &&
+           tvm_memory_write(s->gpu, memory[1], o.packed, bytes[1]) == TVM_OK &&
+           tvm_memory_write(s->gpu, memory[2], o.scales, bytes[2]) == TVM_OK;
+    tvm_value values[] = {{.i = MANY},         {.i = size.n},       {.i = size.k},      {.data = memory[0]},
+                          {.data = memory[1]}, {.data = memory[2]}, {.data = memory[3]}};
+    good = good && tvm_get_kernel(r.gpu, "matmul_lowbit", &kernel) == TVM_OK &&
+           tvm_launchv(kernel, NULL, values, sizeof values / sizeof *values) == TVM_OK &&
+           tvm_synchronize(s->gpu, NULL) == TVM_OK;
+    if (!good) printf("%s: %s\n", test->name, tvm_message(s->gpu));
+    for (size_t i = 0; good && i < sizeof stretches / sizeof *stretches; i++)
+        good = check_stretch(&r, &o, memory[3], stretches[i]);
+    for (size_t i = 0; i < 4; i++)
+        if (memory[i] != NULL) tvm_memory_free(s->gpu, memory[i]);
+    free_problem(&o);
+    close_run(&r);
+    return good;
+}
+
 /* The program with the form's definitions, and one more if it is not NULL. */
 static gpu_test *add(suite *s, gpu_group *group, lowbit_data *data, const lowbit_form *form, bool variants,
                      const char *more) {
@@ -306,40 +372,13 @@ static gpu_test *add(suite *s, gpu_group *group, lowbit_data *data, const lowbit
     return test;
 }
 
-/* s->model, an interpreter with the GPU's target and multiprocessors: a launch on the GPU sees them, and so
- * do the extents of its parameters. */
-static void open_model(suite *s) {
-    static const char source[] =
-        ".vasm 1\n.kernel device(x: global u8[multiprocessors, target])\n.warps 1\n.grid 1\n.end\n";
-    gpu_group probe = {.name = "device"};
-    const gpu_test *test = gpu_add(&probe, "device", source, NULL, NULL, 0);
-    int64_t shape[8] = {0};
-    size_t bytes;
-    tvm_value value = {.i = 0};
-    tvm_program *code = NULL;
-    if (test->bytecode != NULL && load(s->gpu, test, &code) &&
-        shape_of(s->gpu, code, test, "device", 0, &value, 1, shape, &bytes)) {
-        tvm_context_options options = {
-            .device = TVM_DEVICE_CPU, .multiprocessors = (unsigned)shape[0], .target = (unsigned)shape[1]};
-        s->target = options.target;
-        if (tvm_context_create(&options, &s->model) != TVM_OK) {
-            printf("check_gpu: %s\n", tvm_message(s->model));
-            tvm_context_free(s->model);
-            s->model = NULL;
-        }
-    }
-    tvm_program_free(code);
-    free(probe.tests[0].bytecode);
-    free(probe.tests);
-}
-
 void gpu_add_lowbits(suite *s, gpu_group *group) {
     enum { FORMS = sizeof forms / sizeof *forms };
-    static lowbit_data data[TVM_DTYPE_COUNT_MAX + VARIANT_FORMS + FORMS + INVARIANT_FORMS];
+    static const lowbit_form many_rows = {"u4", {0, 128, 0}, false, false, false};
+    static lowbit_data data[TVM_DTYPE_COUNT_MAX + VARIANT_FORMS + FORMS + INVARIANT_FORMS + 1];
     tvm_dtype types[TVM_DTYPE_COUNT_MAX];
     char name[TVM_DTYPE_NAME_MAX];
     size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX), used = 0;
-    open_model(s);
     for (size_t i = 0; i < count; i++) {
         if (!tvm_dtype_is_lowbit(types[i])) continue;
         tvm_dtype_name(types[i], name);
@@ -352,4 +391,7 @@ void gpu_add_lowbits(suite *s, gpu_group *group) {
     for (size_t i = 0; i < FORMS; i++) add(s, group, &data[used++], &forms[i], false, NULL);
     for (size_t i = 0; i < INVARIANT_FORMS; i++)
         add(s, group, &data[used++], &invariant_forms[i], false, "BATCH_INVARIANT=true")->run = run_invariant;
+    gpu_test *many = add(s, group, &data[used], &many_rows, false, NULL);
+    many->run = run_many;
+    many->few = true;
 }

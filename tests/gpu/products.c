@@ -1,22 +1,23 @@
-/* programs/matmul.vasm: the types and the parts of the epilogue, at sizes of one and of many tiles; sums of
- * whole numbers bit for bit the interpreter's, those of f8 as near as the adders of the tensor cores let them
- * be. */
+/* programs/matmul.vasm: the types and the parts of the epilogue, and programs/matmul_simple.vasm, at sizes of
+ * one and of many tiles; sums of whole numbers bit for bit the interpreter's, those of f8 as near as the
+ * adders of the tensor cores let them be; twice for the same bits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "suite.h"
 
-/* Operands are random in [-range, range). */
+/* Operands are random in [-range, range). Of `file`, or matmul. */
 typedef struct product {
     const char *defines[6], *a, *b, *c;
     double range, tolerance;
     bool scales, bias, residual;
+    const char *file;
 } product;
 
 static const product products[] = {
-    {{"T=f16"}, "f16", "f16", "f16", 1, 0x1p-9, false, false, false},
-    {{"T=bf16", "SCALES=true", "BIAS=true"}, "bf16", "bf16", "bf16", 1, 0x1p-7, true, true, false},
+    {{"T=f16"}, "f16", "f16", "f16", 1, 0x1p-9, false, false, false, NULL},
+    {{"T=bf16", "SCALES=true", "BIAS=true"}, "bf16", "bf16", "bf16", 1, 0x1p-7, true, true, false, NULL},
     {{"T=f16", "SCALES=true", "BIAS=true", "ACT=\"silu\"", "RESIDUAL=true"},
      "f16",
      "f16",
@@ -25,8 +26,9 @@ static const product products[] = {
      0x1p-9,
      true,
      true,
-     true},
-    {{"T=f8_e4m3", "SCALES=true"}, "f8_e4m3", "f8_e4m3", "f16", 1, 0x1p-6, true, false, false},
+     true,
+     NULL},
+    {{"T=f8_e4m3", "SCALES=true"}, "f8_e4m3", "f8_e4m3", "f16", 1, 0x1p-6, true, false, false, NULL},
     {{"T=f8_e5m2", "TB=f8_e4m3", "BIAS=true", "ACT=\"gelu\""},
      "f8_e5m2",
      "f8_e4m3",
@@ -35,12 +37,24 @@ static const product products[] = {
      0x1p-6,
      false,
      true,
-     false},
-    {{"T=f8_e4m3", "TB=f8_e5m2", "OTYPE=f32"}, "f8_e4m3", "f8_e5m2", "f32", 1, 0x1p-6, false, false, false},
-    {{"T=i8", "BIAS=true", "RESIDUAL=true"}, "i8", "i8", "f16", 127, 0, true, true, true},
-    {{"T=i8", "SCALES=false", "OTYPE=f32"}, "i8", "i8", "f32", 127, 0, false, false, false},
-    {{"T=u8", "TB=i8", "OTYPE=bf16"}, "u8", "i8", "bf16", 127, 0, true, false, false},
-    {{"T=f32", "BIAS=true"}, "f32", "f32", "f32", 1, 0x1p-12, false, true, false},
+     false,
+     NULL},
+    {{"T=f8_e4m3", "TB=f8_e5m2", "OTYPE=f32"},
+     "f8_e4m3",
+     "f8_e5m2",
+     "f32",
+     1,
+     0x1p-6,
+     false,
+     false,
+     false,
+     NULL},
+    {{"T=i8", "BIAS=true", "RESIDUAL=true"}, "i8", "i8", "f16", 127, 0, true, true, true, NULL},
+    {{"T=i8", "SCALES=false", "OTYPE=f32"}, "i8", "i8", "f32", 127, 0, false, false, false, NULL},
+    {{"T=u8", "TB=i8", "OTYPE=bf16"}, "u8", "i8", "bf16", 127, 0, true, false, false, NULL},
+    {{"T=f32", "BIAS=true"}, "f32", "f32", "f32", 1, 0x1p-12, false, true, false, NULL},
+    {{"T=f16"}, "f16", "f16", "f16", 1, 0x1p-9, false, false, false, "matmul_simple"},
+    {{"T=bf16"}, "bf16", "bf16", "bf16", 1, 0x1p-7, false, false, false, "matmul_simple"},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 static const long sizes[][3] = {{1, 8, 16}, {130, 264, 80}, {257, 72, 208}, {64, 256, 512}, {300, 1032, 336}};
@@ -84,8 +98,9 @@ static bool run_size(suite *s, const gpu_test *test, const long size[3]) {
     if (p->residual) args[count] = random_input(c, m * n, -1, 1, &owned[count]), count++;
     args[count] = (gpu_arg)ARG_OUT(c, (size_t)(m * n));
     args[count++].tolerance = p->tolerance;
-    bool good = gpu_run_both(s, test, "matmul", args, count);
-    good = good && gpu_run_both(s, test, "matmul_plain", args, count);
+    const char *other = p->file ? "matmul_128" : "matmul_plain";
+    bool good = gpu_run_both(s, test, "matmul", args, count) && gpu_run_both(s, test, other, args, count) &&
+                gpu_run_again(s, test, "matmul", args, count) && gpu_run_again(s, test, other, args, count);
     if (!good) printf("%s: m %ld, n %ld, k %ld\n", test->name, m, n, k);
     for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(owned[i]);
     return good;
@@ -99,13 +114,15 @@ static bool run(suite *s, const gpu_test *test) {
 
 void gpu_add_products(suite *s, gpu_group *group) {
     for (size_t p = 0; p < PRODUCTS; p++) {
-        char file[4096], title[128] = "matmul";
+        const char *name = products[p].file ? products[p].file : "matmul";
+        char file[4096], title[128];
         size_t count = 0;
+        snprintf(title, sizeof title, "%s", name);
         for (; count < 6 && products[p].defines[count] != NULL; count++) {
             size_t used = strlen(title);
             snprintf(title + used, sizeof title - used, " %s", products[p].defines[count]);
         }
-        snprintf(file, sizeof file, "%s/matmul.vasm", s->programs);
+        snprintf(file, sizeof file, "%s/%s.vasm", s->programs, name);
         gpu_test *test = gpu_add(group, title, NULL, file, products[p].defines, count);
         test->run = run;
         test->data = &products[p];

@@ -14,15 +14,23 @@
 
 enum { STREAMS = 2, LAUNCHES = 64, BLOCKS = 97, WIDTH = 128, LENGTH = BLOCKS * WIDTH, REPLAYS = 5 };
 
-/* y becomes the running sum over x's blocks, times f, plus y: each block waits for the one before it. */
-static const char source[] = ".vasm 1\n"
+/* y becomes the running sum over x's blocks, times f, plus y: each block waits for the one before it. x comes by
+ * the copy engine, with a tensor map of the launch's, while launches before this one still run. */
+static const char source[] = ".vasm 3\n"
                              ".kernel running(n: i32, f: f32, x: global f32[n], y: global f32[n])\n"
                              ".warps 1\n"
                              ".grid n / 128\n"
                              ".assume n % 128 == 0\n"
                              "    %part = alloc-global f32[grid.x, 128]\n"
                              "    %ready = alloc-global u32[grid.x], clean\n"
-                             "    %sum = load-global x[block.x * 128], auto(128)\n"
+                             "    %in = alloc-shared f32[128]\n"
+                             "    %came = alloc-barrier [1]\n"
+                             "    launch-dependents\n"
+                             "    copy-bulk %in, x[block.x * 128], barrier %came\n"
+                             "    arrive-barrier %came\n"
+                             "    wait-dependency\n"
+                             "    wait-barrier %came\n"
+                             "    %sum = load-shared %in, auto(128)\n"
                              "    if block.x > 0\n"
                              "        lock-semaphore %ready[block.x - 1], 1\n"
                              "        %before = load-global %part[block.x - 1, 0], auto(128)\n"

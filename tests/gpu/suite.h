@@ -32,7 +32,7 @@ typedef struct gpu_group {
 
 struct suite {
     tvm_context *cpu, *gpu;
-    tvm_context *model; /* an interpreter with the GPU's target and multiprocessors; NULL without one */
+    tvm_context *model; /* an interpreter with the GPU's target and multiprocessors */
     unsigned target;    /* of the GPU: 90, ... */
     const char *cases, *programs;
     unsigned passed, failed, skipped;
@@ -73,6 +73,8 @@ bool gpu_launch(tvm_context *context, const gpu_test *test, const char *name, co
                 size_t count, uint8_t *outputs[GPU_MAX_ARGS]);
 /* On both, and compares every tensor. */
 bool gpu_run_both(suite *s, const gpu_test *test, const char *name, const gpu_arg *args, size_t count);
+/* Twice on the GPU, which gives the same bits, whichever blocks do what. */
+bool gpu_run_again(suite *s, const gpu_test *test, const char *name, const gpu_arg *args, size_t count);
 bool gpu_same(const char *name, const char *tensor, const gpu_arg *arg, const uint8_t *cpu,
               const uint8_t *gpu);
 
