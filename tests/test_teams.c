@@ -153,7 +153,7 @@ static unsigned count_fences(const char *write) {
     char text[1024];
     snprintf(
         text, sizeof text,
-        ".vasm 3\n.kernel f(n: i32, x: global f16[n, 64], y: global f16[64, 64])\n.warps 8\n.grid 1\n"
+        ".vasm 4\n.kernel f(n: i32, x: global f16[n, 64], y: global f16[64, 64])\n.warps 8\n.grid 1\n"
         "%%s = alloc-shared f16[2, 64, 64]\n%%full = alloc-barrier [2]\n%%empty = alloc-barrier [2], open\n"
         "role load warps 0 to 4\nfor %%i = 0 to n\nwait-barrier %%empty[%%i %% 2]\n"
         "copy-bulk %%s[%%i %% 2], x[%%i * 64, 0], barrier %%full[%%i %% 2]\narrive-barrier %%full[%%i %% 2]\n"
@@ -177,6 +177,19 @@ START_TEST(an_arrival_is_fenced_where_threads_may_have_written) {
     ck_assert_uint_eq(count_fences(store), least + 1);
     ck_assert_uint_eq(count_fences(once), least + 1);  /* at the sync, not again */
     ck_assert_uint_eq(count_fences(after), least + 2); /* on one path into the arrival */
+}
+END_TEST
+
+/* It reads shared memory alone, be it by the copy engine or by the threads. */
+START_TEST(a_bulk_store_is_no_write_of_shared_memory) {
+    static const char *const sends = "store-bulk y[0, 0], %s[%i % 2]\nwait-bulk 0, read\n",
+                             *const adds = "reduce-bulk add, y[0, 0], %s[%i % 2]\nwait-bulk 0, read\n";
+    char both[192];
+    unsigned least = count_fences("");
+    ck_assert_uint_eq(count_fences(sends), least);
+    ck_assert_uint_eq(count_fences(adds), least);
+    snprintf(both, sizeof both, "store-shared %%s[%%i %% 2, 0, 0], %%v\nsync\n%s", sends);
+    ck_assert_uint_eq(count_fences(both), least + 1); /* at the sync: what the copy engine is to read */
 }
 END_TEST
 
@@ -254,6 +267,7 @@ int main(void) {
     tcase_add_test(cases, a_team_has_a_barrier_and_numbers_of_its_own);
     tcase_add_test(cases, warps_that_part_meet_at_their_barriers);
     tcase_add_test(cases, an_arrival_is_fenced_where_threads_may_have_written);
+    tcase_add_test(cases, a_bulk_store_is_no_write_of_shared_memory);
     tcase_add_test(cases, a_role_does_not_fence_what_another_wrote);
     tcase_add_test(cases, a_team_that_ends_its_block_waits_for_the_cluster);
     tcase_add_test(cases, a_far_arrival_is_a_release_where_blocks_tell_each_other);

@@ -260,12 +260,27 @@ tvm_status tvm_emit_ARRIVE_BARRIER(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
+/* May who waits at the mbarriers learn there of what another block wrote? An acquire of the cluster is dear:
+ * it empties the L1 cache. */
+static bool hears_cluster(const emitter *e, uint32_t slot) {
+    if (tvm_cluster_blocks(e->kernel) == 1) return false;
+    for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
+        const tvm_insn *insn = &e->kernel->insns[i];
+        const tvm_operand *operands = tvm_operands(e->kernel, insn);
+        bool is_far = insn->op == TVM_OP_COPY_CLUSTER || (insn->op == TVM_OP_ARRIVE_BARRIER &&
+                                                          operands[insn->count - 1].kind != TVM_OPERAND_NONE);
+        for (uint32_t o = 0; is_far && o < insn->count; o++)
+            if (operands[o].kind == TVM_OPERAND_SLOT && operands[o].value == slot) return tells_cluster(e);
+    }
+    return false;
+}
+
 /* All threads ask: who sees the end of a phase sees what came before its arrivals, and what copies brought.
  */
 static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
     const char *parities = e->slots[operands->value].reg;
     bool sleeps = e->target.arch >= 90;
-    const char *scope = tvm_cluster_blocks(e->kernel) > 1 ? ".acquire.cluster.shared::cta" : ".shared";
+    const char *scope = hears_cluster(e, operands->value) ? ".acquire.cluster.shared::cta" : ".shared";
     char text[16];
     const char *bit = bit_of(e, &b, text);
     reg masked = tvm_new_r(e), parity = tvm_new_r(e), done = tvm_new_pred(e), odd = tvm_new_pred(e);

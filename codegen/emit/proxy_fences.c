@@ -64,14 +64,14 @@ static bool engine_reads(const emitter *e) {
 }
 
 /* Does the instruction write through the threads, or wait for what they copied, to memory that the
- * asynchronous proxy reads or writes? */
+ * asynchronous proxy reads or writes? Groups are those of copy-async; store-bulk and reduce-bulk only read
+ * shared memory, whoever does them. */
 static bool writes(const emitter *e, const tvm_insn *insn) {
     const tvm_op_info *info = tvm_op(insn->op);
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
+    bool is_group = info->class == TVM_CLASS_ORDER && info->effects == TVM_EFFECT_ASYNC;
     if (info->class == TVM_CLASS_LOOP || insn->op == TVM_OP_COPY_BULK) return false;
-    if (!(info->effects & TVM_EFFECT_WRITE_SHARED) &&
-        (!(info->effects & TVM_EFFECT_ASYNC) || info->effects & TVM_EFFECT_BARRIER))
-        return false;
+    if (!(info->effects & TVM_EFFECT_WRITE_SHARED) && !is_group) return false;
     if (engine_reads(e)) return true;
     bool has_tensor = false;
     for (uint32_t i = 0; i < insn->count; i++) {
