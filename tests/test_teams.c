@@ -250,11 +250,15 @@ START_TEST(a_team_that_ends_its_block_waits_for_the_cluster) {
 }
 END_TEST
 
-/* What was written another block may read after the arrival; what was only read needs no fence. */
+/* What was written another block may read after the arrival and the wait for it; what was only read needs no
+ * fence. */
 START_TEST(a_far_arrival_is_a_release_where_blocks_tell_each_other) {
     tvm_module *quiet = translate_pair(""), *tells = translate_pair("store-global x[%i * 64, 0], %v\n");
     ck_assert_uint_eq(count_of(quiet->ptx, "mbarrier.arrive.shared::cluster"), 2);
     ck_assert_uint_eq(count_of(tells->ptx, "mbarrier.arrive.release.cluster.shared::cluster"), 2);
+    /* %full is arrived at by the own block alone */
+    ck_assert_uint_eq(count_of(quiet->ptx, "try_wait.parity.acquire.cluster"), 0);
+    ck_assert_uint_eq(count_of(tells->ptx, "try_wait.parity.acquire.cluster"), 1);
     tvm_module_free(quiet);
     tvm_module_free(tells);
 }
