@@ -2,7 +2,8 @@
 """attention_decode and attention beside their peers in one process: FlashInfer's paged decode on tensor cores and its
 FA3 prefill, and cuDNN's prefill.
 
-    flashinfer_peers.py [--flashinfer libflashinfer.so] [--decode BxTOKENS,...] [--prefill D:BxTOKENS,...] [--errors]
+    flashinfer_peers.py [--flashinfer libflashinfer.so] [--decode BxTOKENS,...] [--prefill D:BxTOKENS,...]
+    flashinfer_peers.py --flashinfer libflashinfer.so [--decode BxTOKENS,...] --errors f16,f8_e4m3
 
 Results are compared with float64 before they are timed: decode with all of some sequences, prefill with a row; for f8
 and u4 of what was not yet quantized, so that the codes are most of their error. Times are medians of replays of CUDA
@@ -278,7 +279,7 @@ def decode_errors(batch, tokens, heads, eight, options):
 
 
 def errors(options):
-    for eight in (False, True):
+    for eight in (kind == "f8_e4m3" for kind in options.errors.split(",")):
         for shape in filter(None, options.decode.split(",")):
             decode_errors(*map(int, shape.split("x")), options.heads, eight, options)
         for d in (128,) if eight else (128, 64, 256):
@@ -293,7 +294,7 @@ def main():
     parser.add_argument("--prefill", default="128:1x16384,64:1x16384,256:1x16384")
     parser.add_argument("--flashinfer", help="the library of flashinfer_glue.cu")
     parser.add_argument("--replays", type=int, default=9)
-    parser.add_argument("--errors", action="store_true", help="instead of times; with --flashinfer")
+    parser.add_argument("--errors", help="instead of times; of these types, f16 and f8_e4m3")
     options = parser.parse_args()
     if options.flashinfer:
         options.library = ctypes.CDLL(options.flashinfer)

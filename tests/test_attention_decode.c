@@ -297,7 +297,8 @@ END_TEST
 static const char *const compiled[][3] = {
     {"attention_decode.vasm", "ATYPE=f16", "sm_80"},
     {"attention_decode.vasm", "EARLY=true", "sm_90a"},
-    {"attention_decode.vasm", "ATYPE=bf16 KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true LSE=true", "sm_90a"},
+    {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 KZEROS=true VZEROS=true LSE=true", "sm_90a"},
+    {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 D=256", "sm_90a"},
     {"attention_decode.vasm", "KTYPE=u3 VTYPE=u2 PAGE=64 SOFT_CAP=true", "sm_120a"},
     {"attention_decode.vasm", "KTYPE=f8_e4m3 VTYPE=f8_e4m3", "sm_100a"},
     {"attention_decode.vasm", "KTYPE=u2 VTYPE=u2 KZEROS=true VZEROS=true", "sm_80"},
