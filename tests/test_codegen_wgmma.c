@@ -507,6 +507,27 @@ START_TEST(what_each_warp_stored_itself_is_seen) {
 }
 END_TEST
 
+/* What the threads of a warp tell each other by shared memory goes on beside a product, and as nothing but
+ * threads touches that memory, no fence follows. */
+START_TEST(a_warp_shares_beside_a_product) {
+    static const char body[] = COPY_X LOAD_A LOAD_C "%so = alloc-shared f32[M, N]\n" MMA(
+        "%p", "0", "0",
+        "%acc") "store-shared %so[0, 0], %acc\nsync-warp\n%back = load-shared %so[0, 0], C\n%none = sub %back, %acc\n"
+                "%d = add %p, %none\nsync\n" STORE_Y;
+    const shape at = {"f16", 4, 16, 64, 1, 1};
+    tvm_ir_program *program = assemble(&at, body);
+    tvm_module *module = translate(program, "sm_90a");
+    ck_assert(runs_beside(module->ptx, "bar.warp.sync"));
+    const char *first = strstr(module->ptx, "fence.proxy.async");
+    ck_assert(first && !strstr(first + 1, "fence.proxy.async")); /* of x */
+    make_operands(&at);
+    run(module, 3);
+    compare(&at, "shared beside a product", "sm_90a", plus_c);
+    tvm_module_free(module);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("codegen_wgmma");
     TCase *tests = tcase_create("wgmma");
@@ -516,6 +537,7 @@ int main(void) {
     tcase_add_test(tests, what_becomes_an_operand_is_computed_after_the_wait);
     tcase_add_test(tests, operands_that_take_turns_are_computed_beside_whole_products);
     tcase_add_test(tests, what_each_warp_stored_itself_is_seen);
+    tcase_add_test(tests, a_warp_shares_beside_a_product);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

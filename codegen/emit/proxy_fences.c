@@ -1,11 +1,10 @@
 /* Where threads fence what they wrote to shared memory, before they tell others of it: see barrier.h.
  *
  * A fence costs tens of cycles, as much as a barrier, and an arrival stands in each turn of a consumer's
- * loop; so it is left out where no thread can have written since its last one, to memory that the
- * asynchronous proxy touches: where that only brings tiles, theirs alone. "May have written" is a set of
- * warps, as what a role's do says nothing of those of the next one, which run beside them. It flows along the
- * instructions; where paths meet, either will do; at a loop's head it is the least solution that holds for
- * all turns. */
+ * loop; so it is left out where no thread can have written since its last one to memory that the
+ * asynchronous proxy touches. "May have written" is a set of warps, as what a role's do says nothing of those
+ * of the next one, which run beside them. It flows along the instructions; where paths meet, either will do;
+ * at a loop's head it is the least solution that holds for all turns. */
 #include <stdlib.h>
 
 #include "barrier.h"
@@ -43,23 +42,39 @@ static span span_of(const emitter *e, uint32_t slot) {
     return (span){first, first + (elements * e->kernel->slots[root.slot].dtype.bits + 7) / 8};
 }
 
-/* Is the tensor's memory, or a part of it, where copy-bulk brings tiles to? */
-static bool is_target(const emitter *e, uint32_t slot) {
+/* Does the instruction read or write its shared tensors through the asynchronous proxy? */
+static bool is_by_engine(const emitter *e, const tvm_insn *insn) {
+    switch (insn->op) {
+    case TVM_OP_COPY_BULK:
+    case TVM_OP_COPY_CLUSTER:
+        return true;
+    case TVM_OP_STORE_BULK:
+    case TVM_OP_REDUCE_BULK:
+        return e->bulk.stores_by_engine;
+    case TVM_OP_MMA:
+        return e->wgmma->used;
+    default:
+        return false;
+    }
+}
+
+static bool is_shared(const emitter *e, const tvm_operand *operand) {
+    return operand->kind == TVM_OPERAND_SLOT && e->kernel->slots[operand->value].kind == TVM_SLOT_SHARED;
+}
+
+/* Does any instruction do so with the tensor's memory, or a part of it? */
+static bool is_touched(const emitter *e, uint32_t slot) {
     span written = span_of(e, slot);
     for (uint32_t i = 0; i < e->kernel->insn_count; i++) {
         const tvm_insn *insn = &e->kernel->insns[i];
-        if (insn->op != TVM_OP_COPY_BULK) continue;
-        span target = span_of(e, tvm_operands(e->kernel, insn)[0].value);
-        if (written.first < target.end && target.first < written.end) return true;
+        if (!is_by_engine(e, insn)) continue;
+        for (uint32_t j = 0; j < insn->count; j++) {
+            const tvm_operand *operand = &tvm_operands(e->kernel, insn)[j];
+            if (!is_shared(e, operand)) continue;
+            span touched = span_of(e, operand->value);
+            if (written.first < touched.end && touched.first < written.end) return true;
+        }
     }
-    return false;
-}
-
-/* Where wgmma, store-bulk or copy-cluster may read any shared tensor. */
-static bool engine_reads(const emitter *e) {
-    if (e->wgmma->used || e->bulk.stores_by_engine) return true;
-    for (uint32_t i = 0; i < e->kernel->insn_count; i++)
-        if (e->kernel->insns[i].op == TVM_OP_COPY_CLUSTER) return true;
     return false;
 }
 
@@ -72,12 +87,10 @@ static bool writes(const emitter *e, const tvm_insn *insn) {
     bool is_group = info->class == TVM_CLASS_ORDER && info->effects == TVM_EFFECT_ASYNC;
     if (info->class == TVM_CLASS_LOOP || insn->op == TVM_OP_COPY_BULK) return false;
     if (!(info->effects & TVM_EFFECT_WRITE_SHARED) && !is_group) return false;
-    if (engine_reads(e)) return true;
     bool has_tensor = false;
     for (uint32_t i = 0; i < insn->count; i++) {
-        if (operands[i].kind != TVM_OPERAND_SLOT) continue;
-        if (e->kernel->slots[operands[i].value].kind != TVM_SLOT_SHARED) continue;
-        if (is_target(e, operands[i].value)) return true;
+        if (!is_shared(e, &operands[i])) continue;
+        if (is_touched(e, operands[i].value)) return true;
         has_tensor = true;
     }
     return !has_tensor;
