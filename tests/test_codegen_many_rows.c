@@ -96,8 +96,13 @@ static bool has_wgmma(const tvm_kernel_code *code) {
     return false;
 }
 
-static const char *const shipped_types[] = {"WTYPE=u4",         "WTYPE=u3", "WTYPE=f6_e3m2",
-                                            "WTYPE=u4 ZEROS=1", "WTYPE=u1", "WTYPE=u4 BOOK=\"nf4\""};
+static const char *const shipped_types[] = {"WTYPE=u4",
+                                            "WTYPE=u3",
+                                            "WTYPE=f6_e3m2",
+                                            "WTYPE=u4 ZEROS=1",
+                                            "WTYPE=u1",
+                                            "WTYPE=u4 BOOK=\"nf4\"",
+                                            "WTYPE=f4_e2m1 OTYPE=f32 GROUP=32"};
 enum { SHIPPED_TYPES = sizeof shipped_types / sizeof *shipped_types };
 
 /* Its variants with wgmma give what the interpreter gives, to the last bit. */
