@@ -30,7 +30,7 @@ static const lowbit_form variant_forms[] = {
     {"u4", {1, 64, 1}, true, false, false},      {"u4", {0, 32, 0}, true, false, false},
     {"u2", {0, 0, 1}, false, false, false},      {"i5", {0, 64, 0}, true, false, false},
     {"f4_e2m1", {0, 16, 0}, false, false, true}, {"u3", {1, 16, 1}, true, false, false},
-    {"nf4", {0, 64, 0}, false, false, false},
+    {"nf4", {0, 64, 0}, false, false, false},    {"f8_e5m2", {0, 128, 0}, false, false, false},
 };
 enum { VARIANT_FORMS = sizeof variant_forms / sizeof *variant_forms };
 
