@@ -15,7 +15,7 @@ enum {
     D = 128,
     KV_HEADS = 8,
     SLAB_TOKENS = 16,
-    DEFINES = 8,
+    DEFINES = 10,
     REPLAYS = 9,
     TEXT = 128,
     BATCH_MAX = 64,
@@ -56,7 +56,8 @@ enum { KERNELS = 16 };
 /* `points`: what is measured of them, count. */
 typedef struct options {
     const char *folder, *code, *only, *json, *svg, *kernels[KERNELS];
-    unsigned page, count, kernel_count;
+    const char *defines[DEFINES / 2];
+    unsigned page, count, kernel_count, define_count;
     point points[POINTS];
 } options;
 
@@ -68,6 +69,7 @@ static const struct argp_option argp_options[] = {
     {"shapes", 'x', "LIST", 0, "these, such as '1x2048 64x8192m', of 32 heads (m: of mixed lengths)", 0},
     {"kernel", 'k', "NAME", 0,
      "this variant in place of the entry's choice; of several the results are compared", 0},
+    {"define", 'D', "NAME=VALUE", 0, "an option of the program, such as EARLY=true", 0},
     {"page", 'g', "N", 0, "tokens of a page (default: 16)", 0},
     {"json", 'j', "FILE", 0, "write a line of JSON a point", 0},
     {"svg", 's', "FILE", 0, "draw the shares of the floor, by shape and type", 0},
@@ -111,6 +113,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case 'k':
         if (o->kernel_count == KERNELS) argp_error(state, "at most %d variants", KERNELS);
         o->kernels[o->kernel_count++] = arg;
+        return 0;
+    case 'D':
+        if (o->define_count == DEFINES / 2) argp_error(state, "at most %d options", DEFINES / 2);
+        o->defines[o->define_count++] = arg;
         return 0;
     case 'j':
         o->json = arg;
@@ -320,6 +326,7 @@ static bool load(bench *b, const options *o, const form *f, tvm_program **progra
     snprintf(page, sizeof page, "PAGE=%u", o->page);
     snprintf(copy, sizeof copy, "%s", f->defines);
     for (char *at = strtok_r(copy, " ", &rest); at; at = strtok_r(NULL, " ", &rest)) defines[count++] = at;
+    for (unsigned i = 0; i < o->define_count; i++) defines[count++] = o->defines[i];
     if (o->code) snprintf(path, sizeof path, "%s/%s.vbc", o->code, f->name);
     if (!o->code) snprintf(path, sizeof path, "%s/attention_decode.vasm", o->folder);
     return bench_load(b, path, defines, o->code ? 0 : count, program);

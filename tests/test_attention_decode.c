@@ -169,6 +169,20 @@ START_TEST(attention_of_eight_heads_a_block) {
 }
 END_TEST
 
+/* Equal lengths: blocks begin where heads or pieces of them do. And lengths that only look equal, as the
+ * first is the mean: blocks begin among the units that pieces have none for. */
+START_TEST(attention_of_equal_lengths) {
+    static const decode_form form = {.a = "f16", .d = 64, .page = 16},
+                             eight = {.a = "f16", .k = "u4", .v = "u4", .d = 64, .page = 16};
+    if (_i == 0) {
+        attends_by("attention_decode_bulk4", &form, &(decode_shape){3, 1, 2, 1, 0, {448, 192, 704}}, 5, 90);
+        attends_by("attention_decode_bulk4", &form, &(decode_shape){2, 1, 2, 1, 0, {640, 640}}, 5, 90);
+    } else {
+        attends_by("attention_decode_heads8", &eight, &(decode_shape){2, 1, 8, 8, 0, {640, 640}}, 5, 90);
+    }
+}
+END_TEST
+
 /* ---- What is refused ---- */
 
 /* With one number of a tensor of i32 changed, 0 the table, 1 the lengths: by each variant, those that have
@@ -331,6 +345,7 @@ int main(void) {
     tcase_add_test(tests, the_rows_hold_every_pair);
     tcase_add_loop_test(tests, attention_with_every_pair_of_choices, 0, DECODE_ROWS);
     tcase_add_loop_test(tests, attention_of_eight_heads_a_block, 0, 3);
+    tcase_add_loop_test(tests, attention_of_equal_lengths, 0, 2);
     tcase_add_test(refused, pages_and_lengths_out_of_range_are_faults);
     tcase_add_test(refused, impossible_options_are_refused);
     tcase_add_loop_test(refused, what_nothing_serves_is_refused_with_what_is_served, 0, UNSERVED);
