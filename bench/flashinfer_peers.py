@@ -10,9 +10,9 @@ and u4 of what was not yet quantized, so that the codes are most of their error.
 graphs over rotating caches, larger together than three times the L2; the replays of all alternate. Prints a JSON object
 a line; tb_s: the bytes of codes of keys and values a second.
 
-With --errors nothing is timed: inputs are numbers that every peer's type holds, f8's where any is of f8, and printed are
-the greatest error and the root of the mean square of errors against float64 of the same numbers, of all results, both
-over the root of the mean square of the results.
+With --errors nothing is timed: inputs are numbers that every peer's type holds, and printed are the greatest error and
+the root of the mean square of errors against float64 of the same numbers, of all results, both over the root of the
+mean square of the results.
 
 libflashinfer.so is flashinfer_glue.cu with FlashInfer's headers; its head says how it is made."""
 import argparse
