@@ -1,4 +1,4 @@
-/* programs/matmul.vasm: both variants, of all types, with each part of the epilogue, on the interpreter and
+/* programs/matmul.vasm: its variants, of all types, with each part of the epilogue, on the interpreter and
  * as generated code on the PTX machine, against float64; the same bits for a row whatever the rows beside it;
  * put through ptxas without a spill. */
 #include <check.h>
@@ -36,8 +36,12 @@ static const form forms[] = {
     {"T=f32 BIAS=true RESIDUAL=true", "f32", "f32", "f32", -1, 1e-4, false, true, true, NONE},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-static const char *const kernels[] = {"matmul", "matmul_wide", "matmul_plain"};
+static const char *const kernels[] = {"matmul",         "matmul_plain",   "matmul_wide",    "matmul_wide224",
+                                      "matmul_wide192", "matmul_wide160", "matmul_wide128", "matmul_wide96",
+                                      "matmul_wide64",  "matmul_low"};
+enum { KERNELS = sizeof kernels / sizeof *kernels, FIRST_WIDE = 2 };
 static const size_t sizes[][3] = {{1, 8, 16}, {130, 264, 80}, {257, 72, 208}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static double activation(double x, const form *f) {
     return f->act == RELU ? fmax(x, 0) : f->act == SILU ? x / (1 + exp(-x)) : x;
@@ -133,20 +137,23 @@ START_TEST(each_variant_multiplies) {
     char path[5000];
     kernel_kit k = kit_open("matmul.vasm", f->define);
     tvm_ir_program *program = assemble_file(program_path("matmul.vasm", path), f->define);
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (size_t s = 0; s < SIZES; s++) {
         const size_t *size = sizes[s];
         operands o = make(&k, f, size);
         double *wanted = calloc(size[0] * size[1], sizeof *wanted);
         ck_assert_ptr_nonnull(wanted);
         for (size_t i = 0; i < size[0] * size[1]; i++)
             wanted[i] = expected(&o, f, i / size[1], i % size[1], size[1], size[2]);
-        for (size_t v = 0; v < sizeof kernels / sizeof *kernels; v++) {
+        for (size_t v = 0; v < KERNELS; v++) {
+            if (v > FIRST_WIDE && v % SIZES != s) continue;
             kit_launch(&k, kernels[v]);
             compare(&o, f, size, wanted, kernels[v]);
         }
         if (s == 1) {
-            execute(&k, &o, program, "matmul_wide", "sm_90a");
-            compare(&o, f, size, wanted, "matmul_wide for sm_90a");
+            /* each type with another one of them */
+            const char *wide = kernels[FIRST_WIDE + _i % (KERNELS - FIRST_WIDE)];
+            execute(&k, &o, program, wide, "sm_90a");
+            compare(&o, f, size, wanted, wide);
             execute(&k, &o, program, "matmul_plain", "sm_80");
             compare(&o, f, size, wanted, "matmul_plain for sm_80");
         }
@@ -170,6 +177,47 @@ START_TEST(rows_do_not_depend_on_each_other) {
     kit_launch(&k, kernels[_i]);
     ck_assert_mem_eq(row, o.c->values, sizeof row);
     kit_close(&k);
+}
+END_TEST
+
+/* As narrow a tile as fills 132 multiprocessors, where the tensor cores are wgmma's. */
+START_TEST(the_width_of_a_tile_fills_the_device) {
+    static const struct {
+        int64_t m, n, k;
+        unsigned multiprocessors, target;
+        const char *kernel;
+    } choices[] = {
+        {4096, 4096, 4096, 132, 90, "matmul_wide"},    {512, 8192, 8192, 132, 90, "matmul_wide"},
+        {512, 28672, 4096, 132, 90, "matmul_wide224"}, {512, 6144, 4096, 132, 90, "matmul_wide192"},
+        {512, 5120, 5120, 132, 90, "matmul_wide160"},  {512, 4096, 4096, 132, 90, "matmul_wide128"},
+        {256, 6144, 4096, 132, 90, "matmul_wide96"},   {128, 8192, 8192, 132, 90, "matmul_wide64"},
+        {64, 8192, 8192, 132, 90, "matmul_low"},       {64, 8192, 8192, 132, 80, "matmul_plain"},
+        {256, 4096, 4096, 16, 90, "matmul_wide"},      {0, 8, 16, 132, 90, "matmul_wide"},
+    };
+    char path[5000];
+    size_t size = 0;
+    uint8_t *bytes = bytecode_of(program_path("matmul.vasm", path), "T=f16", &size);
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        tvm_context_options options = {.device = TVM_DEVICE_CPU,
+                                       .threads = 1,
+                                       .cache_dir = "",
+                                       .multiprocessors = choices[i].multiprocessors,
+                                       .target = choices[i].target};
+        const tvm_value values[] = {
+            {.i = choices[i].m}, {.i = choices[i].n}, {.i = choices[i].k}, {0}, {0}, {0}};
+        tvm_context *context = NULL;
+        tvm_program *program = NULL;
+        tvm_kernel *kernel = NULL;
+        const char *name = NULL;
+        ck_assert_int_eq(tvm_context_create(&options, &context), TVM_OK);
+        ck_assert_int_eq(tvm_load(context, bytes, size, &program), TVM_OK);
+        ck_assert_int_eq(tvm_get_kernel(program, "matmul", &kernel), TVM_OK);
+        ck_assert_int_eq(tvm_kernel_variant(kernel, values, 6, &name), TVM_OK);
+        ck_assert_str_eq(name, choices[i].kernel);
+        tvm_program_free(program);
+        tvm_context_free(context);
+    }
+    free(bytes);
 }
 END_TEST
 
@@ -211,7 +259,8 @@ int main(void) {
     TCase *tests = tcase_create("matmul");
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, each_variant_multiplies, 0, FORMS);
-    tcase_add_loop_test(tests, rows_do_not_depend_on_each_other, 0, 3);
+    tcase_add_loop_test(tests, rows_do_not_depend_on_each_other, 0, KERNELS);
+    tcase_add_test(tests, the_width_of_a_tile_fills_the_device);
     tcase_add_loop_test(tests, compiles, 0, COMPILED);
     tcase_add_test(tests, other_types_are_refused);
     suite_add_tcase(suite, tests);

@@ -79,6 +79,17 @@ static gpu_arg random_input(tvm_dtype type, long count, double low, double high,
     return (gpu_arg)ARG_IN(type, (size_t)count, bytes);
 }
 
+/* Of matmul.vasm on sm_90a. */
+static const char *const wide[] = {"matmul_wide",    "matmul_wide224", "matmul_wide192", "matmul_wide160",
+                                   "matmul_wide128", "matmul_wide96",  "matmul_wide64",  "matmul_low"};
+enum { WIDE = sizeof wide / sizeof *wide, WIDE_TARGET = 90, WIDE_K = 208 /* the interpreter takes long */ };
+
+/* On the GPU as in the interpreter, and twice for the same bits. */
+static bool check_kernel(suite *s, const gpu_test *test, const char *kernel, const gpu_arg *args,
+                         size_t count) {
+    return gpu_run_both(s, test, kernel, args, count) && gpu_run_again(s, test, kernel, args, count);
+}
+
 static bool run_size(suite *s, const gpu_test *test, const long size[3]) {
     const product *p = test->data;
     tvm_dtype c = type_of(p->c);
@@ -99,8 +110,9 @@ static bool run_size(suite *s, const gpu_test *test, const long size[3]) {
     args[count] = (gpu_arg)ARG_OUT(c, (size_t)(m * n));
     args[count++].tolerance = p->tolerance;
     const char *other = p->file ? "matmul_128" : "matmul_plain";
-    bool good = gpu_run_both(s, test, "matmul", args, count) && gpu_run_both(s, test, other, args, count) &&
-                gpu_run_again(s, test, "matmul", args, count) && gpu_run_again(s, test, other, args, count);
+    bool good = check_kernel(s, test, "matmul", args, count) && check_kernel(s, test, other, args, count);
+    for (size_t v = 0; v < WIDE && good && !p->file && s->target == WIDE_TARGET && k <= WIDE_K; v++)
+        good = check_kernel(s, test, wide[v], args, count);
     if (!good) printf("%s: m %ld, n %ld, k %ld\n", test->name, m, n, k);
     for (size_t i = 0; i < GPU_MAX_ARGS; i++) free(owned[i]);
     return good;
