@@ -20,7 +20,7 @@ typedef struct batch {
     int left, right;
     bool capped, biased;
     const char *kernel;
-    unsigned queries[SEQUENCES], keys[SEQUENCES];
+    unsigned queries[SEQUENCES], keys[SEQUENCES], columns; /* columns: of the table, at least */
 } batch;
 
 static const double scale = 0.125, cap = 2.0;
@@ -48,7 +48,7 @@ static size_t key_row(const batch *b, const memory *m, unsigned sequence, size_t
 /* Pages in an order of their own, and one between each two that nobody has. */
 static void lay_out(const batch *b, memory *m) {
     size_t pages = 0;
-    m->columns = 1;
+    m->columns = b->columns > 0 ? b->columns : 1;
     for (unsigned s = 0; s < SEQUENCES; s++) {
         m->starts[s + 1] = m->starts[s] + b->queries[s];
         m->key_starts[s + 1] = m->key_starts[s] + b->keys[s];
@@ -226,6 +226,28 @@ START_TEST(wide_tiles_serve_long_sequences) {
 }
 END_TEST
 
+/* A table for so many keys that the L2 cache has room for those of one head: 18 heads of sequences in groups,
+ * of which the last is a larger one. */
+START_TEST(heads_in_groups_are_all_served) {
+    batch b = {.type = "f16",
+               .d = 64,
+               .dv = 64,
+               .heads = 3,
+               .kv_heads = 3,
+               .page = 128,
+               .left = ALL,
+               .queries = {5, 200, 1, 0, 9, 3},
+               .keys = {5, 201, 1, 131, 4, 0},
+               .columns = 700};
+    kernel_kit kit = open_for(&b);
+    for (unsigned w = 0; w < 2 * KERNELS; w++) {
+        b.right = w % 2 ? 0 : ALL, b.kernel = kernels[w / 2];
+        check_batch(&kit, &b);
+    }
+    kit_close(&kit);
+}
+END_TEST
+
 /* The kernel of sm_90a that serves a choice, which the interpreter runs, too, when asked for by name; NULL:
  * none. */
 static const char *wide_of(const attention_choice *c) {
@@ -380,6 +402,7 @@ int main(void) {
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, every_mask_goes_with_every_option, 0, OPTIONS);
     tcase_add_test(tests, wide_tiles_serve_long_sequences);
+    tcase_add_test(tests, heads_in_groups_are_all_served);
     tcase_add_loop_test(tests, every_pair_of_choices_is_right, 0, ATTENTION_ROWS);
     tcase_add_test(tests, no_pair_is_left_out);
     tcase_add_loop_test(tests, eight_bits_are_multiplied_as_they_are, 0, 4);
