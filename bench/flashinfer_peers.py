@@ -2,7 +2,7 @@
 """attention_decode and attention beside their peers in one process: FlashInfer's paged decode on tensor cores and its
 FA3 prefill, and cuDNN's prefill.
 
-    flashinfer_peers.py [--flashinfer libflashinfer.so] [--decode BxTOKENS,...] [--prefill D:BxTOKENS,...]
+    flashinfer_peers.py [--flashinfer libflashinfer.so] [--decode BxTOKENS,...] [--prefill D:BxTOKENS[:HEADS],...]
     flashinfer_peers.py --flashinfer libflashinfer.so [--decode BxTOKENS,...] --errors f16,f8_e4m3
 
 Results are compared with float64 before they are timed: decode with all of some sequences, prefill with a row; for f8
@@ -206,7 +206,7 @@ def prefill(d, batch, tokens, heads, options):
             add("tilusvm f8", lambda: ops.attention(*eight, starts, starts, longest=tokens, right=right)[0], 1e-1)
             if options.flashinfer and batch == 1:
                 add("flashinfer fa3 f8", lambda: fa3("f8", *eight), 1e-1)
-        alternate(jobs, options.replays, 0.02)
+        alternate(jobs, options.replays, options.rest)
         work = 4 * batch * tokens * tokens * heads * d * (0.5 if causal else 1)
         for job in jobs:
             say(job, d=d, batch=batch, tokens=tokens, heads=heads, causal=causal, tflops=round(work / job.us / 1e6))
@@ -291,7 +291,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--decode", default="64x4096,16x4096,1x65536,1x4096")
     parser.add_argument("--heads", type=int, default=32, help="of queries, in decode")
-    parser.add_argument("--prefill", default="128:1x16384,64:1x16384,256:1x16384")
+    parser.add_argument("--prefill", default="128:1x16384,128:8x2048,64:4x4096:32,256:4x4096")
+    parser.add_argument("--rest", type=float, default=0.1, help="seconds before each replay of prefill")
     parser.add_argument("--flashinfer", help="the library of flashinfer_glue.cu")
     parser.add_argument("--replays", type=int, default=9)
     parser.add_argument("--errors", help="instead of times; of these types, f16 and f8_e4m3")
@@ -305,8 +306,8 @@ def main():
         decode(*map(int, shape.split("x")), options.heads, options)
         torch.cuda.empty_cache()
     for shape in filter(None, options.prefill.split(",")):
-        d, _, rest = shape.partition(":")
-        prefill(int(d), *map(int, rest.split("x")), 4096 // int(d), options)
+        d, sizes, *heads = shape.split(":")
+        prefill(int(d), *map(int, sizes.split("x")), int(heads[0]) if heads else 4096 // int(d), options)
         torch.cuda.empty_cache()
     return 0
 
