@@ -226,9 +226,9 @@ static const struct {
     const char *target;
     unsigned form;
 } compiled[] = {
-    {"sm_90a", 1},  {"sm_90a", 3},  {"sm_90a", 5},  {"sm_90a", 7},  {"sm_90a", 10}, {"sm_80", 1},
-    {"sm_80", 3},   {"sm_80", 5},   {"sm_80", 7},   {"sm_80", 10},  {"sm_89", 5},   {"sm_89", 3},
-    {"sm_100a", 7}, {"sm_100a", 3}, {"sm_120a", 5}, {"sm_120a", 3},
+    {"sm_90a", 1}, {"sm_90a", 5},  {"sm_90a", 7},  {"sm_90a", 10}, {"sm_80", 1},
+    {"sm_80", 3},  {"sm_80", 5},   {"sm_80", 7},   {"sm_80", 10},  {"sm_89", 5},
+    {"sm_89", 3},  {"sm_100a", 7}, {"sm_100a", 3}, {"sm_120a", 5}, {"sm_120a", 3},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
 

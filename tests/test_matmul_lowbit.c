@@ -271,8 +271,7 @@ static const lowbit_form large_forms[] = {
     {"f8_e4m3", {0, 32, 0}, false, false, false}, {"f8_e5m2", {1, 64, 0}, false, false, false},
     {"f4_e2m1", {0, 16, 0}, true, false, true},   {"u3", {1, 16, 1}, false, false, false},
     {"fp4", {1, 32, 0}, true, false, false},      {"f8_e5m2", {0, 64, 0}, false, false, true},
-    {"u8", {0, 128, 1}, true, true, false},       {"f4_e3m0", {1, 0, 0}, false, true, false},
-    {"f8_e6m1", {0, 32, 0}, true, false, false},  {"f8_e7m0", {0, 128, 0}, false, true, false},
+    {"u8", {0, 128, 1}, true, true, false},       {"f8_e6m1", {0, 32, 0}, true, false, false},
 };
 enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
 
