@@ -54,9 +54,10 @@
     "mov.b64 %gs, {%rzero, %rrest};"                                                                         \
     "mul.rn.f64 %gp, %gp, %gs;"
 
+/* The constant: see NAN_OF_X of operations.c. */
 #define NAN_OF_X(value)                                                                                      \
     "setp.nan.f64 %p, %x, %x;"                                                                               \
-    "selp.f64 %result, %x, " value ", %p;"
+    "selp.f64 %result, 0d7FF8000000000000, " value ", %p;"
 
 const char tvm_exp_f64[] = "max.f64 %gin, %x, ##-750;"
                            "min.f64 %gin, %gin, ##710;" EXPONENTIAL SCALE NAN_OF_X("%gp");

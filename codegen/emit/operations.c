@@ -481,11 +481,13 @@ static const operation operation_ATAN2 = {.exact = {[FORM_F32] = atan2_f32, [FOR
 
 /* ---- hyperbolic sine and cosine ---- */
 
-/* As tvm_sinh_f64 and tvm_cosh_f64; relative error of the polynomial 2^-32. */
+/* As tvm_sinh_f64 and tvm_cosh_f64; relative error of the polynomial 2^-32. A NaN's result is a constant, not
+ * x: ptxas 13.0 was seen to write a selection between x and a sum into the register of x, which a later turn
+ * of a loop reads. */
 #define HALVES                                                                                               \
     "abs.f32 %fa, %x;"                                                                                       \
     "min.f32 %fin, %fa, #91;" EXPONENTIAL "sub.s32 %rn, %rn, 1;" SCALE "rcp.rn.f32 %fr, %fp;"
-#define NAN_OF_X "setp.nan.f32 %p, %x, %x; selp.f32 %result, %x, %fp, %p;"
+#define NAN_OF_X "setp.nan.f32 %p, %x, %x; selp.f32 %result, 0f7FFFFFFF, %fp, %p;"
 static const char sinh_f32[] = HALVES "fma.rn.f32 %fp, %fr, #-0.25, %fp;"
                                       "mul.rn.f32 %fz, %fa, %fa;"
                                       "fma.rn.f32 %ft, %fz, #2.8063057e-06, #0.000198380978;"
