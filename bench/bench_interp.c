@@ -1,6 +1,9 @@
-/* The interpreter against a plain triple loop: C = A . W, W of u3 with a scale a group of 128 rows.
+/* The interpreter against a plain triple loop: C = A . W, W of u3 with a scale a group of 128 rows. With -p
+ * launches of the shipped programs of a folder instead; the last argument is then the number of the only one
+ * to run.
  *
  *     bench_interp [-t THREADS] [-m M] [-n N] [-k K] [PROGRAM.vasm]
+ *     bench_interp [-t THREADS] -p FOLDER [POINT]
  *
  * Times are the least of several runs, taken in turns. The loop is what -O2 makes of it, on f32. */
 #include <math.h>
@@ -13,6 +16,7 @@
 #include "fileio.h"
 #include "interp.h"
 #include "launch.h"
+#include "tvm.h"
 
 enum { ROUNDS = 5, GROUP = 128, BITS = 3 };
 
@@ -146,17 +150,156 @@ static double error_of(const problem *q) {
     return error / largest;
 }
 
+/* ---- launches of shipped programs ---- */
+
+/* Arguments: scalars, and tensors whose first elements are these integers, as NAME=NUMBER,...; other tensors
+ * are random: floats between -1 and 1, integers and codes any bits. */
+typedef struct point {
+    const char *file, *defines, *entry, *arguments;
+    unsigned target;
+} point;
+
+static const point points[] = {
+    {"attention", "T=f16", "attention",
+     "sequences=1 tokens=384 kv_tokens=384 heads=4 kv_heads=2 d=128 dv=128 longest=384 left=-1 right=0 "
+     "scale=0.09 q_starts=0,384 k_starts=0,384",
+     90},
+    {"attention", "T=f16", "attention",
+     "sequences=1 tokens=384 kv_tokens=384 heads=4 kv_heads=2 d=64 dv=64 longest=384 left=-1 right=0 "
+     "scale=0.09 q_starts=0,384 k_starts=0,384",
+     0},
+    {"matmul_u3", "", "matmul", "m=64 n=512 k=1024", 0},
+    {"matmul_u3", "", "matmul", "m=64 n=512 k=1024", 90},
+    {"matmul_lowbit_u4", "", "matmul_lowbit", "m=8 n=512 k=2048", 90},
+    {"matmul_lowbit_u4", "", "matmul_lowbit", "m=17 n=512 k=2048", 0},
+    {"matmul_lowbit_u3", "", "matmul_lowbit", "m=4 n=512 k=2048", 0},
+    {"matmul_lowbit_u3", "", "matmul_lowbit", "m=65 n=512 k=1024", 90},
+    {"matmul", "", "matmul", "m=192 n=256 k=512", 90},
+    {"matmul", "", "matmul", "m=192 n=256 k=512", 0},
+    {"softmax", "", "softmax", "m=64 n=4096", 0},
+    {"softmax", "", "softmax", "m=2 n=65536", 0},
+    {"layer_norm", "", "layer_norm", "m=64 n=4096 eps=0.00001", 0},
+    {"rms_norm", "", "rms_norm", "m=64 n=4096 eps=0.00001", 0},
+    {"reduce", "", "reduce", "m=64 n=4096", 0}};
+
+static const char *find_word(const char *text, const char *name, size_t length) {
+    for (const char *at = text; *at; at += *at == ' ') {
+        if (strncmp(at, name, length) == 0 && at[length] == '=') return at + length + 1;
+        at += strcspn(at, " ");
+    }
+    return NULL;
+}
+
+static void call(tvm_context *context, tvm_status status) {
+    if (status == TVM_OK) return;
+    fputs(tvm_message(context), stderr);
+    exit(EXIT_FAILURE);
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(uint64_t hash, const uint8_t *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static void fill_tensor(const tvm_param_info *param, const char *numbers, void *data, size_t bytes) {
+    uint32_t state = 1;
+    uint8_t *to = data;
+    for (size_t i = 0; i < bytes; i++) to[i] = (uint8_t)next_random(&state);
+    for (size_t i = 0; i < bytes / 2 && strstr(param->type, "f16") && !numbers; i++) {
+        float value = (float)(int)(next_random(&state) % 2001 - 1000) / 1000;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        uint16_t code = param->type[0] == 'b' ? (uint16_t)(bits >> 16) : tvm_f32_to_f16(value);
+        memcpy(to + 2 * i, &code, sizeof code);
+    }
+    for (size_t i = 0; i < bytes / 4 && strcmp(param->type, "f32") == 0; i++) {
+        float value = (float)(int)(next_random(&state) % 2001 - 1000) / 1000;
+        memcpy(to + 4 * i, &value, sizeof value);
+    }
+    for (size_t i = 0; numbers && *numbers != ' ' && *numbers && i < bytes / 4; i++) {
+        int32_t value = (int32_t)strtol(numbers, (char **)(uintptr_t)&numbers, 10);
+        memcpy(to + 4 * i, &value, sizeof value);
+        numbers += *numbers == ',';
+    }
+}
+
+static tvm_program *load_point(tvm_context *context, const char *folder, const point *p) {
+    char path[512], defines[64];
+    snprintf(path, sizeof path, "%s/%s.vasm", folder, p->file);
+    snprintf(defines, sizeof defines, "%s", p->defines);
+    const char *all[] = {defines};
+    const tvm_assemble_options options = {.name = path, .defines = all, .define_count = *defines != 0};
+    tvm_diags diags = {0};
+    tvm_program *program = NULL;
+    uint8_t *text;
+    size_t size;
+    if (tvm_file_read(path, 1 << 20, &text, &size, &diags) != TVM_OK) fail(&diags);
+    call(context, tvm_assemble(context, (const char *)text, size, &options, &program));
+    free(text);
+    return program;
+}
+
+/* Prints the time of a launch, and a hash of all tensors after one. */
+static void run_point(const char *folder, const point *p, unsigned threads) {
+    const tvm_context_options options = {
+        .device = TVM_DEVICE_CPU, .threads = threads, .cache_dir = "", .target = p->target};
+    tvm_context *context = NULL;
+    call(context, tvm_context_create(&options, &context));
+    tvm_program *program = load_point(context, folder, p);
+    tvm_kernel *kernel = NULL;
+    call(context, tvm_get_kernel(program, p->entry, &kernel));
+    tvm_value values[TVM_MAX_PARAMS] = {{0}};
+    size_t count = tvm_param_count(kernel), bytes[TVM_MAX_PARAMS];
+    tvm_param_info params[TVM_MAX_PARAMS];
+    for (size_t i = 0; i < count; i++) {
+        call(context, tvm_param(kernel, i, &params[i]));
+        const char *text = find_word(p->arguments, params[i].name, strlen(params[i].name));
+        if (params[i].is_tensor || !text) continue;
+        values[i].i = strtoll(text, NULL, 10);
+        values[i].f = strtod(text, NULL);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!params[i].is_tensor) continue;
+        int64_t shape[8];
+        call(context, tvm_param_shape(kernel, i, values, count, shape, &bytes[i]));
+        call(context, tvm_memory_alloc(context, bytes[i], &values[i].data));
+        fill_tensor(&params[i], find_word(p->arguments, params[i].name, strlen(params[i].name)),
+                    values[i].data, bytes[i]);
+    }
+    const char *variant;
+    call(context, tvm_kernel_variant(kernel, values, count, &variant));
+    call(context, tvm_launchv(kernel, NULL, values, count));
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < count; i++)
+        if (params[i].is_tensor) hash = hash_of(hash, values[i].data, bytes[i]);
+    double least = INFINITY, microseconds;
+    for (int round = 0; round < ROUNDS; round++, least = fmin(least, microseconds))
+        call(context, tvm_time(kernel, values, count, 1, &microseconds));
+    printf("%-28s target %2u  %8.2f ms  %016llx  %s\n", variant, p->target, least * 1e-3,
+           (unsigned long long)hash, p->arguments);
+    for (size_t i = 0; i < count; i++)
+        if (params[i].is_tensor) call(context, tvm_memory_free(context, values[i].data));
+    tvm_program_free(program);
+    tvm_context_free(context);
+}
+
 int main(int argc, char **argv) {
     problem q = {.m = 256, .n = 1024, .k = 1024};
+    const char *folder = NULL;
     int option;
-    while ((option = getopt(argc, argv, "t:m:n:k:")) != -1) {
+    while ((option = getopt(argc, argv, "t:m:n:k:p:")) != -1) {
         if (option == '?') return 2;
+        if (option == 'p') folder = optarg;
         int number = atoi(optarg);
         if (option == 't') q.threads = (unsigned)number;
         if (option == 'm') q.m = number;
         if (option == 'n') q.n = number;
         if (option == 'k') q.k = number;
     }
+    for (size_t i = 0; folder && i < sizeof points / sizeof *points; i++)
+        if (optind == argc || (size_t)atoi(argv[optind]) == i) run_point(folder, &points[i], q.threads);
+    if (folder) return EXIT_SUCCESS;
     const char *path = optind < argc ? argv[optind] : "programs/matmul_u3.vasm";
     if (q.m <= 0 || q.n <= 0 || q.k <= 0 || q.k % GROUP || q.n % 8) {
         fputs("bench_interp: k must be a multiple of 128, n of 8\n", stderr);
