@@ -25,13 +25,101 @@ CONVERT_BODY(f32_to_bf16, uint16_t, float)
 
 /* ---- gathers and look-ups ---- */
 
-INLINE void gather_bits_body(uint8_t *restrict to, const uint8_t *restrict from,
+INLINE void gather_bits_tail(uint8_t *restrict to, const uint8_t *restrict from,
                              const uint32_t *restrict positions, uint8_t mask, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint32_t position = positions[i];
         unsigned pair = from[position >> 3] | (unsigned)from[(position >> 3) + 1] << 8;
         to[i] = (uint8_t)(pair >> (position & 7)) & mask;
     }
+}
+
+INLINE void gather_pieces_tail(uint8_t *restrict to, const uint8_t *restrict from,
+                               const uint32_t *restrict positions, const uint16_t *restrict shapes,
+                               size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t position = positions[i];
+        unsigned pair = from[position >> 3] | (unsigned)from[(position >> 3) + 1] << 8;
+        to[i] |= (uint8_t)((pair >> (position & 7) & shapes[i] & 0xff) << (shapes[i] >> 8));
+    }
+}
+
+#define gather_bits_16   gather_bits_tail
+#define gather_pieces_16 gather_pieces_tail
+
+#ifdef VECTOR_X86
+/* Compilers make no gathers of bytes. */
+TARGET_256 static inline __m256i bits_256(const uint8_t *from, const uint32_t *positions) {
+    __m256i at = _mm256_loadu_si256((const __m256i *)(const void *)positions);
+    __m256i words = _mm256_i32gather_epi32((const int *)(const void *)from, _mm256_srli_epi32(at, 3), 1);
+    return _mm256_srlv_epi32(words, _mm256_and_si256(at, _mm256_set1_epi32(7)));
+}
+
+/* The lowest bytes of the words. */
+TARGET_256 static inline __m128i bytes_256(__m256i words) {
+    __m128i low = _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    return _mm_packus_epi16(low, low);
+}
+
+TARGET_256 static inline void gather_bits_32(uint8_t *to, const uint8_t *from, const uint32_t *positions,
+                                             uint8_t mask, size_t count) {
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m256i words = _mm256_and_si256(bits_256(from, positions + i), _mm256_set1_epi32(mask));
+        _mm_storel_epi64((__m128i *)(void *)(to + i), bytes_256(words));
+    }
+    gather_bits_tail(to + i, from, positions + i, mask, count - i);
+}
+
+TARGET_256 static inline void gather_pieces_32(uint8_t *to, const uint8_t *from, const uint32_t *positions,
+                                               const uint16_t *shapes, size_t count) {
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m256i shape = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(shapes + i)));
+        __m256i mask = _mm256_and_si256(shape, _mm256_set1_epi32(0xff));
+        __m256i words = _mm256_sllv_epi32(_mm256_and_si256(bits_256(from, positions + i), mask),
+                                          _mm256_srli_epi32(shape, 8));
+        __m128i so_far = _mm_loadl_epi64((const __m128i *)(const void *)(to + i));
+        _mm_storel_epi64((__m128i *)(void *)(to + i), _mm_or_si128(so_far, bytes_256(words)));
+    }
+    gather_pieces_tail(to + i, from, positions + i, shapes + i, count - i);
+}
+
+TARGET_512 static inline __m512i bits_512(const uint8_t *from, const uint32_t *positions) {
+    __m512i at = _mm512_loadu_si512(positions);
+    __m512i words = _mm512_i32gather_epi32(_mm512_srli_epi32(at, 3), from, 1);
+    return _mm512_srlv_epi32(words, _mm512_and_si512(at, _mm512_set1_epi32(7)));
+}
+
+TARGET_512 static inline void gather_bits_64(uint8_t *to, const uint8_t *from, const uint32_t *positions,
+                                             uint8_t mask, size_t count) {
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m512i words = _mm512_and_si512(bits_512(from, positions + i), _mm512_set1_epi32(mask));
+        _mm_storeu_si128((__m128i *)(void *)(to + i), _mm512_cvtepi32_epi8(words));
+    }
+    gather_bits_tail(to + i, from, positions + i, mask, count - i);
+}
+
+TARGET_512 static inline void gather_pieces_64(uint8_t *to, const uint8_t *from, const uint32_t *positions,
+                                               const uint16_t *shapes, size_t count) {
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m512i shape =
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(shapes + i)));
+        __m512i mask = _mm512_and_si512(shape, _mm512_set1_epi32(0xff));
+        __m512i words = _mm512_sllv_epi32(_mm512_and_si512(bits_512(from, positions + i), mask),
+                                          _mm512_srli_epi32(shape, 8));
+        __m128i *at = (__m128i *)(void *)(to + i);
+        _mm_storeu_si128(at, _mm_or_si128(_mm_loadu_si128(at), _mm512_cvtepi32_epi8(words)));
+    }
+    gather_pieces_tail(to + i, from, positions + i, shapes + i, count - i);
+}
+#endif
+
+INLINE void gather_32_body(uint32_t *restrict to, const uint32_t *restrict from, const uint32_t *restrict at,
+                           size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = from[at[i]];
 }
 
 INLINE void lookup_16_body(uint16_t *restrict to, const uint8_t *restrict from,
@@ -148,7 +236,7 @@ MMA_BODY(mma_16, 16, , FUSED_LANES)
 
 /* ---- one instance of every loop for each set of vector instructions ---- */
 
-#define INSTANCES(suffix, attribute, mma)                                                                    \
+#define INSTANCES(suffix, attribute, width)                                                                  \
     attribute static void f16_to_f32_##suffix(float *to, const uint16_t *from, size_t count) {               \
         f16_to_f32_body(to, from, count);                                                                    \
     }                                                                                                        \
@@ -163,7 +251,15 @@ MMA_BODY(mma_16, 16, , FUSED_LANES)
     }                                                                                                        \
     attribute static void gather_bits_##suffix(uint8_t *to, const uint8_t *from, const uint32_t *positions,  \
                                                uint8_t mask, size_t count) {                                 \
-        gather_bits_body(to, from, positions, mask, count);                                                  \
+        gather_bits_##width(to, from, positions, mask, count);                                               \
+    }                                                                                                        \
+    attribute static void gather_pieces_##suffix(                                                            \
+        uint8_t *to, const uint8_t *from, const uint32_t *positions, const uint16_t *shapes, size_t count) { \
+        gather_pieces_##width(to, from, positions, shapes, count);                                           \
+    }                                                                                                        \
+    attribute static void gather_32_##suffix(uint32_t *to, const uint32_t *from, const uint32_t *at,         \
+                                             size_t count) {                                                 \
+        gather_32_body(to, from, at, count);                                                                 \
     }                                                                                                        \
     attribute static void lookup_16_##suffix(uint16_t *to, const uint8_t *from, const uint16_t *table,       \
                                              size_t count) {                                                 \
@@ -179,16 +275,16 @@ MMA_BODY(mma_16, 16, , FUSED_LANES)
     }                                                                                                        \
     attribute static void mma_##suffix(size_t m, size_t n, size_t k, const void *a, const void *b,           \
                                        tvm_interp_factor factor, float *c, float *scratch) {                 \
-        mma##_body(m, n, k, a, b, factor, c, scratch);                                                       \
+        mma_##width##_body(m, n, k, a, b, factor, c, scratch);                                               \
     }
 
-INSTANCES(baseline, , mma_16)
+INSTANCES(baseline, , 16)
 
 #ifdef VECTOR_X86
 MMA_BODY(mma_32, 32, TARGET_256, FUSED_256)
 MMA_BODY(mma_64, 64, TARGET_512, FUSED_512)
-INSTANCES(avx2, TARGET_256, mma_32)
-INSTANCES(avx512, TARGET_512, mma_64)
+INSTANCES(avx2, TARGET_256, 32)
+INSTANCES(avx512, TARGET_512, 64)
 #endif
 
 void tvm_interp_f16_to_f32(float *to, const uint16_t *from, size_t count) {
@@ -214,6 +310,15 @@ void tvm_interp_fma_f32(float *to, const float *const operands[3], const size_t 
 void tvm_interp_gather_bits(uint8_t *to, const uint8_t *from, const uint32_t *positions, uint8_t mask,
                             size_t count) {
     DISPATCH(gather_bits, (to, from, positions, mask, count));
+}
+
+void tvm_interp_gather_pieces(uint8_t *to, const uint8_t *from, const uint32_t *positions,
+                              const uint16_t *shapes, size_t count) {
+    DISPATCH(gather_pieces, (to, from, positions, shapes, count));
+}
+
+void tvm_interp_gather_32(uint32_t *to, const uint32_t *from, const uint32_t *at, size_t count) {
+    DISPATCH(gather_32, (to, from, at, count));
 }
 
 void tvm_interp_lookup_16(uint16_t *to, const uint8_t *from, const uint16_t table[256], size_t count) {

@@ -16,10 +16,19 @@ void tvm_interp_f32_to_bf16(uint16_t *to, const float *from, size_t count);
 /* to = x * y + z with one rounding; an operand of step 0 is a single element, else its step is 1. */
 void tvm_interp_fma_f32(float *to, const float *const operands[3], const size_t steps[3], size_t count);
 
-/* to[i] = (the little-endian bits of `from` from bit positions[i] on) & mask, up to 8 bits each. Reads one
- * byte past the one with the last bit. */
+/* to[i] = (the little-endian bits of `from` from bit positions[i] on) & mask, up to 8 bits each. Reads three
+ * bytes past the one with the last bit. */
 void tvm_interp_gather_bits(uint8_t *to, const uint8_t *from, const uint32_t *positions, uint8_t mask,
                             size_t count);
+/* to[i] |= ((the bits of `from` from bit positions[i] on) & mask) << at, mask and at from shapes[i]. */
+void tvm_interp_gather_pieces(uint8_t *to, const uint8_t *from, const uint32_t *positions,
+                              const uint16_t *shapes, size_t count);
+static inline uint16_t interp_shape(unsigned at, uint8_t mask) {
+    return (uint16_t)(at << 8 | mask);
+}
+
+/* to[i] = from[at[i]], of 4 bytes each. */
+void tvm_interp_gather_32(uint32_t *to, const uint32_t *from, const uint32_t *at, size_t count);
 
 /* to[i] = table[from[i]]. */
 void tvm_interp_lookup_16(uint16_t *to, const uint8_t *from, const uint16_t table[256], size_t count);
