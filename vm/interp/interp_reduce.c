@@ -5,13 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
 #include "interp_impl.h"
 #include "interp_loops.h"
+#include "interp_vector.h"
 #include "reduce.h"
 
 /* ---- the plan ----
  * A place on the axes is what the thread's digits add plus what the local digits add, parts and locals in the
- * order in which they are combined: place p * locals + l is that of local l of the p-th part. */
+ * order in which they are combined: place p * locals + l is that of local l of the p-th part.
+ *
+ * Elements are combined many at a time, by the loops of the element-wise instructions: a lane is a part of an
+ * output, lanes of a part are next to each other. Where positions are asked for it is one after the other. */
 
 /* A place on the axes: in elements of the source, and its row-major number among those of the axes. */
 typedef struct reduce_place {
@@ -24,7 +29,13 @@ typedef struct reduce_plan {
     unsigned kept; /* dimensions that are not reduced, and have more than one element */
     uint32_t kept_extent[TVM_MAX_RANK], kept_stride[TVM_MAX_RANK];
     uint32_t outputs, parts, locals;
-    reduce_place places[]; /* parts * locals */
+    interp_loop_function loop; /* combines arrays; NULL: one by one */
+    tvm_dtype wide;            /* of its elements */
+    bool widens;               /* the source has another type */
+    uint32_t elements;         /* of the source */
+    uint32_t run;              /* so many lanes are neighbours in the source, and the same number of others */
+    uint32_t *lanes;           /* of each lane: its element of the source where all local digits are 0 */
+    reduce_place places[];     /* parts * locals */
 } reduce_plan;
 
 /* Appends the places that a digit of `size` values adds to each of `count` places so far. */
@@ -79,14 +90,82 @@ static void find_kept(reduce_plan *plan, const tvm_layout *layout, uint32_t axes
     }
 }
 
+/* The element of the source where the axes are zero, of an output: its row-major number. */
+static uint32_t output_base(const reduce_plan *plan, uint32_t output) {
+    uint32_t base = 0;
+    for (unsigned d = 0; d < plan->kept; d++) {
+        base += output % plan->kept_extent[d] * plan->kept_stride[d];
+        output /= plan->kept_extent[d];
+    }
+    return base;
+}
+
+/* The type in which elements are combined. */
+static tvm_dtype wide_type(const interp_reduction *r) {
+    if (r->class == REDUCE_DOUBLE) return TVM_F64;
+    if (r->class == REDUCE_FLOAT) return TVM_F32;
+    unsigned bits = r->type.bits > 32 ? 64 : 32;
+    return r->class == REDUCE_SIGNED ? TVM_I(bits) : TVM_U(bits);
+}
+
+static interp_loop_function loop_of(const interp_reduction *r, tvm_dtype wide) {
+    switch (r->operation) {
+    case TVM_SUM:
+        return tvm_interp_element_loop(TVM_OP_ADD, wide);
+    case TVM_REDUCE_PROD:
+        return tvm_interp_element_loop(TVM_OP_MUL, wide);
+    case TVM_REDUCE_MIN:
+        return tvm_interp_element_loop(TVM_OP_MIN, wide);
+    case TVM_REDUCE_MAX:
+        return tvm_interp_element_loop(TVM_OP_MAX, wide);
+    case TVM_REDUCE_AND:
+    case TVM_REDUCE_ALL:
+        return tvm_interp_element_loop(TVM_OP_AND, wide);
+    case TVM_REDUCE_OR:
+    case TVM_REDUCE_ANY:
+        return tvm_interp_element_loop(TVM_OP_OR, wide);
+    case TVM_REDUCE_XOR:
+        return tvm_interp_element_loop(TVM_OP_XOR, wide);
+    default:
+        return NULL;
+    }
+}
+
+/* Lanes of a part come next to each other, in the order of their outputs. */
+static void find_lanes(reduce_plan *plan) {
+    uint32_t count = plan->outputs * plan->parts, begin = 0;
+    for (uint32_t p = 0; p < plan->parts; p++)
+        for (uint32_t o = 0; o < plan->outputs; o++)
+            plan->lanes[p * plan->outputs + o] = output_base(plan, o) + plan->places[p * plan->locals].offset;
+    plan->run = count;
+    for (uint32_t lane = 1; lane <= count; lane++) {
+        if (lane < count && plan->lanes[lane] == plan->lanes[lane - 1] + 1) continue;
+        if (lane - begin < plan->run) plan->run = lane - begin;
+        begin = lane;
+    }
+    for (uint32_t lane = 0; lane < count && plan->run > 1; lane++)
+        if (lane % plan->run && plan->lanes[lane] != plan->lanes[lane - 1] + 1) plan->run = 1;
+    if (count % plan->run) plan->run = 1;
+}
+
+/* Bytes of scratch memory up to which the elements that are combined lie, and the lanes' sums behind them. */
+static size_t wide_bytes(const reduce_plan *plan) {
+    return plan->widens ? ((size_t)plan->elements * tvm_dtype_container(plan->wide) + 63) / 64 * 64 : 0;
+}
+static size_t lane_bytes(const reduce_plan *plan) {
+    return ((size_t)plan->outputs * plan->parts * tvm_dtype_container(plan->wide) + 63) / 64 * 64;
+}
+
 tvm_status tvm_plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     uint32_t source = insn->operands[1].value, extent = 1;
     uint32_t axes = tvm_reduce_axes(insn->operands, insn->source->count);
     const tvm_slot *slot = interp_slot(k, source);
     const tvm_layout *layout = &k->program->layouts[slot->layout];
+    uint32_t elements = tvm_layout_elements(layout);
     for (unsigned d = 0; d < layout->rank; d++)
         if (axes >> d & 1) extent *= layout->shape[d];
-    reduce_plan *plan = calloc(1, sizeof *plan + extent * sizeof(reduce_place));
+    reduce_plan *plan =
+        calloc(1, sizeof *plan + extent * sizeof(reduce_place) + elements * sizeof *plan->lanes);
     reduce_place *parts = calloc(extent, sizeof *parts);
     if (!plan || !parts) {
         free(plan);
@@ -95,11 +174,18 @@ tvm_status tvm_plan_REDUCE(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *d
     }
     insn->plan = plan;
     plan->source = source;
+    plan->elements = elements;
     plan->reduction = tvm_interp_reduction(slot->dtype, insn->operands[0].value);
+    plan->wide = wide_type(&plan->reduction);
+    plan->widens = !tvm_dtype_same(plan->wide, slot->dtype);
+    plan->loop = loop_of(&plan->reduction, plan->wide);
+    plan->lanes = (uint32_t *)(plan->places + extent);
     find_kept(plan, layout, axes);
     order_places(plan, layout, axes, parts);
     free(parts);
-    tvm_interp_need_scratch(k, (size_t)extent * sizeof(reduce_value));
+    if (plan->loop) find_lanes(plan);
+    tvm_interp_need_scratch(k, plan->loop ? wide_bytes(plan) + 2 * lane_bytes(plan) + INTERP_SLACK
+                                          : (size_t)extent * sizeof(reduce_value));
     return TVM_OK;
 }
 
@@ -247,30 +333,103 @@ reduce_value tvm_interp_combine(const interp_reduction *r, reduce_value a, reduc
     return combine_integer(r, a, b);
 }
 
-/* ---- execution ---- */
+/* ---- execution: many at a time ---- */
+
+/* The source's elements in the type in which they are combined. */
+static const uint8_t *widen(const reduce_plan *plan, const void *source, uint8_t *to) {
+    const interp_reduction *r = &plan->reduction;
+    if (!plan->widens) return source;
+    if (tvm_dtype_same(r->type, TVM_F16)) {
+        tvm_interp_f16_to_f32((float *)(void *)to, source, plan->elements);
+    } else if (tvm_dtype_same(r->type, TVM_BF16)) {
+        tvm_interp_bf16_to_f32((float *)(void *)to, source, plan->elements);
+    } else {
+        for (uint32_t i = 0; i < plan->elements; i++) {
+            reduce_value value = tvm_interp_reduce_read(r, source, i);
+            uint64_t code = r->class == REDUCE_FLOAT ? tvm_f32_bits(value.f) : value.u;
+            tvm_container_set(plan->wide, to, i, code & UINT32_MAX);
+        }
+    }
+    return to;
+}
+
+/* `count` lanes from `lane` on of a local. */
+static void gather_lanes(const reduce_plan *plan, const uint8_t *from, uint32_t lane, uint32_t count,
+                         uint8_t *to) {
+    const uint32_t *at = plan->lanes + lane;
+    if (tvm_dtype_container(plan->wide) == 4)
+        tvm_interp_gather_32((uint32_t *)(void *)to, (const uint32_t *)(const void *)from, at, count);
+    else
+        for (uint32_t i = 0; i < count; i++) memcpy(to + 8 * (size_t)i, from + 8 * (size_t)at[i], 8);
+}
+
+/* Each lane's own elements, one after the other: by runs of lanes that are neighbours in the source, or
+ * gathered a few lanes at a time. */
+static void fold_locals(const reduce_plan *plan, const uint8_t *from, uint8_t *sums, uint8_t *gathered) {
+    enum { SHORTEST = 8, TOGETHER = 1024 };
+    static const size_t steps[3] = {1, 1, 1};
+    unsigned bytes = tvm_dtype_container(plan->wide);
+    uint32_t lanes = plan->outputs * plan->parts, most = plan->run < SHORTEST ? TOGETHER : plan->run;
+    for (uint32_t lane = 0, count; lane < lanes; lane += count, sums += (size_t)count * bytes) {
+        count = lanes - lane < most ? lanes - lane : most;
+        for (uint32_t l = 0; l < plan->locals; l++) {
+            const uint8_t *more = from + (size_t)(plan->places[l].offset - plan->places[0].offset) * bytes;
+            uint8_t *to = l ? gathered : sums;
+            if (plan->run >= SHORTEST)
+                more += (size_t)plan->lanes[lane] * bytes;
+            else
+                gather_lanes(plan, more, lane, count, to);
+            const void *const operands[3] = {sums, plan->run >= SHORTEST ? more : gathered, NULL};
+            if (l)
+                plan->loop(count, sums, operands, steps);
+            else if (plan->run >= SHORTEST)
+                memcpy(sums, more, (size_t)count * bytes);
+        }
+    }
+}
 
 /* Combines the parts: neighbours first, in a binary tree, when there is a power of two of them. */
-static reduce_value combine_parts(const reduce_plan *plan, reduce_value *parts) {
-    if ((plan->parts & (plan->parts - 1)) == 0) {
-        for (uint32_t distance = 1; distance < plan->parts; distance *= 2)
-            for (uint32_t p = 0; p < plan->parts; p += 2 * distance)
-                parts[p] = tvm_interp_combine(&plan->reduction, parts[p], parts[p + distance]);
-    } else {
-        for (uint32_t p = 1; p < plan->parts; p++)
-            parts[0] = tvm_interp_combine(&plan->reduction, parts[0], parts[p]);
+static void fold_parts(const reduce_plan *plan, uint8_t *sums, uint8_t *apart) {
+    static const size_t steps[3] = {1, 1, 1};
+    size_t part = (size_t)plan->outputs * tvm_dtype_container(plan->wide);
+    bool is_tree = (plan->parts & (plan->parts - 1)) == 0;
+    for (uint32_t pairs = plan->parts / 2; is_tree && pairs > 0; pairs /= 2) {
+        uint8_t *odd = apart + pairs * part;
+        for (uint32_t p = 0; p < pairs; p++) {
+            memcpy(apart + p * part, sums + 2 * p * part, part);
+            memcpy(odd + p * part, sums + (2 * p + 1) * part, part);
+        }
+        const void *const operands[3] = {apart, odd, NULL};
+        plan->loop((size_t)pairs * plan->outputs, sums, operands, steps);
     }
-    return parts[0];
+    for (uint32_t p = 1; !is_tree && p < plan->parts; p++) {
+        const void *const operands[3] = {sums, sums + p * part, NULL};
+        plan->loop(plan->outputs, sums, operands, steps);
+    }
 }
 
-/* The element of the source where the axes are zero, of an output: its row-major number. */
-static size_t output_base(const reduce_plan *plan, uint32_t output) {
-    size_t base = 0;
-    for (unsigned d = 0; d < plan->kept; d++) {
-        base += (size_t)(output % plan->kept_extent[d]) * plan->kept_stride[d];
-        output /= plan->kept_extent[d];
+/* As tvm_encode has it, a NaN has one code. */
+static void narrow(const reduce_plan *plan, void *result, const uint8_t *sums) {
+    const interp_reduction *r = &plan->reduction;
+    const float *floats = (const float *)(const void *)sums;
+    if (tvm_dtype_same(r->type, TVM_F16)) {
+        tvm_interp_f32_to_f16(result, floats, plan->outputs);
+    } else if (tvm_dtype_same(r->type, TVM_BF16)) {
+        tvm_interp_f32_to_bf16(result, floats, plan->outputs);
+    } else if (tvm_dtype_same(r->type, TVM_F32)) {
+        const float canonical = tvm_f32_from_bits(0x7fffffff);
+        float *to = result;
+        for (uint32_t i = 0; i < plan->outputs; i++) to[i] = floats[i] == floats[i] ? floats[i] : canonical;
+    } else {
+        for (uint32_t i = 0; i < plan->outputs; i++) {
+            reduce_value value = {.u = tvm_container_get(plan->wide, sums, i)};
+            if (r->class == REDUCE_FLOAT) value.f = floats[i];
+            tvm_interp_reduce_write(r, result, i, value);
+        }
     }
-    return base;
 }
+
+/* ---- execution: one by one ---- */
 
 static reduce_value read_place(const reduce_plan *plan, const void *source, size_t base, reduce_place place) {
     reduce_value value = tvm_interp_reduce_read(&plan->reduction, source, base + place.offset);
@@ -278,25 +437,29 @@ static reduce_value read_place(const reduce_plan *plan, const void *source, size
     return value;
 }
 
+/* The position of the element that is chosen: of equal ones the lowest, so that the order does not matter. */
+static uint32_t find_position(const reduce_plan *plan, const void *source, uint32_t output) {
+    size_t base = output_base(plan, output);
+    reduce_value chosen = read_place(plan, source, base, plan->places[0]);
+    for (uint32_t i = 1; i < plan->parts * plan->locals; i++)
+        chosen =
+            tvm_interp_combine(&plan->reduction, chosen, read_place(plan, source, base, plan->places[i]));
+    return chosen.position;
+}
+
 tvm_status tvm_interp_REDUCE(interp_context *context, const interp_insn *insn) {
     const reduce_plan *plan = insn->plan;
     const void *source = interp_tensor(context->block, plan->source);
     void *result = interp_tensor(context->block, insn->source->result);
-    reduce_value *parts = (reduce_value *)(void *)context->block->scratch;
-    for (uint32_t output = 0; output < plan->outputs; output++) {
-        size_t base = output_base(plan, output);
-        const reduce_place *place = plan->places;
-        for (uint32_t p = 0; p < plan->parts; p++) {
-            parts[p] = read_place(plan, source, base, *place++);
-            for (uint32_t l = 1; l < plan->locals; l++)
-                parts[p] =
-                    tvm_interp_combine(&plan->reduction, parts[p], read_place(plan, source, base, *place++));
-        }
-        reduce_value all = combine_parts(plan, parts);
-        if (tvm_reduce_is_position(plan->reduction.operation))
-            tvm_container_set(TVM_I(32), result, output, all.position);
-        else
-            tvm_interp_reduce_write(&plan->reduction, result, output, all);
+    if (plan->loop) {
+        uint8_t *scratch = context->block->scratch, *sums = scratch + wide_bytes(plan);
+        const uint8_t *from = widen(plan, source, scratch);
+        fold_locals(plan, from, sums, sums + lane_bytes(plan));
+        fold_parts(plan, sums, sums + lane_bytes(plan));
+        narrow(plan, result, sums);
+        return TVM_OK;
     }
+    for (uint32_t output = 0; output < plan->outputs; output++)
+        tvm_container_set(TVM_I(32), result, output, find_position(plan, source, output));
     return TVM_OK;
 }
