@@ -214,6 +214,52 @@ START_TEST(views_read_the_bits_of_each_thread) {
 }
 END_TEST
 
+/* By way of packed elements of `by`, whose bits are those of the bytes, to packed elements of `to`. */
+static void check_packed_view(const char *by, unsigned by_locals, const char *to, unsigned to_locals) {
+    char text[1024];
+    tvm_dtype type;
+    ck_assert(tvm_dtype_parse(to, strlen(to), &type));
+    unsigned bytes = to_locals * type.bits / 8;
+    snprintf(text, sizeof text,
+             ".vasm 1\n.kernel k(a: global u8[32, %u], c: global i8[32, %u])\n.warps 1\n"
+             "    %%x = load-global a[0, 0], column_local(1, 2).spatial(4, 8).local(8, %u)\n"
+             "    %%y = view %%x, %s, spatial(32, 1).local(1, %u), packing pair\n"
+             "    %%z = view %%y, %s, spatial(32, 1).local(1, %u), packing pair\n"
+             "    %%c = cast-lowbit %%z, i8\n    store-global c[0, 0], %%c\n.end\n",
+             bytes, to_locals, bytes / 16, by, by_locals, to, to_locals);
+    static uint8_t a[1 << 12], c[1 << 14];
+    uint32_t state = 9;
+    for (size_t i = 0; i < sizeof a; i++) a[i] = (uint8_t)next_random(&state);
+    tvm_ir_program *program = assemble(text);
+    outcome out = launch(program, NULL, 1, VALUES(TENSOR("a", a), TENSOR("c", c)));
+    ck_assert_msg(out.status == TVM_OK, "%s", out.message);
+    free(out.output);
+    const tvm_ir_kernel *kernel = &program->kernels[0];
+    const tvm_layout *A = &program->layouts[kernel->slots[kernel->insns[0].result].layout];
+    for (uint32_t t = 0; t < 32; t++)
+        for (uint32_t l = 0; l < to_locals; l++)
+            for (unsigned bit = 0; bit < type.bits; bit++) {
+                uint32_t at = tvm_packing_bit(TVM_PACKING_PAIR, type, l, bit);
+                unsigned want = a[tvm_layout_element(A, t, at / 8)] >> at % 8 & 1;
+                want ^= tvm_packing_complement(TVM_PACKING_PAIR, type) >> bit & 1;
+                ck_assert_msg((c[t * to_locals + l] >> bit & 1u) == want,
+                              "%s to %s: thread %u local %u bit %u", by, to, t, l, bit);
+            }
+    tvm_ir_program_free(program);
+}
+
+START_TEST(views_of_packed_elements_keep_their_bits) {
+    check_packed_view("u4", 64, "u2", 128);
+    check_packed_view("u4", 128, "i4", 128);
+    check_packed_view("i4", 192, "i3", 256);
+    check_packed_view("i3", 256, "u6", 128);
+    check_packed_view("f6_e3m2", 128, "i3", 256);
+    check_packed_view("i5", 256, "u5", 256);
+    check_packed_view("u7", 256, "i7", 256);
+    check_packed_view("f8_e4m3", 128, "i8", 128);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("interp_convert");
     TCase *tests = tcase_create("interp_convert");
@@ -222,6 +268,7 @@ int main(void) {
     tcase_add_test(tests, floats_narrow_to_the_nearest_lowbit_code);
     tcase_add_test(tests, casts_between_standard_types);
     tcase_add_test(tests, views_read_the_bits_of_each_thread);
+    tcase_add_test(tests, views_of_packed_elements_keep_their_bits);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
