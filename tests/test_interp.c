@@ -467,6 +467,63 @@ START_TEST(every_block_runs_once_on_any_number_of_threads) {
 }
 END_TEST
 
+/* Six blocks take tiles by a ticket and add to a sum of floats: on four multiprocessors, one after the other,
+ * whatever the threads. */
+static const char turns_text[] =
+    ".vasm 3\n"
+    ".kernel k(tiles: i32, next: global i32[1], c: global i32[tiles], s: global f32[1])\n"
+    ".warps 2\n.grid 6\n.layout ONE = replicated(64)\n"
+    "    %shared = alloc-shared i32[1]\n"
+    "    %taken = atomic-fetch add next[0], alloc-register(i32[1], ONE, init 1)\n"
+    "    store-shared %shared[0], %taken\n    sync\n    %i = load-scalar %shared[0]\n    sync\n"
+    "    while %i < tiles\n"
+    "        store-global c[%i], alloc-register(i32[1], ONE, init block.x)\n"
+    "        atomic add s[0], alloc-register(f32[1], ONE, init 1.0 / (f32(%i) + 3.0))\n"
+    "        %taken = atomic-fetch add next[0], alloc-register(i32[1], ONE, init 1)\n"
+    "        store-shared %shared[0], %taken\n        sync\n        %i = load-scalar %shared[0]\n        sync\n"
+    "    end\n"
+    ".end\n";
+
+START_TEST(blocks_take_turns_on_any_number_of_threads) {
+    enum { TILES = 23, LANES = TVM_INTERP_MULTIPROCESSORS };
+    tvm_ir_program *program = assemble(turns_text);
+    float sum = 0;
+    for (int i = 0; i < TILES; i++) sum += 1.0F / ((float)i + 3.0F);
+    for (unsigned threads = 0; threads < 8; threads++) {
+        int32_t next = 0, c[TILES] = {0};
+        float s = 0;
+        outcome out =
+            launch(program, NULL, threads,
+                   VALUES(INT("tiles", TILES), TENSOR("next", &next), TENSOR("c", c), TENSOR("s", &s)));
+        ck_assert_msg(out.status == TVM_OK, "%s", out.message);
+        for (int i = 0; i < TILES; i++) ck_assert_int_eq(c[i], i % LANES);
+        ck_assert_float_eq(s, sum);
+        ck_assert_int_eq(next, TILES + 6);
+        free(out.output);
+    }
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* One that fails between two turns ends the launch of those that wait for theirs. */
+START_TEST(an_error_stops_blocks_that_take_turns) {
+    static const char text[] = ".vasm 3\n.kernel k(next: global i32[1])\n.warps 1\n.grid 4\n"
+                               "    %one = alloc-register i32[1], replicated(32), init 1\n"
+                               "    %a = atomic-fetch add next[0], %one\n"
+                               "    if block.x == 2\n        %z = 1 / (block.x - 2)\n    end\n"
+                               "    %b = atomic-fetch add next[0], %one\n.end\n";
+    tvm_ir_program *program = assemble(text);
+    for (unsigned threads = 1; threads < 5; threads++) {
+        int32_t next = 0;
+        outcome out = launch(program, NULL, threads, VALUES(TENSOR("next", &next)));
+        ck_assert_int_eq(out.status, TVM_FAULT);
+        ck_assert_ptr_nonnull(strstr(out.message, "block (2,0,0)"));
+        free(out.output);
+    }
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 START_TEST(an_empty_grid_runs_nothing) {
     tvm_ir_program *program = assemble(grid_text);
     outcome out = launch(program, NULL, 2, VALUES(INT("x", 13), INT("y", 0), INT("z", 3), TENSOR("c", NULL)));
@@ -659,6 +716,8 @@ int main(void) {
     tcase_add_test(tests, every_block_runs_once_on_any_number_of_threads);
     tcase_add_test(tests, an_empty_grid_runs_nothing);
     tcase_add_test(tests, an_error_stops_the_other_threads);
+    tcase_add_test(tests, blocks_take_turns_on_any_number_of_threads);
+    tcase_add_test(tests, an_error_stops_blocks_that_take_turns);
     tcase_add_test(tests, print_shows_rows_and_leading_indices);
     tcase_add_test(tests, prints_of_a_block_stay_together);
     tcase_add_test(tests, launches_that_break_an_assumption_are_refused);

@@ -1,5 +1,5 @@
 /* Atomic operations. An instruction is done as a whole, its elements one after the other in row-major order.
- * Of kernels in which the order of blocks can be seen, blocks run one after the other, too (interp_run.c). */
+ * Where the order of blocks can be seen, blocks take turns (interp_turns.c). */
 #include "interp_impl.h"
 #include "sanitize.h"
 
@@ -14,6 +14,7 @@ typedef struct atomic_plan {
     uint32_t source, expected; /* slots; expected: or TVM_NONE */
     uint32_t rank;             /* of the block whose tensor it is, an expression; TVM_NONE: this one */
     unsigned bytes;
+    bool takes_turns; /* the order of blocks can be seen */
     tvm_order order;
     uint32_t expected_step[TVM_MAX_RANK];
 } atomic_plan;
@@ -51,7 +52,10 @@ static tvm_status plan_atomic(tvm_interp_kernel *k, interp_insn *insn, bool fetc
     if (plan->expected != TVM_NONE)
         tvm_interp_broadcast_steps(k, plan->expected, plan->places.tile_rank, plan->expected_step);
     if (row_of(operation) != TVM_OP_COUNT) plan->loop = tvm_interp_element_loop(row_of(operation), type);
-    if (shows_order(operation, type, fetches)) k->in_order = true;
+    /* a block's or cluster's own memory is not seen by others */
+    bool is_global = interp_slot(k, memory->value)->kind == TVM_SLOT_GLOBAL;
+    plan->takes_turns = is_global && shows_order(operation, type, fetches);
+    if (plan->takes_turns) k->takes_turns = true;
     return TVM_OK;
 }
 
@@ -116,12 +120,14 @@ static tvm_status do_atomic(interp_context *context, const interp_insn *insn, ui
     interp_run *run = block->run;
     tvm_status status = plan->rank == TVM_NONE ? TVM_OK : tvm_interp_peer(context, insn, plan->rank, &owner);
     if (status != TVM_OK) return status;
+    if (plan->takes_turns && !tvm_interp_take_turn(context)) return interp_again(context, INTERP_AT_TURN);
     atomic_work work = {
         .context = context, .plan = plan, .source = interp_tensor(block, plan->source), .result = result};
     if (plan->expected != TVM_NONE) work.expected = interp_tensor(block, plan->expected);
     pthread_mutex_lock(&run->atomics);
     status = tvm_interp_each_place(context, insn, &plan->places, owner, update, &work);
     pthread_mutex_unlock(&run->atomics);
+    if (plan->takes_turns) tvm_interp_pass_turn(context);
     if (status == TVM_OK) status = work.status;
     bool is_shared = interp_slot(block->kernel, plan->places.memory)->kind == TVM_SLOT_SHARED;
     interp_count(block, is_shared, true, work.inside, 8 * plan->bytes);

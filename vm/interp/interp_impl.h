@@ -49,8 +49,9 @@ struct tvm_interp_kernel {
     size_t memory_bytes;    /* of the shared tensors of a block */
     size_t register_bytes;  /* of the register tensors of a team */
     size_t scratch_bytes;
-    bool waits;    /* blocks wait for each other */
-    bool in_order; /* what blocks do depends on their order: they run one after the other */
+    bool waits;       /* blocks wait for each other */
+    bool in_order;    /* what blocks do depends on their order: they run one after the other */
+    bool takes_turns; /* so do some instructions, which say when they do it */
     bool has_roles;
 };
 
@@ -86,6 +87,7 @@ typedef struct interp_run {
     tvm_diags *diags;
     FILE *output;
     struct sanitizer *sanitizer; /* NULL: the launch is not checked; see sanitize.h */
+    struct interp_turns *turns;  /* NULL: no instruction waits for its turn; see interp_turns.c */
 } interp_run;
 
 typedef struct interp_barrier interp_barrier;
@@ -153,6 +155,7 @@ typedef struct interp_block {
     tvm_launch_counts *counts; /* since the worker began; NULL: nothing is counted */
     uint32_t running;          /* teams of roles that have begun and not ended */
     uint64_t seen; /* interp_run.changes, before the contexts that wait for other blocks last looked */
+    bool has_turn; /* of rank 0: of the cluster, which has not used it yet */
 } interp_block;
 
 /* A context that is not ready does its instruction again once it is. */
@@ -162,6 +165,7 @@ typedef enum interp_state {
     INTERP_AT_BARRIER, /* for the end of a phase of an mbarrier */
     INTERP_AT_CLUSTER, /* the block: for the others of its cluster */
     INTERP_AT_OTHERS,  /* for another block, while other contexts of this one may run */
+    INTERP_AT_TURN,    /* for the cluster's turn */
     INTERP_DONE        /* or has not begun */
 } interp_state;
 
@@ -313,6 +317,25 @@ interp_wait tvm_interp_wait(interp_context *context, bool (*ready)(void *data), 
 /* Sleeps until something changes for which a context of the block may wait; false when all workers would
  * sleep. */
 bool tvm_interp_sleep(interp_block *block);
+/* An instruction that shows the order in which blocks do it: false when it must wait, to be done again. Once
+ * it has been done, passed on to the next block. */
+bool tvm_interp_take_turn(interp_context *context);
+void tvm_interp_pass_turn(interp_context *context);
+/* Runs all clusters of a kernel whose instructions take turns. */
+void tvm_interp_run_turns(interp_run *run, unsigned threads);
+
+/* Runs the function in so many threads, or fewer; returns when all have ended. */
+void tvm_interp_work(interp_run *run, unsigned threads, void *(*body)(void *run));
+
+/* The blocks of a cluster, whose memory serves one cluster after the other. False: without memory. To be
+ * freed in any case. */
+bool tvm_interp_cluster_make(interp_block cluster[TVM_MAX_CLUSTER], interp_run *run);
+void tvm_interp_cluster_free(interp_block *cluster);
+/* Cluster number n of the launch, from its begin. */
+void tvm_interp_cluster_begin(interp_block *cluster, uint64_t number);
+/* Goes on with it to its end, or until it waits for its turn. */
+tvm_status tvm_interp_cluster_go(interp_block *cluster, bool *waits);
+
 /* What the context waits for, in words; "" when it does not. */
 void tvm_interp_waits_for(const interp_context *context, char text[160]);
 

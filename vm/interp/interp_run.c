@@ -202,8 +202,21 @@ static tvm_status run_ready(interp_block *block, uint32_t *ran, uint32_t *done) 
     return TVM_OK;
 }
 
-/* Until all contexts of the cluster's blocks are done, or none can go on. */
-static tvm_status schedule(interp_block *cluster) {
+/* Those that wait for the cluster's turn go on if it has come; false: there are none. */
+static bool look_for_turn(interp_block *cluster) {
+    bool any = false;
+    for (uint32_t b = 0; b < cluster->cluster_size; b++)
+        for (uint32_t c = 0; c < cluster[b].context_count; c++) {
+            interp_context *context = &cluster[b].contexts[c];
+            if (context->state != INTERP_AT_TURN) continue;
+            any = true;
+            if (cluster->has_turn) context->state = INTERP_READY;
+        }
+    return any;
+}
+
+/* Until all contexts of the cluster's blocks are done, or none can go on, before the cluster's turn comes. */
+static tvm_status schedule(interp_block *cluster, bool *waits) {
     uint32_t count = cluster->cluster_size * cluster->context_count;
     for (;;) {
         uint32_t ran = 0, done = 0;
@@ -214,7 +227,10 @@ static tvm_status schedule(interp_block *cluster) {
         if (done == count) return TVM_OK;
         if (atomic_load_explicit(&cluster->run->stop, memory_order_relaxed)) return TVM_OK;
         for (uint32_t b = 0; !ran && b < cluster->cluster_size; b++) ran += look_again(&cluster[b]);
-        if (!ran) return report_deadlock(cluster);
+        if (ran) continue;
+        if (!look_for_turn(cluster)) return report_deadlock(cluster);
+        *waits = !cluster->has_turn;
+        if (*waits) return TVM_OK;
     }
 }
 
@@ -247,11 +263,10 @@ static void reset_block(interp_block *block) {
     if (block->counts) block->counts->blocks++;
 }
 
-/* Runs the blocks of a cluster. */
-static tvm_status cluster_run(interp_block *cluster) {
-    for (uint32_t b = 0; b < cluster->cluster_size; b++) reset_block(&cluster[b]);
-    if (cluster->run->sanitizer) tvm_sanitize_cluster(cluster);
-    tvm_status status = schedule(cluster);
+tvm_status tvm_interp_cluster_go(interp_block *cluster, bool *waits) {
+    *waits = false;
+    tvm_status status = schedule(cluster, waits);
+    if (*waits) return status;
     for (uint32_t b = 0; b < cluster->cluster_size; b++) {
         if (status == TVM_OK) status = tvm_interp_bulk_end(&cluster[b]);
         tvm_interp_print_flush(&cluster[b]);
@@ -333,18 +348,20 @@ static void tell_waiting(interp_run *run, unsigned ended) {
     pthread_mutex_unlock(&run->mutex);
 }
 
-static bool cluster_make(interp_block cluster[TVM_MAX_CLUSTER], uint32_t size, interp_run *run) {
+bool tvm_interp_cluster_make(interp_block cluster[TVM_MAX_CLUSTER], interp_run *run) {
     bool made = true;
+    uint32_t size = tvm_cluster_blocks(run->kernel->kernel);
     for (uint32_t b = 0; b < size; b++) {
         made = block_make(&cluster[b], run) && made;
         cluster[b].cluster = cluster;
         cluster[b].cluster_size = size;
     }
+    if (!made) tvm_interp_no_memory(run);
     return made;
 }
 
-/* Cluster number n of the launch: they are begun in the order of their indices, x fastest. */
-static void place_cluster(interp_block *cluster, uint64_t number) {
+/* Clusters are begun in the order of their indices, x fastest. */
+void tvm_interp_cluster_begin(interp_block *cluster, uint64_t number) {
     const interp_run *run = cluster->run;
     const uint32_t *extent = run->kernel->kernel->cluster;
     uint64_t index[3] = {0};
@@ -355,7 +372,10 @@ static void place_cluster(interp_block *cluster, uint64_t number) {
     for (uint32_t b = 0; b < cluster->cluster_size; b++) {
         const uint32_t at[3] = {b % extent[0], b / extent[0] % extent[1], b / extent[0] / extent[1]};
         for (unsigned d = 0; d < 3; d++) cluster[b].index[d] = (int32_t)(index[d] * extent[d] + at[d]);
+        reset_block(&cluster[b]);
     }
+    cluster->has_turn = false;
+    if (run->sanitizer) tvm_sanitize_cluster(cluster);
 }
 
 /* What a worker's block has counted. */
@@ -376,39 +396,42 @@ static void add_counts(interp_run *run, const interp_block *block) {
     pthread_mutex_unlock(&run->mutex);
 }
 
+void tvm_interp_cluster_free(interp_block *cluster) {
+    uint32_t size = cluster->cluster_size;
+    for (uint32_t b = 0; b < size; b++) {
+        add_counts(cluster->run, &cluster[b]);
+        block_free(&cluster[b]);
+    }
+}
+
 static void *worker(void *argument) {
     interp_run *run = argument;
     interp_block cluster[TVM_MAX_CLUSTER];
-    uint32_t size = tvm_cluster_blocks(run->kernel->kernel);
-    bool made = cluster_make(cluster, size, run);
-    if (!made) tvm_interp_no_memory(run);
+    bool made = tvm_interp_cluster_make(cluster, run), waits;
     while (made && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
         uint64_t number = atomic_fetch_add_explicit(&run->next, 1, memory_order_relaxed);
-        if (number >= run->blocks / size) break;
-        place_cluster(cluster, number);
-        tvm_status status = cluster_run(cluster);
+        if (number >= run->blocks / cluster->cluster_size) break;
+        tvm_interp_cluster_begin(cluster, number);
+        tvm_status status = tvm_interp_cluster_go(cluster, &waits);
         if (status != TVM_OK && !(status == TVM_FAULT && run->sanitizer)) break;
         if (run->kernel->waits) tell_waiting(run, 0);
     }
-    for (uint32_t b = 0; b < size; b++) {
-        add_counts(run, &cluster[b]);
-        block_free(&cluster[b]);
-    }
+    tvm_interp_cluster_free(cluster);
     tell_waiting(run, 1);
     return NULL;
 }
 
 /* The calling thread works, too: the launch goes on with fewer when threads cannot be had. */
-static void work(interp_run *run, unsigned threads) {
+void tvm_interp_work(interp_run *run, unsigned threads, void *(*body)(void *run)) {
     enum { MOST = 256 };
     pthread_t others[MOST];
     unsigned started = 0;
     if (threads > MOST) threads = MOST;
     if (threads > run->blocks) threads = (unsigned)run->blocks;
     run->working = threads;
-    while (started + 1 < threads && pthread_create(&others[started], NULL, worker, run) == 0) started++;
+    while (started + 1 < threads && pthread_create(&others[started], NULL, body, run) == 0) started++;
     if (started + 1 < threads) tell_waiting(run, threads - 1 - started);
-    worker(run);
+    body(run);
     for (unsigned t = 0; t < started; t++) pthread_join(others[t], NULL);
 }
 
@@ -498,6 +521,13 @@ static tvm_status check_clean(const interp_run *run, const tvm_launch_tensor *te
                         (unsigned long long)(global->bytes * 8 / interp_slot(k, tensor->slot)->dtype.bits));
 }
 
+/* Do blocks that take turns run side by side? Not where one may sleep for another, or they are in order for
+ * another reason. */
+static bool takes_turns(const interp_run *run) {
+    const tvm_interp_kernel *k = run->kernel;
+    return k->takes_turns && !k->in_order && !k->waits && !run->sanitizer;
+}
+
 static tvm_status run_blocks(interp_run *run, unsigned threads) {
     const tvm_interp_kernel *k = run->kernel;
     atomic_init(&run->next, 0);
@@ -505,7 +535,10 @@ static tvm_status run_blocks(interp_run *run, unsigned threads) {
     pthread_mutex_init(&run->mutex, NULL);
     pthread_mutex_init(&run->atomics, NULL);
     pthread_cond_init(&run->changed, NULL);
-    work(run, threads);
+    if (takes_turns(run))
+        tvm_interp_run_turns(run, threads);
+    else
+        tvm_interp_work(run, k->takes_turns ? 1 : threads, worker);
     pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->atomics);
     pthread_mutex_destroy(&run->mutex);
