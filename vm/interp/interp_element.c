@@ -246,6 +246,30 @@ tvm_status tvm_interp_WHERE(interp_context *context, const interp_insn *insn) {
 
 /* ---- index tensors ---- */
 
+#define COUNT_UP(type)                                                                                       \
+    static void count_up_##type(void *to, uint64_t start, uint32_t count) {                                  \
+        type *elements = to;                                                                                 \
+        for (uint32_t i = 0; i < count; i++) elements[i] = (type)(start + i);                                \
+    }
+COUNT_UP(uint8_t)
+COUNT_UP(uint16_t)
+COUNT_UP(uint32_t)
+COUNT_UP(uint64_t)
+
+/* Each index along an axis, `inner` times. */
+static void count_along(tvm_dtype type, uint8_t *to, uint64_t start, uint32_t extent, uint32_t inner) {
+    static void (*const counts[9])(void *, uint64_t, uint32_t) = {
+        [1] = count_up_uint8_t, [2] = count_up_uint16_t, [4] = count_up_uint32_t, [8] = count_up_uint64_t};
+    unsigned bytes = tvm_dtype_container(type);
+    if (inner == 1 && type.bits == 8 * bytes) {
+        counts[bytes](to, start, extent);
+        return;
+    }
+    uint64_t mask = type.bits < 64 ? (UINT64_C(1) << type.bits) - 1 : UINT64_MAX;
+    for (uint32_t i = 0; i < extent; i++, to += (size_t)inner * bytes)
+        tvm_interp_fill(type, to, inner, (start + i) & mask);
+}
+
 INTERP_NO_PLAN(IOTA)
 
 tvm_status tvm_interp_IOTA(interp_context *context, const interp_insn *insn) {
@@ -254,7 +278,6 @@ tvm_status tvm_interp_IOTA(interp_context *context, const interp_insn *insn) {
     const uint32_t *shape = tvm_slot_shape(k->program, result);
     unsigned rank = tvm_slot_rank(k->program, result), axis = insn->operands[0].value;
     uint8_t *elements = interp_tensor(context->block, insn->source->result);
-    uint64_t mask = result->dtype.bits < 64 ? (UINT64_C(1) << result->dtype.bits) - 1 : UINT64_MAX;
     uint32_t inner = 1, count = k->extents[insn->source->result];
     tvm_scalar start = {0};
     for (unsigned d = axis + 1; d < rank; d++) inner *= shape[d];
@@ -262,7 +285,9 @@ tvm_status tvm_interp_IOTA(interp_context *context, const interp_insn *insn) {
         tvm_status status = tvm_interp_evaluate(context, insn, insn->operands[1].value, &start);
         if (status != TVM_OK) return status;
     }
-    for (uint32_t i = 0; i < count; i++)
-        tvm_container_set(result->dtype, elements, i, (start.u + i / inner % shape[axis]) & mask);
+    size_t period = (size_t)shape[axis] * inner * tvm_dtype_container(result->dtype);
+    size_t bytes = (size_t)count * tvm_dtype_container(result->dtype);
+    if (count > 0) count_along(result->dtype, elements, start.u, shape[axis], inner);
+    for (size_t at = period; at < bytes; at += period) memcpy(elements + at, elements, period);
     return TVM_OK;
 }

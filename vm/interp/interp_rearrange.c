@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interp_vector.h"
 #include "pieces.h"
 
 /* A tile of the source, read in the order of a tile of the result. Steps are in elements. */
@@ -106,39 +107,44 @@ tvm_status tvm_interp_RELABEL(interp_context *context, const interp_insn *insn) 
 
 typedef struct pieces_plan {
     tvm_pieces pieces;
-    uint32_t bytes, elements;
-    uint32_t from[]; /* of each element: twice its place in its piece, plus the piece */
+    uint32_t bytes;     /* of the result */
+    bool apart;         /* no piece is of the result's variable */
+    interp_units units; /* places are those among all register tensors */
+    uint32_t at[];
 } pieces_plan;
 
 tvm_status tvm_plan_PIECES(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *diags) {
     const tvm_slot *result = interp_slot(k, insn->source->result);
     const uint32_t *shape = tvm_slot_shape(k->program, result);
     uint32_t elements = tvm_layout_elements(&k->program->layouts[result->layout]);
-    pieces_plan *plan = insn->plan = calloc(1, sizeof *plan + elements * sizeof plan->from[0]);
+    uint32_t bytes = tvm_dtype_container(result->dtype);
+    pieces_plan *plan = insn->plan = calloc(1, sizeof *plan + elements * sizeof plan->at[0]);
     if (!plan) return tvm_diag_no_memory(diags);
     tvm_pieces_of(k->program, k->kernel, insn->source, insn->operands, &plan->pieces);
-    plan->bytes = tvm_dtype_container(result->dtype);
-    plan->elements = elements;
+    plan->bytes = elements * bytes;
+    plan->apart = true;
+    for (unsigned p = 0; p < plan->pieces.count; p++)
+        plan->apart = plan->apart && k->offsets[plan->pieces.slots[p]] != k->offsets[insn->source->result];
     for (uint32_t e = 0; e < elements; e++) {
         uint32_t index[TVM_MAX_RANK], from[TVM_MAX_RANK], rest = e, place = 0;
         for (unsigned d = plan->pieces.rank; d-- > 0; rest /= shape[d]) index[d] = rest % shape[d];
         unsigned piece = tvm_pieces_origin(&plan->pieces, index, from);
         for (unsigned d = 0; d < plan->pieces.rank; d++)
             place = place * plan->pieces.shapes[piece][d] + from[d];
-        plan->from[e] = 2 * place + piece;
+        plan->at[e] = (uint32_t)(k->offsets[plan->pieces.slots[piece]] / bytes) + place;
     }
-    tvm_interp_need_scratch(k, (size_t)elements * plan->bytes);
+    plan->units = (interp_units){bytes, elements, plan->at};
+    tvm_interp_widen_units(&plan->units);
+    tvm_interp_need_scratch(k, plan->bytes);
     return TVM_OK;
 }
 
 tvm_status tvm_interp_PIECES(interp_context *context, const interp_insn *insn) {
     const pieces_plan *plan = insn->plan;
-    interp_block *block = context->block;
-    const uint8_t *tensors[2] = {interp_tensor(block, plan->pieces.slots[0])};
-    if (plan->pieces.count > 1) tensors[1] = interp_tensor(block, plan->pieces.slots[1]);
-    for (uint32_t e = 0; e < plan->elements; e++)
-        memcpy(block->scratch + (size_t)e * plan->bytes,
-               tensors[plan->from[e] & 1] + (size_t)(plan->from[e] >> 1) * plan->bytes, plan->bytes);
-    memcpy(interp_tensor(block, insn->source->result), block->scratch, (size_t)plan->elements * plan->bytes);
+    const interp_block *block = context->block;
+    uint8_t *result = interp_tensor(block, insn->source->result);
+    uint8_t *to = plan->apart ? result : block->scratch;
+    tvm_interp_copy_units(&plan->units, to, block->registers);
+    if (to != result) memcpy(result, to, plan->bytes);
     return TVM_OK;
 }

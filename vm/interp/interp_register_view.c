@@ -12,7 +12,7 @@
 #include "interp_vector.h"
 #include "packing.h"
 
-enum { MOST_PIECES = 8, WIDEST_UNIT = 64 };
+enum { MOST_PIECES = 8 };
 
 /* ---- the bits of a thread's elements ---- */
 
@@ -79,7 +79,7 @@ typedef enum view_way {
 typedef struct view_plan {
     view_way way;
     uint32_t source, bytes; /* bytes: of the result */
-    uint32_t unit;          /* of VIEW_COPY: bytes */
+    interp_units units;     /* of VIEW_COPY */
     uint32_t planes;        /* of VIEW_PIECES: the most pieces of a byte */
     uint32_t pieces;        /* of VIEW_BITS: those of bytes that have several */
     uint8_t mask, flip;     /* bits of a byte; those that are complemented */
@@ -149,26 +149,16 @@ static unsigned byte_pieces(const view_work *w, uint32_t entry, uint32_t byte, v
     return count;
 }
 
-/* Doubles the units as long as two are one in the source, too. */
-static void widen_units(view_plan *plan) {
-    uint32_t units = plan->bytes / plan->unit;
-    for (; plan->unit < WIDEST_UNIT && units % 2 == 0; units /= 2, plan->unit *= 2) {
-        for (uint32_t i = 0; i < units; i += 2)
-            if (plan->at[i] % 2 || plan->at[i + 1] != plan->at[i] + 1) return;
-        for (uint32_t i = 0; i < units; i += 2) plan->at[i / 2] = plan->at[i] / 2;
-    }
-}
-
 static void plan_copy(view_plan *plan, const view_work *w) {
     uint32_t unit = w->from_bytes < w->to_bytes ? w->from_bytes : w->to_bytes;
     uint32_t parts = w->to_bytes / unit, of_source = w->from_bytes / unit;
-    plan->unit = unit;
+    plan->units = (interp_units){unit, w->elements * parts, plan->at};
     for (uint32_t e = 0; e < w->elements; e++)
         for (uint32_t i = 0; i < parts; i++) {
             uint32_t place = w->to_entry[e] * parts + i; /* in the string, in units */
             plan->at[e * parts + i] = w->from_element[place / of_source] * of_source + place % of_source;
         }
-    widen_units(plan);
+    tvm_interp_widen_units(&plan->units);
 }
 
 /* The first thread's bytes. */
@@ -302,25 +292,6 @@ tvm_status tvm_plan_VIEW(tvm_interp_kernel *k, interp_insn *insn, tvm_diags *dia
 
 /* ---- execution ---- */
 
-#define UNIT_LOOP(bytes)                                                                                     \
-    case bytes:                                                                                              \
-        for (size_t i = 0; i < units; i++)                                                                   \
-            memcpy(to + i * (bytes), from + (size_t)plan->at[i] * (bytes), (bytes));                         \
-        break;
-
-static void copy_units(const view_plan *plan, uint8_t *restrict to, const uint8_t *restrict from) {
-    size_t units = plan->bytes / plan->unit;
-    switch (plan->unit) {
-        UNIT_LOOP(1)
-        UNIT_LOOP(2)
-        UNIT_LOOP(4)
-        UNIT_LOOP(8)
-        UNIT_LOOP(16)
-        UNIT_LOOP(32)
-        UNIT_LOOP(64)
-    }
-}
-
 static void gather_pieces(const view_plan *plan, uint8_t *to, const uint8_t *from) {
     if (plan->way == VIEW_BITS) {
         tvm_interp_gather_bits(to, from, plan->at, plan->mask, plan->bytes);
@@ -346,7 +317,7 @@ tvm_status tvm_interp_VIEW(interp_context *context, const interp_insn *insn) {
     uint8_t *to = interp_tensor(context->block, insn->source->result);
     if (to == from) return TVM_OK; /* one slot has one type and layout: the same bits */
     if (plan->way == VIEW_COPY)
-        copy_units(plan, to, from);
+        tvm_interp_copy_units(&plan->units, to, from);
     else
         gather_pieces(plan, to, from);
     return TVM_OK;

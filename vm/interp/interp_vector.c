@@ -117,6 +117,35 @@ TARGET_512 static inline void gather_pieces_64(uint8_t *to, const uint8_t *from,
 }
 #endif
 
+void tvm_interp_widen_units(interp_units *units) {
+    enum { WIDEST = 64 };
+    uint32_t *at = units->at;
+    for (; units->bytes < WIDEST && units->count % 2 == 0; units->count /= 2, units->bytes *= 2) {
+        for (uint32_t i = 0; i < units->count; i += 2)
+            if (at[i] % 2 || at[i + 1] != at[i] + 1) return;
+        for (uint32_t i = 0; i < units->count; i += 2) at[i / 2] = at[i] / 2;
+    }
+}
+
+#define UNIT_LOOP(bytes)                                                                                     \
+    case bytes:                                                                                              \
+        for (size_t i = 0; i < units->count; i++)                                                            \
+            memcpy(to + i * (bytes), from + (size_t)at[i] * (bytes), (bytes));                               \
+        break;
+
+void tvm_interp_copy_units(const interp_units *units, uint8_t *restrict to, const uint8_t *restrict from) {
+    const uint32_t *at = units->at;
+    switch (units->bytes) {
+        UNIT_LOOP(1)
+        UNIT_LOOP(2)
+        UNIT_LOOP(4)
+        UNIT_LOOP(8)
+        UNIT_LOOP(16)
+        UNIT_LOOP(32)
+        UNIT_LOOP(64)
+    }
+}
+
 INLINE void gather_32_body(uint32_t *restrict to, const uint32_t *restrict from, const uint32_t *restrict at,
                            size_t count) {
     for (size_t i = 0; i < count; i++) to[i] = from[at[i]];

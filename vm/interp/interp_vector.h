@@ -27,6 +27,15 @@ static inline uint16_t interp_shape(unsigned at, uint8_t mask) {
     return (uint16_t)(at << 8 | mask);
 }
 
+/* Copies of units of `bytes` bytes each, a power of two up to 64, from places that are counted in units. */
+typedef struct interp_units {
+    uint32_t bytes, count;
+    uint32_t *at; /* of each unit: its place in the source */
+} interp_units;
+/* Makes units as wide as they stay whole in the source. */
+void tvm_interp_widen_units(interp_units *units);
+void tvm_interp_copy_units(const interp_units *units, uint8_t *to, const uint8_t *from);
+
 /* to[i] = from[at[i]], of 4 bytes each. */
 void tvm_interp_gather_32(uint32_t *to, const uint32_t *from, const uint32_t *at, size_t count);
 
