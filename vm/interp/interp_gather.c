@@ -93,23 +93,32 @@ static bool sanitize_places(interp_context *context, const interp_insn *insn, co
     return tvm_sanitize_open(context, insn, &access, walk);
 }
 
+/* The indices that are scalars; 0 for those that are tensors. */
+static tvm_status find_start(const interp_context *context, const interp_insn *insn,
+                             const interp_places *plan, int64_t start[TVM_MAX_RANK]) {
+    for (unsigned d = 0; d < plan->rank; d++) {
+        tvm_scalar value;
+        start[d] = 0;
+        if (plan->index[d].is_tensor) continue;
+        tvm_status status = tvm_interp_evaluate(context, insn, plan->operands[1 + d].value, &value);
+        if (status != TVM_OK) return status;
+        start[d] = value.i;
+    }
+    return TVM_OK;
+}
+
 tvm_status tvm_interp_each_place(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                  const interp_block *owner, interp_visit visit, void *data) {
     const interp_block *block = context->block;
     uint8_t *memory =
         owner == block ? tvm_interp_data(context, plan->memory) : interp_tensor(owner, plan->memory);
     unsigned bytes = tvm_dtype_container(interp_slot(block->kernel, plan->memory)->dtype);
-    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], start[TVM_MAX_RANK] = {0}, offset;
+    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], start[TVM_MAX_RANK], offset;
     uint32_t coordinate[TVM_MAX_RANK] = {0};
     tvm_interp_shape(context, plan->memory, shape);
     tvm_interp_strides(context, plan->memory, stride);
-    for (unsigned d = 0; d < plan->rank; d++) {
-        tvm_scalar value;
-        if (plan->index[d].is_tensor) continue;
-        tvm_status status = tvm_interp_evaluate(context, insn, plan->operands[1 + d].value, &value);
-        if (status != TVM_OK) return status;
-        start[d] = value.i;
-    }
+    tvm_status status = find_start(context, insn, plan, start);
+    if (status != TVM_OK) return status;
     sanitize_walk walk = {.status = TVM_OK};
     bool sanitized = interp_sanitized(context);
     if (sanitized && !sanitize_places(context, insn, plan, owner, &walk)) return walk.status;
@@ -149,14 +158,73 @@ static void store_element(void *data, size_t element, uint8_t *place) {
     if (place) memcpy(place, from->elements + element * from->bytes, from->bytes);
 }
 
+/* ---- by rows: a tile whose indices are scalars, masked by rows at most ---- */
+
+static bool has_rows(const interp_places *plan) {
+    for (unsigned d = 0; d < plan->rank; d++)
+        if (plan->index[d].is_tensor) return false;
+    return plan->tile_rank > 0 && (plan->mask == TVM_NONE || plan->mask_step[plan->tile_rank - 1] == 0);
+}
+
+/* A row, of which the elements from `low` to `high` are inside, `step` elements apart; place: of the first of
+ * these. */
+static void move_row(dense *row, bool is_load, uint8_t *place, int64_t step, uint32_t low, uint32_t high,
+                     uint32_t extent) {
+    uint8_t *at = row->elements + (size_t)low * row->bytes;
+    row->inside += high - low;
+    if (is_load) {
+        memset(row->elements, 0, (size_t)low * row->bytes);
+        memset(row->elements + (size_t)high * row->bytes, 0, (size_t)(extent - high) * row->bytes);
+    }
+    if (step == 1 && high > low) {
+        memcpy(is_load ? at : place, is_load ? place : at, (size_t)(high - low) * row->bytes);
+    } else {
+        for (uint32_t i = low; i < high; i++, at += row->bytes, place += step * row->bytes)
+            memcpy(is_load ? at : place, is_load ? place : at, row->bytes);
+    }
+    row->elements += (size_t)extent * row->bytes;
+}
+
+static tvm_status move_rows(interp_context *context, const interp_insn *insn, const interp_places *plan,
+                            dense *row, bool is_load) {
+    const interp_block *block = context->block;
+    int64_t shape[TVM_MAX_RANK], stride[TVM_MAX_RANK], start[TVM_MAX_RANK], offset;
+    uint8_t *memory = tvm_interp_data(context, plan->memory);
+    tvm_interp_shape(context, plan->memory, shape);
+    tvm_interp_strides(context, plan->memory, stride);
+    tvm_status status = find_start(context, insn, plan, start);
+    if (status != TVM_OK) return status;
+    unsigned last = plan->tile_rank - 1;
+    uint32_t coordinate[TVM_MAX_RANK] = {0}, extent = plan->tile[last], low = 0, high = 0;
+    int64_t first = start[plan->rank - 1], end = shape[plan->rank - 1];
+    if (first > -(int64_t)extent && first < end) {
+        low = first < 0 ? (uint32_t)-first : 0;
+        high = end - first < extent ? (uint32_t)(end - first) : extent;
+    }
+    for (;;) {
+        coordinate[last] = low;
+        bool inside = low < high && !is_masked(block, plan, coordinate) &&
+                      locate(block, plan, shape, stride, start, coordinate, &offset);
+        if (inside)
+            move_row(row, is_load, memory + offset * row->bytes, stride[plan->rank - 1], low, high, extent);
+        else
+            move_row(row, is_load, NULL, 1, 0, 0, extent);
+        unsigned d = last;
+        while (d > 0 && ++coordinate[d - 1] == plan->tile[d - 1]) coordinate[--d] = 0;
+        if (d == 0) return TVM_OK;
+    }
+}
+
 tvm_status tvm_interp_move_places(interp_context *context, const interp_insn *insn, const interp_places *plan,
                                   uint32_t slot, bool is_load) {
     const interp_block *block = context->block;
     const tvm_slot *memory = interp_slot(block->kernel, plan->memory);
     dense registers = {interp_tensor(block, slot),
                        tvm_dtype_container(interp_slot(block->kernel, slot)->dtype), 0};
-    tvm_status status =
-        tvm_interp_each_place(context, insn, plan, block, is_load ? load_element : store_element, &registers);
+    tvm_status status = !interp_sanitized(context) && has_rows(plan)
+                            ? move_rows(context, insn, plan, &registers, is_load)
+                            : tvm_interp_each_place(context, insn, plan, block,
+                                                    is_load ? load_element : store_element, &registers);
     interp_count(block, memory->kind == TVM_SLOT_SHARED, is_load, registers.inside, memory->dtype.bits);
     return status;
 }
