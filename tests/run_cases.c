@@ -10,6 +10,7 @@
 
 #include "case_file.h"
 #include "codegen.h"
+#include "ptxas_kit.h"
 #include "vbc.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
@@ -115,8 +116,7 @@ static bool check_interpreter(const case_file *c, const bytes *container) {
     return good;
 }
 
-static bool check_translation(const case_file *c, const tvm_ir_program *program, const char *name,
-                              const char *ptxas) {
+static bool check_translation(const case_file *c, const tvm_ir_program *program, const char *name) {
     tvm_diags diags = {0};
     tvm_target target;
     tvm_module *module = NULL;
@@ -126,7 +126,9 @@ static bool check_translation(const case_file *c, const tvm_ir_program *program,
         tvm_translate(program, target, &module, &diags) != TVM_OK)
         return failed(c, what, &diags);
     bool good = true;
-    if (ptxas != NULL && strcmp(name, "sm_90a") == 0 && tvm_ptxas(module, ptxas, &diags) != TVM_OK) {
+    ptxas_verdict verdict;
+    snprintf(what, sizeof what, "%s for %s", c->name, name);
+    if (strcmp(name, "sm_90a") == 0 && ptxas_judge(module, what, &verdict, &diags) != TVM_OK) {
         good = failed(c, "ptxas refuses it", &diags);
         fprintf(stderr, "---- PTX:\n%s----\n", module->ptx);
     }
@@ -134,18 +136,18 @@ static bool check_translation(const case_file *c, const tvm_ir_program *program,
     return good;
 }
 
-static bool check_program(const case_file *c, const tvm_ir_program *program, const char *ptxas) {
+static bool check_program(const case_file *c, const tvm_ir_program *program) {
     bytes container = {0};
     bool good = write_container(c, program, true, &container) && check_container(c, &container);
     good = check_round_trip(c, program) && good;
     if (container.data != NULL && c->kernel != NULL) good = check_interpreter(c, &container) && good;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
-        good = check_translation(c, program, targets[i], ptxas) && good;
+        good = check_translation(c, program, targets[i]) && good;
     free(container.data);
     return good;
 }
 
-static bool run_case(const char *path, const char *folder, const char *ptxas) {
+static bool run_case(const char *path, const char *folder) {
     case_file *c = case_read(path);
     if (c == NULL) return false;
     tvm_diags diags = {0};
@@ -158,7 +160,7 @@ static bool run_case(const char *path, const char *folder, const char *ptxas) {
         good = failed(c, "it is not assembled", &diags);
     else {
         tvm_diags_free(&diags);
-        good = check_program(c, program, ptxas);
+        good = check_program(c, program);
     }
     tvm_ir_program_free(program);
     case_free(c);
@@ -166,13 +168,13 @@ static bool run_case(const char *path, const char *folder, const char *ptxas) {
 }
 
 /* In a process of its own, so that one that crashes or leaks does not hide the others. */
-static bool run_apart(const char *path, const char *folder, const char *ptxas) {
+static bool run_apart(const char *path, const char *folder) {
     fflush(NULL);
     pid_t child = fork();
     if (child < 0) return false;
     if (child == 0) {
         alarm(120);
-        exit(run_case(path, folder, ptxas) ? EXIT_SUCCESS : EXIT_FAILURE);
+        exit(run_case(path, folder) ? EXIT_SUCCESS : EXIT_FAILURE);
     }
     int status = 0;
     if (waitpid(child, &status, 0) != child) return false;
@@ -217,13 +219,11 @@ int main(int argc, char **argv) {
         return EXIT_FAILURE;
     }
     char *ptxas = NULL;
-    if (tvm_ptxas_find(&ptxas, NULL) != TVM_OK) {
-        ptxas = NULL;
-        printf("no ptxas: PTX is made but not compiled\n");
-    }
+    if (tvm_ptxas_find(&ptxas, NULL) != TVM_OK) printf("no ptxas: PTX is made but not compiled\n");
+    free(ptxas);
     unsigned passed = 0, bad = 0;
     for (char **path = paths; *path != NULL; path++) {
-        if (run_apart(*path, folder, ptxas)) {
+        if (run_apart(*path, folder)) {
             passed++;
         } else {
             printf("FAIL: %s\n", *path);
@@ -234,6 +234,5 @@ int main(int argc, char **argv) {
     printf("%u passed, %u failed\n", passed, bad);
     for (char **path = listed; path != NULL && *path != NULL; path++) free(*path);
     free(listed);
-    free(ptxas);
     return bad == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

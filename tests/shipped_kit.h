@@ -10,6 +10,7 @@
 #include "assembler.h"
 #include "codegen.h"
 #include "fileio.h"
+#include "ptxas_kit.h"
 #include "vbc.h"
 
 static inline const char *programs_folder(void) {
@@ -102,26 +103,17 @@ static inline void compiles_without_spills(const tvm_ir_program *program, const 
     tvm_diags diags = {0};
     tvm_target target;
     tvm_module *module = NULL;
+    ptxas_verdict verdict = {0};
+    char name[300];
+    snprintf(name, sizeof name, "%s for %s", what, target_name);
     ck_assert_int_eq(tvm_target_parse(target_name, &target, &diags), TVM_OK);
     tvm_status status = tvm_translate(program, target, &module, &diags);
-    char *ptxas = NULL;
-    bool found = tvm_ptxas_find(&ptxas, NULL) == TVM_OK; /* without one, the translation alone is tested */
-    if (status == TVM_OK && found) status = tvm_ptxas(module, ptxas, &diags);
+    if (status == TVM_OK) status = ptxas_judge(module, name, &verdict, &diags);
     tvm_diags_print(&diags, stderr, "test_programs", false);
-    ck_assert_msg(status == TVM_OK, "%s for %s", what, target_name);
-    ck_assert_msg(strstr(module->ptx, "trap;") == NULL, "%s for %s: the bounds of an access are not proved",
-                  what, target_name);
-    for (size_t k = 0; found && k < module->kernel_count; k++) {
-        const tvm_kernel_code *code = &module->kernels[k];
-        if (code->abi.threads == 0) continue; /* assumes another target */
-        ck_assert_msg(code->spill_stores == 0 && code->spill_loads == 0,
-                      "%s for %s: kernel %s spills %d bytes stored, %d loaded", what, target_name, code->name,
-                      code->spill_stores, code->spill_loads);
-        ck_assert_msg(code->loss[0] == '\0', "%s for %s: kernel %s: %s", what, target_name, code->name,
-                      code->loss);
-        ck_assert_int_gt(code->registers, 0);
-    }
-    free(ptxas);
+    ck_assert_msg(status == TVM_OK, "%s", name);
+    ck_assert_msg(strstr(module->ptx, "trap;") == NULL, "%s: the bounds of an access are not proved", name);
+    ck_assert_msg(verdict.kernel == NULL, "%s: kernel %s: %d bytes of spills stored, %d loaded; %s", name,
+                  verdict.kernel, verdict.stored, verdict.loaded, verdict.loss);
     tvm_module_free(module);
 }
 

@@ -1,17 +1,12 @@
 /* mma as wgmma: where it is taken, and that the products are right (wgmma_kit.h). */
+#include "ptxas_kit.h"
 #include "wgmma_kit.h"
 
 /* ptxas neither serializes them nor spills. */
 static void check_compiled(const char *name, tvm_module *module) {
-    char *path = NULL;
-    bool found = tvm_ptxas_find(&path, NULL) == TVM_OK;
-    if (found) {
-        ck_assert_int_eq(tvm_ptxas(module, path, NULL), TVM_OK);
-        const tvm_kernel_code *code = &module->kernels[0];
-        ck_assert_msg(code->loss[0] == '\0', "%s: %s", name, code->loss);
-        ck_assert_msg(code->spill_stores == 0, "%s: %d bytes of spills", name, code->spill_stores);
-    }
-    free(path);
+    ptxas_verdict verdict;
+    ck_assert_int_eq(ptxas_judge(module, name, &verdict, NULL), TVM_OK);
+    ck_assert_msg(verdict.kernel == NULL, "%s: %d bytes of spills; %s", name, verdict.stored, verdict.loss);
 }
 
 typedef struct row {

@@ -1,11 +1,14 @@
 /* programs/matmul_lowbit.vasminc: the entry and each of its variants on the interpreter against float64, with
  * as many multiprocessors as make tiles whole and as make them shared. What compiles: test_lowbit_compiled.c.
+ * Without TVM_TEST_ALL each type, variant, option, size and machine is met, but not each of them with each
+ * other.
  */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "extent_kit.h"
 #include "lowbit_reference.h"
 #include "shipped_kit.h"
 #include "suite_kit.h"
@@ -170,11 +173,13 @@ static void multiplies(const runner *r, const problem *o, const char *kernel) {
     free(first), free(second);
 }
 
+/* One size of three without TVM_TEST_ALL, the one that `turn` says first. */
 static void form_multiplies(const lowbit_form *f, machine on, const char *kernel, const long (*sizes)[3],
-                            size_t count) {
+                            size_t count, unsigned turn) {
     runner r;
     open_runner(&r, f, on);
     for (size_t i = 0; i < count; i++) {
+        if (!test_takes(i + 2 * turn, 3)) continue;
         problem o;
         make_problem(&r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
         multiplies(&r, &o, kernel);
@@ -196,8 +201,10 @@ START_TEST(every_weight_type_multiplies) {
     static const long size[][3] = {{5, 136, 384}, {17, 72, 256}};
     char name[TVM_DTYPE_NAME_MAX];
     lowbit_form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
-    form_multiplies(&f, (machine){0}, "matmul_lowbit", size, 2);
-    form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", size, 2);
+    for (unsigned i = 0; i < 4; i++)
+        if (test_takes((unsigned)_i + i, 4))
+            form_multiplies(&f, i & 1 ? (machine){90, 3} : (machine){0}, "matmul_lowbit", &size[i >> 1], 1,
+                            0);
 }
 END_TEST
 
@@ -228,8 +235,9 @@ START_TEST(every_variant_multiplies_every_shape) {
     lowbit_variant_name(variant, kernel);
     if (lowbit_may_lack(&f, variant) && !form_has(&f, kernel)) return;
     bool counts = grid_depends_on_device(kernel);
-    for (size_t i = 0; i < (counts ? sizeof multiprocessors / sizeof *multiprocessors : 1); i++)
-        form_multiplies(&f, (machine){90, multiprocessors[i]}, kernel, sizes, count);
+    for (unsigned i = 0; i < (counts ? sizeof multiprocessors / sizeof *multiprocessors : 1); i++)
+        if (test_takes(i + variant + (unsigned)_i / LOWBIT_VARIANTS, counts ? 3 : 1))
+            form_multiplies(&f, (machine){90, multiprocessors[i]}, kernel, sizes, count, variant);
 }
 END_TEST
 
@@ -282,9 +290,10 @@ START_TEST(large_variants_multiply) {
     for (unsigned v = LARGE; v <= LAST_LARGE; v++) {
         char kernel[32];
         lowbit_variant_name(v, kernel);
-        if (form_has(f, kernel)) form_multiplies(f, (machine){90, 5}, kernel, sizes, 2);
+        if (test_takes(v + (unsigned)_i, 5) && form_has(f, kernel))
+            form_multiplies(f, (machine){90, 5}, kernel, sizes, 2, 0);
     }
-    form_multiplies(f, (machine){90, 132}, "matmul_lowbit", sizes, 2);
+    form_multiplies(f, (machine){90, 132}, "matmul_lowbit", sizes, 2, 0);
 }
 END_TEST
 
@@ -302,10 +311,10 @@ START_TEST(every_option_multiplies) {
     for (unsigned t = 0; t < sizeof types / sizeof *types; t++) {
         unsigned turn = t + (unsigned)_i;
         lowbit_form f = {types[t], options[_i], turn & 1, turn >> 1 & 1, turn % 3 == 0};
-        if (f.options.zeros && f.type[0] != 'u') continue;
+        if (!test_takes(turn, 3) || (f.options.zeros && f.type[0] != 'u')) continue;
         if (f.options.group == 16 && strcmp(f.type, "f8_e6m1") == 0) f.options.bf16 = true;
-        form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", sizes, 3);
-        form_multiplies(&f, (machine){80, 4}, "matmul_lowbit", sizes, 3);
+        form_multiplies(&f, (machine){90, 3}, "matmul_lowbit", sizes, 3, t);
+        form_multiplies(&f, (machine){80, 4}, "matmul_lowbit", sizes, 3, t + 1);
     }
 }
 END_TEST
@@ -467,6 +476,7 @@ START_TEST(the_entry_is_a_variant) {
     runner r;
     open_runner(&r, &f, machines[_i]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (!test_takes(i + (unsigned)_i, 2)) continue;
         problem o;
         tvm_value values[10];
         const char *name = NULL;
@@ -508,7 +518,7 @@ START_TEST(measured_choices_are_for_one_device) {
     };
     char name[TVM_DTYPE_NAME_MAX], define[64];
     const lowbit_form f = {.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default};
-    if (!lowbit_is_of_a_kind(lowbit[_i])) return;
+    if (!lowbit_is_of_a_kind(lowbit[_i]) || !test_takes((unsigned)_i, 4)) return;
     snprintf(define, sizeof define, "WTYPE=%s TABLE=false", name);
     for (size_t d = 0; d < sizeof machines / sizeof *machines; d++) {
         runner with, without;

@@ -1,0 +1,117 @@
+/* ptxas in tests. What it says of a PTX text is the same each time, so texts that it took without a spill and
+ * without a loss are kept by their hash, and are not given to it again:
+ *
+ *   $srcdir/tests/ptxas_verdicts.txt  comes with the source: a line a text, its hash and what it is, and a
+ * line `ptxas VERSION`. `make update-ptxas-verdicts` writes it; with TVM_TEST_ALL it is ignored.
+ *   $TVM_TEST_VERDICTS                the texts of this build's runs, in the same form; without the variable
+ *                                     tests/ptxas_verdicts.new
+ *
+ * Texts that it refuses, or takes with a spill or a loss, are given to it each time. */
+#ifndef TVM_TESTS_PTXAS_KIT_H
+#define TVM_TESTS_PTXAS_KIT_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "codegen.h"
+#include "extent_kit.h"
+
+typedef struct ptxas_verdict {
+    bool known;         /* false: there is no ptxas, and no verdict is kept */
+    const char *kernel; /* the first that spills or that ptxas tells a loss of; NULL: none */
+    const char *loss;   /* its loss, or "" */
+    int stored, loaded; /* bytes of its spills */
+} ptxas_verdict;
+
+enum { PTXAS_HASH_MAX = 40, PTXAS_LINE_MAX = 400 };
+
+/* Is there a line `start`...? */
+static inline bool ptxas_listed(const char *path, const char *start) {
+    char line[PTXAS_LINE_MAX];
+    bool found = false;
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return false;
+    while (!found && fgets(line, sizeof line, file) != NULL) found = strncmp(line, start, strlen(start)) == 0;
+    fclose(file);
+    return found;
+}
+
+static inline const char *ptxas_new_verdicts(void) {
+    const char *path = getenv("TVM_TEST_VERDICTS");
+    return path != NULL ? path : "tests/ptxas_verdicts.new";
+}
+
+static inline bool ptxas_kept(const char *hash, const char *version) {
+    char path[4200], first[PTXAS_LINE_MAX];
+    const char *top = getenv("srcdir");
+    if (ptxas_listed(ptxas_new_verdicts(), hash)) return true;
+    snprintf(path, sizeof path, "%s/tests/ptxas_verdicts.txt", top != NULL ? top : ".");
+    snprintf(first, sizeof first, "ptxas %s\n", version);
+    return !test_all() && ptxas_listed(path, first) && ptxas_listed(path, hash);
+}
+
+/* Adds a line to the texts of this build's runs, unless one begins like it: in one write, so that lines of
+ * suites that run at once stay whole. */
+static inline void ptxas_note(const char *start, const char *rest) {
+    char line[PTXAS_LINE_MAX];
+    if (ptxas_listed(ptxas_new_verdicts(), start)) return;
+    int length = snprintf(line, sizeof line - 1, "%s %s", start, rest);
+    if (length > PTXAS_LINE_MAX - 2) length = PTXAS_LINE_MAX - 2;
+    line[length++] = '\n';
+    int file = open(ptxas_new_verdicts(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) return; /* then it is given to ptxas again */
+    if (write(file, line, (size_t)length) != length) fprintf(stderr, "a verdict of ptxas is not kept\n");
+    close(file);
+}
+
+static inline void ptxas_hash(const tvm_module *module, const char *version, char hash[PTXAS_HASH_MAX]) {
+    XXH64_hash_t seed = XXH3_64bits(version, strlen(version));
+    XXH128_hash_t h = XXH3_128bits_withSeed(module->ptx, module->ptx_size, seed);
+    snprintf(hash, PTXAS_HASH_MAX, "%016llx%016llx", (unsigned long long)h.high64,
+             (unsigned long long)h.low64);
+}
+
+/* The first kernel that spills or that ptxas tells a loss of. */
+static inline ptxas_verdict ptxas_usage(const tvm_module *module) {
+    for (size_t k = 0; k < module->kernel_count; k++) {
+        const tvm_kernel_code *code = &module->kernels[k];
+        if (code->abi.threads == 0) continue; /* assumes another target */
+        if (code->spill_stores != 0 || code->spill_loads != 0 || code->loss[0] != '\0')
+            return (ptxas_verdict){true, code->name, code->loss, code->spill_stores, code->spill_loads};
+    }
+    return (ptxas_verdict){.known = true, .loss = ""};
+}
+
+/* What the ptxas that a user would get says of the module; `what` names it in the lists. The verdict points
+ * into the module. An error: what tvm_ptxas says. */
+static inline tvm_status ptxas_judge(tvm_module *module, const char *what, ptxas_verdict *verdict,
+                                     tvm_diags *diags) {
+    char *path = NULL, *version = NULL, hash[PTXAS_HASH_MAX];
+    *verdict = (ptxas_verdict){.loss = ""};
+    if (tvm_ptxas_find(&path, NULL) != TVM_OK) return TVM_OK;
+    tvm_status status = tvm_ptxas_version(path, &version, diags);
+    if (status == TVM_OK) {
+        ptxas_hash(module, version, hash);
+        verdict->known = true;
+        if (!ptxas_kept(hash, version)) {
+            status = tvm_ptxas(module, path, diags);
+            *verdict = ptxas_usage(module);
+        }
+        if (status == TVM_OK && verdict->kernel == NULL) {
+            ptxas_note("ptxas", version);
+            ptxas_note(hash, what);
+        }
+    }
+    free(version);
+    free(path);
+    return status;
+}
+
+#endif
