@@ -211,23 +211,32 @@ tvm_status tune_team_open(tune *t, tune_team **team, tvm_diags *diags) {
     return tune_worker_start(t, &made->worker, diags);
 }
 
+/* Tells it to end, unless it has not said yet whether it takes part: of one that does not the reason is told.
+ */
+static void send_end(tune_team *team, unsigned number, const report *r) {
+    const order end = {.kind = ORDER_END}, nothing = {.kind = ORDER_NOTHING};
+    seat *s = &team->seats[number];
+    if (s->state == SEAT_STARTING && team->t->device.text[0]) meet(team, number, r);
+    bool over = s->state != SEAT_STARTING || !team->t->device.text[0];
+    if (send_order(team, number, over ? &end : &nothing, NULL) && over) s->state = SEAT_GONE;
+}
+
 /* The others leave when they have been told to; those that say nothing for too long are not waited for. */
 static void dismiss(tune_team *team) {
-    const order end = {.kind = ORDER_END};
-    unsigned left = 0;
-    for (unsigned i = 1; i < team->count; i++) {
-        seat *s = &team->seats[i];
-        if (s->owed && send_order(team, i, &end, NULL)) s->state = SEAT_GONE;
-        left += s->state != SEAT_LOST && s->state != SEAT_GONE;
-    }
-    for (double until = tune_now() + 2 * silence; left && tune_now() < until;) {
+    const report none = {.busy = true};
+    double until = tune_now() + 2 * silence;
+    for (unsigned i = 1; i < team->count; i++)
+        if (team->seats[i].owed) send_end(team, i, &none);
+    while (tune_now() < until) {
         report r;
+        unsigned left = 0;
+        for (unsigned i = 1; i < team->count; i++)
+            left += team->seats[i].state != SEAT_LOST && team->seats[i].state != SEAT_GONE;
+        if (left == 0) return;
         int from = tune_ranks_receive(TUNE_ANY_RANK, &r, sizeof r, turn);
-        if (from < 1) continue;
-        seat *s = &team->seats[from];
-        send_order(team, (unsigned)from, &end, NULL);
-        left -= s->state != SEAT_LOST && s->state != SEAT_GONE;
-        s->state = SEAT_GONE;
+        if (from < 1 || (unsigned)from >= team->count) continue;
+        send_end(team, (unsigned)from, &r);
+        if (team->seats[from].state == SEAT_STARTING) until = tune_now() + patience; /* it is there */
     }
 }
 
