@@ -257,6 +257,7 @@ def examples():
         "rope": (heads, torch.arange(5, dtype=torch.int32), torch.randn(8, 64)),
         "softmax": (x,),
         "argmax": (x,),
+        "sample": (x, 0.7, 3, 0.9, 5, 6),
         "quantize_rows": (x, torch.int8),
         "embedding": (torch.tensor([1, 0], dtype=torch.int32), x),
         "attention": (heads, heads, heads, starts, starts, None, None, 5, 0.1),
@@ -268,8 +269,8 @@ def examples():
 
 
 NAMES = [
-    "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "quantize_rows",
-    "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
+    "matmul_lowbit", "matmul", "rms_norm", "add_rms_norm", "swiglu", "rope", "softmax", "argmax", "sample",
+    "quantize_rows", "embedding", "attention", "attention_decode", "kv_append", "qkv_append", "unpack",
 ]  # fmt: skip
 
 

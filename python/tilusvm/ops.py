@@ -20,6 +20,7 @@ from . import program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append
 from ._formats import format_of
 from ._registry import FLOATS, HALVES, TYPES, Operator, cast_all, cast_to_first, need, type_name
+from ._sample import sample
 
 __all__ = [
     "matmul_lowbit",
@@ -30,6 +31,7 @@ __all__ = [
     "rope",
     "softmax",
     "argmax",
+    "sample",
     "quantize_rows",
     "embedding",
     "attention",
