@@ -127,18 +127,6 @@ def test_greedy_tokens(family, type, group, device):
             assert two[0] - two[1] <= 2 * error
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("type, zeros, error", [("f8_e4m3", False, 0.1), ("u8", True, 0.03), ("u4", True, 0.5)])
-def test_low_bit_caches(type, zeros, error, device):
-    model = model_of("llama", device)
-    ids = ids_of(2, 23, device)
-    expected = model(ids).logits[:, -1]
-    decoder = Decoder(model, 2, 64, page=32, cache=type, zeros=zeros)
-    decoder.forward(ids[:, :-1])
-    logits = decoder.forward(ids[:, -1:])
-    assert 0 < (logits - expected).abs().max() < error * expected.abs().max()
-
-
 def test_each_part_can_be_left_to_torch():
     model = model_of("qwen3")
     ids = ids_of(1, 20)
@@ -196,7 +184,7 @@ def test_what_is_refused():
     for call, message in [
         (lambda: Decoder(model_of("llama").float(), 1, 64), "model must be of torch.float16"),
         (lambda: decoder.generate(ids, 2), r"ids must have the shape \[1, tokens\], not \[2, 19\]"),
-        (lambda: decoder.generate(ids[:1].tolist(), 2), "ids must be a tensor"),
+        (lambda: decoder.generate("text", 2), "ids must be a tensor"),
         (lambda: decoder.generate(ids[:1].float(), 2), "ids must be torch.int64"),
         (lambda: decoder.generate(ids[:1], 15), "holds 32 tokens of a sequence, not 33"),
         (lambda: model(ids[:1], past_key_values=fresh()), "for a batch of 2, not 1"),

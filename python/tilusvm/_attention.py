@@ -8,13 +8,24 @@ import math
 
 import torch
 
-from . import program
+from . import AssembleError, program
 from ._formats import format_of
 from ._registry import HALVES, TYPES, Operator, cast_all, need
 
 # ---- of all queries ----
 
 _ATTENTION_TYPES = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+#: Elements of a head of queries and keys, and of one of values.
+HEADS = ((64, 64), (80, 80), (96, 96), (128, 128), (192, 128), (256, 256))
+
+
+def check_heads(op: str, d: int, dv: int):
+    """ValueError where attention takes no heads of so many elements."""
+    if (d, dv) not in HEADS:
+        raise ValueError(
+            f"{op}: q and v must have heads of 64, 80, 96, 128 or 256 elements, or 192 and 128, not {d}, {dv}"
+        )
+
 
 
 def _attention_out(q, out_dtype):
@@ -61,10 +72,7 @@ def _check_attention(q, k, v, q_starts, k_starts, table, slopes, longest, scale,
     kv_heads, dv = k.shape[-2], v.shape[-1]
     if k.shape[-1] != d:
         raise ValueError(f"{op}: k must have {d} elements in a head, as q has, not {k.shape[-1]}")
-    if (d, dv) not in ((64, 64), (80, 80), (96, 96), (128, 128), (192, 128), (256, 256)):
-        raise ValueError(
-            f"{op}: q and v must have heads of 64, 80, 96, 128 or 256 elements, or 192 and 128, not {d}, {dv}"
-        )
+    check_heads(op, d, dv)
     if not kv_heads or heads % kv_heads:
         raise ValueError(f"{op}: the heads of q, {heads}, must be a multiple of those of k, {kv_heads}")
     need(op, "q_starts", q_starts, dtype=torch.int32, dim=1, like=q)
@@ -175,6 +183,21 @@ class CacheFormat:
         """Of the cache: pages, heads, slabs of 16 tokens, words."""
         k = self._words(self.k_type, self.k_group, self.k_zeros, self.k_channels)
         return pages, kv_heads, self.page // 16, sum(k) + sum(self._words(self.v_type, self.v_group, self.v_zeros))
+
+    @property
+    def turns(self) -> bool:
+        """Can keys be turned as they are appended: rotation of kv_append, and qkv_append?"""
+        return self.head % 32 == 0
+
+    def check(self) -> None:
+        """ValueError where the programs take no such cache, with what they say."""
+        self.shape(1, 1)
+        try:
+            _cache_kernel("kv_append", "kv_append", _text(self))
+        except AssembleError as error:
+            reason = str(error).partition("\n")[0].removeprefix(f"{error.file}:{error.line}:{error.column}: ")
+            types = " and ".join(dict.fromkeys(t or str(self.dtype) for t in (self.k_type, self.v_type)))
+            raise ValueError(f"no cache has {types} for heads of {self.head} elements: {reason}") from error
 
     def zeros(self, pages: int, kv_heads: int, device: torch.device | str | None = None) -> torch.Tensor:
         """A cache of nothing."""

@@ -16,6 +16,7 @@ import copy
 import torch
 
 from .. import nn, parallel
+from .._attention import check_heads
 from ..ops import INNER_COLUMNS, add_rms_norm, attention, attention_decode, rms_norm, rope, swiglu
 from ._cache import PagedCache
 
@@ -37,6 +38,31 @@ def text_config(model):
     if config.model_type not in FAMILIES:
         raise ValueError(f"the model is of the family {config.model_type}, not one of {', '.join(FAMILIES)}")
     return config
+
+
+def check_layers(layers, config, *, mlp, attention=True, hint=""):
+    """ValueError where Blocks cannot be in the place of a model's layers, with the reason and the hint, before any is
+    made. mlp, attention: whether these are by this package's kernels."""
+    for i, layer in enumerate(layers):
+        if isinstance(layer, Block):
+            head = layer.head
+        elif hasattr(getattr(layer, "self_attn", None), "head_dim"):
+            head = layer.self_attn.head_dim
+        else:
+            raise ValueError(f"layer {i} of the model has no attention: has a Decoder with consume=True taken it?")
+        if attention:
+            try:
+                check_heads(f"layer {i} of the model", head, head)
+            except ValueError as error:
+                raise ValueError(f"{error}{hint}") from None
+    name = activation_of(config)
+    if mlp and name not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise ValueError(f"the model's activation is {name}, not one of {known}: mlp=False leaves it to torch")
+
+
+def activation_of(config):
+    return getattr(config, "hidden_activation", None) or config.hidden_act
 
 
 class Options:
@@ -157,7 +183,7 @@ class Block(torch.nn.Module):
         self.cap = float(getattr(attn, "attn_logit_softcapping", None) or 0.0)
         whole = config.model_type in _ONE_WINDOW
         self.window = int((config.sliding_window if whole else getattr(attn, "sliding_window", None)) or 0)
-        self.activation = _ACTIVATIONS[getattr(config, "hidden_activation", None) or config.hidden_act]
+        self.activation = _ACTIVATIONS.get(activation_of(config))
         self.qkv = _Side([q, k, v], options.merge)
         self.out = early(attn.o_proj)
         self.mixture = mlp if hasattr(mlp, "experts") else None
@@ -177,7 +203,10 @@ class Block(torch.nn.Module):
         self.before_mlp = norm(layer, "pre_feedforward_layernorm" if four else "post_attention_layernorm")
         self.after_mlp = norm(layer, "post_feedforward_layernorm") if four else None
 
-    def forward(self, x, residual, context, inner=None):
+    def forward(self, *args):
+        return self.run(*args)
+
+    def run(self, x, residual, context, inner=None):
         """x [tokens, hidden], residual as x or None at the first layer; the same of the next. inner: the Norm of x
         before it is added, after_mlp of the layer that gave it."""
         if residual is None:
@@ -230,7 +259,7 @@ class Block(torch.nn.Module):
     def _attend(self, h, context):
         cache, table = context.cache, context.table
         few = self._few(context)
-        at_once = few and self.options.rotary and context.absolute
+        at_once = few and self.options.rotary and context.absolute and cache.format.turns
         if at_once and self.q_norm is None:
             q, k, v = cache.append_all(self.index, self.qkv(h), table), None, None
         else:
@@ -239,11 +268,11 @@ class Block(torch.nn.Module):
             q = turn(q, context.positions, table)
             k = k if at_once else turn(k, context.positions, table)
             if isinstance(cache, PagedCache):
-                cache.append(self.index, k, v, table if at_once else None)
+                cache.append(self.index, k, v, table if at_once else None, context.starts, context.new)
         return self._attended(q, k, v, context)
 
     def _few(self, context):
-        return isinstance(context.cache, PagedCache) and context.new <= self.few_queries
+        return isinstance(context.cache, PagedCache) and context.even and context.new <= self.few_queries
 
     def _attended(self, q, k, v, context):
         cache = context.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import torch
 from transformers.cache_utils import Cache
@@ -20,26 +21,33 @@ class PagedCache(Cache):
     """Keys and values of `batch` sequences of at most max_tokens, in pages:
     model.generate(past_key_values=PagedCache(...)).
 
-    type: None keeps keys and values as they are, "f8_e4m3", "u4" or another low-precision type quantizes them as they
-    come, a scale to a head and token; zeros: zero points, for unsigned types. Pages are of `page` tokens: 16, 32, 64
-    or 128. dtype: of the model; None: what its configuration says, or float16.
+    config: of a model, or the model. type: None keeps keys and values as they are, "f8_e4m3", "u4" or another
+    low-precision type quantizes them as they come, a scale to a head and token; zeros: zero points, for unsigned types.
+    Pages are of `page` tokens: 16, 32, 64 or 128. dtype: of the model; None: the model's, or what its configuration
+    says, or float16. device: None: the model's, or of a configuration that of the first keys that come.
 
     kv_heads: of this rank, where ranks share them; else the configuration's.
 
     table, i32 [batch, pages of a sequence], says which pages a sequence has, lengths, i32 [batch], how many tokens: on
-    the device, so that steps can be replayed from a CUDA graph. All sequences are of one length.
+    the device, so that steps can be replayed from a CUDA graph. tokens: those of the longest sequence, which the host
+    knows.
     """
 
     is_compileable = False
 
     def __init__(
-        self, config, batch, max_tokens, *, type=None, zeros=False, page=64, dtype=None, device="cuda", kv_heads=None
+        self, config, batch, max_tokens, *, type=None, zeros=False, page=64, dtype=None, device=None, kv_heads=None
     ):
+        if isinstance(config, torch.nn.Module):
+            weight = next(config.parameters())
+            device = weight.device if device is None else device
+            dtype = weight.dtype if dtype is None and weight.dtype in HALVES else dtype
+            config = config.config
         config = config.get_text_config()
         if page not in PAGES:
             raise ValueError(f"page must be one of {', '.join(map(str, PAGES))} tokens, not {page!r}")
         for name, value in (("batch", batch), ("max_tokens", max_tokens)):
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be a number from 1, not {value!r}")
         if dtype is None:
             dtype = getattr(config, "dtype", None)
@@ -48,51 +56,96 @@ class PagedCache(Cache):
         self.format = CacheFormat(
             dtype=dtype, k_type=type, v_type=type, head=head, page=page, k_zeros=zeros, v_zeros=zeros
         )
-        self.batch, self.tokens = batch, 0
+        self.format.check()
+        self.batch, self.max_tokens, self.tokens = batch, max_tokens, 0
         self.pages = -(-max_tokens // page)
-        self.max_tokens = self.pages * page
-        every = batch * self.pages
-        self.table = torch.arange(every, dtype=torch.int32, device=device).view(batch, self.pages)
-        self.lengths = torch.zeros(batch, dtype=torch.int32, device=device)
-        self.data = [
-            self.format.zeros(every, kv_heads or config.num_key_value_heads, device=device)
-            for _ in range(config.num_hidden_layers)
-        ]
+        self._heads = [kv_heads or config.num_key_value_heads] * config.num_hidden_layers
+        self._placed = None
         self._starts = {}
         super().__init__(layers=[])
+        if device is not None:
+            self.place(device)
 
-    def starts(self, tokens: int) -> torch.Tensor:
-        """Where the rows of each sequence begin, of `tokens` new ones each: i32 [batch + 1]."""
+    def place(self, device) -> None:
+        """Makes its tensors there, where there are none yet."""
+        if self._placed is not None:
+            return
+        every = self.batch * self.pages
+        table = torch.arange(every, dtype=torch.int32, device=device).view(self.batch, self.pages)
+        lengths = torch.full((self.batch,), self.tokens, dtype=torch.int32, device=device)
+        self._placed = table, lengths, [self.format.zeros(every, heads, device=device) for heads in self._heads]
+
+    def _at(self, part):
+        self.place(torch.get_default_device())
+        return self._placed[part]
+
+    @property
+    def table(self) -> torch.Tensor:
+        return self._at(0)
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        return self._at(1)
+
+    @property
+    def data(self) -> list[torch.Tensor]:
+        """Of each layer."""
+        return self._at(2)
+
+    def starts(self, tokens: int | list[int]) -> torch.Tensor:
+        """Where the rows of each sequence begin, of `tokens` new ones each, or so many of each: i32 [batch + 1]."""
+        device = self.lengths.device
+        if isinstance(tokens, list):
+            ends = itertools.accumulate(tokens, initial=0)
+            return torch.tensor(list(ends), dtype=torch.int32, device=device)
         if tokens not in self._starts:
-            device = self.lengths.device
             self._starts[tokens] = torch.arange(self.batch + 1, dtype=torch.int32, device=device) * tokens
         return self._starts[tokens]
 
-    def check(self, batch: int, dtype: torch.dtype) -> None:
-        """ValueError or TypeError where it is not for so many sequences, or a model of that type."""
+    def check(self, batch: int, dtype: torch.dtype, device: torch.device) -> None:
+        """ValueError or TypeError where it is not for so many sequences, or a model of that type, or there."""
         if batch != self.batch:
             raise ValueError(f"the PagedCache is for a batch of {self.batch}, not {batch}")
         if dtype != self.format.dtype:
             raise TypeError(f"the PagedCache is for {self.format.dtype}, not {dtype}: make it with dtype={dtype}")
+        self.place(device)
+        if self.lengths.device != device:
+            raise ValueError(f"the PagedCache is on {self.lengths.device}, not on {device}: make it with device=None")
 
-    def advance(self, tokens: int) -> None:
-        """Makes room for so many new tokens of each sequence, before the first layer appends them."""
-        if self.tokens + tokens > self.max_tokens:
-            raise ValueError(f"the cache holds {self.max_tokens} tokens of a sequence, not {self.tokens + tokens}")
+    def advance(self, tokens: int | list[int]) -> None:
+        """Makes room for so many new tokens of each sequence, or so many of each, before the first layer appends
+        them."""
+        most = max(tokens) if isinstance(tokens, list) else tokens
+        if isinstance(tokens, list) and self.tokens:
+            raise ValueError("sequences have different numbers of new tokens only where the cache is empty")
+        if self.tokens + most > self.max_tokens:
+            raise ValueError(f"the cache holds {self.max_tokens} tokens of a sequence, not {self.tokens + most}")
+        if isinstance(tokens, list):
+            self.rewind(tokens)
+            return
         self.tokens += tokens
-        self.lengths += tokens
+        if self._placed is not None:
+            self.lengths.add_(tokens)
 
-    def append(self, layer: int, k, v, rotation=None) -> None:
-        """k, v: [batch * tokens, kv_heads, head], the newest tokens, for which advance has made room."""
+    def rewind(self, lengths: list[int]) -> None:
+        """Each sequence has so many tokens, the first of those that it had."""
+        self.tokens = max(lengths)
+        self.lengths.copy_(torch.tensor(lengths, dtype=torch.int32))
+
+    def append(self, layer: int, k, v, rotation=None, starts=None, longest=None) -> None:
+        """k, v: [tokens, kv_heads, head], the newest tokens, for which advance has made room. starts: i32 [batch + 1],
+        where those of each sequence begin; longest: no sequence has more; None: all have as many."""
+        self.place(k.device)
         tokens = k.shape[0] // self.batch
+        starts, longest = (self.starts(tokens), tokens) if starts is None else (starts, longest)
         kv_append(
-            k, v, self.data[layer], self.starts(tokens), self.table, self.lengths, self.format, longest=tokens,
-            rotation=rotation, early=True,
+            k, v, self.data[layer], starts, self.table, self.lengths, self.format, longest=longest, rotation=rotation,
+            early=True,
         )  # fmt: skip
 
     def append_all(self, layer: int, qkv, rotation):
-        """append of the keys and values in qkv [batch * tokens, (heads + 2 kv_heads) * head], the keys turned;
-        gives the queries, turned, [batch * tokens, heads, head]."""
+        """append, as many of each sequence, of the keys and values in qkv [batch * tokens, (heads + 2 kv_heads) *
+        head], the keys turned; gives the queries, turned, [batch * tokens, heads, head]."""
         tokens = qkv.shape[0] // self.batch
         return qkv_append(
             qkv, self.data[layer], self.starts(tokens), self.table, self.lengths, self.format, longest=tokens,
@@ -101,7 +154,8 @@ class PagedCache(Cache):
 
     def reset(self) -> None:
         self.tokens = 0
-        self.lengths.zero_()
+        if self._placed is not None:
+            self.lengths.zero_()
 
     # ---- what transformers asks a cache ----
 

@@ -1,4 +1,4 @@
-"""A whole model of blocks: prompts, and steps of one token that a CUDA graph replays."""
+"""A whole model of blocks: prompts, and steps of one token that a CUDA graph replays; what they generate."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import dataclasses
 
 import torch
 
+from .. import parallel
 from .._registry import HALVES
 from ..ops import argmax
-from ._block import Block, Norm, Options, early, text_config
+from ._block import Block, Norm, Options, check_layers, early, text_config
 from ._cache import PagedCache
+from ._generate import Rows, Sent, check_ids, request_of
 
 __all__ = ["Decoder", "Context", "rotation_table"]
 
@@ -21,11 +23,12 @@ __all__ = ["Decoder", "Context", "rotation_table"]
 class Context:
     """What the layers of one call share."""
 
-    new: int  #: tokens of each sequence
+    new: int  #: tokens of a sequence
     positions: torch.Tensor  #: i32 [tokens]
     table: torch.Tensor  #: f32 [max, head]
     starts: torch.Tensor  #: i32 [batch + 1]: the rows of each sequence
     cache: object = None
+    even: bool = True  #: all sequences have as many new tokens; else `new` is the most
     absolute: bool = True  #: row p of the table is position p, also of what the cache holds
     attend: object = None  #: (block, q, k, v) -> out, in the place of the package's attention
 
@@ -50,44 +53,60 @@ class Decoder:
     """Runs a causal language model of transformers by this package's kernels, layer by layer.
 
     model: of the Llama, Qwen 2 and 3, Gemma 2 and 3 or Mistral families, or Mixtral, Qwen 2 or 3 MoE; its linear layers
-    of torch or tilusvm.nn, on its device, or of tilusvm.parallel, a part on each rank. batch sequences of one length,
-    at most max_tokens; cache: a type of PagedCache, None: that of the model. The weights that are merged (q, k, v;
-    gate, up) are copied, and with consume the model gives its own up.
+    of torch or tilusvm.nn, on its device, or of tilusvm.parallel, a part on each rank; accelerate_d or not. batch
+    sequences, at most max_tokens each; cache: a type of PagedCache, None: that of the model. The weights that are
+    merged (q, k, v; gate, up) are copied, and with consume the model gives its own up. Of a model that accelerate_
+    changed the layers are used as they are, with its options.
 
         decoder = Decoder(model, batch=1, max_tokens=4096, cache="f8_e4m3")
         tokens = decoder.generate(prompt, 128)              # ids [batch, tokens] of the prompt and 128 more, greedy
     """
 
+    _turn = None  #: the Request whose steps are under way
+
+    #: Steps that a GPU may begin before the host has seen whether the rows end at the present one.
+    ahead = 2
+
     def __init__(self, model, batch, max_tokens, *, cache=None, zeros=False, page=64, options=None, consume=False):
         config = text_config(model)
         body = model.model
+        if options is not None and any(isinstance(layer, Block) for layer in body.layers):
+            raise ValueError("the model has been accelerated: its options are those of accelerate_")
         self.config, self.options = config, options or Options()
+        self.generation_config = getattr(model, "generation_config", None)
         self.embed, self.head = body.embed_tokens, early(model.lm_head)
         self.device = self.embed.weight.device
-        self.norm = Norm(body.norm, self.options.norms)
+        self.norm = body.norm if isinstance(body.norm, Norm) else Norm(body.norm, self.options.norms)
         dtype = body.norm.weight.dtype
         if dtype not in HALVES:
             raise TypeError(f"model must be of torch.float16 or torch.bfloat16, not {dtype}: call its half() before")
+        check_layers(body.layers, config, mlp=self.options.mlp)
         self.factor = None
         if config.model_type == "gemma2":
             self.factor = torch.tensor(config.hidden_size**0.5, dtype=dtype, device=self.device)
         self.final_cap = getattr(config, "final_logit_softcapping", None)
-        kinds = layer_types(config)
-        self.tables = {kind: rotation_table(body.rotary_emb, kind, max_tokens, self.device) for kind in set(kinds)}
-        self.kinds, self.blocks = kinds, []
+        self.rotary, self.tables = body.rotary_emb, {}
+        self.kinds, self.blocks = layer_types(config), []
         for i, layer in enumerate(body.layers):
+            if isinstance(layer, Block):
+                self.blocks.append(layer)
+                continue
             self.blocks.append(Block(layer, i, config, self.options))
             if consume:
                 layer.self_attn, layer.mlp = torch.nn.Identity(), torch.nn.Identity()
+        self.ranks = ranks_of(self.blocks)
         self.serve(batch, max_tokens, cache=cache, zeros=zeros, page=page)
 
     def serve(self, batch, max_tokens, *, cache=None, zeros=False, page=64):
-        """Another cache, for so many sequences, at most as long as at first; an empty one."""
-        self.graph = None
+        """Another cache, for so many sequences of at most max_tokens; an empty one."""
+        self.graph = self._turn = None
         self.cache = PagedCache(
             self.config, batch, max_tokens, type=cache, zeros=zeros, page=page, dtype=self.norm.weight.dtype,
             device=self.device, kv_heads=self.blocks[0].kv_heads,
         )  # fmt: skip
+        for kind in set(self.kinds):
+            if kind not in self.tables or self.tables[kind].shape[0] < max_tokens:
+                self.tables[kind] = rotation_table(self.rotary, kind, max_tokens, self.device)
 
     def prepare(self, tokens):
         """Makes and loads the code of the kernels that a prompt of so many tokens of each sequence, and the steps
@@ -97,6 +116,7 @@ class Decoder:
         hidden = self.norm.weight.shape[0]
         logits = torch.zeros(cache.batch, self.head.out_features, dtype=self.norm.weight.dtype, device=self.device)
         jobs = [lambda: argmax(logits), lambda: self.head(x[: cache.batch])]
+        self._turn = None
         cache.reset()
         cache.advance(tokens)
         for new in {tokens, 1}:
@@ -114,38 +134,53 @@ class Decoder:
             list(threads.map(run, jobs))
         cache.reset()
 
-    def _check(self, ids):
-        if not isinstance(ids, torch.Tensor):
-            raise TypeError(f"ids must be a tensor of tokens, not {type(ids).__name__}")
-        if ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"ids must be torch.int64 or torch.int32, not {ids.dtype}")
-        batch = self.cache.batch
-        if ids.dim() != 2 or ids.shape[0] != batch or not ids.shape[1]:
-            raise ValueError(f"ids must have the shape [{batch}, tokens], not {list(ids.shape)}")
-
     @torch.no_grad()
     def forward(self, ids):
         """Logits [batch, vocabulary] of the token behind the newest ones, ids [batch, tokens]."""
-        self._check(ids)
-        new = ids.shape[1]
-        cache = self.cache
+        check_ids(ids, self.cache.batch)
+        self._turn = None
+        cache, few = self.cache, Block.few_queries
+        if cache.tokens + ids.shape[1] > cache.max_tokens:
+            cache.advance(ids.shape[1])  # says how many it holds
+        if not cache.tokens or ids.shape[1] <= few:
+            return self._forward(ids)
+        for part in ids.split(few, 1):  # so many can attend to what is in the cache
+            logits = self._forward(part)
+        return logits
+
+    def _forward(self, ids):
+        new, cache = ids.shape[1], self.cache
         cache.advance(new)
         newest = torch.arange(new, dtype=torch.int32, device=self.device)
         positions = (cache.lengths[:, None] - new + newest).flatten()
         return self._run(ids.flatten(), new, positions)
 
-    def _run(self, ids, new, positions):
+    def _prompts(self, flat, lengths):
+        """Logits behind prompts of any lengths, which stand one behind the other in flat, into the empty cache."""
+        if len(set(lengths)) == 1:
+            return self._forward(flat.view(len(lengths), -1).to(self.device))
+        self.cache.advance(lengths)
+        starts = self.cache.starts(lengths)
+        positions = torch.cat([torch.arange(length, dtype=torch.int32) for length in lengths])
+        return self._run(flat.to(self.device), max(lengths), positions.to(self.device), starts)
+
+    def _run(self, ids, new, positions, starts=None):
+        """starts: where the rows of each sequence begin, which have at most `new`; None: each has `new`."""
         x = torch.nn.functional.embedding(ids, self.embed.weight)
         if hasattr(self.embed, "embed_scale"):
             x = x * self.embed.embed_scale.to(x.dtype)
         elif self.factor is not None:
             x = x * self.factor
         cache, residual, inner = self.cache, None, None
+        even = starts is None
+        starts = cache.starts(new) if even else starts
         for kind, block in zip(self.kinds, self.blocks):
-            context = Context(new, positions, self.tables[kind], cache.starts(new), cache)
-            x, residual = block(x, residual, context, inner)
+            context = Context(new, positions, self.tables[kind], starts, cache, even)
+            x, residual = block.run(x, residual, context, inner)
             inner = block.after_mlp
-        if new > 1:  # of each sequence the last
+        if not even:  # of each sequence the last
+            x, residual = (t.index_select(0, starts[1:] - 1) for t in (x, residual))
+        elif new > 1:
             x, residual = (t.view(cache.batch, new, -1)[:, -1].contiguous() for t in (x, residual))
         logits = self.head(self.norm(x, residual, inner)).contiguous()
         return logits if not self.final_cap else torch.tanh(logits / self.final_cap) * self.final_cap
@@ -154,7 +189,7 @@ class Decoder:
 
     def _step(self):
         """One token more of each sequence: from self.token to self.token."""
-        self.cache.lengths += 1
+        self.cache.lengths.add_(1)
         logits = self._run(self.token, 1, self.cache.lengths - 1)
         self.logits = logits
         self.token.copy_(argmax(logits))
@@ -189,22 +224,124 @@ class Decoder:
             with torch.no_grad():
                 self._step()
 
+    # ---- generation ----
+
+    def generate(self, ids, max_new_tokens=None, **words):
+        """The prompts and what the model says behind them, int64 [batch, tokens], on its device.
+
+        ids: [batch, tokens], what a tokenizer gives (input_ids, attention_mask), or a list of prompts of any lengths,
+        each a list of tokens, which stand padded at their left in the result. max_new_tokens: None: that of the
+        model's generation_config, or as many as the cache has room for.
+
+        attention_mask     [batch, tokens]: tokens where it is 0 are left out; None: where they are pad tokens that are
+                           no eos tokens
+        eos_token_id       a token, or several, at which a row ends; [] for none; None: of generation_config
+        pad_token_id       what rows have behind their ends; None: of generation_config, or the first eos token
+        stop_strings       text, or several, at which a row ends; tokenizer: the model's
+        do_sample          draws tokens, as any of the next four does; else the greatest logit is taken
+        temperature, top_k, top_p  as for ops.sample; what is not given is that of generation_config, or 1, 0 and 1
+        seed               from 0 to 2^63 - 1; None: of torch's generator. A row's draws depend on the seed, its place
+                           in the batch and the step, and not on what else is in the batch
+        streamer           of transformers: its put has the prompts, then the tokens of each step, and its end is called
+
+        It is over when all rows have ended. A GPU does not wait for the host at each step: the tokens are copied behind
+        it, and up to `ahead` further steps are under way when the host sees that rows ended; what these add is dropped.
+        Without eos, stop strings and streamer nothing is copied. The cache holds of each row all tokens but the last.
+        """
+        streamer = words.get("streamer")
+        try:
+            return self._generate(request_of(self, ids, max_new_tokens, words))
+        finally:  # whatever happens: others may wait for it
+            if hasattr(streamer, "end"):
+                streamer.end()
+
+    def _generate(self, request):
+        found = []
+        if request.is_watched:
+            rows = Rows(request)
+            for _ in self._watched(request, rows, found):
+                pass
+        else:
+            for step in range(request.most):
+                found.append(self._token(request, step))
+        new = torch.stack(found, 1)
+        if request.is_watched:
+            new = new[:, : rows.steps]
+            behind = torch.arange(rows.steps) >= rows.kept[:, None]
+            new = new.masked_fill(behind.to(self.device), request.pad)
+        return torch.cat([request.ids.to(self.device), new], 1)
+
+    def stream(self, ids, max_new_tokens=None, **words):
+        """An iterator of what generate finds: of each step the tokens, int64 [batch], on the host, as soon as they are
+        there, until all rows have ended. Its arguments are those of generate, but for streamer. It is over when the
+        Decoder is used for something else."""
+        if words.get("streamer") is not None:
+            raise ValueError("streamer goes with generate: stream gives the tokens itself")
+        request = request_of(self, ids, max_new_tokens, words)
+        return self._watched(request, Rows(request), [])
+
+    def _watched(self, request, rows, found):
+        """Of each step the tokens on the host, of rows that ended the pad token; all, on the device, into found."""
+        streamer = request.streamer
+        if streamer is not None:
+            streamer.put(request.ids)
+        for tokens in self._on_host(request, found):
+            tokens = rows.put(tokens)
+            if streamer is not None:
+                streamer.put(tokens)
+            yield tokens
+            if rows.ended.all():
+                break
+        if self._turn is request:
+            self.cache.rewind([length + kept - 1 for length, kept in zip(request.lengths, rows.kept.tolist())])
+
+    def _on_host(self, request, found):
+        """The tokens of each step, on the host: behind those that are given at most `ahead` steps are under way."""
+        sent = None
+        for step in range(request.most):
+            if step and self._turn is not request:
+                raise RuntimeError("the Decoder has been used for something else: this stream is over")
+            found.append(self._token(request, step))
+            if sent is None:
+                sent = Sent(found[0], self.ahead if is_asynchronous(self.device) else 0)
+            sent.send(found[-1])
+            if len(sent) == len(sent.slots):
+                yield sent.take()
+        while len(sent):
+            yield sent.take()
+
     @torch.no_grad()
-    def generate(self, ids, new_tokens):
-        """ids [batch, tokens] and new_tokens more of each, those of the greatest logits."""
-        self._check(ids)
-        tokens, most = ids.shape[1] + new_tokens - 1, self.cache.max_tokens
-        if tokens > most:
-            raise ValueError(f"the cache holds {most} tokens of a sequence, not {tokens}: max_tokens of the Decoder")
-        self.cache.reset()
-        if self.device.type == "cuda" and self.graph is None:
-            self.capture()
-        first = self.forward(ids.to(self.device))
-        if self.graph is None:
-            self.token = torch.empty(ids.shape[0], dtype=torch.int64, device=self.device)
-        self.token.copy_(argmax(first))
-        found = [self.token.clone()]
-        for _ in range(new_tokens - 1):
+    def _token(self, request, step):
+        """The tokens of a step, on the device; the first is behind the prompts."""
+        if step == 0:
+            self.cache.reset()
+            if self.device.type == "cuda" and self.graph is None:
+                self.capture()
+            self._turn = request
+            logits = self._prompts(request.flat, request.lengths)
+            if self.graph is None:
+                self.token = torch.empty(len(request.lengths), dtype=torch.int64, device=self.device)
+                self.logits = logits
+            else:
+                self.logits.copy_(logits)
+        else:
             self.step()
-            found.append(self.token.clone())
-        return torch.cat([ids.to(self.device), torch.stack(found, 1)], 1)
+        if request.sampling is not None:  # behind the graph, whose launches have the same arguments at each step
+            self.token.copy_(request.sampling.draw(self.logits, step))
+        elif step == 0:
+            self.token.copy_(argmax(self.logits))
+        return self.token.clone()
+
+
+def is_asynchronous(device):
+    """Are steps under way when a launch returns? The interpreter is done then."""
+    return device.type == "cuda"
+
+
+def ranks_of(blocks):
+    """The process group that the layers are split over, as (group,), where None is that of all; None: they are not."""
+    for block in blocks:
+        for module in block.modules():
+            if isinstance(module, (parallel.ColumnParallelLinear, parallel.RowParallelLinear)):
+                return (module.process_group,)
+    return None

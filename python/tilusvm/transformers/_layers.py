@@ -9,7 +9,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..ops import attention
-from ._block import FAMILIES, Block, Norm, Options, text_config
+from ._block import FAMILIES, Block, Norm, Options, check_layers, text_config
 from ._cache import PagedCache
 from ._decoder import Context
 
@@ -63,14 +63,14 @@ class Layer(Block):
         context = Context(new, positions, table, starts, cache, absolute=False)
         if isinstance(cache, PagedCache):
             if self.index == 0:
-                cache.check(batch, hidden_states.dtype)
+                cache.check(batch, hidden_states.dtype, device)
                 cache.advance(new)
             if context.new > self.few_queries and cache.tokens != new:
                 raise ValueError(f"a PagedCache that is not empty takes at most {self.few_queries} tokens at once")
         else:
             context.attend = lambda block, q, k, v: self._attend_with(context, attention_mask, q, k, v)
         x = hidden_states.reshape(batch * new, -1)
-        x, residual = super().forward(x, None, context)
+        x, residual = self.run(x, None, context)
         x = x if self.after_mlp is None else self.after_mlp(x)
         return (x + residual).view(hidden_states.shape)
 
@@ -119,13 +119,15 @@ def accelerate_(model, *, norms=True, rotary=True, mlp=True, attention=True, mer
     configuration's. merge: q, k and v as one product, gate and up as one. Linear layers stay what they are: quantize_
     them, before or after without merge.
 
-    ValueError for models of other families.
+    ValueError for models of other families, and for heads that attention does not take (64, 80, 96, 128 or 256
+    elements), which attention=False leaves to torch.
     """
     config = text_config(model)
     options = Options(norms=norms, rotary=rotary, mlp=mlp, attention=attention, merge=merge)
     body, shared = model.model, _Shared()
     if any(isinstance(layer, Layer) for layer in body.layers):
         raise ValueError("the model has been accelerated before")
+    check_layers(body.layers, config, mlp=mlp, attention=attention, hint=": attention=False leaves it to torch")
     for i, layer in enumerate(body.layers):
         body.layers[i] = Layer(layer, i, config, options, shared)
     if norms:
