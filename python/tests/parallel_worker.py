@@ -139,6 +139,11 @@ def check_language_model(device):
     assert decoder.blocks[0].kv_heads == 1 and len(decoder.blocks[0].qkv.parts) == 1
     close(decoder.forward(ids), whole(ids).logits[:, -1], 5e-3)
     assert torch.equal(decoder.generate(ids, 4)[:, :12], tokens[:, :12])
+    torch.manual_seed(dist.get_rank())
+    drawn = decoder.generate(ids, 6, temperature=3.0, eos_token_id=[])
+    first = drawn.clone()
+    dist.broadcast(first, 0)
+    assert torch.equal(drawn, first)  # by one seed on all ranks
 
 
 def measure(device):

@@ -76,7 +76,8 @@ def sample(
     most 1, of these the fewest whose probabilities add up to top_p of theirs; tokens that are as likely as the last of
     them are left, too. temperature 0 takes the greatest logit. Row i is drawn by the random number offset + i of the
     seed, whatever the other rows are: the next call's offset is offset + rows, or beyond. A top_k is a program of its
-    own, which is compiled when it is first used.
+    own, which is compiled when it is first used. A CUDA graph replays the seed and the offset that it was captured
+    with: draw behind it.
     """
     check_sampling("sample", temperature, top_k, top_p, seed)
     return _sample_op(logits, temperature, top_k, top_p, seed, offset)
