@@ -197,7 +197,7 @@ class Decoder:
     @torch.no_grad()
     def capture(self):
         """Makes the graph of a step; what the cache holds beyond its lengths is lost."""
-        cache = self.cache
+        cache, self._turn = self.cache, None
         self.token = torch.zeros(cache.batch, dtype=torch.int64, device=self.device)
         stream = torch.cuda.Stream(self.device)
         lengths = cache.lengths.clone()

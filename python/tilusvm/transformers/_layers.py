@@ -88,7 +88,7 @@ class Layer(Block):
                 left=self.window - 1 if self.window else -1, right=0, cap=self.cap,
             )[0]  # fmt: skip
         name = self._attention.config._attn_implementation
-        function = ALL_ATTENTION_FUNCTIONS.get_interface(name, self._eager)
+        function = ALL_ATTENTION_FUNCTIONS.get(name, self._eager)
         words = {"sliding_window": self.window or None, "softcap": self.cap or None}
         return function(self._attention, q4, k4, v4, mask, dropout=0.0, scaling=self.scale, **words)[0]
 
