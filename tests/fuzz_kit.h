@@ -220,7 +220,8 @@ static inline void fuzz_entry(const tvm_ir_program *program, const tvm_ir_entry 
     tvm_diags diags = {0};
     tvm_scalar scalars[TVM_MAX_PARAMS];
     tvm_variants *variants = NULL;
-    const tvm_room any_room = {NULL, 0};
+    const tvm_room any_room = {0};
+    bool possible[TVM_MAX_CASES];
     uint32_t index = TVM_NONE;
     const tvm_launch_env env = {
         .scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS, .target = target};
@@ -229,7 +230,9 @@ static inline void fuzz_entry(const tvm_ir_program *program, const tvm_ir_entry 
     fuzz_status(status, &diags);
     if (status == TVM_OK) status = tvm_variants_choose(variants, &env, &index, &diags);
     fuzz_status(status, &diags);
-    if (status == TVM_OK && (index >= entry->case_count || !tvm_variants_possible(variants, index))) abort();
+    if (status == TVM_OK && index >= entry->case_count) abort();
+    if (status == TVM_OK && tvm_variants_possible(variants, possible, &diags) == TVM_OK && !possible[index])
+        abort();
     tvm_variants_free(variants);
     tvm_diags_free(&diags);
 }

@@ -341,23 +341,37 @@ static tvm_status prepare(const tvm_kernel *kernel, tvm_diags *diags) {
     return status;
 }
 
+typedef struct preparation {
+    const tvm_kernel *entry;
+    const bool *possible; /* of each case */
+} preparation;
+
 static tvm_status prepare_variant(void *closure, unsigned thread, uint64_t number, tvm_diags *diags) {
-    const tvm_kernel *entry = closure;
-    const tvm_kernel *variant = &entry->code->functions[entry->entry->cases[number].kernel];
+    const preparation *p = closure;
+    const tvm_kernel *variant = &p->entry->code->functions[p->entry->entry->cases[number].kernel];
     (void)thread;
-    return tvm_variants_possible(entry->variants, (uint32_t)number) ? prepare(variant, diags) : TVM_OK;
+    return p->possible[number] ? prepare(variant, diags) : TVM_OK;
 }
 
-/* Of an entry those kernels that launches on this device may run, several at a time. */
+/* Those kernels that launches on this device may run, several at a time. */
+static tvm_status prepare_entry(const tvm_kernel *entry, tvm_diags *diags) {
+    uint32_t cases = entry->entry->case_count;
+    unsigned threads = tvm_work_threads(0);
+    if (threads > cases) threads = cases;
+    bool *possible = calloc(cases, sizeof *possible);
+    if (!possible) return tvm_diag_no_memory(diags);
+    tvm_status status = tvm_variants_possible(entry->variants, possible, diags);
+    preparation made = {entry, possible};
+    if (!status) status = tvm_work(cases, threads, prepare_variant, &made, NULL, diags);
+    free(possible);
+    return status;
+}
+
 tvm_status tvm_prepare(tvm_kernel *function) {
     if (!function) return TVM_USAGE;
     tvm_diags diags = {0};
     if (!function->entry) return finish(function, function, prepare(function, &diags), &diags);
-    uint32_t cases = function->entry->case_count;
-    unsigned threads = tvm_work_threads(0);
-    if (threads > cases) threads = cases;
-    tvm_status status = tvm_work(cases, threads, prepare_variant, function, NULL, &diags);
-    return finish(function, NULL, status, &diags);
+    return finish(function, NULL, prepare_entry(function, &diags), &diags);
 }
 
 tvm_status tvm_kernel_variant(const tvm_kernel *function, const tvm_value *values, size_t count,

@@ -44,13 +44,15 @@ static tvm_status make_entry(tvm_kernel *function, uint32_t index, tvm_diags *di
                                       &function->variants, diags);
 }
 
-/* What an entry's choice has to know of the device. */
-static tvm_status find_room(tvm_program *code, tvm_diags *diags) {
+/* What an entry's choice has to know of the device, as far as it costs nothing: see tvm_room. */
+static tvm_status make_room(tvm_program *code, tvm_diags *diags) {
     const tvm_device_ops *ops = code->context->ops;
-    if (!ops->shared_memory || !code->program->entry_count) return TVM_OK;
-    code->room.needs = calloc(code->program->kernel_count + (size_t)1, sizeof *code->room.needs);
-    if (!code->room.needs) return tvm_diag_no_memory(diags);
-    return ops->shared_memory(code->device_code, code->room.needs, &code->room.has, diags);
+    if (!ops->shared_need || !code->program->entry_count) return TVM_OK;
+    code->room.has = ops->shared_bytes(code->device_code);
+    code->room.ask = ops->shared_need;
+    code->room.code = code->device_code;
+    code->room.answers = calloc(code->program->kernel_count + (size_t)1, sizeof *code->room.answers);
+    return code->room.answers ? TVM_OK : tvm_diag_no_memory(diags);
 }
 
 /* Fills code->functions from its program. */
@@ -85,7 +87,7 @@ void tvm_program_free(tvm_program *code) {
     if (code->device_code) code->context->ops->code_close(code->device_code);
     for (size_t i = 0; i < code->function_count; i++) free_function(&code->functions[i]);
     free(code->functions);
-    free(code->room.needs);
+    free(code->room.answers);
     tvm_ir_program_free(code->program);
     pthread_mutex_destroy(&code->lock);
     free(code);
@@ -103,7 +105,7 @@ tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_p
     loaded->program = program;
     if (atomic_load(&context->limits.no_embedded_code)) tvm_ir_program_drop_images(program);
     tvm_status status = context->ops->code_open(context->device, program, &loaded->device_code, diags);
-    if (!status) status = find_room(loaded, diags);
+    if (!status) status = make_room(loaded, diags);
     if (!status) status = make_functions(loaded, diags);
     if (status) {
         tvm_program_free(loaded);

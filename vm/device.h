@@ -58,9 +58,10 @@ typedef struct tvm_device_ops {
      * first caller for all; launch prepares if need be. The program outlives its code. */
     tvm_status (*code_open)(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
     void (*code_close)(void *code);
-    /* Bytes of shared memory that each kernel of the code needs, by its number, and that a block has; NULL
-     * where blocks have any. */
-    tvm_status (*shared_memory)(const void *code, uint64_t *needs, uint64_t *has, tvm_diags *diags);
+    /* Bytes of shared memory that a block has, and that a block of a kernel needs, which takes as long as a
+     * part of its translation; NULL where blocks have any. */
+    uint64_t (*shared_bytes)(const void *code);
+    tvm_status (*shared_need)(const void *code, uint32_t kernel, uint64_t *needs, tvm_diags *diags);
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
     /* Of a kernel, prepared if need be; strings live as long as the device. */
     tvm_status (*describe)(void *code, uint32_t kernel, tvm_kernel_info *info, tvm_diags *diags);

@@ -1,4 +1,5 @@
 #include "launch_plan.h"
+#include "step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +8,6 @@ enum {
     NO_VALUE = UINT16_MAX,
     DEVICE_VALUES = 2 /* the leaves that the device gives */
 };
-
-/* A value from earlier ones. */
-typedef struct plan_step {
-    uint8_t op;   /* tvm_expr_op */
-    uint8_t bits; /* of the result; 1 for bool */
-    bool result_signed;
-    bool operands_signed;
-    uint16_t a, b, c;
-} plan_step;
 
 typedef struct plan_tensor {
     uint32_t slot;
@@ -35,7 +27,7 @@ struct tvm_launch_plan {
     uint8_t device[DEVICE_VALUES]; /* tvm_expr_op */
     uint8_t extents[3];            /* 0 to 2: grid.x to grid.z */
     int64_t constants[TVM_PLAN_VALUES];
-    plan_step steps[TVM_PLAN_VALUES]; /* the late ones follow */
+    tvm_step steps[TVM_PLAN_VALUES]; /* the late ones follow */
     plan_tensor tensors[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS];
     uint16_t assumes[];
 };
@@ -112,15 +104,13 @@ static plan_sort sort_of(const plan_maker *m, uint32_t expr) {
     }
 }
 
-static plan_step step_of(const plan_maker *m, const tvm_expr *node) {
+static tvm_step step_of(const plan_maker *m, const tvm_expr *node) {
     unsigned arity = tvm_expr_op_info(node->op)->arity;
-    return (plan_step){.op = node->op,
-                       .bits = node->type.kind == TVM_KIND_BOOL ? 1 : node->type.bits,
-                       .result_signed = node->type.kind == TVM_KIND_INT,
-                       .operands_signed = m->kernel->exprs[node->a].type.kind == TVM_KIND_INT,
-                       .a = m->values[node->a],
-                       .b = arity > 1 ? m->values[node->b] : 0,
-                       .c = arity > 2 ? m->values[node->c] : 0};
+    tvm_step step = tvm_step_of(m->kernel, node);
+    step.a = m->values[node->a];
+    step.b = arity > 1 ? m->values[node->b] : 0;
+    step.c = arity > 2 ? m->values[node->c] : 0;
+    return step;
 }
 
 /* Equal nodes are one expression: of the device and of the grid there are at most as many as there is room
@@ -219,114 +209,7 @@ tvm_status tvm_launch_plan_make(const tvm_ir_kernel *kernel, tvm_launch_plan **p
     return memory ? TVM_OK : tvm_diag_no_memory(diags);
 }
 
-/* ---- running: the semantics are those of tvm_expr_apply, without floats ---- */
-
-static inline int64_t wrapped(const plan_step *step, uint64_t value) {
-    switch (step->bits) {
-    case 32:
-        return step->result_signed ? (int64_t)(int32_t)value : (int64_t)(uint32_t)value;
-    case 1:
-        return value != 0;
-    default:
-        return (int64_t)value;
-    }
-}
-
-/* 32-bit quotients are much the cheaper ones. */
-static inline uint64_t divide(bool is_signed, int64_t a, int64_t b, bool remainder) {
-    uint64_t low = (uint64_t)(a | b);
-    if (low <= UINT32_MAX) return remainder ? (uint32_t)a % (uint32_t)b : (uint32_t)a / (uint32_t)b;
-    if (!is_signed) return remainder ? (uint64_t)a % (uint64_t)b : (uint64_t)a / (uint64_t)b;
-    if (b == -1) return remainder ? 0 : 0 - (uint64_t)a;
-    return (uint64_t)(remainder ? a % b : a / b);
-}
-
-static inline bool less(const plan_step *step, int64_t a, int64_t b) {
-    return step->operands_signed ? a < b : (uint64_t)a < (uint64_t)b;
-}
-
-static inline uint64_t shift_right(const plan_step *step, int64_t a, int64_t count) {
-    unsigned by = (unsigned)count & (step->bits - 1u);
-    return step->operands_signed ? (uint64_t)(a >> by) : (uint64_t)a >> by;
-}
-
-static inline uint64_t compute(const plan_step *step, int64_t a, int64_t b, int64_t c) {
-    uint64_t x = (uint64_t)a, y = (uint64_t)b;
-    switch (step->op) {
-    case TVM_EXPR_NEG:
-        return 0 - x;
-    case TVM_EXPR_NOT:
-        return ~x;
-    case TVM_EXPR_LNOT:
-        return !x;
-    case TVM_EXPR_MUL:
-        return x * y;
-    case TVM_EXPR_DIV:
-        return divide(step->operands_signed, a, b, false);
-    case TVM_EXPR_MOD:
-        return divide(step->operands_signed, a, b, true);
-    case TVM_EXPR_CDIV:
-        return divide(step->operands_signed, wrapped(step, x + y - 1), b, false);
-    case TVM_EXPR_ADD:
-        return x + y;
-    case TVM_EXPR_SUB:
-        return x - y;
-    case TVM_EXPR_SHL:
-        return x << (y & (step->bits - 1u));
-    case TVM_EXPR_SHR:
-        return shift_right(step, a, b);
-    case TVM_EXPR_AND:
-    case TVM_EXPR_LAND:
-        return step->op == TVM_EXPR_AND ? x & y : x && y;
-    case TVM_EXPR_OR:
-    case TVM_EXPR_LOR:
-        return step->op == TVM_EXPR_OR ? x | y : x || y;
-    case TVM_EXPR_XOR:
-        return x ^ y;
-    case TVM_EXPR_SELECT:
-        return (uint64_t)(x ? b : c);
-    case TVM_EXPR_MIN:
-        return less(step, a, b) ? x : y;
-    case TVM_EXPR_MAX:
-        return less(step, a, b) ? y : x;
-    default: /* CAST: wrapped by the caller */
-        return x;
-    }
-}
-
-static inline bool compare(const plan_step *step, int64_t a, int64_t b) {
-    switch (step->op) {
-    case TVM_EXPR_LT:
-        return less(step, a, b);
-    case TVM_EXPR_LE:
-        return !less(step, b, a);
-    case TVM_EXPR_GT:
-        return less(step, b, a);
-    case TVM_EXPR_GE:
-        return !less(step, a, b);
-    case TVM_EXPR_EQ:
-        return a == b;
-    default:
-        return a != b;
-    }
-}
-
-static inline bool divides(unsigned op) {
-    return op == TVM_EXPR_DIV || op == TVM_EXPR_MOD || op == TVM_EXPR_CDIV;
-}
-
-/* Operands that && || ?: do not select are evaluated too: a division by zero among them sends the launch to
- * tvm_launch_check, which does not. */
-static inline bool run_step(const plan_step *step, const int64_t *values, int64_t *result) {
-    int64_t a = values[step->a], b = values[step->b];
-    if (step->op >= TVM_EXPR_LT && step->op <= TVM_EXPR_NE) {
-        *result = compare(step, a, b);
-        return true;
-    }
-    if (!b && divides(step->op)) return false;
-    *result = wrapped(step, compute(step, a, b, values[step->c]));
-    return true;
-}
+/* ---- running ---- */
 
 /* The bounds are those of tvm_launch_shape; negative numbers are above them. */
 static inline bool tensor_fits(const plan_tensor *tensor, const int64_t *values) {
@@ -344,9 +227,11 @@ static inline int64_t device_value(uint8_t op, const tvm_launch_env *env) {
     return (int32_t)(op == TVM_EXPR_TARGET ? env->target : env->multiprocessors);
 }
 
-static inline bool run_steps(const plan_step *steps, uint32_t count, int64_t *values, uint32_t first) {
+/* Operands that && || ?: do not select are evaluated too: a division by zero among them sends the launch to
+ * tvm_launch_check, which does not. */
+static inline bool run_steps(const tvm_step *steps, uint32_t count, int64_t *values, uint32_t first) {
     for (uint32_t s = 0; s < count; s++)
-        if (!run_step(&steps[s], values, &values[first + s])) return false;
+        if (!tvm_step_run(&steps[s], values, &values[first + s])) return false;
     return true;
 }
 

@@ -52,7 +52,7 @@ struct tvm_program {
     tvm_kernel *functions; /* kernels, then entries, each in the program's order */
     size_t function_count;
     void *device_code;
-    tvm_room room;        /* for its kernels on the device; needs: of programs with entries */
+    tvm_room room;        /* for its kernels on the device, of programs with entries */
     pthread_mutex_t lock; /* of the bindings */
     struct tvm_binding *bindings;
 };

@@ -1,281 +1,78 @@
-/* The conditions of an entry as one chain of decisions. && || and ! become jumps, what the device alone
- * decides is decided at once, and a comparison of a parameter with a constant is one range check. */
-#include "variants.h"
+/* Which kernel of an entry a launch runs. */
+#include "variants_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a decision leads: a step, or the end. */
-#define CHOSEN UINT32_C(0x80000000) /* | case */
-#define NOBODY UINT32_MAX
+/* ---- room ---- */
 
-typedef enum subject { PARAM, SIGNED_MODULO, UNSIGNED_MODULO, EXPRESSION } subject;
-
-/* Is low <= value <= low + span, modulo 2^64? The value is that of a parameter, or that modulo a number. Of
- * an EXPRESSION, which is bool, `low` is the index. */
-typedef struct decision {
-    uint64_t low, span;
-    uint32_t modulus;
-    uint16_t param;
-    uint8_t subject;
-    bool is_signed; /* how the values are ordered */
-    uint32_t if_true, if_false;
-} decision;
-
-struct tvm_variants {
-    const tvm_ir_program *program;
-    const tvm_ir_entry *entry;
-    tvm_room room;
-    decision *decisions; /* each after those it leads to */
-    uint32_t count, capacity;
-    uint32_t start;
-    bool *possible; /* of each case */
-};
+tvm_status tvm_room_for(const tvm_room *room, uint32_t kernel, bool *fits, tvm_diags *diags) {
+    uint64_t needs;
+    *fits = true;
+    if (!room->ask) return TVM_OK;
+    tvm_room_answer answer = atomic_load_explicit(&room->answers[kernel], memory_order_relaxed);
+    if (answer == TVM_ROOM_NOT_ASKED) {
+        tvm_status status = room->ask(room->code, kernel, &needs, diags);
+        if (status) return status;
+        answer = needs <= room->has ? TVM_ROOM_FITS : TVM_ROOM_TOO_BIG;
+        atomic_store_explicit(&room->answers[kernel], (unsigned char)answer, memory_order_relaxed);
+    }
+    *fits = answer == TVM_ROOM_FITS;
+    return TVM_OK;
+}
 
 /* ---- making ---- */
 
-/* What is known where a decision is reached. */
-typedef struct fact {
-    decision test;
-    bool outcome;
-} fact;
-
-enum { FACTS = 16, SKIPS = 64 };
-
-typedef struct maker {
-    tvm_variants *table;
-    const tvm_ir_kernel *head;
-    tvm_eval_env env;
-    uint8_t *leaves; /* of each expression */
-    fact facts[FACTS + 1];
-    unsigned fact_count;
-    bool failed; /* out of memory */
-} maker;
-
-static uint32_t add_decision(maker *m, const decision *made) {
-    tvm_variants *t = m->table;
-    if (t->count == t->capacity) {
-        uint32_t wanted = t->capacity ? t->capacity * 2 : 64;
-        decision *moved = wanted < CHOSEN ? reallocarray(t->decisions, wanted, sizeof *moved) : NULL;
-        if (!moved) {
-            m->failed = true;
-            return NOBODY;
-        }
-        t->decisions = moved;
-        t->capacity = wanted;
+/* The tests of the decisions that are expressions, of each expression one. */
+static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_t *leaves) {
+    const tvm_ir_kernel *head = &t->entry->head;
+    uint32_t *of = calloc(2 * (size_t)t->count + head->expr_count + 1, sizeof *of), count = 0;
+    if (!of) return false;
+    uint32_t *roots = of + head->expr_count, *tests = roots + t->count;
+    for (uint32_t i = t->count; i-- > 0;) { /* as they are met */
+        const decision *d = &t->decisions[i];
+        if (d->subject != EXPRESSION || of[d->low]) continue;
+        roots[count++] = (uint32_t)d->low;
+        of[d->low] = count;
     }
-    t->decisions[t->count] = *made;
-    return t->count++;
-}
-
-static bool integer_constant(const maker *m, uint32_t expr, int64_t *value) {
-    const tvm_expr *node = &m->head->exprs[expr];
-    *value = node->value.i;
-    return node->op == TVM_EXPR_INTEGER;
-}
-
-/* A parameter of integers, as it is or widened to 64 bits, which changes no value as it is held. */
-static bool parameter(const maker *m, uint32_t expr, uint16_t *param) {
-    const tvm_expr *node = &m->head->exprs[expr];
-    while (node->op == TVM_EXPR_CAST && node->type.bits == 64 && node->type.kind != TVM_KIND_FLOAT)
-        node = &m->head->exprs[node->a];
-    *param = (uint16_t)node->a;
-    return node->op == TVM_EXPR_SLOT && node->type.kind != TVM_KIND_FLOAT;
-}
-
-/* m, or m % 16 */
-static bool operand(const maker *m, uint32_t expr, decision *made) {
-    const tvm_expr *node = &m->head->exprs[expr];
-    int64_t modulus;
-    made->is_signed = node->type.kind == TVM_KIND_INT;
-    made->subject = PARAM;
-    made->modulus = 0;
-    if (parameter(m, expr, &made->param)) return true;
-    if (node->op != TVM_EXPR_MOD || !parameter(m, node->a, &made->param) ||
-        !integer_constant(m, node->b, &modulus) || modulus <= 0 || modulus > UINT32_MAX)
-        return false;
-    made->subject = made->is_signed ? SIGNED_MODULO : UNSIGNED_MODULO;
-    made->modulus = (uint32_t)modulus;
-    return true;
-}
-
-static unsigned mirrored(unsigned op) {
-    switch (op) {
-    case TVM_EXPR_LT:
-        return TVM_EXPR_GT;
-    case TVM_EXPR_LE:
-        return TVM_EXPR_GE;
-    case TVM_EXPR_GT:
-        return TVM_EXPR_LT;
-    case TVM_EXPR_GE:
-        return TVM_EXPR_LE;
-    default:
-        return op;
-    }
-}
-
-/* The values for which `value op constant` holds, or, returning true, does not: `!=` is `==` inverted, `<`
- * and `>` are `>=` and `<=`, so that no range is empty. */
-static bool set_range(decision *made, unsigned op, int64_t constant) {
-    uint64_t least = made->is_signed ? (uint64_t)INT64_MIN : 0, most = least - 1, at = (uint64_t)constant;
-    made->low = op == TVM_EXPR_LE || op == TVM_EXPR_GT ? least : at;
-    made->span = (op == TVM_EXPR_GE || op == TVM_EXPR_LT ? most : at) - made->low;
-    return op == TVM_EXPR_NE || op == TVM_EXPR_LT || op == TVM_EXPR_GT;
-}
-
-/* The test that a bool expression without && || ! is; inverted: true where it does not hold. */
-static decision test_of(const maker *m, uint32_t expr, bool *inverted) {
-    const tvm_expr *node = &m->head->exprs[expr];
-    bool compares = node->op >= TVM_EXPR_LT && node->op <= TVM_EXPR_NE;
-    decision made = {0};
-    int64_t constant;
-    if (node->op == TVM_EXPR_SLOT) { /* of type bool */
-        made.param = (uint16_t)node->a;
-        *inverted = set_range(&made, TVM_EXPR_NE, 0);
-    } else if (compares && operand(m, node->a, &made) && integer_constant(m, node->b, &constant)) {
-        *inverted = set_range(&made, node->op, constant);
-    } else if (compares && operand(m, node->b, &made) && integer_constant(m, node->a, &constant)) {
-        *inverted = set_range(&made, mirrored(node->op), constant);
-    } else {
-        made = (decision){.subject = EXPRESSION, .low = expr};
-        *inverted = false;
-    }
+    bool made = tvm_values_make(head, env, leaves, roots, count, tests, &t->values);
+    for (uint32_t i = 0; made && i < t->count; i++)
+        if (t->decisions[i].subject == EXPRESSION) t->decisions[i].span = tests[of[t->decisions[i].low] - 1];
+    free(of);
     return made;
 }
 
-/* In the order of the values, as unsigned numbers. */
-static uint64_t ordered(const decision *d, uint64_t value) {
-    return d->is_signed ? value ^ (UINT64_C(1) << 63) : value;
-}
+/* So many decisions are taken sooner than a choice is remembered. */
+enum { NEAR = 8 };
 
-/* Does the outcome of one decision tell that of another? */
-static bool implied(const decision *d, bool outcome, const decision *other, bool *known) {
-    if (d->subject == EXPRESSION || d->subject != other->subject || d->param != other->param ||
-        d->modulus != other->modulus || d->is_signed != other->is_signed)
-        return false;
-    uint64_t low = ordered(d, d->low), high = ordered(d, d->low + d->span);
-    uint64_t first = ordered(other, other->low), last = ordered(other, other->low + other->span);
-    if (outcome) {
-        *known = first <= low && high <= last;
-        return *known || last < low || high < first;
+/* The parameters that the decisions read are what a choice is remembered by. */
+static bool make_choices(tvm_variants *t) {
+    const tvm_ir_kernel *head = &t->entry->head;
+    tvm_launch_reads reads = {.leaves = 0};
+    uint16_t params[TVM_MAX_PARAMS];
+    uint32_t count = 0;
+    bool expressions = false;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const decision *d = &t->decisions[i];
+        expressions = expressions || d->subject == EXPRESSION;
+        if (d->subject == EXPRESSION)
+            tvm_launch_reads_find(head, (uint32_t)d->low, &reads);
+        else
+            reads.params[d->param] = true;
     }
-    bool within = low <= first && last <= high; /* the other's range, which the value is not in */
-    *known = !within;
-    bool below = first == 0 && last != UINT64_MAX && low <= last + 1 && high == UINT64_MAX;
-    bool above = last == UINT64_MAX && first != 0 && high >= first - 1 && low == 0;
-    return within || below || above;
+    for (uint32_t p = 0; p < head->param_count; p++)
+        if (reads.params[p]) params[count++] = (uint16_t)p;
+    if (count > TVM_CHOICE_PARAMS || (t->count <= NEAR && !expressions)) return true;
+    t->choices = tvm_choices_make(params, count);
+    return t->choices != NULL;
 }
 
-static bool is_known(const maker *m, const decision *test, bool *outcome) {
-    for (unsigned i = 0; i < m->fact_count; i++)
-        if (implied(&m->facts[i].test, m->facts[i].outcome, test, outcome)) return true;
-    return false;
-}
-
-/* Past the decisions whose outcome is known: so cases that begin alike are left together. */
-static uint32_t skip_known(const maker *m, uint32_t at) {
-    bool outcome;
-    for (unsigned i = 0; i < SKIPS && !(at & CHOSEN) && is_known(m, &m->table->decisions[at], &outcome); i++)
-        at = outcome ? m->table->decisions[at].if_true : m->table->decisions[at].if_false;
-    return at;
-}
-
-/* Notes what follows from the expression being so; as much as there is room for. */
-static void assume(maker *m, uint32_t expr, bool outcome) {
-    const tvm_expr *node = &m->head->exprs[expr];
-    if (m->fact_count >= FACTS) return;
-    if (node->op == TVM_EXPR_LNOT) {
-        assume(m, node->a, !outcome);
-    } else if (node->op == (outcome ? TVM_EXPR_LAND : TVM_EXPR_LOR)) {
-        assume(m, node->a, outcome);
-        assume(m, node->b, outcome);
-    } else if (node->op != TVM_EXPR_LAND && node->op != TVM_EXPR_LOR) {
-        bool inverted;
-        decision test = test_of(m, expr, &inverted);
-        if (test.subject != EXPRESSION && m->fact_count < FACTS)
-            m->facts[m->fact_count++] = (fact){test, outcome != inverted};
-    }
-}
-
-static uint32_t decide_leaf(maker *m, uint32_t expr, uint32_t if_true, uint32_t if_false) {
-    bool inverted, outcome;
-    decision made = test_of(m, expr, &inverted);
-    made.if_true = inverted ? if_false : if_true;
-    made.if_false = inverted ? if_true : if_false;
-    if (is_known(m, &made, &outcome)) return outcome ? made.if_true : made.if_false;
-    fact *last = &m->facts[m->fact_count++];
-    *last = (fact){made, true};
-    made.if_true = skip_known(m, made.if_true);
-    last->outcome = false;
-    made.if_false = skip_known(m, made.if_false);
-    m->fact_count--;
-    return add_decision(m, &made);
-}
-
-/* Where to begin in order to end at if_true or if_false as the expression decides. */
-static uint32_t decide(maker *m, uint32_t expr, uint32_t if_true, uint32_t if_false) {
-    const tvm_expr *node = &m->head->exprs[expr];
-    bool both = node->op == TVM_EXPR_LAND;
-    tvm_scalar value;
-    if (m->failed) return NOBODY;
-    if (!(m->leaves[expr] & TVM_LEAF_PARAM) && tvm_expr_eval(m->head, expr, &m->env, &value, NULL) == TVM_OK)
-        return value.i ? if_true : if_false;
-    if (node->op == TVM_EXPR_LNOT) return decide(m, node->a, if_false, if_true);
-    if (!both && node->op != TVM_EXPR_LOR) return decide_leaf(m, expr, if_true, if_false);
-    unsigned facts = m->fact_count;
-    assume(m, node->a, both);
-    uint32_t second = decide(m, node->b, if_true, if_false);
-    m->fact_count = facts;
-    return both ? decide(m, node->a, second, if_false) : decide(m, node->a, if_true, second);
-}
-
-/* Operands come before their operators. */
-static bool find_leaves(maker *m) {
-    const tvm_ir_kernel *head = m->head;
-    m->leaves = calloc(head->expr_count + (size_t)1, sizeof *m->leaves);
-    for (uint32_t i = 0; m->leaves && i < head->expr_count; i++) {
-        const tvm_expr *node = &head->exprs[i];
-        const uint32_t operands[3] = {node->a, node->b, node->c};
-        unsigned arity = tvm_expr_op_info(node->op)->arity;
-        if (!arity) m->leaves[i] = (uint8_t)tvm_expr_leaves(head, i);
-        for (unsigned o = 0; o < arity; o++) m->leaves[i] |= m->leaves[operands[o]];
-    }
-    return m->leaves != NULL;
-}
-
-/* Marks the cases to which the chain can lead. */
-static bool find_possible(tvm_variants *t) {
-    bool *reached = calloc(t->count + (size_t)1, sizeof *reached);
-    if (!reached) return false;
-    if (t->start != NOBODY && t->start & CHOSEN) t->possible[t->start & ~CHOSEN] = true;
-    if (!(t->start & CHOSEN)) reached[t->start] = true;
-    for (uint32_t i = t->count; i-- > 0;) {
-        const uint32_t ends[2] = {t->decisions[i].if_true, t->decisions[i].if_false};
-        for (unsigned e = 0; reached[i] && e < 2; e++) {
-            if (!(ends[e] & CHOSEN))
-                reached[ends[e]] = true;
-            else if (ends[e] != NOBODY)
-                t->possible[ends[e] & ~CHOSEN] = true;
-        }
-    }
-    free(reached);
-    return true;
-}
-
-static bool make_chain(tvm_variants *t, const tvm_launch_env *env) {
-    maker m = {.table = t,
-               .head = &t->entry->head,
-               .env = {.multiprocessors = (int32_t)env->multiprocessors, .target = (int32_t)env->target}};
-    t->possible = calloc(t->entry->case_count + (size_t)1, sizeof *t->possible);
-    if (!t->possible || !find_leaves(&m)) return false;
-    t->start = NOBODY;
-    for (uint32_t i = t->entry->case_count; i-- > 0;) {
-        uint32_t condition = t->entry->cases[i].condition;
-        if (!tvm_has_room(&t->room, t->entry->cases[i].kernel)) continue;
-        t->start = condition == TVM_NONE ? CHOSEN | i : decide(&m, condition, CHOSEN | i, t->start);
-    }
-    free(m.leaves);
-    return !m.failed && find_possible(t);
+static bool make_table(tvm_variants *t, const tvm_launch_env *env) {
+    uint8_t *leaves;
+    if (!tvm_variants_make_chain(t, env, &leaves)) return false;
+    bool made = make_values(t, env, leaves) && make_choices(t);
+    free(leaves);
+    return made;
 }
 
 tvm_status tvm_variants_make(const tvm_ir_program *program, const tvm_ir_entry *entry,
@@ -287,7 +84,7 @@ tvm_status tvm_variants_make(const tvm_ir_program *program, const tvm_ir_entry *
     table->program = program;
     table->entry = entry;
     table->room = *room;
-    if (!make_chain(table, env)) {
+    if (!make_table(table, env)) {
         tvm_variants_free(table);
         return tvm_diag_no_memory(diags);
     }
@@ -298,16 +95,47 @@ tvm_status tvm_variants_make(const tvm_ir_program *program, const tvm_ir_entry *
 void tvm_variants_free(tvm_variants *variants) {
     if (!variants) return;
     free(variants->decisions);
-    free(variants->possible);
+    free(variants->rest);
+    free(variants->values);
+    free(variants->choices);
     free(variants);
 }
 
-bool tvm_variants_possible(const tvm_variants *variants, uint32_t index) {
-    return variants->possible[index];
+/* ---- what is possible ---- */
+
+/* Marks where an end leads: past the cases that there is no room for. */
+static tvm_status reach(const tvm_variants *t, uint32_t end, bool *reached, bool *possible,
+                        tvm_diags *diags) {
+    bool fits = false;
+    while (end != NOBODY && end & CHOSEN && !fits) {
+        uint32_t i = end & ~CHOSEN;
+        tvm_status status = tvm_room_for(&t->room, t->entry->cases[i].kernel, &fits, diags);
+        if (status) return status;
+        if (fits) possible[i] = true;
+        end = t->rest[i];
+    }
+    if (!fits && end != NOBODY) reached[end] = true;
+    return TVM_OK;
+}
+
+tvm_status tvm_variants_possible(const tvm_variants *variants, bool *possible, tvm_diags *diags) {
+    const tvm_variants *t = variants;
+    bool *reached = calloc(t->count + (size_t)1, sizeof *reached);
+    if (!reached) return tvm_diag_no_memory(diags);
+    for (uint32_t i = 0; i < t->entry->case_count; i++) possible[i] = false;
+    tvm_status status = reach(t, t->start, reached, possible, diags);
+    for (uint32_t i = t->count; i-- > 0 && !status;) {
+        if (!reached[i]) continue;
+        status = reach(t, t->decisions[i].if_true, reached, possible, diags);
+        if (!status) status = reach(t, t->decisions[i].if_false, reached, possible, diags);
+    }
+    free(reached);
+    return status;
 }
 
 /* ---- choosing ---- */
 
+/* Of an expression as it is: what one has in common with others is evaluated once. */
 static tvm_status evaluate(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env,
                            tvm_eval_kept *kept, bool *holds, tvm_diags *diags) {
     tvm_eval_env known = {.slots = env->scalars,
@@ -333,16 +161,33 @@ static inline bool in_range(const decision *d, const tvm_launch_env *env) {
     return value - d->low <= d->span;
 }
 
-/* From an EXPRESSION on: the conditions of cases have most of their expressions in common. */
-static tvm_status choose_by_expressions(const tvm_variants *variants, const tvm_launch_env *env, uint32_t *at,
-                                        tvm_diags *diags) {
+/* What is known of the arguments of one choice. */
+typedef struct knowledge {
+    bool begun, keeps; /* the run; what is kept */
+    tvm_values_run run;
     tvm_eval_kept kept;
-    memset(kept.known, 0, sizeof kept.known);
+} knowledge;
+
+static tvm_status decide(const tvm_variants *t, const decision *d, const tvm_launch_env *env,
+                         knowledge *known, bool *holds, tvm_diags *diags) {
+    if (d->span != TVM_NO_TEST) {
+        if (!known->begun) tvm_values_begin(t->values, env->scalars, &known->run);
+        known->begun = true;
+        if (tvm_values_test(t->values, &known->run, (uint32_t)d->span, holds)) return TVM_OK;
+    }
+    if (!known->keeps) memset(known->kept.known, 0, sizeof known->kept.known);
+    known->keeps = true;
+    return evaluate(t, (uint32_t)d->low, env, &known->kept, holds, diags);
+}
+
+/* From `at` on to an end. */
+static tvm_status follow(const tvm_variants *t, const tvm_launch_env *env, knowledge *known, uint32_t *at,
+                         tvm_diags *diags) {
     while (!(*at & CHOSEN)) {
-        const decision *d = &variants->decisions[*at];
+        const decision *d = &t->decisions[*at];
         bool holds = d->subject != EXPRESSION && in_range(d, env);
         if (d->subject == EXPRESSION) {
-            tvm_status status = evaluate(variants, (uint32_t)d->low, env, &kept, &holds, diags);
+            tvm_status status = decide(t, d, env, known, &holds, diags);
             if (status) return status;
         }
         *at = holds ? d->if_true : d->if_false;
@@ -350,16 +195,43 @@ static tvm_status choose_by_expressions(const tvm_variants *variants, const tvm_
     return TVM_OK;
 }
 
+/* As far as the first end whose case there is room for. */
+static tvm_status search(const tvm_variants *t, const tvm_launch_env *env, uint32_t at, uint32_t *index,
+                         tvm_diags *diags) {
+    knowledge known;
+    known.begun = known.keeps = false;
+    for (bool fits = false;;) {
+        tvm_status status = follow(t, env, &known, &at, diags);
+        if (status) return status;
+        if (at == NOBODY) return tvm_variants_refuse(t->program, t->entry, env, &t->room, diags);
+        *index = at & ~CHOSEN;
+        status = tvm_room_for(&t->room, t->entry->cases[*index].kernel, &fits, diags);
+        if (status || fits) return status;
+        at = t->rest[*index];
+    }
+}
+
+/* Has it been found that there is room for the case's kernel? */
+static inline bool is_roomy(const tvm_variants *t, uint32_t index) {
+    return !t->room.ask || atomic_load_explicit(&t->room.answers[t->entry->cases[index].kernel],
+                                                memory_order_relaxed) == TVM_ROOM_FITS;
+}
+
 tvm_status tvm_variants_choose(const tvm_variants *variants, const tvm_launch_env *env, uint32_t *index,
                                tvm_diags *diags) {
-    uint32_t at = variants->start;
-    while (!(at & CHOSEN) && variants->decisions[at].subject != EXPRESSION)
-        at = in_range(&variants->decisions[at], env) ? variants->decisions[at].if_true
-                                                     : variants->decisions[at].if_false;
-    tvm_status status = at & CHOSEN ? TVM_OK : choose_by_expressions(variants, env, &at, diags);
+    const tvm_variants *t = variants;
+    uint32_t at = t->start;
+    for (unsigned i = 0; i < NEAR && !(at & CHOSEN) && t->decisions[at].subject != EXPRESSION; i++)
+        at = in_range(&t->decisions[at], env) ? t->decisions[at].if_true : t->decisions[at].if_false;
+    if (at != NOBODY && at & CHOSEN && is_roomy(t, at & ~CHOSEN)) {
+        *index = at & ~CHOSEN;
+        return TVM_OK;
+    }
+    if (t->choices && tvm_choices_find(t->choices, env->scalars, index)) return TVM_OK;
+    uint32_t found;
+    tvm_status status = search(t, env, at, &found, diags);
     if (status) return status;
-    if (at == NOBODY)
-        return tvm_variants_refuse(variants->program, variants->entry, env, &variants->room, diags);
-    *index = at & ~CHOSEN;
+    *index = found;
+    if (t->choices) tvm_choices_note(t->choices, env->scalars, found);
     return TVM_OK;
 }

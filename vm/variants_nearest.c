@@ -133,12 +133,18 @@ static void print_values(const shape *s, const tvm_ir_entry *entry, tvm_text *te
     tvm_launch_print_values(text, s->program, s->head, s->env, &reads);
 }
 
+/* After all have been asked for. */
+static bool has_room(const tvm_room *room, uint32_t kernel) {
+    bool fits;
+    return tvm_room_for(room, kernel, &fits, NULL) == TVM_OK && fits;
+}
+
 /* The case that would serve, were there room for it; the number of cases: none. */
 static uint32_t too_big(const shape *s, const tvm_ir_entry *entry, const tvm_room *room) {
     for (uint32_t i = 0; i < entry->case_count; i++) {
         uint32_t condition = entry->cases[i].condition;
         tvm_scalar value = {.i = 1};
-        if (!tvm_has_room(room, entry->cases[i].kernel) &&
+        if (!has_room(room, entry->cases[i].kernel) &&
             (condition == TVM_NONE || (value_of(s, condition, &value) == TVM_OK && value.i)))
             return i;
     }
@@ -150,7 +156,7 @@ static uint32_t find_nearest(const shape *s, const tvm_ir_entry *entry, const tv
     shortfall least = {0, 0, 0};
     uint32_t nearest = entry->case_count;
     for (uint32_t i = 0; i < entry->case_count; i++) {
-        if (!tvm_has_room(room, entry->cases[i].kernel)) continue;
+        if (!has_room(room, entry->cases[i].kernel)) continue;
         shortfall found = measure(s, entry->cases[i].condition, true);
         if (nearest < entry->case_count && !nearer(found, least)) continue;
         nearest = i;
@@ -161,12 +167,15 @@ static uint32_t find_nearest(const shape *s, const tvm_ir_entry *entry, const tv
 
 static tvm_status refuse_for_room(const shape *s, const tvm_ir_entry *entry, uint32_t kernel,
                                   const tvm_room *room, const char *values, tvm_diags *diags) {
+    uint64_t needs;
+    tvm_status status = room->ask(room->code, kernel, &needs, diags);
+    if (status) return status;
     return tvm_diag_add(
         diags, TVM_RESOURCES, NULL, tvm_status_advice(TVM_RESOURCES),
         "no variant of '%s' serves %s on this device: '%s' needs %llu bytes of shared memory, of "
         "which a block has %llu",
         tvm_string(s->program, entry->head.name), values[0] ? values : "any arguments",
-        tvm_string(s->program, s->program->kernels[kernel].name), (unsigned long long)room->needs[kernel],
+        tvm_string(s->program, s->program->kernels[kernel].name), (unsigned long long)needs,
         (unsigned long long)room->has);
 }
 
@@ -174,8 +183,13 @@ tvm_status tvm_variants_refuse(const tvm_ir_program *program, const tvm_ir_entry
                                const tvm_launch_env *env, const tvm_room *room, tvm_diags *diags) {
     const shape s = {program, &entry->head, env};
     tvm_text values = {.limit = TEXT_MAX}, needs = {.limit = TEXT_MAX};
+    tvm_status status = TVM_OK;
+    bool fits;
+    for (uint32_t i = 0; i < entry->case_count && !status; i++)
+        status = tvm_room_for(room, entry->cases[i].kernel, &fits, diags);
+    if (status) return status;
     uint32_t big = too_big(&s, entry, room), nearest = find_nearest(&s, entry, room);
-    tvm_status status = TVM_ARGUMENT;
+    status = TVM_ARGUMENT;
     print_values(&s, entry, &values);
     if (big < entry->case_count || nearest == entry->case_count) {
         uint32_t kernel = entry->cases[big < entry->case_count ? big : 0].kernel;

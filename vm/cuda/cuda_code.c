@@ -38,16 +38,17 @@ void tvm_cuda_code_close(void *code) {
     free_code(code, true);
 }
 
-tvm_status tvm_cuda_shared_memory(const void *code, uint64_t *needs, uint64_t *has, tvm_diags *diags) {
+uint64_t tvm_cuda_shared_bytes(const void *code) {
+    return tvm_target_shared_bytes(((const cuda_code *)code)->device->target);
+}
+
+tvm_status tvm_cuda_shared_need(const void *code, uint32_t kernel, uint64_t *needs, tvm_diags *diags) {
     const cuda_code *opened = code;
     const tvm_ir_program *program = opened->program;
     tvm_target target = opened->device->target;
-    tvm_status status = TVM_OK;
-    *has = tvm_target_shared_bytes(target);
-    for (uint32_t k = 0; !status && k < program->kernel_count; k++)
-        if (tvm_kernel_is_for(&program->kernels[k], target.arch))
-            status = tvm_kernel_shared_bytes(program, &program->kernels[k], target, &needs[k], diags);
-    return status;
+    *needs = 0;
+    if (!tvm_kernel_is_for(&program->kernels[kernel], target.arch)) return TVM_OK;
+    return tvm_kernel_shared_bytes(program, &program->kernels[kernel], target, needs, diags);
 }
 
 const char *tvm_cuda_code_origin(const void *code) {

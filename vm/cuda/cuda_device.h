@@ -60,7 +60,8 @@ tvm_status tvm_cuda_trace_end(void *device, tvm_diags *diags);
 /* cuda_code.c: programs on the device; the members of tvm_device_ops. */
 tvm_status tvm_cuda_code_open(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
 void tvm_cuda_code_close(void *code);
-tvm_status tvm_cuda_shared_memory(const void *code, uint64_t *needs, uint64_t *has, tvm_diags *diags);
+uint64_t tvm_cuda_shared_bytes(const void *code);
+tvm_status tvm_cuda_shared_need(const void *code, uint32_t kernel, uint64_t *needs, tvm_diags *diags);
 tvm_status tvm_cuda_prepare(void *code, uint32_t kernel, tvm_diags *diags);
 tvm_status tvm_cuda_describe(void *code, uint32_t kernel, tvm_kernel_info *info, tvm_diags *diags);
 const char *tvm_cuda_code_origin(const void *code);

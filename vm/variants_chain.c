@@ -1,0 +1,235 @@
+/* Making the conditions of an entry one chain of decisions. && || and ! become jumps, what the device alone
+ * decides is decided at once, and a comparison of a parameter with a constant is one range check. */
+#include "variants_impl.h"
+
+#include <stdlib.h>
+
+/* What is known where a decision is reached. */
+typedef struct fact {
+    decision test;
+    bool outcome;
+} fact;
+
+enum { FACTS = 16, SKIPS = 64 };
+
+typedef struct maker {
+    tvm_variants *table;
+    const tvm_ir_kernel *head;
+    tvm_eval_env env;
+    uint8_t *leaves; /* of each expression */
+    fact facts[FACTS + 1];
+    unsigned fact_count;
+    bool failed; /* out of memory */
+} maker;
+
+static uint32_t add_decision(maker *m, const decision *made) {
+    tvm_variants *t = m->table;
+    if (t->count == t->capacity) {
+        uint32_t wanted = t->capacity ? t->capacity * 2 : 64;
+        decision *moved = wanted < CHOSEN ? reallocarray(t->decisions, wanted, sizeof *moved) : NULL;
+        if (!moved) {
+            m->failed = true;
+            return NOBODY;
+        }
+        t->decisions = moved;
+        t->capacity = wanted;
+    }
+    t->decisions[t->count] = *made;
+    return t->count++;
+}
+
+static bool integer_constant(const maker *m, uint32_t expr, int64_t *value) {
+    const tvm_expr *node = &m->head->exprs[expr];
+    *value = node->value.i;
+    return node->op == TVM_EXPR_INTEGER;
+}
+
+/* A parameter of integers, as it is or widened to 64 bits, which changes no value as it is held. */
+static bool parameter(const maker *m, uint32_t expr, uint16_t *param) {
+    const tvm_expr *node = &m->head->exprs[expr];
+    while (node->op == TVM_EXPR_CAST && node->type.bits == 64 && node->type.kind != TVM_KIND_FLOAT)
+        node = &m->head->exprs[node->a];
+    *param = (uint16_t)node->a;
+    return node->op == TVM_EXPR_SLOT && node->type.kind != TVM_KIND_FLOAT;
+}
+
+/* m, or m % 16 */
+static bool operand(const maker *m, uint32_t expr, decision *made) {
+    const tvm_expr *node = &m->head->exprs[expr];
+    int64_t modulus;
+    made->is_signed = node->type.kind == TVM_KIND_INT;
+    made->subject = PARAM;
+    made->modulus = 0;
+    if (parameter(m, expr, &made->param)) return true;
+    if (node->op != TVM_EXPR_MOD || !parameter(m, node->a, &made->param) ||
+        !integer_constant(m, node->b, &modulus) || modulus <= 0 || modulus > UINT32_MAX)
+        return false;
+    made->subject = made->is_signed ? SIGNED_MODULO : UNSIGNED_MODULO;
+    made->modulus = (uint32_t)modulus;
+    return true;
+}
+
+static unsigned mirrored(unsigned op) {
+    switch (op) {
+    case TVM_EXPR_LT:
+        return TVM_EXPR_GT;
+    case TVM_EXPR_LE:
+        return TVM_EXPR_GE;
+    case TVM_EXPR_GT:
+        return TVM_EXPR_LT;
+    case TVM_EXPR_GE:
+        return TVM_EXPR_LE;
+    default:
+        return op;
+    }
+}
+
+/* The values for which `value op constant` holds, or, returning true, does not: `!=` is `==` inverted, `<`
+ * and `>` are `>=` and `<=`, so that no range is empty. */
+static bool set_range(decision *made, unsigned op, int64_t constant) {
+    uint64_t least = made->is_signed ? (uint64_t)INT64_MIN : 0, most = least - 1, at = (uint64_t)constant;
+    made->low = op == TVM_EXPR_LE || op == TVM_EXPR_GT ? least : at;
+    made->span = (op == TVM_EXPR_GE || op == TVM_EXPR_LT ? most : at) - made->low;
+    return op == TVM_EXPR_NE || op == TVM_EXPR_LT || op == TVM_EXPR_GT;
+}
+
+/* The test that a bool expression without && || ! is; inverted: true where it does not hold. */
+static decision test_of(const maker *m, uint32_t expr, bool *inverted) {
+    const tvm_expr *node = &m->head->exprs[expr];
+    bool compares = node->op >= TVM_EXPR_LT && node->op <= TVM_EXPR_NE;
+    decision made = {0};
+    int64_t constant;
+    if (node->op == TVM_EXPR_SLOT) { /* of type bool */
+        made.param = (uint16_t)node->a;
+        *inverted = set_range(&made, TVM_EXPR_NE, 0);
+    } else if (compares && operand(m, node->a, &made) && integer_constant(m, node->b, &constant)) {
+        *inverted = set_range(&made, node->op, constant);
+    } else if (compares && operand(m, node->b, &made) && integer_constant(m, node->a, &constant)) {
+        *inverted = set_range(&made, mirrored(node->op), constant);
+    } else {
+        made = (decision){.subject = EXPRESSION, .low = expr};
+        *inverted = false;
+    }
+    return made;
+}
+
+/* In the order of the values, as unsigned numbers. */
+static uint64_t ordered(const decision *d, uint64_t value) {
+    return d->is_signed ? value ^ (UINT64_C(1) << 63) : value;
+}
+
+/* Does the outcome of one decision tell that of another? */
+static bool implied(const decision *d, bool outcome, const decision *other, bool *known) {
+    if (d->subject == EXPRESSION || d->subject != other->subject || d->param != other->param ||
+        d->modulus != other->modulus || d->is_signed != other->is_signed)
+        return false;
+    uint64_t low = ordered(d, d->low), high = ordered(d, d->low + d->span);
+    uint64_t first = ordered(other, other->low), last = ordered(other, other->low + other->span);
+    if (outcome) {
+        *known = first <= low && high <= last;
+        return *known || last < low || high < first;
+    }
+    bool within = low <= first && last <= high; /* the other's range, which the value is not in */
+    *known = !within;
+    bool below = first == 0 && last != UINT64_MAX && low <= last + 1 && high == UINT64_MAX;
+    bool above = last == UINT64_MAX && first != 0 && high >= first - 1 && low == 0;
+    return within || below || above;
+}
+
+static bool is_known(const maker *m, const decision *test, bool *outcome) {
+    for (unsigned i = 0; i < m->fact_count; i++)
+        if (implied(&m->facts[i].test, m->facts[i].outcome, test, outcome)) return true;
+    return false;
+}
+
+/* Past the decisions whose outcome is known: so cases that begin alike are left together. */
+static uint32_t skip_known(const maker *m, uint32_t at) {
+    bool outcome;
+    for (unsigned i = 0; i < SKIPS && !(at & CHOSEN) && is_known(m, &m->table->decisions[at], &outcome); i++)
+        at = outcome ? m->table->decisions[at].if_true : m->table->decisions[at].if_false;
+    return at;
+}
+
+/* Notes what follows from the expression being so; as much as there is room for. */
+static void assume(maker *m, uint32_t expr, bool outcome) {
+    const tvm_expr *node = &m->head->exprs[expr];
+    if (m->fact_count >= FACTS) return;
+    if (node->op == TVM_EXPR_LNOT) {
+        assume(m, node->a, !outcome);
+    } else if (node->op == (outcome ? TVM_EXPR_LAND : TVM_EXPR_LOR)) {
+        assume(m, node->a, outcome);
+        assume(m, node->b, outcome);
+    } else if (node->op != TVM_EXPR_LAND && node->op != TVM_EXPR_LOR) {
+        bool inverted;
+        decision test = test_of(m, expr, &inverted);
+        if (test.subject != EXPRESSION && m->fact_count < FACTS)
+            m->facts[m->fact_count++] = (fact){test, outcome != inverted};
+    }
+}
+
+static uint32_t decide_leaf(maker *m, uint32_t expr, uint32_t if_true, uint32_t if_false) {
+    bool inverted, outcome;
+    decision made = test_of(m, expr, &inverted);
+    made.if_true = inverted ? if_false : if_true;
+    made.if_false = inverted ? if_true : if_false;
+    if (is_known(m, &made, &outcome)) return outcome ? made.if_true : made.if_false;
+    fact *last = &m->facts[m->fact_count++];
+    *last = (fact){made, true};
+    made.if_true = skip_known(m, made.if_true);
+    last->outcome = false;
+    made.if_false = skip_known(m, made.if_false);
+    m->fact_count--;
+    return add_decision(m, &made);
+}
+
+/* Where to begin in order to end at if_true or if_false as the expression decides. */
+static uint32_t decide(maker *m, uint32_t expr, uint32_t if_true, uint32_t if_false) {
+    const tvm_expr *node = &m->head->exprs[expr];
+    bool both = node->op == TVM_EXPR_LAND;
+    tvm_scalar value;
+    if (m->failed) return NOBODY;
+    if (!(m->leaves[expr] & TVM_LEAF_PARAM) && tvm_expr_eval(m->head, expr, &m->env, &value, NULL) == TVM_OK)
+        return value.i ? if_true : if_false;
+    if (node->op == TVM_EXPR_LNOT) return decide(m, node->a, if_false, if_true);
+    if (!both && node->op != TVM_EXPR_LOR) return decide_leaf(m, expr, if_true, if_false);
+    unsigned facts = m->fact_count;
+    assume(m, node->a, both);
+    uint32_t second = decide(m, node->b, if_true, if_false);
+    m->fact_count = facts;
+    return both ? decide(m, node->a, second, if_false) : decide(m, node->a, if_true, second);
+}
+
+/* Operands come before their operators. */
+static bool find_leaves(maker *m) {
+    const tvm_ir_kernel *head = m->head;
+    m->leaves = calloc(head->expr_count + (size_t)1, sizeof *m->leaves);
+    for (uint32_t i = 0; m->leaves && i < head->expr_count; i++) {
+        const tvm_expr *node = &head->exprs[i];
+        const uint32_t operands[3] = {node->a, node->b, node->c};
+        unsigned arity = tvm_expr_op_info(node->op)->arity;
+        if (!arity) m->leaves[i] = (uint8_t)tvm_expr_leaves(head, i);
+        for (unsigned o = 0; o < arity; o++) m->leaves[i] |= m->leaves[operands[o]];
+    }
+    return m->leaves != NULL;
+}
+
+bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uint8_t **leaves) {
+    const tvm_ir_entry *entry = table->entry;
+    maker m = {.table = table,
+               .head = &entry->head,
+               .env = {.multiprocessors = (int32_t)env->multiprocessors, .target = (int32_t)env->target}};
+    table->rest = calloc(entry->case_count + (size_t)1, sizeof *table->rest);
+    if (!find_leaves(&m) || !table->rest) {
+        free(m.leaves);
+        return false;
+    }
+    table->start = NOBODY;
+    for (uint32_t i = entry->case_count; i-- > 0;) {
+        uint32_t condition = entry->cases[i].condition;
+        table->rest[i] = table->start;
+        table->start = condition == TVM_NONE ? CHOSEN | i : decide(&m, condition, CHOSEN | i, table->start);
+    }
+    *leaves = m.leaves;
+    if (m.failed) free(m.leaves);
+    return !m.failed;
+}

@@ -1,0 +1,42 @@
+/* What an entry's table is made of: private to variants*.c. */
+#ifndef TVM_VM_VARIANTS_IMPL_H
+#define TVM_VM_VARIANTS_IMPL_H
+
+#include "variants.h"
+#include "variants_memory.h"
+#include "variants_values.h"
+
+/* Where a decision leads: a step, or the end. */
+#define CHOSEN UINT32_C(0x80000000) /* | case */
+#define NOBODY UINT32_MAX
+
+typedef enum subject { PARAM, SIGNED_MODULO, UNSIGNED_MODULO, EXPRESSION } subject;
+
+/* Is low <= value <= low + span, modulo 2^64? The value is that of a parameter, or that modulo a number. Of
+ * an EXPRESSION, which is bool, `low` is the index, `span` its test among the table's values. */
+typedef struct decision {
+    uint64_t low, span;
+    uint32_t modulus;
+    uint16_t param;
+    uint8_t subject;
+    bool is_signed; /* how the values are ordered */
+    uint32_t if_true, if_false;
+} decision;
+
+struct tvm_variants {
+    const tvm_ir_program *program;
+    const tvm_ir_entry *entry;
+    tvm_room room;
+    decision *decisions; /* each after those it leads to */
+    uint32_t count, capacity;
+    uint32_t start;
+    uint32_t *rest;       /* of each case: where to go on when there is no room for it */
+    tvm_values *values;   /* of the expressions */
+    tvm_choices *choices; /* made before; NULL: the table is too short to be worth it */
+};
+
+/* The chain: fills decisions, start and rest. What of the expressions the device decides is in `leaves`: the
+ * leaves of each, as tvm_expr_leaves, malloc'ed. False: out of memory. */
+bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uint8_t **leaves);
+
+#endif
