@@ -9,10 +9,10 @@
 #include "bare.h"
 #include "runtime.h"
 
-enum { LOADS = 40, ROUNDS = 200, SHAPES = 64, REPEATS = 16, ROWS = 4 };
+enum { LOADS = 40, ROUNDS = 200, SHAPES = 64, REPEATS = 16, ROWS = 5 };
 
 /* Rows of a matmul; the bars are for a file that has a u4 matmul. */
-static const int rows[ROWS] = {8, 32, 128, 1024};
+static const int rows[ROWS] = {8, 32, 64, 128, 1024};
 
 static void fail(const char *what, const char *why) {
     fprintf(stderr, "host_cost: %s: %s\n", what, why);
@@ -51,8 +51,18 @@ static void set_shape(const tvm_kernel *entry, int m, unsigned i, tvm_scalar *sc
         if (slot->dtype.kind == TVM_KIND_FLOAT)
             scalars[p].f = 1;
         else if (slot->dtype.kind != TVM_KIND_BOOL)
-            scalars[p].i = integers++ ? 4096 + 128 * (int64_t)(integers == 2 ? i : 0) : m;
+            scalars[p].i =
+                integers == 0 ? m : 4096 + 128 * (int64_t)(integers == 1 ? i % 256 : i / 256 % 256);
+        integers += slot->dtype.kind == TVM_KIND_INT;
     }
+}
+
+static const char *chosen(const tvm_kernel *entry, const tvm_scalar *scalars) {
+    tvm_launch_env env = tvm_context_launch_env(entry->code->context);
+    uint32_t index;
+    env.scalars = scalars;
+    if (tvm_variants_choose(entry->variants, &env, &index, NULL)) return "none";
+    return tvm_kernel_name(&entry->code->functions[entry->entry->cases[index].kernel]);
 }
 
 static double choose(const tvm_kernel *entry, tvm_scalar (*scalars)[TVM_MAX_PARAMS], unsigned count,
@@ -81,8 +91,8 @@ static void time_choice(const tvm_kernel *entry, int m) {
     if (repeated < 0 || fresh < 0)
         printf("  %s, %d rows: serves none of the shapes asked for\n", tvm_kernel_name(entry), m);
     else
-        printf("  %s, %4d rows: choice %5.0f ns repeated, %5.0f ns new\n", tvm_kernel_name(entry), m,
-               repeated, fresh);
+        printf("  %s, %4d rows: choice %5.0f ns repeated, %5.0f ns new; %s\n", tvm_kernel_name(entry), m,
+               repeated, fresh, chosen(entry, scalars[0]));
 }
 
 int main(int argc, char **argv) {

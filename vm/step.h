@@ -5,9 +5,15 @@
 
 #include "program.h"
 
+/* Where the kind of a step is a constant, so is all that depends on it. */
+#define TVM_STEP_INLINE __attribute__((always_inline)) static inline
+
+/* An operator beside those of expressions: a * b + c, of one type. */
+enum { TVM_STEP_MULTIPLY_ADD = TVM_EXPR_COUNT };
+
 /* A value from earlier ones. */
 typedef struct tvm_step {
-    uint8_t op;   /* tvm_expr_op, of a node with operands */
+    uint8_t op;   /* tvm_expr_op, of a node with operands, or the above */
     uint8_t bits; /* of the result; 1 for bool */
     bool result_signed;
     bool operands_signed;
@@ -15,14 +21,14 @@ typedef struct tvm_step {
 } tvm_step;
 
 /* All but the operands' numbers, which are 0. */
-static inline tvm_step tvm_step_of(const tvm_ir_kernel *kernel, const tvm_expr *node) {
+TVM_STEP_INLINE tvm_step tvm_step_of(const tvm_ir_kernel *kernel, const tvm_expr *node) {
     return (tvm_step){.op = node->op,
                       .bits = node->type.kind == TVM_KIND_BOOL ? 1 : node->type.bits,
                       .result_signed = node->type.kind == TVM_KIND_INT,
                       .operands_signed = kernel->exprs[node->a].type.kind == TVM_KIND_INT};
 }
 
-static inline int64_t tvm_step_wrapped(const tvm_step *step, uint64_t value) {
+TVM_STEP_INLINE int64_t tvm_step_wrapped(const tvm_step *step, uint64_t value) {
     switch (step->bits) {
     case 32:
         return step->result_signed ? (int64_t)(int32_t)value : (int64_t)(uint32_t)value;
@@ -34,7 +40,7 @@ static inline int64_t tvm_step_wrapped(const tvm_step *step, uint64_t value) {
 }
 
 /* 32-bit quotients are much the cheaper ones. */
-static inline uint64_t tvm_step_divide(bool is_signed, int64_t a, int64_t b, bool remainder) {
+TVM_STEP_INLINE uint64_t tvm_step_divide(bool is_signed, int64_t a, int64_t b, bool remainder) {
     uint64_t low = (uint64_t)(a | b);
     if (low <= UINT32_MAX) return remainder ? (uint32_t)a % (uint32_t)b : (uint32_t)a / (uint32_t)b;
     if (!is_signed) return remainder ? (uint64_t)a % (uint64_t)b : (uint64_t)a / (uint64_t)b;
@@ -42,16 +48,16 @@ static inline uint64_t tvm_step_divide(bool is_signed, int64_t a, int64_t b, boo
     return (uint64_t)(remainder ? a % b : a / b);
 }
 
-static inline bool tvm_step_less(const tvm_step *step, int64_t a, int64_t b) {
+TVM_STEP_INLINE bool tvm_step_less(const tvm_step *step, int64_t a, int64_t b) {
     return step->operands_signed ? a < b : (uint64_t)a < (uint64_t)b;
 }
 
-static inline uint64_t tvm_step_shift_right(const tvm_step *step, int64_t a, int64_t count) {
+TVM_STEP_INLINE uint64_t tvm_step_shift_right(const tvm_step *step, int64_t a, int64_t count) {
     unsigned by = (unsigned)count & (step->bits - 1u);
     return step->operands_signed ? (uint64_t)(a >> by) : (uint64_t)a >> by;
 }
 
-static inline uint64_t tvm_step_compute(const tvm_step *step, int64_t a, int64_t b, int64_t c) {
+TVM_STEP_INLINE uint64_t tvm_step_compute(const tvm_step *step, int64_t a, int64_t b, int64_t c) {
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     switch (step->op) {
     case TVM_EXPR_NEG:
@@ -62,6 +68,8 @@ static inline uint64_t tvm_step_compute(const tvm_step *step, int64_t a, int64_t
         return !x;
     case TVM_EXPR_MUL:
         return x * y;
+    case TVM_STEP_MULTIPLY_ADD:
+        return x * y + (uint64_t)c;
     case TVM_EXPR_DIV:
         return tvm_step_divide(step->operands_signed, a, b, false);
     case TVM_EXPR_MOD:
@@ -95,7 +103,7 @@ static inline uint64_t tvm_step_compute(const tvm_step *step, int64_t a, int64_t
     }
 }
 
-static inline bool tvm_step_compare(const tvm_step *step, int64_t a, int64_t b) {
+TVM_STEP_INLINE bool tvm_step_compare(const tvm_step *step, int64_t a, int64_t b) {
     switch (step->op) {
     case TVM_EXPR_LT:
         return tvm_step_less(step, a, b);
@@ -112,12 +120,12 @@ static inline bool tvm_step_compare(const tvm_step *step, int64_t a, int64_t b) 
     }
 }
 
-static inline bool tvm_step_divides(unsigned op) {
+TVM_STEP_INLINE bool tvm_step_divides(unsigned op) {
     return op == TVM_EXPR_DIV || op == TVM_EXPR_MOD || op == TVM_EXPR_CDIV;
 }
 
 /* False: a division by zero. */
-static inline bool tvm_step_run(const tvm_step *step, const int64_t *values, int64_t *result) {
+TVM_STEP_INLINE bool tvm_step_run(const tvm_step *step, const int64_t *values, int64_t *result) {
     int64_t a = values[step->a], b = values[step->b];
     if (step->op >= TVM_EXPR_LT && step->op <= TVM_EXPR_NE) {
         *result = tvm_step_compare(step, a, b);

@@ -120,9 +120,11 @@ static uint64_t ordered(const decision *d, uint64_t value) {
 
 /* Does the outcome of one decision tell that of another? */
 static bool implied(const decision *d, bool outcome, const decision *other, bool *known) {
-    if (d->subject == EXPRESSION || d->subject != other->subject || d->param != other->param ||
-        d->modulus != other->modulus || d->is_signed != other->is_signed)
+    if (d->subject != other->subject || d->param != other->param || d->modulus != other->modulus ||
+        d->is_signed != other->is_signed)
         return false;
+    *known = outcome;
+    if (d->subject == EXPRESSION) return d->low == other->low;
     uint64_t low = ordered(d, d->low), high = ordered(d, d->low + d->span);
     uint64_t first = ordered(other, other->low), last = ordered(other, other->low + other->span);
     if (outcome) {
@@ -162,8 +164,7 @@ static void assume(maker *m, uint32_t expr, bool outcome) {
     } else if (node->op != TVM_EXPR_LAND && node->op != TVM_EXPR_LOR) {
         bool inverted;
         decision test = test_of(m, expr, &inverted);
-        if (test.subject != EXPRESSION && m->fact_count < FACTS)
-            m->facts[m->fact_count++] = (fact){test, outcome != inverted};
+        m->facts[m->fact_count++] = (fact){test, outcome != inverted};
     }
 }
 

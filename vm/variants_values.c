@@ -11,9 +11,38 @@ enum {
     SETS = 64 * SET_WORDS /* most that a set can tell apart */
 };
 
+/* The kinds of steps that formulas are mostly made of have code of their own: operator, bits and sign of the
+ * result; operands are signed. */
+#define KIND_TABLE(X)                                                                                        \
+    X(MULTIPLY_ADD_32, TVM_STEP_MULTIPLY_ADD, 32, true)                                                      \
+    X(MULTIPLY_ADD_64, TVM_STEP_MULTIPLY_ADD, 64, true)                                                      \
+    X(CDIV_32, TVM_EXPR_CDIV, 32, true)                                                                      \
+    X(CDIV_64, TVM_EXPR_CDIV, 64, true)                                                                      \
+    X(DIV_64, TVM_EXPR_DIV, 64, true)                                                                        \
+    X(MIN_64, TVM_EXPR_MIN, 64, true)                                                                        \
+    X(LE, TVM_EXPR_LE, 1, false)                                                                             \
+    X(GT, TVM_EXPR_GT, 1, false)
+
+typedef enum kind {
+    KIND_ANY,
+#define NAME(id, ...) KIND_##id,
+    KIND_TABLE(NAME)
+#undef NAME
+} kind;
+
+/* The operands of a step. */
+typedef struct refs {
+    uint16_t a, b, c;
+} refs;
+
+/* Steps of one kind that read nothing of each other. */
+typedef struct batch {
+    uint16_t kind, count;
+} batch;
+
 /* The steps that are needed together. */
 typedef struct segment {
-    uint32_t first, count;
+    uint32_t first_step, first_batch, batch_count;
 } segment;
 
 /* A comparison of two values, and the segments that they take. */
@@ -28,6 +57,8 @@ struct tvm_values {
     segment segments[SEGMENTS]; /* each after those that it reads */
     test *tests;
     tvm_step *steps;
+    refs *operands; /* of the steps */
+    batch *batches;
     uint16_t *params;
     int64_t constants[];
 };
@@ -40,14 +71,22 @@ typedef struct set {
 } set;
 
 typedef struct node {
-    uint32_t same; /* the expression that it is always equal to, itself among them */
+    uint32_t same; /* the expression that it is always equal to, or itself */
     bool taken;    /* is made of what steps know */
     bool constant;
-    uint16_t value;
-    uint8_t segment;
+    bool joined;      /* a product that the sum which alone reads it makes with itself */
+    uint32_t product; /* of a sum: the operand so joined; else TVM_NONE */
+    uint32_t uses;
+    uint16_t value, level;
     int64_t number; /* of a constant */
     set needed;
 } node;
+
+/* A step on its way to its place. */
+typedef struct placed {
+    uint64_t key; /* segment, level, kind */
+    uint32_t expr;
+} placed;
 
 typedef struct maker {
     const tvm_ir_kernel *head;
@@ -96,7 +135,8 @@ static void find_node(const maker *m, uint32_t index) {
     node *made = &m->nodes[index];
     tvm_scalar value;
     unsigned arity = tvm_expr_op_info(e->op)->arity;
-    *made = (node){.same = index, .value = NO_VALUE, .taken = e->type.kind != TVM_KIND_FLOAT};
+    *made = (node){
+        .same = index, .product = TVM_NONE, .value = NO_VALUE, .taken = e->type.kind != TVM_KIND_FLOAT};
     if (made->taken && !(m->leaves[index] & TVM_LEAF_PARAM) &&
         tvm_expr_eval(m->head, index, &m->env, &value, NULL) == TVM_OK) {
         made->constant = true;
@@ -112,34 +152,57 @@ static uint32_t group_of(const maker *m, uint32_t root) {
     return (uint32_t)((uint64_t)root * m->groups / m->root_count);
 }
 
+static void use(const maker *m, uint32_t expr, const set *needed) {
+    node *used = &m->nodes[m->nodes[expr].same];
+    used->uses++;
+    add_all(&used->needed, needed);
+}
+
 /* A comparison is made by the test itself, not by a step. */
 static void need_root(const maker *m, uint32_t root) {
     const tvm_expr *e = expr_of(m, m->roots[root]);
     set in = {{0}};
     in.words[group_of(m, root) / 64] = UINT64_C(1) << group_of(m, root) % 64;
     if (!m->nodes[m->roots[root]].taken) return;
-    if (!tvm_expr_is_comparison(e->op)) {
-        add_all(&m->nodes[m->roots[root]].needed, &in);
-        return;
+    if (tvm_expr_is_comparison(e->op)) {
+        use(m, e->a, &in);
+        use(m, e->b, &in);
+    } else {
+        use(m, m->roots[root], &in);
     }
-    add_all(&m->nodes[e->a].needed, &in);
-    add_all(&m->nodes[e->b].needed, &in);
 }
 
 static void find_needed(const maker *m) {
-    for (uint32_t i = 0; i < m->head->expr_count; i++) m->nodes[i].needed = (set){{0}};
+    for (uint32_t i = 0; i < m->head->expr_count; i++) {
+        m->nodes[i].needed = (set){{0}};
+        m->nodes[i].uses = 0;
+    }
     for (uint32_t r = 0; r < m->root_count; r++) need_root(m, r);
     for (uint32_t i = m->head->expr_count; i-- > 0;) {
         const tvm_expr *e = expr_of(m, i);
         const uint32_t operands[3] = {e->a, e->b, e->c};
         const node *from = &m->nodes[i];
         if (from->constant || is_empty(&from->needed)) continue;
-        if (from->same != i) {
-            add_all(&m->nodes[from->same].needed, &from->needed);
-            continue;
+        for (unsigned o = 0; o < tvm_expr_op_info(e->op)->arity; o++) use(m, operands[o], &from->needed);
+    }
+}
+
+/* A product and a sum of one type wrap alike whether in two steps or in one. */
+static void join_products(const maker *m) {
+    for (uint32_t i = 0; i < m->head->expr_count; i++) {
+        const tvm_expr *e = expr_of(m, i);
+        const uint32_t operands[2] = {e->a, e->b};
+        node *sum = &m->nodes[i];
+        if (e->op != TVM_EXPR_ADD || sum->constant || is_empty(&sum->needed)) continue;
+        for (unsigned o = 0; o < 2 && sum->product == TVM_NONE; o++) {
+            uint32_t product = m->nodes[operands[o]].same;
+            const tvm_expr *p = expr_of(m, product);
+            if (p->op != TVM_EXPR_MUL || m->nodes[product].constant || m->nodes[product].uses != 1 ||
+                !tvm_dtype_same(p->type, e->type))
+                continue;
+            m->nodes[product].joined = true;
+            sum->product = product;
         }
-        for (unsigned o = 0; o < tvm_expr_op_info(e->op)->arity; o++)
-            add_all(&m->nodes[operands[o]].needed, &from->needed);
     }
 }
 
@@ -147,7 +210,7 @@ typedef enum sort { NOTHING, CONSTANT, ARGUMENT, STEP } sort;
 
 static sort sort_of(const maker *m, uint32_t i) {
     const node *n = &m->nodes[i];
-    if (is_empty(&n->needed) || n->same != i) return NOTHING;
+    if (is_empty(&n->needed) || n->same != i || n->joined) return NOTHING;
     if (n->constant) return CONSTANT;
     return expr_of(m, i)->op == TVM_EXPR_SLOT ? ARGUMENT : STEP;
 }
@@ -187,17 +250,23 @@ static uint16_t value_of(const maker *m, uint32_t expr) {
     return m->nodes[m->nodes[expr].same].value;
 }
 
+/* Behind the constants of the program stand 0 and 1. */
+static uint16_t zero_of(const maker *m) {
+    return (uint16_t)(m->values->constant_count - 2);
+}
+
 static bool allocate(maker *m) {
-    size_t constants = m->constants + (size_t)1; /* and the zero that a bool is compared with */
-    size_t bytes = sizeof *m->values + constants * sizeof m->values->constants[0] +
-                   m->root_count * sizeof(test) + m->steps * sizeof(tvm_step) + m->params * sizeof(uint16_t);
+    size_t constants = m->constants + (size_t)2;
+    size_t bytes =
+        sizeof *m->values + constants * sizeof m->values->constants[0] + m->root_count * sizeof(test) +
+        m->steps * (sizeof(tvm_step) + sizeof(refs) + sizeof(batch)) + m->params * sizeof(uint16_t);
     m->values = calloc(1, bytes);
     if (!m->values) return false;
-    test *tests = (test *)(void *)(m->values->constants + constants);
-    tvm_step *steps = (tvm_step *)(void *)(tests + m->root_count);
-    m->values->tests = tests;
-    m->values->steps = steps;
-    m->values->params = (uint16_t *)(void *)(steps + m->steps);
+    m->values->tests = (test *)(void *)(m->values->constants + constants);
+    m->values->steps = (tvm_step *)(void *)(m->values->tests + m->root_count);
+    m->values->operands = (refs *)(void *)(m->values->steps + m->steps);
+    m->values->batches = (batch *)(void *)(m->values->operands + m->steps);
+    m->values->params = (uint16_t *)(void *)(m->values->batches + m->steps);
     m->values->constant_count = (uint32_t)constants;
     m->values->param_count = m->params;
     m->values->step_count = m->steps;
@@ -214,32 +283,100 @@ static void place_leaves(maker *m, sort wanted) {
     }
 }
 
-static tvm_step step_of(const maker *m, const tvm_expr *e) {
+/* Sums and products are the same step. */
+static tvm_step step_of(const maker *m, uint32_t expr) {
+    const tvm_expr *e = expr_of(m, expr);
     unsigned arity = tvm_expr_op_info(e->op)->arity;
+    uint32_t product = m->nodes[expr].product;
     tvm_step made = tvm_step_of(m->head, e);
     made.a = value_of(m, e->a);
     if (arity > 1) made.b = value_of(m, e->b);
     if (arity > 2) made.c = value_of(m, e->c);
+    if (e->op == TVM_EXPR_MUL) {
+        made.c = zero_of(m);
+    } else if (product != TVM_NONE) {
+        made.c = value_of(m, m->nodes[e->a].same == product ? e->b : e->a);
+        made.a = value_of(m, expr_of(m, product)->a);
+        made.b = value_of(m, expr_of(m, product)->b);
+    } else if (e->op == TVM_EXPR_ADD) {
+        made.c = made.b;
+        made.b = (uint16_t)(zero_of(m) + 1);
+    }
+    if (e->op == TVM_EXPR_MUL || e->op == TVM_EXPR_ADD) made.op = TVM_STEP_MULTIPLY_ADD;
     return made;
 }
 
-/* Each segment's together, in the order of the expressions, in which operands come first. */
-static void place_steps(maker *m) {
-    segment *segments = m->values->segments;
+/* One more than the highest level of the operands in the segment; products that are joined hand on their
+ * operands'. */
+static uint16_t level_of(const maker *m, uint32_t expr, uint32_t within) {
+    const tvm_expr *e = expr_of(m, expr);
+    const uint32_t operands[3] = {e->a, e->b, e->c};
+    uint16_t level = 0;
+    for (unsigned o = 0; o < tvm_expr_op_info(e->op)->arity; o++) {
+        uint32_t i = m->nodes[operands[o]].same;
+        const node *operand = &m->nodes[i];
+        uint16_t below = 0;
+        if (operand->joined)
+            below = level_of(m, i, within);
+        else if (sort_of(m, i) == STEP && segment_of(m, &operand->needed) == within)
+            below = (uint16_t)(operand->level + 1);
+        if (below > level) level = below;
+    }
+    return level;
+}
+
+static int by_key(const void *a, const void *b) {
+    const placed *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return (x->expr > y->expr) - (x->expr < y->expr);
+}
+
+/* Segment by segment, and in each what is alike together. */
+static void order_steps(const maker *m, placed *order) {
+    uint32_t count = 0;
     for (uint32_t i = 0; i < m->head->expr_count; i++) {
         if (sort_of(m, i) != STEP) continue;
-        m->nodes[i].segment = (uint8_t)segment_of(m, &m->nodes[i].needed);
-        segments[m->nodes[i].segment].count++;
+        uint32_t within = segment_of(m, &m->nodes[i].needed);
+        const tvm_step step = step_of(m, i); /* its kind; the operands come later */
+        m->nodes[i].level = level_of(m, i, within);
+        order[count++] =
+            (placed){(uint64_t)within << 48 | (uint64_t)m->nodes[i].level << 32 | (uint64_t)step.op << 16 |
+                         (uint64_t)step.bits << 8 | (uint64_t)step.result_signed << 1 | step.operands_signed,
+                     i};
     }
-    for (uint32_t s = 1; s < m->segment_count; s++)
-        segments[s].first = segments[s - 1].first + segments[s - 1].count;
-    uint32_t placed[SEGMENTS] = {0};
-    for (uint32_t i = 0; i < m->head->expr_count; i++) {
-        if (sort_of(m, i) != STEP) continue;
-        uint32_t at = segments[m->nodes[i].segment].first + placed[m->nodes[i].segment]++;
-        m->values->steps[at] = step_of(m, expr_of(m, i));
-        m->nodes[i].value = (uint16_t)(m->count + at);
+    qsort(order, count, sizeof *order, by_key);
+}
+
+static kind kind_of(const tvm_step *step) {
+#define FIND(id, of, of_bits, of_signed)                                                                     \
+    if (step->op == (of) && step->bits == (of_bits) && step->result_signed == (of_signed) &&                 \
+        step->operands_signed)                                                                               \
+        return KIND_##id;
+    KIND_TABLE(FIND)
+#undef FIND
+    return KIND_ANY;
+}
+
+static bool place_steps(maker *m) {
+    tvm_values *made = m->values;
+    placed *order = malloc((m->steps + (size_t)1) * sizeof *order);
+    uint32_t batches = 0;
+    if (!order) return false;
+    order_steps(m, order);
+    for (uint32_t s = 0; s < m->steps; s++) m->nodes[order[s].expr].value = (uint16_t)(m->count + s);
+    for (uint32_t s = 0; s < m->steps; s++) {
+        segment *of = &made->segments[order[s].key >> 48];
+        tvm_step *step = &made->steps[s];
+        *step = step_of(m, order[s].expr);
+        made->operands[s] = (refs){step->a, step->b, step->c};
+        if (s == 0 || order[s].key != order[s - 1].key) {
+            if (!of->batch_count++) *of = (segment){s, batches, 1};
+            made->batches[batches++] = (batch){(uint16_t)kind_of(step), 0};
+        }
+        made->batches[batches - 1].count++;
     }
+    free(order);
+    return true;
 }
 
 /* A bool is compared with the constant zero. */
@@ -248,10 +385,10 @@ static test test_of(const maker *m, uint32_t root) {
     uint32_t group = group_of(m, root);
     test made = {.step = {.op = TVM_EXPR_NE, .bits = 1}};
     if (tvm_expr_is_comparison(e->op)) {
-        made.step = step_of(m, e);
+        made.step = step_of(m, m->roots[root]);
     } else {
         made.step.a = value_of(m, m->roots[root]);
-        made.step.b = (uint16_t)(m->values->constant_count - 1);
+        made.step.b = zero_of(m);
     }
     for (uint32_t s = 0; s < m->segment_count; s++)
         if (m->sets[s].words[group / 64] >> group % 64 & 1) made.segments |= UINT64_C(1) << s;
@@ -261,9 +398,10 @@ static test test_of(const maker *m, uint32_t root) {
 static bool lay_out(maker *m, uint32_t *tests) {
     if (!allocate(m)) return false;
     place_leaves(m, CONSTANT);
-    m->count++;
+    m->values->constants[m->count + 1] = 1;
+    m->count += 2;
     place_leaves(m, ARGUMENT);
-    place_steps(m);
+    if (!place_steps(m)) return false;
     for (uint32_t r = 0; r < m->root_count; r++) {
         if (!m->nodes[m->roots[r]].taken) continue;
         m->values->tests[r] = test_of(m, r);
@@ -287,11 +425,12 @@ bool tvm_values_make(const tvm_ir_kernel *head, const tvm_launch_env *env, const
     if (!m.nodes) return false;
     for (uint32_t i = 0; i < head->expr_count; i++) find_node(&m, i);
     find_needed(&m);
+    join_products(&m);
     while (!find_segments(&m)) {
         m.groups /= 2;
         find_needed(&m);
     }
-    bool fits = (uint64_t)m.constants + 1 + m.params + m.steps <= TVM_VALUES_MAX,
+    bool fits = (uint64_t)m.constants + 2 + m.params + m.steps <= TVM_VALUES_MAX,
          made = !fits || lay_out(&m, tests);
     free(m.nodes);
     *values = m.values;
@@ -308,9 +447,26 @@ void tvm_values_begin(const tvm_values *values, const tvm_scalar *scalars, tvm_v
 }
 
 static bool run_segment(const tvm_values *all, const segment *s, int64_t *values) {
-    int64_t *results = values + all->constant_count + all->param_count;
-    for (uint32_t i = s->first; i < s->first + s->count; i++)
-        if (!tvm_step_run(&all->steps[i], values, &results[i])) return false;
+    const refs *at = all->operands + s->first_step;
+    const batch *b = all->batches + s->first_batch, *end = b + s->batch_count;
+    int64_t *result = values + all->constant_count + all->param_count + s->first_step;
+    for (; b < end; b++) {
+        const refs *last = at + b->count;
+        switch ((kind)b->kind) {
+#define CASE(id, op, bits, is_signed)                                                                        \
+    case KIND_##id:                                                                                          \
+        for (; at < last; at++)                                                                              \
+            if (!tvm_step_run(&(tvm_step){op, bits, is_signed, true, at->a, at->b, at->c}, values,           \
+                              result++))                                                                     \
+                return false;                                                                                \
+        break;
+            KIND_TABLE(CASE)
+#undef CASE
+        case KIND_ANY:
+            for (; at < last; at++)
+                if (!tvm_step_run(&all->steps[at - all->operands], values, result++)) return false;
+        }
+    }
     return true;
 }
 
