@@ -293,10 +293,8 @@ tvm_status tvm_expr_eval(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_e
     return status;
 }
 
-unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
-    const tvm_expr *node = &kernel->exprs[expr];
-    const uint32_t children[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity, leaves = 0;
+/* Of a node without operands. */
+static unsigned leaf(const tvm_ir_kernel *kernel, const tvm_expr *node) {
     switch (node->op) {
     case TVM_EXPR_SLOT:
         return node->a < kernel->param_count ? TVM_LEAF_PARAM : TVM_LEAF_VARIABLE;
@@ -309,8 +307,25 @@ unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
     case TVM_EXPR_TARGET:
         return TVM_LEAF_TARGET;
     default:
-        for (unsigned i = 0; i < arity; i++) leaves |= tvm_expr_leaves(kernel, children[i]);
-        return leaves;
+        return 0;
+    }
+}
+
+unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
+    const tvm_expr *node = &kernel->exprs[expr];
+    const uint32_t children[3] = {node->a, node->b, node->c};
+    unsigned arity = tvm_expr_op_info(node->op)->arity, leaves = leaf(kernel, node);
+    for (unsigned i = 0; i < arity; i++) leaves |= tvm_expr_leaves(kernel, children[i]);
+    return leaves;
+}
+
+void tvm_expr_leaves_all(const tvm_ir_kernel *kernel, uint8_t *leaves) {
+    for (uint32_t e = 0; e < kernel->expr_count; e++) {
+        const tvm_expr *node = &kernel->exprs[e];
+        const uint32_t children[3] = {node->a, node->b, node->c};
+        unsigned arity = tvm_expr_op_info(node->op)->arity;
+        leaves[e] = (uint8_t)leaf(kernel, node);
+        for (unsigned i = 0; i < arity; i++) leaves[e] |= leaves[children[i]];
     }
 }
 

@@ -140,8 +140,9 @@ bool tvm_operand_next(const char **cursor, tvm_operand_desc *desc) {
     while (*at == ' ') at++;
     *cursor = at;
     if (*at == '\0') return false;
-    *desc = (tvm_operand_desc){.name = at, .name_length = strcspn(at, ":"), .stored = true};
-    at += desc->name_length + 1;
+    *desc = (tvm_operand_desc){.name = at, .stored = true};
+    while (*at != ':') at++;
+    desc->name_length = (size_t)(at++ - desc->name);
     if (*at == '=') {
         desc->stored = false;
         at++;

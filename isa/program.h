@@ -579,6 +579,8 @@ enum {
     TVM_LEAF_LAUNCH = TVM_LEAF_PARAM | TVM_LEAF_MULTIPROCESSORS | TVM_LEAF_TARGET
 };
 unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr);
+/* leaves[e] of every expression of the kernel, whose operands come first. */
+void tvm_expr_leaves_all(const tvm_ir_kernel *kernel, uint8_t *leaves);
 /* Can a launch evaluate it before the grid is known: scalar parameters, constants, multiprocessors
  * and target alone? (shape of a parameter, grid, assume) */
 bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr);

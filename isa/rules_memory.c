@@ -91,18 +91,18 @@ static tvm_status tile_inside(const tvm_rule *rule, unsigned entry, unsigned til
     unsigned rank = tvm_slot_rank(rule->program, slot);
     const uint32_t *shape = tvm_slot_shape(rule->program, slot);
     char tensor[TVM_RULE_NAME_MAX];
-    tvm_rule_name(rule, entry, tensor);
     for (unsigned d = 0; d < rank; d++) {
         uint32_t extent = d < rank - tile_dims ? 1 : tile[d - (rank - tile_dims)];
         if (extent > shape[d])
             return tvm_refuse(rule->why, "the tile has extent %u in dimension %u, %s only %u", extent, d,
-                              tensor, shape[d]);
+                              tvm_rule_name(rule, entry, tensor), shape[d]);
         int64_t index;
         if (!tvm_rule_integer(rule, indices[d].value, &index)) continue;
         if (index < 0 || index > (int64_t)shape[d] - extent)
             return tvm_refuse(rule->why,
                               "the tile takes elements %lld to %lld of dimension %u, %s has 0 to %u",
-                              (long long)index, (long long)index + extent - 1, d, tensor, shape[d] - 1);
+                              (long long)index, (long long)index + extent - 1, d,
+                              tvm_rule_name(rule, entry, tensor), shape[d] - 1);
     }
     return TVM_OK;
 }

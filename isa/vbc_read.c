@@ -28,6 +28,13 @@ typedef struct section {
     bool present;
 } section;
 
+/* How many operands a row's instructions have at most in the file's version of the language, and how many
+ * came later. */
+typedef struct row_extent {
+    bool known;
+    uint8_t most, later;
+} row_extent;
+
 typedef struct reader {
     const uint8_t *bytes;
     size_t size;
@@ -41,6 +48,7 @@ typedef struct reader {
     /* where in which section it reads */
     unsigned current;
     size_t at, end;
+    row_extent rows[TVM_OP_COUNT]; /* of those that were met */
 } reader;
 
 static tvm_status refuse(reader *r, tvm_status status, const char *format, ...)
@@ -59,26 +67,29 @@ static tvm_status refuse(reader *r, tvm_status status, const char *format, ...) 
 
 /* ---- numbers ---- */
 
-static uint64_t load_le(const uint8_t *from, unsigned size) {
+static inline uint64_t load_le(const uint8_t *from, unsigned size) {
     uint64_t value = 0;
     for (unsigned i = 0; i < size; i++) value |= (uint64_t)from[i] << (8 * i);
     return value;
 }
 
-/* `size` bytes of the section, or NULL: from the first failure on nothing more is read. */
-static const uint8_t *take(reader *r, size_t size) {
-    if (r->status != TVM_OK) return NULL;
-    if (r->end - r->at < size) {
+/* The entry is not all there. */
+__attribute__((cold, noinline)) static const uint8_t *take_none(reader *r, size_t size) {
+    if (r->status == TVM_OK && r->end - r->at < size)
         refuse(r, TVM_FORMAT, "section %s ends at offset %zu inside of an entry that begins at %zu",
                section_table[r->current].tag, r->end, r->at);
-        return NULL;
-    }
+    return NULL;
+}
+
+/* `size` bytes of the section, or NULL: from the first failure on nothing more is read. */
+static inline const uint8_t *take(reader *r, size_t size) {
+    if (r->status != TVM_OK || r->end - r->at < size) return take_none(r, size);
     const uint8_t *bytes = r->bytes + r->at;
     r->at += size;
     return bytes;
 }
 
-static uint64_t take_number(reader *r, unsigned size) {
+static inline uint64_t take_number(reader *r, unsigned size) {
     const uint8_t *bytes = take(r, size);
     return bytes != NULL ? load_le(bytes, size) : 0;
 }
@@ -228,6 +239,18 @@ static void read_expr(reader *r, tvm_ir_kernel *kernel) {
     if (r->status == TVM_OK) keep(r, tvm_append_expr(kernel, &node));
 }
 
+static row_extent extent_of(reader *r, unsigned op, const tvm_op_info *info) {
+    row_extent *row = &r->rows[op];
+    if (!row->known) {
+        row->later = (uint8_t)tvm_language_later_operands(info, r->language);
+        row->most = (uint8_t)(tvm_op_operands_max(info) - row->later);
+        row->known = true;
+    }
+    return *row;
+}
+
+_Static_assert(TVM_INSN_OPERANDS <= UINT8_MAX, "a row's operands are counted in 8 bits");
+
 static void read_insn(reader *r, tvm_ir_kernel *kernel) {
     size_t offset = r->at;
     tvm_operand operands[TVM_INSN_OPERANDS];
@@ -243,18 +266,17 @@ static void read_insn(reader *r, tvm_ir_kernel *kernel) {
             section_table[r->current].tag, offset, insn.op, r->language);
         return;
     }
-    uint32_t later = tvm_language_later_operands(info, r->language), most = tvm_op_operands_max(info) - later;
-    if (count > most) {
-        refuse(r, TVM_FORMAT,
-               "section %s, offset %zu: %s with %" PRIu32 " operands, expected at most %" PRIu32,
-               section_table[r->current].tag, offset, info->mnemonic, count, most);
+    const row_extent row = extent_of(r, insn.op, info);
+    if (count > row.most) {
+        refuse(r, TVM_FORMAT, "section %s, offset %zu: %s with %" PRIu32 " operands, expected at most %u",
+               section_table[r->current].tag, offset, info->mnemonic, count, row.most);
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
         operands[i].kind = take_small(r, TVM_OPERAND_STRING, "the kind of an operand");
         operands[i].value = take_u32(r);
     }
-    for (uint32_t i = 0; i < later; i++) operands[count++] = (tvm_operand){TVM_OPERAND_NONE, 0};
+    for (unsigned i = 0; i < row.later; i++) operands[count++] = (tvm_operand){TVM_OPERAND_NONE, 0};
     if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_insn(kernel, &insn, operands, count));
 }
 

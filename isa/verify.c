@@ -128,13 +128,15 @@ static void check_unique(tvm_verify_state *state, const char **names, uint32_t c
         }
 }
 
+static void out_of_memory(tvm_verify_state *state) {
+    state->status = tvm_diag_no_memory(state->diags);
+    state->errors++;
+    state->stopped = true;
+}
+
 static const char **name_array(tvm_verify_state *state, uint32_t count) {
     const char **names = malloc((count + 1) * sizeof *names);
-    if (names == NULL) {
-        state->status = tvm_diag_no_memory(state->diags);
-        state->errors++;
-        state->stopped = true;
-    }
+    if (names == NULL) out_of_memory(state);
     return names;
 }
 
@@ -287,45 +289,73 @@ static void check_expr(tvm_verify_state *state, uint32_t index) {
     }
 }
 
+/* Is it one that the launch knows, of these leaves, and of the type? */
+static bool is_launch_time(const tvm_verify_state *state, uint32_t expr, bool condition, unsigned leaves) {
+    const tvm_ir_kernel *kernel = state->kernel;
+    if (expr >= kernel->expr_count || (state->leaves[expr] & ~leaves) != 0) return false;
+    tvm_dtype type = kernel->exprs[expr].type;
+    return condition ? type.kind == TVM_KIND_BOOL
+                     : tvm_dtype_same(type, TVM_I(32)) || tvm_dtype_same(type, TVM_I(64));
+}
+
 /* `leaves`: which the expression may have. */
 static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condition, unsigned leaves,
                               const char *what) {
     const tvm_ir_kernel *kernel = state->kernel;
     char name[TVM_DTYPE_NAME_MAX];
-    if (expr >= kernel->expr_count) {
+    if (is_launch_time(state, expr, condition, leaves)) return;
+    if (expr >= kernel->expr_count)
         tvm_verify_error(state, NULL, "%s: expression %u does not exist", what, expr);
-        return;
-    }
-    tvm_dtype type = kernel->exprs[expr].type;
-    if (!tvm_verify_charge(state, kernel->exprs[expr].size)) return;
-    if ((tvm_expr_leaves(kernel, expr) & ~leaves) != 0)
+    else if ((state->leaves[expr] & ~leaves) != 0)
         tvm_verify_error(state, NULL,
                          "%s: expected an expression of scalar parameters, multiprocessors%s alone", what,
                          leaves & TVM_LEAF_GRID ? ", target and the grid" : " and target");
-    else if (condition ? type.kind != TVM_KIND_BOOL
-                       : !tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
-        tvm_verify_error(state, NULL, "%s has type %s, expected %s", what, tvm_dtype_name(type, name),
-                         condition ? "bool" : "i32 or i64");
+    else
+        tvm_verify_error(state, NULL, "%s has type %s, expected %s", what,
+                         tvm_dtype_name(kernel->exprs[expr].type, name), condition ? "bool" : "i32 or i64");
+}
+
+/* The extents and strides of a global tensor. */
+static void check_shape(tvm_verify_state *state, uint32_t index) {
+    const tvm_slot *slot = &state->kernel->slots[index];
+    unsigned leaves = TVM_LEAF_LAUNCH | (index < state->kernel->param_count ? 0 : TVM_LEAF_GRID);
+    for (unsigned d = 0; slot->kind == TVM_SLOT_GLOBAL && d < slot->rank; d++) {
+        bool strided = slot->form == TVM_FORM_STRIDED;
+        char what[128];
+        if (is_launch_time(state, slot->shape[d], false, leaves) &&
+            (!strided || is_launch_time(state, slot->stride[d], false, leaves)))
+            continue;
+        snprintf(what, sizeof what, "dimension %u of '%.60s'", d, slot_name(state, slot));
+        check_launch_time(state, slot->shape[d], false, leaves, what);
+        if (strided) check_launch_time(state, slot->stride[d], false, leaves, what);
+    }
+}
+
+/* Each expression by itself; then their leaves are known. */
+static bool check_each_expr(tvm_verify_state *state) {
+    const tvm_ir_kernel *kernel = state->kernel;
+    unsigned before = state->errors;
+    for (uint32_t i = 0; i < kernel->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
+    if (state->errors > before || state->stopped) return false;
+    uint8_t *leaves = realloc(state->leaves, kernel->expr_count + (size_t)1);
+    if (leaves == NULL) {
+        out_of_memory(state);
+        return false;
+    }
+    state->leaves = leaves;
+    tvm_expr_leaves_all(kernel, leaves);
+    return true;
 }
 
 static void check_exprs(tvm_verify_state *state) {
     const tvm_ir_kernel *kernel = state->kernel;
-    for (uint32_t i = 0; i < kernel->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
-    if (state->errors > 0) return;
-    const unsigned launch = TVM_LEAF_LAUNCH;
-    for (uint32_t p = 0; p < kernel->slot_count && !tvm_verify_done(state); p++)
-        for (unsigned d = 0; kernel->slots[p].kind == TVM_SLOT_GLOBAL && d < kernel->slots[p].rank; d++) {
-            char what[128];
-            snprintf(what, sizeof what, "dimension %u of '%.60s'", d, slot_name(state, &kernel->slots[p]));
-            unsigned leaves = p < kernel->param_count ? launch : launch | TVM_LEAF_GRID;
-            check_launch_time(state, kernel->slots[p].shape[d], false, leaves, what);
-            if (kernel->slots[p].form == TVM_FORM_STRIDED)
-                check_launch_time(state, kernel->slots[p].stride[d], false, leaves, what);
-        }
+    if (!check_each_expr(state)) return;
+    for (uint32_t p = 0; p < kernel->slot_count && !tvm_verify_done(state); p++) check_shape(state, p);
     for (unsigned d = 0; d < 3; d++)
-        if (kernel->grid[d] != TVM_NONE) check_launch_time(state, kernel->grid[d], false, launch, "grid");
+        if (kernel->grid[d] != TVM_NONE)
+            check_launch_time(state, kernel->grid[d], false, TVM_LEAF_LAUNCH, "grid");
     for (uint32_t i = 0; i < kernel->assume_count && !tvm_verify_done(state); i++)
-        check_launch_time(state, kernel->assumes[i], true, launch, "assume");
+        check_launch_time(state, kernel->assumes[i], true, TVM_LEAF_LAUNCH, "assume");
 }
 
 /* ---- control ---- */
@@ -410,35 +440,41 @@ static uint32_t dtype_word(tvm_dtype type) {
            (uint32_t)type.mantissa << 24;
 }
 
-/* False when an operand does not exist: then the rule says so. */
+/* Four words of an operand; false when it does not exist, which the rule says, or is of global memory. */
+static bool operand_key(const tvm_ir_kernel *kernel, const tvm_operand *operand, uint32_t *words) {
+    words[0] = operand->kind;
+    if (operand->kind == TVM_OPERAND_SLOT) {
+        if (operand->value >= kernel->slot_count) return false;
+        const tvm_slot *slot = &kernel->slots[operand->value];
+        words[1] = slot->kind;
+        words[2] = dtype_word(slot->dtype);
+        words[3] = slot->layout | (uint32_t)slot->packing << 24;
+        return slot->kind == TVM_SLOT_REGISTER || slot->kind == TVM_SLOT_SHARED;
+    }
+    words[1] = operand->value;
+    if (operand->kind != TVM_OPERAND_EXPR) return true;
+    if (operand->value >= kernel->expr_count) return false;
+    const tvm_expr *expr = &kernel->exprs[operand->value];
+    words[0] |= (uint32_t)(expr->op == TVM_EXPR_INTEGER) << 8;
+    words[1] = dtype_word(expr->type);
+    words[2] = expr->op == TVM_EXPR_INTEGER ? (uint32_t)expr->value.i : 0;
+    words[3] = expr->op == TVM_EXPR_INTEGER ? (uint32_t)((uint64_t)expr->value.i >> 32) : 0;
+    return true;
+}
+
+/* False where nothing is remembered. */
 static bool insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_team team, tvm_verify_key *key) {
     uint32_t count = insn->count;
     while (count > 0 && tvm_operands(kernel, insn)[count - 1].kind == TVM_OPERAND_NONE) count--;
-    if (count > 3 || insn->result >= kernel->slot_count) return false;
+    if (count > TVM_VERIFY_KEY_OPERANDS || insn->result >= kernel->slot_count) return false;
     *key = (tvm_verify_key){{insn->op + 1u, count | team.warps << 8}};
     const tvm_slot *result = &kernel->slots[insn->result];
     uint32_t *word = key->words + 2;
     *word++ = result->kind;
     *word++ = dtype_word(result->dtype);
     *word++ = result->layout | (uint32_t)result->packing << 24;
-    for (uint32_t i = 0; i < count; i++) {
-        tvm_operand operand = tvm_operands(kernel, insn)[i];
-        *word++ = operand.kind;
-        if (operand.kind == TVM_OPERAND_SLOT) {
-            if (operand.value >= kernel->slot_count) return false;
-            const tvm_slot *slot = &kernel->slots[operand.value];
-            if (slot->kind != TVM_SLOT_REGISTER) return false;
-            *word++ = dtype_word(slot->dtype);
-            *word++ = slot->layout | (uint32_t)slot->packing << 24;
-        } else if (operand.kind == TVM_OPERAND_EXPR) {
-            if (operand.value >= kernel->expr_count) return false;
-            *word++ = dtype_word(kernel->exprs[operand.value].type);
-            word++;
-        } else {
-            *word++ = operand.value;
-            word++;
-        }
-    }
+    for (uint32_t i = 0; i < count; i++, word += 4)
+        if (!operand_key(kernel, &tvm_operands(kernel, insn)[i], word)) return false;
     return true;
 }
 
@@ -638,8 +674,7 @@ static void check_entry(tvm_verify_state *state, const tvm_ir_entry *entry) {
     else if (head->slot_count != head->param_count || head->insn_count > 0)
         tvm_verify_error(state, NULL, "the entry has variables or instructions of its own");
     if (state->errors > before || !tvm_verify_charge(state, (uint64_t)head->expr_count * 8)) return;
-    for (uint32_t i = 0; i < head->expr_count && !tvm_verify_done(state); i++) check_expr(state, i);
-    if (state->errors > before) return;
+    if (!check_each_expr(state)) return;
     for (uint32_t i = 0; i < entry->case_count && state->errors == before && !tvm_verify_done(state); i++)
         check_case(state, entry, i);
 }
@@ -684,6 +719,7 @@ tvm_status tvm_verify(tvm_ir_program *program, tvm_diags *diags) {
     if (state->errors == 0) check_entries(state);
     if (!tvm_verify_done(state)) check_kernel_names(state);
     tvm_status status = state->errors == 0 ? TVM_OK : state->status;
+    free(state->leaves);
     free(state);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "view.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -327,13 +328,14 @@ static void flow_insn(flow *f, uint32_t at) {
 }
 
 void tvm_verify_flow(tvm_verify_state *state) {
-    flow *f = calloc(1, sizeof *f);
+    flow *f = malloc(sizeof *f);
     if (f == NULL) {
         state->status = tvm_diag_no_memory(state->diags);
         state->errors++;
         state->stopped = true;
         return;
     }
+    memset(f, 0, offsetof(flow, frames)); /* those are filled when control opens */
     f->state = state;
     f->kernel = state->kernel;
     f->words = (f->kernel->slot_count + 63) / 64;

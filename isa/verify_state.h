@@ -7,14 +7,15 @@
 enum {
     TVM_VERIFY_ERRORS = 20, /* the most that are reported */
     TVM_VERIFY_MEMO = 256,  /* entries of the memory of instructions found right */
-    TVM_VERIFY_KEY = 15
+    TVM_VERIFY_KEY_OPERANDS = 16,
+    TVM_VERIFY_KEY = 5 + 4 * TVM_VERIFY_KEY_OPERANDS
 };
 
 /* Steps, about 10 ns each, that a program may cost to verify. */
 #define TVM_VERIFY_WORK (UINT64_C(1) << 28)
 
 /* What the rule of an instruction depends on: opcode, then kind, type and layout (or value) of the result and
- * each operand. */
+ * each operand; of an expression the type, and which constant it is. */
 typedef struct tvm_verify_key {
     uint32_t words[TVM_VERIFY_KEY];
 } tvm_verify_key;
@@ -27,6 +28,7 @@ typedef struct tvm_verify_state {
     bool stopped; /* out of memory or work: nothing more is checked */
     tvm_status status;
     uint64_t work;
+    uint8_t *leaves; /* of the kernel's expressions, as tvm_expr_leaves */
     tvm_verify_key memo[TVM_VERIFY_MEMO];
 } tvm_verify_state;
 

@@ -45,23 +45,36 @@ static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_
 /* So many decisions are taken sooner than a choice is remembered. */
 enum { NEAR = 8 };
 
+/* Marks the parameters that the decisions read; false: out of memory. Operands come before their operators.
+ */
+static bool find_read(const tvm_variants *t, bool read[TVM_MAX_PARAMS], bool *expressions) {
+    const tvm_ir_kernel *head = &t->entry->head;
+    bool *used = calloc(head->expr_count + (size_t)1, sizeof *used);
+    if (!used) return false;
+    for (uint32_t i = 0; i < t->count; i++)
+        *(t->decisions[i].subject == EXPRESSION ? &used[t->decisions[i].low] : &read[t->decisions[i].param]) =
+            true;
+    *expressions = false;
+    for (uint32_t e = head->expr_count; e-- > 0;) {
+        const tvm_expr *node = &head->exprs[e];
+        const uint32_t operands[3] = {node->a, node->b, node->c};
+        if (!used[e]) continue;
+        *expressions = true;
+        if (node->op == TVM_EXPR_SLOT) read[node->a] = true;
+        for (unsigned o = 0; o < tvm_expr_op_info(node->op)->arity; o++) used[operands[o]] = true;
+    }
+    free(used);
+    return true;
+}
+
 /* The parameters that the decisions read are what a choice is remembered by. */
 static bool make_choices(tvm_variants *t) {
-    const tvm_ir_kernel *head = &t->entry->head;
-    tvm_launch_reads reads = {.leaves = 0};
+    bool read[TVM_MAX_PARAMS] = {false}, expressions;
     uint16_t params[TVM_MAX_PARAMS];
     uint32_t count = 0;
-    bool expressions = false;
-    for (uint32_t i = 0; i < t->count; i++) {
-        const decision *d = &t->decisions[i];
-        expressions = expressions || d->subject == EXPRESSION;
-        if (d->subject == EXPRESSION)
-            tvm_launch_reads_find(head, (uint32_t)d->low, &reads);
-        else
-            reads.params[d->param] = true;
-    }
-    for (uint32_t p = 0; p < head->param_count; p++)
-        if (reads.params[p]) params[count++] = (uint16_t)p;
+    if (!find_read(t, read, &expressions)) return false;
+    for (uint32_t p = 0; p < t->entry->head.param_count; p++)
+        if (read[p]) params[count++] = (uint16_t)p;
     if (count > TVM_CHOICE_PARAMS || (t->count <= NEAR && !expressions)) return true;
     t->choices = tvm_choices_make(params, count);
     return t->choices != NULL;

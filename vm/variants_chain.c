@@ -200,27 +200,15 @@ static uint32_t decide(maker *m, uint32_t expr, uint32_t if_true, uint32_t if_fa
     return both ? decide(m, node->a, second, if_false) : decide(m, node->a, if_true, second);
 }
 
-/* Operands come before their operators. */
-static bool find_leaves(maker *m) {
-    const tvm_ir_kernel *head = m->head;
-    m->leaves = calloc(head->expr_count + (size_t)1, sizeof *m->leaves);
-    for (uint32_t i = 0; m->leaves && i < head->expr_count; i++) {
-        const tvm_expr *node = &head->exprs[i];
-        const uint32_t operands[3] = {node->a, node->b, node->c};
-        unsigned arity = tvm_expr_op_info(node->op)->arity;
-        if (!arity) m->leaves[i] = (uint8_t)tvm_expr_leaves(head, i);
-        for (unsigned o = 0; o < arity; o++) m->leaves[i] |= m->leaves[operands[o]];
-    }
-    return m->leaves != NULL;
-}
-
 bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uint8_t **leaves) {
     const tvm_ir_entry *entry = table->entry;
     maker m = {.table = table,
                .head = &entry->head,
                .env = {.multiprocessors = (int32_t)env->multiprocessors, .target = (int32_t)env->target}};
     table->rest = calloc(entry->case_count + (size_t)1, sizeof *table->rest);
-    if (!find_leaves(&m) || !table->rest) {
+    m.leaves = malloc(m.head->expr_count + (size_t)1);
+    if (m.leaves) tvm_expr_leaves_all(m.head, m.leaves);
+    if (!m.leaves || !table->rest) {
         free(m.leaves);
         return false;
     }
