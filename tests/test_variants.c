@@ -264,8 +264,10 @@ START_TEST(test_kernels_without_room_are_passed_over) {
     tvm_variants *variants;
     tvm_diags diags = {0};
     uint32_t index = TVM_NONE;
+    asked = 0;
     ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &room, &variants, &diags),
                      TVM_OK);
+    ck_assert_uint_eq(asked, 0);
     tvm_status status = tvm_variants_choose(variants, &env, &index, &diags);
     ck_assert_uint_eq(index, c->chosen);
     if (c->chosen == TVM_NONE) {
@@ -274,8 +276,10 @@ START_TEST(test_kernels_without_room_are_passed_over) {
         ck_assert_str_eq(diags.items[0].message, c->message);
     } else {
         ck_assert_int_eq(status, TVM_OK);
+        ck_assert_uint_eq(asked, c->chosen + 1); /* of the kernels that were chosen before it */
     }
     ck_assert_int_eq(tvm_variants_possible(variants, possible, NULL), TVM_OK);
+    ck_assert_uint_le(asked, 5);
     for (uint32_t i = 0; i < program->entries[0].case_count; i++)
         if (c->needs[program->entries[0].cases[i].kernel] > 100) ck_assert(!possible[i]);
     tvm_diags_free(&diags);

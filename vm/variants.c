@@ -148,18 +148,25 @@ tvm_status tvm_variants_possible(const tvm_variants *variants, bool *possible, t
 
 /* ---- choosing ---- */
 
-/* Of an expression as it is: what one has in common with others is evaluated once. */
+/* An expression as it is: what one has in common with others is evaluated once. */
 static tvm_status evaluate(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env,
-                           tvm_eval_kept *kept, bool *holds, tvm_diags *diags) {
+                           tvm_eval_kept *kept, bool *holds, tvm_why *why) {
     tvm_eval_env known = {.slots = env->scalars,
                           .multiprocessors = (int32_t)env->multiprocessors,
                           .target = (int32_t)env->target,
                           .kept = kept};
     tvm_scalar value = {0};
-    tvm_why why = {""};
-    tvm_status status = tvm_expr_eval(&t->entry->head, expr, &known, &value, &why);
+    tvm_status status = tvm_expr_eval(&t->entry->head, expr, &known, &value, why);
     *holds = value.i != 0;
-    if (status == TVM_OK) return TVM_OK;
+    return status;
+}
+
+/* Says why it cannot be evaluated. */
+static tvm_status refuse_condition(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env,
+                                   tvm_diags *diags) {
+    bool holds;
+    tvm_why why = {""};
+    evaluate(t, expr, env, NULL, &holds, &why);
     tvm_text text = tvm_launch_expr_text(t->program, &t->entry->head, expr, env);
     tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "entry '%s': a condition, %s: %s",
                  tvm_string(t->program, t->entry->head.name), tvm_text_string(&text), why.text);
@@ -181,29 +188,34 @@ typedef struct knowledge {
     tvm_eval_kept kept;
 } knowledge;
 
-static tvm_status decide(const tvm_variants *t, const decision *d, const tvm_launch_env *env,
-                         knowledge *known, bool *holds, tvm_diags *diags) {
+/* False where the expression cannot be evaluated. */
+static bool decide(const tvm_variants *t, const decision *d, const tvm_launch_env *env, knowledge *known,
+                   bool *holds) {
     if (d->span != TVM_NO_TEST) {
         if (!known->begun) tvm_values_begin(t->values, env->scalars, &known->run);
         known->begun = true;
-        if (tvm_values_test(t->values, &known->run, (uint32_t)d->span, holds)) return TVM_OK;
+        if (tvm_values_test(t->values, &known->run, (uint32_t)d->span, holds)) return true;
     }
     if (!known->keeps) memset(known->kept.known, 0, sizeof known->kept.known);
     known->keeps = true;
-    return evaluate(t, (uint32_t)d->low, env, &known->kept, holds, diags);
+    return evaluate(t, (uint32_t)d->low, env, &known->kept, holds, NULL) == TVM_OK;
 }
 
-/* From `at` on to an end. */
+/* From `at` on to an end. The conditions of cases that there is no room for need not have a value. */
 static tvm_status follow(const tvm_variants *t, const tvm_launch_env *env, knowledge *known, uint32_t *at,
                          tvm_diags *diags) {
     while (!(*at & CHOSEN)) {
         const decision *d = &t->decisions[*at];
-        bool holds = d->subject != EXPRESSION && in_range(d, env);
-        if (d->subject == EXPRESSION) {
-            tvm_status status = decide(t, d, env, known, &holds, diags);
-            if (status) return status;
+        bool holds, fits;
+        if (d->subject != EXPRESSION || decide(t, d, env, known, &holds)) {
+            if (d->subject != EXPRESSION) holds = in_range(d, env);
+            *at = holds ? d->if_true : d->if_false;
+            continue;
         }
-        *at = holds ? d->if_true : d->if_false;
+        tvm_status status = tvm_room_for(&t->room, t->entry->cases[d->of].kernel, &fits, diags);
+        if (status) return status;
+        if (fits) return refuse_condition(t, (uint32_t)d->low, env, diags);
+        *at = t->rest[d->of];
     }
     return TVM_OK;
 }

@@ -19,6 +19,7 @@ typedef struct maker {
     uint8_t *leaves; /* of each expression */
     fact facts[FACTS + 1];
     unsigned fact_count;
+    uint32_t at; /* the case that is made */
     bool failed; /* out of memory */
 } maker;
 
@@ -35,6 +36,7 @@ static uint32_t add_decision(maker *m, const decision *made) {
         t->capacity = wanted;
     }
     t->decisions[t->count] = *made;
+    t->decisions[t->count].of = m->at;
     return t->count++;
 }
 
@@ -216,6 +218,7 @@ bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uin
     for (uint32_t i = entry->case_count; i-- > 0;) {
         uint32_t condition = entry->cases[i].condition;
         table->rest[i] = table->start;
+        m.at = i;
         table->start = condition == TVM_NONE ? CHOSEN | i : decide(&m, condition, CHOSEN | i, table->start);
     }
     *leaves = m.leaves;

@@ -21,6 +21,7 @@ typedef struct decision {
     uint8_t subject;
     bool is_signed; /* how the values are ordered */
     uint32_t if_true, if_false;
+    uint32_t of; /* the case whose condition it is a part of */
 } decision;
 
 struct tvm_variants {
