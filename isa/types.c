@@ -33,9 +33,15 @@ static const struct standard_type {
 
 enum { STANDARD_COUNT = sizeof standard_types / sizeof standard_types[0], LOWBIT_MAX = 8 };
 
+/* A type is four bytes, which are compared at once: loading a program looks for thousands. */
 static const struct standard_type *find_standard(tvm_dtype type) {
-    for (size_t i = 0; i < STANDARD_COUNT; i++)
-        if (tvm_dtype_same(standard_types[i].type, type)) return &standard_types[i];
+    uint32_t wanted, found;
+    _Static_assert(sizeof type == sizeof wanted, "a type has no padding");
+    memcpy(&wanted, &type, sizeof wanted);
+    for (size_t i = 0; i < STANDARD_COUNT; i++) {
+        memcpy(&found, &standard_types[i].type, sizeof found);
+        if (found == wanted) return &standard_types[i];
+    }
     return NULL;
 }
 

@@ -239,6 +239,20 @@ static void read_expr(reader *r, tvm_ir_kernel *kernel) {
     if (r->status == TVM_OK) keep(r, tvm_append_expr(kernel, &node));
 }
 
+/* Each a byte, its kind, and four. */
+static void take_operands(reader *r, tvm_operand *operands, uint32_t count) {
+    enum { SIZE = 5 };
+    size_t offset = r->at;
+    const uint8_t *bytes = take(r, (size_t)count * SIZE);
+    for (uint32_t i = 0; bytes != NULL && i < count; i++) {
+        operands[i].kind = bytes[i * SIZE];
+        operands[i].value = (uint32_t)load_le(bytes + i * SIZE + 1, 4);
+        if (operands[i].kind > TVM_OPERAND_STRING)
+            refuse(r, TVM_FORMAT, "section %s, offset %zu: the kind of an operand is %u, expected at most %u",
+                   section_table[r->current].tag, offset + i * SIZE, operands[i].kind, TVM_OPERAND_STRING);
+    }
+}
+
 static row_extent extent_of(reader *r, unsigned op, const tvm_op_info *info) {
     row_extent *row = &r->rows[op];
     if (!row->known) {
@@ -272,10 +286,7 @@ static void read_insn(reader *r, tvm_ir_kernel *kernel) {
                section_table[r->current].tag, offset, info->mnemonic, count, row.most);
         return;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        operands[i].kind = take_small(r, TVM_OPERAND_STRING, "the kind of an operand");
-        operands[i].value = take_u32(r);
-    }
+    take_operands(r, operands, count);
     for (unsigned i = 0; i < row.later; i++) operands[count++] = (tvm_operand){TVM_OPERAND_NONE, 0};
     if (r->status == TVM_OK) keep(r, tvm_ir_kernel_add_insn(kernel, &insn, operands, count));
 }

@@ -443,6 +443,7 @@ static uint32_t dtype_word(tvm_dtype type) {
 /* Four words of an operand; false when it does not exist, which the rule says, or is of global memory. */
 static bool operand_key(const tvm_ir_kernel *kernel, const tvm_operand *operand, uint32_t *words) {
     words[0] = operand->kind;
+    words[2] = words[3] = 0;
     if (operand->kind == TVM_OPERAND_SLOT) {
         if (operand->value >= kernel->slot_count) return false;
         const tvm_slot *slot = &kernel->slots[operand->value];
@@ -462,20 +463,22 @@ static bool operand_key(const tvm_ir_kernel *kernel, const tvm_operand *operand,
     return true;
 }
 
-/* False where nothing is remembered. */
-static bool insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_team team, tvm_verify_key *key) {
+/* The words that a key has; 0 where nothing is remembered. The others of it are not set. */
+static uint32_t insn_key(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_team team,
+                         tvm_verify_key *key) {
     uint32_t count = insn->count;
     while (count > 0 && tvm_operands(kernel, insn)[count - 1].kind == TVM_OPERAND_NONE) count--;
-    if (count > TVM_VERIFY_KEY_OPERANDS || insn->result >= kernel->slot_count) return false;
-    *key = (tvm_verify_key){{insn->op + 1u, count | team.warps << 8}};
+    if (count > TVM_VERIFY_KEY_OPERANDS || insn->result >= kernel->slot_count) return 0;
     const tvm_slot *result = &kernel->slots[insn->result];
-    uint32_t *word = key->words + 2;
+    uint32_t *word = key->words;
+    *word++ = insn->op + 1u;
+    *word++ = count | team.warps << 8;
     *word++ = result->kind;
     *word++ = dtype_word(result->dtype);
     *word++ = result->layout | (uint32_t)result->packing << 24;
     for (uint32_t i = 0; i < count; i++, word += 4)
-        if (!operand_key(kernel, &tvm_operands(kernel, insn)[i], word)) return false;
-    return true;
+        if (!operand_key(kernel, &tvm_operands(kernel, insn)[i], word)) return 0;
+    return (uint32_t)(word - key->words);
 }
 
 /* An upper bound of the steps of a layout rule: it walks the threads, and the locals, of each tensor; mma's
@@ -519,11 +522,11 @@ static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_in
 static void check_rule(tvm_verify_state *state, const tvm_insn *insn, tvm_team team) {
     tvm_verify_key key;
     tvm_verify_key *known = NULL;
+    size_t bytes = 0;
     if (tvm_op(insn->op)->traits & TVM_TRAIT_MEMO) {
-        if (insn_key(state->kernel, insn, team, &key)) {
-            known = &state->memo[XXH3_64bits(&key, sizeof key) % TVM_VERIFY_MEMO];
-            if (memcmp(known, &key, sizeof key) == 0) return;
-        }
+        bytes = insn_key(state->kernel, insn, team, &key) * sizeof key.words[0];
+        if (bytes) known = &state->memo[XXH3_64bits(&key, bytes) % TVM_VERIFY_MEMO];
+        if (bytes && memcmp(known, &key, bytes) == 0) return; /* the count is among the first words */
         if (!tvm_verify_charge(state, rule_work(state, insn))) return;
     }
     tvm_result_type type = declared_type(state, insn);
@@ -532,7 +535,7 @@ static void check_rule(tvm_verify_state *state, const tvm_insn *insn, tvm_team t
                   &why) != TVM_OK)
         tvm_verify_error(state, insn, "%s", why.text);
     else if (known != NULL)
-        *known = key;
+        memcpy(known, &key, bytes);
 }
 
 static void check_insn(tvm_verify_state *state, const tvm_insn *insn, tvm_team team) {

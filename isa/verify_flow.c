@@ -30,11 +30,11 @@ typedef struct flow {
     const tvm_ir_kernel *kernel;
     unsigned words; /* of the sets that are used */
     unsigned depth;
-    slot_set assigned;
-    uint32_t owner[TVM_MAX_SLOTS]; /* 1 + the instruction of the last role that assigned it; 0: none has */
-    uint32_t role;                 /* 1 + that of the role around; 0: there is none */
+    uint32_t role; /* 1 + the instruction of the role around; 0: there is none */
     uint64_t shared_bytes;
     unsigned launch_tensors;
+    slot_set assigned;
+    uint32_t owner[TVM_MAX_SLOTS]; /* 1 + the instruction of the last role that assigned it; 0: none has */
     uint8_t life[TVM_MAX_SLOTS]; /* tensor_life of SHARED, BARRIER, and GLOBAL slots that are no parameters */
     frame frames[TVM_MAX_DEPTH];
 } flow;
@@ -335,10 +335,14 @@ void tvm_verify_flow(tvm_verify_state *state) {
         state->stopped = true;
         return;
     }
-    memset(f, 0, offsetof(flow, frames)); /* those are filled when control opens */
+    /* What is kept by slot is set for those that there are; frames are filled when control opens. */
+    memset(f, 0, offsetof(flow, assigned));
     f->state = state;
     f->kernel = state->kernel;
     f->words = (f->kernel->slot_count + 63) / 64;
+    memset(f->assigned.words, 0, f->words * sizeof f->assigned.words[0]);
+    memset(f->owner, 0, f->kernel->slot_count * sizeof f->owner[0]);
+    memset(f->life, NOT_YET, f->kernel->slot_count * sizeof f->life[0]);
     for (uint32_t p = 0; p < f->kernel->param_count; p++) set_add(&f->assigned, p);
     for (uint32_t i = 0; i < f->kernel->insn_count && !tvm_verify_done(state); i++) flow_insn(f, i);
     check_allocated(f);
