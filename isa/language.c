@@ -30,17 +30,28 @@ static bool is_later_type(const tvm_op_info *info, tvm_dtype type) {
     return type.kind == TVM_KIND_FLOAT && (info->traits & later);
 }
 
-static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
-                      unsigned *version) {
-    const tvm_op_info *info = tvm_op(insn->op);
+/* What is known of the rows that were met: all of their operands came with them, or not. */
+typedef enum row_age { UNKNOWN, OF_ONE_AGE, OF_SEVERAL } row_age;
+typedef struct row_ages {
+    uint8_t of[TVM_OP_COUNT]; /* row_age */
+} row_ages;
+
+static bool has_later_operands(const tvm_op_info *info) {
     const char *cursor = info->operands;
+    tvm_operand_desc desc;
+    while (tvm_operand_next(&cursor, &desc)) {
+        const tvm_operand_words *words = tvm_words_of(desc.kind);
+        if (desc.since > 0 || (words != NULL && words->since != NULL)) return true;
+    }
+    return false;
+}
+
+static void need_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                          unsigned *version) {
+    const char *cursor = tvm_op(insn->op)->operands;
     const tvm_operand *operands = tvm_operands(kernel, insn);
     tvm_operand_desc desc;
     uint32_t at = 0;
-    need(version, info->since);
-    if (insn->op == TVM_OP_MMA) need(version, tvm_mma_since(program, kernel, operands, insn->count));
-    if (info->result == TVM_SLOT_REGISTER && is_later_type(info, kernel->slots[insn->result].dtype))
-        need(version, 5);
     while (tvm_operand_next(&cursor, &desc)) {
         if (desc.kind == 'L' && desc.since > *version && has_layout_of_its_own(program, kernel, insn))
             need(version, desc.since);
@@ -53,6 +64,19 @@ static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel
         if (given && words != NULL && words->since != NULL) need(version, words->since[operands[at].value]);
         at += tvm_entry_operands(program, kernel, &desc, &operands[at]);
     }
+}
+
+static void need_insn(const tvm_ir_program *program, const tvm_ir_kernel *kernel, const tvm_insn *insn,
+                      row_ages *ages, unsigned *version) {
+    const tvm_op_info *info = tvm_op(insn->op);
+    uint8_t *age = &ages->of[insn->op];
+    need(version, info->since);
+    if (insn->op == TVM_OP_MMA)
+        need(version, tvm_mma_since(program, kernel, tvm_operands(kernel, insn), insn->count));
+    if (info->result == TVM_SLOT_REGISTER && is_later_type(info, kernel->slots[insn->result].dtype))
+        need(version, 5);
+    if (*age == UNKNOWN) *age = has_later_operands(info) ? OF_SEVERAL : OF_ONE_AGE;
+    if (*age == OF_SEVERAL) need_operands(program, kernel, insn, version);
 }
 
 uint32_t tvm_language_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
@@ -69,11 +93,13 @@ uint32_t tvm_language_operands(const tvm_ir_program *program, const tvm_ir_kerne
     return at;
 }
 
-static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kernel, unsigned *version) {
+static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kernel, row_ages *ages,
+                        unsigned *version) {
     if (tvm_cluster_blocks(kernel) > 1) need(version, TVM_LANGUAGE_OF_CLUSTERS);
     for (uint32_t i = 0; i < kernel->expr_count; i++)
         need(version, tvm_expr_op_info(kernel->exprs[i].op)->since);
-    for (uint32_t i = 0; i < kernel->insn_count; i++) need_insn(program, kernel, &kernel->insns[i], version);
+    for (uint32_t i = 0; i < kernel->insn_count; i++)
+        need_insn(program, kernel, &kernel->insns[i], ages, version);
     for (uint32_t i = 0; i < kernel->slot_count; i++)
         if (tvm_dtype_same(kernel->slots[i].dtype, TVM_E8M0) || kernel->slots[i].form != TVM_FORM_ROW_MAJOR)
             need(version, 3);
@@ -81,9 +107,11 @@ static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kern
 
 unsigned tvm_language_needed(const tvm_ir_program *program) {
     unsigned version = 1;
-    for (uint32_t i = 0; i < program->kernel_count; i++) need_kernel(program, &program->kernels[i], &version);
+    row_ages ages = {{UNKNOWN}};
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        need_kernel(program, &program->kernels[i], &ages, &version);
     for (uint32_t i = 0; i < program->entry_count; i++)
-        need_kernel(program, &program->entries[i].head, &version);
+        need_kernel(program, &program->entries[i].head, &ages, &version);
     return version;
 }
 
