@@ -502,21 +502,20 @@ static uint64_t rule_work(const tvm_verify_state *state, const tvm_insn *insn) {
     return insn->op == TVM_OP_MMA ? work + product : work;
 }
 
-static tvm_result_type declared_type(const tvm_verify_state *state, const tvm_insn *insn) {
-    tvm_result_type type = {0};
-    if (insn->result == TVM_NONE) return type;
+static void declare_type(const tvm_verify_state *state, const tvm_insn *insn, tvm_result_type *type) {
+    memset(type, 0, sizeof *type);
+    if (insn->result == TVM_NONE) return;
     const tvm_slot *slot = &state->kernel->slots[insn->result];
-    type.kind = (tvm_slot_kind)slot->kind;
-    type.dtype = slot->dtype;
-    type.packing = (tvm_packing)slot->packing;
-    type.has_layout = slot->kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(slot->kind);
-    if (slot->kind == TVM_SLOT_GLOBAL) type.rank = slot->rank;
-    memcpy(type.shape, slot->shape, sizeof type.shape);
-    type.form = (tvm_global_form)slot->form;
-    memcpy(type.stride, slot->stride, sizeof type.stride);
-    if (slot->kind == TVM_SLOT_REGISTER) type.layout = state->program->layouts[slot->layout];
-    if (tvm_slot_is_in_shared(slot->kind)) type.shared_layout = state->program->shared_layouts[slot->layout];
-    return type;
+    type->kind = (tvm_slot_kind)slot->kind;
+    type->dtype = slot->dtype;
+    type->packing = (tvm_packing)slot->packing;
+    type->has_layout = slot->kind == TVM_SLOT_REGISTER || tvm_slot_is_in_shared(slot->kind);
+    if (slot->kind == TVM_SLOT_GLOBAL) type->rank = slot->rank;
+    memcpy(type->shape, slot->shape, sizeof type->shape);
+    type->form = (tvm_global_form)slot->form;
+    memcpy(type->stride, slot->stride, sizeof type->stride);
+    if (slot->kind == TVM_SLOT_REGISTER) type->layout = state->program->layouts[slot->layout];
+    if (tvm_slot_is_in_shared(slot->kind)) type->shared_layout = state->program->shared_layouts[slot->layout];
 }
 
 static void check_rule(tvm_verify_state *state, const tvm_insn *insn, tvm_team team) {
@@ -529,7 +528,8 @@ static void check_rule(tvm_verify_state *state, const tvm_insn *insn, tvm_team t
         if (bytes && memcmp(known, &key, bytes) == 0) return; /* the count is among the first words */
         if (!tvm_verify_charge(state, rule_work(state, insn))) return;
     }
-    tvm_result_type type = declared_type(state, insn);
+    tvm_result_type type;
+    declare_type(state, insn, &type);
     tvm_why why = {""};
     if (tvm_infer(state->program, state->kernel, team, insn, tvm_operands(state->kernel, insn), &type,
                   &why) != TVM_OK)

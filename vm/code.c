@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is kept of a kernel's parameters. The extents of an entry's may differ between its variants. */
+/* What is kept of a kernel's parameters; the texts of their shapes are made when they are asked for. */
 static tvm_status make_params(tvm_kernel *function, tvm_diags *diags) {
     const tvm_ir_kernel *kernel = function->kernel;
     size_t count = kernel->param_count ? kernel->param_count : 1;
@@ -18,9 +18,6 @@ static tvm_status make_params(tvm_kernel *function, tvm_diags *diags) {
     for (uint32_t p = 0; p < kernel->param_count; p++) {
         tvm_dtype_name(kernel->slots[p].dtype, function->type_names[p]);
         function->args[p] = (uint8_t)tvm_arg_kind_of(&kernel->slots[p]);
-        function->shapes[p] =
-            function->entry ? strdup("") : tvm_launch_shape_text(function->code->program, kernel, p);
-        if (!function->shapes[p]) return tvm_diag_no_memory(diags);
     }
     return TVM_OK;
 }
@@ -198,6 +195,17 @@ size_t tvm_param_count(const tvm_kernel *function) {
     return function ? function->kernel->param_count : 0;
 }
 
+/* The text of a parameter's shape, which lives as long as the program; NULL: out of memory. The extents of an
+ * entry's may differ between its variants. */
+static const char *shape_text(const tvm_kernel *function, size_t index) {
+    if (function->entry) return "";
+    pthread_mutex_lock(&function->code->lock);
+    char **text = &function->shapes[index];
+    if (!*text) *text = tvm_launch_shape_text(function->code->program, function->kernel, (uint32_t)index);
+    pthread_mutex_unlock(&function->code->lock);
+    return *text;
+}
+
 tvm_status tvm_param(const tvm_kernel *function, size_t index, tvm_param_info *info) {
     if (!function || !info) return TVM_USAGE;
     tvm_diags diags = {0};
@@ -210,12 +218,14 @@ tvm_status tvm_param(const tvm_kernel *function, size_t index, tvm_param_info *i
     }
     const tvm_slot *slot = &kernel->slots[index];
     bool tensor = slot->kind == TVM_SLOT_GLOBAL;
+    const char *shape = shape_text(function, index);
+    if (!shape) return tvm_context_finish(function->code->context, tvm_diag_no_memory(&diags), &diags);
     *info = (tvm_param_info){.name = tvm_string(function->code->program, slot->name),
                              .type = function->type_names[index],
                              .bits = slot->dtype.bits,
                              .is_tensor = tensor,
                              .rank = tensor ? slot->rank : 0,
-                             .shape = function->shapes[index]};
+                             .shape = shape};
     return tvm_context_finish(function->code->context, TVM_OK, &diags);
 }
 

@@ -39,7 +39,7 @@ struct tvm_kernel {
     tvm_variants *variants;                 /* of an entry */
     uint32_t index;                         /* of a kernel, in the program */
     char (*type_names)[TVM_DTYPE_NAME_MAX]; /* of the parameters */
-    char **shapes;                          /* of the parameters, as declared */
+    char **shapes;                          /* of the parameters, as declared; NULL: not asked for */
     uint8_t *args;                          /* tvm_arg_kind of the parameters */
     tvm_launch_plan *plan;
     tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
@@ -53,7 +53,7 @@ struct tvm_program {
     size_t function_count;
     void *device_code;
     tvm_room room;        /* for its kernels on the device, of programs with entries */
-    pthread_mutex_t lock; /* of the bindings */
+    pthread_mutex_t lock; /* of the bindings, and the texts of shapes */
     struct tvm_binding *bindings;
 };
 
