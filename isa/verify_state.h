@@ -20,6 +20,10 @@ typedef struct tvm_verify_key {
     uint32_t words[TVM_VERIFY_KEY];
 } tvm_verify_key;
 
+/* The words that an instruction's key has; 0 where nothing is remembered. The others of it are not set. */
+uint32_t tvm_verify_key_of(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_team team,
+                           tvm_verify_key *key);
+
 typedef struct tvm_verify_state {
     tvm_ir_program *program;
     tvm_ir_kernel *kernel;
