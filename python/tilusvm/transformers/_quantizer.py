@@ -69,6 +69,11 @@ class TilusQuantizer(HfQuantizer):
     def _prepare_imported(self, model, checkpoint_files, **kwargs):
         files, dtype = [storage.File(path) for path in checkpoint_files], model.dtype
         self.imported = storage.prepare_imported(model, files, model.name_or_path)
+        layers = {name for each in self.imported for name in each.layers}
+        for name, file, called in _tensors_in(model, files):
+            owner, _, last = name.rpartition(".")
+            if owner in layers:  # of the shapes and types of the file, for transformers puts nothing else there
+                model.get_submodule(owner)._buffers[last] = torch.empty_like(file.tensor(called), device="meta")
         for name, layer in (pair for each in self.imported for pair in each.layers.items()):
             if dtype != layer.dtype:
                 raise ValueError(
@@ -113,6 +118,12 @@ def _keep_stacks(model):
     if conversions and any(isinstance(module, MixtureOfExperts) for module in model.modules()):
         kept = [each for each in conversions if not any("experts" in name for name in each.target_patterns)]
         model._weight_conversions = kept
+
+
+def _tensors_in(model, files):
+    """(name in the model, file, name in the file) of each tensor."""
+    rename = storage._renamer(model)
+    return [(rename(called), file, called) for file in files for called in file.entries]
 
 
 def _tensors(module):
