@@ -148,15 +148,17 @@ static int check_given(const reader *r, uint64_t given, py_arguments_rule rule) 
 
 /* An address as a number, torch's Stream.cuda_stream, or what __cuda_stream__() gives: (version, address). */
 static int stream_of_object(const reader *r, PyObject *object, void **stream) {
-    PyObject *number = NULL;
-    if (PyLong_Check(object)) {
+    PyObject *number = NULL, *method = NULL;
+    if (PyLong_Check(object))
         number = Py_NewRef(object);
-    } else if (PyObject_HasAttrString(object, "cuda_stream")) {
-        number = PyObject_GetAttrString(object, "cuda_stream");
-    } else if (PyObject_HasAttrString(object, "__cuda_stream__")) {
-        PyObject *pair = PyObject_CallMethod(object, "__cuda_stream__", NULL);
+    else
+        number = py_attribute_named(object, "cuda_stream");
+    if (!number && !PyErr_Occurred()) method = py_attribute_named(object, "__cuda_stream__");
+    if (method) {
+        PyObject *pair = PyObject_CallObject(method, NULL);
         number = pair ? PySequence_GetItem(pair, 1) : NULL;
         Py_XDECREF(pair);
+        Py_DECREF(method);
     }
     *stream = number ? PyLong_AsVoidPtr(number) : NULL;
     bool failed = !number || (!*stream && PyErr_Occurred());

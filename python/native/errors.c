@@ -32,9 +32,14 @@ PyObject *py_raise_format(py_state *state, tvm_status status, const char *format
     return NULL;
 }
 
+bool py_is_interruption(void) {
+    return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
+}
+
 PyObject *py_raise_from(py_state *state, tvm_status status, const char *format, ...) {
     PyObject *type, *cause, *trace, *new_type, *error, *new_trace;
     va_list list;
+    if (py_is_interruption()) return NULL;
     PyErr_Fetch(&type, &cause, &trace);
     PyErr_NormalizeException(&type, &cause, &trace);
     if (trace) PyException_SetTraceback(cause, trace);
@@ -52,4 +57,17 @@ PyObject *py_raise_from(py_state *state, tvm_status status, const char *format, 
     Py_XDECREF(cause);
     Py_XDECREF(trace);
     return NULL;
+}
+
+static PyObject *found(PyObject *value) {
+    if (!value && !py_is_interruption()) PyErr_Clear();
+    return value;
+}
+
+PyObject *py_attribute(PyObject *object, PyObject *name) {
+    return found(PyObject_GetAttr(object, name));
+}
+
+PyObject *py_attribute_named(PyObject *object, const char *name) {
+    return found(PyObject_GetAttrString(object, name));
 }

@@ -46,26 +46,27 @@ static py_state *state_of(PyTypeObject *type) {
     return NULL;
 }
 
-static int kernel_init(PyObject *self, PyObject *args, PyObject *words) {
-    static char *names[] = {"program", "index", NULL};
-    py_kernel *kernel = (py_kernel *)self;
+/* There is no object that is not whole: all is done where it is made, and nothing by __init__. */
+static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *words) {
+    static char *names[] = {"", "", NULL};
     PyObject *program;
     Py_ssize_t index;
-    py_state *state = state_of(Py_TYPE(self));
-    if (!state ||
-        !PyArg_ParseTupleAndKeywords(args, words, "O!n:Kernel", names, state->program_type, &program, &index))
-        return -1;
-    tvm_program *of = ((py_program *)program)->on[PY_INTERPRETER];
-    if (kernel->program || !tvm_kernel_at(of, (size_t)index)) {
-        PyErr_Format(PyExc_IndexError, "the program has no kernel %zd, or this object has one already",
-                     index);
-        return -1;
-    }
+    py_state *state = state_of(type);
+    if (!state) return PyErr_Format(PyExc_TypeError, "%R is of no module of this package", (PyObject *)type);
+    if (!PyArg_ParseTupleAndKeywords(args, words, "O!n:Kernel", names, state->program_type, &program, &index))
+        return NULL;
+    tvm_kernel *on = tvm_kernel_at(((py_program *)program)->on[PY_INTERPRETER], (size_t)index);
+    if (!on) return PyErr_Format(PyExc_IndexError, "the program has no kernel %zd", index);
+    allocfunc allocate = PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *self = allocate(type, 0);
+    if (!self) return NULL;
+    py_kernel *kernel = (py_kernel *)self;
     kernel->state = state;
     kernel->index = (size_t)index;
     kernel->program = (py_program *)Py_NewRef(program);
-    kernel->on[PY_INTERPRETER] = tvm_kernel_at(of, kernel->index);
-    return read_params(kernel);
+    kernel->on[PY_INTERPRETER] = on;
+    if (read_params(kernel)) Py_CLEAR(self);
+    return self;
 }
 
 static void kernel_free(PyObject *self) {
@@ -109,10 +110,6 @@ static PyObject *launch(py_kernel *kernel, py_arguments *arguments, tvm_kernel *
 /* Arguments that are held, and the kernel where they lie; NULL with an exception, and nothing held. */
 static tvm_kernel *take(py_kernel *kernel, PyObject *args, PyObject *words, py_arguments_rule rule,
                         py_arguments *arguments) {
-    if (!kernel->program) {
-        PyErr_SetString(PyExc_TypeError, "the kernel was not initialized");
-        return NULL;
-    }
     if (py_arguments_take(kernel, args, words, rule, arguments)) return NULL;
     tvm_kernel *on = py_kernel_on(kernel, arguments->place);
     if (!on) py_arguments_release(arguments);
@@ -241,7 +238,7 @@ static PyObject *kernel_info(PyObject *self, PyObject *device) {
 static PyObject *kernel_name(PyObject *self, void *unused) {
     (void)unused;
     const py_kernel *kernel = (py_kernel *)self;
-    return PyUnicode_FromString(kernel->name ? kernel->name : "");
+    return PyUnicode_FromString(kernel->name);
 }
 
 static PyObject *kernel_parameters(PyObject *self, void *unused) {
@@ -260,8 +257,7 @@ static PyObject *kernel_parameters(PyObject *self, void *unused) {
 
 static PyObject *kernel_program(PyObject *self, void *unused) {
     (void)unused;
-    PyObject *program = (PyObject *)((py_kernel *)self)->program;
-    return Py_NewRef(program ? program : Py_None);
+    return Py_NewRef((PyObject *)((py_kernel *)self)->program);
 }
 
 static PyGetSetDef kernel_attributes[] = {
@@ -293,7 +289,7 @@ static PyMethodDef kernel_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot kernel_slots[] = {
-    {Py_tp_init, kernel_init},
+    {Py_tp_new, kernel_new},
     {Py_tp_dealloc, kernel_free},
     {Py_tp_call, kernel_call},
     {Py_tp_getset, kernel_attributes},

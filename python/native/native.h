@@ -70,8 +70,15 @@ enum { PY_SIGNATURE = 1000 };
 PyObject *py_raise(py_state *state, tvm_status status, const tvm_context *context);
 PyObject *py_raise_text(py_state *state, tvm_status status, const char *text);
 PyObject *py_raise_format(py_state *state, tvm_status status, const char *format, ...);
-/* The exception that is set becomes the cause of this one. */
+/* Is an exception set that is no error of what was called, as KeyboardInterrupt and SystemExit? */
+bool py_is_interruption(void);
+/* The exception that is set becomes the cause of this one; an interruption stays as it is. */
 PyObject *py_raise_from(py_state *state, tvm_status status, const char *format, ...);
+
+/* The attribute of an object, or NULL where it has none, or with an exception where asking for it was
+ * interrupted; an error of what asks is as having none. */
+PyObject *py_attribute(PyObject *object, PyObject *name);
+PyObject *py_attribute_named(PyObject *object, const char *name);
 
 /* ---- devices.c ---- */
 

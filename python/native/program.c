@@ -2,19 +2,20 @@
  * not ended and graphs that were captured refer to its code. */
 #include "native.h"
 
-static int program_init(PyObject *self, PyObject *args, PyObject *words) {
-    static char *names[] = {"bytes", NULL};
+/* There is no object that is not whole: all is done where it is made, and nothing by __init__. */
+static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *words) {
+    static char *names[] = {"", NULL};
+    PyObject *bytes, *module = PyType_GetModule(type);
+    if (!module || !PyArg_ParseTupleAndKeywords(args, words, "S:Program", names, &bytes)) return NULL;
+    allocfunc allocate = PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *self = allocate(type, 0);
+    if (!self) return NULL;
     py_program *program = (py_program *)self;
-    PyObject *bytes;
-    if (!PyArg_ParseTupleAndKeywords(args, words, "S:Program", names, &bytes)) return -1;
-    if (program->bytes) {
-        PyErr_SetString(PyExc_TypeError, "a program is made once");
-        return -1;
-    }
-    program->module = Py_NewRef(PyType_GetModule(Py_TYPE(self)));
-    program->state = PyModule_GetState(program->module);
+    program->module = Py_NewRef(module);
+    program->state = PyModule_GetState(module);
     program->bytes = Py_NewRef(bytes);
-    return py_program_on(program, PY_INTERPRETER) ? 0 : -1;
+    if (!py_program_on(program, PY_INTERPRETER)) Py_CLEAR(self);
+    return self;
 }
 
 tvm_program *py_program_on(py_program *program, unsigned place) {
@@ -80,7 +81,7 @@ static PyMethodDef program_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot program_slots[] = {
-    {Py_tp_init, program_init},
+    {Py_tp_new, program_new},
     {Py_tp_dealloc, program_free},
     {Py_tp_getset, program_attributes},
     {Py_tp_methods, program_methods},

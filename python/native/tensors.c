@@ -5,31 +5,33 @@
 
 /* ---- types that have the exchange API ---- */
 
+/* DLPack's specification names the capsule: one of another name holds something else. */
 static const py_exchange_api *api_of_capsule(PyObject *capsule) {
-    const char *name = PyCapsule_GetName(capsule);
-    const py_exchange_api *api = name ? PyCapsule_GetPointer(capsule, name) : NULL;
+    static const char name[] = "dlpack_exchange_api";
+    const py_exchange_api *api =
+        PyCapsule_IsValid(capsule, name) ? PyCapsule_GetPointer(capsule, name) : NULL;
     while (api && api->version.major > 1) api = api->older;
     return api && api->tensor_from_object ? api : NULL;
 }
 
-static const py_exchange_api *find_api(py_state *state, PyObject *type) {
-    PyObject *capsule = PyObject_GetAttr(type, state->exchange_name);
-    const py_exchange_api *api = capsule && PyCapsule_CheckExact(capsule) ? api_of_capsule(capsule) : NULL;
-    PyErr_Clear(); /* it has none */
+/* *api is NULL where the type has none. -1 with an exception where asking was interrupted. */
+static int find_api(py_state *state, PyObject *type, const py_exchange_api **api) {
+    PyObject *capsule = py_attribute(type, state->exchange_name);
+    *api = capsule && PyCapsule_CheckExact(capsule) ? api_of_capsule(capsule) : NULL;
     Py_XDECREF(capsule);
-    return api;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
-static const py_exchange_api *api_of(py_state *state, PyObject *type) {
+static int api_of(py_state *state, PyObject *type, const py_exchange_api **api) {
     for (unsigned i = 0; i < PY_KNOWN_TYPES; i++)
-        if (state->known[i].type == type) return state->known[i].api;
+        if (state->known[i].type == type) return *api = state->known[i].api, 0;
+    if (find_api(state, type, api)) return -1;
     py_known_type *place = &state->known[state->known_next++ % PY_KNOWN_TYPES];
     PyObject *old = place->type;
     place->type = Py_NewRef(type);
-    place->api = find_api(state, type);
-    const py_exchange_api *api = place->api;
+    place->api = *api;
     Py_XDECREF(old);
-    return api;
+    return 0;
 }
 
 void py_forget_types(py_state *state) {
@@ -111,20 +113,18 @@ static const tvm_tensor *tensor_of_capsule(PyObject *capsule) {
 }
 
 /* stream: what __dlpack__ takes to make the data ready on; NULL: not given. */
-static PyObject *call_dlpack(PyObject *object, PyObject *stream) {
-    PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *capsule = NULL;
-    PyObject *none = method ? PyTuple_New(0) : NULL;
+static PyObject *call_dlpack(PyObject *method, PyObject *stream) {
+    PyObject *capsule = NULL, *none = PyTuple_New(0);
     PyObject *words = none && stream ? Py_BuildValue("{sO}", "stream", stream) : NULL;
     if (none && (words || !stream)) capsule = PyObject_Call(method, none, words);
     Py_XDECREF(words);
     Py_XDECREF(none);
-    Py_XDECREF(method);
     return capsule;
 }
 
-static int take_capsule(py_kernel *kernel, const py_param *param, PyObject *object, PyObject *stream,
+static int take_capsule(py_kernel *kernel, const py_param *param, PyObject *method, PyObject *stream,
                         py_tensor *tensor) {
-    PyObject *capsule = call_dlpack(object, stream);
+    PyObject *capsule = call_dlpack(method, stream);
     const tvm_tensor *found = capsule && PyCapsule_CheckExact(capsule) ? tensor_of_capsule(capsule) : NULL;
     if (!found) {
         Py_XDECREF(capsule);
@@ -157,7 +157,7 @@ static int refuse_object(py_kernel *kernel, const py_param *param, PyObject *obj
 
 int py_tensor_take(py_kernel *kernel, const py_param *param, PyObject *object, PyObject *stream,
                    py_tensor *tensor, const py_exchange_api **api) {
-    *api = api_of(kernel->state, (PyObject *)Py_TYPE(object));
+    if (api_of(kernel->state, (PyObject *)Py_TYPE(object), api)) return -1;
     if (*api) {
         tensor->kind = PY_BORROWED;
         if (!(*api)->tensor_from_object(object, &tensor->tensor)) return 0;
@@ -166,9 +166,11 @@ int py_tensor_take(py_kernel *kernel, const py_param *param, PyObject *object, P
         return -1;
     }
     if (PyObject_CheckBuffer(object)) return take_buffer(kernel, param, object, tensor);
-    if (PyObject_HasAttrString(object, "__dlpack__"))
-        return take_capsule(kernel, param, object, stream, tensor);
-    return refuse_object(kernel, param, object);
+    PyObject *method = py_attribute_named(object, "__dlpack__");
+    if (!method) return PyErr_Occurred() ? -1 : refuse_object(kernel, param, object);
+    int result = take_capsule(kernel, param, method, stream, tensor);
+    Py_DECREF(method);
+    return result;
 }
 
 void py_tensor_release(py_tensor *tensor) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from types import MappingProxyType
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from . import _native
@@ -66,11 +67,14 @@ class Kernel(_native.Kernel):
 
     __signature__ = _Signature()
 
-    def __init__(self, program: Program, index: int):
-        super().__init__(program._native, index)
+    program: Program
+    params: tuple[Param, ...]  #: the parameters, in their order
+
+    def __new__(cls, program: Program, index: int):
+        self = super().__new__(cls, program._native, index)
         self.program = program
-        #: the parameters, in their order
-        self.params: tuple[Param, ...] = tuple(Param(*row) for row in self._parameters)
+        self.params = tuple(Param(*row) for row in self._parameters)
+        return self
 
     def param_shape(self, param: str | int, *args: Any, device: Any = None, **by_name: Any) -> tuple[int, ...]:
         """The extents of a tensor parameter for these scalars; tensors may be left out.
@@ -113,6 +117,9 @@ class Program(Mapping[str, Kernel]):
 
     It is loaded on a device when one of its kernels is first called there. Programs can be pickled and copied.
     """
+
+    name: str = ""
+    _indices: Mapping[str, int] = MappingProxyType({})  # of one that was not initialized
 
     def __init__(self, bytecode: bytes, name: str = ""):
         """From the bytes of a vbc(5) file. Raises FormatError, AssembleError (a broken rule)."""
