@@ -9,8 +9,17 @@ what every instruction does. The language is vasm(5); the programs that ship are
 """
 
 import importlib
+import importlib.util
+import pathlib
 
-from ._errors import (
+if importlib.util.find_spec("._native", __name__) is None:
+    raise ImportError(
+        f"{pathlib.Path(__file__).parent} is the source of tilusvm, without its extension, which a build makes: "
+        f"pip install ./python, or make python in the build folder and put that one's python/ into PYTHONPATH; "
+        f"Python finds this one because it runs in its folder"
+    )
+
+from ._errors import (  # noqa: E402
     ArgumentError,
     AssembleError,
     CancelledError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import threading
@@ -71,12 +72,21 @@ def _file_of(name: str) -> tuple[str, dict[str, str]]:
     found = re.fullmatch(r"(matmul_lowbit|matmul)_([uif]\d(?:_e\dm\d)?)", name)
     if found:
         return f"{found[1]}_{_OF_A_TYPE[found[1]]}.vasm", {"WTYPE": found[2]}
-    raise NotFoundError(f"no program '{name}' ships; there are: {', '.join(program_names())}", 9)
+    names = program_names()
+    near = difflib.get_close_matches(name, names, 1)
+    raise NotFoundError(
+        f"no program '{name}' ships{f'; did you mean {near[0]!r}?' if near else ''}\n"
+        f"there are: {', '.join(names)}\n"
+        f"hint: {' and '.join(_OF_A_TYPE)} are of a type of weights, WTYPE=\"u3\" beside the name, or in it: "
+        f"{' and '.join(f'{of}_TYPE' for of in _OF_A_TYPE)} for u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0",
+        9,
+    )
 
 
 def program_names() -> list[str]:
-    """The names that program() takes; matmul_u3 and matmul_lowbit_u4 with any other low-precision type, too."""
-    return sorted(path.stem for path in PROGRAMS.glob("*.vasm"))
+    """The names that program() takes. matmul_lowbit and matmul are of the type that WTYPE="u3" says, by itself u4 and
+    u3, or that the name has: matmul_lowbit_TYPE, matmul_TYPE."""
+    return sorted({*(path.stem for path in PROGRAMS.glob("*.vasm")), *_OF_A_TYPE})
 
 
 def _shipped(name: str, defines: tuple[str, ...]) -> Program:
