@@ -1,7 +1,10 @@
 """nn.Linear against products of the weights that its codes stand for, computed apart from the package."""
 
 import copy
+import io
 import pickle
+import re
+import warnings
 
 import pytest
 from conftest import NO_TORCH, needs_gpu, torch
@@ -27,7 +30,7 @@ def exact(layer, x):
     codes = quantize.unpack(layer.packed, layer.type, layer.group, layer.scales.shape[1])
     weights = weights_of(codes, layer.scales, layer.zeros, layer.type, layer.group)
     y = x.double() @ weights[: layer.in_features, : layer.out_features]
-    return y if layer.bias is None else y + layer.bias[: layer.out_features].double()
+    return y if layer.bias is None else y + layer.bias.double()
 
 
 def few_types():
@@ -68,6 +71,9 @@ def test_sizes(inputs, outputs, device):
     assert (linear.in_features, linear.out_features) == (inputs, outputs)
     close(linear(x), exact(linear, x), 1e-3)
     assert linear.dequantize().shape == (outputs, inputs)
+    assert linear.bias.shape == (outputs,) and linear.weight.shape == (outputs, inputs)
+    assert torch.equal(linear.weight, linear.dequantize(torch.float16))
+    assert linear.parameter_count() == outputs * inputs + outputs
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -111,8 +117,50 @@ def test_state_dict(zeros):
     other.load_state_dict(linear.state_dict())
     assert torch.equal(other(x), linear(x))
     assert set(linear.state_dict()) == {"packed", "scales", "bias"} | ({"zeros"} if zeros else set())
-    with pytest.raises(RuntimeError, match="packed"):
+    with pytest.raises(RuntimeError, match="in the state u4 in groups of 64"):
         nn.Linear(128, 72, type="u3", group=64, zeros=zeros).load_state_dict(linear.state_dict())
+
+
+def reread(state):
+    """Through a file, as torch.save and torch.load have it."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+
+
+@pytest.mark.parametrize("way", [lambda state: state, copy.deepcopy, reread])
+def test_states_say_of_which_type_they_are(way):
+    """Types of one width have tensors of one shape: what they mean is another thing."""
+    model = torch.nn.Sequential(layer(type="f6_e3m2"), torch.nn.ReLU())
+    state = way(model.state_dict())
+    for other, message in [
+        (nn.Linear(128, 72, type="u6", group=64), "0 is u6 in groups of 64, in the state f6_e3m2 in groups of 64"),
+        (nn.Linear(128, 72, type="f6_e2m3", group=64), "is f6_e2m3 in groups of 64"),
+        (nn.Linear(128, 72, type="f6_e3m2", group=128), "is f6_e3m2 in groups of 128"),
+        (nn.Linear(128, 72, type="u6", group=64, zeros=True), "is u6 in groups of 64 with zero points"),
+    ]:
+        with pytest.raises(RuntimeError, match=message):
+            torch.nn.Sequential(other, torch.nn.ReLU()).load_state_dict(state)
+        assert not other.packed.any()
+    same = torch.nn.Sequential(nn.Linear(128, 72, type="f6_e3m2", group=64), torch.nn.ReLU())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same.load_state_dict(state)
+    assert torch.equal(same[0].packed, model[0].packed)
+
+
+def test_states_that_do_not_say():
+    """A plain dict, or a state of before, with a bias that is filled up: loaded where the shapes are the layer's."""
+    linear = layer(128, 70)
+    state = dict(linear.state_dict())
+    state["bias"] = torch.nn.functional.pad(state["bias"], (0, 2))
+    other = nn.Linear(128, 70, group=64)
+    with pytest.warns(UserWarning, match=re.escape("they are taken for u4 in groups of 64")):
+        other.load_state_dict(state)
+    x = torch.randn(2, 128, dtype=torch.float16)
+    assert torch.equal(other(x), linear(x)) and other.bias.shape == (70,)
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="packed"):
+        nn.Linear(128, 70, type="u3", group=64).load_state_dict(state)
 
 
 def test_copies():
@@ -158,6 +206,7 @@ def test_layers_put_together(zeros):
     assert whole.out_features == 212 and whole.in_features == 128
     assert torch.equal(whole(x), torch.cat([part(x) for part in layers], -1))
     assert torch.equal(whole.dequantize(), torch.cat([part.dequantize() for part in layers]))
+    assert whole.bias.shape == (212,)
     assert nn.Linear.cat([layers[1]]).bias is None
     for other, message in [
         (layer(128, 64, group=32, zeros=zeros), "group differs"),

@@ -1,5 +1,7 @@
 """Codes, scales, packing, and models, against plain computations of each."""
 
+import warnings
+
 import pytest
 from conftest import NO_TORCH, needs_gpu, torch
 
@@ -8,7 +10,7 @@ if torch is None:
 
 from torch_kit import FLOATS, TYPES, UNSIGNED, number, weights_of  # noqa: E402
 
-from tilusvm import quantize  # noqa: E402
+from tilusvm import nn, quantize  # noqa: E402
 from tilusvm._formats import bits_of_codes, codes_of_bits, format_of  # noqa: E402
 
 
@@ -221,3 +223,35 @@ def test_models_that_cannot_be():
 
 def test_every_float_type_is_tested():
     assert len(FLOATS) == 27 and len(set(TYPES)) == 42
+
+
+class Scaled(torch.nn.Linear):
+    """A linear layer that does something else, too."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Named(torch.nn.Linear):
+    """One that does not."""
+
+
+def test_modules_that_are_called_otherwise():
+    """What has a forward of its own stays, and so does a layer whose weight is read by another."""
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"scaled": Scaled(64, 8), "named": Named(64, 8)})
+    model["attention"] = torch.nn.MultiheadAttention(64, 2, batch_first=True)
+    x = torch.randn(2, 3, 64)
+    expected = model["scaled"](x), model["attention"](x, x, x)[0]
+    with pytest.warns(UserWarning, match=r"scaled, attention.out_proj \(NonDynamicallyQuantizableLinear, Scaled"):
+        quantize.quantize_(model, "u8", 32, progress=False)
+    assert type(model["named"]) is nn.Linear and type(model["scaled"]) is Scaled
+    assert torch.equal(model["scaled"](x), expected[0]) and torch.equal(model["attention"](x, x, x)[0], expected[1])
+    for skip in (["scaled", "attention.*"], ["*scaled", "*.out_proj"]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            quantize.quantize_(model, "u8", 32, skip=skip, progress=False)
+    with warnings.catch_warnings():  # nor where no type is for it
+        warnings.simplefilter("error")
+        again = torch.nn.ModuleDict({"scaled": Scaled(64, 8), "named": Named(64, 8)})
+        quantize.quantize_(again, {"named": "u4"}, 32, progress=False)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 
-import torch
+from ._torch import torch
 
 from . import AssembleError, program
 from ._formats import format_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 
-import torch
+from ._torch import torch
 
 
 #: What codes of 4 bits mean to bitsandbytes: nf4 of the QLoRA paper (Dettmers et al. 2023, appendix E), and its fp4.

@@ -6,7 +6,7 @@ refuses, `checked` looks for the argument to blame. What torch.compile and FakeT
 
 from __future__ import annotations
 
-import torch
+from ._torch import torch
 
 from . import Error
 

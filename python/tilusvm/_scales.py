@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-import torch
+from ._torch import torch
 
 from ._formats import Format
 

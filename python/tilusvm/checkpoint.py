@@ -10,10 +10,9 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import torch
-
 from . import UnsupportedError
 from ._formats import format_of
+from ._torch import torch
 from .experts import Experts
 from .nn import Linear
 

@@ -14,12 +14,12 @@ import copy
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import torch
+from ._torch import torch
 
 from . import quantize
 from ._formats import format_of
 from ._registry import HALVES, Operator, need, need_tensor
-from .nn import Linear, LowBit
+from .nn import Linear, LowBit, filled
 from .ops import check_group, group_rows, lowbit_program, packed_shape
 
 __all__ = ["ExpertTiles", "Experts", "MixtureOfExperts", "matmul_experts", "tiles_of"]
@@ -307,11 +307,10 @@ class Experts(LowBit):
             x = x.gather(1, self.order.index_select(0, owner).long())
         if k != self.in_features:
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
-        if bias is not None:
-            bias = torch.nn.functional.pad(bias.to(self.dtype), (0, n - self.out_features)).contiguous()
+        bias = filled(self.bias if bias is None else bias.to(self.dtype).contiguous(), n)
         y = _operator(
-            x.contiguous(), tiles.experts, self.packed, self.scales, self.zeros, self.bias if bias is None else bias,
-            self.type, self.group, None, self.multiplier,
+            x.contiguous(), tiles.experts, self.packed, self.scales, self.zeros, bias, self.type, self.group, None,
+            self.multiplier,
         )  # fmt: skip
         return y if n == self.out_features else y[:, : self.out_features].contiguous()
 

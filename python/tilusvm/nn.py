@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
-import torch
+from ._torch import torch
 
 from . import ops, quantize
 from ._formats import bits_of_codes, format_of
+from ._modules import matrix_of
 from ._registry import HALVES, need, need_tensor, plain
 
 __all__ = ["Linear"]
@@ -50,6 +52,47 @@ class LowBit(torch.nn.Module):
             self.multiplier = multiplier.to(self.multiplier.device)
         return self
 
+    def parameter_count(self) -> int:
+        """Weights and biases, of whatever width."""
+        one = self.in_features * self.out_features + (0 if self.bias is None else self.out_features)
+        return one * getattr(self, "experts", 1)
+
+    def _kind(self):
+        """What the tensors do not say: types of one width have tensors of one shape."""
+        return {"type": self.type, "group": self.group, "zeros": self.zeros is not None}
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if hasattr(destination, "_metadata"):  # where torch has the version of each module
+            destination._metadata[prefix[:-1]]["tilusvm"] = self._kind()
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors):
+        kind, own = local_metadata.get("tilusvm"), self._kind()
+        if kind is not None and kind != own:
+            errors.append(f"{prefix[:-1] or 'the layer'} is {_told(own)}, in the state {_told(kind)}")
+            return
+        if kind is None and f"{prefix}packed" in state_dict:
+            warnings.warn(
+                f"the state does not say of which type its weights are: they are taken for {_told(own)}, as the "
+                f"layer's; a state_dict() says so in its _metadata, which a plain dict of its tensors has not",
+                stacklevel=2,
+            )
+        bias = state_dict.get(f"{prefix}bias")
+        if bias is not None and bias.shape[-1] == self._whole[0]:  # once it was filled up, as the weights are
+            state_dict[f"{prefix}bias"] = bias[..., : self.out_features]
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing, unexpected, errors)
+
+
+def _told(kind):
+    """Of what _kind says, for a message."""
+    size = f"groups of {kind['group']}" if kind["group"] else "one group"
+    return f"{kind['type']} in {size}{' with zero points' if kind['zeros'] else ''}"
+
+
+def filled(bias, n):
+    """A bias as the operators take it, of the n columns of the packed weights."""
+    return bias if bias is None or bias.shape[-1] == n else torch.nn.functional.pad(bias, (0, n - bias.shape[-1]))
+
 
 class Linear(LowBit):
     """y = x W^T + bias, as torch.nn.Linear, with weights [out_features, in_features] of a low-precision type.
@@ -68,11 +111,15 @@ class Linear(LowBit):
     early, an attribute, False at first: a GPU reads the first weights while the launch before may still run. Where that
     writes no weights, as in a model that runs, it saves the wait for them.
 
-    Buffers: packed (uint8), scales, zeros (or None), bias (or None), the last three of dtype; order (int32
-    [in_features], or None), multiplier (float32 [1], or None). The gradient goes to x alone.
+    Buffers: packed (uint8), scales, zeros (or None), bias ([out_features], or None), the last three of dtype; order
+    (int32 [in_features], or None), multiplier (float32 [1], or None). The gradient goes to x alone.
+
+    state_dict() has the buffers, and in its _metadata, beside torch's own, the type, the group and whether there are
+    zero points: load_state_dict refuses those of another layer, and warns where a state does not say.
     """
 
     early = False
+    waiting = False  #: while a file is read, whose tensors are not those of the layer yet
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,
@@ -96,7 +143,7 @@ class Linear(LowBit):
         self.register_buffer("packed", torch.zeros(shape, dtype=torch.uint8, device=device))
         self.register_buffer("scales", half(*groups))
         self.register_buffer("zeros", half(*groups) if zeros else None)
-        self.register_buffer("bias", half(n) if bias else None)
+        self.register_buffer("bias", half(out_features) if bias else None)
         inputs = torch.arange(in_features, dtype=torch.int32, device=device) if order else None
         self.register_buffer("order", inputs)
         one = torch.ones(1, dtype=torch.float32, device=device) if multiplier else None
@@ -114,11 +161,11 @@ class Linear(LowBit):
         dtype: torch.dtype | None = None, scales: str = "mse", importance: torch.Tensor | None = None,
         device: torch.device | str | None = None, batch_invariant: bool = False,
     ) -> Linear:  # fmt: skip
-        """Quantizes a torch.nn.Linear; quantize.quantize_ has the arguments."""
+        """Quantizes a torch.nn.Linear, or the Conv1D of transformers; quantize.quantize_ has the arguments."""
         if not isinstance(getattr(linear, "weight", None), torch.Tensor):
             raise TypeError(f"from_float: linear must be a torch.nn.Linear, not {linear.__class__.__name__}")
         dtype = dtype or (linear.weight.dtype if linear.weight.dtype in HALVES else torch.float16)
-        weight = linear.weight.detach().to(device or linear.weight.device)
+        weight = matrix_of(linear).detach().to(device or linear.weight.device)
         strings, found, points = quantize.quantize_strings(
             weight, type, group, zeros=zeros, dtype=dtype, scales=scales, importance=importance
         )
@@ -208,7 +255,8 @@ class Linear(LowBit):
         biases = [layer.bias for layer in layers]
         bias = None
         if any(b is not None for b in biases):
-            bias = torch.cat([torch.zeros_like(m.scales[0]) if m.bias is None else m.bias for m in layers])
+            each = [m.scales.new_zeros(m.out_features) if m.bias is None else m.bias for m in layers]
+            bias = torch.cat(each)
         made = cls._empty(
             first.in_features, outputs, first.scales, first.zeros, bias, first.type, first.group, first.batch_invariant
         )
@@ -239,9 +287,15 @@ class Linear(LowBit):
         )
         self.scales, self.zeros = scales.contiguous(), None if zeros is None else zeros.to(scales.dtype).contiguous()
         if bias is not None:
-            bias = bias.detach().to(strings.device, scales.dtype)
-            self.bias = torch.nn.functional.pad(bias, (0, self._whole[0] - bias.shape[0])).contiguous()
+            self.bias = bias.detach().to(strings.device, scales.dtype)[: self.out_features].clone()
         return self
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """dequantize(dtype), made anew each time: for what looks at the weights of a layer, or at their type."""
+        if self.waiting or self.packed.is_meta:
+            return self.scales.new_empty(self.out_features, self.in_features, device="meta")
+        return self.dequantize(self.dtype)
 
     @torch.no_grad()
     def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -273,7 +327,8 @@ class Linear(LowBit):
             x = torch.nn.functional.pad(x, (0, k - self.in_features))
         if not x.is_contiguous():
             x = x.contiguous()
-        weights = buffers["packed"], scales, buffers["zeros"], buffers["bias"]
+        bias = buffers["bias"] if n == self.out_features else filled(buffers["bias"], n)
+        weights = buffers["packed"], scales, buffers["zeros"], bias
         rest = *weights, self.type, self.group, out_dtype, self.batch_invariant, buffers["multiplier"], self.early
         if x.requires_grad and torch.is_grad_enabled():
             y = _Product.apply(x, *rest)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 
-import torch
+from ._torch import torch
 
 from . import program
 from ._attention import CacheFormat, attention, attention_decode, kv_append, qkv_append

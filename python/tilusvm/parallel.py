@@ -13,7 +13,8 @@ import copy
 import fnmatch
 from collections.abc import Mapping
 
-import torch
+from ._torch import torch
+
 import torch.distributed as dist
 
 from . import ops, quantize

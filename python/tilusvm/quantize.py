@@ -12,10 +12,11 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 
-import torch
+from ._torch import torch
 
 from . import FormatError, _native
 from ._formats import bits_of_codes, codes_of_bits, format_of
+from ._modules import is_linear, stays
 from ._registry import HALVES, library, need, need_tensor
 from ._scales import scales_of
 from .ops import check_group, group_rows, lowbit_program, packed_shape
@@ -326,6 +327,17 @@ def _check_names(names, skip, importance):
         raise ValueError(f"importance names layers that there are not: {_some(unknown)}; there are {_some(names)}")
 
 
+def _warn_of(own):
+    """Of modules, by name, that are derived from a linear layer and do something else."""
+    if own:
+        kinds = ", ".join(sorted({module.__class__.__name__ for module in own.values()}))
+        warnings.warn(
+            f"quantize_: {_some(own)} ({kinds}) are not called as linear layers are, and stay as they are; name them "
+            f"in skip",
+            stacklevel=3,
+        )
+
+
 def _some(names):
     names = list(names)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") if names else "none"
@@ -355,8 +367,10 @@ def quantize_(
     importance: Mapping[str, torch.Tensor] | None = None, device: torch.device | str | None = None,
     progress: bool | Callable[[int, int, str], None] = True,
 ) -> torch.nn.Module:  # fmt: skip
-    """Replaces the torch.nn.Linear modules of a model by nn.Linear of low-precision weights, in place; returns the
-    model. The experts of a mixture of transformers, weights of three dimensions, become a MixtureOfExperts.
+    """Replaces the torch.nn.Linear modules of a model, and the Conv1D of transformers (GPT-2), by nn.Linear of
+    low-precision weights, in place; returns the model. The experts of a mixture of transformers, weights of three
+    dimensions, become a MixtureOfExperts. What is derived from torch.nn.Linear with a forward of its own stays, and is
+    warned of unless skip or type leave it out.
 
     type: a type's name, or a mapping of name patterns ("*.down_proj") to types, of which the first that fits is
     taken; modules that none fits stay. skip: patterns of names to leave alone ("lm_head"); one that fits nothing is
@@ -373,12 +387,13 @@ def quantize_(
     if isinstance(skip, str):
         raise TypeError("skip must be a sequence of patterns, not a string")
     every = {
-        n: m for n, m in model.named_modules(remove_duplicate=False)
-        if isinstance(m, torch.nn.Linear) or is_mixture(m)
+        n: m for n, m in model.named_modules(remove_duplicate=False) if is_linear(m) or is_mixture(m) or stays(m)
     }  # fmt: skip
     _check_names(every, skip, importance)
     found = {n: m for n, m in every.items() if not any(fnmatch.fnmatchcase(n, p) for p in skip)}
-    types = _types_for([n for n, m in found.items() if isinstance(m, torch.nn.Linear)], type)
+    _warn_of({n: m for n, m in found.items() if stays(m) and n in _types_for([n], type)})
+    found = {n: m for n, m in found.items() if not stays(m)}
+    types = _types_for([n for n, m in found.items() if is_linear(m)], type)
     for name, module in found.items():
         if name not in types and is_mixture(module):
             own = _types_for([f"{name}.{stack}" for stack in stacks_of(module)], type)

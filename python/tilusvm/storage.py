@@ -15,9 +15,8 @@ import os
 import struct
 import sys
 
-import torch
-
 from . import UnsupportedError
+from ._torch import torch
 from .checkpoint import layers_of
 from .experts import Experts, MixtureOfExperts, is_mixture
 from .nn import Linear, LowBit

@@ -8,10 +8,25 @@ Of the Llama, Qwen 2 and 3, Gemma 2 and 3 and Mistral families, and Mixtral and 
 torch, tilusvm.nn, or tilusvm.parallel.
 """
 
-from ._block import Options
-from ._cache import PagedCache
-from ._decoder import Decoder
-from ._layers import accelerate_
-from ._quantizer import TilusConfig, TilusQuantizer
+from .. import _torch as _torch
+from ._versions import check as _check
+
+try:
+    from transformers import __version__ as _version
+except ModuleNotFoundError as _error:
+    if _error.name != "transformers":
+        raise
+    raise ModuleNotFoundError(
+        "transformers is not installed, which tilusvm.transformers needs: pip install 'tilusvm[transformers]', or "
+        "pip install transformers",
+        name="transformers",
+    ) from None
+_check(_version)
+
+from ._block import Options  # noqa: E402
+from ._cache import PagedCache  # noqa: E402
+from ._decoder import Decoder  # noqa: E402
+from ._layers import accelerate_  # noqa: E402
+from ._quantizer import TilusConfig, TilusQuantizer  # noqa: E402
 
 __all__ = ["Decoder", "Options", "PagedCache", "TilusConfig", "TilusQuantizer", "accelerate_"]

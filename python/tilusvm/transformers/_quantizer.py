@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
+import functools
+import inspect
+import warnings
 
 import torch
+from transformers.modeling_utils import PreTrainedModel
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from .. import nn, storage
+from .._modules import is_linear, sizes_of
 from ..experts import MixtureOfExperts, empty_mixture, is_mixture
 from ..quantize import checked_format, quantize_
 
 __all__ = ["TilusConfig", "TilusQuantizer"]
+
+#: What other packages call what TilusConfig has.
+_CALLED = {
+    "bits": "type", "wbits": "type", "w_bit": "type", "nbits": "type", "group_size": "group", "q_group_size": "group",
+    "zero_point": "zeros", "sym": "zeros", "modules_to_not_convert": "skip", "llm_int8_skip_modules": "skip",
+}  # fmt: skip
+
+
+def _refuse(words):
+    """TypeError for the first of the keywords that TilusConfig has not."""
+    own = [name for name in inspect.signature(TilusConfig).parameters if name != "words"]
+    for name, value in words.items():
+        hint = "it has " + ", ".join(own)
+        if name in ("dtype", "torch_dtype"):
+            hint = "the type of activations and scales is from_pretrained's dtype, torch.float16 or torch.bfloat16"
+        elif _CALLED.get(name) == "type" and isinstance(value, int):
+            hint = f"did you mean type='u{value}'?"
+        elif found := [_CALLED[name]] if name in _CALLED else difflib.get_close_matches(name, own, 1):
+            hint = f"did you mean {found[0]}?"
+        raise TypeError(f"TilusConfig has no {name!r}: {hint}")
 
 
 @register_quantization_config("tilusvm")
@@ -25,7 +51,10 @@ class TilusConfig(QuantizationConfigMixin):
     config.json.
     """
 
-    def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **kwargs):
+    def __init__(self, type="u4", group=128, zeros=False, scales="mse", skip=("lm_head",), version=None, **words):
+        if words.pop("quant_method", "tilusvm") != "tilusvm":  # a config.json has it
+            raise ValueError("TilusConfig is of the quant_method tilusvm")
+        _refuse(words)
         if isinstance(skip, str):
             raise TypeError("skip must be a sequence of patterns, not a string")
         if scales not in ("mse", "absmax"):
@@ -39,11 +68,20 @@ class TilusConfig(QuantizationConfigMixin):
 class TilusQuantizer(HfQuantizer):
     requires_calibration = False
 
-    def validate_environment(self, *args, **kwargs):
-        pass
+    def validate_environment(self, *args, device_map=None, **kwargs):
+        if isinstance(device_map, dict):
+            _refuse_offload(device_map)
 
     def update_dtype(self, dtype):
-        return dtype if dtype in (torch.float16, torch.bfloat16) else torch.float16
+        if dtype in (torch.float16, torch.bfloat16):
+            return dtype
+        if dtype is not None:
+            warnings.warn(
+                f"low-precision layers multiply torch.float16 or torch.bfloat16: the model is loaded in torch.float16, "
+                f"not in {dtype}; say so by dtype=torch.float16, or torch.bfloat16",
+                stacklevel=2,
+            )
+        return torch.float16
 
     def _process_model_before_weight_loading(self, model, **kwargs):
         """What was saved quantized is loaded as it is, into layers that wait for it."""
@@ -53,17 +91,19 @@ class TilusQuantizer(HfQuantizer):
         if how.version is not None:
             return self._prepare_imported(model, **kwargs)
         for name, module in list(model.named_modules()):
-            if isinstance(module, torch.nn.Linear) and not self._skips(name):
+            if is_linear(module) and not self._skips(name):
                 layer = nn.Linear(
-                    module.in_features, module.out_features, module.bias is not None, type=how.type, group=how.group,
-                    zeros=how.zeros, dtype=module.weight.dtype, device="meta",
+                    *sizes_of(module), module.bias is not None, type=how.type, group=how.group, zeros=how.zeros,
+                    dtype=module.weight.dtype, device="meta",
                 )  # fmt: skip
+                layer.waiting = True
             elif is_mixture(module) and not self._skips(name):
                 layer = empty_mixture(module, how.type, how.group, zeros=how.zeros)
             else:
                 continue
             owner, _, last = name.rpartition(".")
             setattr(model.get_submodule(owner), last, layer)
+        _untie(model)
         return model
 
     def _prepare_imported(self, model, checkpoint_files, **kwargs):
@@ -73,7 +113,10 @@ class TilusQuantizer(HfQuantizer):
         for name, file, called in _tensors_in(model, files):
             owner, _, last = name.rpartition(".")
             if owner in layers:  # of the shapes and types of the file, for transformers puts nothing else there
-                model.get_submodule(owner)._buffers[last] = torch.empty_like(file.tensor(called), device="meta")
+                module = model.get_submodule(owner)
+                module._buffers[last] = torch.empty_like(file.tensor(called), device="meta")
+                module.waiting = True
+        _untie(model)
         for name, layer in (pair for each in self.imported for pair in each.layers.items()):
             if dtype != layer.dtype:
                 raise ValueError(
@@ -84,6 +127,10 @@ class TilusQuantizer(HfQuantizer):
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         how = self.quantization_config
+        _refuse_offload(getattr(model, "hf_device_map", None) or {})
+        for module in model.modules():
+            if isinstance(module, nn.LowBit):
+                _as_buffers(module)
         for each in getattr(self, "imported", []):
             modules = {name: model.get_submodule(name) for name in each.layers}
             each.fill(model, lambda name: _tensors(modules[name]))
@@ -91,6 +138,7 @@ class TilusQuantizer(HfQuantizer):
             names = [name for name, _ in model.named_modules()]
             skip = [pattern for pattern in how.skip if fnmatch.filter(names, pattern)]  # lm_head not all models have
             quantize_(model, how.type, how.group, skip=skip, zeros=how.zeros, scales=how.scales, progress=False)
+            _untie(model)
         for module in model.modules():  # what lies in a file may begin anywhere
             if isinstance(module, nn.LowBit):
                 for name, tensor in list(module.named_buffers()):
@@ -110,6 +158,60 @@ class TilusQuantizer(HfQuantizer):
     @property
     def is_trainable(self):
         return False
+
+
+def _refuse_offload(device_map):
+    """ValueError where modules are to be kept elsewhere than they run, of which kernels know nothing."""
+    places = {name: str(device) for name, device in device_map.items()}
+    away = [name for name, place in places.items() if place == "disk"]
+    if any(place not in ("cpu", "disk") for place in places.values()):
+        away += [name for name, place in places.items() if place == "cpu"]
+    if away:
+        where = "disk" if "disk" in places.values() else "cpu"
+        raise ValueError(
+            f"device_map leaves {away[0] or 'the model'} on the {where}: low-precision layers run where they lie, and "
+            f"cannot be offloaded; give a device_map without cpu and disk beside a GPU, such as device_map='cuda'"
+        )
+
+
+def _untie(model):
+    """Of weights that are one in the model's configuration, those that are replaced are no longer."""
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    ends = [name for name, source in tied.items() if any(_replaced(model, each) for each in (name, source))]
+    for name in ends:
+        del tied[name]
+    if ends:
+        for config in {id(each): each for each in (model.config, model.config.get_text_config())}.values():
+            config.tie_word_embeddings = False
+
+
+def _replaced(model, name):
+    module = storage._module(model, name.rpartition(".")[0])
+    return isinstance(module, nn.LowBit)
+
+
+def _as_buffers(module):
+    """Some versions of transformers make parameters of what they load."""
+    module.waiting = False
+    for name, parameter in list(module._parameters.items()):
+        delattr(module, name)
+        module.register_buffer(name, parameter.detach())
+
+
+def _counted(total):
+    """PreTrainedModel.num_parameters, with low-precision layers' weights and biases in the place of their buffers."""
+
+    @functools.wraps(total)
+    def num_parameters(self, only_trainable=False, exclude_embeddings=False):
+        count = total(self, only_trainable, exclude_embeddings)
+        if only_trainable:
+            return count
+        return count + sum(module.parameter_count() for module in self.modules() if isinstance(module, nn.LowBit))
+
+    return num_parameters
+
+
+PreTrainedModel.num_parameters = _counted(PreTrainedModel.num_parameters)
 
 
 def _keep_stacks(model):
