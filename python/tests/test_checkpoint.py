@@ -441,6 +441,7 @@ def test_versions_that_are_not_known():
 # ---- transformers ----
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("device", DEVICES)
 def test_from_pretrained(tmp_path, device):
     """A model whose linear layers are of GPTQ, and one of FP8, by transformers' own loader; and its blocks."""

@@ -173,6 +173,7 @@ def exact(model, quantized):
     return model
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_models(family, device, tmp_path):
@@ -202,6 +203,7 @@ def test_models(family, device, tmp_path):
     assert torch.equal(other(IDS.to(device)).logits, logits)
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("family", ["mixtral", "qwen2_moe", "qwen3_moe"])
 def test_decoders(family, device):
@@ -221,6 +223,7 @@ def test_decoders(family, device):
     close(accelerate_(model)(ids).logits, wanted, 0.01)
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("family", ["mixtral", "gpt_oss"])
 def test_from_pretrained(family, tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers cannot be imported")
@@ -268,6 +271,7 @@ def gpt_oss(count, hidden, inner):
     return tensors, weights
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("pretrained", [False, True])
 def test_gpt_oss(tmp_path, device, pretrained):
@@ -286,6 +290,7 @@ def test_gpt_oss(tmp_path, device, pretrained):
     check(model, found, device, 0.03)
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     "family, pretrained, mixed", [("mixtral", False, False), ("mixtral", True, True), ("qwen3_moe", True, False)]
@@ -337,6 +342,7 @@ def check(model, found, device, tolerance):
     close(found(IDS.to(device)).logits.cpu(), model(IDS).logits, 3 * tolerance)
 
 
+@pytest.mark.transformers
 def test_lists_that_are_not_whole(tmp_path):
     model = model_of("mixtral")
     layers = {}

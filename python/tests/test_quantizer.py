@@ -19,6 +19,7 @@ import tilusvm.transformers  # noqa: E402
 from tilusvm import nn, quantize_  # noqa: E402
 from tilusvm.transformers import TilusConfig, _versions  # noqa: E402
 
+pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
 SMALL = dict(hidden_size=64, intermediate_size=100, num_hidden_layers=1, num_attention_heads=2, vocab_size=90)
 CONFIGS = {
@@ -151,6 +152,11 @@ def test_the_range_that_is_tested():
     (wanted,) = [w for w in extras["optional-dependencies"]["transformers"] if w.startswith("transformers")]
     major, minor, _ = last.split(".")
     assert wanted == f"transformers>={first},<{major}.{int(minor) + 1}"
+    for name, version in (("first", first), ("last", last)):  # what the tests are run with
+        text = (Path(__file__).parent / f"requirements-{name}.txt").read_text()
+        assert f"transformers=={version}\n" in text
+    text = " ".join((Path(__file__).parent.parent / "README.md").read_text().split())
+    assert "tested with transformers {}.{} to {}.{}, and warns".format(*first.split(".")[:2], major, minor) in text
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for version in (first, last, f"{major}.{minor}.99", "5.10.1"):

@@ -127,6 +127,7 @@ def test_buffers_that_no_file_has(tmp_path):
     assert storage.load(Scaled().to("meta"), tmp_path, strict=False).factor.is_meta
 
 
+@pytest.mark.transformers
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
 def test_models_of_transformers_from_the_meta_device(tmp_path, family):
     """Rotary embedding and the scale of Gemma's embedding are in no file."""

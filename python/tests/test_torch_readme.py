@@ -28,7 +28,6 @@ def test_the_session():
     run(BEFORE, 20)
 
 
-@pytest.mark.skipif(not TOOL.exists(), reason=f"tvm-pack is not built: there is no {TOOL}")
 def test_quantized_by_others(monkeypatch):
     monkeypatch.setenv("PATH", str(TOOL.parent), prepend=":")
     run(SECTION + AFTER, 8)

@@ -10,6 +10,7 @@ from tilusvm import nn  # noqa: E402
 from tilusvm.quantize import quantize_  # noqa: E402
 from tilusvm.transformers import Decoder, Options, PagedCache, TilusConfig, accelerate_  # noqa: E402
 
+pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 WINDOW = dict(sliding_window=8)

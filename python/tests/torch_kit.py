@@ -17,14 +17,12 @@ FLOATS = [f"f{b}_e{e}m{b - 1 - e}" for b in range(3, 9) for e in range(1, b)]
 TYPES = UNSIGNED + SIGNED + FLOATS
 
 
-#: Of the build that the package is in.
-TOOL = pathlib.Path(tilusvm.__file__).parent.parent.parent / "tvm-pack"
+#: What is built with the package, and stands beside it.
+TOOL = pathlib.Path(tilusvm.__file__).parent.parent / "bin" / "tvm-pack"
 
 
 def tvm_pack(*arguments):
-    """Runs the tool, where it is built."""
-    if not TOOL.exists():
-        pytest.skip(f"tvm-pack is not built: there is no {TOOL}")
+    """Runs the tool."""
     done = subprocess.run([TOOL, "--quiet", *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
