@@ -12,9 +12,9 @@ word() { tail -n 1 "$2" | tr ',' '\n' | awk -v word="$1" 'index($2, word) == 1 {
 # so has one that has run nothing.
 run_pytest() {
     log=$1
-    python=$2
+    by=$2
     shift 2
-    "$python" -m pytest -q -rs -p no:cacheprovider "$@" >"$log" 2>&1
+    "$by" -m pytest -q -rs -p no:cacheprovider "$@" >"$log" 2>&1
     status=$?
     cat "$log"
     now=$(($(word failed "$log") + $(word error "$log")))

@@ -82,6 +82,23 @@ def test_models_are_saved_and_loaded(name, tmp_path):
             assert layer.bias is None or layer.bias.shape == (layer.out_features,)
 
 
+def test_biases_that_were_filled_up(tmp_path):
+    """Folders of before have biases of as many elements as the packed weights have columns."""
+    config, words = CONFIGS["odd sizes"]
+    saved(config, tmp_path / "plain")
+    model = load(tmp_path / "plain", quantization_config=TilusConfig("u8", 32, **words))
+    model.save_pretrained(tmp_path / "now")
+    for layer in (m for m in model.modules() if isinstance(m, nn.Linear) and m.bias is not None):
+        layer.bias = nn.filled(layer.bias + 0.5, layer._whole[0])
+    ids = torch.arange(1, 9)[None]
+    expected = model(ids).logits
+    model.save_pretrained(tmp_path / "before")
+    again = load(tmp_path / "before")
+    assert torch.equal(again(ids).logits, expected)
+    up = again.model.layers[0].mlp.up_proj
+    assert up._whole[0] == 104 and up.bias.shape == (100,) and up.bias.is_contiguous()
+
+
 def test_routers_stay():
     """Llama 4's router is derived from torch.nn.Linear, and gives scores and logits."""
     config = transformers.Llama4TextConfig(

@@ -36,6 +36,8 @@ class _Product(torch.autograd.Function):
 class LowBit(torch.nn.Module):
     """What has weights of a low-precision type: buffers packed, scales, zeros, bias, order, multiplier."""
 
+    waiting = False  #: while a file is read, whose tensors are not those of the layer yet
+
     @property
     def dtype(self) -> torch.dtype:
         return self.scales.dtype
@@ -51,6 +53,10 @@ class LowBit(torch.nn.Module):
         if multiplier is not None and self.multiplier.dtype != multiplier.dtype:
             self.multiplier = multiplier.to(self.multiplier.device)
         return self
+
+    def true_bias(self, bias: torch.Tensor) -> torch.Tensor:
+        """A bias of a file, which once was filled up as the weights are, without what it was filled up with."""
+        return bias[..., : self.out_features] if bias.shape[-1] == self._whole[0] else bias
 
     def parameter_count(self) -> int:
         """Weights and biases, of whatever width."""
@@ -78,8 +84,8 @@ class LowBit(torch.nn.Module):
                 stacklevel=2,
             )
         bias = state_dict.get(f"{prefix}bias")
-        if bias is not None and bias.shape[-1] == self._whole[0]:  # once it was filled up, as the weights are
-            state_dict[f"{prefix}bias"] = bias[..., : self.out_features]
+        if bias is not None:
+            state_dict[f"{prefix}bias"] = self.true_bias(bias)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing, unexpected, errors)
 
 
@@ -119,7 +125,6 @@ class Linear(LowBit):
     """
 
     early = False
-    waiting = False  #: while a file is read, whose tensors are not those of the layer yet
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, type: str = "u4", group: int = 128,

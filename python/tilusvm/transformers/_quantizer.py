@@ -83,13 +83,14 @@ class TilusQuantizer(HfQuantizer):
             )
         return torch.float16
 
-    def _process_model_before_weight_loading(self, model, **kwargs):
+    def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         """What was saved quantized is loaded as it is, into layers that wait for it."""
         if not self.pre_quantized:
             return model
         how = self.quantization_config
         if how.version is not None:
-            return self._prepare_imported(model, **kwargs)
+            return self._prepare_imported(model, checkpoint_files)
+        layers = []
         for name, module in list(model.named_modules()):
             if is_linear(module) and not self._skips(name):
                 layer = nn.Linear(
@@ -97,25 +98,27 @@ class TilusQuantizer(HfQuantizer):
                     dtype=module.weight.dtype, device="meta",
                 )  # fmt: skip
                 layer.waiting = True
+                layers.append(name)
             elif is_mixture(module) and not self._skips(name):
                 layer = empty_mixture(module, how.type, how.group, zeros=how.zeros)
             else:
                 continue
             owner, _, last = name.rpartition(".")
             setattr(model.get_submodule(owner), last, layer)
+        files = [storage.File(path) for path in checkpoint_files or [] if str(path).endswith(".safetensors")]
+        for module, last, tensor in _tensors_in(model, files, layers):
+            if last == "bias" and module.true_bias(tensor) is not tensor:
+                module.bias = torch.empty_like(tensor, device="meta")
         _untie(model)
         return model
 
-    def _prepare_imported(self, model, checkpoint_files, **kwargs):
+    def _prepare_imported(self, model, checkpoint_files):
         files, dtype = [storage.File(path) for path in checkpoint_files], model.dtype
         self.imported = storage.prepare_imported(model, files, model.name_or_path)
         layers = {name for each in self.imported for name in each.layers}
-        for name, file, called in _tensors_in(model, files):
-            owner, _, last = name.rpartition(".")
-            if owner in layers:  # of the shapes and types of the file, for transformers puts nothing else there
-                module = model.get_submodule(owner)
-                module._buffers[last] = torch.empty_like(file.tensor(called), device="meta")
-                module.waiting = True
+        for module, last, tensor in _tensors_in(model, files, layers):
+            module._buffers[last] = torch.empty_like(tensor, device="meta")
+            module.waiting = True
         _untie(model)
         for name, layer in (pair for each in self.imported for pair in each.layers.items()):
             if dtype != layer.dtype:
@@ -191,11 +194,13 @@ def _replaced(model, name):
 
 
 def _as_buffers(module):
-    """Some versions of transformers make parameters of what they load."""
+    """What was loaded, as the layer has it: some versions of transformers make parameters of buffers."""
     module.waiting = False
     for name, parameter in list(module._parameters.items()):
         delattr(module, name)
         module.register_buffer(name, parameter.detach())
+    if module.bias is not None:
+        module.bias = module.true_bias(module.bias)
 
 
 def _counted(total):
@@ -222,10 +227,15 @@ def _keep_stacks(model):
         model._weight_conversions = kept
 
 
-def _tensors_in(model, files):
-    """(name in the model, file, name in the file) of each tensor."""
-    rename = storage._renamer(model)
-    return [(rename(called), file, called) for file in files for called in file.entries]
+def _tensors_in(model, files, layers):
+    """The tensors that files have of the layers of these names: (module, the name of its buffer, tensor) of each. Where
+    transformers looks at shapes, those of the buffers are to be the file's."""
+    rename, layers = storage._renamer(model), set(layers)
+    for file in files:
+        for called in file.entries:
+            owner, _, last = rename(called).rpartition(".")
+            if owner in layers:
+                yield model.get_submodule(owner), last, file.tensor(called)
 
 
 def _tensors(module):
