@@ -1,5 +1,5 @@
-"""What the tests share. Torch is used where it can be imported; its tests say so where it cannot. With TVM_HIDE_TORCH in
-the environment it cannot."""
+"""What the tests share. Torch is used where it can be imported; its tests say so where it cannot. With TVM_HIDE_TORCH
+in the environment it cannot."""
 
 import os
 import pathlib

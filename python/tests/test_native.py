@@ -59,7 +59,8 @@ def test_objects_that_were_never_initialized(kind):
 @pytest.mark.parametrize("kind", TYPES[:2], ids=lambda kind: kind.__name__)
 def test_arguments_that_make_no_object(kind, axpy):
     program = axpy.program._native
-    for arguments in [(), (None,), (b"",), (b"no program",), (program,), (program, 7), (program, -1), (kind, 0), (0, 0)]:
+    wrong = [(), (None,), (b"",), (b"no program",), (program,), (program, 7), (program, -1), (kind, 0), (0, 0)]
+    for arguments in wrong:
         with pytest.raises((TypeError, IndexError, tilusvm.Error)):
             kind(*arguments)
 
