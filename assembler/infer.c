@@ -324,13 +324,16 @@ static unsigned find_candidates(tvm_infer_state *in, const component *c, bool pr
     return total;
 }
 
+static bool make_any(const tvm_infer_state *in, uint32_t slot, tvm_layout *made, tvm_why *why) {
+    const tvm_layout shape = tvm_infer_shape_of(in, slot);
+    return tvm_layout_auto(shape.rank, shape.shape, tvm_layout_threads(&shape), in->work[slot].dtype.bits,
+                           made, why) == TVM_OK;
+}
+
 /* What no anchor decides. */
 static void decide_any(tvm_infer_state *in, uint32_t slot) {
-    const tvm_layout shape = tvm_infer_shape_of(in, slot);
     tvm_layout made;
-    if (tvm_layout_auto(shape.rank, shape.shape, tvm_layout_threads(&shape), in->work[slot].dtype.bits, &made,
-                        NULL) != TVM_OK)
-        return;
+    if (!make_any(in, slot, &made, NULL)) return;
     uint32_t number = tvm_infer_number(in, &made);
     if (number != TVM_NONE) tvm_infer_spread(in, slot, number, (tvm_infer_reason){TVM_WHY_ANY, 0});
 }
@@ -385,7 +388,30 @@ static void spread_written(tvm_infer_state *in) {
     }
 }
 
-static void decide_component(tvm_infer_state *in, component *c) {
+/* A tile for which there is no layout in this many threads; the others of the component follow from it. */
+static bool refuse_undecided(const tvm_infer_state *in, const component *c) {
+    for (uint32_t i = 0; i < c->count && !in->failed; i++) {
+        uint32_t slot = c->slots[i];
+        const tvm_layout shape = tvm_infer_shape_of(in, slot);
+        const tvm_open_slot *made = &in->as->open.slots[slot];
+        tvm_layout layout;
+        tvm_why why = {""};
+        tvm_text extents = {0};
+        if (in->layout[slot] != TVM_NONE) continue;
+        make_any(in, slot, &layout, &why);
+        for (unsigned d = 0; d < shape.rank; d++)
+            tvm_text_add(&extents, "%s%u", d ? ", " : "", (unsigned)shape.shape[d]);
+        tvm_asm_error_in(in->as, made->source, made->token,
+                         "smaller tiles, in a loop or by more blocks, or more .warps leave each thread fewer",
+                         "no layout for a tile of [%s] in %u threads: %s", tvm_text_string(&extents),
+                         (unsigned)tvm_layout_threads(&shape), why.text);
+        tvm_text_free(&extents);
+        return false;
+    }
+    return true;
+}
+
+static bool decide_component(tvm_infer_state *in, component *c) {
     for (unsigned products = 2; products-- > 0 && !in->failed;) {
         tvm_infer_anchor candidates[CANDIDATES];
         unsigned best = 0, count;
@@ -395,6 +421,7 @@ static void decide_component(tvm_infer_state *in, component *c) {
             tvm_infer_spread(in, candidates[best].slot, candidates[best].layout, candidates[best].reason);
     }
     decide_rest(in, c);
+    return refuse_undecided(in, c);
 }
 
 /* ---- improvements: one tensor at a time ---- */
@@ -440,23 +467,25 @@ static void improve(tvm_infer_state *in, uint32_t slot) {
     }
 }
 
-static void decide(tvm_infer_state *in) {
+static bool decide(tvm_infer_state *in) {
+    bool good = true;
     bool *seen = tvm_infer_array(in, in->slot_count, sizeof *seen);
     bool *seen_insn = tvm_infer_array(in, in->kernel->insn_count, sizeof *seen_insn);
     component c = {.slots = tvm_infer_array(in, in->slot_count, sizeof *c.slots),
                    .insns = tvm_infer_array(in, in->kernel->insn_count, sizeof *c.insns),
                    .before = tvm_infer_array(in, in->slot_count, sizeof *c.before)};
-    if (in->failed) return;
+    if (in->failed) return false;
     spread_written(in);
     for (uint32_t s = 0; s < in->slot_count && !in->failed; s++) {
         if (!in->open[s] || seen[s]) continue;
         c.count = c.insn_count = 0;
         collect(in, s, seen, seen_insn, &c);
-        decide_component(in, &c);
+        good = decide_component(in, &c) && good;
     }
-    for (unsigned walk = 0; walk < IMPROVEMENTS; walk++)
+    for (unsigned walk = 0; good && walk < IMPROVEMENTS; walk++)
         for (uint32_t s = 0; s < in->slot_count && !in->failed && in->attempts < ATTEMPTS; s++)
-            if (in->open[s] && in->layout[s] != TVM_NONE) improve(in, s);
+            if (in->open[s]) improve(in, s);
+    return good && !in->failed;
 }
 
 /* ---- the kernel with its layouts ---- */
@@ -524,9 +553,9 @@ bool tvm_asm_infer_layouts(tvm_asm *as) {
     if (!as->open.count && !listed) return true;
     tvm_arena_reset(&as->scratch);
     if (!start(&in, as)) return tvm_asm_no_memory(as);
-    decide(&in);
-    if (!in.failed) tvm_infer_shared_layouts(&in);
-    bool good = !in.failed && conclude(&in);
+    bool good = decide(&in);
+    if (good) tvm_infer_shared_layouts(&in);
+    good = good && !in.failed && conclude(&in);
     if (good && listed) tvm_infer_report(&in, in.slot_count);
     as->assigned = NULL;
     if (in.failed) tvm_asm_no_memory(as);

@@ -71,6 +71,8 @@ typedef struct tvm_table {
     uint32_t column_count;
     const tvm_row *rows;
     uint32_t row_count;
+    uint32_t *index;     /* rows by the hashes of their names, one more than their numbers; 0: none */
+    uint32_t index_size; /* a power of two above the rows' number */
 } tvm_table;
 
 /* A nested instruction that was read and not written: what consumes it says where the result goes. */

@@ -114,6 +114,9 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
     tvm_status status = open && type->kind != TVM_SLOT_SHARED
                             ? tvm_asm_infer_shape(as, &insn, operands, type, &why)
                             : tvm_infer(as->program, kernel, tvm_asm_team(as), &insn, operands, type, &why);
+    if (status == TVM_OK && type->kind == TVM_SLOT_REGISTER && !open &&
+        !tvm_layout_holdable(&type->layout, &why))
+        status = TVM_INVALID;
     if (status == TVM_OK) return true;
     if (kernel->warps == 0) return false; /* it has been said that .warps is missing or wrong */
     return tvm_asm_invalid(as, token, open ? NULL : layout_lines(as, &insn, operands, &declared, hint),

@@ -3,6 +3,9 @@
 
 #include "parser.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 static bool same(const tvm_word *text, const char *name, uint32_t length) {
     return text->length == length && memcmp(text->name, name, length) == 0;
 }
@@ -42,6 +45,31 @@ static bool columns(tvm_asm *as, tvm_table *table) {
     return tvm_asm_expect(as, ")", "or ',' after a column") && tvm_asm_expect_end(as);
 }
 
+/* ---- rows by name ---- */
+
+/* Where the row of this name stands in the index, or where it would. */
+static uint32_t *find_row(const tvm_table *table, const char *name, uint32_t length) {
+    uint64_t at = XXH3_64bits(name, length);
+    for (;; at++) {
+        uint32_t *entry = &table->index[at & (table->index_size - 1)];
+        if (!*entry || same(&table->rows[*entry - 1].name, name, length)) return entry;
+    }
+}
+
+/* Room for `capacity` rows, a power of two: the rows may move. */
+static bool grow_rows(tvm_asm *as, tvm_table *table, tvm_row **rows, uint32_t capacity) {
+    tvm_row *more = tvm_arena_alloc(&as->keep, capacity * sizeof *more);
+    table->index_size = 2 * capacity;
+    table->index = tvm_arena_alloc(&as->keep, table->index_size * sizeof *table->index);
+    if (!more || !table->index) return tvm_asm_no_memory(as);
+    if (table->row_count) memcpy(more, *rows, table->row_count * sizeof *more);
+    memset(table->index, 0, table->index_size * sizeof *table->index);
+    table->rows = *rows = more;
+    for (uint32_t i = 0; i < table->row_count; i++)
+        *find_row(table, more[i].name.name, more[i].name.length) = i + 1;
+    return true;
+}
+
 /* name: value, value, ... [if condition] */
 static bool row(tvm_asm *as, const tvm_table *table, tvm_row *made) {
     const tvm_token *token = tvm_asm_peek(as);
@@ -51,9 +79,8 @@ static bool row(tvm_asm *as, const tvm_table *table, tvm_row *made) {
     made->name.name = tvm_arena_text(&as->keep, name, made->name.length);
     tvm_value *values = tvm_arena_alloc(&as->keep, table->column_count * sizeof *values);
     if (!made->name.name || !values) return tvm_asm_no_memory(as);
-    for (uint32_t i = 0; i < table->row_count; i++)
-        if (same(&table->rows[i].name, name, made->name.length))
-            return tvm_asm_error(as, token, NULL, "there are two rows '%s'", made->name.name);
+    if (table->row_count && *find_row(table, name, made->name.length))
+        return tvm_asm_error(as, token, NULL, "there are two rows '%s'", made->name.name);
     if (!tvm_asm_expect(as, ":", "after the row's name")) return false;
     for (uint32_t i = 0; i < table->column_count; i++) {
         tvm_value value;
@@ -75,15 +102,11 @@ static bool add_row(tvm_asm *as, tvm_table *table, tvm_row **rows, uint32_t *cap
     tvm_row made = {.kept = false};
     if (!row(as, table, &made)) return false;
     if (table->row_count == *capacity) {
-        if (*capacity >= TVM_ASM_LIST)
-            return tvm_asm_error(as, tvm_asm_peek(as), NULL, "more than %d rows", TVM_ASM_LIST);
         *capacity = *capacity ? *capacity * 2 : 8;
-        tvm_row *more = tvm_arena_alloc(&as->keep, *capacity * sizeof *more);
-        if (!more) return tvm_asm_no_memory(as);
-        if (table->row_count) memcpy(more, *rows, table->row_count * sizeof *more);
-        table->rows = *rows = more;
+        if (!grow_rows(as, table, rows, *capacity)) return false;
     }
     (*rows)[table->row_count++] = made;
+    *find_row(table, made.name.name, made.name.length) = table->row_count;
     return true;
 }
 
@@ -101,6 +124,12 @@ static bool read_rows(tvm_asm *as, const tvm_token *token, tvm_table *table) {
         if (tvm_asm_peek(as)->kind == TVM_TOKEN_END || as->stopped)
             return tvm_asm_error(as, token, NULL, "'.table' without '.endtable'");
         if (at_endtable(as)) break;
+        if (table->row_count == TVM_ASM_LIST) {
+            tvm_asm_error(as, tvm_asm_peek(as), "several tables, or a .for over numbers, may do",
+                          "a table has at most %d rows", TVM_ASM_LIST);
+            as->stopped = true;
+            return false;
+        }
         if (add_row(as, table, &rows, &capacity)) continue;
         good = false;
         if (as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
@@ -137,13 +166,14 @@ static bool row_named(tvm_asm *as, const tvm_token *token, const char *name, uin
     const tvm_table *table = value->as.record.table;
     tvm_suggest suggest;
     char hint[96];
-    tvm_suggest_start(&suggest, name, length);
-    for (uint32_t i = 0; i < table->row_count; i++) {
-        tvm_suggest_offer(&suggest, table->rows[i].name.name, table->rows[i].name.length);
-        if (!same(&table->rows[i].name, name, length)) continue;
-        *value = (tvm_value){.kind = TVM_VALUE_RECORD, .as.record = {table, i}};
+    uint32_t found = table->row_count ? *find_row(table, name, length) : 0;
+    if (found) {
+        *value = (tvm_value){.kind = TVM_VALUE_RECORD, .as.record = {table, found - 1}};
         return true;
     }
+    tvm_suggest_start(&suggest, name, length);
+    for (uint32_t i = 0; i < table->row_count; i++)
+        tvm_suggest_offer(&suggest, table->rows[i].name.name, table->rows[i].name.length);
     return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "'%s' has no row '%.*s'",
                          table->name.name, (int)length, name);
 }
