@@ -23,6 +23,8 @@ typedef struct tvm_assembler_options {
     size_t include_dir_count;
     tvm_text *layouts; /* NULL, or what gets a listing of the tensors' layouts and of why they have them */
     tvm_tune_space *space; /* NULL, or what gets the space, also of a program with errors behind its .tune */
+    void (*reads)(void *closure, const char *path); /* NULL, or called for each file that is included */
+    void *closure;
 } tvm_assembler_options;
 
 /* Assembles and verifies. `name` is the file named in diagnostics and against whose folder .include is

@@ -366,6 +366,7 @@ static const tvm_source *read_source(tvm_asm *as, const tvm_token *token, const 
     uint8_t *bytes;
     size_t size;
     tvm_diags diags = {0};
+    if (as->options && as->options->reads) as->options->reads(as->options->closure, path);
     if (tvm_file_read(path, TVM_SOURCE_MAX, &bytes, &size, &diags) != TVM_OK) {
         tvm_asm_error(as, token, NULL, "%s",
                       diags.count ? diags.items[0].message : "the file cannot be read");

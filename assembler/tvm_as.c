@@ -8,6 +8,8 @@
 
 #include "assembler.h"
 #include "fileio.h"
+#include "lexer.h"
+#include "source_file.h"
 #include "tool.h"
 #include "vbc.h"
 #include "warn_race.h"
@@ -18,11 +20,6 @@
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION ""
 #endif
-#ifndef PACKAGE_BUGREPORT
-#define PACKAGE_BUGREPORT ""
-#endif
-
-enum { SOURCE_LIMIT = 64 << 20, EXIT_USAGE = 2 };
 
 enum {
     OPTION_PRINT_LAYOUT = 256,
@@ -45,17 +42,13 @@ typedef struct arguments {
     bool no_lines, warn_race;
     bool check;
     bool layouts;
-    const char **defines;
-    size_t define_count;
-    const char **include_dirs;
-    size_t include_dir_count;
+    tvm_source_options source;
+    tvm_tool_files files;
 } arguments;
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0,
      "write the bytecode to FILE (-: standard output); the default is the input's name with .vbc", 0},
-    {"define", 'D', "NAME=VALUE", 0, "VALUE replaces that of the first .const NAME", 0},
-    {"include", 'I', "DIR", 0, "search DIR for included files", 0},
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
     {"warn", 'W', "race", 0, "warn of accesses of shared memory that nothing orders on some path", 0},
@@ -77,14 +70,6 @@ static const struct argp_option options[] = {
      "print where the bits of a low-precision type's elements lie in each packing, and exit", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
-
-static error_t append(const char ***list, size_t *count, const char *item) {
-    const char **more = realloc(*list, (*count + 1) * sizeof *more);
-    if (!more) return ENOMEM;
-    *list = more;
-    more[(*count)++] = item;
-    return 0;
-}
 
 static uint64_t parse_row(const char *text, struct argp_state *state) {
     char *end;
@@ -111,14 +96,12 @@ static void check_together(const arguments *args, struct argp_state *state) {
 static error_t parse(int key, char *argument, struct argp_state *state) {
     arguments *args = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->source;
+        return 0;
     case 'o':
         args->output = argument;
         return 0;
-    case 'D':
-        if (!strchr(argument, '=')) argp_error(state, "-D takes NAME=VALUE, not '%s'", argument);
-        return append(&args->defines, &args->define_count, argument);
-    case 'I':
-        return append(&args->include_dirs, &args->include_dir_count, argument);
     case OPTION_PRINT_LAYOUT:
     case OPTION_PRINT_PACKING:
         *(key == OPTION_PRINT_LAYOUT ? &args->print_layout : &args->print_packing) = true;
@@ -175,36 +158,39 @@ static char *default_output(const char *input) {
     return output;
 }
 
-/* Colours are for terminals, and where NO_COLOR has not switched them off. */
-static bool is_coloured(int file) {
-    const char *no_color = getenv("NO_COLOR");
-    return isatty(file) && !(no_color && no_color[0]);
-}
-
-static tvm_status print_picture(const arguments *args, tvm_diags *diags) {
+static tvm_status print_picture(arguments *args, tvm_diags *diags) {
     char *picture = NULL;
     tvm_picture_request request = args->picture;
     request.svg = args->svg != NULL;
-    request.colour = !args->svg && is_coloured(STDOUT_FILENO);
-    tvm_status status = args->print_layout ? tvm_print_layout(&request, &picture, diags)
-                                           : tvm_print_packing(&request, &picture, diags);
+    request.colour = !args->svg && tvm_tool_coloured(STDOUT_FILENO);
+    tvm_status status = args->svg ? tvm_tool_writes(&args->files, args->svg, TVM_FILE_SVG, diags) : TVM_OK;
+    if (!status)
+        status = args->print_layout ? tvm_print_layout(&request, &picture, diags)
+                                    : tvm_print_packing(&request, &picture, diags);
     if (status == TVM_OK)
         status = tvm_file_write(args->svg ? args->svg : "-", picture, strlen(picture), diags);
     free(picture);
     return status;
 }
 
-static tvm_status assemble(const arguments *args, tvm_diags *diags) {
+static tvm_status write_program(arguments *args, const tvm_ir_program *program, tvm_diags *diags) {
+    char *output = args->output ? strdup(args->output) : default_output(args->input);
+    if (!output) return tvm_diag_no_memory(diags);
+    tvm_status status = tvm_tool_writes(&args->files, output, TVM_FILE_BYTECODE, diags);
+    if (!status) status = tvm_vbc_write_file(program, output, !args->no_lines, diags);
+    free(output);
+    return status;
+}
+
+static tvm_status assemble(arguments *args, tvm_diags *diags) {
     uint8_t *text;
     size_t size;
     tvm_ir_program *program = NULL;
     tvm_text layouts = {0};
-    tvm_assembler_options how = {.defines = args->defines,
-                                 .define_count = args->define_count,
-                                 .include_dirs = args->include_dirs,
-                                 .include_dir_count = args->include_dir_count,
-                                 .layouts = args->layouts ? &layouts : NULL};
-    tvm_status status = tvm_file_read(args->input, SOURCE_LIMIT, &text, &size, diags);
+    tvm_assembler_options how = tvm_source_assembler(&args->source, &args->files);
+    how.layouts = args->layouts ? &layouts : NULL;
+    tvm_tool_reads(&args->files, args->input);
+    tvm_status status = tvm_file_read(args->input, TVM_SOURCE_MAX, &text, &size, diags);
     if (status != TVM_OK) return status;
     status = tvm_assemble_text((const char *)text, size, args->input, &how, &program, diags);
     free(text);
@@ -213,32 +199,23 @@ static tvm_status assemble(const arguments *args, tvm_diags *diags) {
         status = layouts.failed ? tvm_diag_no_memory(diags)
                                 : tvm_file_write("-", tvm_text_string(&layouts), layouts.size, diags);
     tvm_text_free(&layouts);
-    if (status == TVM_OK && !args->check && !args->layouts) {
-        char *output = args->output ? strdup(args->output) : default_output(args->input);
-        status =
-            output ? tvm_vbc_write_file(program, output, !args->no_lines, diags) : tvm_diag_no_memory(diags);
-        free(output);
-    }
+    if (status == TVM_OK && !args->check && !args->layouts) status = write_program(args, program, diags);
     tvm_ir_program_free(program);
     return status;
 }
 
 int main(int argc, char **argv) {
+    static const struct argp_child children[] = {{.argp = &tvm_source_argp}, {0}};
     static const struct argp parser = {
-        options, parse, "FILE.vasm", "Assembles a Tilus VM program to bytecode.", NULL, NULL, NULL};
+        options, parse, "FILE.vasm", "Assembles a Tilus VM program to bytecode.", children, NULL, NULL};
     arguments args = {0};
-    argp_program_version = "tvm-as (Tilus VM) " PACKAGE_VERSION;
-    if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
-    argp_err_exit_status = EXIT_USAGE;
-    tvm_tool_signals();
     tvm_diags diags = {0};
-    error_t error = argp_parse(&parser, argc, argv, 0, NULL, &args);
-    tvm_status status = error                                     ? tvm_diag_no_memory(&diags)
-                        : args.print_layout || args.print_packing ? print_picture(&args, &diags)
-                                                                  : assemble(&args, &diags);
-    tvm_diags_print(&diags, stderr, "tvm-as", is_coloured(STDERR_FILENO));
-    tvm_diags_free(&diags);
-    free(args.defines);
-    free(args.include_dirs);
-    return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    tvm_status status =
+        tvm_tool_parse(&parser, "tvm-as (Tilus VM) " PACKAGE_VERSION, argc, argv, &args, &diags);
+    if (!status)
+        status =
+            args.print_layout || args.print_packing ? print_picture(&args, &diags) : assemble(&args, &diags);
+    tvm_tool_files_free(&args.files);
+    tvm_source_options_free(&args.source);
+    return tvm_tool_end("tvm-as", status, &diags);
 }

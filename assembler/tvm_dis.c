@@ -8,6 +8,7 @@
 #include "assembler.h"
 #include "fileio.h"
 #include "tool.h"
+#include "tool_files.h"
 #include "vbc.h"
 
 #ifdef HAVE_CONFIG_H
@@ -16,11 +17,6 @@
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION ""
 #endif
-#ifndef PACKAGE_BUGREPORT
-#define PACKAGE_BUGREPORT ""
-#endif
-
-enum { EXIT_USAGE = 2 };
 
 typedef struct arguments {
     const char *input;
@@ -73,10 +69,14 @@ static tvm_status disassemble(const arguments *args, tvm_diags *diags) {
     char *text = NULL, *listed = NULL;
     tvm_status status = tvm_vbc_read_file(args->input, &program, diags);
     if (status != TVM_OK) return status;
-    status = tvm_disassemble(program, &text, diags);
+    const char *output = args->output ? args->output : "-";
+    tvm_tool_files files = {0};
+    tvm_tool_reads(&files, args->input);
+    status = tvm_tool_writes(&files, output, TVM_FILE_PROGRAM, diags);
+    tvm_tool_files_free(&files);
+    if (status == TVM_OK) status = tvm_disassemble(program, &text, diags);
     if (status == TVM_OK && !(listed = with_images(program, text))) status = tvm_diag_no_memory(diags);
-    if (status == TVM_OK)
-        status = tvm_file_write(args->output ? args->output : "-", listed, strlen(listed), diags);
+    if (status == TVM_OK) status = tvm_file_write(output, listed, strlen(listed), diags);
     free(listed);
     free(text);
     tvm_ir_program_free(program);
@@ -88,15 +88,9 @@ int main(int argc, char **argv) {
         options, parse, "FILE.vbc", "Prints Tilus VM bytecode as text that tvm-as assembles to it again.",
         NULL,    NULL,  NULL};
     arguments args = {0};
-    argp_program_version = "tvm-dis (Tilus VM) " PACKAGE_VERSION;
-    if (PACKAGE_BUGREPORT[0]) argp_program_bug_address = PACKAGE_BUGREPORT;
-    argp_err_exit_status = EXIT_USAGE;
-    tvm_tool_signals();
     tvm_diags diags = {0};
-    error_t error = argp_parse(&parser, argc, argv, 0, NULL, &args);
-    tvm_status status = error ? tvm_diag_no_memory(&diags) : disassemble(&args, &diags);
-    const char *no_color = getenv("NO_COLOR");
-    tvm_diags_print(&diags, stderr, "tvm-dis", isatty(STDERR_FILENO) && !(no_color && no_color[0]));
-    tvm_diags_free(&diags);
-    return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    tvm_status status =
+        tvm_tool_parse(&parser, "tvm-dis (Tilus VM) " PACKAGE_VERSION, argc, argv, &args, &diags);
+    if (!status) status = disassemble(&args, &diags);
+    return tvm_tool_end("tvm-dis", status, &diags);
 }

@@ -32,13 +32,15 @@ const char *tvm_target_name(tvm_target target, char name[16]) {
     return name;
 }
 
-/* "sm_80, sm_86, ..., sm_90a, ..." */
+/* "sm_80, sm_86, ..., sm_90, sm_90a, ...": all that tvm_target_parse takes. */
 static void list_targets(char *out, size_t size) {
     size_t used = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < ROWS && used < size; i++) {
+    for (size_t i = 0; i < 2 * ROWS && used < size; i++) {
+        const struct target_row *row = &rows[i / 2];
         char name[16];
-        tvm_target_name((tvm_target){rows[i].arch, rows[i].feature}, name);
+        if (i % 2 && !row->feature) continue;
+        tvm_target_name((tvm_target){row->arch, i % 2 ? row->feature : '\0'}, name);
         int n = snprintf(out + used, size - used, "%s%s", i ? ", " : "", name);
         used += n > 0 ? (size_t)n : 0;
     }

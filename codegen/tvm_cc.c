@@ -13,6 +13,7 @@
 #include "embed.h"
 #include "fileio.h"
 #include "ptx_compiler.h"
+#include "source_file.h"
 #include "subprocess.h"
 #include "tool.h"
 #include "vbc.h"
@@ -21,16 +22,20 @@
 #define PACKAGE_VERSION ""
 #endif
 
-enum { EXIT_USAGE = 2, KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000 };
+enum { KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000 };
 
 typedef enum output_kind { EMIT_PTX, EMIT_CUBIN, EMIT_REPORT, EMIT_HTML, EMIT_KINDS } output_kind;
 static const char *const kind_names[EMIT_KINDS] = {"ptx", "cubin", "report", "html"};
+static const tvm_file_kind file_kinds[EMIT_KINDS] = {TVM_FILE_PTX, TVM_FILE_CUBIN, TVM_FILE_REPORT,
+                                                     TVM_FILE_HTML};
 
 typedef struct arguments {
     const char *input, *output, *target, *ptxas, *embed;
     output_kind kind;
     bool explain, emit;
     unsigned jobs; /* 0: one a processor */
+    tvm_source_options source;
+    tvm_tool_files files;
 } arguments;
 
 static output_kind parse_kind(const char *text, struct argp_state *state) {
@@ -51,6 +56,9 @@ static unsigned parse_jobs(const char *text, struct argp_state *state) {
 static error_t parse_option(int key, char *text, struct argp_state *state) {
     arguments *a = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->source;
+        return 0;
     case 't':
         a->target = text;
         return 0;
@@ -74,17 +82,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
         a->ptxas = text;
         return 0;
     case ARGP_KEY_ARG:
-        if (a->input) argp_error(state, "one bytecode file at a time: '%s' is the second", text);
+        if (a->input) argp_error(state, "one program at a time: '%s' is the second", text);
         a->input = text;
         return 0;
     case ARGP_KEY_END:
-        if (!a->input) argp_error(state, "no bytecode file is given");
+        if (!a->input) argp_error(state, "no program is given");
         if (a->embed && (a->emit || a->explain || a->target))
             argp_error(state, "--embed writes bytecode: it goes without --emit, --explain and --target");
         if (!a->output) a->output = a->embed ? a->input : "-";
         if (!a->target) a->target = "sm_80";
-        if (a->kind == EMIT_CUBIN && strcmp(a->output, "-") == 0 && isatty(STDOUT_FILENO))
-            argp_error(state, "a cubin is not written to a terminal: use -o FILE");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -214,13 +220,22 @@ static void print_images(const tvm_ir_program *program) {
     }
 }
 
-static tvm_status embed(const arguments *a, tvm_diags *diags) {
+static tvm_status embed(arguments *a, tvm_diags *diags) {
     tvm_target targets[TVM_EMBED_MAX];
     size_t count;
     tvm_ir_program *program = NULL;
     tvm_ptx_compiler compiler = {0};
+    bool is_text = false;
     tvm_status status = tvm_embed_parse(a->embed, targets, &count, diags);
-    if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
+    if (status == TVM_OK)
+        status = tvm_source_read_file(a->input, &a->source, &a->files, &is_text, &program, diags);
+    if (status == TVM_OK && is_text && a->output == a->input)
+        status =
+            tvm_diag_add(diags, TVM_USAGE, &(tvm_place){.file = a->input}, "write bytecode with -o FILE.vbc",
+                         "the input is a program's text, in which no cubin can be put");
+    /* Bytecode may replace itself: its code is all that changes. A text, and what it includes, may not. */
+    if (!is_text) tvm_tool_files_free(&a->files);
+    if (status == TVM_OK) status = tvm_tool_writes(&a->files, a->output, TVM_FILE_BYTECODE, diags);
     if (status == TVM_OK && count > 0) status = find_compiler(a, &compiler, diags);
     if (status == TVM_OK && count > 0) status = tvm_ptx_compiler_ask(&compiler, diags);
     if (status == TVM_OK) status = tvm_embed(program, targets, count, &compiler, a->jobs, diags);
@@ -232,12 +247,14 @@ static tvm_status embed(const arguments *a, tvm_diags *diags) {
     return status;
 }
 
-static tvm_status compile(const arguments *a, tvm_diags *diags) {
+static tvm_status compile(arguments *a, tvm_diags *diags) {
     tvm_target target;
     tvm_ir_program *program = NULL;
     tvm_module *module = NULL;
     tvm_status status = tvm_target_parse(a->target, &target, diags);
-    if (status == TVM_OK) status = tvm_vbc_read_file(a->input, &program, diags);
+    if (status == TVM_OK)
+        status = tvm_source_read_file(a->input, &a->source, &a->files, NULL, &program, diags);
+    if (status == TVM_OK) status = tvm_tool_writes(&a->files, a->output, file_kinds[a->kind], diags);
     if (status == TVM_OK) status = tvm_translate(program, target, &module, diags);
     if (status == TVM_OK) status = tvm_module_check(program, module, diags);
     if (status == TVM_OK) status = compile_ptx(module, a, diags);
@@ -248,20 +265,18 @@ static tvm_status compile(const arguments *a, tvm_diags *diags) {
 }
 
 int main(int argc, char **argv) {
-    static const struct argp parser = {.options = options,
-                                       .parser = parse_option,
-                                       .args_doc = "FILE.vbc",
-                                       .doc = "Translate Tilus VM bytecode to PTX or to a cubin."};
+    static const struct argp_child children[] = {{.argp = &tvm_source_argp}, {0}};
+    static const struct argp parser = {
+        .options = options,
+        .parser = parse_option,
+        .args_doc = "FILE",
+        .doc = "Translates a Tilus VM program, FILE.vbc or FILE.vasm, to PTX or to a cubin.",
+        .children = children};
     arguments a = {.output = NULL};
-    argp_program_version = "tvm-cc (Tilus VM) " PACKAGE_VERSION;
-    argp_err_exit_status = EXIT_USAGE;
-    tvm_tool_signals();
     tvm_diags diags = {0};
-    bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &a) == 0;
-    tvm_status status = !parsed   ? tvm_diag_no_memory(&diags)
-                        : a.embed ? embed(&a, &diags)
-                                  : compile(&a, &diags);
-    tvm_diags_print(&diags, stderr, "tvm-cc", isatty(STDERR_FILENO));
-    tvm_diags_free(&diags);
-    return status == TVM_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    tvm_status status = tvm_tool_parse(&parser, "tvm-cc (Tilus VM) " PACKAGE_VERSION, argc, argv, &a, &diags);
+    if (!status) status = a.embed ? embed(&a, &diags) : compile(&a, &diags);
+    tvm_tool_files_free(&a.files);
+    tvm_source_options_free(&a.source);
+    return tvm_tool_end("tvm-cc", status, &diags);
 }

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 static tvm_status io_error(const char *path, const char *doing, int error, tvm_diags *diags) {
-    const tvm_place place = {.file = path};
-    return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot %s: %s", doing, strerror(error));
+    bool standard = strcmp(path, "-") == 0;
+    const tvm_place place = {.file = standard ? NULL : path};
+    return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot %s%s: %s", doing,
+                        standard ? " standard output" : "", strerror(error));
 }
 
 /* ---- writing under a file-size limit ---- */
@@ -105,7 +107,8 @@ static int stream_close(void *cookie) {
 
 FILE *tvm_output_stream(const char *path, bool append) {
     int mode = append ? O_APPEND : O_TRUNC;
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
+    int descriptor = strcmp(path, "-") == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                                            : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
     if (descriptor < 0) return NULL;
     cookie_io_functions_t functions = {.write = stream_write, .close = stream_close};
     FILE *stream = fopencookie((void *)(intptr_t)descriptor, "w", functions);
@@ -158,7 +161,7 @@ static int open_nameless(const char *path) {
     if (!folder) return -1;
     char *slash = strrchr(folder, '/');
     if (slash) slash[slash == folder] = '\0';
-    int descriptor = open(slash ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    int descriptor = open(slash ? folder : ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     free(folder);
     return descriptor;
 }
@@ -169,7 +172,7 @@ static int open_named(tvm_output *output) {
         char *name = name_beside(output->path, attempt);
         if (!name) break;
         remember(name);
-        int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int descriptor = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (descriptor >= 0) {
             output->temporary = name;
             return descriptor;
@@ -208,17 +211,30 @@ static int give_name(tvm_output *output, bool *done) {
 
 /* ---- the file ---- */
 
-tvm_status tvm_output_open(const char *path, uint64_t size, tvm_output *output, tvm_diags *diags) {
-    *output = (tvm_output){.descriptor = -1};
+/* What it will be called, and the permissions of what it replaces. */
+static tvm_status find_place(const char *path, tvm_output *output, tvm_diags *diags) {
     struct stat existing;
     tvm_place place = {.file = path};
+    const char *folder = secure_getenv("TMPDIR");
+    output->standard = strcmp(path, "-") == 0;
+    if (output->standard) {
+        if (asprintf(&output->path, "%s/tvm", folder && *folder ? folder : "/tmp") >= 0) return TVM_OK;
+        output->path = NULL;
+        return tvm_diag_no_memory(diags);
+    }
     output->replaces = stat(path, &existing) == 0;
     if (output->replaces && !S_ISREG(existing.st_mode))
         return tvm_diag_add(diags, TVM_IO, &place, NULL, "the output must be a regular file");
     if (output->replaces && access(path, W_OK)) return io_error(path, "open for writing", errno, diags);
     output->mode = output->replaces ? existing.st_mode & 0777 : 0;
     output->path = output->replaces ? realpath(path, NULL) : strdup(path);
-    if (!output->path) return io_error(path, "open for writing", errno, diags);
+    return output->path ? TVM_OK : io_error(path, "open for writing", errno, diags);
+}
+
+tvm_status tvm_output_open(const char *path, uint64_t size, tvm_output *output, tvm_diags *diags) {
+    *output = (tvm_output){.descriptor = -1};
+    tvm_status status = find_place(path, output, diags);
+    if (status) return status;
     output->descriptor = open_nameless(output->path);
     if (output->descriptor < 0) output->descriptor = open_named(output);
     if (output->descriptor < 0) return io_error(path, "open for writing", errno, diags);
@@ -252,7 +268,25 @@ static int name_and_rename(tvm_output *output) {
     return error;
 }
 
+/* 0 or the error's number. */
+static int copy_to_standard_output(int descriptor) {
+    uint8_t chunk[1 << 16];
+    off_t at = 0;
+    for (;;) {
+        ssize_t got = pread(descriptor, chunk, sizeof chunk, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return got < 0 ? errno : 0;
+        int error = tvm_write_all(STDOUT_FILENO, chunk, (size_t)got);
+        if (error) return error;
+        at += got;
+    }
+}
+
 tvm_status tvm_output_commit(tvm_output *output, tvm_diags *diags) {
+    if (output->standard) {
+        int failed = copy_to_standard_output(output->descriptor);
+        return failed ? io_error("-", "write to", failed, diags) : TVM_OK;
+    }
     int error = output->replaces && fchmod(output->descriptor, output->mode) ? errno : 0;
     if (!error) error = name_and_rename(output);
     return error ? io_error(output->path, "write", error, diags) : TVM_OK;

@@ -8,6 +8,7 @@
  * programs can say grows with the language's version, which the header has. All versions from TVM_VBC_OLDEST
  * on are read. */
 enum { TVM_VBC_VERSION = 3, TVM_VBC_OLDEST = 2 };
+enum { TVM_VBC_FILE_MAX = 1 << 30 }; /* bytes */
 /* The parts of a container that may be left out. */
 enum { TVM_VBC_LINES = 1, TVM_VBC_IMAGES = 2 };
 
@@ -22,8 +23,13 @@ tvm_status tvm_vbc_write(const tvm_ir_program *program, unsigned parts, uint8_t 
 tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm_ir_program **program,
                         tvm_diags *diags);
 
-/* The same from a file ("-" is standard input, at most 1 GiB), and to one: to a temporary beside it that is
- * renamed, so that there is never half a file ("-" is standard output). */
+/* How long a container is, as far as its first bytes say: a tvm_file_extent (fileio.h). And do they begin
+ * one? */
+uint64_t tvm_vbc_extent(const uint8_t *bytes, size_t size);
+bool tvm_vbc_begins(const uint8_t *bytes, size_t size);
+
+/* The same from a file ("-" is standard input, at most TVM_VBC_FILE_MAX), and to one: to a temporary beside
+ * it that is renamed, so that there is never half a file ("-" is standard output). */
 tvm_status tvm_vbc_read_file(const char *path, tvm_ir_program **program, tvm_diags *diags);
 tvm_status tvm_vbc_write_file(const tvm_ir_program *program, const char *path, unsigned parts,
                               tvm_diags *diags);

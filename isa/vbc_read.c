@@ -12,8 +12,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { VBC_MAX_FILE = 1 << 30 };
-
 typedef struct section_info {
     const char *tag;
     bool required;
@@ -435,7 +433,7 @@ static tvm_status read_section(reader *r, unsigned index) {
 /* ---- header and table ---- */
 
 static tvm_status read_header(reader *r, uint32_t *sections) {
-    if (r->size < VBC_MAGIC_SIZE || memcmp(r->bytes, VBC_MAGIC, VBC_MAGIC_SIZE) != 0)
+    if (!tvm_vbc_begins(r->bytes, r->size))
         return refuse(r, TVM_FORMAT, "not a bytecode file: it does not begin with the magic number of .vbc");
     uint32_t version = r->size >= 12 ? (uint32_t)load_le(r->bytes + 8, 4) : TVM_VBC_VERSION;
     r->header_size = version == 2 ? VBC_HEADER_SIZE_2 : VBC_HEADER_SIZE;
@@ -562,16 +560,20 @@ tvm_status tvm_vbc_read(const uint8_t *bytes, size_t size, const char *name, tvm
     return TVM_OK;
 }
 
+bool tvm_vbc_begins(const uint8_t *bytes, size_t size) {
+    return size >= VBC_MAGIC_SIZE && memcmp(bytes, VBC_MAGIC, VBC_MAGIC_SIZE) == 0;
+}
+
 /* As the header says it. */
-static uint64_t file_extent(const uint8_t *bytes, size_t size) {
+uint64_t tvm_vbc_extent(const uint8_t *bytes, size_t size) {
     if (size < VBC_HEADER_SIZE_2) return VBC_HEADER_SIZE_2;
-    return memcmp(bytes, VBC_MAGIC, VBC_MAGIC_SIZE) == 0 ? load_le(bytes + 16, 8) : 0;
+    return tvm_vbc_begins(bytes, size) ? load_le(bytes + 16, 8) : 0;
 }
 
 tvm_status tvm_vbc_read_file(const char *path, tvm_ir_program **program, tvm_diags *diags) {
     uint8_t *bytes;
     size_t size;
-    tvm_status status = tvm_file_read_extent(path, VBC_MAX_FILE, file_extent, &bytes, &size, diags);
+    tvm_status status = tvm_file_read_extent(path, TVM_VBC_FILE_MAX, tvm_vbc_extent, &bytes, &size, diags);
     if (status != TVM_OK) return status;
     status = tvm_vbc_read(bytes, size, strcmp(path, "-") == 0 ? "<stdin>" : path, program, diags);
     free(bytes);

@@ -1,4 +1,5 @@
 #include "run_bind.h"
+#include "expr_text.h"
 #include "fileio.h"
 #include "launch.h"
 #include "runtime.h"
@@ -177,13 +178,42 @@ static const tvm_ir_kernel *declared_shapes(const tvm_kernel *function) {
     return entry ? &function->code->program->kernels[entry->cases[0].kernel] : function->kernel;
 }
 
+/* "f32[m, n]", as the kernel declares it. */
+static tvm_text declared_text(const tvm_run_binding *binding, size_t index) {
+    const tvm_kernel *function = binding->function;
+    const tvm_ir_kernel *kernel = declared_shapes(function);
+    const tvm_slot *slot = &kernel->slots[index];
+    tvm_text text = {0};
+    tvm_text_add(&text, "%s[", binding->params[index].info.type);
+    for (unsigned d = 0; d < slot->rank; d++) {
+        if (d) tvm_text_puts(&text, ", ");
+        tvm_print_expr(&text, function->code->program, kernel, slot->shape[d], false);
+    }
+    tvm_text_puts(&text, "]");
+    return text;
+}
+
+static tvm_status check_rank(const tvm_run_binding *binding, size_t index, tvm_diags *diags) {
+    const tvm_run_param *param = &binding->params[index];
+    const tvm_place place = {.file = param->arg->text};
+    char given[TVM_NPY_TEXT_MAX];
+    if (param->given.rank == param->info.rank) return TVM_OK;
+    tvm_text declared = declared_text(binding, index);
+    tvm_status status = tvm_diag_add(
+        diags, TVM_ARGUMENT, &place, NULL, "argument '%s' has %u dimension%s, %s, and the file %u: %s",
+        param->info.name, param->info.rank, param->info.rank == 1 ? "" : "s", tvm_text_string(&declared),
+        param->given.rank, param->stored ? param->stored : tvm_npy_text(&param->given, given));
+    tvm_text_free(&declared);
+    return status;
+}
+
 /* Takes the extents of a file for the scalar parameters that stand alone as a dimension of the tensor. */
 static tvm_status infer_from(tvm_run_binding *binding, size_t index, tvm_diags *diags) {
     const tvm_run_param *tensor = &binding->params[index];
     const tvm_ir_kernel *kernel = declared_shapes(binding->function);
     const tvm_slot *slot = &kernel->slots[index];
-    tvm_status status = TVM_OK;
-    for (unsigned d = 0; !status && d < slot->rank && tensor->given.rank == slot->rank; d++) {
+    tvm_status status = check_rank(binding, index, diags);
+    for (unsigned d = 0; !status && d < slot->rank; d++) {
         const tvm_expr *expr = &kernel->exprs[slot->shape[d]];
         while (expr->op == TVM_EXPR_CAST && tvm_dtype_is_integer(expr->type)) expr = &kernel->exprs[expr->a];
         int64_t extent;

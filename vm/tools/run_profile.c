@@ -86,9 +86,21 @@ static tvm_status add_conflicts(tvm_run_profile *p, const tvm_ir_program *progra
     return TVM_OK;
 }
 
+/* The binding's program in another context. */
+static tvm_status load_again(const tvm_run_binding *binding, tvm_context *context, tvm_program **code,
+                             tvm_diags *diags) {
+    void *bytes = NULL;
+    size_t size;
+    tvm_status status =
+        failed(binding->context, tvm_program_bytes(binding->function->code, &bytes, &size), diags);
+    if (!status) status = failed(context, tvm_load(context, bytes, size, code), diags);
+    free(bytes);
+    return status;
+}
+
 /* One launch on the interpreter, which sees the device's multiprocessors and target. */
-static tvm_status count(const tvm_run_binding *binding, const tvm_run_args *args, const char *file,
-                        const char *target, tvm_run_profile *p, tvm_diags *diags) {
+static tvm_status count(const tvm_run_binding *binding, const tvm_run_args *args, const char *target,
+                        tvm_run_profile *p, tvm_diags *diags) {
     tvm_launch_env env = tvm_context_launch_env(binding->context);
     tvm_context_options options = {
         .device = TVM_DEVICE_CPU, .multiprocessors = env.multiprocessors, .target = env.target};
@@ -102,7 +114,7 @@ static tvm_status count(const tvm_run_binding *binding, const tvm_run_args *args
                                     calloc((size_t)program->kernels[index].insn_count + 1, sizeof(uint64_t))};
     tvm_status status = own && counts.executed ? TVM_OK : tvm_diag_no_memory(diags);
     if (!status) status = failed(context, tvm_context_create(&options, &context), diags);
-    if (!status) status = failed(context, tvm_load_file(context, file, &code), diags);
+    if (!status) status = load_again(binding, context, &code, diags);
     if (!status)
         status = failed(context, tvm_get_kernel(code, tvm_kernel_name(binding->variant), &kernel), diags);
     if (!status) status = tvm_run_bind(context, kernel, args, own, diags);
@@ -128,8 +140,8 @@ static tvm_status count(const tvm_run_binding *binding, const tvm_run_args *args
     return status;
 }
 
-tvm_status tvm_run_profile_take(tvm_run_binding *binding, const tvm_run_args *args, const char *file,
-                                tvm_run_profile *profile, tvm_diags *diags) {
+tvm_status tvm_run_profile_take(tvm_run_binding *binding, const tvm_run_args *args, tvm_run_profile *profile,
+                                tvm_diags *diags) {
     tvm_context *context = binding->context;
     char name[16];
     tvm_target found;
@@ -151,7 +163,7 @@ tvm_status tvm_run_profile_take(tvm_run_binding *binding, const tvm_run_args *ar
             status = tvm_run_walls(context, &profile->bytes_per_second, &profile->operations_per_second,
                                    &profile->walls_measured, diags);
     }
-    return status ? status : count(binding, args, file, target, profile, diags);
+    return status ? status : count(binding, args, target, profile, diags);
 }
 
 uint64_t tvm_run_profile_bytes(const tvm_run_profile *p) {

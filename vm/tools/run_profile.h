@@ -32,8 +32,8 @@ typedef struct tvm_run_profile {
 /* Counts one more launch with the binding's arguments, on the interpreter, from the contents that the
  * arguments say, and measures on a GPU. The tensors of the binding have other contents afterwards. Bank
  * conflicts are those of the device's target, on the interpreter of the one that was asked for. */
-tvm_status tvm_run_profile_take(tvm_run_binding *binding, const tvm_run_args *args, const char *file,
-                                tvm_run_profile *profile, tvm_diags *diags);
+tvm_status tvm_run_profile_take(tvm_run_binding *binding, const tvm_run_args *args, tvm_run_profile *profile,
+                                tvm_diags *diags);
 /* The bytes that memory must move at least: each touched one, and no tensor's more than once. */
 uint64_t tvm_run_profile_bytes(const tvm_run_profile *profile);
 /* Operations of the tensor pipes, those of 8 bits counted half and those of 32 bits twice, as the pipes'
@@ -49,10 +49,10 @@ tvm_status tvm_run_walls(tvm_context *context, double *bytes_per_second, double 
 
 /* A launch as the command line has it, for another process. */
 typedef struct tvm_run_ncu_launch {
-    const char *file, *function; /* a bytecode file; of its kernels and entries */
+    const char *file, *function; /* a program; of its kernels and entries */
     const char *kernel;          /* that the GPU sees */
     int ordinal;
-    const char *const *words; /* NAME=VALUE */
+    const char *const *words; /* NAME=VALUE, and options of a program's text */
     size_t word_count;
 } tvm_run_ncu_launch;
 /* run_ncu.c: prints counters, named NAME,NAME,... (NULL: the usual ones). TVM_NOT_FOUND, TVM_UNSUPPORTED with

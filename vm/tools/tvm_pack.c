@@ -7,19 +7,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "checkpoint.h"
 #include "pack.h"
 #include "tool.h"
+#include "tool_files.h"
 
-#ifdef PACKAGE_VERSION
-const char *argp_program_version = "tvm-pack (Tilus VM) " PACKAGE_VERSION;
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION ""
 #endif
 
 enum {
-    EXIT_USAGE = 2,
     DEFAULT_GROUP = 128,
     KEY_TYPE = 256,
     KEY_GROUP,
@@ -40,7 +41,7 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "the output", 0},
+    {"output", 'o', "FILE", 0, "the output (-: standard output)", 0},
     {"type", KEY_TYPE, "TYPE", 0,
      "u1 to u8, i2 to i8, f3_e1m1 to f8_e7m0 (default: the layout's); of --unpack f32 (default), f16, bf16",
      0},
@@ -290,24 +291,42 @@ static tvm_status import(const pack_settings *settings, tvm_diags *diags) {
     return tvm_checkpoint_import(&how, diags);
 }
 
+/* What is read, and what is written: it is none of the former, and what its name says. */
+static tvm_status check_files(const pack_settings *settings, tvm_diags *diags) {
+    const pack_options *pack = &settings->options;
+    const char *suffix = strrchr(pack->output, '.');
+    struct stat found;
+    tvm_tool_files files = {0};
+    tvm_file_kind kind = TVM_FILE_SAFETENSORS;
+    if (settings->unpack && !(suffix && !strcmp(suffix, ".safetensors"))) kind = TVM_FILE_NPY;
+    if (settings->from && !stat(pack->input, &found) && S_ISDIR(found.st_mode)) kind = TVM_FILE_FOLDER;
+    tvm_tool_reads(&files, pack->input);
+    if (pack->layout) tvm_tool_reads(&files, pack->layout);
+    if (pack->scales) tvm_tool_reads_tensor(&files, pack->scales);
+    if (pack->zeros) tvm_tool_reads_tensor(&files, pack->zeros);
+    if (pack->activations) tvm_tool_reads_tensor(&files, pack->activations);
+    tvm_status status = tvm_tool_writes(&files, pack->output, kind, diags);
+    tvm_tool_files_free(&files);
+    return status;
+}
+
 int main(int argc, char **argv) {
     static const struct argp parser = {options, parse_option, "FILE -o FILE", description, NULL, NULL, NULL};
     pack_settings settings = {.options = {.scale_type = TVM_F16}};
     tvm_diags diags = {0}, warnings = {0};
-    argp_err_exit_status = EXIT_USAGE;
-    tvm_tool_signals();
-    argp_parse(&parser, argc, argv, 0, NULL, &settings);
+    tvm_status status =
+        tvm_tool_parse(&parser, "tvm-pack (Tilus VM) " PACKAGE_VERSION, argc, argv, &settings, &diags);
     clock_gettime(CLOCK_MONOTONIC, &settings.start);
     if (!settings.quiet) settings.options.warnings = &warnings;
     if (!settings.quiet && isatty(STDERR_FILENO))
         settings.options.progress = (tvm_work_progress){.show = show_progress, .closure = &settings};
-    tvm_status status = settings.from     ? import(&settings, &diags)
-                        : settings.unpack ? tvm_unpack(&settings.options, &diags)
-                                          : tvm_pack(&settings.options, &diags);
+    if (!status) status = check_files(&settings, &diags);
+    if (!status)
+        status = settings.from     ? import(&settings, &diags)
+                 : settings.unpack ? tvm_unpack(&settings.options, &diags)
+                                   : tvm_pack(&settings.options, &diags);
     if (settings.shown) fprintf(stderr, "\r%70s\r", "");
     print_warnings(&warnings);
-    if (status) tvm_diags_print(&diags, stderr, "tvm-pack", isatty(STDERR_FILENO));
     tvm_diags_free(&warnings);
-    tvm_diags_free(&diags);
-    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+    return tvm_tool_end("tvm-pack", status, &diags);
 }

@@ -17,14 +17,14 @@
 #include "run_limits.h"
 #include "run_profile.h"
 #include "runtime.h"
+#include "source_file.h"
 #include "tool.h"
 
-#ifdef PACKAGE_VERSION
-const char *argp_program_version = "tvm-run (Tilus VM) " PACKAGE_VERSION;
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION ""
 #endif
 
 enum {
-    EXIT_USAGE = 2,
     KEY_DEVICE = 256,
     KEY_KERNEL,
     KEY_TIME,
@@ -90,14 +90,14 @@ static const struct argp_option options[] = {
     {0}};
 
 static const char description[] =
-    "Runs a kernel of a bytecode file on a GPU or in the interpreter.\v"
+    "Runs a kernel of a program, bytecode or text, on a GPU or in the interpreter.\v"
     "VALUE is a number; for a tensor:\n"
     "  @FILE.npy      the contents of a file\n"
     "  @FILE:TENSOR   a tensor of a .safetensors file\n"
     "  rand[:SEED]    random: floats in [-1, 1), other types any code\n"
     "  zeros, iota    zeros; 0, 1, 2, ...\n"
     "  out:FILE.npy   zeros, and written to the file after the run\n"
-    "  VALUE,out:FILE.npy  one of the others, and written after the run\n"
+    "  VALUE,out:FILE.npy  one of the others, and written after the run (-: to standard output)\n"
     "A number that is left out is taken from the shape of a file, where the kernel declares a tensor with that "
     "number as an extent.\n"
     "\n"
@@ -123,6 +123,8 @@ typedef struct run_settings {
     const char *check;
     double tolerance; /* negative: the types' */
     tvm_run_args args;
+    tvm_source_options source;
+    tvm_tool_files files;
     tvm_diags diags;
 } run_settings;
 
@@ -174,6 +176,9 @@ static void add_word(run_settings *settings, const char *word, struct argp_state
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
     run_settings *settings = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &settings->source;
+        break;
     case KEY_DEVICE:
         if (!parse_device(arg, &settings->context))
             argp_error(state, "'%s' is not auto, cpu, cuda or cuda:N%s", arg,
@@ -251,7 +256,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
             settings->context.device = TVM_DEVICE_CPU;
         if (settings->svg && !settings->profile) argp_error(state, "--svg goes with --profile");
         if (settings->ncu && !settings->profile) argp_error(state, "--ncu goes with --profile");
-        if (!settings->file && !settings->cache) argp_error(state, "a bytecode file is expected");
+        if (!settings->file && !settings->cache) argp_error(state, "a program is expected");
         if (settings->file && settings->cache)
             argp_error(state, "--cache-stats and --cache-clear take no file");
         break;
@@ -319,18 +324,30 @@ static tvm_status print_counters(const run_settings *settings, const tvm_run_bin
     if (tvm_device(binding->context) == TVM_DEVICE_CPU)
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "ncu counts on a GPU; there is only the interpreter");
+    const tvm_source_options *source = &settings->source;
+    size_t count = 0, given = source->define_count + source->include_dir_count;
+    const char **words = calloc(settings->word_count + 2 * given + 1, sizeof *words);
+    if (!words) return tvm_diag_no_memory(diags);
+    for (size_t i = 0; i < given; i++) {
+        bool defines = i < source->define_count;
+        words[count++] = defines ? "-D" : "-I";
+        words[count++] = defines ? source->defines[i] : source->include_dirs[i - source->define_count];
+    }
+    for (size_t i = 0; i < settings->word_count; i++) words[count++] = settings->words[i];
     const tvm_run_ncu_launch launch = {settings->file,
                                        tvm_kernel_name(binding->function),
                                        tvm_kernel_name(binding->variant),
                                        settings->context.ordinal,
-                                       settings->words,
-                                       settings->word_count};
-    return tvm_run_ncu(&launch, settings->counters, stdout, diags);
+                                       words,
+                                       count};
+    tvm_status status = tvm_run_ncu(&launch, settings->counters, stdout, diags);
+    free(words);
+    return status;
 }
 
 static tvm_status print_profile(const run_settings *settings, tvm_run_binding *binding, tvm_diags *diags) {
     tvm_run_profile profile;
-    tvm_status status = tvm_run_profile_take(binding, &settings->args, settings->file, &profile, diags);
+    tvm_status status = tvm_run_profile_take(binding, &settings->args, &profile, diags);
     if (status) return status;
     if (settings->verbose && tvm_device(binding->context) != TVM_DEVICE_CPU)
         fprintf(stderr, "tvm-run: walls: %s\n", profile.walls_measured ? "measured now" : "of the cache");
@@ -400,12 +417,38 @@ static void print_device(const tvm_context *context) {
             note ? note : "", note ? ")" : "");
 }
 
-static tvm_status flush_output(tvm_diags *diags) {
-    if (!fflush(stdout) && !ferror(stdout)) return TVM_OK;
-    return tvm_diag_add(diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s", strerror(errno));
+/* The files that the arguments name, and those that the run writes: before anything is run. */
+static tvm_status check_files(run_settings *settings, tvm_diags *diags) {
+    tvm_status status = TVM_OK;
+    for (size_t i = 0; i < settings->args.count; i++)
+        if (settings->args.items[i].source == TVM_RUN_FILE)
+            tvm_tool_reads_tensor(&settings->files, settings->args.items[i].text);
+    if (settings->check) tvm_tool_reads_tensor(&settings->files, settings->check);
+    /* What is printed is an output, too: it does not go between the bytes of a tensor. */
+    if (settings->time || settings->profile || settings->check || settings->sanitize == TVM_SANITIZE_JSON)
+        status = tvm_tool_writes(&settings->files, "-", TVM_FILE_REPORT, diags);
+    for (size_t i = 0; !status && i < settings->args.count; i++)
+        if (settings->args.items[i].out)
+            status = tvm_tool_writes(&settings->files, settings->args.items[i].out, TVM_FILE_NPY, diags);
+    if (!status && settings->svg)
+        status = tvm_tool_writes(&settings->files, settings->svg, TVM_FILE_SVG, diags);
+    if (!status && settings->trace)
+        status = tvm_tool_writes(&settings->files, settings->trace, TVM_FILE_JSON, diags);
+    return status;
 }
 
-static tvm_status run(const run_settings *settings, tvm_diags *diags) {
+static tvm_status load(run_settings *settings, tvm_context *context, tvm_program **code, tvm_diags *diags) {
+    tvm_ir_program *program;
+    tvm_status status =
+        tvm_source_read_file(settings->file, &settings->source, &settings->files, NULL, &program, diags);
+    if (status) return status;
+    status = check_files(settings, diags);
+    if (!status) return tvm_context_load(context, program, code, diags);
+    tvm_ir_program_free(program);
+    return status;
+}
+
+static tvm_status run(run_settings *settings, tvm_diags *diags) {
     tvm_context *context = NULL;
     tvm_program *code = NULL;
     tvm_status status = tvm_context_create(&settings->context, &context);
@@ -413,7 +456,7 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
     if (status)
         failed(context, status, diags);
     else
-        status = failed(context, tvm_load_file(context, settings->file, &code), diags);
+        status = load(settings, context, &code, diags);
     if (!status && settings->sanitize)
         status = failed(context, tvm_set_sanitizer(context, settings->sanitize), diags);
     if (!status && !settings->quiet) print_device(context);
@@ -431,24 +474,19 @@ static tvm_status run(const run_settings *settings, tvm_diags *diags) {
 }
 
 int main(int argc, char **argv) {
+    static const struct argp_child children[] = {{.argp = &tvm_source_argp}, {0}};
     static const struct argp parser = {
-        options, parse_option, "FILE.vbc [--args NAME=VALUE ...]", description, NULL, NULL, NULL};
+        options, parse_option, "FILE [--args NAME=VALUE ...]", description, children, NULL, NULL};
     run_settings settings = {.tolerance = -1, .words = calloc((size_t)argc + 1, sizeof *settings.words)};
+    tvm_diags *diags = &settings.diags;
     if (!settings.words) return EXIT_FAILURE;
-    argp_err_exit_status = EXIT_USAGE;
-    tvm_tool_signals();
-    bool parsed = argp_parse(&parser, argc, argv, 0, NULL, &settings) == 0;
-    tvm_status status;
-    if (!parsed)
-        status = tvm_diag_no_memory(&settings.diags);
-    else if (settings.cache)
-        status = tvm_run_cache_do(settings.cache, stdout, &settings.diags);
-    else
-        status = run(&settings, &settings.diags);
-    if (!status) status = flush_output(&settings.diags);
-    if (status) tvm_diags_print(&settings.diags, stderr, "tvm-run", isatty(STDERR_FILENO));
-    tvm_diags_free(&settings.diags);
+    tvm_status status =
+        tvm_tool_parse(&parser, "tvm-run (Tilus VM) " PACKAGE_VERSION, argc, argv, &settings, diags);
+    if (!status)
+        status = settings.cache ? tvm_run_cache_do(settings.cache, stdout, diags) : run(&settings, diags);
     tvm_run_args_free(&settings.args);
+    tvm_tool_files_free(&settings.files);
+    tvm_source_options_free(&settings.source);
     free(settings.words);
-    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+    return tvm_tool_end("tvm-run", status, diags);
 }

@@ -16,6 +16,7 @@
 #include "assembler.h"
 #include "codegen.h"
 #include "run_args.h"
+#include "source_file.h"
 #include "tune_ranks.h"
 #include "tvm.h"
 
@@ -64,10 +65,7 @@ typedef struct tune_shape {
 
 typedef struct tune_options {
     const char *input, *kernel;
-    const char **defines;
-    size_t define_count;
-    const char **include_dirs;
-    size_t include_dir_count;
+    tvm_source_options source;
     tvm_context_options device;
     const char *target; /* NULL: the device's */
     const char *shapes, *reference;
@@ -78,7 +76,7 @@ typedef struct tune_options {
     double tolerance, gain, seconds, limit;
     int64_t spills; /* bytes that a thread may spill */
     unsigned jobs, repeats;
-    bool quiet;
+    bool quiet, allow_interpreter;
     FILE *messages; /* of the command line's errors; NULL: standard error */
 } tune_options;
 
@@ -106,6 +104,7 @@ typedef struct tune {
     int keeper, kept;              /* the process that removes it, at the end of this pipe */
     tune_device device;
     double begun;
+    tvm_tool_files files;
 } tune;
 
 double tune_now(void); /* seconds, monotonic */
@@ -113,6 +112,7 @@ double tune_now(void); /* seconds, monotonic */
 const char *tune_path(const tune *t, uint32_t variant, char path[TUNE_TEXT]);
 
 /* ---- tune_space.c ---- */
+/* Also adds the program's files, included ones too, to those that are read. */
 tvm_status tune_space_read(tune *t, tvm_diags *diags);
 /* Assembles and compiles all that are waiting; those that cannot be are dropped. `idle` (NULL: none) is
  * called meanwhile.
@@ -172,9 +172,14 @@ void tune_progress_end(const tune *t);
 void tune_say(const tune *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- the others ---- */
+/* May the choice be written? Times of the interpreter choose for no GPU: TVM_UNSUPPORTED, unless they are
+ * allowed. The device is known. */
+tvm_status tune_check_device(const tune *t, tvm_diags *diags);
 tvm_status tune_measure(tune *t, tvm_diags *diags);
 void tune_choose(tune *t);
-void tune_print(const tune *t);
+void tune_print(const tune *t, FILE *out);
+/* Does its extension ask for bytecode in the place of text? */
+bool tune_writes_bytecode(const char *path);
 tvm_status tune_write(const tune *t, tvm_diags *diags);
 tvm_status tune_cases_write(const tune *t, tvm_diags *diags);
 tvm_status tune_log_write(const tune *t, tvm_diags *diags);

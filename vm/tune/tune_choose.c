@@ -38,55 +38,70 @@ void tune_choose(tune *t) {
     }
 }
 
-static void print_cost(double cost, tune_cost what) {
+static void print_cost(double cost, tune_cost what, FILE *out) {
     if (isnan(cost))
-        printf("            -");
+        fprintf(out, "            -");
     else if (what == TUNE_TIME)
-        printf(" %12.3f", cost);
+        fprintf(out, " %12.3f", cost);
     else
-        printf(" %12.0f", cost);
+        fprintf(out, " %12.0f", cost);
 }
 
-static void print_class(const tune *t, unsigned c) {
+static void print_class(const tune *t, unsigned c, FILE *out) {
     bool shown = false;
     for (unsigned s = 0; s < t->shape_count; s++) {
         if (t->shapes[s].class_number != c || t->shapes[s].check_only) continue;
         if (!shown) {
-            printf("%s%s:",
-                   t->classes[c][0]     ? "if "
-                   : t->class_count > 1 ? "else"
-                                        : "all shapes",
-                   t->classes[c]);
+            fprintf(out, "%s%s:",
+                    t->classes[c][0]     ? "if "
+                    : t->class_count > 1 ? "else"
+                                         : "all shapes",
+                    t->classes[c]);
             if (t->chosen[c] == UINT32_MAX)
-                printf(" no variant is right for all of its shapes\n");
+                fprintf(out, " no variant is right for all of its shapes\n");
             else if (isnan(t->gains[c]))
-                printf(" %s (the default was not measured)\n", t->variants[t->chosen[c]].label);
+                fprintf(out, " %s (the default was not measured)\n", t->variants[t->chosen[c]].label);
             else if (t->chosen[c] == 0)
-                printf(" the default: nothing is %g %% better\n", t->options.gain);
+                fprintf(out, " the default: nothing is %g %% better\n", t->options.gain);
             else
-                printf(" %s, %.1f %% better than the default\n", t->variants[t->chosen[c]].label,
-                       t->gains[c]);
-            printf("  %-38s      default       chosen  %s\n", "shape", tune_cost_units[t->options.cost]);
+                fprintf(out, " %s, %.1f %% better than the default\n", t->variants[t->chosen[c]].label,
+                        t->gains[c]);
+            fprintf(out, "  %-38s      default       chosen  %s\n", "shape",
+                    tune_cost_units[t->options.cost]);
             shown = true;
         }
         const char *text = t->shapes[s].text[0] ? t->shapes[s].text : "(of --args)";
-        if (strlen(text) > 38) printf("  %s\n", text);
-        printf("  %-38s", strlen(text) > 38 ? "" : text);
-        print_cost(t->variants[0].state == TUNE_TIMED ? t->variants[0].costs[s] : NAN, t->options.cost);
-        print_cost(t->chosen[c] == UINT32_MAX ? NAN : t->variants[t->chosen[c]].costs[s], t->options.cost);
-        putchar('\n');
+        if (strlen(text) > 38) fprintf(out, "  %s\n", text);
+        fprintf(out, "  %-38s", strlen(text) > 38 ? "" : text);
+        print_cost(t->variants[0].state == TUNE_TIMED ? t->variants[0].costs[s] : NAN, t->options.cost, out);
+        print_cost(t->chosen[c] == UINT32_MAX ? NAN : t->variants[t->chosen[c]].costs[s], t->options.cost,
+                   out);
+        fputc('\n', out);
     }
 }
 
-void tune_print(const tune *t) {
+tvm_status tune_check_device(const tune *t, tvm_diags *diags) {
+    const tune_options *o = &t->options;
+    if (t->device.is_gpu || o->cost != TUNE_TIME || o->allow_interpreter || (!o->output && !o->cases))
+        return TVM_OK;
+    return tvm_diag_add(
+        diags, TVM_UNSUPPORTED, NULL,
+        "--allow-interpreter writes them all the same; --cost=bytes or instructions counts instead",
+        "%s is not written: these are times of the interpreter, whose order is not that of a GPU",
+        o->output ? "-o" : "--cases");
+}
+
+void tune_print(const tune *t, FILE *out) {
     unsigned counts[TUNE_STATES] = {0};
     for (uint32_t v = 0; v < t->count; v++) counts[t->variants[v].state]++;
-    printf("%s: %u variants: %u measured, %u dropped, %u wrong, %u failed, %u left\n", t->device.text,
-           (unsigned)t->count, counts[TUNE_TIMED], counts[TUNE_DROPPED], counts[TUNE_WRONG],
-           counts[TUNE_FAILED], counts[TUNE_WAITING]);
-    for (unsigned c = 0; c < t->class_count; c++) print_class(t, c);
+    fprintf(out, "%s: %u variants: %u measured, %u dropped, %u wrong, %u failed, %u left\n", t->device.text,
+            (unsigned)t->count, counts[TUNE_TIMED], counts[TUNE_DROPPED], counts[TUNE_WRONG],
+            counts[TUNE_FAILED], counts[TUNE_WAITING]);
+    if (!t->device.is_gpu)
+        fprintf(out, "This is the interpreter's order of the variants, which is not that of a GPU.\n");
+    for (unsigned c = 0; c < t->class_count; c++) print_class(t, c, out);
     for (uint32_t v = 0; v < t->count; v++)
         if (t->variants[v].state != TUNE_TIMED)
-            printf("%-8s %s%s%s\n", tune_state_names[t->variants[v].state], t->variants[v].label,
-                   t->variants[v].why[0] ? ": " : "", t->variants[v].why);
+            fprintf(out, "%-8s %s%s%s\n", tune_state_names[t->variants[v].state], t->variants[v].label,
+                    t->variants[v].why[0] ? ": " : "", t->variants[v].why);
 }

@@ -200,6 +200,7 @@ static void say_shares(const tune *t) {
 tvm_status tune_measure(tune *t, tvm_diags *diags) {
     tune_team *team = NULL;
     tvm_status status = tune_team_open(t, &team, diags);
+    if (!status) status = tune_check_device(t, diags);
     building b = {team, {.t = t, .what = "built", .begun = tune_now()}};
     if (!status) status = tune_space_build(t, while_building, &b, diags);
     if (!status) {

@@ -13,9 +13,10 @@
 
 #include "embed.h"
 #include "fileio.h"
+#include "lexer.h"
 #include "vbc.h"
 
-enum { SOURCE_LIMIT = 64 << 20, NAP_MS = 5 };
+enum { NAP_MS = 5 };
 
 const char *const tune_state_names[TUNE_STATES] = {"left", "dropped", "wrong", "failed", "measured"};
 const char *const tune_cost_names[TUNE_COSTS] = {"time", "instructions", "bytes"};
@@ -26,10 +27,11 @@ const char *tune_path(const tune *t, uint32_t variant, char path[TUNE_TEXT]) {
     return path;
 }
 
-/* With the values of a point, or (TVM_NONE) without any. */
-static tvm_status assemble(const tune *t, uint32_t point, tvm_tune_space *space, tvm_ir_program **program,
-                           tvm_diags *diags) {
-    const tune_options *o = &t->options;
+/* With the values of a point, or (TVM_NONE) without any. files: to which those that are included are added;
+ * NULL: to none. */
+static tvm_status assemble(const tune *t, uint32_t point, tvm_tune_space *space, tvm_tool_files *files,
+                           tvm_ir_program **program, tvm_diags *diags) {
+    const tvm_source_options *o = &t->options.source;
     const tvm_tune_space *s = &t->space;
     size_t more = point == TVM_NONE ? 0 : s->name_count;
     const char *defines[TVM_TUNE_NAMES + 64];
@@ -40,12 +42,11 @@ static tvm_status assemble(const tune *t, uint32_t point, tvm_tune_space *space,
         snprintf(text[n], sizeof text[n], "%s=%s", s->names[n], s->values[(size_t)point * s->name_count + n]);
         defines[o->define_count + n] = text[n];
     }
-    tvm_assembler_options how = {.defines = defines,
-                                 .define_count = o->define_count + more,
-                                 .include_dirs = o->include_dirs,
-                                 .include_dir_count = o->include_dir_count,
-                                 .space = space};
-    return tvm_assemble_text(t->text, t->text_size, o->input, &how, program, diags);
+    tvm_assembler_options how = tvm_source_assembler(o, files);
+    how.defines = defines;
+    how.define_count += more;
+    how.space = space;
+    return tvm_assemble_text(t->text, t->text_size, t->options.input, &how, program, diags);
 }
 
 /* False: the name is too long. */
@@ -62,15 +63,15 @@ static bool name_variant(const tvm_tune_space *s, uint32_t point, tune_variant *
 tvm_status tune_space_read(tune *t, tvm_diags *diags) {
     uint8_t *text = NULL;
     tvm_ir_program *program = NULL;
-    tvm_status status = tvm_file_read(t->options.input, SOURCE_LIMIT, &text, &t->text_size, diags);
+    tvm_status status = tvm_file_read(t->options.input, TVM_SOURCE_MAX, &text, &t->text_size, diags);
     t->text = (char *)text;
     if (status) return status;
     /* Its first point need not be one that assembles: that shows with the others. */
-    assemble(t, TVM_NONE, &t->space, &program, NULL);
+    assemble(t, TVM_NONE, &t->space, &t->files, &program, NULL);
     tvm_ir_program_free(program);
     program = NULL;
     if (!t->space.point_count) {
-        status = assemble(t, TVM_NONE, NULL, &program, diags);
+        status = assemble(t, TVM_NONE, NULL, NULL, &program, diags);
         tvm_ir_program_free(program);
         return status ? status
                       : tvm_diag_add(diags, TVM_INVALID, NULL, ".tune BM in [64, 128], STAGES in [2, 3]",
@@ -171,7 +172,7 @@ static void build_one(const build *b, uint32_t number) {
     tvm_diags diags = {0};
     tvm_ir_program *program = NULL;
     char path[TUNE_TEXT];
-    tvm_status status = assemble(b->t, number, NULL, &program, &diags);
+    tvm_status status = assemble(b->t, number, NULL, NULL, &program, &diags);
     /* What the log says of a variant need not be found out again: its code is only written out. */
     if (!status && b->has_target && v->state == TUNE_WAITING) status = translate(b, program, v, &diags);
     if (!status)

@@ -183,15 +183,19 @@ static tvm_status put_program(const tune *t, tvm_text *out, tvm_diags *diags) {
     return status ? status : out->failed ? tvm_diag_no_memory(diags) : TVM_OK;
 }
 
+bool tune_writes_bytecode(const char *path) {
+    size_t length = strlen(path);
+    return length > 4 && !strcmp(path + length - 4, ".vbc");
+}
+
 tvm_status tune_write(const tune *t, tvm_diags *diags) {
     const char *path = t->options.output;
     tvm_text text = {0};
     tvm_ir_program *program = NULL;
-    size_t length = strlen(path);
     tvm_status status = put_program(t, &text, diags);
     /* Assembled also where text is written: what is handed out must be right. */
     if (!status) status = tvm_assemble_text(text.data, text.size, "tuned", NULL, &program, diags);
-    if (!status && length > 4 && !strcmp(path + length - 4, ".vbc"))
+    if (!status && tune_writes_bytecode(path))
         status = tvm_vbc_write_file(program, path, 0, diags);
     else if (!status)
         status = tvm_file_write(path, text.data, text.size, diags);

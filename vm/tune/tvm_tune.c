@@ -14,12 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef PACKAGE_VERSION
-const char *argp_program_version = "tvm-tune (Tilus VM) " PACKAGE_VERSION;
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION ""
 #endif
 
 enum {
-    EXIT_USAGE = 2,
     KEY_KERNEL = 256,
     KEY_SHAPES,
     KEY_DEVICE,
@@ -38,6 +37,7 @@ enum {
     KEY_RESUME,
     KEY_FROM,
     KEY_CASES,
+    KEY_ALLOW_INTERPRETER,
     KEY_SVG,
     KEY_QUIET,
     KEY_ARGS,
@@ -48,8 +48,6 @@ static const struct argp_option options[] = {
     {"kernel", KEY_KERNEL, "NAME", 0, "the kernel or entry to tune; may be left out when the program has one",
      0},
     {"shapes", KEY_SHAPES, "FILE", 0, "the shapes to measure, a line each, and their classes", 0},
-    {"define", 'D', "NAME=VALUE", 0, "as of tvm-as; of a constant of the space: its only value", 0},
-    {"include", 'I', "DIR", 0, "search DIR for included files", 0},
     {"device", KEY_DEVICE, "DEVICE", 0, "auto (the default), cpu, cuda or cuda:N", 0},
     {"target", KEY_TARGET, "TARGET", 0,
      "drop what the report for TARGET, such as sm_90a, rules out (default: that of the GPU)", 0},
@@ -76,6 +74,8 @@ static const struct argp_option options[] = {
     {"cases", KEY_CASES, "FILE", 0,
      "write the cases that are better than the entry's own, for .include in it", 0},
     {"output", 'o', "FILE", 0, "write the chosen variants and the entry: text, or bytecode to a FILE.vbc", 0},
+    {"allow-interpreter", KEY_ALLOW_INTERPRETER, NULL, 0,
+     "write -o and --cases also where they are chosen by times of the interpreter", 0},
     {"svg", KEY_SVG, "FILE.svg", 0, "draw the cost of every variant", 0},
     {"quiet", KEY_QUIET, NULL, 0, "no progress", 0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow, as of tvm-run", 0},
@@ -152,6 +152,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     double value = 0;
     switch (key) {
     case ARGP_KEY_INIT:
+        state->child_inputs[0] = &o->source;
         if (o->messages) state->out_stream = state->err_stream = o->messages;
         return 0;
     case KEY_KERNEL:
@@ -160,11 +161,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_SHAPES:
         o->shapes = arg;
         return 0;
-    case 'D':
-        if (!strchr(arg, '=')) argp_error(state, "-D takes NAME=VALUE, not '%s'", arg);
-        return append(&o->defines, &o->define_count, arg);
-    case 'I':
-        return append(&o->include_dirs, &o->include_dir_count, arg);
     case KEY_DEVICE:
         parse_device(arg, &o->device, state);
         return 0;
@@ -214,6 +210,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case KEY_CASES:
         o->cases = arg;
         return 0;
+    case KEY_ALLOW_INTERPRETER:
+        o->allow_interpreter = true;
+        return 0;
     case KEY_SVG:
         o->svg = arg;
         return 0;
@@ -241,18 +240,64 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     }
 }
 
+static void reads_tensors(tvm_tool_files *files, const tvm_run_args *args) {
+    for (size_t a = 0; a < args->count; a++)
+        if (args->items[a].source == TVM_RUN_FILE) tvm_tool_reads_tensor(files, args->items[a].text);
+}
+
+/* The log of --resume may go on in its file, and the program may include the file of --cases: what is read
+ * there is named after it. */
+static tvm_status check_files(tune *t, tvm_diags *diags) {
+    const tune_options *o = &t->options;
+    tvm_tool_files *files = &t->files;
+    tvm_status status = TVM_OK;
+    tvm_tool_reads(files, o->input);
+    if (o->shapes) tvm_tool_reads(files, o->shapes);
+    for (unsigned s = 0; s < t->shape_count; s++) reads_tensors(files, &t->shapes[s].args);
+    if (o->log) status = tvm_tool_writes(files, o->log, TVM_FILE_JSON, diags);
+    if (!status && o->cases) status = tvm_tool_writes(files, o->cases, TVM_FILE_PROGRAM, diags);
+    if (o->from) tvm_tool_reads(files, o->from);
+    if (o->resume) tvm_tool_reads(files, o->resume);
+    return status;
+}
+
+/* After the program has been read: what it includes is an input, too. */
+static tvm_status check_output(tune *t, tvm_diags *diags) {
+    const tune_options *o = &t->options;
+    tvm_status status = TVM_OK;
+    if (o->output)
+        status =
+            tvm_tool_writes(&t->files, o->output,
+                            tune_writes_bytecode(o->output) ? TVM_FILE_BYTECODE : TVM_FILE_PROGRAM, diags);
+    if (!status && o->svg) status = tvm_tool_writes(&t->files, o->svg, TVM_FILE_SVG, diags);
+    return status;
+}
+
+/* The table, which leaves standard output to a file that is written there. */
+static void print_table(const tune *t) {
+    const tune_options *o = &t->options;
+    const char *const outputs[] = {o->log, o->svg, o->output, o->cases};
+    FILE *out = stdout;
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        if (outputs[i] && strcmp(outputs[i], "-") == 0) out = stderr;
+    tune_print(t, out);
+}
+
 static tvm_status run(tune *t, tvm_diags *diags) {
     tvm_status status = tune_shapes_read(t, diags);
+    if (!status) status = check_files(t, diags);
     if (!status) status = tune_space_read(t, diags);
+    if (!status) status = check_output(t, diags);
     if (!status) status = tune_folder_make(t, diags);
     if (t->ranks.rank > 0) return tune_team_serve(t, status, diags);
     const char *log = t->options.from ? t->options.from : t->options.resume;
     if (!status && log) status = tune_log_read(t, log, diags);
     if (status || t->options.from) tune_team_send_away(t);
     if (!status) status = t->options.from ? tune_space_build(t, NULL, NULL, diags) : tune_measure(t, diags);
+    if (!status) status = tune_check_device(t, diags);
     if (status) return status;
     tune_choose(t);
-    tune_print(t);
+    print_table(t);
     if (t->options.log) status = tune_log_write(t, diags);
     if (!status && t->options.svg) status = tune_svg_write(t, diags);
     if (!status && t->options.output) status = tune_write(t, diags);
@@ -264,39 +309,34 @@ static tvm_status run(tune *t, tvm_diags *diags) {
 }
 
 int main(int argc, char **argv) {
+    static const struct argp_child children[] = {{.argp = &tvm_source_argp}, {0}};
     static const struct argp parser = {
-        options, parse_option, "FILE.vasm [--args NAME=VALUE ...]", description, NULL, NULL, NULL};
+        options, parse_option, "FILE.vasm [--args NAME=VALUE ...]", description, children, NULL, NULL};
     tune *t = calloc(1, sizeof *t);
     tvm_diags diags = {0};
     if (!t) return EXIT_FAILURE;
     t->options = (tune_options){.tolerance = -1, .gain = 2, .limit = 120, .repeats = DEFAULT_REPEATS};
     t->begun = tune_now();
-    argp_err_exit_status = EXIT_USAGE;
-    tvm_tool_signals();
+    tvm_tool_signals(); /* before MPI has its own */
     signal(SIGPIPE, SIG_IGN);
     tvm_status status = tune_ranks_begin(&t->ranks, &diags);
     /* What all ranks would say, rank 0 says. */
     if (t->ranks.rank > 0) t->options.messages = fopen("/dev/null", "w");
-    if (!status && argp_parse(&parser, argc, argv, 0, NULL, &t->options)) status = tvm_diag_no_memory(&diags);
+    if (!status)
+        status =
+            tvm_tool_parse(&parser, "tvm-tune (Tilus VM) " PACKAGE_VERSION, argc, argv, &t->options, &diags);
     if (t->ranks.rank > 0) t->options.quiet = true;
     if (!status) status = run(t, &diags);
-    if (!status && (fflush(stdout) || ferror(stdout)))
-        status = tvm_diag_add(&diags, TVM_IO, NULL, NULL, "standard output cannot be written: %s",
-                              strerror(errno));
-    const char *no_color = getenv("NO_COLOR");
-    if (status)
-        tvm_diags_print(&diags, stderr, "tvm-tune", isatty(STDERR_FILENO) && !(no_color && no_color[0]));
     tune_folder_remove(t);
     for (uint32_t v = 0; t->variants && v < t->count; v++) free(t->variants[v].costs);
     free(t->variants);
     tvm_tune_space_free(&t->space);
     tune_shapes_free(t);
-    tvm_diags_free(&diags);
     free(t->text);
     if (t->options.messages) fclose(t->options.messages);
     free(t->options.words);
-    free(t->options.defines);
-    free(t->options.include_dirs);
+    tvm_source_options_free(&t->options.source);
+    tvm_tool_files_free(&t->files);
     free(t);
-    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+    return tvm_tool_end("tvm-tune", status, &diags);
 }
