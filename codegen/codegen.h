@@ -102,9 +102,19 @@ tvm_status tvm_ptxas(tvm_module *module, const char *path, tvm_diags *diags);
 /* The report of --explain / --emit report: malloc'ed text. */
 tvm_status tvm_report(const tvm_ir_program *program, const tvm_module *module, char **text, tvm_diags *diags);
 
-/* The same, with the program's text where its files can be read, what a turn of each loop does, the stages of pipelined
- * loops, and the PTX, as an HTML page that needs nothing else. sass: the listing of the cubin, or NULL. */
-tvm_status tvm_report_html(const tvm_ir_program *program, const tvm_module *module, const char *title,
-                           const char *sass, char **page, tvm_diags *diags);
+/* A page of the report. */
+typedef struct tvm_report_page {
+    const char *title;
+    const char
+        *sass; /* the listing of the cubin, of a kernel's page that of the kernel; NULL: there is none */
+    uint32_t kernel;   /* whose page it is; TVM_NONE: of all kernels, or of no one */
+    const char *index; /* NULL: all in one page; else the index's name, which this is or stands beside */
+    const char *stem;  /* of the index: kernels' pages are STEM-KERNEL.html */
+} tvm_report_page;
+
+/* The same, with the program's text where its files can be read, what a turn of each loop does, the stages of
+ * pipelined loops, and the PTX, as an HTML page that needs nothing else: malloc'ed. */
+tvm_status tvm_report_html(const tvm_ir_program *program, const tvm_module *module,
+                           const tvm_report_page *page, char **text, tvm_diags *diags);
 
 #endif

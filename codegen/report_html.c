@@ -1,6 +1,6 @@
-/* tvm-cc --emit html: the report as a page that needs nothing else. Each line of the program's source stands
- * beside what was selected for it and why not the better one; each loop has what a turn of it moves and
- * multiplies; a pipelined one has its stages over time. */
+/* tvm-cc --emit html: the report as a page that needs nothing else, or of a large program a page a kernel.
+ * Each line of the program's source stands beside what was selected for it and why not the better one; each
+ * loop has what a turn of it moves and multiplies; a pipelined one has its stages over time. */
 #include "codegen.h"
 
 #include <inttypes.h>
@@ -45,45 +45,83 @@ static void put_text(tvm_text *out, const char *text) {
 
 /* ---- the program's text ---- */
 
-/* The file that most of a kernel's lines are of, where it can be read. */
+/* The file that most of a kernel's lines are of, where it can be read, and what is said of its lines. */
 typedef struct source {
     char *text;
     size_t size;
-    uint32_t file; /* string; TVM_NONE: there is none */
+    uint32_t file;  /* string; TVM_NONE: there is none */
+    uint32_t lines; /* 0: nothing is known of them */
+    size_t *starts; /* of line n: [n - 1]; then the end */
+    uint8_t
+        *known; /* by line: does an instruction of the kernel stand there, and no macro's of another file? */
+    uint32_t *first; /* by line: of what was selected for it, one more than the number; 0: nothing */
+    uint32_t *next;  /* by selection: the next one for the line */
 } source;
 
-static source open_source(const tvm_ir_program *program, const tvm_ir_kernel *kernel) {
-    source s = {.file = TVM_NONE};
+enum { LINE_NONE, LINE_OWN, LINE_FOREIGN };
+
+static void close_source(source *s) {
+    free(s->text);
+    free(s->starts);
+    free(s->known);
+    free(s->first);
+    free(s->next);
+}
+
+static bool find_starts(source *s) {
+    uint32_t lines = 1;
+    for (size_t i = 0; i < s->size; i++) lines += s->text[i] == '\n';
+    s->starts = calloc((size_t)lines + 1, sizeof *s->starts);
+    s->known = calloc((size_t)lines + 1, sizeof *s->known);
+    s->first = calloc((size_t)lines + 1, sizeof *s->first);
+    if (!s->starts || !s->known || !s->first) return false;
+    for (size_t i = 0; i < s->size; i++)
+        if (s->text[i] == '\n') s->starts[++s->lines] = i + 1;
+    s->starts[++s->lines] = s->size + 1;
+    return true;
+}
+
+static source open_source(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                          const tvm_kernel_code *code, tvm_text *out) {
+    source s = {.file = TVM_NONE, .next = calloc(code->selection_count + 1, sizeof *s.next)};
     for (uint32_t i = 0; i < kernel->insn_count && s.file == TVM_NONE; i++) s.file = kernel->insns[i].file;
     uint8_t *bytes = NULL;
     if (s.file != TVM_NONE &&
         tvm_file_read(tvm_string(program, s.file), SOURCE_LIMIT, &bytes, &s.size, NULL) == TVM_OK)
         s.text = (char *)bytes;
+    if (!s.next || (s.text && !find_starts(&s))) {
+        s.lines = 0;
+        out->failed = true;
+        return s;
+    }
+    for (uint32_t i = 0; i < kernel->insn_count; i++) {
+        const tvm_insn *insn = &kernel->insns[i];
+        if (insn->line > s.lines) continue;
+        if (insn->file != s.file)
+            s.known[insn->line] = LINE_FOREIGN;
+        else if (!s.known[insn->line])
+            s.known[insn->line] = LINE_OWN;
+    }
+    for (uint32_t i = (uint32_t)code->selection_count; s.lines && i-- > 0;) {
+        uint32_t line = code->selections[i].line;
+        if (line > s.lines) continue;
+        s.next[i] = s.first[line];
+        s.first[line] = i + 1;
+    }
     return s;
 }
 
 /* Line number `line`, from 1; "" beyond the end. */
 static const char *line_of(const source *s, uint32_t line, size_t *length) {
-    const char *at = s->text, *end = s->text + s->size;
-    for (uint32_t n = 1; at && n < line; n++) {
-        at = memchr(at, '\n', (size_t)(end - at));
-        if (at) at++;
-    }
-    if (!at) at = end;
-    const char *stop = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
-    *length = (size_t)((stop ? stop : end) - at);
-    return at;
+    *length = 0;
+    if (!line || line > s->lines) return "";
+    *length = s->starts[line] - s->starts[line - 1] - 1;
+    return s->text + s->starts[line - 1];
 }
 
 /* Is a line number that of a line of this file? Macros may be of another. */
-static bool is_of(const source *s, const tvm_ir_kernel *kernel, uint32_t line) {
-    bool any = false;
-    for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        if (kernel->insns[i].line != line) continue;
-        if (kernel->insns[i].file != s->file) return false;
-        any = true;
-    }
-    return any && s->text;
+static bool is_of(const source *s, uint32_t line) {
+    return line <= s->lines && s->lines && s->known[line] == LINE_OWN;
 }
 
 static void put_cells(tvm_text *out, const tvm_selection *s) {
@@ -106,17 +144,15 @@ static void put_number(tvm_text *out, uint32_t line) {
 }
 
 /* A line of the text, and what was selected for it. */
-static void put_line(tvm_text *out, const source *text, uint32_t line, const tvm_ir_kernel *kernel,
-                     const tvm_kernel_code *code) {
+static void put_line(tvm_text *out, const source *text, uint32_t line, const tvm_kernel_code *code) {
     size_t length;
     const char *at = line_of(text, line, &length);
-    bool first = true, known = is_of(text, kernel, line);
-    for (size_t i = 0; known && i < code->selection_count; i++) {
-        if (code->selections[i].line != line) continue;
+    bool first = true;
+    for (uint32_t i = is_of(text, line) ? text->first[line] : 0; i; i = text->next[i - 1]) {
         put_number(out, first ? line : 0);
         if (first) put_escaped(out, at, length);
         tvm_text_puts(out, "</td>");
-        put_cells(out, &code->selections[i]);
+        put_cells(out, &code->selections[i - 1]);
         first = false;
     }
     if (!first) return;
@@ -131,39 +167,43 @@ static bool begins(const source *text, uint32_t line, const char *word) {
     return length >= strlen(word) && !strncmp(at, word, strlen(word));
 }
 
+static bool is_end(const source *text, uint32_t line) {
+    size_t length;
+    const char *at = line_of(text, line, &length);
+    return begins(text, line, ".end") && (length == 4 || strchr(" \t\r;#/", at[4]));
+}
+
 /* From its .kernel to its .end, where these stand at the beginning of a line; else its instructions' lines.
  */
 static bool find_lines(const source *text, const tvm_ir_kernel *kernel, uint32_t *first, uint32_t *last) {
-    uint32_t lines = 1;
-    for (size_t i = 0; i < text->size; i++) lines += text->text[i] == '\n';
     *first = UINT32_MAX, *last = 0;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
-        if (insn->file != text->file || !insn->line || insn->line > lines) continue;
+        if (insn->file != text->file || !insn->line || insn->line > text->lines) continue;
         if (insn->line < *first) *first = insn->line;
         if (insn->line > *last) *last = insn->line;
     }
     if (!*last) return false;
     uint32_t head = *first, end = *last;
     while (head && !begins(text, head, ".kernel")) head--;
-    while (end <= lines && !begins(text, end, ".end\n") && !begins(text, end, ".kernel")) end++;
+    while (end <= text->lines && !is_end(text, end) && !begins(text, end, ".kernel")) end++;
     if (head) *first = head;
-    if (end <= lines && begins(text, end, ".end\n")) *last = end;
+    if (end <= text->lines && is_end(text, end)) *last = end;
     return true;
 }
 
 static void put_selections(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                            const tvm_kernel_code *code) {
-    source text = open_source(program, kernel);
+    source text = open_source(program, kernel, code, out);
     uint32_t first = 0, last = 0;
     tvm_text_puts(out, "<table><tr><th>line</th><th>program</th><th>selected</th><th>bits</th><th>count</th>"
                        "<th>conflicts</th><th>why not better</th></tr>\n");
     if (text.text && find_lines(&text, kernel, &first, &last))
-        for (uint32_t line = first; line <= last; line++) put_line(out, &text, line, kernel, code);
+        for (uint32_t line = first; line <= last; line++) put_line(out, &text, line, code);
     uint32_t before = 0;
     for (size_t i = 0; i < code->selection_count; i++) {
         const tvm_selection *s = &code->selections[i];
-        if (s->line >= first && s->line <= last && is_of(&text, kernel, s->line)) continue;
+        if (s->line >= first && s->line <= last && is_of(&text, s->line)) continue;
         put_number(out, s->line == before ? 0 : s->line);
         put_text(out, s->instruction);
         tvm_text_puts(out, "</td>");
@@ -171,7 +211,7 @@ static void put_selections(tvm_text *out, const tvm_ir_program *program, const t
         before = s->line;
     }
     tvm_text_puts(out, "</table>\n");
-    free(text.text);
+    close_source(&text);
 }
 
 /* ---- loops ---- */
@@ -304,16 +344,22 @@ static void put_loops(tvm_text *out, const tvm_ir_program *program, const tvm_ir
 
 /* ---- the page ---- */
 
+static void put_absence(tvm_text *out, const tvm_kernel_code *code, tvm_target target) {
+    char name[16];
+    tvm_text_add(out, "Not for %s: %s", tvm_target_name(target, name),
+                 code->abi.absence == TVM_ABI_TOO_BIG ? "a block has too little shared memory"
+                                                      : "it assumes another target");
+}
+
 static void put_kernel(tvm_text *out, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                        const tvm_kernel_code *code, tvm_target target) {
-    char name[16];
     tvm_text_puts(out, "<h2>");
     put_text(out, code->name);
     tvm_text_puts(out, "</h2>\n");
     if (code->abi.absence) {
-        tvm_text_add(out, "<p class=\"bad\">Not for %s: %s.</p>\n", tvm_target_name(target, name),
-                     code->abi.absence == TVM_ABI_TOO_BIG ? "a block has too little shared memory"
-                                                          : "it assumes another target");
+        tvm_text_puts(out, "<p class=\"bad\">");
+        put_absence(out, code, target);
+        tvm_text_puts(out, ".</p>\n");
         return;
     }
     tvm_text_add(out, "<p>%u threads, %u bytes of shared memory, ", code->abi.threads,
@@ -335,33 +381,108 @@ static void put_kernel(tvm_text *out, const tvm_ir_program *program, const tvm_i
     put_loops(out, program, kernel, code);
 }
 
-tvm_status tvm_report_html(const tvm_ir_program *program, const tvm_module *module, const char *title,
-                           const char *sass, char **page, tvm_diags *diags) {
-    char name[16];
-    tvm_text t = {0};
-    tvm_text_puts(&t, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>");
-    put_text(&t, title);
-    tvm_text_add(&t, "</title><style>%s</style></head><body>\n<h1>", style);
-    put_text(&t, title);
-    tvm_text_add(&t, " for %s</h1>\n", tvm_target_name(module->target, name));
-    if (module->made_by[0]) {
-        tvm_text_puts(&t, "<p>Compiled by ");
-        put_text(&t, module->made_by);
-        tvm_text_puts(&t, "</p>\n");
-    }
-    for (size_t k = 0; k < module->kernel_count; k++)
-        put_kernel(&t, program, &program->kernels[k], &module->kernels[k], module->target);
-    tvm_text_add(&t, "<details><summary>PTX%s</summary><div class=\"code\"><pre>", sass ? " and SASS" : "");
-    put_escaped(&t, module->ptx, module->ptx_size);
-    tvm_text_puts(&t, "</pre>");
+static void put_code(tvm_text *out, const char *ptx, size_t size, const char *sass) {
+    tvm_text_add(out, "<details><summary>PTX%s</summary><div class=\"code\"><pre>", sass ? " and SASS" : "");
+    put_escaped(out, ptx, size);
+    tvm_text_puts(out, "</pre>");
     if (sass) {
-        tvm_text_puts(&t, "<pre>");
-        put_text(&t, sass);
-        tvm_text_puts(&t, "</pre>");
+        tvm_text_puts(out, "<pre>");
+        put_text(out, sass);
+        tvm_text_puts(out, "</pre>");
     }
-    tvm_text_puts(&t, "</div></details>\n");
+    tvm_text_puts(out, "</div></details>\n");
+}
+
+/* What stands in the module's PTX for one kernel; "" where it has none. */
+static const char *ptx_of(const tvm_module *module, const char *name, size_t *size) {
+    static const char entry[] = "\n.visible .entry ";
+    size_t length = strlen(name);
+    for (const char *at = module->ptx; (at = strstr(at, entry)); at += sizeof entry - 1) {
+        const char *word = at + sizeof entry - 1;
+        if (strncmp(word, name, length) != 0 || word[length] != '(') continue;
+        const char *next = strstr(word, entry);
+        *size = next ? (size_t)(next - at) : strlen(at);
+        return at;
+    }
+    *size = 0;
+    return "";
+}
+
+/* ---- an index, and the kernels' pages beside it ---- */
+
+static void put_url(tvm_text *out, const char *text) {
+    for (const char *c = text; *c; c++) {
+        bool plain = (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
+                     strchr("-._", *c);
+        if (plain)
+            tvm_text_bytes(out, c, 1);
+        else
+            tvm_text_add(out, "%%%02X", (unsigned)(unsigned char)*c);
+    }
+}
+
+static void put_index(tvm_text *out, const tvm_module *module, const char *stem) {
+    tvm_text_puts(out, "<table><tr><th>kernel</th><th>threads</th><th>shared memory</th><th>registers</th>"
+                       "<th>bytes of spills</th><th></th></tr>\n");
+    for (size_t k = 0; k < module->kernel_count; k++) {
+        const tvm_kernel_code *code = &module->kernels[k];
+        tvm_text_puts(out, "<tr><td><a href=\"");
+        put_url(out, stem);
+        tvm_text_add(out, "-%s.html\">%s</a></td>", code->name, code->name);
+        if (code->abi.absence) {
+            tvm_text_puts(out, "<td></td><td></td><td></td><td></td><td class=\"no\">");
+            put_absence(out, code, module->target);
+        } else {
+            tvm_text_add(out, "<td class=\"n\">%u</td><td class=\"n\">%u</td>", code->abi.threads,
+                         code->abi.shared_bytes);
+            int spills = code->spill_stores + code->spill_loads;
+            if (code->registers < 0)
+                tvm_text_puts(out, "<td></td><td></td><td class=\"bad\">");
+            else
+                tvm_text_add(out, "<td class=\"n\">%d</td><td class=\"n%s\">%d</td><td class=\"bad\">",
+                             code->registers, spills ? " bad" : "", spills);
+            put_text(out, code->loss);
+        }
+        tvm_text_puts(out, "</td></tr>\n");
+    }
+    tvm_text_puts(out, "</table>\n");
+}
+
+static void put_head(tvm_text *t, const tvm_module *module, const char *title) {
+    char name[16];
+    tvm_text_puts(t, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>");
+    put_text(t, title);
+    tvm_text_add(t, "</title><style>%s</style></head><body>\n<h1>", style);
+    put_text(t, title);
+    tvm_text_add(t, " for %s</h1>\n", tvm_target_name(module->target, name));
+    if (!module->made_by[0]) return;
+    tvm_text_puts(t, "<p>Compiled by ");
+    put_text(t, module->made_by);
+    tvm_text_puts(t, "</p>\n");
+}
+
+tvm_status tvm_report_html(const tvm_ir_program *program, const tvm_module *module,
+                           const tvm_report_page *page, char **text, tvm_diags *diags) {
+    tvm_text t = {0};
+    size_t size;
+    put_head(&t, module, page->title);
+    if (page->kernel != TVM_NONE) {
+        const tvm_kernel_code *code = &module->kernels[page->kernel];
+        tvm_text_puts(&t, "<p><a href=\"");
+        put_url(&t, page->index);
+        tvm_text_puts(&t, "\">all kernels</a></p>\n");
+        put_kernel(&t, program, &program->kernels[page->kernel], code, module->target);
+        const char *ptx = ptx_of(module, code->name, &size);
+        if (size) put_code(&t, ptx, size, page->sass);
+    } else if (page->index) {
+        put_index(&t, module, page->stem);
+    } else {
+        for (size_t k = 0; k < module->kernel_count; k++)
+            put_kernel(&t, program, &program->kernels[k], &module->kernels[k], module->target);
+        put_code(&t, module->ptx, module->ptx_size, page->sass);
+    }
     tvm_text_puts(&t, "</body></html>\n");
-    *page = t.failed ? NULL : t.data;
+    *text = t.failed ? NULL : t.data;
     if (!t.failed) return TVM_OK;
     tvm_text_free(&t);
     return tvm_diag_no_memory(diags);

@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@
 #define PACKAGE_VERSION ""
 #endif
 
-enum { KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000 };
+enum { KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000, PAGE_LIMIT = 1 << 20 };
 
 typedef enum output_kind { EMIT_PTX, EMIT_CUBIN, EMIT_REPORT, EMIT_HTML, EMIT_KINDS } output_kind;
 static const char *const kind_names[EMIT_KINDS] = {"ptx", "cubin", "report", "html"};
@@ -130,12 +131,13 @@ static tvm_status compile_ptx(tvm_module *module, const arguments *a, tvm_diags 
     return status;
 }
 
-/* What cuobjdump lists of the cubin, which it has from memory, as ptxas has its input; a listing that was cut
- * says so. NULL where there is no cubin, or no cuobjdump in PATH. */
-static char *list_sass(const tvm_module *module) {
+/* What cuobjdump lists of the cubin, or of one kernel (NULL: of all), which it has from memory, as ptxas has
+ * its input; a listing that was cut says so. NULL where there is no cubin, or no cuobjdump in PATH. */
+static char *list_sass(const tvm_module *module, const char *kernel) {
     static const char rest[] = "\n(the rest of the listing is left out)\n";
     char path[32];
-    const char *const command[] = {"/usr/bin/env", "cuobjdump", "-sass", path, NULL};
+    const char *const command[] = {"/usr/bin/env",         "cuobjdump", "-sass", path,
+                                   kernel ? "-fun" : NULL, kernel,      NULL};
     tvm_process_result result = {0};
     int file = module->cubin ? memfd_create("module.cubin", MFD_CLOEXEC) : -1;
     if (file < 0) return NULL;
@@ -152,22 +154,71 @@ static char *list_sass(const tvm_module *module) {
     return NULL;
 }
 
-static tvm_status write_page(const tvm_ir_program *program, const tvm_module *module, const arguments *a,
+/* FILE-KERNEL.html, malloc'ed; FILE is `length` bytes of the output's name. */
+static char *page_path(const arguments *a, size_t length, const char *kernel) {
+    char *path;
+    return asprintf(&path, "%.*s-%s.html", (int)length, a->output, kernel) < 0 ? NULL : path;
+}
+
+static tvm_status write_report(const tvm_ir_program *program, const tvm_module *module,
+                               const tvm_report_page *page, const char *path, tvm_diags *diags) {
+    char *text = NULL;
+    tvm_status status = tvm_report_html(program, module, page, &text, diags);
+    if (status == TVM_OK) status = tvm_file_write(path, text, strlen(text), diags);
+    free(text);
+    return status;
+}
+
+/* A page for each kernel beside the output, and then the index: what it links to is there. */
+static tvm_status write_pages(const tvm_ir_program *program, const tvm_module *module, arguments *a,
+                              tvm_diags *diags) {
+    const char *slash = strrchr(a->output, '/'), *name = slash ? slash + 1 : a->output;
+    const char *dot = strrchr(name, '.');
+    size_t length = dot && (!strcasecmp(dot, ".html") || !strcasecmp(dot, ".htm")) ? (size_t)(dot - a->output)
+                                                                                   : strlen(a->output);
+    char *stem = strndup(name, length - (size_t)(name - a->output));
+    tvm_status status = stem ? TVM_OK : tvm_diag_no_memory(diags);
+    for (uint32_t k = 0; status == TVM_OK && k < module->kernel_count; k++) {
+        char *path = page_path(a, length, module->kernels[k].name);
+        status = path ? tvm_tool_writes(&a->files, path, TVM_FILE_HTML, diags) : tvm_diag_no_memory(diags);
+        free(path);
+    }
+    for (uint32_t k = 0; status == TVM_OK && k < module->kernel_count; k++) {
+        char *path = page_path(a, length, module->kernels[k].name);
+        char *sass = list_sass(module, module->kernels[k].name);
+        const tvm_report_page page = {a->input, sass, k, name, stem};
+        status = path ? write_report(program, module, &page, path, diags) : tvm_diag_no_memory(diags);
+        free(path);
+        free(sass);
+    }
+    const tvm_report_page index = {a->input, NULL, TVM_NONE, name, stem};
+    if (status == TVM_OK) status = write_report(program, module, &index, a->output, diags);
+    free(stem);
+    return status;
+}
+
+/* One page, or several where that would be too long to read. */
+static tvm_status write_html(const tvm_ir_program *program, const tvm_module *module, arguments *a,
                              tvm_diags *diags) {
-    char *page = NULL, *sass = list_sass(module);
-    tvm_status status = tvm_report_html(program, module, a->input, sass, &page, diags);
-    if (status == TVM_OK) status = tvm_file_write(a->output, page, strlen(page), diags);
-    free(page);
+    char *text = NULL, *sass = list_sass(module, NULL);
+    const tvm_report_page page = {a->input, sass, TVM_NONE, NULL, NULL};
+    tvm_status status = tvm_report_html(program, module, &page, &text, diags);
+    bool one = module->kernel_count < 2 || strcmp(a->output, "-") == 0;
+    if (status == TVM_OK && (one || strlen(text) <= PAGE_LIMIT))
+        status = tvm_file_write(a->output, text, strlen(text), diags);
+    else if (status == TVM_OK)
+        status = write_pages(program, module, a, diags);
+    free(text);
     free(sass);
     return status;
 }
 
-static tvm_status write_output(const tvm_ir_program *program, const tvm_module *module, const arguments *a,
+static tvm_status write_output(const tvm_ir_program *program, const tvm_module *module, arguments *a,
                                tvm_diags *diags) {
     char *report = NULL;
     tvm_status status = TVM_OK;
     if (a->explain || a->kind == EMIT_REPORT) status = tvm_report(program, module, &report, diags);
-    if (status == TVM_OK && a->kind == EMIT_HTML) status = write_page(program, module, a, diags);
+    if (status == TVM_OK && a->kind == EMIT_HTML) status = write_html(program, module, a, diags);
     if (status == TVM_OK && a->kind == EMIT_PTX)
         status = tvm_file_write(a->output, module->ptx, module->ptx_size, diags);
     if (status == TVM_OK && a->kind == EMIT_CUBIN)
