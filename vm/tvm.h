@@ -19,6 +19,16 @@
 extern "C" {
 #endif
 
+/* The version of this header, for comparisons by the preprocessor. */
+#define TVM_VERSION_MAJOR 0
+#define TVM_VERSION_MINOR 1
+#define TVM_VERSION_PATCH 0
+#define TVM_VERSION       (TVM_VERSION_MAJOR * 10000 + TVM_VERSION_MINOR * 100 + TVM_VERSION_PATCH)
+
+/* The TVM_VERSION of the library that the process has: one with an equal major number and no lower version
+ * than the header's has all that the header declares. */
+unsigned tvm_version(void);
+
 typedef struct tvm_context tvm_context;
 typedef struct tvm_program tvm_program; /* a loaded program */
 typedef struct tvm_kernel tvm_kernel;   /* one of its kernels or entries */

@@ -1,0 +1,5 @@
+#include "tvm.h"
+
+unsigned tvm_version(void) {
+    return TVM_VERSION;
+}
