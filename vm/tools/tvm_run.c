@@ -427,9 +427,13 @@ static tvm_status check_files(run_settings *settings, tvm_diags *diags) {
     /* What is printed is an output, too: it does not go between the bytes of a tensor. */
     if (settings->time || settings->profile || settings->check || settings->sanitize == TVM_SANITIZE_JSON)
         status = tvm_tool_writes(&settings->files, "-", TVM_FILE_REPORT, diags);
-    for (size_t i = 0; !status && i < settings->args.count; i++)
-        if (settings->args.items[i].out)
-            status = tvm_tool_writes(&settings->files, settings->args.items[i].out, TVM_FILE_NPY, diags);
+    bool piped = false; /* several tensors go to standard output one after the other */
+    for (size_t i = 0; !status && i < settings->args.count; i++) {
+        const char *out = settings->args.items[i].out;
+        if (!out || (piped && strcmp(out, "-") == 0)) continue;
+        piped = piped || strcmp(out, "-") == 0;
+        status = tvm_tool_writes(&settings->files, out, TVM_FILE_NPY, diags);
+    }
     if (!status && settings->svg)
         status = tvm_tool_writes(&settings->files, settings->svg, TVM_FILE_SVG, diags);
     if (!status && settings->trace)
