@@ -42,8 +42,8 @@ tvm_status tvm_interp_find_barrier(interp_context *context, const interp_insn *i
 
 /* ---- phases ---- */
 
-static tvm_status end_phase(interp_block *block, interp_barrier *barrier) {
-    if (barrier->missing > 0) return TVM_OK;
+tvm_status tvm_interp_end_phase(interp_block *block, interp_barrier *barrier) {
+    if (barrier->missing > 0 || barrier->casts > 0) return TVM_OK;
     tvm_interp_bulk_come(block, barrier);
     barrier->phases++;
     barrier->missing = barrier->arrivals;
@@ -60,8 +60,11 @@ void tvm_interp_waits_for(const interp_context *context, char text[160]) {
     if (context->state == INTERP_AT_CLUSTER) snprintf(text, 160, "for the other blocks of the cluster");
     if (context->state == INTERP_AT_OTHERS) snprintf(text, 160, "all blocks that run wait");
     if (context->state != INTERP_AT_BARRIER) return;
-    snprintf(text, 160, "%" PRIu32 " of %" PRIu32 " arrivals are missing", barrier->missing,
-             barrier->arrivals);
+    if (barrier->missing == 0)
+        snprintf(text, 160, "for other blocks' parts of a multicast");
+    else
+        snprintf(text, 160, "%" PRIu32 " of %" PRIu32 " arrivals are missing", barrier->missing,
+                 barrier->arrivals);
 }
 
 /* ---- instructions ---- */
@@ -90,8 +93,8 @@ static tvm_status find_peer(interp_context *context, const interp_insn *insn, in
     if (status != TVM_OK) return status;
     *barrier = (*block)->barriers + (*barrier - context->block->barriers);
     if ((*barrier)->arrivals) return TVM_OK;
-    return tvm_interp_fail(context, insn,
-                           "the other block has not made its mbarriers yet: a sync-cluster is missing");
+    return tvm_interp_fault_between(
+        context, insn, NULL, "the other block has not made its mbarriers yet: a sync-cluster is missing");
 }
 
 /* The latest products that the arrival leaves out. */
@@ -106,11 +109,18 @@ static tvm_status arrive(interp_context *context, const interp_insn *insn, bool 
     interp_block *block = context->block;
     tvm_status status = tvm_interp_find_barrier(context, insn, 0, &barrier);
     if (status == TVM_OK && may_be_far) status = find_peer(context, insn, &block, &barrier);
+    if (status == TVM_OK && interp_sanitized(context) && block != context->block)
+        tvm_sanitize_far(context, insn, block, barrier, false);
     if (status == TVM_OK && interp_sanitized(context))
         status = tvm_sanitize_arrive(context, block, barrier, pending_of(insn));
     if (status != TVM_OK) return status;
-    barrier->missing--;
-    return end_phase(block, barrier);
+    if (barrier->missing == 0)
+        return tvm_interp_fail(
+            context, insn,
+            "one arrival more than the phase has, which waits for other blocks' parts of a "
+            "multicast");
+    if (--barrier->missing == 0 && barrier->casts > 0) status = tvm_interp_cast_check(block, barrier, insn);
+    return status == TVM_OK ? tvm_interp_end_phase(block, barrier) : status;
 }
 
 tvm_status tvm_interp_ARRIVE_BARRIER(interp_context *context, const interp_insn *insn) {

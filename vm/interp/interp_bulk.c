@@ -17,20 +17,40 @@ static uint32_t barrier_operand(const tvm_interp_kernel *k, const interp_insn *i
     return tile + 1 + insn->operands[tile].value;
 }
 
+/* What each block gets that the copy is for. */
+static tvm_status sanitize(interp_context *context, const interp_copy *copy, uint32_t ranks) {
+    interp_block *block = context->block;
+    sanitize_access to = {.mode = SANITIZE_WRITE,
+                          .actor = SANITIZE_BULK,
+                          .barrier = copy->barrier,
+                          .is_cast = ranks != 0},
+                    from = {.mode = SANITIZE_READ, .actor = SANITIZE_BULK, .barrier = copy->barrier};
+    tvm_status status = tvm_interp_sanitize_copy(context, copy, to, from);
+    for (uint32_t r = 0; r < block->cluster_size && status == TVM_OK; r++) {
+        interp_block *peer = &block->cluster[r];
+        if (!(ranks >> r & 1) || peer == block) continue;
+        to.barrier = peer->barriers + (copy->barrier - block->barriers);
+        tvm_sanitize_far(context, copy->insn, peer, to.barrier, true);
+        status = tvm_interp_sanitize_tile(context, copy, to, peer);
+    }
+    return status;
+}
+
 tvm_status tvm_interp_COPY_BULK(interp_context *context, const interp_insn *insn) {
     interp_block *block = context->block;
     interp_barrier *barrier;
-    tvm_status status =
-        tvm_interp_find_barrier(context, insn, barrier_operand(block->kernel, insn), &barrier);
+    uint32_t ranks = 0, place = barrier_operand(block->kernel, insn);
+    tvm_status status = tvm_interp_find_barrier(context, insn, place, &barrier);
     if (status == TVM_OK) status = tvm_interp_start_copy(context, insn, &block->bulk);
     if (status != TVM_OK) return status;
     interp_copy *copy = &block->bulk.items[block->bulk.count - 1];
     copy->barrier = barrier;
     barrier->bytes += (int64_t)tvm_interp_copy_bytes(copy);
-    if (!interp_sanitized(context)) return TVM_OK;
-    sanitize_access to = {.mode = SANITIZE_WRITE, .actor = SANITIZE_BULK, .barrier = barrier}, from = to;
-    from.mode = SANITIZE_READ;
-    return tvm_interp_sanitize_copy(context, copy, to, from);
+    if (block->cluster_size > 1)
+        ranks = tvm_interp_cast_ranks(block, &insn->operands[insn->source->count - 1]);
+    if (ranks) status = tvm_interp_cast_reaches(context, copy, ranks);
+    if (status == TVM_OK && interp_sanitized(context)) status = sanitize(context, copy, ranks);
+    return status == TVM_OK && ranks ? tvm_interp_cast(context, copy, ranks) : status;
 }
 
 void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier) {

@@ -1,6 +1,7 @@
 /* Asynchronous copies of tiles between shared and global memory. */
 #include "interp_box.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +101,33 @@ uint64_t tvm_interp_copy_bytes(const interp_copy *copy) {
     return bytes;
 }
 
+bool tvm_interp_copy_same(const interp_copy *a, const interp_copy *b) {
+    const copy_plan *plan = a->insn->plan;
+    const interp_global *x = &a->global, *y = &b->global;
+    size_t extents = plan->source_rank * sizeof *x->shape;
+    return a->insn == b->insn && x->data == y->data && memcmp(x->shape, y->shape, extents) == 0 &&
+           memcmp(x->stride, y->stride, extents) == 0 && memcmp(a->source, b->source, extents) == 0 &&
+           memcmp(a->target, b->target, plan->target_rank * sizeof *a->target) == 0;
+}
+
+/* "%s[1, 0]" */
+static size_t place_text(const tvm_interp_kernel *k, uint32_t slot, const int64_t *at, unsigned rank,
+                         char *text, size_t room) {
+    size_t used = (size_t)snprintf(text, room, "%s%.40s", interp_sigil(k, slot), interp_slot_name(k, slot));
+    for (unsigned d = 0; d < rank && used < room; d++)
+        used += (size_t)snprintf(text + used, room - used, "%s%" PRId64 "%s", d ? ", " : "[", at[d],
+                                 d + 1 == rank ? "]" : "");
+    return used < room ? used : room - 1;
+}
+
+void tvm_interp_copy_text(const tvm_interp_kernel *kernel, const interp_copy *copy, char text[160]) {
+    const copy_plan *plan = copy->insn->plan;
+    size_t used = place_text(kernel, plan->source, copy->source, plan->source_rank, text, 160);
+    used += (size_t)snprintf(text + used, 160 - used, " to ");
+    if (used < 160)
+        place_text(kernel, plan->target, copy->target, plan->target_rank, text + used, 160 - used);
+}
+
 /* `far`: of the global tensor. What is outside of it is zero in shared memory. */
 static void count_copy(const interp_block *block, const copy_plan *plan, const interp_box *far,
                        bool is_load) {
@@ -166,23 +194,34 @@ void tvm_interp_perform_store(const interp_block *block, const interp_copy *copy
     pthread_mutex_unlock(&block->run->atomics);
 }
 
-/* Both sides of the copy that was started last; `shared` and `global` say how and by whom. */
+tvm_status tvm_interp_sanitize_tile(interp_context *context, const interp_copy *copy, sanitize_access shared,
+                                    const interp_block *owner) {
+    const copy_plan *plan = copy->insn->plan;
+    int64_t dense[TVM_MAX_RANK];
+    tvm_interp_row_major(plan->tile_rank, plan->tile, dense);
+    shared.owner = owner;
+    shared.memory = plan->target;
+    shared.tensor = TVM_NONE;
+    shared.tile = plan->tile;
+    shared.tile_rank = plan->tile_rank;
+    return tvm_interp_box_sanitize(tvm_interp_box_make(plan->target_rank, plan->target_shape,
+                                                       plan->target_step, copy->target, plan->tile_rank,
+                                                       plan->tile, dense),
+                                   context, copy->insn, &shared);
+}
+
 tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *copy, sanitize_access shared,
                                     sanitize_access global) {
     const copy_plan *plan = copy->insn->plan;
     const int64_t *tile = plan->tile;
     int64_t dense[TVM_MAX_RANK];
     tvm_interp_row_major(plan->tile_rank, tile, dense);
-    shared.owner = global.owner = context->block;
-    shared.memory = plan->target;
+    global.owner = context->block;
     global.memory = plan->source;
-    shared.tensor = global.tensor = TVM_NONE;
-    shared.tile = global.tile = tile;
-    shared.tile_rank = global.tile_rank = plan->tile_rank;
-    tvm_status status =
-        tvm_interp_box_sanitize(tvm_interp_box_make(plan->target_rank, plan->target_shape, plan->target_step,
-                                                    copy->target, plan->tile_rank, tile, dense),
-                                context, copy->insn, &shared);
+    global.tensor = TVM_NONE;
+    global.tile = tile;
+    global.tile_rank = plan->tile_rank;
+    tvm_status status = tvm_interp_sanitize_tile(context, copy, shared, context->block);
     if (status != TVM_OK) return status;
     return tvm_interp_box_sanitize(tvm_interp_box_make(plan->source_rank, copy->global.shape,
                                                        copy->global.stride, copy->source, plan->tile_rank,

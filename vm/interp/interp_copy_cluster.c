@@ -86,6 +86,7 @@ static tvm_status sanitize(interp_context *context, const interp_copy *copy, int
                           .tile = plan->tile,
                           .tile_rank = plan->tile_rank},
                     from = to;
+    if (peer != context->block) tvm_sanitize_far(context, copy->insn, peer, copy->barrier, true);
     from.mode = SANITIZE_READ;
     from.owner = context->block;
     from.memory = plan->source.slot;
@@ -107,9 +108,9 @@ tvm_status tvm_interp_COPY_CLUSTER(interp_context *context, const interp_insn *i
     if (status != TVM_OK) return status;
     copy.barrier = &peer->barriers[copy.barrier - context->block->barriers];
     if (copy.barrier->arrivals == 0)
-        return tvm_interp_fail(context, insn,
-                               "the block of that rank has not made its mbarrier: a sync-cluster "
-                               "stands between alloc-barrier and what others do with it");
+        return tvm_interp_fault_between(context, insn, NULL,
+                                        "the block of that rank has not made its mbarrier: a sync-cluster "
+                                        "stands between alloc-barrier and what others do with it");
     status = tvm_interp_add_copy(context, insn, &peer->bulk, &copy);
     if (status != TVM_OK) return status;
     copy.barrier->bytes += (int64_t)tvm_interp_cluster_copy_bytes(&copy);

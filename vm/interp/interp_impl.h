@@ -110,6 +110,19 @@ typedef struct interp_copies {
     size_t count, capacity;
 } interp_copies;
 
+/* A multicast that some blocks have made and others, which it is for, too, have not. */
+typedef struct interp_cast {
+    interp_copy copy; /* as the first one made it */
+    uint32_t barrier; /* its number, the same in all blocks */
+    uint32_t ranks;   /* the blocks that it is for: a mask */
+    uint32_t made;    /* those of them that have made it */
+} interp_cast;
+
+typedef struct interp_casts {
+    interp_cast *items;
+    size_t count, capacity;
+} interp_casts;
+
 /* The end and step of a `for`, evaluated when it was entered. */
 typedef struct interp_loop {
     tvm_scalar end, step;
@@ -123,6 +136,7 @@ struct interp_barrier {
     uint64_t phases;                      /* that have ended */
     int64_t bytes;                        /* announced in this phase, less those that have come */
     uint64_t waits[TVM_MAX_THREADS / 32]; /* by warp: how often it has waited here */
+    uint32_t casts;   /* multicasts of this phase that not all blocks have made: it does not end before */
     uint64_t brought; /* the number, from 1, of the last phase that ended with a copy; 0: none has */
     const interp_insn *bringer; /* that copy */
 };
@@ -146,6 +160,7 @@ typedef struct interp_block {
     uint8_t *registers; /* of the context that runs */
     uint8_t *scratch;
     interp_copies bulk; /* of copy-bulk */
+    interp_casts casts; /* of the cluster; its first block's alone */
     interp_barrier *barriers;
     char *print;
     size_t print_size;
@@ -290,10 +305,15 @@ typedef enum interp_fault {
     INTERP_FAULT,
     INTERP_OUTSIDE,  /* an index, or a tile, is outside */
     INTERP_DEADLOCK, /* nothing that runs can go on */
-    INTERP_BARRIER   /* the same: others have ended without coming here */
+    INTERP_BARRIER,  /* the same: others have ended without coming here */
+    INTERP_CLUSTER   /* blocks of a cluster are not where others count on them */
 } interp_fault;
 tvm_status tvm_interp_fault(const interp_context *context, const interp_insn *insn, interp_fault kind,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* A fault INTERP_CLUSTER between two instructions; other: the one of another block, or NULL. */
+tvm_status tvm_interp_fault_between(const interp_context *context, const interp_insn *insn,
+                                    const interp_insn *other, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* The same for memory that is exhausted; returns TVM_NO_MEMORY. */
 tvm_status tvm_interp_no_memory(interp_run *run);
 
@@ -336,6 +356,8 @@ void tvm_interp_cluster_begin(interp_block *cluster, uint64_t number);
 /* Goes on with it to its end, or until it waits for its turn. */
 tvm_status tvm_interp_cluster_go(interp_block *cluster, bool *waits);
 
+/* "line 12: wait-barrier: 1 of 2 arrivals are missing" of one that waits, with its role. */
+void tvm_interp_context_text(const interp_context *context, char text[320]);
 /* What the context waits for, in words; "" when it does not. */
 void tvm_interp_waits_for(const interp_context *context, char text[160]);
 
@@ -388,8 +410,29 @@ void tvm_interp_perform_cluster_copy(const interp_block *block, const interp_cop
 uint64_t tvm_interp_cluster_copy_bytes(const interp_copy *copy);
 /* The copies that belong to the phase of the mbarrier that is about to end. */
 void tvm_interp_bulk_come(interp_block *block, interp_barrier *barrier);
+/* Do both blocks make one copy, with the same tile of the same tensor to the same place? */
+bool tvm_interp_copy_same(const interp_copy *a, const interp_copy *b);
+/* "x[8, 0] to %s[0, 0]" */
+void tvm_interp_copy_text(const tvm_interp_kernel *kernel, const interp_copy *copy, char text[160]);
 /* At the end of a block: a fault where a copy-bulk has not come, or nobody has waited for it. */
 tvm_status tvm_interp_bulk_end(const interp_block *block);
+
+/* ---- multicast ---- */
+
+/* The blocks of the cluster that the copy-bulk is for, as a mask of ranks, by its last operand. */
+uint32_t tvm_interp_cast_ranks(const interp_block *block, const tvm_operand *axes);
+/* A fault where one of them has not made the mbarrier. */
+tvm_status tvm_interp_cast_reaches(interp_context *context, const interp_copy *copy, uint32_t ranks);
+/* The block's part of a multicast for those blocks, to the place and the mbarrier that the copy has. */
+tvm_status tvm_interp_cast(interp_context *context, const interp_copy *copy, uint32_t ranks);
+/* All arrivals of the phase have come, the last one by that instruction (or NULL): a fault where other blocks
+ * multicast to it and this one has not. */
+tvm_status tvm_interp_cast_check(const interp_block *block, const interp_barrier *barrier,
+                                 const interp_insn *last);
+/* Where nothing can go on, or all have ended: a fault for a multicast that a block will not make any more. */
+tvm_status tvm_interp_cast_end(interp_block *cluster);
+/* A phase has had its last arrival, or the last block has made a multicast: ends it if nothing is missing. */
+tvm_status tvm_interp_end_phase(interp_block *block, interp_barrier *barrier);
 
 /* Writes what print-tensor has gathered. */
 void tvm_interp_print_flush(interp_block *block);

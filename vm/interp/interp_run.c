@@ -25,8 +25,8 @@ tvm_status tvm_interp_no_memory(interp_run *run) {
     return TVM_NO_MEMORY;
 }
 
-static tvm_status end_with(const interp_context *context, const interp_insn *insn, tvm_status status,
-                           interp_fault fault, const char *format, va_list arguments) {
+static tvm_status end_with(const interp_context *context, const interp_insn *insn, const interp_insn *other,
+                           tvm_status status, interp_fault fault, const char *format, va_list arguments) {
     const interp_block *block = context->block;
     const tvm_interp_kernel *k = block->kernel;
     interp_run *run = block->run;
@@ -40,7 +40,7 @@ static tvm_status end_with(const interp_context *context, const interp_insn *ins
         mnemonic = tvm_op(insn->source->op)->mnemonic;
     }
     if (run->sanitizer && status == TVM_FAULT) {
-        tvm_sanitize_fault(context, insn, fault, message);
+        tvm_sanitize_fault(context, insn, other, fault, message);
         return status;
     }
     pthread_mutex_lock(&run->mutex);
@@ -57,7 +57,7 @@ tvm_status tvm_interp_end(const interp_context *context, const interp_insn *insn
                           const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    end_with(context, insn, status, INTERP_FAULT, format, arguments);
+    end_with(context, insn, NULL, status, INTERP_FAULT, format, arguments);
     va_end(arguments);
     return status;
 }
@@ -65,7 +65,7 @@ tvm_status tvm_interp_end(const interp_context *context, const interp_insn *insn
 tvm_status tvm_interp_fail(const interp_context *context, const interp_insn *insn, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    end_with(context, insn, TVM_FAULT, INTERP_FAULT, format, arguments);
+    end_with(context, insn, NULL, TVM_FAULT, INTERP_FAULT, format, arguments);
     va_end(arguments);
     return TVM_FAULT;
 }
@@ -74,7 +74,16 @@ tvm_status tvm_interp_fault(const interp_context *context, const interp_insn *in
                             const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    end_with(context, insn, TVM_FAULT, kind, format, arguments);
+    end_with(context, insn, NULL, TVM_FAULT, kind, format, arguments);
+    va_end(arguments);
+    return TVM_FAULT;
+}
+
+tvm_status tvm_interp_fault_between(const interp_context *context, const interp_insn *insn,
+                                    const interp_insn *other, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    end_with(context, insn, other, TVM_FAULT, INTERP_CLUSTER, format, arguments);
     va_end(arguments);
     return TVM_FAULT;
 }
@@ -122,8 +131,7 @@ static tvm_status context_run(interp_context *context) {
     return TVM_OK;
 }
 
-/* "role 'load', line 12: wait-barrier: 1 of 2 arrivals are missing" */
-static void context_text(const interp_context *context, char text[320]) {
+void tvm_interp_context_text(const interp_context *context, char text[320]) {
     const tvm_interp_kernel *k = context->block->kernel;
     const tvm_insn *insn = &k->kernel->insns[context->pc];
     char who[96] = "the block", why[160];
@@ -156,16 +164,18 @@ static bool are_missed(const interp_block *cluster) {
 }
 
 /* The block waits for its roles, so that what these wait for is the reason, where there are any. */
-static tvm_status report_deadlock(const interp_block *cluster) {
+static tvm_status report_deadlock(interp_block *cluster) {
     const interp_context *first = NULL;
     char text[1600] = "", one[320];
     size_t used = 0;
+    tvm_status status = tvm_interp_cast_end(cluster);
+    if (status != TVM_OK) return status;
     for (uint32_t b = 0; b < cluster->cluster_size; b++)
         for (uint32_t c = 0; c < cluster[b].context_count; c++) {
             const interp_context *context = &cluster[b].contexts[c];
             if (context->state == INTERP_DONE || context->state == INTERP_AT_ROLES) continue;
             if (!first) first = context;
-            context_text(context, one);
+            tvm_interp_context_text(context, one);
             if (used >= sizeof text) continue;
             used += (size_t)snprintf(text + used, sizeof text - used, "%s", used ? "; " : "");
             if (cluster->cluster_size > 1 && used < sizeof text)
@@ -256,7 +266,7 @@ static void reset_context(interp_context *context) {
 
 static void reset_block(interp_block *block) {
     block->running = 0;
-    block->bulk.count = 0;
+    block->bulk.count = block->casts.count = 0;
     block->meets = INTERP_APART;
     memset(block->barriers, 0, block->kernel->barrier_count * sizeof *block->barriers);
     for (uint32_t c = 0; c < block->context_count; c++) reset_context(&block->contexts[c]);
@@ -267,6 +277,7 @@ tvm_status tvm_interp_cluster_go(interp_block *cluster, bool *waits) {
     *waits = false;
     tvm_status status = schedule(cluster, waits);
     if (*waits) return status;
+    if (status == TVM_OK) status = tvm_interp_cast_end(cluster);
     for (uint32_t b = 0; b < cluster->cluster_size; b++) {
         if (status == TVM_OK) status = tvm_interp_bulk_end(&cluster[b]);
         tvm_interp_print_flush(&cluster[b]);
@@ -288,6 +299,7 @@ static void block_free(interp_block *block) {
     free(block->memory);
     free(block->scratch);
     free(block->bulk.items);
+    free(block->casts.items);
     free(block->print);
     if (block->counts) free(block->counts->executed);
     free(block->counts);

@@ -33,8 +33,8 @@ tvm_status tvm_sanitize_end(interp_run *run, tvm_status status);
 /* A cluster begins: its blocks have seen nothing. */
 void tvm_sanitize_cluster(interp_block *cluster);
 /* What would have ended the launch without a sanitizer; it goes on with the next cluster. */
-void tvm_sanitize_fault(const interp_context *context, const interp_insn *insn, interp_fault kind,
-                        const char *message);
+void tvm_sanitize_fault(const interp_context *context, const interp_insn *insn, const interp_insn *other,
+                        interp_fault kind, const char *message);
 /* Has a report been made of this launch? */
 bool tvm_sanitize_found(const interp_run *run);
 
@@ -68,6 +68,7 @@ typedef struct sanitize_access {
     bool updates; /* an atomic operation whose result depends on what was there */
     sanitize_actor actor;
     const interp_barrier *barrier; /* of SANITIZE_BULK */
+    bool is_cast;                  /* of a multicast: other blocks write the tile, too */
     const tvm_operand *parts;      /* of a copy-async: how warps share the tile out, or NULL */
     const int64_t *tile;           /* its extents */
     unsigned tile_rank;
@@ -82,7 +83,7 @@ typedef struct sanitize_walk {
     uint64_t first; /* cell of the tensor's first element */
     unsigned bits;  /* of an element */
     bool early;     /* earlier launches may still run */
-    bool updates;
+    bool updates, is_cast;
     const uint16_t *codes; /* by element of the register tensor; NULL: `code` for all */
     uint32_t event, layout;
     uint16_t code, base;
@@ -104,7 +105,10 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
  * on. */
 void tvm_sanitize_row(sanitize_walk *walk, int64_t element, int64_t step, int64_t dense, int64_t count);
 
-/* Both sides of the context's latest copy (interp_memory.c): how, and by whom. */
+/* The tile of a copy in the shared memory of a block, of those that a multicast is for. */
+tvm_status tvm_interp_sanitize_tile(interp_context *context, const interp_copy *copy, sanitize_access shared,
+                                    const interp_block *owner);
+/* Both sides of a copy to or from the block's own tile: how, and by whom. */
 tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *copy, sanitize_access shared,
                                     sanitize_access global);
 
@@ -121,6 +125,10 @@ void tvm_sanitize_alloc_barrier(interp_context *context, uint32_t first, uint32_
 /* An arrival at an mbarrier of `block`; `pending`: products that it leaves out. */
 tvm_status tvm_sanitize_arrive(interp_context *context, interp_block *block, const interp_barrier *barrier,
                                uint32_t pending);
+/* The instruction reaches for another block's mbarrier, which is to be made first; of one that brings bytes
+ * the phase before is to have ended, too. */
+void tvm_sanitize_far(interp_context *context, const interp_insn *insn, const interp_block *peer,
+                      const interp_barrier *barrier, bool copies);
 /* A phase has ended, and its copies have come. */
 tvm_status tvm_sanitize_phase(interp_block *block, const interp_barrier *barrier);
 tvm_status tvm_sanitize_wait(interp_context *context, const interp_barrier *barrier);

@@ -67,6 +67,7 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
                             .bits = shared ? 8 * tvm_dtype_container(dtype) : dtype.bits,
                             .mode = access->mode,
                             .updates = access->updates,
+                            .is_cast = access->is_cast,
                             .mask = is_atomic(access->mode) ? SAN_THREAD : UINT16_MAX,
                             .actor = access->actor,
                             .slot = access->memory,
@@ -79,7 +80,8 @@ bool tvm_sanitize_open(interp_context *context, const interp_insn *insn, const s
                        .time = event_time(s, context, access),
                        .insn = number,
                        .layout = walk->layout,
-                       .mode = (uint8_t)access->mode};
+                       .mode = (uint8_t)access->mode,
+                       .rank = (uint8_t)(context->block - context->block->cluster)};
     if (made) walk->event = tvm_san_event(s, san_context_of(s, context), &event);
     if (!walk->event) walk->status = tvm_interp_no_memory(s->run);
     return walk->event != 0;

@@ -50,6 +50,7 @@ typedef struct san_event {
     uint32_t insn;
     uint32_t layout; /* of the program; TVM_NONE: no thread of its own has an element */
     uint8_t mode;    /* sanitize_mode */
+    uint8_t rank;    /* of who does it in its cluster: a copy's actor may be another block's */
 } san_event;
 
 /* Threads of a block: one, by its number; all that hold an element of the event's layout, of which it is the
@@ -105,6 +106,7 @@ typedef struct san_context {
 
 typedef struct san_barrier {
     san_clock arrived, ended; /* of the phase that is on; of those before it */
+    uint32_t made, maker;     /* when, and by which instruction */
 } san_barrier;
 
 typedef struct san_block {
@@ -135,7 +137,7 @@ typedef enum san_kind {
     SAN_KINDS
 } san_kind;
 
-enum { SAN_TEXT = 1024 };
+enum { SAN_TEXT = 1024, SAN_WHO = 128 };
 
 typedef struct san_report {
     san_kind kind;
@@ -143,8 +145,9 @@ typedef struct san_report {
     uint64_t count;       /* elements */
     uint32_t slot;        /* TVM_NONE: no memory */
     int32_t block[3];
-    char element[96], who[96], whom[96], what[SAN_TEXT];
+    char element[96], who[SAN_WHO], whom[SAN_WHO], what[SAN_TEXT];
     const char *hint;
+    bool weak;    /* it is of threads of one warp, and another may be of different ones */
     bool covered; /* by another report */
 } san_report;
 
@@ -227,6 +230,8 @@ void tvm_san_past_blocks(sanitizer *s);
 /* Counts the report with one of the same kind and places, or keeps it; what has been filled in but `count`.
  * NULL: it is counted there, or out of memory. */
 san_report *tvm_san_report(sanitizer *s, san_kind kind, uint32_t insn, uint32_t other);
+/* The one that is kept; NULL: there is none. */
+san_report *tvm_san_find(sanitizer *s, san_kind kind, uint32_t insn, uint32_t other);
 /* Drops reports that others cover. */
 void tvm_san_finish(sanitizer *s);
 const char *tvm_san_kind_name(san_kind kind);

@@ -109,9 +109,42 @@ static san_barrier *barrier_of(sanitizer *s, const interp_block *block, const in
 }
 
 void tvm_sanitize_alloc_barrier(interp_context *context, uint32_t first, uint32_t count) {
-    san_block *block = san_block_of(sanitizer_of(context->block), context->block);
-    for (uint32_t i = first; i < first + count; i++)
+    sanitizer *s = sanitizer_of(context->block);
+    san_block *block = san_block_of(s, context->block);
+    for (uint32_t i = first; i < first + count; i++) {
         block->barriers[i].arrived.count = block->barriers[i].ended.count = 0;
+        block->barriers[i].made = s->now;
+        block->barriers[i].maker = context->pc - 1;
+    }
+}
+
+void tvm_sanitize_far(interp_context *context, const interp_insn *insn, const interp_block *peer,
+                      const interp_barrier *barrier, bool copies) {
+    sanitizer *s = sanitizer_of(context->block);
+    const san_block *block = san_block_of(s, peer);
+    const san_barrier *own = barrier_of(s, peer, barrier);
+    const san_clock *seen = &san_context_of(s, context)->seen;
+    uint32_t actor = san_barrier_actor(s, block, (uint32_t)(barrier - peer->barriers));
+    bool made = own->made < tvm_san_seen(seen, san_all(san_actor(block, 0, SANITIZE_THREADS)));
+    if (made && (!copies || barrier->phases == 0 || tvm_san_seen(seen, san_all(actor)) > barrier->phases))
+        return;
+    san_report *report = tvm_san_report(s, SAN_CLUSTER, (uint32_t)(insn - s->kernel->insns), own->maker);
+    if (!report) return;
+    const int32_t *at = context->block->index, *to = peer->index;
+    memcpy(report->block, at, sizeof report->block);
+    report->hint =
+        made ? "an arrive-barrier with rank by the other block behind its wait for that phase, and a "
+               "wait-barrier here"
+             : "a sync-cluster between alloc-barrier and what others do with the mbarrier";
+    snprintf(
+        report->what, sizeof report->what,
+        made
+            ? "%s (block (%d,%d,%d)) may come to an earlier phase of the mbarrier of block (%d,%d,%d), which "
+              "alloc-barrier, line %u, has made"
+            : "%s (block (%d,%d,%d)) may come to the mbarrier of block (%d,%d,%d) before alloc-barrier, line "
+              "%u, has made it",
+        tvm_san_mnemonic(s, report->insn), at[0], at[1], at[2], to[0], to[1], to[2],
+        (unsigned)tvm_san_place(s, own->maker).line);
 }
 
 tvm_status tvm_sanitize_arrive(interp_context *context, interp_block *block, const interp_barrier *barrier,

@@ -50,22 +50,85 @@ static bool is_copy(const sanitizer *s, const party *p) {
     return !is_context(s, p) || p->local % SAN_ACTORS >= SANITIZE_COPY;
 }
 
-static void describe(const sanitizer *s, const party *p, uint16_t code, bool with_block, char out[96]) {
+/* Of the block that does it; of a copy that is another one than the mbarrier's may be. */
+static void find_maker(const sanitizer *s, const party *p, int32_t index[3]) {
+    const uint32_t *extent = s->kernel->kernel->cluster;
+    uint32_t rest = p->event->rank;
+    for (unsigned d = 0; d < 3; d++) {
+        index[d] = p->index[d] - p->index[d] % (int32_t)extent[d] + (int32_t)(rest % extent[d]);
+        rest /= extent[d];
+    }
+}
+
+static bool is_far(const sanitizer *s, const party *p) {
+    int32_t maker[3];
+    find_maker(s, p, maker);
+    return memcmp(maker, p->index, sizeof maker) != 0;
+}
+
+static void describe(const sanitizer *s, const party *p, uint16_t code, uint32_t thread, bool with_block,
+                     char out[SAN_WHO]) {
+    enum { ROOM = SAN_WHO };
     const char *role = role_of(s, p);
-    unsigned thread = code & SAN_THREAD;
+    int32_t maker[3];
     int length;
+    find_maker(s, p, maker);
+    if (is_copy(s, p) && is_far(s, p)) {
+        snprintf(out, ROOM, "the copy from block (%d,%d,%d) to block (%d,%d,%d)", maker[0], maker[1],
+                 maker[2], p->index[0], p->index[1], p->index[2]);
+        return;
+    }
     if (is_copy(s, p))
-        length = snprintf(out, 96, "the copy");
+        length = snprintf(out, ROOM, "the copy");
     else if (code & SAN_MANY)
-        length = snprintf(out, 96, "threads of several warps");
+        length = snprintf(out, ROOM, "threads of several warps");
     else if (code & SAN_WARP)
-        length = snprintf(out, 96, "threads of warp %u", thread / 32);
+        length = snprintf(out, ROOM, "threads of warp %u", (code & SAN_THREAD) / 32U);
     else
-        length = snprintf(out, 96, "thread %u", thread);
-    if (role) length += snprintf(out + length, 96 - (size_t)length, " of role '%.30s'", role);
+        length = snprintf(out, ROOM, "thread %u", (unsigned)thread);
+    if (role) length += snprintf(out + length, ROOM - (size_t)length, " of role '%.30s'", role);
     if (with_block)
-        snprintf(out + length, 96 - (size_t)length, ", block (%d,%d,%d)", p->index[0], p->index[1],
+        snprintf(out + length, ROOM - (size_t)length, ", block (%d,%d,%d)", p->index[0], p->index[1],
                  p->index[2]);
+}
+
+/* ---- which threads ---- */
+
+/* Is the thread one of those of the code? */
+static bool is_of(const sanitizer *s, const san_event *event, uint16_t code, uint32_t thread) {
+    uint32_t offset = thread - (code & SAN_THREAD);
+    if (!(code & SAN_HOLDERS)) return offset == 0;
+    return offset < TVM_MAX_THREADS && s->layouts[event->layout].holders[offset / 64] >> (offset % 64) & 1;
+}
+
+static bool is_in_warp(const sanitizer *s, const san_event *event, uint16_t code) {
+    return !(code & SAN_MANY) && (!(code & SAN_HOLDERS) || s->layouts[event->layout].in_warp);
+}
+
+static bool one_warp(const sanitizer *s, const san_event *past, uint16_t code, const san_event *now,
+                     uint16_t mine) {
+    return is_in_warp(s, past, code) && is_in_warp(s, now, mine) &&
+           (code & SAN_THREAD) / 32 == (mine & SAN_THREAD) / 32;
+}
+
+/* Two threads, one of each side, that nothing orders: those of different warps where there are any, and who
+ * comes now not one that did it before, too. */
+static void find_pair(const sanitizer *s, const san_event *past, uint16_t code, const san_event *now,
+                      uint16_t mine, uint32_t *theirs, uint32_t *own) {
+    unsigned best = 0;
+    *theirs = code & SAN_THREAD;
+    *own = mine & SAN_THREAD;
+    if ((code | mine) & (SAN_MANY | SAN_WARP)) return;
+    for (uint32_t n = 0; n < TVM_MAX_THREADS && best < 4; n++) {
+        if (!is_of(s, now, mine, n)) continue;
+        for (uint32_t p = 0; p < TVM_MAX_THREADS && best < 4; p++) {
+            unsigned score = 1 + !is_of(s, past, code, n) + 2 * (n / 32 != p / 32);
+            if (p == n || score <= best || !is_of(s, past, code, p)) continue;
+            best = score;
+            *theirs = p;
+            *own = n;
+        }
+    }
 }
 
 /* ---- where ---- */
@@ -103,12 +166,13 @@ static bool reads(const san_event *event) {
 typedef struct verdict {
     san_kind kind;
     const char *hint;
+    bool weak; /* the hint does not serve threads of different warps */
 } verdict;
 
 /* Of a copy that the access is not ordered after. */
-static verdict judge_copy(const sanitize_walk *walk, const party *past, bool was_write) {
+static verdict judge_copy(const sanitize_walk *walk, const party *past, const party *by, bool was_write) {
     const sanitizer *s = walk->sanitizer;
-    const san_event *now = &s->events[walk->event];
+    const san_event *now = by->event;
     uint32_t actor = is_context(s, past) ? past->local % SAN_ACTORS : SANITIZE_BULK;
     verdict v = {.kind = SAN_BUSY};
     if (was_write && reads(now)) v.kind = SAN_UNDELIVERED;
@@ -125,14 +189,16 @@ static verdict judge_copy(const sanitize_walk *walk, const party *past, bool was
             v.hint = "a sync after the wait-group: it lets each thread see its own copies alone";
         return v;
     }
+    if (actor == SANITIZE_BULK && is_copy(s, by) && is_far(s, by)) {
+        v.hint =
+            "an arrive-barrier with rank, of the block that waits for the copy's phase, and a wait-barrier "
+            "before the next copy";
+        return v;
+    }
     v.hint = actor == SANITIZE_BULK         ? "a wait-barrier for the phase of the copy's mbarrier"
              : actor == SANITIZE_STORE_READ ? "a wait-bulk with read before the tile is written again"
                                             : "a wait-bulk before others use what it stores";
     return v;
-}
-
-static bool one_warp(uint16_t a, uint16_t b) {
-    return !((a | b) & SAN_MANY) && (a & SAN_THREAD) / 32 == (b & SAN_THREAD) / 32;
 }
 
 static verdict judge(const sanitize_walk *walk, const party *past, const party *now, uint16_t code,
@@ -141,7 +207,7 @@ static verdict judge(const sanitize_walk *walk, const party *past, const party *
     bool shared = interp_slot(s->kernel, walk->slot)->kind == TVM_SLOT_SHARED;
     verdict v = {.kind = shared ? SAN_RACE_SHARED : SAN_RACE_GLOBAL};
     bool same_block = memcmp(past->index, now->index, sizeof past->index) == 0;
-    if (is_copy(s, past)) return judge_copy(walk, past, was_write);
+    if (is_copy(s, past)) return judge_copy(walk, past, now, was_write);
     if (!same_block && shared) {
         v.hint = "sync-cluster, or an arrive-barrier with rank and a wait-barrier, in between";
     } else if (!same_block) {
@@ -161,10 +227,13 @@ static verdict judge(const sanitize_walk *walk, const party *past, const party *
                now->local >= SAN_ACTORS) {
         v.hint =
             "an arrive-barrier after the one and a wait-barrier before the other; sync is the team's alone";
+    } else if (is_copy(s, now) && is_far(s, now)) {
+        v.hint = "an arrive-barrier with rank behind it and a wait-barrier before the copy, or sync-cluster";
     } else if (is_copy(s, now)) {
         v.hint = "a sync before the copy: its threads may be others than those that used the tile";
-    } else if (one_warp(code, mine)) {
+    } else if (one_warp(s, past->event, code, now->event, mine)) {
         v.hint = "a sync-warp in between, or sync";
+        v.weak = true;
     } else {
         v.hint = "a sync in between";
     }
@@ -182,14 +251,20 @@ void tvm_san_race(sanitize_walk *walk, uint64_t at, uint32_t event, uint16_t cod
     const party past = find_party(s, event), now = find_party(s, walk->event);
     const verdict v = judge(walk, &past, &now, code, mine, was_write);
     san_report *report = tvm_san_report(s, v.kind, now.event->insn, past.event->insn);
-    if (!report) return;
+    if (!report) {
+        report = tvm_san_find(s, v.kind, now.event->insn, past.event->insn);
+        if (!report || !report->weak || v.weak) return;
+    }
     bool other = memcmp(past.index, now.index, sizeof past.index) != 0;
+    uint32_t theirs, own;
+    find_pair(s, past.event, code, now.event, mine, &theirs, &own);
     report->slot = walk->slot;
     report->hint = v.hint;
+    report->weak = v.weak;
     memcpy(report->block, now.index, sizeof report->block);
     name_element(walk, at, report->element);
-    describe(s, &now, mine, true, report->who);
-    describe(s, &past, code, other, report->whom);
+    describe(s, &now, mine, own, true, report->who);
+    describe(s, &past, code, theirs, other, report->whom);
     snprintf(report->what, sizeof report->what, "%s %s %s (%s), which %s, line %u, %s (%s)",
              tvm_san_mnemonic(s, now.event->insn), verb(now.event, false), report->element, report->who,
              tvm_san_mnemonic(s, past.event->insn), (unsigned)tvm_san_place(s, past.event->insn).line,
@@ -205,7 +280,7 @@ void tvm_san_early(sanitize_walk *walk, uint64_t at, uint16_t mine, const char *
     report->hint = "a wait-dependency before it; where another team waits, a barrier behind that";
     memcpy(report->block, now.index, sizeof report->block);
     name_element(walk, at, report->element);
-    describe(s, &now, mine, true, report->who);
+    describe(s, &now, mine, mine & SAN_THREAD, true, report->who);
     snprintf(report->what, sizeof report->what, "%s %s %s (%s) before wait-dependency; %s",
              tvm_san_mnemonic(s, now.event->insn), verb(now.event, false), report->element, report->who,
              whose);
@@ -221,7 +296,7 @@ void tvm_san_undefined(sanitize_walk *walk, uint64_t at, uint16_t mine) {
         "store to every element before it is read; alloc-shared and alloc-global leave them undefined";
     memcpy(report->block, now.index, sizeof report->block);
     name_element(walk, at, report->element);
-    describe(s, &now, mine, true, report->who);
+    describe(s, &now, mine, mine & SAN_THREAD, true, report->who);
     snprintf(report->what, sizeof report->what, "%s reads %s (%s), which nothing has written",
              tvm_san_mnemonic(s, now.event->insn), report->element, report->who);
 }

@@ -32,11 +32,18 @@ const char *tvm_san_mnemonic(const sanitizer *s, uint32_t insn) {
     return tvm_op(s->kernel->kernel->insns[insn].op)->mnemonic;
 }
 
-san_report *tvm_san_report(sanitizer *s, san_kind kind, uint32_t insn, uint32_t other) {
+san_report *tvm_san_find(sanitizer *s, san_kind kind, uint32_t insn, uint32_t other) {
     for (uint32_t i = s->report_count; i-- > 0;) {
         san_report *report = &s->reports[i];
-        if (report->kind != kind || report->insn != insn || report->other != other) continue;
-        report->count++;
+        if (report->kind == kind && report->insn == insn && report->other == other) return report;
+    }
+    return NULL;
+}
+
+san_report *tvm_san_report(sanitizer *s, san_kind kind, uint32_t insn, uint32_t other) {
+    san_report *kept = tvm_san_find(s, kind, insn, other);
+    if (kept) {
+        kept->count++;
         return NULL;
     }
     if (s->report_count == s->report_capacity && s->report_count < MOST_REPORTS) {
@@ -64,6 +71,9 @@ static const char *fault_hint(san_kind kind) {
         return "what is indexed must be inside for all values that the index takes";
     case SAN_BARRIER:
         return "every team, or block of the cluster, that it counts comes to the barrier on every path";
+    case SAN_CLUSTER:
+        return "all blocks make a multicast alike, on every path, once sync-cluster has shown that the others' "
+               "mbarriers are made";
     case SAN_DEADLOCK:
         return "each wait needs an arrival, release or put whose maker does not wait for this one";
     default:
@@ -72,18 +82,20 @@ static const char *fault_hint(san_kind kind) {
 }
 
 /* Blocks that wait for one that has ended with a fault are not at fault. */
-void tvm_sanitize_fault(const interp_context *context, const interp_insn *insn, interp_fault fault,
-                        const char *message) {
+void tvm_sanitize_fault(const interp_context *context, const interp_insn *insn, const interp_insn *other,
+                        interp_fault fault, const char *message) {
     static const san_kind kinds_of[] = {[INTERP_FAULT] = SAN_FAULT,
                                         [INTERP_OUTSIDE] = SAN_OUTSIDE,
                                         [INTERP_DEADLOCK] = SAN_DEADLOCK,
-                                        [INTERP_BARRIER] = SAN_BARRIER};
+                                        [INTERP_BARRIER] = SAN_BARRIER,
+                                        [INTERP_CLUSTER] = SAN_CLUSTER};
     sanitizer *s = context->block->run->sanitizer;
     uint32_t number = insn ? (uint32_t)(insn - s->kernel->insns) : 0;
     san_kind kind = kinds_of[fault];
     if (kind == SAN_DEADLOCK && s->faulted) return;
     s->faulted = true;
-    san_report *report = tvm_san_report(s, kind, number, TVM_NONE);
+    san_report *report =
+        tvm_san_report(s, kind, number, other ? (uint32_t)(other - s->kernel->insns) : TVM_NONE);
     if (!report) return;
     const int32_t *index = context->block->index;
     memcpy(report->block, index, sizeof report->block);

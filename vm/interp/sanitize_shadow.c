@@ -53,6 +53,14 @@ static bool exchanged(const sanitize_walk *walk, const san_event *event, bool sa
     return event->mode == SANITIZE_PUT && walk->mode == SANITIZE_TAKE;
 }
 
+/* What the blocks that make a multicast bring to one of them is one tile. */
+static bool is_one_cast(const sanitize_walk *walk, const san_event *event) {
+    const sanitizer *s = walk->sanitizer;
+    const san_event *now = &s->events[walk->event];
+    return event->rank != now->rank && event->insn == now->insn && event->actor == now->actor &&
+           event->time == now->time && walk->is_cast;
+}
+
 static relation find_relation(const sanitize_walk *walk, uint32_t number) {
     sanitizer *s = walk->sanitizer;
     const interp_context *context = walk->context;
@@ -63,6 +71,7 @@ static relation find_relation(const sanitize_walk *walk, uint32_t number) {
     if (number == walk->event || exchanged(walk, event, same_block) ||
         event->time < tvm_san_seen(&own->seen, san_all(event->actor)))
         return ORDERED;
+    if (is_one_cast(walk, event)) return ORDERED;
     if (!same_block) return UNORDERED;
     if (event->time == 0) return ORDERED;
     uint32_t local = event->actor - block->first_actor, actor = local % SAN_ACTORS;
@@ -219,6 +228,15 @@ static bool is_update(const sanitize_walk *walk, const san_cell *cell, uint16_t 
             ((cell->other_reader ^ mine) & SAN_THREAD) == 0);
 }
 
+/* All blocks that multicast to the element come after what was there before, not the first one alone; what
+ * was read there came after what was written. */
+static void keep_past(san_cell *cell, const san_cell *was) {
+    cell->read = was->read ? was->read : was->write;
+    cell->reader = was->read ? was->reader : was->writer;
+    cell->other = was->other;
+    cell->other_reader = was->other_reader;
+}
+
 static inline void touch_write(sanitize_walk *walk, san_cell *cell, uint64_t at, uint16_t mine) {
     bool races = false;
     if (walk->updates && !cell->write && walk->region->undefined) tvm_san_undefined(walk, at, mine);
@@ -236,7 +254,9 @@ static inline void touch_write(sanitize_walk *walk, san_cell *cell, uint64_t at,
     if (cell->other && !races &&
         !ordered(walk, find_relation(walk, cell->other), cell->other, cell->other_reader, mine, false))
         tvm_san_race(walk, at, cell->other, cell->other_reader, mine, false);
+    const san_cell was = *cell;
     *cell = (san_cell){.write = walk->event, .writer = mine};
+    if (walk->is_cast) keep_past(cell, &was);
 }
 
 /* ---- rows ---- */
