@@ -7,6 +7,11 @@
 #include "codegen.h"
 #include "ptx_machine.h"
 
+/* A grid without blocks: as little is known of its tensors and views as is asked, for nothing is launched. */
+static inline bool ptx_grid_is_empty(const tvm_launch_env *env) {
+    return !env->grid[0] || !env->grid[1] || !env->grid[2];
+}
+
 /* The memory of the tensors that a launch makes: zeros, which the machine may access. */
 typedef struct ptx_own {
     uint8_t *block[TVM_MAX_LAUNCH_TENSORS];
@@ -17,7 +22,7 @@ typedef struct ptx_own {
 static inline void ptx_own_make(ptx_own *own, ptx_machine *m, const tvm_ir_program *program,
                                 const tvm_ir_kernel *kernel, const tvm_launch_env *env) {
     tvm_launch_tensor tensors[TVM_MAX_LAUNCH_TENSORS];
-    own->count = tvm_launch_tensors(kernel, tensors);
+    own->count = ptx_grid_is_empty(env) ? 0 : tvm_launch_tensors(kernel, tensors);
     for (uint32_t i = 0; i < own->count; i++) {
         int64_t shape[TVM_MAX_RANK];
         uint64_t bytes;
@@ -90,6 +95,7 @@ static inline void ptx_launch(ptx_machine *m, const tvm_module *module, const tv
     const tvm_kernel_code *code = &module->kernels[kernel - program->kernels];
     const uint32_t *by = code->abi.cluster;
     ptx_tensor_map maps[TVM_ABI_TENSOR_MAPS];
+    if (ptx_grid_is_empty(env)) return;
     abi_maps(&code->abi, program, kernel, env, values, tensors, maps);
     abi_set(&code->abi, values, tensors, env, maps, m->params, sizeof m->params / sizeof *m->params);
     memcpy(m->grid, env->grid, sizeof m->grid);
