@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mma.h"
 #include "pipeline.h"
 
 enum { MOST_STEPS = 1 << 20, MOST_PAIRS = 64 };
@@ -15,9 +16,11 @@ typedef enum level { ORDERED, PARTLY, UNORDERED, UNCOMMITTED } level;
 
 typedef struct access {
     uint32_t insn;
-    uint32_t slot, tensor; /* tensor: of the registers; TVM_NONE: a copy */
+    uint32_t slot;
+    const tvm_layout *layout; /* which threads have which elements of the tile; NULL: of a copy, any */
     tvm_team team;
-    bool writes;
+    bool writes, copies;
+    bool by_warps; /* a warp reads its elements together, as mma does */
     unsigned rank;
     const tvm_operand *indices;
     uint32_t extent[TVM_MAX_RANK]; /* of the tile, in the dimensions of the shared tensor */
@@ -33,8 +36,10 @@ typedef struct walk {
     const tvm_ir_kernel *kernel;
     tvm_diags *diags;
     access *accesses;
-    uint32_t *number; /* by instruction: one more than its access; 0: none */
+    uint32_t *number; /* by instruction: one more than its first access; 0: none */
     uint32_t count;
+    tvm_layout *tiles; /* of mma */
+    uint32_t tile_count;
     uint32_t steps;
     struct {
         uint32_t first, second;
@@ -54,27 +59,68 @@ static void set_extent(access *a, unsigned rank, const uint32_t *tile, unsigned 
         a->extent[d] = d < rank - tile_rank ? 1 : tile[d - (rank - tile_rank)];
 }
 
-/* False: none that the walk knows. */
-static bool find_access(const walk *w, const tvm_insn *insn, bool pipelined, access *out) {
-    const tvm_operand *operands = tvm_operands(w->kernel, insn);
-    bool copies = insn->op == TVM_OP_COPY_ASYNC, stores = insn->op == TVM_OP_STORE_SHARED;
-    if ((!copies && !stores && insn->op != TVM_OP_LOAD_SHARED) || (copies && pipelined)) return false;
+static const tvm_layout *layout_of(const walk *w, uint32_t slot) {
+    return &w->program->layouts[w->kernel->slots[slot].layout];
+}
+
+static access *add_access(walk *w, uint32_t insn, tvm_team team, const tvm_operand *tensor) {
+    access *a = &w->accesses[w->count++];
+    *a = (access){.insn = insn, .team = team, .slot = tensor->value, .indices = tensor + 1};
+    a->rank = tvm_slot_rank(w->program, &w->kernel->slots[a->slot]);
+    if (!w->number[insn]) w->number[insn] = w->count;
+    return a;
+}
+
+/* One whose warps share the tile out is not looked at. */
+static void add_copy(walk *w, uint32_t at, tvm_team team) {
+    const tvm_operand *operands = tvm_operands(w->kernel, &w->kernel->insns[at]);
+    const tvm_operand *source = operands + 1 + tvm_slot_rank(w->program, &w->kernel->slots[operands->value]);
+    const tvm_operand *extents = source + 1 + w->kernel->slots[source->value].rank;
+    const tvm_operand *parts = extents + 1 + extents[0].value + 1;
     uint32_t tile[TVM_MAX_RANK];
-    *out = (access){
-        .slot = operands[0].value, .indices = operands + 1, .tensor = TVM_NONE, .writes = copies || stores};
-    out->rank = tvm_slot_rank(w->program, &w->kernel->slots[out->slot]);
-    uint32_t after = 1 + out->rank;
-    if (copies) {
-        const tvm_operand *extents = operands + after + 1 + w->kernel->slots[operands[after].value].rank;
-        const tvm_operand *parts = extents + 1 + extents[0].value + 1;
-        for (unsigned d = 0; d < extents[0].value; d++) tile[d] = extents[1 + d].value;
-        set_extent(out, out->rank, tile, extents[0].value);
-        return parts->kind == TVM_OPERAND_NONE;
-    }
-    out->tensor = stores ? operands[after].value : insn->result;
-    const tvm_slot *tensor = &w->kernel->slots[out->tensor];
-    set_extent(out, out->rank, tvm_slot_shape(w->program, tensor), tvm_slot_rank(w->program, tensor));
-    return !has_mask(w, insn, after + stores);
+    if (parts->kind != TVM_OPERAND_NONE) return;
+    access *a = add_access(w, at, team, operands);
+    a->writes = a->copies = true;
+    for (unsigned d = 0; d < extents[0].value; d++) tile[d] = extents[1 + d].value;
+    set_extent(a, a->rank, tile, extents[0].value);
+}
+
+static void add_move(walk *w, uint32_t at, tvm_team team) {
+    const tvm_insn *insn = &w->kernel->insns[at];
+    const tvm_operand *operands = tvm_operands(w->kernel, insn);
+    bool stores = insn->op == TVM_OP_STORE_SHARED;
+    uint32_t after = 1 + tvm_slot_rank(w->program, &w->kernel->slots[operands->value]);
+    if (has_mask(w, insn, after + stores)) return;
+    access *a = add_access(w, at, team, operands);
+    uint32_t tensor = stores ? operands[after].value : insn->result;
+    const tvm_slot *slot = &w->kernel->slots[tensor];
+    a->writes = stores;
+    a->layout = layout_of(w, tensor);
+    set_extent(a, a->rank, tvm_slot_shape(w->program, slot), tvm_slot_rank(w->program, slot));
+}
+
+/* A tile that is multiplied: each warp reads what its fragments need. */
+static void add_operand(walk *w, uint32_t at, tvm_team team, const tvm_mma *mma, bool is_a) {
+    const tvm_mma_source *source = is_a ? &mma->a : &mma->b;
+    tvm_layout fragments, *tile = &w->tiles[w->tile_count];
+    if (!source->is_shared || !mma->types ||
+        tvm_mma_fragments(mma->types->atoms, layout_of(w, mma->c), is_a, mma->k, &fragments, NULL) !=
+            TVM_OK ||
+        tvm_mma_tile_layout(mma, is_a, &fragments, tile, NULL) != TVM_OK)
+        return;
+    w->tile_count++;
+    access *a = add_access(w, at, team, source->tensor);
+    a->layout = tile;
+    a->by_warps = true;
+    set_extent(a, a->rank, source->tile, source->tile_rank);
+}
+
+static void add_mma(walk *w, uint32_t at, tvm_team team) {
+    const tvm_insn *insn = &w->kernel->insns[at];
+    tvm_mma mma;
+    if (!tvm_mma_read(w->program, w->kernel, tvm_operands(w->kernel, insn), insn->count, &mma)) return;
+    add_operand(w, at, team, &mma, true);
+    add_operand(w, at, team, &mma, false);
 }
 
 static bool find_accesses(walk *w) {
@@ -82,14 +128,11 @@ static bool find_accesses(walk *w) {
     uint32_t pipelined = 0; /* the END of the pipelined loop around */
     for (uint32_t i = 0; i < w->kernel->insn_count; i++) {
         const tvm_insn *insn = &w->kernel->insns[i];
-        access found;
         tvm_team team = tvm_team_next(&teams, w->kernel, insn);
         if (tvm_pipeline_stages(w->kernel, insn)) pipelined = insn->match;
-        if (!find_access(w, insn, i < pipelined, &found)) continue;
-        found.insn = i;
-        found.team = team;
-        w->accesses[w->count++] = found;
-        w->number[i] = w->count;
+        if (insn->op == TVM_OP_COPY_ASYNC && i >= pipelined) add_copy(w, i, team);
+        if (insn->op == TVM_OP_STORE_SHARED || insn->op == TVM_OP_LOAD_SHARED) add_move(w, i, team);
+        if (insn->op == TVM_OP_MMA) add_mma(w, i, team);
     }
     return w->count > 1;
 }
@@ -131,24 +174,34 @@ static int64_t place_of(const walk *w, const access *at, const tvm_layout *layou
     return place;
 }
 
-/* Does a thread (or warp) have an element in `b` that in `a` only others have? */
+/* Of an element, by its place, among the threads (or warps) of the access, numbered from 1: the only one that
+ * has it, or UINT32_MAX. */
+static void note_holder(uint32_t *held, uint32_t who) {
+    *held = *held == 0 || *held == who ? who : UINT32_MAX;
+}
+
+/* Does a thread (or warp) have an element in `b` that others have in `a`: only others where `a` writes, since
+ * all that have it write one value; any others where it reads. What a warp reads together, its other threads
+ * have, too. */
 static bool differ(walk *w, const access *a, const access *b, const int64_t *distance, bool by_warp) {
-    const tvm_layout *first = &w->program->layouts[w->kernel->slots[a->tensor].layout];
-    const tvm_layout *second = &w->program->layouts[w->kernel->slots[b->tensor].layout];
+    const tvm_layout *first = a->layout, *second = b->layout;
+    bool others = !by_warp && (a->by_warps || b->by_warps);
     const uint32_t *shape = tvm_slot_shape(w->program, &w->kernel->slots[a->slot]);
     uint32_t threads = tvm_layout_threads(first), each = by_warp ? 32 : 1, size = 1;
     for (unsigned d = 0; d < a->rank; d++) size *= shape[d];
     uint32_t *held =
-        calloc(size, sizeof *held); /* by place: one more than the last thread (or warp) that has it */
+        calloc(size, sizeof *held); /* by place: one more than the last thread (or warp) that wrote it */
     bool *covered = calloc(size, sizeof *covered), found = false;
     if (!held || !covered) w->no_memory = true;
     for (uint32_t t = 0; t < threads && !w->no_memory; t++)
         for (uint32_t l = 0; l < tvm_layout_locals(first); l++) {
             int64_t place = place_of(w, a, first, NULL, t, l);
-            if (place >= 0 && place < size) covered[place] = true;
+            if (place < 0 || place >= size) continue;
+            covered[place] = true;
+            if (!a->writes) note_holder(&held[place], t / each * each + 1);
         }
     for (uint32_t t = 0; t < threads && !w->no_memory && !found; t += each) {
-        for (uint32_t u = t; u < t + each; u++)
+        for (uint32_t u = t; u < t + each && a->writes; u++)
             for (uint32_t l = 0; l < tvm_layout_locals(first); l++) {
                 int64_t place = place_of(w, a, first, NULL, u, l);
                 if (place >= 0 && place < size) held[place] = t + 1;
@@ -156,7 +209,7 @@ static bool differ(walk *w, const access *a, const access *b, const int64_t *dis
         for (uint32_t u = t; u < t + each && !found; u++)
             for (uint32_t l = 0; l < tvm_layout_locals(second) && !found; l++) {
                 int64_t place = place_of(w, b, second, distance, u, l);
-                found = place >= 0 && place < size && covered[place] && held[place] != t + 1;
+                found = place >= 0 && place < size && covered[place] && (others || held[place] != t + 1);
             }
     }
     free(held);
@@ -169,8 +222,7 @@ static void warn(walk *w, const access *a, const access *b, level left) {
     tvm_place place = {.line = second->line};
     const char *hint = "a sync between them";
     if (second->file != TVM_NONE) place.file = tvm_string(w->program, second->file);
-    if (a->tensor == TVM_NONE)
-        hint = left >= UNORDERED ? "commit-group, wait-group and sync between them" : hint;
+    if (a->copies) hint = left >= UNORDERED ? "commit-group, wait-group and sync between them" : hint;
     tvm_diag_add(w->diags, TVM_OK, &place, hint,
                  "%s: %s: on some path nothing orders it after the %s of '%s' in line %u, by other threads",
                  tvm_string(w->program, w->kernel->name), tvm_op(second->op)->mnemonic,
@@ -185,8 +237,7 @@ static void check_pair(walk *w, const access *a, const access *b, level left) {
     for (uint32_t p = 0; p < w->pair_count; p++)
         if (w->pairs[p].first == a->insn && w->pairs[p].second == b->insn) return;
     if (!distances(w, a, b, distance)) return;
-    bool copies = a->tensor == TVM_NONE || b->tensor == TVM_NONE;
-    if (!copies && !differ(w, a, b, distance, left == PARTLY)) return;
+    if (!a->copies && !b->copies && !differ(w, a, b, distance, left == PARTLY)) return;
     w->pairs[w->pair_count].first = a->insn;
     w->pairs[w->pair_count++].second = b->insn;
     warn(w, a, b, left);
@@ -212,7 +263,7 @@ static void assign(const walk *w, path *p, uint32_t slot) {
 
 static void order(const walk *w, path *p, const tvm_insn *insn) {
     for (uint32_t a = 0; a < w->count; a++) {
-        bool copies = w->accesses[a].tensor == TVM_NONE;
+        bool copies = w->accesses[a].copies;
         uint8_t *left = &p->levels[a];
         if (insn->op == TVM_OP_COMMIT_GROUP)
             *left = *left == UNCOMMITTED ? UNORDERED : *left;
@@ -230,12 +281,12 @@ static void order(const walk *w, path *p, const tvm_insn *insn) {
 static void do_plain(walk *w, path *p, uint32_t at) {
     const tvm_insn *insn = &w->kernel->insns[at];
     if (tvm_insn_class(insn) == TVM_CLASS_ORDER) order(w, p, insn);
-    if (w->number[at]) {
-        const access *now = &w->accesses[w->number[at] - 1];
+    uint32_t first = w->number[at] ? w->number[at] - 1 : w->count, end = first;
+    while (end < w->count && w->accesses[end].insn == at) end++;
+    for (uint32_t n = first; n < end; n++)
         for (uint32_t a = 0; a < w->count && !w->no_memory; a++)
-            if (p->levels[a]) check_pair(w, &w->accesses[a], now, (level)p->levels[a]);
-        p->levels[w->number[at] - 1] = now->tensor == TVM_NONE ? UNCOMMITTED : UNORDERED;
-    }
+            if (p->levels[a]) check_pair(w, &w->accesses[a], &w->accesses[n], (level)p->levels[a]);
+    for (uint32_t n = first; n < end; n++) p->levels[n] = w->accesses[n].copies ? UNCOMMITTED : UNORDERED;
     if (insn->result != TVM_NONE && w->kernel->slots[insn->result].kind == TVM_SLOT_SCALAR)
         assign(w, p, insn->result);
 }
@@ -335,9 +386,12 @@ static void walk_range(walk *w, path *p, uint32_t from, uint32_t end, jumps *aro
 
 static void walk_kernel(walk *w) {
     const tvm_ir_kernel *kernel = w->kernel;
-    w->accesses = calloc((size_t)kernel->insn_count + 1, sizeof *w->accesses);
+    size_t products = 0;
+    for (uint32_t i = 0; i < kernel->insn_count; i++) products += kernel->insns[i].op == TVM_OP_MMA;
+    w->accesses = calloc(kernel->insn_count + products + 1, sizeof *w->accesses);
+    w->tiles = calloc(2 * products + 1, sizeof *w->tiles);
     w->number = calloc((size_t)kernel->insn_count + 1, sizeof *w->number);
-    if (!w->accesses || !w->number) {
+    if (!w->accesses || !w->number || !w->tiles) {
         w->no_memory = true;
     } else if (find_accesses(w)) {
         path p = {.levels = calloc((size_t)w->count + 1, 1)};
@@ -349,6 +403,7 @@ static void walk_kernel(walk *w) {
     }
     free(w->accesses);
     free(w->number);
+    free(w->tiles);
 }
 
 tvm_status tvm_warn_races(const tvm_ir_program *program, tvm_diags *diags) {
