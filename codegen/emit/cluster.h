@@ -10,6 +10,8 @@ bool tvm_cluster_access(const tvm_ir_kernel *kernel, const tvm_insn *insn);
 bool tvm_emit_cluster_guard(emitter *e, uint32_t rank);
 /* What an address of shared memory (%r) is in the block of that rank, for accesses of .shared::cluster. */
 reg tvm_emit_cluster_address(emitter *e, reg address, uint32_t rank);
+/* All threads of the cluster's blocks wait for each other. */
+void tvm_emit_cluster_meet(emitter *e);
 /* Where a block ends: it waits for the others of its cluster, if they may reach for its shared memory. */
 void tvm_emit_cluster_end(emitter *e);
 

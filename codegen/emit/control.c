@@ -368,8 +368,7 @@ tvm_status tvm_emit_END(emitter *e, const tvm_insn *insn) {
 
 tvm_status tvm_emit_EXIT(emitter *e, const tvm_insn *insn) {
     (void)insn;
-    tvm_emit_bulk_end(e);
-    tvm_emit_cluster_end(e);
+    tvm_emit_block_end(e);
     tvm_emit(e, "exit;");
     return TVM_OK;
 }

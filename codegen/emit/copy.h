@@ -21,8 +21,9 @@ tvm_status tvm_emit_thread_copy(emitter *e, const thread_copy *operands, bool *i
 /* Branches to the label in all warps of the team but the first, of which it elects a thread: a predicate. */
 reg tvm_emit_elect(emitter *e, uint32_t label);
 
-/* Where a team or block ends: its tiles live as long as store-bulk may read them. */
-void tvm_emit_bulk_end(emitter *e);
+/* Where a team or block ends: its tiles live as long as copies may read or write them, and as other blocks of
+ * the cluster may reach for them. */
+void tvm_emit_block_end(emitter *e);
 /* Does the kernel write the global tensor? */
 bool tvm_emit_writes_global(const emitter *e, uint32_t slot);
 /* Finds e->bulk. */

@@ -56,6 +56,8 @@ typedef struct slot_state {
     tensor_place place;     /* GLOBAL */
     uint32_t shared_offset; /* SHARED, BARRIER: bytes from the start of the block's dynamic shared memory */
     uint32_t shared_base;   /* SHARED: of a view: its first element from there, before the swizzle */
+    uint32_t
+        ledger; /* BARRIER: bytes to where its arrivals are counted, a u32 an mbarrier; 0: they are not */
     uint32_t team_arrivals; /* BARRIER: an arrival of a team, spread evenly over its warps */
     named_barriers named;   /* BARRIER */
     uint32_t version;       /* counts assignments, for caches of expressions */
@@ -88,6 +90,7 @@ typedef struct bulk_ways {
     bool by_engine;        /* some by the copy engine, which writes through the asynchronous proxy */
     bool stores_by_engine; /* some of store-bulk by the copy engine */
     bool by_threads;       /* some of copy-bulk by threads */
+    bool has_barriers;     /* the kernel's mbarriers are made before the code that is being emitted */
     /* Of each instruction: the warps, of those that do it, that may have written to shared memory since a
      * fence of theirs. */
     uint32_t *unfenced;

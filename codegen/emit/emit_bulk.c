@@ -407,10 +407,6 @@ tvm_status tvm_emit_WAIT_BULK(emitter *e, const tvm_insn *insn) {
     return TVM_OK;
 }
 
-void tvm_emit_bulk_end(emitter *e) {
-    if (e->bulk.stores_by_engine) tvm_emit(e, "cp.async.bulk.wait_group.read 0;");
-}
-
 /* ---- the asynchronous proxy: PTX ISA, "Proxies" ---- */
 
 void tvm_bulk_prepare(emitter *e) {

@@ -35,14 +35,14 @@ static bool may_reach_at_end(const emitter *e) {
     return false;
 }
 
-static void meet(emitter *e, const char *arrive, const char *wait) {
-    tvm_emit(e, "barrier.cluster.arrive%s.aligned;", arrive);
-    tvm_emit(e, "barrier.cluster.wait%s.aligned;", wait);
+void tvm_emit_cluster_meet(emitter *e) {
+    tvm_emit(e, "barrier.cluster.arrive.release.aligned;");
+    tvm_emit(e, "barrier.cluster.wait.acquire.aligned;");
 }
 
 /* A block's shared memory lives as long as others may reach for it. */
 void tvm_emit_cluster_end(emitter *e) {
-    if (tvm_cluster_blocks(e->kernel) > 1 && may_reach_at_end(e)) meet(e, ".release", ".acquire");
+    if (tvm_cluster_blocks(e->kernel) > 1 && may_reach_at_end(e)) tvm_emit_cluster_meet(e);
 }
 
 tvm_status tvm_emit_SYNC_CLUSTER(emitter *e, const tvm_insn *insn) {
@@ -53,7 +53,7 @@ tvm_status tvm_emit_SYNC_CLUSTER(emitter *e, const tvm_insn *insn) {
         return TVM_OK;
     }
     tvm_emit_proxy_fence(e);
-    meet(e, ".release", ".acquire");
+    tvm_emit_cluster_meet(e);
     e->scratch_read = 0;
     tvm_explain(e, "barrier.cluster", 0, 1, -1, "");
     return TVM_OK;

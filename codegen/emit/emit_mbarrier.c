@@ -151,6 +151,9 @@ static void init_slot(emitter *e, const tvm_insn *insn, reg first) {
     for (uint32_t i = 0; i < count_of(e, insn->result); i++)
         tvm_emit(e, "@%s mbarrier.init.shared.b64 [%s+%u], %u;", first.name, tvm_shared_base(e).name,
                  slot->shared_offset + 8 * i, count);
+    for (uint32_t i = 0; slot->ledger && i < count_of(e, insn->result); i++)
+        tvm_emit(e, "@%s st.shared.b32 [%s+%u], 0;", first.name, tvm_shared_base(e).name,
+                 slot->ledger + 4 * i);
 }
 
 static bool makes_mbarriers(const emitter *e, const tvm_insn *insn) {
@@ -181,6 +184,7 @@ tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
         tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
     }
     tvm_emit_thread_barrier(e);
+    e->bulk.has_barriers = true;
     tvm_explain(e, "mbarrier.init, bar.sync", 64, count_of(e, insn->result), -1, why);
     return TVM_OK;
 }
@@ -230,6 +234,29 @@ static void arrive_far(emitter *e, const char *address, const char *speaks, uint
              tells_cluster(e) ? ".release.cluster" : "", address, count);
 }
 
+/* Counts the arrivals, for who drains the mbarrier in the end (emit_drain.c). */
+static void count_arrival(emitter *e, const tvm_operand *operands, const mbarrier *b, const tvm_operand *rank,
+                          const char *speaks, uint32_t count) {
+    reg address = tvm_shared_base(e);
+    uint32_t plus = e->slots[operands->value].ledger + 4 * b->constant;
+    bool is_far = rank->kind != TVM_OPERAND_NONE && tvm_cluster_blocks(e->kernel) > 1;
+    if (!e->slots[operands->value].ledger) return;
+    if (b->number.name[0]) {
+        reg own = tvm_new_r(e);
+        tvm_emit(e, "mad.lo.u32 %s, %s, 4, %s;", own.name, b->number.name, address.name);
+        address = own;
+        plus -= 4 * b->constant; /* which is part of the number */
+    }
+    if (is_far) {
+        reg near = tvm_new_r(e);
+        tvm_emit(e, "add.u32 %s, %s, %u;", near.name, address.name, plus);
+        address = tvm_emit_cluster_address(e, near, rank->value);
+        plus = 0;
+    }
+    tvm_emit(e, "@%s red.relaxed.%s.add.u32 [%s+%u], %u;", speaks,
+             is_far ? "cluster.shared::cluster" : "cta.shared", address.name, plus, count);
+}
+
 /* rank: of the cluster's block whose mbarrier it is; of kind NONE: this one's. */
 static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operand *rank) {
     uint32_t count = e->slots[operands->value].team_arrivals / e->team.warps;
@@ -239,6 +266,7 @@ static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operan
     reg lane = tvm_pure(e, 'r', "and.b32 $, %s, 31;", tvm_thread_id(e).name);
     reg speaks = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", lane.name);
     tvm_emit_proxy_fence(e);
+    count_arrival(e, operands, &b, rank, speaks.name, count);
     if (is_far) b.address = far_address(e, &b, rank->value);
     tvm_emit(e, "bar.warp.sync 0xffffffff;");
     if (is_far)

@@ -129,8 +129,7 @@ tvm_status tvm_emit_ROLE(emitter *e, const tvm_insn *insn) {
     tvm_status status = tvm_emit_range(e, number + 1, insn->match);
     tvm_wgmma_drain(e);
     if (is_last(e, insn, &role)) {
-        tvm_emit_bulk_end(e);
-        tvm_emit_cluster_end(e);
+        tvm_emit_block_end(e);
         tvm_emit(e, "ret;");
     }
     tvm_text_add(&e->body, "$L%u:\n", behind);

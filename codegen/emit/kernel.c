@@ -187,8 +187,7 @@ static tvm_status translate_kernel(emitter *e) {
     e->insn_budget = MAX_EMITTED_INSNS;
     if (status == TVM_OK) status = tvm_emit_range(e, 0, e->kernel->insn_count);
     if (status == TVM_OK) tvm_wgmma_drain(e);
-    if (status == TVM_OK) tvm_emit_bulk_end(e);
-    if (status == TVM_OK) tvm_emit_cluster_end(e);
+    if (status == TVM_OK) tvm_emit_block_end(e);
     if (status == TVM_OK && (e->body.failed || e->prologue.failed)) status = tvm_diag_no_memory(e->diags);
     return status;
 }

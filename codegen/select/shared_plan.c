@@ -8,6 +8,7 @@
 #include "barrier.h"
 #include "bulk_plan.h"
 #include "caches.h"
+#include "drains.h"
 #include "numbers.h"
 #include "pipeline_lower.h"
 #include "scratch.h"
@@ -28,6 +29,8 @@ typedef struct plan {
     uint32_t *offset; /* by slot */
     bool *reuses;     /* by slot: its memory was another tensor's before */
     bool *engine;     /* by slot: the copy engine may write it */
+    bool *undrained;  /* by slot of mbarriers: copies may be under way when a block ends */
+    uint32_t *ledger; /* by slot of those: where their arrivals are counted, 4 bytes each */
 } plan;
 
 /* wgmma and bulk copies want what is swizzled to begin where the swizzle does (PTX ISA, "Matrix Descriptor
@@ -84,6 +87,12 @@ static void place_barriers(plan *p) {
         p->end += (uint64_t)tvm_shared_layout_span(&p->program->shared_layouts[slot->layout]) *
                   slot->dtype.bits / 8;
     }
+    for (uint32_t s = 0; s < p->kernel->slot_count; s++) {
+        if (!p->undrained[s]) continue;
+        p->ledger[s] = (uint32_t)p->end;
+        p->end += (uint64_t)tvm_shared_layout_span(&p->program->shared_layouts[p->kernel->slots[s].layout]) *
+                  sizeof(uint32_t);
+    }
 }
 
 /* The shared tensors of bulk copies. */
@@ -98,7 +107,8 @@ static void find_engine(plan *p, const tvm_insn *insn) {
             p->engine[tvm_view_root(p->kernel, operands[o].value)] = true;
 }
 
-static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kernel *kernel) {
+static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kernel *kernel,
+                      tvm_target target) {
     size_t slots = kernel->slot_count + (size_t)1;
     *p = (plan){.program = program,
                 .kernel = kernel,
@@ -106,8 +116,12 @@ static bool make_plan(plan *p, const tvm_ir_program *program, const tvm_ir_kerne
                 .freed = calloc(slots, sizeof *p->freed),
                 .offset = calloc(slots, sizeof *p->offset),
                 .reuses = calloc(slots, sizeof *p->reuses),
-                .engine = calloc(slots, sizeof *p->engine)};
-    if (!p->live || !p->freed || !p->offset || !p->reuses || !p->engine) return false;
+                .engine = calloc(slots, sizeof *p->engine),
+                .undrained = calloc(slots, sizeof *p->undrained),
+                .ledger = calloc(slots, sizeof *p->ledger)};
+    if (!p->live || !p->freed || !p->offset || !p->reuses || !p->engine || !p->undrained || !p->ledger ||
+        !tvm_drains_find(program, kernel, target, p->undrained))
+        return false;
     for (uint32_t i = 0; i < kernel->insn_count; i++) find_engine(p, &kernel->insns[i]);
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
         const tvm_insn *insn = &kernel->insns[i];
@@ -128,6 +142,8 @@ static void free_plan(plan *p) {
     free(p->offset);
     free(p->reuses);
     free(p->engine);
+    free(p->undrained);
+    free(p->ledger);
 }
 
 /* What the instructions [first, end) pass through shared memory from `offset` on, one after the other; those
@@ -170,9 +186,10 @@ static uint64_t place_scratch(const plan *p, tvm_target target, shared_need *who
 
 tvm_status tvm_shared_plan_make(emitter *e) {
     plan p;
-    bool made = make_plan(&p, e->program, e->kernel);
+    bool made = make_plan(&p, e->program, e->kernel, e->target);
     for (uint32_t s = 0; made && s < e->kernel->slot_count; s++) {
         e->slots[s].shared_offset = p.offset[s];
+        e->slots[s].ledger = p.ledger[s];
         e->caches->reuses[s] = p.reuses[s];
     }
     for (uint32_t s = 0; made && s < e->kernel->slot_count; s++) {
@@ -194,7 +211,7 @@ tvm_status tvm_kernel_shared_bytes(const tvm_ir_program *program, const tvm_ir_k
     tvm_status status = tvm_pipelines_lower(program, target, &lowered, diags);
     if (status != TVM_OK) return status;
     if (lowered.program) kernel = &lowered.program->kernels[kernel - program->kernels];
-    bool made = make_plan(&p, lowered.program ? lowered.program : program, kernel);
+    bool made = make_plan(&p, lowered.program ? lowered.program : program, kernel, target);
     shared_need whole, roles[TVM_MAX_TEAMS];
     if (made) *bytes = place_scratch(&p, target, &whole, roles);
     free_plan(&p);
