@@ -4,14 +4,43 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static tvm_status io_error(tvm_diags *diags, const char *path, const char *doing, int error) {
     const tvm_place place = {.file = strcmp(path, "-") == 0 ? NULL : path};
     return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot %s: %s", doing, strerror(error));
+}
+
+/* ---- opening ---- */
+
+/* A pipe with a name in a file system may never get a writer, or two readers: only one without a name, such
+ * as standard input or a shell's <(command), has the writer that it was made with. */
+static bool is_named_pipe(int descriptor, const struct stat *info) {
+    struct statfs system;
+    return S_ISFIFO(info->st_mode) && (fstatfs(descriptor, &system) || system.f_type != PIPEFS_MAGIC);
+}
+
+tvm_status tvm_file_open(const char *path, int *descriptor, tvm_diags *diags) {
+    struct stat info;
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (opened < 0) return io_error(diags, path, "open for reading", errno);
+    tvm_status status = fstat(opened, &info) ? io_error(diags, path, "open for reading", errno) : TVM_OK;
+    const tvm_place place = {.file = path};
+    if (!status && is_named_pipe(opened, &info))
+        status = tvm_diag_add(diags, TVM_IO, &place, "standard input can be a pipe: - < PIPE",
+                              "this is a named pipe, not a regular file");
+    if (!status && !S_ISREG(info.st_mode) && fcntl(opened, F_SETFL, 0))
+        status = io_error(diags, path, "open for reading", errno);
+    if (status)
+        close(opened);
+    else
+        *descriptor = opened;
+    return status;
 }
 
 /* ---- reading ---- */
@@ -80,10 +109,11 @@ tvm_status tvm_file_read(const char *path, size_t limit, uint8_t **bytes, size_t
 tvm_status tvm_file_read_extent(const char *path, size_t limit, tvm_file_extent *extent, uint8_t **bytes,
                                 size_t *size, tvm_diags *diags) {
     bool standard = strcmp(path, "-") == 0;
-    int descriptor = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) return io_error(diags, path, "open for reading", errno);
+    int descriptor = STDIN_FILENO;
+    tvm_status status = standard ? TVM_OK : tvm_file_open(path, &descriptor, diags);
+    if (status != TVM_OK) return status;
     buffer into = {0};
-    tvm_status status = read_descriptor(descriptor, path, limit, extent, &into, diags);
+    status = read_descriptor(descriptor, path, limit, extent, &into, diags);
     if (!standard) close(descriptor);
     if (status != TVM_OK) {
         free(into.bytes);

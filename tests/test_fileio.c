@@ -122,6 +122,33 @@ START_TEST(test_endless_device) {
 }
 END_TEST
 
+/* A pipe with a name is refused at once, though nobody writes to it; one without a name is read. */
+START_TEST(test_pipes) {
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size;
+    int ends[2];
+    char name[64];
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(tvm_file_read(path, 100, &bytes, &size, &diags), TVM_IO);
+    ck_assert_str_eq(diags.items[0].message, "this is a named pipe, not a regular file");
+    ck_assert_int_eq(pipe(ends), 0);
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+    pid_t writer = fork();
+    if (!writer) { /* fills the pipe more than once */
+        static uint8_t sent[300000];
+        _exit(tvm_write_all(ends[1], sent, sizeof sent));
+    }
+    close(ends[1]);
+    ck_assert_int_eq(tvm_file_read(name, 1 << 20, &bytes, &size, &diags), TVM_OK);
+    ck_assert_uint_eq(size, 300000);
+    ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
+    close(ends[0]);
+    free(bytes);
+    tvm_diags_free(&diags);
+}
+END_TEST
+
 START_TEST(test_missing_file_and_folder) {
     tvm_diags diags = {0};
     uint8_t *bytes = NULL;
@@ -289,6 +316,7 @@ int main(void) {
     tcase_add_loop_test(files, test_file_that_says_its_length, 0, sizeof told / sizeof told[0]);
     tcase_add_test(files, test_file_that_says_more_than_the_limit);
     tcase_add_test(files, test_endless_device);
+    tcase_add_test(files, test_pipes);
     tcase_add_test(files, test_missing_file_and_folder);
     tcase_add_test(files, test_device_is_written_in_place);
     tcase_add_test(files, test_links_and_permissions_are_kept);

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +23,9 @@ static tvm_status open_file(ck_file *file, tvm_diags *diags) {
     struct stat info;
     const char *slash = strrchr(file->path, '/');
     file->name = slash ? slash + 1 : file->path;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (file->descriptor < 0) return io_error(file->path, "open for reading", diags);
-    tvm_status status = tvm_safetensors_read(file->descriptor, file->path, &file->tensors, diags);
+    tvm_status status = tvm_file_open(file->path, &file->descriptor, diags);
+    if (status) return status;
+    status = tvm_safetensors_read(file->descriptor, file->path, &file->tensors, diags);
     if (status) return status;
     if (fstat(file->descriptor, &info)) return io_error(file->path, "read", diags);
     file->size = (size_t)info.st_size;

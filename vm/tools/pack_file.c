@@ -1,8 +1,8 @@
 #include "pack_file.h"
+#include "fileio.h"
 #include "npy.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,10 +82,11 @@ static tvm_status open_safetensors(pack_array *array, const char *name, tvm_diag
 }
 
 tvm_status pack_array_open(const char *path, const char *tensor, pack_array *array, tvm_diags *diags) {
-    *array = (pack_array){.descriptor = open(path, O_RDONLY | O_CLOEXEC), .path = path};
+    *array = (pack_array){.descriptor = -1, .path = path};
     struct stat info;
     uint8_t start[NPY_START] = {0};
-    if (array->descriptor < 0) return io_error(path, "open for reading", errno, diags);
+    tvm_status status = tvm_file_open(path, &array->descriptor, diags);
+    if (status) return status;
     if (fstat(array->descriptor, &info)) return io_error(path, "read", errno, diags);
     tvm_place place = {.file = path};
     if (!S_ISREG(info.st_mode))

@@ -5,8 +5,6 @@
 #include "runtime.h"
 #include "safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,13 +86,12 @@ static tvm_status take_tensor(tvm_run_param *param, int descriptor, const char *
 }
 
 static tvm_status read_tensor(tvm_run_param *param, const char *path, const char *name, tvm_diags *diags) {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    tvm_place place = {.file = path};
-    if (descriptor < 0)
-        return tvm_diag_add(diags, TVM_IO, &place, NULL, "cannot open for reading: %s", strerror(errno));
+    int descriptor;
     tvm_safetensors tensors;
     const tvm_safetensor *tensor;
-    tvm_status status = tvm_safetensors_read(descriptor, path, &tensors, diags);
+    tvm_status status = tvm_file_open(path, &descriptor, diags);
+    if (status) return status;
+    status = tvm_safetensors_read(descriptor, path, &tensors, diags);
     if (!status) status = tvm_safetensors_need(&tensors, path, name, &tensor, diags);
     if (!status) status = take_tensor(param, descriptor, path, tensor, diags);
     tvm_safetensors_free(&tensors);
