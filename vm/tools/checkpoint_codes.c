@@ -11,6 +11,14 @@ INLINE void shifted_body(const uint8_t *restrict words, unsigned shift, uint32_t
     for (uint64_t j = 0; j < columns; j++) to[j] = (uint8_t)(ck_word_at(words, j) >> shift & mask);
 }
 
+/* Adds the bits of a further plane. */
+INLINE void plane_body(const uint8_t *restrict words, unsigned shift, unsigned width, unsigned lowest,
+                       uint64_t columns, uint8_t *restrict to) {
+    uint32_t mask = (1u << width) - 1;
+    for (uint64_t j = 0; j < columns; j++)
+        to[j] = (uint8_t)(to[j] | (ck_word_at(words, j) >> shift & mask) << lowest);
+}
+
 static void cut_in_two(const uint8_t *words, const uint8_t *next, unsigned shift, uint32_t mask,
                        uint64_t columns, uint8_t *to) {
     for (uint64_t j = 0; j < columns; j++)
@@ -37,6 +45,10 @@ INLINE void nibbles_body(const uint8_t *restrict from, uint64_t count, unsigned 
                                            uint64_t columns, uint8_t *to) {                                  \
         shifted_body(words, shift, mask, columns, to);                                                       \
     }                                                                                                        \
+    attribute static void plane_##suffix(const uint8_t *words, unsigned shift, unsigned width,               \
+                                         unsigned lowest, uint64_t columns, uint8_t *to) {                   \
+        plane_body(words, shift, width, lowest, columns, to);                                                \
+    }                                                                                                        \
     attribute static void awq_##suffix(const uint8_t *words, uint64_t count, uint8_t *to) {                  \
         awq_body(words, count, to);                                                                          \
     }                                                                                                        \
@@ -55,6 +67,19 @@ INSTANCES(avx2, TARGET_256)
 INSTANCES(avx512, TARGET_512)
 #endif
 
+/* Row `row` of planes. */
+static void take_planes(const ck_layer *layer, uint64_t row, uint64_t column, uint64_t columns, uint8_t *to) {
+    for (ck_plane plane = {0}; ck_next_plane(layer->bits, &plane);) {
+        unsigned shift;
+        uint64_t word = ck_plane_word(layer->bits, plane, row, &shift);
+        const uint8_t *words = layer->codes.data + (word * layer->n + column) * 4;
+        if (!plane.lowest)
+            DISPATCH(shifted, (words, shift, (1u << plane.width) - 1, columns, to));
+        else
+            DISPATCH(plane, (words, shift, plane.width, plane.lowest, columns, to));
+    }
+}
+
 void ck_take_gptq(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
                   uint64_t column, uint64_t columns, uint8_t *to, size_t stride) {
     unsigned bits = layer->bits;
@@ -63,7 +88,9 @@ void ck_take_gptq(const ck_layer *layer, uint64_t index, const uint64_t *rows, u
     for (uint64_t i = 0; i < count; i++, to += stride) {
         unsigned shift = rows[i] * bits % 32;
         const uint8_t *words = layer->codes.data + (rows[i] * bits / 32 * layer->n + column) * 4;
-        if (shift + bits <= 32)
+        if (layer->planar)
+            take_planes(layer, rows[i], column, columns, to);
+        else if (shift + bits <= 32)
             DISPATCH(shifted, (words, shift, mask, columns, to));
         else
             cut_in_two(words, words + layer->n * 4, shift, mask, columns, to);
@@ -95,17 +122,16 @@ static void take_block(const ck_layer *layer, const uint8_t *data, uint64_t widt
 
 void ck_take_turned(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
                     uint64_t column, uint64_t columns, uint8_t *to, size_t stride) {
-    const tvm_safetensor *codes = layer->codes.header;
     unsigned bits = layer->bits, a_word = 32 / bits;
-    bool words = tvm_dtype_same(codes->type, TVM_I(32));
-    uint64_t width = words ? codes->shape[codes->rank - 1] * 4 : layer->k * bits / 8;
+    uint64_t width = layer->pitch;
     const uint8_t *data = layer->codes.data + (index * layer->n + column) * width;
     if (!layer->order && (bits == 4 || bits == 8) && count <= TURNED_ROWS && (count * bits) % 8 == 0) {
         take_block(layer, data + rows[0] * bits / 8, width, count, columns, to, stride);
         return;
     }
     for (uint64_t j = 0; j < columns; j++, data += width)
-        for (uint64_t i = 0; i < count; i++)
-            to[i * stride + j] =
-                (uint8_t)ck_string_at(data, rows[i] / a_word * 32 + rows[i] % a_word * bits, bits);
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t bit = layer->dense ? rows[i] * bits : rows[i] / a_word * 32 + rows[i] % a_word * bits;
+            to[i * stride + j] = (uint8_t)ck_string_at(data, bit, bits);
+        }
 }

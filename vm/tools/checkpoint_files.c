@@ -93,7 +93,8 @@ static tvm_status sort_tensors(checkpoint *c, tvm_diags *diags) {
     size_t count = 0;
     for (size_t i = 0; i < c->file_count; i++) count += c->files[i].tensors.count;
     c->tensors = calloc(count + 1, sizeof *c->tensors);
-    if (!c->tensors) return tvm_diag_no_memory(diags);
+    c->claimed = calloc(count + 1, sizeof *c->claimed);
+    if (!c->tensors || !c->claimed) return tvm_diag_no_memory(diags);
     for (size_t i = 0; i < c->file_count; i++)
         for (size_t j = 0; j < c->files[i].tensors.count; j++) {
             const tvm_safetensor *header = &c->files[i].tensors.items[j];
@@ -110,15 +111,23 @@ static tvm_status sort_tensors(checkpoint *c, tvm_diags *diags) {
     return TVM_OK;
 }
 
-ck_tensor ck_find(const checkpoint *c, const char *name, const char *suffix) {
+static const ck_tensor *look_up(const checkpoint *c, const char *name, const char *suffix) {
     char full[512];
-    ck_tensor none = {0};
-    if ((size_t)snprintf(full, sizeof full, "%s%s", name, suffix) >= sizeof full) return none;
+    if ((size_t)snprintf(full, sizeof full, "%s%s", name, suffix) >= sizeof full) return NULL;
     tvm_safetensor header = {.name = full};
     ck_tensor key = {.header = &header};
-    const ck_tensor *found =
-        c->tensor_count ? bsearch(&key, c->tensors, c->tensor_count, sizeof key, by_name) : NULL;
-    return found ? *found : none;
+    return c->tensor_count ? bsearch(&key, c->tensors, c->tensor_count, sizeof key, by_name) : NULL;
+}
+
+ck_tensor ck_find(const checkpoint *c, const char *name, const char *suffix) {
+    const ck_tensor *found = look_up(c, name, suffix);
+    return found ? *found : (ck_tensor){0};
+}
+
+ck_tensor ck_claim(const checkpoint *c, const char *name, const char *suffix) {
+    const ck_tensor *found = look_up(c, name, suffix);
+    if (found) c->claimed[found - c->tensors] = 1;
+    return found ? *found : (ck_tensor){0};
 }
 
 /* ---- configuration ---- */
@@ -129,16 +138,31 @@ static void copy_text(char *to, size_t size, const json_t *value) {
     for (; *to; to++) *to = *to >= 'A' && *to <= 'Z' ? (char)(*to + 32) : *to;
 }
 
-static unsigned bits_of(const json_t *quantization) {
-    const char *key;
-    json_t *group, *bits = json_object_get(quantization, "bits"),
-                   *groups = json_object_get(quantization, "config_groups");
-    if (!bits) bits = json_object_get(quantization, "w_bit");
-    json_object_foreach(groups, key, group) {
-        if (!bits) bits = json_object_get(json_object_get(group, "weights"), "num_bits");
-    }
+static void add_width(ck_config *config, const json_t *bits) {
     json_int_t value = json_integer_value(bits);
-    return value > 0 && value <= 64 ? (unsigned)value : 0;
+    if (value > 0 && value < 64) config->widths |= UINT64_C(1) << value;
+}
+
+static void set_block(ck_config *config, const json_t *block) {
+    json_int_t outputs = json_integer_value(json_array_get(block, 0)),
+               inputs = json_integer_value(json_array_get(block, 1));
+    if (outputs <= 0 || inputs <= 0) return;
+    config->block[0] = (uint64_t)outputs;
+    config->block[1] = (uint64_t)inputs;
+}
+
+/* What is said of all layers, or of groups of layers. */
+static void read_widths(ck_config *config, const json_t *quantization) {
+    const char *key;
+    json_t *group, *groups = json_object_get(quantization, "config_groups");
+    add_width(config, json_object_get(quantization, "bits"));
+    add_width(config, json_object_get(quantization, "w_bit"));
+    set_block(config, json_object_get(quantization, "weight_block_size"));
+    json_object_foreach(groups, key, group) {
+        const json_t *weights = json_object_get(group, "weights");
+        add_width(config, json_object_get(weights, "num_bits"));
+        set_block(config, json_object_get(weights, "block_structure"));
+    }
 }
 
 /* NAME beside the files; no error where there is none. */
@@ -166,10 +190,10 @@ static tvm_status read_config(checkpoint *c, const char *folder, const char *nam
         if (!config->method[0])
             copy_text(config->method, sizeof config->method, json_object_get(quantization, "quant_algo"));
         if (!config->method[0]) snprintf(config->method, sizeof config->method, "%s", member ? "" : "gptq");
-        const json_t *version = json_object_get(quantization, "checkpoint_format");
-        copy_text(config->version, sizeof config->version,
-                  version ? version : json_object_get(quantization, "version"));
-        config->bits = bits_of(quantization);
+        copy_text(config->checkpoint_format, sizeof config->checkpoint_format,
+                  json_object_get(quantization, "checkpoint_format"));
+        copy_text(config->version, sizeof config->version, json_object_get(quantization, "version"));
+        read_widths(config, quantization);
     } else {
         config->path[0] = '\0';
     }
@@ -206,8 +230,12 @@ void ck_close(checkpoint *c) {
     for (size_t i = 0; i < c->layer_count; i++) {
         free(c->layers[i].name);
         free(c->layers[i].order);
+        free(c->layers[i].input_scales);
     }
+    for (size_t i = 0; i < c->beside_count; i++) free(c->beside[i]);
+    free(c->beside);
     free(c->files);
     free(c->tensors);
+    free(c->claimed);
     free(c->layers);
 }

@@ -1,7 +1,7 @@
-/* What an import works on, shared by checkpoint_bitsandbytes.c, checkpoint_codes.c, checkpoint_files.c,
- * checkpoint_formats.c and checkpoint_write.c. Data flow: files are opened and mapped (files); config.json is
- * read and every tensor's name is looked up in the table of formats, which makes layers of them (formats);
- * these are written, piece by piece on all threads (write). */
+/* What an import works on, shared by the checkpoint_*.c. Data flow: files are opened and mapped (files);
+ * config.json is read and every tensor's name is looked up in the table of formats (formats), whose rows make
+ * layers of them (integers, floats, bitsandbytes; codes take the codes out); these are written, piece by
+ * piece on all threads (write), and the files beside them (beside). */
 #ifndef TVM_VM_CHECKPOINT_IMPL_H
 #define TVM_VM_CHECKPOINT_IMPL_H
 
@@ -29,10 +29,12 @@ typedef struct ck_tensor {
 
 /* What the configuration of a model says. */
 typedef struct ck_config {
-    char method[32];  /* quant_method, in small letters; "" where there is no configuration */
-    char version[32]; /* checkpoint_format of GPTQ, version of AWQ; "" */
-    unsigned bits;    /* 0: not said */
-    char path[256];   /* the file; "" */
+    char method[32];            /* quant_method, in small letters; "" where there is no configuration */
+    char checkpoint_format[32]; /* of GPTQ, likewise */
+    char version[32];           /* of AWQ's layout, or of compressed-tensors */
+    uint64_t widths;            /* bit b: there are codes of b bits; 0: not said */
+    uint64_t block[2];          /* outputs and inputs of weights that share a scale; 0: not said */
+    char path[256];             /* the file; "" */
 } ck_config;
 
 /* A matrix, or a stack of `count` matrices, whose weights are quantized: W [k, n] each. */
@@ -45,6 +47,10 @@ typedef struct ck_layer {
     uint64_t count, k, n, group;
     tvm_dtype type;
     unsigned bits;
+    uint64_t
+        pitch; /* bytes from the codes of a column to those of the next, where columns are rows of the file */
+    bool dense;  /* codes of such rows are one string of bits; else words of 32 bits have whole codes */
+    bool planar; /* GPTQ: bits of a code lie in words of their own */
     const char
         *table; /* "nf4", "fp4": codes of u4 whose values are those of a table; NULL: numbers of the type */
     bool upper_first; /* of the two codes of a byte */
@@ -54,10 +60,13 @@ typedef struct ck_layer {
     uint64_t outer_group;
     float offset;
     bool own_zeros;
-    bool plus_one;                      /* GPTQ: zero points are one more than what is stored */
-    uint32_t *order;                    /* row i of W is row order[i] of what is stored; NULL: i */
-    uint64_t block_rows, block_columns; /* of weights that share a scale, where formats have such blocks */
-    double multiplier;                  /* of all values; has_multiplier: written */
+    bool plus_one;   /* GPTQ: zero points are one more than what is stored */
+    uint32_t *order; /* row i of W is row order[i] of what is stored; NULL: i */
+    uint64_t block_rows,
+        block_columns;    /* of W, which share a scale; a multiple of group, or it is one of block_rows */
+    tvm_dtype numbers;    /* what the scales are: E8M0 where files say U8 */
+    double *input_scales; /* of each group of rows, beside `scales`; NULL: 1 */
+    double multiplier;    /* of all values; has_multiplier: written */
     bool has_multiplier;
     tvm_dtype scale_type; /* kind TVM_KIND_NONE until it is chosen */
     double rescale;       /* what scales are divided by before they are rounded: a power of two */
@@ -69,11 +78,12 @@ struct checkpoint;
 
 /* A row of the table of formats. */
 typedef struct ck_format {
-    const char *name;   /* as --from has it */
-    const char *suffix; /* of the tensor with the codes */
-    /* Is the layer one of this format? Its name and codes are set. */
-    bool (*matches)(const struct checkpoint *c, const ck_layer *layer);
-    /* Fills in the layer and checks its tensors. */
+    const char *name;           /* as --from has it */
+    const char *codes, *scales; /* how the names of the tensors end that have them */
+    /* Is the layer one of this format? Its name, codes and scales are set. */
+    bool (*matches)(const ck_layer *layer);
+    /* Fills in the layer and checks its tensors. Other tensors than codes and scales are claimed. The codes
+     * are more than 0 bytes, so that no extent of theirs is above their number. */
     tvm_status (*plan)(const struct checkpoint *c, ck_layer *layer, tvm_diags *diags);
     /* Codes of rows, as W has them before `order`, rows[0 .. count), columns [column, column + columns) of
      * matrix `index`: to[i * stride + j]. */
@@ -89,9 +99,13 @@ typedef struct checkpoint {
     ck_file *files;
     size_t file_count;
     ck_tensor *tensors; /* of all files, by name */
+    uint8_t
+        *claimed; /* of each of them: it is not copied, as a layer has taken it, or it tells of activations */
     size_t tensor_count;
+    char **beside; /* names of files of the folder that are copied */
+    size_t beside_count;
     ck_config config;
-    ck_layer *layers;
+    ck_layer *layers; /* by name, when all are found */
     size_t layer_count;
 } checkpoint;
 
@@ -100,15 +114,24 @@ typedef struct checkpoint {
 /* Opens the input and sorts its tensors; reads the configuration beside it. */
 tvm_status ck_open(checkpoint *c, tvm_diags *diags);
 void ck_close(checkpoint *c);
-/* Tensor `name` + `suffix`. */
+/* Tensor `name` + `suffix`; claimed, it is the layer's own. */
 ck_tensor ck_find(const checkpoint *c, const char *name, const char *suffix);
+ck_tensor ck_claim(const checkpoint *c, const char *name, const char *suffix);
+
+/* ---- checkpoint_beside.c */
+
+/* Finds the files to copy, before anything is written: those that a link in the folder names must lie in it.
+ */
+tvm_status ck_find_beside(checkpoint *c, tvm_diags *diags);
+/* Copies them; config.json says how the model is quantized now. */
+tvm_status ck_copy_beside(const checkpoint *c, tvm_diags *diags);
+/* A small file of the output's folder, whole or not at all. */
+tvm_status ck_write_json(const char *folder, const char *name, void *json, tvm_diags *diags);
 
 /* ---- checkpoint_formats.c */
 
 /* Makes the layers. */
 tvm_status ck_find_layers(checkpoint *c, tvm_diags *diags);
-/* Does the tensor belong to a layer, so that it is not copied? */
-bool ck_is_consumed(const checkpoint *c, const char *name);
 
 /* Adds an error that names the layer; returns the status. */
 tvm_status ck_refuse(const checkpoint *c, const ck_layer *layer, tvm_status status, tvm_diags *diags,
@@ -117,11 +140,60 @@ static inline bool ck_has_type(const ck_tensor *tensor, tvm_dtype type) {
     return tensor->data && tvm_dtype_same(tensor->header->type, type);
 }
 
-/* ---- checkpoint_bitsandbytes.c: a row of the table of formats */
+/* F16, BF16 or F32. */
+bool ck_is_scale(const ck_tensor *tensor);
+/* A tensor's extent, counted from its last; 1 beyond its rank. */
+uint64_t ck_extent(const ck_tensor *tensor, unsigned from_end);
+/* Numbers of a tensor that has a type that is known; else 0. */
+uint64_t ck_count(const ck_tensor *tensor);
+/* Is the tensor a matrix of `rows` by `columns`, of the type? (TVM_KIND_NONE: that of any scale.) */
+tvm_status ck_need(const checkpoint *c, const ck_layer *layer, const char *what, const ck_tensor *tensor,
+                   tvm_dtype type, uint64_t rows, uint64_t columns, tvm_diags *diags);
+/* A number of a tensor, read as one of the type. */
+double ck_number(const ck_tensor *tensor, tvm_dtype type, uint64_t index);
+/* Groups of rows as they are scaled, from the number of groups. */
+tvm_status ck_set_group(const checkpoint *c, ck_layer *layer, uint64_t groups, tvm_diags *diags);
+/* Rows in the order of their groups, which order_tensor has: order, unless they stand so. */
+tvm_status ck_set_order(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+/* From the scales' shape [n, ..] which weights share one, and so the group: all, those of a column, groups of
+ * a column, or blocks. The scales' type is not looked at. */
+tvm_status ck_set_blocks(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+/* ck_format.scale of such a layer, and where scales are [groups, n]. */
+double ck_scale_of_block(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+double ck_scale_of_group(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+bool ck_any_zero_off_middle(const ck_layer *layer);
 
-bool ck_is_bitsandbytes(const checkpoint *c, const ck_layer *layer);
+/* ---- checkpoint_integers.c, checkpoint_floats.c, checkpoint_bitsandbytes.c: columns of the table of formats
+ */
+
+bool ck_is_gptq(const ck_layer *layer);
+tvm_status ck_plan_gptq(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+unsigned ck_zero_gptq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+bool ck_is_awq(const ck_layer *layer);
+tvm_status ck_plan_awq(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+unsigned ck_zero_awq(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+bool ck_is_compressed(const ck_layer *layer);
+tvm_status ck_plan_compressed(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+unsigned ck_zero_compressed(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+bool ck_is_int8(const ck_layer *layer);
+tvm_status ck_plan_int8(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+
+bool ck_is_fp8(const ck_layer *layer);
+tvm_status ck_plan_fp8(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+bool ck_is_mxfp8(const ck_layer *layer);
+bool ck_is_mxfp4_blocks(const ck_layer *layer);
+tvm_status ck_plan_mxfp4_blocks(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+bool ck_is_mxfp4(const ck_layer *layer);
+tvm_status ck_plan_mxfp4(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+bool ck_is_nvfp4(const ck_layer *layer);
+tvm_status ck_plan_nvfp4(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+
+bool ck_is_bitsandbytes(const ck_layer *layer);
 tvm_status ck_plan_bitsandbytes(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
 double ck_scale_bitsandbytes(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
+bool ck_is_bitsandbytes_int8(const ck_layer *layer);
+tvm_status ck_plan_bitsandbytes_int8(const checkpoint *c, ck_layer *layer, tvm_diags *diags);
+double ck_scale_bitsandbytes_int8(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column);
 
 /* ---- checkpoint_codes.c: ck_format.take of several formats */
 
@@ -143,13 +215,32 @@ static inline unsigned ck_awq_shift(uint64_t column) {
     return (unsigned)((column % 2 * 4 + column % 8 / 2) * 4);
 }
 
+/* A plane of GPTQ's planar layout: `width` bits of 32 codes lie in as many words, from the lowest up. A
+ * code's planes are the powers of two that its width is made of, the widest lowest and first. */
+typedef struct ck_plane {
+    unsigned width, lowest;
+} ck_plane;
+
+/* The next plane of codes of `bits` bits, after the bits below plane->lowest; false when there is none. */
+static inline bool ck_next_plane(unsigned bits, ck_plane *plane) {
+    plane->lowest += plane->width;
+    plane->width = 8;
+    while (plane->width > bits - plane->lowest) plane->width /= 2;
+    return plane->lowest < bits;
+}
+
+/* The word, of those of all blocks of 32 codes, that has the plane of code `index`, and where in it. */
+static inline uint64_t ck_plane_word(unsigned bits, ck_plane plane, uint64_t index, unsigned *shift) {
+    *shift = (unsigned)(index * plane.width % 32);
+    return index / 32 * bits + plane.lowest + index % 32 * plane.width / 32;
+}
+
 void ck_take_gptq(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
                   uint64_t column, uint64_t columns, uint8_t *to, size_t stride);
 /* Columns begin at a multiple of 8. */
 void ck_take_awq(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count, uint64_t column,
                  uint64_t columns, uint8_t *to, size_t stride);
-/* Codes of columns of W, each a row of the file: the codes of a word of 32 bits stand in it, and what is left
- * over of it is not used. */
+/* Codes of columns of W, each a row of the file. */
 void ck_take_turned(const ck_layer *layer, uint64_t index, const uint64_t *rows, uint64_t count,
                     uint64_t column, uint64_t columns, uint8_t *to, size_t stride);
 

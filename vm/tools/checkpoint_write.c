@@ -3,11 +3,9 @@
 #endif
 
 #include "checkpoint_impl.h"
-#include "fileio.h"
 #include "output.h"
 #include "pack_vector.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -26,8 +24,7 @@ enum {
     ROWS = 64,            /* of codes, of a piece */
     COLUMNS = 1024,
     STRIDE = COLUMNS + 64, /* rows of codes do not all lie in the same lines of a cache */
-    GROUPS = 16,           /* of scales, of a piece */
-    COPIED_FILE = 64 << 20 /* the largest file that is copied beside the weights */
+    GROUPS = 16            /* of scales, of a piece */
 };
 
 typedef enum part_kind {
@@ -64,14 +61,19 @@ typedef struct writer {
     size_t part_count;
     out_file *files;
     uint64_t pieces;
-    uint8_t **buffers; /* one a thread */
-    size_t row_bytes;  /* the longest row of codes */
+    uint8_t **buffers;  /* one a thread */
+    size_t piece_bytes; /* the most that the rows of a piece are */
 } writer;
 
 /* ---- scales ---- */
 
 static uint64_t groups_of(const ck_layer *layer) {
     return layer->k / layer->group;
+}
+
+static double scale_of(const ck_layer *layer, uint64_t index, uint64_t group, uint64_t column) {
+    double scale = layer->format->scale(layer, index, group, column);
+    return layer->input_scales ? scale * layer->input_scales[group] : scale;
 }
 
 static double rounded(const ck_layer *layer, double value, uint16_t *code) {
@@ -98,7 +100,7 @@ static tvm_status each_scale(const checkpoint *c, ck_layer *layer,
     for (uint64_t index = 0; index < layer->count; index++)
         for (uint64_t g = 0; g < groups_of(layer); g++)
             for (uint64_t j = 0; !status && j < layer->n; j++)
-                status = visit(c, layer, layer->format->scale(layer, index, g, j), g, j, range, diags);
+                status = visit(c, layer, scale_of(layer, index, g, j), g, j, range, diags);
     return status;
 }
 
@@ -127,20 +129,27 @@ static tvm_status count_rounded(const checkpoint *c, ck_layer *layer, double val
 /* The type of scales: as they are, where a program takes it. Others are rounded to f16, if need be divided by
  * a power of two that brings them where f16 is as exact as it gets. */
 static tvm_status choose_scales(const checkpoint *c, ck_layer *layer, tvm_diags *diags) {
-    tvm_dtype found = layer->scales.header->type, wanted = c->options->scale_type;
-    bool power = !layer->table && (tvm_dtype_same(found, TVM_U(8)) || tvm_dtype_same(found, TVM_E8M0));
+    tvm_dtype found = layer->numbers, wanted = c->options->scale_type;
+    bool power = tvm_dtype_same(found, TVM_E8M0);
     bool half = tvm_dtype_same(found, TVM_F16) || tvm_dtype_same(found, TVM_BF16);
     layer->scale_type = wanted.kind != TVM_KIND_NONE ? wanted : half ? found : power ? TVM_BF16 : TVM_F16;
     double range[2] = {INFINITY, 0};
     tvm_status status = each_scale(c, layer, measure, range, diags);
-    if (status || tvm_dtype_same(layer->scale_type, found)) return status;
+    if (status || (tvm_dtype_same(layer->scale_type, found) && !layer->input_scales)) return status;
     if (tvm_dtype_same(layer->scale_type, TVM_F16) && range[1] > 0 &&
         (range[1] > 65504 || range[0] < 0x1p-14)) {
         layer->rescale = ldexp(1, ilogb(range[1]));
         layer->multiplier *= layer->rescale;
         layer->has_multiplier = true;
     }
-    return each_scale(c, layer, count_rounded, range, diags);
+    status = each_scale(c, layer, count_rounded, range, diags);
+    if (!status && layer->input_scales && layer->inexact)
+        status =
+            ck_refuse(c, layer, TVM_UNSUPPORTED, diags,
+                      "%" PRIu64 " products of its scales and pre_quant_scale are no numbers of %s; let the "
+                      "program that quantizes fold pre_quant_scale into the layer before",
+                      layer->inexact, tvm_dtype_same(layer->scale_type, TVM_BF16) ? "bf16" : "f16");
+    return status;
 }
 
 static void warn_of_rounding(const checkpoint *c) {
@@ -202,7 +211,8 @@ static tvm_status add_layer_parts(writer *w, const ck_layer *layer, size_t outpu
         status = add_part(w, PART_ORDER, layer, NULL, output, ".order", TVM_I(32), 1, &k, diags);
     if (!status && layer->has_multiplier)
         status = add_part(w, PART_MULTIPLIER, layer, NULL, output, ".multiplier", TVM_F32, 1, &one, diags);
-    if (row_bytes_of(layer) > w->row_bytes) w->row_bytes = row_bytes_of(layer);
+    uint64_t bytes = row_bytes_of(layer) * (layer->k < ROWS ? layer->k : ROWS);
+    if (bytes > w->piece_bytes) w->piece_bytes = bytes;
     return status;
 }
 
@@ -301,7 +311,7 @@ static tvm_status start_file(writer *w, size_t output, tvm_diags *diags) {
         if (c->layers[i].file == output) status = add_layer_parts(w, &c->layers[i], output, diags);
     for (size_t i = 0; !status && i < c->tensor_count; i++) {
         const ck_tensor *tensor = &c->tensors[i];
-        if (tensor->file != output || ck_is_consumed(c, tensor->header->name)) continue;
+        if (tensor->file != output || c->claimed[i]) continue;
         status = add_part(w, PART_COPY, NULL, tensor, output, "", tensor->header->type, tensor->header->rank,
                           tensor->header->shape, diags);
     }
@@ -337,7 +347,7 @@ static tvm_status write_packed(const writer *w, const part *p, uint64_t index, u
     const ck_layer *layer = p->layer;
     uint64_t rows[ROWS], count = layer->k - row < ROWS ? layer->k - row : ROWS, width = row_bytes_of(layer);
     uint64_t wide = pack_row_columns(layer->type, layer->n);
-    uint8_t *codes = buffer + ROWS * w->row_bytes + 8;
+    uint8_t *codes = buffer + w->piece_bytes + 8;
     for (uint64_t i = 0; i < count; i++) rows[i] = layer->order ? layer->order[row + i] : row + i;
     for (uint64_t column = 0; column < wide; column += COLUMNS) {
         uint64_t some = wide - column < COLUMNS ? wide - column : COLUMNS;
@@ -366,9 +376,8 @@ static tvm_status write_halves(const writer *w, const part *p, uint64_t index, u
             uint64_t some = layer->n - column < COLUMNS ? layer->n - column : COLUMNS;
             for (uint64_t j = 0; j < some; j++)
                 rounded(layer,
-                        p->kind == PART_SCALES
-                            ? layer->format->scale(layer, index, g, column + j) / layer->rescale
-                            : (double)layer->format->zero(layer, index, g, column + j),
+                        p->kind == PART_SCALES ? scale_of(layer, index, g, column + j) / layer->rescale
+                                               : (double)layer->format->zero(layer, index, g, column + j),
                         &halves[j]);
             status = tvm_output_write(&w->files[p->output].output, halves, some * sizeof *halves,
                                       p->offset + ((index * groups + g) * layer->n + column) * sizeof *halves,
@@ -414,34 +423,11 @@ static tvm_status write_all(writer *w, tvm_diags *diags) {
     w->buffers = calloc(threads, sizeof *w->buffers);
     bool good = w->buffers;
     for (unsigned i = 0; good && i < threads; i++)
-        good = (w->buffers[i] = malloc(ROWS * w->row_bytes + 8 + ROWS * STRIDE + 64));
+        good = (w->buffers[i] = malloc(w->piece_bytes + 8 + ROWS * STRIDE + 64));
     tvm_status status = good ? tvm_work(w->pieces, threads, write_piece, w, &w->c->options->progress, diags)
                              : tvm_diag_no_memory(diags);
     for (unsigned i = 0; w->buffers && i < threads; i++) free(w->buffers[i]);
     free(w->buffers);
-    return status;
-}
-
-/* ---- files beside the weights ---- */
-
-static tvm_status write_small(const char *folder, const char *name, const void *bytes, size_t size,
-                              tvm_diags *diags) {
-    char *path = NULL;
-    tvm_output output = {.descriptor = -1};
-    if (asprintf(&path, "%s/%s", folder, name) < 0) return tvm_diag_no_memory(diags);
-    tvm_status status = tvm_output_open(path, size, &output, diags);
-    if (!status) status = tvm_output_write(&output, bytes, size, 0, diags);
-    if (!status) status = tvm_output_commit(&output, diags);
-    tvm_output_close(&output);
-    free(path);
-    return status;
-}
-
-static tvm_status write_json(const char *folder, const char *name, json_t *root, tvm_diags *diags) {
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    tvm_status status =
-        text ? write_small(folder, name, text, strlen(text), diags) : tvm_diag_no_memory(diags);
-    free(text);
     return status;
 }
 
@@ -454,63 +440,8 @@ static tvm_status write_index(const writer *w, tvm_diags *diags) {
     }
     json_t *root =
         json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes, "weight_map", map);
-    tvm_status status = write_json(w->c->options->output, "model.safetensors.index.json", root, diags);
+    tvm_status status = ck_write_json(w->c->options->output, "model.safetensors.index.json", root, diags);
     json_decref(root);
-    return status;
-}
-
-static bool is_beside(const char *name) {
-    static const char *const ends[] = {".json", ".txt", ".model", ".jinja", ".tiktoken", ".md"};
-    static const char *const others[] = {"model.safetensors.index.json", "quantize_config.json",
-                                         "hf_quant_config.json"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(name, others[i])) return false;
-    const char *end = strrchr(name, '.');
-    for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++)
-        if (!strcmp(end, ends[i])) return true;
-    return false;
-}
-
-/* config.json says how the model is quantized now. */
-static tvm_status write_config(const writer *w, const uint8_t *bytes, size_t size, tvm_diags *diags) {
-    json_error_t error;
-    json_t *root = json_loadb((const char *)bytes, size, 0, &error);
-    tvm_place place = {.file = w->c->options->input};
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return tvm_diag_add(diags, TVM_FORMAT, &place, NULL, "config.json is no JSON object");
-    }
-    json_object_del(root, "compression_config");
-    json_object_set_new(root, "quantization_config",
-                        json_pack("{s:s, s:i}", "quant_method", "tilusvm", "version", 1));
-    tvm_status status = write_json(w->c->options->output, "config.json", root, diags);
-    json_decref(root);
-    return status;
-}
-
-static tvm_status copy_beside(const writer *w, tvm_diags *diags) {
-    const char *folder = w->c->options->input;
-    DIR *entries = opendir(folder);
-    tvm_status status = TVM_OK;
-    if (!entries) return TVM_OK;
-    for (struct dirent *entry; !status && (entry = readdir(entries));) {
-        char *path = NULL;
-        struct stat info;
-        uint8_t *bytes = NULL;
-        size_t size = 0;
-        if (!is_beside(entry->d_name)) continue;
-        if (asprintf(&path, "%s/%s", folder, entry->d_name) < 0) break;
-        if (!stat(path, &info) && S_ISREG(info.st_mode) && info.st_size <= COPIED_FILE) {
-            status = tvm_file_read(path, COPIED_FILE, &bytes, &size, diags);
-            if (!status && !strcmp(entry->d_name, "config.json"))
-                status = write_config(w, bytes, size, diags);
-            else if (!status)
-                status = write_small(w->c->options->output, entry->d_name, bytes, size, diags);
-            free(bytes);
-        }
-        free(path);
-    }
-    closedir(entries);
     return status;
 }
 
@@ -551,6 +482,7 @@ tvm_status ck_write(checkpoint *c, tvm_diags *diags) {
     tvm_status status = w.files && w.parts && w.items ? TVM_OK : tvm_diag_no_memory(diags);
     for (size_t i = 0; w.files && i < c->file_count; i++) w.files[i].output.descriptor = -1;
     for (size_t i = 0; !status && i < c->layer_count; i++) status = choose_scales(c, &c->layers[i], diags);
+    if (!status && c->folder) status = ck_find_beside(c, diags);
     bool made = false;
     if (!status && c->folder) status = make_folder(c, &made, diags);
     for (size_t i = 0; !status && i < c->file_count; i++) status = start_file(&w, i, diags);
@@ -558,7 +490,7 @@ tvm_status ck_write(checkpoint *c, tvm_diags *diags) {
     for (size_t i = 0; !status && i < c->file_count; i++)
         status = tvm_output_commit(&w.files[i].output, diags);
     if (!status && c->folder && c->file_count > 1) status = write_index(&w, diags);
-    if (!status && c->folder) status = copy_beside(&w, diags);
+    if (!status && c->folder) status = ck_copy_beside(c, diags);
     if (!status) warn_of_rounding(c);
     free_writer(&w);
     if (status && made) rmdir(c->options->output);
