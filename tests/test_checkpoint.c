@@ -1,132 +1,7 @@
 /* tvm-pack --from: small checkpoints of each format, made here as those who publish it lay it out; what comes
  * of them is compared with the weights that they were made of. And what is refused. */
-#include "checkpoint_kit.h"
-#include "own_folder_kit.h"
+#include "checkpoint_matrix_kit.h"
 #include "suite_kit.h"
-
-static uint64_t state = 1;
-
-static unsigned draw(unsigned below) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(state >> 33) % below;
-}
-
-/* ---- the weights ---- */
-
-enum { MAX_K = 256, MAX_N = 256, MAX_STACK = 3 };
-
-/* W[k, n] = (code - zero) * scale of the row's group, by input and column. */
-typedef struct matrix {
-    int k, n, group, bits;
-    int code[MAX_K][MAX_N];
-    int zero[MAX_K][MAX_N]; /* by group and column; so are scales, which are codes of f16 or whatever the test
-                               says */
-    uint16_t half[MAX_K][MAX_N];
-    double scale[MAX_K][MAX_N];
-    int group_of[MAX_K];
-    double weight[MAX_K][MAX_N];
-} matrix;
-
-static matrix m;
-
-/* Random codes and scales of f16 or bf16; zero points from `least` on, or the middle. */
-static void make_matrix(int k, int n, int group, int bits, tvm_dtype half, int least_zero) {
-    m = (matrix){.k = k, .n = n, .group = group, .bits = bits};
-    for (int g = 0; g < k / group; g++)
-        for (int j = 0; j < n; j++) {
-            m.half[g][j] = (uint16_t)tvm_encode(half, 0.001 * (1 + (double)draw(1000)));
-            m.scale[g][j] = tvm_decode(half, m.half[g][j]);
-            m.zero[g][j] = least_zero < 0 ? 1 << (bits - 1)
-                                          : least_zero + (int)draw((1u << bits) - (unsigned)least_zero);
-        }
-    for (int i = 0; i < k; i++) {
-        m.group_of[i] = i / group;
-        for (int j = 0; j < n; j++) m.code[i][j] = (int)draw(1u << bits);
-    }
-}
-
-/* Groups of rows that lie anywhere. */
-static void mix_groups(void) {
-    for (int i = m.k - 1; i > 0; i--) {
-        int other = (int)draw((unsigned)i + 1), group = m.group_of[i];
-        m.group_of[i] = m.group_of[other];
-        m.group_of[other] = group;
-    }
-}
-
-static void find_weights(void) {
-    for (int i = 0; i < m.k; i++)
-        for (int j = 0; j < m.n; j++) {
-            int g = m.group_of[i];
-            m.weight[i][j] = (m.code[i][j] - m.zero[g][j]) * m.scale[g][j];
-        }
-}
-
-static void *add_scales(kit_file *file, const char *name, const char *dtype) {
-    uint16_t *scales =
-        kit_add(file, name, dtype, kit_shape(m.k / m.group, m.n), (size_t)(m.k / m.group * m.n) * 2);
-    for (int g = 0; g < m.k / m.group; g++)
-        for (int j = 0; j < m.n; j++) scales[g * m.n + j] = m.half[g][j];
-    return scales;
-}
-
-/* ---- importing ---- */
-
-static tvm_status import(const char *input, const char *output, const char *from, tvm_diags *diags,
-                         tvm_diags *warnings) {
-    checkpoint_options options = {.input = in_folder(input),
-                                  .output = in_folder(output),
-                                  .from = from,
-                                  .threads = 2,
-                                  .warnings = warnings};
-    return tvm_checkpoint_import(&options, diags);
-}
-
-static void import_well(const char *input, const char *output, const char *from) {
-    tvm_diags diags = {0}, warnings = {0};
-    tvm_status status = import(input, output, from, &diags, &warnings);
-    ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "no message");
-    ck_assert_msg(warnings.count == 0, "%s", warnings.count ? warnings.items[0].message : "");
-    tvm_diags_free(&diags);
-}
-
-static void import_badly(const char *input, const char *from, const char *says) {
-    tvm_diags diags = {0};
-    struct stat info;
-    ck_assert_int_ne(import(input, "out", from, &diags, NULL), TVM_OK);
-    ck_assert_uint_ge(diags.count, 1);
-    ck_assert_msg(strstr(diags.items[0].message, says) != NULL, "'%s' is not said: %s", says,
-                  diags.items[0].message);
-    ck_assert_int_ne(stat(in_folder("out"), &info), 0);
-    tvm_diags_free(&diags);
-}
-
-/* Are they the weights of the matrix, exactly or within a part of themselves? */
-static void compare_matrix(const kit_layer *layer, uint64_t index, double within) {
-    ck_assert_uint_eq(layer->k, (uint64_t)m.k);
-    ck_assert_uint_eq(layer->n, (uint64_t)m.n);
-    char seen[MAX_K] = {0};
-    for (uint64_t i = 0; i < layer->k; i++)
-        for (uint64_t j = 0; j < layer->n; j++) {
-            uint64_t input;
-            double value = kit_weight(layer, index, i, j, &input);
-            ck_assert_uint_lt(input, layer->k);
-            double wanted = m.weight[input][j];
-            ck_assert_msg(fabs(value - wanted) <= within * fabs(wanted), "W[%d, %d] is %.17g, not %.17g",
-                          (int)input, (int)j, value, wanted);
-            seen[input] = 1;
-        }
-    for (int i = 0; i < m.k; i++) ck_assert(seen[i]);
-}
-
-static void compare_file(const char *path, const char *name, bool zeros, bool order, double within) {
-    kit_result read = kit_read(in_folder(path));
-    kit_layer layer = kit_open_layer(&read, name);
-    ck_assert_int_eq(layer.zeros != NULL, zeros);
-    ck_assert_int_eq(layer.order != NULL, order);
-    compare_matrix(&layer, 0, within);
-    kit_free(&read);
-}
 
 /* ---- GPTQ ---- */
 
@@ -268,7 +143,7 @@ static const struct {
 } compressed_forms[] = {
     {128, 40, 32, 4, false, false, true},   {128, 37, 64, 4, true, false, true},
     {96, 24, 96, 8, false, false, true},    {96, 24, 96, 8, true, false, false},
-    {128, 40, 32, 4, true, true, true},     {130, 33, 65, 3, true, false, true},
+    {128, 40, 32, 4, true, true, true},     {132, 33, 66, 3, true, false, true},
     {128, 40, 128, 4, false, false, false},
 };
 
@@ -424,88 +299,6 @@ static bool file_says(const char *path, const char *text) {
 }
 
 /* A layer's tensors may lie in two files; what is not quantized is copied, types that are not known, too. */
-/* ---- bitsandbytes */
-
-/* A layer of 4 bits, codes in the order of the rows of its weight [n, k]; nested: absmax of codes, whose
- * values are squares, with a sign, and which are scaled by of 100 blocks each. `m` gets the weights. */
-static void add_bitsandbytes(kit_file *file, const char *table, bool nested) {
-    enum { K = 128, N = 24, BLOCK = 64, BLOCKS = N * K / BLOCK, OUTER = 100 };
-    const double *values = weight_table(table);
-    char name[64], text[160];
-    make_matrix(K, N, BLOCK, 4, TVM_F16, 0);
-    uint8_t *codes = kit_add(file, "x.weight", "U8", kit_shape(K * N / 2, 1), K * N / 2);
-    float *map = kit_add(file, "x.weight.quant_map", "F32", "16", 64);
-    void *absmax = nested ? kit_add(file, "x.weight.absmax", "U8", kit_shape(BLOCKS, 0), BLOCKS)
-                          : kit_add(file, "x.weight.absmax", "F32", kit_shape(BLOCKS, 0), BLOCKS * 4);
-    float *squares = nested ? kit_add(file, "x.weight.nested_quant_map", "F32", "256", 1024) : NULL;
-    float *outer = nested ? kit_add(file, "x.weight.nested_absmax", "F32", "1", 4) : NULL;
-    for (int i = 0; i < 16; i++) map[i] = (float)values[i];
-    for (int i = 0; nested && i < 256; i++) squares[i] = (float)((i - 128) * abs(i - 128)) / 16384;
-    if (nested) *outer = 0.5F;
-    for (int b = 0; b < BLOCKS; b++) {
-        unsigned code = draw(256);
-        double *scale = &m.scale[b % (K / BLOCK)][b / (K / BLOCK)];
-        *scale = nested ? (double)squares[code] * 0.5 + 0.75 : *scale;
-        if (nested)
-            ((uint8_t *)absmax)[b] = (uint8_t)code;
-        else
-            ((float *)absmax)[b] = (float)*scale;
-    }
-    for (int j = 0; j < N; j++)
-        for (int i = 0; i < K; i++) {
-            codes[(j * K + i) / 2] |= (uint8_t)(m.code[i][j] << (i % 2 ? 0 : 4));
-            m.weight[i][j] = values[m.code[i][j]] * m.scale[i / BLOCK][j];
-        }
-    int length =
-        snprintf(text, sizeof text,
-                 "{\"quant_type\": \"%s\", \"blocksize\": %d, \"dtype\": \"float16\", \"shape\": [%d, %d]%s}",
-                 table, BLOCK, N, K, nested ? ", \"nested_blocksize\": 100, \"nested_offset\": 0.75" : "");
-    snprintf(name, sizeof name, "x.weight.quant_state.bitsandbytes__%s", table);
-    memcpy(kit_add(file, name, "U8", kit_shape(length, 0), (size_t)length), text, (size_t)length);
-}
-
-START_TEST(bitsandbytes) {
-    kit_file file = {.count = 0};
-    tvm_diags diags = {0}, warnings = {0};
-    bool nested = _i == 1;
-    add_bitsandbytes(&file, _i == 2 ? "fp4" : "nf4", nested);
-    kit_write(&file, in_folder("m.safetensors"));
-    ck_assert_int_eq(import("m.safetensors", "out", _i ? "auto" : "bitsandbytes", &diags, &warnings), TVM_OK);
-    ck_assert_uint_eq(warnings.count, nested); /* scales that were codes of f16 stay what they are */
-    compare_file("out", "x", false, false, nested ? 0x1p-11 : 0);
-    tvm_diags_free(&warnings);
-}
-END_TEST
-
-/* What is written in place of something in an entry: its name, or else its data from `from` on. */
-static const struct {
-    int entry; /* 0 the weight, 1 quant_map, 2 absmax, 3 nested_quant_map, 4 nested_absmax, 5 the state */
-    const char *from, *to, *says;
-} bitsandbytes_refusals[] = {
-    {1, "", "1234", "quant_map[0] is 1.66"},
-    {1, NULL, "x.weight.none", "quant_map is not F32 [16]"},
-    {3, NULL, "x.weight.none", "nested_quant_map is not F32 [256]"},
-    {4, NULL, "x.weight.none", "nested_absmax is not F32, one for each nested_blocksize scales"},
-    {5, NULL, "x.weight.none", "it has no quant_state of nf4 or fp4"},
-    {5, "{", "<", "its quant_state is not JSON"},
-    {5, "128]", "256]", "the weight has 1536 bytes, not two codes in each of [24, 256]"},
-    {5, "64,", "48,", "rows of 128 weights are no whole blocks of 48"},
-    {5, "64,", "-4,", "its quant_state has no shape [n, k] and no blocksize"},
-    {5, "100,", " 10,", "nested_absmax is not F32, one for each nested_blocksize scales"},
-};
-
-START_TEST(refuses_bitsandbytes) {
-    kit_file file = {.count = 0};
-    add_bitsandbytes(&file, "nf4", true);
-    kit_entry *entry = &file.entries[bitsandbytes_refusals[_i].entry];
-    const char *from = bitsandbytes_refusals[_i].from, *to = bitsandbytes_refusals[_i].to;
-    char *at = from ? (*from ? strstr(entry->data, from) : entry->data) : entry->name;
-    memcpy(at, to, strlen(to) + !from);
-    kit_write(&file, in_folder("m.safetensors"));
-    import_badly("m.safetensors", "auto", bitsandbytes_refusals[_i].says);
-}
-END_TEST
-
 START_TEST(model_of_two_files) {
     kit_file one = {.count = 0}, two = {.count = 0};
     make_folders();
@@ -668,9 +461,6 @@ int main(void) {
     tcase_add_loop_test(good, mxfp4, 0, 2);
     tcase_add_loop_test(good, nvfp4, 0, 2);
     tcase_add_loop_test(good, fp8_block, 0, 2);
-    tcase_add_loop_test(good, bitsandbytes, 0, 3);
-    tcase_add_loop_test(bad, refuses_bitsandbytes, 0,
-                        sizeof bitsandbytes_refusals / sizeof *bitsandbytes_refusals);
     tcase_add_test(good, model_of_two_files);
     tcase_add_loop_test(bad, refuses_layers, 0, sizeof refusals / sizeof *refusals);
     tcase_add_test(bad, refuses_files);
