@@ -34,10 +34,12 @@ def write(path, tensors, metadata=None):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
 
-def imported(folder, tensors, *options):
-    """The folder that tvm-pack makes of a model of these tensors."""
+def imported(folder, tensors, *options, config=None):
+    """The folder that tvm-pack makes of a model of these tensors; config: what it says of its quantization."""
     source, target = folder / "theirs", folder / "ours"
     source.mkdir()
+    if config:
+        (source / "config.json").write_text(json.dumps({"quantization_config": config}))
     write(source / "model.safetensors", tensors)
     tvm_pack("--from=auto", *options, source, "-o", target)
     return target
@@ -50,11 +52,11 @@ class Model(torch.nn.Module):
         self.block = torch.nn.Sequential(torch.nn.Linear(k, n, bias=bias))
 
 
-def loaded(tensors, folder, *options, device=None):
+def loaded(tensors, folder, *options, device=None, config=None):
     """The layer block.0 of a model that is a norm and this layer, loaded; `tensors` are those of the layer."""
     norm = numpy.random.default_rng(5).random(64).astype(numpy.float16)
     model = {f"block.0.{name}": value for name, value in tensors.items()} | {"norm.weight": norm}
-    target = imported(folder, model, *options)
+    target = imported(folder, model, *options, config=config)
     layer = json.loads(storage.File(target / "model.safetensors").metadata["block.0.packed"])
     k, n = (int(extent) for extent in layer["shape"].split(","))
     with torch.device("meta"):
@@ -113,6 +115,24 @@ def gptq(k, n, group, bits, *, mixed=False, zeros=True, bias=False, seed=0):
     return tensors, (codes - points[groups]) * scales[groups].astype(float)
 
 
+def planes(codes, bits):
+    """Codes [.., count] as GPTQModel's docs/gptq_planar.md lays them out: of each 32, planes of 4, 2 or 1 bits (8 of
+    8), from the lowest up, in whole words each."""
+    blocks, lowest, found = codes.reshape(*codes.shape[:-1], -1, 32), 0, []
+    for width in {2: [2], 3: [2, 1], 4: [4], 5: [4, 1], 6: [4, 2], 7: [4, 2, 1], 8: [8]}[bits]:
+        found.append(words(blocks >> lowest & (1 << width) - 1, width))
+        lowest += width
+    return numpy.concatenate(found, -1).reshape(*codes.shape[:-1], -1)
+
+
+def planar(k, n, group, bits):
+    codes, scales, points = drawn(k, n, group, bits)
+    tensors = {
+        "qweight": numpy.ascontiguousarray(planes(codes.T, bits).T), "qzeros": planes(points, bits), "scales": scales,
+    }  # fmt: skip
+    return tensors, (codes - points.repeat(group, 0)) * scales.repeat(group, 0).astype(float)
+
+
 def awq(k, n, group, zeros):
     """Eight columns in a word, in the order 0 2 4 6 1 3 5 7."""
     codes, scales, points = drawn(k, n, group, 4, zeros=zeros)
@@ -130,15 +150,26 @@ def bf16(values):
     return (bits << 16).astype(numpy.uint32).view(numpy.float32), bits.astype(numpy.uint16)
 
 
-def compressed(k, n, group, bits, zeros):
-    """pack-quantized: [n, k], whole codes in words along k; zero points along n."""
+def whole_words(values, bits):
+    """Rows of codes, as many to a word of 32 bits as fit it whole: compressed-tensors before version 0.20."""
+    a_word = 32 // bits
+    filled = numpy.pad(values, [(0, 0), (0, -values.shape[1] % a_word)]).reshape(len(values), -1, a_word)
+    return (filled << numpy.arange(a_word) * bits).sum(-1).astype(numpy.uint32)
+
+
+def dense_words(values, bits):
+    """Rows of codes one after the other, bit by bit: since version 0.20."""
+    filled = numpy.pad(values, [(0, 0), (0, -values.shape[1] % 32)])
+    return words(filled, bits)[:, : -(-values.shape[1] * bits // 32)]
+
+
+def compressed(k, n, group, bits, zeros, dense=False):
+    """pack-quantized: [n, k], codes along k; zero points along n."""
     codes, scales, points = drawn(k, n, group, bits, zeros=zeros)
     scales, raw = bf16(scales)
-    a_word = 32 // bits
 
     def packed(values):
-        filled = numpy.pad(values, [(0, 0), (0, -values.shape[1] % a_word)]).reshape(len(values), -1, a_word)
-        return (filled << numpy.arange(a_word) * bits).sum(-1).astype(numpy.uint32)
+        return (dense_words if dense else whole_words)(values, bits)
 
     tensors = {
         "weight_packed": packed(codes.T), "weight_scale": ("BF16", raw.T), "weight_shape": numpy.array([n, k]),
@@ -157,6 +188,25 @@ def fp8_block(k, n, scale):
     values = numpy.array([number("f8_e4m3", code) or 0 for code in range(256)])[codes]
     whole = scales.astype(float).repeat(128, 0)[:n].repeat(128, 1)[:, :k]
     return {"weight": ("F8_E4M3", codes), "weight_scale_inv": scales}, (values * whole).T
+
+
+def mxfp8(k, n):
+    """[n, k] in e4m3, an exponent to 32."""
+    tensors, weight = fp8_block(k, n, 1.0)
+    values = numpy.array([number("f8_e4m3", code) or 0 for code in range(256)])[tensors["weight"][1]]
+    scales = numpy.random.default_rng(8).integers(110, 130, (n, k // 32)).astype(numpy.uint8)
+    weight = values * 2.0 ** (scales.astype(float) - 127).repeat(32, 1)
+    return {"weight": tensors["weight"], "weight_scale": scales}, weight.T
+
+
+def int8(k, n):
+    """[n, k], and the largest magnitude of each row, which 127 stands for: bitsandbytes' Linear8bitLt."""
+    draw = numpy.random.default_rng(7)
+    codes, scales = draw.integers(-127, 128, (n, k)).astype(numpy.int8), draw.random(n).astype(numpy.float16)
+    tensors = {
+        "weight": ("I8", codes), "SCB": scales.astype(numpy.float32) * 127, "weight_format": numpy.zeros((), numpy.uint8),
+    }  # fmt: skip
+    return tensors, (codes * scales[:, None].astype(float)).T
 
 
 def mxfp4(k, n):
@@ -236,6 +286,51 @@ def test_compressed_tensors(tmp_path, k, n, group, bits, zeros):
     tensors, weight = compressed(k, n, group, bits, zeros)
     layer = loaded(tensors, tmp_path)
     assert layer.dtype == torch.bfloat16 and (layer.type, layer.zeros is not None) == (f"u{bits}", zeros)
+    check(layer, weight)
+
+
+@pytest.mark.parametrize("bits, dense", [(3, False), (3, True), (5, True), (7, True)])
+def test_compressed_tensors_of_odd_widths(tmp_path, bits, dense):
+    """37 outputs: rows of codes that are no whole bytes."""
+    tensors, weight = compressed(128, 37, 32, bits, True, dense)
+    config = {"quant_method": "compressed-tensors", "version": "0.20.0" if dense else "0.9.4", "bits": bits}
+    layer = loaded(tensors, tmp_path, config=config)
+    assert (layer.type, layer.group, layer.zeros is not None) == (f"u{bits}", 32, True)
+    check(layer, weight)
+
+
+def test_packing_of_compressed_tensors():
+    """What the tests write is what compressed-tensors writes, where it is installed."""
+    helpers = pytest.importorskip("compressed_tensors.compressors.pack_quantized.helpers")
+    for bits in range(1, 9):
+        codes = numpy.random.default_rng(bits).integers(0, 1 << bits, (5, 77))
+        theirs = helpers.pack_to_int32(torch.from_numpy(codes - (1 << bits - 1)).to(torch.int8), bits)
+        assert numpy.array_equal(dense_words(codes, bits).view(numpy.int32), theirs.numpy())
+
+
+@pytest.mark.parametrize("bits", [3, 6])
+def test_planar_gptq(tmp_path, bits):
+    tensors, weight = planar(128, 96, 64, bits)
+    layer = loaded(tensors, tmp_path, config={"quant_method": "gptq", "checkpoint_format": "gptq_p"})
+    assert (layer.type, layer.group, layer.zeros is not None) == (f"u{bits}", 64, True)
+    check(layer, weight)
+
+
+def test_what_is_said_of_activations(tmp_path):
+    """Scales of inputs and caches are not the weights', and no tensors of the model's."""
+    tensors, weight = fp8_block(128, 64, 2.0**-8)
+    more = {"input_scale_ub": numpy.ones(1, numpy.float32), "k_scale": numpy.ones(1, numpy.float32)}
+    tensors = {"weight": tensors["weight"], "weight_scale": tensors["weight_scale_inv"]} | more
+    check(loaded(tensors, tmp_path), weight)
+
+
+@pytest.mark.parametrize("make, found", [(mxfp8, ("f8_e4m3", 32)), (int8, ("i8", 0)), (mxfp4, ("f4_e2m1", 32))])
+def test_names_and_types_of_others(tmp_path, make, found):
+    tensors, weight = make(192, 40)
+    if make is mxfp4:  # as Quark calls it
+        tensors["weight"] = tensors.pop("weight_packed")
+    layer = loaded(tensors, tmp_path)
+    assert (layer.type, layer.group) == found
     check(layer, weight)
 
 

@@ -8,6 +8,7 @@ Unsigned types may have a zero point to a group instead: `(code - zero) * scale`
 from __future__ import annotations
 
 import functools
+import math
 import re
 
 from ._torch import torch
@@ -103,6 +104,11 @@ class Format:
             if self.kind == "u"
             else (x & (1 << self.bits) - 1).to(torch.uint8)
         )
+
+    def row_bytes(self, columns: int) -> int:
+        """Of a row of codes in a file: it is filled up to the least number of columns whose codes are whole bytes."""
+        unit = 8 // math.gcd(8, self.bits)
+        return -(-columns // unit) * unit * self.bits // 8
 
     def zero_code(self) -> int:
         if self.kind == "t":

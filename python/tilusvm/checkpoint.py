@@ -89,10 +89,9 @@ class ImportedLayer:
         """The nn.Linear of the tensors of one matrix."""
         fmt = format_of(self.type)
         groups = self.in_features // (self.group or self.in_features) // self.spread
-        width = -(-self.out_features * fmt.bits // 8)
         halves = [[groups, self.out_features], [self.dtype]]
         wanted = {
-            "packed": [[self.in_features, width], [torch.uint8]],
+            "packed": [[self.in_features, fmt.row_bytes(self.out_features)], [torch.uint8]],
             "scales": halves,
             "zeros": halves if self.zeros else None,
             "bias": [[self.out_features], None],

@@ -31,7 +31,7 @@ _NAMES = {
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _INDEX = "model.safetensors.index.json"
 _OF_OTHERS = (  # what tensors are called that tvm-pack --from imports
-    ".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks", ".weight.absmax",
+    ".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", "_blocks", ".weight.absmax", ".SCB",
 )  # fmt: skip
 _HEADER_MOST = 100_000_000
 _ALIGNMENT = 64
