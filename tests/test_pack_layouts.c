@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pack_kit.h"
@@ -156,12 +157,58 @@ START_TEST(refuses_layouts) {
 }
 END_TEST
 
+/* ---- calls ---- */
+
+static unsigned reads, writes;
+
+/* In the place of those of the C library. */
+ssize_t pread(int descriptor, void *bytes, size_t size, off_t offset) {
+    reads++;
+    return syscall(SYS_pread64, descriptor, bytes, size, offset);
+}
+
+ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset) {
+    writes++;
+    return syscall(SYS_pwrite64, descriptor, bytes, size, offset);
+}
+
+/* A matrix that is turned goes in runs of columns as long as one that is not, and comes in runs of rows. */
+START_TEST(calls_of_both_orders) {
+    enum { K = 1024, N = 4096 };
+    unsigned counted[2];
+    double *weights = random_weights((uint64_t)K * N, 0.3, 5);
+    for (int transpose = 0; transpose < 2; transpose++) {
+        pack_options options = {.input = in_folder("w.npy"),
+                                .output = in_folder(transpose ? "turned" : "out"),
+                                .type = TVM_U(4),
+                                .group = _i ? K : 128,
+                                .scale_type = TVM_F16,
+                                .transpose = transpose,
+                                .threads = 1};
+        write_weights(options.input, TVM_F16, K, N, weights, transpose);
+        reads = writes = 0;
+        pack_well(&options);
+        counted[transpose] = writes;
+        ck_assert_uint_gt(writes, K);
+        ck_assert_msg(writes + reads < 20 * K, "%u writes and %u reads", writes, reads);
+    }
+    ck_assert_msg(counted[1] <= counted[0] + counted[0] / 10, "%u writes, and %u turned", counted[0],
+                  counted[1]);
+    packed plain = read_packed(in_folder("out")), turned = read_packed(in_folder("turned"));
+    ck_assert_mem_eq(data_of(&plain, "packed"), data_of(&turned, "packed"), (size_t)K * N / 2);
+    free_packed(&plain);
+    free_packed(&turned);
+    free(weights);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("pack layouts");
     TCase *layouts = tcase_create("layouts");
     tcase_add_loop_test(layouts, layout_of_the_matmul, 0, 10);
     tcase_add_test(layouts, layout_down_the_columns);
     tcase_add_loop_test(layouts, refuses_layouts, 0, sizeof bad_layouts / sizeof bad_layouts[0]);
+    tcase_add_loop_test(layouts, calls_of_both_orders, 0, 2);
     tcase_add_checked_fixture(layouts, setup, teardown);
     tcase_set_timeout(layouts, 120);
     suite_add_tcase(suite, layouts);

@@ -399,12 +399,40 @@ void tvm_pack_bits(unsigned bits, const uint8_t *codes, size_t count, uint8_t *s
     for (size_t i = groups * 8; i < count && bits < 8; i++) tvm_bits_set(string, i * bits, bits, codes[i]);
 }
 
-/* A square of 8 / item words of 8 bytes: halves, quarters and, of bytes, eighths are exchanged across the
- * diagonal. */
+/* A square of TRANSPOSE_BYTES / item rows of TRANSPOSE_BYTES. */
+#ifdef VECTOR_X86
+enum { TRANSPOSE_BYTES = 16 };
+
+INLINE __m128i interleaved(unsigned item, bool high, __m128i a, __m128i b) {
+    if (item == 1) return high ? _mm_unpackhi_epi8(a, b) : _mm_unpacklo_epi8(a, b);
+    if (item == 2) return high ? _mm_unpackhi_epi16(a, b) : _mm_unpacklo_epi16(a, b);
+    return high ? _mm_unpackhi_epi32(a, b) : _mm_unpacklo_epi32(a, b);
+}
+
+/* The first half of the elements of all rows is interleaved with the second, until each element of a row has
+ * gone to a row of its own. */
+INLINE void transpose_square(unsigned item, const uint8_t *from, size_t from_stride, uint8_t *to,
+                             size_t to_stride) {
+    const unsigned count = TRANSPOSE_BYTES / item;
+    __m128i rows[16], next[16];
+    for (unsigned i = 0; i < count; i++) rows[i] = _mm_loadu_si128((const void *)(from + i * from_stride));
+    for (unsigned step = count; step > 1; step /= 2) {
+        for (unsigned i = 0; i < count / 2; i++) {
+            next[2 * i] = interleaved(item, false, rows[i], rows[i + count / 2]);
+            next[2 * i + 1] = interleaved(item, true, rows[i], rows[i + count / 2]);
+        }
+        for (unsigned i = 0; i < count; i++) rows[i] = next[i];
+    }
+    for (unsigned i = 0; i < count; i++) _mm_storeu_si128((void *)(to + i * to_stride), rows[i]);
+}
+#else
+enum { TRANSPOSE_BYTES = 8 };
+
+/* Halves, quarters and, of bytes, eighths are exchanged across the diagonal. */
 INLINE void transpose_square(unsigned item, const uint8_t *from, size_t from_stride, uint8_t *to,
                              size_t to_stride) {
     static const uint64_t masks[5] = {0, 0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0, 0x00000000ffffffff};
-    const unsigned count = 8 / item;
+    const unsigned count = TRANSPOSE_BYTES / item;
     uint64_t rows[8];
     for (unsigned i = 0; i < count; i++) memcpy(&rows[i], from + i * from_stride, 8);
     for (unsigned step = count / 2; step; step /= 2)
@@ -416,15 +444,22 @@ INLINE void transpose_square(unsigned item, const uint8_t *from, size_t from_str
         }
     for (unsigned i = 0; i < count; i++) memcpy(to + i * to_stride, &rows[i], 8);
 }
+#endif
 
 /* Columns from `begin` to `end`, in bytes, of all rows: what is left over at the ends element by element. */
 INLINE void transpose_columns(unsigned item, const uint8_t *from, size_t from_stride, size_t rows,
                               size_t begin, size_t end, uint8_t *to, size_t to_stride) {
-    const size_t side = 8 / item, whole_rows = rows - rows % side, whole_end = end - (end - begin) % 8;
-    for (size_t i = 0; i < whole_rows; i += side)
-        for (size_t j = begin; j < whole_end; j += 8)
+    const size_t side = TRANSPOSE_BYTES / item, whole_rows = rows - rows % side;
+    const size_t whole_end = end - (end - begin) % TRANSPOSE_BYTES;
+    enum { AHEAD = 4 };
+    for (size_t i = 0; i < whole_rows; i += side) {
+        /* rows that are far apart: no processor sees by itself which line is next */
+        for (size_t ahead = i + AHEAD * side; ahead < i + (AHEAD + 1) * side; ahead++)
+            __builtin_prefetch(from + (ahead < rows ? ahead : i) * from_stride + begin);
+        for (size_t j = begin; j < whole_end; j += TRANSPOSE_BYTES)
             transpose_square(item, from + i * from_stride + j, from_stride,
                              to + j / item * to_stride + i * item, to_stride);
+    }
     for (size_t i = 0; i < rows; i++)
         for (size_t j = i < whole_rows ? whole_end : begin; j < end; j += item)
             memcpy(to + j / item * to_stride + i * item, from + i * from_stride + j, item);

@@ -20,7 +20,7 @@ enum {
     SEARCHED_BYTES = 64 << 20, /* of a piece that is in memory while its scales are searched */
     PIECE_COLUMNS = 4096,      /* at the most, where rows lie side by side in the file */
     NARROW_COLUMNS = 512,      /* below which reading them piece by piece costs more than idle threads */
-    TURNED_ROWS = 4096,        /* of a piece, where columns do */
+    TURNED_BYTES = 32 << 20, /* that are read at once where columns do: runs of rows that are worth a call */
     PIECES_A_THREAD = 4,
     GROUP_BYTES = 24,       /* of buffers, for a group and column */
     ALL_BUFFERS = 512 << 20 /* of all threads: memory stays below 1 GiB */
@@ -43,7 +43,8 @@ static buffer_sizes sizes_of(const pack_job *job) {
              rows = job->laid_out ? job->tile_rows : PACK_PLAIN_ROWS;
     uint64_t across = (job->piece_columns + job->tile_columns - 1) / job->tile_columns;
     buffer_sizes sizes = {.slab = slab * job->item};
-    if (job->options->transpose || job->options->given == PACK_BIT_STRINGS) sizes.raw = slab * job->item;
+    if (job->options->given == PACK_BIT_STRINGS) sizes.raw = slab * job->item;
+    if (job->options->transpose) sizes.raw = job->raw_rows * job->piece_columns * job->item;
     sizes.codes = job->laid_out ? (uint64_t)job->tile_rows * job->tile_columns : rows * job->piece_columns;
     sizes.scratch = job->laid_out ? pack_layout_scratch(&job->layout) : 0;
     sizes.out =
@@ -93,7 +94,7 @@ static tvm_status make_all_buffers(pack_job *job, tvm_diags *diags) {
     uint64_t each = sizes.slab + sizes.raw + sizes.codes + sizes.scratch + sizes.out + sizes.search +
                     sizes.groups * GROUP_BYTES;
     uint64_t threads = tvm_work_threads(job->options->threads);
-    if (threads > job->pieces) threads = job->pieces ? job->pieces : 1;
+    if (threads > job->bands) threads = job->bands ? job->bands : 1;
     if (threads > ALL_BUFFERS / (each + 1)) threads = ALL_BUFFERS / (each + 1);
     if (!threads) threads = 1;
     job->buffers = calloc(threads, sizeof *job->buffers);
@@ -121,10 +122,25 @@ static uint64_t columns_of_piece(const pack_job *job, uint64_t most) {
     uint64_t groups = (job->piece_rows + job->group - 1) / job->group;
     uint64_t column = job->piece_rows * job->item + groups * GROUP_BYTES;
     uint64_t columns = PIECE_BYTES / column;
-    if (columns < NARROW_COLUMNS && !job->options->transpose) columns = NARROW_COLUMNS;
+    if (columns < NARROW_COLUMNS) columns = NARROW_COLUMNS;
     if (columns > most) columns = most;
     columns = columns / job->tile_columns * job->tile_columns;
     return columns ? columns : job->tile_columns;
+}
+
+/* A band of rows that is read at once and turned piece by piece: several pieces, or of a tall one several
+ * slabs. All threads' bands take half of the memory at the most. */
+static void cut_bands(pack_job *job, uint64_t threads) {
+    uint64_t share = ALL_BUFFERS / 2 / threads, most = share < TURNED_BYTES ? share : TURNED_BYTES;
+    uint64_t rows = most / (job->piece_columns * job->item);
+    uint64_t step = rows < job->piece_rows ? job->slab_rows : job->piece_rows;
+    uint64_t steps = rows / step ? rows / step : 1, all = (job->k + step - 1) / step;
+    if (steps > all) steps = all;
+    while (step == job->piece_rows && steps > 1 &&
+           (job->k + steps * step - 1) / (steps * step) * job->pieces_across < threads * PIECES_A_THREAD)
+        steps /= 2;
+    job->raw_rows = steps * step;
+    if (step == job->piece_rows) job->band_rows = job->raw_rows;
 }
 
 static void cut_pieces(pack_job *job) {
@@ -132,7 +148,6 @@ static void cut_pieces(pack_job *job) {
     uint64_t unit = common_multiple(job->group, job->tile_rows);
     if (unit > job->k) unit = tvm_round_up(job->k, job->tile_rows);
     job->piece_rows = unit;
-    if (job->options->transpose && unit < TURNED_ROWS) job->piece_rows = TURNED_ROWS / unit * unit;
     if (job->piece_rows > job->k) job->piece_rows = tvm_round_up(job->k, unit);
     /* Columns reach far where a piece has all rows anyway: its slabs are read twice, a row at a time. */
     job->piece_columns = columns_of_piece(job, PIECE_COLUMNS);
@@ -144,12 +159,14 @@ static void cut_pieces(pack_job *job) {
            job->piece_columns / 2 >= job->tile_columns)
         job->piece_columns = job->piece_columns / 2 / job->tile_columns * job->tile_columns;
     job->pieces_across = (job->n + job->piece_columns - 1) / job->piece_columns;
-    job->pieces = down * job->pieces_across;
     uint64_t step = job->laid_out ? job->tile_rows : 1;
     job->slab_rows = SLAB_BYTES / (job->piece_columns * job->item) / step * step;
     if (!job->slab_rows) job->slab_rows = step;
     if (job->slab_rows > job->piece_rows || job->options->search)
         job->slab_rows = tvm_round_up(job->piece_rows, step);
+    job->band_rows = job->piece_rows;
+    if (job->options->transpose) cut_bands(job, threads);
+    job->bands = (job->k + job->band_rows - 1) / job->band_rows * job->pieces_across;
 }
 
 tvm_status pack_job_plan(pack_job *job, tvm_diags *diags) {
@@ -546,7 +563,7 @@ static tvm_status run(pack_job *job, tvm_diags *diags) {
     if (job->k && job->n) {
         status = pack_job_plan(job, diags);
         if (!status)
-            status = tvm_work(job->pieces, job->threads, pack_quantize, job, &options->progress, diags);
+            status = tvm_work(job->bands, job->threads, pack_quantize, job, &options->progress, diags);
         if (!status) warn_of_underflows(job);
     }
     if (!status && job->given_scales.path)

@@ -11,8 +11,10 @@
 
 /* Memory of one thread. */
 typedef struct pack_buffers {
-    void *slab;                /* rows of the input, or of the output of unpacking */
-    void *raw;                 /* as they stand in the file, when that is otherwise */
+    void *slab; /* rows of the input, or of the output of unpacking */
+    void *raw;  /* as they stand in the file, when that is otherwise */
+    uint64_t raw_column, raw_row,
+        raw_end;               /* of a transposed input: the columns' first, and the rows that raw has */
     uint8_t *codes;            /* of a tile, or of some rows */
     void *scratch;             /* of pack_layout_tile */
     uint8_t *out;              /* packed */
@@ -32,7 +34,9 @@ static inline bool pack_is_first(const pack_buffers *counted, uint64_t group, ui
 }
 
 /* The matrix W, k by n, is cut into pieces of piece_rows (whole groups and whole tiles) by piece_columns
- * (whole tiles); a piece is gone through in slabs of slab_rows (whole tiles). */
+ * (whole tiles); a piece is gone through in slabs of slab_rows (whole tiles). A thread takes a band at a
+ * time: pieces one below the other of band_rows rows. Of a transposed input raw_rows rows of a band are read
+ * at once. */
 typedef struct pack_job {
     const pack_options *options;
     pack_array input;
@@ -42,8 +46,9 @@ typedef struct pack_job {
     uint64_t k, n, group;
     uint64_t columns; /* of a row of plain packing: n, and codes 0 up to whole bytes (pack_row_columns) */
     uint32_t tile_rows, tile_columns;
-    uint64_t piece_rows, piece_columns, pieces_across, pieces;
-    uint64_t slab_rows;
+    uint64_t piece_rows, piece_columns, pieces_across;
+    uint64_t band_rows, bands; /* of all columns */
+    uint64_t slab_rows, raw_rows;
     unsigned item; /* bytes of an element of a slab */
     pack_float source;
     pack_scaler scaler;
@@ -67,7 +72,7 @@ void pack_job_free(pack_job *job);
 /* Opens options->layout, if there is one, and checks the type given against it. */
 tvm_status pack_job_layout(pack_job *job, tvm_diags *diags);
 
-/* One piece: reads, quantizes, writes. closure is the job. */
-tvm_status pack_quantize(void *closure, unsigned thread, uint64_t piece, tvm_diags *diags);
+/* One band: reads, quantizes, writes. closure is the job. */
+tvm_status pack_quantize(void *closure, unsigned thread, uint64_t band, tvm_diags *diags);
 
 #endif

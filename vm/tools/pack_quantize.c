@@ -33,6 +33,22 @@ static tvm_status read_block(const piece *p, uint64_t row, uint64_t rows, uint64
     return status;
 }
 
+/* Rows of the band from `row` on as they stand in the file, unless they are there. */
+static tvm_status load_raw(const piece *p, uint64_t row, uint64_t rows) {
+    const pack_job *job = p->job;
+    pack_buffers *buffers = p->buffers;
+    if (buffers->raw_column == p->column && buffers->raw_row <= row && row + rows <= buffers->raw_end)
+        return TVM_OK;
+    uint64_t end = job->k - row < job->raw_rows ? job->k : row + job->raw_rows;
+    buffers->raw_end = 0;
+    tvm_status status = read_block(p, p->column, p->columns, row, end - row, job->item, job->k, buffers->raw);
+    if (status) return status;
+    buffers->raw_column = p->column;
+    buffers->raw_row = row;
+    buffers->raw_end = end;
+    return TVM_OK;
+}
+
 /* Rows [row, row + rows) of the piece's columns into the slab. */
 static tvm_status load(const piece *p, uint64_t row, uint64_t rows) {
     const pack_job *job = p->job;
@@ -46,9 +62,10 @@ static tvm_status load(const piece *p, uint64_t row, uint64_t rows) {
     }
     if (!job->options->transpose)
         return read_block(p, row, rows, p->column, p->columns, job->item, job->n, buffers->slab);
-    tvm_status status = read_block(p, p->column, p->columns, row, rows, job->item, job->k, buffers->raw);
+    tvm_status status = load_raw(p, row, rows);
     if (!status)
-        tvm_pack_transpose(job->item, buffers->raw, rows, p->columns, rows, buffers->slab, p->columns);
+        tvm_pack_transpose(job->item, (const uint8_t *)buffers->raw + (row - buffers->raw_row) * job->item,
+                           buffers->raw_end - buffers->raw_row, p->columns, rows, buffers->slab, p->columns);
     return status;
 }
 
@@ -322,23 +339,33 @@ static tvm_status pack_slab(const piece *p, uint64_t slab, uint64_t rows) {
     return status;
 }
 
-tvm_status pack_quantize(void *closure, unsigned thread, uint64_t number, tvm_diags *diags) {
+static tvm_status pack_piece(const piece *p) {
+    const pack_job *job = p->job;
+    bool weights = job->options->given == PACK_WEIGHTS;
+    tvm_status status = weights ? find_scales(p) : TVM_OK;
+    uint64_t rows;
+    bool in_memory = weights && p->rows <= job->slab_rows;
+    for (uint64_t slab = p->row; !status && slab < p->row + p->rows; slab += rows) {
+        rows = p->rows;
+        if (!in_memory) status = load_slab(p, slab, &rows);
+        if (!status) status = pack_slab(p, slab, rows);
+    }
+    return status;
+}
+
+tvm_status pack_quantize(void *closure, unsigned thread, uint64_t band, tvm_diags *diags) {
     pack_job *job = closure;
+    uint64_t row = band / job->pieces_across * job->band_rows;
+    uint64_t end = job->k - row < job->band_rows ? job->k : row + job->band_rows;
     piece p = {.job = job,
                .buffers = &job->buffers[thread],
-               .row = number / job->pieces_across * job->piece_rows,
-               .column = number % job->pieces_across * job->piece_columns,
+               .column = band % job->pieces_across * job->piece_columns,
                .diags = diags};
-    p.rows = job->k - p.row < job->piece_rows ? job->k - p.row : job->piece_rows;
     p.columns = job->n - p.column < job->piece_columns ? job->n - p.column : job->piece_columns;
-    bool weights = job->options->given == PACK_WEIGHTS;
-    tvm_status status = weights ? find_scales(&p) : TVM_OK;
-    uint64_t rows;
-    bool in_memory = weights && p.rows <= job->slab_rows;
-    for (uint64_t slab = p.row; !status && slab < p.row + p.rows; slab += rows) {
-        rows = p.rows;
-        if (!in_memory) status = load_slab(&p, slab, &rows);
-        if (!status) status = pack_slab(&p, slab, rows);
+    tvm_status status = TVM_OK;
+    for (p.row = row; !status && p.row < end; p.row += job->piece_rows) {
+        p.rows = end - p.row < job->piece_rows ? end - p.row : job->piece_rows;
+        status = pack_piece(&p);
     }
     return status;
 }

@@ -129,7 +129,7 @@ static void cut(pack_job *job) {
     job->piece_columns = tvm_round_up(job->n < COLUMNS ? job->n : COLUMNS, columns);
     job->slab_rows = job->piece_rows;
     job->pieces_across = (job->n + job->piece_columns - 1) / job->piece_columns;
-    job->pieces = (job->k + job->piece_rows - 1) / job->piece_rows * job->pieces_across;
+    job->bands = (job->k + job->piece_rows - 1) / job->piece_rows * job->pieces_across;
 }
 
 /* ---- the input's description ---- */
@@ -311,7 +311,7 @@ static tvm_status run(unpacker *u, tvm_diags *diags) {
         cut(job);
         status = pack_job_plan(job, diags);
         if (!status)
-            status = tvm_work(job->pieces, job->threads, unpack_piece, u, &job->options->progress, diags);
+            status = tvm_work(job->bands, job->threads, unpack_piece, u, &job->options->progress, diags);
     }
     return status ? status : tvm_output_commit(&job->output, diags);
 }
