@@ -203,9 +203,8 @@ def int8(k, n):
     """[n, k], and the largest magnitude of each row, which 127 stands for: bitsandbytes' Linear8bitLt."""
     draw = numpy.random.default_rng(7)
     codes, scales = draw.integers(-127, 128, (n, k)).astype(numpy.int8), draw.random(n).astype(numpy.float16)
-    tensors = {
-        "weight": ("I8", codes), "SCB": scales.astype(numpy.float32) * 127, "weight_format": numpy.zeros((), numpy.uint8),
-    }  # fmt: skip
+    tensors = {"weight": ("I8", codes), "SCB": scales.astype(numpy.float32) * 127}
+    tensors["weight_format"] = numpy.zeros((), numpy.uint8)  # rows
     return tensors, (codes * scales[:, None].astype(float)).T
 
 
