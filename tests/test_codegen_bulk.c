@@ -51,6 +51,12 @@ static const selected copies[] = {
      TVM_ABI_SWIZZLE_128},
     {MATRIX, CLUSTER, SEND("", "64]", "", ""), "sm_90a", "cp.async.bulk.shared::cluster", "", 0},
     {MATRIX, ROWS, RING("", "3"), "sm_90a", "cp.async.bulk.tensor.2d", "", TVM_ABI_SWIZZLE_128},
+    /* as runs of bytes, of a tensor and of a view that is all of its memory in another shape */
+    {"x: global u8[m, 2048]", ROWS, LOAD("u8[2048]", "x[m - 1, 0]"), "sm_90a", "cp.async.bulk guarded", "",
+     0},
+    {"x: global u8[m, 4096]", ROWS,
+     "%v = view-global x, [m * 2, 2048], strides row_major\n" LOAD("u8[2048]", "%v[m - 1, 0]"), "sm_90a",
+     "cp.async.bulk guarded", "", 0},
     /* by threads */
     {MATRIX, ROWS, LOAD("f16[8, 64]", "x"), "sm_80", "cp.async.cg 16", "tensor: sm_80 lacks it", 0},
     {"x: global f16[2, 2, 2, 2, m, n]", ROWS, LOAD("f16[8, 64]", "x"), "sm_90a", "cp.async.cg 16",
