@@ -147,6 +147,8 @@ static tvm_status verified(tvm_asm *as, tvm_ir_program **program) {
     tvm_ir_program *result = tvm_asm_canonical(as->program, as->diags);
     if (!result) return TVM_NO_MEMORY;
     size_t before = as->diags ? as->diags->count : 0;
+    for (uint32_t i = 0; i < result->entry_count; i++)
+        result->entries[i].shapes_may_differ = as->latest < TVM_LANGUAGE_OF_SHAPES;
     tvm_status status = tvm_verify(result, as->diags);
     if (status == TVM_OK) {
         *program = result;

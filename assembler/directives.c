@@ -30,6 +30,7 @@ static bool version(tvm_asm *as, const tvm_token *token) {
         return tvm_asm_error(as, at, NULL, "version %lld of the language is not known, only 1 to %d",
                              (long long)number, TVM_LANGUAGE_VERSION);
     as->version = (unsigned)number;
+    if (as->version > as->latest) as->latest = as->version;
     return tvm_asm_expect_end(as);
 }
 

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "language.h"
+#include "signature.h"
+
 bool tvm_asm_entry_header(tvm_asm *as, const tvm_token *token) {
     const char *name = "?";
     uint32_t length = 1;
@@ -77,9 +80,16 @@ static bool check_signature(tvm_asm *as, const tvm_token *token, uint32_t kernel
     const tvm_ir_kernel *kernels = as->program->kernels;
     tvm_why why = {""};
     if (as->entry_first == TVM_NONE) return take_parameters(as, token, kernel);
-    if (tvm_same_signature(as->program, &kernels[kernel], &kernels[as->entry_first], &why) == TVM_OK)
+    const tvm_ir_kernel *first = &kernels[as->entry_first];
+    if (tvm_same_signature(as->program, &kernels[kernel], first, false, &why) != TVM_OK)
+        return tvm_asm_invalid(as, token, "the kernels of an entry take the same arguments", "%s", why.text);
+    if (as->latest < TVM_LANGUAGE_OF_SHAPES ||
+        tvm_same_signature(as->program, &kernels[kernel], first, true, &why) == TVM_OK)
         return true;
-    return tvm_asm_invalid(as, token, "the kernels of an entry take the same arguments", "%s", why.text);
+    return tvm_asm_invalid(as, token,
+                           "the kernels of an entry have parameters of the same shapes; one that wants "
+                           "another shape takes a view: view-global x, [...], strides row_major",
+                           "%s", why.text);
 }
 
 /* *expr is TVM_NONE for what is always true; *never for what never is. */

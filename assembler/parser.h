@@ -147,6 +147,7 @@ typedef struct tvm_asm {
     bool version_seen;
     bool left_out;    /* text, because of an error: what is not defined may have been defined there */
     unsigned version; /* of the language, as the file being read says, or as the one that includes it */
+    unsigned latest;  /* of the versions that were said so far: what the program may need */
 
     tvm_tunes tunes;
     tvm_arena keep;    /* until the end */

@@ -411,35 +411,6 @@ const tvm_ir_entry *tvm_find_entry(const tvm_ir_program *program, const char *na
     return NULL;
 }
 
-/* "k: i32", "w: global u3 of rank 2" */
-static const char *param_text(const tvm_ir_program *program, const tvm_slot *slot, char text[128]) {
-    char type[TVM_DTYPE_NAME_MAX];
-    bool tensor = slot->kind == TVM_SLOT_GLOBAL;
-    int length = snprintf(text, 128, "%.60s: %s%s", tvm_string(program, slot->name), tensor ? "global " : "",
-                          tvm_dtype_name(slot->dtype, type));
-    if (tensor && length > 0 && length < 128)
-        snprintf(text + length, 128 - (size_t)length, " of rank %u", slot->rank);
-    return text;
-}
-
-tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                              const tvm_ir_kernel *other, tvm_why *why) {
-    const char *name = tvm_string(program, kernel->name), *others = tvm_string(program, other->name);
-    if (kernel->param_count != other->param_count)
-        return tvm_refuse(why, "the number of parameters of '%.60s' is %u, of '%.60s' %u", name,
-                          kernel->param_count, others, other->param_count);
-    for (uint32_t p = 0; p < kernel->param_count; p++) {
-        const tvm_slot *a = &kernel->slots[p], *b = &other->slots[p];
-        char found[128], expected[128];
-        if (strcmp(tvm_string(program, a->name), tvm_string(program, b->name)) == 0 && a->kind == b->kind &&
-            tvm_dtype_same(a->dtype, b->dtype) && a->rank == b->rank)
-            continue;
-        return tvm_refuse(why, "parameter %u of '%.60s' is %s, that of '%.60s' is %s", p + 1, name,
-                          param_text(program, a, found), others, param_text(program, b, expected));
-    }
-    return TVM_OK;
-}
-
 uint32_t tvm_entry_operands(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                             const tvm_operand_desc *desc, const tvm_operand *operand) {
     if (operand->kind == TVM_OPERAND_NONE) return 1;

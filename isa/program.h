@@ -425,6 +425,9 @@ typedef struct tvm_ir_entry {
                            the first variant with ranks but without shapes, and the conditions' expressions */
     tvm_ir_case *cases;
     uint32_t case_count, case_capacity;
+    /* In programs of language versions before TVM_LANGUAGE_OF_SHAPES. Derived, not stored in the container.
+     */
+    bool shapes_may_differ;
 } tvm_ir_entry;
 
 /* Code made of the program ahead of time. Who reads it decides whether to trust and use it: none of it has
@@ -492,10 +495,6 @@ const tvm_ir_entry *tvm_find_entry(const tvm_ir_program *program, const char *na
 /* Is the text an identifier, a letter or `_`, then letters, digits and `_`? (A name has at most
  * TVM_MAX_NAME.) */
 bool tvm_is_identifier(const char *text, size_t length);
-/* Do two kernels take the same arguments: names, kinds, types and ranks, in one order? TVM_INVALID with *why,
- * which begins with what `kernel` has. */
-tvm_status tvm_same_signature(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
-                              const tvm_ir_kernel *other, tvm_why *why);
 static inline const tvm_operand *tvm_operands(const tvm_ir_kernel *kernel, const tvm_insn *insn) {
     return kernel->operands ? kernel->operands + insn->first : NULL; /* no operand: no array */
 }

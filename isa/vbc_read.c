@@ -320,6 +320,7 @@ static void read_entry_table(reader *r) {
     uint32_t name = take_u32(r);
     if (r->status != TVM_OK || !keep(r, tvm_ir_program_add_entry(r->program, name))) return;
     tvm_ir_entry *entry = &r->program->entries[r->program->entry_count - 1];
+    entry->shapes_may_differ = r->language < TVM_LANGUAGE_OF_SHAPES;
     uint32_t exprs = take_count(r, 5, TVM_MAX_EXPRS, "expressions");
     uint32_t cases = take_count(r, 8, TVM_MAX_CASES, "cases");
     for (uint32_t i = 0; i < exprs && r->status == TVM_OK; i++) read_expr(r, &entry->head);

@@ -1,6 +1,7 @@
 #include "verify.h"
 #include "program_append.h"
 #include "rules.h"
+#include "signature.h"
 #include "verify_state.h"
 #include "view.h"
 
@@ -602,13 +603,16 @@ static void check_case(tvm_verify_state *state, const tvm_ir_entry *entry, uint3
     const tvm_ir_case *made = &entry->cases[index];
     const tvm_ir_kernel *head = &entry->head;
     const tvm_ir_kernel *first = index > 0 ? &program->kernels[entry->cases[0].kernel] : head;
+    bool shapes = index > 0 && !entry->shapes_may_differ;
     tvm_why why = {""};
     char what[32];
     snprintf(what, sizeof what, "case %u", index + 1);
-    if (!tvm_verify_charge(state, 64 + (uint64_t)head->param_count * 16)) return;
+    if (!tvm_verify_charge(state, 64 + (uint64_t)head->param_count * 16) ||
+        !tvm_verify_charge(state, shapes ? tvm_signature_work(first) : 0))
+        return;
     if (made->kernel >= program->kernel_count)
         tvm_verify_error(state, NULL, "%s: kernel %u does not exist", what, made->kernel);
-    else if (tvm_same_signature(program, &program->kernels[made->kernel], first, &why) != TVM_OK)
+    else if (tvm_same_signature(program, &program->kernels[made->kernel], first, shapes, &why) != TVM_OK)
         tvm_verify_error(state, NULL, "%s: %s", what, why.text);
     else if (made->condition != TVM_NONE)
         check_launch_time(state, made->condition, true, TVM_LEAF_LAUNCH, what);

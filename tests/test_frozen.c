@@ -11,6 +11,7 @@
 #include "case_file.h"
 #include "codegen.h"
 #include "fileio.h"
+#include "language.h"
 #include "suite_kit.h"
 #include "vbc.h"
 
@@ -165,6 +166,30 @@ START_TEST(test_rewritten) {
 }
 END_TEST
 
+/* Shapes that differ between the kernels of an entry are read from files of the versions that had them alone.
+ */
+START_TEST(test_shapes_of_an_entry) {
+    enum { AT_LANGUAGE = 24 };
+    char path[4096], file[8192];
+    tvm_ir_program *program = NULL;
+    tvm_diags diags = {0};
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    snprintf(file, sizeof file, "%s/matmul_lowbit_u4.vbc", folder_of(4, path));
+    ck_assert_int_eq(tvm_file_read(file, 1 << 20, &bytes, &size, NULL), TVM_OK);
+    ck_assert_int_eq(tvm_vbc_read(bytes, size, NULL, &program, NULL), TVM_OK);
+    tvm_ir_program_free(program);
+    bytes[AT_LANGUAGE] = TVM_LANGUAGE_OF_SHAPES;
+    ck_assert_int_eq(tvm_vbc_read(bytes, size, NULL, &program, &diags), TVM_INVALID);
+    const char *said = diags.items[0].message;
+    ck_assert_msg(strstr(said, "matmul_lowbit: case ") != NULL &&
+                      strstr(said, ": dimension 1 of 'p' is k / 64 in 'matmul_lowbit_") != NULL,
+                  "%s", said);
+    tvm_diags_free(&diags);
+    free(bytes);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("frozen");
     TCase *tests = tcase_create("frozen");
@@ -174,6 +199,7 @@ int main(void) {
     tcase_add_loop_test(tests, test_results, 0, FOLDERS);
     tcase_add_loop_test(tests, test_translation, 0, FOLDERS);
     tcase_add_loop_test(tests, test_rewritten, 0, FOLDERS);
+    tcase_add_test(tests, test_shapes_of_an_entry);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

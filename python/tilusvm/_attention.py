@@ -52,13 +52,13 @@ def _attention(q, k, v, q_starts, k_starts, table, slopes, longest, scale, left,
         args.append(cap)
     if table is not None:
         args.append(table.shape[1])
-    args += [q.view(tokens, heads * d), k.view(kv_tokens, kv_heads * d), v.view(kv_tokens, kv_heads * dv)]
+    args += [q, k.view(kv_tokens, kv_heads, d), v.view(kv_tokens, kv_heads, dv)]
     if slopes is not None:
         args.append(slopes)
     args += [q_starts, k_starts]
     if table is not None:
         args.append(table)
-    kernel(*args, out.view(tokens, heads * dv), lse)
+    kernel(*args, out, lse)
     return out, lse
 
 

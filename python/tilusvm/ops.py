@@ -493,7 +493,7 @@ _INTEGERS = (torch.int8, torch.uint8, torch.int32)
 def _argmax(x):
     out = torch.empty(x.shape[:-1], dtype=torch.int32, device=x.device)
     m, n = rows_of(x), x.shape[-1]
-    _kernel("argmax", "argmax", x.dtype)(m, n, x.view(m, n), out.view(m, 1))
+    _kernel("argmax", "argmax", x.dtype)(m, n, x.view(m, n), out.view(m))
     return out
 
 
@@ -567,7 +567,7 @@ def _embedding(ids, table):
     rows, n = ids.numel(), table.shape[1]
     out = torch.empty((*ids.shape, n), dtype=table.dtype, device=table.device)
     kernel = _kernel("embedding", "embedding", table.dtype)
-    kernel(table.shape[0], rows, n, table, ids.view(rows, 1), out.view(rows, n))
+    kernel(table.shape[0], rows, n, table, ids.view(rows), out.view(rows, n))
     return out
 
 
