@@ -143,8 +143,7 @@ def _matmul_lowbit(x, packed, scales, zeros, bias, type, group, out_dtype, batch
     k, m = shape[-1], shape[0] if len(shape) == 2 else rows_of(x)
     rows = x if len(shape) == 2 else x.view(m, k)
     out = x.new_empty((m, n)) if out_dtype is None else x.new_empty((m, n), dtype=out_dtype)
-    granules = packed.view(-1)  # whose shapes the variants declare differently
-    kernel(m, n, k, rows, granules, scales, *more, out)
+    kernel(m, n, k, rows, packed, scales, *more, out)
     return out if len(shape) == 2 else out.view(*shape[:-1], n)
 
 
