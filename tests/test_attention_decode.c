@@ -318,6 +318,9 @@ static const char *const compiled[][3] = {
     {"attention_decode.vasm", "KTYPE=u2 VTYPE=u2 KZEROS=true VZEROS=true", "sm_80"},
     {"attention_decode.vasm", "KTYPE=u4 VTYPE=f8_e5m2 KCHANNELS=true PAGE=32", "sm_89"},
     {"attention_decode.vasm", "KTYPE=u3 VTYPE=u3 LSE=true", "sm_90a"},
+    {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 KGROUP=32 VGROUP=32", "sm_90a"},
+    {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 VGROUP=32", "sm_90a"},
+    {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 KGROUP=32 VGROUP=32 KZEROS=true VZEROS=true", "sm_90a"},
     {"kv_append.vasm", "ROPE=true", "sm_89"},
     {"kv_append.vasm", "QKV=true KTYPE=u4 VTYPE=u4 EARLY=true", "sm_90a"},
     {"kv_append.vasm", "QKV=true D=256", "sm_90a"},
@@ -325,6 +328,25 @@ static const char *const compiled[][3] = {
     {"attention_merge.vasm", "T=f16", "sm_90a"},
 };
 enum { COMPILED = sizeof compiled / sizeof *compiled };
+
+/* Caches with scales of groups, all of them: minutes. */
+START_TEST(every_cache_compiles) {
+    static const char *const types[] = {"u2", "u3", "u4", "u8", "f4_e2m1", "f8_e4m3"};
+    static const long groups[] = {16, 32, 64, 128};
+    char path[5000], define[160];
+    for (unsigned form = 0; form < 4 * 4 * 2; form++) {
+        bool zeros = form & 1;
+        long keys = groups[form >> 1 & 3], values = groups[form >> 3];
+        if (zeros && types[_i][0] != 'u') continue;
+        if (types[_i][1] == '3' && (keys < 64 || values < 64)) continue; /* no whole blocks of the packing */
+        snprintf(define, sizeof define, "KTYPE=%s VTYPE=%s KGROUP=%ld VGROUP=%ld KZEROS=%s VZEROS=%s",
+                 types[_i], types[_i], keys, values, zeros ? "true" : "false", zeros ? "true" : "false");
+        tvm_ir_program *program = assemble_file(program_path("attention_decode.vasm", path), define);
+        compiles_without_spills(program, define, "sm_90a");
+        tvm_ir_program_free(program);
+    }
+}
+END_TEST
 
 START_TEST(programs_compile_without_spills) {
     char path[5000];
@@ -351,6 +373,7 @@ int main(void) {
     tcase_add_loop_test(refused, what_nothing_serves_is_refused_with_what_is_served, 0, UNSERVED);
     tcase_add_loop_test(tests, merged_parts_are_the_whole, 0, 3);
     tcase_add_loop_test(tests, programs_compile_without_spills, 0, COMPILED);
+    if (tests_everything()) tcase_add_loop_test(tests, every_cache_compiles, 0, 6);
     suite_add_tcase(suite, tests);
     suite_add_tcase(suite, refused);
     return run_suite(suite);

@@ -37,11 +37,79 @@ static void compiles(const lowbit_form *f, const char *target, const char *only)
     defined_compiles(define, more, target);
 }
 
+/* One of the kernels that the entry has with these definitions, if it has it: as it ships, beside all others.
+ */
+static void shipped_compiles(const char *define, const char *kernel) {
+    char name[128], only[128];
+    snprintf(name, sizeof name, "matmul_lowbit_%s", kernel);
+    snprintf(only, sizeof only, "ONLY=\"%s\"", kernel);
+    tvm_ir_program *program = assemble_file(lowbit_path(), define);
+    bool ships = tvm_find_kernel(program, name) != NULL;
+    tvm_ir_program_free(program);
+    if (ships) defined_compiles(define, only, "sm_90a");
+}
+
+/* Of the kernels that the entry has with these definitions number `which`, counted round. */
+static void one_of_all_compiles(const char *define, unsigned which) {
+    tvm_ir_program *program = assemble_file(lowbit_path(), define);
+    char kernel[128], only[160];
+    const char *prefix = "matmul_lowbit_";
+    uint32_t first = strcmp(tvm_string(program, program->kernels[0].name), "pack") == 0;
+    ck_assert_uint_gt(program->kernel_count, first);
+    const tvm_ir_kernel *chosen = &program->kernels[first + which % (program->kernel_count - first)];
+    snprintf(kernel, sizeof kernel, "%s", tvm_string(program, chosen->name));
+    tvm_ir_program_free(program);
+    ck_assert_int_eq(strncmp(kernel, prefix, strlen(prefix)), 0);
+    snprintf(only, sizeof only, "ONLY=\"%s\"", kernel + strlen(prefix));
+    defined_compiles(define, only, "sm_90a");
+}
+
+/* Types of a kind with the kernels that do not differ in the size of their clusters alone; of each other type
+ * two kernels of all that ship, which other types have others of. */
 START_TEST(every_weight_type_compiles_for_sm_90a) {
-    static const char *const variants[] = {"narrow8", "narrow16", "wide16", "small16"};
-    char name[TVM_DTYPE_NAME_MAX];
-    compiles(&(lowbit_form){.type = tvm_dtype_name(lowbit[_i], name), .options = matmul_default}, "sm_90a",
-             lowbit_is_of_a_kind(lowbit[_i]) ? "rule" : variants[_i % 4]);
+    enum { STEP = 7 };
+    char name[TVM_DTYPE_NAME_MAX], define[64];
+    const char *type = tvm_dtype_name(lowbit[_i], name);
+    if (lowbit_is_of_a_kind(lowbit[_i])) {
+        compiles(&(lowbit_form){.type = type, .options = matmul_default}, "sm_90a", "rule");
+        return;
+    }
+    snprintf(define, sizeof define, "WTYPE=%s", type);
+    one_of_all_compiles(define, (unsigned)_i);
+    one_of_all_compiles(define, (unsigned)_i * STEP + STEP);
+}
+END_TEST
+
+/* Those that have no register to spare, or for want of one do not ship. */
+START_TEST(tight_kernels_compile) {
+    static const char *const tight[][2] = {{"WTYPE=u1", "cluster3"},
+                                           {"WTYPE=f7_e2m4", "cluster3"},
+                                           {"WTYPE=u3 GROUP=32", "wide16"},
+                                           {"WTYPE=i3 GROUP=32", "wide16"},
+                                           {"WTYPE=u8 ATYPE=bf16", "triplew"}};
+    for (size_t i = 0; i < sizeof tight / sizeof *tight; i++) shipped_compiles(tight[i][0], tight[i][1]);
+}
+END_TEST
+
+/* Every kernel of every type, with each type of activations, group, zero points, and the options that Python
+ * knows: an hour. */
+START_TEST(everything_that_ships_compiles) {
+    static const long groups[] = {128, 0, 64, 32, 16};
+    static const char *const more[] = {"", "BIAS=true FACTOR=true", "EARLY=true", "BATCH_INVARIANT=true",
+                                       "EXPERTS=true"};
+    char name[TVM_DTYPE_NAME_MAX], define[192];
+    bool beyond_f16 = lowbit[_i].exponent > 5 || (lowbit[_i].exponent == 5 && lowbit[_i].mantissa < 2);
+    tvm_dtype_name(lowbit[_i], name);
+    for (unsigned form = 0; form < 5 * 2 * 2; form++) {
+        bool bf16 = form & 1, zeros = form >> 1 & 1;
+        long group = groups[form / 4];
+        if ((zeros && name[0] != 'u') || (group == 16 && !bf16 && beyond_f16)) continue;
+        for (unsigned m = 0; m < (group == 128 ? 5 : 1); m++) {
+            snprintf(define, sizeof define, "WTYPE=%s ATYPE=%s GROUP=%ld ZEROS=%s %s", name,
+                     bf16 ? "bf16" : "f16", group, zeros ? "true" : "false", more[m]);
+            defined_compiles(define, "", "sm_90a");
+        }
+    }
 }
 END_TEST
 
@@ -148,15 +216,19 @@ END_TEST
 
 static Suite *compiled_suite(void) {
     Suite *suite = suite_create("lowbit_compiled");
-    TCase *compile = tcase_create("ptxas"), *text = tcase_create("text");
+    TCase *compile = tcase_create("ptxas"), *tight = tcase_create("tight"), *text = tcase_create("text");
     tcase_set_timeout(compile, TIMEOUT);
+    tcase_set_timeout(tight, TIMEOUT);
     tcase_set_timeout(text, TIMEOUT);
     tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
+    if (tests_everything()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
     tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
     tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 4);
     tcase_add_loop_test(compile, batch_invariant_programs_compile, 0, 3);
     suite_add_tcase(suite, compile);
+    tcase_add_test(tight, tight_kernels_compile);
+    suite_add_tcase(suite, tight);
     tcase_add_loop_test(text, generated_files_are_the_matmul, 0, lowbit_count);
     tcase_add_loop_test(text, options_go_together, 0, lowbit_count);
     tcase_add_loop_test(text, tables_go_with_all_variants, 0, 5);

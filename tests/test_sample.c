@@ -158,6 +158,7 @@ START_TEST(the_token_is_that_of_float64) {
     tvm_ir_program *program = assemble_file(program_path("sample.vasm", (char[5000]){""}), define);
     compiles_without_spills(program, define, "sm_80");
     compiles_without_spills(program, define, "sm_90a");
+    compiles_without_spills(program, define, "sm_120a");
     tvm_ir_program_free(program);
 }
 END_TEST
