@@ -27,10 +27,9 @@ static inline const char *programs_folder(void) {
 }
 
 /* `define` holds definitions NAME=VALUE with a space between. */
-static inline tvm_status assemble_with(const char *path, const char *define, tvm_ir_program **program,
-                                       tvm_diags *diags) {
-    uint8_t *text = NULL;
-    size_t size = 0, count = 0;
+static inline tvm_status assemble_text_with(const char *text, size_t size, const char *path,
+                                            const char *define, tvm_ir_program **program, tvm_diags *diags) {
+    size_t count = 0;
     char copy[256];
     enum { MOST = 16 };
     const char *defines[MOST], *folder = programs_folder();
@@ -41,8 +40,15 @@ static inline tvm_status assemble_with(const char *path, const char *define, tvm
     }
     tvm_assembler_options options = {
         .include_dirs = &folder, .include_dir_count = 1, .defines = defines, .define_count = count};
+    return tvm_assemble_text(text, size, path, &options, program, diags);
+}
+
+static inline tvm_status assemble_with(const char *path, const char *define, tvm_ir_program **program,
+                                       tvm_diags *diags) {
+    uint8_t *text = NULL;
+    size_t size = 0;
     ck_assert_int_eq(tvm_file_read(path, 1 << 20, &text, &size, diags), TVM_OK);
-    tvm_status status = tvm_assemble_text((const char *)text, size, path, &options, program, diags);
+    tvm_status status = assemble_text_with((const char *)text, size, path, define, program, diags);
     free(text);
     return status;
 }

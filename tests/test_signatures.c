@@ -1,0 +1,172 @@
+/* What the header comment of a program that ships says of its kernels and entries, `;   NAME    a, b: i32; x:
+ * T[a, b]; y: T[a] (OPTION)`, is what they take: it is made a kernel of the program's own constants, and an
+ * entry of both, whose kernels have the same parameters (the language's own rule). */
+#include <check.h>
+#include <ctype.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shipped_kit.h"
+#include "suite_kit.h"
+#include "text.h"
+
+enum { TIMEOUT = 120 };
+
+static char *file_text(const char *path) {
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    ck_assert_int_eq(tvm_file_read(path, 1 << 20, &bytes, &size, NULL), TVM_OK);
+    char *text = malloc(size + 1);
+    ck_assert_ptr_nonnull(text);
+    memcpy(text, bytes, size);
+    text[size] = '\0';
+    free(bytes);
+    return text;
+}
+
+/* The lines of a header that say what NAME takes, as one; NULL: there are none. */
+static char *signature_of(const char *text, const char *name) {
+    tvm_text out = {0};
+    size_t column = 0, length = strlen(name);
+    for (const char *line = text; *line == ';'; line = strchr(line, '\n') + 1) {
+        size_t end = strcspn(line, "\n"), begin = 1 + strspn(line + 1, " ");
+        bool starts = begin == 4 && strncmp(line + begin, name, length) == 0 &&
+                      strncmp(line + begin + length, "  ", 2) == 0;
+        if (column > 0 && begin < column) break;
+        if (starts) begin = column = begin + length + strspn(line + begin + length, " ");
+        if (column > 0) tvm_text_add(&out, "%.*s ", (int)(end - begin), line + begin);
+    }
+    return column > 0 ? out.data : NULL;
+}
+
+/* `text` up to a character outside of brackets, and what is behind it. */
+static char *upto(char *text, char stop) {
+    int depth = 0;
+    for (; *text != '\0' && (*text != stop || depth > 0); text++)
+        depth += (*text == '[' || *text == '(') - (*text == ']' || *text == ')');
+    if (*text == '\0') return text;
+    *text = '\0';
+    return text + 1;
+}
+
+/* "x, y: T[a] (OPTION)" as parameters. */
+static void add_parameters(tvm_text *out, char *group, bool *first) {
+    char *type = upto(group, ':'), *names = group;
+    char *option = strstr(type, " (");
+    if (option != NULL) *option = '\0', option += 2, *strrchr(option, ')') = '\0';
+    while (*names != '\0') {
+        char *name = names + strspn(names, " ");
+        names = upto(name, ',');
+        tvm_text_add(out, "%s%s: %s%s%s%s", *first ? "" : ", ", name,
+                     strchr(type, '[') != NULL ? "global " : "", type + strspn(type, " "),
+                     option != NULL ? " if " : "", option != NULL ? option : "");
+        *first = false;
+    }
+}
+
+static void add_documented(tvm_text *out, char *signature, const char *name, const char *kernel) {
+    bool first = true;
+    tvm_text_add(out, ".kernel documented_%s(", name);
+    for (char *group = signature; *group != '\0';) {
+        char *next = upto(group, ';');
+        if (group[strspn(group, " ")] != '\0') add_parameters(out, group + strspn(group, " "), &first);
+        group = next;
+    }
+    tvm_text_add(
+        out,
+        ")\n.warps 1\n.grid 1\n.end\n.entry as_documented_%s\n.case %s if target == 1\n.case documented_%s\n.end\n",
+        name, kernel, name);
+}
+
+static bool is_of_an_entry(const tvm_ir_program *program, uint32_t kernel) {
+    for (uint32_t e = 0; e < program->entry_count; e++)
+        for (uint32_t c = 0; c < program->entries[e].case_count; c++)
+            if (program->entries[e].cases[c].kernel == kernel) return true;
+    return false;
+}
+
+static void add_one(tvm_text *out, const char *path, const char *header, const char *name,
+                    const char *kernel) {
+    char *signature = signature_of(header, name);
+    ck_assert_msg(signature != NULL, "%s: the header does not say what %s takes", path, name);
+    add_documented(out, signature, name, kernel);
+    free(signature);
+}
+
+/* The program's header, or that of the file that it is made of. */
+static char *header_of(const char *text) {
+    char part[256], path[5000];
+    const char *include = strstr(text, "\n.include \"");
+    if (strstr(text, "\n.kernel ") != NULL || include == NULL) return strdup(text);
+    snprintf(part, sizeof part, "%.*s", (int)strcspn(include + 11, "\""), include + 11);
+    return file_text(program_path(part, path));
+}
+
+static void check_program(const char *path, const char *define) {
+    tvm_ir_program *program = assemble_file(path, define);
+    char *text = file_text(path), *header = header_of(text);
+    const char *version = strstr(text, "\n.vasm ");
+    tvm_text all = {0};
+    tvm_text_add(&all, "%.*s\n.vasm 6\n%s", (int)(version - text), text, strchr(version + 1, '\n') + 1);
+    for (uint32_t e = 0; e < program->entry_count; e++) {
+        const tvm_ir_entry *entry = &program->entries[e];
+        add_one(&all, path, header, tvm_string(program, entry->head.name),
+                tvm_string(program, program->kernels[entry->cases[0].kernel].name));
+    }
+    for (uint32_t k = 0; k < program->kernel_count; k++) {
+        const char *name = tvm_string(program, program->kernels[k].name);
+        bool tuned = strstr(name, "__") != NULL;
+        if (!tuned && !is_of_an_entry(program, k)) add_one(&all, path, header, name, name);
+    }
+    tvm_ir_program_free(program);
+    tvm_diags diags = {0};
+    tvm_status status = assemble_text_with(all.data, all.size, path, define, &program, &diags);
+    tvm_diags_print(&diags, stderr, path, false);
+    ck_assert_msg(status == TVM_OK, "%s with '%s': its header says otherwise", path, define);
+    tvm_ir_program_free(program);
+    tvm_diags_free(&diags);
+    tvm_text_free(&all);
+    free(header), free(text);
+}
+
+START_TEST(every_program_takes_what_its_header_says) {
+    char pattern[5000];
+    glob_t found;
+    unsigned programs = 0;
+    ck_assert_int_eq(glob(program_path("*.vasm", pattern), 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++, programs++) check_program(found.gl_pathv[i], "");
+    globfree(&found);
+    ck_assert_uint_ge(programs, 20);
+}
+END_TEST
+
+START_TEST(and_with_options) {
+    static const char *const options[][2] = {
+        {"attention.vasm", "PAGE=16 CAP=true"},
+        {"attention.vasm", "ALIBI=true T=f8_e4m3"},
+        {"attention_decode.vasm", "KTYPE=u4 VTYPE=u4 KCHANNELS=true KZEROS=true LSE=true SOFT_CAP=true"},
+        {"kv_append.vasm", "QKV=true"},
+        {"kv_append.vasm", "KTYPE=u4 VTYPE=u4 KCHANNELS=true KZEROS=true"},
+        {"matmul.vasm", "T=i8 BIAS=true RESIDUAL=true"},
+        {"matmul_lowbit_u4.vasm", "GROUP=0 ZEROS=true BIAS=true FACTOR=true"},
+        {"matmul_lowbit_u4.vasm", "GROUP=16 OTYPE=f32"},
+        {"matmul_u3.vasm", "ZEROS=true GROUP=64"},
+        {"quantize_rows.vasm", "GROUP=128"},
+        {"rms_norm.vasm", "INNER=true"},
+    };
+    char path[5000];
+    check_program(program_path(options[_i][0], path), options[_i][1]);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("signatures");
+    TCase *tests = tcase_create("signatures");
+    tcase_set_timeout(tests, TIMEOUT);
+    tcase_add_test(tests, every_program_takes_what_its_header_says);
+    tcase_add_loop_test(tests, and_with_options, 0, 11);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
