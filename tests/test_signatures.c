@@ -161,12 +161,87 @@ START_TEST(and_with_options) {
 }
 END_TEST
 
+/* ---- the manual */
+
+/* A shape without what its writing leaves free: spaces, and the sign of a product. */
+static void plain_shape(const char *shape, char out[128]) {
+    size_t to = 0;
+    for (; *shape != '\0' && to < 126; shape++) {
+        if (*shape != ' ' && *shape != '*' && *shape != '\n') out[to++] = *shape;
+        if (*shape == ']') break;
+    }
+    out[to] = '\0';
+}
+
+/* Where the text says `name[shape]`, with or without a type between, the shape is the header's; how many do.
+ */
+static int shapes_said(const char *text, const char *name, const char *shape, const char *program) {
+    int said = 0;
+    char expected[128], found[128];
+    plain_shape(shape, expected);
+    for (const char *at = strstr(text, name); at != NULL; at = strstr(at + 1, name)) {
+        const char *behind = at + strlen(name);
+        if (isalnum((unsigned char)at[-1]) || strchr("_[*", at[-1]) != NULL) continue;
+        if (*behind == ' ')
+            behind += strspn(behind, " ("), behind += strspn(behind, "abcdefghijklmnopqrstuvwxyz0123456789");
+        if (*behind != '[') continue;
+        plain_shape(behind, found);
+        ck_assert_msg(strcmp(found, expected) == 0, "%s: the manual says %s%s, the header %s", program, name,
+                      found, shape);
+        said++;
+    }
+    return said;
+}
+
+/* Of the tensors `x, y: T[a, b]` of a signature. */
+static int tensors_said(char *signature, const char *text, const char *program) {
+    int said = 0;
+    for (char *group = signature; *group != '\0';) {
+        char *next = upto(group, ';'), *type = upto(group, ':'), *names = group;
+        const char *shape = strchr(type, '[');
+        while (shape != NULL && *names != '\0') {
+            char *name = names + strspn(names, " ");
+            names = upto(name, ',');
+            said += shapes_said(text, name, shape, program);
+        }
+        group = next;
+    }
+    return said;
+}
+
+/* The list of parameters: from the program's name to the first `;` of its paragraph. */
+START_TEST(the_manual_says_the_same) {
+    char path[5000], head[128], list[2000];
+    glob_t found;
+    int said = 0;
+    char *manual = file_text(program_path("../man/tilusvm.7", path));
+    ck_assert_int_eq(glob(program_path("*.vasm", path), 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *file = strrchr(found.gl_pathv[i], '/') + 1;
+        snprintf(head, sizeof head, "\n.B %s\n", file);
+        const char *paragraph = strstr(manual, head);
+        if (paragraph == NULL) continue;
+        const char *end = strstr(paragraph, "\n.TP");
+        size_t length = strcspn(paragraph, ";"), most = end != NULL ? (size_t)(end - paragraph) : length;
+        snprintf(list, sizeof list, "%.*s", (int)(length < most ? length : most), paragraph);
+        snprintf(head, sizeof head, "%.*s", (int)strcspn(file, "."), file);
+        char *text = file_text(found.gl_pathv[i]), *signature = signature_of(text, head);
+        if (signature != NULL) said += tensors_said(signature, list, file);
+        free(signature), free(text);
+    }
+    globfree(&found);
+    free(manual);
+    ck_assert_int_ge(said, 20);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("signatures");
     TCase *tests = tcase_create("signatures");
     tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, every_program_takes_what_its_header_says);
     tcase_add_loop_test(tests, and_with_options, 0, 11);
+    tcase_add_test(tests, the_manual_says_the_same);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
