@@ -13,12 +13,6 @@
 #include "ptxas_kit.h"
 #include "vbc.h"
 
-/* Is everything asked for that ships, however long it takes? */
-static inline bool tests_everything(void) {
-    const char *all = getenv("TVM_TEST_ALL");
-    return all != NULL && strcmp(all, "1") == 0;
-}
-
 static inline const char *programs_folder(void) {
     static char folder[4096];
     const char *top = getenv("srcdir");

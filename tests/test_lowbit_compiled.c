@@ -221,7 +221,7 @@ static Suite *compiled_suite(void) {
     tcase_set_timeout(tight, TIMEOUT);
     tcase_set_timeout(text, TIMEOUT);
     tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
-    if (tests_everything()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
+    if (test_all()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
     tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
     tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 4);

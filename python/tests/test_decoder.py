@@ -12,6 +12,7 @@ from torch_kit import DEVICES  # noqa: E402
 from tilusvm.ops import CacheFormat  # noqa: E402
 from tilusvm.transformers import Decoder, Options, PagedCache, accelerate_  # noqa: E402
 
+pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
 
 

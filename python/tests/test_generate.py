@@ -15,6 +15,7 @@ from torch_kit import DEVICES  # noqa: E402
 from tilusvm import ops  # noqa: E402
 from tilusvm.transformers import Decoder  # noqa: E402
 
+pytestmark = pytest.mark.transformers
 transformers.logging.set_verbosity_error()
 #: Of each family a seed with which the two greatest logits of each step below are far from each other, and tokens at
 #: which rows end at different steps.
