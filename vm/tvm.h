@@ -20,13 +20,13 @@ extern "C" {
 #endif
 
 /* The version of this header, for comparisons by the preprocessor. */
-#define TVM_VERSION_MAJOR 0
-#define TVM_VERSION_MINOR 1
-#define TVM_VERSION_PATCH 0
-#define TVM_VERSION       (TVM_VERSION_MAJOR * 10000 + TVM_VERSION_MINOR * 100 + TVM_VERSION_PATCH)
+#define TVM_VERSION_MAJOR  0
+#define TVM_VERSION_MINOR  1
+#define TVM_VERSION_PATCH  0
+#define TVM_VERSION_NUMBER (TVM_VERSION_MAJOR * 10000 + TVM_VERSION_MINOR * 100 + TVM_VERSION_PATCH)
 
-/* The TVM_VERSION of the library that the process has: one with an equal major number and no lower version
- * than the header's has all that the header declares. */
+/* The TVM_VERSION_NUMBER of the library that the process has: one with an equal major number and no lower
+ * version than the header's has all that the header declares. */
 unsigned tvm_version(void);
 
 typedef struct tvm_context tvm_context;

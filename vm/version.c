@@ -1,5 +1,5 @@
 #include "tvm.h"
 
 unsigned tvm_version(void) {
-    return TVM_VERSION;
+    return TVM_VERSION_NUMBER;
 }

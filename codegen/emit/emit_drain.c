@@ -88,9 +88,10 @@ static bool has_ledger(const emitter *e) {
 
 static void by_first_warp(emitter *e) {
     uint32_t behind = tvm_new_label(e);
-    reg thread = tvm_pure(e, 'r', "mov.u32 $, %%tid.x;");
-    reg warp = tvm_pure(e, 'p', "setp.lt.u32 $, %s, 32;", thread.name);
-    reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", thread.name);
+    reg thread = tvm_new_r(e), warp = tvm_new_pred(e), first = tvm_new_pred(e); /* not held until here */
+    tvm_emit(e, "mov.u32 %s, %%tid.x;", thread.name);
+    tvm_emit(e, "setp.lt.u32 %s, %s, 32;", warp.name, thread.name);
+    tvm_emit(e, "setp.eq.u32 %s, %s, 0;", first.name, thread.name);
     tvm_emit(e, "@!%s bra $L%u;", warp.name, behind);
     drain_slots(e, first.name);
     tvm_text_add(&e->body, "$L%u:\n", behind);

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import math
 
-import torch
-
 from . import program
 from ._registry import FLOATS, Operator, need, type_name
+from ._torch import torch
 
 
 @functools.lru_cache(maxsize=64)  # a program for each top_k, which callers choose
