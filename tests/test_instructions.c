@@ -174,11 +174,10 @@ static bool has_shared_tensor(const tvm_ir_kernel *kernel) {
 /* Of the instructions that make mbarriers, and of the end of a block, which reads how many arrivals were
  * counted at those where copies complete that nobody waits for. */
 static unsigned mbarrier_effects(const tvm_ir_kernel *kernel) {
-    const unsigned copies = TVM_EFFECT_ASYNC | TVM_EFFECT_MBARRIER;
     unsigned effects = 0;
     for (uint32_t i = 0; i < kernel->insn_count; i++) {
-        uint32_t result = kernel->insns[i].result;
-        if ((tvm_op(kernel->insns[i].op)->effects & copies) == copies) effects |= TVM_EFFECT_READ_SHARED;
+        uint32_t result = kernel->insns[i].result, op = kernel->insns[i].op;
+        if (op == TVM_OP_COPY_BULK || op == TVM_OP_COPY_CLUSTER) effects |= TVM_EFFECT_READ_SHARED;
         if (result != TVM_NONE && kernel->slots[result].kind == TVM_SLOT_BARRIER)
             effects |= tvm_op(kernel->insns[i].op)->effects;
     }
