@@ -139,7 +139,7 @@ static char *list_sass(const tvm_module *module, const char *kernel) {
     const char *const command[] = {"/usr/bin/env",         "cuobjdump", "-sass", path,
                                    kernel ? "-fun" : NULL, kernel,      NULL};
     tvm_process_result result = {0};
-    int file = module->cubin ? memfd_create("module.cubin", MFD_CLOEXEC) : -1;
+    int file = module->cubin ? tvm_process_memory("module.cubin") : -1;
     if (file < 0) return NULL;
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     bool written = write(file, module->cubin, module->cubin_size) == (ssize_t)module->cubin_size;

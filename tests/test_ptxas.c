@@ -4,6 +4,7 @@
 #endif
 #include <check.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -239,6 +240,22 @@ START_TEST(needs_no_place_for_temporary_files) {
 END_TEST
 
 /* A process that is told to end while ptxas works leaves no file behind. */
+/* Services are often started so: what is passed to ptxas must not be taken for one of its streams. */
+START_TEST(standard_streams_may_be_closed) {
+    const char *path = script("cat \"$5\" >\"$4\"\n");
+    int kept[3];
+    for (int i = 0; i < 3; i++) {
+        kept[i] = fcntl(i, F_DUPFD, 10);
+        if (_i >> i & 1) close(i);
+    }
+    tvm_status status = tvm_ptxas(&module, path, &diags);
+    for (int i = 0; i < 3; i++) dup2(kept[i], i), close(kept[i]);
+    ck_assert_msg(status == TVM_OK, "%s", diags.count ? diags.items[0].message : "");
+    ck_assert_uint_eq(module.cubin_size, sizeof ptx - 1);
+    ck_assert_mem_eq(module.cubin, ptx, sizeof ptx - 1);
+}
+END_TEST
+
 START_TEST(an_interrupted_process_leaves_nothing) {
     static const int signals[] = {SIGINT, SIGTERM, SIGKILL};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
@@ -329,6 +346,7 @@ int main(void) {
     tcase_add_test(tests, the_cubin_and_the_usage_are_read);
     tcase_add_test(tests, success_without_a_file_is_a_failure);
     tcase_add_test(tests, needs_no_place_for_temporary_files);
+    tcase_add_loop_test(tests, standard_streams_may_be_closed, 1, 8);
     tcase_add_test(tests, an_interrupted_process_leaves_nothing);
     tcase_add_test(tests, the_time_limit_is_chosen);
     tcase_add_test(tests, usage_of_unknown_kernels_and_odd_lines_is_ignored);

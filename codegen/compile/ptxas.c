@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -221,8 +220,8 @@ static void files_close(const int files[FILES]) {
 static tvm_status files_make(const tvm_module *module, int files[FILES], tvm_diags *diags) {
     int error = 0;
     files[CUBIN] = -1;
-    files[PTX] = memfd_create("module.ptx", MFD_CLOEXEC);
-    if (files[PTX] >= 0) files[CUBIN] = memfd_create("module.cubin", MFD_CLOEXEC);
+    files[PTX] = tvm_process_memory("module.ptx");
+    if (files[PTX] >= 0) files[CUBIN] = tvm_process_memory("module.cubin");
     if (files[CUBIN] < 0) error = errno;
     for (size_t done = 0; done < module->ptx_size && !error;) {
         ssize_t put = write(files[PTX], module->ptx + done, module->ptx_size - done);

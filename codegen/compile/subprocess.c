@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -97,6 +98,19 @@ static void watch(process *p, tvm_process_result *result) {
     if (WIFEXITED(p->wait_status)) result->exit_code = WEXITSTATUS(p->wait_status);
 }
 
+/* The descriptor under a number above those of the standard streams; -1 with errno, and then it is closed. */
+static int above_standard(int descriptor) {
+    if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+    int above = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    close(descriptor);
+    errno = error;
+    return above;
+}
+
+int tvm_process_memory(const char *what) {
+    return above_standard(memfd_create(what, MFD_CLOEXEC));
+}
+
 /* A process group of its own, no signals blocked or ignored, no input, output into the pipe. */
 static int spawn(process *p, const char *const argv[], const int *passed, size_t passed_count, int output) {
     posix_spawn_file_actions_t actions;
@@ -145,7 +159,9 @@ tvm_status tvm_process_run(const char *const argv[], const int *passed, size_t p
     process p = {.output = malloc(TVM_PROCESS_OUTPUT_MAX + 1), .deadline = now_ms() + limit_ms};
     if (!p.output) return tvm_diag_no_memory(diags);
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    int made = pipe2(ends, O_CLOEXEC);
+    if (made == 0 && (ends[1] = above_standard(ends[1])) < 0) close(ends[0]), made = -1;
+    if (made != 0) {
         int error = errno;
         free(p.output);
         return tvm_diag_add(diags, TVM_IO, NULL, NULL, "cannot make a pipe: %s", strerror(error));

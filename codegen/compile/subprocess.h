@@ -15,6 +15,11 @@ typedef struct tvm_process_result {
     int exit_code; /* when no signal did */
 } tvm_process_result;
 
+/* A file in memory, read and written from its beginning, without a name: descriptor, closed by the caller, or
+ * -1 with errno. Its number is above those of the standard streams, which a program that is run has for
+ * itself, so that it can be passed where the caller's own are closed. */
+int tvm_process_memory(const char *what);
+
 /* argv[0] is the path of the program. Standard input is empty. The program has the descriptors of `passed`,
  * `passed_count` of them, under the numbers that they have here. On timeout the program and its descendants
  * that stayed in its process group are killed. TVM_OK also when the program could not be started
