@@ -289,6 +289,10 @@ bool tvm_asm_is_directive(const char *name, size_t length) {
     return false;
 }
 
+const char *tvm_asm_directive_name(size_t index) {
+    return index < DIRECTIVE_COUNT ? directives[index].name : NULL;
+}
+
 void tvm_asm_offer_directives(tvm_suggest *suggest) {
     for (size_t i = 0; i < DIRECTIVE_COUNT; i++)
         tvm_suggest_offer(suggest, directives[i].name, strlen(directives[i].name));

@@ -395,6 +395,10 @@ bool tvm_asm_is_layout_function(const char *name, size_t length) {
     return false;
 }
 
+const char *tvm_asm_layout_function_name(size_t index) {
+    return index < BUILTIN_COUNT ? builtins[index].name : NULL;
+}
+
 void tvm_asm_offer_layout_functions(tvm_suggest *suggest) {
     for (size_t i = 0; i < BUILTIN_COUNT; i++)
         tvm_suggest_offer(suggest, builtins[i].name, strlen(builtins[i].name));

@@ -302,6 +302,9 @@ bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index,
                               int64_t *value);
 void tvm_asm_offer_functions(tvm_suggest *suggest);
 void tvm_asm_offer_layout_functions(tvm_suggest *suggest);
+/* The functions' names in the tables' order; NULL past the last. */
+const char *tvm_asm_function_name(size_t index);
+const char *tvm_asm_layout_function_name(size_t index);
 void tvm_asm_offer_types(tvm_suggest *suggest);
 bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, const tvm_value *y,
                      tvm_value *value);
@@ -379,6 +382,8 @@ bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const
                          const char *result_name, uint32_t result_length);
 /* Reads the operands of a nested instruction, up to and with the closing parenthesis. */
 bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value *value);
+/* The words that begin statements with a syntax of their own; NULL past the last. */
+const char *tvm_asm_own_word(size_t index);
 /* Longest mnemonic of the version of the language at the cursor: its opcode and how many tokens; TVM_OP_COUNT
  * if there is none. */
 unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens);
@@ -416,6 +421,8 @@ bool tvm_asm_entry_check(tvm_asm *as); /* at its end */
 /* Reports a directive that does not exist, at its name. */
 void tvm_asm_unknown_directive(tvm_asm *as, const tvm_token *name);
 void tvm_asm_offer_directives(tvm_suggest *suggest);
+/* The directives' names without the dot; NULL past the last. */
+const char *tvm_asm_directive_name(size_t index);
 
 /* ---- running (frames.c) ---- */
 void tvm_asm_run(tvm_asm *as);

@@ -9,6 +9,10 @@
 
 static const char *const own_words[] = {"for", "while", "if", "elif", "else", "role"};
 
+const char *tvm_asm_own_word(size_t index) {
+    return index < sizeof own_words / sizeof *own_words ? own_words[index] : NULL;
+}
+
 /* ---- which instruction ---- */
 
 /* A token of a hyphenated word after its first. */

@@ -13,6 +13,8 @@ typedef struct tvm_target {
 /* "sm_90a" -> target; TVM_UNSUPPORTED with a diagnostic naming the known ones otherwise. */
 tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *diags);
 const char *tvm_target_name(tvm_target target, char name[16]);
+/* Every target, the oldest first. Writes at most `capacity`, returns how many exist. */
+size_t tvm_target_list(tvm_target *targets, size_t capacity);
 /* The best target for a device of this compute capability (9, 0 -> sm_90a). For a device newer than all that
  * are known it is one whose PTX runs there, but no cubin does. */
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags);

@@ -46,6 +46,13 @@ static void list_targets(char *out, size_t size) {
     }
 }
 
+size_t tvm_target_list(tvm_target *targets, size_t capacity) {
+    size_t count = sizeof rows / sizeof *rows;
+    for (size_t i = 0; i < count && i < capacity; i++)
+        targets[i] = (tvm_target){rows[i].arch, rows[i].feature};
+    return count;
+}
+
 tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *diags) {
     for (size_t i = 0; i < ROWS; i++) {
         tvm_target plain = {rows[i].arch, '\0'}, best = {rows[i].arch, rows[i].feature};

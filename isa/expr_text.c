@@ -17,11 +17,16 @@ typedef enum context { BY_DEFAULT, AS_F64, ADAPTS } context;
 
 static void print(const printer *p, uint32_t expr, unsigned least, context how);
 
-bool tvm_is_reserved(const char *name, size_t length) {
+const char *tvm_reserved_word(size_t index) {
     static const char *const words[] = {"true",      "false",           "inf",   "nan", "block", "grid",
                                         "row_major", "multiprocessors", "target"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == length && memcmp(words[i], name, length) == 0) return true;
+    return index < sizeof words / sizeof *words ? words[index] : NULL;
+}
+
+bool tvm_is_reserved(const char *name, size_t length) {
+    const char *word;
+    for (size_t i = 0; (word = tvm_reserved_word(i)); i++)
+        if (strlen(word) == length && memcmp(word, name, length) == 0) return true;
     return false;
 }
 

@@ -7,6 +7,8 @@
 
 /* true false inf nan block grid and their like: words that an expression understands before any name. */
 bool tvm_is_reserved(const char *name, size_t length);
+/* Each of these words; NULL past the last. */
+const char *tvm_reserved_word(size_t index);
 
 /* `m` for a parameter, `%x` for a variable; `%m` for a parameter whose bare name would mean something else.
  */

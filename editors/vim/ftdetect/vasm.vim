@@ -1,0 +1,2 @@
+" Programs of Tilus VM, and what they include.
+autocmd BufRead,BufNewFile *.vasm,*.vasminc setfiletype vasm
