@@ -22,6 +22,10 @@ typedef struct tvm_assembler_options {
     const char *const *include_dirs; /* searched after the including file's own folder */
     size_t include_dir_count;
     tvm_text *layouts; /* NULL, or what gets a listing of the tensors' layouts and of why they have them */
+    /* NULL, or what gives the text of an included file that is not as on disk: false for any other path. The
+     * text lives as long as the call. */
+    bool (*open_text)(void *open_context, const char *path, const char **text, size_t *length);
+    void *open_context;
     tvm_tune_space *space; /* NULL, or what gets the space, also of a program with errors behind its .tune */
     void (*reads)(void *closure, const char *path); /* NULL, or called for each file that is included */
     void *closure;

@@ -363,19 +363,22 @@ static const tvm_source *known_source(const tvm_asm *as, const char *path) {
 }
 
 static const tvm_source *read_source(tvm_asm *as, const tvm_token *token, const char *path) {
-    uint8_t *bytes;
+    uint8_t *bytes = NULL;
+    const char *text;
     size_t size;
     tvm_diags diags = {0};
     if (as->options && as->options->reads) as->options->reads(as->options->closure, path);
-    if (tvm_file_read(path, TVM_SOURCE_MAX, &bytes, &size, &diags) != TVM_OK) {
+    bool open = as->options && as->options->open_text &&
+                as->options->open_text(as->options->open_context, path, &text, &size);
+    if (!open && tvm_file_read(path, TVM_SOURCE_MAX, &bytes, &size, &diags) != TVM_OK) {
         tvm_asm_error(as, token, NULL, "%s",
                       diags.count ? diags.items[0].message : "the file cannot be read");
         tvm_diags_free(&diags);
         return NULL;
     }
+    if (!open) text = (const char *)bytes;
     unsigned errors = as->errors;
-    tvm_source *source =
-        tvm_source_new(path, (const char *)bytes, size, TVM_ASM_ERRORS, &as->errors, as->diags);
+    tvm_source *source = tvm_source_new(path, text, size, TVM_ASM_ERRORS, &as->errors, as->diags);
     free(bytes);
     if (errors != as->errors && as->status == TVM_OK) as->status = TVM_SYNTAX;
     if (as->errors >= TVM_ASM_ERRORS) as->stopped = true;

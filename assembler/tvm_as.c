@@ -9,6 +9,7 @@
 #include "assembler.h"
 #include "fileio.h"
 #include "lexer.h"
+#include "lsp.h"
 #include "source_file.h"
 #include "tool.h"
 #include "vbc.h"
@@ -30,7 +31,8 @@ enum {
     OPTION_GLOBAL,
     OPTION_NO_LINES,
     OPTION_CHECK,
-    OPTION_LAYOUTS
+    OPTION_LAYOUTS,
+    OPTION_LSP
 };
 
 typedef struct arguments {
@@ -42,6 +44,7 @@ typedef struct arguments {
     bool no_lines, warn_race;
     bool check;
     bool layouts;
+    bool lsp;
     tvm_source_options source;
     tvm_tool_files files;
 } arguments;
@@ -52,6 +55,8 @@ static const struct argp_option options[] = {
     {"check", OPTION_CHECK, NULL, 0, "verify the program and write nothing", 0},
     {"layouts", OPTION_LAYOUTS, NULL, 0, "list each tensor's layout and why it has it, and write nothing", 0},
     {"warn", 'W', "race", 0, "warn of accesses of shared memory that nothing orders on some path", 0},
+    {"lsp", OPTION_LSP, NULL, 0,
+     "serve an editor on standard input and output (Language Server Protocol); no file", 0},
     {"no-lines", OPTION_NO_LINES, NULL, 0, "leave the line table out", 0},
     {"print-layout", OPTION_PRINT_LAYOUT, "LAYOUT", 0,
      "print a register layout as a grid of thread: local cells, or a shared layout by banks, and exit", 0},
@@ -82,6 +87,10 @@ static uint64_t parse_row(const char *text, struct argp_state *state) {
 
 static void check_together(const arguments *args, struct argp_state *state) {
     bool prints = args->print_layout || args->print_packing;
+    bool writes =
+        prints || args->output || args->layouts || args->check || args->no_lines || args->source.define_count;
+    if (args->lsp && (args->input || writes)) argp_error(state, "with --lsp go -I and -W alone, and no file");
+    if (args->lsp) return;
     if (!args->input && !prints) argp_error(state, "no input file");
     if (args->input && prints) argp_error(state, "--print-layout and --print-packing go without a file");
     if (args->print_layout && args->print_packing)
@@ -129,6 +138,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case OPTION_LAYOUTS:
         args->layouts = true;
+        return 0;
+    case OPTION_LSP:
+        args->lsp = true;
         return 0;
     case OPTION_CHECK:
         args->check = true;
@@ -204,6 +216,11 @@ static tvm_status assemble(arguments *args, tvm_diags *diags) {
     return status;
 }
 
+static int serve(const arguments *args) {
+    tvm_assembler_options how = tvm_source_assembler(&args->source, NULL);
+    return tvm_lsp_run(&how, args->warn_race);
+}
+
 int main(int argc, char **argv) {
     static const struct argp_child children[] = {{.argp = &tvm_source_argp}, {0}};
     static const struct argp parser = {
@@ -212,10 +229,11 @@ int main(int argc, char **argv) {
     tvm_diags diags = {0};
     tvm_status status =
         tvm_tool_parse(&parser, "tvm-as (Tilus VM) " PACKAGE_VERSION, argc, argv, &args, &diags);
-    if (!status)
-        status =
-            args.print_layout || args.print_packing ? print_picture(&args, &diags) : assemble(&args, &diags);
+    bool prints = args.print_layout || args.print_packing;
+    int served = !status && args.lsp ? serve(&args) : EXIT_SUCCESS;
+    if (!status && !args.lsp) status = prints ? print_picture(&args, &diags) : assemble(&args, &diags);
     tvm_tool_files_free(&args.files);
     tvm_source_options_free(&args.source);
-    return tvm_tool_end("tvm-as", status, &diags);
+    int ended = tvm_tool_end("tvm-as", status, &diags);
+    return args.lsp && !ended ? served : ended;
 }

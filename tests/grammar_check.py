@@ -1,5 +1,5 @@
-"""Highlighting: the TextMate grammar's own patterns, tried as an editor does, on every word of the tables, which are read
-from the sources here, and on the shipped programs. grammar_check.py GRAMMAR SOURCE_FOLDER"""
+"""Highlighting: the TextMate grammar's own patterns, tried as an editor does, on every word of the tables, which are
+read from the sources here, and on the shipped programs. grammar_check.py GRAMMAR SOURCE_FOLDER"""
 import json
 import pathlib
 import re
@@ -34,7 +34,8 @@ class Grammar:
         """For each character of a line its innermost scope: the first match, of those at one place the first rule's."""
         of, at = [""] * len(line), 0
         while at < len(line):
-            found = [(m.start(), i, m) for i, (r, _, _) in enumerate(self.rules) if (m := r.search(line, at)) and m.end() > at]
+            tried = ((i, rule.search(line, at)) for i, (rule, _, _) in enumerate(self.rules))
+            found = [(m.start(), i, m) for i, m in tried if m and m.end() > at]
             if not found:
                 break
             _, index, match = min(found, key=lambda f: f[:2])
@@ -77,8 +78,8 @@ def check_words(grammar, source):
     for file in ("builtins.c", "layout_builtins.c"):
         for word in names(source / "assembler" / file, r'^    \{"(\w+)", call_'):
             line = f".const A = {word}(1)"
-            good = grammar.has(line, word, "support.function.vasm", 11) or word in mnemonics and grammar.has(line, word, INSTRUCTION, 11)
-            check(good, line)
+            instruction = word in mnemonics and grammar.has(line, word, INSTRUCTION, 11)
+            check(instruction or grammar.has(line, word, "support.function.vasm", 11), line)
     return set(mnemonics)
 
 
@@ -92,7 +93,8 @@ def check_line(grammar, mnemonics, where, line):
         bare = bare[: match.start()] + " " * len(match.group()) + bare[match.end() :]
     for match in re.finditer(r"(?<![\w.%$-])[a-z][a-z0-9-]*(?![\w-])", bare):
         before, after = bare[: match.start()], bare[match.end() :]
-        begins = re.fullmatch(r"\s*(?:%\w+\s*=\s*|\.(?:if|elif|else)\b.*:\s*)?", before) and not re.match(r"\s*[=:.]|\s+[-+*/]\s|,", after)
+        begins = re.fullmatch(r"\s*(?:%\w+\s*=\s*|\.(?:if|elif|else)\b.*:\s*)?", before)
+        begins = begins and not re.match(r"\s*[=:.]|\s+[-+*/]\s|,", after)
         if match.group() in mnemonics and (begins or after.startswith("(")):
             scope = set(scopes[match.start() : match.end()])
             check(scope in ({INSTRUCTION}, {CONTROL}), f"{where}: {match.group()}: {scope}")
