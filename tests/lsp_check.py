@@ -39,6 +39,10 @@ def split(stream):
     return messages
 
 
+class Stuck(Exception):
+    """What a part waits for does not come."""
+
+
 class Client:
     def __init__(self, *options, encodings=None):
         self.process = subprocess.Popen([TOOL, "--lsp", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -53,10 +57,10 @@ class Client:
 
     def read_more(self):
         if not select.select([self.process.stdout], [], [], LIMIT)[0]:
-            raise SystemExit("the server does not answer\n0 passed, 1 failed")
+            raise Stuck("the server does not answer")
         got = os.read(self.process.stdout.fileno(), 1 << 16)
         if not got:
-            raise SystemExit("the server has ended\n0 passed, 1 failed")
+            raise Stuck("the server has ended")
         self.unread += got
 
     def receive(self):
@@ -344,7 +348,10 @@ def check_fuzz():
 def main():
     for part in (check_documents, check_hovers, check_columns, check_includes, check_shipped, check_life,
                  check_wrong_messages, check_fuzz):
-        part()
+        try:
+            part()
+        except (Stuck, BrokenPipeError, subprocess.TimeoutExpired) as error:
+            failures.append(f"{part.__name__}: {error}")
     for failure in failures:
         print(f"not ok: {failure}")
     print(f"{passed} passed, {len(failures)} failed")
