@@ -35,7 +35,7 @@ typedef struct tvm_reading {
 
 /* Adds the operand at the cursor, which is behind its name if that is written; a flag is its name. */
 bool tvm_asm_read_operand(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc);
-/* Adds what an operand is that is not written. */
+/* Adds the default of an operand that the statement leaves out. */
 bool tvm_asm_leave_out(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc);
 /* Adds a value that is a register tensor, or a scalar where one may stand. */
 bool tvm_asm_push_value(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, const tvm_token *token,

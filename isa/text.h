@@ -24,7 +24,7 @@ void tvm_text_puts(tvm_text *text, const char *string);
 void tvm_text_bytes(tvm_text *text, const char *bytes, size_t count);
 /* Fails if `more` has failed. */
 void tvm_text_append(tvm_text *text, const tvm_text *more);
-/* What there is, "" where it is nothing. */
+/* The text so far, NUL-terminated; "" when nothing was added. It belongs to `text`. */
 const char *tvm_text_string(const tvm_text *text);
 void tvm_text_free(tvm_text *text);
 

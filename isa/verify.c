@@ -616,7 +616,7 @@ static void check_case(tvm_verify_state *state, const tvm_ir_entry *entry, uint3
         tvm_verify_error(state, NULL, "%s: %s", what, why.text);
     else if (made->condition != TVM_NONE)
         check_launch_time(state, made->condition, true, TVM_LEAF_LAUNCH, what);
-    /* What chooses is made of them, node by node. */
+    /* The runtime evaluates the condition node by node: each node counts towards the limit of work. */
     if (made->condition < head->expr_count)
         tvm_verify_charge(state, 64 * (uint64_t)head->exprs[made->condition].size);
     if (made->condition < head->expr_count && head->exprs[made->condition].op == TVM_EXPR_INTEGER)

@@ -42,8 +42,9 @@ static factors factors_of(const emitter *e, tvm_dtype from, tvm_dtype to, double
     return reached && tvm_decode(to, tvm_encode(to, f.last)) == f.last ? f : (factors){0, 0};
 }
 
-/* What a product needs is that its factor is there: of bits in place it is rounded once, as that of the value
- * is. NaN and what overflows f16 before it is multiplied stay out. */
+/* May the scale be multiplied into the conversion's own factor? Yes where type `to` holds the product of
+ * both: the bits in place times it are then rounded once, as the value times the scale is. Types with NaN,
+ * and types whose values overflow f16 before the multiplication, are refused. */
 bool tvm_packed_scale_is_exact(const emitter *e, tvm_dtype from, tvm_dtype to, double scale) {
     if (from.kind != TVM_KIND_FLOAT || from.bits < 4 || !tvm_is_half(to) || from.exponent > to.exponent)
         return false;

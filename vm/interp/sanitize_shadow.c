@@ -104,8 +104,9 @@ static bool in_one_warp(const sanitize_walk *walk, uint16_t code, uint32_t layou
     return !(code & SAN_HOLDERS) || layout_of(walk, layout)->in_warp;
 }
 
-/* Threads of one block: the same one, or those of a warp that has met since. Replicas write one value, so
- * that who is one of them finds its own. */
+/* Orders accesses by threads of one block: those of one thread, and those of two threads of a warp with a
+ * sync-warp in between. All replicas of an element write the same value, so that a replica that reads it
+ * afterwards reads what it wrote itself. */
 static bool by_thread(const sanitize_walk *walk, const san_event *event, uint16_t code, uint16_t mine,
                       bool was_write) {
     const sanitizer *s = walk->sanitizer;

@@ -245,7 +245,7 @@ static tvm_status find_sources(pack_probe *probe, uint32_t *sources, tvm_diags *
     return status;
 }
 
-/* A bit that is always one is no weight's. */
+/* Refuses a layout in which a bit of the packed tensor is one whatever the weights are. */
 static tvm_status check_constants(const pack_probe *probe, const uint32_t *sources, tvm_diags *diags) {
     const pack_layout *layout = probe->layout;
     const uint8_t *zeros = (const uint8_t *)layout->complement;
