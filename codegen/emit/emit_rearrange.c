@@ -19,7 +19,7 @@ tvm_status tvm_emit_RELABEL(emitter *e, const tvm_insn *insn) {
     for (uint32_t i = 0; i < words && from != insn->result; i++)
         tvm_emit(e, "mov.b32 %s, %s;", tvm_slot_word(e, insn->result, i).name,
                  tvm_slot_word(e, from, i).name);
-    tvm_explain(e, "another name", 0, 0, -1, "");
+    tvm_explain(e, "alias", 0, 0, -1, "");
     return TVM_OK;
 }
 

@@ -78,6 +78,6 @@ tvm_status tvm_emit_VIEW_GLOBAL(emitter *e, const tvm_insn *insn) {
 
 tvm_status tvm_emit_VIEW_SHARED(emitter *e, const tvm_insn *insn) {
     (void)insn; /* where it lies has been planned */
-    tvm_explain(e, "another name", 0, 0, -1, "");
+    tvm_explain(e, "alias", 0, 0, -1, "");
     return TVM_OK;
 }
