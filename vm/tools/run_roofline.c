@@ -105,8 +105,8 @@ void tvm_run_profile_print(const tvm_run_profile *p, FILE *out) {
         fprintf(out, "%12s of products of f16, at %s/s %.3f us: %.0f %%\n",
                 amount(tvm_run_profile_operations(p), "op", text),
                 amount(p->operations_per_second, "op", other), p->microseconds * tensor / 100, tensor);
-    fprintf(out, "the nearest wall is %s: %.0f %% of it\n", memory >= tensor ? "memory" : "the tensor cores",
-            fmax(memory, tensor));
+    fprintf(out, "the nearest ceiling is %s: %.0f %% of it\n",
+            memory >= tensor ? "memory" : "the tensor cores", fmax(memory, tensor));
     print_roofline(p, out);
 }
 
