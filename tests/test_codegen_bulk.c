@@ -87,7 +87,7 @@ static const selected copies[] = {
     /* a ring */
     {MATRIX, ROWS, RING("", "3"), "sm_80", "cp.async.cg 16", "", 0},
     {MATRIX, ".grid 1\n", RING("", "3"), "sm_90a", "ld.global",
-     "a warp of its own with the copy engine: rows of x are known to be multiples of 2 bytes only", 0},
+     "no producer warp with TMA: rows of x are known to be multiples of 2 bytes only", 0},
     {MATRIX, ROWS, RING("", "1"), "sm_90a", "cp.async.cg 16", "one stage has nothing ahead", 0},
     {MATRIX, ROWS, RING("if m == 3\nexit\nend\n", "3"), "sm_90a", "cp.async.cg 16", "the kernel has exit", 0},
 };
