@@ -37,7 +37,7 @@ typedef struct tvm_abi_param {
     uint32_t offset; /* bytes from the first parameter */
 } tvm_abi_param;
 
-/* What an element of a tensor map is to the copy engine: bits that it moves, or what it adds up. */
+/* What an element of a tensor map is to TMA: bits that it moves, or what it adds up. */
 typedef enum tvm_abi_element {
     TVM_ABI_BITS8,
     TVM_ABI_BITS16,
@@ -64,7 +64,7 @@ typedef enum tvm_abi_swizzle {
     TVM_ABI_SWIZZLES
 } tvm_abi_swizzle;
 
-/* A tensor as the copy engine (TMA) sees it: boxes of it go from or to shared memory; what lies outside is
+/* A tensor as TMA sees it: boxes of it go from or to shared memory; what lies outside is
  * read as zero bits and not written. All dimensions are the tensor's, in steps of its strides; an element is
  * one of the tensor's, or several of a row, which is the dimension whose elements are neighbours in memory.
  * Launches make the CUtensorMap of it: not interleaved, zero fill; its innermost dimension is that of rows,

@@ -4,7 +4,7 @@
 
 #include "bulk_plan.h"
 
-/* Does the copy engine bring the tile as one run of bytes? Emits nothing. */
+/* Does TMA bring the tile as one run of bytes? Emits nothing. */
 bool tvm_bulk_run_may_be(emitter *e, const bulk_tile *tile);
 /* Has one thread of the team start the copy, which completes on the mbarrier; false: nothing is emitted. */
 bool tvm_emit_bulk_run(emitter *e, const bulk_tile *tile, const tvm_operand *barrier,

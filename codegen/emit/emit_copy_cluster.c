@@ -49,7 +49,7 @@ static void coordinates(const tiles *t, uint32_t element, uint32_t at[TVM_MAX_RA
     for (unsigned d = t->rank; d-- > 0; element /= t->extent[d]) at[d] = element % t->extent[d];
 }
 
-/* ---- by the copy engine ---- */
+/* ---- by TMA ---- */
 
 static uint32_t place(const shared_tile *s, const uint32_t at[TVM_MAX_RANK]) {
     return tvm_shared_swizzle(s->layout, s->constant + tvm_shared_linear(s, at)) * s->bytes;
@@ -78,7 +78,7 @@ static bool begins_well(const shared_tile *s) {
     return !s->has_dynamic || s->dynamic_divisor * s->bytes % GRANULE == 0;
 }
 
-/* runs: room for the elements. 0: the copy engine cannot do it. */
+/* runs: room for the elements. 0: TMA cannot do it. */
 static uint32_t find_runs(const emitter *e, const tiles *t, run *runs, char why[WHY_MAX]) {
     if (e->target.arch < 90) {
         char target[16];

@@ -182,7 +182,7 @@ tvm_status tvm_proxy_plan(emitter *e) {
     return TVM_OK;
 }
 
-/* wgmma reads shared memory through the asynchronous proxy, and the copy engine writes it so (PTX ISA,
+/* wgmma reads shared memory through the asynchronous proxy, and TMA writes it so (PTX ISA,
  * "Proxies"). */
 void tvm_emit_proxy_fence(emitter *e) {
     if (!e->wgmma->used && !e->bulk.by_engine) return;

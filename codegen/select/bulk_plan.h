@@ -1,4 +1,4 @@
-/* How the copy engine (TMA) brings a tile of a global tensor to a shared one, or takes it back: as boxes of a
+/* How TMA brings a tile of a global tensor to a shared one, or takes it back: as boxes of a
  * tensor map, each contiguous in shared memory but for the swizzle. What is asked here is whether the
  * hardware can do it for all launches; else the reason is for the report, and threads copy. */
 #ifndef TVM_CODEGEN_BULK_PLAN_H
@@ -43,8 +43,8 @@ bool tvm_bulk_plan_make(emitter *e, const bulk_tile *tile, bulk_way way, bulk_pl
 /* Coordinates in the tile, in elements, at which box number n begins. */
 void tvm_bulk_box(const bulk_tile *tile, const bulk_plan *plan, uint32_t n, uint32_t at[TVM_MAX_RANK]);
 
-/* Bytes that a shared tensor's address must be a multiple of for its swizzle to be the copy engine's; 0: it
- * is none of the copy engine's. Without a swizzle as many as boxes need. */
+/* Bytes that a shared tensor's address must be a multiple of for its swizzle to be TMA's; 0: it
+ * is none of TMA's. Without a swizzle as many as boxes need. */
 uint64_t tvm_bulk_alignment(const tvm_shared_layout *layout, unsigned bits);
 
 #endif

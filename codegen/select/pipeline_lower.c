@@ -30,7 +30,7 @@ static void write_groups(lowering *l) {
     }
 }
 
-/* May a warp of its own start the copies, by the copy engine? Else *why_not says why, malloc'ed. */
+/* May a warp of its own start the copies, by TMA? Else *why_not says why, malloc'ed. */
 static bool is_parted(lowering *l, const tvm_ir_program *program, uint32_t kernel, tvm_target target,
                       char **why_not) {
     tvm_why why = {""};

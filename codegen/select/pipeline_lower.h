@@ -1,6 +1,6 @@
 /* Pipelined loops (isa/pipeline.h) written out: what comes after sees plain loops, rings and explicit waits.
  * A tensor that a loop with STAGES stages fills becomes a ring of as many tiles, by one more dimension in
- * front. Where a warp of its own can start the copies by the copy engine, the kernel is parted into roles
+ * front. Where a warp of its own can start the copies by TMA, the kernel is parted into roles
  * (pipeline_roles.c); else all threads copy, in groups of cp.async (pipeline_groups.c):
  *
  *     for each of the first STAGES - 1 turns: if there is such a turn, its copies; commit-group
@@ -21,7 +21,7 @@
 typedef struct tvm_lowered {
     /* verified; its kernels, in the same order, have no pipelined loops. NULL: the program has none */
     tvm_ir_program *program;
-    char **not_parted; /* by kernel: why the copy engine does not do the copies; NULL: it does, or there are
+    char **not_parted; /* by kernel: why TMA does not do the copies; NULL: it does, or there are
                           none */
 } tvm_lowered;
 

@@ -1,4 +1,4 @@
-/* The tensor maps of a kernel's launches: what the copy engine (TMA) is told of a tensor, made from its
+/* The tensor maps of a kernel's launches: what TMA is told of a tensor, made from its
  * address and extents as the kernel's ABI says. Those that launches asked for last are kept, so that a launch
  * with the same tensors finds its maps and nothing is allocated or locked. */
 #ifndef TVM_VM_CUDA_TENSOR_MAP_H
