@@ -21,7 +21,7 @@ extern "C" {
 
 /* The version of this header, for comparisons by the preprocessor. */
 #define TVM_VERSION_MAJOR  0
-#define TVM_VERSION_MINOR  1
+#define TVM_VERSION_MINOR  2
 #define TVM_VERSION_PATCH  0
 #define TVM_VERSION_NUMBER (TVM_VERSION_MAJOR * 10000 + TVM_VERSION_MINOR * 100 + TVM_VERSION_PATCH)
 
