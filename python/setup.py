@@ -60,27 +60,35 @@ def _make(folder, *arguments):
 
 
 def _library(build, package):
-    """lib/: the shared library, what the linker finds for -ltilusvm, and what pkg-config tells of it."""
+    """lib/: the shared library, what the linker finds for -ltilusvm, and what pkg-config and CMake are told of it."""
     lib = package / "lib"
-    (lib / "pkgconfig").mkdir(parents=True)
     (built,) = (file for file in (build / ".libs").glob("libtilusvm.so.*.*.*"))
     name = ".".join(built.name.split(".")[:3])
+    lib.mkdir()
     shutil.copy(built, lib / name)
     (lib / "libtilusvm.so").write_text(f"INPUT({name})\n")  # archives of wheels have no links
     places = {
-        "prefix": "${pcfiledir}/../..",
         "exec_prefix": "${prefix}",
         "libdir": "${prefix}/lib",
         "includedir": "${prefix}/include",
         "datarootdir": "${prefix}",
         "datadir": "${prefix}",
         "PACKAGE_VERSION": _version(),
+        "LIBFFI_LIBS": "",  # both are in the library
+        "SODIUM_LIBS": "",
     }
-    text = re.sub("@(.*?)@", lambda found: places[found[1]], (TOP / "tilusvm.pc.in").read_text())
-    text = text.replace("${datadir}/tilusvm/programs", "${prefix}/programs")
-    text = re.sub("^Requires.private:.*\n", "", text, flags=re.MULTILINE)
-    text = text.replace("-ltilusvm", "-Wl,-rpath,${libdir} -ltilusvm", 1)
-    (lib / "pkgconfig" / "tilusvm.pc").write_text(text)
+
+    def write(source, target, prefix):
+        values = {**places, "prefix": prefix}
+        text = re.sub("@(.*?)@", lambda found: values[found[1]], (TOP / source).read_text())
+        text = text.replace("${datadir}/tilusvm/programs", "${datadir}/programs")
+        text = re.sub("^Requires.private:.*\n", "", text, flags=re.MULTILINE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text.replace("} -ltilusvm", "} -Wl,-rpath,${libdir} -ltilusvm"))
+
+    write("tilusvm.pc.in", lib / "pkgconfig" / "tilusvm.pc", "${pcfiledir}/../..")
+    for file in ("tilusvmConfig.cmake", "tilusvmConfigVersion.cmake"):
+        write(f"packaging/{file}.in", lib / "cmake" / "tilusvm" / file, "/tilusvm")
 
 
 class BuildPackage(build_py):
@@ -104,7 +112,7 @@ class BuildPackage(build_py):
         with tempfile.TemporaryDirectory() as stage:
             places = {"bindir": "/tilusvm/bin", "includedir": "/tilusvm/include", "datadir": "", "mandir": "/man"}
             # The package makes programs of other types by itself; its pkg-config file is of the package, too.
-            places |= {"pkgconfigdir": "/unused", "nodist_programs_DATA": "", "DESTDIR": stage}
+            places |= {"pkgconfigdir": "/unused", "cmakedir": "/unused", "nodist_programs_DATA": "", "DESTDIR": stage}
             words = [f"{name}={value}" for name, value in places.items()]
             _make(build, *words, "install-binPROGRAMS", "install-data")
             shutil.copytree(Path(stage) / "tilusvm", package, dirs_exist_ok=True)

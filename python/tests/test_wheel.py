@@ -34,6 +34,7 @@ def test_what_is_in_it(wheel):
     assert "cp311-abi3" in wheel.name
     package = ["_native.abi3.so", "__init__.py", "_native.pyi", "py.typed", "programs/matmul_lowbit.vasminc"]
     package += ["include/tvm.h", "include/tvm_status.h", "lib/libtilusvm.so.0", "lib/pkgconfig/tilusvm.pc"]
+    package += ["lib/cmake/tilusvm/tilusvmConfig.cmake", "lib/cmake/tilusvm/tilusvmConfigVersion.cmake"]
     package += [f"bin/{tool}" for tool in TOOLS]
     assert [name for name in package if f"tilusvm/{name}" not in names] == []
     pages = {Path(name).name for name in names if ".data/data/share/man/" in name}
