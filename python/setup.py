@@ -139,7 +139,7 @@ class SourceArchive(sdist):
     """What the package is described by, and in source/ what `make dist` puts into an archive of the project."""
 
     def make_release_tree(self, base_dir, files):
-        super().make_release_tree(base_dir, [file for file in files if not file.startswith("tests/")])
+        super().make_release_tree(base_dir, [file for file in files if not file.startswith(("tests/", "tilusvm/"))])
         with tempfile.TemporaryDirectory() as folder:
             _make(_configured(folder), "distdir", f"distdir={Path(base_dir).resolve() / 'source'}")
 

@@ -18,7 +18,7 @@ TYPES = UNSIGNED + SIGNED + FLOATS
 
 
 #: What is built with the package, and stands beside it.
-TOOL = pathlib.Path(tilusvm.__file__).parent.parent / "bin" / "tvm-pack"
+TOOL = pathlib.Path(tilusvm.__file__).parent / "bin" / "tvm-pack"
 
 
 def tvm_pack(*arguments):
