@@ -373,7 +373,7 @@ int main(void) {
     tcase_add_loop_test(refused, what_nothing_serves_is_refused_with_what_is_served, 0, UNSERVED);
     tcase_add_loop_test(tests, merged_parts_are_the_whole, 0, 3);
     tcase_add_loop_test(tests, programs_compile_without_spills, 0, COMPILED);
-    if (test_all()) tcase_add_loop_test(tests, every_cache_compiles, 0, 6);
+    if (test_exhaustively()) tcase_add_loop_test(tests, every_cache_compiles, 0, 6);
     suite_add_tcase(suite, tests);
     suite_add_tcase(suite, refused);
     return run_suite(suite);

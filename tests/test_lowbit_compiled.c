@@ -65,7 +65,7 @@ static void one_of_all_compiles(const char *define, unsigned which) {
 }
 
 /* Types of a kind with the kernels that do not differ in the size of their clusters alone; of each other type
- * two kernels of all that ship, which other types have others of. */
+ * two kernels of all that ship, which other types have others of, or all where all is tested. */
 START_TEST(every_weight_type_compiles_for_sm_90a) {
     enum { STEP = 7 };
     char name[TVM_DTYPE_NAME_MAX], define[64];
@@ -75,6 +75,10 @@ START_TEST(every_weight_type_compiles_for_sm_90a) {
         return;
     }
     snprintf(define, sizeof define, "WTYPE=%s", type);
+    if (test_all()) {
+        defined_compiles(define, "", "sm_90a");
+        return;
+    }
     one_of_all_compiles(define, (unsigned)_i);
     one_of_all_compiles(define, (unsigned)_i * STEP + STEP);
 }
@@ -221,7 +225,7 @@ static Suite *compiled_suite(void) {
     tcase_set_timeout(tight, TIMEOUT);
     tcase_set_timeout(text, TIMEOUT);
     tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
-    if (test_all()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
+    if (test_exhaustively()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);
     tcase_add_loop_test(compile, options_compile_for_sm_90a, 0, COMPILED_FORMS);
     tcase_add_loop_test(compile, stacks_of_experts_compile, 0, 4);
