@@ -18,6 +18,10 @@
 #define RING(produce, consume)                                                                               \
     TILE "%b = alloc-barrier [2]\n%e = alloc-barrier [2], open\n"                                            \
          "role load warps 0 to 1\n%i = 0\n" produce "end\nrole use warps 1 to 2\n%j = 0\n" consume "end\n"
+#define TWO(consume, other)                                                                                  \
+    TILE "%b = alloc-barrier [2]\n%e = alloc-barrier [2], arrivals 2, open\n"                                \
+         "role load warps 0 to 1\nfor %i = 0 to n\n" FILL "end\nend\n"                                       \
+         "role use warps 1 to 2\n" consume "end\nrole other warps 2 to 3\n" other "end\n"
 #define FILL  "wait-barrier %e[%i % 2]\n" READY("%i % 2")
 #define DRAIN "wait-barrier %b[%j % 2]\narrive-barrier %e[%j % 2]\n"
 
@@ -57,6 +61,11 @@ static const ending endings[] = {
      RING("while %i < n\n" FILL "%i = %i + 1\nif %i == 2\nbreak\nend\nend\n",
           "while %j < n\n" DRAIN "%j = %j + 1\nif %j == 2\nbreak\nend\nend\n"),
      true},
+    {".grid 1\n", TWO("for %j = 0 to n\n" DRAIN "end\n", "for %j = 0 to n\n" DRAIN "end\n"), true},
+    {".grid 1\n",
+     TWO("for %j = 0 to n\narrive-barrier %e[%j % 2]\nend\n",
+         "if n > 1\nwait-barrier %b[0]\nend\nfor %j = 0 to n\narrive-barrier %e[%j % 2]\nend\n"),
+     false},
     {".grid 1\n", RING("for %i = 0 to n + 1\n" FILL "end\n", "for %j = 0 to n\n" DRAIN "end\n"), false},
     {".grid 1\n",
      RING("while %i < n\n" FILL "%i = %i + 1\nend\n",
@@ -104,7 +113,7 @@ static void run(const tvm_ir_program *program, const tvm_module *module, int64_t
 START_TEST(no_block_ends_before_its_copies) {
     static float x[4][64];
     char text[4096];
-    snprintf(text, sizeof text, ".vasm 5\n.kernel k(n: i32, x: global f32[4, 64])\n.warps 2\n%s%s.end\n",
+    snprintf(text, sizeof text, ".vasm 5\n.kernel k(n: i32, x: global f32[4, 64])\n.warps 3\n%s%s.end\n",
              endings[_i].head, endings[_i].body);
     tvm_ir_program *program = assemble(text);
     tvm_module *module = translate(program, "sm_90a");

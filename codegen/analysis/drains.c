@@ -6,7 +6,7 @@
  *
  * In the first form each arrival is followed by a wait, whatever the path. In the second one the parts of
  * both roles that decide how often, and at which of the mbarriers, are the same but for the names of
- * variables. So as many phases are waited for as have ended. */
+ * variables. So as many phases are waited for as have ended; more roles may wait for them, too. */
 #include "drains.h"
 
 #include <stdlib.h>
@@ -106,18 +106,21 @@ static bool is_in_line(const proof *p) {
 
 /* ---- two roles ---- */
 
-/* The role of all events of the kind; false: there are none, or they are not of one role. */
-static bool find_part(const proof *p, tvm_opcode event, part *out) {
-    uint32_t role = 0;
-    for (uint32_t i = 0; i < p->kernel->insn_count; i++) {
-        if (!is_event(p, &p->kernel->insns[i], event)) continue;
-        if (p->role[i] == 0 || (role && p->role[i] != role)) return false;
-        role = p->role[i];
+/* The first role from this instruction on that has events of the kind; false: there is none. */
+static bool find_part(const proof *p, tvm_opcode event, uint32_t from, part *out) {
+    for (uint32_t i = from; i < p->kernel->insn_count; i++) {
+        uint32_t role = p->role[i];
+        if (role == 0 || !is_event(p, &p->kernel->insns[i], event)) continue;
+        *out = (part){.first = role, .end = p->kernel->insns[role - 1].match, .event = event};
+        return true;
     }
-    if (role == 0) return false;
-    out->event = event;
-    out->first = role;
-    out->end = p->kernel->insns[role - 1].match;
+    return false;
+}
+
+/* Are all events of the kind the part's? */
+static bool is_only_part(const proof *p, const part *of) {
+    for (uint32_t i = 0; i < p->kernel->insn_count; i++)
+        if (is_event(p, &p->kernel->insns[i], of->event) && (i < of->first || i >= of->end)) return false;
     return true;
 }
 
@@ -280,12 +283,9 @@ static bool is_copied_before_arrivals(const proof *p, const part *of) {
     return true;
 }
 
-/* False, too, where there is no memory. */
-static bool are_alike(const proof *p, bool *no_memory) {
+/* Do the arrivals come as the waits do? False, too, where there is no memory. */
+static bool are_alike(const proof *p, part a, part b, bool *no_memory) {
     const tvm_ir_kernel *kernel = p->kernel;
-    part a = {0}, b = {0};
-    if (!find_part(p, TVM_OP_ARRIVE_BARRIER, &a) || !find_part(p, TVM_OP_WAIT_BARRIER, &b)) return false;
-    if (has_teams(p, a.first) || !is_copied_before_arrivals(p, &a)) return false;
     names n = {.p = p, .a = &a, .b = &b};
     n.of = calloc((size_t)kernel->slot_count + 1, sizeof *n.of);
     n.by = calloc((size_t)kernel->slot_count + 1, sizeof *n.by);
@@ -296,6 +296,16 @@ static bool are_alike(const proof *p, bool *no_memory) {
     free(n.of);
     free(n.by);
     return alike;
+}
+
+/* One role arrives, and of those that wait one does so as often: it ends when all phases have ended. */
+static bool is_awaited(const proof *p, bool *no_memory) {
+    part arrivals, waits;
+    if (!find_part(p, TVM_OP_ARRIVE_BARRIER, 0, &arrivals) || !is_only_part(p, &arrivals)) return false;
+    if (has_teams(p, arrivals.first) || !is_copied_before_arrivals(p, &arrivals)) return false;
+    for (uint32_t from = 0; find_part(p, TVM_OP_WAIT_BARRIER, from, &waits); from = waits.end)
+        if (are_alike(p, arrivals, waits, no_memory)) return true;
+    return false;
 }
 
 /* ---- slots ---- */
@@ -331,7 +341,7 @@ static void find_outer(proof *p) {
 
 static bool is_proved(const tvm_ir_program *program, const proof *p, bool *no_memory) {
     if (tvm_slot_rank(program, &p->kernel->slots[p->slot]) != 1 || !is_plain(p)) return false;
-    return is_in_line(p) || are_alike(p, no_memory);
+    return is_in_line(p) || is_awaited(p, no_memory);
 }
 
 bool tvm_drains_find(const tvm_ir_program *program, const tvm_ir_kernel *kernel, tvm_target target,
