@@ -27,7 +27,9 @@ EDITABLE = Path(os.environ.get("TILUSVM_BUILD") or TOP / "build" / "wheel")
 
 def _run(command, folder, **more):
     print("+", shlex.join(map(str, command)), flush=True)
-    return subprocess.run([str(word) for word in command], cwd=folder, check=True, **more)
+    # libtool cannot do with a standard input that is closed.
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=folder, check=True, stdin=subprocess.DEVNULL, **more)
 
 
 def _version():

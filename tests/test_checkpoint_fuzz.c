@@ -155,8 +155,8 @@ static void write_model(void) {
         "{}",
         "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"checkpoint_format\": \"gptq_p\"}}",
         "{\"quantization_config\": {\"bits\": 3, \"version\": \"0.20\", \"weight_block_size\": [1, 7]}}",
-        "{\"quantization_config\": {\"quant_method\": \"x\", \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": "
-        "7, \"block_structure\": [9223372036854775807, 3]}}}}}",
+        ("{\"quantization_config\": {\"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 7,"
+         " \"block_structure\": [9223372036854775807, 3]}}}}}"),
         "{\"quantization_config\": {\"bits\": -1, \"config_groups\": [], \"weight_block_size\": [0, \"\"]}}",
     };
     kit_file file = {.count = 0};
