@@ -227,7 +227,7 @@ static void check_packed_view(const char *by, unsigned by_locals, const char *to
              "    %%z = view %%y, %s, spatial(32, 1).local(1, %u), packing pair\n"
              "    %%c = cast-lowbit %%z, i8\n    store-global c[0, 0], %%c\n.end\n",
              bytes, to_locals, bytes / 16, by, by_locals, to, to_locals);
-    static uint8_t a[1 << 12], c[1 << 14];
+    static uint8_t a[1 << 13], c[1 << 13];
     uint32_t state = 9;
     for (size_t i = 0; i < sizeof a; i++) a[i] = (uint8_t)next_random(&state);
     tvm_ir_program *program = assemble(text);

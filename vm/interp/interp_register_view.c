@@ -110,17 +110,22 @@ typedef struct view_work {
     uint32_t count;         /* of them */
 } view_work;
 
+/* Is this bit of an entry stored complemented? Those of codes may be, which have up to eight. */
+static bool is_complemented(const bit_order *order, uint32_t bit) {
+    return bit < 8 && (order->complement >> bit & 1);
+}
+
 /* The source's dense bit that is a bit of the string, and how many bits from there on are neighbours in both:
  * at most `count`. */
 static uint32_t source_bit(const view_work *w, uint32_t bit, uint32_t *count, bool *complemented) {
     uint32_t at, entry = entry_at(&w->from, bit, &at), length = 1;
-    *complemented = w->from.complement >> at & 1;
+    *complemented = is_complemented(&w->from, at);
     if (!w->from.packed)
         length = w->from.bits - at;
     else
         while (length < *count && at + length < w->from.bits &&
                string_bit(&w->from, entry, at + length) == bit + length &&
-               (w->from.complement >> (at + length) & 1) == *complemented)
+               is_complemented(&w->from, at + length) == *complemented)
             length++;
     if (length < *count) *count = length;
     return w->from_element[entry] * 8 * w->from_bytes + at;
