@@ -105,8 +105,9 @@ static inline tvm_status ptxas_judge(tvm_module *module, const char *what, ptxas
             *verdict = ptxas_usage(module);
         }
         if (status == TVM_OK && verdict->kernel == NULL) {
+            const char *file = *what == '/' ? strrchr(what, '/') + 1 : what; /* its path is this machine's */
             ptxas_note("ptxas", version);
-            ptxas_note(hash, what);
+            ptxas_note(hash, file);
         }
     }
     free(version);
