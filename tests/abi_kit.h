@@ -2,7 +2,7 @@
 #ifndef TVM_TESTS_ABI_KIT_H
 #define TVM_TESTS_ABI_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 
 #include "abi.h"
 #include "launch.h"

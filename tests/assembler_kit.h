@@ -2,7 +2,7 @@
 #ifndef TESTS_ASSEMBLER_KIT_H
 #define TESTS_ASSEMBLER_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef TVM_TESTS_COMPARE_KIT_H
 #define TVM_TESTS_COMPARE_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 
 #include "codegen.h"

@@ -4,7 +4,7 @@
 #ifndef TVM_TESTS_CONVERT_REFERENCE_H
 #define TVM_TESTS_CONVERT_REFERENCE_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

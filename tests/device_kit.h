@@ -3,7 +3,7 @@
 #ifndef TVM_TESTS_DEVICE_KIT_H
 #define TVM_TESTS_DEVICE_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

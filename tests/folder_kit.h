@@ -2,7 +2,7 @@
 #ifndef TVM_TESTS_FOLDER_KIT_H
 #define TVM_TESTS_FOLDER_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef TVM_TESTS_FORK_KIT_H
 #define TVM_TESTS_FORK_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <unistd.h>
 
 /* fork, which succeeds; in the child, where it returns 0, nothing of Check has run. */

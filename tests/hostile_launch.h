@@ -2,7 +2,7 @@
 #ifndef TVM_TESTS_HOSTILE_LAUNCH_H
 #define TVM_TESTS_HOSTILE_LAUNCH_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

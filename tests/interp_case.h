@@ -3,7 +3,7 @@
 #ifndef INTERP_CASE_H
 #define INTERP_CASE_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TVM_TESTS_LAYOUT_KIT_H
 #define TVM_TESTS_LAYOUT_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 
 #include "layout.h"
 #include "layout_reference.h"

@@ -2,7 +2,7 @@
 #ifndef TVM_TESTS_PACK_KIT_H
 #define TVM_TESTS_PACK_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef TVM_TESTS_PROGRAM_KIT_H
 #define TVM_TESTS_PROGRAM_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <string.h>
 
 #include "program.h"

@@ -3,7 +3,7 @@
 #ifndef TVM_TESTS_PTX_STATE_H
 #define TVM_TESTS_PTX_STATE_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #ifndef TVM_TESTS_SUITE_KIT_H
 #define TVM_TESTS_SUITE_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 
 /* A case of the suite whose tests may take so many seconds each. */

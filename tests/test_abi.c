@@ -1,6 +1,6 @@
 /* A kernel's ABI: where parameters lie, that it survives being written as numbers, and that it says what the
  * code is. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

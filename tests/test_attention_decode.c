@@ -1,7 +1,7 @@
 /* programs/attention_decode.vasm, kv_append.vasm and attention_merge.vasm on the interpreter, against
  * float64: every type of cache, every option, lengths and windows at the edges of tiles; and through ptxas
  * without a spill. */
-#include <check.h>
+#include "check_kit.h"
 
 #include "decode_kit.h"
 #include "decode_pairs.h"

@@ -1,7 +1,7 @@
 /* attention on the interpreter against float64: every option, their pairs, and sequences of all lengths; and
  * through ptxas without a spill. What no sequence owns, and other sequences' keys, are NaN: none may come
  * into a result. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

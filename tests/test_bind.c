@@ -1,5 +1,5 @@
 /* Kernels as plain C functions, on the interpreter: every type, many parameters, many threads. */
-#include <check.h>
+#include "check_kit.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Compact bit strings and containers against strings of one byte a bit. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The cache folder: what was put is got, by any process; anything wrong with a file or the folder costs an
  * entry, no more. */
-#include <check.h>
+#include "check_kit.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>

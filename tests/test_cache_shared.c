@@ -1,6 +1,6 @@
 /* The cache folder under what other processes and the machine do to it: claims, processes that are killed
  * while they write, a full disk, entries that are not to be trusted; what is counted and cleared. */
-#include <check.h>
+#include "check_kit.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
  * every way, and those of every row of the table (generate/generate.h), and the cases.
  *
  *   test_claims [SEEDS [FIRST]]      programs to make, and the first one's seed */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Which copies the copy engine makes, and the reasons for which others are made by threads, as `tvm-cc
  * --explain` says them. That both are right is tested by the cases. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The data-driven cases (tests/cases.txt) as generated code: the PTX for each target is executed by
  * ptx_machine.h, block after block, and gives the outputs that the case expects. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

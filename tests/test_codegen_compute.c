@@ -1,6 +1,6 @@
 /* Translation of the instructions that compute: what is selected, the order of accumulation, and that ptxas
  * takes every operation of every type, and every conversion, for every target. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The end of a block with copies under way: the generated code waits for them, however the block ends, unless
  * it is proved that each has been waited for. The machine of ptx_machine.h faults where a block ends before.
  */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What the generated code computes once before a loop instead of in each turn. That the values are right is
  * tested by the cases (test_codegen_cases, and on a GPU). */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

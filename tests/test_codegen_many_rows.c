@@ -1,6 +1,6 @@
 /* The variants of matmul_lowbit for many rows: the PTX of those that use wgmma, executed by ptx_machine.h,
  * gives what the interpreter gives, to the last bit. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

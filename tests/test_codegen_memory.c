@@ -1,6 +1,6 @@
 /* Translation of what moves data, and of control: the candidates selected, bounds that are proven away, the
  * plan of shared memory; and the generated code run on a machine of its own against the interpreter. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

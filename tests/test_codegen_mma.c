@@ -1,6 +1,6 @@
 /* mma in generated code, as the PTX machine executes it: fragments, batches, and two matmuls, of the program
  * that ships and of one whose weights are the A operand, which give what the interpreter gives. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

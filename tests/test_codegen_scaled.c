@@ -1,7 +1,7 @@
 /* Weights that mma takes before their conversion is finished (codegen/select/scaled.h): where they are
  * chosen, where they must not be, and that the sums are the same, exactly. The PTX is executed by
  * ptx_machine.h. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What the generated code computes, without a GPU: the PTX is executed by ptx_machine.h and compared with
  * tvm_cast and with the interpreter. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

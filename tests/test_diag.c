@@ -1,5 +1,5 @@
 /* Diagnostics: what is kept of them, and how they are printed. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

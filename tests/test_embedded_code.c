@@ -2,7 +2,7 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 
 #ifdef HAVE_CUDA_H

@@ -1,5 +1,5 @@
 /* Whole files in and out: contents, limits, and that a failed write leaves nothing behind. */
-#include <check.h>
+#include "check_kit.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* Bytecode of every version of the container since the first edition, tests/frozen/N (made by tests/freeze):
  * it is read, gives in the interpreter the results that it gave then, is translated for every target, written
  * anew and taken apart to text that says the same. */
-#include <check.h>
+#include "check_kit.h"
 #include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The shipped programs, for sm_80 and sm_90a, on tensors that strangers filled: page tables, lengths, indices
  * and scales of any bits. The generated code, executed by ptx_machine.h, reads and writes its tensors alone;
  * it may trap. Programs whose blocks wait for each other's data are left out: nothing ends such a wait. */
-#include <check.h>
+#include "check_kit.h"
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>

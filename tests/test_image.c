@@ -3,7 +3,7 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#include <check.h>
+#include "check_kit.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>

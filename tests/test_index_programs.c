@@ -1,7 +1,7 @@
 /* The shipped programs that move elements to other places: transpose, embedding, scatter_add and histogram;
  * and widen_lowbit, which moves packed weights to a wider type. On the interpreter against plain loops, at
  * sizes of all kinds, and through ptxas without a spill, with all their types. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

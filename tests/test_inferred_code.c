@@ -1,6 +1,6 @@
 /* What layouts that are left out are worth: accesses of 16 bytes and no bank conflicts; and a matmul without
  * a layout against float64. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

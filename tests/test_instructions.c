@@ -1,7 +1,7 @@
 /* Every row of isa/opcodes.def, by the kernels of tests/instructions.txt: with all that it can have it is
  * text and bytecode and text again, and its PTX has the effects that the row says, on some target each, and
  * no others. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Register layouts against brute force: canonical form and queries. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The algebra of register layouts against brute force: primitives, products and quotients, dimensions, auto.
  */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The atoms against the formulas of the PTX ISA, and the layout rules of instructions against their
  * definitions, enumerated. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Layouts as text. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

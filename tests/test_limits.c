@@ -1,5 +1,5 @@
 /* What a context refuses or ends by its limits, on the interpreter. */
-#include <check.h>
+#include "check_kit.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

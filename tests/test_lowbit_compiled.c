@@ -1,6 +1,6 @@
 /* programs/matmul_lowbit.vasminc as text and as machine code: every weight type and the options go together,
  * and through ptxas without a spill; what does not go together is refused. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <string.h>
 

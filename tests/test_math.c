@@ -1,6 +1,6 @@
 /* Functions of floats: the interpreter rounds correctly, and the PTX, executed by ptx_machine.h with exact
  * functions of the hardware, stays within the bounds of vasm(5). */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* programs/matmul.vasm: its variants, of all types, with each part of the epilogue, on the interpreter and
  * as generated code on the PTX machine, against float64; the same bits for a row whatever the rows beside it;
  * put through ptxas without a spill. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <string.h>
 

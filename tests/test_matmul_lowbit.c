@@ -3,7 +3,7 @@
  * Without TVM_TEST_ALL each type, variant, option, size and machine is met, but not each of them with each
  * other.
  */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

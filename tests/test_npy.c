@@ -1,6 +1,6 @@
 /* .npy files: what NumPy writes is read, what is written NumPy would have written, anything else is refused
  * with a reason. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#include <check.h>
+#include "check_kit.h"
 #include <jansson.h>
 #include <pthread.h>
 #include <unistd.h>

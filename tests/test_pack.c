@@ -1,6 +1,6 @@
 /* tvm-pack: codes and scales against a plain computation of both, the way back, and how much memory it takes.
  */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* tvm-pack: weights laid out for a program, against the interpreter running the program's own kernel. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>

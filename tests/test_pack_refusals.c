@@ -1,5 +1,5 @@
 /* tvm-pack: what is refused, with what is said of it, and nothing left behind. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

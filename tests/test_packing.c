@@ -1,7 +1,7 @@
 /* Packings: the definition against the text of vasm(5), written out here; packed tensors through the
  * assembler, the container, the interpreter and the generated code, for every type, every code and both
  * directions. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

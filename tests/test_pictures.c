@@ -1,5 +1,5 @@
 /* Pictures of layouts and of what accesses to memory cost, as text and as SVG. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The program in memory: the opcode table, sharing of equal entries, scalar expressions against C's own
  * arithmetic. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

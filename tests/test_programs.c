@@ -1,6 +1,6 @@
 /* Every program that ships: assembled for its variants, verified, translated and put through ptxas without a
  * spill; the matmul for every weight type and its options on the interpreter against float64. */
-#include <check.h>
+#include "check_kit.h"
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Who compiles PTX: the order of the search, nvJitLink by way of a library that has no compiler
  * (fake_nvjitlink.c), and, where the toolkit's own is found, that it agrees with ptxas. */
-#include <check.h>
+#include "check_kit.h"
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
  * target,
  * `-` where there is none. A case whose program is new or has changed says nothing of the code generator; so
  * does a target that the kernel is refused for, before or now. */
-#include <check.h>
+#include "check_kit.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

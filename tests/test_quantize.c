@@ -1,7 +1,7 @@
 /* tvm_quantize: its error against that of a fine search over scales, in plain double arithmetic, for all
  * types; that it is never worse than scales that hold the largest weight; importance; weights as they lie in
  * memory; what is refused. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

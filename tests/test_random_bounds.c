@@ -2,7 +2,7 @@
  * the kernel's tensors alone, does what the interpreter does, and traps where that reports a fault.
  *
  *   test_random_bounds [SEEDS [FIRST]]      programs to make, and the first one's seed */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *
  *   test_random_programs [SEEDS [FIRST]]    programs to make, and the first one's seed
  *   test_random_programs FILE.vasm          checks that program */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* relayout between random layouts, in every way that the code generator has: what a kernel loads in one
  * layout, moves to another and stores is what it loaded, on the interpreter and as generated code. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

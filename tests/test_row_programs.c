@@ -1,6 +1,6 @@
 /* The shipped programs that work row by row, on the interpreter against float64, at sizes of all kinds; and
  * through ptxas without a spill, with all their options. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

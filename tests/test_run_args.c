@@ -1,5 +1,5 @@
 /* tvm-run's words NAME=VALUE, the numbers among them, and the tensors that it makes. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The public interface on the interpreter: load, look, launch, and every way to get an argument wrong. */
-#include <check.h>
+#include "check_kit.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* .safetensors files: what others write is read, what is written others read, anything else is refused with a
  * reason. */
-#include <check.h>
+#include "check_kit.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* scan and reduce over random layouts, axes and directions: the generated code gives the interpreter's bits,
  * and these are the sums of float64, nearly. */
-#include <check.h>
+#include "check_kit.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

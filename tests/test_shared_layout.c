@@ -1,5 +1,5 @@
 /* Shared layouts against brute force: canonical form, swizzles, and simulated banks. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

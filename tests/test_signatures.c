@@ -1,7 +1,7 @@
 /* What the header comment of a program that ships says of its kernels and entries, `;   NAME    a, b: i32; x:
  * T[a, b]; y: T[a] (OPTION)`, is what they take: it is made a kernel of the program's own constants, and an
  * entry of both, whose kernels have the same parameters (the language's own rule). */
-#include <check.h>
+#include "check_kit.h"
 #include <ctype.h>
 #include <glob.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Blocks that wait for each other, in the interpreter with any number of threads and as PTX run block by
  * block: tensors of the launch, semaphores, tiles that are put and taken, deadlocks. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

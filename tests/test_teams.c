@@ -1,6 +1,6 @@
 /* Teams, below the language: layouts are for the threads of a team, it waits at a barrier of its own, its
  * threads are numbered from its first warp; and the tests' PTX machine runs warps that part. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

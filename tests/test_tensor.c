@@ -1,6 +1,6 @@
 /* Tensors as callers describe them, DLPack's way: every way to get one right and wrong, on the interpreter.
  */
-#include <check.h>
+#include "check_kit.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

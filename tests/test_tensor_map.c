@@ -3,7 +3,7 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#include <check.h>
+#include "check_kit.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Text under construction: what is added stands there, whatever the sizes; the limit; a failure that stays.
  */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

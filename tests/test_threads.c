@@ -4,7 +4,7 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#include <check.h>
+#include "check_kit.h"
 #include <pthread.h>
 
 #include "cuda_kit.h"

@@ -1,5 +1,5 @@
 /* The data types: which exist, their names, properties and containers. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

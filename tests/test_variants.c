@@ -1,6 +1,6 @@
 /* Entries: that the chain of decisions chooses what the table says, what is said when nothing serves, and the
  * public interface on the interpreter. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

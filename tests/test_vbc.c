@@ -1,5 +1,5 @@
 /* The container: round trips, and files that are not what they should be. */
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #ifndef TVM_TESTS_VERIFY_CASE_H
 #define TVM_TESTS_VERIFY_CASE_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef TVM_TESTS_WGMMA_KIT_H
 #define TVM_TESTS_WGMMA_KIT_H
 
-#include <check.h>
+#include "check_kit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
