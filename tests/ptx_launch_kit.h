@@ -59,6 +59,7 @@ static inline void ptx_peers_make(ptx_machine *m, const tvm_module *module, cons
         ptx_machine *peer = m->peers[r];
         peer->peer_count = blocks;
         peer->rank = r;
+        peer->steps_most = m->steps_most;
         peer->place[0] = r % cluster[0];
         peer->place[1] = r / cluster[0] % cluster[1];
         peer->place[2] = r / cluster[0] / cluster[1];

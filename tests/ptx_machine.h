@@ -432,7 +432,8 @@ static inline void ptx_go_on(ptx_machine *m) {
         m->latest = p;
         bool goes_on = true;
         while (goes_on && ptx_can_go_on(m, &m->parts[p]) && !m->fault[0] && !m->trapped) {
-            ptx_must(++m->steps < PTX_STEPS_MAX, "ptx: no end is in sight");
+            ptx_must(++m->steps < PTX_STEPS_MAX, "ptx: %s", ptx_endless);
+            if (m->steps == m->steps_most) strcpy(m->fault, ptx_endless);
             goes_on = ptx_step(m, &m->parts[p]);
             if (m->part_count > 1 && ptx_is(m->insns[m->parts[p].at - 1].part[0], "bar")) break;
         }

@@ -142,7 +142,9 @@ typedef struct ptx_machine {
     bool trapped;    /* the block came to a trap, and has ended there */
     char fault[256]; /* or has ended because it accessed other global memory; "": it has not */
     bool ended;
-    unsigned steps, latest; /* part */
+    unsigned steps,
+        steps_most;  /* after the most it is a fault, ptx_endless; 0: a mistake, after PTX_STEPS_MAX */
+    unsigned latest; /* part */
     uint32_t block[3], grid[3];
     struct ptx_machine *peers[PTX_PEERS]; /* the blocks of the cluster by rank; none where it is one block */
     unsigned peer_count, rank;
@@ -174,6 +176,7 @@ typedef struct ptx_machine {
     size_t insn_count, insn_capacity;
 } ptx_machine;
 
+static const char ptx_endless[] = "no end is in sight";
 static const char *const ptx_prefixes[PTX_CLASSES] = {"rd", "fd", "r", "f", "p", "h", "w", "local"};
 static const unsigned ptx_widths[PTX_CLASSES] = {64, 64, 32, 32, 1, 16, 32, 32};
 

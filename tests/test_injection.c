@@ -10,6 +10,7 @@
 
 #include "cuda_kit.h"
 #include "codegen.h"
+#include "extent_kit.h"
 #include "fileio.h"
 #include "npy.h"
 #include "pack.h"
@@ -474,7 +475,8 @@ static void fail_each(const scene *s, bool on) {
     long n = 1;
     assert_succeeds(s, 0, "nothing");
     int open = descriptors();
-    for (; n < SITES_MAX; n++) {
+    /* From one on: that each call has failed by itself was seen, so that every third will do. */
+    for (; n < SITES_MAX; n += on && !test_all() ? 3 : 1) {
         if (s->cold) files_of(kit.cache, "", true);
         shim_start(n, on);
         outcome o = s->run();
@@ -515,7 +517,7 @@ START_TEST(each_driver_call_fails) {
     long n = 1;
     assert_succeeds(s, 0, "nothing");
     int open = descriptors();
-    for (; n < SITES_MAX; n++) {
+    for (; n < SITES_MAX; n += result != results[0] && !test_all() ? 3 : 1) {
         if (s->cold) files_of(kit.cache, "", true);
         shim_start(0, false);
         kit.driver->fail_nth(n, (int)result);

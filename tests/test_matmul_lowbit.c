@@ -173,28 +173,29 @@ static void multiplies(const runner *r, const problem *o, const char *kernel) {
     free(first), free(second);
 }
 
+static bool runner_has(const runner *r, const char *name) {
+    tvm_kernel *kernel = NULL;
+    return tvm_get_kernel(r->code, name, &kernel) == TVM_OK;
+}
+
 /* One size of three without TVM_TEST_ALL, the one that `turn` says first. */
+static void runner_multiplies(const runner *r, const char *kernel, const long (*sizes)[3], size_t count,
+                              unsigned turn) {
+    for (size_t i = 0; i < count; i++) {
+        if (!test_takes(i + 2 * turn, 3)) continue;
+        problem o;
+        make_problem(r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
+        multiplies(r, &o, kernel);
+        free_problem(&o);
+    }
+}
+
 static void form_multiplies(const lowbit_form *f, machine on, const char *kernel, const long (*sizes)[3],
                             size_t count, unsigned turn) {
     runner r;
     open_runner(&r, f, on);
-    for (size_t i = 0; i < count; i++) {
-        if (!test_takes(i + 2 * turn, 3)) continue;
-        problem o;
-        make_problem(&r, &o, sizes[i][0], sizes[i][1], sizes[i][2]);
-        multiplies(&r, &o, kernel);
-        free_problem(&o);
-    }
+    runner_multiplies(&r, kernel, sizes, count, turn);
     close_runner(&r);
-}
-
-static bool form_has(const lowbit_form *f, const char *name) {
-    runner r;
-    tvm_kernel *kernel = NULL;
-    open_runner(&r, f, (machine){90, 1});
-    bool has = tvm_get_kernel(r.code, name, &kernel) == TVM_OK;
-    close_runner(&r);
-    return has;
 }
 
 START_TEST(every_weight_type_multiplies) {
@@ -233,11 +234,15 @@ START_TEST(every_variant_multiplies_every_shape) {
     unsigned variant = (unsigned)_i % LOWBIT_VARIANTS;
     char kernel[32];
     lowbit_variant_name(variant, kernel);
-    if (lowbit_may_lack(&f, variant) && !form_has(&f, kernel)) return;
     bool counts = grid_depends_on_device(kernel);
-    for (unsigned i = 0; i < (counts ? sizeof multiprocessors / sizeof *multiprocessors : 1); i++)
-        if (test_takes(i + variant + (unsigned)_i / LOWBIT_VARIANTS, counts ? 3 : 1))
-            form_multiplies(&f, (machine){90, multiprocessors[i]}, kernel, sizes, count, variant);
+    for (unsigned i = 0; i < (counts ? sizeof multiprocessors / sizeof *multiprocessors : 1); i++) {
+        if (!test_takes(i + variant + (unsigned)_i / LOWBIT_VARIANTS, counts ? 3 : 1)) continue;
+        runner r;
+        open_runner(&r, &f, (machine){90, multiprocessors[i]});
+        if (!lowbit_may_lack(&f, variant) || runner_has(&r, kernel))
+            runner_multiplies(&r, kernel, sizes, count, variant);
+        close_runner(&r);
+    }
 }
 END_TEST
 
@@ -287,12 +292,15 @@ enum { LARGE_FORMS = sizeof large_forms / sizeof *large_forms };
 START_TEST(large_variants_multiply) {
     static const long sizes[][3] = {{17, 136, 1408}, {70, 584, 640}};
     const lowbit_form *f = &large_forms[_i];
+    runner r;
+    open_runner(&r, f, (machine){90, 5});
     for (unsigned v = LARGE; v <= LAST_LARGE; v++) {
         char kernel[32];
         lowbit_variant_name(v, kernel);
-        if (test_takes(v + (unsigned)_i, 5) && form_has(f, kernel))
-            form_multiplies(f, (machine){90, 5}, kernel, sizes, 2, 0);
+        if (test_takes(v + (unsigned)_i, 5) && runner_has(&r, kernel))
+            runner_multiplies(&r, kernel, sizes, 2, 0);
     }
+    close_runner(&r);
     form_multiplies(f, (machine){90, 132}, "matmul_lowbit", sizes, 2, 0);
 }
 END_TEST
