@@ -271,7 +271,7 @@ int __wrap_open(const char *path, int flags, ...) {
     FAIL(SHIM_FILE, "open", EMFILE, -1)
     va_list arguments;
     va_start(arguments, flags);
-    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    mode_t mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
     return __real_open(path, flags, mode);
 }
@@ -282,7 +282,7 @@ int __wrap_openat(int folder, const char *path, int flags, ...) {
     FAIL(SHIM_FILE, "openat", EMFILE, -1)
     va_list arguments;
     va_start(arguments, flags);
-    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    mode_t mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
     return __real_openat(folder, path, flags, mode);
 }
