@@ -269,6 +269,7 @@ static const directive directives[] = {
     {"scope", tvm_asm_scope, ANYWHERE},
     {"endscope", tvm_asm_endscope, ANYWHERE},
     {"tune", tvm_asm_tune, TOP_LEVEL},
+    {"signature", tvm_asm_signature, TOP_LEVEL},
     {"kernel", tvm_asm_kernel_header, TOP_LEVEL},
     {"warps", warps, IN_KERNEL},
     {"resident", resident, IN_KERNEL},

@@ -202,7 +202,8 @@ bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name,
     }
     if (as->left_out) return false;
     tvm_suggest_start(&suggest, name, length);
-    for (uint32_t i = 0; i < as->names.count; i++)
+    /* In a signature, those that are known there. */
+    for (uint32_t i = 0; i < as->names.count && (!as->names.limit || i + 1 < as->names.limit); i++)
         if (as->names.items[i].line)
             tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
     for (uint32_t i = 0; as->in_kernel && i < as->parameters.count; i++)

@@ -60,7 +60,7 @@ bool tvm_asm_global_strides(tvm_asm *as, unsigned leaves, uint32_t rank, uint32_
 /* ---- parameters ---- */
 
 /* Past the bracket that matches the open one before the cursor. */
-static bool skip_brackets(tvm_asm *as) {
+static bool skip_brackets(tvm_asm *as, const char *what, const char *close) {
     const tvm_token *open = tvm_asm_peek(as);
     unsigned depth = 1;
     while (depth && !tvm_asm_at_end(as)) {
@@ -68,7 +68,7 @@ static bool skip_brackets(tvm_asm *as) {
         if (tvm_asm_at(as, "]") || tvm_asm_at(as, ")")) depth--;
         tvm_asm_next(as);
     }
-    return !depth || tvm_asm_error(as, open, NULL, "the shape is not closed with ']'");
+    return !depth || tvm_asm_error(as, open, NULL, "the %s is not closed with '%s'", what, close);
 }
 
 static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
@@ -90,7 +90,7 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
     }
     if (!tvm_asm_expect(as, "[", "and the shape after the type of a global tensor")) return false;
     *shape_at = as->at;
-    if (!skip_brackets(as)) return false;
+    if (!skip_brackets(as, "shape", "]")) return false;
     if (!tvm_asm_at(as, "strides")) return true;
     if (as->version < TVM_LANGUAGE_OF_STRIDES)
         return tvm_asm_error(as, tvm_asm_peek(as), NULL, "'strides' needs '.vasm %d'",
@@ -100,7 +100,8 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
                                "a tensor of %s has no strides: its elements are no whole bytes",
                                tvm_dtype_name(type, name));
     tvm_asm_next(as);
-    return tvm_asm_expect(as, "[", "and a stride for each dimension") && skip_brackets(as);
+    return tvm_asm_expect(as, "[", "and a stride for each dimension") &&
+           skip_brackets(as, "list of strides", "]");
 }
 
 /* Reads a shape at a token that parameter_type has passed, now that all parameters are known. */
@@ -138,7 +139,10 @@ static bool new_parameter_name(tvm_asm *as, const tvm_token *token, const char *
                              name);
     if (tvm_asm_find_parameter(as, name, length))
         return tvm_asm_error(as, token, NULL, "there are two parameters '%.*s'", (int)length, name);
+    uint32_t limit = as->names.limit;
+    as->names.limit = 0; /* the body sees the constants of the kernel's place, whatever a signature sees */
     const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
+    as->names.limit = limit;
     if (constant)
         return tvm_asm_error(as, token, NULL, "'%.*s' is a constant, defined at %s:%u", (int)length, name,
                              constant->file, constant->line);
@@ -172,10 +176,10 @@ static bool parameter(tvm_asm *as, uint32_t *shape_at, bool *kept) {
     return tvm_asm_add_parameter(as, name, length, &slot);
 }
 
+/* The list past its parenthesis, up to and with the closing one. */
 static bool parameters(tvm_asm *as) {
     uint32_t shapes[TVM_MAX_PARAMS] = {0};
     uint32_t shape_at = 0;
-    if (!tvm_asm_expect(as, "(", "and the parameters after the kernel's name")) return false;
     if (!tvm_asm_accept(as, ")")) {
         do {
             bool kept;
@@ -186,10 +190,10 @@ static bool parameters(tvm_asm *as) {
     }
     for (uint32_t i = 0; i < tvm_asm_kernel(as)->param_count; i++)
         if (shapes[i] && !parameter_shape(as, i, shapes[i])) return false;
-    return tvm_asm_expect_end(as);
+    return true;
 }
 
-/* ---- .kernel ---- */
+/* ---- .signature ---- */
 
 /* A parameter list that was not understood: its names must not cause more errors. */
 static void poison_rest(tvm_asm *as, uint32_t from) {
@@ -200,6 +204,91 @@ static void poison_rest(tvm_asm *as, uint32_t from) {
             tvm_asm_poison_parameter(as, tvm_token_text(as->source, token), token->length);
     }
 }
+
+bool tvm_asm_signature(tvm_asm *as, const tvm_token *token) {
+    const tvm_token *at = tvm_asm_peek(as);
+    const char *name;
+    uint32_t length;
+    if (as->version < TVM_LANGUAGE_OF_RECORDS)
+        return tvm_asm_error(as, token, NULL, "'.signature' needs '.vasm %d'", TVM_LANGUAGE_OF_RECORDS);
+    if (!tvm_asm_expect_name(as, "the name of a signature", &name, &length) ||
+        !tvm_asm_expect(as, "(", "and the parameters after the signature's name"))
+        return false;
+    tvm_value value = {.kind = TVM_VALUE_SIGNATURE,
+                       .as.signature = {as->source, as->at, as->names.count, as->version}};
+    if (!skip_brackets(as, "list of parameters", ")")) return false;
+    return tvm_asm_define(as, at, name, length, &value) && tvm_asm_expect_end(as);
+}
+
+static const tvm_symbol *expect_signature(tvm_asm *as) {
+    const tvm_token *token = tvm_asm_peek(as);
+    const char *name;
+    uint32_t length;
+    tvm_suggest suggest;
+    char hint[96];
+    if (as->version < TVM_LANGUAGE_OF_RECORDS) {
+        tvm_asm_error(as, token, NULL, "a kernel with a signature needs '.vasm %d'", TVM_LANGUAGE_OF_RECORDS);
+        return NULL;
+    }
+    if (!tvm_asm_expect_name(as, "the name of a signature", &name, &length)) return NULL;
+    const tvm_symbol *symbol = tvm_symbols_find(&as->names, name, length);
+    if (symbol && symbol->value.kind == TVM_VALUE_SIGNATURE) return symbol;
+    if (symbol) {
+        if (symbol->value.kind != TVM_VALUE_POISON)
+            tvm_asm_error(as, token, NULL, "'%.*s' is %s, not a signature", (int)length, name,
+                          tvm_value_what(&symbol->value));
+        return NULL;
+    }
+    tvm_suggest_start(&suggest, name, length);
+    for (uint32_t i = 0; i < as->names.count; i++)
+        if (as->names.items[i].value.kind == TVM_VALUE_SIGNATURE)
+            tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
+    tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "there is no signature '%.*s'",
+                  length > 80 ? 80 : (int)length, name);
+    return NULL;
+}
+
+/* The parameters of the signature at the cursor, with the static names that were known where it stands. */
+static bool parameters_of_signature(tvm_asm *as, const tvm_token *token) {
+    const tvm_symbol *symbol = expect_signature(as);
+    if (!symbol) return false;
+    if (tvm_asm_at(as, "("))
+        return tvm_asm_error(as, tvm_asm_peek(as), NULL,
+                             "a kernel has a signature or a list of parameters, not both");
+    const tvm_source *source = as->source, *let_source = as->let_source;
+    const tvm_token *let_token = as->let_token;
+    uint32_t at = as->at;
+    unsigned version = as->version;
+    tvm_value value = symbol->value;
+    as->source = value.as.signature.source;
+    as->at = value.as.signature.at;
+    as->version = value.as.signature.version;
+    as->names.limit = value.as.signature.names + 1;
+    as->let_source = source;
+    as->let_token = token;
+    bool good = parameters(as);
+    if (!good) poison_rest(as, value.as.signature.at);
+    as->source = source;
+    as->at = at;
+    as->version = version;
+    as->names.limit = 0;
+    as->let_source = let_source;
+    as->let_token = let_token;
+    return good;
+}
+
+/* `(list)` or `: SIGNATURE`, after the kernel's name. */
+static bool parameters_of_kernel(tvm_asm *as, const tvm_token *token) {
+    if (tvm_asm_accept(as, ":")) return parameters_of_signature(as, token) && tvm_asm_expect_end(as);
+    if (!tvm_asm_expect(as, "(", "and the parameters after the kernel's name") || !parameters(as))
+        return false;
+    if (tvm_asm_at(as, ":"))
+        return tvm_asm_error(as, tvm_asm_peek(as), NULL,
+                             "a kernel has a signature or a list of parameters, not both");
+    return tvm_asm_expect_end(as);
+}
+
+/* ---- .kernel ---- */
 
 static bool is_named(const tvm_asm *as, const tvm_ir_kernel *kernel, const char *name, uint32_t length) {
     const char *other = tvm_string(as->program, kernel->name);
@@ -245,7 +334,7 @@ bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
     as->kernel_version = as->version;
     as->warps_seen = as->resident_seen = as->cluster_seen = as->grid_seen = as->warps_missed = false;
     tvm_asm_kernel_open(as, token);
-    good = good && parameters(as);
+    good = good && parameters_of_kernel(as, token);
     if (!good) poison_rest(as, from);
     return good;
 }

@@ -134,6 +134,20 @@ static void describe_variable(const lsp_document *document, uint32_t line, word 
     tvm_text_free(&rows);
 }
 
+/* `%at.step`, the word being one of its parts: the program's name of it is at_step. */
+static bool describe_field(const lsp_document *document, uint32_t row, const char *line, word part,
+                           tvm_text *out) {
+    const char *from = part.text;
+    char name[TVM_MAX_NAME + 1];
+    while (from > line && is_part(from[-1], "_.")) from--;
+    size_t size = (size_t)(part.text + part.length - from);
+    if (!part.length || from == line || from[-1] != '%' || from == part.text || size > TVM_MAX_NAME)
+        return false;
+    for (size_t i = 0; i < size; i++) name[i] = from[i] == '.' ? '_' : from[i];
+    describe_variable(document, row, (word){name, size}, out);
+    return true;
+}
+
 static void describe(const lsp_document *document, uint32_t row, const char *line, size_t size, size_t at,
                      tvm_text *out) {
     word narrow = word_at(line, size, at, "_"), wide = word_at(line, size, at, "_-");
@@ -144,6 +158,7 @@ static void describe(const lsp_document *document, uint32_t row, const char *lin
     if (is_text(line, at)) return;
     char before = narrow.text > line ? narrow.text[-1] : '\0';
     if (!info) info = tvm_op(tvm_op_by_name(narrow.text, narrow.length));
+    if (describe_field(document, row, line, narrow, out)) return;
     if (before == '%')
         describe_variable(document, row, narrow, out);
     else if (before == '.')

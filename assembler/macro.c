@@ -109,7 +109,7 @@ static bool variable_argument(tvm_asm *as, const tvm_macro_parameter *parameter,
                              tvm_asm_found(as, token, found));
     if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
     tvm_asm_next(as);
-    if (!tvm_asm_expect_name(as, "a name after '%'", &name, &length)) return false;
+    if (!tvm_asm_variable_name(as, &name, &length)) return false;
     if (tvm_asm_accept(as, "[") &&
         (!tvm_asm_list(as, "]", &indices) || !tvm_asm_element_name(as, token, &indices, &name, &length)))
         return false;

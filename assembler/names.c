@@ -101,6 +101,20 @@ bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint3
     return true;
 }
 
+/* What a field may have meant that its record does not have. */
+static const char *field_hint(const tvm_asm *as, const char *name, uint32_t length, char hint[96]) {
+    tvm_suggest suggest;
+    char record[72];
+    uint32_t dot = length;
+    while (dot > 0 && name[dot - 1] != '.') dot--;
+    if (!dot || dot > 64) return NULL;
+    const char *bracket = memchr(name, '[', length);
+    tvm_suggest_start(&suggest, name + dot, (size_t)((bracket ? bracket : name + length) - (name + dot)));
+    tvm_asm_offer_fields(as, &suggest, name, dot - 1);
+    snprintf(record, sizeof record, "%%%.*s", (int)dot, name);
+    return tvm_suggest_hint(&suggest, record, hint);
+}
+
 static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
     tvm_suggest suggest;
     char hint[96];
@@ -109,6 +123,9 @@ static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, 
     bool parameter = tvm_asm_find_parameter(as, name, length) != NULL;
     if (tvm_asm_is_array(as, name, length)) {
         shown = "it is an array: an element is written '%name[index]'";
+    } else if (tvm_asm_is_record(as, name, length)) {
+        shown = "it is a record: a field is written '%name.field'";
+    } else if ((shown = field_hint(as, name, length, hint))) {
     } else if (parameter || tvm_symbols_find(&as->names, name, length)) {
         snprintf(hint, sizeof hint, "%s are written without '%%': '%.*s'",
                  parameter ? "parameters" : "constants", length > 40 ? 40 : (int)length, name);

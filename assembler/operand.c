@@ -95,6 +95,7 @@ bool tvm_asm_push_value(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
 static bool is_bare_variable(const tvm_asm *as) {
     if (!tvm_asm_at_local(as)) return false;
     uint32_t i = 2;
+    while (tvm_asm_is(as, tvm_asm_ahead(as, i), ".") && tvm_asm_ahead(as, i)->adjacent) i += 2;
     if (tvm_asm_is(as, tvm_asm_ahead(as, i), "[")) {
         unsigned depth = 0;
         do {
@@ -171,11 +172,12 @@ static bool read_broadcast(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *
 
 /* `m`: a register tensor, or a tile of a shared one. */
 static bool read_register_or_shared(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
-    const tvm_token *word = tvm_asm_ahead(as, 1);
     const char *name;
-    uint32_t length, slot;
+    uint32_t length, slot, from = as->at;
     if (tvm_asm_at_local(as)) {
-        if (!tvm_asm_name(as, word, &name, &length)) return false;
+        tvm_asm_next(as);
+        if (!tvm_asm_variable_name(as, &name, &length)) return false;
+        as->at = from;
         const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
         if (symbol && symbol->slot != TVM_NONE &&
             tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SHARED)

@@ -321,7 +321,8 @@ bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, con
 
 /* ---- parameters (names.c) and variables (variables.c) of a kernel ----
  * They have names of their own; the percent sign of variables tells them apart. The name of an element of an
- * array is that of the array and its indices, `acc[0, 1]`. */
+ * array is that of the array and its indices, `acc[0, 1]`, that of a field the record's and its own,
+ * `at.step`. */
 /* The slot of a parameter or of a variable: NULL when there is none. slot is TVM_NONE when its definition
  * failed. */
 const tvm_symbol *tvm_asm_find_parameter(const tvm_asm *as, const char *name, uint32_t length);
@@ -332,6 +333,8 @@ const tvm_symbol *tvm_asm_find_local(const tvm_asm *as, const char *name, uint32
 /* What `%name = ` assigns: in a macro, variables of the caller that are not its parameters are left out. */
 const tvm_symbol *tvm_asm_find_assigned(const tvm_asm *as, const char *name, uint32_t length);
 bool tvm_asm_is_array(const tvm_asm *as, const char *name, uint32_t length);
+bool tvm_asm_is_record(const tvm_asm *as, const char *name, uint32_t length);
+void tvm_asm_offer_fields(const tvm_asm *as, tvm_suggest *suggest, const char *record, uint32_t length);
 bool tvm_asm_add_parameter(tvm_asm *as, const char *name, uint32_t length, const tvm_slot *slot);
 void tvm_asm_poison_parameter(tvm_asm *as, const char *name, uint32_t length);
 /* Creates the slot of a new name. The program knows it by that name where no other variable has it. */
@@ -340,6 +343,8 @@ bool tvm_asm_add_slot(tvm_asm *as, const tvm_token *token, const char *name, uin
 /* A slot that no name of the text reaches, called after the variable that the statement assigns. */
 bool tvm_asm_add_temporary(tvm_asm *as, const tvm_token *token, const tvm_slot *slot, uint32_t *index);
 void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length);
+/* The name at the cursor, past the percent sign, with its fields: `at.step`. */
+bool tvm_asm_variable_name(tvm_asm *as, const char **name, uint32_t *length);
 /* The name at the cursor of what is read: of a variable (`local`, past its percent sign) with the indices of
  * an element. */
 bool tvm_asm_read_name(tvm_asm *as, bool local, const char **name, uint32_t *length);
@@ -401,6 +406,7 @@ bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token);
 
 void tvm_asm_directive(tvm_asm *as);
 bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token);
+bool tvm_asm_signature(tvm_asm *as, const tvm_token *token);
 bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token);
 void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token);
 void tvm_asm_kernel_close(tvm_asm *as); /* without a check */

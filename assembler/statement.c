@@ -185,12 +185,10 @@ static bool looks_like_mnemonic(const tvm_asm *as) {
 }
 
 static bool assigned_name(tvm_asm *as, const char **name, uint32_t *length) {
-    const tvm_token *token = tvm_asm_peek(as);
-    if (!tvm_asm_expect_name(as, "a name after '%'", name, length)) return false;
+    if (!tvm_asm_variable_name(as, name, length)) return false;
     const char *copy = tvm_arena_text(&as->scratch, *name, *length);
     if (!copy) return tvm_asm_no_memory(as);
     *name = copy;
-    (void)token;
     return true;
 }
 

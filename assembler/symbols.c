@@ -29,6 +29,7 @@ tvm_symbol *tvm_symbols_add(tvm_symbols *symbols, const char *name, uint32_t len
 tvm_symbol *tvm_symbols_find(const tvm_symbols *symbols, const char *name, uint32_t length) {
     for (uint32_t i = symbols->buckets[bucket_of(name, length)]; i; i = symbols->items[i - 1].next) {
         tvm_symbol *symbol = &symbols->items[i - 1];
+        if (symbols->limit && i >= symbols->limit) continue;
         if (symbol->length == length && memcmp(symbol->name, name, length) == 0) return symbol;
     }
     return NULL;

@@ -10,7 +10,7 @@ typedef struct tvm_symbol {
     uint32_t next;     /* of the same bucket, one more than its index; 0 ends */
     uint32_t scope;    /* depth it was defined at */
     uint32_t slot;     /* of a variable: its slot, or one of tvm_symbol_state */
-    uint32_t array;    /* of an array of variables: its number in the kernel */
+    uint32_t array;    /* of an array or a record of variables: its number in the kernel */
     const char *shown; /* a variable as it was written, `acc[0]` */
     /* A macro's parameter that stands for a variable of its caller: symbol `alias` of that table. */
     struct tvm_symbols *home;
@@ -24,7 +24,8 @@ typedef struct tvm_symbol {
 enum tvm_symbol_state {
     TVM_SYMBOL_POISON = UINT32_MAX,     /* TVM_NONE: its definition was an error */
     TVM_SYMBOL_UNMADE = UINT32_MAX - 1, /* a macro has it as a parameter, and nothing has assigned it yet */
-    TVM_SYMBOL_ARRAY = UINT32_MAX - 2   /* the elements have slots */
+    TVM_SYMBOL_ARRAY = UINT32_MAX - 2,  /* the elements have slots */
+    TVM_SYMBOL_RECORD = UINT32_MAX - 3  /* the fields have slots; the least of these states */
 };
 
 enum { TVM_SYMBOL_BUCKETS = 1024 };
@@ -34,6 +35,7 @@ typedef struct tvm_symbols {
     uint32_t count;
     uint32_t capacity;
     uint32_t scope;
+    uint32_t limit; /* one more than how many of the oldest symbols are found; 0: all */
     uint32_t buckets[TVM_SYMBOL_BUCKETS];
 } tvm_symbols;
 

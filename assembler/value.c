@@ -144,6 +144,8 @@ const char *tvm_value_what(const tvm_value *value) {
         return tvm_asm_slot_what((tvm_slot_kind)value->as.tensor.kind);
     case TVM_VALUE_MACRO:
         return "a macro";
+    case TVM_VALUE_SIGNATURE:
+        return "a signature";
     case TVM_VALUE_TABLE:
         return "a table";
     case TVM_VALUE_RECORD:

@@ -25,6 +25,7 @@ typedef enum tvm_value_kind {
     TVM_VALUE_EXPR,   /* run-time scalar */
     TVM_VALUE_TENSOR, /* of the kernel, or what an instruction that is not written yet gives */
     TVM_VALUE_MACRO,
+    TVM_VALUE_SIGNATURE, /* parameters of kernels, read where one takes them */
     TVM_VALUE_TABLE,
     TVM_VALUE_RECORD, /* a row of a table */
     TVM_VALUE_LET     /* an expression of launch-time values, read anew where its name stands */
@@ -66,6 +67,12 @@ typedef struct tvm_value {
             const struct tvm_source *source;
             uint32_t at; /* token */
         } let;
+        struct {
+            const struct tvm_source *source;
+            uint32_t at;      /* token */
+            uint32_t names;   /* how many static names were known there: the oldest ones */
+            unsigned version; /* of the language there */
+        } signature;
     } as;
 } tvm_value;
 

@@ -8,9 +8,17 @@
 
 /* ---- finding ---- */
 
-static uint32_t base_length(const char *name, uint32_t length) {
-    const char *bracket = memchr(name, '[', length);
-    return bracket ? (uint32_t)(bracket - name) : length;
+/* The end of the part of a name that begins at `from`: of `at.acc[0, 1]` the parts are `at`, `.acc`, `[0,
+ * 1]`. */
+static uint32_t part_end(const char *name, uint32_t length, uint32_t from) {
+    uint32_t i = from + 1;
+    while (i < length && name[i] != '.' && name[i] != '[') i++;
+    return i < length ? i : length;
+}
+
+/* What has a part that begins so: an array or a record. */
+static uint32_t owner_state(char first) {
+    return first == '.' ? TVM_SYMBOL_RECORD : TVM_SYMBOL_ARRAY;
 }
 
 static tvm_symbol *meant(tvm_symbol *symbol) {
@@ -19,29 +27,32 @@ static tvm_symbol *meant(tvm_symbol *symbol) {
 }
 
 static tvm_symbol *find_base(const tvm_asm *as, const char *name, uint32_t length, bool assigned) {
-    tvm_symbol *symbol = tvm_symbols_find(&as->slots, name, base_length(name, length));
+    tvm_symbol *symbol = tvm_symbols_find(&as->slots, name, part_end(name, length, 0));
     return symbol && assigned && symbol->scope < as->own_scope ? NULL : meant(symbol);
 }
 
 enum { KEY_MAX = 288 };
 
-/* An element by the number of its array and the text of its indices. */
-static uint32_t element_key(const tvm_symbol *array, const char *name, uint32_t length, char key[KEY_MAX]) {
-    uint32_t base = base_length(name, length);
-    int size = snprintf(key, KEY_MAX, "%u%.*s", array->array, (int)(length - base), name + base);
+/* An element or field by the number of its array or record and the text of the part. */
+static uint32_t element_key(const tvm_symbol *owner, const char *part, uint32_t length, char key[KEY_MAX]) {
+    int size = snprintf(key, KEY_MAX, "%u%.*s", owner->array, (int)length, part);
     return size < KEY_MAX ? (uint32_t)size : KEY_MAX - 1;
 }
 
 static tvm_symbol *find(const tvm_asm *as, const char *name, uint32_t length, bool assigned) {
     char key[KEY_MAX];
     tvm_symbol *symbol = find_base(as, name, length, assigned);
-    if (!symbol || symbol->slot == TVM_SYMBOL_POISON || base_length(name, length) == length) return symbol;
-    if (symbol->slot != TVM_SYMBOL_ARRAY) return NULL;
-    return tvm_symbols_find(&as->elements, key, element_key(symbol, name, length, key));
+    for (uint32_t at = part_end(name, length, 0), end; symbol && at < length; at = end) {
+        if (symbol->slot == TVM_SYMBOL_POISON) return symbol;
+        if (symbol->slot != owner_state(name[at])) return NULL;
+        end = part_end(name, length, at);
+        symbol = tvm_symbols_find(&as->elements, key, element_key(symbol, name + at, end - at, key));
+    }
+    return symbol;
 }
 
 static const tvm_symbol *only_made(const tvm_symbol *symbol) {
-    bool made = symbol && symbol->slot != TVM_SYMBOL_UNMADE && symbol->slot != TVM_SYMBOL_ARRAY;
+    bool made = symbol && (symbol->slot < TVM_SYMBOL_RECORD || symbol->slot == TVM_SYMBOL_POISON);
     return made ? symbol : NULL;
 }
 
@@ -59,8 +70,25 @@ const tvm_symbol *tvm_asm_find_assigned(const tvm_asm *as, const char *name, uin
 }
 
 bool tvm_asm_is_array(const tvm_asm *as, const char *name, uint32_t length) {
-    const tvm_symbol *symbol = find_base(as, name, length, false);
-    return symbol && symbol->slot == TVM_SYMBOL_ARRAY && base_length(name, length) == length;
+    const tvm_symbol *symbol = find(as, name, length, false);
+    return symbol && symbol->slot == TVM_SYMBOL_ARRAY;
+}
+
+bool tvm_asm_is_record(const tvm_asm *as, const char *name, uint32_t length) {
+    const tvm_symbol *symbol = find(as, name, length, false);
+    return symbol && symbol->slot == TVM_SYMBOL_RECORD;
+}
+
+void tvm_asm_offer_fields(const tvm_asm *as, tvm_suggest *suggest, const char *record, uint32_t length) {
+    char key[KEY_MAX];
+    const tvm_symbol *symbol = find(as, record, length, false);
+    if (!symbol || symbol->slot != TVM_SYMBOL_RECORD) return;
+    uint32_t size = element_key(symbol, ".", 1, key);
+    for (uint32_t i = 0; i < as->elements.count; i++) {
+        const tvm_symbol *field = &as->elements.items[i];
+        if (field->length > size && memcmp(field->name, key, size) == 0 && field->slot != TVM_SYMBOL_POISON)
+            tvm_suggest_offer(suggest, field->name + size, field->length - size);
+    }
 }
 
 /* ---- making ---- */
@@ -75,37 +103,58 @@ static tvm_symbol *add(tvm_asm *as, tvm_symbols *symbols, const char *name, uint
     return symbol;
 }
 
-/* The symbol that an assignment to the name gives a slot, or has given one; NULL after an error. */
-static tvm_symbol *make(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
-    uint32_t base = base_length(name, length);
-    tvm_symbol *symbol = find_base(as, name, length, true);
-    if (!symbol) symbol = add(as, &as->slots, name, base);
-    if (!symbol || symbol->slot == TVM_SYMBOL_POISON) return symbol;
-    if (base == length) {
-        if (symbol->slot != TVM_SYMBOL_ARRAY) return symbol;
-        tvm_asm_invalid(as, token, "an element is written '%name[index]'",
-                        "'%%%.*s' is an array of variables", (int)length, name);
-        return NULL;
-    }
+/* Makes an array or a record of a symbol that is nothing yet; an error where it is something else. */
+static bool own_parts(tvm_asm *as, const tvm_token *token, tvm_symbol *symbol, char first) {
     if (symbol->slot == TVM_SYMBOL_UNMADE) {
-        symbol->slot = TVM_SYMBOL_ARRAY;
+        symbol->slot = owner_state(first);
         symbol->array = ++as->arrays;
     }
-    if (symbol->slot != TVM_SYMBOL_ARRAY) {
-        tvm_asm_invalid(as, token, "choose another name for the array",
-                        "'%%%.*s' is a variable, not an array of them", (int)base, name);
-        return NULL;
-    }
-    char key[KEY_MAX];
-    uint32_t key_length = element_key(symbol, name, length, key);
-    tvm_symbol *element = tvm_symbols_find(&as->elements, key, key_length);
-    if (element) return element;
-    char shown[2 * KEY_MAX];
-    int size = snprintf(shown, sizeof shown, "%s%.*s", symbol->shown, (int)(length - base), name + base);
+    if (symbol->slot == owner_state(first)) return true;
+    bool record = first == '.';
+    return tvm_asm_invalid(
+        as, token, record ? "choose another name for the record" : "choose another name for the array",
+        "'%%%s' is %s, not %s of them", symbol->shown,
+        symbol->slot == TVM_SYMBOL_ARRAY    ? "an array of variables"
+        : symbol->slot == TVM_SYMBOL_RECORD ? "a record of variables"
+                                            : "a variable",
+        record ? "a record" : "an array");
+}
+
+/* The element or field of an array or record. */
+static tvm_symbol *make_part(tvm_asm *as, tvm_symbol *owner, const char *part, uint32_t length) {
+    char key[KEY_MAX], shown[2 * KEY_MAX];
+    uint32_t key_length = element_key(owner, part, length, key);
+    tvm_symbol *made = tvm_symbols_find(&as->elements, key, key_length);
+    if (made) return made;
+    int size = snprintf(shown, sizeof shown, "%s%.*s", owner->shown, (int)length, part);
     if (size >= (int)sizeof shown) size = sizeof shown - 1;
-    element = add(as, &as->elements, key, key_length);
-    if (element && !(element->shown = tvm_arena_text(&as->keep, shown, (size_t)size))) tvm_asm_no_memory(as);
-    return element && element->shown ? element : NULL;
+    made = add(as, &as->elements, key, key_length);
+    if (made && !(made->shown = tvm_arena_text(&as->keep, shown, (size_t)size))) tvm_asm_no_memory(as);
+    return made && made->shown ? made : NULL;
+}
+
+/* The symbol that the name means, made where there is none; NULL after an error. */
+static tvm_symbol *make_any(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    uint32_t at = part_end(name, length, 0);
+    tvm_symbol *symbol = find_base(as, name, length, true);
+    if (!symbol) symbol = add(as, &as->slots, name, at);
+    for (uint32_t end; symbol && at < length && symbol->slot != TVM_SYMBOL_POISON; at = end) {
+        end = part_end(name, length, at);
+        if (!own_parts(as, token, symbol, name[at])) return NULL;
+        symbol = make_part(as, symbol, name + at, end - at);
+    }
+    return symbol;
+}
+
+/* The symbol that an assignment to the name gives a slot, or has given one; NULL after an error. */
+static tvm_symbol *make(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
+    tvm_symbol *symbol = make_any(as, token, name, length);
+    if (!symbol || (symbol->slot != TVM_SYMBOL_ARRAY && symbol->slot != TVM_SYMBOL_RECORD)) return symbol;
+    bool record = symbol->slot == TVM_SYMBOL_RECORD;
+    tvm_asm_invalid(as, token,
+                    record ? "a field is written '%name.field'" : "an element is written '%name[index]'",
+                    "'%%%.*s' is %s of variables", (int)length, name, record ? "a record" : "an array");
+    return NULL;
 }
 
 bool tvm_asm_locate(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
@@ -125,17 +174,18 @@ void tvm_asm_poison_slot(tvm_asm *as, const char *name, uint32_t length) {
     tvm_symbol *symbol = find(as, name, length, true);
     if (!symbol) symbol = make(as, NULL, name, length);
     as->muted--;
-    if (symbol && symbol->slot != TVM_SYMBOL_ARRAY) symbol->slot = TVM_SYMBOL_POISON;
+    if (symbol && symbol->slot != TVM_SYMBOL_ARRAY && symbol->slot != TVM_SYMBOL_RECORD)
+        symbol->slot = TVM_SYMBOL_POISON;
 }
 
 /* ---- slots ---- */
 
-/* acc[0, 1] as a program writes it: acc_0_1. */
+/* at.acc[0, 1] as a program writes it: at_acc_0_1. */
 static uint32_t plain_name(const char *name, uint32_t length, char *plain) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < length; i++) {
         if (name[i] == ']' || name[i] == ' ') continue;
-        plain[count++] = name[i] == '[' || name[i] == ',' ? '_' : name[i];
+        plain[count++] = name[i] == '[' || name[i] == ',' || name[i] == '.' ? '_' : name[i];
     }
     return count;
 }
@@ -237,11 +287,39 @@ bool tvm_asm_element_name(tvm_asm *as, const tvm_token *token, const tvm_value *
     return good;
 }
 
+static bool at_field(const tvm_asm *as) {
+    const tvm_token *name = tvm_asm_ahead(as, 1);
+    return tvm_asm_at(as, ".") && tvm_asm_peek(as)->adjacent && name->kind == TVM_TOKEN_NAME &&
+           name->adjacent;
+}
+
+bool tvm_asm_variable_name(tvm_asm *as, const char **name, uint32_t *length) {
+    if (!tvm_asm_expect_name(as, "a name after '%'", name, length)) return false;
+    while (at_field(as)) {
+        const tvm_token *token = tvm_asm_next(as);
+        const char *field;
+        uint32_t size;
+        if (as->version < TVM_LANGUAGE_OF_RECORDS)
+            return tvm_asm_error(as, token, NULL, "fields of variables need '.vasm %d'",
+                                 TVM_LANGUAGE_OF_RECORDS);
+        if (!tvm_asm_expect_name(as, "a field", &field, &size)) return false;
+        if (*length + 1 + size > TVM_MAX_NAME)
+            return tvm_asm_invalid(as, token, NULL, "the name is longer than %d bytes", TVM_MAX_NAME);
+        char *whole = tvm_arena_alloc(&as->scratch, *length + size + 2);
+        if (!whole) return tvm_asm_no_memory(as);
+        snprintf(whole, *length + size + 2, "%.*s.%.*s", (int)*length, *name, (int)size, field);
+        *name = whole;
+        *length += 1 + size;
+    }
+    return true;
+}
+
 bool tvm_asm_read_name(tvm_asm *as, bool local, const char **name, uint32_t *length) {
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value indices;
-    if (!tvm_asm_expect_name(as, "a name after '%'", name, length)) return false;
-    if (!local || !tvm_asm_at(as, "[") || !tvm_asm_is_array(as, *name, *length)) return true;
+    if (!local) return tvm_asm_expect_name(as, "a name after '%'", name, length);
+    if (!tvm_asm_variable_name(as, name, length)) return false;
+    if (!tvm_asm_at(as, "[") || !tvm_asm_is_array(as, *name, *length)) return true;
     tvm_asm_next(as);
     return tvm_asm_list(as, "]", &indices) && tvm_asm_element_name(as, token, &indices, name, length);
 }

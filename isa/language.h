@@ -7,10 +7,11 @@
 
 /* The latest that this library knows. */
 enum {
-    TVM_LANGUAGE_VERSION = 6,
+    TVM_LANGUAGE_VERSION = 7,
     TVM_LANGUAGE_OF_STRIDES = 3,  /* strides of parameters */
     TVM_LANGUAGE_OF_CLUSTERS = 3, /* .cluster: in the container a part of each kernel from here on */
-    TVM_LANGUAGE_OF_SHAPES = 6    /* the kernels of an entry have parameters of the same shapes */
+    TVM_LANGUAGE_OF_SHAPES = 6,   /* the kernels of an entry have parameters of the same shapes */
+    TVM_LANGUAGE_OF_RECORDS = 7   /* .signature and records of variables: of the text alone */
 };
 
 /* The version that a reader of the verified program must know: the highest of all that it uses, 1 at least.

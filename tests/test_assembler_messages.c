@@ -16,8 +16,8 @@ static const struct {
     const char *message; /* contained */
     const char *hint;    /* contained; NULL: there is none */
 } mistakes[] = {
-    {".kernel f()\n.warps 1\n.end\n", 1, 1, "expected '.vasm 6'", NULL},
-    {".vasm 7\n", 1, 7, "version 7 of the language is not known, only 1 to 6", NULL},
+    {".kernel f()\n.warps 1\n.end\n", 1, 1, "expected '.vasm 7'", NULL},
+    {".vasm 8\n", 1, 7, "version 8 of the language is not known, only 1 to 7", NULL},
     {".vasm 2\n.if 0\n.elseif 1\n.endif\n", 3, 2, "unknown directive '.elseif'", "did you mean '.elif'?"},
     {".vasm 2\n.if 1\n.else\n.esle\n.endif\n", 4, 2, "unknown directive '.esle'", "did you mean '.else'?"},
     {".vasm 2\n.for i = 0 to 0\n.cosnt A = 1\n.endfor\n", 3, 2, "unknown directive '.cosnt'",

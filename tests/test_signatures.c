@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shipped_kit.h"
+#include "language.h"
 #include "suite_kit.h"
 #include "text.h"
 
@@ -109,7 +110,8 @@ static void check_program(const char *path, const char *define) {
     char *text = file_text(path), *header = header_of(text);
     const char *version = strstr(text, "\n.vasm ");
     tvm_text all = {0};
-    tvm_text_add(&all, "%.*s\n.vasm 6\n%s", (int)(version - text), text, strchr(version + 1, '\n') + 1);
+    tvm_text_add(&all, "%.*s\n.vasm %d\n%s", (int)(version - text), text, TVM_LANGUAGE_VERSION,
+                 strchr(version + 1, '\n') + 1);
     for (uint32_t e = 0; e < program->entry_count; e++) {
         const tvm_ir_entry *entry = &program->entries[e];
         add_one(&all, path, header, tvm_string(program, entry->head.name),

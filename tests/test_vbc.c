@@ -407,7 +407,7 @@ static const struct {
     {"magic", break_magic, false, TVM_FORMAT, "not a bytecode file"},
     {"version", break_version, false, TVM_VERSION, "bytecode version 4: this program reads versions 2 to 3"},
     {"old version", break_old_version, false, TVM_VERSION, "bytecode version 1"},
-    {"language", break_language, false, TVM_VERSION, "the program needs version 7 of the language"},
+    {"language", break_language, false, TVM_VERSION, "the program needs version 8 of the language"},
     {"no language", break_no_language, false, TVM_VERSION, "the program needs version 0 of the language"},
     {"header", break_header, false, TVM_FORMAT, "offset 28: the reserved field"},
     {"opcode", break_opcode, true, TVM_FORMAT, "opcode 65535 does not exist in version 1 of the language"},
