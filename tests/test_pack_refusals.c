@@ -127,6 +127,48 @@ START_TEST(refuses_to_unpack) {
 }
 END_TEST
 
+/* Two programs whose packed weights have the same type and size, and lie in another order. */
+static void assemble_order(const char *to, const char *warps, const char *rows, const char *bytes) {
+    char text[1024];
+    int length =
+        snprintf(text, sizeof text,
+                 ".vasm 1\n"
+                 ".kernel pack(n: i32, k: i32, p: global u8[k / 128, n / 16, 1024], w: global u4[k, n])\n"
+                 ".warps %s\n"
+                 ".grid n / 16, k / 128\n"
+                 ".assume n %% 16 == 0, k %% 128 == 0\n"
+                 "    %%c = load-global w[block.y * 128, block.x * 16], %s\n"
+                 "    %%q = view %%c, u8, %s\n"
+                 "    store-global p[block.y, block.x, 0], %%q\n"
+                 ".end\n",
+                 warps, rows, bytes);
+    assemble(to, text, (size_t)length, "order.vasm", NULL);
+}
+
+START_TEST(refuses_to_unpack_the_order_of_another_program) {
+    double *weights = random_weights(128 * 16, 1, 1);
+    write_weights(in_folder("w.npy"), TVM_F16, 128, 16, weights, false);
+    free(weights);
+    assemble_order(in_folder("m.vbc"), "4", "spatial(128, 1).local(1, 16)", "spatial(128).local(8)");
+    pack_options options = {.input = in_folder("w.npy"),
+                            .output = in_folder("p.tvmw"),
+                            .layout = in_folder("m.vbc"),
+                            .scale_type = TVM_F16};
+    pack_well(&options);
+    pack_options back = {
+        .input = in_folder("p.tvmw"), .output = in_folder("out"), .layout = in_folder("m.vbc")};
+    tvm_diags diags = {0};
+    ck_assert_int_eq(tvm_unpack(&back, &diags), TVM_OK);
+    ck_assert_int_eq(unlink(in_folder("out")), 0);
+    assemble_order(in_folder("m.vbc"), "2", "local(2, 1).spatial(64, 1).local(1, 16)",
+                   "spatial(64).local(16)");
+    ck_assert_int_eq(tvm_unpack(&back, &diags), TVM_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(diags.items[0].message, "laid out by another program"));
+    tvm_diags_free(&diags);
+    ck_assert(!folder_has("out"));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("pack refusals");
     TCase *bad = tcase_create("refusals");
@@ -134,6 +176,7 @@ int main(void) {
     tcase_add_test(bad, refuses_what_does_not_fit);
     tcase_add_test(bad, refuses_malformed_files);
     tcase_add_test(bad, refuses_to_unpack);
+    tcase_add_test(bad, refuses_to_unpack_the_order_of_another_program);
     tcase_add_checked_fixture(bad, setup, teardown);
     tcase_set_timeout(bad, 120);
     suite_add_tcase(suite, bad);
