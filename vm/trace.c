@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* The rows of the timeline: the process with its threads, and one below it for the GPU with its streams,
@@ -10,6 +11,11 @@
 enum { GPU_PROCESS = 0 };
 
 /* In quotes. Bytes above 0x7f are left as they are: names are those of the language, paths the system's. */
+/* gettid() of glibc 2.30, for older ones too. */
+static long thread_id(void) {
+    return syscall(SYS_gettid);
+}
+
 static void write_text(FILE *file, const char *text) {
     fputc('"', file);
     for (; *text; text++) {
@@ -51,7 +57,7 @@ void tvm_trace_host_span(tvm_observer *observer, const char *name, const char *d
                          int64_t end) {
     pthread_mutex_lock(&observer->lock);
     if (observer->trace) {
-        write_event(observer, name, getpid(), gettid(), start, end);
+        write_event(observer, name, getpid(), thread_id(), start, end);
         fputs(",\"args\":{\"of\":", observer->trace);
         write_text(observer->trace, detail);
         fputs("}}", observer->trace);
@@ -85,7 +91,7 @@ tvm_status tvm_observer_trace(tvm_observer *observer, const char *path, tvm_diag
         observer->trace_begun = false;
         observer->origin = tvm_now_ns();
         fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", observer->trace);
-        name_row(observer, "process_name", getpid(), gettid(), "host");
+        name_row(observer, "process_name", getpid(), thread_id(), "host");
         name_row(observer, "process_name", GPU_PROCESS, 0, "GPU");
         atomic_fetch_or(&observer->active, TVM_OBSERVE_TRACE);
     }

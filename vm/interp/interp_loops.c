@@ -190,11 +190,12 @@ static void fma_f64(size_t count, void *result, const void *const operands[3], c
  * middle between two numbers of the type: no code of f16 or bf16 is so unlucky (tests/test_math.c tries them
  * all), of f32 about one in 2^28. */
 
-static double rsqrt(double x) {
+/* (math.h of C23 has a function rsqrt.) */
+static double reciprocal_root(double x) {
     return 1 / sqrt(x);
 }
 
-static long double rsqrtl(long double x) {
+static long double reciprocal_rootl(long double x) {
     return 1 / sqrtl(x);
 }
 
@@ -243,7 +244,7 @@ static inline double to_f64(long double value) {
     FUNCTION2_LOOP(name, function, float, f32, to_f32)
 
 FUNCTION_LOOPS(sqrt, sqrt)
-FUNCTION_LOOPS(rsqrt, rsqrt)
+FUNCTION_LOOPS(rsqrt, reciprocal_root)
 FUNCTION_LOOPS(exp, exp)
 FUNCTION_LOOPS(exp2, exp2)
 FUNCTION_LOOPS(log, log)
@@ -265,7 +266,7 @@ FUNCTION2_LOOPS(mod, fmod)
 
 /* Of f64 in long double, which has 64 digits or more: rounded to 0.51 units or better. */
 #define LONG_LOOP(name) FUNCTION_LOOP(name, name##l, double, f64, to_f64)
-LONG_LOOP(rsqrt)
+FUNCTION_LOOP(rsqrt, reciprocal_rootl, double, f64, to_f64)
 LONG_LOOP(exp)
 LONG_LOOP(exp2)
 LONG_LOOP(log)
