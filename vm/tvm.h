@@ -19,14 +19,14 @@
 extern "C" {
 #endif
 
-/* The version of this header, for comparisons by the preprocessor. */
+/* The version of this header, as numbers that the preprocessor compares. */
 #define TVM_VERSION_MAJOR  0
 #define TVM_VERSION_MINOR  2
 #define TVM_VERSION_PATCH  0
 #define TVM_VERSION_NUMBER (TVM_VERSION_MAJOR * 10000 + TVM_VERSION_MINOR * 100 + TVM_VERSION_PATCH)
 
-/* The TVM_VERSION_NUMBER of the library that the process has: one with an equal major number and no lower
- * version than the header's has all that the header declares. */
+/* Returns the TVM_VERSION_NUMBER of the library that the process is linked with. A library of the same major
+ * number that is not older than the header has every function that the header declares. */
 unsigned tvm_version(void);
 
 typedef struct tvm_context tvm_context;
@@ -35,78 +35,82 @@ typedef struct tvm_kernel tvm_kernel;   /* one of its kernels or entries */
 
 typedef enum tvm_device_kind { TVM_DEVICE_AUTO, TVM_DEVICE_CPU, TVM_DEVICE_CUDA } tvm_device_kind;
 
-/* How much a context tells of its work; each level includes those before it. */
+/* How much a context logs of its work; each level includes the levels before it. */
 typedef enum tvm_log_level {
-    TVM_LOG_DEFAULT, /* what the environment variable TILUSVM_LOG says; off without one */
+    TVM_LOG_DEFAULT, /* the level that the environment variable TILUSVM_LOG names; off when it is not set */
     TVM_LOG_ERROR,   /* calls that fail, with their messages */
-    TVM_LOG_WARN,    /* what is wrong without keeping anything from working */
-    TVM_LOG_INFO,    /* the device; translating, ptxas and loading, with their times */
-    TVM_LOG_DEBUG,   /* preparing, launching and waiting too */
+    TVM_LOG_WARN,    /* problems that make no call fail */
+    TVM_LOG_INFO,    /* the device; translations, runs of ptxas and loads, with their times */
+    TVM_LOG_DEBUG,   /* preparations, launches and waits */
     TVM_LOG_OFF
 } tvm_log_level;
 
-/* Zero-initialised means: auto, device 0, all cores, the primary CUDA context, the default cache, the log as
- * the environment says. */
+/* Zero-initialised options select TVM_DEVICE_AUTO, device 0, all cores, the primary CUDA context, the default
+ * cache, and the log level that the environment names. */
 typedef struct tvm_context_options {
     tvm_device_kind device;
     int ordinal;              /* CUDA device */
-    unsigned threads;         /* of the interpreter; 0: one a core */
-    void *cuda_context;       /* a CUcontext to run in; NULL: the device's primary context */
+    unsigned threads;         /* of the interpreter; 0: one per core */
+    void *cuda_context;       /* the CUcontext to run in; NULL: the device's primary context */
     const char *cache_dir;    /* NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm; "": no cache on disk */
-    unsigned multiprocessors; /* that kernels see in the interpreter, to run a GPU's schedule there; 0: 4 */
-    unsigned target;          /* that launches see in the interpreter: 80, 89, 90, ...; 0: none of them */
+    unsigned multiprocessors; /* the number that kernels see in the interpreter, which so runs a GPU's
+                                 schedule; 0: 4 */
+    unsigned target;          /* the target that launches see in the interpreter: 80, 89, 90, ...; 0: none of
+                                 them */
     tvm_log_level log_level;
-    /* Takes the log instead of standard error or TILUSVM_LOG_FILE, at TVM_LOG_WARN when neither log_level nor
-     * the environment says otherwise. Called by any thread, several at once; must not call into the context.
-     */
+    /* Receives the log in place of standard error or TILUSVM_LOG_FILE, at level TVM_LOG_WARN unless log_level
+     * or the environment names another. Any thread calls it, several at once; it must not call into the
+     * context. */
     void (*log)(void *closure, tvm_log_level level, const char *text);
     void *log_closure;
 } tvm_context_options;
 
-/* AUTO takes the GPU when there is one, else the interpreter. On failure *context may still be set, so that
- * tvm_message can tell why; free it in any case. options may be NULL. */
+/* TVM_DEVICE_AUTO selects the GPU when there is one, else the interpreter. options may be NULL. A failed call
+ * may still set *context, so that tvm_message can tell why: the caller frees it in any case. */
 tvm_status tvm_context_create(const tvm_context_options *options, tvm_context **context);
 void tvm_context_free(tvm_context *context);
-/* Why the last call on this context by this thread failed: one or more lines, "" after success. Valid until
- * the next failing call. NULL context: a fixed text. */
+/* Tells why the last call of this thread on this context failed, in one or more lines; "" after a success.
+ * The text is valid until the thread's next failing call. For a NULL context it is a fixed text. */
 const char *tvm_message(const tvm_context *context);
-/* "interpreter, 2 threads" or "NVIDIA H200 (cuda:0, sm_90a)". */
+/* Returns a text such as "interpreter, 2 threads" or "NVIDIA H200 (cuda:0, sm_90a)". */
 const char *tvm_device_name(const tvm_context *context);
 tvm_device_kind tvm_device(const tvm_context *context); /* CPU or CUDA, never AUTO */
 
-/* What programs may take that are launched in a context; 0 is no limit. */
+/* Limits of what the launches in a context may use; 0 is no limit. */
 typedef struct tvm_limits {
-    uint64_t scratch_bytes; /* of the tensors that a launch makes for itself (alloc-global) */
-    uint64_t blocks;        /* of a launch */
-    uint64_t instructions;  /* that the interpreter executes in a launch, each counted once for its warps */
-    unsigned milliseconds;  /* that a launch takes on the interpreter */
-    int known_sizes; /* not 0: a tensor is refused whose size neither the caller gives nor tvm_memory_alloc
-                        knows */
-    int no_embedded_code; /* not 0: machine code in bytecode files is not used, of programs loaded from now on
-                           */
+    uint64_t scratch_bytes; /* of the tensors that one launch allocates for itself (alloc-global) */
+    uint64_t blocks;        /* of one launch */
+    uint64_t instructions;  /* that the interpreter executes in one launch, each counted once for its warps */
+    unsigned milliseconds;  /* that one launch takes on the interpreter */
+    int known_sizes;        /* not 0: a launch refuses a tensor whose size neither the caller gives nor
+                               tvm_memory_alloc knows */
+    int no_embedded_code; /* not 0: programs that are loaded from now on do not use the machine code of their
+                             bytecode files */
 } tvm_limits;
-/* Replaces the context's limits, for what is launched from now on; NULL: none. A launch beyond them is
- * TVM_LIMIT. */
+/* Replaces the limits of the context, for launches from now on; NULL removes them. A launch that exceeds a
+ * limit fails with TVM_LIMIT. */
 tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits);
-/* Ends all launches that run on the context's interpreter, whose callers get TVM_CANCELLED; launches that
- * begin afterwards are not concerned. Called by another thread than theirs. TVM_UNSUPPORTED on a GPU, whose
- * launches cannot be called back. */
+/* Ends all launches that run on the context's interpreter: their callers get TVM_CANCELLED. Another thread
+ * than theirs calls it. Launches that begin afterwards run. On a GPU, whose launches cannot be cancelled, it
+ * fails with TVM_UNSUPPORTED. */
 tvm_status tvm_cancel(tvm_context *context);
 
-/* Checks what is launched from now on in a context on the interpreter: races, reads of what was never written
- * or has not been copied yet, barriers that not all reach, deadlocks, ... (tvm-memory(7)). Such launches run
- * on one thread, and slower. One that has errors is TVM_SANITIZER, and tvm_message tells all of them: as
- * lines, or as one JSON document. TVM_UNSUPPORTED on a GPU. */
+/* Turns the sanitizer on or off for launches from now on in a context on the interpreter. It finds races,
+ * reads of elements that were never written or whose copy has not completed, barriers that not all threads
+ * reach, deadlocks, ... (tvm-memory(7)). Such launches run on one thread, and are slower. A launch that has
+ * errors fails with TVM_SANITIZER, and tvm_message gives all of them, as lines or as one JSON document. On a
+ * GPU the call fails with TVM_UNSUPPORTED. */
 typedef enum tvm_sanitize { TVM_SANITIZE_OFF, TVM_SANITIZE_TEXT, TVM_SANITIZE_JSON } tvm_sanitize;
 tvm_status tvm_set_sanitizer(tvm_context *context, tvm_sanitize sanitize);
 
-/* Bytecode from a file or from memory (copied). Free after its last launch has finished. */
+/* Loads bytecode from a file, or from `size` bytes of memory, which are copied. The caller frees *program
+ * with tvm_program_free, after its last launch has finished. */
 tvm_status tvm_load_file(tvm_context *context, const char *path, tvm_program **program);
 tvm_status tvm_load(tvm_context *context, const void *bytes, size_t size, tvm_program **program);
-/* Program text, assembled as tvm-as does it. name is the file that messages name and against whose folder
- * .include is resolved; NULL: "-" and the current folder. Each define is "NAME=VALUE", the VALUE of the
- * .const NAME. Zero-initialised, or NULL options, means: no name, no defines, no further folders to include
- * from. */
+/* Assembles `length` bytes of program text as tvm-as(1) does. Messages name the file `name`, and .include
+ * looks in its folder; NULL stands for "-" and the current folder. Each define is "NAME=VALUE" and gives the
+ * .const NAME that VALUE. Zero-initialised options, or NULL, have no name, no defines, and no further folders
+ * to include from. */
 typedef struct tvm_assemble_options {
     const char *name;
     const char *const *defines;
@@ -117,45 +121,50 @@ typedef struct tvm_assemble_options {
 tvm_status tvm_assemble(tvm_context *context, const char *text, size_t length,
                         const tvm_assemble_options *options, tvm_program **program);
 void tvm_program_free(tvm_program *program);
-/* The program as bytecode, with its line table and, where it came with it, its code: what tvm_load takes, in
- * another context, too. *bytes is malloc'ed, the caller frees it. TVM_NO_MEMORY. */
+/* Writes the program as bytecode, with its line table and the code that it was loaded with, if any. tvm_load
+ * takes these bytes, in another context, too. *bytes is malloc'ed; the caller frees it. It fails with
+ * TVM_NO_MEMORY. */
 tvm_status tvm_program_bytes(const tvm_program *program, void **bytes, size_t *size);
 
-/* Kernels and entries: names under which several kernels of one signature, its variants, are launched. The
- * kernels come first. */
+/* A program has kernels and entries. An entry is a name under which several kernels of one signature, its
+ * variants, are launched. Indices count the kernels first, then the entries. tvm_kernel_at returns NULL for
+ * an index that there is not. A kernel lives as long as its program. */
 size_t tvm_kernel_count(const tvm_program *program);
 tvm_status tvm_get_kernel(tvm_program *program, const char *name, tvm_kernel **kernel);
 tvm_kernel *tvm_kernel_at(tvm_program *program, size_t index);
 
-/* Introspection. Strings live as long as the program. */
+/* Introspection: all strings live as long as the program. */
 const char *tvm_kernel_name(const tvm_kernel *kernel);
 size_t tvm_param_count(const tvm_kernel *kernel);
 typedef struct tvm_param_info {
     const char *name;
     const char *type; /* "i32", "f16", "u3" */
-    unsigned bits;    /* of an element or scalar */
+    unsigned bits;    /* of an element, or of the scalar */
     int is_tensor;
-    unsigned rank;     /* of a tensor */
-    const char *shape; /* of a tensor, as declared: "[k / 64, n]"; else "" */
+    unsigned rank; /* of a tensor */
+    const char
+        *shape; /* of a tensor, as the kernel declares it: "[k / 64, n]"; "" for a scalar or an entry */
 } tvm_param_info;
 tvm_status tvm_param(const tvm_kernel *kernel, size_t index, tvm_param_info *info);
-/* 1 when the kernel, or a variant of the entry, has an instruction that writes to tensor parameter `index`;
- * else 0. */
+/* Returns 1 when the kernel, or a variant of the entry, has an instruction that writes to tensor parameter
+ * `index`, else 0. */
 int tvm_param_written(const tvm_kernel *kernel, size_t index);
 
-/* What the kernel became on the context's device. Translates and loads it, as tvm_prepare does. */
+/* What the kernel is translated to on the context's device. tvm_get_kernel_info translates and loads it
+ * first, as tvm_prepare does; it fails with TVM_USAGE for an entry. */
 typedef struct tvm_kernel_info {
     const char *target;  /* "sm_90a", "interpreter" */
     unsigned threads;    /* of a block */
     size_t shared_bytes; /* shared memory of a block; 0 in the interpreter */
-    int registers;       /* of a thread, as the compiler assigned them; -1 in the interpreter */
-    size_t local_bytes;  /* of a thread: spilled registers, indexed locals; 0 in the interpreter */
+    int registers;       /* that the compiler assigned to a thread; -1 in the interpreter */
+    size_t
+        local_bytes; /* local memory of a thread: spilled registers, indexed locals; 0 in the interpreter */
 } tvm_kernel_info;
 tvm_status tvm_get_kernel_info(tvm_kernel *kernel, tvm_kernel_info *info);
 
-/* What a caller knows of a tensor: DLPack's DLTensor, of version 1 or before. A program that includes
- * <dlpack/dlpack.h> before this header passes its DLTensors as they are; others have the same here. See
- * tvm_tensor(3) for types. */
+/* A tensor of the caller: DLPack's DLTensor, of version 1 or before. In a program that includes
+ * <dlpack/dlpack.h> before this header, tvm_tensor is DLTensor itself; in others it is this structure of the
+ * same members. tvm_tensor(3) lists the types. */
 #ifdef DLPACK_DLPACK_H_
 typedef DLTensor tvm_tensor;
 #else
@@ -165,7 +174,7 @@ typedef struct tvm_tensor_device {
 } tvm_tensor_device;
 typedef struct tvm_tensor_dtype {
     uint8_t code; /* tvm_tensor_code */
-    uint8_t bits; /* of one of the lanes */
+    uint8_t bits; /* of one lane */
     uint16_t lanes;
 } tvm_tensor_dtype;
 typedef struct tvm_tensor {
@@ -175,11 +184,11 @@ typedef struct tvm_tensor {
     tvm_tensor_dtype dtype;
     int64_t *shape;
     int64_t *strides;     /* in elements; NULL: row-major and contiguous */
-    uint64_t byte_offset; /* of the first element from data */
+    uint64_t byte_offset; /* from data to the first element */
 } tvm_tensor;
 #endif
 
-/* DLPack's numbers. */
+/* The numbers of DLPack's DLDeviceType and DLDataTypeCode. */
 typedef enum tvm_tensor_device_type {
     TVM_TENSOR_CPU = 1,
     TVM_TENSOR_CUDA = 2,
@@ -200,10 +209,10 @@ typedef enum tvm_tensor_code {
     TVM_TENSOR_F4_E2M1 = 17
 } tvm_tensor_code;
 
-/* One argument. Scalars: i for integers and bool, f for floats. Tensors: either tensor, which is then checked
- * against type, shape, device and alignment and must be contiguous; or data, an address on the context's
- * device, 16-byte aligned, with bytes, when not 0, what the caller holds there, which is checked against the
- * declared shape. */
+/* One argument; members that are not used are 0. A scalar is in i (integers and bool) or in f (floats). A
+ * tensor is in `tensor`, whose type, shape, strides, device and alignment are then checked; or in `data`, an
+ * address on the context's device that is 16-byte aligned. `bytes`, when not 0, is the size of the caller's
+ * memory at `data`, which is checked against the declared shape. */
 typedef struct tvm_value {
     int64_t i;
     double f;
@@ -212,49 +221,50 @@ typedef struct tvm_value {
     const tvm_tensor *tensor;
 } tvm_value;
 
-/* Extents of tensor parameter `index` for these arguments (tensors' data is not looked at), and its size in
- * bytes. */
+/* Computes the extents of tensor parameter `index` for these arguments, of which only the scalars are read,
+ * and its size in bytes; `bytes` may be NULL. */
 tvm_status tvm_param_shape(const tvm_kernel *kernel, size_t index, const tvm_value *values, size_t count,
                            int64_t shape[8], size_t *bytes);
 
-/* The name of the kernel that a launch with these arguments runs: the kernel's own, or that of the variant
- * that an entry chooses (tensors' data is not looked at). TVM_ARGUMENT when no variant serves them; the
+/* Names the kernel that a launch with these arguments runs: the kernel itself, or the variant that the entry
+ * chooses. Only the scalars are read. It fails with TVM_ARGUMENT when no variant serves the arguments; the
  * message names the nearest that does. */
 tvm_status tvm_kernel_variant(const tvm_kernel *kernel, const tvm_value *values, size_t count,
                               const char **name);
 
-/* Translates and loads now, so that the first launch does not; of an entry every variant that this device may
- * run, several at a time. */
+/* Translates and loads the kernel now, so that its first launch does not. For an entry it does so for every
+ * variant that this device may run, several at a time. */
 tvm_status tvm_prepare(tvm_kernel *kernel);
-/* Where the program's code comes from, once one of its kernels has been prepared, which each is by itself; of
- * the first of them: "cubin for sm_90a, from the cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the
- * driver"; "interpreted"; "" before. Lives as long as the program. */
+/* Tells where the code of the program's first prepared kernel comes from (each kernel is prepared by itself):
+ * "cubin for sm_90a, from the cache, by nvJitLink 13.0", "PTX for sm_80, compiled by the driver",
+ * "interpreted"; "" before any kernel is prepared. The string lives as long as the program. */
 const char *tvm_code_origin(const tvm_program *program);
 
-/* Prepares, and makes the memory that launches of this kernel with these scalars need on this stream (tensors
- * of alloc-global), so that they allocate nothing; without it the first launch does, also while the stream is
- * being captured into a CUDA graph, which the allocation is no part of. Tensors' data is not looked at. Such
- * memory belongs to the stream until the context is freed: streams never share it. A captured launch uses
- * that of the stream it was captured on, so that its graph must not run while other launches that use it do.
- */
+/* Prepares the kernel, and allocates the memory that its launches with these scalars need on this stream for
+ * tensors of alloc-global, so that the launches allocate nothing. Without this call the first launch
+ * allocates the memory, also while the stream is being captured into a CUDA graph; the allocation is no part
+ * of the graph. Of the values only the scalars are read. The memory belongs to the stream until the context
+ * is freed: two streams never share it. A captured launch uses the memory of the stream it was captured on,
+ * so its graph must not run while other launches use that memory. */
 tvm_status tvm_reserve(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
 
-/* Launches on a stream (a CUstream; NULL the default one; ignored by the interpreter, which is done when it
- * returns). Asynchronous on a GPU. The arguments follow in the kernel's order: bool and i32 as int, u32 as
- * unsigned, i64 as int64_t, u64 as uint64_t, f32 and f64 as double, tensors as pointers. tvm_launchv takes
- * them from an array. TVM_ARGUMENT when an assume does not hold, a shape is negative, a pointer is misaligned
- * or a tensor too small, or no variant of an entry serves the arguments. */
+/* Launches the kernel on a stream (a CUstream; NULL is the default stream). A launch on a GPU is
+ * asynchronous; the interpreter ignores the stream and has finished when the call returns. The arguments
+ * follow in the kernel's order: bool and i32 as int, u32 as unsigned, i64 as int64_t, u64 as uint64_t, f32
+ * and f64 as double, tensors as pointers. tvm_launchv takes them from an array. Either fails with
+ * TVM_ARGUMENT when an assume does not hold, an extent is negative, a pointer is misaligned, a tensor is too
+ * small, or no variant of an entry serves the arguments. */
 tvm_status tvm_launch(tvm_kernel *kernel, void *stream, ...);
 tvm_status tvm_launchv(tvm_kernel *kernel, void *stream, const tvm_value *values, size_t count);
 
-/* A kernel as a plain C function that returns a tvm_status:
+/* Makes a plain C function of a kernel, which returns a tvm_status as an int:
  *
  *     int function(parameters...)                  with stream_parameter: int function(void *stream, ...)
  *
  * The parameters are the kernel's, by their C types: bool as bool, i32 as int32_t, u32 as uint32_t, i64 as
- * int64_t, u64 as uint64_t, f32 as float, f64 as double, tensors as void *. Cast the function to its own
- * type; any number of threads may call it at once. It is valid until tvm_unbind, or until the program is
- * freed. options may be NULL: the default stream. */
+ * int64_t, u64 as uint64_t, f32 as float, f64 as double, tensors as void *. The caller casts the function to
+ * this type; any number of threads may call it at once. It is valid until tvm_unbind, or until the program is
+ * freed. NULL options select the default stream. */
 typedef void (*tvm_function)(void);
 typedef struct tvm_bind_options {
     void *stream;         /* of every launch */
@@ -262,50 +272,56 @@ typedef struct tvm_bind_options {
 } tvm_bind_options;
 tvm_status tvm_bind(tvm_kernel *kernel, tvm_function *function);
 tvm_status tvm_bind_with(tvm_kernel *kernel, const tvm_bind_options *options, tvm_function *function);
-/* TVM_NOT_FOUND when the kernel has no such function. */
+/* Frees a function of tvm_bind; it fails with TVM_NOT_FOUND when the function is none of this kernel. */
 tvm_status tvm_unbind(tvm_kernel *kernel, tvm_function function);
 
-/* Waits for the stream; reports a fault with the name of the kernel launched last. */
+/* Waits until the stream's launches have finished; reports a fault with the name of the kernel that was
+ * launched last. */
 tvm_status tvm_synchronize(tvm_context *context, void *stream);
 
-/* Memory of the context's device (host memory for the interpreter), for tools and tests. 256-byte aligned. */
+/* Allocate, free, write and read memory of the context's device (host memory for the interpreter), for tools
+ * and tests. Allocations are 256-byte aligned. */
 tvm_status tvm_memory_alloc(tvm_context *context, size_t bytes, void **data);
 tvm_status tvm_memory_free(tvm_context *context, void *data);
 tvm_status tvm_memory_write(tvm_context *context, void *to, const void *from, size_t bytes);
 tvm_status tvm_memory_read(tvm_context *context, void *to, const void *from, size_t bytes);
 
-/* Device time of one launch: the median of `repeats` launches, in microseconds (CUDA events around CUDA-graph
- * replays on a GPU; the wall clock for the interpreter). */
+/* Measures the device time of one launch, in microseconds: the median of `repeats` launches, 0 for a number
+ * that suits the device. On a GPU CUDA events are around replays of a CUDA graph; on the interpreter the wall
+ * clock is read. */
 tvm_status tvm_time(tvm_kernel *kernel, const tvm_value *values, size_t count, unsigned repeats,
                     double *microseconds);
 
-/* How tvm_quantize chooses scales: those whose codes have the least squared error, by a search, or the least
- * that hold the largest weight. */
+/* How tvm_quantize chooses scales. MSE searches for those whose codes have the least squared error; ABSMAX
+ * takes the least that hold the largest weight of a group. */
 typedef enum tvm_scales { TVM_SCALES_MSE, TVM_SCALES_ABSMAX } tvm_scales;
 typedef struct tvm_quantize_options {
-    const char *type;         /* of the codes: "u1" to "u8", "i2" to "i8", "f3_e1m1" to "f8_e7m0" */
-    tvm_scales scales;        /* zero-initialised: TVM_SCALES_MSE */
-    const float *importance;  /* of the k rows' errors, by MSE: mean squares of the inputs; NULL: equal */
+    const char *type;  /* of the codes: "u1" to "u8", "i2" to "i8", "f3_e1m1" to "f8_e7m0" */
+    tvm_scales scales; /* zero-initialised: TVM_SCALES_MSE */
+    const float
+        *importance; /* MSE's weights of the k rows' errors: mean squares of the inputs; NULL: equal */
     size_t importance_length; /* k; 0 without importance */
-    unsigned threads;         /* 0: one a core */
+    unsigned threads;         /* 0: one per core */
 } tvm_quantize_options;
-/* Quantizes a matrix of weights [k, n], as tvm-pack(1) does, tvm_quantize(3) says how: weights is f32, f16 or
- * bf16, row-major or the transpose of a row-major [n, k], as w.t() of torch's Linear is. The results are in
- * memory of the caller, row-major: packed, u8 [k, b], rows of compact bit strings, b the least number of
- * bytes that hold n whole codes and end with a whole code; scales, f16 or bf16 [k / g, n], whose shape says
- * how many rows, g, share a scale; zeros, of the type and shape of scales, with a zero point to each, or
- * NULL: (code - 2^(bits-1)) * scale is the value of an unsigned code, code * scale that of others. All
- * tensors are in the host's memory, and not kept. TVM_ARGUMENT, naming the tensor, where one is not as it
- * should be; TVM_FORMAT where a weight is not finite or a scale beyond its type. Any number of threads may
- * call it at once. */
+/* Quantizes a matrix of weights [k, n], as tvm-pack(1) does; tvm_quantize(3) says how. All tensors are in
+ * host memory, and none is kept. weights is f32, f16 or bf16, row-major or the transpose of a row-major [n,
+ * k], as w.t() of torch's Linear is. The results go to memory of the caller, row-major: packed  u8 [k, b]: a
+ * row is a compact bit string; b is the least number of bytes that hold n whole codes and end with a whole
+ * code scales  f16 or bf16 [k / g, n]: the shape says how many rows, g, share a scale zeros   a zero point
+ * for each scale, in the type and shape of scales; NULL: none A code's value is (code - zero) * scale with
+ * zeros; without them it is (code - 2^(bits-1)) * scale for an unsigned type, and code * scale for others.
+ * The call fails with TVM_ARGUMENT where a tensor is not as it should be, and the message names it; with
+ * TVM_FORMAT where a weight is not finite or a scale is beyond the range of its type. Any number of threads
+ * may call it at once. */
 tvm_status tvm_quantize(tvm_context *context, const tvm_quantize_options *options, const tvm_tensor *weights,
                         const tvm_tensor *packed, const tvm_tensor *scales, const tvm_tensor *zeros);
 
-/* A timeline of the context from here to tvm_trace_stop (or tvm_context_free), of all threads: translating,
- * ptxas, loading, launches and waiting, and launches on the GPU between events, unless captured into a graph.
- * Written to `path` as Chrome's trace events (JSON), which Perfetto and chrome://tracing show. Launches cost
- * more meanwhile. tvm_trace_stop waits for the launches. TVM_IO; TVM_USAGE when there is a timeline already,
- * or none. */
+/* Writes a timeline of the context to `path`, from here to tvm_trace_stop (or tvm_context_free), as Chrome's
+ * trace events (JSON), which Perfetto and chrome://tracing show. It has the translations, runs of ptxas,
+ * loads, launches and waits of all threads, and each launch on the GPU between two events, unless it was
+ * captured into a graph. Launches cost more meanwhile. tvm_trace_stop waits for the launches. They fail with
+ * TVM_IO when the file cannot be written; with TVM_USAGE when a timeline is being written already, or none
+ * is. */
 tvm_status tvm_trace_start(tvm_context *context, const char *path);
 tvm_status tvm_trace_stop(tvm_context *context);
 
