@@ -1,4 +1,4 @@
-/* What may be done ahead in a pipelined loop. */
+/* The instructions that may run ahead in a pipelined loop. */
 #include "pipeline.h"
 
 #include "rules.h"
@@ -130,7 +130,7 @@ static tvm_status need_expr(finder *f, uint32_t expr, uint32_t reader) {
     return status;
 }
 
-/* A tensor that is read: what it is a view of and where does not depend on the turn. */
+/* A tensor that is read: what it is a view of, and at which index, does not depend on the iteration. */
 static tvm_status need_tensor(const finder *f, uint32_t slot) {
     uint32_t view = f->kernel->slots[slot].view;
     if (view <= f->found->loop || view > f->found->end) return TVM_OK;

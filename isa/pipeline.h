@@ -1,9 +1,10 @@
 /* Pipelined loops: `for %k = START to END step STEP pipeline STAGES`.
  *
  * Such a loop does what the plain loop does in which each copy-async is finished, and seen by all threads of
- * its team, before the instruction that follows it. The code generator starts the copies of a turn STAGES - 1
- * turns ahead, into a ring of as many tiles. That it may, whatever the numbers are, is what tvm_pipeline_find
- * checks: where the copies read, and whether they are done, depends on nothing that a turn before changes. */
+ * its team, before the instruction that follows it. The code generator starts the copies of an iteration
+ * STAGES - 1 iterations ahead, into a ring of as many tiles. tvm_pipeline_find checks that this is allowed
+ * for all values: where the copies read, and whether they are executed, depends on nothing that an earlier
+ * iteration changes. */
 #ifndef TVM_ISA_PIPELINE_H
 #define TVM_ISA_PIPELINE_H
 
@@ -25,10 +26,10 @@ typedef struct tvm_pipeline {
 /* The number of stages of a `for`; 0: it is not pipelined, or no `for`. */
 uint32_t tvm_pipeline_stages(const tvm_ir_kernel *kernel, const tvm_insn *insn);
 
-/* What the loop of instruction `loop` copies. *ahead (an element an instruction of the kernel, zeroed by the
- * caller) becomes true of the copies in its body, and of the instructions there that compute a scalar on
- * which a copy depends: what is done ahead of a turn. TVM_INVALID, *why and *at, the instruction that is
- * wrong. */
+/* Finds what the loop of instruction `loop` copies. *ahead (an element an instruction of the kernel, zeroed
+ * by the caller) becomes true of the copies in its body, and of the instructions there that compute a scalar
+ * on which a copy depends: those that run ahead of an iteration. TVM_INVALID, *why and *at, the instruction
+ * that is wrong. */
 tvm_status tvm_pipeline_find(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t loop,
                              tvm_pipeline *pipeline, bool *ahead, uint32_t *at, tvm_why *why);
 /* The effects of the instruction's row, of which it reads no shared memory where it names none. */

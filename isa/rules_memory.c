@@ -303,7 +303,7 @@ tvm_status tvm_rule_STORE_BULK(const tvm_rule *rule) {
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }
 
-/* Sums of elements that the copy engine and the threads have atomic sums of. */
+/* Sums of element types for which TMA and the threads have atomic additions. */
 tvm_status tvm_rule_REDUCE_BULK(const tvm_rule *rule) {
     enum { OPERATION, TARGET, SOURCE };
     uint32_t tile[TVM_MAX_RANK];

@@ -113,8 +113,8 @@ static void read_operands(flow *f, const tvm_insn *insn) {
 
 /* ---- control ---- */
 
-/* A loop with a result has a variable, set at each turn from operands that are read once; one without reads
- * its operands at each turn. */
+/* A loop with a result has a variable, set in each iteration from operands that are read once; one without
+ * reads its operands in each iteration. */
 static bool assigns_each_turn(const tvm_insn *insn) {
     return tvm_insn_class(insn) == TVM_CLASS_LOOP && insn->result != TVM_NONE;
 }
@@ -164,7 +164,8 @@ static void open_else(flow *f) {
 }
 
 /* A loop variable has no value after its loop, nor, when that loop stands in another's body, at the other's
- * head from the second turn on. All else that is assigned before a loop is so in every turn. */
+ * head from the second iteration on. Every other variable that is assigned before a loop is so in every
+ * iteration. */
 static void open_loop(flow *f, uint32_t at) {
     const tvm_insn *insn = &f->kernel->insns[at];
     if (!tvm_verify_charge(f->state, insn->match - at)) return;

@@ -1,4 +1,4 @@
-/* Pipelined loops, once all else is right. */
+/* The rules of pipelined loops, checked once all others hold. */
 #include <stdlib.h>
 
 #include "pipeline.h"
@@ -45,7 +45,7 @@ static void check_loop(check *c, uint32_t loop) {
                          (unsigned long long)c->shared_bytes, TVM_MAX_SHARED_BYTES);
 }
 
-/* What a pipelined loop fills has a tile of the turn in such a loop alone. */
+/* A tensor that a pipelined loop fills has the tile of an iteration only in such a loop. */
 static void check_use(check *c, const tvm_insn *insn, const tvm_pipeline *around) {
     const tvm_operand *operands = tvm_operands(c->kernel, insn);
     if (tvm_insn_class(insn) == TVM_CLASS_FREE) return;

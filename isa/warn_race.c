@@ -1,5 +1,5 @@
 /* One walk over the structured control of a kernel, with the accesses that some path brings here unordered.
- * Loops are walked twice, so that what a turn leaves meets the next one. */
+ * Loops are walked twice, so that the accesses of one iteration are compared with those of the next. */
 #include "warn_race.h"
 
 #include <stdlib.h>
@@ -312,7 +312,7 @@ static void forget(const walk *w, path *p) {
     memset(p->levels, ORDERED, w->count);
 }
 
-/* Paths that leave the loop around, and those that go on with its next turn. */
+/* Paths that leave the enclosing loop, and paths that go on with its next iteration. */
 typedef struct jumps {
     path out, next;
 } jumps;

@@ -1,4 +1,4 @@
-/* tvm_assemble: the one place where what runs meets text. */
+/* tvm_assemble: the only part of vm/ that depends on the assembler. */
 #include "assembler.h"
 #include "runtime.h"
 

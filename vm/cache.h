@@ -1,7 +1,7 @@
 /* A folder of results that took long to compute, shared safely by any number of processes: whole files only
- * (written to a temporary and renamed), each with a checksum, the folder bounded in size. Whatever is wrong
- * with it costs time, never correctness: a call then reports one warning at most, and what cannot be kept on
- * disk is kept in memory. */
+ * (written to a temporary and renamed), each with a checksum, the folder bounded in size. A fault of the
+ * folder costs time, never correctness: a call then reports at most one warning, and results that cannot be
+ * kept on disk are kept in memory. */
 #ifndef TVM_VM_CACHE_H
 #define TVM_VM_CACHE_H
 
@@ -13,12 +13,12 @@ typedef struct tvm_cache tvm_cache;
 /* How long to wait for another process' result before computing it, too. */
 enum { TVM_CACHE_WAIT_MS = 30 * 1000 };
 
-/* BLAKE2b (RFC 7693) of 256 bits, so that nobody can make a program whose key is another one's. */
+/* BLAKE2b (RFC 7693) of 256 bits: nobody can make a program that has the key of another one. */
 typedef struct tvm_cache_key {
     uint64_t hash[4];
 } tvm_cache_key;
 
-/* The key of what depends on nothing but a description, any text, and `size` bytes. */
+/* Computes the key of a result that depends only on a description, which is any text, and on `size` bytes. */
 tvm_cache_key tvm_cache_key_of(const char *description, const void *bytes, size_t size);
 
 /* dir NULL: $XDG_CACHE_HOME/tilusvm, else ~/.cache/tilusvm. It is created with its parents (mode 0700) and
@@ -29,8 +29,8 @@ tvm_cache_key tvm_cache_key_of(const char *description, const void *bytes, size_
 tvm_cache *tvm_cache_open(const char *dir, uint64_t limit, tvm_diags *warnings);
 void tvm_cache_close(tvm_cache *cache);
 
-/* The bytes put under this key, malloc'ed, and a mark that they were used; false when there are none. A
- * corrupt entry is removed, as is one that is not a regular file of the user that no one else may write. */
+/* Gets the bytes that were put under this key, malloc'ed, and marks them as used; false when there are none.
+ * A corrupt entry is removed, as is one that is not a regular file of the user that no one else may write. */
 bool tvm_cache_get(tvm_cache *cache, tvm_cache_key key, uint8_t **bytes, size_t *size);
 /* Stores a copy, then removes the least recently used entries while the folder is over its limit. An entry
  * above the limit is not stored. */
@@ -42,9 +42,10 @@ typedef struct tvm_cache_claim {
     int lock; /* a descriptor + 1 */
 } tvm_cache_claim;
 
-/* As tvm_cache_get; when there is no entry, claims the making of it: false, with the claim, to the one that
- * is to compute and put it. Others wait for that, at most `wait_ms`; then, and where there are no locks, they
- * are told to compute it as well. The claim ends with tvm_cache_release or the process, however it dies. */
+/* As tvm_cache_get; when there is no entry, claims the computation of one: the caller that gets the claim,
+ * with false, computes the entry and puts it. Other callers wait for the entry, at most `wait_ms`;
+ * afterwards, and where there are no locks, they get false as well and compute it, too. The claim ends with
+ * tvm_cache_release or the process, however it dies. */
 bool tvm_cache_get_or_claim(tvm_cache *cache, tvm_cache_key key, unsigned wait_ms, tvm_cache_claim *claim,
                             uint8_t **bytes, size_t *size);
 void tvm_cache_release(tvm_cache_claim *claim);
@@ -54,7 +55,7 @@ typedef struct tvm_cache_stats {
     const char *dir; /* NULL: in memory alone. Lives as long as the cache. */
     uint64_t entries, bytes, limit;
 } tvm_cache_stats;
-/* TVM_IO when the folder cannot be read. Both also remove what processes that died left half written. */
+/* TVM_IO when the folder cannot be read. Both also remove half-written files of processes that have died. */
 tvm_status tvm_cache_read_stats(tvm_cache *cache, tvm_cache_stats *stats, tvm_diags *diags);
 /* Removes all entries; *stats says what was removed. */
 tvm_status tvm_cache_clear(tvm_cache *cache, tvm_cache_stats *stats, tvm_diags *diags);

@@ -4,22 +4,22 @@
 
 #include "cache.h"
 
-/* Opens the folder for the functions below: a descriptor, or -1 with *reason, why nothing in it is to be
- * trusted (it lives until the next call of this thread's strerror). */
+/* Opens the folder for the functions below: returns a descriptor, or -1 with *reason, which says why the
+ * folder cannot be trusted (it lives until the next call of this thread's strerror). */
 int tvm_cache_folder_open(const char *dir, const char **reason);
 /* Creates dir and its missing parents; 0 or the error's number. */
 int tvm_cache_folder_make(const char *dir);
 
 bool tvm_cache_file_read(int folder, tvm_cache_key key, uint64_t limit, uint8_t **bytes, size_t *size);
-/* 0 or the error's number; whatever happens there is the old entry, the new one or none. */
+/* Returns 0 or the error's number. After any failure there is the old entry, the new one or none. */
 int tvm_cache_file_write(int folder, tvm_cache_key key, const void *bytes, size_t size);
 void tvm_cache_file_remove(int folder, tvm_cache_key key);
 /* What a file holds beside the bytes. */
 size_t tvm_cache_file_overhead(void);
 
-/* Counts what is there, removes what dead processes left half written and, of the entries, the least
- * recently used while they are more than `limit` bytes; *removed (may be NULL) says what was. 0 or the
- * error's number. */
+/* Counts the entries, removes half-written files of processes that have died, and removes the least recently
+ * used entries while all have more than `limit` bytes; *removed (may be NULL) counts what was removed.
+ * Returns 0 or the error's number. */
 int tvm_cache_folder_trim(int folder, uint64_t limit, tvm_cache_stats *left, tvm_cache_stats *removed);
 
 /* The lock of a key: a descriptor that holds it until it is closed; -1 with errno EAGAIN when another holds

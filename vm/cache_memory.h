@@ -1,4 +1,4 @@
-/* The part of the cache that is in memory: for want of a folder. */
+/* The part of the cache that is in memory, for when there is no folder. */
 #ifndef TVM_VM_CACHE_MEMORY_H
 #define TVM_VM_CACHE_MEMORY_H
 
@@ -22,7 +22,8 @@ typedef struct tvm_cache_memory {
 bool tvm_cache_memory_start(tvm_cache_memory *memory, uint64_t limit);
 void tvm_cache_memory_end(tvm_cache_memory *memory);
 bool tvm_cache_memory_get(tvm_cache_memory *memory, tvm_cache_key key, uint8_t **bytes, size_t *size);
-/* Forgets the least recently used beyond the limit; what cannot be had memory for is not kept. */
+/* Removes the least recently used entries beyond the limit; an entry for which memory is short is not kept.
+ */
 void tvm_cache_memory_put(tvm_cache_memory *memory, tvm_cache_key key, const void *bytes, size_t size);
 void tvm_cache_memory_drop(tvm_cache_memory *memory, tvm_cache_key key);
 

@@ -49,17 +49,17 @@ typedef struct tvm_device_ops {
     void (*close)(void *device);
     const char *(*name)(const void *device);
     int (*ordinal)(const void *device); /* among the machine's devices of the kind */
-    /* What went wrong without keeping anything from working (a cache that cannot be used); NULL: nothing. */
+    /* The warning of a problem that made no call fail (a cache that cannot be used); NULL: there was none. */
     const char *(*warning)(const void *device);
     uint32_t (*multiprocessors)(const void *device);
     uint32_t (*target)(const void *device); /* 80, 89, 90, ...: the architecture that code is made for */
 
-    /* A program on the device. code_open is cheap; prepare does the work once per program or kernel, the
-     * first caller for all; launch prepares if need be. The program outlives its code. */
+    /* A program on the device. code_open is cheap; prepare translates and loads once per program or kernel,
+     * in the first caller; launch prepares where that has not been done. The program outlives its code. */
     tvm_status (*code_open)(void *device, const tvm_ir_program *program, void **code, tvm_diags *diags);
     void (*code_close)(void *code);
-    /* Bytes of shared memory that a block has, and that a block of a kernel needs, which takes as long as a
-     * part of its translation; NULL where blocks have any. */
+    /* The bytes of shared memory that a block may have, and that a block of a kernel needs; computing the
+     * latter takes as long as a part of its translation. NULL where blocks may have any number. */
     uint64_t (*shared_bytes)(const void *code);
     tvm_status (*shared_need)(const void *code, uint32_t kernel, uint64_t *needs, tvm_diags *diags);
     tvm_status (*prepare)(void *code, uint32_t kernel, tvm_diags *diags);
@@ -68,9 +68,10 @@ typedef struct tvm_device_ops {
     /* See tvm_code_origin. */
     const char *(*code_origin)(const void *code);
     tvm_status (*launch)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
-    /* Prepares, and makes the memory that this launch takes; the tensors' data is not looked at. */
+    /* Prepares, and allocates the memory that this launch needs; the tensors' data is not read. */
     tvm_status (*reserve)(void *code, const tvm_device_launch *launch, tvm_diags *diags);
-    /* Of `count` launches of one kernel with the same scalars, which take turns. */
+    /* Times `count` launches of one kernel with the same scalars, which run one after the other, again and
+     * again. */
     tvm_status (*time)(void *code, const tvm_device_launch *launches, unsigned count, unsigned repeats,
                        double *microseconds, tvm_diags *diags);
     tvm_status (*synchronize)(void *device, void *stream, tvm_diags *diags);

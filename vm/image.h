@@ -30,11 +30,11 @@ typedef struct tvm_image {
     tvm_cache_key key;
 } tvm_image;
 
-/* Code for a program is the first there is of: an embedded cubin for exactly the target; where a cubin runs
- * on the device and there is a compiler, one from the cache or made now; an embedded cubin for a lower target
- * that runs there; PTX for the driver, embedded if it is for the target or the device is newer than the code
- * generator knows. The program outlives the image. Trouble with the cache, and embedded code that is of
- * another program or code generator, goes to *warnings and stops nothing.
+/* The code for a program is the first of these that exists: an embedded cubin for exactly the target; where a
+ * cubin runs on the device and there is a compiler, a cubin from the cache or one compiled now; an embedded
+ * cubin for a lower target that runs there; PTX for the driver, embedded if it is for the target or the
+ * device is newer than the code generator knows. The program outlives the image. Problems of the cache, and
+ * embedded code of another program or code generator, become *warnings and no failure.
  *
  * tvm_image_embedded gives what is embedded, where that is it, else an image without code; tvm_image_make the
  * rest. */
@@ -57,7 +57,7 @@ typedef enum tvm_embedded_kind {
 } tvm_embedded_kind;
 bool tvm_image_find_embedded(const tvm_image_request *request, const uint64_t hash[2], tvm_embedded_kind kind,
                              tvm_image *image);
-/* A word on those that can no longer be used, if there are any. */
+/* Appends a warning of embedded code that can no longer be used, if there is any. */
 void tvm_image_note_stale(const tvm_ir_program *program, const uint64_t hash[2], tvm_diags *warnings);
 
 #endif

@@ -42,20 +42,20 @@ bool tvm_launch_print_values(tvm_text *out, const tvm_ir_program *program, const
 tvm_text tvm_launch_expr_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t expr,
                               const tvm_launch_env *env);
 
-/* Extents and bytes of global tensor `slot`: a parameter, or one of the launch or a view, whose extents may
- * read the grid. Without strides the bytes are those of the elements, with them those from the first to
- * behind the last one. diags NULL: nobody asks why not. */
+/* Computes the extents and bytes of global tensor `slot`, which is a parameter, or a tensor of the launch or
+ * a view, whose extents may read the grid. Without strides the bytes are those of the elements; with strides
+ * they reach from the first element to the end of the last one. diags may be NULL. */
 tvm_status tvm_launch_shape(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
                             const tvm_launch_env *env, int64_t shape[TVM_MAX_RANK], uint64_t *bytes,
                             tvm_diags *diags);
 
-/* Steps of a global tensor's dimensions in its memory, in elements: also of a view, whose extents then are
- * those of a launch. diags NULL: nobody asks why not. */
+/* Computes the strides of a global tensor's dimensions in its memory, in elements; also those of a view,
+ * whose extents then are those of a launch. diags may be NULL. */
 tvm_status tvm_launch_strides(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t slot,
                               const tvm_launch_env *env, int64_t stride[TVM_MAX_RANK], tvm_diags *diags);
 
-/* The extents of a tensor parameter as they are declared, "[m, k / 64]"; "" for a scalar. malloc'ed; NULL
- * when out of memory. */
+/* Returns the extents of a tensor parameter as they are declared, "[m, k / 64]"; "" for a scalar. malloc'ed;
+ * NULL when out of memory. */
 char *tvm_launch_shape_text(const tvm_ir_program *program, const tvm_ir_kernel *kernel, uint32_t param);
 
 #endif

@@ -17,14 +17,14 @@ typedef struct tvm_limits_state {
     tvm_memory_table memory; /* what tvm_memory_alloc has given out */
 } tvm_limits_state;
 
-/* Are tensors to be looked at of which the caller gives no more than the address? */
+/* Must a launch check tensors of which the caller gives only the address? */
 static inline bool tvm_limits_look_at_memory(tvm_limits_state *limits) {
     return atomic_load_explicit(&limits->known_sizes, memory_order_relaxed) ||
            atomic_load_explicit(&limits->memory.known, memory_order_relaxed);
 }
 
-/* Checks the grid and the `tensors` sizes of a launch of the kernel so named, and takes over what the
- * interpreter is to look at. */
+/* Checks the grid and the sizes of the `tensors` of a launch of the kernel of this name, and copies the
+ * limits that the interpreter checks. */
 tvm_status tvm_limits_check(tvm_limits_state *limits, const char *kernel, uint32_t tensors,
                             tvm_device_launch *launch, tvm_diags *diags);
 

@@ -1,5 +1,5 @@
-/* The blocks of memory that a context has made, by address, so that launches know how much lies behind an
- * address that they are given. All functions may be called by several threads at once. */
+/* The blocks of memory that a context has allocated, by address, so that launches know the size of the memory
+ * at an address that they are given. All functions may be called by several threads at once. */
 #ifndef TVM_VM_MEMORY_TABLE_H
 #define TVM_VM_MEMORY_TABLE_H
 

@@ -1,4 +1,4 @@
-/* NVTX 3 is headers alone: they open the tool's library on the first call, and keep what they found in a
+/* NVTX 3 consists of headers: they open the tool's library on the first call, and keep its functions in a
  * variable of their own. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Does a tool listen? (nsys and its kin name their library in NVTX_INJECTION64_PATH.) False in a build
+/* Does a tool listen? (nsys and similar tools name their library in NVTX_INJECTION64_PATH.) False in a build
  * without NVTX's headers. */
 bool tvm_nvtx_present(void);
 /* A range of the calling thread. */

@@ -1,4 +1,4 @@
-/* Log lines and spans. The timeline's file: trace.c. */
+/* Log lines and spans; trace.c writes the timeline's file. */
 #include "observe.h"
 
 #include <errno.h>

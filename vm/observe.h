@@ -1,4 +1,4 @@
-/* What a context tells of its work: log lines (TILUSVM_LOG), a timeline (tvm_trace_start) and NVTX ranges.
+/* What a context records of its work: log lines (TILUSVM_LOG), a timeline (tvm_trace_start) and NVTX ranges.
  * All of it belongs to a context, and costs one load and a branch where it is off. */
 #ifndef TVM_VM_OBSERVE_H
 #define TVM_VM_OBSERVE_H

@@ -1,4 +1,5 @@
-/* What a context and the code loaded into it are, shared by context.c, code.c, launching and tvm-run. */
+/* The structures of a context and of the code loaded into it, shared by context.c, code.c, launching and
+ * tvm-run. */
 #ifndef TVM_VM_RUNTIME_H
 #define TVM_VM_RUNTIME_H
 
@@ -11,7 +12,7 @@
 #include "launch_limits.h"
 #include "variants.h"
 
-/* What a thread was last told by a context. */
+/* The last message that a context gave to a thread. */
 typedef struct tvm_message_record {
     struct tvm_message_record *next, **link; /* in the context's list */
     tvm_context *context;
@@ -63,7 +64,7 @@ tvm_status tvm_context_finish(tvm_context *context, tvm_status status, tvm_diags
 
 /* TVM_USAGE for calls on a context whose creation failed. */
 tvm_status tvm_context_usable(const tvm_context *context, tvm_diags *diags);
-/* Makes a program of a verified one, which it takes, also when it fails. */
+/* Makes a loaded program of a verified one, whose ownership it takes, also when it fails. */
 tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_program **code,
                             tvm_diags *diags);
 
@@ -71,22 +72,22 @@ tvm_status tvm_context_load(tvm_context *context, tvm_ir_program *program, tvm_p
 tvm_status tvm_launch_addresses(tvm_kernel *function, void *stream, void *const *addresses);
 /* Frees the functions bound to a program's kernels. */
 void tvm_bindings_free(struct tvm_binding *bindings);
-/* What launches on this context's device know of it; scalars are NULL. */
+/* The environment that launches on this context's device have; its scalars are NULL. */
 tvm_launch_env tvm_context_launch_env(const tvm_context *context);
 
-/* Checks scalars, assumes, grid and shapes as a launch does, the tensors' data not; *variant is the kernel
- * that it would run. */
+/* Checks scalars, assumes, grid and shapes as a launch does, but not the tensors' data; *variant is the
+ * kernel that the launch would run. */
 tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
                             const tvm_kernel **variant);
-/* The steps of a tensor parameter, in elements, as tvm_param_shape gives its extents. */
+/* Gives the strides of a tensor parameter, in elements, as tvm_param_shape gives its extents. */
 tvm_status tvm_kernel_strides(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                               int64_t stride[TVM_MAX_RANK]);
 
-/* tvm_time with several sets of arguments, equal in their scalars, at most 64, that the launches take in
- * turn: those of more bytes than the L2 cache has are read from memory. */
+/* As tvm_time, with several sets of arguments, at most 64, which have equal scalars and which the launches
+ * use one after the other: sets that together exceed the L2 cache are read from memory. */
 tvm_status tvm_time_sets(tvm_kernel *function, const tvm_value *const *sets, unsigned set_count, size_t count,
                          unsigned repeats, double *microseconds);
-/* tvm_launchv on the interpreter, which counts. */
+/* As tvm_launchv on the interpreter, which counts what the launch does. */
 tvm_status tvm_launch_counted(tvm_kernel *function, const tvm_value *values, size_t count,
                               tvm_launch_counts *counts);
 

@@ -5,7 +5,7 @@
 
 #include "program.h"
 
-/* Where the kind of a step is a constant, so is all that depends on it. */
+/* Inlined, so that a constant kind of step removes the choice. */
 #define TVM_STEP_INLINE __attribute__((always_inline)) static inline
 
 /* An operator beside those of expressions: a * b + c, of one type. */

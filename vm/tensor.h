@@ -1,4 +1,4 @@
-/* What callers say of the tensors that they pass. */
+/* The check of the tensors that callers describe. */
 #ifndef TVM_VM_TENSOR_H
 #define TVM_VM_TENSOR_H
 

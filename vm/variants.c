@@ -1,4 +1,4 @@
-/* Which kernel of an entry a launch runs. */
+/* The choice of the kernel that a launch of an entry runs. */
 #include "variants_impl.h"
 
 #include <stdlib.h>

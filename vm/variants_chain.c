@@ -1,5 +1,5 @@
-/* Making the conditions of an entry one chain of decisions. && || and ! become jumps, what the device alone
- * decides is decided at once, and a comparison of a parameter with a constant is one range check. */
+/* Makes one chain of decisions from the conditions of an entry. && || and ! become jumps, conditions on the
+ * device alone are folded, and a comparison of a parameter with a constant is one range check. */
 #include "variants_impl.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What an entry's table is made of: private to variants*.c. */
+/* The structure of an entry's table; private to variants*.c. */
 #ifndef TVM_VM_VARIANTS_IMPL_H
 #define TVM_VM_VARIANTS_IMPL_H
 
@@ -6,7 +6,7 @@
 #include "variants_memory.h"
 #include "variants_values.h"
 
-/* Where a decision leads: a step, or the end. */
+/* The target of a decision: another decision, or the end. */
 #define CHOSEN UINT32_C(0x80000000) /* | case */
 #define NOBODY UINT32_MAX
 
@@ -36,8 +36,8 @@ struct tvm_variants {
     tvm_choices *choices; /* made before; NULL: the table is too short to be worth it */
 };
 
-/* The chain: fills decisions, start and rest. What of the expressions the device decides is in `leaves`: the
- * leaves of each, as tvm_expr_leaves, malloc'ed. False: out of memory. */
+/* Makes the chain: fills decisions, start and rest. `leaves` says what of the expressions the device decides:
+ * the leaves of each, as tvm_expr_leaves, malloc'ed. False: out of memory. */
 bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uint8_t **leaves);
 
 #endif

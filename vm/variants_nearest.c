@@ -1,4 +1,4 @@
-/* What a launch is told that no variant serves: the nearest one, and what it needs. */
+/* The message of a launch that no variant serves: it names the nearest variant, and what that needs. */
 #include "variants.h"
 #include "expr_text.h"
 

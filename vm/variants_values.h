@@ -1,5 +1,6 @@
-/* The expressions that an entry's decisions ask for, made ready for a device: what the device alone gives is
- * folded, each node is a step that is taken at most once a choice, and only for a decision that needs it. */
+/* The expressions that an entry's decisions read, prepared for a device: values that depend on the device
+ * alone are folded, and each node is a step that is computed at most once per choice, and only for a decision
+ * that needs it. */
 #ifndef TVM_VM_VARIANTS_VALUES_H
 #define TVM_VM_VARIANTS_VALUES_H
 
@@ -9,8 +10,7 @@ enum { TVM_VALUES_MAX = 2048 };
 
 typedef struct tvm_values tvm_values;
 
-/* A test that is none: the expression has to be evaluated as it is, for it has floats, or there are too many.
- */
+/* No test: the expression has to be evaluated as it is, for it has floats, or there are too many. */
 #define TVM_NO_TEST UINT32_MAX
 
 /* tests[i] becomes the number of the test that expression roots[i], a bool, is; leaves: of each expression of
@@ -19,14 +19,14 @@ typedef struct tvm_values tvm_values;
 bool tvm_values_make(const tvm_ir_kernel *head, const tvm_launch_env *env, const uint8_t *leaves,
                      const uint32_t *roots, uint32_t count, uint32_t *tests, tvm_values **values);
 
-/* What is known so far of the values for one set of arguments. */
+/* The values that are known so far for one set of arguments. */
 typedef struct tvm_values_run {
     uint64_t known, failed; /* segments */
     int64_t values[TVM_VALUES_MAX];
 } tvm_values_run;
 
 void tvm_values_begin(const tvm_values *values, const tvm_scalar *scalars, tvm_values_run *run);
-/* False: a division by zero is in the way, which may be one that the expression does not evaluate. */
+/* False: a step divides by zero, which may be one that the expression does not evaluate. */
 bool tvm_values_test(const tvm_values *values, tvm_values_run *run, uint32_t number, bool *holds);
 
 #endif

@@ -1,7 +1,7 @@
-/* What files of loops over vectors begin with: code for vector instructions at any level of -O, one instance
- * of a loop for each set of them, and the choice among them at run time. Functions inlined into the loops
- * (convert.h) must be declared after this: gcc inlines only between functions of the same options. A product
- * is not contracted into the sum after it: results would depend on the compiler. */
+/* The beginning of files with loops over vectors: code for vector instructions at any level of -O, one
+ * instance of a loop for each set of them, and the choice among them at run time. Functions inlined into the
+ * loops (convert.h) must be declared after this: gcc inlines only between functions of the same options. A
+ * product is not contracted into the sum after it: results would depend on the compiler. */
 #ifndef TVM_VM_VECTOR_H
 #define TVM_VM_VECTOR_H
 

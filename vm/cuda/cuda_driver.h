@@ -51,7 +51,7 @@
     X(event_synchronize, cuEventSynchronize, "cuEventSynchronize")                                           \
     X(event_elapsed, cuEventElapsedTime, "cuEventElapsedTime")
 
-/* The same for what a driver may lack: NULL then. */
+/* The same for functions that a driver may lack, which are then NULL. */
 #if CUDA_VERSION >= 12000
 #define TVM_CUDA_OPTIONAL_FUNCTIONS(X)                                                                       \
     X(launch_with, cuLaunchKernelEx, "cuLaunchKernelEx")                                                     \
@@ -75,8 +75,8 @@ typedef struct tvm_cuda_driver {
 tvm_status tvm_cuda_driver_open(tvm_cuda_driver *driver, tvm_diags *diags);
 void tvm_cuda_driver_close(tvm_cuda_driver *driver);
 
-/* What a driver call's result is to a caller: TVM_OK for CUDA_SUCCESS; the statuses of tvm_status.h from
- * TVM_FAULT on for what a caller can act upon; else TVM_DRIVER. */
+/* The status that a caller gets for the result of a driver call: TVM_OK for CUDA_SUCCESS; the statuses of
+ * tvm_status.h from TVM_FAULT on for what a caller can act upon; else TVM_DRIVER. */
 tvm_status tvm_cuda_status(CUresult result);
 
 /* The same with a diagnostic: the call, the driver's name and text of the error, and what to do. A fault or

@@ -1,7 +1,7 @@
-/* Programs on a GPU: kernels become functions of the driver. What is embedded in a program is one module,
- * which the first kernel that is asked for loads for all. Without it each kernel is a program, an entry of
- * the cache and a module of its own, made when it is first asked for: of the variants of an entry those that
- * launches choose. */
+/* Programs on a GPU: kernels become functions of the driver. The code embedded in a program is one module,
+ * which is loaded for all kernels when the first is asked for. Without embedded code each kernel is a
+ * program, an entry of the cache and a module of its own, which is compiled when the kernel is first asked
+ * for; of an entry's variants only those that launches choose are compiled. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif

@@ -1,20 +1,20 @@
-/* Scratch memory on a GPU: what the tensors that kernels allocate for a launch lie in. It belongs to a
+/* Scratch memory on a GPU: the memory of the tensors that kernels allocate for a launch. It belongs to a
  * stream, so that launches that may overlap never share it; launches on one stream follow each other. Clean
- * memory is one program's alone, so that what a program leaves in it is found by no other. Blocks of memory
- * are kept until the device is closed, clean ones until their program is freed, since launches under way and
+ * memory belongs to one program, so that no other finds what a program leaves in it. Blocks of memory are
+ * kept until the device is closed, clean ones until their program is freed, since launches under way and
  * captured graphs hold their addresses. */
 #ifndef TVM_VM_CUDA_SCRATCH_H
 #define TVM_VM_CUDA_SCRATCH_H
 
 #include "cuda_device.h"
 
-/* Clean memory is zero between launches; what else there is, is undefined. */
+/* Clean memory is zero between launches; other scratch memory is undefined. */
 enum { CUDA_SCRATCH_UNDEFINED, CUDA_SCRATCH_CLEAN, CUDA_SCRATCH_POOLS };
 
 /* Addresses, 256-byte aligned, of at least bytes[i] bytes of each pool for launches of a program (which
  * `code` stands for) on the stream (0 for 0 bytes). Where the memory is there already nothing is locked or
- * allocated; else it is made, and the stream waited for, or, while it is being captured, one of the
- * function's own; TVM_DEVICE_MEMORY. The CUDA context is current. */
+ * allocated. Otherwise the function allocates it and waits for the stream, or, while that is being captured,
+ * for a stream of its own; it fails with TVM_DEVICE_MEMORY. The CUDA context is current. */
 tvm_status tvm_cuda_scratch_get(cuda_device *device, CUstream stream, const void *code,
                                 const uint64_t bytes[CUDA_SCRATCH_POOLS],
                                 CUdeviceptr address[CUDA_SCRATCH_POOLS], tvm_diags *diags);

@@ -1,6 +1,6 @@
-/* The tensor maps of a kernel's launches: what TMA is told of a tensor, made from its
- * address and extents as the kernel's ABI says. Those that launches asked for last are kept, so that a launch
- * with the same tensors finds its maps and nothing is allocated or locked. */
+/* The tensor maps of a kernel's launches, which describe tensors to TMA; they are made from a tensor's
+ * address and extents as the kernel's ABI says. The maps of the last launches are kept, so that a launch with
+ * the same tensors neither makes maps, allocates nor locks. */
 #ifndef TVM_VM_CUDA_TENSOR_MAP_H
 #define TVM_VM_CUDA_TENSOR_MAP_H
 
@@ -8,8 +8,8 @@
 
 typedef struct cuda_tensor_maps cuda_tensor_maps;
 
-/* For the maps of a kernel's ABI; NULL where it has none. The CUDA context is current. TVM_UNSUPPORTED where
- * the driver makes no tensor maps. */
+/* Makes the cache of the maps of a kernel's ABI; NULL where it has none. The CUDA context is current.
+ * TVM_UNSUPPORTED where the driver makes no tensor maps. */
 tvm_status tvm_cuda_tensor_maps_open(cuda_device *device, const tvm_ir_program *program,
                                      const tvm_ir_kernel *kernel, const tvm_kernel_abi *abi,
                                      cuda_tensor_maps **maps, tvm_diags *diags);

@@ -22,13 +22,13 @@ void tvm_interp_free(tvm_interp_kernel *kernel);
 
 enum { TVM_INTERP_MULTIPROCESSORS = 4 };
 
-/* What launches with the sanitizer leave behind for those that may begin before they have ended: one entry a
- * launch, the latest first. */
+/* The accesses that launches with the sanitizer leave for later launches that may begin before they have
+ * ended: one entry per launch, the latest first. */
 typedef struct tvm_sanitize_past tvm_sanitize_past;
 void tvm_sanitize_past_free(tvm_sanitize_past *past);
 
 typedef struct tvm_interp_options {
-    unsigned threads;             /* blocks run on this many host threads; 0: one a core */
+    unsigned threads;             /* blocks run on this many host threads; 0: one per core */
     uint32_t multiprocessors;     /* of the device that launches see; 0: TVM_INTERP_MULTIPROCESSORS */
     uint32_t target;              /* that launches see */
     uint64_t instructions;        /* that may be executed, each counted once for its team; 0: no limit */

@@ -1,5 +1,5 @@
-/* Atomic operations. An instruction is done as a whole, its elements one after the other in row-major order.
- * Where the order of blocks can be seen, blocks take turns (interp_turns.c). */
+/* Atomic operations. An instruction is executed as a whole, its elements one after the other in row-major
+ * order. Where the order of blocks can be seen, blocks take turns (interp_turns.c). */
 #include "interp_impl.h"
 #include "sanitize.h"
 

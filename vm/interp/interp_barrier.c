@@ -1,5 +1,5 @@
-/* mbarriers. A phase ends with its last arrival, once the bytes have come that were announced to it; each
- * warp counts the phases that it has waited for, so that no program names one. */
+/* mbarriers. A phase ends with its last arrival, once the bytes that its expect-tx count announces have been
+ * copied; each warp counts the phases that it has waited for, so that no program names a phase. */
 #include "interp_impl.h"
 #include "sanitize.h"
 

@@ -40,11 +40,11 @@ uint64_t tvm_interp_box_inside(const interp_box *b);
  * store it is dropped. */
 void tvm_interp_box_move(interp_box b, interp_direction way, interp_width w, uint8_t *container,
                          uint8_t *dense);
-/* Tells the sanitizer of the tile's elements that lie inside. */
+/* Reports the tile's elements that lie inside to the sanitizer. */
 tvm_status tvm_interp_box_sanitize(interp_box b, interp_context *context, const interp_insn *insn,
                                    const sanitize_access *access);
 
-/* Steps, in elements, of a tensor whose elements are one behind the other. */
+/* Computes the strides, in elements, of a contiguous row-major tensor. */
 void tvm_interp_row_major(unsigned rank, const int64_t *shape, int64_t *stride);
 /* Extents of a shared or register tensor; returns its rank. */
 unsigned tvm_interp_slot_shape(const tvm_interp_kernel *k, uint32_t slot, int64_t shape[TVM_MAX_RANK]);

@@ -1,4 +1,4 @@
-/* Bulk copies: what they bring is there when the phase of their mbarrier ends, not before. */
+/* Bulk copies: their tiles are written when the phase of their mbarrier ends, not before. */
 #include "interp_impl.h"
 #include "sanitize.h"
 

@@ -1,4 +1,4 @@
-/* The blocks of a cluster: they meet, and reach into each other's shared memory. */
+/* The blocks of a cluster: they synchronize, and access each other's shared memory. */
 #include "interp_impl.h"
 #include "sanitize.h"
 

@@ -78,7 +78,7 @@ tvm_status tvm_interp_ELSE(interp_context *context, const interp_insn *insn) {
     return TVM_OK;
 }
 
-/* The next turn of the loop that opens at `opener`, whose END is at `end`. */
+/* The next iteration of the loop that opens at `opener`, whose END is at `end`. */
 static tvm_status next_turn(interp_context *context, uint32_t opener, uint32_t end) {
     const interp_block *block = context->block;
     const tvm_insn *loop = &block->kernel->kernel->insns[opener];

@@ -1,5 +1,5 @@
-/* What ends a launch from outside: a number of instructions, a time, another thread. Looked at once in a
- * slice of instructions, of which each worker takes its own. */
+/* The limits that end a launch: a number of instructions, a time, a call of tvm_cancel in another thread.
+ * They are checked once per slice of instructions; each worker has slices of its own. */
 #include "interp_impl.h"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-/* What the user is told: print-tensor, printf, assert and trap. */
+/* Instructions with output to the user: print-tensor, printf, assert and trap. */
 #include "interp_impl.h"
 
 #include <inttypes.h>

@@ -197,7 +197,8 @@ static bool look_again(interp_block *block) {
     return true;
 }
 
-/* Runs those that are ready in turn, each until it blocks; counts them, and those that are done. */
+/* Runs the contexts that are ready, one after the other, each until it blocks; counts them, and those that
+ * have ended. */
 static tvm_status run_ready(interp_block *block, uint32_t *ran, uint32_t *done) {
     for (uint32_t c = 0; c < block->context_count; c++) {
         interp_context *context = &block->contexts[c];

@@ -1,4 +1,4 @@
-/* scan: what comes before each element along an axis, combined in the order that the language fixes. */
+/* scan: the elements before each element along an axis, combined in the order that the language fixes. */
 #include "interp_impl.h"
 
 #include <stdlib.h>

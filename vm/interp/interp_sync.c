@@ -1,6 +1,6 @@
-/* What orders blocks and launches. A block that waits, for a semaphore or for elements that are put, keeps
- * its worker thread asleep. Blocks are begun in the order of their index, so that those of a lower index run
- * or have ended. */
+/* Instructions that order blocks and launches. While a block waits for a semaphore or for elements that are
+ * put, its worker thread sleeps. Blocks begin in the order of their index, so that blocks of a lower index
+ * run or have ended. */
 #include "interp_impl.h"
 #include "sanitize.h"
 

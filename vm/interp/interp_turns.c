@@ -1,8 +1,8 @@
-/* Kernels in which it can be seen in which order blocks do an atomic operation: what is fetched, sums of
- * floats. So that it is the same in every run, on any number of host threads, clusters take turns: as many
- * lanes as the launch sees multiprocessors, each with every so many-th cluster, one after the other, do one
- * such operation each, in the order of their numbers. What is between two of them is done at any time. A lane
- * that waits for its turn keeps no thread. */
+/* Kernels whose results show the order in which blocks execute atomic operations: fetched values, sums of
+ * floats. Clusters take turns, so that the order is the same in every run, on any number of host threads.
+ * There are as many lanes as the launch sees multiprocessors; n lanes run every n-th cluster each, one after
+ * the other. The lanes execute one atomic operation each, in the order of their numbers; instructions between
+ * two such operations run at any time. A lane that waits for its turn occupies no thread. */
 #include <stdlib.h>
 
 #include "interp_impl.h"

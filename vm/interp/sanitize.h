@@ -114,7 +114,7 @@ tvm_status tvm_interp_sanitize_copy(interp_context *context, const interp_copy *
 
 /* ---- order ---- */
 
-/* The next turn of a loop: what an instruction does in it is another access. */
+/* Begins the next iteration of a loop: an instruction makes other accesses in it than in the last one. */
 void tvm_sanitize_turn(const interp_context *context);
 tvm_status tvm_sanitize_sync(interp_context *context);
 tvm_status tvm_sanitize_sync_warp(interp_context *context);

@@ -1,4 +1,4 @@
-/* From an instruction to elements: the tensors' shadows, a launch and its blocks. */
+/* The elements that an instruction accesses: the tensors' shadows, a launch and its blocks. */
 #include "sanitize_impl.h"
 
 #include <stdlib.h>

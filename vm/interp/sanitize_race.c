@@ -1,5 +1,4 @@
-/* An access that nothing orders after an earlier one: what it is called, who did both, and what would help.
- */
+/* An access that nothing orders after an earlier one: its kind, the threads of both, and a hint. */
 #include "sanitize_impl.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* Shadow memory: of each element, or byte, who wrote and who read it last; and the comparison of that with
- * who touches it now. Most elements of a row have the same past, so the relation of an event to the access is
- * found once. */
+/* Shadow memory: for each element, or byte, the last write and the last read; and the comparison of these
+ * with a new access. Most elements of a row have the same past, so that the relation of an event to the
+ * access is found once. */
 #include "sanitize_impl.h"
 
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static bool holds(const san_layout *layout, uint32_t first, uint32_t thread) {
     return offset < TVM_MAX_THREADS && layout->holders[offset / 64] >> (offset % 64) & 1;
 }
 
-/* Are all of `mine` among the holders that `first` begins? */
+/* Are all threads of `mine` among the holders of which `first` is the lowest? */
 static bool among(const san_layout *theirs, uint32_t first, const san_layout *mine, uint32_t own) {
     for (uint32_t t = 0; t < TVM_MAX_THREADS; t++)
         if (mine->holders[t / 64] >> (t % 64) & 1 && !holds(theirs, first, own + t)) return false;

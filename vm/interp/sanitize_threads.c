@@ -1,5 +1,5 @@
-/* Who touches which element of a tile: threads that hold it in registers, warps that copy parts of it, or
- * multiply. */
+/* The threads that access each element of a tile: threads that hold it in registers, and warps that copy a
+ * part of the tile, or multiply it. */
 #include "sanitize_impl.h"
 
 #include <stdlib.h>

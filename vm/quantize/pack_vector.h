@@ -33,7 +33,7 @@ static inline uint32_t pack_key_bits(int32_t key) {
  * these upper bits, or of the f16's own bits in the upper half. */
 void tvm_pack_extremes(pack_float type, const pack_rows *rows, int32_t *greatest, int32_t *least);
 
-/* How scales are chosen. */
+/* The ways to choose scales. */
 typedef enum pack_scaling {
     PACK_SYMMETRIC, /* (code - offset) * scale, the scale such that neither end of the codes is passed */
     PACK_ONE_BIT,   /* the same of u1 with offset 1, whose values are 0 and -scale: a scale of either sign */
@@ -100,8 +100,8 @@ void tvm_pack_values(const float values[256], const uint8_t *codes, const float 
                      size_t count, float *to);
 void tvm_pack_to_half(pack_float type, const float *from, size_t count, uint16_t *to);
 
-/* Copies codes that were given, one to a byte; false when one is none of the type. Codes of signed types may
- * be their values, sign-extended. */
+/* Copies given codes, one per byte; false when one is no code of the type. Codes of signed types may be their
+ * values, sign-extended. */
 bool tvm_pack_copy_codes(tvm_dtype type, bool sign_extended, const pack_rows *rows, uint8_t *codes,
                          size_t code_stride);
 

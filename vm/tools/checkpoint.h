@@ -12,13 +12,13 @@ typedef struct checkpoint_options {
     tvm_dtype scale_type; /* f16 or bf16; kind TVM_KIND_NONE: as they are found, f16 where that is neither */
     unsigned threads;     /* 0: one a core */
     tvm_work_progress progress;
-    tvm_diags *warnings; /* gets what is no error: scales that are rounded; NULL: not wanted */
+    tvm_diags *warnings; /* gets warnings of scales that are rounded; NULL: they are not wanted */
 } checkpoint_options;
 
-/* Writes options->output as tilusvm-weights(5) says: every layer of a format that is known, and all other
- * tensors as they are. Files appear when all of them are written. TVM_FORMAT for what is malformed, with the
- * tensor; TVM_UNSUPPORTED for a format or a form of it that is not known; TVM_NOT_FOUND where nothing is
- * quantized. */
+/* Writes options->output as tilusvm-weights(5) says: every layer of a known format, and all other tensors as
+ * they are. Files appear once all of them are written. It fails with TVM_FORMAT for a malformed tensor, which
+ * the message names, with TVM_UNSUPPORTED for an unknown format or an unknown form of one, and with
+ * TVM_NOT_FOUND where nothing is quantized. */
 tvm_status tvm_checkpoint_import(const checkpoint_options *options, tvm_diags *diags);
 
 /* "gptq, gptq_v2, awq, ..." */

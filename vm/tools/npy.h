@@ -30,23 +30,24 @@ typedef struct tvm_npy {
  */
 tvm_status tvm_npy_parse(const uint8_t *file, size_t size, const char *path, tvm_npy *npy, tvm_diags *diags);
 
-/* How long the file is, as a tvm_file_extent: the bytes before the header's text, then those before the data,
- * then all. */
+/* Returns how long the file is, as a tvm_file_extent: the bytes before the header's text, then those before
+ * the data, then all. */
 uint64_t tvm_npy_extent(const uint8_t *file, size_t size);
 
-/* How a tensor of this type and shape stands in a file: f16 f32 f64 and integers as themselves, bool as bool,
- * bf16 as '<u2', tf32 as '<f4', low-bit types (i8 and u8 apart) as '|u1' with the last extent counting bytes
- * of the bit string. false when the shape is no array: a negative extent, a row that is not whole bytes, a
- * size beyond 64 bits. */
+/* Tells how a file stores a tensor of this type and shape: f16 f32 f64 and integers as themselves, bool as
+ * bool, bf16 as '<u2', tf32 as '<f4', low-bit types (i8 and u8 apart) as '|u1' with the last extent counting
+ * bytes of the bit string. false when the shape is no array: a negative extent, a row that is not whole
+ * bytes, a size beyond 64 bits. */
 bool tvm_npy_of(tvm_dtype type, unsigned rank, const int64_t *shape, tvm_npy *npy);
 
-/* May a file with this header be given for a tensor that stands as `expected`? (An opaque '|V2' or '|V1', as
- * ml_dtypes writes, may be given for bf16 and low-bit types.) */
+/* Does a file with this header serve for a tensor that a file stores as `expected`? (An opaque '|V2' or
+ * '|V1', as ml_dtypes writes, may be given for bf16 and low-bit types.) */
 bool tvm_npy_fits(const tvm_npy *given, const tvm_npy *expected, tvm_dtype type);
 
-/* Elements from one to the next along each dimension, in the file. */
+/* Computes the strides of the dimensions in the file, in elements. */
 void tvm_npy_steps(const tvm_npy *npy, int64_t step[TVM_MAX_RANK]);
-/* Copies the array's elements from such steps to others. Where several have one place, the last one stays. */
+/* Copies the array's elements from such strides to others. Where several elements have the same place, the
+ * last one stays. */
 void tvm_npy_arrange(const tvm_npy *npy, const int64_t *to_step, uint8_t *to, const int64_t *from_step,
                      const uint8_t *from);
 

@@ -28,14 +28,15 @@ typedef struct pack_options {
     pack_codes_given given;
     unsigned threads; /* 0: one a core */
     tvm_work_progress progress;
-    tvm_diags *warnings; /* gets what is no error: scales that underflow; NULL: not wanted */
+    tvm_diags *warnings; /* gets warnings of scales that underflow; NULL: they are not wanted */
 } pack_options;
 
 /* Writes options->output, whole or not at all. */
 tvm_status tvm_pack(const pack_options *options, tvm_diags *diags);
 
-/* The other way: to .npy, or .safetensors (tensor `weight`) where the output's name ends so, of options->type
- * f32, f16 or bf16. Of the options input, output, layout, kernel, type, threads and progress are used. */
+/* Turns codes back into weights of options->type f32, f16 or bf16, in a .npy file, or in a .safetensors file
+ * (tensor `weight`) where the output's name ends in .safetensors. It reads the options input, output, layout,
+ * kernel, type, threads and progress. */
 tvm_status tvm_unpack(const pack_options *options, tvm_diags *diags);
 
 #endif

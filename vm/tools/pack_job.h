@@ -1,4 +1,4 @@
-/* What packing and unpacking work on, shared by pack.c, pack_quantize.c and pack_unpack.c. */
+/* The state of packing and unpacking, shared by pack.c, pack_quantize.c and pack_unpack.c. */
 #ifndef TVM_VM_PACK_JOB_H
 #define TVM_VM_PACK_JOB_H
 
@@ -26,7 +26,7 @@ typedef struct pack_buffers {
     uint64_t first_group, first_column; /* of them, the first group's first */
 } pack_buffers;
 
-/* A scale that underflows at this place comes before all that were counted. */
+/* Is a scale that underflows at this place before all that were counted? */
 static inline bool pack_is_first(const pack_buffers *counted, uint64_t group, uint64_t column) {
     if (!counted->underflows || group != counted->first_group)
         return !counted->underflows || group < counted->first_group;

@@ -7,7 +7,7 @@
 #include "types.h"
 
 typedef enum tvm_run_source {
-    TVM_RUN_TEXT,  /* a number, or what a parameter of any type refuses */
+    TVM_RUN_TEXT,  /* a number, or a text that a parameter of any type refuses */
     TVM_RUN_FILE,  /* @file.npy */
     TVM_RUN_RAND,  /* rand, rand:SEED */
     TVM_RUN_ZEROS, /* zeros, and out:file.npy alone */

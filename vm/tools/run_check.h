@@ -20,12 +20,12 @@ tvm_status tvm_run_check_open(const char *reference, tvm_run_check *check, tvm_d
 tvm_status tvm_run_check_copy(tvm_run_check *check, const tvm_run_binding *binding, tvm_diags *diags);
 /* After the kernel has run: calls the function on the copies, and compares every tensor. An element x is
  * right when |x - r| <= tolerance * max(1, |r|), r the reference's; a negative tolerance means two units in
- * the last place of 1 for floats and equality for other types. What differs is written to `report` (NULL:
- * nowhere), a line a tensor. TVM_INVALID when an element is not right. */
+ * the last place of 1 for floats and equality for other types. Each tensor that differs gets a line in
+ * `report` (NULL: none). TVM_INVALID when an element is not right. */
 tvm_status tvm_run_check_compare(tvm_run_check *check, const tvm_run_binding *binding, double tolerance,
                                  FILE *report, tvm_diags *diags);
-/* The same with the tensors that are in check->data already, of which those that are not (NULL) are passed
- * over; symbol is what messages call the reference. No function is called. */
+/* The same with reference tensors that are in check->data already; those that are NULL are skipped. Messages
+ * call the reference `symbol`. No function is called. */
 tvm_status tvm_run_check_against(const tvm_run_check *check, const tvm_run_binding *binding, double tolerance,
                                  FILE *report, tvm_diags *diags);
 void tvm_run_check_close(tvm_run_check *check);

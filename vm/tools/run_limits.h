@@ -4,8 +4,8 @@
 
 #include "tvm.h"
 
-/* Reads NAME=N[,NAME=N...] into the limits that are named, of which the others stay as they are; `text` is
- * written to, as strsep(3) does. NULL, or what is wrong with it: the word that is none. */
+/* Reads NAME=N[,NAME=N...] into the limits that are named; the others keep their values. `text` is modified,
+ * as strsep(3) does. Returns NULL, or the word that is no limit. */
 const char *tvm_run_limits_parse(char *text, tvm_limits *limits);
 /* Names of the limits, for a message. */
 extern const char tvm_run_limits_names[];

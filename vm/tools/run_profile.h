@@ -1,5 +1,5 @@
-/* tvm-run --profile: what a launch does, counted by the interpreter, beside its time on a GPU and the walls
- * that keep it from being faster. */
+/* tvm-run --profile: what a launch does, counted by the interpreter, with its time on a GPU and the roofline
+ * ceilings that bound it. */
 #ifndef TVM_VM_TOOLS_RUN_PROFILE_H
 #define TVM_VM_TOOLS_RUN_PROFILE_H
 
@@ -25,16 +25,16 @@ typedef struct tvm_run_profile {
     uint64_t passes, conflicts;
     char target[16];
     /* on a GPU; NAN on the interpreter */
-    double microseconds, bytes_per_second, operations_per_second; /* the latter two: the walls */
-    bool walls_measured;                                          /* now, not taken from the cache */
+    double microseconds, bytes_per_second, operations_per_second; /* the latter two: the roofline ceilings */
+    bool walls_measured;                                          /* measured now, not taken from the cache */
 } tvm_run_profile;
 
 /* Counts one more launch with the binding's arguments, on the interpreter, from the contents that the
- * arguments say, and measures on a GPU. The tensors of the binding have other contents afterwards. Bank
+ * arguments name, and measures on a GPU. The tensors of the binding have other contents afterwards. Bank
  * conflicts are those of the device's target, on the interpreter of the one that was asked for. */
 tvm_status tvm_run_profile_take(tvm_run_binding *binding, const tvm_run_args *args, tvm_run_profile *profile,
                                 tvm_diags *diags);
-/* The bytes that memory must move at least: each touched one, and no tensor's more than once. */
+/* The least bytes that memory must move: each touched one, and no tensor's more than once. */
 uint64_t tvm_run_profile_bytes(const tvm_run_profile *profile);
 /* Operations of the tensor pipes, those of 8 bits counted half and those of 32 bits twice, as the pipes'
  * rates are. */

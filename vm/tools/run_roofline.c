@@ -30,7 +30,7 @@ static bool is_measured(const tvm_run_profile *p) {
     return !isnan(p->microseconds);
 }
 
-/* The share of the time that each wall explains, in percent. */
+/* The share of the time that each roofline ceiling explains, in percent. */
 static double memory_share(const tvm_run_profile *p) {
     return 100 * (double)tvm_run_profile_bytes(p) / p->bytes_per_second / (p->microseconds * 1e-6);
 }

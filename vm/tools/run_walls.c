@@ -1,6 +1,7 @@
-/* The walls of a GPU, measured once and kept in the cache: how fast a kernel reads memory that does nothing
- * else, and how fast a large product of matrices is. Both are programs of the machine itself. How many warps
- * and loads, or which tile, is best differs from GPU to GPU: several are tried. */
+/* The roofline ceilings of a GPU, measured once and kept in the cache: the rate at which a kernel that does
+ * nothing else reads memory, and the rate of a large product of matrices. Both kernels are programs of the
+ * virtual machine itself. The best number of warps and loads, and the best tile, differ from GPU to GPU, so
+ * that several are tried. */
 #include "run_profile.h"
 
 #include <math.h>
@@ -116,7 +117,7 @@ static tvm_status load(tvm_context *context, const char *text, const char *name,
 static tvm_status measure_reads(tvm_context *context, unsigned multiprocessors, double *bytes_per_second,
                                 tvm_diags *diags) {
     wall w = {.context = context};
-    /* a whole number of turns, however many blocks and warps there are */
+    /* a whole number of iterations, however many blocks and warps there are */
     int64_t turn = (int64_t)multiprocessors * WARPS_MOST * 128 * DEPTH_MOST, n = READ_BYTES / 4 / turn * turn;
     double least = INFINITY;
     if (!n) n = turn;

@@ -1,4 +1,4 @@
-/* The folder of the variants' files. A process of its own removes it when tvm-tune has ended, however it did.
+/* The folder of the variants' files. A separate process removes it when tvm-tune has ended, however it ended.
  */
 #include "tune.h"
 

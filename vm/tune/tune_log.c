@@ -1,4 +1,4 @@
-/* The log of a run in JSON, from which a later run takes what is known. */
+/* The log of a run in JSON, from which a later run takes the results. */
 #include "tune.h"
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* What is shown while it runs: "[######..................] 12/48 variants, 0:32 left" on a terminal. */
+/* The progress bar: "[######..................] 12/48 variants, 0:32 left" on a terminal. */
 #include "tune.h"
 
 #include <stdarg.h>

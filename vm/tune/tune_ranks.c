@@ -1,5 +1,5 @@
-/* The ranks of an MPI job: what tvm-tune needs of MPI, each message with a limit of time, as a rank that is
- * gone takes and sends none. */
+/* The ranks of an MPI job: the functions of MPI that tvm-tune needs. Each message has a limit of time, as a
+ * lost rank neither takes nor sends any. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif

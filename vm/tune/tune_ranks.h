@@ -14,10 +14,10 @@ typedef struct tune_ranks {
     int local; /* among those of this machine */
 } tune_ranks;
 
-/* Rank 0 of 1 where no launcher of MPI has started the process; else MPI is ended when the process exits. An
- * error where one has and tvm-tune was built without MPI. */
+/* Gives rank 0 of 1 where no launcher of MPI has started the process; otherwise MPI ends when the process
+ * exits. It fails where a launcher has started the process and tvm-tune was built without MPI. */
 tvm_status tune_ranks_begin(tune_ranks *ranks, tvm_diags *diags);
-/* False: not taken within `limit` seconds. The bytes must stay where they are then. */
+/* False when the message was not taken within `limit` seconds; the bytes must then stay in place. */
 bool tune_ranks_send(int to, const void *bytes, size_t size, double limit);
 /* A message of exactly this size; the rank that sent it, or -1: none came within `limit` seconds. */
 int tune_ranks_receive(int from, void *bytes, size_t size, double limit);

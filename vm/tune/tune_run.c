@@ -1,6 +1,7 @@
-/* The variants, to those who measure: each is checked and measured quickly on every shape, then of each shape
- * those that may be the best, and the default, thoroughly, taking turns. What belongs together is a job,
- * which one seat does, so that the times of a shape's best come from one GPU. */
+/* Hands the variants out to the seats that measure. Each variant is checked and measured quickly on every
+ * shape; then for each shape those that may be the best, and the default, are measured thoroughly, in rounds.
+ * Measurements that are compared are one job, which one seat does, so that the times of a shape's best come
+ * from one GPU. */
 #include "tune.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ static bool hand_out(run *r) {
     return any;
 }
 
-/* Of a shape the median of the rounds counts; of a variant that failed meanwhile nothing does. */
+/* For a shape the median of the rounds counts; a variant that failed meanwhile has no cost. */
 static void finish(run *r, const job *j) {
     for (uint32_t i = 0; j->shape != UINT32_MAX && i < j->variant_count; i++) {
         const double *x = &j->samples[i], y = x[j->variant_count], z = x[2 * j->variant_count];
@@ -150,7 +151,7 @@ static double least_of(const tune *t, unsigned shape) {
     return least;
 }
 
-/* In rounds, so that what changes on the machine meanwhile concerns all of them. */
+/* Measures in rounds, so that changes of the machine meanwhile affect all variants. */
 static tvm_status measure_again(tune *t, tune_team *team, tvm_diags *diags) {
     run r = {.t = t, .team = team, .repeats = t->options.repeats};
     r.jobs = calloc(t->shape_count, sizeof *r.jobs);

@@ -1,6 +1,6 @@
 /* Rank 0 hands tasks out; every other rank reports, twice a second at least, and gets one order for each
- * report. So nothing is ever sent to a rank that has not just spoken, and one that is silent for a while is
- * lost: what it had is done by others. If it was only slow, it gets its seat back with its next report. */
+ * report. So an order goes only to a rank that has just reported, and a rank that is silent for a while is
+ * lost: others do its tasks. If it was only slow, it gets its seat back with its next report. */
 #include "tune_team.h"
 
 #include <math.h>
