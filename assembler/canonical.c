@@ -137,7 +137,7 @@ static bool entry(walk *w, const tvm_ir_entry *old) {
     for (uint32_t i = 0; i < old->head.param_count; i++) w->slots[i] = i;
     for (uint32_t i = 0; i < old->case_count; i++) {
         tvm_ir_case made = old->cases[i];
-        if (!expr(w, made.condition, &made.condition) ||
+        if (!expr(w, made.condition, &made.condition) || !expr(w, made.cost, &made.cost) ||
             tvm_ir_entry_add_case(w->to, &w->to->entries[w->index], &made) == TVM_NONE)
             return false;
     }

@@ -437,6 +437,10 @@ static void print_entry(listing *l, const tvm_ir_entry *entry) {
             tvm_text_puts(&l->out, " if ");
             print_expr(l, made->condition, false);
         }
+        if (made->cost != TVM_NONE) {
+            tvm_text_puts(&l->out, " cost ");
+            print_expr(l, made->cost, false);
+        }
         tvm_text_puts(&l->out, "\n");
     }
     tvm_text_puts(&l->out, ".end\n");

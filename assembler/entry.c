@@ -107,10 +107,27 @@ static bool condition(tvm_asm *as, uint32_t *expr, bool *never) {
            tvm_asm_launch_time(as, token, *expr, 0, "a condition");
 }
 
+/* Evaluated where the case holds, a constant one too. */
+static bool cost(tvm_asm *as, const tvm_token *token, uint32_t *expr) {
+    const tvm_token *at = tvm_asm_peek(as);
+    char name[TVM_DTYPE_NAME_MAX];
+    tvm_value value;
+    if (as->version < TVM_LANGUAGE_OF_COSTS)
+        return tvm_asm_error(as, token, NULL, "the cost of a case needs '.vasm %d'", TVM_LANGUAGE_OF_COSTS);
+    if (!tvm_asm_expression(as, &value) || value.kind == TVM_VALUE_POISON) return false;
+    if (!tvm_value_is_scalar(&value))
+        return tvm_asm_error(as, at, NULL, "a cost is an integer, not %s", tvm_value_what(&value));
+    tvm_dtype type = tvm_asm_type_of(as, &value);
+    if (value.kind == TVM_VALUE_BOOL || !(tvm_dtype_same(type, TVM_I(32)) || tvm_dtype_same(type, TVM_I(64))))
+        return tvm_asm_invalid(as, at, type.kind == TVM_KIND_BOOL ? NULL : "write i64(...)",
+                               "a cost has type i64 or i32, not %s", tvm_dtype_name(type, name));
+    return tvm_asm_lower(as, at, &value, TVM_I(64), expr) && tvm_asm_launch_time(as, at, *expr, 0, "a cost");
+}
+
 bool tvm_asm_case(tvm_asm *as, const tvm_token *token) {
     tvm_ir_entry *entry = &as->program->entries[as->entry_index];
     const tvm_token *at = tvm_asm_peek(as);
-    tvm_ir_case made = {.condition = TVM_NONE};
+    tvm_ir_case made = {.condition = TVM_NONE, .cost = TVM_NONE};
     bool never = false;
     const char *name;
     uint32_t length;
@@ -122,9 +139,11 @@ bool tvm_asm_case(tvm_asm *as, const tvm_token *token) {
     if (made.kernel != TVM_NONE && !check_signature(as, at, made.kernel)) return false;
     if (tvm_asm_accept(as, "if")) {
         if (!condition(as, &made.condition, &never)) return false;
-    } else if (!tvm_asm_at_end(as)) {
+    } else if (!tvm_asm_at_end(as) && !tvm_asm_at(as, "cost")) {
         return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected 'if' and a condition, or the end of line");
     }
+    const tvm_token *word = tvm_asm_peek(as);
+    if (tvm_asm_accept(as, "cost") && !cost(as, word, &made.cost)) return false;
     if (!never && made.kernel == TVM_NONE) return no_variant(as, at, name, length);
     if (!tvm_asm_expect_end(as) || never) return never;
     if (entry->case_count >= TVM_MAX_CASES)

@@ -7,7 +7,7 @@
 #include "parser.h"
 
 /* Words that statements have between their parts, beside the names of operands. */
-static const char *const joining[] = {"to", "in", "global"};
+static const char *const joining[] = {"to", "in", "global", "cost"};
 
 typedef struct visitor {
     tvm_word_kind kind;

@@ -105,13 +105,20 @@ static void need_kernel(const tvm_ir_program *program, const tvm_ir_kernel *kern
             need(version, 3);
 }
 
+static void need_entry(const tvm_ir_program *program, const tvm_ir_entry *entry, row_ages *ages,
+                       unsigned *version) {
+    need_kernel(program, &entry->head, ages, version);
+    for (uint32_t i = 0; i < entry->case_count; i++)
+        if (entry->cases[i].cost != TVM_NONE) need(version, TVM_LANGUAGE_OF_COSTS);
+}
+
 unsigned tvm_language_needed(const tvm_ir_program *program) {
     unsigned version = 1;
     row_ages ages = {{UNKNOWN}};
     for (uint32_t i = 0; i < program->kernel_count; i++)
         need_kernel(program, &program->kernels[i], &ages, &version);
     for (uint32_t i = 0; i < program->entry_count; i++)
-        need_kernel(program, &program->entries[i].head, &ages, &version);
+        need_entry(program, &program->entries[i], &ages, &version);
     return version;
 }
 

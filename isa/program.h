@@ -416,10 +416,12 @@ tvm_team tvm_team_next(tvm_team_walk *walk, const tvm_ir_kernel *kernel, const t
 typedef struct tvm_ir_case {
     uint32_t condition; /* bool launch-time expression of the head; TVM_NONE: always */
     uint32_t kernel;    /* index in the program */
+    uint32_t cost; /* i64 launch-time expression of the head; TVM_NONE: the case is a choice of its own */
 } tvm_ir_case;
 
-/* A name under which several kernels of one signature, its variants, are launched: that of the first case
- * whose condition holds. */
+/* A name under which several kernels of one signature, its variants, are launched. Cases with a cost that
+ * follow one another are one choice, a case without is one of its own. The kernel is that of the first choice
+ * that has a case whose condition holds: of such cases the one that costs least, the first of equals. */
 typedef struct tvm_ir_entry {
     tvm_ir_kernel head; /* a kernel without code: name (unique among kernels and entries), the parameters of
                            the first variant with ranks but without shapes, and the conditions' expressions */

@@ -24,6 +24,7 @@
  *   ENTR      (may be missing: no entries) u32 count, of each:
  *             u32 name  u32 expressions  u32 cases; expressions as above, whose slots are the parameters of the
  *             first case's kernel; of each case: u32 condition (an expression, or ffffffff: always)  u32 kernel
+ *             from language 7 on: u32 cost (an expression, or ffffffff: none)
  *   LINE      (may be missing) u32 count  strings, the files; for each kernel and insn: u32 file  u32 line
  *   IMGS      (may be missing) u32 version  u32 count, of each: u32 code generator  u64 hash[2]
  *             u8 kind (0 PTX, 1 cubin)  string target  string maker  u32 facts  u32 fact[facts]

@@ -322,12 +322,14 @@ static void read_entry_table(reader *r) {
     tvm_ir_entry *entry = &r->program->entries[r->program->entry_count - 1];
     entry->shapes_may_differ = r->language < TVM_LANGUAGE_OF_SHAPES;
     uint32_t exprs = take_count(r, 5, TVM_MAX_EXPRS, "expressions");
-    uint32_t cases = take_count(r, 8, TVM_MAX_CASES, "cases");
+    bool costs = r->language >= TVM_LANGUAGE_OF_COSTS;
+    uint32_t cases = take_count(r, costs ? 12 : 8, TVM_MAX_CASES, "cases");
     for (uint32_t i = 0; i < exprs && r->status == TVM_OK; i++) read_expr(r, &entry->head);
     for (uint32_t i = 0; i < cases && r->status == TVM_OK; i++) {
         tvm_ir_case made;
         made.condition = take_u32(r);
         made.kernel = take_u32(r);
+        made.cost = costs ? take_u32(r) : TVM_NONE;
         if (r->status == TVM_OK) keep(r, tvm_ir_entry_add_case(r->program, entry, &made));
     }
 }

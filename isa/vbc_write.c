@@ -171,8 +171,10 @@ static bool use_entry(writer *w, const tvm_ir_entry *entry, kernel_order *o) {
     if (!order_start(&o->slots, head->slot_count) || !order_start(&o->exprs, head->expr_count)) return false;
     order_use(&w->strings, head->name);
     for (uint32_t p = 0; p < head->param_count; p++) use_slot(w, head, o, p);
-    for (uint32_t i = 0; i < entry->case_count; i++)
+    for (uint32_t i = 0; i < entry->case_count; i++) {
         if (entry->cases[i].condition != TVM_NONE) use_expr(w, head, o, entry->cases[i].condition);
+        if (entry->cases[i].cost != TVM_NONE) use_expr(w, head, o, entry->cases[i].cost);
+    }
     return true;
 }
 
@@ -324,6 +326,11 @@ static void write_kernels(const writer *w, sink *out) {
         write_kernel(w, &w->program->kernels[i], &w->kernels[i], out);
 }
 
+/* An expression of a case, which it need not have. */
+static void put_choice(const kernel_order *o, uint32_t expr, sink *out) {
+    put_u32(out, expr == TVM_NONE ? TVM_NONE : o->exprs.number[expr]);
+}
+
 static void write_entries(const writer *w, sink *out) {
     put_u32(out, w->program->entry_count);
     for (uint32_t e = 0; e < w->program->entry_count; e++) {
@@ -335,9 +342,9 @@ static void write_entries(const writer *w, sink *out) {
         for (uint32_t i = 0; i < o->exprs.count; i++)
             write_expr(o, &entry->head.exprs[o->exprs.list[i]], out);
         for (uint32_t i = 0; i < entry->case_count; i++) {
-            uint32_t condition = entry->cases[i].condition;
-            put_u32(out, condition == TVM_NONE ? TVM_NONE : o->exprs.number[condition]);
+            put_choice(o, entry->cases[i].condition, out);
             put_u32(out, entry->cases[i].kernel);
+            if (w->language >= TVM_LANGUAGE_OF_COSTS) put_choice(o, entry->cases[i].cost, out);
         }
     }
 }

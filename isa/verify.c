@@ -598,6 +598,20 @@ static void check_kernels(tvm_verify_state *state) {
 
 /* ---- entries ---- */
 
+/* The runtime evaluates it as it does the condition. */
+static void check_cost(tvm_verify_state *state, uint32_t cost, uint32_t index) {
+    const tvm_ir_kernel *head = state->kernel;
+    char what[48], name[TVM_DTYPE_NAME_MAX];
+    if (cost == TVM_NONE) return;
+    snprintf(what, sizeof what, "the cost of case %u", index + 1);
+    if (cost < head->expr_count && !tvm_dtype_same(head->exprs[cost].type, TVM_I(64)))
+        tvm_verify_error(state, NULL, "%s has type %s, expected i64", what,
+                         tvm_dtype_name(head->exprs[cost].type, name));
+    else
+        check_launch_time(state, cost, false, TVM_LEAF_LAUNCH, what);
+    if (cost < head->expr_count) tvm_verify_charge(state, 64 * (uint64_t)head->exprs[cost].size);
+}
+
 static void check_case(tvm_verify_state *state, const tvm_ir_entry *entry, uint32_t index) {
     const tvm_ir_program *program = state->program;
     const tvm_ir_case *made = &entry->cases[index];
@@ -616,6 +630,7 @@ static void check_case(tvm_verify_state *state, const tvm_ir_entry *entry, uint3
         tvm_verify_error(state, NULL, "%s: %s", what, why.text);
     else if (made->condition != TVM_NONE)
         check_launch_time(state, made->condition, true, TVM_LEAF_LAUNCH, what);
+    check_cost(state, made->cost, index);
     /* The runtime evaluates the condition node by node: each node counts towards the limit of work. */
     if (made->condition < head->expr_count)
         tvm_verify_charge(state, 64 * (uint64_t)head->exprs[made->condition].size);

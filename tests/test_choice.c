@@ -20,20 +20,31 @@ typedef struct choice {
     uint32_t index;
 } choice;
 
-/* too_big: of each kernel; NULL: none is. */
+/* too_big: of each kernel; NULL: none is. Cases with costs that follow one another are gone through to their
+ * end, for the least of those that hold. */
 static choice expected_choice(const tvm_ir_entry *entry, const tvm_launch_env *env, const bool *too_big) {
+    const choice refused = {TVM_ARGUMENT, TVM_NONE};
     const tvm_eval_env known = {.slots = env->scalars,
                                 .multiprocessors = (int32_t)env->multiprocessors,
                                 .target = (int32_t)env->target};
+    uint32_t best = TVM_NONE;
+    int64_t least = 0;
     for (uint32_t i = 0; i < entry->case_count; i++) {
-        tvm_scalar value = {.i = 1};
-        if (too_big && too_big[entry->cases[i].kernel]) continue;
-        if (entry->cases[i].condition != TVM_NONE &&
-            tvm_expr_eval(&entry->head, entry->cases[i].condition, &known, &value, NULL))
-            return (choice){TVM_ARGUMENT, TVM_NONE};
-        if (value.i) return (choice){TVM_OK, i};
+        tvm_scalar value = {.i = 1}, cost = {.i = 0};
+        const tvm_ir_case *made = &entry->cases[i];
+        if (best != TVM_NONE && made->cost == TVM_NONE) break;
+        if (too_big && too_big[made->kernel]) continue;
+        if (made->condition != TVM_NONE && tvm_expr_eval(&entry->head, made->condition, &known, &value, NULL))
+            return refused;
+        if (!value.i) continue;
+        if (made->cost == TVM_NONE) return (choice){TVM_OK, i};
+        if (tvm_expr_eval(&entry->head, made->cost, &known, &cost, NULL)) return refused;
+        if (best == TVM_NONE || cost.i < least) {
+            best = i;
+            least = cost.i;
+        }
     }
-    return (choice){TVM_ARGUMENT, TVM_NONE};
+    return best == TVM_NONE ? refused : (choice){TVM_OK, best};
 }
 
 static void is_expected(const tvm_variants *variants, const tvm_ir_entry *entry, const tvm_launch_env *env,
@@ -182,19 +193,32 @@ static void write_number(FILE *out, unsigned *state, unsigned depth, const char 
 
 enum { NAMED = 8 };
 
+/* Of formulas that other cases have, too: runs of cases with costs, often equal ones, and cases without. */
+static void write_cost(FILE *out, unsigned *state, const char *type) {
+    unsigned kind = draw(state, 6);
+    if (kind == 0)
+        fprintf(out, " cost %u", draw(state, 3));
+    else if (kind == 1)
+        fprintf(out, " cost i64(c%u) / i64(m)", draw(state, NAMED));
+    else if (kind == 2)
+        fprintf(out, " cost (m > 0 ? i64(c%u) : i64(f32(k) * f))", draw(state, NAMED));
+    else if (kind > 3)
+        fprintf(out, " cost i64(c%u %% %s(%u))", draw(state, NAMED), type, draw(state, 3) + 1);
+}
+
 /* A table whose cases have formulas in common, as a table of costs has. */
-static tvm_ir_program *random_formulas(unsigned *state) {
+static tvm_ir_program *random_formulas(unsigned *state, bool costs) {
     static const char *const types[] = {"i32", "i64", "u32", "u64"};
     char *text = NULL;
     size_t size = 0;
     tvm_ir_program *program = NULL;
     tvm_diags diags = {0};
     FILE *out = open_memstream(&text, &size);
-    fputs(".vasm 1\n", out);
+    fprintf(out, ".vasm %d\n", costs ? 7 : 1);
     for (unsigned v = 0; v < 3; v++)
         fprintf(out,
                 ".kernel v%u(m: i32, n: i32, k: i64, u: u32, w: u64, b: bool, f: f32, x: global f32[8])\n"
-                ".warps 1\n    exit\n.end\n",
+                ".warps 1\n.grid 1\n    exit\n.end\n",
                 v);
     fputs(".entry pick\n", out);
     const char *type = types[draw(state, 4)];
@@ -207,8 +231,10 @@ static tvm_ir_program *random_formulas(unsigned *state) {
         fprintf(out, ".case v%u if ", i % 3);
         if (draw(state, 3) == 0) write_bool(out, state, 1), fputs(" && ", out);
         if (draw(state, 8) == 0) fputs("f > 3.0 && ", out);
-        fprintf(out, "c%u %s min(c%u, c%u + %s(m))\n", draw(state, NAMED),
+        fprintf(out, "c%u %s min(c%u, c%u + %s(m))", draw(state, NAMED),
                 draw(state, 2) ? "==" : "<=", draw(state, NAMED), draw(state, NAMED), type);
+        if (costs) write_cost(out, state, type);
+        fputs("\n", out);
     }
     fputs(".end\n", out);
     fclose(out);
@@ -242,7 +268,7 @@ START_TEST(random_formulas_choose_what_their_conditions_say) {
     bool too_big[3] = {_i % 3 == 1, _i % 5 == 1, _i % 7 == 1};
     atomic_uchar answers[3] = {0};
     const tvm_room room = {.has = 100, .ask = need_of, .code = too_big, .answers = answers};
-    tvm_ir_program *program = random_formulas(&state);
+    tvm_ir_program *program = random_formulas(&state, _i % 2);
     tvm_scalar scalars[8] = {{0}};
     const tvm_launch_env env = {.scalars = scalars, .multiprocessors = 6, .target = _i % 2 ? 90 : 0};
     tvm_variants *variants;
@@ -315,7 +341,7 @@ int main(void) {
     TCase *cases = tcase_create("choice");
     tcase_set_timeout(cases, 120);
     tcase_add_test(cases, shipped_entries_choose_what_their_conditions_say);
-    tcase_add_loop_test(cases, random_formulas_choose_what_their_conditions_say, 0, 120);
+    tcase_add_loop_test(cases, random_formulas_choose_what_their_conditions_say, 0, 240);
     tcase_add_test(cases, threads_choose_at_the_same_time);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

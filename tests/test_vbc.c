@@ -34,8 +34,8 @@ static void build_entry(tvm_ir_program *program, bool noise) {
     uint32_t n = head_expr(entry, (tvm_expr){.op = TVM_EXPR_SLOT, .type = TVM_I(32), .a = 1});
     uint32_t limit = head_expr(entry, (tvm_expr){.op = TVM_EXPR_INTEGER, .type = TVM_I(32), .value.i = 100});
     tvm_ir_case first = {
-        head_expr(entry, (tvm_expr){.op = TVM_EXPR_LT, .type = TVM_BOOL, .a = n, .b = limit}), 0};
-    const tvm_ir_case second = {TVM_NONE, 0};
+        head_expr(entry, (tvm_expr){.op = TVM_EXPR_LT, .type = TVM_BOOL, .a = n, .b = limit}), 0, TVM_NONE};
+    const tvm_ir_case second = {TVM_NONE, 0, TVM_NONE};
     ck_assert_uint_eq(tvm_ir_entry_add_case(program, entry, &first), 0);
     ck_assert_uint_eq(tvm_ir_entry_add_case(program, entry, &second), 1);
 }

@@ -31,13 +31,13 @@ static bool make_values(tvm_variants *t, const tvm_launch_env *env, const uint8_
     uint32_t *roots = of + head->expr_count, *tests = roots + t->count;
     for (uint32_t i = t->count; i-- > 0;) { /* as they are met */
         const decision *d = &t->decisions[i];
-        if (d->subject != EXPRESSION || of[d->low]) continue;
+        if (!has_expression(d) || of[d->low]) continue;
         roots[count++] = (uint32_t)d->low;
         of[d->low] = count;
     }
     bool made = tvm_values_make(head, env, leaves, roots, count, tests, &t->values);
     for (uint32_t i = 0; made && i < t->count; i++)
-        if (t->decisions[i].subject == EXPRESSION) t->decisions[i].span = tests[of[t->decisions[i].low] - 1];
+        if (has_expression(&t->decisions[i])) t->decisions[i].span = tests[of[t->decisions[i].low] - 1];
     free(of);
     return made;
 }
@@ -51,9 +51,10 @@ static bool find_read(const tvm_variants *t, bool read[TVM_MAX_PARAMS], bool *ex
     const tvm_ir_kernel *head = &t->entry->head;
     bool *used = calloc(head->expr_count + (size_t)1, sizeof *used);
     if (!used) return false;
-    for (uint32_t i = 0; i < t->count; i++)
-        *(t->decisions[i].subject == EXPRESSION ? &used[t->decisions[i].low] : &read[t->decisions[i].param]) =
-            true;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const decision *d = &t->decisions[i];
+        if (d->subject != LEAST) *(has_expression(d) ? &used[d->low] : &read[d->param]) = true;
+    }
     *expressions = false;
     for (uint32_t e = head->expr_count; e-- > 0;) {
         const tvm_expr *node = &head->exprs[e];
@@ -137,10 +138,19 @@ tvm_status tvm_variants_possible(const tvm_variants *variants, bool *possible, t
     if (!reached) return tvm_diag_no_memory(diags);
     for (uint32_t i = 0; i < t->entry->case_count; i++) possible[i] = false;
     tvm_status status = reach(t, t->start, reached, possible, diags);
+    bool decided = false; /* the choice has a case that always holds */
     for (uint32_t i = t->count; i-- > 0 && !status;) {
+        const decision *d = &t->decisions[i];
+        bool fits = false;
         if (!reached[i]) continue;
-        status = reach(t, t->decisions[i].if_true, reached, possible, diags);
-        if (!status) status = reach(t, t->decisions[i].if_false, reached, possible, diags);
+        if (d->subject == CANDIDATE)
+            status = tvm_room_for(&t->room, t->entry->cases[d->of].kernel, &fits, diags);
+        if (fits) possible[d->of] = true;
+        decided = decided || (fits && d->always);
+        if (!status && d->subject < CANDIDATE) status = reach(t, d->if_true, reached, possible, diags);
+        if (!status && !(d->subject == LEAST && decided))
+            status = reach(t, d->if_false, reached, possible, diags);
+        decided = decided && d->subject != LEAST;
     }
     free(reached);
     return status;
@@ -150,26 +160,28 @@ tvm_status tvm_variants_possible(const tvm_variants *variants, bool *possible, t
 
 /* An expression as it is: what one has in common with others is evaluated once. */
 static tvm_status evaluate(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env,
-                           tvm_eval_kept *kept, bool *holds, tvm_why *why) {
+                           tvm_eval_kept *kept, int64_t *result, tvm_why *why) {
     tvm_eval_env known = {.slots = env->scalars,
                           .multiprocessors = (int32_t)env->multiprocessors,
                           .target = (int32_t)env->target,
                           .kept = kept};
     tvm_scalar value = {0};
     tvm_status status = tvm_expr_eval(&t->entry->head, expr, &known, &value, why);
-    *holds = value.i != 0;
+    *result = value.i;
     return status;
 }
 
 /* Says why it cannot be evaluated. */
-static tvm_status refuse_condition(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env,
-                                   tvm_diags *diags) {
-    bool holds;
+static tvm_status refuse_expression(const tvm_variants *t, const decision *d, const tvm_launch_env *env,
+                                    tvm_diags *diags) {
+    uint32_t expr = (uint32_t)d->low;
+    int64_t value;
     tvm_why why = {""};
-    evaluate(t, expr, env, NULL, &holds, &why);
+    evaluate(t, expr, env, NULL, &value, &why);
     tvm_text text = tvm_launch_expr_text(t->program, &t->entry->head, expr, env);
-    tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "entry '%s': a condition, %s: %s",
-                 tvm_string(t->program, t->entry->head.name), tvm_text_string(&text), why.text);
+    tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "entry '%s': a %s, %s: %s",
+                 tvm_string(t->program, t->entry->head.name), d->subject == CANDIDATE ? "cost" : "condition",
+                 tvm_text_string(&text), why.text);
     tvm_text_free(&text);
     return TVM_ARGUMENT;
 }
@@ -184,40 +196,79 @@ static inline bool in_range(const decision *d, const tvm_launch_env *env) {
 /* What is known of the arguments of one choice. */
 typedef struct knowledge {
     bool begun, keeps; /* the run; what is kept */
+    uint32_t best;     /* of the candidates that were met: the one that costs least; NOBODY: there is none */
+    int64_t least;     /* its cost */
     tvm_values_run run;
     tvm_eval_kept kept;
 } knowledge;
 
 /* False where the expression cannot be evaluated. */
-static bool decide(const tvm_variants *t, const decision *d, const tvm_launch_env *env, knowledge *known,
-                   bool *holds) {
+static bool find_value(const tvm_variants *t, const decision *d, const tvm_launch_env *env, knowledge *known,
+                       int64_t *value) {
     if (d->span != TVM_NO_TEST) {
         if (!known->begun) tvm_values_begin(t->values, env->scalars, &known->run);
         known->begun = true;
-        if (tvm_values_test(t->values, &known->run, (uint32_t)d->span, holds)) return true;
+        if (tvm_values_find(t->values, &known->run, (uint32_t)d->span, value)) return true;
     }
     if (!known->keeps) memset(known->kept.known, 0, sizeof known->kept.known);
     known->keeps = true;
-    return evaluate(t, (uint32_t)d->low, env, &known->kept, holds, NULL) == TVM_OK;
+    return evaluate(t, (uint32_t)d->low, env, &known->kept, value, NULL) == TVM_OK;
 }
 
-/* From `at` on to an end. The conditions of cases that there is no room for need not have a value. */
+/* Has it been found that the case's kernel is too big? */
+static inline bool is_too_big(const tvm_variants *t, uint32_t index) {
+    return t->room.ask && atomic_load_explicit(&t->room.answers[t->entry->cases[index].kernel],
+                                               memory_order_relaxed) == TVM_ROOM_TOO_BIG;
+}
+
+/* Is the least candidate; of equals the first is met first. */
+static void offer(const tvm_variants *t, uint32_t index, int64_t cost, knowledge *known) {
+    if ((known->best != NOBODY && known->least <= cost) || is_too_big(t, index)) return;
+    known->best = index;
+    known->least = cost;
+}
+
+/* Where the choice among costs leads: to the least candidate, to what follows where there is none, and once
+ * more to its beginning where the least one is found to be too big, which then is no candidate. So rooms are
+ * asked for of as few kernels as possible. */
+static tvm_status take_least(const tvm_variants *t, const decision *d, knowledge *known, uint32_t *at,
+                             tvm_diags *diags) {
+    uint32_t best = known->best;
+    bool fits;
+    *at = d->if_false;
+    if (best == NOBODY) return TVM_OK;
+    tvm_status status = tvm_room_for(&t->room, t->entry->cases[best].kernel, &fits, diags);
+    *at = fits ? CHOSEN | best : d->if_true;
+    known->best = NOBODY;
+    return status;
+}
+
+/* One decision. The conditions and costs of cases that there is no room for need not have a value. */
+static tvm_status step(const tvm_variants *t, const tvm_launch_env *env, knowledge *known, uint32_t *at,
+                       tvm_diags *diags) {
+    const decision *d = &t->decisions[*at];
+    int64_t value;
+    bool fits;
+    if (d->subject == LEAST) return take_least(t, d, known, at, diags);
+    if (d->subject < EXPRESSION || find_value(t, d, env, known, &value)) {
+        if (d->subject < EXPRESSION) value = in_range(d, env);
+        if (d->subject == CANDIDATE) offer(t, d->of, value, known);
+        *at = value ? d->if_true : d->if_false;
+        return TVM_OK;
+    }
+    tvm_status status = tvm_room_for(&t->room, t->entry->cases[d->of].kernel, &fits, diags);
+    if (status) return status;
+    if (fits) return refuse_expression(t, d, env, diags);
+    *at = t->rest[d->of];
+    return TVM_OK;
+}
+
+/* From `at` on to an end. */
 static tvm_status follow(const tvm_variants *t, const tvm_launch_env *env, knowledge *known, uint32_t *at,
                          tvm_diags *diags) {
-    while (!(*at & CHOSEN)) {
-        const decision *d = &t->decisions[*at];
-        bool holds, fits;
-        if (d->subject != EXPRESSION || decide(t, d, env, known, &holds)) {
-            if (d->subject != EXPRESSION) holds = in_range(d, env);
-            *at = holds ? d->if_true : d->if_false;
-            continue;
-        }
-        tvm_status status = tvm_room_for(&t->room, t->entry->cases[d->of].kernel, &fits, diags);
-        if (status) return status;
-        if (fits) return refuse_condition(t, (uint32_t)d->low, env, diags);
-        *at = t->rest[d->of];
-    }
-    return TVM_OK;
+    tvm_status status = TVM_OK;
+    while (!(*at & CHOSEN) && !status) status = step(t, env, known, at, diags);
+    return status;
 }
 
 /* As far as the first end whose case there is room for. */
@@ -225,6 +276,7 @@ static tvm_status search(const tvm_variants *t, const tvm_launch_env *env, uint3
                          tvm_diags *diags) {
     knowledge known;
     known.begun = known.keeps = false;
+    known.best = NOBODY;
     for (bool fits = false;;) {
         tvm_status status = follow(t, env, &known, &at, diags);
         if (status) return status;
@@ -246,7 +298,7 @@ tvm_status tvm_variants_choose(const tvm_variants *variants, const tvm_launch_en
                                tvm_diags *diags) {
     const tvm_variants *t = variants;
     uint32_t at = t->start;
-    for (unsigned i = 0; i < NEAR && !(at & CHOSEN) && t->decisions[at].subject != EXPRESSION; i++)
+    for (unsigned i = 0; i < NEAR && !(at & CHOSEN) && t->decisions[at].subject < EXPRESSION; i++)
         at = in_range(&t->decisions[at], env) ? t->decisions[at].if_true : t->decisions[at].if_false;
     if (at != NOBODY && at & CHOSEN && is_roomy(t, at & ~CHOSEN)) {
         *index = at & ~CHOSEN;

@@ -202,6 +202,30 @@ static uint32_t decide(maker *m, uint32_t expr, uint32_t if_true, uint32_t if_fa
     return both ? decide(m, node->a, second, if_false) : decide(m, node->a, if_true, second);
 }
 
+static bool has_cost(const tvm_ir_entry *entry, uint32_t i) {
+    return i < entry->case_count && entry->cases[i].cost != TVM_NONE;
+}
+
+/* Before those that follow it. *least is the end of the choice that the following case belongs to. */
+static void add_case(maker *m, uint32_t i, uint32_t *least) {
+    tvm_variants *t = m->table;
+    const tvm_ir_case *made = &t->entry->cases[i];
+    uint32_t taken = CHOSEN | i, candidate = NOBODY;
+    m->at = i;
+    if (has_cost(t->entry, i)) {
+        decision end = {.subject = LEAST, .if_true = NOBODY, .if_false = t->start};
+        if (!has_cost(t->entry, i + 1)) t->start = *least = add_decision(m, &end);
+        decision offer = {.subject = CANDIDATE, .low = made->cost, .if_true = t->start, .if_false = t->start};
+        taken = candidate = add_decision(m, &offer);
+    }
+    if (m->failed) return;
+    t->rest[i] = t->start;
+    t->start = made->condition == TVM_NONE ? taken : decide(m, made->condition, taken, t->start);
+    if (m->failed || candidate == NOBODY) return;
+    t->decisions[candidate].always = t->start == candidate;
+    t->decisions[*least].if_true = t->start;
+}
+
 bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uint8_t **leaves) {
     const tvm_ir_entry *entry = table->entry;
     maker m = {.table = table,
@@ -215,12 +239,7 @@ bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uin
         return false;
     }
     table->start = NOBODY;
-    for (uint32_t i = entry->case_count; i-- > 0;) {
-        uint32_t condition = entry->cases[i].condition;
-        table->rest[i] = table->start;
-        m.at = i;
-        table->start = condition == TVM_NONE ? CHOSEN | i : decide(&m, condition, CHOSEN | i, table->start);
-    }
+    for (uint32_t i = entry->case_count, least = NOBODY; i-- > 0;) add_case(&m, i, &least);
     *leaves = m.leaves;
     if (m.failed) free(m.leaves);
     return !m.failed;

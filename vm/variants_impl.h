@@ -10,19 +10,29 @@
 #define CHOSEN UINT32_C(0x80000000) /* | case */
 #define NOBODY UINT32_MAX
 
-typedef enum subject { PARAM, SIGNED_MODULO, UNSIGNED_MODULO, EXPRESSION } subject;
+/* Those before EXPRESSION are range checks. CANDIDATE and LEAST are no decisions, but steps of a choice among
+ * costs, which stand where its cases' conditions lead. */
+typedef enum subject { PARAM, SIGNED_MODULO, UNSIGNED_MODULO, EXPRESSION, CANDIDATE, LEAST } subject;
 
 /* Is low <= value <= low + span, modulo 2^64? The value is that of a parameter, or that modulo a number. Of
- * an EXPRESSION, which is bool, `low` is the index, `span` its test among the table's values. */
+ * an EXPRESSION, which is bool, `low` is the index, `span` its test among the table's values; so of a
+ * CANDIDATE, the case `of` whose condition holds, its cost. Behind all of a choice, LEAST is where its least
+ * one is taken. */
 typedef struct decision {
     uint64_t low, span;
     uint32_t modulus;
     uint16_t param;
     uint8_t subject;
-    bool is_signed; /* how the values are ordered */
-    uint32_t if_true, if_false;
-    uint32_t of; /* the case whose condition it is a part of */
+    bool is_signed;             /* how the values are ordered */
+    bool always;                /* of a CANDIDATE: the case has no condition on arguments */
+    uint32_t if_true, if_false; /* of a CANDIDATE: where to go on, both; of LEAST: where its choice begins,
+                                   and where to go on when none of its cases holds */
+    uint32_t of;                /* the case whose condition it is a part of */
 } decision;
+
+static inline bool has_expression(const decision *d) {
+    return d->subject == EXPRESSION || d->subject == CANDIDATE;
+}
 
 struct tvm_variants {
     const tvm_ir_program *program;

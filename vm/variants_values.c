@@ -45,9 +45,10 @@ typedef struct segment {
     uint32_t first_step, first_batch, batch_count;
 } segment;
 
-/* A comparison of two values, and the segments that they take. */
+/* A comparison of two values, or one as it is, and the segments that they take. */
 typedef struct test {
     tvm_step step;
+    bool compares;
     uint64_t segments;
 } test;
 
@@ -379,17 +380,14 @@ static bool place_steps(maker *m) {
     return true;
 }
 
-/* A bool is compared with the constant zero. */
 static test test_of(const maker *m, uint32_t root) {
     const tvm_expr *e = expr_of(m, m->roots[root]);
     uint32_t group = group_of(m, root);
-    test made = {.step = {.op = TVM_EXPR_NE, .bits = 1}};
-    if (tvm_expr_is_comparison(e->op)) {
+    test made = {.compares = tvm_expr_is_comparison(e->op)};
+    if (made.compares)
         made.step = step_of(m, m->roots[root]);
-    } else {
+    else
         made.step.a = value_of(m, m->roots[root]);
-        made.step.b = zero_of(m);
-    }
     for (uint32_t s = 0; s < m->segment_count; s++)
         if (m->sets[s].words[group / 64] >> group % 64 & 1) made.segments |= UINT64_C(1) << s;
     return made;
@@ -470,7 +468,7 @@ static bool run_segment(const tvm_values *all, const segment *s, int64_t *values
     return true;
 }
 
-bool tvm_values_test(const tvm_values *values, tvm_values_run *run, uint32_t number, bool *holds) {
+bool tvm_values_find(const tvm_values *values, tvm_values_run *run, uint32_t number, int64_t *value) {
     const test *t = &values->tests[number];
     for (uint64_t missing = t->segments & ~run->known; missing; missing &= missing - 1) {
         unsigned s = (unsigned)__builtin_ctzll(missing);
@@ -479,6 +477,7 @@ bool tvm_values_test(const tvm_values *values, tvm_values_run *run, uint32_t num
         *(run_segment(values, &values->segments[s], run->values) ? &run->known : &run->failed) |= bit;
         if (run->failed & bit) return false;
     }
-    *holds = tvm_step_compare(&t->step, run->values[t->step.a], run->values[t->step.b]);
+    *value = run->values[t->step.a];
+    if (t->compares) *value = tvm_step_compare(&t->step, *value, run->values[t->step.b]);
     return true;
 }

@@ -13,9 +13,9 @@ typedef struct tvm_values tvm_values;
 /* No test: the expression has to be evaluated as it is, for it has floats, or there are too many. */
 #define TVM_NO_TEST UINT32_MAX
 
-/* tests[i] becomes the number of the test that expression roots[i], a bool, is; leaves: of each expression of
- * the head, as tvm_expr_leaves. *values stays NULL where no test is made. Release with free. False: out of
- * memory. */
+/* tests[i] becomes the number of the test that expression roots[i], a bool or an integer, is; leaves: of each
+ * expression of the head, as tvm_expr_leaves. *values stays NULL where no test is made. Release with free.
+ * False: out of memory. */
 bool tvm_values_make(const tvm_ir_kernel *head, const tvm_launch_env *env, const uint8_t *leaves,
                      const uint32_t *roots, uint32_t count, uint32_t *tests, tvm_values **values);
 
@@ -26,7 +26,8 @@ typedef struct tvm_values_run {
 } tvm_values_run;
 
 void tvm_values_begin(const tvm_values *values, const tvm_scalar *scalars, tvm_values_run *run);
-/* False: a step divides by zero, which may be one that the expression does not evaluate. */
-bool tvm_values_test(const tvm_values *values, tvm_values_run *run, uint32_t number, bool *holds);
+/* The value of the test's expression. False: a step divides by zero, which may be one that the expression
+ * does not evaluate. */
+bool tvm_values_find(const tvm_values *values, tvm_values_run *run, uint32_t number, int64_t *value);
 
 #endif
