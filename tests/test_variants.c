@@ -288,6 +288,96 @@ START_TEST(test_kernels_without_room_are_passed_over) {
 }
 END_TEST
 
+/* ---- costs ---- */
+
+static const char cost_program[] =
+    ".vasm 7\n.for V in [2, 3, 5, 7]\n.kernel k${V}(n: i32, d: i32)\n.warps 1\n.grid 1\n.end\n.endfor\n"
+    ".entry pick\n"
+    ".case k7 if n > 1000 && d == 1 cost 0\n.case k5 if n > 1000\n"
+    ".for V in [2, 3, 5]\n.let rounds = cdiv(n, 32 * V)\n"
+    ".case k${V} if n % V == 0 cost (d == 9 ? rounds / (d - 9) : rounds * V)\n.endfor\n"
+    ".case k7 if n == 11\n.case k3 if n > 8 cost n\n.case k2 if n > 8 cost n\n.end\n";
+
+/* sizes: what a block of k2, k3, k5 and k7 needs, of 100. */
+static const struct cost_case {
+    int64_t n, d;
+    uint64_t sizes[4];
+    uint32_t index; /* TVM_NONE: refused */
+    const char *words;
+} cost_cases[] = {
+    {1024, 1, {0}, 0, "case 1: k7, cost 0, taken"},
+    {1024, 2, {0}, 1, "case 2: k5, no cost, taken"}, /* the one of the choice before does not hold */
+    {30, 0, {0}, 2, "case 3: k2, cost 2, taken\ncase 4: k3, cost 3\ncase 5: k5, cost 5\n"},
+    {150, 0, {0}, 4, "case 5: k5, cost 5, taken"},
+    {138, 0, {0}, 2, "case 3: k2, cost 6, taken\ncase 4: k3, cost 6\n"}, /* equals */
+    {75, 0, {0}, 3, "case 4: k3, cost 3, taken"},
+    {11, 0, {0}, 5, "case 6: k7, no cost, taken"},
+    {77, 0, {0}, 6, "case 7: k3, cost 77, taken\ncase 8: k2, cost 77\n"},
+    {7, 0, {0}, TVM_NONE, "no variant of 'pick' serves n = 7, d = 0"},
+    {30,
+     0,
+     {101},
+     3,
+     "case 3: k2, cost 2, needs more shared memory than a block has\ncase 4: k3, cost 3, taken"},
+    {30, 0, {101, 101}, 4, "case 5: k5, cost 5, taken"},
+    {138, 0, {101, 101}, TVM_NONE, "needs 101 bytes of shared memory"},
+    {11, 0, {0, 0, 0, 101}, 6, "case 7: k3, cost 11, taken"},
+    {30, 9, {0}, TVM_NONE, "entry 'pick': a cost, i64(d == 9 ? "},
+    {30, 9, {101, 101, 101}, TVM_NONE, "shared memory"},  /* the costs need no value */
+    {7, 9, {0}, TVM_NONE, "no variant of 'pick' serves"}, /* neither where the conditions do not hold */
+};
+
+START_TEST(test_least_cost) {
+    const struct cost_case *c = &cost_cases[_i];
+    tvm_ir_program *program = assemble(cost_program);
+    tvm_scalar scalars[2] = {{.i = c->n}, {.i = c->d}};
+    const tvm_launch_env env = {.scalars = scalars, .multiprocessors = 8, .target = 90};
+    atomic_uchar answers[4] = {0};
+    const tvm_room room = {.has = 100, .ask = need_of, .code = c->sizes, .answers = answers};
+    tvm_variants *variants;
+    bool possible[8];
+    ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &room, &variants, NULL), TVM_OK);
+    for (unsigned again = 0; again < 2; again++) {
+        uint32_t index = TVM_NONE;
+        tvm_diags diags = {0};
+        tvm_text text = {0};
+        ck_assert_int_eq(tvm_variants_choose(variants, &env, &index, &diags) == TVM_OK, c->index != TVM_NONE);
+        ck_assert_uint_eq(index, c->index);
+        if (index == TVM_NONE)
+            ck_assert_ptr_nonnull(strstr(diags.items[0].message, c->words));
+        else
+            ck_assert_int_eq(tvm_variants_costs(variants, &env, &text, &diags), TVM_OK);
+        if (index != TVM_NONE) ck_assert_ptr_nonnull(strstr(tvm_text_string(&text), c->words));
+        tvm_text_free(&text);
+        tvm_diags_free(&diags);
+    }
+    ck_assert_int_eq(tvm_variants_possible(variants, possible, NULL), TVM_OK);
+    if (c->index != TVM_NONE) ck_assert(possible[c->index]);
+    tvm_variants_free(variants);
+    tvm_ir_program_free(program);
+}
+END_TEST
+
+/* What stands behind a choice with a case that always holds is never chosen. */
+START_TEST(test_costs_that_always_hold) {
+    tvm_ir_program *program =
+        assemble(".vasm 7\n.for V in [1, 2, 3]\n.kernel k${V}(n: i32)\n.warps 1\n.grid 1\n.end\n.endfor\n"
+                 ".entry pick\n.case k1 if n > 3 cost 1\n.case k2 if target >= 90 cost n\n.case k3\n.end\n");
+    tvm_scalar n = {.i = 0};
+    for (uint32_t target = 80; target <= 90; target += 10) {
+        const tvm_launch_env env = {.scalars = &n, .multiprocessors = 8, .target = target};
+        tvm_variants *variants;
+        bool possible[3];
+        ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &any_room, &variants, NULL),
+                         TVM_OK);
+        ck_assert_int_eq(tvm_variants_possible(variants, possible, NULL), TVM_OK);
+        ck_assert(possible[0] && possible[1] == (target == 90) && possible[2] == (target == 80));
+        tvm_variants_free(variants);
+    }
+    tvm_ir_program_free(program);
+}
+END_TEST
+
 START_TEST(test_condition_that_divides_by_zero) {
     tvm_ir_program *program = table(".case v0 if n != 0 && m % n == 1\n.case v1 if m / n > 2\n");
     tvm_scalar scalars[3] = {{.i = 5}, {.i = 2}};
@@ -559,6 +649,8 @@ int main(void) {
     tcase_add_test(tcase, test_what_a_device_can_run);
     tcase_add_loop_test(tcase, test_kernels_without_room_are_passed_over, 0, ROOM_CASES);
     tcase_add_loop_test(tcase, test_nearest, 0, sizeof nearest_cases / sizeof *nearest_cases);
+    tcase_add_loop_test(tcase, test_least_cost, 0, sizeof cost_cases / sizeof *cost_cases);
+    tcase_add_test(tcase, test_costs_that_always_hold);
     tcase_add_test(tcase, test_condition_that_divides_by_zero);
     tcase_add_test(tcase, test_kernels_of_other_targets_have_no_code);
     tcase_add_test(tcase, test_introspection);

@@ -318,6 +318,21 @@ tvm_status tvm_launchv(tvm_kernel *function, void *stream, const tvm_value *valu
     return finish(function, variant, status, &diags);
 }
 
+tvm_status tvm_kernel_costs(const tvm_kernel *function, const tvm_value *values, size_t count,
+                            tvm_text *out) {
+    const tvm_ir_entry *entry = function->entry;
+    call_args args;
+    tvm_diags diags = {0};
+    bool costs = false;
+    for (uint32_t i = 0; entry && i < entry->case_count; i++)
+        costs = costs || entry->cases[i].cost != TVM_NONE;
+    if (!costs) return TVM_OK;
+    tvm_status status = arguments_from_values(function, values, count, &args, &diags);
+    const tvm_launch_env env = env_of(function, &args);
+    if (!status) status = tvm_variants_costs(function->variants, &env, out, &diags);
+    return finish(function, function, status, &diags);
+}
+
 tvm_status tvm_reserve(tvm_kernel *function, void *stream, const tvm_value *values, size_t count) {
     if (!function) return TVM_USAGE;
     call_args args;

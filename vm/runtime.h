@@ -79,6 +79,8 @@ tvm_launch_env tvm_context_launch_env(const tvm_context *context);
  * kernel that the launch would run. */
 tvm_status tvm_kernel_check(const tvm_kernel *function, const tvm_value *values, size_t count,
                             const tvm_kernel **variant);
+/* Of an entry whose cases have costs, the lines of tvm_variants_costs for these arguments; else none. */
+tvm_status tvm_kernel_costs(const tvm_kernel *function, const tvm_value *values, size_t count, tvm_text *out);
 /* Gives the strides of a tensor parameter, in elements, as tvm_param_shape gives its extents. */
 tvm_status tvm_kernel_strides(const tvm_kernel *function, size_t index, const tvm_value *values, size_t count,
                               int64_t stride[TVM_MAX_RANK]);

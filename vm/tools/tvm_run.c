@@ -83,7 +83,7 @@ static const struct argp_option options[] = {
      "last place of 1 for floats, else 0)",
      0},
     {"args", KEY_ARGS, "NAME=VALUE", OPTION_ARG_OPTIONAL, "the kernel's arguments follow", 0},
-    {"verbose", 'v', NULL, 0, "say where the program's code comes from", 0},
+    {"verbose", 'v', NULL, 0, "say where the program's code comes from and what its cases cost", 0},
     {"cache-stats", KEY_CACHE_STATS, NULL, 0, "print the cache's folder, entries, bytes and bound; no file",
      0},
     {"cache-clear", KEY_CACHE_CLEAR, NULL, 0, "remove all entries of the cache; no file", 0},
@@ -371,6 +371,17 @@ static tvm_status launch_once(const run_settings *settings, const tvm_run_bindin
     return status;
 }
 
+static tvm_status print_costs(const tvm_run_binding *binding, tvm_diags *diags) {
+    tvm_text costs = {0};
+    tvm_status status =
+        failed(binding->context, tvm_kernel_costs(binding->function, binding->values, binding->count, &costs),
+               diags);
+    for (const char *line = tvm_text_string(&costs); *line; line += strcspn(line, "\n") + 1)
+        fprintf(stderr, "tvm-run: %.*s\n", (int)strcspn(line, "\n"), line);
+    tvm_text_free(&costs);
+    return status;
+}
+
 static tvm_status launch(const run_settings *settings, tvm_run_binding *binding, tvm_run_check *check,
                          tvm_diags *diags) {
     tvm_context *context = binding->context;
@@ -378,6 +389,7 @@ static tvm_status launch(const run_settings *settings, tvm_run_binding *binding,
     print_warning(settings, context);
     if (!status && settings->verbose)
         fprintf(stderr, "tvm-run: code: %s\n", tvm_code_origin(binding->function->code));
+    if (!status && settings->verbose) status = print_costs(binding, diags);
     if (!status) status = tvm_run_upload(binding, diags);
     if (!status && settings->check) status = tvm_run_check_copy(check, binding, diags);
     if (!status) status = launch_once(settings, binding, diags);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fileio.h"
+#include "language.h"
 #include "vbc.h"
 
 static bool is_word(char c) {
@@ -78,24 +79,48 @@ static void put_costs(const tune *t, unsigned c, tvm_text *out) {
     tvm_text_puts(out, "\n");
 }
 
-/* The cases of the tuned entry, each with one condition more (""): kernels with the suffix in their names. */
+/* How much of what follows a case's kernel comes before its cost: the word that follows an operand. A
+ * parameter of that name follows an operator. */
+static size_t before_cost(const char *text, size_t length) {
+    static const char word[] = " cost ";
+    for (size_t i = 0; i + sizeof word - 1 <= length; i++)
+        if (!strncmp(text + i, word, sizeof word - 1) &&
+            (i == 0 || is_word(text[i - 1]) || text[i - 1] == ')'))
+            return i;
+    return length;
+}
+
+static bool has_costs(const tvm_ir_entry *entry) {
+    for (uint32_t c = 0; entry && c < entry->case_count; c++)
+        if (entry->cases[c].cost != TVM_NONE) return true;
+    return false;
+}
+
+/* The cases of the tuned entry, each with one condition more (""): kernels with the suffix in their names.
+ * Where they have costs, a case without one, which never holds, keeps them apart from the cases that follow.
+ */
 static void put_entry(const char *listing, const char *tuned, const char *suffix, const char *where,
                       tvm_text *out) {
     char head[TUNE_TEXT];
     snprintf(head, sizeof head, "\n.entry %s\n", tuned);
-    const char *line = strstr(listing, head);
+    const char *line = strstr(listing, head), *last = "";
+    bool costs = false;
+    size_t name = 6;
     for (line = line ? line + strlen(head) : ""; !strncmp(line, ".case ", 6);
          line += strcspn(line, "\n") + 1) {
-        size_t length = strcspn(line, "\n"), name = 6;
-        while (is_word(line[name])) name++;
+        size_t length = strcspn(line, "\n");
+        for (name = 6, last = line; is_word(line[name]);) name++;
         tvm_text_add(out, "%.*s%s%s", (int)name, line, *suffix ? "_" : "", suffix);
+        size_t end = name + before_cost(line + name, length - name);
         bool has = !strncmp(line + name, " if ", 4);
         if (has || where[0]) tvm_text_add(out, " if %s", where);
-        if (has && where[0]) tvm_text_add(out, " && (%.*s)", (int)(length - name - 4), line + name + 4);
-        if (has && !where[0]) tvm_text_add(out, "%.*s", (int)(length - name - 4), line + name + 4);
-        tvm_text_puts(out, "\n");
+        if (has && where[0]) tvm_text_add(out, " && (%.*s)", (int)(end - name - 4), line + name + 4);
+        if (has && !where[0]) tvm_text_add(out, "%.*s", (int)(end - name - 4), line + name + 4);
+        tvm_text_add(out, "%.*s\n", (int)(length - end), line + end);
+        costs = costs || end < length;
         if (!line[length]) break;
     }
+    if (costs) tvm_text_add(out, "%.*s%s%s if target < 0\n", (int)name, last, *suffix ? "_" : "", suffix);
 }
 
 enum { WHERE = TUNE_TEXT + 64 };
@@ -149,6 +174,7 @@ static tvm_status put_program(const tune *t, tvm_text *out, tvm_diags *diags) {
     tvm_text cases = {0}, kernels = {0};
     char tuned[TUNE_TEXT] = "";
     tvm_status status = TVM_OK;
+    unsigned language = 3;
     bool falls_back = has_condition(t) && t->variants[0].state == TUNE_TIMED;
     for (unsigned c = 0; !status && c < t->class_count + falls_back; c++) {
         uint32_t v = c < t->class_count ? t->chosen[c] : 0;
@@ -160,6 +186,7 @@ static tvm_status put_program(const tune *t, tvm_text *out, tvm_diags *diags) {
         status = read_variant(t, v, &program, &listing, diags);
         if (!status) {
             snprintf(tuned, sizeof tuned, "%s", tuned_name(t, program));
+            if (has_costs(find_entry(program, tuned))) language = TVM_LANGUAGE_OF_COSTS;
             if (!again) put_kernels(&t->variants[v], program, tuned, listing, &kernels);
             put_cases(t, c, v, program, tuned, listing, &cases);
         }
@@ -173,7 +200,7 @@ static tvm_status put_program(const tune *t, tvm_text *out, tvm_diags *diags) {
         out,
         "; The best variants of '%s' that tvm-tune found on %s,\n; by %s. Written by tvm-tune, not by hand.\n",
         t->options.input, t->device.text, tune_cost_names[t->options.cost]);
-    tvm_text_puts(out, ".vasm 3\n");
+    tvm_text_add(out, ".vasm %u\n", language);
     tvm_text_append(out, &kernels);
     tvm_text_add(out, "\n.entry %s\n", tuned);
     tvm_text_append(out, &cases);
