@@ -611,6 +611,15 @@ static void spoil(tvm_ir_program *program, unsigned kind) {
     case 8:
         head->param_count = 1;
         break;
+    case 10:
+        entry->cases[0].cost = head->expr_count;
+        break;
+    case 11:
+        entry->cases[1].cost = entry->cases[1].condition;
+        break;
+    case 12: /* n, an i32 */
+        entry->cases[1].cost = head->exprs[entry->cases[1].condition].a;
+        break;
     default:
         head->name = 1U << 30;
         break;
@@ -627,7 +636,10 @@ START_TEST(test_verifier_refuses) {
                                         "operands",
                                         "tensor cannot stand",
                                         "",
-                                        "is not an identifier"};
+                                        "is not an identifier",
+                                        "the cost of case 1: expression",
+                                        "the cost of case 2 has type bool, expected i64",
+                                        "the cost of case 2 has type i32, expected i64"};
     tvm_ir_program *program = table(".case v0 if m < 3\n.case v1 if n == 2\n");
     tvm_diags diags = {0};
     spoil(program, (unsigned)_i);
@@ -656,7 +668,7 @@ int main(void) {
     tcase_add_test(tcase, test_introspection);
     tcase_add_test(tcase, test_variant_and_shape_follow_the_values);
     tcase_add_test(tcase, test_launches_run_the_variant);
-    tcase_add_loop_test(tcase, test_verifier_refuses, 0, 10);
+    tcase_add_loop_test(tcase, test_verifier_refuses, 0, 13);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
