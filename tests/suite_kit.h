@@ -5,10 +5,9 @@
 #include "check_kit.h"
 #include <stdlib.h>
 
-/* A case of the suite whose tests may take so many seconds each. */
-static inline TCase *suite_case(Suite *suite, const char *name, double seconds) {
+/* A case of the suite. */
+static inline TCase *suite_case(Suite *suite, const char *name) {
     TCase *tests = tcase_create(name);
-    tcase_set_timeout(tests, seconds);
     suite_add_tcase(suite, tests);
     return tests;
 }

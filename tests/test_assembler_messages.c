@@ -404,7 +404,6 @@ END_TEST
 static Suite *make_suite(void) {
     Suite *suite = suite_create("assembler_messages");
     TCase *errors = tcase_create("errors");
-    tcase_set_timeout(errors, 60);
     tcase_add_loop_test(errors, test_mistakes, 0, COUNT(mistakes));
     tcase_add_test(errors, test_several_errors_without_cascades);
     tcase_add_test(errors, test_one_error_a_mistake);

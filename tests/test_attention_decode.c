@@ -8,8 +8,6 @@
 #include "kernel_kit.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600 };
-
 static tvm_context *context_of(unsigned multiprocessors, unsigned target) {
     tvm_context *context = NULL;
     tvm_context_options options = {.device = TVM_DEVICE_CPU,
@@ -360,8 +358,6 @@ int main(void) {
     Suite *suite = suite_create("attention_decode");
     TCase *tests = tcase_create("attention_decode");
     TCase *refused = tcase_create("refused");
-    tcase_set_timeout(tests, TIMEOUT);
-    tcase_set_timeout(refused, TIMEOUT);
     tcase_add_loop_test(tests, attention_of_any_shape, 0, SHAPES);
     tcase_add_loop_test(tests, attention_to_any_types, 0, FORMS);
     tcase_add_test(tests, the_rows_hold_every_pair);

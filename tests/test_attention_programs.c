@@ -11,7 +11,7 @@
 #include "kernel_kit.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600, SEQUENCES = 6, ALL = -1 };
+enum { SEQUENCES = 6, ALL = -1 };
 
 /* A batch: `queries` and `keys` of each sequence, and what is asked for. */
 typedef struct batch {
@@ -399,7 +399,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("attention programs");
     TCase *tests = tcase_create("attention");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, every_mask_goes_with_every_option, 0, OPTIONS);
     tcase_add_test(tests, wide_tiles_serve_long_sequences);
     tcase_add_test(tests, heads_in_groups_are_all_served);

@@ -190,7 +190,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("bind");
     TCase *cases = tcase_create("bind"), *other = tcase_create("other programs");
-    tcase_set_timeout(cases, 120);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, calls_like_a_function);
     tcase_add_test(cases, returns_the_status);

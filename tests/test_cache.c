@@ -355,7 +355,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("cache");
     TCase *cases = tcase_create("cache");
-    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_checked_fixture(cases, make_folder, remove_folder);
     tcase_add_test(cases, keeps_what_is_put);
     tcase_add_test(cases, keys_differ);

@@ -471,7 +471,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("cache, shared");
     TCase *cases = tcase_create("cache, shared");
-    tcase_set_timeout(cases, 300); /* with sanitizers, on a busy machine */
     tcase_add_checked_fixture(cases, make_folder, remove_folder);
     tcase_add_test(cases, one_of_many_processes_computes);
     tcase_add_test(cases, one_of_many_threads_computes);

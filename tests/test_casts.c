@@ -166,7 +166,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("casts");
     TCase *tests = tcase_create("casts");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, cast_from_narrow_types);
     tcase_add_test(tests, cast_from_wide_types);
     tcase_add_test(tests, cast_from_64_bits);

@@ -339,7 +339,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("choice");
     TCase *cases = tcase_create("choice");
-    tcase_set_timeout(cases, 120);
     tcase_add_test(cases, shipped_entries_choose_what_their_conditions_say);
     tcase_add_loop_test(cases, random_formulas_choose_what_their_conditions_say, 0, 240);
     tcase_add_test(cases, threads_choose_at_the_same_time);

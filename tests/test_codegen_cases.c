@@ -10,7 +10,7 @@
 #include "launch.h"
 #include "ptx_launch_kit.h"
 
-enum { TIMEOUT = 300, MARGIN = 64, MARGIN_BYTE = 0x5a, MULTIPROCESSORS = 2 };
+enum { MARGIN = 64, MARGIN_BYTE = 0x5a, MULTIPROCESSORS = 2 };
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
 static char folder[4096];
@@ -179,7 +179,6 @@ int main(void) {
     }
     Suite *suite = suite_create("codegen cases");
     TCase *tests = tcase_create("all");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, the_generated_code_gives_what_the_case_expects, 0, count);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

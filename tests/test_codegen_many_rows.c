@@ -16,8 +16,6 @@
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { TIMEOUT = 600 };
-
 enum { PARAMETERS = 16, SHIPPED_N = 264, SHIPPED_K = 384 };
 
 typedef struct shipped {
@@ -139,7 +137,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("codegen_many_rows");
     TCase *tests = tcase_create("many_rows");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, the_shipped_program_is_right, 0, SHIPPED_TYPES);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

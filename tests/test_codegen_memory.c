@@ -16,7 +16,7 @@
 #include "translate_kit.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
-enum { TARGETS = sizeof targets / sizeof targets[0], TIMEOUT = 600, MARGIN = 64, MARGIN_BYTE = 0x5a };
+enum { TARGETS = sizeof targets / sizeof targets[0], MARGIN = 64, MARGIN_BYTE = 0x5a };
 
 /* ---- helpers ---- */
 
@@ -576,7 +576,6 @@ int main(void) {
     Suite *suite = suite_create("codegen memory");
     TCase *tests = tcase_create("all");
     const int runs = sizeof run_rows / sizeof run_rows[0];
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, the_widest_candidate_that_fits_is_taken, 0,
                         sizeof selection_rows / sizeof selection_rows[0]);
     tcase_add_loop_test(tests, a_tile_is_guarded_only_where_it_may_cross_an_edge, 0,

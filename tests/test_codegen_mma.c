@@ -16,8 +16,6 @@
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { TIMEOUT = 600 };
-
 /* ---- mma, with numbers whose sums are exact ---- */
 
 START_TEST(mma_multiplies_matrices) {
@@ -284,7 +282,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("codegen_mma");
     TCase *tests = tcase_create("mma");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, mma_multiplies_matrices);
     tcase_add_test(tests, mma_multiplies_batches);
     tcase_add_loop_test(tests, weights_are_the_first_operand, 0,

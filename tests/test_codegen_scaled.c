@@ -12,7 +12,7 @@
 #include "ptx_machine.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600, N_MAX = 128, K_MAX = 64, M_MAX = 32 };
+enum { N_MAX = 128, K_MAX = 64, M_MAX = 32 };
 
 /* One warp's product c[n, m] = ((w - zero) . x + plus) * s. NT, KT and MT count fragments along n, k and m.
  */
@@ -444,7 +444,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("codegen_scaled");
     TCase *tests = tcase_create("scaled");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, unsigned_weights_and_their_zero, 0, 8);
     tcase_add_loop_test(tests, signed_weights, 0, 7);
     tcase_add_loop_test(tests, float_weights, 0, FLOAT_TYPES);

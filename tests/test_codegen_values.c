@@ -14,8 +14,6 @@
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { TIMEOUT = 600 };
-
 static const char *const targets[] = {"sm_80", "sm_90a"};
 
 /* A code for tests of a type: anything, or a value near those where rounding and saturation happen. */
@@ -360,7 +358,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("codegen_values");
     TCase *tests = tcase_create("values");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, every_conversion_is_exact);
     tcase_add_test(tests, every_operation_is_that_of_the_interpreter);
     tcase_add_test(tests, bits_bounds_and_whole_numbers_are_those_of_the_interpreter);

@@ -526,7 +526,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("codegen_wgmma");
     TCase *tests = tcase_create("wgmma");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, products_are_right, 0, ROWS);
     tcase_add_test(tests, what_does_not_depend_runs_beside);
     tcase_add_test(tests, what_becomes_an_operand_is_computed_after_the_wait);

@@ -90,7 +90,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("codegen_wgmma_refused");
     TCase *tests = tcase_create("refused");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, others_are_left_to_mma_sync, 0, REFUSALS);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

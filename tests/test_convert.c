@@ -385,7 +385,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("convert");
     TCase *tests = tcase_create("convert");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, decode_every_code);
     tcase_add_test(tests, well_known_values);
     tcase_add_test(tests, encode_floats);

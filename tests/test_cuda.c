@@ -337,7 +337,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("cuda");
     TCase *cases = tcase_create("cuda");
-    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
 #ifdef HAVE_CUDA_H
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);

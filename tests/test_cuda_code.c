@@ -181,7 +181,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("cuda_code");
     TCase *cases = tcase_create("cuda_code");
-    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, kernel_for_another_target_is_left_out);
     tcase_add_test(cases, second_run_needs_no_ptxas);

@@ -245,7 +245,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("cuda_memory");
     TCase *cases = tcase_create("cuda_memory");
-    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, reserve_of_an_entry_is_of_its_variant);
     tcase_add_test(cases, kernels_get_what_their_shapes_read_of_the_device);

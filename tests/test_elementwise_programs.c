@@ -9,7 +9,7 @@
 #include "kernel_kit.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600, TYPES = 3 };
+enum { TYPES = 3 };
 
 static const char *const type_names[TYPES] = {"f16", "bf16", "f32"};
 /* One rounding to the type, and of f32 what the functions are off. */
@@ -232,7 +232,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("elementwise_programs");
     TCase *tests = tcase_create("programs");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, vectors_are_added);
     tcase_add_loop_test(tests, gated_units_are_those_of_float64, 0, TYPES);
     tcase_add_loop_test(tests, rows_are_quantized, 0, TYPES);

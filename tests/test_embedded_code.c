@@ -72,7 +72,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("embedded code");
     TCase *cases = tcase_create("embedded code");
-    tcase_set_timeout(cases, 120);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, a_context_refuses_code_of_strangers);
     suite_add_tcase(suite, cases);

@@ -237,7 +237,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("faults");
     TCase *cases = tcase_create("faults");
-    tcase_set_timeout(cases, 120);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, fault_is_sticky_until_the_context_is_freed, 0,
                         sizeof fault_cases / sizeof *fault_cases);

@@ -20,8 +20,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { TIMEOUT = 300 };
-
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
 /* The archives: how many cases each has, and its hash, which never changes. */
 static const struct {
@@ -204,7 +202,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("frozen");
     TCase *tests = tcase_create("frozen");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_unchecked_fixture(tests, unpack_all, teardown);
     tcase_add_loop_test(tests, test_never_rewritten, 0, ARCHIVES);
     tcase_add_loop_test(tests, test_results, 0, ARCHIVES);

@@ -630,7 +630,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("image");
     TCase *cases = tcase_create("image");
-    tcase_set_timeout(cases, 300); /* with sanitizers, on a busy machine */
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_test(cases, embedded_code_comes_back);
     tcase_add_test(cases, embedding_again_replaces);

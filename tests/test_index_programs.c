@@ -10,8 +10,6 @@
 #include "kernel_kit.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600 };
-
 static const char *const targets[] = {"sm_80", "sm_90a", "sm_120a"};
 static const char *const moved_types[] = {"f16", "bf16", "f32", "u8", "f64"};
 static const char *const added_types[] = {"f16", "bf16", "f32", "i32", "f64"};
@@ -204,7 +202,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("index_programs");
     TCase *tests = tcase_create("programs");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, matrices_are_transposed, 0, MOVED);
     tcase_add_loop_test(tests, rows_are_looked_up, 0, MOVED);
     tcase_add_loop_test(tests, rows_are_added_to_rows, 0, ADDED);

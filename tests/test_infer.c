@@ -211,7 +211,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("infer");
     TCase *tests = tcase_create("infer");
-    tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, test_same_as_written, 0, sizeof same / sizeof *same);
     tcase_add_loop_test(tests, test_mistakes, 0, sizeof mistakes / sizeof *mistakes);
     tcase_add_test(tests, test_listing);

@@ -569,7 +569,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("injection");
     TCase *cases = tcase_create("injection");
-    tcase_set_timeout(cases, 900); /* under sanitizers, on a busy machine */
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, each_call_fails, 0, SCENES);
     tcase_add_loop_test(cases, all_calls_fail_from_one_on, 0, SCENES);

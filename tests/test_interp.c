@@ -693,7 +693,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("interp");
     TCase *tests = tcase_create("interp");
-    tcase_set_timeout(tests, 120);
     tcase_add_test(tests, load_and_store_clip_to_the_tensor);
     tcase_add_test(tests, indices_far_outside_are_harmless);
     tcase_add_test(tests, leading_indices_are_points);

@@ -430,7 +430,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("interp_compute");
     TCase *tests = tcase_create("interp_compute");
-    tcase_set_timeout(tests, 240);
     tcase_add_test(tests, binary_operations_in_every_type);
     tcase_add_test(tests, comparisons_and_where_in_every_type);
     tcase_add_test(tests, neg_and_exp);

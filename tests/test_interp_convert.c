@@ -263,7 +263,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("interp_convert");
     TCase *tests = tcase_create("interp_convert");
-    tcase_set_timeout(tests, 240);
     tcase_add_test(tests, every_lowbit_code_widens);
     tcase_add_test(tests, floats_narrow_to_the_nearest_lowbit_code);
     tcase_add_test(tests, casts_between_standard_types);

@@ -80,7 +80,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("interp_matmul");
     TCase *tests = tcase_create("interp_matmul");
-    tcase_set_timeout(tests, 120);
     tcase_add_test(tests, matmul_of_several_weight_types);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -284,7 +284,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("interp_sums");
     TCase *tests = tcase_create("interp_sums");
-    tcase_set_timeout(tests, 240);
     tcase_add_test(tests, mma_multiplies_tiles_of_any_number);
     tcase_add_test(tests, mma_adds_in_the_order_of_k);
     tcase_add_test(tests, mma_products_are_exact);

@@ -303,7 +303,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("language");
     TCase *tests = tcase_create("language");
-    tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, test_same_as_plain, 0, sizeof same / sizeof *same);
     tcase_add_loop_test(tests, test_mistakes, 0, sizeof mistakes / sizeof *mistakes);
     tcase_add_test(tests, test_lines);

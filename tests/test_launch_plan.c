@@ -247,7 +247,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("launch plan");
     TCase *cases = tcase_create("launch plan");
-    tcase_set_timeout(cases, 120);
     tcase_add_loop_test(cases, agrees_on_arithmetic, 0, 4);
     tcase_add_loop_test(cases, agrees_on_division_by_zero, 0, 4);
     tcase_add_test(cases, agrees_on_rows_of_bits);

@@ -314,7 +314,7 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("layout");
-    TCase *canonical = suite_case(suite, "canonical form", 120);
+    TCase *canonical = suite_case(suite, "canonical form");
     tcase_add_test(canonical, make_is_the_function_of_its_lists);
     tcase_add_test(canonical, equal_structs_are_equal_functions);
     tcase_add_test(canonical, make_is_idempotent);
@@ -322,7 +322,7 @@ int main(void) {
     tcase_add_test(canonical, valid_agrees_with_the_rules);
     tcase_add_test(canonical, valid_survives_random_bytes);
     tcase_add_test(canonical, unused_entries_must_be_zero);
-    TCase *queries = suite_case(suite, "queries", 120);
+    TCase *queries = suite_case(suite, "queries");
     tcase_add_test(queries, locate_finds_the_lowest_holder);
     tcase_add_test(queries, index_is_a_sum_of_thread_and_local_parts);
     tcase_add_test(queries, the_largest_layout_fits_its_table);

@@ -453,7 +453,7 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("layout_algebra");
-    TCase *algebra = suite_case(suite, "algebra", 120);
+    TCase *algebra = suite_case(suite, "algebra");
     tcase_add_test(algebra, primitives_enumerate_their_shape);
     tcase_add_test(algebra, replicated_is_one_element_everywhere);
     tcase_add_test(algebra, compose_is_the_kronecker_product);

@@ -547,7 +547,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("layout rules");
     TCase *tests = tcase_create("rules");
-    tcase_set_timeout(tests, 120);
     suite_add_tcase(suite, tests);
     tcase_add_test(tests, atoms_are_the_fragments_of_the_ptx_isa);
     tcase_add_test(tests, ldmatrix_is_the_fragment_of_the_ptx_isa);

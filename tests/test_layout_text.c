@@ -73,7 +73,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("layout text");
     TCase *tests = tcase_create("text");
-    tcase_set_timeout(tests, 120);
     suite_add_tcase(suite, tests);
     tcase_add_test(tests, text_says_the_whole_layout);
     tcase_add_test(tests, shared_text_says_the_whole_layout);

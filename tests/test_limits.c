@@ -176,7 +176,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("limits");
     TCase *tests = tcase_create("limits");
-    tcase_set_timeout(tests, 60);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, blocks);
     tcase_add_test(tests, scratch);

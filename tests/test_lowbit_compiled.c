@@ -10,8 +10,6 @@
 #include "suite_kit.h"
 #include "type_kit.h"
 
-enum { TIMEOUT = 600 };
-
 static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
 static int lowbit_count;
 
@@ -225,9 +223,6 @@ END_TEST
 static Suite *compiled_suite(void) {
     Suite *suite = suite_create("lowbit_compiled");
     TCase *compile = tcase_create("ptxas"), *tight = tcase_create("tight"), *text = tcase_create("text");
-    tcase_set_timeout(compile, TIMEOUT);
-    tcase_set_timeout(tight, TIMEOUT);
-    tcase_set_timeout(text, TIMEOUT);
     tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
     if (test_exhaustively()) tcase_add_loop_test(compile, everything_that_ships_compiles, 0, lowbit_count);
     tcase_add_loop_test(compile, few_types_compile_for_other_targets, 0, 9);

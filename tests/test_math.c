@@ -18,7 +18,7 @@
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { TIMEOUT = 600, SAMPLES = 512 };
+enum { SAMPLES = 512 };
 
 /* A code: any, one of the row's interval, or one where something special happens. */
 static uint64_t sample(const math_row *row, tvm_dtype type, unsigned i) {
@@ -188,7 +188,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("math");
     TCase *tests = tcase_create("functions");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, the_interpreter_rounds_correctly, 0, MATH_ROWS);
     tcase_add_test(tests, roots_of_f64_are_rounded);
     tcase_add_test(tests, the_manual_states_the_bounds_that_are_tested);

@@ -10,8 +10,6 @@
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { TIMEOUT = 300 };
-
 /* a and b are random in [low, -low); sums may be wrong by `bound` and a unit of c. */
 typedef struct form {
     const char *define, *a, *b, *c;
@@ -257,7 +255,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("matmul");
     TCase *tests = tcase_create("matmul");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, each_variant_multiplies, 0, FORMS);
     tcase_add_loop_test(tests, rows_do_not_depend_on_each_other, 0, KERNELS);
     tcase_add_test(tests, the_width_of_a_tile_fills_the_device);

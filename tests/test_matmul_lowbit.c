@@ -15,8 +15,6 @@
 #include "tvm.h"
 #include "type_kit.h"
 
-enum { TIMEOUT = 600 };
-
 static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
 static int lowbit_count;
 
@@ -585,7 +583,6 @@ END_TEST
 static Suite *lowbit_suite(void) {
     Suite *suite = suite_create("matmul_lowbit");
     TCase *run = tcase_create("interpreter");
-    tcase_set_timeout(run, TIMEOUT);
     tcase_add_loop_test(run, every_weight_type_multiplies, 0, lowbit_count);
     tcase_add_loop_test(run, every_variant_multiplies_every_shape, 0, SHAPES_TYPES * LOWBIT_VARIANTS);
     tcase_add_test(run, the_list_of_variants_is_whole);
@@ -600,7 +597,6 @@ static Suite *lowbit_suite(void) {
     tcase_add_test(run, large_variants_are_for_sm_90);
     suite_add_tcase(suite, run);
     TCase *batches = tcase_create("batches");
-    tcase_set_timeout(batches, TIMEOUT);
     tcase_add_loop_test(batches, rows_do_not_depend_on_the_batch, 0, 2 * INVARIANT_FORMS);
     suite_add_tcase(suite, batches);
     return suite;

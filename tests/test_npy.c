@@ -353,7 +353,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("npy");
     TCase *cases = tcase_create("npy");
-    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_test(cases, reads_what_numpy_writes);
     tcase_add_test(cases, writes_what_numpy_writes);
     tcase_add_test(cases, writing_fails_whole);

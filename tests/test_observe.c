@@ -279,7 +279,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("observe");
     TCase *cases = tcase_create("observe");
-    tcase_set_timeout(cases, 120);
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, nothing_is_said_by_default);
     tcase_add_loop_test(cases, levels_of_the_environment, 0, 5);

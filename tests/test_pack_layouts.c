@@ -210,7 +210,6 @@ int main(void) {
     tcase_add_loop_test(layouts, refuses_layouts, 0, sizeof bad_layouts / sizeof bad_layouts[0]);
     tcase_add_loop_test(layouts, calls_of_both_orders, 0, 2);
     tcase_add_checked_fixture(layouts, setup, teardown);
-    tcase_set_timeout(layouts, 120);
     suite_add_tcase(suite, layouts);
     return run_suite(suite);
 }

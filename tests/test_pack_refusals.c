@@ -178,7 +178,6 @@ int main(void) {
     tcase_add_test(bad, refuses_to_unpack);
     tcase_add_test(bad, refuses_to_unpack_the_order_of_another_program);
     tcase_add_checked_fixture(bad, setup, teardown);
-    tcase_set_timeout(bad, 120);
     suite_add_tcase(suite, bad);
     return run_suite(suite);
 }

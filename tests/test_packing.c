@@ -16,7 +16,7 @@
 #include "vbc.h"
 #include "verify.h"
 
-enum { TIMEOUT = 600, LOCALS = 32, COUNT = 32 * LOCALS, BYTES = COUNT * 8 };
+enum { LOCALS = 32, COUNT = 32 * LOCALS, BYTES = COUNT * 8 };
 
 static tvm_dtype lowbit[TVM_DTYPE_COUNT_MAX];
 static int lowbit_count;
@@ -642,7 +642,6 @@ static Suite *packing_suite(void) {
     tcase_add_loop_test(definition, runs_are_the_bits, 0, lowbit_count);
     tcase_add_test(definition, pictures_show_the_words);
     suite_add_tcase(suite, definition);
-    tcase_set_timeout(programs, TIMEOUT);
     tcase_add_loop_test(programs, conversions_of_packed_tensors_are_exact, 0, lowbit_count);
     tcase_add_loop_test(programs, text_and_container_keep_the_packing, 0, lowbit_count);
     tcase_add_test(programs, views_keep_the_bits);

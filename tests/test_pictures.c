@@ -324,7 +324,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("pictures");
     TCase *tests = tcase_create("pictures");
-    tcase_set_timeout(tests, 120);
     suite_add_tcase(suite, tests);
     tcase_add_test(tests, register_layouts_show_every_cell);
     tcase_add_test(tests, colours_tell_threads_apart);

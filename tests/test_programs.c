@@ -12,8 +12,6 @@
 #include "tvm.h"
 #include "type_kit.h"
 
-enum { TIMEOUT = 600 };
-
 static const char *const every_target[] = {"sm_80", "sm_89", "sm_90a", "sm_100a"};
 enum { TARGETS = sizeof every_target / sizeof *every_target };
 /* On the targets other than sm_90a: one type of each way to convert. */
@@ -312,7 +310,6 @@ END_TEST
 static Suite *programs_suite(void) {
     Suite *suite = suite_create("programs");
     TCase *compile = tcase_create("ptxas"), *text = tcase_create("text"), *run = tcase_create("interpreter");
-    tcase_set_timeout(compile, TIMEOUT);
     tcase_add_loop_test(compile, every_weight_type_compiles_for_sm_90a, 0, lowbit_count);
     tcase_add_loop_test(compile, matmul_compiles_for_every_target, 0, FEW * TARGETS);
     tcase_add_loop_test(compile, every_variant_compiles_for_sm_90a, 0, compiled_variant_count);
@@ -323,7 +320,6 @@ static Suite *programs_suite(void) {
     tcase_add_loop_test(text, generated_files_are_the_matmul, 0, lowbit_count);
     tcase_add_test(text, impossible_options_are_refused);
     suite_add_tcase(suite, text);
-    tcase_set_timeout(run, TIMEOUT);
     tcase_add_loop_test(run, every_weight_type_multiplies, 0, lowbit_count);
     tcase_add_loop_test(run, every_variant_multiplies, 0, variant_count);
     tcase_add_test(run, sizes_and_edges);

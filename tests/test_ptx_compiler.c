@@ -309,7 +309,6 @@ int main(void) {
     Suite *suite = suite_create("ptx compiler");
     TCase *tests = tcase_create("ptx compiler");
     tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_set_timeout(tests, 120);
     tcase_add_test(tests, what_is_asked_for_comes_first);
     tcase_add_test(tests, what_is_asked_for_and_missing_is_named);
     tcase_add_test(tests, the_library_is_looked_for_in_folders);

@@ -23,7 +23,7 @@
 #include "suite_kit.h"
 
 static const char *const targets[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
-enum { TIMEOUT = 120, TARGETS = sizeof targets / sizeof *targets, NAME_MAX_BYTES = 64 };
+enum { TARGETS = sizeof targets / sizeof *targets, NAME_MAX_BYTES = 64 };
 
 typedef struct case_hashes {
     char name[NAME_MAX_BYTES];
@@ -170,7 +170,6 @@ static int compare_hashes(void) {
     while (paths[count] != NULL) count++;
     Suite *suite = suite_create("PTX hashes");
     TCase *tests = tcase_create("all");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, the_hashes_are_of_this_version);
     tcase_add_loop_test(tests, ptx_changes_with_the_version_alone, 0, count);
     suite_add_tcase(suite, tests);

@@ -444,7 +444,6 @@ int main(void) {
     TCase *cases[] = {error, memory, bad};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 120);
         suite_add_tcase(suite, cases[i]);
     }
     return run_suite(suite);

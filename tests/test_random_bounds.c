@@ -14,7 +14,7 @@
 #include "random_ring.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 300, PROGRAMS = 400, LAUNCHES = 3 };
+enum { PROGRAMS = 400, LAUNCHES = 3 };
 
 static unsigned seeds = PROGRAMS, first_seed = 1;
 
@@ -127,7 +127,6 @@ int main(int argc, char **argv) {
     if (argc > 2) first_seed = (unsigned)strtoul(argv[2], NULL, 0);
     Suite *suite = suite_create("random bounds");
     TCase *tests = tcase_create("all");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, generated_code_stays_in_its_tensors_and_traps_where_the_interpreter_faults);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

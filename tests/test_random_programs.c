@@ -23,7 +23,7 @@
 #include "ptx_launch_kit.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600, PROGRAMS = 120, COVERED = 6000, INSTRUCTIONS = 1 << 20, SHRINKS = 3000, SHOWN = 3 };
+enum { PROGRAMS = 120, COVERED = 6000, INSTRUCTIONS = 1 << 20, SHRINKS = 3000, SHOWN = 3 };
 
 /* What a child says of its program. */
 typedef enum outcome {
@@ -355,7 +355,6 @@ int main(int argc, char **argv) {
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 0);
     Suite *suite = suite_create("random programs");
     TCase *tests = tcase_create("all");
-    tcase_set_timeout(tests, TIMEOUT);
     if (file) {
         tcase_add_test(tests, the_file_does_it_too);
     } else {

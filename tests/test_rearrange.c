@@ -223,7 +223,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("rearrange");
     TCase *tests = tcase_create("rearrange");
-    tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, test_random_layouts, 0, sizeof types / sizeof *types);
     tcase_add_test(tests, test_ways);
     tcase_add_loop_test(tests, test_pieces, 0, PIECES);

@@ -9,7 +9,7 @@
 #include "kernel_kit.h"
 #include "suite_kit.h"
 
-enum { TIMEOUT = 600, TYPES = 3 };
+enum { TYPES = 3 };
 
 static const char *const type_names[TYPES] = {"f16", "bf16", "f32"};
 /* One rounding to the type, and of f32 what sums and functions are off. */
@@ -346,7 +346,6 @@ END_TEST
 /* A case of its own, so that CK_RUN_CASE chooses it. */
 static void add(Suite *suite, const char *name, const TTest *test, int count) {
     TCase *tests = tcase_create(name);
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_loop_test(tests, test, 0, count);
     suite_add_tcase(suite, tests);
 }

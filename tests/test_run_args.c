@@ -227,7 +227,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("run_args");
     TCase *cases = tcase_create("run_args");
-    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_loop_test(cases, reads_words, 0, sizeof words / sizeof *words);
     tcase_add_test(cases, refuses_malformed_words);
     tcase_add_test(cases, refuses_a_name_twice);

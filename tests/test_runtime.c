@@ -416,7 +416,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("runtime");
     TCase *cases = tcase_create("runtime");
-    tcase_set_timeout(cases, 120); /* under valgrind, on a busy machine */
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, names_the_device);
     tcase_add_test(cases, auto_finds_a_device);

@@ -250,7 +250,6 @@ int main(void) {
     tcase_add_test(refusing, refuses_a_header_that_is_too_long);
     tcase_add_test(refusing, refuses_what_is_cut_off);
     tcase_add_test(writing, writes_what_it_reads);
-    tcase_set_timeout(refusing, 60);
     suite_add_tcase(suite, reading);
     suite_add_tcase(suite, refusing);
     suite_add_tcase(suite, writing);

@@ -172,7 +172,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("scan");
     TCase *tests = tcase_create("scan");
-    tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, scans_are_the_interpreters, 0, KINDS);
     tcase_add_test(tests, scans_over_threads_are_the_interpreters);
     tcase_add_loop_test(tests, reductions_are_the_interpreters, 0, KINDS);

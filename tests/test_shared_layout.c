@@ -298,7 +298,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("shared layout");
     TCase *tests = tcase_create("shared layout");
-    tcase_set_timeout(tests, 120);
     suite_add_tcase(suite, tests);
     tcase_add_test(tests, make_is_the_function_of_its_lists);
     tcase_add_test(tests, equal_structs_are_equal_functions);

@@ -13,8 +13,6 @@
 #include "suite_kit.h"
 #include "text.h"
 
-enum { TIMEOUT = 120 };
-
 static char *file_text(const char *path) {
     uint8_t *bytes = NULL;
     size_t size = 0;
@@ -240,7 +238,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("signatures");
     TCase *tests = tcase_create("signatures");
-    tcase_set_timeout(tests, TIMEOUT);
     tcase_add_test(tests, every_program_takes_what_its_header_says);
     tcase_add_loop_test(tests, and_with_options, 0, 11);
     tcase_add_test(tests, the_manual_says_the_same);

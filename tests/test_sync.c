@@ -421,7 +421,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("sync");
     TCase *cases = tcase_create("sync");
-    tcase_set_timeout(cases, 120);
     tcase_add_loop_test(cases, blocks_take_turns, 0, sizeof thread_counts / sizeof *thread_counts);
     tcase_add_loop_test(cases, waiting_for_nothing_is_a_fault, 0, sizeof stuck_rows / sizeof *stuck_rows);
     tcase_add_loop_test(cases, the_generated_code_takes_turns, 0, TARGETS);

@@ -170,7 +170,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("threads");
     TCase *cases = tcase_create("threads");
-    tcase_set_timeout(cases, 300); /* under sanitizers, on a busy machine */
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, interpreter);
     tcase_add_test(cases, interpreter_with_timelines);

@@ -656,7 +656,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("variants");
     TCase *tcase = tcase_create("entries");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_choice_is_the_first_case_that_holds, 0, 60);
     tcase_add_test(tcase, test_what_a_device_can_run);
     tcase_add_loop_test(tcase, test_kernels_without_room_are_passed_over, 0, ROOM_CASES);

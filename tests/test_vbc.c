@@ -592,7 +592,6 @@ int main(void) {
     tcase_add_test(wrong, test_every_truncation_is_refused);
     suite_add_tcase(suite, wrong);
     TCase *random_changes = tcase_create("corruptions");
-    tcase_set_timeout(random_changes, 120);
     tcase_add_loop_test(random_changes, test_random_corruptions, 0, 2);
     suite_add_tcase(suite, random_changes);
     return run_suite(suite);

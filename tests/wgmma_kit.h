@@ -20,7 +20,7 @@
 #include "suite_kit.h"
 #include "translate_kit.h"
 
-enum { TIMEOUT = 600, M_MAX = 256, N_MAX = 312, K_MAX = 512 };
+enum { M_MAX = 256, N_MAX = 312, K_MAX = 512 };
 
 /* y = sum over k of a[m, k] x[n, k], plus what the program makes of c. */
 typedef struct shape {

@@ -19,7 +19,7 @@ WORKER = pathlib.Path(__file__).parent / "parallel_worker.py"
 def torchrun(*script):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", *script]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
