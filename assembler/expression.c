@@ -151,6 +151,33 @@ static bool of_device(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
     return tvm_asm_node(as, token, &node, value);
 }
 
+/* has(wgmma), limit(shared_memory): what a launch knows of the target, at the word. */
+static bool of_target(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
+    const char *(*name_of)(size_t number) = op == TVM_EXPR_HAS ? tvm_capability_name : tvm_limit_name;
+    const tvm_token *token = tvm_asm_next(as);
+    tvm_asm_next(as); /* the parenthesis */
+    const tvm_token *word = tvm_asm_next(as);
+    tvm_expr node = {.op = (uint8_t)op, .type = op == TVM_EXPR_HAS ? TVM_BOOL : TVM_I(32)};
+    const char *name = NULL, *text = tvm_token_text(as->source, word);
+    tvm_suggest suggest;
+    char hint[96];
+    if (as->version < TVM_LANGUAGE_OF_TRAITS)
+        return tvm_asm_error(as, token, NULL, "'%s' needs '.vasm %d'", tvm_expr_op_info(op)->text,
+                             TVM_LANGUAGE_OF_TRAITS);
+    if (!as->in_kernel)
+        return tvm_asm_error(as, token, NULL, "%s(...) has a value only in a kernel",
+                             tvm_expr_op_info(op)->text);
+    tvm_suggest_start(&suggest, text, word->length);
+    while ((name = name_of(node.a)) && !(word->kind == TVM_TOKEN_NAME && same(text, word->length, name))) {
+        tvm_suggest_offer(&suggest, name, strlen(name));
+        node.a++;
+    }
+    if (!name)
+        return tvm_asm_error(as, word, tvm_suggest_hint(&suggest, "", hint), "there is no %s '%.*s'",
+                             op == TVM_EXPR_HAS ? "capability" : "limit", (int)word->length, text);
+    return tvm_asm_expect(as, ")", "after the name") && tvm_asm_node(as, token, &node, value);
+}
+
 /* The longest `name.name.name` at the cursor that is an atom; false when there is none. */
 static bool atom(tvm_asm *as, tvm_value *value) {
     char text[64];
@@ -289,6 +316,9 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
     const char *name;
     uint32_t length;
     if (!tvm_asm_name(as, token, &name, &length)) return false;
+    for (unsigned op = TVM_EXPR_HAS; op <= TVM_EXPR_LIMIT && tvm_asm_is(as, after, "("); op++)
+        if (same(name, length, tvm_expr_op_info(op)->text) && !tvm_symbols_find(&as->names, name, length))
+            return of_target(as, (tvm_expr_op)op, value);
     if (tvm_asm_is(as, token, "column") && tvm_asm_is(as, after, "-") && after->adjacent &&
         tvm_asm_is(as, tvm_asm_ahead(as, 3), "(")) {
         const tvm_token *kind = tvm_asm_ahead(as, 2);

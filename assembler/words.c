@@ -115,6 +115,7 @@ void tvm_words_each(tvm_word_kind kind, tvm_word_visit *visit, void *context) {
         break;
     case TVM_WORD_FUNCTION:
         give_names(&v, tvm_asm_function_name);
+        for (unsigned op = TVM_EXPR_HAS; op <= TVM_EXPR_LIMIT; op++) give(&v, tvm_expr_op_info(op)->text);
         give_names(&v, tvm_asm_layout_function_name);
         break;
     case TVM_WORD_ATOM:

@@ -63,9 +63,9 @@ uint32_t tvm_abi_map_slot(const tvm_ir_kernel *kernel, const tvm_abi_map *map) {
     return fits ? view : TVM_NONE;
 }
 
-uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind) {
+uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind, uint32_t index) {
     for (uint32_t i = 0; i < abi->param_count; i++)
-        if (abi->params[i].kind == kind) return i;
+        if (abi->params[i].kind == kind && abi->params[i].index == index) return i;
     return TVM_NONE;
 }
 
@@ -193,6 +193,10 @@ static bool row_fits(const tvm_kernel_abi *abi, const tvm_abi_param *param, cons
     case TVM_ABI_MULTIPROCESSORS:
     case TVM_ABI_TARGET:
         return param->width == 4 && param->index == 0;
+    case TVM_ABI_CAPABILITY:
+        return param->width == 4 && param->index < TVM_CAPABILITY_COUNT;
+    case TVM_ABI_LIMIT:
+        return param->width == 4 && param->index < TVM_LIMIT_COUNT;
     default:
         return false;
     }
@@ -204,8 +208,9 @@ static bool are_threads(uint32_t threads, const tvm_ir_kernel *kernel) {
     return threads <= TVM_MAX_THREADS && (more == 0 || more == 32 || more == 128);
 }
 
-static bool fits(const tvm_kernel_abi *abi, const tvm_ir_kernel *kernel, unsigned arch) {
-    bool is_for = tvm_kernel_is_for(kernel, arch);
+static bool fits(const tvm_kernel_abi *abi, const tvm_ir_kernel *kernel, unsigned arch,
+                 const tvm_target_traits *traits) {
+    bool is_for = tvm_kernel_is_for(kernel, arch, traits);
     if (abi->absence >= TVM_ABI_ABSENCES || (abi->absence == TVM_ABI_OTHER_TARGET) == is_for) return false;
     if (abi->absence != TVM_ABI_PRESENT) return abi->threads == 0 && abi->param_count == 0;
     if (!are_threads(abi->threads, kernel) || abi->shared_bytes > TVM_MAX_SHARED_BYTES ||
@@ -219,7 +224,7 @@ static bool fits(const tvm_kernel_abi *abi, const tvm_ir_kernel *kernel, unsigne
 }
 
 tvm_status tvm_abi_decode(const uint32_t *words, size_t count, const tvm_ir_program *program, unsigned arch,
-                          tvm_kernel_abi **abis) {
+                          const tvm_target_traits *traits, tvm_kernel_abi **abis) {
     const uint32_t *at = words + 1, *end = words + count;
     tvm_kernel_abi one, *read = NULL;
     if (abis) *abis = NULL;
@@ -229,7 +234,7 @@ tvm_status tvm_abi_decode(const uint32_t *words, size_t count, const tvm_ir_prog
     bool good = true;
     for (uint32_t k = 0; good && k < program->kernel_count; k++) {
         tvm_kernel_abi *abi = read ? &read[k] : &one;
-        good = decode(&at, end, abi) && fits(abi, &program->kernels[k], arch);
+        good = decode(&at, end, abi) && fits(abi, &program->kernels[k], arch, traits);
     }
     if (good && at == end) {
         if (abis) *abis = read;

@@ -7,7 +7,8 @@
 #include "program.h"
 
 enum {
-    TVM_ABI_PARAMS = 2 * TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + 2, /* rows */
+    TVM_ABI_DEVICE = 2 + TVM_CAPABILITY_COUNT + TVM_LIMIT_COUNT, /* rows of what the device gives */
+    TVM_ABI_PARAMS = 2 * TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS + TVM_ABI_DEVICE, /* rows */
     TVM_ABI_PARAM_BYTES = 4096,     /* PTX ISA, "Kernel Function Parameters": 4352 before PTX 8.1 */
     TVM_ABI_TENSOR_MAP_BYTES = 128, /* CUDA Driver API, CUtensorMap */
     TVM_ABI_TENSOR_MAP_ALIGNMENT = 64,
@@ -27,6 +28,8 @@ typedef enum tvm_abi_kind {
     TVM_ABI_SCRATCH_CLEAN,   /* the same, of one that is zero between launches */
     TVM_ABI_MULTIPROCESSORS, /* of the device */
     TVM_ABI_TARGET,          /* the architecture that code is made for on the device: 80, 90, ... */
+    TVM_ABI_CAPABILITY,      /* does it have capability `index`? 0 or 1 */
+    TVM_ABI_LIMIT,           /* its limit `index` */
     TVM_ABI_KINDS
 } tvm_abi_kind;
 
@@ -123,8 +126,8 @@ uint32_t tvm_abi_add(tvm_kernel_abi *abi, tvm_abi_kind kind, unsigned width, uin
 uint32_t tvm_abi_add_map(tvm_kernel_abi *abi, const tvm_abi_map *map);
 /* The slot of the global tensor that a map's number stands for; TVM_NONE: the kernel has no such tensor. */
 uint32_t tvm_abi_map_slot(const tvm_ir_kernel *kernel, const tvm_abi_map *map);
-/* The first row of the kind; TVM_NONE: there is none. */
-uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind);
+/* The first row of the kind and index; TVM_NONE: there is none. */
+uint32_t tvm_abi_find(const tvm_kernel_abi *abi, tvm_abi_kind kind, uint32_t index);
 /* Bytes that a parameter's address is a multiple of. */
 unsigned tvm_abi_alignment(const tvm_abi_param *param);
 /* The row of parameter `p` of a kernel: kind, width and index. */
@@ -137,10 +140,10 @@ tvm_abi_param tvm_abi_declared(const tvm_ir_kernel *kernel, uint32_t p);
 enum { TVM_ABI_ENCODING = 2 };
 /* Numbers that `count` kernels take; `words` (NULL: they are only counted) has room for them. */
 size_t tvm_abi_encode(const tvm_kernel_abi *const *abis, uint32_t count, uint32_t *words);
-/* Reads what tvm_abi_encode has written of the program's kernels for a target's architecture: *abis is
- * malloc'ed and in the program's order (abis NULL: it is only checked). TVM_FORMAT, without a message, when
- * the numbers are no encoding, or say what no code of these kernels can; TVM_NO_MEMORY. */
+/* Reads what tvm_abi_encode has written of the program's kernels for a target, its architecture and traits:
+ * *abis is malloc'ed and in the program's order (abis NULL: it is only checked). TVM_FORMAT, without a
+ * message, when the numbers are no encoding, or say what no code of these kernels can; TVM_NO_MEMORY. */
 tvm_status tvm_abi_decode(const uint32_t *words, size_t count, const tvm_ir_program *program, unsigned arch,
-                          tvm_kernel_abi **abis);
+                          const tvm_target_traits *traits, tvm_kernel_abi **abis);
 
 #endif

@@ -13,11 +13,20 @@ typedef struct tvm_target {
 /* "sm_90a" -> target; TVM_UNSUPPORTED with a diagnostic naming the known ones otherwise. */
 tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *diags);
 const char *tvm_target_name(tvm_target target, char name[16]);
-/* Every target, the oldest first. Writes at most `capacity`, returns how many exist. */
+bool tvm_target_same(tvm_target a, tvm_target b);
+/* What the target has: a row of the table in targets.c, which lives as long as the program. Whoever selects
+ * instructions asks for this; no other code compares architectures with numbers. */
+const tvm_target_traits *tvm_target_traits_of(tvm_target target);
+bool tvm_target_has(tvm_target target, tvm_capability capability);
+/* Of each architecture the target that has all it has, the oldest first. Writes at most `capacity`, returns
+ * how many exist. */
 size_t tvm_target_list(tvm_target *targets, size_t capacity);
 /* The best target for a device of this compute capability (9, 0 -> sm_90a). For a device newer than all that
  * are known it is one whose PTX runs there, but no cubin does. */
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags);
+/* What programs see of a device of this capability (10 major + minor): the traits of its target; NULL where
+ * it is older than all targets, as 0 is, the interpreter. */
+const tvm_target_traits *tvm_target_traits_for(unsigned capability);
 /* Does what is made for the target run on a device of this capability (10 major + minor)? CUDA C++
  * Programming Guide, "Binary Compatibility", "PTX Compatibility": a cubin on devices of the same major and no
  * lower minor number, PTX on all that are no older; what is made for sm_90a and its like on exactly that one.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "emit.h"
+#include "target.h"
 
 enum { COLUMNS = 7, CELL_MAX = 512 };
 
@@ -95,8 +96,9 @@ static void write_absence(tvm_text *t, const tvm_ir_kernel *source, const tvm_ke
     if (kernel->abi.absence == TVM_ABI_TOO_BIG)
         tvm_text_add(t, "it needs %u bytes of shared memory, of which a block has %u\n",
                      (unsigned)kernel->abi.shared_bytes, tvm_target_shared_bytes(target));
-    else if (tvm_cluster_blocks(source) > 1 && target.arch < TVM_CLUSTER_TARGET)
-        tvm_text_add(t, "it has clusters, which sm_%d is the first to have\n", TVM_CLUSTER_TARGET);
+    else if (tvm_cluster_blocks(source) > 1 && !tvm_target_has(target, TVM_HAS_CLUSTERS))
+        tvm_text_add(t, "it has clusters, which %s is the first to have\n",
+                     tvm_target_name(tvm_target_first_with(TVM_HAS_CLUSTERS)->target, name));
     else
         tvm_text_add(t, "it assumes another target\n");
 }

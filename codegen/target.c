@@ -1,27 +1,36 @@
-/* The targets: names, what a device takes, shared memory. */
+/* Targets by name, and which target a device takes. */
+#include "target.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "codegen.h"
+const tvm_target_record *tvm_target_record_of(tvm_target target) {
+    for (size_t i = 0; i < tvm_target_record_count; i++)
+        if (tvm_target_same(tvm_target_records[i].target, target)) return &tvm_target_records[i];
+    return &tvm_target_records[0];
+}
 
-/* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the shared memory one block
- * may have, opted in. feature is the best one that the architecture has. */
-static const struct target_row {
-    unsigned arch;
-    char feature;
-    unsigned shared_kib;
-} rows[] = {
-    {80, '\0', 163}, {86, '\0', 99},  {87, '\0', 163}, {89, '\0', 99},
-    {90, 'a', 227},  {100, 'a', 227}, {103, 'a', 227}, {120, 'a', 99},
-};
+const tvm_target_record *tvm_target_first_with(tvm_capability capability) {
+    size_t i = 0;
+    while (i + 1 < tvm_target_record_count && !tvm_traits_have(&tvm_target_records[i].traits, capability))
+        i++;
+    return &tvm_target_records[i];
+}
 
-enum { ROWS = sizeof rows / sizeof *rows };
+bool tvm_target_same(tvm_target a, tvm_target b) {
+    return a.arch == b.arch && a.feature == b.feature;
+}
 
-static const struct target_row *find_row(unsigned arch) {
-    for (size_t i = 0; i < ROWS; i++)
-        if (rows[i].arch == arch) return &rows[i];
-    return NULL;
+const tvm_target_traits *tvm_target_traits_of(tvm_target target) {
+    return &tvm_target_record_of(target)->traits;
+}
+
+bool tvm_target_has(tvm_target target, tvm_capability capability) {
+    return tvm_traits_have(tvm_target_traits_of(target), capability);
+}
+
+bool tvm_target_moves_registers(tvm_target target) {
+    return tvm_target_has(target, TVM_HAS_SETMAXNREG) && tvm_target_has(target, TVM_HAS_WGMMA);
 }
 
 const char *tvm_target_name(tvm_target target, char name[16]) {
@@ -32,39 +41,35 @@ const char *tvm_target_name(tvm_target target, char name[16]) {
     return name;
 }
 
+size_t tvm_target_list(tvm_target *targets, size_t capacity) {
+    size_t count = 0;
+    for (size_t i = 0; i < tvm_target_record_count; i++) {
+        bool last = i + 1 == tvm_target_record_count;
+        if (!last && tvm_target_records[i + 1].target.arch == tvm_target_records[i].target.arch) continue;
+        if (count < capacity) targets[count] = tvm_target_records[i].target;
+        count++;
+    }
+    return count;
+}
+
 /* "sm_80, sm_86, ..., sm_90, sm_90a, ...": all that tvm_target_parse takes. */
 static void list_targets(char *out, size_t size) {
     size_t used = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < 2 * ROWS && used < size; i++) {
-        const struct target_row *row = &rows[i / 2];
+    for (size_t i = 0; i < tvm_target_record_count && used < size; i++) {
         char name[16];
-        if (i % 2 && !row->feature) continue;
-        tvm_target_name((tvm_target){row->arch, i % 2 ? row->feature : '\0'}, name);
+        tvm_target_name(tvm_target_records[i].target, name);
         int n = snprintf(out + used, size - used, "%s%s", i ? ", " : "", name);
         used += n > 0 ? (size_t)n : 0;
     }
 }
 
-size_t tvm_target_list(tvm_target *targets, size_t capacity) {
-    size_t count = sizeof rows / sizeof *rows;
-    for (size_t i = 0; i < count && i < capacity; i++)
-        targets[i] = (tvm_target){rows[i].arch, rows[i].feature};
-    return count;
-}
-
 tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *diags) {
-    for (size_t i = 0; i < ROWS; i++) {
-        tvm_target plain = {rows[i].arch, '\0'}, best = {rows[i].arch, rows[i].feature};
+    for (size_t i = 0; i < tvm_target_record_count; i++) {
         char name[16];
-        if (strcmp(text, tvm_target_name(best, name)) == 0) {
-            *target = best;
-            return TVM_OK;
-        }
-        if (strcmp(text, tvm_target_name(plain, name)) == 0) {
-            *target = plain;
-            return TVM_OK;
-        }
+        if (strcmp(text, tvm_target_name(tvm_target_records[i].target, name)) != 0) continue;
+        *target = tvm_target_records[i].target;
+        return TVM_OK;
     }
     char known[160];
     list_targets(known, sizeof known);
@@ -72,17 +77,27 @@ tvm_status tvm_target_parse(const char *text, tvm_target *target, tvm_diags *dia
                         known);
 }
 
+/* The latest record that a device takes: code with a feature runs on exactly its architecture. */
+static const tvm_target_record *record_for(unsigned capability) {
+    const tvm_target_record *best = NULL;
+    for (size_t i = 0; i < tvm_target_record_count; i++)
+        if (tvm_target_ptx_runs(tvm_target_records[i].target, capability)) best = &tvm_target_records[i];
+    return best;
+}
+
 tvm_status tvm_target_for_device(int major, int minor, tvm_target *target, tvm_diags *diags) {
-    const struct target_row *best = NULL;
-    int capability = major * 10 + minor;
-    for (size_t i = 0; i < ROWS; i++)
-        if ((int)rows[i].arch <= capability) best = &rows[i];
-    if (!best || minor < 0 || minor > 9)
+    bool exists = major >= 0 && minor >= 0 && minor <= 9;
+    const tvm_target_record *best = exists ? record_for((unsigned)(major * 10 + minor)) : NULL;
+    if (!best)
         return tvm_diag_add(diags, TVM_UNSUPPORTED, NULL, NULL,
                             "a device of compute capability %d.%d is not supported", major, minor);
-    /* Architecture-specific code runs on exactly that architecture. */
-    *target = (tvm_target){best->arch, (int)best->arch == capability ? best->feature : '\0'};
+    *target = best->target;
     return TVM_OK;
+}
+
+const tvm_target_traits *tvm_target_traits_for(unsigned capability) {
+    const tvm_target_record *best = record_for(capability);
+    return best ? &best->traits : NULL;
 }
 
 bool tvm_target_cubin_runs(tvm_target target, unsigned capability) {
@@ -95,6 +110,5 @@ bool tvm_target_ptx_runs(tvm_target target, unsigned capability) {
 }
 
 unsigned tvm_target_shared_bytes(tvm_target target) {
-    const struct target_row *row = find_row(target.arch);
-    return (row ? row->shared_kib : 48) * 1024;
+    return (unsigned)tvm_target_traits_of(target)->limits[TVM_LIMIT_SHARED_MEMORY];
 }

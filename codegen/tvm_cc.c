@@ -247,7 +247,8 @@ static void print_left_out(const tvm_ir_program *program, const tvm_ir_image *im
     uint32_t count = 0;
     const char *before = ": ";
     if (tvm_target_parse(image->target, &target, NULL) ||
-        tvm_abi_decode(image->facts, image->fact_count, program, target.arch, &abis))
+        tvm_abi_decode(image->facts, image->fact_count, program, target.arch, tvm_target_traits_of(target),
+                       &abis))
         return;
     for (uint32_t k = 0; k < program->kernel_count; k++) count += abis[k].absence == TVM_ABI_TOO_BIG;
     if (count)

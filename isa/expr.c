@@ -196,6 +196,8 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
     case TVM_EXPR_GRID:
     case TVM_EXPR_MULTIPROCESSORS:
     case TVM_EXPR_TARGET:
+    case TVM_EXPR_HAS:
+    case TVM_EXPR_LIMIT:
         return tvm_refuse(why, "the value is known only when the kernel runs");
     case TVM_EXPR_CAST:
         *value = tvm_scalar_cast(node->type, operand_type, operands[0]);
@@ -241,6 +243,19 @@ static tvm_status eval_lazily(const tvm_ir_kernel *kernel, const tvm_expr *node,
     return tvm_expr_eval(kernel, node->b, env, value, why);
 }
 
+int32_t tvm_expr_of_device(const tvm_expr *node, const tvm_eval_env *env) {
+    switch (node->op) {
+    case TVM_EXPR_MULTIPROCESSORS:
+        return env->multiprocessors;
+    case TVM_EXPR_TARGET:
+        return env->target;
+    case TVM_EXPR_HAS:
+        return tvm_traits_have(env->traits, node->a);
+    default:
+        return tvm_traits_limit(env->traits, node->a);
+    }
+}
+
 static tvm_status eval_anew(const tvm_ir_kernel *kernel, uint32_t expr, const tvm_eval_env *env,
                             tvm_scalar *value, tvm_why *why) {
     const tvm_expr *node = &kernel->exprs[expr];
@@ -254,11 +269,11 @@ static tvm_status eval_anew(const tvm_ir_kernel *kernel, uint32_t expr, const tv
     case TVM_EXPR_GRID:
         *value = of_i64(env->grid[node->a]);
         return TVM_OK;
-    case TVM_EXPR_TARGET:
-        *value = of_i64(env->target);
-        return TVM_OK;
     case TVM_EXPR_MULTIPROCESSORS:
-        *value = of_i64(env->multiprocessors);
+    case TVM_EXPR_TARGET:
+    case TVM_EXPR_HAS:
+    case TVM_EXPR_LIMIT:
+        *value = of_i64(tvm_expr_of_device(node, env));
         return TVM_OK;
     case TVM_EXPR_LAND:
     case TVM_EXPR_LOR:
@@ -305,6 +320,8 @@ static unsigned leaf(const tvm_ir_kernel *kernel, const tvm_expr *node) {
     case TVM_EXPR_MULTIPROCESSORS:
         return TVM_LEAF_MULTIPROCESSORS;
     case TVM_EXPR_TARGET:
+    case TVM_EXPR_HAS:
+    case TVM_EXPR_LIMIT:
         return TVM_LEAF_TARGET;
     default:
         return 0;
@@ -342,9 +359,10 @@ static bool refuses_target(const tvm_ir_kernel *kernel, uint32_t expr, const tvm
            tvm_expr_eval(kernel, expr, env, &value, NULL) == TVM_OK && value.i == 0;
 }
 
-bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target) {
-    const tvm_eval_env env = {.target = (int32_t)target};
-    if (tvm_cluster_blocks(kernel) > 1 && target != 0 && target < TVM_CLUSTER_TARGET) return false;
+bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target, const tvm_target_traits *traits) {
+    const tvm_eval_env env = {.target = (int32_t)target, .traits = traits};
+    if (tvm_cluster_blocks(kernel) > 1 && target != 0 && !tvm_traits_have(traits, TVM_HAS_CLUSTERS))
+        return false;
     for (uint32_t i = 0; i < kernel->assume_count; i++)
         if (refuses_target(kernel, kernel->assumes[i], &env)) return false;
     return true;
@@ -379,6 +397,19 @@ static tvm_status check_float(const tvm_expr *node, tvm_why *why) {
     return tvm_refuse(why, "the constant %.17g is not a value of f32", value);
 }
 
+static tvm_status check_of_device(const tvm_expr *node, tvm_why *why) {
+    char name[TVM_DTYPE_NAME_MAX];
+    const char *text = tvm_expr_op_info(node->op)->text;
+    if (node->op == TVM_EXPR_HAS && node->a >= TVM_CAPABILITY_COUNT)
+        return tvm_refuse(why, "capability %u does not exist", node->a);
+    if (node->op == TVM_EXPR_LIMIT && node->a >= TVM_LIMIT_COUNT)
+        return tvm_refuse(why, "limit %u does not exist", node->a);
+    if (node->op == TVM_EXPR_HAS ? node->type.kind == TVM_KIND_BOOL : tvm_dtype_same(node->type, TVM_I(32)))
+        return TVM_OK;
+    return tvm_refuse(why, "%s has type %s, not %s", text, node->op == TVM_EXPR_HAS ? "bool" : "i32",
+                      tvm_dtype_name(node->type, name));
+}
+
 static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {
     char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
     switch (node->op) {
@@ -397,10 +428,9 @@ static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, 
         return TVM_OK;
     case TVM_EXPR_MULTIPROCESSORS:
     case TVM_EXPR_TARGET:
-        if (!tvm_dtype_same(node->type, TVM_I(32)))
-            return tvm_refuse(why, "%s has type i32, not %s", tvm_expr_op_info(node->op)->text,
-                              tvm_dtype_name(node->type, name));
-        return TVM_OK;
+    case TVM_EXPR_HAS:
+    case TVM_EXPR_LIMIT:
+        return check_of_device(node, why);
     default:
         if (node->a > 2) return tvm_refuse(why, "axis %u is not one of x, y, z", node->a);
         if (!tvm_dtype_same(node->type, TVM_I(32)))

@@ -174,6 +174,11 @@ static void print(const printer *p, uint32_t expr, unsigned least, context how) 
     case TVM_EXPR_TARGET:
         tvm_text_puts(p->out, tvm_expr_op_info(node->op)->text);
         return;
+    case TVM_EXPR_HAS:
+    case TVM_EXPR_LIMIT:
+        tvm_text_add(p->out, "%s(%s)", tvm_expr_op_info(node->op)->text,
+                     node->op == TVM_EXPR_HAS ? tvm_capability_name(node->a) : tvm_limit_name(node->a));
+        return;
     default:
         break;
     }

@@ -11,6 +11,7 @@
 #include "diag.h"
 #include "layout.h"
 #include "packing.h"
+#include "target_traits.h"
 #include "types.h"
 
 #define TVM_NONE UINT32_MAX
@@ -520,11 +521,9 @@ static inline uint32_t tvm_cluster_blocks(const tvm_ir_kernel *kernel) {
     return kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2];
 }
 
-/* The first architecture that has clusters. */
-enum { TVM_CLUSTER_TARGET = 90 };
-/* May the kernel be launched on this target (0: the interpreter): has the target clusters where there are
- * any, and does no assume that reads the target alone refuse it? */
-bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target);
+/* May the kernel be launched on this target, an architecture (0: the interpreter) with these traits: has it
+ * clusters where the kernel has any, and does no assume that reads the target alone refuse it? */
+bool tvm_kernel_is_for(const tvm_ir_kernel *kernel, uint32_t target, const tvm_target_traits *traits);
 
 /* A global tensor of the launch: what alloc-global makes. */
 typedef struct tvm_launch_tensor {
@@ -555,8 +554,9 @@ typedef struct tvm_eval_env {
     int32_t block[3];
     int32_t grid[3];
     int32_t multiprocessors;
-    int32_t target;      /* 80, 89, 90, ...; 0: the interpreter */
-    tvm_eval_kept *kept; /* NULL, or what is known here, to which evaluation adds */
+    int32_t target;                  /* 80, 89, 90, ...; 0: the interpreter */
+    const tvm_target_traits *traits; /* of the target; NULL: it has none */
+    tvm_eval_kept *kept;             /* NULL, or what is known here, to which evaluation adds */
 } tvm_eval_env;
 
 /* The definition of scalar expressions. TVM_INVALID and *why on a division by zero; integers wrap in their
@@ -585,5 +585,12 @@ void tvm_expr_leaves_all(const tvm_ir_kernel *kernel, uint8_t *leaves);
 /* Can a launch evaluate it before the grid is known: scalar parameters, constants, multiprocessors
  * and target alone? (shape of a parameter, grid, assume) */
 bool tvm_expr_is_launch_time(const tvm_ir_kernel *kernel, uint32_t expr);
+/* Does a launch give the leaf: the number of multiprocessors, the target, a capability or a limit of it? */
+static inline bool tvm_expr_is_of_device(unsigned op) {
+    return op == TVM_EXPR_MULTIPROCESSORS || op == TVM_EXPR_TARGET || op == TVM_EXPR_HAS ||
+           op == TVM_EXPR_LIMIT;
+}
+/* The value of such a leaf. */
+int32_t tvm_expr_of_device(const tvm_expr *node, const tvm_eval_env *env);
 
 #endif

@@ -226,7 +226,8 @@ static void read_expr(reader *r, tvm_ir_kernel *kernel) {
     if (node.op == TVM_EXPR_INTEGER || node.op == TVM_EXPR_FLOAT) {
         uint64_t bits = take_number(r, 8);
         memcpy(&node.value, &bits, sizeof bits);
-    } else if (node.op == TVM_EXPR_SLOT || node.op == TVM_EXPR_BLOCK || node.op == TVM_EXPR_GRID) {
+    } else if (node.op == TVM_EXPR_SLOT || node.op == TVM_EXPR_BLOCK || node.op == TVM_EXPR_GRID ||
+               node.op == TVM_EXPR_HAS || node.op == TVM_EXPR_LIMIT) {
         take_u32s(r, operands, 1);
     } else {
         take_u32s(r, operands, tvm_expr_op_info(node.op)->arity);

@@ -280,6 +280,8 @@ static void write_expr(const kernel_order *o, const tvm_expr *node, sink *out) {
         break;
     case TVM_EXPR_BLOCK:
     case TVM_EXPR_GRID:
+    case TVM_EXPR_HAS:
+    case TVM_EXPR_LIMIT:
         put_u32(out, node->a);
         break;
     default:

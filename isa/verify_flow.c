@@ -97,7 +97,8 @@ static void read_expr(flow *f, const tvm_insn *insn, uint32_t expr) {
     if (node->op == TVM_EXPR_SLOT) read_slot(f, insn, node->a);
     if (node->op == TVM_EXPR_MULTIPROCESSORS)
         tvm_verify_error(f->state, insn, "multiprocessors is known to the launch alone: expected grid");
-    if (node->op == TVM_EXPR_TARGET) tvm_verify_error(f->state, insn, "target is known to the launch alone");
+    else if (tvm_expr_is_of_device(node->op))
+        tvm_verify_error(f->state, insn, "%s is known to the launch alone", tvm_expr_op_info(node->op)->text);
     for (unsigned i = 0; i < arity; i++) read_expr(f, insn, operands[i]);
 }
 

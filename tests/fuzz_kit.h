@@ -223,8 +223,10 @@ static inline void fuzz_entry(const tvm_ir_program *program, const tvm_ir_entry 
     const tvm_room any_room = {0};
     bool possible[TVM_MAX_CASES];
     uint32_t index = TVM_NONE;
-    const tvm_launch_env env = {
-        .scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS, .target = target};
+    const tvm_launch_env env = {.scalars = scalars,
+                                .multiprocessors = TVM_INTERP_MULTIPROCESSORS,
+                                .target = target,
+                                .traits = tvm_target_traits_for(target)};
     memset(scalars, 0, sizeof scalars);
     tvm_status status = tvm_variants_make(program, entry, &env, &any_room, &variants, &diags);
     fuzz_status(status, &diags);

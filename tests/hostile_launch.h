@@ -72,7 +72,10 @@ static inline bool choose_arguments(launch *l, uint64_t *state) {
             l->scalars[p].i = is_extent(l, p)
                                   ? extents[random_bits(state) % (sizeof extents / sizeof *extents)]
                                   : hostile(state, l->kernel->slots[p].dtype);
-    l->env = (tvm_launch_env){.scalars = l->scalars, .multiprocessors = MULTIPROCESSORS, .target = 80};
+    l->env = (tvm_launch_env){.scalars = l->scalars,
+                              .multiprocessors = MULTIPROCESSORS,
+                              .target = 80,
+                              .traits = tvm_target_traits_for(80)};
     if (tvm_launch_check(l->program, l->kernel, &l->env, NULL) != TVM_OK) return false;
     if ((uint64_t)l->env.grid[0] * l->env.grid[1] * l->env.grid[2] > 4) return false;
     for (uint32_t p = 0; p < l->kernel->param_count; p++) {
@@ -107,7 +110,8 @@ static inline void free_tensors(launch *l) {
 static inline void interpret(launch *l, const tvm_interp_kernel *ready) {
     tvm_interp_arg args[PARAMS];
     tvm_diags diags = {0};
-    const tvm_interp_options options = {.threads = 1, .multiprocessors = MULTIPROCESSORS, .target = 80};
+    const tvm_interp_options options = {
+        .threads = 1, .multiprocessors = MULTIPROCESSORS, .target = 80, .traits = tvm_target_traits_for(80)};
     for (uint32_t p = 0; p < l->kernel->param_count; p++)
         args[p] = (tvm_interp_arg){.scalar = l->scalars[p], .data = l->interp[p]};
     tvm_status status = tvm_interp_run(ready, args, l->env.grid, &options, &diags);

@@ -33,8 +33,9 @@ START_TEST(parameters_lie_at_multiples_of_their_width) {
         ck_assert_uint_eq(abi.params[i].index, i);
     }
     ck_assert_uint_eq(abi.param_bytes, 256 + 128);
-    ck_assert_uint_eq(tvm_abi_find(&abi, TVM_ABI_TENSOR_MAP), 3);
-    ck_assert_uint_eq(tvm_abi_find(&abi, TVM_ABI_TARGET), TVM_NONE);
+    ck_assert_uint_eq(tvm_abi_find(&abi, TVM_ABI_TENSOR_MAP, 3), 3);
+    ck_assert_uint_eq(tvm_abi_find(&abi, TVM_ABI_TENSOR_MAP, 6), 6);
+    ck_assert_uint_eq(tvm_abi_find(&abi, TVM_ABI_TARGET, 0), TVM_NONE);
 }
 END_TEST
 
@@ -138,12 +139,18 @@ START_TEST(it_survives_being_numbers) {
         tvm_kernel_abi *read;
         uint32_t *words, count;
         ck_assert_int_eq(tvm_module_abi(module, &words, &count, NULL), TVM_OK);
-        ck_assert_int_eq(tvm_abi_decode(words, count, program, module->target.arch, &read), TVM_OK);
+        ck_assert_int_eq(tvm_abi_decode(words, count, program, module->target.arch,
+                                        tvm_target_traits_of(module->target), &read),
+                         TVM_OK);
         for (unsigned k = 0; k < 2; k++) ck_assert_mem_eq(&read[k], &module->kernels[k].abi, sizeof *read);
         check_rows(&read[0]);
         free(read);
-        ck_assert_int_eq(tvm_abi_decode(words, count - 1, program, module->target.arch, &read), TVM_FORMAT);
-        ck_assert_int_eq(tvm_abi_decode(words, count, program, t ? 80 : 90, &read), TVM_FORMAT);
+        ck_assert_int_eq(tvm_abi_decode(words, count - 1, program, module->target.arch,
+                                        tvm_target_traits_of(module->target), &read),
+                         TVM_FORMAT);
+        ck_assert_int_eq(
+            tvm_abi_decode(words, count, program, t ? 80 : 90, tvm_target_traits_for(t ? 80 : 90), &read),
+            TVM_FORMAT);
         ck_assert_ptr_null(read);
         free(words);
         tvm_module_free(module);

@@ -26,7 +26,8 @@ static choice expected_choice(const tvm_ir_entry *entry, const tvm_launch_env *e
     const choice refused = {TVM_ARGUMENT, TVM_NONE};
     const tvm_eval_env known = {.slots = env->scalars,
                                 .multiprocessors = (int32_t)env->multiprocessors,
-                                .target = (int32_t)env->target};
+                                .target = (int32_t)env->target,
+                                .traits = env->traits};
     uint32_t best = TVM_NONE;
     int64_t least = 0;
     for (uint32_t i = 0; i < entry->case_count; i++) {
@@ -95,8 +96,10 @@ static unsigned try_entry(const tvm_ir_program *program, const tvm_ir_entry *ent
     unsigned chosen = 0;
     for (unsigned d = 0; d < sizeof devices / sizeof *devices; d++) {
         tvm_scalar scalars[TVM_MAX_PARAMS] = {{0}};
-        const tvm_launch_env env = {
-            .scalars = scalars, .target = devices[d].target, .multiprocessors = devices[d].multiprocessors};
+        const tvm_launch_env env = {.scalars = scalars,
+                                    .target = devices[d].target,
+                                    .traits = tvm_target_traits_for(devices[d].target),
+                                    .multiprocessors = devices[d].multiprocessors};
         tvm_variants *variants;
         ck_assert_int_eq(tvm_variants_make(program, entry, &env, &any_room, &variants, NULL), TVM_OK);
         for (unsigned i = 0; i < SHAPES; i++) {
@@ -270,7 +273,10 @@ START_TEST(random_formulas_choose_what_their_conditions_say) {
     const tvm_room room = {.has = 100, .ask = need_of, .code = too_big, .answers = answers};
     tvm_ir_program *program = random_formulas(&state, _i % 2);
     tvm_scalar scalars[8] = {{0}};
-    const tvm_launch_env env = {.scalars = scalars, .multiprocessors = 6, .target = _i % 2 ? 90 : 0};
+    const tvm_launch_env env = {.scalars = scalars,
+                                .multiprocessors = 6,
+                                .target = _i % 2 ? 90 : 0,
+                                .traits = tvm_target_traits_for(_i % 2 ? 90 : 0)};
     tvm_variants *variants;
     ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &room, &variants, NULL), TVM_OK);
     for (unsigned run = 0; run < 500; run++) {
@@ -299,7 +305,7 @@ static void *choose_many(void *closure) {
     static atomic_uint numbers;
     shared_table *t = closure;
     unsigned state = atomic_fetch_add(&numbers, 1);
-    tvm_launch_env env = {.target = 90, .multiprocessors = 132};
+    tvm_launch_env env = {.target = 90, .traits = tvm_target_traits_for(90), .multiprocessors = 132};
     for (unsigned i = 0; i < 4 * KNOWN; i++) {
         unsigned shape = draw(&state, i % 2 ? KNOWN : 40);
         uint32_t index = TVM_NONE;
@@ -317,7 +323,7 @@ START_TEST(threads_choose_at_the_same_time) {
     const tvm_room any_room = {0};
     pthread_t threads[THREADS];
     tvm_variants *variants;
-    tvm_launch_env env = {.target = 90, .multiprocessors = 132};
+    tvm_launch_env env = {.target = 90, .traits = tvm_target_traits_for(90), .multiprocessors = 132};
     tvm_ir_program *program = assemble_file(program_path("matmul.vasm", path), "");
     t.entry = &program->entries[0];
     for (unsigned i = 0; i < KNOWN; i++) {

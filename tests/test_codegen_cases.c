@@ -110,12 +110,13 @@ static void run_for(launch *l, const char *name) {
     tvm_target target;
     tvm_module *module = NULL;
     ck_assert_int_eq(tvm_target_parse(name, &target, NULL), TVM_OK);
-    if (!tvm_kernel_is_for(l->kernel, target.arch)) return;
+    if (!tvm_kernel_is_for(l->kernel, target.arch, tvm_target_traits_of(target))) return;
     tvm_status status = tvm_translate(l->program, target, &module, &diags);
     tvm_diags_print(&diags, stderr, l->c->name, false);
     ck_assert_int_eq(status, TVM_OK);
     read_scalars(l);
     l->env.target = target.arch;
+    l->env.traits = tvm_target_traits_of(target);
     ck_assert_int_eq(tvm_launch_check(l->program, l->kernel, &l->env, NULL), TVM_OK);
     uint32_t count = l->kernel->param_count;
     l->own_count = tvm_launch_tensors(l->kernel, l->own);

@@ -100,7 +100,8 @@ static void run(const tvm_ir_program *program, const tvm_module *module, int64_t
                 size_t bytes) {
     const tvm_ir_kernel *kernel = &program->kernels[0];
     tvm_scalar scalars[2] = {{.i = n}};
-    tvm_launch_env env = {.scalars = scalars, .multiprocessors = 1, .target = 90};
+    tvm_launch_env env = {
+        .scalars = scalars, .multiprocessors = 1, .target = 90, .traits = tvm_target_traits_for(90)};
     const uint64_t values[2] = {(uint64_t)n, (uint64_t)(uintptr_t)x}, tensors[1] = {0};
     ck_assert_int_eq(tvm_launch_check(program, kernel, &env, NULL), TVM_OK);
     ptx_machine m = ptx_load(module->ptx, "k", module->kernels[0].abi.threads);

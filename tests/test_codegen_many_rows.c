@@ -43,7 +43,8 @@ static void fill_parameter(const shipped *s, uint32_t i) {
 static void open_shipped(shipped *s, int m) {
     const int64_t sizes[] = {m, SHIPPED_N, SHIPPED_K};
     for (unsigned i = 0; i < 3; i++) s->scalars[i].i = sizes[i];
-    s->env = (tvm_launch_env){.scalars = s->scalars, .multiprocessors = 1, .target = 90};
+    s->env = (tvm_launch_env){
+        .scalars = s->scalars, .multiprocessors = 1, .target = 90, .traits = tvm_target_traits_for(90)};
     ck_assert_int_eq(tvm_launch_check(s->program, s->kernel, &s->env, NULL), TVM_OK);
     tvm_launch_tensor own[TVM_MAX_LAUNCH_TENSORS];
     uint32_t count = s->kernel->param_count, owned = tvm_launch_tensors(s->kernel, own);
@@ -68,7 +69,8 @@ static void interpret_shipped(shipped *s) {
     tvm_diags diags = {0};
     tvm_interp_kernel *prepared = NULL;
     tvm_interp_arg args[PARAMETERS] = {{{0}, NULL}};
-    tvm_interp_options options = {.threads = 1, .multiprocessors = 1, .target = 90};
+    tvm_interp_options options = {
+        .threads = 1, .multiprocessors = 1, .target = 90, .traits = tvm_target_traits_for(90)};
     for (uint32_t i = 0; i < s->kernel->param_count; i++)
         args[i] = (tvm_interp_arg){.scalar = s->scalars[i], .data = s->data[i]};
     ck_assert_int_eq(tvm_interp_prepare(s->program, s->kernel, &prepared, &diags), TVM_OK);

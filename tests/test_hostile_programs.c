@@ -48,7 +48,8 @@ static bool choose(launch *l, const size_of *size, unsigned arch) {
         else
             l->scalars[p].i = slot->dtype.kind == TVM_KIND_BOOL ? 1 : value;
     }
-    l->env = (tvm_launch_env){.scalars = l->scalars, .multiprocessors = 2, .target = arch};
+    l->env = (tvm_launch_env){
+        .scalars = l->scalars, .multiprocessors = 2, .target = arch, .traits = tvm_target_traits_for(arch)};
     if (tvm_launch_check(l->program, l->kernel, &l->env, NULL) != TVM_OK) return false;
     for (uint32_t p = 0; p < l->kernel->param_count; p++)
         if (l->kernel->slots[p].kind == TVM_SLOT_GLOBAL &&
@@ -115,8 +116,8 @@ static unsigned run_kernel(const tvm_ir_program *program, const tvm_module *modu
                            unsigned nth) {
     launch l = {.program = program, .kernel = &program->kernels[k], .module = module};
     unsigned s = 0;
-    if (!tvm_kernel_is_for(l.kernel, arch) || module->kernels[k].abi.absence != TVM_ABI_PRESENT ||
-        waits(l.kernel))
+    if (!tvm_kernel_is_for(l.kernel, arch, tvm_target_traits_for(arch)) ||
+        module->kernels[k].abi.absence != TVM_ABI_PRESENT || waits(l.kernel))
         return 0;
     while (s < SHIPPED_SIZES && !choose(&l, &shipped_sizes[s], arch)) s++;
     if (s == SHIPPED_SIZES) return 0;

@@ -244,7 +244,9 @@ START_TEST(embedded_code_without_the_kernels_of_a_gpu_is_left) {
         const tvm_ir_image *made = &program->images[i];
         unsigned arch = strcmp(made->target, "sm_80") ? 90 : 80;
         tvm_kernel_abi *abi;
-        ck_assert_int_eq(tvm_abi_decode(made->facts, made->fact_count, program, arch, &abi), TVM_OK);
+        ck_assert_int_eq(
+            tvm_abi_decode(made->facts, made->fact_count, program, arch, tvm_target_traits_for(arch), &abi),
+            TVM_OK);
         ck_assert_uint_eq(abi->absence, arch == 90 ? TVM_ABI_PRESENT : TVM_ABI_OTHER_TARGET);
         free(abi);
     }

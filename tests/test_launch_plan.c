@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "assembler.h"
+#include "codegen.h"
 #include "launch.h"
 #include "launch_plan.h"
 #include "suite_kit.h"
@@ -61,9 +62,15 @@ static bool check(tvm_launch_env *env) {
 }
 
 static void try(const tvm_scalar *scalars, tally *t) {
-    tvm_launch_env env = {
-        .scalars = scalars, .multiprocessors = MULTIPROCESSORS, .target = TARGET, .grid = {7, 7, 7}};
-    tvm_launch_env expected = {.scalars = scalars, .multiprocessors = MULTIPROCESSORS, .target = TARGET};
+    tvm_launch_env env = {.scalars = scalars,
+                          .multiprocessors = MULTIPROCESSORS,
+                          .target = TARGET,
+                          .traits = tvm_target_traits_for(TARGET),
+                          .grid = {7, 7, 7}};
+    tvm_launch_env expected = {.scalars = scalars,
+                               .multiprocessors = MULTIPROCESSORS,
+                               .target = TARGET,
+                               .traits = tvm_target_traits_for(TARGET)};
     tvm_launch_values values;
     bool passed = tvm_launch_plan_run(plan, &env, &values);
     ck_assert(passed == values.known);

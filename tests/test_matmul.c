@@ -113,7 +113,10 @@ static void execute(kernel_kit *k, const operands *o, const tvm_ir_program *prog
         if (!strcmp(tvm_string(program, program->kernels[i].name), name)) kernel = &program->kernels[i];
     ck_assert_ptr_nonnull(kernel);
     ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
-    tvm_launch_env env = {.scalars = scalars, .multiprocessors = 2, .target = target.arch};
+    tvm_launch_env env = {.scalars = scalars,
+                          .multiprocessors = 2,
+                          .target = target.arch,
+                          .traits = tvm_target_traits_of(target)};
     for (size_t i = 0; i < 3; i++) scalars[i].i = k->arguments[i].i;
     ck_assert_int_eq(tvm_launch_check(program, kernel, &env, NULL), TVM_OK);
     tvm_module *module = translate(program, target_name);

@@ -91,7 +91,7 @@ static outcome compare_ptx(const tvm_ir_program *program, const generate_launch 
     tvm_why why = {""};
     generate_launch l;
     ck_assert_int_eq(tvm_target_parse(target_name, &target, NULL), TVM_OK);
-    if (!tvm_kernel_is_for(&program->kernels[0], target.arch)) return GOOD;
+    if (!tvm_kernel_is_for(&program->kernels[0], target.arch, tvm_target_traits_of(target))) return GOOD;
     if (tvm_translate(program, target, &module, &diags) != TVM_OK) {
         tvm_diags_print(&diags, stderr, target_name, false);
         return FAULT;

@@ -329,10 +329,11 @@ static tvm_status decode_with(const tvm_abi_map *map, tvm_kernel_abi *made, tvm_
     uint32_t *words, count;
     ck_assert_uint_ne(tvm_abi_add_map(&module->kernels[0].abi, map), TVM_NONE);
     ck_assert_int_eq(tvm_module_abi(module, &words, &count, NULL), TVM_OK);
-    tvm_status status = tvm_abi_decode(words, count, program, 90, read);
+    tvm_status status = tvm_abi_decode(words, count, program, 90, tvm_target_traits_for(90), read);
     for (uint32_t less = 1; less < count; less++) {
         tvm_kernel_abi *none;
-        ck_assert_int_eq(tvm_abi_decode(words, count - less, program, 90, &none), TVM_FORMAT);
+        ck_assert_int_eq(tvm_abi_decode(words, count - less, program, 90, tvm_target_traits_for(90), &none),
+                         TVM_FORMAT);
     }
     *made = module->kernels[0].abi;
     free(words);

@@ -81,7 +81,8 @@ static tvm_ir_program *random_table(unsigned *state, unsigned cases) {
 static uint32_t first_that_holds(const tvm_ir_entry *entry, const tvm_launch_env *env) {
     const tvm_eval_env known = {.slots = env->scalars,
                                 .multiprocessors = (int32_t)env->multiprocessors,
-                                .target = (int32_t)env->target};
+                                .target = (int32_t)env->target,
+                                .traits = env->traits};
     for (uint32_t i = 0; i < entry->case_count; i++) {
         tvm_scalar value;
         ck_assert_int_eq(tvm_expr_eval(&entry->head, entry->cases[i].condition, &known, &value, NULL),
@@ -96,7 +97,10 @@ START_TEST(test_choice_is_the_first_case_that_holds) {
     tvm_ir_program *program = random_table(&state, 1 + draw(&state, 12));
     const tvm_ir_entry *entry = &program->entries[0];
     tvm_scalar scalars[7] = {{0}};
-    tvm_launch_env env = {.scalars = scalars, .multiprocessors = 90, .target = _i % 2 ? 90 : 0};
+    tvm_launch_env env = {.scalars = scalars,
+                          .multiprocessors = 90,
+                          .target = _i % 2 ? 90 : 0,
+                          .traits = tvm_target_traits_for(_i % 2 ? 90 : 0)};
     tvm_variants *variants;
     bool possible[13];
     ck_assert_int_eq(tvm_variants_make(program, entry, &env, &any_room, &variants, NULL), TVM_OK);
@@ -147,6 +151,7 @@ START_TEST(test_what_a_device_can_run) {
                    {0, 4, {false, true, false, false, false}}};
     for (unsigned d = 0; d < sizeof devices / sizeof *devices; d++) {
         const tvm_launch_env env = {.target = devices[d].target,
+                                    .traits = tvm_target_traits_for(devices[d].target),
                                     .multiprocessors = devices[d].multiprocessors};
         tvm_variants *variants;
         ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &any_room, &variants, NULL),
@@ -188,7 +193,10 @@ START_TEST(test_nearest) {
     const struct nearest_case *c = &nearest_cases[_i];
     tvm_ir_program *program = table(c->cases);
     tvm_scalar scalars[3] = {{.i = c->m}, {.i = c->n}};
-    const tvm_launch_env env = {.scalars = scalars, .target = c->target, .multiprocessors = 4};
+    const tvm_launch_env env = {.scalars = scalars,
+                                .target = c->target,
+                                .traits = tvm_target_traits_for(c->target),
+                                .multiprocessors = 4};
     tvm_variants *variants;
     tvm_diags diags = {0};
     uint32_t index;
@@ -331,7 +339,8 @@ START_TEST(test_least_cost) {
     const struct cost_case *c = &cost_cases[_i];
     tvm_ir_program *program = assemble(cost_program);
     tvm_scalar scalars[2] = {{.i = c->n}, {.i = c->d}};
-    const tvm_launch_env env = {.scalars = scalars, .multiprocessors = 8, .target = 90};
+    const tvm_launch_env env = {
+        .scalars = scalars, .multiprocessors = 8, .target = 90, .traits = tvm_target_traits_for(90)};
     atomic_uchar answers[4] = {0};
     const tvm_room room = {.has = 100, .ask = need_of, .code = c->sizes, .answers = answers};
     tvm_variants *variants;
@@ -365,7 +374,8 @@ START_TEST(test_costs_that_always_hold) {
                  ".entry pick\n.case k1 if n > 3 cost 1\n.case k2 if target >= 90 cost n\n.case k3\n.end\n");
     tvm_scalar n = {.i = 0};
     for (uint32_t target = 80; target <= 90; target += 10) {
-        const tvm_launch_env env = {.scalars = &n, .multiprocessors = 8, .target = target};
+        const tvm_launch_env env = {
+            .scalars = &n, .multiprocessors = 8, .target = target, .traits = tvm_target_traits_for(target)};
         tvm_variants *variants;
         bool possible[3];
         ck_assert_int_eq(tvm_variants_make(program, &program->entries[0], &env, &any_room, &variants, NULL),

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen.h"
+
 /* Of a thread whose record could not be allocated. A failure without text is one for want of memory. */
 static const tvm_message_record no_memory = {.failed = true};
 
@@ -234,8 +236,12 @@ const char *tvm_context_warning(const tvm_context *context) {
 }
 
 tvm_launch_env tvm_context_launch_env(const tvm_context *context) {
-    return (tvm_launch_env){.multiprocessors = context->ops->multiprocessors(context->device),
-                            .target = context->ops->target(context->device)};
+    const tvm_device_ops *ops = context->ops;
+    uint32_t target = ops->target(context->device);
+    return (tvm_launch_env){.multiprocessors = ops->multiprocessors(context->device),
+                            .target = target,
+                            .traits =
+                                ops->traits ? ops->traits(context->device) : tvm_target_traits_for(target)};
 }
 
 /* ---- what goes straight to the device ---- */

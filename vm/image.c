@@ -54,9 +54,9 @@ static tvm_status decode(uint8_t *bytes, size_t size, const tvm_image_request *r
     if (size < offset + 1 || header.code_size != size - offset - 1 || bytes[size - 1] ||
         !memchr(header.made_by, '\0', sizeof header.made_by))
         return TVM_FORMAT;
-    tvm_status status =
-        tvm_abi_decode((const uint32_t *)(const void *)(bytes + sizeof header), header.abi_words,
-                       request->program, request->target.arch, &image->kernels);
+    tvm_status status = tvm_abi_decode((const uint32_t *)(const void *)(bytes + sizeof header),
+                                       header.abi_words, request->program, request->target.arch,
+                                       tvm_target_traits_of(request->target), &image->kernels);
     if (status == TVM_NO_MEMORY) tvm_diag_no_memory(diags);
     if (status) return status;
     image->kernel_count = request->program->kernel_count;

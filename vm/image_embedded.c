@@ -8,7 +8,8 @@ static tvm_status read_abis(const tvm_ir_program *program, const tvm_ir_image *e
                             tvm_kernel_abi **abis) {
     tvm_target target;
     if (tvm_target_parse(embedded->target, &target, NULL)) return TVM_FORMAT;
-    return tvm_abi_decode(embedded->facts, embedded->fact_count, program, target.arch, abis);
+    return tvm_abi_decode(embedded->facts, embedded->fact_count, program, target.arch,
+                          tvm_target_traits_of(target), abis);
 }
 
 static bool is_fresh(const tvm_ir_program *program, const uint64_t hash[2], const tvm_ir_image *embedded) {
@@ -22,17 +23,14 @@ static bool lacks_kernels_for(const tvm_ir_program *program, const tvm_kernel_ab
         bool absent =
             abis[k].absence == TVM_ABI_OTHER_TARGET ||
             (abis[k].absence == TVM_ABI_TOO_BIG && abis[k].shared_bytes <= tvm_target_shared_bytes(target));
-        if (absent && tvm_kernel_is_for(&program->kernels[k], target.arch)) return true;
+        if (absent && tvm_kernel_is_for(&program->kernels[k], target.arch, tvm_target_traits_of(target)))
+            return true;
     }
     return false;
 }
 
-static bool same_target(tvm_target a, tvm_target b) {
-    return a.arch == b.arch && a.feature == b.feature;
-}
-
 static bool is_wanted(const tvm_image_request *request, tvm_embedded_kind kind, bool ptx, tvm_target target) {
-    bool exact = same_target(target, request->target);
+    bool exact = tvm_target_same(target, request->target);
     switch (kind) {
     case TVM_EMBEDDED_EXACT:
         return !ptx && exact && tvm_target_cubin_runs(target, request->capability);

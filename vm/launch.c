@@ -109,9 +109,7 @@ static const char *kernel_name(const scope *s) {
 /* what: "grid.x", "the assume", ... for the message of a division by zero. */
 static tvm_status evaluate(const scope *s, uint32_t expr, const char *what, tvm_scalar *value,
                            tvm_diags *diags) {
-    tvm_eval_env env = {.slots = s->env->scalars,
-                        .multiprocessors = (int32_t)s->env->multiprocessors,
-                        .target = (int32_t)s->env->target};
+    tvm_eval_env env = tvm_launch_eval_env(s->env);
     for (unsigned d = 0; d < 3; d++) env.grid[d] = (int32_t)s->env->grid[d];
     tvm_why why = {{0}};
     if (tvm_expr_eval(s->kernel, expr, &env, value, &why) == TVM_OK) return TVM_OK;

@@ -12,10 +12,19 @@
  * is what tvm_launch_check finds. */
 typedef struct tvm_launch_env {
     const tvm_scalar *scalars;
-    uint32_t multiprocessors; /* of the device */
-    uint32_t target;          /* of the device, as tvm_eval_env */
+    uint32_t multiprocessors;        /* of the device */
+    uint32_t target;                 /* of the device, as tvm_eval_env */
+    const tvm_target_traits *traits; /* the same */
     uint32_t grid[3];
 } tvm_launch_env;
+
+/* Where the expressions of a launch are evaluated before its grid is known. */
+static inline tvm_eval_env tvm_launch_eval_env(const tvm_launch_env *env) {
+    return (tvm_eval_env){.slots = env->scalars,
+                          .multiprocessors = (int32_t)env->multiprocessors,
+                          .target = (int32_t)env->target,
+                          .traits = env->traits};
+}
 
 /* Sets env->grid. Evaluates grid, assumes and tensor shapes.
  * TVM_ARGUMENT with a message naming kernel, parameter or assume, and the values, when: an assume is false;

@@ -6,7 +6,7 @@
 
 enum {
     NO_VALUE = UINT16_MAX,
-    DEVICE_VALUES = 2 /* the leaves that the device gives */
+    DEVICE_VALUES = 2 + TVM_CAPABILITY_COUNT + TVM_LIMIT_COUNT /* the leaves that the device gives */
 };
 
 typedef struct plan_tensor {
@@ -24,8 +24,8 @@ struct tvm_launch_plan {
     uint16_t grid[3]; /* NO_VALUE: 1 */
     uint8_t cluster[3];
     uint8_t params[TVM_MAX_PARAMS];
-    uint8_t device[DEVICE_VALUES]; /* tvm_expr_op */
-    uint8_t extents[3];            /* 0 to 2: grid.x to grid.z */
+    tvm_expr device[DEVICE_VALUES];
+    uint8_t extents[3]; /* 0 to 2: grid.x to grid.z */
     int64_t constants[TVM_PLAN_VALUES];
     tvm_step steps[TVM_PLAN_VALUES]; /* the late ones follow */
     plan_tensor tensors[TVM_MAX_PARAMS + TVM_MAX_LAUNCH_TENSORS];
@@ -95,6 +95,8 @@ static plan_sort sort_of(const plan_maker *m, uint32_t expr) {
         return node->a < m->kernel->param_count ? SORT_PARAM : SORT_NONE;
     case TVM_EXPR_MULTIPROCESSORS:
     case TVM_EXPR_TARGET:
+    case TVM_EXPR_HAS:
+    case TVM_EXPR_LIMIT:
         return SORT_DEVICE;
     case TVM_EXPR_GRID:
         return SORT_EXTENT;
@@ -125,7 +127,7 @@ static void place_one(const plan_maker *m, plan_sort sort, const tvm_expr *node)
         plan->params[plan->param_count++] = (uint8_t)node->a;
         break;
     case SORT_DEVICE:
-        plan->device[plan->device_count++] = node->op;
+        plan->device[plan->device_count++] = *node;
         break;
     case SORT_EXTENT:
         plan->extents[plan->extent_count++] = (uint8_t)node->a;
@@ -223,10 +225,6 @@ static inline bool tensor_fits(const plan_tensor *tensor, const int64_t *values)
     return ((uint64_t)row * tensor->bits & 7) == 0;
 }
 
-static inline int64_t device_value(uint8_t op, const tvm_launch_env *env) {
-    return (int32_t)(op == TVM_EXPR_TARGET ? env->target : env->multiprocessors);
-}
-
 /* Operands that && || ?: do not select are evaluated too: a division by zero among them sends the launch to
  * tvm_launch_check, which does not. */
 static inline bool run_steps(const tvm_step *steps, uint32_t count, int64_t *values, uint32_t first) {
@@ -252,7 +250,9 @@ bool tvm_launch_plan_run(const tvm_launch_plan *plan, tvm_launch_env *env, tvm_l
     uint32_t count = plan->constant_count;
     memcpy(values, plan->constants, count * sizeof values[0]);
     for (uint32_t p = 0; p < plan->param_count; p++) values[count++] = env->scalars[plan->params[p]].i;
-    for (uint32_t d = 0; d < plan->device_count; d++) values[count++] = device_value(plan->device[d], env);
+    const tvm_eval_env device = tvm_launch_eval_env(env);
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        values[count++] = tvm_expr_of_device(&plan->device[d], &device);
     if (!run_steps(plan->steps, plan->step_count, values, count)) return false;
     count += plan->step_count;
     for (uint32_t a = 0; a < plan->assume_count; a++)

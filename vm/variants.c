@@ -161,10 +161,8 @@ tvm_status tvm_variants_possible(const tvm_variants *variants, bool *possible, t
 /* An expression as it is: what one has in common with others is evaluated once. */
 static tvm_status evaluate(const tvm_variants *t, uint32_t expr, const tvm_launch_env *env,
                            tvm_eval_kept *kept, int64_t *result, tvm_why *why) {
-    tvm_eval_env known = {.slots = env->scalars,
-                          .multiprocessors = (int32_t)env->multiprocessors,
-                          .target = (int32_t)env->target,
-                          .kept = kept};
+    tvm_eval_env known = tvm_launch_eval_env(env);
+    known.kept = kept;
     tvm_scalar value = {0};
     tvm_status status = tvm_expr_eval(&t->entry->head, expr, &known, &value, why);
     *result = value.i;

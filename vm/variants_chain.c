@@ -228,9 +228,7 @@ static void add_case(maker *m, uint32_t i, uint32_t *least) {
 
 bool tvm_variants_make_chain(tvm_variants *table, const tvm_launch_env *env, uint8_t **leaves) {
     const tvm_ir_entry *entry = table->entry;
-    maker m = {.table = table,
-               .head = &entry->head,
-               .env = {.multiprocessors = (int32_t)env->multiprocessors, .target = (int32_t)env->target}};
+    maker m = {.table = table, .head = &entry->head, .env = tvm_launch_eval_env(env)};
     table->rest = calloc(entry->case_count + (size_t)1, sizeof *table->rest);
     m.leaves = malloc(m.head->expr_count + (size_t)1);
     if (m.leaves) tvm_expr_leaves_all(m.head, m.leaves);

@@ -4,9 +4,7 @@
 static void print_case(const tvm_variants *t, uint32_t i, const tvm_launch_env *env, bool taken,
                        tvm_text *out) {
     const tvm_ir_case *made = &t->entry->cases[i];
-    const tvm_eval_env known = {.slots = env->scalars,
-                                .multiprocessors = (int32_t)env->multiprocessors,
-                                .target = (int32_t)env->target};
+    const tvm_eval_env known = tvm_launch_eval_env(env);
     tvm_scalar holds = {.i = 1}, cost;
     bool fits;
     if (made->condition != TVM_NONE &&

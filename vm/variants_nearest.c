@@ -31,9 +31,7 @@ static shortfall sum(shortfall a, shortfall b) {
 }
 
 static tvm_status value_of(const shape *s, uint32_t expr, tvm_scalar *value) {
-    tvm_eval_env env = {.slots = s->env->scalars,
-                        .multiprocessors = (int32_t)s->env->multiprocessors,
-                        .target = (int32_t)s->env->target};
+    tvm_eval_env env = tvm_launch_eval_env(s->env);
     return tvm_expr_eval(s->head, expr, &env, value, NULL);
 }
 

@@ -411,7 +411,7 @@ static bool lay_out(maker *m, uint32_t *tests) {
 bool tvm_values_make(const tvm_ir_kernel *head, const tvm_launch_env *env, const uint8_t *leaves,
                      const uint32_t *roots, uint32_t count, uint32_t *tests, tvm_values **values) {
     maker m = {.head = head,
-               .env = {.multiprocessors = (int32_t)env->multiprocessors, .target = (int32_t)env->target},
+               .env = tvm_launch_eval_env(env),
                .leaves = leaves,
                .roots = roots,
                .root_count = count,

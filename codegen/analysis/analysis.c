@@ -90,7 +90,7 @@ static void find_stable(const emitter *e) {
         bool is_param = node->op == TVM_EXPR_SLOT && node->a < e->kernel->param_count;
         fact->stable = node->op != TVM_EXPR_SLOT || is_param || f->slots[node->a].stable;
         fact->varies = node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID ||
-                       node->op == TVM_EXPR_MULTIPROCESSORS || node->op == TVM_EXPR_TARGET || is_param;
+                       tvm_expr_is_of_device(node->op) || is_param;
         const uint32_t operands[3] = {node->a, node->b, node->c};
         for (unsigned i = 0; i < arity; i++) {
             fact->stable = fact->stable && f->exprs[operands[i]].stable;

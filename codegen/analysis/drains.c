@@ -351,7 +351,7 @@ bool tvm_drains_find(const tvm_ir_program *program, const tvm_ir_kernel *kernel,
                .outer = calloc((size_t)kernel->insn_count + 1, sizeof *p.outer)};
     bool no_memory = !p.role || !p.outer;
     if (!no_memory) find_outer(&p);
-    for (uint32_t i = 0; i < kernel->insn_count && target.arch >= 90 && !no_memory; i++) {
+    for (uint32_t i = 0; i < kernel->insn_count && tvm_target_has(target, TVM_HAS_BULK) && !no_memory; i++) {
         const tvm_insn *insn = &kernel->insns[i];
         if (insn->op != TVM_OP_COPY_BULK && insn->op != TVM_OP_COPY_CLUSTER) continue;
         const tvm_operand *operands = tvm_operands(kernel, insn);

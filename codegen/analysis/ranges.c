@@ -156,6 +156,10 @@ static range range_leaf(const emitter *e, const tvm_expr *node) {
         return (range){1, INT32_MAX, true};
     case TVM_EXPR_TARGET: /* the device's, on which code for a lower one may run */
         return (range){e->target.arch, INT32_MAX, true};
+    case TVM_EXPR_HAS:
+        return (range){0, 1, true};
+    case TVM_EXPR_LIMIT:
+        return (range){0, INT32_MAX, true};
     default:
         return nothing_known;
     }

@@ -436,7 +436,7 @@ tvm_status tvm_emit_COPY_ASYNC(emitter *e, const tvm_insn *insn) {
     const tvm_operand *tile = source + 1 + e->kernel->slots[source->value].rank;
     const tvm_operand *evict = tile + 1 + tile->value;
     char why[200] = "";
-    if (e->not_parted && e->target.arch >= 90)
+    if (e->not_parted && tvm_target_has(e->target, TVM_HAS_BULK))
         snprintf(why, sizeof why, "no producer warp with TMA: %.140s", e->not_parted);
     const thread_copy operands = {
         .target = target, .source = source, .tile = tile, .evict = evict, .warps = evict + 1, .refused = why};

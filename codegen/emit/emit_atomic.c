@@ -40,7 +40,8 @@ static bool is_sum(const atomic *a) {
 
 /* Sums of bf16 came with sm_90; there are no atomic minima of floats, and exch is of 32 bits and more. */
 static bool needs_loop(const emitter *e, const atomic *a) {
-    if (is_sum(a)) return tvm_is_half(a->type) && a->type.exponent == 8 && e->target.arch < 90;
+    if (is_sum(a))
+        return tvm_is_half(a->type) && a->type.exponent == 8 && !tvm_target_has(e->target, TVM_HAS_RED_BF16);
     if (a->operation == TVM_ATOMIC_EXCH) return a->type.bits < 32;
     return a->operation != TVM_ATOMIC_CAS && a->type.kind == TVM_KIND_FLOAT;
 }
@@ -53,7 +54,7 @@ static bool is_red(const atomic *a) {
 
 static unsigned widest_access(const emitter *e, const atomic *a) {
     if (a->loops || !is_sum(a) || a->type.kind != TVM_KIND_FLOAT || a->type.bits > 32) return a->type.bits;
-    return e->target.arch >= 90 && is_red(a) ? 128 : 32;
+    return tvm_target_has(e->target, TVM_HAS_RED_VECTOR) && is_red(a) ? 128 : 32;
 }
 
 static void open_atomic(emitter *e, const tvm_insn *insn, atomic *a) {
@@ -73,7 +74,8 @@ static void open_atomic(emitter *e, const tvm_insn *insn, atomic *a) {
                                                                            : ".shared::cluster";
     a->order = orders[order->kind == TVM_OPERAND_CONST ? order->value : TVM_ORDER_RELAXED];
     unsigned wide = scope->kind == TVM_OPERAND_CONST ? scope->value : TVM_SCOPE_GPU;
-    if (wide == TVM_SCOPE_CLUSTER && e->target.arch < 90) wide = TVM_SCOPE_CTA; /* a cluster is one block */
+    bool alone = !tvm_target_has(e->target, TVM_HAS_CLUSTERS); /* a cluster is one block */
+    if (wide == TVM_SCOPE_CLUSTER && alone) wide = TVM_SCOPE_CTA;
     a->scope = scopes[wide];
     a->loops = needs_loop(e, a);
     a->widest = widest_access(e, a);

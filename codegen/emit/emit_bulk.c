@@ -399,7 +399,7 @@ tvm_status tvm_emit_REDUCE_BULK(emitter *e, const tvm_insn *insn) {
 tvm_status tvm_emit_WAIT_BULK(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     const char *read = operands[1].kind == TVM_OPERAND_NONE ? "" : ".read";
-    bool has_engine = e->target.arch >= 90;
+    bool has_engine = tvm_target_has(e->target, TVM_HAS_BULK);
     if (has_engine) tvm_emit(e, "cp.async.bulk.wait_group%s %u;", read, operands[0].value);
     tvm_emit_barrier(e);
     tvm_explain(e, has_engine ? "cp.async.bulk.wait_group, bar.sync" : "bar.sync", 0, 1, -1,
@@ -416,10 +416,11 @@ void tvm_bulk_prepare(emitter *e) {
         bulk_plan plan;
         if (insn->op == TVM_OP_STORE_BULK || insn->op == TVM_OP_REDUCE_BULK) {
             /* where it stands more may be known of its indices than here */
-            if (e->target.arch >= 90) e->bulk.by_engine = e->bulk.stores_by_engine = true;
+            if (tvm_target_has(e->target, TVM_HAS_BULK)) e->bulk.by_engine = e->bulk.stores_by_engine = true;
             continue;
         }
-        if (insn->op == TVM_OP_COPY_CLUSTER && e->target.arch >= 90) e->bulk.by_engine = true;
+        if (insn->op == TVM_OP_COPY_CLUSTER && tvm_target_has(e->target, TVM_HAS_BULK))
+            e->bulk.by_engine = true;
         if (insn->op != TVM_OP_COPY_BULK) continue;
         bulk_operands o = read_operands(e, insn);
         if (tvm_bulk_plan_make(e, &o.tile, BULK_LOAD, &plan, why) ||

@@ -52,7 +52,7 @@ static bool is_whole(const bulk_tile *tile, const run *r) {
 static bool open_run(emitter *e, const bulk_tile *tile, run *r) {
     const tvm_slot *slot = &e->kernel->slots[tile->global->value];
     *r = (run){0};
-    if (e->target.arch < 90 || slot->form != TVM_FORM_ROW_MAJOR) return false;
+    if (!tvm_target_has(e->target, TVM_HAS_BULK) || slot->form != TVM_FORM_ROW_MAJOR) return false;
     for (unsigned d = 0; d < tile->rank; d++) r->g.extent[d] = tile->extent[d];
     if (!tvm_shared_open(e, &r->s, tile->shared->value, tile->shared + 1, tile->rank, tile->extent, 1))
         return false;

@@ -20,9 +20,6 @@ typedef struct cast_work {
     const scaled_weights *scaled; /* the last step is left to mma's sums; or NULL */
 } cast_work;
 
-/* sm_89 has conversions to and from the types of OFP8, too, but in a later version of PTX. */
-enum { ARCH_OFP8 = 90 };
-
 /* ---- no conversion at all ---- */
 
 static const char *refuse_move(const emitter *e, const void *work) {
@@ -222,7 +219,7 @@ static const char *refuse_ofp8(const emitter *e, const void *work) {
     bool to_ofp8 = tvm_dtype_same(w->to, TVM_FLOAT(8, 4, 3)) || tvm_dtype_same(w->to, TVM_FLOAT(8, 5, 2));
     bool from_f32 = tvm_dtype_same(w->from, TVM_F32) || tvm_dtype_same(w->from, TVM_BF16);
     if (!to_ofp8 || !from_f32 || w->to_packing != TVM_PACKING_LINEAR) return "";
-    if (e->target.arch < ARCH_OFP8) return "not on this target";
+    if (!tvm_target_has(e->target, TVM_HAS_CVT_F8)) return "not on this target";
     return w->locals % 4 ? "no whole words" : NULL;
 }
 

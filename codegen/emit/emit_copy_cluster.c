@@ -80,7 +80,7 @@ static bool begins_well(const shared_tile *s) {
 
 /* runs: room for the elements. 0: TMA cannot do it. */
 static uint32_t find_runs(const emitter *e, const tiles *t, run *runs, char why[WHY_MAX]) {
-    if (e->target.arch < 90) {
+    if (!tvm_target_has(e->target, TVM_HAS_BULK)) {
         char target[16];
         snprintf(why, WHY_MAX, "%s lacks it", tvm_target_name(e->target, target));
         return 0;

@@ -179,10 +179,10 @@ tvm_status tvm_emit_ALLOC_BARRIER(emitter *e, const tvm_insn *insn) {
     reg first = tvm_pure(e, 'p', "setp.eq.u32 $, %s, 0;", tvm_thread_id(e).name);
     for (uint32_t i = 0; i < e->kernel->insn_count; i++)
         if (makes_mbarriers(e, &e->kernel->insns[i])) init_slot(e, &e->kernel->insns[i], first);
-    if (e->target.arch >= 90) {
+    if (tvm_target_has(e->target, TVM_HAS_CLUSTERS))
         tvm_emit(e, "@%s fence.mbarrier_init.release.cluster;", first.name);
+    if (tvm_target_has(e->target, TVM_HAS_BULK))
         tvm_emit(e, "@%s fence.proxy.async.shared::cta;", first.name);
-    }
     tvm_emit_thread_barrier(e);
     e->bulk.has_barriers = true;
     tvm_explain(e, "mbarrier.init, bar.sync", 64, count_of(e, insn->result), -1, why);
@@ -271,7 +271,7 @@ static mbarrier arrive(emitter *e, const tvm_operand *operands, const tvm_operan
     tvm_emit(e, "bar.warp.sync 0xffffffff;");
     if (is_far)
         arrive_far(e, b.address.name, speaks.name, count);
-    else if (e->target.arch >= 90 && count > 1)
+    else if (tvm_target_has(e->target, TVM_HAS_ARRIVE_COUNT) && count > 1)
         tvm_emit(e, "@%s mbarrier.arrive.shared.b64 _, [%s+%u], %u;", speaks.name, b.address.name, b.plus,
                  count);
     else
@@ -307,7 +307,7 @@ static bool hears_cluster(const emitter *e, uint32_t slot) {
  */
 static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
     const char *parities = e->slots[operands->value].reg;
-    bool sleeps = e->target.arch >= 90;
+    bool sleeps = tvm_target_has(e->target, TVM_HAS_TRY_WAIT);
     const char *scope = hears_cluster(e, operands->value) ? ".acquire.cluster.shared::cta" : ".shared";
     char text[16];
     const char *bit = bit_of(e, &b, text);
@@ -331,7 +331,8 @@ static void wait(emitter *e, const tvm_operand *operands, mbarrier b) {
 tvm_status tvm_emit_WAIT_BARRIER(emitter *e, const tvm_insn *insn) {
     const tvm_operand *operands = tvm_operands(e->kernel, insn);
     wait(e, operands, tvm_mbarrier_find(e, operands));
-    tvm_explain(e, e->target.arch >= 90 ? "mbarrier.try_wait" : "mbarrier.test_wait", 64, 1, -1, "");
+    tvm_explain(e, tvm_target_has(e->target, TVM_HAS_TRY_WAIT) ? "mbarrier.try_wait" : "mbarrier.test_wait",
+                64, 1, -1, "");
     return TVM_OK;
 }
 
@@ -340,7 +341,9 @@ tvm_status tvm_emit_SYNC_BARRIER(emitter *e, const tvm_insn *insn) {
     if (meet(e, operands, "sync")) return TVM_OK;
     static const tvm_operand here = {TVM_OPERAND_NONE, 0};
     wait(e, operands, arrive(e, operands, &here));
-    tvm_explain(e, e->target.arch >= 90 ? "mbarrier.arrive, try_wait" : "mbarrier.arrive, test_wait", 64, 1,
-                -1, "");
+    tvm_explain(e,
+                tvm_target_has(e->target, TVM_HAS_TRY_WAIT) ? "mbarrier.arrive, try_wait"
+                                                            : "mbarrier.arrive, test_wait",
+                64, 1, -1, "");
     return TVM_OK;
 }

@@ -153,11 +153,11 @@ static bool is_f8(tvm_dtype type) {
     return type.kind == TVM_KIND_FLOAT && type.bits == 8;
 }
 
-/* Where tensor cores have no products of f8, on sm_90 and sm_100, ptxas makes them of f16; ptxas 13.0 then
- * takes other bits than a register's upper half where it comes to know late that the register is constant, as
- * of a load whose condition never holds. */
+/* Where tensor cores have no products of f8 by mma.sync, on sm_90 and sm_100, ptxas makes them of f16;
+ * ptxas 13.0 then takes other bits than a register's upper half where it comes to know late that the register
+ * is constant, as of a load whose condition never holds. */
 static void hide_operands(emitter *e, const mma_operands *o) {
-    bool through_f16 = e->target.arch >= 90 && e->target.arch < 120;
+    bool through_f16 = !tvm_target_has(e->target, TVM_HAS_MMA_F8_CORES);
     if (!is_f8(o->mma.types->a) || !through_f16) return;
     if (!o->mma.a.is_shared) tvm_hide_constants(e, o->a);
     if (!o->mma.b.is_shared) tvm_hide_constants(e, o->b);

@@ -113,7 +113,8 @@ static const way *find_way(const emitter *e, const mma_operands *o) {
                      f64 = {"mma.sync.m16n8k8.f64", read_all, multiply_f64, 4, 2, 4, 1},
                      f32 = {"fma.rn.f32", read_all, multiply_f32, 1, 1, 1, 1},
                      halves = {"mma.sync.m16n8k16.f32.f16 of f8", read_halves, multiply_halves, 8, 4, 4, 2};
-    if (o->mma.types->sums == TVM_MMA_F64) return e->target.arch < 90 ? &quarters : &f64;
+    if (o->mma.types->sums == TVM_MMA_F64)
+        return tvm_target_has(e->target, TVM_HAS_MMA_F64_M16) ? &f64 : &quarters;
     return o->mma.types->is_scalar ? &f32 : &halves;
 }
 

@@ -9,11 +9,11 @@
 
 #include <math.h>
 
-/* sm_89 has the converter, too, but in a later version of PTX. */
-enum { ARCH_CONVERTER = 90, ARCH_XORSIGN = 86, SIGNS = 0x80008000, F16_INFINITIES = 0x7c007c00 };
+enum { SIGNS = 0x80008000, F16_INFINITIES = 0x7c007c00 };
 
 static bool converts(const emitter *e, tvm_dtype from, tvm_dtype to) {
-    return e->target.arch >= ARCH_CONVERTER && to.exponent == 5 && tvm_pair_form_of(from) == TVM_FORM_BYTES;
+    return tvm_target_has(e->target, TVM_HAS_CVT_F8) && to.exponent == 5 &&
+           tvm_pair_form_of(from) == TVM_FORM_BYTES;
 }
 
 /* Is `to` the type whose places the fields of a view of form HALVES are made for? */
@@ -94,7 +94,7 @@ static reg halves_pair(block_views *v, const packed_cast *c, unsigned pair) {
     reg view = tvm_moved_view(v, 0, field->view, (int)field->offset);
     reg placed = place(e, c->from, view, low, left), d;
     if (!tvm_float_pair_needs_mending(c->from, c->to)) return multiply(e, c, placed);
-    if (e->target.arch < ARCH_XORSIGN) {
+    if (!tvm_target_has(e->target, TVM_HAS_MIN_XORSIGN)) {
         reg codes = word_op(e, "shr.u32", placed, left);
         return tvm_mend_float_pair(e, c->from, c->to, codes, placed);
     }

@@ -7,23 +7,24 @@
 #include "copy.h"
 #include "emit.h"
 #include "scratch.h"
+#include "target.h"
 #include "wgmma.h"
 
 enum {
     GROUP = 4, /* warps of a warpgroup */
-    REGISTERS = 1 << 16,
     MOST_OF_A_THREAD = 256
 };
 
 /* Registers of a thread at kernel entry, with the .maxntid and .minnctapersm that the entry has. */
 static uint32_t at_entry(const emitter *e) {
-    uint32_t most = REGISTERS / e->kernel->resident / (32 * e->kernel->warps) / 8 * 8;
+    uint32_t registers = (uint32_t)tvm_target_traits_of(e->target)->limits[TVM_LIMIT_REGISTERS];
+    uint32_t most = registers / e->kernel->resident / (32 * e->kernel->warps) / 8 * 8;
     return most < MOST_OF_A_THREAD ? most : MOST_OF_A_THREAD;
 }
 
 /* setmaxnreg, where the target has wgmma and the role's warpgroups have not done it for another role. */
 static const char *find_change(const emitter *e, const tvm_insn *insn, const tvm_role *role) {
-    if (role->registers == 0 || e->target.arch != 90 || e->target.feature != 'a') return NULL;
+    if (role->registers == 0 || !tvm_target_moves_registers(e->target)) return NULL;
     for (const tvm_insn *at = e->kernel->insns; at < insn; at++) {
         if (tvm_insn_class(at) != TVM_CLASS_SECTION) continue;
         tvm_role other = tvm_role_of(e->kernel, at);
@@ -104,8 +105,8 @@ static void set_index(emitter *e, const tvm_insn *insn) {
 static void explain(emitter *e, const tvm_role *role, const char *change) {
     if (change)
         tvm_explain(e, "branch, setmaxnreg", 0, 1, -1, "");
-    else if (role->registers && (e->target.arch != 90 || e->target.feature != 'a'))
-        tvm_explain(e, "branch", 0, 1, -1, "setmaxnreg: only sm_90a has kernels that need it");
+    else if (role->registers && !tvm_target_moves_registers(e->target))
+        tvm_explain(e, "branch", 0, 1, -1, "setmaxnreg: only targets with wgmma have kernels that need it");
     else
         tvm_explain(e, "branch", 0, 1, -1, "");
 }

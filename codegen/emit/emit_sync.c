@@ -58,7 +58,7 @@ tvm_status tvm_emit_RELEASE_SEMAPHORE(emitter *e, const tvm_insn *insn) {
 
 static tvm_status dependency(emitter *e, const char *instruction, uint32_t flag) {
     char name[16], refused[64];
-    if (e->target.arch >= 90) {
+    if (tvm_target_has(e->target, TVM_HAS_GRIDDEPCONTROL)) {
         tvm_emit(e, "%s;", instruction);
         e->code->abi.flags |= flag;
         tvm_explain(e, instruction, 0, 1, -1, "");

@@ -268,8 +268,8 @@ static reg emit_node(emitter *e, const tvm_expr *node) {
     if (node->op == TVM_EXPR_BLOCK || node->op == TVM_EXPR_GRID) {
         tvm_emit(e, "mov.u32 %s, %%%s.%c;", out.name, node->op == TVM_EXPR_BLOCK ? "ctaid" : "nctaid",
                  axes[node->a < 3 ? node->a : 0]);
-    } else if (node->op == TVM_EXPR_MULTIPROCESSORS || node->op == TVM_EXPR_TARGET) {
-        tvm_emit_load_device(e, node->op == TVM_EXPR_TARGET ? TVM_ABI_TARGET : TVM_ABI_MULTIPROCESSORS, out);
+    } else if (tvm_expr_is_of_device(node->op)) {
+        tvm_emit_load_device(e, node, out);
     } else if (tvm_expr_is_comparison(node->op)) {
         reg p = tvm_new_pred(e);
         emit_comparison(e, node, p.name);

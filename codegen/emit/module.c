@@ -7,14 +7,7 @@
 #include "claims.h"
 #include "pipeline_lower.h"
 #include "shared_plan.h"
-
-/* The lowest PTX ISA version that has the target (PTX ISA, "Release Notes"). */
-static unsigned ptx_version(tvm_target target) {
-    if (target.arch >= 120) return 87;
-    if (target.arch >= 103) return 88;
-    if (target.arch >= 100) return 86;
-    return target.arch >= 90 ? 81 : 80;
-}
+#include "target.h"
 
 /* A string that belongs to a module, whose `owner` is the head of the list. */
 struct kept {
@@ -33,7 +26,8 @@ const char *tvm_module_keep(tvm_module *module, const char *string) {
 }
 
 static tvm_kernel_abi start_abi(const tvm_ir_kernel *kernel, tvm_target target) {
-    if (!tvm_kernel_is_for(kernel, target.arch)) return (tvm_kernel_abi){.absence = TVM_ABI_OTHER_TARGET};
+    if (!tvm_kernel_is_for(kernel, target.arch, tvm_target_traits_of(target)))
+        return (tvm_kernel_abi){.absence = TVM_ABI_OTHER_TARGET};
     tvm_kernel_abi abi = {.threads = 32 * kernel->warps};
     memcpy(abi.cluster, kernel->cluster, sizeof abi.cluster);
     return abi;
@@ -59,7 +53,7 @@ static bool start_module(tvm_module *module, const tvm_ir_program *program) {
 static tvm_status finish_module(tvm_module *module, const module_text *parts, tvm_diags *diags) {
     char name[16];
     tvm_text all = {0};
-    unsigned version = ptx_version(module->target);
+    unsigned version = tvm_target_record_of(module->target)->ptx;
     if (parts->ptx_version > version) version = parts->ptx_version;
     tvm_text_add(&all, ".version %u.%u\n.target %s\n.address_size 64\n\n", version / 10, version % 10,
                  tvm_target_name(module->target, name));

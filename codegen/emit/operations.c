@@ -537,11 +537,10 @@ const char *tvm_operation_single(const operation *o, bool fast, tvm_dtype type) 
 }
 
 const char *tvm_operation_packed(const operation *o, bool fast, tvm_dtype type, tvm_target target) {
-    enum { ARCH_BF16_ARITHMETIC = 90 };
     const char *const *forms = fast ? o->fast : o->exact;
     if (!tvm_is_half(type)) return NULL;
     if (type.exponent == 5) return forms[FORM_F16X2];
-    bool newer = target.arch >= ARCH_BF16_ARITHMETIC && forms[FORM_BF16X2_90];
+    bool newer = tvm_target_has(target, TVM_HAS_BF16_ARITHMETIC) && forms[FORM_BF16X2_90];
     return forms[newer ? FORM_BF16X2_90 : FORM_BF16X2];
 }
 

@@ -31,9 +31,13 @@ void tvm_params_load(emitter *e) {
     }
 }
 
-void tvm_emit_load_device(emitter *e, tvm_abi_kind kind, reg out) {
-    uint32_t row = tvm_abi_find(&e->code->abi, kind);
-    if (row == TVM_NONE) row = add(e, kind, 4, 0);
+void tvm_emit_load_device(emitter *e, const tvm_expr *node, reg out) {
+    tvm_abi_kind kind = node->op == TVM_EXPR_TARGET  ? TVM_ABI_TARGET
+                        : node->op == TVM_EXPR_HAS   ? TVM_ABI_CAPABILITY
+                        : node->op == TVM_EXPR_LIMIT ? TVM_ABI_LIMIT
+                                                     : TVM_ABI_MULTIPROCESSORS;
+    uint32_t row = tvm_abi_find(&e->code->abi, kind, node->a);
+    if (row == TVM_NONE) row = add(e, kind, 4, node->a);
     tvm_emit(e, "ld.param.b32 %s, [param_%u];", out.name, row);
 }
 

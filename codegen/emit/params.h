@@ -8,8 +8,8 @@
 /* Rows for the declared parameters and the tensors of the launch, and their loads into the slots' registers.
  */
 void tvm_params_load(emitter *e);
-/* out = what the device gives: TVM_ABI_MULTIPROCESSORS or TVM_ABI_TARGET. */
-void tvm_emit_load_device(emitter *e, tvm_abi_kind kind, reg out);
+/* out = a leaf that the device gives (tvm_expr_is_of_device). */
+void tvm_emit_load_device(emitter *e, const tvm_expr *node, reg out);
 /* The list of parameters of the entry point. */
 void tvm_params_write(const tvm_kernel_abi *abi, tvm_text *out);
 

@@ -221,7 +221,7 @@ static bool global_fits(emitter *e, const bulk_tile *tile, bulk_plan *plan, unsi
     const tvm_slot *slot = mapped(e, tile);
     const char *name = name_of(e, tile->global->value);
     unsigned row = row_of(e, slot);
-    if (e->target.arch < 90) {
+    if (!tvm_target_has(e->target, TVM_HAS_BULK)) {
         char target[16];
         snprintf(why, BULK_WHY_MAX, "%s lacks it", tvm_target_name(e->target, target));
         return false;

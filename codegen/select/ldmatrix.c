@@ -210,8 +210,7 @@ bool tvm_emit_ldmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes,
 
 bool tvm_emit_stmatrix(emitter *e, shared_tile *tile, const shared_lanes *lanes, const tvm_layout *layout,
                        uint32_t slot, char refused[200], tvm_status *status) {
-    enum { ARCH_STMATRIX = 90 };
-    if (e->target.arch >= ARCH_STMATRIX)
+    if (tvm_target_has(e->target, TVM_HAS_STMATRIX))
         return emit_matrices(e, "stmatrix", tile, lanes, layout, slot, refused, status);
     refused[0] = '\0';
     return false;

@@ -89,5 +89,6 @@ const mma_operands *tvm_mma_operands_of(const emitter *e, const tvm_insn *mma) {
 bool tvm_mma_is_of_words(const emitter *e, const mma_operands *o) {
     const tvm_mma_types *types = o->mma.types;
     bool is_f8 = types->a.kind == TVM_KIND_FLOAT && types->a.bits == 8;
-    return types->sums != TVM_MMA_F64 && !types->is_scalar && (!is_f8 || e->target.arch >= 89);
+    return types->sums != TVM_MMA_F64 && !types->is_scalar &&
+           (!is_f8 || tvm_target_has(e->target, TVM_HAS_MMA_F8));
 }

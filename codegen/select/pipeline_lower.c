@@ -7,6 +7,7 @@
 #include "bulk_plan.h"
 #include "module.h"
 #include "pipeline_build.h"
+#include "target.h"
 #include "verify.h"
 
 static bool has_pipelines(const tvm_ir_kernel *kernel) {
@@ -52,7 +53,7 @@ static bool lower_kernel(const tvm_ir_program *program, uint32_t kernel, tvm_tar
     to->insn_count = to->operand_count = 0;
     if (!l.failed) tvm_lower_rings(&l);
     if (parted && !l.failed)
-        tvm_lower_roles(&l, target.arch == 90 && target.feature == 'a');
+        tvm_lower_roles(&l, tvm_target_moves_registers(target));
     else if (!l.failed)
         write_groups(&l);
     free(l.ahead);

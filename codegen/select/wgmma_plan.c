@@ -268,7 +268,7 @@ tvm_status tvm_wgmma_find(emitter *e) {
     struct wgmma_state *s = calloc(1, sizeof *s);
     e->wgmma = s;
     if (!s) return tvm_diag_no_memory(e->diags);
-    if (e->target.arch != 90 || e->target.feature != 'a') return TVM_OK;
+    if (!tvm_target_has(e->target, TVM_HAS_WGMMA)) return TVM_OK;
     size_t insns = e->kernel->insn_count + (size_t)1;
     s->products = calloc(insns, sizeof *s->products);
     s->role = calloc(insns, sizeof *s->role);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen.h"
 #include "generate.h"
 
 enum { MULTIPROCESSORS = 2, ALIGNMENT = 64, MOST_BYTES = 1 << 24 };
@@ -76,7 +77,10 @@ bool generate_launch_make(generate_launch *l, const tvm_ir_program *program, uin
     *l = (generate_launch){.program = program, .kernel = &program->kernels[kernel], .set = set};
     for (uint32_t p = 0; p < l->kernel->param_count; p++)
         if (l->kernel->slots[p].kind == TVM_SLOT_SCALAR) l->scalars[p] = scalar(name_of(l, p), set);
-    l->env = (tvm_launch_env){.scalars = l->scalars, .multiprocessors = MULTIPROCESSORS, .target = target};
+    l->env = (tvm_launch_env){.scalars = l->scalars,
+                              .multiprocessors = MULTIPROCESSORS,
+                              .target = target,
+                              .traits = tvm_target_traits_for(target)};
     if (tvm_launch_check(program, l->kernel, &l->env, diags) != TVM_OK) return false;
     for (uint32_t p = 0; p < l->kernel->param_count; p++) {
         int64_t shape[TVM_MAX_RANK];
@@ -110,6 +114,7 @@ tvm_status generate_launch_interpret(generate_launch *l, const tvm_interp_kernel
     const tvm_interp_options options = {.threads = 1,
                                         .multiprocessors = MULTIPROCESSORS,
                                         .target = l->env.target,
+                                        .traits = l->env.traits,
                                         .instructions = instructions,
                                         .sanitize = sanitize,
                                         .output = nowhere};

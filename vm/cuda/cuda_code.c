@@ -47,7 +47,8 @@ tvm_status tvm_cuda_shared_need(const void *code, uint32_t kernel, uint64_t *nee
     const tvm_ir_program *program = opened->program;
     tvm_target target = opened->device->target;
     *needs = 0;
-    if (!tvm_kernel_is_for(&program->kernels[kernel], target.arch)) return TVM_OK;
+    if (!tvm_kernel_is_for(&program->kernels[kernel], target.arch, tvm_target_traits_of(target)))
+        return TVM_OK;
     return tvm_kernel_shared_bytes(program, &program->kernels[kernel], target, needs, diags);
 }
 
@@ -67,7 +68,7 @@ static tvm_status ensure_kernel(cuda_code *code, uint32_t kernel, tvm_diags *dia
             "kernel '%s' needs %u bytes of shared memory, more than a block has on this GPU (%s)", name,
             (unsigned)abi->shared_bytes, code->device->target_name);
     bool clusters = tvm_cluster_blocks(&code->program->kernels[kernel]) > 1 &&
-                    code->device->target.arch < TVM_CLUSTER_TARGET;
+                    !tvm_target_has(code->device->target, TVM_HAS_CLUSTERS);
     return tvm_diag_add(
         diags, TVM_UNSUPPORTED, NULL, NULL, "kernel '%s' is not for %s: %s", name, code->device->target_name,
         clusters ? "it has clusters, which sm_90 is the first to have" : "it assumes another target");
@@ -178,6 +179,10 @@ static uint64_t param_value(const cuda_device *device, const tvm_device_launch *
         return device->multiprocessors;
     case TVM_ABI_TARGET:
         return device->target.arch;
+    case TVM_ABI_CAPABILITY:
+        return tvm_target_has(device->target, (tvm_capability)param->index);
+    case TVM_ABI_LIMIT:
+        return (uint32_t)tvm_traits_limit(tvm_target_traits_of(device->target), param->index);
     default:
         return launch->scalars[param->index].u;
     }

@@ -195,6 +195,10 @@ static uint32_t cuda_target(const void *device) {
     return ((const cuda_device *)device)->target.arch;
 }
 
+static const tvm_target_traits *cuda_traits(const void *device) {
+    return tvm_target_traits_of(((const cuda_device *)device)->target);
+}
+
 /* ---- memory and waiting ---- */
 
 static tvm_status cuda_synchronize(void *device, void *stream, tvm_diags *diags) {
@@ -270,6 +274,7 @@ const tvm_device_ops tvm_device_cuda = {.kind = TVM_DEVICE_CUDA,
                                         .warning = cuda_warning,
                                         .multiprocessors = cuda_multiprocessors,
                                         .target = cuda_target,
+                                        .traits = cuda_traits,
                                         .code_open = tvm_cuda_code_open,
                                         .code_close = tvm_cuda_code_close,
                                         .shared_bytes = tvm_cuda_shared_bytes,

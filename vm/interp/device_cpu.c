@@ -158,6 +158,7 @@ static tvm_status cpu_launch(void *code, const tvm_device_launch *launch, tvm_di
     tvm_interp_options options = {.threads = opened->device->threads,
                                   .multiprocessors = opened->device->multiprocessors,
                                   .target = opened->device->target,
+                                  .traits = launch->shapes->env.traits,
                                   .instructions = launch->instructions,
                                   .milliseconds = launch->milliseconds,
                                   .cancelled = launch->cancelled,

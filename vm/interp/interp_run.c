@@ -491,7 +491,7 @@ static tvm_status make_globals(interp_run *run, const tvm_interp_options *option
     }
     tvm_launch_env env = {.scalars = scalars, .multiprocessors = TVM_INTERP_MULTIPROCESSORS};
     if (options && options->multiprocessors) env.multiprocessors = options->multiprocessors;
-    if (options) env.target = options->target;
+    if (options) env.target = options->target, env.traits = options->traits;
     memcpy(env.grid, run->grid, sizeof env.grid);
     for (uint32_t p = 0; p < params; p++) {
         scalars[p] = run->args[p].scalar;

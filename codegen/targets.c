@@ -1,0 +1,43 @@
+/* The targets: which has what. Nothing else in the project knows an architecture by its number, but what
+ * matches targets with devices (target.c).
+ *
+ * Sources: PTX ISA 8.8, "Target ISA Notes" of each instruction and "Release Notes" (the least version that
+ * has the target); CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (shared
+ * memory that a block may have, opted in, and registers of a multiprocessor). */
+#include "target.h"
+
+#define HAS(id) (UINT64_C(1) << TVM_HAS_##id)
+
+/* What each generation adds. sm_89 converts f8, too, but PTX has that from version 8.1 on, which is not asked
+ * for. */
+#define AMPERE    (HAS(LDMATRIX) | HAS(CP_ASYNC))
+#define AMPERE_86 (AMPERE | HAS(MIN_XORSIGN))
+#define ADA       (AMPERE_86 | HAS(MMA_F8) | HAS(MMA_F8_CORES))
+#define SINCE_90                                                                                             \
+    (AMPERE_86 | HAS(MMA_F8) | HAS(STMATRIX) | HAS(BULK) | HAS(CLUSTERS) | HAS(TRY_WAIT) |                   \
+     HAS(ARRIVE_COUNT) | HAS(GRIDDEPCONTROL) | HAS(MMA_F64_M16) | HAS(CVT_F8) | HAS(BF16_ARITHMETIC) |       \
+     HAS(RED_BF16) | HAS(RED_VECTOR))
+#define HOPPER        (SINCE_90 | HAS(WGMMA) | HAS(SETMAXNREG))
+#define BLACKWELL     (SINCE_90 | HAS(TCGEN05) | HAS(SETMAXNREG))
+#define SINCE_120     (SINCE_90 | HAS(MMA_F8_CORES))
+#define BLACKWELL_120 (SINCE_120 | HAS(SETMAXNREG) | HAS(MMA_F8F6F4) | HAS(MMA_BLOCK_SCALE))
+
+#define KIB 1024
+
+/* The oldest architecture first; of one architecture what every later one of its family runs, then what has
+ * all that it has itself. */
+const tvm_target_record tvm_target_records[] = {
+    {{80, '\0'}, 80, {AMPERE, {163 * KIB, 65536}}},       /* A100, A30 */
+    {{86, '\0'}, 80, {AMPERE_86, {99 * KIB, 65536}}},     /* A40, A10, GeForce 30 */
+    {{87, '\0'}, 80, {AMPERE_86, {163 * KIB, 65536}}},    /* Jetson Orin */
+    {{89, '\0'}, 80, {ADA, {99 * KIB, 65536}}},           /* L40S, L4, GeForce 40 */
+    {{90, '\0'}, 81, {SINCE_90, {227 * KIB, 65536}}},     /* H100, H200 */
+    {{90, 'a'}, 81, {HOPPER, {227 * KIB, 65536}}},        /* H100, H200 */
+    {{100, '\0'}, 86, {SINCE_90, {227 * KIB, 65536}}},    /* B200, GB200 */
+    {{100, 'a'}, 86, {BLACKWELL, {227 * KIB, 65536}}},    /* B200, GB200 */
+    {{103, '\0'}, 88, {SINCE_90, {227 * KIB, 65536}}},    /* B300, GB300 */
+    {{103, 'a'}, 88, {BLACKWELL, {227 * KIB, 65536}}},    /* B300, GB300 */
+    {{120, '\0'}, 87, {SINCE_120, {99 * KIB, 65536}}},    /* RTX PRO 6000, GeForce 50 */
+    {{120, 'a'}, 87, {BLACKWELL_120, {99 * KIB, 65536}}}, /* RTX PRO 6000, GeForce 50 */
+};
+const size_t tvm_target_record_count = sizeof tvm_target_records / sizeof *tvm_target_records;

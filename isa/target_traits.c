@@ -1,0 +1,40 @@
+/* Names of capabilities and limits. */
+#include "target_traits.h"
+
+typedef struct trait_row {
+    const char *name, *meaning;
+} trait_row;
+
+#define TVM_TARGET_LIMIT(...)
+#define TVM_CAPABILITY(number, id, name, what) [number] = {name, what},
+static const trait_row capabilities[TVM_CAPABILITY_COUNT] = {
+#include "capabilities.def"
+};
+#undef TVM_CAPABILITY
+#undef TVM_TARGET_LIMIT
+
+#define TVM_CAPABILITY(...)
+#define TVM_TARGET_LIMIT(number, id, name, what) [number] = {name, what},
+static const trait_row limits[TVM_LIMIT_COUNT] = {
+#include "capabilities.def"
+};
+#undef TVM_TARGET_LIMIT
+#undef TVM_CAPABILITY
+
+_Static_assert((int)TVM_CAPABILITY_COUNT <= 64, "a bit of tvm_target_traits for each");
+
+const char *tvm_capability_name(size_t number) {
+    return number < TVM_CAPABILITY_COUNT ? capabilities[number].name : NULL;
+}
+
+const char *tvm_capability_meaning(size_t number) {
+    return number < TVM_CAPABILITY_COUNT ? capabilities[number].meaning : NULL;
+}
+
+const char *tvm_limit_name(size_t number) {
+    return number < TVM_LIMIT_COUNT ? limits[number].name : NULL;
+}
+
+const char *tvm_limit_meaning(size_t number) {
+    return number < TVM_LIMIT_COUNT ? limits[number].meaning : NULL;
+}
