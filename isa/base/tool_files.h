@@ -1,6 +1,6 @@
 /* The files that a tool reads and writes: what its outputs may be called and may replace. */
-#ifndef TVM_ISA_TOOL_FILES_H
-#define TVM_ISA_TOOL_FILES_H
+#ifndef TVM_TOOL_FILES_H
+#define TVM_TOOL_FILES_H
 
 #include <sys/types.h>
 

@@ -1,6 +1,6 @@
 /* A file that comes into being whole or not at all, however the process ends. */
-#ifndef TVM_ISA_OUTPUT_H
-#define TVM_ISA_OUTPUT_H
+#ifndef TVM_OUTPUT_H
+#define TVM_OUTPUT_H
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Small functions of whole numbers. */
-#ifndef TVM_ISA_NUMBERS_H
-#define TVM_ISA_NUMBERS_H
+#ifndef TVM_NUMBERS_H
+#define TVM_NUMBERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

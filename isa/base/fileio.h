@@ -1,6 +1,6 @@
 /* Whole files in and out, safely: the one place that opens, reads, writes and renames. */
-#ifndef TVM_ISA_FILEIO_H
-#define TVM_ISA_FILEIO_H
+#ifndef TVM_FILEIO_H
+#define TVM_FILEIO_H
 
 #include "diag.h"
 

@@ -1,6 +1,6 @@
 /* Text under construction: PTX, listings, messages. */
-#ifndef TVM_ISA_TEXT_H
-#define TVM_ISA_TEXT_H
+#ifndef TVM_TEXT_H
+#define TVM_TEXT_H
 
 #include <stdarg.h>
 #include <stdbool.h>

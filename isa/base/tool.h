@@ -1,6 +1,6 @@
 /* What the tools' main functions have in common: the command line, signals, messages, the exit status. */
-#ifndef TVM_ISA_TOOL_H
-#define TVM_ISA_TOOL_H
+#ifndef TVM_TOOL_H
+#define TVM_TOOL_H
 
 #include <argp.h>
 

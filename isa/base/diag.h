@@ -1,8 +1,8 @@
 /* Diagnostics: the one path by which an error travels from where it happens to the tool or caller.
  * A function that can fail returns a tvm_status and, when it is not TVM_OK, has appended at least one
  * tvm_diag to the list that it was given. Nothing below the tools prints. */
-#ifndef TVM_ISA_DIAG_H
-#define TVM_ISA_DIAG_H
+#ifndef TVM_DIAG_H
+#define TVM_DIAG_H
 
 #include <stdarg.h>
 #include <stdbool.h>
