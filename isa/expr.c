@@ -1,6 +1,5 @@
 #include "program.h"
-#include "rules.h"
-#include "verify.h"
+#include "typing.h"
 
 #include <math.h>
 #include <string.h>

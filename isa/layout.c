@@ -1,6 +1,5 @@
 /* Register layouts: the canonical form and what can be asked of it. */
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,16 +7,6 @@
 
 /* Without padding, canonical layouts (unused entries zero) can be compared as bytes. */
 static_assert(sizeof(tvm_layout) == TVM_MAX_RANK * 4 + TVM_MAX_MODES * 10 + 4, "tvm_layout has padding");
-
-tvm_status tvm_layout_refuse(tvm_why *why, const char *format, ...) {
-    if (why) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(why->text, sizeof why->text, format, arguments);
-        va_end(arguments);
-    }
-    return TVM_INVALID;
-}
 
 /* ---- digits ---- */
 
@@ -93,13 +82,13 @@ void tvm_digits_of(const tvm_layout *layout, tvm_digits *digits) {
 
 tvm_status tvm_shape_check(unsigned rank, const uint32_t *shape, tvm_why *why) {
     if (rank < 1 || rank > TVM_MAX_RANK)
-        return tvm_layout_refuse(why, "rank %u is not between 1 and %d", rank, TVM_MAX_RANK);
+        return tvm_refuse(why, "rank %u is not between 1 and %d", rank, TVM_MAX_RANK);
     uint64_t elements = 1;
     for (unsigned d = 0; d < rank; d++) {
-        if (shape[d] == 0) return tvm_layout_refuse(why, "dimension %u has extent 0", d);
+        if (shape[d] == 0) return tvm_refuse(why, "dimension %u has extent 0", d);
         elements *= shape[d];
         if (elements > TVM_MAX_TILE_ELEMENTS)
-            return tvm_layout_refuse(why, "the shape has more than %d elements", TVM_MAX_TILE_ELEMENTS);
+            return tvm_refuse(why, "the shape has more than %d elements", TVM_MAX_TILE_ELEMENTS);
     }
     return TVM_OK;
 }
@@ -109,22 +98,20 @@ tvm_status tvm_modes_assign(unsigned rank, const uint32_t *shape, unsigned modes
     unsigned dim = 0;
     uint64_t product = 1;
     for (unsigned m = 0; m < modes; m++) {
-        if (mode_size[m] == 0) return tvm_layout_refuse(why, "mode %u has size 0", m);
+        if (mode_size[m] == 0) return tvm_refuse(why, "mode %u has size 0", m);
         while (mode_size[m] > 1 && dim < rank && product == shape[dim]) {
             dim++;
             product = 1;
         }
-        if (dim == rank) return tvm_layout_refuse(why, "mode %u exceeds the shape", m);
+        if (dim == rank) return tvm_refuse(why, "mode %u exceeds the shape", m);
         product *= mode_size[m];
         if (product > shape[dim])
-            return tvm_layout_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim,
-                                     shape[dim]);
+            return tvm_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim, shape[dim]);
         mode_dim[m] = (uint8_t)dim;
     }
     for (; dim < rank; dim++, product = 1) {
         if (product != shape[dim])
-            return tvm_layout_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim,
-                                     shape[dim]);
+            return tvm_refuse(why, "modes of dimension %u do not multiply to its extent %u", dim, shape[dim]);
     }
     return TVM_OK;
 }
@@ -134,8 +121,7 @@ static tvm_status check_product(const tvm_digit_list *list, uint64_t limit, cons
     for (unsigned i = 0; i < list->count; i++) {
         product *= list->items[i].size;
         if (product > limit)
-            return tvm_layout_refuse(why, "the layout has more than %llu %s", (unsigned long long)limit,
-                                     what);
+            return tvm_refuse(why, "the layout has more than %llu %s", (unsigned long long)limit, what);
     }
     return TVM_OK;
 }
@@ -189,7 +175,7 @@ tvm_status tvm_digits_finish(const tvm_digits *digits, tvm_layout *out, tvm_why 
     unsigned count = sort_modes(&digits->spatial, false, sorted, 0);
     count = sort_modes(&digits->local, true, sorted, count);
     if (count > TVM_MAX_MODES || !modes_cover(digits, sorted, count))
-        return tvm_layout_refuse(why, "the modes do not cover every element exactly once");
+        return tvm_refuse(why, "the modes do not cover every element exactly once");
 
     tvm_layout layout;
     memset(&layout, 0, sizeof layout);
@@ -221,24 +207,23 @@ static tvm_status check_uses(unsigned modes, unsigned spatials, const int32_t *s
     for (unsigned i = 0; i < spatials; i++) {
         int32_t m = spatial[i];
         if (m < 0) {
-            if (m < -TVM_MAX_THREADS)
-                return tvm_layout_refuse(why, "a replication exceeds %d", TVM_MAX_THREADS);
+            if (m < -TVM_MAX_THREADS) return tvm_refuse(why, "a replication exceeds %d", TVM_MAX_THREADS);
             continue;
         }
-        if ((unsigned)m >= modes) return tvm_layout_refuse(why, "spatial names mode %d of %u", m, modes);
-        if (used >> m & 1) return tvm_layout_refuse(why, "mode %d is used twice", m);
+        if ((unsigned)m >= modes) return tvm_refuse(why, "spatial names mode %d of %u", m, modes);
+        if (used >> m & 1) return tvm_refuse(why, "mode %d is used twice", m);
         used |= UINT32_C(1) << m;
         uses++;
     }
     for (unsigned i = 0; i < locals; i++) {
         unsigned m = local[i];
-        if (m >= modes) return tvm_layout_refuse(why, "local names mode %u of %u", m, modes);
-        if (used >> m & 1) return tvm_layout_refuse(why, "mode %u is used twice", m);
+        if (m >= modes) return tvm_refuse(why, "local names mode %u of %u", m, modes);
+        if (used >> m & 1) return tvm_refuse(why, "mode %u is used twice", m);
         used |= UINT32_C(1) << m;
         uses++;
     }
     for (unsigned m = 0; m < modes && uses < modes; m++)
-        if (!(used >> m & 1)) return tvm_layout_refuse(why, "mode %u is neither spatial nor local", m);
+        if (!(used >> m & 1)) return tvm_refuse(why, "mode %u is neither spatial nor local", m);
     return TVM_OK;
 }
 
@@ -248,7 +233,7 @@ tvm_status tvm_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
     uint8_t dims[TVM_MAX_MODES];
     uint64_t strides[TVM_MAX_MODES];
     if (modes > TVM_MAX_MODES || spatials > TVM_MAX_MODES || locals > TVM_MAX_MODES)
-        return tvm_layout_refuse(why, "a list of the layout has more than %d entries", TVM_MAX_MODES);
+        return tvm_refuse(why, "a list of the layout has more than %d entries", TVM_MAX_MODES);
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status == TVM_OK) status = tvm_modes_assign(rank, shape, modes, mode_size, dims, why);
     if (status == TVM_OK) status = check_uses(modes, spatials, spatial, locals, local, why);
@@ -263,7 +248,7 @@ tvm_status tvm_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
         tvm_digit digit = {m < 0 ? (uint32_t)-m : mode_size[m], m < 0 ? 0 : strides[m], m < 0 ? 0 : dims[m]};
         threads *= digit.size;
         if (threads > TVM_MAX_THREADS)
-            return tvm_layout_refuse(why, "the layout has more than %d threads", TVM_MAX_THREADS);
+            return tvm_refuse(why, "the layout has more than %d threads", TVM_MAX_THREADS);
         tvm_digit_push(&digits.spatial, digit);
     }
     for (unsigned i = 0; i < locals; i++) {
@@ -277,7 +262,7 @@ tvm_status tvm_layout_make(unsigned rank, const uint32_t *shape, unsigned modes,
 bool tvm_layout_holdable(const tvm_layout *layout, tvm_why *why) {
     uint32_t locals = tvm_layout_locals(layout);
     if (locals <= TVM_MAX_LOCALS) return true;
-    tvm_layout_refuse(why, "a thread would hold %u elements, above %d", locals, TVM_MAX_LOCALS);
+    tvm_refuse(why, "a thread would hold %u elements, above %d", locals, TVM_MAX_LOCALS);
     return false;
 }
 
@@ -287,7 +272,7 @@ bool tvm_layout_valid(const tvm_layout *layout, tvm_why *why) {
                         layout->spatial, layout->locals, layout->local, &canonical, why) != TVM_OK)
         return false;
     if (!tvm_layout_equal(layout, &canonical)) {
-        tvm_layout_refuse(why, "the layout is not in canonical form");
+        tvm_refuse(why, "the layout is not in canonical form");
         return false;
     }
     return true;

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tvm_status.h"
+#include "diag.h"
 #include "types.h"
 
 enum {
@@ -46,11 +46,6 @@ typedef struct tvm_layout {
     uint8_t spatials;
     uint8_t locals;
 } tvm_layout;
-
-/* Why an operation could not be done; text ends up in a diagnostic. */
-typedef struct tvm_why {
-    char text[200];
-} tvm_why;
 
 /* Builds the canonical layout from its four lists (as text `layout([shape], [modes], [spatial], [local])`).
  * TVM_INVALID with `why` when the lists do not describe a layout or exceed a limit above. */

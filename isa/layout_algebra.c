@@ -44,7 +44,7 @@ tvm_status tvm_layout_replicated(unsigned rank, uint32_t threads, tvm_layout *ou
     static const uint32_t ones[TVM_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
     tvm_status status = tvm_shape_check(rank, ones, why);
     if (status != TVM_OK) return status;
-    if (threads == 0) return tvm_layout_refuse(why, "a layout cannot be held by 0 threads");
+    if (threads == 0) return tvm_refuse(why, "a layout cannot be held by 0 threads");
     tvm_digits digits;
     tvm_digits_start(&digits, rank, ones);
     tvm_digit_push(&digits.spatial, (tvm_digit){threads, 0, 0});
@@ -112,7 +112,7 @@ tvm_status tvm_layout_atom(const char *name, size_t length, tvm_layout *out, tvm
         if (status == TVM_OK) *out = product;
         return status;
     }
-    return tvm_layout_refuse(why, "no layout atom is named `%.*s`", (int)(length < 60 ? length : 60), name);
+    return tvm_refuse(why, "no layout atom is named `%.*s`", (int)(length < 60 ? length : 60), name);
 }
 
 /* ---- compose and divide ---- */
@@ -224,7 +224,7 @@ static tvm_status divide(const tvm_layout *layout, const tvm_layout *divisor, bo
         *out = quotient;
         return TVM_OK;
     }
-    return tvm_layout_refuse(why, "the layout cannot be divided on the %s by the divisor",
+    return tvm_refuse(why, "the layout cannot be divided on the %s by the divisor",
                              is_right ? "right" : "left");
 }
 
@@ -242,7 +242,7 @@ tvm_status tvm_layout_divide_left(const tvm_layout *layout, const tvm_layout *di
 
 static tvm_status check_dim(const tvm_layout *layout, unsigned dim, tvm_why *why) {
     if (dim < layout->rank) return TVM_OK;
-    return tvm_layout_refuse(why, "dimension %u of a layout of rank %u", dim, layout->rank);
+    return tvm_refuse(why, "dimension %u of a layout of rank %u", dim, layout->rank);
 }
 
 tvm_status tvm_layout_reduce(const tvm_layout *layout, unsigned dim, tvm_layout *out, tvm_why *why) {
@@ -283,8 +283,8 @@ tvm_status tvm_layout_squeeze(const tvm_layout *layout, unsigned dim, tvm_layout
     tvm_status status = check_dim(layout, dim, why);
     if (status != TVM_OK) return status;
     if (layout->shape[dim] != 1)
-        return tvm_layout_refuse(why, "dimension %u has extent %u, not 1", dim, layout->shape[dim]);
-    if (layout->rank == 1) return tvm_layout_refuse(why, "the only dimension cannot be squeezed");
+        return tvm_refuse(why, "dimension %u has extent %u, not 1", dim, layout->shape[dim]);
+    if (layout->rank == 1) return tvm_refuse(why, "the only dimension cannot be squeezed");
     unsigned new_dim[TVM_MAX_RANK];
     uint32_t shape[TVM_MAX_RANK];
     for (unsigned d = 0; d < layout->rank; d++) {
@@ -296,8 +296,8 @@ tvm_status tvm_layout_squeeze(const tvm_layout *layout, unsigned dim, tvm_layout
 
 tvm_status tvm_layout_unsqueeze(const tvm_layout *layout, unsigned dim, tvm_layout *out, tvm_why *why) {
     if (dim > layout->rank)
-        return tvm_layout_refuse(why, "a new dimension %u in a layout of rank %u", dim, layout->rank);
-    if (layout->rank == TVM_MAX_RANK) return tvm_layout_refuse(why, "the rank would exceed %d", TVM_MAX_RANK);
+        return tvm_refuse(why, "a new dimension %u in a layout of rank %u", dim, layout->rank);
+    if (layout->rank == TVM_MAX_RANK) return tvm_refuse(why, "the rank would exceed %d", TVM_MAX_RANK);
     unsigned new_dim[TVM_MAX_RANK];
     uint32_t shape[TVM_MAX_RANK];
     shape[dim] = 1;
@@ -315,7 +315,7 @@ tvm_status tvm_layout_permute(const tvm_layout *layout, const uint32_t *order, t
     unsigned seen = 0;
     for (unsigned d = 0; d < layout->rank; d++) {
         if (order[d] >= layout->rank || (seen >> order[d] & 1))
-            return tvm_layout_refuse(why, "the order is not a permutation of %u dimensions", layout->rank);
+            return tvm_refuse(why, "the order is not a permutation of %u dimensions", layout->rank);
         seen |= 1U << order[d];
         new_dim[order[d]] = d;
         shape[d] = layout->shape[order[d]];
@@ -370,14 +370,14 @@ tvm_status tvm_layout_reshape(const tvm_layout *layout, unsigned rank, const uin
     for (unsigned d = 0; d < rank; d++) elements *= shape[d];
     for (unsigned d = layout->rank; d-- > 0; flat *= layout->shape[d]) dim_stride[d] = flat;
     if (elements != flat)
-        return tvm_layout_refuse(why, "reshape of %llu elements to %llu", (unsigned long long)flat,
+        return tvm_refuse(why, "reshape of %llu elements to %llu", (unsigned long long)flat,
                                  (unsigned long long)elements);
     tvm_digits from, to;
     tvm_digits_of(layout, &from);
     tvm_digits_start(&to, rank, shape);
     if (!reshape_list(&from.spatial, dim_stride, &to, &to.spatial) ||
         !reshape_list(&from.local, dim_stride, &to, &to.local))
-        return tvm_layout_refuse(why, "a mode of the layout straddles dimensions of the new shape");
+        return tvm_refuse(why, "a mode of the layout straddles dimensions of the new shape");
     return tvm_digits_finish(&to, out, why);
 }
 
@@ -389,7 +389,7 @@ tvm_status tvm_layout_flatten(const tvm_layout *layout, tvm_layout *out, tvm_why
 tvm_status tvm_layout_concat(const tvm_layout *a, const tvm_layout *b, tvm_layout *out, tvm_why *why) {
     unsigned rank = (unsigned)a->rank + b->rank;
     if (rank > TVM_MAX_RANK)
-        return tvm_layout_refuse(why, "the rank would be %u, above %d", rank, TVM_MAX_RANK);
+        return tvm_refuse(why, "the rank would be %u, above %d", rank, TVM_MAX_RANK);
     tvm_digits first, second;
     tvm_digits_of(a, &first);
     digits_padded(b, rank, &second);
@@ -433,8 +433,8 @@ tvm_status tvm_layout_auto(unsigned rank, const uint32_t *shape, uint32_t thread
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status != TVM_OK) return status;
     if (threads < 1 || threads > TVM_MAX_THREADS)
-        return tvm_layout_refuse(why, "%u threads are not between 1 and %d", threads, TVM_MAX_THREADS);
-    if (bits < 1 || bits > 128) return tvm_layout_refuse(why, "elements of %u bits", bits);
+        return tvm_refuse(why, "%u threads are not between 1 and %d", threads, TVM_MAX_THREADS);
+    if (bits < 1 || bits > 128) return tvm_refuse(why, "elements of %u bits", bits);
     uint32_t run = run_length(shape[rank - 1], bits);
     uint32_t taken[TVM_MAX_RANK];
     for (unsigned d = rank; d-- > 0;) {

@@ -31,9 +31,6 @@ typedef struct tvm_digits {
     tvm_digit_list local;
 } tvm_digits;
 
-/* Fills `why` (may be NULL) and returns TVM_INVALID. */
-tvm_status tvm_layout_refuse(tvm_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
 /* Empty digit lists over a shape. */
 void tvm_digits_start(tvm_digits *digits, unsigned rank, const uint32_t *shape);
 void tvm_digits_of(const tvm_layout *layout, tvm_digits *digits);

@@ -35,7 +35,7 @@ static bool first_thread_holds(const tvm_layout *layout, const uint32_t *index, 
 static bool same_threads(const tvm_layout *a, const tvm_layout *b, tvm_why *why) {
     uint32_t threads_a = tvm_layout_threads(a), threads_b = tvm_layout_threads(b);
     if (threads_a == threads_b) return true;
-    tvm_layout_refuse(why, "one layout has %u threads, the other %u", threads_a, threads_b);
+    tvm_refuse(why, "one layout has %u threads, the other %u", threads_a, threads_b);
     return false;
 }
 
@@ -43,14 +43,14 @@ static bool same_threads(const tvm_layout *a, const tvm_layout *b, tvm_why *why)
 
 static bool match_dims(const tvm_layout *operand, const tvm_layout *result, unsigned *to_dim, tvm_why *why) {
     if (operand->rank > result->rank) {
-        tvm_layout_refuse(why, "rank %u does not broadcast to rank %u", operand->rank, result->rank);
+        tvm_refuse(why, "rank %u does not broadcast to rank %u", operand->rank, result->rank);
         return false;
     }
     unsigned missing = (unsigned)result->rank - operand->rank;
     for (unsigned d = 0; d < result->rank; d++) {
         uint32_t extent = d < missing ? 1 : operand->shape[d - missing];
         if (extent != 1 && extent != result->shape[d]) {
-            tvm_layout_refuse(why, "extent %u does not broadcast to %u in dimension %u", extent,
+            tvm_refuse(why, "extent %u does not broadcast to %u in dimension %u", extent,
                               result->shape[d], d);
             return false;
         }
@@ -65,7 +65,7 @@ bool tvm_layout_broadcasts(const tvm_layout *operand, const tvm_layout *result, 
     if (!match_dims(operand, result, to_dim, why) || !same_threads(operand, result, why)) return false;
     bool same = operand->rank == result->rank && tvm_layout_equal(operand, result);
     if (!same && !spatial_agrees(operand, result, to_dim)) {
-        tvm_layout_refuse(why, "the elements are spread over the threads differently");
+        tvm_refuse(why, "the elements are spread over the threads differently");
         return false;
     }
     /* Where the threads' digits of a dimension agree, so do the elements that are left to each of them. */
@@ -108,7 +108,7 @@ static tvm_status joint_shape(joint *j, unsigned count, tvm_why *why) {
             const tvm_layout *operand = j->operands[o];
             uint32_t own = back <= operand->rank ? operand->shape[operand->rank - back] : 1;
             if (own != 1 && extent != 1 && own != extent)
-                return tvm_layout_refuse(why, "extents %u and %u do not broadcast", extent, own);
+                return tvm_refuse(why, "extents %u and %u do not broadcast", extent, own);
             if (own != 1) extent = own;
         }
         shape[rank - back] = extent;
@@ -153,7 +153,7 @@ static tvm_status join_threads(joint *j, uint64_t threads, tvm_why *why) {
     for (; take_highest(j, &next); limit = next.below) {
         uint64_t reach = next.below * next.digit.size;
         if (limit % reach != 0)
-            return tvm_layout_refuse(
+            return tvm_refuse(
                 why,
                 "dimensions %u and %u are spread over the same threads, so that no thread "
                 "holds all that the result needs",
@@ -201,7 +201,7 @@ static bool copies_agree(const tvm_layout *from, const tvm_layout *to, tvm_why *
         for (uint32_t t = 0; t < threads; t++) {
             uint32_t holder = t - t / below % size * below;
             if (held[t] == held[holder]) continue;
-            tvm_layout_refuse(why, "threads %u and %u would hold the same elements but hold different bits",
+            tvm_refuse(why, "threads %u and %u would hold the same elements but hold different bits",
                               holder, t);
             return false;
         }
@@ -215,7 +215,7 @@ bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_l
     uint32_t from_locals = tvm_layout_locals(from), to_locals = tvm_layout_locals(to);
     uint64_t have = (uint64_t)from_bits * from_locals, want = (uint64_t)to_bits * to_locals;
     if (have != want) {
-        tvm_layout_refuse(why, "a thread holds %llu bits (%u elements of %u bits), not %llu (%u of %u)",
+        tvm_refuse(why, "a thread holds %llu bits (%u elements of %u bits), not %llu (%u of %u)",
                           (unsigned long long)have, from_locals, from_bits, (unsigned long long)want,
                           to_locals, to_bits);
         return false;
@@ -228,14 +228,14 @@ bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_l
 static bool mma_quotient(const tvm_layout *layout, const char *atom_name, tvm_layout *outer, tvm_why *why) {
     tvm_layout atom;
     if (layout->rank < 2) {
-        tvm_layout_refuse(why, "an operand of mma has rank 2 or more, not %u", layout->rank);
+        tvm_refuse(why, "an operand of mma has rank 2 or more, not %u", layout->rank);
         return false;
     }
     *outer = *layout;
     if (!atom_name) return true;
     if (tvm_layout_atom(atom_name, strlen(atom_name), &atom, why) != TVM_OK) return false;
     if (tvm_layout_divide_right(layout, &atom, outer, why) == TVM_OK) return true;
-    tvm_layout_refuse(why, "the layout is not a product X.%s", atom_name);
+    tvm_refuse(why, "the layout is not a product X.%s", atom_name);
     return false;
 }
 
@@ -246,7 +246,7 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
     unsigned to_dim[TVM_MAX_RANK];
     for (unsigned d = 0; d < outer_c->rank; d++) to_dim[d] = d == k_dim ? NO_DIM : d;
     if (!spatial_agrees(outer, outer_c, to_dim)) {
-        tvm_layout_refuse(why, "the tiles of %c are spread over the warps otherwise than those of c", name);
+        tvm_refuse(why, "the tiles of %c are spread over the warps otherwise than those of c", name);
         return false;
     }
     uint32_t local;
@@ -254,7 +254,7 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
         uint32_t index[TVM_MAX_RANK] = {0};
         index[k_dim] = k;
         if (!first_thread_holds(outer, index, &local)) {
-            tvm_layout_refuse(why, "a warp does not hold tile %u along k of %c", k, name);
+            tvm_refuse(why, "a warp does not hold tile %u along k of %c", k, name);
             return false;
         }
     }
@@ -264,7 +264,7 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
         tvm_layout_map(outer_c, 0, t, index);
         index[k_dim] = 0;
         if (!first_thread_holds(outer, index, &local)) {
-            tvm_layout_refuse(why, "a warp does not hold the tile of %c for its tile %u of c", name, t);
+            tvm_refuse(why, "a warp does not hold the tile of %c for its tile %u of c", name, t);
             return false;
         }
     }
@@ -274,19 +274,19 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
 /* Shapes [.., m, k], [.., k, n] and [.., m, n] with the same leading extents? */
 static bool mma_shapes_fit(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_why *why) {
     if (a->rank != c->rank || b->rank != c->rank) {
-        tvm_layout_refuse(why, "a, b and c have ranks %u, %u and %u, expected the same rank", a->rank,
+        tvm_refuse(why, "a, b and c have ranks %u, %u and %u, expected the same rank", a->rank,
                           b->rank, c->rank);
         return false;
     }
     unsigned m = c->rank - 2U, n = c->rank - 1U;
     for (unsigned d = 0; d < m; d++) {
         if (a->shape[d] == c->shape[d] && b->shape[d] == c->shape[d]) continue;
-        tvm_layout_refuse(why, "a, b and c have extents %u, %u and %u in batch dimension %u", a->shape[d],
+        tvm_refuse(why, "a, b and c have extents %u, %u and %u in batch dimension %u", a->shape[d],
                           b->shape[d], c->shape[d], d);
         return false;
     }
     if (a->shape[m] == c->shape[m] && b->shape[n] == c->shape[n] && a->shape[n] == b->shape[m]) return true;
-    tvm_layout_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[m],
+    tvm_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[m],
                       a->shape[n], b->shape[m], b->shape[n], c->shape[m], c->shape[n]);
     return false;
 }

@@ -160,7 +160,7 @@ static tvm_status find_warps(const tvm_mma_atoms *atoms, const tvm_layout *c, tv
     if (!atoms->c) return TVM_OK;
     tvm_status status = tvm_layout_atom(atoms->c, strlen(atoms->c), &atom, why);
     if (status == TVM_OK) status = tvm_layout_divide_right(c, &atom, warps, why);
-    return status == TVM_OK ? status : tvm_layout_refuse(why, "c's layout is not a product X.%s", atoms->c);
+    return status == TVM_OK ? status : tvm_refuse(why, "c's layout is not a product X.%s", atoms->c);
 }
 
 tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bool a, uint32_t k,
@@ -168,7 +168,7 @@ tvm_status tvm_mma_fragments(const tvm_mma_atoms *atoms, const tvm_layout *c, bo
     const char *name = a ? atoms->a : atoms->b;
     tvm_layout atom, warps, steps;
     uint32_t shape[TVM_MAX_RANK];
-    if (k % atoms->k != 0) return tvm_layout_refuse(why, "k is %u, expected a multiple of %u", k, atoms->k);
+    if (k % atoms->k != 0) return tvm_refuse(why, "k is %u, expected a multiple of %u", k, atoms->k);
     tvm_status status = find_warps(atoms, c, &warps, why);
     if (status != TVM_OK) return status;
     /* What a warp has of c along the dimension that the operand lacks, it needs once; and all of k. */

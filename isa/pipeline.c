@@ -1,7 +1,6 @@
 /* The instructions that may run ahead in a pipelined loop. */
 #include "pipeline.h"
 
-#include "rules.h"
 #include "view.h"
 
 typedef struct finder {

@@ -1,6 +1,4 @@
 #include "program.h"
-#include "program_append.h"
-#include "rules.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -491,6 +491,15 @@ uint32_t tvm_ir_program_add_entry(tvm_ir_program *program, uint32_t name);
 /* Appends a case. A head without parameters takes those of its kernel, where there is one. */
 uint32_t tvm_ir_entry_add_case(tvm_ir_program *program, tvm_ir_entry *entry, const tvm_ir_case *made);
 
+/* Building without sharing, for a reader that has indices from elsewhere to keep. */
+uint32_t tvm_append_string(tvm_ir_program *program, const char *text, size_t length);
+uint32_t tvm_append_layout(tvm_ir_program *program, const tvm_layout *layout);
+uint32_t tvm_append_shared_layout(tvm_ir_program *program, const tvm_shared_layout *layout);
+uint32_t tvm_append_expr(tvm_ir_kernel *kernel, const tvm_expr *expr);
+/* Nodes of `node` written out as a tree, from the sizes of its operands, which must be below `count`;
+ * saturates at UINT16_MAX. 0 when an operand is not below `count`. */
+uint16_t tvm_expr_tree_size(const tvm_expr *exprs, uint32_t count, const tvm_expr *node);
+
 /* ---- reading ---- */
 const char *tvm_string(const tvm_ir_program *program, uint32_t string); /* "" for TVM_NONE */
 const tvm_ir_kernel *tvm_find_kernel(const tvm_ir_program *program, const char *name);

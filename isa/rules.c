@@ -1,17 +1,7 @@
 #include "rules.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-tvm_status tvm_refuse(tvm_why *why, const char *format, ...) {
-    if (why == NULL) return TVM_INVALID;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(why->text, sizeof why->text, format, arguments);
-    va_end(arguments);
-    return TVM_INVALID;
-}
 
 const char *tvm_shape_text(unsigned rank, const uint32_t *shape, char text[TVM_SHAPE_TEXT_MAX]) {
     size_t used = 0;

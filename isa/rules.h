@@ -2,7 +2,7 @@
 #ifndef TVM_ISA_RULES_H
 #define TVM_ISA_RULES_H
 
-#include "verify.h"
+#include "typing.h"
 
 enum { TVM_SHAPE_TEXT_MAX = 96, TVM_RULE_NAME_MAX = 64 };
 
@@ -26,9 +26,6 @@ typedef struct tvm_rule {
 #define TVM_OP(number, id, mnemonic, since, class, family, ...)                                              \
     tvm_status tvm_rule_##family(const tvm_rule *rule);
 #include "opcodes.def"
-
-/* Writes the reason (why may be NULL) and returns TVM_INVALID. */
-tvm_status tvm_refuse(tvm_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 const char *tvm_shape_text(unsigned rank, const uint32_t *shape, char text[TVM_SHAPE_TEXT_MAX]);
 

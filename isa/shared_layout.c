@@ -22,12 +22,12 @@ static tvm_status check_strides(const tvm_shared_layout *layout, tvm_why *why) {
     for (unsigned i = 0; i < layout->modes; i++) {
         uint64_t stride = layout->mode_stride[sorted[i]];
         if (stride < span)
-            return tvm_layout_refuse(why,
+            return tvm_refuse(why,
                                      "stride %llu is less than the %llu elements that smaller strides span",
                                      (unsigned long long)stride, (unsigned long long)span);
         span += stride * (layout->mode_size[sorted[i]] - 1);
         if (span > TVM_MAX_TILE_ELEMENTS)
-            return tvm_layout_refuse(why, "the layout spans more than %d elements", TVM_MAX_TILE_ELEMENTS);
+            return tvm_refuse(why, "the layout spans more than %d elements", TVM_MAX_TILE_ELEMENTS);
     }
     return TVM_OK;
 }
@@ -39,15 +39,15 @@ static tvm_status check_swizzle(const tvm_shared_layout *layout, unsigned base, 
                                 bool whole, tvm_why *why) {
     if (bits == 0) return TVM_OK;
     if (bits > shift)
-        return tvm_layout_refuse(why, "a swizzle of %u bits with a shift of only %u", bits, shift);
+        return tvm_refuse(why, "a swizzle of %u bits with a shift of only %u", bits, shift);
     if (base > 31 || shift > 31 || base + shift + bits > 31)
-        return tvm_layout_refuse(why, "swizzle(%u, %u, %u) reaches beyond bit 31", base, bits, shift);
+        return tvm_refuse(why, "swizzle(%u, %u, %u) reaches beyond bit 31", base, bits, shift);
     if (!whole) return TVM_OK;
     uint32_t span = tvm_shared_layout_span(layout);
     uint32_t rest = span % (UINT32_C(1) << (base + bits));
     uint32_t flip = ((span - 1) >> (base + shift)) & ((UINT32_C(1) << bits) - 1);
     if (rest != 0 && flip != 0 && rest % (UINT32_C(2) << (base + tvm_log2_floor(flip))) != 0)
-        return tvm_layout_refuse(why, "swizzle(%u, %u, %u) leaves the %u elements of the layout", base, bits,
+        return tvm_refuse(why, "swizzle(%u, %u, %u) leaves the %u elements of the layout", base, bits,
                                  shift, span);
     return TVM_OK;
 }
@@ -58,7 +58,7 @@ static tvm_status make(unsigned rank, const uint32_t *shape, unsigned modes, con
                        tvm_shared_layout *out, tvm_why *why) {
     uint8_t dims[TVM_MAX_MODES];
     if (modes > TVM_MAX_MODES)
-        return tvm_layout_refuse(why, "the layout has more than %d modes", TVM_MAX_MODES);
+        return tvm_refuse(why, "the layout has more than %d modes", TVM_MAX_MODES);
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status == TVM_OK) status = tvm_modes_assign(rank, shape, modes, mode_size, dims, why);
     if (status != TVM_OK) return status;
@@ -115,7 +115,7 @@ bool tvm_shared_layout_valid(const tvm_shared_layout *layout, tvm_why *why) {
              why) != TVM_OK)
         return false;
     if (!tvm_shared_layout_equal(layout, &canonical)) {
-        tvm_layout_refuse(why, "the shared layout is not in canonical form");
+        tvm_refuse(why, "the shared layout is not in canonical form");
         return false;
     }
     return true;

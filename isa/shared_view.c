@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "rules.h"
 #include "view.h"
 
 /* ---- modes ---- */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "expr_text.h"
-#include "rules.h"
 
 /* Two kernels whose parameters have the same names: a slot means the same in both. */
 typedef struct pair {

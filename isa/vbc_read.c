@@ -1,7 +1,6 @@
 #include "vbc.h"
 #include "fileio.h"
 #include "language.h"
-#include "program_append.h"
 #include "vbc_format.h"
 #include "verify.h"
 

@@ -1,5 +1,4 @@
 #include "verify.h"
-#include "program_append.h"
 #include "rules.h"
 #include "signature.h"
 #include "verify_state.h"

@@ -2,7 +2,7 @@
 #ifndef TVM_ISA_VERIFY_STATE_H
 #define TVM_ISA_VERIFY_STATE_H
 
-#include "verify.h"
+#include "program.h"
 
 enum {
     TVM_VERIFY_ERRORS = 20, /* the most that are reported */

@@ -2,8 +2,6 @@
 
 #include <inttypes.h>
 
-#include "rules.h"
-
 void tvm_view_read(const tvm_ir_kernel *kernel, const tvm_insn *insn, tvm_view *view) {
     const tvm_operand *operands = tvm_operands(kernel, insn);
     const tvm_slot *slot = &kernel->slots[insn->result];

@@ -110,6 +110,15 @@ tvm_status tvm_diag_no_memory(tvm_diags *diags) {
     return tvm_diag_add(diags, TVM_NO_MEMORY, NULL, NULL, "%s", tvm_status_text(TVM_NO_MEMORY));
 }
 
+tvm_status tvm_refuse(tvm_why *why, const char *format, ...) {
+    if (why == NULL) return TVM_INVALID;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why->text, sizeof why->text, format, arguments);
+    va_end(arguments);
+    return TVM_INVALID;
+}
+
 void tvm_diags_free(tvm_diags *diags) {
     for (size_t i = 0; i < diags->count; i++) free_one(&diags->items[i]);
     free(diags->items);

@@ -52,6 +52,13 @@ tvm_status tvm_diag_addv(tvm_diags *diags, tvm_status status, const tvm_place *p
 /* Shorthand for the one message of an allocation that failed. */
 tvm_status tvm_diag_no_memory(tvm_diags *diags);
 
+/* Why something could not be done, where the caller knows the place: the text ends up in a diagnostic. */
+typedef struct tvm_why {
+    char text[200];
+} tvm_why;
+/* Writes the reason (why may be NULL) and returns TVM_INVALID. */
+tvm_status tvm_refuse(tvm_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Prints all of them as `file:line:column: error: message` (or warning), the source line with its caret, and
  * the hint. `program` prefixes diagnostics without a file. */
 void tvm_diags_print(const tvm_diags *diags, FILE *stream, const char *program, bool color);
