@@ -1,12 +1,18 @@
 /* The interface: a text to a program, an expression to a picture. */
-#include "assembler.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "assembler.h"
+#include "canonical.h"
 #include "expr_text.h"
-#include "parser.h"
+#include "expressions.h"
+#include "infer_open.h"
+#include "language.h"
 #include "picture.h"
+#include "report.h"
+#include "run.h"
+#include "suggest.h"
+#include "verify.h"
 
 enum { ARENA_LIMIT = 256 << 20 };
 
@@ -20,29 +26,29 @@ static tvm_asm *start(const tvm_assembler_options *options, tvm_diags *diags) {
     }
     as->options = options;
     as->program = program;
-    as->diags = diags;
-    as->diags_before = diags ? diags->count : 0;
-    as->version = 1;
+    as->report.diags = diags;
+    as->report.diags_before = diags ? diags->count : 0;
+    as->text.version = 1;
     as->keep.limit = as->scratch.limit = ARENA_LIMIT;
     return as;
 }
 
 static void finish(tvm_asm *as) {
-    for (tvm_source *source = as->sources, *next; source; source = next) {
+    for (tvm_source *source = as->text.sources, *next; source; source = next) {
         next = source->next;
         tvm_source_free(source);
     }
     tvm_arena_free(&as->keep);
     tvm_arena_free(&as->scratch);
-    tvm_symbols_free(&as->names);
-    tvm_symbols_free(&as->parameters);
-    tvm_symbols_free(&as->slots);
-    tvm_symbols_free(&as->elements);
-    tvm_symbols_free(&as->slot_names);
+    tvm_symbols_free(&as->statics.names);
+    tvm_symbols_free(&as->kernel.parameters);
+    tvm_symbols_free(&as->kernel.slots);
+    tvm_symbols_free(&as->kernel.elements);
+    tvm_symbols_free(&as->kernel.slot_names);
     tvm_asm_free_open(as);
     tvm_ir_program_free(as->program);
-    free(as->defines);
-    free(as->tunes.values);
+    free(as->statics.defines);
+    free(as->statics.tunes.values);
     free(as);
 }
 
@@ -73,58 +79,60 @@ static bool add_define(tvm_asm *as, const char *text) {
     memcpy(title, "-D ", 3);
     memcpy(title + 3, text, length);
     title[length + 3] = '\0';
-    as->source = NULL;
+    as->text.source = NULL;
     if (!define_value(as, title, equals + 1, &value)) return false;
     tvm_define define = {
         .name = name, .length = (uint32_t)length, .value = tvm_value_copy(&as->keep, &value)};
     if (define.value.kind == TVM_VALUE_POISON && value.kind != TVM_VALUE_POISON) return tvm_asm_no_memory(as);
-    as->defines[as->define_count++] = define;
+    as->statics.defines[as->statics.define_count++] = define;
     return true;
 }
 
 static void read_defines(tvm_asm *as) {
     size_t count = as->options ? as->options->define_count : 0;
     if (!count) return;
-    as->defines = calloc(count, sizeof *as->defines);
-    if (!as->defines) {
+    as->statics.defines = calloc(count, sizeof *as->statics.defines);
+    if (!as->statics.defines) {
         tvm_asm_no_memory(as);
         return;
     }
-    for (size_t i = 0; i < count && !as->stopped; i++) add_define(as, as->options->defines[i]);
+    for (size_t i = 0; i < count && !as->report.stopped; i++) add_define(as, as->options->defines[i]);
 }
 
 /* A later -D of a name replaces an earlier one; each must have found its .const or .tune. */
 static void check_defines(tvm_asm *as) {
-    for (size_t i = 0; i < as->define_count; i++) {
-        const tvm_define *define = &as->defines[i];
-        if (define->used || as->left_out) continue;
+    for (size_t i = 0; i < as->statics.define_count; i++) {
+        const tvm_define *define = &as->statics.defines[i];
+        if (define->used || as->text.left_out) continue;
         tvm_suggest suggest;
         char hint[96];
         tvm_suggest_start(&suggest, define->name, define->length);
-        for (uint32_t j = 0; j < as->names.count; j++)
-            tvm_suggest_offer(&suggest, as->names.items[j].name, as->names.items[j].length);
+        for (uint32_t j = 0; j < as->statics.names.count; j++)
+            tvm_suggest_offer(&suggest, as->statics.names.items[j].name, as->statics.names.items[j].length);
         tvm_asm_error_in(as, NULL, NULL, tvm_suggest_hint(&suggest, "", hint),
                          "-D %s: there is no .const of that name at top level, nor a .tune", define->name);
     }
 }
 
 static void drop_replaced_defines(tvm_asm *as) {
-    for (size_t i = 0; i < as->define_count; i++)
-        for (size_t j = i + 1; j < as->define_count; j++)
-            if (strcmp(as->defines[i].name, as->defines[j].name) == 0) as->defines[i].used = true;
+    for (size_t i = 0; i < as->statics.define_count; i++)
+        for (size_t j = i + 1; j < as->statics.define_count; j++)
+            if (strcmp(as->statics.defines[i].name, as->statics.defines[j].name) == 0)
+                as->statics.defines[i].used = true;
 }
 
 /* ---- assembling ---- */
 
 static bool read_text(tvm_asm *as, const char *text, size_t length, const char *name) {
-    as->sources = tvm_source_new(name ? name : "-", text, length, TVM_ASM_ERRORS, &as->errors, as->diags);
-    if (as->errors && as->status == TVM_OK) as->status = TVM_SYNTAX;
-    if (!as->sources) {
-        if (as->status == TVM_OK) as->status = TVM_SYNTAX;
+    as->text.sources =
+        tvm_source_new(name ? name : "-", text, length, TVM_ASM_ERRORS, &as->report.errors, as->report.diags);
+    if (as->report.errors && as->report.status == TVM_OK) as->report.status = TVM_SYNTAX;
+    if (!as->text.sources) {
+        if (as->report.status == TVM_OK) as->report.status = TVM_SYNTAX;
         return false;
     }
-    if (as->errors >= TVM_ASM_ERRORS) return false;
-    return tvm_asm_push_source(as, as->sources, 0);
+    if (as->report.errors >= TVM_ASM_ERRORS) return false;
+    return tvm_asm_push_source(as, as->text.sources, 0);
 }
 
 /* The verifier knows lines but not their text. */
@@ -133,7 +141,7 @@ static void add_source_lines(const tvm_asm *as, tvm_diags *diags, size_t from) {
         tvm_diag *diag = &diags->items[i];
         char line[TVM_SOURCE_LINE_MAX + 1] = "";
         if (!diag->file || !diag->line || diag->source) continue;
-        for (const tvm_source *source = as->sources; source; source = source->next) {
+        for (const tvm_source *source = as->text.sources; source; source = source->next) {
             if (strcmp(source->name, diag->file) != 0) continue;
             for (uint32_t t = 0; t < source->count && !line[0]; t++)
                 if (source->tokens[t].line == diag->line)
@@ -144,17 +152,17 @@ static void add_source_lines(const tvm_asm *as, tvm_diags *diags, size_t from) {
 }
 
 static tvm_status verified(tvm_asm *as, tvm_ir_program **program) {
-    tvm_ir_program *result = tvm_asm_canonical(as->program, as->diags);
+    tvm_ir_program *result = tvm_asm_canonical(as->program, as->report.diags);
     if (!result) return TVM_NO_MEMORY;
-    size_t before = as->diags ? as->diags->count : 0;
+    size_t before = as->report.diags ? as->report.diags->count : 0;
     for (uint32_t i = 0; i < result->entry_count; i++)
-        result->entries[i].shapes_may_differ = as->latest < TVM_LANGUAGE_OF_SHAPES;
-    tvm_status status = tvm_verify(result, as->diags);
+        result->entries[i].shapes_may_differ = as->text.latest < TVM_LANGUAGE_OF_SHAPES;
+    tvm_status status = tvm_verify(result, as->report.diags);
     if (status == TVM_OK) {
         *program = result;
         return TVM_OK;
     }
-    if (as->diags) add_source_lines(as, as->diags, before);
+    if (as->report.diags) add_source_lines(as, as->report.diags, before);
     tvm_ir_program_free(result);
     return status;
 }
@@ -167,14 +175,14 @@ tvm_status tvm_assemble_text(const char *text, size_t length, const char *name,
     if (!as) return TVM_NO_MEMORY;
     read_defines(as);
     drop_replaced_defines(as);
-    if (!as->stopped && read_text(as, text, length, name)) {
+    if (!as->report.stopped && read_text(as, text, length, name)) {
         tvm_asm_run(as);
-        if (!as->version_seen && !as->errors)
-            tvm_asm_error_in(as, as->sources, NULL, NULL, "expected '.vasm %d' as the first statement",
+        if (!as->text.version_seen && !as->report.errors)
+            tvm_asm_error_in(as, as->text.sources, NULL, NULL, "expected '.vasm %d' as the first statement",
                              TVM_LANGUAGE_VERSION);
-        if (!as->stopped) check_defines(as);
+        if (!as->report.stopped) check_defines(as);
     }
-    tvm_status status = as->status;
+    tvm_status status = as->report.status;
     if (status == TVM_OK) status = verified(as, program);
     finish(as);
     return status;
@@ -232,7 +240,8 @@ static void draw(tvm_asm *as, const tvm_picture_request *request, picture *p) {
                              "expected a shared layout with its shape, found %s", tvm_value_what(&memory));
         else
             same_shape(as, value.as.layout, memory.as.shared);
-        if (as->status == TVM_OK) tvm_picture_shared_access(p, value.as.layout, memory.as.shared, bits);
+        if (as->report.status == TVM_OK)
+            tvm_picture_shared_access(p, value.as.layout, memory.as.shared, bits);
     }
 }
 
@@ -242,7 +251,7 @@ tvm_status tvm_print_layout(const tvm_picture_request *request, char **text, tvm
     tvm_asm *as = start(NULL, diags);
     if (!as) return TVM_NO_MEMORY;
     draw(as, request, &p);
-    tvm_status status = as->status;
+    tvm_status status = as->report.status;
     finish(as);
     if (status == TVM_OK) return tvm_picture_finish(&p, request, text, diags);
     tvm_picture_free(&p);

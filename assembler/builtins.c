@@ -1,9 +1,13 @@
 /* Functions of expressions over numbers and types. */
-#include "parser.h"
+#include "builtins.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "instruction.h"
+#include "operators.h"
+#include "report.h"
+#include "suggest.h"
 
 typedef bool builtin_function(tvm_asm *as, const tvm_call *call, tvm_value *value);
 
@@ -217,11 +221,6 @@ const char *tvm_asm_function_name(size_t index) {
     return index < BUILTIN_COUNT ? builtins[index].name : NULL;
 }
 
-void tvm_asm_offer_functions(tvm_suggest *suggest) {
-    for (size_t i = 0; i < BUILTIN_COUNT; i++)
-        tvm_suggest_offer(suggest, builtins[i].name, strlen(builtins[i].name));
-}
-
 void tvm_asm_offer_types(tvm_suggest *suggest) {
     tvm_dtype types[TVM_DTYPE_COUNT_MAX];
     char name[TVM_DTYPE_NAME_MAX];
@@ -236,7 +235,7 @@ void tvm_asm_offer_types(tvm_suggest *suggest) {
 /* i64(x), or T(x) of a static name T that is a type. */
 static bool conversion(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known) {
     tvm_dtype type;
-    const tvm_symbol *symbol = tvm_symbols_find(&as->names, call->name, call->length);
+    const tvm_symbol *symbol = tvm_symbols_find(&as->statics.names, call->name, call->length);
     if (symbol && symbol->value.kind == TVM_VALUE_DTYPE) {
         type = symbol->value.type;
     } else if (!tvm_dtype_parse(call->name, call->length, &type)) {

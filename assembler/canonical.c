@@ -1,6 +1,6 @@
 /* The canonical order of a program's pools: that of a walk over its kernels. What the assembler made on the
  * way but did not use is left behind. */
-#include "parser.h"
+#include "canonical.h"
 
 #include <stdlib.h>
 #include <string.h>

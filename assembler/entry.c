@@ -1,27 +1,34 @@
 /* Entries: a name for several kernels of one signature, and the table by which a launch chooses. */
-#include "parser.h"
-
 #include <string.h>
 
+#include "cursor.h"
+#include "directives.h"
+#include "expressions.h"
+#include "head.h"
 #include "language.h"
+#include "names.h"
+#include "operators.h"
+#include "report.h"
+#include "scalars.h"
 #include "signature.h"
+#include "suggest.h"
 
-bool tvm_asm_entry_header(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_entry(tvm_asm *as, const tvm_token *token) {
     const char *name = "?";
     uint32_t length = 1;
     bool good = tvm_asm_launch_name(as, "the name of the entry", &name, &length);
     if (as->program->entry_count >= TVM_MAX_ENTRIES) {
         tvm_asm_invalid(as, token, NULL, "a program has at most %d entries", TVM_MAX_ENTRIES);
-        as->stopped = true;
+        as->report.stopped = true;
         return false;
     }
     uint32_t string = tvm_ir_program_string(as->program, name, length);
     uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_ir_program_add_entry(as->program, string);
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
-    as->entry_index = index;
-    as->in_entry = true;
-    as->entry_first = TVM_NONE;
-    as->cases_seen = 0;
+    as->kernel.entry = index;
+    as->kernel.is_entry = true;
+    as->kernel.first = TVM_NONE;
+    as->kernel.cases_seen = 0;
     tvm_asm_kernel_open(as, token);
     return good && tvm_asm_expect_end(as);
 }
@@ -37,7 +44,7 @@ static bool no_variant(tvm_asm *as, const tvm_token *token, const char *name, ui
         const char *other = tvm_string(program, program->kernels[k].name);
         tvm_suggest_offer(&suggest, other, strlen(other));
     }
-    if (as->left_out) return false;
+    if (as->text.left_out) return false;
     const char *shown = tvm_suggest_hint(&suggest, "", hint);
     return tvm_asm_invalid(as, token, shown ? shown : "the kernels of an entry stand before it",
                            "there is no kernel '%.*s' before this", (int)length, name);
@@ -59,7 +66,7 @@ static bool variant(tvm_asm *as, const char **name, uint32_t *length, uint32_t *
 
 /* The parameters of the entry are those of the first kernel that it names. */
 static bool take_parameters(tvm_asm *as, const tvm_token *token, uint32_t first) {
-    as->entry_first = first;
+    as->kernel.first = first;
     for (uint32_t p = 0; p < as->program->kernels[first].param_count; p++) {
         tvm_slot slot = as->program->kernels[first].slots[p];
         const char *name = tvm_string(as->program, slot.name);
@@ -67,7 +74,7 @@ static bool take_parameters(tvm_asm *as, const tvm_token *token, uint32_t first)
         for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot.shape[d] = slot.stride[d] = TVM_NONE;
         slot.form = TVM_FORM_ROW_MAJOR;
         if (!tvm_asm_add_parameter(as, name, length, &slot)) return false;
-        const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
+        const tvm_symbol *constant = tvm_symbols_find(&as->statics.names, name, length);
         if (constant && constant->line)
             return tvm_asm_error(as, token, NULL,
                                  "parameter '%s' of the kernel is here a constant, defined at %s:%u", name,
@@ -79,11 +86,11 @@ static bool take_parameters(tvm_asm *as, const tvm_token *token, uint32_t first)
 static bool check_signature(tvm_asm *as, const tvm_token *token, uint32_t kernel) {
     const tvm_ir_kernel *kernels = as->program->kernels;
     tvm_why why = {""};
-    if (as->entry_first == TVM_NONE) return take_parameters(as, token, kernel);
-    const tvm_ir_kernel *first = &kernels[as->entry_first];
+    if (as->kernel.first == TVM_NONE) return take_parameters(as, token, kernel);
+    const tvm_ir_kernel *first = &kernels[as->kernel.first];
     if (tvm_same_signature(as->program, &kernels[kernel], first, false, &why) != TVM_OK)
         return tvm_asm_invalid(as, token, "the kernels of an entry take the same arguments", "%s", why.text);
-    if (as->latest < TVM_LANGUAGE_OF_SHAPES ||
+    if (as->text.latest < TVM_LANGUAGE_OF_SHAPES ||
         tvm_same_signature(as->program, &kernels[kernel], first, true, &why) == TVM_OK)
         return true;
     return tvm_asm_invalid(as, token,
@@ -112,7 +119,7 @@ static bool cost(tvm_asm *as, const tvm_token *token, uint32_t *expr) {
     const tvm_token *at = tvm_asm_peek(as);
     char name[TVM_DTYPE_NAME_MAX];
     tvm_value value;
-    if (as->version < TVM_LANGUAGE_OF_COSTS)
+    if (as->text.version < TVM_LANGUAGE_OF_COSTS)
         return tvm_asm_error(as, token, NULL, "the cost of a case needs '.vasm %d'", TVM_LANGUAGE_OF_COSTS);
     if (!tvm_asm_expression(as, &value) || value.kind == TVM_VALUE_POISON) return false;
     if (!tvm_value_is_scalar(&value))
@@ -124,17 +131,17 @@ static bool cost(tvm_asm *as, const tvm_token *token, uint32_t *expr) {
     return tvm_asm_lower(as, at, &value, TVM_I(64), expr) && tvm_asm_launch_time(as, at, *expr, 0, "a cost");
 }
 
-bool tvm_asm_case(tvm_asm *as, const tvm_token *token) {
-    tvm_ir_entry *entry = &as->program->entries[as->entry_index];
+bool tvm_directive_case(tvm_asm *as, const tvm_token *token) {
+    tvm_ir_entry *entry = &as->program->entries[as->kernel.entry];
     const tvm_token *at = tvm_asm_peek(as);
     tvm_ir_case made = {.condition = TVM_NONE, .cost = TVM_NONE};
     bool never = false;
     const char *name;
     uint32_t length;
-    as->cases_seen++;
+    as->kernel.cases_seen++;
     if (!variant(as, &name, &length, &made.kernel)) return false;
     /* A case that is left out needs no kernel: the one of a table's row may be left out, too. */
-    if (made.kernel == TVM_NONE && (as->entry_first == TVM_NONE || !tvm_asm_at(as, "if")))
+    if (made.kernel == TVM_NONE && (as->kernel.first == TVM_NONE || !tvm_asm_at(as, "if")))
         return no_variant(as, at, name, length);
     if (made.kernel != TVM_NONE && !check_signature(as, at, made.kernel)) return false;
     if (tvm_asm_accept(as, "if")) {
@@ -149,15 +156,4 @@ bool tvm_asm_case(tvm_asm *as, const tvm_token *token) {
     if (entry->case_count >= TVM_MAX_CASES)
         return tvm_asm_invalid(as, token, NULL, "an entry has at most %d cases", TVM_MAX_CASES);
     return tvm_ir_entry_add_case(as->program, entry, &made) != TVM_NONE || tvm_asm_no_memory(as);
-}
-
-bool tvm_asm_entry_check(tvm_asm *as) {
-    const tvm_token *token = &as->kernel_source->tokens[as->kernel_token];
-    if (as->cases_seen == 0)
-        return tvm_asm_error_in(as, as->kernel_source, token, "'.case KERNEL if CONDITION'",
-                                "the entry has no '.case'");
-    if (as->errors == 0 && as->program->entries[as->entry_index].case_count == 0)
-        return tvm_asm_error_in(as, as->kernel_source, token, NULL,
-                                "no case of the entry holds, whatever the arguments");
-    return true;
 }

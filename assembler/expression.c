@@ -1,11 +1,26 @@
 /* The grammar of expressions: precedence climbing over the operators of expr.def. Values are computed as they
  * are read; what depends on run-time scalars becomes nodes of the kernel. */
-#include "foreign.h"
-#include "parser.h"
+#include "expressions.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "builtins.h"
+#include "cursor.h"
+#include "foreign.h"
+#include "language.h"
+#include "layout_builtins.h"
+#include "let.h"
+#include "names.h"
+#include "nested.h"
+#include "operators.h"
+#include "report.h"
+#include "result.h"
+#include "scalars.h"
+#include "suggest.h"
+#include "table.h"
+#include "variables.h"
 
 static bool same(const char *text, size_t length, const char *other) {
     return strlen(other) == length && memcmp(text, other, length) == 0;
@@ -14,7 +29,7 @@ static bool same(const char *text, size_t length, const char *other) {
 static bool climb(tvm_asm *as, unsigned least, tvm_value *value);
 
 static bool enter(tvm_asm *as) {
-    if (++as->nesting <= TVM_ASM_NESTING) return true;
+    if (++as->text.nesting <= TVM_ASM_NESTING) return true;
     return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expression nested deeper than %d", TVM_ASM_NESTING);
 }
 
@@ -52,7 +67,7 @@ bool tvm_asm_list(tvm_asm *as, const char *close, tvm_value *list) {
 }
 
 static bool is_macro(const tvm_asm *as, const char *name, uint32_t length) {
-    const tvm_symbol *symbol = tvm_symbols_find(&as->names, name, length);
+    const tvm_symbol *symbol = tvm_symbols_find(&as->statics.names, name, length);
     return symbol && symbol->value.kind == TVM_VALUE_MACRO;
 }
 
@@ -76,8 +91,8 @@ static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t
     tvm_suggest suggest;
     char hint[96];
     tvm_suggest_start(&suggest, name, length);
-    tvm_asm_offer_functions(&suggest);
-    tvm_asm_offer_layout_functions(&suggest);
+    tvm_suggest_offer_all(&suggest, tvm_asm_function_name);
+    tvm_suggest_offer_all(&suggest, tvm_asm_layout_function_name);
     const char *foreign = tvm_foreign_hint(name, length);
     return tvm_asm_error(as, token, foreign ? foreign : tvm_suggest_hint(&suggest, "", hint),
                          "unknown function '%.*s'", (int)length, name);
@@ -89,11 +104,12 @@ static bool block_or_grid(tvm_asm *as, tvm_value *value) {
     tvm_expr_op op = tvm_asm_is(as, token, "block") ? TVM_EXPR_BLOCK : TVM_EXPR_GRID;
     tvm_asm_next(as); /* the dot */
     const tvm_token *axis = tvm_asm_next(as);
-    const char *text = tvm_token_text(as->source, axis);
+    const char *text = tvm_token_text(as->text.source, axis);
     if (axis->kind != TVM_TOKEN_NAME || axis->length != 1 || text[0] < 'x' || text[0] > 'z')
         return tvm_asm_error(as, axis, NULL, "expected x, y or z after '%s.'",
                              op == TVM_EXPR_BLOCK ? "block" : "grid");
-    if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "the block index has a value only in a kernel");
+    if (!as->kernel.begun)
+        return tvm_asm_error(as, token, NULL, "the block index has a value only in a kernel");
     tvm_expr node = {.op = (uint8_t)op, .type = TVM_I(32), .a = (uint32_t)(text[0] - 'x')};
     return tvm_asm_node(as, token, &node, value);
 }
@@ -131,8 +147,8 @@ static bool of_cluster(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_next(as);
     tvm_asm_next(as); /* the dot */
     const tvm_token *what = tvm_asm_next(as);
-    const char *text = tvm_token_text(as->source, what);
-    if (!as->in_kernel || as->in_entry)
+    const char *text = tvm_token_text(as->text.source, what);
+    if (!as->kernel.begun || as->kernel.is_entry)
         return tvm_asm_error(as, token, NULL, "the place in a cluster has a value only in a kernel");
     if (tvm_asm_is(as, what, "rank")) return rank_in_cluster(as, token, value);
     if (what->kind != TVM_TOKEN_NAME || what->length != 1 || text[0] < 'x' || text[0] > 'z')
@@ -143,7 +159,7 @@ static bool of_cluster(tvm_asm *as, tvm_value *value) {
 /* multiprocessors, target: what a launch knows of the device. */
 static bool of_device(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
     const tvm_token *token = tvm_asm_next(as);
-    if (!as->in_kernel)
+    if (!as->kernel.begun)
         return tvm_asm_error(as, token, NULL, "%s%s has a value only in a kernel",
                              op == TVM_EXPR_MULTIPROCESSORS ? "the number of " : "",
                              tvm_expr_op_info(op)->text);
@@ -158,13 +174,13 @@ static bool of_target(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
     tvm_asm_next(as); /* the parenthesis */
     const tvm_token *word = tvm_asm_next(as);
     tvm_expr node = {.op = (uint8_t)op, .type = op == TVM_EXPR_HAS ? TVM_BOOL : TVM_I(32)};
-    const char *name = NULL, *text = tvm_token_text(as->source, word);
+    const char *name = NULL, *text = tvm_token_text(as->text.source, word);
     tvm_suggest suggest;
     char hint[96];
-    if (as->version < TVM_LANGUAGE_OF_TRAITS)
+    if (as->text.version < TVM_LANGUAGE_OF_TRAITS)
         return tvm_asm_error(as, token, NULL, "'%s' needs '.vasm %d'", tvm_expr_op_info(op)->text,
                              TVM_LANGUAGE_OF_TRAITS);
-    if (!as->in_kernel)
+    if (!as->kernel.begun)
         return tvm_asm_error(as, token, NULL, "%s(...) has a value only in a kernel",
                              tvm_expr_op_info(op)->text);
     tvm_suggest_start(&suggest, text, word->length);
@@ -188,7 +204,7 @@ static bool atom(tvm_asm *as, tvm_value *value) {
     for (uint32_t i = 0;; i += 2) {
         const tvm_token *token = tvm_asm_ahead(as, i);
         if (token->kind != TVM_TOKEN_NAME || token->pasted || length + token->length + 2 > sizeof text) break;
-        memcpy(text + length, tvm_token_text(as->source, token), token->length);
+        memcpy(text + length, tvm_token_text(as->text.source, token), token->length);
         length += token->length;
         tvm_layout found;
         if (tvm_layout_atom(text, length, &found, &why) == TVM_OK) {
@@ -222,23 +238,23 @@ static bool word_value(const char *name, size_t length, tvm_value *value) {
 bool tvm_asm_unknown_name(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
     tvm_suggest suggest;
     char hint[96];
-    if (as->in_kernel && tvm_asm_find_slot(as, name, length)) {
+    if (as->kernel.begun && tvm_asm_find_slot(as, name, length)) {
         snprintf(hint, sizeof hint, "local variables are written '%%%.*s'", length > 40 ? 40 : (int)length,
                  name);
         return tvm_asm_error(as, token, hint, "'%.*s' is not defined", (int)length, name);
     }
-    if (as->left_out) return false;
+    if (as->text.left_out) return false;
     tvm_suggest_start(&suggest, name, length);
     /* In a signature, those that are known there. */
-    for (uint32_t i = 0; i < as->names.count && (!as->names.limit || i + 1 < as->names.limit); i++)
-        if (as->names.items[i].line)
-            tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
-    for (uint32_t i = 0; as->in_kernel && i < as->parameters.count; i++)
-        tvm_suggest_offer(&suggest, as->parameters.items[i].name, as->parameters.items[i].length);
+    for (uint32_t i = 0;
+         i < as->statics.names.count && (!as->statics.names.limit || i + 1 < as->statics.names.limit); i++)
+        if (as->statics.names.items[i].line)
+            tvm_suggest_offer(&suggest, as->statics.names.items[i].name, as->statics.names.items[i].length);
+    for (uint32_t i = 0; as->kernel.begun && i < as->kernel.parameters.count; i++)
+        tvm_suggest_offer(&suggest, as->kernel.parameters.items[i].name,
+                          as->kernel.parameters.items[i].length);
     tvm_asm_offer_types(&suggest);
-    const char *atom_name;
-    for (size_t i = 0; (atom_name = tvm_layout_atom_name(i)); i++)
-        tvm_suggest_offer(&suggest, atom_name, strlen(atom_name));
+    tvm_suggest_offer_all(&suggest, tvm_layout_atom_name);
     const char *dot = memchr(name, '.', length);
     const char *foreign = tvm_foreign_hint(name, dot ? (size_t)(dot - name) : length);
     tvm_asm_error(as, token, foreign ? foreign : tvm_suggest_hint(&suggest, "", hint),
@@ -256,13 +272,13 @@ static bool unknown_dotted(tvm_asm *as) {
          i += 2)
         last = tvm_asm_ahead(as, i + 1);
     uint32_t length = last->offset + last->length - first->offset;
-    return tvm_asm_unknown_name(as, first, tvm_token_text(as->source, first), length);
+    return tvm_asm_unknown_name(as, first, tvm_token_text(as->text.source, first), length);
 }
 
 /* A name that no parenthesis follows. */
 static bool named_value(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                         tvm_value *value) {
-    const tvm_symbol *symbol = tvm_symbols_find(&as->names, name, length);
+    const tvm_symbol *symbol = tvm_symbols_find(&as->statics.names, name, length);
     if (symbol) {
         tvm_asm_next(as);
         *value = symbol->value;
@@ -293,9 +309,9 @@ static bool role_index(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_next(as);
     tvm_asm_next(as); /* the dot */
     tvm_asm_next(as);
-    if (!as->in_kernel || as->role == TVM_NONE)
+    if (!as->kernel.begun || as->kernel.role == TVM_NONE)
         return tvm_asm_error(as, token, NULL, "role.index has a value only in a role");
-    const tvm_expr node = {.op = TVM_EXPR_SLOT, .type = TVM_I(32), .a = as->role};
+    const tvm_expr node = {.op = TVM_EXPR_SLOT, .type = TVM_I(32), .a = as->kernel.role};
     return tvm_asm_node(as, token, &node, value);
 }
 
@@ -303,11 +319,11 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
     if (tvm_asm_is(as, after, ".") && (tvm_asm_is(as, token, "block") || tvm_asm_is(as, token, "grid")))
         return block_or_grid(as, value);
-    if (as->version >= 3 && tvm_asm_is(as, token, "role") && tvm_asm_is(as, after, ".") &&
+    if (as->text.version >= 3 && tvm_asm_is(as, token, "role") && tvm_asm_is(as, after, ".") &&
         tvm_asm_is(as, tvm_asm_ahead(as, 2), "index"))
         return role_index(as, value);
     if (tvm_asm_is(as, after, ".") && tvm_asm_is(as, token, "cluster") &&
-        as->kernel_version >= TVM_LANGUAGE_OF_CLUSTERS)
+        as->kernel.version >= TVM_LANGUAGE_OF_CLUSTERS)
         return of_cluster(as, value);
     if (tvm_asm_is(as, token, tvm_expr_op_info(TVM_EXPR_MULTIPROCESSORS)->text))
         return of_device(as, TVM_EXPR_MULTIPROCESSORS, value);
@@ -317,7 +333,8 @@ static bool name_primary(tvm_asm *as, tvm_value *value) {
     uint32_t length;
     if (!tvm_asm_name(as, token, &name, &length)) return false;
     for (unsigned op = TVM_EXPR_HAS; op <= TVM_EXPR_LIMIT && tvm_asm_is(as, after, "("); op++)
-        if (same(name, length, tvm_expr_op_info(op)->text) && !tvm_symbols_find(&as->names, name, length))
+        if (same(name, length, tvm_expr_op_info(op)->text) &&
+            !tvm_symbols_find(&as->statics.names, name, length))
             return of_target(as, (tvm_expr_op)op, value);
     if (tvm_asm_is(as, token, "column") && tvm_asm_is(as, after, "-") && after->adjacent &&
         tvm_asm_is(as, tvm_asm_ahead(as, 3), "(")) {
@@ -343,7 +360,7 @@ static bool local_slot(tvm_asm *as, tvm_value *value) {
     tvm_asm_next(as);
     const tvm_token *token = tvm_asm_peek(as);
     if (!tvm_asm_read_name(as, true, &name, &length)) return false;
-    if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
+    if (!as->kernel.begun) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
     const tvm_symbol *symbol = tvm_asm_find_local(as, name, length);
     return tvm_asm_slot_value(as, token, symbol ? symbol->slot : TVM_MAX_SLOTS, name, length, value);
 }
@@ -377,7 +394,7 @@ static bool simple_primary(tvm_asm *as, tvm_value *value) {
                          tvm_asm_found(as, token, found));
 }
 
-bool tvm_asm_primary(tvm_asm *as, tvm_value *value) {
+static bool primary(tvm_asm *as, tvm_value *value) {
     if (!enter(as)) return false;
     bool good = simple_primary(as, value);
     while (good && tvm_asm_at(as, ".")) {
@@ -385,7 +402,7 @@ bool tvm_asm_primary(tvm_asm *as, tvm_value *value) {
         tvm_value inner;
         good = simple_primary(as, &inner) && tvm_asm_compose(as, dot, value, &inner, value);
     }
-    as->nesting--;
+    as->text.nesting--;
     return good;
 }
 
@@ -421,10 +438,10 @@ static bool unary(tvm_asm *as, tvm_value *value) {
         tvm_value operand;
         tvm_asm_next(as);
         if (!enter(as) || !unary(as, &operand)) return false;
-        as->nesting--;
+        as->text.nesting--;
         return tvm_asm_unary(as, (tvm_expr_op)op, token, &operand, value);
     }
-    if (!tvm_asm_primary(as, value)) return false;
+    if (!primary(as, value)) return false;
     while (tvm_asm_at(as, "["))
         if (!subscript(as, value)) return false;
     return true;
@@ -462,7 +479,7 @@ static bool skip_branch(tvm_asm *as, tvm_value *value) {
         operand = is_operand_end(as, tvm_asm_next(as));
     }
     *value = tvm_value_poison();
-    return tvm_asm_peek(as) != first || tvm_asm_primary(as, value); /* which says what is missing */
+    return tvm_asm_peek(as) != first || primary(as, value); /* which says what is missing */
 }
 
 static bool conditional(tvm_asm *as, const tvm_token *token, tvm_value *value) {
@@ -490,14 +507,14 @@ static bool climb(tvm_asm *as, unsigned least, tvm_value *value) {
         }
         if (!tvm_asm_settle(as, value)) return false;
         tvm_value left = *value, right;
-        uint32_t beside = as->beside;
+        uint32_t beside = as->statement.beside;
         if (left.kind == TVM_VALUE_TENSOR && left.as.tensor.kind == TVM_SLOT_REGISTER)
-            as->beside = left.as.tensor.slot + 1;
+            as->statement.beside = left.as.tensor.slot + 1;
         if (!climb(as, tvm_expr_op_info(op)->precedence + 1, &right)) return false;
-        as->beside = beside;
+        as->statement.beside = beside;
         if (!tvm_asm_binary(as, (tvm_expr_op)op, token, &left, &right, value)) return false;
     }
-    as->nesting--;
+    as->text.nesting--;
     return true;
 }
 
@@ -536,15 +553,16 @@ bool tvm_asm_condition(tvm_asm *as, const char *what, bool *holds) {
 
 bool tvm_asm_type(tvm_asm *as, tvm_dtype *type) {
     const tvm_token *token = tvm_asm_peek(as);
-    const char *text = tvm_token_text(as->source, token);
+    const char *text = tvm_token_text(as->text.source, token);
     tvm_value value;
     /* The name of a type means the type here, even where a parameter is called so. */
     if (token->kind == TVM_TOKEN_NAME && !token->pasted &&
-        !tvm_symbols_find(&as->names, text, token->length) && tvm_dtype_parse(text, token->length, type)) {
+        !tvm_symbols_find(&as->statics.names, text, token->length) &&
+        tvm_dtype_parse(text, token->length, type)) {
         tvm_asm_next(as);
         return true;
     }
-    if (!tvm_asm_primary(as, &value) || value.kind == TVM_VALUE_POISON) return false;
+    if (!primary(as, &value) || value.kind == TVM_VALUE_POISON) return false;
     if (value.kind != TVM_VALUE_DTYPE)
         return tvm_asm_error(as, token, NULL, "expected a type, found %s", tvm_value_what(&value));
     *type = value.type;
@@ -554,20 +572,20 @@ bool tvm_asm_type(tvm_asm *as, tvm_dtype *type) {
 bool tvm_asm_expression_of_text(tvm_asm *as, const char *name, const char *text, size_t length,
                                 tvm_value *value) {
     unsigned errors = 0;
-    tvm_source *source = tvm_source_new(name, text, length, as->muted ? 0 : TVM_ASM_ERRORS, &errors,
-                                        as->muted ? NULL : as->diags);
+    tvm_source *source = tvm_source_new(name, text, length, as->report.muted ? 0 : TVM_ASM_ERRORS, &errors,
+                                        as->report.muted ? NULL : as->report.diags);
     if (!source) return tvm_asm_no_memory(as);
-    const tvm_source *outer = as->source;
-    uint32_t at = as->at;
-    unsigned nesting = as->nesting;
-    as->source = source;
-    as->at = 0;
+    const tvm_source *outer = as->text.source;
+    uint32_t at = as->text.at;
+    unsigned nesting = as->text.nesting;
+    as->text.source = source;
+    as->text.at = 0;
     bool good = !errors && climb(as, 0, value) && tvm_asm_expect_end(as);
-    if (errors && as->status == TVM_OK) as->status = TVM_SYNTAX;
-    as->errors += errors;
-    as->source = outer;
-    as->at = at;
-    as->nesting = nesting;
+    if (errors && as->report.status == TVM_OK) as->report.status = TVM_SYNTAX;
+    as->report.errors += errors;
+    as->text.source = outer;
+    as->text.at = at;
+    as->text.nesting = nesting;
     tvm_source_free(source);
     return good;
 }

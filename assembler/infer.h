@@ -22,59 +22,10 @@
 #ifndef TVM_ASSEMBLER_INFER_H
 #define TVM_ASSEMBLER_INFER_H
 
-#include "lexer.h"
-#include "text.h"
-#include "verify.h"
+#include "state.h"
 
-struct tvm_asm;
-
-/* What is known of a variable beside its slot. */
-typedef struct tvm_open_slot {
-    bool open;
-    const tvm_source *source; /* where it was made: NULL: a parameter */
-    const tvm_token *token;
-} tvm_open_slot;
-
-typedef struct tvm_open_insn {
-    const tvm_source *source;
-    const tvm_token *token;
-} tvm_open_insn;
-
-/* Of the kernel that is read; the arrays grow with it. */
-typedef struct tvm_open_layouts {
-    tvm_slot *shapes; /* the kernel's slots, each register tensor in its whole layout */
-    uint32_t shape_count, shape_capacity;
-    tvm_open_slot *slots; /* beside the kernel's */
-    uint32_t slot_capacity;
-    tvm_open_insn *insns;
-    uint32_t insn_capacity;
-    uint32_t count; /* open slots, shared ones too */
-} tvm_open_layouts;
-
-/* The whole layout of a shape: each of the team's threads holds every element. */
-bool tvm_infer_whole(unsigned rank, const uint32_t *shape, tvm_team team, tvm_layout *layout, tvm_why *why);
-
-/* ---- while the kernel is read (infer_open.c) ---- */
-bool tvm_asm_is_open(const struct tvm_asm *as, uint32_t slot);
-/* Is one of the operands an open register tensor? */
-bool tvm_asm_has_open(const struct tvm_asm *as, const tvm_operand *operands, uint32_t count);
-/* As tvm_infer, for the type and shape alone. */
-tvm_status tvm_asm_infer_shape(struct tvm_asm *as, const tvm_insn *insn, const tvm_operand *operands,
-                               tvm_result_type *type, tvm_why *why);
-/* Remembers where a new slot was made and whether it is open; where the last instruction stands. */
-bool tvm_asm_note_slot(struct tvm_asm *as, const tvm_token *token, uint32_t slot,
-                       const tvm_result_type *type);
-bool tvm_asm_note_insn(struct tvm_asm *as, const tvm_token *token);
-/* A register variable is assigned once more: the shapes must agree, and the layouts where both are known. A
- * layout that is written decides an open variable. */
-bool tvm_asm_same_layout(struct tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
-                         uint32_t slot, const tvm_result_type *type);
-void tvm_asm_forget_open(struct tvm_asm *as);
-void tvm_asm_free_open(struct tvm_asm *as);
-
-/* ---- at its end (infer.c) ---- */
 /* Decides the layouts of the open slots, inserts relayouts, and checks the instructions. False after errors.
  */
-bool tvm_asm_infer_layouts(struct tvm_asm *as);
+bool tvm_asm_infer_layouts(tvm_asm *as);
 
 #endif

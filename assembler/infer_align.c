@@ -2,6 +2,7 @@
  * and how wide accesses may be: as lines, and the tile's first element, are known to be aligned by constants
  * and by assumptions such as n % 8 == 0. */
 #include "infer_state.h"
+
 #include "view.h"
 
 enum { TWOS_MAX = 7, DEPTH = 16, WIDEST = 16 };

@@ -2,8 +2,6 @@
  * choices of one program; they are no times. */
 #include "infer_state.h"
 
-#include <string.h>
-
 enum {
     SECTOR_BYTES = 32,
     WARP = 32,

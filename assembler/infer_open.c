@@ -1,8 +1,10 @@
 /* Open layouts while a kernel is read: shapes by the rules of the language, on whole layouts. */
+#include "infer_open.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "parser.h"
+#include "report.h"
 
 /* Without .warps, which has been said to be missing, a team of one warp stands in. */
 bool tvm_infer_whole(unsigned rank, const uint32_t *shape, tvm_team team, tvm_layout *layout, tvm_why *why) {
@@ -28,7 +30,7 @@ bool tvm_asm_note_slot(tvm_asm *as, const tvm_token *token, uint32_t slot, const
     tvm_open_layouts *open = &as->open;
     if (!grow((void **)&open->slots, &open->slot_capacity, slot + 1, sizeof *open->slots))
         return tvm_asm_no_memory(as);
-    open->slots[slot] = (tvm_open_slot){type->open, as->source, token};
+    open->slots[slot] = (tvm_open_slot){type->open, as->text.source, token};
     if (type->open) open->count++;
     return true;
 }
@@ -38,7 +40,7 @@ bool tvm_asm_note_insn(tvm_asm *as, const tvm_token *token) {
     uint32_t count = tvm_asm_kernel(as)->insn_count;
     if (!grow((void **)&open->insns, &open->insn_capacity, count, sizeof *open->insns))
         return tvm_asm_no_memory(as);
-    open->insns[count - 1] = (tvm_open_insn){as->source, token};
+    open->insns[count - 1] = (tvm_open_insn){as->text.source, token};
     return true;
 }
 

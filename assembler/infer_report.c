@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "infer_open.h"
+#include "text.h"
+
 /* ---- a layout as a product of primitives ---- */
 
 enum { PIECES = 32, PIECE_MAX = 96 };

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "variables.h"
+
 typedef struct rewriting {
     tvm_infer_state *in;
     tvm_insn *old;
@@ -20,8 +22,8 @@ static bool temporary(rewriting *w, uint32_t like, uint32_t layout, uint32_t *sl
     tvm_slot made = in->kernel->slots[like];
     const char *name = tvm_string(in->program, made.name);
     made.layout = layout;
-    in->as->assigned = name;
-    in->as->assigned_length = (uint32_t)strlen(name);
+    in->as->statement.assigned = name;
+    in->as->statement.assigned_length = (uint32_t)strlen(name);
     return tvm_asm_add_temporary(in->as, NULL, &made, slot);
 }
 

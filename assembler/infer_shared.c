@@ -2,9 +2,9 @@
  * fewest bank conflicts. The one that alloc-shared has of itself stays where another is no better, and where
  * mma or what is not a plain load, store or copy uses the tensor: ldmatrix, wgmma and the copies of whole
  * tensors are made for it. */
-#include <string.h>
-
 #include "infer_state.h"
+
+#include "infer_open.h"
 #include "numbers.h"
 
 enum { BANKS = 32, WORD = 4, LANES = 32, WIDEST = 16, SAMPLES = 16 };

@@ -4,7 +4,8 @@
 #define TVM_ASSEMBLER_INFER_STATE_H
 
 #include "mma.h"
-#include "parser.h"
+#include "state.h"
+#include "typing.h"
 
 enum {
     TVM_INFER_OPERANDS = 8, /* register tensors that an instruction reads, at most */

@@ -1,7 +1,54 @@
 /* Instructions, read by the operand list of their row of the opcode table. */
-#include "reading.h"
+#include "instruction.h"
 
 #include <string.h>
+
+#include "cursor.h"
+#include "expressions.h"
+#include "head.h"
+#include "operand.h"
+#include "report.h"
+#include "result.h"
+#include "scalars.h"
+#include "variables.h"
+
+/* ---- which one it is ---- */
+
+/* A token of a hyphenated word after its first. */
+static bool joins(const tvm_asm *as, uint32_t distance) {
+    const tvm_token *hyphen = tvm_asm_ahead(as, distance), *name = tvm_asm_ahead(as, distance + 1);
+    return tvm_asm_is(as, hyphen, "-") && hyphen->adjacent && name->kind == TVM_TOKEN_NAME && name->adjacent;
+}
+
+uint32_t tvm_asm_word(const tvm_asm *as, const char **text, uint32_t *length) {
+    const tvm_token *first = tvm_asm_peek(as), *last = first;
+    uint32_t count = 1;
+    while (count < 16 && joins(as, count)) {
+        last = tvm_asm_ahead(as, count + 1);
+        count += 2;
+    }
+    *text = tvm_token_text(as->text.source, first);
+    *length = last->offset + last->length - first->offset;
+    return count;
+}
+
+unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens) {
+    const char *text;
+    uint32_t length;
+    if (tvm_asm_peek(as)->kind != TVM_TOKEN_NAME) return TVM_OP_COUNT;
+    for (uint32_t count = tvm_asm_word(as, &text, &length); count; count = count > 2 ? count - 2 : 0) {
+        const tvm_token *last = tvm_asm_ahead(as, count - 1);
+        length = last->offset + last->length - tvm_asm_peek(as)->offset;
+        unsigned op = tvm_op_by_name(text, length);
+        *tokens = count;
+        if (op == TVM_OP_COUNT) continue;
+        if (tvm_op(op)->since <= as->text.version) return op;
+        if (tvm_op(op)->result == TVM_SLOT_NONE) return TVM_OP_COUNT; /* no shorter one is meant */
+    }
+    return TVM_OP_COUNT;
+}
+
+/* ---- operands ---- */
 
 static bool is_optional(const tvm_operand_desc *desc) {
     return desc->optional || desc->kind == 'A' || desc->kind == 'X';
@@ -22,7 +69,7 @@ static bool read_optional(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *d
 /* May the operand be missing, and is it? A name of another operand in its place says so, too. */
 static bool is_left_out(const tvm_asm *as, const tvm_reading *r, const tvm_operand_desc *desc,
                         const char *rest) {
-    bool follows = desc->kind == 'L' && (as->version >= 3 || tvm_asm_loads_beside(as, r));
+    bool follows = desc->kind == 'L' && (as->text.version >= 3 || tvm_asm_loads_beside(as, r));
     if (!desc->optional && desc->kind != 'A' && desc->kind != 'X' && desc->kind != 'V' && !follows)
         return false;
     if (tvm_asm_at_end(as) || (r->nested && tvm_asm_at(as, ")"))) return true;
@@ -48,7 +95,7 @@ static bool read_operands(tvm_asm *as, tvm_reading *r) {
             return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected ',' and '%.*s' of %s, found %s",
                                  (int)desc.name_length, desc.name, r->info->mnemonic,
                                  tvm_asm_found(as, tvm_asm_peek(as), found));
-        if (desc.optional && desc.since > as->version)
+        if (desc.optional && desc.since > as->text.version)
             return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
                                  "'%.*s' of %s came with version %u of the language", (int)desc.name_length,
                                  desc.name, r->info->mnemonic, desc.since);

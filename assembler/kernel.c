@@ -1,61 +1,19 @@
 /* The head of a kernel: its name, parameters, block, grid and assumptions; and its end. */
-#include "parser.h"
-
-#include <stdio.h>
 #include <string.h>
 
-/* ---- expressions that a launch evaluates ---- */
-
-bool tvm_asm_launch_time(tvm_asm *as, const tvm_token *token, uint32_t expr, unsigned leaves,
-                         const char *what) {
-    leaves |= TVM_LEAF_LAUNCH;
-    if ((tvm_expr_leaves(tvm_asm_kernel(as), expr) & ~leaves) == 0) return true;
-    if (leaves & TVM_LEAF_GRID)
-        return tvm_asm_invalid(
-            as, token, NULL,
-            "%s is made of constants, scalar parameters, multiprocessors, target and grid only", what);
-    return tvm_asm_invalid(as, token, NULL,
-                           "%s is made of constants and scalar parameters, multiprocessors and target, only",
-                           what);
-}
-
-/* An extent: an integer of type i32 or i64. */
-static bool extent(tvm_asm *as, const tvm_token *token, const tvm_value *value, unsigned leaves,
-                   const char *what, uint32_t *expr) {
-    if (value->kind == TVM_VALUE_POISON) return false;
-    if (!tvm_value_is_scalar(value))
-        return tvm_asm_error(as, token, NULL, "%s is an integer, not %s", what, tvm_value_what(value));
-    tvm_dtype type = tvm_asm_type_of(as, value);
-    if (type.kind == TVM_KIND_FLOAT)
-        return tvm_asm_error(as, token, NULL, "%s is an integer, not a float", what);
-    if (!tvm_dtype_same(type, TVM_I(32))) type = TVM_I(64);
-    return tvm_asm_lower(as, token, value, type, expr) && tvm_asm_launch_time(as, token, *expr, leaves, what);
-}
-
-/* A list of them, past its bracket. */
-static bool extents(tvm_asm *as, unsigned leaves, const char *what, uint32_t *count, uint32_t *exprs) {
-    const tvm_token *token = tvm_asm_peek(as);
-    tvm_value list;
-    if (!tvm_asm_list(as, "]", &list)) return false;
-    *count = list.as.list.count;
-    if (*count < 1 || *count > TVM_MAX_RANK)
-        return tvm_asm_invalid(as, token, NULL, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK,
-                               *count);
-    for (uint32_t d = 0; d < *count; d++)
-        if (!extent(as, token, &list.as.list.items[d], leaves, what, &exprs[d])) return false;
-    return true;
-}
-
-bool tvm_asm_global_shape(tvm_asm *as, unsigned leaves, uint32_t *rank, uint32_t shape[TVM_MAX_RANK]) {
-    return extents(as, leaves, "an extent", rank, shape);
-}
-
-bool tvm_asm_global_strides(tvm_asm *as, unsigned leaves, uint32_t rank, uint32_t stride[TVM_MAX_RANK]) {
-    const tvm_token *token = tvm_asm_peek(as);
-    uint32_t count;
-    if (!extents(as, leaves, "a stride", &count, stride)) return false;
-    return count == rank || tvm_asm_invalid(as, token, NULL, "%u strides for %u dimensions", count, rank);
-}
+#include "cursor.h"
+#include "directives.h"
+#include "expressions.h"
+#include "frames.h"
+#include "head.h"
+#include "infer.h"
+#include "language.h"
+#include "names.h"
+#include "operators.h"
+#include "report.h"
+#include "scalars.h"
+#include "shapes.h"
+#include "suggest.h"
 
 /* ---- parameters ---- */
 
@@ -89,10 +47,10 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
         return true;
     }
     if (!tvm_asm_expect(as, "[", "and the shape after the type of a global tensor")) return false;
-    *shape_at = as->at;
+    *shape_at = as->text.at;
     if (!skip_brackets(as, "shape", "]")) return false;
     if (!tvm_asm_at(as, "strides")) return true;
-    if (as->version < TVM_LANGUAGE_OF_STRIDES)
+    if (as->text.version < TVM_LANGUAGE_OF_STRIDES)
         return tvm_asm_error(as, tvm_asm_peek(as), NULL, "'strides' needs '.vasm %d'",
                              TVM_LANGUAGE_OF_STRIDES);
     if (type.bits % 8 != 0)
@@ -106,13 +64,13 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
 
 /* Reads a shape at a token that parameter_type has passed, now that all parameters are known. */
 static bool parameter_shape(tvm_asm *as, uint32_t index, uint32_t shape_at) {
-    uint32_t after = as->at;
-    as->at = shape_at;
+    uint32_t after = as->text.at;
+    as->text.at = shape_at;
     uint32_t rank, shape[TVM_MAX_RANK];
     uint32_t stride[TVM_MAX_RANK];
     bool good = tvm_asm_global_shape(as, 0, &rank, shape), strided = good && tvm_asm_accept(as, "strides");
     if (strided) good = tvm_asm_expect(as, "[", "") && tvm_asm_global_strides(as, 0, rank, stride);
-    as->at = after;
+    as->text.at = after;
     if (!good) return false;
     tvm_slot *slot = &tvm_asm_kernel(as)->slots[index];
     memcpy(slot->shape, shape, rank * sizeof *shape);
@@ -139,10 +97,11 @@ static bool new_parameter_name(tvm_asm *as, const tvm_token *token, const char *
                              name);
     if (tvm_asm_find_parameter(as, name, length))
         return tvm_asm_error(as, token, NULL, "there are two parameters '%.*s'", (int)length, name);
-    uint32_t limit = as->names.limit;
-    as->names.limit = 0; /* the body sees the constants of the kernel's place, whatever a signature sees */
-    const tvm_symbol *constant = tvm_symbols_find(&as->names, name, length);
-    as->names.limit = limit;
+    uint32_t limit = as->statics.names.limit;
+    as->statics.names.limit =
+        0; /* the body sees the constants of the kernel's place, whatever a signature sees */
+    const tvm_symbol *constant = tvm_symbols_find(&as->statics.names, name, length);
+    as->statics.names.limit = limit;
     if (constant)
         return tvm_asm_error(as, token, NULL, "'%.*s' is a constant, defined at %s:%u", (int)length, name,
                              constant->file, constant->line);
@@ -197,25 +156,26 @@ static bool parameters(tvm_asm *as) {
 
 /* A parameter list that was not understood: its names must not cause more errors. */
 static void poison_rest(tvm_asm *as, uint32_t from) {
-    for (uint32_t i = from; i + 1 < as->source->count; i++) {
-        const tvm_token *token = &as->source->tokens[i];
+    for (uint32_t i = from; i + 1 < as->text.source->count; i++) {
+        const tvm_token *token = &as->text.source->tokens[i];
         if (token->kind == TVM_TOKEN_NEWLINE) return;
         if (token->kind == TVM_TOKEN_NAME && !token->pasted && tvm_asm_is(as, token + 1, ":"))
-            tvm_asm_poison_parameter(as, tvm_token_text(as->source, token), token->length);
+            tvm_asm_poison_parameter(as, tvm_token_text(as->text.source, token), token->length);
     }
 }
 
-bool tvm_asm_signature(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_signature(tvm_asm *as, const tvm_token *token) {
     const tvm_token *at = tvm_asm_peek(as);
     const char *name;
     uint32_t length;
-    if (as->version < TVM_LANGUAGE_OF_RECORDS)
+    if (as->text.version < TVM_LANGUAGE_OF_RECORDS)
         return tvm_asm_error(as, token, NULL, "'.signature' needs '.vasm %d'", TVM_LANGUAGE_OF_RECORDS);
     if (!tvm_asm_expect_name(as, "the name of a signature", &name, &length) ||
         !tvm_asm_expect(as, "(", "and the parameters after the signature's name"))
         return false;
-    tvm_value value = {.kind = TVM_VALUE_SIGNATURE,
-                       .as.signature = {as->source, as->at, as->names.count, as->version}};
+    tvm_value value = {
+        .kind = TVM_VALUE_SIGNATURE,
+        .as.signature = {as->text.source, as->text.at, as->statics.names.count, as->text.version}};
     if (!skip_brackets(as, "list of parameters", ")")) return false;
     return tvm_asm_define(as, at, name, length, &value) && tvm_asm_expect_end(as);
 }
@@ -226,12 +186,12 @@ static const tvm_symbol *expect_signature(tvm_asm *as) {
     uint32_t length;
     tvm_suggest suggest;
     char hint[96];
-    if (as->version < TVM_LANGUAGE_OF_RECORDS) {
+    if (as->text.version < TVM_LANGUAGE_OF_RECORDS) {
         tvm_asm_error(as, token, NULL, "a kernel with a signature needs '.vasm %d'", TVM_LANGUAGE_OF_RECORDS);
         return NULL;
     }
     if (!tvm_asm_expect_name(as, "the name of a signature", &name, &length)) return NULL;
-    const tvm_symbol *symbol = tvm_symbols_find(&as->names, name, length);
+    const tvm_symbol *symbol = tvm_symbols_find(&as->statics.names, name, length);
     if (symbol && symbol->value.kind == TVM_VALUE_SIGNATURE) return symbol;
     if (symbol) {
         if (symbol->value.kind != TVM_VALUE_POISON)
@@ -240,9 +200,9 @@ static const tvm_symbol *expect_signature(tvm_asm *as) {
         return NULL;
     }
     tvm_suggest_start(&suggest, name, length);
-    for (uint32_t i = 0; i < as->names.count; i++)
-        if (as->names.items[i].value.kind == TVM_VALUE_SIGNATURE)
-            tvm_suggest_offer(&suggest, as->names.items[i].name, as->names.items[i].length);
+    for (uint32_t i = 0; i < as->statics.names.count; i++)
+        if (as->statics.names.items[i].value.kind == TVM_VALUE_SIGNATURE)
+            tvm_suggest_offer(&suggest, as->statics.names.items[i].name, as->statics.names.items[i].length);
     tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "there is no signature '%.*s'",
                   length > 80 ? 80 : (int)length, name);
     return NULL;
@@ -255,25 +215,25 @@ static bool parameters_of_signature(tvm_asm *as, const tvm_token *token) {
     if (tvm_asm_at(as, "("))
         return tvm_asm_error(as, tvm_asm_peek(as), NULL,
                              "a kernel has a signature or a list of parameters, not both");
-    const tvm_source *source = as->source, *let_source = as->let_source;
-    const tvm_token *let_token = as->let_token;
-    uint32_t at = as->at;
-    unsigned version = as->version;
+    const tvm_source *source = as->text.source, *let_source = as->text.let_source;
+    const tvm_token *let_token = as->text.let_token;
+    uint32_t at = as->text.at;
+    unsigned version = as->text.version;
     tvm_value value = symbol->value;
-    as->source = value.as.signature.source;
-    as->at = value.as.signature.at;
-    as->version = value.as.signature.version;
-    as->names.limit = value.as.signature.names + 1;
-    as->let_source = source;
-    as->let_token = token;
+    as->text.source = value.as.signature.source;
+    as->text.at = value.as.signature.at;
+    as->text.version = value.as.signature.version;
+    as->statics.names.limit = value.as.signature.names + 1;
+    as->text.let_source = source;
+    as->text.let_token = token;
     bool good = parameters(as);
     if (!good) poison_rest(as, value.as.signature.at);
-    as->source = source;
-    as->at = at;
-    as->version = version;
-    as->names.limit = 0;
-    as->let_source = let_source;
-    as->let_token = let_token;
+    as->text.source = source;
+    as->text.at = at;
+    as->text.version = version;
+    as->statics.names.limit = 0;
+    as->text.let_source = let_source;
+    as->text.let_token = let_token;
     return good;
 }
 
@@ -290,112 +250,82 @@ static bool parameters_of_kernel(tvm_asm *as, const tvm_token *token) {
 
 /* ---- .kernel ---- */
 
-static bool is_named(const tvm_asm *as, const tvm_ir_kernel *kernel, const char *name, uint32_t length) {
-    const char *other = tvm_string(as->program, kernel->name);
-    return strlen(other) == length && memcmp(other, name, length) == 0;
-}
-
-bool tvm_asm_launch_name(tvm_asm *as, const char *what, const char **name, uint32_t *length) {
-    const tvm_token *token = tvm_asm_peek(as);
-    const tvm_ir_program *program = as->program;
-    if (!tvm_asm_expect_name(as, what, name, length)) return false;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        if (is_named(as, &program->kernels[i], *name, *length))
-            tvm_asm_error(as, token, NULL, "there is already a kernel '%.*s'", (int)*length, *name);
-    for (uint32_t i = 0; i < program->entry_count; i++)
-        if (is_named(as, &program->entries[i].head, *name, *length))
-            tvm_asm_error(as, token, NULL, "there is already an entry '%.*s'", (int)*length, *name);
-    return true;
-}
-
-void tvm_asm_kernel_open(tvm_asm *as, const tvm_token *token) {
-    as->in_kernel = true;
-    as->role = TVM_NONE;
-    as->kernel_source = as->source;
-    as->kernel_token = (uint32_t)(token - as->source->tokens);
-    as->kernel_frames = as->frame_count;
-    as->control_count = 0;
-    tvm_symbols_enter(&as->names);
-}
-
-bool tvm_asm_kernel_header(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_kernel(tvm_asm *as, const tvm_token *token) {
     const char *name = "?";
-    uint32_t length = 1, from = as->at;
+    uint32_t length = 1, from = as->text.at;
     bool good = tvm_asm_launch_name(as, "the name of the kernel", &name, &length);
     if (as->program->kernel_count >= TVM_MAX_KERNELS) {
         tvm_asm_invalid(as, token, NULL, "a program has at most %d kernels", TVM_MAX_KERNELS);
-        as->stopped = true;
+        as->report.stopped = true;
         return false;
     }
     uint32_t string = tvm_ir_program_string(as->program, name, length);
     uint32_t index = string == TVM_NONE ? TVM_NONE : tvm_ir_program_add_kernel(as->program, string);
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
-    as->kernel_index = index;
-    as->kernel_version = as->version;
-    as->warps_seen = as->resident_seen = as->cluster_seen = as->grid_seen = as->warps_missed = false;
+    as->kernel.index = index;
+    as->kernel.version = as->text.version;
+    as->kernel.warps_seen = as->kernel.resident_seen = as->kernel.cluster_seen = as->kernel.grid_seen =
+        as->kernel.warps_missed = false;
     tvm_asm_kernel_open(as, token);
     good = good && parameters_of_kernel(as, token);
     if (!good) poison_rest(as, from);
     return good;
 }
 
-void tvm_asm_kernel_close(tvm_asm *as) {
-    as->in_kernel = as->in_entry = false;
-    as->control_count = 0;
-    tvm_symbols_clear(&as->parameters);
-    tvm_asm_forget_open(as);
-    tvm_asm_forget_variables(as);
-    tvm_symbols_leave(&as->names);
-}
-
 /* With version 1 of the language, a kernel without a grid runs as one block. */
 static void check_grid(tvm_asm *as) {
-    if (as->grid_seen || as->kernel_version < 2) return;
-    tvm_asm_error_in(as, as->kernel_source, &as->kernel_source->tokens[as->kernel_token],
+    if (as->kernel.grid_seen || as->kernel.version < 2) return;
+    tvm_asm_error_in(as, as->kernel.source, &as->kernel.source->tokens[as->kernel.token],
                      "'.grid 1' for one block", "the kernel has no '.grid'");
 }
 
-bool tvm_asm_kernel_end(tvm_asm *as, const tvm_token *token) {
-    tvm_asm_close_frames(as, as->kernel_frames);
-    if (as->frame_count > as->kernel_frames)
+static bool entry_check(tvm_asm *as) {
+    const tvm_token *token = &as->kernel.source->tokens[as->kernel.token];
+    if (as->kernel.cases_seen == 0)
+        return tvm_asm_error_in(as, as->kernel.source, token, "'.case KERNEL if CONDITION'",
+                                "the entry has no '.case'");
+    if (as->report.errors == 0 && as->program->entries[as->kernel.entry].case_count == 0)
+        return tvm_asm_error_in(as, as->kernel.source, token, NULL,
+                                "no case of the entry holds, whatever the arguments");
+    return true;
+}
+
+bool tvm_directive_end(tvm_asm *as, const tvm_token *token) {
+    tvm_asm_close_frames(as, as->kernel.frames);
+    if (as->text.frame_count > as->kernel.frames)
         tvm_asm_error(as, token, NULL, "this %s began in the including file or macro and must end there",
-                      as->in_entry ? "entry" : "kernel");
-    for (unsigned i = as->control_count; i-- > 0;) {
-        const tvm_control *control = &as->controls[i];
+                      as->kernel.is_entry ? "entry" : "kernel");
+    for (unsigned i = as->kernel.control_count; i-- > 0;) {
+        const tvm_control *control = &as->kernel.controls[i];
         tvm_asm_error_in(as, control->source, &control->source->tokens[control->token], NULL,
                          "'%s' without 'end'", tvm_op(control->op)->mnemonic);
     }
-    if (as->in_entry) {
-        tvm_asm_entry_check(as);
+    if (as->kernel.is_entry) {
+        entry_check(as);
     } else {
         tvm_asm_check_warps(as, token);
         check_grid(as);
-        if (!as->errors) tvm_asm_infer_layouts(as);
+        if (!as->report.errors) tvm_asm_infer_layouts(as);
     }
     tvm_asm_kernel_close(as);
     return tvm_asm_expect_end(as);
 }
 
-/* ---- .warps .resident .grid .assume ---- */
+/* ---- .warps .resident .cluster .grid .assume ---- */
 
-bool tvm_asm_check_warps(tvm_asm *as, const tvm_token *token) {
-    if (as->warps_seen || as->warps_missed) return true;
-    as->warps_missed = true;
-    tvm_asm_error(as, token, NULL, "expected '.warps' before the first instruction of the kernel");
-    return true;
-}
-
-bool tvm_asm_warps(tvm_asm *as) {
+bool tvm_directive_warps(tvm_asm *as, const tvm_token *token) {
     int64_t warps;
-    as->warps_seen = true;
+    if (as->kernel.warps_seen) return tvm_asm_error(as, token, NULL, "'.warps' is already given");
+    as->kernel.warps_seen = true;
     if (!tvm_asm_static_integer(as, 1, TVM_MAX_THREADS / 32, "the number of warps", &warps)) return false;
     tvm_asm_kernel(as)->warps = (uint32_t)warps;
     return tvm_asm_expect_end(as);
 }
 
-bool tvm_asm_resident(tvm_asm *as) {
+bool tvm_directive_resident(tvm_asm *as, const tvm_token *token) {
     int64_t blocks;
-    as->resident_seen = true;
+    if (as->kernel.resident_seen) return tvm_asm_error(as, token, NULL, "'.resident' is already given");
+    as->kernel.resident_seen = true;
     if (!tvm_asm_static_integer(as, 1, TVM_MAX_RESIDENT, "the number of resident blocks", &blocks))
         return false;
     tvm_asm_kernel(as)->resident = (uint32_t)blocks;
@@ -403,15 +333,15 @@ bool tvm_asm_resident(tvm_asm *as) {
 }
 
 /* Before whatever reads cluster.x and its kin, and the first instruction. */
-bool tvm_asm_cluster(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_cluster(tvm_asm *as, const tvm_token *token) {
     uint32_t *cluster = tvm_asm_kernel(as)->cluster;
     int64_t blocks = 1;
-    if (as->kernel_version < TVM_LANGUAGE_OF_CLUSTERS)
+    if (as->kernel.version < TVM_LANGUAGE_OF_CLUSTERS)
         return tvm_asm_error(as, token, NULL, "'.cluster' needs '.vasm %d'", TVM_LANGUAGE_OF_CLUSTERS);
-    if (as->cluster_seen) return tvm_asm_error(as, token, NULL, "'.cluster' is already given");
+    if (as->kernel.cluster_seen) return tvm_asm_error(as, token, NULL, "'.cluster' is already given");
     if (tvm_asm_kernel(as)->insn_count > 0)
         return tvm_asm_error(as, token, NULL, "'.cluster' stands before the first instruction of the kernel");
-    as->cluster_seen = true;
+    as->kernel.cluster_seen = true;
     unsigned axis = 0;
     do {
         int64_t extent;
@@ -428,16 +358,16 @@ bool tvm_asm_cluster(tvm_asm *as, const tvm_token *token) {
     return tvm_asm_expect_end(as);
 }
 
-bool tvm_asm_grid(tvm_asm *as, const tvm_token *token) {
-    if (as->grid_seen) return tvm_asm_error(as, token, NULL, "'.grid' is already given");
-    as->grid_seen = true;
+bool tvm_directive_grid(tvm_asm *as, const tvm_token *token) {
+    if (as->kernel.grid_seen) return tvm_asm_error(as, token, NULL, "'.grid' is already given");
+    as->kernel.grid_seen = true;
     unsigned axis = 0;
     do {
         const tvm_token *at = tvm_asm_peek(as);
         tvm_value value;
         uint32_t expr;
         if (axis == 3) return tvm_asm_error(as, at, NULL, "a grid has at most three extents");
-        if (!tvm_asm_expression(as, &value) || !extent(as, at, &value, 0, "a grid extent", &expr))
+        if (!tvm_asm_expression(as, &value) || !tvm_asm_extent(as, at, &value, 0, "a grid extent", &expr))
             return false;
         tvm_asm_kernel(as)->grid[axis++] = expr;
     } while (tvm_asm_accept(as, ","));
@@ -459,9 +389,7 @@ static bool one_assumption(tvm_asm *as) {
     return tvm_ir_kernel_add_assume(tvm_asm_kernel(as), expr) != TVM_NONE || tvm_asm_no_memory(as);
 }
 
-bool tvm_asm_assume(tvm_asm *as) {
-    do {
-        if (!one_assumption(as)) return false;
-    } while (tvm_asm_accept(as, ","));
-    return tvm_asm_expect_end(as);
+bool tvm_directive_assume(tvm_asm *as, const tvm_token *token) {
+    (void)token;
+    return tvm_asm_each(as, one_assumption);
 }

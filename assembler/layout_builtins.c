@@ -1,8 +1,11 @@
 /* Functions of expressions that make layouts. */
-#include "parser.h"
+#include "layout_builtins.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "builtins.h"
+#include "report.h"
+#include "shapes.h"
 
 typedef bool layout_function(tvm_asm *as, const tvm_call *call, tvm_value *value);
 
@@ -35,37 +38,6 @@ static bool argument_layout(tvm_asm *as, const tvm_call *call, uint32_t index, c
         return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a register layout, not %s",
                              index + 1, (int)call->length, call->name, tvm_value_what(argument));
     *layout = argument->as.layout;
-    return true;
-}
-
-static bool add_extent(tvm_asm *as, const tvm_token *token, const tvm_value *item, const char *what,
-                       unsigned most, uint32_t *extents, uint32_t *count) {
-    if (item->kind == TVM_VALUE_POISON) return false;
-    if (item->kind != TVM_VALUE_INTEGER)
-        return tvm_asm_error(as, token, NULL, "%s is made of static integers, not of %s", what,
-                             tvm_value_what(item));
-    if (item->as.i < 1 || item->as.i > TVM_MAX_TILE_ELEMENTS)
-        return tvm_asm_invalid(as, token, NULL, "an extent of %s is from 1 to %d, not %lld", what,
-                               TVM_MAX_TILE_ELEMENTS, (long long)item->as.i);
-    if (*count >= most) return tvm_asm_invalid(as, token, NULL, "%s has at most %u dimensions", what, most);
-    extents[(*count)++] = (uint32_t)item->as.i;
-    return true;
-}
-
-bool tvm_asm_extents(tvm_asm *as, const tvm_token *token, const tvm_value *items, uint32_t count,
-                     const char *what, unsigned most, uint32_t *extents, uint32_t *extent_count) {
-    *extent_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const tvm_value *inner = &items[i];
-        uint32_t inner_count = 1;
-        if (items[i].kind == TVM_VALUE_LIST) {
-            inner = items[i].as.list.items;
-            inner_count = items[i].as.list.count;
-        }
-        for (uint32_t j = 0; j < inner_count; j++)
-            if (!add_extent(as, token, &inner[j], what, most, extents, extent_count)) return false;
-    }
-    if (!*extent_count) return tvm_asm_error(as, token, NULL, "%s has at least one dimension", what);
     return true;
 }
 
@@ -111,18 +83,6 @@ static bool call_replicated(tvm_asm *as, const tvm_call *call, tvm_value *value)
     if (call->count == 2 && !tvm_asm_argument_integer(as, call, 1, 1, TVM_MAX_RANK, &rank)) return false;
     tvm_status status = tvm_layout_replicated((unsigned)rank, (uint32_t)threads, &layout, &why);
     return made(as, call, status, &why, &layout, value);
-}
-
-bool tvm_asm_auto_layout(tvm_asm *as, const tvm_token *token, unsigned rank, const uint32_t *shape,
-                         unsigned bits, tvm_layout *layout) {
-    tvm_why why;
-    if (!as->in_kernel)
-        return tvm_asm_error(as, token, NULL,
-                             "auto depends on the number of threads: it stands only in a kernel");
-    if (!tvm_asm_check_warps(as, token) || !tvm_asm_kernel(as)->warps) return false;
-    if (tvm_layout_auto(rank, shape, tvm_team_threads(tvm_asm_team(as)), bits, layout, &why) == TVM_OK)
-        return true;
-    return tvm_asm_invalid(as, token, NULL, "auto: %s", why.text);
 }
 
 static bool call_auto(tvm_asm *as, const tvm_call *call, tvm_value *value) {
@@ -397,11 +357,6 @@ bool tvm_asm_is_layout_function(const char *name, size_t length) {
 
 const char *tvm_asm_layout_function_name(size_t index) {
     return index < BUILTIN_COUNT ? builtins[index].name : NULL;
-}
-
-void tvm_asm_offer_layout_functions(tvm_suggest *suggest) {
-    for (size_t i = 0; i < BUILTIN_COUNT; i++)
-        tvm_suggest_offer(suggest, builtins[i].name, strlen(builtins[i].name));
 }
 
 bool tvm_asm_call_layout(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known) {

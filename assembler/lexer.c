@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "directive_names.h"
 #include "vbc_format.h"
 
 enum { OPENERS = 128 /* open brackets whose places are kept */ };

@@ -58,9 +58,6 @@ static inline const char *tvm_token_text(const tvm_source *source, const tvm_tok
     return source->text + token->offset;
 }
 
-/* Is that the name of a directive? (directives.c) */
-bool tvm_asm_is_directive(const char *name, size_t length);
-
 /* The line that contains offset, copied without its newline into line; "" when it is too long. */
 void tvm_source_line(const tvm_source *source, uint32_t offset, char line[TVM_SOURCE_LINE_MAX + 1]);
 

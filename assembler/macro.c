@@ -1,8 +1,17 @@
 /* Macros and scopes: .macro, .endmacro, calls of them; .scope, .endscope. A call executes the macro's
  * statements in scopes of its own, one of static names and one of variables. */
+#include "macro.h"
+
 #include <string.h>
 
-#include "parser.h"
+#include "cursor.h"
+#include "directives.h"
+#include "expressions.h"
+#include "frames.h"
+#include "names.h"
+#include "report.h"
+#include "result.h"
+#include "variables.h"
 
 /* ---- .macro ---- */
 
@@ -24,7 +33,7 @@ static bool parameter(tvm_asm *as, tvm_macro_parameter *parameters, uint32_t *co
     made.name.name = tvm_arena_text(&as->keep, name, made.name.length);
     if (!made.name.name) return tvm_asm_no_memory(as);
     if (!made.variable && tvm_asm_accept(as, "=")) {
-        made.initial = as->at;
+        made.initial = as->text.at;
         tvm_asm_skip_expression(as);
     }
     parameters[(*count)++] = made;
@@ -44,7 +53,7 @@ static bool header(tvm_asm *as, tvm_macro *macro) {
     if (!kept) return tvm_asm_no_memory(as);
     memcpy(kept, parameters, macro->count * sizeof *kept);
     macro->parameters = kept;
-    macro->body = as->at;
+    macro->body = as->text.at;
     return tvm_asm_expect_end(as);
 }
 
@@ -57,12 +66,12 @@ static bool skip_body(tvm_asm *as, const tvm_token *token) {
     return tvm_asm_expect_end(as);
 }
 
-bool tvm_asm_macro(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_macro(tvm_asm *as, const tvm_token *token) {
     const tvm_token *at = tvm_asm_peek(as);
     const char *name;
     tvm_macro *macro = tvm_arena_alloc(&as->keep, sizeof *macro);
     if (!macro) return tvm_asm_no_memory(as);
-    *macro = (tvm_macro){.source = as->source, .version = as->version};
+    *macro = (tvm_macro){.source = as->text.source, .version = as->text.version};
     bool good = tvm_asm_expect_name(as, "the name of a macro", &name, &macro->name.length);
     if (good) {
         macro->name.name = tvm_arena_text(&as->keep, name, macro->name.length);
@@ -71,7 +80,8 @@ bool tvm_asm_macro(tvm_asm *as, const tvm_token *token) {
         if (macro->name.name)
             good = tvm_asm_define(as, at, macro->name.name, macro->name.length, &value) && good;
     }
-    if (!good && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
+    if (!good && as->text.source->tokens[as->text.at - 1].kind != TVM_TOKEN_NEWLINE)
+        tvm_asm_skip_statement(as);
     return skip_body(as, token) && good;
 }
 
@@ -82,10 +92,10 @@ const tvm_macro *tvm_asm_macro_at(tvm_asm *as) {
     const char *name;
     uint32_t length;
     if (token->kind != TVM_TOKEN_NAME || !tvm_asm_is(as, tvm_asm_ahead(as, 1), "(")) return NULL;
-    as->muted++;
+    as->report.muted++;
     bool good = tvm_asm_name(as, token, &name, &length);
-    as->muted--;
-    const tvm_symbol *symbol = good ? tvm_symbols_find(&as->names, name, length) : NULL;
+    as->report.muted--;
+    const tvm_symbol *symbol = good ? tvm_symbols_find(&as->statics.names, name, length) : NULL;
     return symbol && symbol->value.kind == TVM_VALUE_MACRO ? symbol->value.as.macro : NULL;
 }
 
@@ -107,7 +117,7 @@ static bool variable_argument(tvm_asm *as, const tvm_macro_parameter *parameter,
         return tvm_asm_error(as, token, NULL, "expected a variable for '%%%.*s', found %s",
                              (int)parameter->name.length, parameter->name.name,
                              tvm_asm_found(as, token, found));
-    if (!as->in_kernel) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
+    if (!as->kernel.begun) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
     tvm_asm_next(as);
     if (!tvm_asm_variable_name(as, &name, &length)) return false;
     if (tvm_asm_accept(as, "[") &&
@@ -130,12 +140,13 @@ static bool chosen(tvm_asm *as, const tvm_macro *macro, uint32_t place, uint32_t
         for (*index = 0; *index < macro->count; (*index)++) {
             const tvm_word *name = &macro->parameters[*index].name;
             if (name->length == token->length &&
-                memcmp(name->name, tvm_token_text(as->source, token), token->length) == 0)
+                memcmp(name->name, tvm_token_text(as->text.source, token), token->length) == 0)
                 break;
         }
         if (*index == macro->count || macro->parameters[*index].variable)
             return tvm_asm_error(as, token, NULL, "'%.*s' has no parameter '%.*s'", (int)macro->name.length,
-                                 macro->name.name, (int)token->length, tvm_token_text(as->source, token));
+                                 macro->name.name, (int)token->length,
+                                 tvm_token_text(as->text.source, token));
         tvm_asm_next(as);
         tvm_asm_next(as);
     }
@@ -178,49 +189,49 @@ static bool all_given(tvm_asm *as, const tvm_token *token, const tvm_macro *macr
 static bool bind(tvm_asm *as, const tvm_token *call, const tvm_macro_parameter *parameter, binding *bound) {
     const tvm_token *token = call;
     if (!bound->given) {
-        token = &as->source->tokens[parameter->initial];
-        as->at = parameter->initial;
+        token = &as->text.source->tokens[parameter->initial];
+        as->text.at = parameter->initial;
         if (!value_argument(as, bound)) return false;
     }
-    tvm_symbols *symbols = parameter->variable ? &as->slots : &as->names;
+    tvm_symbols *symbols = parameter->variable ? &as->kernel.slots : &as->statics.names;
     tvm_symbol *symbol = tvm_symbols_add(symbols, parameter->name.name, parameter->name.length);
     if (!symbol) return tvm_asm_no_memory(as);
     symbol->value = bound->value;
     symbol->home = bound->home;
     symbol->alias = bound->index;
-    symbol->file = as->source->name;
+    symbol->file = as->text.source->name;
     symbol->line = token->line;
     return true;
 }
 
 /* The frame of the call, the scopes, the parameters; then the cursor is at the body. */
 static bool enter(tvm_asm *as, const tvm_token *token, const tvm_macro *macro, binding *bound) {
-    if (as->macros == TVM_ASM_MACROS) {
+    if (as->text.macros == TVM_ASM_MACROS) {
         tvm_asm_error(as, token, "does the macro call itself?", "macros nested deeper than %d",
                       TVM_ASM_MACROS);
-        as->stopped = true;
+        as->report.stopped = true;
         return false;
     }
     tvm_frame *frame = tvm_asm_open_frame(as, TVM_FRAME_MACRO, token);
     if (!frame) return false;
-    frame->caller = as->source;
+    frame->caller = as->text.source;
     frame->source = macro->source;
-    frame->resume = as->at;
+    frame->resume = as->text.at;
     frame->name = macro->name.name;
     frame->name_length = macro->name.length;
-    frame->version = as->version;
-    frame->own_scope = as->own_scope;
+    frame->version = as->text.version;
+    frame->own_scope = as->kernel.own_scope;
     frame->entered = true;
-    as->macros++;
-    tvm_symbols_enter(&as->names);
-    tvm_symbols_enter(&as->slots);
-    as->own_scope = as->slots.scope;
-    as->source = macro->source;
-    as->version = macro->version;
+    as->text.macros++;
+    tvm_symbols_enter(&as->statics.names);
+    tvm_symbols_enter(&as->kernel.slots);
+    as->kernel.own_scope = as->kernel.slots.scope;
+    as->text.source = macro->source;
+    as->text.version = macro->version;
     bool good = true;
     for (uint32_t i = 0; good && i < macro->count; i++)
         good = bind(as, token, &macro->parameters[i], &bound[i]);
-    as->at = macro->body;
+    as->text.at = macro->body;
     if (!good) tvm_asm_close_frame(as);
     return good;
 }
@@ -228,18 +239,18 @@ static bool enter(tvm_asm *as, const tvm_token *token, const tvm_macro *macro, b
 void tvm_asm_call_macro(tvm_asm *as, const tvm_macro *macro) {
     binding bound[TVM_ASM_PARAMETERS] = {0};
     const tvm_token *token = tvm_asm_next(as);
-    const tvm_source *source = as->source;
-    as->assigned = NULL;
-    as->statement_line = token->line;
+    const tvm_source *source = as->text.source;
+    as->statement.assigned = NULL;
+    as->statement.line = token->line;
     tvm_asm_next(as); /* the parenthesis */
     bool good = arguments(as, macro, bound) && all_given(as, token, macro, bound);
     if (good)
         enter(as, token, macro, bound);
-    else if (as->source == source && as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE)
+    else if (as->text.source == source && as->text.source->tokens[as->text.at - 1].kind != TVM_TOKEN_NEWLINE)
         tvm_asm_skip_statement(as);
 }
 
-bool tvm_asm_endmacro(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_endmacro(tvm_asm *as, const tvm_token *token) {
     if (!tvm_asm_innermost(as, TVM_FRAME_MACRO))
         return tvm_asm_error(as, token, NULL, "'.endmacro' without '.macro'");
     tvm_asm_close_frame(as);
@@ -248,16 +259,16 @@ bool tvm_asm_endmacro(tvm_asm *as, const tvm_token *token) {
 
 /* ---- .scope ---- */
 
-bool tvm_asm_scope(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_scope(tvm_asm *as, const tvm_token *token) {
     tvm_frame *frame = tvm_asm_open_frame(as, TVM_FRAME_SCOPE, token);
     if (!frame) return false;
     frame->entered = true;
-    tvm_symbols_enter(&as->names);
-    tvm_symbols_enter(&as->slots);
+    tvm_symbols_enter(&as->statics.names);
+    tvm_symbols_enter(&as->kernel.slots);
     return tvm_asm_expect_end(as);
 }
 
-bool tvm_asm_endscope(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_endscope(tvm_asm *as, const tvm_token *token) {
     if (!tvm_asm_innermost(as, TVM_FRAME_SCOPE))
         return tvm_asm_error(as, token, NULL, "'.endscope' without '.scope'");
     tvm_asm_close_frame(as);

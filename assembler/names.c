@@ -1,33 +1,87 @@
-/* What names mean: slots of the kernel and static names. */
-#include "parser.h"
+/* Names: how they are read, and what static names and those of parameters mean. */
+#include "names.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "cursor.h"
 #include "expr_text.h"
+#include "expressions.h"
+#include "report.h"
+#include "text.h"
 
-const char *tvm_asm_slot_what(tvm_slot_kind kind) {
-    switch (kind) {
-    case TVM_SLOT_SCALAR:
-        return "a scalar";
-    case TVM_SLOT_REGISTER:
-        return "a register tensor";
-    case TVM_SLOT_SHARED:
-        return "a shared tensor";
-    case TVM_SLOT_GLOBAL:
-        return "a global tensor";
-    case TVM_SLOT_BARRIER:
-        return "an array of mbarriers";
-    case TVM_SLOT_NONE:
-    case TVM_SLOT_KINDS:
-        break;
+/* ---- reading ---- */
+
+/* One `${...}`: text at the dollar sign; appends the value and returns the length up to and with the brace,
+ * or 0. */
+static size_t paste(tvm_asm *as, const tvm_token *token, const char *text, size_t length, tvm_text *buffer) {
+    size_t depth = 0, end = 1;
+    do {
+        if (text[end] == '{') depth++;
+        if (text[end] == '}') depth--;
+        end++;
+    } while (depth && end < length);
+    tvm_value value;
+    char shown[64];
+    as->report.muted++;
+    bool good = tvm_asm_expression_of_text(as, as->text.source->name, text + 2, end - 3, &value);
+    as->report.muted--;
+    if (!good) {
+        tvm_asm_error(as, token, NULL, "'%.*s' has no static value", end > 60 ? 60 : (int)end, text);
+        return 0;
     }
-    return "nothing";
+    if (value.kind == TVM_VALUE_POISON) return 0;
+    if (value.kind != TVM_VALUE_INTEGER && value.kind != TVM_VALUE_DTYPE && value.kind != TVM_VALUE_STRING) {
+        tvm_asm_error(as, token, NULL, "${} pastes an integer, a type or a string into a name, not %s",
+                      tvm_value_what(&value));
+        return 0;
+    }
+    tvm_text_puts(buffer, tvm_value_text(&value, shown));
+    return end;
 }
 
-bool tvm_asm_at_local(const tvm_asm *as) {
-    const tvm_token *name = tvm_asm_ahead(as, 1);
-    return tvm_asm_at(as, "%") && name->kind == TVM_TOKEN_NAME && name->adjacent;
+static bool is_short(tvm_asm *as, const tvm_token *token, uint32_t length) {
+    if (length <= TVM_MAX_NAME) return true;
+    return tvm_asm_error(as, token, NULL, "a name has at most %d letters, this one %u", TVM_MAX_NAME, length);
+}
+
+bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32_t *length) {
+    *text = tvm_token_text(as->text.source, token);
+    *length = token->length;
+    if (!token->pasted) return is_short(as, token, *length);
+    tvm_text buffer = {0};
+    bool good = true;
+    for (size_t i = 0; good && i < token->length;) {
+        const char *rest = *text + i;
+        if (*rest == '$') {
+            size_t used = paste(as, token, rest, token->length - i, &buffer);
+            good = used > 0;
+            i += used;
+        } else {
+            tvm_text_bytes(&buffer, rest, 1);
+            i++;
+        }
+    }
+    char *copy =
+        good && !buffer.failed && buffer.data ? tvm_arena_text(&as->scratch, buffer.data, buffer.size) : NULL;
+    size_t size = buffer.size;
+    tvm_text_free(&buffer);
+    if (!good) return false;
+    if (!copy) return tvm_asm_no_memory(as);
+    if (!tvm_is_identifier(copy, size))
+        return tvm_asm_error(as, token, "${} pastes into a name; elsewhere write the constant itself",
+                             "'%.60s' is not a name", copy);
+    *text = copy;
+    *length = (uint32_t)size;
+    return is_short(as, token, *length);
+}
+
+bool tvm_asm_expect_name(tvm_asm *as, const char *what, const char **text, uint32_t *length) {
+    const tvm_token *token = tvm_asm_peek(as);
+    char found[80];
+    if (token->kind != TVM_TOKEN_NAME)
+        return tvm_asm_error(as, token, NULL, "expected %s, found %s", what, tvm_asm_found(as, token, found));
+    tvm_asm_next(as);
+    return tvm_asm_name(as, token, text, length);
 }
 
 static bool add_symbol(tvm_asm *as, tvm_symbols *symbols, const char *name, uint32_t length, uint32_t slot) {
@@ -41,11 +95,12 @@ static bool add_symbol(tvm_asm *as, tvm_symbols *symbols, const char *name, uint
 /* ---- parameters ---- */
 
 const tvm_symbol *tvm_asm_find_parameter(const tvm_asm *as, const char *name, uint32_t length) {
-    return as->in_kernel ? tvm_symbols_find(&as->parameters, name, length) : NULL;
+    return as->kernel.begun ? tvm_symbols_find(&as->kernel.parameters, name, length) : NULL;
 }
 
 void tvm_asm_poison_parameter(tvm_asm *as, const char *name, uint32_t length) {
-    if (!tvm_asm_find_parameter(as, name, length)) add_symbol(as, &as->parameters, name, length, TVM_NONE);
+    if (!tvm_asm_find_parameter(as, name, length))
+        add_symbol(as, &as->kernel.parameters, name, length, TVM_NONE);
 }
 
 bool tvm_asm_add_parameter(tvm_asm *as, const char *name, uint32_t length, const tvm_slot *slot) {
@@ -55,7 +110,7 @@ bool tvm_asm_add_parameter(tvm_asm *as, const char *name, uint32_t length, const
     uint32_t index = made.name == TVM_NONE ? TVM_NONE : tvm_ir_kernel_add_slot(kernel, &made);
     if (index == TVM_NONE) return tvm_asm_no_memory(as);
     kernel->param_count++;
-    return add_symbol(as, &as->parameters, name, length, index);
+    return add_symbol(as, &as->kernel.parameters, name, length, index);
 }
 
 /* ---- static names ---- */
@@ -66,15 +121,15 @@ bool tvm_asm_check_name(tvm_asm *as, const tvm_token *token, const char *name, u
     if (tvm_is_reserved(name, length)) what = "a word of the language";
     if (tvm_dtype_parse(name, length, &type)) what = "a type";
     const tvm_op_info *info = tvm_op(tvm_op_by_name(name, length));
-    if (info && info->since <= as->version) what = "an instruction";
+    if (info && info->since <= as->text.version) what = "an instruction";
     if (!what) return true;
     return tvm_asm_error(as, token, NULL, "'%.*s' is %s and cannot be defined", (int)length, name, what);
 }
 
 void tvm_asm_poison_name(tvm_asm *as, const char *name, uint32_t length) {
-    if (as->muted) return;
+    if (as->report.muted) return;
     const char *copy = tvm_arena_text(&as->keep, name, length);
-    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->names, copy, length) : NULL;
+    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->statics.names, copy, length) : NULL;
     if (symbol)
         symbol->value = tvm_value_poison();
     else
@@ -84,74 +139,45 @@ void tvm_asm_poison_name(tvm_asm *as, const char *name, uint32_t length) {
 bool tvm_asm_define(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
                     const tvm_value *value) {
     if (!tvm_asm_check_name(as, token, name, length)) return false;
-    const tvm_symbol *old = tvm_symbols_find(&as->names, name, length);
-    if (old && old->line && old->scope == as->names.scope)
+    const tvm_symbol *old = tvm_symbols_find(&as->statics.names, name, length);
+    if (old && old->line && old->scope == as->statics.names.scope)
         return tvm_asm_error(as, token, NULL, "'%.*s' is already defined at %s:%u", (int)length, name,
                              old->file, old->line);
     if (tvm_asm_find_parameter(as, name, length))
         return tvm_asm_error(as, token, NULL, "'%.*s' is a parameter of the kernel", (int)length, name);
     const char *copy = tvm_arena_text(&as->keep, name, length);
-    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->names, copy, length) : NULL;
+    tvm_symbol *symbol = copy ? tvm_symbols_add(&as->statics.names, copy, length) : NULL;
     if (!symbol) return tvm_asm_no_memory(as);
     symbol->value = tvm_value_copy(&as->keep, value);
-    symbol->file = as->source->name;
+    symbol->file = as->text.source->name;
     symbol->line = token->line;
     if (symbol->value.kind == TVM_VALUE_POISON && value->kind != TVM_VALUE_POISON)
         return tvm_asm_no_memory(as);
     return true;
 }
 
-/* What a field may have meant that its record does not have. */
-static const char *field_hint(const tvm_asm *as, const char *name, uint32_t length, char hint[96]) {
-    tvm_suggest suggest;
-    char record[72];
-    uint32_t dot = length;
-    while (dot > 0 && name[dot - 1] != '.') dot--;
-    if (!dot || dot > 64) return NULL;
-    const char *bracket = memchr(name, '[', length);
-    tvm_suggest_start(&suggest, name + dot, (size_t)((bracket ? bracket : name + length) - (name + dot)));
-    tvm_asm_offer_fields(as, &suggest, name, dot - 1);
-    snprintf(record, sizeof record, "%%%.*s", (int)dot, name);
-    return tvm_suggest_hint(&suggest, record, hint);
+/* ---- -D ---- */
+
+static tvm_define *find_define(const tvm_asm *as, const char *name, uint32_t length) {
+    for (size_t i = 0; i < as->statics.define_count; i++) {
+        tvm_define *define = &as->statics.defines[i];
+        if (!define->used && define->length == length && memcmp(define->name, name, length) == 0)
+            return define;
+    }
+    return NULL;
 }
 
-static bool unknown_slot(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
-    tvm_suggest suggest;
-    char hint[96];
-    const char *shown;
-    if (as->left_out) return false;
-    bool parameter = tvm_asm_find_parameter(as, name, length) != NULL;
-    if (tvm_asm_is_array(as, name, length)) {
-        shown = "it is an array: an element is written '%name[index]'";
-    } else if (tvm_asm_is_record(as, name, length)) {
-        shown = "it is a record: a field is written '%name.field'";
-    } else if ((shown = field_hint(as, name, length, hint))) {
-    } else if (parameter || tvm_symbols_find(&as->names, name, length)) {
-        snprintf(hint, sizeof hint, "%s are written without '%%': '%.*s'",
-                 parameter ? "parameters" : "constants", length > 40 ? 40 : (int)length, name);
-        shown = hint;
-    } else {
-        tvm_suggest_start(&suggest, name, length);
-        for (uint32_t i = 0; i < as->slots.count; i++)
-            tvm_suggest_offer(&suggest, as->slots.items[i].name, as->slots.items[i].length);
-        shown = tvm_suggest_hint(&suggest, "%", hint);
-    }
-    tvm_asm_error(as, token, shown, "'%%%.*s' is not defined", length > 80 ? 80 : (int)length, name);
-    tvm_asm_poison_slot(as, name, length); /* one error a name is enough */
-    return false;
-}
-
-bool tvm_asm_slot_value(tvm_asm *as, const tvm_token *token, uint32_t slot, const char *name, uint32_t length,
-                        tvm_value *value) {
-    *value = tvm_value_poison();
-    if (slot == TVM_NONE) return true;
-    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (slot >= kernel->slot_count) return unknown_slot(as, token, name, length);
-    const tvm_slot *found = &kernel->slots[slot];
-    if (found->kind != TVM_SLOT_SCALAR) {
-        *value = (tvm_value){.kind = TVM_VALUE_TENSOR, .as.tensor = {slot, found->kind, NULL}};
-        return true;
-    }
-    tvm_expr node = {.op = TVM_EXPR_SLOT, .type = found->dtype, .a = slot};
-    return tvm_asm_node(as, token, &node, value);
+bool tvm_asm_overridden(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length,
+                        tvm_value *value, bool *given) {
+    tvm_define *define =
+        as->statics.names.scope == 0 && !as->kernel.begun ? find_define(as, name, length) : NULL;
+    if (given) *given = define != NULL;
+    if (!define) return true;
+    define->used = true;
+    bool numbers = tvm_value_is_number(&define->value) && tvm_value_is_number(value);
+    if (!numbers && define->value.kind != value->kind && value->kind != TVM_VALUE_POISON)
+        return tvm_asm_invalid(as, token, NULL, "-D %.*s gives %s where %s is needed", (int)length, name,
+                               tvm_value_what(&define->value), tvm_value_what(value));
+    *value = define->value;
+    return true;
 }

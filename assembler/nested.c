@@ -1,9 +1,16 @@
 /* Tensors as values of expressions: instructions written as calls, and operators. The instruction that an
  * expression ends in is not written at once, so that its result can be the variable that the statement
  * assigns. */
+#include "nested.h"
+
 #include <string.h>
 
-#include "parser.h"
+#include "builtins.h"
+#include "cursor.h"
+#include "expressions.h"
+#include "instruction.h"
+#include "layout_builtins.h"
+#include "report.h"
 
 /* Is the token one of the words that the first operand of an instruction may be? */
 static bool is_first_word(const tvm_asm *as, unsigned op, const tvm_token *token) {
@@ -28,7 +35,7 @@ static bool begins_with_operand(const tvm_asm *as, unsigned op, uint32_t tokens)
         bool hyphen = tvm_asm_is(as, token, "-");
         if (tvm_asm_is(as, token, "%") || (hyphen && i > tokens + 1)) return true;
         if (token->kind == TVM_TOKEN_NAME && tvm_asm_is(as, tvm_asm_ahead(as, i + 1), "(") &&
-            is_first_word(as, tvm_op_by_name(tvm_token_text(as->source, token), token->length),
+            is_first_word(as, tvm_op_by_name(tvm_token_text(as->text.source, token), token->length),
                           tvm_asm_ahead(as, i + 2)))
             return true;
         if (token->kind != TVM_TOKEN_NAME && !hyphen && !tvm_asm_is(as, token, "(")) return false;
@@ -50,21 +57,12 @@ bool tvm_asm_nested(tvm_asm *as, tvm_value *value) {
     uint32_t tokens;
     const tvm_token *token = tvm_asm_peek(as);
     unsigned op = tvm_asm_mnemonic(as, &tokens);
-    if (!as->in_kernel || as->in_entry)
+    if (!as->kernel.begun || as->kernel.is_entry)
         return tvm_asm_error(as, token, NULL, "instructions stand between .kernel and .end");
     for (uint32_t i = 0; i <= tokens; i++) tvm_asm_next(as); /* the parenthesis, too */
-    if (++as->nesting > TVM_ASM_NESTING)
+    if (++as->text.nesting > TVM_ASM_NESTING)
         return tvm_asm_error(as, token, NULL, "expression nested deeper than %d", TVM_ASM_NESTING);
     if (!tvm_asm_nested_operands(as, token, op, value)) return false;
-    as->nesting--;
-    return true;
-}
-
-bool tvm_asm_settle(tvm_asm *as, tvm_value *value) {
-    if (value->kind != TVM_VALUE_TENSOR || !value->as.tensor.pending) return true;
-    uint32_t slot;
-    if (!tvm_asm_finish_temporary(as, value->as.tensor.pending, &slot)) return false;
-    value->as.tensor.slot = slot;
-    value->as.tensor.pending = NULL;
+    as->text.nesting--;
     return true;
 }

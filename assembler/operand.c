@@ -1,8 +1,19 @@
 /* One operand of an instruction, read by its kind in the opcode table. */
-#include "reading.h"
+#include "operand.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "cursor.h"
+#include "expressions.h"
+#include "infer_open.h"
+#include "names.h"
+#include "report.h"
+#include "result.h"
+#include "scalars.h"
+#include "shapes.h"
+#include "suggest.h"
+#include "variables.h"
 
 static bool push(tvm_asm *as, tvm_reading *r, tvm_operand_kind kind, uint32_t value) {
     if (r->count == TVM_INSN_OPERANDS) return tvm_asm_error(as, r->token, NULL, "too many operands");
@@ -35,7 +46,7 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
         return tvm_asm_error(as, token, NULL, "expected %s for '%.*s', found %s", what,
                              (int)desc->name_length, desc->name, tvm_asm_found(as, token, found));
     if (!tvm_asm_read_name(as, local, &name, &length)) return false;
-    const tvm_symbol *bound = local ? NULL : tvm_symbols_find(&as->names, name, length);
+    const tvm_symbol *bound = local ? NULL : tvm_symbols_find(&as->statics.names, name, length);
     if (bound && bound->value.kind == TVM_VALUE_TENSOR) {
         *slot = bound->value.as.tensor.slot;
         return true;
@@ -53,9 +64,8 @@ static bool push_tensor(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
                         tvm_slot_kind kind, uint32_t slot) {
     const tvm_slot *found = &tvm_asm_kernel(as)->slots[slot];
     if (found->kind != kind)
-        return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'",
-                               tvm_asm_slot_what(kind), (int)desc->name_length, desc->name,
-                               tvm_asm_slot_what((tvm_slot_kind)found->kind),
+        return tvm_asm_invalid(as, token, NULL, "expected %s for '%.*s', found %s '%s'", tvm_slot_what(kind),
+                               (int)desc->name_length, desc->name, tvm_slot_what((tvm_slot_kind)found->kind),
                                tvm_string(as->program, found->name));
     if (found->dtype.kind == TVM_KIND_FLOAT && found->dtype.bits == 64) r->wide = true;
     return push(as, r, TVM_OPERAND_SLOT, slot);
@@ -69,14 +79,14 @@ static bool read_memory(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *des
     if (found->kind == TVM_SLOT_GLOBAL || found->kind == TVM_SLOT_SHARED)
         return push(as, r, TVM_OPERAND_SLOT, *slot);
     return tvm_asm_invalid(as, token, NULL, "expected a global or shared tensor for '%.*s', found %s '%s'",
-                           (int)desc->name_length, desc->name, tvm_asm_slot_what((tvm_slot_kind)found->kind),
+                           (int)desc->name_length, desc->name, tvm_slot_what((tvm_slot_kind)found->kind),
                            tvm_string(as->program, found->name));
 }
 
 static bool read_tensor(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc, tvm_slot_kind kind,
                         uint32_t *slot) {
     const tvm_token *token = tvm_asm_peek(as);
-    return read_slot(as, desc, tvm_asm_slot_what(kind), slot) && *slot != TVM_NONE &&
+    return read_slot(as, desc, tvm_slot_what(kind), slot) && *slot != TVM_NONE &&
            push_tensor(as, r, desc, token, kind, *slot);
 }
 
@@ -173,11 +183,11 @@ static bool read_broadcast(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *
 /* `m`: a register tensor, or a tile of a shared one. */
 static bool read_register_or_shared(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     const char *name;
-    uint32_t length, slot, from = as->at;
+    uint32_t length, slot, from = as->text.at;
     if (tvm_asm_at_local(as)) {
         tvm_asm_next(as);
         if (!tvm_asm_variable_name(as, &name, &length)) return false;
-        as->at = from;
+        as->text.at = from;
         const tvm_symbol *symbol = tvm_asm_find_slot(as, name, length);
         if (symbol && symbol->slot != TVM_NONE &&
             tvm_asm_kernel(as)->slots[symbol->slot].kind == TVM_SLOT_SHARED)
@@ -280,13 +290,13 @@ static bool default_tile(tvm_asm *as, tvm_reading *r) {
 static bool find_word(tvm_asm *as, const char *const *words, const uint8_t *since, unsigned count,
                       const char *what, unsigned *word) {
     const tvm_token *token = tvm_asm_peek(as);
-    const char *text = tvm_token_text(as->source, token);
+    const char *text = tvm_token_text(as->text.source, token);
     tvm_suggest suggest;
     char found[80], hint[96], all[80] = "";
     tvm_suggest_start(&suggest, text, token->length);
     for (unsigned i = 0; i < count; i++) {
         *word = i;
-        if (since && since[i] > as->version) continue;
+        if (since && since[i] > as->text.version) continue;
         if (tvm_asm_accept(as, words[i])) return true;
         tvm_suggest_offer(&suggest, words[i], strlen(words[i]));
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? " " : "", words[i]);
@@ -341,9 +351,9 @@ static bool open_shape(tvm_asm *as, tvm_reading *r, unsigned rank, const uint32_
 static bool read_layout(tvm_asm *as, tvm_reading *r) {
     const tvm_token *token = tvm_asm_peek(as);
     tvm_value value;
-    if (as->version >= 3 && tvm_asm_is(as, tvm_asm_ahead(as, 1), "[")) tvm_asm_accept(as, "tile");
+    if (as->text.version >= 3 && tvm_asm_is(as, tvm_asm_ahead(as, 1), "[")) tvm_asm_accept(as, "tile");
     if (!tvm_asm_static(as, "a layout", &value) || value.kind == TVM_VALUE_POISON) return false;
-    if (value.kind == TVM_VALUE_LIST && as->version >= 3) {
+    if (value.kind == TVM_VALUE_LIST && as->text.version >= 3) {
         uint32_t shape[TVM_MAX_RANK], rank;
         return tvm_asm_extents(as, token, value.as.list.items, value.as.list.count, "the tile", TVM_MAX_RANK,
                                shape, &rank) &&
@@ -428,9 +438,9 @@ static bool open_tile(tvm_asm *as, tvm_reading *r) {
 static bool default_layout(tvm_asm *as, tvm_reading *r, char kind) {
     tvm_why why;
     if (!r->has_shape) return true; /* it follows from the operands */
-    if (kind == 'L' && as->version >= 3) return open_shape(as, r, r->rank, r->shape);
+    if (kind == 'L' && as->text.version >= 3) return open_shape(as, r, r->rank, r->shape);
     r->type.has_layout = true;
-    r->type.open = as->version >= 3;
+    r->type.open = as->text.version >= 3;
     if (kind == 'L') return tvm_asm_auto_layout(as, r->token, r->rank, r->shape, 32, &r->type.layout);
     if (tvm_shared_layout_auto(r->rank, r->shape, r->type.dtype.bits, &r->type.shared_layout, &why) == TVM_OK)
         return true;
@@ -462,7 +472,7 @@ static bool read_barriers(tvm_asm *as, tvm_reading *r) {
 bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_peek(as), *after = tvm_asm_ahead(as, 1);
     if (token->kind != TVM_TOKEN_NAME || token->pasted || token->length != desc->name_length ||
-        memcmp(tvm_token_text(as->source, token), desc->name, desc->name_length) != 0)
+        memcmp(tvm_token_text(as->text.source, token), desc->name, desc->name_length) != 0)
         return false;
     if (desc->kind == 'F') return true;
     if (desc->kind == 'N' && !desc->optional)
@@ -495,18 +505,18 @@ static bool keeps_layout(const tvm_reading *r) {
 /* A broadcast operand is read beside the first tensor of its instruction; what it is made of keeps to that.
  */
 static bool read_beside(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
-    uint32_t outer = as->beside;
-    if (desc->kind == 'r' && !keeps_layout(r)) as->beside = 0;
+    uint32_t outer = as->statement.beside;
+    if (desc->kind == 'r' && !keeps_layout(r)) as->statement.beside = 0;
     for (uint32_t i = r->count; desc->kind == 'b' && i-- > 0;)
-        if (r->operands[i].kind == TVM_OPERAND_SLOT) as->beside = r->operands[i].value + 1;
+        if (r->operands[i].kind == TVM_OPERAND_SLOT) as->statement.beside = r->operands[i].value + 1;
     bool good = desc->kind == 'r' ? read_register(as, r, desc) : read_broadcast(as, r, desc);
-    as->beside = outer;
+    as->statement.beside = outer;
     return good;
 }
 
 bool tvm_asm_loads_beside(const tvm_asm *as, const tvm_reading *r) {
     const tvm_operand *source = &r->operands[0];
-    return as->beside && r->nested && r->count && source->kind == TVM_OPERAND_SLOT &&
+    return as->statement.beside && r->nested && r->count && source->kind == TVM_OPERAND_SLOT &&
            tvm_asm_kernel(as)->slots[source->value].kind != TVM_SLOT_REGISTER;
 }
 
@@ -525,7 +535,7 @@ static bool layout_beside(tvm_asm *as, tvm_reading *r) {
     tvm_layout *layout = &r->type.layout;
     tvm_status status = TVM_OK;
     tvm_why why;
-    *layout = as->program->layouts[tvm_asm_kernel(as)->slots[as->beside - 1].layout];
+    *layout = as->program->layouts[tvm_asm_kernel(as)->slots[as->statement.beside - 1].layout];
     while (status == TVM_OK && layout->rank > rank) {
         status = tvm_layout_reduce(layout, 0, layout, &why);
         if (status == TVM_OK) status = tvm_layout_squeeze(layout, 0, layout, &why);
@@ -535,7 +545,7 @@ static bool layout_beside(tvm_asm *as, tvm_reading *r) {
             status = tvm_layout_reduce(layout, d, layout, &why);
     r->type.has_layout = true;
     if (status != TVM_OK) return tvm_asm_invalid(as, r->token, NULL, "%s", why.text);
-    return !tvm_asm_is_open(as, as->beside - 1) || open_shape(as, r, layout->rank, layout->shape);
+    return !tvm_asm_is_open(as, as->statement.beside - 1) || open_shape(as, r, layout->rank, layout->shape);
 }
 
 /* `Q`: a static string, which the program keeps. */

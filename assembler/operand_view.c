@@ -1,7 +1,9 @@
 /* Operands of view-global and view-shared. */
 #include <string.h>
 
-#include "reading.h"
+#include "cursor.h"
+#include "operand.h"
+#include "shapes.h"
 
 bool tvm_asm_read_view_extents(tvm_asm *as, tvm_reading *r) {
     r->type.form = TVM_FORM_PART;

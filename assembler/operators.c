@@ -1,144 +1,13 @@
 /* Operators on values: static ones are folded, run-time scalars become nodes, with conversions between their
  * types made explicit. */
-#include "parser.h"
+#include "operators.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-/* ---- types ---- */
-
-static bool untyped(const tvm_value *value) {
-    return (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
-           value->type.kind == TVM_KIND_NONE;
-}
-
-static bool is_float_type(tvm_dtype type) {
-    return type.kind == TVM_KIND_FLOAT;
-}
-
-tvm_dtype tvm_asm_type_of(const tvm_asm *as, const tvm_value *value) {
-    (void)as;
-    if (!untyped(value)) return value->type;
-    if (value->kind == TVM_VALUE_FLOAT) return TVM_F32;
-    return value->as.i >= INT32_MIN && value->as.i <= INT32_MAX ? TVM_I(32) : TVM_I(64);
-}
-
-static bool literal_fits(const tvm_value *value, tvm_dtype type) {
-    if (is_float_type(type)) return true;
-    if (value->kind == TVM_VALUE_FLOAT) return false;
-    if (type.kind == TVM_KIND_UINT) return value->as.i >= 0 && (type.bits == 64 || value->as.i <= UINT32_MAX);
-    if (type.kind == TVM_KIND_INT)
-        return type.bits == 64 || (value->as.i >= INT32_MIN && value->as.i <= INT32_MAX);
-    return false;
-}
-
-static tvm_dtype common_of(tvm_dtype a, tvm_dtype b) {
-    if (tvm_dtype_same(a, b)) return a;
-    if (is_float_type(a) || is_float_type(b)) {
-        bool wide = (is_float_type(a) && a.bits == 64) || (is_float_type(b) && b.bits == 64);
-        return wide ? TVM_F64 : TVM_F32;
-    }
-    if (a.kind == TVM_KIND_BOOL) return b;
-    if (b.kind == TVM_KIND_BOOL) return a;
-    return TVM_I(64); /* i32 and u32, or one of 64 bits with another */
-}
-
-tvm_dtype tvm_asm_common(const tvm_asm *as, const tvm_value *x, const tvm_value *y) {
-    tvm_dtype a = tvm_asm_type_of(as, x), b = tvm_asm_type_of(as, y);
-    if (untyped(x) && !untyped(y) && literal_fits(x, b)) return b;
-    if (untyped(y) && !untyped(x) && literal_fits(y, a)) return a;
-    return common_of(a, b);
-}
-
-bool tvm_asm_widens(tvm_dtype from, tvm_dtype to) {
-    if (tvm_dtype_same(from, to)) return true;
-    if (from.kind == TVM_KIND_BOOL) return to.kind != TVM_KIND_FLOAT;
-    if (from.kind == TVM_KIND_FLOAT || to.kind == TVM_KIND_FLOAT)
-        return from.kind == to.kind && from.bits < to.bits;
-    return from.bits < to.bits && (from.kind == to.kind || to.kind == TVM_KIND_INT);
-}
-
-/* ---- constants and nodes ---- */
-
-static tvm_scalar scalar_of(const tvm_value *value) {
-    return value->kind == TVM_VALUE_FLOAT ? (tvm_scalar){.f = value->as.f} : (tvm_scalar){.i = value->as.i};
-}
-
-static tvm_value value_of(tvm_dtype type, tvm_scalar scalar) {
-    tvm_value value = {.kind = TVM_VALUE_INTEGER, .type = type};
-    if (type.kind == TVM_KIND_FLOAT) {
-        value.kind = TVM_VALUE_FLOAT;
-        value.as.f = scalar.f;
-    } else {
-        if (type.kind == TVM_KIND_BOOL) value.kind = TVM_VALUE_BOOL;
-        value.as.i = scalar.i;
-    }
-    return value;
-}
-
-/* A static scalar as one of a type; literals are exact numbers of 64 bits before. */
-static tvm_value fixed(const tvm_value *value, tvm_dtype type) {
-    tvm_dtype from = value->type;
-    if (untyped(value)) from = value->kind == TVM_VALUE_FLOAT ? TVM_F64 : TVM_I(64);
-    return value_of(type, tvm_scalar_cast(type, from, scalar_of(value)));
-}
-
-bool tvm_asm_node(tvm_asm *as, const tvm_token *token, const tvm_expr *node, tvm_value *value) {
-    tvm_why why;
-    tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (tvm_expr_check(kernel, node, &why) != TVM_OK) return tvm_asm_invalid(as, token, NULL, "%s", why.text);
-    uint32_t expr = tvm_ir_kernel_expr(kernel, node);
-    if (expr == TVM_NONE)
-        return tvm_asm_invalid(as, token, NULL,
-                               "too large: an expression has at most %d nodes, all those of a kernel %d",
-                               TVM_MAX_EXPR_SIZE, TVM_MAX_EXPRS);
-    *value = (tvm_value){.kind = TVM_VALUE_EXPR, .type = node->type, .as.expr = expr};
-    return true;
-}
-
-bool tvm_asm_lower(tvm_asm *as, const tvm_token *token, const tvm_value *value, tvm_dtype type,
-                   uint32_t *expr) {
-    tvm_value result = *value;
-    if (value->kind == TVM_VALUE_EXPR) {
-        if (!tvm_dtype_same(value->type, type)) {
-            tvm_expr node = {.op = TVM_EXPR_CAST, .type = type, .a = value->as.expr};
-            if (!tvm_asm_node(as, token, &node, &result)) return false;
-        }
-    } else if (tvm_value_is_number(value)) {
-        tvm_value constant = fixed(value, type);
-        tvm_expr node = {.op = TVM_EXPR_INTEGER, .type = type, .value.i = 0};
-        if (constant.kind == TVM_VALUE_FLOAT) {
-            node.op = TVM_EXPR_FLOAT;
-            node.value.f = constant.as.f;
-        } else {
-            node.value.i = constant.as.i;
-        }
-        if (!tvm_asm_node(as, token, &node, &result)) return false;
-    } else {
-        return value->kind == TVM_VALUE_POISON
-                   ? false
-                   : tvm_asm_error(as, token, NULL, "expected a scalar, found %s", tvm_value_what(value));
-    }
-    *expr = result.as.expr;
-    return true;
-}
-
-bool tvm_asm_adapts(const tvm_asm *as, const tvm_value *value, tvm_dtype to) {
-    tvm_dtype from = tvm_asm_type_of(as, value);
-    bool literal = (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
-                   value->type.kind == TVM_KIND_NONE;
-    if (!literal) return tvm_asm_widens(from, to);
-    if (value->kind == TVM_VALUE_FLOAT) return to.kind == TVM_KIND_FLOAT;
-    if (to.kind == TVM_KIND_BOOL || (to.kind == TVM_KIND_UINT && value->as.i < 0)) return false;
-    return to.kind == TVM_KIND_FLOAT || to.bits == 64 || (to.kind == TVM_KIND_INT && from.bits == 32) ||
-           (to.kind == TVM_KIND_UINT && value->as.i <= UINT32_MAX);
-}
-
-bool tvm_asm_lower_own(tvm_asm *as, const tvm_token *token, const tvm_value *value, uint32_t *expr) {
-    return tvm_asm_lower(as, token, value, tvm_asm_type_of(as, value), expr);
-}
+#include "instruction.h"
+#include "report.h"
+#include "scalars.h"
 
 bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const tvm_value *x,
                      tvm_value *value) {
@@ -147,7 +16,7 @@ bool tvm_asm_convert(tvm_asm *as, const tvm_token *token, tvm_dtype type, const 
     if (!tvm_value_is_scalar(x))
         return tvm_asm_error(as, token, NULL, "a conversion takes a scalar, not %s", tvm_value_what(x));
     if (tvm_value_is_static(x)) {
-        *value = fixed(x, type);
+        *value = tvm_value_as(x, type);
         return true;
     }
     uint32_t expr;
@@ -297,14 +166,14 @@ static bool fold_literals(tvm_asm *as, tvm_expr_op op, const tvm_token *token, c
 
 static bool fold_typed(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tvm_value *x,
                        const tvm_value *y, tvm_dtype type, tvm_value *value) {
-    tvm_value a = fixed(x, type), b = fixed(y, type);
-    tvm_scalar operands[3] = {scalar_of(&a), scalar_of(&b), {0}}, result;
-    if (op == TVM_EXPR_SHL || op == TVM_EXPR_SHR) operands[1] = scalar_of(y);
+    tvm_value a = tvm_value_as(x, type), b = tvm_value_as(y, type);
+    tvm_scalar operands[3] = {tvm_value_scalar(&a), tvm_value_scalar(&b), {0}}, result;
+    if (op == TVM_EXPR_SHL || op == TVM_EXPR_SHR) operands[1] = tvm_value_scalar(y);
     tvm_expr node = {.op = (uint8_t)op, .type = tvm_expr_is_comparison(op) ? TVM_BOOL : type};
     tvm_why why;
     if (tvm_expr_apply(&node, type, operands, &result, &why) != TVM_OK)
         return tvm_asm_invalid(as, token, NULL, "%s", why.text);
-    *value = value_of(node.type, result);
+    *value = tvm_value_of_scalar(node.type, result);
     return true;
 }
 
@@ -370,7 +239,7 @@ static bool tensor_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, c
         [TVM_EXPR_SHL] = TVM_OP_SHL, [TVM_EXPR_SHR] = TVM_OP_SHR,
     };
     tvm_value operands[2] = {*x, *y};
-    if (instructions[op] && tvm_op(instructions[op])->since <= as->version)
+    if (instructions[op] && tvm_op(instructions[op])->since <= as->text.version)
         return tvm_asm_tensor_operation(as, instructions[op], token, operands, 2, value);
     return tvm_asm_error(as, token, NULL, "'%s' takes scalars, not %s", tvm_expr_op_info(op)->text,
                          tvm_value_what(x->kind == TVM_VALUE_TENSOR ? x : y));
@@ -390,7 +259,8 @@ bool tvm_asm_binary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const t
         return tvm_asm_error(as, token, NULL, "'%s' takes scalars, not %s", tvm_expr_op_info(op)->text,
                              tvm_value_what(tvm_value_is_scalar(x) ? y : x));
     if (is_logical(op)) return logical(as, op, token, x, y, value);
-    bool literals = (untyped(x) || x->kind == TVM_VALUE_BOOL) && (untyped(y) || y->kind == TVM_VALUE_BOOL);
+    bool literals = (tvm_value_is_literal(x) || x->kind == TVM_VALUE_BOOL) &&
+                    (tvm_value_is_literal(y) || y->kind == TVM_VALUE_BOOL);
     if (literals) return fold_literals(as, op, token, x, y, value);
     tvm_dtype type = operand_type(as, op, x, y);
     if (tvm_value_is_static(x) && tvm_value_is_static(y)) return fold_typed(as, op, token, x, y, type, value);
@@ -417,12 +287,12 @@ static bool fold_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, cons
         *value = tvm_value_integer(op == TVM_EXPR_NEG ? -x->as.i : ~x->as.i);
         return true;
     }
-    tvm_scalar operands[3] = {scalar_of(x), {0}, {0}}, result;
+    tvm_scalar operands[3] = {tvm_value_scalar(x), {0}, {0}}, result;
     tvm_expr node = {.op = (uint8_t)op, .type = x->type};
     tvm_why why;
     if (tvm_expr_apply(&node, x->type, operands, &result, &why) != TVM_OK)
         return tvm_asm_invalid(as, token, NULL, "%s", why.text);
-    *value = value_of(x->type, result);
+    *value = tvm_value_of_scalar(x->type, result);
     return true;
 }
 
@@ -434,7 +304,7 @@ bool tvm_asm_unary(tvm_asm *as, tvm_expr_op op, const tvm_token *token, const tv
     }
     if (op == TVM_EXPR_NEG && x->kind == TVM_VALUE_TENSOR)
         return tvm_asm_tensor_operation(as, TVM_OP_NEG, token, x, 1, value);
-    if (op == TVM_EXPR_NOT && x->kind == TVM_VALUE_TENSOR && tvm_op(TVM_OP_NOT)->since <= as->version)
+    if (op == TVM_EXPR_NOT && x->kind == TVM_VALUE_TENSOR && tvm_op(TVM_OP_NOT)->since <= as->text.version)
         return tvm_asm_tensor_operation(as, TVM_OP_NOT, token, x, 1, value);
     if (!tvm_value_is_scalar(x))
         return tvm_asm_error(as, token, NULL, "'%s' takes a scalar, not %s", tvm_expr_op_info(op)->text,

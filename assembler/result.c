@@ -1,12 +1,16 @@
 /* What an instruction gives: its type, the slot of its variable, and the instruction in the kernel. */
-#include "parser.h"
+#include "result.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "infer_open.h"
+#include "report.h"
+#include "variables.h"
+
 /* A name for the line table: control characters do not belong in a program's strings. */
 static uint32_t file_string(tvm_asm *as) {
-    const char *name = as->source->name;
+    const char *name = as->text.source->name;
     char *clean = tvm_arena_text(&as->scratch, name, strlen(name));
     if (!clean) return TVM_NONE;
     for (char *c = clean; *c; c++)
@@ -17,11 +21,11 @@ static uint32_t file_string(tvm_asm *as) {
 bool tvm_asm_emit(tvm_asm *as, const tvm_token *token, unsigned op, uint32_t result,
                   const tvm_operand *operands, uint32_t count) {
     tvm_insn insn = {
-        .op = (uint16_t)op, .result = result, .file = file_string(as), .line = as->statement_line};
+        .op = (uint16_t)op, .result = result, .file = file_string(as), .line = as->statement.line};
     tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     if (kernel->insn_count >= TVM_MAX_INSNS) {
         tvm_asm_invalid(as, token, NULL, "a kernel has at most %d instructions", TVM_MAX_INSNS);
-        as->stopped = true;
+        as->report.stopped = true;
         return false;
     }
     if (insn.file == TVM_NONE || tvm_ir_kernel_add_insn(kernel, &insn, operands, count) == TVM_NONE)
@@ -60,8 +64,8 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
     if (slot->kind != wanted->kind)
         return tvm_asm_invalid(as, token, "one name is one variable of one type: choose another name",
                                "'%%%.*s' is %s, this gives %s", (int)length, name,
-                               tvm_asm_slot_what((tvm_slot_kind)slot->kind),
-                               tvm_asm_slot_what((tvm_slot_kind)wanted->kind));
+                               tvm_slot_what((tvm_slot_kind)slot->kind),
+                               tvm_slot_what((tvm_slot_kind)wanted->kind));
     if (!tvm_dtype_same(slot->dtype, wanted->dtype))
         return tvm_asm_invalid(as, token,
                                "one name is one variable of one type: convert, or choose another name",
@@ -76,10 +80,6 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
         return tvm_asm_invalid(as, token, "one name is one variable of one layout: choose another name",
                                "'%%%.*s' has another layout than this gives", (int)length, name);
     return true;
-}
-
-tvm_team tvm_asm_team(const tvm_asm *as) {
-    return as->role == TVM_NONE ? tvm_block_team(tvm_asm_kernel(as)) : as->team;
 }
 
 /* Where the instruction would do with other layouts: which lines these come from. */
@@ -127,20 +127,10 @@ static bool infer(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_op
 static void name_after_source(tvm_asm *as, const tvm_pending *pending) {
     const tvm_operand *source = pending->operands;
     const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
-    if (as->assigned || !pending->count || source->kind != TVM_OPERAND_SLOT) return;
+    if (as->statement.assigned || !pending->count || source->kind != TVM_OPERAND_SLOT) return;
     if (kernel->slots[source->value].kind == TVM_SLOT_REGISTER) return;
-    as->assigned = tvm_string(as->program, kernel->slots[source->value].name);
-    as->assigned_length = (uint32_t)strlen(as->assigned);
-}
-
-bool tvm_asm_finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {
-    tvm_result_type type = pending->type;
-    tvm_slot made;
-    if (as->reports) name_after_source(as, pending);
-    return infer(as, pending->token, pending->op, pending->operands, pending->count, &type) &&
-           make_slot(as, &type, &made) && tvm_asm_add_temporary(as, pending->token, &made, slot) &&
-           tvm_asm_note_slot(as, pending->token, *slot, &type) &&
-           tvm_asm_emit(as, pending->token, pending->op, *slot, pending->operands, pending->count);
+    as->statement.assigned = tvm_string(as->program, kernel->slots[source->value].name);
+    as->statement.assigned_length = (uint32_t)strlen(as->statement.assigned);
 }
 
 bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result_token,
@@ -163,4 +153,23 @@ bool tvm_asm_finish(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_
             return false;
     }
     return tvm_asm_emit(as, token, op, index, operands, count);
+}
+
+static bool finish_temporary(tvm_asm *as, const tvm_pending *pending, uint32_t *slot) {
+    tvm_result_type type = pending->type;
+    tvm_slot made;
+    if (as->statement.reports) name_after_source(as, pending);
+    return infer(as, pending->token, pending->op, pending->operands, pending->count, &type) &&
+           make_slot(as, &type, &made) && tvm_asm_add_temporary(as, pending->token, &made, slot) &&
+           tvm_asm_note_slot(as, pending->token, *slot, &type) &&
+           tvm_asm_emit(as, pending->token, pending->op, *slot, pending->operands, pending->count);
+}
+
+bool tvm_asm_settle(tvm_asm *as, tvm_value *value) {
+    if (value->kind != TVM_VALUE_TENSOR || !value->as.tensor.pending) return true;
+    uint32_t slot;
+    if (!finish_temporary(as, value->as.tensor.pending, &slot)) return false;
+    value->as.tensor.slot = slot;
+    value->as.tensor.pending = NULL;
+    return true;
 }

@@ -1,11 +1,24 @@
 /* Statements of a kernel: which instruction it is, assignments of scalars, and control. */
-#include "foreign.h"
-#include "parser.h"
-
-#include "pipeline.h"
+#include "statement.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "cursor.h"
+#include "directive_names.h"
+#include "expressions.h"
+#include "foreign.h"
+#include "head.h"
+#include "infer_open.h"
+#include "instruction.h"
+#include "names.h"
+#include "operators.h"
+#include "pipeline.h"
+#include "report.h"
+#include "result.h"
+#include "scalars.h"
+#include "suggest.h"
+#include "variables.h"
 
 static const char *const own_words[] = {"for", "while", "if", "elif", "else", "role"};
 
@@ -14,40 +27,6 @@ const char *tvm_asm_own_word(size_t index) {
 }
 
 /* ---- which instruction ---- */
-
-/* A token of a hyphenated word after its first. */
-static bool joins(const tvm_asm *as, uint32_t distance) {
-    const tvm_token *hyphen = tvm_asm_ahead(as, distance), *name = tvm_asm_ahead(as, distance + 1);
-    return tvm_asm_is(as, hyphen, "-") && hyphen->adjacent && name->kind == TVM_TOKEN_NAME && name->adjacent;
-}
-
-uint32_t tvm_asm_word(const tvm_asm *as, const char **text, uint32_t *length) {
-    const tvm_token *first = tvm_asm_peek(as), *last = first;
-    uint32_t count = 1;
-    while (count < 16 && joins(as, count)) {
-        last = tvm_asm_ahead(as, count + 1);
-        count += 2;
-    }
-    *text = tvm_token_text(as->source, first);
-    *length = last->offset + last->length - first->offset;
-    return count;
-}
-
-unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens) {
-    const char *text;
-    uint32_t length;
-    if (tvm_asm_peek(as)->kind != TVM_TOKEN_NAME) return TVM_OP_COUNT;
-    for (uint32_t count = tvm_asm_word(as, &text, &length); count; count = count > 2 ? count - 2 : 0) {
-        const tvm_token *last = tvm_asm_ahead(as, count - 1);
-        length = last->offset + last->length - tvm_asm_peek(as)->offset;
-        unsigned op = tvm_op_by_name(text, length);
-        *tokens = count;
-        if (op == TVM_OP_COUNT) continue;
-        if (tvm_op(op)->since <= as->version) return op;
-        if (tvm_op(op)->result == TVM_SLOT_NONE) return TVM_OP_COUNT; /* no shorter one is meant */
-    }
-    return TVM_OP_COUNT;
-}
 
 /* A call is an expression: an instruction whose first operand is in parentheses has a comma outside of them.
  */
@@ -82,7 +61,7 @@ static bool unknown_statement(tvm_asm *as) {
                              tvm_asm_found(as, token, found));
     tvm_asm_word(as, &text, &length);
     const tvm_op_info *later = tvm_op(tvm_op_by_name(text, length));
-    if (later && later->since > as->version) {
+    if (later && later->since > as->text.version) {
         snprintf(hint, sizeof hint, "write '.vasm %u'", later->since);
         return tvm_asm_error(as, token, hint, "'%s' came with version %u of the language", later->mnemonic,
                              later->since);
@@ -94,13 +73,13 @@ static bool unknown_statement(tvm_asm *as) {
     offer_mnemonics(&instructions, true);
     for (size_t i = 0; i < sizeof own_words / sizeof *own_words; i++)
         tvm_suggest_offer(&instructions, own_words[i], strlen(own_words[i]));
-    tvm_asm_offer_directives(&directives);
+    tvm_suggest_offer_all(&directives, tvm_asm_directive_name);
     const char *foreign = tvm_foreign_hint(text, length);
     bool directive = directives.distance < instructions.distance;
     const char *shown = tvm_suggest_hint(directive ? &directives : &instructions, directive ? "." : "", hint);
     tvm_token whole = *token;
     whole.length = length;
-    if (as->left_out && tvm_asm_is(as, tvm_asm_ahead(as, 1), "(")) return false; /* a macro, maybe */
+    if (as->text.left_out && tvm_asm_is(as, tvm_asm_ahead(as, 1), "(")) return false; /* a macro, maybe */
     return tvm_asm_error(as, &whole, foreign ? foreign : shown, "unknown instruction '%.*s'",
                          length > 80 ? 80 : (int)length, text);
 }
@@ -172,7 +151,8 @@ static bool looks_like_mnemonic(const tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     if (token->kind != TVM_TOKEN_NAME || token->pasted) return false;
     uint32_t count = tvm_asm_word(as, &text, &length);
-    if (tvm_symbols_find(&as->names, text, token->length) || tvm_asm_find_parameter(as, text, token->length))
+    if (tvm_symbols_find(&as->statics.names, text, token->length) ||
+        tvm_asm_find_parameter(as, text, token->length))
         return false;
     const tvm_token *after = tvm_asm_ahead(as, count);
     bool operand = after->kind == TVM_TOKEN_NAME ||
@@ -195,8 +175,8 @@ static bool assigned_name(tvm_asm *as, const char **name, uint32_t *length) {
 /* What stands behind `%name`. */
 static bool assign(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
     uint32_t tokens;
-    as->assigned = name;
-    as->assigned_length = length;
+    as->statement.assigned = name;
+    as->statement.assigned_length = length;
     bool good = tvm_asm_expect(as, "=", "after the variable");
     const tvm_token *token = tvm_asm_peek(as);
     unsigned op = good ? tvm_asm_mnemonic(as, &tokens) : TVM_OP_COUNT;
@@ -220,10 +200,10 @@ static bool assign(tvm_asm *as, const tvm_token *result, const char *name, uint3
 static bool element(tvm_asm *as, const tvm_token *result, const char *name, uint32_t length) {
     const tvm_token *token = tvm_asm_next(as);
     tvm_value indices, first;
-    uint32_t from = as->at;
+    uint32_t from = as->text.at;
     if (!tvm_asm_expression(as, &first)) return false;
     if (!tvm_asm_accept(as, "to")) {
-        as->at = from;
+        as->text.at = from;
         return tvm_asm_list(as, "]", &indices) && tvm_asm_element_name(as, token, &indices, &name, &length) &&
                assign(as, result, name, length);
     }
@@ -239,14 +219,14 @@ static bool element(tvm_asm *as, const tvm_token *result, const char *name, uint
     if (first.as.i < 0 || end - first.as.i > TVM_ASM_ARRAY)
         return tvm_asm_invalid(as, token, NULL, "a statement assigns at most %d elements, from 0 on",
                                TVM_ASM_ARRAY);
-    uint32_t at = as->at;
+    uint32_t at = as->text.at;
     bool good = true;
     if (first.as.i >= end) tvm_asm_skip_statement(as);
     for (int64_t i = first.as.i; good && i < end; i++) {
         tvm_value index = tvm_value_integer(i), list = {.kind = TVM_VALUE_LIST, .as.list = {&index, 1}};
         const char *element_name = name;
         uint32_t element_length = length;
-        as->at = at;
+        as->text.at = at;
         good = tvm_asm_element_name(as, token, &list, &element_name, &element_length) &&
                assign(as, result, element_name, element_length);
     }
@@ -265,13 +245,13 @@ static bool with_result(tvm_asm *as) {
 /* ---- control ---- */
 
 static bool open_control(tvm_asm *as, const tvm_token *token, unsigned op) {
-    if (as->control_count == TVM_ASM_CONTROLS) {
+    if (as->kernel.control_count == TVM_ASM_CONTROLS) {
         tvm_asm_error(as, token, NULL, "control nested deeper than %d", TVM_ASM_CONTROLS);
-        as->stopped = true;
+        as->report.stopped = true;
         return false;
     }
-    as->controls[as->control_count++] = (tvm_control){
-        .op = (uint16_t)op, .source = as->source, .token = (uint32_t)(token - as->source->tokens)};
+    as->kernel.controls[as->kernel.control_count++] = (tvm_control){
+        .op = (uint16_t)op, .source = as->text.source, .token = (uint32_t)(token - as->text.source->tokens)};
     return true;
 }
 
@@ -313,7 +293,7 @@ static bool loop_stages(tvm_asm *as, int64_t *stages) {
     const tvm_token *token = tvm_asm_peek(as);
     *stages = 0;
     if (!tvm_asm_accept(as, "pipeline")) return true;
-    if (as->version < 3)
+    if (as->text.version < 3)
         return tvm_asm_error(as, token, "write '.vasm 3'",
                              "pipelined loops came with version 3 of the language");
     return tvm_asm_static_integer(as, 1, UINT32_MAX, "the stages", stages);
@@ -418,8 +398,8 @@ static bool role(tvm_asm *as) {
         const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
         const tvm_insn *insn = &kernel->insns[kernel->insn_count - 1];
         tvm_role made = tvm_role_of(kernel, insn);
-        as->role = insn->result;
-        as->team = tvm_role_team(&made, 0);
+        as->kernel.role = insn->result;
+        as->kernel.team = tvm_role_team(&made, 0);
     } else {
         tvm_asm_poison_slot(as, name, length);
     }
@@ -428,7 +408,8 @@ static bool role(tvm_asm *as) {
 
 static bool otherwise(tvm_asm *as, bool is_elif) {
     const tvm_token *token = tvm_asm_next(as);
-    tvm_control *control = as->control_count ? &as->controls[as->control_count - 1] : NULL;
+    tvm_control *control =
+        as->kernel.control_count ? &as->kernel.controls[as->kernel.control_count - 1] : NULL;
     if (!control || control->op != TVM_OP_IF)
         return tvm_asm_error(as, token, NULL, "'%s' without 'if'", is_elif ? "elif" : "else");
     if (control->has_else)
@@ -447,21 +428,21 @@ static bool otherwise(tvm_asm *as, bool is_elif) {
 static bool end(tvm_asm *as) {
     const tvm_token *token = tvm_asm_next(as);
     if (!tvm_asm_expect_end(as)) return false;
-    if (!as->control_count)
+    if (!as->kernel.control_count)
         return tvm_asm_error(as, token, "the kernel itself ends with .end",
                              "'end' without 'for', 'while', 'if' or 'role'");
-    const tvm_control *control = &as->controls[--as->control_count];
-    if (control->op == TVM_OP_ROLE) as->role = TVM_NONE;
+    const tvm_control *control = &as->kernel.controls[--as->kernel.control_count];
+    if (control->op == TVM_OP_ROLE) as->kernel.role = TVM_NONE;
     for (uint32_t i = 0; i <= control->elifs; i++)
         if (!tvm_asm_emit(as, token, TVM_OP_END, TVM_NONE, NULL, 0)) return false;
     return true;
 }
 
 static bool in_loop(tvm_asm *as, const tvm_token *token) {
-    for (unsigned i = as->control_count; i-- > 0;)
-        if (tvm_op(as->controls[i].op)->class == TVM_CLASS_LOOP) return true;
+    for (unsigned i = as->kernel.control_count; i-- > 0;)
+        if (tvm_op(as->kernel.controls[i].op)->class == TVM_CLASS_LOOP) return true;
     return tvm_asm_error(as, token, NULL, "'%.*s' outside of a loop", (int)token->length,
-                         tvm_token_text(as->source, token));
+                         tvm_token_text(as->text.source, token));
 }
 
 /* ---- the statement ---- */
@@ -478,7 +459,7 @@ static bool without_result(tvm_asm *as) {
                              tvm_op(op)->mnemonic);
     }
     if (tvm_op(op)->class == TVM_CLASS_JUMP && !in_loop(as, token)) return false;
-    as->reports = tvm_op(op)->class == TVM_CLASS_REPORT;
+    as->statement.reports = tvm_op(op)->class == TVM_CLASS_REPORT;
     for (uint32_t i = 0; i < tokens; i++) tvm_asm_next(as);
     return tvm_asm_instruction(as, token, op, NULL, NULL, 0);
 }
@@ -487,18 +468,18 @@ static bool bare_assignment(tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     char hint[80];
     snprintf(hint, sizeof hint, "variables are written with '%%': '%%%.*s = ...'",
-             token->length > 32 ? 32 : (int)token->length, tvm_token_text(as->source, token));
+             token->length > 32 ? 32 : (int)token->length, tvm_token_text(as->text.source, token));
     return tvm_asm_error(as, token, hint, "'%.*s' cannot be assigned", (int)token->length,
-                         tvm_token_text(as->source, token));
+                         tvm_token_text(as->text.source, token));
 }
 
 void tvm_asm_statement(tvm_asm *as) {
-    uint32_t from = as->at;
+    uint32_t from = as->text.at;
     bool good;
-    as->beside = 0;
-    as->assigned = NULL;
-    as->reports = false;
-    as->statement_line = tvm_asm_peek(as)->line;
+    as->statement.beside = 0;
+    as->statement.assigned = NULL;
+    as->statement.reports = false;
+    as->statement.line = tvm_asm_peek(as)->line;
     if (tvm_asm_at_local(as)) {
         good = with_result(as);
     } else if (tvm_asm_at(as, "for")) {
@@ -507,7 +488,7 @@ void tvm_asm_statement(tvm_asm *as) {
         good = while_or_if(as, TVM_OP_WHILE);
     } else if (tvm_asm_at(as, "if")) {
         good = while_or_if(as, TVM_OP_IF);
-    } else if (as->version >= tvm_op(TVM_OP_ROLE)->since && tvm_asm_at(as, "role")) {
+    } else if (as->text.version >= tvm_op(TVM_OP_ROLE)->since && tvm_asm_at(as, "role")) {
         good = role(as);
     } else if (tvm_asm_at(as, "elif") || tvm_asm_at(as, "else")) {
         good = otherwise(as, tvm_asm_at(as, "elif"));
@@ -519,6 +500,6 @@ void tvm_asm_statement(tvm_asm *as) {
         good = without_result(as);
     }
     /* The end of the statement has been consumed unless an error came before it. */
-    bool consumed = as->at > from && as->source->tokens[as->at - 1].kind == TVM_TOKEN_NEWLINE;
+    bool consumed = as->text.at > from && as->text.source->tokens[as->text.at - 1].kind == TVM_TOKEN_NEWLINE;
     if (!good && !consumed) tvm_asm_skip_statement(as);
 }

@@ -42,6 +42,11 @@ void tvm_suggest_offer(tvm_suggest *suggest, const char *name, size_t length) {
     suggest->best[length] = '\0';
 }
 
+void tvm_suggest_offer_all(tvm_suggest *suggest, const char *(*name)(size_t index)) {
+    const char *offered;
+    for (size_t i = 0; (offered = name(i)); i++) tvm_suggest_offer(suggest, offered, strlen(offered));
+}
+
 const char *tvm_suggest_best(const tvm_suggest *suggest) {
     size_t tolerance = suggest->length / 3 + (suggest->length < 3);
     if (tolerance > 3) tolerance = 3;

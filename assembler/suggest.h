@@ -16,6 +16,8 @@ typedef struct tvm_suggest {
 
 void tvm_suggest_start(tvm_suggest *suggest, const char *wanted, size_t length);
 void tvm_suggest_offer(tvm_suggest *suggest, const char *name, size_t length);
+/* All names that the function gives, from index 0 to a NULL. */
+void tvm_suggest_offer_all(tvm_suggest *suggest, const char *(*name)(size_t index));
 /* The best name if it is near enough to be what was meant, else NULL. */
 const char *tvm_suggest_best(const tvm_suggest *suggest);
 /* `did you mean 'x'?` into hint, or NULL. */

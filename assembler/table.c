@@ -1,7 +1,15 @@
 /* Tables of values with named columns and rows: .table, and what is asked of them. */
+#include "table.h"
+
 #include <string.h>
 
-#include "parser.h"
+#include "cursor.h"
+#include "directives.h"
+#include "expressions.h"
+#include "frames.h"
+#include "names.h"
+#include "report.h"
+#include "suggest.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -121,25 +129,25 @@ static bool read_rows(tvm_asm *as, const tvm_token *token, tvm_table *table) {
     bool good = true;
     for (;;) {
         while (tvm_asm_peek(as)->kind == TVM_TOKEN_NEWLINE) tvm_asm_next(as);
-        if (tvm_asm_peek(as)->kind == TVM_TOKEN_END || as->stopped)
+        if (tvm_asm_peek(as)->kind == TVM_TOKEN_END || as->report.stopped)
             return tvm_asm_error(as, token, NULL, "'.table' without '.endtable'");
         if (at_endtable(as)) break;
         if (table->row_count == TVM_ASM_LIST) {
             tvm_asm_error(as, tvm_asm_peek(as), "several tables, or a .for over numbers, may do",
                           "a table has at most %d rows", TVM_ASM_LIST);
-            as->stopped = true;
+            as->report.stopped = true;
             return false;
         }
         if (add_row(as, table, &rows, &capacity)) continue;
         good = false;
-        if (as->source->tokens[as->at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
+        if (as->text.source->tokens[as->text.at - 1].kind != TVM_TOKEN_NEWLINE) tvm_asm_skip_statement(as);
     }
     tvm_asm_next(as);
     tvm_asm_next(as);
     return tvm_asm_expect_end(as) && good;
 }
 
-bool tvm_asm_table(tvm_asm *as, const tvm_token *token) {
+bool tvm_directive_table(tvm_asm *as, const tvm_token *token) {
     const tvm_token *at = tvm_asm_peek(as);
     const char *name;
     tvm_table *table = tvm_arena_alloc(&as->keep, sizeof *table);
@@ -157,6 +165,10 @@ bool tvm_asm_table(tvm_asm *as, const tvm_token *token) {
     tvm_value value =
         good ? (tvm_value){.kind = TVM_VALUE_TABLE, .as.record = {table, 0}} : tvm_value_poison();
     return tvm_asm_define(as, at, table->name.name, table->name.length, &value) && good;
+}
+
+bool tvm_directive_endtable(tvm_asm *as, const tvm_token *token) {
+    return tvm_asm_error(as, token, NULL, "'.endtable' without '.table'");
 }
 
 /* ---- what a table has ---- */

@@ -1,11 +1,15 @@
 /* .tune NAME in [VALUE, ...], ... [if CONDITION]: constants whose best values are to be found by measuring. A
  * program is assembled with one point of the space that its .tune make together, the first unless -D says
  * otherwise; tvm-tune asks for the others. */
-#include "parser.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "cursor.h"
+#include "directives.h"
+#include "expressions.h"
+#include "names.h"
+#include "report.h"
 
 static tvm_value *point_of(const tvm_tunes *t, uint32_t point) {
     return &t->values[(size_t)point * TVM_TUNE_NAMES];
@@ -17,7 +21,7 @@ static bool is_tunable(const tvm_value *v) {
 
 /* Each point so far with each value of the list: the last name varies fastest. */
 static bool multiply(tvm_asm *as, const tvm_token *token, const tvm_value *list) {
-    tvm_tunes *t = &as->tunes;
+    tvm_tunes *t = &as->statics.tunes;
     uint32_t points = t->points ? t->points : 1, count = list->as.list.count;
     if ((uint64_t)points * count > TVM_TUNE_POINTS)
         return tvm_asm_invalid(as, token, NULL, "the space has more than %d points", TVM_TUNE_POINTS);
@@ -37,7 +41,7 @@ static bool multiply(tvm_asm *as, const tvm_token *token, const tvm_value *list)
 
 /* NAME in [VALUE, ...]; a value that -D gives is the only one. */
 static bool one_name(tvm_asm *as) {
-    tvm_tunes *t = &as->tunes;
+    tvm_tunes *t = &as->statics.tunes;
     const char *name;
     uint32_t length;
     tvm_value list;
@@ -85,16 +89,16 @@ static bool one_name(tvm_asm *as) {
 /* Reads the condition, which begins at the cursor, once for each point, whose values have their names, and
  * drops the points for which it does not hold. */
 static bool filter(tvm_asm *as) {
-    tvm_tunes *t = &as->tunes;
-    uint32_t begin = as->at, kept = 0;
+    tvm_tunes *t = &as->statics.tunes;
+    uint32_t begin = as->text.at, kept = 0;
     for (uint32_t p = 0; p < t->points; p++) {
         bool holds = false, good = true;
-        as->at = begin;
-        tvm_symbols_enter(&as->names);
+        as->text.at = begin;
+        tvm_symbols_enter(&as->statics.names);
         for (unsigned n = 0; n < t->names && good; n++)
             good = tvm_asm_define(as, t->token[n], t->name[n].name, t->name[n].length, &point_of(t, p)[n]);
         good = good && tvm_asm_condition(as, "the condition of a space to tune", &holds);
-        tvm_symbols_leave(&as->names);
+        tvm_symbols_leave(&as->statics.names);
         if (!good) return false;
         if (!holds) continue;
         if (kept != p) memcpy(point_of(t, kept), point_of(t, p), TVM_TUNE_NAMES * sizeof *t->values);
@@ -115,7 +119,7 @@ static const char *value_text(const tvm_value *value, char text[TVM_TUNE_VALUE])
 
 /* For the one who asked. */
 static bool fill_space(tvm_asm *as, tvm_tune_space *space) {
-    const tvm_tunes *t = &as->tunes;
+    const tvm_tunes *t = &as->statics.tunes;
     tvm_tune_space_free(space);
     space->values = calloc((size_t)t->points * t->names, sizeof *space->values);
     if (!space->values) return tvm_asm_no_memory(as);
@@ -134,14 +138,14 @@ void tvm_tune_space_free(tvm_tune_space *space) {
     *space = (tvm_tune_space){.values = NULL};
 }
 
-bool tvm_asm_tune(tvm_asm *as, const tvm_token *token) {
-    tvm_tunes *t = &as->tunes;
+bool tvm_directive_tune(tvm_asm *as, const tvm_token *token) {
+    tvm_tunes *t = &as->statics.tunes;
     unsigned before = t->names;
     tvm_value settled[TVM_TUNE_NAMES];
-    if (as->version < 3)
+    if (as->text.version < 3)
         return tvm_asm_error(as, token, NULL,
                              "'.tune' is of version 3 of the language: begin with '.vasm 3'");
-    if (as->names.scope != 0)
+    if (as->statics.names.scope != 0)
         return tvm_asm_error(as, token, NULL, "'.tune' stands outside of loops, macros and scopes");
     if (before) memcpy(settled, t->values, sizeof settled);
     do {

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parser.h"
-
 tvm_value tvm_value_integer(int64_t i) {
     return (tvm_value){.kind = TVM_VALUE_INTEGER, .as.i = i};
 }
@@ -83,6 +81,33 @@ tvm_value tvm_value_copy(tvm_arena *arena, const tvm_value *value) {
     }
 }
 
+bool tvm_value_is_literal(const tvm_value *value) {
+    return (value->kind == TVM_VALUE_INTEGER || value->kind == TVM_VALUE_FLOAT) &&
+           value->type.kind == TVM_KIND_NONE;
+}
+
+tvm_scalar tvm_value_scalar(const tvm_value *value) {
+    return value->kind == TVM_VALUE_FLOAT ? (tvm_scalar){.f = value->as.f} : (tvm_scalar){.i = value->as.i};
+}
+
+tvm_value tvm_value_of_scalar(tvm_dtype type, tvm_scalar scalar) {
+    tvm_value value = {.kind = TVM_VALUE_INTEGER, .type = type};
+    if (type.kind == TVM_KIND_FLOAT) {
+        value.kind = TVM_VALUE_FLOAT;
+        value.as.f = scalar.f;
+    } else {
+        if (type.kind == TVM_KIND_BOOL) value.kind = TVM_VALUE_BOOL;
+        value.as.i = scalar.i;
+    }
+    return value;
+}
+
+tvm_value tvm_value_as(const tvm_value *value, tvm_dtype type) {
+    tvm_dtype from = value->type;
+    if (tvm_value_is_literal(value)) from = value->kind == TVM_VALUE_FLOAT ? TVM_F64 : TVM_I(64);
+    return tvm_value_of_scalar(type, tvm_scalar_cast(type, from, tvm_value_scalar(value)));
+}
+
 static double as_double(const tvm_value *value) {
     return value->kind == TVM_VALUE_FLOAT ? value->as.f : (double)value->as.i;
 }
@@ -118,6 +143,25 @@ bool tvm_value_equal(const tvm_value *a, const tvm_value *b) {
     }
 }
 
+const char *tvm_slot_what(tvm_slot_kind kind) {
+    switch (kind) {
+    case TVM_SLOT_SCALAR:
+        return "a scalar";
+    case TVM_SLOT_REGISTER:
+        return "a register tensor";
+    case TVM_SLOT_SHARED:
+        return "a shared tensor";
+    case TVM_SLOT_GLOBAL:
+        return "a global tensor";
+    case TVM_SLOT_BARRIER:
+        return "an array of mbarriers";
+    case TVM_SLOT_NONE:
+    case TVM_SLOT_KINDS:
+        break;
+    }
+    return "nothing";
+}
+
 const char *tvm_value_what(const tvm_value *value) {
     switch (value->kind) {
     case TVM_VALUE_INTEGER:
@@ -141,7 +185,7 @@ const char *tvm_value_what(const tvm_value *value) {
     case TVM_VALUE_EXPR:
         return "a run-time scalar";
     case TVM_VALUE_TENSOR:
-        return tvm_asm_slot_what((tvm_slot_kind)value->as.tensor.kind);
+        return tvm_slot_what((tvm_slot_kind)value->as.tensor.kind);
     case TVM_VALUE_MACRO:
         return "a macro";
     case TVM_VALUE_SIGNATURE:

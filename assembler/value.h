@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 #include "arena.h"
-#include "layout.h"
-#include "types.h"
+#include "program.h"
 
 typedef enum tvm_value_kind {
     TVM_VALUE_POISON, /* the result of an error already reported: whatever is made of it is silent poison */
@@ -76,6 +75,29 @@ typedef struct tvm_value {
     } as;
 } tvm_value;
 
+/* A name, not terminated. */
+typedef struct tvm_word {
+    const char *name;
+    uint32_t length;
+} tvm_word;
+
+/* .table: values in named columns and rows. */
+typedef struct tvm_row {
+    tvm_word name;
+    const tvm_value *values; /* one a column */
+    bool kept;               /* its condition holds */
+} tvm_row;
+
+typedef struct tvm_table {
+    tvm_word name;
+    const tvm_word *columns;
+    uint32_t column_count;
+    const tvm_row *rows;
+    uint32_t row_count;
+    uint32_t *index;     /* rows by the hashes of their names, one more than their numbers; 0: none */
+    uint32_t index_size; /* a power of two above the rows' number */
+} tvm_table;
+
 static inline tvm_value tvm_value_poison(void) {
     return (tvm_value){.kind = TVM_VALUE_POISON};
 }
@@ -92,13 +114,22 @@ bool tvm_value_is_number(const tvm_value *value); /* static integer, float or bo
 bool tvm_value_is_scalar(const tvm_value *value); /* number or run-time scalar */
 bool tvm_value_is_static(const tvm_value *value); /* anything but a run-time scalar or a tensor */
 
+/* A static integer or float that adapts to its surroundings. */
+bool tvm_value_is_literal(const tvm_value *value);
+/* A number as a scalar, and back. */
+tvm_scalar tvm_value_scalar(const tvm_value *value);
+tvm_value tvm_value_of_scalar(tvm_dtype type, tvm_scalar scalar);
+/* A number as one of a type; literals are exact numbers of 64 bits before. */
+tvm_value tvm_value_as(const tvm_value *value, tvm_dtype type);
+
 /* Deep copy into another arena; poison when it is exhausted. */
 tvm_value tvm_value_copy(tvm_arena *arena, const tvm_value *value);
 
 /* Equality of static values of one kind; numbers by value. */
 bool tvm_value_equal(const tvm_value *a, const tvm_value *b);
 
-/* "a register layout", for messages. */
+/* "a register tensor", "a register layout", for messages. */
+const char *tvm_slot_what(tvm_slot_kind kind);
 const char *tvm_value_what(const tvm_value *value);
 /* Short text of the value itself, for messages and ${...}: numbers, types and strings in full. */
 const char *tvm_value_text(const tvm_value *value, char text[64]);

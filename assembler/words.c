@@ -2,9 +2,12 @@
 
 #include <string.h>
 
+#include "builtins.h"
+#include "directive_names.h"
 #include "expr_text.h"
 #include "layout.h"
-#include "parser.h"
+#include "layout_builtins.h"
+#include "statement.h"
 
 /* Words that statements have between their parts, beside the names of operands. */
 static const char *const joining[] = {"to", "in", "global", "cost"};

@@ -65,7 +65,7 @@ def check_words(grammar, source):
         for line in (f"    {word} %x", f"    %y = {word} %x, 1", f"    {word}"):
             scope = {s for s in grammar.scopes(line)[line.index(word) : line.index(word) + len(word)]}
             check(scope in ({INSTRUCTION}, {CONTROL}), f"'{line}': {scope}")
-    for word in names(source / "assembler/directives.c", r'^    \{"(\w+)", \w+, (?:ANYWHERE|TOP|IN)'):
+    for word in names(source / "assembler/directive_names.def", r"^TVM_DIRECTIVE\((\w+),"):
         check(grammar.has(f".{word} 3", f".{word}", "keyword.control.directive.vasm"), f".{word}")
         check(not grammar.has(f"x.{word}", f".{word}", "keyword.control.directive.vasm"), f"x.{word}")
     types = names(source / "isa/types.c", r'^    X\("(\w+)",')

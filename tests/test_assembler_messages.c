@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "assembler_kit.h"
+#include "directive_names.h"
 #include "foreign.h"
 #include "lexer.h"
 #include "suite_kit.h"

@@ -1,9 +1,9 @@
-/* Private to assembler/: an instruction while it is read. instruction.c walks the operand list of its row of
- * the opcode table, operand.c reads one operand of it. */
-#ifndef TVM_ASSEMBLER_READING_H
-#define TVM_ASSEMBLER_READING_H
+/* One operand of an instruction. instruction.c walks the operand list of the instruction's row. */
+#ifndef TVM_ASSEMBLER_OPERAND_H
+#define TVM_ASSEMBLER_OPERAND_H
 
-#include "parser.h"
+#include "state.h"
+#include "typing.h"
 
 /* A scalar operand whose node is made once all operands are known: a literal takes part in f64 arithmetic as
  * f64. */

@@ -1,0 +1,20 @@
+/* Instructions, read by the operand list of their row of the opcode table. */
+#ifndef TVM_ASSEMBLER_INSTRUCTION_H
+#define TVM_ASSEMBLER_INSTRUCTION_H
+
+#include "state.h"
+
+/* Longest mnemonic of the version of the language at the cursor: its opcode and how many tokens; TVM_OP_COUNT
+ * if there is none. */
+unsigned tvm_asm_mnemonic(const tvm_asm *as, uint32_t *tokens);
+/* The hyphenated word at the cursor, whatever it means. */
+uint32_t tvm_asm_word(const tvm_asm *as, const char **text, uint32_t *length);
+bool tvm_asm_instruction(tvm_asm *as, const tvm_token *token, unsigned op, const tvm_token *result,
+                         const char *result_name, uint32_t result_length);
+/* Reads the operands of a nested instruction, up to and with the closing parenthesis. */
+bool tvm_asm_nested_operands(tvm_asm *as, const tvm_token *token, unsigned op, tvm_value *value);
+/* The instruction of an operator or function whose operands are tensors, or tensors and scalars. */
+bool tvm_asm_tensor_operation(tvm_asm *as, unsigned op, const tvm_token *token, const tvm_value *operands,
+                              uint32_t count, tvm_value *value);
+
+#endif

@@ -1,0 +1,117 @@
+/* .include, and the files that are being read. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cursor.h"
+#include "directives.h"
+#include "fileio.h"
+#include "report.h"
+#include "run.h"
+
+/* folder (with its slash, may be empty) + file, in scratch memory. */
+static char *joined(tvm_asm *as, const char *folder, size_t length, bool slash, const char *file) {
+    size_t size = length + strlen(file) + 4;
+    char *path = tvm_arena_alloc(&as->scratch, size);
+    if (!path) return NULL;
+    snprintf(path, size, "%.*s%s%s", (int)length, folder, slash ? "/" : "", file);
+    if (strcmp(path, "-") == 0) snprintf(path, size, "./-");
+    return path;
+}
+
+static const tvm_source *known_source(const tvm_asm *as, const char *path) {
+    for (const tvm_source *source = as->text.sources; source; source = source->next)
+        if (strcmp(source->name, path) == 0) return source;
+    return NULL;
+}
+
+static const tvm_source *read_source(tvm_asm *as, const tvm_token *token, const char *path) {
+    uint8_t *bytes = NULL;
+    const char *text;
+    size_t size;
+    tvm_diags diags = {0};
+    if (as->options && as->options->reads) as->options->reads(as->options->closure, path);
+    bool open = as->options && as->options->open_text &&
+                as->options->open_text(as->options->open_context, path, &text, &size);
+    if (!open && tvm_file_read(path, TVM_SOURCE_MAX, &bytes, &size, &diags) != TVM_OK) {
+        tvm_asm_error(as, token, NULL, "%s",
+                      diags.count ? diags.items[0].message : "the file cannot be read");
+        tvm_diags_free(&diags);
+        return NULL;
+    }
+    if (!open) text = (const char *)bytes;
+    unsigned errors = as->report.errors;
+    tvm_source *source =
+        tvm_source_new(path, text, size, TVM_ASM_ERRORS, &as->report.errors, as->report.diags);
+    free(bytes);
+    if (errors != as->report.errors && as->report.status == TVM_OK) as->report.status = TVM_SYNTAX;
+    if (as->report.errors >= TVM_ASM_ERRORS) as->report.stopped = true;
+    if (!source) {
+        if (as->report.status == TVM_OK) as->report.status = TVM_SYNTAX;
+        as->report.errors++;
+        as->report.stopped = true;
+        return NULL;
+    }
+    source->next = as->text.sources;
+    as->text.sources = source;
+    return source;
+}
+
+/* The source of an included file: beside the including one, then in each -I folder. */
+static const tvm_source *find_source(tvm_asm *as, const tvm_token *token, const char *file) {
+    const char *includer = as->text.source->name, *slash = strrchr(includer, '/');
+    size_t folder = file[0] == '/' || !slash ? 0 : (size_t)(slash - includer) + 1;
+    size_t folders = as->options && file[0] != '/' ? as->options->include_dir_count : 0;
+    for (size_t i = 0; i <= folders; i++) {
+        const char *path = i ? joined(as, as->options->include_dirs[i - 1],
+                                      strlen(as->options->include_dirs[i - 1]), true, file)
+                             : joined(as, includer, folder, false, file);
+        if (!path) {
+            tvm_asm_no_memory(as);
+            return NULL;
+        }
+        const tvm_source *source = known_source(as, path);
+        if (source) return source;
+        if (access(path, F_OK) == 0) return read_source(as, token, path);
+    }
+    tvm_asm_error(as, token, folders ? NULL : "folders to search are given with -I", "cannot find '%.200s'",
+                  file);
+    return NULL;
+}
+
+bool tvm_asm_push_source(tvm_asm *as, const tvm_source *source, uint32_t opener) {
+    if (as->text.frame_count == TVM_ASM_FRAMES) {
+        as->report.stopped = true;
+        return tvm_asm_error(as, tvm_asm_peek(as), NULL, "nested deeper than %d", TVM_ASM_FRAMES);
+    }
+    as->text.frames[as->text.frame_count++] = (tvm_frame){.kind = TVM_FRAME_FILE,
+                                                          .source = source,
+                                                          .opener = opener,
+                                                          .resume = as->text.at,
+                                                          .version = as->text.version};
+    as->text.includes++;
+    as->text.source = source;
+    as->text.at = 0;
+    return true;
+}
+
+bool tvm_directive_include(tvm_asm *as, const tvm_token *token) {
+    const tvm_token *file = tvm_asm_peek(as);
+    char found[80];
+    tvm_value name;
+    if (file->kind != TVM_TOKEN_STRING)
+        return tvm_asm_error(as, file, NULL, "expected a file name in quotes, found %s",
+                             tvm_asm_found(as, file, found));
+    tvm_asm_next(as);
+    if (!tvm_asm_string(as, file, &name) || !tvm_asm_expect_end(as)) return false;
+    if (as->text.includes >= TVM_ASM_INCLUDES) {
+        tvm_asm_error(as, file, "does the file include itself?", ".include nested deeper than %d",
+                      TVM_ASM_INCLUDES);
+        as->report.stopped = true;
+        return false;
+    }
+    const tvm_source *source = find_source(as, file, name.as.string.text);
+    if (!source) as->text.left_out = true;
+    return source && tvm_asm_push_source(as, source, (uint32_t)(token - as->text.source->tokens));
+}
