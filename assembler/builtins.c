@@ -1,43 +1,13 @@
 /* Functions of expressions over numbers and types. */
 #include "builtins.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "instruction.h"
+#include "layout_builtins.h"
 #include "operators.h"
 #include "report.h"
 #include "suggest.h"
-
-typedef bool builtin_function(tvm_asm *as, const tvm_call *call, tvm_value *value);
-
-typedef struct builtin {
-    const char *name;
-    builtin_function *function;
-    uint8_t least, most; /* arguments */
-} builtin;
-
-bool tvm_asm_arguments(tvm_asm *as, const tvm_call *call, uint32_t least, uint32_t most) {
-    if (call->count >= least && call->count <= most) return true;
-    const char *quantity =
-        call->count < least ? (least == most ? "" : "at least ") : (least == most ? "" : "at most ");
-    uint32_t expected = call->count < least ? least : most;
-    return tvm_asm_error(as, call->token, NULL, "%.*s takes %s%u argument%s, not %u", (int)call->length,
-                         call->name, quantity, expected, expected == 1 ? "" : "s", call->count);
-}
-
-bool tvm_asm_argument_integer(tvm_asm *as, const tvm_call *call, uint32_t index, int64_t least, int64_t most,
-                              int64_t *value) {
-    const tvm_value *argument = &call->args[index];
-    if (argument->kind != TVM_VALUE_INTEGER)
-        return tvm_asm_error(as, call->token, NULL, "argument %u of %.*s is a static integer, not %s",
-                             index + 1, (int)call->length, call->name, tvm_value_what(argument));
-    *value = argument->as.i;
-    if (*value >= least && *value <= most) return true;
-    return tvm_asm_invalid(as, call->token, NULL,
-                           "argument %u of %.*s is from %" PRId64 " to %" PRId64 ", not %" PRId64, index + 1,
-                           (int)call->length, call->name, least, most, *value);
-}
 
 static bool argument_dtype(tvm_asm *as, const tvm_call *call, tvm_dtype *type) {
     *type = (tvm_dtype){0};
@@ -50,26 +20,18 @@ static bool argument_dtype(tvm_asm *as, const tvm_call *call, tvm_dtype *type) {
 
 /* ---- numbers ---- */
 
-static bool fold_left(tvm_asm *as, tvm_expr_op op, const tvm_call *call, tvm_value *value) {
-    tvm_value result = call->args[0];
+/* The operator of that name, from left to right. */
+static bool call_operator(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+    unsigned op = 0;
+    while (strncmp(tvm_expr_op_info(op)->text, call->name, call->length) != 0 ||
+           tvm_expr_op_info(op)->text[call->length])
+        op++;
+    *value = call->args[0];
     for (uint32_t i = 1; i < call->count; i++) {
-        tvm_value left = result;
-        if (!tvm_asm_binary(as, op, call->token, &left, &call->args[i], &result)) return false;
+        const tvm_value left = *value;
+        if (!tvm_asm_binary(as, (tvm_expr_op)op, call->token, &left, &call->args[i], value)) return false;
     }
-    *value = result;
     return true;
-}
-
-static bool call_min(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return fold_left(as, TVM_EXPR_MIN, call, value);
-}
-
-static bool call_max(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return fold_left(as, TVM_EXPR_MAX, call, value);
-}
-
-static bool call_cdiv(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return fold_left(as, TVM_EXPR_CDIV, call, value);
 }
 
 static bool call_gcd(tvm_asm *as, const tvm_call *call, tvm_value *value) {
@@ -125,54 +87,24 @@ static bool call_len(tvm_asm *as, const tvm_call *call, tvm_value *value) {
 
 /* ---- types ---- */
 
-static bool call_bits(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_integer(type.bits);
-    return true;
-}
+#define QUESTIONS(X)                                                                                         \
+    X(bits, integer(type.bits))                                                                              \
+    X(is_float, bool(type.kind == TVM_KIND_FLOAT))                                                           \
+    X(is_signed, bool(type.kind == TVM_KIND_INT))                                                            \
+    X(is_unsigned, bool(type.kind == TVM_KIND_UINT))                                                         \
+    X(is_lowbit, bool(tvm_dtype_is_lowbit(type)))                                                            \
+    X(exponent_bits, integer(type.exponent))                                                                 \
+    X(mantissa_bits, integer(type.mantissa))                                                                 \
+    X(pair_exponent, integer(tvm_dtype_is_lowbit(type) ? tvm_pair_exponent(type) : 0))
 
-static bool call_is_float(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_bool(type.kind == TVM_KIND_FLOAT);
-    return true;
-}
-
-static bool call_is_signed(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_bool(type.kind == TVM_KIND_INT);
-    return true;
-}
-
-static bool call_is_unsigned(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_bool(type.kind == TVM_KIND_UINT);
-    return true;
-}
-
-static bool call_is_lowbit(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_bool(tvm_dtype_is_lowbit(type));
-    return true;
-}
-
-static bool call_exponent_bits(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_integer(type.exponent);
-    return true;
-}
-
-static bool call_mantissa_bits(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_integer(type.mantissa);
-    return true;
-}
+#define QUESTION(name, answer)                                                                               \
+    static bool call_##name(tvm_asm *as, const tvm_call *call, tvm_value *value) {                           \
+        tvm_dtype type;                                                                                      \
+        if (!argument_dtype(as, call, &type)) return false;                                                  \
+        *value = tvm_value_##answer;                                                                         \
+        return true;                                                                                         \
+    }
+QUESTIONS(QUESTION)
 
 static bool call_bias(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     tvm_dtype type;
@@ -183,17 +115,10 @@ static bool call_bias(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     return true;
 }
 
-static bool call_pair_exponent(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    tvm_dtype type;
-    if (!argument_dtype(as, call, &type)) return false;
-    *value = tvm_value_integer(tvm_dtype_is_lowbit(type) ? tvm_pair_exponent(type) : 0);
-    return true;
-}
-
-static const builtin builtins[] = {
-    {"min", call_min, 2, 64},
-    {"max", call_max, 2, 64},
-    {"cdiv", call_cdiv, 2, 2},
+static const tvm_builtin builtins[] = {
+    {"min", call_operator, 2, 64},
+    {"max", call_operator, 2, 64},
+    {"cdiv", call_operator, 2, 2},
     {"gcd", call_gcd, 2, 2},
     {"abs", call_abs, 1, 1},
     {"log2", call_log2, 1, 1},
@@ -211,14 +136,24 @@ static const builtin builtins[] = {
 
 enum { BUILTIN_COUNT = sizeof builtins / sizeof *builtins };
 
-bool tvm_asm_is_function(const char *name, size_t length) {
-    for (size_t i = 0; i < BUILTIN_COUNT; i++)
-        if (strlen(builtins[i].name) == length && memcmp(builtins[i].name, name, length) == 0) return true;
-    return false;
+static const tvm_builtin *row(size_t index) {
+    return index < BUILTIN_COUNT ? &builtins[index] : &tvm_layout_builtins[index - BUILTIN_COUNT];
 }
 
 const char *tvm_asm_function_name(size_t index) {
-    return index < BUILTIN_COUNT ? builtins[index].name : NULL;
+    return row(index)->name;
+}
+
+/* The index of the row, or that of the end. */
+static size_t find(const char *name, size_t length) {
+    size_t i = 0;
+    for (const char *known; (known = row(i)->name); i++)
+        if (strlen(known) == length && memcmp(known, name, length) == 0) break;
+    return i;
+}
+
+bool tvm_asm_is_function(const char *name, size_t length) {
+    return row(find(name, length))->name != NULL;
 }
 
 void tvm_asm_offer_types(tvm_suggest *suggest) {
@@ -249,11 +184,12 @@ static bool conversion(tvm_asm *as, const tvm_call *call, tvm_value *value, bool
 }
 
 bool tvm_asm_call(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known) {
-    for (size_t i = 0; i < BUILTIN_COUNT; i++) {
-        const builtin *b = &builtins[i];
-        if (strlen(b->name) != call->length || memcmp(b->name, call->name, call->length) != 0) continue;
-        *known = true;
-        return tvm_asm_arguments(as, call, b->least, b->most) && b->function(as, call, value);
+    size_t index = find(call->name, call->length);
+    if (index >= BUILTIN_COUNT) { /* the name of a type means that before a function of layouts */
+        bool good = conversion(as, call, value, known);
+        if (*known || !row(index)->name) return good;
     }
-    return conversion(as, call, value, known);
+    *known = true;
+    return tvm_asm_arguments(as, call, row(index)->least, row(index)->most) &&
+           row(index)->function(as, call, value);
 }

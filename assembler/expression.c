@@ -86,13 +86,11 @@ static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t
         return tvm_asm_error(as, token, NULL, "'%.*s' is a macro: a call of it is a statement", (int)length,
                              name);
     if (!tvm_asm_call(as, &made, value, &known)) return false;
-    if (!known && !tvm_asm_call_layout(as, &made, value, &known)) return false;
     if (known) return true;
     tvm_suggest suggest;
     char hint[96];
     tvm_suggest_start(&suggest, name, length);
     tvm_suggest_offer_all(&suggest, tvm_asm_function_name);
-    tvm_suggest_offer_all(&suggest, tvm_asm_layout_function_name);
     const char *foreign = tvm_foreign_hint(name, length);
     return tvm_asm_error(as, token, foreign ? foreign : tvm_suggest_hint(&suggest, "", hint),
                          "unknown function '%.*s'", (int)length, name);

@@ -3,17 +3,8 @@
 
 #include <string.h>
 
-#include "builtins.h"
 #include "report.h"
 #include "shapes.h"
-
-typedef bool layout_function(tvm_asm *as, const tvm_call *call, tvm_value *value);
-
-typedef struct layout_builtin {
-    const char *name;
-    layout_function *function;
-    uint8_t least, most; /* arguments */
-} layout_builtin;
 
 enum { ARGUMENTS_MAX = 64 };
 
@@ -59,21 +50,15 @@ static bool call_primitive(tvm_asm *as, const tvm_call *call, primitive *make, t
     return made(as, call, make(rank, shape, &layout, &why), &why, &layout, value);
 }
 
-static bool call_local(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_primitive(as, call, tvm_layout_local, value);
-}
-
-static bool call_spatial(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_primitive(as, call, tvm_layout_spatial, value);
-}
-
-static bool call_column_local(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_primitive(as, call, tvm_layout_column_local, value);
-}
-
-static bool call_column_spatial(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_primitive(as, call, tvm_layout_column_spatial, value);
-}
+/* A function that hands its operation of layout.h to one of those that read arguments. */
+#define CALL(name, reader, operation)                                                                        \
+    static bool call_##name(tvm_asm *as, const tvm_call *call, tvm_value *value) {                           \
+        return reader(as, call, operation, value);                                                           \
+    }
+CALL(local, call_primitive, tvm_layout_local)
+CALL(spatial, call_primitive, tvm_layout_spatial)
+CALL(column_local, call_primitive, tvm_layout_column_local)
+CALL(column_spatial, call_primitive, tvm_layout_column_spatial)
 
 static bool call_replicated(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     int64_t threads, rank = 1;
@@ -203,17 +188,9 @@ static bool call_dimension(tvm_asm *as, const tvm_call *call, dimension_operatio
     return made(as, call, operation(layout, (unsigned)dim, &result, &why), &why, &result, value);
 }
 
-static bool call_reduce(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_dimension(as, call, tvm_layout_reduce, value);
-}
-
-static bool call_squeeze(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_dimension(as, call, tvm_layout_squeeze, value);
-}
-
-static bool call_unsqueeze(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_dimension(as, call, tvm_layout_unsqueeze, value);
-}
+CALL(reduce, call_dimension, tvm_layout_reduce)
+CALL(squeeze, call_dimension, tvm_layout_squeeze)
+CALL(unsqueeze, call_dimension, tvm_layout_unsqueeze)
 
 static bool call_permute(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     const tvm_layout *layout;
@@ -261,17 +238,9 @@ static bool call_pair(tvm_asm *as, const tvm_call *call, pair_operation *operati
     return made(as, call, operation(a, b, &result, &why), &why, &result, value);
 }
 
-static bool call_concat(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_pair(as, call, tvm_layout_concat, value);
-}
-
-static bool call_divide(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_pair(as, call, tvm_layout_divide_right, value);
-}
-
-static bool call_left_divide(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    return call_pair(as, call, tvm_layout_divide_left, value);
-}
+CALL(concat, call_pair, tvm_layout_concat)
+CALL(divide, call_pair, tvm_layout_divide_right)
+CALL(left_divide, call_pair, tvm_layout_divide_left)
 
 bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, const tvm_value *y,
                      tvm_value *value) {
@@ -291,26 +260,22 @@ bool tvm_asm_compose(tvm_asm *as, const tvm_token *token, const tvm_value *x, co
 
 /* ---- questions ---- */
 
-static bool call_threads(tvm_asm *as, const tvm_call *call, tvm_value *value) {
+typedef uint32_t question(const tvm_layout *layout);
+
+static uint32_t rank_of(const tvm_layout *layout) {
+    return layout->rank;
+}
+
+static bool call_question(tvm_asm *as, const tvm_call *call, question *ask, tvm_value *value) {
     const tvm_layout *layout;
     if (!argument_layout(as, call, 0, &layout)) return false;
-    *value = tvm_value_integer(tvm_layout_threads(layout));
+    *value = tvm_value_integer(ask(layout));
     return true;
 }
 
-static bool call_locals(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    const tvm_layout *layout;
-    if (!argument_layout(as, call, 0, &layout)) return false;
-    *value = tvm_value_integer(tvm_layout_locals(layout));
-    return true;
-}
-
-static bool call_rank(tvm_asm *as, const tvm_call *call, tvm_value *value) {
-    const tvm_layout *layout;
-    if (!argument_layout(as, call, 0, &layout)) return false;
-    *value = tvm_value_integer(layout->rank);
-    return true;
-}
+CALL(threads, call_question, tvm_layout_threads)
+CALL(locals, call_question, tvm_layout_locals)
+CALL(rank, call_question, rank_of)
 
 static bool call_extent(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     const tvm_layout *layout;
@@ -322,7 +287,7 @@ static bool call_extent(tvm_asm *as, const tvm_call *call, tvm_value *value) {
     return true;
 }
 
-static const layout_builtin builtins[] = {
+const tvm_builtin tvm_layout_builtins[] = {
     {"local", call_local, 1, TVM_MAX_RANK},
     {"spatial", call_spatial, 1, TVM_MAX_RANK},
     {"column_local", call_column_local, 1, TVM_MAX_RANK},
@@ -345,26 +310,5 @@ static const layout_builtin builtins[] = {
     {"locals", call_locals, 1, 1},
     {"rank", call_rank, 1, 1},
     {"extent", call_extent, 2, 2},
+    {NULL, NULL, 0, 0},
 };
-
-enum { BUILTIN_COUNT = sizeof builtins / sizeof *builtins };
-
-bool tvm_asm_is_layout_function(const char *name, size_t length) {
-    for (size_t i = 0; i < BUILTIN_COUNT; i++)
-        if (strlen(builtins[i].name) == length && memcmp(builtins[i].name, name, length) == 0) return true;
-    return false;
-}
-
-const char *tvm_asm_layout_function_name(size_t index) {
-    return index < BUILTIN_COUNT ? builtins[index].name : NULL;
-}
-
-bool tvm_asm_call_layout(tvm_asm *as, const tvm_call *call, tvm_value *value, bool *known) {
-    for (size_t i = 0; i < BUILTIN_COUNT; i++) {
-        const layout_builtin *b = &builtins[i];
-        if (strlen(b->name) != call->length || memcmp(b->name, call->name, call->length) != 0) continue;
-        *known = true;
-        return tvm_asm_arguments(as, call, b->least, b->most) && b->function(as, call, value);
-    }
-    return true;
-}

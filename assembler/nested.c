@@ -9,7 +9,6 @@
 #include "cursor.h"
 #include "expressions.h"
 #include "instruction.h"
-#include "layout_builtins.h"
 #include "report.h"
 
 /* Is the token one of the words that the first operand of an instruction may be? */
@@ -49,8 +48,7 @@ bool tvm_asm_at_nested(const tvm_asm *as, uint32_t *tokens) {
         return false;
     const char *name = tvm_op(op)->mnemonic;
     size_t length = strlen(name);
-    return !(tvm_asm_is_function(name, length) || tvm_asm_is_layout_function(name, length)) ||
-           begins_with_operand(as, op, *tokens);
+    return !tvm_asm_is_function(name, length) || begins_with_operand(as, op, *tokens);
 }
 
 bool tvm_asm_nested(tvm_asm *as, tvm_value *value) {

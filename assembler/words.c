@@ -6,7 +6,6 @@
 #include "directive_names.h"
 #include "expr_text.h"
 #include "layout.h"
-#include "layout_builtins.h"
 #include "statement.h"
 
 /* Words that statements have between their parts, beside the names of operands. */
@@ -119,7 +118,6 @@ void tvm_words_each(tvm_word_kind kind, tvm_word_visit *visit, void *context) {
     case TVM_WORD_FUNCTION:
         give_names(&v, tvm_asm_function_name);
         for (unsigned op = TVM_EXPR_HAS; op <= TVM_EXPR_LIMIT; op++) give(&v, tvm_expr_op_info(op)->text);
-        give_names(&v, tvm_asm_layout_function_name);
         break;
     case TVM_WORD_ATOM:
         give_names(&v, tvm_layout_atom_name);

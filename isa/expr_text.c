@@ -141,9 +141,7 @@ static void print_call(const printer *p, const tvm_expr *node, const tvm_expr_in
 
 static void print_operator(const printer *p, const tvm_expr *node) {
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
-    bool function = node->op == TVM_EXPR_CAST || node->op == TVM_EXPR_MIN || node->op == TVM_EXPR_MAX ||
-                    node->op == TVM_EXPR_CDIV;
-    if (function) {
+    if (info->precedence == TVM_EXPR_CALL) {
         print_call(p, node, info);
     } else if (info->arity == 1) {
         tvm_text_puts(p->out, info->text);

@@ -225,7 +225,7 @@ static tvm_status divide(const tvm_layout *layout, const tvm_layout *divisor, bo
         return TVM_OK;
     }
     return tvm_refuse(why, "the layout cannot be divided on the %s by the divisor",
-                             is_right ? "right" : "left");
+                      is_right ? "right" : "left");
 }
 
 tvm_status tvm_layout_divide_right(const tvm_layout *layout, const tvm_layout *divisor, tvm_layout *out,
@@ -371,7 +371,7 @@ tvm_status tvm_layout_reshape(const tvm_layout *layout, unsigned rank, const uin
     for (unsigned d = layout->rank; d-- > 0; flat *= layout->shape[d]) dim_stride[d] = flat;
     if (elements != flat)
         return tvm_refuse(why, "reshape of %llu elements to %llu", (unsigned long long)flat,
-                                 (unsigned long long)elements);
+                          (unsigned long long)elements);
     tvm_digits from, to;
     tvm_digits_of(layout, &from);
     tvm_digits_start(&to, rank, shape);
@@ -388,8 +388,7 @@ tvm_status tvm_layout_flatten(const tvm_layout *layout, tvm_layout *out, tvm_why
 
 tvm_status tvm_layout_concat(const tvm_layout *a, const tvm_layout *b, tvm_layout *out, tvm_why *why) {
     unsigned rank = (unsigned)a->rank + b->rank;
-    if (rank > TVM_MAX_RANK)
-        return tvm_refuse(why, "the rank would be %u, above %d", rank, TVM_MAX_RANK);
+    if (rank > TVM_MAX_RANK) return tvm_refuse(why, "the rank would be %u, above %d", rank, TVM_MAX_RANK);
     tvm_digits first, second;
     tvm_digits_of(a, &first);
     digits_padded(b, rank, &second);

@@ -50,8 +50,8 @@ static bool match_dims(const tvm_layout *operand, const tvm_layout *result, unsi
     for (unsigned d = 0; d < result->rank; d++) {
         uint32_t extent = d < missing ? 1 : operand->shape[d - missing];
         if (extent != 1 && extent != result->shape[d]) {
-            tvm_refuse(why, "extent %u does not broadcast to %u in dimension %u", extent,
-                              result->shape[d], d);
+            tvm_refuse(why, "extent %u does not broadcast to %u in dimension %u", extent, result->shape[d],
+                       d);
             return false;
         }
         to_dim[d] = extent == 1 ? NO_DIM : d - missing;
@@ -153,11 +153,10 @@ static tvm_status join_threads(joint *j, uint64_t threads, tvm_why *why) {
     for (; take_highest(j, &next); limit = next.below) {
         uint64_t reach = next.below * next.digit.size;
         if (limit % reach != 0)
-            return tvm_refuse(
-                why,
-                "dimensions %u and %u are spread over the same threads, so that no thread "
-                "holds all that the result needs",
-                above, next.digit.dim);
+            return tvm_refuse(why,
+                              "dimensions %u and %u are spread over the same threads, so that no thread "
+                              "holds all that the result needs",
+                              above, next.digit.dim);
         tvm_digit_push(&j->digits.spatial, (tvm_digit){.size = limit / reach});
         tvm_digit_push(&j->digits.spatial, next.digit);
         above = next.digit.dim;
@@ -201,8 +200,8 @@ static bool copies_agree(const tvm_layout *from, const tvm_layout *to, tvm_why *
         for (uint32_t t = 0; t < threads; t++) {
             uint32_t holder = t - t / below % size * below;
             if (held[t] == held[holder]) continue;
-            tvm_refuse(why, "threads %u and %u would hold the same elements but hold different bits",
-                              holder, t);
+            tvm_refuse(why, "threads %u and %u would hold the same elements but hold different bits", holder,
+                       t);
             return false;
         }
     }
@@ -216,8 +215,8 @@ bool tvm_layout_viewable(const tvm_layout *from, unsigned from_bits, const tvm_l
     uint64_t have = (uint64_t)from_bits * from_locals, want = (uint64_t)to_bits * to_locals;
     if (have != want) {
         tvm_refuse(why, "a thread holds %llu bits (%u elements of %u bits), not %llu (%u of %u)",
-                          (unsigned long long)have, from_locals, from_bits, (unsigned long long)want,
-                          to_locals, to_bits);
+                   (unsigned long long)have, from_locals, from_bits, (unsigned long long)want, to_locals,
+                   to_bits);
         return false;
     }
     return copies_agree(from, to, why);
@@ -274,20 +273,20 @@ static bool mma_operand_fits(const tvm_layout *outer, const tvm_layout *outer_c,
 /* Shapes [.., m, k], [.., k, n] and [.., m, n] with the same leading extents? */
 static bool mma_shapes_fit(const tvm_layout *a, const tvm_layout *b, const tvm_layout *c, tvm_why *why) {
     if (a->rank != c->rank || b->rank != c->rank) {
-        tvm_refuse(why, "a, b and c have ranks %u, %u and %u, expected the same rank", a->rank,
-                          b->rank, c->rank);
+        tvm_refuse(why, "a, b and c have ranks %u, %u and %u, expected the same rank", a->rank, b->rank,
+                   c->rank);
         return false;
     }
     unsigned m = c->rank - 2U, n = c->rank - 1U;
     for (unsigned d = 0; d < m; d++) {
         if (a->shape[d] == c->shape[d] && b->shape[d] == c->shape[d]) continue;
         tvm_refuse(why, "a, b and c have extents %u, %u and %u in batch dimension %u", a->shape[d],
-                          b->shape[d], c->shape[d], d);
+                   b->shape[d], c->shape[d], d);
         return false;
     }
     if (a->shape[m] == c->shape[m] && b->shape[n] == c->shape[n] && a->shape[n] == b->shape[m]) return true;
-    tvm_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[m],
-                      a->shape[n], b->shape[m], b->shape[n], c->shape[m], c->shape[n]);
+    tvm_refuse(why, "shapes [%u, %u] and [%u, %u] do not multiply to [%u, %u]", a->shape[m], a->shape[n],
+               b->shape[m], b->shape[n], c->shape[m], c->shape[n]);
     return false;
 }
 

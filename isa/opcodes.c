@@ -63,7 +63,8 @@ enum {
 };
 _Static_assert((int)ROWS == (int)TVM_OP_COUNT, "opcodes.def gives its numbers without gaps");
 
-#define TVM_EXPR(number, id, text, since, arity, precedence) [number] = {text, since, arity, precedence},
+#define TVM_EXPR(number, id, text, since, arity, precedence, takes, instruction)                             \
+    [number] = {text, since, arity, precedence, TVM_TAKES_##takes, instruction},
 static const tvm_expr_info expr_ops[TVM_EXPR_COUNT] = {
 #include "expr.def"
 };
@@ -130,6 +131,22 @@ tvm_opcode tvm_op_by_name(const char *mnemonic, size_t length) {
 
 const tvm_expr_info *tvm_expr_op_info(unsigned op) {
     return is_expr_op(op) ? &expr_ops[op] : NULL;
+}
+
+bool tvm_expr_takes_type(unsigned op, tvm_dtype type) {
+    switch (expr_ops[op].takes) {
+    case TVM_TAKES_ANY:
+        return true;
+    case TVM_TAKES_NUMBER:
+        return type.kind != TVM_KIND_BOOL;
+    case TVM_TAKES_INTEGER:
+        return tvm_dtype_is_integer(type);
+    case TVM_TAKES_BOOL:
+        return type.kind == TVM_KIND_BOOL;
+    case TVM_TAKES_NOTHING:
+        break;
+    }
+    return false;
 }
 
 /* An entry is  name:kind  name:=kind  with an optional [] after s, m, g, a and v, then an optional ?, then an

@@ -316,19 +316,44 @@ typedef struct tvm_expr {
     } value; /* of INTEGER and FLOAT, else i = 0 */
 } tvm_expr;
 
+typedef enum tvm_expr_takes {
+    TVM_TAKES_NOTHING,
+    TVM_TAKES_ANY,
+    TVM_TAKES_NUMBER,
+    TVM_TAKES_INTEGER,
+    TVM_TAKES_BOOL
+} tvm_expr_takes;
+
+enum { TVM_EXPR_CALL = 14 }; /* the precedence of what is written as a call */
+
+/* A row of expr.def. */
 typedef struct tvm_expr_info {
     const char *text;
     unsigned since; /* version of the language */
     unsigned arity;
     unsigned precedence;
+    tvm_expr_takes takes;
+    uint16_t instruction;
 } tvm_expr_info;
 const tvm_expr_info *tvm_expr_op_info(unsigned op);
 /* LT LE GT GE EQ NE, which stand together in expr.def. */
 static inline bool tvm_expr_is_comparison(unsigned op) {
     return op >= TVM_EXPR_LT && op <= TVM_EXPR_NE;
 }
-/* What a comparison gives of two values of which the first is less, equal or greater; none of them: a NaN. */
-bool tvm_expr_compares(unsigned op, bool less, bool equal, bool greater);
+/* For a comparison: of `b op a`, which holds where `a op b` does; and of what holds where it does not, NaN
+ * aside. */
+static inline tvm_expr_op tvm_expr_mirrored(unsigned op) {
+    static const uint8_t mirrored[] = {TVM_EXPR_GT, TVM_EXPR_GE, TVM_EXPR_LT,
+                                       TVM_EXPR_LE, TVM_EXPR_EQ, TVM_EXPR_NE};
+    return (tvm_expr_op)mirrored[op - TVM_EXPR_LT];
+}
+static inline tvm_expr_op tvm_expr_opposite(unsigned op) {
+    static const uint8_t opposite[] = {TVM_EXPR_GE, TVM_EXPR_GT, TVM_EXPR_LE,
+                                       TVM_EXPR_LT, TVM_EXPR_NE, TVM_EXPR_EQ};
+    return (tvm_expr_op)opposite[op - TVM_EXPR_LT];
+}
+/* May its operands, the condition of ?: aside, have this type? */
+bool tvm_expr_takes_type(unsigned op, tvm_dtype type);
 
 /* ---- slots: the variables of a kernel; the first param_count are its parameters ---- */
 

@@ -71,7 +71,8 @@ tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry) {
 tvm_status tvm_rule_ARRIVE_BARRIER(const tvm_rule *rule) {
     bool given = rule->operands[rule->at[1]].kind != TVM_OPERAND_NONE;
     if (given && tvm_rule_value(rule, 1) > TVM_MAX_PENDING)
-        return tvm_refuse(rule->why, "pending is %u, expected 0 to %d", tvm_rule_value(rule, 1), TVM_MAX_PENDING);
+        return tvm_refuse(rule->why, "pending is %u, expected 0 to %d", tvm_rule_value(rule, 1),
+                          TVM_MAX_PENDING);
     tvm_status status = tvm_rule_cluster_rank(rule, 2);
     return status == TVM_OK ? tvm_rule_barrier_index(rule, 0) : status;
 }

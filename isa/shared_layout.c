@@ -22,9 +22,8 @@ static tvm_status check_strides(const tvm_shared_layout *layout, tvm_why *why) {
     for (unsigned i = 0; i < layout->modes; i++) {
         uint64_t stride = layout->mode_stride[sorted[i]];
         if (stride < span)
-            return tvm_refuse(why,
-                                     "stride %llu is less than the %llu elements that smaller strides span",
-                                     (unsigned long long)stride, (unsigned long long)span);
+            return tvm_refuse(why, "stride %llu is less than the %llu elements that smaller strides span",
+                              (unsigned long long)stride, (unsigned long long)span);
         span += stride * (layout->mode_size[sorted[i]] - 1);
         if (span > TVM_MAX_TILE_ELEMENTS)
             return tvm_refuse(why, "the layout spans more than %d elements", TVM_MAX_TILE_ELEMENTS);
@@ -38,8 +37,7 @@ static tvm_status check_strides(const tvm_shared_layout *layout, tvm_why *why) {
 static tvm_status check_swizzle(const tvm_shared_layout *layout, unsigned base, unsigned bits, unsigned shift,
                                 bool whole, tvm_why *why) {
     if (bits == 0) return TVM_OK;
-    if (bits > shift)
-        return tvm_refuse(why, "a swizzle of %u bits with a shift of only %u", bits, shift);
+    if (bits > shift) return tvm_refuse(why, "a swizzle of %u bits with a shift of only %u", bits, shift);
     if (base > 31 || shift > 31 || base + shift + bits > 31)
         return tvm_refuse(why, "swizzle(%u, %u, %u) reaches beyond bit 31", base, bits, shift);
     if (!whole) return TVM_OK;
@@ -47,8 +45,8 @@ static tvm_status check_swizzle(const tvm_shared_layout *layout, unsigned base, 
     uint32_t rest = span % (UINT32_C(1) << (base + bits));
     uint32_t flip = ((span - 1) >> (base + shift)) & ((UINT32_C(1) << bits) - 1);
     if (rest != 0 && flip != 0 && rest % (UINT32_C(2) << (base + tvm_log2_floor(flip))) != 0)
-        return tvm_refuse(why, "swizzle(%u, %u, %u) leaves the %u elements of the layout", base, bits,
-                                 shift, span);
+        return tvm_refuse(why, "swizzle(%u, %u, %u) leaves the %u elements of the layout", base, bits, shift,
+                          span);
     return TVM_OK;
 }
 
@@ -57,8 +55,7 @@ static tvm_status make(unsigned rank, const uint32_t *shape, unsigned modes, con
                        const uint32_t *mode_stride, unsigned base, unsigned bits, unsigned shift, bool whole,
                        tvm_shared_layout *out, tvm_why *why) {
     uint8_t dims[TVM_MAX_MODES];
-    if (modes > TVM_MAX_MODES)
-        return tvm_refuse(why, "the layout has more than %d modes", TVM_MAX_MODES);
+    if (modes > TVM_MAX_MODES) return tvm_refuse(why, "the layout has more than %d modes", TVM_MAX_MODES);
     tvm_status status = tvm_shape_check(rank, shape, why);
     if (status == TVM_OK) status = tvm_modes_assign(rank, shape, modes, mode_size, dims, why);
     if (status != TVM_OK) return status;

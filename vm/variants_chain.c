@@ -71,21 +71,6 @@ static bool operand(const maker *m, uint32_t expr, decision *made) {
     return true;
 }
 
-static unsigned mirrored(unsigned op) {
-    switch (op) {
-    case TVM_EXPR_LT:
-        return TVM_EXPR_GT;
-    case TVM_EXPR_LE:
-        return TVM_EXPR_GE;
-    case TVM_EXPR_GT:
-        return TVM_EXPR_LT;
-    case TVM_EXPR_GE:
-        return TVM_EXPR_LE;
-    default:
-        return op;
-    }
-}
-
 /* The values for which `value op constant` holds, or, returning true, does not: `!=` is `==` inverted, `<`
  * and `>` are `>=` and `<=`, so that no range is empty. */
 static bool set_range(decision *made, unsigned op, int64_t constant) {
@@ -98,7 +83,7 @@ static bool set_range(decision *made, unsigned op, int64_t constant) {
 /* The test that a bool expression without && || ! is; inverted: true where it does not hold. */
 static decision test_of(const maker *m, uint32_t expr, bool *inverted) {
     const tvm_expr *node = &m->head->exprs[expr];
-    bool compares = node->op >= TVM_EXPR_LT && node->op <= TVM_EXPR_NE;
+    bool compares = tvm_expr_is_comparison(node->op);
     decision made = {0};
     int64_t constant;
     if (node->op == TVM_EXPR_SLOT) { /* of type bool */
@@ -107,7 +92,7 @@ static decision test_of(const maker *m, uint32_t expr, bool *inverted) {
     } else if (compares && operand(m, node->a, &made) && integer_constant(m, node->b, &constant)) {
         *inverted = set_range(&made, node->op, constant);
     } else if (compares && operand(m, node->b, &made) && integer_constant(m, node->a, &constant)) {
-        *inverted = set_range(&made, mirrored(node->op), constant);
+        *inverted = set_range(&made, tvm_expr_mirrored(node->op), constant);
     } else {
         made = (decision){.subject = EXPRESSION, .low = expr};
         *inverted = false;

@@ -76,28 +76,11 @@ static shortfall measure(const shape *s, uint32_t expr, bool wanted) {
 
 /* ---- text ---- */
 
-static tvm_expr_op opposite(unsigned op) {
-    switch (op) {
-    case TVM_EXPR_LT:
-        return TVM_EXPR_GE;
-    case TVM_EXPR_LE:
-        return TVM_EXPR_GT;
-    case TVM_EXPR_GT:
-        return TVM_EXPR_LE;
-    case TVM_EXPR_GE:
-        return TVM_EXPR_LT;
-    case TVM_EXPR_EQ:
-        return TVM_EXPR_NE;
-    default:
-        return TVM_EXPR_EQ;
-    }
-}
-
 static void print_need(const shape *s, uint32_t expr, bool wanted, tvm_text *text) {
     unsigned op = s->head->exprs[expr].op;
     if (text->size) tvm_text_puts(text, " and ");
     if (!wanted && tvm_expr_is_comparison(op)) {
-        tvm_print_comparison(text, s->program, s->head, expr, opposite(op));
+        tvm_print_comparison(text, s->program, s->head, expr, tvm_expr_opposite(op));
         return;
     }
     if (!wanted) tvm_text_puts(text, "!(");

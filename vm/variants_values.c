@@ -14,8 +14,8 @@ enum {
 /* The kinds of steps that formulas are mostly made of have code of their own: operator, bits and sign of the
  * result; operands are signed. */
 #define KIND_TABLE(X)                                                                                        \
-    X(MULTIPLY_ADD_32, TVM_STEP_MULTIPLY_ADD, 32, true)                                                      \
-    X(MULTIPLY_ADD_64, TVM_STEP_MULTIPLY_ADD, 64, true)                                                      \
+    X(MULTIPLY_ADD_32, TVM_INTEGER_MULTIPLY_ADD, 32, true)                                                   \
+    X(MULTIPLY_ADD_64, TVM_INTEGER_MULTIPLY_ADD, 64, true)                                                   \
     X(CDIV_32, TVM_EXPR_CDIV, 32, true)                                                                      \
     X(CDIV_64, TVM_EXPR_CDIV, 64, true)                                                                      \
     X(DIV_64, TVM_EXPR_DIV, 64, true)                                                                        \
@@ -303,7 +303,7 @@ static tvm_step step_of(const maker *m, uint32_t expr) {
         made.c = made.b;
         made.b = (uint16_t)(zero_of(m) + 1);
     }
-    if (e->op == TVM_EXPR_MUL || e->op == TVM_EXPR_ADD) made.op = TVM_STEP_MULTIPLY_ADD;
+    if (e->op == TVM_EXPR_MUL || e->op == TVM_EXPR_ADD) made.kind.op = TVM_INTEGER_MULTIPLY_ADD;
     return made;
 }
 
@@ -340,18 +340,18 @@ static void order_steps(const maker *m, placed *order) {
         uint32_t within = segment_of(m, &m->nodes[i].needed);
         const tvm_step step = step_of(m, i); /* its kind; the operands come later */
         m->nodes[i].level = level_of(m, i, within);
-        order[count++] =
-            (placed){(uint64_t)within << 48 | (uint64_t)m->nodes[i].level << 32 | (uint64_t)step.op << 16 |
-                         (uint64_t)step.bits << 8 | (uint64_t)step.result_signed << 1 | step.operands_signed,
-                     i};
+        order[count++] = (placed){(uint64_t)within << 48 | (uint64_t)m->nodes[i].level << 32 |
+                                      (uint64_t)step.kind.op << 16 | (uint64_t)step.kind.bits << 8 |
+                                      (uint64_t)step.kind.result_signed << 1 | step.kind.operands_signed,
+                                  i};
     }
     qsort(order, count, sizeof *order, by_key);
 }
 
 static kind kind_of(const tvm_step *step) {
 #define FIND(id, of, of_bits, of_signed)                                                                     \
-    if (step->op == (of) && step->bits == (of_bits) && step->result_signed == (of_signed) &&                 \
-        step->operands_signed)                                                                               \
+    if (step->kind.op == (of) && step->kind.bits == (of_bits) && step->kind.result_signed == (of_signed) &&  \
+        step->kind.operands_signed)                                                                          \
         return KIND_##id;
     KIND_TABLE(FIND)
 #undef FIND
@@ -454,7 +454,7 @@ static bool run_segment(const tvm_values *all, const segment *s, int64_t *values
 #define CASE(id, op, bits, is_signed)                                                                        \
     case KIND_##id:                                                                                          \
         for (; at < last; at++)                                                                              \
-            if (!tvm_step_run(&(tvm_step){op, bits, is_signed, true, at->a, at->b, at->c}, values,           \
+            if (!tvm_step_run(&(tvm_step){{op, bits, is_signed, true}, at->a, at->b, at->c}, values,         \
                               result++))                                                                     \
                 return false;                                                                                \
         break;
@@ -478,6 +478,8 @@ bool tvm_values_find(const tvm_values *values, tvm_values_run *run, uint32_t num
         if (run->failed & bit) return false;
     }
     *value = run->values[t->step.a];
-    if (t->compares) *value = tvm_step_compare(&t->step, *value, run->values[t->step.b]);
+    if (t->compares)
+        *value = tvm_integer_compare(t->step.kind.op, t->step.kind.operands_signed, *value,
+                                     run->values[t->step.b]);
     return true;
 }

@@ -137,10 +137,9 @@ static void assume(const emitter *e, uint32_t expr) {
         return;
     }
     if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_EQ || !is_integer(node_of(e, node->a)->type)) return;
-    static const uint8_t mirrored[] = {TVM_EXPR_GT, TVM_EXPR_GE, TVM_EXPR_LT, TVM_EXPR_LE, TVM_EXPR_EQ};
     const tvm_expr *a = node_of(e, node->a), *b = node_of(e, node->b);
     if (b->op == TVM_EXPR_INTEGER) assume_compared(e, node->a, node->op, b->value.i);
-    if (a->op == TVM_EXPR_INTEGER) assume_compared(e, node->b, mirrored[node->op - TVM_EXPR_LT], a->value.i);
+    if (a->op == TVM_EXPR_INTEGER) assume_compared(e, node->b, tvm_expr_mirrored(node->op), a->value.i);
     if (node->op != TVM_EXPR_EQ || a->op != TVM_EXPR_MOD || b->op != TVM_EXPR_INTEGER || b->value.i != 0)
         return;
     const tvm_expr *by = node_of(e, a->b);

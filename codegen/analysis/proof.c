@@ -416,9 +416,7 @@ static void add_conditions(search *s, uint32_t expr, bool holds, unsigned depth)
     if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_NE) return;
     tvm_dtype type = node_of(s->e, node->a)->type;
     if (type.kind == TVM_KIND_FLOAT || (type.kind == TVM_KIND_UINT && type.bits == 64)) return;
-    static const uint8_t opposite[] = {TVM_EXPR_GE, TVM_EXPR_GT, TVM_EXPR_LE,
-                                       TVM_EXPR_LT, TVM_EXPR_NE, TVM_EXPR_EQ};
-    unsigned op = holds ? node->op : opposite[node->op - TVM_EXPR_LT];
+    unsigned op = holds ? node->op : tvm_expr_opposite(node->op);
     if (op == TVM_EXPR_LT || op == TVM_EXPR_LE || op == TVM_EXPR_EQ)
         add_condition(s, node->b, node->a, op == TVM_EXPR_LT);
     if (op == TVM_EXPR_GT || op == TVM_EXPR_GE || op == TVM_EXPR_EQ)

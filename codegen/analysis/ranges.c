@@ -247,21 +247,17 @@ static range compared(range r, unsigned op, int64_t limit) {
 }
 
 static bool ask(const emitter *e, uint32_t condition, bool holds, told *out) {
-    static const uint8_t mirrored[] = {TVM_EXPR_GT, TVM_EXPR_GE, TVM_EXPR_LT,
-                                       TVM_EXPR_LE, TVM_EXPR_EQ, TVM_EXPR_NE};
-    static const uint8_t opposite[] = {TVM_EXPR_GE, TVM_EXPR_GT, TVM_EXPR_LE,
-                                       TVM_EXPR_LT, TVM_EXPR_NE, TVM_EXPR_EQ};
     const tvm_expr *node = node_of(e, condition);
     if (node->op == TVM_EXPR_LNOT) return ask(e, node->a, !holds, out);
     if (node->op < TVM_EXPR_LT || node->op > TVM_EXPR_NE) return false;
     tvm_dtype type = node_of(e, node->a)->type;
     range a = range_of(e->facts, node->a), b = range_of(e->facts, node->b);
     if (!tvm_fact_is_integer(type) || (tvm_fact_is_u64(type) && (a.low < 0 || b.low < 0))) return false;
-    unsigned op = holds ? node->op : opposite[node->op - TVM_EXPR_LT];
+    unsigned op = holds ? node->op : tvm_expr_opposite(node->op);
     if (is_literal(b))
         *out = (told){node->a, compared(a, op, b.low)};
     else if (is_literal(a))
-        *out = (told){node->b, compared(b, mirrored[op - TVM_EXPR_LT], a.low)};
+        *out = (told){node->b, compared(b, tvm_expr_mirrored(op), a.low)};
     else
         return false;
     return true;
