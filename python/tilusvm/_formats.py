@@ -10,19 +10,21 @@ from __future__ import annotations
 import functools
 import math
 import re
+from pathlib import Path
 
 from ._torch import torch
 
 
-#: What codes of 4 bits mean to bitsandbytes: nf4 of the QLoRA paper (Dettmers et al. 2023, appendix E), and its fp4.
-_TABLES = {
-    "nf4": (
-        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
-        -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
-        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
-    ),
-    "fp4": tuple(sign * twelfths / 12 for sign in (1, -1) for twelfths in (0, 0.0625, 8, 12, 4, 6, 2, 3)),
-}  # fmt: skip
+#: Types whose codes of 4 bits mean the values of a table.
+_TABLES = ("nf4", "fp4")
+
+
+@functools.cache
+def _table(name: str) -> tuple[float, ...]:
+    """The 16 values, as the programs have them."""
+    text = (Path(__file__).parent / "programs" / "code_tables.vasminc").read_text()
+    found = re.search(rf"^\.const {name.upper()} = \[([^]]*)\]", text, re.MULTILINE)
+    return tuple(float(value) for value in found[1].replace("\\\n", "").split(","))
 
 
 class Format:
@@ -71,7 +73,7 @@ class Format:
         if self.kind == "u":
             numbers = codes - half
         elif self.kind == "t":
-            numbers = torch.tensor(_TABLES[self.name])
+            numbers = torch.tensor(_table(self.name))
         elif self.kind == "i":
             numbers = torch.where(codes < half, codes, codes - 2 * half)
         else:

@@ -11,33 +11,13 @@
  * And of a layer of 8 bits (nn.Linear8bitLt): X.weight I8 [n, k], X.SCB F32 [n], the largest magnitude of
  * each column of W, which the code 127 stands for, and X.weight_format U8, 0 of codes in rows. */
 #include "checkpoint_impl.h"
+#include "code_tables.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 
-/* The QLoRA paper (Dettmers et al. 2023), appendix E. */
-static const float nf4_values[16] = {
-    -1.0F,
-    -0.6961928009986877F,
-    -0.5250730514526367F,
-    -0.39491748809814453F,
-    -0.28444138169288635F,
-    -0.18477343022823334F,
-    -0.09105003625154495F,
-    0.0F,
-    0.07958029955625534F,
-    0.16093020141124725F,
-    0.24611230194568634F,
-    0.33791524171829224F,
-    0.44070982933044434F,
-    0.5626170039176941F,
-    0.7229568362236023F,
-    1.0F,
-};
-static const float fp4_twelfths[8] = {0, 0.0625F, 8, 12, 4, 6, 2, 3};
-
 static float table_value(bool nf4, unsigned code) {
-    return nf4 ? nf4_values[code] : (code & 8 ? -1.0F : 1.0F) * (fp4_twelfths[code & 7] / 12);
+    return (float)(nf4 ? NF4 : FP4)[code];
 }
 
 static float f32_at(const ck_tensor *tensor, uint64_t index) {
