@@ -43,27 +43,9 @@ bool tvm_asm_accept(tvm_asm *as, const char *text) {
     return true;
 }
 
-const char *tvm_asm_found(const tvm_asm *as, const tvm_token *token, char text[80]) {
-    switch (token->kind) {
-    case TVM_TOKEN_END:
-        snprintf(text, 80, "end of file");
-        break;
-    case TVM_TOKEN_NEWLINE:
-        snprintf(text, 80, "end of line");
-        break;
-    default:
-        snprintf(text, 80, "'%.*s'", token->length > 60 ? 60 : (int)token->length,
-                 tvm_token_text(as->text.source, token));
-        break;
-    }
-    return text;
-}
-
 bool tvm_asm_expect(tvm_asm *as, const char *text, const char *where) {
     if (tvm_asm_accept(as, text)) return true;
-    char found[80];
-    return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected '%s' %s, found %s", text, where,
-                         tvm_asm_found(as, tvm_asm_peek(as), found));
+    return tvm_asm_expected(as, tvm_asm_peek(as), NULL, "'%s' %s", text, where);
 }
 
 bool tvm_asm_at_end(const tvm_asm *as) {
@@ -72,10 +54,7 @@ bool tvm_asm_at_end(const tvm_asm *as) {
 }
 
 bool tvm_asm_expect_end(tvm_asm *as) {
-    char found[80];
-    if (!tvm_asm_at_end(as))
-        return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected the end of the statement, found %s",
-                             tvm_asm_found(as, tvm_asm_peek(as), found));
+    if (!tvm_asm_at_end(as)) return tvm_asm_expected(as, tvm_asm_peek(as), NULL, "the end of the statement");
     tvm_asm_next(as);
     return true;
 }

@@ -20,8 +20,6 @@ bool tvm_asm_at_local(const tvm_asm *as);
  * it. */
 void tvm_asm_skip_expression(tvm_asm *as);
 
-/* "'for'", "end of line": what stands at the token, for messages. */
-const char *tvm_asm_found(const tvm_asm *as, const tvm_token *token, char text[80]);
 /* The contents of a string token, escapes resolved, in scratch memory. */
 bool tvm_asm_string(tvm_asm *as, const tvm_token *token, tvm_value *value);
 

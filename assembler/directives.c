@@ -179,10 +179,8 @@ void tvm_asm_directive(tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     const tvm_source *source = as->text.source;
     uint32_t from = as->text.at;
-    char found[80];
     if (token->kind != TVM_TOKEN_NAME) {
-        tvm_asm_error(as, token, NULL, "expected a directive after '.', found %s",
-                      tvm_asm_found(as, token, found));
+        tvm_asm_expected(as, token, NULL, "a directive after '.'");
         tvm_asm_skip_statement(as);
         return;
     }

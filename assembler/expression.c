@@ -371,7 +371,6 @@ static bool integer_literal(const tvm_token *token, tvm_value *value) {
 
 static bool simple_primary(tvm_asm *as, tvm_value *value) {
     const tvm_token *token = tvm_asm_peek(as);
-    char found[80];
     switch (token->kind) {
     case TVM_TOKEN_INTEGER:
         return integer_literal(tvm_asm_next(as), value);
@@ -388,8 +387,7 @@ static bool simple_primary(tvm_asm *as, tvm_value *value) {
     if (tvm_asm_at(as, "(")) return parenthesis(as, value);
     if (tvm_asm_accept(as, "[")) return tvm_asm_list(as, "]", value);
     if (tvm_asm_at_local(as)) return local_slot(as, value);
-    return tvm_asm_error(as, token, NULL, "expected an expression, found %s",
-                         tvm_asm_found(as, token, found));
+    return tvm_asm_expected(as, token, NULL, "an expression");
 }
 
 static bool primary(tvm_asm *as, tvm_value *value) {

@@ -84,7 +84,6 @@ static bool read_operands(tvm_asm *as, tvm_reading *r) {
     tvm_operand_desc desc;
     char before = 0;
     bool comma = true; /* nothing stands before the next operand but a comma or the mnemonic */
-    char found[80];
     while (tvm_operand_next(&cursor, &desc)) {
         if (!comma) comma = tvm_asm_accept(as, ",") || tvm_words_of(before) != NULL;
         if (is_left_out(as, r, &desc, cursor)) {
@@ -92,9 +91,8 @@ static bool read_operands(tvm_asm *as, tvm_reading *r) {
             continue;
         }
         if (!comma)
-            return tvm_asm_error(as, tvm_asm_peek(as), NULL, "expected ',' and '%.*s' of %s, found %s",
-                                 (int)desc.name_length, desc.name, r->info->mnemonic,
-                                 tvm_asm_found(as, tvm_asm_peek(as), found));
+            return tvm_asm_expected(as, tvm_asm_peek(as), NULL, "',' and '%.*s' of %s", (int)desc.name_length,
+                                    desc.name, r->info->mnemonic);
         if (desc.optional && desc.since > as->text.version)
             return tvm_asm_error(as, tvm_asm_peek(as), "write '.vasm' with that version",
                                  "'%.*s' of %s came with version %u of the language", (int)desc.name_length,

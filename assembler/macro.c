@@ -112,11 +112,9 @@ static bool variable_argument(tvm_asm *as, const tvm_macro_parameter *parameter,
     const char *name;
     uint32_t length;
     tvm_value indices;
-    char found[80];
     if (!tvm_asm_at_local(as))
-        return tvm_asm_error(as, token, NULL, "expected a variable for '%%%.*s', found %s",
-                             (int)parameter->name.length, parameter->name.name,
-                             tvm_asm_found(as, token, found));
+        return tvm_asm_expected(as, token, NULL, "a variable for '%%%.*s'", (int)parameter->name.length,
+                                parameter->name.name);
     if (!as->kernel.begun) return tvm_asm_error(as, token, NULL, "variables exist only in a kernel");
     tvm_asm_next(as);
     if (!tvm_asm_variable_name(as, &name, &length)) return false;

@@ -77,9 +77,7 @@ bool tvm_asm_name(tvm_asm *as, const tvm_token *token, const char **text, uint32
 
 bool tvm_asm_expect_name(tvm_asm *as, const char *what, const char **text, uint32_t *length) {
     const tvm_token *token = tvm_asm_peek(as);
-    char found[80];
-    if (token->kind != TVM_TOKEN_NAME)
-        return tvm_asm_error(as, token, NULL, "expected %s, found %s", what, tvm_asm_found(as, token, found));
+    if (token->kind != TVM_TOKEN_NAME) return tvm_asm_expected(as, token, NULL, "%s", what);
     tvm_asm_next(as);
     return tvm_asm_name(as, token, text, length);
 }

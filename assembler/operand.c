@@ -36,15 +36,13 @@ static bool read_slot(tvm_asm *as, const tvm_operand_desc *desc, const char *wha
     const tvm_token *token = tvm_asm_peek(as);
     const char *name;
     uint32_t length;
-    char found[80];
     bool local = tvm_asm_at_local(as);
     if (local) {
         tvm_asm_next(as);
         token = tvm_asm_peek(as);
     }
     if (token->kind != TVM_TOKEN_NAME)
-        return tvm_asm_error(as, token, NULL, "expected %s for '%.*s', found %s", what,
-                             (int)desc->name_length, desc->name, tvm_asm_found(as, token, found));
+        return tvm_asm_expected(as, token, NULL, "%s for '%.*s'", what, (int)desc->name_length, desc->name);
     if (!tvm_asm_read_name(as, local, &name, &length)) return false;
     const tvm_symbol *bound = local ? NULL : tvm_symbols_find(&as->statics.names, name, length);
     if (bound && bound->value.kind == TVM_VALUE_TENSOR) {
@@ -292,7 +290,7 @@ static bool find_word(tvm_asm *as, const char *const *words, const uint8_t *sinc
     const tvm_token *token = tvm_asm_peek(as);
     const char *text = tvm_token_text(as->text.source, token);
     tvm_suggest suggest;
-    char found[80], hint[96], all[80] = "";
+    char hint[96], all[80] = "";
     tvm_suggest_start(&suggest, text, token->length);
     for (unsigned i = 0; i < count; i++) {
         *word = i;
@@ -301,8 +299,7 @@ static bool find_word(tvm_asm *as, const char *const *words, const uint8_t *sinc
         tvm_suggest_offer(&suggest, words[i], strlen(words[i]));
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? " " : "", words[i]);
     }
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "expected %s (%s), found %s", what,
-                         all, tvm_asm_found(as, token, found));
+    return tvm_asm_expected(as, token, tvm_suggest_hint(&suggest, "", hint), "%s (%s)", what, all);
 }
 
 static bool read_word(tvm_asm *as, tvm_reading *r, const tvm_operand_words *words) {
@@ -484,10 +481,8 @@ bool tvm_asm_operand_named(const tvm_asm *as, const tvm_operand_desc *desc) {
 
 static bool read_flag(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_peek(as);
-    char found[80];
     if (!tvm_asm_operand_named(as, desc))
-        return tvm_asm_error(as, token, NULL, "expected '%.*s', found %s", (int)desc->name_length, desc->name,
-                             tvm_asm_found(as, token, found));
+        return tvm_asm_expected(as, token, NULL, "'%.*s'", (int)desc->name_length, desc->name);
     tvm_asm_next(as);
     return push(as, r, TVM_OPERAND_CONST, 1);
 }

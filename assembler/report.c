@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "text.h"
@@ -96,6 +97,20 @@ bool tvm_asm_error(tvm_asm *as, const tvm_token *token, const char *hint, const 
     report(as, TVM_SYNTAX, as->text.source, token, hint, format, arguments);
     va_end(arguments);
     return false;
+}
+
+bool tvm_asm_expected(tvm_asm *as, const tvm_token *token, const char *hint, const char *format, ...) {
+    char wanted[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(wanted, sizeof wanted, format, arguments);
+    va_end(arguments);
+    if (token->kind == TVM_TOKEN_END || token->kind == TVM_TOKEN_NEWLINE)
+        return tvm_asm_error(as, token, hint, "expected %s, found end of %s", wanted,
+                             token->kind == TVM_TOKEN_END ? "file" : "line");
+    return tvm_asm_error(as, token, hint, "expected %s, found '%.*s'", wanted,
+                         token->length > 60 ? 60 : (int)token->length,
+                         tvm_token_text(as->text.source, token));
 }
 
 bool tvm_asm_invalid(tvm_asm *as, const tvm_token *token, const char *hint, const char *format, ...) {

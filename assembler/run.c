@@ -28,14 +28,12 @@ static bool within_limits(tvm_asm *as) {
 
 static void one_statement(tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
-    char found[80];
     tvm_arena_reset(&as->scratch);
     as->text.nesting = 0; /* after an error it is left where it was */
     if (!within_limits(as)) return;
     if (!as->text.version_seen && !(tvm_asm_at(as, ".") && tvm_asm_is(as, tvm_asm_ahead(as, 1), "vasm"))) {
         as->text.version_seen = true;
-        tvm_asm_error(as, token, NULL, "expected '.vasm %d' before anything else, found %s",
-                      TVM_LANGUAGE_VERSION, tvm_asm_found(as, token, found));
+        tvm_asm_expected(as, token, NULL, "'.vasm %d' before anything else", TVM_LANGUAGE_VERSION);
     }
     const tvm_macro *macro = tvm_asm_macro_at(as);
     if (tvm_asm_at(as, ".")) {
@@ -43,14 +41,12 @@ static void one_statement(tvm_asm *as) {
     } else if (macro) {
         tvm_asm_call_macro(as, macro);
     } else if (as->kernel.is_entry) {
-        tvm_asm_error(as, token, "'.case KERNEL if CONDITION'", "expected a directive, found %s",
-                      tvm_asm_found(as, token, found));
+        tvm_asm_expected(as, token, "'.case KERNEL if CONDITION'", "a directive");
         tvm_asm_skip_statement(as);
     } else if (as->kernel.begun) {
         tvm_asm_statement(as);
     } else {
-        tvm_asm_error(as, token, "instructions stand between .kernel and .end",
-                      "expected a directive, found %s", tvm_asm_found(as, token, found));
+        tvm_asm_expected(as, token, "instructions stand between .kernel and .end", "a directive");
         tvm_asm_skip_statement(as);
     }
 }

@@ -98,11 +98,8 @@ bool tvm_asm_push_source(tvm_asm *as, const tvm_source *source, uint32_t opener)
 
 bool tvm_directive_include(tvm_asm *as, const tvm_token *token) {
     const tvm_token *file = tvm_asm_peek(as);
-    char found[80];
     tvm_value name;
-    if (file->kind != TVM_TOKEN_STRING)
-        return tvm_asm_error(as, file, NULL, "expected a file name in quotes, found %s",
-                             tvm_asm_found(as, file, found));
+    if (file->kind != TVM_TOKEN_STRING) return tvm_asm_expected(as, file, NULL, "a file name in quotes");
     tvm_asm_next(as);
     if (!tvm_asm_string(as, file, &name) || !tvm_asm_expect_end(as)) return false;
     if (as->text.includes >= TVM_ASM_INCLUDES) {

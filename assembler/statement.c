@@ -55,10 +55,8 @@ static bool unknown_statement(tvm_asm *as) {
     const tvm_token *token = tvm_asm_peek(as);
     const char *text;
     uint32_t length;
-    char hint[96], found[80];
-    if (token->kind != TVM_TOKEN_NAME)
-        return tvm_asm_error(as, token, NULL, "expected an instruction, found %s",
-                             tvm_asm_found(as, token, found));
+    char hint[96];
+    if (token->kind != TVM_TOKEN_NAME) return tvm_asm_expected(as, token, NULL, "an instruction");
     tvm_asm_word(as, &text, &length);
     const tvm_op_info *later = tvm_op(tvm_op_by_name(text, length));
     if (later && later->since > as->text.version) {
@@ -330,11 +328,8 @@ static bool loop_bounds(tvm_asm *as, tvm_value bounds[3], const tvm_token *token
 static bool loop(tvm_asm *as) {
     const tvm_token *token = tvm_asm_next(as);
     if (!open_control(as, token, TVM_OP_FOR)) return false;
-    char found[80];
     if (!tvm_asm_at_local(as))
-        return tvm_asm_error(as, tvm_asm_peek(as), "as in `for %i = 0 to n`",
-                             "expected the loop variable, found %s",
-                             tvm_asm_found(as, tvm_asm_peek(as), found));
+        return tvm_asm_expected(as, tvm_asm_peek(as), "as in `for %i = 0 to n`", "the loop variable");
     const char *name;
     uint32_t length;
     tvm_asm_next(as);

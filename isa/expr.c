@@ -88,8 +88,7 @@ tvm_status tvm_expr_apply(const tvm_expr *node, tvm_dtype operand_type, const tv
         *value = node->op == TVM_EXPR_FLOAT ? (tvm_scalar){.f = node->value.f} : of_i64(node->value.i);
         return TVM_OK;
     }
-    if (tvm_expr_op_info(node->op)->arity == 0)
-        return tvm_refuse(why, "the value is known only when the kernel runs");
+    if (tvm_expr_arity(node) == 0) return tvm_refuse(why, "the value is known only when the kernel runs");
     if (!tvm_expr_takes_type(node->op, operand_type))
         return tvm_refuse(why, "the operator takes no %s",
                           operand_type.kind == TVM_KIND_FLOAT ? "floats" : "integers");
@@ -165,11 +164,10 @@ static tvm_status eval_anew(const tvm_ir_kernel *kernel, uint32_t expr, const tv
     default:
         break;
     }
-    const uint32_t children[3] = {node->a, node->b, node->c};
     tvm_scalar operands[3] = {{0}, {0}, {0}};
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    unsigned arity = tvm_expr_arity(node);
     for (unsigned i = 0; i < arity; i++) {
-        tvm_status status = tvm_expr_eval(kernel, children[i], env, &operands[i], why);
+        tvm_status status = tvm_expr_eval(kernel, node->operands[i], env, &operands[i], why);
         if (status != TVM_OK) return status;
     }
     tvm_dtype type = arity > 0 ? kernel->exprs[node->a].type : node->type;
@@ -213,19 +211,17 @@ static unsigned leaf(const tvm_ir_kernel *kernel, const tvm_expr *node) {
 
 unsigned tvm_expr_leaves(const tvm_ir_kernel *kernel, uint32_t expr) {
     const tvm_expr *node = &kernel->exprs[expr];
-    const uint32_t children[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity, leaves = leaf(kernel, node);
-    for (unsigned i = 0; i < arity; i++) leaves |= tvm_expr_leaves(kernel, children[i]);
+    unsigned arity = tvm_expr_arity(node), leaves = leaf(kernel, node);
+    for (unsigned i = 0; i < arity; i++) leaves |= tvm_expr_leaves(kernel, node->operands[i]);
     return leaves;
 }
 
 void tvm_expr_leaves_all(const tvm_ir_kernel *kernel, uint8_t *leaves) {
     for (uint32_t e = 0; e < kernel->expr_count; e++) {
         const tvm_expr *node = &kernel->exprs[e];
-        const uint32_t children[3] = {node->a, node->b, node->c};
-        unsigned arity = tvm_expr_op_info(node->op)->arity;
+        unsigned arity = tvm_expr_arity(node);
         leaves[e] = (uint8_t)leaf(kernel, node);
-        for (unsigned i = 0; i < arity; i++) leaves[e] |= leaves[children[i]];
+        for (unsigned i = 0; i < arity; i++) leaves[e] |= leaves[node->operands[i]];
     }
 }
 

@@ -122,10 +122,9 @@ static tvm_status need_slot(finder *f, uint32_t slot, uint32_t reader) {
 /* The limit on the size of a tree bounds the recursion. */
 static tvm_status need_expr(finder *f, uint32_t expr, uint32_t reader) {
     const tvm_expr *node = &f->kernel->exprs[expr];
-    const uint32_t children[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    unsigned arity = tvm_expr_arity(node);
     tvm_status status = node->op == TVM_EXPR_SLOT ? need_slot(f, node->a, reader) : TVM_OK;
-    for (unsigned i = 0; i < arity && status == TVM_OK; i++) status = need_expr(f, children[i], reader);
+    for (unsigned i = 0; i < arity && status == TVM_OK; i++) status = need_expr(f, node->operands[i], reader);
     return status;
 }
 

@@ -186,11 +186,10 @@ static bool same_expr(const void *owner, uint32_t entry, const void *key, size_t
 
 uint16_t tvm_expr_tree_size(const tvm_expr *exprs, uint32_t count, const tvm_expr *node) {
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
-    const uint32_t operands[3] = {node->a, node->b, node->c};
     uint32_t size = 1;
     for (unsigned i = 0; info != NULL && i < info->arity; i++) {
-        if (operands[i] >= count) return 0;
-        size += exprs[operands[i]].size;
+        if (node->operands[i] >= count) return 0;
+        size += exprs[node->operands[i]].size;
     }
     return size > UINT16_MAX ? UINT16_MAX : (uint16_t)size;
 }

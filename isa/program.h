@@ -308,8 +308,13 @@ typedef enum tvm_expr_op {
 typedef struct tvm_expr {
     uint8_t op; /* tvm_expr_op */
     tvm_dtype type;
-    uint16_t size;    /* nodes when written out as a tree; set by tvm_ir_kernel_expr and tvm_verify */
-    uint32_t a, b, c; /* operands: earlier expressions; or what expr.def says; unused ones 0 */
+    uint16_t size; /* nodes when written out as a tree; set by tvm_ir_kernel_expr and tvm_verify */
+    union {        /* operands: earlier expressions; or what expr.def says; unused ones 0 */
+        struct {
+            uint32_t a, b, c;
+        };
+        uint32_t operands[3];
+    };
     union {
         int64_t i;
         double f;
@@ -336,6 +341,9 @@ typedef struct tvm_expr_info {
     uint16_t instruction;
 } tvm_expr_info;
 const tvm_expr_info *tvm_expr_op_info(unsigned op);
+static inline unsigned tvm_expr_arity(const tvm_expr *node) {
+    return tvm_expr_op_info(node->op)->arity;
+}
 /* LT LE GT GE EQ NE, which stand together in expr.def. */
 static inline bool tvm_expr_is_comparison(unsigned op) {
     return op >= TVM_EXPR_LT && op <= TVM_EXPR_NE;

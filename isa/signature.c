@@ -30,7 +30,7 @@ static bool same_expr(const pair *p, uint32_t a, uint32_t b) {
     const tvm_expr *x = &p->kernel->exprs[a], *y = &p->other->exprs[b];
     if (x->op != y->op || !tvm_dtype_same(x->type, y->type) || x->value.i != y->value.i) return false;
     const uint32_t of_x[3] = {x->a, x->b, x->c}, of_y[3] = {y->a, y->b, y->c};
-    unsigned arity = tvm_expr_op_info(x->op)->arity;
+    unsigned arity = tvm_expr_arity(x);
     for (unsigned i = 0; i < 3; i++)
         if (i < arity ? !same_expr(p, of_x[i], of_y[i]) : of_x[i] != of_y[i]) return false;
     return true;

@@ -111,10 +111,9 @@ tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm
     if (!tvm_dtype_valid(node->type) || !tvm_dtype_is_scalar(node->type))
         return tvm_refuse(why, "an expression has type bool, i32, u32, i64, u64, f32 or f64");
     if (info->arity == 0) return check_leaf(kernel, node, why);
-    const uint32_t children[3] = {node->a, node->b, node->c};
     for (unsigned i = 0; i < info->arity; i++)
-        if (children[i] >= kernel->expr_count)
-            return tvm_refuse(why, "operand expression %u does not exist", children[i]);
+        if (node->operands[i] >= kernel->expr_count)
+            return tvm_refuse(why, "operand expression %u does not exist", node->operands[i]);
     if (node->op == TVM_EXPR_SELECT) return check_select(kernel, node, why);
     const char *text = node->op == TVM_EXPR_CAST ? "a conversion" : info->text;
     tvm_dtype type = kernel->exprs[node->a].type;

@@ -221,19 +221,15 @@ static void read_expr(reader *r, tvm_ir_kernel *kernel) {
     tvm_expr node = {0};
     node.op = take_small(r, TVM_EXPR_COUNT - 1, "the operator of an expression");
     node.type = take_dtype(r);
-    uint32_t operands[3] = {0, 0, 0};
     if (node.op == TVM_EXPR_INTEGER || node.op == TVM_EXPR_FLOAT) {
         uint64_t bits = take_number(r, 8);
         memcpy(&node.value, &bits, sizeof bits);
     } else if (node.op == TVM_EXPR_SLOT || node.op == TVM_EXPR_BLOCK || node.op == TVM_EXPR_GRID ||
                node.op == TVM_EXPR_HAS || node.op == TVM_EXPR_LIMIT) {
-        take_u32s(r, operands, 1);
+        take_u32s(r, node.operands, 1);
     } else {
-        take_u32s(r, operands, tvm_expr_op_info(node.op)->arity);
+        take_u32s(r, node.operands, tvm_expr_arity(&node));
     }
-    node.a = operands[0];
-    node.b = operands[1];
-    node.c = operands[2];
     if (r->status == TVM_OK) keep(r, tvm_append_expr(kernel, &node));
 }
 

@@ -134,10 +134,9 @@ static void use_slot(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, ui
  */
 static void use_expr(writer *w, const tvm_ir_kernel *kernel, kernel_order *o, uint32_t expr) {
     const tvm_expr *node = &kernel->exprs[expr];
-    const uint32_t operands[3] = {node->a, node->b, node->c};
     if (o->exprs.number[expr] != TVM_NONE) return;
     if (node->op == TVM_EXPR_SLOT) use_slot(w, kernel, o, node->a);
-    for (unsigned i = 0; i < tvm_expr_op_info(node->op)->arity; i++) use_expr(w, kernel, o, operands[i]);
+    for (unsigned i = 0; i < tvm_expr_arity(node); i++) use_expr(w, kernel, o, node->operands[i]);
     order_use(&o->exprs, expr);
 }
 
@@ -264,7 +263,6 @@ static void write_slot(const writer *w, const kernel_order *o, const tvm_slot *s
 }
 
 static void write_expr(const kernel_order *o, const tvm_expr *node, sink *out) {
-    const uint32_t operands[3] = {node->a, node->b, node->c};
     put_u8(out, node->op);
     put_dtype(out, node->type);
     switch (node->op) {
@@ -285,8 +283,7 @@ static void write_expr(const kernel_order *o, const tvm_expr *node, sink *out) {
         put_u32(out, node->a);
         break;
     default:
-        for (unsigned i = 0; i < tvm_expr_op_info(node->op)->arity; i++)
-            put_u32(out, o->exprs.number[operands[i]]);
+        for (unsigned i = 0; i < tvm_expr_arity(node); i++) put_u32(out, o->exprs.number[node->operands[i]]);
     }
 }
 

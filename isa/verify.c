@@ -253,9 +253,8 @@ static void check_slots(tvm_verify_state *state) {
 
 static bool operands_come_first(const tvm_expr *node, uint32_t index) {
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
-    const uint32_t operands[3] = {node->a, node->b, node->c};
     for (unsigned i = 0; info != NULL && i < info->arity; i++)
-        if (operands[i] >= index) return false;
+        if (node->operands[i] >= index) return false;
     return true;
 }
 
@@ -263,9 +262,8 @@ static bool operands_come_first(const tvm_expr *node, uint32_t index) {
  * arithmetic of constants is exact. */
 static bool is_of_constants(const tvm_ir_kernel *kernel, const tvm_expr *node) {
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
-    const uint32_t operands[3] = {node->a, node->b, node->c};
     for (unsigned i = 0; i < info->arity; i++) {
-        unsigned op = kernel->exprs[operands[i]].op;
+        unsigned op = kernel->exprs[node->operands[i]].op;
         if (op != TVM_EXPR_INTEGER && op != TVM_EXPR_FLOAT) return false;
     }
     return info->arity > 0;

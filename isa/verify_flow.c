@@ -92,14 +92,13 @@ static void read_slot(flow *f, const tvm_insn *insn, uint32_t slot) {
 /* The limit on the size of a tree bounds the recursion. */
 static void read_expr(flow *f, const tvm_insn *insn, uint32_t expr) {
     const tvm_expr *node = &f->kernel->exprs[expr];
-    const uint32_t operands[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    unsigned arity = tvm_expr_arity(node);
     if (node->op == TVM_EXPR_SLOT) read_slot(f, insn, node->a);
     if (node->op == TVM_EXPR_MULTIPROCESSORS)
         tvm_verify_error(f->state, insn, "multiprocessors is known to the launch alone: expected grid");
     else if (tvm_expr_is_of_device(node->op))
         tvm_verify_error(f->state, insn, "%s is known to the launch alone", tvm_expr_op_info(node->op)->text);
-    for (unsigned i = 0; i < arity; i++) read_expr(f, insn, operands[i]);
+    for (unsigned i = 0; i < arity; i++) read_expr(f, insn, node->operands[i]);
 }
 
 static void read_operands(flow *f, const tvm_insn *insn) {

@@ -247,10 +247,9 @@ static void check_pair(walk *w, const access *a, const access *b, level left) {
 
 static bool reads(const walk *w, uint32_t expr, uint32_t slot) {
     const tvm_expr *e = &w->kernel->exprs[expr];
-    const uint32_t operands[3] = {e->a, e->b, e->c};
     if (e->op == TVM_EXPR_SLOT) return e->a == slot;
-    for (unsigned i = 0; i < tvm_expr_op_info(e->op)->arity; i++)
-        if (reads(w, operands[i], slot)) return true;
+    for (unsigned i = 0; i < tvm_expr_arity(e); i++)
+        if (reads(w, e->operands[i], slot)) return true;
     return false;
 }
 

@@ -23,11 +23,10 @@ static const char *slot_name(const scope *s, uint32_t slot) {
 
 void tvm_launch_reads_find(const tvm_ir_kernel *kernel, uint32_t expr, tvm_launch_reads *reads) {
     const tvm_expr *node = &kernel->exprs[expr];
-    const uint32_t operands[3] = {node->a, node->b, node->c};
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    unsigned arity = tvm_expr_arity(node);
     if (node->op == TVM_EXPR_SLOT && node->a < kernel->param_count) reads->params[node->a] = true;
     if (arity == 0) reads->leaves |= tvm_expr_leaves(kernel, expr);
-    for (unsigned i = 0; i < arity; i++) tvm_launch_reads_find(kernel, operands[i], reads);
+    for (unsigned i = 0; i < arity; i++) tvm_launch_reads_find(kernel, node->operands[i], reads);
 }
 
 static void write_name(tvm_text *out, bool *any, const char *name) {

@@ -62,14 +62,12 @@ static void find_needed(const plan_maker *m) {
     for (uint32_t t = 0; t < m->made_count; t++) need_shape(m, &kernel->slots[m->made[t].slot]);
     for (uint32_t e = kernel->expr_count; e-- > 0;) {
         const tvm_expr *node = &kernel->exprs[e];
-        const uint32_t children[3] = {node->a, node->b, node->c};
-        for (unsigned i = 0; m->needed[e] && i < tvm_expr_op_info(node->op)->arity; i++) need(m, children[i]);
+        for (unsigned i = 0; m->needed[e] && i < tvm_expr_arity(node); i++) need(m, node->operands[i]);
     }
     for (uint32_t e = 0; e < kernel->expr_count; e++) {
         const tvm_expr *node = &kernel->exprs[e];
-        const uint32_t children[3] = {node->a, node->b, node->c};
         m->late[e] = node->op == TVM_EXPR_GRID;
-        for (unsigned i = 0; i < tvm_expr_op_info(node->op)->arity; i++) m->late[e] |= m->late[children[i]];
+        for (unsigned i = 0; i < tvm_expr_arity(node); i++) m->late[e] |= m->late[node->operands[i]];
     }
 }
 
@@ -101,13 +99,13 @@ static plan_sort sort_of(const plan_maker *m, uint32_t expr) {
     case TVM_EXPR_GRID:
         return SORT_EXTENT;
     default:
-        if (!tvm_expr_op_info(node->op)->arity) return SORT_NONE;
+        if (!tvm_expr_arity(node)) return SORT_NONE;
         return m->late[expr] ? SORT_LATE_STEP : SORT_STEP;
     }
 }
 
 static tvm_step step_of(const plan_maker *m, const tvm_expr *node) {
-    unsigned arity = tvm_expr_op_info(node->op)->arity;
+    unsigned arity = tvm_expr_arity(node);
     tvm_step step = tvm_step_of(m->kernel, node);
     step.a = m->values[node->a];
     step.b = arity > 1 ? m->values[node->b] : 0;

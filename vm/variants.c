@@ -58,11 +58,10 @@ static bool find_read(const tvm_variants *t, bool read[TVM_MAX_PARAMS], bool *ex
     *expressions = false;
     for (uint32_t e = head->expr_count; e-- > 0;) {
         const tvm_expr *node = &head->exprs[e];
-        const uint32_t operands[3] = {node->a, node->b, node->c};
         if (!used[e]) continue;
         *expressions = true;
         if (node->op == TVM_EXPR_SLOT) read[node->a] = true;
-        for (unsigned o = 0; o < tvm_expr_op_info(node->op)->arity; o++) used[operands[o]] = true;
+        for (unsigned o = 0; o < tvm_expr_arity(node); o++) used[node->operands[o]] = true;
     }
     free(used);
     return true;

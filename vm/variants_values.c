@@ -132,10 +132,9 @@ static bool keeps_value(const maker *m, const tvm_expr *e) {
 /* Operands come before their operators. */
 static void find_node(const maker *m, uint32_t index) {
     const tvm_expr *e = expr_of(m, index);
-    const uint32_t operands[3] = {e->a, e->b, e->c};
     node *made = &m->nodes[index];
     tvm_scalar value;
-    unsigned arity = tvm_expr_op_info(e->op)->arity;
+    unsigned arity = tvm_expr_arity(e);
     *made = (node){
         .same = index, .product = TVM_NONE, .value = NO_VALUE, .taken = e->type.kind != TVM_KIND_FLOAT};
     if (made->taken && !(m->leaves[index] & TVM_LEAF_PARAM) &&
@@ -145,7 +144,7 @@ static void find_node(const maker *m, uint32_t index) {
         return;
     }
     made->taken = made->taken && (arity || e->op == TVM_EXPR_SLOT);
-    for (unsigned i = 0; i < arity; i++) made->taken = made->taken && m->nodes[operands[i]].taken;
+    for (unsigned i = 0; i < arity; i++) made->taken = made->taken && m->nodes[e->operands[i]].taken;
     if (made->taken && keeps_value(m, e)) made->same = m->nodes[e->a].same;
 }
 
@@ -181,10 +180,9 @@ static void find_needed(const maker *m) {
     for (uint32_t r = 0; r < m->root_count; r++) need_root(m, r);
     for (uint32_t i = m->head->expr_count; i-- > 0;) {
         const tvm_expr *e = expr_of(m, i);
-        const uint32_t operands[3] = {e->a, e->b, e->c};
         const node *from = &m->nodes[i];
         if (from->constant || is_empty(&from->needed)) continue;
-        for (unsigned o = 0; o < tvm_expr_op_info(e->op)->arity; o++) use(m, operands[o], &from->needed);
+        for (unsigned o = 0; o < tvm_expr_arity(e); o++) use(m, e->operands[o], &from->needed);
     }
 }
 
@@ -287,7 +285,7 @@ static void place_leaves(maker *m, sort wanted) {
 /* Sums and products are the same step. */
 static tvm_step step_of(const maker *m, uint32_t expr) {
     const tvm_expr *e = expr_of(m, expr);
-    unsigned arity = tvm_expr_op_info(e->op)->arity;
+    unsigned arity = tvm_expr_arity(e);
     uint32_t product = m->nodes[expr].product;
     tvm_step made = tvm_step_of(m->head, e);
     made.a = value_of(m, e->a);
@@ -311,10 +309,9 @@ static tvm_step step_of(const maker *m, uint32_t expr) {
  * operands'. */
 static uint16_t level_of(const maker *m, uint32_t expr, uint32_t within) {
     const tvm_expr *e = expr_of(m, expr);
-    const uint32_t operands[3] = {e->a, e->b, e->c};
     uint16_t level = 0;
-    for (unsigned o = 0; o < tvm_expr_op_info(e->op)->arity; o++) {
-        uint32_t i = m->nodes[operands[o]].same;
+    for (unsigned o = 0; o < tvm_expr_arity(e); o++) {
+        uint32_t i = m->nodes[e->operands[o]].same;
         const node *operand = &m->nodes[i];
         uint16_t below = 0;
         if (operand->joined)
