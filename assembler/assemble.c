@@ -105,11 +105,10 @@ static void check_defines(tvm_asm *as) {
         const tvm_define *define = &as->statics.defines[i];
         if (define->used || as->text.left_out) continue;
         tvm_suggest suggest;
-        char hint[96];
         tvm_suggest_start(&suggest, define->name, define->length);
         for (uint32_t j = 0; j < as->statics.names.count; j++)
             tvm_suggest_offer(&suggest, as->statics.names.items[j].name, as->statics.names.items[j].length);
-        tvm_asm_error_in(as, NULL, NULL, tvm_suggest_hint(&suggest, "", hint),
+        tvm_asm_error_in(as, NULL, NULL, TVM_SUGGEST_HINT(&suggest, ""),
                          "-D %s: there is no .const of that name at top level, nor a .tune", define->name);
     }
 }

@@ -167,10 +167,9 @@ static bool run(tvm_asm *as, const directive *d, const tvm_token *token) {
 void tvm_asm_unknown_directive(tvm_asm *as, const tvm_token *name) {
     const char *text = tvm_token_text(as->text.source, name);
     tvm_suggest suggest;
-    char hint[96];
     tvm_suggest_start(&suggest, text, name->length);
     tvm_suggest_offer_all(&suggest, tvm_asm_directive_name);
-    tvm_asm_error(as, name, tvm_suggest_hint(&suggest, ".", hint), "unknown directive '.%.*s'",
+    tvm_asm_error(as, name, TVM_SUGGEST_HINT(&suggest, "."), "unknown directive '.%.*s'",
                   name->length > 60 ? 60 : (int)name->length, text);
 }
 

@@ -120,8 +120,7 @@ static void print_extents(listing *l, const tvm_slot *slot) {
 }
 
 static void print_shape(listing *l, const tvm_slot *slot) {
-    char name[TVM_DTYPE_NAME_MAX];
-    tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+    tvm_text_puts(&l->out, TVM_DTYPE_TEXT(slot->dtype));
     print_extents(l, slot);
 }
 
@@ -136,21 +135,20 @@ static void print_exprs(listing *l, unsigned count, const uint32_t *exprs) {
 
 /* "f32[m, n]" of a global tensor. */
 static void print_global_type(listing *l, const tvm_slot *slot) {
-    char name[TVM_DTYPE_NAME_MAX];
-    tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+    tvm_text_puts(&l->out, TVM_DTYPE_TEXT(slot->dtype));
     print_exprs(l, slot->rank, slot->shape);
 }
 
 /* What the result's slot says: no operand of the instruction holds it. */
 static void print_declared(listing *l, const tvm_insn *insn, char kind) {
     const tvm_slot *slot = &l->kernel->slots[insn->result];
-    char text[TVM_LAYOUT_TEXT_MAX], name[TVM_DTYPE_NAME_MAX];
+    char text[TVM_LAYOUT_TEXT_MAX];
     switch (kind) {
     case 't':
         print_shape(l, slot);
         break;
     case 'T':
-        tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+        tvm_text_puts(&l->out, TVM_DTYPE_TEXT(slot->dtype));
         break;
     case 'L':
         tvm_text_add(&l->out, "%s%" PRIu32, l->prefix, l->layout_number[slot->layout]);
@@ -355,7 +353,6 @@ static void print_code(listing *l) {
 
 static void print_parameter(listing *l, uint32_t index) {
     const tvm_slot *slot = &l->kernel->slots[index];
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_text_add(&l->out, "%s: ", tvm_string(l->program, slot->name));
     if (slot->kind == TVM_SLOT_GLOBAL) {
         tvm_text_puts(&l->out, "global ");
@@ -365,7 +362,7 @@ static void print_parameter(listing *l, uint32_t index) {
             print_exprs(l, slot->rank, slot->stride);
         }
     } else {
-        tvm_text_puts(&l->out, tvm_dtype_name(slot->dtype, name));
+        tvm_text_puts(&l->out, TVM_DTYPE_TEXT(slot->dtype));
     }
 }
 

@@ -38,14 +38,13 @@ bool tvm_directive_entry(tvm_asm *as, const tvm_token *token) {
 static bool no_variant(tvm_asm *as, const tvm_token *token, const char *name, uint32_t length) {
     const tvm_ir_program *program = as->program;
     tvm_suggest suggest;
-    char hint[96];
     tvm_suggest_start(&suggest, name, length);
     for (uint32_t k = 0; k < program->kernel_count; k++) {
         const char *other = tvm_string(program, program->kernels[k].name);
         tvm_suggest_offer(&suggest, other, strlen(other));
     }
     if (as->text.left_out) return false;
-    const char *shown = tvm_suggest_hint(&suggest, "", hint);
+    const char *shown = TVM_SUGGEST_HINT(&suggest, "");
     return tvm_asm_invalid(as, token, shown ? shown : "the kernels of an entry stand before it",
                            "there is no kernel '%.*s' before this", (int)length, name);
 }
@@ -117,7 +116,6 @@ static bool condition(tvm_asm *as, uint32_t *expr, bool *never) {
 /* Evaluated where the case holds, a constant one too. */
 static bool cost(tvm_asm *as, const tvm_token *token, uint32_t *expr) {
     const tvm_token *at = tvm_asm_peek(as);
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_value value;
     if (as->text.version < TVM_LANGUAGE_OF_COSTS)
         return tvm_asm_error(as, token, NULL, "the cost of a case needs '.vasm %d'", TVM_LANGUAGE_OF_COSTS);
@@ -127,7 +125,7 @@ static bool cost(tvm_asm *as, const tvm_token *token, uint32_t *expr) {
     tvm_dtype type = tvm_asm_type_of(as, &value);
     if (value.kind == TVM_VALUE_BOOL || !(tvm_dtype_same(type, TVM_I(32)) || tvm_dtype_same(type, TVM_I(64))))
         return tvm_asm_invalid(as, at, type.kind == TVM_KIND_BOOL ? NULL : "write i64(...)",
-                               "a cost has type i64 or i32, not %s", tvm_dtype_name(type, name));
+                               "a cost has type i64 or i32, not %s", TVM_DTYPE_TEXT(type));
     return tvm_asm_lower(as, at, &value, TVM_I(64), expr) && tvm_asm_launch_time(as, at, *expr, 0, "a cost");
 }
 

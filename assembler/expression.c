@@ -88,11 +88,10 @@ static bool call(tvm_asm *as, const tvm_token *token, const char *name, uint32_t
     if (!tvm_asm_call(as, &made, value, &known)) return false;
     if (known) return true;
     tvm_suggest suggest;
-    char hint[96];
     tvm_suggest_start(&suggest, name, length);
     tvm_suggest_offer_all(&suggest, tvm_asm_function_name);
     const char *foreign = tvm_foreign_hint(name, length);
-    return tvm_asm_error(as, token, foreign ? foreign : tvm_suggest_hint(&suggest, "", hint),
+    return tvm_asm_error(as, token, foreign ? foreign : TVM_SUGGEST_HINT(&suggest, ""),
                          "unknown function '%.*s'", (int)length, name);
 }
 
@@ -174,7 +173,6 @@ static bool of_target(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
     tvm_expr node = {.op = (uint8_t)op, .type = op == TVM_EXPR_HAS ? TVM_BOOL : TVM_I(32)};
     const char *name = NULL, *text = tvm_token_text(as->text.source, word);
     tvm_suggest suggest;
-    char hint[96];
     if (as->text.version < TVM_LANGUAGE_OF_TRAITS)
         return tvm_asm_error(as, token, NULL, "'%s' needs '.vasm %d'", tvm_expr_op_info(op)->text,
                              TVM_LANGUAGE_OF_TRAITS);
@@ -187,7 +185,7 @@ static bool of_target(tvm_asm *as, tvm_expr_op op, tvm_value *value) {
         node.a++;
     }
     if (!name)
-        return tvm_asm_error(as, word, tvm_suggest_hint(&suggest, "", hint), "there is no %s '%.*s'",
+        return tvm_asm_error(as, word, TVM_SUGGEST_HINT(&suggest, ""), "there is no %s '%.*s'",
                              op == TVM_EXPR_HAS ? "capability" : "limit", (int)word->length, text);
     return tvm_asm_expect(as, ")", "after the name") && tvm_asm_node(as, token, &node, value);
 }

@@ -117,10 +117,9 @@ static void write_reason(const tvm_infer_state *in, uint32_t slot, tvm_text *tex
 }
 
 static void write_type(const tvm_infer_state *in, uint32_t slot, tvm_text *text) {
-    char type[TVM_DTYPE_NAME_MAX];
     const tvm_slot *of = &in->kernel->slots[slot];
     const uint32_t *shape = tvm_slot_shape(in->program, of);
-    tvm_text_add(text, "%%%s: %s[", tvm_string(in->program, of->name), tvm_dtype_name(of->dtype, type));
+    tvm_text_add(text, "%%%s: %s[", tvm_string(in->program, of->name), TVM_DTYPE_TEXT(of->dtype));
     for (unsigned d = 0; d < tvm_slot_rank(in->program, of); d++)
         tvm_text_add(text, "%s%u", d ? ", " : "", shape[d]);
     tvm_text_puts(text, "]");

@@ -33,7 +33,6 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
     bool global = tvm_asm_accept(as, "global");
     const tvm_token *token = tvm_asm_peek(as);
     tvm_dtype type;
-    char name[TVM_DTYPE_NAME_MAX];
     if (!tvm_asm_type(as, &type)) return false;
     *slot = (tvm_slot){.kind = global ? TVM_SLOT_GLOBAL : TVM_SLOT_SCALAR, .dtype = type, .layout = TVM_NONE};
     for (unsigned d = 0; d < TVM_MAX_RANK; d++) slot->shape[d] = slot->stride[d] = TVM_NONE;
@@ -43,7 +42,7 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
                                  "a scalar parameter has no shape");
         if (!tvm_dtype_is_scalar(type))
             return tvm_asm_invalid(as, token, "scalars are of type bool, i32, u32, i64, u64, f32 or f64",
-                                   "'%s' is not a type of scalars", tvm_dtype_name(type, name));
+                                   "'%s' is not a type of scalars", TVM_DTYPE_TEXT(type));
         return true;
     }
     if (!tvm_asm_expect(as, "[", "and the shape after the type of a global tensor")) return false;
@@ -56,7 +55,7 @@ static bool parameter_type(tvm_asm *as, tvm_slot *slot, uint32_t *shape_at) {
     if (type.bits % 8 != 0)
         return tvm_asm_invalid(as, token, NULL,
                                "a tensor of %s has no strides: its elements are no whole bytes",
-                               tvm_dtype_name(type, name));
+                               TVM_DTYPE_TEXT(type));
     tvm_asm_next(as);
     return tvm_asm_expect(as, "[", "and a stride for each dimension") &&
            skip_brackets(as, "list of strides", "]");
@@ -185,7 +184,6 @@ static const tvm_symbol *expect_signature(tvm_asm *as) {
     const char *name;
     uint32_t length;
     tvm_suggest suggest;
-    char hint[96];
     if (as->text.version < TVM_LANGUAGE_OF_RECORDS) {
         tvm_asm_error(as, token, NULL, "a kernel with a signature needs '.vasm %d'", TVM_LANGUAGE_OF_RECORDS);
         return NULL;
@@ -203,7 +201,7 @@ static const tvm_symbol *expect_signature(tvm_asm *as) {
     for (uint32_t i = 0; i < as->statics.names.count; i++)
         if (as->statics.names.items[i].value.kind == TVM_VALUE_SIGNATURE)
             tvm_suggest_offer(&suggest, as->statics.names.items[i].name, as->statics.names.items[i].length);
-    tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "there is no signature '%.*s'",
+    tvm_asm_error(as, token, TVM_SUGGEST_HINT(&suggest, ""), "there is no signature '%.*s'",
                   length > 80 ? 80 : (int)length, name);
     return NULL;
 }

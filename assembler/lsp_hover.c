@@ -61,12 +61,11 @@ static void describe_instruction(const tvm_op_info *info, tvm_text *out) {
 }
 
 static void describe_type(tvm_dtype type, tvm_text *out) {
-    char name[TVM_DTYPE_NAME_MAX];
     static const char *const kinds[] = {[TVM_KIND_BOOL] = "truth values",
                                         [TVM_KIND_UINT] = "unsigned integers",
                                         [TVM_KIND_INT] = "signed integers",
                                         [TVM_KIND_FLOAT] = "floats"};
-    tvm_text_add(out, "`%s`: %s of %u bits", tvm_dtype_name(type, name), kinds[type.kind], type.bits);
+    tvm_text_add(out, "`%s`: %s of %u bits", TVM_DTYPE_TEXT(type), kinds[type.kind], type.bits);
     if (type.kind == TVM_KIND_FLOAT)
         tvm_text_add(out, ", %u of the exponent and %u of the mantissa", type.exponent, type.mantissa);
 }

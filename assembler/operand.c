@@ -197,7 +197,7 @@ static bool read_register_or_shared(tvm_asm *as, tvm_reading *r, const tvm_opera
 /* A bound of an interval, in the type of the scalar that the result is. */
 static bool read_bound(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc) {
     const tvm_token *token = tvm_asm_peek(as);
-    char wanted[TVM_DTYPE_NAME_MAX], found[TVM_DTYPE_NAME_MAX], hint[64];
+    char wanted[TVM_DTYPE_NAME_MAX], hint[64];
     tvm_value value;
     tvm_dtype type;
     uint32_t expr;
@@ -211,7 +211,7 @@ static bool read_bound(tvm_asm *as, tvm_reading *r, const tvm_operand_desc *desc
     snprintf(hint, sizeof hint, "write %s(...)", tvm_dtype_name(type, wanted));
     if (!tvm_asm_adapts(as, &value, type))
         return tvm_asm_invalid(as, token, hint, "the result has type %s, this bound of '%.*s' %s", wanted,
-                               (int)desc->name_length, desc->name, tvm_dtype_name(own, found));
+                               (int)desc->name_length, desc->name, TVM_DTYPE_TEXT(own));
     return tvm_asm_lower(as, token, &value, type, &expr) && push(as, r, TVM_OPERAND_EXPR, expr);
 }
 

@@ -14,14 +14,13 @@ static void find_bits(tvm_packing packing, tvm_dtype type, uint32_t elements, ui
 /* A row of 8 bits: two of them stand where 16 would not fit the 80 columns of a terminal. */
 static void draw_packing(picture *p, tvm_packing packing, tvm_dtype type) {
     uint32_t bits[8 * WORD] = {0};
-    char name[TVM_DTYPE_NAME_MAX];
     uint32_t elements = tvm_packing_block(TVM_PACKING_PAIR, type), rows = elements * type.bits / BYTE;
     find_bits(packing, type, elements, bits);
     picture_panel *panel = tvm_picture_panel(p, rows, BYTE);
     if (!panel) return;
     tvm_text_add(&panel->title,
                  "%s%s, packing %s: elements %u to %u of a thread, element.bit,\nfrom the highest bit down\n",
-                 packing > 0 ? "\n" : "", tvm_dtype_name(type, name), tvm_packing_names[packing], 0u,
+                 packing > 0 ? "\n" : "", TVM_DTYPE_TEXT(type), tvm_packing_names[packing], 0u,
                  (unsigned)(elements - 1));
     for (unsigned b = 0; b < BYTE; b++) snprintf(panel->heads[b], PICTURE_LABEL, "+%u", BYTE - 1 - b);
     for (uint32_t r = 0; r < rows; r++) {

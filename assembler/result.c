@@ -60,7 +60,6 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
                        const tvm_slot *wanted, const tvm_result_type *type) {
     const tvm_ir_kernel *kernel = tvm_asm_kernel(as);
     const tvm_slot *slot = &kernel->slots[index];
-    char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX];
     if (slot->kind != wanted->kind)
         return tvm_asm_invalid(as, token, "one name is one variable of one type: choose another name",
                                "'%%%.*s' is %s, this gives %s", (int)length, name,
@@ -70,7 +69,7 @@ static bool check_slot(tvm_asm *as, const tvm_token *token, const char *name, ui
         return tvm_asm_invalid(as, token,
                                "one name is one variable of one type: convert, or choose another name",
                                "'%%%.*s' has type %s, this gives %s", (int)length, name,
-                               tvm_dtype_name(slot->dtype, old), tvm_dtype_name(wanted->dtype, now));
+                               TVM_DTYPE_TEXT(slot->dtype), TVM_DTYPE_TEXT(wanted->dtype));
     if (slot->packing != wanted->packing)
         return tvm_asm_invalid(as, token, "one name is one variable of one packing: choose another name",
                                "'%%%.*s' has packing %s, this gives %s", (int)length, name,

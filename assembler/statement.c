@@ -89,11 +89,11 @@ static bool assign_existing(tvm_asm *as, const tvm_token *token, const char *nam
                             const tvm_slot *slot, const tvm_value *value, uint32_t *expr) {
     tvm_dtype from = tvm_asm_type_of(as, value), to = slot->dtype;
     if (tvm_asm_adapts(as, value, to)) return tvm_asm_lower(as, token, value, to, expr);
-    char old[TVM_DTYPE_NAME_MAX], now[TVM_DTYPE_NAME_MAX], hint[64];
+    char old[TVM_DTYPE_NAME_MAX], hint[64];
     tvm_dtype_name(to, old);
     snprintf(hint, sizeof hint, "write %s(...)", old);
     return tvm_asm_invalid(as, token, hint, "'%%%.*s' has type %s, this value %s", (int)length, name, old,
-                           tvm_dtype_name(from, now));
+                           TVM_DTYPE_TEXT(from));
 }
 
 /* `%a = %b`: a view of the same type, layout and packing. */
@@ -344,11 +344,10 @@ static bool loop(tvm_asm *as) {
     tvm_dtype counter = good ? loop_type(as, symbol, bounds) : TVM_I(32);
     for (unsigned i = 0; good && i < 3; i++) {
         tvm_dtype from = tvm_asm_type_of(as, &bounds[i]);
-        char have[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
         operands[i].kind = TVM_OPERAND_EXPR;
         if (!tvm_value_is_static(&bounds[i]) && !tvm_asm_widens(from, counter)) {
             good = tvm_asm_invalid(as, tokens[i], NULL, "'%%%.*s' counts in %s, this is %s", (int)length,
-                                   name, tvm_dtype_name(counter, want), tvm_dtype_name(from, have));
+                                   name, TVM_DTYPE_TEXT(counter), TVM_DTYPE_TEXT(from));
         } else {
             good = tvm_asm_lower(as, tokens[i], &bounds[i], counter, &operands[i].value);
         }

@@ -22,5 +22,7 @@ void tvm_suggest_offer_all(tvm_suggest *suggest, const char *(*name)(size_t inde
 const char *tvm_suggest_best(const tvm_suggest *suggest);
 /* `did you mean 'x'?` into hint, or NULL. */
 const char *tvm_suggest_hint(const tvm_suggest *suggest, const char *sigil, char hint[96]);
+/* The same in a buffer that lives as long as the block around. */
+#define TVM_SUGGEST_HINT(suggest, sigil) tvm_suggest_hint(suggest, sigil, (char[96]){0})
 
 #endif

@@ -177,7 +177,6 @@ static bool row_named(tvm_asm *as, const tvm_token *token, const char *name, uin
                       tvm_value *value) {
     const tvm_table *table = value->as.record.table;
     tvm_suggest suggest;
-    char hint[96];
     uint32_t found = table->row_count ? *find_row(table, name, length) : 0;
     if (found) {
         *value = (tvm_value){.kind = TVM_VALUE_RECORD, .as.record = {table, found - 1}};
@@ -186,7 +185,7 @@ static bool row_named(tvm_asm *as, const tvm_token *token, const char *name, uin
     tvm_suggest_start(&suggest, name, length);
     for (uint32_t i = 0; i < table->row_count; i++)
         tvm_suggest_offer(&suggest, table->rows[i].name.name, table->rows[i].name.length);
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "'%s' has no row '%.*s'",
+    return tvm_asm_error(as, token, TVM_SUGGEST_HINT(&suggest, ""), "'%s' has no row '%.*s'",
                          table->name.name, (int)length, name);
 }
 
@@ -196,7 +195,6 @@ static bool column_named(tvm_asm *as, const tvm_token *token, const char *name, 
     const tvm_row *row = &table->rows[value->as.record.row];
     tvm_word asked = {name, length};
     tvm_suggest suggest;
-    char hint[96];
     if (same(&asked, "name", 4)) {
         *value = tvm_value_string(row->name.name, row->name.length);
         return true;
@@ -212,7 +210,7 @@ static bool column_named(tvm_asm *as, const tvm_token *token, const char *name, 
         *value = row->values[i];
         return true;
     }
-    return tvm_asm_error(as, token, tvm_suggest_hint(&suggest, "", hint), "'%s' has no column '%.*s'",
+    return tvm_asm_error(as, token, TVM_SUGGEST_HINT(&suggest, ""), "'%s' has no column '%.*s'",
                          table->name.name, (int)length, name);
 }
 

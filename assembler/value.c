@@ -203,7 +203,6 @@ const char *tvm_value_what(const tvm_value *value) {
 }
 
 const char *tvm_value_text(const tvm_value *value, char text[64]) {
-    char name[TVM_DTYPE_NAME_MAX];
     switch (value->kind) {
     case TVM_VALUE_INTEGER:
         if (tvm_dtype_same(value->type, TVM_U(64))) {
@@ -219,7 +218,7 @@ const char *tvm_value_text(const tvm_value *value, char text[64]) {
         snprintf(text, 64, "%g", value->as.f);
         break;
     case TVM_VALUE_DTYPE:
-        snprintf(text, 64, "%s", tvm_dtype_name(value->type, name));
+        snprintf(text, 64, "%s", TVM_DTYPE_TEXT(value->type));
         break;
     case TVM_VALUE_STRING:
         snprintf(text, 64, "%.*s", value->as.string.length > 60 ? 60 : (int)value->as.string.length,

@@ -48,9 +48,8 @@ static void give_control(const visitor *v) {
 
 static void give_types(const visitor *v) {
     tvm_dtype types[TVM_DTYPE_COUNT_MAX];
-    char name[TVM_DTYPE_NAME_MAX];
     size_t count = tvm_dtype_list(types, TVM_DTYPE_COUNT_MAX);
-    for (size_t i = 0; i < count && i < TVM_DTYPE_COUNT_MAX; i++) give(v, tvm_dtype_name(types[i], name));
+    for (size_t i = 0; i < count && i < TVM_DTYPE_COUNT_MAX; i++) give(v, TVM_DTYPE_TEXT(types[i]));
 }
 
 /* May the operand stand behind its name? (tvm_asm_operand_named) */

@@ -91,11 +91,10 @@ static bool needs_type(const tvm_expr *node, context how) {
 }
 
 static void print_literal(const printer *p, const tvm_expr *node, context how) {
-    char name[TVM_DTYPE_NAME_MAX];
     bool typed = needs_type(node, how);
     tvm_scalar value = {.i = node->value.i};
     if (node->op == TVM_EXPR_FLOAT) value.f = node->value.f;
-    if (typed) tvm_text_add(p->out, "%s(", tvm_dtype_name(node->type, name));
+    if (typed) tvm_text_add(p->out, "%s(", TVM_DTYPE_TEXT(node->type));
     if (is_least(node)) /* as an unsigned number: negating its magnitude would not fit */
         tvm_text_puts(p->out, "0x8000000000000000");
     else
@@ -126,9 +125,8 @@ static void print_select(const printer *p, const tvm_expr *node, const tvm_expr_
 }
 
 static void print_call(const printer *p, const tvm_expr *node, const tvm_expr_info *info) {
-    char name[TVM_DTYPE_NAME_MAX];
     if (node->op == TVM_EXPR_CAST) {
-        tvm_text_add(p->out, "%s(", tvm_dtype_name(node->type, name));
+        tvm_text_add(p->out, "%s(", TVM_DTYPE_TEXT(node->type));
         print(p, node->a, 0, BY_DEFAULT);
     } else {
         tvm_text_add(p->out, "%s(", info->text);

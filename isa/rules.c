@@ -63,17 +63,16 @@ const char *tvm_rule_name(const tvm_rule *rule, unsigned entry, char text[TVM_RU
 /* ---- results ---- */
 
 static tvm_status result_dtype(const tvm_rule *rule, tvm_dtype dtype) {
-    char found[TVM_DTYPE_NAME_MAX], declared[TVM_DTYPE_NAME_MAX];
     tvm_result_type *type = rule->type;
     if (type->dtype.kind != TVM_KIND_NONE && !tvm_dtype_same(type->dtype, dtype))
-        return tvm_refuse(rule->why, "the result has type %s, expected %s as declared",
-                          tvm_dtype_name(dtype, found), tvm_dtype_name(type->dtype, declared));
+        return tvm_refuse(rule->why, "the result has type %s, expected %s as declared", TVM_DTYPE_TEXT(dtype),
+                          TVM_DTYPE_TEXT(type->dtype));
     type->dtype = dtype;
     return TVM_OK;
 }
 
 tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_layout *layout) {
-    char found[TVM_SHAPE_TEXT_MAX], declared[TVM_SHAPE_TEXT_MAX], text[TVM_LAYOUT_TEXT_MAX];
+    char text[TVM_LAYOUT_TEXT_MAX];
     tvm_result_type *type = rule->type;
     if (layout == NULL && !type->has_layout) return tvm_refuse(rule->why, "expected a layout for the result");
     if (layout == NULL) layout = &type->layout;
@@ -83,8 +82,8 @@ tvm_status tvm_rule_register(const tvm_rule *rule, tvm_dtype dtype, const tvm_la
         if (layout->rank != type->layout.rank ||
             memcmp(layout->shape, type->layout.shape, layout->rank * sizeof layout->shape[0]) != 0)
             return tvm_refuse(rule->why, "the result has shape %s, expected %s as declared",
-                              tvm_shape_text(layout->rank, layout->shape, found),
-                              tvm_shape_text(type->layout.rank, type->layout.shape, declared));
+                              TVM_SHAPE_TEXT(layout->rank, layout->shape),
+                              TVM_SHAPE_TEXT(type->layout.rank, type->layout.shape));
         return tvm_refuse(rule->why, "the result has a layout other than declared: %s",
                           tvm_layout_text(layout, text));
     }
@@ -176,7 +175,7 @@ static tvm_status check_expr(const tvm_rule *rule, const tvm_operand_desc *desc,
 /* The index expressions after a tensor: operands[1..rank]. */
 static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *desc,
                                 const tvm_operand *operand, uint32_t left, uint32_t *taken) {
-    char name[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
+    char tensor[TVM_RULE_NAME_MAX];
     unsigned rank = tvm_slot_rank(rule->program, &rule->kernel->slots[operand->value]);
     if (left < 1 + rank)
         return tvm_refuse(rule->why, "%s has %u dimensions, but %u indices",
@@ -190,7 +189,7 @@ static tvm_status check_indices(const tvm_rule *rule, const tvm_operand_desc *de
         tvm_dtype type = rule->kernel->exprs[operand[d].value].type;
         if (!tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
             return tvm_refuse(rule->why, "index %u of %s has type %s, expected i32 or i64", d - 1,
-                              operand_name(rule, desc, operand, tensor), tvm_dtype_name(type, name));
+                              operand_name(rule, desc, operand, tensor), TVM_DTYPE_TEXT(type));
     }
     *taken = 1 + rank;
     return TVM_OK;
@@ -343,7 +342,6 @@ static bool states_packing(const tvm_op_info *info) {
 
 /* The packing is never inferred: it is what the text or the slot says, where the row lets it say so. */
 static tvm_status check_packing(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     const tvm_result_type *type = rule->type;
     if (type->packing == TVM_PACKING_LINEAR) return TVM_OK;
     if (type->packing >= TVM_PACKING_COUNT)
@@ -353,12 +351,12 @@ static tvm_status check_packing(const tvm_rule *rule) {
         return tvm_refuse(rule->why, "the result is linear, the variable has packing %s", packing);
     if (!tvm_packing_takes(type->packing, type->dtype))
         return tvm_refuse(rule->why, "type %s has no packing %s: expected a low-precision type",
-                          tvm_dtype_name(type->dtype, name), packing);
+                          TVM_DTYPE_TEXT(type->dtype), packing);
     uint32_t locals = tvm_layout_locals(&type->layout), block = tvm_packing_block(type->packing, type->dtype);
     if (locals % block != 0)
         return tvm_refuse(rule->why,
                           "a thread holds %u elements, expected a multiple of %u as packing %s of %s has it",
-                          locals, block, packing, tvm_dtype_name(type->dtype, name));
+                          locals, block, packing, TVM_DTYPE_TEXT(type->dtype));
     return TVM_OK;
 }
 

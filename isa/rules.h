@@ -28,6 +28,9 @@ typedef struct tvm_rule {
 #include "opcodes.def"
 
 const char *tvm_shape_text(unsigned rank, const uint32_t *shape, char text[TVM_SHAPE_TEXT_MAX]);
+/* The same, and a name, in buffers that live as long as the block around. */
+#define TVM_SHAPE_TEXT(rank, shape) tvm_shape_text(rank, shape, (char[TVM_SHAPE_TEXT_MAX]){0})
+#define TVM_RULE_NAME(rule, entry)  tvm_rule_name(rule, entry, (char[TVM_RULE_NAME_MAX]){0})
 
 /* Operand of entry e: its slot (of kind SLOT), its expression's type, its number (a constant, or an
  * expression). */

@@ -4,30 +4,25 @@
 enum { OPERATION, MEMORY, SOURCE, EXPECTED, MASK, ORDER, SCOPE, RANK };
 
 static tvm_status takes_type(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype type = tvm_rule_slot(rule, MEMORY)->dtype;
     tvm_atomic operation = (tvm_atomic)tvm_rule_value(rule, OPERATION);
     bool is_float = type.kind == TVM_KIND_FLOAT, is_bitwise = operation >= TVM_ATOMIC_AND;
     bool takes = tvm_dtype_is_arithmetic(type) && (is_float ? !is_bitwise : type.bits >= 32);
     if (takes) return TVM_OK;
     return tvm_refuse(rule->why, "%s of type %s, expected an integer of 32 or 64 bits%s",
-                      tvm_atomic_names[operation], tvm_dtype_name(type, name),
+                      tvm_atomic_names[operation], TVM_DTYPE_TEXT(type),
                       is_bitwise ? "" : ", f16, bf16, f32 or f64");
 }
 
 static tvm_status same_type(const tvm_rule *rule, unsigned entry) {
-    char left[TVM_DTYPE_NAME_MAX], right[TVM_DTYPE_NAME_MAX], name[TVM_RULE_NAME_MAX],
-        tensor[TVM_RULE_NAME_MAX];
     tvm_dtype type = tvm_rule_slot(rule, entry)->dtype, of = tvm_rule_slot(rule, MEMORY)->dtype;
     if (tvm_dtype_same(type, of)) return TVM_OK;
-    return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, entry, name),
-                      tvm_dtype_name(type, right), tvm_dtype_name(of, left),
-                      tvm_rule_name(rule, MEMORY, tensor));
+    return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", TVM_RULE_NAME(rule, entry),
+                      TVM_DTYPE_TEXT(type), TVM_DTYPE_TEXT(of), TVM_RULE_NAME(rule, MEMORY));
 }
 
 /* What cas compares with. */
 static tvm_status expected(const tvm_rule *rule) {
-    char name[TVM_RULE_NAME_MAX];
     bool is_cas = tvm_rule_value(rule, OPERATION) == TVM_ATOMIC_CAS,
          given = tvm_rule_is_given(rule, EXPECTED);
     if (is_cas && !given) return tvm_refuse(rule->why, "cas needs 'expected'");
@@ -35,17 +30,16 @@ static tvm_status expected(const tvm_rule *rule) {
     if (!given) return TVM_OK;
     tvm_status status = same_type(rule, EXPECTED);
     if (status != TVM_OK) return status;
-    return tvm_rule_broadcasts(rule, tvm_rule_slot(rule, EXPECTED), tvm_rule_name(rule, EXPECTED, name),
+    return tvm_rule_broadcasts(rule, tvm_rule_slot(rule, EXPECTED), TVM_RULE_NAME(rule, EXPECTED),
                                tvm_rule_layout(rule, SOURCE));
 }
 
 /* The tensor is another block's. */
 static tvm_status far(const tvm_rule *rule) {
-    char name[TVM_RULE_NAME_MAX];
     if (!tvm_rule_is_given(rule, RANK)) return TVM_OK;
     if (tvm_rule_slot(rule, MEMORY)->kind != TVM_SLOT_SHARED)
         return tvm_refuse(rule->why, "%s is global: 'rank' is of a shared tensor of the cluster's blocks",
-                          tvm_rule_name(rule, MEMORY, name));
+                          TVM_RULE_NAME(rule, MEMORY));
     if (tvm_rule_is_given(rule, SCOPE) && tvm_rule_value(rule, SCOPE) == TVM_SCOPE_CTA)
         return tvm_refuse(rule->why, "a scope of the block does not reach the tensor of another one");
     return tvm_rule_cluster_rank(rule, RANK);

@@ -3,12 +3,11 @@
 
 /* The block of the cluster, entry e: its rank, as far as is known. */
 static tvm_status rank_inside(const tvm_rule *rule, unsigned entry) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype type = tvm_rule_expr_type(rule, entry);
     uint32_t blocks = tvm_cluster_blocks(rule->kernel);
     int64_t rank;
     if (!tvm_dtype_same(type, TVM_I(32)) && !tvm_dtype_same(type, TVM_I(64)))
-        return tvm_refuse(rule->why, "the rank has type %s, expected i32 or i64", tvm_dtype_name(type, name));
+        return tvm_refuse(rule->why, "the rank has type %s, expected i32 or i64", TVM_DTYPE_TEXT(type));
     if (tvm_rule_integer(rule, tvm_rule_value(rule, entry), &rank) && (rank < 0 || rank >= blocks))
         return tvm_refuse(rule->why, "block %lld of a cluster of %u", (long long)rank, blocks);
     return TVM_OK;
@@ -33,12 +32,11 @@ tvm_status tvm_rule_LOAD_CLUSTER(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_STORE_CLUSTER(const tvm_rule *rule) {
-    char found[TVM_DTYPE_NAME_MAX], wanted[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
     tvm_dtype from = tvm_rule_slot(rule, 2)->dtype, to = tvm_rule_slot(rule, 0)->dtype;
     const tvm_layout *tile = tvm_rule_layout(rule, 2);
     if (!tvm_dtype_same(from, to))
-        return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, 2, tensor),
-                          tvm_dtype_name(from, found), tvm_dtype_name(to, wanted));
+        return tvm_refuse(rule->why, "%s has type %s, expected %s", TVM_RULE_NAME(rule, 2),
+                          TVM_DTYPE_TEXT(from), TVM_DTYPE_TEXT(to));
     tvm_status status = rank_inside(rule, 1);
     if (status == TVM_OK) status = tvm_rule_tile(rule, 0, tile->rank, tile->shape);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
@@ -47,7 +45,6 @@ tvm_status tvm_rule_STORE_CLUSTER(const tvm_rule *rule) {
 /* A tile of this block's tensor, which takes the same place in a tensor of another block's. */
 tvm_status tvm_rule_COPY_CLUSTER(const tvm_rule *rule) {
     enum { TARGET, RANK, SOURCE, TILE, BARRIER };
-    char found[TVM_DTYPE_NAME_MAX], wanted[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
     tvm_dtype from = tvm_rule_slot(rule, SOURCE)->dtype, to = tvm_rule_slot(rule, TARGET)->dtype;
     uint32_t rank = tvm_rule_value(rule, TILE), tile[TVM_MAX_RANK];
     if (rule->operands[rule->at[BARRIER]].kind == TVM_OPERAND_NONE)
@@ -55,8 +52,8 @@ tvm_status tvm_rule_COPY_CLUSTER(const tvm_rule *rule) {
                           "expected 'barrier', the other block's mbarrier that its bytes are announced to");
     for (uint32_t d = 0; d < rank; d++) tile[d] = rule->operands[rule->at[TILE] + 1 + d].value;
     if (!tvm_dtype_same(from, to))
-        return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, SOURCE, tensor),
-                          tvm_dtype_name(from, found), tvm_dtype_name(to, wanted));
+        return tvm_refuse(rule->why, "%s has type %s, expected %s", TVM_RULE_NAME(rule, SOURCE),
+                          TVM_DTYPE_TEXT(from), TVM_DTYPE_TEXT(to));
     tvm_status status = rank_inside(rule, RANK);
     if (status == TVM_OK) status = tvm_rule_tile(rule, TARGET, rank, tile);
     if (status == TVM_OK) status = tvm_rule_tile(rule, SOURCE, rank, tile);

@@ -9,18 +9,17 @@ tvm_status tvm_rule_LET(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_FOR(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
     tvm_dtype type =
         rule->type->dtype.kind != TVM_KIND_NONE ? rule->type->dtype : tvm_rule_expr_type(rule, 0);
     if (!tvm_dtype_is_integer(type) || !tvm_dtype_is_scalar(type))
         return tvm_refuse(rule->why, "the loop variable has type %s, expected i32, u32, i64 or u64",
-                          tvm_dtype_name(type, name));
+                          TVM_DTYPE_TEXT(type));
     for (unsigned entry = 0; entry < 3; entry++) {
         tvm_dtype found = tvm_rule_expr_type(rule, entry);
         if (!tvm_dtype_same(found, type))
             return tvm_refuse(rule->why, "%.*s has type %s, expected %s as the loop variable",
                               (int)rule->desc[entry].name_length, rule->desc[entry].name,
-                              tvm_dtype_name(found, name), tvm_dtype_name(type, want));
+                              TVM_DTYPE_TEXT(found), TVM_DTYPE_TEXT(type));
     }
     int64_t step;
     if (tvm_rule_integer(rule, tvm_rule_value(rule, 2), &step) &&
@@ -54,10 +53,9 @@ tvm_status tvm_rule_ROLE(const tvm_rule *rule) {
 }
 
 static tvm_status condition(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype type = tvm_rule_expr_type(rule, 0);
     if (type.kind != TVM_KIND_BOOL)
-        return tvm_refuse(rule->why, "the condition has type %s, expected bool", tvm_dtype_name(type, name));
+        return tvm_refuse(rule->why, "the condition has type %s, expected bool", TVM_DTYPE_TEXT(type));
     return tvm_rule_nothing(rule);
 }
 
@@ -107,10 +105,9 @@ tvm_status tvm_rule_PRINT_TENSOR(const tvm_rule *rule) {
 /* ---- telling the user ---- */
 
 tvm_status tvm_rule_ASSERT(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     if (rule->kernel->exprs[rule->operands[0].value].type.kind != TVM_KIND_BOOL)
         return tvm_refuse(rule->why, "condition has type %s, expected bool",
-                          tvm_dtype_name(tvm_rule_expr_type(rule, 0), name));
+                          TVM_DTYPE_TEXT(tvm_rule_expr_type(rule, 0)));
     return tvm_rule_nothing(rule);
 }
 

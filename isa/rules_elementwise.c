@@ -29,16 +29,14 @@ static bool has_shape(const tvm_layout *layout, const shape *of) {
 }
 
 static tvm_status result_shape(const tvm_rule *rule, unsigned first, unsigned end, shape *out) {
-    char before[TVM_SHAPE_TEXT_MAX], found[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     *out = (shape){0};
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
         const tvm_layout *layout = tvm_rule_layout(rule, entry);
         if (!broadcast_shape(out, layout))
             return tvm_refuse(rule->why, "%s has shape %s, which does not broadcast with %s",
-                              tvm_rule_name(rule, entry, operand),
-                              tvm_shape_text(layout->rank, layout->shape, found),
-                              tvm_shape_text(out->rank, out->extent, before));
+                              TVM_RULE_NAME(rule, entry), TVM_SHAPE_TEXT(layout->rank, layout->shape),
+                              TVM_SHAPE_TEXT(out->rank, out->extent));
     }
     return TVM_OK;
 }
@@ -66,7 +64,6 @@ static tvm_status derived_layout(const tvm_rule *rule, unsigned first, unsigned 
 /* The layout of the result of entries [first, end): the one that is declared, else the derived one; to it
  * every operand is broadcast within each thread. */
 static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned end, tvm_layout *out) {
-    char text[TVM_SHAPE_TEXT_MAX], declared[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     shape wide;
     tvm_status status = result_shape(rule, first, end, &wide);
     if (status != TVM_OK) return status;
@@ -76,8 +73,8 @@ static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned e
         *out = rule->type->layout;
     else
         return tvm_refuse(rule->why, "the result has shape %s, expected %s as declared",
-                          tvm_shape_text(wide.rank, wide.extent, text),
-                          tvm_shape_text(rule->type->layout.rank, rule->type->layout.shape, declared));
+                          TVM_SHAPE_TEXT(wide.rank, wide.extent),
+                          TVM_SHAPE_TEXT(rule->type->layout.rank, rule->type->layout.shape));
     if (status != TVM_OK) return status;
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
@@ -85,25 +82,21 @@ static tvm_status result_layout(const tvm_rule *rule, unsigned first, unsigned e
         tvm_why why = {""};
         if (!tvm_layout_equal(layout, out) &&
             !tvm_layout_broadcasts(layout, out, NULL, rule->why ? &why : NULL))
-            return tvm_refuse(rule->why, "layout of %s: %.120s", tvm_rule_name(rule, entry, operand),
-                              why.text);
+            return tvm_refuse(rule->why, "layout of %s: %.120s", TVM_RULE_NAME(rule, entry), why.text);
     }
     return TVM_OK;
 }
 
 /* The one element type of the tensors among entries [first, end); kind NONE when there is no tensor. */
 static tvm_status tensor_dtype(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *out) {
-    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
-    char operand[TVM_RULE_NAME_MAX], other[TVM_RULE_NAME_MAX];
     unsigned named = first; /* the tensor of that type */
     *out = (tvm_dtype){0};
     for (unsigned entry = first; entry < end; entry++) {
         if (!tvm_rule_is_tensor(rule, entry)) continue;
         tvm_dtype dtype = tvm_rule_slot(rule, entry)->dtype;
         if (out->kind != TVM_KIND_NONE && !tvm_dtype_same(*out, dtype))
-            return tvm_refuse(rule->why, "%s has type %s, expected %s as %s",
-                              tvm_rule_name(rule, entry, operand), tvm_dtype_name(dtype, name),
-                              tvm_dtype_name(*out, want), tvm_rule_name(rule, named, other));
+            return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", TVM_RULE_NAME(rule, entry),
+                              TVM_DTYPE_TEXT(dtype), TVM_DTYPE_TEXT(*out), TVM_RULE_NAME(rule, named));
         *out = dtype;
         named = entry;
     }
@@ -143,11 +136,11 @@ static unsigned element_trait(tvm_dtype dtype) {
 
 /* Does the row take elements of the type, which is that of its first tensor at or after entry `first`? */
 static tvm_status check_element(const tvm_rule *rule, unsigned first, tvm_dtype dtype) {
-    char name[TVM_DTYPE_NAME_MAX], expected[96], operand[TVM_RULE_NAME_MAX];
+    char expected[96];
     if (rule->info->traits & element_trait(dtype)) return TVM_OK;
     while (!tvm_rule_is_tensor(rule, first)) first++;
-    return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, first, operand),
-                      tvm_dtype_name(dtype, name), elements_text(rule->info->traits, expected));
+    return tvm_refuse(rule->why, "%s has type %s, expected %s", TVM_RULE_NAME(rule, first),
+                      TVM_DTYPE_TEXT(dtype), elements_text(rule->info->traits, expected));
 }
 
 static tvm_status arithmetic(const tvm_rule *rule, unsigned first, unsigned end, tvm_dtype *dtype,
@@ -194,20 +187,17 @@ tvm_status tvm_rule_UNARY(const tvm_rule *rule) {
 }
 
 tvm_status tvm_rule_WHERE(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX], other[TVM_DTYPE_NAME_MAX];
-    char operand[TVM_RULE_NAME_MAX];
     tvm_dtype condition = tvm_rule_slot(rule, 0)->dtype, dtype;
     if (condition.kind != TVM_KIND_BOOL)
-        return tvm_refuse(rule->why, "%s has type %s, expected bool", tvm_rule_name(rule, 0, operand),
-                          tvm_dtype_name(condition, name));
+        return tvm_refuse(rule->why, "%s has type %s, expected bool", TVM_RULE_NAME(rule, 0),
+                          TVM_DTYPE_TEXT(condition));
     tvm_status status = tensor_dtype(rule, 1, 3, &dtype);
     if (status != TVM_OK) return status;
     if (dtype.kind == TVM_KIND_NONE) {
         dtype = tvm_rule_expr_type(rule, 1);
         if (!tvm_dtype_same(dtype, tvm_rule_expr_type(rule, 2)))
             return tvm_refuse(rule->why, "y has type %s, expected %s as x",
-                              tvm_dtype_name(tvm_rule_expr_type(rule, 2), name),
-                              tvm_dtype_name(dtype, other));
+                              TVM_DTYPE_TEXT(tvm_rule_expr_type(rule, 2)), TVM_DTYPE_TEXT(dtype));
     }
     tvm_layout layout;
     status = result_layout(rule, 0, 3, &layout);

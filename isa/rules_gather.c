@@ -14,21 +14,20 @@ tvm_status tvm_rule_broadcasts(const tvm_rule *rule, const tvm_slot *slot, const
 
 /* Elements that share a byte are not addressed one by one. */
 static tvm_status whole_bytes(const tvm_rule *rule, unsigned memory) {
-    char name[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
     tvm_dtype dtype = tvm_rule_slot(rule, memory)->dtype;
     if (dtype.bits % 8 == 0) return TVM_OK;
     return tvm_refuse(rule->why, "%s has type %s, expected elements of whole bytes",
-                      tvm_rule_name(rule, memory, tensor), tvm_dtype_name(dtype, name));
+                      TVM_RULE_NAME(rule, memory), TVM_DTYPE_TEXT(dtype));
 }
 
 tvm_status tvm_rule_mask(const tvm_rule *rule, unsigned entry, unsigned memory, const tvm_layout *tile) {
-    char name[TVM_DTYPE_NAME_MAX], mask[TVM_RULE_NAME_MAX];
+    char mask[TVM_RULE_NAME_MAX];
     if (!tvm_rule_is_given(rule, entry)) return TVM_OK;
     const tvm_slot *slot = tvm_rule_slot(rule, entry);
     tvm_rule_name(rule, entry, mask);
     if (slot->dtype.kind != TVM_KIND_BOOL)
         return tvm_refuse(rule->why, "the mask %s has type %s, expected bool", mask,
-                          tvm_dtype_name(slot->dtype, name));
+                          TVM_DTYPE_TEXT(slot->dtype));
     tvm_status status = whole_bytes(rule, memory);
     return status == TVM_OK ? tvm_rule_broadcasts(rule, slot, mask, tile) : status;
 }
@@ -68,22 +67,22 @@ static tvm_status derived_layout(const tvm_rule *rule, unsigned mask, tvm_layout
 }
 
 tvm_status tvm_rule_places(const tvm_rule *rule, unsigned memory, const tvm_layout *tile) {
-    char type[TVM_DTYPE_NAME_MAX], what[TVM_RULE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
+    char what[TVM_RULE_NAME_MAX];
     unsigned rank = memory_rank(rule, memory), tensors = 0;
     for (unsigned d = 0; d < rank; d++) {
         const tvm_slot *slot = index_slot(rule, memory, d);
         if (!slot) continue;
         tensors++;
-        snprintf(what, sizeof what, "index %u of %.40s", d, tvm_rule_name(rule, memory, tensor));
+        snprintf(what, sizeof what, "index %u of %.40s", d, TVM_RULE_NAME(rule, memory));
         if (!tvm_dtype_same(slot->dtype, TVM_I(32)) && !tvm_dtype_same(slot->dtype, TVM_I(64)))
             return tvm_refuse(rule->why, "%s has type %s, expected i32 or i64", what,
-                              tvm_dtype_name(slot->dtype, type));
+                              TVM_DTYPE_TEXT(slot->dtype));
         tvm_status status = tvm_rule_broadcasts(rule, slot, what, tile);
         if (status != TVM_OK) return status;
     }
     if (tile->rank > rank && tensors == 0)
         return tvm_refuse(rule->why, "the tile has %u dimensions, %s only %u, and no index is a tensor",
-                          tile->rank, tvm_rule_name(rule, memory, tensor), rank);
+                          tile->rank, TVM_RULE_NAME(rule, memory), rank);
     return whole_bytes(rule, memory);
 }
 
@@ -102,13 +101,10 @@ tvm_status tvm_rule_GATHER(const tvm_rule *rule) {
 
 tvm_status tvm_rule_SCATTER(const tvm_rule *rule) {
     enum { MEMORY, SOURCE, MASK };
-    char left[TVM_DTYPE_NAME_MAX], right[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX],
-        source[TVM_RULE_NAME_MAX];
     tvm_dtype to = tvm_rule_slot(rule, MEMORY)->dtype, from = tvm_rule_slot(rule, SOURCE)->dtype;
     if (!tvm_dtype_same(to, from))
-        return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, SOURCE, source),
-                          tvm_dtype_name(from, right), tvm_dtype_name(to, left),
-                          tvm_rule_name(rule, MEMORY, tensor));
+        return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", TVM_RULE_NAME(rule, SOURCE),
+                          TVM_DTYPE_TEXT(from), TVM_DTYPE_TEXT(to), TVM_RULE_NAME(rule, MEMORY));
     tvm_status status = tvm_rule_places(rule, MEMORY, tvm_rule_layout(rule, SOURCE));
     if (status == TVM_OK) status = tvm_rule_mask(rule, MASK, MEMORY, tvm_rule_layout(rule, SOURCE));
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;

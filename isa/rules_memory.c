@@ -10,43 +10,38 @@ tvm_status tvm_rule_ALLOC_REGISTER(const tvm_rule *rule) {
 tvm_status tvm_rule_IOTA(const tvm_rule *rule) {
     const tvm_operand *start = rule->operands + rule->at[1];
     tvm_dtype type = rule->type->dtype;
-    char name[TVM_DTYPE_NAME_MAX];
     if (type.kind == TVM_KIND_NONE) return tvm_refuse(rule->why, "expected a type for the result");
     if (!tvm_dtype_is_integer(type) || !tvm_dtype_is_arithmetic(type))
-        return tvm_refuse(rule->why, "type %s, expected an integer of 8 to 64 bits",
-                          tvm_dtype_name(type, name));
+        return tvm_refuse(rule->why, "type %s, expected an integer of 8 to 64 bits", TVM_DTYPE_TEXT(type));
     if (rule->type->has_layout && tvm_rule_value(rule, 0) >= rule->type->layout.rank)
         return tvm_refuse(rule->why, "axis %u of a tensor of %u dimensions", tvm_rule_value(rule, 0),
                           rule->type->layout.rank);
     if (start->kind == TVM_OPERAND_EXPR && !tvm_dtype_is_integer(rule->kernel->exprs[start->value].type))
         return tvm_refuse(rule->why, "start has type %s, expected an integer",
-                          tvm_dtype_name(rule->kernel->exprs[start->value].type, name));
+                          TVM_DTYPE_TEXT(rule->kernel->exprs[start->value].type));
     return tvm_rule_register(rule, type, NULL);
 }
 
 tvm_status tvm_rule_RANDOM(const tvm_rule *rule) {
     tvm_dtype type = rule->type->dtype, made = rule->op == TVM_OP_RANDOM_BITS ? TVM_U(32) : TVM_F32;
-    char name[TVM_DTYPE_NAME_MAX], expected[TVM_DTYPE_NAME_MAX];
     if (type.kind != TVM_KIND_NONE && !tvm_dtype_same(type, made))
-        return tvm_refuse(rule->why, "type %s, expected %s", tvm_dtype_name(type, name),
-                          tvm_dtype_name(made, expected));
+        return tvm_refuse(rule->why, "type %s, expected %s", TVM_DTYPE_TEXT(type), TVM_DTYPE_TEXT(made));
     for (unsigned entry = 0; entry < 3; entry++) {
         const tvm_operand *operand = rule->operands + rule->at[entry];
         if (operand->kind == TVM_OPERAND_EXPR &&
             !tvm_dtype_is_integer(rule->kernel->exprs[operand->value].type))
             return tvm_refuse(rule->why, "%.*s has type %s, expected an integer",
                               (int)rule->desc[entry].name_length, rule->desc[entry].name,
-                              tvm_dtype_name(rule->kernel->exprs[operand->value].type, name));
+                              TVM_DTYPE_TEXT(rule->kernel->exprs[operand->value].type));
     }
     return tvm_rule_register(rule, made, NULL);
 }
 
 /* Shared memory is addressed in bytes: no element may share one. */
 static tvm_status whole_bytes(const tvm_rule *rule, tvm_dtype dtype) {
-    char name[TVM_DTYPE_NAME_MAX];
     if (dtype.bits % 8 == 0) return TVM_OK;
     return tvm_refuse(rule->why, "type %s is not whole bytes: store it as u8 and use view",
-                      tvm_dtype_name(dtype, name));
+                      TVM_DTYPE_TEXT(dtype));
 }
 
 tvm_status tvm_rule_ALLOC_SHARED(const tvm_rule *rule) {
@@ -77,10 +72,9 @@ tvm_status tvm_rule_ALLOC_GLOBAL(const tvm_rule *rule) {
 
 static tvm_status tile_rank(const tvm_rule *rule, unsigned entry, unsigned tile, const char *what) {
     unsigned rank = tvm_slot_rank(rule->program, tvm_rule_slot(rule, entry));
-    char tensor[TVM_RULE_NAME_MAX];
     if (tile >= 1 && tile <= rank) return TVM_OK;
-    return tvm_refuse(rule->why, "%s has %u dimensions, %s only %u", what, tile,
-                      tvm_rule_name(rule, entry, tensor), rank);
+    return tvm_refuse(rule->why, "%s has %u dimensions, %s only %u", what, tile, TVM_RULE_NAME(rule, entry),
+                      rank);
 }
 
 /* What is known before the program runs: extents that do not fit, constant indices outside. */
@@ -90,30 +84,26 @@ static tvm_status tile_inside(const tvm_rule *rule, unsigned entry, unsigned til
     const tvm_operand *indices = rule->operands + rule->at[entry] + 1;
     unsigned rank = tvm_slot_rank(rule->program, slot);
     const uint32_t *shape = tvm_slot_shape(rule->program, slot);
-    char tensor[TVM_RULE_NAME_MAX];
     for (unsigned d = 0; d < rank; d++) {
         uint32_t extent = d < rank - tile_dims ? 1 : tile[d - (rank - tile_dims)];
         if (extent > shape[d])
             return tvm_refuse(rule->why, "the tile has extent %u in dimension %u, %s only %u", extent, d,
-                              tvm_rule_name(rule, entry, tensor), shape[d]);
+                              TVM_RULE_NAME(rule, entry), shape[d]);
         int64_t index;
         if (!tvm_rule_integer(rule, indices[d].value, &index)) continue;
         if (index < 0 || index > (int64_t)shape[d] - extent)
-            return tvm_refuse(rule->why,
-                              "the tile takes elements %lld to %lld of dimension %u, %s has 0 to %u",
-                              (long long)index, (long long)index + extent - 1, d,
-                              tvm_rule_name(rule, entry, tensor), shape[d] - 1);
+            return tvm_refuse(
+                rule->why, "the tile takes elements %lld to %lld of dimension %u, %s has 0 to %u",
+                (long long)index, (long long)index + extent - 1, d, TVM_RULE_NAME(rule, entry), shape[d] - 1);
     }
     return TVM_OK;
 }
 
 static tvm_status same_dtype(const tvm_rule *rule, unsigned a, unsigned b) {
-    char left[TVM_DTYPE_NAME_MAX], right[TVM_DTYPE_NAME_MAX];
     tvm_dtype x = tvm_rule_slot(rule, a)->dtype, y = tvm_rule_slot(rule, b)->dtype;
     if (tvm_dtype_same(x, y)) return TVM_OK;
-    char name_a[TVM_RULE_NAME_MAX], name_b[TVM_RULE_NAME_MAX];
-    return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, b, name_b),
-                      tvm_dtype_name(y, right), tvm_dtype_name(x, left), tvm_rule_name(rule, a, name_a));
+    return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", TVM_RULE_NAME(rule, b),
+                      TVM_DTYPE_TEXT(y), TVM_DTYPE_TEXT(x), TVM_RULE_NAME(rule, a));
 }
 
 /* ---- loads and stores ---- */
@@ -145,18 +135,15 @@ tvm_status tvm_rule_LOAD_SHARED(const tvm_rule *rule) {
 /* What the result is at least and less than: two of its type, and not known to hold no value. */
 static tvm_status interval(const tvm_rule *rule, unsigned entry, tvm_dtype type) {
     const tvm_operand *bounds = rule->operands + rule->at[entry];
-    char found[TVM_DTYPE_NAME_MAX], wanted[TVM_DTYPE_NAME_MAX];
     int64_t low, end;
     if (bounds->kind == TVM_OPERAND_NONE) return TVM_OK;
     if (!tvm_dtype_is_integer(type))
-        return tvm_refuse(rule->why, "a range is of integers, the result has type %s",
-                          tvm_dtype_name(type, found));
+        return tvm_refuse(rule->why, "a range is of integers, the result has type %s", TVM_DTYPE_TEXT(type));
     for (unsigned i = 0; i < 2; i++) {
         tvm_dtype bound = rule->kernel->exprs[bounds[i].value].type;
         if (!tvm_dtype_same(bound, type))
             return tvm_refuse(rule->why, "the range's %s has type %s, expected %s as the result",
-                              i == 0 ? "low" : "end", tvm_dtype_name(bound, found),
-                              tvm_dtype_name(type, wanted));
+                              i == 0 ? "low" : "end", TVM_DTYPE_TEXT(bound), TVM_DTYPE_TEXT(type));
     }
     if (!tvm_rule_integer(rule, bounds[0].value, &low) || !tvm_rule_integer(rule, bounds[1].value, &end))
         return TVM_OK;
@@ -167,11 +154,10 @@ static tvm_status interval(const tvm_rule *rule, unsigned entry, tvm_dtype type)
 
 tvm_status tvm_rule_LOAD_SCALAR(const tvm_rule *rule) {
     const tvm_slot *source = tvm_rule_slot(rule, 0);
-    char name[TVM_DTYPE_NAME_MAX], tensor[TVM_RULE_NAME_MAX];
     tvm_dtype type;
     if (!tvm_dtype_scalar_of(source->dtype, &type))
-        return tvm_refuse(rule->why, "%s has type %s, of which there are no scalars",
-                          tvm_rule_name(rule, 0, tensor), tvm_dtype_name(source->dtype, name));
+        return tvm_refuse(rule->why, "%s has type %s, of which there are no scalars", TVM_RULE_NAME(rule, 0),
+                          TVM_DTYPE_TEXT(source->dtype));
     tvm_status status = source->kind == TVM_SLOT_SHARED ? tile_inside(rule, 0, 0, NULL) : TVM_OK;
     if (status == TVM_OK) status = interval(rule, 1, type);
     return status == TVM_OK ? tvm_rule_scalar(rule, type) : status;
@@ -194,7 +180,6 @@ static uint32_t innermost_run(const tvm_layout *layout) {
 
 /* Threads write elements narrower than a byte without asking each other: each byte has one owner. */
 static tvm_status store_global(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_status status = store(rule);
     if (status != TVM_OK) return status;
     tvm_dtype dtype = tvm_rule_slot(rule, 1)->dtype;
@@ -204,7 +189,7 @@ static tvm_status store_global(const tvm_rule *rule) {
             rule->why,
             "a thread holds runs of %u elements of %s in the last dimension, which are not whole "
             "bytes: its fastest local digit must cover a multiple of 8 bits",
-            run, tvm_dtype_name(dtype, name));
+            run, TVM_DTYPE_TEXT(dtype));
     return tvm_rule_nothing(rule);
 }
 
@@ -227,12 +212,10 @@ tvm_status tvm_rule_STORE_SHARED(const tvm_rule *rule) {
 /* ---- elements that are empty or put: their own semaphores ---- */
 
 static tvm_status may_be_empty(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype type = tvm_rule_slot(rule, 0)->dtype;
     if (tvm_dtype_same(type, TVM_F32)) return TVM_OK;
-    char tensor[TVM_RULE_NAME_MAX];
-    return tvm_refuse(rule->why, "%s has type %s, expected f32", tvm_rule_name(rule, 0, tensor),
-                      tvm_dtype_name(type, name));
+    return tvm_refuse(rule->why, "%s has type %s, expected f32", TVM_RULE_NAME(rule, 0),
+                      TVM_DTYPE_TEXT(type));
 }
 
 tvm_status tvm_rule_PUT_GLOBAL(const tvm_rule *rule) {
@@ -307,7 +290,6 @@ tvm_status tvm_rule_STORE_BULK(const tvm_rule *rule) {
 tvm_status tvm_rule_REDUCE_BULK(const tvm_rule *rule) {
     enum { OPERATION, TARGET, SOURCE };
     uint32_t tile[TVM_MAX_RANK];
-    char name[TVM_DTYPE_NAME_MAX];
     unsigned rank;
     tvm_atomic operation = (tvm_atomic)tvm_rule_value(rule, OPERATION);
     tvm_dtype type = tvm_rule_slot(rule, TARGET)->dtype;
@@ -316,7 +298,7 @@ tvm_status tvm_rule_REDUCE_BULK(const tvm_rule *rule) {
     if (!tvm_dtype_is_arithmetic(type) || (type.kind != TVM_KIND_FLOAT && type.bits < 32))
         return tvm_refuse(rule->why,
                           "sums of type %s, expected an integer of 32 or 64 bits, f16, bf16, f32 or f64",
-                          tvm_dtype_name(type, name));
+                          TVM_DTYPE_TEXT(type));
     tvm_status status = copied_tile(rule, TARGET, SOURCE, &rank, tile);
     return status == TVM_OK ? tvm_rule_nothing(rule) : status;
 }

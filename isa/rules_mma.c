@@ -10,9 +10,8 @@ enum { A, B, C };
 
 /* " or " between the last two. */
 static void add_name(char *text, size_t size, tvm_dtype type, bool last) {
-    char name[TVM_DTYPE_NAME_MAX];
     size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%s", !used ? "" : last ? " or " : ", ", tvm_dtype_name(type, name));
+    snprintf(text + used, size - used, "%s%s", !used ? "" : last ? " or " : ", ", TVM_DTYPE_TEXT(type));
 }
 
 static bool takes_a(tvm_dtype a) {
@@ -41,45 +40,43 @@ static void list_types(tvm_dtype a, const tvm_dtype *b, char *text, size_t size)
 }
 
 static tvm_status check_types(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX], want[80], operand[TVM_RULE_NAME_MAX], other[TVM_RULE_NAME_MAX];
+    char want[80];
     tvm_dtype a = tvm_rule_slot(rule, A)->dtype, b = tvm_rule_slot(rule, B)->dtype,
               c = tvm_rule_slot(rule, C)->dtype;
     bool as_tf32 = tvm_mma_reads_tf32(rule->program, rule->kernel, rule->operands, rule->count);
     if (!takes_a(a))
         return tvm_refuse(rule->why,
                           "%s has type %s, expected f16, bf16, tf32, f32, f64, i8, u8, f8_e4m3 or f8_e5m2",
-                          tvm_rule_name(rule, A, operand), tvm_dtype_name(a, name));
+                          TVM_RULE_NAME(rule, A), TVM_DTYPE_TEXT(a));
     if (as_tf32 && !tvm_dtype_same(a, TVM_F32))
-        return tvm_refuse(rule->why, "tf32 is of f32 operands, %s has type %s",
-                          tvm_rule_name(rule, A, operand), tvm_dtype_name(a, name));
+        return tvm_refuse(rule->why, "tf32 is of f32 operands, %s has type %s", TVM_RULE_NAME(rule, A),
+                          TVM_DTYPE_TEXT(a));
     list_types(a, NULL, want, sizeof want);
     if (!takes_both(a, b))
-        return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", tvm_rule_name(rule, B, operand),
-                          tvm_dtype_name(b, name), want, tvm_rule_name(rule, A, other));
+        return tvm_refuse(rule->why, "%s has type %s, expected %s as %s", TVM_RULE_NAME(rule, B),
+                          TVM_DTYPE_TEXT(b), want, TVM_RULE_NAME(rule, A));
     list_types(a, &b, want, sizeof want);
     if (!tvm_mma_find_types(a, b, c, false))
-        return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, C, operand),
-                          tvm_dtype_name(c, name), want);
+        return tvm_refuse(rule->why, "%s has type %s, expected %s", TVM_RULE_NAME(rule, C), TVM_DTYPE_TEXT(c),
+                          want);
     return TVM_OK;
 }
 
 /* A register tensor has c's batch extents, then these rows and columns. */
 static tvm_status check_registers(const tvm_rule *rule, unsigned entry, uint32_t rows, uint32_t columns) {
-    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     const tvm_layout *layout = tvm_rule_layout(rule, entry), *c = tvm_rule_layout(rule, C);
     uint32_t want[TVM_MAX_RANK];
     memcpy(want, c->shape, sizeof want);
     want[c->rank - 2] = rows;
     want[c->rank - 1] = columns;
     if (layout->rank == c->rank && memcmp(layout->shape, want, c->rank * sizeof *want) == 0) return TVM_OK;
-    return tvm_refuse(rule->why, "%s has shape %s, expected %s", tvm_rule_name(rule, entry, operand),
-                      tvm_shape_text(layout->rank, layout->shape, found),
-                      tvm_shape_text(c->rank, want, expected));
+    return tvm_refuse(rule->why, "%s has shape %s, expected %s", TVM_RULE_NAME(rule, entry),
+                      TVM_SHAPE_TEXT(layout->rank, layout->shape), TVM_SHAPE_TEXT(c->rank, want));
 }
 
 /* The register tensor that says what k is, before that is known. */
 static tvm_status check_first(const tvm_rule *rule) {
-    char found[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX], name_c[TVM_RULE_NAME_MAX];
+    char operand[TVM_RULE_NAME_MAX], name_c[TVM_RULE_NAME_MAX];
     const tvm_layout *c = tvm_rule_layout(rule, C);
     bool is_b = tvm_rule_slot(rule, B)->kind == TVM_SLOT_REGISTER;
     unsigned entry = is_b ? B : A, rank = c->rank;
@@ -89,11 +86,10 @@ static tvm_status check_first(const tvm_rule *rule) {
     tvm_rule_name(rule, C, name_c);
     if (layout->rank != rank)
         return tvm_refuse(rule->why, "%s has shape %s, expected rank %u as %s", operand,
-                          tvm_shape_text(layout->rank, layout->shape, found), rank, name_c);
+                          TVM_SHAPE_TEXT(layout->rank, layout->shape), rank, name_c);
     if (!is_b || layout->shape[rank - 1] == c->shape[rank - 1]) return TVM_OK;
     return tvm_refuse(rule->why, "%s has shape %s, expected k x %u as %s has %u columns", operand,
-                      tvm_shape_text(rank, layout->shape, found), c->shape[rank - 1], name_c,
-                      c->shape[rank - 1]);
+                      TVM_SHAPE_TEXT(rank, layout->shape), c->shape[rank - 1], name_c, c->shape[rank - 1]);
 }
 
 /* Whether the entry is a shared tile decides which words go with it. */
@@ -124,7 +120,6 @@ static tvm_status check_source(const tvm_rule *rule, const tvm_mma *mma, bool a,
 }
 
 tvm_status tvm_rule_MMA(const tvm_rule *rule) {
-    char found[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     const tvm_layout *c = tvm_rule_layout(rule, C);
     tvm_layout a, b;
     tvm_mma mma;
@@ -132,7 +127,7 @@ tvm_status tvm_rule_MMA(const tvm_rule *rule) {
     if (status != TVM_OK) return status;
     if (c->rank < 2)
         return tvm_refuse(rule->why, "%s has shape %s, expected a matrix, or a batch of matrices",
-                          tvm_rule_name(rule, C, operand), tvm_shape_text(c->rank, c->shape, found));
+                          TVM_RULE_NAME(rule, C), TVM_SHAPE_TEXT(c->rank, c->shape));
     status = check_first(rule);
     if (status != TVM_OK) return status;
     if (!tvm_mma_read(rule->program, rule->kernel, rule->operands, rule->count, &mma))

@@ -5,7 +5,6 @@
 #include <string.h>
 
 tvm_status tvm_rule_RELAYOUT(const tvm_rule *rule) {
-    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX], operand[TVM_RULE_NAME_MAX];
     const tvm_layout *source = tvm_rule_layout(rule, 0), *result = &rule->type->layout;
     tvm_status status = tvm_rule_register(rule, tvm_rule_slot(rule, 0)->dtype, NULL);
     if (status != TVM_OK) return status;
@@ -13,8 +12,8 @@ tvm_status tvm_rule_RELAYOUT(const tvm_rule *rule) {
         memcmp(source->shape, result->shape, source->rank * sizeof source->shape[0]) == 0)
         return TVM_OK;
     return tvm_refuse(rule->why, "the layout has shape %s, %s %s",
-                      tvm_shape_text(result->rank, result->shape, found), tvm_rule_name(rule, 0, operand),
-                      tvm_shape_text(source->rank, source->shape, expected));
+                      TVM_SHAPE_TEXT(result->rank, result->shape), TVM_RULE_NAME(rule, 0),
+                      TVM_SHAPE_TEXT(source->rank, source->shape));
 }
 
 /* ---- other names for the same elements ---- */
@@ -68,15 +67,13 @@ tvm_status tvm_rule_RELABEL(const tvm_rule *rule) {
 
 /* Every dimension of the source is `axis` or as the other's. */
 static tvm_status same_but(const tvm_rule *rule, unsigned x, unsigned y, unsigned axis) {
-    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX], first[TVM_RULE_NAME_MAX],
-        second[TVM_RULE_NAME_MAX];
     const tvm_layout *a = tvm_rule_layout(rule, x), *b = tvm_rule_layout(rule, y);
     bool same = a->rank == b->rank;
     for (unsigned d = 0; same && d < a->rank; d++) same = d == axis || a->shape[d] == b->shape[d];
     if (same) return TVM_OK;
     return tvm_refuse(rule->why, "%s has shape %s, %s %s: expected the same but along the axis",
-                      tvm_rule_name(rule, x, first), tvm_shape_text(a->rank, a->shape, found),
-                      tvm_rule_name(rule, y, second), tvm_shape_text(b->rank, b->shape, expected));
+                      TVM_RULE_NAME(rule, x), TVM_SHAPE_TEXT(a->rank, a->shape), TVM_RULE_NAME(rule, y),
+                      TVM_SHAPE_TEXT(b->rank, b->shape));
 }
 
 /* The list of a row's entry has a number for each dimension, and [offset, offset + extent) is inside. */
@@ -136,7 +133,6 @@ static bool sliced(const tvm_layout *layout, const tvm_operand *offset, const ui
 
 static tvm_status slice_layout(const tvm_rule *rule, tvm_layout *out) {
     enum { SOURCE, OFFSET, EXTENT };
-    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX];
     const tvm_layout *source = tvm_rule_layout(rule, SOURCE);
     const tvm_operand *offset = &rule->operands[rule->at[OFFSET]], *list = &rule->operands[rule->at[EXTENT]];
     uint32_t extent[TVM_MAX_RANK];
@@ -151,20 +147,17 @@ static tvm_status slice_layout(const tvm_rule *rule, tvm_layout *out) {
     if (out->rank == source->rank && memcmp(out->shape, extent, source->rank * sizeof *extent) == 0)
         return TVM_OK;
     return tvm_refuse(rule->why, "the layout has shape %s, the slice %s",
-                      tvm_shape_text(out->rank, out->shape, found),
-                      tvm_shape_text(source->rank, extent, expected));
+                      TVM_SHAPE_TEXT(out->rank, out->shape), TVM_SHAPE_TEXT(source->rank, extent));
 }
 
 static tvm_status insert_layout(const tvm_rule *rule, tvm_layout *out) {
     enum { TARGET, SOURCE, OFFSET };
-    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX], operand[TVM_RULE_NAME_MAX];
     const tvm_layout *source = tvm_rule_layout(rule, SOURCE);
     *out = *tvm_rule_layout(rule, TARGET);
     if (!tvm_dtype_same(tvm_rule_slot(rule, TARGET)->dtype, tvm_rule_slot(rule, SOURCE)->dtype))
-        return tvm_refuse(rule->why, "%s has type %s, expected %s as the target",
-                          tvm_rule_name(rule, SOURCE, operand),
-                          tvm_dtype_name(tvm_rule_slot(rule, SOURCE)->dtype, name),
-                          tvm_dtype_name(tvm_rule_slot(rule, TARGET)->dtype, want));
+        return tvm_refuse(rule->why, "%s has type %s, expected %s as the target", TVM_RULE_NAME(rule, SOURCE),
+                          TVM_DTYPE_TEXT(tvm_rule_slot(rule, SOURCE)->dtype),
+                          TVM_DTYPE_TEXT(tvm_rule_slot(rule, TARGET)->dtype));
     return check_tile(rule, out, &rule->operands[rule->at[OFFSET]], source->rank, source->shape);
 }
 
@@ -187,7 +180,6 @@ static tvm_status repeated(const tvm_layout *layout, uint32_t axis, uint32_t cou
 
 static tvm_status concat_layout(const tvm_rule *rule, tvm_layout *out) {
     enum { FIRST, SECOND, AXIS };
-    char found[TVM_SHAPE_TEXT_MAX], expected[TVM_SHAPE_TEXT_MAX];
     const tvm_layout *x = tvm_rule_layout(rule, FIRST), *y = tvm_rule_layout(rule, SECOND);
     uint32_t axis = tvm_rule_value(rule, AXIS), shape[TVM_MAX_RANK];
     tvm_why why = {""};
@@ -204,7 +196,7 @@ static tvm_status concat_layout(const tvm_rule *rule, tvm_layout *out) {
     for (unsigned d = 0; d < x->rank; d++) shape[d] = x->shape[d] + (d == axis ? y->shape[d] : 0);
     if (out->rank == x->rank && memcmp(out->shape, shape, x->rank * sizeof *shape) == 0) return TVM_OK;
     return tvm_refuse(rule->why, "the layout has shape %s, the result %s",
-                      tvm_shape_text(out->rank, out->shape, found), tvm_shape_text(x->rank, shape, expected));
+                      TVM_SHAPE_TEXT(out->rank, out->shape), TVM_SHAPE_TEXT(x->rank, shape));
 }
 
 static tvm_status repeat_layout(const tvm_rule *rule, tvm_layout *out) {

@@ -19,20 +19,18 @@ static const char *operation_refuses(uint32_t operation, tvm_dtype dtype) {
 }
 
 static tvm_status check_operation(const tvm_rule *rule, uint32_t operation, unsigned source) {
-    char name[TVM_DTYPE_NAME_MAX], operand[TVM_RULE_NAME_MAX];
     tvm_dtype dtype = tvm_rule_slot(rule, source)->dtype;
     const char *expected = operation_refuses(operation, dtype);
     if (!expected) return TVM_OK;
-    return tvm_refuse(rule->why, "%s has type %s, expected %s", tvm_rule_name(rule, source, operand),
-                      tvm_dtype_name(dtype, name), expected);
+    return tvm_refuse(rule->why, "%s has type %s, expected %s", TVM_RULE_NAME(rule, source),
+                      TVM_DTYPE_TEXT(dtype), expected);
 }
 
 static tvm_status check_axis(const tvm_rule *rule, uint32_t axis, unsigned source) {
-    char operand[TVM_RULE_NAME_MAX];
     unsigned rank = tvm_rule_layout(rule, source)->rank;
     if (axis < rank) return TVM_OK;
     return tvm_refuse(rule->why, "there is no axis %u: %s has %u dimension%s, counted from 0", axis,
-                      tvm_rule_name(rule, source, operand), rank, rank == 1 ? "" : "s");
+                      TVM_RULE_NAME(rule, source), rank, rank == 1 ? "" : "s");
 }
 
 tvm_status tvm_rule_REDUCE(const tvm_rule *rule) {

@@ -6,14 +6,12 @@ static bool is_word(tvm_dtype type) {
 }
 
 static tvm_status semaphore(const tvm_rule *rule) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype tensor = tvm_rule_slot(rule, 0)->dtype, value = tvm_rule_expr_type(rule, 1);
     if (!is_word(tensor))
         return tvm_refuse(rule->why, "the semaphore has type %s, expected u32 or i32",
-                          tvm_dtype_name(tensor, name));
+                          TVM_DTYPE_TEXT(tensor));
     if (!is_word(value))
-        return tvm_refuse(rule->why, "the value has type %s, expected u32 or i32",
-                          tvm_dtype_name(value, name));
+        return tvm_refuse(rule->why, "the value has type %s, expected u32 or i32", TVM_DTYPE_TEXT(value));
     return tvm_rule_nothing(rule);
 }
 
@@ -59,12 +57,11 @@ tvm_status tvm_rule_barrier_index(const tvm_rule *rule, unsigned entry) {
     const tvm_operand *indices = rule->operands + rule->at[entry] + 1;
     const tvm_slot *slot = tvm_rule_slot(rule, entry);
     const uint32_t *shape = tvm_slot_shape(rule->program, slot);
-    char name[TVM_RULE_NAME_MAX];
     int64_t at;
     for (unsigned d = 0; d < tvm_slot_rank(rule->program, slot); d++)
         if (tvm_rule_integer(rule, indices[d].value, &at) && (at < 0 || at >= shape[d]))
             return tvm_refuse(rule->why, "%s: index %lld in dimension %u: expected 0 to %u",
-                              tvm_rule_name(rule, entry, name), (long long)at, d, shape[d] - 1);
+                              TVM_RULE_NAME(rule, entry), (long long)at, d, shape[d] - 1);
     return tvm_rule_nothing(rule);
 }
 

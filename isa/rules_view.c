@@ -18,7 +18,7 @@ static bool keeps_rows(const tvm_rule *rule, const tvm_slot *base, const uint8_t
 static tvm_status part(const tvm_rule *rule, const tvm_slot *base) {
     const tvm_result_type *type = rule->type;
     const tvm_operand *order = rule->operands + rule->at[ORDER];
-    char name[TVM_RULE_NAME_MAX], element[TVM_DTYPE_NAME_MAX];
+    char name[TVM_RULE_NAME_MAX];
     uint8_t from[TVM_MAX_RANK];
     bool taken[TVM_MAX_RANK] = {false};
     tvm_rule_name(rule, SOURCE, name);
@@ -37,11 +37,11 @@ static tvm_status part(const tvm_rule *rule, const tvm_slot *base) {
     }
     if (base->dtype.bits % 8 == 0 || keeps_rows(rule, base, from)) return TVM_OK;
     return tvm_refuse(rule->why, "elements of %s are no whole bytes: expected %s's last dimension as it is",
-                      tvm_dtype_name(base->dtype, element), name);
+                      TVM_DTYPE_TEXT(base->dtype), name);
 }
 
 static tvm_status line(const tvm_rule *rule, const tvm_slot *base) {
-    char name[TVM_RULE_NAME_MAX], element[TVM_DTYPE_NAME_MAX];
+    char name[TVM_RULE_NAME_MAX];
     tvm_rule_name(rule, SOURCE, name);
     if (rule->operands[rule->at[ORDER]].kind != TVM_OPERAND_NONE)
         return tvm_refuse(rule->why, "order and strides: expected one of them");
@@ -50,19 +50,18 @@ static tvm_status line(const tvm_rule *rule, const tvm_slot *base) {
                           name);
     if (base->dtype.bits % 8 != 0)
         return tvm_refuse(rule->why, "strides: %s has type %s, expected elements of whole bytes", name,
-                          tvm_dtype_name(base->dtype, element));
+                          TVM_DTYPE_TEXT(base->dtype));
     return TVM_OK;
 }
 
 tvm_status tvm_rule_VIEW_GLOBAL(const tvm_rule *rule) {
     tvm_result_type *type = rule->type;
     const tvm_slot *base = tvm_rule_slot(rule, SOURCE);
-    char name[TVM_RULE_NAME_MAX], now[TVM_DTYPE_NAME_MAX], old[TVM_DTYPE_NAME_MAX];
     if (type->rank < 1 || type->rank > TVM_MAX_RANK)
         return tvm_refuse(rule->why, "a tensor has 1 to %d dimensions, not %u", TVM_MAX_RANK, type->rank);
     if (type->dtype.kind != TVM_KIND_NONE && !tvm_dtype_same(type->dtype, base->dtype))
-        return tvm_refuse(rule->why, "the view has type %s, %s %s", tvm_dtype_name(type->dtype, now),
-                          tvm_rule_name(rule, SOURCE, name), tvm_dtype_name(base->dtype, old));
+        return tvm_refuse(rule->why, "the view has type %s, %s %s", TVM_DTYPE_TEXT(type->dtype),
+                          TVM_RULE_NAME(rule, SOURCE), TVM_DTYPE_TEXT(base->dtype));
     tvm_status status = type->form == TVM_FORM_PART ? part(rule, base) : line(rule, base);
     if (status != TVM_OK) return status;
     type->kind = TVM_SLOT_GLOBAL;
@@ -72,16 +71,15 @@ tvm_status tvm_rule_VIEW_GLOBAL(const tvm_rule *rule) {
 
 tvm_status tvm_rule_VIEW_SHARED(const tvm_rule *rule) {
     tvm_result_type *type = rule->type;
-    char name[TVM_RULE_NAME_MAX];
     tvm_shared_view view;
     tvm_why why = {""};
     if (tvm_shared_view_make(rule->program, rule->kernel, rule->operands, &view, &why) != TVM_OK)
-        return tvm_refuse(rule->why, "%s: %.160s", tvm_rule_name(rule, SOURCE, name), why.text);
+        return tvm_refuse(rule->why, "%s: %.160s", TVM_RULE_NAME(rule, SOURCE), why.text);
     if (type->has_layout && !tvm_shared_layout_equal(&type->shared_layout, &view.layout))
         return tvm_refuse(rule->why, "the view has a layout other than declared");
     tvm_dtype dtype = tvm_rule_slot(rule, SOURCE)->dtype;
     if (type->dtype.kind != TVM_KIND_NONE && !tvm_dtype_same(type->dtype, dtype))
-        return tvm_refuse(rule->why, "the view has a type other than %s", tvm_rule_name(rule, SOURCE, name));
+        return tvm_refuse(rule->why, "the view has a type other than %s", TVM_RULE_NAME(rule, SOURCE));
     type->kind = TVM_SLOT_SHARED;
     type->dtype = dtype;
     type->shared_layout = view.layout;

@@ -13,10 +13,9 @@ typedef struct pair {
 
 /* "k: i32", "w: global u3 of rank 2" */
 static const char *param_text(const tvm_ir_program *program, const tvm_slot *slot, char text[128]) {
-    char type[TVM_DTYPE_NAME_MAX];
     bool tensor = slot->kind == TVM_SLOT_GLOBAL;
     int length = snprintf(text, 128, "%.60s: %s%s", tvm_string(program, slot->name), tensor ? "global " : "",
-                          tvm_dtype_name(slot->dtype, type));
+                          TVM_DTYPE_TEXT(slot->dtype));
     if (tensor && length > 0 && length < 128)
         snprintf(text + length, 128 - (size_t)length, " of rank %u", slot->rank);
     return text;

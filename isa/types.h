@@ -61,6 +61,8 @@ bool tvm_dtype_valid(tvm_dtype type);
 
 /* Writes the name ("u3", "f6_e3m2", "bf16") into name and returns it. */
 const char *tvm_dtype_name(tvm_dtype type, char name[TVM_DTYPE_NAME_MAX]);
+/* The same in a buffer that lives as long as the block around. */
+#define TVM_DTYPE_TEXT(type) tvm_dtype_name(type, (char[TVM_DTYPE_NAME_MAX]){0})
 
 /* Parses exactly `length` bytes of text; false when they name no type. */
 bool tvm_dtype_parse(const char *text, size_t length, tvm_dtype *type);

@@ -6,35 +6,32 @@
 #include "integers.h"
 
 static tvm_status check_integer(const tvm_expr *node, tvm_why *why) {
-    char name[TVM_DTYPE_NAME_MAX];
     if (!tvm_dtype_is_integer(node->type) && node->type.kind != TVM_KIND_BOOL)
-        return tvm_refuse(why, "an integer constant cannot have type %s", tvm_dtype_name(node->type, name));
+        return tvm_refuse(why, "an integer constant cannot have type %s", TVM_DTYPE_TEXT(node->type));
     bool fits = node->type.kind == TVM_KIND_BOOL
                     ? node->value.i == 0 || node->value.i == 1
                     : tvm_integer_wrapped(node->type.bits, node->type.kind == TVM_KIND_INT,
                                           (uint64_t)node->value.i) == node->value.i;
     if (!fits)
         return tvm_refuse(why, "the constant %lld does not fit %s", (long long)node->value.i,
-                          tvm_dtype_name(node->type, name));
+                          TVM_DTYPE_TEXT(node->type));
     return TVM_OK;
 }
 
 static tvm_status check_float(const tvm_expr *node, tvm_why *why) {
-    char name[TVM_DTYPE_NAME_MAX];
     if (node->type.kind != TVM_KIND_FLOAT)
-        return tvm_refuse(why, "a float constant cannot have type %s", tvm_dtype_name(node->type, name));
+        return tvm_refuse(why, "a float constant cannot have type %s", TVM_DTYPE_TEXT(node->type));
     double value = node->value.f;
     const tvm_scalar given = {.f = value};
     if (tvm_scalar_cast(node->type, node->type, given).u == given.u) return TVM_OK;
     /* text has one word for all of them, of which the assembler makes one */
     if (isnan(value))
         return tvm_refuse(why, "a constant NaN of %s is positive, with all bits of the mantissa set",
-                          tvm_dtype_name(node->type, name));
+                          TVM_DTYPE_TEXT(node->type));
     return tvm_refuse(why, "the constant %.17g is not a value of f32", value);
 }
 
 static tvm_status check_of_device(const tvm_expr *node, tvm_why *why) {
-    char name[TVM_DTYPE_NAME_MAX];
     const char *text = tvm_expr_op_info(node->op)->text;
     if (node->op == TVM_EXPR_HAS && node->a >= TVM_CAPABILITY_COUNT)
         return tvm_refuse(why, "capability %u does not exist", node->a);
@@ -43,11 +40,10 @@ static tvm_status check_of_device(const tvm_expr *node, tvm_why *why) {
     if (node->op == TVM_EXPR_HAS ? node->type.kind == TVM_KIND_BOOL : tvm_dtype_same(node->type, TVM_I(32)))
         return TVM_OK;
     return tvm_refuse(why, "%s has type %s, not %s", text, node->op == TVM_EXPR_HAS ? "bool" : "i32",
-                      tvm_dtype_name(node->type, name));
+                      TVM_DTYPE_TEXT(node->type));
 }
 
 static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {
-    char name[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
     switch (node->op) {
     case TVM_EXPR_INTEGER:
         return check_integer(node, why);
@@ -59,8 +55,7 @@ static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, 
             return tvm_refuse(why, "a tensor cannot stand in a scalar expression");
         if (!tvm_dtype_same(kernel->slots[node->a].dtype, node->type))
             return tvm_refuse(why, "a variable of type %s is read as %s",
-                              tvm_dtype_name(kernel->slots[node->a].dtype, want),
-                              tvm_dtype_name(node->type, name));
+                              TVM_DTYPE_TEXT(kernel->slots[node->a].dtype), TVM_DTYPE_TEXT(node->type));
         return TVM_OK;
     case TVM_EXPR_MULTIPROCESSORS:
     case TVM_EXPR_TARGET:
@@ -70,42 +65,38 @@ static tvm_status check_leaf(const tvm_ir_kernel *kernel, const tvm_expr *node, 
     default:
         if (node->a > 2) return tvm_refuse(why, "axis %u is not one of x, y, z", node->a);
         if (!tvm_dtype_same(node->type, TVM_I(32)))
-            return tvm_refuse(why, "block and grid have type i32, not %s", tvm_dtype_name(node->type, name));
+            return tvm_refuse(why, "block and grid have type i32, not %s", TVM_DTYPE_TEXT(node->type));
         return TVM_OK;
     }
 }
 
 static tvm_status check_type(const tvm_expr *node, tvm_dtype expected, const char *text, tvm_why *why) {
-    char found[TVM_DTYPE_NAME_MAX], want[TVM_DTYPE_NAME_MAX];
     if (tvm_dtype_same(node->type, expected)) return TVM_OK;
-    return tvm_refuse(why, "%s gives %s here, not %s", text, tvm_dtype_name(expected, want),
-                      tvm_dtype_name(node->type, found));
+    return tvm_refuse(why, "%s gives %s here, not %s", text, TVM_DTYPE_TEXT(expected),
+                      TVM_DTYPE_TEXT(node->type));
 }
 
 static tvm_status check_operands_agree(const tvm_expr *node, tvm_dtype a, tvm_dtype b, const char *text,
                                        tvm_why *why) {
-    char left[TVM_DTYPE_NAME_MAX], right[TVM_DTYPE_NAME_MAX];
     if (node->op == TVM_EXPR_SHL || node->op == TVM_EXPR_SHR) {
         if (tvm_dtype_is_integer(b)) return TVM_OK;
-        return tvm_refuse(why, "the count of %s is an integer, not %s", text, tvm_dtype_name(b, right));
+        return tvm_refuse(why, "the count of %s is an integer, not %s", text, TVM_DTYPE_TEXT(b));
     }
     if (tvm_dtype_same(a, b)) return TVM_OK;
-    return tvm_refuse(why, "the operands of %s have different types, %s and %s", text,
-                      tvm_dtype_name(a, left), tvm_dtype_name(b, right));
+    return tvm_refuse(why, "the operands of %s have different types, %s and %s", text, TVM_DTYPE_TEXT(a),
+                      TVM_DTYPE_TEXT(b));
 }
 
 static tvm_status check_select(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {
-    char name[TVM_DTYPE_NAME_MAX];
     tvm_dtype condition = kernel->exprs[node->a].type;
     if (condition.kind != TVM_KIND_BOOL)
-        return tvm_refuse(why, "the condition of ?: is bool, not %s", tvm_dtype_name(condition, name));
+        return tvm_refuse(why, "the condition of ?: is bool, not %s", TVM_DTYPE_TEXT(condition));
     tvm_status status =
         check_operands_agree(node, kernel->exprs[node->b].type, kernel->exprs[node->c].type, "?:", why);
     return status != TVM_OK ? status : check_type(node, kernel->exprs[node->b].type, "?:", why);
 }
 
 tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm_why *why) {
-    char name[TVM_DTYPE_NAME_MAX];
     const tvm_expr_info *info = tvm_expr_op_info(node->op);
     if (info == NULL) return tvm_refuse(why, "%u is not an operator of expressions", node->op);
     if (!tvm_dtype_valid(node->type) || !tvm_dtype_is_scalar(node->type))
@@ -118,7 +109,7 @@ tvm_status tvm_expr_check(const tvm_ir_kernel *kernel, const tvm_expr *node, tvm
     const char *text = node->op == TVM_EXPR_CAST ? "a conversion" : info->text;
     tvm_dtype type = kernel->exprs[node->a].type;
     if (!tvm_expr_takes_type(node->op, type))
-        return tvm_refuse(why, "%s does not take %s", text, tvm_dtype_name(type, name));
+        return tvm_refuse(why, "%s does not take %s", text, TVM_DTYPE_TEXT(type));
     if (info->arity > 1) {
         tvm_status status = check_operands_agree(node, type, kernel->exprs[node->b].type, text, why);
         if (status != TVM_OK) return status;

@@ -214,11 +214,10 @@ static void check_slot(tvm_verify_state *state, uint32_t index) {
     } else if (!tvm_dtype_valid(slot->dtype)) {
         tvm_verify_error(state, NULL, "'%s' has a type that does not exist", name);
     } else if (slot->kind == TVM_SLOT_SCALAR) {
-        char type[TVM_DTYPE_NAME_MAX];
         if (!tvm_dtype_is_scalar(slot->dtype))
             tvm_verify_error(state, NULL,
                              "scalar '%s' has type %s, expected bool, i32, u32, i64, u64, f32 or f64", name,
-                             tvm_dtype_name(slot->dtype, type));
+                             TVM_DTYPE_TEXT(slot->dtype));
     } else if ((param && slot->kind != TVM_SLOT_GLOBAL) || slot->kind >= TVM_SLOT_KINDS ||
                slot->kind == TVM_SLOT_NONE) {
         tvm_verify_error(state, NULL, "'%s': %s", name,
@@ -300,7 +299,6 @@ static bool is_launch_time(const tvm_verify_state *state, uint32_t expr, bool co
 static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condition, unsigned leaves,
                               const char *what) {
     const tvm_ir_kernel *kernel = state->kernel;
-    char name[TVM_DTYPE_NAME_MAX];
     if (is_launch_time(state, expr, condition, leaves)) return;
     if (expr >= kernel->expr_count)
         tvm_verify_error(state, NULL, "%s: expression %u does not exist", what, expr);
@@ -310,7 +308,7 @@ static void check_launch_time(tvm_verify_state *state, uint32_t expr, bool condi
                          leaves & TVM_LEAF_GRID ? ", target and the grid" : " and target");
     else
         tvm_verify_error(state, NULL, "%s has type %s, expected %s", what,
-                         tvm_dtype_name(kernel->exprs[expr].type, name), condition ? "bool" : "i32 or i64");
+                         TVM_DTYPE_TEXT(kernel->exprs[expr].type), condition ? "bool" : "i32 or i64");
 }
 
 /* The extents and strides of a global tensor. */
@@ -598,12 +596,12 @@ static void check_kernels(tvm_verify_state *state) {
 /* The runtime evaluates it as it does the condition. */
 static void check_cost(tvm_verify_state *state, uint32_t cost, uint32_t index) {
     const tvm_ir_kernel *head = state->kernel;
-    char what[48], name[TVM_DTYPE_NAME_MAX];
+    char what[48];
     if (cost == TVM_NONE) return;
     snprintf(what, sizeof what, "the cost of case %u", index + 1);
     if (cost < head->expr_count && !tvm_dtype_same(head->exprs[cost].type, TVM_I(64)))
         tvm_verify_error(state, NULL, "%s has type %s, expected i64", what,
-                         tvm_dtype_name(head->exprs[cost].type, name));
+                         TVM_DTYPE_TEXT(head->exprs[cost].type));
     else
         check_launch_time(state, cost, false, TVM_LEAF_LAUNCH, what);
     if (cost < head->expr_count) tvm_verify_charge(state, 64 * (uint64_t)head->exprs[cost].size);

@@ -223,13 +223,12 @@ static tvm_status check_strides(const scope *s, uint32_t param, const int64_t *s
 
 static tvm_status check_row(const scope *s, uint32_t param, int64_t row, tvm_diags *diags) {
     const tvm_slot *slot = &s->kernel->slots[param];
-    char name[TVM_DTYPE_NAME_MAX];
     if ((uint64_t)row * slot->dtype.bits % 8 == 0) return TVM_OK;
     if (!diags) return TVM_ARGUMENT;
     tvm_text text = describe(s, slot->shape[slot->rank - 1]);
     tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL,
                  "kernel '%s': a row of %s, %" PRId64 " elements of %s, is not whole bytes: %s",
-                 kernel_name(s), slot_name(s, param), row, tvm_dtype_name(slot->dtype, name),
+                 kernel_name(s), slot_name(s, param), row, TVM_DTYPE_TEXT(slot->dtype),
                  tvm_text_string(&text));
     tvm_text_free(&text);
     return TVM_ARGUMENT;

@@ -43,9 +43,8 @@ static bool print_element(interp_block *block, tvm_dtype type, const void *tenso
 
 /* `%x: f16[16, 64] in block (0, 0, 0)` */
 static bool print_header(interp_block *block, const char *name, const tvm_layout *layout, tvm_dtype type) {
-    char type_name[TVM_DTYPE_NAME_MAX];
     const int32_t *at = block->index;
-    bool ok = print(block, "%%%.100s: %s[", name, tvm_dtype_name(type, type_name));
+    bool ok = print(block, "%%%.100s: %s[", name, TVM_DTYPE_TEXT(type));
     for (unsigned d = 0; d < layout->rank && ok; d++)
         ok = print(block, "%s%u", d ? ", " : "", layout->shape[d]);
     return ok && print(block, "] in block (%d, %d, %d)\n", at[0], at[1], at[2]);

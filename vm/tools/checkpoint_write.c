@@ -252,7 +252,7 @@ static const char *zero_of(const ck_layer *layer) {
 
 /* What tilusvm-weights(5) says of a layer; malloc'ed. */
 static char *description_of(const ck_layer *layer) {
-    char shape[80], group[24], columns[24], type[TVM_DTYPE_NAME_MAX], value[80], middle[16] = "";
+    char shape[80], group[24], columns[24], value[80], middle[16] = "";
     int at = layer->stacked ? snprintf(shape, sizeof shape, "%" PRIu64 ",", layer->count) : 0;
     snprintf(shape + at, sizeof shape - (size_t)at, "%" PRIu64 ",%" PRIu64, layer->k, layer->n);
     snprintf(group, sizeof group, "%" PRIu64, layer->group);
@@ -267,9 +267,9 @@ static char *description_of(const ck_layer *layer) {
                  layer->own_zeros ? "zeros" : middle, *middle ? ")" : "", times);
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "type",
-        layer->table ? layer->table : tvm_dtype_name(layer->type, type), "shape", shape, "group", group,
-        "scale", tvm_dtype_same(layer->scale_type, TVM_BF16) ? "bf16" : "f16", "zero", zero_of(layer),
-        "value", value, "packing", "rows", "layout", "plain", "from", layer->format->name);
+        layer->table ? layer->table : TVM_DTYPE_TEXT(layer->type), "shape", shape, "group", group, "scale",
+        tvm_dtype_same(layer->scale_type, TVM_BF16) ? "bf16" : "f16", "zero", zero_of(layer), "value", value,
+        "packing", "rows", "layout", "plain", "from", layer->format->name);
     if (object && pack_row_columns(layer->type, layer->n) != layer->n)
         json_object_set_new(object, "columns", json_string(columns));
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;

@@ -207,7 +207,6 @@ static tvm_status argument_error(tvm_diags *diags, const char *format, ...) {
 
 tvm_status pack_job_layout(pack_job *job, tvm_diags *diags) {
     const pack_options *options = job->options;
-    char name[TVM_DTYPE_NAME_MAX], other[TVM_DTYPE_NAME_MAX];
     if (!options->layout) return TVM_OK;
     tvm_status status =
         pack_layout_open(options->layout, options->kernel, options->threads, &job->layout, diags);
@@ -216,12 +215,10 @@ tvm_status pack_job_layout(pack_job *job, tvm_diags *diags) {
     if (job->type.kind == TVM_KIND_NONE) job->type = job->layout.type;
     if (tvm_dtype_same(job->type, job->layout.type)) return TVM_OK;
     return argument_error(diags, "the type is %s, but the layout of %s is one of %s",
-                          tvm_dtype_name(job->type, name), options->layout,
-                          tvm_dtype_name(job->layout.type, other));
+                          TVM_DTYPE_TEXT(job->type), options->layout, TVM_DTYPE_TEXT(job->layout.type));
 }
 
 static tvm_status check_type(pack_job *job, tvm_diags *diags) {
-    char name[TVM_DTYPE_NAME_MAX];
     job->type = job->options->type;
     tvm_status status = pack_job_layout(job, diags);
     if (status) return status;
@@ -230,10 +227,10 @@ static tvm_status check_type(pack_job *job, tvm_diags *diags) {
     if (job->type.bits > 8 || job->type.kind == TVM_KIND_BOOL)
         return argument_error(diags,
                               "%s is no type of weights: u1 to u8, i2 to i8 and floats of 3 to 8 bits are",
-                              tvm_dtype_name(job->type, name));
+                              TVM_DTYPE_TEXT(job->type));
     if (job->options->own_zeros && job->type.kind != TVM_KIND_UINT)
         return argument_error(diags, "a zero point for each group goes with unsigned types, not with %s",
-                              tvm_dtype_name(job->type, name));
+                              TVM_DTYPE_TEXT(job->type));
     return TVM_OK;
 }
 

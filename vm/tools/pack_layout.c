@@ -69,9 +69,7 @@ static tvm_status check_signature(pack_layout *layout, tvm_diags *diags) {
     if (tvm_dtype_is_lowbit(w->dtype) || tvm_dtype_same(w->dtype, TVM_U(8)) ||
         tvm_dtype_same(w->dtype, TVM_I(8)))
         return TVM_OK;
-    char name[TVM_DTYPE_NAME_MAX];
-    return refuse(layout, diags, "its weights are %s, no type of 8 bits or less",
-                  tvm_dtype_name(w->dtype, name));
+    return refuse(layout, diags, "its weights are %s, no type of 8 bits or less", TVM_DTYPE_TEXT(w->dtype));
 }
 
 /* Everything a launch of k by n checks; bytes of p. */

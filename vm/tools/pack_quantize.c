@@ -234,7 +234,7 @@ static tvm_status find_scales(const piece *p) {
 
 static tvm_status name_strange_code(const piece *p, uint64_t slab, const pack_rows *rows) {
     const uint8_t *data = rows->data, *start = p->buffers->slab;
-    char what[64], name[TVM_DTYPE_NAME_MAX];
+    char what[64];
     bool sign_extended = p->job->input.type.kind == TVM_KIND_INT;
     for (size_t i = 0; i < rows->rows; i++)
         for (size_t j = 0; j < rows->columns; j++) {
@@ -243,7 +243,7 @@ static tvm_status name_strange_code(const piece *p, uint64_t slab, const pack_ro
             uint8_t copy;
             if (tvm_pack_copy_codes(p->job->type, sign_extended, &one, &copy, 1)) continue;
             snprintf(what, sizeof what, "is %d, which is no code of %s",
-                     sign_extended ? (int)(int8_t)*code : *code, tvm_dtype_name(p->job->type, name));
+                     sign_extended ? (int)(int8_t)*code : *code, TVM_DTYPE_TEXT(p->job->type));
             size_t at = (size_t)(code - start);
             return name_place(p, slab + at / p->columns, p->column + at % p->columns, what);
         }

@@ -126,7 +126,6 @@ static bool parse_bool(const char *text, int64_t *value) {
 }
 
 tvm_status tvm_run_number(const tvm_run_arg *arg, tvm_dtype type, tvm_value *value, tvm_diags *diags) {
-    char name[TVM_DTYPE_NAME_MAX];
     bool fits = arg->source == TVM_RUN_TEXT && !arg->out;
     *value = (tvm_value){0};
     if (type.kind == TVM_KIND_FLOAT)
@@ -137,7 +136,7 @@ tvm_status tvm_run_number(const tvm_run_arg *arg, tvm_dtype type, tvm_value *val
         fits = fits && parse_integer(arg->text, type, &value->i);
     if (fits) return TVM_OK;
     return tvm_diag_add(diags, TVM_ARGUMENT, NULL, NULL, "argument '%s' takes a number of type %s, not '%s'",
-                        arg->name, tvm_dtype_name(type, name), arg->text ? arg->text : "out:");
+                        arg->name, TVM_DTYPE_TEXT(type), arg->text ? arg->text : "out:");
 }
 
 /* ---- tensors made here ---- */
