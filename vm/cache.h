@@ -5,6 +5,7 @@
 #ifndef TVM_VM_CACHE_H
 #define TVM_VM_CACHE_H
 
+#include "cache_types.h"
 #include "diag.h"
 
 typedef struct tvm_cache tvm_cache;
@@ -12,11 +13,6 @@ typedef struct tvm_cache tvm_cache;
 #define TVM_CACHE_LIMIT ((uint64_t)1 << 30) /* default bound of the folder, in bytes */
 /* How long to wait for another process' result before computing it, too. */
 enum { TVM_CACHE_WAIT_MS = 30 * 1000 };
-
-/* BLAKE2b (RFC 7693) of 256 bits: nobody can make a program that has the key of another one. */
-typedef struct tvm_cache_key {
-    uint64_t hash[4];
-} tvm_cache_key;
 
 /* Computes the key of a result that depends only on a description, which is any text, and on `size` bytes. */
 tvm_cache_key tvm_cache_key_of(const char *description, const void *bytes, size_t size);
@@ -50,11 +46,6 @@ bool tvm_cache_get_or_claim(tvm_cache *cache, tvm_cache_key key, unsigned wait_m
                             uint8_t **bytes, size_t *size);
 void tvm_cache_release(tvm_cache_claim *claim);
 
-/* What is in the folder. */
-typedef struct tvm_cache_stats {
-    const char *dir; /* NULL: in memory alone. Lives as long as the cache. */
-    uint64_t entries, bytes, limit;
-} tvm_cache_stats;
 /* TVM_IO when the folder cannot be read. Both also remove half-written files of processes that have died. */
 tvm_status tvm_cache_read_stats(tvm_cache *cache, tvm_cache_stats *stats, tvm_diags *diags);
 /* Removes all entries; *stats says what was removed. */

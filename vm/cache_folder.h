@@ -2,7 +2,8 @@
 #ifndef TVM_VM_CACHE_FOLDER_H
 #define TVM_VM_CACHE_FOLDER_H
 
-#include "cache.h"
+#include "cache_types.h"
+#include "diag.h"
 
 /* Opens the folder for the functions below: returns a descriptor, or -1 with *reason, which says why the
  * folder cannot be trusted (it lives until the next call of this thread's strerror). */

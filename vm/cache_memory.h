@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "cache.h"
+#include "cache_types.h"
 
 typedef struct tvm_memory_entry {
     struct tvm_memory_entry *next;

@@ -9,7 +9,6 @@
 
 #include "nvtx.h"
 #include "output.h"
-#include "trace.h"
 
 static const char *const level_names[] = {"default", "error", "warn", "info", "debug", "off"};
 

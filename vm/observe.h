@@ -54,6 +54,10 @@ tvm_status tvm_observer_trace_end(tvm_observer *observer, tvm_diags *diags);
 void tvm_trace_device_span(tvm_observer *observer, const char *name, unsigned stream, int64_t start,
                            int64_t end);
 
+/* A span of the calling thread, for the timeline. */
+void tvm_trace_host_span(tvm_observer *observer, const char *name, const char *detail, int64_t start,
+                         int64_t end);
+
 int64_t tvm_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* Work of the calling thread, from begin to end, in that order within a thread. */

@@ -1,4 +1,4 @@
-#include "trace.h"
+#include "observe.h"
 #include "output.h"
 
 #include <errno.h>
