@@ -8,12 +8,7 @@
 
 #include "lsp_impl.h"
 
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION ""
-#endif
 
 /* JSON-RPC's codes, and the protocol's own. */
 enum {

@@ -15,12 +15,7 @@
 #include "vbc.h"
 #include "warn_race.h"
 
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION ""
-#endif
 
 enum {
     OPTION_PRINT_LAYOUT = 256,

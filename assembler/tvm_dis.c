@@ -11,12 +11,7 @@
 #include "tool_files.h"
 #include "vbc.h"
 
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION ""
-#endif
 
 typedef struct arguments {
     const char *input;

@@ -1,7 +1,5 @@
 /* tvm-cc: bytecode to PTX, cubin, a report of what was selected, or bytecode with cubins in it. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include <argp.h>
 #include <stdlib.h>
@@ -19,9 +17,6 @@
 #include "tool.h"
 #include "vbc.h"
 
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION ""
-#endif
 
 enum { KEY_EMIT = 256, KEY_EXPLAIN, KEY_PTXAS, KEY_EMBED, KEY_JOBS, SASS_MS = 60000, PAGE_LIMIT = 1 << 20 };
 

@@ -69,25 +69,13 @@ static inline size_t unpack_groups(unsigned bits, const uint8_t *string, uint64_
     return done;
 }
 
+#define EACH_WIDTH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+
 static size_t unpack_small(unsigned bits, const uint8_t *string, uint64_t bit, size_t count, uint8_t *to) {
-    switch (bits) {
-    case 1:
-        return unpack_groups(1, string, bit, count, to);
-    case 2:
-        return unpack_groups(2, string, bit, count, to);
-    case 3:
-        return unpack_groups(3, string, bit, count, to);
-    case 4:
-        return unpack_groups(4, string, bit, count, to);
-    case 5:
-        return unpack_groups(5, string, bit, count, to);
-    case 6:
-        return unpack_groups(6, string, bit, count, to);
-    case 7:
-        return unpack_groups(7, string, bit, count, to);
-    default:
-        return 0;
-    }
+#define UNPACK(width)                                                                                        \
+    if (bits == width) return unpack_groups(width, string, bit, count, to);
+    EACH_WIDTH(UNPACK)
+    return 0;
 }
 
 void tvm_bits_unpack(tvm_dtype type, const uint8_t *string, uint64_t bit, size_t count, void *containers) {
@@ -114,24 +102,10 @@ static inline size_t pack_groups(unsigned bits, uint8_t *bytes, size_t count, co
 }
 
 static size_t pack_small(unsigned bits, uint8_t *bytes, size_t count, const uint8_t *from) {
-    switch (bits) {
-    case 1:
-        return pack_groups(1, bytes, count, from);
-    case 2:
-        return pack_groups(2, bytes, count, from);
-    case 3:
-        return pack_groups(3, bytes, count, from);
-    case 4:
-        return pack_groups(4, bytes, count, from);
-    case 5:
-        return pack_groups(5, bytes, count, from);
-    case 6:
-        return pack_groups(6, bytes, count, from);
-    case 7:
-        return pack_groups(7, bytes, count, from);
-    default:
-        return 0;
-    }
+#define PACK(width)                                                                                          \
+    if (bits == width) return pack_groups(width, bytes, count, from);
+    EACH_WIDTH(PACK)
+    return 0;
 }
 
 void tvm_bits_pack(tvm_dtype type, uint8_t *string, uint64_t bit, size_t count, const void *containers) {

@@ -1,8 +1,6 @@
 /* NVTX 3 consists of headers: they open the tool's library on the first call, and keep its functions in a
  * variable of their own. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include "nvtx.h"
 

@@ -1,7 +1,5 @@
 /* Finds and runs ptxas. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include "ptxas.h"
 

@@ -1,7 +1,5 @@
 /* Programs on a GPU, and launches of their kernels. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_CUDA_H
 
 #include "cuda_code.h"

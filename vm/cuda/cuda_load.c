@@ -2,9 +2,7 @@
  * which is loaded for all kernels when the first is asked for. Without embedded code each kernel is a
  * program, an entry of the cache and a module of its own, which is compiled when the kernel is first asked
  * for; of an entry's variants only those that launches choose are compiled. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_CUDA_H
 
 #include "cuda_code.h"

@@ -1,8 +1,6 @@
 /* Scratch memory by stream. Owners are found without a lock: the list only grows, and an owner's memory is
  * replaced as a whole by a larger block. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_CUDA_H
 
 #include "cuda_scratch.h"

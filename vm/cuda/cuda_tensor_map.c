@@ -1,8 +1,6 @@
 /* Tensor maps by cuTensorMapEncodeTiled (CUDA Driver API, "Tensor Map Object Management", for the rules that
  * are checked here), and those that launches asked for last. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_CUDA_H
 
 #include "cuda_tensor_map.h"

@@ -1,8 +1,6 @@
 /* Device time of a launch: replays of a CUDA graph of several launches between two events. In a graph the
  * launches follow each other without the host, whose own time would else hide that of a short kernel. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_CUDA_H
 
 #include "cuda_code.h"

@@ -1,7 +1,5 @@
 /* The timeline of the GPU: an event before and after every launch, read when the timeline ends. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_CUDA_H
 
 #include "cuda_code.h"

@@ -1,7 +1,5 @@
 /* An NVIDIA GPU as a device: opening, memory, waiting. Programs and launches: cuda_code.c and cuda_time.c. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_CUDA_H
 
 #include "cuda_device.h"

@@ -1,7 +1,5 @@
 /* Stands for device_cuda.c in a build without cuda.h. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifndef HAVE_CUDA_H
 
 #include "device.h"

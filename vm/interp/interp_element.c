@@ -129,25 +129,22 @@ static tvm_dtype tensor_type(const element_plan *plan) {
     return plan->type;
 }
 
+static tvm_status plan_loop(tvm_interp_kernel *kernel, interp_insn *insn, unsigned arity, tvm_diags *diags) {
+    element_plan *plan = plan_elements(kernel, insn, 0, arity, diags);
+    if (plan) plan->loop = tvm_interp_element_loop(insn->source->op, plan->type);
+    return plan ? TVM_OK : TVM_NO_MEMORY;
+}
+
 tvm_status tvm_plan_BINARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan = plan_elements(kernel, insn, 0, 2, diags);
-    if (!plan) return TVM_NO_MEMORY;
-    plan->loop = tvm_interp_element_loop(insn->source->op, plan->type);
-    return TVM_OK;
+    return plan_loop(kernel, insn, 2, diags);
 }
 
 tvm_status tvm_plan_FMA(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan = plan_elements(kernel, insn, 0, 3, diags);
-    if (!plan) return TVM_NO_MEMORY;
-    plan->loop = tvm_interp_element_loop(insn->source->op, plan->type);
-    return TVM_OK;
+    return plan_loop(kernel, insn, 3, diags);
 }
 
 tvm_status tvm_plan_UNARY(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {
-    element_plan *plan = plan_elements(kernel, insn, 0, 1, diags);
-    if (!plan) return TVM_NO_MEMORY;
-    plan->loop = tvm_interp_element_loop(insn->source->op, plan->type);
-    return TVM_OK;
+    return plan_loop(kernel, insn, 1, diags);
 }
 
 tvm_status tvm_plan_WHERE(tvm_interp_kernel *kernel, interp_insn *insn, tvm_diags *diags) {

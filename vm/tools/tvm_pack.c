@@ -1,7 +1,5 @@
 /* tvm-pack: quantizes weights and packs them for a kernel, and back. See tvm-pack(1). */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include <argp.h>
 #include <errno.h>
@@ -16,9 +14,6 @@
 #include "tool.h"
 #include "tool_files.h"
 
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION ""
-#endif
 
 enum {
     DEFAULT_GROUP = 128,

@@ -1,7 +1,5 @@
 /* tvm-run: runs a kernel of a .vbc file on arrays. See tvm-run(1). */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include <argp.h>
 #include <errno.h>
@@ -20,9 +18,6 @@
 #include "source_file.h"
 #include "tool.h"
 
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION ""
-#endif
 
 enum {
     KEY_DEVICE = 256,

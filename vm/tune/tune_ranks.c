@@ -1,8 +1,6 @@
 /* The ranks of an MPI job: the functions of MPI that tvm-tune needs. Each message has a limit of time, as a
  * lost rank neither takes nor sends any. */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include "tune_ranks.h"
 

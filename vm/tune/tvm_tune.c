@@ -1,7 +1,5 @@
 /* tvm-tune: finds the best point of a program's space by measuring. See tvm-tune(1). */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include "tool.h"
 #include "tune_team.h"
@@ -14,9 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION ""
-#endif
 
 enum {
     KEY_KERNEL = 256,
