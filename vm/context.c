@@ -323,3 +323,43 @@ tvm_status tvm_trace_stop(tvm_context *context) {
     if (!status) status = trace_stop(context, &diags);
     return tvm_context_finish(context, status, &diags);
 }
+
+/* ---- limits (launch_limits.h) ---- */
+
+tvm_status tvm_set_limits(tvm_context *context, const tvm_limits *limits) {
+    static const tvm_limits none = {0};
+    if (!context) return TVM_USAGE;
+    if (!limits) limits = &none;
+    tvm_limits_state *state = &context->limits;
+    atomic_store(&state->scratch_bytes, limits->scratch_bytes);
+    atomic_store(&state->blocks, limits->blocks);
+    atomic_store(&state->instructions, limits->instructions);
+    atomic_store(&state->milliseconds, limits->milliseconds);
+    atomic_store(&state->known_sizes, limits->known_sizes != 0);
+    atomic_store(&state->no_embedded_code, limits->no_embedded_code != 0);
+    return tvm_context_finish(context, TVM_OK, &(tvm_diags){0});
+}
+
+tvm_status tvm_set_sanitizer(tvm_context *context, tvm_sanitize sanitize) {
+    if (!context) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status && (unsigned)sanitize > TVM_SANITIZE_JSON)
+        status =
+            tvm_diag_add(&diags, TVM_USAGE, NULL, NULL, "there is no sanitizer number %d", (int)sanitize);
+    if (!status && sanitize && context->ops->kind != TVM_DEVICE_CPU)
+        status = tvm_diag_add(&diags, TVM_UNSUPPORTED, NULL, NULL,
+                              "launches on a GPU are not checked: the sanitizer is the interpreter's");
+    if (!status) atomic_store(&context->limits.sanitize, (unsigned)sanitize);
+    return tvm_context_finish(context, status, &diags);
+}
+
+tvm_status tvm_cancel(tvm_context *context) {
+    if (!context) return TVM_USAGE;
+    tvm_diags diags = {0};
+    tvm_status status = tvm_context_usable(context, &diags);
+    if (!status && context->ops->kind != TVM_DEVICE_CPU)
+        status = tvm_diag_add(&diags, TVM_UNSUPPORTED, NULL, NULL, "launches on a GPU cannot be cancelled");
+    if (!status) atomic_fetch_add(&context->limits.cancelled, 1);
+    return tvm_context_finish(context, status, &diags);
+}

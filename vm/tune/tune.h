@@ -107,7 +107,6 @@ typedef struct tune {
     tvm_tool_files files;
 } tune;
 
-double tune_now(void); /* seconds, monotonic */
 /* The path of a variant's bytecode. */
 const char *tune_path(const tune *t, uint32_t variant, char path[TUNE_TEXT]);
 

@@ -14,6 +14,8 @@ typedef struct tune_ranks {
     int local; /* among those of this machine */
 } tune_ranks;
 
+double tune_now(void); /* seconds, monotonic */
+
 /* Gives rank 0 of 1 where no launcher of MPI has started the process; otherwise MPI ends when the process
  * exits. It fails where a launcher has started the process and tvm-tune was built without MPI. */
 tvm_status tune_ranks_begin(tune_ranks *ranks, tvm_diags *diags);

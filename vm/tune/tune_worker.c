@@ -48,12 +48,6 @@ typedef struct worker {
     tensors shapes[TUNE_SHAPES];
 } worker;
 
-double tune_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* ---- programs ---- */
 
 static tvm_status failed(tvm_context *context, tvm_status status, tvm_diags *diags) {
